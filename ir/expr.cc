@@ -1,0 +1,164 @@
+#include "ir/expr.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace hone {
+
+Expr::Expr(Op op, DType type, std::vector<Expr> args, int64_t int_value, double float_value)
+    : node_(std::make_shared<const ExprNode>(ExprNode{op, type, int_value, float_value, std::move(args)})) {}
+
+int64_t FloorDiv(int64_t a, int64_t b) {
+  int64_t q = a / b;
+  return q * b > a ? q - 1 : q;
+}
+
+int64_t FloorMod(int64_t a, int64_t b) { return a - FloorDiv(a, b) * b; }
+
+Expr Int(int64_t value, DType type) { return Expr(Op::kInt, type, {}, value); }
+Expr Float(double value, DType type) { return Expr(Op::kFloat, type, {}, 0, value); }
+Expr SizeRef(int index) { return Expr(Op::kSize, DType::kI64, {}, index); }
+Expr AxisRef(int position) { return Expr(Op::kAxis, DType::kI64, {}, position); }
+Expr LoadOf(int tensor, DType type, std::vector<Expr> indices) { return Expr(Op::kLoad, type, std::move(indices), tensor); }
+
+Expr PadOf(Expr load, Expr fill) {
+  HONE_CHECK(load.op() == Op::kLoad);
+  DType type = load.type();
+  return Expr(Op::kPad, type, {std::move(load), std::move(fill)});
+}
+
+Expr Unary(Op op, Expr a) {
+  DType type = a.type();
+  return Expr(op, type, {std::move(a)});
+}
+
+namespace {
+
+bool IsInt(const Expr& e) { return e.op() == Op::kInt; }
+bool IsInt(const Expr& e, int64_t value) { return IsInt(e) && e.int_value() == value; }
+
+// Folds i64 index arithmetic; nullopt where nothing folds (also on overflow: the checks of verify see it then).
+std::optional<Expr> FoldIndex(Op op, const Expr& a, const Expr& b) {
+  if (IsInt(a) && IsInt(b)) {
+    int64_t x = a.int_value(), y = b.int_value(), r = 0;
+    switch (op) {
+      case Op::kAdd:
+        if (__builtin_add_overflow(x, y, &r)) return std::nullopt;
+        return Int(r);
+      case Op::kSub:
+        if (__builtin_sub_overflow(x, y, &r)) return std::nullopt;
+        return Int(r);
+      case Op::kMul:
+        if (__builtin_mul_overflow(x, y, &r)) return std::nullopt;
+        return Int(r);
+      case Op::kFloorDiv: return y > 0 ? std::optional(Int(FloorDiv(x, y))) : std::nullopt;
+      case Op::kMod: return y > 0 ? std::optional(Int(FloorMod(x, y))) : std::nullopt;
+      case Op::kMin: return Int(std::min(x, y));
+      case Op::kMax: return Int(std::max(x, y));
+      default: return std::nullopt;
+    }
+  }
+  switch (op) {
+    case Op::kAdd:
+      if (IsInt(a, 0)) return b;
+      if (IsInt(b, 0)) return a;
+      break;
+    case Op::kSub:
+      if (IsInt(b, 0)) return a;
+      break;
+    case Op::kMul:
+      if (IsInt(a, 1)) return b;
+      if (IsInt(b, 1)) return a;
+      break;
+    case Op::kFloorDiv:
+      if (IsInt(b, 1)) return a;
+      break;
+    default: break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Expr Binary(Op op, Expr a, Expr b) {
+  DType type = a.type();
+  if (type == DType::kI64)
+    if (std::optional<Expr> folded = FoldIndex(op, a, b)) return *folded;
+  bool compares = op == Op::kEq || op == Op::kNe || op == Op::kLt || op == Op::kLe;
+  return Expr(op, compares ? DType::kBool : type, {std::move(a), std::move(b)});
+}
+
+Expr SelectOf(Expr condition, Expr a, Expr b) {
+  DType type = a.type();
+  return Expr(Op::kSelect, type, {std::move(condition), std::move(a), std::move(b)});
+}
+
+Expr CastTo(DType type, Expr a) { return a.type() == type ? a : Expr(Op::kCast, type, {std::move(a)}); }
+
+bool SameExpr(const Expr& a, const Expr& b) {
+  if (a.id() == b.id()) return true;
+  if (!a || !b) return false;
+  double x = a.float_value(), y = b.float_value();
+  if (a.op() != b.op() || a.type() != b.type() || a.int_value() != b.int_value() ||
+      std::memcmp(&x, &y, sizeof x) != 0 || a.args().size() != b.args().size())
+    return false;
+  for (size_t i = 0; i < a.args().size(); ++i)
+    if (!SameExpr(a.arg(i), b.arg(i))) return false;
+  return true;
+}
+
+bool IsCommutative(Op op) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kMul:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kEq:
+    case Op::kNe:
+    case Op::kAnd:
+    case Op::kOr: return true;
+    default: return false;
+  }
+}
+
+std::string_view OpName(Op op) {
+  switch (op) {
+    case Op::kInt: return "int";
+    case Op::kFloat: return "float";
+    case Op::kSize: return "size";
+    case Op::kAxis: return "axis";
+    case Op::kLoad: return "load";
+    case Op::kPad: return "pad";
+    case Op::kAdd: return "add";
+    case Op::kSub: return "sub";
+    case Op::kMul: return "mul";
+    case Op::kDiv: return "div";
+    case Op::kFloorDiv: return "floordiv";
+    case Op::kMod: return "mod";
+    case Op::kMin: return "min";
+    case Op::kMax: return "max";
+    case Op::kPow: return "pow";
+    case Op::kEq: return "eq";
+    case Op::kNe: return "ne";
+    case Op::kLt: return "lt";
+    case Op::kLe: return "le";
+    case Op::kAnd: return "and";
+    case Op::kOr: return "or";
+    case Op::kNot: return "not";
+    case Op::kSelect: return "if";
+    case Op::kAbs: return "abs";
+    case Op::kExp: return "exp";
+    case Op::kLog: return "log";
+    case Op::kSqrt: return "sqrt";
+    case Op::kRsqrt: return "rsqrt";
+    case Op::kTanh: return "tanh";
+    case Op::kErf: return "erf";
+    case Op::kFloor: return "floor";
+    case Op::kCast: return "cast";
+  }
+  return "?";
+}
+
+}  // namespace hone

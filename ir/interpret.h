@@ -1,0 +1,41 @@
+// The reference: a kernel's value at chosen output elements, in double precision, with the magnitude that the accuracy
+// bound is relative to. Compiled once to a strided program (innermost reduction runs in blocks), intermediates memoised.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/kernel.h"
+
+namespace hone {
+
+// Read access to an operand's elements. `pages`-style repeated mappings look like plain memory here.
+struct OperandView {
+  const void* data = nullptr;
+};
+
+struct Reference {
+  double value = 0;      // r
+  double magnitude = 0;  // A: the same expression over absolute values (ir/accuracy.h)
+};
+
+class Interpreter {
+ public:
+  // REQUIRES: static, verified kernel. `inputs` are in the order of Kernel::operands, outputs left out, and live as
+  // long as the interpreter.
+  Interpreter(const Kernel& kernel, std::span<const OperandView> inputs);
+  ~Interpreter();
+  // Reference for one element of an output: `output` counts outputs from 0; `index` is its row-major element number.
+  Reference At(int output, int64_t index);
+  // Multiply-adds (or the like) that At costs on average, to choose how many elements to sample.
+  double CostPerElement(int output) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hone

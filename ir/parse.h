@@ -1,0 +1,25 @@
+// Text to kernel: library operations ("conv2d(C=64,…)+bias+relu") and the kernel language. docs/kernel_language.md.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "ir/kernel.h"
+
+namespace hone {
+
+struct ParseLimits {
+  size_t text_bytes = 1 << 20;
+  int nesting = 200;
+  int stages = 256;
+  int nodes = 100'000;
+  int64_t size = int64_t{1} << 40;                 // of one dimension
+  int64_t tensor_bytes = int64_t{16} << 30;        // of all operands together, and of each intermediate
+};
+
+// One kernel, from a library operation's spelling or from the kernel language (anything that starts with `kernel` after
+// comments). Checked: every access in bounds (ir/verify.h), limits kept. Errors: kInvalid, kLimit, kUnsupported, with
+// `where` = "file:line:column" and a message that says what was seen and what was wanted.
+Result<Kernel> ParseKernel(std::string_view text, std::string_view file = "kernel", const ParseLimits& limits = {});
+
+}  // namespace hone
