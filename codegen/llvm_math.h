@@ -1,0 +1,42 @@
+// Elementary functions as LLVM IR: polynomials and bit arithmetic on vectors, no calls, no tables, no gathers.
+//
+// Every function takes f32 or f64, scalar or fixed vector of any length, and returns the same type. Numbers: round to
+// nearest assumed, NaN gives NaN, infinities, zeros with sign and denormals (in and out) as in C99 Annex F; no
+// fast-math flags are used or needed. The code is straight-line (selects, no branches) and depends on the target only
+// for a few instructions that AVX-512 adds, so results may differ by an ulp between targets, never between lanes or
+// vector lengths of one target.
+#pragma once
+
+#include <span>
+
+#include "ir/expr.h"
+#include "ir/target.h"
+
+namespace llvm {
+class IRBuilderBase;
+class Value;
+}  // namespace llvm
+
+namespace hone {
+
+llvm::Value* EmitExp(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+llvm::Value* EmitLog(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+llvm::Value* EmitTanh(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+llvm::Value* EmitErf(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // correctly rounded
+llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const Target& target,
+                       llvm::Value* x);  // 1/sqrt(x); rsqrt(±0) = ±inf
+llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // exact
+llvm::Value* EmitPow(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x, llvm::Value* y);
+
+// 1/(1+exp(-x)) over the whole domain in one exponential; silu(x) is x times it.
+llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+
+// 1/x in the fast form: a hardware estimate and Newton steps in place of a division.
+// REQUIRES: 2⁻¹²⁶ ≤ |x| ≤ 2¹²⁵ (f32), 2⁻¹⁰²² ≤ |x| ≤ 2¹⁰²¹ (f64), as sums of exponentials are; NaN gives NaN.
+llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+
+// Op::kExp … kFloor (one argument) and kPow (two) through the functions above. nullptr: not one of these.
+llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const Target& target, Op op, std::span<llvm::Value* const> args);
+
+}  // namespace hone
