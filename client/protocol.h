@@ -1,0 +1,265 @@
+// The messages between honed and its clients, and the frame they travel in. docs/protocol.md is the same for readers
+// who write a client of their own.
+//
+//   frame ::= magic "HONE" version:u16 type:u16 request_id:u64 length:u64 body
+//
+// All integers are little-endian. `length` is the body's, at most a limit that each side chooses. A reply carries its
+// request's id; replies may come in another order than requests. A GetReply carries the artifact's descriptor
+// (SCM_RIGHTS) with its first byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hone {
+
+inline constexpr uint16_t kProtocolMin = 1;  // oldest version that this build speaks
+inline constexpr uint16_t kProtocolMax = 1;  // newest
+inline constexpr size_t kFrameHeaderBytes = 24;
+inline constexpr size_t kRequestLimit = (size_t{1} << 20) + 4096;  // a kernel's text (ParseLimits) and the rest
+inline constexpr size_t kReplyLimit = size_t{64} << 20;            // generated code as text is the longest
+
+// Sent: never reuse a number. A reply is its request's number + 1.
+enum class MessageType : uint16_t {
+  kError = 1,  // in place of any reply
+  kHello = 2,
+  kHelloReply = 3,
+  kGet = 4,
+  kGetReply = 5,
+  kStatus = 6,
+  kStatusReply = 7,
+  kStats = 8,
+  kStatsReply = 9,
+  kList = 10,
+  kListReply = 11,
+  kShow = 12,
+  kShowReply = 13,
+  kEdit = 14,
+  kEditReply = 15,
+  kVerify = 16,
+  kVerifyReply = 17,
+  kText = 18,
+  kTextReply = 19,
+  kTune = 20,
+  kTuneReply = 21,
+};
+
+struct FrameHeader {
+  uint16_t version = kProtocolMax;
+  MessageType type = MessageType::kError;
+  uint64_t request_id = 0;
+  uint64_t length = 0;
+};
+
+// Any request may be answered with it. Its grammar is the same in every version.
+struct ErrorReply {
+  static constexpr MessageType kType = MessageType::kError;
+  ErrorKind kind = ErrorKind::kInternal;
+  std::string message;
+  std::string where;
+  uint32_t retry_after_ms = 0;  // kBusy: when to ask again
+};
+
+// Optional first message. The reply names the version to use from then on: the highest that both sides speak.
+struct HelloRequest {
+  static constexpr MessageType kType = MessageType::kHello;
+  uint16_t min_version = kProtocolMin;
+  uint16_t max_version = kProtocolMax;
+  std::string client;  // who asks, for the log: "hone 0.1.0"
+};
+struct HelloReply {
+  static constexpr MessageType kType = MessageType::kHelloReply;
+  uint16_t version = kProtocolMax;
+  std::string server;  // "honed 0.1.0"
+};
+
+// Asks for code.
+struct GetRequest {
+  static constexpr MessageType kType = MessageType::kGet;
+  std::string kernel;        // anything ParseKernel reads
+  std::string target;        // ParseTarget's text; "" is the daemon's machine
+  uint64_t budget_us = 0;    // how long the client would wait for better code; 0: as long as one build takes
+  uint32_t threads = 0;      // overrides the kernel's own `threads` if that is 0
+  bool no_compile = false;   // a miss is kNotFound
+  bool no_artifact = false;  // the facts alone, no descriptor
+};
+struct StepTime {
+  std::string step;
+  double us = 0;
+};
+struct GetReply {
+  static constexpr MessageType kType = MessageType::kGetReply;
+  std::string fingerprint;  // 32 hex digits
+  std::string class_name;   // "conv2d+bias+relu"
+  std::string target;       // PrintTarget
+  bool hit = false;
+  bool pinned = false;
+  std::string origin;           // tuned, transferred, default, imported
+  double expected_us = 0;       // of one call; 0: not measured yet
+  std::string digest;           // of the artifact: 32 bytes, BLAKE2b-256
+  uint64_t size = 0;            // of the artifact, bytes
+  std::string manifest;         // EncodeManifest
+  std::vector<StepTime> steps;  // where a miss' time went; empty on a hit
+};
+
+struct StatusRequest {
+  static constexpr MessageType kType = MessageType::kStatus;
+};
+struct StatusReply {
+  static constexpr MessageType kType = MessageType::kStatusReply;
+  std::string version;
+  int64_t pid = 0;
+  double uptime_s = 0;
+  std::string socket;
+  std::string cache;
+  std::vector<std::string> targets;
+  uint64_t cache_bytes = 0;
+  uint64_t records = 0;
+  uint64_t hits = 0;
+  uint64_t misses = 0;
+  std::string idle_state;  // "off": nothing is refined in idle time
+  std::string tuning;      // the kernel that is refined now; ""
+  uint32_t builders = 0;
+  uint32_t connections = 0;
+  uint32_t queued = 0;
+};
+
+// Counters and histogram quantiles, in a stable order; names end in their unit where they have one.
+struct StatsRequest {
+  static constexpr MessageType kType = MessageType::kStats;
+};
+struct Stat {
+  std::string name;
+  double value = 0;
+};
+struct StatsReply {
+  static constexpr MessageType kType = MessageType::kStatsReply;
+  std::vector<Stat> stats;
+};
+
+// A page of records, ordered by key.
+struct ListRequest {
+  static constexpr MessageType kType = MessageType::kList;
+  std::string class_prefix;  // "": all
+  std::string cursor;        // ListReply::next of the page before; "" starts
+  uint32_t limit = 256;
+};
+struct RecordRow {
+  std::string fingerprint;
+  std::string class_name;
+  std::string kernel;  // as it was first asked for
+  std::string target;
+  std::string origin;
+  bool pinned = false;
+  double expected_us = 0;
+  uint64_t artifact_bytes = 0;  // 0: none on disk
+  uint64_t requests = 0;
+  int64_t last_used_s = 0;  // Unix time
+};
+struct ListReply {
+  static constexpr MessageType kType = MessageType::kListReply;
+  std::vector<RecordRow> rows;
+  std::string next;  // "": no more
+};
+
+// Everything known of one record. `fingerprint` may be any unambiguous prefix.
+struct ShowRequest {
+  static constexpr MessageType kType = MessageType::kShow;
+  std::string fingerprint;
+};
+struct Fact {
+  std::string name;
+  std::string value;
+};
+struct ShowReply {
+  static constexpr MessageType kType = MessageType::kShowReply;
+  RecordRow row;
+  std::string canonical;
+  std::string schedule;
+  std::vector<Fact> facts;    // how it was measured and checked, where it came from
+  std::vector<Fact> reasons;  // why this code: one per decision, for `explain`
+};
+
+// Stored numbers of Edit: never reuse one.
+enum class EditAction : uint8_t { kRemove = 1, kPin = 2, kUnpin = 3 };
+struct EditRequest {
+  static constexpr MessageType kType = MessageType::kEdit;
+  EditAction action = EditAction::kRemove;
+  std::string fingerprint;
+};
+struct EditReply {
+  static constexpr MessageType kType = MessageType::kEditReply;
+  std::string fingerprint;  // in full
+};
+
+// Re-checks a page of records: checksums and artifacts; with `run`, outputs against the reference.
+struct VerifyRequest {
+  static constexpr MessageType kType = MessageType::kVerify;
+  std::string cursor;
+  uint32_t limit = 32;
+  bool run = false;
+};
+struct VerifyRow {
+  std::string fingerprint;
+  std::string class_name;
+  bool ok = false;
+  bool ran = false;
+  double max_rel_err = 0;
+  std::string problem;  // "" if ok
+};
+struct VerifyReply {
+  static constexpr MessageType kType = MessageType::kVerifyReply;
+  std::vector<VerifyRow> rows;
+  std::string next;
+};
+
+// The schedule, or the generated code, as text. `kernel` is a fingerprint prefix or anything ParseKernel reads.
+enum class TextKind : uint8_t { kSchedule = 1, kCode = 2 };
+struct TextRequest {
+  static constexpr MessageType kType = MessageType::kText;
+  TextKind what = TextKind::kSchedule;
+  std::string kernel;
+  bool is_fingerprint = false;
+};
+struct TextReply {
+  static constexpr MessageType kType = MessageType::kTextReply;
+  std::string fingerprint;
+  std::string text;
+};
+
+struct TuneRequest {
+  static constexpr MessageType kType = MessageType::kTune;
+  std::string kernel;
+  uint32_t trials = 0;
+  uint64_t time_us = 0;
+  uint64_t seed = 0;
+};
+struct TuneReply {
+  static constexpr MessageType kType = MessageType::kTuneReply;
+};
+
+// kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.
+Result<FrameHeader> DecodeHeader(std::span<const std::byte, kFrameHeaderBytes> bytes, uint64_t limit);
+void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out);
+
+template <typename Message>
+std::string EncodeBody(const Message& message);
+
+// A whole frame, header and body.
+template <typename Message>
+std::string EncodeFrame(uint64_t request_id, const Message& message);
+
+// kCorrupt unless `body` is exactly one Message. Never allocates more than a small multiple of body.size().
+template <typename Message>
+Result<Message> DecodeBody(std::span<const std::byte> body);
+
+ErrorReply ToReply(const Error& error, uint32_t retry_after_ms = 0);
+Error FromReply(ErrorReply reply);
+
+}  // namespace hone
