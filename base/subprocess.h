@@ -1,0 +1,81 @@
+// Child processes that cannot outlive us and cannot surprise us: own process group, death signal, resource limits set
+// before exec, no inherited descriptors but the listed ones, the end of standard error kept for messages.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hone {
+
+struct SubprocessLimits {
+  int64_t address_space = 0;  // bytes; 0: unlimited. Ignored in sanitizer builds, whose shadow memory is terabytes
+  int64_t file_size = 0;      // bytes of any file it writes, memfds included; 0: unlimited
+  int open_files = 64;
+  int nice = 0;  // added to ours
+};
+
+struct SubprocessOptions {
+  std::string executable;                // a path; PATH is not searched
+  std::vector<std::string> arguments;    // without argv[0]
+  std::vector<std::pair<int, int>> fds;  // our descriptor -> its number in the child (3 or more); the rest is closed
+  std::vector<std::string> environment;  // NAME=value; nothing is inherited
+  SubprocessLimits limits;
+};
+
+// How a process ended.
+struct ExitStatus {
+  int code = 0;              // of exit, if signal is 0
+  int signal = 0;            // that killed it; 0: it exited
+  std::string Text() const;  // "exit status 3", "killed by signal 6 (Aborted)"
+};
+
+// One child, in a process group of its own. Destroying the object kills the group and reaps the child.
+// Not thread-safe, but objects may move between threads.
+class Subprocess {
+ public:
+  // Starts the program. The child dies with this process even if we are killed with -9: it is forked by a thread that
+  // lives as long as the process, because Linux ties the death signal to the forking thread. kIo: could not be started.
+  static Result<Subprocess> Start(const SubprocessOptions& options);
+
+  Subprocess(Subprocess&&) noexcept;
+  Subprocess& operator=(Subprocess&&) noexcept;
+  ~Subprocess();
+
+  pid_t pid() const { return pid_; }
+  int pidfd() const { return pidfd_.get(); }  // readable once it has ended
+
+  // Waits at most until `deadline`; nullopt if it still runs. After it has ended always gives the status at once.
+  std::optional<ExitStatus> Wait(std::chrono::steady_clock::time_point deadline);
+  bool HasEnded();
+
+  // SIGKILL to the whole group, then reaps the child. Returns how it ended (its own way, if that came first).
+  ExitStatus Kill();
+
+  // Processor time it may still use from now on, in whole seconds (it gets SIGXCPU, then dies); 0: no limit.
+  void LimitCpu(int seconds);
+
+  // What it wrote to standard error since the last ClearErrors, the last `max_bytes` of it, on one line.
+  std::string ErrorTail(size_t max_bytes = 600) const;
+  void ClearErrors();
+
+ private:
+  Subprocess(pid_t pid, UniqueFd pidfd, UniqueFd errors);
+  pid_t pid_ = -1;
+  UniqueFd pidfd_;
+  UniqueFd errors_;  // a memfd that the child appends to: never blocks it, needs no reader
+  std::optional<ExitStatus> ended_;
+};
+
+// Path of a program of ours ("hone-builder"): beside the running executable, else in ../libexec/hone of it. kNotFound.
+Result<std::string> FindOwnProgram(const std::string& name);
+
+}  // namespace hone
