@@ -1,0 +1,159 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace hone {
+namespace {
+
+std::string ParentOf(const std::string& path) {
+  size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// What is wrong with a part of a private path; "" if nothing is.
+std::string Complaint(const struct stat& info, bool last) {
+  uid_t self = geteuid();
+  if (!S_ISDIR(info.st_mode)) return "is not a directory";
+  if (info.st_uid != self && (last || info.st_uid != 0)) return fmt::format("belongs to uid {}", info.st_uid);
+  bool shared = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  bool sticky = (info.st_mode & S_ISVTX) != 0 && info.st_uid == 0;
+  if (shared && (last || !sticky)) return fmt::format("can be written by others (mode {:o})", info.st_mode & 07777);
+  return "";
+}
+
+uint64_t DiskUsageAt(int parent, const char* name) {
+  struct stat info;
+  if (fstatat(parent, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  if (S_ISREG(info.st_mode)) return static_cast<uint64_t>(info.st_blocks) * 512;
+  if (!S_ISDIR(info.st_mode)) return 0;
+  FileDescriptor fd(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd.valid()) return 0;
+  DIR* entries = fdopendir(fd.get());
+  if (entries == nullptr) return 0;
+  int here = fd.Release();  // closedir closes it
+  uint64_t sum = 0;
+  while (dirent* entry = readdir(entries)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
+    if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
+    sum += DiskUsageAt(here, entry->d_name);
+  }
+  closedir(entries);
+  return sum;
+}
+
+}  // namespace
+
+void FileDescriptor::Reset(int fd) {
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+}
+
+Error ErrnoError(int code, std::string_view what, std::string_view path) {
+  ErrorKind kind = code == ENOENT                     ? ErrorKind::kNotFound
+                   : code == ENOSPC || code == EDQUOT ? ErrorKind::kLimit
+                                                      : ErrorKind::kIo;
+  char buffer[128];
+  const char* text = strerror_r(code, buffer, sizeof(buffer));  // GNU's: returns the text, in the buffer or not
+  return Error{kind, fmt::format("{}: {}", what, text), std::string(path)};
+}
+
+Result<std::string> ReadAll(int fd, size_t limit) {
+  std::string contents;
+  for (;;) {
+    size_t old_size = contents.size();
+    contents.resize(old_size + 65536);
+    ssize_t got = read(fd, contents.data() + old_size, 65536);
+    if (got < 0 && errno != EINTR) return ErrnoError(errno, "cannot read");
+    contents.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (contents.size() > limit) return Error{ErrorKind::kLimit, fmt::format("longer than {} bytes", limit), ""};
+    if (got == 0) return contents;
+  }
+}
+
+Result<std::string> ReadFile(const std::string& path, size_t limit) {
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, "cannot open", path);
+  Result<std::string> contents = ReadAll(fd.get(), limit);
+  if (!contents) contents.error().where = path;
+  return contents;
+}
+
+Result<void> WriteAll(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoError(errno, "cannot write");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return {};
+}
+
+Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes, unsigned mode) {
+  std::string temporary = path + ".XXXXXX";
+  FileDescriptor fd(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return ErrnoError(errno, "cannot create", temporary);
+  auto fail = [&](std::string_view what) {
+    int code = errno;
+    unlink(temporary.c_str());
+    return ErrnoError(code, what, path);
+  };
+  if (!WriteAll(fd.get(), bytes)) return fail("cannot write");
+  if (fchmod(fd.get(), mode) != 0) return fail("cannot set the mode of");
+  if (fsync(fd.get()) != 0) return fail("cannot sync");
+  if (rename(temporary.c_str(), path.c_str()) != 0) return fail("cannot rename");
+  FileDescriptor parent(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid() || fsync(parent.get()) != 0) return ErrnoError(errno, "cannot sync the directory of", path);
+  return {};
+}
+
+Result<void> CreateDirectories(const std::string& path, unsigned mode) {
+  if (mkdir(path.c_str(), mode) == 0) return {};
+  if (errno == ENOENT && ParentOf(path) != path) {
+    HONE_TRY(CreateDirectories(ParentOf(path), mode));
+    if (mkdir(path.c_str(), mode) == 0) return {};
+  }
+  int code = errno;
+  struct stat info;
+  if (code == EEXIST && stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return {};
+  return ErrnoError(code == EEXIST ? ENOTDIR : code, "cannot create the directory", path);
+}
+
+uint64_t DiskUsage(const std::string& path) { return DiskUsageAt(AT_FDCWD, path.c_str()); }
+
+Result<FileDescriptor> OpenPrivateDirectory(const std::string& path) {
+  if (path.empty() || path[0] != '/') return Error{ErrorKind::kInvalid, "wanted an absolute path", path};
+  FileDescriptor here(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!here.valid()) return ErrnoError(errno, "cannot open", "/");
+  size_t begin = 0, end = 0;
+  for (;;) {
+    begin = path.find_first_not_of('/', end);
+    bool last = path.find_first_not_of('/', path.find('/', begin)) == std::string::npos;
+    struct stat info;
+    if (fstat(here.get(), &info) != 0) return ErrnoError(errno, "cannot look at", path.substr(0, end));
+    if (std::string complaint = Complaint(info, begin == std::string::npos); !complaint.empty())
+      return Error{ErrorKind::kInvalid, complaint + "; only this user may be able to change it", path.substr(0, end)};
+    if (begin == std::string::npos) return here;
+    end = std::min(path.find('/', begin), path.size());
+    std::string part = path.substr(begin, end - begin);
+    if (part == "..") return Error{ErrorKind::kInvalid, "wanted a path without ..", path};
+    int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    FileDescriptor next(openat(here.get(), part.c_str(), flags));
+    if (!next.valid()) {
+      bool link = errno == ELOOP || errno == ENOTDIR;
+      if (link) return Error{ErrorKind::kInvalid, "is a link or not a directory", path.substr(0, end)};
+      return ErrnoError(errno, "cannot open", path.substr(0, end));
+    }
+    here = std::move(next);
+  }
+}
+
+}  // namespace hone

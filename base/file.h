@@ -1,0 +1,62 @@
+// Files and descriptors: an owner for descriptors, whole-file reads with a limit, atomic writes, and directories that
+// nobody else can tamper with.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hone {
+
+// Owns a descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    if (this != &other) Reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  ~FileDescriptor() { Reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  void Reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+// "cannot open: Permission denied" with the path as the place; kNotFound for ENOENT, kLimit for ENOSPC and EDQUOT, else
+// kIo.
+Error ErrnoError(int code, std::string_view what, std::string_view path = {});
+
+// Whole contents. kLimit if longer than `limit` bytes; kIo, kNotFound.
+Result<std::string> ReadFile(const std::string& path, size_t limit);
+Result<std::string> ReadAll(int fd, size_t limit);
+Result<void> WriteAll(int fd, std::string_view bytes);
+
+// Writes through a temporary file in the same directory and renames it over `path`: readers see the old or the new
+// contents, never a part. Synced, file and directory, before it returns.
+Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes, unsigned mode = 0600);
+
+// Creates the directory and its missing parents, each with `mode`. Nothing happens if it is there.
+Result<void> CreateDirectories(const std::string& path, unsigned mode = 0700);
+
+// Sum of the sizes of the regular files below a path, as allocated on disk; 0 for what is not there.
+uint64_t DiskUsage(const std::string& path);
+
+// Opens a directory whose every part no one but this user and root can change: each part is a directory (links are not
+// followed), owned by this user or root, and writable by its owner alone; a root-owned sticky folder (/tmp) may be on
+// the way, since what this user owns in it cannot be replaced by others. The last part is this user's own. kInvalid
+// names the part and what is wrong with it; kNotFound.
+Result<FileDescriptor> OpenPrivateDirectory(const std::string& path);
+
+}  // namespace hone
