@@ -36,8 +36,8 @@ uint64_t DiskUsageAt(int parent, const char* name) {
   if (fstatat(parent, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return 0;
   if (S_ISREG(info.st_mode)) return static_cast<uint64_t>(info.st_blocks) * 512;
   if (!S_ISDIR(info.st_mode)) return 0;
-  FileDescriptor fd(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd.valid()) return 0;
+  UniqueFd fd(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return 0;
   DIR* entries = fdopendir(fd.get());
   if (entries == nullptr) return 0;
   int here = fd.Release();  // closedir closes it
@@ -51,11 +51,6 @@ uint64_t DiskUsageAt(int parent, const char* name) {
 }
 
 }  // namespace
-
-void FileDescriptor::Reset(int fd) {
-  if (fd_ >= 0) close(fd_);
-  fd_ = fd;
-}
 
 Error ErrnoError(int code, std::string_view what, std::string_view path) {
   ErrorKind kind = code == ENOENT                     ? ErrorKind::kNotFound
@@ -80,8 +75,8 @@ Result<std::string> ReadAll(int fd, size_t limit) {
 }
 
 Result<std::string> ReadFile(const std::string& path, size_t limit) {
-  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, "cannot open", path);
+  UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return ErrnoError(errno, "cannot open", path);
   Result<std::string> contents = ReadAll(fd.get(), limit);
   if (!contents) contents.error().where = path;
   return contents;
@@ -99,8 +94,8 @@ Result<void> WriteAll(int fd, std::string_view bytes) {
 
 Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes, unsigned mode) {
   std::string temporary = path + ".XXXXXX";
-  FileDescriptor fd(mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd.valid()) return ErrnoError(errno, "cannot create", temporary);
+  UniqueFd fd(mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd) return ErrnoError(errno, "cannot create", temporary);
   auto fail = [&](std::string_view what) {
     int code = errno;
     unlink(temporary.c_str());
@@ -110,8 +105,8 @@ Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes
   if (fchmod(fd.get(), mode) != 0) return fail("cannot set the mode of");
   if (fsync(fd.get()) != 0) return fail("cannot sync");
   if (rename(temporary.c_str(), path.c_str()) != 0) return fail("cannot rename");
-  FileDescriptor parent(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent.valid() || fsync(parent.get()) != 0) return ErrnoError(errno, "cannot sync the directory of", path);
+  UniqueFd parent(open(ParentOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent || fsync(parent.get()) != 0) return ErrnoError(errno, "cannot sync the directory of", path);
   return {};
 }
 
@@ -129,10 +124,10 @@ Result<void> CreateDirectories(const std::string& path, unsigned mode) {
 
 uint64_t DiskUsage(const std::string& path) { return DiskUsageAt(AT_FDCWD, path.c_str()); }
 
-Result<FileDescriptor> OpenPrivateDirectory(const std::string& path) {
+Result<UniqueFd> OpenPrivateDirectory(const std::string& path) {
   if (path.empty() || path[0] != '/') return Error{ErrorKind::kInvalid, "wanted an absolute path", path};
-  FileDescriptor here(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!here.valid()) return ErrnoError(errno, "cannot open", "/");
+  UniqueFd here(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!here) return ErrnoError(errno, "cannot open", "/");
   size_t begin = 0, end = 0;
   for (;;) {
     begin = path.find_first_not_of('/', end);
@@ -146,8 +141,8 @@ Result<FileDescriptor> OpenPrivateDirectory(const std::string& path) {
     std::string part = path.substr(begin, end - begin);
     if (part == "..") return Error{ErrorKind::kInvalid, "wanted a path without ..", path};
     int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    FileDescriptor next(openat(here.get(), part.c_str(), flags));
-    if (!next.valid()) {
+    UniqueFd next(openat(here.get(), part.c_str(), flags));
+    if (!next) {
       bool link = errno == ELOOP || errno == ENOTDIR;
       if (link) return Error{ErrorKind::kInvalid, "is a link or not a directory", path.substr(0, end)};
       return ErrnoError(errno, "cannot open", path.substr(0, end));

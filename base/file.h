@@ -1,38 +1,15 @@
-// Files and descriptors: an owner for descriptors, whole-file reads with a limit, atomic writes, and directories that
+// Files: whole-file reads with a limit, atomic writes, and directories that
 // nobody else can tamper with.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace hone {
-
-// Owns a descriptor.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    if (this != &other) Reset(std::exchange(other.fd_, -1));
-    return *this;
-  }
-  ~FileDescriptor() { Reset(); }
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-  void Reset(int fd = -1);
-
- private:
-  int fd_ = -1;
-};
 
 // "cannot open: Permission denied" with the path as the place; kNotFound for ENOENT, kLimit for ENOSPC and EDQUOT, else
 // kIo.
@@ -57,6 +34,6 @@ uint64_t DiskUsage(const std::string& path);
 // followed), owned by this user or root, and writable by its owner alone; a root-owned sticky folder (/tmp) may be on
 // the way, since what this user owns in it cannot be replaced by others. The last part is this user's own. kInvalid
 // names the part and what is wrong with it; kNotFound.
-Result<FileDescriptor> OpenPrivateDirectory(const std::string& path);
+Result<UniqueFd> OpenPrivateDirectory(const std::string& path);
 
 }  // namespace hone
