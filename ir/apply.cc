@@ -1,0 +1,356 @@
+#include "ir/apply.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+const std::string& StageName(const ScheduledKernel& s, size_t index) {
+  return s.kernel.tensors[static_cast<size_t>(s.kernel.stages[index].output)].name;
+}
+
+StageSchedule InitialSchedule(const Stage& stage) {
+  StageSchedule schedule;
+  for (const Axis& axis : stage.axes) schedule.loops.push_back({axis.name, LoopKind::kSerial, 1});
+  for (const Axis& axis : stage.reduce_axes) schedule.loops.push_back({axis.name, LoopKind::kSerial, 1});
+  return schedule;
+}
+
+class Applier {
+ public:
+  explicit Applier(const Kernel& kernel) {
+    result_.kernel = kernel;
+    for (const Stage& stage : kernel.stages) result_.stages.push_back(InitialSchedule(stage));
+  }
+
+  Result<void> Apply(const Step& step);
+  Result<ScheduledKernel> Finish() &&;
+
+ private:
+  Result<size_t> StageOf(const std::string& name) const;
+  Result<size_t> LoopOf(size_t stage, const std::string& path) const;
+  // Replaces the kernel after a rewrite; loops of stages that it changed start afresh.
+  Result<void> Rewritten(Kernel kernel);
+  Result<void> Rewrite(const Step& step);
+  Result<void> CacheRead(const Step& step);
+  Result<void> Split(const Step& step);
+  Result<void> Fuse(const Step& step);
+  Result<void> Reorder(const Step& step);
+  Result<void> Annotate(const Step& step);
+  Result<void> ComputeAt(const Step& step);
+  Result<void> CheckLayout(size_t stage, const std::vector<LayoutDim>& layout) const;
+  // Whether a loop comes from a reduction axis (also in part, by fusion).
+  bool IsReduction(size_t stage, const std::string& path) const;
+
+  ScheduledKernel result_;
+};
+
+Result<size_t> Applier::StageOf(const std::string& name) const {
+  int index = FindStage(result_.kernel, name);
+  if (index >= 0) return static_cast<size_t>(index);
+  std::string known;
+  for (size_t i = 0; i < result_.kernel.stages.size(); ++i) known += (i ? ", " : "") + StageName(result_, i);
+  return Refuse(fmt::format("there is no stage {}; there are {}", name, known));
+}
+
+Result<size_t> Applier::LoopOf(size_t stage, const std::string& path) const {
+  const auto& loops = result_.stages[stage].loops;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (loops[i].path == path) return i;
+  std::string known;
+  for (size_t i = 0; i < loops.size(); ++i) known += (i ? ", " : "") + loops[i].path;
+  return Refuse(fmt::format("{} has no loop {}; it has {}", StageName(result_, stage), path, known));
+}
+
+bool Applier::IsReduction(size_t stage, const std::string& path) const {
+  const Stage& s = result_.kernel.stages[stage];
+  auto is_reduce_axis = [&](const std::string& name) {
+    return std::any_of(s.reduce_axes.begin(), s.reduce_axes.end(), [&](const Axis& a) { return a.name == name; });
+  };
+  if (is_reduce_axis(path)) return true;
+  for (const LoopRelation& relation : result_.stages[stage].relations)
+    if (std::find(relation.children.begin(), relation.children.end(), path) != relation.children.end())
+      return std::any_of(relation.parents.begin(), relation.parents.end(), [&](const std::string& p) { return IsReduction(stage, p); });
+  return false;
+}
+
+Result<void> Applier::Rewritten(Kernel kernel) {
+  std::vector<StageSchedule> stages;
+  for (const Stage& stage : kernel.stages) {
+    const std::string& name = kernel.tensors[static_cast<size_t>(stage.output)].name;
+    int old = FindStage(result_.kernel, name);
+    if (old < 0) {
+      stages.push_back(InitialSchedule(stage));
+      continue;
+    }
+    const Stage& before = result_.kernel.stages[static_cast<size_t>(old)];
+    StageSchedule& schedule = result_.stages[static_cast<size_t>(old)];
+    auto same_axes = [](const std::vector<Axis>& a, const std::vector<Axis>& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Axis& x, const Axis& y) { return x.name == y.name && SameExpr(x.extent, y.extent); });
+    };
+    if (same_axes(before.axes, stage.axes) && same_axes(before.reduce_axes, stage.reduce_axes)) {
+      if (schedule.attach_stage >= 0)
+        schedule.attach_stage = FindStage(kernel, StageName(result_, static_cast<size_t>(schedule.attach_stage)));
+      stages.push_back(std::move(schedule));
+    } else {
+      if (schedule.is_rewritten) return Refuse(fmt::format("{} has loops already: rewrite its axes before splitting them", name));
+      stages.push_back(InitialSchedule(stage));
+    }
+  }
+  result_.kernel = std::move(kernel);
+  result_.stages = std::move(stages);
+  return {};
+}
+
+Result<void> Applier::Rewrite(const Step& step) {
+  size_t stage = HONE_TRY(StageOf(step.stage));
+  if (step.other != "collapse") return Refuse(fmt::format("there is no rewrite {}; there is collapse", step.other));
+  return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
+}
+
+Result<void> Applier::CheckLayout(size_t stage, const std::vector<LayoutDim>& layout) const {
+  if (layout.empty()) return {};
+  const Stage& s = result_.kernel.stages[stage];
+  for (const Axis& axis : s.axes) {
+    int whole = 0, quotient = 0, remainder = 0;
+    int64_t q = 0, r = 0;
+    for (const LayoutDim& dim : layout) {
+      if (dim.axis != axis.name) continue;
+      if (dim.part == LayoutDim::Part::kWhole) ++whole;
+      if (dim.part == LayoutDim::Part::kQuotient) ++quotient, q = dim.factor;
+      if (dim.part == LayoutDim::Part::kRemainder) ++remainder, r = dim.factor;
+    }
+    bool as_whole = whole == 1 && quotient + remainder == 0, as_parts = whole == 0 && quotient == 1 && remainder == 1 && q == r;
+    if (!as_whole && !as_parts)
+      return Refuse(fmt::format("the layout must name {} once, or as {}/f and {}%f with one f", axis.name, axis.name, axis.name));
+  }
+  for (const LayoutDim& dim : layout)
+    if (std::none_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == dim.axis; }))
+      return Refuse(fmt::format("the layout names {}, which is no axis of {}", dim.axis, StageName(result_, stage)));
+  return {};
+}
+
+Result<void> Applier::CacheRead(const Step& step) {
+  size_t reader = HONE_TRY(StageOf(step.stage));
+  TensorId tensor = FindTensor(result_.kernel, step.other);
+  if (tensor < 0) return Refuse(fmt::format("there is no tensor {}", step.other));
+  const Tensor& source = result_.kernel.tensors[static_cast<size_t>(tensor)];
+  if (step.scope == Scope::kConst) {
+    if (source.kind != TensorKind::kInput || !source.is_const)
+      return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", source.name));
+    if (ReadersOf(result_.kernel, tensor).size() != 1)
+      return Refuse(fmt::format("{} has several readers: one packed form cannot serve them all", source.name));
+  }
+  HONE_TRY(Rewritten(HONE_TRY(hone::CacheRead(result_.kernel, tensor, static_cast<int>(reader), step.result))));
+  size_t stage = HONE_TRY(StageOf(step.result));
+  HONE_TRY(CheckLayout(stage, step.layout));
+  result_.stages[stage].scope = step.scope;
+  result_.stages[stage].layout = step.layout;
+  return {};
+}
+
+Result<void> Applier::Split(const Step& step) {
+  size_t stage = HONE_TRY(StageOf(step.stage));
+  size_t loop = HONE_TRY(LoopOf(stage, step.names[0]));
+  StageSchedule& schedule = result_.stages[stage];
+  LoopDim parent = schedule.loops[loop];
+  if (parent.kind != LoopKind::kSerial) return Refuse(fmt::format("{} is no serial loop any more: split first", parent.path));
+  LoopRelation relation{{parent.path}, {}, step.factors};
+  std::vector<LoopDim> children;
+  for (size_t i = 0; i <= step.factors.size(); ++i) {
+    relation.children.push_back(fmt::format("{}.{}", parent.path, i));
+    children.push_back({relation.children.back(), LoopKind::kSerial, 1});
+  }
+  schedule.loops.erase(schedule.loops.begin() + static_cast<int64_t>(loop));
+  schedule.loops.insert(schedule.loops.begin() + static_cast<int64_t>(loop), children.begin(), children.end());
+  schedule.relations.push_back(std::move(relation));
+  schedule.is_rewritten = true;
+  return {};
+}
+
+Result<void> Applier::Fuse(const Step& step) {
+  size_t stage = HONE_TRY(StageOf(step.stage));
+  StageSchedule& schedule = result_.stages[stage];
+  for (size_t i = 1; i < step.names.size(); ++i) {
+    // n loops: fuse the first two, then the result with the third, and so on.
+    std::string left = i == 1 ? step.names[0] : schedule.relations.back().children[0];
+    size_t a = HONE_TRY(LoopOf(stage, left)), b = HONE_TRY(LoopOf(stage, step.names[i]));
+    if (b != a + 1) return Refuse(fmt::format("{} does not follow {} directly: reorder first", step.names[i], left));
+    if (IsReduction(stage, left) != IsReduction(stage, step.names[i]))
+      return Refuse(fmt::format("{} and {} cannot be fused: one is reduced over, the other is not", left, step.names[i]));
+    if (schedule.loops[a].kind != LoopKind::kSerial || schedule.loops[b].kind != LoopKind::kSerial)
+      return Refuse("only serial loops can be fused");
+    std::string path = left + "+" + step.names[i];
+    schedule.relations.push_back({{left, step.names[i]}, {path}, {}});
+    schedule.loops[a] = {path, LoopKind::kSerial, 1};
+    schedule.loops.erase(schedule.loops.begin() + static_cast<int64_t>(b));
+  }
+  schedule.is_rewritten = true;
+  return {};
+}
+
+Result<void> Applier::Reorder(const Step& step) {
+  size_t stage = HONE_TRY(StageOf(step.stage));
+  StageSchedule& schedule = result_.stages[stage];
+  if (step.names.size() != schedule.loops.size())
+    return Refuse(fmt::format("{} loops named, {} has {}", step.names.size(), step.stage, schedule.loops.size()));
+  std::vector<LoopDim> order;
+  std::set<std::string> seen;
+  for (const std::string& name : step.names) {
+    size_t loop = HONE_TRY(LoopOf(stage, name));
+    if (!seen.insert(name).second) return Refuse(fmt::format("{} is named twice", name));
+    order.push_back(schedule.loops[loop]);
+  }
+  schedule.loops = std::move(order);
+  schedule.is_rewritten = true;
+  return {};
+}
+
+Result<void> Applier::Annotate(const Step& step) {
+  size_t stage = HONE_TRY(StageOf(step.stage));
+  StageSchedule& schedule = result_.stages[stage];
+  for (const std::string& name : step.names) {
+    LoopDim& loop = schedule.loops[HONE_TRY(LoopOf(stage, name))];
+    if (loop.kind != LoopKind::kSerial) return Refuse(fmt::format("{} has a kind already", name));
+    switch (step.kind) {
+      case StepKind::kUnroll: loop.kind = LoopKind::kUnrolled; break;
+      case StepKind::kVectorize:
+        if (std::any_of(schedule.loops.begin(), schedule.loops.end(), [](const LoopDim& l) { return l.kind == LoopKind::kVectorized; }))
+          return Refuse(fmt::format("{} has a vectorised loop already", step.stage));
+        loop.kind = LoopKind::kVectorized;
+        break;
+      case StepKind::kParallel:
+        if (IsReduction(stage, name)) return Refuse(fmt::format("{} is reduced over: workers would race", name));
+        loop.kind = LoopKind::kParallel;
+        loop.grain = step.factors[0];
+        break;
+      default: HONE_CHECK(!"an annotation");
+    }
+  }
+  return {};
+}
+
+Result<void> Applier::ComputeAt(const Step& step) {
+  size_t stage = HONE_TRY(StageOf(step.stage)), consumer = HONE_TRY(StageOf(step.other));
+  HONE_TRY(LoopOf(consumer, step.names[0]));
+  if (result_.kernel.tensors[static_cast<size_t>(result_.kernel.stages[stage].output)].kind == TensorKind::kOutput)
+    return Refuse(fmt::format("{} is an output: it is computed at the root", step.stage));
+  if (consumer <= stage) return Refuse(fmt::format("{} does not come after {}", step.other, step.stage));
+  result_.stages[stage].attach_stage = static_cast<int>(consumer);
+  result_.stages[stage].attach_loop = step.names[0];
+  return {};
+}
+
+Result<void> Applier::Apply(const Step& step) {
+  switch (step.kind) {
+    case StepKind::kRewrite: return Rewrite(step);
+    case StepKind::kInline: {
+      size_t stage = HONE_TRY(StageOf(step.stage));
+      return Rewritten(HONE_TRY(InlineStage(result_.kernel, static_cast<int>(stage))));
+    }
+    case StepKind::kCacheRead: return CacheRead(step);
+    case StepKind::kRfactor: {
+      size_t stage = HONE_TRY(StageOf(step.stage));
+      if (result_.stages[stage].is_rewritten) return Refuse(step.stage + " has loops already: rfactor before splitting");
+      return Rewritten(HONE_TRY(hone::Rfactor(result_.kernel, static_cast<int>(stage), step.other, step.factors[0], step.result)));
+    }
+    case StepKind::kSplit: return Split(step);
+    case StepKind::kFuse: return Fuse(step);
+    case StepKind::kReorder: return Reorder(step);
+    case StepKind::kParallel:
+    case StepKind::kVectorize:
+    case StepKind::kUnroll: return Annotate(step);
+    case StepKind::kComputeAt: return ComputeAt(step);
+    case StepKind::kStore: {
+      size_t stage = HONE_TRY(StageOf(step.stage));
+      const Tensor& tensor = result_.kernel.tensors[static_cast<size_t>(result_.kernel.stages[stage].output)];
+      if (tensor.kind == TensorKind::kOutput) return Refuse(step.stage + " is an output: it is stored in its operand");
+      if (step.scope == Scope::kConst) return Refuse("only cache_read packs constants");
+      HONE_TRY(CheckLayout(stage, step.layout));
+      result_.stages[stage].scope = step.scope;
+      result_.stages[stage].layout = step.layout;
+      return {};
+    }
+    case StepKind::kCacheWrite: {
+      size_t stage = HONE_TRY(StageOf(step.stage));
+      if (result_.kernel.stages[stage].reduction == Reduction::kNone) return Refuse(step.stage + " reduces nothing: it has no tile to keep");
+      HONE_TRY(LoopOf(stage, step.names[0]));
+      result_.stages[stage].promote_loop = step.names[0];
+      return {};
+    }
+    case StepKind::kTail: {
+      size_t stage = HONE_TRY(StageOf(step.stage));
+      const Stage& s = result_.kernel.stages[stage];
+      auto has = [&](const std::vector<Axis>& axes) {
+        return std::any_of(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == step.names[0]; });
+      };
+      if (!has(s.axes) && !has(s.reduce_axes)) return Refuse(fmt::format("{} has no axis {}", step.stage, step.names[0]));
+      if (step.tail == Tail::kShift && !has(s.axes)) return Refuse("a reduction cannot shift: it would count elements twice");
+      result_.stages[stage].tails[step.names[0]] = step.tail;
+      return {};
+    }
+  }
+  return Refuse("an unknown step");
+}
+
+Result<ScheduledKernel> Applier::Finish() && {
+  const size_t count = result_.stages.size();
+  for (size_t i = 0; i < count; ++i) {
+    const StageSchedule& schedule = result_.stages[i];
+    const Stage& stage = result_.kernel.stages[i];
+    const std::string& name = StageName(result_, i);
+    if (schedule.attach_stage >= 0) {
+      // Every reader must be the attach stage or lie inside the attach loop.
+      HONE_TRY(LoopOf(static_cast<size_t>(schedule.attach_stage), schedule.attach_loop));
+      for (int reader : ReadersOf(result_.kernel, stage.output)) {
+        int at = reader;
+        while (at != schedule.attach_stage) {
+          const StageSchedule& r = result_.stages[static_cast<size_t>(at)];
+          if (r.attach_stage < 0)
+            return Refuse(fmt::format("{} is computed inside {}, but {} reads it outside", name,
+                                      StageName(result_, static_cast<size_t>(schedule.attach_stage)), StageName(result_, static_cast<size_t>(reader))));
+          if (r.attach_stage == schedule.attach_stage) {
+            const auto& loops = result_.stages[static_cast<size_t>(schedule.attach_stage)].loops;
+            auto position = [&](const std::string& path) {
+              return std::find_if(loops.begin(), loops.end(), [&](const LoopDim& l) { return l.path == path; }) - loops.begin();
+            };
+            if (position(r.attach_loop) < position(schedule.attach_loop))
+              return Refuse(fmt::format("{} is computed at {}, inside the loop where {} already needs it", name, schedule.attach_loop,
+                                        StageName(result_, static_cast<size_t>(at))));
+          }
+          at = r.attach_stage;
+        }
+      }
+    }
+    for (size_t l = 0; l < schedule.loops.size(); ++l) {
+      if (schedule.loops[l].kind != LoopKind::kParallel) continue;
+      if (schedule.attach_stage >= 0) return Refuse(fmt::format("{}.{} is parallel inside another loop: only outermost loops run on workers", name, schedule.loops[l].path));
+      if (l != 0) return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
+    }
+    if (schedule.scope == Scope::kPrivate && schedule.attach_stage < 0) return Refuse(name + " is private to workers but computed at the root");
+    if (schedule.scope == Scope::kRegisters && schedule.attach_stage < 0) return Refuse(name + " is in registers but computed at the root");
+    if (schedule.scope == Scope::kConst && schedule.attach_stage >= 0) return Refuse(name + " is packed ahead of time: it is computed at the root");
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+Result<ScheduledKernel> ApplySchedule(const Kernel& kernel, const Schedule& schedule) {
+  Applier applier(kernel);
+  for (size_t i = 0; i < schedule.size(); ++i) {
+    if (Result<void> applied = applier.Apply(schedule[i]); !applied)
+      return std::move(applied).error().Context(fmt::format("step {} ({})", i + 1, PrintStep(schedule[i])));
+  }
+  return std::move(applier).Finish();
+}
+
+}  // namespace hone
