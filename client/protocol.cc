@@ -196,7 +196,7 @@ void serialize(A& a, StatsReply& m) {
 }
 template <typename A>
 void serialize(A& a, ListRequest& m) {
-  a(m.class_prefix, m.cursor, m.limit);
+  a(m.class_prefix);
 }
 template <typename A>
 void serialize(A& a, RecordRow& m) {
@@ -205,7 +205,7 @@ void serialize(A& a, RecordRow& m) {
 }
 template <typename A>
 void serialize(A& a, ListReply& m) {
-  a(m.rows, m.next);
+  a(m.rows, m.more);
 }
 template <typename A>
 void serialize(A& a, ShowRequest& m) {
@@ -229,15 +229,15 @@ void serialize(A& a, EditReply& m) {
 }
 template <typename A>
 void serialize(A& a, VerifyRequest& m) {
-  a(m.cursor, m.limit, m.run);
+  a(m.run);
 }
 template <typename A>
 void serialize(A& a, VerifyRow& m) {
-  a(m.fingerprint, m.class_name, m.ok, m.ran, m.max_rel_err, m.problem);
+  a(m.fingerprint, m.class_name, m.target, m.ok, m.ran, m.max_rel_err, m.problem);
 }
 template <typename A>
 void serialize(A& a, VerifyReply& m) {
-  a(m.rows, m.next);
+  a(m.rows, m.total, m.without_artifact, m.more);
 }
 template <typename A>
 void serialize(A& a, TextRequest& m) {

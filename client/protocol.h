@@ -143,12 +143,11 @@ struct StatsReply {
   std::vector<Stat> stats;
 };
 
-// A page of records, ordered by key.
+// Every record, by class, then kernel. The answer comes in several replies with the request's id, `more` in all but the
+// last.
 struct ListRequest {
   static constexpr MessageType kType = MessageType::kList;
-  std::string class_prefix;  // "": all
-  std::string cursor;        // ListReply::next of the page before; "" starts
-  uint32_t limit = 256;
+  std::string class_prefix;  // of the class' name: "conv2d"; "": all
 };
 struct RecordRow {
   std::string fingerprint;
@@ -165,7 +164,7 @@ struct RecordRow {
 struct ListReply {
   static constexpr MessageType kType = MessageType::kListReply;
   std::vector<RecordRow> rows;
-  std::string next;  // "": no more
+  bool more = false;
 };
 
 // Everything known of one record. `fingerprint` may be any unambiguous prefix.
@@ -198,16 +197,16 @@ struct EditReply {
   std::string fingerprint;  // in full
 };
 
-// Re-checks a page of records: checksums and artifacts; with `run`, outputs against the reference.
+// Re-checks every value's checksum and every artifact; with `run`, outputs against the reference. Answered in several
+// replies, as ListRequest.
 struct VerifyRequest {
   static constexpr MessageType kType = MessageType::kVerify;
-  std::string cursor;
-  uint32_t limit = 32;
   bool run = false;
 };
 struct VerifyRow {
-  std::string fingerprint;
+  std::string fingerprint;  // "" for a value that cannot be read: it was set aside
   std::string class_name;
+  std::string target;
   bool ok = false;
   bool ran = false;
   double max_rel_err = 0;
@@ -216,7 +215,9 @@ struct VerifyRow {
 struct VerifyReply {
   static constexpr MessageType kType = MessageType::kVerifyReply;
   std::vector<VerifyRow> rows;
-  std::string next;
+  uint64_t total = 0;             // records there are, for a progress bar
+  uint64_t without_artifact = 0;  // sound, but only the schedule is there; in the last reply
+  bool more = false;
 };
 
 // The schedule, or the generated code, as text. `kernel` is a fingerprint prefix or anything ParseKernel reads.
