@@ -1,0 +1,259 @@
+#include "cache/record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <limits>
+
+#include "base/bytes.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view kMagic = "hone";
+constexpr size_t kTextLimit = 1 << 20;   // canonical text, schedule, request, class text
+constexpr size_t kShortLimit = 1 << 12;  // target, code key, label
+constexpr size_t kRankLimit = 1 << 12;   // sizes of a shape
+
+// Which optional parts of a record follow.
+enum RecordFlags : uint8_t {
+  kHasMeasured = 1,
+  kHasExpected = 2,
+  kHasArtifact = 4,
+  kHasDonor = 8,
+  kIsPinned = 16,
+  kAllFlags = 31,
+};
+
+void WriteFingerprint(ByteWriter& out, const Fingerprint& fingerprint) {
+  out.Raw(std::span<const uint8_t>(fingerprint.bytes));
+}
+
+Result<Fingerprint> ReadFingerprint(ByteReader& in) { return Fingerprint{HONE_TRY(in.Array<16>())}; }
+
+Result<int64_t> ReadNonNegative(ByteReader& in, int64_t limit) {
+  return static_cast<int64_t>(HONE_TRY(in.Count(static_cast<uint64_t>(limit), 0)));
+}
+
+Result<std::chrono::nanoseconds> ReadDuration(ByteReader& in) {
+  return std::chrono::nanoseconds(HONE_TRY(ReadNonNegative(in, std::numeric_limits<int64_t>::max())));
+}
+
+Result<int32_t> ReadInt32(ByteReader& in) {
+  return static_cast<int32_t>(HONE_TRY(ReadNonNegative(in, std::numeric_limits<int32_t>::max())));
+}
+
+void WriteStamp(ByteWriter& out, WallTime stamp) { out.SignedVarint(stamp.time_since_epoch().count()); }
+
+Result<WallTime> ReadStamp(ByteReader& in) { return WallTime(std::chrono::milliseconds(HONE_TRY(in.SignedVarint()))); }
+
+void WriteTiming(ByteWriter& out, const Timing& timing) {
+  out.Varint(static_cast<uint64_t>(timing.time.count()));
+  out.Varint(static_cast<uint64_t>(timing.noise.count()));
+  out.U8(static_cast<uint8_t>(timing.temperature));
+  out.U8(static_cast<uint8_t>(timing.statistic));
+  out.Varint(static_cast<uint64_t>(timing.threads));
+  out.Varint(static_cast<uint64_t>(timing.repeats));
+}
+
+Result<Timing> ReadTiming(ByteReader& in) {
+  Timing timing;
+  timing.time = HONE_TRY(ReadDuration(in));
+  timing.noise = HONE_TRY(ReadDuration(in));
+  timing.temperature = HONE_TRY(in.Enumerator(CacheTemperature::kWarm, CacheTemperature::kCold));
+  timing.statistic = HONE_TRY(in.Enumerator(TimeStatistic::kMedian, TimeStatistic::kMean));
+  timing.threads = HONE_TRY(ReadInt32(in));
+  timing.repeats = HONE_TRY(ReadInt32(in));
+  return timing;
+}
+
+Result<std::string> ReadString(ByteReader& in, size_t limit) { return std::string(HONE_TRY(in.String(limit))); }
+
+Result<std::vector<int64_t>> ReadShape(ByteReader& in) {
+  std::vector<int64_t> shape(HONE_TRY(in.Count(kRankLimit)));
+  for (int64_t& size : shape) size = HONE_TRY(in.SignedVarint());
+  return shape;
+}
+
+Error TooLong(std::string_view what, size_t seen, size_t limit) {
+  return Error{ErrorKind::kLimit, fmt::format("{} has {}, the cache takes at most {}", what, seen, limit), ""};
+}
+
+}  // namespace
+
+std::string_view OriginName(Origin origin) {
+  static constexpr std::array<std::string_view, 5> kNames = {"?", "tuned", "transferred", "default", "imported"};
+  size_t index = static_cast<size_t>(origin);
+  return index < kNames.size() ? kNames[index] : kNames[0];
+}
+
+std::string CodeKey(std::string_view compiler, uint32_t abi_version, const Target& target) {
+  std::string text = PrintTarget(target);
+  std::string_view isa = std::string_view(text).substr(0, text.find(' '));
+  return fmt::format("{} abi={} {} cpu={} features={}", compiler, abi_version, isa, target.cpu,
+                     fmt::join(target.features, ","));
+}
+
+CacheKey MakeCacheKey(const Canonical& canonical, const Target& target, int32_t threads, std::string code) {
+  return {ClassFingerprintOf(canonical),
+          FingerprintOf(canonical),
+          canonical.text,
+          PrintTarget(target),
+          threads,
+          std::move(code)};
+}
+
+std::string Seal(ValueType type, std::string_view body) {
+  ByteWriter out;
+  out.Reserve(kMagic.size() + 2 + 10 + body.size() + sizeof(Digest64));
+  out.Raw(kMagic);
+  out.U8(kValueVersion);
+  out.U8(static_cast<uint8_t>(type));
+  out.String(body);
+  Digest64 checksum = Hash64(out.view());
+  out.Raw(std::span<const uint8_t>(checksum));
+  return out.Take();
+}
+
+Result<std::string_view> Unseal(ValueType type, std::string_view value) {
+  ByteReader in(value);
+  if (HONE_TRY(in.Raw(kMagic.size())) != kMagic)
+    return Error{ErrorKind::kCorrupt, "does not begin as a value of hone's", ""};
+  uint8_t version = HONE_TRY(in.U8());
+  uint8_t stored_type = HONE_TRY(in.U8());
+  std::string_view body = HONE_TRY(in.String(value.size()));
+  size_t sealed = in.position();
+  Digest64 checksum = HONE_TRY(in.Array<sizeof(Digest64)>());
+  HONE_TRY(in.Finish());
+  // The envelope is the same in every version, so damage is told apart from novelty.
+  if (checksum != Hash64(value.substr(0, sealed))) return Error{ErrorKind::kCorrupt, "checksum does not match", ""};
+  if (version > kValueVersion)
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("written by a newer hone: value version {}, this one reads up to {}; upgrade hone",
+                             version, kValueVersion),
+                 ""};
+  if (version == 0 || stored_type != static_cast<uint8_t>(type))
+    return Error{ErrorKind::kCorrupt,
+                 fmt::format("saw a value of type {}, wanted {}", stored_type, static_cast<uint8_t>(type)), ""};
+  return body;
+}
+
+Result<void> CheckRecord(const Record& record) {
+  for (auto [what, text, limit] : {std::tuple{"canonical text", &record.key.canonical, kTextLimit},
+                                   {"schedule", &record.schedule, kTextLimit},
+                                   {"request", &record.request, kTextLimit},
+                                   {"target", &record.key.target, kShortLimit},
+                                   {"code key", &record.key.code, kShortLimit},
+                                   {"label", &record.label, kShortLimit}})
+    if (text->size() > limit) return TooLong(what, text->size(), limit);
+  if (record.shape.size() > kRankLimit) return TooLong("shape", record.shape.size(), kRankLimit);
+  constexpr std::chrono::nanoseconds kZero{0};
+  bool negative = record.key.threads < 0 || record.check.samples < 0 || record.expected.value_or(kZero) < kZero;
+  if (const auto& measured = record.measured)
+    negative |= measured->time < kZero || measured->noise < kZero || measured->threads < 0 || measured->repeats < 0;
+  if (negative) return Error{ErrorKind::kInvalid, "a record holds no negative times or counts", record.label};
+  return {};
+}
+
+std::string EncodeRecord(const Record& record) {
+  ByteWriter out;
+  out.Reserve(512 + record.key.canonical.size() + record.schedule.size() + record.request.size());
+  WriteFingerprint(out, record.key.class_fingerprint);
+  WriteFingerprint(out, record.key.fingerprint);
+  out.U8(static_cast<uint8_t>((record.measured ? kHasMeasured : 0) | (record.expected ? kHasExpected : 0) |
+                              (record.artifact_digest ? kHasArtifact : 0) | (record.donor ? kHasDonor : 0) |
+                              (record.pinned ? kIsPinned : 0)));
+  out.U8(static_cast<uint8_t>(record.origin));
+  out.String(record.key.target);
+  out.Varint(static_cast<uint64_t>(record.key.threads));
+  out.String(record.key.code);
+  out.String(record.label);
+  out.String(record.request);
+  out.String(record.key.canonical);
+  out.Varint(record.shape.size());
+  for (int64_t size : record.shape) out.SignedVarint(size);
+  out.String(record.schedule);
+  if (record.measured) WriteTiming(out, *record.measured);
+  if (record.expected) out.Varint(static_cast<uint64_t>(record.expected->count()));
+  out.F64(record.check.max_rel_err);
+  out.Varint(static_cast<uint64_t>(record.check.samples));
+  out.Bool(record.check.full);
+  if (record.artifact_digest) {
+    out.Raw(std::span<const uint8_t>(*record.artifact_digest));
+    out.Varint(record.artifact_bytes);
+  }
+  if (record.donor) WriteFingerprint(out, *record.donor);
+  WriteStamp(out, record.created);
+  WriteStamp(out, record.updated);
+  return Seal(ValueType::kRecord, out.view());
+}
+
+Result<Record> DecodeRecord(std::string_view value) {
+  ByteReader in(HONE_TRY(Unseal(ValueType::kRecord, value)));
+  Record record;
+  record.key.class_fingerprint = HONE_TRY(ReadFingerprint(in));
+  record.key.fingerprint = HONE_TRY(ReadFingerprint(in));
+  uint8_t flags = HONE_TRY(in.U8());
+  if (flags > kAllFlags) return Error{ErrorKind::kCorrupt, fmt::format("unknown record flags {:#x}", flags), ""};
+  record.origin = HONE_TRY(in.Enumerator(Origin::kTuned, Origin::kImported));
+  record.key.target = HONE_TRY(ReadString(in, kShortLimit));
+  record.key.threads = HONE_TRY(ReadInt32(in));
+  record.key.code = HONE_TRY(ReadString(in, kShortLimit));
+  record.label = HONE_TRY(ReadString(in, kShortLimit));
+  record.request = HONE_TRY(ReadString(in, kTextLimit));
+  record.key.canonical = HONE_TRY(ReadString(in, kTextLimit));
+  record.shape = HONE_TRY(ReadShape(in));
+  record.schedule = HONE_TRY(ReadString(in, kTextLimit));
+  if (flags & kHasMeasured) record.measured = HONE_TRY(ReadTiming(in));
+  if (flags & kHasExpected) record.expected = HONE_TRY(ReadDuration(in));
+  record.check.max_rel_err = HONE_TRY(in.F64());
+  record.check.samples = HONE_TRY(ReadNonNegative(in, std::numeric_limits<int64_t>::max()));
+  record.check.full = HONE_TRY(in.Bool());
+  if (flags & kHasArtifact) {
+    record.artifact_digest = HONE_TRY(in.Array<32>());
+    record.artifact_bytes = HONE_TRY(in.Varint());
+  }
+  if (flags & kHasDonor) record.donor = HONE_TRY(ReadFingerprint(in));
+  record.pinned = (flags & kIsPinned) != 0;
+  record.created = HONE_TRY(ReadStamp(in));
+  record.updated = HONE_TRY(ReadStamp(in));
+  HONE_TRY(in.Finish());
+  return record;
+}
+
+std::string EncodeKernelUse(const KernelUse& use) {
+  ByteWriter out;
+  WriteFingerprint(out, use.class_fingerprint);
+  out.Varint(use.calls);
+  WriteStamp(out, use.last_used);
+  return Seal(ValueType::kKernelUse, out.view());
+}
+
+Result<KernelUse> DecodeKernelUse(std::string_view value) {
+  ByteReader in(HONE_TRY(Unseal(ValueType::kKernelUse, value)));
+  KernelUse use;
+  use.class_fingerprint = HONE_TRY(ReadFingerprint(in));
+  use.calls = HONE_TRY(in.Varint());
+  use.last_used = HONE_TRY(ReadStamp(in));
+  HONE_TRY(in.Finish());
+  return use;
+}
+
+std::string EncodeClass(const ClassInfo& info) {
+  ByteWriter out;
+  out.String(info.label);
+  out.String(info.class_text);
+  return Seal(ValueType::kClass, out.view());
+}
+
+Result<ClassInfo> DecodeClass(std::string_view value) {
+  ByteReader in(HONE_TRY(Unseal(ValueType::kClass, value)));
+  ClassInfo info;
+  info.label = HONE_TRY(ReadString(in, kShortLimit));
+  info.class_text = HONE_TRY(ReadString(in, kTextLimit));
+  HONE_TRY(in.Finish());
+  return info;
+}
+
+}  // namespace hone

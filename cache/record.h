@@ -1,0 +1,130 @@
+// What the cache knows about one kernel on one target, and the byte form of every value it stores.
+// Grammar: docs/record_format.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/result.h"
+#include "ir/fingerprint.h"
+#include "ir/target.h"
+
+namespace hone {
+
+// Why this code was served. Stored and sent: never reuse a number.
+enum class Origin : uint8_t { kTuned = 1, kTransferred = 2, kDefault = 3, kImported = 4 };
+std::string_view OriginName(Origin origin);  // "tuned", "transferred", "default", "imported"
+
+// Stored: never reuse a number.
+enum class CacheTemperature : uint8_t { kWarm = 1, kCold = 2 };
+enum class TimeStatistic : uint8_t { kMedian = 1, kMinimum = 2, kMean = 3 };
+
+// A time with its protocol: meaningless without it.
+struct Timing {
+  std::chrono::nanoseconds time{0};
+  std::chrono::nanoseconds noise{0};  // spread of the repeats; a better record has to beat it
+  CacheTemperature temperature = CacheTemperature::kWarm;
+  TimeStatistic statistic = TimeStatistic::kMedian;
+  int32_t threads = 1;
+  int32_t repeats = 0;
+  bool operator==(const Timing&) const = default;
+};
+
+// How the output compared with the reference (design: |y − r| / A).
+struct CheckSummary {
+  double max_rel_err = 0;
+  int64_t samples = 0;  // elements compared
+  bool full = false;    // every element, as "tuned" and export demand
+  bool operator==(const CheckSummary&) const = default;
+};
+
+// Names a record. The parts go stale one by one: the schedule key (kernel) never does, the timing key (target, threads)
+// with the device, the code key with the compiler. A record of another target is another record; a record of another
+// compiler keeps its schedule and loses its artifact.
+struct CacheKey {
+  Fingerprint class_fingerprint;
+  Fingerprint fingerprint;
+  std::string canonical;  // compared on lookup: a collision of fingerprints is a miss
+  std::string target;     // timing key: PrintTarget …
+  int32_t threads = 1;    // … and how many the code was made for; both compared on lookup
+  std::string code;       // code key: compiler, ABI, ISA; see CodeKey
+  bool operator==(const CacheKey&) const = default;
+};
+
+// "llvm-19.1.7 abi=1 avx512 cpu=znver5 features=…": artifacts made under another text are rebuilt from their schedule.
+std::string CodeKey(std::string_view compiler, uint32_t abi_version, const Target& target);
+CacheKey MakeCacheKey(const Canonical& canonical, const Target& target, int32_t threads, std::string code);
+
+struct Record {
+  CacheKey key;                // `code` is the key that the artifact was made under
+  std::vector<int64_t> shape;  // Canonical::shape, for finding neighbours of the class
+  std::string request;         // as the user wrote it
+  std::string label;           // the kernel's name: "conv2d+bias+relu"
+  std::string schedule;        // text form
+  Origin origin = Origin::kDefault;
+  std::optional<Timing> measured;
+  std::optional<std::chrono::nanoseconds> expected;  // predicted, when not measured
+  CheckSummary check;
+  std::optional<Digest256> artifact_digest;  // nullopt: schedule only (imported, evicted)
+  uint64_t artifact_bytes = 0;
+  std::optional<Fingerprint> donor;  // whose schedule was transferred
+  bool pinned = false;               // never evicted
+  WallTime created{};                // stamped by the cache when 0
+  WallTime updated{};                // stamped by the cache
+  bool operator==(const Record&) const = default;
+};
+
+// How often a kernel is asked for. Kept apart from records, so that a hit rewrites nothing large.
+struct KernelUse {
+  Fingerprint class_fingerprint;
+  uint64_t calls = 0;
+  WallTime last_used{};
+  bool operator==(const KernelUse&) const = default;
+};
+
+// One row per class; its records lie together under the class fingerprint.
+struct ClassInfo {
+  Fingerprint fingerprint;  // the row's key
+  std::string label;        // of the first kernel seen
+  std::string class_text;   // Canonical::class_text
+  bool operator==(const ClassInfo&) const = default;
+};
+
+// Every stored value is
+//   value ::= "hone" version:u8 type:u8 length:varint body checksum:8
+// kCorrupt: does not decode. kUnsupported: written by a newer hone; the message says which version.
+enum class ValueType : uint8_t {  // Stored: never reuse a number.
+  kRecord = 1,
+  kKernelUse = 2,
+  kClass = 3,
+  kArtifact = 4,
+  kTrial = 5,
+  kModel = 6,
+  kMeta = 7,
+  kQuarantined = 8,
+  kHidden = 9,  // in a record's place: the user removed what the system layer has
+};
+inline constexpr uint8_t kValueVersion = 1;
+
+std::string Seal(ValueType type, std::string_view body);
+// The body, as a view into `value`.
+Result<std::string_view> Unseal(ValueType type, std::string_view value);
+
+// kLimit if a text is longer than what DecodeRecord accepts (1 MiB; 4 KiB for target, code key and label); kInvalid for
+// negative times and counts.
+Result<void> CheckRecord(const Record& record);
+// REQUIRES: CheckRecord.
+std::string EncodeRecord(const Record& record);
+Result<Record> DecodeRecord(std::string_view value);
+std::string EncodeKernelUse(const KernelUse& use);
+Result<KernelUse> DecodeKernelUse(std::string_view value);
+std::string EncodeClass(const ClassInfo& info);
+Result<ClassInfo> DecodeClass(std::string_view value);  // `fingerprint` is left to the caller: it is the key
+
+}  // namespace hone

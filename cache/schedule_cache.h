@@ -1,0 +1,154 @@
+// The cache: the best known schedule of each kernel on each target, and its compiled code, kept across restarts.
+//
+// Layers, first match wins: what could not be written yet (memory), the user's directory, a read-only system directory.
+// A damaged value is a miss: set aside, counted, logged once. A disk that cannot be written is said once; the cache
+// goes on serving, remembers new records in memory and writes them when the disk comes back.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cache/record.h"
+#include "cache/store.h"
+
+namespace hone {
+
+struct CacheOptions {
+  std::string directory;  // the user's layer; created if missing. "" keeps everything in memory
+  std::string
+      system_directory;  // read-only layer under it; "" for none; one that cannot be read is logged and left out
+  bool inspect = false;  // look at a cache that a daemon may be writing: nothing can be changed
+  uint64_t size_cap = 4ull << 30;                  // bytes on disk; 0: none
+  std::chrono::milliseconds flush_interval{400};   // served misses are on disk within a second
+  std::chrono::milliseconds use_interval{10'000};  // use counts are written in batches this far apart
+  uint64_t memory_bytes = 64ull << 20;             // block cache + write buffers
+  uint64_t pending_bytes = 64ull << 20;            // records kept in memory while the disk refuses them
+  const Clock* clock = &Clock::Real();
+  rocksdb::Env* env = nullptr;  // tests: a file system that fails or forgets
+};
+
+enum class Durability : uint8_t {
+  kSoon,    // on disk within a second: served misses
+  kSynced,  // on disk before the call returns: what tune, pin, rm and import acknowledge
+};
+
+enum class CacheLayer : uint8_t { kPending, kUser, kSystem };
+
+struct CacheHit {
+  Record record;
+  CacheLayer layer = CacheLayer::kUser;
+  bool artifact_current = false;  // there is an artifact and it was made under the key's code key
+};
+
+struct NewRecord {
+  Record record;
+  std::string class_text;                              // Canonical::class_text
+  std::optional<std::span<const std::byte>> artifact;  // nullopt: the record keeps the artifact it has, if it is the
+                                                       // same schedule under the same code key; else it has none
+};
+
+struct ClassSummary {
+  ClassInfo info;
+  uint64_t records = 0;  // in the user's and the system layer, each kernel and target once
+};
+
+struct CacheStats {
+  uint64_t hits = 0, misses = 0;                        // lookups since the cache was opened
+  uint64_t collisions = 0;                              // fingerprint equal, canonical text not
+  uint64_t quarantined = 0;                             // damaged values set aside since the cache was made
+  uint64_t evicted_artifacts = 0, evicted_records = 0;  // since it was opened
+  struct Family {
+    std::string name;
+    uint64_t entries = 0;  // estimated by the store from its tables
+    uint64_t bytes = 0;    // on disk, compressed
+  };
+  std::vector<Family> families;
+  uint64_t disk_bytes = 0;    // of the user's directory
+  uint64_t memory_bytes = 0;  // block cache, tables and write buffers now
+  uint64_t pending_records = 0;
+  uint64_t size_cap = 0;
+  std::string not_persisting;  // why nothing can be written at the moment; "" if all is well
+  std::string repaired;        // what opening had to repair, and what was lost; "" if nothing
+};
+
+struct EvictionReport {
+  uint64_t artifacts = 0, records = 0;  // removed
+  uint64_t bytes_before = 0, bytes_after = 0;
+};
+
+struct VerifyReport {
+  uint64_t records = 0, artifacts = 0;  // read and found sound
+  uint64_t damaged = 0;                 // set aside
+  uint64_t without_artifact = 0;        // sound, but only the schedule is there
+  std::vector<std::string> findings;    // one line each, the first hundred
+};
+
+// Thread-safe. Lookups never wait for writers, eviction or the disk's flushes.
+class ScheduleCache {
+ public:
+  // kBusy: another process has this directory (named) open for writing. kUnsupported: a newer hone wrote it. A
+  // directory that cannot be written is opened for reading, one that cannot be read at all gives kIo.
+  static Result<std::unique_ptr<ScheduleCache>> Open(CacheOptions options);
+  virtual ~ScheduleCache() = default;  // flushes
+
+  // The record for this kernel on this target; nullopt if there is none, or none that can be read. Counts a use.
+  virtual Result<std::optional<CacheHit>> Lookup(const CacheKey& key) = 0;
+
+  // The record's compiled code, its digest checked; nullopt if it was evicted, is damaged, or belongs to another
+  // version of the record.
+  virtual Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) = 0;
+
+  // Writes record and artifact as one. Replaces a record of the same key, keeping its pin and `created`. With kSynced,
+  // kIo or kLimit when the disk refuses; with kSoon the cache keeps it in memory and reports that once in the log.
+  virtual Result<void> Put(const NewRecord& entry, Durability durability) = 0;
+
+  // For callers that answer hits from memory of their own. Cheap: no I/O.
+  virtual void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls = 1) = 0;
+  virtual Result<KernelUse> UseOf(const Fingerprint& fingerprint) = 0;  // zero calls if unknown
+
+  // All targets of a kernel; kNotFound if there is no record. Synced before they return. A record of the system layer
+  // is copied up by Pin and hidden by Remove.
+  virtual Result<void> Pin(const Fingerprint& fingerprint, bool pinned) = 0;
+  virtual Result<void> Remove(const Fingerprint& fingerprint) = 0;
+
+  // Kernels whose hex fingerprint starts with the digits (1 to 32), in order, at most `limit`. kInvalid if not hex.
+  virtual Result<std::vector<Fingerprint>> FindByPrefix(std::string_view hex_digits, size_t limit = 16) = 0;
+  // The one such kernel: kNotFound, or kInvalid naming the candidates when ambiguous.
+  Result<Fingerprint> Resolve(std::string_view hex_digits);
+
+  virtual Result<std::vector<Record>> RecordsOf(const Fingerprint& fingerprint) = 0;  // one a target; may be empty
+  // Every record of a class (all classes if nullopt), by class, then kernel; until `visit` returns false. Reads nothing
+  // of other classes.
+  virtual Result<void> ForEachRecord(const std::optional<Fingerprint>& class_fingerprint,
+                                     const std::function<bool(const Record&)>& visit) = 0;
+  virtual Result<std::vector<ClassSummary>> Classes() = 0;
+
+  // Small values of the daemon's own, by name.
+  virtual Result<std::optional<std::string>> GetMeta(std::string_view name) = 0;
+  virtual Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) = 0;
+
+  virtual CacheStats Stats() = 0;
+
+  // Reads everything, checks checksums and digests, sets aside what is damaged.
+  virtual Result<VerifyReport> Verify(std::stop_token stop) = 0;
+
+  // Removes artifacts, then records, least recently used first, pinned ones never, until the directory is at most
+  // `bytes`. Also runs by itself when the cap is exceeded.
+  virtual Result<EvictionReport> EvictTo(uint64_t bytes, std::stop_token stop) = 0;
+
+  // Everything acknowledged or not, and the use counts, synced.
+  virtual Result<void> Flush() = 0;
+};
+
+}  // namespace hone

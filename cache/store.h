@@ -1,0 +1,87 @@
+// A small ordered key-value store with families: all that the cache asks of its database. RocksDB stands behind it
+// (cache/rocks_store.h), or plain memory (cache/memory_store.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace rocksdb {
+class Env;
+}
+
+namespace hone {
+
+// Stored (as RocksDB's column families, by name): never rename one.
+enum class Family : uint8_t { kKernels = 0, kRecords = 1, kArtifacts = 2, kTrials = 3, kModels = 4, kMeta = 5 };
+inline constexpr std::array<std::string_view, 6> kFamilyNames = {"kernels", "records", "artifacts",
+                                                                 "trials",  "models",  "meta"};
+inline constexpr size_t kFamilies = kFamilyNames.size();
+
+// Writes that happen all or none.
+class StoreBatch {
+ public:
+  struct Operation {
+    Family family;
+    std::string key;
+    std::optional<std::string> value;  // nullopt: delete
+  };
+  void Put(Family family, std::string key, std::string value) {
+    bytes_ += key.size() + value.size();
+    operations_.push_back({family, std::move(key), std::move(value)});
+  }
+  void Delete(Family family, std::string key) {
+    bytes_ += key.size();
+    operations_.push_back({family, std::move(key), std::nullopt});
+  }
+  const std::vector<Operation>& operations() const { return operations_; }
+  size_t bytes() const { return bytes_; }
+  bool empty() const { return operations_.empty(); }
+
+ private:
+  std::vector<Operation> operations_;
+  size_t bytes_ = 0;
+};
+
+// A snapshot of one family, in key order. Not thread-safe.
+class StoreIterator {
+ public:
+  virtual ~StoreIterator() = default;
+  virtual void Seek(std::string_view key) = 0;  // to the first key ≥ this one
+  virtual void Next() = 0;
+  virtual bool Valid() const = 0;  // false at the end, or after a failure: see status
+  virtual std::string_view key() const = 0;
+  virtual std::string_view value() const = 0;
+  virtual Result<void> status() const = 0;  // kCorrupt, kIo
+};
+
+struct FamilySize {
+  uint64_t entries = 0;  // estimated
+  uint64_t bytes = 0;    // tables and blobs on disk
+};
+
+enum class SyncMode : uint8_t { kNoSync, kSync };
+
+// Thread-safe.
+class Store {
+ public:
+  virtual ~Store() = default;
+  virtual Result<std::optional<std::string>> Get(Family family, std::string_view key) const = 0;
+  virtual Result<void> Write(const StoreBatch& batch, SyncMode sync) = 0;
+  // keys_only: values of blob families are not read.
+  virtual std::unique_ptr<StoreIterator> Iterate(Family family, bool keys_only = false) const = 0;
+  virtual Result<void> SyncLog() = 0;               // what Write left un-synced is on disk afterwards
+  virtual Result<void> Flush() = 0;                 // write buffers into tables
+  virtual Result<void> Compact(Family family) = 0;  // gives the space of deleted values back
+  virtual FamilySize SizeOf(Family family) const = 0;
+  virtual uint64_t MemoryUsage() const = 0;
+  virtual bool writable() const = 0;
+};
+
+}  // namespace hone
