@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "base/bytes.h"
+#include "base/envelope.h"
 
 namespace hone {
 namespace {
 
-constexpr std::string_view kMagic = "hone";
 constexpr size_t kTextLimit = 1 << 20;   // canonical text, schedule, request, class text
 constexpr size_t kShortLimit = 1 << 12;  // target, code key, label
 constexpr size_t kRankLimit = 1 << 12;   // sizes of a shape
@@ -104,41 +104,6 @@ CacheKey MakeCacheKey(const Canonical& canonical, const Target& target, int32_t 
           std::move(code)};
 }
 
-std::string Seal(ValueType type, std::string_view body) {
-  ByteWriter out;
-  out.Reserve(kMagic.size() + 2 + 10 + body.size() + sizeof(Digest64));
-  out.Raw(kMagic);
-  out.U8(kValueVersion);
-  out.U8(static_cast<uint8_t>(type));
-  out.String(body);
-  Digest64 checksum = Hash64(out.view());
-  out.Raw(std::span<const uint8_t>(checksum));
-  return out.Take();
-}
-
-Result<std::string_view> Unseal(ValueType type, std::string_view value) {
-  ByteReader in(value);
-  if (HONE_TRY(in.Raw(kMagic.size())) != kMagic)
-    return Error{ErrorKind::kCorrupt, "does not begin as a value of hone's", ""};
-  uint8_t version = HONE_TRY(in.U8());
-  uint8_t stored_type = HONE_TRY(in.U8());
-  std::string_view body = HONE_TRY(in.String(value.size()));
-  size_t sealed = in.position();
-  Digest64 checksum = HONE_TRY(in.Array<sizeof(Digest64)>());
-  HONE_TRY(in.Finish());
-  // The envelope is the same in every version, so damage is told apart from novelty.
-  if (checksum != Hash64(value.substr(0, sealed))) return Error{ErrorKind::kCorrupt, "checksum does not match", ""};
-  if (version > kValueVersion)
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("written by a newer hone: value version {}, this one reads up to {}; upgrade hone",
-                             version, kValueVersion),
-                 ""};
-  if (version == 0 || stored_type != static_cast<uint8_t>(type))
-    return Error{ErrorKind::kCorrupt,
-                 fmt::format("saw a value of type {}, wanted {}", stored_type, static_cast<uint8_t>(type)), ""};
-  return body;
-}
-
 Result<void> CheckRecord(const Record& record) {
   for (auto [what, text, limit] : {std::tuple{"canonical text", &record.key.canonical, kTextLimit},
                                    {"schedule", &record.schedule, kTextLimit},
@@ -186,11 +151,11 @@ std::string EncodeRecord(const Record& record) {
   if (record.donor) WriteFingerprint(out, *record.donor);
   WriteStamp(out, record.created);
   WriteStamp(out, record.updated);
-  return Seal(ValueType::kRecord, out.view());
+  return Seal(ValueType::kRecord, kRecordVersion, out.view());
 }
 
 Result<Record> DecodeRecord(std::string_view value) {
-  ByteReader in(HONE_TRY(Unseal(ValueType::kRecord, value)));
+  ByteReader in(HONE_TRY(Unseal(ValueType::kRecord, kRecordVersion, value)));
   Record record;
   record.key.class_fingerprint = HONE_TRY(ReadFingerprint(in));
   record.key.fingerprint = HONE_TRY(ReadFingerprint(in));
@@ -227,11 +192,11 @@ std::string EncodeKernelUse(const KernelUse& use) {
   WriteFingerprint(out, use.class_fingerprint);
   out.Varint(use.calls);
   WriteStamp(out, use.last_used);
-  return Seal(ValueType::kKernelUse, out.view());
+  return Seal(ValueType::kKernelUse, kKernelUseVersion, out.view());
 }
 
 Result<KernelUse> DecodeKernelUse(std::string_view value) {
-  ByteReader in(HONE_TRY(Unseal(ValueType::kKernelUse, value)));
+  ByteReader in(HONE_TRY(Unseal(ValueType::kKernelUse, kKernelUseVersion, value)));
   KernelUse use;
   use.class_fingerprint = HONE_TRY(ReadFingerprint(in));
   use.calls = HONE_TRY(in.Varint());
@@ -244,11 +209,11 @@ std::string EncodeClass(const ClassInfo& info) {
   ByteWriter out;
   out.String(info.label);
   out.String(info.class_text);
-  return Seal(ValueType::kClass, out.view());
+  return Seal(ValueType::kClass, kClassVersion, out.view());
 }
 
 Result<ClassInfo> DecodeClass(std::string_view value) {
-  ByteReader in(HONE_TRY(Unseal(ValueType::kClass, value)));
+  ByteReader in(HONE_TRY(Unseal(ValueType::kClass, kClassVersion, value)));
   ClassInfo info;
   info.label = HONE_TRY(ReadString(in, kShortLimit));
   info.class_text = HONE_TRY(ReadString(in, kTextLimit));

@@ -96,26 +96,12 @@ struct ClassInfo {
   bool operator==(const ClassInfo&) const = default;
 };
 
-// Every stored value is
-//   value ::= "hone" version:u8 type:u8 length:varint body checksum:8
-// kCorrupt: does not decode. kUnsupported: written by a newer hone; the message says which version.
-enum class ValueType : uint8_t {  // Stored: never reuse a number.
-  kRecord = 1,
-  kKernelUse = 2,
-  kClass = 3,
-  kArtifact = 4,
-  kTrial = 5,
-  kModel = 6,
-  kMeta = 7,
-  kQuarantined = 8,
-  kHidden = 9,  // in a record's place: the user removed what the system layer has
-};
-inline constexpr uint8_t kValueVersion = 1;
+// Values are wrapped by base/envelope.h; each type counts its versions on its own.
+inline constexpr uint8_t kRecordVersion = 1;
+inline constexpr uint8_t kKernelUseVersion = 1;
+inline constexpr uint8_t kClassVersion = 1;
 
-std::string Seal(ValueType type, std::string_view body);
-// The body, as a view into `value`.
-Result<std::string_view> Unseal(ValueType type, std::string_view value);
-
+// Decoders give kCorrupt for what does not decode and kUnsupported for what a newer hone wrote.
 // kLimit if a text is longer than what DecodeRecord accepts (1 MiB; 4 KiB for target, code key and label); kInvalid for
 // negative times and counts.
 Result<void> CheckRecord(const Record& record);
