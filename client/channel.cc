@@ -174,13 +174,13 @@ Result<ReceivedFrame> Channel::Receive(Deadline deadline) {
 }
 
 Result<ReceivedFrame> Channel::AwaitFrame(uint64_t id, MessageType type, Deadline deadline, uint32_t* retry_after_ms) {
-  answered_ = false;
+  clean_ = false;
   for (;;) {
     ReceivedFrame frame = HONE_TRY(Receive(deadline));
     // Id 0 is the daemon's own word about the connection: it is about to close it.
     if (frame.header.type == MessageType::kError && (frame.header.request_id == id || frame.header.request_id == 0)) {
       ErrorReply reply = HONE_TRY(DecodeBody<ErrorReply>(frame.body));
-      answered_ = frame.header.request_id == id;
+      clean_ = frame.header.request_id == id;
       if (retry_after_ms != nullptr) *retry_after_ms = reply.retry_after_ms;
       return FromReply(std::move(reply));
     }
@@ -191,6 +191,7 @@ Result<ReceivedFrame> Channel::AwaitFrame(uint64_t id, MessageType type, Deadlin
                        std::to_string(static_cast<int>(type)),
                    "honed"};
     }
+    clean_ = true;
     return frame;
   }
 }

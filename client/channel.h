@@ -57,8 +57,8 @@ class Channel {
   }
 
   int fd() const { return socket_.get(); }
-  // True once the daemon's own answer was an error: then the connection is still good.
-  bool answered() const { return answered_; }
+  // The last request was answered, be it with an error: the connection may be used for another one.
+  bool clean() const { return clean_; }
 
  private:
   Result<ReceivedFrame> AwaitFrame(uint64_t id, MessageType type, Deadline deadline, uint32_t* retry_after_ms);
@@ -66,7 +66,7 @@ class Channel {
 
   UniqueFd socket_;
   uint64_t last_id_ = 0;
-  bool answered_ = false;
+  bool clean_ = true;
 };
 
 // Which socket to use without being told: $HONE_SOCKET, else this user's, else the system's if only that is there.

@@ -1,0 +1,43 @@
+// From a sealed descriptor to functions that can be called.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/elf_check.h"
+#include "base/generated_code.h"
+#include "base/result.h"
+#include "base/sealed_memfd.h"
+#include "ir/manifest.h"
+
+namespace hone {
+
+// Generated code, mapped. The descriptor stays open until the code is unmapped: while it is, no other artifact can get
+// its number, and so its path. Thread-safe once loaded.
+class LoadedArtifact {
+ public:
+  // Checks, maps and looks up. `canonical`: the kernel that the code must be for; "" if the caller does not know.
+  // kCorrupt, kInvalid, kUnsupported as CheckArtifact; kCorrupt for another kernel's code.
+  static Result<std::unique_ptr<LoadedArtifact>> Load(SealedMemfd artifact, uint64_t size, std::string_view digest,
+                                                      std::string_view canonical);
+  ~LoadedArtifact();
+  LoadedArtifact(const LoadedArtifact&) = delete;
+  LoadedArtifact& operator=(const LoadedArtifact&) = delete;
+
+  const Manifest& manifest() const { return manifest_; }
+  hone_entry_fn entry() const { return entry_; }
+  hone_pack_fn pack() const { return pack_; }  // nullptr if nothing is packed
+  const SealedMemfd& file() const { return file_; }
+
+ private:
+  LoadedArtifact() = default;
+
+  SealedMemfd file_;
+  Manifest manifest_;
+  void* handle_ = nullptr;
+  hone_entry_fn entry_ = nullptr;
+  hone_pack_fn pack_ = nullptr;
+};
+
+}  // namespace hone
