@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backends/builder.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
 
@@ -40,8 +41,6 @@ struct BuilderPoolStats {
 // Thread-safe. Calls block; as many run at once as there are builders, the others wait for a free one.
 class BuilderPool {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // Starts the processes and returns without waiting for their initialisation. kNotFound, kIo.
   static Result<std::unique_ptr<BuilderPool>> Start(const BuilderPoolOptions& options);
   ~BuilderPool();  // = Shutdown
@@ -50,10 +49,10 @@ class BuilderPool {
   // (the message says how, with the end of its standard error); kTimeout when `deadline` or the pool's own limit passed
   // during the build; kBusy when no builder was free until `deadline`; kUnavailable after Shutdown or when builders
   // cannot be started.
-  Result<BuiltArtifact> Build(const BuildRequest& request, Clock::time_point deadline);
+  Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline);
 
   // LLVM IR and assembly as text, for people. Errors as Build.
-  Result<std::string> Explain(const BuildRequest& request, Clock::time_point deadline);
+  Result<std::string> Explain(const BuildRequest& request, MonotonicTime deadline);
 
   BuilderPoolStats Stats() const;
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
 
@@ -79,8 +80,6 @@ struct RunnerPoolStats {
 // Thread-safe.
 class RunnerPool {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // A kernel that a runner works on. Holds that runner until destroyed. May be checked and timed several times, with
   // different artifacts. Used by one thread at a time; must not outlive its pool.
   class Prepared {
@@ -101,17 +100,17 @@ class RunnerPool {
 
   // Sends the kernel (anything ParseKernel reads) to a free runner, waiting for one until `deadline` (then kBusy), and
   // returns without waiting for the inputs and reference values. What is wrong with the kernel comes out of Check.
-  Result<Prepared> Prepare(const std::string& kernel, Clock::time_point deadline);
+  Result<Prepared> Prepare(const std::string& kernel, MonotonicTime deadline);
 
   // Runs and compares. The report tells of the artifact; errors are about the attempt: kInvalid, kUnsupported, kLimit
   // (the kernel cannot be checked), kTimeout (no answer until `deadline`; the runner is replaced), kUnavailable.
   Result<CheckReport> Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,
-                            Clock::time_point deadline);
+                            MonotonicTime deadline);
 
   // Measures, without comparing: for artifacts that passed Check. kRunFailed, kTimeout, kBusy (the machine was never
   // quiet enough for even five samples), besides Check's.
   Result<Timing> Time(Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options,
-                      Clock::time_point deadline);
+                      MonotonicTime deadline);
 
   RunnerPoolStats Stats() const;
   void Shutdown();  // kills the processes; calls under way and later ones return kUnavailable

@@ -19,12 +19,12 @@ inline constexpr std::string_view kPackSymbolName = "hone_pack";
 inline constexpr std::string_view kManifestSymbolName = "hone_manifest";
 
 struct ArtifactExpectations {
-  uint64_t size = 0;   // exact; 0: not known
-  std::string digest;  // BLAKE2b-256, 32 raw bytes; "": not known
+  uint64_t size = 0;        // exact; 0: not known
+  std::string digest = {};  // BLAKE2b-256, 32 raw bytes; "": not known
   // What the code was compiled for: ISA name and feature names as in ir/target.h's text ("avx512", {"avx512vnni"}).
   // "": not checked here.
-  std::string isa;
-  std::vector<std::string> features;
+  std::string isa = {};
+  std::vector<std::string> features = {};
 };
 
 // Where things are in an accepted artifact, as offsets into its bytes.

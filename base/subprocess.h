@@ -4,13 +4,13 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -24,11 +24,12 @@ struct SubprocessLimits {
 };
 
 struct SubprocessOptions {
-  std::string executable;                // a path; PATH is not searched
-  std::vector<std::string> arguments;    // without argv[0]
-  std::vector<std::pair<int, int>> fds;  // our descriptor -> its number in the child (3 or more); the rest is closed
-  std::vector<std::string> environment;  // NAME=value; nothing is inherited
-  SubprocessLimits limits;
+  std::string executable = {};              // a path; PATH is not searched
+  std::vector<std::string> arguments = {};  // without argv[0]
+  std::vector<std::pair<int, int>> fds =
+      {};  // our descriptor -> its number in the child (3 or more); the rest is closed
+  std::vector<std::string> environment = {};  // NAME=value; nothing is inherited
+  SubprocessLimits limits = {};
 };
 
 // How a process ended.
@@ -54,7 +55,7 @@ class Subprocess {
   int pidfd() const { return pidfd_.get(); }  // readable once it has ended
 
   // Waits at most until `deadline`; nullopt if it still runs. After it has ended always gives the status at once.
-  std::optional<ExitStatus> Wait(std::chrono::steady_clock::time_point deadline);
+  std::optional<ExitStatus> Wait(MonotonicTime deadline);
   bool HasEnded();
 
   // SIGKILL to the whole group, then reaps the child. Returns how it ended (its own way, if that came first).
