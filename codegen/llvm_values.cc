@@ -1,0 +1,278 @@
+// Values of the loop program as LLVM values: vectors where they depend on the vectorised loop, scalars where not.
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
+
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "codegen/llvm_function_emitter.h"
+#include "codegen/llvm_math.h"
+#include "codegen/llvm_transpose.h"
+
+namespace hone {
+namespace {
+
+// Loads kept in registers across an innermost loop; more would spill what the loop itself needs.
+int MaxHoisted(const Target& target) { return target.VectorRegisters() * 3 / 8; }
+
+bool IsOne(const ValueNode& value) { return value.op == Op::kFloat && value.float_value == 1.0; }
+
+}  // namespace
+
+llvm::Type* FunctionEmitter::MemoryType(llvm::LLVMContext& context, DType type) {
+  switch (type) {
+    case DType::kBool:
+    case DType::kI8: return llvm::Type::getInt8Ty(context);
+    case DType::kI32: return llvm::Type::getInt32Ty(context);
+    case DType::kI64: return llvm::Type::getInt64Ty(context);
+    case DType::kF16: return llvm::Type::getHalfTy(context);
+    case DType::kBF16: return llvm::Type::getBFloatTy(context);
+    case DType::kF32: return llvm::Type::getFloatTy(context);
+    case DType::kF64: return llvm::Type::getDoubleTy(context);
+  }
+  return nullptr;
+}
+
+llvm::Type* FunctionEmitter::ValueType(DType type) const {
+  llvm::LLVMContext& context = function_.getContext();
+  return type == DType::kBool ? llvm::Type::getInt1Ty(context) : MemoryType(context, type);
+}
+
+llvm::Value* FunctionEmitter::FromMemory(DType type, llvm::Value* loaded) {
+  return type == DType::kBool ? builder_.CreateICmpNE(loaded, llvm::Constant::getNullValue(loaded->getType())) : loaded;
+}
+
+llvm::Value* FunctionEmitter::ToMemory(DType type, llvm::Value* value) {
+  if (type != DType::kBool) return value;
+  llvm::Type* byte = builder_.getInt8Ty();
+  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType())) byte = llvm::FixedVectorType::get(byte, vector->getNumElements());
+  return builder_.CreateZExt(value, byte);
+}
+
+llvm::Value* FunctionEmitter::Splat(llvm::Value* scalar) {
+  if (llvm::isa<llvm::Constant>(scalar)) return builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), scalar);
+  auto [known, inserted] = splats_.try_emplace({scalar, lanes_});
+  if (inserted) known->second = builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), scalar);
+  return known->second;
+}
+
+Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
+  llvm::LLVMContext& context = function_.getContext();
+  switch (value.op) {
+    case Op::kFloat: return llvm::ConstantFP::get(ValueType(value.type), value.float_value);
+    case Op::kInt: return llvm::ConstantInt::getSigned(ValueType(value.type), value.int_value);
+    case Op::kLoad: return EmitLoad(value);
+    case Op::kCast: return EmitCast(value);
+    case Op::kAxis: {
+      Form form = Resolve(value.index[0]);
+      if (lanes_ > 0 && (form.irregular || form.lane != 0)) return VectorIndex(value.index[0]);
+      return ScalarIndex(form.runtime);
+    }
+    case Op::kLe:
+      // 0 ≤ form: a condition on indices, folded lane by lane where it can be.
+      if (value.args[0]->op == Op::kInt && value.args[0]->int_value == 0 && value.args[1]->op == Op::kAxis) {
+        Mask mask = ResolveGuard(value.args[1]->index);
+        if (mask.never) return builder_.getFalse();
+        if (mask.always()) return builder_.getTrue();
+        if (!mask.lanes) return mask.scalar;
+        return mask.scalar ? builder_.CreateAnd(mask.lanes, Splat(mask.scalar)) : mask.lanes;
+      }
+      break;
+    case Op::kDiv:
+      // 1 / (1 + exp(−x)): one exponential and no overflow in between.
+      if (IsFloat(value.type) && IsOne(*value.args[0]) && value.args[1]->op == Op::kAdd) {
+        const ValueNode* exp = nullptr;
+        if (IsOne(*value.args[1]->args[0])) exp = value.args[1]->args[1].get();
+        else if (IsOne(*value.args[1]->args[1])) exp = value.args[1]->args[0].get();
+        if (exp && exp->op == Op::kExp && exp->args[0]->op == Op::kSub && exp->args[0]->args[0]->op == Op::kFloat && exp->args[0]->args[0]->float_value == 0.0)
+          return EmitSigmoid(builder_, target_, HONE_TRY(EmitValue(*exp->args[0]->args[1])));
+      }
+      break;
+    case Op::kSelect: {
+      llvm::Value* condition = HONE_TRY(EmitValue(*value.args[0]));
+      if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return EmitValue(*value.args[known->isZero() ? 2 : 1]);
+      llvm::Value* a = HONE_TRY(EmitValue(*value.args[1]));
+      llvm::Value* b = HONE_TRY(EmitValue(*value.args[2]));
+      if (a->getType()->isVectorTy() || b->getType()->isVectorTy() || condition->getType()->isVectorTy()) a = Widen(a), b = Widen(b);
+      return builder_.CreateSelect(condition, a, b);
+    }
+    default: break;
+  }
+  (void)context;
+  std::vector<llvm::Value*> args;
+  bool vector = false;
+  for (const ValuePtr& arg : value.args) {
+    args.push_back(HONE_TRY(EmitValue(*arg)));
+    vector |= args.back()->getType()->isVectorTy();
+  }
+  if (vector)
+    for (llvm::Value*& arg : args) arg = Widen(arg);
+  return EmitOperation(value, std::move(args));
+}
+
+Result<llvm::Value*> FunctionEmitter::EmitOperation(const ValueNode& value, std::vector<llvm::Value*> args) {
+  const bool is_float = IsFloat(value.args[0]->type);
+  llvm::Value* a = args[0];
+  llvm::Value* b = args.size() > 1 ? args[1] : nullptr;
+  switch (value.op) {
+    case Op::kAdd: return is_float ? builder_.CreateFAdd(a, b) : builder_.CreateAdd(a, b);
+    case Op::kSub: return is_float ? builder_.CreateFSub(a, b) : builder_.CreateSub(a, b);
+    case Op::kMul: return is_float ? builder_.CreateFMul(a, b) : builder_.CreateMul(a, b);
+    case Op::kDiv:
+      if (is_float) return builder_.CreateFDiv(a, b);
+      [[fallthrough]];
+    case Op::kFloorDiv:
+    case Op::kMod: {
+      if (is_float) return EmitFloor(builder_, target_, builder_.CreateFDiv(a, b));
+      llvm::Value* quotient = builder_.CreateSDiv(a, b);
+      llvm::Value* below = builder_.CreateICmpSLT(a, builder_.CreateMul(quotient, b));
+      quotient = builder_.CreateAdd(quotient, builder_.CreateSExt(below, a->getType()));
+      return value.op == Op::kMod ? builder_.CreateSub(a, builder_.CreateMul(quotient, b)) : quotient;
+    }
+    case Op::kMin:
+    case Op::kMax: {
+      bool is_max = value.op == Op::kMax;
+      if (value.type == DType::kBool) return is_max ? builder_.CreateOr(a, b) : builder_.CreateAnd(a, b);
+      return is_max ? EmitMax(builder_, a, b) : EmitMin(builder_, a, b);
+    }
+    case Op::kEq: return is_float ? builder_.CreateFCmpOEQ(a, b) : builder_.CreateICmpEQ(a, b);
+    case Op::kNe: return is_float ? builder_.CreateFCmpUNE(a, b) : builder_.CreateICmpNE(a, b);
+    case Op::kLt: return is_float ? builder_.CreateFCmpOLT(a, b) : builder_.CreateICmpSLT(a, b);
+    case Op::kLe: return is_float ? builder_.CreateFCmpOLE(a, b) : builder_.CreateICmpSLE(a, b);
+    case Op::kAnd: return builder_.CreateAnd(a, b);
+    case Op::kOr: return builder_.CreateOr(a, b);
+    case Op::kNot: return builder_.CreateNot(a);
+    case Op::kAbs:
+      return is_float ? builder_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, a)
+                      : builder_.CreateIntrinsic(llvm::Intrinsic::abs, {a->getType()}, {a, builder_.getFalse()});
+    default: break;
+  }
+  if (llvm::Value* math = EmitMath(builder_, target_, value.op, args)) return math;
+  return Error{ErrorKind::kUnsupported, std::string(OpName(value.op)) + " in generated code", ""};
+}
+
+Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
+  const ValueNode& source = *value.args[0];
+  DType from = source.type, to = value.type;
+  llvm::Value* x = nullptr;
+  bool narrow = false;
+  if (source.op == Op::kAxis) {
+    // An index in 32 bits where its range allows: vectors of 64-bit integers convert slowly.
+    Interval range = vars_.Range(source.index[0]);
+    narrow = range.lo > INT32_MIN && range.hi < INT32_MAX;
+  }
+  x = HONE_TRY(EmitValue(source));
+  auto like = [&](llvm::Type* scalar) -> llvm::Type* {
+    if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType())) return llvm::FixedVectorType::get(scalar, vector->getNumElements());
+    return scalar;
+  };
+  if (narrow) x = builder_.CreateTrunc(x, like(builder_.getInt32Ty()));
+  llvm::Type* type = like(ValueType(to));
+  if (to == DType::kBool)
+    return IsFloat(from) ? builder_.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()))
+                         : builder_.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
+  if (from == DType::kBool) return IsFloat(to) ? builder_.CreateUIToFP(x, type) : builder_.CreateZExt(x, type);
+  if (IsFloat(from) && IsFloat(to)) return builder_.CreateFPCast(x, type);
+  if (IsFloat(from)) return builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
+  if (IsFloat(to)) return builder_.CreateSIToFP(x, type);
+  return builder_.CreateSExtOrTrunc(x, type);
+}
+
+Result<llvm::Value*> FunctionEmitter::EmitLoad(const ValueNode& load) {
+  if (program_.buffers[static_cast<size_t>(load.buffer)].scope == Scope::kRegisters) return ReadTile(load.buffer, load.index);
+  return EmitMemoryLoad(load);
+}
+
+Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
+  const Buffer& buffer = program_.buffers[static_cast<size_t>(load.buffer)];
+  llvm::Type* element = MemoryType(function_.getContext(), buffer.dtype);
+  const int64_t bytes = ByteSize(buffer.dtype);
+  Mask mask = ResolveGuard(load.guard);
+  auto fill = [&]() -> Result<llvm::Value*> { return EmitValue(*load.args[0]); };
+  if (mask.never) return fill();
+
+  Linear offset = FlatOffset(load.buffer, load.index);
+  Form form = Resolve(offset);
+  const bool vector = lanes_ > 0 && (form.lane != 0 || form.irregular || mask.lanes);
+  llvm::Type* loaded_type = vector ? llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_)) : element;
+
+  if (vector && (form.irregular || form.lane == 0 || form.lane < 0 || (form.lane > 1 && !mask.always()))) {
+    // Any addresses: a gather of the lanes that are on.
+    llvm::Value* index = HONE_TRY(VectorIndex(offset));
+    llvm::Value* pointers = builder_.CreateGEP(element, bases_[static_cast<size_t>(load.buffer)], index);
+    llvm::Value* on = AllLanes(mask);
+    llvm::Value* other = llvm::Constant::getNullValue(loaded_type);
+    if (!mask.always()) other = ToMemory(buffer.dtype, Widen(HONE_TRY(fill())));
+    return FromMemory(buffer.dtype, builder_.CreateMaskedGather(loaded_type, pointers, llvm::Align(static_cast<uint64_t>(bytes)), on, other));
+  }
+
+  bool uses_current = false;
+  int64_t constant = form.runtime.constant();
+  Linear moving = form.runtime - Linear(constant);
+  llvm::Value* base = PointerTo(load.buffer, moving, &uses_current);
+  int64_t alignment = AlignmentOf(load.buffer, form.runtime);
+  auto address = [&] {
+    return constant == 0 ? base : builder_.CreateGEP(builder_.getInt8Ty(), base, builder_.getInt64(static_cast<uint64_t>(constant * bytes)));
+  };
+
+  auto emit = [&]() -> llvm::Value* {
+    if (!vector) {
+      if (mask.always()) return builder_.CreateAlignedLoad(element, address(), llvm::Align(static_cast<uint64_t>(alignment)));
+      // Branch-free: where the guard is off, read a zero of our own instead.
+      llvm::Module* module = function_.getParent();
+      llvm::GlobalVariable* zero = module->getNamedGlobal("hone.zero");
+      if (!zero)
+        zero = new llvm::GlobalVariable(*module, builder_.getInt64Ty(), true, llvm::GlobalValue::PrivateLinkage, builder_.getInt64(0), "hone.zero");
+      llvm::Value* safe = builder_.CreateSelect(mask.scalar, address(), zero);
+      return builder_.CreateAlignedLoad(element, safe, llvm::Align(static_cast<uint64_t>(bytes)));
+    }
+    if (form.lane > 1) return EmitDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), active_, bytes);
+    if (!mask.always()) return EmitMaskedLoad(builder_, loaded_type, address(), AllLanes(mask), alignment);
+    if (active_ < lanes_) return EmitLoadPrefix(builder_, target_, loaded_type, address(), builder_.getInt64(static_cast<uint64_t>(active_)), alignment);
+    return builder_.CreateAlignedLoad(loaded_type, address(), llvm::Align(static_cast<uint64_t>(alignment)));
+  };
+  auto widen_lanes = [&](llvm::Value* value) -> llvm::Value* {
+    auto* type = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+    if (!type || static_cast<int>(type->getNumElements()) == lanes_) return value;
+    std::vector<int> lanes(static_cast<size_t>(lanes_), -1);
+    for (int lane = 0; lane < active_; ++lane) lanes[static_cast<size_t>(lane)] = lane;
+    return builder_.CreateShuffleVector(value, lanes);
+  };
+
+  int64_t shape = form.lane * 1024 + (vector ? lanes_ : 0);
+  OpenScope& scope = scopes_.back();
+  bool splats = lanes_ > 0 && !vector;
+  if (mask.always() && scope.innermost && scope.preheader && !uses_current && DepthOf(moving) + 1 < scopes_.size() && !scope.stored.contains(load.buffer)) {
+    auto known = scope.hoisted.find({base, constant, shape + (splats ? 512 : 0)});
+    if (known != scope.hoisted.end()) return known->second;
+    if (static_cast<int>(scope.hoisted.size()) < MaxHoisted(target_)) {
+      llvm::IRBuilderBase::InsertPointGuard restore(builder_);
+      builder_.SetInsertPoint(scope.preheader);
+      llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));
+      if (splats) value = builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), value);
+      scope.hoisted[{base, constant, shape + (splats ? 512 : 0)}] = value;
+      return value;
+    }
+  }
+  llvm::Value* mask_key = mask.always() ? nullptr : vector ? (mask.lanes ? mask.lanes : mask.scalar) : mask.scalar;
+  bool can_remember = !(vector && mask.lanes && mask.scalar);
+  if (can_remember)
+    if (auto known = loads_[load.buffer].find({base, constant, shape, mask_key}); known != loads_[load.buffer].end()) return known->second;
+  llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));
+  if (!mask.always()) {
+    llvm::Value* other = HONE_TRY(fill());
+    llvm::Value* condition = vector ? AllLanes(mask) : mask.scalar;
+    auto* constant_fill = llvm::dyn_cast<llvm::Constant>(other);
+    if (constant_fill && constant_fill->isNullValue()) {
+      // Masked lanes and the zero read in their place are zero already.
+    } else {
+      value = builder_.CreateSelect(condition, value, vector ? Widen(other) : other);
+    }
+  }
+  if (can_remember) loads_[load.buffer][{base, constant, shape, mask_key}] = value;
+  return value;
+}
+
+}  // namespace hone

@@ -1,0 +1,311 @@
+// Builds the loop nests of a scheduled kernel. See lower.h for what lowering does as a whole.
+#include "codegen/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/check.h"
+#include "codegen/lower_internal.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace lowering {
+namespace {
+
+StmtPtr MakeStore(int buffer, std::vector<Linear> index, ValuePtr value) {
+  auto stmt = std::make_unique<Stmt>();
+  stmt->kind = Stmt::Kind::kStore;
+  stmt->buffer = buffer;
+  stmt->index = std::move(index);
+  stmt->value = std::move(value);
+  return stmt;
+}
+
+ValuePtr FromExpr(const Expr& constant) {
+  return std::make_shared<const ValueNode>(
+      ValueNode{constant.op(), constant.type(), constant.int_value(), constant.float_value(), {}, -1, {}, {}});
+}
+
+// form ≥ 0 as a condition.
+ValuePtr NonNegative(const Linear& form) {
+  auto zero = std::make_shared<const ValueNode>(ValueNode{Op::kInt, DType::kI64, 0, 0, {}, -1, {}, {}});
+  auto value = std::make_shared<const ValueNode>(ValueNode{Op::kAxis, DType::kI64, 0, 0, {}, -1, {form}, {}});
+  return std::make_shared<const ValueNode>(ValueNode{Op::kLe, DType::kBool, 0, 0, {zero, value}, -1, {}, {}});
+}
+
+ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
+  DType type = a->type;
+  return std::make_shared<const ValueNode>(
+      ValueNode{Op::kSelect, type, 0, 0, {std::move(condition), std::move(a), std::move(b)}, -1, {}, {}});
+}
+
+int64_t CountValue(const ValuePtr& value) {
+  int64_t count = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf || value->op == Op::kLog || value->op == Op::kPow ? 20 : 1;
+  for (const ValuePtr& arg : value->args) count += CountValue(arg);
+  return count;
+}
+
+}  // namespace
+
+int64_t CountInstructions(const Program& program, const Stmt& stmt) {
+  if (stmt.kind == Stmt::Kind::kStore) return 1 + CountValue(stmt.value);
+  int64_t inside = 0;
+  for (const StmtPtr& child : stmt.body) inside += CountInstructions(program, *child);
+  if (stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled)
+    return inside * std::max<int64_t>(1, program.vars.Range(stmt.extent).hi);
+  return inside;
+}
+
+std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {
+  std::vector<Linear> coordinates;
+  for (size_t d = 0; d < kernel_.stages[stage].axes.size(); ++d) coordinates.push_back(Linear::Of(states_[stage].axes[d].var));
+  return coordinates;
+}
+
+// Storage of the stage's own element; for an operand also the guard that keeps it inside.
+Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<Linear>& coordinates, std::vector<Linear>* guard) {
+  const Stage& s = kernel_.stages[stage];
+  if (kernel_.tensors[static_cast<size_t>(s.output)].kind != TensorKind::kOutput) return StorageIndex(stage, coordinates);
+  for (size_t d = 0; d < coordinates.size(); ++d) HONE_TRY(GuardInside(*guard, coordinates[d], ExtentForm(s.axes[d].extent)));
+  return coordinates;
+}
+
+StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
+  const LoopDim& dim = scheduled_.stages[stage].loops[index];
+  const StageState& state = states_[stage];
+  const LoopState& loop = state.loops[index];
+  auto stmt = std::make_unique<Stmt>();
+  stmt->kind = Stmt::Kind::kLoop;
+  stmt->var = var;
+  stmt->loop = dim.kind;
+  stmt->grain = dim.grain;
+  stmt->extent = Linear(loop.extent);
+  bool serial = dim.kind == LoopKind::kSerial || dim.kind == LoopKind::kParallel;
+  if (loop.axis < 0) {
+    stmt->extent = loop.exact;
+  } else if (serial && state.axes[static_cast<size_t>(loop.axis)].clamps) {
+    // What is left of the axis after the loops already open, in steps of this loop.
+    const AxisState& axis = state.axes[static_cast<size_t>(loop.axis)];
+    Linear left = axis.extent;
+    for (size_t l = 0; l < index; ++l)
+      if (state.loops[l].axis == loop.axis) left -= Linear::Of(state.loops[l].var, state.loops[l].coef);
+    stmt->extent = program_.vars.Min(Linear(loop.extent), program_.vars.DivCeil(left, loop.coef));
+  }
+  return stmt;
+}
+
+Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
+  const Stage& s = kernel_.stages[stage];
+  StageState& state = states_[stage];
+  const size_t rank = s.axes.size();
+  std::vector<Linear> coordinates = OwnCoordinates(stage), guard;
+  ValuePtr value = HONE_TRY(MakeValue(stage, s.body));
+  for (size_t a = 0; a < state.axes.size(); ++a) {
+    const AxisState& axis = state.axes[a];
+    if (axis.padded <= program_.vars.Range(axis.extent).lo) continue;
+    Linear room = axis.min + axis.extent - Linear(1) - Linear::Of(axis.var);
+    if (a >= rank) {
+      value = Select(NonNegative(room), value, FromExpr(ReductionIdentity(s.reduction, value->type)));
+    } else if (auto tail = scheduled_.stages[stage].tails.find(s.axes[a].name);
+               tail != scheduled_.stages[stage].tails.end() && tail->second == Tail::kGuard) {
+      guard.push_back(room);
+    }
+  }
+  StmtPtr store;
+  if (state.tile >= 0) {
+    std::vector<Linear> index;
+    for (size_t d = 0; d < rank; ++d) index.push_back(program_.vars.ExpandAxes(coordinates[d]) - state.tile_min[d]);
+    store = MakeStore(state.tile, std::move(index), std::move(value));
+  } else {
+    std::vector<Linear> index = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    store = MakeStore(state.buffer, std::move(index), std::move(value));
+  }
+  store->guard = std::move(guard);
+  store->combine = s.reduction;
+  return store;
+}
+
+Result<void> Lowering::BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
+                                        const std::function<Result<StmtPtr>(const std::vector<Linear>&)>& leaf) {
+  const StageState& state = states_[stage];
+  std::map<VarId, VarId> copies;
+  std::vector<StmtPtr> loops;
+  auto copied = [&](const Linear& form) {
+    return program_.vars.Substitute(program_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
+      auto copy = copies.find(var);
+      if (copy == copies.end()) return false;
+      *value = Linear::Of(copy->second);
+      return true;
+    });
+  };
+  for (size_t l = depth; l < state.loops.size(); ++l) {
+    const LoopState& loop = state.loops[l];
+    if (loop.reduces || loop.extent <= 1) continue;
+    VarId var = program_.vars.AddLoop(program_.vars[loop.var].name + "'", loop.extent);
+    StmtPtr stmt = MakeLoop(stage, l, var);
+    stmt->extent = copied(stmt->extent);
+    copies[loop.var] = var;
+    loops.push_back(std::move(stmt));
+  }
+  std::vector<Linear> coordinates;
+  for (const Linear& coordinate : OwnCoordinates(stage)) coordinates.push_back(copied(coordinate));
+  StmtPtr inner = HONE_TRY(leaf(coordinates));
+  while (!loops.empty()) {
+    StmtPtr stmt = std::move(loops.back());
+    loops.pop_back();
+    stmt->body.push_back(std::move(inner));
+    inner = std::move(stmt);
+  }
+  out.push_back(std::move(inner));
+  return {};
+}
+
+// Where a reduction starts: its identity, or, with a tile inside outer reduction loops, what those left behind.
+Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  DType type = kernel_.tensors[static_cast<size_t>(s.output)].dtype;
+  return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
+    ValuePtr start = FromExpr(ReductionIdentity(s.reduction, type));
+    std::vector<Linear> guard;
+    std::vector<Linear> index = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    if (!into_tile) {
+      StmtPtr store = MakeStore(state.buffer, std::move(index), start);
+      store->guard = std::move(guard);
+      return store;
+    }
+    Linear outer(0);  // sum of the enclosing reduction loops' counters: zero on the first trip only
+    for (size_t l = 0; l < depth; ++l)
+      if (state.loops[l].reduces && state.loops[l].extent > 1) outer += Linear::Of(state.loops[l].var);
+    if (!outer.IsConstant()) {
+      ValueNode load{Op::kLoad, type, 0, 0, {}, state.buffer, std::move(index), std::move(guard)};
+      if (!load.guard.empty()) load.args.push_back(start);
+      start = Select(NonNegative(outer - Linear(1)), std::make_shared<const ValueNode>(std::move(load)), start);
+    }
+    std::vector<Linear> at;
+    for (size_t d = 0; d < coordinates.size(); ++d) at.push_back(coordinates[d] - state.tile_min[d]);
+    return MakeStore(state.tile, std::move(at), start);
+  });
+}
+
+Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  DType type = kernel_.tensors[static_cast<size_t>(s.output)].dtype;
+  return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
+    std::vector<Linear> at, guard;
+    for (size_t d = 0; d < coordinates.size(); ++d) at.push_back(coordinates[d] - state.tile_min[d]);
+    std::vector<Linear> index = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    StmtPtr store = MakeStore(state.buffer, std::move(index), LoadBuffer(state.tile, type, std::move(at)));
+    store->guard = std::move(guard);
+    return store;
+  });
+}
+
+Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  if (s.reduction != Reduction::kNone && !initialised && state.tile < 0 &&
+      (depth == state.loops.size() || state.loops[depth].reduces)) {
+    HONE_TRY(BuildInit(stage, depth, out, false));
+    initialised = true;
+  }
+  if (depth == state.loops.size()) {
+    out.push_back(HONE_TRY(BuildLeaf(stage)));
+    return {};
+  }
+  // What is attached inside this loop comes first in its body.
+  StmtPtr loop = MakeLoop(stage, depth, state.loops[depth].var);
+  std::vector<StmtPtr>* body = &loop->body;
+  auto enter_registers = [&](int buffer) {
+    auto scope = std::make_unique<Stmt>();
+    scope->kind = Stmt::Kind::kRegisters;
+    scope->buffer = buffer;
+    body->push_back(std::move(scope));
+    body = &body->back()->body;
+  };
+  for (size_t p = 0; p < kernel_.stages.size(); ++p) {
+    const StageSchedule& producer = scheduled_.stages[p];
+    if (producer.attach_stage != static_cast<int>(stage) || producer.attach_loop != scheduled_.stages[stage].loops[depth].path) continue;
+    if (program_.buffers[static_cast<size_t>(states_[p].buffer)].scope == Scope::kRegisters) enter_registers(states_[p].buffer);
+    body->push_back(HONE_TRY(BuildNest(p)));
+  }
+  bool promotes = state.tile >= 0 && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
+  if (promotes) {
+    enter_registers(state.tile);
+    HONE_TRY(BuildInit(stage, depth + 1, *body, true));
+  }
+  HONE_TRY(BuildLevel(stage, depth + 1, initialised || promotes, *body));
+  if (promotes) HONE_TRY(BuildWriteBack(stage, depth + 1, *body));
+  out.push_back(std::move(loop));
+  return {};
+}
+
+Result<StmtPtr> Lowering::BuildNest(size_t stage) {
+  auto block = std::make_unique<Stmt>();
+  if (Result<void> built = BuildLevel(stage, 0, false, block->body); !built)
+    return std::move(built).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
+  return block;
+}
+
+Result<void> Lowering::CheckInstructionCount() const {
+  int64_t count = 0;
+  for (const auto* nests : {&program_.entry, &program_.pack})
+    for (const StmtPtr& nest : *nests) count += CountInstructions(program_, *nest);
+  if (count > limits_.instructions)
+    return Error{ErrorKind::kLimit, fmt::format("the schedule unrolls to about {} instructions, at most {} are allowed: unroll less", count, limits_.instructions), ""};
+  return {};
+}
+
+Result<Program> Lowering::Run() {
+  program_.kernel = kernel_;
+  for (const Tensor& tensor : kernel_.tensors)
+    if (tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16)
+      return Error{ErrorKind::kUnsupported, fmt::format("{} is {}: not on this target yet; use f32, f64, i32, i8 or bool", tensor.name, Name(tensor.dtype)), ""};
+  for (const Size& size : kernel_.sizes)
+    program_.size_vars.push_back(size.is_constant() ? -1 : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
+
+  operand_buffers_.assign(kernel_.tensors.size(), -1);
+  for (size_t i = 0; i < kernel_.operands.size(); ++i) {
+    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(kernel_.operands[i])];
+    Buffer buffer;
+    buffer.name = tensor.name;
+    buffer.dtype = tensor.dtype;
+    buffer.scope = Scope::kDefault;
+    buffer.operand = static_cast<int>(i);
+    buffer.elements = 1;
+    buffer.strides.resize(tensor.shape.size());
+    for (size_t d = tensor.shape.size(); d-- > 0;) {
+      buffer.strides[d] = buffer.elements;
+      buffer.elements *= UpperExtent(kernel_, tensor.shape[d]);
+      if (d > 0 && LowerExtent(kernel_, tensor.shape[d]) != UpperExtent(kernel_, tensor.shape[d]))
+        return Error{ErrorKind::kUnsupported, fmt::format("dimension {} of {} is dynamic: only the first one may be", d, tensor.name), ""};
+    }
+    for (const Expr& extent : tensor.shape) buffer.extents.push_back(UpperExtent(kernel_, extent));
+    operand_buffers_[static_cast<size_t>(kernel_.operands[i])] = static_cast<int>(program_.buffers.size());
+    program_.buffers.push_back(std::move(buffer));
+  }
+
+  states_.resize(kernel_.stages.size());
+  for (size_t stage = kernel_.stages.size(); stage-- > 0;)
+    if (Result<void> placed = PlaceStage(stage); !placed)
+      return std::move(placed).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
+  for (size_t stage = 0; stage < kernel_.stages.size(); ++stage) {
+    if (scheduled_.stages[stage].attach_stage >= 0) continue;
+    bool packs = scheduled_.stages[stage].scope == Scope::kConst;
+    (packs ? program_.pack : program_.entry).push_back(HONE_TRY(BuildNest(stage)));
+  }
+  HONE_TRY(CheckInstructionCount());
+  HONE_TRY(PlanWorkspace());
+  return std::move(program_);
+}
+
+}  // namespace lowering
+
+Result<Program> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits) {
+  return lowering::Lowering(scheduled, target, limits).Run();
+}
+
+}  // namespace hone

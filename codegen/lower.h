@@ -1,0 +1,21 @@
+// Kernel + schedule -> loop program: infers what each stage must compute where it is placed, builds the nests, lays out
+// storage, and guards each access that it cannot prove in bounds.
+#pragma once
+
+#include "base/result.h"
+#include "codegen/program.h"
+#include "ir/target.h"
+
+namespace hone {
+
+struct LowerLimits {
+  int64_t instructions = 12'000;                   // emitted vector operations, after unrolling
+  int64_t workspace_bytes = int64_t{4} << 30;
+  int64_t registers_bytes = 16 << 10;              // of one tile
+};
+
+// kInvalid: the schedule cannot be lowered, with the reason; kLimit; kUnsupported: a data type or a dynamic size in a
+// place that code generation does not know yet.
+Result<Program> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits = {});
+
+}  // namespace hone

@@ -1,0 +1,106 @@
+// State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), nests (lower.cc).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/lower.h"
+#include "codegen/program.h"
+
+namespace hone::lowering {
+
+// One loop of a stage's nest.
+struct LoopState {
+  VarId var = -1;
+  int64_t extent = 1;      // largest
+  Linear exact;            // number of trips of an outermost part: derived from the region
+  bool reduces = false;
+  int axis = -1;           // the axis whose value contains the loop with `coef`; -1: a fused loop
+  int64_t coef = 0;
+};
+
+// One axis of a stage at its place.
+struct AxisState {
+  VarId var = -1;          // kAxis: absolute coordinate = region_min + local
+  Linear min;              // region's start: over loops that enclose the stage
+  Linear extent;           // region's extent (constant unless a size is dynamic)
+  int64_t extent_max = 1;  // its largest value
+  int64_t padded = 1;      // extent with what unrolled and vectorised loops run over
+  Linear local;            // over the stage's own loops
+  bool clamps = false;     // serial loops stop at the end: only unrolled and vectorised ones run over
+};
+
+struct StageState {
+  std::vector<AxisState> axes;  // spatial, then reduction
+  std::vector<LoopState> loops;  // as StageSchedule::loops
+  std::vector<VarId> visible;   // loops that enclose the stage
+  int buffer = -1;
+  // cache_write: the tile in registers, and the region's start inside the promoted loop
+  int tile = -1;
+  std::vector<Linear> tile_min;
+};
+
+class Lowering {
+ public:
+  Lowering(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits)
+      : scheduled_(scheduled), kernel_(scheduled.kernel), target_(target), limits_(limits) {}
+  Result<Program> Run();
+
+ private:
+  struct Span {
+    Linear min;
+    int64_t extent;
+  };
+
+  // lower_regions.cc
+  Result<void> PlaceStage(size_t stage);
+  Result<void> InferRegion(size_t stage);
+  void MakeLoops(size_t stage);
+  Result<void> MakeBuffer(size_t stage);
+  Result<void> MakeTile(size_t stage);
+  // Hull of a form while the visible loops stay fixed and all others run.
+  Span Widen(const Linear& e, const std::vector<VarId>& visible);
+  // Loops of `stage` that enclose the body of its loop number `depth` (inclusive), and what encloses the stage.
+  std::vector<VarId> VisibleInside(size_t stage, size_t depth) const;
+  size_t LoopIndex(size_t stage, const std::string& path) const;
+  Result<void> PlanWorkspace();
+
+  // lower_values.cc
+  Result<Linear> IndexForm(size_t stage, const Expr& e);
+  Result<ValuePtr> MakeValue(size_t stage, const Expr& e);
+  Result<ValuePtr> MakeLoad(size_t stage, const Expr& load, const Expr* fill);
+  ValuePtr LoadBuffer(int buffer, DType type, std::vector<Linear> index);
+  Result<void> GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent);
+  // Where element `coordinates` (absolute, per dimension) of a stage's tensor is stored.
+  std::vector<Linear> StorageIndex(size_t stage, const std::vector<Linear>& coordinates);
+  Linear ExtentForm(const Expr& extent);
+
+  // lower.cc
+  Result<StmtPtr> BuildNest(size_t stage);
+  Result<void> BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
+  Result<void> BuildAttached(size_t stage, size_t depth, std::vector<StmtPtr>& out);
+  Result<void> BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile);
+  Result<void> BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out);
+  Result<StmtPtr> BuildLeaf(size_t stage);
+  StmtPtr MakeLoop(size_t stage, size_t loop, VarId var);
+  // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
+  Result<void> BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
+                                const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);
+  Result<void> CheckInstructionCount() const;
+  Result<std::vector<Linear>> OwnIndex(size_t stage, const std::vector<Linear>& coordinates, std::vector<Linear>* guard);
+  std::vector<Linear> OwnCoordinates(size_t stage) const;
+
+  const ScheduledKernel& scheduled_;
+  const Kernel& kernel_;
+  const Target& target_;
+  const LowerLimits& limits_;
+  Program program_;
+  std::vector<StageState> states_;
+  std::vector<int> operand_buffers_;  // by TensorId; -1: none
+};
+
+int64_t CountInstructions(const Program& program, const Stmt& stmt);
+
+}  // namespace hone::lowering

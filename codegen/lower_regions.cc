@@ -1,0 +1,426 @@
+// Places each stage: which part of its tensor it must compute there, by which loops, stored where. Stages are placed
+// from the last to the first, so that every reader's loops are known.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/lower_internal.h"
+#include "ir/rewrite.h"
+
+namespace hone::lowering {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+bool Contains(const std::vector<VarId>& list, VarId var) { return std::find(list.begin(), list.end(), var) != list.end(); }
+
+}  // namespace
+
+size_t Lowering::LoopIndex(size_t stage, const std::string& path) const {
+  const auto& loops = scheduled_.stages[stage].loops;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (loops[i].path == path) return i;
+  HONE_CHECK(!"loop exists");
+  return 0;
+}
+
+std::vector<VarId> Lowering::VisibleInside(size_t stage, size_t depth) const {
+  std::vector<VarId> visible = states_[stage].visible;
+  for (size_t i = 0; i <= depth; ++i) visible.push_back(states_[stage].loops[i].var);
+  return visible;
+}
+
+Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visible) {
+  Span span{Linear(e.constant()), 1};
+  auto hide = [&](Interval range, int64_t coef) {
+    span.min += Linear(coef * (coef > 0 ? range.lo : range.hi));
+    span.extent += (coef > 0 ? coef : -coef) * (range.hi - range.lo);
+  };
+  // Whether the visible loops decide this variable: all, some or none of what it is made of.
+  auto visibility = [&](auto&& self, VarId id) -> std::pair<bool, bool> {  // {any visible, any hidden}
+    const Var& var = program_.vars[id];
+    switch (var.kind) {
+      case VarKind::kSize: return {true, false};
+      case VarKind::kLoop: return Contains(visible, id) ? std::pair(true, false) : std::pair(false, true);
+      case VarKind::kOpaque: return {false, true};
+      default: break;
+    }
+    bool any = false, hidden = false;
+    for (const Linear* part : {&var.a, &var.b})
+      for (const Term& term : part->terms()) {
+        auto [v, h] = self(self, term.var);
+        any |= v;
+        hidden |= h;
+      }
+    return {any, hidden};
+  };
+  for (const Term& term : e.terms()) {
+    const Var& var = program_.vars[term.var];
+    auto [any, hidden] = visibility(visibility, term.var);
+    if (!hidden) {
+      span.min += Linear::Of(term.var, term.coef);
+    } else if (any && var.kind == VarKind::kAxis) {
+      Span inner = Widen(program_.vars.ExpandAxes(var.a), visible);
+      if (term.coef < 0) inner.min += Linear(inner.extent - 1);
+      span.min.AddScaled(inner.min, term.coef);
+      span.extent += (term.coef > 0 ? term.coef : -term.coef) * (inner.extent - 1);
+    } else {
+      hide(var.range, term.coef);
+    }
+  }
+  return span;
+}
+
+Linear Lowering::ExtentForm(const Expr& extent) {
+  switch (extent.op()) {
+    case Op::kInt: return Linear(extent.int_value());
+    case Op::kSize: {
+      size_t index = static_cast<size_t>(extent.int_value());
+      if (kernel_.sizes[index].is_constant()) return Linear(kernel_.sizes[index].lo);
+      return Linear::Of(program_.size_vars[index]);
+    }
+    default: break;
+  }
+  Linear a = ExtentForm(extent.arg(0)), b = ExtentForm(extent.arg(1));
+  switch (extent.op()) {
+    case Op::kAdd: return a + b;
+    case Op::kSub: return a - b;
+    case Op::kMul: return program_.vars.Product(a, b);
+    case Op::kFloorDiv: return program_.vars.DivFloor(a, b.constant());
+    case Op::kMod: return program_.vars.Mod(a, b.constant());
+    case Op::kMin: return program_.vars.Min(a, b);
+    case Op::kMax: return program_.vars.Max(a, b);
+    default: HONE_CHECK(!"an extent");
+  }
+  return {};
+}
+
+Result<void> Lowering::InferRegion(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  const bool is_output = kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput;
+  const size_t rank = stage.axes.size();
+
+  state.axes.resize(rank + stage.reduce_axes.size());
+  for (size_t i = 0; i < state.axes.size(); ++i) {
+    const Axis& axis = i < rank ? stage.axes[i] : stage.reduce_axes[i - rank];
+    state.axes[i].min = Linear(0);
+    state.axes[i].extent = ExtentForm(axis.extent);
+  }
+  if (schedule.attach_stage >= 0) {
+    size_t consumer = static_cast<size_t>(schedule.attach_stage);
+    state.visible = VisibleInside(consumer, LoopIndex(consumer, schedule.attach_loop));
+  }
+  if (is_output) return {};
+
+  // What the readers want: the hull of their accesses, dimension by dimension.
+  std::vector<Span> hull;
+  bool first = true;
+  for (int reader : ReadersOf(kernel_, stage.output)) {
+    size_t r = static_cast<size_t>(reader);
+    Result<void> outcome;
+    auto visit = [&](auto&& self, const Expr& e, bool padded) -> void {
+      if (!outcome) return;
+      if (e.op() == Op::kLoad && e.int_value() == stage.output) {
+        for (size_t d = 0; d < rank; ++d) {
+          Result<Linear> form = IndexForm(r, e.arg(d));
+          if (!form) {
+            outcome = std::move(form).error();
+            return;
+          }
+          Span span = Widen(*form, state.visible);
+          if (padded && span.min.IsConstant() && state.axes[d].extent.IsConstant()) {
+            // The guard of pad() keeps reads inside the domain.
+            int64_t lo = std::max<int64_t>(0, span.min.constant());
+            int64_t hi = std::min(state.axes[d].extent.constant() - 1, span.min.constant() + span.extent - 1);
+            span = {Linear(lo), std::max<int64_t>(1, hi - lo + 1)};
+          }
+          if (first) {
+            hull.push_back(span);
+            continue;
+          }
+          Span& have = hull[d];
+          Linear delta = span.min - have.min;
+          if (!delta.IsConstant()) {
+            // Two readers far apart: everything that either can reach.
+            auto reach = [&](const Span& s) {
+              Interval range = program_.vars.Range(s.min);
+              return Interval{range.lo, range.hi + s.extent - 1};
+            };
+            Interval a = reach(have), b = reach(span);
+            have = {Linear(std::min(a.lo, b.lo)), std::max(a.hi, b.hi) - std::min(a.lo, b.lo) + 1};
+          } else {
+            int64_t lo = std::min<int64_t>(0, delta.constant());
+            int64_t hi = std::max(have.extent, delta.constant() + span.extent);
+            have.min += Linear(lo);
+            have.extent = hi - lo;
+          }
+        }
+        first = false;
+      }
+      for (const Expr& arg : e.args()) self(self, arg, e.op() == Op::kPad);
+    };
+    visit(visit, kernel_.stages[r].body, false);
+    HONE_TRY(std::move(outcome));
+  }
+  if (first) return {};  // read by nobody: the whole tensor
+  for (size_t d = 0; d < rank; ++d) {
+    if (hull[d].extent > kUnbounded / 2)
+      return Error{ErrorKind::kUnsupported, fmt::format("{} is read at an index without bounds: clamp it",
+                                                       kernel_.tensors[static_cast<size_t>(stage.output)].name), ""};
+    if (schedule.scope == Scope::kConst) {
+      int64_t end = hull[d].min.constant() + hull[d].extent;
+      hull[d] = {Linear(0), std::max(end, program_.vars.Range(state.axes[d].extent).hi)};
+    }
+    state.axes[d].min = hull[d].min;
+    state.axes[d].extent = Linear(hull[d].extent);
+  }
+  // Whole tiles of a split storage dimension are computed, so that nothing in a panel is left unwritten.
+  for (const LayoutDim& dim : schedule.layout) {
+    if (dim.part != LayoutDim::Part::kQuotient) continue;
+    for (size_t d = 0; d < rank; ++d)
+      if (stage.axes[d].name == dim.axis) state.axes[d].extent = Linear(RoundUp(state.axes[d].extent.constant(), dim.factor));
+  }
+  return {};
+}
+
+void Lowering::MakeLoops(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  VarTable& vars = program_.vars;
+  const size_t rank = stage.axes.size();
+  const std::string& name = kernel_.tensors[static_cast<size_t>(stage.output)].name;
+
+  // Forward: extents of what each split and fusion makes.
+  std::map<std::string, Linear> extents;
+  std::map<std::string, std::vector<int64_t>> factors;  // of each split, after small extents shrank them
+  for (size_t i = 0; i < state.axes.size(); ++i) {
+    state.axes[i].extent_max = vars.Range(state.axes[i].extent).hi;
+    extents[i < rank ? stage.axes[i].name : stage.reduce_axes[i - rank].name] = state.axes[i].extent;
+  }
+  for (const LoopRelation& relation : schedule.relations) {
+    if (relation.parents.size() == 2) {
+      extents[relation.children[0]] = vars.Product(extents[relation.parents[0]], extents[relation.parents[1]]);
+      continue;
+    }
+    Linear extent = extents[relation.parents[0]];
+    std::vector<int64_t> inner = relation.factors;
+    int64_t left = vars.Range(extent).hi, product = 1;
+    for (size_t i = inner.size(); i-- > 0;) {
+      inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
+      left = (left + inner[i] - 1) / inner[i];
+      product *= inner[i];
+    }
+    extents[relation.children[0]] = vars.DivCeil(extent, product);
+    for (size_t i = 0; i < inner.size(); ++i) extents[relation.children[i + 1]] = Linear(inner[i]);
+    factors[relation.parents[0]] = std::move(inner);
+  }
+
+  // Backward: each axis as a form over the leaf loops.
+  std::map<std::string, Linear> values;
+  state.loops.resize(schedule.loops.size());
+  for (size_t i = 0; i < schedule.loops.size(); ++i) {
+    const std::string& path = schedule.loops[i].path;
+    LoopState& loop = state.loops[i];
+    loop.exact = extents[path];
+    loop.extent = vars.Range(loop.exact).hi;
+    loop.var = vars.AddLoop(name + "." + path, std::max<int64_t>(1, loop.extent));
+    values[path] = loop.extent <= 1 ? Linear(0) : Linear::Of(loop.var);
+  }
+  for (auto relation = schedule.relations.rbegin(); relation != schedule.relations.rend(); ++relation) {
+    if (relation->parents.size() == 2) {
+      Linear fused = values[relation->children[0]];
+      int64_t inner = vars.Range(extents[relation->parents[1]]).hi;
+      values[relation->parents[0]] = vars.DivFloor(fused, inner);
+      values[relation->parents[1]] = vars.Mod(fused, inner);
+      continue;
+    }
+    const std::vector<int64_t>& inner = factors[relation->parents[0]];
+    Linear value = values[relation->children.back()];
+    int64_t stride = 1;
+    for (size_t i = inner.size(); i-- > 0;) {
+      stride *= inner[i];
+      value.AddScaled(values[relation->children[i]], stride);
+    }
+    values[relation->parents[0]] = value;
+  }
+
+  for (size_t a = 0; a < state.axes.size(); ++a) {
+    AxisState& axis = state.axes[a];
+    const std::string& axis_name = a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name;
+    axis.local = values[axis_name];
+    // Direct loops of the axis, and the span that unrolled and vectorised ones cover.
+    int64_t granule = 1;
+    bool direct = true;
+    for (size_t l = 0; l < state.loops.size(); ++l) {
+      int64_t coef = axis.local.CoefOf(state.loops[l].var);
+      if (coef == 0) continue;
+      state.loops[l].axis = static_cast<int>(a);
+      state.loops[l].coef = coef;
+      LoopKind kind = schedule.loops[l].kind;
+      if (kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized) granule = std::max(granule, coef * state.loops[l].extent);
+    }
+    for (const Term& term : axis.local.terms()) direct &= vars[term.var].kind == VarKind::kLoop;
+    axis.clamps = direct;
+    for (const LoopState& loop : state.loops)
+      if (loop.axis == static_cast<int>(a) && loop.extent > 1) {
+        size_t l = static_cast<size_t>(&loop - state.loops.data());
+        LoopKind kind = schedule.loops[l].kind;
+        bool serial = kind == LoopKind::kSerial || kind == LoopKind::kParallel;
+        if (serial && loop.coef < granule) axis.clamps = false;
+      }
+    int64_t total = vars.Range(axis.local).hi + 1;
+    bool is_static = axis.extent.IsConstant();
+    if (total <= axis.extent_max && is_static) axis.padded = axis.extent_max;
+    else if (axis.clamps) axis.padded = RoundUp(axis.extent_max, granule);
+    else axis.padded = std::max(total, axis.extent_max);
+
+    auto tail = schedule.tails.find(axis_name);
+    if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps && is_static && axis.padded > axis.extent_max &&
+        axis.extent_max >= granule) {
+      Linear outer, inner(axis.local.constant());
+      for (const Term& term : axis.local.terms()) {
+        bool is_outer = term.coef >= granule;
+        (is_outer ? outer : inner) += Linear::Of(term.var, term.coef);
+      }
+      // The loops still count whole tiles; only the coordinate of the last one moves.
+      axis.local = vars.Min(outer, Linear(axis.extent_max - granule)) + inner;
+      axis.padded = axis.extent_max;
+    }
+    Interval start = vars.Range(axis.min);
+    axis.var = vars.Add({VarKind::kAxis, name + ":" + axis_name, {start.lo, start.hi + axis.padded - 1}, axis.min + axis.local, 0, 1, -1});
+  }
+  for (size_t l = 0; l < state.loops.size(); ++l)
+    for (size_t a = rank; a < state.axes.size(); ++a) {
+      // A loop reduces if a reduction axis depends on it, directly or through a fusion.
+      Linear moved = vars.Substitute(state.axes[a].local, [&](VarId var, Linear* value) {
+        if (var != state.loops[l].var) return false;
+        *value = Linear(0);
+        return true;
+      });
+      bool by_name = false;
+      if (state.loops[l].extent <= 1) {
+        // No trace in the form: go by the name, whose head is the axis.
+        const std::string& path = schedule.loops[l].path;
+        const std::string& axis_name = stage.reduce_axes[a - rank].name;
+        by_name = path == axis_name || path.starts_with(axis_name + ".") || path.starts_with(axis_name + "+");
+      }
+      state.loops[l].reduces |= by_name || !(moved == state.axes[a].local);
+    }
+}
+
+Result<void> Lowering::MakeBuffer(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  const Tensor& tensor = kernel_.tensors[static_cast<size_t>(stage.output)];
+  if (tensor.kind == TensorKind::kOutput) {
+    state.buffer = operand_buffers_[static_cast<size_t>(stage.output)];
+    program_.buffers[static_cast<size_t>(state.buffer)].written = true;
+    return {};
+  }
+  Buffer buffer;
+  buffer.name = tensor.name;
+  buffer.dtype = tensor.dtype;
+  buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope : schedule.attach_stage < 0 ? Scope::kShared : Scope::kPrivate;
+  buffer.written = true;
+  if (buffer.scope == Scope::kConst) {
+    TensorId source = -1;
+    Walk(stage.body, [&](const Expr& e) {
+      if (e.op() == Op::kLoad) source = static_cast<TensorId>(e.int_value());
+    });
+    auto operand = std::find(kernel_.operands.begin(), kernel_.operands.end(), source);
+    HONE_CHECK(operand != kernel_.operands.end());
+    buffer.operand = static_cast<int>(operand - kernel_.operands.begin());
+    buffer.written = false;
+  }
+  auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
+  if (schedule.layout.empty()) {
+    for (size_t d = 0; d < stage.axes.size(); ++d) add(state.axes[d].padded);
+  } else {
+    for (const LayoutDim& dim : schedule.layout) {
+      size_t d = 0;
+      while (stage.axes[d].name != dim.axis) ++d;
+      int64_t padded = state.axes[d].padded;
+      switch (dim.part) {
+        case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
+        case LayoutDim::Part::kQuotient: add((padded + dim.factor - 1) / dim.factor + dim.extra); break;
+        case LayoutDim::Part::kRemainder: add(dim.factor + dim.extra); break;
+      }
+    }
+  }
+  buffer.elements = 1;
+  buffer.strides.resize(buffer.extents.size());
+  for (size_t d = buffer.extents.size(); d-- > 0;) {
+    buffer.strides[d] = buffer.elements;
+    if (__builtin_mul_overflow(buffer.elements, buffer.extents[d], &buffer.elements) || buffer.elements > limits_.workspace_bytes)
+      return Error{ErrorKind::kLimit, fmt::format("{} would take more than {} bytes of workspace", tensor.name, limits_.workspace_bytes), ""};
+  }
+  if (buffer.scope == Scope::kRegisters && buffer.elements * ByteSize(buffer.dtype) > limits_.registers_bytes)
+    return Refuse(fmt::format("{} in registers would take {} bytes, at most {} are allowed", tensor.name,
+                              buffer.elements * ByteSize(buffer.dtype), limits_.registers_bytes));
+  state.buffer = static_cast<int>(program_.buffers.size());
+  program_.buffers.push_back(std::move(buffer));
+  return {};
+}
+
+Result<void> Lowering::MakeTile(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  if (schedule.promote_loop.empty()) return {};
+  if (program_.buffers[static_cast<size_t>(state.buffer)].scope == Scope::kRegisters)
+    return Refuse(fmt::format("{} is in registers already", program_.buffers[static_cast<size_t>(state.buffer)].name));
+  std::vector<VarId> visible = VisibleInside(index, LoopIndex(index, schedule.promote_loop));
+  Buffer tile;
+  tile.name = program_.buffers[static_cast<size_t>(state.buffer)].name + ".tile";
+  tile.dtype = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
+  tile.scope = Scope::kRegisters;
+  tile.written = true;
+  tile.elements = 1;
+  for (size_t d = 0; d < stage.axes.size(); ++d) {
+    Span span = Widen(program_.vars.ExpandAxes(Linear::Of(state.axes[d].var)), visible);
+    state.tile_min.push_back(span.min);
+    tile.extents.push_back(span.extent);
+    tile.elements *= span.extent;
+    if (tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
+      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place cache_write further inside", tile.name, limits_.registers_bytes));
+  }
+  tile.strides.resize(tile.extents.size());
+  int64_t stride = 1;
+  for (size_t d = tile.extents.size(); d-- > 0;) {
+    tile.strides[d] = stride;
+    stride *= tile.extents[d];
+  }
+  state.tile = static_cast<int>(program_.buffers.size());
+  program_.buffers.push_back(std::move(tile));
+  return {};
+}
+
+Result<void> Lowering::PlaceStage(size_t stage) {
+  HONE_TRY(InferRegion(stage));
+  MakeLoops(stage);
+  HONE_TRY(MakeBuffer(stage));
+  return MakeTile(stage);
+}
+
+Result<void> Lowering::PlanWorkspace() {
+  for (Buffer& buffer : program_.buffers) {
+    int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
+    int64_t* total = buffer.scope == Scope::kShared ? &program_.workspace_shared : buffer.scope == Scope::kPrivate ? &program_.workspace_private : nullptr;
+    if (!total) continue;
+    buffer.offset = *total;
+    *total += bytes;
+  }
+  int64_t need = program_.workspace_shared + program_.workspace_private;
+  if (need > limits_.workspace_bytes)
+    return Error{ErrorKind::kLimit, fmt::format("the schedule needs {} bytes of workspace, at most {} are allowed", need, limits_.workspace_bytes), ""};
+  return {};
+}
+
+}  // namespace hone::lowering

@@ -1,0 +1,147 @@
+// Expressions of a stage as values of the loop program: indices become linear forms, loads find their storage and get a
+// guard where nothing proves them in bounds.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/lower_internal.h"
+#include "ir/rewrite.h"
+
+namespace hone::lowering {
+namespace {
+
+ValuePtr Node(ValueNode node) { return std::make_shared<const ValueNode>(std::move(node)); }
+
+ValuePtr Constant(DType type, int64_t int_value, double float_value) {
+  return Node({IsFloat(type) ? Op::kFloat : Op::kInt, type, int_value, float_value, {}, -1, {}, {}});
+}
+
+}  // namespace
+
+Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
+  VarTable& vars = program_.vars;
+  switch (e.op()) {
+    case Op::kInt: return Linear(e.int_value());
+    case Op::kSize: return ExtentForm(e);
+    case Op::kAxis: return Linear::Of(states_[stage].axes[static_cast<size_t>(e.int_value())].var);
+    case Op::kAdd: return HONE_TRY(IndexForm(stage, e.arg(0))) + HONE_TRY(IndexForm(stage, e.arg(1)));
+    case Op::kSub: return HONE_TRY(IndexForm(stage, e.arg(0))) - HONE_TRY(IndexForm(stage, e.arg(1)));
+    case Op::kMul: return vars.Product(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
+    case Op::kMin: return vars.Min(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
+    case Op::kMax: return vars.Max(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
+    case Op::kFloorDiv:
+    case Op::kMod: {
+      Linear a = HONE_TRY(IndexForm(stage, e.arg(0))), b = HONE_TRY(IndexForm(stage, e.arg(1)));
+      if (!b.IsConstant()) return Error{ErrorKind::kUnsupported, "division by a dynamic size in an index", ""};
+      return e.op() == Op::kMod ? vars.Mod(a, b.constant()) : vars.DivFloor(a, b.constant());
+    }
+    default: break;
+  }
+  // Anything else (a cast of data, a select) is opaque: known only as the bits of its type.
+  ValuePtr value = HONE_TRY(MakeValue(stage, e));
+  program_.opaque.push_back(value);
+  int payload = static_cast<int>(program_.opaque.size()) - 1;
+  return Linear::Of(vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), {-kUnbounded, kUnbounded}, 0, 0, 1, payload}));
+}
+
+ValuePtr Lowering::LoadBuffer(int buffer, DType type, std::vector<Linear> index) {
+  return Node({Op::kLoad, type, 0, 0, {}, buffer, std::move(index), {}});
+}
+
+Result<void> Lowering::GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent) {
+  if (!program_.vars.ProvenNonNegative(index)) guard.push_back(index);
+  Linear room = extent - Linear(1) - index;
+  if (!program_.vars.ProvenNonNegative(room)) guard.push_back(room);
+  return {};
+}
+
+std::vector<Linear> Lowering::StorageIndex(size_t stage, const std::vector<Linear>& coordinates) {
+  const StageSchedule& schedule = scheduled_.stages[stage];
+  const StageState& state = states_[stage];
+  VarTable& vars = program_.vars;
+  std::vector<Linear> local;
+  for (size_t d = 0; d < coordinates.size(); ++d) local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[d].min));
+  if (schedule.layout.empty()) return local;
+  std::vector<Linear> index;
+  for (const LayoutDim& dim : schedule.layout) {
+    size_t d = 0;
+    while (kernel_.stages[stage].axes[d].name != dim.axis) ++d;
+    switch (dim.part) {
+      case LayoutDim::Part::kWhole: index.push_back(local[d]); break;
+      case LayoutDim::Part::kQuotient: index.push_back(vars.DivFloor(local[d], dim.factor)); break;
+      case LayoutDim::Part::kRemainder: index.push_back(vars.Mod(local[d], dim.factor)); break;
+    }
+  }
+  return index;
+}
+
+Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* fill) {
+  TensorId tensor_id = static_cast<TensorId>(load.int_value());
+  const Tensor& tensor = kernel_.tensors[static_cast<size_t>(tensor_id)];
+  std::vector<Linear> coordinates;
+  for (const Expr& arg : load.args()) coordinates.push_back(HONE_TRY(IndexForm(stage, arg)));
+
+  ValueNode node{Op::kLoad, tensor.dtype, 0, 0, {}, -1, {}, {}};
+  int producer = FindStage(kernel_, tensor.name);
+  bool in_operand = tensor.kind != TensorKind::kIntermediate;
+  if (in_operand || fill)
+    for (size_t d = 0; d < coordinates.size(); ++d)
+      HONE_TRY(GuardInside(node.guard, coordinates[d], ExtentForm(tensor.shape[d])));
+  if (in_operand) {
+    node.buffer = operand_buffers_[static_cast<size_t>(tensor_id)];
+    node.index = std::move(coordinates);
+  } else {
+    node.buffer = states_[static_cast<size_t>(producer)].buffer;
+    node.index = StorageIndex(static_cast<size_t>(producer), coordinates);
+  }
+  if (!node.guard.empty()) node.args.push_back(fill ? HONE_TRY(MakeValue(stage, *fill)) : Constant(tensor.dtype, 0, 0));
+  return Node(std::move(node));
+}
+
+Result<ValuePtr> Lowering::MakeValue(size_t stage, const Expr& e) {
+  switch (e.op()) {
+    case Op::kLoad: return MakeLoad(stage, e, nullptr);
+    case Op::kPad: return MakeLoad(stage, e.arg(0), &e.arg(1));
+    case Op::kInt:
+    case Op::kFloat: return Constant(e.type(), e.int_value(), e.float_value());
+    default: break;
+  }
+  if (e.type() == DType::kI64 && e.op() != Op::kCast && e.op() != Op::kSelect) {
+    Linear form = HONE_TRY(IndexForm(stage, e));
+    if (form.IsConstant()) return Constant(DType::kI64, form.constant(), 0);
+    return Node({Op::kAxis, DType::kI64, 0, 0, {}, -1, {form}, {}});
+  }
+  ValueNode node{e.op(), e.type(), 0, 0, {}, -1, {}, {}};
+  // Conditions on indices that are always or never true choose here.
+  if (e.op() == Op::kSelect || ((e.op() == Op::kLt || e.op() == Op::kLe) && e.arg(0).type() == DType::kI64)) {
+    if (e.op() != Op::kSelect) {
+      Result<Linear> a = IndexForm(stage, e.arg(0)), b = IndexForm(stage, e.arg(1));
+      if (a && b) {
+        Linear room = *b - *a - Linear(e.op() == Op::kLt ? 1 : 0);
+        Interval range = program_.vars.Range(room);
+        if (range.lo >= 0) return Constant(DType::kBool, 1, 0);
+        if (range.hi < 0) return Constant(DType::kBool, 0, 0);
+        // room ≥ 0 as a comparison of one form with zero: emitters fold it lane by lane.
+        ValuePtr form = Node({Op::kAxis, DType::kI64, 0, 0, {}, -1, {room}, {}});
+        return Node({Op::kLe, DType::kBool, 0, 0, {Constant(DType::kI64, 0, 0), form}, -1, {}, {}});
+      }
+    } else {
+      ValuePtr condition = HONE_TRY(MakeValue(stage, e.arg(0)));
+      if (condition->op == Op::kInt) return MakeValue(stage, e.arg(condition->int_value ? 1 : 2));
+      node.args = {condition, HONE_TRY(MakeValue(stage, e.arg(1))), HONE_TRY(MakeValue(stage, e.arg(2)))};
+      return Node(std::move(node));
+    }
+  }
+  for (const Expr& arg : e.args()) node.args.push_back(HONE_TRY(MakeValue(stage, arg)));
+  if (e.op() == Op::kAnd || e.op() == Op::kOr) {
+    for (size_t i = 0; i < 2; ++i) {
+      if (node.args[i]->op != Op::kInt) continue;
+      bool decides = (node.args[i]->int_value != 0) == (e.op() == Op::kOr);
+      return decides ? node.args[i] : node.args[1 - i];
+    }
+  }
+  return Node(std::move(node));
+}
+
+}  // namespace hone::lowering

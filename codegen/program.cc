@@ -1,0 +1,97 @@
+// The loop program as text.
+#include "codegen/program.h"
+
+#include <fmt/format.h>
+
+namespace hone {
+namespace {
+
+class Printer {
+ public:
+  explicit Printer(const Program& program) : program_(program) {}
+
+  void Print(const Stmt& stmt, int depth) {
+    switch (stmt.kind) {
+      case Stmt::Kind::kBlock:
+        for (const StmtPtr& child : stmt.body) Print(*child, depth);
+        return;
+      case Stmt::Kind::kLoop: {
+        if (stmt.extent == Linear(1)) {
+          for (const StmtPtr& child : stmt.body) Print(*child, depth);
+          return;
+        }
+        static constexpr const char* kKinds[] = {"?", "for", "parallel", "vector", "unroll"};
+        Line(depth, fmt::format("{} {} < {}{}", kKinds[static_cast<int>(stmt.loop)], program_.vars[stmt.var].name, Form(stmt.extent),
+                                stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain) : ""));
+        for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
+        return;
+      }
+      case Stmt::Kind::kRegisters: {
+        const Buffer& buffer = program_.buffers[static_cast<size_t>(stmt.buffer)];
+        Line(depth, fmt::format("registers {}{}", buffer.name, Extents(buffer)));
+        for (const StmtPtr& child : stmt.body) Print(*child, depth);
+        return;
+      }
+      case Stmt::Kind::kStore: {
+        static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*="};
+        Line(depth, fmt::format("{}{} {} {}{}", program_.buffers[static_cast<size_t>(stmt.buffer)].name, Index(stmt.index),
+                                kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)], Value(*stmt.value), Guard(stmt.guard)));
+        return;
+      }
+    }
+  }
+  void Line(int depth, const std::string& text) { text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + text + "\n"; }
+  static std::string Extents(const Buffer& buffer) {
+    std::string text;
+    for (int64_t extent : buffer.extents) text += fmt::format("{}{}", text.empty() ? "[" : ", ", extent);
+    return text + (text.empty() ? "[]" : "]");
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string Form(const Linear& form) const { return program_.vars.Text(program_.vars.ExpandAxes(form)); }
+  std::string Index(const std::vector<Linear>& index) const {
+    std::string text = "[";
+    for (const Linear& form : index) text += (text.size() > 1 ? ", " : "") + Form(form);
+    return text + "]";
+  }
+  std::string Guard(const std::vector<Linear>& guard) const {
+    std::string text;
+    for (const Linear& form : guard) text += fmt::format("{}{} >= 0", text.empty() ? " if " : " and ", Form(form));
+    return text;
+  }
+  std::string Value(const ValueNode& value) const {
+    if (value.op == Op::kInt) return fmt::format("{}", value.int_value);
+    if (value.op == Op::kFloat) return fmt::format("{}", value.float_value);
+    if (value.op == Op::kAxis) return "(" + Form(value.index[0]) + ")";
+    std::string text;
+    if (value.op == Op::kLoad) {
+      text = program_.buffers[static_cast<size_t>(value.buffer)].name + Index(value.index);
+      return value.guard.empty() ? text : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
+    }
+    for (const ValuePtr& arg : value.args) text += (text.empty() ? "" : ", ") + Value(*arg);
+    return fmt::format("{}({})", OpName(value.op), text);
+  }
+
+  const Program& program_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string PrintProgram(const Program& program) {
+  Printer printer(program);
+  for (const Buffer& buffer : program.buffers) {
+    static constexpr const char* kScopes[] = {"?", "operand", "shared", "private", "registers", "const"};
+    printer.Line(0, fmt::format("{} {}: {}{}", kScopes[static_cast<int>(buffer.scope)], buffer.name, Name(buffer.dtype), Printer::Extents(buffer)));
+  }
+  for (const auto& [title, nests] : {std::pair("pack", &program.pack), std::pair("entry", &program.entry)}) {
+    for (const StmtPtr& nest : *nests) {
+      printer.Line(0, title);
+      printer.Print(*nest, 1);
+    }
+  }
+  return printer.Take();
+}
+
+}  // namespace hone
