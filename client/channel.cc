@@ -131,6 +131,17 @@ Result<void> Channel::Send(std::string_view frame, Deadline deadline) {
   return {};
 }
 
+Result<void> Channel::SendRequest(const std::string& frame, Deadline deadline) {
+  if (frame.size() > kFrameHeaderBytes + kRequestLimit) {
+    return Error{ErrorKind::kLimit,
+                 "a request of " + std::to_string(frame.size()) + " bytes; at most " + std::to_string(kRequestLimit) +
+                     " are accepted",
+                 "request"};
+  }
+  clean_ = false;
+  return Send(frame, deadline);
+}
+
 Result<void> Channel::Fill(std::span<std::byte> out, Deadline deadline, UniqueFd* descriptor) {
   while (!out.empty()) {
     iovec part{out.data(), out.size()};

@@ -39,7 +39,7 @@ class Channel {
   template <typename Request>
   Result<uint64_t> Ask(const Request& request, Deadline deadline) {
     uint64_t id = ++last_id_;
-    HONE_TRY(Send(EncodeFrame(id, request), deadline));
+    HONE_TRY(SendRequest(EncodeFrame(id, request), deadline));
     return id;
   }
   // The next reply to request `id`; the daemon's error as it is, its retry hint in `retry_after_ms`.
@@ -61,6 +61,7 @@ class Channel {
   bool clean() const { return clean_; }
 
  private:
+  Result<void> SendRequest(const std::string& frame, Deadline deadline);
   Result<ReceivedFrame> AwaitFrame(uint64_t id, MessageType type, Deadline deadline, uint32_t* retry_after_ms);
   Result<void> Fill(std::span<std::byte> out, Deadline deadline, UniqueFd* descriptor);
 

@@ -1,0 +1,30 @@
+#include "daemon/event_loop.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace hone {
+
+// Many threads post, one runs: asio's locks stay, its wake-ups of other runners go.
+EventLoop::EventLoop() : context_(std::make_unique<boost::asio::io_context>(1)) {}
+EventLoop::~EventLoop() = default;
+
+void EventLoop::Run() {
+  auto keep_running = boost::asio::make_work_guard(*context_);
+  context_->run();
+}
+
+void EventLoop::Stop() { context_->stop(); }
+
+void EventLoop::Post(std::function<void()> work) { boost::asio::post(*context_, std::move(work)); }
+
+void EventLoop::After(std::chrono::nanoseconds delay, std::function<void()> work) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(*context_, delay);
+  timer->async_wait([timer, work = std::move(work)](const boost::system::error_code& error) {
+    if (!error) work();
+  });
+}
+
+}  // namespace hone

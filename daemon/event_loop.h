@@ -1,0 +1,34 @@
+// The one thread that serves: it waits for sockets, timers and work that other threads hand to it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace hone {
+
+class EventLoop {
+ public:
+  EventLoop();
+  ~EventLoop();
+
+  // Runs in the calling thread until Stop.
+  void Run();
+  void Stop();  // from any thread
+
+  // Runs `work` in the loop's thread, in the order of the calls. Thread-safe. Dropped once the loop has stopped.
+  void Post(std::function<void()> work);
+  // Runs `work` after a while. From the loop's thread.
+  void After(std::chrono::nanoseconds delay, std::function<void()> work);
+
+  boost::asio::io_context& context() { return *context_; }
+
+ private:
+  std::unique_ptr<boost::asio::io_context> context_;
+};
+
+}  // namespace hone

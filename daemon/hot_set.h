@@ -1,0 +1,86 @@
+// What hits are answered from: code in sealed descriptors, and which kernel each request text stands for. Both bounded,
+// least recently used out first. Everything a hit needs is found with one hash of the request's text.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/sealed_memfd.h"
+#include "client/protocol.h"
+#include "ir/fingerprint.h"
+
+namespace hone {
+
+// Code ready to be handed out. Immutable but for `uses`, which belongs to the I/O thread.
+struct HotCode {
+  std::string key;  // names the kernel, the target and the threads: one entry each
+  Fingerprint fingerprint;
+  Fingerprint class_fingerprint;
+  GetReply reply;        // as a hit
+  std::string hit_body;  // the same, encoded
+  SealedMemfd artifact;
+  mutable uint64_t uses = 0;  // since they were last reported to the cache
+};
+using HotCodePtr = std::shared_ptr<const HotCode>;
+
+struct HotLimits {
+  uint64_t bytes = 0;
+  size_t entries = 0;
+  size_t memo_entries = 0;
+};
+
+// Used by the I/O thread alone.
+class HotSet {
+ public:
+  explicit HotSet(const HotLimits& limits) : limits_(limits) {}
+
+  // By the request's text (RequestName) or by HotCode::key; nullptr if it is not here. Becomes the most recently used.
+  HotCodePtr Find(std::string_view request);
+  HotCodePtr FindCode(std::string_view key);
+
+  // Adds or replaces code, and remembers that the request stands for it.
+  void Insert(std::string_view request, HotCodePtr code);
+  // Every target's code of a kernel.
+  void Forget(const Fingerprint& fingerprint);
+  void SetLimits(const HotLimits& limits);
+
+  // Calls visit(code, uses) for what was used since the last call.
+  template <typename Visit>
+  void TakeUses(const Visit& visit) {
+    for (const HotCodePtr& code : codes_) {
+      if (uint64_t uses = std::exchange(code->uses, 0)) visit(*code, uses);
+    }
+  }
+
+  uint64_t bytes() const { return bytes_; }
+  size_t entries() const { return codes_.size(); }
+
+ private:
+  using CodeList = std::list<HotCodePtr>;  // most recently used first
+  struct Memo {
+    std::string request;
+    std::string key;  // of the code; it may have been dropped meanwhile
+  };
+  using MemoList = std::list<Memo>;
+
+  void Drop(CodeList::iterator code);
+  void Trim();
+
+  HotLimits limits_;
+  uint64_t bytes_ = 0;
+  CodeList codes_;
+  MemoList memo_;
+  size_t memo_bytes_ = 0;
+  std::unordered_map<std::string_view, CodeList::iterator> by_key_;      // views into HotCode::key
+  std::unordered_map<std::string_view, MemoList::iterator> by_request_;  // views into Memo::request
+};
+
+// What decides which code a request gets, as one string: kernel text, target, threads.
+std::string RequestName(const GetRequest& request);
+
+}  // namespace hone

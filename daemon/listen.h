@@ -1,0 +1,33 @@
+// The socket that clients connect to: our own, under a lock, in a directory that nobody else can write; or one that
+// systemd opened for us.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hone {
+
+struct ListeningSocket {
+  UniqueFd socket;
+  UniqueFd lock;     // held as long as we serve; none for an inherited socket
+  std::string path;  // of our own socket; removed when it closes. The inherited one's path, for people
+  bool inherited = false;
+};
+
+// kBusy: another honed serves this path; the message says which. kInvalid: the directory is not to be trusted; kIo.
+Result<ListeningSocket> Listen(const std::string& path);
+
+// The socket that systemd passed (LISTEN_PID, LISTEN_FDS), if it did; kInvalid if what it passed is no listening Unix
+// socket.
+Result<std::optional<ListeningSocket>> InheritedSocket();
+
+// Removes the socket's file if it is ours. Before the lock goes.
+void StopListening(ListeningSocket& listening);
+
+// Tells the service manager ("READY=1", "STOPPING=1") if there is one.
+void NotifyServiceManager(const std::string& state);
+
+}  // namespace hone

@@ -1,0 +1,173 @@
+#include "daemon/server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <unordered_map>
+
+#include "base/log.h"
+#include "daemon/connection.h"
+
+namespace hone {
+namespace {
+
+using boost::asio::local::stream_protocol;
+constexpr std::chrono::milliseconds kSweepEvery{500};
+
+}  // namespace
+
+struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
+  Impl(EventLoop& loop, FrameHandler& handler, Metrics& metrics)
+      : loop(loop), metrics(metrics), context{handler, metrics, {}}, acceptor(loop.context()) {}
+
+  bool IsWelcome(uid_t uid) const {
+    return limits.any_user || uid == geteuid() ||
+           std::find(limits.users.begin(), limits.users.end(), uid) != limits.users.end();
+  }
+
+  void AcceptNext() {
+    acceptor.async_accept(
+        [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
+          if (self->stopped || error == boost::asio::error::operation_aborted) return;
+          if (!error) {
+            self->Welcome(std::move(socket));
+            return self->AcceptNext();
+          }
+          // Out of descriptors, most likely: those who are here may leave.
+          LogWarn("accept_failed", {{"why", error.message()}});
+          self->MakeRoom();
+          self->loop.After(std::chrono::milliseconds(50), [self] {
+            if (!self->stopped) self->AcceptNext();
+          });
+        });
+  }
+
+  void Welcome(stream_protocol::socket socket) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || !IsWelcome(peer.uid)) {
+      ++metrics.connections_refused;
+      LogWarn("connection_refused", {{"uid", peer.uid}, {"pid", peer.pid}});
+      return;
+    }
+    if (connections.size() >= limits.connections) MakeRoom();
+    Add(std::move(socket), connections.size() >= limits.connections);
+  }
+
+  void Add(stream_protocol::socket socket, bool too_many) {
+    auto connection = std::make_shared<Connection>(std::move(socket), context, [this](Connection& closed) {
+      connections.erase(&closed);
+      metrics.connections = static_cast<uint32_t>(connections.size());
+    });
+    connections.emplace(connection.get(), connection);
+    metrics.connections = static_cast<uint32_t>(connections.size());
+    ++metrics.connections_accepted;
+    if (too_many) {
+      ++metrics.busy;
+      connection->Refuse({ErrorKind::kBusy, "too many connections, retry in 1000 ms", "honed"}, 1000);
+    } else {
+      connection->Start();
+    }
+  }
+
+  // Closes the connection that was idle longest, if one is idle.
+  void MakeRoom() {
+    std::shared_ptr<Connection> oldest;
+    for (auto& [_, connection] : connections) {
+      if (connection->is_idle() && (!oldest || connection->last_active() < oldest->last_active())) oldest = connection;
+    }
+    if (!oldest) return;
+    ++metrics.connections_dropped;
+    oldest->Close();
+  }
+
+  void Sweep() {
+    auto now = Connection::Clock::now();
+    std::vector<std::shared_ptr<Connection>> overdue;
+    for (auto& [_, connection] : connections) {
+      if (connection->Overdue(now) != nullptr) overdue.push_back(connection);
+    }
+    for (auto& connection : overdue) {
+      LogInfo("connection_dropped", {{"why", connection->Overdue(now)}});
+      ++metrics.connections_dropped;
+      connection->Close();
+    }
+    if (swept) loop.After(kSweepEvery, [self = shared_from_this()] { self->Sweep(); });
+  }
+
+  void CloseAll() {
+    while (!connections.empty()) {
+      std::shared_ptr<Connection> connection = connections.begin()->second;
+      connection->Close();
+    }
+  }
+
+  void DrainUntil(Connection::Clock::time_point limit, std::function<void()> done) {
+    bool idle =
+        std::all_of(connections.begin(), connections.end(), [](auto& entry) { return entry.second->is_idle(); });
+    if (!idle && Connection::Clock::now() < limit) {
+      loop.After(std::chrono::milliseconds(10), [self = shared_from_this(), limit, done = std::move(done)]() mutable {
+        self->DrainUntil(limit, std::move(done));
+      });
+      return;
+    }
+    swept = false;
+    CloseAll();
+    done();
+  }
+
+  EventLoop& loop;
+  Metrics& metrics;
+  ConnectionContext context;
+  ServerLimits limits;
+  stream_protocol::acceptor acceptor;
+  std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
+  bool stopped = false;
+  bool swept = true;
+};
+
+Server::Server(EventLoop& loop, FrameHandler& handler, Metrics& metrics, const ServerLimits& limits)
+    : impl_(std::make_shared<Impl>(loop, handler, metrics)) {
+  SetLimits(limits);
+  loop.After(kSweepEvery, [impl = impl_] { impl->Sweep(); });
+}
+
+Server::~Server() {
+  StopAccepting();
+  impl_->swept = false;
+  impl_->CloseAll();
+}
+
+void Server::Accept(UniqueFd listening_socket) {
+  impl_->acceptor.assign(stream_protocol(), listening_socket.Release());
+  impl_->acceptor.native_non_blocking(true);
+  impl_->AcceptNext();
+}
+
+void Server::Adopt(UniqueFd connected_socket) {
+  stream_protocol::socket socket(impl_->loop.context());
+  socket.assign(stream_protocol(), connected_socket.Release());
+  impl_->Add(std::move(socket), false);
+}
+
+void Server::SetLimits(const ServerLimits& limits) {
+  impl_->limits = limits;
+  impl_->context.limits = {limits.requests, limits.frame_time, limits.stall_time};
+}
+
+void Server::StopAccepting() {
+  impl_->stopped = true;
+  boost::system::error_code ignored;
+  impl_->acceptor.close(ignored);
+}
+
+void Server::Drain(std::chrono::milliseconds limit, std::function<void()> done) {
+  impl_->DrainUntil(Connection::Clock::now() + limit, std::move(done));
+}
+
+size_t Server::connections() const { return impl_->connections.size(); }
+
+}  // namespace hone

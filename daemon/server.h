@@ -1,0 +1,45 @@
+// Accepts clients: checks who they are, keeps their number bounded, closes those that stall.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "daemon/event_loop.h"
+#include "daemon/metrics.h"
+#include "daemon/peer.h"
+
+namespace hone {
+
+struct ServerLimits {
+  uint32_t connections = 2'048;
+  uint32_t requests = 64;
+  std::chrono::milliseconds frame_time{30'000};
+  std::chrono::milliseconds stall_time{10'000};
+  std::vector<uid_t> users;  // besides our own
+  bool any_user = false;
+};
+
+// Everything in the loop's thread.
+class Server {
+ public:
+  Server(EventLoop& loop, FrameHandler& handler, Metrics& metrics, const ServerLimits& limits);
+  ~Server();
+
+  void Accept(UniqueFd listening_socket);  // from now on
+  void Adopt(UniqueFd connected_socket);   // one end of a pair; the other is trusted
+  void SetLimits(const ServerLimits& limits);
+  void StopAccepting();
+  // Calls `done` when every answer that is owed was sent, or `limit` passed; then closes all connections.
+  void Drain(std::chrono::milliseconds limit, std::function<void()> done);
+  size_t connections() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace hone
