@@ -61,7 +61,7 @@ struct TimeOptions {
   double give_up_us = 0;                      // > 0: stop after the first call that takes longer (a lost candidate)
 };
 
-struct Timing {
+struct RunTiming {
   double median_us = 0;  // per call
   double min_us = 0;
   double spread_us = 0;  // median absolute deviation × 1.4826: σ if the noise were normal
@@ -109,7 +109,7 @@ class RunnerPool {
 
   // Measures, without comparing: for artifacts that passed Check. kRunFailed, kTimeout, kBusy (the machine was never
   // quiet enough for even five samples), besides Check's.
-  Result<Timing> Time(Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options,
+  Result<RunTiming> Time(Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options,
                       MonotonicTime deadline);
 
   RunnerPoolStats Stats() const;
