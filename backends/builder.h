@@ -1,5 +1,5 @@
-// Building a kernel for the CPU: kernel text and schedule in, a checked ELF shared object out. Runs in builder processes
-// only (backends/builder_main.cc): LLVM may abort, loop or eat memory, and must take nothing else down.
+// Building a kernel for the CPU: kernel text and schedule in, a checked ELF shared object out. Runs in builder
+// processes only (backends/builder_main.cc): LLVM may abort, loop or eat memory, and must take nothing else down.
 #pragma once
 
 #include <cstdint>
