@@ -48,6 +48,9 @@ inline Digest256 Hash256(std::string_view text) { return HashOf<32>(std::as_byte
 
 // Lower-case, two digits a byte.
 std::string HexOf(std::span<const uint8_t> bytes);
+inline std::string HexOf(std::string_view bytes) {
+  return HexOf(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+}
 // Exactly size × 2 hex digits of either case; false (and `bytes` unspecified) otherwise.
 bool ParseHex(std::string_view hex, std::span<uint8_t> bytes);
 

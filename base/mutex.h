@@ -22,6 +22,7 @@
 #define HONE_ACQUIRE(...) HONE_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define HONE_RELEASE(...) HONE_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
 #define HONE_TRY_ACQUIRE(...) HONE_THREAD_ATTRIBUTE(try_acquire_capability(__VA_ARGS__))
+#define HONE_RETURN_CAPABILITY(x) HONE_THREAD_ATTRIBUTE(lock_returned(x))
 #define HONE_NO_THREAD_SAFETY_ANALYSIS HONE_THREAD_ATTRIBUTE(no_thread_safety_analysis)
 
 namespace hone {

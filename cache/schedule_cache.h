@@ -60,7 +60,7 @@ struct NewRecord {
 
 struct ClassSummary {
   ClassInfo info;
-  uint64_t records = 0;  // in the user's and the system layer, each kernel and target once
+  uint64_t kernels = 0;  // of all layers, each once
 };
 
 struct CacheStats {

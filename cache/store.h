@@ -23,6 +23,7 @@ enum class Family : uint8_t { kKernels = 0, kRecords = 1, kArtifacts = 2, kTrial
 inline constexpr std::array<std::string_view, 6> kFamilyNames = {"kernels", "records", "artifacts",
                                                                  "trials",  "models",  "meta"};
 inline constexpr size_t kFamilies = kFamilyNames.size();
+inline std::string_view NameOf(Family family) { return kFamilyNames[static_cast<size_t>(family)]; }
 
 // Writes that happen all or none.
 class StoreBatch {
@@ -74,11 +75,14 @@ class Store {
   virtual ~Store() = default;
   virtual Result<std::optional<std::string>> Get(Family family, std::string_view key) const = 0;
   virtual Result<void> Write(const StoreBatch& batch, SyncMode sync) = 0;
-  // keys_only: values of blob families are not read.
-  virtual std::unique_ptr<StoreIterator> Iterate(Family family, bool keys_only = false) const = 0;
-  virtual Result<void> SyncLog() = 0;               // what Write left un-synced is on disk afterwards
-  virtual Result<void> Flush() = 0;                 // write buffers into tables
-  virtual Result<void> Compact(Family family) = 0;  // gives the space of deleted values back
+  virtual std::unique_ptr<StoreIterator> Iterate(Family family) const = 0;
+  virtual Result<void> SyncLog() = 0;  // what Write left un-synced is on disk afterwards
+  virtual Result<void> Flush() = 0;    // write buffers into tables
+  // Gives the space of deleted values back; of a blob family, rewrites the oldest `blob_share` (0 … 1) of its files.
+  virtual Result<void> Compact(Family family, double blob_share) = 0;
+  // After a failed write: tries to write again. Until it succeeds, Write fails.
+  virtual Result<void> Resume() = 0;
+  virtual Result<void> CatchUp() = 0;  // an inspecting store: sees what the writer wrote since
   virtual FamilySize SizeOf(Family family) const = 0;
   virtual uint64_t MemoryUsage() const = 0;
   virtual bool writable() const = 0;

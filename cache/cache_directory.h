@@ -1,0 +1,53 @@
+// One cache directory on disk: who may write it, which format it has, and how it comes back after damage.
+//
+//   LOCK        held (flock) by the one writer
+//   FORMAT      "hone cache\nformat 1\n", written first
+//   DAMAGED     present: reading met damage; the next opening for writing salvages
+//   db/         the database
+//   db.rebuilt/ db.repaired/   a salvage under way, and a finished one about to take db's place
+//   damaged-N/  the database before the last salvage, kept while something in it was lost
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "cache/store.h"
+
+namespace hone {
+
+inline constexpr int kCacheFormat = 1;
+
+enum class DirectoryMode : uint8_t {
+  kWrite,    // the one writer, if the directory can be written; else as kRead
+  kRead,     // a layer that nobody writes meanwhile
+  kInspect,  // beside a live writer
+};
+
+struct DirectoryOptions {
+  std::string path;
+  DirectoryMode mode = DirectoryMode::kWrite;
+  uint64_t memory_bytes = 64ull << 20;
+  rocksdb::Env* env = nullptr;
+};
+
+struct CacheDirectory {
+  UniqueFd lock;                 // while it is ours to write
+  std::shared_ptr<Store> store;  // null: nothing could be opened, not even for reading (kWrite only)
+  std::string not_writable;      // kWrite: why it is not; "" if it is
+  std::string repaired;          // what was repaired and lost; "" if nothing
+};
+
+// kBusy: another writer. kUnsupported: a newer hone's. kNotFound (kRead, kInspect): no cache there. kCorrupt, kIo.
+// kWrite never fails because of a full, read-only or forbidden directory: see not_writable.
+Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
+
+// Leaves word for the next opening. Failing to is logged and otherwise harmless.
+void MarkDamaged(const std::string& path);
+
+// Deletes databases set aside by salvages. Returns the bytes freed.
+uint64_t RemoveDamagedCopies(const std::string& path);
+
+}  // namespace hone

@@ -1,0 +1,116 @@
+// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in upkeep.cc, eviction.cc, verify.cc.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cache/keys.h"
+#include "cache/layered_store.h"
+#include "cache/schedule_cache.h"
+#include "cache/use_counts.h"
+
+namespace hone {
+
+class CacheImpl final : public ScheduleCache {
+ public:
+  CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store);
+  ~CacheImpl() override;
+
+  Result<std::optional<CacheHit>> Lookup(const CacheKey& key) override;
+  Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
+  Result<void> Put(const NewRecord& entry, Durability durability) override;
+  void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
+  Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
+  Result<void> Pin(const Fingerprint& fingerprint, bool pinned) override;
+  Result<void> Remove(const Fingerprint& fingerprint) override;
+  Result<std::vector<Fingerprint>> FindByPrefix(std::string_view hex_digits, size_t limit) override;
+  Result<std::vector<Record>> RecordsOf(const Fingerprint& fingerprint) override;
+  Result<void> ForEachRecord(const std::optional<Fingerprint>& class_fingerprint,
+                             const std::function<bool(const Record&)>& visit) override;
+  Result<std::vector<ClassSummary>> Classes() override;
+  Result<std::optional<std::string>> GetMeta(std::string_view name) override;
+  Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) override;
+  CacheStats Stats() override;
+  Result<VerifyReport> Verify(std::stop_token stop) override;
+  Result<EvictionReport> EvictTo(uint64_t bytes, std::stop_token stop) override;
+  Result<void> Flush() override;
+
+ private:
+  struct Found {
+    std::string key;
+    Record record;
+    CacheLayer layer;
+  };
+  // A record's value in one layer: decoded, or a mark that hides lower layers (kTaken without a record), or of no use:
+  // damaged, which is noted, or a newer hone's.
+  struct Opened {
+    Take take;
+    std::optional<Record> record;
+    std::optional<Error> damage;
+  };
+  Opened Open(Family family, std::string_view key, std::string_view value, CacheLayer layer);
+  // Walks the visible records under a prefix of their keys.
+  void ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit);
+  std::optional<Found> FindRecord(const std::string& key);
+  std::optional<KernelUse> StoredUse(const Fingerprint& fingerprint);
+  std::vector<Found> FindKernel(const Fingerprint& fingerprint);
+  std::string ClassTextOf(const Fingerprint& class_fingerprint);  // "" if unknown
+  bool InSystemLayer(const std::string& record_key);
+
+  // Queues a damaged value for being moved away by the upkeep thread: whoever met it does not wait for that.
+  // `value`: what was read, nullopt if not even that was possible.
+  void SetAside(Family family, std::string_view key, std::optional<std::string_view> value, CacheLayer layer,
+                const Error& reason) HONE_EXCLUDES(notes_mutex_);
+  void LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason)
+      HONE_EXCLUDES(notes_mutex_);
+  // What a record's first write brings with it: its class's row, its kernel's.
+  void AddIndexRows(const Record& record, std::string_view class_text, StoreBatch& batch);
+
+  // upkeep.cc
+  void Upkeep(std::stop_token stop);
+  Result<void> WriteUses();
+  Result<void> MoveDamaged();
+  uint64_t StoredQuarantineCount();
+  void RebuildIndex(std::stop_token stop);
+
+  // eviction.cc
+  struct Candidate {
+    WallTime last_used;
+    Fingerprint fingerprint, class_fingerprint;
+  };
+  std::vector<Candidate> OldestFirst();
+  uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
+  Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
+                             const std::stop_token& stop);
+
+  const CacheOptions options_;
+  std::unique_ptr<LayeredStore> store_;
+  UseCounts uses_;
+  std::atomic<uint64_t> hits_{0}, misses_{0}, collisions_{0}, quarantined_{0};
+  std::atomic<uint64_t> evicted_artifacts_{0}, evicted_records_{0};
+
+  struct Damaged {
+    Family family;
+    std::string key;
+    std::optional<std::string> value;
+    CacheLayer layer;
+    Error reason;
+  };
+  Mutex notes_mutex_;
+  std::unordered_set<std::string> said_ HONE_GUARDED_BY(notes_mutex_);  // keys that were logged
+  std::vector<Damaged> damaged_ HONE_GUARDED_BY(notes_mutex_);          // waiting to be moved away
+  std::atomic<bool> rebuild_index_{false};                              // rows of the index were lost
+  Mutex evict_mutex_;                                                   // one eviction at a time
+
+  std::jthread upkeep_;  // last: stops before anything it uses goes
+};
+
+}  // namespace hone

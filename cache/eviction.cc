@@ -1,0 +1,120 @@
+// Keeps the cache below its cap: databases set aside by repairs go first, then artifacts (compiled again from their
+// schedules when asked for), then records; the kernels not used for longest first, pinned ones never.
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cache/cache_impl.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kKernelsPerLock = 64;  // writers wait for at most this many
+
+}  // namespace
+
+// Every kernel with the time of its last use, oldest first.
+std::vector<CacheImpl::Candidate> CacheImpl::OldestFirst() {
+  std::vector<Candidate> candidates;
+  store_->Scan(Family::kKernels, std::string(1, kUseTag),
+               [&](std::string_view key, std::string_view value, CacheLayer layer) {
+                 if (layer == CacheLayer::kSystem) return Take::kTaken;
+                 std::optional<Fingerprint> fingerprint = TaggedFingerprint(kUseTag, key);
+                 Result<KernelUse> use = DecodeKernelUse(value);
+                 if (fingerprint && use) {
+                   WallTime last = std::max(use->last_used, uses_.Of(*fingerprint).last_used);
+                   candidates.push_back({last, *fingerprint, use->class_fingerprint});
+                 }
+                 return Take::kTaken;
+               });
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.last_used < b.last_used; });
+  return candidates;
+}
+
+// Removes one kernel's artifacts, or the kernel. Returns how many of either went into the batch.
+uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch) {
+  uint64_t removed = 0;
+  bool kept = false;
+  ScanRecords(KernelPrefix(candidate.class_fingerprint, candidate.fingerprint), [&](Found&& found) {
+    if (found.layer == CacheLayer::kSystem) return true;
+    bool has_artifact = found.record.artifact_digest.has_value();
+    if (found.record.pinned || (!records && !has_artifact)) {
+      kept = true;
+      return true;
+    }
+    ++removed;
+    batch.Delete(Family::kArtifacts, found.key);
+    if (records) {
+      batch.Delete(Family::kRecords, found.key);
+      return true;
+    }
+    found.record.artifact_digest.reset();
+    found.record.artifact_bytes = 0;
+    batch.Put(Family::kRecords, found.key, EncodeRecord(found.record));
+    return true;
+  });
+  if (records && !kept) {
+    batch.Delete(Family::kKernels, UseKey(candidate.fingerprint));
+    uses_.Forget(candidate.fingerprint);
+  }
+  return removed;
+}
+
+// One pass over the candidates: removes about as many as are too much, gives their space back, looks again.
+Result<uint64_t> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
+                                      const std::stop_token& stop) {
+  const Family family = records ? Family::kRecords : Family::kArtifacts;
+  uint64_t removed = 0;
+  double blob_share = 0.25;
+  size_t next = 0;
+  while (!stop.stop_requested()) {
+    std::shared_ptr<Store> store = store_->user();
+    if (!store) break;
+    uint64_t usage = DiskUsage(options_.directory);
+    if (usage <= bytes) break;
+    FamilySize size = store->SizeOf(family);
+    uint64_t each = std::max<uint64_t>(1, size.bytes / std::max<uint64_t>(1, size.entries));
+    uint64_t wanted = (usage - bytes) / each + 1, gone = 0;
+    while (gone < wanted && next < candidates.size() && !stop.stop_requested()) {
+      MutexLock lock(store_->write_mutex());
+      StoreBatch batch;
+      for (size_t i = 0; i < kKernelsPerLock && gone < wanted && next < candidates.size(); ++i)
+        gone += EvictKernel(candidates[next++], records, batch);
+      HONE_TRY(store_->Write(batch, Durability::kSoon));
+    }
+    removed += gone;
+    if (gone == 0 && blob_share > 1) break;  // nothing left to remove, and no space left to give back
+    HONE_TRY(store_->Flush());
+    HONE_TRY(store->Compact(Family::kArtifacts, std::min(blob_share, 1.0)));
+    if (records) HONE_TRY(store->Compact(Family::kRecords, 0));
+    if (records) HONE_TRY(store->Compact(Family::kKernels, 0));
+    blob_share *= 2;  // space of deleted artifacts lies mostly, but not only, in the oldest files
+  }
+  return removed;
+}
+
+Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) {
+  if (options_.inspect || options_.directory.empty())
+    return Error{ErrorKind::kUnsupported, "only a cache on disk that is open for writing evicts", options_.directory};
+  MutexLock lock(evict_mutex_);
+  EvictionReport report;
+  report.bytes_before = report.bytes_after = DiskUsage(options_.directory);
+  if (report.bytes_before <= bytes) return report;
+  HONE_TRY(WriteUses());
+  HONE_TRY(store_->Flush());
+  RemoveDamagedCopies(options_.directory);
+  std::vector<Candidate> candidates = OldestFirst();
+  report.artifacts = HONE_TRY(EvictPass(candidates, /*records=*/false, bytes, stop));
+  report.records = HONE_TRY(EvictPass(candidates, /*records=*/true, bytes, stop));
+  report.bytes_after = DiskUsage(options_.directory);
+  evicted_artifacts_ += report.artifacts;
+  evicted_records_ += report.records;
+  LogInfo("cache_evicted", {{"artifacts", report.artifacts},
+                            {"records", report.records},
+                            {"bytes_before", report.bytes_before},
+                            {"bytes_after", report.bytes_after}});
+  return report;
+}
+
+}  // namespace hone

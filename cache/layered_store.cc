@@ -1,0 +1,304 @@
+#include "cache/layered_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "cache/scan.h"
+
+namespace hone {
+namespace {
+
+constexpr std::chrono::seconds kRetryInterval{2};
+
+bool SameDirectory(const std::string& a, const std::string& b) { return !a.empty() && a == b; }
+
+}  // namespace
+
+Result<std::unique_ptr<LayeredStore>> LayeredStore::Open(const CacheOptions& options) {
+  std::unique_ptr<LayeredStore> store(new LayeredStore(options));
+  if (!options.directory.empty()) {
+    CacheDirectory opened = HONE_TRY(OpenCacheDirectory(store->UserDirectory()));
+    if (!opened.not_writable.empty()) store->NoteRefused(Error{ErrorKind::kIo, opened.not_writable, ""});
+    store->Adopt(std::move(opened));
+  }
+  if (!options.system_directory.empty() && !SameDirectory(options.directory, options.system_directory)) {
+    DirectoryOptions system{options.system_directory, DirectoryMode::kRead, options.memory_bytes / 4, options.env};
+    Result<CacheDirectory> opened = OpenCacheDirectory(system);
+    if (opened)
+      store->system_ = std::move(opened->store);
+    else if (opened.error().kind != ErrorKind::kNotFound)
+      LogWarn("cache_system_layer", {{"error", opened.error().Text()}});
+  }
+  return store;
+}
+
+LayeredStore::~LayeredStore() {
+  if (options_.inspect) return;
+  if (Result<void> flushed = Flush(); !flushed) LogWarn("cache_close", {{"error", flushed.error().Text()}});
+}
+
+DirectoryOptions LayeredStore::UserDirectory() const {
+  DirectoryMode mode = options_.inspect ? DirectoryMode::kInspect : DirectoryMode::kWrite;
+  return {options_.directory, mode, options_.memory_bytes, options_.env};
+}
+
+void LayeredStore::Adopt(CacheDirectory opened) {
+  MutexLock lock(state_mutex_);
+  lock_ = std::move(opened.lock);
+  user_ = std::move(opened.store);
+  if (!opened.repaired.empty()) repaired_ = std::move(opened.repaired);
+}
+
+std::shared_ptr<Store> LayeredStore::user() const {
+  MutexLock lock(state_mutex_);
+  return user_;
+}
+
+std::string LayeredStore::not_persisting() const {
+  MutexLock lock(state_mutex_);
+  return not_persisting_;
+}
+
+std::string LayeredStore::repaired() const {
+  MutexLock lock(state_mutex_);
+  return repaired_;
+}
+
+void LayeredStore::NoteRefused(const Error& error) {
+  std::string reason = error.Text();
+  {
+    MutexLock lock(state_mutex_);
+    bool known = !std::exchange(not_persisting_, reason).empty();
+    if (known) return;
+  }
+  LogError("cache_not_persisting", {{"directory", options_.directory}, {"reason", reason}});
+}
+
+void LayeredStore::NotePersisting() {
+  {
+    MutexLock lock(state_mutex_);
+    if (std::exchange(not_persisting_, "").empty()) return;
+  }
+  LogInfo("cache_persisting", {{"directory", options_.directory}});
+}
+
+// Damage below the level of values: blocks whose checksum fails.
+void LayeredStore::NoteDamage(Family family, std::string_view key, const Error& error) const {
+  bool known = damaged_.exchange(true);
+  if (known) return;
+  std::string name = HexOf(std::span(reinterpret_cast<const uint8_t*>(key.data()), key.size()));
+  LogError("cache_damage", {{"family", NameOf(family)}, {"key", name}, {"error", error.message}});
+  if (!options_.inspect) MarkDamaged(options_.directory);
+}
+
+bool LayeredStore::Read(Family family, std::string_view key, const Reader& reader) const {
+  bool damaged = false;
+  if (pending_used_) {
+    std::optional<MemoryStore::Entry> entry = pending_.Find(family, key);
+    if (entry && !entry->value) return true;  // deleted; what hides the system layer is written as a value
+    if (entry && reader(key, *entry->value, CacheLayer::kPending) != Take::kTryNextLayer) return true;
+  }
+  for (auto& [store, layer] : {std::pair{user(), CacheLayer::kUser}, {system_, CacheLayer::kSystem}}) {
+    if (!store) continue;
+    Result<std::optional<std::string>> value = store->Get(family, key);
+    if (!value) {
+      bool corrupt = value.error().kind == ErrorKind::kCorrupt;
+      damaged |= corrupt && layer == CacheLayer::kUser;
+      // One artifact's blob is the caller's to give up; damaged tables are ours to repair.
+      if (corrupt && layer == CacheLayer::kUser && family != Family::kArtifacts)
+        NoteDamage(family, key, value.error());
+      else
+        LogWarn("cache_read", {{"family", NameOf(family)}, {"error", value.error().Text()}});
+      continue;
+    }
+    if (*value && reader(key, **value, layer) != Take::kTryNextLayer) return true;
+  }
+  return !damaged;
+}
+
+void LayeredStore::Scan(Family family, std::string_view prefix, const Reader& reader, uint64_t* gaps) const {
+  struct Source {
+    std::shared_ptr<Store> store;  // outlives the iterator
+    CacheLayer layer;
+    std::unique_ptr<ResilientIterator> entries;
+  };
+  std::vector<Source> sources;
+  auto add = [&](std::shared_ptr<Store> store, const Store* raw, CacheLayer layer) {
+    if (raw == nullptr) return;
+    auto entries = std::make_unique<ResilientIterator>(raw->Iterate(family), std::string(prefix));
+    sources.push_back({std::move(store), layer, std::move(entries)});
+  };
+  if (pending_used_) add(nullptr, &pending_, CacheLayer::kPending);
+  std::shared_ptr<Store> user_store = user();
+  add(user_store, user_store.get(), CacheLayer::kUser);
+  add(system_, system_.get(), CacheLayer::kSystem);
+
+  bool going = true;
+  while (going) {
+    std::optional<std::string> least;
+    for (Source& source : sources)
+      if (source.entries->Valid() && (!least || source.entries->key() < *least)) least = source.entries->key();
+    if (!least) break;
+    bool settled = false;
+    if (pending_used_)
+      if (std::optional<MemoryStore::Entry> entry = pending_.Find(family, *least)) settled = !entry->value;
+    for (Source& source : sources) {
+      if (!source.entries->Valid() || source.entries->key() != *least) continue;
+      if (!settled) {
+        Take take = reader(*least, source.entries->value(), source.layer);
+        settled = take != Take::kTryNextLayer;
+        going = take != Take::kStop;
+      }
+      source.entries->Next();
+    }
+  }
+  for (Source& source : sources) {
+    uint64_t ranges = source.entries->damaged_ranges();
+    if (gaps) *gaps += ranges;
+    if (source.layer == CacheLayer::kUser && ranges > 0)
+      NoteDamage(family, prefix, Error{ErrorKind::kCorrupt, "blocks that cannot be read were passed over", ""});
+  }
+}
+
+Result<void> LayeredStore::Write(const StoreBatch& batch, Durability durability) {
+  if (options_.inspect)
+    return Error{ErrorKind::kUnsupported, "the cache is open for looking only; ask the daemon", options_.directory};
+  if (batch.empty()) return {};
+  if (options_.directory.empty()) {
+    pending_used_ = true;
+    return pending_.Write(batch, SyncMode::kNoSync);
+  }
+  Result<void> written = pending_used_ ? DrainPending() : Result<void>();
+  if (written) written = WriteUser(batch, durability);
+  if (written) return {};
+  KeepInMemory(batch);
+  if (durability == Durability::kSynced) return std::move(written).error();
+  return {};
+}
+
+Result<void> LayeredStore::WriteUser(const StoreBatch& batch, Durability durability) {
+  std::shared_ptr<Store> store = user();
+  if (!store || !store->writable()) {
+    std::string reason = not_persisting();
+    return Error{ErrorKind::kIo, "the cache cannot be written: " + (reason.empty() ? "it is being repaired" : reason),
+                 ""};
+  }
+  bool sync = durability == Durability::kSynced;
+  Result<void> written = store->Write(batch, sync ? SyncMode::kSync : SyncMode::kNoSync);
+  if (!written) {
+    NoteRefused(written.error());
+    if (written.error().kind == ErrorKind::kCorrupt) NoteDamage(Family::kRecords, "", written.error());
+    return written;
+  }
+  bytes_written_ += batch.bytes();
+  if (!sync) dirty_ = true;
+  return {};
+}
+
+void LayeredStore::KeepInMemory(const StoreBatch& batch) {
+  if (pending_.bytes() + batch.bytes() > options_.pending_bytes) {
+    if (!std::exchange(said_full_, true))
+      LogError("cache_dropping", {{"reason", "the disk refuses writes and memory for waiting records is full"},
+                                  {"limit_bytes", options_.pending_bytes}});
+    return;
+  }
+  (void)pending_.Write(batch, SyncMode::kNoSync);
+  pending_used_ = true;
+}
+
+// Writes what waits in memory, synced; at most every kRetryInterval, so that a full disk is not hammered.
+Result<void> LayeredStore::DrainPending() {
+  MonotonicTime now = std::chrono::steady_clock::now();
+  if (now < next_attempt_) return Error{ErrorKind::kIo, not_persisting(), ""};
+  next_attempt_ = now + kRetryInterval;
+  std::shared_ptr<Store> store = user();
+  if (!store || !store->writable()) ReopenForWriting();
+  store = user();
+  if (!store || !store->writable()) return Error{ErrorKind::kIo, not_persisting(), ""};
+  Result<void> resumed = store->Resume();
+  if (!resumed) return NoteRefused(resumed.error()), resumed;
+  HONE_TRY(WriteUser(pending_.Copy(), Durability::kSynced));
+  pending_.Clear();
+  pending_used_ = false;
+  said_full_ = false;
+  next_attempt_ = MonotonicTime();
+  NotePersisting();
+  return {};
+}
+
+void LayeredStore::ReopenForWriting() {
+  {
+    MutexLock lock(state_mutex_);
+    lock_.Reset();
+  }
+  Result<CacheDirectory> opened = OpenCacheDirectory(UserDirectory());
+  if (!opened) return NoteRefused(opened.error());
+  if (!opened->not_writable.empty()) {
+    NoteRefused(Error{ErrorKind::kIo, opened->not_writable, ""});
+    if (user()) opened->store = user();  // the one that readers have will do
+  }
+  Adopt(*std::move(opened));
+}
+
+void LayeredStore::Sync() {
+  if (options_.directory.empty() || options_.inspect) return;
+  MutexLock lock(write_mutex_);
+  bool refused = !not_persisting().empty();
+  if (pending_used_ || refused) {
+    (void)DrainPending();
+    if (pending_used_) return;
+  }
+  if (!dirty_.exchange(false)) return;
+  std::shared_ptr<Store> store = user();
+  if (!store) return;
+  if (Result<void> synced = store->SyncLog(); !synced) {
+    dirty_ = true;
+    NoteRefused(synced.error());
+  }
+}
+
+Result<void> LayeredStore::Flush() {
+  if (options_.directory.empty() || options_.inspect) return {};
+  MutexLock lock(write_mutex_);
+  next_attempt_ = MonotonicTime();
+  if (pending_used_) HONE_TRY(DrainPending());
+  std::shared_ptr<Store> store = user();
+  if (!store || !store->writable()) return {};
+  HONE_TRY(store->SyncLog());
+  dirty_ = false;
+  return store->Flush();
+}
+
+bool LayeredStore::RepairIfDamaged() {
+  if (!damaged_ || options_.inspect || options_.directory.empty()) return false;
+  std::shared_ptr<Store> taken;
+  {
+    MutexLock lock(write_mutex_);
+    MutexLock state(state_mutex_);
+    if (!user_ || !user_->writable()) return false;
+    taken = std::exchange(user_, nullptr);
+  }
+  // Readers hold a store for one read or one walk. A long walk goes first: the repair waits for the next call.
+  for (int i = 0; i < 100 && taken.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  MutexLock lock(write_mutex_);
+  if (taken.use_count() > 1) {
+    MutexLock state(state_mutex_);
+    user_ = std::move(taken);
+    return false;
+  }
+  taken.reset();
+  ReopenForWriting();
+  damaged_ = false;
+  next_attempt_ = MonotonicTime();
+  if (pending_used_) (void)DrainPending();
+  return true;
+}
+
+}  // namespace hone

@@ -1,0 +1,100 @@
+// The cache's stores, one over the other: what could not be written yet (memory), the user's directory, the system's.
+// Decides where a write goes, says once when the disk refuses it, tries again, and repairs the user's directory under a
+// running cache.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "cache/cache_directory.h"
+#include "cache/memory_store.h"
+#include "cache/schedule_cache.h"
+#include "cache/store.h"
+
+namespace hone {
+
+// What a reader says to the value of one layer.
+enum class Take : uint8_t {
+  kTaken,         // go on with the next key
+  kTryNextLayer,  // this value is of no use: show what lies under it
+  kStop,          // the whole walk ends
+};
+
+// Thread-safe. Reads never wait for writes or repairs.
+class LayeredStore {
+ public:
+  using Reader = std::function<Take(std::string_view key, std::string_view value, CacheLayer layer)>;
+
+  static Result<std::unique_ptr<LayeredStore>> Open(const CacheOptions& options);
+  ~LayeredStore();
+
+  // Shows the key's values, nearest layer first, until one is taken. A layer that cannot be read is passed over; false
+  // if that was for damage in the user's.
+  bool Read(Family family, std::string_view key, const Reader& reader) const;
+  // The same for every key with the prefix, in key order.
+  // `gaps`: how many stretches were passed over because they cannot be read.
+  void Scan(Family family, std::string_view prefix, const Reader& reader, uint64_t* gaps = nullptr) const;
+
+  // Held across reading a value and writing what follows from it.
+  Mutex& write_mutex() HONE_RETURN_CAPABILITY(write_mutex_) { return write_mutex_; }
+
+  // To the user's directory; if that refuses, to memory, with the reason logged once: kSynced then fails, kSoon does
+  // not.
+  Result<void> Write(const StoreBatch& batch, Durability durability) HONE_REQUIRES(write_mutex_);
+
+  // What Write left un-synced, and what waits in memory if the disk is back. Called a few times a second.
+  void Sync() HONE_EXCLUDES(write_mutex_);
+  // Everything into tables, synced.
+  Result<void> Flush() HONE_EXCLUDES(write_mutex_);
+  // If reading met damage: takes the user's store out, salvages it, puts it back. Reads miss and writes wait in memory
+  // meanwhile. True if it did.
+  bool RepairIfDamaged() HONE_EXCLUDES(write_mutex_);
+
+  bool inspecting() const { return options_.inspect; }
+  std::shared_ptr<Store> user() const;  // null while there is none
+  bool has_pending() const { return pending_used_; }
+  uint64_t pending_records() const { return pending_.SizeOf(Family::kRecords).entries; }
+  uint64_t bytes_written() const { return bytes_written_; }  // since it was opened
+  std::string not_persisting() const;
+  std::string repaired() const;
+  const std::string& directory() const { return options_.directory; }
+
+ private:
+  explicit LayeredStore(const CacheOptions& options) : options_(options) {}
+
+  Result<void> WriteUser(const StoreBatch& batch, Durability durability) HONE_REQUIRES(write_mutex_);
+  void KeepInMemory(const StoreBatch& batch) HONE_REQUIRES(write_mutex_);
+  Result<void> DrainPending() HONE_REQUIRES(write_mutex_);
+  void ReopenForWriting() HONE_REQUIRES(write_mutex_);
+  void Adopt(CacheDirectory opened);
+  void NoteRefused(const Error& error);
+  void NotePersisting();
+  void NoteDamage(Family family, std::string_view key, const Error& error) const;
+  DirectoryOptions UserDirectory() const;
+
+  const CacheOptions options_;
+  MemoryStore pending_;
+  std::atomic<bool> pending_used_{false};
+  std::shared_ptr<Store> system_;  // set once, in Open
+  mutable std::atomic<bool> damaged_{false};
+  std::atomic<uint64_t> bytes_written_{0};
+  std::atomic<bool> dirty_{false};  // something was written without a sync
+
+  Mutex write_mutex_;
+  MonotonicTime next_attempt_ HONE_GUARDED_BY(write_mutex_){};
+  bool said_full_ HONE_GUARDED_BY(write_mutex_) = false;
+
+  mutable Mutex state_mutex_;  // held for a moment only
+  UniqueFd lock_ HONE_GUARDED_BY(state_mutex_);
+  std::shared_ptr<Store> user_ HONE_GUARDED_BY(state_mutex_);
+  std::string not_persisting_ HONE_GUARDED_BY(state_mutex_);
+  std::string repaired_ HONE_GUARDED_BY(state_mutex_);
+};
+
+}  // namespace hone

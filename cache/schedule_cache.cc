@@ -1,0 +1,422 @@
+// Serving: lookups, writes, listings. Every read goes through the layers; a value that does not decode is set aside and
+// the next layer asked.
+#include "cache/schedule_cache.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "base/bytes.h"
+#include "base/envelope.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cache/cache_impl.h"
+
+namespace hone {
+namespace {
+
+constexpr uint8_t kArtifactVersion = 1;
+constexpr uint8_t kMetaVersion = 1;
+constexpr uint8_t kHiddenVersion = 1;
+constexpr size_t kMostSaid = 10'000;
+constexpr size_t kMostWaiting = 1'000;
+
+bool SameIdentity(const CacheKey& a, const CacheKey& b) {
+  return a.canonical == b.canonical && a.target == b.target && a.threads == b.threads;
+}
+
+Error NoSuchKernel(const Fingerprint& fingerprint) {
+  return Error{ErrorKind::kNotFound, fmt::format("no record of kernel {}; see `hone ls`", fingerprint.Hex()), ""};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ScheduleCache>> ScheduleCache::Open(CacheOptions options) {
+  std::unique_ptr<LayeredStore> store = HONE_TRY(LayeredStore::Open(options));
+  return std::make_unique<CacheImpl>(std::move(options), std::move(store));
+}
+
+CacheImpl::CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store)
+    : options_(std::move(options)), store_(std::move(store)) {
+  quarantined_ = StoredQuarantineCount();
+  if (!options_.inspect) upkeep_ = std::jthread([this](std::stop_token stop) { Upkeep(std::move(stop)); });
+}
+
+CacheImpl::~CacheImpl() {
+  upkeep_.request_stop();
+  if (upkeep_.joinable()) upkeep_.join();
+  if (!options_.inspect) (void)WriteUses();
+}
+
+void CacheImpl::LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason) {
+  {
+    MutexLock lock(notes_mutex_);
+    if (said_.size() >= kMostSaid || !said_.emplace(key).second) return;
+  }
+  LogWarn(event, {{"family", NameOf(family)}, {"key", HexOf(key)}, {"reason", reason.message}});
+}
+
+void CacheImpl::SetAside(Family family, std::string_view key, std::optional<std::string_view> value, CacheLayer layer,
+                         const Error& reason) {
+  LogOnce("cache_quarantine", family, key, reason);
+  if (layer == CacheLayer::kSystem || options_.inspect) return;
+  MutexLock lock(notes_mutex_);
+  for (const Damaged& waiting : damaged_)
+    if (waiting.family == family && waiting.key == key) return;
+  if (damaged_.size() >= kMostWaiting) return;  // met again later
+  std::optional<std::string> copy;
+  if (value) copy.emplace(*value);
+  damaged_.push_back({family, std::string(key), std::move(copy), layer, reason});
+}
+
+CacheImpl::Opened CacheImpl::Open(Family family, std::string_view key, std::string_view value, CacheLayer layer) {
+  Result<ValueType> type = SealedType(value);
+  if (type && *type == ValueType::kHidden && Unseal(ValueType::kHidden, kHiddenVersion, value))
+    return {Take::kTaken, {}, {}};
+  Result<Record> record = DecodeRecord(value);
+  if (record && RecordKey(record->key) != key)
+    record = Error{ErrorKind::kCorrupt, "the record belongs under another key", ""};
+  if (record) return {Take::kTaken, *std::move(record), {}};
+  if (record.error().kind == ErrorKind::kUnsupported) {
+    LogOnce("cache_newer", family, key, record.error());
+    return {Take::kTryNextLayer, {}, {}};
+  }
+  SetAside(family, key, value, layer, record.error());
+  return {Take::kTryNextLayer, {}, std::move(record).error()};
+}
+
+std::optional<CacheImpl::Found> CacheImpl::FindRecord(const std::string& key) {
+  std::optional<Found> found;
+  store_->Read(Family::kRecords, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
+    Opened opened = Open(Family::kRecords, key, value, layer);
+    if (opened.record) found = Found{key, *std::move(opened.record), layer};
+    return opened.take;
+  });
+  return found;
+}
+
+Result<std::optional<CacheHit>> CacheImpl::Lookup(const CacheKey& key) {
+  std::optional<Found> found = FindRecord(RecordKey(key));
+  if (found && !SameIdentity(found->record.key, key)) {
+    ++collisions_;
+    LogOnce("cache_collision", Family::kRecords, found->key,
+            Error{ErrorKind::kInternal, "equal fingerprints of different kernels; served as a miss", ""});
+    found.reset();
+  }
+  if (!found) {
+    ++misses_;
+    return std::nullopt;
+  }
+  ++hits_;
+  NoteUse(key.fingerprint, key.class_fingerprint, 1);
+  bool current = found->record.artifact_digest.has_value() && found->record.key.code == key.code;
+  return CacheHit{std::move(found->record), found->layer, current};
+}
+
+Result<std::optional<std::vector<std::byte>>> CacheImpl::Artifact(const Record& record) {
+  std::optional<std::vector<std::byte>> artifact;
+  if (!record.artifact_digest) return artifact;
+  std::string key = RecordKey(record.key);
+  bool sound = store_->Read(Family::kArtifacts, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
+    Result<std::string_view> body = Unseal(ValueType::kArtifact, kArtifactVersion, value);
+    if (!body) {
+      if (body.error().kind == ErrorKind::kUnsupported)
+        LogOnce("cache_newer", Family::kArtifacts, key, body.error());
+      else
+        SetAside(Family::kArtifacts, key, value, layer, body.error());
+      return Take::kTryNextLayer;
+    }
+    if (Hash256(*body) != *record.artifact_digest) return Take::kTryNextLayer;  // another version of the record
+    std::span<const std::byte> bytes = AsBytes(*body);
+    artifact.emplace(bytes.begin(), bytes.end());
+    return Take::kTaken;
+  });
+  if (!sound && !artifact)
+    SetAside(Family::kArtifacts, key, std::nullopt, CacheLayer::kUser,
+             Error{ErrorKind::kCorrupt, "the artifact's bytes cannot be read", ""});
+  return artifact;
+}
+
+void CacheImpl::AddIndexRows(const Record& record, std::string_view class_text, StoreBatch& batch) {
+  auto present = [&](const std::string& key) {
+    bool found = false;
+    store_->Read(Family::kKernels, key, [&](std::string_view, std::string_view, CacheLayer layer) {
+      found = layer != CacheLayer::kSystem;  // the system layer may go away
+      return Take::kTaken;
+    });
+    return found;
+  };
+  if (std::string key = ClassKey(record.key.class_fingerprint); !present(key))
+    batch.Put(Family::kKernels, key,
+              EncodeClass({record.key.class_fingerprint, record.label, std::string(class_text)}));
+  if (std::string key = UseKey(record.key.fingerprint); !present(key))
+    batch.Put(Family::kKernels, key, EncodeKernelUse({record.key.class_fingerprint, 0, options_.clock->WallNow()}));
+}
+
+Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
+  HONE_TRY(CheckRecord(entry.record));
+  Record record = entry.record;
+  std::string key = RecordKey(record.key);
+  StoreBatch batch;
+  MutexLock lock(store_->write_mutex());
+  std::optional<Found> found = FindRecord(key);
+  const Record* old = found && SameIdentity(found->record.key, record.key) ? &found->record : nullptr;
+  record.updated = options_.clock->WallNow();
+  if (old)
+    record.created = old->created;
+  else if (record.created == WallTime())
+    record.created = record.updated;
+  record.pinned |= old && old->pinned;
+  if (entry.artifact) {
+    record.artifact_digest = Hash256(*entry.artifact);
+    record.artifact_bytes = entry.artifact->size();
+    batch.Put(Family::kArtifacts, key, Seal(ValueType::kArtifact, kArtifactVersion, AsText(*entry.artifact)));
+  } else if (old && old->schedule == record.schedule && old->key.code == record.key.code) {
+    record.artifact_digest = old->artifact_digest;
+    record.artifact_bytes = old->artifact_bytes;
+  } else {
+    record.artifact_digest = std::nullopt;
+    record.artifact_bytes = 0;
+    if (found) batch.Delete(Family::kArtifacts, key);
+  }
+  batch.Put(Family::kRecords, key, EncodeRecord(record));
+  AddIndexRows(record, entry.class_text, batch);
+  return store_->Write(batch, durability);
+}
+
+void CacheImpl::NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) {
+  if (!options_.inspect) uses_.Add(fingerprint, {class_fingerprint, calls, options_.clock->WallNow()});
+}
+
+std::optional<KernelUse> CacheImpl::StoredUse(const Fingerprint& fingerprint) {
+  std::optional<KernelUse> use;
+  std::string key = UseKey(fingerprint);
+  store_->Read(Family::kKernels, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
+    Result<KernelUse> decoded = DecodeKernelUse(value);
+    if (!decoded) {
+      SetAside(Family::kKernels, key, value, layer, decoded.error());
+      return Take::kTryNextLayer;
+    }
+    use = *decoded;
+    return Take::kTaken;
+  });
+  return use;
+}
+
+Result<KernelUse> CacheImpl::UseOf(const Fingerprint& fingerprint) {
+  KernelUse use = uses_.Of(fingerprint);
+  if (std::optional<KernelUse> stored = StoredUse(fingerprint)) UseCounts::Merge(use, *stored);
+  return use;
+}
+
+void CacheImpl::ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit) {
+  store_->Scan(Family::kRecords, prefix, [&](std::string_view key, std::string_view value, CacheLayer layer) {
+    Opened opened = Open(Family::kRecords, key, value, layer);
+    if (opened.record && !visit(Found{std::string(key), *std::move(opened.record), layer})) return Take::kStop;
+    return opened.take;
+  });
+}
+
+std::vector<CacheImpl::Found> CacheImpl::FindKernel(const Fingerprint& fingerprint) {
+  std::vector<Found> found;
+  std::optional<KernelUse> use = StoredUse(fingerprint);
+  if (!use) return found;
+  ScanRecords(KernelPrefix(use->class_fingerprint, fingerprint), [&](Found&& one) {
+    found.push_back(std::move(one));
+    return true;
+  });
+  return found;
+}
+
+Result<std::vector<Record>> CacheImpl::RecordsOf(const Fingerprint& fingerprint) {
+  std::vector<Record> records;
+  for (Found& found : FindKernel(fingerprint)) records.push_back(std::move(found.record));
+  return records;
+}
+
+Result<void> CacheImpl::ForEachRecord(const std::optional<Fingerprint>& class_fingerprint,
+                                      const std::function<bool(const Record&)>& visit) {
+  std::string prefix = class_fingerprint ? ClassPrefix(*class_fingerprint) : "";
+  ScanRecords(prefix, [&](Found&& found) { return visit(found.record); });
+  return {};
+}
+
+std::string CacheImpl::ClassTextOf(const Fingerprint& class_fingerprint) {
+  std::string text;
+  store_->Read(Family::kKernels, ClassKey(class_fingerprint),
+               [&](std::string_view, std::string_view value, CacheLayer) {
+                 Result<ClassInfo> info = DecodeClass(value);
+                 if (info) text = info->class_text;
+                 return info ? Take::kTaken : Take::kTryNextLayer;
+               });
+  return text;
+}
+
+bool CacheImpl::InSystemLayer(const std::string& key) {
+  bool found = false;
+  store_->Read(Family::kRecords, key, [&](std::string_view, std::string_view, CacheLayer layer) {
+    found = layer == CacheLayer::kSystem;
+    return Take::kTryNextLayer;
+  });
+  return found;
+}
+
+Result<void> CacheImpl::Pin(const Fingerprint& fingerprint, bool pinned) {
+  MutexLock lock(store_->write_mutex());
+  std::vector<Found> records = FindKernel(fingerprint);
+  if (records.empty()) return NoSuchKernel(fingerprint);
+  StoreBatch batch;
+  for (Found& found : records) {
+    if (found.record.pinned == pinned) continue;
+    found.record.pinned = pinned;
+    found.record.updated = options_.clock->WallNow();
+    batch.Put(Family::kRecords, found.key, EncodeRecord(found.record));
+    AddIndexRows(found.record, ClassTextOf(found.record.key.class_fingerprint), batch);
+  }
+  return store_->Write(batch, Durability::kSynced);
+}
+
+Result<void> CacheImpl::Remove(const Fingerprint& fingerprint) {
+  MutexLock lock(store_->write_mutex());
+  std::vector<Found> records = FindKernel(fingerprint);
+  if (records.empty()) return NoSuchKernel(fingerprint);
+  StoreBatch batch;
+  for (const Found& found : records) {
+    batch.Delete(Family::kArtifacts, found.key);
+    if (InSystemLayer(found.key))
+      batch.Put(Family::kRecords, found.key, Seal(ValueType::kHidden, kHiddenVersion, ""));
+    else
+      batch.Delete(Family::kRecords, found.key);
+  }
+  batch.Delete(Family::kKernels, UseKey(fingerprint));
+  uses_.Forget(fingerprint);
+  return store_->Write(batch, Durability::kSynced);
+}
+
+Result<std::vector<Fingerprint>> CacheImpl::FindByPrefix(std::string_view hex_digits, size_t limit) {
+  // An odd last digit stands for the upper half of a byte: it is filtered for below.
+  std::string even(hex_digits.substr(0, hex_digits.size() / 2 * 2));
+  std::vector<uint8_t> bytes(even.size() / 2);
+  bool hex = hex_digits.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+  if (hex_digits.empty() || hex_digits.size() > 32 || !hex || !ParseHex(even, bytes))
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("\"{}\" is not the beginning of a fingerprint: wanted 1 to 32 hex digits",
+                             hex_digits.substr(0, 40)),
+                 ""};
+  std::string wanted(hex_digits);
+  for (char& digit : wanted) digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+  std::string prefix(1, kUseTag);
+  prefix.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<Fingerprint> found;
+  store_->Scan(Family::kKernels, prefix, [&](std::string_view key, std::string_view, CacheLayer) {
+    std::optional<Fingerprint> fingerprint = TaggedFingerprint(kUseTag, key);
+    if (fingerprint && fingerprint->Hex().starts_with(wanted) && !FindKernel(*fingerprint).empty())
+      found.push_back(*fingerprint);
+    return found.size() < limit ? Take::kTaken : Take::kStop;
+  });
+  return found;
+}
+
+Result<Fingerprint> ScheduleCache::Resolve(std::string_view hex_digits) {
+  constexpr size_t kShown = 4;
+  std::vector<Fingerprint> found = HONE_TRY(FindByPrefix(hex_digits, kShown + 1));
+  if (found.size() == 1) return found[0];
+  if (found.empty())
+    return Error{ErrorKind::kNotFound, fmt::format("no kernel's fingerprint begins with {}; see `hone ls`", hex_digits),
+                 ""};
+  std::vector<std::string> names;
+  for (const Fingerprint& fingerprint : found) names.push_back(names.size() < kShown ? fingerprint.Hex() : "…");
+  return Error{ErrorKind::kInvalid,
+               fmt::format("{} is the beginning of several fingerprints: {}; give more digits", hex_digits,
+                           fmt::join(names, ", ")),
+               ""};
+}
+
+Result<std::vector<ClassSummary>> CacheImpl::Classes() {
+  std::map<Fingerprint, ClassSummary> classes;
+  store_->Scan(Family::kKernels, std::string(1, kClassTag),
+               [&](std::string_view key, std::string_view value, CacheLayer layer) {
+                 Result<ClassInfo> info = DecodeClass(value);
+                 std::optional<Fingerprint> fingerprint = TaggedFingerprint(kClassTag, key);
+                 if (!info || !fingerprint) {
+                   SetAside(Family::kKernels, key, value, layer,
+                            info ? Error{ErrorKind::kCorrupt, "not a class's key", ""} : info.error());
+                   return Take::kTryNextLayer;
+                 }
+                 info->fingerprint = *fingerprint;
+                 classes[*fingerprint].info = *std::move(info);
+                 return Take::kTaken;
+               });
+  store_->Scan(Family::kKernels, std::string(1, kUseTag),
+               [&](std::string_view key, std::string_view value, CacheLayer layer) {
+                 Result<KernelUse> use = DecodeKernelUse(value);
+                 if (!use) {
+                   SetAside(Family::kKernels, key, value, layer, use.error());
+                   return Take::kTryNextLayer;
+                 }
+                 ClassSummary& summary = classes[use->class_fingerprint];
+                 summary.info.fingerprint = use->class_fingerprint;
+                 ++summary.kernels;
+                 return Take::kTaken;
+               });
+  std::vector<ClassSummary> summaries;
+  for (auto& [fingerprint, summary] : classes)
+    if (summary.kernels > 0) summaries.push_back(std::move(summary));
+  return summaries;
+}
+
+Result<std::optional<std::string>> CacheImpl::GetMeta(std::string_view name) {
+  std::optional<std::string> found;
+  std::string key = MetaKey(name);
+  store_->Read(Family::kMeta, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
+    if (layer == CacheLayer::kSystem) return Take::kTaken;  // a daemon's own, not to be inherited
+    Result<std::string_view> body = Unseal(ValueType::kMeta, kMetaVersion, value);
+    if (body)
+      found = std::string(*body);
+    else if (body.error().kind != ErrorKind::kUnsupported)
+      SetAside(Family::kMeta, key, value, layer, body.error());
+    return Take::kTaken;
+  });
+  return found;
+}
+
+Result<void> CacheImpl::PutMeta(std::string_view name, std::string_view value, Durability durability) {
+  StoreBatch batch;
+  batch.Put(Family::kMeta, MetaKey(name), Seal(ValueType::kMeta, kMetaVersion, value));
+  MutexLock lock(store_->write_mutex());
+  return store_->Write(batch, durability);
+}
+
+CacheStats CacheImpl::Stats() {
+  CacheStats stats;
+  stats.hits = hits_;
+  stats.misses = misses_;
+  stats.collisions = collisions_;
+  stats.quarantined = quarantined_;
+  stats.evicted_artifacts = evicted_artifacts_;
+  stats.evicted_records = evicted_records_;
+  if (std::shared_ptr<Store> store = store_->user()) {
+    for (size_t i = 0; i < kFamilies; ++i) {
+      FamilySize size = store->SizeOf(static_cast<Family>(i));
+      stats.families.push_back({std::string(kFamilyNames[i]), size.entries, size.bytes});
+    }
+    stats.memory_bytes = store->MemoryUsage();
+  }
+  stats.pending_records = store_->pending_records();
+  if (!options_.directory.empty()) stats.disk_bytes = DiskUsage(options_.directory);
+  stats.size_cap = options_.size_cap;
+  stats.not_persisting = store_->not_persisting();
+  stats.repaired = store_->repaired();
+  return stats;
+}
+
+Result<void> CacheImpl::Flush() {
+  HONE_TRY(MoveDamaged());
+  HONE_TRY(WriteUses());
+  return store_->Flush();
+}
+
+}  // namespace hone

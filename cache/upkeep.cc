@@ -1,0 +1,145 @@
+// Upkeep of an open cache, on a thread of its own: unsynced writes reach the disk, use counts are written in batches,
+// damaged values are moved away, damaged tables salvaged, the size cap enforced.
+#include <algorithm>
+#include <chrono>
+
+#include "base/bytes.h"
+#include "base/envelope.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cache/cache_impl.h"
+
+namespace hone {
+namespace {
+
+constexpr uint8_t kStateVersion = 1;
+constexpr uint8_t kQuarantinedVersion = 1;
+constexpr size_t kKeptOfDamaged = 4096;  // bytes of a damaged value that stay for whoever looks into it
+constexpr size_t kMostKept = 1000;       // damaged values kept; later ones are only counted
+constexpr double kEvictTo = 0.9;         // of the cap, so that evictions come in batches
+constexpr std::chrono::seconds kSizeInterval{30};
+constexpr uint64_t kSizeStep = 64;  // and whenever a 64th of the cap was written
+
+// meta: what the cache keeps about itself.
+const std::string& QuarantineCountKey() {
+  static const std::string key = "squarantined";
+  return key;
+}
+
+}  // namespace
+
+void CacheImpl::Upkeep(std::stop_token stop) {
+  Mutex mutex;
+  CondVar wake;
+  MonotonicTime uses_written = std::chrono::steady_clock::now(), size_seen = uses_written;
+  uint64_t bytes_seen = 0;
+  if (!store_->repaired().empty()) RebuildIndex(stop);
+  while (!stop.stop_requested()) {
+    {
+      MutexLock lock(mutex);
+      wake.WaitFor(mutex, options_.flush_interval, stop);
+    }
+    store_->Sync();
+    (void)MoveDamaged();
+    if (store_->RepairIfDamaged() || rebuild_index_.exchange(false)) RebuildIndex(stop);
+    MonotonicTime now = std::chrono::steady_clock::now();
+    if (now - uses_written >= options_.use_interval) {
+      (void)WriteUses();
+      uses_written = now;
+    }
+    uint64_t bytes = store_->bytes_written();
+    bool look = now - size_seen >= kSizeInterval || bytes - bytes_seen > options_.size_cap / kSizeStep;
+    if (options_.size_cap == 0 || options_.directory.empty() || !look) continue;
+    size_seen = now;
+    bytes_seen = bytes;
+    if (DiskUsage(options_.directory) <= options_.size_cap) continue;
+    Result<EvictionReport> evicted =
+        EvictTo(static_cast<uint64_t>(static_cast<double>(options_.size_cap) * kEvictTo), stop);
+    if (!evicted) LogWarn("cache_evict", {{"error", evicted.error().Text()}});
+  }
+}
+
+Result<void> CacheImpl::WriteUses() {
+  UseCounts::Map uses = uses_.Take();
+  if (uses.empty()) return {};
+  MutexLock lock(store_->write_mutex());
+  StoreBatch batch;
+  for (auto& [fingerprint, use] : uses) {
+    if (std::optional<KernelUse> stored = StoredUse(fingerprint)) UseCounts::Merge(use, *stored);
+    batch.Put(Family::kKernels, UseKey(fingerprint), EncodeKernelUse(use));
+  }
+  return store_->Write(batch, Durability::kSoon);
+}
+
+uint64_t CacheImpl::StoredQuarantineCount() {
+  uint64_t count = 0;
+  store_->Read(Family::kMeta, QuarantineCountKey(), [&](std::string_view, std::string_view value, CacheLayer layer) {
+    Result<std::string_view> body = Unseal(ValueType::kMeta, kStateVersion, value);
+    if (body && layer != CacheLayer::kSystem) count = ByteReader(*body).Varint().value_or(0);
+    return Take::kTaken;
+  });
+  return count;
+}
+
+Result<void> CacheImpl::MoveDamaged() {
+  std::vector<Damaged> damaged;
+  {
+    MutexLock lock(notes_mutex_);
+    damaged.swap(damaged_);
+  }
+  if (damaged.empty()) return {};
+  MutexLock lock(store_->write_mutex());
+  StoreBatch batch;
+  bool index_touched = false;
+  for (const Damaged& one : damaged) {
+    // Only what is still there: a writer may have replaced it meanwhile.
+    bool same = !one.value.has_value();
+    store_->Read(one.family, one.key, [&](std::string_view, std::string_view now, CacheLayer layer) {
+      same = one.value == now && one.layer == layer;
+      return Take::kTaken;
+    });
+    if (!same) continue;
+    batch.Delete(one.family, one.key);
+    index_touched |= one.family == Family::kKernels;
+    if (++quarantined_ > kMostKept) continue;
+    std::string_view value = one.value ? *one.value : std::string_view();
+    ByteWriter out;
+    out.U8(static_cast<uint8_t>(one.family));
+    out.String(one.key);
+    out.String(one.reason.message);
+    out.SignedVarint(options_.clock->WallNow().time_since_epoch().count());
+    out.Varint(value.size());
+    out.String(value.substr(0, kKeptOfDamaged));
+    batch.Put(Family::kMeta, QuarantineKey(one.family, one.key),
+              Seal(ValueType::kQuarantined, kQuarantinedVersion, out.view()));
+  }
+  if (batch.empty()) return {};
+  ByteWriter count;
+  count.Varint(quarantined_);
+  batch.Put(Family::kMeta, QuarantineCountKey(), Seal(ValueType::kMeta, kStateVersion, count.view()));
+  HONE_TRY(store_->Write(batch, Durability::kSoon));
+  if (index_touched) rebuild_index_ = true;
+  return {};
+}
+
+// Gives every record its kernel's and class's row again, after rows were lost. A class's text cannot be had from
+// records and stays empty until its next new record.
+void CacheImpl::RebuildIndex(std::stop_token stop) {
+  constexpr size_t kChunk = 256;
+  std::vector<Record> chunk;
+  auto write = [&] {
+    MutexLock lock(store_->write_mutex());
+    StoreBatch batch;
+    for (const Record& record : chunk) AddIndexRows(record, "", batch);
+    (void)store_->Write(batch, Durability::kSoon);
+    chunk.clear();
+  };
+  ScanRecords("", [&](Found&& found) {
+    if (found.layer != CacheLayer::kSystem) chunk.push_back(std::move(found.record));
+    if (chunk.size() >= kChunk) write();
+    return !stop.stop_requested();
+  });
+  write();
+}
+
+}  // namespace hone

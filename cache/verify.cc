@@ -1,0 +1,42 @@
+// Reads the whole cache and says what is sound. What is not is set aside, as if a lookup had met it.
+#include <fmt/format.h>
+
+#include "cache/cache_impl.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kMostFindings = 100;
+
+}  // namespace
+
+Result<VerifyReport> CacheImpl::Verify(std::stop_token stop) {
+  VerifyReport report;
+  auto add = [&](std::string text) {
+    ++report.damaged;
+    if (report.findings.size() < kMostFindings) report.findings.push_back(std::move(text));
+  };
+  uint64_t gaps = 0;
+  store_->Scan(
+      Family::kRecords, "",
+      [&](std::string_view key, std::string_view value, CacheLayer layer) {
+        if (stop.stop_requested()) return Take::kStop;
+        Opened opened = Open(Family::kRecords, key, value, layer);
+        if (opened.damage) add(fmt::format("record {}: {}", HexOf(key), opened.damage->message));
+        if (!opened.record) return opened.take;
+        const Record& record = *opened.record;
+        ++report.records;
+        if (!record.artifact_digest)
+          ++report.without_artifact;
+        else if (Result<std::optional<std::vector<std::byte>>> code = Artifact(record); code && *code)
+          ++report.artifacts;
+        else
+          add(fmt::format("artifact of {} ({}): missing or damaged", record.key.fingerprint.Hex(), record.label));
+        return opened.take;
+      },
+      &gaps);
+  if (gaps > 0) add(fmt::format("{} stretches of records could not be read", gaps));
+  return report;
+}
+
+}  // namespace hone
