@@ -1,64 +1,123 @@
 #include "ir/kernel.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
 namespace hone {
 namespace {
 
-struct Interval {
-  int64_t lo, hi;
-};
-
-// Interval of an expression over sizes. Products and quotients of non-negative sizes are monotonic; the four corner
-// products cover the general case.
-Interval SizeInterval(const Kernel& kernel, const Expr& e) {
-  auto corner = [](Interval a, Interval b, auto f) {
-    int64_t v[] = {f(a.lo, b.lo), f(a.lo, b.hi), f(a.hi, b.lo), f(a.hi, b.hi)};
-    return Interval{*std::min_element(v, v + 4), *std::max_element(v, v + 4)};
-  };
-  switch (e.op()) {
-    case Op::kInt: return {e.int_value(), e.int_value()};
-    case Op::kSize: {
-      const Size& size = kernel.sizes[static_cast<size_t>(e.int_value())];
-      return {size.lo, size.hi};
+// Exact corner values of an operation that is monotonic in each argument.
+template <typename F>
+std::optional<ExtentRange> Corners(ExtentRange a, ExtentRange b, const F& f) {
+  ExtentRange range{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  for (int64_t x : {a.lo, a.hi})
+    for (int64_t y : {b.lo, b.hi}) {
+      int64_t value = 0;
+      if (f(x, y, &value)) return std::nullopt;
+      range.lo = std::min(range.lo, value);
+      range.hi = std::max(range.hi, value);
     }
-    default: break;
+  return range;
+}
+
+}  // namespace
+
+std::optional<ExtentRange> CheckedExtent(const Kernel& kernel, const Expr& e) {
+  if (e.op() == Op::kInt) return ExtentRange{e.int_value(), e.int_value()};
+  if (e.op() == Op::kSize) {
+    const Size& size = kernel.sizes[static_cast<size_t>(e.int_value())];
+    return ExtentRange{size.lo, size.hi};
   }
-  HONE_CHECK(e.args().size() == 2);
-  Interval a = SizeInterval(kernel, e.arg(0)), b = SizeInterval(kernel, e.arg(1));
+  if (e.type() != DType::kI64 || e.args().size() != 2) return std::nullopt;
+  std::optional<ExtentRange> a = CheckedExtent(kernel, e.arg(0)), b = CheckedExtent(kernel, e.arg(1));
+  if (!a || !b) return std::nullopt;
   switch (e.op()) {
-    case Op::kAdd: return {a.lo + b.lo, a.hi + b.hi};
-    case Op::kSub: return {a.lo - b.hi, a.hi - b.lo};
-    case Op::kMul: return corner(a, b, [](int64_t x, int64_t y) { return x * y; });
-    case Op::kMin: return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
-    case Op::kMax: return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    case Op::kAdd: return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); });
+    case Op::kSub: return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); });
+    case Op::kMul: return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); });
+    case Op::kMin: return ExtentRange{std::min(a->lo, b->lo), std::min(a->hi, b->hi)};
+    case Op::kMax: return ExtentRange{std::max(a->lo, b->lo), std::max(a->hi, b->hi)};
     case Op::kFloorDiv:
-      HONE_CHECK(b.lo > 0);
-      return corner(a, b, FloorDiv);
+      if (b->lo <= 0) return std::nullopt;
+      return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return *r = FloorDiv(x, y), false; });
     case Op::kMod:
-      HONE_CHECK(b.lo > 0);
-      if (a.lo == a.hi && b.lo == b.hi) return {FloorMod(a.lo, b.lo), FloorMod(a.lo, b.lo)};
-      return {0, b.hi - 1};
-    default: HONE_CHECK(!"expression over sizes");
+      if (b->lo <= 0) return std::nullopt;
+      if (a->lo == a->hi && b->lo == b->hi) return ExtentRange{FloorMod(a->lo, b->lo), FloorMod(a->lo, b->lo)};
+      return ExtentRange{0, b->hi - 1};
+    default: return std::nullopt;
   }
-  return {0, 0};
+}
+
+namespace {
+
+ExtentRange RangeOf(const Kernel& kernel, const Expr& extent) {
+  std::optional<ExtentRange> range = CheckedExtent(kernel, extent);
+  HONE_CHECK(range.has_value());
+  return *range;
 }
 
 }  // namespace
 
 int64_t EvalExtent(const Kernel& kernel, const Expr& extent) {
-  Interval i = SizeInterval(kernel, extent);
-  HONE_CHECK(i.lo == i.hi);
-  return i.lo;
+  ExtentRange range = RangeOf(kernel, extent);
+  HONE_CHECK(range.lo == range.hi);
+  return range.lo;
 }
 
-int64_t UpperExtent(const Kernel& kernel, const Expr& extent) { return SizeInterval(kernel, extent).hi; }
-int64_t LowerExtent(const Kernel& kernel, const Expr& extent) { return SizeInterval(kernel, extent).lo; }
+int64_t UpperExtent(const Kernel& kernel, const Expr& extent) { return RangeOf(kernel, extent).hi; }
+int64_t LowerExtent(const Kernel& kernel, const Expr& extent) { return RangeOf(kernel, extent).lo; }
 
 bool IsStatic(const Kernel& kernel) {
   return std::all_of(kernel.sizes.begin(), kernel.sizes.end(), [](const Size& s) { return s.is_constant(); });
+}
+
+std::vector<int> SizesByFirstUse(const Kernel& kernel) {
+  std::vector<int> order;
+  auto mention = [&](const Expr& expr) {
+    Walk(expr, [&](const Expr& e) {
+      int index = static_cast<int>(e.int_value());
+      if (e.op() == Op::kSize && std::find(order.begin(), order.end(), index) == order.end()) order.push_back(index);
+    });
+  };
+  for (TensorId id : kernel.operands) {
+    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    for (const Expr& extent : tensor.declared) mention(extent);
+    for (const Expr& extent : tensor.shape) mention(extent);
+  }
+  for (const Stage& stage : kernel.stages) {
+    for (const Expr& extent : kernel.tensors[static_cast<size_t>(stage.output)].shape) mention(extent);
+    for (const Axis& axis : stage.reduce_axes) mention(axis.extent);
+    mention(stage.body);
+  }
+  return order;
+}
+
+namespace {
+
+template <typename T, typename Same>
+bool SameList(const std::vector<T>& a, const std::vector<T>& b, const Same& same) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+}
+
+bool SameAxis(const Axis& a, const Axis& b) { return a.name == b.name && SameExpr(a.extent, b.extent); }
+
+}  // namespace
+
+bool SameKernel(const Kernel& a, const Kernel& b) {
+  auto same_size = [](const Size& x, const Size& y) { return x.name == y.name && x.lo == y.lo && x.hi == y.hi; };
+  auto same_tensor = [](const Tensor& x, const Tensor& y) {
+    return x.name == y.name && x.dtype == y.dtype && x.kind == y.kind && x.is_const == y.is_const &&
+           SameList(x.shape, y.shape, SameExpr) && SameList(x.declared, y.declared, SameExpr);
+  };
+  auto same_stage = [](const Stage& x, const Stage& y) {
+    return x.output == y.output && x.reduction == y.reduction && SameList(x.axes, y.axes, SameAxis) &&
+           SameList(x.reduce_axes, y.reduce_axes, SameAxis) && SameExpr(x.body, y.body);
+  };
+  return a.name == b.name && a.operands == b.operands && a.options.accuracy == b.options.accuracy &&
+         a.options.threads == b.options.threads && SameList(a.sizes, b.sizes, same_size) &&
+         SameList(a.tensors, b.tensors, same_tensor) && SameList(a.stages, b.stages, same_stage);
 }
 
 std::vector<int64_t> StaticShape(const Kernel& kernel, const Tensor& tensor) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,20 @@ int64_t EvalExtent(const Kernel& kernel, const Expr& extent);
 int64_t UpperExtent(const Kernel& kernel, const Expr& extent);
 int64_t LowerExtent(const Kernel& kernel, const Expr& extent);
 bool IsStatic(const Kernel& kernel);  // no size is a range
+
+// The same for kernels that nobody has checked yet: nullopt where 64 bits overflow, a divisor is not positive, or the
+// expression is over more than sizes.
+struct ExtentRange {
+  int64_t lo = 0;
+  int64_t hi = 0;
+};
+std::optional<ExtentRange> CheckedExtent(const Kernel& kernel, const Expr& extent);
+
+// Indices of the sizes in the order in which the kernel's text mentions them first (operands as declared, their views,
+// then per stage the tensor's shape, the reduction's extents, the body); the ones it never mentions are left out.
+std::vector<int> SizesByFirstUse(const Kernel& kernel);
+
+bool SameKernel(const Kernel& a, const Kernel& b);  // structural equality, names included
 
 // Sizes of a tensor in elements, all dimensions. REQUIRES: static.
 std::vector<int64_t> StaticShape(const Kernel& kernel, const Tensor& tensor);

@@ -13,8 +13,12 @@ struct ParseLimits {
   int nesting = 200;
   int stages = 256;
   int nodes = 100'000;
-  int64_t size = int64_t{1} << 40;                 // of one dimension
-  int64_t tensor_bytes = int64_t{16} << 30;        // of all operands together, and of each intermediate
+  int rank = 8;
+  int operands = 64;
+  int threads = 1024;
+  int64_t size = int64_t{1} << 40;           // of one dimension
+  int64_t tensor_bytes = int64_t{16} << 30;  // of all operands together, and of each intermediate
+  double points = 1e15;                      // iterations of one stage: days on any one machine
 };
 
 // One kernel, from a library operation's spelling or from the kernel language (anything that starts with `kernel` after

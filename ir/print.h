@@ -7,9 +7,14 @@
 
 namespace hone {
 
-std::string PrintKernel(const Kernel& kernel);
+// kHidden leaves the values of sizes out ("where s0, s1=.."): the text of a class, which does not parse.
+enum class SizeValues : uint8_t { kShown, kHidden };
+
+std::string PrintKernel(const Kernel& kernel, SizeValues sizes = SizeValues::kShown);
 
 // One expression, for messages: axes and tensors by their names.
 std::string PrintExpr(const Kernel& kernel, const Stage& stage, const Expr& expr);
+// The same for an expression over sizes only.
+std::string PrintExtent(const Kernel& kernel, const Expr& extent);
 
 }  // namespace hone

@@ -1,0 +1,299 @@
+#include "ir/print.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace hone {
+namespace {
+
+// How tightly an operator binds, in the order of the grammar.
+enum Precedence { kOr = 1, kAnd, kNot, kComparison, kSum, kProduct, kUnary, kPrimary };
+
+// Literals take their type from what stands beside them; where nothing does, it is written out.
+enum class LiteralType { kImplied, kDefault, kUnknown };
+
+class ExprPrinter {
+ public:
+  ExprPrinter(const Kernel& kernel, const Stage* stage, std::string* out)
+      : kernel_(kernel), stage_(stage), out_(*out) {}
+
+  void Print(const Expr& e, int precedence, LiteralType literals);
+
+ private:
+  void Literal(const Expr& e, int precedence, LiteralType literals);
+  void Infix(const Expr& e, std::string_view symbol, int level, int precedence, LiteralType literals);
+  void Call(std::string_view name, const Expr& e, LiteralType literals);
+  void Items(const std::vector<Expr>& items);
+  std::string AxisName(int64_t position) const;
+  LiteralType ForArgs(const Expr& e, LiteralType outer) const;
+
+  const Kernel& kernel_;
+  const Stage* stage_;
+  std::string& out_;
+};
+
+bool IsLiteralTree(const Expr& e) {
+  if (e.op() == Op::kInt || e.op() == Op::kFloat) return e.type() != DType::kBool;
+  if (e.args().empty() || e.op() == Op::kLoad || e.op() == Op::kPad || e.op() == Op::kCast) return false;
+  size_t first = e.op() == Op::kSelect ? 1 : 0;
+  return std::all_of(e.args().begin() + static_cast<ptrdiff_t>(first), e.args().end(), IsLiteralTree);
+}
+
+LiteralType ExprPrinter::ForArgs(const Expr& e, LiteralType outer) const {
+  if (e.op() == Op::kCast) return LiteralType::kUnknown;
+  size_t first = e.op() == Op::kSelect ? 1 : 0;
+  for (size_t i = first; i < e.args().size(); ++i)
+    if (!IsLiteralTree(e.arg(i))) return LiteralType::kImplied;
+  bool compares = e.op() >= Op::kEq && e.op() <= Op::kLe;
+  return compares ? LiteralType::kDefault : outer;
+}
+
+std::string ExprPrinter::AxisName(int64_t position) const {
+  HONE_CHECK(stage_ != nullptr);
+  size_t i = static_cast<size_t>(position);
+  if (i < stage_->axes.size()) return stage_->axes[i].name;
+  i -= stage_->axes.size();
+  HONE_CHECK(i < stage_->reduce_axes.size());
+  return stage_->reduce_axes[i].name;
+}
+
+std::string FloatText(double value) {
+  if (std::isnan(value)) return std::signbit(value) ? "-nan" : "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+void ExprPrinter::Literal(const Expr& e, int precedence, LiteralType literals) {
+  if (e.type() == DType::kBool) {
+    out_ += e.int_value() ? "true" : "false";
+    return;
+  }
+  std::string text = e.op() == Op::kInt ? fmt::format("{}", e.int_value()) : FloatText(e.float_value());
+  DType default_type = e.op() == Op::kInt ? DType::kI64 : DType::kF32;
+  bool named = literals == LiteralType::kUnknown || (literals == LiteralType::kDefault && e.type() != default_type);
+  if (named) {
+    out_ += fmt::format("{}({})", e.type() == DType::kI64 ? "int" : Name(e.type()), text);
+  } else if (text[0] == '-' && precedence > kUnary) {
+    out_ += "(" + text + ")";
+  } else {
+    out_ += text;
+  }
+}
+
+void ExprPrinter::Infix(const Expr& e, std::string_view symbol, int level, int precedence, LiteralType literals) {
+  LiteralType inner = ForArgs(e, literals);
+  if (level < precedence) out_ += "(";
+  // Left-associative, except comparisons, which do not chain.
+  Print(e.arg(0), level == kComparison ? level + 1 : level, inner);
+  out_ += symbol;
+  Print(e.arg(1), level + 1, inner);
+  if (level < precedence) out_ += ")";
+}
+
+void ExprPrinter::Items(const std::vector<Expr>& items) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i) out_ += ", ";
+    Print(items[i], kOr, LiteralType::kImplied);
+  }
+}
+
+void ExprPrinter::Call(std::string_view name, const Expr& e, LiteralType literals) {
+  LiteralType inner = ForArgs(e, literals);
+  out_ += name;
+  out_ += "(";
+  for (size_t i = 0; i < e.args().size(); ++i) {
+    if (i) out_ += ", ";
+    Print(e.arg(i), kOr, inner);
+  }
+  out_ += ")";
+}
+
+void ExprPrinter::Print(const Expr& e, int precedence, LiteralType literals) {
+  switch (e.op()) {
+    case Op::kInt:
+    case Op::kFloat: return Literal(e, precedence, literals);
+    case Op::kSize: out_ += kernel_.sizes[static_cast<size_t>(e.int_value())].name; return;
+    case Op::kAxis: out_ += AxisName(e.int_value()); return;
+    case Op::kLoad:
+      out_ += kernel_.tensors[static_cast<size_t>(e.int_value())].name;
+      out_ += "[";
+      Items(e.args());
+      out_ += "]";
+      return;
+    case Op::kPad:
+      out_ += "pad(";
+      Items(e.args());
+      out_ += ")";
+      return;
+    case Op::kAdd: return Infix(e, " + ", kSum, precedence, literals);
+    case Op::kSub: return Infix(e, " - ", kSum, precedence, literals);
+    case Op::kMul: return Infix(e, " * ", kProduct, precedence, literals);
+    case Op::kDiv:
+    case Op::kFloorDiv: return Infix(e, " / ", kProduct, precedence, literals);
+    case Op::kMod: return Infix(e, " % ", kProduct, precedence, literals);
+    case Op::kEq: return Infix(e, " == ", kComparison, precedence, literals);
+    case Op::kNe: return Infix(e, " != ", kComparison, precedence, literals);
+    case Op::kLt: return Infix(e, " < ", kComparison, precedence, literals);
+    case Op::kLe: return Infix(e, " <= ", kComparison, precedence, literals);
+    case Op::kAnd: return Infix(e, " and ", kAnd, precedence, literals);
+    case Op::kOr: return Infix(e, " or ", kOr, precedence, literals);
+    case Op::kNot:
+      if (precedence > kNot) out_ += "(";
+      out_ += "not ";
+      Print(e.arg(0), kNot, literals);
+      if (precedence > kNot) out_ += ")";
+      return;
+    case Op::kCast: return Call(e.type() == DType::kI64 ? "int" : Name(e.type()), e, literals);
+    default: return Call(OpName(e.op()), e, literals);
+  }
+}
+
+// A sum takes factors out that do not depend on its variables; parentheses keep them where this stage has them.
+bool KeepsFactorsInside(const Stage& stage) {
+  if (stage.reduction != Reduction::kSum) return false;
+  auto fixed = [&](const Expr& factor) {
+    bool uses = false;
+    Walk(factor, [&](const Expr& e) {
+      uses |= e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(stage.axes.size());
+    });
+    return !uses;
+  };
+  const Expr* node = &stage.body;
+  bool any = false, split = false;
+  for (; node->op() == Op::kMul || node->op() == Op::kDiv; node = &node->arg(0))
+    any |= fixed(node->arg(1)), split = true;
+  return split && (any || fixed(*node));
+}
+
+std::string_view ReductionName(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::kNone: break;
+    case Reduction::kSum: return "sum";
+    case Reduction::kMax: return "max";
+    case Reduction::kMin: return "min";
+    case Reduction::kProd: return "prod";
+  }
+  return "";
+}
+
+bool IsIdentifier(std::string_view name) {
+  auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  return !name.empty() && letter(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+void PrintDims(const Kernel& kernel, const std::vector<Expr>& dims, std::string* out) {
+  ExprPrinter printer(kernel, nullptr, out);
+  *out += "[";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i) *out += ", ";
+    printer.Print(dims[i], kOr, LiteralType::kImplied);
+  }
+  *out += "]";
+}
+
+void PrintTensor(const Kernel& kernel, const Tensor& tensor, std::string* out) {
+  if (tensor.is_const) *out += "const ";
+  *out += fmt::format("{}: {}", tensor.name, Name(tensor.dtype));
+  PrintDims(kernel, tensor.declared.empty() ? tensor.shape : tensor.declared, out);
+  if (!tensor.declared.empty()) {
+    *out += " as ";
+    PrintDims(kernel, tensor.shape, out);
+  }
+}
+
+void PrintStage(const Kernel& kernel, const Stage& stage, std::string* out) {
+  const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+  if (tensor.kind == TensorKind::kIntermediate) {
+    *out += "  ";
+    PrintTensor(kernel, tensor, out);
+    *out += "\n";
+  }
+  *out += fmt::format("  {}[", tensor.name);
+  for (size_t i = 0; i < stage.axes.size(); ++i) *out += (i ? ", " : "") + stage.axes[i].name;
+  *out += "] = ";
+  ExprPrinter printer(kernel, &stage, out);
+  int precedence = kOr;
+  if (stage.reduction != Reduction::kNone) {
+    *out += ReductionName(stage.reduction);
+    *out += "(";
+    for (size_t i = 0; i < stage.reduce_axes.size(); ++i) {
+      *out += fmt::format("{}{} < ", i ? ", " : "", stage.reduce_axes[i].name);
+      printer.Print(stage.reduce_axes[i].extent, kSum, LiteralType::kImplied);
+    }
+    *out += ") ";
+    precedence = KeepsFactorsInside(stage) ? kUnary : kProduct;
+  }
+  printer.Print(stage.body, precedence, LiteralType::kImplied);
+  *out += "\n";
+}
+
+std::string_view AccuracyName(Accuracy accuracy) {
+  switch (accuracy) {
+    case Accuracy::kStrict: return "strict";
+    case Accuracy::kRelaxed: return "relaxed";
+    case Accuracy::kFast: return "fast";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string PrintKernel(const Kernel& kernel, SizeValues sizes) {
+  std::string out =
+      IsIdentifier(kernel.name) ? fmt::format("kernel {}(", kernel.name) : fmt::format("kernel \"{}\"(", kernel.name);
+  bool first = true;
+  auto operands = [&](TensorKind kind) {
+    first = true;
+    for (TensorId id : kernel.operands) {
+      const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+      if (tensor.kind != kind) continue;
+      if (!first) out += ", ";
+      first = false;
+      PrintTensor(kernel, tensor, &out);
+    }
+  };
+  operands(TensorKind::kInput);
+  out += ") -> ";
+  operands(TensorKind::kOutput);
+  for (size_t i = 0; i < kernel.sizes.size(); ++i) {
+    const Size& size = kernel.sizes[i];
+    out += (i ? ", " : "\nwhere ") + size.name;
+    if (sizes == SizeValues::kHidden)
+      out += size.is_constant() ? "" : "=..";
+    else if (size.is_constant())
+      out += fmt::format("={}", size.lo);
+    else
+      out += fmt::format("={}..{}", size.lo, size.hi);
+  }
+  std::string options;
+  if (kernel.options.accuracy != Accuracy::kStrict)
+    options += fmt::format("accuracy={}", AccuracyName(kernel.options.accuracy));
+  if (kernel.options.threads != 0)
+    options += fmt::format("{}threads={}", options.empty() ? "" : ", ", kernel.options.threads);
+  if (!options.empty()) out += "\nwith " + options;
+  out += " {\n";
+  for (const Stage& stage : kernel.stages) PrintStage(kernel, stage, &out);
+  out += "}\n";
+  return out;
+}
+
+std::string PrintExpr(const Kernel& kernel, const Stage& stage, const Expr& expr) {
+  std::string out;
+  ExprPrinter(kernel, &stage, &out).Print(expr, kOr, LiteralType::kImplied);
+  return out;
+}
+
+std::string PrintExtent(const Kernel& kernel, const Expr& extent) {
+  std::string out;
+  ExprPrinter(kernel, nullptr, &out).Print(extent, kOr, LiteralType::kImplied);
+  return out;
+}
+
+}  // namespace hone
