@@ -105,19 +105,16 @@ Result<std::vector<std::byte>> LinkSharedObject(std::span<const std::byte> objec
   HONE_TRY(WriteAll(input.fd(), object));
 
   std::string input_path = input.Path();
-  const char* args[] = {
-      "ld.lld", "-m", isa == Isa::kNeon ? "aarch64linux" : "elf_x86_64",
-      "-shared", input_path.c_str(), "-o", "-",
-      "--threads=1",           // the process may be forbidden to start threads; the object is small
-      "--no-undefined",        // closed: nothing is looked up in the process that loads it
-      "-Bsymbolic",
-      "--build-id=none",       // reproducible, and a digest travels beside the object anyway
-      "--hash-style=gnu", "--strip-all", "--no-eh-frame-hdr", "-z", "noexecstack",
-      // Sections share file pages but never a mapping that is both writable and executable; a third of the size of
-      // separate-code for a small kernel.
-      "-z", "noseparate-code",
-      "-z", "max-page-size=4096",
-      "--color-diagnostics=never", "--error-limit=8"};
+  const char* args[] = {"ld.lld", "-m", isa == Isa::kNeon ? "aarch64linux" : "elf_x86_64", "-shared",
+                        input_path.c_str(), "-o", "-",
+                        "--threads=1",     // the process may be forbidden to start threads; the object is small
+                        "--no-undefined",  // closed: nothing is looked up in the process that loads it
+                        "-Bsymbolic",
+                        "--build-id=none",  // reproducible, and a digest travels beside the object anyway
+                        "--hash-style=gnu", "--strip-all", "--no-eh-frame-hdr", "-z", "noexecstack",
+                        // Sections share file pages but never a mapping that is both writable and executable; a third
+                        // of the size of separate-code for a small kernel.
+                        "-z", "noseparate-code", "--color-diagnostics=never", "--error-limit=8"};
   std::string out_text, err_text;
   llvm::raw_string_ostream out_stream(out_text), err_stream(err_text);
   lld::Result linked{1, true};

@@ -61,15 +61,9 @@ const char* BaseCpu(Isa isa) { return isa == Isa::kNeon ? "generic" : "x86-64"; 
 std::string FeatureString(const Target& target) {
   std::string features;
   switch (target.isa) {
-    case Isa::kAvx2:
-      features = "+avx2,+fma";
-      break;
-    case Isa::kAvx512:
-      features = "+avx2,+fma,+avx512f,+avx512bw,+avx512dq,+avx512vl";
-      break;
-    case Isa::kNeon:
-      features = "+neon";
-      break;
+    case Isa::kAvx2: features = "+avx2,+fma"; break;
+    case Isa::kAvx512: features = "+avx2,+fma,+avx512f,+avx512bw,+avx512dq,+avx512vl"; break;
+    case Isa::kNeon: features = "+neon"; break;
   }
   for (const std::string& feature : target.features) features += ",+" + feature;
   return features;
@@ -79,8 +73,8 @@ double MicrosecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs `body` so that LLVM's fatal errors and crashes come back as an Error. What it held is leaked and LLVM's state may
-// be damaged: `crashed` is set, and the process should be replaced.
+// Runs `body` so that LLVM's fatal errors and crashes come back as an Error. What it held is leaked and LLVM's state
+// may be damaged: `crashed` is set, and the process should be replaced.
 std::string& FatalMessage() {
   static std::string message;
   return message;
@@ -138,9 +132,7 @@ Result<std::string> UndefinedSymbols(llvm::StringRef object) {
   for (const llvm::object::SymbolRef& symbol : (*file)->symbols()) {
     auto flags = symbol.getFlags();
     auto name = symbol.getName();
-    if (!flags || !name) {
-      return BuildError(llvm::toString(flags ? name.takeError() : flags.takeError()), "codegen");
-    }
+    if (!flags || !name) { return BuildError(llvm::toString(flags ? name.takeError() : flags.takeError()), "codegen"); }
     if (!(*flags & llvm::object::SymbolRef::SF_Undefined) || name->empty()) continue;
     if (!names.empty()) names += ", ";
     names += *name;
@@ -251,8 +243,8 @@ Result<std::unique_ptr<ObjectCompiler>> ObjectCompiler::Open(const Target& targe
   auto impl = std::make_unique<Impl>();
   impl->target = target;
   impl->features = FeatureString(target);
-  impl->machine.reset(architecture->createTargetMachine(TripleOf(target.isa), BaseCpu(target.isa), impl->features, options,
-                                                        llvm::Reloc::PIC_, llvm::CodeModel::Small));
+  impl->machine.reset(architecture->createTargetMachine(TripleOf(target.isa), BaseCpu(target.isa), impl->features,
+                                                        options, llvm::Reloc::PIC_, llvm::CodeModel::Small));
   if (impl->machine == nullptr) {
     return Error{.kind = ErrorKind::kUnsupported, .message = "LLVM has no code generator for it", .where = "target"};
   }
@@ -281,8 +273,8 @@ void ObjectCompiler::PrepareFunction(llvm::Function& function) const {
   function.setUWTableKind(llvm::UWTableKind::None);
 }
 
-Result<CompiledObject> ObjectCompiler::Compile(std::unique_ptr<llvm::Module> module, std::span<const std::byte> manifest,
-                                               const CompileOptions& options) {
+Result<CompiledObject> ObjectCompiler::Compile(std::unique_ptr<llvm::Module> module,
+                                               std::span<const std::byte> manifest, const CompileOptions& options) {
   if (impl_->crashed) {
     return Error{.kind = ErrorKind::kInternal, .message = "LLVM crashed before in this process", .where = "codegen"};
   }
@@ -301,8 +293,7 @@ Result<CompiledObject> ObjectCompiler::Compile(std::unique_ptr<llvm::Module> mod
   result.times.optimize = MicrosecondsSince(start);
 
   start = std::chrono::steady_clock::now();
-  llvm::SmallVector<char, 0> object =
-      HONE_TRY(impl_->Generate(*module, options, llvm::CodeGenFileType::ObjectFile));
+  llvm::SmallVector<char, 0> object = HONE_TRY(impl_->Generate(*module, options, llvm::CodeGenFileType::ObjectFile));
   std::string undefined = HONE_TRY(UndefinedSymbols(llvm::StringRef(object.data(), object.size())));
   if (!undefined.empty()) return BuildError("the code needs symbols that nothing defines: " + undefined, "codegen");
   result.times.codegen = MicrosecondsSince(start);
