@@ -1,0 +1,187 @@
+#include "codegen/llvm_transpose.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "base/check.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/DerivedTypes.h"
+#include "llvm/IR/IRBuilder.h"
+
+namespace hone {
+namespace {
+
+int LanesOf(llvm::Value* vector) {
+  return static_cast<int>(llvm::cast<llvm::FixedVectorType>(vector->getType())->getNumElements());
+}
+
+int ElementBits(llvm::Type* type) { return static_cast<int>(type->getScalarSizeInBits()); }
+
+// The first `lanes` lanes; more than there are: undefined ones follow.
+llvm::Value* Resize(llvm::IRBuilderBase& builder, llvm::Value* vector, int lanes) {
+  int have = LanesOf(vector);
+  if (have == lanes) return vector;
+  std::vector<int> mask(lanes, -1);
+  std::iota(mask.begin(), mask.begin() + std::min(have, lanes), 0);
+  return builder.CreateShuffleVector(vector, mask);
+}
+
+// How one stage moves lanes. Lane bits are numbered from 0; `in_block` of them address an element of a 128-bit block.
+// The stage takes two vectors a and b that differ in one bit of their row, and gives two that differ in one bit of
+// their column.
+struct Stage {
+  int width_bits;  // lane bits in all
+  int in_block;
+  int row_bit;  // which stage it is: row bit and vector-index bit
+
+  // The column bit that the stage moves from the lanes to the vector index.
+  int ColumnBit() const { return row_bit < in_block ? in_block - 1 - row_bit : row_bit; }
+
+  // The shuffle mask of the output whose column bit is `high`; b's lanes count from 2^width_bits.
+  std::vector<int> Mask(bool high) const {
+    int lanes = 1 << width_bits;
+    std::vector<int> mask(lanes);
+    for (int lane = 0; lane < lanes; ++lane) {
+      int row, source;
+      if (row_bit < in_block) {
+        // Unpack in every block: with granules of 2^row_bit elements, (top … g) becomes (… g row), the top is selected.
+        int low = lane & ((1 << row_bit) - 1);
+        int block = lane >> in_block;
+        int middle = (lane >> (row_bit + 1)) & ((1 << (in_block - 1 - row_bit)) - 1);
+        row = (lane >> row_bit) & 1;
+        source = (block << in_block) | (int{high} << (in_block - 1)) | (middle << row_bit) | low;
+      } else {
+        // Whole blocks: the even (odd) blocks of a, then those of b.
+        int element = lane & ((1 << in_block) - 1);
+        row = lane >> (width_bits - 1);
+        int block = (lane & ((lanes >> 1) - 1)) >> in_block;
+        source = (((block << 1) | int{high}) << in_block) | element;
+      }
+      mask[lane] = source + (row ? lanes : 0);
+    }
+    return mask;
+  }
+};
+
+llvm::Value* ShuffleDefined(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b, std::vector<int> mask) {
+  int lanes = LanesOf(a);
+  bool no_a = llvm::isa<llvm::PoisonValue>(a), no_b = llvm::isa<llvm::PoisonValue>(b);
+  if (no_a && no_b) return a;
+  for (int& lane : mask) {
+    if ((lane < lanes && no_a) || (lane >= lanes && no_b)) lane = -1;
+  }
+  return builder.CreateShuffleVector(a, b, mask);
+}
+
+}  // namespace
+
+// Each stage exchanges one bit of the row number (which vector) for one bit of the column number (which lane), nearest
+// rows first: log2 stages of two-operand shuffles. On x86 the stages are vunpcklps/vunpckhps, then vunpcklpd/vunpckhpd,
+// then vshuff32x4 or vperm2f128; on NEON zip1/zip2. Rows and columns that do not exist drop out of their stages.
+std::vector<llvm::Value*> EmitTranspose(llvm::IRBuilderBase& builder, std::span<llvm::Value* const> rows, int lanes) {
+  HONE_CHECK(!rows.empty());
+  int row_count = static_cast<int>(rows.size());
+  int columns = LanesOf(rows[0]);
+  if (lanes == 0) lanes = static_cast<int>(std::bit_ceil(rows.size()));
+  HONE_CHECK(row_count <= lanes && lanes <= 64 && columns <= 64);
+  auto* element = llvm::cast<llvm::FixedVectorType>(rows[0]->getType())->getElementType();
+
+  int width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(columns, lanes))));
+  int width_bits = std::countr_zero(static_cast<unsigned>(width));
+  int per_block = std::min(128 / ElementBits(element), width);
+  int in_block = std::countr_zero(static_cast<unsigned>(per_block));
+
+  llvm::Value* poison = llvm::PoisonValue::get(llvm::FixedVectorType::get(element, width));
+  std::vector<llvm::Value*> vectors(width, poison);
+  for (int i = 0; i < row_count; ++i) vectors[i] = Resize(builder, rows[i], width);
+  std::vector<int> column_of(width, 0);
+  for (int bit = 0; bit < width_bits; ++bit) {
+    Stage stage{width_bits, in_block, bit};
+    std::vector<int> low = stage.Mask(false), high = stage.Mask(true);
+    for (int i = 0; i < width; ++i) {
+      if (i & (1 << bit)) continue;
+      int j = i | (1 << bit);
+      llvm::Value *a = vectors[i], *b = vectors[j];
+      column_of[j] = column_of[i] | (1 << stage.ColumnBit());
+      vectors[i] = ShuffleDefined(builder, a, b, low);
+      vectors[j] = column_of[j] < columns ? ShuffleDefined(builder, a, b, high) : poison;
+    }
+  }
+  std::vector<llvm::Value*> result(columns);
+  for (int i = 0; i < width; ++i) {
+    if (column_of[i] < columns) result[column_of[i]] = Resize(builder, vectors[i], lanes);
+  }
+  return result;
+}
+
+std::vector<llvm::Value*> EmitDeinterleavedLoads(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr,
+                                                 int stride, int phases, int lanes, int64_t alignment) {
+  HONE_CHECK(stride >= 1 && phases >= 1 && phases <= stride && lanes >= 1 && alignment >= 1);
+  auto* type = llvm::FixedVectorType::get(element, lanes);
+  int64_t element_bytes = ElementBits(element) / 8;
+  auto aligned_at = [&](int64_t index) {
+    return llvm::Align(static_cast<uint64_t>(std::gcd(alignment, index == 0 ? alignment : index * element_bytes)));
+  };
+  auto address = [&](int64_t index) { return builder.CreateConstInBoundsGEP1_64(element, ptr, index); };
+  std::vector<llvm::Value*> result(phases);
+  if (stride > 4 || lanes == 1) {
+    for (int phase = 0; phase < phases; ++phase) {
+      llvm::Value* vector = llvm::PoisonValue::get(type);
+      for (int lane = 0; lane < lanes; ++lane) {
+        int64_t index = phase + int64_t{lane} * stride;
+        vector = builder.CreateInsertElement(
+            vector, builder.CreateAlignedLoad(element, address(index), aligned_at(index)), static_cast<uint64_t>(lane));
+      }
+      result[phase] = vector;
+    }
+    return result;
+  }
+  // Whole vectors; the last one moved back so that it ends with the last element that is needed.
+  int span = (lanes - 1) * stride + phases;
+  std::vector<int> begins;
+  for (int begin = 0; begin + lanes < span; begin += lanes) begins.push_back(begin);
+  begins.push_back(span - lanes);
+  std::vector<llvm::Value*> parts;
+  for (int begin : begins) parts.push_back(builder.CreateAlignedLoad(type, address(begin), aligned_at(begin)));
+  for (int phase = 0; phase < phases; ++phase) {
+    // The parts are merged one after the other; `result` has every lane at its place.
+    llvm::Value* merged = nullptr;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      std::vector<int> mask(lanes, -1);
+      bool any = false;
+      for (int lane = 0; lane < lanes; ++lane) {
+        int index = phase + lane * stride;
+        int owner = std::min(index / lanes, static_cast<int>(parts.size()) - 1);
+        if (owner == static_cast<int>(part)) {
+          mask[lane] = index - begins[part] + (merged != nullptr ? lanes : 0);
+          any = true;
+        } else if (owner < static_cast<int>(part)) {
+          mask[lane] = lane;
+        }
+      }
+      if (!any) continue;
+      if (part == 0 && parts.size() > 1) {
+        // The first two parts in one shuffle.
+        for (int lane = 0; lane < lanes; ++lane) {
+          int index = phase + lane * stride;
+          if (std::min(index / lanes, static_cast<int>(parts.size()) - 1) == 1) mask[lane] = lanes + index - begins[1];
+        }
+        merged = builder.CreateShuffleVector(parts[0], parts[1], mask);
+        ++part;
+        continue;
+      }
+      merged = merged == nullptr ? builder.CreateShuffleVector(parts[part], mask)
+                                 : builder.CreateShuffleVector(merged, parts[part], mask);
+    }
+    result[phase] = merged;
+  }
+  return result;
+}
+
+llvm::Value* EmitDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr, int stride,
+                                   int lanes, int64_t alignment) {
+  return EmitDeinterleavedLoads(builder, element, ptr, stride, 1, lanes, alignment)[0];
+}
+
+}  // namespace hone
