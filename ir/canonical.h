@@ -10,12 +10,17 @@
 namespace hone {
 
 struct Canonical {
-  std::string text;        // kernel language; parses back to an equal kernel; equal texts, equal functions
-  std::string class_text;  // the same with sizes abstracted: two kernels with the same operations are of one class
-  std::vector<int64_t> shape;  // values of the abstracted sizes in order of first appearance in class_text; a range gives lo, hi
+  std::string text;            // kernel language; parses back to an equal kernel; equal texts, equal functions
+  std::string class_text;      // operations, dtypes and const flags; sizes and options (accuracy, threads) left out
+  std::vector<int64_t> shape;  // values of the sizes in class_text, in order; a range gives lo, hi
 };
 
-// Tensors, axes and sizes are renamed by first appearance; operands keep their order, dtypes stay.
+// Tensors become t0, t1 … (operands keep their order, intermediates follow in the order of their stages), axes of each
+// stage i0, i1 …, sizes s0, s1 … by first mention, so spellings that differ in names only have one text. In the class
+// an extent that is a literal becomes a size too.
 Canonical Canonicalize(const Kernel& kernel);
+
+// The kernel with those names, as ParseKernel(Canonicalize(kernel).text) gives it.
+Kernel WithCanonicalNames(const Kernel& kernel);
 
 }  // namespace hone

@@ -1,0 +1,109 @@
+#include "ir/canonical.h"
+
+#include <fmt/format.h>
+
+#include "ir/print.h"
+
+namespace hone {
+namespace {
+
+// A stage's axes and reduction axes carry copies of the extents that the text shows at the tensor; only what the text
+// shows is visited, in its order.
+template <typename Visit>
+void VisitShownExtents(Kernel& kernel, const Visit& visit) {
+  for (TensorId id : kernel.operands) {
+    Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    for (Expr& extent : tensor.declared) visit(extent);
+    for (Expr& extent : tensor.shape) visit(extent);
+  }
+  for (Stage& stage : kernel.stages) {
+    Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+    if (tensor.kind == TensorKind::kIntermediate)
+      for (Expr& extent : tensor.shape) visit(extent);
+    for (Axis& axis : stage.reduce_axes) visit(axis.extent);
+  }
+}
+
+void RenumberSizes(Kernel& kernel, const std::vector<int>& order) {
+  std::vector<int> position(kernel.sizes.size());
+  std::vector<Size> sizes;
+  for (size_t i = 0; i < order.size(); ++i) {
+    position[static_cast<size_t>(order[i])] = static_cast<int>(i);
+    sizes.push_back(std::move(kernel.sizes[static_cast<size_t>(order[i])]));
+  }
+  auto renumber = [&](Expr& expr) {
+    expr = Rewrite(expr, [&](const Expr& e) {
+      return e.op() == Op::kSize ? SizeRef(position[static_cast<size_t>(e.int_value())]) : e;
+    });
+  };
+  for (Tensor& tensor : kernel.tensors) {
+    for (Expr& extent : tensor.declared) renumber(extent);
+    for (Expr& extent : tensor.shape) renumber(extent);
+  }
+  for (Stage& stage : kernel.stages) {
+    for (Axis& axis : stage.axes) renumber(axis.extent);
+    for (Axis& axis : stage.reduce_axes) renumber(axis.extent);
+    renumber(stage.body);
+  }
+  kernel.sizes = std::move(sizes);
+}
+
+bool InOrder(const std::vector<int>& order) {
+  for (size_t i = 0; i < order.size(); ++i)
+    if (order[i] != static_cast<int>(i)) return false;
+  return true;
+}
+
+void NameSizes(Kernel& kernel) {
+  std::vector<int> order = SizesByFirstUse(kernel);
+  if (order.size() != kernel.sizes.size() || !InOrder(order)) RenumberSizes(kernel, order);
+  for (size_t i = 0; i < kernel.sizes.size(); ++i) kernel.sizes[i].name = fmt::format("s{}", i);
+}
+
+void NameTensorsAndAxes(Kernel& kernel) {
+  int next = 0;
+  for (TensorId id : kernel.operands) kernel.tensors[static_cast<size_t>(id)].name = fmt::format("t{}", next++);
+  for (Stage& stage : kernel.stages) {
+    Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+    if (tensor.kind == TensorKind::kIntermediate) tensor.name = fmt::format("t{}", next++);
+    int axis_number = 0;
+    for (Axis& axis : stage.axes) axis.name = fmt::format("i{}", axis_number++);
+    for (Axis& axis : stage.reduce_axes) axis.name = fmt::format("i{}", axis_number++);
+  }
+}
+
+std::string ClassText(Kernel kernel, std::vector<int64_t>* shape) {
+  VisitShownExtents(kernel, [&](Expr& extent) {
+    if (extent.op() != Op::kInt) return;
+    int64_t value = extent.int_value();
+    extent = SizeRef(static_cast<int>(kernel.sizes.size()));
+    kernel.sizes.push_back(Size{{}, value, value});
+  });
+  kernel.options = {};
+  NameSizes(kernel);
+  for (const Size& size : kernel.sizes) {
+    shape->push_back(size.lo);
+    if (!size.is_constant()) shape->push_back(size.hi);
+  }
+  return PrintKernel(kernel, SizeValues::kHidden);
+}
+
+}  // namespace
+
+Kernel WithCanonicalNames(const Kernel& kernel) {
+  Kernel named = kernel;
+  named.name = std::string("k");
+  NameSizes(named);
+  NameTensorsAndAxes(named);
+  return named;
+}
+
+Canonical Canonicalize(const Kernel& kernel) {
+  Canonical canonical;
+  Kernel named = WithCanonicalNames(kernel);
+  canonical.text = PrintKernel(named);
+  canonical.class_text = ClassText(std::move(named), &canonical.shape);
+  return canonical;
+}
+
+}  // namespace hone
