@@ -18,13 +18,17 @@ int LanesOf(llvm::Value* vector) {
 
 int ElementBits(llvm::Type* type) { return static_cast<int>(type->getScalarSizeInBits()); }
 
-// The first `lanes` lanes; more than there are: undefined ones follow.
-llvm::Value* Resize(llvm::IRBuilderBase& builder, llvm::Value* vector, int lanes) {
+// `count` lanes from `begin` on; those past the end are undefined.
+llvm::Value* Slice(llvm::IRBuilderBase& builder, llvm::Value* vector, int begin, int count) {
   int have = LanesOf(vector);
-  if (have == lanes) return vector;
-  std::vector<int> mask(lanes, -1);
-  std::iota(mask.begin(), mask.begin() + std::min(have, lanes), 0);
+  if (begin == 0 && have == count) return vector;
+  std::vector<int> mask(static_cast<size_t>(count), -1);
+  for (int i = 0; i < count && begin + i < have; ++i) mask[static_cast<size_t>(i)] = begin + i;
   return builder.CreateShuffleVector(vector, mask);
+}
+
+llvm::Value* Resize(llvm::IRBuilderBase& builder, llvm::Value* vector, int lanes) {
+  return Slice(builder, vector, 0, lanes);
 }
 
 // How one stage moves lanes. Lane bits are numbered from 0; `in_block` of them address an element of a 128-bit block.
@@ -74,43 +78,78 @@ llvm::Value* ShuffleDefined(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::
   return builder.CreateShuffleVector(a, b, mask);
 }
 
-}  // namespace
+// The vectors between stages.
+struct Network {
+  llvm::IRBuilderBase& builder;
+  int columns;                        // larger column numbers do not exist
+  std::vector<llvm::Value*> vectors;  // poison: does not exist
+  std::vector<int> column_of;         // the column bits that a vector's index stands for so far
 
-// Each stage exchanges one bit of the row number (which vector) for one bit of the column number (which lane), nearest
-// rows first: log2 stages of two-operand shuffles. On x86 the stages are vunpcklps/vunpckhps, then vunpcklpd/vunpckhpd,
-// then vshuff32x4 or vperm2f128; on NEON zip1/zip2. Rows and columns that do not exist drop out of their stages.
-std::vector<llvm::Value*> EmitTranspose(llvm::IRBuilderBase& builder, std::span<llvm::Value* const> rows, int lanes) {
-  HONE_CHECK(!rows.empty());
-  int row_count = static_cast<int>(rows.size());
-  int columns = LanesOf(rows[0]);
-  if (lanes == 0) lanes = static_cast<int>(std::bit_ceil(rows.size()));
-  HONE_CHECK(row_count <= lanes && lanes <= 64 && columns <= 64);
-  auto* element = llvm::cast<llvm::FixedVectorType>(rows[0]->getType())->getElementType();
-
-  int width = static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(columns, lanes))));
-  int width_bits = std::countr_zero(static_cast<unsigned>(width));
-  int per_block = std::min(128 / ElementBits(element), width);
-  int in_block = std::countr_zero(static_cast<unsigned>(per_block));
-
-  llvm::Value* poison = llvm::PoisonValue::get(llvm::FixedVectorType::get(element, width));
-  std::vector<llvm::Value*> vectors(width, poison);
-  for (int i = 0; i < row_count; ++i) vectors[i] = Resize(builder, rows[i], width);
-  std::vector<int> column_of(width, 0);
-  for (int bit = 0; bit < width_bits; ++bit) {
-    Stage stage{width_bits, in_block, bit};
+  void Run(const Stage& stage) {
     std::vector<int> low = stage.Mask(false), high = stage.Mask(true);
-    for (int i = 0; i < width; ++i) {
-      if (i & (1 << bit)) continue;
-      int j = i | (1 << bit);
+    for (size_t i = 0; i < vectors.size(); ++i) {
+      size_t j = i | (size_t{1} << stage.row_bit);
+      if (i == j) continue;
       llvm::Value *a = vectors[i], *b = vectors[j];
       column_of[j] = column_of[i] | (1 << stage.ColumnBit());
       vectors[i] = ShuffleDefined(builder, a, b, low);
-      vectors[j] = column_of[j] < columns ? ShuffleDefined(builder, a, b, high) : poison;
+      vectors[j] = column_of[j] < columns ? ShuffleDefined(builder, a, b, high) : llvm::PoisonValue::get(a->getType());
     }
   }
-  std::vector<llvm::Value*> result(columns);
-  for (int i = 0; i < width; ++i) {
-    if (column_of[i] < columns) result[column_of[i]] = Resize(builder, vectors[i], lanes);
+};
+
+}  // namespace
+
+// Each stage exchanges one bit of the row number (which vector) for one bit of the column number (which lane), nearest
+// rows first: log2 stages of two-operand shuffles. First those within 128-bit blocks (vunpcklps/vunpckhps, then
+// vunpcklpd/vunpckhpd; on NEON zip1/zip2), which run on rows of any width; then, on vectors as wide as the result,
+// those that move whole blocks (vshuff32x4 or vperm2f128). Rows and columns that do not exist drop out of their stages.
+std::vector<llvm::Value*> EmitTranspose(llvm::IRBuilderBase& builder, std::span<llvm::Value* const> rows, int lanes) {
+  HONE_CHECK(!rows.empty());
+  int columns = LanesOf(rows[0]);
+  if (lanes == 0) lanes = static_cast<int>(std::bit_ceil(rows.size()));
+  HONE_CHECK(static_cast<int>(rows.size()) <= lanes && lanes <= 64 && columns <= 64);
+  auto* element = llvm::cast<llvm::FixedVectorType>(rows[0]->getType())->getElementType();
+
+  unsigned vector_count = std::bit_ceil(static_cast<unsigned>(lanes));
+  int row_bits = std::countr_zero(vector_count);
+  unsigned block = static_cast<unsigned>(128 / ElementBits(element));
+  unsigned width = std::bit_ceil(std::max(static_cast<unsigned>(columns), std::min(block, vector_count)));
+  int in_block = std::countr_zero(std::min(block, width));
+  int stages_in_block = std::min(in_block, row_bits);
+
+  Network network{builder, columns, {}, std::vector<int>(vector_count, 0)};
+  for (unsigned i = 0; i < vector_count; ++i) {
+    network.vectors.push_back(i < rows.size() ? Resize(builder, rows[i], static_cast<int>(width))
+                                              : llvm::PoisonValue::get(llvm::FixedVectorType::get(element, width)));
+  }
+  for (int bit = 0; bit < stages_in_block; ++bit) network.Run(Stage{std::countr_zero(width), in_block, bit});
+
+  std::vector<llvm::Value*> result(static_cast<size_t>(columns));
+  auto store = [&](llvm::Value* vector, int begin, int column) {
+    if (column < columns) result[static_cast<size_t>(column)] = Slice(builder, vector, begin, lanes);
+  };
+  if (row_bits <= in_block) {
+    // Every `vector_count` lanes hold a column: block, then the column bits that no stage moved, then the rows.
+    for (unsigned i = 0; i < vector_count; ++i) {
+      for (unsigned begin = 0; begin < width; begin += vector_count) {
+        unsigned in_lane = (begin & ((1u << in_block) - 1)) >> row_bits;
+        unsigned blocks = begin >> in_block << in_block;
+        store(network.vectors[i], static_cast<int>(begin), network.column_of[i] | static_cast<int>(in_lane | blocks));
+      }
+    }
+    return result;
+  }
+  for (unsigned begin = 0; begin < width; begin += vector_count) {
+    Network piece{builder, columns - static_cast<int>(begin), {}, network.column_of};
+    if (piece.columns <= 0) break;
+    for (llvm::Value* vector : network.vectors) {
+      piece.vectors.push_back(Slice(builder, vector, static_cast<int>(begin), static_cast<int>(vector_count)));
+    }
+    for (int bit = in_block; bit < row_bits; ++bit) piece.Run(Stage{row_bits, in_block, bit});
+    for (unsigned i = 0; i < vector_count; ++i) {
+      store(piece.vectors[i], 0, piece.column_of[i] + static_cast<int>(begin));
+    }
   }
   return result;
 }
