@@ -1,7 +1,122 @@
 #include "codegen/default_schedule.h"
 
-namespace hone {
+#include <algorithm>
 
-Result<Schedule> DefaultSchedule(const Kernel&, const Target&) { return Schedule{}; }
+#include "codegen/lower.h"
+#include "codegen/schedule_planner.h"
+#include "ir/apply.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+// Whether every pad() in the body stays inside its tensor: then the stage is a plain copy.
+bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
+  bool inside = true;
+  VarTable vars;
+  std::vector<VarId> axes;
+  for (const Axis& axis : stage.axes) axes.push_back(vars.AddLoop(axis.name, planner.Extent(axis)));
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() != Op::kPad) return;
+    const Expr& load = e.arg(0);
+    const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(load.int_value())];
+    for (size_t d = 0; d < load.args().size(); ++d) {
+      // Plain axis plus a constant is all that a convolution's padding needs.
+      const Expr& index = load.arg(d);
+      int64_t offset = 0;
+      Expr axis = index;
+      if (index.op() == Op::kAdd || index.op() == Op::kSub) {
+        Expr constant = index.arg(1);
+        if (constant.op() != Op::kInt && constant.op() != Op::kSize) { inside = false; return; }
+        int64_t value = UpperExtent(planner.kernel(), constant);
+        offset = index.op() == Op::kAdd ? value : -value;
+        axis = index.arg(0);
+      }
+      if (axis.op() != Op::kAxis) { inside = false; return; }
+      int64_t extent = planner.Extent(stage.axes[static_cast<size_t>(axis.int_value())]);
+      inside &= offset >= 0 && extent - 1 + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
+    }
+  });
+  return inside;
+}
+
+bool IsElementwise(const Stage& stage) { return stage.reduction == Reduction::kNone; }
+
+// Inlines what costs nothing to compute where it is read.
+void InlineCopies(SchedulePlanner& planner) {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (const Stage& stage : planner.kernel().stages) {
+      const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
+      if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
+      bool pads = false;
+      int cost = 0;
+      Walk(stage.body, [&](const Expr& e) {
+        pads |= e.op() == Op::kPad;
+        if (e.type() != DType::kI64) cost += e.op() >= Op::kExp && e.op() <= Op::kErf ? 100 : e.op() >= Op::kAdd ? 1 : 0;
+      });
+      if (pads && !PadsNothing(planner, stage)) continue;
+      std::vector<int> readers = ReadersOf(planner.kernel(), stage.output);
+      bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) { return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]); });
+      bool cheap = pads || cost == 0 || (into_elementwise && readers.size() == 1);
+      if (!cheap) continue;
+      if (planner.Inline(tensor.name)) {
+        changed = true;
+        break;
+      }
+    }
+  }
+}
+
+// Runs of axes that every access walks together become one axis: fewer tails, longer vectors.
+void CollapseRuns(SchedulePlanner& planner) {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (const Stage& stage : planner.kernel().stages) {
+      auto try_group = [&](const std::vector<Axis>& axes) {
+        for (size_t i = 0; i + 1 < axes.size(); ++i)
+          if (planner.Collapse(planner.NameOf(stage), {axes[i].name, axes[i + 1].name})) return true;
+        return false;
+      };
+      if (try_group(stage.axes) || try_group(stage.reduce_axes)) {
+        changed = true;
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
+  SchedulePlanner planner(kernel, target);
+  InlineCopies(planner);
+  CollapseRuns(planner);
+  // From the last stage to the first: a rule takes a stage together with what feeds it.
+  std::vector<std::string> names;
+  for (const Stage& stage : planner.kernel().stages) names.push_back(planner.NameOf(stage));
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (planner.IsScheduled(*name)) continue;
+    const Stage stage = planner.StageNamed(*name);
+    // An element-wise stage over a contraction belongs to it.
+    if (stage.reduction == Reduction::kNone) {
+      bool taken = false;
+      for (const AccessPattern& access : planner.AccessesOf(stage)) {
+        const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
+        if (!producer || producer->reduction == Reduction::kNone) continue;
+        std::string producer_name = planner.NameOf(*producer);
+        if (planner.IsScheduled(producer_name)) continue;
+        if ((taken = ScheduleContraction(planner, producer_name))) break;
+      }
+      if (taken && planner.IsScheduled(*name)) continue;
+      ScheduleElementwise(planner, *name);
+      continue;
+    }
+    if (ScheduleContraction(planner, *name)) continue;
+  }
+  return planner.schedule();
+}
 
 }  // namespace hone

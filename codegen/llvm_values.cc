@@ -17,7 +17,23 @@ namespace {
 // Loads kept in registers across an innermost loop; more would spill what the loop itself needs.
 int MaxHoisted(const Target& target) { return target.VectorRegisters() * 3 / 8; }
 
-bool IsOne(const ValueNode& value) { return value.op == Op::kFloat && value.float_value == 1.0; }
+bool IsConstant(const ValueNode& value, double number) { return value.op == Op::kFloat && value.float_value == number; }
+
+// x where the divisor of the division is 1 + exp(−x), f32; nullptr elsewhere.
+const ValueNode* SigmoidArgument(const ValueNode& division) {
+  const ValueNode& sum = *division.args[1];
+  if (division.type != DType::kF32 || sum.op != Op::kAdd) return nullptr;
+  for (size_t one : {size_t{0}, size_t{1}}) {
+    const ValueNode& exp = *sum.args[1 - one];
+    if (!IsConstant(*sum.args[one], 1) || exp.op != Op::kExp) continue;
+    const ValueNode& negated = *exp.args[0];
+    if (negated.op == Op::kSub && IsConstant(*negated.args[0], 0)) return negated.args[1].get();
+    if (negated.op != Op::kMul) continue;
+    for (size_t i : {size_t{0}, size_t{1}})
+      if (IsConstant(*negated.args[i], -1)) return negated.args[1 - i].get();
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -81,13 +97,13 @@ Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
       }
       break;
     case Op::kDiv:
-      // 1 / (1 + exp(−x)): one exponential and no overflow in between.
-      if (IsFloat(value.type) && IsOne(*value.args[0]) && value.args[1]->op == Op::kAdd) {
-        const ValueNode* exp = nullptr;
-        if (IsOne(*value.args[1]->args[0])) exp = value.args[1]->args[1].get();
-        else if (IsOne(*value.args[1]->args[1])) exp = value.args[1]->args[0].get();
-        if (exp && exp->op == Op::kExp && exp->args[0]->op == Op::kSub && exp->args[0]->args[0]->op == Op::kFloat && exp->args[0]->args[0]->float_value == 0.0)
-          return EmitSigmoid(builder_, target_, HONE_TRY(EmitValue(*exp->args[0]->args[1])));
+      // a / (1 + exp(−x)) is a · sigmoid(x): one exponential, no division.
+      if (const ValueNode* x = SigmoidArgument(value)) {
+        llvm::Value* sigmoid = EmitSigmoid(builder_, target_, HONE_TRY(EmitValue(*x)));
+        if (IsConstant(*value.args[0], 1)) return sigmoid;
+        llvm::Value* a = HONE_TRY(EmitValue(*value.args[0]));
+        if (a->getType()->isVectorTy() || sigmoid->getType()->isVectorTy()) a = Widen(a), sigmoid = Widen(sigmoid);
+        return builder_.CreateFMul(a, sigmoid);
       }
       break;
     case Op::kSelect: {

@@ -112,7 +112,11 @@ Result<void> Applier::Rewritten(Kernel kernel) {
 
 Result<void> Applier::Rewrite(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
-  if (step.other != "collapse") return Refuse(fmt::format("there is no rewrite {}; there is collapse", step.other));
+  if (step.other == "separate") {
+    if (step.names.size() != 1) return Refuse("separate takes one name, of the new stage");
+    return Rewritten(HONE_TRY(SeparateReduction(result_.kernel, static_cast<int>(stage), step.names[0])));
+  }
+  if (step.other != "collapse") return Refuse(fmt::format("there is no rewrite {}; there are collapse and separate", step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 

@@ -26,6 +26,9 @@ Result<Kernel> InlineStage(Kernel kernel, int stage);
 // that touch these axes must index with them plainly and in this order. Refuses where an access needs them apart.
 Result<Kernel> CollapseAxes(Kernel kernel, int stage, const std::vector<std::string>& axes);
 
+// Moves a reduction into a stage of its own, `result`, which the stage then copies: its tile may live in registers.
+Result<Kernel> SeparateReduction(Kernel kernel, int stage, const std::string& result);
+
 // stage reads `tensor` through a copy: a new stage, result[i…] = tensor[i…], placed just before it.
 Result<Kernel> CacheRead(Kernel kernel, TensorId tensor, int stage, const std::string& result);
 

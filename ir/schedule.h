@@ -3,6 +3,7 @@
 // form, one step a line, that round-trips:
 //
 //   rewrite collapse y h w                           view adjacent dimensions as one, in every tensor that has them
+//   rewrite separate y t                             the reduction becomes stage t, which y copies
 //   inline xp                                        substitute an element-wise stage into its readers
 //   cache_read w -> wp for t const [o/32, c, o%32]   stage t reads operand w through a packed copy
 //   rfactor t k 16 -> tr                             reduce k in 16 independent lanes first

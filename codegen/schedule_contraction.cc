@@ -1,0 +1,389 @@
+// Contractions: matrix products of any kind and convolutions, as register tiles over packed panels with the epilogue
+// fused. Loops as in BLIS (Van Zee, van de Geijn 2015): a block of rows that stays in the second-level cache, panels of
+// the vector operand over it, register tiles over both.
+#include <algorithm>
+#include <bit>
+
+#include "codegen/schedule_planner.h"
+#include "codegen/tile_model.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+LayoutDim Whole(std::string axis, int64_t extra = 0) { return {std::move(axis), LayoutDim::Part::kWhole, 1, extra}; }
+LayoutDim Quotient(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kQuotient, factor, 0}; }
+LayoutDim Remainder(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kRemainder, factor, 0}; }
+
+// The reduction and the element-wise stage over the same axes that alone reads it.
+struct Pair {
+  std::string sum;
+  std::string out;
+};
+
+// Finds or makes the pair for a reduction stage.
+std::optional<Pair> FindPair(SchedulePlanner& planner, const std::string& name) {
+  const Kernel& kernel = planner.kernel();
+  const Stage stage = planner.StageNamed(name);
+  if (kernel.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kIntermediate) {
+    std::vector<int> readers = ReadersOf(kernel, stage.output);
+    if (readers.size() == 1) {
+      const Stage& reader = kernel.stages[static_cast<size_t>(readers[0])];
+      bool same = reader.reduction == Reduction::kNone && reader.axes.size() == stage.axes.size();
+      for (size_t i = 0; same && i < stage.axes.size(); ++i)
+        same = SameExpr(reader.axes[i].extent, stage.axes[i].extent) || planner.Extent(reader.axes[i]) == planner.Extent(stage.axes[i]);
+      if (same)
+        Walk(reader.body, [&](const Expr& e) {
+          if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
+          for (size_t i = 0; i < e.args().size(); ++i) same &= e.arg(i).op() == Op::kAxis && e.arg(i).int_value() == static_cast<int64_t>(i);
+        });
+      if (same && !planner.IsScheduled(planner.NameOf(reader))) return Pair{name, planner.NameOf(reader)};
+    }
+  }
+  std::string sum = planner.FreshName("tile");
+  if (!planner.Separate(name, sum)) return std::nullopt;
+  return Pair{sum, name};
+}
+
+// Row panels whose rows fall into the same few cache sets evict each other: the smallest number of sets that `rows`
+// rows with this stride in bytes share (64-byte lines, 4 KiB of sets in every first-level cache of today).
+bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
+  int64_t ways = l1_bytes / 4096;
+  int64_t period = std::max<int64_t>(64, std::min<int64_t>(4096, stride_bytes & -stride_bytes));
+  int64_t sets = 4096 / period;
+  return rows / sets > ways / 2;
+}
+
+// One loop of the tiling of an axis: names by position in the split.
+struct AxisLoops {
+  std::string block, tile, inner;  // derived; per block; within the register tile
+  bool split = false;
+};
+
+class ContractionRule {
+ public:
+  ContractionRule(SchedulePlanner& planner, const Pair& pair, Contraction contraction, const RegisterTile& tile)
+      : planner_(planner), pair_(pair), c_(std::move(contraction)), tile_(tile) {}
+
+  void Emit();
+
+ private:
+  std::string Name(int position) const { return planner_.AxisAt(planner_.StageNamed(pair_.sum), static_cast<size_t>(position)).name; }
+  std::string OutName(int position) const { return planner_.AxisAt(planner_.StageNamed(pair_.out), static_cast<size_t>(position)).name; }
+  int64_t ExtentOf(int position) const { return c_.extents[static_cast<size_t>(position)]; }
+  void PackVectorOperand();
+  void PackRowOperand();
+  void ChooseBlock();
+  void ScheduleOut();
+  void ScheduleSum();
+  void SchedulePanel();
+
+  SchedulePlanner& planner_;
+  const Pair& pair_;
+  Contraction c_;
+  RegisterTile tile_;
+  int64_t lanes_ = 1;       // of the vector axis
+  int64_t width_ = 1;       // elements of the vector axis in a tile
+  int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block
+  int block_axis_ = -1;
+  std::string panel_;       // packed inside the kernel, per task
+  bool row_is_packed_const_ = false;
+  bool row_is_total_ = false;  // rows may run over: the operand is a copy of ours
+  std::string out_task_, out_tile_;
+};
+
+void ContractionRule::Emit() {
+  lanes_ = std::min<int64_t>(c_.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ExtentOf(tile_.vector_axis)))));
+  width_ = lanes_ * tile_.vectors;
+  PackVectorOperand();
+  PackRowOperand();
+  ChooseBlock();
+  ScheduleOut();
+  ScheduleSum();
+  if (!panel_.empty()) SchedulePanel();
+}
+
+void ContractionRule::PackVectorOperand() {
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  if (tile_.direct) return;
+  std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
+  if (tensor.kind == TensorKind::kInput && tensor.is_const) {
+    // [vector / width, batch…, other own axes…, reduction…, vector % width]
+    std::vector<LayoutDim> layout{Quotient(Name(tile_.vector_axis), width_)};
+    auto add = [&](int position) {
+      if (position != tile_.vector_axis && access.dimension[static_cast<size_t>(position)] >= 0) layout.push_back(Whole(Name(position)));
+    };
+    for (int position : c_.batch) add(position);
+    for (int position : c_.only[tile_.vector_operand]) add(position);
+    for (int position : c_.reduce) add(position);
+    // Dimensions that the load holds constant (an extent of one) come along at the end.
+    layout.push_back(Remainder(Name(tile_.vector_axis), width_));
+    if (layout.size() == tensor.shape.size() + 1 && planner_.CacheRead(name, copy, pair_.sum, Scope::kConst, layout)) {
+      // Written in vectors along the panel's rows; read with the tensor's own stride.
+      planner_.Split(copy, Name(tile_.vector_axis), {lanes_});
+      std::vector<std::string> order;
+      for (const Axis& axis : planner_.StageNamed(copy).axes)
+        if (axis.name == Name(tile_.vector_axis)) order.insert(order.begin(), axis.name + ".0");
+        else order.push_back(axis.name);
+      order.push_back(Name(tile_.vector_axis) + ".1");
+      planner_.Reorder(copy, order);
+      planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
+      planner_.MarkScheduled(copy);
+      return;
+    }
+  }
+  if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPrivate)) panel_ = copy;
+}
+
+void ContractionRule::PackRowOperand() {
+  const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
+  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  row_is_total_ = tensor.kind == TensorKind::kIntermediate;
+  int row = tile_.row_axis[1];
+  if (row < 0) return;
+  int64_t rows = tile_.rows[1];
+  bool plain = true;
+  for (size_t i = 0; i < c_.extents.size(); ++i) plain &= !access.uses[i] || access.dimension[i] >= 0;
+  if (!plain) return;
+  std::string copy = planner_.FreshName(tensor.name + "_rows");
+  if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
+    std::vector<LayoutDim> layout{Quotient(Name(row), rows)};
+    auto add = [&](int position) {
+      if (position != row && access.dimension[static_cast<size_t>(position)] >= 0) layout.push_back(Whole(Name(position)));
+    };
+    for (int position : c_.batch) add(position);
+    for (int position : c_.only[1 - tile_.vector_operand]) add(position);
+    for (int position : c_.reduce) add(position);
+    layout.push_back(Remainder(Name(row), rows));
+    if (layout.size() == tensor.shape.size() + 1 && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
+      row_is_packed_const_ = true;
+      planner_.MarkScheduled(copy);
+      // Rows are few; vectors run along the reduction where the tensor is contiguous.
+      const Stage stage = planner_.StageNamed(copy);
+      std::vector<std::string> order;
+      for (const Axis& axis : stage.axes)
+        if (axis.name != Name(row)) order.push_back(axis.name);
+      planner_.Split(copy, Name(row), {rows});
+      order.insert(order.begin(), Name(row) + ".0");
+      order.push_back(Name(row) + ".1");
+      planner_.Reorder(copy, order);
+      planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
+    }
+    return;
+  }
+  // Rows in the operand's own order, far enough apart not to evict each other.
+  int64_t stride = access.strides[static_cast<size_t>(row)] * c_.element_bytes;
+  int last = c_.reduce.back();
+  if (tensor.kind != TensorKind::kInput || access.strides[static_cast<size_t>(last)] != 1 || c_.reduce.size() != 1) return;
+  if (!RowsCollide(rows, stride, planner_.target().l1_bytes)) return;
+  std::vector<LayoutDim> layout;
+  for (size_t d = 0; d < tensor.shape.size(); ++d)
+    for (size_t i = 0; i < c_.extents.size(); ++i)
+      if (access.dimension[i] == static_cast<int>(d)) layout.push_back(Whole(Name(static_cast<int>(i)), d + 1 == tensor.shape.size() ? 16 : 0));
+  if (layout.size() != tensor.shape.size() || !planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kShared, layout)) return;
+  row_is_total_ = true;
+  ScheduleElementwise(planner_, copy);
+}
+
+// How much of the row operand stays in the second-level cache while the panels pass over it.
+void ContractionRule::ChooseBlock() {
+  const AccessPattern& rows = c_.operands[1 - tile_.vector_operand];
+  int64_t bytes = planner_.Bytes(rows.tensor);
+  for (int axis : c_.batch) bytes /= std::max<int64_t>(1, ExtentOf(axis));
+  // The outermost of the tiled row axes is the one to block.
+  int which = tile_.row_axis[0] >= 0 ? 0 : 1;
+  block_axis_ = tile_.row_axis[which];
+  if (block_axis_ < 0) return;
+  int64_t tiles = (ExtentOf(block_axis_) + tile_.rows[which] - 1) / tile_.rows[which];
+  int64_t budget = planner_.target().l2_bytes / 2;
+  int64_t blocks = std::max<int64_t>(1, (bytes + budget - 1) / budget);
+  // Enough tasks for the workers, without cutting blocks thinner than their panels are worth.
+  int64_t vector_tiles = (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
+  for (int axis : c_.batch) vector_tiles *= ExtentOf(axis);
+  int64_t wanted = 4 * planner_.target().cores;
+  if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted) blocks = std::max(blocks, (wanted + vector_tiles - 1) / vector_tiles);
+  blocks = std::min(blocks, tiles);
+  block_tiles_ = (tiles + blocks - 1) / blocks;
+}
+
+void ContractionRule::ScheduleOut() {
+  const std::string& out = pair_.out;
+  std::vector<std::string> task, tiles, inside;  // loops from outside in
+  int64_t tasks = 1;
+  auto outer = [&](int position) {
+    task.push_back(OutName(position));
+    tasks *= ExtentOf(position);
+  };
+  for (int position : c_.batch) outer(position);
+  const std::vector<int>& row_axes = c_.only[1 - tile_.vector_operand];
+  for (int position : row_axes)
+    if (position != tile_.row_axis[0] && position != tile_.row_axis[1]) outer(position);
+  for (int position : c_.only[tile_.vector_operand])
+    if (position != tile_.vector_axis) outer(position);
+
+  std::string vector = OutName(tile_.vector_axis);
+  std::vector<std::string> vector_inside;
+  if (tile_.transposed) {
+    planner_.Split(out, vector, {width_});
+    vector_inside = {vector + ".1"};
+  } else {
+    planner_.Split(out, vector, {tile_.vectors, lanes_});
+    vector_inside = {vector + ".1", vector + ".2"};
+  }
+  std::vector<std::string> row_inside;
+  for (int i = 0; i < 2; ++i) {
+    int position = tile_.row_axis[i];
+    if (position < 0) continue;
+    std::string row = OutName(position);
+    if (position == block_axis_) {
+      planner_.Split(out, row, {block_tiles_, tile_.rows[i]});
+      task.push_back(row + ".0");
+      tiles.push_back(row + ".1");
+      row_inside.push_back(row + ".2");
+      tasks *= (ExtentOf(position) + block_tiles_ * tile_.rows[i] - 1) / (block_tiles_ * tile_.rows[i]);
+    } else {
+      planner_.Split(out, row, {tile_.rows[i]});
+      tiles.push_back(row + ".0");
+      row_inside.push_back(row + ".1");
+    }
+    if (!row_is_packed_const_ && !row_is_total_ && ExtentOf(position) >= tile_.rows[i] && ExtentOf(position) % tile_.rows[i] != 0)
+      planner_.SetTail(out, row, Tail::kShift);
+  }
+  task.push_back(vector + ".0");
+  tasks *= (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
+  if (tile_.direct && ExtentOf(tile_.vector_axis) >= width_ && ExtentOf(tile_.vector_axis) % width_ != 0) planner_.SetTail(out, vector, Tail::kShift);
+
+  std::vector<std::string> order = task;
+  order.insert(order.end(), tiles.begin(), tiles.end());
+  std::vector<std::string> unrolled;
+  std::string vectorised;
+  if (tile_.transposed) {
+    // Vectors along the last row axis: the register tile is transposed on its way out.
+    unrolled = vector_inside;
+    for (size_t i = 0; i + 1 < row_inside.size(); ++i) unrolled.push_back(row_inside[i]);
+    vectorised = row_inside.back();
+  } else {
+    unrolled = row_inside;
+    unrolled.push_back(vector_inside[0]);
+    vectorised = vector_inside[1];
+  }
+  order.insert(order.end(), unrolled.begin(), unrolled.end());
+  order.push_back(vectorised);
+  planner_.Reorder(out, order);
+  out_task_ = planner_.Parallelize(out, task, tasks, tile_.cycles);
+  out_tile_ = tiles.empty() ? out_task_ : tiles.back();
+  planner_.Annotate(StepKind::kUnroll, out, unrolled);
+  planner_.Annotate(StepKind::kVectorize, out, {vectorised});
+  planner_.MarkScheduled(out);
+}
+
+void ContractionRule::ScheduleSum() {
+  const std::string& sum = pair_.sum;
+  planner_.ComputeAt(sum, pair_.out, out_tile_);
+  planner_.Store(sum, Scope::kRegisters);
+  std::string vector = Name(tile_.vector_axis);
+  planner_.Split(sum, vector, {lanes_});
+  std::vector<std::string> order, unrolled;
+  for (int position : c_.reduce) order.push_back(Name(position));
+  // A short window is walked without a loop.
+  if (c_.reduce.size() > 1) {
+    int64_t last = ExtentOf(c_.reduce.back());
+    if (last * tile_.vectors * tile_.rows[0] * tile_.rows[1] <= 100) unrolled.push_back(Name(c_.reduce.back()));
+  }
+  for (const std::vector<int>* group : {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
+    for (int position : *group) {
+      if (position == tile_.vector_axis) continue;
+      order.push_back(Name(position));
+      unrolled.push_back(Name(position));
+    }
+  order.push_back(vector + ".0");
+  unrolled.push_back(vector + ".0");
+  order.push_back(vector + ".1");
+  planner_.Reorder(sum, order);
+  planner_.Annotate(StepKind::kUnroll, sum, unrolled);
+  planner_.Annotate(StepKind::kVectorize, sum, {vector + ".1"});
+  planner_.MarkScheduled(sum);
+}
+
+// A panel of the vector operand, packed once per task: rows of `width_` elements, one after the other.
+void ContractionRule::SchedulePanel() {
+  planner_.ComputeAt(panel_, pair_.out, out_task_);
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const Stage stage = planner_.StageNamed(panel_);
+  std::string vector = Name(tile_.vector_axis);
+  std::vector<LayoutDim> layout;
+  std::vector<std::string> order;
+  for (const Axis& axis : stage.axes)
+    if (axis.name != vector) layout.push_back(Whole(axis.name)), order.push_back(axis.name);
+  layout.push_back(Whole(vector));
+  planner_.Store(panel_, Scope::kPrivate, layout);
+  if (access.strides[static_cast<size_t>(tile_.vector_axis)] == 1) {
+    planner_.Split(panel_, vector, {lanes_});
+    order.push_back(vector + ".0");
+    order.push_back(vector + ".1");
+    planner_.Reorder(panel_, order);
+    planner_.Annotate(StepKind::kUnroll, panel_, {vector + ".0"});
+    planner_.Annotate(StepKind::kVectorize, panel_, {vector + ".1"});
+    planner_.MarkScheduled(panel_);
+    return;
+  }
+  // The operand is contiguous along another axis: blocks of it go through registers and leave transposed.
+  std::string along;
+  for (const Axis& axis : stage.axes) {
+    size_t d = static_cast<size_t>(&axis - stage.axes.data());
+    if (d + 1 == stage.axes.size()) along = axis.name;
+  }
+  std::string tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].name;
+  std::string block = planner_.FreshName(tensor + "_block");
+  if (along == vector || !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters)) {
+    planner_.MarkScheduled(panel_);
+    return;
+  }
+  std::erase(order, along);
+  planner_.Split(panel_, vector, {lanes_});
+  planner_.Split(panel_, along, {lanes_});
+  order.push_back(along + ".0");
+  order.push_back(vector + ".0");
+  order.push_back(along + ".1");
+  order.push_back(vector + ".1");
+  planner_.Reorder(panel_, order);
+  planner_.Annotate(StepKind::kUnroll, panel_, {along + ".1"});
+  planner_.Annotate(StepKind::kVectorize, panel_, {vector + ".1"});
+  planner_.ComputeAt(block, panel_, vector + ".0");
+  std::vector<std::string> block_order, block_unrolled;
+  for (const Axis& axis : planner_.StageNamed(block).axes)
+    if (axis.name != along) block_order.push_back(axis.name);
+  block_unrolled = block_order;
+  block_order.push_back(along);
+  planner_.Reorder(block, block_order);
+  planner_.Annotate(StepKind::kUnroll, block, block_unrolled);
+  planner_.Annotate(StepKind::kVectorize, block, {along});
+  planner_.MarkScheduled(block);
+  planner_.MarkScheduled(panel_);
+}
+
+}  // namespace
+
+bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
+  std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
+  if (!contraction || contraction->reduce.empty()) return false;
+  auto total = [&](const std::vector<int>& axes) {
+    int64_t product = 1;
+    for (int axis : axes) product *= contraction->extents[static_cast<size_t>(axis)];
+    return product;
+  };
+  if (total(contraction->only[0]) < 2 || total(contraction->only[1]) < 2) return false;  // a matrix times a vector, or less
+  int output_axis = static_cast<int>(planner.StageNamed(name).axes.size()) - 1;
+  // The innermost axis of more than one element is the contiguous one.
+  while (output_axis > 0 && contraction->extents[static_cast<size_t>(output_axis)] == 1) --output_axis;
+  std::optional<RegisterTile> tile = ChooseTile(planner, *contraction, output_axis);
+  if (!tile) return false;
+  std::optional<Pair> pair = FindPair(planner, name);
+  if (!pair) return false;
+  contraction->stage = pair->sum;
+  ContractionRule(planner, *pair, *std::move(contraction), *tile).Emit();
+  return true;
+}
+
+}  // namespace hone

@@ -1,0 +1,236 @@
+#include "codegen/schedule_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+// A fork and join over the pool costs about this many cycles (bench/serving: 2–5 µs across cores).
+constexpr double kForkCycles = 12'000;
+
+Step MakeStep(StepKind kind, const std::string& stage) {
+  Step step;
+  step.kind = kind;
+  step.stage = stage;
+  return step;
+}
+
+// An index expression as a linear form over axis positions; nullopt if it is not affine.
+std::optional<Linear> AffineForm(const Kernel& kernel, const Expr& e) {
+  switch (e.op()) {
+    case Op::kInt: return Linear(e.int_value());
+    case Op::kSize: {
+      const Size& size = kernel.sizes[static_cast<size_t>(e.int_value())];
+      return Linear(size.hi);
+    }
+    case Op::kAxis: return Linear::Of(static_cast<VarId>(e.int_value()));
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul: {
+      std::optional<Linear> a = AffineForm(kernel, e.arg(0)), b = AffineForm(kernel, e.arg(1));
+      if (!a || !b) return std::nullopt;
+      if (e.op() == Op::kAdd) return *a + *b;
+      if (e.op() == Op::kSub) return *a - *b;
+      if (a->IsConstant()) return *b * a->constant();
+      if (b->IsConstant()) return *a * b->constant();
+      return std::nullopt;
+    }
+    case Op::kFloorDiv:
+    case Op::kMod: {
+      std::optional<Linear> a = AffineForm(kernel, e.arg(0)), b = AffineForm(kernel, e.arg(1));
+      if (!a || !b || !a->IsConstant() || !b->IsConstant() || b->constant() <= 0) return std::nullopt;
+      return Linear(e.op() == Op::kMod ? FloorMod(a->constant(), b->constant()) : FloorDiv(a->constant(), b->constant()));
+    }
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool SchedulePlanner::Inline(const std::string& stage) {
+  Result<Kernel> next = InlineStage(kernel_, FindStage(kernel_, stage));
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  schedule_.push_back(MakeStep(StepKind::kInline, stage));
+  return true;
+}
+
+bool SchedulePlanner::Collapse(const std::string& stage, const std::vector<std::string>& axes) {
+  Result<Kernel> next = CollapseAxes(kernel_, FindStage(kernel_, stage), axes);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "collapse";
+  step.names = axes;
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::Separate(const std::string& stage, const std::string& result) {
+  Result<Kernel> next = SeparateReduction(kernel_, FindStage(kernel_, stage), result);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "separate";
+  step.names = {result};
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::Rfactor(const std::string& stage, const std::string& axis, int64_t lanes, const std::string& result) {
+  Result<Kernel> next = hone::Rfactor(kernel_, FindStage(kernel_, stage), axis, lanes, result);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRfactor, stage);
+  step.other = axis;
+  step.factors = {lanes};
+  step.result = result;
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::CacheRead(const std::string& tensor, const std::string& result, const std::string& reader, Scope scope, std::vector<LayoutDim> layout) {
+  Result<Kernel> next = hone::CacheRead(kernel_, FindTensor(kernel_, tensor), FindStage(kernel_, reader), result);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kCacheRead, reader);
+  step.other = tensor;
+  step.result = result;
+  step.scope = scope;
+  step.layout = std::move(layout);
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+void SchedulePlanner::Split(const std::string& stage, const std::string& loop, std::vector<int64_t> factors) {
+  Step step = MakeStep(StepKind::kSplit, stage);
+  step.names = {loop};
+  step.factors = std::move(factors);
+  schedule_.push_back(std::move(step));
+}
+
+void SchedulePlanner::Fuse(const std::string& stage, const std::vector<std::string>& loops) {
+  Step step = MakeStep(StepKind::kFuse, stage);
+  step.names = loops;
+  schedule_.push_back(std::move(step));
+}
+
+void SchedulePlanner::Reorder(const std::string& stage, const std::vector<std::string>& loops) {
+  if (loops.size() < 2) return;
+  Step step = MakeStep(StepKind::kReorder, stage);
+  step.names = loops;
+  schedule_.push_back(std::move(step));
+}
+
+void SchedulePlanner::Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops, int64_t grain) {
+  if (loops.empty()) return;
+  Step step = MakeStep(kind, stage);
+  step.names = loops;
+  if (kind == StepKind::kParallel) step.factors = {grain};
+  schedule_.push_back(std::move(step));
+}
+
+void SchedulePlanner::ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop) {
+  Step step = MakeStep(StepKind::kComputeAt, stage);
+  step.other = consumer;
+  step.names = {loop};
+  schedule_.push_back(std::move(step));
+}
+
+void SchedulePlanner::Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout) {
+  Step step = MakeStep(StepKind::kStore, stage);
+  step.scope = scope;
+  step.layout = std::move(layout);
+  schedule_.push_back(std::move(step));
+}
+
+void SchedulePlanner::SetTail(const std::string& stage, const std::string& axis, Tail tail) {
+  Step step = MakeStep(StepKind::kTail, stage);
+  step.names = {axis};
+  step.tail = tail;
+  schedule_.push_back(std::move(step));
+}
+
+std::string SchedulePlanner::Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks, double cycles) {
+  std::string name = loops[0];
+  if (loops.size() > 1) {
+    Fuse(stage, loops);
+    for (size_t i = 1; i < loops.size(); ++i) name += "+" + loops[i];
+  }
+  bool allowed = kernel_.options.threads != 1;
+  if (allowed && tasks > 1 && cycles > 2 * kForkCycles) {
+    int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kForkCycles / 2 / (cycles / static_cast<double>(tasks))));
+    Annotate(StepKind::kParallel, stage, {name}, std::min(grain, tasks));
+  }
+  return name;
+}
+
+const Stage& SchedulePlanner::StageNamed(const std::string& name) const {
+  int index = FindStage(kernel_, name);
+  HONE_CHECK(index >= 0);
+  return kernel_.stages[static_cast<size_t>(index)];
+}
+
+std::string SchedulePlanner::FreshName(const std::string& base) const {
+  if (FindTensor(kernel_, base) < 0) return base;
+  for (int i = 2;; ++i)
+    if (std::string name = fmt::format("{}{}", base, i); FindTensor(kernel_, name) < 0) return name;
+}
+
+const Axis& SchedulePlanner::AxisAt(const Stage& stage, size_t position) const {
+  return position < stage.axes.size() ? stage.axes[position] : stage.reduce_axes[position - stage.axes.size()];
+}
+
+std::vector<AccessPattern> SchedulePlanner::AccessesOf(const Stage& stage) const {
+  std::vector<AccessPattern> accesses;
+  size_t count = stage.axes.size() + stage.reduce_axes.size();
+  Walk(stage.body, [&](const Expr& load) {
+    if (load.op() != Op::kLoad) return;
+    AccessPattern access;
+    access.tensor = static_cast<TensorId>(load.int_value());
+    access.strides.assign(count, 0);
+    access.uses.assign(count, false);
+    access.dimension.assign(count, -1);
+    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(access.tensor)];
+    int64_t stride = 1;
+    for (size_t d = load.args().size(); d-- > 0;) {
+      Walk(load.arg(d), [&](const Expr& e) {
+        if (e.op() == Op::kAxis) access.uses[static_cast<size_t>(e.int_value())] = true;
+      });
+      std::optional<Linear> form = AffineForm(kernel_, load.arg(d));
+      if (!form) {
+        access.affine = false;
+      } else {
+        for (const Term& term : form->terms()) {
+          size_t axis = static_cast<size_t>(term.var);
+          access.strides[axis] += term.coef * stride;
+          bool alone = form->terms().size() == 1 && term.coef == 1 && form->constant() == 0;
+          access.dimension[axis] = alone && access.dimension[axis] == -1 ? static_cast<int>(d) : -2;
+        }
+      }
+      stride *= UpperExtent(kernel_, tensor.shape[d]);
+    }
+    accesses.push_back(std::move(access));
+  });
+  return accesses;
+}
+
+int64_t SchedulePlanner::Bytes(TensorId tensor) const {
+  const Tensor& t = kernel_.tensors[static_cast<size_t>(tensor)];
+  int64_t bytes = ByteSize(t.dtype);
+  for (const Expr& extent : t.shape) bytes *= UpperExtent(kernel_, extent);
+  return bytes;
+}
+
+int SchedulePlanner::LanesFor(const Stage& stage) const {
+  int64_t bytes = ByteSize(kernel_.tensors[static_cast<size_t>(stage.output)].dtype);
+  return target_.Lanes(std::max<int64_t>(bytes, 4));
+}
+
+bool SchedulePlanner::IsScheduled(const std::string& stage) const { return std::find(done_.begin(), done_.end(), stage) != done_.end(); }
+
+}  // namespace hone

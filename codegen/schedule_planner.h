@@ -1,0 +1,81 @@
+// What the default schedule's rules share: the kernel as rewritten so far, the steps so far, and questions about
+// accesses. A rule looks at the stage graph, asks, and adds steps.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/result.h"
+#include "ir/kernel.h"
+#include "ir/linear.h"
+#include "ir/schedule.h"
+#include "ir/target.h"
+
+namespace hone {
+
+// Where a load goes as the stage's axes move: element offset = Σ strides[axis]·axis + a constant. Axes by position,
+// reduction axes after the others.
+struct AccessPattern {
+  TensorId tensor = -1;
+  std::vector<int64_t> strides;       // in elements
+  std::vector<bool> uses;             // the axis appears in some index
+  std::vector<int> dimension;         // tensor dimension that the axis indexes plainly (alone, step 1); -1: none
+  bool affine = true;
+};
+
+class SchedulePlanner {
+ public:
+  SchedulePlanner(const Kernel& kernel, const Target& target) : kernel_(kernel), target_(target) {}
+
+  const Kernel& kernel() const { return kernel_; }
+  const Target& target() const { return target_; }
+  const Schedule& schedule() const { return schedule_; }
+
+  // Graph rewrites: applied at once, noted as steps. False: refused, nothing changed.
+  bool Inline(const std::string& stage);
+  bool Collapse(const std::string& stage, const std::vector<std::string>& axes);
+  bool Separate(const std::string& stage, const std::string& result);
+  bool Rfactor(const std::string& stage, const std::string& axis, int64_t lanes, const std::string& result);
+  bool CacheRead(const std::string& tensor, const std::string& result, const std::string& reader, Scope scope, std::vector<LayoutDim> layout = {});
+
+  // Loop steps, noted unchecked. Splits with all factors 1 are made all the same: names stay uniform.
+  void Split(const std::string& stage, const std::string& loop, std::vector<int64_t> factors);
+  void Fuse(const std::string& stage, const std::vector<std::string>& loops);
+  void Reorder(const std::string& stage, const std::vector<std::string>& loops);
+  void Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops, int64_t grain = 1);
+  void ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop);
+  void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});
+  void SetTail(const std::string& stage, const std::string& axis, Tail tail);
+
+  // Fuses the named outer loops of a stage and runs them on workers if that pays for `cycles` of work in `tasks` equal
+  // parts; returns the loop's name. REQUIRES: they are the stage's outermost loops, in order; at least one.
+  std::string Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks, double cycles);
+
+  const Stage& StageNamed(const std::string& name) const;
+  const std::string& NameOf(const Stage& stage) const { return kernel_.tensors[static_cast<size_t>(stage.output)].name; }
+  std::string FreshName(const std::string& base) const;
+  int64_t Extent(const Axis& axis) const { return UpperExtent(kernel_, axis.extent); }
+  const Axis& AxisAt(const Stage& stage, size_t position) const;
+  std::vector<AccessPattern> AccessesOf(const Stage& stage) const;
+  int64_t Bytes(TensorId tensor) const;
+  int LanesFor(const Stage& stage) const;  // of the stage's element type
+  bool IsScheduled(const std::string& stage) const;
+  void MarkScheduled(const std::string& stage) { done_.push_back(stage); }
+
+ private:
+  Kernel kernel_;
+  const Target& target_;
+  Schedule schedule_;
+  std::vector<std::string> done_;
+};
+
+// The rules. Each looks at the stage that writes the named tensor, with what feeds it; true if it scheduled it.
+bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleWindow(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
+void ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
+
+}  // namespace hone

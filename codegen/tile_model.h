@@ -1,0 +1,43 @@
+// Chooses the register tile of a contraction: which operand is read in vectors along which axis, how many vectors, how
+// many rows of the other operand's axes. An estimate of cycles from the ports of current cores, enough to rank tiles.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/schedule_planner.h"
+
+namespace hone {
+
+// acc[batch…, a-axes…, b-axes…] = Σ a·b: spatial axes by the operands that depend on them.
+struct Contraction {
+  std::string stage;
+  AccessPattern operands[2];
+  std::vector<int> batch;    // both
+  std::vector<int> only[2];  // one of them, by position
+  std::vector<int> reduce;
+  std::vector<int64_t> extents;  // by position, reduction axes after the others
+  int64_t reduction = 1;         // product of the reduction extents
+  int lanes = 16;
+  int64_t element_bytes = 4;
+};
+
+// The stage's roles; nullopt: not a sum over the product of two tensors (or more is read, or not plainly).
+std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, const std::string& stage);
+
+struct RegisterTile {
+  int vector_operand = 0;   // 0 or 1
+  int vector_axis = -1;     // position
+  int64_t vectors = 1;
+  int row_axis[2] = {-1, -1};  // positions, outer and inner; -1: none
+  int64_t rows[2] = {1, 1};
+  bool direct = false;      // the vector operand is read where it lies, not from a packed panel
+  bool transposed = false;  // the output's contiguous axis is a row axis
+  double cycles = 0;
+};
+
+// Cheapest tile; nullopt: no axis to vectorise along. `output_axis`: the position that is contiguous in the output.
+std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Contraction& contraction, int output_axis);
+
+}  // namespace hone
