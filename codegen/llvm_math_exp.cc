@@ -47,7 +47,7 @@ constexpr double kExpm1F64[] = {0x1p-1,
 constexpr double kErfF32[] = {0x1.06eba8p-3,  0x1.45f3p-1,     0x1.a4f8c4p-4,  -0x1.39b7ccp-6, -0x1.6374bep-13,
                               0x1.b74396p-10, -0x1.4e2796p-11, 0x1.f2849cp-14, -0x1.3afb48p-17};
 constexpr double kErfPF64[] = {0x1.06eba8214db69p-3,  0x1.b9e2f4df6e893p-1, 0x1.6c9bf07fe92fp+0,  0x1.41070d0838e83p+0,
-                               0x1.6369775a81054p-1,  0x1.057878887531cp-2, 0x1.fe534948c84b5p-5, 0x1.38d69123ddb4p-7,
+                               0x1.6369775a81054p-1,  0x1.057877888531cp-2, 0x1.fe534948c84b5p-5, 0x1.38d69123ddb4p-7,
                                0x1.9eab6113f9085p-11, 0x1.767959c166f79p-16};
 constexpr double kErfQF64[] = {1,
                                0x1.c38ace3cb4beap+0,

@@ -126,12 +126,13 @@ llvm::Value* MathOps::Scale(llvm::Value* p, const Rounded& n) {
       return EmitUnmasked(builder_, kScalef, chunk, bits);
     });
   }
-  // Two factors near 2^(n/2): the first is applied to the exponent's bits, which is exact, the second rounds.
+  // Two factors near 2^(n/2): the first product is exact, the second rounds. Adding n to p's exponent field instead of
+  // multiplying would turn NaN into a number.
   llvm::Value* half = ToBits(Fma(n.value, Const(0.5), Const(RoundingMagic(is_f64_))));
   llvm::Value* rest = builder_.CreateSub(n.bits, half);
-  llvm::Value* scaled = FromBits(builder_.CreateAdd(ToBits(p), builder_.CreateShl(half, mantissa_bits())));
-  llvm::Value* factor = FromBits(builder_.CreateAdd(builder_.CreateShl(rest, mantissa_bits()), BitsOf(1)));
-  return Mul(scaled, factor);
+  llvm::Value* first = FromBits(builder_.CreateAdd(builder_.CreateShl(half, mantissa_bits()), BitsOf(1)));
+  llvm::Value* second = FromBits(builder_.CreateAdd(builder_.CreateShl(rest, mantissa_bits()), BitsOf(1)));
+  return Mul(Mul(p, first), second);
 }
 
 MathOps::Split MathOps::SplitExponent(llvm::Value* x) {
