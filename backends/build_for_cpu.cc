@@ -13,6 +13,7 @@
 #include "ir/apply.h"
 #include "ir/canonical.h"
 #include "ir/parse.h"
+#include "ir/specialize.h"
 
 namespace hone {
 namespace {
@@ -52,9 +53,9 @@ std::string LayoutId(const Program& program, const ScheduledKernel& scheduled, c
   return text;
 }
 
-Manifest MakeManifest(const Kernel& kernel, const ScheduledKernel& scheduled, const Program& program, const Target& target) {
+Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const ScheduledKernel& scheduled, const Program& program, const Target& target) {
   Manifest manifest;
-  manifest.kernel = Canonicalize(kernel).text;
+  manifest.kernel = canonical;
   manifest.target = PrintTarget(target);
   std::map<int64_t, int32_t> dynamic;  // index into Kernel::sizes -> index into hone_entry's sizes
   for (size_t s = 0; s < kernel.sizes.size(); ++s)
@@ -91,7 +92,8 @@ Manifest MakeManifest(const Kernel& kernel, const ScheduledKernel& scheduled, co
 
 // What a build makes before LLVM's part.
 struct Lowered {
-  Kernel kernel;
+  std::string canonical;
+  Kernel kernel;  // at its sizes
   Schedule schedule;
   ScheduledKernel scheduled;
   Program program;
@@ -100,7 +102,9 @@ struct Lowered {
 Result<Lowered> LowerRequest(const BuildRequest& request, BuildTimes& times) {
   Stopwatch watch;
   Lowered lowered;
-  lowered.kernel = HONE_TRY(ParseKernel(request.kernel));
+  Kernel kernel = HONE_TRY(ParseKernel(request.kernel));
+  lowered.canonical = Canonicalize(kernel).text;
+  lowered.kernel = Specialize(std::move(kernel));
   times.parse = watch.Lap();
   lowered.schedule = request.schedule.empty() ? HONE_TRY(DefaultSchedule(lowered.kernel, request.target)) : HONE_TRY(ParseSchedule(request.schedule));
   times.schedule = watch.Lap();
@@ -131,7 +135,7 @@ Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
   Stopwatch watch;
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module = HONE_TRY(EmitModule(lowered.program, request.target, *compiler, context));
-  output.manifest = MakeManifest(lowered.kernel, lowered.scheduled, lowered.program, request.target);
+  output.manifest = MakeManifest(lowered.canonical, lowered.kernel, lowered.scheduled, lowered.program, request.target);
   std::string manifest = EncodeManifest(output.manifest);
   output.times.emit = watch.Lap();
   CompileOptions options;

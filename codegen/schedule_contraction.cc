@@ -71,6 +71,7 @@ class ContractionRule {
   std::string Name(int position) const { return planner_.AxisAt(planner_.StageNamed(pair_.sum), static_cast<size_t>(position)).name; }
   std::string OutName(int position) const { return planner_.AxisAt(planner_.StageNamed(pair_.out), static_cast<size_t>(position)).name; }
   int64_t ExtentOf(int position) const { return c_.extents[static_cast<size_t>(position)]; }
+  std::vector<LayoutDim> PanelLayout(const AccessPattern& access, int axis, int64_t width, const std::string& tensor) const;
   void PackVectorOperand();
   void PackRowOperand();
   void ChooseBlock();
@@ -103,30 +104,41 @@ void ContractionRule::Emit() {
   if (!panel_.empty()) SchedulePanel();
 }
 
+// [axis / width, the other dimensions: batch, own, reduction, axis % width]; empty if the axis is no plain dimension.
+std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access, int axis, int64_t width, const std::string& tensor) const {
+  std::vector<std::string> names = planner_.CopyAxes(tensor, pair_.sum);
+  int split = access.dimension[static_cast<size_t>(axis)];
+  if (split < 0 || names.empty()) return {};
+  std::vector<LayoutDim> layout{Quotient(names[static_cast<size_t>(split)], width)};
+  std::vector<bool> placed(names.size(), false);
+  placed[static_cast<size_t>(split)] = true;
+  auto place = [&](size_t dimension) {
+    if (!placed[dimension]) layout.push_back(Whole(names[dimension]));
+    placed[dimension] = true;
+  };
+  for (const std::vector<int>* group : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
+    for (int position : *group)
+      if (int d = access.dimension[static_cast<size_t>(position)]; d >= 0) place(static_cast<size_t>(d));
+  for (size_t d = 0; d < names.size(); ++d) place(d);
+  layout.push_back(Remainder(names[static_cast<size_t>(split)], width));
+  return layout;
+}
+
 void ContractionRule::PackVectorOperand() {
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
   if (tile_.direct) return;
   std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
   if (tensor.kind == TensorKind::kInput && tensor.is_const) {
-    // [vector / width, batch…, other own axes…, reduction…, vector % width]
-    std::vector<LayoutDim> layout{Quotient(Name(tile_.vector_axis), width_)};
-    auto add = [&](int position) {
-      if (position != tile_.vector_axis && access.dimension[static_cast<size_t>(position)] >= 0) layout.push_back(Whole(Name(position)));
-    };
-    for (int position : c_.batch) add(position);
-    for (int position : c_.only[tile_.vector_operand]) add(position);
-    for (int position : c_.reduce) add(position);
-    // Dimensions that the load holds constant (an extent of one) come along at the end.
-    layout.push_back(Remainder(Name(tile_.vector_axis), width_));
-    if (layout.size() == tensor.shape.size() + 1 && planner_.CacheRead(name, copy, pair_.sum, Scope::kConst, layout)) {
+    std::string axis = Name(tile_.vector_axis);
+    std::vector<LayoutDim> layout = PanelLayout(access, tile_.vector_axis, width_, tensor.name);
+    if (!layout.empty() && planner_.CacheRead(name, copy, pair_.sum, Scope::kConst, layout)) {
       // Written in vectors along the panel's rows; read with the tensor's own stride.
-      planner_.Split(copy, Name(tile_.vector_axis), {lanes_});
-      std::vector<std::string> order;
-      for (const Axis& axis : planner_.StageNamed(copy).axes)
-        if (axis.name == Name(tile_.vector_axis)) order.insert(order.begin(), axis.name + ".0");
-        else order.push_back(axis.name);
-      order.push_back(Name(tile_.vector_axis) + ".1");
+      planner_.Split(copy, axis, {lanes_});
+      std::vector<std::string> order{axis + ".0"};
+      for (const Axis& other : planner_.StageNamed(copy).axes)
+        if (other.name != axis) order.push_back(other.name);
+      order.push_back(axis + ".1");
       planner_.Reorder(copy, order);
       planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
       planner_.MarkScheduled(copy);
@@ -148,15 +160,8 @@ void ContractionRule::PackRowOperand() {
   if (!plain) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");
   if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
-    std::vector<LayoutDim> layout{Quotient(Name(row), rows)};
-    auto add = [&](int position) {
-      if (position != row && access.dimension[static_cast<size_t>(position)] >= 0) layout.push_back(Whole(Name(position)));
-    };
-    for (int position : c_.batch) add(position);
-    for (int position : c_.only[1 - tile_.vector_operand]) add(position);
-    for (int position : c_.reduce) add(position);
-    layout.push_back(Remainder(Name(row), rows));
-    if (layout.size() == tensor.shape.size() + 1 && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
+    std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
+    if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
       row_is_packed_const_ = true;
       planner_.MarkScheduled(copy);
       // Rows are few; vectors run along the reduction where the tensor is contiguous.
@@ -285,12 +290,8 @@ void ContractionRule::ScheduleSum() {
   std::string vector = Name(tile_.vector_axis);
   planner_.Split(sum, vector, {lanes_});
   std::vector<std::string> order, unrolled;
+  // Windows stay loops: unrolled, their broadcasts would be kept in registers from one step to the next.
   for (int position : c_.reduce) order.push_back(Name(position));
-  // A short window is walked without a loop.
-  if (c_.reduce.size() > 1) {
-    int64_t last = ExtentOf(c_.reduce.back());
-    if (last * tile_.vectors * tile_.rows[0] * tile_.rows[1] <= 100) unrolled.push_back(Name(c_.reduce.back()));
-  }
   for (const std::vector<int>* group : {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
     for (int position : *group) {
       if (position == tile_.vector_axis) continue;

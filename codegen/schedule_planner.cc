@@ -106,6 +106,15 @@ bool SchedulePlanner::CacheRead(const std::string& tensor, const std::string& re
   return true;
 }
 
+std::vector<std::string> SchedulePlanner::CopyAxes(const std::string& tensor, const std::string& reader) const {
+  std::string copy = FreshName("copy");
+  Result<Kernel> next = hone::CacheRead(kernel_, FindTensor(kernel_, tensor), FindStage(kernel_, reader), copy);
+  std::vector<std::string> names;
+  if (!next) return names;
+  for (const Axis& axis : next->stages[static_cast<size_t>(FindStage(*next, copy))].axes) names.push_back(axis.name);
+  return names;
+}
+
 void SchedulePlanner::Split(const std::string& stage, const std::string& loop, std::vector<int64_t> factors) {
   Step step = MakeStep(StepKind::kSplit, stage);
   step.names = {loop};

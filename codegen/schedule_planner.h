@@ -40,6 +40,9 @@ class SchedulePlanner {
   bool Rfactor(const std::string& stage, const std::string& axis, int64_t lanes, const std::string& result);
   bool CacheRead(const std::string& tensor, const std::string& result, const std::string& reader, Scope scope, std::vector<LayoutDim> layout = {});
 
+  // Names that the axes of such a copy would have, one per dimension of the tensor.
+  std::vector<std::string> CopyAxes(const std::string& tensor, const std::string& reader) const;
+
   // Loop steps, noted unchecked. Splits with all factors 1 are made all the same: names stay uniform.
   void Split(const std::string& stage, const std::string& loop, std::vector<int64_t> factors);
   void Fuse(const std::string& stage, const std::vector<std::string>& loops);

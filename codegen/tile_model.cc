@@ -37,6 +37,8 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
       c.batch.push_back(position);
     } else if (in_a || in_b) {
       c.only[in_a ? 0 : 1].push_back(position);
+    } else if (c.extents[i] == 1) {
+      c.batch.push_back(position);
     } else {
       return std::nullopt;
     }
