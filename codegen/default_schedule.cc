@@ -100,21 +100,23 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     if (planner.IsScheduled(*name)) continue;
     const Stage stage = planner.StageNamed(*name);
-    // An element-wise stage over a contraction belongs to it.
-    if (stage.reduction == Reduction::kNone) {
-      bool taken = false;
-      for (const AccessPattern& access : planner.AccessesOf(stage)) {
-        const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
-        if (!producer || producer->reduction == Reduction::kNone) continue;
-        std::string producer_name = planner.NameOf(*producer);
-        if (planner.IsScheduled(producer_name)) continue;
-        if ((taken = ScheduleContraction(planner, producer_name))) break;
-      }
-      if (taken && planner.IsScheduled(*name)) continue;
-      ScheduleElementwise(planner, *name);
+    if (stage.reduction != Reduction::kNone) {
+      if (ScheduleContraction(planner, *name) || ScheduleWindow(planner, *name) || ScheduleRows(planner, *name)) continue;
+      ScheduleReduction(planner, *name);
       continue;
     }
-    if (ScheduleContraction(planner, *name)) continue;
+    // An element-wise stage belongs to what it finishes.
+    bool taken = false;
+    for (const AccessPattern& access : planner.AccessesOf(stage)) {
+      const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
+      if (!producer || producer->reduction == Reduction::kNone) continue;
+      std::string feeding = planner.NameOf(*producer);
+      if (planner.IsScheduled(feeding)) continue;
+      taken = (ScheduleContraction(planner, feeding) || ScheduleWindow(planner, feeding)) && planner.IsScheduled(*name);
+      if (taken) break;
+    }
+    if (taken || ScheduleRows(planner, *name) || ScheduleTranspose(planner, *name)) continue;
+    ScheduleElementwise(planner, *name);
   }
   return planner.schedule();
 }

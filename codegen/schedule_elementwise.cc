@@ -1,4 +1,5 @@
-// Stages without structure to use: vectors along the last axis, workers along the others.
+// Stages without structure to use: vectors along the last axis, workers along the others. Transposes go through register
+// tiles.
 #include <algorithm>
 #include <bit>
 
@@ -38,6 +39,94 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   planner.Parallelize(name, outer, tasks, static_cast<double>(points) / static_cast<double>(lanes) * work * 2);
   planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
+}
+
+bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  const size_t rank = stage.axes.size();
+  if (rank < 2) return false;
+  const int64_t lanes = planner.LanesFor(stage);
+  // An operand that is contiguous along another axis than the output.
+  const size_t last = rank - 1;
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    if (!access.affine || access.strides[last] <= 1) continue;
+    bool plain = std::all_of(access.dimension.begin(), access.dimension.end(), [](int d) { return d >= -1; });
+    int across = -1;
+    for (size_t i = 0; i < last; ++i)
+      if (access.strides[i] == 1) across = static_cast<int>(i);
+    if (!plain || across < 0 || planner.Extent(stage.axes[last]) < 4 || planner.Extent(stage.axes[static_cast<size_t>(across)]) < 4) continue;
+    const std::string source = planner.kernel().tensors[static_cast<size_t>(access.tensor)].name;
+    std::vector<std::string> dims = planner.CopyAxes(source, name);
+    std::string block = planner.FreshName(source + "_block");
+    if (dims.empty() || !planner.CacheRead(source, block, name, Scope::kRegisters)) continue;
+
+    std::string j = stage.axes[last].name, i = stage.axes[static_cast<size_t>(across)].name;
+    planner.Split(name, j, {lanes});
+    planner.Split(name, i, {lanes});
+    std::vector<std::string> order;
+    int64_t tasks = 1;
+    double points = 1;
+    for (const Axis& axis : stage.axes) {
+      points *= static_cast<double>(planner.Extent(axis));
+      if (axis.name == i || axis.name == j) continue;
+      order.push_back(axis.name);
+      tasks *= planner.Extent(axis);
+    }
+    order.push_back(i + ".0");
+    tasks *= (planner.Extent(stage.axes[static_cast<size_t>(across)]) + lanes - 1) / lanes;
+    std::vector<std::string> outer = order;
+    order.push_back(j + ".0");
+    order.push_back(i + ".1");
+    order.push_back(j + ".1");
+    planner.Reorder(name, order);
+    planner.Parallelize(name, outer, tasks, points / 4);
+    planner.Annotate(StepKind::kUnroll, name, {i + ".1"});
+    planner.Annotate(StepKind::kVectorize, name, {j + ".1"});
+    planner.ComputeAt(block, name, j + ".0");
+    std::string along = dims.back();
+    std::vector<std::string> block_order, unrolled;
+    for (const std::string& dim : dims)
+      if (dim != along) block_order.push_back(dim);
+    unrolled = block_order;
+    block_order.push_back(along);
+    planner.Reorder(block, block_order);
+    planner.Annotate(StepKind::kUnroll, block, unrolled);
+    planner.Annotate(StepKind::kVectorize, block, {along});
+    planner.MarkScheduled(block);
+    planner.MarkScheduled(name);
+    return true;
+  }
+  return false;
+}
+
+void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  planner.MarkScheduled(name);
+  if (stage.axes.empty()) return;
+  std::string last = stage.axes.back().name;
+  int64_t extent = planner.Extent(stage.axes.back());
+  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  planner.Split(name, last, {lanes});
+  std::vector<std::string> order, outer;
+  int64_t tasks = 1;
+  double points = 1;
+  for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
+    outer.push_back(stage.axes[i].name);
+    tasks *= planner.Extent(stage.axes[i]);
+  }
+  outer.push_back(last + ".0");
+  tasks *= (extent + lanes - 1) / lanes;
+  order = outer;
+  points = static_cast<double>(tasks);
+  for (const Axis& axis : stage.reduce_axes) {
+    order.push_back(axis.name);
+    points *= static_cast<double>(planner.Extent(axis));
+  }
+  order.push_back(last + ".1");
+  planner.Reorder(name, order);
+  std::string task = planner.Parallelize(name, outer, tasks, points * 4);
+  planner.CacheWrite(name, task);
+  planner.Annotate(StepKind::kVectorize, name, {last + ".1"});
 }
 
 }  // namespace hone

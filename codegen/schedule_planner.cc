@@ -157,6 +157,12 @@ void SchedulePlanner::Store(const std::string& stage, Scope scope, std::vector<L
   schedule_.push_back(std::move(step));
 }
 
+void SchedulePlanner::CacheWrite(const std::string& stage, const std::string& loop) {
+  Step step = MakeStep(StepKind::kCacheWrite, stage);
+  step.names = {loop};
+  schedule_.push_back(std::move(step));
+}
+
 void SchedulePlanner::SetTail(const std::string& stage, const std::string& axis, Tail tail) {
   Step step = MakeStep(StepKind::kTail, stage);
   step.names = {axis};

@@ -50,6 +50,7 @@ class SchedulePlanner {
   void Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops, int64_t grain = 1);
   void ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop);
   void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});
+  void CacheWrite(const std::string& stage, const std::string& loop);
   void SetTail(const std::string& stage, const std::string& axis, Tail tail);
 
   // Fuses the named outer loops of a stage and runs them on workers if that pays for `cycles` of work in `tasks` equal
@@ -79,6 +80,8 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
+// Any reduction: vectors along the last axis, one register tile per vector, the reduction in serial loops.
+void ScheduleReduction(SchedulePlanner& planner, const std::string& stage);
 void ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
 
 }  // namespace hone

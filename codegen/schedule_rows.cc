@@ -1,0 +1,199 @@
+// Reductions along rows: softmax, normalisations, row sums, a matrix times a vector. A row's intermediates are computed
+// where the row is and stay in the first-level cache; each reduction runs in several independent vectors of lanes.
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "codegen/schedule_planner.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+// Vectors that one reduction accumulates into: enough chains to cover the latency of an addition.
+constexpr int64_t kChains = 4;
+
+// Stages that feed `out` and nothing else but each other, reading and read row by row: their leading axes are the
+// `rows` leading axes of out.
+std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::string& out, size_t rows) {
+  const Kernel& kernel = planner.kernel();
+  std::set<int> group{FindStage(kernel, out)};
+  std::vector<std::string> names;
+  for (int s = static_cast<int>(kernel.stages.size()) - 1; s >= 0; --s) {
+    const Stage& stage = kernel.stages[static_cast<size_t>(s)];
+    const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+    if (group.contains(s) || tensor.kind != TensorKind::kIntermediate || planner.IsScheduled(tensor.name) || stage.axes.size() < rows) continue;
+    std::vector<int> readers = ReadersOf(kernel, stage.output);
+    bool inside = !readers.empty();
+    for (int reader : readers) {
+      inside &= group.contains(reader);
+      Walk(kernel.stages[static_cast<size_t>(reader)].body, [&](const Expr& e) {
+        if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
+        for (size_t i = 0; i < rows; ++i) {
+          bool plain = e.arg(i).op() == Op::kAxis && e.arg(i).int_value() == static_cast<int64_t>(i);
+          bool single = e.arg(i).op() == Op::kInt && planner.Extent(stage.axes[i]) == 1;
+          inside &= plain || single;
+        }
+      });
+    }
+    if (!inside) continue;
+    group.insert(s);
+    names.push_back(tensor.name);
+  }
+  std::reverse(names.begin(), names.end());
+  return names;
+}
+
+// Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others is
+// vectorised, a reduction without further axes goes through lanes.
+void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fixed, const std::string& out, const std::string& loop, bool in_registers) {
+  const Stage stage = planner.StageNamed(name);
+  const int64_t lanes = planner.LanesFor(stage);
+  std::vector<std::string> rows, unrolled;
+  for (size_t i = 0; i < fixed; ++i) rows.push_back(stage.axes[i].name);
+
+  if (stage.axes.size() == fixed && !stage.reduce_axes.empty()) {
+    // One number a row. Lanes of the last reduction axis first, then across the lanes.
+    const Axis& last = stage.reduce_axes.back();
+    int64_t extent = planner.Extent(last);
+    int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+    int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
+    while (chains > 1 && extent % (chains * width) != 0) --chains;
+    std::string part = planner.FreshName(name + "_lanes");
+    bool factored = planner.Rfactor(name, last.name, chains * width, part);
+    planner.ComputeAt(name, out, loop);
+    planner.Store(name, Scope::kRegisters);
+    planner.MarkScheduled(name);
+    if (!factored) {
+      planner.Annotate(StepKind::kUnroll, name, rows);
+      return;
+    }
+    // The partial sums: reduction loops outside, rows and chains unrolled, lanes in a vector.
+    planner.ComputeAt(part, out, loop);
+    planner.Store(part, Scope::kRegisters);
+    planner.Split(part, "l", {width});
+    std::vector<std::string> order;
+    for (const Axis& axis : planner.StageNamed(part).reduce_axes) order.push_back(axis.name);
+    for (const std::string& row : rows) order.push_back(row), unrolled.push_back(row);
+    order.push_back("l.0");
+    unrolled.push_back("l.0");
+    order.push_back("l.1");
+    planner.Reorder(part, order);
+    planner.Annotate(StepKind::kUnroll, part, unrolled);
+    planner.Annotate(StepKind::kVectorize, part, {"l.1"});
+    planner.MarkScheduled(part);
+    // Across chains one by one, across lanes in a tree.
+    planner.Split(name, "l", {width});
+    std::vector<std::string> finish = rows;
+    finish.push_back("l.0");
+    planner.Annotate(StepKind::kUnroll, name, finish);
+    planner.Annotate(StepKind::kVectorize, name, {"l.1"});
+    return;
+  }
+  planner.ComputeAt(name, out, loop);
+  planner.MarkScheduled(name);
+  if (stage.axes.size() == fixed) {
+    planner.Store(name, Scope::kRegisters);
+    planner.Annotate(StepKind::kUnroll, name, rows);
+    return;
+  }
+  if (in_registers) planner.Store(name, Scope::kRegisters);
+  std::string along = stage.axes.back().name;
+  int64_t extent = planner.Extent(stage.axes.back());
+  int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
+  while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
+  planner.Split(name, along, {unroll, width});
+  if (stage.reduce_axes.empty()) {
+    planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
+  } else {
+    // Sums per element of the row: the reduction outside, the tile in registers.
+    std::vector<std::string> order;
+    for (size_t i = 0; i + 1 < stage.axes.size(); ++i) order.push_back(stage.axes[i].name);
+    order.push_back(along + ".0");
+    for (const Axis& axis : stage.reduce_axes) order.push_back(axis.name);
+    order.push_back(along + ".1");
+    order.push_back(along + ".2");
+    planner.Reorder(name, order);
+    planner.CacheWrite(name, along + ".0");
+    planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
+  }
+  planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
+}
+
+}  // namespace
+
+bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
+  {
+    // A reduction to an output is separated first, so that its value may live in registers.
+    const Stage stage = planner.StageNamed(name);
+    if (stage.reduction != Reduction::kNone && !planner.Separate(name, planner.FreshName(name + "_sum"))) return false;
+  }
+  const Stage out = planner.StageNamed(name);
+  if (out.axes.empty()) return false;
+  // As many leading axes as leave something to do in a row: all but the last, or all where the output is one number a row.
+  std::vector<std::string> group;
+  size_t rows = 0;
+  for (size_t candidate = out.axes.size(); candidate >= 1; --candidate) {
+    group = RowGroup(planner, name, candidate);
+    bool reduces = std::any_of(group.begin(), group.end(), [&](const std::string& g) { return planner.StageNamed(g).reduction != Reduction::kNone; });
+    rows = candidate;
+    if (reduces) break;
+    if (candidate == 1) return false;
+  }
+  // Row intermediates must fit the second-level cache.
+  int64_t row_bytes = 0;
+  double work = 0, row_count = 1;
+  for (size_t i = 0; i < rows; ++i) row_count *= static_cast<double>(planner.Extent(out.axes[i]));
+  for (const std::string& g : group) {
+    const Stage& stage = planner.StageNamed(g);
+    double points = 1;
+    int64_t bytes = ByteSize(planner.kernel().tensors[static_cast<size_t>(stage.output)].dtype);
+    for (size_t i = rows; i < stage.axes.size(); ++i) {
+      bytes *= planner.Extent(stage.axes[i]);
+      points *= static_cast<double>(planner.Extent(stage.axes[i]));
+    }
+    for (const Axis& axis : stage.reduce_axes) points *= static_cast<double>(planner.Extent(axis));
+    Walk(stage.body, [&](const Expr& e) { work += points * (e.op() >= Op::kExp && e.op() <= Op::kErf ? 0.8 : 0.05); });
+    row_bytes += bytes;
+  }
+  if (row_bytes > planner.target().l2_bytes) return false;
+
+  const bool scalar_rows = rows == out.axes.size();
+  std::vector<std::string> task;
+  for (size_t i = 0; i < rows; ++i) task.push_back(out.axes[i].name);
+  // Several rows at once where each gives one number: their loads and horizontal sums overlap.
+  std::string loop;
+  int64_t tasks = static_cast<int64_t>(row_count);
+  const std::string last = out.axes[rows - 1].name;
+  int64_t together = 1;
+  if (scalar_rows) {
+    int64_t extent = planner.Extent(out.axes[rows - 1]);
+    for (int64_t count : {4, 2})
+      if (extent % count == 0 && together == 1) together = count;
+    if (together == 1 && extent >= 16) together = 4;
+  }
+  if (together > 1) {
+    planner.Split(name, last, {together});
+    task.back() = last + ".0";
+    if (planner.Extent(out.axes[rows - 1]) % together != 0) planner.SetTail(name, last, Tail::kShift);
+    tasks = tasks / planner.Extent(out.axes[rows - 1]) * ((planner.Extent(out.axes[rows - 1]) + together - 1) / together);
+  }
+  loop = planner.Parallelize(name, task, tasks, work * row_count);
+  if (together > 1) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
+  if (!scalar_rows) {
+    std::string along = out.axes.back().name;
+    int64_t extent = planner.Extent(out.axes.back());
+    int64_t width = std::min<int64_t>(planner.LanesFor(out), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+    int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
+    while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
+    planner.Split(name, along, {unroll, width});
+    planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
+    planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
+  }
+  for (const std::string& g : group) ScheduleInRow(planner, g, rows, name, loop, false);
+  planner.MarkScheduled(name);
+  return true;
+}
+
+}  // namespace hone

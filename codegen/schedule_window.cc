@@ -1,0 +1,138 @@
+// Small windows without reuse across channels: depthwise convolution and pooling. Rows of the output are blocked in
+// registers, so that each input row is loaded once for all the output rows that it touches; padding happens in a private
+// copy of the plane.
+#include <algorithm>
+#include <bit>
+
+#include "codegen/schedule_planner.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+
+bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  const size_t rank = stage.axes.size();
+  if (rank < 1 || stage.reduce_axes.empty()) return false;
+  // Every reduction axis is short, and the windowed operand reads an axis of the output and one of the window together.
+  int64_t window = 1;
+  for (const Axis& axis : stage.reduce_axes) window *= planner.Extent(axis);
+  if (window > 200) return false;
+  std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
+  const size_t last = rank - 1;
+  const AccessPattern* data = nullptr;
+  for (const AccessPattern& access : accesses)
+    if (access.affine && access.uses[last] && access.strides[last] >= 1) data = &access;
+  if (!data) return false;
+  int64_t extent = planner.Extent(stage.axes[last]);
+  // Vectors of a few lanes are not worth it, nor is a window along an axis that lies far apart in memory.
+  if (data->strides[last] > 4) return false;
+
+  // The stage and its reader, or a reader made for it.
+  std::string sum = name, out;
+  const Tensor tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
+  if (tensor.kind == TensorKind::kIntermediate) {
+    std::vector<int> readers = ReadersOf(planner.kernel(), stage.output);
+    if (readers.size() == 1) {
+      const Stage& reader = planner.kernel().stages[static_cast<size_t>(readers[0])];
+      bool same = reader.reduction == Reduction::kNone && reader.axes.size() == rank && !planner.IsScheduled(planner.NameOf(reader));
+      for (size_t i = 0; same && i < rank; ++i) same = planner.Extent(reader.axes[i]) == planner.Extent(stage.axes[i]);
+      if (same)
+        Walk(reader.body, [&](const Expr& e) {
+          if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
+          for (size_t i = 0; i < rank; ++i)
+            same &= (e.arg(i).op() == Op::kAxis && e.arg(i).int_value() == static_cast<int64_t>(i)) ||
+                    (e.arg(i).op() == Op::kInt && planner.Extent(stage.axes[i]) == 1);
+        });
+      if (same) out = planner.NameOf(reader);
+    }
+  }
+  if (out.empty()) {
+    sum = planner.FreshName("tile");
+    out = name;
+    if (!planner.Separate(name, sum)) return false;
+  }
+
+  const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
+  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  // Rows: as many as registers hold with the vectors that they share.
+  int64_t rows = 1, row_extent = rank >= 2 ? planner.Extent(result.axes[rank - 2]) : 1;
+  if (rank >= 2) {
+    int64_t most = std::min<int64_t>(row_extent, planner.target().VectorRegisters() / 5);
+    double best = 1e30;
+    for (int64_t r = 1; r <= most; ++r) {
+      double tiles = static_cast<double>((row_extent + r - 1) / r);
+      double cost = tiles * (static_cast<double>(r) + 1.5);  // loads shared by r rows are paid once
+      if (cost < best - 1e-9) best = cost, rows = r;
+    }
+  }
+  std::string w = result.axes[last].name, h = rank >= 2 ? result.axes[rank - 2].name : "";
+  std::vector<std::string> outer, order, unrolled;
+  int64_t tasks = 1;
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    outer.push_back(result.axes[i].name);
+    tasks *= planner.Extent(result.axes[i]);
+  }
+  planner.Split(out, w, {lanes});
+  order = outer;
+  std::string tile_loop = w + ".0";
+  if (rank >= 2) {
+    planner.Split(out, h, {rows});
+    order.push_back(h + ".0");
+    if (outer.empty()) {
+      outer.push_back(h + ".0");
+      tasks = (row_extent + rows - 1) / rows;
+    }
+    order.push_back(tile_loop);
+    order.push_back(h + ".1");
+    unrolled.push_back(h + ".1");
+    if (row_extent % rows != 0 && row_extent >= rows) planner.SetTail(out, h, Tail::kShift);
+  } else {
+    order.push_back(tile_loop);
+    outer.push_back(tile_loop);
+    tasks = (extent + lanes - 1) / lanes;
+  }
+  order.push_back(w + ".1");
+  planner.Reorder(out, order);
+  double points = 1;
+  for (const Axis& axis : result.axes) points *= static_cast<double>(planner.Extent(axis));
+  std::string task = planner.Parallelize(out, outer, tasks, points * static_cast<double>(window) / static_cast<double>(lanes) + points / 4);
+  if (rank == 1) tile_loop = task;
+  planner.Annotate(StepKind::kUnroll, out, unrolled);
+  planner.Annotate(StepKind::kVectorize, out, {w + ".1"});
+  planner.MarkScheduled(out);
+
+  planner.ComputeAt(sum, out, tile_loop);
+  planner.Store(sum, Scope::kRegisters);
+  std::vector<std::string> sum_order, sum_unrolled;
+  bool unroll_all = window * rows <= 160;
+  for (size_t i = 0; i < part.reduce_axes.size(); ++i) {
+    sum_order.push_back(part.reduce_axes[i].name);
+    if (unroll_all) sum_unrolled.push_back(part.reduce_axes[i].name);
+  }
+  for (size_t i = 0; i + 1 < rank; ++i) {
+    sum_order.push_back(part.axes[i].name);
+    sum_unrolled.push_back(part.axes[i].name);
+  }
+  sum_order.push_back(part.axes[last].name);
+  planner.Reorder(sum, sum_order);
+  planner.Annotate(StepKind::kUnroll, sum, sum_unrolled);
+  planner.Annotate(StepKind::kVectorize, sum, {part.axes[last].name});
+  planner.MarkScheduled(sum);
+
+  // The padded plane, per task, where it is the stage's alone.
+  const Tensor source = planner.kernel().tensors[static_cast<size_t>(data->tensor)];
+  const Stage* pad = ProducerOf(planner.kernel(), data->tensor);
+  if (pad && !planner.IsScheduled(source.name) && pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), data->tensor).size() == 1) {
+    const Stage plane = *pad;
+    planner.ComputeAt(source.name, out, task);
+    std::string along = plane.axes.back().name;
+    int64_t width = planner.LanesFor(plane);
+    width = std::min<int64_t>(width, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(planner.Extent(plane.axes.back())))));
+    planner.Split(source.name, along, {width});
+    planner.Annotate(StepKind::kVectorize, source.name, {along + ".1"});
+    planner.MarkScheduled(source.name);
+  }
+  return true;
+}
+
+}  // namespace hone
