@@ -94,17 +94,27 @@ Result<void> FinishSalvage(const std::string& path) {
   return {};
 }
 
-Result<std::string> Salvage(const DirectoryOptions& options, std::string_view reason) {
+// Fills db.rebuilt through `fill` and makes it db.repaired.
+template <typename Fill>
+Result<SalvageReport> Rebuild(const DirectoryOptions& options, std::string_view reason, Fill fill) {
   LogWarn("cache_repairing", {{"directory", options.path}, {"reason", reason}});
   std::string rebuilt = options.path + "/db.rebuilt";
-  SalvageReport report = HONE_TRY(SalvageRocksStore(options.path + "/db", rebuilt, options.env));
+  RemoveTree(rebuilt);
+  Result<SalvageReport> report = fill(rebuilt);
+  if (!report) return RemoveTree(rebuilt), std::move(report).error().Context("repair");
   RemoveDamagedCopies(options.path);
   HONE_TRY(Rename(rebuilt, options.path + "/db.repaired"));
+  LogWarn("cache_repaired", {{"directory", options.path}, {"result", report->Text()}});
+  return report;
+}
+
+Result<std::string> Salvage(const DirectoryOptions& options, std::string_view reason) {
+  SalvageReport report = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) {
+    return SalvageRocksStore(options.path + "/db", to, options.env);
+  }));
   HONE_TRY(FinishSalvage(options.path));
   if (report.lossless()) RemoveDamagedCopies(options.path);
-  std::string text = fmt::format("{} ({})", report.Text(), reason);
-  LogWarn("cache_repaired", {{"directory", options.path}, {"result", text}});
-  return text;
+  return fmt::format("{} ({})", report.Text(), reason);
 }
 
 Result<std::unique_ptr<Store>> OpenStore(const DirectoryOptions& options, RocksMode mode) {
@@ -176,6 +186,21 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
   Result<CacheDirectory> opened = OpenForWriting(options, std::move(held));
   if (!opened && CannotWrite(opened.error())) return OpenReadOnlyInstead(options, std::move(same), opened.error());
   return opened;
+}
+
+Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live) {
+  const std::string_view reason = "damage was met while reading";
+  SalvageReport report = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) -> Result<SalvageReport> {
+    RocksOptions fresh;
+    fresh.path = to;
+    fresh.env = options.env;
+    std::unique_ptr<Store> target = HONE_TRY(OpenRocksStore(fresh));
+    SalvageReport copied;
+    for (size_t i = 0; i < kFamilies; ++i) HONE_TRY(CopyReadable(live, *target, static_cast<Family>(i), copied));
+    HONE_TRY(target->Flush());
+    return copied;
+  }));
+  return fmt::format("{} ({})", report.Text(), reason);
 }
 
 void MarkDamaged(const std::string& path) {

@@ -44,6 +44,11 @@ struct CacheDirectory {
 // kWrite never fails because of a full, read-only or forbidden directory: see not_writable.
 Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
 
+// For a running cache whose store met damage: copies what can be read of it, readers going on meanwhile and writers
+// kept away by the caller. The copy takes the database's place at the next OpenCacheDirectory. Returns what was kept
+// and lost.
+Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live);
+
 // Leaves word for the next opening. Failing to is logged and otherwise harmless.
 void MarkDamaged(const std::string& path);
 

@@ -16,6 +16,8 @@ namespace hone {
 namespace {
 
 constexpr std::chrono::seconds kRetryInterval{2};
+constexpr std::chrono::seconds kRepairInterval{60};
+constexpr size_t kMostSaid = 1000;
 
 bool SameDirectory(const std::string& a, const std::string& b) { return !a.empty() && a == b; }
 
@@ -41,6 +43,7 @@ Result<std::unique_ptr<LayeredStore>> LayeredStore::Open(const CacheOptions& opt
 
 LayeredStore::~LayeredStore() {
   if (options_.inspect) return;
+  if (!copied_.empty()) TakeCopy(user());
   if (Result<void> flushed = Flush(); !flushed) LogWarn("cache_close", {{"error", flushed.error().Text()}});
 }
 
@@ -95,7 +98,14 @@ void LayeredStore::NoteDamage(Family family, std::string_view key, const Error& 
   if (known) return;
   std::string name = HexOf(std::span(reinterpret_cast<const uint8_t*>(key.data()), key.size()));
   LogError("cache_damage", {{"family", NameOf(family)}, {"key", name}, {"error", error.message}});
-  if (!options_.inspect) MarkDamaged(options_.directory);
+}
+
+void LayeredStore::NoteUnreadable(Family family, const Error& error) const {
+  {
+    MutexLock lock(state_mutex_);
+    if (said_.size() >= kMostSaid || !said_.insert(error.message).second) return;
+  }
+  LogWarn("cache_read", {{"family", NameOf(family)}, {"error", error.Text()}});
 }
 
 bool LayeredStore::Read(Family family, std::string_view key, const Reader& reader) const {
@@ -109,13 +119,14 @@ bool LayeredStore::Read(Family family, std::string_view key, const Reader& reade
     if (!store) continue;
     Result<std::optional<std::string>> value = store->Get(family, key);
     if (!value) {
-      bool corrupt = value.error().kind == ErrorKind::kCorrupt;
-      damaged |= corrupt && layer == CacheLayer::kUser;
+      // A file that is gone counts as damaged, too; a failing read of one that is there does not.
+      bool lost = value.error().kind == ErrorKind::kCorrupt || value.error().kind == ErrorKind::kNotFound;
+      damaged |= lost && layer == CacheLayer::kUser;
       // One artifact's blob is the caller's to give up; damaged tables are ours to repair.
-      if (corrupt && layer == CacheLayer::kUser && family != Family::kArtifacts)
+      if (lost && layer == CacheLayer::kUser && family != Family::kArtifacts)
         NoteDamage(family, key, value.error());
       else
-        LogWarn("cache_read", {{"family", NameOf(family)}, {"error", value.error().Text()}});
+        NoteUnreadable(family, value.error());
       continue;
     }
     if (*value && reader(key, **value, layer) != Take::kTryNextLayer) return true;
@@ -132,7 +143,8 @@ void LayeredStore::Scan(Family family, std::string_view prefix, const Reader& re
   std::vector<Source> sources;
   auto add = [&](std::shared_ptr<Store> store, const Store* raw, CacheLayer layer) {
     if (raw == nullptr) return;
-    auto entries = std::make_unique<ResilientIterator>(raw->Iterate(family), std::string(prefix));
+    auto entries =
+        std::make_unique<ResilientIterator>([raw, family] { return raw->Iterate(family); }, std::string(prefix));
     sources.push_back({std::move(store), layer, std::move(entries)});
   };
   if (pending_used_) add(nullptr, &pending_, CacheLayer::kPending);
@@ -184,12 +196,10 @@ Result<void> LayeredStore::Write(const StoreBatch& batch, Durability durability)
 }
 
 Result<void> LayeredStore::WriteUser(const StoreBatch& batch, Durability durability) {
+  if (repairing_) return Error{ErrorKind::kBusy, "the cache is being repaired; try again in a few seconds", ""};
   std::shared_ptr<Store> store = user();
-  if (!store || !store->writable()) {
-    std::string reason = not_persisting();
-    return Error{ErrorKind::kIo, "the cache cannot be written: " + (reason.empty() ? "it is being repaired" : reason),
-                 ""};
-  }
+  if (!store || !store->writable())
+    return Error{ErrorKind::kIo, "the cache cannot be written: " + not_persisting(), ""};
   bool sync = durability == Durability::kSynced;
   Result<void> written = store->Write(batch, sync ? SyncMode::kSync : SyncMode::kNoSync);
   if (!written) {
@@ -215,6 +225,7 @@ void LayeredStore::KeepInMemory(const StoreBatch& batch) {
 
 // Writes what waits in memory, synced; at most every kRetryInterval, so that a full disk is not hammered.
 Result<void> LayeredStore::DrainPending() {
+  if (repairing_) return Error{ErrorKind::kBusy, "the cache is being repaired; try again in a few seconds", ""};
   MonotonicTime now = std::chrono::steady_clock::now();
   if (now < next_attempt_) return Error{ErrorKind::kIo, not_persisting(), ""};
   next_attempt_ = now + kRetryInterval;
@@ -276,26 +287,51 @@ Result<void> LayeredStore::Flush() {
   return store->Flush();
 }
 
-bool LayeredStore::RepairIfDamaged() {
+bool LayeredStore::RepairIfDamaged(const std::stop_token& stop) {
   if (!damaged_ || options_.inspect || options_.directory.empty()) return false;
-  std::shared_ptr<Store> taken;
-  {
-    MutexLock lock(write_mutex_);
-    MutexLock state(state_mutex_);
-    if (!user_ || !user_->writable()) return false;
-    taken = std::exchange(user_, nullptr);
+  std::shared_ptr<Store> store = user();
+  if (!store || !store->writable() || std::chrono::steady_clock::now() < next_repair_) return false;
+  if (copied_.empty()) {
+    MarkDamaged(options_.directory);  // should we not get to the end of this
+    {
+      MutexLock lock(write_mutex_);
+      repairing_ = true;
+    }
+    Result<std::string> copied = SalvageLive(UserDirectory(), *store, stop);
+    if (!copied) {
+      LogError("cache_repair", {{"error", copied.error().Text()}});
+      next_repair_ = std::chrono::steady_clock::now() + kRepairInterval;
+      MutexLock lock(write_mutex_);
+      repairing_ = false;
+      return false;
+    }
+    copied_ = *std::move(copied);
   }
-  // Readers hold a store for one read or one walk. A long walk goes first: the repair waits for the next call.
-  for (int i = 0; i < 100 && taken.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  MutexLock lock(write_mutex_);
-  if (taken.use_count() > 1) {
+  return TakeCopy(std::move(store));
+}
+
+// Puts the finished copy in the store's place once no reader holds that; reads miss for the moments in between.
+bool LayeredStore::TakeCopy(std::shared_ptr<Store> store) {
+  {
     MutexLock state(state_mutex_);
-    user_ = std::move(taken);
+    user_ = nullptr;
+  }
+  // Readers hold a store for one read or one walk. A long walk goes first: the next call tries again.
+  for (int i = 0; i < 100 && store.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (store.use_count() > 1) {
+    MutexLock state(state_mutex_);
+    user_ = std::move(store);
     return false;
   }
-  taken.reset();
-  ReopenForWriting();
+  store.reset();
+  MutexLock lock(write_mutex_);
+  repairing_ = false;
   damaged_ = false;
+  ReopenForWriting();
+  {
+    MutexLock state(state_mutex_);
+    repaired_ = std::exchange(copied_, "");
+  }
   next_attempt_ = MonotonicTime();
   if (pending_used_) (void)DrainPending();
   return true;

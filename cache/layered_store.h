@@ -7,6 +7,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -52,9 +54,9 @@ class LayeredStore {
   void Sync() HONE_EXCLUDES(write_mutex_);
   // Everything into tables, synced.
   Result<void> Flush() HONE_EXCLUDES(write_mutex_);
-  // If reading met damage: takes the user's store out, salvages it, puts it back. Reads miss and writes wait in memory
-  // meanwhile. True if it did.
-  bool RepairIfDamaged() HONE_EXCLUDES(write_mutex_);
+  // If reading met damage: copies what can be read of the user's store and puts the copy in its place. Reads go on
+  // meanwhile, writes wait in memory. True if it did.
+  bool RepairIfDamaged(const std::stop_token& stop) HONE_EXCLUDES(write_mutex_);
 
   bool inspecting() const { return options_.inspect; }
   std::shared_ptr<Store> user() const;  // null while there is none
@@ -76,6 +78,8 @@ class LayeredStore {
   void NoteRefused(const Error& error);
   void NotePersisting();
   void NoteDamage(Family family, std::string_view key, const Error& error) const;
+  void NoteUnreadable(Family family, const Error& error) const;
+  bool TakeCopy(std::shared_ptr<Store> store);
   DirectoryOptions UserDirectory() const;
 
   const CacheOptions options_;
@@ -89,12 +93,17 @@ class LayeredStore {
   Mutex write_mutex_;
   MonotonicTime next_attempt_ HONE_GUARDED_BY(write_mutex_){};
   bool said_full_ HONE_GUARDED_BY(write_mutex_) = false;
+  // While a copy is made and until it has taken the store's place, nothing may be written that the copy lacks.
+  bool repairing_ HONE_GUARDED_BY(write_mutex_) = false;
+  std::string copied_;           // what the finished copy kept and lost; "" while there is none. Upkeep's thread only
+  MonotonicTime next_repair_{};  // upkeep's thread only
 
   mutable Mutex state_mutex_;  // held for a moment only
   UniqueFd lock_ HONE_GUARDED_BY(state_mutex_);
   std::shared_ptr<Store> user_ HONE_GUARDED_BY(state_mutex_);
   std::string not_persisting_ HONE_GUARDED_BY(state_mutex_);
   std::string repaired_ HONE_GUARDED_BY(state_mutex_);
+  mutable std::set<std::string> said_ HONE_GUARDED_BY(state_mutex_);  // reading errors that were logged
 };
 
 }  // namespace hone

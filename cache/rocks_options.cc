@@ -64,7 +64,6 @@ RocksSettings MakeRocksSettings(const RocksOptions& options) {
   db.max_background_jobs = 2;
   db.max_open_files =
       options.mode == RocksMode::kSecondary ? -1 : 512;  // held open, so that the writer may delete them
-  db.skip_stats_update_on_db_open = true;
   db.avoid_unnecessary_blocking_io = true;
   db.max_bgerror_resume_count = 0;  // the cache tries again itself, and says so
 

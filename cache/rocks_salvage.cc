@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBatchBytes = 4 << 20;
-
 std::vector<std::string> FilesWith(const std::string& directory, std::string_view extension) {
   std::vector<std::string> paths;
   std::error_code failed;
@@ -100,7 +98,7 @@ class Salvager {
       if (broken.contains(family) && family != Family::kArtifacts)
         left.insert(family);
       else
-        HONE_TRY(Copy(**source, family));
+        HONE_TRY(CopyReadable(**source, to_, family, report_));
     }
     return left;
   }
@@ -128,26 +126,6 @@ class Salvager {
     return broken;
   }
 
-  Result<void> Copy(const Store& source, Family family) {
-    ResilientIterator entries(source.Iterate(family), "");
-    HONE_TRY(CopyAll(entries, family, /*keep_present=*/false));
-    report_.damaged_ranges += entries.damaged_ranges();
-    return {};
-  }
-
-  Result<void> CopyAll(ResilientIterator& entries, Family family, bool keep_present) {
-    StoreBatch batch;
-    for (; entries.Valid(); entries.Next()) {
-      if (keep_present && HONE_TRY(to_.Get(family, entries.key()))) continue;
-      batch.Put(family, std::string(entries.key()), std::string(entries.value()));
-      ++report_.copied;
-      if (batch.bytes() < kBatchBytes) continue;
-      HONE_TRY(to_.Write(batch, SyncMode::kNoSync));
-      batch = StoreBatch();
-    }
-    return to_.Write(batch, SyncMode::kNoSync);
-  }
-
   Result<void> RepairAndCopy(const std::set<Family>& families) {
     SetArtifactsAside();
     RocksSettings settings = MakeRocksSettings(Lenient());
@@ -156,7 +134,7 @@ class Salvager {
     Result<std::unique_ptr<Store>> source = Error{ErrorKind::kCorrupt, repaired.ToString(), from_};
     if (repaired.ok()) source = OpenRocksStore(Lenient());
     if (source) {
-      for (Family family : families) HONE_TRY(Copy(**source, family));
+      for (Family family : families) HONE_TRY(CopyReadable(**source, to_, family, report_));
     } else {
       LogWarn("cache_salvage", {{"step", "repair"}, {"error", source.error().Text()}});
     }
@@ -187,10 +165,9 @@ class Salvager {
     }
     std::optional<Family> family = FamilyNamed(reader.GetTableProperties()->column_family_name);
     if (!family || !families.contains(*family)) return {};
-    ResilientIterator entries(std::make_unique<TableIterator>(reader.NewIterator(rocksdb::ReadOptions())), "");
-    HONE_TRY(CopyAll(entries, *family, /*keep_present=*/true));
-    report_.damaged_ranges += entries.damaged_ranges();
-    return {};
+    auto source = [&] { return std::make_unique<TableIterator>(reader.NewIterator(rocksdb::ReadOptions())); };
+    ResilientIterator entries(source, "");
+    return CopyEntries(entries, to_, *family, /*keep_present=*/true, report_);
   }
 
   const std::string from_;
@@ -200,15 +177,6 @@ class Salvager {
 };
 
 }  // namespace
-
-std::string SalvageReport::Text() const {
-  std::string text = fmt::format("kept {} entries", copied);
-  if (lossless()) return text + "; nothing was lost";
-  if (damaged_ranges > 0) text += fmt::format("; lost the entries of {} damaged stretches", damaged_ranges);
-  if (unreadable_files > 0) text += fmt::format("; {} tables could not be opened", unreadable_files);
-  if (artifacts_lost) text += "; compiled code was lost and will be compiled again from its schedules";
-  return text;
-}
 
 bool RocksFilesExist(const std::string& path) {
   return !FilesWith(path, ".sst").empty() || !FilesWith(path, ".log").empty() || !FilesWith(path, ".blob").empty();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cache/salvage.h"
 #include "cache/store.h"
 
 namespace hone {
@@ -33,15 +34,6 @@ Result<std::unique_ptr<Store>> OpenRocksStore(const RocksOptions& options);
 bool RocksFilesExist(const std::string& path);
 // The database can be told to open: it has what points to its other files.
 bool RocksIsComplete(const std::string& path);
-
-struct SalvageReport {
-  uint64_t copied = 0;            // entries
-  uint64_t damaged_ranges = 0;    // stretches of keys that could not be read
-  uint64_t unreadable_files = 0;  // tables that could not be opened at all
-  bool artifacts_lost = false;    // the list of blob files was damaged: schedules are kept, code is compiled again
-  bool lossless() const { return damaged_ranges == 0 && unreadable_files == 0 && !artifacts_lost; }
-  std::string Text() const;  // "kept 1200 entries; lost …", one line
-};
 
 // Copies everything that can still be read from the damaged database `from` into a new one at `to` (created; must not
 // exist). May rewrite parts of `from`.

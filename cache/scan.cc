@@ -46,8 +46,8 @@ std::string Middle(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-ResilientIterator::ResilientIterator(std::unique_ptr<StoreIterator> iterator, std::string prefix)
-    : iterator_(std::move(iterator)), prefix_(std::move(prefix)) {
+ResilientIterator::ResilientIterator(Source source, std::string prefix)
+    : source_(std::move(source)), iterator_(source_()), prefix_(std::move(prefix)) {
   iterator_->Seek(prefix_);
   Settle(prefix_);
 }
@@ -75,7 +75,9 @@ void ResilientIterator::Settle(std::string from) {
   valid_ = iterator_->Valid() && iterator_->key().starts_with(prefix_);
 }
 
+// Positions at the first key ≥ from; false if that cannot be read.
 bool ResilientIterator::Readable(const std::string& from) {
+  if (!iterator_->status()) iterator_ = source_();
   iterator_->Seek(from);
   return iterator_->Valid() || iterator_->status().has_value();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,7 +15,11 @@ namespace hone {
 // doubling the distance from the last key, then by bisection, seeing keys as large numbers.
 class ResilientIterator {
  public:
-  ResilientIterator(std::unique_ptr<StoreIterator> iterator, std::string prefix);
+  using Source = std::function<std::unique_ptr<StoreIterator>()>;
+
+  // `source` is asked for another iterator after each failure: RocksDB's do not recover from a damaged block (its
+  // read-ahead buffer goes on failing for sound blocks).
+  ResilientIterator(Source source, std::string prefix);
   bool Valid() const { return valid_; }
   void Next();
   std::string_view key() const { return iterator_->key(); }
@@ -24,9 +29,10 @@ class ResilientIterator {
  private:
   // Settles on what the store's iterator shows; `from` is the least key that it may show.
   void Settle(std::string from);
-  bool Readable(const std::string& from);  // Seek(from) neither failed nor …
+  bool Readable(const std::string& from);
   std::string NextReadable(const std::string& from);
 
+  const Source source_;
   std::unique_ptr<StoreIterator> iterator_;
   const std::string prefix_;
   std::string last_key_;

@@ -41,7 +41,7 @@ void CacheImpl::Upkeep(std::stop_token stop) {
     }
     store_->Sync();
     (void)MoveDamaged();
-    if (store_->RepairIfDamaged() || rebuild_index_.exchange(false)) RebuildIndex(stop);
+    if (store_->RepairIfDamaged(stop) || rebuild_index_.exchange(false)) RebuildIndex(stop);
     MonotonicTime now = std::chrono::steady_clock::now();
     if (now - uses_written >= options_.use_interval) {
       (void)WriteUses();

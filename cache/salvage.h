@@ -1,0 +1,29 @@
+// Saving what can be read of a damaged store.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "cache/store.h"
+
+namespace hone {
+
+struct SalvageReport {
+  uint64_t copied = 0;            // entries
+  uint64_t damaged_ranges = 0;    // stretches of keys that could not be read
+  uint64_t unreadable_files = 0;  // tables that could not be opened at all
+  bool artifacts_lost = false;    // the list of blob files was damaged: schedules are kept, code is compiled again
+  bool lossless() const { return damaged_ranges == 0 && unreadable_files == 0 && !artifacts_lost; }
+  std::string Text() const;  // "kept 1200 entries; lost …", one line
+};
+
+// Copies every readable entry of a family, in batches. `keep_present`: what `to` has already stays. Fails only if `to`
+// cannot be written.
+Result<void> CopyReadable(const Store& from, Store& to, Family family, SalvageReport& report);
+
+class ResilientIterator;
+Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, bool keep_present,
+                         SalvageReport& report);
+
+}  // namespace hone
