@@ -100,6 +100,9 @@ Result<std::vector<std::byte>> LinkSharedObject(std::span<const std::byte> objec
   if (lld_crashed) {
     return Error{.kind = ErrorKind::kInternal, .message = "lld crashed before and cannot run again", .where = "link"};
   }
+  if (object.empty()) {
+    return Error{.kind = ErrorKind::kBuildFailed, .message = "the object is empty", .where = "link"};
+  }
   MemoryFile input("hone-object"), output("hone-linked");
   if (input.fd() < 0 || output.fd() < 0) return IoError("memfd_create");
   HONE_TRY(WriteAll(input.fd(), object));
