@@ -188,7 +188,7 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
   return opened;
 }
 
-Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live) {
+Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop) {
   const std::string_view reason = "damage was met while reading";
   SalvageReport report = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) -> Result<SalvageReport> {
     RocksOptions fresh;
@@ -196,7 +196,7 @@ Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& li
     fresh.env = options.env;
     std::unique_ptr<Store> target = HONE_TRY(OpenRocksStore(fresh));
     SalvageReport copied;
-    for (size_t i = 0; i < kFamilies; ++i) HONE_TRY(CopyReadable(live, *target, static_cast<Family>(i), copied));
+    for (size_t i = 0; i < kFamilies; ++i) HONE_TRY(CopyReadable(live, *target, static_cast<Family>(i), copied, stop));
     HONE_TRY(target->Flush());
     return copied;
   }));

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "base/result.h"
@@ -47,7 +48,7 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
 // For a running cache whose store met damage: copies what can be read of it, readers going on meanwhile and writers
 // kept away by the caller. The copy takes the database's place at the next OpenCacheDirectory. Returns what was kept
 // and lost.
-Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live);
+Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop);
 
 // Leaves word for the next opening. Failing to is logged and otherwise harmless.
 void MarkDamaged(const std::string& path);

@@ -20,14 +20,15 @@ std::string SalvageReport::Text() const {
   return text;
 }
 
-Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, bool keep_present,
-                         SalvageReport& report) {
+Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, bool keep_present, SalvageReport& report,
+                         const std::stop_token& stop) {
   StoreBatch batch;
   for (; entries.Valid(); entries.Next()) {
     if (keep_present && HONE_TRY(to.Get(family, entries.key()))) continue;
     batch.Put(family, std::string(entries.key()), std::string(entries.value()));
     ++report.copied;
     if (batch.bytes() < kBatchBytes) continue;
+    if (stop.stop_requested()) return Error{ErrorKind::kBusy, "stopped on the way", ""};
     HONE_TRY(to.Write(batch, SyncMode::kNoSync));
     batch = StoreBatch();
   }
@@ -35,9 +36,10 @@ Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, b
   return to.Write(batch, SyncMode::kNoSync);
 }
 
-Result<void> CopyReadable(const Store& from, Store& to, Family family, SalvageReport& report) {
+Result<void> CopyReadable(const Store& from, Store& to, Family family, SalvageReport& report,
+                          const std::stop_token& stop) {
   ResilientIterator entries([&] { return from.Iterate(family); }, "");
-  return CopyEntries(entries, to, family, /*keep_present=*/false, report);
+  return CopyEntries(entries, to, family, /*keep_present=*/false, report, stop);
 }
 
 }  // namespace hone

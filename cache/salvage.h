@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "base/result.h"
@@ -19,8 +20,9 @@ struct SalvageReport {
 };
 
 // Copies every readable entry of a family, in batches. `keep_present`: what `to` has already stays. Fails only if `to`
-// cannot be written.
-Result<void> CopyReadable(const Store& from, Store& to, Family family, SalvageReport& report);
+// cannot be written, or with kBusy when stopped.
+Result<void> CopyReadable(const Store& from, Store& to, Family family, SalvageReport& report,
+                          const std::stop_token& stop = {});
 
 class ResilientIterator;
 Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, bool keep_present,

@@ -21,7 +21,7 @@ namespace {
 constexpr uint8_t kArtifactVersion = 1;
 constexpr uint8_t kMetaVersion = 1;
 constexpr uint8_t kHiddenVersion = 1;
-constexpr size_t kMostSaid = 10'000;
+constexpr size_t kMostSaid = 100;  // lines about damaged values
 constexpr size_t kMostWaiting = 1'000;
 
 bool SameIdentity(const CacheKey& a, const CacheKey& b) {
@@ -52,11 +52,14 @@ CacheImpl::~CacheImpl() {
 }
 
 void CacheImpl::LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason) {
+  bool last = false;
   {
     MutexLock lock(notes_mutex_);
     if (said_.size() >= kMostSaid || !said_.emplace(key).second) return;
+    last = said_.size() == kMostSaid;
   }
   LogWarn(event, {{"family", NameOf(family)}, {"key", HexOf(key)}, {"reason", reason.message}});
+  if (last) LogWarn(event, {{"further", "are counted, and not logged"}});
 }
 
 void CacheImpl::SetAside(Family family, std::string_view key, std::optional<std::string_view> value, CacheLayer layer,
