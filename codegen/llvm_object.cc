@@ -124,6 +124,15 @@ void EmbedManifest(llvm::Module& module, std::span<const std::byte> manifest) {
   global->setAlignment(llvm::Align(8));
 }
 
+// Leaves the entry points visible and nothing else: whatever is visible is exported.
+void HideHelpers(llvm::Module& module) {
+  for (llvm::GlobalValue& value : module.global_values()) {
+    llvm::StringRef name = value.getName();
+    if (value.isDeclaration() || name == kEntrySymbol || name == kPackSymbol || name == kManifestSymbol) continue;
+    value.setLinkage(llvm::GlobalValue::InternalLinkage);
+  }
+}
+
 // Names what the object needs from outside; empty if it is closed.
 Result<std::string> UndefinedSymbols(llvm::StringRef object) {
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel.o"));
@@ -285,6 +294,7 @@ Result<CompiledObject> ObjectCompiler::Compile(std::unique_ptr<llvm::Module> mod
   CompiledObject result;
   auto start = std::chrono::steady_clock::now();
   EmbedManifest(*module, manifest);
+  HideHelpers(*module);
   if (options.verify) HONE_TRY(impl_->Verify(*module));
   result.times.verify = MicrosecondsSince(start);
 

@@ -62,13 +62,16 @@ class ObjectCompiler {
   void PrepareModule(llvm::Module& module) const;
 
   // The attributes every function of the module must have: ISA, vector width, nounwind, no invented libcalls, no frame
-  // pointer, no unwind table, no stack probes. Linkage is the caller's: internal for all but hone_entry and hone_pack.
+  // pointer, no unwind table, no stack probes.
   void PrepareFunction(llvm::Function& function) const;
 
-  // Compiles and links. `manifest` becomes the section .hone.manifest, symbol hone_manifest. The module is used up.
+  // Compiles and links. `manifest` becomes the section .hone.manifest, symbol hone_manifest. Functions other than
+  // hone_entry and hone_pack become internal. The module is used up.
   // kBuildFailed: the module is malformed, LLVM or lld complained, the code needs a symbol that nothing defines (the
   // message names it), or hone_entry is missing.
-  // REQUIRES: `module` was prepared by this object; hone_entry (and hone_pack, if any) have external linkage.
+  // After an error that LLVM itself called fatal, or a crash in it, this object refuses further work (kInternal):
+  // replace the process. REQUIRES: `module` was prepared by this object; hone_entry (and hone_pack, if any) have
+  // external linkage.
   Result<CompiledObject> Compile(std::unique_ptr<llvm::Module> module, std::span<const std::byte> manifest,
                                  const CompileOptions& options = {});
 

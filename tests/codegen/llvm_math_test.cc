@@ -41,8 +41,8 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 long double SigmoidWide(long double x) { return 1 / (1 + std::exp(-x)); }
 
 const Function kFunctions[] = {
-    {"exp", EmitExp, std::exp, std::exp, 0.9, 0.9},           {"log", EmitLog, std::log, std::log, 0.9, 0.9},
-    {"tanh", EmitTanh, std::tanh, std::tanh, 2.4, 2.4},       {"erf", EmitErf, std::erf, std::erf, 2, 2},
+    {"exp", EmitExp, std::exp, std::exp, 0.9, 0.9},           {"log", EmitLog, std::log, std::log, 1.0, 1.0},
+    {"tanh", EmitTanh, std::tanh, std::tanh, 2.5, 2.5},       {"erf", EmitErf, std::erf, std::erf, 1.8, 1.8},
     {"sqrt", EmitSqrt, std::sqrt, std::sqrt, 0.5001, 0.5001}, {"rsqrt", EmitRsqrt, Rsqrt, RsqrtWide, 1.5, 1.5},
     {"floor", EmitFloor, std::floor, std::floor, 0, 0},       {"sigmoid", EmitSigmoid, Sigmoid, SigmoidWide, 2.1, 2.1},
 };
