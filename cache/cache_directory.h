@@ -47,7 +47,7 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
 
 // For a running cache whose store met damage: copies what can be read of it, readers going on meanwhile and writers
 // kept away by the caller. The copy takes the database's place at the next OpenCacheDirectory. Returns what was kept
-// and lost.
+// and lost; kBusy if it was stopped.
 Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop);
 
 // Leaves word for the next opening. Failing to is logged and otherwise harmless.

@@ -19,13 +19,14 @@ struct SalvageReport {
   std::string Text() const;  // "kept 1200 entries; lost …", one line
 };
 
-// Copies every readable entry of a family, in batches. `keep_present`: what `to` has already stays. Fails only if `to`
-// cannot be written, or with kBusy when stopped.
+// Copies every readable entry of a family, in batches. Fails only if `to` cannot be written, or with kBusy when
+// stopped.
 Result<void> CopyReadable(const Store& from, Store& to, Family family, SalvageReport& report,
                           const std::stop_token& stop = {});
 
+// The same for entries of any source. `keep_present`: what `to` has already stays.
 class ResilientIterator;
-Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, bool keep_present,
-                         SalvageReport& report);
+Result<void> CopyEntries(ResilientIterator& entries, Store& to, Family family, bool keep_present, SalvageReport& report,
+                         const std::stop_token& stop = {});
 
 }  // namespace hone
