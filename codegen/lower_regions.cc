@@ -144,7 +144,7 @@ Result<void> Lowering::InferRegion(size_t index) {
             continue;
           }
           Span& have = hull[d];
-          Linear delta = span.min - have.min;
+          Linear delta = program_.vars.ExpandAxes(span.min - have.min);
           if (!delta.IsConstant()) {
             // Two readers far apart: everything that either can reach.
             auto reach = [&](const Span& s) {
