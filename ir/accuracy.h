@@ -4,16 +4,26 @@
 
 #include <cstdint>
 
+#include "ir/interpret.h"
 #include "ir/kernel.h"
 
 namespace hone {
 
-// strict: (4 + √K) · 2⁻²⁴ for f32 (2⁻⁵³ for f64), K the longest chain of reductions on the way to an output;
-// relaxed: 10⁻⁴; fast: 10⁻². Integer outputs: 0 at any accuracy. REQUIRES: static kernel.
+// strict: (4 + √K) · 2⁻²⁴ for f32 (2⁻⁵³ if every float operand is f64); relaxed: 10⁻⁴; fast: 10⁻². 0 at any accuracy if
+// no output is a float. REQUIRES: static kernel.
 double Tolerance(const Kernel& kernel, Accuracy accuracy);
 inline double Tolerance(const Kernel& kernel) { return Tolerance(kernel, kernel.options.accuracy); }
 
+// The same for a float of the given type, whatever the outputs are.
+double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type);
+
 // K of the formula: extents of the reduction axes, multiplied within a stage, the maximum over stages.
 int64_t LongestReduction(const Kernel& kernel);
+
+// |y − r| / A of a result of the given type: at most the tolerance for a right one. Equal values, two NaN, and a
+// reference beyond the type's range beside an infinity of its sign are 0; differences below the type's smallest normal
+// number count as none (underflow); anything else beside a NaN or an infinity is infinite. An integer is 0 if it is
+// within the reference's slack, and infinite otherwise.
+double RelativeError(double y, const Reference& reference, DType type);
 
 }  // namespace hone

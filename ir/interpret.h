@@ -1,5 +1,6 @@
 // The reference: a kernel's value at chosen output elements, in double precision, with the magnitude that the accuracy
-// bound is relative to. Compiled once to a strided program (innermost reduction runs in blocks), intermediates memoised.
+// bound is relative to. Compiled once to a strided program (innermost reduction runs in blocks), intermediates
+// memoised.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,11 @@ struct OperandView {
 
 struct Reference {
   double value = 0;      // r
-  double magnitude = 0;  // A: the same expression over absolute values (ir/accuracy.h)
+  double magnitude = 0;  // A: the same expression over absolute values (ir/accuracy.h); of an integer or bool: how far
+                         // it may be off because a float on the way sits at a jump (0 nearly always)
 };
 
+// Not thread-safe: one interpreter a thread.
 class Interpreter {
  public:
   // REQUIRES: static, verified kernel. `inputs` are in the order of Kernel::operands, outputs left out, and live as
@@ -30,6 +33,9 @@ class Interpreter {
   ~Interpreter();
   // Reference for one element of an output: `output` counts outputs from 0; `index` is its row-major element number.
   Reference At(int output, int64_t index);
+  // The same for many elements; much faster than At where an output's last stage is element-wise. REQUIRES: equal
+  // sizes.
+  void Evaluate(int output, std::span<const int64_t> indices, std::span<Reference> results);
   // Multiply-adds (or the like) that At costs on average, to choose how many elements to sample.
   double CostPerElement(int output) const;
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -66,21 +65,6 @@ bool FitsInto(int64_t value, DType type) {
     case DType::kBool: return value == 0 || value == 1;
     default: return true;
   }
-}
-
-size_t ValueBuilder::KeyHash::operator()(const Key& key) const {
-  uint64_t h = static_cast<uint64_t>(key.op) * 64 + static_cast<uint64_t>(key.type);
-  auto mix = [&](uint64_t x) { h = (h ^ x) * 0x9E3779B97F4A7C15u, h ^= h >> 29; };
-  mix(static_cast<uint64_t>(key.int_value));
-  mix(key.float_bits);
-  for (const ExprNode* arg : key.args) mix(reinterpret_cast<uintptr_t>(arg));
-  return h;
-}
-
-Expr ValueBuilder::Intern(Expr expr) {
-  Key key{expr.op(), expr.type(), expr.int_value(), std::bit_cast<uint64_t>(expr.float_value()), {}};
-  for (const Expr& arg : expr.args()) key.args.push_back(arg.id());
-  return interned_.try_emplace(std::move(key), expr).first->second;
 }
 
 Value ValueBuilder::Leaf(Expr expr, bool weak) { return Value{Intern(std::move(expr)), weak, 1, 1}; }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/expr.h"
+#include "ir/expr_table.h"
 
 namespace hone {
 
@@ -50,21 +50,10 @@ class ValueBuilder {
   Result<Value> Cast(DType type, Value value);
   Result<Value> Activation(std::string_view name, Value v);
   Result<Expr> Retype(const Expr& weak, DType type);
-  Expr Intern(Expr expr);
+  Expr Intern(Expr expr) { return table_.Intern(std::move(expr)); }
 
-  struct Key {
-    Op op;
-    DType type;
-    int64_t int_value;
-    uint64_t float_bits;
-    std::vector<const ExprNode*> args;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    size_t operator()(const Key& key) const;
-  };
   int max_nodes_;
-  std::unordered_map<Key, Expr, KeyHash> interned_;
+  ExprTable table_;
 };
 
 bool FitsInto(int64_t value, DType type);
