@@ -22,6 +22,28 @@ Result<Header> ReadHeader(ByteReader& in) {
   return Header{version, HONE_TRY(in.U8())};
 }
 
+Result<std::string_view> Open(ValueType type, uint8_t newest, std::string_view value, bool check) {
+  ByteReader in(value);
+  Header header = HONE_TRY(ReadHeader(in));
+  std::string_view body = HONE_TRY(in.String(value.size()));
+  size_t sealed = in.position();
+  Digest64 checksum = HONE_TRY(in.Array<sizeof(Digest64)>());
+  HONE_TRY(in.Finish());
+  if (check && checksum != Hash64(value.substr(0, sealed)))
+    return Error{ErrorKind::kCorrupt, "checksum does not match", ""};
+  if (header.type != static_cast<uint8_t>(type) || header.version == 0)
+    return Error{
+        ErrorKind::kCorrupt,
+        fmt::format("saw type {} version {}, wanted type {}", header.type, header.version, static_cast<uint8_t>(type)),
+        ""};
+  if (header.version > newest)
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("written by a newer hone (version {}, this one reads up to {}); upgrade hone",
+                             header.version, newest),
+                 ""};
+  return body;
+}
+
 }  // namespace
 
 std::string Seal(ValueType type, uint8_t version, std::string_view body) {
@@ -37,24 +59,11 @@ std::string Seal(ValueType type, uint8_t version, std::string_view body) {
 }
 
 Result<std::string_view> Unseal(ValueType type, uint8_t newest, std::string_view value) {
-  ByteReader in(value);
-  Header header = HONE_TRY(ReadHeader(in));
-  std::string_view body = HONE_TRY(in.String(value.size()));
-  size_t sealed = in.position();
-  Digest64 checksum = HONE_TRY(in.Array<sizeof(Digest64)>());
-  HONE_TRY(in.Finish());
-  if (checksum != Hash64(value.substr(0, sealed))) return Error{ErrorKind::kCorrupt, "checksum does not match", ""};
-  if (header.type != static_cast<uint8_t>(type) || header.version == 0)
-    return Error{
-        ErrorKind::kCorrupt,
-        fmt::format("saw type {} version {}, wanted type {}", header.type, header.version, static_cast<uint8_t>(type)),
-        ""};
-  if (header.version > newest)
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("written by a newer hone (version {}, this one reads up to {}); upgrade hone",
-                             header.version, newest),
-                 ""};
-  return body;
+  return Open(type, newest, value, true);
+}
+
+Result<std::string_view> UnsealUnchecked(ValueType type, uint8_t newest, std::string_view value) {
+  return Open(type, newest, value, false);
 }
 
 Result<ValueType> SealedType(std::string_view value) {

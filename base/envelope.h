@@ -34,6 +34,9 @@ std::string Seal(ValueType type, uint8_t version, std::string_view body);
 // `newest`: a newer hone wrote it, and the message says so.
 Result<std::string_view> Unseal(ValueType type, uint8_t newest, std::string_view value);
 
+// The same without looking at the checksum, for callers that check the body by a digest of their own.
+Result<std::string_view> UnsealUnchecked(ValueType type, uint8_t newest, std::string_view value);
+
 // The type of a value whose envelope begins rightly, without checking the rest.
 Result<ValueType> SealedType(std::string_view value);
 

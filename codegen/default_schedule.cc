@@ -27,10 +27,14 @@ bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
       Expr axis = index;
       if (index.op() == Op::kAdd || index.op() == Op::kSub) {
         Expr constant = index.arg(1);
-        if (constant.op() != Op::kInt && constant.op() != Op::kSize) { inside = false; return; }
-        int64_t value = UpperExtent(planner.kernel(), constant);
+        if (constant.op() != Op::kInt) { inside = false; return; }
+        int64_t value = constant.int_value();
         offset = index.op() == Op::kAdd ? value : -value;
         axis = index.arg(0);
+      }
+      if (axis.op() == Op::kInt) {
+        inside &= axis.int_value() + offset >= 0 && axis.int_value() + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
+        continue;
       }
       if (axis.op() != Op::kAxis) { inside = false; return; }
       int64_t extent = planner.Extent(stage.axes[static_cast<size_t>(axis.int_value())]);

@@ -23,23 +23,7 @@ struct Pair {
 
 // Finds or makes the pair for a reduction stage.
 std::optional<Pair> FindPair(SchedulePlanner& planner, const std::string& name) {
-  const Kernel& kernel = planner.kernel();
-  const Stage stage = planner.StageNamed(name);
-  if (kernel.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kIntermediate) {
-    std::vector<int> readers = ReadersOf(kernel, stage.output);
-    if (readers.size() == 1) {
-      const Stage& reader = kernel.stages[static_cast<size_t>(readers[0])];
-      bool same = reader.reduction == Reduction::kNone && reader.axes.size() == stage.axes.size();
-      for (size_t i = 0; same && i < stage.axes.size(); ++i)
-        same = SameExpr(reader.axes[i].extent, stage.axes[i].extent) || planner.Extent(reader.axes[i]) == planner.Extent(stage.axes[i]);
-      if (same)
-        Walk(reader.body, [&](const Expr& e) {
-          if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
-          for (size_t i = 0; i < e.args().size(); ++i) same &= e.arg(i).op() == Op::kAxis && e.arg(i).int_value() == static_cast<int64_t>(i);
-        });
-      if (same && !planner.IsScheduled(planner.NameOf(reader))) return Pair{name, planner.NameOf(reader)};
-    }
-  }
+  if (std::string out = planner.FinishingStage(name); !out.empty()) return Pair{name, out};
   std::string sum = planner.FreshName("tile");
   if (!planner.Separate(name, sum)) return std::nullopt;
   return Pair{sum, name};

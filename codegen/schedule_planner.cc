@@ -184,6 +184,27 @@ std::string SchedulePlanner::Parallelize(const std::string& stage, const std::ve
   return name;
 }
 
+bool SchedulePlanner::IndexesInPlace(const Expr& index, const Stage& producer, size_t position) const {
+  if (index.op() == Op::kAxis) return index.int_value() == static_cast<int64_t>(position);
+  return index.op() == Op::kInt && Extent(producer.axes[position]) == 1;
+}
+
+std::string SchedulePlanner::FinishingStage(const std::string& name) const {
+  const Stage& stage = StageNamed(name);
+  if (kernel_.tensors[static_cast<size_t>(stage.output)].kind != TensorKind::kIntermediate) return "";
+  std::vector<int> readers = ReadersOf(kernel_, stage.output);
+  if (readers.size() != 1) return "";
+  const Stage& reader = kernel_.stages[static_cast<size_t>(readers[0])];
+  bool same = reader.reduction == Reduction::kNone && reader.axes.size() == stage.axes.size() && !IsScheduled(NameOf(reader));
+  for (size_t i = 0; same && i < stage.axes.size(); ++i) same = Extent(reader.axes[i]) == Extent(stage.axes[i]);
+  if (same)
+    Walk(reader.body, [&](const Expr& e) {
+      if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
+      for (size_t i = 0; i < e.args().size(); ++i) same &= IndexesInPlace(e.arg(i), stage, i);
+    });
+  return same ? NameOf(reader) : "";
+}
+
 const Stage& SchedulePlanner::StageNamed(const std::string& name) const {
   int index = FindStage(kernel_, name);
   HONE_CHECK(index >= 0);

@@ -57,6 +57,12 @@ class SchedulePlanner {
   // parts; returns the loop's name. REQUIRES: they are the stage's outermost loops, in order; at least one.
   std::string Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks, double cycles);
 
+  // The element-wise stage that alone reads a stage's tensor, element for element over the same axes, and is not
+  // scheduled yet; "" if there is none.
+  std::string FinishingStage(const std::string& stage) const;
+  // Whether index `position` of a load is the reader's own axis of that position (or the only element there is).
+  bool IndexesInPlace(const Expr& index, const Stage& producer, size_t position) const;
+
   const Stage& StageNamed(const std::string& name) const;
   const std::string& NameOf(const Stage& stage) const { return kernel_.tensors[static_cast<size_t>(stage.output)].name; }
   std::string FreshName(const std::string& base) const;

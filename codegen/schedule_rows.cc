@@ -29,11 +29,7 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
       inside &= group.contains(reader);
       Walk(kernel.stages[static_cast<size_t>(reader)].body, [&](const Expr& e) {
         if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
-        for (size_t i = 0; i < rows; ++i) {
-          bool plain = e.arg(i).op() == Op::kAxis && e.arg(i).int_value() == static_cast<int64_t>(i);
-          bool single = e.arg(i).op() == Op::kInt && planner.Extent(stage.axes[i]) == 1;
-          inside &= plain || single;
-        }
+        for (size_t i = 0; i < rows; ++i) inside &= planner.IndexesInPlace(e.arg(i), stage, i);
       });
     }
     if (!inside) continue;
@@ -160,24 +156,27 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   if (row_bytes > planner.target().l2_bytes) return false;
 
   const bool scalar_rows = rows == out.axes.size();
+  // Several rows at once where each gives one number: their loads and horizontal sums overlap. Axes of one element do
+  // not count.
+  size_t inner = rows - 1;
+  while (scalar_rows && inner > 0 && planner.Extent(out.axes[inner]) == 1) --inner;
   std::vector<std::string> task;
-  for (size_t i = 0; i < rows; ++i) task.push_back(out.axes[i].name);
-  // Several rows at once where each gives one number: their loads and horizontal sums overlap.
+  for (size_t i = 0; i <= inner; ++i) task.push_back(out.axes[i].name);
   std::string loop;
   int64_t tasks = static_cast<int64_t>(row_count);
-  const std::string last = out.axes[rows - 1].name;
+  const std::string last = out.axes[inner].name;
+  const int64_t last_extent = planner.Extent(out.axes[inner]);
   int64_t together = 1;
   if (scalar_rows) {
-    int64_t extent = planner.Extent(out.axes[rows - 1]);
-    for (int64_t count : {4, 2})
-      if (extent % count == 0 && together == 1) together = count;
-    if (together == 1 && extent >= 16) together = 4;
+    for (int64_t count : {4, 3, 2})
+      if (last_extent % count == 0 && together == 1) together = count;
+    if (together == 1 && last_extent >= 16) together = 4;
   }
   if (together > 1) {
     planner.Split(name, last, {together});
     task.back() = last + ".0";
-    if (planner.Extent(out.axes[rows - 1]) % together != 0) planner.SetTail(name, last, Tail::kShift);
-    tasks = tasks / planner.Extent(out.axes[rows - 1]) * ((planner.Extent(out.axes[rows - 1]) + together - 1) / together);
+    if (last_extent % together != 0) planner.SetTail(name, last, Tail::kShift);
+    tasks = tasks / last_extent * ((last_extent + together - 1) / together);
   }
   loop = planner.Parallelize(name, task, tasks, work * row_count);
   if (together > 1) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});

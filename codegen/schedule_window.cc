@@ -28,24 +28,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   if (data->strides[last] > 4) return false;
 
   // The stage and its reader, or a reader made for it.
-  std::string sum = name, out;
-  const Tensor tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
-  if (tensor.kind == TensorKind::kIntermediate) {
-    std::vector<int> readers = ReadersOf(planner.kernel(), stage.output);
-    if (readers.size() == 1) {
-      const Stage& reader = planner.kernel().stages[static_cast<size_t>(readers[0])];
-      bool same = reader.reduction == Reduction::kNone && reader.axes.size() == rank && !planner.IsScheduled(planner.NameOf(reader));
-      for (size_t i = 0; same && i < rank; ++i) same = planner.Extent(reader.axes[i]) == planner.Extent(stage.axes[i]);
-      if (same)
-        Walk(reader.body, [&](const Expr& e) {
-          if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
-          for (size_t i = 0; i < rank; ++i)
-            same &= (e.arg(i).op() == Op::kAxis && e.arg(i).int_value() == static_cast<int64_t>(i)) ||
-                    (e.arg(i).op() == Op::kInt && planner.Extent(stage.axes[i]) == 1);
-        });
-      if (same) out = planner.NameOf(reader);
-    }
-  }
+  std::string sum = name, out = planner.FinishingStage(name);
   if (out.empty()) {
     sum = planner.FreshName("tile");
     out = name;

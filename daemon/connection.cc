@@ -18,16 +18,17 @@ constexpr size_t kTurnBytes = 256 << 10;   // read from one connection before th
 
 }  // namespace
 
-Connection::Connection(Socket socket, ConnectionContext& context, std::function<void(Connection&)> on_close)
-    : socket_(std::move(socket)), context_(context), on_close_(std::move(on_close)) {
+Connection::Connection(Socket socket, std::shared_ptr<ConnectionContext> context,
+                       std::function<void(Connection&)> on_close)
+    : socket_(std::move(socket)), context_(std::move(context)), on_close_(std::move(on_close)) {
   socket_.native_non_blocking(true);
 }
 
-Connection::~Connection() { context_.buffered -= in_.size(); }
+Connection::~Connection() { context_->buffered -= in_.size(); }
 
 void Connection::Start() {
   in_.resize(kFirstBuffer);
-  context_.buffered += in_.size();
+  context_->buffered += in_.size();
   // A client that died is noticed even while nothing is read from it.
   socket_.async_wait(Socket::wait_error, [self = Self()](const boost::system::error_code&) { self->Close(); });
   WaitReadable();
@@ -40,7 +41,7 @@ void Connection::Close() {
   socket_.close(ignored);
   out_.clear();
   unsent_ = 0;
-  context_.handler.OnGone(*this);
+  context_->handler.OnGone(*this);
   on_close_(*this);
 }
 
@@ -56,7 +57,7 @@ void Connection::WaitReadable() {
 }
 
 bool Connection::MayTake() const {
-  return !closed() && !refused_ && pending_ < context_.limits.requests && unsent() < kPauseReading;
+  return !closed() && !refused_ && pending_ < context_->limits.requests && unsent() < kPauseReading;
 }
 
 void Connection::OnReadable() {
@@ -76,11 +77,11 @@ bool Connection::ReadSome() {
   if (have_ == in_.size()) {
     // Grows as bytes arrive, not as they are promised. A whole frame always fits: longer ones were refused.
     size_t grown = std::min(in_.size() * 2, kFrameHeaderBytes + kRequestLimit);
-    if (context_.buffered + grown - in_.size() > ConnectionContext::kMostBuffered) {
+    if (context_->buffered + grown - in_.size() > ConnectionContext::kMostBuffered) {
       Refuse({ErrorKind::kBusy, "too many unfinished requests at once", "honed"}, 1000);
       return false;
     }
-    context_.buffered += grown - in_.size();
+    context_->buffered += grown - in_.size();
     in_.resize(grown);
   }
   iovec part{in_.data() + have_, in_.size() - have_};
@@ -90,7 +91,7 @@ bool Connection::ReadSome() {
   ssize_t got = recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
   if (got > 0) {
     if (message.msg_flags & MSG_CTRUNC) {
-      ++context_.metrics.uninvited_descriptors;
+      ++context_->metrics.uninvited_descriptors;
       LogDebug("uninvited_descriptor");
     }
     if (have_ == 0) frame_begun_ = Clock::now();
@@ -113,14 +114,14 @@ void Connection::TakeFrames() {
     std::span<const std::byte> rest(in_.data() + taken, have_ - taken);
     Result<FrameHeader> header = DecodeHeader(rest.first<kFrameHeaderBytes>(), kRequestLimit);
     if (!header) {
-      ++context_.metrics.bad_frames;
+      ++context_->metrics.bad_frames;
       Refuse(header.error());
       break;
     }
     if (rest.size() < kFrameHeaderBytes + header->length) break;
     ++pending_;
     last_active_ = Clock::now();
-    context_.handler.OnRequest(shared_from_this(), *header, rest.subspan(kFrameHeaderBytes, header->length));
+    context_->handler.OnRequest(shared_from_this(), *header, rest.subspan(kFrameHeaderBytes, header->length));
     taken += kFrameHeaderBytes + header->length;
   }
   taking_ = false;
@@ -129,7 +130,7 @@ void Connection::TakeFrames() {
   have_ -= taken;
   frame_begun_ = Clock::now();
   if (have_ == 0 && in_.size() > kFirstBuffer) {
-    context_.buffered -= in_.size() - kFirstBuffer;
+    context_->buffered -= in_.size() - kFirstBuffer;
     in_.resize(kFirstBuffer);
     in_.shrink_to_fit();
   }
@@ -183,7 +184,7 @@ void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr
 void Connection::Refuse(const Error& error, uint32_t retry_after_ms) {
   if (closed() || refused_) return;
   refused_ = true;
-  ++context_.metrics.connections_dropped;
+  ++context_->metrics.connections_dropped;
   LogDebug("refused", {{"why", error.Text()}});
   ++pending_;
   Reply(0, ToReply(error, retry_after_ms));
@@ -275,8 +276,8 @@ void Connection::SendQueued() {
 }
 
 const char* Connection::Overdue(Clock::time_point now) const {
-  if (!out_.empty() && now - stalled_since_ > context_.limits.stall_time) return "leaves its answers unread";
-  if (have_ > 0 && pending_ < context_.limits.requests && now - frame_begun_ > context_.limits.frame_time) {
+  if (!out_.empty() && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
+  if (have_ > 0 && pending_ < context_->limits.requests && now - frame_begun_ > context_->limits.frame_time) {
     return "takes too long to send a request";
   }
   return nullptr;

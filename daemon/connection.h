@@ -19,9 +19,10 @@ struct ConnectionLimits {
   std::chrono::milliseconds stall_time{10'000};
 };
 
-// What connections share. Lives as long as the server.
+// What connections share.
 struct ConnectionContext {
-  FrameHandler& handler;
+  ConnectionContext(FrameHandler& handler, Metrics& metrics) : handler(handler), metrics(metrics) {}
+  FrameHandler& handler;  // called until the connection is closed
   Metrics& metrics;
   ConnectionLimits limits;
   size_t buffered = 0;  // bytes of unfinished frames, over all connections
@@ -33,7 +34,7 @@ class Connection final : public Peer {
   using Socket = boost::asio::local::stream_protocol::socket;
   using Clock = std::chrono::steady_clock;
 
-  Connection(Socket socket, ConnectionContext& context, std::function<void(Connection&)> on_close);
+  Connection(Socket socket, std::shared_ptr<ConnectionContext> context, std::function<void(Connection&)> on_close);
   ~Connection() override;
 
   void Start();
@@ -79,7 +80,7 @@ class Connection final : public Peer {
   std::shared_ptr<Connection> Self() { return std::static_pointer_cast<Connection>(shared_from_this()); }
 
   Socket socket_;
-  ConnectionContext& context_;
+  const std::shared_ptr<ConnectionContext> context_;
   std::function<void(Connection&)> on_close_;
   std::vector<std::byte> in_;
   size_t have_ = 0;       // bytes of `in_` that are filled

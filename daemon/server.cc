@@ -21,7 +21,10 @@ constexpr std::chrono::milliseconds kSweepEvery{500};
 
 struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   Impl(EventLoop& loop, FrameHandler& handler, Metrics& metrics)
-      : loop(loop), metrics(metrics), context{handler, metrics, {}}, acceptor(loop.context()) {}
+      : loop(loop),
+        metrics(metrics),
+        context(std::make_shared<ConnectionContext>(handler, metrics)),
+        acceptor(loop.context()) {}
 
   bool IsWelcome(uid_t uid) const {
     return limits.any_user || uid == geteuid() ||
@@ -121,7 +124,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
 
   EventLoop& loop;
   Metrics& metrics;
-  ConnectionContext context;
+  std::shared_ptr<ConnectionContext> context;  // connections may outlive the server until the loop is gone
   ServerLimits limits;
   stream_protocol::acceptor acceptor;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
@@ -155,7 +158,7 @@ void Server::Adopt(UniqueFd connected_socket) {
 
 void Server::SetLimits(const ServerLimits& limits) {
   impl_->limits = limits;
-  impl_->context.limits = {limits.requests, limits.frame_time, limits.stall_time};
+  impl_->context->limits = {limits.requests, limits.frame_time, limits.stall_time};
 }
 
 void Server::StopAccepting() {

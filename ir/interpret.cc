@@ -360,11 +360,17 @@ struct Interpreter::Impl {
     double lanes = static_cast<double>(program.lanes);
     double cost = static_cast<double>(program.uniform.size()) +
                   lanes * std::max(1.0, static_cast<double>(program.varying.size()) / 3);
-    for (const LoadSite& site : program.sites) {
-      if (site.computed < 0) continue;
-      double elements = static_cast<double>(ElementCount(kernel, kernel.tensors[static_cast<size_t>(site.tensor)]));
-      cost += std::min(lanes, elements) * Cost(static_cast<size_t>(site.computed), known);
-    }
+    auto add_computed = [&](const std::vector<Instruction>& instructions, double times) {
+      for (const Instruction& instruction : instructions) {
+        if (instruction.op != Op::kLoad) continue;
+        const LoadSite& site = program.sites[static_cast<size_t>(instruction.site)];
+        if (site.computed < 0) continue;
+        double elements = static_cast<double>(ElementCount(kernel, kernel.tensors[static_cast<size_t>(site.tensor)]));
+        cost += std::min(times, elements) * Cost(static_cast<size_t>(site.computed), known);
+      }
+    };
+    add_computed(program.uniform, 1);
+    add_computed(program.varying, lanes);
     return known[stage] = cost;
   }
 
