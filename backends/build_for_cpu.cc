@@ -33,7 +33,7 @@ class Stopwatch {
 };
 
 // "f32[2,64,3,3,32] (o/32, c, r, s, o%32)": equal texts, equal bytes for equal operands.
-std::string LayoutId(const Program& program, const ScheduledKernel& scheduled, const Buffer& buffer) {
+std::string LayoutId(const LoopProgram& program, const ScheduledKernel& scheduled, const Buffer& buffer) {
   std::string text(Name(buffer.dtype));
   for (size_t d = 0; d < buffer.extents.size(); ++d) text += (d ? "," : "[") + std::to_string(buffer.extents[d]);
   text += "]";
@@ -53,7 +53,7 @@ std::string LayoutId(const Program& program, const ScheduledKernel& scheduled, c
   return text;
 }
 
-Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const ScheduledKernel& scheduled, const Program& program, const Target& target) {
+Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const ScheduledKernel& scheduled, const LoopProgram& program, const Target& target) {
   Manifest manifest;
   manifest.kernel = canonical;
   manifest.target = PrintTarget(target);
@@ -96,7 +96,7 @@ struct Lowered {
   Kernel kernel;  // at its sizes
   Schedule schedule;
   ScheduledKernel scheduled;
-  Program program;
+  LoopProgram program;
 };
 
 Result<Lowered> LowerRequest(const BuildRequest& request, BuildTimes& times) {

@@ -14,9 +14,9 @@
 namespace hone {
 namespace {
 
-void CollectBuffers(const ValueNode& value, const Program& program, const VarTable& vars, std::set<int>& used);
+void CollectBuffers(const ValueNode& value, const LoopProgram& program, const VarTable& vars, std::set<int>& used);
 
-void CollectForms(const std::vector<Linear>& forms, const Program& program, const VarTable& vars, std::set<int>& used) {
+void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, const VarTable& vars, std::set<int>& used) {
   auto visit = [&](auto&& self, VarId id) -> void {
     const Var& var = vars[id];
     if (var.kind == VarKind::kOpaque) CollectBuffers(*program.opaque[static_cast<size_t>(var.payload)], program, vars, used);
@@ -27,14 +27,14 @@ void CollectForms(const std::vector<Linear>& forms, const Program& program, cons
     for (const Term& term : form.terms()) visit(visit, term.var);
 }
 
-void CollectBuffers(const ValueNode& value, const Program& program, const VarTable& vars, std::set<int>& used) {
+void CollectBuffers(const ValueNode& value, const LoopProgram& program, const VarTable& vars, std::set<int>& used) {
   if (value.buffer >= 0) used.insert(value.buffer);
   CollectForms(value.index, program, vars, used);
   CollectForms(value.guard, program, vars, used);
   for (const ValuePtr& arg : value.args) CollectBuffers(*arg, program, vars, used);
 }
 
-void CollectBuffers(const Stmt& stmt, const Program& program, const VarTable& vars, std::set<int>& used) {
+void CollectBuffers(const Stmt& stmt, const LoopProgram& program, const VarTable& vars, std::set<int>& used) {
   if (stmt.kind == Stmt::Kind::kStore) {
     used.insert(stmt.buffer);
     CollectForms(stmt.index, program, vars, used);
@@ -50,7 +50,7 @@ llvm::Value* EnvField(llvm::IRBuilder<>& builder, llvm::Value* env, size_t offse
 
 class ModuleEmitter {
  public:
-  ModuleEmitter(const Program& program, const Target& target, const ObjectCompiler& compiler, llvm::LLVMContext& context)
+  ModuleEmitter(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler, llvm::LLVMContext& context)
       : program_(program), vars_(program.vars), target_(target), compiler_(compiler), context_(context),
         module_(std::make_unique<llvm::Module>("hone", context)), builder_(context) {
     compiler_.PrepareModule(*module_);
@@ -90,7 +90,7 @@ class ModuleEmitter {
     return dynamic;
   }
 
-  const Program& program_;
+  const LoopProgram& program_;
   VarTable vars_;
   const Target& target_;
   const ObjectCompiler& compiler_;
@@ -288,7 +288,7 @@ Result<void> ModuleEmitter::EmitPack() {
 
 }  // namespace
 
-Result<std::unique_ptr<llvm::Module>> EmitModule(const Program& program, const Target& target, const ObjectCompiler& compiler,
+Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler,
                                                  llvm::LLVMContext& context) {
   return ModuleEmitter(program, target, compiler, context).Run();
 }

@@ -21,7 +21,7 @@ namespace hone {
 class ObjectCompiler;
 
 // kInvalid: the program cannot be emitted as scheduled (a register tile indexed by a serial loop), with the reason.
-Result<std::unique_ptr<llvm::Module>> EmitModule(const Program& program, const Target& target, const ObjectCompiler& compiler,
+Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler,
                                                  llvm::LLVMContext& context);
 
 }  // namespace hone

@@ -34,7 +34,7 @@ bool HasRuntimeLoop(const Stmt& stmt) {
 
 }  // namespace
 
-FunctionEmitter::FunctionEmitter(const Program& program, VarTable& vars, const Target& target, llvm::Function& function,
+FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target, llvm::Function& function,
                                  std::vector<llvm::Value*> bases, std::vector<llvm::Value*> sizes)
     : program_(program), vars_(vars), target_(target), function_(function), builder_(function.getContext()),
       bases_(std::move(bases)), sizes_(std::move(sizes)) {}
@@ -96,10 +96,12 @@ Result<void> FunctionEmitter::EmitLoop(const Stmt& stmt) {
       lanes_ = active_ = 0;
       return {};
     }
+    copies_ *= extent;
     for (int64_t i = 0; i < extent; ++i) {
       unrolled_[stmt.var] = i;
       for (const StmtPtr& child : stmt.body) HONE_TRY(EmitStmt(*child));
     }
+    copies_ /= extent;
     unrolled_.erase(stmt.var);
     return {};
   }

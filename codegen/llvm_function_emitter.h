@@ -19,7 +19,7 @@ namespace hone {
 class FunctionEmitter {
  public:
   // `bases`: pointer of each buffer (null if the nest does not touch it); `sizes`: values by index into Kernel::sizes.
-  FunctionEmitter(const Program& program, VarTable& vars, const Target& target, llvm::Function& function,
+  FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target, llvm::Function& function,
                   std::vector<llvm::Value*> bases, std::vector<llvm::Value*> sizes);
 
   // The nest; a parallel outermost loop runs from `begin` to `end`. Ends with `ret void`.
@@ -99,6 +99,8 @@ class FunctionEmitter {
   Result<llvm::Value*> EmitCast(const ValueNode& value);
   Result<llvm::Value*> EmitLoad(const ValueNode& load);
   Result<llvm::Value*> EmitMemoryLoad(const ValueNode& load);
+  // A function of x by its long polynomial. Where unrolling would repeat it many times, a call to one copy.
+  llvm::Value* EmitLongMath(Op op, bool is_sigmoid, std::vector<llvm::Value*> args);
   llvm::Value* FromMemory(DType type, llvm::Value* loaded);
   llvm::Value* ToMemory(DType type, llvm::Value* value);
   llvm::Type* ValueType(DType type) const;
@@ -112,7 +114,7 @@ class FunctionEmitter {
   // Offset of lane 0 and the step from lane to lane, in elements of the tile.
   Result<std::pair<int64_t, int64_t>> TileOffset(int buffer, const std::vector<Linear>& index);
 
-  const Program& program_;
+  const LoopProgram& program_;
   VarTable& vars_;
   const Target& target_;
   llvm::Function& function_;
@@ -123,6 +125,7 @@ class FunctionEmitter {
   std::map<VarId, int64_t> unrolled_;  // counters with a known value
   VarId lane_var_ = -1;
   int lanes_ = 0;   // vector length in use, a power of two; 0: scalar code
+  int64_t copies_ = 1;  // of the current statement, by unrolling
   int active_ = 0;  // lanes that the vectorised loop fills
   std::map<int, Tile> tiles_;
   std::map<std::vector<llvm::Value*>, std::vector<llvm::Value*>> transposed_;

@@ -17,6 +17,9 @@ namespace {
 // Loads kept in registers across an innermost loop; more would spill what the loop itself needs.
 int MaxHoisted(const Target& target) { return target.VectorRegisters() * 3 / 8; }
 
+// Copies of an elementary function that are still inlined: a call costs some spills, a copy a millisecond of compilation.
+constexpr int64_t kMaxInlineMath = 6;
+
 bool IsConstant(const ValueNode& value, double number) { return value.op == Op::kFloat && value.float_value == number; }
 
 // x where the divisor of the division is 1 + exp(−x), f32; nullptr elsewhere.
@@ -99,7 +102,7 @@ Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
     case Op::kDiv:
       // a / (1 + exp(−x)) is a · sigmoid(x): one exponential, no division.
       if (const ValueNode* x = SigmoidArgument(value)) {
-        llvm::Value* sigmoid = EmitSigmoid(builder_, target_, HONE_TRY(EmitValue(*x)));
+        llvm::Value* sigmoid = EmitLongMath(Op::kExp, true, {HONE_TRY(EmitValue(*x))});
         if (IsConstant(*value.args[0], 1)) return sigmoid;
         llvm::Value* a = HONE_TRY(EmitValue(*value.args[0]));
         if (a->getType()->isVectorTy() || sigmoid->getType()->isVectorTy()) a = Widen(a), sigmoid = Widen(sigmoid);
@@ -126,6 +129,29 @@ Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
   if (vector)
     for (llvm::Value*& arg : args) arg = Widen(arg);
   return EmitOperation(value, std::move(args));
+}
+
+llvm::Value* FunctionEmitter::EmitLongMath(Op op, bool is_sigmoid, std::vector<llvm::Value*> args) {
+  auto emit = [&](llvm::IRBuilderBase& builder, llvm::ArrayRef<llvm::Value*> values) {
+    return is_sigmoid ? EmitSigmoid(builder, target_, values[0]) : EmitMath(builder, target_, op, values);
+  };
+  if (copies_ < kMaxInlineMath) return emit(builder_, args);
+  llvm::Type* type = args[0]->getType();
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+  std::string name = "hone." + std::string(is_sigmoid ? "sigmoid" : OpName(op)) + (type->getScalarType()->isDoubleTy() ? ".f64x" : ".f32x") +
+                     std::to_string(vector ? vector->getNumElements() : 1);
+  llvm::Module* module = function_.getParent();
+  llvm::Function* function = module->getFunction(name);
+  if (!function) {
+    std::vector<llvm::Type*> params(args.size(), type);
+    function = llvm::Function::Create(llvm::FunctionType::get(type, params, false), llvm::GlobalValue::InternalLinkage, name, *module);
+    function->setAttributes(llvm::AttributeList::get(function_.getContext(), function_.getAttributes().getFnAttrs(), {}, {}));
+    llvm::IRBuilder<> builder(llvm::BasicBlock::Create(function_.getContext(), "entry", function));
+    std::vector<llvm::Value*> values;
+    for (llvm::Argument& arg : function->args()) values.push_back(&arg);
+    builder.CreateRet(emit(builder, values));
+  }
+  return builder_.CreateCall(function, args);
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitOperation(const ValueNode& value, std::vector<llvm::Value*> args) {
@@ -165,6 +191,8 @@ Result<llvm::Value*> FunctionEmitter::EmitOperation(const ValueNode& value, std:
                       : builder_.CreateIntrinsic(llvm::Intrinsic::abs, {a->getType()}, {a, builder_.getFalse()});
     default: break;
   }
+  bool is_long = value.op == Op::kExp || value.op == Op::kLog || value.op == Op::kTanh || value.op == Op::kErf || value.op == Op::kPow;
+  if (is_long) return EmitLongMath(value.op, false, std::move(args));
   if (llvm::Value* math = EmitMath(builder_, target_, value.op, args)) return math;
   return Error{ErrorKind::kUnsupported, std::string(OpName(value.op)) + " in generated code", ""};
 }

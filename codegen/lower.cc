@@ -49,7 +49,7 @@ int64_t CountValue(const ValuePtr& value) {
 
 }  // namespace
 
-int64_t CountInstructions(const Program& program, const Stmt& stmt) {
+int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
   if (stmt.kind == Stmt::Kind::kStore) return 1 + CountValue(stmt.value);
   int64_t inside = 0;
   for (const StmtPtr& child : stmt.body) inside += CountInstructions(program, *child);
@@ -259,7 +259,7 @@ Result<void> Lowering::CheckInstructionCount() const {
   return {};
 }
 
-Result<Program> Lowering::Run() {
+Result<LoopProgram> Lowering::Run() {
   program_.kernel = kernel_;
   for (const Tensor& tensor : kernel_.tensors)
     if (tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16)
@@ -304,7 +304,7 @@ Result<Program> Lowering::Run() {
 
 }  // namespace lowering
 
-Result<Program> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits) {
+Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits) {
   return lowering::Lowering(scheduled, target, limits).Run();
 }
 

@@ -16,6 +16,6 @@ struct LowerLimits {
 
 // kInvalid: the schedule cannot be lowered, with the reason; kLimit; kUnsupported: a data type or a dynamic size in a
 // place that code generation does not know yet.
-Result<Program> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits = {});
+Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits = {});
 
 }  // namespace hone

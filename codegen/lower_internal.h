@@ -46,7 +46,7 @@ class Lowering {
  public:
   Lowering(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits)
       : scheduled_(scheduled), kernel_(scheduled.kernel), target_(target), limits_(limits) {}
-  Result<Program> Run();
+  Result<LoopProgram> Run();
 
  private:
   struct Span {
@@ -96,11 +96,11 @@ class Lowering {
   const Kernel& kernel_;
   const Target& target_;
   const LowerLimits& limits_;
-  Program program_;
+  LoopProgram program_;
   std::vector<StageState> states_;
   std::vector<int> operand_buffers_;  // by TensorId; -1: none
 };
 
-int64_t CountInstructions(const Program& program, const Stmt& stmt);
+int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt);
 
 }  // namespace hone::lowering

@@ -8,7 +8,7 @@ namespace {
 
 class Printer {
  public:
-  explicit Printer(const Program& program) : program_(program) {}
+  explicit Printer(const LoopProgram& program) : program_(program) {}
 
   void Print(const Stmt& stmt, int depth) {
     switch (stmt.kind) {
@@ -73,13 +73,13 @@ class Printer {
     return fmt::format("{}({})", OpName(value.op), text);
   }
 
-  const Program& program_;
+  const LoopProgram& program_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string PrintProgram(const Program& program) {
+std::string PrintProgram(const LoopProgram& program) {
   Printer printer(program);
   for (const Buffer& buffer : program.buffers) {
     static constexpr const char* kScopes[] = {"?", "operand", "shared", "private", "registers", "const"};

@@ -62,7 +62,7 @@ struct Stmt {
   Reduction combine = Reduction::kNone;
 };
 
-struct Program {
+struct LoopProgram {
   Kernel kernel;  // as rewritten; operands and sizes as the caller knows them
   VarTable vars;
   std::vector<Buffer> buffers;
@@ -75,6 +75,6 @@ struct Program {
 };
 
 // The program as text, for golden tests and `hone schedule --program`.
-std::string PrintProgram(const Program& program);
+std::string PrintProgram(const LoopProgram& program);
 
 }  // namespace hone

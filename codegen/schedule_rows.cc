@@ -50,7 +50,9 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
 
   if (stage.axes.size() == fixed && !stage.reduce_axes.empty()) {
     // One number a row. Lanes of the last reduction axis first, then across the lanes.
-    const Axis& last = stage.reduce_axes.back();
+    size_t longest = stage.reduce_axes.size() - 1;
+    while (longest > 0 && planner.Extent(stage.reduce_axes[longest]) == 1) --longest;
+    const Axis& last = stage.reduce_axes[longest];
     int64_t extent = planner.Extent(last);
     int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);

@@ -108,6 +108,14 @@ std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Con
             double loops = 20;
             if (c.reduce.size() > 1) loops += static_cast<double>(c.reduction) / static_cast<double>(c.extents.back()) * 1.5;
             double cycles = batch * vector_tiles * row_tiles * (static_cast<double>(c.reduction) * step + stores + loops);
+            // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
+            const AccessPattern& row_operand = c.operands[1 - v];
+            for (int k : c.reduce) {
+              int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
+              bool is_const = planner.kernel().tensors[static_cast<size_t>(row_operand.tensor)].is_const;
+              double bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
+              if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 && bytes > static_cast<double>(target.l2_bytes) / 2) cycles += bytes * 0.2;
+            }
             // A panel that is not constant is packed on every call.
             bool direct = !plain || (contiguous && row_tiles < 4);
             if (!direct && !vector_tensor.is_const)
