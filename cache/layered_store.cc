@@ -187,8 +187,8 @@ Result<void> LayeredStore::Write(const StoreBatch& batch, Durability durability)
     pending_used_ = true;
     return pending_.Write(batch, SyncMode::kNoSync);
   }
-  Result<void> written = pending_used_ ? DrainPending() : Result<void>();
-  if (written) written = WriteUser(batch, durability);
+  // While the disk refuses, nothing is tried here: Sync does that, so that nobody who serves waits for it.
+  Result<void> written = pending_used_ ? Result<void>(Refused()) : WriteUser(batch, durability);
   if (written) return {};
   KeepInMemory(batch);
   if (durability == Durability::kSynced) return std::move(written).error();
@@ -223,23 +223,32 @@ void LayeredStore::KeepInMemory(const StoreBatch& batch) {
   pending_used_ = true;
 }
 
-// Writes what waits in memory, synced; at most every kRetryInterval, so that a full disk is not hammered.
-Result<void> LayeredStore::DrainPending() {
+Error LayeredStore::Refused() const {
   if (repairing_) return Error{ErrorKind::kBusy, "the cache is being repaired; try again in a few seconds", ""};
-  MonotonicTime now = std::chrono::steady_clock::now();
-  if (now < next_attempt_) return Error{ErrorKind::kIo, not_persisting(), ""};
-  next_attempt_ = now + kRetryInterval;
+  return Error{ErrorKind::kIo, "the cache cannot be written, and tries again every few seconds: " + not_persisting(),
+               options_.directory};
+}
+
+// Tries to make the user's store writable again. Takes up to a second: RocksDB's threads pause after an error.
+Result<void> LayeredStore::Recover() {
   std::shared_ptr<Store> store = user();
-  if (!store || !store->writable()) ReopenForWriting();
-  store = user();
+  if (!store || !store->writable()) {
+    MutexLock lock(write_mutex_);
+    if (!repairing_) ReopenForWriting();
+    store = user();
+  }
   if (!store || !store->writable()) return Error{ErrorKind::kIo, not_persisting(), ""};
   Result<void> resumed = store->Resume();
-  if (!resumed) return NoteRefused(resumed.error()), resumed;
+  if (!resumed) NoteRefused(resumed.error());
+  return resumed;
+}
+
+// Writes what waits in memory, synced.
+Result<void> LayeredStore::DrainPending() {
   HONE_TRY(WriteUser(pending_.Copy(), Durability::kSynced));
   pending_.Clear();
   pending_used_ = false;
   said_full_ = false;
-  next_attempt_ = MonotonicTime();
   NotePersisting();
   return {};
 }
@@ -260,11 +269,15 @@ void LayeredStore::ReopenForWriting() {
 
 void LayeredStore::Sync() {
   if (options_.directory.empty() || options_.inspect) return;
-  MutexLock lock(write_mutex_);
-  bool refused = !not_persisting().empty();
-  if (pending_used_ || refused) {
-    (void)DrainPending();
-    if (pending_used_) return;
+  if (pending_used_ || !not_persisting().empty()) {
+    // At most every kRetryInterval, so that a full disk is not hammered.
+    MonotonicTime now = std::chrono::steady_clock::now();
+    if (now < next_attempt_) return;
+    next_attempt_ = now + kRetryInterval;
+    if (!Recover()) return;
+    MutexLock lock(write_mutex_);
+    if (!DrainPending()) return;
+    next_attempt_ = MonotonicTime();
   }
   if (!dirty_.exchange(false)) return;
   std::shared_ptr<Store> store = user();
@@ -277,8 +290,8 @@ void LayeredStore::Sync() {
 
 Result<void> LayeredStore::Flush() {
   if (options_.directory.empty() || options_.inspect) return {};
+  if (pending_used_ || !not_persisting().empty()) HONE_TRY(Recover());
   MutexLock lock(write_mutex_);
-  next_attempt_ = MonotonicTime();
   if (pending_used_) HONE_TRY(DrainPending());
   std::shared_ptr<Store> store = user();
   if (!store || !store->writable()) return {};
@@ -332,7 +345,6 @@ bool LayeredStore::TakeCopy(std::shared_ptr<Store> store) {
     MutexLock state(state_mutex_);
     repaired_ = std::exchange(copied_, "");
   }
-  next_attempt_ = MonotonicTime();
   if (pending_used_) (void)DrainPending();
   return true;
 }

@@ -72,6 +72,8 @@ class LayeredStore {
 
   Result<void> WriteUser(const StoreBatch& batch, Durability durability) HONE_REQUIRES(write_mutex_);
   void KeepInMemory(const StoreBatch& batch) HONE_REQUIRES(write_mutex_);
+  Error Refused() const HONE_REQUIRES(write_mutex_);
+  Result<void> Recover() HONE_EXCLUDES(write_mutex_);
   Result<void> DrainPending() HONE_REQUIRES(write_mutex_);
   void ReopenForWriting() HONE_REQUIRES(write_mutex_);
   void Adopt(CacheDirectory opened);
@@ -91,12 +93,13 @@ class LayeredStore {
   std::atomic<bool> dirty_{false};  // something was written without a sync
 
   Mutex write_mutex_;
-  MonotonicTime next_attempt_ HONE_GUARDED_BY(write_mutex_){};
   bool said_full_ HONE_GUARDED_BY(write_mutex_) = false;
   // While a copy is made and until it has taken the store's place, nothing may be written that the copy lacks.
   bool repairing_ HONE_GUARDED_BY(write_mutex_) = false;
-  std::string copied_;           // what the finished copy kept and lost; "" while there is none. Upkeep's thread only
-  MonotonicTime next_repair_{};  // upkeep's thread only
+
+  // For whoever calls Sync and RepairIfDamaged: one thread.
+  std::string copied_;  // what the finished copy kept and lost; "" while there is none
+  MonotonicTime next_repair_{}, next_attempt_{};
 
   mutable Mutex state_mutex_;  // held for a moment only
   UniqueFd lock_ HONE_GUARDED_BY(state_mutex_);

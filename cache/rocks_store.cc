@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <vector>
 
 #include "base/check.h"
@@ -35,7 +36,7 @@ class RocksStore : public Store {
 
   ~RocksStore() override {
     // Nothing is left for the next opening to replay.
-    if (writable())
+    if (writable() && !failed_)
       if (Result<void> flushed = Flush(); !flushed) LogWarn("cache_flush", {{"error", flushed.error().Text()}});
     for (rocksdb::ColumnFamilyHandle* handle : handles_) db_->DestroyColumnFamilyHandle(handle);
     rocksdb::Status closed = db_->Close();
@@ -60,7 +61,8 @@ class RocksStore : public Store {
     }
     rocksdb::WriteOptions options;
     options.sync = sync == SyncMode::kSync;
-    return FromStatus(db_->Write(options, &out), "write");
+    HONE_TRY(CheckAlive());
+    return Note(FromStatus(db_->Write(options, &out), "write"));
   }
 
   std::unique_ptr<StoreIterator> Iterate(Family family) const override {
@@ -71,9 +73,20 @@ class RocksStore : public Store {
         std::unique_ptr<rocksdb::Iterator>(db_->NewIterator(options, HandleOf(family))));
   }
 
-  Result<void> SyncLog() override { return FromStatus(db_->FlushWAL(true), "sync the log"); }
+  Result<void> SyncLog() override {
+    HONE_TRY(CheckAlive());
+    // A synced write of nothing, and not SyncWAL: that one does not look whether an earlier write failed (see failed_).
+    rocksdb::WriteBatch nothing;
+    nothing.PutLogData("sync");
+    rocksdb::WriteOptions options;
+    options.sync = true;
+    return Note(FromStatus(db_->Write(options, &nothing), "sync the log"));
+  }
 
-  Result<void> Flush() override { return FromStatus(db_->Flush(rocksdb::FlushOptions(), handles_), "flush"); }
+  Result<void> Flush() override {
+    HONE_TRY(CheckAlive());
+    return Note(FromStatus(db_->Flush(rocksdb::FlushOptions(), handles_), "flush"));
+  }
 
   Result<void> Compact(Family family, double blob_share) override {
     rocksdb::CompactRangeOptions options;
@@ -83,13 +96,18 @@ class RocksStore : public Store {
       options.blob_garbage_collection_policy = rocksdb::BlobGarbageCollectionPolicy::kForce;
       options.blob_garbage_collection_age_cutoff = blob_share;
     }
+    HONE_TRY(CheckAlive());
     HONE_TRY(FromStatus(db_->CompactRange(options, HandleOf(family), nullptr, nullptr), "compact"));
     // Deletes what the compaction replaced now, and not when a background thread gets to it: the caller counts bytes.
     HONE_TRY(FromStatus(db_->DisableFileDeletions(), "compact"));
     return FromStatus(db_->EnableFileDeletions(/*force=*/false), "compact");
   }
 
-  Result<void> Resume() override { return FromStatus(db_->Resume(), "resume"); }
+  Result<void> Resume() override {
+    HONE_TRY(FromStatus(db_->Resume(), "resume"));
+    failed_ = false;
+    return {};
+  }
 
   Result<void> CatchUp() override {
     if (mode_ != RocksMode::kSecondary) return {};
@@ -121,6 +139,18 @@ class RocksStore : public Store {
     return db_->GetIntProperty(HandleOf(family), name, &value) ? value : 0;
   }
 
+  Result<void> Note(Result<void> result) {
+    if (!result) failed_ = true;
+    return result;
+  }
+  Result<void> CheckAlive() const {
+    if (!failed_) return {};
+    return Error{ErrorKind::kIo, "an earlier write failed; it has to be resumed first", ""};
+  }
+
+  // After a failed write RocksDB 7.8 may be asked for nothing but reading and Resume: touching the log's file again
+  // trips an assertion where those are compiled in, as in Debian's build.
+  std::atomic<bool> failed_{false};
   RocksSettings settings_;  // outlives the database
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // "default", then the families in order
