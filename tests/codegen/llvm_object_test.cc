@@ -15,6 +15,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/elf_check.h"
 #include "codegen/llvm_link.h"
 #include "codegen/llvm_math.h"
 #include "llvm/IR/IntrinsicsX86.h"
@@ -177,12 +178,15 @@ TEST(ObjectCompiler, EmitsAMinimalClosedSharedObject) {
   }
 }
 
-TEST(ObjectCompiler, WhatItEmitsLoadsAndRuns) {
+TEST(ObjectCompiler, WhatItEmitsPassesTheGateLoadsAndRuns) {
   const std::string manifest = "the manifest";
   for (const Target& target : test::HostTargets()) {
     Builder builder(target);
     auto object = builder.compiler().Compile(ExampleModule(builder), BytesOf(manifest));
     ASSERT_TRUE(object) << object.error().Text();
+    auto layout = CheckArtifact(object->elf, {});
+    ASSERT_TRUE(layout) << layout.error().Text();
+    EXPECT_TRUE(std::ranges::equal(layout->manifest, BytesOf(manifest)));
     test::LoadedObject loaded(object->elf);
     std::vector<float> in(static_cast<size_t>(target.Lanes(4)) * 3, 1.0f), out(in.size());
     ASSERT_EQ(loaded.Call({in.data(), out.data()}, {3}), 0);

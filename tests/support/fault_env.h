@@ -40,11 +40,12 @@ class FaultFileSystem : public rocksdb::FileSystemWrapper {
   // No operation changes a file after this.
   void CutPower() { Set(Fault::kDead); }
 
-  // What the disk holds after the cut. REQUIRES: CutPower, and nobody uses this file system any more.
-  void LoseUnsynced(Rng& rng) {
+  // What the disk holds after the cut; at worst nothing that was not synced. REQUIRES: CutPower, and nobody uses this
+  // file system any more.
+  void LoseUnsynced(Rng& rng, bool worst = false) {
     MutexLock lock(mutex_);
     for (auto& [path, change] : names_) {
-      if (rng.Chance(0.5)) continue;
+      if (!worst && rng.Chance(0.5)) continue;
       if (change.before) {
         std::ofstream(path, std::ios::binary | std::ios::trunc) << *change.before;
         files_.erase(path);
@@ -55,7 +56,7 @@ class FaultFileSystem : public rocksdb::FileSystemWrapper {
     }
     for (auto& [path, file] : files_) {
       if (file.size <= file.synced || !std::filesystem::exists(path)) continue;
-      uint64_t kept = file.synced + rng.Below(file.size - file.synced + 1);
+      uint64_t kept = file.synced + (worst ? 0 : rng.Below(file.size - file.synced + 1));
       if (std::filesystem::file_size(path) > kept) std::filesystem::resize_file(path, kept);
     }
   }
