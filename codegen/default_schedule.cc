@@ -81,7 +81,7 @@ void CollapseRuns(SchedulePlanner& planner) {
     for (const Stage& stage : planner.kernel().stages) {
       auto try_group = [&](const std::vector<Axis>& axes) {
         for (size_t i = 0; i + 1 < axes.size(); ++i)
-          if (planner.Collapse(planner.NameOf(stage), {axes[i].name, axes[i + 1].name})) return true;
+          if (planner.Extent(axes[i]) > 1 && planner.Extent(axes[i + 1]) > 1 && planner.Collapse(planner.NameOf(stage), {axes[i].name, axes[i + 1].name})) return true;
         return false;
       };
       if (try_group(stage.axes) || try_group(stage.reduce_axes)) {

@@ -7,6 +7,23 @@
 #include "ir/rewrite.h"
 
 namespace hone {
+namespace {
+
+// Vectors of a padded row that are still unrolled.
+constexpr int64_t kPaddedRowVectors = 26;
+
+}  // namespace
+
+void ScheduleInPlace(SchedulePlanner& planner, const std::string& name) {
+  const Stage& stage = planner.StageNamed(name);
+  planner.MarkScheduled(name);
+  std::string last = stage.axes.back().name;
+  int64_t extent = planner.Extent(stage.axes.back()), lanes = planner.LanesFor(stage);
+  lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  planner.Split(name, last, {std::min<int64_t>((extent + lanes - 1) / lanes + 1, kPaddedRowVectors), lanes});
+  planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
+  planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
+}
 
 void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   const Stage& stage = planner.StageNamed(name);
@@ -24,6 +41,10 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
   int64_t unroll = std::clamp<int64_t>(extent / lanes, 1, 4);
   while (unroll > 1 && extent % (unroll * lanes) != 0) --unroll;
+  // A padded row is walked whole: only its first and last vectors need masks then.
+  bool pads = false;
+  Walk(stage.body, [&](const Expr& e) { pads |= e.op() == Op::kPad; });
+  if (pads && stage.axes.size() > 1) unroll = std::min<int64_t>((extent + lanes - 1) / lanes, kPaddedRowVectors);
   planner.Split(name, last, {unroll, lanes});
   std::vector<std::string> order = outer;
   order.push_back(last + ".0");

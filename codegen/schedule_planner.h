@@ -88,6 +88,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
 // Any reduction: vectors along the last axis, one register tile per vector, the reduction in serial loops.
 void ScheduleReduction(SchedulePlanner& planner, const std::string& stage);
+// Loops of an element-wise stage that is computed inside another's: whole rows in vectors.
+void ScheduleInPlace(SchedulePlanner& planner, const std::string& stage);
 void ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
 
 }  // namespace hone

@@ -106,14 +106,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const Tensor source = planner.kernel().tensors[static_cast<size_t>(data->tensor)];
   const Stage* pad = ProducerOf(planner.kernel(), data->tensor);
   if (pad && !planner.IsScheduled(source.name) && pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), data->tensor).size() == 1) {
-    const Stage plane = *pad;
     planner.ComputeAt(source.name, out, task);
-    std::string along = plane.axes.back().name;
-    int64_t width = planner.LanesFor(plane);
-    width = std::min<int64_t>(width, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(planner.Extent(plane.axes.back())))));
-    planner.Split(source.name, along, {width});
-    planner.Annotate(StepKind::kVectorize, source.name, {along + ".1"});
-    planner.MarkScheduled(source.name);
+    ScheduleInPlace(planner, source.name);
   }
   return true;
 }
