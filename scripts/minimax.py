@@ -11,7 +11,7 @@ after each (as Sollya's fpminimax aims at); that keeps most of the accuracy that
 
 import sys
 
-from mpmath import atanh, diff, e, erf, erfc, exp, expm1, findroot, inf, linspace, log, lu_solve, matrix, mp, mpf, pi, sqrt, tanh
+from mpmath import atanh, erf, erfc, exp, expm1, inf, linspace, log, lu_solve, matrix, mp, mpf, pi, sqrt
 
 mp.dps = 60
 
