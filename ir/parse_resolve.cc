@@ -701,7 +701,7 @@ Result<void> Resolver::Finish() {
     Expr made = expr;
     if (expr.op() == Op::kSize) {
       made = SizeRef(new_size[static_cast<size_t>(expr.int_value())]);
-    } else if (!expr.args().empty()) {
+    } else if (expr.op() == Op::kLoad || !expr.args().empty()) {
       std::vector<Expr> args;
       for (const Expr& arg : expr.args()) args.push_back(self(arg, self));
       int64_t value = expr.op() == Op::kLoad ? new_tensor[static_cast<size_t>(expr.int_value())] : expr.int_value();

@@ -228,10 +228,13 @@ void PrintStage(const Kernel& kernel, const Stage& stage, std::string* out) {
       printer.Print(stage.reduce_axes[i].extent, kSum, LiteralType::kImplied);
     }
     *out += ") ";
-    precedence = KeepsFactorsInside(stage) ? kUnary : kProduct;
+    precedence = KeepsFactorsInside(stage) ? kPrimary : kProduct;
   }
-  printer.Print(stage.body, precedence, LiteralType::kImplied);
-  *out += "\n";
+  std::string body;
+  ExprPrinter(kernel, &stage, &body).Print(stage.body, precedence, LiteralType::kImplied);
+  // max(k) -x[k] would be a difference.
+  bool difference = stage.reduction != Reduction::kNone && body[0] == '-';
+  *out += difference ? fmt::format("({})\n", body) : body + "\n";
 }
 
 std::string_view AccuracyName(Accuracy accuracy) {
