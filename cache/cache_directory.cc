@@ -188,6 +188,10 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
   return opened;
 }
 
+Result<std::unique_ptr<Store>> OpenReader(const DirectoryOptions& options) {
+  return OpenStore(options, RocksMode::kReadOnly);
+}
+
 Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop) {
   const std::string_view reason = "damage was met while reading";
   SalvageReport report = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) -> Result<SalvageReport> {

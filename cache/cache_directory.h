@@ -45,6 +45,9 @@ struct CacheDirectory {
 // kWrite never fails because of a full, read-only or forbidden directory: see not_writable.
 Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
 
+// For a running cache whose store failed: a reader to bridge the time until that is closed and opened again.
+Result<std::unique_ptr<Store>> OpenReader(const DirectoryOptions& options);
+
 // For a running cache whose store met damage: copies what can be read of it, readers going on meanwhile and writers
 // kept away by the caller. The copy takes the database's place at the next OpenCacheDirectory. Returns what was kept
 // and lost; kBusy if it was stopped.

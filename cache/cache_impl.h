@@ -88,6 +88,7 @@ class CacheImpl final : public ScheduleCache {
   };
   std::vector<Candidate> OldestFirst();
   uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
+  Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
   Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
                              const std::stop_token& stop);
 

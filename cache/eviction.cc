@@ -61,18 +61,30 @@ uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreB
   return removed;
 }
 
-// One pass over the candidates: removes about as many as are too much, gives their space back, looks again.
+// Gives the space of what was removed back, until the directory is small enough: of artifacts, first that in the oldest
+// blob files, where most of it lies; all live artifacts are rewritten only if that does not suffice.
+Result<void> CacheImpl::Reclaim(bool records, uint64_t bytes, const std::stop_token& stop) {
+  for (double blob_share : {0.25, 0.5, 1.0}) {
+    std::shared_ptr<Store> store = store_->user();
+    if (!store || stop.stop_requested()) return {};
+    HONE_TRY(store_->Flush());
+    HONE_TRY(store->Compact(Family::kArtifacts, blob_share));
+    if (records) HONE_TRY(store->Compact(Family::kRecords, 0));
+    if (records) HONE_TRY(store->Compact(Family::kKernels, 0));
+    if (DiskUsage(options_.directory) <= bytes) return {};
+  }
+  return {};
+}
+
+// Removes about as much as is too much, reclaims it, looks again, until it is little enough or nothing is left.
 Result<uint64_t> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
                                       const std::stop_token& stop) {
   const Family family = records ? Family::kRecords : Family::kArtifacts;
   uint64_t removed = 0;
-  double blob_share = 0.25;
   size_t next = 0;
-  while (!stop.stop_requested()) {
+  for (uint64_t usage = DiskUsage(options_.directory); usage > bytes; usage = DiskUsage(options_.directory)) {
     std::shared_ptr<Store> store = store_->user();
-    if (!store) break;
-    uint64_t usage = DiskUsage(options_.directory);
-    if (usage <= bytes) break;
+    if (!store || stop.stop_requested()) break;
     FamilySize size = store->SizeOf(family);
     uint64_t each = std::max<uint64_t>(1, size.bytes / std::max<uint64_t>(1, size.entries));
     uint64_t wanted = (usage - bytes) / each + 1, gone = 0;
@@ -83,13 +95,9 @@ Result<uint64_t> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, 
         gone += EvictKernel(candidates[next++], records, batch);
       HONE_TRY(store_->Write(batch, Durability::kSoon));
     }
+    if (gone == 0) break;
     removed += gone;
-    if (gone == 0 && blob_share > 1) break;  // nothing left to remove, and no space left to give back
-    HONE_TRY(store_->Flush());
-    HONE_TRY(store->Compact(Family::kArtifacts, std::min(blob_share, 1.0)));
-    if (records) HONE_TRY(store->Compact(Family::kRecords, 0));
-    if (records) HONE_TRY(store->Compact(Family::kKernels, 0));
-    blob_share *= 2;  // space of deleted artifacts lies mostly, but not only, in the oldest files
+    HONE_TRY(Reclaim(records, bytes, stop));
   }
   return removed;
 }
@@ -104,9 +112,10 @@ Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) 
   HONE_TRY(WriteUses());
   HONE_TRY(store_->Flush());
   RemoveDamagedCopies(options_.directory);
-  std::vector<Candidate> candidates = OldestFirst();
-  report.artifacts = HONE_TRY(EvictPass(candidates, /*records=*/false, bytes, stop));
-  report.records = HONE_TRY(EvictPass(candidates, /*records=*/true, bytes, stop));
+  // Records only when there is no artifact left, also none that was written meanwhile.
+  for (uint64_t removed = 1; removed > 0; report.artifacts += removed)
+    removed = HONE_TRY(EvictPass(OldestFirst(), /*records=*/false, bytes, stop));
+  report.records = HONE_TRY(EvictPass(OldestFirst(), /*records=*/true, bytes, stop));
   report.bytes_after = DiskUsage(options_.directory);
   evicted_artifacts_ += report.artifacts;
   evicted_records_ += report.records;

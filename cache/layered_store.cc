@@ -229,18 +229,35 @@ Error LayeredStore::Refused() const {
                options_.directory};
 }
 
-// Tries to make the user's store writable again. Takes up to a second: RocksDB's threads pause after an error.
+// Makes the user's store writable again: opens a reader in its place, closes it, opens it anew.
 Result<void> LayeredStore::Recover() {
+  MutexLock one_at_a_time(recover_mutex_);
   std::shared_ptr<Store> store = user();
-  if (!store || !store->writable()) {
-    MutexLock lock(write_mutex_);
-    if (!repairing_) ReopenForWriting();
-    store = user();
+  if (store && store->writable() && !store->failed()) return {};
+  if (store && store->writable()) {
+    std::shared_ptr<Store> reader = HONE_TRY(OpenReader(UserDirectory()));
+    HONE_TRY(Replace(std::move(store), std::move(reader)));
+  } else {
+    store.reset();
   }
-  if (!store || !store->writable()) return Error{ErrorKind::kIo, not_persisting(), ""};
-  Result<void> resumed = store->Resume();
-  if (!resumed) NoteRefused(resumed.error());
-  return resumed;
+  ReopenForWriting();
+  store = user();
+  if (!store || !store->writable()) return Error{ErrorKind::kIo, not_persisting(), options_.directory};
+  return {};
+}
+
+// Puts `next` in the store's place and closes the store. Readers hold a store for one read or one walk: kBusy, and
+// nothing is changed, while a long walk goes on.
+Result<void> LayeredStore::Replace(std::shared_ptr<Store> store, std::shared_ptr<Store> next) {
+  {
+    MutexLock state(state_mutex_);
+    user_ = std::move(next);
+  }
+  for (int i = 0; i < 100 && store.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (store.use_count() == 1) return {};
+  MutexLock state(state_mutex_);
+  user_ = std::move(store);
+  return Error{ErrorKind::kBusy, "a walk through the cache goes on", options_.directory};
 }
 
 // Writes what waits in memory, synced.
@@ -323,28 +340,18 @@ bool LayeredStore::RepairIfDamaged(const std::stop_token& stop) {
   return TakeCopy(std::move(store));
 }
 
-// Puts the finished copy in the store's place once no reader holds that; reads miss for the moments in between.
+// Puts the finished copy in the store's place; reads miss for the moments in between.
 bool LayeredStore::TakeCopy(std::shared_ptr<Store> store) {
-  {
-    MutexLock state(state_mutex_);
-    user_ = nullptr;
-  }
-  // Readers hold a store for one read or one walk. A long walk goes first: the next call tries again.
-  for (int i = 0; i < 100 && store.use_count() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  if (store.use_count() > 1) {
-    MutexLock state(state_mutex_);
-    user_ = std::move(store);
-    return false;
-  }
-  store.reset();
-  MutexLock lock(write_mutex_);
-  repairing_ = false;
-  damaged_ = false;
+  MutexLock one_at_a_time(recover_mutex_);
+  if (store && !Replace(std::move(store), nullptr)) return false;  // the next call tries again
   ReopenForWriting();
+  damaged_ = false;
   {
     MutexLock state(state_mutex_);
     repaired_ = std::exchange(copied_, "");
   }
+  MutexLock lock(write_mutex_);
+  repairing_ = false;
   if (pending_used_) (void)DrainPending();
   return true;
 }

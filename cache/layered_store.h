@@ -73,9 +73,10 @@ class LayeredStore {
   Result<void> WriteUser(const StoreBatch& batch, Durability durability) HONE_REQUIRES(write_mutex_);
   void KeepInMemory(const StoreBatch& batch) HONE_REQUIRES(write_mutex_);
   Error Refused() const HONE_REQUIRES(write_mutex_);
-  Result<void> Recover() HONE_EXCLUDES(write_mutex_);
+  Result<void> Recover() HONE_EXCLUDES(write_mutex_, recover_mutex_);
   Result<void> DrainPending() HONE_REQUIRES(write_mutex_);
-  void ReopenForWriting() HONE_REQUIRES(write_mutex_);
+  Result<void> Replace(std::shared_ptr<Store> store, std::shared_ptr<Store> next);
+  void ReopenForWriting() HONE_REQUIRES(recover_mutex_);
   void Adopt(CacheDirectory opened);
   void NoteRefused(const Error& error);
   void NotePersisting();
@@ -100,6 +101,8 @@ class LayeredStore {
   // For whoever calls Sync and RepairIfDamaged: one thread.
   std::string copied_;  // what the finished copy kept and lost; "" while there is none
   MonotonicTime next_repair_{}, next_attempt_{};
+
+  Mutex recover_mutex_;  // held while the user's store is closed and opened again; before write_mutex_
 
   mutable Mutex state_mutex_;  // held for a moment only
   UniqueFd lock_ HONE_GUARDED_BY(state_mutex_);

@@ -30,7 +30,7 @@ class MemoryStore : public Store {
   Result<void> SyncLog() override { return {}; }
   Result<void> Flush() override { return {}; }
   Result<void> Compact(Family, double) override { return {}; }
-  Result<void> Resume() override { return {}; }
+  bool failed() const override { return false; }
   Result<void> CatchUp() override { return {}; }
   FamilySize SizeOf(Family family) const override;
   uint64_t MemoryUsage() const override { return bytes(); }

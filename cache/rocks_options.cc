@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/write_buffer_manager.h>
 
 #include <cstdarg>
@@ -23,6 +24,14 @@ class ForwardingLogger : public rocksdb::Logger {
     char text[512];
     std::vsnprintf(text, sizeof(text), format, arguments);
     LogDebug("rocksdb", {{"text", text}});
+  }
+};
+
+// Keeps RocksDB from resuming by itself after an error: the cache opens it again (see RocksStore::failed_).
+class NoOwnRecovery : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* auto_recovery) override {
+    *auto_recovery = false;
   }
 };
 
@@ -65,7 +74,9 @@ RocksSettings MakeRocksSettings(const RocksOptions& options) {
   db.max_open_files =
       options.mode == RocksMode::kSecondary ? -1 : 512;  // held open, so that the writer may delete them
   db.avoid_unnecessary_blocking_io = true;
-  db.max_bgerror_resume_count = 0;  // the cache tries again itself, and says so
+  db.allow_fallocate = false;  // a log of a few kilobytes takes a few kilobytes, also on a disk that is nearly full
+  db.max_bgerror_resume_count = 0;
+  db.listeners.push_back(std::make_shared<NoOwnRecovery>());
 
   rocksdb::ColumnFamilyOptions base;
   base.write_buffer_size = 1 << 20;

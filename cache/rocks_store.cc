@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
+#include "cache/memory_store.h"
 #include "cache/rocks_options.h"
 
 namespace hone {
@@ -16,7 +19,7 @@ rocksdb::Slice AsSlice(std::string_view text) { return {text.data(), text.size()
 
 class RocksIterator : public StoreIterator {
  public:
-  RocksIterator(std::unique_ptr<rocksdb::Iterator> iterator) : iterator_(std::move(iterator)) {}
+  explicit RocksIterator(std::unique_ptr<rocksdb::Iterator> iterator) : iterator_(std::move(iterator)) {}
   void Seek(std::string_view key) override { iterator_->Seek(AsSlice(key)); }
   void Next() override { iterator_->Next(); }
   bool Valid() const override { return iterator_->Valid(); }
@@ -103,11 +106,7 @@ class RocksStore : public Store {
     return FromStatus(db_->EnableFileDeletions(/*force=*/false), "compact");
   }
 
-  Result<void> Resume() override {
-    HONE_TRY(FromStatus(db_->Resume(), "resume"));
-    failed_ = false;
-    return {};
-  }
+  bool failed() const override { return failed_; }
 
   Result<void> CatchUp() override {
     if (mode_ != RocksMode::kSecondary) return {};
@@ -145,16 +144,90 @@ class RocksStore : public Store {
   }
   Result<void> CheckAlive() const {
     if (!failed_) return {};
-    return Error{ErrorKind::kIo, "an earlier write failed; it has to be resumed first", ""};
+    return Error{ErrorKind::kIo, "an earlier write failed", ""};
   }
 
-  // After a failed write RocksDB 7.8 may be asked for nothing but reading and Resume: touching the log's file again
-  // trips an assertion where those are compiled in, as in Debian's build.
+  // After a failed write only reading and closing are safe: RocksDB 7.8 leaves the log's file marked as failed, even
+  // after DB::Resume, and using it again trips an assertion where those are compiled in, as in Debian's build.
   std::atomic<bool> failed_{false};
   RocksSettings settings_;  // outlives the database
   std::unique_ptr<rocksdb::DB> db_;
   std::vector<rocksdb::ColumnFamilyHandle*> handles_;  // "default", then the families in order
   const RocksMode mode_;
+};
+
+// An iterator with the store it walks through.
+class OwningIterator : public StoreIterator {
+ public:
+  OwningIterator(std::unique_ptr<Store> store, Family family)
+      : store_(std::move(store)), entries_(store_->Iterate(family)) {}
+  void Seek(std::string_view key) override { entries_->Seek(key); }
+  void Next() override { entries_->Next(); }
+  bool Valid() const override { return entries_->Valid(); }
+  std::string_view key() const override { return entries_->key(); }
+  std::string_view value() const override { return entries_->value(); }
+  Result<void> status() const override { return entries_->status(); }
+
+ private:
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<StoreIterator> entries_;
+};
+
+// A secondary whose artifacts are read through a read-only instance: RocksDB 7.8's secondaries crash on blobs (their
+// VersionSet keeps references to temporaries). That instance sees the database as of its opening, so it is opened again
+// when an artifact is not found.
+class SecondaryStore : public Store {
+ public:
+  SecondaryStore(std::unique_ptr<Store> secondary, RocksOptions options)
+      : secondary_(std::move(secondary)), options_(std::move(options)) {
+    options_.mode = RocksMode::kReadOnly;
+  }
+
+  Result<std::optional<std::string>> Get(Family family, std::string_view key) const override {
+    if (family != Family::kArtifacts) return secondary_->Get(family, key);
+    MutexLock lock(mutex_);
+    if (artifacts_) {
+      Result<std::optional<std::string>> value = artifacts_->Get(family, key);
+      if (value && *value) return value;
+      if (std::chrono::steady_clock::now() - opened_ < kRefresh) return value;
+    }
+    HONE_TRY(OpenArtifacts());
+    return artifacts_->Get(family, key);
+  }
+
+  std::unique_ptr<StoreIterator> Iterate(Family family) const override {
+    if (family != Family::kArtifacts) return secondary_->Iterate(family);
+    Result<std::unique_ptr<Store>> reader = OpenRocksStore(options_);
+    if (!reader) return MemoryStore().Iterate(family);
+    return std::make_unique<OwningIterator>(*std::move(reader), family);
+  }
+
+  Result<void> Write(const StoreBatch&, SyncMode) override { return LookingOnly(); }
+  Result<void> SyncLog() override { return LookingOnly(); }
+  Result<void> Flush() override { return LookingOnly(); }
+  Result<void> Compact(Family, double) override { return LookingOnly(); }
+  bool failed() const override { return false; }
+  bool writable() const override { return false; }
+  Result<void> CatchUp() override { return secondary_->CatchUp(); }
+  FamilySize SizeOf(Family family) const override { return secondary_->SizeOf(family); }
+  uint64_t MemoryUsage() const override { return secondary_->MemoryUsage(); }
+
+ private:
+  static constexpr std::chrono::seconds kRefresh{1};
+
+  Error LookingOnly() const { return Error{ErrorKind::kUnsupported, "open for looking only", options_.path}; }
+
+  Result<void> OpenArtifacts() const HONE_REQUIRES(mutex_) {
+    artifacts_ = HONE_TRY(OpenRocksStore(options_));
+    opened_ = std::chrono::steady_clock::now();
+    return {};
+  }
+
+  const std::unique_ptr<Store> secondary_;
+  RocksOptions options_;
+  mutable Mutex mutex_;
+  mutable std::unique_ptr<Store> artifacts_ HONE_GUARDED_BY(mutex_);
+  mutable MonotonicTime opened_ HONE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -182,8 +255,9 @@ Result<std::unique_ptr<Store>> OpenRocksStore(const RocksOptions& options) {
   }
   HONE_CHECK(handles.size() == families.size());
   auto store = std::make_unique<RocksStore>(std::move(owned), std::move(handles), std::move(settings), options.mode);
-  if (options.mode == RocksMode::kSecondary) HONE_TRY(store->CatchUp());
-  return store;
+  if (options.mode != RocksMode::kSecondary) return store;
+  HONE_TRY(store->CatchUp());
+  return std::make_unique<SecondaryStore>(std::move(store), options);
 }
 
 }  // namespace hone

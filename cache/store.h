@@ -80,8 +80,8 @@ class Store {
   virtual Result<void> Flush() = 0;    // write buffers into tables
   // Gives the space of deleted values back; of a blob family, rewrites the oldest `blob_share` (0 … 1) of its files.
   virtual Result<void> Compact(Family family, double blob_share) = 0;
-  // After a failed write: tries to write again. Until it succeeds, Write fails.
-  virtual Result<void> Resume() = 0;
+  // A write failed. Reading goes on, writing does not: open the store again.
+  virtual bool failed() const = 0;
   virtual Result<void> CatchUp() = 0;  // an inspecting store: sees what the writer wrote since
   virtual FamilySize SizeOf(Family family) const = 0;
   virtual uint64_t MemoryUsage() const = 0;

@@ -211,6 +211,7 @@ TEST_F(ScheduleCacheTest, SecondWriterIsToldWhereAndWho) {
 
 TEST_F(ScheduleCacheTest, InspectorSeesALiveCacheAndChangesNothing) {
   PutWithArtifact(1);
+  ASSERT_TRUE(cache_->Flush().has_value());  // in a blob file
   PutWithArtifact(2, 0, Durability::kSoon);  // still in the writer's log
   CacheOptions options = Options();
   options.inspect = true;

@@ -1,0 +1,166 @@
+// Eviction: artifacts first, the longest unused first, pinned ones never, and the disk really gets its space back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/file.h"
+#include "cache/schedule_cache.h"
+#include "tests/support/sample_records.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kArtifactBytes = 30'000;
+
+class EvictionTest : public ::testing::Test {
+ protected:
+  CacheOptions Options() {
+    CacheOptions options;
+    options.directory = directory_ / "cache";
+    options.clock = &clock_;
+    options.size_cap = 0;
+    options.flush_interval = std::chrono::milliseconds(20);
+    return options;
+  }
+  void Open(const CacheOptions& options) {
+    cache_.reset();
+    cache_ = *ScheduleCache::Open(options);
+  }
+  void Fill(int kernels) {
+    for (int kernel = 0; kernel < kernels; ++kernel) {
+      clock_.Advance(std::chrono::seconds(1));
+      std::vector<std::byte> artifact = SampleArtifact(kernel, kArtifactBytes);
+      NewRecord entry = SampleEntry(kernel, kernel % 3);
+      entry.artifact = artifact;
+      ASSERT_TRUE(cache_->Put(entry, Durability::kSoon).has_value());
+    }
+    ASSERT_TRUE(cache_->Flush().has_value());
+  }
+  bool HasRecord(int kernel) { return !cache_->RecordsOf(SampleKey(kernel, kernel % 3).fingerprint)->empty(); }
+  bool HasArtifact(int kernel) {
+    std::vector<Record> records = *cache_->RecordsOf(SampleKey(kernel, kernel % 3).fingerprint);
+    if (records.empty() || !records[0].artifact_digest) return false;
+    EXPECT_TRUE(cache_->Artifact(records[0])->has_value()) << "kernel " << kernel << ": promised and not there";
+    return true;
+  }
+  uint64_t Usage() { return DiskUsage(Options().directory); }
+
+  TemporaryDirectory directory_;
+  FakeClock clock_;
+  std::unique_ptr<ScheduleCache> cache_;
+};
+
+TEST_F(EvictionTest, RemovesTheLongestUnusedArtifactsAndKeepsSchedules) {
+  Open(Options());
+  Fill(200);
+  ASSERT_TRUE(cache_->Pin(SampleKey(0, 0).fingerprint, true).has_value());
+  // Kernels 1 to 20 are the oldest, and used again.
+  clock_.Advance(std::chrono::hours(1));
+  for (int kernel = 1; kernel <= 20; ++kernel) ASSERT_TRUE(cache_->Lookup(SampleKey(kernel, kernel % 3))->has_value());
+  ASSERT_TRUE(cache_->Flush().has_value());
+  uint64_t before = Usage();
+  ASSERT_GT(before, 200 * kArtifactBytes / 2);
+  Result<EvictionReport> report = cache_->EvictTo(before / 2, {});
+  ASSERT_TRUE(report.has_value()) << report.error().Text();
+  EXPECT_EQ(report->bytes_before, before);
+  EXPECT_EQ(report->bytes_after, Usage());
+  EXPECT_LE(Usage(), before / 2);
+  EXPECT_GT(report->artifacts, 80u);
+  EXPECT_LT(report->artifacts, 130u);
+  EXPECT_EQ(report->records, 0u);
+  int kept = 0;
+  bool ended = false;
+  for (int kernel = 0; kernel < 200; ++kernel) {
+    EXPECT_TRUE(HasRecord(kernel));
+    bool has = HasArtifact(kernel);
+    kept += has ? 1 : 0;
+    if (kernel <= 20) {
+      EXPECT_TRUE(has) << "kernel " << kernel << " is pinned or was just used";
+    } else {
+      // Oldest first: once one is kept, all later ones are.
+      EXPECT_TRUE(!ended || has) << "kernel " << kernel;
+      ended |= has;
+    }
+  }
+  EXPECT_EQ(static_cast<uint64_t>(kept), 200 - report->artifacts);
+  CacheStats stats = cache_->Stats();
+  EXPECT_EQ(stats.evicted_artifacts, report->artifacts);
+  // An evicted artifact is a hit without code, and can be put back.
+  std::optional<CacheHit> hit = *cache_->Lookup(SampleKey(21, 0));
+  ASSERT_TRUE(hit.has_value());
+  EXPECT_FALSE(hit->artifact_current);
+}
+
+TEST_F(EvictionTest, RemovesRecordsWhenArtifactsDoNotSuffice) {
+  Open(Options());
+  Fill(300);
+  ASSERT_TRUE(cache_->Pin(SampleKey(7, 1).fingerprint, true).has_value());
+  Result<EvictionReport> report = cache_->EvictTo(1, {});
+  ASSERT_TRUE(report.has_value()) << report.error().Text();
+  EXPECT_EQ(report->artifacts, 299u);
+  EXPECT_EQ(report->records, 299u);
+  for (int kernel = 0; kernel < 300; ++kernel) EXPECT_EQ(HasRecord(kernel), kernel == 7) << kernel;
+  EXPECT_TRUE(HasArtifact(7));
+  EXPECT_EQ(cache_->FindByPrefix(SampleKey(8, 2).fingerprint.Hex())->size(), 0u);
+  EXPECT_LT(Usage(), 400'000u);
+}
+
+TEST_F(EvictionTest, NothingToDoBelowTheLimit) {
+  Open(Options());
+  Fill(10);
+  Result<EvictionReport> report = cache_->EvictTo(1 << 30, {});
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->artifacts, 0u);
+  EXPECT_EQ(report->records, 0u);
+}
+
+TEST_F(EvictionTest, DatabasesSetAsideGoFirst) {
+  Open(Options());
+  Fill(50);
+  std::filesystem::create_directory(Options().directory + "/damaged-1");
+  std::ofstream(Options().directory + "/damaged-1/000001.sst") << std::string(3 << 20, 'x');
+  uint64_t before = Usage();
+  Result<EvictionReport> report = cache_->EvictTo(before - (1 << 20), {});
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->artifacts, 0u);
+  EXPECT_FALSE(std::filesystem::exists(Options().directory + "/damaged-1"));
+}
+
+TEST_F(EvictionTest, HappensByItselfAboveTheCap) {
+  CacheOptions options = Options();
+  options.size_cap = 2 << 20;
+  Open(options);
+  Fill(300);
+  for (int i = 0; i < 500 && Usage() > options.size_cap; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_LE(Usage(), options.size_cap);
+  EXPECT_GT(cache_->Stats().evicted_artifacts, 100u);
+  EXPECT_EQ(cache_->Stats().evicted_records, 0u);
+  EXPECT_TRUE(HasArtifact(299));
+}
+
+TEST_F(EvictionTest, StopsWhenTold) {
+  Open(Options());
+  Fill(100);
+  std::stop_source stop;
+  stop.request_stop();
+  Result<EvictionReport> report = cache_->EvictTo(1, stop.get_token());
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->artifacts, 0u);
+}
+
+TEST_F(EvictionTest, InspectorsDoNotEvict) {
+  Open(Options());
+  Fill(10);
+  CacheOptions options = Options();
+  options.inspect = true;
+  std::unique_ptr<ScheduleCache> inspector = *ScheduleCache::Open(options);
+  EXPECT_EQ(inspector->EvictTo(1, {}).error().kind, ErrorKind::kUnsupported);
+}
+
+}  // namespace
+}  // namespace hone
