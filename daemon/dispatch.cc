@@ -1,0 +1,80 @@
+#include "daemon/dispatch.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace hone {
+
+Dispatch::Dispatch(HotSet& hot, Misses* misses, Admin& admin, Metrics& metrics)
+    : hot_(hot), misses_(misses), admin_(admin), metrics_(metrics) {}
+
+void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
+  switch (header.type) {
+    case MessageType::kGet: return OnGet(peer, header.request_id, body);
+    case MessageType::kHello: return OnHello(peer, header.request_id, body);
+    case MessageType::kStatus:
+    case MessageType::kStats:
+    case MessageType::kList:
+    case MessageType::kShow:
+    case MessageType::kEdit:
+    case MessageType::kVerify:
+    case MessageType::kText:
+    case MessageType::kTune: return admin_.Handle(peer, header, body);
+    default:
+      ++metrics_.bad_frames;
+      peer->ReplyError(header.request_id,
+                       {ErrorKind::kUnsupported,
+                        fmt::format("no request has the number {}", static_cast<int>(header.type)), "frame"});
+  }
+}
+
+void Dispatch::OnGone(const Peer& peer) {
+  if (misses_ != nullptr) misses_->Forget(peer);
+}
+
+void Dispatch::OnHello(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body) {
+  Result<HelloRequest> hello = DecodeBody<HelloRequest>(body);
+  if (!hello) {
+    ++metrics_.bad_frames;
+    return peer->ReplyError(request_id, hello.error());
+  }
+  if (hello->min_version > kProtocolMax || hello->max_version < kProtocolMin ||
+      hello->min_version > hello->max_version) {
+    return peer->ReplyError(
+        request_id,
+        {ErrorKind::kUnsupported,
+         fmt::format("no common version: you speak {} to {}, honed {} speaks {} to {}; update the older one",
+                     hello->min_version, hello->max_version, HONE_VERSION, kProtocolMin, kProtocolMax),
+         "hello"});
+  }
+  LogDebug("hello", {{"client", hello->client}});
+  peer->Reply(request_id, HelloReply{std::min(hello->max_version, kProtocolMax), "honed " HONE_VERSION});
+}
+
+void Dispatch::OnGet(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body) {
+  Stopwatch stopwatch;
+  Result<GetRequest> request = DecodeBody<GetRequest>(body);
+  if (!request) {
+    ++metrics_.bad_frames;
+    return peer->ReplyError(request_id, request.error());
+  }
+  std::string name = RequestName(*request);
+  HotCodePtr code = hot_.Find(name);
+  if (code == nullptr) {
+    if (misses_ != nullptr) return misses_->Ask(peer, request_id, *request, std::move(name), stopwatch);
+    return peer->ReplyError(
+        request_id, {ErrorKind::kUnsupported, "a cache is only inspected here; start honed to be served", "honed"});
+  }
+  ++metrics_.hits_memory;
+  ++code->uses;
+  if (request->no_artifact) {
+    peer->Reply(request_id, MessageType::kGetReply, code->hit_body);
+  } else {
+    peer->ReplyHit(request_id, code);
+  }
+  metrics_.hit.Add(stopwatch.Microseconds());
+}
+
+}  // namespace hone

@@ -1,0 +1,246 @@
+// The steps of a request, in the order in which they happen:
+//
+//   LookUp:   parse → canonical form → fingerprint → cache (→ artifact): most requests end here
+//   Compile:  reference values in a runner ∥ build in a builder → check in the runner → store → reply
+#include "daemon/request_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/cpu_features.h"
+#include "base/elf_check.h"
+#include "base/generated_code.h"
+#include "base/log.h"
+#include "ir/canonical.h"
+#include "ir/fingerprint.h"
+#include "ir/parse.h"
+
+namespace hone {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Timed calls after the checked one, so that the reply can say what a warm call costs: only where they are cheap.
+constexpr double kTimedFlops = 2e8;  // some milliseconds on any machine
+constexpr int64_t kTimedBytes = int64_t{32} << 20;
+constexpr int kTimedRuns = 3;
+
+// Collects the steps' times for the reply and for `hone stats`.
+class Steps {
+ public:
+  explicit Steps(std::vector<StepTime> before = {}) : steps_(std::move(before)) {}
+  void Done(std::string name, Histogram& histogram) {
+    double us = stopwatch_.Microseconds();
+    histogram.Add(us);
+    steps_.push_back({std::move(name), us});
+    stopwatch_.Restart();
+  }
+  void Add(std::string name, double us) { steps_.push_back({std::move(name), us}); }
+  std::vector<StepTime> Take() { return std::move(steps_); }
+
+ private:
+  std::vector<StepTime> steps_;
+  Stopwatch stopwatch_;
+};
+
+double ExpectedUs(const Record& record) {
+  auto us = [](std::chrono::nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); };
+  if (record.measured) return us(record.measured->time);
+  return record.expected ? us(*record.expected) : 0;
+}
+
+int64_t OperandBytes(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (TensorId operand : kernel.operands) {
+    int64_t size = ByteSize(kernel.tensors[operand].dtype);
+    for (const Expr& extent : kernel.tensors[operand].shape) size *= UpperExtent(kernel, extent);
+    bytes += size;
+  }
+  return bytes;
+}
+
+// What the check's calls took, as a first idea of the kernel's speed. Tuning measures properly.
+void NoteTime(const CheckReport& report, int threads, Record& record) {
+  auto ns = [](double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); };
+  if (report.time_us > 0) {
+    record.measured = Timing{.time = ns(report.time_us),
+                             .noise = ns(std::max(0.0, report.first_run_us - report.time_us)),
+                             .temperature = CacheTemperature::kWarm,
+                             .statistic = TimeStatistic::kMinimum,
+                             .threads = threads,
+                             .repeats = kTimedRuns};
+  } else {
+    record.expected = ns(report.first_run_us);
+  }
+}
+
+}  // namespace
+
+RequestPath::RequestPath(ScheduleCache& cache, Workshop& workshop, Metrics& metrics, Target host, std::string compiler)
+    : cache_(cache), workshop_(workshop), metrics_(metrics), host_(std::move(host)), compiler_(std::move(compiler)) {}
+
+// Code for another machine can be built here, but not checked, unless this machine can run it.
+Result<Target> RequestPath::ChooseTarget(const std::string& text) const {
+  if (text.empty()) return host_;
+  Target target = HONE_TRY(ParseTarget(text));
+  if (target.cpu.empty()) target.cpu = "generic";
+  std::sort(target.features.begin(), target.features.end());
+  std::string isa = text.substr(0, text.find(' '));
+  std::vector<std::string_view> needed = FeaturesOfIsa(isa);
+  needed.insert(needed.end(), target.features.begin(), target.features.end());
+  for (std::string_view feature : needed) {
+    if (!CpuHasFeature(feature)) {
+      return Error{
+          ErrorKind::kUnsupported,
+          fmt::format("this machine lacks {}, so it cannot check code for it; it is {}", feature, PrintTarget(host_)),
+          "target"};
+    }
+  }
+  return target;
+}
+
+Result<Identity> RequestPath::Identify(const Ask& ask) const {
+  Identity identity;
+  identity.target = HONE_TRY(ChooseTarget(ask.target));
+  Kernel kernel = HONE_TRY(ParseKernel(ask.kernel));
+  if (kernel.options.threads == 0) kernel.options.threads = ask.threads;
+  Canonical canonical = Canonicalize(kernel);
+  int threads = kernel.options.threads > 0 ? kernel.options.threads : identity.target.cores;
+  identity.key =
+      MakeCacheKey(canonical, identity.target, threads, CodeKey(compiler_, HONE_ABI_VERSION, identity.target));
+  identity.name = fmt::format("{} {} {}", identity.key.fingerprint.Hex(), threads, identity.key.target);
+  identity.class_text = std::move(canonical.class_text);
+  identity.shape = std::move(canonical.shape);
+  identity.label = kernel.name;
+  identity.request = ask.kernel;
+  identity.operand_bytes = OperandBytes(kernel);
+  identity.flops = IsStatic(kernel) ? FlopCount(kernel) : 0;
+  return identity;
+}
+
+Result<Found> RequestPath::LookUp(const Ask& ask) {
+  Steps steps;
+  Found found;
+  found.identity = HONE_TRY(Identify(ask));
+  steps.Done("parse", metrics_.parse);
+
+  std::optional<CacheHit> hit = HONE_TRY(cache_.Lookup(found.identity.key));
+  if (hit && hit->artifact_current) {
+    std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(hit->record));
+    if (artifact) {
+      ArtifactExpectations expectations{.size = artifact->size(), .digest = {}, .isa = {}, .features = {}};
+      Result<ArtifactLayout> layout = CheckArtifact(*artifact, expectations);
+      if (layout) {
+        SealedMemfd file = HONE_TRY(SealedMemfd::Create(*artifact));
+        found.code = MakeCode(found.identity, hit->record, std::move(file), std::string(AsText(layout->manifest)));
+      } else {
+        LogWarn("artifact_refused",
+                {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", layout.error().Text()}});
+      }
+    }
+  }
+  if (hit && !found.code) found.known = std::move(hit->record);
+  steps.Done("lookup", metrics_.lookup);
+  found.steps = steps.Take();
+  return found;
+}
+
+Result<Compiled> RequestPath::Compile(const Found& found, const PathLimits& limits) {
+  if (found.known) {
+    Result<Compiled> compiled = CompileWith(found, found.known->schedule, limits);
+    bool schedule_is_stale =
+        !compiled && compiled.error().kind != ErrorKind::kUnavailable && compiled.error().kind != ErrorKind::kBusy;
+    if (!schedule_is_stale) return compiled;
+    LogWarn("schedule_stale",
+            {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
+  }
+  return CompileWith(found, "", limits);
+}
+
+Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits) {
+  const Identity& identity = found.identity;
+  Steps steps(found.steps);
+  // The runner computes the reference while the builder builds.
+  auto reference = HONE_TRY(workshop_.Prepare(identity.key.canonical, steady_clock::now() + limits.check));
+  steps.Done("runner", metrics_.reference);
+
+  BuildRequest request{identity.key.canonical, schedule, identity.target};
+  BuiltArtifact built = HONE_TRY(workshop_.Build(request, steady_clock::now() + limits.build));
+  steps.Add("schedule", built.times.schedule);
+  steps.Add("lower", built.times.lower);
+  steps.Add("emit", built.times.emit);
+  steps.Add("optimize", built.times.optimize);
+  steps.Add("codegen", built.times.codegen);
+  steps.Add("link", built.times.link);
+  steps.Done("build", metrics_.build);
+
+  CheckOptions options;
+  options.workers = identity.key.threads;
+  bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
+  options.timed_runs = cheap ? kTimedRuns : 0;
+  CheckReport report = HONE_TRY(reference->Check(built.object, options, steady_clock::now() + limits.check));
+  steps.Done("check", metrics_.check);
+  if (report.failure) return std::move(*report.failure).Context("the code that was built failed its check");
+
+  Record record = found.known.value_or(Record{});
+  record.key = identity.key;
+  record.shape = identity.shape;
+  if (record.request.empty()) record.request = identity.request;
+  record.label = identity.label;
+  if (schedule.empty()) record.origin = Origin::kDefault;
+  record.schedule = built.schedule;
+  record.check = {report.max_rel_err, report.samples, report.full};
+  NoteTime(report, identity.key.threads, record);
+  Digest256 digest{};
+  HONE_CHECK(built.digest.size() == digest.size());
+  std::copy(built.digest.begin(), built.digest.end(), digest.begin());
+  record.artifact_digest = digest;
+  record.artifact_bytes = built.object.size();
+
+  ReadOnlyMapping bytes = HONE_TRY(built.object.Map());
+  Result<void> stored = cache_.Put({record, identity.class_text, bytes.bytes()}, Durability::kSoon);
+  // Code that cannot be kept is served all the same.
+  if (!stored) LogError("store_failed", {{"why", stored.error().Text()}});
+  steps.Done("store", metrics_.store);
+
+  Compiled compiled;
+  compiled.code = MakeCode(identity, record, std::move(built.object), EncodeManifest(built.manifest));
+  compiled.steps = steps.Take();
+  return compiled;
+}
+
+HotCodePtr RequestPath::MakeCode(const Identity& identity, const Record& record, SealedMemfd artifact,
+                                 std::string manifest) {
+  auto code = std::make_shared<HotCode>();
+  code->key = identity.name;
+  code->fingerprint = identity.key.fingerprint;
+  code->class_fingerprint = identity.key.class_fingerprint;
+  code->reply = ReplyFrom(record);
+  code->reply.hit = true;
+  code->reply.size = artifact.size();
+  code->reply.manifest = std::move(manifest);
+  code->hit_body = EncodeBody(code->reply);
+  code->artifact = std::move(artifact);
+  return code;
+}
+
+GetReply ReplyFrom(const Record& record) {
+  GetReply reply;
+  reply.fingerprint = record.key.fingerprint.Hex();
+  reply.class_name = record.label;
+  reply.target = record.key.target;
+  reply.pinned = record.pinned;
+  reply.origin = OriginName(record.origin);
+  reply.expected_us = ExpectedUs(record);
+  if (record.artifact_digest) {
+    reply.digest.assign(reinterpret_cast<const char*>(record.artifact_digest->data()), record.artifact_digest->size());
+  }
+  reply.size = record.artifact_bytes;
+  return reply;
+}
+
+}  // namespace hone

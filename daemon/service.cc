@@ -1,0 +1,257 @@
+#include "daemon/service.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+
+#include "backends/host_target.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/paths.h"
+#include "base/subprocess.h"
+#include "cache/schedule_cache.h"
+#include "daemon/admin.h"
+#include "daemon/config.h"
+#include "daemon/dispatch.h"
+#include "daemon/event_loop.h"
+#include "daemon/hot_set.h"
+#include "daemon/listen.h"
+#include "daemon/misses.h"
+#include "daemon/server.h"
+#include "daemon/workshop.h"
+
+namespace hone {
+namespace {
+
+constexpr std::chrono::milliseconds kReportUsesEvery{1000};
+constexpr std::chrono::milliseconds kDrain{5000};
+
+// Descriptors are what connections and code in memory are made of: as many as we may have.
+uint32_t RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<uint32_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+}
+
+Result<Config> ReadConfig(const ServiceOptions& options) {
+  std::string path = options.config.empty() ? FindConfig() : options.config;
+  Config config;
+  if (!path.empty()) config = HONE_TRY(LoadConfig(path));
+  if (!options.socket.empty()) config.socket = options.socket;
+  if (!options.cache.empty()) config.cache = options.cache;
+  if (options.log) config.log = *options.log;
+  return config;
+}
+
+ServerLimits ServerLimitsOf(const Config& config, uint32_t descriptors) {
+  ServerLimits limits;
+  limits.connections = std::min(config.connections, std::max(4u, descriptors / 2));
+  limits.requests = config.requests;
+  limits.frame_time = config.frame_time;
+  limits.stall_time = config.stall_time;
+  limits.users = config.users;
+  limits.any_user = config.any_user;
+  return limits;
+}
+
+HotLimits HotLimitsOf(const Config& config, uint32_t descriptors) {
+  return {config.hot_bytes, std::min(config.hot_entries, std::max(1u, descriptors / 4)), config.memo_entries};
+}
+
+MissLimits MissLimitsOf(const Config& config) { return {config.queue, {config.build_limit, config.check_limit}}; }
+
+WorkshopOptions WorkshopOptionsOf(const Config& config, const ServiceOptions& options, int cores) {
+  WorkshopOptions workshop;
+  workshop.builders.executable = options.builder;
+  workshop.builders.builders = config.builders > 0 ? config.builders : std::clamp(cores, 1, 4);
+  workshop.builders.deadline = config.build_limit;
+  workshop.runners.executable = options.runner;
+  workshop.runners.runners = config.runners > 0 ? config.runners : workshop.builders.builders;
+  return workshop;
+}
+
+// What builds, as part of every artifact's key: code made by another builder is made again from its schedule.
+Result<std::string> CompilerName(const std::string& program) {
+  std::string path = program;
+  if (path.empty()) path = HONE_TRY(FindOwnProgram("hone-builder"));
+  std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 30));
+  return fmt::format("hone-{} builder={}", HONE_VERSION, HexOf(Hash64(bytes)));
+}
+
+class Service {
+ public:
+  Service(const ServiceOptions& options, Config config) : options_(options), config_(std::move(config)) {}
+
+  Result<void> Run(const std::function<void()>& on_ready) {
+    descriptors_ = RaiseDescriptorLimit();
+    HONE_TRY(Open());
+    loop_.Post([&] {
+      NotifyServiceManager("READY=1");
+      on_ready();
+      LogInfo("ready", {{"socket", listening_.path}, {"cache", config_.cache}, {"pid", getpid()}});
+    });
+    ReportUses();
+    WatchSignals();
+    loop_.Run();
+    Close();
+    return {};
+  }
+
+ private:
+  bool inspects() const { return options_.inspect >= 0; }
+
+  Result<void> Open() {
+    Target host = HONE_TRY(HostTarget());
+    if (config_.cache.empty()) config_.cache = HONE_TRY(DefaultCacheDir());
+    if (!inspects()) {
+      std::optional<ListeningSocket> inherited = HONE_TRY(InheritedSocket());
+      if (inherited) {
+        listening_ = *std::move(inherited);
+      } else {
+        if (config_.socket.empty()) config_.socket = HONE_TRY(DefaultSocketPath());
+        listening_ = HONE_TRY(Listen(config_.socket));
+      }
+    }
+    CacheOptions cache;
+    cache.directory = config_.cache;
+    cache.system_directory = config_.system_cache;
+    cache.inspect = inspects();
+    cache.size_cap = config_.cache_bytes;
+    cache_ = HONE_TRY(ScheduleCache::Open(cache));
+    WorkshopOptions workshop = WorkshopOptionsOf(config_, options_, host.cores);
+    std::string compiler = HONE_TRY(CompilerName(options_.builder));
+    if (inspects()) {
+      workshop_ = MakeLazyWorkshop(workshop);
+    } else {
+      workshop_ = HONE_TRY(StartWorkshop(workshop));
+    }
+    hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
+    path_ = std::make_unique<RequestPath>(*cache_, *workshop_, metrics_, host, compiler);
+    if (!inspects()) {
+      misses_ =
+          std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, workshop.builders.builders, MissLimitsOf(config_));
+    }
+    AdminFacts facts{listening_.path, config_.cache, workshop.builders.builders, inspects()};
+    admin_ = std::make_unique<Admin>(loop_, *cache_, *workshop_, *path_, metrics_, facts,
+                                     [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
+    dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), *admin_, metrics_);
+    server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
+    if (inspects()) {
+      server_->Adopt(UniqueFd(options_.inspect));
+      StopWhenAlone();
+    } else {
+      server_->Accept(UniqueFd(listening_.socket.Release()));
+    }
+    return {};
+  }
+
+  void Close() {
+    workshop_->Shutdown();
+    if (misses_) misses_->Close();
+    admin_->Close();
+    server_.reset();
+    HandUsesOver();
+    if (Result<void> flushed = cache_->Flush(); !flushed && !inspects()) {
+      LogError("flush_failed", {{"why", flushed.error().Text()}});
+    }
+    cache_.reset();
+    LogInfo("stopped");
+  }
+
+  void HandUsesOver() {
+    hot_->TakeUses(
+        [&](const HotCode& code, uint64_t uses) { cache_->NoteUse(code.fingerprint, code.class_fingerprint, uses); });
+  }
+
+  // Hits are counted where they happen; the cache hears of them once a second.
+  void ReportUses() {
+    if (!inspects()) HandUsesOver();
+    metrics_.hot_bytes = hot_->bytes();
+    metrics_.hot_entries = hot_->entries();
+    loop_.After(kReportUsesEvery, [this] { ReportUses(); });
+  }
+
+  void StopWhenAlone() {
+    if (server_->connections() == 0) return loop_.Stop();
+    loop_.After(std::chrono::milliseconds(5), [this] { StopWhenAlone(); });
+  }
+
+  void WatchSignals() {
+    signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+      if (error) return;
+      if (signal == SIGHUP) {
+        Reload();
+      } else {
+        Stop(signal);
+      }
+      WatchSignals();
+    });
+  }
+
+  void Reload() {
+    Result<Config> next = ReadConfig(options_);
+    if (!next) {
+      LogError("reload_failed", {{"why", next.error().Text()}, {"now", "the old configuration stays"}});
+      return;
+    }
+    if (next->socket.empty()) next->socket = config_.socket;
+    if (next->cache.empty()) next->cache = config_.cache;
+    for (const std::string& key : NeedRestart(config_, *next)) { LogWarn("reload_needs_restart", {{"key", key}}); }
+    config_ = *std::move(next);
+    SetLogLevel(config_.log);
+    hot_->SetLimits(HotLimitsOf(config_, descriptors_));
+    server_->SetLimits(ServerLimitsOf(config_, descriptors_));
+    if (misses_) misses_->SetLimits(MissLimitsOf(config_));
+    ++metrics_.reloads;
+    LogInfo("reloaded");
+  }
+
+  void Stop(int signal) {
+    if (std::exchange(stopping_, true)) return loop_.Stop();  // asked twice: at once
+    LogInfo("stopping", {{"signal", signal}});
+    NotifyServiceManager("STOPPING=1");
+    // The file goes first: who looks for a daemon now starts another one, which waits for the lock that we hold.
+    StopListening(listening_);
+    server_->StopAccepting();
+    if (misses_) misses_->Stop();
+    server_->Drain(kDrain, [this] { loop_.Stop(); });
+  }
+
+  const ServiceOptions options_;
+  Config config_;
+  uint32_t descriptors_ = 1024;
+  bool stopping_ = false;
+  // In the order of construction; destroyed the other way round.
+  EventLoop loop_;
+  boost::asio::signal_set signals_{loop_.context(), SIGTERM, SIGINT, SIGHUP};
+  Metrics metrics_;
+  ListeningSocket listening_;
+  std::unique_ptr<ScheduleCache> cache_;
+  std::unique_ptr<Workshop> workshop_;
+  std::unique_ptr<HotSet> hot_;
+  std::unique_ptr<RequestPath> path_;
+  std::unique_ptr<Misses> misses_;
+  std::unique_ptr<Admin> admin_;
+  std::unique_ptr<Dispatch> dispatch_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace
+
+Result<void> RunService(const ServiceOptions& options, const std::function<void()>& on_ready) {
+  signal(SIGPIPE, SIG_IGN);
+  Config config = HONE_TRY(ReadConfig(options));
+  SetLogLevel(config.log);
+  Service service(options, std::move(config));
+  return service.Run(on_ready);
+}
+
+}  // namespace hone

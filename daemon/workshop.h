@@ -1,0 +1,48 @@
+// What a miss needs from outside the daemon: somebody who builds, and somebody who checks. Behind it stand the builder
+// and runner processes; tests put scripts in their place.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "backends/builder_pool.h"
+#include "backends/runner_pool.h"
+#include "base/result.h"
+
+namespace hone {
+
+// Thread-safe.
+class Workshop {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  // A kernel's inputs and reference values, which a runner computes from now on. Used by one thread at a time.
+  class Reference {
+   public:
+    virtual ~Reference() = default;
+    // As RunnerPool::Check.
+    virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options, Deadline deadline) = 0;
+  };
+
+  virtual ~Workshop() = default;
+  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) = 0;
+  virtual Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) = 0;
+  virtual Result<std::string> Explain(const BuildRequest& request, Deadline deadline) = 0;
+  virtual BuilderPoolStats BuilderStats() const = 0;
+  virtual RunnerPoolStats RunnerStats() const = 0;
+  virtual void Shutdown() = 0;
+};
+
+struct WorkshopOptions {
+  BuilderPoolOptions builders;
+  RunnerPoolOptions runners;
+};
+
+// Builder and runner processes; both are started now.
+Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options);
+
+// The same, started when first needed: for a daemon that only looks.
+std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options);
+
+}  // namespace hone
