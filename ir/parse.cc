@@ -13,7 +13,7 @@ namespace hone {
 namespace {
 
 std::string BytesText(double bytes) {
-  constexpr std::string_view kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  constexpr std::string_view kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
   size_t unit = 0;
   for (; bytes >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
   return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
@@ -98,7 +98,7 @@ Result<Kernel> ParseLanguage(std::string_view text, std::string_view file, const
   HONE_TRY(SizeChecker(kernel, map, file, limits).Run());
   if (std::optional<Violation> violation = FindViolation(kernel)) {
     Position position = map.stages[static_cast<size_t>(violation->stage)];
-    if (auto it = map.loads.find(violation->load); it != map.loads.end()) position = it->second;
+    if (auto it = map.nodes.find(violation->node); it != map.nodes.end()) position = it->second;
     violation->error.where = WhereText(file, position);
     return std::move(violation->error);
   }

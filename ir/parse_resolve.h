@@ -15,7 +15,7 @@ namespace hone {
 struct SourceMap {
   std::vector<Position> tensors;                        // by tensor
   std::vector<Position> stages;                         // by stage
-  std::unordered_map<const ExprNode*, Position> loads;  // one place of each load; valid while the kernel lives
+  std::unordered_map<const ExprNode*, Position> nodes;  // one place of each operation; valid while the kernel lives
 };
 
 // Checks names, ranks and types; bounds are left to VerifyKernel and limits on sizes to the caller. Sizes end up in the

@@ -382,7 +382,7 @@ Result<void> SyntaxParser::Options(KernelTree& kernel) {
 Result<void> SyntaxParser::Body(KernelTree& kernel) {
   while (!token_.Is("}")) {
     if (HONE_TRY(Accept(";"))) continue;
-    NameTree name = HONE_TRY(NewName("a statement y[i] = …, a declaration t: f32[M], or \"}\""));
+    NameTree name = HONE_TRY(NewName("an operator, a statement y[i] = …, a declaration t: f32[M], or \"}\""));
     if (static_cast<int>(kernel.body.size()) >= 2 * limits_.stages)
       return Limit(name.position, fmt::format("more than {} statements in one kernel", limits_.stages));
     if (token_.Is(":")) {

@@ -74,10 +74,10 @@ class Verifier {
   }
 
  private:
-  void Fail(std::string message, const ExprNode* load = nullptr) {
+  void Fail(std::string message, const ExprNode* node = nullptr) {
     if (found_) return;
     int stage = std::clamp(stage_, 0, std::max(0, static_cast<int>(kernel_.stages.size()) - 1));
-    found_ = Violation{Error{ErrorKind::kInvalid, std::move(message), fmt::format("stage {}", stage + 1)}, stage, load};
+    found_ = Violation{Error{ErrorKind::kInvalid, std::move(message), fmt::format("stage {}", stage + 1)}, stage, node};
   }
 
   void CheckSizes() {
@@ -204,7 +204,7 @@ class Verifier {
       case Op::kPad:
         for (const Expr& index : e.arg(0).args()) {
           CheckAccesses(stage, index, prover);
-          CheckIndex(stage, index, prover, e.arg(0).id());
+          CheckIndex(stage, index, prover);
         }
         return;
       default:
@@ -215,7 +215,7 @@ class Verifier {
     if (e.op() == Op::kLoad)
       CheckLoad(stage, e, prover);
     else if (e.type() == DType::kI64)
-      CheckIndex(stage, e, prover, nullptr);
+      CheckIndex(stage, e, prover);
     else if (e.op() == Op::kFloorDiv || e.op() == Op::kMod)
       CheckDivisor(stage, e, prover);
   }
@@ -225,12 +225,12 @@ class Verifier {
                        kernel_.tensors[static_cast<size_t>(stage.output)].name);
   }
 
-  void CheckIndex(const Stage& stage, const Expr& e, BoundsProver& prover, const ExprNode* load) {
+  void CheckIndex(const Stage& stage, const Expr& e, BoundsProver& prover) {
     if (found_ || prover.FormOf(e)) return;
     bool divides = e.op() == Op::kFloorDiv || e.op() == Op::kMod;
     std::optional<BoundsProver::Form> divisor = divides ? prover.FormOf(e.arg(1)) : std::nullopt;
     if (divisor && prover.RangeOf(*divisor).lo < 1) return CheckDivisor(stage, e, prover);
-    Fail(fmt::format("index arithmetic {} may not fit into 60 bits", PrintExpr(kernel_, stage, e)), load);
+    Fail(fmt::format("index arithmetic {} may not fit into 60 bits", PrintExpr(kernel_, stage, e)), e.id());
   }
 
   void CheckDivisor(const Stage& stage, const Expr& e, BoundsProver& prover) {
@@ -243,14 +243,15 @@ class Verifier {
     }
     Fail(fmt::format("division by zero: the divisor of {} may be {}, wanted a positive constant or size",
                      PrintExpr(kernel_, stage, e),
-                     divisor ? fmt::format("{}", prover.RangeOf(*divisor).lo) : "anything"));
+                     divisor ? fmt::format("{}", prover.RangeOf(*divisor).lo) : "anything"),
+         e.id());
   }
 
   void CheckLoad(const Stage& stage, const Expr& load, BoundsProver& prover) {
     const Tensor& tensor = kernel_.tensors[static_cast<size_t>(load.int_value())];
     for (size_t d = 0; d < load.args().size() && !found_; ++d) {
       const Expr& index = load.arg(d);
-      CheckIndex(stage, index, prover, load.id());
+      CheckIndex(stage, index, prover);
       std::optional<BoundsProver::Form> form = prover.FormOf(index), extent = prover.FormOf(tensor.shape[d]);
       if (found_) return;
       if (!form || !extent)

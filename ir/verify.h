@@ -16,7 +16,7 @@ Result<void> VerifyKernel(const Kernel& kernel);
 struct Violation {
   Error error;
   int stage = 0;
-  const ExprNode* load = nullptr;  // the offending access; null if the error is about the stage
+  const ExprNode* node = nullptr;  // the offending access or operation; null if the error is about the stage
 };
 std::optional<Violation> FindViolation(const Kernel& kernel);
 
