@@ -89,8 +89,8 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
     // What is left of the axis after the loops already open, in steps of this loop.
     const AxisState& axis = state.axes[static_cast<size_t>(loop.axis)];
     Linear left = axis.extent;
-    for (size_t l = 0; l < index; ++l)
-      if (state.loops[l].axis == loop.axis) left -= Linear::Of(state.loops[l].var, state.loops[l].coef);
+    for (const Term& term : axis.unshifted.terms())
+      if (KnownBefore(stage, term.var, index)) left -= Linear::Of(term.var, term.coef);
     stmt->extent = program_.vars.Min(Linear(loop.extent), program_.vars.DivCeil(left, loop.coef));
   }
   return stmt;

@@ -29,6 +29,7 @@ struct AxisState {
   int64_t extent_max = 1;  // its largest value
   int64_t padded = 1;      // extent with what unrolled and vectorised loops run over
   Linear local;            // over the stage's own loops
+  Linear unshifted;        // the same before Tail::kShift moved the last tile
   bool clamps = false;     // serial loops stop at the end: only unrolled and vectorised ones run over
 };
 
@@ -58,10 +59,12 @@ class Lowering {
   Result<void> PlaceStage(size_t stage);
   Result<void> InferRegion(size_t stage);
   void MakeLoops(size_t stage);
+  bool KnownBefore(size_t stage, VarId var, size_t loop) const;
   Result<void> MakeBuffer(size_t stage);
   Result<void> MakeTile(size_t stage);
   // Hull of a form while the visible loops stay fixed and all others run.
   Span Widen(const Linear& e, const std::vector<VarId>& visible);
+  Span TileStart(VarId axis, const std::vector<VarId>& visible);
   // Loops of `stage` that enclose the body of its loop number `depth` (inclusive), and what encloses the stage.
   std::vector<VarId> VisibleInside(size_t stage, size_t depth) const;
   size_t LoopIndex(size_t stage, const std::string& path) const;
@@ -98,6 +101,7 @@ class Lowering {
   const LowerLimits& limits_;
   LoopProgram program_;
   std::vector<StageState> states_;
+  std::map<VarId, LoopKind> loop_kinds_;
   std::vector<int> operand_buffers_;  // by TensorId; -1: none
 };
 

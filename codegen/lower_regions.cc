@@ -33,6 +33,27 @@ std::vector<VarId> Lowering::VisibleInside(size_t stage, size_t depth) const {
   return visible;
 }
 
+// Widen for an axis of which the visible loops fix a part. The start of the tile is known better than its terms show:
+// where the hidden loops are unrolled or vectorised, all of the tile lies within the axis' range.
+Lowering::Span Lowering::TileStart(VarId axis, const std::vector<VarId>& visible) {
+  VarTable& vars = program_.vars;
+  const Var var = vars[axis];
+  const Linear expanded = vars.ExpandAxes(var.a);
+  Span span = Widen(expanded, visible);
+  if (span.min.IsConstant()) return span;
+  bool whole = true;
+  for (const Term& term : expanded.terms()) {
+    if (vars[term.var].kind != VarKind::kLoop || Contains(visible, term.var)) continue;
+    LoopKind kind = loop_kinds_.at(term.var);
+    whole &= kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized;
+  }
+  Interval known = vars.Range(span.min);
+  Interval tight{std::max(known.lo, var.range.lo), std::min(known.hi, var.range.hi - (whole ? span.extent - 1 : 0))};
+  if (tight.lo <= known.lo && tight.hi >= known.hi) return span;
+  span.min = Linear::Of(vars.AddAxis(var.name + "'", span.min, tight));
+  return span;
+}
+
 Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visible) {
   Span span{Linear(e.constant()), 1};
   auto hide = [&](Interval range, int64_t coef) {
@@ -63,7 +84,7 @@ Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visibl
     if (!hidden) {
       span.min += Linear::Of(term.var, term.coef);
     } else if (any && var.kind == VarKind::kAxis) {
-      Span inner = Widen(program_.vars.ExpandAxes(var.a), visible);
+      Span inner = TileStart(term.var, visible);
       if (term.coef < 0) inner.min += Linear(inner.extent - 1);
       span.min.AddScaled(inner.min, term.coef);
       span.extent += (term.coef > 0 ? term.coef : -term.coef) * (inner.extent - 1);
@@ -188,6 +209,21 @@ Result<void> Lowering::InferRegion(size_t index) {
   return {};
 }
 
+// Whether the stage's loops outside of number `loop` decide a variable.
+bool Lowering::KnownBefore(size_t stage, VarId id, size_t loop) const {
+  const Var& var = program_.vars[id];
+  if (var.kind == VarKind::kLoop) {
+    const std::vector<LoopState>& loops = states_[stage].loops;
+    for (size_t l = 0; l < loops.size(); ++l)
+      if (loops[l].var == id) return l < loop;
+    return true;  // encloses the stage
+  }
+  for (const Linear* part : {&var.a, &var.b})
+    for (const Term& term : part->terms())
+      if (!KnownBefore(stage, term.var, loop)) return false;
+  return true;
+}
+
 void Lowering::MakeLoops(size_t index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
@@ -230,6 +266,7 @@ void Lowering::MakeLoops(size_t index) {
     loop.exact = extents[path];
     loop.extent = vars.Range(loop.exact).hi;
     loop.var = vars.AddLoop(name + "." + path, std::max<int64_t>(1, loop.extent));
+    loop_kinds_[loop.var] = schedule.loops[i].kind;
     values[path] = loop.extent <= 1 ? Linear(0) : Linear::Of(loop.var);
   }
   for (auto relation = schedule.relations.rbegin(); relation != schedule.relations.rend(); ++relation) {
@@ -256,7 +293,6 @@ void Lowering::MakeLoops(size_t index) {
     axis.local = values[axis_name];
     // Direct loops of the axis, and the span that unrolled and vectorised ones cover.
     int64_t granule = 1;
-    bool direct = true;
     for (size_t l = 0; l < state.loops.size(); ++l) {
       int64_t coef = axis.local.CoefOf(state.loops[l].var);
       if (coef == 0) continue;
@@ -265,15 +301,28 @@ void Lowering::MakeLoops(size_t index) {
       LoopKind kind = schedule.loops[l].kind;
       if (kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized) granule = std::max(granule, coef * state.loops[l].extent);
     }
-    for (const Term& term : axis.local.terms()) direct &= vars[term.var].kind == VarKind::kLoop;
-    axis.clamps = direct;
-    for (const LoopState& loop : state.loops)
-      if (loop.axis == static_cast<int>(a) && loop.extent > 1) {
-        size_t l = static_cast<size_t>(&loop - state.loops.data());
-        LoopKind kind = schedule.loops[l].kind;
-        bool serial = kind == LoopKind::kSerial || kind == LoopKind::kParallel;
-        if (serial && loop.coef < granule) axis.clamps = false;
+    // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
+    // known before them.
+    axis.clamps = true;
+    bool has_serial = false;
+    int64_t fused_reach = 0;
+    for (const Term& term : axis.local.terms()) {
+      size_t l = 0;
+      while (l < state.loops.size() && state.loops[l].var != term.var) ++l;
+      if (l == state.loops.size()) {
+        fused_reach += term.coef * vars[term.var].range.hi;
+        axis.clamps &= term.coef >= granule && term.coef % granule == 0;
+        continue;
       }
+      LoopKind kind = schedule.loops[l].kind;
+      if (kind != LoopKind::kSerial && kind != LoopKind::kParallel) continue;
+      has_serial = true;
+      axis.clamps &= term.coef >= granule && term.coef % granule == 0;
+      for (const Term& other : axis.local.terms())
+        if (vars[other.var].kind != VarKind::kLoop) axis.clamps &= KnownBefore(index, other.var, l);
+    }
+    if (fused_reach > 0 && !has_serial) axis.clamps &= fused_reach < axis.extent_max;
+    axis.unshifted = axis.local;
     int64_t total = vars.Range(axis.local).hi + 1;
     bool is_static = axis.extent.IsConstant();
     if (total <= axis.extent_max && is_static) axis.padded = axis.extent_max;
@@ -293,7 +342,7 @@ void Lowering::MakeLoops(size_t index) {
       axis.padded = axis.extent_max;
     }
     Interval start = vars.Range(axis.min);
-    axis.var = vars.Add({VarKind::kAxis, name + ":" + axis_name, {start.lo, start.hi + axis.padded - 1}, axis.min + axis.local, 0, 1, -1});
+    axis.var = vars.AddAxis(name + ":" + axis_name, axis.min + axis.local, {start.lo, start.hi + axis.padded - 1});
   }
   for (size_t l = 0; l < state.loops.size(); ++l)
     for (size_t a = rank; a < state.axes.size(); ++a) {

@@ -81,6 +81,9 @@ class VarTable {
   VarId Add(Var var);
   VarId AddLoop(std::string name, int64_t extent_max) { return Add({VarKind::kLoop, std::move(name), {0, extent_max - 1}, {}, {}, 1, -1}); }
 
+  // `value` under a name, known to lie in `range` for reasons that its terms do not show.
+  VarId AddAxis(std::string name, Linear value, Interval range) { return Add({VarKind::kAxis, std::move(name), range, std::move(value), 0, 1, -1}); }
+
   // REQUIRES: divisor > 0.
   Linear DivFloor(const Linear& e, int64_t divisor);
   Linear Mod(const Linear& e, int64_t divisor);
