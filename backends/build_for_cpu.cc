@@ -90,28 +90,16 @@ Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const 
   return manifest;
 }
 
-// What a build makes before LLVM's part.
-struct Lowered {
+// A kernel as a build sees it.
+struct Source {
   std::string canonical;
   Kernel kernel;  // at its sizes
-  Schedule schedule;
-  ScheduledKernel scheduled;
-  LoopProgram program;
 };
 
-Result<Lowered> LowerRequest(const BuildRequest& request, BuildTimes& times) {
-  Stopwatch watch;
-  Lowered lowered;
-  Kernel kernel = HONE_TRY(ParseKernel(request.kernel));
-  lowered.canonical = Canonicalize(kernel).text;
-  lowered.kernel = Specialize(std::move(kernel));
-  times.parse = watch.Lap();
-  lowered.schedule = request.schedule.empty() ? HONE_TRY(DefaultSchedule(lowered.kernel, request.target)) : HONE_TRY(ParseSchedule(request.schedule));
-  times.schedule = watch.Lap();
-  lowered.scheduled = HONE_TRY(ApplySchedule(lowered.kernel, lowered.schedule));
-  lowered.program = HONE_TRY(Lower(lowered.scheduled, request.target));
-  times.lower = watch.Lap();
-  return lowered;
+Result<Source> ReadKernel(const std::string& text) {
+  Kernel kernel = HONE_TRY(ParseKernel(text));
+  std::string canonical = Canonicalize(kernel).text;
+  return Source{std::move(canonical), Specialize(std::move(kernel))};
 }
 
 // Creating a target machine costs more than linking: one is kept for the target used last.
@@ -126,40 +114,77 @@ Result<ObjectCompiler*> CompilerFor(const Target& target) {
   return compiler.get();
 }
 
+// One schedule's way to a module.
+struct Emitted {
+  ScheduledKernel scheduled;
+  LoopProgram program;
+  std::unique_ptr<llvm::Module> module;
+};
+
+Result<Emitted> EmitWith(const Kernel& kernel, const Schedule& schedule, const Target& target, const ObjectCompiler& compiler,
+                         llvm::LLVMContext& context, BuildTimes& times) {
+  Stopwatch watch;
+  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel, schedule));
+  LoopProgram program = HONE_TRY(Lower(scheduled, target));
+  times.lower += watch.Lap();
+  std::unique_ptr<llvm::Module> module = HONE_TRY(EmitModule(program, target, compiler, context));
+  times.emit += watch.Lap();
+  return Emitted{std::move(scheduled), std::move(program), std::move(module)};
+}
+
+// The requested schedule, or the default one. A default that is refused is a gap in its rules and no reason to leave the
+// user without a kernel: plain loops always lower.
+Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, const ObjectCompiler& compiler, llvm::LLVMContext& context,
+                            BuildTimes& times, std::string& schedule_text) {
+  Stopwatch watch;
+  if (!request.schedule.empty()) {
+    Schedule schedule = HONE_TRY(ParseSchedule(request.schedule));
+    schedule_text = PrintSchedule(schedule);
+    times.schedule = watch.Lap();
+    return EmitWith(kernel, schedule, request.target, compiler, context, times);
+  }
+  Schedule schedule = HONE_TRY(DefaultSchedule(kernel, request.target));
+  schedule_text = PrintSchedule(schedule);
+  times.schedule = watch.Lap();
+  Result<Emitted> emitted = EmitWith(kernel, schedule, request.target, compiler, context, times);
+  if (emitted || emitted.error().kind == ErrorKind::kUnsupported) return emitted;
+  schedule_text = "# plain loops: the default schedule was refused: " + emitted.error().message + "\n";
+  return EmitWith(kernel, {}, request.target, compiler, context, times);
+}
+
 }  // namespace
 
 Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
   BuildOutput output;
   ObjectCompiler* compiler = HONE_TRY(CompilerFor(request.target));
-  Lowered lowered = HONE_TRY(LowerRequest(request, output.times));
   Stopwatch watch;
+  Source source = HONE_TRY(ReadKernel(request.kernel));
+  output.times.parse = watch.Lap();
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> module = HONE_TRY(EmitModule(lowered.program, request.target, *compiler, context));
-  output.manifest = MakeManifest(lowered.canonical, lowered.kernel, lowered.scheduled, lowered.program, request.target);
+  Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, output.times, output.schedule));
+  output.manifest = MakeManifest(source.canonical, source.kernel, emitted.scheduled, emitted.program, request.target);
   std::string manifest = EncodeManifest(output.manifest);
-  output.times.emit = watch.Lap();
   CompileOptions options;
 #ifdef NDEBUG
   options.verify = false;
 #endif
-  CompiledObject object = HONE_TRY(compiler->Compile(std::move(module), std::as_bytes(std::span(manifest)), options));
+  CompiledObject object = HONE_TRY(compiler->Compile(std::move(emitted.module), std::as_bytes(std::span(manifest)), options));
   output.times.optimize = object.times.optimize + object.times.verify;
   output.times.codegen = object.times.codegen;
   output.times.link = object.times.link;
   output.object = std::move(object.elf);
-  output.schedule = PrintSchedule(lowered.schedule);
   return output;
 }
 
 Result<std::string> ExplainCode(const BuildRequest& request) {
   BuildTimes times;
   ObjectCompiler* compiler = HONE_TRY(CompilerFor(request.target));
-  Lowered lowered = HONE_TRY(LowerRequest(request, times));
+  Source source = HONE_TRY(ReadKernel(request.kernel));
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> module = HONE_TRY(EmitModule(lowered.program, request.target, *compiler, context));
-  CodeText text = HONE_TRY(compiler->Explain(std::move(module)));
-  return "# schedule\n" + PrintSchedule(lowered.schedule) + "\n# loop program\n" + PrintProgram(lowered.program) + "\n; LLVM IR\n" + text.ir +
-         "\n# assembly\n" + text.assembly;
+  std::string schedule;
+  Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, times, schedule));
+  CodeText text = HONE_TRY(compiler->Explain(std::move(emitted.module)));
+  return "# schedule\n" + schedule + "\n# loop program\n" + PrintProgram(emitted.program) + "\n; LLVM IR\n" + text.ir + "\n# assembly\n" + text.assembly;
 }
 
 }  // namespace hone
