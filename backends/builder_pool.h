@@ -28,7 +28,7 @@ struct BuilderPoolOptions {
 struct BuiltArtifact {
   std::string schedule;  // text form, also when it was the default
   Manifest manifest;     // decoded from the object itself
-  SealedMemfd object;    // passed CheckArtifact for request.target's ISA if that is this machine's
+  SealedMemfd object;    // passed CheckArtifact, for any machine: request.target may be another one
   std::string digest;    // BLAKE2b-256 of the object, 32 raw bytes
   BuildTimes times;
 };

@@ -18,12 +18,15 @@
 namespace hone {
 namespace {
 
+struct Machine {
+  uint16_t elf;
+  uint32_t relative;  // its one relocation
+};
+constexpr Machine kMachines[] = {{EM_X86_64, R_X86_64_RELATIVE}, {EM_AARCH64, R_AARCH64_RELATIVE}};
 #if defined(__x86_64__)
-constexpr uint16_t kMachine = EM_X86_64;
-constexpr uint32_t kRelative = R_X86_64_RELATIVE;
+constexpr uint16_t kThisMachine = EM_X86_64;
 #elif defined(__aarch64__)
-constexpr uint16_t kMachine = EM_AARCH64;
-constexpr uint32_t kRelative = R_AARCH64_RELATIVE;
+constexpr uint16_t kThisMachine = EM_AARCH64;
 #else
 #error "no artifacts for this machine yet: add its ELF machine number and relative relocation"
 #endif
@@ -77,7 +80,7 @@ std::string TagName(int64_t tag) {
 
 class Image {
  public:
-  explicit Image(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  Image(std::span<const std::byte> bytes, bool other_machine) : bytes_(bytes), other_machine_(other_machine) {}
 
   Result<ArtifactLayout> Check() {
     HONE_TRY(ReadHeader());
@@ -115,8 +118,9 @@ class Image {
     if (header_.e_ident[EI_OSABI] != ELFOSABI_NONE || header_.e_ident[EI_ABIVERSION] != 0)
       return Refuse("OS ABI {} (GNU extensions such as IFUNC), wanted 0", header_.e_ident[EI_OSABI]);
     if (header_.e_type != ET_DYN) return Refuse("ELF type {}, wanted a shared object", header_.e_type);
-    if (header_.e_machine != kMachine)
-      return Refuse("for ELF machine {}, this is machine {}", header_.e_machine, kMachine);
+    for (const Machine& machine : kMachines)
+      if (machine.elf == header_.e_machine && (other_machine_ || machine.elf == kThisMachine)) machine_ = &machine;
+    if (machine_ == nullptr) return Refuse("for ELF machine {}, this is machine {}", header_.e_machine, kThisMachine);
     if (header_.e_flags != 0) return Refuse("ELF flags {:#x}", header_.e_flags);
     if (header_.e_ehsize != sizeof(Elf64_Ehdr) || header_.e_phentsize != sizeof(Elf64_Phdr))
       return Refuse("header sizes {} and {}", header_.e_ehsize, header_.e_phentsize);
@@ -358,7 +362,7 @@ class Image {
       return Refuse("{} relative relocations of {}", *rela_count_, table.size() / sizeof(Elf64_Rela));
     for (uint64_t at = 0; at < table.size(); at += sizeof(Elf64_Rela)) {
       Elf64_Rela relocation = ReadAt<Elf64_Rela>(table, at);
-      if (ELF64_R_TYPE(relocation.r_info) != kRelative || ELF64_R_SYM(relocation.r_info) != 0)
+      if (ELF64_R_TYPE(relocation.r_info) != machine_->relative || ELF64_R_SYM(relocation.r_info) != 0)
         return Refuse("a relocation of type {}, wanted relative ones", ELF64_R_TYPE(relocation.r_info));
       if (relocation.r_offset % 8 != 0) return Refuse("a relocation at {:#x}", relocation.r_offset);
       HONE_TRY(Bytes(relocation.r_offset, 8, PF_R | PF_W, PF_X, "a relocation's place"));
@@ -371,6 +375,8 @@ class Image {
   }
 
   std::span<const std::byte> bytes_;
+  const bool other_machine_;
+  const Machine* machine_ = nullptr;
   Elf64_Ehdr header_{};
   std::vector<Elf64_Phdr> loads_;  // ascending, apart by pages, within kMaxSpan
   std::optional<Elf64_Phdr> phdr_, dynamic_, relro_;
@@ -405,7 +411,7 @@ Result<ArtifactLayout> CheckArtifact(std::span<const std::byte> bytes, const Art
       return Error{ErrorKind::kInvalid, "artifact's digest differs from the one it was announced with", ""};
   }
   HONE_TRY(CheckIsa(expectations));
-  return Image(bytes).Check();
+  return Image(bytes, expectations.other_machine).Check();
 }
 
 }  // namespace hone

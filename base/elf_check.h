@@ -25,6 +25,7 @@ struct ArtifactExpectations {
   // "": not checked here.
   std::string isa = {};
   std::vector<std::string> features = {};
+  bool other_machine = false;  // built for shipping: any architecture that we emit code for. Never load such a one
 };
 
 // Where things are in an accepted artifact, as offsets into its bytes.

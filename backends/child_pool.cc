@@ -1,0 +1,243 @@
+#include "backends/child_pool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace hone {
+namespace {
+
+using std::chrono::milliseconds;
+
+// After a first death the next child starts at once; if that one dies without having answered anything, later ones
+// wait.
+milliseconds Backoff(int deaths) {
+  if (deaths <= 1) return milliseconds(0);
+  return milliseconds(std::min(5'000, 50 << std::min(deaths - 2, 10)));
+}
+
+// How long a dead child's status may take to arrive after its socket closed.
+constexpr milliseconds kReapTime{1'000};
+
+}  // namespace
+
+struct ChildPool::Child {
+  // The leaseholder's.
+  std::optional<Subprocess> process;
+  ChildChannel channel;
+  int deaths = 0;  // since it last answered
+  MonotonicTime not_before{};
+  // Guarded by the pool's mutex.
+  bool leased = false;
+  UniqueFd kill_fd;  // the process' pidfd, for Shutdown while the leaseholder has the rest
+};
+
+ChildPool::ChildPool(ChildPoolOptions options) : options_(std::move(options)) {}
+
+Result<std::unique_ptr<ChildPool>> ChildPool::Start(ChildPoolOptions options) {
+  std::unique_ptr<ChildPool> pool(new ChildPool(std::move(options)));
+  for (int i = 0; i < std::max(1, pool->options_.children); ++i) {
+    pool->children_.push_back(std::make_unique<Child>());
+    HONE_TRY(pool->StartChild(*pool->children_.back()));
+  }
+  return pool;
+}
+
+ChildPool::~ChildPool() {
+  Shutdown();
+  MutexLock lock(mutex_);
+  for (const auto& child : children_) HONE_CHECK(!child->leased);
+}
+
+bool ChildPool::IsShutDown() const {
+  MutexLock lock(mutex_);
+  return shut_down_;
+}
+
+// REQUIRES: the child is leased to this thread, or the pool is not shared yet.
+Result<void> ChildPool::StartChild(Child& child) {
+  auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
+  SubprocessOptions process = options_.process;
+  process.fds.emplace_back(theirs.get(), kChildChannelFd);
+  child.process.emplace(HONE_TRY(Subprocess::Start(process)));
+  child.channel = std::move(ours);
+  UniqueFd kill_fd(::fcntl(child.process->pidfd(), F_DUPFD_CLOEXEC, 3));
+  MutexLock lock(mutex_);
+  child.kill_fd = std::move(kill_fd);
+  if (shut_down_) ::syscall(SYS_pidfd_send_signal, child.kill_fd.get(), SIGKILL, nullptr, 0);
+  return {};
+}
+
+Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline) {
+  Child* found = nullptr;
+  {
+    MutexLock lock(mutex_);
+    while (true) {
+      if (shut_down_) return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", options_.name), ""};
+      for (const auto& child : children_)
+        if (!child->leased && (found == nullptr || child->not_before < found->not_before)) found = child.get();
+      if (found != nullptr) break;
+      auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= left.zero())
+        return Error{ErrorKind::kBusy, fmt::format("all {} {}s are busy", children_.size(), options_.name), ""};
+      if (deadline == MonotonicTime::max())
+        released_.Wait(mutex_);
+      else
+        released_.WaitFor(mutex_, left);
+    }
+    found->leased = true;
+  }
+  Lease lease(*this, *found);
+  if (found->process && found->process->HasEnded()) {  // killed while it was idle: for want of memory, or by hand
+    LogWarn("child_died", {{"name", options_.name}, {"how", found->process->Wait({})->Text()}, {"idle", true}});
+    found->process.reset();
+  }
+  if (found->process) return lease;
+
+  MonotonicTime now = std::chrono::steady_clock::now();
+  if (found->not_before > now) {
+    MutexLock lock(mutex_);
+    while (!shut_down_ && (now = std::chrono::steady_clock::now()) < std::min(found->not_before, deadline))
+      released_.WaitFor(mutex_, std::min(found->not_before, deadline) - now);
+    if (now < found->not_before)
+      return Error{ErrorKind::kBusy, fmt::format("the {} keeps dying and is being restarted", options_.name), ""};
+  }
+  if (Result<void> started = StartChild(*found); !started) {
+    found->not_before = std::chrono::steady_clock::now() + Backoff(++found->deaths + 1);
+    Error error = std::move(started).error().Context(fmt::format("no {}", options_.name));
+    error.kind = ErrorKind::kUnavailable;
+    return error;
+  }
+  MutexLock lock(mutex_);
+  ++restarts_;
+  return lease;
+}
+
+// Called by the leaseholder. A dead child is replaced now, so that the next caller finds one that has had time to
+// start.
+void ChildPool::Release(Child& child) {
+  if (!child.process && !IsShutDown() && child.not_before <= std::chrono::steady_clock::now()) {
+    Result<void> started = StartChild(child);
+    MutexLock lock(mutex_);
+    if (started) ++restarts_;
+  }
+  {
+    MutexLock lock(mutex_);
+    child.leased = false;
+  }
+  released_.NotifyAll();
+}
+
+void ChildPool::Shutdown() {
+  {
+    MutexLock lock(mutex_);
+    shut_down_ = true;
+    for (const auto& child : children_)
+      if (child->kill_fd) ::syscall(SYS_pidfd_send_signal, child->kill_fd.get(), SIGKILL, nullptr, 0);
+  }
+  released_.NotifyAll();
+}
+
+uint64_t ChildPool::restarts() const {
+  MutexLock lock(mutex_);
+  return restarts_;
+}
+
+int ChildPool::busy() const {
+  MutexLock lock(mutex_);
+  return static_cast<int>(
+      std::count_if(children_.begin(), children_.end(), [](const auto& child) { return child->leased; }));
+}
+
+ChildPool::Lease::Lease(Lease&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), child_(std::exchange(other.child_, nullptr)) {}
+
+ChildPool::Lease& ChildPool::Lease::operator=(Lease&& other) noexcept {
+  std::swap(pool_, other.pool_);
+  std::swap(child_, other.child_);
+  return *this;
+}
+
+ChildPool::Lease::~Lease() {
+  if (child_ != nullptr) pool_->Release(*child_);
+}
+
+void ChildPool::Lease::StartRequest(int cpu_seconds) {
+  if (!child_->process) return;
+  child_->process->ClearErrors();
+  child_->process->LimitCpu(cpu_seconds);
+}
+
+Result<uint64_t> ChildPool::Lease::Send(ChildMessage type, std::string_view body, const std::vector<int>& fds,
+                                        MonotonicTime deadline) {
+  if (!child_->process) return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
+  uint64_t id = 0;
+  {
+    MutexLock lock(pool_->mutex_);
+    id = pool_->next_id_++;
+  }
+  Result<void> sent = child_->channel.Send(type, id, body, fds, deadline);
+  if (sent) return id;
+  if (sent.error().kind == ErrorKind::kLimit) return std::move(sent).error();
+  if (sent.error().kind == ErrorKind::kUnavailable) return Died();
+  return Discard(sent.error().kind, fmt::format("the {} does not take its message", pool_->options_.name));
+}
+
+Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline) {
+  while (true) {
+    if (!child_->process)
+      return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
+    Result<ChildFrame> frame = child_->channel.Receive(deadline);
+    if (frame && frame->id < id) continue;  // the answer to a request that its caller gave up
+    if (frame && frame->id == id) {
+      child_->deaths = 0;
+      return frame;
+    }
+    if (frame) return Reject(fmt::format("the {} answered a question that nobody asked", pool_->options_.name));
+    switch (frame.error().kind) {
+      case ErrorKind::kUnavailable: return Died();
+      case ErrorKind::kTimeout:
+        return Discard(ErrorKind::kTimeout, fmt::format("the {} did not answer in time", pool_->options_.name));
+      default: return Reject(fmt::format("the {} answered garbage: {}", pool_->options_.name, frame.error().message));
+    }
+  }
+}
+
+Result<ChildFrame> ChildPool::Lease::Call(ChildMessage type, std::string_view body, const std::vector<int>& fds,
+                                          MonotonicTime deadline) {
+  uint64_t id = HONE_TRY(Send(type, body, fds, deadline));
+  return Receive(id, deadline);
+}
+
+Error ChildPool::Lease::Died() {
+  child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
+  ExitStatus status = child_->process->Kill();
+  return Discard(ErrorKind::kUnavailable, fmt::format("the {} died: {}", pool_->options_.name, status.Text()));
+}
+
+Error ChildPool::Lease::Reject(std::string_view why) { return Discard(ErrorKind::kCorrupt, std::string(why)); }
+
+// The one way out for a child: killed if it lives, accounted for, and its last words kept.
+Error ChildPool::Lease::Discard(ErrorKind kind, std::string message) {
+  if (child_->process) {
+    child_->process->Kill();
+    if (std::string tail = child_->process->ErrorTail(); !tail.empty()) message += "; it said: " + tail;
+    MutexLock lock(pool_->mutex_);
+    child_->kill_fd.Reset();
+  }
+  child_->process.reset();
+  child_->channel = ChildChannel();
+  child_->not_before = std::chrono::steady_clock::now() + Backoff(++child_->deaths);
+  if (pool_->IsShutDown())
+    return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", pool_->options_.name), ""};
+  LogWarn("child_died", {{"name", pool_->options_.name}, {"how", message}, {"deaths", child_->deaths}});
+  return Error{kind, std::move(message), ""};
+}
+
+}  // namespace hone

@@ -1,0 +1,92 @@
+// A few identical child processes, each leased to one caller at a time. A child that died or misbehaved is replaced at
+// once; one that keeps dying is replaced more and more slowly.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/child_channel.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/result.h"
+#include "base/subprocess.h"
+
+namespace hone {
+
+struct ChildPoolOptions {
+  std::string name;           // "builder": for messages and the log
+  SubprocessOptions process;  // without the channel, which becomes descriptor 3 of the child
+  int children = 1;
+};
+
+inline constexpr int kChildChannelFd = 3;
+
+// Thread-safe.
+class ChildPool {
+ private:
+  struct Child;
+
+ public:
+  // A child of the caller's own until destroyed. One thread at a time; must not outlive the pool.
+  class Lease {
+   public:
+    Lease(Lease&& other) noexcept;
+    Lease& operator=(Lease&& other) noexcept;
+    ~Lease();
+
+    // Gives the child a clean start: errors forgotten, `cpu_seconds` of processor time (0: no limit).
+    void StartRequest(int cpu_seconds);
+    // Sends a message and waits for the reply with its id; replies to requests that were given up are skipped. An error
+    // means that the child was killed or is dead, and another one takes its place: kTimeout (no whole answer until the
+    // deadline), kUnavailable (it died; the message says how, with the end of its standard error, or that the pool was
+    // shut down), kCorrupt (it answered garbage). A kError reply is a frame like any other.
+    Result<ChildFrame> Call(ChildMessage type, std::string_view body, const std::vector<int>& fds,
+                            MonotonicTime deadline);
+    // The two halves of Call.
+    Result<uint64_t> Send(ChildMessage type, std::string_view body, const std::vector<int>& fds,
+                          MonotonicTime deadline);
+    Result<ChildFrame> Receive(uint64_t id, MonotonicTime deadline);
+    // Kills the child because of what it said. Returns `why` with the end of its standard error.
+    Error Reject(std::string_view why);
+
+   private:
+    friend class ChildPool;
+    Lease(ChildPool& pool, Child& child) : pool_(&pool), child_(&child) {}
+    Error Died();
+    Error Discard(ErrorKind kind, std::string message);
+    ChildPool* pool_ = nullptr;
+    Child* child_ = nullptr;
+  };
+
+  // Starts the children. kIo, kNotFound.
+  static Result<std::unique_ptr<ChildPool>> Start(ChildPoolOptions options);
+  ~ChildPool();  // = Shutdown. REQUIRES: no lease is alive
+
+  // Waits for a free child. kBusy at the deadline; kUnavailable after Shutdown, or when children cannot be started.
+  Result<Lease> Acquire(MonotonicTime deadline);
+
+  // Kills all children. Calls under way return kUnavailable soon.
+  void Shutdown();
+
+  bool IsShutDown() const;
+  uint64_t restarts() const;
+  int busy() const;
+
+ private:
+  explicit ChildPool(ChildPoolOptions options);
+  Result<void> StartChild(Child& child);
+  void Release(Child& child);
+
+  const ChildPoolOptions options_;
+  mutable Mutex mutex_;
+  CondVar released_;
+  std::vector<std::unique_ptr<Child>> children_;  // fixed after Start
+  bool shut_down_ HONE_GUARDED_BY(mutex_) = false;
+  uint64_t restarts_ HONE_GUARDED_BY(mutex_) = 0;
+  uint64_t next_id_ HONE_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace hone
