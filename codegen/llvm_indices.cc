@@ -198,7 +198,7 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
   const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
   std::vector<std::pair<size_t, Term>> terms;
   for (const Term& term : runtime.terms()) terms.emplace_back(DepthOf(term.var), term);
-  std::stable_sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) { return std::pair(x.first, x.second.var) < std::pair(y.first, y.second.var); });
   *uses_current = !terms.empty() && terms.back().first + 1 >= scopes_.size();
   llvm::Value* pointer = bases_[static_cast<size_t>(buffer)];
   HONE_CHECK(pointer != nullptr);
