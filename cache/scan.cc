@@ -1,48 +1,63 @@
 #include "cache/scan.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
 
 namespace hone {
 namespace {
 
-// Longer than most keys: what is added below a key's last byte still counts as a later key.
-constexpr size_t kNumberBytes = 48;
+// A key as a big-endian number, longer than most keys: what is added below a key's last byte still names a later key.
+using Number = std::array<uint8_t, 48>;
 
-std::string AsNumber(std::string_view key) {
-  std::string number(key.substr(0, kNumberBytes));
-  number.resize(kNumberBytes, '\0');
+constexpr int kProbesPerStep = 32;
+
+Number AsNumber(std::string_view key) {
+  Number number{};
+  std::copy_n(key.begin(), std::min(key.size(), number.size()), number.begin());
   return number;
 }
 
-// number + 2^bit; "" when that overflows.
-std::string Plus(std::string number, size_t bit) {
-  size_t byte = kNumberBytes - 1 - bit / 8;
-  unsigned carry = 1u << (bit % 8);
-  for (size_t i = byte + 1; i-- > 0 && carry > 0;) {
-    carry += static_cast<uint8_t>(number[i]);
-    number[i] = static_cast<char>(carry & 255);
-    carry >>= 8;
+std::string AsKey(const Number& number) { return {number.begin(), number.end()}; }
+
+// Saturates at the largest number.
+Number Add(const Number& a, const Number& b) {
+  Number sum;
+  unsigned carry = 0;
+  for (size_t i = sum.size(); i-- > 0; carry >>= 8) {
+    carry += a[i] + b[i];
+    sum[i] = static_cast<uint8_t>(carry);
   }
-  return carry > 0 ? "" : number;
+  if (carry > 0) sum.fill(255);
+  return sum;
 }
 
-// (a + b) / 2, rounded down.
-std::string Middle(const std::string& a, const std::string& b) {
-  std::string middle(kNumberBytes, '\0');
-  unsigned carry = 0;
-  std::string sum(kNumberBytes, '\0');
-  for (size_t i = kNumberBytes; i-- > 0;) {
-    carry += static_cast<uint8_t>(a[i]) + static_cast<uint8_t>(b[i]);
-    sum[i] = static_cast<char>(carry & 255);
-    carry >>= 8;
+// REQUIRES: a >= b.
+Number Subtract(const Number& a, const Number& b) {
+  Number difference;
+  int borrow = 0;
+  for (size_t i = difference.size(); i-- > 0;) {
+    int digit = a[i] - b[i] - borrow;
+    borrow = digit < 0 ? 1 : 0;
+    difference[i] = static_cast<uint8_t>(digit + 256 * borrow);
   }
-  for (size_t i = 0; i < kNumberBytes; ++i) {
-    unsigned bits = carry << 8 | static_cast<uint8_t>(sum[i]);
-    middle[i] = static_cast<char>(bits >> 1);
+  return difference;
+}
+
+Number Half(const Number& number) {
+  Number half;
+  unsigned carry = 0;
+  for (size_t i = 0; i < half.size(); ++i) {
+    unsigned bits = carry << 8 | number[i];
+    half[i] = static_cast<uint8_t>(bits >> 1);
     carry = bits & 1;
   }
-  return middle;
+  return half;
 }
+
+// Between a and b, rounded down: a itself when they are neighbours.
+Number Middle(const Number& a, const Number& b) { return Add(a, Half(Subtract(b, a))); }
 
 }  // namespace
 
@@ -53,14 +68,14 @@ ResilientIterator::ResilientIterator(Source source, std::string prefix)
 }
 
 void ResilientIterator::Next() {
-  last_key_.assign(iterator_->key());
+  std::string& last = last_keys_[last_count_++ % last_keys_.size()];
+  last.assign(iterator_->key());
   iterator_->Next();
   if (iterator_->Valid()) {
     valid_ = iterator_->key().starts_with(prefix_);
     return;
   }
-  // The key after the last one: itself with a zero byte.
-  Settle(last_key_ + '\0');
+  Settle(last + '\0');  // the least key after it
 }
 
 void ResilientIterator::Settle(std::string from) {
@@ -83,29 +98,41 @@ bool ResilientIterator::Readable(const std::string& from) {
 }
 
 // REQUIRES: reading at `from` fails. A key in front of the first stretch after it that can be read; "" if there is
-// none.
+// none. Steps are of the usual distance between keys at first, so that a sound block between two damaged ones is met,
+// and grow.
 std::string ResilientIterator::NextReadable(const std::string& from) {
-  std::string bad = AsNumber(from), good;
-  for (size_t bit = 0; bit < kNumberBytes * 8; ++bit) {
-    std::string further = Plus(AsNumber(from), bit);
-    if (further.empty()) return "";
-    // Beyond the prefix nothing is wanted: what lies there is read once, to see where the damage ends.
-    bool beyond = further.compare(0, prefix_.size(), prefix_) > 0;
-    if (Readable(further)) {
-      good = std::move(further);
-      break;
-    }
-    if (beyond) return "";
-    bad = std::move(further);
+  Number bad = AsNumber(from), step{}, good;
+  step.back() = 1;
+  bool known = UsualDistance(&step);
+  for (int probe = 1;; ++probe) {
+    good = Add(bad, step);
+    if (Readable(AsKey(good))) break;
+    // Beyond the prefix nothing is wanted: what lies there was looked at to see where the damage ends.
+    if (good == bad || AsKey(good).compare(0, prefix_.size(), prefix_) > 0) return "";
+    bad = good;
+    if (!known || probe % kProbesPerStep == 0) step = Add(step, step);
   }
-  if (good.empty()) return "";
-  for (std::string middle = Middle(bad, good); middle != bad; middle = Middle(bad, good)) {
-    if (Readable(middle))
-      good = std::move(middle);
+  for (Number middle = Middle(bad, good); middle != bad; middle = Middle(bad, good)) {
+    if (Readable(AsKey(middle)))
+      good = middle;
     else
-      bad = std::move(middle);
+      bad = middle;
   }
-  return good;
+  return AsKey(good);
+}
+
+// The median distance between the last keys; false if there were too few.
+bool ResilientIterator::UsualDistance(std::array<uint8_t, 48>* distance) const {
+  size_t count = std::min(last_count_, last_keys_.size());
+  if (count < last_keys_.size()) return false;
+  std::vector<Number> gaps;
+  for (size_t i = last_count_ - count; i + 1 < last_count_; ++i)
+    gaps.push_back(Subtract(AsNumber(last_keys_[(i + 1) % count]), AsNumber(last_keys_[i % count])));
+  std::nth_element(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(gaps.size() / 2), gaps.end());
+  const Number& median = gaps[gaps.size() / 2];
+  if (median == Number{}) return false;
+  *distance = median;
+  return true;
 }
 
 }  // namespace hone

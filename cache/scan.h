@@ -1,6 +1,7 @@
 // Walks a family and steps over what cannot be read: a damaged block costs the entries in it and no more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,8 +12,8 @@
 
 namespace hone {
 
-// An iterator over one prefix that never fails. Where the store cannot be read, it looks for the next key that can: by
-// doubling the distance from the last key, then by bisection, seeing keys as large numbers.
+// An iterator over one prefix that never fails. Where the store cannot be read, it looks for the next key that can: in
+// growing steps from the last key, then by bisection, seeing keys as large numbers.
 class ResilientIterator {
  public:
   using Source = std::function<std::unique_ptr<StoreIterator>()>;
@@ -31,11 +32,13 @@ class ResilientIterator {
   void Settle(std::string from);
   bool Readable(const std::string& from);
   std::string NextReadable(const std::string& from);
+  bool UsualDistance(std::array<uint8_t, 48>* distance) const;
 
   const Source source_;
   std::unique_ptr<StoreIterator> iterator_;
   const std::string prefix_;
-  std::string last_key_;
+  std::array<std::string, 9> last_keys_;  // the last ones passed, in a ring
+  size_t last_count_ = 0;
   uint64_t damaged_ranges_ = 0;
   bool valid_ = false;
 };
