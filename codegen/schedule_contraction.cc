@@ -60,7 +60,9 @@ class ContractionRule {
   void PackRowOperand();
   void ChooseBlock();
   void ScheduleOut();
+  void ChooseReductionBlock();
   void ScheduleSum();
+  void ScheduleBlockedSum();
   void SchedulePanel();
 
   SchedulePlanner& planner_;
@@ -74,17 +76,20 @@ class ContractionRule {
   std::string panel_;       // packed inside the kernel, per task
   bool row_is_packed_const_ = false;
   bool row_is_total_ = false;  // rows may run over: the operand is a copy of ours
+  int64_t reduction_block_ = 0;  // steps of the outermost reduction axis in a block; 0: not blocked
   std::string out_task_, out_tile_;
 };
 
 void ContractionRule::Emit() {
   lanes_ = std::min<int64_t>(c_.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ExtentOf(tile_.vector_axis)))));
   width_ = lanes_ * tile_.vectors;
+  ChooseReductionBlock();
   PackVectorOperand();
   PackRowOperand();
   ChooseBlock();
   ScheduleOut();
-  ScheduleSum();
+  if (reduction_block_ > 0) ScheduleBlockedSum();
+  else ScheduleSum();
   if (!panel_.empty()) SchedulePanel();
 }
 
@@ -164,15 +169,36 @@ void ContractionRule::PackRowOperand() {
   // Rows in the operand's own order, far enough apart not to evict each other.
   int64_t stride = access.strides[static_cast<size_t>(row)] * c_.element_bytes;
   int last = c_.reduce.back();
-  if (tensor.kind != TensorKind::kInput || access.strides[static_cast<size_t>(last)] != 1 || c_.reduce.size() != 1) return;
-  if (!RowsCollide(rows, stride, planner_.target().l1_bytes)) return;
+  if (tensor.kind != TensorKind::kInput) return;
+  bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 && RowsCollide(rows, stride, planner_.target().l1_bytes);
+  if (!collide && reduction_block_ == 0) return;
   std::vector<LayoutDim> layout;
   for (size_t d = 0; d < tensor.shape.size(); ++d)
     for (size_t i = 0; i < c_.extents.size(); ++i)
-      if (access.dimension[i] == static_cast<int>(d)) layout.push_back(Whole(Name(static_cast<int>(i)), d + 1 == tensor.shape.size() ? 16 : 0));
-  if (layout.size() != tensor.shape.size() || !planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kShared, layout)) return;
+      if (access.dimension[i] == static_cast<int>(d)) layout.push_back(Whole(Name(static_cast<int>(i)), collide && d + 1 == tensor.shape.size() ? 16 : 0));
+  if (layout.size() != tensor.shape.size()) layout.clear();
+  if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kShared, layout)) return;
   row_is_total_ = true;
   ScheduleElementwise(planner_, copy);
+}
+
+// A long panel is cut along the reduction so that a piece stays in the first-level cache under all row tiles of a block;
+// partial sums wait in a private block. Worth it once the whole panel would crowd the second-level cache.
+void ContractionRule::ChooseReductionBlock() {
+  const Target& target = planner_.target();
+  int64_t step_bytes = width_ * c_.element_bytes;
+  double row_tiles = 1;
+  for (int position : c_.only[1 - tile_.vector_operand]) {
+    int64_t rows = position == tile_.row_axis[0] ? tile_.rows[0] : position == tile_.row_axis[1] ? tile_.rows[1] : 1;
+    row_tiles *= static_cast<double>((ExtentOf(position) + rows - 1) / rows);
+  }
+  if (tile_.direct || row_tiles < 4 || c_.reduction * step_bytes <= target.l2_bytes / 2) return;
+  int64_t outer = ExtentOf(c_.reduce[0]), inner = c_.reduction / outer;
+  int64_t steps = std::max<int64_t>(64, target.l1_bytes / 2 / step_bytes);
+  int64_t block = std::max<int64_t>(1, steps / inner);
+  int64_t blocks = (outer + block - 1) / block;
+  if (blocks < 2) return;
+  reduction_block_ = (outer + blocks - 1) / blocks;
 }
 
 // How much of the row operand stays in the second-level cache while the panels pass over it.
@@ -286,6 +312,71 @@ void ContractionRule::ScheduleSum() {
   unrolled.push_back(vector + ".0");
   order.push_back(vector + ".1");
   planner_.Reorder(sum, order);
+  planner_.Annotate(StepKind::kUnroll, sum, unrolled);
+  planner_.Annotate(StepKind::kVectorize, sum, {vector + ".1"});
+  planner_.MarkScheduled(sum);
+}
+
+// The sum over a block of rows and one panel, a piece of the reduction at a time: each register tile is loaded, added to
+// and put back. The finishing stage then passes over the block.
+void ContractionRule::ScheduleBlockedSum() {
+  const std::string& sum = pair_.sum;
+  const Stage stage = planner_.StageNamed(sum);
+  std::string vector = Name(tile_.vector_axis), first = Name(c_.reduce[0]);
+  if (tile_.transposed) {
+    // Back through registers, where the tile turns.
+    std::string block = planner_.FreshName(sum + "_tile");
+    if (planner_.CacheRead(sum, block, pair_.out, Scope::kRegisters)) {
+      planner_.ComputeAt(block, pair_.out, out_tile_);
+      const Stage copy = planner_.StageNamed(block);
+      std::vector<std::string> order, unrolled;
+      std::string along;
+      for (size_t i = 0; i < copy.axes.size(); ++i) {
+        if (static_cast<int>(i) == tile_.vector_axis) along = copy.axes[i].name;
+        else order.push_back(copy.axes[i].name), unrolled.push_back(copy.axes[i].name);
+      }
+      planner_.Split(block, along, {lanes_});
+      order.push_back(along + ".0");
+      unrolled.push_back(along + ".0");
+      order.push_back(along + ".1");
+      planner_.Reorder(block, order);
+      planner_.Annotate(StepKind::kUnroll, block, unrolled);
+      planner_.Annotate(StepKind::kVectorize, block, {along + ".1"});
+      planner_.MarkScheduled(block);
+    }
+  }
+  planner_.ComputeAt(sum, pair_.out, out_task_);
+  std::vector<LayoutDim> layout;
+  for (const Axis& axis : stage.axes)
+    if (axis.name != vector) layout.push_back(Whole(axis.name));
+  layout.push_back(Whole(vector));
+  planner_.Store(sum, Scope::kPrivate, layout);
+
+  planner_.Split(sum, vector, {lanes_});
+  planner_.Split(sum, first, {reduction_block_});
+  std::vector<std::string> order{first + ".0"}, inside, unrolled;
+  for (const std::vector<int>* group : {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
+    for (int position : *group) {
+      if (position == tile_.vector_axis) continue;
+      int which = position == tile_.row_axis[0] ? 0 : position == tile_.row_axis[1] ? 1 : -1;
+      if (which < 0) {
+        order.push_back(Name(position));  // one element in a task
+        continue;
+      }
+      planner_.Split(sum, Name(position), {tile_.rows[which]});
+      order.push_back(Name(position) + ".0");
+      inside.push_back(Name(position) + ".1");
+    }
+  std::string tile_loop = order.back();
+  order.push_back(first + ".1");
+  for (size_t i = 1; i < c_.reduce.size(); ++i) order.push_back(Name(c_.reduce[i]));
+  unrolled = inside;
+  order.insert(order.end(), inside.begin(), inside.end());
+  order.push_back(vector + ".0");
+  unrolled.push_back(vector + ".0");
+  order.push_back(vector + ".1");
+  planner_.Reorder(sum, order);
+  planner_.CacheWrite(sum, tile_loop);
   planner_.Annotate(StepKind::kUnroll, sum, unrolled);
   planner_.Annotate(StepKind::kVectorize, sum, {vector + ".1"});
   planner_.MarkScheduled(sum);

@@ -96,7 +96,8 @@ std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Con
             double step = std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0 * 1.0});
             if (!plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
             double panel = static_cast<double>(c.reduction * vectors * lanes * c.element_bytes);
-            if (panel > static_cast<double>(target.l1_bytes) * 0.7 || row_tiles < 2)
+            bool blocked = panel > static_cast<double>(target.l2_bytes) / 2 && row_tiles >= 4;  // then a piece stays in the first level
+            if ((panel > static_cast<double>(target.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
               step = std::max(step, static_cast<double>(vectors * lanes * c.element_bytes) / kL2BytesPerCycle);
             double stores;
             if (transposed) {
