@@ -41,8 +41,7 @@ Result<void> WaitFor(int fd, short events, Deadline deadline, const char* what) 
 
 // Another user who may write the directory could put a socket of his own there, and one who listens could send code.
 Result<void> CheckDirectory(const std::string& path) {
-  std::string directory = path.substr(0, path.rfind('/'));
-  if (directory.empty()) directory = "/";
+  std::string directory = path.substr(0, std::max<size_t>(path.rfind('/'), 1));
   struct stat status;
   if (lstat(directory.c_str(), &status) != 0) {
     if (errno == ENOENT) return Error{ErrorKind::kUnavailable, "no daemon: there is no such directory", directory};

@@ -12,11 +12,11 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "base/file.h"
 #include "base/paths.h"
-#include "base/subprocess.h"
 
 extern char** environ;
 
@@ -87,7 +87,12 @@ Result<UniqueFd> TakeStartLock(const std::string& path, Deadline deadline) {
 }  // namespace
 
 Result<std::string> FindDaemon() {
-  if (Result<std::string> beside = FindOwnProgram("honed")) return beside;
+  char program[4096];
+  if (ssize_t size = readlink("/proc/self/exe", program, sizeof program); size > 0) {
+    std::string_view path(program, static_cast<size_t>(size));
+    std::string beside = std::string(path.substr(0, path.rfind('/') + 1)) + "honed";
+    if (IsProgram(beside)) return beside;
+  }
   Dl_info info;
   if (dladdr(reinterpret_cast<void*>(&FindDaemon), &info) != 0 && info.dli_fname != nullptr) {
     std::string library = info.dli_fname;

@@ -1,0 +1,22 @@
+// hone code: the generated code of a kernel: LLVM IR, then assembly.
+#include "client/cli/command.h"
+#include "client/cli/kernel_text.h"
+
+namespace hone::cli {
+
+Command CodeCommand() {
+  return {.name = "code",
+          .summary = "the generated code of a kernel: LLVM IR, then assembly",
+          .details = R"(The builder generates it again from the schedule.
+
+Examples:
+  hone code 3f9c
+  hone code jacobi.hone)",
+          .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
+          .options = {},
+          .run = [](Context& context, const Arguments& arguments) {
+            return PrintKernelText(context, arguments.Text("KERNEL"), TextKind::kCode, "code");
+          }};
+}
+
+}  // namespace hone::cli

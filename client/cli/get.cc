@@ -1,0 +1,85 @@
+// hone get: ask for a kernel.
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+
+namespace hone::cli {
+namespace {
+
+Result<void> WriteArtifact(const SealedMemfd& artifact, const std::string& path) {
+  ReadOnlyMapping bytes = HONE_TRY(artifact.Map());
+  return WriteFileAtomically(path, AsText(bytes.bytes()), 0644);
+}
+
+void PrintServed(const GetReply& reply, double served_us) {
+  Print(
+      FactsText({{"fingerprint", reply.fingerprint},
+                 {"class", reply.class_name},
+                 {"target", reply.target},
+                 {"served", fmt::format("{} in {}, {}", reply.hit ? "from the cache" : "compiled now",
+                                        TimeText(served_us), BytesText(static_cast<double>(reply.size)))},
+                 {"origin", reply.origin + (reply.pinned ? ", pinned" : "")},
+                 {"expected", reply.expected_us > 0 ? TimeText(reply.expected_us) + " a call" : "not measured yet"}}));
+  if (reply.steps.empty()) return;
+  std::string steps;
+  for (const StepTime& step : reply.steps) {
+    if (step.us >= 1) steps += (steps.empty() ? "" : ", ") + step.step + " " + TimeText(step.us);
+  }
+  Print(FactsText({{"time went", steps}}));
+}
+
+Json WithSteps(Json json, const GetReply& reply) {
+  if (reply.steps.empty()) return json;
+  Json steps;
+  for (const StepTime& step : reply.steps) steps.Set(step.step, step.us);
+  json.Set("steps_us", std::move(steps));
+  return json;
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  Result<GetOptions> options = ReadGetOptions(arguments);
+  if (!options) return context.WrongUsage(options.error());
+  Result<NamedKernel> kernel = ReadKernel(arguments.Text("KERNEL"));
+  if (!kernel) return context.Fail(kernel.error());
+  Result<Client*> client = context.Daemon();
+  if (!client) return context.Fail(client.error());
+  Result<std::unique_ptr<KernelHandle>> handle = (*client)->Get(kernel->text, *options);
+  if (!handle) return context.Fail(AtPlace(handle.error(), *kernel));
+  const ServedFacts& facts = (*handle)->facts();
+  if (std::string path = arguments.Text("--out"); !path.empty()) {
+    if (Result<void> written = WriteArtifact((*handle)->artifact(), path); !written) {
+      return context.Fail(written.error());
+    }
+  }
+  if (context.json()) {
+    Print(WithSteps(ServedJson(facts.reply, facts.served_us), facts.reply).Dump() + "\n");
+  } else {
+    PrintServed(facts.reply, facts.served_us);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Command GetCommand() {
+  return {.name = "get",
+          .summary = "ask for a kernel: from the cache, or compiled and checked now",
+          .details = R"(Prints what was served and how long it took until the kernel could be called.
+
+Examples:
+  hone get 'matmul(M=512,N=512,K=512)'
+  hone get 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,pad=1,const=1)+bias+relu' --json
+  hone get attention.hone --no-compile --out attention.so)",
+          .positionals = {{"KERNEL", "a kernel, or NAME.hone"}},
+          .options = {kBudgetOption,
+                      kTargetOption,
+                      kThreadsOption,
+                      {"--out", "FILE", "write the code there"},
+                      kNoCompileOption},
+          .run = Run};
+}
+
+}  // namespace hone::cli

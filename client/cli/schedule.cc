@@ -1,0 +1,20 @@
+// hone schedule: the schedule of a kernel as text.
+#include "client/cli/command.h"
+#include "client/cli/kernel_text.h"
+
+namespace hone::cli {
+
+Command ScheduleCommand() {
+  return {.name = "schedule",
+          .summary = "the schedule of a kernel as text",
+          .details = R"(Examples:
+  hone schedule 3f9c
+  hone schedule 'matmul(M=512,N=512,K=512)')",
+          .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
+          .options = {},
+          .run = [](Context& context, const Arguments& arguments) {
+            return PrintKernelText(context, arguments.Text("KERNEL"), TextKind::kSchedule, "schedule");
+          }};
+}
+
+}  // namespace hone::cli

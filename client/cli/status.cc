@@ -1,0 +1,65 @@
+// hone status: is the daemon there, and how is it doing.
+#include <fmt/format.h>
+
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+
+namespace hone::cli {
+namespace {
+
+std::string UptimeText(double seconds) {
+  auto s = static_cast<int64_t>(seconds);
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min", s / 60);
+  if (s < 48 * 3600) return fmt::format("{} h {} min", s / 3600, s / 60 % 60);
+  return fmt::format("{} days", s / (24 * 3600));
+}
+
+int Run(Context& context, const Arguments&) {
+  Result<StatusReply> status = context.Call<StatusReply>(StatusRequest{});
+  if (!status) return context.Fail(status.error());
+  if (context.json()) {
+    Json json;
+    json.Set("version", status->version)
+        .Set("pid", status->pid)
+        .Set("uptime_s", status->uptime_s)
+        .Set("socket", status->socket)
+        .Set("cache", status->cache)
+        .Set("targets", status->targets)
+        .Set("cache_bytes", status->cache_bytes)
+        .Set("records", status->records)
+        .Set("hits", status->hits)
+        .Set("misses", status->misses)
+        .Set("idle", status->idle_state)
+        .Set("tuning", status->tuning)
+        .Set("builders", status->builders)
+        .Set("connections", status->connections)
+        .Set("queued", status->queued);
+    Print(json.Dump() + "\n");
+    return kDone;
+  }
+  Print(FactsText({{"version", status->version},
+                   {"process", fmt::format("{}, up {}", status->pid, UptimeText(status->uptime_s))},
+                   {"socket", status->socket},
+                   {"cache", fmt::format("{}, {}, {} records", status->cache,
+                                         BytesText(static_cast<double>(status->cache_bytes)), status->records)},
+                   {"target", status->targets.empty() ? "-" : status->targets[0]},
+                   {"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},
+                   {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
+                   {"clients", std::to_string(status->connections)},
+                   {"idle", status->tuning.empty() ? status->idle_state : "tuning " + status->tuning}}));
+  return kDone;
+}
+
+}  // namespace
+
+Command StatusCommand() {
+  return {.name = "status",
+          .summary = "the daemon: version, cache, counters, what it is doing",
+          .details = "Example: hone status --json",
+          .positionals = {},
+          .options = {},
+          .run = Run};
+}
+
+}  // namespace hone::cli

@@ -1,0 +1,76 @@
+// hone verify: is everything in the cache as it was written, and right.
+#include <fmt/format.h>
+
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+
+namespace hone::cli {
+namespace {
+
+Json ToJson(const VerifyRow& row) {
+  Json json;
+  json.Set("fingerprint", row.fingerprint).Set("class", row.class_name).Set("target", row.target).Set("ok", row.ok);
+  if (row.ran) json.Set("max_rel_err", row.max_rel_err);
+  if (!row.ok) json.Set("problem", row.problem);
+  return json;
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  bool run = arguments.Has("--run");
+  Result<Channel> channel = context.Ask();
+  if (!channel) return context.Fail(channel.error());
+  Result<uint64_t> id = channel->Ask(VerifyRequest{run}, Context::Patience());
+  if (!id) return context.Fail(id.error());
+  std::optional<ProgressBar> bar;
+  uint64_t checked = 0, bad = 0, without_artifact = 0;
+  double worst = 0;
+  for (bool more = true; more;) {
+    Result<VerifyReply> part = channel->Await<VerifyReply>(*id, Context::Patience());
+    if (!part) return context.Fail(part.error());
+    if (!bar) bar.emplace(part->total);
+    more = part->more;
+    without_artifact = part->without_artifact;
+    for (const VerifyRow& row : part->rows) {
+      ++checked;
+      worst = std::max(worst, row.max_rel_err);
+      if (context.json()) Print(ToJson(row).Dump() + "\n");
+      if (row.ok) continue;
+      ++bad;
+      bar->Clear();
+      Error error{ErrorKind::kCorrupt, row.problem,
+                  row.fingerprint.empty() ? "cache" : row.fingerprint + " " + row.class_name};
+      PrintError(error, false);
+    }
+    if (!part->rows.empty()) bar->Show(checked, part->rows.back().class_name);
+  }
+  bar.reset();
+  if (context.json()) {
+    Json json;
+    json.Set("checked", checked).Set("bad", bad).Set("without_artifact", without_artifact).Set("ran", run);
+    Print(json.Dump() + "\n");
+  } else {
+    std::string note = run && checked > 0 ? ", largest error " + ErrorText(worst) : "";
+    if (without_artifact > 0) note += fmt::format(", {} more with a schedule only", without_artifact);
+    Print(bad == 0 ? fmt::format("{} kernels checked, all sound{}\n", checked, note)
+                   : fmt::format("{} kernels checked, {} not sound{}\n", checked, bad, note));
+  }
+  return bad == 0 ? kDone : kFailed;
+}
+
+}  // namespace
+
+Command VerifyCommand() {
+  return {.name = "verify",
+          .summary = "check every record's checksum and code; with --run, what it computes",
+          .details = R"(What is damaged is set aside, and compiled again when it is asked for.
+
+Examples:
+  hone verify
+  hone verify --run
+  hone --cache ~/.cache/hone verify --json)",
+          .positionals = {},
+          .options = {{"--run", "", "also run every kernel against the reference"}},
+          .run = Run};
+}
+
+}  // namespace hone::cli
