@@ -52,14 +52,16 @@ TEST(Mutex, WaitEndsOnStopAndOnTime) {
 
 TEST(Mutex, TryLockTellsWhetherItIsFree) {
   Mutex mutex;
-  ASSERT_TRUE(mutex.TryLock());
-  bool taken = true;
-  std::thread([&] {
-    taken = mutex.TryLock();
-    if (taken) mutex.Unlock();
-  }).join();
-  EXPECT_FALSE(taken);
-  mutex.Unlock();
+  auto free = [&] {
+    if (!mutex.TryLock()) return false;
+    mutex.Unlock();
+    return true;
+  };
+  EXPECT_TRUE(free());
+  MutexLock lock(mutex);
+  bool seen = true;
+  std::thread([&] { seen = free(); }).join();
+  EXPECT_FALSE(seen);
 }
 
 }  // namespace
