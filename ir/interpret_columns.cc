@@ -131,11 +131,13 @@ void RunFloat(const Instruction& instruction, const Operands& in, const Register
     }
     case Op::kDiv: {
       const double *a = in.value(0), *b = in.value(1), *ma = in.magnitude(0), *mb = in.magnitude(1);
+      double factor = in.regs[1]->exact ? 0 : 1;  // a divisor without error adds nothing
       for (size_t i = 0; i < n; ++i) {
         v[i] = a[i] / b[i];
         double divisor = std::abs(b[i]);
         // Over an infinite divisor the quotient is exactly 0.
-        m[i] = divisor <= kMaxDouble ? Sane(v[i], ma[i] / divisor + std::abs(v[i]) * mb[i] / divisor) : 0;
+        double size = (ma[i] + factor * std::abs(v[i]) * mb[i]) / divisor;
+        m[i] = divisor <= kMaxDouble ? Sane(v[i], std::max(std::abs(v[i]), size)) : 0;
       }
       return;
     }

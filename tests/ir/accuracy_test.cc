@@ -45,7 +45,8 @@ TEST(Accuracy, MagnitudesOfArithmetic) {
   EXPECT_DOUBLE_EQ(Of("a[] - b[]", 3, 2).magnitude, 5);
   EXPECT_DOUBLE_EQ(Of("a[] - b[]", 3, 2).value, 1);
   EXPECT_DOUBLE_EQ(Of("(a[] - b[]) * (a[] + b[])", 3, 2).magnitude, 25);
-  EXPECT_DOUBLE_EQ(Of("(a[] - b[]) / b[]", 3, 2).magnitude, 5.0 / 2 + 0.5 * 2 / 2);
+  EXPECT_DOUBLE_EQ(Of("(a[] - b[]) / b[]", 3, 2).magnitude, 5.0 / 2);
+  EXPECT_DOUBLE_EQ(Of("(a[] - b[]) / (a[] + b[])", 3, 2).magnitude, 5.0 / 5 + 1.0 / 5 * 5 / 5);
   EXPECT_DOUBLE_EQ(Of("abs(a[] - b[])", 3, 2).magnitude, 5);
   EXPECT_DOUBLE_EQ(Of("-(a[] - b[])", 3, 2).magnitude, 5);
   EXPECT_DOUBLE_EQ(Of("f32(f64(a[] - b[]))", 3, 2).magnitude, 5);
