@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "ir/accuracy.h"
@@ -13,9 +14,11 @@ namespace {
 
 constexpr double kDeviations = 32;
 
-// A dense array whose dimensions are indexed by forms over axes; outside it is 0. Values and, beside them, the same
-// sums over absolute values.
+// A dense array whose dimensions are indexed by forms over axes; outside it is 0. An operand is read where it lies; a
+// sum has values and, beside them, the same sums over absolute values.
 struct Array {
+  const void* operand = nullptr;
+  DType dtype = DType::kF64;
   std::vector<AxisForm> slots;
   std::vector<int64_t> extents;
   std::vector<int64_t> strides;
@@ -27,6 +30,12 @@ struct Array {
     strides.assign(extents.size(), 1);
     for (size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
   }
+  double ValueAt(size_t i) const {
+    if (!operand) return value[i];
+    if (dtype == DType::kF64) return static_cast<const double*>(operand)[i];
+    return static_cast<double>(static_cast<const float*>(operand)[i]);
+  }
+  double MagnitudeAt(size_t i) const { return operand ? std::abs(ValueAt(i)) : magnitude[i]; }
   int64_t size() const { return extents.empty() ? 1 : strides[0] * extents[0]; }
   bool Mentions(int axis) const {
     return std::any_of(slots.begin(), slots.end(), [&](const AxisForm& slot) { return CoefOf(slot, axis) != 0; });
@@ -86,34 +95,9 @@ class AxisSummation {
   }
 
   Array Run(const std::vector<double>& weights) {
-    to_.value.assign(static_cast<size_t>(to_.size()), 0);
-    to_.magnitude.assign(static_cast<size_t>(to_.size()), 0);
-    // If the last dimension stays the last one in memory, whole rows are added at once.
-    bool rows = !kept_.empty() && kept_.back() + 1 == from_.slots.size();
-    size_t row_slot = rows ? kept_.size() - 1 : 0;
-    int64_t row = rows ? to_.extents[row_slot] : 1;
-    int64_t row_stride = rows ? to_.strides[row_slot] : 1;
-    std::vector<int64_t> steps = to_.extents;
-    if (rows) steps[row_slot] = 1;
-    std::vector<int64_t> index(steps.size(), 0);
-    do {
-      int64_t target = 0, source = 0, step = 0;
-      for (size_t d = 0; d < index.size(); ++d) target += index[d] * to_.strides[d];
-      for (size_t k = 0; k < kept_.size(); ++k) source += index[k] * from_.strides[kept_[k]];
-      int64_t begin = 0, end = axis_extent_;
-      for (const Summed& summed : summed_) {
-        int64_t base = summed.constant;
-        for (auto [slot, coef] : summed.rest) base += coef * index[slot];
-        source += base * from_.strides[summed.slot];
-        step += summed.coef * from_.strides[summed.slot];
-        ClipToRange(base, summed.coef, from_.extents[summed.slot], &begin, &end);
-      }
-      if (rows)
-        AddRows(weights, begin, end, source, step, target, row, row_stride);
-      else
-        AddPoint(weights, begin, end, source, step, target);
-    } while (NextIndex(index, steps));
-    return std::move(to_);
+    if (!from_.operand) return Sum(weights, from_.value.data(), from_.magnitude.data());
+    if (from_.dtype == DType::kF64) return Sum<double>(weights, static_cast<const double*>(from_.operand), nullptr);
+    return Sum<float>(weights, static_cast<const float*>(from_.operand), nullptr);
   }
 
  private:
@@ -133,32 +117,76 @@ class AxisSummation {
     *end = std::min(*end, FloorDiv(high, size) + 1);
   }
 
-  void AddRows(const std::vector<double>& weights, int64_t begin, int64_t end, int64_t source, int64_t step,
-               int64_t target, int64_t row, int64_t row_stride) {
-    for (int64_t v = begin; v < end; ++v) {
-      double weight = weights[static_cast<size_t>(v)];
-      const double* x = from_.value.data() + source + step * v;
-      const double* m = from_.magnitude.data() + source + step * v;
+  // `magnitudes` is null for an operand: its values' own.
+  template <typename T>
+  Array Sum(const std::vector<double>& weights, const T* values, const double* magnitudes) {
+    to_.value.assign(static_cast<size_t>(to_.size()), 0);
+    to_.magnitude.assign(static_cast<size_t>(to_.size()), 0);
+    // Dimensions that stay the last ones in memory are added as whole rows: all behind the summed ones if nothing comes
+    // after them in the result, else the last.
+    size_t row_begin = kept_.size();
+    bool contiguous = kept_.size() == to_.slots.size();
+    while (row_begin > 0 && kept_[row_begin - 1] + (kept_.size() - row_begin) + 1 == from_.slots.size() &&
+           (contiguous || row_begin == kept_.size()))
+      --row_begin;
+    int64_t row = 1, row_stride = row_begin < kept_.size() ? to_.strides[kept_.size() - 1] : 1;
+    std::vector<int64_t> steps = to_.extents;
+    for (size_t k = row_begin; k < kept_.size(); ++k) row *= std::exchange(steps[k], 1);
+    std::vector<int64_t> index(steps.size(), 0);
+    do {
+      int64_t target = 0, source = 0, step = 0;
+      for (size_t d = 0; d < index.size(); ++d) target += index[d] * to_.strides[d];
+      for (size_t k = 0; k < kept_.size(); ++k) source += index[k] * from_.strides[kept_[k]];
+      int64_t begin = 0, end = axis_extent_;
+      for (const Summed& summed : summed_) {
+        int64_t base = summed.constant;
+        for (auto [slot, coef] : summed.rest) base += coef * index[slot];
+        source += base * from_.strides[summed.slot];
+        step += summed.coef * from_.strides[summed.slot];
+        ClipToRange(base, summed.coef, from_.extents[summed.slot], &begin, &end);
+      }
       double* y = to_.value.data() + target;
       double* n = to_.magnitude.data() + target;
-      if (row_stride == 1) {
-        for (int64_t i = 0; i < row; ++i) y[i] += weight * x[i];
-        for (int64_t i = 0; i < row; ++i) n[i] += m[i];
-      } else {
-        for (int64_t i = 0; i < row; ++i) y[i * row_stride] += weight * x[i], n[i * row_stride] += m[i];
+      if (row == 1) {
+        AddPoint(weights, begin, end, values, magnitudes, source, step, y, n);
+        continue;
       }
+      for (int64_t v = begin; v < end; ++v) {
+        int64_t at = source + step * v;
+        AddRow(weights[static_cast<size_t>(v)], values + at, magnitudes ? magnitudes + at : nullptr, row, row_stride, y,
+               n);
+      }
+    } while (NextIndex(index, steps));
+    return std::move(to_);
+  }
+
+  template <typename T>
+  static void AddRow(double weight, const T* x, const double* m, int64_t row, int64_t stride, double* y, double* n) {
+    if (stride == 1) {
+      for (int64_t i = 0; i < row; ++i) y[i] += weight * static_cast<double>(x[i]);
+      if (m)
+        for (int64_t i = 0; i < row; ++i) n[i] += m[i];
+      else
+        for (int64_t i = 0; i < row; ++i) n[i] += std::abs(static_cast<double>(x[i]));
+      return;
+    }
+    for (int64_t i = 0; i < row; ++i) {
+      y[i * stride] += weight * static_cast<double>(x[i]);
+      n[i * stride] += m ? m[i] : std::abs(static_cast<double>(x[i]));
     }
   }
 
-  void AddPoint(const std::vector<double>& weights, int64_t begin, int64_t end, int64_t source, int64_t step,
-                int64_t target) {
+  template <typename T>
+  static void AddPoint(const std::vector<double>& weights, int64_t begin, int64_t end, const T* values,
+                       const double* magnitudes, int64_t source, int64_t step, double* y, double* n) {
     double value = 0, magnitude = 0;
     for (int64_t v = begin; v < end; ++v) {
-      value += weights[static_cast<size_t>(v)] * from_.value[static_cast<size_t>(source + step * v)];
-      magnitude += from_.magnitude[static_cast<size_t>(source + step * v)];
+      double x = static_cast<double>(values[source + step * v]);
+      value += weights[static_cast<size_t>(v)] * x;
+      magnitude += magnitudes ? magnitudes[source + step * v] : std::abs(x);
     }
-    to_.value[static_cast<size_t>(target)] += value;
-    to_.magnitude[static_cast<size_t>(target)] += magnitude;
+    *y += value;
+    *n += magnitude;
   }
 
   const Array& from_;
@@ -177,11 +205,14 @@ class TermProjector {
 
   // Adds the term's share to *value and *magnitude; false if the budget does not suffice.
   bool Run(const ProductTerm& term, double* value, double* magnitude) {
-    for (const ProductFactor& factor : term.factors)
-      if (!Read(factor)) return false;
+    for (const ProductFactor& factor : term.factors) Read(factor);
     for (size_t a = 0; a < sum_.outputs; ++a) open_.push_back(static_cast<int>(a));
     open_.insert(open_.end(), term.summed.begin(), term.summed.end());
     double scale = term.coefficient, size = std::abs(term.coefficient);
+    // An axis of one point is always 0 in an index.
+    for (Array& array : arrays_)
+      for (AxisForm& slot : array.slots)
+        std::erase_if(slot.terms, [&](auto& t) { return sum_.extents[static_cast<size_t>(t.first)] == 1; });
     // An axis that no factor mentions only counts.
     std::erase_if(open_, [&](int axis) {
       if (std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& array) { return array.Mentions(axis); }))
@@ -207,22 +238,14 @@ class TermProjector {
  private:
   bool Spend(double work) { return (budget_ -= work) >= 0; }
 
-  bool Read(const ProductFactor& factor) {
+  void Read(const ProductFactor& factor) {
     const Tensor& tensor = kernel_.tensors[static_cast<size_t>(factor.tensor)];
     Array array;
     array.slots = factor.indices;
     array.SetExtents(StaticShape(kernel_, tensor));
-    if (!Spend(static_cast<double>(array.size()))) return false;
-    array.value.resize(static_cast<size_t>(array.size()));
-    array.magnitude.resize(static_cast<size_t>(array.size()));
-    const void* data = data_[static_cast<size_t>(factor.tensor)];
-    for (size_t i = 0; i < array.value.size(); ++i) {
-      array.value[i] = tensor.dtype == DType::kF64 ? static_cast<const double*>(data)[i]
-                                                   : static_cast<double>(static_cast<const float*>(data)[i]);
-      array.magnitude[i] = std::abs(array.value[i]);
-    }
+    array.operand = data_[static_cast<size_t>(factor.tensor)];
+    array.dtype = tensor.dtype;
     arrays_.push_back(std::move(array));
-    return true;
   }
 
   // Sums out the axis that costs least among those that one array alone mentions. False if there is none, nullopt if
@@ -263,8 +286,8 @@ class TermProjector {
         product *= weights_[static_cast<size_t>(open_[i])][static_cast<size_t>(index[i])];
       for (const Array& array : arrays_) {
         int64_t offset = OffsetAt(array, index);
-        product *= offset < 0 ? 0 : array.value[static_cast<size_t>(offset)];
-        size *= offset < 0 ? 0 : array.magnitude[static_cast<size_t>(offset)];
+        product *= offset < 0 ? 0 : array.ValueAt(static_cast<size_t>(offset));
+        size *= offset < 0 ? 0 : array.MagnitudeAt(static_cast<size_t>(offset));
       }
       *value += product;
       *magnitude += size;
