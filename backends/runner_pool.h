@@ -24,7 +24,7 @@ struct RunnerPoolOptions {
   std::vector<std::string> arguments;  // for tests
   int runners = 1;                     // so many kernels are prepared or checked at once
   int nice = 0;
-  int64_t address_space = 0;  // of a runner; 0: derived from the limit on operands (ParseLimits)
+  int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
 };
 
 struct CheckOptions {
@@ -110,7 +110,7 @@ class RunnerPool {
   // Measures, without comparing: for artifacts that passed Check. kRunFailed, kTimeout, kBusy (the machine was never
   // quiet enough for even five samples), besides Check's.
   Result<RunTiming> Time(Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options,
-                      MonotonicTime deadline);
+                         MonotonicTime deadline);
 
   RunnerPoolStats Stats() const;
   void Shutdown();  // kills the processes; calls under way and later ones return kUnavailable

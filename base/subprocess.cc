@@ -25,17 +25,6 @@
 #include "base/check.h"
 #include "base/mutex.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define HONE_SHADOW_MEMORY 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define HONE_SHADOW_MEMORY 1
-#endif
-#endif
-#ifndef HONE_SHADOW_MEMORY
-#define HONE_SHADOW_MEMORY 0
-#endif
-
 namespace hone {
 namespace {
 
@@ -153,7 +142,7 @@ void SetLimit(int resource, int64_t value) {
   SetLimit(RLIMIT_CORE, 0);
   SetLimit(RLIMIT_NOFILE, std::max(plan.limits.open_files, report + 1));
   if (plan.limits.file_size > 0) SetLimit(RLIMIT_FSIZE, plan.limits.file_size);
-  if (plan.limits.address_space > 0 && !HONE_SHADOW_MEMORY) SetLimit(RLIMIT_AS, plan.limits.address_space);
+  if (plan.limits.address_space > 0 && !kShadowMemory) SetLimit(RLIMIT_AS, plan.limits.address_space);
   if (plan.limits.nice != 0) ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + plan.limits.nice);
   ::execve(plan.executable, plan.argv, plan.envp);
   GiveUp(plan);

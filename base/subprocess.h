@@ -14,10 +14,25 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HONE_SHADOW_MEMORY 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HONE_SHADOW_MEMORY 1
+#endif
+#endif
+
 namespace hone {
 
+// Sanitizers reserve terabytes of address space: no limit on it can hold.
+#ifdef HONE_SHADOW_MEMORY
+inline constexpr bool kShadowMemory = true;
+#else
+inline constexpr bool kShadowMemory = false;
+#endif
+
 struct SubprocessLimits {
-  int64_t address_space = 0;  // bytes; 0: unlimited. Ignored in sanitizer builds, whose shadow memory is terabytes
+  int64_t address_space = 0;  // bytes; 0: unlimited. Ignored where kShadowMemory
   int64_t file_size = 0;      // bytes of any file it writes, memfds included; 0: unlimited
   int open_files = 64;
   int nice = 0;  // added to ours

@@ -1,0 +1,386 @@
+#include "backends/candidate.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "backends/candidate_threads.h"
+#include "backends/seccomp_filter.h"
+#include "base/bytes.h"
+#include "base/elf_check.h"
+#include "base/file.h"
+#include "base/generated_code.h"
+#include "base/subprocess.h"
+#include "ir/check.h"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace hone {
+namespace {
+
+using Action = SeccompFilter::Action;
+
+CandidateStatus* status = nullptr;  // of this process
+
+int64_t NowNs(clockid_t clock = CLOCK_MONOTONIC) {
+  struct timespec now{};
+  ::clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+[[noreturn]] void Exit(int code) {
+  ::syscall(SYS_exit_group, code);
+  __builtin_unreachable();
+}
+
+[[noreturn]] void FailSetup(const char* what, const char* why) {
+  if (status != nullptr) std::snprintf(status->setup_error, sizeof status->setup_error, "%s: %s", what, why);
+  Exit(kExitSetup);
+}
+
+// Records the first fault and ends the process. Runs on the thread's alternate stack, under the filter.
+void OnFault(int signal, siginfo_t* info, void* context) {
+  uint32_t none = 0;
+  if (status->fault_signal.compare_exchange_strong(none, static_cast<uint32_t>(signal))) {
+    auto* registers = static_cast<ucontext_t*>(context);
+    status->fault_address = reinterpret_cast<uint64_t>(info->si_addr);
+#if defined(__x86_64__)
+    status->fault_stack = static_cast<uint64_t>(registers->uc_mcontext.gregs[REG_RSP]);
+    status->fault_is_write = (registers->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+#elif defined(__aarch64__)
+    status->fault_stack = registers->uc_mcontext.sp;
+    status->fault_is_write = 0;
+#endif
+  }
+  Exit(kExitFault);
+}
+
+// An alternate stack for the calling thread, so that a stack that overflowed can still be reported.
+void PrepareThread() {
+  constexpr size_t kBytes = 64 << 10;
+  stack_t stack{};
+  stack.ss_sp = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  stack.ss_size = kBytes;
+  if (stack.ss_sp != MAP_FAILED) ::sigaltstack(&stack, nullptr);
+}
+
+void CatchFaults() {
+  struct sigaction action{};
+  action.sa_sigaction = OnFault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  ::sigfillset(&action.sa_mask);
+  for (int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) ::sigaction(signal, &action, nullptr);
+}
+
+// Any use of a system call that is not on this list ends the process. All that generated code needs of the kernel is
+// what the threads use to wait; clocks and getrusage are for our own measuring.
+const SeccompFilter& CandidateFilter() {
+  static const SeccompFilter filter = [] {
+    SeccompFilter f;
+    f.Add(Action::kAllow, {SYS_futex, SYS_sched_yield, SYS_clock_gettime, SYS_getrusage, SYS_exit, SYS_exit_group,
+                           SYS_rt_sigreturn, SYS_restart_syscall});
+    f.Otherwise(Action::kKill);
+    return f;
+  }();
+  return filter;
+}
+
+void Limit(__rlimit_resource resource, uint64_t value) {
+  struct rlimit limit{value, value};
+  ::setrlimit(resource, &limit);
+}
+
+void LimitResources(const CandidateSpec& spec) {
+  Limit(RLIMIT_CORE, 0);
+  uint64_t seconds = static_cast<uint64_t>(spec.limit_ns / 1'000'000'000) + 2;
+  Limit(RLIMIT_CPU, seconds * static_cast<uint64_t>(spec.workers));  // the launcher's clock comes first
+  if (kShadowMemory) return;
+  uint64_t bytes = (uint64_t{512} << 20) + static_cast<uint64_t>(spec.workers) * (4 << 20) + spec.workspace;
+  for (const BufferPlan& plan : spec.operands) bytes += plan.pages() * kPageBytes;
+  for (uint64_t packed : spec.packed) bytes += packed;
+  Limit(RLIMIT_AS, bytes);
+}
+
+// What the entry gets, and the packing that comes first.
+struct Call {
+  hone_env env{};
+  hone_entry_fn entry = nullptr;
+  hone_pack_fn pack = nullptr;
+  std::vector<void*> sources;  // the operands as the caller has them
+  std::vector<void*> packed;   // nullptr: not packed
+  std::vector<void*> buffers;  // for the entry
+};
+
+CandidateStatus::Range RangeOf(const void* data, uint64_t bytes) {
+  uint64_t begin = reinterpret_cast<uint64_t>(data);
+  return {begin, begin + bytes};
+}
+
+std::byte* MapPrivate(uint64_t bytes, uint64_t alignment, const char* what) {
+  BufferPlan plan;
+  plan.bytes = bytes;
+  plan.slack = SlackToEnd(bytes, alignment);
+  plan.in_arena = false;
+  plan.writable = true;
+  Result<MappedBuffer> mapped = MapBuffer(plan, -1, false);
+  if (!mapped) FailSetup(what, mapped.error().message.c_str());
+  return mapped->data;
+}
+
+void MapBuffers(const CandidateSpec& spec, int arena_fd, Call& call) {
+  for (size_t i = 0; i < spec.operands.size(); ++i) {
+    Result<MappedBuffer> mapped = MapBuffer(spec.operands[i], arena_fd, true);
+    if (!mapped) FailSetup("mapping an operand", mapped.error().message.c_str());
+    call.sources.push_back(mapped->data);
+    status->operands[i] = RangeOf(mapped->data, spec.operands[i].bytes);
+    std::byte* packed = spec.packed[i] > 0 ? MapPrivate(spec.packed[i], 64, "mapping a packed operand") : nullptr;
+    if (packed != nullptr) status->packed[i] = RangeOf(packed, spec.packed[i]);
+    call.packed.push_back(packed);
+    call.buffers.push_back(packed != nullptr ? packed : mapped->data);
+  }
+  if (spec.workspace > 0) {
+    call.env.workspace = MapPrivate(spec.workspace, 64, "mapping the workspace");
+    status->workspace = RangeOf(call.env.workspace, spec.workspace);
+  }
+}
+
+// As the client library does it: what passes here loads there.
+void LoadCode(int artifact_fd, Call& call) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", artifact_fd);
+  void* library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) FailSetup("loading the code", ::dlerror());
+  call.entry = reinterpret_cast<hone_entry_fn>(::dlsym(library, std::string(kEntrySymbolName).c_str()));
+  call.pack = reinterpret_cast<hone_pack_fn>(::dlsym(library, std::string(kPackSymbolName).c_str()));
+  if (call.entry == nullptr) FailSetup("loading the code", "no hone_entry");
+}
+
+// Rounding, flush-to-zero and exception masks; not the sticky flags, which any computation sets.
+uint32_t FloatMode() {
+#if defined(__x86_64__)
+  return _mm_getcsr() & ~0x3fu;
+#elif defined(__aarch64__)
+  uint64_t fpcr = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(fpcr));
+  return static_cast<uint32_t>(fpcr);
+#endif
+}
+
+// One call of the entry, in nanoseconds; ends the process if it does not return 0.
+int64_t TimedCall(const Call& call) {
+  int64_t start = NowNs();
+  int code = call.entry(&call.env, call.buffers.data(), nullptr);
+  int64_t time = NowNs() - start;
+  if (code != 0) {
+    status->return_code = code;
+    Exit(kExitDone);
+  }
+  return time;
+}
+
+void Pack(const Call& call) {
+  int64_t start = NowNs();
+  for (size_t i = 0; i < call.packed.size(); ++i) {
+    if (call.packed[i] == nullptr) continue;
+    status->operand = static_cast<int32_t>(i);
+    status->return_code = call.pack(&call.env, static_cast<int32_t>(i), call.sources[i], call.packed[i]);
+    if (status->return_code != 0) Exit(kExitDone);
+  }
+  status->pack_ns = NowNs() - start;
+}
+
+// A sample is disturbed if the process was preempted meanwhile, or this thread was off the processor for a while that
+// it did not ask for.
+struct Clocks {
+  int64_t wall = NowNs(), processor = NowNs(CLOCK_THREAD_CPUTIME_ID);
+  int64_t switches = 0;
+  Clocks() {
+    struct rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    switches = usage.ru_nivcsw;
+  }
+};
+
+void Measure(const CandidateSpec& spec, const Call& call) {
+  // Warm up, and see how many calls a sample needs. The count doubles until it is long enough.
+  int64_t begin = NowNs(), calls = 1, once = TimedCall(call);
+  status->best_ns = once;
+  if (spec.give_up_ns > 0 && static_cast<double>(once) > spec.give_up_ns) {
+    once = TimedCall(call);  // the first touched cold memory
+    if (static_cast<double>(once) > spec.give_up_ns) {
+      status->samples = 1, status->calls_per_sample = 1;
+      status->sample_ns[0] = static_cast<double>(once);
+      return;
+    }
+  }
+  while (true) {
+    int64_t start = NowNs();
+    for (int64_t i = 0; i < calls; ++i) TimedCall(call);
+    int64_t time = NowNs() - start;
+    if (time < spec.min_sample_ns && calls < (1 << 20)) {
+      calls *= 2;
+    } else if (NowNs() - begin >= spec.warmup_ns) {
+      break;
+    }
+  }
+  status->calls_per_sample = static_cast<int32_t>(calls);
+  int64_t deadline = begin + spec.limit_ns * 9 / 10;  // what is measured by then counts
+  for (int32_t taken = 0; taken < spec.max_samples && status->samples < spec.samples; ++taken) {
+    Clocks before;
+    for (int64_t i = 0; i < calls; ++i) TimedCall(call);
+    Clocks after;
+    int64_t wall = after.wall - before.wall, processor = after.processor - before.processor;
+    bool disturbed = after.switches != before.switches || wall > processor + wall / 50 + 5'000;
+    if (disturbed)
+      ++status->disturbed;
+    else
+      status->sample_ns[status->samples++] = static_cast<double>(wall) / static_cast<double>(calls);
+    if (after.wall > deadline) break;
+  }
+}
+
+}  // namespace
+
+uint64_t SlackToEnd(uint64_t bytes, uint64_t alignment) {
+  return (kPageBytes - bytes % kPageBytes) % kPageBytes / alignment * alignment;
+}
+
+Result<MappedBuffer> MapBuffer(const BufferPlan& plan, int arena_fd, bool populate) {
+  size_t inner = plan.pages() * kPageBytes;
+  MappedBuffer mapped;
+  mapped.size = inner + 2 * kPageBytes;
+  mapped.base = ::mmap(nullptr, mapped.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped.base == MAP_FAILED) return ErrnoError(errno, "mmap");
+  auto* pages = static_cast<std::byte*>(mapped.base) + kPageBytes;
+  mapped.data = pages + plan.slack;
+  int rights = plan.writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  if (!plan.in_arena) {
+    if (::mprotect(pages, inner, rights) != 0) return ErrnoError(errno, "mprotect");
+    if (inner >= (size_t{4} << 20)) ::madvise(pages, inner, MADV_HUGEPAGE);
+    FillScratch({pages, inner});
+    return mapped;
+  }
+  int flags = MAP_SHARED | MAP_FIXED | (populate ? MAP_POPULATE : 0);
+  size_t step = plan.repeat_bytes > 0 ? plan.repeat_bytes : inner;
+  for (size_t done = 0; done < inner; done += step)
+    if (::mmap(pages + done, std::min(step, inner - done), rights, flags, arena_fd,
+               static_cast<off_t>(plan.file_offset)) == MAP_FAILED)
+      return ErrnoError(errno, "mmap of the arena");
+  return mapped;
+}
+
+// spec ::= mode:u8 workers:varint limit:svarint count:varint (bytes slack offset repeat : varint, writable:bool,
+//          packed:varint)* workspace:varint timed_runs:varint warmup:svarint min_sample:svarint samples:varint
+//          max_samples:varint give_up:f64
+std::string EncodeCandidateSpec(const CandidateSpec& spec) {
+  ByteWriter writer;
+  writer.U8(static_cast<uint8_t>(spec.mode));
+  writer.Varint(static_cast<uint64_t>(spec.workers));
+  writer.SignedVarint(spec.limit_ns);
+  writer.Varint(spec.operands.size());
+  for (size_t i = 0; i < spec.operands.size(); ++i) {
+    const BufferPlan& plan = spec.operands[i];
+    for (uint64_t value : {plan.bytes, plan.slack, plan.file_offset, plan.repeat_bytes}) writer.Varint(value);
+    writer.Bool(plan.writable);
+    writer.Varint(spec.packed[i]);
+  }
+  writer.Varint(spec.workspace);
+  writer.Varint(static_cast<uint64_t>(spec.timed_runs));
+  writer.SignedVarint(spec.warmup_ns);
+  writer.SignedVarint(spec.min_sample_ns);
+  writer.Varint(static_cast<uint64_t>(spec.samples));
+  writer.Varint(static_cast<uint64_t>(spec.max_samples));
+  writer.F64(spec.give_up_ns);
+  return writer.Take();
+}
+
+Result<CandidateSpec> DecodeCandidateSpec(std::string_view body) {
+  ByteReader reader(body);
+  CandidateSpec spec;
+  spec.mode = HONE_TRY(reader.Enumerator(RunMode::kCheck, RunMode::kMeasure));
+  spec.workers = static_cast<int32_t>(HONE_TRY(reader.Varint()));
+  spec.limit_ns = HONE_TRY(reader.SignedVarint());
+  uint64_t count = HONE_TRY(reader.Count(kMaxOperands));
+  for (uint64_t i = 0; i < count; ++i) {
+    BufferPlan plan;
+    for (uint64_t* value : {&plan.bytes, &plan.slack, &plan.file_offset, &plan.repeat_bytes})
+      *value = HONE_TRY(reader.Varint());
+    plan.writable = HONE_TRY(reader.Bool());
+    spec.operands.push_back(plan);
+    spec.packed.push_back(HONE_TRY(reader.Varint()));
+  }
+  spec.workspace = HONE_TRY(reader.Varint());
+  spec.timed_runs = static_cast<int32_t>(HONE_TRY(reader.Varint()));
+  spec.warmup_ns = HONE_TRY(reader.SignedVarint());
+  spec.min_sample_ns = HONE_TRY(reader.SignedVarint());
+  spec.samples = static_cast<int32_t>(HONE_TRY(reader.Varint()));
+  spec.max_samples = static_cast<int32_t>(HONE_TRY(reader.Varint()));
+  spec.give_up_ns = HONE_TRY(reader.F64());
+  HONE_TRY(reader.Finish());
+  return spec;
+}
+
+void RunCandidate(const CandidateSpec& spec, int artifact_fd, int arena_fd) {
+  BufferPlan status_plan;
+  status_plan.bytes = kStatusBytes;
+  status_plan.writable = true;
+  Result<MappedBuffer> shared = MapBuffer(status_plan, arena_fd, true);
+  if (!shared) Exit(kExitSetup);
+  status = reinterpret_cast<CandidateStatus*>(shared->data);
+
+  LimitResources(spec);
+  Call call;
+  MapBuffers(spec, arena_fd, call);
+  LoadCode(artifact_fd, call);
+  CandidateThreads threads;
+  PrepareThread();
+  CatchFaults();
+  if (!threads.Start(spec.workers, PrepareThread)) FailSetup("starting threads", std::strerror(errno));
+  call.env.struct_size = sizeof call.env;
+  call.env.abi_version = HONE_ABI_VERSION;
+  call.env.pool = &threads;
+  call.env.workers = spec.workers;
+  call.env.parallel_for = CandidateThreads::ParallelFor;
+
+  // The last of our rights.
+  ::close_range(0, ~0u, 0);
+  ::prctl(PR_SET_DUMPABLE, 0);
+  if (!CandidateFilter().Install(true)) FailSetup("seccomp", std::strerror(errno));
+
+  status->stage = RunStage::kPack;
+  if (call.pack != nullptr) Pack(call);
+  status->stage = RunStage::kEntry;
+  if (spec.mode == RunMode::kMeasure) {
+    Measure(spec, call);
+  } else {
+    uint32_t mode = FloatMode();
+    status->first_ns = TimedCall(call);
+    status->mode_bits_changed = FloatMode() ^ mode;
+    status->stage = RunStage::kRepeat;
+    for (int32_t i = 0; i < spec.timed_runs; ++i) {
+      int64_t time = TimedCall(call);
+      status->best_ns = i == 0 ? time : std::min(status->best_ns, time);
+    }
+  }
+  status->stage = RunStage::kDone;
+  Exit(kExitDone);
+}
+
+}  // namespace hone

@@ -1,0 +1,115 @@
+#include "backends/launcher.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+#include "base/bytes.h"
+#include "base/file.h"
+
+namespace hone {
+namespace {
+
+// In a new child: goes when its parent goes.
+void TieTo(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);
+}
+
+LaunchOutcome Await(pid_t child, int64_t limit_ns) {
+  LaunchOutcome outcome;
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  MonotonicTime deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+  while (true) {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    struct pollfd poll_fd{pidfd.get(), POLLIN, 0};
+    int ready = ::poll(&poll_fd, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
+    if (ready > 0) break;
+    if (ready < 0 && errno == EINTR) continue;
+    outcome.timed_out = true;
+    ::kill(child, SIGKILL);
+    break;
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFEXITED(status)) outcome.status.code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) outcome.status.signal = WTERMSIG(status);
+  return outcome;
+}
+
+// launched ::= timed_out:bool code:svarint signal:svarint
+std::string EncodeOutcome(const LaunchOutcome& outcome) {
+  ByteWriter writer;
+  writer.Bool(outcome.timed_out);
+  writer.SignedVarint(outcome.status.code);
+  writer.SignedVarint(outcome.status.signal);
+  return writer.Take();
+}
+
+Result<LaunchOutcome> DecodeOutcome(std::string_view body) {
+  ByteReader reader(body);
+  LaunchOutcome outcome;
+  outcome.timed_out = HONE_TRY(reader.Bool());
+  outcome.status.code = static_cast<int>(HONE_TRY(reader.SignedVarint()));
+  outcome.status.signal = static_cast<int>(HONE_TRY(reader.SignedVarint()));
+  HONE_TRY(reader.Finish());
+  return outcome;
+}
+
+[[noreturn]] void Serve(ChildChannel channel, int arena_fd) {
+  pid_t self = ::getpid();
+  while (true) {
+    Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
+    if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 1) ::_exit(0);
+    Result<CandidateSpec> spec = DecodeCandidateSpec(frame->body);
+    if (!spec) ::_exit(1);
+    pid_t child = ::fork();
+    if (child == 0) {
+      TieTo(self);
+      RunCandidate(*spec, frame->fds[0].get(), arena_fd);
+    }
+    Result<void> sent;
+    if (child < 0)
+      sent = channel.Send(ChildMessage::kError, frame->id, EncodeError(ErrnoError(errno, "fork")), {},
+                          MonotonicTime::max());
+    else
+      sent = channel.Send(ChildMessage::kLaunched, frame->id, EncodeOutcome(Await(child, spec->limit_ns)), {},
+                          MonotonicTime::max());
+    if (!sent) ::_exit(0);
+  }
+}
+
+}  // namespace
+
+Result<Launcher> Launcher::Start(int arena_fd) {
+  auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
+  pid_t runner = ::getpid();
+  pid_t child = ::fork();
+  if (child < 0) return ErrnoError(errno, "fork");
+  if (child == 0) {
+    TieTo(runner);
+    ours = ChildChannel();
+    ::close_range(0, 2, 0);  // nothing that a candidate could write to by an oversight of ours
+    Serve(ChildChannel(std::move(theirs)), arena_fd);
+  }
+  return Launcher(std::move(ours));
+}
+
+Result<LaunchOutcome> Launcher::Run(const CandidateSpec& spec, int artifact_fd) {
+  uint64_t id = next_id_++;
+  HONE_TRY(channel_.Send(ChildMessage::kLaunch, id, EncodeCandidateSpec(spec), {artifact_fd}, MonotonicTime::max()));
+  ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
+  if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
+  if (frame.type != ChildMessage::kLaunched || frame.id != id)
+    return Error{ErrorKind::kInternal, "the launcher answered another question", ""};
+  return DecodeOutcome(frame.body);
+}
+
+}  // namespace hone

@@ -1,0 +1,107 @@
+#include "backends/runner_pool.h"
+
+#include <atomic>
+
+#include "backends/child_messages.h"
+#include "backends/child_pool.h"
+
+namespace hone {
+
+struct RunnerPool::Impl {
+  std::unique_ptr<ChildPool> children;
+  std::atomic<uint64_t> prepared{0}, checked{0}, refused{0};
+};
+
+struct RunnerPool::Prepared::Lease {
+  ChildPool::Lease child;
+  uint64_t prepare_id;
+  // The runner's answer to kPrepare, once somebody waited for it.
+  bool answered = false;
+  std::optional<Error> refused;
+
+  // Waits until the runner has the kernel ready.
+  Result<void> Await(MonotonicTime deadline) {
+    if (!answered) {
+      ChildFrame frame = HONE_TRY(child.Receive(prepare_id, deadline));
+      answered = true;
+      if (frame.type == ChildMessage::kError)
+        refused = DecodeError(frame.body);
+      else if (frame.type != ChildMessage::kPrepared)
+        return child.Reject("the runner answered another question");
+    }
+    if (refused) return *refused;
+    return {};
+  }
+
+  Result<std::string> Ask(ChildMessage question, ChildMessage answer, const std::string& body,
+                          const SealedMemfd& artifact, MonotonicTime deadline) {
+    HONE_TRY(Await(deadline));
+    child.StartRequest(0);  // the runner limits its candidates
+    ChildFrame frame = HONE_TRY(child.Call(question, body, {artifact.fd()}, deadline));
+    if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
+    if (frame.type != answer || !frame.fds.empty()) return child.Reject("the runner answered another question");
+    return std::move(frame.body);
+  }
+};
+
+RunnerPool::Prepared::Prepared(std::unique_ptr<Lease> lease) : lease_(std::move(lease)) {}
+RunnerPool::Prepared::Prepared(Prepared&&) noexcept = default;
+RunnerPool::Prepared& RunnerPool::Prepared::operator=(Prepared&&) noexcept = default;
+RunnerPool::Prepared::~Prepared() = default;
+
+RunnerPool::RunnerPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunnerPool::~RunnerPool() = default;
+
+Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  ChildPoolOptions pool;
+  pool.name = "runner";
+  pool.children = options.runners;
+  pool.process.executable = options.executable.empty() ? HONE_TRY(FindOwnProgram("hone-runner")) : options.executable;
+  pool.process.arguments = options.arguments;
+  pool.process.limits.address_space = options.address_space;
+  pool.process.limits.nice = options.nice;
+  impl->children = HONE_TRY(ChildPool::Start(std::move(pool)));
+  return std::unique_ptr<RunnerPool>(new RunnerPool(std::move(impl)));
+}
+
+void RunnerPool::Shutdown() { impl_->children->Shutdown(); }
+
+Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, MonotonicTime deadline) {
+  ChildPool::Lease child = HONE_TRY(impl_->children->Acquire(deadline));
+  child.StartRequest(0);
+  uint64_t id = HONE_TRY(child.Send(ChildMessage::kPrepare, kernel, {}, deadline));
+  ++impl_->prepared;
+  return Prepared(std::make_unique<Prepared::Lease>(Prepared::Lease{std::move(child), id, false, std::nullopt}));
+}
+
+Result<CheckReport> RunnerPool::Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,
+                                      MonotonicTime deadline) {
+  std::string body = HONE_TRY(prepared.lease_->Ask(ChildMessage::kCheck, ChildMessage::kChecked,
+                                                   EncodeCheckOptions(options), artifact, deadline));
+  Result<CheckReport> report = DecodeCheckReport(body);
+  if (!report) return prepared.lease_->child.Reject(report.error().message);
+  ++(report->verified() ? impl_->checked : impl_->refused);
+  return report;
+}
+
+Result<RunTiming> RunnerPool::Time(Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options,
+                                   MonotonicTime deadline) {
+  std::string body = HONE_TRY(
+      prepared.lease_->Ask(ChildMessage::kTime, ChildMessage::kTimed, EncodeTimeOptions(options), artifact, deadline));
+  Result<RunTiming> timing = DecodeTiming(body);
+  if (!timing) return prepared.lease_->child.Reject(timing.error().message);
+  return timing;
+}
+
+RunnerPoolStats RunnerPool::Stats() const {
+  RunnerPoolStats stats;
+  stats.prepared = impl_->prepared;
+  stats.checked = impl_->checked;
+  stats.refused = impl_->refused;
+  stats.restarts = impl_->children->restarts();
+  stats.busy = impl_->children->busy();
+  return stats;
+}
+
+}  // namespace hone

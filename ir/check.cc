@@ -1,0 +1,290 @@
+#include "ir/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "ir/accuracy.h"
+
+namespace hone {
+namespace {
+
+// Quiet NaNs with payloads of their own: arithmetic makes the default NaN and keeps payloads that it is given.
+constexpr uint32_t kUnwritten32 = 0x7fc5a5a5, kScratch32 = 0x7fc6b6b6;
+constexpr uint64_t kUnwritten64 = 0x7ffda5a5a5a5a5a5;
+constexpr uint8_t kUnwritten8 = 0xa5;  // no bool, and one i8 in 256
+constexpr int64_t kSuspects = 64;      // elements asked about that were not sampled
+
+template <typename T>
+void FillWith(T pattern, std::span<std::byte> data) {
+  for (size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T))
+    std::memcpy(data.data() + at, &pattern, sizeof(T));
+}
+
+struct Output {
+  const Tensor* tensor;
+  std::vector<int64_t> shape;
+  int64_t elements;
+};
+
+std::vector<Output> OutputsOf(const Kernel& kernel) {
+  std::vector<Output> outputs;
+  for (TensorId id : kernel.operands) {
+    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    if (tensor.kind == TensorKind::kOutput)
+      outputs.push_back({&tensor, StaticShape(kernel, tensor), ElementCount(kernel, tensor)});
+  }
+  return outputs;
+}
+
+// "y[0,3,5]"
+std::string ElementName(const Output& output, int64_t index) {
+  std::vector<int64_t> coordinates(output.shape.size());
+  for (size_t d = output.shape.size(); d-- > 0; index /= output.shape[d]) coordinates[d] = index % output.shape[d];
+  return fmt::format("{}[{}]", output.tensor->name, fmt::join(coordinates, ","));
+}
+
+double ValueAt(DType type, std::span<const std::byte> data, int64_t index) {
+  auto load = [&]<typename T>(T value) {
+    std::memcpy(&value, data.data() + static_cast<size_t>(index) * sizeof(T), sizeof(T));
+    return static_cast<double>(value);
+  };
+  switch (type) {
+    case DType::kF32: return load(float{});
+    case DType::kF64: return load(double{});
+    case DType::kI32: return load(int32_t{});
+    case DType::kI64: return load(int64_t{});
+    case DType::kI8: return load(int8_t{});
+    default: return load(uint8_t{});
+  }
+}
+
+// Coordinates along one dimension where code that works in tiles goes wrong: the ends, and both sides of the first and
+// the last border of tiles of each power of two, and of three times one (12, 24, 48: other register tiles).
+std::vector<int64_t> BorderCoordinates(int64_t extent) {
+  std::vector<int64_t> coordinates = {0, 1, extent / 2, extent - 2, extent - 1};
+  for (int64_t tile = 4; tile <= 1024; tile *= 2)
+    for (int64_t size : {tile, tile * 3 / 2})
+      for (int64_t border : {size, extent / size * size}) coordinates.insert(coordinates.end(), {border - 1, border});
+  std::erase_if(coordinates, [&](int64_t c) { return c < 0 || c >= extent; });
+  std::sort(coordinates.begin(), coordinates.end());
+  coordinates.erase(std::unique(coordinates.begin(), coordinates.end()), coordinates.end());
+  return coordinates;
+}
+
+std::vector<int64_t> ChooseElements(const Output& output, int64_t wanted, Rng rng) {
+  std::vector<std::vector<int64_t>> borders;
+  for (int64_t extent : output.shape) borders.push_back(BorderCoordinates(extent));
+  std::vector<int64_t> chosen;
+  size_t rank = output.shape.size();
+  auto add = [&](const auto& pick) {
+    int64_t index = 0;
+    for (size_t d = 0; d < rank; ++d) index = index * output.shape[d] + pick(d);
+    chosen.push_back(index);
+  };
+  for (uint64_t corner = 0; corner < uint64_t{1} << std::min<size_t>(rank, 5); ++corner)
+    add([&](size_t d) { return (corner >> std::min<size_t>(d, 4) & 1) != 0 ? output.shape[d] - 1 : 0; });
+  while (static_cast<int64_t>(chosen.size()) < wanted)
+    add([&](size_t d) {
+      if (chosen.size() % 3 != 0) return borders[d][rng.Below(borders[d].size())];
+      return static_cast<int64_t>(rng.Below(static_cast<uint64_t>(output.shape[d])));
+    });
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
+}
+
+// Elements that look as if they were not written, or are not finite. Never more than a few in a correct output, unless
+// the kernel means it.
+struct Scan {
+  int64_t unwritten = 0, first_unwritten = -1;  // certain
+  int64_t scratch = 0, first_scratch = -1;      // computed from memory that was not written
+  std::vector<int64_t> suspects;                // first ones, then a random choice: only the reference can tell
+  int64_t suspected = 0;
+};
+
+class Scanner {
+ public:
+  explicit Scanner(Rng rng) : rng_(rng) {}
+
+  Scan Run(DType type, std::span<const std::byte> data) {
+    switch (type) {
+      case DType::kF32:
+        Blocks<uint32_t>(data, [this](uint32_t bits, int64_t i) { Float32(bits, i); }, 0x7f800000u);
+        break;
+      case DType::kF64:
+        Blocks<uint64_t>(data, [this](uint64_t bits, int64_t i) { Float64(bits, i); }, 0x7ff0000000000000u);
+        break;
+      case DType::kI32: Whole<uint32_t>(data, kUnwritten32); break;
+      case DType::kI64: Whole<uint64_t>(data, kUnwritten64); break;
+      case DType::kI8: Whole<uint8_t>(data, kUnwritten8); break;
+      default:
+        for (size_t i = 0; i < data.size(); ++i)
+          if (static_cast<uint8_t>(data[i]) == kUnwritten8)
+            Unwritten(static_cast<int64_t>(i));
+          else if (static_cast<uint8_t>(data[i]) > 1)
+            Suspect(static_cast<int64_t>(i));
+    }
+    return std::move(scan_);
+  }
+
+ private:
+  // Looks at blocks for any exponent of all ones; only those that have one are looked at one by one.
+  template <typename Bits, typename Look>
+  void Blocks(std::span<const std::byte> data, const Look& look, Bits exponent) {
+    constexpr size_t kBlock = 1024;
+    size_t count = data.size() / sizeof(Bits);
+    for (size_t begin = 0; begin < count; begin += kBlock) {
+      size_t size = std::min(kBlock, count - begin);
+      Bits block[kBlock];
+      std::memcpy(block, data.data() + begin * sizeof(Bits), size * sizeof(Bits));
+      Bits odd = 0;
+      for (size_t i = 0; i < size; ++i) odd |= (block[i] & exponent) == exponent ? 1 : 0;
+      if (odd == 0) continue;
+      for (size_t i = 0; i < size; ++i)
+        if ((block[i] & exponent) == exponent) look(block[i], static_cast<int64_t>(begin + i));
+    }
+  }
+
+  template <typename Bits>
+  void Whole(std::span<const std::byte> data, Bits pattern) {
+    for (size_t i = 0; i < data.size() / sizeof(Bits); ++i) {
+      Bits bits;
+      std::memcpy(&bits, data.data() + i * sizeof(Bits), sizeof(Bits));
+      if (bits == pattern) Suspect(static_cast<int64_t>(i));
+    }
+  }
+
+  void Float32(uint32_t bits, int64_t index) {
+    if (bits == kUnwritten32) return Unwritten(index);
+    if ((bits & 0x7fffffff) == kScratch32) return Scratch(index);
+    Suspect(index);
+  }
+  void Float64(uint64_t bits, int64_t index) {
+    if (bits == kUnwritten64) return Unwritten(index);
+    if (static_cast<uint32_t>(bits >> 32 & 0x7fffffff) == kScratch32) return Scratch(index);
+    Suspect(index);
+  }
+  void Unwritten(int64_t index) {
+    if (scan_.unwritten++ == 0) scan_.first_unwritten = index;
+  }
+  void Scratch(int64_t index) {
+    if (scan_.scratch++ == 0) scan_.first_scratch = index;
+  }
+  void Suspect(int64_t index) {  // reservoir sampling, the first half kept
+    int64_t seen = scan_.suspected++;
+    if (seen < kSuspects) {
+      scan_.suspects.push_back(index);
+    } else if (int64_t slot = static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(seen + 1))); slot < kSuspects / 2) {
+      scan_.suspects[static_cast<size_t>(kSuspects / 2 + slot)] = index;
+    }
+  }
+
+  Rng rng_;
+  Scan scan_;
+};
+
+Error Wrong(std::string message) { return Error{ErrorKind::kWrongResult, std::move(message), ""}; }
+
+std::string Others(int64_t count) { return count > 1 ? fmt::format(" and {} more", count - 1) : ""; }
+
+}  // namespace
+
+void FillUnwritten(DType type, std::span<std::byte> data) {
+  switch (ByteSize(type)) {
+    case 8: return FillWith(kUnwritten64, data);
+    case 4: return FillWith(kUnwritten32, data);
+    default: return FillWith(kUnwritten8, data);
+  }
+}
+
+// A NaN for f32, and with the words doubled also for f64.
+void FillScratch(std::span<std::byte> data) { FillWith(kScratch32, data); }
+
+std::vector<Samples> ComputeSamples(const Kernel& kernel, Interpreter& interpreter, const SampleOptions& options,
+                                    uint64_t seed) {
+  std::vector<Samples> all;
+  std::vector<Output> outputs = OutputsOf(kernel);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Samples samples;
+    samples.output = static_cast<int>(i);
+    double cost = std::max(1.0, interpreter.CostPerElement(samples.output));
+    double share = 1.0 / static_cast<double>(outputs.size());
+    int64_t affordable = static_cast<int64_t>(options.budget * share / cost);
+    int64_t wanted = std::clamp(affordable, std::min(kFewestSamples, options.samples), options.samples);
+    samples.full = options.full || cost * static_cast<double>(outputs[i].elements) <= options.full_budget * share ||
+                   outputs[i].elements <= wanted;
+    if (samples.full) {
+      samples.indices.resize(static_cast<size_t>(outputs[i].elements));
+      std::iota(samples.indices.begin(), samples.indices.end(), int64_t{0});
+    } else {
+      samples.indices = ChooseElements(outputs[i], wanted, Rng(seed).Fork(i));
+    }
+    samples.references.resize(samples.indices.size());
+    interpreter.Evaluate(samples.output, samples.indices, samples.references);
+    all.push_back(std::move(samples));
+  }
+  return all;
+}
+
+Comparison CompareOutputs(const Kernel& kernel, Interpreter& interpreter, std::span<const Samples> samples,
+                          std::span<const std::span<const std::byte>> buffers) {
+  Comparison comparison;
+  comparison.full = true;
+  std::vector<Output> outputs = OutputsOf(kernel);
+  double tolerance = Tolerance(kernel);
+  for (const Samples& sampled : samples) {
+    const Output& output = outputs[static_cast<size_t>(sampled.output)];
+    std::span<const std::byte> data = buffers[static_cast<size_t>(sampled.output)];
+    DType type = output.tensor->dtype;
+    HONE_CHECK(data.size() == static_cast<size_t>(output.elements * ByteSize(type)));
+    comparison.full &= sampled.full;
+
+    Scan scan = Scanner(Rng(static_cast<uint64_t>(output.elements))).Run(type, data);
+    if (scan.unwritten > 0 && !comparison.failure)
+      comparison.failure =
+          Wrong(fmt::format("{}{} of {} elements were never written", ElementName(output, scan.first_unwritten),
+                            Others(scan.unwritten), output.elements));
+    if (scan.scratch > 0 && !comparison.failure)
+      comparison.failure =
+          Wrong(fmt::format("{}{} of {} elements were computed from workspace that was never written",
+                            ElementName(output, scan.first_scratch), Others(scan.scratch), output.elements));
+
+    int64_t wrong = 0, worst = -1;
+    double worst_error = 0;
+    Reference wanted;
+    auto compare = [&](int64_t index, const Reference& reference) {
+      double error = RelativeError(ValueAt(type, data, index), reference, type);
+      comparison.max_rel_err = std::max(comparison.max_rel_err, error);
+      ++comparison.samples;
+      if (error <= (IsFloat(type) ? tolerance : 0)) return;
+      if (wrong++ == 0 || error > worst_error) worst = index, worst_error = error, wanted = reference;
+    };
+    for (size_t i = 0; i < sampled.indices.size(); ++i) compare(sampled.indices[i], sampled.references[i]);
+    // Right after a failure there is nothing to learn from more of them.
+    if (wrong == 0 && !comparison.failure && !sampled.full)
+      for (int64_t index : scan.suspects)
+        if (!std::binary_search(sampled.indices.begin(), sampled.indices.end(), index))
+          compare(index, interpreter.At(sampled.output, index));
+    if (wrong > 0 && !comparison.failure)
+      comparison.failure =
+          Wrong(fmt::format("{} of {} compared elements are wrong; the worst is {} = {:.9g}, wanted {:.9g} ± {:.3g} "
+                            "(error {:.3g}, allowed "
+                            "{:.3g}, of the sum of magnitudes {:.6g})",
+                            wrong, comparison.samples, ElementName(output, worst), ValueAt(type, data, worst),
+                            wanted.value, IsFloat(type) ? tolerance * wanted.magnitude : wanted.magnitude, worst_error,
+                            IsFloat(type) ? tolerance : 0, wanted.magnitude));
+  }
+  return comparison;
+}
+
+}  // namespace hone
