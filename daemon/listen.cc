@@ -110,7 +110,8 @@ Result<std::optional<ListeningSocket>> InheritedSocket() {
 }
 
 void StopListening(ListeningSocket& listening) {
-  if (listening.socket && !listening.inherited) unlink(listening.path.c_str());
+  if (!listening.inherited && !listening.path.empty()) unlink(listening.path.c_str());
+  listening.path.clear();
   listening.socket.Reset();
 }
 

@@ -92,7 +92,10 @@ class Service {
 
   Result<void> Run(const std::function<void()>& on_ready) {
     descriptors_ = RaiseDescriptorLimit();
-    HONE_TRY(Open());
+    if (Result<void> opened = Open(); !opened) {
+      StopListening(listening_);
+      return opened;
+    }
     loop_.Post([&] {
       NotifyServiceManager("READY=1");
       on_ready();

@@ -37,6 +37,11 @@ Json& Json::Add(std::string key, Value value) {
 Json& Json::Set(std::string key, Json value) { return Add(std::move(key), Value(std::move(value))); }
 Json& Json::Set(std::string key, std::vector<Json> value) { return Add(std::move(key), Value(std::move(value))); }
 
+Json& Json::Append(const Json& other) {
+  fields_.insert(fields_.end(), other.fields_.begin(), other.fields_.end());
+  return *this;
+}
+
 std::string Json::Dump() const { return ToTree(*this).dump(-1, ' ', false, Tree::error_handler_t::replace); }
 
 }  // namespace hone::cli

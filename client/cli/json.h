@@ -35,6 +35,9 @@ class Json {
   Json& Set(std::string key, Json value);
   Json& Set(std::string key, std::vector<Json> value);
 
+  // Adds the fields of another object.
+  Json& Append(const Json& other);
+
   // One line. Bytes that are no UTF-8 are replaced; numbers that JSON lacks (NaN, infinities) are null.
   std::string Dump() const;
 

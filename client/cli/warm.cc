@@ -74,9 +74,7 @@ Json ToJson(const NamedKernel& kernel, const Outcome& outcome) {
   Json json;
   json.Set("kernel", kernel.text).Set("count", kernel.count);
   if (!outcome.reply) return json.Set("error", ErrorJson(outcome.reply.error()));
-  for (const auto& [name, value] : ServedJson(*outcome.reply, outcome.served_us).fields()) {
-    std::visit([&, &name = name](const auto& held) { json.Set(name, held); }, value);
-  }
+  json.Append(ServedJson(*outcome.reply, outcome.served_us));
   return json;
 }
 

@@ -1,0 +1,115 @@
+// hone run: get kernels, run them on random inputs, check and time them.
+#include <fmt/format.h>
+
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+#include "client/cli/trial_run.h"
+
+namespace hone::cli {
+namespace {
+
+struct Outcome {
+  ServedFacts facts;
+  RunReport report;
+};
+
+Result<Outcome> RunOne(Client& client, const NamedKernel& kernel, const GetOptions& options, int samples) {
+  std::unique_ptr<KernelHandle> handle = HONE_TRY(client.Get(kernel.text, options));
+  RunReport report = HONE_TRY(TrialRun(*handle, samples));
+  return Outcome{handle->facts(), std::move(report)};
+}
+
+Json ToJson(const NamedKernel& kernel, const Result<Outcome>& outcome, bool is_list) {
+  Json json;
+  if (is_list) json.Set("kernel", kernel.text).Set("count", kernel.count);
+  if (!outcome) return json.Set("verified", false).Set("error", ErrorJson(outcome.error()));
+  json.Append(ServedJson(outcome->facts.reply, outcome->facts.served_us));
+  const RunReport& report = outcome->report;
+  json.Set("time_us", report.time_us)
+      .Set("gflops", report.gflops)
+      .Set("max_rel_err", report.comparison.max_rel_err)
+      .Set("verified", !report.comparison.failure.has_value());
+  if (report.comparison.failure) json.Set("error", ErrorJson(*report.comparison.failure));
+  return json;
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  Result<GetOptions> options = ReadGetOptions(arguments);
+  if (!options) return context.WrongUsage(options.error());
+  Result<int64_t> samples = arguments.Number("--repeat", 15, 1, 1'000'000);
+  if (!samples) return context.WrongUsage(samples.error());
+  std::vector<NamedKernel> kernels;
+  for (const std::string& argument : arguments.Texts("KERNEL")) {
+    Result<std::vector<NamedKernel>> some = ReadKernels(argument);
+    if (!some) return context.Fail(some.error());
+    std::move(some->begin(), some->end(), std::back_inserter(kernels));
+  }
+  Result<Client*> client = context.Daemon(options->threads);
+  if (!client) return context.Fail(client.error());
+  bool is_list = kernels.size() > 1 || !kernels[0].place.empty();
+  size_t failed = 0;
+  Table table({{"kernel"},
+               {"origin"},
+               {"served", Table::Align::kRight},
+               {"time", Table::Align::kRight},
+               {"GFLOP/s", Table::Align::kRight},
+               {"error", Table::Align::kRight},
+               {"verified"}});
+  ProgressBar bar(kernels.size());
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    bar.Show(i, kernels[i].text);
+    Result<Outcome> outcome = RunOne(**client, kernels[i], *options, static_cast<int>(*samples));
+    if (!outcome) outcome = AtPlace(outcome.error(), kernels[i]);
+    const Error* error = !outcome                                         ? &outcome.error()
+                         : outcome->report.comparison.failure.has_value() ? &*outcome->report.comparison.failure
+                                                                          : nullptr;
+    if (error != nullptr) {
+      ++failed;
+      bar.Clear();
+      // A single kernel's error is the command's; a list goes on.
+      PrintError(*error, context.json() && !is_list && !outcome);
+    }
+    if (context.json()) {
+      if (is_list || outcome) Print(ToJson(kernels[i], outcome, is_list).Dump() + "\n");
+    } else if (outcome) {
+      const GetReply& reply = outcome->facts.reply;
+      const RunReport& report = outcome->report;
+      table.Add({kernels[i].place.ends_with(".hone") ? reply.class_name : kernels[i].text,
+                 reply.hit ? reply.origin + ", cache" : reply.origin, TimeText(outcome->facts.served_us),
+                 TimeText(report.time_us), fmt::format("{:.1f}", report.gflops),
+                 ErrorText(report.comparison.max_rel_err), error == nullptr ? "yes" : "NO"});
+    } else {
+      table.Add({kernels[i].text, std::string(ErrorKindName(error->kind)), "-", "-", "-", "-", "NO"});
+    }
+  }
+  bar.Clear();
+  if (!context.json()) {
+    Print(table.Text());
+    if (is_list) Print(fmt::format("{} kernels, {} verified\n", kernels.size(), kernels.size() - failed));
+  }
+  return failed == 0 ? kDone : kFailed;
+}
+
+}  // namespace
+
+Command RunCommand() {
+  return {
+      .name = "run",
+      .summary = "get kernels, run them on random inputs, check and time them",
+      .details =
+          R"(Outputs are compared with a reference in double precision; what is not verified makes the exit status 1.
+
+Examples:
+  hone run 'softmax(M=3072,N=256)'
+  hone run models/resnet18.kernels --threads 1
+  hone run scores.hone --json)",
+      .positionals = {{"KERNEL", "kernels, NAME.kernels or NAME.hone", true, true}},
+      .options = {kBudgetOption,
+                  kTargetOption,
+                  kThreadsOption,
+                  {"--repeat", "N", "samples that the time is the median of (default 15)"},
+                  kNoCompileOption},
+      .run = Run};
+}
+
+}  // namespace hone::cli
