@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds kRetryInterval{2};
 constexpr std::chrono::seconds kRepairInterval{60};
+constexpr std::chrono::seconds kCatchUpInterval{1};
 constexpr size_t kMostSaid = 1000;
 
 bool SameDirectory(const std::string& a, const std::string& b) { return !a.empty() && a == b; }
@@ -60,8 +61,17 @@ void LayeredStore::Adopt(CacheDirectory opened) {
 }
 
 std::shared_ptr<Store> LayeredStore::user() const {
-  MutexLock lock(state_mutex_);
-  return user_;
+  std::shared_ptr<Store> store;
+  {
+    MutexLock lock(state_mutex_);
+    if (!options_.inspect) return user_;
+    MonotonicTime now = std::chrono::steady_clock::now();
+    if (now - caught_up_ < kCatchUpInterval) return user_;
+    caught_up_ = now;
+    store = user_;
+  }
+  if (Result<void> caught_up = store->CatchUp(); !caught_up) NoteUnreadable(Family::kMeta, caught_up.error());
+  return store;
 }
 
 std::string LayeredStore::not_persisting() const {

@@ -59,7 +59,8 @@ class LayeredStore {
   bool RepairIfDamaged(const std::stop_token& stop) HONE_EXCLUDES(write_mutex_);
 
   bool inspecting() const { return options_.inspect; }
-  std::shared_ptr<Store> user() const;  // null while there is none
+  // Null while there is none. An inspected one is brought up to its writer, at most once a second.
+  std::shared_ptr<Store> user() const;
   bool has_pending() const { return pending_used_; }
   uint64_t pending_records() const { return pending_.SizeOf(Family::kRecords).entries; }
   uint64_t bytes_written() const { return bytes_written_; }  // since it was opened
@@ -107,6 +108,7 @@ class LayeredStore {
   mutable Mutex state_mutex_;  // held for a moment only
   UniqueFd lock_ HONE_GUARDED_BY(state_mutex_);
   std::shared_ptr<Store> user_ HONE_GUARDED_BY(state_mutex_);
+  mutable MonotonicTime caught_up_ HONE_GUARDED_BY(state_mutex_){};
   std::string not_persisting_ HONE_GUARDED_BY(state_mutex_);
   std::string repaired_ HONE_GUARDED_BY(state_mutex_);
   mutable std::set<std::string> said_ HONE_GUARDED_BY(state_mutex_);  // reading errors that were logged

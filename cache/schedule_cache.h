@@ -25,17 +25,16 @@
 namespace hone {
 
 struct CacheOptions {
-  std::string directory;  // the user's layer; created if missing. "" keeps everything in memory
-  std::string
-      system_directory;  // read-only layer under it; "" for none; one that cannot be read is logged and left out
-  bool inspect = false;  // look at a cache that a daemon may be writing: nothing can be changed
-  uint64_t size_cap = 4ull << 30;                  // bytes on disk; 0: none
+  std::string directory;           // the user's layer; created if missing. "" keeps everything in memory
+  std::string system_directory;    // read-only layer under it, or ""; one that cannot be read is logged and left out
+  bool inspect = false;            // look at a cache that a daemon may be writing: nothing can be changed
+  uint64_t size_cap = 4ull << 30;  // bytes on disk; 0: none
   std::chrono::milliseconds flush_interval{400};   // served misses are on disk within a second
   std::chrono::milliseconds use_interval{10'000};  // use counts are written in batches this far apart
-  uint64_t memory_bytes = 64ull << 20;             // block cache + write buffers
+  uint64_t memory_bytes = 64ull << 20;             // block cache and write buffers
   uint64_t pending_bytes = 64ull << 20;            // records kept in memory while the disk refuses them
-  const Clock* clock = &Clock::Real();
-  rocksdb::Env* env = nullptr;  // tests: a file system that fails or forgets
+  const Clock* clock = &Clock::Real();             // for stamps
+  rocksdb::Env* env = nullptr;                     // tests: a file system that fails or forgets
 };
 
 enum class Durability : uint8_t {
@@ -100,7 +99,7 @@ class ScheduleCache {
   // kBusy: another process has this directory (named) open for writing. kUnsupported: a newer hone wrote it. A
   // directory that cannot be written is opened for reading, one that cannot be read at all gives kIo.
   static Result<std::unique_ptr<ScheduleCache>> Open(CacheOptions options);
-  virtual ~ScheduleCache() = default;  // flushes
+  virtual ~ScheduleCache() = default;  // writes and syncs everything
 
   // The record for this kernel on this target; nullopt if there is none, or none that can be read. Counts a use.
   virtual Result<std::optional<CacheHit>> Lookup(const CacheKey& key) = 0;
@@ -109,8 +108,9 @@ class ScheduleCache {
   // version of the record.
   virtual Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) = 0;
 
-  // Writes record and artifact as one. Replaces a record of the same key, keeping its pin and `created`. With kSynced,
-  // kIo or kLimit when the disk refuses; with kSoon the cache keeps it in memory and reports that once in the log.
+  // Writes record and artifact as one. Replaces a record of the same key, keeping its pin and `created`. When the disk
+  // refuses: kSoon succeeds, kSynced gives kIo or kLimit (kBusy during a repair); either way the record is served from
+  // memory and written when the disk is back.
   virtual Result<void> Put(const NewRecord& entry, Durability durability) = 0;
 
   // For callers that answer hits from memory of their own. Cheap: no I/O.

@@ -222,6 +222,12 @@ TEST_F(ScheduleCacheTest, InspectorSeesALiveCacheAndChangesNothing) {
     ASSERT_TRUE(hit->has_value());
     EXPECT_EQ(**(*inspector)->Artifact((*hit)->record), SampleArtifact(kernel));
   }
+  PutWithArtifact(4);  // after the inspector opened
+  ASSERT_TRUE(cache_->Flush().has_value());
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  std::optional<CacheHit> late = *(*inspector)->Lookup(SampleKey(4));
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(**(*inspector)->Artifact(late->record), SampleArtifact(4));
   EXPECT_FALSE((*inspector)->Put(SampleEntry(3), Durability::kSoon).has_value());
   EXPECT_FALSE((*inspector)->Remove(SampleKey(1).fingerprint).has_value());
   EXPECT_TRUE(Lookup(SampleKey(1)).has_value());
