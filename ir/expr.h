@@ -20,13 +20,14 @@ enum class Op : uint8_t {
   kAxis = 4,      // int_value: position in the stage's axes, reduction axes following the others; type i64
   kLoad = 5,      // int_value: TensorId; args: one index per dimension. Out of bounds is a kernel error
   kPad = 6,       // args: a kLoad and a fill value; the fill where any index of the load is out of bounds
+  // i32 wraps around. The index type i64 never overflows: ir/verify proves it.
   kAdd = 10,
   kSub = 11,
   kMul = 12,
   kDiv = 13,       // floats, and i32/i8 by truncation never: integers use kFloorDiv
   kFloorDiv = 14,  // integers; rounds towards minus infinity; the divisor is a positive constant or size
   kMod = 15,       // a - floordiv(a, b) * b
-  kMin = 16,
+  kMin = 16,       // of floats: NaN if either is
   kMax = 17,
   kPow = 18,
   kEq = 20,
@@ -45,7 +46,7 @@ enum class Op : uint8_t {
   kTanh = 35,
   kErf = 36,
   kFloor = 37,
-  kCast = 40,  // to `type`; float to integer truncates towards zero and saturates, NaN gives 0
+  kCast = 40,  // to `type`; float to integer truncates towards zero and saturates, NaN gives 0; integers wrap around
 };
 
 class Expr;

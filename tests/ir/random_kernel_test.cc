@@ -186,7 +186,6 @@ class TreeWalk {
       case Op::kCast: {
         double x = arg(0);
         if (IsFloat(e.type())) return x;
-        if (e.type() == DType::kI8) return std::clamp(std::trunc(x), -128.0, 127.0);
         return std::clamp(std::trunc(x), -0x1p31, 0x1p31 - 1);
       }
     }
