@@ -86,6 +86,28 @@ TEST(Parse, ReadsEveryKernelOfTheModels) {
   EXPECT_GT(count, 339);
 }
 
+TEST(Parse, ReadsTheExamplesOfTheDocumentation) {
+  std::ifstream file(HONE_SOURCE_DIR "/docs/kernel_language.md");
+  ASSERT_TRUE(file);
+  int count = 0;
+  std::string block;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line != "```") {
+      if (inside) block += line + "\n";
+      continue;
+    }
+    inside = !inside;
+    if (!inside && block.find("::=") == std::string::npos) {
+      SCOPED_TRACE(block);
+      ExpectRoundTrip(Parse(block));
+      ++count;
+    }
+    block.clear();
+  }
+  EXPECT_GE(count, 5);
+}
+
 TEST(Parse, SizesComeInAnyOrder) {
   EXPECT_TRUE(SameKernel(Parse("matmul(M=2,N=3,K=4)"), Parse("matmul(K=4, N=3, M=2)")));
   EXPECT_TRUE(SameKernel(Parse("kernel k(a: f32[M, K]) -> y: f32[M] where M=2, K=3 { y[m] = sum(k) a[m, k] }"),
