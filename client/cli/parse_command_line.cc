@@ -1,9 +1,10 @@
 #include "client/cli/parse_command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <algorithm>
 #include <list>
-#include <memory>
+
+#include "client/cli/report.h"
 
 namespace hone::cli {
 namespace {
@@ -64,7 +65,6 @@ std::variant<Parsed, int> ParseCommandLine(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.set_version_flag("--version", "hone " HONE_VERSION);
-  app.set_help_all_flag("--help-all", "the help of every command");
   Sinks globals;
   for (const Option& option : GlobalOptions()) globals.Add(app, option);
   std::vector<std::pair<CLI::App*, Sinks>> commands;
@@ -83,7 +83,8 @@ std::variant<Parsed, int> ParseCommandLine(int argc, char** argv) {
       app.exit(error);
       return kDone;
     }
-    std::fprintf(stderr, "hone: %s; hone --help lists what there is\n", error.what());
+    bool json = std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+    PrintError({ErrorKind::kInvalid, std::string(error.what()) + "; hone --help lists what there is", ""}, json);
     return kWrongUsage;
   }
   for (size_t i = 0; i < commands.size(); ++i) {

@@ -54,9 +54,7 @@ TEST(ThreadPool, RunsEveryIndexOnceWhateverTheSizes) {
         EXPECT_TRUE(seen.EachOnce()) << n << " " << grain << " " << workers;
         EXPECT_FALSE(seen.overlap);
         EXPECT_LT(seen.most_worker, std::min(workers, 4));
-        if (seen.ranges > 1) {
-          EXPECT_GE(seen.shortest, grain);
-        }
+        if (seen.ranges > 1) { EXPECT_GE(seen.shortest, grain); }
       }
     }
   }
