@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds hone and runs every test. Extra arguments go to ctest: scripts/test.sh -R Transfer
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/install_dependencies.sh
+cmake --preset release
+cmake --build --preset release
+ctest --preset release --timeout 300 -j "$(nproc)" "$@"

@@ -1,0 +1,31 @@
+// Any text is a schedule that prints and reads back to itself, or an error with a place; and applying and lowering it to a
+// kernel ends in a program or a refusal.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "ir/apply.h"
+#include "ir/parse.h"
+#include "ir/schedule.h"
+#include "ir/specialize.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hone;
+  static const Kernel kKernels[] = {
+      Specialize(ParseKernel("conv2d(C=6,H=7,W=9,O=10,R=3,S=3,pad=1,const=1)+bias+relu").value()),
+      Specialize(ParseKernel("softmax(M=5,N=37)").value()),
+  };
+  Result<Schedule> schedule = ParseSchedule({reinterpret_cast<const char*>(data), size});
+  if (!schedule) {
+    if (schedule.error().where.empty()) std::abort();
+    return 0;
+  }
+  Result<Schedule> again = ParseSchedule(PrintSchedule(*schedule));
+  if (!again || !(*again == *schedule)) std::abort();
+  for (const Kernel& kernel : kKernels) {
+    Result<ScheduledKernel> applied = ApplySchedule(kernel, *schedule);
+    if (!applied && applied.error().message.empty()) std::abort();
+  }
+  return 0;
+}

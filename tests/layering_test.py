@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Includes point down the layers, and each foreign library is included only by the files that wrap it.
+
+Usage: layering_test.py SOURCE_DIR. Prints file:line for every include that breaks a rule; exit status 1 if any does.
+"""
+
+import pathlib
+import re
+import sys
+
+# folder -> folders whose headers it may include (besides its own)
+LAYERS = {
+    "base": set(),
+    "ir": {"base"},
+    "codegen": {"base", "ir"},
+    "backends": {"base", "ir", "codegen"},
+    "cache": {"base", "ir"},
+    "tuner": {"base", "ir", "codegen", "backends", "cache"},
+    "client": {"base", "ir"},
+    "client/cli": {"base", "ir", "client", "model"},
+    "model": {"base", "ir", "client"},
+    "daemon": {"base", "ir", "codegen", "backends", "cache", "tuner"},
+}
+# The daemon speaks the client's protocol, and nothing else of it; the CLI inspects caches without a daemon.
+EXTRA = {
+    "daemon": {"client/protocol.h"},
+    "client/cli": {"cache/schedule_cache.h"},
+}
+
+# header prefix -> files (regular expressions) that may include it
+FOREIGN = {
+    r"llvm[/-]|lld/": r"codegen/llvm_[a-z_]*\.(cc|h)|backends/build_for_cpu\.cc|tests/codegen/.*|tests/build/.*",
+    r"rocksdb/": r"cache/rocks_[a-z_]*\.(cc|h)|cache/cache_directory\.cc|tests/.*",
+    r"cereal/": r"client/protocol\.(cc|h)",
+    r"boost/": r"daemon/.*|tests/.*",
+    r"toml\+\+|toml\.hpp": r"daemon/config\.cc",
+    r"nlohmann/": r"client/cli/json\.(cc|h)|client/cli/.*\.cc|bench/.*",
+    r"CLI/": r"client/cli/parse_command_line\.cc|client/cli/main\.cc|client/cli/command\.h",
+    r"blake2\.h": r"base/hash\.cc",
+    r"seccomp\.h|linux/seccomp\.h": r"backends/seccomp_filter\.(cc|h)",
+    r"xgboost/": r"tuner/xgb_model\.cc",
+    r"tl/": r"base/result\.h",
+    r"zstd\.h|lz4": r"cache/.*",
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def layer_of(path):
+    """The longest layer folder that holds the path."""
+    best = None
+    for layer in LAYERS:
+        if path.startswith(layer + "/") and (best is None or len(layer) > len(best)):
+            best = layer
+    return best
+
+
+def check(root):
+    problems = []
+    seen = 0
+    for folder in sorted({layer.split("/")[0] for layer in LAYERS} | {"tests", "bench"}):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in (".cc", ".h", ".c"):
+                continue
+            seen += 1
+            name = path.relative_to(root).as_posix()
+            layer = layer_of(name)
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                match = INCLUDE.match(line)
+                if not match:
+                    continue
+                header = match.group(2)
+                target = layer_of(header)
+                if layer and target and target != layer and target not in LAYERS[layer] and header not in EXTRA.get(layer, ()):
+                    problems.append(f"{name}:{number}: {layer} may not include {header}; it may use: {', '.join(sorted(LAYERS[layer])) or 'the standard library'}")
+                for prefix, allowed in FOREIGN.items():
+                    if re.match(prefix, header) and not re.fullmatch(allowed, name):
+                        problems.append(f"{name}:{number}: {header} belongs in {allowed}")
+    return seen, problems
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    seen, problems = check(root)
+    for problem in problems:
+        print(problem)
+    print(f"layering: {seen} files, {len(problems)} wrong includes")
+    return 1 if problems or seen == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
