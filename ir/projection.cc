@@ -61,7 +61,7 @@ bool NextIndex(std::vector<int64_t>& index, const std::vector<int64_t>& extents)
 class AxisSummation {
  public:
   AxisSummation(const Array& from, int axis, const std::vector<int64_t>& axis_extents)
-      : from_(from), axis_(axis), axis_extent_(axis_extents[static_cast<size_t>(axis)]) {
+      : from_(from), axis_extent_(axis_extents[static_cast<size_t>(axis)]) {
     std::vector<int64_t> extents;
     for (size_t d = 0; d < from.slots.size(); ++d) {
       if (Array::CoefOf(from.slots[d], axis) != 0) continue;
@@ -190,7 +190,6 @@ class AxisSummation {
   }
 
   const Array& from_;
-  int axis_;
   int64_t axis_extent_;
   std::vector<size_t> kept_;  // dimensions of `from` without the axis; the first dimensions of the result
   std::vector<Summed> summed_;
