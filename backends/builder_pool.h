@@ -15,8 +15,8 @@
 namespace hone {
 
 struct BuilderPoolOptions {
-  std::string executable;                      // hone-builder; "": FindOwnProgram
-  std::vector<std::string> arguments;          // for tests
+  std::string executable = {};                 // hone-builder; "": FindOwnProgram
+  std::vector<std::string> arguments = {};     // for tests
   int builders = 1;                            // processes, started beforehand; so many builds run at once
   std::chrono::milliseconds deadline{20'000};  // of one build, whatever the caller would wait
   int cpu_seconds = 20;                        // of one build

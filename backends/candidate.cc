@@ -113,8 +113,8 @@ void LimitResources(const CandidateSpec& spec) {
   Limit(RLIMIT_CPU, seconds * static_cast<uint64_t>(spec.workers));  // the launcher's clock comes first
   if (kShadowMemory) return;
   uint64_t bytes = (uint64_t{512} << 20) + static_cast<uint64_t>(spec.workers) * (4 << 20) + spec.workspace;
-  for (const BufferPlan& plan : spec.operands) bytes += plan.pages() * kPageBytes;
-  for (uint64_t packed : spec.packed) bytes += packed;
+  for (const BufferPlan& plan : spec.operands) bytes += plan.pages() * kPageBytes + 2 * kGuardBytes;
+  for (uint64_t packed : spec.packed) bytes += packed + 2 * kGuardBytes;
   Limit(RLIMIT_AS, bytes);
 }
 
@@ -265,10 +265,10 @@ uint64_t SlackToEnd(uint64_t bytes, uint64_t alignment) {
 Result<MappedBuffer> MapBuffer(const BufferPlan& plan, int arena_fd, bool populate) {
   size_t inner = plan.pages() * kPageBytes;
   MappedBuffer mapped;
-  mapped.size = inner + 2 * kPageBytes;
+  mapped.size = inner + 2 * kGuardBytes;
   mapped.base = ::mmap(nullptr, mapped.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped.base == MAP_FAILED) return ErrnoError(errno, "mmap");
-  auto* pages = static_cast<std::byte*>(mapped.base) + kPageBytes;
+  auto* pages = static_cast<std::byte*>(mapped.base) + kGuardBytes;
   mapped.data = pages + plan.slack;
   int rights = plan.writable ? PROT_READ | PROT_WRITE : PROT_READ;
   if (!plan.in_arena) {

@@ -14,10 +14,11 @@
 namespace hone {
 
 inline constexpr size_t kPageBytes = 4096;
+inline constexpr size_t kGuardBytes = size_t{1} << 20;  // address space only; wide, for strides that went wrong
 inline constexpr size_t kMaxOperands = 128;
 inline constexpr size_t kMaxTimeSamples = 1000;
 
-// Where a buffer's bytes are, and where in its pages they lie. Pages that nobody may touch stand on both sides.
+// Where a buffer's bytes are, and where in its pages they lie. What nobody may touch stands on both sides.
 struct BufferPlan {
   uint64_t bytes = 0;
   uint64_t slack = 0;         // from the start of the first page to the first byte

@@ -20,9 +20,9 @@
 namespace hone {
 
 struct RunnerPoolOptions {
-  std::string executable;              // hone-runner; "": FindOwnProgram
-  std::vector<std::string> arguments;  // for tests
-  int runners = 1;                     // so many kernels are prepared or checked at once
+  std::string executable = {};              // hone-runner; "": FindOwnProgram
+  std::vector<std::string> arguments = {};  // for tests
+  int runners = 1;                          // so many kernels are prepared or checked at once
   int nice = 0;
   int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
 };

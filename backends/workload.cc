@@ -83,7 +83,6 @@ std::span<std::byte> Workload::FileBytes(size_t operand) const {
 
 Result<void> Workload::FillInputs() {
   uint64_t seed = InputSeed(kernel_);
-  std::vector<OperandView> views;
   for (size_t i = 0; i < plans_.size(); ++i) {
     const BufferPlan& plan = plans_[i];
     if (plan.writable) continue;
@@ -91,7 +90,7 @@ Result<void> Workload::FillInputs() {
     if (plan.repeat_bytes == 0) {
       FillScratch(file.first(RoundUp(plan.slack)));  // a read before the start meets NaN
       FillInput(kernel_, static_cast<int>(i), seed, file.subspan(plan.slack, plan.bytes));
-      views.push_back({file.data() + plan.slack});
+      inputs_.push_back({file.data() + plan.slack});
       continue;
     }
     // The buffer starts `slack` bytes into its first page, so the period is turned by as much.
@@ -100,9 +99,9 @@ Result<void> Workload::FillInputs() {
     std::memcpy(file.data() + plan.slack, period.data(), period.size() - plan.slack);
     std::memcpy(file.data(), period.data() + (period.size() - plan.slack), plan.slack);
     repeated_.push_back(HONE_TRY(MapBuffer(plan, arena_.fd(), false)));
-    views.push_back({repeated_.back().data});
+    inputs_.push_back({repeated_.back().data});
   }
-  interpreter_ = std::make_unique<Interpreter>(kernel_, views);
+  interpreter_ = std::make_unique<Interpreter>(kernel_, inputs_);
   return {};
 }
 
@@ -119,7 +118,7 @@ Result<void> Workload::ComputeReference(const SampleOptions& options) {
     return Error{
         ErrorKind::kLimit,
         fmt::format("the reference would take {:.2g} multiply-adds, the limit is {:.2g}", cost, kReferenceLimit), ""};
-  samples_ = ComputeSamples(kernel_, *interpreter_, options, InputSeed(kernel_));
+  samples_ = ComputeSamples(kernel_, *interpreter_, options, InputSeed(kernel_), inputs_);
   return {};
 }
 

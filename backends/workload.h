@@ -62,6 +62,7 @@ class Workload {
   const Placement placement_;
   std::vector<BufferPlan> plans_;       // of the operands, in order
   std::vector<MappedBuffer> repeated_;  // large inputs as the interpreter sees them
+  std::vector<OperandView> inputs_;
   std::unique_ptr<Interpreter> interpreter_;
   std::vector<Samples> samples_;
   bool outputs_are_fresh_ = false;

@@ -197,6 +197,56 @@ Error Wrong(std::string message) { return Error{ErrorKind::kWrongResult, std::mo
 
 std::string Others(int64_t count) { return count > 1 ? fmt::format(" and {} more", count - 1) : ""; }
 
+std::optional<Error> CheckWritten(const Output& output, const Scan& scan) {
+  if (scan.unwritten > 0)
+    return Wrong(fmt::format("{}{} of {} elements were never written", ElementName(output, scan.first_unwritten),
+                             Others(scan.unwritten), output.elements));
+  if (scan.scratch > 0)
+    return Wrong(fmt::format("{}{} of {} elements were computed from workspace that was never written",
+                             ElementName(output, scan.first_scratch), Others(scan.scratch), output.elements));
+  return std::nullopt;
+}
+
+// Compares the sampled elements, and those that look odd.
+void CompareElements(const Output& output, const Samples& sampled, std::span<const std::byte> data, double tolerance,
+                     const Scan& scan, Interpreter& interpreter, Comparison& comparison) {
+  DType type = output.tensor->dtype;
+  double allowed = IsFloat(type) ? tolerance : 0;
+  int64_t wrong = 0, compared = 0, worst = -1;
+  double worst_error = 0;
+  Reference wanted;
+  auto compare = [&](int64_t index, const Reference& reference) {
+    double error = RelativeError(ValueAt(type, data, index), reference, type);
+    comparison.max_rel_err = std::max(comparison.max_rel_err, error);
+    ++compared;
+    if (error <= allowed) return;
+    if (wrong++ == 0 || error > worst_error) worst = index, worst_error = error, wanted = reference;
+  };
+  for (size_t i = 0; i < sampled.indices.size(); ++i) compare(sampled.indices[i], sampled.references[i]);
+  // After a failure there is nothing to learn from more of them.
+  if (wrong == 0 && !comparison.failure && !sampled.full)
+    for (int64_t index : scan.suspects)
+      if (!std::binary_search(sampled.indices.begin(), sampled.indices.end(), index))
+        compare(index, interpreter.At(sampled.output, index));
+  comparison.samples += compared;
+  if (wrong == 0 || comparison.failure) return;
+  comparison.failure = Wrong(fmt::format(
+      "{} of {} compared elements are wrong; the worst is {} = {:.9g}, wanted {:.9g} ± {:.3g} (error {:.3g} "
+      "of its magnitude {:.6g}, allowed {:.3g})",
+      wrong, compared, ElementName(output, worst), ValueAt(type, data, worst), wanted.value,
+      IsFloat(type) ? allowed * wanted.magnitude : wanted.magnitude, worst_error, wanted.magnitude, allowed));
+}
+
+std::optional<Error> CheckProjection(const Output& output, const Projection& projection,
+                                     std::span<const std::byte> data) {
+  double sum = ProjectionOf(projection, data.data(), output.tensor->dtype);
+  if (std::abs(sum - projection.value) <= projection.bound) return std::nullopt;
+  return Wrong(
+      fmt::format("the compared elements of {} are right, but the sum of all under random signs is {:.9g}, "
+                  "wanted {:.9g} ± {:.3g}",
+                  output.tensor->name, sum, projection.value, projection.bound));
+}
+
 }  // namespace
 
 void FillUnwritten(DType type, std::span<std::byte> data) {
@@ -211,7 +261,7 @@ void FillUnwritten(DType type, std::span<std::byte> data) {
 void FillScratch(std::span<std::byte> data) { FillWith(kScratch32, data); }
 
 std::vector<Samples> ComputeSamples(const Kernel& kernel, Interpreter& interpreter, const SampleOptions& options,
-                                    uint64_t seed) {
+                                    uint64_t seed, std::span<const OperandView> inputs) {
   std::vector<Samples> all;
   std::vector<Output> outputs = OutputsOf(kernel);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -231,6 +281,10 @@ std::vector<Samples> ComputeSamples(const Kernel& kernel, Interpreter& interpret
     }
     samples.references.resize(samples.indices.size());
     interpreter.Evaluate(samples.output, samples.indices, samples.references);
+    if (!samples.full && !inputs.empty()) {
+      Rng rng = Rng(seed).Fork(outputs.size() + i);
+      samples.projection = ProjectOutput(kernel, inputs, samples.output, rng, options.projection_budget * share);
+    }
     all.push_back(std::move(samples));
   }
   return all;
@@ -245,44 +299,14 @@ Comparison CompareOutputs(const Kernel& kernel, Interpreter& interpreter, std::s
   for (const Samples& sampled : samples) {
     const Output& output = outputs[static_cast<size_t>(sampled.output)];
     std::span<const std::byte> data = buffers[static_cast<size_t>(sampled.output)];
-    DType type = output.tensor->dtype;
-    HONE_CHECK(data.size() == static_cast<size_t>(output.elements * ByteSize(type)));
+    HONE_CHECK(data.size() == static_cast<size_t>(output.elements * ByteSize(output.tensor->dtype)));
     comparison.full &= sampled.full;
-
-    Scan scan = Scanner(Rng(static_cast<uint64_t>(output.elements))).Run(type, data);
-    if (scan.unwritten > 0 && !comparison.failure)
-      comparison.failure =
-          Wrong(fmt::format("{}{} of {} elements were never written", ElementName(output, scan.first_unwritten),
-                            Others(scan.unwritten), output.elements));
-    if (scan.scratch > 0 && !comparison.failure)
-      comparison.failure =
-          Wrong(fmt::format("{}{} of {} elements were computed from workspace that was never written",
-                            ElementName(output, scan.first_scratch), Others(scan.scratch), output.elements));
-
-    int64_t wrong = 0, worst = -1;
-    double worst_error = 0;
-    Reference wanted;
-    auto compare = [&](int64_t index, const Reference& reference) {
-      double error = RelativeError(ValueAt(type, data, index), reference, type);
-      comparison.max_rel_err = std::max(comparison.max_rel_err, error);
-      ++comparison.samples;
-      if (error <= (IsFloat(type) ? tolerance : 0)) return;
-      if (wrong++ == 0 || error > worst_error) worst = index, worst_error = error, wanted = reference;
-    };
-    for (size_t i = 0; i < sampled.indices.size(); ++i) compare(sampled.indices[i], sampled.references[i]);
-    // Right after a failure there is nothing to learn from more of them.
-    if (wrong == 0 && !comparison.failure && !sampled.full)
-      for (int64_t index : scan.suspects)
-        if (!std::binary_search(sampled.indices.begin(), sampled.indices.end(), index))
-          compare(index, interpreter.At(sampled.output, index));
-    if (wrong > 0 && !comparison.failure)
-      comparison.failure =
-          Wrong(fmt::format("{} of {} compared elements are wrong; the worst is {} = {:.9g}, wanted {:.9g} ± {:.3g} "
-                            "(error {:.3g}, allowed "
-                            "{:.3g}, of the sum of magnitudes {:.6g})",
-                            wrong, comparison.samples, ElementName(output, worst), ValueAt(type, data, worst),
-                            wanted.value, IsFloat(type) ? tolerance * wanted.magnitude : wanted.magnitude, worst_error,
-                            IsFloat(type) ? tolerance : 0, wanted.magnitude));
+    // The first thing that is wrong is the one that is told; the error is gathered from all outputs.
+    Scan scan = Scanner(Rng(static_cast<uint64_t>(output.elements))).Run(output.tensor->dtype, data);
+    if (!comparison.failure) comparison.failure = CheckWritten(output, scan);
+    CompareElements(output, sampled, data, tolerance, scan, interpreter, comparison);
+    if (!comparison.failure && sampled.projection)
+      comparison.failure = CheckProjection(output, *sampled.projection, data);
   }
   return comparison;
 }

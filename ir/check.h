@@ -2,7 +2,8 @@
 // Pure: whoever ran the kernel (the runner, `hone run`) brings the buffers. What is checked, and how surely a bug is
 // caught:
 //   every element: was it written at all (outputs are filled with a pattern before), and is a NaN or infinity wanted;
-//   a few hundred elements, or all where that is cheap: |y − r| ≤ tolerance · A (ir/accuracy.h).
+//   a few hundred elements, or all where that is cheap: |y − r| ≤ tolerance · A (ir/accuracy.h);
+//   the sum of all elements under random signs, where ir/projection.h can tell what it should be.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "base/result.h"
 #include "ir/interpret.h"
 #include "ir/kernel.h"
+#include "ir/projection.h"
 
 namespace hone {
 
@@ -36,10 +38,11 @@ void FillUnwritten(DType type, std::span<std::byte> data);
 void FillScratch(std::span<std::byte> data);
 
 struct SampleOptions {
-  int64_t samples = 320;     // of each output, at most
-  double budget = 6e6;       // multiply-adds for all samples together; at least kFewestSamples are taken
-  double full_budget = 2e6;  // an output that costs less is compared whole
-  bool full = false;         // compare everything
+  int64_t samples = 320;           // of each output, at most
+  double budget = 6e6;             // multiply-adds for all samples together; at least kFewestSamples are taken
+  double full_budget = 2e6;        // an output that costs less is compared whole
+  bool full = false;               // compare everything
+  double projection_budget = 8e6;  // multiply-adds for the signed sums
 };
 inline constexpr int64_t kFewestSamples = 48;
 
@@ -49,11 +52,13 @@ struct Samples {
   bool full = false;             // all elements
   std::vector<int64_t> indices;  // ascending row-major element numbers
   std::vector<Reference> references;
+  std::optional<Projection> projection;  // of the whole output, unless all elements are compared
 };
 
 // Corners, both sides of the borders of tiles of any usual size, the tails, and random elements; then their references.
+// `inputs` as for Interpreter; without them there are no projections.
 std::vector<Samples> ComputeSamples(const Kernel& kernel, Interpreter& interpreter, const SampleOptions& options,
-                                    uint64_t seed);
+                                    uint64_t seed, std::span<const OperandView> inputs = {});
 
 struct Comparison {
   std::optional<Error> failure;  // kWrongResult: how many elements are wrong, the worst of them, what was wanted
