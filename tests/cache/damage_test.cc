@@ -293,6 +293,8 @@ TEST_F(DamageTest, ArtifactOfAnotherRecordIsNeverServed) {
   Census census = Count(*cache, 10);
   EXPECT_EQ(census.records, 9);
   EXPECT_EQ(census.artifacts, 8);
+  ASSERT_TRUE(cache->Flush().has_value());
+  EXPECT_EQ(cache->Stats().quarantined, 1u);  // the record; the artifact is sound, and only not this record's
 }
 
 TEST_F(DamageTest, ValueOfANewerVersionIsAMissAndStays) {
