@@ -35,7 +35,7 @@ class Sinks {
       sink.option = app.add_flag(sink.name, sink.flag, std::string(option.help));
     } else {
       sink.option = app.add_option(sink.name, sink.values, std::string(option.help));
-      sink.option->type_name(std::string(option.value))->expected(1)->take_last();
+      sink.option->type_name(std::string(option.value))->expected(1)->allow_extra_args(false)->take_last();
     }
   }
   void Add(CLI::App& app, const Positional& positional) {
