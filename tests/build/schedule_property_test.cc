@@ -1,0 +1,155 @@
+// Whatever the schedule, the result is the reference's: library operations and random kernels under random legal
+// schedules. What lowering or code generation refuses is counted; a wrong result, a crash, an element left unwritten or
+// an access outside a buffer is a failure, printed with the shortest schedule that shows it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "ir/parse.h"
+#include "ir/specialize.h"
+#include "tests/support/odd_kernels.h"
+#include "tests/support/operation_samples.h"
+#include "tests/support/random_kernel.h"
+#include "tests/support/random_schedule.h"
+#include "tests/support/run_cases.h"
+#include "tests/support/run_kernel.h"
+
+namespace hone {
+namespace {
+
+constexpr uint64_t kUsualSeed = 13;
+constexpr int kOddKernels = 100;
+constexpr int kSchedules = 4;  // of each kernel
+constexpr int kRandomKernels = 1000;
+
+// A refusal without what is particular to its case: "r1.tile is read before it is written" -> "… is read before …".
+std::string ReasonOf(const std::string& refusal) {
+  std::string text;
+  bool in_name = false;
+  for (size_t i = 0; i < refusal.size(); ++i) {
+    size_t end = refusal.find_first_of(" :,", i);
+    if (end == std::string::npos) end = refusal.size();
+    std::string word = refusal.substr(i, end - i);
+    bool name = word.find_first_of("0123456789._+'") != std::string::npos || word.size() < 2;
+    if (!name)
+      text += (text.empty() ? "" : " ") + word;
+    else if (!in_name)
+      text += text.empty() ? "…" : " …";
+    in_name = name;
+    i = end;
+  }
+  return text.substr(0, 120);
+}
+
+Schedule MakeSchedule(const Kernel& kernel, const Target& target, Rng& rng, const std::string& what, CaseLog& log) {
+  RandomSchedule random(Specialize(kernel), target, rng);
+  random.on_try = [&](const Schedule& tried) {
+    log.Note(what + "\nwhile applying or lowering\n" + PrintSchedule(tried));
+  };
+  Schedule schedule = random.Make();
+  for (const auto& [step, count] : random.refusals())
+    for (int64_t i = 0; i < count; ++i) log.Count("proposal refused: " + step);
+  return schedule;
+}
+
+// What a note holds, to try it again.
+struct Trial {
+  std::string kernel, target, schedule;
+
+  static constexpr std::string_view kBetween = "\n----\n";
+  std::string Text() const { return fmt::format("{}{}{}{}{}", kernel, kBetween, target, kBetween, schedule); }
+  static std::optional<Trial> Read(const std::string& note) {
+    size_t first = note.find(kBetween), second = note.rfind(kBetween);
+    if (first == std::string::npos || first == second) return std::nullopt;
+    size_t skip = kBetween.size();
+    return Trial{note.substr(0, first), note.substr(first + skip, second - first - skip), note.substr(second + skip)};
+  }
+};
+
+void TryOne(KernelCase& kernel, const std::string& schedule, const Target& target, CaseLog& log) {
+  log.Note(Trial{kernel.text(), PrintTarget(target), schedule}.Text());
+  RunOutcome outcome = BuildAndRun(kernel, schedule, target);
+  if (!outcome.failure.empty()) return log.Fail(outcome.failure);
+  log.Count(outcome.refusal.empty() ? "ran" : "build refused");
+  if (!outcome.refusal.empty()) log.Count("refusal: " + ReasonOf(outcome.refusal));
+}
+
+// The shortest schedule with which a failed trial still fails.
+std::string Shrunk(const std::string& note, uint64_t seed) {
+  std::optional<Trial> trial = Trial::Read(note);
+  if (!trial) return "";
+  Result<Schedule> schedule = ParseSchedule(trial->schedule);
+  Result<Target> target = ParseTarget(trial->target);
+  if (!schedule || !target) return "";
+  std::string how;
+  auto fails = [&](const Schedule& shorter) {
+    CaseReport report = RunCases(1, [&](int, CaseLog& log) {
+      KernelCase kernel(trial->kernel, seed);
+      TryOne(kernel, PrintSchedule(shorter), *target, log);
+    });
+    if (!report.failures.empty()) how = report.failures[0].text;
+    return !report.failures.empty();
+  };
+  if (!fails(*schedule)) return "passes when tried again\n";
+  std::string shortest = PrintSchedule(ShrinkSchedule(*schedule, fails));
+  return fmt::format("shortest schedule ({}):\n{}", how, shortest);
+}
+
+void ExpectNoFailure(const CaseReport& report, uint64_t seed) {
+  std::printf("seed %lu\n", seed);
+  for (const auto& [label, count] : report.counts) std::printf("%8ld %s\n", count, label.c_str());
+  for (size_t i = 0; i < std::min<size_t>(report.failures.size(), 4); ++i) {
+    const CaseFailure& failure = report.failures[i];
+    ADD_FAILURE() << "HONE_SEED=" << seed << " case " << failure.index << ": " << failure.text << "\n"
+                  << failure.note << "\n"
+                  << Shrunk(failure.note, seed);
+  }
+  if (report.failures.size() > 4) ADD_FAILURE() << report.failures.size() << " failures in all";
+}
+
+TEST(ScheduleProperty, LibraryOperationsUnderRandomSchedules) {
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  const std::vector<Target> targets = TestTargets();
+  std::vector<std::string> kernels = OperationSamples();
+  Rng rng(seed);
+  for (int i = RoundsFromEnvironment(kOddKernels); i-- > 0;) kernels.push_back(OddKernel(rng));
+  CaseReport report = RunCases(static_cast<int>(kernels.size()), [&](int index, CaseLog& log) {
+    const std::string& text = kernels[static_cast<size_t>(index)];
+    log.Note(text);
+    KernelCase kernel(text, seed);
+    for (int s = 0; s < kSchedules; ++s) {
+      Rng own = Rng(seed).Fork(static_cast<uint64_t>(index * kSchedules + s));
+      const Target& target = targets[static_cast<size_t>(s) % targets.size()];
+      TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, own, text, log)), target, log);
+    }
+  });
+  ExpectNoFailure(report, seed);
+  EXPECT_GT(report.count("ran"), report.count("build refused"));
+}
+
+TEST(ScheduleProperty, RandomKernelsUnderDefaultAndRandomSchedules) {
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  const std::vector<Target> targets = TestTargets();
+  CaseReport report = RunCases(RoundsFromEnvironment(kRandomKernels), [&](int index, CaseLog& log) {
+    Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
+    std::string text = RandomKernel(rng).Text();
+    log.Note(text);
+    KernelCase kernel(text, seed);
+    const Target& target = targets[static_cast<size_t>(index) % targets.size()];
+    log.Note(text + "\n" + PrintTarget(target) + "\ndefault schedule");
+    RunOutcome outcome = BuildAndRun(kernel, "", target);
+    if (!outcome.failure.empty())
+      log.Fail("default schedule: " + outcome.failure + "\n" + outcome.schedule);
+    else if (outcome.schedule.starts_with("# plain loops"))
+      log.Fail(outcome.schedule);
+    else
+      log.Count("default ran");
+    TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, rng, text, log)), target, log);
+  });
+  ExpectNoFailure(report, seed);
+  EXPECT_GT(report.count("ran"), report.count("build refused"));
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,85 @@
+#include "tests/support/odd_kernels.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <iterator>
+
+namespace hone {
+namespace {
+
+class Maker {
+ public:
+  explicit Maker(Rng& rng) : rng_(rng) {}
+
+  std::string Make() {
+    std::string options = Pick({"", "", ",const=1", ",const=1"}) + Pick({"", "", "", "", ",dtype=f64", ",dtype=i8"});
+    bool is_float = options.find("i8") == std::string::npos;
+    switch (rng_.Below(12)) {
+      case 0:
+      case 1:
+        return fmt::format("matmul(M={},N={},K={},ta={},tb={}{}){}", Size(), Size(), Size(), rng_.Below(2),
+                           rng_.Below(2), options, Epilogue(is_float));
+      case 2: return fmt::format("dense(M={},N={},K={}{}){}", Size(), Size(), Size(), options, Epilogue(is_float));
+      case 3:
+        return fmt::format("batch_matmul(B={},M={},N={},K={},ta={},tb={}{}){}", rng_.Between(1, 5), Size(), Size(),
+                           Size(), rng_.Below(2), rng_.Below(2), options, Epilogue(is_float));
+      case 4:
+      case 5: return Convolution(options, is_float);
+      case 6:
+        return fmt::format("depthwise_conv2d(N={},C={},H={},W={},R={},S={},stride={},pad={}{}){}", rng_.Between(1, 2),
+                           Size() % 20 + 1, rng_.Between(5, 19), rng_.Between(5, 37), rng_.Between(1, 5),
+                           rng_.Between(1, 5), rng_.Between(1, 3), rng_.Below(3), options, Epilogue(is_float));
+      case 7: {
+        int64_t window = rng_.Between(2, 4);
+        return fmt::format("{}pool2d(N={},C={},H={},W={},R={},S={},stride={},pad={},ceil={}){}", Pick({"max", "avg"}),
+                           rng_.Between(1, 2), rng_.Between(1, 9), rng_.Between(4, 17), rng_.Between(4, 35), window,
+                           rng_.Between(2, 3), rng_.Between(1, 3), rng_.Below(2), rng_.Below(2), Pick({"", "+relu"}));
+      }
+      case 8:
+        return fmt::format("global_avgpool(C={},H={},W={}){}", Size(), Size() % 20 + 1, Size() % 20 + 1,
+                           Pick({"", "+bias"}));
+      case 9:
+        return fmt::format("{}(M={},N={}){}", Pick({"softmax", "layer_norm", "rms_norm"}), Size(), Size(),
+                           Pick({"", "", "+add", "+mul"}));
+      case 10:
+        return fmt::format("{}(M={},N={}{})", Pick({"reduce_sum", "transpose"}), Size(), Size(),
+                           Pick({"", "", ",dtype=f64", ",dtype=i8"}));
+      default: return fmt::format("{}(M={},N={}){}", Pick({"add", "mul", "gelu"}), Size(), Size(), Epilogue(true));
+    }
+  }
+
+ private:
+  std::string Convolution(const std::string& options, bool is_float) {
+    int64_t groups = rng_.Chance(0.25) ? rng_.Between(2, 4) : 1;
+    int64_t inputs = groups * rng_.Between(1, groups > 1 ? 5 : 19),
+            outputs = groups * rng_.Between(1, groups > 1 ? 9 : 40);
+    int64_t r = rng_.Chance(0.3) ? 1 : rng_.Between(1, 5), s = rng_.Chance(0.7) ? r : rng_.Between(1, 5);
+    std::string stride = Pick({"1", "1", "2", "3", "[1,2]"}), pad = Pick({"0", "1", "1", "2", "[0,1,2,1]", "[2,0]"});
+    if (r <= 2 || s <= 2) pad = r == 1 || s == 1 ? "0" : "1";
+    return fmt::format("conv2d(N={},C={},H={},W={},O={},R={},S={},stride={},pad={},dilation={},groups={}{}){}",
+                       rng_.Between(1, 2), inputs, rng_.Between(9, 17), rng_.Between(9, 33), outputs, r, s, stride, pad,
+                       r <= 3 && s <= 3 ? Pick({"1", "1", "2"}) : "1", groups, options, Epilogue(is_float));
+  }
+
+  int64_t Size() {
+    static constexpr int64_t kSizes[] = {1, 2, 3, 5, 7, 8, 13, 16, 17, 23, 31, 33, 47, 67, 97};
+    return kSizes[rng_.Below(std::size(kSizes))];
+  }
+  std::string Pick(std::initializer_list<const char*> choices) {
+    return *(choices.begin() + rng_.Below(choices.size()));
+  }
+  std::string Epilogue(bool is_float) {
+    if (!is_float) return Pick({"", "+bias", "+relu", "+bias+relu", "+bias+add+relu"});
+    return Pick({"", "", "+bias", "+bias+relu", "+relu6", "+bias+gelu", "+gelu_tanh", "+silu", "+sigmoid", "+tanh",
+                 "+hardswish", "+mul", "+bias+add+relu", "+add+bias+gelu"});
+  }
+
+  Rng& rng_;
+};
+
+}  // namespace
+
+std::string OddKernel(Rng& rng) { return Maker(rng).Make(); }
+
+}  // namespace hone

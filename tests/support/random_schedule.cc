@@ -1,0 +1,448 @@
+#include "tests/support/random_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "base/check.h"
+#include "codegen/lower.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+std::string_view VerbOf(const Step& step, std::string& text) {
+  text = PrintStep(step);
+  return std::string_view(text).substr(0, text.find(' '));
+}
+
+std::vector<std::string> AxisNames(const std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes) names.push_back(axis.name);
+  return names;
+}
+
+// Unrolled and vectorised loops beyond these are refused, or take long to compile.
+constexpr int64_t kMostUnrolled = 12;
+constexpr int64_t kMostLanes = 32;
+
+}  // namespace
+
+RandomSchedule::RandomSchedule(Kernel kernel, const Target& target, Rng& rng)
+    : kernel_(std::move(kernel)), target_(target), rng_(rng) {
+  Result<ScheduledKernel> plain = ApplySchedule(kernel_, {});
+  HONE_CHECK(plain);
+  state_ = *std::move(plain);
+}
+
+Schedule RandomSchedule::Make() {
+  struct Move {
+    double odds;
+    void (RandomSchedule::*make)();
+  };
+  static constexpr Move kRewrites[] = {{2, &RandomSchedule::Inline},
+                                       {2, &RandomSchedule::Collapse},
+                                       {2, &RandomSchedule::Separate},
+                                       {2, &RandomSchedule::Rfactor},
+                                       {4, &RandomSchedule::CacheRead}};
+  static constexpr Move kLoops[] = {
+      {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
+      {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},
+      {1, &RandomSchedule::ParallelLoop}, {3, &RandomSchedule::PlaceStage}, {1, &RandomSchedule::StoreStage},
+      {1, &RandomSchedule::CacheWrite},   {2, &RandomSchedule::SetTail}};
+  auto make = [&](std::span<const Move> moves) {
+    double total = 0;
+    for (const Move& move : moves) total += move.odds;
+    double at = rng_.Uniform() * total;
+    for (const Move& move : moves) {
+      at -= move.odds;
+      if (at <= 0) return (this->*move.make)();
+    }
+  };
+  for (uint64_t i = rng_.Below(4); i-- > 0;) make(kRewrites);
+  for (uint64_t i = 2 + rng_.Below(14); i-- > 0;) make(kLoops);
+  return schedule_;
+}
+
+bool RandomSchedule::Propose(std::vector<Step> steps) {
+  std::string text;
+  std::string_view verb = VerbOf(steps.front(), text);
+  Schedule longer = schedule_;
+  longer.insert(longer.end(), std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end()));
+  on_try(longer);
+  Result<ScheduledKernel> applied = ApplySchedule(kernel_, longer);
+  if (!applied) {
+    ++refusals_[fmt::format("apply: {}", verb)];
+    return false;
+  }
+  if (!Lower(*applied, target_)) {
+    ++refusals_[fmt::format("lower: {}", verb)];
+    return false;
+  }
+  schedule_ = std::move(longer);
+  state_ = *std::move(applied);
+  return true;
+}
+
+const Stage& RandomSchedule::AnyStage(size_t* index) {
+  size_t chosen = rng_.Below(state_.kernel.stages.size());
+  if (index) *index = chosen;
+  return state_.kernel.stages[chosen];
+}
+
+const StageSchedule& RandomSchedule::LoopsOf(const Stage& stage) const {
+  return state_.stages[static_cast<size_t>(&stage - state_.kernel.stages.data())];
+}
+
+std::string RandomSchedule::NameOf(const Stage& stage) const {
+  return state_.kernel.tensors[static_cast<size_t>(stage.output)].name;
+}
+
+std::string RandomSchedule::AnyLoop(const StageSchedule& stage) {
+  return stage.loops.empty() ? "none" : Pick(stage.loops).path;
+}
+
+std::map<std::string, int64_t> RandomSchedule::Extents(const Stage& stage) const {
+  std::map<std::string, int64_t> extents;
+  for (const Axis& axis : stage.axes) extents[axis.name] = UpperExtent(state_.kernel, axis.extent);
+  for (const Axis& axis : stage.reduce_axes) extents[axis.name] = UpperExtent(state_.kernel, axis.extent);
+  for (const LoopRelation& relation : LoopsOf(stage).relations) {
+    if (relation.parents.size() == 2) {
+      extents[relation.children[0]] = extents[relation.parents[0]] * extents[relation.parents[1]];
+      continue;
+    }
+    int64_t left = extents[relation.parents[0]];
+    for (size_t i = relation.factors.size(); i-- > 0;) {
+      int64_t factor = std::min(relation.factors[i], left);
+      extents[relation.children[i + 1]] = factor;
+      left = (left + factor - 1) / factor;
+    }
+    extents[relation.children[0]] = left;
+  }
+  return extents;
+}
+
+int64_t RandomSchedule::AnyFactor() {
+  static constexpr int64_t kFactors[] = {1, 2, 2, 3, 4, 4, 5, 7, 8, 8, 16, 16, 40};
+  return kFactors[rng_.Below(std::size(kFactors))];
+}
+
+std::vector<LayoutDim> RandomSchedule::AnyLayout(const Stage& stage) {
+  std::vector<LayoutDim> layout;
+  if (rng_.Chance(0.3)) return layout;
+  auto extra = [&] { return rng_.Chance(0.2) ? rng_.Between(1, 5) : 0; };
+  for (const Axis& axis : stage.axes) {
+    if (rng_.Chance(0.5)) {
+      layout.push_back({axis.name, LayoutDim::Part::kWhole, 1, extra()});
+      continue;
+    }
+    int64_t factor = AnyFactor();
+    layout.push_back({axis.name, LayoutDim::Part::kQuotient, factor, extra()});
+    layout.push_back({axis.name, LayoutDim::Part::kRemainder, factor, extra()});
+  }
+  rng_.Shuffle(std::span(layout));
+  return layout;
+}
+
+// ---- rewrites
+
+void RandomSchedule::Inline() {
+  Step step;
+  step.kind = StepKind::kInline;
+  step.stage = NameOf(AnyStage());
+  Propose({step});
+}
+
+void RandomSchedule::Collapse() {
+  const Stage& stage = AnyStage();
+  std::vector<std::string> axes = AxisNames(rng_.Chance(0.7) ? stage.axes : stage.reduce_axes);
+  if (axes.size() < 2) return;
+  size_t first = rng_.Below(axes.size() - 1);
+  size_t count = rng_.Chance(0.2) ? axes.size() - first : 2;
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "collapse";
+  step.stage = NameOf(stage);
+  step.names.assign(axes.begin() + static_cast<ptrdiff_t>(first), axes.begin() + static_cast<ptrdiff_t>(first + count));
+  Propose({step});
+}
+
+void RandomSchedule::Separate() {
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "separate";
+  step.stage = NameOf(AnyStage());
+  step.names = {FreshName()};
+  Propose({step});
+}
+
+void RandomSchedule::Rfactor() {
+  const Stage& stage = AnyStage();
+  if (stage.reduce_axes.empty()) return;
+  Step step;
+  step.kind = StepKind::kRfactor;
+  step.stage = NameOf(stage);
+  step.other = Pick(stage.reduce_axes).name;
+  step.factors = {AnyFactor()};
+  step.result = FreshName();
+  Propose({step});
+}
+
+void RandomSchedule::CacheRead() {
+  const Stage& stage = AnyStage();
+  std::vector<TensorId> read;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad) read.push_back(static_cast<TensorId>(e.int_value()));
+  });
+  if (read.empty()) return;
+  const Tensor& tensor = state_.kernel.tensors[static_cast<size_t>(Pick(read))];
+  Step step;
+  step.kind = StepKind::kCacheRead;
+  step.stage = NameOf(stage);
+  step.other = tensor.name;
+  step.result = FreshName();
+  step.scope = Scope::kShared;
+  if (tensor.is_const && rng_.Chance(0.6)) step.scope = Scope::kConst;
+  // The copy's axes have names once it is there.
+  Schedule with_copy = schedule_;
+  with_copy.push_back(step);
+  Result<ScheduledKernel> applied = ApplySchedule(kernel_, with_copy);
+  if (!applied) return;
+  for (const Stage& copy : applied->kernel.stages)
+    if (applied->kernel.tensors[static_cast<size_t>(copy.output)].name == step.result) step.layout = AnyLayout(copy);
+  std::vector<Step> steps{step};
+  if (step.scope == Scope::kShared && !LoopsOf(stage).loops.empty() && rng_.Chance(0.6)) {
+    static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kPrivate, Scope::kRegisters};
+    steps[0].scope = kScopes[rng_.Below(std::size(kScopes))];
+    Step at;
+    at.kind = StepKind::kComputeAt;
+    at.stage = step.result;
+    at.other = step.stage;
+    at.names = {AnyLoop(LoopsOf(stage))};
+    steps.push_back(at);
+    if (steps[0].scope != Scope::kShared) {
+      // Private and registers are legal below the root only: store says so after the copy has its place.
+      Step store;
+      store.kind = StepKind::kStore;
+      store.stage = step.result;
+      store.scope = steps[0].scope;
+      store.layout = step.layout;
+      if (rng_.Chance(0.5)) {
+        steps[0].scope = Scope::kShared;
+        steps.push_back(store);
+      }
+    }
+  }
+  Propose(std::move(steps));
+}
+
+// ---- loops
+
+void RandomSchedule::SplitLoop() {
+  const Stage& stage = AnyStage();
+  Step step;
+  step.kind = StepKind::kSplit;
+  step.stage = NameOf(stage);
+  step.names = {AnyLoop(LoopsOf(stage))};
+  for (uint64_t i = 1 + rng_.Below(3); i-- > 0;) step.factors.push_back(AnyFactor());
+  Propose({step});
+}
+
+// Two or three levels of tiles, the inner ones unrolled or in vectors, perhaps in registers: what real schedules look
+// like.
+void RandomSchedule::TileStage() {
+  size_t index = 0;
+  const Stage stage = AnyStage(&index);  // a copy: proposals replace the kernel
+  if (state_.stages[index].is_rewritten) return;
+  const std::string name = NameOf(stage);
+  std::vector<Step> steps;
+  std::vector<std::string> outer, middle, inner;
+  std::vector<std::string> spatial = AxisNames(stage.axes), reduced = AxisNames(stage.reduce_axes);
+  for (const std::vector<std::string>* axes : {&spatial, &reduced}) {
+    for (const std::string& axis : *axes) {
+      if (rng_.Chance(axes == &spatial ? 0.3 : 0.6)) {
+        (axes == &spatial && rng_.Chance(0.7) ? outer : middle).push_back(axis);
+        continue;
+      }
+      Step split;
+      split.kind = StepKind::kSplit;
+      split.stage = name;
+      split.names = {axis};
+      split.factors = {rng_.Chance(0.5) ? rng_.Between(1, 4) : AnyFactor()};
+      if (rng_.Chance(0.3)) split.factors.insert(split.factors.begin(), rng_.Between(1, 3));
+      bool is_spatial = axes == &spatial;
+      (is_spatial ? outer : middle).push_back(axis + ".0");
+      if (split.factors.size() > 1) middle.push_back(axis + ".1");
+      inner.push_back(fmt::format("{}.{}", axis, split.factors.size()));
+      steps.push_back(std::move(split));
+    }
+  }
+  if (steps.empty()) return;
+  rng_.Shuffle(std::span(outer));
+  rng_.Shuffle(std::span(middle));
+  rng_.Shuffle(std::span(inner));
+  Step order;
+  order.kind = StepKind::kReorder;
+  order.stage = name;
+  for (const auto* loops : {&outer, &middle, &inner})
+    order.names.insert(order.names.end(), loops->begin(), loops->end());
+  const size_t above_inner = outer.size() + middle.size();
+  if (order.names.size() > 1) steps.push_back(order);
+  if (!Propose(steps)) return;
+
+  std::map<std::string, int64_t> extents = Extents(state_.kernel.stages[index]);
+  Step unroll, vectorize;
+  unroll.kind = StepKind::kUnroll;
+  vectorize.kind = StepKind::kVectorize;
+  unroll.stage = vectorize.stage = name;
+  int64_t copies = 1;
+  for (const std::string& loop : inner) {
+    if (vectorize.names.empty() && extents[loop] <= kMostLanes && rng_.Chance(0.5)) {
+      vectorize.names = {loop};
+    } else if (copies * extents[loop] <= 64 && rng_.Chance(0.85)) {
+      unroll.names.push_back(loop);
+      copies *= extents[loop];
+    }
+  }
+  if (!unroll.names.empty()) Propose({unroll});
+  if (!vectorize.names.empty()) Propose({vectorize});
+  if (stage.reduction != Reduction::kNone && above_inner > 0 && rng_.Chance(0.5)) {
+    Step tile;
+    tile.kind = StepKind::kCacheWrite;
+    tile.stage = name;
+    // At the last spatial loop of the outer ones, or anywhere above the tile.
+    size_t at = !outer.empty() && rng_.Chance(0.7) ? outer.size() - 1 : rng_.Below(above_inner);
+    tile.names = {order.names[at]};
+    Propose({tile});
+  }
+}
+
+void RandomSchedule::FuseLoops() {
+  const Stage& stage = AnyStage();
+  const auto& loops = LoopsOf(stage).loops;
+  if (loops.size() < 2) return;
+  size_t first = rng_.Below(loops.size() - 1), count = rng_.Chance(0.2) ? std::min<size_t>(3, loops.size() - first) : 2;
+  Step step;
+  step.kind = StepKind::kFuse;
+  step.stage = NameOf(stage);
+  for (size_t i = 0; i < count; ++i) step.names.push_back(loops[first + i].path);
+  Propose({step});
+}
+
+void RandomSchedule::ReorderLoops() {
+  const Stage& stage = AnyStage();
+  Step step;
+  step.kind = StepKind::kReorder;
+  step.stage = NameOf(stage);
+  for (const LoopDim& loop : LoopsOf(stage).loops) step.names.push_back(loop.path);
+  if (step.names.size() < 2) return;
+  rng_.Shuffle(std::span(step.names));
+  Propose({step});
+}
+
+void RandomSchedule::UnrollLoop() {
+  const Stage& stage = AnyStage();
+  std::map<std::string, int64_t> extents = Extents(stage);
+  Step step;
+  step.kind = StepKind::kUnroll;
+  step.stage = NameOf(stage);
+  step.names = {AnyLoop(LoopsOf(stage))};
+  if (extents[step.names[0]] <= kMostUnrolled) Propose({step});
+}
+
+void RandomSchedule::VectorizeLoop() {
+  const Stage& stage = AnyStage();
+  const StageSchedule& loops = LoopsOf(stage);
+  std::map<std::string, int64_t> extents = Extents(stage);
+  Step step;
+  step.kind = StepKind::kVectorize;
+  step.stage = NameOf(stage);
+  step.names = {loops.loops.empty() ? "none" : rng_.Chance(0.5) ? loops.loops.back().path : AnyLoop(loops)};
+  if (extents[step.names[0]] <= kMostLanes) Propose({step});
+}
+
+void RandomSchedule::ParallelLoop() {
+  const Stage& stage = AnyStage();
+  const StageSchedule& loops = LoopsOf(stage);
+  Step step;
+  step.kind = StepKind::kParallel;
+  step.stage = NameOf(stage);
+  step.names = {!loops.loops.empty() && rng_.Chance(0.7) ? loops.loops.front().path : AnyLoop(loops)};
+  step.factors = {rng_.Between(1, 4)};
+  Propose({step});
+}
+
+void RandomSchedule::PlaceStage() {
+  size_t index = 0;
+  const Stage& stage = AnyStage(&index);
+  std::vector<int> readers = ReadersOf(state_.kernel, stage.output);
+  if (readers.empty()) return;
+  size_t consumer = static_cast<size_t>(Pick(readers));
+  if (rng_.Chance(0.2)) consumer = rng_.Below(state_.kernel.stages.size());
+  Step at;
+  at.kind = StepKind::kComputeAt;
+  at.stage = NameOf(stage);
+  at.other = NameOf(state_.kernel.stages[consumer]);
+  at.names = {AnyLoop(state_.stages[consumer])};
+  if (!Propose({at})) return;
+  if (!rng_.Chance(0.6)) return;
+  static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kRegisters, Scope::kRegisters};
+  Step store;
+  store.kind = StepKind::kStore;
+  store.stage = at.stage;
+  store.scope = kScopes[rng_.Below(std::size(kScopes))];
+  if (rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[index]);
+  Propose({store});
+}
+
+void RandomSchedule::StoreStage() {
+  const Stage& stage = AnyStage();
+  static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kRegisters};
+  Step step;
+  step.kind = StepKind::kStore;
+  step.stage = NameOf(stage);
+  step.scope = kScopes[rng_.Below(std::size(kScopes))];
+  step.layout = AnyLayout(stage);
+  Propose({step});
+}
+
+void RandomSchedule::CacheWrite() {
+  const Stage& stage = AnyStage();
+  Step step;
+  step.kind = StepKind::kCacheWrite;
+  step.stage = NameOf(stage);
+  step.names = {AnyLoop(LoopsOf(stage))};
+  Propose({step});
+}
+
+void RandomSchedule::SetTail() {
+  const Stage& stage = AnyStage();
+  std::vector<std::string> axes = AxisNames(stage.axes);
+  for (const Axis& axis : stage.reduce_axes) axes.push_back(axis.name);
+  if (axes.empty()) return;
+  static constexpr Tail kTails[] = {Tail::kPad, Tail::kGuard, Tail::kShift, Tail::kPeel};
+  Step step;
+  step.kind = StepKind::kTail;
+  step.stage = NameOf(stage);
+  step.names = {Pick(axes)};
+  step.tail = kTails[rng_.Below(std::size(kTails))];
+  Propose({step});
+}
+
+Schedule ShrinkSchedule(Schedule schedule, const std::function<bool(const Schedule&)>& fails) {
+  for (bool shrank = true; shrank;) {
+    shrank = false;
+    for (size_t i = schedule.size(); i-- > 0;) {
+      Schedule shorter = schedule;
+      shorter.erase(shorter.begin() + static_cast<ptrdiff_t>(i));
+      if (!fails(shorter)) continue;
+      schedule = std::move(shorter);
+      shrank = true;
+    }
+  }
+  return schedule;
+}
+
+}  // namespace hone
