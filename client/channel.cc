@@ -138,7 +138,14 @@ Result<void> Channel::SendRequest(const std::string& frame, Deadline deadline) {
                  "request"};
   }
   clean_ = false;
-  return Send(frame, deadline);
+  Result<void> sent = Send(frame, deadline);
+  if (sent || sent.error().kind != ErrorKind::kUnavailable) return sent;
+  // A daemon that sends a client away says why before it closes.
+  Result<ReceivedFrame> last = Receive(deadline);
+  if (last && last->header.type == MessageType::kError) {
+    if (Result<ErrorReply> word = DecodeBody<ErrorReply>(last->body)) return FromReply(*std::move(word));
+  }
+  return sent;
 }
 
 Result<void> Channel::Fill(std::span<std::byte> out, Deadline deadline, UniqueFd* descriptor) {

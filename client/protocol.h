@@ -82,8 +82,8 @@ struct HelloReply {
 // Asks for code.
 struct GetRequest {
   static constexpr MessageType kType = MessageType::kGet;
-  std::string kernel;        // anything ParseKernel reads
-  std::string target;        // ParseTarget's text; "" is the daemon's machine
+  std::string kernel{};      // anything ParseKernel reads
+  std::string target{};      // ParseTarget's text; "" is the daemon's machine
   uint64_t budget_us = 0;    // how long the client would wait for better code; 0: as long as one build takes
   uint32_t threads = 0;      // overrides the kernel's own `threads` if that is 0
   bool no_compile = false;   // a miss is kNotFound
@@ -236,7 +236,7 @@ struct TextReply {
 
 struct TuneRequest {
   static constexpr MessageType kType = MessageType::kTune;
-  std::string kernel;
+  std::string kernel{};
   uint32_t trials = 0;
   uint64_t time_us = 0;
   uint64_t seed = 0;

@@ -47,7 +47,8 @@ struct Metrics {
   Counter uninvited_descriptors{0};
   Counter reloads{0};
 
-  std::atomic<uint32_t> connections{0};  // gauges
+  // Gauges.
+  std::atomic<uint32_t> connections{0};
   std::atomic<uint32_t> lookups_queued{0};
   std::atomic<uint32_t> builds_queued{0};
   std::atomic<uint32_t> builds_running{0};

@@ -59,7 +59,7 @@ void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& req
     return AnswerError(waiter, Busy("too many requests at once", kLookupRetryMs), kLookupRetryMs);
   }
   lookups_[name].push_back(std::move(waiter));
-  UpdateGauges();
+  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
   hone::Ask ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
   lookup_queue_.Push([this, self = self_, ask = std::move(ask), name = std::move(name)]() mutable {
     auto found = std::make_shared<Result<Found>>(path_.LookUp(ask));
@@ -72,7 +72,7 @@ void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& req
 void Misses::OnFound(const std::string& name, Result<Found> found) {
   auto entry = lookups_.extract(name);
   if (entry.empty()) return;
-  UpdateGauges();
+  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
   std::vector<Waiter> waiters = std::move(entry.mapped());
   if (!found) {
     for (const Waiter& waiter : waiters) {
@@ -106,7 +106,7 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
   if (running != compilations_.end()) {
     metrics_.joined += waiters.size();
   } else {
-    if (stopped_ || compile_queue_.waiting() >= limits_.queue) {
+    if (stopped_ || metrics_.builds_queued >= limits_.queue) {
       uint32_t retry_ms = RetryAfterMs();
       for (const Waiter& waiter : waiters) {
         AnswerError(waiter,
@@ -120,6 +120,7 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
     auto work = [this, self = self_, key, found = std::move(found), limits = limits_.path,
                  queued = Stopwatch()]() mutable {
       found.steps.push_back({"queue", queued.Microseconds()});
+      --metrics_.builds_queued;
       ++metrics_.builds_running;
       Stopwatch stopwatch;
       auto compiled = std::make_shared<Result<Compiled>>(path_.Compile(found, limits));
@@ -131,6 +132,7 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
         (*self)->OnCompiled(key, std::move(*compiled));
       });
     };
+    ++metrics_.builds_queued;
     running->second.work = compile_queue_.Push(std::move(work));
   }
   Compilation& compilation = running->second;
@@ -145,13 +147,11 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
     }
     compilation.waiters.push_back(std::move(waiter));
   }
-  UpdateGauges();
 }
 
 void Misses::OnCompiled(const std::string& key, Result<Compiled> compiled) {
   auto entry = compilations_.extract(key);
   if (entry.empty()) return;
-  UpdateGauges();
   Compilation& compilation = entry.mapped();
   if (!compiled) {
     LogWarn("miss_failed",
@@ -206,17 +206,16 @@ void Misses::Forget(const Peer& peer) {
     Compilation& compilation = entry->second;
     metrics_.abandoned += std::erase_if(compilation.waiters, is_its);
     // Work under way goes on: its result is kept, so it is not done again for the next who asks.
-    bool is_dropped = compilation.waiters.empty() && !compilation.keep && compile_queue_.Cancel(compilation.work);
+    bool is_dropped = compilation.waiters.empty() && !compilation.keep && Cancel(compilation);
     entry = is_dropped ? compilations_.erase(entry) : std::next(entry);
   }
-  UpdateGauges();
 }
 
 void Misses::Stop() {
   stopped_ = true;
   std::vector<Waiter> waiters;
   for (auto entry = compilations_.begin(); entry != compilations_.end();) {
-    bool is_dropped = compile_queue_.Cancel(entry->second.work);
+    bool is_dropped = Cancel(entry->second);
     if (is_dropped) std::ranges::move(entry->second.waiters, std::back_inserter(waiters));
     entry = is_dropped ? compilations_.erase(entry) : std::next(entry);
   }
@@ -254,13 +253,15 @@ void Misses::AnswerError(const Waiter& waiter, const Error& error, uint32_t retr
 
 // When the queue will have room again, about.
 uint32_t Misses::RetryAfterMs() const {
-  double ms = mean_build_ms_ * (static_cast<double>(compile_queue_.waiting()) / builders_ / 2 + 1);
+  double ms = mean_build_ms_ * (static_cast<double>(metrics_.builds_queued) / builders_ / 2 + 1);
   return static_cast<uint32_t>(std::clamp(ms, 10.0, 60'000.0));
 }
 
-void Misses::UpdateGauges() {
-  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
-  metrics_.builds_queued = static_cast<uint32_t>(compile_queue_.waiting());
+// False if it has begun.
+bool Misses::Cancel(const Compilation& compilation) {
+  if (!compile_queue_.Cancel(compilation.work)) return false;
+  --metrics_.builds_queued;
+  return true;
 }
 
 }  // namespace hone

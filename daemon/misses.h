@@ -66,7 +66,7 @@ class Misses {
   void AnswerHit(const Waiter& waiter, const HotCodePtr& code);
   void AnswerError(const Waiter& waiter, const Error& error, uint32_t retry_after_ms = 0);
   uint32_t RetryAfterMs() const;
-  void UpdateGauges();
+  bool Cancel(const Compilation& compilation);
 
   EventLoop& loop_;
   RequestPath& path_;

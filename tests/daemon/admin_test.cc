@@ -1,0 +1,205 @@
+#include <gtest/gtest.h>
+
+#include "tests/daemon/test_server.h"
+
+namespace hone {
+namespace {
+
+using testing::Soon;
+using testing::TestServer;
+
+template <typename Reply, typename Request>
+Result<Reply> Call(TestServer& server, const Request& request) {
+  Channel channel = server.Connect();
+  return channel.Call<Reply>(request, Soon());
+}
+
+std::vector<RecordRow> List(TestServer& server, const std::string& prefix = "") {
+  Channel channel = server.Connect();
+  uint64_t id = *channel.Ask(ListRequest{prefix}, Soon());
+  std::vector<RecordRow> rows;
+  for (;;) {
+    Result<ListReply> part = channel.Await<ListReply>(id, Soon());
+    EXPECT_TRUE(part) << part.error().Text();
+    if (!part) return rows;
+    std::move(part->rows.begin(), part->rows.end(), std::back_inserter(rows));
+    if (!part->more) return rows;
+  }
+}
+
+TEST(Admin, StatusCounts) {
+  TestServer server;
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  Result<StatusReply> status = Call<StatusReply>(server, StatusRequest{});
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->version, HONE_VERSION);
+  EXPECT_EQ(status->hits, 1u);
+  EXPECT_EQ(status->misses, 1u);
+  EXPECT_EQ(status->pid, getpid());
+  EXPECT_EQ(status->targets.size(), 1u);
+}
+
+TEST(Admin, StatsHaveTheHitsTime) {
+  TestServer server;
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  Result<StatsReply> stats = Call<StatsReply>(server, StatsRequest{});
+  ASSERT_TRUE(stats);
+  std::map<std::string, double> values;
+  for (const Stat& stat : stats->stats) values[stat.name] = stat.value;
+  EXPECT_EQ(values["hits_memory"], 5);
+  EXPECT_EQ(values["hit_count"], 5);
+  EXPECT_GT(values["hit_p50_us"], 0);
+  EXPECT_GT(values["serving_cpu_us"], 0);
+}
+
+TEST(Admin, ListsByClassInSeveralParts) {
+  TestServer server;
+  for (int n = 1; n <= 3; ++n) ASSERT_TRUE(server.Get("add(M=1,N=" + std::to_string(n) + ")"));
+  ASSERT_TRUE(server.Get("mul(M=1,N=1)"));
+  EXPECT_EQ(List(server).size(), 4u);
+  std::vector<RecordRow> adds = List(server, "add");
+  ASSERT_EQ(adds.size(), 3u);
+  for (const RecordRow& row : adds) {
+    EXPECT_EQ(row.class_name, "add");
+    EXPECT_EQ(row.origin, "default");
+    EXPECT_GT(row.artifact_bytes, 0u);
+  }
+  EXPECT_TRUE(List(server, "conv").empty());
+}
+
+TEST(Admin, ALongListComesWholeThroughAClientThatReadsSlowly) {
+  TestServer server;
+  Record record;
+  record.label = "many";
+  record.schedule = "s";
+  for (int i = 0; i < 3000; ++i) {
+    record.key.fingerprint.bytes[0] = static_cast<uint8_t>(i);
+    record.key.fingerprint.bytes[1] = static_cast<uint8_t>(i >> 8);
+    record.key.canonical = "k" + std::to_string(i);
+    record.key.target = "t";
+    record.request = std::string(2000, 'x');
+    ASSERT_TRUE(server.cache->Put({record, "class", std::nullopt}, Durability::kSoon));
+  }
+  Channel channel = server.Connect();
+  uint64_t id = *channel.Ask(ListRequest{}, Soon());
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // 6 MB do not fit the socket
+  size_t rows = 0;
+  for (bool more = true; more;) {
+    Result<ListReply> part = channel.Await<ListReply>(id, Soon());
+    ASSERT_TRUE(part) << part.error().Text();
+    rows += part->rows.size();
+    more = part->more;
+  }
+  EXPECT_EQ(rows, 3000u);
+}
+
+TEST(Admin, ShowsARecordByAnyUnambiguousPrefix) {
+  TestServer server;
+  Result<GetReply> reply = server.Get("matmul(M=4,N=4,K=4)");
+  ASSERT_TRUE(reply);
+  for (size_t digits : {4, 8, 32}) {
+    Result<ShowReply> shown = Call<ShowReply>(server, ShowRequest{reply->fingerprint.substr(0, digits)});
+    ASSERT_TRUE(shown) << shown.error().Text();
+    EXPECT_EQ(shown->row.fingerprint, reply->fingerprint);
+    EXPECT_EQ(shown->row.kernel, "matmul(M=4,N=4,K=4)");
+    EXPECT_EQ(shown->schedule, "the default");
+    EXPECT_FALSE(shown->facts.empty());
+    EXPECT_FALSE(shown->reasons.empty());
+  }
+  EXPECT_EQ(Call<ShowReply>(server, ShowRequest{"0123456789abcdef"}).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(Call<ShowReply>(server, ShowRequest{"xyz"}).error().kind, ErrorKind::kInvalid);
+}
+
+TEST(Admin, RemovingForgetsMemoryToo) {
+  TestServer server;
+  Result<GetReply> reply = server.Get("add(M=1,N=1)");
+  ASSERT_TRUE(reply);
+  ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kRemove, reply->fingerprint}));
+  EXPECT_EQ(server.Get("add(M=1,N=1)", {.no_compile = true}).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(Call<EditReply>(server, EditRequest{EditAction::kRemove, reply->fingerprint}).error().kind,
+            ErrorKind::kNotFound);
+}
+
+TEST(Admin, PinningShowsInTheNextHit) {
+  TestServer server;
+  Result<GetReply> reply = server.Get("add(M=1,N=1)");
+  ASSERT_TRUE(reply);
+  EXPECT_FALSE(reply->pinned);
+  ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kPin, reply->fingerprint.substr(0, 10)}));
+  EXPECT_TRUE(server.Get("add(M=1,N=1)", {.no_compile = true})->pinned);
+  ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kUnpin, reply->fingerprint}));
+  EXPECT_FALSE(server.Get("add(M=1,N=1)", {.no_compile = true})->pinned);
+  EXPECT_EQ(server.workshop.builds, 1);
+}
+
+TEST(Admin, GivesScheduleAndCodeByFingerprintOrKernel) {
+  TestServer server;
+  Result<GetReply> reply = server.Get("add(M=1,N=1)");
+  ASSERT_TRUE(reply);
+  Result<TextReply> text = Call<TextReply>(server, TextRequest{TextKind::kSchedule, reply->fingerprint, true});
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->text, "the default");
+  text = Call<TextReply>(server, TextRequest{TextKind::kCode, "add(N=1,M=1)", false});
+  ASSERT_TRUE(text) << text.error().Text();
+  EXPECT_TRUE(text->text.starts_with("code of "));
+  EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kCode, "add(N=2,M=1)", false}).error().kind,
+            ErrorKind::kNotFound);
+}
+
+TEST(Admin, VerifyNamesWhatIsWrong) {
+  TestServer server;
+  for (int n = 1; n <= 3; ++n) ASSERT_TRUE(server.Get("add(M=1,N=" + std::to_string(n) + ")"));
+  for (bool run : {false, true}) {
+    if (run) server.workshop.check_failure = Error{ErrorKind::kWrongResult, "off by one", ""};
+    Channel channel = server.Connect();
+    uint64_t id = *channel.Ask(VerifyRequest{run}, Soon());
+    size_t bad = 0, all = 0;
+    for (bool more = true; more;) {
+      Result<VerifyReply> part = channel.Await<VerifyReply>(id, Soon());
+      ASSERT_TRUE(part) << part.error().Text();
+      for (const VerifyRow& row : part->rows) {
+        ++all;
+        bad += !row.ok;
+        EXPECT_EQ(row.ran, run);
+        if (!row.ok) { EXPECT_NE(row.problem.find("off by one"), std::string::npos); }
+      }
+      more = part->more;
+    }
+    EXPECT_EQ(all, 3u);
+    EXPECT_EQ(bad, run ? 3u : 0u);
+  }
+}
+
+TEST(Admin, TuningIsNotThereYetAndSaysSo) {
+  TestServer server;
+  Result<TuneReply> reply = Call<TuneReply>(server, TuneRequest{.kernel = "add(M=1,N=1)"});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().kind, ErrorKind::kUnsupported);
+  EXPECT_NE(reply.error().message.find("not in this version yet"), std::string::npos);
+}
+
+TEST(Admin, AClientThatLeavesDuringALongAnswerStopsIt) {
+  TestServer server;
+  Record record;
+  record.schedule = "s";
+  record.key.target = "t";
+  record.request = std::string(4000, 'x');
+  for (int i = 0; i < 2000; ++i) {
+    record.key.fingerprint.bytes[0] = static_cast<uint8_t>(i);
+    record.key.fingerprint.bytes[1] = static_cast<uint8_t>(i >> 8);
+    record.key.canonical = "k" + std::to_string(i);
+    ASSERT_TRUE(server.cache->Put({record, "class", std::nullopt}, Durability::kSoon));
+  }
+  {
+    Channel channel = server.Connect();
+    ASSERT_TRUE(channel.Ask(ListRequest{}, Soon()));
+    ASSERT_TRUE(channel.Receive(Soon()));
+  }
+  // The one thread that answers such questions is free again.
+  EXPECT_TRUE(Call<StatusReply>(server, StatusRequest{}));
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,267 @@
+// Clients that misbehave, one at a time and all at once.
+#include "daemon/connection.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "base/bytes.h"
+#include "tests/daemon/test_server.h"
+
+namespace hone {
+namespace {
+
+using testing::Soon;
+using testing::TestServer;
+using testing::TestServerOptions;
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+void SendRaw(int fd, std::string_view bytes) {
+  ASSERT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+// True once the other side has closed; what it said before is dropped.
+bool Closed(int fd) {
+  char bytes[4096];
+  for (;;) {
+    pollfd poll{fd, POLLIN, 0};
+    if (::poll(&poll, 1, 10'000) <= 0) return false;
+    ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+    if (got <= 0) return true;
+  }
+}
+
+// What every misbehaviour must leave untouched.
+void ExpectHonestClientsAreServed(TestServer& server) {
+  Result<GetReply> reply = server.Get("add(M=1,N=1)");
+  ASSERT_TRUE(reply) << reply.error().Text();
+}
+
+TEST(Connection, GarbageIsAnsweredAndClosed) {
+  TestServer server;
+  for (std::string garbage :
+       {std::string("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), std::string(5000, '\xff'), std::string(24, '\0')}) {
+    Channel channel = server.Connect();
+    SendRaw(channel.fd(), garbage);
+    Result<ReceivedFrame> frame = channel.Receive(Soon());
+    ASSERT_TRUE(frame) << frame.error().Text();
+    EXPECT_EQ(frame->header.type, MessageType::kError);
+    EXPECT_EQ(DecodeBody<ErrorReply>(frame->body)->kind, ErrorKind::kCorrupt);
+    EXPECT_TRUE(Closed(channel.fd()));
+  }
+  EXPECT_EQ(server.metrics.bad_frames, 3u);
+  ExpectHonestClientsAreServed(server);
+}
+
+TEST(Connection, ALengthOf4GiBIsRefusedBeforeItIsRead) {
+  TestServer server;
+  for (uint64_t length : {uint64_t{kRequestLimit} + 1, uint64_t{1} << 32, ~uint64_t{0}}) {
+    Channel channel = server.Connect();
+    std::byte header[kFrameHeaderBytes];
+    EncodeHeader({kProtocolMax, MessageType::kGet, 1, length}, header);
+    SendRaw(channel.fd(), AsText(header));
+    Result<ReceivedFrame> frame = channel.Receive(Soon());
+    ASSERT_TRUE(frame);
+    EXPECT_EQ(DecodeBody<ErrorReply>(frame->body)->kind, ErrorKind::kLimit);
+    EXPECT_TRUE(Closed(channel.fd()));
+  }
+  ExpectHonestClientsAreServed(server);
+}
+
+TEST(Connection, AnotherVersionIsToldWhichOnesThereAre) {
+  TestServer server;
+  Channel channel = server.Connect();
+  std::string frame = EncodeFrame(5, StatusRequest{});
+  frame[4] = 77;
+  SendRaw(channel.fd(), frame);
+  Result<ReceivedFrame> answer = channel.Receive(Soon());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kUnsupported);
+}
+
+TEST(Connection, ABadBodyCostsOneRequestAndNotTheConnection) {
+  TestServer server;
+  Channel channel = server.Connect();
+  std::string frame = EncodeFrame(1, GetRequest{.kernel = "add(M=1,N=1)"});
+  std::memset(frame.data() + kFrameHeaderBytes, 0xff, 4);  // the text's length
+  SendRaw(channel.fd(), frame);
+  Result<ReceivedFrame> answer = channel.Receive(Soon());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->header.request_id, 1u);
+  EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kCorrupt);
+  std::byte unknown[kFrameHeaderBytes];
+  EncodeHeader({kProtocolMax, static_cast<MessageType>(999), 2, 0}, unknown);
+  SendRaw(channel.fd(), AsText(unknown));
+  answer = channel.Receive(Soon());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kUnsupported);
+  EXPECT_TRUE(channel.Call<StatusReply>(StatusRequest{}, Soon()));
+}
+
+TEST(Connection, FramesMayComeByteByByteOrManyAtOnce) {
+  TestServer server;
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  Channel channel = server.Connect();
+  std::string frame = EncodeFrame(1, GetRequest{.kernel = "add(M=1,N=1)"});
+  for (char byte : frame) SendRaw(channel.fd(), std::string_view(&byte, 1));
+  EXPECT_TRUE(channel.Await<GetReply>(1, Soon()));
+  std::string many;
+  for (uint64_t id = 10; id < 310; ++id) many += EncodeFrame(id, GetRequest{.kernel = "add(M=1,N=1)"});
+  SendRaw(channel.fd(), many);
+  for (uint64_t id = 10; id < 310; ++id) {
+    Result<ReceivedFrame> answer = channel.Receive(Soon());
+    ASSERT_TRUE(answer) << id;
+    EXPECT_EQ(answer->header.request_id, id);
+    EXPECT_TRUE(answer->descriptor);
+  }
+}
+
+TEST(Connection, ManyMissesOnOneConnectionAreAllAnswered) {
+  TestServerOptions options;
+  options.server.requests = 3;
+  TestServer server(options);
+  Channel channel = server.Connect();
+  std::string many;
+  for (uint64_t id = 1; id <= 20; ++id) {
+    many += EncodeFrame(id, GetRequest{.kernel = "add(M=" + std::to_string(id % 4 + 1) + ",N=1)"});
+  }
+  SendRaw(channel.fd(), many);
+  std::vector<bool> answered(21);
+  for (int i = 0; i < 20; ++i) {
+    Result<ReceivedFrame> answer = channel.Receive(Soon());
+    ASSERT_TRUE(answer) << i;
+    EXPECT_EQ(answer->header.type, MessageType::kGetReply);
+    EXPECT_FALSE(answered[answer->header.request_id]);
+    answered[answer->header.request_id] = true;
+  }
+}
+
+TEST(Connection, UninvitedDescriptorsAreClosed) {
+  TestServer server;
+  ExpectHonestClientsAreServed(server);
+  Channel channel = server.Connect();
+  ASSERT_TRUE(channel.Call<StatusReply>(StatusRequest{}, Soon()));
+  size_t before = OpenDescriptors();
+  for (uint64_t id = 100; id < 120; ++id) {
+    int pipe_ends[2];
+    ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+    std::string frame = EncodeFrame(id, StatusRequest{});
+    iovec part{frame.data(), frame.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(2 * sizeof(int));
+    std::memcpy(CMSG_DATA(header), pipe_ends, sizeof pipe_ends);
+    ASSERT_GT(sendmsg(channel.fd(), &message, 0), 0);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    ASSERT_TRUE(channel.Await<StatusReply>(id, Soon()));
+  }
+  EXPECT_EQ(OpenDescriptors(), before);
+  EXPECT_EQ(server.metrics.uninvited_descriptors, 20u);
+}
+
+TEST(Connection, AClientThatStopsReadingIsBoundedAndClosed) {
+  TestServerOptions options;
+  options.server.stall_time = std::chrono::milliseconds(600);
+  TestServer server(options);
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  UniqueFd socket = server.Dial();
+  fcntl(socket.get(), F_SETFL, O_NONBLOCK);
+  std::string frame = EncodeFrame(1, GetRequest{.kernel = "add(M=1,N=1)"});
+  size_t sent = 0;
+  bool closed = false;
+  for (int i = 0; i < 5000 && !closed; ++i) {
+    for (;;) {
+      ssize_t size =
+          send(socket.get(), frame.data() + sent % frame.size(), frame.size() - sent % frame.size(), MSG_NOSIGNAL);
+      if (size <= 0) {
+        closed = errno == EPIPE || errno == ECONNRESET;
+        break;
+      }
+      sent += static_cast<size_t>(size);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(closed);
+  EXPECT_LT(sent, size_t{16} << 20);
+  EXPECT_EQ(server.metrics.connections_dropped, 1u);
+  ExpectHonestClientsAreServed(server);
+}
+
+TEST(Connection, ARequestThatTakesTooLongIsClosed) {
+  TestServerOptions options;
+  options.server.frame_time = std::chrono::milliseconds(300);
+  TestServer server(options);
+  Channel idle = server.Connect(), slow = server.Connect();
+  SendRaw(slow.fd(), EncodeFrame(1, StatusRequest{}).substr(0, 10));
+  EXPECT_TRUE(Closed(slow.fd()));
+  EXPECT_TRUE(idle.Call<StatusReply>(StatusRequest{}, Soon()));  // saying nothing at all is fine
+}
+
+TEST(Connection, TruncatedFramesAndDeadClientsLeaveNothingBehind) {
+  TestServer server;
+  ExpectHonestClientsAreServed(server);
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; }));
+  size_t before = OpenDescriptors();
+  std::string frame = EncodeFrame(1, GetRequest{.kernel = "add(M=1,N=1)"});
+  for (size_t size = 0; size < frame.size(); ++size) {
+    UniqueFd socket = server.Dial();
+    SendRaw(socket.get(), frame.substr(0, size));
+  }
+  EXPECT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; }));
+  EXPECT_EQ(OpenDescriptors(), before);
+  ExpectHonestClientsAreServed(server);
+}
+
+TEST(Connection, AHalfClosedClientStillGetsItsAnswers) {
+  TestServer server;
+  server.workshop.Hold();
+  Channel channel = server.Connect();
+  SendRaw(channel.fd(), EncodeFrame(1, GetRequest{.kernel = "add(M=2,N=2)"}) + EncodeFrame(2, StatusRequest{}));
+  shutdown(channel.fd(), SHUT_WR);
+  EXPECT_TRUE(channel.Await<StatusReply>(2, Soon()));
+  server.workshop.Release();
+  EXPECT_TRUE(channel.Await<GetReply>(1, Soon()));
+  EXPECT_TRUE(Closed(channel.fd()));
+}
+
+TEST(Connection, AThousandConnectionsAreServedAndLeave) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < 2500) GTEST_SKIP() << "[SKIP] no 2,500 descriptors";
+  TestServer server;
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; }));
+  size_t before = OpenDescriptors();
+  {
+    std::vector<Channel> channels;
+    for (int i = 0; i < 1000; ++i) channels.push_back(server.Connect());
+    std::vector<uint64_t> ids;
+    for (Channel& channel : channels) ids.push_back(*channel.Ask(GetRequest{.kernel = "add(M=1,N=1)"}, Soon()));
+    for (size_t i = 0; i < channels.size(); ++i) ASSERT_TRUE(channels[i].Await<GetReply>(ids[i], Soon())) << i;
+  }
+  EXPECT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; }));
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+}  // namespace
+}  // namespace hone

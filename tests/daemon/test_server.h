@@ -1,0 +1,213 @@
+// A daemon in a thread of the test: everything but processes and the configuration.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "base/hash.h"
+#include "base/mutex.h"
+#include "client/channel.h"
+#include "daemon/admin.h"
+#include "daemon/dispatch.h"
+#include "daemon/misses.h"
+#include "daemon/server.h"
+#include "tests/support/c_artifact.h"
+
+namespace hone::testing {
+
+inline Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
+
+// Runs an event loop; `Do` runs work in it and waits.
+class LoopThread {
+ public:
+  LoopThread() : thread_([this] { loop.Run(); }) {}
+  ~LoopThread() { Stop(); }
+  void Stop() {
+    loop.Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  void Do(const std::function<void()>& work) {
+    std::atomic<bool> done{false};
+    loop.Post([&] {
+      work();
+      done = true;
+      done.notify_all();
+    });
+    done.wait(false);
+  }
+  EventLoop loop;
+
+ private:
+  std::thread thread_;
+};
+
+// Builds the same few lines of C for every kernel; what happens is scripted by the test.
+class FakeWorkshop : public Workshop {
+ public:
+  Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline) override {
+    return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
+  }
+
+  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline) override {
+    ++builds;
+    {
+      MutexLock lock(mutex_);
+      while (held_) changed_.Wait(mutex_);
+      last_schedule = request.schedule;
+    }
+    if (fail_schedule == request.schedule && !fail_schedule.empty()) {
+      return Error{ErrorKind::kInvalid, "this schedule is scripted to fail", "build"};
+    }
+    if (build_error) return *build_error;
+    BuiltArtifact built;
+    built.schedule = request.schedule.empty() ? "the default" : request.schedule;
+    built.manifest.kernel = request.kernel;
+    built.manifest.target = "avx2 cpu=generic features= l1=32768 l2=524288 l3=4194304 cores=1";
+    ManifestOperand output;
+    output.name = "y";
+    output.shape = {{4, 4, -1}};
+    output.is_output = true;
+    built.manifest.operands = {output};
+    std::vector<std::byte> bytes = CompileArtifact(
+        CPrologue() +
+        "EXPORT int hone_entry(const hone_env *env, void *const *buffers, const int64_t *sizes) { return 0; }\n" +
+        CManifest(EncodeManifest(built.manifest)));
+    built.object = HONE_TRY(SealedMemfd::Create(bytes));
+    Digest256 digest = Hash256(bytes);
+    built.digest.assign(reinterpret_cast<const char*>(digest.data()), digest.size());
+    return built;
+  }
+
+  Result<std::string> Explain(const BuildRequest& request, Deadline) override { return "code of " + request.kernel; }
+  BuilderPoolStats BuilderStats() const override { return {}; }
+  RunnerPoolStats RunnerStats() const override { return {}; }
+  void Shutdown() override { Release(); }
+
+  // Builds wait until Release.
+  void Hold() {
+    MutexLock lock(mutex_);
+    held_ = true;
+  }
+  void Release() {
+    MutexLock lock(mutex_);
+    held_ = false;
+    changed_.NotifyAll();
+  }
+
+  std::atomic<int> builds{0};
+  std::optional<Error> build_error;
+  std::optional<Error> check_failure;
+  std::string fail_schedule;
+  std::string last_schedule;
+
+ private:
+  class FakeReference : public Reference {
+   public:
+    explicit FakeReference(FakeWorkshop& shop) : shop_(shop) {}
+    Result<CheckReport> Check(const SealedMemfd&, const CheckOptions&, Deadline) override {
+      CheckReport report;
+      report.failure = shop_.check_failure;
+      report.max_rel_err = 1e-7;
+      report.samples = 16;
+      report.first_run_us = 3;
+      report.time_us = 2;
+      return report;
+    }
+
+   private:
+    FakeWorkshop& shop_;
+  };
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool held_ HONE_GUARDED_BY(mutex_) = false;
+};
+
+struct TestServerOptions {
+  std::string cache;  // "": in memory
+  std::string compiler = "cc 1";
+  int builders = 1;
+  MissLimits misses;
+  ServerLimits server;
+  HotLimits hot{64 << 20, 100, 1000};
+};
+
+// The daemon's inside, and connections to it.
+class TestServer {
+ public:
+  explicit TestServer(TestServerOptions options = {}) {
+    CacheOptions cache_options;
+    cache_options.directory = options.cache;
+    Result<std::unique_ptr<ScheduleCache>> opened = ScheduleCache::Open(cache_options);
+    EXPECT_TRUE(opened) << opened.error().Text();
+    cache = *std::move(opened);
+    Target host;
+    host.cpu = "generic";
+    path = std::make_unique<RequestPath>(*cache, workshop, metrics, host, options.compiler);
+    loop_.Do([&] {
+      hot = std::make_unique<HotSet>(options.hot);
+      misses = std::make_unique<Misses>(loop_.loop, *path, *hot, metrics, options.builders, options.misses);
+      admin_ =
+          std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
+                                  [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
+      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), *admin_, metrics);
+      server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
+    });
+  }
+
+  ~TestServer() {
+    workshop.Release();
+    loop_.Do([&] {
+      misses->Close();
+      admin_->Close();
+      server.reset();
+    });
+    loop_.Stop();
+  }
+
+  void Do(const std::function<void()>& work) { loop_.Do(work); }
+
+  // A connected socket.
+  UniqueFd Dial() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    loop_.Do([&] { server->Adopt(UniqueFd(ends[1])); });
+    return UniqueFd(ends[0]);
+  }
+  Channel Connect() { return Channel(Dial()); }
+
+  Result<GetReply> Get(const std::string& kernel, GetRequest request = {}) {
+    Channel channel = Connect();
+    request.kernel = kernel;
+    return channel.Call<GetReply>(request, Soon());
+  }
+
+  // Waits until something is true; false after a long while.
+  template <typename Condition>
+  static bool Eventually(const Condition& condition) {
+    for (int i = 0; i < 10'000; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+  FakeWorkshop workshop;
+  Metrics metrics;
+  std::unique_ptr<ScheduleCache> cache;
+  std::unique_ptr<RequestPath> path;
+  std::unique_ptr<HotSet> hot;
+  std::unique_ptr<Misses> misses;
+  std::unique_ptr<Server> server;
+
+ private:
+  std::unique_ptr<Admin> admin_;
+  std::unique_ptr<Dispatch> dispatch_;
+  LoopThread loop_;
+};
+
+}  // namespace hone::testing
