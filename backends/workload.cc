@@ -16,6 +16,9 @@ namespace {
 // Beside outputs in their first and last page: what must still be there after a run.
 constexpr auto kEdge = std::byte{0xc3};
 
+// Operands up to this size have memory of their own when they are measured.
+constexpr uint64_t kMeasuredInPlace = uint64_t{1} << 30;
+
 // Multiply-adds of the reference above which nobody would wait.
 constexpr double kReferenceLimit = 2e10;
 
@@ -67,8 +70,9 @@ Result<void> Workload::LayOut() {
     plan.writable = tensor.kind == TensorKind::kOutput;
     plan.slack = placement_ == Placement::kAtGuards ? SlackToEnd(plan.bytes, element) : 0;
     plan.file_offset = file;
-    if (!plan.writable && plan.bytes > static_cast<uint64_t>(kInputPeriod))
-      plan.repeat_bytes = static_cast<uint64_t>(kInputPeriod);
+    // Repeated pages stay in the cache: right for checking, wrong for measuring.
+    uint64_t repeat_above = placement_ == Placement::kAtGuards ? static_cast<uint64_t>(kInputPeriod) : kMeasuredInPlace;
+    if (!plan.writable && plan.bytes > repeat_above) plan.repeat_bytes = static_cast<uint64_t>(kInputPeriod);
     file += plan.repeat_bytes > 0 ? plan.repeat_bytes : plan.pages() * kPageBytes;
     plans_.push_back(plan);
   }

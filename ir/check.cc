@@ -22,6 +22,7 @@ namespace {
 constexpr uint32_t kUnwritten32 = 0x7fc5a5a5, kScratch32 = 0x7fc6b6b6;
 constexpr uint64_t kUnwritten64 = 0x7ffda5a5a5a5a5a5;
 constexpr uint8_t kUnwritten8 = 0xa5;  // no bool, and one i8 in 256
+constexpr double kElementCost = 30;    // of the reference, in multiply-adds
 constexpr int64_t kSuspects = 64;      // elements asked about that were not sampled
 
 template <typename T>
@@ -271,8 +272,9 @@ std::vector<Samples> ComputeSamples(const Kernel& kernel, Interpreter& interpret
     double share = 1.0 / static_cast<double>(outputs.size());
     int64_t affordable = static_cast<int64_t>(options.budget * share / cost);
     int64_t wanted = std::clamp(affordable, std::min(kFewestSamples, options.samples), options.samples);
-    samples.full = options.full || cost * static_cast<double>(outputs[i].elements) <= options.full_budget * share ||
-                   outputs[i].elements <= wanted;
+    // Each element has a price of its own beside its multiply-adds.
+    double whole = (cost + kElementCost) * static_cast<double>(outputs[i].elements);
+    samples.full = options.full || whole <= options.full_budget * share || outputs[i].elements <= wanted;
     if (samples.full) {
       samples.indices.resize(static_cast<size_t>(outputs[i].elements));
       std::iota(samples.indices.begin(), samples.indices.end(), int64_t{0});

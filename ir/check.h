@@ -21,7 +21,7 @@ namespace hone {
 
 // Test data of operands larger than this repeat after as many bytes, so that they can be one small file mapped again
 // and again. An odd number of pages: a wrong stride of any power of two meets other values.
-inline constexpr int64_t kInputPeriod = int64_t{1021} * 4096;
+inline constexpr int64_t kInputPeriod = int64_t{509} * 4096;
 
 // Fills one operand (a position in Kernel::operands, an input) with values made from the seed. `data` is the operand,
 // or its first kInputPeriod bytes. Floats in [-1, 1], with some zeros, ones and small values; near ±1 where the kernel

@@ -1,5 +1,6 @@
 // The half of ir/check.h that makes data.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -11,37 +12,47 @@
 namespace hone {
 namespace {
 
-// splitmix64's finaliser (Steele, Lea, Flood, "Fast splittable pseudorandom number generators"): element i is made from
-// i alone, so that compilers vectorise the loops below.
+// splitmix64's finaliser (Steele, Lea, Flood, "Fast splittable pseudorandom number generators").
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
-uint32_t Word(uint64_t seed, uint64_t element) {
-  uint64_t pair = Mix(seed + (element >> 1) * 0x9e3779b97f4a7c15u);
-  return static_cast<uint32_t>((element & 1) != 0 ? pair >> 32 : pair);
+constexpr size_t kBlock = 1024;
+
+// Random words of elements first … first + kBlock-1: made from the element's number alone. REQUIRES: first is even.
+void FillWords(uint64_t seed, uint64_t first, std::array<uint32_t, kBlock>& words) {
+  uint64_t state = seed + (first >> 1) * 0x9e3779b97f4a7c15u;
+  for (size_t i = 0; i < kBlock; i += 2, state += 0x9e3779b97f4a7c15u) {
+    uint64_t pair = Mix(state);
+    words[i] = static_cast<uint32_t>(pair);
+    words[i + 1] = static_cast<uint32_t>(pair >> 32);
+  }
 }
 
 enum class Spread : uint8_t { kUsual, kNearOne };
 
-// The lowest bits choose the kind of value, the others the value.
-double Real(uint32_t word, Spread spread) {
-  double uniform = static_cast<int32_t>(word) * 0x1p-31;
-  if (spread == Spread::kNearOne) return ((word & 1) != 0 ? -1 : 1) * (1 + uniform * 0x1p-4);
+// The lowest bits choose the kind of value, the others the value. Branch-free, so that loops over it vectorise.
+template <typename T>
+T Real(uint32_t word, Spread spread) {
+  T uniform = static_cast<T>(static_cast<int32_t>(word)) * static_cast<T>(0x1p-31);
+  if (spread == Spread::kNearOne) return ((word & 1) != 0 ? T{-1} : T{1}) * (1 + uniform * static_cast<T>(0x1p-4));
   uint32_t kind = word & 31;
-  if (kind == 0) return 0;
-  if (kind == 1) return uniform < 0 ? -1 : 1;
-  return kind < 4 ? uniform * 0x1p-10 : uniform;
+  T scale = kind == 0 ? T{0} : kind < 4 ? static_cast<T>(0x1p-10) : T{1};
+  T sign = uniform < 0 ? T{-1} : T{1};
+  return kind == 1 ? sign : uniform * scale;
 }
 
 template <typename T, typename Make>
-void FillElements(std::span<std::byte> data, const Make& make) {
+void FillElements(std::span<std::byte> data, uint64_t seed, const Make& make) {
   size_t count = data.size() / sizeof(T);
-  for (size_t i = 0; i < count; ++i) {
-    T value = make(i);
-    std::memcpy(data.data() + i * sizeof(T), &value, sizeof(T));
+  std::array<uint32_t, kBlock> words;
+  std::array<T, kBlock> values;
+  for (size_t first = 0; first < count; first += kBlock) {
+    FillWords(seed, first, words);
+    for (size_t i = 0; i < kBlock; ++i) values[i] = make(words[i]);
+    std::memcpy(data.data() + first * sizeof(T), values.data(), std::min(kBlock, count - first) * sizeof(T));
   }
 }
 
@@ -74,27 +85,23 @@ void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::
   seed = Mix(seed + static_cast<uint64_t>(operand) + 1);
   Spread spread = MultipliesUp(kernel) ? Spread::kNearOne : Spread::kUsual;
   switch (tensor.dtype) {
-    case DType::kF32:
-      FillElements<float>(first, [&](size_t i) { return static_cast<float>(Real(Word(seed, i), spread)); });
-      break;
-    case DType::kF64: FillElements<double>(first, [&](size_t i) { return Real(Word(seed, i), spread); }); break;
-    case DType::kI8:
-      FillElements<int8_t>(first, [&](size_t i) { return static_cast<int8_t>(Word(seed, i) >> 24); });
-      break;
+    case DType::kF32: FillElements<float>(first, seed, [&](uint32_t w) { return Real<float>(w, spread); }); break;
+    case DType::kF64: FillElements<double>(first, seed, [&](uint32_t w) { return Real<double>(w, spread); }); break;
+    case DType::kI8: FillElements<int8_t>(first, seed, [](uint32_t w) { return static_cast<int8_t>(w >> 24); }); break;
     case DType::kBool:
-      FillElements<uint8_t>(first, [&](size_t i) { return static_cast<uint8_t>(Word(seed, i) >> 31); });
+      FillElements<uint8_t>(first, seed, [](uint32_t w) { return static_cast<uint8_t>(w >> 31); });
       break;
     case DType::kI32:
     case DType::kI64: {
       int64_t extent = IndexedExtent(kernel, id);
       int64_t low = extent > 0 ? -4 : -100, range = extent > 0 ? extent + 8 : 201;
-      auto make = [&](size_t i) {  // Lemire's multiply-shift: no division
-        return low + static_cast<int64_t>((static_cast<uint64_t>(Word(seed, i)) * static_cast<uint64_t>(range)) >> 32);
+      auto make = [=](uint32_t w) {  // Lemire's multiply-shift: no division
+        return low + static_cast<int64_t>((static_cast<uint64_t>(w) * static_cast<uint64_t>(range)) >> 32);
       };
       if (tensor.dtype == DType::kI32)
-        FillElements<int32_t>(first, [&](size_t i) { return static_cast<int32_t>(make(i)); });
+        FillElements<int32_t>(first, seed, [&](uint32_t w) { return static_cast<int32_t>(make(w)); });
       else
-        FillElements<int64_t>(first, make);
+        FillElements<int64_t>(first, seed, make);
       break;
     }
     case DType::kF16:
