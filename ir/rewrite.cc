@@ -22,6 +22,7 @@ bool Loads(const Expr& body, TensorId tensor) {
 // In-bounds test of an index vector for a tensor, as a bool expression over the reader's axes.
 Expr InBounds(const Kernel& kernel, TensorId tensor, const std::vector<Expr>& indices) {
   const Tensor& t = kernel.tensors[static_cast<size_t>(tensor)];
+  if (indices.empty()) return Int(1, DType::kBool);
   Expr all;
   for (size_t d = 0; d < indices.size(); ++d) {
     Expr inside = Binary(Op::kAnd, Binary(Op::kLe, Int(0), indices[d]), Binary(Op::kLt, indices[d], t.shape[d]));
@@ -47,6 +48,18 @@ Expr InlineInto(const Kernel& kernel, const Expr& expr, const Stage& producer) {
     return SelectOf(InBounds(kernel, producer.output, indices), args[0], args[1]);
   }
   return Expr(expr.op(), expr.type(), std::move(args), expr.int_value(), expr.float_value());
+}
+
+// `base`, or base1, base2 … : the first that no axis of the stage has.
+std::string FreshAxis(const Stage& stage, const std::string& base) {
+  auto taken = [&](const std::string& name) {
+    auto is_it = [&](const Axis& axis) { return axis.name == name; };
+    return std::any_of(stage.axes.begin(), stage.axes.end(), is_it) ||
+           std::any_of(stage.reduce_axes.begin(), stage.reduce_axes.end(), is_it);
+  };
+  std::string name = base;
+  for (int i = 1; taken(name); ++i) name = fmt::format("{}{}", base, i);
+  return name;
 }
 
 }  // namespace
@@ -194,6 +207,14 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
     if (at + count > axes.size()) return Refuse("collapse: the axes are not adjacent in every stage");
     if (!reduces && view_of(stage.output) == views.end())
       return Refuse("collapse: a stage needs the dimensions apart");
+    // Neighbours in the one axis must be neighbours in every view: all but the outermost dimension have the axes' extents.
+    for (const View& view : views) {
+      const Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
+      if (view.tensor != stage.output && !Loads(stage.body, view.tensor)) continue;
+      for (size_t j = 1; j < count; ++j)
+        if (!SameExpr(axes[at + j].extent, tensor.shape[view.first + j]))
+          return Refuse(fmt::format("collapse: only a part of {} is indexed", tensor.name));
+    }
     size_t plain_uses = 0, uses = 0;
     bool split_axis = false;
     Walk(stage.body, [&](const Expr& e) {
@@ -266,13 +287,15 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std
   });
   std::set<std::string> taken;
   for (size_t d = 0; d < source.shape.size(); ++d) {
-    std::string name = fmt::format("d{}", d);
+    std::string name;
     if (const Expr& at = first_load->arg(d); at.op() == Op::kAxis) {
       size_t position = static_cast<size_t>(at.int_value());
       const std::string& axis = position < reader.axes.size() ? reader.axes[position].name
                                                               : reader.reduce_axes[position - reader.axes.size()].name;
       if (!taken.contains(axis)) name = axis;
     }
+    for (size_t n = d; name.empty(); ++n)
+      if (std::string free = fmt::format("d{}", n); !taken.contains(free)) name = free;
     taken.insert(name);
     stage.axes.push_back({name, source.shape[d]});
     indices.push_back(AxisRef(static_cast<int>(d)));
@@ -314,10 +337,11 @@ Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, i
   Expr extent = axis->extent;
 
   // part[spatial…, l] = reduce over (k.q, the other axes) of body with k = q·lanes + l; outside, the identity.
+  const std::string lane = FreshAxis(stage, "l");
   Stage part;
   part.output = static_cast<TensorId>(kernel.tensors.size());
   part.axes = stage.axes;
-  part.axes.push_back({"l", Int(lanes)});
+  part.axes.push_back({lane, Int(lanes)});
   part.reduce_axes = stage.reduce_axes;
   part.reduce_axes[which].extent = Binary(Op::kFloorDiv, extent + Int(lanes - 1), Int(lanes));
   part.reduction = stage.reduction;
@@ -338,7 +362,7 @@ Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, i
   std::vector<Expr> at;
   for (size_t i = 0; i <= spatial; ++i) at.push_back(AxisRef(static_cast<int>(i)));
   stage.body = LoadOf(part.output, stage.body.type(), std::move(at));
-  stage.reduce_axes = {{"l", Int(lanes)}};
+  stage.reduce_axes = {{lane, Int(lanes)}};
   kernel.tensors.push_back(std::move(tensor));
   kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
   return kernel;
