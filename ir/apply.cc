@@ -24,6 +24,13 @@ StageSchedule InitialSchedule(const Stage& stage) {
   return schedule;
 }
 
+// Whether a step other than a rewrite was applied to the stage: its axes must stay as they are then.
+bool HasSteps(const StageSchedule& schedule) {
+  return schedule.is_rewritten || schedule.attach_stage >= 0 || schedule.scope != Scope::kDefault ||
+         !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() ||
+         std::any_of(schedule.loops.begin(), schedule.loops.end(), [](const LoopDim& loop) { return loop.kind != LoopKind::kSerial; });
+}
+
 class Applier {
  public:
   explicit Applier(const Kernel& kernel) {
@@ -97,11 +104,15 @@ Result<void> Applier::Rewritten(Kernel kernel) {
       return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Axis& x, const Axis& y) { return x.name == y.name && SameExpr(x.extent, y.extent); });
     };
     if (same_axes(before.axes, stage.axes) && same_axes(before.reduce_axes, stage.reduce_axes)) {
-      if (schedule.attach_stage >= 0)
-        schedule.attach_stage = FindStage(kernel, StageName(result_, static_cast<size_t>(schedule.attach_stage)));
+      if (schedule.attach_stage >= 0) {
+        const std::string& consumer = StageName(result_, static_cast<size_t>(schedule.attach_stage));
+        schedule.attach_stage = FindStage(kernel, consumer);
+        if (schedule.attach_stage < 0) return Refuse(fmt::format("{} is computed inside {}: inline that first", name, consumer));
+      }
       stages.push_back(std::move(schedule));
     } else {
-      if (schedule.is_rewritten) return Refuse(fmt::format("{} has loops already: rewrite its axes before splitting them", name));
+      if (HasSteps(schedule))
+        return Refuse(fmt::format("{} has loops, a place or storage already: rewrite its axes before that", name));
       stages.push_back(InitialSchedule(stage));
     }
   }
@@ -263,7 +274,6 @@ Result<void> Applier::Apply(const Step& step) {
     case StepKind::kCacheRead: return CacheRead(step);
     case StepKind::kRfactor: {
       size_t stage = HONE_TRY(StageOf(step.stage));
-      if (result_.stages[stage].is_rewritten) return Refuse(step.stage + " has loops already: rfactor before splitting");
       return Rewritten(HONE_TRY(hone::Rfactor(result_.kernel, static_cast<int>(stage), step.other, step.factors[0], step.result)));
     }
     case StepKind::kSplit: return Split(step);
@@ -339,9 +349,23 @@ Result<ScheduledKernel> Applier::Finish() && {
       if (schedule.attach_stage >= 0) return Refuse(fmt::format("{}.{} is parallel inside another loop: only outermost loops run on workers", name, schedule.loops[l].path));
       if (l != 0) return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
     }
+    if (!schedule.promote_loop.empty()) HONE_TRY(LoopOf(i, schedule.promote_loop));
+    if (schedule.scope == Scope::kShared && schedule.attach_stage >= 0) {
+      size_t root = static_cast<size_t>(schedule.attach_stage);
+      while (result_.stages[root].attach_stage >= 0) root = static_cast<size_t>(result_.stages[root].attach_stage);
+      if (result_.stages[root].loops[0].kind == LoopKind::kParallel)
+        return Refuse(fmt::format("{} is shared but computed inside a parallel loop of {}: workers would race", name, StageName(result_, root)));
+    }
     if (schedule.scope == Scope::kPrivate && schedule.attach_stage < 0) return Refuse(name + " is private to workers but computed at the root");
     if (schedule.scope == Scope::kRegisters && schedule.attach_stage < 0) return Refuse(name + " is in registers but computed at the root");
-    if (schedule.scope == Scope::kConst && schedule.attach_stage >= 0) return Refuse(name + " is packed ahead of time: it is computed at the root");
+    if (schedule.scope == Scope::kConst) {
+      if (schedule.attach_stage >= 0) return Refuse(name + " is packed ahead of time: it is computed at the root");
+      bool from_operand = true;
+      Walk(stage.body, [&](const Expr& e) {
+        from_operand &= e.op() != Op::kLoad || result_.kernel.tensors[static_cast<size_t>(e.int_value())].kind == TensorKind::kInput;
+      });
+      if (!from_operand) return Refuse(name + " is packed ahead of time: it can read nothing but its operand");
+    }
   }
   return std::move(result_);
 }
