@@ -60,6 +60,8 @@ class Lowering {
   Result<void> InferRegion(size_t stage);
   void MakeLoops(size_t stage);
   bool KnownBefore(size_t stage, VarId var, size_t loop) const;
+  bool ShiftIsSafe(size_t stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const;
+  bool ComputesTilesWhole(size_t stage, size_t axis, int64_t granule) const;
   Result<void> MakeBuffer(size_t stage);
   Result<void> MakeTile(size_t stage);
   // Hull of a form while the visible loops stay fixed and all others run.

@@ -209,6 +209,23 @@ Result<void> Lowering::InferRegion(size_t index) {
   return {};
 }
 
+// A shifted tile overlaps the one before it. Elements that are computed whole there may be computed again; sums in memory
+// may not be added to twice: the loops over tiles must lie outside every reduction loop.
+bool Lowering::ShiftIsSafe(size_t stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const {
+  const Stage& s = kernel_.stages[stage];
+  const std::vector<LoopState>& loops = states_[stage].loops;
+  size_t first_reduction = loops.size();
+  for (size_t l = loops.size(); l-- > 0;) {
+    bool reduces = false;
+    for (const Axis& reduce : s.reduce_axes)
+      for (const Term& term : values.at(reduce.name).terms()) reduces |= KnownBefore(stage, term.var, l + 1) && !KnownBefore(stage, term.var, l);
+    if (reduces) first_reduction = l;
+  }
+  for (const Term& term : states_[stage].axes[axis].local.terms())
+    if (term.coef >= granule && !KnownBefore(stage, term.var, first_reduction)) return false;
+  return true;
+}
+
 // Whether the stage's loops outside of number `loop` decide a variable.
 bool Lowering::KnownBefore(size_t stage, VarId id, size_t loop) const {
   const Var& var = program_.vars[id];
@@ -222,6 +239,21 @@ bool Lowering::KnownBefore(size_t stage, VarId id, size_t loop) const {
     for (const Term& term : part->terms())
       if (!KnownBefore(stage, term.var, loop)) return false;
   return true;
+}
+
+// Whether each tile of an axis is finished before the next begins, so that elements of two tiles may be computed twice.
+// A reduction must not come back to a tile, nor work in memory that another worker works in.
+bool Lowering::ComputesTilesWhole(size_t index, size_t axis, int64_t granule) const {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  const StageState& state = states_[index];
+  if (stage.reduction == Reduction::kNone) return true;
+  size_t first_reducing = 0;
+  while (first_reducing < state.loops.size() && !(state.loops[first_reducing].reduces && state.loops[first_reducing].extent > 1)) ++first_reducing;
+  for (const Term& term : state.axes[axis].local.terms())
+    if (term.coef >= granule && !KnownBefore(index, term.var, first_reducing)) return false;
+  if (state.loops.empty() || schedule.loops[0].kind != LoopKind::kParallel) return true;
+  return !schedule.promote_loop.empty() && LoopIndex(index, schedule.promote_loop) < first_reducing;
 }
 
 void Lowering::MakeLoops(size_t index) {
@@ -287,10 +319,28 @@ void Lowering::MakeLoops(size_t index) {
     values[relation->parents[0]] = value;
   }
 
+  for (size_t a = 0; a < state.axes.size(); ++a)
+    state.axes[a].local = values[a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name];
+  for (size_t l = 0; l < state.loops.size(); ++l)
+    for (size_t a = rank; a < state.axes.size(); ++a) {
+      // A loop reduces if a reduction axis depends on it, directly or through a fusion.
+      Linear moved = vars.Substitute(state.axes[a].local, [&](VarId var, Linear* value) {
+        if (var != state.loops[l].var) return false;
+        *value = Linear(0);
+        return true;
+      });
+      bool by_name = false;
+      if (state.loops[l].extent <= 1) {
+        // No trace in the form: go by the name, whose head is the axis.
+        const std::string& path = schedule.loops[l].path;
+        const std::string& axis_name = stage.reduce_axes[a - rank].name;
+        by_name = path == axis_name || path.starts_with(axis_name + ".") || path.starts_with(axis_name + "+");
+      }
+      state.loops[l].reduces |= by_name || !(moved == state.axes[a].local);
+    }
   for (size_t a = 0; a < state.axes.size(); ++a) {
     AxisState& axis = state.axes[a];
     const std::string& axis_name = a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name;
-    axis.local = values[axis_name];
     // Direct loops of the axis, and the span that unrolled and vectorised ones cover.
     int64_t granule = 1;
     for (size_t l = 0; l < state.loops.size(); ++l) {
@@ -331,7 +381,7 @@ void Lowering::MakeLoops(size_t index) {
 
     auto tail = schedule.tails.find(axis_name);
     if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps && is_static && axis.padded > axis.extent_max &&
-        axis.extent_max >= granule) {
+        axis.extent_max >= granule && ComputesTilesWhole(index, a, granule)) {
       Linear outer, inner(axis.local.constant());
       for (const Term& term : axis.local.terms()) {
         bool is_outer = term.coef >= granule;
@@ -344,23 +394,6 @@ void Lowering::MakeLoops(size_t index) {
     Interval start = vars.Range(axis.min);
     axis.var = vars.AddAxis(name + ":" + axis_name, axis.min + axis.local, {start.lo, start.hi + axis.padded - 1});
   }
-  for (size_t l = 0; l < state.loops.size(); ++l)
-    for (size_t a = rank; a < state.axes.size(); ++a) {
-      // A loop reduces if a reduction axis depends on it, directly or through a fusion.
-      Linear moved = vars.Substitute(state.axes[a].local, [&](VarId var, Linear* value) {
-        if (var != state.loops[l].var) return false;
-        *value = Linear(0);
-        return true;
-      });
-      bool by_name = false;
-      if (state.loops[l].extent <= 1) {
-        // No trace in the form: go by the name, whose head is the axis.
-        const std::string& path = schedule.loops[l].path;
-        const std::string& axis_name = stage.reduce_axes[a - rank].name;
-        by_name = path == axis_name || path.starts_with(axis_name + ".") || path.starts_with(axis_name + "+");
-      }
-      state.loops[l].reduces |= by_name || !(moved == state.axes[a].local);
-    }
 }
 
 Result<void> Lowering::MakeBuffer(size_t index) {
