@@ -40,6 +40,7 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
       *value = Linear(known->second);
       return true;
     });
+    x = vars_.ExpandAxes(x);  // what folded may have uncovered axes
   }
   form.runtime = Linear(x.constant());
   for (const Term& term : x.terms()) {
@@ -54,12 +55,12 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
   // A derived part depends on the lane. It may still step evenly: try lane by lane.
   std::vector<Linear> lanes;
   for (int lane = 0; lane < active_; ++lane) {
-    lanes.push_back(vars_.Substitute(x, [&](VarId var, Linear* value) {
+    lanes.push_back(vars_.ExpandAxes(vars_.Substitute(x, [&](VarId var, Linear* value) {
       auto known = unrolled_.find(var);
       if (var != lane_var_ && known == unrolled_.end()) return false;
       *value = Linear(var == lane_var_ ? lane : known->second);
       return true;
-    }));
+    })));
     Linear step = lane == 0 ? Linear(0) : lanes[static_cast<size_t>(lane)] - lanes[static_cast<size_t>(lane - 1)];
     if (!step.IsConstant() || (lane > 1 && !(step == lanes[1] - lanes[0]))) return form;
   }

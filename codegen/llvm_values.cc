@@ -225,8 +225,15 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitLoad(const ValueNode& load) {
-  if (program_.buffers[static_cast<size_t>(load.buffer)].scope == Scope::kRegisters) return ReadTile(load.buffer, load.index);
-  return EmitMemoryLoad(load);
+  if (program_.buffers[static_cast<size_t>(load.buffer)].scope != Scope::kRegisters) return EmitMemoryLoad(load);
+  Mask mask = ResolveGuard(load.guard);
+  if (mask.never) return EmitValue(*load.args[0]);
+  llvm::Value* value = HONE_TRY(ReadTile(load.buffer, load.index));
+  if (mask.always()) return value;
+  llvm::Value* fill = HONE_TRY(EmitValue(*load.args[0]));
+  llvm::Value* condition = mask.lanes ? AllLanes(mask) : mask.scalar;
+  if (mask.lanes || value->getType()->isVectorTy() || fill->getType()->isVectorTy()) value = Widen(value), fill = Widen(fill);
+  return builder_.CreateSelect(condition, value, fill);
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
