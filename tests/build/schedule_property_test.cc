@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <optional>
 
+#include "ir/accuracy.h"
 #include "ir/parse.h"
 #include "ir/specialize.h"
 #include "tests/support/odd_kernels.h"
@@ -22,6 +24,11 @@ constexpr uint64_t kUsualSeed = 13;
 constexpr int kOddKernels = 100;
 constexpr int kSchedules = 4;  // of each kernel
 constexpr int kRandomKernels = 1000;
+constexpr size_t kShown = 8;       // failures
+
+// Random kernels add and multiply the same number again and again, through several stages: rounding errors of one sign,
+// that grow with the number of terms and not with its root.
+double Slack(const Kernel& kernel) { return 6 * std::sqrt(static_cast<double>(LongestReduction(kernel))); }
 
 // A refusal without what is particular to its case: "r1.tile is read before it is written" -> "… is read before …".
 std::string ReasonOf(const std::string& refusal) {
@@ -82,10 +89,12 @@ std::string Shrunk(const std::string& note, uint64_t seed) {
   Result<Schedule> schedule = ParseSchedule(trial->schedule);
   Result<Target> target = ParseTarget(trial->target);
   if (!schedule || !target) return "";
+  Result<Kernel> kernel = ParseKernel(trial->kernel);
+  double slack = kernel && kernel->name == "random" ? Slack(*kernel) : 1;
   std::string how;
   auto fails = [&](const Schedule& shorter) {
     CaseReport report = RunCases(1, [&](int, CaseLog& log) {
-      KernelCase kernel(trial->kernel, seed);
+      KernelCase kernel(trial->kernel, seed, slack);
       TryOne(kernel, PrintSchedule(shorter), *target, log);
     });
     if (!report.failures.empty()) how = report.failures[0].text;
@@ -99,13 +108,13 @@ std::string Shrunk(const std::string& note, uint64_t seed) {
 void ExpectNoFailure(const CaseReport& report, uint64_t seed) {
   std::printf("seed %lu\n", seed);
   for (const auto& [label, count] : report.counts) std::printf("%8ld %s\n", count, label.c_str());
-  for (size_t i = 0; i < std::min<size_t>(report.failures.size(), 4); ++i) {
+  for (size_t i = 0; i < std::min<size_t>(report.failures.size(), kShown); ++i) {
     const CaseFailure& failure = report.failures[i];
     ADD_FAILURE() << "HONE_SEED=" << seed << " case " << failure.index << ": " << failure.text << "\n"
                   << failure.note << "\n"
                   << Shrunk(failure.note, seed);
   }
-  if (report.failures.size() > 4) ADD_FAILURE() << report.failures.size() << " failures in all";
+  if (report.failures.size() > kShown) ADD_FAILURE() << report.failures.size() << " failures in all";
 }
 
 TEST(ScheduleProperty, LibraryOperationsUnderRandomSchedules) {
@@ -135,14 +144,14 @@ TEST(ScheduleProperty, RandomKernelsUnderDefaultAndRandomSchedules) {
     Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
     std::string text = RandomKernel(rng).Text();
     log.Note(text);
-    KernelCase kernel(text, seed);
+    KernelCase kernel(text, seed, Slack(ParseKernel(text).value()));
     const Target& target = targets[static_cast<size_t>(index) % targets.size()];
     log.Note(text + "\n" + PrintTarget(target) + "\ndefault schedule");
     RunOutcome outcome = BuildAndRun(kernel, "", target);
     if (!outcome.failure.empty())
       log.Fail("default schedule: " + outcome.failure + "\n" + outcome.schedule);
     else if (outcome.schedule.starts_with("# plain loops"))
-      log.Fail(outcome.schedule);
+      log.Count("default refused: " + ReasonOf(outcome.schedule.substr(outcome.schedule.find("refused: ") + 9)));
     else
       log.Count("default ran");
     TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, rng, text, log)), target, log);

@@ -359,7 +359,7 @@ void RandomSchedule::VectorizeLoop() {
   Step step;
   step.kind = StepKind::kVectorize;
   step.stage = NameOf(stage);
-  step.names = {loops.loops.empty() ? "none" : rng_.Chance(0.5) ? loops.loops.back().path : AnyLoop(loops)};
+  step.names = {loops.loops.empty() ? "none" : rng_.Chance(0.6) ? loops.loops.back().path : AnyLoop(loops)};
   if (extents[step.names[0]] <= kMostLanes) Propose({step});
 }
 

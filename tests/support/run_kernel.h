@@ -22,16 +22,19 @@ namespace hone {
 // A kernel at its sizes with random inputs and the reference of every output element.
 class KernelCase {
  public:
-  // REQUIRES: the text parses; the kernel is static.
-  KernelCase(std::string text, uint64_t seed);
+  // slack: how many times the tolerance of the kernel's accuracy class is allowed. REQUIRES: the text parses; the kernel
+  // is static.
+  KernelCase(std::string text, uint64_t seed, double slack = 1);
 
   const std::string& text() const { return text_; }
   const Kernel& kernel() const { return kernel_; }
+  double slack() const { return slack_; }
   KernelInputs& inputs() { return *inputs_; }
   const std::vector<Reference>& references(size_t output) const { return references_[output]; }
 
  private:
   std::string text_;
+  double slack_;
   Kernel kernel_;
   std::unique_ptr<KernelInputs> inputs_;
   std::vector<std::vector<Reference>> references_;
