@@ -51,7 +51,7 @@ std::optional<Linear> AffineForm(const Kernel& kernel, const Expr& e) {
 
 }  // namespace
 
-bool SchedulePlanner::Inline(const std::string& stage) {
+bool SchedulePlanner::Inline(std::string stage) {
   Result<Kernel> next = InlineStage(kernel_, FindStage(kernel_, stage));
   if (!next) return false;
   kernel_ = *std::move(next);
@@ -59,7 +59,7 @@ bool SchedulePlanner::Inline(const std::string& stage) {
   return true;
 }
 
-bool SchedulePlanner::Collapse(const std::string& stage, const std::vector<std::string>& axes) {
+bool SchedulePlanner::Collapse(std::string stage, const std::vector<std::string>& axes) {
   Result<Kernel> next = CollapseAxes(kernel_, FindStage(kernel_, stage), axes);
   if (!next) return false;
   kernel_ = *std::move(next);
@@ -70,7 +70,7 @@ bool SchedulePlanner::Collapse(const std::string& stage, const std::vector<std::
   return true;
 }
 
-bool SchedulePlanner::Separate(const std::string& stage, const std::string& result) {
+bool SchedulePlanner::Separate(std::string stage, std::string result) {
   Result<Kernel> next = SeparateReduction(kernel_, FindStage(kernel_, stage), result);
   if (!next) return false;
   kernel_ = *std::move(next);
@@ -81,7 +81,7 @@ bool SchedulePlanner::Separate(const std::string& stage, const std::string& resu
   return true;
 }
 
-bool SchedulePlanner::Rfactor(const std::string& stage, const std::string& axis, int64_t lanes, const std::string& result) {
+bool SchedulePlanner::Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result) {
   Result<Kernel> next = hone::Rfactor(kernel_, FindStage(kernel_, stage), axis, lanes, result);
   if (!next) return false;
   kernel_ = *std::move(next);
@@ -93,7 +93,7 @@ bool SchedulePlanner::Rfactor(const std::string& stage, const std::string& axis,
   return true;
 }
 
-bool SchedulePlanner::CacheRead(const std::string& tensor, const std::string& result, const std::string& reader, Scope scope, std::vector<LayoutDim> layout) {
+bool SchedulePlanner::CacheRead(std::string tensor, std::string result, std::string reader, Scope scope, std::vector<LayoutDim> layout) {
   Result<Kernel> next = hone::CacheRead(kernel_, FindTensor(kernel_, tensor), FindStage(kernel_, reader), result);
   if (!next) return false;
   kernel_ = *std::move(next);

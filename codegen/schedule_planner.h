@@ -33,12 +33,13 @@ class SchedulePlanner {
   const Target& target() const { return target_; }
   const Schedule& schedule() const { return schedule_; }
 
-  // Graph rewrites: applied at once, noted as steps. False: refused, nothing changed.
-  bool Inline(const std::string& stage);
-  bool Collapse(const std::string& stage, const std::vector<std::string>& axes);
-  bool Separate(const std::string& stage, const std::string& result);
-  bool Rfactor(const std::string& stage, const std::string& axis, int64_t lanes, const std::string& result);
-  bool CacheRead(const std::string& tensor, const std::string& result, const std::string& reader, Scope scope, std::vector<LayoutDim> layout = {});
+  // Graph rewrites: applied at once, noted as steps. Names by value: the kernel they may come from is replaced.
+  // False: refused, nothing changed.
+  bool Inline(std::string stage);
+  bool Collapse(std::string stage, const std::vector<std::string>& axes);
+  bool Separate(std::string stage, std::string result);
+  bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);
+  bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope, std::vector<LayoutDim> layout = {});
 
   // Names that the axes of such a copy would have, one per dimension of the tensor.
   std::vector<std::string> CopyAxes(const std::string& tensor, const std::string& reader) const;

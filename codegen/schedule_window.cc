@@ -105,7 +105,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   // The padded plane, per task, where it is the stage's alone.
   const Tensor source = planner.kernel().tensors[static_cast<size_t>(data->tensor)];
   const Stage* pad = ProducerOf(planner.kernel(), data->tensor);
-  if (pad && !planner.IsScheduled(source.name) && pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), data->tensor).size() == 1) {
+  if (pad && source.kind == TensorKind::kIntermediate && !planner.IsScheduled(source.name) && pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), data->tensor).size() == 1) {
     planner.ComputeAt(source.name, out, task);
     ScheduleInPlace(planner, source.name);
   }

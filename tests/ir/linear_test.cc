@@ -35,7 +35,8 @@ TEST(Linear, DivFloorAgreesWithBruteForce) {
   for (int round = 0; round < 400; ++round) {
     VarTable vars;
     VarId x = vars.AddLoop("x", pick(1, 5)), y = vars.AddLoop("y", pick(1, 5)), z = vars.AddLoop("z", pick(1, 4));
-    Linear e = Linear::Of(x, pick(-12, 12)) + Linear::Of(y, pick(-12, 12)) + Linear::Of(z, pick(-3, 3)) + Linear(pick(-20, 20));
+    Linear e = Linear::Of(x, pick(-12, 12)) + Linear::Of(y, pick(-12, 12)) + Linear::Of(z, pick(-3, 3)) +
+               Linear(pick(-20, 20));
     int64_t divisor = pick(1, 12);
     Linear q = vars.DivFloor(e, divisor), m = vars.Mod(e, divisor);
     Linear nested = vars.Min(vars.DivFloor(q + Linear::Of(z), 3), m);
