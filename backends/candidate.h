@@ -91,6 +91,9 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitSetup = 90;  // setup_error says why
 inline constexpr int kExitFault = 91;  // fault_… say what
 
+// What all candidates need and can inherit. To be called in the process that forks them.
+void PrepareForCandidates();
+
 // Runs in a fresh fork of a single-threaded process. Never returns: the process ends with one of the codes above, or
 // by a signal.
 [[noreturn]] void RunCandidate(const CandidateSpec& spec, int artifact_fd, int arena_fd);

@@ -65,6 +65,7 @@ Result<LaunchOutcome> DecodeOutcome(std::string_view body) {
 
 [[noreturn]] void Serve(ChildChannel channel, int arena_fd) {
   pid_t self = ::getpid();
+  PrepareForCandidates();
   while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
     if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 1) ::_exit(0);
