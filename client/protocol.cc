@@ -181,8 +181,8 @@ template <typename A>
 void serialize(A&, StatusRequest&) {}
 template <typename A>
 void serialize(A& a, StatusReply& m) {
-  a(m.version, m.pid, m.uptime_s, m.socket, m.cache, m.targets, m.cache_bytes, m.records, m.hits, m.misses,
-    m.idle_state, m.tuning, m.builders, m.connections, m.queued);
+  a(m.version, m.pid, m.uptime_s, m.socket, m.cache, m.targets, m.cache_bytes, m.cache_problem, m.records, m.hits,
+    m.misses, m.idle_state, m.tuning, m.builders, m.connections, m.queued);
 }
 template <typename A>
 void serialize(A&, StatsRequest&) {}

@@ -120,6 +120,7 @@ struct StatusReply {
   std::string cache;
   std::vector<std::string> targets;
   uint64_t cache_bytes = 0;
+  std::string cache_problem;  // why nothing can be written at the moment; "" if all is well
   uint64_t records = 0;
   uint64_t hits = 0;
   uint64_t misses = 0;

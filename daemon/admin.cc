@@ -208,6 +208,7 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
   reply.cache = facts_.cache;
   reply.targets = {PrintTarget(path_.host())};
   reply.cache_bytes = cache.disk_bytes;
+  reply.cache_problem = cache.not_persisting;
   for (const CacheStats::Family& family : cache.families) {
     if (family.name == "records") reply.records = family.entries;
   }

@@ -19,7 +19,7 @@ namespace hone {
 namespace {
 
 constexpr int kFirstInherited = 3;  // sd_listen_fds(3)
-constexpr int kBacklog = 1024;
+constexpr int kBacklog = 4096;
 
 std::optional<long> NumberIn(const char* name) {
   const char* text = getenv(name);

@@ -207,9 +207,9 @@ class Service {
     }
     if (next->socket.empty()) next->socket = config_.socket;
     if (next->cache.empty()) next->cache = config_.cache;
+    SetLogLevel(next->log);
     for (const std::string& key : NeedRestart(config_, *next)) { LogWarn("reload_needs_restart", {{"key", key}}); }
     config_ = *std::move(next);
-    SetLogLevel(config_.log);
     hot_->SetLimits(HotLimitsOf(config_, descriptors_));
     server_->SetLimits(ServerLimitsOf(config_, descriptors_));
     if (misses_) misses_->SetLimits(MissLimitsOf(config_));

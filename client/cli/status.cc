@@ -27,6 +27,7 @@ int Run(Context& context, const Arguments&) {
         .Set("cache", status->cache)
         .Set("targets", status->targets)
         .Set("cache_bytes", status->cache_bytes)
+        .Set("cache_problem", status->cache_problem)
         .Set("records", status->records)
         .Set("hits", status->hits)
         .Set("misses", status->misses)
@@ -38,16 +39,19 @@ int Run(Context& context, const Arguments&) {
     Print(json.Dump() + "\n");
     return kDone;
   }
-  Print(FactsText({{"version", status->version},
-                   {"process", fmt::format("{}, up {}", status->pid, UptimeText(status->uptime_s))},
-                   {"socket", status->socket},
-                   {"cache", fmt::format("{}, {}, {} records", status->cache,
-                                         BytesText(static_cast<double>(status->cache_bytes)), status->records)},
-                   {"target", status->targets.empty() ? "-" : status->targets[0]},
-                   {"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},
-                   {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
-                   {"clients", std::to_string(status->connections)},
-                   {"idle", status->tuning.empty() ? status->idle_state : "tuning " + status->tuning}}));
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"version", status->version},
+      {"process", fmt::format("{}, up {}", status->pid, UptimeText(status->uptime_s))},
+      {"socket", status->socket},
+      {"cache", fmt::format("{}, {}, {} records", status->cache, BytesText(static_cast<double>(status->cache_bytes)),
+                            status->records)},
+      {"target", status->targets.empty() ? "-" : status->targets[0]},
+      {"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},
+      {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
+      {"clients", std::to_string(status->connections)},
+      {"idle", status->tuning.empty() ? status->idle_state : "tuning " + status->tuning}};
+  if (!status->cache_problem.empty()) facts.emplace_back("problem", "nothing is kept: " + status->cache_problem);
+  Print(FactsText(facts));
   return kDone;
 }
 

@@ -1,0 +1,346 @@
+"""What the commands promise: their output, their exit status, their effect on the daemon and its cache."""
+
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+from harness import SMALL, small
+
+GET_FIELDS = ["fingerprint", "class", "target", "hit", "pinned", "origin", "served_us", "expected_us"]
+
+
+class Commands(harness.HoneTest):
+    def test_get_then_hit_then_restart_then_hit(self):
+        daemon = self.start()
+        first = self.hone_json("get", SMALL)[0]
+        self.assertEqual(list(first)[:8], GET_FIELDS)
+        self.assertFalse(first["hit"])
+        self.assertEqual((first["origin"], first["class"], first["pinned"]), ("default", "matmul", False))
+        self.assertRegex(first["fingerprint"], "^[0-9a-f]{32}$")
+        self.assertGreater(first["served_us"], 0)
+        second = self.hone_json("get", SMALL)[0]
+        self.assertTrue(second["hit"])
+        time.sleep(1.2)  # a served miss is on disk within a second
+        daemon.kill()
+        self.start()
+        third = self.hone_json("get", SMALL, "--no-compile")[0]
+        self.assertTrue(third["hit"])
+        self.assertEqual(third["fingerprint"], first["fingerprint"])
+
+    def test_no_compile_misses_with_status_1(self):
+        self.start()
+        error = self.hone_json("get", SMALL, "--no-compile", status=1)[0]["error"]
+        self.assertEqual(error["kind"], "not_found")
+        self.assertEqual(len(self.last_error.splitlines()), 1)
+        self.assertEqual(sorted(error), ["kind", "message", "where"])
+
+    def test_get_writes_the_code(self):
+        self.start()
+        path = os.path.join(self.directory.path, "code.so")
+        self.hone("get", SMALL, "--out", path)
+        with open(path, "rb") as code:
+            self.assertEqual(code.read(4), b"\x7fELF")
+
+    def test_run_verifies_and_times(self):
+        self.start()
+        out = self.hone_json("run", SMALL)[0]
+        for field in [*GET_FIELDS, "time_us", "gflops", "max_rel_err", "verified"]:
+            self.assertIn(field, out)
+        self.assertTrue(out["verified"])
+        self.assertGreater(out["time_us"], 0)
+        self.assertGreater(out["gflops"], 0)
+        self.assertLess(out["max_rel_err"], 1e-5)
+        one = self.hone_json("run", SMALL, "--threads", "1", "--repeat", "3")[0]
+        self.assertTrue(one["verified"])
+
+    def test_warm_and_run_a_list(self):
+        self.start()
+        path = os.path.join(self.directory.path, "net.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("# a comment\n3 add(M=2,N=3)\n\n1 softmax(M=4,N=5) # another\n")
+        lines = self.hone_json("warm", path)
+        self.assertEqual([line["kernel"] for line in lines[:2]], ["add(M=2,N=3)", "softmax(M=4,N=5)"])
+        self.assertEqual([line["count"] for line in lines[:2]], [3, 1])
+        self.assertEqual((lines[2]["kernels"], lines[2]["compiled"], lines[2]["failed"]), (2, 2, 0))
+        again = self.hone_json("warm", path, "--no-compile")
+        self.assertEqual((again[2]["hits"], again[2]["compiled"]), (2, 0))
+        lines = self.hone_json("run", path, "--no-compile")
+        self.assertTrue(all(line["verified"] and line["hit"] for line in lines))
+        table = self.hone("run", path)
+        self.assertIn("2 kernels, 2 verified", table)
+        self.assertNotIn("\033", table)
+
+    def test_a_list_goes_on_after_a_bad_kernel(self):
+        self.start()
+        path = os.path.join(self.directory.path, "net.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("1 add(M=2,N=3)\n1 frobnicate(M=1)\n1 mul(M=2,N=3)\n")
+        lines = self.hone_json("warm", path, status=1)
+        self.assertEqual(lines[1]["error"]["kind"], "invalid")
+        self.assertIn("net.kernels:2", lines[1]["error"]["where"])
+        self.assertEqual((lines[3]["compiled"], lines[3]["failed"]), (2, 1))
+        self.assertIn("net.kernels:2", self.last_error)
+
+    def test_kernel_language_from_a_file_with_places(self):
+        self.start()
+        good = os.path.join(self.directory.path, "scale.hone")
+        with open(good, "w", encoding="utf-8") as file:
+            file.write("kernel scale(x: f32[N]) -> y: f32[N] where N=33 {\n  y[i] = x[i] * 2.0\n}\n")
+        self.assertTrue(self.hone_json("run", good)[0]["verified"])
+        bad = os.path.join(self.directory.path, "bad.hone")
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write("kernel bad(x: f32[N]) -> y: f32[N] where N=33 {\n  y[i] = x[i + 1]\n}\n")
+        error = self.hone_json("get", bad, status=1)[0]["error"]
+        self.assertRegex(error["where"], r"bad\.hone:2:\d+")
+
+    def test_ls_show_explain_schedule_code(self):
+        self.start()
+        served = self.hone_json("get", SMALL)[0]
+        self.hone("get", small(3))
+        fingerprint = served["fingerprint"]
+        rows = self.hone_json("ls")
+        self.assertEqual(len(rows), 2)
+        self.assertEqual([row["fingerprint"] for row in self.hone_json("ls", "matmul")], [fingerprint])
+        self.assertIn("matmul", self.hone("ls"))
+        shown = self.hone_json("show", fingerprint[:8])[0]
+        self.assertEqual(shown["kernel"], SMALL)
+        self.assertIn("kernel", shown["canonical"])
+        self.assertIn("schedule", self.hone_json("explain", fingerprint[:8])[0]["reasons"])
+        schedule = self.hone("schedule", fingerprint[:8])
+        self.assertEqual(schedule, self.hone("schedule", SMALL))
+        self.assertTrue(schedule.strip())
+        code = self.hone("code", fingerprint[:8])
+        self.assertIn("define", code)
+        self.assertIn("hone_entry", code)
+        # A kernel that was never asked for is fetched first.
+        self.assertTrue(self.hone("schedule", "mul(M=3,N=4)").strip())
+        self.hone("show", "zz", status=1)
+        self.hone("show", "0123456789abcdef", status=1)
+
+    def test_pin_unpin_rm_are_durable(self):
+        daemon = self.start()
+        fingerprint = self.hone_json("get", SMALL)[0]["fingerprint"]
+        other = self.hone_json("get", small(5))[0]["fingerprint"]
+        self.hone("pin", fingerprint[:10])
+        self.hone("rm", other)
+        daemon.kill()
+        self.start()
+        self.assertTrue(self.hone_json("get", SMALL, "--no-compile")[0]["pinned"])
+        self.hone("get", small(5), "--no-compile", status=1)
+        self.hone("unpin", fingerprint)
+        self.assertFalse(self.hone_json("show", fingerprint)[0]["pinned"])
+
+    def test_verify_finds_nothing_wrong(self):
+        self.start()
+        for n in range(1, 4):
+            self.hone("get", small(n))
+        summary = self.hone_json("verify")[-1]
+        self.assertEqual((summary["checked"], summary["bad"]), (3, 0))
+        lines = self.hone_json("verify", "--run")
+        self.assertTrue(all(line["ok"] and line["max_rel_err"] < 1e-5 for line in lines[:-1]))
+
+    def test_status_and_stats(self):
+        daemon = self.start()
+        self.hone("get", SMALL)
+        self.hone("get", SMALL)
+        status = self.hone_json("status")[0]
+        self.assertEqual((status["pid"], status["hits"], status["misses"]), (daemon.pid, 1, 1))
+        self.assertEqual(status["cache"], self.directory.cache)
+        stats = self.hone_json("stats")[0]
+        self.assertEqual((stats["hits_memory"], stats["misses"], stats["builder_builds"]), (1, 1, 1))
+        self.assertIn("hits", self.hone("status"))
+
+    def test_tune_says_that_it_is_not_there_yet(self):
+        self.start()
+        error = self.hone_json("tune", SMALL, status=1)[0]["error"]
+        self.assertEqual(error["kind"], "unsupported")
+        self.assertIn("not in this version yet", error["message"])
+
+    def test_wrong_usage_is_status_2(self):
+        for words in ([], ["frobnicate"], ["get"], ["get", SMALL, "--budget", "soon"], ["get", SMALL, "--frob"],
+                      ["run", SMALL, "--repeat", "0"], ["completion", "fish"]):
+            self.hone(*words, status=2)
+            self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
+        error = self.hone_json("get", status=2)[0]["error"]
+        self.assertEqual(error["kind"], "invalid")
+
+    def test_help_is_everywhere_and_has_examples(self):
+        top = self.hone("--help")
+        commands = [line.split()[0] for line in top.split("Subcommands:")[1].splitlines() if line.startswith("  ")]
+        self.assertGreaterEqual(len(commands), 16)
+        for command in commands:
+            text = self.hone(command, "--help")
+            self.assertIn(command, text)
+        for command in ["get", "run", "warm", "ls", "verify"]:
+            self.assertIn("hone " + command, self.hone(command, "--help"))
+        manual = os.path.join(harness.SOURCE, "docs/man/hone.1")
+        with open(manual, encoding="utf-8") as file:
+            page = file.read()
+        for command in commands:
+            self.assertIn(command, page, "the manual knows every command")
+
+    def test_completion_completes(self):
+        script = self.hone("completion", "bash")
+        probe = script + """
+COMP_WORDS=(hone ver); COMP_CWORD=1; _hone; echo "${COMPREPLY[@]}"
+COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
+"""
+        done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout.split(), ["verify", "--no-compile", "--no-start"])
+
+    def test_no_daemon_is_one_clear_error(self):
+        error = self.hone_json("status", status=1)[0]["error"]
+        self.assertEqual(error["kind"], "unavailable")
+
+    def test_hone_starts_honed_once_for_many(self):
+        crowd = [subprocess.Popen([os.path.join(harness.BIN, "hone"), "--json", "get", SMALL],
+                                  env=self.directory.environment, stdout=subprocess.PIPE) for _ in range(6)]
+        for process in crowd:
+            out, _ = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 0)
+            self.assertIn(b'"matmul"', out)
+        status = self.hone_json("status")[0]
+        self.assertEqual(status["misses"] + status["hits"], 6)
+        self.assertEqual(status["misses"] >= 1, True)
+        os.kill(status["pid"], signal.SIGTERM)
+
+    def test_a_honed_that_cannot_start_says_why(self):
+        os.makedirs(self.directory.cache, 0o700)
+        with open(os.path.join(self.directory.cache, "FORMAT"), "w", encoding="utf-8") as file:
+            file.write("hone cache\nformat 99\n")
+        error = self.hone_json("get", SMALL, start=True, status=1)[0]["error"]
+        self.assertIn("format 99", error["message"])
+        self.assertIn(self.directory.cache, error["message"])
+
+    def test_a_cache_that_cannot_be_written_is_served_from_memory_and_says_so(self):
+        os.makedirs(os.path.dirname(self.directory.cache), 0o700)
+        with open(self.directory.cache, "w", encoding="utf-8") as file:
+            file.write("a file where the cache should be")
+        daemon = self.start()
+        self.hone("get", SMALL)
+        self.assertTrue(self.hone_json("get", SMALL)[0]["hit"])
+        self.assertIn(self.directory.cache, self.hone_json("status")[0]["cache_problem"])
+        self.assertEqual(daemon.log().count("cache_not_persisting"), 1)
+
+    def test_cache_is_inspected_without_and_beside_a_daemon(self):
+        daemon = self.start()
+        fingerprint = self.hone_json("get", SMALL)[0]["fingerprint"]
+        time.sleep(1.2)
+        for _ in range(2):
+            rows = self.hone_json("--cache", self.directory.cache, "ls")
+            self.assertEqual([row["fingerprint"] for row in rows], [fingerprint])
+            self.assertEqual(self.hone_json("--cache", self.directory.cache, "show", fingerprint[:6])[0]["kernel"], SMALL)
+            self.assertEqual(self.hone_json("--cache", self.directory.cache, "verify", "--run")[-1]["bad"], 0)
+            self.assertIn("hone_entry", self.hone("--cache", self.directory.cache, "code", fingerprint[:6]))
+            self.assertIn("cache_disk_bytes", self.hone_json("--cache", self.directory.cache, "stats")[0])
+            error = self.hone_json("--cache", self.directory.cache, "rm", fingerprint, status=1)[0]["error"]
+            self.assertEqual(error["kind"], "unsupported")
+            self.assertEqual(daemon.stop(), 0)
+        error = self.hone_json("--cache", "/nowhere", "ls", status=1)[0]["error"]
+        self.assertEqual(error["where"], "/nowhere")
+
+    def test_interrupting_a_long_command_leaves_the_daemon_well(self):
+        self.start()
+        path = os.path.join(self.directory.path, "net.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"1 matmul(M={n},N=32,K=32)\n" for n in range(1, 60))
+        process = subprocess.Popen([os.path.join(harness.BIN, "hone"), "--no-start", "warm", path],
+                                   env=self.directory.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(10), -signal.SIGINT)
+        self.assert_served()
+
+
+class Lifecycle(harness.HoneTest):
+    def test_sigterm_answers_flushes_and_ends_with_0(self):
+        daemon = self.start()
+        with self.raw() as client:
+            client.send(harness.get_frame("matmul(M=64,N=64,K=64)"))
+            time.sleep(0.01)
+            self.assertEqual(daemon.stop(), 0)
+            self.assertIn(client.receive()[0], (harness.GET_REPLY, harness.ERROR))
+        self.assertFalse(os.path.exists(self.directory.socket))
+        self.start()
+        rows = self.hone_json("ls")
+        self.assertLessEqual(len(rows), 1)
+
+    def test_what_was_served_just_before_sigterm_is_there_after(self):
+        daemon = self.start()
+        self.hone("get", SMALL)
+        self.assertEqual(daemon.stop(), 0)
+        self.start()
+        self.assertTrue(self.hone_json("get", SMALL, "--no-compile")[0]["hit"])
+
+    def test_a_second_daemon_on_the_same_socket_or_cache_says_so(self):
+        first = self.start()
+        second = self.start(wait=False)
+        self.assertEqual(second.process.wait(20), 1)
+        self.assertIn(str(first.pid), second.log())
+        third = self.start("--socket", os.path.join(self.directory.path, "run", "other.sock"), wait=False)
+        self.assertEqual(third.process.wait(20), 1)
+        self.assertIn(self.directory.cache, third.log())
+        self.assert_served()
+
+    def test_sighup_reloads_and_a_bad_file_changes_nothing(self):
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write('log = "error"\n')
+        daemon = self.start("--config", self.directory.config)
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write('log = "debug"\n[cache]\nsize = "1GiB"\n')
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for_log("reloaded")
+        self.assertIn("cache.size", daemon.log())
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write('log = "error"\n[server]\nquue = 3\n')
+        os.kill(daemon.pid, signal.SIGHUP)
+        daemon.wait_for_log("reload_failed")
+        self.assertIn("honed.toml:3:1", daemon.log())
+        os.kill(daemon.pid, signal.SIGHUP)  # still answers at debug level
+        self.assert_served()
+        self.assertEqual(self.hone_json("stats")[0]["reloads"], 1)
+
+    def test_a_bad_configuration_at_the_start_is_one_error(self):
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write("[server]\nqueue = true\n")
+        daemon = self.start("--config", self.directory.config, wait=False)
+        self.assertEqual(daemon.process.wait(20), 1)
+        self.assertIn("honed.toml:2:9", daemon.log())
+        self.assertEqual(len(daemon.log().splitlines()), 1)
+        done = subprocess.run([os.path.join(harness.BIN, "honed"), "--describe-config"], capture_output=True, text=True,
+                              check=True)
+        self.assertIn("[server]", done.stdout)
+        for words in (["--frob"], ["surplus"], ["--log", "loud"]):
+            self.assertEqual(subprocess.run([os.path.join(harness.BIN, "honed"), *words], capture_output=True,
+                                            check=False).returncode, 2)
+
+    def test_inherits_the_socket_of_systemd(self):
+        if not any(os.access(os.path.join(folder, "systemd-socket-activate"), os.X_OK)
+                   for folder in os.environ["PATH"].split(":")):
+            self.skipTest("[SKIP] no systemd-socket-activate")
+        os.mkdir(os.path.dirname(self.directory.socket), 0o700)
+        environment = [word for name, value in self.directory.environment.items() for word in ("-E", f"{name}={value}")]
+        process = subprocess.Popen(["systemd-socket-activate", "-l", self.directory.socket, *environment,
+                                    os.path.join(harness.BIN, "honed")], stderr=subprocess.DEVNULL)
+        try:
+            for _ in range(500):
+                if os.path.exists(self.directory.socket):
+                    break
+                time.sleep(0.01)
+            self.hone("get", SMALL)
+            process.terminate()
+            self.assertEqual(process.wait(20), 0)
+            self.assertTrue(os.path.exists(self.directory.socket), "the socket is systemd's to remove")
+        finally:
+            process.kill()
+
+    def test_the_daemon_links_no_llvm_and_the_library_libc_alone(self):
+        done = subprocess.run(["ldd", os.path.join(harness.BIN, "honed")], capture_output=True, text=True, check=True)
+        self.assertNotIn("LLVM", done.stdout)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,227 @@
+"""Clients that send garbage, stop reading, die or come by the thousand: the daemon stays up, and honest ones are served."""
+
+import os
+import random
+import resource
+import socket
+import struct
+import threading
+import time
+
+import harness
+from harness import GET_REPLY, SMALL, Gone, frame, get_frame, small
+
+
+class HonestClient(threading.Thread):
+    """Asks for the same kernel again and again, all the time; counts what went wrong and how long answers took."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.path = path
+        self.stop = threading.Event()
+        self.problems = []
+        self.times = []
+
+    def run(self):
+        with harness.RawClient(self.path) as client:
+            while not self.stop.is_set():
+                begun = time.monotonic()
+                try:
+                    kind = client.get(SMALL)
+                except (Gone, OSError) as problem:
+                    self.problems.append(repr(problem))
+                    return
+                self.times.append(time.monotonic() - begun)
+                if kind != GET_REPLY:
+                    self.problems.append(f"answer {kind}")
+
+
+class Hostile(harness.HoneTest):
+    def setUp(self):
+        super().setUp()
+        self.daemon = self.start()
+        self.assert_served()
+        self.honest = HonestClient(self.directory.socket)
+        self.honest.start()
+
+    def tearDown(self):
+        """After each attack: the same daemon, the honest client never disturbed, no descriptor left."""
+        self.honest.stop.set()
+        self.honest.join(30)
+        self.assertEqual(self.honest.problems, [])
+        self.assertGreater(len(self.honest.times), 0)
+        self.assertIsNone(self.daemon.process.poll(), self.daemon.log())
+        self.assert_served()
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_garbage(self):
+        rng = random.Random(7)
+        for size in (1, 23, 24, 25, 100, 5000, 70000):
+            with self.raw() as client:
+                try:
+                    client.send(rng.randbytes(size))
+                    client.socket.shutdown(socket.SHUT_WR)
+                except (Gone, OSError):
+                    pass
+                self.assertTrue(client.is_closed())
+
+    def test_every_kind_of_message_with_random_bodies(self):
+        rng = random.Random(11)
+        for kind in range(0, 40):
+            with self.raw() as client:
+                for request in range(20):
+                    body = rng.randbytes(rng.choice((0, 1, 4, 8, 30, 300)))
+                    client.send(frame(kind, body, request + 1))
+                    _, request_id, _, descriptors = client.receive()
+                    self.assertEqual(request_id, request + 1)
+                    for fd in descriptors:
+                        os.close(fd)
+
+    def test_lengths_that_lie(self):
+        for length in (2**20 + 4097, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1):
+            with self.raw() as client:
+                client.send(frame(harness.GET, b"", length=length))
+                kind, _, body, _ = client.receive()
+                self.assertEqual((kind, body[0]), (harness.ERROR, 4))  # limit
+                self.assertTrue(client.is_closed())
+        with self.raw() as client:  # inside the body, too
+            client.send(frame(harness.GET, struct.pack("<I", 2**32 - 1) + b"add"))
+            self.assertEqual(client.receive()[0], harness.ERROR)
+            self.assertEqual(client.get(SMALL), GET_REPLY)
+
+    def test_100_megabytes_of_text(self):
+        with self.raw() as client:
+            body = b"add(M=1,N=1)" + b" " * 100_000_000
+            try:
+                client.send(frame(harness.GET, struct.pack("<I", len(body)) + body))
+            except Gone:
+                pass
+            self.assertTrue(client.is_closed())
+        self.assertLess(self.daemon.resident_mib(), 1000)
+        path = os.path.join(self.directory.path, "huge.hone")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#" * 100_000_000)
+        self.assertIn(self.hone_json("get", path, status=1)[0]["error"]["kind"], ("limit",))
+        with self.raw() as client:  # a megabyte is read, and refused by the parser
+            self.assertEqual(client.get("(" * 1_000_000), harness.ERROR)
+
+    def test_truncated_frames_and_deaths_at_every_byte(self):
+        whole = get_frame(small(77))
+        before = self.daemon.open_descriptors()
+        for size in range(len(whole) + 1):
+            with self.raw() as client:
+                client.send(whole[:size])
+        for _ in range(200):
+            if self.daemon.open_descriptors() <= before + 1:
+                break
+            time.sleep(0.01)
+        self.assertLessEqual(self.daemon.open_descriptors(), before + 2)
+
+    def test_death_during_a_miss(self):
+        for n in range(1, 12):
+            with self.raw() as client:
+                client.send(get_frame(f"matmul(M={n},N=48,K=48)"))
+        self.assertEqual(self.raw().get("matmul(M=1,N=48,K=48)"), GET_REPLY)
+
+    def test_a_client_that_stops_reading(self):
+        with self.raw() as client:
+            client.socket.setblocking(False)
+            sent = 0
+            data = get_frame(SMALL) * 100
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                try:
+                    sent += client.socket.send(data)
+                except BlockingIOError:
+                    time.sleep(0.01)
+                except OSError:
+                    break
+            self.assertLess(sent, 64 << 20)
+        self.assertLess(self.daemon.resident_mib(), 1000)
+
+    def test_slow_clients(self):
+        whole = get_frame(SMALL)
+        slow = [self.raw() for _ in range(50)]
+        for byte in whole[:-1]:
+            for client in slow:
+                client.send(bytes([byte]))
+        for client in slow:
+            client.send(whole[-1:])
+            self.assertEqual(client.receive()[0], GET_REPLY)
+            client.close()
+
+    def test_a_thousand_connections(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        before = self.daemon.open_descriptors()
+        clients = [self.raw() for _ in range(1000)]
+        for client in clients:
+            client.send(get_frame(SMALL))
+        for client in clients:
+            kind, _, _, descriptors = client.receive()
+            self.assertEqual(kind, GET_REPLY)
+            os.close(descriptors[0])
+            client.close()
+        for _ in range(500):
+            if self.daemon.open_descriptors() <= before + 2:
+                break
+            time.sleep(0.01)
+        self.assertLessEqual(self.daemon.open_descriptors(), before + 2)
+
+    def test_more_connections_than_are_allowed(self):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        clients = [self.raw() for _ in range(2300)]
+        self.assert_served()
+        for client in clients:
+            client.close()
+
+    def test_uninvited_descriptors(self):
+        before = self.daemon.open_descriptors()
+        with self.raw() as client:
+            for request in range(1, 30):
+                end, other = socket.socketpair()
+                socket.send_fds(client.socket, [frame(harness.STATUS, b"", request)], [end.fileno(), other.fileno()])
+                end.close()
+                other.close()
+                self.assertEqual(client.receive()[0], harness.STATUS_REPLY)
+            self.assertLessEqual(self.daemon.open_descriptors(), before + 2)
+        self.assertEqual(self.hone_json("stats")[0]["uninvited_descriptors"], 29)
+
+    def test_misses_do_not_slow_hits(self):
+        self.honest.times.clear()
+        with self.raw() as client:
+            for n in range(1, 60):
+                client.send(get_frame(f"conv2d(C=8,H=16,W=16,O={n},R=3,S=3,pad=1,const=1)+bias+relu", n))
+                if n > 30:  # not more under way than a connection may have
+                    client.receive()
+        times = sorted(self.honest.times)
+        self.assertLess(times[len(times) // 2], 0.02)
+
+    def test_a_full_queue_says_busy_and_hone_waits(self):
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write("[server]\nqueue = 1\n[build]\nbuilders = 1\n")
+        self.honest.stop.set()
+        self.honest.join(30)
+        self.daemon.stop()
+        self.daemon = self.start("--config", self.directory.config)
+        clients = [self.raw() for _ in range(12)]
+        for n, client in enumerate(clients):
+            client.send(get_frame(f"matmul(M={n + 1},N=64,K=64)"))
+        kinds = []
+        for client in clients:
+            kind, _, body, _ = client.receive()
+            kinds.append(kind)
+            if kind == harness.ERROR:
+                self.assertEqual(body[0], 7)  # busy
+                self.assertGreater(struct.unpack("<I", body[-4:])[0], 0)
+                self.assertIn(b"retry in", body)
+            client.close()
+        self.assertIn(harness.ERROR, kinds)
+        self.assertIn(GET_REPLY, kinds)
+        path = os.path.join(self.directory.path, "many.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(f"1 matmul(M={n},N=16,K=16)\n" for n in range(1, 20))
+        self.assertEqual(self.hone_json("warm", path)[-1]["failed"], 0)
+
+
+if __name__ == "__main__":
+    harness.main()
