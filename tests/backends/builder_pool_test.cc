@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "backends/child_messages.h"
@@ -343,13 +344,12 @@ TEST_F(RealBuilder, ExplainsItsCode) {
 TEST_F(RealBuilder, IsLockedIn) {
   Result<BuiltArtifact> built = pool_->Build({"add(M=8,N=64)", "", *HostTarget()}, In(seconds(60)));
   ASSERT_TRUE(built) << built.error().Text();
-  // Some process of ours is the builder; its status shows what holds it.
+  // One of our children is the builder; its status shows what holds it.
   bool found = false;
-  for (int pid = ::getpid(); pid < ::getpid() + 2000 && !found; ++pid) {
-    std::string folder = "/proc/" + std::to_string(pid);
-    std::string status = testing::ReadFile(folder + "/status");
-    if (status.find("hone-builder") == std::string::npos ||
-        status.find("PPid:\t" + std::to_string(::getpid())) == std::string::npos)
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::string folder = entry.path(), status = testing::ReadFile(folder + "/status");
+    if (status.find("Name:\thone-builder\n") == std::string::npos ||
+        status.find("PPid:\t" + std::to_string(::getpid()) + "\n") == std::string::npos)
       continue;
     found = true;
     EXPECT_THAT(status, HasSubstr("Seccomp:\t2"));
