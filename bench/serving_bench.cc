@@ -1,0 +1,494 @@
+// What a hit costs, next to the least that it could cost: a ping-pong over a Unix socket that passes a descriptor, with
+// the same message sizes and the same clients, in the same run.
+//
+//   serving_bench [--rounds N] [--seconds S] [--bin DIR]
+//
+// Closed loop: 1, 8 and 64 clients, each a thread with a connection of its own that asks again as soon as it was
+// answered; honed and the ping-pong take turns, and the figures are medians over the rounds with their range. Open
+// loop: 2,000 hits a second at fixed times, latency counted from when a request was due, alone and while every builder
+// compiles misses. Then what a call of a held kernel costs beyond the code itself, and a loop over two threads.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/subprocess.h"
+#include "client/client.h"
+
+namespace hone {
+namespace {
+
+using std::chrono::steady_clock;
+
+struct Arguments {
+  int rounds = 5;
+  double seconds = 1;
+  std::string bin;
+};
+
+double NowUs() { return std::chrono::duration<double, std::micro>(steady_clock::now().time_since_epoch()).count(); }
+
+[[noreturn]] void Die(const std::string& what) {
+  fmt::print(stderr, "serving_bench: {}\n", what);
+  exit(1);
+}
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result) Die(result.error().Text());
+  if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+double Quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  auto at = values.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+// A figure over the rounds.
+struct Spread {
+  std::vector<double> values;
+  double Median() { return Quantile(values, 0.5); }
+  std::string Text() {
+    double middle = Median();
+    return fmt::format("{:.1f} ({:.1f} … {:.1f})", middle, *std::min_element(values.begin(), values.end()),
+                       *std::max_element(values.begin(), values.end()));
+  }
+};
+
+int marks_missed = 0;
+
+void Mark(const std::string& name, double seen, const char* unit, double limit) {
+  bool met = seen <= limit;
+  marks_missed += !met;
+  fmt::print("mark {:<34} {:>9.2f} {:<3} limit {:>7.2f}  {}\n", name, seen, unit, limit, met ? "met" : "missed");
+}
+
+// ---- servers
+
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  return address;
+}
+
+int Dial(const std::string& path) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = AddressOf(path);
+  while (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN) Die("cannot connect to " + path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return fd;
+}
+
+void SendWithDescriptor(int socket, const std::string& bytes, int fd) {
+  iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE) Die("ping-pong: sendmsg");
+}
+
+// The yardstick, in a process of its own: reads `request` bytes, answers `reply` bytes and a descriptor. One thread and
+// epoll, as any server of many clients.
+pid_t StartPingPong(const std::string& path, size_t request, size_t reply) {
+  pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = AddressOf(path);
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener, 256) != 0)
+    _exit(1);
+  int fd = memfd_create("ping-pong", MFD_CLOEXEC);
+  int poll = epoll_create1(0);
+  epoll_event event{EPOLLIN, {.fd = listener}};
+  epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
+  std::string answer(reply, 'x');
+  std::vector<char> buffer(request);
+  epoll_event ready[128];
+  for (;;) {
+    int count = epoll_wait(poll, ready, 128, -1);
+    for (int i = 0; i < count; ++i) {
+      if (ready[i].data.fd == listener) {
+        int client = accept(listener, nullptr, nullptr);
+        epoll_event added{EPOLLIN, {.fd = client}};
+        epoll_ctl(poll, EPOLL_CTL_ADD, client, &added);
+        continue;
+      }
+      ssize_t got = recv(ready[i].data.fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
+      if (got <= 0) {
+        close(ready[i].data.fd);
+      } else if (static_cast<size_t>(got) == request) {
+        SendWithDescriptor(ready[i].data.fd, answer, fd);
+      } else {
+        _exit(2);
+      }
+    }
+  }
+}
+
+class Daemon {
+ public:
+  Daemon(const std::string& bin, const std::string& folder) : socket(folder + "/honed.sock") {
+    SubprocessOptions options;
+    options.executable = bin + "/honed";
+    options.arguments = {"--socket", socket, "--cache", folder + "/cache", "--log", "error"};
+    options.environment = {"HOME=" + folder};
+    options.limits.open_files = 4096;
+    process_.emplace(Must(Subprocess::Start(options)));
+    close(Dial(socket));
+  }
+  // Processor time of the whole daemon process, builders aside.
+  double CpuUs() const {
+    clockid_t clock;
+    timespec used{};
+    if (clock_getcpuclockid(process_->pid(), &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+    return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) / 1e3;
+  }
+  const std::string socket;
+
+ private:
+  std::optional<Subprocess> process_;
+};
+
+// ---- clients: the same code for both servers
+
+struct Messages {
+  std::string request;
+  size_t reply = 0;  // bytes
+};
+
+// One question and its answer, descriptor included.
+void PingPong(int socket, const Messages& messages, char* buffer) {
+  if (send(socket, messages.request.data(), messages.request.size(), MSG_NOSIGNAL) < 0) Die("send");
+  for (size_t have = 0; have < messages.reply;) {
+    iovec part{buffer + have, messages.reply - have};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    if (got <= 0) Die("the server closed the connection");
+    if (cmsghdr* header = CMSG_FIRSTHDR(&message)) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+      close(fd);
+    } else if (have == 0) {
+      Die("an answer without a descriptor");
+    }
+    have += static_cast<size_t>(got);
+  }
+}
+
+struct LoopResult {
+  double p50 = 0, p99 = 0;  // µs
+  double per_second = 0;
+};
+
+LoopResult ClosedLoop(const std::string& path, const Messages& messages, int clients, double seconds) {
+  std::vector<std::vector<double>> times(clients);
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false};
+  double end = 0;
+  std::vector<std::thread> threads;
+  for (int c = 0; c < clients; ++c) {
+    threads.emplace_back([&, c] {
+      int socket = Dial(path);
+      std::vector<char> buffer(messages.reply);
+      times[c].reserve(200'000);
+      for (int i = 0; i < 20; ++i) PingPong(socket, messages, buffer.data());
+      ++ready;
+      go.wait(false);
+      for (double before = NowUs(); before < end;) {
+        PingPong(socket, messages, buffer.data());
+        double after = NowUs();
+        times[c].push_back(after - before);
+        before = after;
+      }
+      close(socket);
+    });
+  }
+  while (ready < clients) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  end = NowUs() + seconds * 1e6;
+  go = true;
+  go.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> all;
+  for (const auto& some : times) all.insert(all.end(), some.begin(), some.end());
+  return {Quantile(all, 0.5), Quantile(all, 0.99), static_cast<double>(all.size()) / seconds};
+}
+
+// `rate` requests a second at fixed times over a few connections.
+LoopResult OpenLoop(const std::string& path, const Messages& messages, double rate, double seconds) {
+  constexpr int kConnections = 8;
+  std::vector<std::vector<double>> times(kConnections);
+  std::vector<std::thread> threads;
+  double begin = NowUs() + 20'000;
+  for (int c = 0; c < kConnections; ++c) {
+    threads.emplace_back([&, c] {
+      prctl(PR_SET_TIMERSLACK, 1);
+      int socket = Dial(path);
+      std::vector<char> buffer(messages.reply);
+      PingPong(socket, messages, buffer.data());
+      double period = kConnections * 1e6 / rate;
+      for (int64_t i = 0;; ++i) {
+        double due = begin + period * (static_cast<double>(i) + static_cast<double>(c) / kConnections);
+        if (due > begin + seconds * 1e6) break;
+        timespec when{static_cast<time_t>(due / 1e6), static_cast<long>(std::fmod(due, 1e6) * 1e3)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr);
+        PingPong(socket, messages, buffer.data());
+        times[c].push_back(NowUs() - due);
+      }
+      close(socket);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<double> all;
+  for (const auto& some : times) all.insert(all.end(), some.begin(), some.end());
+  return {Quantile(all, 0.5), Quantile(all, 0.99), static_cast<double>(all.size()) / seconds};
+}
+
+// Keeps every builder at work with kernels that nobody asked for before.
+class MissLoad {
+ public:
+  explicit MissLoad(Client& client) {
+    for (int i = 0; i < 4; ++i) {
+      threads_.emplace_back([this, &client, i] {
+        for (int n = 1; !stop_; ++n) {
+          GetOptions options;
+          options.deadline = std::chrono::minutes(1);
+          std::string kernel =
+              fmt::format("conv2d(C=32,H=28,W=28,O={},R=3,S=3,pad=1,const=1)+bias+relu", n * 4 + i + 1);
+          compiled_ += client.Fetch(kernel, options).has_value();
+        }
+      });
+    }
+  }
+  int Stop() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    return compiled_;
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<int> compiled_{0};
+  std::vector<std::thread> threads_;
+};
+
+// ---- the parts
+
+void CompareHits(const Arguments& arguments, Daemon& daemon, const std::string& ping_pong, const Messages& messages) {
+  fmt::print("hit of {} bytes for {} bytes and a descriptor, {} rounds of {:.1f} s each\n", messages.reply,
+             messages.request.size(), arguments.rounds, arguments.seconds);
+  for (int clients : {1, 8, 64}) {
+    Spread hit50, hit99, base50, base99, cpu, rate;
+    for (int round = 0; round < arguments.rounds; ++round) {
+      LoopResult base = ClosedLoop(ping_pong, messages, clients, arguments.seconds);
+      double before = daemon.CpuUs();
+      LoopResult hit = ClosedLoop(daemon.socket, messages, clients, arguments.seconds);
+      cpu.values.push_back((daemon.CpuUs() - before) / (hit.per_second * arguments.seconds + 20 * clients));
+      hit50.values.push_back(hit.p50);
+      hit99.values.push_back(hit.p99);
+      base50.values.push_back(base.p50);
+      base99.values.push_back(base.p99);
+      rate.values.push_back(hit.per_second);
+    }
+    fmt::print("{:>2} clients  hit p50 {} us, p99 {} us; ping-pong p50 {} us, p99 {} us; {:.0f} hits/s, {} us of CPU\n",
+               clients, hit50.Text(), hit99.Text(), base50.Text(), base99.Text(), rate.Median(), cpu.Text());
+    Mark(fmt::format("hit p50 / ping-pong, {} clients", clients), hit50.Median() / base50.Median(), "x", 1.5);
+    Mark(fmt::format("hit p99 / ping-pong, {} clients", clients), hit99.Median() / base99.Median(), "x", 2);
+    Mark(fmt::format("daemon CPU a hit, {} clients", clients), cpu.Median(), "us", 15);
+  }
+}
+
+void OpenLoops(const Arguments& arguments, Daemon& daemon, const std::string& ping_pong, const Messages& messages,
+               Client& client) {
+  constexpr double kRate = 2000;
+  Spread quiet, base, busy, base_busy;
+  int compiled = 0;
+  for (int round = 0; round < arguments.rounds; ++round) {
+    base.values.push_back(OpenLoop(ping_pong, messages, kRate, arguments.seconds).p99 / 1e3);
+    quiet.values.push_back(OpenLoop(daemon.socket, messages, kRate, arguments.seconds).p99 / 1e3);
+  }
+  {
+    MissLoad load(client);
+    for (int round = 0; round < arguments.rounds; ++round) {
+      base_busy.values.push_back(OpenLoop(ping_pong, messages, kRate, arguments.seconds).p99 / 1e3);
+      busy.values.push_back(OpenLoop(daemon.socket, messages, kRate, arguments.seconds).p99 / 1e3);
+    }
+    compiled = load.Stop();
+  }
+  fmt::print("open loop, {:.0f} hits/s: p99 {} ms alone (ping-pong {}), {} ms while {} misses compile (ping-pong {})\n",
+             kRate, quiet.Text(), base.Text(), busy.Text(), compiled, base_busy.Text());
+  Mark("hit p99 at 2,000/s", quiet.Median(), "ms", 1);
+  Mark("hit p99 at 2,000/s during misses", busy.Median(), "ms", 5);
+}
+
+// From the question to a callable kernel, as applications see it: the client's own checks and mapping included.
+void WholeGets(Client& client, const std::string& kernel) {
+  std::vector<double> fetches, gets;
+  for (int i = 0; i < 2000; ++i) {
+    double begun = NowUs();
+    (void)Must(client.Fetch(kernel, {}));
+    fetches.push_back(NowUs() - begun);
+  }
+  for (int i = 0; i < 1000; ++i) {
+    double begun = NowUs();
+    auto handle = Must(client.Get(kernel, {}));
+    gets.push_back(NowUs() - begun);
+  }
+  fmt::print("whole hone_get of a hit: {:.1f} us to the code, {:.1f} us to a callable kernel (p50)\n",
+             Quantile(fetches, 0.5), Quantile(gets, 0.5));
+}
+
+void Calls(Client& client) {
+  GetOptions options;
+  options.threads = 1;
+  auto handle = Must(client.Get("add(M=1,N=8)", options));
+  alignas(64) float a[8] = {}, b[8] = {}, c[8] = {};
+  void* buffers[3] = {a, b, c};
+  auto code = Must(LoadedArtifact::Load(Must(handle->artifact().Duplicate()), 0, "", ""));
+  hone_env env{};
+  env.struct_size = sizeof env;
+  env.abi_version = HONE_ABI_VERSION;
+  env.workers = 1;
+  alignas(64) static char workspace[1 << 16];
+  env.workspace = workspace;
+  auto best = [](const auto& call) {
+    double least = 1e30;
+    for (int round = 0; round < 50; ++round) {
+      double begun = NowUs();
+      for (int i = 0; i < 10'000; ++i) call();
+      least = std::min(least, (NowUs() - begun) / 10'000 * 1e3);
+    }
+    return least;
+  };
+  double bare = best([&] { code->entry()(&env, buffers, nullptr); });
+  double whole = best([&] { handle->Call(buffers, nullptr); });
+  fmt::print("call of a held kernel: {:.1f} ns, the code alone {:.1f} ns\n", whole, bare);
+  Mark("call overhead", whole - bare, "ns", 100);
+}
+
+void Dispatch() {
+  ThreadPool pool({.threads = 2});
+  auto nothing = [](int64_t, int64_t, int32_t, void*) {};
+  struct Both {
+    std::atomic<int> arrived{0};
+  };
+  auto run = [&](int rounds, std::chrono::microseconds pause) {
+    std::vector<double> times;
+    for (int i = 0; i < rounds; ++i) {
+      if (pause.count() > 0) std::this_thread::sleep_for(pause);
+      double begun = NowUs();
+      pool.ParallelFor(2, 1, 2, nothing, nullptr);
+      times.push_back(NowUs() - begun);
+    }
+    return Quantile(times, 0.5);
+  };
+  // Until both threads are at work: what a kernel that needs both has to wait.
+  auto meet = [&](int rounds, std::chrono::microseconds pause) {
+    std::vector<double> times;
+    for (int i = 0; i < rounds; ++i) {
+      if (pause.count() > 0) std::this_thread::sleep_for(pause);
+      Both both;
+      double begun = NowUs();
+      pool.ParallelFor(
+          2, 1, 2,
+          [](int64_t, int64_t, int32_t, void* ctx) {
+            auto& arrived = static_cast<Both*>(ctx)->arrived;
+            ++arrived;
+            while (arrived < 2) {}
+          },
+          &both);
+      times.push_back(NowUs() - begun);
+    }
+    return Quantile(times, 0.5);
+  };
+  fmt::print("loop over two threads: {:.2f} us of overhead, {:.2f} us until both are at work; {:.1f} us from sleep\n",
+             run(20'000, {}), meet(20'000, {}), meet(300, std::chrono::microseconds(2000)));
+}
+
+int Run(const Arguments& arguments) {
+  std::string folder = (std::filesystem::temp_directory_path() / "hone-serving-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) Die("no temporary folder");
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+
+  const std::string kernel = "conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu";
+  // Forked before there are threads.
+  Messages messages;
+  messages.request = EncodeFrame(1, GetRequest{.kernel = kernel});
+  {
+    Daemon daemon(arguments.bin, folder);
+    ClientOptions options;
+    options.socket = daemon.socket;
+    options.use_disk_cache = false;
+    auto client = Must(Client::Create(options));
+    (void)Must(client->Fetch(kernel, {}));
+    Channel channel = Must(Channel::Connect(daemon.socket, steady_clock::now() + std::chrono::seconds(10)));
+    if (!channel.Send(messages.request, steady_clock::now() + std::chrono::seconds(10))) Die("send");
+    ReceivedFrame frame = Must(channel.Receive(steady_clock::now() + std::chrono::seconds(10)));
+    messages.reply = kFrameHeaderBytes + frame.body.size();
+    std::string ping_pong = folder + "/ping-pong.sock";
+    pid_t yardstick = StartPingPong(ping_pong, messages.request.size(), messages.reply);
+    CompareHits(arguments, daemon, ping_pong, messages);
+    OpenLoops(arguments, daemon, ping_pong, messages, *client);
+    WholeGets(*client, kernel);
+    Calls(*client);
+    kill(yardstick, SIGKILL);
+    waitpid(yardstick, nullptr, 0);
+  }
+  Dispatch();
+  std::filesystem::remove_all(folder);
+  return marks_missed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hone
+
+int main(int argc, char** argv) {
+  hone::Arguments arguments;
+  arguments.bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  for (int i = 1; i + 1 < argc; i += 2) {
+    std::string name = argv[i];
+    if (name == "--rounds") arguments.rounds = std::max(1, atoi(argv[i + 1]));
+    if (name == "--seconds") arguments.seconds = std::max(0.1, atof(argv[i + 1]));
+    if (name == "--bin") arguments.bin = argv[i + 1];
+  }
+  return hone::Run(arguments);
+}
