@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <new>
 
@@ -151,15 +152,16 @@ double MedianOf(std::vector<double> values) {
 constexpr int kFewestTimeSamples = 5;
 
 Result<RunTiming> Summarize(const CandidateStatus& status, const CandidateSpec& spec) {
-  int kept = std::clamp(status.samples, 0, static_cast<int>(kMaxTimeSamples));
-  bool gave_up = spec.give_up_ns > 0 && kept == 1 && status.sample_ns[0] > spec.give_up_ns;
+  std::vector<double> us;
+  for (int i = 0; i < std::clamp(status.samples, 0, static_cast<int>(kMaxTimeSamples)); ++i)
+    if (double ns = status.sample_ns[i]; std::isfinite(ns) && ns > 0) us.push_back(ns / 1000);
+  int kept = static_cast<int>(us.size());
+  bool gave_up = spec.give_up_ns > 0 && kept == 1 && us[0] * 1000 > spec.give_up_ns;
   if (kept < std::min(kFewestTimeSamples, spec.samples) && !gave_up)
     return Error{ErrorKind::kBusy,
                  fmt::format("the machine is not quiet enough to measure: {} of {} samples were disturbed",
                              status.disturbed, status.disturbed + kept),
                  ""};
-  std::vector<double> us;
-  for (int i = 0; i < kept; ++i) us.push_back(status.sample_ns[i] / 1000);
   RunTiming timing;
   timing.median_us = MedianOf(us);
   timing.min_us = *std::min_element(us.begin(), us.end());

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <atomic>
+#include <filesystem>
 #include <thread>
 
 #include "tests/backends/hand_made.h"
@@ -448,6 +450,52 @@ TEST(RunnerPool, ReplacesARunnerThatIsKilled) {
   ASSERT_TRUE(prepared) << prepared.error().Text();
   EXPECT_TRUE(pool->Check(*prepared, right, {}, In(seconds(10)))->verified());
   EXPECT_EQ(pool->Stats().restarts, 1u);
+}
+
+// The state letter of a process; 'X' if it is gone.
+char StateOf(pid_t pid) {
+  std::string stat = testing::ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  return stat.empty() ? 'X' : stat[stat.rfind(')') + 2];
+}
+
+pid_t ChildOf(pid_t parent) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::string status = testing::ReadFile(entry.path().string() + "/status");
+    if (status.find("\nPPid:\t" + std::to_string(parent) + "\n") != std::string::npos)
+      return std::stoi(entry.path().filename());
+  }
+  return 0;
+}
+
+TEST(RunnerPool, RunnerLauncherAndCandidateDieWithTheDaemon) {
+  SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
+  pid_t daemon = ::fork();
+  if (daemon == 0) {
+    std::unique_ptr<RunnerPool> pool = StartPool();
+    Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+    (void)pool->Check(*prepared, endless, {.run_limit = milliseconds(60'000)}, In(seconds(60)));
+    ::_exit(0);
+  }
+  // daemon -> runner -> launcher -> candidate
+  std::vector<pid_t> chain = {daemon};
+  for (int tries = 0; chain.size() < 4 && tries < 500; ++tries, std::this_thread::sleep_for(milliseconds(10)))
+    if (pid_t child = ChildOf(chain.back())) chain.push_back(child);
+  ASSERT_EQ(chain.size(), 4u);
+  std::string status = testing::ReadFile("/proc/" + std::to_string(chain[3]) + "/status");
+  for (int tries = 0; status.find("Seccomp:\t2") == std::string::npos && tries < 500; ++tries) {
+    std::this_thread::sleep_for(milliseconds(10));
+    status = testing::ReadFile("/proc/" + std::to_string(chain[3]) + "/status");
+  }
+  EXPECT_THAT(status, HasSubstr("Seccomp:\t2"));
+  EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1"));
+  ::kill(daemon, SIGKILL);
+  ::waitpid(daemon, nullptr, 0);
+  for (pid_t pid : chain) {
+    char state = '?';
+    for (int tries = 0; tries < 500 && (state = StateOf(pid)) != 'X' && state != 'Z'; ++tries)
+      std::this_thread::sleep_for(milliseconds(10));
+    EXPECT_THAT(state, AnyOf('X', 'Z')) << pid;
+  }
 }
 
 TEST(RunnerPool, ShutdownEndsCallsUnderWay) {

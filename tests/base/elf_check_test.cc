@@ -271,6 +271,18 @@ TEST(CheckArtifact, RefusesAnIsaThatThisCpuLacks) {
   EXPECT_FALSE(CheckArtifact(bytes, {.isa = "vax"}));
 }
 
+TEST(CheckArtifact, AcceptsOtherMachinesOnlyWhenAsked) {
+  // Compiled for arm64 once; the gate reads ELF of either machine on both.
+  std::string text = testing::ReadFile(HONE_SOURCE_DIR "/tests/fuzz/corpus/elf_check/arm64");
+  std::string own = testing::ReadFile(HONE_SOURCE_DIR "/tests/fuzz/corpus/elf_check/relocated");
+  if (CpuHasFeature("neon")) std::swap(text, own);
+  EXPECT_TRUE(CheckArtifact(AsBytes(own), {}));
+  EXPECT_TRUE(CheckArtifact(AsBytes(text), {.other_machine = true}));
+  Result<ArtifactLayout> layout = CheckArtifact(AsBytes(text), {});
+  ASSERT_FALSE(layout);
+  EXPECT_THAT(layout.error().message, HasSubstr("for ELF machine"));
+}
+
 TEST(CheckArtifact, RefusesEveryTruncation) {
   std::vector<std::byte> bytes = CompileArtifact(Good());
   for (size_t size = 0; size < bytes.size(); ++size) {
