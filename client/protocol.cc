@@ -166,7 +166,7 @@ void serialize(A& a, HelloReply& m) {
 }
 template <typename A>
 void serialize(A& a, GetRequest& m) {
-  a(m.kernel, m.target, m.budget_us, m.threads, m.no_compile, m.no_artifact);
+  a(m.kernel, m.target, m.threads, m.budget_us, m.no_compile, m.no_artifact);
 }
 template <typename A>
 void serialize(A& a, StepTime& m) {

@@ -79,16 +79,18 @@ struct HelloReply {
   std::string server;  // "honed 0.1.0"
 };
 
-// Asks for code.
+// Asks for code. What decides which code comes first: requests for the same code have equal bytes up to the last
+// kGetTailBytes, so that a hit is found without decoding.
 struct GetRequest {
   static constexpr MessageType kType = MessageType::kGet;
   std::string kernel{};      // anything ParseKernel reads
   std::string target{};      // ParseTarget's text; "" is the daemon's machine
-  uint64_t budget_us = 0;    // how long the client would wait for better code; 0: as long as one build takes
   uint32_t threads = 0;      // overrides the kernel's own `threads` if that is 0
+  uint64_t budget_us = 0;    // how long the client would wait for better code; 0: as long as one build takes
   bool no_compile = false;   // a miss is kNotFound
   bool no_artifact = false;  // the facts alone, no descriptor
 };
+inline constexpr size_t kGetTailBytes = 10;  // budget_us, no_compile, no_artifact
 struct StepTime {
   std::string step;
   double us = 0;

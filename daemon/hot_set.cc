@@ -10,13 +10,8 @@ constexpr size_t kMemoBytes = 32 << 20;
 }  // namespace
 
 std::string RequestName(const GetRequest& request) {
-  // Sizes first, so that no two requests have one name, whatever bytes they hold.
-  uint32_t head[2] = {request.threads, static_cast<uint32_t>(request.target.size())};
-  std::string name;
-  name.reserve(sizeof head + request.target.size() + request.kernel.size());
-  name.append(reinterpret_cast<const char*>(head), sizeof head);
-  name += request.target;
-  name += request.kernel;
+  std::string name = EncodeBody(request);
+  name.resize(name.size() - kGetTailBytes);
   return name;
 }
 
@@ -24,26 +19,38 @@ HotCodePtr HotSet::Find(std::string_view request) {
   auto found = by_request_.find(request);
   if (found == by_request_.end()) return nullptr;
   memo_.splice(memo_.begin(), memo_, found->second);
-  return FindCode(found->second->key);
+  Entry& entry = *found->second->entry;
+  if (entry.code != nullptr) codes_.splice(codes_.begin(), codes_, entry.position);
+  return entry.code;
 }
 
 HotCodePtr HotSet::FindCode(std::string_view key) {
   auto found = by_key_.find(key);
   if (found == by_key_.end()) return nullptr;
-  codes_.splice(codes_.begin(), codes_, found->second);
-  return *found->second;
+  codes_.splice(codes_.begin(), codes_, found->second->position);
+  return found->second->code;
 }
 
 void HotSet::Insert(std::string_view request, HotCodePtr code) {
-  if (auto old = by_key_.find(code->key); old != by_key_.end()) Drop(old->second);
-  codes_.push_front(std::move(code));
-  by_key_.emplace(codes_.front()->key, codes_.begin());
-  bytes_ += codes_.front()->artifact.size();
+  auto known = by_key_.find(code->key);
+  std::shared_ptr<Entry> entry;
+  if (known != by_key_.end() && known->second->code == code) {
+    codes_.splice(codes_.begin(), codes_, known->second->position);
+    entry = codes_.front();
+  } else {
+    if (known != by_key_.end()) Drop(*known->second);
+    entry = std::make_shared<Entry>();
+    entry->code = std::move(code);
+    codes_.push_front(entry);
+    entry->position = codes_.begin();
+    by_key_.emplace(entry->code->key, entry.get());
+    bytes_ += entry->code->artifact.size();
+  }
   if (auto old = by_request_.find(request); old != by_request_.end()) {
-    old->second->key = codes_.front()->key;
+    old->second->entry = entry;
     memo_.splice(memo_.begin(), memo_, old->second);
   } else if (request.size() <= kLongestMemo) {
-    memo_.push_front({std::string(request), codes_.front()->key});
+    memo_.push_front({std::string(request), entry});
     memo_bytes_ += request.size();
     by_request_.emplace(memo_.front().request, memo_.begin());
   }
@@ -51,10 +58,9 @@ void HotSet::Insert(std::string_view request, HotCodePtr code) {
 }
 
 void HotSet::Forget(const Fingerprint& fingerprint) {
-  for (auto code = codes_.begin(); code != codes_.end();) {
-    auto next = std::next(code);
-    if ((*code)->fingerprint == fingerprint) Drop(code);
-    code = next;
+  for (auto position = codes_.begin(); position != codes_.end();) {
+    std::shared_ptr<Entry> entry = *position++;
+    if (entry->code->fingerprint == fingerprint) Drop(*entry);
   }
 }
 
@@ -63,17 +69,16 @@ void HotSet::SetLimits(const HotLimits& limits) {
   Trim();
 }
 
-void HotSet::Drop(CodeList::iterator code) {
-  bytes_ -= (*code)->artifact.size();
-  by_key_.erase((*code)->key);
-  codes_.erase(code);
+void HotSet::Drop(Entry& entry) {
+  bytes_ -= entry.code->artifact.size();
+  by_key_.erase(entry.code->key);
+  entry.code = nullptr;
+  codes_.erase(entry.position);  // the last: it may be what keeps the entry
 }
 
 void HotSet::Trim() {
   // The newest stays even if it alone is over the limit: it is about to be handed out.
-  while (codes_.size() > 1 && (bytes_ > limits_.bytes || codes_.size() > limits_.entries)) {
-    Drop(std::prev(codes_.end()));
-  }
+  while (codes_.size() > 1 && (bytes_ > limits_.bytes || codes_.size() > limits_.entries)) Drop(*codes_.back());
   while (!memo_.empty() && (memo_.size() > limits_.memo_entries || memo_bytes_ > kMemoBytes)) {
     memo_bytes_ -= memo_.back().request.size();
     by_request_.erase(memo_.back().request);

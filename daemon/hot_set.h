@@ -39,7 +39,7 @@ class HotSet {
  public:
   explicit HotSet(const HotLimits& limits) : limits_(limits) {}
 
-  // By the request's text (RequestName) or by HotCode::key; nullptr if it is not here. Becomes the most recently used.
+  // By the request's name (RequestName) or by HotCode::key; nullptr if it is not here. Becomes the most recently used.
   HotCodePtr Find(std::string_view request);
   HotCodePtr FindCode(std::string_view key);
 
@@ -52,8 +52,8 @@ class HotSet {
   // Calls visit(code, uses) for what was used since the last call.
   template <typename Visit>
   void TakeUses(const Visit& visit) {
-    for (const HotCodePtr& code : codes_) {
-      if (uint64_t uses = std::exchange(code->uses, 0)) visit(*code, uses);
+    for (const std::shared_ptr<Entry>& entry : codes_) {
+      if (uint64_t uses = std::exchange(entry->code->uses, 0)) visit(*entry->code, uses);
     }
   }
 
@@ -61,14 +61,18 @@ class HotSet {
   size_t entries() const { return codes_.size(); }
 
  private:
-  using CodeList = std::list<HotCodePtr>;  // most recently used first
+  struct Entry {
+    HotCodePtr code;  // nullptr once it was dropped: requests that stood for it stay known for a while
+    std::list<std::shared_ptr<Entry>>::iterator position;
+  };
+  using CodeList = std::list<std::shared_ptr<Entry>>;  // most recently used first
   struct Memo {
     std::string request;
-    std::string key;  // of the code; it may have been dropped meanwhile
+    std::shared_ptr<Entry> entry;
   };
   using MemoList = std::list<Memo>;
 
-  void Drop(CodeList::iterator code);
+  void Drop(Entry& entry);
   void Trim();
 
   HotLimits limits_;
@@ -76,11 +80,11 @@ class HotSet {
   CodeList codes_;
   MemoList memo_;
   size_t memo_bytes_ = 0;
-  std::unordered_map<std::string_view, CodeList::iterator> by_key_;      // views into HotCode::key
+  std::unordered_map<std::string_view, Entry*> by_key_;                  // views into HotCode::key
   std::unordered_map<std::string_view, MemoList::iterator> by_request_;  // views into Memo::request
 };
 
-// What decides which code a request gets, as one string: kernel text, target, threads.
+// What decides which code a request gets, as one string: its encoded body without the tail.
 std::string RequestName(const GetRequest& request);
 
 }  // namespace hone

@@ -229,23 +229,36 @@ TEST(CheckArtifact, RefusesDamagedTables) {
   ExpectRefused(EditedTag(DT_FLAGS_1, [](Elf64_Dyn& d) { d.d_un.d_val |= DF_1_INTERPOSE; }), "DT_FLAGS_1");
 }
 
+// Where a table is that a dynamic tag points to: in these files addresses of tables are file offsets.
+size_t TableAt(const std::vector<std::byte>& bytes, int64_t tag) {
+  Elf64_Ehdr header = Get<Elf64_Ehdr>(bytes, 0);
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment = Get<Elf64_Phdr>(bytes, header.e_phoff + i * sizeof(Elf64_Phdr));
+    for (size_t at = segment.p_offset; segment.p_type == PT_DYNAMIC && at < segment.p_offset + segment.p_filesz;
+         at += 16)
+      if (Get<int64_t>(bytes, at) == tag) return Get<uint64_t>(bytes, at + 8);
+  }
+  ADD_FAILURE() << "no table";
+  return 0;
+}
+
 TEST(CheckArtifact, RefusesHashTablesThatRunAway) {
-  // Clear the end marks of the chains: a lookup would walk on through the file.
-  std::vector<std::byte> bytes = Edited([](std::vector<std::byte>& b) {
-    for (size_t at = 0; at + 16 < b.size(); at += 8) {
-      // The table is at the address in DT_GNU_HASH, which in this layout is its file offset.
-      if (Get<uint64_t>(b, at) != static_cast<uint64_t>(DT_GNU_HASH)) continue;
-      size_t table = Get<uint64_t>(b, at + 8);
-      if (table + 16 > b.size()) continue;
-      uint32_t buckets = Get<uint32_t>(b, table), bloom = Get<uint32_t>(b, table + 8);
-      for (uint32_t i = 0; i < 3; ++i) {
-        size_t link = table + 16 + 8 * bloom + 4 * buckets + 4 * i;
-        Put<uint32_t>(b, link, Get<uint32_t>(b, link) & ~1u);
-      }
-      return;
-    }
-  });
+  // Without the end marks of its chains a lookup walks on through the file.
+  std::vector<std::byte> bytes = CompileArtifact(Good());
+  size_t table = TableAt(bytes, DT_GNU_HASH);
+  uint32_t buckets = Get<uint32_t>(bytes, table), bloom = Get<uint32_t>(bytes, table + 8);
+  for (uint32_t i = 0; i < 3; ++i) {
+    size_t link = table + 16 + 8 * bloom + 4 * buckets + 4 * i;
+    Put<uint32_t>(bytes, link, Get<uint32_t>(bytes, link) & ~1u);
+  }
   ExpectRefused(bytes, "refused");
+  // A chain that bites its own tail never ends.
+  bytes = CompileArtifact(Good(), "-Wl,--hash-style=sysv");
+  table = TableAt(bytes, DT_HASH);
+  buckets = Get<uint32_t>(bytes, table);
+  uint32_t chains = Get<uint32_t>(bytes, table + 4);
+  for (uint32_t i = 1; i < chains; ++i) Put<uint32_t>(bytes, table + 8 + 4 * (buckets + i), i);
+  ExpectRefused(bytes, "leads outside itself");
 }
 
 TEST(CheckArtifact, ComparesSizeAndDigest) {

@@ -30,7 +30,7 @@ GetReply FullReply() {
 }
 
 TEST(Protocol, GetRequestKeepsEveryField) {
-  GetRequest request{"matmul(M=1,N=2,K=3)", "avx2", 50'000, 4, true, true};
+  GetRequest request{"matmul(M=1,N=2,K=3)", "avx2", 4, 50'000, true, true};
   Result<GetRequest> back = DecodeBody<GetRequest>(AsBytes(EncodeBody(request)));
   ASSERT_TRUE(back) << back.error().Text();
   EXPECT_EQ(back->kernel, request.kernel);
@@ -39,6 +39,19 @@ TEST(Protocol, GetRequestKeepsEveryField) {
   EXPECT_EQ(back->threads, request.threads);
   EXPECT_TRUE(back->no_compile);
   EXPECT_TRUE(back->no_artifact);
+}
+
+TEST(Protocol, WhatDecidesTheCodeComesBeforeTheTail) {
+  GetRequest request{"add(M=1,N=2)", "avx2", 4, 0, false, false};
+  std::string body = EncodeBody(request);
+  GetRequest other = request;
+  other.budget_us = ~uint64_t{0};
+  other.no_compile = other.no_artifact = true;
+  EXPECT_EQ(EncodeBody(other).substr(0, body.size() - kGetTailBytes), body.substr(0, body.size() - kGetTailBytes));
+  EXPECT_EQ(EncodeBody(other).back(), 1);
+  other = request;
+  other.threads = 5;
+  EXPECT_NE(EncodeBody(other).substr(0, body.size() - kGetTailBytes), body.substr(0, body.size() - kGetTailBytes));
 }
 
 TEST(Protocol, GetReplyKeepsEveryField) {

@@ -38,7 +38,7 @@ def frame(kind, body=b"", request_id=1, version=1, length=None):
 
 
 def get_frame(kernel, request_id=1, no_compile=False, no_artifact=False, budget_us=0):
-    body = text(kernel) + text("") + struct.pack("<QI??", budget_us, 0, no_compile, no_artifact)
+    body = text(kernel) + text("") + struct.pack("<IQ??", 0, budget_us, no_compile, no_artifact)
     return frame(GET, body, request_id)
 
 

@@ -246,7 +246,7 @@ COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
         self.start()
         path = os.path.join(self.directory.path, "net.kernels")
         with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"1 matmul(M={n},N=32,K=32)\n" for n in range(1, 60))
+            file.writelines(f"1 matmul(M={n},N=64,K=32)\n" for n in range(1, 4000))
         process = subprocess.Popen([os.path.join(harness.BIN, "hone"), "--no-start", "warm", path],
                                    env=self.directory.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(0.3)

@@ -43,6 +43,8 @@ class Hostile(harness.HoneTest):
         self.assert_served()
         self.honest = HonestClient(self.directory.socket)
         self.honest.start()
+        while self.honest.is_alive() and not self.honest.times:
+            time.sleep(0.001)
 
     def tearDown(self):
         """After each attack: the same daemon, the honest client never disturbed, no descriptor left."""
