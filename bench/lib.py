@@ -1,0 +1,86 @@
+"""What the measuring scripts share: a daemon of their own, kernel lists, quantiles, and how a mark is printed."""
+import glob
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BIN = os.path.join(ROOT, "build/release/bin")
+
+
+def kernels(files=()):
+    """(calls, kernel) of the lists, each kernel once; of the eleven models if none is given."""
+    found = {}
+    for path in files or sorted(glob.glob(os.path.join(ROOT, "models/*.kernels"))):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                words = line.split("#")[0].split(None, 1)
+                if words:
+                    kernel = words[1].strip()
+                    found[kernel] = found.get(kernel, 0) + int(words[0])
+    return [(calls, kernel) for kernel, calls in found.items()]
+
+
+def kind(kernel):
+    """The operation and its epilogues: conv2d(…)+bias → conv2d+bias."""
+    return re.sub(r"\([^)]*\)", "", kernel)
+
+
+def quantile(values, q):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(q * len(ordered)) - 1))]
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def mark(name, value, unit, limit, at_most):
+    """One line that bench/check collects; the benchmark programs in C++ print the same."""
+    met = value <= limit if at_most else value >= limit
+    print(f"mark {name:40} {value:10.3f} {unit:4} {'at most' if at_most else 'at least'} {limit:g}  "
+          f"{'met' if met else 'missed'}", flush=True)
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+class Daemon:
+    """honed with a cache and a socket of its own in a temporary directory."""
+
+    def __init__(self, bin_directory=BIN, *options):
+        self.bin = bin_directory
+        self.directory = tempfile.TemporaryDirectory(prefix="hone-bench-")
+        self.socket = os.path.join(self.directory.name, "socket")
+        self.environment = dict(os.environ, HONE_SOCKET=self.socket, XDG_CACHE_HOME=self.directory.name)
+        self.command = [os.path.join(self.bin, "honed"), "--socket", self.socket,
+                        "--cache", os.path.join(self.directory.name, "cache"), "--no-idle", "--log", "error", *options]
+        self.process = None
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, env=self.environment)
+        for _ in range(200):
+            if self.process.poll() is not None:
+                break
+            if not self.hone("status")[0].get("error"):
+                return self
+            time.sleep(0.02)
+        sys.exit("bench: honed did not come up; its output is above")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.directory.cleanup()
+
+    def hone(self, *arguments):
+        """The answers of `hone --json`, one dictionary a line."""
+        done = subprocess.run([os.path.join(self.bin, "hone"), "--no-start", "--json", *arguments],
+                              env=self.environment, capture_output=True, text=True, check=False)
+        return [json.loads(line) for line in done.stdout.splitlines()] or [{"error": {"message": done.stderr.strip()}}]
