@@ -91,6 +91,8 @@ class FunctionEmitter {
   Mask ResolveGuard(const std::vector<Linear>& guard);
   Linear FlatOffset(int buffer, const std::vector<Linear>& index) const;
   int64_t AlignmentOf(int buffer, const Linear& runtime) const;
+  // Which lanes a mask leaves on, its scalar part aside; empty where that is known at run time only, or none is.
+  std::vector<bool> KnownLanes(const Mask& mask) const;
   llvm::Value* AllLanes(const Mask& mask);  // <L x i1> of both parts, active lanes only
 
   // llvm_values.cc

@@ -276,6 +276,22 @@ FunctionEmitter::Mask FunctionEmitter::ResolveGuard(const std::vector<Linear>& g
   return mask;
 }
 
+std::vector<bool> FunctionEmitter::KnownLanes(const Mask& mask) const {
+  std::vector<bool> on(static_cast<size_t>(lanes_), false);
+  for (int lane = 0; lane < active_; ++lane) {
+    if (!mask.lanes) {
+      on[static_cast<size_t>(lane)] = true;
+      continue;
+    }
+    auto* known = llvm::dyn_cast<llvm::Constant>(mask.lanes);
+    llvm::Constant* bit = known ? known->getAggregateElement(static_cast<unsigned>(lane)) : nullptr;
+    if (!bit) return {};
+    on[static_cast<size_t>(lane)] = bit->isOneValue();
+  }
+  if (std::find(on.begin(), on.end(), true) == on.end()) return {};
+  return on;
+}
+
 llvm::Value* FunctionEmitter::AllLanes(const Mask& mask) {
   llvm::Value* all = mask.lanes;
   if (mask.scalar) {

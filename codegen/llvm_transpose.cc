@@ -241,4 +241,30 @@ llvm::Value* EmitDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* ele
   return EmitDeinterleavedLoads(builder, element, ptr, stride, 1, lanes, alignment)[0];
 }
 
+llvm::Value* EmitMaskedDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr, int stride,
+                                         const std::vector<bool>& on, llvm::Value* condition, int64_t alignment) {
+  const int lanes = static_cast<int>(on.size());
+  const int first = static_cast<int>(std::find(on.begin(), on.end(), true) - on.begin());
+  const int last = lanes - 1 - static_cast<int>(std::find(on.rbegin(), on.rend(), true) - on.rbegin());
+  HONE_CHECK(stride >= 1 && first <= last && alignment >= 1);
+  // One masked load of all that lies between the first lane and the last, then one shuffle.
+  const auto width = std::bit_ceil(static_cast<unsigned>((last - first) * stride + 1));
+  auto* type = llvm::FixedVectorType::get(element, width);
+  std::vector<llvm::Constant*> read(width, builder.getFalse());
+  std::vector<int> places(static_cast<size_t>(lanes), static_cast<int>(width));  // lane 0 of the zeros
+  for (int lane = first; lane <= last; ++lane) {
+    if (!on[static_cast<size_t>(lane)]) continue;
+    places[static_cast<size_t>(lane)] = (lane - first) * stride;
+    read[static_cast<size_t>((lane - first) * stride)] = builder.getTrue();
+  }
+  llvm::Value* mask = llvm::ConstantVector::get(read);
+  if (condition != nullptr) mask = builder.CreateAnd(mask, builder.CreateVectorSplat(width, condition));
+  int64_t skipped = int64_t{first} * stride;
+  int64_t known = std::gcd(alignment, skipped == 0 ? alignment : skipped * (ElementBits(element) / 8));
+  llvm::Value* begin = builder.CreateConstInBoundsGEP1_64(element, ptr, static_cast<uint64_t>(skipped));
+  llvm::Value* zero = llvm::Constant::getNullValue(type);
+  llvm::Value* loaded = builder.CreateMaskedLoad(type, begin, llvm::Align(static_cast<uint64_t>(known)), mask, zero);
+  return builder.CreateShuffleVector(loaded, zero, places);
+}
+
 }  // namespace hone

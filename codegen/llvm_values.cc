@@ -17,6 +17,9 @@ namespace {
 // Loads kept in registers across an innermost loop; more would spill what the loop itself needs.
 int MaxHoisted(const Target& target) { return target.VectorRegisters() * 3 / 8; }
 
+// Lanes further apart are gathered: a load of all between them would read mostly what nobody wants.
+constexpr int64_t kMaxMaskedStride = 4;
+
 // Copies of an elementary function that are still inlined: a call costs some spills, a copy a millisecond of compilation.
 constexpr int64_t kMaxInlineMath = 6;
 
@@ -249,7 +252,10 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   const bool vector = lanes_ > 0 && (form.lane != 0 || form.irregular || mask.lanes);
   llvm::Type* loaded_type = vector ? llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_)) : element;
 
-  if (vector && (form.irregular || form.lane == 0 || form.lane < 0 || (form.lane > 1 && !mask.always()))) {
+  // Every few elements under a mask that is known now: a masked load of what lies between, then a shuffle.
+  std::vector<bool> apart;
+  if (vector && !form.irregular && form.lane > 1 && form.lane <= kMaxMaskedStride && !mask.always()) apart = KnownLanes(mask);
+  if (vector && (form.irregular || form.lane <= 0 || (form.lane > 1 && !mask.always() && apart.empty()))) {
     // Any addresses: a gather of the lanes that are on.
     llvm::Value* index = HONE_TRY(VectorIndex(offset));
     llvm::Value* pointers = builder_.CreateGEP(element, bases_[static_cast<size_t>(load.buffer)], index);
@@ -279,6 +285,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
       llvm::Value* safe = builder_.CreateSelect(mask.scalar, address(), zero);
       return builder_.CreateAlignedLoad(element, safe, llvm::Align(static_cast<uint64_t>(bytes)));
     }
+    if (!apart.empty()) return EmitMaskedDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), apart, mask.scalar, bytes);
     if (form.lane > 1) return EmitDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), active_, bytes);
     if (!mask.always()) return EmitMaskedLoad(builder_, loaded_type, address(), AllLanes(mask), alignment);
     if (active_ < lanes_) return EmitLoadPrefix(builder_, target_, loaded_type, address(), builder_.getInt64(static_cast<uint64_t>(active_)), alignment);

@@ -11,6 +11,8 @@
 namespace hone {
 namespace {
 
+constexpr int64_t kShortRow = 64;  // vectors
+
 LayoutDim Whole(std::string axis, int64_t extra = 0) { return {std::move(axis), LayoutDim::Part::kWhole, 1, extra}; }
 LayoutDim Quotient(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kQuotient, factor, 0}; }
 LayoutDim Remainder(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kRemainder, factor, 0}; }
@@ -449,7 +451,14 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
     for (int axis : axes) product *= contraction->extents[static_cast<size_t>(axis)];
     return product;
   };
-  if (total(contraction->only[0]) < 2 || total(contraction->only[1]) < 2) return false;  // a matrix times a vector, or less
+  // A matrix times a vector, or less: rows against the vector, unless the matrix is a constant with short rows. Packed
+  // by columns it needs no sums across lanes, and what follows runs in whole vectors.
+  bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
+  if (!has_rows && !has_columns) return false;
+  if (!has_rows || !has_columns) {
+    const Tensor& matrix = planner.kernel().tensors[static_cast<size_t>(contraction->operands[has_rows ? 0 : 1].tensor)];
+    if (!matrix.is_const || matrix.kind != TensorKind::kInput || contraction->reduction > kShortRow * contraction->lanes) return false;
+  }
   int output_axis = static_cast<int>(planner.StageNamed(name).axes.size()) - 1;
   // The innermost axis of more than one element is the contiguous one.
   while (output_axis > 0 && contraction->extents[static_cast<size_t>(output_axis)] == 1) --output_axis;

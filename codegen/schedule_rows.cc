@@ -56,9 +56,12 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     int64_t extent = planner.Extent(last);
     int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
-    while (chains > 1 && extent % (chains * width) != 0) --chains;
+    while (chains > 1 && extent % (chains * width) != 0 && extent < 8 * width) --chains;
     std::string part = planner.FreshName(name + "_lanes");
+    // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
     bool factored = planner.Rfactor(name, last.name, chains * width, part);
+    std::string vector = planner.FreshName(name + "_vector");
+    bool by_vectors = factored && chains > 1 && planner.Rfactor(name, "l", width, vector);
     planner.ComputeAt(name, out, loop);
     planner.Store(name, Scope::kRegisters);
     planner.MarkScheduled(name);
@@ -80,12 +83,21 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     planner.Annotate(StepKind::kUnroll, part, unrolled);
     planner.Annotate(StepKind::kVectorize, part, {"l.1"});
     planner.MarkScheduled(part);
-    // Across chains one by one, across lanes in a tree.
-    planner.Split(name, "l", {width});
-    std::vector<std::string> finish = rows;
-    finish.push_back("l.0");
-    planner.Annotate(StepKind::kUnroll, name, finish);
-    planner.Annotate(StepKind::kVectorize, name, {"l.1"});
+    if (by_vectors) {
+      const Stage whole = planner.StageNamed(vector);
+      planner.ComputeAt(vector, out, loop);
+      planner.Store(vector, Scope::kRegisters);
+      std::vector<std::string> across = rows;
+      for (const Axis& axis : whole.reduce_axes) across.push_back(axis.name);
+      order = across;
+      order.push_back(whole.axes.back().name);
+      planner.Reorder(vector, order);
+      planner.Annotate(StepKind::kUnroll, vector, across);
+      planner.Annotate(StepKind::kVectorize, vector, {order.back()});
+      planner.MarkScheduled(vector);
+    }
+    planner.Annotate(StepKind::kUnroll, name, rows);
+    planner.Annotate(StepKind::kVectorize, name, {planner.StageNamed(name).reduce_axes.back().name});
     return;
   }
   planner.ComputeAt(name, out, loop);
@@ -103,7 +115,15 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
   while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
   planner.Split(name, along, {unroll, width});
   if (stage.reduce_axes.empty()) {
-    planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
+    std::vector<std::string> order;
+    for (size_t i = fixed; i + 1 < stage.axes.size(); ++i) order.push_back(stage.axes[i].name);
+    order.push_back(along + ".0");
+    order.insert(order.end(), rows.begin(), rows.end());
+    order.push_back(along + ".1");
+    order.push_back(along + ".2");
+    planner.Reorder(name, order);
+    rows.push_back(along + ".1");
+    planner.Annotate(StepKind::kUnroll, name, rows);
   } else {
     // Sums per element of the row: the reduction outside, the tile in registers.
     std::vector<std::string> order;
@@ -173,6 +193,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     for (int64_t count : {4, 3, 2})
       if (last_extent % count == 0 && together == 1) together = count;
     if (together == 1 && last_extent >= 16) together = 4;
+  } else if (row_bytes <= planner.target().l1_bytes / 8 && last_extent % 2 == 0) {
+    together = 2;
   }
   if (together > 1) {
     planner.Split(name, last, {together});
@@ -181,7 +203,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     tasks = tasks / last_extent * ((last_extent + together - 1) / together);
   }
   loop = planner.Parallelize(name, task, tasks, work * row_count);
-  if (together > 1) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
+  if (together > 1 && scalar_rows) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   if (!scalar_rows) {
     std::string along = out.axes.back().name;
     int64_t extent = planner.Extent(out.axes.back());
@@ -189,6 +211,13 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
     while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
     planner.Split(name, along, {unroll, width});
+    if (together > 1) {
+      std::vector<std::string> order{loop};
+      for (size_t i = rows; i + 1 < out.axes.size(); ++i) order.push_back(out.axes[i].name);
+      order.insert(order.end(), {along + ".0", last + ".1", along + ".1", along + ".2"});
+      planner.Reorder(name, order);
+      planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
+    }
     planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
     planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
   }

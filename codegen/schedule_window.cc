@@ -3,11 +3,39 @@
 // copy of the plane.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "codegen/schedule_planner.h"
 #include "ir/rewrite.h"
 
 namespace hone {
+namespace {
+
+// Multiply-adds of a tile that is unrolled whole: the code stays within a few hundred instructions.
+constexpr int64_t kMostUnrolled = 200;
+
+// The stage that pads the windowed operand for this stage alone; nullptr if there is none.
+const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
+  const Tensor& source = planner.kernel().tensors[static_cast<size_t>(tensor)];
+  const Stage* pad = ProducerOf(planner.kernel(), tensor);
+  bool is_alone = pad && source.kind == TensorKind::kIntermediate && !planner.IsScheduled(source.name) &&
+                  pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), tensor).size() == 1;
+  return is_alone ? pad : nullptr;
+}
+
+// Rows of the output in a tile: those that leave the least work, where loads shared by the rows are paid once.
+int64_t ChooseRows(int64_t extent, int64_t most) {
+  int64_t rows = 1;
+  double best = 1e30;
+  for (int64_t r = 1; r <= std::min(extent, most); ++r) {
+    double tiles = static_cast<double>((extent + r - 1) / r);
+    double cost = tiles * (static_cast<double>(r) + 1.5);
+    if (cost < best - 1e-9) best = cost, rows = r;
+  }
+  return rows;
+}
+
+}  // namespace
 
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
@@ -23,9 +51,21 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   for (const AccessPattern& access : accesses)
     if (access.affine && access.uses[last] && access.strides[last] >= 1) data = &access;
   if (!data) return false;
-  int64_t extent = planner.Extent(stage.axes[last]);
   // Vectors of a few lanes are not worth it, nor is a window along an axis that lies far apart in memory.
   if (data->strides[last] > 4) return false;
+  const int64_t extent = planner.Extent(stage.axes[last]);
+  const int64_t row_extent = rank >= 2 ? planner.Extent(stage.axes[rank - 2]) : 1;
+  const int64_t registers = planner.target().VectorRegisters();
+
+  // A plane whose rows are one vector needs no padded copy: a mask that is known now leaves out what lies outside.
+  const Stage* pad = PadOf(planner, data->tensor);
+  const bool has_masks = planner.target().isa == Isa::kAvx2 || planner.target().isa == Isa::kAvx512;
+  int64_t most_rows = registers / 5;
+  std::string padded = pad ? planner.NameOf(*pad) : "";
+  if (pad && has_masks && extent <= planner.LanesFor(stage) && window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled && planner.Inline(padded)) {
+    most_rows = std::min(registers / 4, kMostUnrolled / window);
+    planner.MarkScheduled(std::exchange(padded, {}));
+  }
 
   // The stage and its reader, or a reader made for it.
   std::string sum = name, out = planner.FinishingStage(name);
@@ -37,17 +77,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
   int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
-  // Rows: as many as registers hold with the vectors that they share.
-  int64_t rows = 1, row_extent = rank >= 2 ? planner.Extent(result.axes[rank - 2]) : 1;
-  if (rank >= 2) {
-    int64_t most = std::min<int64_t>(row_extent, planner.target().VectorRegisters() / 5);
-    double best = 1e30;
-    for (int64_t r = 1; r <= most; ++r) {
-      double tiles = static_cast<double>((row_extent + r - 1) / r);
-      double cost = tiles * (static_cast<double>(r) + 1.5);  // loads shared by r rows are paid once
-      if (cost < best - 1e-9) best = cost, rows = r;
-    }
-  }
+  const int64_t rows = ChooseRows(row_extent, most_rows);
   std::string w = result.axes[last].name, h = rank >= 2 ? result.axes[rank - 2].name : "";
   std::vector<std::string> outer, order, unrolled;
   int64_t tasks = 1;
@@ -87,7 +117,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.ComputeAt(sum, out, tile_loop);
   planner.Store(sum, Scope::kRegisters);
   std::vector<std::string> sum_order, sum_unrolled;
-  bool unroll_all = window * rows <= 160;
+  bool unroll_all = window * rows <= kMostUnrolled;
   for (size_t i = 0; i < part.reduce_axes.size(); ++i) {
     sum_order.push_back(part.reduce_axes[i].name);
     if (unroll_all) sum_unrolled.push_back(part.reduce_axes[i].name);
@@ -102,12 +132,10 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.Annotate(StepKind::kVectorize, sum, {part.axes[last].name});
   planner.MarkScheduled(sum);
 
-  // The padded plane, per task, where it is the stage's alone.
-  const Tensor source = planner.kernel().tensors[static_cast<size_t>(data->tensor)];
-  const Stage* pad = ProducerOf(planner.kernel(), data->tensor);
-  if (pad && source.kind == TensorKind::kIntermediate && !planner.IsScheduled(source.name) && pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), data->tensor).size() == 1) {
-    planner.ComputeAt(source.name, out, task);
-    ScheduleInPlace(planner, source.name);
+  // The padded plane, per task.
+  if (!padded.empty()) {
+    planner.ComputeAt(padded, out, task);
+    ScheduleInPlace(planner, padded);
   }
   return true;
 }

@@ -259,7 +259,9 @@ Result<OperationText> Softmax(const Attributes&) {
                   "  e[m, n] = exp(x[m, n] - top[m])\n"
                   "  total: $T[M]\n"
                   "  total[m] = sum(n) e[m, n]\n"
-                  "  $Y[m, n] = e[m, n] / total[m]\n");
+                  "  scale: $T[M]\n"
+                  "  scale[m] = 1.0 / total[m]\n"
+                  "  $Y[m, n] = e[m, n] * scale[m]\n");
 }
 
 // Two passes: the variance of centred values does not cancel.
