@@ -12,6 +12,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t kShortRow = 64;  // vectors
+constexpr double kEvenEnough = 0.9;  // work per worker, least over most
 
 LayoutDim Whole(std::string axis, int64_t extra = 0) { return {std::move(axis), LayoutDim::Part::kWhole, 1, extra}; }
 LayoutDim Quotient(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kQuotient, factor, 0}; }
@@ -61,6 +62,7 @@ class ContractionRule {
   void PackVectorOperand();
   void PackRowOperand();
   void ChooseBlock();
+  bool GivesEachTaskItsRows(int64_t tiles, int64_t blocks);
   void ScheduleOut();
   void ChooseReductionBlock();
   void ScheduleSum();
@@ -75,6 +77,7 @@ class ContractionRule {
   int64_t width_ = 1;       // elements of the vector axis in a tile
   int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block
   int block_axis_ = -1;
+  std::string own_rows_;    // the padded row operand, where each task makes its own part; else empty
   std::string panel_;       // packed inside the kernel, per task
   bool row_is_packed_const_ = false;
   bool row_is_total_ = false;  // rows may run over: the operand is a copy of ours
@@ -203,6 +206,24 @@ void ContractionRule::ChooseReductionBlock() {
   reduction_block_ = (outer + blocks - 1) / blocks;
 }
 
+// A padded copy that all workers write and then all read travels between their caches, which costs more than the copy
+// does. Where the blocks of rows are enough for the workers, each task pads its own rows and passes all panels over them.
+bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
+  const Tensor& rows = planner_.kernel().tensors[static_cast<size_t>(c_.operands[1 - tile_.vector_operand].tensor)];
+  const Stage* pad = ProducerOf(planner_.kernel(), c_.operands[1 - tile_.vector_operand].tensor);
+  if (planner_.kernel().options.threads == 1 || reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) ||
+      pad->reduction != Reduction::kNone || ReadersOf(planner_.kernel(), pad->output).size() != 1)
+    return false;
+  const int64_t cores = planner_.target().cores;
+  blocks = (blocks + cores - 1) / cores * cores;
+  if (blocks > tiles) return false;
+  int64_t tiles_each = (tiles + blocks - 1) / blocks;
+  if (static_cast<double>(tiles) < kEvenEnough * static_cast<double>(tiles_each * blocks)) return false;
+  block_tiles_ = tiles_each;
+  own_rows_ = rows.name;
+  return true;
+}
+
 // How much of the row operand stays in the second-level cache while the panels pass over it.
 void ContractionRule::ChooseBlock() {
   const AccessPattern& rows = c_.operands[1 - tile_.vector_operand];
@@ -215,6 +236,7 @@ void ContractionRule::ChooseBlock() {
   int64_t tiles = (ExtentOf(block_axis_) + tile_.rows[which] - 1) / tile_.rows[which];
   int64_t budget = planner_.target().l2_bytes / 2;
   int64_t blocks = std::max<int64_t>(1, (bytes + budget - 1) / budget);
+  if (GivesEachTaskItsRows(tiles, blocks)) return;
   // Enough tasks for the workers, without cutting blocks thinner than their panels are worth.
   int64_t vector_tiles = (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
   for (int axis : c_.batch) vector_tiles *= ExtentOf(axis);
@@ -267,8 +289,12 @@ void ContractionRule::ScheduleOut() {
     if (!row_is_packed_const_ && !row_is_total_ && ExtentOf(position) >= tile_.rows[i] && ExtentOf(position) % tile_.rows[i] != 0)
       planner_.SetTail(out, row, Tail::kShift);
   }
-  task.push_back(vector + ".0");
-  tasks *= (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
+  if (own_rows_.empty()) {
+    task.push_back(vector + ".0");
+    tasks *= (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
+  } else {
+    tiles.insert(tiles.begin(), vector + ".0");
+  }
   if (tile_.direct && ExtentOf(tile_.vector_axis) >= width_ && ExtentOf(tile_.vector_axis) % width_ != 0) planner_.SetTail(out, vector, Tail::kShift);
 
   std::vector<std::string> order = task;
@@ -293,6 +319,9 @@ void ContractionRule::ScheduleOut() {
   planner_.Annotate(StepKind::kUnroll, out, unrolled);
   planner_.Annotate(StepKind::kVectorize, out, {vectorised});
   planner_.MarkScheduled(out);
+  if (own_rows_.empty()) return;
+  planner_.ComputeAt(own_rows_, out, out_task_);
+  ScheduleInPlace(planner_, own_rows_);
 }
 
 void ContractionRule::ScheduleSum() {
