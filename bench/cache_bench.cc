@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/rng.h"
+#include "bench/mark.h"
 #include "cache/schedule_cache.h"
 
 namespace hone {
@@ -124,11 +125,6 @@ double Percentile(std::vector<double>& values, double share) {
   return *at;
 }
 
-void Mark(const char* name, double seen, double limit, const char* unit) {
-  fmt::print("mark {:<28} {:>9.2f} {:<3} limit {:>7.2f}  {}\n", name, seen, unit, limit,
-             seen <= limit ? "met" : "missed");
-}
-
 std::unique_ptr<ScheduleCache> Open(const CacheOptions& options) {
   Result<std::unique_ptr<ScheduleCache>> cache = ScheduleCache::Open(options);
   if (cache) return *std::move(cache);
@@ -233,9 +229,9 @@ void Run(const Arguments& arguments) {
     if (family.name == "records" || family.name == "kernels") bytes += family.bytes;
   }
   fmt::print("directory {} bytes, memory {} bytes\n", stats.disk_bytes, stats.memory_bytes);
-  Mark("cache open", *std::max_element(opens.begin(), opens.end()) / 1e3, 1, "s");
-  Mark("cache lookup p99", std::max(Percentile(hits, 0.99), Percentile(misses, 0.99)), 100, "µs");
-  Mark("cache bytes a record", static_cast<double>(bytes) / arguments.records, 1000, "B");
+  PrintMark("cache open", *std::max_element(opens.begin(), opens.end()) / 1e3, "s", 1);
+  PrintMark("cache lookup p99", std::max(Percentile(hits, 0.99), Percentile(misses, 0.99)), "us", 100);
+  PrintMark("cache bytes a record", static_cast<double>(bytes) / arguments.records, "B", 1000);
 }
 
 }  // namespace

@@ -32,12 +32,15 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/subprocess.h"
+#include "bench/mark.h"
 #include "client/client.h"
 
 namespace hone {
 namespace {
 
 using std::chrono::steady_clock;
+
+constexpr int kWarmUp = 20;  // exchanges of each client before time is taken
 
 struct Arguments {
   int rounds = 5;
@@ -79,9 +82,7 @@ struct Spread {
 int marks_missed = 0;
 
 void Mark(const std::string& name, double seen, const char* unit, double limit) {
-  bool met = seen <= limit;
-  marks_missed += !met;
-  fmt::print("mark {:<34} {:>9.2f} {:<3} limit {:>7.2f}  {}\n", name, seen, unit, limit, met ? "met" : "missed");
+  marks_missed += !PrintMark(name, seen, unit, limit);
 }
 
 // ---- servers
@@ -157,6 +158,14 @@ pid_t StartPingPong(const std::string& path, size_t request, size_t reply) {
   }
 }
 
+// Processor time of a whole process.
+double CpuUs(pid_t process) {
+  clockid_t clock;
+  timespec used{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) / 1e3;
+}
+
 class Daemon {
  public:
   Daemon(const std::string& bin, const std::string& folder) : socket(folder + "/honed.sock") {
@@ -168,13 +177,8 @@ class Daemon {
     process_.emplace(Must(Subprocess::Start(options)));
     close(Dial(socket));
   }
-  // Processor time of the whole daemon process, builders aside.
-  double CpuUs() const {
-    clockid_t clock;
-    timespec used{};
-    if (clock_getcpuclockid(process_->pid(), &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
-    return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) / 1e3;
-  }
+  // Builders aside.
+  double CpuUs() const { return hone::CpuUs(process_->pid()); }
   const std::string socket;
 
  private:
@@ -228,7 +232,7 @@ LoopResult ClosedLoop(const std::string& path, const Messages& messages, int cli
       int socket = Dial(path);
       std::vector<char> buffer(messages.reply);
       times[c].reserve(200'000);
-      for (int i = 0; i < 20; ++i) PingPong(socket, messages, buffer.data());
+      for (int i = 0; i < kWarmUp; ++i) PingPong(socket, messages, buffer.data());
       ++ready;
       go.wait(false);
       for (double before = NowUs(); before < end;) {
@@ -310,24 +314,30 @@ class MissLoad {
 
 // ---- the parts
 
-void CompareHits(const Arguments& arguments, Daemon& daemon, const std::string& ping_pong, const Messages& messages) {
+void CompareHits(const Arguments& arguments, Daemon& daemon, const std::string& ping_pong, pid_t yardstick,
+                 const Messages& messages) {
   fmt::print("hit of {} bytes for {} bytes and a descriptor, {} rounds of {:.1f} s each\n", messages.reply,
              messages.request.size(), arguments.rounds, arguments.seconds);
   for (int clients : {1, 8, 64}) {
-    Spread hit50, hit99, base50, base99, cpu, rate;
+    Spread hit50, hit99, base50, base99, cpu, base_cpu, rate;
     for (int round = 0; round < arguments.rounds; ++round) {
+      auto answers = [&](const LoopResult& loop) { return loop.per_second * arguments.seconds + kWarmUp * clients; };
+      double base_before = CpuUs(yardstick);
       LoopResult base = ClosedLoop(ping_pong, messages, clients, arguments.seconds);
+      base_cpu.values.push_back((CpuUs(yardstick) - base_before) / answers(base));
       double before = daemon.CpuUs();
       LoopResult hit = ClosedLoop(daemon.socket, messages, clients, arguments.seconds);
-      cpu.values.push_back((daemon.CpuUs() - before) / (hit.per_second * arguments.seconds + 20 * clients));
+      cpu.values.push_back((daemon.CpuUs() - before) / answers(hit));
       hit50.values.push_back(hit.p50);
       hit99.values.push_back(hit.p99);
       base50.values.push_back(base.p50);
       base99.values.push_back(base.p99);
       rate.values.push_back(hit.per_second);
     }
-    fmt::print("{:>2} clients  hit p50 {} us, p99 {} us; ping-pong p50 {} us, p99 {} us; {:.0f} hits/s, {} us of CPU\n",
-               clients, hit50.Text(), hit99.Text(), base50.Text(), base99.Text(), rate.Median(), cpu.Text());
+    fmt::print("{:>2} clients  hit p50 {} us, p99 {} us; ping-pong p50 {} us, p99 {} us; {:.0f} hits/s, {} us of CPU "
+               "(ping-pong {})\n",
+               clients, hit50.Text(), hit99.Text(), base50.Text(), base99.Text(), rate.Median(), cpu.Text(),
+               base_cpu.Text());
     Mark(fmt::format("hit p50 / ping-pong, {} clients", clients), hit50.Median() / base50.Median(), "x", 1.5);
     Mark(fmt::format("hit p99 / ping-pong, {} clients", clients), hit99.Median() / base99.Median(), "x", 2);
     Mark(fmt::format("daemon CPU a hit, {} clients", clients), cpu.Median(), "us", 15);
@@ -466,7 +476,7 @@ int Run(const Arguments& arguments) {
     messages.reply = kFrameHeaderBytes + frame.body.size();
     std::string ping_pong = folder + "/ping-pong.sock";
     pid_t yardstick = StartPingPong(ping_pong, messages.request.size(), messages.reply);
-    CompareHits(arguments, daemon, ping_pong, messages);
+    CompareHits(arguments, daemon, ping_pong, yardstick, messages);
     OpenLoops(arguments, daemon, ping_pong, messages, *client);
     WholeGets(*client, kernel);
     Calls(*client);
