@@ -166,6 +166,77 @@ TEST(DeinterleavedLoads, ReadTheirSpanAndNothingElse) {
   }
 }
 
+// Lanes that a padded row reads: all, without the first, without the last, without both, every other, one alone.
+std::vector<std::vector<bool>> Masks(int lanes) {
+  std::vector<std::vector<bool>> masks(7, std::vector<bool>(static_cast<size_t>(lanes), true));
+  masks[1].front() = false;
+  masks[2].back() = false;
+  masks[3].front() = masks[3].back() = false;
+  for (size_t i = 0; i < masks[4].size(); ++i) masks[4][i] = i % 2 == 1;
+  for (size_t i = 0; i < masks[5].size(); ++i) masks[5][i] = i == masks[5].size() / 2;
+  for (size_t i = 0; i < masks[6].size(); ++i) masks[6][i] = i + 1 == masks[6].size();
+  std::erase_if(masks,
+                [](const std::vector<bool>& mask) { return std::find(mask.begin(), mask.end(), true) == mask.end(); });
+  return masks;
+}
+
+enum class When { kAlways, kTrue, kFalse };
+
+// Reads through one mask: the input holds what lies between the first lane that is on and the last, and nothing else.
+void ExpectMaskedLoad(Builder& builder, int bytes, int stride, const std::vector<bool>& on, bool conditional) {
+  llvm::Type* element = llvm::Type::getIntNTy(builder.context(), static_cast<unsigned>(bytes) * 8);
+  const int lanes = static_cast<int>(on.size());
+  const int first = static_cast<int>(std::find(on.begin(), on.end(), true) - on.begin());
+  const int last = lanes - 1 - static_cast<int>(std::find(on.rbegin(), on.rend(), true) - on.rbegin());
+  auto kernel = test::Load(builder, 2, [&](Body& body) {
+    auto& b = body.builder;
+    llvm::Value* condition = conditional ? b.CreateICmpNE(body.Size(0), b.getInt64(0)) : nullptr;
+    llvm::Value* v = EmitMaskedDeinterleavedLoad(b, element, body.buffers[0], stride, on, condition, bytes);
+    b.CreateAlignedStore(v, body.buffers[1], llvm::Align(1));
+  });
+  ASSERT_NE(kernel, nullptr);
+  const size_t step = static_cast<size_t>(stride * bytes), width = static_cast<size_t>(bytes);
+  for (bool guard_after : {true, false}) {
+    GuardedBuffer in(static_cast<size_t>(last - first) * step + width, guard_after);
+    in.Fill(stride + lanes);
+    // Where lane 0 would be. Before the buffer if the first lanes are off: its page may not be touched.
+    const char* lane0 = in.As<char>() - static_cast<size_t>(first) * step;
+    // Nothing at all may be read where the condition does not hold.
+    GuardedBuffer none(0, guard_after);
+    for (When when : conditional ? std::vector{When::kTrue, When::kFalse} : std::vector{When::kAlways}) {
+      SCOPED_TRACE(when == When::kFalse ? "condition false" : "read");
+      std::vector<char> out(static_cast<size_t>(lanes) * width, 'x'), wanted(out.size(), 0);
+      const char* from = when == When::kFalse ? none.As<char>() : lane0;
+      ASSERT_EQ(kernel->Call({from, out.data()}, {when == When::kFalse ? 0 : 1}), 0);
+      for (int lane = first; lane <= last && when != When::kFalse; ++lane)
+        if (on[static_cast<size_t>(lane)])
+          std::memcpy(&wanted[static_cast<size_t>(lane) * width], lane0 + static_cast<size_t>(lane) * step, width);
+      EXPECT_EQ(out, wanted);
+    }
+  }
+}
+
+TEST(MaskedDeinterleavedLoads, ReadTheirLanesAndNothingElse) {
+  for (const Target& target : test::HostTargets()) {
+    Builder builder(target);
+    for (int bytes : {1, 4, 8}) {
+      for (int stride = 1; stride <= 4; ++stride) {
+        for (int lanes : {4, 8, 16}) {
+          for (const std::vector<bool>& on : Masks(lanes)) {
+            std::string mask;
+            for (bool lane : on) mask += lane ? '1' : '0';
+            for (bool conditional : {false, true}) {
+              SCOPED_TRACE(testing::Message() << PrintTarget(target) << ": stride " << stride << " mask " << mask
+                                              << " bytes " << bytes << (conditional ? " conditional" : ""));
+              ExpectMaskedLoad(builder, bytes, stride, on, conditional);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Reduce, HalvesInAFixedOrder) {
   std::vector<float> last;
   for (const Target& target : test::HostTargets()) {
