@@ -92,10 +92,21 @@ void CollapseRuns(SchedulePlanner& planner) {
   }
 }
 
+// The rules for a reduction; which may be tried, in the order of preference.
+enum class ReductionRule : int64_t { kContraction, kWindow, kRows };
+
+void ScheduleByRule(SchedulePlanner& planner, const std::string& name) {
+  auto first = static_cast<ReductionRule>(planner.Choose(name, "rule", {0, 1, 2}, 0));
+  if (first <= ReductionRule::kContraction && ScheduleContraction(planner, name)) return;
+  if (first <= ReductionRule::kWindow && ScheduleWindow(planner, name)) return;
+  if (first <= ReductionRule::kRows && ScheduleRows(planner, name)) return;
+  ScheduleReduction(planner, name);
+}
+
 }  // namespace
 
-Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
-  SchedulePlanner planner(kernel, target);
+Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser) {
+  SchedulePlanner planner(kernel, target, chooser);
   InlineCopies(planner);
   CollapseRuns(planner);
   // From the last stage to the first: a rule takes a stage together with what feeds it.
@@ -105,8 +116,7 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
     if (planner.IsScheduled(*name)) continue;
     const Stage stage = planner.StageNamed(*name);
     if (stage.reduction != Reduction::kNone) {
-      if (ScheduleContraction(planner, *name) || ScheduleWindow(planner, *name) || ScheduleRows(planner, *name)) continue;
-      ScheduleReduction(planner, *name);
+      ScheduleByRule(planner, *name);
       continue;
     }
     // An element-wise stage belongs to what it finishes.
@@ -116,13 +126,20 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
       if (!producer || producer->reduction == Reduction::kNone) continue;
       std::string feeding = planner.NameOf(*producer);
       if (planner.IsScheduled(feeding)) continue;
-      taken = (ScheduleContraction(planner, feeding) || ScheduleWindow(planner, feeding)) && planner.IsScheduled(*name);
+      auto first = static_cast<ReductionRule>(planner.Choose(feeding, "rule", {0, 1, 2}, 0));
+      taken = (first <= ReductionRule::kContraction && ScheduleContraction(planner, feeding)) ||
+              (first <= ReductionRule::kWindow && ScheduleWindow(planner, feeding));
+      taken = taken && planner.IsScheduled(*name);
       if (taken) break;
     }
     if (taken || ScheduleRows(planner, *name) || ScheduleTranspose(planner, *name)) continue;
     ScheduleElementwise(planner, *name);
   }
-  return planner.schedule();
+  return Plan{planner.schedule(), planner.choices()};
+}
+
+Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
+  return HONE_TRY(PlanSchedule(kernel, target, {})).schedule;
 }
 
 }  // namespace hone

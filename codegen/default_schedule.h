@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "codegen/choices.h"
 #include "ir/kernel.h"
 #include "ir/schedule.h"
 #include "ir/target.h"
@@ -11,5 +12,13 @@ namespace hone {
 
 // Always applies to and lowers for the kernel. REQUIRES: the kernel passed VerifyKernel.
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target);
+
+// A schedule by the same rules, steered: the space that a search walks through. Where the choices lead into something
+// that does not apply or lower, that shows when it is applied or lowered.
+struct Plan {
+  Schedule schedule;
+  std::vector<Choice> choices;  // in the order that they came up
+};
+Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser);
 
 }  // namespace hone

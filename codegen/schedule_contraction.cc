@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kShortRow = 64;  // vectors
 constexpr double kEvenEnough = 0.9;  // work per worker, least over most
+constexpr int64_t kShortestBlock = 32;  // steps of a reduction that is cut
 
 LayoutDim Whole(std::string axis, int64_t extra = 0) { return {std::move(axis), LayoutDim::Part::kWhole, 1, extra}; }
 LayoutDim Quotient(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kQuotient, factor, 0}; }
@@ -62,10 +63,12 @@ class ContractionRule {
   void PackVectorOperand();
   void PackRowOperand();
   void ChooseBlock();
+  std::vector<int64_t> BlockOptions(int64_t tiles) const;
   bool GivesEachTaskItsRows(int64_t tiles, int64_t blocks);
   void ScheduleOut();
   void ChooseReductionBlock();
   void ScheduleSum();
+  void UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled);
   void ScheduleBlockedSum();
   void SchedulePanel();
 
@@ -88,6 +91,9 @@ class ContractionRule {
 void ContractionRule::Emit() {
   lanes_ = std::min<int64_t>(c_.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ExtentOf(tile_.vector_axis)))));
   width_ = lanes_ * tile_.vectors;
+  if (const AccessPattern& access = c_.operands[tile_.vector_operand];
+      access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 && access.dimension[static_cast<size_t>(tile_.vector_axis)] >= 0)
+    tile_.direct = planner_.ChooseIf(pair_.sum, "direct", tile_.direct);
   ChooseReductionBlock();
   PackVectorOperand();
   PackRowOperand();
@@ -154,6 +160,7 @@ void ContractionRule::PackRowOperand() {
   if (!plain) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");
   if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
+    if (!planner_.ChooseIf(pair_.sum, "pack_rows", true)) return;
     std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
     if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
       row_is_packed_const_ = true;
@@ -176,7 +183,7 @@ void ContractionRule::PackRowOperand() {
   int last = c_.reduce.back();
   if (tensor.kind != TensorKind::kInput) return;
   bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 && RowsCollide(rows, stride, planner_.target().l1_bytes);
-  if (!collide && reduction_block_ == 0) return;
+  if (!planner_.ChooseIf(pair_.sum, "copy_rows", collide || reduction_block_ > 0)) return;
   std::vector<LayoutDim> layout;
   for (size_t d = 0; d < tensor.shape.size(); ++d)
     for (size_t i = 0; i < c_.extents.size(); ++i)
@@ -197,13 +204,26 @@ void ContractionRule::ChooseReductionBlock() {
     int64_t rows = position == tile_.row_axis[0] ? tile_.rows[0] : position == tile_.row_axis[1] ? tile_.rows[1] : 1;
     row_tiles *= static_cast<double>((ExtentOf(position) + rows - 1) / rows);
   }
-  if (tile_.direct || row_tiles < 4 || c_.reduction * step_bytes <= target.l2_bytes / 2) return;
+  if (tile_.direct || row_tiles < 4) return;
   int64_t outer = ExtentOf(c_.reduce[0]), inner = c_.reduction / outer;
   int64_t steps = std::max<int64_t>(64, target.l1_bytes / 2 / step_bytes);
   int64_t block = std::max<int64_t>(1, steps / inner);
   int64_t blocks = (outer + block - 1) / block;
-  if (blocks < 2) return;
-  reduction_block_ = (outer + blocks - 1) / blocks;
+  bool pays = c_.reduction * step_bytes > target.l2_bytes / 2 && blocks >= 2;
+  std::vector<int64_t> options{0};
+  for (int64_t count : {2, 3, 4, 6, 8, 16})
+    if (outer / count * inner >= kShortestBlock) options.push_back((outer + count - 1) / count);
+  reduction_block_ = planner_.Choose(pair_.sum, "reduction_block", std::move(options), pays ? (outer + blocks - 1) / blocks : 0);
+}
+
+// Numbers of tiles in a block: few, then as many as divide the tiles into few blocks.
+std::vector<int64_t> ContractionRule::BlockOptions(int64_t tiles) const {
+  std::vector<int64_t> options;
+  for (int64_t count : {1, 2, 3, 4, 6, 8, 12, 16, 32, 64}) {
+    if (count <= tiles) options.push_back(count);
+    if (count <= tiles) options.push_back((tiles + count - 1) / count);
+  }
+  return options;
 }
 
 // A padded copy that all workers write and then all read travels between their caches, which costs more than the copy
@@ -211,15 +231,16 @@ void ContractionRule::ChooseReductionBlock() {
 bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
   const Tensor& rows = planner_.kernel().tensors[static_cast<size_t>(c_.operands[1 - tile_.vector_operand].tensor)];
   const Stage* pad = ProducerOf(planner_.kernel(), c_.operands[1 - tile_.vector_operand].tensor);
-  if (planner_.kernel().options.threads == 1 || reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) ||
-      pad->reduction != Reduction::kNone || ReadersOf(planner_.kernel(), pad->output).size() != 1)
+  if (reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) || pad->reduction != Reduction::kNone ||
+      ReadersOf(planner_.kernel(), pad->output).size() != 1)
     return false;
   const int64_t cores = planner_.target().cores;
   blocks = (blocks + cores - 1) / cores * cores;
-  if (blocks > tiles) return false;
   int64_t tiles_each = (tiles + blocks - 1) / blocks;
-  if (static_cast<double>(tiles) < kEvenEnough * static_cast<double>(tiles_each * blocks)) return false;
-  block_tiles_ = tiles_each;
+  bool even = static_cast<double>(tiles) >= kEvenEnough * static_cast<double>(tiles_each * blocks);
+  bool pays = planner_.kernel().options.threads != 1 && blocks <= tiles && even;
+  if (!planner_.ChooseIf(pair_.sum, "own_rows", pays)) return false;
+  block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), std::min(tiles_each, tiles));
   own_rows_ = rows.name;
   return true;
 }
@@ -243,7 +264,7 @@ void ContractionRule::ChooseBlock() {
   int64_t wanted = 4 * planner_.target().cores;
   if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted) blocks = std::max(blocks, (wanted + vector_tiles - 1) / vector_tiles);
   blocks = std::min(blocks, tiles);
-  block_tiles_ = (tiles + blocks - 1) / blocks;
+  block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), (tiles + blocks - 1) / blocks);
 }
 
 void ContractionRule::ScheduleOut() {
@@ -290,7 +311,8 @@ void ContractionRule::ScheduleOut() {
       planner_.SetTail(out, row, Tail::kShift);
   }
   if (own_rows_.empty()) {
-    task.push_back(vector + ".0");
+    bool panels_outside = task.size() > 0 && planner_.ChooseIf(pair_.sum, "panels_outside", false);
+    task.insert(panels_outside ? task.begin() : task.end(), vector + ".0");
     tasks *= (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
   } else {
     tiles.insert(tiles.begin(), vector + ".0");
@@ -324,6 +346,26 @@ void ContractionRule::ScheduleOut() {
   ScheduleInPlace(planner_, own_rows_);
 }
 
+// Steps of the reduction in one piece of code: the innermost axes whole, or a part of the innermost.
+void ContractionRule::UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled) {
+  int64_t steps = planner_.Choose(pair_.sum, "unroll", {1, 2, 3, 4, 8, 9}, 1);
+  for (size_t i = c_.reduce.size(); i-- > 0 && steps > 1;) {
+    int64_t extent = ExtentOf(c_.reduce[i]);
+    if (extent <= steps) {
+      unrolled.push_back(order[i]);
+      steps /= extent;
+      continue;
+    }
+    if (extent % steps != 0) return;
+    std::string axis = order[i];
+    planner_.Split(pair_.sum, axis, {steps});
+    order[i] = axis + ".0";
+    order.insert(order.begin() + static_cast<int64_t>(i) + 1, axis + ".1");
+    unrolled.push_back(axis + ".1");
+    return;
+  }
+}
+
 void ContractionRule::ScheduleSum() {
   const std::string& sum = pair_.sum;
   planner_.ComputeAt(sum, pair_.out, out_tile_);
@@ -333,6 +375,7 @@ void ContractionRule::ScheduleSum() {
   std::vector<std::string> order, unrolled;
   // Windows stay loops: unrolled, their broadcasts would be kept in registers from one step to the next.
   for (int position : c_.reduce) order.push_back(Name(position));
+  UnrollReduction(order, unrolled);
   for (const std::vector<int>* group : {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
     for (int position : *group) {
       if (position == tile_.vector_axis) continue;

@@ -45,6 +45,7 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   bool pads = false;
   Walk(stage.body, [&](const Expr& e) { pads |= e.op() == Op::kPad; });
   if (pads && stage.axes.size() > 1) unroll = std::min<int64_t>((extent + lanes - 1) / lanes, kPaddedRowVectors);
+  unroll = planner.Choose(name, "unroll", {1, 2, 4, 8}, unroll);
   planner.Split(name, last, {unroll, lanes});
   std::vector<std::string> order = outer;
   order.push_back(last + ".0");

@@ -51,6 +51,20 @@ std::optional<Linear> AffineForm(const Kernel& kernel, const Expr& e) {
 
 }  // namespace
 
+int64_t SchedulePlanner::Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred) {
+  options.push_back(preferred);
+  std::sort(options.begin(), options.end());
+  options.erase(std::unique(options.begin(), options.end()), options.end());
+  if (options.size() < 2) return preferred;
+  Choice choice{fmt::format("{}.{}", stage, decision), std::move(options), preferred, preferred};
+  for (const Choice& made : choices_)
+    if (made.site == choice.site && std::binary_search(choice.options.begin(), choice.options.end(), made.value)) return made.value;
+  if (chooser_) choice.value = chooser_(choice);
+  HONE_CHECK(std::binary_search(choice.options.begin(), choice.options.end(), choice.value));
+  choices_.push_back(std::move(choice));
+  return choices_.back().value;
+}
+
 bool SchedulePlanner::Inline(std::string stage) {
   Result<Kernel> next = InlineStage(kernel_, FindStage(kernel_, stage));
   if (!next) return false;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/result.h"
+#include "codegen/choices.h"
 #include "ir/kernel.h"
 #include "ir/linear.h"
 #include "ir/schedule.h"
@@ -27,11 +28,21 @@ struct AccessPattern {
 
 class SchedulePlanner {
  public:
-  SchedulePlanner(const Kernel& kernel, const Target& target) : kernel_(kernel), target_(target) {}
+  // Without a chooser every decision is as the rules prefer it.
+  SchedulePlanner(const Kernel& kernel, const Target& target, const Chooser& chooser = {})
+      : kernel_(kernel), target_(target), chooser_(chooser) {}
 
   const Kernel& kernel() const { return kernel_; }
   const Target& target() const { return target_; }
   const Schedule& schedule() const { return schedule_; }
+  const std::vector<Choice>& choices() const { return choices_; }
+
+  // A decision about a stage: one of the options, of which `preferred` is one or is added. Options may come in any order
+  // and repeat.
+  int64_t Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred);
+  bool ChooseIf(const std::string& stage, std::string_view decision, bool preferred) {
+    return Choose(stage, decision, {0, 1}, preferred ? 1 : 0) != 0;
+  }
 
   // Graph rewrites: applied at once, noted as steps. Names by value: the kernel they may come from is replaced.
   // False: refused, nothing changed.
@@ -78,6 +89,8 @@ class SchedulePlanner {
  private:
   Kernel kernel_;
   const Target& target_;
+  const Chooser chooser_;
+  std::vector<Choice> choices_;
   Schedule schedule_;
   std::vector<std::string> done_;
 };

@@ -57,6 +57,10 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
     while (chains > 1 && extent % (chains * width) != 0 && extent < 8 * width) --chains;
+    std::vector<int64_t> chain_options;
+    for (int64_t count : {1, 2, 4, 8})
+      if (count * width <= extent) chain_options.push_back(count);
+    chains = planner.Choose(name, "chains", std::move(chain_options), chains);
     std::string part = planner.FreshName(name + "_lanes");
     // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
     bool factored = planner.Rfactor(name, last.name, chains * width, part);
@@ -113,6 +117,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
   int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
   int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
   while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
+  unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);
   planner.Split(name, along, {unroll, width});
   if (stage.reduce_axes.empty()) {
     std::vector<std::string> order;
@@ -196,6 +201,12 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   } else if (row_bytes <= planner.target().l1_bytes / 8 && last_extent % 2 == 0) {
     together = 2;
   }
+  if (last_extent >= 2) {
+    std::vector<int64_t> options;
+    for (int64_t count : {1, 2, 3, 4, 6, 8})
+      if (count <= last_extent && (scalar_rows || last_extent % count == 0)) options.push_back(count);
+    together = planner.Choose(name, "rows_together", std::move(options), together);
+  }
   if (together > 1) {
     planner.Split(name, last, {together});
     task.back() = last + ".0";
@@ -210,6 +221,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     int64_t width = std::min<int64_t>(planner.LanesFor(out), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
     int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
     while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
+    unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);
     planner.Split(name, along, {unroll, width});
     if (together > 1) {
       std::vector<std::string> order{loop};

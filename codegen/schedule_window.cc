@@ -62,8 +62,9 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const bool has_masks = planner.target().isa == Isa::kAvx2 || planner.target().isa == Isa::kAvx512;
   int64_t most_rows = registers / 5;
   std::string padded = pad ? planner.NameOf(*pad) : "";
-  if (pad && has_masks && extent <= planner.LanesFor(stage) && window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled && planner.Inline(padded)) {
-    most_rows = std::min(registers / 4, kMostUnrolled / window);
+  bool fits = pad && has_masks && extent <= planner.LanesFor(stage) && window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
+  if (pad && has_masks && planner.ChooseIf(name, "masked", fits) && planner.Inline(padded)) {
+    most_rows = std::max<int64_t>(1, std::min(registers / 4, kMostUnrolled / window));
     planner.MarkScheduled(std::exchange(padded, {}));
   }
 
@@ -77,7 +78,10 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
   int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
-  const int64_t rows = ChooseRows(row_extent, most_rows);
+  if (lanes >= 8) lanes = planner.Choose(name, "lanes", {lanes / 2}, lanes);
+  std::vector<int64_t> row_options;
+  for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
+  const int64_t rows = planner.Choose(name, "rows", std::move(row_options), ChooseRows(row_extent, most_rows));
   std::string w = result.axes[last].name, h = rank >= 2 ? result.axes[rank - 2].name : "";
   std::vector<std::string> outer, order, unrolled;
   int64_t tasks = 1;
@@ -117,7 +121,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.ComputeAt(sum, out, tile_loop);
   planner.Store(sum, Scope::kRegisters);
   std::vector<std::string> sum_order, sum_unrolled;
-  bool unroll_all = window * rows <= kMostUnrolled;
+  bool unroll_all = planner.ChooseIf(name, "unroll_window", window * rows <= kMostUnrolled);
   for (size_t i = 0; i < part.reduce_axes.size(); ++i) {
     sum_order.push_back(part.reduce_axes[i].name);
     if (unroll_all) sum_unrolled.push_back(part.reduce_axes[i].name);

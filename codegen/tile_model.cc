@@ -48,10 +48,16 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   return c;
 }
 
-std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
+namespace {
+
+// A tile this many times as expensive as the cheapest is not worth measuring.
+constexpr double kHopeless = 3;
+
+// Every tile that fits the registers, with its cost.
+std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
   const Target& target = planner.target();
   const int64_t registers = target.VectorRegisters();
-  std::optional<RegisterTile> best;
+  std::vector<RegisterTile> tiles;
   double batch = 1;
   for (int axis : c.batch) batch *= static_cast<double>(c.extents[static_cast<size_t>(axis)]);
 
@@ -79,7 +85,6 @@ std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Con
       for (size_t i = 0; i + 2 < row_axes.size(); ++i) other_rows *= static_cast<double>(c.extents[static_cast<size_t>(row_axes[i])]);
       int64_t inner_extent = inner < 0 ? 1 : c.extents[static_cast<size_t>(inner)];
       int64_t outer_extent = outer < 0 ? 1 : c.extents[static_cast<size_t>(outer)];
-      double all_rows = other_rows * static_cast<double>(inner_extent * outer_extent);
 
       for (int64_t vectors = 1; vectors <= 8 && vectors <= (extent + lanes - 1) / lanes; ++vectors) {
         for (int64_t rows1 = 1; rows1 <= std::min(inner_extent, registers); ++rows1) {
@@ -122,15 +127,40 @@ std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Con
             if (!direct && !vector_tensor.is_const)
               cycles += batch * vector_tiles * static_cast<double>(c.reduction * vectors) * (contiguous ? 2.0 : 8.0);
             if (direct && !plain && extent % (vectors * lanes) != 0 && extent < vectors * lanes) cycles *= 1.05;
-            if (best && best->cycles <= cycles) continue;
-            best = RegisterTile{v, axis, vectors, {outer, inner}, {rows0, rows1}, direct, transposed, cycles};
+            tiles.push_back({v, axis, vectors, {outer, inner}, {rows0, rows1}, direct, transposed, cycles});
           }
         }
       }
-      (void)all_rows;
     }
   }
-  return best;
+  return tiles;
+}
+
+const RegisterTile& Cheapest(const std::vector<RegisterTile>& tiles) {
+  return *std::min_element(tiles.begin(), tiles.end(), [](const RegisterTile& a, const RegisterTile& b) { return a.cycles < b.cycles; });
+}
+
+// Decides one number of the tile; what is left has it, and the cheapest of that is preferred in the next decision.
+template <typename Part>
+void Narrow(SchedulePlanner& planner, const std::string& stage, std::string_view decision, std::vector<RegisterTile>& tiles, const Part& part) {
+  std::vector<int64_t> options;
+  for (const RegisterTile& tile : tiles) options.push_back(part(tile));
+  int64_t value = planner.Choose(stage, decision, std::move(options), part(Cheapest(tiles)));
+  std::erase_if(tiles, [&](const RegisterTile& tile) { return part(tile) != value; });
+}
+
+}  // namespace
+
+std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& c, int output_axis) {
+  std::vector<RegisterTile> tiles = AllTiles(planner, c, output_axis);
+  if (tiles.empty()) return std::nullopt;
+  double most = Cheapest(tiles).cycles * kHopeless;
+  std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.cycles > most; });
+  Narrow(planner, c.stage, "vector_axis", tiles, [](const RegisterTile& tile) { return int64_t{tile.vector_axis}; });
+  Narrow(planner, c.stage, "vectors", tiles, [](const RegisterTile& tile) { return tile.vectors; });
+  Narrow(planner, c.stage, "rows", tiles, [](const RegisterTile& tile) { return tile.rows[1]; });
+  Narrow(planner, c.stage, "outer_rows", tiles, [](const RegisterTile& tile) { return tile.rows[0]; });
+  return Cheapest(tiles);
 }
 
 }  // namespace hone

@@ -37,7 +37,8 @@ struct RegisterTile {
   double cycles = 0;
 };
 
-// Cheapest tile; nullopt: no axis to vectorise along. `output_axis`: the position that is contiguous in the output.
-std::optional<RegisterTile> ChooseTile(const SchedulePlanner& planner, const Contraction& contraction, int output_axis);
+// A tile: the cheapest unless choices say otherwise; nullopt: no axis to vectorise along. `output_axis`: the position
+// that is contiguous in the output.
+std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& contraction, int output_axis);
 
 }  // namespace hone

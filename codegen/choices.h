@@ -1,0 +1,36 @@
+// What the scheduling rules leave open. A rule asks at each decision and names what it would take itself: following that
+// everywhere gives the default schedule, drawing at random samples the space of schedules, repeating a list of choices
+// with one of them changed mutates. The rules are the only description of the space, and all it holds is legal by
+// construction, as far as a rule can see.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hone {
+
+struct Choice {
+  std::string site;               // "acc.rows": the stage, then the decision; unique within a plan
+  std::vector<int64_t> options;   // ascending, at least two
+  int64_t preferred = 0;          // one of them: the rule's own
+  int64_t value = 0;              // one of them: what was taken
+  bool operator==(const Choice&) const = default;
+};
+
+// Takes one of choice.options. choice.value is choice.preferred when it is called. Later decisions depend on earlier
+// ones: the same site may have other options, or not come up at all.
+using Chooser = std::function<int64_t(const Choice& choice)>;
+
+// "acc.rows=6 acc.vectors=2": those that are not as preferred, in the order that they came up. "" is the default.
+std::string PrintChoices(const std::vector<Choice>& choices);
+
+// A chooser that takes what the text names where that is an option, the nearest one where it is not, and what the rule
+// prefers where the text says nothing. kInvalid: not such a text, with the word.
+Result<Chooser> ParseChoices(std::string_view text);
+
+}  // namespace hone

@@ -1,0 +1,157 @@
+#include "tuner/measure.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace hone {
+namespace {
+
+// A candidate whose first warm call takes this many times the best is not timed on.
+constexpr double kClearlyWorse = 2.5;
+constexpr int kSamples = 9;
+constexpr std::chrono::microseconds kMinSample{150};
+constexpr std::chrono::microseconds kWarmup{500};
+
+Verdict VerdictOf(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::kWrongResult: return Verdict::kWrong;
+    case ErrorKind::kTimeout: return Verdict::kTimedOut;
+    case ErrorKind::kBusy: return Verdict::kDisturbed;
+    default: return Verdict::kCrashed;
+  }
+}
+
+// Errors that say nothing about a candidate.
+bool IsOurs(const Error& error) { return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kInternal; }
+
+std::chrono::milliseconds RunLimit(double best_us) {
+  return best_us <= 0 ? std::chrono::milliseconds(5'000) : std::chrono::milliseconds(static_cast<int64_t>(std::clamp(best_us / 1000 * 20, 50.0, 5'000.0)));
+}
+
+// Checks, then times.
+Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
+  Stopwatch watch;
+  CheckOptions check;
+  check.workers = options.workers;
+  check.run_limit = RunLimit(options.best_us);
+  Result<CheckReport> report = rig.Check(built.object, check);
+  trial.check_us = watch.Microseconds();
+  if (!report && IsOurs(report.error())) return report.error();
+  std::optional<Error> failure = report ? report->failure : std::optional(report.error());
+  if (failure) {
+    trial.verdict = VerdictOf(*failure);
+    trial.why = failure->Text();
+    return {};
+  }
+  TimeOptions time;
+  time.workers = options.workers;
+  time.samples = kSamples;
+  time.max_samples = 4 * kSamples;
+  time.min_sample = kMinSample;
+  time.warmup = kWarmup;
+  time.give_up_us = options.best_us * kClearlyWorse;
+  watch.Restart();
+  Result<RunTiming> timing = rig.Time(built.object, time);
+  trial.measure_us = watch.Microseconds();
+  if (!timing) {
+    if (IsOurs(timing.error())) return timing.error();
+    trial.verdict = VerdictOf(timing.error());
+    trial.why = timing.error().Text();
+    return {};
+  }
+  trial.verdict = Verdict::kTimed;
+  trial.time_us = timing->median_us;
+  trial.noise_us = timing->spread_us;
+  trial.protocol = timing->protocol;
+  return {};
+}
+
+}  // namespace
+
+std::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kTimed: return "timed";
+    case Verdict::kNotBuilt: return "not built";
+    case Verdict::kCrashed: return "crashed";
+    case Verdict::kTimedOut: return "timed out";
+    case Verdict::kWrong: return "wrong";
+    case Verdict::kDisturbed: return "disturbed";
+  }
+  return "";
+}
+
+Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, const MeasureOptions& options,
+                                        std::stop_token stop) {
+  const size_t count = candidates.size();
+  std::vector<std::optional<Result<BuiltArtifact>>> built(count);
+  std::vector<Trial> trials(count);
+  {
+    std::atomic<size_t> next{0};
+    auto work = [&] {
+      for (size_t i; (i = next.fetch_add(1)) < count && !stop.stop_requested();) {
+        Stopwatch watch;
+        built[i] = rig.Build(candidates[i].schedule);
+        trials[i].build_us = watch.Microseconds();
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (int t = 1; t < std::min<int>(rig.builders(), static_cast<int>(count)); ++t) threads.emplace_back(work);
+    work();
+  }
+  size_t done = 0;
+  for (; done < count && built[done] && !stop.stop_requested(); ++done) {
+    Trial& trial = trials[done];
+    trial.candidate = std::move(candidates[done]);
+    const Result<BuiltArtifact>& code = *built[done];
+    if (!code) {
+      if (IsOurs(code.error())) return code.error();
+      trial.verdict = Verdict::kNotBuilt;
+      trial.why = code.error().Text();
+      continue;
+    }
+    HONE_TRY(Run(rig, *code, options, trial));
+  }
+  trials.resize(done);
+  return trials;
+}
+
+Result<HeadToHead> Compare(Rig& rig, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers, int rounds,
+                           std::stop_token stop) {
+  std::vector<double> ratios, old_times, new_times;
+  TimeOptions options;
+  options.workers = workers;
+  options.samples = 7;
+  options.max_samples = 40;
+  options.min_sample = std::chrono::microseconds(300);
+  for (int round = 0; round < rounds && !stop.stop_requested(); ++round) {
+    // Who goes first changes from round to round.
+    const bool old_first = round % 2 == 0;
+    RunTiming first = HONE_TRY(rig.Time(old_first ? old_code : new_code, options));
+    RunTiming second = HONE_TRY(rig.Time(old_first ? new_code : old_code, options));
+    double old_us = (old_first ? first : second).median_us, new_us = (old_first ? second : first).median_us;
+    ratios.push_back(old_us / new_us);
+    old_times.push_back(old_us);
+    new_times.push_back(new_us);
+  }
+  if (ratios.empty()) return Error{ErrorKind::kTimeout, "stopped before anything was compared", ""};
+  auto median = [](std::vector<double>& values) {
+    std::sort(values.begin(), values.end());
+    return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+  };
+  HeadToHead result;
+  result.ratio = median(ratios);
+  result.old_us = median(old_times);
+  result.new_us = median(new_times);
+  // Ranks around the median that hold it with 95 %: n/2 ± 0.98·√n (binomial, normal approximation).
+  double n = static_cast<double>(ratios.size()), half = 0.98 * std::sqrt(n);
+  auto rank = [&](double r) { return static_cast<size_t>(std::clamp(r, 0.0, n - 1)); };
+  result.low = ratios[rank(std::floor(n / 2 - half - 0.5))];
+  result.high = ratios[rank(std::ceil(n / 2 + half - 0.5))];
+  return result;
+}
+
+}  // namespace hone

@@ -1,0 +1,71 @@
+// Measuring candidates: a batch is built, side by side, then checked and timed one by one, since building beside
+// measuring disturbs caches and bandwidth. Whatever goes wrong with one costs that one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "backends/builder_pool.h"
+#include "backends/runner_pool.h"
+#include "base/result.h"
+#include "tuner/space.h"
+
+namespace hone {
+
+// Where one kernel's candidates are built and run. Builds may be asked for from several threads at once; checks and
+// times come from one.
+class Rig {
+ public:
+  virtual ~Rig() = default;
+  virtual int builders() const = 0;
+  virtual Result<BuiltArtifact> Build(const std::string& schedule) = 0;
+  virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) = 0;
+  virtual Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) = 0;
+};
+
+// What became of a candidate. Stored in the log of trials: never reuse a number.
+enum class Verdict : uint8_t {
+  kTimed = 1,
+  kNotBuilt = 2,     // the builder refused it, crashed on it or took too long
+  kCrashed = 3,      // its code did: a forbidden call, a stray access
+  kTimedOut = 4,     // its code ran for ever, or so much slower than the best that it was stopped
+  kWrong = 5,        // its code computes something else
+  kDisturbed = 6,    // the machine was never quiet enough
+};
+std::string_view VerdictName(Verdict verdict);  // "timed", "not built" …
+
+struct Trial {
+  Candidate candidate;
+  Verdict verdict = Verdict::kDisturbed;
+  double time_us = 0;   // median of a call, kTimed only
+  double noise_us = 0;  // its spread
+  std::string why;      // of every other verdict
+  std::string protocol;
+  double build_us = 0, check_us = 0, measure_us = 0;  // what the trial cost
+};
+
+struct MeasureOptions {
+  int workers = 1;
+  double best_us = 0;  // so far; 0: none. What is clearly slower is stopped early.
+};
+
+// A trial per candidate, in order; fewer if `stop` was requested. An error means that measuring itself does not work
+// (kUnavailable, kBusy …), not that a candidate failed.
+Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, const MeasureOptions& options,
+                                        std::stop_token stop);
+
+// Ratios old/new of paired, interleaved samples; > 1: the new one is faster.
+struct HeadToHead {
+  double ratio = 1;  // median
+  double low = 1;    // 95 % interval of the median, from order statistics
+  double high = 1;
+  double old_us = 0, new_us = 0;
+};
+Result<HeadToHead> Compare(Rig& rig, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers, int rounds,
+                           std::stop_token stop);
+
+}  // namespace hone

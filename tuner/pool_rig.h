@@ -1,0 +1,18 @@
+// A rig on the builder and runner processes: the one that honed searches with.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/builder_pool.h"
+#include "backends/runner_pool.h"
+#include "tuner/measure.h"
+
+namespace hone {
+
+// Holds one runner for as long as it lives; the pools must outlive it. `kernel`: anything ParseKernel reads. kBusy: no
+// runner came free.
+Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
+                                         std::string kernel, Target target);
+
+}  // namespace hone

@@ -1,0 +1,195 @@
+#include "tuner/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "base/clock.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kPool = 512;     // unmeasured candidates that are kept from round to round
+constexpr size_t kParents = 24;   // of the measured ones
+constexpr int kAttempts = 4;      // tries for a candidate that lowers and is new
+constexpr double kBetter = 0.995;  // of the best time: less is noise
+
+class Run {
+ public:
+  Run(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options, const SearchWatcher& watcher,
+      std::stop_token stop)
+      : space_(space), rig_(rig), model_(model), options_(options), watcher_(watcher), stop_(std::move(stop)), rng_(options.seed) {}
+
+  Result<SearchResult> Go() {
+    Begin();
+    while (result_.stopped.empty()) {
+      std::vector<Candidate> batch = NextBatch();
+      if (batch.empty()) {
+        result_.stopped = "the space is exhausted";
+        break;
+      }
+      HONE_TRY(Measure(std::move(batch)));
+      HONE_TRY(Learn());
+      DecideWhetherToStop();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool UsesModel() const { return options_.strategy == Strategy::kModel && model_ != nullptr; }
+
+  struct Scored {
+    Candidate candidate;
+    float score = 0;
+  };
+
+  // What is known already, the default first: everything is compared with it.
+  void Begin() {
+    auto add = [&](Result<Candidate> candidate) {
+      if (candidate && seen_.insert(candidate->program).second) first_.push_back(*std::move(candidate));
+    };
+    add(space_.Default());
+    for (const std::string& known : options_.known) add(space_.Parse(known));
+    result_.verdicts.resize(static_cast<size_t>(Verdict::kDisturbed) + 1);
+  }
+
+  std::vector<Candidate> NextBatch() {
+    Stopwatch watch;
+    size_t wanted = static_cast<size_t>(std::max(1, std::min(options_.batch, options_.trials - result_.progress.trials)));
+    std::vector<Candidate> batch = std::exchange(first_, {});
+    if (batch.size() > wanted) batch.resize(wanted);
+    size_t random = options_.strategy == Strategy::kRandom ? wanted : static_cast<size_t>(options_.random_share * static_cast<double>(wanted) + rng_.Uniform());
+    if (options_.strategy != Strategy::kRandom) {
+      ThinkUp();
+      // Best first; candidates of one score differ by what they are, not by where they stand.
+      std::stable_sort(pool_.begin(), pool_.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
+      size_t take = std::min(pool_.size(), wanted - std::min(wanted, batch.size() + random));
+      for (size_t i = 0; i < take; ++i) batch.push_back(std::move(pool_[i].candidate));
+      pool_.erase(pool_.begin(), pool_.begin() + static_cast<int64_t>(take));
+      if (pool_.size() > kPool) pool_.resize(kPool);
+    }
+    while (batch.size() < wanted) {
+      std::optional<Candidate> candidate = NewOne([&] { return space_.Sample(rng_); });
+      if (!candidate) break;
+      batch.push_back(*std::move(candidate));
+    }
+    // A small space: what is left of the pool.
+    while (batch.size() < wanted && !pool_.empty()) {
+      batch.push_back(std::move(pool_.back().candidate));
+      pool_.pop_back();
+    }
+    result_.costs.think += watch.Microseconds() / 1e6;
+    return batch;
+  }
+
+  // Candidates for the pool: children of the fastest, some strangers; then a score for everything in it.
+  void ThinkUp() {
+    for (int i = 0; i < options_.new_per_round; ++i) {
+      bool stranger = parents_.size() < 4 || rng_.Chance(0.15);
+      std::optional<Candidate> candidate = NewOne([&] {
+        if (stranger) return space_.Sample(rng_);
+        const Candidate& parent = Parent();
+        return rng_.Chance(0.25) ? space_.Cross(parent, Parent(), rng_) : space_.Mutate(parent, rng_);
+      });
+      if (candidate) pool_.push_back({*std::move(candidate), 0});
+    }
+    std::vector<std::vector<float>> rows;
+    for (const Scored& scored : pool_) rows.push_back(scored.candidate.features);
+    Result<std::optional<std::vector<float>>> scores = std::optional<std::vector<float>>();
+    if (UsesModel() && !rows.empty()) scores = model_->Score(options_.group, rows);
+    for (size_t i = 0; i < pool_.size(); ++i)
+      pool_[i].score = scores && *scores ? (**scores)[i] : static_cast<float>(rng_.Uniform());
+  }
+
+  // Faster ones more often.
+  const Candidate& Parent() { return parents_[std::min(rng_.Below(parents_.size()), rng_.Below(parents_.size()))].candidate; }
+
+  template <typename Make>
+  std::optional<Candidate> NewOne(const Make& make) {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      Result<Candidate> candidate = make();
+      if (candidate && seen_.insert(candidate->program).second) return *std::move(candidate);
+    }
+    return std::nullopt;
+  }
+
+  Result<void> Measure(std::vector<Candidate> batch) {
+    Stopwatch watch;
+    SearchProgress& progress = result_.progress;
+    MeasureOptions options{options_.workers, progress.best_us};
+    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig_, std::move(batch), options, stop_));
+    result_.costs.measure += watch.Microseconds() / 1e6;
+    for (Trial& trial : trials) {
+      bool is_default = progress.trials == 0;
+      ++progress.trials;
+      ++result_.verdicts[static_cast<size_t>(trial.verdict)];
+      result_.costs.build += trial.build_us / 1e6;
+      result_.costs.check += trial.check_us / 1e6;
+      result_.costs.time += trial.measure_us / 1e6;
+      if (watcher_.on_trial) watcher_.on_trial(trial);
+      if (trial.verdict != Verdict::kTimed) continue;
+      ++progress.valid;
+      if (is_default) progress.start_us = trial.time_us;
+      if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
+      if (!result_.best || trial.time_us < result_.best->time_us) {
+        result_.best = trial;
+        progress.best_us = trial.time_us;
+      }
+      samples_.push_back({trial.candidate.features, trial.time_us, options_.group});
+      auto place = std::upper_bound(parents_.begin(), parents_.end(), trial, [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
+      parents_.insert(place, std::move(trial));
+      if (parents_.size() > kParents) parents_.pop_back();
+    }
+    progress.elapsed_s = watch_.Microseconds() / 1e6;
+    if (watcher_.on_round) watcher_.on_round(progress);
+    return {};
+  }
+
+  Result<void> Learn() {
+    if (!UsesModel() || samples_.empty()) return {};
+    Stopwatch watch;
+    HONE_TRY(model_->Add(std::exchange(samples_, {})));
+    HONE_TRY(model_->Update(options_.group));
+    result_.costs.learn += watch.Microseconds() / 1e6;
+    return {};
+  }
+
+  void DecideWhetherToStop() {
+    const SearchProgress& progress = result_.progress;
+    if (stop_.stop_requested()) {
+      result_.stopped = "interrupted";
+    } else if (progress.trials >= options_.trials) {
+      result_.stopped = fmt::format("{} trials", progress.trials);
+    } else if (options_.time.count() > 0 && watch_.Microseconds() >= static_cast<double>(options_.time.count()) * 1e3) {
+      result_.stopped = fmt::format("{:.0f} s", watch_.Microseconds() / 1e6);
+    } else if (options_.patience > 0 && progress.trials - last_better_ >= options_.patience) {
+      result_.stopped = fmt::format("no better one in {} trials", progress.trials - last_better_);
+    }
+  }
+
+  const Space& space_;
+  Rig& rig_;
+  CostModel* const model_;
+  const SearchOptions& options_;
+  const SearchWatcher& watcher_;
+  const std::stop_token stop_;
+  Rng rng_;
+  Stopwatch watch_;
+  SearchResult result_;
+  std::vector<Candidate> first_;
+  std::vector<Scored> pool_;
+  std::vector<Trial> parents_;  // the fastest, in order
+  std::vector<Sample> samples_;
+  std::unordered_set<uint64_t> seen_;  // programs
+  int last_better_ = 0;
+};
+
+}  // namespace
+
+Result<SearchResult> Search(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options,
+                            const SearchWatcher& watcher, std::stop_token stop) {
+  return Run(space, rig, model, options, watcher, std::move(stop)).Go();
+}
+
+}  // namespace hone

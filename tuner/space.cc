@@ -1,0 +1,114 @@
+#include "tuner/space.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/hash.h"
+#include "codegen/default_schedule.h"
+#include "ir/apply.h"
+#include "ir/parse.h"
+#include "ir/schedule.h"
+#include "ir/specialize.h"
+#include "tuner/features.h"
+
+namespace hone {
+namespace {
+
+// Longer code takes longer to compile than its trial can be worth, and crowds the instruction cache.
+constexpr int64_t kMostInstructions = 3'000;
+
+// How often a mutation moves to a neighbouring option instead of any.
+constexpr double kStep = 0.6;
+
+int64_t AnyOption(const Choice& choice, Rng& rng) { return choice.options[rng.Below(choice.options.size())]; }
+
+int64_t NearOption(const Choice& choice, int64_t from, Rng& rng) {
+  auto at = std::lower_bound(choice.options.begin(), choice.options.end(), from) - choice.options.begin();
+  auto last = static_cast<int64_t>(choice.options.size()) - 1;
+  int64_t next = std::clamp<int64_t>(at + (rng.Chance(0.5) ? 1 : -1), 0, last);
+  return choice.options[static_cast<size_t>(next)];
+}
+
+// The option that is nearest to `wanted`.
+int64_t Nearest(const Choice& choice, int64_t wanted) {
+  return *std::min_element(choice.options.begin(), choice.options.end(),
+                           [&](int64_t a, int64_t b) { return std::llabs(a - wanted) < std::llabs(b - wanted); });
+}
+
+// Values by site: how one list of choices is repeated under other decisions.
+std::map<std::string, int64_t, std::less<>> Values(const std::vector<Choice>& choices) {
+  std::map<std::string, int64_t, std::less<>> values;
+  for (const Choice& choice : choices) values[choice.site] = choice.value;
+  return values;
+}
+
+}  // namespace
+
+Result<Space> Space::Open(const std::string& kernel, const Target& target) {
+  Space space(Specialize(HONE_TRY(ParseKernel(kernel))), target);
+  space.limits_.instructions = kMostInstructions;
+  if (IsStatic(space.kernel_)) space.flops_ = FlopCount(space.kernel_);
+  return space;
+}
+
+Result<Candidate> Space::Make(const Chooser& chooser) const {
+  Plan plan = HONE_TRY(PlanSchedule(kernel_, target_, chooser));
+  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, plan.schedule));
+  // The default is what was served already: however long, it belongs to the space.
+  LoopProgram program = HONE_TRY(Lower(scheduled, target_, chooser ? limits_ : LowerLimits{}));
+  Candidate candidate;
+  candidate.choices = std::move(plan.choices);
+  candidate.schedule = PrintSchedule(plan.schedule);
+  Digest64 hash = Hash64(PrintProgram(program));
+  std::memcpy(&candidate.program, hash.data(), sizeof candidate.program);
+  candidate.features = ExtractFeatures(program, target_);
+  return candidate;
+}
+
+Result<Candidate> Space::Parse(std::string_view choices) const { return Make(HONE_TRY(ParseChoices(choices))); }
+
+Result<Candidate> Space::Sample(Rng& rng) const {
+  // Some samples stay near the default: with many decisions, all at random is seldom good.
+  double share = rng.Uniform();
+  return Make([&](const Choice& choice) { return rng.Chance(share) ? AnyOption(choice, rng) : choice.preferred; });
+}
+
+Result<Candidate> Space::Mutate(const Candidate& parent, Rng& rng) const {
+  if (parent.choices.empty()) return Make([](const Choice& choice) { return choice.preferred; });
+  auto values = Values(parent.choices);
+  std::map<std::string, bool, std::less<>> changed;
+  for (uint64_t n = 1 + (rng.Chance(0.4) ? rng.Below(3) : 0); n > 0; --n)
+    changed[parent.choices[rng.Below(parent.choices.size())].site] = true;
+  return Make([&](const Choice& choice) {
+    auto known = values.find(choice.site);
+    if (changed.contains(choice.site))
+      return known != values.end() && rng.Chance(kStep) ? NearOption(choice, known->second, rng) : AnyOption(choice, rng);
+    return known == values.end() ? choice.preferred : Nearest(choice, known->second);
+  });
+}
+
+Result<Candidate> Space::Cross(const Candidate& a, const Candidate& b, Rng& rng) const {
+  auto of_a = Values(a.choices), of_b = Values(b.choices);
+  std::map<std::string, bool> from_a;  // by stage: decisions about one stage belong together
+  return Make([&](const Choice& choice) {
+    std::string stage = choice.site.substr(0, choice.site.find('.'));
+    auto [side, is_new] = from_a.try_emplace(stage, false);
+    if (is_new) side->second = rng.Chance(0.5);
+    bool take_a = rng.Chance(0.9) ? side->second : !side->second;
+    const auto& values = take_a ? of_a : of_b;
+    auto known = values.find(choice.site);
+    return known == values.end() ? choice.preferred : Nearest(choice, known->second);
+  });
+}
+
+double Space::Size() const {
+  Result<Plan> plan = PlanSchedule(kernel_, target_, {});
+  double size = 1;
+  if (plan)
+    for (const Choice& choice : plan->choices) size *= static_cast<double>(choice.options.size());
+  return size;
+}
+
+}  // namespace hone

@@ -1,0 +1,60 @@
+// The space of schedules of one kernel on one target: whatever the scheduling rules lead to (codegen/choices.h). A
+// candidate is a list of choices together with what came of it: a schedule that applies and lowers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/rng.h"
+#include "codegen/choices.h"
+#include "codegen/lower.h"
+#include "ir/kernel.h"
+#include "ir/target.h"
+
+namespace hone {
+
+struct Candidate {
+  std::vector<Choice> choices;
+  std::string schedule;           // text form, as builders take it
+  uint64_t program = 0;           // hash of the lowered program: equal programs are one candidate
+  std::vector<float> features;    // ExtractFeatures
+};
+
+// Immutable; thread-safe.
+class Space {
+ public:
+  // `kernel`: anything ParseKernel reads; the builders must be given the same text. Errors as ParseKernel.
+  static Result<Space> Open(const std::string& kernel, const Target& target);
+
+  // Follows the chooser. kInvalid, kLimit: what it leads to does not apply, lower or fit; nothing was compiled.
+  Result<Candidate> Make(const Chooser& chooser) const;
+  Result<Candidate> Default() const { return Make({}); }
+  Result<Candidate> Parse(std::string_view choices) const;  // ParseChoices' text
+
+  // Each decision at random.
+  Result<Candidate> Sample(Rng& rng) const;
+  // One or a few decisions of the parent anew, most often by one option up or down.
+  Result<Candidate> Mutate(const Candidate& parent, Rng& rng) const;
+  // Decisions of either parent, stage by stage.
+  Result<Candidate> Cross(const Candidate& a, const Candidate& b, Rng& rng) const;
+
+  // How many lists of choices there are, counted along the default's decisions: an estimate, since later decisions
+  // depend on earlier ones.
+  double Size() const;
+
+  const Kernel& kernel() const { return kernel_; }
+  const Target& target() const { return target_; }
+  double flops() const { return flops_; }
+
+ private:
+  Space(Kernel kernel, Target target) : kernel_(std::move(kernel)), target_(std::move(target)) {}
+
+  Kernel kernel_;  // at its sizes
+  Target target_;
+  LowerLimits limits_;
+  double flops_ = 0;
+};
+
+}  // namespace hone
