@@ -1,0 +1,106 @@
+// Footprints of loops and the traffic into each cache level.
+//
+// What an access touches while some of its loops run is a box: per dimension the span of its index, no more elements than
+// there are trips. In lines, rows that lie next to each other in memory are one. The traffic follows the classic rule of
+// reuse: while what one trip of a loop touches fits the cache, what trips have in common stays there, and the loop costs
+// its footprint; where it does not, every trip pays anew.
+#include <algorithm>
+#include <cmath>
+
+#include "tuner/features_analysis.h"
+
+namespace hone::features {
+namespace {
+
+double Units(double bytes, double element, double unit, bool aligned) {
+  // A run that begins anywhere crosses a border now and then.
+  return aligned ? std::ceil(bytes / unit) : (bytes - element) / unit + 1;
+}
+
+}  // namespace
+
+double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, double unit) {
+  const size_t depth = access.trips.size();
+  const size_t rank = depth == 0 ? 0 : access.step.size() / depth;
+  const double element = static_cast<double>(ByteSize(buffer.dtype));
+  const bool ours = buffer.scope != Scope::kDefault;  // begins at a line
+  double units = 1, run = element;                    // units so far; bytes from the first to the last element
+  bool is_run = true;                                 // nothing but one run so far
+  for (size_t d = rank; d-- > 0;) {
+    double span = 1, count = 1;
+    for (size_t p = first; p < depth; ++p) {
+      const double step = access.step[d * depth + p];
+      if (step == 0) continue;
+      span += step * (access.trips[p] - 1);
+      count *= access.trips[p];
+    }
+    span = std::min(std::ceil(span - 1e-9), static_cast<double>(buffer.extents[d]));
+    const double distinct = std::min(count, span);
+    const double stride = static_cast<double>(buffer.strides[d]) * element;
+    if (distinct <= 1 && d + 1 < rank) continue;
+    run += (span - 1) * stride;
+    const double in_run = Units(run, element, unit, ours);
+    // Elements (or inner rows) less than a unit apart share units; others have their own.
+    units = is_run && stride <= unit ? std::min(in_run, std::max(distinct, 1.0)) : std::min(in_run, units * distinct);
+    const bool dense = d + 1 == rank ? span >= static_cast<double>(buffer.extents[d]) : is_run;
+    is_run = is_run && dense && (d == 0 || run + 0.5 * element >= static_cast<double>(buffer.strides[d - 1]) * element);
+  }
+  return std::max(1.0, units) * unit;
+}
+
+void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& analysis) {
+  const size_t buffers = program.buffers.size();
+  analysis.capacity = {static_cast<double>(target.l1_bytes), static_cast<double>(target.l2_bytes), static_cast<double>(target.l3_bytes)};
+  Footprint empty{std::vector<double>(buffers, 0), std::vector<double>(buffers, 0)};
+  analysis.footprints.assign(analysis.nodes.size(), empty);
+  std::vector<Footprint> direct = analysis.footprints;  // `body`: what the straight-line code alone touches
+  std::vector<char> stored(buffers, 0);
+  for (const Access& access : analysis.accesses) {
+    const size_t b = static_cast<size_t>(access.buffer);
+    stored[b] |= access.is_store;
+    // From the body outwards: each loop adds its trips.
+    size_t first = access.trips.size();
+    while (first > 0 && access.loop_node[first - 1] < 0) --first;
+    double touched = TouchedBytes(program.buffers[b], access, first, kLineBytes);
+    int node = access.node;
+    double& alone = direct[static_cast<size_t>(node)].body[b];
+    alone = std::max(alone, touched);
+    for (;;) {
+      Footprint& footprint = analysis.footprints[static_cast<size_t>(node)];
+      footprint.body[b] = std::max(footprint.body[b], touched);
+      if (node > 0) {
+        while (first > 0 && access.loop_node[first - 1] != node) --first;
+        if (first > 0) --first;
+        touched = std::max(touched, TouchedBytes(program.buffers[b], access, first, kLineBytes));
+      }
+      footprint.inclusive[b] = std::max(footprint.inclusive[b], touched);
+      if (node == 0) break;
+      node = analysis.nodes[static_cast<size_t>(node)].parent;
+    }
+  }
+
+  for (size_t level = 0; level < kCacheLevels; ++level) {
+    std::vector<std::vector<double>> traffic(analysis.nodes.size(), std::vector<double>(buffers, 0));
+    for (size_t n = analysis.nodes.size(); n-- > 0;) {
+      const Node& node = analysis.nodes[n];
+      const Footprint& footprint = analysis.footprints[n];
+      double together = 0;
+      for (double bytes : footprint.body) together += bytes;
+      for (size_t b = 0; b < buffers; ++b) {
+        if (together <= analysis.capacity[level]) {
+          traffic[n][b] = footprint.inclusive[b];
+          continue;
+        }
+        double once = node.children.empty() ? footprint.body[b] : direct[n].body[b];
+        for (int child : node.children) once += traffic[static_cast<size_t>(child)][b];
+        traffic[n][b] = std::max(node.trips * once, footprint.inclusive[b]);
+      }
+    }
+    // What is written comes in first and goes out again.
+    for (size_t b = 0; b < buffers; ++b)
+      if (stored[b] && !traffic.empty()) traffic[0][b] *= 2;
+    analysis.traffic[level] = traffic.empty() ? std::vector<double>(buffers, 0) : std::move(traffic[0]);
+  }
+}
+
+}  // namespace hone::features
