@@ -1,5 +1,5 @@
-// The cost model as boosted trees (XGBoost). Two models in one: trees that rank the candidates of a kernel, trained across
-// kernels and corrected for the kernel at hand, and trees that tell its time.
+// The cost model as boosted trees (XGBoost). Three kinds of trees: those that rank the candidates of any kernel, trained
+// across kernels; a few that correct them for the kernel at hand; and those that tell a time.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,22 @@
 
 namespace hone {
 
+// What the ranking trees are trained on. best: the fastest time of the sample's group. Stored: never reuse a number.
+enum class RankLoss : uint8_t {
+  kThroughput = 1,          // best / time, squared error
+  kWeightedThroughput = 2,  // the same, each sample weighted by it: the fast end counts (Ansor)
+  kLogTime = 3,             // log2(best / time), squared error
+  kPairwise = 4,            // the order within a group: rank:pairwise
+  kWeightedLogTime = 5,     // log2(best / time), weighted by best / time
+};
+
 struct XgbOptions {
-  uint64_t seed = 1;  // the same samples in the same order and the same seed give the same scores
-  int threads = 1;    // beside serving and measuring, one is enough
+  uint64_t seed = 1;           // the same samples in the same order and the same seed give the same scores
+  int threads = 1;             // beside serving and measuring, one is enough
+  RankLoss loss = RankLoss::kWeightedLogTime;
+  int rank_rounds = 150;       // trees across kernels
+  int correction_rounds = 40;  // trees for one kernel
+  size_t max_samples = 60'000; // some 40 MB; then the oldest of the largest group go
 };
 
 std::unique_ptr<CostModel> MakeXgbModel(const XgbOptions& options = {});
