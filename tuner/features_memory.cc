@@ -13,7 +13,7 @@ namespace hone::features {
 namespace {
 
 double Units(double bytes, double element, double unit, bool aligned) {
-  // A run that begins anywhere crosses a border now and then.
+  // Buffers begin at a line. A run that begins anywhere crosses a border now and then.
   return aligned ? std::ceil(bytes / unit) : (bytes - element) / unit + 1;
 }
 
@@ -23,7 +23,6 @@ double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, do
   const size_t depth = access.trips.size();
   const size_t rank = depth == 0 ? 0 : access.step.size() / depth;
   const double element = static_cast<double>(ByteSize(buffer.dtype));
-  const bool ours = buffer.scope != Scope::kDefault;  // begins at a line
   double units = 1, run = element;                    // units so far; bytes from the first to the last element
   bool is_run = true;                                 // nothing but one run so far
   for (size_t d = rank; d-- > 0;) {
@@ -39,11 +38,12 @@ double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, do
     const double stride = static_cast<double>(buffer.strides[d]) * element;
     if (distinct <= 1 && d + 1 < rank) continue;
     run += (span - 1) * stride;
-    const double in_run = Units(run, element, unit, ours);
+    const double outer = d == 0 ? 0 : static_cast<double>(buffer.strides[d - 1]) * element;  // from run to run
+    const double in_run = Units(run, element, unit, std::fmod(outer, unit) == 0);
     // Elements (or inner rows) less than a unit apart share units; others have their own.
     units = is_run && stride <= unit ? std::min(in_run, std::max(distinct, 1.0)) : std::min(in_run, units * distinct);
     const bool dense = d + 1 == rank ? span >= static_cast<double>(buffer.extents[d]) : is_run;
-    is_run = is_run && dense && (d == 0 || run + 0.5 * element >= static_cast<double>(buffer.strides[d - 1]) * element);
+    is_run = is_run && dense && (d == 0 || run + 0.5 * element >= outer);
   }
   return std::max(1.0, units) * unit;
 }

@@ -1,0 +1,356 @@
+// The cost model on made-up candidates: what it must learn, refuse and keep.
+#include "tuner/xgb_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "base/bytes.h"
+#include "base/envelope.h"
+#include "base/rng.h"
+#include "tuner/features.h"
+
+namespace hone {
+namespace {
+
+// Time as a function of a few features: a penalty beyond a threshold, a product, a scale of the kernel.
+Sample MakeSample(uint64_t group, Rng& rng) {
+  Sample sample;
+  sample.group = group;
+  sample.features.resize(FeatureNames().size());
+  for (float& value : sample.features) value = static_cast<float>(rng.Uniform() * 8);
+  const std::vector<float>& f = sample.features;
+  const double log_time = 0.5 * f[3] + (f[10] > 5 ? 1.5 : 0) + 0.05 * f[20] * f[21] + static_cast<double>(group);
+  sample.time_us = std::exp2(log_time) * (1 + 0.02 * rng.Normal());
+  return sample;
+}
+
+std::vector<Sample> MakeSamples(uint64_t group, size_t count, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < count; ++i) samples.push_back(MakeSample(group, rng));
+  return samples;
+}
+
+std::vector<std::vector<float>> RowsOf(const std::vector<Sample>& samples) {
+  std::vector<std::vector<float>> rows;
+  for (const Sample& sample : samples) rows.push_back(sample.features);
+  return rows;
+}
+
+std::vector<float> ScoresOf(const CostModel& model, uint64_t group, const std::vector<Sample>& samples) {
+  auto scores = model.Score(group, RowsOf(samples));
+  EXPECT_TRUE(scores) << scores.error().Text();
+  if (!scores || !*scores) return {};
+  EXPECT_EQ((*scores)->size(), samples.size());
+  return **scores;
+}
+
+double Spearman(const std::vector<float>& scores, const std::vector<Sample>& samples) {
+  auto ranks = [](auto key, size_t n) {
+    std::vector<size_t> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+    std::vector<double> rank(n);
+    for (size_t i = 0; i < n; ++i) rank[order[i]] = static_cast<double>(i);
+    return rank;
+  };
+  const size_t n = samples.size();
+  if (scores.size() != n || n < 2) return NAN;
+  auto a = ranks([&](size_t i) { return scores[i]; }, n), b = ranks([&](size_t i) { return -samples[i].time_us; }, n);
+  double squares = 0;
+  for (size_t i = 0; i < n; ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
+  return 1 - 6 * squares / (static_cast<double>(n) * static_cast<double>(n * n - 1));
+}
+
+// Fewer trees than a daemon has: enough for what is made up here.
+XgbOptions Quick() {
+  XgbOptions options;
+  options.rank_rounds = 60;
+  return options;
+}
+
+std::unique_ptr<CostModel> Trained(const XgbOptions& options = Quick()) {
+  auto model = MakeXgbModel(options);
+  for (uint64_t group = 0; group < 9; ++group) EXPECT_TRUE(model->Add(MakeSamples(group, 120, group + 1)));
+  EXPECT_TRUE(model->Retrain());
+  return model;
+}
+
+TEST(XgbModel, NothingLearntGivesNoScores) {
+  auto model = MakeXgbModel();
+  EXPECT_TRUE(model->Update(7));
+  EXPECT_TRUE(model->Retrain());
+  auto samples = MakeSamples(7, 3, 1);
+  auto scores = model->Score(7, RowsOf(samples));
+  ASSERT_TRUE(scores) << scores.error().Text();
+  EXPECT_FALSE(scores->has_value());
+  auto latency = model->Predict(samples[0].features);
+  ASSERT_TRUE(latency);
+  EXPECT_FALSE(latency->has_value());
+}
+
+TEST(XgbModel, RanksCandidatesOfAKernelItHasNotSeen) {
+  for (RankLoss loss : {RankLoss::kThroughput, RankLoss::kWeightedThroughput, RankLoss::kLogTime, RankLoss::kPairwise, RankLoss::kWeightedLogTime}) {
+    XgbOptions options = Quick();
+    options.loss = loss;
+    auto model = Trained(options);
+    auto unseen = MakeSamples(77, 200, 99);
+    EXPECT_GT(Spearman(ScoresOf(*model, 77, unseen), unseen), 0.9) << static_cast<int>(loss);
+  }
+}
+
+TEST(XgbModel, AnUpdateLearnsAKernelFromItsOwnSamples) {
+  auto model = MakeXgbModel();
+  ASSERT_TRUE(model->Add(MakeSamples(5, 300, 3)));
+  ASSERT_TRUE(model->Update(5));
+  auto others = MakeSamples(5, 200, 4);
+  EXPECT_GT(Spearman(ScoresOf(*model, 5, others), others), 0.85);
+  // What was learnt of one kernel says nothing of another until the model is retrained.
+  auto scores = model->Score(6, RowsOf(others));
+  ASSERT_TRUE(scores);
+  EXPECT_FALSE(scores->has_value());
+}
+
+TEST(XgbModel, AnUpdateCorrectsWhatOtherKernelsSay) {
+  auto model = Trained();
+  // On this kernel the feature that is bad elsewhere is good.
+  auto reversed = [](uint64_t seed) {
+    auto samples = MakeSamples(50, 300, seed);
+    for (Sample& sample : samples) sample.time_us *= std::exp2(-1.5 * sample.features[3]);
+    return samples;
+  };
+  auto test = reversed(2);
+  const double before = Spearman(ScoresOf(*model, 50, test), test);
+  EXPECT_LT(before, 0.2);
+  ASSERT_TRUE(model->Add(reversed(1)));
+  ASSERT_TRUE(model->Update(50));
+  EXPECT_GT(Spearman(ScoresOf(*model, 50, test), test), 0.8);
+  ASSERT_TRUE(model->Retrain());
+  EXPECT_TRUE(model->Score(50, RowsOf(test)));
+}
+
+TEST(XgbModel, OneSampleIsEnoughToGoOn) {
+  auto model = MakeXgbModel(Quick());
+  ASSERT_TRUE(model->Add(MakeSamples(1, 1, 1)));
+  ASSERT_TRUE(model->Update(1));
+  ASSERT_TRUE(model->Retrain());
+  auto samples = MakeSamples(1, 4, 2);
+  for (float score : ScoresOf(*model, 1, samples)) EXPECT_TRUE(std::isfinite(score));
+  auto latency = model->Predict(samples[0].features);
+  ASSERT_TRUE(latency && *latency);
+  EXPECT_GT((*latency)->expected_us, 0);
+}
+
+TEST(XgbModel, RefusesNumbersThatAreNone) {
+  auto model = Trained();
+  const size_t before = model->SampleCount();
+  auto bad = [&](auto edit) {
+    auto samples = MakeSamples(1, 3, 1);
+    edit(samples[1]);
+    Result<void> added = model->Add(samples);
+    EXPECT_FALSE(added);
+    if (!added) {
+      EXPECT_EQ(added.error().kind, ErrorKind::kInvalid);
+    }
+    EXPECT_EQ(model->SampleCount(), before);  // not even the first
+  };
+  bad([](Sample& s) { s.features[4] = std::numeric_limits<float>::quiet_NaN(); });
+  bad([](Sample& s) { s.features[4] = std::numeric_limits<float>::infinity(); });
+  bad([](Sample& s) { s.features.pop_back(); });
+  bad([](Sample& s) { s.features.push_back(0); });
+  bad([](Sample& s) { s.features.clear(); });
+  bad([](Sample& s) { s.time_us = 0; });
+  bad([](Sample& s) { s.time_us = -1; });
+  bad([](Sample& s) { s.time_us = std::numeric_limits<double>::infinity(); });
+  bad([](Sample& s) { s.time_us = std::numeric_limits<double>::quiet_NaN(); });
+  auto row = MakeSamples(1, 1, 1)[0].features;
+  row[0] = std::numeric_limits<float>::quiet_NaN();
+  auto scores = model->Score(1, std::vector<std::vector<float>>{row});
+  ASSERT_FALSE(scores);
+  EXPECT_EQ(scores.error().kind, ErrorKind::kInvalid);
+  EXPECT_FALSE(model->Predict(row));
+  EXPECT_NE(scores.error().message.find(FeatureNames()[0]), std::string::npos) << scores.error().message;
+}
+
+TEST(XgbModel, NoRowsGiveNoScores) {
+  auto model = Trained();
+  auto scores = model->Score(1, {});
+  ASSERT_TRUE(scores && *scores);
+  EXPECT_TRUE((*scores)->empty());
+}
+
+TEST(XgbModel, TheSameSeedGivesTheSameScores) {
+  auto probe = MakeSamples(1, 100, 55);
+  auto one = Trained();
+  XgbOptions reseeded = Quick();
+  reseeded.seed = 2;
+  auto other = Trained(reseeded);  // what another model does in between does not matter
+  auto two = Trained();
+  EXPECT_EQ(ScoresOf(*one, 1, probe), ScoresOf(*two, 1, probe));
+  EXPECT_NE(ScoresOf(*one, 1, probe), ScoresOf(*other, 1, probe));
+  ASSERT_TRUE(one->Update(3));
+  ASSERT_TRUE(two->Update(2));
+  ASSERT_TRUE(two->Update(3));
+  EXPECT_EQ(ScoresOf(*one, 3, probe), ScoresOf(*two, 3, probe));
+}
+
+TEST(XgbModel, ScoresDoNotDependOnTheBatch) {
+  auto model = Trained();
+  auto probe = MakeSamples(1, 64, 55);
+  std::vector<float> together = ScoresOf(*model, 1, probe);
+  for (size_t i = 0; i < probe.size(); ++i) EXPECT_EQ(ScoresOf(*model, 1, {probe[i]})[0], together[i]);
+}
+
+TEST(XgbModel, SaysHowLongAndHowSure) {
+  auto model = MakeXgbModel(Quick());
+  auto names = FeatureNames();
+  const size_t bound = static_cast<size_t>(std::find(names.begin(), names.end(), "bound.cycles") - names.begin());
+  auto make = [&](uint64_t group, uint64_t seed) {
+    auto samples = MakeSamples(group, 100, seed);
+    Rng rng(seed);
+    // Cycles at 4 GHz, off by up to ± 20 %.
+    for (Sample& sample : samples) sample.time_us = std::exp2(sample.features[bound]) / 4000 * (0.8 + 0.4 * rng.Uniform());
+    return samples;
+  };
+  for (uint64_t group = 0; group < 10; ++group) ASSERT_TRUE(model->Add(make(group, group + 1)));
+  ASSERT_TRUE(model->Retrain());
+  auto unseen = make(99, 123);
+  int inside = 0;
+  for (const Sample& sample : unseen) {
+    auto latency = model->Predict(sample.features);
+    ASSERT_TRUE(latency && *latency);
+    EXPECT_LE((*latency)->low_us, (*latency)->expected_us);
+    EXPECT_LE((*latency)->expected_us, (*latency)->high_us);
+    EXPECT_NEAR(std::log2((*latency)->expected_us / sample.time_us), 0, 0.6);
+    inside += sample.time_us >= (*latency)->low_us && sample.time_us <= (*latency)->high_us;
+  }
+  EXPECT_GT(inside, 65);
+  EXPECT_LT(inside, 96);
+}
+
+TEST(XgbModel, KeepsNoMoreSamplesThanItMay) {
+  auto model = MakeXgbModel({.rank_rounds = 10, .max_samples = 100});
+  ASSERT_TRUE(model->Add(MakeSamples(1, 20, 1)));
+  ASSERT_TRUE(model->Add(MakeSamples(2, 300, 1)));
+  EXPECT_EQ(model->SampleCount(), 100u);
+  ASSERT_TRUE(model->Retrain());
+  ASSERT_TRUE(model->Add(MakeSamples(3, 101, 1)));
+  EXPECT_EQ(model->SampleCount(), 100u);
+  ASSERT_TRUE(model->Update(1));  // the small group is still there
+  EXPECT_TRUE(ScoresOf(*model, 1, MakeSamples(1, 2, 1)).size() == 2);
+}
+
+TEST(XgbModel, ASavedModelGivesTheSameScores) {
+  auto model = Trained();
+  ASSERT_TRUE(model->Add(MakeSamples(40, 50, 5)));
+  ASSERT_TRUE(model->Update(40));
+  Result<std::string> saved = model->Save();
+  ASSERT_TRUE(saved) << saved.error().Text();
+  auto loaded = LoadXgbModel(*saved);
+  ASSERT_TRUE(loaded) << loaded.error().Text();
+  auto probe = MakeSamples(1, 100, 55);
+  EXPECT_EQ(ScoresOf(*model, 1, probe), ScoresOf(**loaded, 1, probe));
+  EXPECT_EQ(ScoresOf(*model, 40, probe), ScoresOf(**loaded, 40, probe));
+  EXPECT_NE(ScoresOf(*model, 40, probe), ScoresOf(*model, 1, probe));
+  EXPECT_EQ((*model->Predict(probe[0].features))->high_us, (*(*loaded)->Predict(probe[0].features))->high_us);
+  EXPECT_EQ(*(*loaded)->Save(), *saved);
+  // It goes on learning on top of what was saved.
+  ASSERT_TRUE((*loaded)->Add(MakeSamples(41, 50, 6)));
+  ASSERT_TRUE((*loaded)->Update(41));
+  EXPECT_EQ(ScoresOf(**loaded, 41, probe).size(), probe.size());
+}
+
+TEST(XgbModel, AnEmptyModelIsSavedToo) {
+  Result<std::string> saved = MakeXgbModel()->Save();
+  ASSERT_TRUE(saved);
+  auto loaded = LoadXgbModel(*saved);
+  ASSERT_TRUE(loaded) << loaded.error().Text();
+  EXPECT_FALSE((*loaded)->Score(1, RowsOf(MakeSamples(1, 1, 1)))->has_value());
+}
+
+std::string SmallSaved() {
+  auto model = MakeXgbModel({.rank_rounds = 2, .correction_rounds = 1});
+  EXPECT_TRUE(model->Add(MakeSamples(1, 40, 1)));
+  EXPECT_TRUE(model->Retrain());
+  EXPECT_TRUE(model->Update(1));
+  return model->Save().value();
+}
+
+TEST(XgbModel, RefusesEveryTruncation) {
+  const std::string saved = SmallSaved();
+  ASSERT_TRUE(LoadXgbModel(saved));
+  for (size_t size = 0; size < saved.size(); ++size) {
+    auto loaded = LoadXgbModel(std::string_view(saved).substr(0, size));
+    ASSERT_FALSE(loaded) << size;
+    ASSERT_EQ(loaded.error().kind, ErrorKind::kCorrupt) << size;
+  }
+  EXPECT_FALSE(LoadXgbModel(saved + "x"));
+}
+
+TEST(XgbModel, RefusesEveryFlippedByte) {
+  const std::string saved = SmallSaved();
+  for (size_t i = 0; i < saved.size(); ++i) {
+    std::string damaged = saved;
+    damaged[i] = static_cast<char>(damaged[i] ^ (1 << i % 8));
+    ASSERT_FALSE(LoadXgbModel(damaged)) << i;
+  }
+}
+
+// Damage under a right checksum: the trees themselves must not take the process down.
+TEST(XgbModel, RefusesTreesThatAreNone) {
+  auto sealed = [](std::string_view trees) {
+    ByteWriter out;
+    out.U32(kFeatureVersion);
+    out.U8(static_cast<uint8_t>(RankLoss::kLogTime));
+    out.String(trees);
+    out.String("");
+    for (int i = 0; i < 3; ++i) out.F64(0);
+    out.Varint(0);
+    return Seal(ValueType::kModel, 1, out.view());
+  };
+  EXPECT_TRUE(LoadXgbModel(sealed("")));
+  for (std::string_view trees : {"x", "{", "{}", "{\"a\":1}", "binf", "{L\x00\x00", "not a model at all, but long enough to be taken for one"}) {
+    auto loaded = LoadXgbModel(sealed(trees));
+    ASSERT_FALSE(loaded) << trees;
+    EXPECT_EQ(loaded.error().kind, ErrorKind::kCorrupt) << trees;
+  }
+}
+
+TEST(XgbModel, RefusesAnotherFeatureVersion) {
+  const std::string saved = SmallSaved();
+  std::string body(Unseal(ValueType::kModel, 1, saved).value());
+  body[0] = static_cast<char>(kFeatureVersion + 1);
+  auto loaded = LoadXgbModel(Seal(ValueType::kModel, 1, body));
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
+  body[0] = static_cast<char>(kFeatureVersion);
+  EXPECT_TRUE(LoadXgbModel(Seal(ValueType::kModel, 1, body)));
+  loaded = LoadXgbModel(Seal(ValueType::kModel, 2, body));
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
+  EXPECT_FALSE(LoadXgbModel(Seal(ValueType::kRecord, 1, body)));
+}
+
+TEST(XgbModel, ScoresWhileItLearns) {
+  auto model = Trained({.rank_rounds = 20});
+  auto probe = MakeSamples(1, 16, 55);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) EXPECT_EQ(ScoresOf(*model, 1, probe).size(), probe.size());
+    });
+  threads.emplace_back([&] { EXPECT_TRUE(model->Retrain()); });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(model->Add(MakeSamples(1, 10, static_cast<uint64_t>(i))));
+    EXPECT_TRUE(model->Update(1));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace hone
