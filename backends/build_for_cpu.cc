@@ -122,18 +122,21 @@ struct Emitted {
 };
 
 Result<Emitted> EmitWith(const Kernel& kernel, const Schedule& schedule, const Target& target, const ObjectCompiler& compiler,
-                         llvm::LLVMContext& context, BuildTimes& times) {
+                         llvm::LLVMContext& context, BuildTimes& times, const LowerLimits& limits = {}) {
   Stopwatch watch;
   ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel, schedule));
-  LoopProgram program = HONE_TRY(Lower(scheduled, target));
+  LoopProgram program = HONE_TRY(Lower(scheduled, target, limits));
   times.lower += watch.Lap();
   std::unique_ptr<llvm::Module> module = HONE_TRY(EmitModule(program, target, compiler, context));
   times.emit += watch.Lap();
   return Emitted{std::move(scheduled), std::move(program), std::move(module)};
 }
 
-// The requested schedule, or the default one. A default that is refused is a gap in its rules and no reason to leave the
-// user without a kernel: plain loops always lower.
+// A default schedule is compiled while somebody waits: as much code as LLVM makes in some 50 ms.
+constexpr int64_t kServedInstructions = 1'600;
+
+// The requested schedule, or the default one, or its modest form. A default that is refused for another reason is a gap
+// in its rules and no reason to leave the user without a kernel: plain loops always lower.
 Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, const ObjectCompiler& compiler, llvm::LLVMContext& context,
                             BuildTimes& times, std::string& schedule_text) {
   Stopwatch watch;
@@ -143,12 +146,20 @@ Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, c
     times.schedule = watch.Lap();
     return EmitWith(kernel, schedule, request.target, compiler, context, times);
   }
-  Schedule schedule = HONE_TRY(DefaultSchedule(kernel, request.target));
-  schedule_text = PrintSchedule(schedule);
-  times.schedule = watch.Lap();
-  Result<Emitted> emitted = EmitWith(kernel, schedule, request.target, compiler, context, times);
-  if (emitted || emitted.error().kind == ErrorKind::kUnsupported) return emitted;
-  schedule_text = "# plain loops: the default schedule was refused: " + emitted.error().message + "\n";
+  std::string refusal;
+  LowerLimits limits;
+  limits.instructions = kServedInstructions;
+  for (auto* plan : {&DefaultSchedule, &ModestSchedule}) {
+    Schedule schedule = HONE_TRY(plan(kernel, request.target));
+    schedule_text = PrintSchedule(schedule);
+    times.schedule += watch.Lap();
+    Result<Emitted> emitted = EmitWith(kernel, schedule, request.target, compiler, context, times, limits);
+    if (emitted || emitted.error().kind == ErrorKind::kUnsupported) return emitted;
+    refusal = emitted.error().message;
+    watch.Lap();
+    limits = {};
+  }
+  schedule_text = "# plain loops: the default schedule was refused: " + refusal + "\n";
   return EmitWith(kernel, {}, request.target, compiler, context, times);
 }
 

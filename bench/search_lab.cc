@@ -86,7 +86,7 @@ int Main(int argc, char** argv) {
     fmt::print(stderr, "search_lab: {}\n", (builders ? runners.error() : builders.error()).Text());
     return 1;
   }
-  std::unique_ptr<CostModel> model;
+  std::unique_ptr<CostModel> model = MakeXgbModel();
   int status = 0;
   for (const std::string& kernel : kernels) {
     Result<void> done = Run(lab, kernel, **builders, **runners, model.get());

@@ -249,10 +249,13 @@ void serialize(A& a, TextReply& m) {
 }
 template <typename A>
 void serialize(A& a, TuneRequest& m) {
-  a(m.kernel, m.trials, m.time_us, m.seed);
+  a(m.kernel, m.threads, m.trials, m.time_us, m.seed);
 }
 template <typename A>
-void serialize(A&, TuneReply&) {}
+void serialize(A& a, TuneReply& m) {
+  a(m.trials, m.valid, m.wanted, m.elapsed_s, m.start_us, m.best_us, m.more, m.fingerprint, m.origin, m.stopped, m.served_us,
+    m.ratio);
+}
 
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);

@@ -237,15 +237,30 @@ struct TextReply {
   std::string text;
 };
 
+// Refines a kernel now. Answered in several replies, one a round; `more` in all but the last.
 struct TuneRequest {
   static constexpr MessageType kType = MessageType::kTune;
   std::string kernel{};
-  uint32_t trials = 0;
-  uint64_t time_us = 0;
-  uint64_t seed = 0;
+  uint32_t threads = 0;  // overrides the kernel's own `threads` if that is 0
+  uint32_t trials = 0;   // 0: as many as pay
+  uint64_t time_us = 0;  // 0: unlimited
+  uint64_t seed = 0;     // 0: one of the daemon's
 };
 struct TuneReply {
   static constexpr MessageType kType = MessageType::kTuneReply;
+  uint32_t trials = 0;    // distinct candidates that were built, checked and timed, or failed with a reason
+  uint32_t valid = 0;     // of them timed
+  uint32_t wanted = 0;    // trials at most
+  double elapsed_s = 0;
+  double start_us = 0;    // the default's time; 0: not measured
+  double best_us = 0;     // the best so far; 0: none
+  bool more = false;
+  // In the last reply.
+  std::string fingerprint;
+  std::string origin;     // of what is served from now on
+  std::string stopped;    // why the search ended
+  double served_us = 0;   // time of what was served before, measured beside the best: both in turns
+  double ratio = 0;       // of served_us to the new one's, median of the turns; 0: nothing better was found
 };
 
 // kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.

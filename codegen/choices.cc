@@ -8,6 +8,11 @@
 #include <map>
 
 namespace hone {
+namespace {
+
+constexpr std::string_view kComment = "# choices: ";
+
+}  // namespace
 
 std::string PrintChoices(const std::vector<Choice>& choices) {
   std::string text;
@@ -39,6 +44,16 @@ Result<Chooser> ParseChoices(std::string_view text) {
       return std::llabs(a - found->second) < std::llabs(b - found->second);
     });
   });
+}
+
+std::string WithChoices(std::string_view schedule, std::string_view choices) {
+  return choices.empty() ? std::string(schedule) : fmt::format("{}{}\n{}", kComment, choices, schedule);
+}
+
+std::string ChoicesOf(std::string_view schedule) {
+  if (!schedule.starts_with(kComment)) return "";
+  schedule.remove_prefix(kComment.size());
+  return std::string(schedule.substr(0, schedule.find('\n')));
 }
 
 }  // namespace hone

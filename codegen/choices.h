@@ -33,4 +33,8 @@ std::string PrintChoices(const std::vector<Choice>& choices);
 // prefers where the text says nothing. kInvalid: not such a text, with the word.
 Result<Chooser> ParseChoices(std::string_view text);
 
+// A schedule's text with the choices that led to it, as a comment before the first step; and back: "" if there is none.
+std::string WithChoices(std::string_view schedule, std::string_view choices);
+std::string ChoicesOf(std::string_view schedule);
+
 }  // namespace hone

@@ -65,7 +65,10 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
     bool factored = planner.Rfactor(name, last.name, chains * width, part);
     std::string vector = planner.FreshName(name + "_vector");
-    bool by_vectors = factored && chains > 1 && planner.Rfactor(name, "l", width, vector);
+    // The lanes' axis in the sum over them, and where they come from: rewrites name it, away from names in use.
+    std::string across = factored ? planner.StageNamed(name).reduce_axes.back().name : "";
+    std::string lane = factored ? planner.StageNamed(part).axes.back().name : "";
+    bool by_vectors = factored && chains > 1 && planner.Rfactor(name, across, width, vector);
     planner.ComputeAt(name, out, loop);
     planner.Store(name, Scope::kRegisters);
     planner.MarkScheduled(name);
@@ -76,27 +79,27 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     // The partial sums: reduction loops outside, rows and chains unrolled, lanes in a vector.
     planner.ComputeAt(part, out, loop);
     planner.Store(part, Scope::kRegisters);
-    planner.Split(part, "l", {width});
+    planner.Split(part, lane, {width});
     std::vector<std::string> order;
     for (const Axis& axis : planner.StageNamed(part).reduce_axes) order.push_back(axis.name);
     for (const std::string& row : rows) order.push_back(row), unrolled.push_back(row);
-    order.push_back("l.0");
-    unrolled.push_back("l.0");
-    order.push_back("l.1");
+    order.push_back(lane + ".0");
+    unrolled.push_back(lane + ".0");
+    order.push_back(lane + ".1");
     planner.Reorder(part, order);
     planner.Annotate(StepKind::kUnroll, part, unrolled);
-    planner.Annotate(StepKind::kVectorize, part, {"l.1"});
+    planner.Annotate(StepKind::kVectorize, part, {lane + ".1"});
     planner.MarkScheduled(part);
     if (by_vectors) {
       const Stage whole = planner.StageNamed(vector);
       planner.ComputeAt(vector, out, loop);
       planner.Store(vector, Scope::kRegisters);
-      std::vector<std::string> across = rows;
-      for (const Axis& axis : whole.reduce_axes) across.push_back(axis.name);
-      order = across;
+      std::vector<std::string> unrolled_rows = rows;
+      for (const Axis& axis : whole.reduce_axes) unrolled_rows.push_back(axis.name);
+      order = unrolled_rows;
       order.push_back(whole.axes.back().name);
       planner.Reorder(vector, order);
-      planner.Annotate(StepKind::kUnroll, vector, across);
+      planner.Annotate(StepKind::kUnroll, vector, unrolled_rows);
       planner.Annotate(StepKind::kVectorize, vector, {order.back()});
       planner.MarkScheduled(vector);
     }

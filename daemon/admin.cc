@@ -22,7 +22,6 @@ namespace {
 constexpr size_t kMostWaiting = 256;
 constexpr uint32_t kRetryMs = 200;
 constexpr size_t kRowsPerPart = 128;
-constexpr size_t kMostUnsent = 1 << 20;  // of a streamed answer
 
 double Us(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
@@ -104,33 +103,6 @@ std::vector<Fact> ReasonsOf(const Record& record, const Target& host, const std:
 
 }  // namespace
 
-struct Admin::Job {
-  EventLoop* loop;
-  PeerPtr peer;
-  uint64_t id;
-  std::shared_ptr<std::atomic<int>> posted = std::make_shared<std::atomic<int>>(0);
-
-  void Answer(MessageType type, std::string body) const {
-    loop->Post(
-        [peer = peer, id = id, type, body = std::move(body)]() mutable { peer->Reply(id, type, std::move(body)); });
-  }
-  void AnswerError(const Error& error) const { Answer(MessageType::kError, EncodeBody(ToReply(error))); }
-
-  // One part of a longer answer; waits while the client is behind. False if nobody listens any more.
-  template <typename Message>
-  bool Part(const Message& message) const {
-    ++*posted;
-    loop->Post([peer = peer, id = id, posted = posted, body = EncodeBody(message)]() mutable {
-      --*posted;
-      peer->ReplyPart(id, Message::kType, std::move(body));
-    });
-    while (!peer->closed() && (*posted > 2 || peer->unsent() > kMostUnsent)) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return !peer->closed();
-  }
-};
-
 Admin::Admin(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, Metrics& metrics,
              AdminFacts facts, std::function<void(const Fingerprint&)> forget)
     : loop_(loop),
@@ -193,8 +165,7 @@ void Admin::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<con
     case MessageType::kShow: return Run(std::move(job), body, &Admin::Show);
     case MessageType::kEdit: return Run(std::move(job), body, &Admin::Edit);
     case MessageType::kVerify: return Stream(std::move(job), body, &Admin::Verify);
-    case MessageType::kText: return Run(std::move(job), body, &Admin::Text);
-    default: return Run(std::move(job), body, &Admin::Tune);
+    default: return Run(std::move(job), body, &Admin::Text);
   }
 }
 
@@ -404,13 +375,6 @@ Result<TextReply> Admin::Text(const TextRequest& request) {
                                             std::chrono::steady_clock::now() + std::chrono::seconds(30)));
   }
   return reply;
-}
-
-Result<TuneReply> Admin::Tune(const TuneRequest&) {
-  return Error{ErrorKind::kUnsupported,
-               "tuning is not in this version yet; kernels are served with the default schedule, which `hone get` and "
-               "`hone run` use",
-               "tune"};
 }
 
 }  // namespace hone

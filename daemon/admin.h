@@ -10,6 +10,7 @@
 #include "cache/schedule_cache.h"
 #include "client/protocol.h"
 #include "daemon/event_loop.h"
+#include "daemon/job.h"
 #include "daemon/metrics.h"
 #include "daemon/peer.h"
 #include "daemon/request_path.h"
@@ -39,8 +40,6 @@ class Admin {
   void Close();
 
  private:
-  struct Job;  // one request: who asked, and how to answer from the admin thread
-
   template <typename Request, typename Reply>
   void Run(Job job, std::span<const std::byte> body, Result<Reply> (Admin::*answer)(const Request&));
   template <typename Request>
@@ -53,7 +52,6 @@ class Admin {
   Result<EditReply> Edit(const EditRequest& request);
   Result<void> Verify(const VerifyRequest& request, const Job& job);
   Result<TextReply> Text(const TextRequest& request);
-  Result<TuneReply> Tune(const TuneRequest& request);
 
   Result<Record> FindRecord(const std::string& fingerprint_digits);
   Result<RecordRow> RowOf(const Record& record);

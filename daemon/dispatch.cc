@@ -8,8 +8,16 @@
 
 namespace hone {
 
-Dispatch::Dispatch(HotSet& hot, Misses* misses, Admin& admin, Metrics& metrics)
-    : hot_(hot), misses_(misses), admin_(admin), metrics_(metrics) {}
+namespace {
+
+Error OnlyLooks(std::string_view what) {
+  return {ErrorKind::kUnsupported, fmt::format("a cache is only inspected here; start honed to {}", what), "honed"};
+}
+
+}  // namespace
+
+Dispatch::Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Admin& admin, Metrics& metrics)
+    : hot_(hot), misses_(misses), tuning_(tuning), admin_(admin), metrics_(metrics) {}
 
 void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
   switch (header.type) {
@@ -21,8 +29,10 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
     case MessageType::kShow:
     case MessageType::kEdit:
     case MessageType::kVerify:
-    case MessageType::kText:
-    case MessageType::kTune: return admin_.Handle(peer, header, body);
+    case MessageType::kText: return admin_.Handle(peer, header, body);
+    case MessageType::kTune:
+      if (tuning_ == nullptr) return peer->ReplyError(header.request_id, OnlyLooks("refine kernels"));
+      return tuning_->Handle(peer, header, body);
     default:
       ++metrics_.bad_frames;
       peer->ReplyError(header.request_id,
@@ -76,8 +86,7 @@ void Dispatch::OnGet(const PeerPtr& peer, uint64_t request_id, std::span<const s
     return peer->ReplyError(request_id, request.error());
   }
   if (misses_ != nullptr) return misses_->Ask(peer, request_id, *request, RequestName(*request), stopwatch);
-  peer->ReplyError(request_id,
-                   {ErrorKind::kUnsupported, "a cache is only inspected here; start honed to be served", "honed"});
+  peer->ReplyError(request_id, OnlyLooks("be served"));
 }
 
 }  // namespace hone

@@ -8,6 +8,7 @@
 #include "daemon/hot_set.h"
 #include "daemon/metrics.h"
 #include "daemon/misses.h"
+#include "daemon/tuning.h"
 #include "daemon/peer.h"
 
 namespace hone {
@@ -15,8 +16,8 @@ namespace hone {
 // Used by the event loop's thread alone.
 class Dispatch : public FrameHandler {
  public:
-  // `misses` is nullptr in a daemon that only looks: then nothing is served.
-  Dispatch(HotSet& hot, Misses* misses, Admin& admin, Metrics& metrics);
+  // `misses` and `tuning` are nullptr in a daemon that only looks: then nothing is served and nothing refined.
+  Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Admin& admin, Metrics& metrics);
 
   void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) override;
   void OnGone(const Peer& peer) override;
@@ -27,6 +28,7 @@ class Dispatch : public FrameHandler {
 
   HotSet& hot_;
   Misses* const misses_;
+  Tuning* const tuning_;
   Admin& admin_;
   Metrics& metrics_;
 };

@@ -36,6 +36,8 @@ std::vector<Stat> Metrics::Snapshot() const {
   };
   add("hits_memory", hits_memory);
   add("hits_disk", hits_disk);
+  add("trials", trials);
+  add("trials_failed", trials_failed);
   add("misses", misses);
   add("joined", joined);
   add("not_compiled", not_compiled);

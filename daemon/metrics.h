@@ -31,6 +31,8 @@ struct Metrics {
   using Counter = std::atomic<uint64_t>;
 
   Counter hits_memory{0};   // code was in memory
+  Counter trials{0};        // candidates that a search built and ran …
+  Counter trials_failed{0};  // … of them without a time
   Counter hits_disk{0};     // code was in the cache on disk
   Counter misses{0};        // compiled
   Counter joined{0};        // waited for a compilation that another request had started

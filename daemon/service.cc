@@ -23,6 +23,7 @@
 #include "daemon/listen.h"
 #include "daemon/misses.h"
 #include "daemon/server.h"
+#include "daemon/tuning.h"
 #include "daemon/workshop.h"
 
 namespace hone {
@@ -145,7 +146,11 @@ class Service {
     AdminFacts facts{listening_.path, config_.cache, workshop.builders.builders, inspects()};
     admin_ = std::make_unique<Admin>(loop_, *cache_, *workshop_, *path_, metrics_, facts,
                                      [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
-    dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), *admin_, metrics_);
+    if (!inspects()) {
+      tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, metrics_,
+                                         [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
+    }
+    dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), *admin_, metrics_);
     server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
       server_->Adopt(UniqueFd(options_.inspect));
@@ -159,6 +164,7 @@ class Service {
   void Close() {
     workshop_->Shutdown();
     if (misses_) misses_->Close();
+    if (tuning_) tuning_->Close();
     admin_->Close();
     server_.reset();
     HandUsesOver();
@@ -243,6 +249,7 @@ class Service {
   std::unique_ptr<RequestPath> path_;
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<Admin> admin_;
+  std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;
   std::unique_ptr<Server> server_;
 };

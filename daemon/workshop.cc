@@ -1,6 +1,7 @@
 #include "daemon/workshop.h"
 
 #include "base/mutex.h"
+#include "tuner/pool_rig.h"
 
 namespace hone {
 namespace {
@@ -20,12 +21,15 @@ class RunnerReference : public Workshop::Reference {
 
 class ProcessWorkshop : public Workshop {
  public:
-  ProcessWorkshop(std::unique_ptr<BuilderPool> builders, std::unique_ptr<RunnerPool> runners)
-      : builders_(std::move(builders)), runners_(std::move(runners)) {}
+  ProcessWorkshop(std::unique_ptr<BuilderPool> builders, std::unique_ptr<RunnerPool> runners, int builds_at_once)
+      : builders_(std::move(builders)), runners_(std::move(runners)), builds_at_once_(builds_at_once) {}
 
   Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) override {
     RunnerPool::Prepared prepared = HONE_TRY(runners_->Prepare(kernel, deadline));
     return std::unique_ptr<Reference>(std::make_unique<RunnerReference>(*runners_, std::move(prepared)));
+  }
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) override {
+    return MakePoolRig(*builders_, *runners_, builds_at_once_, kernel, target);
   }
   Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) override {
     return builders_->Build(request, deadline);
@@ -43,6 +47,7 @@ class ProcessWorkshop : public Workshop {
  private:
   const std::unique_ptr<BuilderPool> builders_;
   const std::unique_ptr<RunnerPool> runners_;
+  const int builds_at_once_;
 };
 
 class LazyWorkshop : public Workshop {
@@ -52,6 +57,10 @@ class LazyWorkshop : public Workshop {
   Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) override {
     Workshop* workshop = HONE_TRY(Started());
     return workshop->Prepare(kernel, deadline);
+  }
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) override {
+    Workshop* workshop = HONE_TRY(Started());
+    return workshop->MakeRig(kernel, target);
   }
   Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) override {
     Workshop* workshop = HONE_TRY(Started());
@@ -91,7 +100,7 @@ class LazyWorkshop : public Workshop {
 Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options) {
   std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(options.builders));
   std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start(options.runners));
-  return std::unique_ptr<Workshop>(std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners)));
+  return std::unique_ptr<Workshop>(std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners), options.builders.builders));
 }
 
 std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options) {

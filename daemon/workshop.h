@@ -9,6 +9,7 @@
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
 #include "base/result.h"
+#include "tuner/measure.h"
 
 namespace hone {
 
@@ -27,6 +28,8 @@ class Workshop {
 
   virtual ~Workshop() = default;
   virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) = 0;
+  // For a search: holds a runner until it is gone.
+  virtual Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) = 0;
   virtual Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) = 0;
   virtual Result<std::string> Explain(const BuildRequest& request, Deadline deadline) = 0;
   virtual BuilderPoolStats BuilderStats() const = 0;

@@ -1,38 +1,110 @@
-// hone tune: refine a kernel now.
+// hone tune: refine kernels now.
+#include <fmt/format.h>
+
+#include <chrono>
+
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 
 namespace hone::cli {
 namespace {
 
+double Speedup(double before_us, double after_us) { return before_us > 0 && after_us > 0 ? before_us / after_us : 0; }
+
+void ShowRound(const TuneReply& round, const std::string& kernel, bool json, ProgressBar& bar) {
+  if (json) {
+    Json line;
+    line.Set("trials", round.trials).Set("elapsed_s", round.elapsed_s).Set("best_us", round.best_us);
+    return Print(line.Dump() + "\n");
+  }
+  double rate = round.elapsed_s > 0 ? round.trials / round.elapsed_s : 0;
+  double left_s = rate > 0 ? (round.wanted - round.trials) / rate : 0;
+  bar.Show(round.trials, fmt::format("best {} ({:.2f}x), {:.0f} trials/s, {} left  {}", TimeText(round.best_us),
+                                     Speedup(round.start_us, round.best_us), rate, TimeText(left_s * 1e6), kernel));
+}
+
+void ShowEnd(const TuneReply& end, const std::string& kernel, bool json) {
+  if (json) {
+    Json line;
+    line.Set("kernel", kernel)
+        .Set("fingerprint", end.fingerprint)
+        .Set("trials", end.trials)
+        .Set("valid", end.valid)
+        .Set("elapsed_s", end.elapsed_s)
+        .Set("start_us", end.start_us)
+        .Set("best_us", end.best_us)
+        .Set("origin", end.origin)
+        .Set("ratio", end.ratio)
+        .Set("stopped", end.stopped);
+    return Print(line.Dump() + "\n");
+  }
+  std::string outcome = end.ratio > 0
+                            ? fmt::format("{} -> {}, {:.2f}x faster; served from now on", TimeText(end.served_us),
+                                          TimeText(end.served_us / end.ratio), end.ratio)
+                            : fmt::format("nothing faster than what is served ({})", end.origin);
+  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended after {}\n", end.fingerprint.substr(0, 12), kernel,
+                    outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, end.stopped));
+}
+
+// Reads rounds until the last. The search ends when the connection does, and what it found by then is kept.
+Result<TuneReply> Follow(Channel& channel, const TuneRequest& request, const std::string& kernel, bool json) {
+  auto limit = std::chrono::steady_clock::now() + std::chrono::hours(24 * 8);
+  uint64_t id = HONE_TRY(channel.Ask(request, limit));
+  ProgressBar bar(request.trials > 0 ? request.trials : 256, !json);
+  for (;;) {
+    TuneReply reply = HONE_TRY(channel.Await<TuneReply>(id, limit));
+    if (!reply.more) return reply;
+    ShowRound(reply, kernel, json, bar);
+  }
+}
+
 int Run(Context& context, const Arguments& arguments) {
-  Result<int64_t> trials = arguments.Number("--trials", 0, 1, 10'000'000);
+  Result<int64_t> trials = arguments.Number("--trials", 0, 1, 100'000);
   if (!trials) return context.WrongUsage(trials.error());
   Result<std::chrono::microseconds> time = arguments.Duration("--time", std::chrono::microseconds(0));
   if (!time) return context.WrongUsage(time.error());
   Result<int64_t> seed = arguments.Number("--seed", 0, 0, INT64_MAX);
   if (!seed) return context.WrongUsage(seed.error());
+  Result<int64_t> threads = arguments.Number("--threads", 0, 1, 4096);
+  if (!threads) return context.WrongUsage(threads.error());
   Result<std::vector<NamedKernel>> kernels = ReadKernels(arguments.Text("KERNEL"));
   if (!kernels) return context.Fail(kernels.error());
+  int status = kDone;
   for (const NamedKernel& kernel : *kernels) {
-    TuneRequest request{kernel.text, static_cast<uint32_t>(*trials), static_cast<uint64_t>(time->count()),
-                        static_cast<uint64_t>(*seed)};
-    Result<TuneReply> reply = context.Call<TuneReply>(request);
-    if (!reply) return context.Fail(AtPlace(reply.error(), kernel));
+    TuneRequest request{kernel.text, static_cast<uint32_t>(*threads), static_cast<uint32_t>(*trials),
+                        static_cast<uint64_t>(time->count()), static_cast<uint64_t>(*seed)};
+    Result<Channel> channel = context.Ask();
+    if (!channel) return context.Fail(channel.error());
+    Result<TuneReply> end = Follow(*channel, request, kernel.text, context.json());
+    if (!end) {
+      status = context.Fail(AtPlace(end.error(), kernel));
+      continue;
+    }
+    ShowEnd(*end, kernel.text, context.json());
   }
-  return kDone;
+  return status;
 }
 
 }  // namespace
 
 Command TuneCommand() {
   return {.name = "tune",
-          .summary = "refine a kernel now (not in this version yet)",
-          .details = "Kernels are served with the default schedule until tuning is there.",
+          .summary = "refine kernels now, and serve what is found from then on",
+          .details =
+              R"(Searches for schedules that are faster on this machine than what is served. What it finds is compared with the
+reference in full, measured beside what is served, in turns, and replaces it only if it is faster beyond the noise.
+Interrupting (Ctrl-C) ends the search; what was found by then is kept. Without --trials and --time a search ends when
+nothing better was found for a while.
+
+Examples:
+  hone tune 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu'
+  hone tune models/resnet18.kernels --trials 128
+  hone tune scores.hone --time 60s --seed 7)",
           .positionals = {{"KERNEL", "a kernel, NAME.kernels or NAME.hone"}},
           .options = {{"--trials", "N", "candidates to try at most"},
                       {"--time", "TIME", "how long to search at most, such as 60s"},
-                      {"--seed", "N", "of the search, to repeat it"}},
+                      {"--seed", "N", "of the search, to repeat it"},
+                      kThreadsOption},
           .run = Run};
 }
 

@@ -172,12 +172,20 @@ TEST(Admin, VerifyNamesWhatIsWrong) {
   }
 }
 
-TEST(Admin, TuningIsNotThereYetAndSaysSo) {
+TEST(Tuning, ASearchThatCannotMeasureIsAnErrorAndTheKernelIsServed) {
   TestServer server;
   Result<TuneReply> reply = Call<TuneReply>(server, TuneRequest{.kernel = "add(M=1,N=1)"});
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().kind, ErrorKind::kUnsupported);
-  EXPECT_NE(reply.error().message.find("not in this version yet"), std::string::npos);
+  EXPECT_NE(reply.error().message.find("no searches here"), std::string::npos);
+  EXPECT_TRUE(server.Get("add(M=1,N=1)"));
+}
+
+TEST(Tuning, RefusesWhatIsNoKernel) {
+  TestServer server;
+  Result<TuneReply> reply = Call<TuneReply>(server, TuneRequest{.kernel = "add(M=1"});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().kind, ErrorKind::kInvalid);
 }
 
 TEST(Admin, AClientThatLeavesDuringALongAnswerStopsIt) {

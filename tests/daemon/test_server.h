@@ -52,6 +52,10 @@ class FakeWorkshop : public Workshop {
     return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
   }
 
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&) override {
+    return Error{ErrorKind::kUnsupported, "no searches here", "test"};
+  }
+
   Result<BuiltArtifact> Build(const BuildRequest& request, Deadline) override {
     ++builds;
     {
@@ -154,7 +158,9 @@ class TestServer {
       admin_ =
           std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
                                   [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
-      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), *admin_, metrics);
+      tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, metrics,
+                                         [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
+      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), *admin_, metrics);
       server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
     });
   }
@@ -163,6 +169,7 @@ class TestServer {
     workshop.Release();
     loop_.Do([&] {
       misses->Close();
+      tuning_->Close();
       admin_->Close();
       server.reset();
     });
@@ -206,6 +213,7 @@ class TestServer {
 
  private:
   std::unique_ptr<Admin> admin_;
+  std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;
   LoopThread loop_;
 };

@@ -153,11 +153,36 @@ class Commands(harness.HoneTest):
         self.assertEqual((stats["hits_memory"], stats["misses"], stats["builder_builds"]), (1, 1, 1))
         self.assertIn("hits", self.hone("status"))
 
-    def test_tune_says_that_it_is_not_there_yet(self):
+    def test_tune_serves_what_it_finds_from_then_on(self):
+        daemon = self.start()
+        kernel = "softmax(M=64,N=200,threads=1)"
+        lines = self.hone_json("tune", kernel, "--trials", "40", "--seed", "3")
+        rounds, end = lines[:-1], lines[-1]
+        self.assertEqual([line["trials"] for line in rounds], sorted(line["trials"] for line in rounds))
+        self.assertEqual(end["trials"], 40)
+        self.assertGreater(end["valid"], 10)
+        self.assertLessEqual(end["best_us"], end["start_us"] or end["best_us"])
+        self.assertIn(end["origin"], ("default", "tuned"))
+        for _ in range(2):  # and after a restart
+            served = self.hone_json("run", kernel, "--no-compile")[0]
+            self.assertTrue(served["verified"])
+            self.assertEqual((served["origin"], served["fingerprint"]), (end["origin"], end["fingerprint"]))
+            self.assertEqual(daemon.stop(), 0)
+            daemon = self.start()
+        self.assertEqual(self.hone_json("tune", "softmax(M=0)", status=1)[0]["error"]["kind"], "invalid")
+
+    def test_interrupting_a_search_ends_it(self):
         self.start()
-        error = self.hone_json("tune", SMALL, status=1)[0]["error"]
-        self.assertEqual(error["kind"], "unsupported")
-        self.assertIn("not in this version yet", error["message"])
+        process = subprocess.Popen([os.path.join(harness.BIN, "hone"), "--no-start", "--json", "tune",
+                                    "matmul(M=64,N=64,K=64)", "--trials", "100000"],
+                                   env=self.directory.environment, stdout=subprocess.PIPE, text=True)
+        self.assertIn("best_us", process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(10), -signal.SIGINT)
+        process.stdout.close()
+        self.assert_served()
+        # The next search begins when that one has noticed.
+        self.assertEqual(self.hone_json("tune", SMALL, "--trials", "2")[-1]["trials"], 2)
 
     def test_wrong_usage_is_status_2(self):
         for words in ([], ["frobnicate"], ["get"], ["get", SMALL, "--budget", "soon"], ["get", SMALL, "--frob"],
