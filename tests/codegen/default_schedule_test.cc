@@ -32,27 +32,35 @@ const std::vector<std::string>& TargetTexts() {
   return texts;
 }
 
-// What the builder does with a kernel for which nothing better is known, up to what LLVM gets.
+// Everything up to what LLVM gets.
+Result<void> Refusal(const Kernel& kernel, const Schedule& schedule, const Target& target, ObjectCompiler& compiler) {
+  LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule)), target));
+  EXPECT_FALSE(program.entry.empty());
+  llvm::LLVMContext context;
+  HONE_TRY(EmitModule(program, target, compiler, context));
+  return {};
+}
+
+// What the builder tries with a kernel for which nothing better is known: the default schedule, then, if that is too
+// much code, its modest form.
 void ExpectAccepted(const std::string& text, const Target& target, ObjectCompiler& compiler, Schedule* schedule) {
   SCOPED_TRACE(text + "\n" + PrintTarget(target));
   Result<Kernel> parsed = ParseKernel(text);
   ASSERT_TRUE(parsed) << parsed.error().Text();
   const Kernel kernel = Specialize(*std::move(parsed));
-  Result<Schedule> made = DefaultSchedule(kernel, target);
-  ASSERT_TRUE(made) << made.error().Text();
-  *schedule = *std::move(made);
-  const std::string printed = PrintSchedule(*schedule);
-  Result<Schedule> read = ParseSchedule(printed);
-  ASSERT_TRUE(read) << read.error().Text() << "\n" << printed;
-  EXPECT_EQ(*read, *schedule) << printed << "is read as\n" << PrintSchedule(*read);
-  Result<ScheduledKernel> applied = ApplySchedule(kernel, *schedule);
-  ASSERT_TRUE(applied) << applied.error().Text() << "\n" << printed;
-  Result<LoopProgram> program = Lower(*applied, target);
-  ASSERT_TRUE(program) << program.error().Text() << "\n" << printed;
-  EXPECT_FALSE(program->entry.empty());
-  llvm::LLVMContext context;
-  Result<std::unique_ptr<llvm::Module>> module = EmitModule(*program, target, compiler, context);
-  EXPECT_TRUE(module) << module.error().Text() << "\n" << printed;
+  for (bool modest : {false, true}) {
+    Result<Schedule> made = modest ? ModestSchedule(kernel, target) : DefaultSchedule(kernel, target);
+    ASSERT_TRUE(made) << made.error().Text();
+    const std::string printed = PrintSchedule(*made);
+    Result<Schedule> read = ParseSchedule(printed);
+    ASSERT_TRUE(read) << read.error().Text() << "\n" << printed;
+    EXPECT_EQ(*read, *made) << printed << "is read as\n" << PrintSchedule(*read);
+    if (Result<void> done = Refusal(kernel, *made, target, compiler); !done) {
+      bool is_long = !modest && done.error().kind == ErrorKind::kLimit;
+      EXPECT_TRUE(is_long) << (modest ? "the modest form: " : "") << done.error().Text() << "\n" << printed;
+    }
+    if (!modest) *schedule = *std::move(made);
+  }
 }
 
 bool Has(const Schedule& schedule, StepKind kind) {
@@ -227,7 +235,7 @@ TEST_P(DefaultScheduleOfAwkwardKernels, EveryEpilogue) {
   ExpectAllAccepted(kernels);
 }
 
-// Refused: the same value counts as often as it is used, 12000 instructions are soon passed.
+// Refused, in the modest form too: a value counts as often as it is used, and each of these uses what it gets twice.
 TEST_P(DefaultScheduleOfAwkwardKernels, DISABLED_AllEpiloguesAtOnce) {
   std::string all;
   for (const std::string& epilogue : Epilogues()) all += "+" + epilogue;
@@ -268,7 +276,7 @@ TEST_P(DefaultScheduleOfAwkwardKernels, OfTheKernelLanguage) {
   ExpectAllAccepted(kernels);
 }
 
-// Refused: where an axis is called l, the lanes that rfactor makes are not.
+// Where an axis is called l, the lanes that rfactor makes are not.
 TEST_P(DefaultScheduleOfAwkwardKernels, AxesNamedAsThoseOfRewrites) {
   std::vector<std::string> kernels;
   kernels.push_back(R"(kernel attention(q: f32[H, M, D], k: f32[H, M, D]) -> p: f32[H, M, M] where H=3, M=31, D=7 {
@@ -280,6 +288,24 @@ TEST_P(DefaultScheduleOfAwkwardKernels, AxesNamedAsThoseOfRewrites) {
     y[b, d] = (sum(l) table[clamp(ids[b, l], 0, V - 1), d]) / float(L)
   })");
   ExpectAllAccepted(kernels);
+}
+
+// Refused: a block in registers is made of every access to the tensor, though it fits the transposed one alone.
+TEST_P(DefaultScheduleOfAwkwardKernels, DISABLED_TransposedAndOtherReadsOfATensor) {
+  std::vector<std::string> kernels;
+  for (const char* value : {"0.5 * (x[i, j] + x[j, i])", "x[j, i] + x[j, j]", "x[j, i] / sqrt(x[i, i] * x[j, j])",
+                            "x[j, i] - x[N - 1 - j, i]", "x[j, i] + x[0, i]"})
+    kernels.push_back(std::string("kernel k(x: f32[N, N]) -> y: f32[N, N] where N=67 { y[i, j] = ") + value + " }");
+  ExpectAllAccepted(kernels);
+}
+
+TEST_P(DefaultScheduleOfAwkwardKernels, DynamicSizes) {
+  ExpectAllAccepted({"add(M=1..100,N=16)", "add(M=16,N=1..100)", "gelu(M=1..7,N=31)", "matmul(M=1..100,N=64,K=31)+bias",
+                     "dense(M=1..64,N=13,K=256,const=1)+bias+relu", "batch_matmul(B=1..12,M=31,N=13,K=64)",
+                     "softmax(M=1..64,N=100)", "layer_norm(M=1..64,N=128)", "rms_norm(M=1..3,N=31)",
+                     "conv2d(N=1..8,C=3,H=14,W=14,O=16,R=3,S=3,pad=1,const=1)+bias",
+                     "depthwise_conv2d(N=1..4,C=7,H=13,W=13,R=3,S=3,pad=1)", "maxpool2d(N=1..4,C=3,H=14,W=14,R=2,S=2)",
+                     "global_avgpool(N=1..4,C=3,H=7,W=7)"});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DefaultScheduleOfAwkwardKernels, testing::ValuesIn(TargetTexts()),
