@@ -1,7 +1,9 @@
 // model_bench: how good the cost model is, on this machine's times.
 //
 //   model_bench collect OUT [--per N] [--seed N] [--seconds S] KERNEL|FILE.kernels…   times random and mutated schedules
-//   model_bench evaluate DATA…                                     rank correlation and regret, by loss and by training
+//   model_bench remeasure DATA OUT [--per N]   times the same schedules again
+//   model_bench evaluate [--loss NAME] DATA…   rank correlation and regret, by loss and by training
+//   model_bench features DATA…                 the features as a table
 //
 // The data are JSON lines: {"kernel", "target", "schedule", "time_us"}. Kernels are built and timed in a child process of
 // the bench each: a candidate that crashes ends its kernel's part.
@@ -164,6 +166,28 @@ void CollectKernel(const CollectOptions& options, const std::string& text, FILE*
                best.empty() ? 0 : best[0].first, refused, repeated);
 }
 
+// Times what `path` holds once more, up to `per_kernel` of each kernel: how far two measurements agree bounds what any
+// model can reach.
+int Remeasure(const CollectOptions& options, const std::string& path, const std::string& out_path) {
+  FILE* out = std::fopen(out_path.c_str(), "w");
+  if (!out) return std::perror(out_path.c_str()), 1;
+  std::ifstream file(path);
+  std::map<std::string, int> count;
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json data = nlohmann::json::parse(line, nullptr, false);
+    if (data.is_discarded() || ++count[data["kernel"]] > options.per_kernel) continue;
+    Result<Target> target = ParseTarget(data["target"].get<std::string>());
+    Result<Kernel> kernel = ParseKernel(data["kernel"].get<std::string>());
+    if (!target || !kernel) continue;
+    Result<BuildOutput> built = BuildForCpu({data["kernel"], data["schedule"], *target});
+    if (!built) continue;
+    data["time_us"] = TimeOf(*built, Specialize(*kernel), data["time_us"]);
+    std::fprintf(out, "%s\n", data.dump().c_str());
+  }
+  std::fclose(out);
+  return 0;
+}
+
 int Collect(const CollectOptions& options, const std::string& path, const std::vector<std::string>& kernels) {
   FILE* out = std::fopen(path.c_str(), "a");
   if (!out) return std::perror(path.c_str()), 1;
@@ -275,7 +299,7 @@ std::vector<Group> ReadData(const std::vector<std::string>& paths) {
   }
   std::sort(extract_us.begin(), extract_us.end());
   if (!extract_us.empty())
-    std::printf("%zu samples of %zu kernels, %zu features; extraction: median %.1f us, 99 %% %.1f us, most %.1f us\n", extract_us.size(), list.size(),
+    std::fprintf(stderr, "%zu samples of %zu kernels, %zu features; extraction: median %.1f us, 99 %% %.1f us, most %.1f us\n", extract_us.size(), list.size(),
                 FeatureNames().size(), extract_us[extract_us.size() / 2], extract_us[extract_us.size() * 99 / 100], extract_us.back());
   return list;
 }
@@ -360,6 +384,23 @@ void EvaluateLoss(const std::vector<Group>& groups, RankLoss loss, const char* n
     for (auto& [kernel, quality] : kernels) quality.Print(kernel.substr(0, 34));
 }
 
+// What the analytic bound says without any learning.
+void EvaluateBound(const std::vector<Group>& groups) {
+  auto names = FeatureNames();
+  Quality quality;
+  for (const char* name : {"bound.cycles", "bound.sum"}) {
+    const size_t at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    for (const Group& group : groups) {
+      std::vector<float> scores;
+      std::vector<double> times;
+      for (const Sample& sample : group.samples) scores.push_back(-sample.features[at]), times.push_back(sample.time_us);
+      quality.Judge(scores, times);
+    }
+    quality.Print(name);
+    quality = {};
+  }
+}
+
 void EvaluateSpeed(const std::vector<Group>& groups) {
   std::vector<Sample> pool;
   for (const Group& group : groups) pool.insert(pool.end(), group.samples.begin(), group.samples.end());
@@ -404,7 +445,22 @@ int Evaluate(const std::vector<std::string>& paths, const std::string& only) {
                                                      {RankLoss::kPairwise, "pairwise"}};
   for (auto& [loss, name] : losses)
     if (only.empty() || only == name) EvaluateLoss(groups, loss, name, !only.empty());
+  EvaluateBound(groups);
   EvaluateSpeed(groups);
+  return 0;
+}
+
+// The features of the data as a table, for whoever works on them.
+int WriteFeatures(const std::vector<std::string>& paths) {
+  std::printf("kernel\ttime_us");
+  for (std::string_view name : FeatureNames()) std::printf("\t%.*s", static_cast<int>(name.size()), name.data());
+  std::printf("\n");
+  for (const Group& group : ReadData(paths))
+    for (const Sample& sample : group.samples) {
+      std::printf("%s\t%g", group.kernel.c_str(), sample.time_us);
+      for (float value : sample.features) std::printf("\t%g", static_cast<double>(value));
+      std::printf("\n");
+    }
   return 0;
 }
 
@@ -431,10 +487,14 @@ int Main(int argc, char** argv) {
       rest.push_back(arg);
     }
   }
+  if (mode == "features" && !rest.empty()) return WriteFeatures(rest);
+  if (mode == "remeasure" && rest.size() == 2) return Remeasure(options, rest[0], rest[1]);
   if (mode == "collect" && rest.size() >= 2) return Collect(options, rest[0], {rest.begin() + 1, rest.end()});
   if (mode == "evaluate" && !rest.empty()) return Evaluate(rest, only);
   std::fprintf(stderr, "usage: model_bench collect OUT [--per N] [--seed N] [--seconds S] KERNEL|FILE.kernels…\n"
-                       "       model_bench evaluate [--loss NAME] DATA…\n");
+                       "       model_bench remeasure DATA OUT [--per N]\n"
+                       "       model_bench evaluate [--loss NAME] DATA…\n"
+                       "       model_bench features DATA…\n");
   return 2;
 }
 

@@ -106,7 +106,7 @@ Totals Sum(const Input& in) {
     const double runs = node.executions;
     auto add = [&](double Operations::*member) { totals.ops.*member += runs * node.ops.*member; };
     for (double Operations::*member :
-         {&Operations::fma, &Operations::add, &Operations::multiply, &Operations::compare, &Operations::divide, &Operations::transcendental,
+         {&Operations::fma, &Operations::add, &Operations::multiply, &Operations::compare, &Operations::divide, &Operations::transcendental, &Operations::math_calls,
           &Operations::convert, &Operations::integer, &Operations::doubles, &Operations::shuffle, &Operations::masked_load,
           &Operations::masked_store, &Operations::branch, &Operations::lanes_issued, &Operations::lanes_used, &Operations::scalar, &Operations::flops})
       add(member);
@@ -194,6 +194,7 @@ void WriteHot(const Input& in, const Totals& totals, Writer& out) {
   out.Log("fma", ops.fma);
   out.Log("divide", ops.divide);
   out.Log("transcendental", ops.transcendental);
+  out.Log("math_calls", ops.math_calls);
   out.Log("shuffle", ops.shuffle);
   out.Log("branch", ops.branch);
   out.Log("loads", ops.Loads());

@@ -28,6 +28,11 @@ constexpr double kDivideCycles = 12;
 constexpr double kFmaLatency = 4;
 constexpr double kMemoryAccumulateLatency = 9;  // store forwarding on top
 
+// From this many copies of a statement on, elementary functions are called (codegen/llvm_values.cc); what a call costs
+// beside the function itself, registers saved around it included.
+constexpr double kCalledCopies = 6;
+constexpr double kCallInstructions = 24;
+
 constexpr int kMaxOpen = 63;  // loops that a dependence mask can tell apart
 
 class Walker {
@@ -39,6 +44,7 @@ class Walker {
 
   void Run() {
     analysis_.nodes.emplace_back();
+    stored_.emplace_back(program_.buffers.size(), 1);
     for (const StmtPtr& nest : program_.entry) {
       nest_ = analysis_.nests++;
       Walk(*nest);
@@ -87,6 +93,11 @@ class Walker {
     }
   }
 
+  static void CollectStores(const Stmt& stmt, std::vector<char>& stored) {
+    if (stmt.kind == Stmt::Kind::kStore) stored[static_cast<size_t>(stmt.buffer)] = 1;
+    for (const StmtPtr& child : stmt.body) CollectStores(*child, stored);
+  }
+
   void WalkBody(const Stmt& stmt) {
     for (const StmtPtr& child : stmt.body) Walk(*child);
   }
@@ -113,6 +124,8 @@ class Walker {
       node.copies = parent.copies * (stmt.loop == LoopKind::kUnrolled ? trips : 1);
       analysis_.nodes.push_back(std::move(node));
       open_tiles_at_.push_back(open_tiles_);
+      stored_.emplace_back(program_.buffers.size(), 0);
+      CollectStores(stmt, stored_.back());
     }
     if (open_.size() < kMaxOpen) {
       if (stmt.loop == LoopKind::kVectorized) vector_ = static_cast<int>(open_.size());
@@ -281,8 +294,20 @@ class Walker {
     return std::max(1.0, lanes / target_.Lanes(ByteSize(type)));
   }
 
+  // The loop in whose body something with these dependences is computed: what a loop does not move is done before it.
+  int PlaceOf(Mask mask) const {
+    int node = node_;
+    while (node > 0 && !(mask >> PositionOf(node) & 1)) node = analysis_.nodes[static_cast<size_t>(node)].parent;
+    return node;
+  }
+  int PositionOf(int node) const { return position_[static_cast<size_t>(analysis_.nodes[static_cast<size_t>(node)].var)]; }
+
   void CountArithmetic(double Operations::*kind, Mask mask, DType type, double copies, double weight = 1) {
-    Operations& ops = Here().ops;
+    CountAt(node_, kind, mask, type, copies, weight);
+  }
+
+  void CountAt(int node, double Operations::*kind, Mask mask, DType type, double copies, double weight) {
+    Operations& ops = analysis_.nodes[static_cast<size_t>(node)].ops;
     const bool vector = IsVector(mask);
     const double count = copies * (vector ? Widths(type) : 1);
     ops.*kind += count * weight;
@@ -331,20 +356,27 @@ class Walker {
     for (const ValuePtr& arg : value.args) mask |= CountValue(*arg);
     // An index as a value is arithmetic only where it varies within the body.
     const DType type = value.type == DType::kBool ? value.args[0]->type : value.type;
-    if (value.op == Op::kLe && value.args[1]->op == Op::kAxis) CountArithmetic(&Operations::compare, mask, DType::kI32, Copies(mask));
-    else CountArithmetic(KindOf(value.op, type), mask, type, Copies(mask), LengthOf(value.op) > 1 ? LengthOf(value.op) / kMeanLength : 1);
+    const int place = PlaceOf(mask);
+    if (LengthOf(value.op) > 1 && Copies(~Mask{0}) >= kCalledCopies)
+      analysis_.nodes[static_cast<size_t>(place)].ops.math_calls += Copies(mask) * (IsVector(mask) ? Widths(type) : 1);
+    if (value.op == Op::kLe && value.args[1]->op == Op::kAxis) CountAt(place, &Operations::compare, mask, DType::kI32, Copies(mask), 1);
+    else CountAt(place, KindOf(value.op, type), mask, type, Copies(mask), LengthOf(value.op) > 1 ? LengthOf(value.op) / kMeanLength : 1);
     return mask;
   }
 
   Mask CountLoad(const ValueNode& load) {
     Mask mask = MaskOf(load.index) | MaskOf(load.guard);
     for (const ValuePtr& arg : load.args) mask |= CountValue(*arg);
-    for (const ValueNode* seen : seen_)
-      if (seen->buffer == load.buffer && seen->index == load.index && seen->guard == load.guard) return mask;
-    seen_.push_back(&load);
+    for (const auto& [seen, seen_mask] : seen_)
+      if (seen->buffer == load.buffer && seen->index == load.index && seen->guard == load.guard) return seen_mask;
     const Buffer& buffer = program_.buffers[static_cast<size_t>(load.buffer)];
-    if (buffer.scope == Scope::kRegisters) CountTileRead(load, mask);
-    else CountAccess(load.buffer, load.index, load.guard, mask, false);
+    const Mask indexed = mask;
+    // What a loop stores changes while it runs.
+    for (int node = node_; node > 0; node = analysis_.nodes[static_cast<size_t>(node)].parent)
+      if (stored_[static_cast<size_t>(node)][static_cast<size_t>(load.buffer)]) mask |= Mask{1} << PositionOf(node);
+    if (buffer.scope == Scope::kRegisters) CountTileRead(load, indexed);
+    else if (!CountAccess(load.buffer, load.index, load.guard, mask, false) && node_ > 0) mask |= Mask{1} << PositionOf(node_);
+    seen_.emplace_back(&load, mask);
     return mask;
   }
 
@@ -363,8 +395,19 @@ class Walker {
     ops.shuffle += copies * (tile.lane_step != 0 && step ? std::log2(std::max(2.0, lanes)) * Widths(load.type) : lanes);
   }
 
-  // A load or store of memory: by lanes, and as an access with its strides.
-  void CountAccess(int buffer_index, const std::vector<Linear>& index, const std::vector<Linear>& guard, Mask mask, bool is_store) {
+  // A guard that is known lane by lane only when the code runs.
+  bool HasRuntimeLanes(const std::vector<Linear>& guard) {
+    Mask loops = 0;
+    for (size_t p = 0; p < open_.size(); ++p)
+      if (open_[p].node >= 0) loops |= Mask{1} << p;
+    return std::any_of(guard.begin(), guard.end(), [&](const Linear& form) {
+      const Mask mask = MaskOf(form);
+      return IsVector(mask) && (mask & loops) != 0;
+    });
+  }
+
+  // A load or store of memory: by lanes, and as an access with its strides. True if it is done before the loop.
+  bool CountAccess(int buffer_index, const std::vector<Linear>& index, const std::vector<Linear>& guard, Mask mask, bool is_store) {
     const Buffer& buffer = program_.buffers[static_cast<size_t>(buffer_index)];
     Node& node = Here();
     Operations& ops = node.ops;
@@ -398,10 +441,13 @@ class Walker {
       if (step == 1) {
         access.lanes = LaneAccess::kContiguous;
         access.count = copies * widths;
-      } else if (step && *step > 1 && *step <= 4 && !is_store) {
+      } else if (step && *step > 1 && *step <= 4 && !is_store && !HasRuntimeLanes(guard)) {
+        // All of what lies between is loaded, and the lanes are picked out of it.
         access.lanes = LaneAccess::kStrided;
-        access.count = copies * widths * static_cast<double>(*step);
-        shuffles = access.count;
+        const double elements = static_cast<double>(std::bit_ceil(static_cast<uint64_t>(ActiveLanes())) * static_cast<uint64_t>(*step));
+        const double loads = std::max(1.0, elements / target_.Lanes(ByteSize(buffer.dtype)));
+        access.count = copies * loads;
+        shuffles = copies * std::max(1.0, loads - widths);
       } else {
         access.lanes = LaneAccess::kGather;
         access.count = copies * ActiveLanes();
@@ -414,10 +460,12 @@ class Walker {
     const bool masked = !guard.empty() || partial;
 
     // A load that the innermost loop does not move is done before it, while registers last.
-    const bool moves = node_ > 0 && position_[static_cast<size_t>(node.var)] >= 0 && mask >> position_[static_cast<size_t>(node.var)] & 1;
+    const bool moves = node_ > 0 && mask >> PositionOf(node_) & 1;
     const double room = target_.VectorRegisters() * 3 / 8.0 - ops.hoisted_load;
-    if (!is_store && !masked && node_ > 0 && !moves && access.count <= room) {
+    const bool hoisted = !is_store && !masked && node_ > 0 && !moves && access.count <= room;
+    if (hoisted) {
       ops.hoisted_load += access.count;
+      analysis_.nodes[static_cast<size_t>(node.parent)].ops.load[static_cast<size_t>(access.lanes)] += access.count;
     } else {
       auto& counts = is_store ? ops.store : ops.load;
       counts[static_cast<size_t>(access.lanes)] += access.count;
@@ -425,6 +473,7 @@ class Walker {
       if (masked) (is_store ? ops.masked_store : ops.masked_load) += access.count;
     }
     analysis_.accesses.push_back(std::move(access));
+    return hoisted;
   }
 
   void CountStore(const Stmt& stmt) {
@@ -459,7 +508,7 @@ class Walker {
         CountArithmetic(kind, lanes, value.type, copies);
         if (is_fma) node.ops.flops += copies * ActiveLanes();
       }
-      const bool carried = node_ > 0 && !(index_mask >> position_[static_cast<size_t>(node.var)] & 1);
+      const bool carried = node_ > 0 && !(index_mask >> PositionOf(node_) & 1);
       if (carried) {
         const double widths = by_lanes ? Widths(buffer.dtype) : 1;
         const double accumulators = Copies(index_mask);
@@ -495,7 +544,8 @@ class Walker {
   std::vector<int> open_tiles_;
   std::vector<std::vector<int>> open_tiles_at_;  // by node
   std::vector<Open> open_;
-  std::vector<const ValueNode*> seen_;  // loads of the current statement
+  std::vector<std::pair<const ValueNode*, Mask>> seen_;  // loads of the current statement
+  std::vector<std::vector<char>> stored_;                // by node: buffers written inside
   int node_ = 0;
   int nest_ = 0;
   int vector_ = -1;  // index into open_
@@ -516,7 +566,7 @@ double Operations::Stores() const {
 }
 
 double Operations::Instructions() const {
-  return Arithmetic() + transcendental * (kMeanLength - 1) + shuffle + Loads() + Stores() + branch;
+  return Arithmetic() + transcendental * (kMeanLength - 1) + math_calls * kCallInstructions + shuffle + Loads() + Stores() + branch;
 }
 
 double BodyCycles::Max() const { return std::max({arithmetic, load, store, shuffle, issue, latency}); }
@@ -524,7 +574,7 @@ double BodyCycles::Max() const { return std::max({arithmetic, load, store, shuff
 BodyCycles CyclesOf(const Node& node, const Target& target) {
   const Operations& ops = node.ops;
   BodyCycles cycles;
-  const double pipes = ops.Arithmetic() + ops.transcendental * (kMeanLength - 1);
+  const double pipes = ops.Arithmetic() + ops.transcendental * (kMeanLength - 1) + ops.math_calls * kCallInstructions / 2;
   const double divider = ops.divide * kDivideCycles * target.VectorBits() / 512;
   cycles.arithmetic = std::max(pipes / 2, divider);
   cycles.load = ops.Loads() / 2;

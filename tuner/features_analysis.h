@@ -29,6 +29,7 @@ struct Operations {
   double compare = 0;        // min, max, comparisons, selections, logic
   double divide = 0;         // and square roots
   double transcendental = 0;
+  double math_calls = 0;     // of those above: too many copies to be inlined, so called
   double convert = 0;
   double integer = 0;        // arithmetic on integers, index arithmetic as values
   double doubles = 0;        // of those above: in f64
