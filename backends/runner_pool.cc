@@ -61,6 +61,7 @@ Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& o
   pool.process.arguments = options.arguments;
   pool.process.limits.address_space = options.address_space;
   pool.process.limits.nice = options.nice;
+  pool.process.limits.idle = options.idle;
   impl->children = HONE_TRY(ChildPool::Start(std::move(pool)));
   return std::unique_ptr<RunnerPool>(new RunnerPool(std::move(impl)));
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -144,6 +145,10 @@ void SetLimit(int resource, int64_t value) {
   if (plan.limits.file_size > 0) SetLimit(RLIMIT_FSIZE, plan.limits.file_size);
   if (plan.limits.address_space > 0 && !kShadowMemory) SetLimit(RLIMIT_AS, plan.limits.address_space);
   if (plan.limits.nice != 0) ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + plan.limits.nice);
+  if (plan.limits.idle) {
+    sched_param none_given{};
+    ::sched_setscheduler(0, SCHED_IDLE, &none_given);
+  }
   ::execve(plan.executable, plan.argv, plan.envp);
   GiveUp(plan);
 }

@@ -186,6 +186,7 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
   reply.hits = metrics_.hits_memory + metrics_.hits_disk;
   reply.misses = metrics_.misses;
   reply.idle_state = "off";
+  if (idle_facts_) std::tie(reply.idle_state, reply.tuning) = idle_facts_();
   reply.builders = static_cast<uint32_t>(facts_.builders);
   reply.connections = metrics_.connections;
   reply.queued = metrics_.builds_queued;

@@ -33,6 +33,9 @@ class Admin {
         AdminFacts facts, std::function<void(const Fingerprint&)> forget);
   ~Admin();
 
+  // What idle time is used for: the gate's words, and the kernel that is refined now. Before anything is asked.
+  void SetIdleFacts(std::function<std::pair<std::string, std::string>()> facts) { idle_facts_ = std::move(facts); }
+
   // From the loop's thread. kBusy when too much is asked at once.
   void Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body);
 
@@ -64,6 +67,7 @@ class Admin {
   Metrics& metrics_;
   const AdminFacts facts_;
   const std::function<void(const Fingerprint&)> forget_;
+  std::function<std::pair<std::string, std::string>()> idle_facts_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock_ = 0;  // processor time of the thread that serves
   std::stop_source stop_;

@@ -117,6 +117,20 @@ Refusal ReadUsers(const toml::node& node, Config& config) {
   return {};
 }
 
+Refusal ReadSwitch(const toml::node& node, bool& out) {
+  std::optional<bool> value = node.value_exact<bool>();
+  if (!value) return "expected true or false";
+  out = *value;
+  return {};
+}
+
+Refusal ReadReal(const toml::node& node, double least, double most, double& out) {
+  std::optional<double> value = node.value<double>();
+  if (!value || !(*value >= least && *value <= most)) return fmt::format("expected a number from {} to {}", least, most);
+  out = *value;
+  return {};
+}
+
 Refusal ReadLog(const toml::node& node, Config& config) {
   std::string name;
   if (Refusal refusal = ReadText(node, name)) return refusal;
@@ -166,6 +180,14 @@ const Key kKeys[] = {
      HONE_READ(ReadTime(node, config.build_limit)), HONE_EQUAL(build_limit)},
     {"build.check_limit", R"("30s")", "Longest time for checking one build's result.", false,
      HONE_READ(ReadTime(node, config.check_limit)), HONE_EQUAL(check_limit)},
+    {"idle.enabled", "true", "Refine kernels while the machine is idle.", true, HONE_READ(ReadSwitch(node, config.idle)),
+     HONE_EQUAL(idle)},
+    {"idle.busy", "0.25", "Cores that others may use meanwhile; niced work does not count.", true,
+     HONE_READ(ReadReal(node, 0.01, 1024, config.idle_busy)), HONE_EQUAL(idle_busy)},
+    {"idle.quiet", R"("2s")", "How long the machine has to be quiet before.", true,
+     HONE_READ(ReadTime(node, config.idle_quiet)), HONE_EQUAL(idle_quiet)},
+    {"idle.on_battery", "false", "Refine without mains power, too.", true, HONE_READ(ReadSwitch(node, config.idle_on_battery)),
+     HONE_EQUAL(idle_on_battery)},
 };
 
 Error At(const toml::source_region& region, const std::string& path, std::string message) {
@@ -182,7 +204,7 @@ std::string KnownNames(std::string_view section) {
     names += (names.empty() ? "" : ", ") + std::string(key.name.substr(dot == std::string_view::npos ? 0 : dot + 1));
   }
   if (section.empty()) {
-    for (std::string_view table : {"server", "cache", "memory", "build"}) names += fmt::format(", [{}]", table);
+    for (std::string_view table : {"server", "cache", "memory", "build", "idle"}) names += fmt::format(", [{}]", table);
   }
   return names;
 }

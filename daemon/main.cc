@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
         options.log = hone::ParseLogLevel(optarg);
         if (!options.log) return WrongUsage(std::string("no log level is called ") + optarg);
         break;
-      case kNoIdle: break;  // nothing is refined in idle time in this version
+      case kNoIdle: options.idle = false; break;
       case kDetach: detach = true; break;
       case kInspect: {
         auto [end, error] = std::from_chars(optarg, optarg + std::strlen(optarg), options.inspect);

@@ -38,6 +38,7 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("hits_disk", hits_disk);
   add("trials", trials);
   add("trials_failed", trials_failed);
+  add("refined", refined);
   add("misses", misses);
   add("joined", joined);
   add("not_compiled", not_compiled);

@@ -32,6 +32,7 @@ struct Metrics {
 
   Counter hits_memory{0};   // code was in memory
   Counter trials{0};        // candidates that a search built and ran …
+  Counter refined{0};        // kernels that got better code
   Counter trials_failed{0};  // … of them without a time
   Counter hits_disk{0};     // code was in the cache on disk
   Counter misses{0};        // compiled

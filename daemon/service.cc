@@ -20,6 +20,7 @@
 #include "daemon/dispatch.h"
 #include "daemon/event_loop.h"
 #include "daemon/hot_set.h"
+#include "daemon/idle_loop.h"
 #include "daemon/listen.h"
 #include "daemon/misses.h"
 #include "daemon/server.h"
@@ -77,6 +78,23 @@ WorkshopOptions WorkshopOptionsOf(const Config& config, const ServiceOptions& op
   workshop.runners.executable = options.runner;
   workshop.runners.runners = config.runners > 0 ? config.runners : workshop.builders.builders;
   return workshop;
+}
+
+IdleLimits IdleLimitsOf(const Config& config) {
+  IdleLimits limits;
+  limits.busy_cores = config.idle_busy;
+  limits.quiet = config.idle_quiet;
+  limits.on_battery = config.idle_on_battery;
+  return limits;
+}
+
+// Below everything else on the machine.
+WorkshopOptions IdleWorkshopOptionsOf(WorkshopOptions options, int cores) {
+  options.builders.builders = std::clamp(cores, 1, 8);
+  options.builders.nice = options.runners.nice = 19;
+  options.builders.idle = options.runners.idle = true;
+  options.runners.runners = 1;
+  return options;
 }
 
 // What builds, as part of every artifact's key: code made by another builder is made again from its schedule.
@@ -150,6 +168,11 @@ class Service {
       tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, metrics_,
                                          [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
     }
+    if (!inspects() && options_.idle && config_.idle) {
+      idle_ = std::make_unique<IdleLoop>(*cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_),
+                                         [options = IdleWorkshopOptionsOf(workshop, host.cores)] { return StartWorkshop(options); });
+      admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
+    }
     dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), *admin_, metrics_);
     server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
@@ -163,6 +186,7 @@ class Service {
 
   void Close() {
     workshop_->Shutdown();
+    if (idle_) idle_->Close();
     if (misses_) misses_->Close();
     if (tuning_) tuning_->Close();
     admin_->Close();
@@ -250,6 +274,7 @@ class Service {
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Tuning> tuning_;
+  std::unique_ptr<IdleLoop> idle_;
   std::unique_ptr<Dispatch> dispatch_;
   std::unique_ptr<Server> server_;
 };

@@ -12,6 +12,7 @@ namespace hone {
 
 // The command line: what it says wins over the configuration file, also when that is read again.
 struct ServiceOptions {
+  bool idle = true;  // refine kernels while the machine is idle
   std::string socket;
   std::string cache;
   std::string config;  // "": FindConfig

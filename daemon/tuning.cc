@@ -1,6 +1,6 @@
 // A search and what becomes of it:
 //
-//   Tune:     look up → what is served now → Search → Promote
+//   Refine:   look up → what is served now → Search → Promote
 //   Promote:  build both → full comparison with the reference → head to head → store, synced → forget the old code
 #include "daemon/tuning.h"
 
@@ -71,27 +71,12 @@ void Tuning::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<co
 }
 
 Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
-  Found found = HONE_TRY(path_.LookUp({request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))}));
-  const Identity& identity = found.identity;
-  // What is served until then: what was refined is compared with it.
-  if (!found.code) HONE_TRY(path_.Compile(found, {}));
-  std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key));
-  if (!served) return Error{ErrorKind::kInternal, "the kernel's record is gone", identity.label};
-
-  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
-  std::unique_ptr<Rig> rig = HONE_TRY(workshop_.MakeRig(identity.key.canonical, identity.target));
   SearchOptions options;
   options.trials = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
   options.patience = request.trials > 0 ? 0 : kPatience;
   options.time = std::chrono::milliseconds(std::min<uint64_t>(request.time_us / 1000, uint64_t{7} * 24 * 3600 * 1000));
-  options.seed = request.seed > 0 ? request.seed : ++searches_;
-  options.group = GroupOf(identity);
-  options.workers = identity.key.threads;
-  if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known = {choices};
-
-  std::stop_source stop;
-  std::stop_callback with_us(stop_.get_token(), [&] { stop.request_stop(); });
-  auto progress_reply = [&](const SearchProgress& progress) {
+  options.seed = request.seed;
+  auto reply_of = [&](const SearchProgress& progress) {
     TuneReply reply;
     reply.trials = static_cast<uint32_t>(progress.trials);
     reply.valid = static_cast<uint32_t>(progress.valid);
@@ -101,38 +86,67 @@ Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
     reply.best_us = progress.best_us;
     return reply;
   };
+  std::stop_source stop;
+  std::stop_callback with_us(stop_.get_token(), [&] { stop.request_stop(); });
   SearchWatcher watcher;
-  watcher.on_trial = [&](const Trial& trial) {
-    ++metrics_.trials;
-    if (trial.verdict != hone::Verdict::kTimed) ++metrics_.trials_failed;
-  };
   watcher.on_round = [&](const SearchProgress& progress) {
-    TuneReply reply = progress_reply(progress);
+    TuneReply reply = reply_of(progress);
     reply.more = true;
     // Who does not listen any more does not want the rest; what was found is kept.
     if (!job.Part(reply)) stop.request_stop();
   };
-  SearchResult result = HONE_TRY(Search(space, *rig, model_.get(), options, watcher, stop.get_token()));
-  TuneReply reply = progress_reply(result.progress);
-  reply.fingerprint = identity.key.fingerprint.Hex();
-  reply.origin = OriginName(served->record.origin);
-  reply.stopped = result.stopped;
-  if (result.best && !served->record.pinned) {
-    Verdict verdict = HONE_TRY(Promote(found, served->record, *rig, *result.best));
-    reply.served_us = verdict.served_us;
-    reply.ratio = verdict.ratio;
-    reply.origin = OriginName(verdict.origin);
-  }
-  LogInfo("tuned", {{"fingerprint", reply.fingerprint}, {"trials", reply.trials}, {"ratio", reply.ratio}, {"why", result.stopped}});
+  Ask ask{request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))};
+  Outcome outcome = HONE_TRY(Refine(ask, options, workshop_, watcher, stop.get_token(), true));
+  TuneReply reply = reply_of(outcome.search.progress);
+  reply.fingerprint = outcome.fingerprint.Hex();
+  reply.origin = OriginName(outcome.origin);
+  reply.stopped = outcome.search.stopped;
+  reply.served_us = outcome.served_us;
+  reply.ratio = outcome.ratio;
   return reply;
 }
 
-Result<Tuning::Verdict> Tuning::Promote(const Found& found, Record record, Rig& rig, const Trial& best) {
+Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop, const SearchWatcher& watcher,
+                                       std::stop_token stop, bool keep_when_stopped) {
+  MutexLock turn(turn_);
+  Found found = HONE_TRY(path_.LookUp(ask));
   const Identity& identity = found.identity;
-  Verdict verdict{.origin = record.origin};
+  // What is served until then: what is found is compared with it.
+  if (!found.code) HONE_TRY(path_.Compile(found, {}));
+  std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key));
+  if (!served) return Error{ErrorKind::kInternal, "the kernel's record is gone", identity.label};
+
+  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
+  std::unique_ptr<Rig> rig = HONE_TRY(workshop.MakeRig(identity.key.canonical, identity.target));
+  if (options.seed == 0) options.seed = ++searches_;
+  options.group = GroupOf(identity);
+  options.workers = identity.key.threads;
+  if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
+  SearchWatcher counted = watcher;
+  counted.on_trial = [&](const Trial& trial) {
+    ++metrics_.trials;
+    if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
+    if (watcher.on_trial) watcher.on_trial(trial);
+  };
+  Outcome outcome;
+  outcome.fingerprint = identity.key.fingerprint;
+  outcome.origin = served->record.origin;
+  outcome.search = HONE_TRY(Search(space, *rig, model_.get(), options, counted, stop));
+  bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
+  if (outcome.search.best && !served->record.pinned && in_time)
+    HONE_TRY(Promote(found, served->record, *rig, *outcome.search.best, stop_.get_token(), outcome));
+  LogInfo("refined", {{"fingerprint", outcome.fingerprint.Hex()},
+                      {"trials", outcome.search.progress.trials},
+                      {"ratio", outcome.ratio},
+                      {"why", outcome.search.stopped}});
+  return outcome;
+}
+
+Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop, Outcome& outcome) {
+  const Identity& identity = found.identity;
   BuiltArtifact old_code = HONE_TRY(rig.Build(record.schedule));
   BuiltArtifact new_code = HONE_TRY(rig.Build(best.candidate.schedule));
-  if (old_code.digest == new_code.digest) return verdict;
+  if (old_code.digest == new_code.digest) return {};
   CheckOptions check;
   check.workers = identity.key.threads;
   check.full = true;
@@ -141,14 +155,14 @@ Result<Tuning::Verdict> Tuning::Promote(const Found& found, Record record, Rig& 
   if (report.failure) {
     // A few elements were right in the search, another is not: never served.
     LogWarn("refined_code_wrong", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", report.failure->Text()}});
-    return verdict;
+    return {};
   }
-  HeadToHead duel = HONE_TRY(Compare(rig, old_code.object, new_code.object, identity.key.threads, kRounds, stop_.get_token()));
-  verdict.served_us = duel.old_us;
-  if (duel.low <= 1) return verdict;
+  HeadToHead duel = HONE_TRY(Compare(rig, old_code.object, new_code.object, identity.key.threads, kRounds, stop));
+  outcome.served_us = duel.old_us;
+  if (duel.low <= 1) return {};
 
-  verdict.ratio = duel.ratio;
-  verdict.origin = record.origin = Origin::kTuned;
+  outcome.ratio = duel.ratio;
+  outcome.origin = record.origin = Origin::kTuned;
   record.schedule = WithChoices(best.candidate.schedule, PrintChoices(best.candidate.choices));
   record.check = {report.max_rel_err, report.samples, report.full};
   record.expected.reset();
@@ -166,8 +180,9 @@ Result<Tuning::Verdict> Tuning::Promote(const Found& found, Record record, Rig& 
   record.artifact_bytes = new_code.object.size();
   ReadOnlyMapping bytes = HONE_TRY(new_code.object.Map());
   HONE_TRY(cache_.Put({record, identity.class_text, bytes.bytes()}, Durability::kSynced));
+  ++metrics_.refined;
   loop_.Post([this, fingerprint = identity.key.fingerprint] { forget_(fingerprint); });
-  return verdict;
+  return {};
 }
 
 }  // namespace hone

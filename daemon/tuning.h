@@ -1,10 +1,12 @@
 // Refining kernels: searches, one at a time, away from serving; what they find replaces what is served.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <stop_token>
 
+#include "base/mutex.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol.h"
 #include "daemon/event_loop.h"
@@ -31,15 +33,21 @@ class Tuning {
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
 
- private:
-  // What a search found, against what is served.
-  struct Verdict {
-    double served_us = 0, ratio = 0;
+  // One kernel's search and what becomes of it. Thread-safe: searches take turns. When `stop` is requested, what was
+  // found by then is only looked at further if `keep_when_stopped`.
+  struct Outcome {
+    SearchResult search;
+    double served_us = 0;  // of what was served before, measured beside the best
+    double ratio = 0;      // of it to the new one's; 0: nothing better was found
     Origin origin = Origin::kDefault;
+    Fingerprint fingerprint;
   };
+  Result<Outcome> Refine(const Ask& ask, SearchOptions options, Workshop& workshop, const SearchWatcher& watcher, std::stop_token stop,
+                         bool keep_when_stopped);
 
+ private:
   Result<TuneReply> Tune(const TuneRequest& request, const Job& job);
-  Result<Verdict> Promote(const Found& found, Record record, Rig& rig, const Trial& best);
+  Result<void> Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop, Outcome& outcome);
 
   EventLoop& loop_;
   ScheduleCache& cache_;
@@ -47,8 +55,9 @@ class Tuning {
   RequestPath& path_;
   Metrics& metrics_;
   const std::function<void(const Fingerprint&)> forget_;
-  std::unique_ptr<CostModel> model_;
-  uint64_t searches_ = 0;
+  const std::unique_ptr<CostModel> model_;
+  Mutex turn_;  // one search at a time: two would measure each other
+  std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
   WorkQueue queue_;
 };

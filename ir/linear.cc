@@ -93,6 +93,18 @@ Linear VarTable::DivFloor(const Linear& e, int64_t divisor) {
     for (const Term& term : rest.terms()) reduced += Linear::Of(term.var, term.coef / common);
     return quotient + DivFloor(reduced, divisor / common);
   }
+  // ⌊(g·x + y) / (g·d)⌋ = ⌊x / d⌋ where 0 ≤ y < g.
+  for (const Term& term : rest.terms()) {
+    const int64_t g = std::gcd(term.coef, divisor);
+    if (g == 1) continue;
+    Linear coarse, fine(FloorMod(rest.constant(), g));
+    for (const Term& other : rest.terms()) (other.coef % g == 0 ? coarse : fine) += Linear::Of(other.var, other.coef);
+    Interval small = Range(fine);
+    if (small.lo < 0 || small.hi >= g) continue;
+    Linear reduced(FloorDiv(rest.constant(), g));
+    for (const Term& other : coarse.terms()) reduced += Linear::Of(other.var, other.coef / g);
+    return quotient + DivFloor(reduced, divisor / g);
+  }
   return quotient + AsVar(VarKind::kFloorDiv, rest, 0, divisor, {FloorDiv(range.lo, divisor), FloorDiv(range.hi, divisor)});
 }
 

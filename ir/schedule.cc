@@ -49,6 +49,19 @@ std::string Loops(const Step& step) {
   return text;
 }
 
+// A word as messages show it: its beginning, bytes that are no printable ASCII as \xNN.
+std::string Quoted(std::string_view word) {
+  constexpr size_t kShown = 60;
+  std::string text = "\"";
+  for (unsigned char byte : word.substr(0, kShown)) {
+    if (byte >= 0x20 && byte < 0x7f)
+      text += static_cast<char>(byte);
+    else
+      text += fmt::format("\\x{:02x}", byte);
+  }
+  return text + (word.size() > kShown ? "...\"" : "\"");
+}
+
 // Reads one line. Words are separated by blanks; "[…]" is one word.
 class LineParser {
  public:
@@ -58,7 +71,7 @@ class LineParser {
 
  private:
   Error Wrong(std::string_view wanted) const {
-    std::string seen = word_.empty() ? "the end of the line" : fmt::format("\"{}\"", word_);
+    std::string seen = word_.empty() ? "the end of the line" : Quoted(word_);
     return {ErrorKind::kInvalid, fmt::format("saw {}, wanted {}", seen, wanted), fmt::format("schedule:{}:{}", number_, column_)};
   }
   bool Next() {
@@ -99,7 +112,7 @@ class LineParser {
     if (!IsName(word_) || dot == std::string_view::npos || dot == 0 || dot + 1 == word_.size())
       return Wrong("a loop, as stage.axis");
     std::string stage(word_.substr(0, dot));
-    if (!step.stage.empty() && step.stage != stage) return Wrong(fmt::format("a loop of {}", step.stage));
+    if (!step.stage.empty() && step.stage != stage) return Wrong(fmt::format("a loop of {}", step.stage.substr(0, 60)));
     step.stage = stage;
     step.names.emplace_back(word_.substr(dot + 1));
     return {};

@@ -1,0 +1,180 @@
+#include "daemon/idle_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+namespace hone {
+namespace {
+
+constexpr std::chrono::milliseconds kSampleEvery{50};
+constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
+constexpr int kSlice = 64;                      // trials before the next kernel is chosen
+constexpr double kBetter = 1.005;               // a ratio that counts as progress
+
+std::string NameOf(const Record& record) {
+  return fmt::format("{} {} {}", record.key.fingerprint.Hex(), record.key.threads, record.key.target);
+}
+
+// Progress survives restarts, so that what was refined yesterday is not searched again.
+std::string MetaName(const std::string& name) { return "refined " + name; }
+
+}  // namespace
+
+IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
+                   std::function<Result<std::unique_ptr<Workshop>>()> start_workshop)
+    : cache_(cache), path_(path), tuning_(tuning), metrics_(metrics), limits_(limits), start_workshop_(std::move(start_workshop)) {
+  watcher_ = std::jthread([this](std::stop_token stop) { Watch(stop); });
+  worker_ = std::jthread([this](std::stop_token stop) { Work(stop); });
+}
+
+IdleLoop::~IdleLoop() { Close(); }
+
+void IdleLoop::Close() {
+  watcher_.request_stop();
+  worker_.request_stop();
+  {
+    MutexLock lock(mutex_);
+    slice_.request_stop();
+    if (workshop_) workshop_->Shutdown();
+    changed_.NotifyAll();
+  }
+  if (watcher_.joinable()) watcher_.join();
+  if (worker_.joinable()) worker_.join();
+}
+
+std::string IdleLoop::state() const {
+  MutexLock lock(mutex_);
+  return state_;
+}
+
+std::string IdleLoop::task() const {
+  MutexLock lock(mutex_);
+  return task_;
+}
+
+void IdleLoop::Watch(std::stop_token stop) {
+  IdleGate gate(limits_);
+  while (!stop.stop_requested()) {
+    Result<LoadSample> sample = ReadLoad();
+    if (!sample) {
+      MutexLock lock(mutex_);
+      state_ = sample.error().Text();
+      return;  // a system that does not tell is never idle
+    }
+    sample->is_serving = metrics_.builds_running > 0 || metrics_.builds_queued > 0;
+    gate.Add(*sample);
+    {
+      MutexLock lock(mutex_);
+      if (open_ && !gate.open()) slice_.request_stop();
+      if (open_ != gate.open()) changed_.NotifyAll();
+      open_ = gate.open();
+      state_ = gate.why();
+    }
+    std::this_thread::sleep_for(kSampleEvery);
+  }
+}
+
+void IdleLoop::Work(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    std::stop_token slice;
+    {
+      MutexLock lock(mutex_);
+      while (!open_ && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::seconds(1));
+      if (stop.stop_requested()) return;
+      slice_ = std::stop_source();
+      slice = slice_.get_token();
+    }
+    Result<void> done = RefineOne(slice);
+    MutexLock lock(mutex_);
+    task_.clear();
+    if (done || stop.stop_requested()) continue;
+    // Nothing to do, or it cannot be done now: not at once again.
+    if (done.error().kind != ErrorKind::kNotFound) LogWarn("idle_loop", {{"why", done.error().Text()}});
+    auto until = std::chrono::steady_clock::now() + kLookAgain;
+    while (!stop.stop_requested() && std::chrono::steady_clock::now() < until) changed_.WaitFor(mutex_, std::chrono::seconds(1));
+  }
+}
+
+Result<std::vector<RefineTask>> IdleLoop::Tasks(std::vector<Record>& records) {
+  std::vector<RefineTask> tasks;
+  const std::string target = PrintTarget(path_.host());
+  HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
+    if (record.key.target == target && !record.pinned) records.push_back(record);
+    return true;
+  }));
+  for (const Record& record : records) {
+    std::string name = NameOf(record);
+    auto [known, is_new] = progress_.try_emplace(name);
+    if (is_new) {
+      Result<std::optional<std::string>> stored = cache_.GetMeta(MetaName(name));
+      long long trials = 0, stale = 0;
+      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld", &trials, &stale) == 2) known->second = {trials, stale, 0, 0, ""};
+    }
+    KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
+    RefineTask task;
+    task.name = name;
+    task.calls = static_cast<double>(use.calls);
+    if (record.measured) task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
+    else if (record.expected) task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
+    task.trials = known->second.trials;
+    task.stale = known->second.stale;
+    task.last_gain = known->second.last_gain;
+    task.last_turn = known->second.last_turn;
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+Workshop* IdleLoop::StartedWorkshop() {
+  MutexLock lock(mutex_);
+  if (!workshop_) {
+    Result<std::unique_ptr<Workshop>> started = start_workshop_();
+    if (!started) {
+      LogWarn("idle_workshop", {{"why", started.error().Text()}});
+      return nullptr;
+    }
+    workshop_ = *std::move(started);
+  }
+  return workshop_.get();
+}
+
+Result<void> IdleLoop::RefineOne(std::stop_token stop) {
+  std::vector<Record> records;
+  std::vector<RefineTask> tasks = HONE_TRY(Tasks(records));
+  std::optional<size_t> next = NextTask(tasks, ++turn_);
+  if (!next) return Error{ErrorKind::kNotFound, "everything is refined", ""};
+  const Record& record = records[*next];
+  Workshop* workshop = StartedWorkshop();
+  if (workshop == nullptr) return Error{ErrorKind::kUnavailable, "no processes for idle time", ""};
+  {
+    MutexLock lock(mutex_);
+    task_ = record.request;
+  }
+  SearchOptions options;
+  options.trials = kSlice;
+  // Another seed each turn, or the same candidates would come again.
+  options.seed = static_cast<uint64_t>(tasks[*next].trials) + 1;
+  Progress& progress = progress_[tasks[*next].name];
+  if (!progress.best.empty()) options.known = {progress.best};
+  Ask ask{record.request, "", record.key.threads};
+  Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *workshop, {}, stop, false);
+  progress.last_turn = turn_;
+  if (!outcome) {
+    progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn
+    return stop.stop_requested() ? Result<void>() : outcome.error();
+  }
+  const std::optional<Trial>& best = outcome->search.best;
+  progress.best = stop.stop_requested() && best ? PrintChoices(best->candidate.choices) : "";
+  int64_t trials = outcome->search.progress.trials;
+  progress.trials += trials;
+  progress.last_gain = std::max(0.0, outcome->ratio - 1);
+  progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
+  if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
+  return cache_.PutMeta(MetaName(tasks[*next].name), fmt::format("{} {}", progress.trials, progress.stale), Durability::kSoon);
+}
+
+}  // namespace hone

@@ -1,0 +1,74 @@
+// Idle time made useful: while the machine is idle, refine the kernel that promises the most, a slice at a time.
+//
+//   IdleGate says quiet → NextTask → Tuning::Refine (a slice of trials) → remember how far it came → again
+//
+// It has builder and runner processes of its own, below everything else on the machine, started when first needed and
+// stopped when idle time is over for long.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+#include "cache/schedule_cache.h"
+#include "daemon/idle_gate.h"
+#include "daemon/metrics.h"
+#include "daemon/request_path.h"
+#include "daemon/tuning.h"
+#include "daemon/workshop.h"
+#include "tuner/task_scheduler.h"
+
+namespace hone {
+
+class IdleLoop {
+ public:
+  // `start_workshop`: processes for idle time.
+  IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
+           std::function<Result<std::unique_ptr<Workshop>>()> start_workshop);
+  ~IdleLoop();  // stops at once
+
+  // For `hone status`, from any thread: what the gate says, and what is refined now ("" if nothing).
+  std::string state() const;
+  std::string task() const;
+
+  // Kills the processes and waits for the threads. A search under way keeps nothing.
+  void Close();
+
+ private:
+  void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
+  void Work(std::stop_token stop);
+  Result<void> RefineOne(std::stop_token stop);
+  Result<std::vector<RefineTask>> Tasks(std::vector<Record>& records);
+  Workshop* StartedWorkshop();
+
+  ScheduleCache& cache_;
+  RequestPath& path_;
+  Tuning& tuning_;
+  Metrics& metrics_;
+  const IdleLimits limits_;
+  const std::function<Result<std::unique_ptr<Workshop>>()> start_workshop_;
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool open_ HONE_GUARDED_BY(mutex_) = false;
+  std::string state_ HONE_GUARDED_BY(mutex_) = "looking";
+  std::string task_ HONE_GUARDED_BY(mutex_);
+  std::stop_source slice_ HONE_GUARDED_BY(mutex_);  // of the search under way
+  std::unique_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
+
+  int64_t turn_ = 0;  // of the working thread alone, as are the next
+  struct Progress {
+    int64_t trials = 0, stale = 0, last_turn = 0;
+    double last_gain = 0;
+    std::string best;  // choices of the fastest trial, where the gate closed before it could be compared
+  };
+  std::map<std::string, Progress> progress_;  // by Identity::name-like keys: fingerprint, target, threads
+  std::jthread watcher_, worker_;
+};
+
+}  // namespace hone

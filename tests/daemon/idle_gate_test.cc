@@ -1,0 +1,107 @@
+// When the machine counts as idle.
+#include "daemon/idle_gate.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace hone {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A machine whose time the test makes.
+class Machine {
+ public:
+  explicit Machine(IdleLimits limits = {}) : gate(limits) { gate.Add(sample); }
+  // Runs on, with so many cores used by others.
+  void Run(milliseconds time, double cores) {
+    for (auto left = time; left.count() > 0; left -= milliseconds(50)) {
+      sample.at += milliseconds(50);
+      sample.busy_s += cores * 0.05;
+      gate.Add(sample);
+    }
+  }
+  LoadSample sample{.at = MonotonicTime(std::chrono::seconds(1000)), .busy_s = 5000};
+  IdleGate gate;
+};
+
+TEST(IdleGate, OpensAfterAQuietWhile) {
+  Machine machine;
+  EXPECT_FALSE(machine.gate.open());
+  machine.Run(milliseconds(1900), 0);
+  EXPECT_FALSE(machine.gate.open());
+  EXPECT_NE(machine.gate.why().find("quiet for 1.9 s of 2.0 s"), std::string::npos) << machine.gate.why();
+  machine.Run(milliseconds(200), 0.05);
+  EXPECT_TRUE(machine.gate.open());
+}
+
+TEST(IdleGate, ClosesWithin200Milliseconds) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0);
+  ASSERT_TRUE(machine.gate.open());
+  machine.Run(milliseconds(200), 1);
+  EXPECT_FALSE(machine.gate.open());
+  EXPECT_NE(machine.gate.why().find("others use"), std::string::npos);
+  machine.Run(milliseconds(1000), 0);
+  EXPECT_FALSE(machine.gate.open());
+  machine.Run(milliseconds(2000), 0);
+  EXPECT_TRUE(machine.gate.open());
+}
+
+TEST(IdleGate, ALittleWorkOfOthersIsNoReason) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0.2);
+  EXPECT_TRUE(machine.gate.open());
+  machine.Run(milliseconds(400), 0.4);
+  EXPECT_FALSE(machine.gate.open());
+}
+
+TEST(IdleGate, WhoWaitsComesFirst) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0);
+  machine.sample.is_serving = true;
+  machine.Run(milliseconds(50), 0);
+  EXPECT_FALSE(machine.gate.open());
+  EXPECT_EQ(machine.gate.why(), "serving");
+}
+
+TEST(IdleGate, SparesTheBattery) {
+  Machine machine;
+  machine.sample.on_battery = true;
+  machine.Run(milliseconds(5000), 0);
+  EXPECT_EQ(machine.gate.why(), "on battery");
+  EXPECT_FALSE(machine.gate.open());
+  Machine willing({.on_battery = true});
+  willing.sample.on_battery = true;
+  willing.Run(milliseconds(5000), 0);
+  EXPECT_TRUE(willing.gate.open());
+}
+
+TEST(IdleGate, BeginsAnewAfterASleepOrAClockThatWentBack) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0);
+  ASSERT_TRUE(machine.gate.open());
+  machine.sample.busy_s = 3;
+  machine.Run(milliseconds(50), 0);
+  EXPECT_FALSE(machine.gate.open());
+  machine.Run(milliseconds(2500), 0);
+  EXPECT_TRUE(machine.gate.open());
+}
+
+TEST(ReadLoad, SeesWorkOfOthersButNotOurs) {
+  Result<LoadSample> before = ReadLoad();
+  ASSERT_TRUE(before) << before.error().Text();
+  // Our own work, a third of a second: counted by the system, taken off again.
+  auto end = std::chrono::steady_clock::now() + milliseconds(330);
+  volatile double sink = 1;
+  while (std::chrono::steady_clock::now() < end) sink = sink * 1.0000001;
+  Result<LoadSample> after = ReadLoad();
+  ASSERT_TRUE(after);
+  EXPECT_GT(after->at, before->at);
+  double cores = static_cast<double>(std::thread::hardware_concurrency());
+  EXPECT_LT(after->busy_s - before->busy_s, 0.33 * cores);
+}
+
+}  // namespace
+}  // namespace hone
