@@ -237,8 +237,8 @@ int main() {
   return 4;
 }
 """)
-            subprocess.run(["cmake", "-S", folder, "-B", folder + "/build", f"-DCMAKE_PREFIX_PATH={Tree.path}"],
-                           check=True, capture_output=True)
+            subprocess.run(["cmake", "-G", "Ninja", "-S", folder, "-B", folder + "/build",
+                            f"-DCMAKE_PREFIX_PATH={Tree.path}"], check=True, capture_output=True)
             subprocess.run(["cmake", "--build", folder + "/build"], check=True, capture_output=True)
             done = subprocess.run([folder + "/build/cpp_user"], env=self.directory.environment, capture_output=True,
                                   text=True, check=False)
