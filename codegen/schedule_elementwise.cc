@@ -70,8 +70,12 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
   const int64_t lanes = planner.LanesFor(stage);
   // An operand that is contiguous along another axis than the output.
   const size_t last = rank - 1;
-  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+  const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
+  for (const AccessPattern& access : accesses) {
     if (!access.affine || access.strides[last] <= 1) continue;
+    // The block is one tile of the tensor: other reads of it would need others.
+    auto is_same = [&](const AccessPattern& other) { return other.tensor == access.tensor; };
+    if (std::count_if(accesses.begin(), accesses.end(), is_same) > 1) continue;
     bool plain = std::all_of(access.dimension.begin(), access.dimension.end(), [](int d) { return d >= -1; });
     int across = -1;
     for (size_t i = 0; i < last; ++i)
