@@ -18,7 +18,6 @@ import statistics
 import sys
 import time
 
-os.environ["OMP_NUM_THREADS"] = "1"
 import numpy  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
@@ -134,9 +133,9 @@ def model_of(kernel, operands, arrays):
     return helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
-def session_of(model, inputs, result):
+def session_of(model, inputs, result, threads=1):
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
@@ -173,8 +172,8 @@ def overheads(client):
             statistics.median(burst(refused, 2000) for _ in range(9)))
 
 
-def compare(client, kernel, rounds, overhead):
-    held = client.get(kernel, threads=1)
+def compare(client, kernel, rounds, overhead, threads=1):
+    held = client.get(kernel, threads)
     random = numpy.random.default_rng(1)
     arrays = []
     for operand in held.operands:
@@ -184,7 +183,7 @@ def compare(client, kernel, rounds, overhead):
     expected = libhone.aligned(arrays[-1].shape, numpy.float32)
     inputs = {operand.name.decode(): array for index, (operand, array) in enumerate(zip(held.operands, arrays))
               if not operand.is_output and not is_constant(kernel, index, operand)}
-    theirs = session_of(model_of(kernel, held.operands, arrays), inputs, expected)
+    theirs = session_of(model_of(kernel, held.operands, arrays), inputs, expected, threads)
     ours = held.bind(arrays)
     theirs()
     difference = float(numpy.max(numpy.abs(arrays[-1] - expected)) / max(1e-6, float(numpy.max(numpy.abs(expected)))))

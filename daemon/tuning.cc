@@ -157,7 +157,12 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, const 
     LogWarn("refined_code_wrong", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", report.failure->Text()}});
     return {};
   }
-  HeadToHead duel = HONE_TRY(Compare(rig, old_code.object, new_code.object, identity.key.threads, kRounds, stop));
+  Result<HeadToHead> compared = Compare(rig, old_code.object, new_code.object, identity.key.threads, kRounds, stop);
+  if (!compared && (compared.error().kind == ErrorKind::kBusy || compared.error().kind == ErrorKind::kTimeout)) {
+    outcome.search.stopped += "; what it found could not be compared with what is served: " + compared.error().message;
+    return {};
+  }
+  HeadToHead duel = HONE_TRY(std::move(compared));
   outcome.served_us = duel.old_us;
   if (duel.low <= 1) return {};
 
