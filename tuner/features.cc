@@ -126,7 +126,7 @@ Totals Sum(const Input& in) {
       totals.loop_entries += node.entries;
     }
     BodyCycles body = CyclesOf(node, in.target);
-    for (double BodyCycles::*member : {&BodyCycles::arithmetic, &BodyCycles::load, &BodyCycles::store, &BodyCycles::shuffle, &BodyCycles::issue, &BodyCycles::latency})
+    for (double BodyCycles::*member : {&BodyCycles::arithmetic, &BodyCycles::load, &BodyCycles::store, &BodyCycles::shuffle, &BodyCycles::issue, &BodyCycles::latency, &BodyCycles::path})
       totals.cycles.*member += runs * body.*member;
     const double cycles = runs * body.Max();
     totals.body_cycles += cycles;
@@ -271,13 +271,15 @@ void WriteStreams(const Input& in, Writer& out) {
     out.Group("stream", s);
     const Access* access = s < static_cast<int>(streams.size()) ? streams[static_cast<size_t>(s)] : nullptr;
     // Innermost loop that stays a loop, and the next one.
-    double inner_stride = 0, outer_stride = 0, loop_bytes = 0, pages = 0, element = 4, reuse = 0;
+    double inner_stride = 0, outer_stride = 0, loop_bytes = 0, pages = 0, element = 4, reuse = 0, runs = 0;
     double packed = 0;
     if (access) {
       const Buffer& buffer = in.program.buffers[static_cast<size_t>(access->buffer)];
       element = static_cast<double>(ByteSize(buffer.dtype));
       packed = buffer.scope != Scope::kDefault;
       size_t first = access->trips.size();
+      while (first > 0 && access->loop_node[first - 1] < 0) --first;
+      runs = features::TouchedRuns(*access, first);
       int seen = 0;
       for (size_t p = access->trips.size(); p-- > 0 && seen < 2;) {
         if (access->loop_node[p] < 0) continue;
@@ -300,6 +302,7 @@ void WriteStreams(const Input& in, Writer& out) {
     out.Ratio("of_l1", loop_bytes, analysis.capacity[0]);
     out.Log("pages", pages);
     out.Log("reuse", reuse);
+    out.Log("runs", runs);
   }
 }
 
@@ -386,6 +389,7 @@ void WriteBounds(const Input& in, const Totals& totals, Writer& out) {
   out.Ratio("shuffle", totals.cycles.shuffle, ideal);
   out.Ratio("issue", totals.cycles.issue, ideal);
   out.Ratio("latency", totals.cycles.latency, ideal);
+  out.Ratio("path", totals.cycles.path, ideal);
   out.Ratio("bodies", totals.body_cycles, ideal);
   out.Ratio("loops", loops, ideal);
   out.Ratio("l2", memory[0], ideal);

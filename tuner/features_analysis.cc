@@ -27,6 +27,10 @@ constexpr double kMeanLength = 20;  // of the above, where only their number is 
 constexpr double kDivideCycles = 12;
 constexpr double kFmaLatency = 4;
 constexpr double kMemoryAccumulateLatency = 9;  // store forwarding on top
+constexpr double kLoadLatency = 5;
+constexpr double kDivideLatency = 16;
+constexpr double kMathLatency = 45;
+constexpr double kLaneStepLatency = 6;  // halving a vector: a shuffle and an operation
 
 // From this many copies of a statement on, elementary functions are called (codegen/llvm_values.cc); what a call costs
 // beside the function itself, registers saved around it included.
@@ -273,6 +277,20 @@ class Walker {
     return step;
   }
 
+  static double LatencyOf(Op op) {
+    if (LengthOf(op) > 1) return kMathLatency;
+    return op == Op::kDiv || op == Op::kSqrt || op == Op::kRsqrt ? kDivideLatency : kFmaLatency;
+  }
+
+  // Cycles from operands to the value.
+  static double PathOf(const ValueNode& value) {
+    if (value.op == Op::kInt || value.op == Op::kFloat || value.op == Op::kAxis) return 0;
+    if (value.op == Op::kLoad) return kLoadLatency;
+    double longest = 0;
+    for (const ValuePtr& arg : value.args) longest = std::max(longest, PathOf(*arg));
+    return longest + LatencyOf(value.op);
+  }
+
   // ---- operations
 
   bool IsVector(Mask mask) const { return vector_ >= 0 && mask >> vector_ & 1; }
@@ -493,6 +511,7 @@ class Walker {
     const bool by_lanes = IsVector(index_mask);
     node.vector_lanes = std::max(node.vector_lanes, ActiveLanes());
 
+    node.path += PathOf(value);
     if (combines) {
       const Mask lanes = vector ? Mask{1} << vector_ : 0;
       double Operations::*kind = is_fma ? &Operations::fma : stmt.combine == Reduction::kSum ? KindOf(Op::kAdd, value.type)
@@ -509,11 +528,12 @@ class Walker {
         if (is_fma) node.ops.flops += copies * ActiveLanes();
       }
       const bool carried = node_ > 0 && !(index_mask >> PositionOf(node_) & 1);
+      const double accumulators = Copies(index_mask);
+      const double halvings = vector && !by_lanes ? std::log2(std::max(2.0, ActiveLanes())) : 0;
+      node.path += halvings * kLaneStepLatency + (copies / accumulators - 1) * kFmaLatency;
       if (carried) {
         const double widths = by_lanes ? Widths(buffer.dtype) : 1;
-        const double accumulators = Copies(index_mask);
-        double links = copies / accumulators;
-        if (vector && !by_lanes) links += std::log2(std::max(2.0, ActiveLanes())) * 2;  // a shuffle and an addition each
+        const double links = copies / accumulators + halvings * kLaneStepLatency / kFmaLatency;
         node.chains += accumulators * widths;
         node.chain_links = std::max(node.chain_links, links);
         node.chain_in_memory |= buffer.scope != Scope::kRegisters;
@@ -569,7 +589,7 @@ double Operations::Instructions() const {
   return Arithmetic() + transcendental * (kMeanLength - 1) + math_calls * kCallInstructions + shuffle + Loads() + Stores() + branch;
 }
 
-double BodyCycles::Max() const { return std::max({arithmetic, load, store, shuffle, issue, latency}); }
+double BodyCycles::Max() const { return std::max({arithmetic, load, store, shuffle, issue, latency, path}); }
 
 BodyCycles CyclesOf(const Node& node, const Target& target) {
   const Operations& ops = node.ops;
@@ -585,6 +605,7 @@ BodyCycles CyclesOf(const Node& node, const Target& target) {
   const double loop = node.parent < 0 ? 0 : 2;
   cycles.issue = (ops.Instructions() - folded + loop) / 5 + (node.parent < 0 ? 0 : 0.2);
   cycles.latency = node.chain_links * (node.chain_in_memory ? kMemoryAccumulateLatency : kFmaLatency);
+  cycles.path = node.IsInnermost() ? 0 : node.path;
   return cycles;
 }
 

@@ -82,6 +82,7 @@ struct Node {
   double chains = 0;
   double chain_links = 0;
   bool chain_in_memory = false;
+  double path = 0;              // cycles along the dependences of the straight-line code, statement after statement
   double tile_vectors = 0;      // registers that hold tiles here, those of enclosing scopes included
   double copied_bytes = 0;      // per execution, stored as plain copies of what was loaded
   double vector_lanes = 1;      // lanes that the widest vectorised loop of the body fills
@@ -115,6 +116,9 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
 // Bytes in units of `unit` (a line, a page) that the access touches while its open loops from `first` inwards run.
 double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, double unit);
 
+// Runs of neighbouring elements that they touch then: rows that are walked side by side.
+double TouchedRuns(const Access& access, size_t first);
+
 // Cycles of one execution of a body by what could limit it. Ports as on current cores (Golden Cove, Zen 4 and 5, Neoverse
 // V): two vector FMA pipes, two loads, one store, one shuffle, about five instructions; tables of uops.info.
 struct BodyCycles {
@@ -124,6 +128,7 @@ struct BodyCycles {
   double shuffle = 0;
   double issue = 0;
   double latency = 0;  // of the accumulation that the loop carries
+  double path = 0;     // of code between loops: it waits for the loop before it, and the next one for it
   double Max() const;
 };
 BodyCycles CyclesOf(const Node& node, const Target& target);

@@ -48,6 +48,23 @@ double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, do
   return std::max(1.0, units) * unit;
 }
 
+double TouchedRuns(const Access& access, size_t first) {
+  const size_t depth = access.trips.size();
+  const size_t rank = depth == 0 ? 0 : access.step.size() / depth;
+  double runs = 1;
+  for (size_t d = 0; d + 1 < rank; ++d) {
+    double span = 1, count = 1;
+    for (size_t p = first; p < depth; ++p) {
+      const double step = access.step[d * depth + p];
+      if (step == 0) continue;
+      span += step * (access.trips[p] - 1);
+      count *= access.trips[p];
+    }
+    runs *= std::max(1.0, std::min(span, count));
+  }
+  return runs;
+}
+
 void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& analysis) {
   const size_t buffers = program.buffers.size();
   analysis.capacity = {static_cast<double>(target.l1_bytes), static_cast<double>(target.l2_bytes), static_cast<double>(target.l3_bytes)};

@@ -97,7 +97,7 @@ class Booster {
         {"objective", options.pairwise ? "rank:pairwise" : "reg:squarederror"},
         {"base_score", "0"},
         {"tree_method", "hist"},
-        {"max_bin", "64"},
+        {"max_bin", "32"},
         {"max_depth", std::to_string(options.depth)},
         {"eta", fmt::format("{}", options.eta)},
         {"colsample_bytree", fmt::format("{}", options.columns)},
@@ -274,8 +274,11 @@ class XgbModel : public CostModel {
       HONE_TRY(before->rank->Predict(table.rows.data(), table.size(), table.width, table.margins));
     }
     TrainOptions train = RankOptions();
+    // Smaller trees than for all kernels: as good on 16 to 64 samples, and thrice as fast on 2,000.
     train.rounds = options_.correction_rounds;
     train.eta = 0.2;
+    train.depth = 5;
+    train.columns = 0.3;
     BoosterPtr correction = HONE_TRY(Booster::Train(table, train));
     MutexLock lock(learnt_mutex_);
     if (learnt_->rank != before->rank) return {};  // corrects trees that were replaced meanwhile
