@@ -53,7 +53,8 @@ std::string LayoutId(const LoopProgram& program, const ScheduledKernel& schedule
   return text;
 }
 
-Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const ScheduledKernel& scheduled, const LoopProgram& program, const Target& target) {
+Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const ScheduledKernel& scheduled,
+                      const LoopProgram& program, const Target& target) {
   Manifest manifest;
   manifest.kernel = canonical;
   manifest.target = PrintTarget(target);
@@ -121,8 +122,9 @@ struct Emitted {
   std::unique_ptr<llvm::Module> module;
 };
 
-Result<Emitted> EmitWith(const Kernel& kernel, const Schedule& schedule, const Target& target, const ObjectCompiler& compiler,
-                         llvm::LLVMContext& context, BuildTimes& times, const LowerLimits& limits = {}) {
+Result<Emitted> EmitWith(const Kernel& kernel, const Schedule& schedule, const Target& target,
+                         const ObjectCompiler& compiler, llvm::LLVMContext& context, BuildTimes& times,
+                         const LowerLimits& limits = {}) {
   Stopwatch watch;
   ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel, schedule));
   LoopProgram program = HONE_TRY(Lower(scheduled, target, limits));
@@ -137,8 +139,8 @@ constexpr int64_t kServedInstructions = 1'600;
 
 // The requested schedule, or the default one, or its modest form. A default that is refused for another reason is a gap
 // in its rules and no reason to leave the user without a kernel: plain loops always lower.
-Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, const ObjectCompiler& compiler, llvm::LLVMContext& context,
-                            BuildTimes& times, std::string& schedule_text) {
+Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, const ObjectCompiler& compiler,
+                            llvm::LLVMContext& context, BuildTimes& times, std::string& schedule_text) {
   Stopwatch watch;
   if (!request.schedule.empty()) {
     Schedule schedule = HONE_TRY(ParseSchedule(request.schedule));
@@ -179,7 +181,8 @@ Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
 #ifdef NDEBUG
   options.verify = false;
 #endif
-  CompiledObject object = HONE_TRY(compiler->Compile(std::move(emitted.module), std::as_bytes(std::span(manifest)), options));
+  CompiledObject object =
+      HONE_TRY(compiler->Compile(std::move(emitted.module), std::as_bytes(std::span(manifest)), options));
   output.times.optimize = object.times.optimize + object.times.verify;
   output.times.codegen = object.times.codegen;
   output.times.link = object.times.link;
@@ -195,7 +198,8 @@ Result<std::string> ExplainCode(const BuildRequest& request) {
   std::string schedule;
   Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, times, schedule));
   CodeText text = HONE_TRY(compiler->Explain(std::move(emitted.module)));
-  return "# schedule\n" + schedule + "\n# loop program\n" + PrintProgram(emitted.program) + "\n; LLVM IR\n" + text.ir + "\n# assembly\n" + text.assembly;
+  return "# schedule\n" + schedule + "\n# loop program\n" + PrintProgram(emitted.program) + "\n; LLVM IR\n" + text.ir +
+         "\n# assembly\n" + text.assembly;
 }
 
 }  // namespace hone

@@ -1,5 +1,5 @@
-// kernel_lab: builds one kernel in this process with a given or the default schedule, checks it and times it. A tool for
-// whoever works on schedules and code generation: nothing stands between the text and the code.
+// kernel_lab: builds one kernel in this process with a given or the default schedule, checks it and times it. A tool
+// for whoever works on schedules and code generation: nothing stands between the text and the code.
 //
 //   kernel_lab [--schedule FILE] [--show] [--repeat N] [--threads N] [--target TEXT] KERNEL…
 #include <dlfcn.h>
@@ -86,12 +86,19 @@ int Run(const Lab& lab, const std::string& text) {
     const Tensor& tensor = kernel->tensors[static_cast<size_t>(kernel->operands[i])];
     int64_t count = ElementCount(*kernel, tensor);
     void* data = Allocate(count * ByteSize(tensor.dtype));
-    if (tensor.kind == TensorKind::kOutput) std::memset(data, 0xff, static_cast<size_t>(count * ByteSize(tensor.dtype)));
-    else if (tensor.dtype == DType::kF32) for (int64_t j = 0; j < count; ++j) static_cast<float*>(data)[j] = static_cast<float>(rng() >> 8) / (1 << 23) - 1.0f;
-    else if (tensor.dtype == DType::kF64) for (int64_t j = 0; j < count; ++j) static_cast<double*>(data)[j] = static_cast<double>(rng()) / 2147483648.0 - 1;
-    else if (tensor.dtype == DType::kI8) for (int64_t j = 0; j < count; ++j) static_cast<int8_t*>(data)[j] = static_cast<int8_t>(rng());
-    else if (tensor.dtype == DType::kI32) for (int64_t j = 0; j < count; ++j) static_cast<int32_t*>(data)[j] = static_cast<int32_t>(rng() % 1000);
-    else for (int64_t j = 0; j < count; ++j) static_cast<uint8_t*>(data)[j] = rng() & 1;
+    if (tensor.kind == TensorKind::kOutput)
+      std::memset(data, 0xff, static_cast<size_t>(count * ByteSize(tensor.dtype)));
+    else if (tensor.dtype == DType::kF32)
+      for (int64_t j = 0; j < count; ++j)
+        static_cast<float*>(data)[j] = static_cast<float>(rng() >> 8) / (1 << 23) - 1.0f;
+    else if (tensor.dtype == DType::kF64)
+      for (int64_t j = 0; j < count; ++j) static_cast<double*>(data)[j] = static_cast<double>(rng()) / 2147483648.0 - 1;
+    else if (tensor.dtype == DType::kI8)
+      for (int64_t j = 0; j < count; ++j) static_cast<int8_t*>(data)[j] = static_cast<int8_t>(rng());
+    else if (tensor.dtype == DType::kI32)
+      for (int64_t j = 0; j < count; ++j) static_cast<int32_t*>(data)[j] = static_cast<int32_t>(rng() % 1000);
+    else
+      for (int64_t j = 0; j < count; ++j) static_cast<uint8_t*>(data)[j] = rng() & 1;
     raw.push_back(data);
     buffers.push_back(data);
     if (tensor.kind == TensorKind::kInput) inputs.push_back({data});
@@ -111,9 +118,13 @@ int Run(const Lab& lab, const std::string& text) {
     const Tensor& tensor = kernel->tensors[static_cast<size_t>(kernel->operands[i])];
     if (tensor.kind != TensorKind::kOutput) continue;
     int64_t count = ElementCount(*kernel, tensor);
-    int64_t samples = static_cast<int64_t>((lab.repeat == 1 ? 3e7 : 1e6) / std::max(1.0, reference.CostPerElement(output)));
+    int64_t samples =
+        static_cast<int64_t>((lab.repeat == 1 ? 3e7 : 1e6) / std::max(1.0, reference.CostPerElement(output)));
     for (int64_t s = 0; s < std::min(count, samples); ++s) {
-      int64_t index = count <= samples ? s : s < 16 ? s : s < 32 ? count - 1 - (s - 16) : static_cast<int64_t>(rng()) % count;
+      int64_t index = count <= samples ? s
+                      : s < 16         ? s
+                      : s < 32         ? count - 1 - (s - 16)
+                                       : static_cast<int64_t>(rng()) % count;
       Reference r = reference.At(output, index);
       double y = 0;
       switch (tensor.dtype) {
@@ -135,7 +146,8 @@ int Run(const Lab& lab, const std::string& text) {
 
   std::vector<double> times;
   double deadline = Seconds() + (lab.repeat == 1 ? 0.0 : 0.1);
-  while (times.size() < 3 || (Seconds() < deadline && times.size() < static_cast<size_t>(lab.repeat ? lab.repeat : 1000))) {
+  while (times.size() < 3 ||
+         (Seconds() < deadline && times.size() < static_cast<size_t>(lab.repeat ? lab.repeat : 1000))) {
     double t0 = Seconds();
     entry(&env, buffers.data(), nullptr);
     times.push_back(Seconds() - t0);
@@ -143,9 +155,12 @@ int Run(const Lab& lab, const std::string& text) {
   std::sort(times.begin(), times.end());
   double median = times[times.size() / 2];
   const BuildTimes& t = built->times;
-  std::printf("%-64s %9.1f us %7.1f GFLOP/s  err/tol %5.2f %s  build %5.1f ms (parse %.1f sched %.1f lower %.1f emit %.1f opt %.1f cg %.1f link %.1f) %zu B\n",
-              text.substr(0, 64).c_str(), median * 1e6, FlopCount(*kernel) / median / 1e9, worst / tolerance, verified ? "ok" : "WRONG", build_ms,
-              t.parse / 1e3, t.schedule / 1e3, t.lower / 1e3, t.emit / 1e3, t.optimize / 1e3, t.codegen / 1e3, t.link / 1e3, built->object.size());
+  std::printf(
+      "%-64s %9.1f us %7.1f GFLOP/s  err/tol %5.2f %s  build %5.1f ms (parse %.1f sched %.1f lower %.1f emit %.1f opt "
+      "%.1f cg %.1f link %.1f) %zu B\n",
+      text.substr(0, 64).c_str(), median * 1e6, FlopCount(*kernel) / median / 1e9, worst / tolerance,
+      verified ? "ok" : "WRONG", build_ms, t.parse / 1e3, t.schedule / 1e3, t.lower / 1e3, t.emit / 1e3,
+      t.optimize / 1e3, t.codegen / 1e3, t.link / 1e3, built->object.size());
   if (!verified) std::printf("  worst at element %ld\n", static_cast<long>(worst_index));
   std::fflush(stdout);
   dlclose(library);
@@ -173,17 +188,24 @@ int main(int argc, char** argv) {
       text << file.rdbuf();
       return text.str();
     };
-    if (arg == "--schedule") lab.schedule = read(argv[++i]);
-    else if (arg == "--show") lab.show = true;
-    else if (arg == "--repeat") lab.repeat = std::atoi(argv[++i]);
-    else if (arg == "--threads") lab.threads = std::atoi(argv[++i]);
-    else if (arg == "--target") lab.target = *hone::ParseTarget(argv[++i]);
+    if (arg == "--schedule")
+      lab.schedule = read(argv[++i]);
+    else if (arg == "--show")
+      lab.show = true;
+    else if (arg == "--repeat")
+      lab.repeat = std::atoi(argv[++i]);
+    else if (arg == "--threads")
+      lab.threads = std::atoi(argv[++i]);
+    else if (arg == "--target")
+      lab.target = *hone::ParseTarget(argv[++i]);
     else if (arg.ends_with(".kernels")) {
       std::istringstream lines(read(arg));
       for (std::string line; std::getline(lines, line);)
         if (!line.empty() && line[0] != '#') failures += hone::Run(lab, line.substr(line.find(' ') + 1));
-    } else if (arg.ends_with(".hone")) failures += hone::Run(lab, read(arg));
-    else failures += hone::Run(lab, arg);
+    } else if (arg.ends_with(".hone"))
+      failures += hone::Run(lab, read(arg));
+    else
+      failures += hone::Run(lab, arg);
   }
   return failures != 0;
 }

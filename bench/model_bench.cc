@@ -1,12 +1,12 @@
 // model_bench: how good the cost model is, on this machine's times.
 //
-//   model_bench collect OUT [--per N] [--seed N] [--seconds S] KERNEL|FILE.kernels…   times random and mutated schedules
-//   model_bench remeasure DATA OUT [--per N]   times the same schedules again
-//   model_bench evaluate [--loss NAME] DATA…   rank correlation and regret, by loss and by training
-//   model_bench features DATA…                 the features as a table
+//   model_bench collect OUT [--per N] [--seed N] [--seconds S] KERNEL|FILE.kernels…   times random and mutated
+//   schedules model_bench remeasure DATA OUT [--per N]   times the same schedules again model_bench evaluate [--loss
+//   NAME] DATA…   rank correlation and regret, by loss and by training model_bench features DATA…                 the
+//   features as a table
 //
-// The data are JSON lines: {"kernel", "target", "schedule", "time_us"}. Kernels are built and timed in a child process of
-// the bench each: a candidate that crashes ends its kernel's part.
+// The data are JSON lines: {"kernel", "target", "schedule", "time_us"}. Kernels are built and timed in a child process
+// of the bench each: a candidate that crashes ends its kernel's part.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -124,7 +124,8 @@ Chooser RandomChooser(Rng& rng, double share, const std::vector<Choice>* parent)
     if (rng.Chance(share)) return choice.options[rng.Below(choice.options.size())];
     if (parent)
       for (const Choice& other : *parent)
-        if (other.site == choice.site && std::find(choice.options.begin(), choice.options.end(), other.value) != choice.options.end())
+        if (other.site == choice.site &&
+            std::find(choice.options.begin(), choice.options.end(), other.value) != choice.options.end())
           return other.value;
     return choice.preferred;
   };
@@ -139,26 +140,44 @@ void CollectKernel(const CollectOptions& options, const std::string& text, FILE*
   std::vector<std::pair<double, std::vector<Choice>>> best;  // the fastest eight
   const double deadline = Seconds() + options.seconds;
   int timed = 0, refused = 0, repeated = 0;
-  for (int attempt = 0; attempt < options.per_kernel * 20 && timed < options.per_kernel && Seconds() < deadline; ++attempt) {
+  for (int attempt = 0; attempt < options.per_kernel * 20 && timed < options.per_kernel && Seconds() < deadline;
+       ++attempt) {
     const bool mutate = timed > options.per_kernel / 3 && rng.Chance(0.6);
     static constexpr double kShares[] = {0.15, 0.3, 0.6, 1.0};
     const double share = attempt == 0 ? 0 : mutate ? 0.15 : kShares[rng.Below(4)];
-    Result<Plan> plan = PlanSchedule(kernel, options.target, RandomChooser(rng, share, mutate ? &best[rng.Below(best.size())].second : nullptr));
-    if (!plan) { ++refused; continue; }
+    Result<Plan> plan = PlanSchedule(
+        kernel, options.target, RandomChooser(rng, share, mutate ? &best[rng.Below(best.size())].second : nullptr));
+    if (!plan) {
+      ++refused;
+      continue;
+    }
     Result<ScheduledKernel> scheduled = ApplySchedule(kernel, plan->schedule);
-    if (!scheduled) { ++refused; continue; }
+    if (!scheduled) {
+      ++refused;
+      continue;
+    }
     Result<LoopProgram> program = Lower(*scheduled, options.target);
-    if (!program) { ++refused; continue; }
-    if (!seen.insert(Hash128(PrintProgram(*program))).second) { ++repeated; continue; }
+    if (!program) {
+      ++refused;
+      continue;
+    }
+    if (!seen.insert(Hash128(PrintProgram(*program))).second) {
+      ++repeated;
+      continue;
+    }
     const std::string schedule = PrintSchedule(plan->schedule);
     Result<BuildOutput> built = BuildForCpu({text, schedule, options.target});
-    if (!built) { ++refused; continue; }
+    if (!built) {
+      ++refused;
+      continue;
+    }
     const double us = TimeOf(*built, kernel, best.empty() ? 1e30 : best[0].first);
     ++timed;
     best.emplace_back(us, plan->choices);
-    std::stable_sort(best.begin(), best.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (best.size() > 8) best.pop_back();
-    nlohmann::json line{{"kernel", text}, {"target", PrintTarget(options.target)}, {"schedule", schedule}, {"time_us", us}};
+    nlohmann::json line{
+        {"kernel", text}, {"target", PrintTarget(options.target)}, {"schedule", schedule}, {"time_us", us}};
     std::fprintf(out, "%s\n", line.dump().c_str());
     std::fflush(out);
   }
@@ -241,7 +260,8 @@ double Spearman(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> x = Ranks(a), y = Ranks(b);
   const double mean = static_cast<double>(x.size() - 1) / 2;
   double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < x.size(); ++i) xy += (x[i] - mean) * (y[i] - mean), xx += (x[i] - mean) * (x[i] - mean), yy += (y[i] - mean) * (y[i] - mean);
+  for (size_t i = 0; i < x.size(); ++i)
+    xy += (x[i] - mean) * (y[i] - mean), xx += (x[i] - mean) * (x[i] - mean), yy += (y[i] - mean) * (y[i] - mean);
   return xx == 0 || yy == 0 ? 0 : xy / std::sqrt(xx * yy);
 }
 
@@ -253,7 +273,7 @@ struct Quality {
     spearman.push_back(Spearman(score, speed));
     std::vector<size_t> order(times.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
     const double best = *std::min_element(times.begin(), times.end());
     double of_eight = times[order[0]];
     for (size_t i = 0; i < std::min<size_t>(8, order.size()); ++i) of_eight = std::min(of_eight, times[order[i]]);
@@ -261,8 +281,9 @@ struct Quality {
     top8.push_back(of_eight / best - 1);
   }
   void Print(const std::string& title) const {
-    std::printf("  %-34s spearman %.3f   top-1 regret %5.1f %% (median %5.1f)   top-8 %5.1f %% (median %4.1f)\n", title.c_str(), Mean(spearman),
-                100 * Mean(top1), 100 * Median(top1), 100 * Mean(top8), 100 * Median(top8));
+    std::printf("  %-34s spearman %.3f   top-1 regret %5.1f %% (median %5.1f)   top-8 %5.1f %% (median %4.1f)\n",
+                title.c_str(), Mean(spearman), 100 * Mean(top1), 100 * Median(top1), 100 * Mean(top8),
+                100 * Median(top8));
   }
 };
 
@@ -299,8 +320,10 @@ std::vector<Group> ReadData(const std::vector<std::string>& paths) {
   }
   std::sort(extract_us.begin(), extract_us.end());
   if (!extract_us.empty())
-    std::fprintf(stderr, "%zu samples of %zu kernels, %zu features; extraction: median %.1f us, 99 %% %.1f us, most %.1f us\n", extract_us.size(), list.size(),
-                FeatureNames().size(), extract_us[extract_us.size() / 2], extract_us[extract_us.size() * 99 / 100], extract_us.back());
+    std::fprintf(stderr,
+                 "%zu samples of %zu kernels, %zu features; extraction: median %.1f us, 99 %% %.1f us, most %.1f us\n",
+                 extract_us.size(), list.size(), FeatureNames().size(), extract_us[extract_us.size() / 2],
+                 extract_us[extract_us.size() * 99 / 100], extract_us.back());
   return list;
 }
 
@@ -322,7 +345,8 @@ constexpr int kSplits = 3;  // random choices of the training samples
 constexpr size_t kKernelFolds = 5;
 
 // Trains on n samples of each kernel of `which`, judges by the others.
-void JudgeSameKernel(CostModel& model, const std::vector<Group>& groups, const std::vector<size_t>& which, std::map<size_t, Quality>& by_size) {
+void JudgeSameKernel(CostModel& model, const std::vector<Group>& groups, const std::vector<size_t>& which,
+                     std::map<size_t, Quality>& by_size) {
   for (size_t g : which)
     for (size_t n : kTrainSizes)
       for (int split = 0; split < kSplits; ++split) {
@@ -357,8 +381,10 @@ void EvaluateLoss(const std::vector<Group>& groups, RankLoss loss, const char* n
     auto model = MakeXgbModel(options);
     std::vector<size_t> held;
     for (size_t g = 0; g < groups.size(); ++g) {
-      if (g % kKernelFolds == fold) held.push_back(g);
-      else Require(model->Add(groups[g].samples));
+      if (g % kKernelFolds == fold)
+        held.push_back(g);
+      else
+        Require(model->Add(groups[g].samples));
     }
     double start = Seconds();
     Require(model->Retrain());
@@ -379,7 +405,8 @@ void EvaluateLoss(const std::vector<Group>& groups, RankLoss loss, const char* n
   for (auto& [n, quality] : alone) quality.Print(std::to_string(n) + " samples of the kernel alone");
   unseen.Print("other kernels only");
   for (auto& [n, quality] : helped) quality.Print("other kernels + " + std::to_string(n) + " samples");
-  std::printf("  retrain %.2f s; bounds of unseen kernels hold %.0f %%\n", retrain_s, 100.0 * static_cast<double>(inside) / static_cast<double>(std::max<size_t>(1, predicted)));
+  std::printf("  retrain %.2f s; bounds of unseen kernels hold %.0f %%\n", retrain_s,
+              100.0 * static_cast<double>(inside) / static_cast<double>(std::max<size_t>(1, predicted)));
   if (per_kernel)
     for (auto& [kernel, quality] : kernels) quality.Print(kernel.substr(0, 34));
 }
@@ -393,7 +420,8 @@ void EvaluateBound(const std::vector<Group>& groups) {
     for (const Group& group : groups) {
       std::vector<float> scores;
       std::vector<double> times;
-      for (const Sample& sample : group.samples) scores.push_back(-sample.features[at]), times.push_back(sample.time_us);
+      for (const Sample& sample : group.samples)
+        scores.push_back(-sample.features[at]), times.push_back(sample.time_us);
       quality.Judge(scores, times);
     }
     quality.Print(name);
@@ -428,7 +456,8 @@ void EvaluateSpeed(const std::vector<Group>& groups) {
         if (!model->Score(1, rows)) std::exit(1);
         us.push_back((Seconds() - start) * 1e6);
       }
-      std::printf("score %5zu rows: %.1f us, %.2f us a row\n", batch, Median(us), Median(us) / static_cast<double>(batch));
+      std::printf("score %5zu rows: %.1f us, %.2f us a row\n", batch, Median(us),
+                  Median(us) / static_cast<double>(batch));
     }
     Result<std::string> saved = model->Save();
     if (saved) std::printf("saved: %zu bytes\n", saved->size());
@@ -475,10 +504,14 @@ int Main(int argc, char** argv) {
   std::vector<std::string> rest;
   for (int i = 2; i < argc; ++i) {
     const std::string arg = argv[i];
-    if (arg == "--per" && i + 1 < argc) options.per_kernel = std::atoi(argv[++i]);
-    else if (arg == "--seed" && i + 1 < argc) options.seed = static_cast<uint64_t>(std::atoll(argv[++i]));
-    else if (arg == "--seconds" && i + 1 < argc) options.seconds = std::atof(argv[++i]);
-    else if (arg == "--loss" && i + 1 < argc) only = argv[++i];
+    if (arg == "--per" && i + 1 < argc)
+      options.per_kernel = std::atoi(argv[++i]);
+    else if (arg == "--seed" && i + 1 < argc)
+      options.seed = static_cast<uint64_t>(std::atoll(argv[++i]));
+    else if (arg == "--seconds" && i + 1 < argc)
+      options.seconds = std::atof(argv[++i]);
+    else if (arg == "--loss" && i + 1 < argc)
+      only = argv[++i];
     else if (arg.ends_with(".kernels")) {
       std::ifstream file(arg);
       for (std::string line; std::getline(file, line);)
@@ -491,10 +524,11 @@ int Main(int argc, char** argv) {
   if (mode == "remeasure" && rest.size() == 2) return Remeasure(options, rest[0], rest[1]);
   if (mode == "collect" && rest.size() >= 2) return Collect(options, rest[0], {rest.begin() + 1, rest.end()});
   if (mode == "evaluate" && !rest.empty()) return Evaluate(rest, only);
-  std::fprintf(stderr, "usage: model_bench collect OUT [--per N] [--seed N] [--seconds S] KERNEL|FILE.kernels…\n"
-                       "       model_bench remeasure DATA OUT [--per N]\n"
-                       "       model_bench evaluate [--loss NAME] DATA…\n"
-                       "       model_bench features DATA…\n");
+  std::fprintf(stderr,
+               "usage: model_bench collect OUT [--per N] [--seed N] [--seconds S] KERNEL|FILE.kernels…\n"
+               "       model_bench remeasure DATA OUT [--per N]\n"
+               "       model_bench evaluate [--loss NAME] DATA…\n"
+               "       model_bench features DATA…\n");
   return 2;
 }
 

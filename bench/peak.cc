@@ -76,8 +76,10 @@ int main() {
   double gflops = 0;
   auto flops = [](int lanes) { return 2.0 * lanes * kChains * kSteps / 1e9; };
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) isa = "avx512", gflops = BestRate(flops(16), Fma512);
-  else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isa = "avx2", gflops = BestRate(flops(8), Fma256);
+  if (__builtin_cpu_supports("avx512f"))
+    isa = "avx512", gflops = BestRate(flops(16), Fma512);
+  else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    isa = "avx2", gflops = BestRate(flops(8), Fma256);
 #elif defined(__aarch64__)
   isa = "neon", gflops = BestRate(flops(4), Fma128);
 #endif

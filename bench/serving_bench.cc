@@ -334,10 +334,10 @@ void CompareHits(const Arguments& arguments, Daemon& daemon, const std::string& 
       base99.values.push_back(base.p99);
       rate.values.push_back(hit.per_second);
     }
-    fmt::print("{:>2} clients  hit p50 {} us, p99 {} us; ping-pong p50 {} us, p99 {} us; {:.0f} hits/s, {} us of CPU "
-               "(ping-pong {})\n",
-               clients, hit50.Text(), hit99.Text(), base50.Text(), base99.Text(), rate.Median(), cpu.Text(),
-               base_cpu.Text());
+    fmt::print(
+        "{:>2} clients  hit p50 {} us, p99 {} us; ping-pong p50 {} us, p99 {} us; {:.0f} hits/s, {} us of CPU "
+        "(ping-pong {})\n",
+        clients, hit50.Text(), hit99.Text(), base50.Text(), base99.Text(), rate.Median(), cpu.Text(), base_cpu.Text());
     Mark(fmt::format("hit p50 / ping-pong, {} clients", clients), hit50.Median() / base50.Median(), "x", 1.5);
     Mark(fmt::format("hit p99 / ping-pong, {} clients", clients), hit99.Median() / base99.Median(), "x", 2);
     Mark(fmt::format("daemon CPU a hit, {} clients", clients), cpu.Median(), "us", 15);

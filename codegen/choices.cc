@@ -34,7 +34,8 @@ Result<Chooser> ParseChoices(std::string_view text) {
     std::string_view digits = equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1);
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (equals == 0 || digits.empty() || error != std::errc() || end != digits.data() + digits.size())
-      return Error{ErrorKind::kInvalid, fmt::format("saw \"{}\", wanted SITE=NUMBER, as in acc.rows=6", word.substr(0, 100)), "choices"};
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("saw \"{}\", wanted SITE=NUMBER, as in acc.rows=6", word.substr(0, 100)), "choices"};
     named.emplace(word.substr(0, equals), value);
   }
   return Chooser([named = std::move(named)](const Choice& choice) {

@@ -1,7 +1,7 @@
-// What the scheduling rules leave open. A rule asks at each decision and names what it would take itself: following that
-// everywhere gives the default schedule, drawing at random samples the space of schedules, repeating a list of choices
-// with one of them changed mutates. The rules are the only description of the space, and all it holds is legal by
-// construction, as far as a rule can see.
+// What the scheduling rules leave open. A rule asks at each decision and names what it would take itself: following
+// that everywhere gives the default schedule, drawing at random samples the space of schedules, repeating a list of
+// choices with one of them changed mutates. The rules are the only description of the space, and all it holds is legal
+// by construction, as far as a rule can see.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace hone {
 
 struct Choice {
-  std::string site;               // "acc.rows": the stage, then the decision; unique within a plan
-  std::vector<int64_t> options;   // ascending, at least two
-  int64_t preferred = 0;          // one of them: the rule's own
-  int64_t value = 0;              // one of them: what was taken
+  std::string site;              // "acc.rows": the stage, then the decision; unique within a plan
+  std::vector<int64_t> options;  // ascending, at least two
+  int64_t preferred = 0;         // one of them: the rule's own
+  int64_t value = 0;             // one of them: what was taken
   bool operator==(const Choice&) const = default;
 };
 

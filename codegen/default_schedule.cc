@@ -27,16 +27,23 @@ bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
       Expr axis = index;
       if (index.op() == Op::kAdd || index.op() == Op::kSub) {
         Expr constant = index.arg(1);
-        if (constant.op() != Op::kInt) { inside = false; return; }
+        if (constant.op() != Op::kInt) {
+          inside = false;
+          return;
+        }
         int64_t value = constant.int_value();
         offset = index.op() == Op::kAdd ? value : -value;
         axis = index.arg(0);
       }
       if (axis.op() == Op::kInt) {
-        inside &= axis.int_value() + offset >= 0 && axis.int_value() + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
+        inside &= axis.int_value() + offset >= 0 &&
+                  axis.int_value() + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
         continue;
       }
-      if (axis.op() != Op::kAxis) { inside = false; return; }
+      if (axis.op() != Op::kAxis) {
+        inside = false;
+        return;
+      }
       int64_t extent = planner.Extent(stage.axes[static_cast<size_t>(axis.int_value())]);
       inside &= offset >= 0 && extent - 1 + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
     }
@@ -58,11 +65,14 @@ void InlineCopies(SchedulePlanner& planner) {
       int cost = 0;
       Walk(stage.body, [&](const Expr& e) {
         pads |= e.op() == Op::kPad;
-        if (e.type() != DType::kI64) cost += e.op() >= Op::kExp && e.op() <= Op::kErf ? 100 : e.op() >= Op::kAdd ? 1 : 0;
+        if (e.type() != DType::kI64)
+          cost += e.op() >= Op::kExp && e.op() <= Op::kErf ? 100 : e.op() >= Op::kAdd ? 1 : 0;
       });
       if (pads && !PadsNothing(planner, stage)) continue;
       std::vector<int> readers = ReadersOf(planner.kernel(), stage.output);
-      bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) { return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]); });
+      bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) {
+        return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]);
+      });
       bool cheap = pads || cost == 0 || (into_elementwise && readers.size() == 1);
       if (!cheap) continue;
       if (planner.Inline(tensor.name)) {
@@ -81,7 +91,9 @@ void CollapseRuns(SchedulePlanner& planner) {
     for (const Stage& stage : planner.kernel().stages) {
       auto try_group = [&](const std::vector<Axis>& axes) {
         for (size_t i = 0; i + 1 < axes.size(); ++i)
-          if (planner.Extent(axes[i]) > 1 && planner.Extent(axes[i + 1]) > 1 && planner.Collapse(planner.NameOf(stage), {axes[i].name, axes[i + 1].name})) return true;
+          if (planner.Extent(axes[i]) > 1 && planner.Extent(axes[i + 1]) > 1 &&
+              planner.Collapse(planner.NameOf(stage), {axes[i].name, axes[i + 1].name}))
+            return true;
         return false;
       };
       if (try_group(stage.axes) || try_group(stage.reduce_axes)) {
@@ -145,7 +157,8 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
 Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target) {
   auto chooser = [](const Choice& choice) {
     std::string_view decision = std::string_view(choice.site).substr(choice.site.rfind('.') + 1);
-    bool is_size = decision == "unroll" || decision == "unroll_window" || decision == "rows_together" || decision == "chains";
+    bool is_size =
+        decision == "unroll" || decision == "unroll_window" || decision == "rows_together" || decision == "chains";
     return is_size ? choice.options.front() : choice.preferred;
   };
   return HONE_TRY(PlanSchedule(kernel, target, chooser)).schedule;

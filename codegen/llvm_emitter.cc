@@ -16,10 +16,12 @@ namespace {
 
 void CollectBuffers(const ValueNode& value, const LoopProgram& program, const VarTable& vars, std::set<int>& used);
 
-void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, const VarTable& vars, std::set<int>& used) {
+void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, const VarTable& vars,
+                  std::set<int>& used) {
   auto visit = [&](auto&& self, VarId id) -> void {
     const Var& var = vars[id];
-    if (var.kind == VarKind::kOpaque) CollectBuffers(*program.opaque[static_cast<size_t>(var.payload)], program, vars, used);
+    if (var.kind == VarKind::kOpaque)
+      CollectBuffers(*program.opaque[static_cast<size_t>(var.payload)], program, vars, used);
     for (const Linear* part : {&var.a, &var.b})
       for (const Term& term : part->terms()) self(self, term.var);
   };
@@ -50,9 +52,15 @@ llvm::Value* EnvField(llvm::IRBuilder<>& builder, llvm::Value* env, size_t offse
 
 class ModuleEmitter {
  public:
-  ModuleEmitter(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler, llvm::LLVMContext& context)
-      : program_(program), vars_(program.vars), target_(target), compiler_(compiler), context_(context),
-        module_(std::make_unique<llvm::Module>("hone", context)), builder_(context) {
+  ModuleEmitter(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler,
+                llvm::LLVMContext& context)
+      : program_(program),
+        vars_(program.vars),
+        target_(target),
+        compiler_(compiler),
+        context_(context),
+        module_(std::make_unique<llvm::Module>("hone", context)),
+        builder_(context) {
     compiler_.PrepareModule(*module_);
     ptr_ = llvm::PointerType::getUnqual(context);
     i64_ = llvm::Type::getInt64Ty(context);
@@ -76,10 +84,12 @@ class ModuleEmitter {
   };
 
   Result<NestFunction> EmitNest(const Stmt& nest, const std::string& name);
-  llvm::Function* NewFunction(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> params, bool external);
+  llvm::Function* NewFunction(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> params,
+                              bool external);
   llvm::Value* BufferPointer(int buffer, llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker);
-  std::vector<llvm::Value*> NestArguments(const NestFunction& nest, llvm::Value* begin, llvm::Value* end, llvm::Value* buffers,
-                                          llvm::Value* workspace, llvm::Value* worker, llvm::Value* sizes);
+  std::vector<llvm::Value*> NestArguments(const NestFunction& nest, llvm::Value* begin, llvm::Value* end,
+                                          llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker,
+                                          llvm::Value* sizes);
   llvm::Function* EmitWorkerBody(const NestFunction& nest, const std::string& name);
   Result<void> EmitEntry();
   Result<void> EmitPack();
@@ -102,16 +112,19 @@ class ModuleEmitter {
   llvm::Type* i32_;
 };
 
-llvm::Function* ModuleEmitter::NewFunction(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> params, bool external) {
-  auto* function = llvm::Function::Create(llvm::FunctionType::get(result, params, false),
-                                          external ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage, name, *module_);
+llvm::Function* ModuleEmitter::NewFunction(const std::string& name, llvm::Type* result, std::vector<llvm::Type*> params,
+                                           bool external) {
+  auto* function = llvm::Function::Create(
+      llvm::FunctionType::get(result, params, false),
+      external ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage, name, *module_);
   compiler_.PrepareFunction(*function);
   return function;
 }
 
 Result<ModuleEmitter::NestFunction> ModuleEmitter::EmitNest(const Stmt& nest, const std::string& name) {
   NestFunction result{nullptr, {}, false, 1, {}};
-  const Stmt* outermost = nest.body.size() == 1 && nest.body[0]->kind == Stmt::Kind::kLoop ? nest.body[0].get() : nullptr;
+  const Stmt* outermost =
+      nest.body.size() == 1 && nest.body[0]->kind == Stmt::Kind::kLoop ? nest.body[0].get() : nullptr;
   if (outermost && outermost->loop == LoopKind::kParallel && !(outermost->extent == Linear(1))) {
     result.parallel = true;
     result.grain = outermost->grain;
@@ -142,27 +155,34 @@ Result<ModuleEmitter::NestFunction> ModuleEmitter::EmitNest(const Stmt& nest, co
   }
   for (int size : dynamic) sizes[static_cast<size_t>(size)] = result.function->getArg(arg++);
   FunctionEmitter emitter(program_, vars_, target_, *result.function, bases, sizes);
-  HONE_TRY(emitter.Emit(nest, result.parallel ? result.function->getArg(0) : nullptr, result.parallel ? result.function->getArg(1) : nullptr));
+  HONE_TRY(emitter.Emit(nest, result.parallel ? result.function->getArg(0) : nullptr,
+                        result.parallel ? result.function->getArg(1) : nullptr));
   return result;
 }
 
-llvm::Value* ModuleEmitter::BufferPointer(int index, llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker) {
+llvm::Value* ModuleEmitter::BufferPointer(int index, llvm::Value* buffers, llvm::Value* workspace,
+                                          llvm::Value* worker) {
   const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
   if (buffer.operand >= 0)
-    return builder_.CreateLoad(ptr_, builder_.CreateConstGEP1_64(ptr_, buffers, static_cast<uint64_t>(buffer.operand)), buffer.name);
+    return builder_.CreateLoad(ptr_, builder_.CreateConstGEP1_64(ptr_, buffers, static_cast<uint64_t>(buffer.operand)),
+                               buffer.name);
   llvm::Value* offset = builder_.getInt64(static_cast<uint64_t>(buffer.offset));
   if (buffer.scope == Scope::kPrivate) {
-    llvm::Value* own = builder_.CreateMul(builder_.CreateSExt(worker, i64_), builder_.getInt64(static_cast<uint64_t>(program_.workspace_private)));
-    offset = builder_.CreateAdd(own, builder_.getInt64(static_cast<uint64_t>(program_.workspace_shared + buffer.offset)));
+    llvm::Value* own = builder_.CreateMul(builder_.CreateSExt(worker, i64_),
+                                          builder_.getInt64(static_cast<uint64_t>(program_.workspace_private)));
+    offset =
+        builder_.CreateAdd(own, builder_.getInt64(static_cast<uint64_t>(program_.workspace_shared + buffer.offset)));
   }
   return builder_.CreateGEP(builder_.getInt8Ty(), workspace, offset, buffer.name);
 }
 
-std::vector<llvm::Value*> ModuleEmitter::NestArguments(const NestFunction& nest, llvm::Value* begin, llvm::Value* end, llvm::Value* buffers,
-                                                       llvm::Value* workspace, llvm::Value* worker, llvm::Value* sizes) {
+std::vector<llvm::Value*> ModuleEmitter::NestArguments(const NestFunction& nest, llvm::Value* begin, llvm::Value* end,
+                                                       llvm::Value* buffers, llvm::Value* workspace,
+                                                       llvm::Value* worker, llvm::Value* sizes) {
   std::vector<llvm::Value*> args{begin, end};
   for (int buffer : nest.buffers) args.push_back(BufferPointer(buffer, buffers, workspace, worker));
-  for (size_t i = 0; i < DynamicSizes().size(); ++i) args.push_back(builder_.CreateLoad(i64_, builder_.CreateConstGEP1_64(i64_, sizes, i)));
+  for (size_t i = 0; i < DynamicSizes().size(); ++i)
+    args.push_back(builder_.CreateLoad(i64_, builder_.CreateConstGEP1_64(i64_, sizes, i)));
   return args;
 }
 
@@ -176,7 +196,8 @@ llvm::Function* ModuleEmitter::EmitWorkerBody(const NestFunction& nest, const st
   llvm::Value* buffers = field(0);
   llvm::Value* workspace = field(1);
   llvm::Value* sizes = field(2);
-  builder_.CreateCall(nest.function, NestArguments(nest, body->getArg(0), body->getArg(1), buffers, workspace, body->getArg(2), sizes));
+  builder_.CreateCall(
+      nest.function, NestArguments(nest, body->getArg(0), body->getArg(1), buffers, workspace, body->getArg(2), sizes));
   builder_.CreateRetVoid();
   return body;
 }
@@ -198,7 +219,8 @@ Result<void> ModuleEmitter::EmitEntry() {
   for (size_t i = 0; i < nests.size(); ++i) {
     const NestFunction& nest = nests[i];
     if (!nest.parallel) {
-      builder_.CreateCall(nest.function, NestArguments(nest, builder_.getInt64(0), builder_.getInt64(0), buffers, workspace, builder_.getInt32(0), sizes));
+      builder_.CreateCall(nest.function, NestArguments(nest, builder_.getInt64(0), builder_.getInt64(0), buffers,
+                                                       workspace, builder_.getInt32(0), sizes));
       continue;
     }
     if (!context) {
@@ -217,11 +239,14 @@ Result<void> ModuleEmitter::EmitEntry() {
           if (var.kind == VarKind::kSize) {
             std::vector<int> dynamic = DynamicSizes();
             for (size_t d = 0; d < dynamic.size(); ++d)
-              if (program_.size_vars[static_cast<size_t>(dynamic[d])] == t.var) x = builder_.CreateLoad(i64_, builder_.CreateConstGEP1_64(i64_, sizes, d));
+              if (program_.size_vars[static_cast<size_t>(dynamic[d])] == t.var)
+                x = builder_.CreateLoad(i64_, builder_.CreateConstGEP1_64(i64_, sizes, d));
           } else if (var.kind == VarKind::kFloorDiv) {
             x = builder_.CreateSDiv(self(self, var.a), builder_.getInt64(static_cast<uint64_t>(var.divisor)));
           } else if (var.kind == VarKind::kMin || var.kind == VarKind::kMax) {
-            x = builder_.CreateBinaryIntrinsic(var.kind == VarKind::kMin ? llvm::Intrinsic::smin : llvm::Intrinsic::smax, self(self, var.a), self(self, var.b));
+            x = builder_.CreateBinaryIntrinsic(
+                var.kind == VarKind::kMin ? llvm::Intrinsic::smin : llvm::Intrinsic::smax, self(self, var.a),
+                self(self, var.b));
           }
           HONE_CHECK(x != nullptr);
           sum = builder_.CreateAdd(sum, builder_.CreateMul(x, builder_.getInt64(static_cast<uint64_t>(t.coef))));
@@ -235,17 +260,20 @@ Result<void> ModuleEmitter::EmitEntry() {
     auto* failed = llvm::BasicBlock::Create(context_, "", entry);
     auto* next = llvm::BasicBlock::Create(context_, "", entry);
     llvm::Value* workers = EnvField(builder_, env, offsetof(hone_env, workers), i32_);
-    llvm::Value* alone = builder_.CreateOr(builder_.CreateICmpSLE(workers, builder_.getInt32(1)),
-                                           builder_.CreateICmpSLE(count, builder_.getInt64(static_cast<uint64_t>(nest.grain))));
+    llvm::Value* alone =
+        builder_.CreateOr(builder_.CreateICmpSLE(workers, builder_.getInt32(1)),
+                          builder_.CreateICmpSLE(count, builder_.getInt64(static_cast<uint64_t>(nest.grain))));
     builder_.CreateCondBr(alone, direct, forked);
     builder_.SetInsertPoint(direct);
-    builder_.CreateCall(nest.function, NestArguments(nest, builder_.getInt64(0), count, buffers, workspace, builder_.getInt32(0), sizes));
+    builder_.CreateCall(nest.function, NestArguments(nest, builder_.getInt64(0), count, buffers, workspace,
+                                                     builder_.getInt32(0), sizes));
     builder_.CreateBr(next);
     builder_.SetInsertPoint(forked);
     llvm::Value* pool = EnvField(builder_, env, offsetof(hone_env, pool), ptr_);
     llvm::Value* parallel_for = EnvField(builder_, env, offsetof(hone_env, parallel_for), ptr_);
     llvm::FunctionType* type = llvm::FunctionType::get(i32_, {ptr_, i64_, i64_, ptr_, ptr_}, false);
-    llvm::Value* status = builder_.CreateCall(type, parallel_for, {pool, count, builder_.getInt64(static_cast<uint64_t>(nest.grain)), bodies[i], context});
+    llvm::Value* status = builder_.CreateCall(
+        type, parallel_for, {pool, count, builder_.getInt64(static_cast<uint64_t>(nest.grain)), bodies[i], context});
     builder_.CreateCondBr(builder_.CreateICmpEQ(status, builder_.getInt32(0)), next, failed);
     builder_.SetInsertPoint(failed);
     builder_.CreateRet(status);
@@ -262,7 +290,8 @@ Result<void> ModuleEmitter::EmitPack() {
     NestFunction nest = HONE_TRY(EmitNest(*program_.pack[i], "pack" + std::to_string(i)));
     int operand = -1;
     for (int buffer : nest.buffers)
-      if (program_.buffers[static_cast<size_t>(buffer)].scope == Scope::kConst) operand = program_.buffers[static_cast<size_t>(buffer)].operand;
+      if (program_.buffers[static_cast<size_t>(buffer)].scope == Scope::kConst)
+        operand = program_.buffers[static_cast<size_t>(buffer)].operand;
     HONE_CHECK(operand >= 0);
     nests.emplace_back(operand, std::move(nest));
   }
@@ -274,9 +303,11 @@ Result<void> ModuleEmitter::EmitPack() {
     auto* block = llvm::BasicBlock::Create(context_, "", pack);
     choose->addCase(builder_.getInt32(static_cast<uint32_t>(operand)), block);
     builder_.SetInsertPoint(block);
-    std::vector<llvm::Value*> args{builder_.getInt64(0), builder_.getInt64(static_cast<uint64_t>(nest.extent.constant()))};
+    std::vector<llvm::Value*> args{builder_.getInt64(0),
+                                   builder_.getInt64(static_cast<uint64_t>(nest.extent.constant()))};
     for (int buffer : nest.buffers)
-      args.push_back(program_.buffers[static_cast<size_t>(buffer)].scope == Scope::kConst ? pack->getArg(3) : pack->getArg(2));
+      args.push_back(program_.buffers[static_cast<size_t>(buffer)].scope == Scope::kConst ? pack->getArg(3)
+                                                                                          : pack->getArg(2));
     for (size_t d = 0; d < DynamicSizes().size(); ++d) args.push_back(builder_.getInt64(0));
     builder_.CreateCall(nest.function, args);
     builder_.CreateRet(builder_.getInt32(0));
@@ -288,8 +319,8 @@ Result<void> ModuleEmitter::EmitPack() {
 
 }  // namespace
 
-Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler,
-                                                 llvm::LLVMContext& context) {
+Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target,
+                                                 const ObjectCompiler& compiler, llvm::LLVMContext& context) {
   return ModuleEmitter(program, target, compiler, context).Run();
 }
 

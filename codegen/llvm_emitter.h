@@ -1,8 +1,8 @@
 // Loop program -> LLVM module for the CPU: hone_entry, hone_pack and one internal function per nest.
 //
-// What is emitted is meant: vectors have explicit types, unrolled loops are expanded, accumulators are SSA values carried
-// by phis, addresses are base pointers computed in the loop they depend on plus constant offsets. LLVM only selects and
-// schedules instructions.
+// What is emitted is meant: vectors have explicit types, unrolled loops are expanded, accumulators are SSA values
+// carried by phis, addresses are base pointers computed in the loop they depend on plus constant offsets. LLVM only
+// selects and schedules instructions.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ namespace hone {
 class ObjectCompiler;
 
 // kInvalid: the program cannot be emitted as scheduled (a register tile indexed by a serial loop), with the reason.
-Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target, const ObjectCompiler& compiler,
-                                                 llvm::LLVMContext& context);
+Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target,
+                                                 const ObjectCompiler& compiler, llvm::LLVMContext& context);
 
 }  // namespace hone

@@ -34,10 +34,16 @@ bool HasRuntimeLoop(const Stmt& stmt) {
 
 }  // namespace
 
-FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target, llvm::Function& function,
-                                 std::vector<llvm::Value*> bases, std::vector<llvm::Value*> sizes)
-    : program_(program), vars_(vars), target_(target), function_(function), builder_(function.getContext()),
-      bases_(std::move(bases)), sizes_(std::move(sizes)) {}
+FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target,
+                                 llvm::Function& function, std::vector<llvm::Value*> bases,
+                                 std::vector<llvm::Value*> sizes)
+    : program_(program),
+      vars_(vars),
+      target_(target),
+      function_(function),
+      builder_(function.getContext()),
+      bases_(std::move(bases)),
+      sizes_(std::move(sizes)) {}
 
 Result<void> FunctionEmitter::Emit(const Stmt& nest, llvm::Value* begin, llvm::Value* end) {
   llvm::LLVMContext& context = function_.getContext();
@@ -49,8 +55,10 @@ Result<void> FunctionEmitter::Emit(const Stmt& nest, llvm::Value* begin, llvm::V
   scopes_.push_back(std::move(scope));
   builder_.SetInsertPoint(body);
   const Stmt* outermost = nest.body.size() == 1 ? nest.body[0].get() : nullptr;
-  if (begin && outermost && IsRuntimeLoop(*outermost)) HONE_TRY(EmitRuntimeLoop(*outermost, begin, end));
-  else HONE_TRY(EmitStmt(nest));
+  if (begin && outermost && IsRuntimeLoop(*outermost))
+    HONE_TRY(EmitRuntimeLoop(*outermost, begin, end));
+  else
+    HONE_TRY(EmitStmt(nest));
   builder_.CreateRetVoid();
   return {};
 }
@@ -86,7 +94,8 @@ Result<void> FunctionEmitter::EmitLoop(const Stmt& stmt) {
     int64_t extent = stmt.extent.constant();
     if (!once && stmt.loop == LoopKind::kVectorized) {
       if (lane_var_ >= 0) return Refuse(vars_[stmt.var].name + " is vectorised inside a vectorised loop");
-      if (HasRuntimeLoop(stmt)) return Refuse(vars_[stmt.var].name + " is vectorised, but a serial loop lies inside it");
+      if (HasRuntimeLoop(stmt))
+        return Refuse(vars_[stmt.var].name + " is vectorised, but a serial loop lies inside it");
       if (extent > 64) return Refuse(vars_[stmt.var].name + " is vectorised over more than 64 lanes");
       lane_var_ = stmt.var;
       active_ = static_cast<int>(extent);
@@ -119,7 +128,8 @@ Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* beg
   llvm::BasicBlock* before = builder_.GetInsertBlock();
   OpenScope scope;
   scope.var = stmt.var;
-  scope.preheader = runs ? builder_.CreateBr(entry) : builder_.CreateCondBr(builder_.CreateICmpSLT(begin, end), entry, exit);
+  scope.preheader =
+      runs ? builder_.CreateBr(entry) : builder_.CreateCondBr(builder_.CreateICmpSLT(begin, end), entry, exit);
   scope.innermost = !HasRuntimeLoop(stmt);
   CollectStores(stmt, scope.stored);
 
@@ -175,7 +185,10 @@ llvm::Value* FunctionEmitter::Identity(Reduction reduction, llvm::Type* type) {
   llvm::Constant* identity = nullptr;
   if (scalar->isFloatingPointTy()) {
     double inf = std::numeric_limits<double>::infinity();
-    identity = llvm::ConstantFP::get(scalar, reduction == Reduction::kSum ? 0 : reduction == Reduction::kProd ? 1 : reduction == Reduction::kMax ? -inf : inf);
+    identity = llvm::ConstantFP::get(scalar, reduction == Reduction::kSum    ? 0
+                                             : reduction == Reduction::kProd ? 1
+                                             : reduction == Reduction::kMax  ? -inf
+                                                                             : inf);
   } else {
     unsigned bits = scalar->getIntegerBitWidth();
     llvm::APInt value(bits, reduction == Reduction::kProd ? 1 : 0);
@@ -183,7 +196,8 @@ llvm::Value* FunctionEmitter::Identity(Reduction reduction, llvm::Type* type) {
     if (reduction == Reduction::kMin) value = bits == 1 ? llvm::APInt(1, 1) : llvm::APInt::getSignedMaxValue(bits);
     identity = llvm::ConstantInt::get(scalar, value);
   }
-  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type)) return llvm::ConstantVector::getSplat(vector->getElementCount(), identity);
+  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type))
+    return llvm::ConstantVector::getSplat(vector->getElementCount(), identity);
   return identity;
 }
 
@@ -192,8 +206,14 @@ llvm::Value* FunctionEmitter::Combine(Reduction reduction, llvm::Value* old, llv
   bool is_bool = value->getType()->isIntOrIntVectorTy(1);
   switch (reduction) {
     case Reduction::kNone: return value;
-    case Reduction::kSum: return is_float ? builder_.CreateFAdd(old, value) : is_bool ? builder_.CreateOr(old, value) : builder_.CreateAdd(old, value);
-    case Reduction::kProd: return is_float ? builder_.CreateFMul(old, value) : is_bool ? builder_.CreateAnd(old, value) : builder_.CreateMul(old, value);
+    case Reduction::kSum:
+      return is_float  ? builder_.CreateFAdd(old, value)
+             : is_bool ? builder_.CreateOr(old, value)
+                       : builder_.CreateAdd(old, value);
+    case Reduction::kProd:
+      return is_float  ? builder_.CreateFMul(old, value)
+             : is_bool ? builder_.CreateAnd(old, value)
+                       : builder_.CreateMul(old, value);
     case Reduction::kMax: return is_bool ? builder_.CreateOr(old, value) : EmitMax(builder_, old, value);
     case Reduction::kMin: return is_bool ? builder_.CreateAnd(old, value) : EmitMin(builder_, old, value);
   }
@@ -205,7 +225,8 @@ Result<llvm::Value*> FunctionEmitter::Accumulate(const Stmt& stmt, llvm::Value* 
   if (stmt.combine == Reduction::kSum && value.op == Op::kMul && IsFloat(value.type)) {
     llvm::Value* a = HONE_TRY(EmitValue(*value.args[0]));
     llvm::Value* b = HONE_TRY(EmitValue(*value.args[1]));
-    if (old->getType()->isVectorTy() || a->getType()->isVectorTy() || b->getType()->isVectorTy()) a = Widen(a), b = Widen(b), old = Widen(old);
+    if (old->getType()->isVectorTy() || a->getType()->isVectorTy() || b->getType()->isVectorTy())
+      a = Widen(a), b = Widen(b), old = Widen(old);
     return builder_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, old});
   }
   llvm::Value* fresh = HONE_TRY(EmitValue(value));
@@ -227,8 +248,10 @@ Result<llvm::Value*> FunctionEmitter::AccumulateLanes(const Stmt& stmt, llvm::Va
     bool any = stmt.combine == Reduction::kMax || stmt.combine == Reduction::kSum;
     total = any ? builder_.CreateOrReduce(value) : builder_.CreateAndReduce(value);
   } else {
-    ReduceOp op = stmt.combine == Reduction::kSum ? ReduceOp::kSum : stmt.combine == Reduction::kProd ? ReduceOp::kProd
-                  : stmt.combine == Reduction::kMax ? ReduceOp::kMax : ReduceOp::kMin;
+    ReduceOp op = stmt.combine == Reduction::kSum    ? ReduceOp::kSum
+                  : stmt.combine == Reduction::kProd ? ReduceOp::kProd
+                  : stmt.combine == Reduction::kMax  ? ReduceOp::kMax
+                                                     : ReduceOp::kMin;
     total = EmitReduce(builder_, op, value);
   }
   return Combine(stmt.combine, old, total);
@@ -249,30 +272,41 @@ Result<void> FunctionEmitter::StoreToMemory(const Stmt& stmt, const Mask& mask) 
   Form form = Resolve(offset);
   const bool scatter = lanes_ > 0 && (form.irregular || (form.lane != 0 && form.lane != 1));
   const bool vector = lanes_ > 0 && (form.lane == 1 || scatter);
-  if (lanes_ > 0 && !vector && stmt.combine == Reduction::kNone) return Refuse(buffer.name + " would be written by every lane at once");
-  if (lanes_ > 0 && !vector && mask.lanes) return Refuse(buffer.name + ": a reduction over lanes of which some are off");
+  if (lanes_ > 0 && !vector && stmt.combine == Reduction::kNone)
+    return Refuse(buffer.name + " would be written by every lane at once");
+  if (lanes_ > 0 && !vector && mask.lanes)
+    return Refuse(buffer.name + ": a reduction over lanes of which some are off");
 
   bool uses_current = false;
   int64_t constant = form.runtime.constant();
   llvm::Value* address = nullptr;
   if (!scatter) {
     address = PointerTo(stmt.buffer, form.runtime - Linear(constant), &uses_current);
-    if (constant != 0) address = builder_.CreateGEP(builder_.getInt8Ty(), address, builder_.getInt64(static_cast<uint64_t>(constant * bytes)));
+    if (constant != 0)
+      address =
+          builder_.CreateGEP(builder_.getInt8Ty(), address, builder_.getInt64(static_cast<uint64_t>(constant * bytes)));
   }
   llvm::Align alignment(static_cast<uint64_t>(scatter ? bytes : AlignmentOf(stmt.buffer, form.runtime)));
-  llvm::Type* type = vector ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_))) : element;
+  llvm::Type* type =
+      vector ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_))) : element;
 
   // Values are computed before any branch: what they load is guarded by itself.
   llvm::Value* pointers = nullptr;
-  if (scatter) pointers = builder_.CreateGEP(element, bases_[static_cast<size_t>(stmt.buffer)], HONE_TRY(VectorIndex(offset)));
+  if (scatter)
+    pointers = builder_.CreateGEP(element, bases_[static_cast<size_t>(stmt.buffer)], HONE_TRY(VectorIndex(offset)));
   llvm::Value* value = nullptr;
   bool guarded_read = stmt.combine != Reduction::kNone && !mask.always();
   if (stmt.combine == Reduction::kNone || !guarded_read) {
     llvm::Value* old = nullptr;
     if (stmt.combine != Reduction::kNone) {
-      if (scatter) old = builder_.CreateMaskedGather(type, pointers, alignment, AllLanes(mask), llvm::Constant::getNullValue(type));
-      else if (vector && active_ < lanes_) old = EmitLoadPrefix(builder_, target_, type, address, builder_.getInt64(static_cast<uint64_t>(active_)), static_cast<int64_t>(alignment.value()));
-      else old = builder_.CreateAlignedLoad(type, address, alignment);
+      if (scatter)
+        old =
+            builder_.CreateMaskedGather(type, pointers, alignment, AllLanes(mask), llvm::Constant::getNullValue(type));
+      else if (vector && active_ < lanes_)
+        old = EmitLoadPrefix(builder_, target_, type, address, builder_.getInt64(static_cast<uint64_t>(active_)),
+                             static_cast<int64_t>(alignment.value()));
+      else
+        old = builder_.CreateAlignedLoad(type, address, alignment);
       old = FromMemory(buffer.dtype, old);
     }
     value = lanes_ > 0 && !vector ? HONE_TRY(AccumulateLanes(stmt, old)) : HONE_TRY(Accumulate(stmt, old));
@@ -287,8 +321,9 @@ Result<void> FunctionEmitter::StoreToMemory(const Stmt& stmt, const Mask& mask) 
   if (guarded_read) {
     if (vector) {
       llvm::Value* on = AllLanes(mask);
-      llvm::Value* old = scatter ? builder_.CreateMaskedGather(type, pointers, alignment, on, llvm::Constant::getNullValue(type))
-                                 : EmitMaskedLoad(builder_, type, address, on, static_cast<int64_t>(alignment.value()));
+      llvm::Value* old =
+          scatter ? builder_.CreateMaskedGather(type, pointers, alignment, on, llvm::Constant::getNullValue(type))
+                  : EmitMaskedLoad(builder_, type, address, on, static_cast<int64_t>(alignment.value()));
       value = HONE_TRY(Accumulate(stmt, FromMemory(buffer.dtype, old)));
     } else {
       llvm::Value* old = FromMemory(buffer.dtype, builder_.CreateAlignedLoad(type, address, alignment));
@@ -301,7 +336,8 @@ Result<void> FunctionEmitter::StoreToMemory(const Stmt& stmt, const Mask& mask) 
   } else if (vector && (mask.lanes || (mask.scalar && !after))) {
     EmitMaskedStore(builder_, value, address, AllLanes(mask), static_cast<int64_t>(alignment.value()));
   } else if (vector && active_ < lanes_) {
-    EmitStorePrefix(builder_, target_, value, address, builder_.getInt64(static_cast<uint64_t>(active_)), static_cast<int64_t>(alignment.value()));
+    EmitStorePrefix(builder_, target_, value, address, builder_.getInt64(static_cast<uint64_t>(active_)),
+                    static_cast<int64_t>(alignment.value()));
   } else {
     builder_.CreateAlignedStore(value, address, alignment);
   }

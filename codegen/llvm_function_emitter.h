@@ -33,10 +33,10 @@ class FunctionEmitter {
   struct OpenScope {
     VarId var = -1;
     llvm::Value* counter = nullptr;
-    llvm::Instruction* anchor = nullptr;     // insert before: start of the body
-    llvm::Instruction* preheader = nullptr;  // insert before: in front of the loop
-    bool innermost = false;                  // no serial loop inside
-    std::set<int> stored;                    // buffers written inside
+    llvm::Instruction* anchor = nullptr;                                         // insert before: start of the body
+    llvm::Instruction* preheader = nullptr;                                      // insert before: in front of the loop
+    bool innermost = false;                                                      // no serial loop inside
+    std::set<int> stored;                                                        // buffers written inside
     std::map<std::tuple<llvm::Value*, int64_t, int64_t>, llvm::Value*> hoisted;  // loads done before the loop
     std::map<VarId, llvm::Value*> atoms;
     std::map<std::pair<int, std::vector<std::pair<VarId, int64_t>>>, llvm::Value*> pointers;
@@ -62,7 +62,7 @@ class FunctionEmitter {
     int count = 1;  // lanes in use
   };
   struct Tile {
-    std::map<int64_t, Slot> slots;    // by the offset of lane 0
+    std::map<int64_t, Slot> slots;     // by the offset of lane 0
     std::map<int64_t, int64_t> owner;  // element -> slot
   };
 
@@ -85,8 +85,8 @@ class FunctionEmitter {
   size_t DepthOf(VarId var) const;
   size_t DepthOf(const Linear& e) const;
   llvm::Value* AtomValue(VarId var);
-  llvm::Value* ScalarIndex(const Linear& runtime);         // i64, at the current place or hoisted
-  Result<llvm::Value*> VectorIndex(const Linear& e);       // <L x i64>, any form
+  llvm::Value* ScalarIndex(const Linear& runtime);    // i64, at the current place or hoisted
+  Result<llvm::Value*> VectorIndex(const Linear& e);  // <L x i64>, any form
   llvm::Value* PointerTo(int buffer, const Linear& runtime, bool* uses_current);  // without the constant
   Mask ResolveGuard(const std::vector<Linear>& guard);
   Linear FlatOffset(int buffer, const std::vector<Linear>& index) const;
@@ -107,7 +107,9 @@ class FunctionEmitter {
   llvm::Value* ToMemory(DType type, llvm::Value* value);
   llvm::Type* ValueType(DType type) const;
   llvm::Value* Splat(llvm::Value* scalar);
-  llvm::Value* Widen(llvm::Value* value) { return value->getType()->isVectorTy() || lanes_ == 0 ? value : Splat(value); }
+  llvm::Value* Widen(llvm::Value* value) {
+    return value->getType()->isVectorTy() || lanes_ == 0 ? value : Splat(value);
+  }
 
   // llvm_registers.cc
   Result<llvm::Value*> ReadTile(int buffer, const std::vector<Linear>& index);
@@ -126,9 +128,9 @@ class FunctionEmitter {
   std::vector<OpenScope> scopes_;
   std::map<VarId, int64_t> unrolled_;  // counters with a known value
   VarId lane_var_ = -1;
-  int lanes_ = 0;   // vector length in use, a power of two; 0: scalar code
+  int lanes_ = 0;       // vector length in use, a power of two; 0: scalar code
   int64_t copies_ = 1;  // of the current statement, by unrolling
-  int active_ = 0;  // lanes that the vectorised loop fills
+  int active_ = 0;      // lanes that the vectorised loop fills
   std::map<int, Tile> tiles_;
   std::map<std::vector<llvm::Value*>, std::vector<llvm::Value*>> transposed_;
   // Loads of the current straight line of code: buffer, pointer, constant offset, lane coefficient, mask.

@@ -44,8 +44,10 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
   }
   form.runtime = Linear(x.constant());
   for (const Term& term : x.terms()) {
-    if (auto known = unrolled_.find(term.var); known != unrolled_.end()) form.runtime += Linear(known->second * term.coef);
-    else if (term.var == lane_var_) form.lane += term.coef;
+    if (auto known = unrolled_.find(term.var); known != unrolled_.end())
+      form.runtime += Linear(known->second * term.coef);
+    else if (term.var == lane_var_)
+      form.lane += term.coef;
     else {
       form.runtime += Linear::Of(term.var, term.coef);
       form.irregular |= lane_var_ >= 0 && DependsOnLane(term.var);
@@ -66,7 +68,8 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
   }
   form.runtime = lanes[0];
   form.lane = lanes.size() > 1 ? (lanes[1] - lanes[0]).constant() : 0;
-  form.irregular = std::any_of(form.runtime.terms().begin(), form.runtime.terms().end(), [&](const Term& t) { return DependsOnLane(t.var); });
+  form.irregular = std::any_of(form.runtime.terms().begin(), form.runtime.terms().end(),
+                               [&](const Term& t) { return DependsOnLane(t.var); });
   return form;
 }
 
@@ -149,7 +152,8 @@ llvm::Value* FunctionEmitter::ScalarIndex(const Linear& runtime) {
 
 Result<llvm::Value*> FunctionEmitter::VectorIndex(const Linear& e) {
   Linear x = vars_.ExpandAxes(e);
-  llvm::Value* sum = builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), builder_.getInt64(static_cast<uint64_t>(x.constant())));
+  llvm::Value* sum =
+      builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), builder_.getInt64(static_cast<uint64_t>(x.constant())));
   for (const Term& term : x.terms()) {
     llvm::Value* value = nullptr;
     const Var var = vars_[term.var];
@@ -157,12 +161,14 @@ Result<llvm::Value*> FunctionEmitter::VectorIndex(const Linear& e) {
       value = Splat(builder_.getInt64(static_cast<uint64_t>(known->second)));
     } else if (term.var == lane_var_) {
       std::vector<llvm::Constant*> iota;
-      for (int lane = 0; lane < lanes_; ++lane) iota.push_back(builder_.getInt64(static_cast<uint64_t>(std::min(lane, active_ - 1))));
+      for (int lane = 0; lane < lanes_; ++lane)
+        iota.push_back(builder_.getInt64(static_cast<uint64_t>(std::min(lane, active_ - 1))));
       value = llvm::ConstantVector::get(iota);
     } else if (var.kind == VarKind::kOpaque) {
       value = HONE_TRY(EmitValue(*program_.opaque[static_cast<size_t>(var.payload)]));
       value = Widen(value);
-      value = builder_.CreateSExtOrTrunc(value, llvm::FixedVectorType::get(builder_.getInt64Ty(), static_cast<unsigned>(lanes_)));
+      value = builder_.CreateSExtOrTrunc(
+          value, llvm::FixedVectorType::get(builder_.getInt64Ty(), static_cast<unsigned>(lanes_)));
     } else if (var.kind == VarKind::kLoop || var.kind == VarKind::kSize) {
       value = Splat(AtomValue(term.var));
     } else {
@@ -175,8 +181,12 @@ Result<llvm::Value*> FunctionEmitter::VectorIndex(const Linear& e) {
           value = builder_.CreateAdd(quotient, builder_.CreateSExt(below, a->getType()));
           break;
         }
-        case VarKind::kMin: value = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, HONE_TRY(VectorIndex(var.b))); break;
-        case VarKind::kMax: value = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, HONE_TRY(VectorIndex(var.b))); break;
+        case VarKind::kMin:
+          value = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, HONE_TRY(VectorIndex(var.b)));
+          break;
+        case VarKind::kMax:
+          value = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, HONE_TRY(VectorIndex(var.b)));
+          break;
         case VarKind::kProduct: value = builder_.CreateMul(a, HONE_TRY(VectorIndex(var.b))); break;
         default: HONE_CHECK(!"a derived index");
       }
@@ -199,7 +209,9 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
   const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
   std::vector<std::pair<size_t, Term>> terms;
   for (const Term& term : runtime.terms()) terms.emplace_back(DepthOf(term.var), term);
-  std::sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) { return std::pair(x.first, x.second.var) < std::pair(y.first, y.second.var); });
+  std::sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) {
+    return std::pair(x.first, x.second.var) < std::pair(y.first, y.second.var);
+  });
   *uses_current = !terms.empty() && terms.back().first + 1 >= scopes_.size();
   llvm::Value* pointer = bases_[static_cast<size_t>(buffer)];
   HONE_CHECK(pointer != nullptr);
@@ -263,12 +275,14 @@ FunctionEmitter::Mask FunctionEmitter::ResolveGuard(const std::vector<Linear>& g
       // base + lane·i ≥ 0 in 32 bits where the range allows: half the registers.
       Interval range = vars_.Range(form.runtime);
       int64_t span = form.lane * (lanes_ - 1);
-      bool narrow = range.lo + std::min<int64_t>(0, span) > INT32_MIN && range.hi + std::max<int64_t>(0, span) < INT32_MAX;
+      bool narrow =
+          range.lo + std::min<int64_t>(0, span) > INT32_MIN && range.hi + std::max<int64_t>(0, span) < INT32_MAX;
       llvm::Type* type = narrow ? builder_.getInt32Ty() : builder_.getInt64Ty();
       std::vector<llvm::Constant*> steps;
       for (int lane = 0; lane < lanes_; ++lane) steps.push_back(llvm::ConstantInt::getSigned(type, form.lane * lane));
       llvm::Value* base = Splat(builder_.CreateTrunc(ScalarIndex(form.runtime), type));
-      lanes = builder_.CreateICmpSGE(builder_.CreateAdd(base, llvm::ConstantVector::get(steps)), llvm::Constant::getNullValue(base->getType()));
+      lanes = builder_.CreateICmpSGE(builder_.CreateAdd(base, llvm::ConstantVector::get(steps)),
+                                     llvm::Constant::getNullValue(base->getType()));
       masks_[key] = lanes;
     }
     mask.lanes = mask.lanes ? builder_.CreateAnd(mask.lanes, lanes) : lanes;

@@ -30,8 +30,8 @@ inline constexpr char kManifestSection[] = ".hone.manifest";
 struct CompileOptions {
   // Function passes in LLVM's text form, run on every function before code generation; "" runs none. The emitter's code
   // is already vectorised and unrolled: what is left is folding its address arithmetic. On a 14×2-vector register tile
-  // these take 0.3 ms of 3.5 (tests/codegen/llvm_object_test.cc prints it). LLVM takes it for a fatal error if instcombine
-  // leaves anything to a second run, unless told otherwise.
+  // these take 0.3 ms of 3.5 (tests/codegen/llvm_object_test.cc prints it). LLVM takes it for a fatal error if
+  // instcombine leaves anything to a second run, unless told otherwise.
   std::string passes = "early-cse,instcombine<no-verify-fixpoint>";
   // 0 … 3: none, less, default, aggressive. 1 to 3 give the same code and time on register tiles and elementary
   // functions; 0 spills everything. Code generation takes about 1.5 ms and 18 µs for every vector instruction.

@@ -16,7 +16,8 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 Result<std::pair<int64_t, int64_t>> FunctionEmitter::TileOffset(int buffer, const std::vector<Linear>& index) {
   Form form = Resolve(FlatOffset(buffer, index));
   if (!form.runtime.IsConstant() || form.irregular)
-    return Refuse(program_.buffers[static_cast<size_t>(buffer)].name + " is in registers, but a loop that is neither unrolled nor vectorised moves through it: " +
+    return Refuse(program_.buffers[static_cast<size_t>(buffer)].name +
+                  " is in registers, but a loop that is neither unrolled nor vectorised moves through it: " +
                   vars_.Text(form.runtime));
   return std::pair(form.runtime.constant(), form.lane);
 }
@@ -24,10 +25,13 @@ Result<std::pair<int64_t, int64_t>> FunctionEmitter::TileOffset(int buffer, cons
 Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Linear>& index) {
   auto [offset, step] = HONE_TRY(TileOffset(buffer, index));
   Tile& tile = tiles_[buffer];
-  auto undefined = [&] { return Refuse(program_.buffers[static_cast<size_t>(buffer)].name + " is read before it is written"); };
+  auto undefined = [&] {
+    return Refuse(program_.buffers[static_cast<size_t>(buffer)].name + " is read before it is written");
+  };
 
   auto slot = tile.slots.find(offset);
-  if (lanes_ > 0 && step != 0 && slot != tile.slots.end() && slot->second.lanes == lanes_ && slot->second.stride == step && slot->second.count >= active_)
+  if (lanes_ > 0 && step != 0 && slot != tile.slots.end() && slot->second.lanes == lanes_ &&
+      slot->second.stride == step && slot->second.count >= active_)
     return slot->second.value;
 
   // Where an element lives: its slot and the lane there (-1: a scalar).
@@ -37,7 +41,9 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Lin
     const Slot& s = tile.slots.at(owner->second);
     return std::pair(&s, s.lanes == 0 ? -1 : static_cast<int>((element - owner->second) / s.stride));
   };
-  auto extract = [&](const Slot* s, int lane) { return lane < 0 ? s->value : builder_.CreateExtractElement(s->value, static_cast<uint64_t>(lane)); };
+  auto extract = [&](const Slot* s, int lane) {
+    return lane < 0 ? s->value : builder_.CreateExtractElement(s->value, static_cast<uint64_t>(lane));
+  };
 
   if (lanes_ == 0 || step == 0) {
     auto place = locate(offset);
@@ -52,7 +58,8 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Lin
     if (!place) return undefined();
     places.push_back(*place);
     rows.push_back(place->first->value);
-    one_column &= place->second >= 0 && place->second == places[0].second && place->first->value->getType() == rows[0]->getType();
+    one_column &=
+        place->second >= 0 && place->second == places[0].second && place->first->value->getType() == rows[0]->getType();
   }
   if (one_column) {
     // The same lane of one vector a row: a column of the transposed block.
@@ -62,9 +69,12 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Lin
     if (inserted) columns->second = EmitTranspose(builder_, rows, lanes_);
     return columns->second[static_cast<size_t>(places[0].second)];
   }
-  llvm::Value* gathered = llvm::PoisonValue::get(llvm::FixedVectorType::get(rows[0]->getType()->getScalarType(), static_cast<unsigned>(lanes_)));
+  llvm::Value* gathered = llvm::PoisonValue::get(
+      llvm::FixedVectorType::get(rows[0]->getType()->getScalarType(), static_cast<unsigned>(lanes_)));
   for (int lane = 0; lane < active_; ++lane)
-    gathered = builder_.CreateInsertElement(gathered, extract(places[static_cast<size_t>(lane)].first, places[static_cast<size_t>(lane)].second), static_cast<uint64_t>(lane));
+    gathered = builder_.CreateInsertElement(
+        gathered, extract(places[static_cast<size_t>(lane)].first, places[static_cast<size_t>(lane)].second),
+        static_cast<uint64_t>(lane));
   return gathered;
 }
 
@@ -76,10 +86,12 @@ Result<void> FunctionEmitter::WriteTile(const Stmt& stmt, const Mask& mask) {
   auto known = tile.slots.find(offset);
   llvm::Value* old = known == tile.slots.end() ? nullptr : known->second.value;
   if (known != tile.slots.end() &&
-      (vector ? known->second.lanes != lanes_ || known->second.stride != step || known->second.count != active_ : known->second.lanes != 0))
+      (vector ? known->second.lanes != lanes_ || known->second.stride != step || known->second.count != active_
+              : known->second.lanes != 0))
     return Refuse(buffer.name + " is written in vectors of different shapes: vectorise the same axis everywhere");
   if (!old) {
-    if (stmt.combine != Reduction::kNone || !mask.always()) return Refuse(buffer.name + " is read before it is written");
+    if (stmt.combine != Reduction::kNone || !mask.always())
+      return Refuse(buffer.name + " is read before it is written");
     for (int lane = 0; lane < (vector ? active_ : 1); ++lane)
       if (!tile.owner.emplace(offset + step * lane, offset).second)
         return Refuse(buffer.name + " is written in vectors that overlap");

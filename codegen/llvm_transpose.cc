@@ -88,12 +88,17 @@ struct Network {
   std::vector<int> column_of;         // the column bits that a vector's index stands for so far
 
   // Keeps the code generator from looking across: its search for better shuffles is exponential in the number of stages
-  // that it sees (24 ms of code generation for a 14×32 tile, 16 with this), and finds nothing. An empty instruction in the same register.
+  // that it sees (24 ms of code generation for a 14×32 tile, 16 with this), and finds nothing. An empty instruction in
+  // the same register.
   void Barrier() {
     llvm::Type* type = vectors[0]->getType();
     // One register each: 512 bits where the function has them.
     uint64_t bits = type->getPrimitiveSizeInBits();
-    bool wide = builder.GetInsertBlock()->getParent()->getFnAttribute("target-features").getValueAsString().contains("+avx512f");
+    bool wide = builder.GetInsertBlock()
+                    ->getParent()
+                    ->getFnAttribute("target-features")
+                    .getValueAsString()
+                    .contains("+avx512f");
     if (bits != 128 && bits != 256 && !(bits == 512 && wide)) return;
     bool arm = llvm::StringRef(builder.GetInsertBlock()->getModule()->getTargetTriple()).starts_with("aarch64");
     if (arm && bits != 128) return;
@@ -241,8 +246,9 @@ llvm::Value* EmitDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* ele
   return EmitDeinterleavedLoads(builder, element, ptr, stride, 1, lanes, alignment)[0];
 }
 
-llvm::Value* EmitMaskedDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr, int stride,
-                                         const std::vector<bool>& on, llvm::Value* condition, int64_t alignment) {
+llvm::Value* EmitMaskedDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr,
+                                         int stride, const std::vector<bool>& on, llvm::Value* condition,
+                                         int64_t alignment) {
   const int lanes = static_cast<int>(on.size());
   const int first = static_cast<int>(std::find(on.begin(), on.end(), true) - on.begin());
   const int last = lanes - 1 - static_cast<int>(std::find(on.rbegin(), on.rend(), true) - on.rbegin());

@@ -35,8 +35,9 @@ std::vector<llvm::Value*> EmitDeinterleavedLoads(llvm::IRBuilderBase& builder, l
 
 // The same for the lanes of a constant mask, and all of them only where `condition` (i1; nullptr: always) holds: other
 // lanes are zero, their memory is not touched. REQUIRES: stride ≥ 1, a lane is on.
-llvm::Value* EmitMaskedDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr, int stride,
-                                         const std::vector<bool>& on, llvm::Value* condition, int64_t alignment);
+llvm::Value* EmitMaskedDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Type* element, llvm::Value* ptr,
+                                         int stride, const std::vector<bool>& on, llvm::Value* condition,
+                                         int64_t alignment);
 
 // Horizontal reduction of a vector to a scalar by halving: lane i with lane i + n/2, then n/4, … (odd n: the last lane
 // joins at the end). The order is fixed, so the result does not depend on the target. Works on floats and integers.

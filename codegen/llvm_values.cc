@@ -20,7 +20,8 @@ int MaxHoisted(const Target& target) { return target.VectorRegisters() * 3 / 8; 
 // Lanes further apart are gathered: a load of all between them would read mostly what nobody wants.
 constexpr int64_t kMaxMaskedStride = 4;
 
-// Copies of an elementary function that are still inlined: a call costs some spills, a copy a millisecond of compilation.
+// Copies of an elementary function that are still inlined: a call costs some spills, a copy a millisecond of
+// compilation.
 constexpr int64_t kMaxInlineMath = 6;
 
 bool IsConstant(const ValueNode& value, double number) { return value.op == Op::kFloat && value.float_value == number; }
@@ -69,7 +70,8 @@ llvm::Value* FunctionEmitter::FromMemory(DType type, llvm::Value* loaded) {
 llvm::Value* FunctionEmitter::ToMemory(DType type, llvm::Value* value) {
   if (type != DType::kBool) return value;
   llvm::Type* byte = builder_.getInt8Ty();
-  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType())) byte = llvm::FixedVectorType::get(byte, vector->getNumElements());
+  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType()))
+    byte = llvm::FixedVectorType::get(byte, vector->getNumElements());
   return builder_.CreateZExt(value, byte);
 }
 
@@ -114,10 +116,12 @@ Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
       break;
     case Op::kSelect: {
       llvm::Value* condition = HONE_TRY(EmitValue(*value.args[0]));
-      if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) return EmitValue(*value.args[known->isZero() ? 2 : 1]);
+      if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition))
+        return EmitValue(*value.args[known->isZero() ? 2 : 1]);
       llvm::Value* a = HONE_TRY(EmitValue(*value.args[1]));
       llvm::Value* b = HONE_TRY(EmitValue(*value.args[2]));
-      if (a->getType()->isVectorTy() || b->getType()->isVectorTy() || condition->getType()->isVectorTy()) a = Widen(a), b = Widen(b);
+      if (a->getType()->isVectorTy() || b->getType()->isVectorTy() || condition->getType()->isVectorTy())
+        a = Widen(a), b = Widen(b);
       return builder_.CreateSelect(condition, a, b);
     }
     default: break;
@@ -141,14 +145,17 @@ llvm::Value* FunctionEmitter::EmitLongMath(Op op, bool is_sigmoid, std::vector<l
   if (copies_ < kMaxInlineMath) return emit(builder_, args);
   llvm::Type* type = args[0]->getType();
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
-  std::string name = "hone." + std::string(is_sigmoid ? "sigmoid" : OpName(op)) + (type->getScalarType()->isDoubleTy() ? ".f64x" : ".f32x") +
+  std::string name = "hone." + std::string(is_sigmoid ? "sigmoid" : OpName(op)) +
+                     (type->getScalarType()->isDoubleTy() ? ".f64x" : ".f32x") +
                      std::to_string(vector ? vector->getNumElements() : 1);
   llvm::Module* module = function_.getParent();
   llvm::Function* function = module->getFunction(name);
   if (!function) {
     std::vector<llvm::Type*> params(args.size(), type);
-    function = llvm::Function::Create(llvm::FunctionType::get(type, params, false), llvm::GlobalValue::InternalLinkage, name, *module);
-    function->setAttributes(llvm::AttributeList::get(function_.getContext(), function_.getAttributes().getFnAttrs(), {}, {}));
+    function = llvm::Function::Create(llvm::FunctionType::get(type, params, false), llvm::GlobalValue::InternalLinkage,
+                                      name, *module);
+    function->setAttributes(
+        llvm::AttributeList::get(function_.getContext(), function_.getAttributes().getFnAttrs(), {}, {}));
     llvm::IRBuilder<> builder(llvm::BasicBlock::Create(function_.getContext(), "entry", function));
     std::vector<llvm::Value*> values;
     for (llvm::Argument& arg : function->args()) values.push_back(&arg);
@@ -194,7 +201,8 @@ Result<llvm::Value*> FunctionEmitter::EmitOperation(const ValueNode& value, std:
                       : builder_.CreateIntrinsic(llvm::Intrinsic::abs, {a->getType()}, {a, builder_.getFalse()});
     default: break;
   }
-  bool is_long = value.op == Op::kExp || value.op == Op::kLog || value.op == Op::kTanh || value.op == Op::kErf || value.op == Op::kPow;
+  bool is_long = value.op == Op::kExp || value.op == Op::kLog || value.op == Op::kTanh || value.op == Op::kErf ||
+                 value.op == Op::kPow;
   if (is_long) return EmitLongMath(value.op, false, std::move(args));
   if (llvm::Value* math = EmitMath(builder_, target_, value.op, args)) return math;
   return Error{ErrorKind::kUnsupported, std::string(OpName(value.op)) + " in generated code", ""};
@@ -212,7 +220,8 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
   }
   x = HONE_TRY(EmitValue(source));
   auto like = [&](llvm::Type* scalar) -> llvm::Type* {
-    if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType())) return llvm::FixedVectorType::get(scalar, vector->getNumElements());
+    if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType()))
+      return llvm::FixedVectorType::get(scalar, vector->getNumElements());
     return scalar;
   };
   if (narrow) x = builder_.CreateTrunc(x, like(builder_.getInt32Ty()));
@@ -235,7 +244,8 @@ Result<llvm::Value*> FunctionEmitter::EmitLoad(const ValueNode& load) {
   if (mask.always()) return value;
   llvm::Value* fill = HONE_TRY(EmitValue(*load.args[0]));
   llvm::Value* condition = mask.lanes ? AllLanes(mask) : mask.scalar;
-  if (mask.lanes || value->getType()->isVectorTy() || fill->getType()->isVectorTy()) value = Widen(value), fill = Widen(fill);
+  if (mask.lanes || value->getType()->isVectorTy() || fill->getType()->isVectorTy())
+    value = Widen(value), fill = Widen(fill);
   return builder_.CreateSelect(condition, value, fill);
 }
 
@@ -254,7 +264,8 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
 
   // Every few elements under a mask that is known now: a masked load of what lies between, then a shuffle.
   std::vector<bool> apart;
-  if (vector && !form.irregular && form.lane > 1 && form.lane <= kMaxMaskedStride && !mask.always()) apart = KnownLanes(mask);
+  if (vector && !form.irregular && form.lane > 1 && form.lane <= kMaxMaskedStride && !mask.always())
+    apart = KnownLanes(mask);
   if (vector && (form.irregular || form.lane <= 0 || (form.lane > 1 && !mask.always() && apart.empty()))) {
     // Any addresses: a gather of the lanes that are on.
     llvm::Value* index = HONE_TRY(VectorIndex(offset));
@@ -262,7 +273,8 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
     llvm::Value* on = AllLanes(mask);
     llvm::Value* other = llvm::Constant::getNullValue(loaded_type);
     if (!mask.always()) other = ToMemory(buffer.dtype, Widen(HONE_TRY(fill())));
-    return FromMemory(buffer.dtype, builder_.CreateMaskedGather(loaded_type, pointers, llvm::Align(static_cast<uint64_t>(bytes)), on, other));
+    return FromMemory(buffer.dtype, builder_.CreateMaskedGather(loaded_type, pointers,
+                                                                llvm::Align(static_cast<uint64_t>(bytes)), on, other));
   }
 
   bool uses_current = false;
@@ -271,24 +283,33 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   llvm::Value* base = PointerTo(load.buffer, moving, &uses_current);
   int64_t alignment = AlignmentOf(load.buffer, form.runtime);
   auto address = [&] {
-    return constant == 0 ? base : builder_.CreateGEP(builder_.getInt8Ty(), base, builder_.getInt64(static_cast<uint64_t>(constant * bytes)));
+    return constant == 0 ? base
+                         : builder_.CreateGEP(builder_.getInt8Ty(), base,
+                                              builder_.getInt64(static_cast<uint64_t>(constant * bytes)));
   };
 
   auto emit = [&]() -> llvm::Value* {
     if (!vector) {
-      if (mask.always()) return builder_.CreateAlignedLoad(element, address(), llvm::Align(static_cast<uint64_t>(alignment)));
+      if (mask.always())
+        return builder_.CreateAlignedLoad(element, address(), llvm::Align(static_cast<uint64_t>(alignment)));
       // Branch-free: where the guard is off, read a zero of our own instead.
       llvm::Module* module = function_.getParent();
       llvm::GlobalVariable* zero = module->getNamedGlobal("hone.zero");
       if (!zero)
-        zero = new llvm::GlobalVariable(*module, builder_.getInt64Ty(), true, llvm::GlobalValue::PrivateLinkage, builder_.getInt64(0), "hone.zero");
+        zero = new llvm::GlobalVariable(*module, builder_.getInt64Ty(), true, llvm::GlobalValue::PrivateLinkage,
+                                        builder_.getInt64(0), "hone.zero");
       llvm::Value* safe = builder_.CreateSelect(mask.scalar, address(), zero);
       return builder_.CreateAlignedLoad(element, safe, llvm::Align(static_cast<uint64_t>(bytes)));
     }
-    if (!apart.empty()) return EmitMaskedDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), apart, mask.scalar, bytes);
-    if (form.lane > 1) return EmitDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), active_, bytes);
+    if (!apart.empty())
+      return EmitMaskedDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), apart, mask.scalar,
+                                         bytes);
+    if (form.lane > 1)
+      return EmitDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), active_, bytes);
     if (!mask.always()) return EmitMaskedLoad(builder_, loaded_type, address(), AllLanes(mask), alignment);
-    if (active_ < lanes_) return EmitLoadPrefix(builder_, target_, loaded_type, address(), builder_.getInt64(static_cast<uint64_t>(active_)), alignment);
+    if (active_ < lanes_)
+      return EmitLoadPrefix(builder_, target_, loaded_type, address(),
+                            builder_.getInt64(static_cast<uint64_t>(active_)), alignment);
     return builder_.CreateAlignedLoad(loaded_type, address(), llvm::Align(static_cast<uint64_t>(alignment)));
   };
   auto widen_lanes = [&](llvm::Value* value) -> llvm::Value* {
@@ -302,7 +323,8 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   int64_t shape = form.lane * 1024 + (vector ? lanes_ : 0);
   OpenScope& scope = scopes_.back();
   bool splats = lanes_ > 0 && !vector;
-  if (mask.always() && scope.innermost && scope.preheader && !uses_current && DepthOf(moving) + 1 < scopes_.size() && !scope.stored.contains(load.buffer)) {
+  if (mask.always() && scope.innermost && scope.preheader && !uses_current && DepthOf(moving) + 1 < scopes_.size() &&
+      !scope.stored.contains(load.buffer)) {
     auto known = scope.hoisted.find({base, constant, shape + (splats ? 512 : 0)});
     if (known != scope.hoisted.end()) return known->second;
     if (static_cast<int>(scope.hoisted.size()) < MaxHoisted(target_)) {
@@ -317,7 +339,8 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   llvm::Value* mask_key = mask.always() ? nullptr : vector ? (mask.lanes ? mask.lanes : mask.scalar) : mask.scalar;
   bool can_remember = !(vector && mask.lanes && mask.scalar);
   if (can_remember)
-    if (auto known = loads_[load.buffer].find({base, constant, shape, mask_key}); known != loads_[load.buffer].end()) return known->second;
+    if (auto known = loads_[load.buffer].find({base, constant, shape, mask_key}); known != loads_[load.buffer].end())
+      return known->second;
   llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));
   if (!mask.always()) {
     llvm::Value* other = HONE_TRY(fill());

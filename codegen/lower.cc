@@ -42,7 +42,10 @@ ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
 }
 
 int64_t CountValue(const ValuePtr& value) {
-  int64_t count = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf || value->op == Op::kLog || value->op == Op::kPow ? 20 : 1;
+  int64_t count = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf || value->op == Op::kLog ||
+                          value->op == Op::kPow
+                      ? 20
+                      : 1;
   for (const ValuePtr& arg : value->args) count += CountValue(arg);
   return count;
 }
@@ -60,15 +63,19 @@ int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
 
 std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {
   std::vector<Linear> coordinates;
-  for (size_t d = 0; d < kernel_.stages[stage].axes.size(); ++d) coordinates.push_back(Linear::Of(states_[stage].axes[d].var));
+  for (size_t d = 0; d < kernel_.stages[stage].axes.size(); ++d)
+    coordinates.push_back(Linear::Of(states_[stage].axes[d].var));
   return coordinates;
 }
 
 // Storage of the stage's own element; for an operand also the guard that keeps it inside.
-Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<Linear>& coordinates, std::vector<Linear>* guard) {
+Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
+                                               std::vector<Linear>* guard) {
   const Stage& s = kernel_.stages[stage];
-  if (kernel_.tensors[static_cast<size_t>(s.output)].kind != TensorKind::kOutput) return StorageIndex(stage, coordinates);
-  for (size_t d = 0; d < coordinates.size(); ++d) HONE_TRY(GuardInside(*guard, coordinates[d], ExtentForm(s.axes[d].extent)));
+  if (kernel_.tensors[static_cast<size_t>(s.output)].kind != TensorKind::kOutput)
+    return StorageIndex(stage, coordinates);
+  for (size_t d = 0; d < coordinates.size(); ++d)
+    HONE_TRY(GuardInside(*guard, coordinates[d], ExtentForm(s.axes[d].extent)));
   return coordinates;
 }
 
@@ -228,11 +235,15 @@ Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, 
   };
   for (size_t p = 0; p < kernel_.stages.size(); ++p) {
     const StageSchedule& producer = scheduled_.stages[p];
-    if (producer.attach_stage != static_cast<int>(stage) || producer.attach_loop != scheduled_.stages[stage].loops[depth].path) continue;
-    if (program_.buffers[static_cast<size_t>(states_[p].buffer)].scope == Scope::kRegisters) enter_registers(states_[p].buffer);
+    if (producer.attach_stage != static_cast<int>(stage) ||
+        producer.attach_loop != scheduled_.stages[stage].loops[depth].path)
+      continue;
+    if (program_.buffers[static_cast<size_t>(states_[p].buffer)].scope == Scope::kRegisters)
+      enter_registers(states_[p].buffer);
     body->push_back(HONE_TRY(BuildNest(p)));
   }
-  bool promotes = state.tile >= 0 && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
+  bool promotes =
+      state.tile >= 0 && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
   if (promotes) {
     enter_registers(state.tile);
     HONE_TRY(BuildInit(stage, depth + 1, *body, true));
@@ -255,7 +266,10 @@ Result<void> Lowering::CheckInstructionCount() const {
   for (const auto* nests : {&program_.entry, &program_.pack})
     for (const StmtPtr& nest : *nests) count += CountInstructions(program_, *nest);
   if (count > limits_.instructions)
-    return Error{ErrorKind::kLimit, fmt::format("the schedule unrolls to about {} instructions, at most {} are allowed: unroll less", count, limits_.instructions), ""};
+    return Error{ErrorKind::kLimit,
+                 fmt::format("the schedule unrolls to about {} instructions, at most {} are allowed: unroll less",
+                             count, limits_.instructions),
+                 ""};
   return {};
 }
 
@@ -263,9 +277,13 @@ Result<LoopProgram> Lowering::Run() {
   program_.kernel = kernel_;
   for (const Tensor& tensor : kernel_.tensors)
     if (tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16)
-      return Error{ErrorKind::kUnsupported, fmt::format("{} is {}: not on this target yet; use f32, f64, i32, i8 or bool", tensor.name, Name(tensor.dtype)), ""};
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("{} is {}: not on this target yet; use f32, f64, i32, i8 or bool", tensor.name,
+                               Name(tensor.dtype)),
+                   ""};
   for (const Size& size : kernel_.sizes)
-    program_.size_vars.push_back(size.is_constant() ? -1 : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
+    program_.size_vars.push_back(
+        size.is_constant() ? -1 : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
 
   operand_buffers_.assign(kernel_.tensors.size(), -1);
   for (size_t i = 0; i < kernel_.operands.size(); ++i) {
@@ -281,7 +299,8 @@ Result<LoopProgram> Lowering::Run() {
       buffer.strides[d] = buffer.elements;
       buffer.elements *= UpperExtent(kernel_, tensor.shape[d]);
       if (d > 0 && LowerExtent(kernel_, tensor.shape[d]) != UpperExtent(kernel_, tensor.shape[d]))
-        return Error{ErrorKind::kUnsupported, fmt::format("dimension {} of {} is dynamic: only the first one may be", d, tensor.name), ""};
+        return Error{ErrorKind::kUnsupported,
+                     fmt::format("dimension {} of {} is dynamic: only the first one may be", d, tensor.name), ""};
     }
     for (const Expr& extent : tensor.shape) buffer.extents.push_back(UpperExtent(kernel_, extent));
     operand_buffers_[static_cast<size_t>(kernel_.operands[i])] = static_cast<int>(program_.buffers.size());

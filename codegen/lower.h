@@ -9,9 +9,9 @@
 namespace hone {
 
 struct LowerLimits {
-  int64_t instructions = 12'000;                   // emitted vector operations, after unrolling
+  int64_t instructions = 12'000;  // emitted vector operations, after unrolling
   int64_t workspace_bytes = int64_t{4} << 30;
-  int64_t registers_bytes = 16 << 10;              // of one tile
+  int64_t registers_bytes = 16 << 10;  // of one tile
 };
 
 // kInvalid: the schedule cannot be lowered, with the reason; kLimit; kUnsupported: a data type or a dynamic size in a

@@ -14,10 +14,10 @@ namespace hone::lowering {
 // One loop of a stage's nest.
 struct LoopState {
   VarId var = -1;
-  int64_t extent = 1;      // largest
-  Linear exact;            // number of trips of an outermost part: derived from the region
+  int64_t extent = 1;  // largest
+  Linear exact;        // number of trips of an outermost part: derived from the region
   bool reduces = false;
-  int axis = -1;           // the axis whose value contains the loop with `coef`; -1: a fused loop
+  int axis = -1;  // the axis whose value contains the loop with `coef`; -1: a fused loop
   int64_t coef = 0;
 };
 
@@ -34,9 +34,9 @@ struct AxisState {
 };
 
 struct StageState {
-  std::vector<AxisState> axes;  // spatial, then reduction
+  std::vector<AxisState> axes;   // spatial, then reduction
   std::vector<LoopState> loops;  // as StageSchedule::loops
-  std::vector<VarId> visible;   // loops that enclose the stage
+  std::vector<VarId> visible;    // loops that enclose the stage
   int buffer = -1;
   // cache_write: the tile in registers, and the region's start inside the promoted loop
   int tile = -1;
@@ -94,7 +94,8 @@ class Lowering {
   Result<void> BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
                                 const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);
   Result<void> CheckInstructionCount() const;
-  Result<std::vector<Linear>> OwnIndex(size_t stage, const std::vector<Linear>& coordinates, std::vector<Linear>* guard);
+  Result<std::vector<Linear>> OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
+                                       std::vector<Linear>* guard);
   std::vector<Linear> OwnCoordinates(size_t stage) const;
 
   const ScheduledKernel& scheduled_;

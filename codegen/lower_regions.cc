@@ -15,7 +15,9 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-bool Contains(const std::vector<VarId>& list, VarId var) { return std::find(list.begin(), list.end(), var) != list.end(); }
+bool Contains(const std::vector<VarId>& list, VarId var) {
+  return std::find(list.begin(), list.end(), var) != list.end();
+}
 
 }  // namespace
 
@@ -191,8 +193,10 @@ Result<void> Lowering::InferRegion(size_t index) {
   if (first) return {};  // read by nobody: the whole tensor
   for (size_t d = 0; d < rank; ++d) {
     if (hull[d].extent > kUnbounded / 2)
-      return Error{ErrorKind::kUnsupported, fmt::format("{} is read at an index without bounds: clamp it",
-                                                       kernel_.tensors[static_cast<size_t>(stage.output)].name), ""};
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("{} is read at an index without bounds: clamp it",
+                               kernel_.tensors[static_cast<size_t>(stage.output)].name),
+                   ""};
     if (schedule.scope == Scope::kConst) {
       int64_t end = hull[d].min.constant() + hull[d].extent;
       hull[d] = {Linear(0), std::max(end, program_.vars.Range(state.axes[d].extent).hi)};
@@ -204,21 +208,24 @@ Result<void> Lowering::InferRegion(size_t index) {
   for (const LayoutDim& dim : schedule.layout) {
     if (dim.part != LayoutDim::Part::kQuotient) continue;
     for (size_t d = 0; d < rank; ++d)
-      if (stage.axes[d].name == dim.axis) state.axes[d].extent = Linear(RoundUp(state.axes[d].extent.constant(), dim.factor));
+      if (stage.axes[d].name == dim.axis)
+        state.axes[d].extent = Linear(RoundUp(state.axes[d].extent.constant(), dim.factor));
   }
   return {};
 }
 
-// A shifted tile overlaps the one before it. Elements that are computed whole there may be computed again; sums in memory
-// may not be added to twice: the loops over tiles must lie outside every reduction loop.
-bool Lowering::ShiftIsSafe(size_t stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const {
+// A shifted tile overlaps the one before it. Elements that are computed whole there may be computed again; sums in
+// memory may not be added to twice: the loops over tiles must lie outside every reduction loop.
+bool Lowering::ShiftIsSafe(size_t stage, size_t axis, int64_t granule,
+                           const std::map<std::string, Linear>& values) const {
   const Stage& s = kernel_.stages[stage];
   const std::vector<LoopState>& loops = states_[stage].loops;
   size_t first_reduction = loops.size();
   for (size_t l = loops.size(); l-- > 0;) {
     bool reduces = false;
     for (const Axis& reduce : s.reduce_axes)
-      for (const Term& term : values.at(reduce.name).terms()) reduces |= KnownBefore(stage, term.var, l + 1) && !KnownBefore(stage, term.var, l);
+      for (const Term& term : values.at(reduce.name).terms())
+        reduces |= KnownBefore(stage, term.var, l + 1) && !KnownBefore(stage, term.var, l);
     if (reduces) first_reduction = l;
   }
   for (const Term& term : states_[stage].axes[axis].local.terms())
@@ -249,7 +256,9 @@ bool Lowering::ComputesTilesWhole(size_t index, size_t axis, int64_t granule) co
   const StageState& state = states_[index];
   if (stage.reduction == Reduction::kNone) return true;
   size_t first_reducing = 0;
-  while (first_reducing < state.loops.size() && !(state.loops[first_reducing].reduces && state.loops[first_reducing].extent > 1)) ++first_reducing;
+  while (first_reducing < state.loops.size() &&
+         !(state.loops[first_reducing].reduces && state.loops[first_reducing].extent > 1))
+    ++first_reducing;
   for (const Term& term : state.axes[axis].local.terms())
     if (term.coef >= granule && !KnownBefore(index, term.var, first_reducing)) return false;
   if (state.loops.empty() || schedule.loops[0].kind != LoopKind::kParallel) return true;
@@ -349,7 +358,8 @@ void Lowering::MakeLoops(size_t index) {
       state.loops[l].axis = static_cast<int>(a);
       state.loops[l].coef = coef;
       LoopKind kind = schedule.loops[l].kind;
-      if (kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized) granule = std::max(granule, coef * state.loops[l].extent);
+      if (kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized)
+        granule = std::max(granule, coef * state.loops[l].extent);
     }
     // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
     // known before them.
@@ -375,13 +385,16 @@ void Lowering::MakeLoops(size_t index) {
     axis.unshifted = axis.local;
     int64_t total = vars.Range(axis.local).hi + 1;
     bool is_static = axis.extent.IsConstant();
-    if (total <= axis.extent_max && is_static) axis.padded = axis.extent_max;
-    else if (axis.clamps) axis.padded = RoundUp(axis.extent_max, granule);
-    else axis.padded = std::max(total, axis.extent_max);
+    if (total <= axis.extent_max && is_static)
+      axis.padded = axis.extent_max;
+    else if (axis.clamps)
+      axis.padded = RoundUp(axis.extent_max, granule);
+    else
+      axis.padded = std::max(total, axis.extent_max);
 
     auto tail = schedule.tails.find(axis_name);
-    if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps && is_static && axis.padded > axis.extent_max &&
-        axis.extent_max >= granule && ComputesTilesWhole(index, a, granule)) {
+    if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps && is_static &&
+        axis.padded > axis.extent_max && axis.extent_max >= granule && ComputesTilesWhole(index, a, granule)) {
       Linear outer, inner(axis.local.constant());
       for (const Term& term : axis.local.terms()) {
         bool is_outer = term.coef >= granule;
@@ -409,7 +422,9 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   Buffer buffer;
   buffer.name = tensor.name;
   buffer.dtype = tensor.dtype;
-  buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope : schedule.attach_stage < 0 ? Scope::kShared : Scope::kPrivate;
+  buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope
+                 : schedule.attach_stage < 0       ? Scope::kShared
+                                                   : Scope::kPrivate;
   buffer.written = true;
   if (buffer.scope == Scope::kConst) {
     TensorId source = -1;
@@ -440,8 +455,11 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   buffer.strides.resize(buffer.extents.size());
   for (size_t d = buffer.extents.size(); d-- > 0;) {
     buffer.strides[d] = buffer.elements;
-    if (__builtin_mul_overflow(buffer.elements, buffer.extents[d], &buffer.elements) || buffer.elements > limits_.workspace_bytes)
-      return Error{ErrorKind::kLimit, fmt::format("{} would take more than {} bytes of workspace", tensor.name, limits_.workspace_bytes), ""};
+    if (__builtin_mul_overflow(buffer.elements, buffer.extents[d], &buffer.elements) ||
+        buffer.elements > limits_.workspace_bytes)
+      return Error{ErrorKind::kLimit,
+                   fmt::format("{} would take more than {} bytes of workspace", tensor.name, limits_.workspace_bytes),
+                   ""};
   }
   if (buffer.scope == Scope::kRegisters && buffer.elements * ByteSize(buffer.dtype) > limits_.registers_bytes)
     return Refuse(fmt::format("{} in registers would take {} bytes, at most {} are allowed", tensor.name,
@@ -471,7 +489,8 @@ Result<void> Lowering::MakeTile(size_t index) {
     tile.extents.push_back(span.extent);
     tile.elements *= span.extent;
     if (tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
-      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place cache_write further inside", tile.name, limits_.registers_bytes));
+      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place cache_write further inside",
+                                tile.name, limits_.registers_bytes));
   }
   tile.strides.resize(tile.extents.size());
   int64_t stride = 1;
@@ -494,14 +513,19 @@ Result<void> Lowering::PlaceStage(size_t stage) {
 Result<void> Lowering::PlanWorkspace() {
   for (Buffer& buffer : program_.buffers) {
     int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
-    int64_t* total = buffer.scope == Scope::kShared ? &program_.workspace_shared : buffer.scope == Scope::kPrivate ? &program_.workspace_private : nullptr;
+    int64_t* total = buffer.scope == Scope::kShared    ? &program_.workspace_shared
+                     : buffer.scope == Scope::kPrivate ? &program_.workspace_private
+                                                       : nullptr;
     if (!total) continue;
     buffer.offset = *total;
     *total += bytes;
   }
   int64_t need = program_.workspace_shared + program_.workspace_private;
   if (need > limits_.workspace_bytes)
-    return Error{ErrorKind::kLimit, fmt::format("the schedule needs {} bytes of workspace, at most {} are allowed", need, limits_.workspace_bytes), ""};
+    return Error{
+        ErrorKind::kLimit,
+        fmt::format("the schedule needs {} bytes of workspace, at most {} are allowed", need, limits_.workspace_bytes),
+        ""};
   return {};
 }
 

@@ -42,7 +42,8 @@ Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
   ValuePtr value = HONE_TRY(MakeValue(stage, e));
   program_.opaque.push_back(value);
   int payload = static_cast<int>(program_.opaque.size()) - 1;
-  return Linear::Of(vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), {-kUnbounded, kUnbounded}, 0, 0, 1, payload}));
+  return Linear::Of(
+      vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), {-kUnbounded, kUnbounded}, 0, 0, 1, payload}));
 }
 
 ValuePtr Lowering::LoadBuffer(int buffer, DType type, std::vector<Linear> index) {

@@ -21,8 +21,10 @@ class Printer {
           return;
         }
         static constexpr const char* kKinds[] = {"?", "for", "parallel", "vector", "unroll"};
-        Line(depth, fmt::format("{} {} < {}{}", kKinds[static_cast<int>(stmt.loop)], program_.vars[stmt.var].name, Form(stmt.extent),
-                                stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain) : ""));
+        Line(depth,
+             fmt::format(
+                 "{} {} < {}{}", kKinds[static_cast<int>(stmt.loop)], program_.vars[stmt.var].name, Form(stmt.extent),
+                 stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain) : ""));
         for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
         return;
       }
@@ -34,13 +36,17 @@ class Printer {
       }
       case Stmt::Kind::kStore: {
         static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*="};
-        Line(depth, fmt::format("{}{} {} {}{}", program_.buffers[static_cast<size_t>(stmt.buffer)].name, Index(stmt.index),
-                                kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)], Value(*stmt.value), Guard(stmt.guard)));
+        Line(depth,
+             fmt::format("{}{} {} {}{}", program_.buffers[static_cast<size_t>(stmt.buffer)].name, Index(stmt.index),
+                         kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)],
+                         Value(*stmt.value), Guard(stmt.guard)));
         return;
       }
     }
   }
-  void Line(int depth, const std::string& text) { text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + text + "\n"; }
+  void Line(int depth, const std::string& text) {
+    text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + text + "\n";
+  }
   static std::string Extents(const Buffer& buffer) {
     std::string text;
     for (int64_t extent : buffer.extents) text += fmt::format("{}{}", text.empty() ? "[" : ", ", extent);
@@ -67,7 +73,8 @@ class Printer {
     std::string text;
     if (value.op == Op::kLoad) {
       text = program_.buffers[static_cast<size_t>(value.buffer)].name + Index(value.index);
-      return value.guard.empty() ? text : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
+      return value.guard.empty() ? text
+                                 : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
     }
     for (const ValuePtr& arg : value.args) text += (text.empty() ? "" : ", ") + Value(*arg);
     return fmt::format("{}({})", OpName(value.op), text);
@@ -83,7 +90,8 @@ std::string PrintProgram(const LoopProgram& program) {
   Printer printer(program);
   for (const Buffer& buffer : program.buffers) {
     static constexpr const char* kScopes[] = {"?", "operand", "shared", "private", "registers", "const"};
-    printer.Line(0, fmt::format("{} {}: {}{}", kScopes[static_cast<int>(buffer.scope)], buffer.name, Name(buffer.dtype), Printer::Extents(buffer)));
+    printer.Line(0, fmt::format("{} {}: {}{}", kScopes[static_cast<int>(buffer.scope)], buffer.name, Name(buffer.dtype),
+                                Printer::Extents(buffer)));
   }
   for (const auto& [title, nests] : {std::pair("pack", &program.pack), std::pair("entry", &program.entry)}) {
     for (const StmtPtr& nest : *nests) {

@@ -20,8 +20,8 @@ struct Buffer {
   std::vector<int64_t> extents;  // elements per dimension, with room for what runs over; dynamic outermost: its maximum
   std::vector<int64_t> strides;  // elements
   int64_t elements = 0;
-  int64_t offset = 0;            // bytes from the start of the shared or the private workspace
-  bool written = false;          // by hone_entry
+  int64_t offset = 0;    // bytes from the start of the shared or the private workspace
+  bool written = false;  // by hone_entry
 };
 
 struct ValueNode;
@@ -29,14 +29,14 @@ using ValuePtr = std::shared_ptr<const ValueNode>;
 
 // A value at one point of the iteration space.
 struct ValueNode {
-  Op op;       // kInt, kFloat, kAxis (the linear form index[0] as a number), kLoad, or an operation on args
+  Op op;  // kInt, kFloat, kAxis (the linear form index[0] as a number), kLoad, or an operation on args
   DType type;
   int64_t int_value = 0;
   double float_value = 0;
-  std::vector<ValuePtr> args;   // kLoad with a guard: args[0] is the fill
-  int buffer = -1;              // kLoad
-  std::vector<Linear> index;    // kLoad: one per dimension; kAxis: one
-  std::vector<Linear> guard;    // kLoad: all must be ≥ 0, or the fill is taken and nothing is read
+  std::vector<ValuePtr> args;  // kLoad with a guard: args[0] is the fill
+  int buffer = -1;             // kLoad
+  std::vector<Linear> index;   // kLoad: one per dimension; kAxis: one
+  std::vector<Linear> guard;   // kLoad: all must be ≥ 0, or the fill is taken and nothing is read
 };
 
 struct Stmt;
@@ -66,12 +66,12 @@ struct LoopProgram {
   Kernel kernel;  // as rewritten; operands and sizes as the caller knows them
   VarTable vars;
   std::vector<Buffer> buffers;
-  std::vector<ValuePtr> opaque;        // what an opaque variable stands for, by payload
-  std::vector<VarId> size_vars;        // by index into Kernel::sizes; -1: constant
-  std::vector<StmtPtr> entry;          // one nest per top-level stage, in order
-  std::vector<StmtPtr> pack;           // nests that fill packed constants; each writes one kConst buffer
-  int64_t workspace_shared = 0;        // bytes
-  int64_t workspace_private = 0;       // bytes per worker
+  std::vector<ValuePtr> opaque;   // what an opaque variable stands for, by payload
+  std::vector<VarId> size_vars;   // by index into Kernel::sizes; -1: constant
+  std::vector<StmtPtr> entry;     // one nest per top-level stage, in order
+  std::vector<StmtPtr> pack;      // nests that fill packed constants; each writes one kConst buffer
+  int64_t workspace_shared = 0;   // bytes
+  int64_t workspace_private = 0;  // bytes per worker
 };
 
 // The program as text, for golden tests and `hone schedule --program`.

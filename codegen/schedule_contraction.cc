@@ -4,198 +4,48 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/schedule_planner.h"
-#include "codegen/tile_model.h"
+#include "codegen/contraction_rule.h"
 #include "ir/rewrite.h"
 
 namespace hone {
 namespace {
 
-constexpr int64_t kShortRow = 64;  // vectors
-constexpr double kEvenEnough = 0.9;  // work per worker, least over most
+constexpr int64_t kShortRow = 64;       // vectors
+constexpr double kEvenEnough = 0.9;     // work per worker, least over most
 constexpr int64_t kShortestBlock = 32;  // steps of a reduction that is cut
 
-LayoutDim Whole(std::string axis, int64_t extra = 0) { return {std::move(axis), LayoutDim::Part::kWhole, 1, extra}; }
-LayoutDim Quotient(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kQuotient, factor, 0}; }
-LayoutDim Remainder(std::string axis, int64_t factor) { return {std::move(axis), LayoutDim::Part::kRemainder, factor, 0}; }
-
-// The reduction and the element-wise stage over the same axes that alone reads it.
-struct Pair {
-  std::string sum;
-  std::string out;
-};
-
 // Finds or makes the pair for a reduction stage.
-std::optional<Pair> FindPair(SchedulePlanner& planner, const std::string& name) {
-  if (std::string out = planner.FinishingStage(name); !out.empty()) return Pair{name, out};
+std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
+  if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
   std::string sum = planner.FreshName("tile");
   if (!planner.Separate(name, sum)) return std::nullopt;
-  return Pair{sum, name};
+  return ContractionPair{sum, name};
 }
 
-// Row panels whose rows fall into the same few cache sets evict each other: the smallest number of sets that `rows`
-// rows with this stride in bytes share (64-byte lines, 4 KiB of sets in every first-level cache of today).
-bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
-  int64_t ways = l1_bytes / 4096;
-  int64_t period = std::max<int64_t>(64, std::min<int64_t>(4096, stride_bytes & -stride_bytes));
-  int64_t sets = 4096 / period;
-  return rows / sets > ways / 2;
-}
-
-// One loop of the tiling of an axis: names by position in the split.
-struct AxisLoops {
-  std::string block, tile, inner;  // derived; per block; within the register tile
-  bool split = false;
-};
-
-class ContractionRule {
- public:
-  ContractionRule(SchedulePlanner& planner, const Pair& pair, Contraction contraction, const RegisterTile& tile)
-      : planner_(planner), pair_(pair), c_(std::move(contraction)), tile_(tile) {}
-
-  void Emit();
-
- private:
-  std::string Name(int position) const { return planner_.AxisAt(planner_.StageNamed(pair_.sum), static_cast<size_t>(position)).name; }
-  std::string OutName(int position) const { return planner_.AxisAt(planner_.StageNamed(pair_.out), static_cast<size_t>(position)).name; }
-  int64_t ExtentOf(int position) const { return c_.extents[static_cast<size_t>(position)]; }
-  std::vector<LayoutDim> PanelLayout(const AccessPattern& access, int axis, int64_t width, const std::string& tensor) const;
-  void PackVectorOperand();
-  void PackRowOperand();
-  void ChooseBlock();
-  std::vector<int64_t> BlockOptions(int64_t tiles) const;
-  bool GivesEachTaskItsRows(int64_t tiles, int64_t blocks);
-  void ScheduleOut();
-  void ChooseReductionBlock();
-  void ScheduleSum();
-  void UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled);
-  void ScheduleBlockedSum();
-  void SchedulePanel();
-
-  SchedulePlanner& planner_;
-  const Pair& pair_;
-  Contraction c_;
-  RegisterTile tile_;
-  int64_t lanes_ = 1;       // of the vector axis
-  int64_t width_ = 1;       // elements of the vector axis in a tile
-  int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block
-  int block_axis_ = -1;
-  std::string own_rows_;    // the padded row operand, where each task makes its own part; else empty
-  std::string panel_;       // packed inside the kernel, per task
-  bool row_is_packed_const_ = false;
-  bool row_is_total_ = false;  // rows may run over: the operand is a copy of ours
-  int64_t reduction_block_ = 0;  // steps of the outermost reduction axis in a block; 0: not blocked
-  std::string out_task_, out_tile_;
-};
+}  // namespace
 
 void ContractionRule::Emit() {
-  lanes_ = std::min<int64_t>(c_.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ExtentOf(tile_.vector_axis)))));
+  lanes_ = std::min<int64_t>(c_.lanes,
+                             static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ExtentOf(tile_.vector_axis)))));
   width_ = lanes_ * tile_.vectors;
   if (const AccessPattern& access = c_.operands[tile_.vector_operand];
-      access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 && access.dimension[static_cast<size_t>(tile_.vector_axis)] >= 0)
+      access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 &&
+      access.dimension[static_cast<size_t>(tile_.vector_axis)] >= 0)
     tile_.direct = planner_.ChooseIf(pair_.sum, "direct", tile_.direct);
   ChooseReductionBlock();
   PackVectorOperand();
   PackRowOperand();
   ChooseBlock();
   ScheduleOut();
-  if (reduction_block_ > 0) ScheduleBlockedSum();
-  else ScheduleSum();
+  if (reduction_block_ > 0)
+    ScheduleBlockedSum();
+  else
+    ScheduleSum();
   if (!panel_.empty()) SchedulePanel();
 }
 
-// [axis / width, the other dimensions: batch, own, reduction, axis % width]; empty if the axis is no plain dimension.
-std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access, int axis, int64_t width, const std::string& tensor) const {
-  std::vector<std::string> names = planner_.CopyAxes(tensor, pair_.sum);
-  int split = access.dimension[static_cast<size_t>(axis)];
-  if (split < 0 || names.empty()) return {};
-  std::vector<LayoutDim> layout{Quotient(names[static_cast<size_t>(split)], width)};
-  std::vector<bool> placed(names.size(), false);
-  placed[static_cast<size_t>(split)] = true;
-  auto place = [&](size_t dimension) {
-    if (!placed[dimension]) layout.push_back(Whole(names[dimension]));
-    placed[dimension] = true;
-  };
-  for (const std::vector<int>* group : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
-    for (int position : *group)
-      if (int d = access.dimension[static_cast<size_t>(position)]; d >= 0) place(static_cast<size_t>(d));
-  for (size_t d = 0; d < names.size(); ++d) place(d);
-  layout.push_back(Remainder(names[static_cast<size_t>(split)], width));
-  return layout;
-}
-
-void ContractionRule::PackVectorOperand() {
-  const AccessPattern& access = c_.operands[tile_.vector_operand];
-  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
-  if (tile_.direct) return;
-  std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
-  if (tensor.kind == TensorKind::kInput && tensor.is_const) {
-    std::string axis = Name(tile_.vector_axis);
-    std::vector<LayoutDim> layout = PanelLayout(access, tile_.vector_axis, width_, tensor.name);
-    if (!layout.empty() && planner_.CacheRead(name, copy, pair_.sum, Scope::kConst, layout)) {
-      // Written in vectors along the panel's rows; read with the tensor's own stride.
-      planner_.Split(copy, axis, {lanes_});
-      std::vector<std::string> order{axis + ".0"};
-      for (const Axis& other : planner_.StageNamed(copy).axes)
-        if (other.name != axis) order.push_back(other.name);
-      order.push_back(axis + ".1");
-      planner_.Reorder(copy, order);
-      planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
-      planner_.MarkScheduled(copy);
-      return;
-    }
-  }
-  if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPrivate)) panel_ = copy;
-}
-
-void ContractionRule::PackRowOperand() {
-  const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
-  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
-  row_is_total_ = tensor.kind == TensorKind::kIntermediate;
-  int row = tile_.row_axis[1];
-  if (row < 0) return;
-  int64_t rows = tile_.rows[1];
-  bool plain = true;
-  for (size_t i = 0; i < c_.extents.size(); ++i) plain &= !access.uses[i] || access.dimension[i] >= 0;
-  if (!plain) return;
-  std::string copy = planner_.FreshName(tensor.name + "_rows");
-  if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
-    if (!planner_.ChooseIf(pair_.sum, "pack_rows", true)) return;
-    std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
-    if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
-      row_is_packed_const_ = true;
-      planner_.MarkScheduled(copy);
-      // Rows are few; vectors run along the reduction where the tensor is contiguous.
-      const Stage stage = planner_.StageNamed(copy);
-      std::vector<std::string> order;
-      for (const Axis& axis : stage.axes)
-        if (axis.name != Name(row)) order.push_back(axis.name);
-      planner_.Split(copy, Name(row), {rows});
-      order.insert(order.begin(), Name(row) + ".0");
-      order.push_back(Name(row) + ".1");
-      planner_.Reorder(copy, order);
-      planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
-    }
-    return;
-  }
-  // Rows in the operand's own order, far enough apart not to evict each other.
-  int64_t stride = access.strides[static_cast<size_t>(row)] * c_.element_bytes;
-  int last = c_.reduce.back();
-  if (tensor.kind != TensorKind::kInput) return;
-  bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 && RowsCollide(rows, stride, planner_.target().l1_bytes);
-  if (!planner_.ChooseIf(pair_.sum, "copy_rows", collide || reduction_block_ > 0)) return;
-  std::vector<LayoutDim> layout;
-  for (size_t d = 0; d < tensor.shape.size(); ++d)
-    for (size_t i = 0; i < c_.extents.size(); ++i)
-      if (access.dimension[i] == static_cast<int>(d)) layout.push_back(Whole(Name(static_cast<int>(i)), collide && d + 1 == tensor.shape.size() ? 16 : 0));
-  if (layout.size() != tensor.shape.size()) layout.clear();
-  if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kShared, layout)) return;
-  row_is_total_ = true;
-  ScheduleElementwise(planner_, copy);
-}
-
-// A long panel is cut along the reduction so that a piece stays in the first-level cache under all row tiles of a block;
-// partial sums wait in a private block. Worth it once the whole panel would crowd the second-level cache.
+// A long panel is cut along the reduction so that a piece stays in the first-level cache under all row tiles of a
+// block; partial sums wait in a private block. Worth it once the whole panel would crowd the second-level cache.
 void ContractionRule::ChooseReductionBlock() {
   const Target& target = planner_.target();
   int64_t step_bytes = width_ * c_.element_bytes;
@@ -213,7 +63,8 @@ void ContractionRule::ChooseReductionBlock() {
   std::vector<int64_t> options{0};
   for (int64_t count : {2, 3, 4, 6, 8, 16})
     if (outer / count * inner >= kShortestBlock) options.push_back((outer + count - 1) / count);
-  reduction_block_ = planner_.Choose(pair_.sum, "reduction_block", std::move(options), pays ? (outer + blocks - 1) / blocks : 0);
+  reduction_block_ =
+      planner_.Choose(pair_.sum, "reduction_block", std::move(options), pays ? (outer + blocks - 1) / blocks : 0);
 }
 
 // Numbers of tiles in a block: few, then as many as divide the tiles into few blocks.
@@ -227,12 +78,13 @@ std::vector<int64_t> ContractionRule::BlockOptions(int64_t tiles) const {
 }
 
 // A padded copy that all workers write and then all read travels between their caches, which costs more than the copy
-// does. Where the blocks of rows are enough for the workers, each task pads its own rows and passes all panels over them.
+// does. Where the blocks of rows are enough for the workers, each task pads its own rows and passes all panels over
+// them.
 bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
   const Tensor& rows = planner_.kernel().tensors[static_cast<size_t>(c_.operands[1 - tile_.vector_operand].tensor)];
   const Stage* pad = ProducerOf(planner_.kernel(), c_.operands[1 - tile_.vector_operand].tensor);
-  if (reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) || pad->reduction != Reduction::kNone ||
-      ReadersOf(planner_.kernel(), pad->output).size() != 1)
+  if (reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) ||
+      pad->reduction != Reduction::kNone || ReadersOf(planner_.kernel(), pad->output).size() != 1)
     return false;
   const int64_t cores = planner_.target().cores;
   blocks = (blocks + cores - 1) / cores * cores;
@@ -262,7 +114,8 @@ void ContractionRule::ChooseBlock() {
   int64_t vector_tiles = (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
   for (int axis : c_.batch) vector_tiles *= ExtentOf(axis);
   int64_t wanted = 4 * planner_.target().cores;
-  if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted) blocks = std::max(blocks, (wanted + vector_tiles - 1) / vector_tiles);
+  if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted)
+    blocks = std::max(blocks, (wanted + vector_tiles - 1) / vector_tiles);
   blocks = std::min(blocks, tiles);
   block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), (tiles + blocks - 1) / blocks);
 }
@@ -307,7 +160,8 @@ void ContractionRule::ScheduleOut() {
       tiles.push_back(row + ".0");
       row_inside.push_back(row + ".1");
     }
-    if (!row_is_packed_const_ && !row_is_total_ && ExtentOf(position) >= tile_.rows[i] && ExtentOf(position) % tile_.rows[i] != 0)
+    if (!row_is_packed_const_ && !row_is_total_ && ExtentOf(position) >= tile_.rows[i] &&
+        ExtentOf(position) % tile_.rows[i] != 0)
       planner_.SetTail(out, row, Tail::kShift);
   }
   if (own_rows_.empty()) {
@@ -317,7 +171,8 @@ void ContractionRule::ScheduleOut() {
   } else {
     tiles.insert(tiles.begin(), vector + ".0");
   }
-  if (tile_.direct && ExtentOf(tile_.vector_axis) >= width_ && ExtentOf(tile_.vector_axis) % width_ != 0) planner_.SetTail(out, vector, Tail::kShift);
+  if (tile_.direct && ExtentOf(tile_.vector_axis) >= width_ && ExtentOf(tile_.vector_axis) % width_ != 0)
+    planner_.SetTail(out, vector, Tail::kShift);
 
   std::vector<std::string> order = task;
   order.insert(order.end(), tiles.begin(), tiles.end());
@@ -391,8 +246,8 @@ void ContractionRule::ScheduleSum() {
   planner_.MarkScheduled(sum);
 }
 
-// The sum over a block of rows and one panel, a piece of the reduction at a time: each register tile is loaded, added to
-// and put back. The finishing stage then passes over the block.
+// The sum over a block of rows and one panel, a piece of the reduction at a time: each register tile is loaded, added
+// to and put back. The finishing stage then passes over the block.
 void ContractionRule::ScheduleBlockedSum() {
   const std::string& sum = pair_.sum;
   const Stage stage = planner_.StageNamed(sum);
@@ -406,8 +261,10 @@ void ContractionRule::ScheduleBlockedSum() {
       std::vector<std::string> order, unrolled;
       std::string along;
       for (size_t i = 0; i < copy.axes.size(); ++i) {
-        if (static_cast<int>(i) == tile_.vector_axis) along = copy.axes[i].name;
-        else order.push_back(copy.axes[i].name), unrolled.push_back(copy.axes[i].name);
+        if (static_cast<int>(i) == tile_.vector_axis)
+          along = copy.axes[i].name;
+        else
+          order.push_back(copy.axes[i].name), unrolled.push_back(copy.axes[i].name);
       }
       planner_.Split(block, along, {lanes_});
       order.push_back(along + ".0");
@@ -456,65 +313,6 @@ void ContractionRule::ScheduleBlockedSum() {
   planner_.MarkScheduled(sum);
 }
 
-// A panel of the vector operand, packed once per task: rows of `width_` elements, one after the other.
-void ContractionRule::SchedulePanel() {
-  planner_.ComputeAt(panel_, pair_.out, out_task_);
-  const AccessPattern& access = c_.operands[tile_.vector_operand];
-  const Stage stage = planner_.StageNamed(panel_);
-  std::string vector = Name(tile_.vector_axis);
-  std::vector<LayoutDim> layout;
-  std::vector<std::string> order;
-  for (const Axis& axis : stage.axes)
-    if (axis.name != vector) layout.push_back(Whole(axis.name)), order.push_back(axis.name);
-  layout.push_back(Whole(vector));
-  planner_.Store(panel_, Scope::kPrivate, layout);
-  if (access.strides[static_cast<size_t>(tile_.vector_axis)] == 1) {
-    planner_.Split(panel_, vector, {lanes_});
-    order.push_back(vector + ".0");
-    order.push_back(vector + ".1");
-    planner_.Reorder(panel_, order);
-    planner_.Annotate(StepKind::kUnroll, panel_, {vector + ".0"});
-    planner_.Annotate(StepKind::kVectorize, panel_, {vector + ".1"});
-    planner_.MarkScheduled(panel_);
-    return;
-  }
-  // The operand is contiguous along another axis: blocks of it go through registers and leave transposed.
-  std::string along;
-  for (const Axis& axis : stage.axes) {
-    size_t d = static_cast<size_t>(&axis - stage.axes.data());
-    if (d + 1 == stage.axes.size()) along = axis.name;
-  }
-  std::string tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].name;
-  std::string block = planner_.FreshName(tensor + "_block");
-  if (along == vector || !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters)) {
-    planner_.MarkScheduled(panel_);
-    return;
-  }
-  std::erase(order, along);
-  planner_.Split(panel_, vector, {lanes_});
-  planner_.Split(panel_, along, {lanes_});
-  order.push_back(along + ".0");
-  order.push_back(vector + ".0");
-  order.push_back(along + ".1");
-  order.push_back(vector + ".1");
-  planner_.Reorder(panel_, order);
-  planner_.Annotate(StepKind::kUnroll, panel_, {along + ".1"});
-  planner_.Annotate(StepKind::kVectorize, panel_, {vector + ".1"});
-  planner_.ComputeAt(block, panel_, vector + ".0");
-  std::vector<std::string> block_order, block_unrolled;
-  for (const Axis& axis : planner_.StageNamed(block).axes)
-    if (axis.name != along) block_order.push_back(axis.name);
-  block_unrolled = block_order;
-  block_order.push_back(along);
-  planner_.Reorder(block, block_order);
-  planner_.Annotate(StepKind::kUnroll, block, block_unrolled);
-  planner_.Annotate(StepKind::kVectorize, block, {along});
-  planner_.MarkScheduled(block);
-  planner_.MarkScheduled(panel_);
-}
-
-}  // namespace
-
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
   if (!contraction || contraction->reduce.empty()) return false;
@@ -528,15 +326,18 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return false;
   if (!has_rows || !has_columns) {
-    const Tensor& matrix = planner.kernel().tensors[static_cast<size_t>(contraction->operands[has_rows ? 0 : 1].tensor)];
-    if (!matrix.is_const || matrix.kind != TensorKind::kInput || contraction->reduction > kShortRow * contraction->lanes) return false;
+    const Tensor& matrix =
+        planner.kernel().tensors[static_cast<size_t>(contraction->operands[has_rows ? 0 : 1].tensor)];
+    if (!matrix.is_const || matrix.kind != TensorKind::kInput ||
+        contraction->reduction > kShortRow * contraction->lanes)
+      return false;
   }
   int output_axis = static_cast<int>(planner.StageNamed(name).axes.size()) - 1;
   // The innermost axis of more than one element is the contiguous one.
   while (output_axis > 0 && contraction->extents[static_cast<size_t>(output_axis)] == 1) --output_axis;
   std::optional<RegisterTile> tile = ChooseTile(planner, *contraction, output_axis);
   if (!tile) return false;
-  std::optional<Pair> pair = FindPair(planner, name);
+  std::optional<ContractionPair> pair = FindPair(planner, name);
   if (!pair) return false;
   contraction->stage = pair->sum;
   ContractionRule(planner, *pair, *std::move(contraction), *tile).Emit();

@@ -1,5 +1,5 @@
-// Stages without structure to use: vectors along the last axis, workers along the others. Transposes go through register
-// tiles.
+// Stages without structure to use: vectors along the last axis, workers along the others. Transposes go through
+// register tiles.
 #include <algorithm>
 #include <bit>
 
@@ -80,7 +80,9 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
     int across = -1;
     for (size_t i = 0; i < last; ++i)
       if (access.strides[i] == 1) across = static_cast<int>(i);
-    if (!plain || across < 0 || planner.Extent(stage.axes[last]) < 4 || planner.Extent(stage.axes[static_cast<size_t>(across)]) < 4) continue;
+    if (!plain || across < 0 || planner.Extent(stage.axes[last]) < 4 ||
+        planner.Extent(stage.axes[static_cast<size_t>(across)]) < 4)
+      continue;
     const std::string source = planner.kernel().tensors[static_cast<size_t>(access.tensor)].name;
     std::vector<std::string> dims = planner.CopyAxes(source, name);
     std::string block = planner.FreshName(source + "_block");
@@ -131,7 +133,8 @@ void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   if (stage.axes.empty()) return;
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back());
-  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  int64_t lanes =
+      std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
   planner.Split(name, last, {lanes});
   std::vector<std::string> order, outer;
   int64_t tasks = 1;

@@ -43,7 +43,8 @@ std::optional<Linear> AffineForm(const Kernel& kernel, const Expr& e) {
     case Op::kMod: {
       std::optional<Linear> a = AffineForm(kernel, e.arg(0)), b = AffineForm(kernel, e.arg(1));
       if (!a || !b || !a->IsConstant() || !b->IsConstant() || b->constant() <= 0) return std::nullopt;
-      return Linear(e.op() == Op::kMod ? FloorMod(a->constant(), b->constant()) : FloorDiv(a->constant(), b->constant()));
+      return Linear(e.op() == Op::kMod ? FloorMod(a->constant(), b->constant())
+                                       : FloorDiv(a->constant(), b->constant()));
     }
     default: return std::nullopt;
   }
@@ -51,14 +52,16 @@ std::optional<Linear> AffineForm(const Kernel& kernel, const Expr& e) {
 
 }  // namespace
 
-int64_t SchedulePlanner::Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred) {
+int64_t SchedulePlanner::Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options,
+                                int64_t preferred) {
   options.push_back(preferred);
   std::sort(options.begin(), options.end());
   options.erase(std::unique(options.begin(), options.end()), options.end());
   if (options.size() < 2) return preferred;
   Choice choice{fmt::format("{}.{}", stage, decision), std::move(options), preferred, preferred};
   for (const Choice& made : choices_)
-    if (made.site == choice.site && std::binary_search(choice.options.begin(), choice.options.end(), made.value)) return made.value;
+    if (made.site == choice.site && std::binary_search(choice.options.begin(), choice.options.end(), made.value))
+      return made.value;
   if (chooser_) choice.value = chooser_(choice);
   HONE_CHECK(std::binary_search(choice.options.begin(), choice.options.end(), choice.value));
   choices_.push_back(std::move(choice));
@@ -107,7 +110,8 @@ bool SchedulePlanner::Rfactor(std::string stage, std::string axis, int64_t lanes
   return true;
 }
 
-bool SchedulePlanner::CacheRead(std::string tensor, std::string result, std::string reader, Scope scope, std::vector<LayoutDim> layout) {
+bool SchedulePlanner::CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
+                                std::vector<LayoutDim> layout) {
   Result<Kernel> next = hone::CacheRead(kernel_, FindTensor(kernel_, tensor), FindStage(kernel_, reader), result);
   if (!next) return false;
   kernel_ = *std::move(next);
@@ -149,7 +153,8 @@ void SchedulePlanner::Reorder(const std::string& stage, const std::vector<std::s
   schedule_.push_back(std::move(step));
 }
 
-void SchedulePlanner::Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops, int64_t grain) {
+void SchedulePlanner::Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops,
+                               int64_t grain) {
   if (loops.empty()) return;
   Step step = MakeStep(kind, stage);
   step.names = loops;
@@ -184,7 +189,8 @@ void SchedulePlanner::SetTail(const std::string& stage, const std::string& axis,
   schedule_.push_back(std::move(step));
 }
 
-std::string SchedulePlanner::Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks, double cycles) {
+std::string SchedulePlanner::Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks,
+                                         double cycles) {
   std::string name = loops[0];
   if (loops.size() > 1) {
     Fuse(stage, loops);
@@ -209,7 +215,8 @@ std::string SchedulePlanner::FinishingStage(const std::string& name) const {
   std::vector<int> readers = ReadersOf(kernel_, stage.output);
   if (readers.size() != 1) return "";
   const Stage& reader = kernel_.stages[static_cast<size_t>(readers[0])];
-  bool same = reader.reduction == Reduction::kNone && reader.axes.size() == stage.axes.size() && !IsScheduled(NameOf(reader));
+  bool same =
+      reader.reduction == Reduction::kNone && reader.axes.size() == stage.axes.size() && !IsScheduled(NameOf(reader));
   for (size_t i = 0; same && i < stage.axes.size(); ++i) same = Extent(reader.axes[i]) == Extent(stage.axes[i]);
   if (same)
     Walk(reader.body, [&](const Expr& e) {
@@ -281,6 +288,8 @@ int SchedulePlanner::LanesFor(const Stage& stage) const {
   return target_.Lanes(std::max<int64_t>(bytes, 4));
 }
 
-bool SchedulePlanner::IsScheduled(const std::string& stage) const { return std::find(done_.begin(), done_.end(), stage) != done_.end(); }
+bool SchedulePlanner::IsScheduled(const std::string& stage) const {
+  return std::find(done_.begin(), done_.end(), stage) != done_.end();
+}
 
 }  // namespace hone

@@ -20,9 +20,9 @@ namespace hone {
 // reduction axes after the others.
 struct AccessPattern {
   TensorId tensor = -1;
-  std::vector<int64_t> strides;       // in elements
-  std::vector<bool> uses;             // the axis appears in some index
-  std::vector<int> dimension;         // tensor dimension that the axis indexes plainly (alone, step 1); -1: none
+  std::vector<int64_t> strides;  // in elements
+  std::vector<bool> uses;        // the axis appears in some index
+  std::vector<int> dimension;    // tensor dimension that the axis indexes plainly (alone, step 1); -1: none
   bool affine = true;
 };
 
@@ -37,8 +37,8 @@ class SchedulePlanner {
   const Schedule& schedule() const { return schedule_; }
   const std::vector<Choice>& choices() const { return choices_; }
 
-  // A decision about a stage: one of the options, of which `preferred` is one or is added. Options may come in any order
-  // and repeat.
+  // A decision about a stage: one of the options, of which `preferred` is one or is added. Options may come in any
+  // order and repeat.
   int64_t Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred);
   bool ChooseIf(const std::string& stage, std::string_view decision, bool preferred) {
     return Choose(stage, decision, {0, 1}, preferred ? 1 : 0) != 0;
@@ -50,7 +50,8 @@ class SchedulePlanner {
   bool Collapse(std::string stage, const std::vector<std::string>& axes);
   bool Separate(std::string stage, std::string result);
   bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);
-  bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope, std::vector<LayoutDim> layout = {});
+  bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
+                 std::vector<LayoutDim> layout = {});
 
   // Names that the axes of such a copy would have, one per dimension of the tensor.
   std::vector<std::string> CopyAxes(const std::string& tensor, const std::string& reader) const;
@@ -67,7 +68,8 @@ class SchedulePlanner {
 
   // Fuses the named outer loops of a stage and runs them on workers if that pays for `cycles` of work in `tasks` equal
   // parts; returns the loop's name. REQUIRES: they are the stage's outermost loops, in order; at least one.
-  std::string Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks, double cycles);
+  std::string Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks,
+                          double cycles);
 
   // The element-wise stage that alone reads a stage's tensor, element for element over the same axes, and is not
   // scheduled yet; "" if there is none.
@@ -76,7 +78,9 @@ class SchedulePlanner {
   bool IndexesInPlace(const Expr& index, const Stage& producer, size_t position) const;
 
   const Stage& StageNamed(const std::string& name) const;
-  const std::string& NameOf(const Stage& stage) const { return kernel_.tensors[static_cast<size_t>(stage.output)].name; }
+  const std::string& NameOf(const Stage& stage) const {
+    return kernel_.tensors[static_cast<size_t>(stage.output)].name;
+  }
   std::string FreshName(const std::string& base) const;
   int64_t Extent(const Axis& axis) const { return UpperExtent(kernel_, axis.extent); }
   const Axis& AxisAt(const Stage& stage, size_t position) const;

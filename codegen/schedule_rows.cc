@@ -22,7 +22,9 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
   for (int s = static_cast<int>(kernel.stages.size()) - 1; s >= 0; --s) {
     const Stage& stage = kernel.stages[static_cast<size_t>(s)];
     const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
-    if (group.contains(s) || tensor.kind != TensorKind::kIntermediate || planner.IsScheduled(tensor.name) || stage.axes.size() < rows) continue;
+    if (group.contains(s) || tensor.kind != TensorKind::kIntermediate || planner.IsScheduled(tensor.name) ||
+        stage.axes.size() < rows)
+      continue;
     std::vector<int> readers = ReadersOf(kernel, stage.output);
     bool inside = !readers.empty();
     for (int reader : readers) {
@@ -40,9 +42,10 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
   return names;
 }
 
-// Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others is
-// vectorised, a reduction without further axes goes through lanes.
-void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fixed, const std::string& out, const std::string& loop, bool in_registers) {
+// Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others
+// is vectorised, a reduction without further axes goes through lanes.
+void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fixed, const std::string& out,
+                   const std::string& loop, bool in_registers) {
   const Stage stage = planner.StageNamed(name);
   const int64_t lanes = planner.LanesFor(stage);
   std::vector<std::string> rows, unrolled;
@@ -157,12 +160,15 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   }
   const Stage out = planner.StageNamed(name);
   if (out.axes.empty()) return false;
-  // As many leading axes as leave something to do in a row: all but the last, or all where the output is one number a row.
+  // As many leading axes as leave something to do in a row: all but the last, or all where the output is one number a
+  // row.
   std::vector<std::string> group;
   size_t rows = 0;
   for (size_t candidate = out.axes.size(); candidate >= 1; --candidate) {
     group = RowGroup(planner, name, candidate);
-    bool reduces = std::any_of(group.begin(), group.end(), [&](const std::string& g) { return planner.StageNamed(g).reduction != Reduction::kNone; });
+    bool reduces = std::any_of(group.begin(), group.end(), [&](const std::string& g) {
+      return planner.StageNamed(g).reduction != Reduction::kNone;
+    });
     rows = candidate;
     if (reduces) break;
     if (candidate == 1) return false;
@@ -221,7 +227,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   if (!scalar_rows) {
     std::string along = out.axes.back().name;
     int64_t extent = planner.Extent(out.axes.back());
-    int64_t width = std::min<int64_t>(planner.LanesFor(out), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+    int64_t width =
+        std::min<int64_t>(planner.LanesFor(out), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
     int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
     while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
     unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);

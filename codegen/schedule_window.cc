@@ -1,6 +1,6 @@
 // Small windows without reuse across channels: depthwise convolution and pooling. Rows of the output are blocked in
-// registers, so that each input row is loaded once for all the output rows that it touches; padding happens in a private
-// copy of the plane.
+// registers, so that each input row is loaded once for all the output rows that it touches; padding happens in a
+// private copy of the plane.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -62,7 +62,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const bool has_masks = planner.target().isa == Isa::kAvx2 || planner.target().isa == Isa::kAvx512;
   int64_t most_rows = registers / 5;
   std::string padded = pad ? planner.NameOf(*pad) : "";
-  bool fits = pad && has_masks && extent <= planner.LanesFor(stage) && window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
+  bool fits = pad && has_masks && extent <= planner.LanesFor(stage) &&
+              window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
   if (pad && has_masks && planner.ChooseIf(name, "masked", fits) && planner.Inline(padded)) {
     most_rows = std::max<int64_t>(1, std::min(registers / 4, kMostUnrolled / window));
     planner.MarkScheduled(std::exchange(padded, {}));
@@ -77,7 +78,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   }
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
-  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  int64_t lanes =
+      std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
   if (lanes >= 8) lanes = planner.Choose(name, "lanes", {lanes / 2}, lanes);
   std::vector<int64_t> row_options;
   for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
@@ -112,7 +114,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.Reorder(out, order);
   double points = 1;
   for (const Axis& axis : result.axes) points *= static_cast<double>(planner.Extent(axis));
-  std::string task = planner.Parallelize(out, outer, tasks, points * static_cast<double>(window) / static_cast<double>(lanes) + points / 4);
+  std::string task = planner.Parallelize(
+      out, outer, tasks, points * static_cast<double>(window) / static_cast<double>(lanes) + points / 4);
   if (rank == 1) tile_loop = task;
   planner.Annotate(StepKind::kUnroll, out, unrolled);
   planner.Annotate(StepKind::kVectorize, out, {w + ".1"});

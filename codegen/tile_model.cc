@@ -20,7 +20,8 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   const Stage& stage = planner.StageNamed(name);
   if (stage.reduction != Reduction::kSum) return std::nullopt;
   std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
-  if (accesses.size() != 2 || accesses[0].tensor == accesses[1].tensor || !accesses[0].affine || !accesses[1].affine) return std::nullopt;
+  if (accesses.size() != 2 || accesses[0].tensor == accesses[1].tensor || !accesses[0].affine || !accesses[1].affine)
+    return std::nullopt;
   Contraction c;
   c.stage = name;
   c.lanes = planner.LanesFor(stage);
@@ -71,7 +72,8 @@ std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contrac
       if (extent < 2) continue;
       // The axis must be a plain dimension (then a panel can be packed), or contiguous in memory (then read in place).
       bool plain = true;
-      for (size_t i = 0; i < c.extents.size(); ++i) plain &= !vector_operand.uses[i] || vector_operand.dimension[i] >= 0;
+      for (size_t i = 0; i < c.extents.size(); ++i)
+        plain &= !vector_operand.uses[i] || vector_operand.dimension[i] >= 0;
       bool contiguous = vector_operand.strides[position] == 1;
       if (!plain && !contiguous) continue;
 
@@ -82,7 +84,8 @@ std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contrac
       int inner = row_axes.empty() ? -1 : row_axes.back();
       int outer = row_axes.size() < 2 ? -1 : row_axes[row_axes.size() - 2];
       double other_rows = 1;
-      for (size_t i = 0; i + 2 < row_axes.size(); ++i) other_rows *= static_cast<double>(c.extents[static_cast<size_t>(row_axes[i])]);
+      for (size_t i = 0; i + 2 < row_axes.size(); ++i)
+        other_rows *= static_cast<double>(c.extents[static_cast<size_t>(row_axes[i])]);
       int64_t inner_extent = inner < 0 ? 1 : c.extents[static_cast<size_t>(inner)];
       int64_t outer_extent = outer < 0 ? 1 : c.extents[static_cast<size_t>(outer)];
 
@@ -97,30 +100,38 @@ std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contrac
             if (transposed && output_axis != inner) continue;
             double vector_tiles = CeilDiv(extent, vectors * lanes) * other_vector_tiles;
             double row_tiles = CeilDiv(inner_extent, rows1) * CeilDiv(outer_extent, rows0) * other_rows;
-            // Per step of the reduction: two FMAs and two loads a cycle; four cycles from an FMA to the next of its chain.
-            double step = std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0 * 1.0});
+            // Per step of the reduction: two FMAs and two loads a cycle; four cycles from an FMA to the next of its
+            // chain.
+            double step =
+                std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0 * 1.0});
             if (!plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
             double panel = static_cast<double>(c.reduction * vectors * lanes * c.element_bytes);
-            bool blocked = panel > static_cast<double>(target.l2_bytes) / 2 && row_tiles >= 4;  // then a piece stays in the first level
+            bool blocked = panel > static_cast<double>(target.l2_bytes) / 2 &&
+                           row_tiles >= 4;  // then a piece stays in the first level
             if ((panel > static_cast<double>(target.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
               step = std::max(step, static_cast<double>(vectors * lanes * c.element_bytes) / kL2BytesPerCycle);
             double stores;
             if (transposed) {
               double blocks = static_cast<double>(vectors) * CeilDiv(rows1, lanes) * static_cast<double>(rows0);
-              stores = blocks * (static_cast<double>(lanes) * std::log2(static_cast<double>(lanes)) + 3.0 * static_cast<double>(lanes));
+              stores = blocks * (static_cast<double>(lanes) * std::log2(static_cast<double>(lanes)) +
+                                 3.0 * static_cast<double>(lanes));
             } else {
               stores = static_cast<double>(rows * vectors) * 2;
             }
             double loops = 20;
-            if (c.reduce.size() > 1) loops += static_cast<double>(c.reduction) / static_cast<double>(c.extents.back()) * 1.5;
-            double cycles = batch * vector_tiles * row_tiles * (static_cast<double>(c.reduction) * step + stores + loops);
+            if (c.reduce.size() > 1)
+              loops += static_cast<double>(c.reduction) / static_cast<double>(c.extents.back()) * 1.5;
+            double cycles =
+                batch * vector_tiles * row_tiles * (static_cast<double>(c.reduction) * step + stores + loops);
             // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
             const AccessPattern& row_operand = c.operands[1 - v];
             for (int k : c.reduce) {
               int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
               bool is_const = planner.kernel().tensors[static_cast<size_t>(row_operand.tensor)].is_const;
               double bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
-              if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 && bytes > static_cast<double>(target.l2_bytes) / 2) cycles += bytes * 0.2;
+              if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 &&
+                  bytes > static_cast<double>(target.l2_bytes) / 2)
+                cycles += bytes * 0.2;
             }
             // A panel that is not constant is packed on every call.
             bool direct = !plain || (contiguous && row_tiles < 4);
@@ -137,12 +148,14 @@ std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contrac
 }
 
 const RegisterTile& Cheapest(const std::vector<RegisterTile>& tiles) {
-  return *std::min_element(tiles.begin(), tiles.end(), [](const RegisterTile& a, const RegisterTile& b) { return a.cycles < b.cycles; });
+  return *std::min_element(tiles.begin(), tiles.end(),
+                           [](const RegisterTile& a, const RegisterTile& b) { return a.cycles < b.cycles; });
 }
 
 // Decides one number of the tile; what is left has it, and the cheapest of that is preferred in the next decision.
 template <typename Part>
-void Narrow(SchedulePlanner& planner, const std::string& stage, std::string_view decision, std::vector<RegisterTile>& tiles, const Part& part) {
+void Narrow(SchedulePlanner& planner, const std::string& stage, std::string_view decision,
+            std::vector<RegisterTile>& tiles, const Part& part) {
   std::vector<int64_t> options;
   for (const RegisterTile& tile : tiles) options.push_back(part(tile));
   int64_t value = planner.Choose(stage, decision, std::move(options), part(Cheapest(tiles)));

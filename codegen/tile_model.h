@@ -27,8 +27,8 @@ struct Contraction {
 std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, const std::string& stage);
 
 struct RegisterTile {
-  int vector_operand = 0;   // 0 or 1
-  int vector_axis = -1;     // position
+  int vector_operand = 0;  // 0 or 1
+  int vector_axis = -1;    // position
   int64_t vectors = 1;
   int row_axis[2] = {-1, -1};  // positions, outer and inner; -1: none
   int64_t rows[2] = {1, 1};

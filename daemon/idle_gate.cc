@@ -68,7 +68,8 @@ Result<LoadSample> ReadLoad() {
   std::array<double, 8> ticks{};
   line >> name;
   for (double& tick : ticks) line >> tick;
-  if (!line || name != "cpu") return Error{ErrorKind::kUnsupported, "the first line is not the processor's times", "/proc/stat"};
+  if (!line || name != "cpu")
+    return Error{ErrorKind::kUnsupported, "the first line is not the processor's times", "/proc/stat"};
   LoadSample sample;
   sample.at = std::chrono::steady_clock::now();
   // honed, its workers, their fork servers, candidates.
@@ -86,7 +87,8 @@ void IdleGate::Add(const LoadSample& sample) {
     return;
   }
   last_ = sample;
-  double busy = (sample.busy_s - begin_->busy_s) / std::max(Seconds(limits_.window) / 2, Seconds(sample.at - begin_->at));
+  double busy =
+      (sample.busy_s - begin_->busy_s) / std::max(Seconds(limits_.window) / 2, Seconds(sample.at - begin_->at));
   if (sample.on_battery && !limits_.on_battery) {
     quiet_since_ = sample.at;
     why_ = "on battery";

@@ -1,6 +1,6 @@
 // Whether the machine is idle enough to refine kernels. Whatever runs without being niced is somebody's work: while it
-// takes more than a sliver of processor time nothing is refined. What refines is niced and ours, so its own time does not
-// count; averages of pressure would count it, and are too slow.
+// takes more than a sliver of processor time nothing is refined. What refines is niced and ours, so its own time does
+// not count; averages of pressure would count it, and are too slow.
 #pragma once
 
 #include <chrono>

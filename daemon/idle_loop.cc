@@ -26,7 +26,12 @@ std::string MetaName(const std::string& name) { return "refined " + name; }
 
 IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
                    std::function<Result<std::unique_ptr<Workshop>>()> start_workshop)
-    : cache_(cache), path_(path), tuning_(tuning), metrics_(metrics), limits_(limits), start_workshop_(std::move(start_workshop)) {
+    : cache_(cache),
+      path_(path),
+      tuning_(tuning),
+      metrics_(metrics),
+      limits_(limits),
+      start_workshop_(std::move(start_workshop)) {
   watcher_ = std::jthread([this](std::stop_token stop) { Watch(stop); });
   worker_ = std::jthread([this](std::stop_token stop) { Work(stop); });
 }
@@ -95,7 +100,8 @@ void IdleLoop::Work(std::stop_token stop) {
     // Nothing to do, or it cannot be done now: not at once again.
     if (done.error().kind != ErrorKind::kNotFound) LogWarn("idle_loop", {{"why", done.error().Text()}});
     auto until = std::chrono::steady_clock::now() + kLookAgain;
-    while (!stop.stop_requested() && std::chrono::steady_clock::now() < until) changed_.WaitFor(mutex_, std::chrono::seconds(1));
+    while (!stop.stop_requested() && std::chrono::steady_clock::now() < until)
+      changed_.WaitFor(mutex_, std::chrono::seconds(1));
   }
 }
 
@@ -112,14 +118,17 @@ Result<std::vector<RefineTask>> IdleLoop::Tasks(std::vector<Record>& records) {
     if (is_new) {
       Result<std::optional<std::string>> stored = cache_.GetMeta(MetaName(name));
       long long trials = 0, stale = 0;
-      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld", &trials, &stale) == 2) known->second = {trials, stale, 0, 0, ""};
+      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld", &trials, &stale) == 2)
+        known->second = {trials, stale, 0, 0, ""};
     }
     KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
     RefineTask task;
     task.name = name;
     task.calls = static_cast<double>(use.calls);
-    if (record.measured) task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
-    else if (record.expected) task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
+    if (record.measured)
+      task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
+    else if (record.expected)
+      task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
     task.trials = known->second.trials;
     task.stale = known->second.stale;
     task.last_gain = known->second.last_gain;
@@ -174,7 +183,8 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
   if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
-  return cache_.PutMeta(MetaName(tasks[*next].name), fmt::format("{} {}", progress.trials, progress.stale), Durability::kSoon);
+  return cache_.PutMeta(MetaName(tasks[*next].name), fmt::format("{} {}", progress.trials, progress.stale),
+                        Durability::kSoon);
 }
 
 }  // namespace hone

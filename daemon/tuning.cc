@@ -20,8 +20,8 @@ constexpr size_t kMostWaiting = 64;
 constexpr uint32_t kRetryMs = 1000;
 constexpr uint32_t kMostTrials = 100'000;
 constexpr uint32_t kDefaultTrials = 256;
-constexpr int kPatience = 128;        // trials without a better one, where nobody said how many to make
-constexpr int kRounds = 15;           // of a head-to-head
+constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
+constexpr int kRounds = 15;     // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
 
 std::chrono::nanoseconds Nanoseconds(double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); }
@@ -56,7 +56,9 @@ void Tuning::Close() {
 void Tuning::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
   if (queue_.waiting() >= kMostWaiting) {
     ++metrics_.busy;
-    return peer->ReplyError(header.request_id, {ErrorKind::kBusy, fmt::format("too many searches wait, retry in {} ms", kRetryMs), "honed"}, kRetryMs);
+    return peer->ReplyError(
+        header.request_id, {ErrorKind::kBusy, fmt::format("too many searches wait, retry in {} ms", kRetryMs), "honed"},
+        kRetryMs);
   }
   Result<TuneRequest> request = DecodeBody<TuneRequest>(body);
   if (!request) {
@@ -106,8 +108,8 @@ Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
   return reply;
 }
 
-Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop, const SearchWatcher& watcher,
-                                       std::stop_token stop, bool keep_when_stopped) {
+Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop,
+                                       const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped) {
   MutexLock turn(turn_);
   Found found = HONE_TRY(path_.LookUp(ask));
   const Identity& identity = found.identity;
@@ -142,7 +144,8 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   return outcome;
 }
 
-Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop, Outcome& outcome) {
+Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop,
+                             Outcome& outcome) {
   const Identity& identity = found.identity;
   BuiltArtifact old_code = HONE_TRY(rig.Build(record.schedule));
   BuiltArtifact new_code = HONE_TRY(rig.Build(best.candidate.schedule));

@@ -42,12 +42,13 @@ class Tuning {
     Origin origin = Origin::kDefault;
     Fingerprint fingerprint;
   };
-  Result<Outcome> Refine(const Ask& ask, SearchOptions options, Workshop& workshop, const SearchWatcher& watcher, std::stop_token stop,
-                         bool keep_when_stopped);
+  Result<Outcome> Refine(const Ask& ask, SearchOptions options, Workshop& workshop, const SearchWatcher& watcher,
+                         std::stop_token stop, bool keep_when_stopped);
 
  private:
   Result<TuneReply> Tune(const TuneRequest& request, const Job& job);
-  Result<void> Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop, Outcome& outcome);
+  Result<void> Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop,
+                       Outcome& outcome);
 
   EventLoop& loop_;
   ScheduleCache& cache_;

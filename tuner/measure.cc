@@ -29,7 +29,8 @@ Verdict VerdictOf(const Error& error) {
 bool IsOurs(const Error& error) { return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kInternal; }
 
 std::chrono::milliseconds RunLimit(double best_us) {
-  return best_us <= 0 ? std::chrono::milliseconds(5'000) : std::chrono::milliseconds(static_cast<int64_t>(std::clamp(best_us / 1000 * 20, 50.0, 5'000.0)));
+  return best_us <= 0 ? std::chrono::milliseconds(5'000)
+                      : std::chrono::milliseconds(static_cast<int64_t>(std::clamp(best_us / 1000 * 20, 50.0, 5'000.0)));
 }
 
 // Checks, then times.

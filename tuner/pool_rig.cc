@@ -9,8 +9,14 @@ constexpr std::chrono::seconds kLimit{30};  // of one build, check or timing, wa
 
 class PoolRig : public Rig {
  public:
-  PoolRig(BuilderPool& builders, RunnerPool& runners, int at_once, std::string kernel, Target target, RunnerPool::Prepared prepared)
-      : builders_(builders), runners_(runners), at_once_(at_once), kernel_(std::move(kernel)), target_(std::move(target)), prepared_(std::move(prepared)) {}
+  PoolRig(BuilderPool& builders, RunnerPool& runners, int at_once, std::string kernel, Target target,
+          RunnerPool::Prepared prepared)
+      : builders_(builders),
+        runners_(runners),
+        at_once_(at_once),
+        kernel_(std::move(kernel)),
+        target_(std::move(target)),
+        prepared_(std::move(prepared)) {}
 
   int builders() const override { return at_once_; }
   Result<BuiltArtifact> Build(const std::string& schedule) override {
@@ -39,7 +45,8 @@ class PoolRig : public Rig {
 Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
                                          std::string kernel, Target target) {
   RunnerPool::Prepared prepared = HONE_TRY(runners.Prepare(kernel, std::chrono::steady_clock::now() + kLimit));
-  return std::unique_ptr<Rig>(std::make_unique<PoolRig>(builders, runners, builds_at_once, std::move(kernel), std::move(target), std::move(prepared)));
+  return std::unique_ptr<Rig>(std::make_unique<PoolRig>(builders, runners, builds_at_once, std::move(kernel),
+                                                        std::move(target), std::move(prepared)));
 }
 
 }  // namespace hone

@@ -10,16 +10,22 @@
 namespace hone {
 namespace {
 
-constexpr size_t kPool = 512;     // unmeasured candidates that are kept from round to round
-constexpr size_t kParents = 24;   // of the measured ones
-constexpr int kAttempts = 4;      // tries for a candidate that lowers and is new
+constexpr size_t kPool = 512;      // unmeasured candidates that are kept from round to round
+constexpr size_t kParents = 24;    // of the measured ones
+constexpr int kAttempts = 4;       // tries for a candidate that lowers and is new
 constexpr double kBetter = 0.995;  // of the best time: less is noise
 
 class Run {
  public:
   Run(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options, const SearchWatcher& watcher,
       std::stop_token stop)
-      : space_(space), rig_(rig), model_(model), options_(options), watcher_(watcher), stop_(std::move(stop)), rng_(options.seed) {}
+      : space_(space),
+        rig_(rig),
+        model_(model),
+        options_(options),
+        watcher_(watcher),
+        stop_(std::move(stop)),
+        rng_(options.seed) {}
 
   Result<SearchResult> Go() {
     Begin();
@@ -56,10 +62,13 @@ class Run {
 
   std::vector<Candidate> NextBatch() {
     Stopwatch watch;
-    size_t wanted = static_cast<size_t>(std::max(1, std::min(options_.batch, options_.trials - result_.progress.trials)));
+    size_t wanted =
+        static_cast<size_t>(std::max(1, std::min(options_.batch, options_.trials - result_.progress.trials)));
     std::vector<Candidate> batch = std::exchange(first_, {});
     if (batch.size() > wanted) batch.resize(wanted);
-    size_t random = options_.strategy == Strategy::kRandom ? wanted : static_cast<size_t>(options_.random_share * static_cast<double>(wanted) + rng_.Uniform());
+    size_t random = options_.strategy == Strategy::kRandom
+                        ? wanted
+                        : static_cast<size_t>(options_.random_share * static_cast<double>(wanted) + rng_.Uniform());
     if (options_.strategy != Strategy::kRandom) {
       ThinkUp();
       // Best first; candidates of one score differ by what they are, not by where they stand.
@@ -103,7 +112,9 @@ class Run {
   }
 
   // Faster ones more often.
-  const Candidate& Parent() { return parents_[std::min(rng_.Below(parents_.size()), rng_.Below(parents_.size()))].candidate; }
+  const Candidate& Parent() {
+    return parents_[std::min(rng_.Below(parents_.size()), rng_.Below(parents_.size()))].candidate;
+  }
 
   template <typename Make>
   std::optional<Candidate> NewOne(const Make& make) {
@@ -137,7 +148,8 @@ class Run {
         progress.best_us = trial.time_us;
       }
       samples_.push_back({trial.candidate.features, trial.time_us, options_.group});
-      auto place = std::upper_bound(parents_.begin(), parents_.end(), trial, [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
+      auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
+                                    [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
       parents_.insert(place, std::move(trial));
       if (parents_.size() > kParents) parents_.pop_back();
     }

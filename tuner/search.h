@@ -17,35 +17,39 @@
 
 namespace hone {
 
-enum class Strategy : uint8_t { kModel = 1, kEvolution = 2, kRandom = 3 };  // the other two are what the model is compared with
+enum class Strategy : uint8_t {
+  kModel = 1,
+  kEvolution = 2,
+  kRandom = 3
+};  // the other two are what the model is compared with
 
 struct SearchOptions {
-  int trials = 256;                        // distinct candidates, failed ones included
-  std::chrono::milliseconds time{0};       // 0: unlimited
+  int trials = 256;                   // distinct candidates, failed ones included
+  std::chrono::milliseconds time{0};  // 0: unlimited
   uint64_t seed = 1;
-  uint64_t group = 0;                      // kernel and target, for the model
+  uint64_t group = 0;  // kernel and target, for the model
   int workers = 1;
   int batch = 16;
-  int new_per_round = 96;                  // candidates thought up a round; the unmeasured ones stay in the pool
-  double random_share = 0.1;               // of a batch, whatever the model says
-  int patience = 0;                        // trials without a better one before the search ends; 0: none
+  int new_per_round = 96;     // candidates thought up a round; the unmeasured ones stay in the pool
+  double random_share = 0.1;  // of a batch, whatever the model says
+  int patience = 0;           // trials without a better one before the search ends; 0: none
   Strategy strategy = Strategy::kModel;
-  std::vector<std::string> known;          // choices to begin with: the best so far, those of neighbours
+  std::vector<std::string> known;  // choices to begin with: the best so far, those of neighbours
 };
 
 struct SearchProgress {
   int trials = 0;
-  int valid = 0;         // of them timed
+  int valid = 0;  // of them timed
   double elapsed_s = 0;
-  double start_us = 0;   // the default's time, 0 if it could not be timed
+  double start_us = 0;  // the default's time, 0 if it could not be timed
   double best_us = 0;
 };
 
 // Where the time of a search went, seconds.
 struct SearchCosts {
-  double think = 0;    // sampling, lowering, features, scores
-  double learn = 0;    // the model's updates
-  double measure = 0;  // batches, from the first build to the last sample
+  double think = 0;                       // sampling, lowering, features, scores
+  double learn = 0;                       // the model's updates
+  double measure = 0;                     // batches, from the first build to the last sample
   double build = 0, check = 0, time = 0;  // summed over trials; builds overlap
 };
 
@@ -62,7 +66,8 @@ struct SearchWatcher {
   std::function<void(const SearchProgress&)> on_round;
 };
 
-// `model` may be nullptr where the strategy needs none. kUnavailable …: measuring does not work any more; what was found until then was told to the watcher.
+// `model` may be nullptr where the strategy needs none. kUnavailable …: measuring does not work any more; what was
+// found until then was told to the watcher.
 Result<SearchResult> Search(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options,
                             const SearchWatcher& watcher, std::stop_token stop);
 

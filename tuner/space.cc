@@ -84,7 +84,8 @@ Result<Candidate> Space::Mutate(const Candidate& parent, Rng& rng) const {
   return Make([&](const Choice& choice) {
     auto known = values.find(choice.site);
     if (changed.contains(choice.site))
-      return known != values.end() && rng.Chance(kStep) ? NearOption(choice, known->second, rng) : AnyOption(choice, rng);
+      return known != values.end() && rng.Chance(kStep) ? NearOption(choice, known->second, rng)
+                                                        : AnyOption(choice, rng);
     return known == values.end() ? choice.preferred : Nearest(choice, known->second);
   });
 }

@@ -17,9 +17,9 @@ namespace hone {
 
 struct Candidate {
   std::vector<Choice> choices;
-  std::string schedule;           // text form, as builders take it
-  uint64_t program = 0;           // hash of the lowered program: equal programs are one candidate
-  std::vector<float> features;    // ExtractFeatures
+  std::string schedule;         // text form, as builders take it
+  uint64_t program = 0;         // hash of the lowered program: equal programs are one candidate
+  std::vector<float> features;  // ExtractFeatures
 };
 
 // Immutable; thread-safe.

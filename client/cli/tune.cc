@@ -42,8 +42,8 @@ void ShowEnd(const TuneReply& end, const std::string& kernel, bool json) {
                             ? fmt::format("{} -> {}, {:.2f}x faster; served from now on", TimeText(end.served_us),
                                           TimeText(end.served_us / end.ratio), end.ratio)
                             : fmt::format("nothing faster than what is served ({})", end.origin);
-  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended after {}\n", end.fingerprint.substr(0, 12), kernel,
-                    outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, end.stopped));
+  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended after {}\n", end.fingerprint.substr(0, 12),
+                    kernel, outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, end.stopped));
 }
 
 // Reads rounds until the last. The search ends when the connection does, and what it found by then is kept.
@@ -88,10 +88,11 @@ int Run(Context& context, const Arguments& arguments) {
 }  // namespace
 
 Command TuneCommand() {
-  return {.name = "tune",
-          .summary = "refine kernels now, and serve what is found from then on",
-          .details =
-              R"(Searches for schedules that are faster on this machine than what is served. What it finds is compared with the
+  return {
+      .name = "tune",
+      .summary = "refine kernels now, and serve what is found from then on",
+      .details =
+          R"(Searches for schedules that are faster on this machine than what is served. What it finds is compared with the
 reference in full, measured beside what is served, in turns, and replaces it only if it is faster beyond the noise.
 Interrupting (Ctrl-C) ends the search; what was found by then is kept. Without --trials and --time a search ends when
 nothing better was found for a while.
@@ -100,12 +101,12 @@ Examples:
   hone tune 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu'
   hone tune models/resnet18.kernels --trials 128
   hone tune scores.hone --time 60s --seed 7)",
-          .positionals = {{"KERNEL", "a kernel, NAME.kernels or NAME.hone"}},
-          .options = {{"--trials", "N", "candidates to try at most"},
-                      {"--time", "TIME", "how long to search at most, such as 60s"},
-                      {"--seed", "N", "of the search, to repeat it"},
-                      kThreadsOption},
-          .run = Run};
+      .positionals = {{"KERNEL", "a kernel, NAME.kernels or NAME.hone"}},
+      .options = {{"--trials", "N", "candidates to try at most"},
+                  {"--time", "TIME", "how long to search at most, such as 60s"},
+                  {"--seed", "N", "of the search, to repeat it"},
+                  kThreadsOption},
+      .run = Run};
 }
 
 }  // namespace hone::cli
