@@ -266,7 +266,7 @@ void WriteStreams(const Input& in, Writer& out) {
     if (same == streams.end()) streams.push_back(&access);
     else if (access.count > (*same)->count) *same = &access;
   }
-  std::stable_sort(streams.begin(), streams.end(), [](const Access* a, const Access* b) { return a->count > b->count; });
+  std::sort(streams.begin(), streams.end(), [](const Access* a, const Access* b) { return a->count != b->count ? a->count > b->count : a < b; });
   for (int s = 0; s < kStreams; ++s) {
     out.Group("stream", s);
     const Access* access = s < static_cast<int>(streams.size()) ? streams[static_cast<size_t>(s)] : nullptr;

@@ -501,12 +501,13 @@ class Walker {
     const ValueNode& value = *stmt.value;
     const bool combines = stmt.combine != Reduction::kNone;
     const bool is_fma = stmt.combine == Reduction::kSum && value.op == Op::kMul && IsFloat(value.type);
-    Mask value_mask = 0;
-    if (is_fma) for (const ValuePtr& arg : value.args) value_mask |= CountValue(*arg);
-    else value_mask = CountValue(value);
+    if (is_fma) {
+      for (const ValuePtr& arg : value.args) CountValue(*arg);
+    } else {
+      CountValue(value);
+    }
     const Mask index_mask = MaskOf(stmt.index), guard_mask = MaskOf(stmt.guard);
-    const Mask all = ~Mask{0};
-    const double copies = Copies(all);
+    const double copies = Copies(~Mask{0});
     const bool vector = vector_ >= 0;
     const bool by_lanes = IsVector(index_mask);
     node.vector_lanes = std::max(node.vector_lanes, ActiveLanes());

@@ -278,7 +278,7 @@ class XgbModel : public CostModel {
     train.rounds = options_.correction_rounds;
     train.eta = 0.2;
     train.depth = 5;
-    train.columns = 0.3;
+    train.columns = 0.5;
     BoosterPtr correction = HONE_TRY(Booster::Train(table, train));
     MutexLock lock(learnt_mutex_);
     if (learnt_->rank != before->rank) return {};  // corrects trees that were replaced meanwhile

@@ -235,6 +235,45 @@ TEST(Features, ElementaryFunctionsAndDivisions) {
   EXPECT_EQ(Features(kMatmul, Avx512(), kTiled)["work.transcendental_share"], 0);
 }
 
+TEST(Features, WhatALoopDoesNotMoveIsDoneBeforeIt) {
+  // y = e · (1 / total): one division a row, although the statement with it runs for every vector of the row.
+  Features softmax("softmax(M=64,N=256)", Avx512());
+  EXPECT_NEAR(softmax.Count("work.arithmetic") * softmax["work.divide_share"], 64, 1);
+}
+
+TEST(Features, EveryOtherElementUnderAMaskOfRunTimeIsGathered) {
+  const std::string window = "inline xp\nsplit y.w0 8\nreorder y.n y.c y.h y.w0.0 y.r y.s y.w0.1\nvectorize y.w0.1";
+  Features plain("depthwise_conv2d(C=4,H=33,W=33,R=3,S=3,stride=2)", Avx512(), window);
+  Features padded("depthwise_conv2d(C=4,H=32,W=32,R=3,S=3,stride=2,pad=1)", Avx512(), window);
+  EXPECT_EQ(plain["work.gathered"], 0);
+  EXPECT_NEAR(plain.Count("hot.strided_loads"), 1, 0.01);  // 16 floats, of which 8 are wanted
+  EXPECT_EQ(padded["hot.strided_loads"], 0);
+  EXPECT_NEAR(padded.Count("hot.gathered_loads"), 8, 0.01);
+  EXPECT_GT(padded["bound.load"], plain["bound.load"] + 1);
+}
+
+TEST(Features, ManyCopiesOfAnElementaryFunctionAreCalls) {
+  auto unrolled = [](int vectors) {
+    return Features("kernel k(x: f32[N]) -> y: f32[N] where N=4096 { y[i] = exp(x[i]) }", Avx512(),
+                    "split y.i " + std::to_string(vectors) + " 16\nunroll y.i.1\nvectorize y.i.2");
+  };
+  EXPECT_EQ(unrolled(4)["hot.math_calls"], 0);
+  EXPECT_NEAR(unrolled(8).Count("hot.math_calls"), 8, 0.01);
+  EXPECT_GT(unrolled(8)["bound.cycles"], unrolled(4)["bound.cycles"]);
+}
+
+TEST(Features, CodeBetweenLoopsWaitsForThem) {
+  // One row at a time: a row's lanes are combined before the next row's loop may start. Four rows share the wait.
+  auto rows = [](int count) {
+    return Features("reduce_sum(M=64,N=256)", Avx512(),
+                    "rfactor y n 16 -> lanes\nsplit y.m " + std::to_string(count) +
+                        "\nreorder y.m.0 y.m.1 y.l\nunroll y.m.1\nvectorize y.l\ncompute_at lanes y.m.0\nstore lanes registers\n"
+                        "reorder lanes.n lanes.m lanes.l\nunroll lanes.m\nvectorize lanes.l\n");
+  };
+  EXPECT_NEAR(rows(4)["bound.path"], rows(1)["bound.path"] - 2, 0.01);
+  EXPECT_LT(rows(4)["bound.cycles"], rows(1)["bound.cycles"]);
+}
+
 TEST(Features, DynamicSizesCountAsTheirUpperBounds) {
   Features range("matmul(M=1..64,N=64,K=64)", Avx512(), ""), fixed("matmul(M=64,N=64,K=64)", Avx512(), "");
   EXPECT_EQ(range["work.flops"], fixed["work.flops"]);

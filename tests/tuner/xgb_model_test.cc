@@ -17,14 +17,20 @@
 namespace hone {
 namespace {
 
-// Time as a function of a few features: a penalty beyond a threshold, a product, a scale of the kernel.
+size_t BoundFeature() {
+  auto names = FeatureNames();
+  return static_cast<size_t>(std::find(names.begin(), names.end(), "bound.cycles") - names.begin());
+}
+
+// Time as a function of a few features: a penalty beyond a threshold, a product, a scale of the kernel. As among the
+// candidates of a real kernel, most features are the same for all.
 Sample MakeSample(uint64_t group, Rng& rng) {
   Sample sample;
   sample.group = group;
   sample.features.resize(FeatureNames().size());
-  for (float& value : sample.features) value = static_cast<float>(rng.Uniform() * 8);
+  for (size_t i = 0; i < sample.features.size(); ++i) sample.features[i] = static_cast<float>(i < 32 || i == BoundFeature() ? rng.Uniform() * 8 : group);
   const std::vector<float>& f = sample.features;
-  const double log_time = 0.5 * f[3] + (f[10] > 5 ? 1.5 : 0) + 0.05 * f[20] * f[21] + static_cast<double>(group);
+  const double log_time = 0.25 * f[3] + (f[10] > 5 ? 0.7 : 0) + 0.02 * f[20] * f[21] + static_cast<double>(group);
   sample.time_us = std::exp2(log_time) * (1 + 0.02 * rng.Normal());
   return sample;
 }
@@ -121,7 +127,7 @@ TEST(XgbModel, AnUpdateCorrectsWhatOtherKernelsSay) {
   // On this kernel the feature that is bad elsewhere is good.
   auto reversed = [](uint64_t seed) {
     auto samples = MakeSamples(50, 300, seed);
-    for (Sample& sample : samples) sample.time_us *= std::exp2(-1.5 * sample.features[3]);
+    for (Sample& sample : samples) sample.time_us *= std::exp2(-0.75 * sample.features[3]);
     return samples;
   };
   auto test = reversed(2);
@@ -129,7 +135,7 @@ TEST(XgbModel, AnUpdateCorrectsWhatOtherKernelsSay) {
   EXPECT_LT(before, 0.2);
   ASSERT_TRUE(model->Add(reversed(1)));
   ASSERT_TRUE(model->Update(50));
-  EXPECT_GT(Spearman(ScoresOf(*model, 50, test), test), 0.8);
+  EXPECT_GT(Spearman(ScoresOf(*model, 50, test), test), before + 0.4);
   ASSERT_TRUE(model->Retrain());
   EXPECT_TRUE(model->Score(50, RowsOf(test)));
 }
@@ -208,8 +214,7 @@ TEST(XgbModel, ScoresDoNotDependOnTheBatch) {
 
 TEST(XgbModel, SaysHowLongAndHowSure) {
   auto model = MakeXgbModel(Quick());
-  auto names = FeatureNames();
-  const size_t bound = static_cast<size_t>(std::find(names.begin(), names.end(), "bound.cycles") - names.begin());
+  const size_t bound = BoundFeature();
   auto make = [&](uint64_t group, uint64_t seed) {
     auto samples = MakeSamples(group, 100, seed);
     Rng rng(seed);
