@@ -342,6 +342,12 @@ class Lifecycle(harness.HoneTest):
             self.assertEqual(subprocess.run([os.path.join(harness.BIN, "honed"), *words], capture_output=True,
                                             check=False).returncode, 2)
 
+    def test_the_document_holds_every_key(self):
+        described = subprocess.run([os.path.join(harness.BIN, "honed"), "--describe-config"], capture_output=True, text=True,
+                                   check=True).stdout
+        with open(os.path.join(harness.SOURCE, "docs/configuration.md"), encoding="utf-8") as file:
+            self.assertIn("```toml\n" + described + "```", file.read())
+
     def test_inherits_the_socket_of_systemd(self):
         if not any(os.access(os.path.join(folder, "systemd-socket-activate"), os.X_OK)
                    for folder in os.environ["PATH"].split(":")):
