@@ -143,6 +143,24 @@ TEST(Features, FootprintOfAMatmulTile) {
   EXPECT_NEAR(f.Count("cache2.bytes"), 4 * b, 64);
 }
 
+TEST(Features, WindowsOverlap) {
+  // Rows of 64 read three times, each time one further: 66 elements, not 192. Steps of a loop over the row, 16 at a time.
+  Features f("depthwise_conv2d(C=4,H=66,W=66,R=3,S=3)", Avx512(),
+             "inline xp\nsplit y.w0 16\nreorder y.n y.c y.h y.r y.s y.w0.0 y.w0.1\nvectorize y.w0.1");
+  const double x_row = 66 * 4, y_row = 64 * 4, line = 64;
+  EXPECT_NEAR(f.Count("level1.bytes"), x_row + y_row + line, 2 * line);          // over s; w is one line
+  EXPECT_NEAR(f.Count("level2.bytes"), 3 * x_row + y_row + line, 4 * line);      // over r: three rows
+  EXPECT_NEAR(f.Count("level3.bytes"), 66 * x_row + 64 * y_row + line, 8 * line);  // over h: 66 rows, not 192
+}
+
+TEST(Features, WhatIsReadTwiceIsLoadedOnce) {
+  const std::string by_lanes = "split y.i 16\nvectorize y.i.1";
+  Features square("kernel k(x: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * x[i] }", Avx512(), by_lanes);
+  EXPECT_NEAR(square.Count("hot.contiguous_loads"), 1, 0.01);
+  Features product("kernel k(x: f32[N], z: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * z[i] }", Avx512(), by_lanes);
+  EXPECT_NEAR(product.Count("hot.contiguous_loads"), 2, 0.01);
+}
+
 TEST(Features, SmallerCachesMeanMoreTraffic) {
   const std::string kernel = "matmul(M=512,N=512,K=512)";
   Target roomy = Avx512();

@@ -140,6 +140,18 @@ TEST(XgbModel, AnUpdateCorrectsWhatOtherKernelsSay) {
   EXPECT_TRUE(model->Score(50, RowsOf(test)));
 }
 
+TEST(XgbModel, AnUpdateStartsFromWhatOtherKernelsSay) {
+  auto model = Trained();
+  auto samples = MakeSamples(50, 200, 8);
+  ASSERT_TRUE(model->Add(samples));
+  ASSERT_TRUE(model->Update(50));
+  const double best = std::min_element(samples.begin(), samples.end(), [](auto& a, auto& b) { return a.time_us < b.time_us; })->time_us;
+  std::vector<float> scores = ScoresOf(*model, 50, samples);
+  double off = 0;
+  for (size_t i = 0; i < samples.size(); ++i) off += std::abs(scores[i] - best / samples[i].time_us) / static_cast<double>(samples.size());
+  EXPECT_LT(off, 0.1);  // scores are shares of the best throughput, not twice of it
+}
+
 TEST(XgbModel, OneSampleIsEnoughToGoOn) {
   auto model = MakeXgbModel(Quick());
   ASSERT_TRUE(model->Add(MakeSamples(1, 1, 1)));
