@@ -2,7 +2,8 @@
 //
 //   model     ::= feature_version:u32 loss:u8 rank:string latency:string low:f64 middle:f64 high:f64
 //                 count:varint (group:u64 correction:string)*
-// in an envelope (base/envelope.h); strings are boosters as XGBoost stores them (UBJSON), empty where there is none.
+// in an envelope (base/envelope.h); strings are boosters as XGBoost stores them (JSON: of its two formats the one whose
+// reader checks what it reads), empty where there is none.
 #include "tuner/xgb_model.h"
 
 #include <fmt/format.h>
@@ -111,6 +112,8 @@ class Booster {
   }
 
   static Result<std::shared_ptr<const Booster>> Load(std::string_view bytes, size_t width, int threads, uint64_t seed) {
+    // The library chooses a reader by the first bytes; those of its binary formats trust lengths that they read.
+    if (!bytes.starts_with("{\"")) return Error{ErrorKind::kCorrupt, "trees that are not JSON", ""};
     auto booster = std::shared_ptr<Booster>(new Booster);
     HONE_XGB(XGBoosterCreate(nullptr, 0, &booster->handle_));
     auto corrupt = [](Error error) { return Error{ErrorKind::kCorrupt, std::move(error.message), ""}; };
@@ -148,7 +151,7 @@ class Booster {
   Result<std::string> Save() const {
     bst_ulong size = 0;
     const char* bytes = nullptr;
-    HONE_XGB(XGBoosterSaveModelToBuffer(handle_, R"({"format":"ubj"})", &size, &bytes));
+    HONE_XGB(XGBoosterSaveModelToBuffer(handle_, R"({"format":"json"})", &size, &bytes));
     return std::string(bytes, size);
   }
 

@@ -331,7 +331,8 @@ TEST(XgbModel, RefusesTreesThatAreNone) {
     return Seal(ValueType::kModel, 1, out.view());
   };
   EXPECT_TRUE(LoadXgbModel(sealed("")));
-  for (std::string_view trees : {"x", "{", "{}", "{\"a\":1}", "binf", "{L\x00\x00", "not a model at all, but long enough to be taken for one"}) {
+  for (std::string_view trees : {"x", "{", "{}", "{\"a\":1}", "binf", "{L\x00\x00", "not a model at all, but long enough to be taken for one",
+                                 "{\"learner\":", "{\"learner\":{}}", "{\"version\":[1,7,4],\"learner\":[]}", "{\"a\":[1e999999,{}]"}) {
     auto loaded = LoadXgbModel(sealed(trees));
     ASSERT_FALSE(loaded) << trees;
     EXPECT_EQ(loaded.error().kind, ErrorKind::kCorrupt) << trees;
