@@ -273,7 +273,8 @@ struct Quality {
     spearman.push_back(Spearman(score, speed));
     std::vector<size_t> order(times.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
     const double best = *std::min_element(times.begin(), times.end());
     double of_eight = times[order[0]];
     for (size_t i = 0; i < std::min<size_t>(8, order.size()); ++i) of_eight = std::min(of_eight, times[order[i]]);

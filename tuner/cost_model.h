@@ -15,11 +15,11 @@ namespace hone {
 struct Sample {
   std::vector<float> features;  // ExtractFeatures of its loop program
   double time_us = 0;
-  uint64_t group = 0;           // kernel and target: only times of one group are compared
+  uint64_t group = 0;  // kernel and target: only times of one group are compared
 };
 
-// How long a candidate may take. The bounds hold about 80 % of what was measured, by held-out groups: what the model said
-// of kernels that it had not seen.
+// How long a candidate may take. The bounds hold about 80 % of what was measured, by held-out groups: what the model
+// said of kernels that it had not seen.
 struct Latency {
   double expected_us = 0;
   double low_us = 0;
@@ -31,21 +31,23 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
 
-  // Learns from these as well, from the next Update or Retrain on. A group may come in several calls. kInvalid: a feature
-  // vector of another length, a number that is not finite, a time that is not positive; then none is added.
+  // Learns from these as well, from the next Update or Retrain on. A group may come in several calls. kInvalid: a
+  // feature vector of another length, a number that is not finite, a time that is not positive; then none is added.
   virtual Result<void> Add(std::span<const Sample> samples) = 0;
 
-  // What the samples of one group say beyond the model of all: cheap enough for every round of a search (bench/model_bench:
-  // ≤ 100 ms for 2,000 samples). Scores of the group's candidates take `group`. Nothing to learn from: no change.
+  // What the samples of one group say beyond the model of all: cheap enough for every round of a search
+  // (bench/model_bench: ≤ 100 ms for 2,000 samples). Scores of the group's candidates take `group`. Nothing to learn
+  // from: no change.
   virtual Result<void> Update(uint64_t group) = 0;
 
   // Learns anew from the samples of all groups; what Update learnt is dropped, as it is part of that. Seconds: for the
   // background.
   virtual Result<void> Retrain() = 0;
 
-  // A score per row, higher is faster; only the order within one group counts. nullopt: nothing was learnt yet. kInvalid:
-  // rows as Add refuses them.
-  virtual Result<std::optional<std::vector<float>>> Score(uint64_t group, std::span<const std::vector<float>> rows) const = 0;
+  // A score per row, higher is faster; only the order within one group counts. nullopt: nothing was learnt yet.
+  // kInvalid: rows as Add refuses them.
+  virtual Result<std::optional<std::vector<float>>> Score(uint64_t group,
+                                                          std::span<const std::vector<float>> rows) const = 0;
 
   // nullopt: never retrained.
   virtual Result<std::optional<Latency>> Predict(const std::vector<float>& row) const = 0;

@@ -19,8 +19,8 @@ using features::LaneAccess;
 using features::Node;
 using features::Operations;
 
-// Bytes per cycle into L1 from L2, into L2 from L3, into L3 from memory; one core. Measured on Sapphire Rapids and Zen 5
-// within a factor of 1.5; the model learns the rest.
+// Bytes per cycle into L1 from L2, into L2 from L3, into L3 from memory; one core. Measured on Sapphire Rapids and Zen
+// 5 within a factor of 1.5; the model learns the rest.
 constexpr double kBytesPerCycle[kCacheLevels] = {40, 16, 8};
 // Leaving a loop is mispredicted unless its trips are few and constant; entering it sets up its counters.
 constexpr double kLoopEntryCycles = 8;
@@ -69,17 +69,17 @@ struct Input {
 };
 
 struct Totals {
-  Operations ops;               // times executions
-  double loop_trips = 0;        // of loops that stay loops
+  Operations ops;         // times executions
+  double loop_trips = 0;  // of loops that stay loops
   double loop_entries = 0;
-  double code = 0;              // instructions in the code
+  double code = 0;  // instructions in the code
   double largest_body = 0;
   double copied_bytes = 0;
-  BodyCycles cycles;            // each kind summed over bodies
-  double body_cycles = 0;       // sum over bodies of their largest
+  BodyCycles cycles;       // each kind summed over bodies
+  double body_cycles = 0;  // sum over bodies of their largest
   double hot_cycles = 0;
-  double parallel_cycles = 0;   // of nests with a parallel loop
-  double slowest_worker = 0;    // body cycles when nests run on the workers
+  double parallel_cycles = 0;  // of nests with a parallel loop
+  double slowest_worker = 0;   // body cycles when nests run on the workers
   double fullest_tile = 0;
   int bodies = 0;
 };
@@ -100,15 +100,18 @@ Totals Sum(const Input& in) {
   const double workers = Workers(in);
   std::vector<double> nest_part(static_cast<size_t>(in.analysis.nests) + 1, 1.0);
   for (const Node& node : in.analysis.nodes)
-    if (node.kind == LoopKind::kParallel && node.nest >= 0) nest_part[static_cast<size_t>(node.nest)] = LargestPart(node, workers);
+    if (node.kind == LoopKind::kParallel && node.nest >= 0)
+      nest_part[static_cast<size_t>(node.nest)] = LargestPart(node, workers);
   for (size_t n = 0; n < in.analysis.nodes.size(); ++n) {
     const Node& node = in.analysis.nodes[n];
     const double runs = node.executions;
-    auto add = [&](double Operations::*member) { totals.ops.*member += runs * node.ops.*member; };
-    for (double Operations::*member :
-         {&Operations::fma, &Operations::add, &Operations::multiply, &Operations::compare, &Operations::divide, &Operations::transcendental, &Operations::math_calls,
-          &Operations::convert, &Operations::integer, &Operations::doubles, &Operations::shuffle, &Operations::masked_load,
-          &Operations::masked_store, &Operations::branch, &Operations::lanes_issued, &Operations::lanes_used, &Operations::scalar, &Operations::flops})
+    auto add = [&](double Operations::* member) { totals.ops.*member += runs * node.ops.*member; };
+    for (double Operations::* member :
+         {&Operations::fma, &Operations::add, &Operations::multiply, &Operations::compare, &Operations::divide,
+          &Operations::transcendental, &Operations::math_calls, &Operations::convert, &Operations::integer,
+          &Operations::doubles, &Operations::shuffle, &Operations::masked_load, &Operations::masked_store,
+          &Operations::branch, &Operations::lanes_issued, &Operations::lanes_used, &Operations::scalar,
+          &Operations::flops})
       add(member);
     for (size_t i = 0; i < features::kLaneAccesses; ++i) {
       totals.ops.load[i] += runs * node.ops.load[i];
@@ -126,7 +129,9 @@ Totals Sum(const Input& in) {
       totals.loop_entries += node.entries;
     }
     BodyCycles body = CyclesOf(node, in.target);
-    for (double BodyCycles::*member : {&BodyCycles::arithmetic, &BodyCycles::load, &BodyCycles::store, &BodyCycles::shuffle, &BodyCycles::issue, &BodyCycles::latency, &BodyCycles::path})
+    for (double BodyCycles::* member :
+         {&BodyCycles::arithmetic, &BodyCycles::load, &BodyCycles::store, &BodyCycles::shuffle, &BodyCycles::issue,
+          &BodyCycles::latency, &BodyCycles::path})
       totals.cycles.*member += runs * body.*member;
     const double cycles = runs * body.Max();
     totals.body_cycles += cycles;
@@ -216,7 +221,8 @@ void WriteHot(const Input& in, const Totals& totals, Writer& out) {
   out.Share("lanes_wasted", ops.lanes_issued - ops.lanes_used, ops.lanes_issued);
   out.Share("scalar_share", ops.scalar, ops.Arithmetic());
   // Registers: the tile, the vectors that are shared between its rows, one for a broadcast.
-  const double shared = hot.tile_vectors > 0 ? std::min(ops.load[static_cast<size_t>(LaneAccess::kContiguous)], registers) : 0;
+  const double shared =
+      hot.tile_vectors > 0 ? std::min(ops.load[static_cast<size_t>(LaneAccess::kContiguous)], registers) : 0;
   const double pressure = hot.tile_vectors + shared + ops.hoisted_load + 1;
   out.Log("tile_vectors", hot.tile_vectors);
   out.Ratio("tile_per_register", hot.tile_vectors, registers);
@@ -262,11 +268,16 @@ void WriteStreams(const Input& in, Writer& out) {
   std::vector<const Access*> streams;
   for (const Access& access : analysis.accesses) {
     if (access.node != analysis.hot) continue;
-    auto same = std::find_if(streams.begin(), streams.end(), [&](const Access* a) { return a->buffer == access.buffer && a->is_store == access.is_store; });
-    if (same == streams.end()) streams.push_back(&access);
-    else if (access.count > (*same)->count) *same = &access;
+    auto same = std::find_if(streams.begin(), streams.end(), [&](const Access* a) {
+      return a->buffer == access.buffer && a->is_store == access.is_store;
+    });
+    if (same == streams.end())
+      streams.push_back(&access);
+    else if (access.count > (*same)->count)
+      *same = &access;
   }
-  std::sort(streams.begin(), streams.end(), [](const Access* a, const Access* b) { return a->count != b->count ? a->count > b->count : a < b; });
+  std::sort(streams.begin(), streams.end(),
+            [](const Access* a, const Access* b) { return a->count != b->count ? a->count > b->count : a < b; });
   for (int s = 0; s < kStreams; ++s) {
     out.Group("stream", s);
     const Access* access = s < static_cast<int>(streams.size()) ? streams[static_cast<size_t>(s)] : nullptr;
@@ -316,7 +327,8 @@ void WriteMemory(const Input& in, Writer& out) {
     double worst = 0, operands = 0;
     for (size_t b = 0; b < traffic.size(); ++b) {
       worst = std::max(worst, traffic[b]);
-      if (in.program.buffers[b].scope == Scope::kDefault || in.program.buffers[b].scope == Scope::kConst) operands += traffic[b];
+      if (in.program.buffers[b].scope == Scope::kDefault || in.program.buffers[b].scope == Scope::kConst)
+        operands += traffic[b];
     }
     out.Log("bytes", bytes);
     out.Ratio("bytes_per_flop", bytes, flops);
@@ -368,7 +380,9 @@ void WriteParallel(const Input& in, const Totals& totals, Writer& out) {
 // Cycles of the whole program by what could limit it, and how far that is from what the kernel needs at least.
 void WriteBounds(const Input& in, const Totals& totals, Writer& out) {
   const double lanes = in.target.Lanes(4);
-  const double ideal = std::max(in.analysis.needed_flops / (4 * lanes), in.analysis.operand_bytes / kBytesPerCycle[kCacheLevels - 1] / 8) + 1;
+  const double ideal = std::max(in.analysis.needed_flops / (4 * lanes),
+                                in.analysis.operand_bytes / kBytesPerCycle[kCacheLevels - 1] / 8) +
+                       1;
   double memory[kCacheLevels];
   for (int level = 0; level < kCacheLevels; ++level)
     memory[level] = SumOf(in.analysis.traffic[static_cast<size_t>(level)]) / kBytesPerCycle[level];

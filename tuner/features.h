@@ -1,8 +1,8 @@
 // What a loop program looks like to the cost model: a vector of numbers of fixed length, computed from the loops, the
 // accesses and the target before anything is unrolled or compiled. The groups follow the published models (Ansor's
-// per-statement features, TenSet, MetaSchedule): arithmetic, lanes, register tile, accesses and their reuse, footprint and
-// traffic per cache level, loop structure, parallelism; and a roofline of our own, so that trees learn what deviates from
-// it instead of the machine.
+// per-statement features, TenSet, MetaSchedule): arithmetic, lanes, register tile, accesses and their reuse, footprint
+// and traffic per cache level, loop structure, parallelism; and a roofline of our own, so that trees learn what
+// deviates from it instead of the machine.
 //
 // Invariants: every value is finite; magnitudes are log2(1 + x); ratios are per FLOP, per FMA or of a capacity, so that
 // what was learnt on one kernel means the same on another.

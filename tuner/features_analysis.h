@@ -1,6 +1,6 @@
 // What features are computed from: the loop program as a tree of loops with straight-line bodies, each body's vector
-// operations counted as the emitter will make them, each access with its strides; then footprints and traffic per level.
-// Analytic throughout: nothing is unrolled, so a candidate costs microseconds.
+// operations counted as the emitter will make them, each access with its strides; then footprints and traffic per
+// level. Analytic throughout: nothing is unrolled, so a candidate costs microseconds.
 #pragma once
 
 #include <array>
@@ -20,30 +20,30 @@ inline constexpr double kPageBytes = 4096;
 enum class LaneAccess : uint8_t { kScalar = 0, kBroadcast, kContiguous, kStrided, kGather };
 inline constexpr int kLaneAccesses = 5;
 
-// Hardware operations of a body, per execution of it: unrolled loops multiplied in, vectors wider than a register split,
-// what is shared between unrolled copies counted once.
+// Hardware operations of a body, per execution of it: unrolled loops multiplied in, vectors wider than a register
+// split, what is shared between unrolled copies counted once.
 struct Operations {
-  double fma = 0;            // accumulated products
-  double add = 0;            // + and −, also of accumulation without a product
+  double fma = 0;  // accumulated products
+  double add = 0;  // + and −, also of accumulation without a product
   double multiply = 0;
-  double compare = 0;        // min, max, comparisons, selections, logic
-  double divide = 0;         // and square roots
+  double compare = 0;  // min, max, comparisons, selections, logic
+  double divide = 0;   // and square roots
   double transcendental = 0;
-  double math_calls = 0;     // of those above: too many copies to be inlined, so called
+  double math_calls = 0;  // of those above: too many copies to be inlined, so called
   double convert = 0;
-  double integer = 0;        // arithmetic on integers, index arithmetic as values
-  double doubles = 0;        // of those above: in f64
-  double shuffle = 0;        // transposes, lane reductions, deinterleaving, extracted lanes
+  double integer = 0;  // arithmetic on integers, index arithmetic as values
+  double doubles = 0;  // of those above: in f64
+  double shuffle = 0;  // transposes, lane reductions, deinterleaving, extracted lanes
   std::array<double, kLaneAccesses> load = {};
   std::array<double, kLaneAccesses> store = {};
-  double masked_load = 0;    // of those above: under a guard or with lanes left out
+  double masked_load = 0;  // of those above: under a guard or with lanes left out
   double masked_store = 0;
-  double hoisted_load = 0;   // done before the innermost loop; not among `load`
-  double branch = 0;         // statements under a guard that holds for all lanes or none
-  double lanes_issued = 0;   // over arithmetic: lanes of all vector operations …
-  double lanes_used = 0;     // … and those of them that compute something wanted
-  double scalar = 0;         // arithmetic done one element at a time
-  double flops = 0;          // elements computed × operations, accumulation included
+  double hoisted_load = 0;  // done before the innermost loop; not among `load`
+  double branch = 0;        // statements under a guard that holds for all lanes or none
+  double lanes_issued = 0;  // over arithmetic: lanes of all vector operations …
+  double lanes_used = 0;    // … and those of them that compute something wanted
+  double scalar = 0;        // arithmetic done one element at a time
+  double flops = 0;         // elements computed × operations, accumulation included
 
   double Arithmetic() const { return fma + add + multiply + compare + divide + transcendental + convert + integer; }
   double Loads() const;
@@ -58,11 +58,11 @@ struct Access {
   bool is_store = false;
   bool is_guarded = false;
   LaneAccess lanes = LaneAccess::kScalar;
-  double count = 0;                 // hardware loads or stores per execution of the body
-  std::vector<double> stride;       // elements of the flat buffer, signed, per open loop, outermost first
-  std::vector<double> step;         // per dimension and open loop: |index elements| per trip; dimension-major
-  std::vector<double> trips;        // per open loop
-  std::vector<int> loop_node;       // per open loop: its node; −1: unrolled or vectorised, part of the body
+  double count = 0;            // hardware loads or stores per execution of the body
+  std::vector<double> stride;  // elements of the flat buffer, signed, per open loop, outermost first
+  std::vector<double> step;    // per dimension and open loop: |index elements| per trip; dimension-major
+  std::vector<double> trips;   // per open loop
+  std::vector<int> loop_node;  // per open loop: its node; −1: unrolled or vectorised, part of the body
 };
 
 // A loop that stays one in the code, or the root (node 0). Bodies are what lies directly inside.
@@ -72,20 +72,20 @@ struct Node {
   LoopKind kind = LoopKind::kSerial;
   VarId var = -1;
   int nest = -1;
-  double trips = 1;        // average
-  double entries = 1;      // how often the loop starts
-  double executions = 1;   // entries × trips
+  double trips = 1;       // average
+  double entries = 1;     // how often the loop starts
+  double executions = 1;  // entries × trips
   int64_t grain = 1;
   Operations ops;
-  double copies = 1;       // of the body in the code, by unrolled loops around a loop
+  double copies = 1;  // of the body in the code, by unrolled loops around a loop
   // Accumulation that the loop carries: independent chains in hardware vectors, and links per chain and trip.
   double chains = 0;
   double chain_links = 0;
   bool chain_in_memory = false;
-  double path = 0;              // cycles along the dependences of the straight-line code, statement after statement
-  double tile_vectors = 0;      // registers that hold tiles here, those of enclosing scopes included
-  double copied_bytes = 0;      // per execution, stored as plain copies of what was loaded
-  double vector_lanes = 1;      // lanes that the widest vectorised loop of the body fills
+  double path = 0;          // cycles along the dependences of the straight-line code, statement after statement
+  double tile_vectors = 0;  // registers that hold tiles here, those of enclosing scopes included
+  double copied_bytes = 0;  // per execution, stored as plain copies of what was loaded
+  double vector_lanes = 1;  // lanes that the widest vectorised loop of the body fills
 
   bool IsInnermost() const { return children.empty(); }
 };
@@ -99,7 +99,7 @@ struct Footprint {
 struct Analysis {
   std::vector<Node> nodes;  // parents before children; empty in an analysis of nothing
   std::vector<Access> accesses;
-  std::vector<Footprint> footprints;  // parallel to nodes; by buffer
+  std::vector<Footprint> footprints;                      // parallel to nodes; by buffer
   std::array<std::vector<double>, kCacheLevels> traffic;  // into each level, bytes, by buffer, whole program
   std::array<double, kCacheLevels> capacity = {};
   int nests = 0;
@@ -119,8 +119,8 @@ double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, do
 // Runs of neighbouring elements that they touch then: rows that are walked side by side.
 double TouchedRuns(const Access& access, size_t first);
 
-// Cycles of one execution of a body by what could limit it. Ports as on current cores (Golden Cove, Zen 4 and 5, Neoverse
-// V): two vector FMA pipes, two loads, one store, one shuffle, about five instructions; tables of uops.info.
+// Cycles of one execution of a body by what could limit it. Ports as on current cores (Golden Cove, Zen 4 and 5,
+// Neoverse V): two vector FMA pipes, two loads, one store, one shuffle, about five instructions; tables of uops.info.
 struct BodyCycles {
   double arithmetic = 0;
   double load = 0;

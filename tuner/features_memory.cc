@@ -1,9 +1,9 @@
 // Footprints of loops and the traffic into each cache level.
 //
-// What an access touches while some of its loops run is a box: per dimension the span of its index, no more elements than
-// there are trips. In lines, rows that lie next to each other in memory are one. The traffic follows the classic rule of
-// reuse: while what one trip of a loop touches fits the cache, what trips have in common stays there, and the loop costs
-// its footprint; where it does not, every trip pays anew.
+// What an access touches while some of its loops run is a box: per dimension the span of its index, no more elements
+// than there are trips. In lines, rows that lie next to each other in memory are one. The traffic follows the classic
+// rule of reuse: while what one trip of a loop touches fits the cache, what trips have in common stays there, and the
+// loop costs its footprint; where it does not, every trip pays anew.
 #include <algorithm>
 #include <cmath>
 
@@ -23,8 +23,8 @@ double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, do
   const size_t depth = access.trips.size();
   const size_t rank = depth == 0 ? 0 : access.step.size() / depth;
   const double element = static_cast<double>(ByteSize(buffer.dtype));
-  double units = 1, run = element;                    // units so far; bytes from the first to the last element
-  bool is_run = true;                                 // nothing but one run so far
+  double units = 1, run = element;  // units so far; bytes from the first to the last element
+  bool is_run = true;               // nothing but one run so far
   for (size_t d = rank; d-- > 0;) {
     double span = 1, count = 1;
     for (size_t p = first; p < depth; ++p) {
@@ -67,7 +67,8 @@ double TouchedRuns(const Access& access, size_t first) {
 
 void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& analysis) {
   const size_t buffers = program.buffers.size();
-  analysis.capacity = {static_cast<double>(target.l1_bytes), static_cast<double>(target.l2_bytes), static_cast<double>(target.l3_bytes)};
+  analysis.capacity = {static_cast<double>(target.l1_bytes), static_cast<double>(target.l2_bytes),
+                       static_cast<double>(target.l3_bytes)};
   Footprint empty{std::vector<double>(buffers, 0), std::vector<double>(buffers, 0)};
   analysis.footprints.assign(analysis.nodes.size(), empty);
   std::vector<Footprint> direct = analysis.footprints;  // `body`: what the straight-line code alone touches

@@ -65,7 +65,8 @@ class Matrix {
   static Result<Matrix> Of(const Table& table, bool pairwise, int threads) {
     Matrix matrix;
     const float missing = std::numeric_limits<float>::quiet_NaN();
-    HONE_XGB(XGDMatrixCreateFromMat_omp(table.rows.data(), table.size(), table.width, missing, &matrix.handle_, threads));
+    HONE_XGB(
+        XGDMatrixCreateFromMat_omp(table.rows.data(), table.size(), table.width, missing, &matrix.handle_, threads));
     HONE_XGB(XGDMatrixSetFloatInfo(matrix.handle_, "label", table.labels.data(), table.labels.size()));
     if (!table.weights.empty() && !pairwise)
       HONE_XGB(XGDMatrixSetFloatInfo(matrix.handle_, "weight", table.weights.data(), table.weights.size()));
@@ -106,7 +107,8 @@ class Booster {
         {"min_child_weight", fmt::format("{}", options.min_child_weight)},
     };
     for (const auto& [name, value] : parameters) HONE_XGB(XGBoosterSetParam(booster->handle_, name, value.c_str()));
-    for (int round = 0; round < options.rounds; ++round) HONE_XGB(XGBoosterUpdateOneIter(booster->handle_, round, matrix.handle()));
+    for (int round = 0; round < options.rounds; ++round)
+      HONE_XGB(XGBoosterUpdateOneIter(booster->handle_, round, matrix.handle()));
     HONE_TRY(booster->Warm(table.width));
     return std::shared_ptr<const Booster>(std::move(booster));
   }
@@ -117,10 +119,12 @@ class Booster {
     auto booster = std::shared_ptr<Booster>(new Booster);
     HONE_XGB(XGBoosterCreate(nullptr, 0, &booster->handle_));
     auto corrupt = [](Error error) { return Error{ErrorKind::kCorrupt, std::move(error.message), ""}; };
-    if (XGBoosterLoadModelFromBuffer(booster->handle_, bytes.data(), bytes.size()) != 0) return corrupt(XgbError("trees"));
+    if (XGBoosterLoadModelFromBuffer(booster->handle_, bytes.data(), bytes.size()) != 0)
+      return corrupt(XgbError("trees"));
     bst_ulong features = 0;
     if (XGBoosterGetNumFeature(booster->handle_, &features) != 0) return corrupt(XgbError("trees"));
-    if (features != width) return Error{ErrorKind::kCorrupt, fmt::format("trees over {} features, wanted {}", features, width), ""};
+    if (features != width)
+      return Error{ErrorKind::kCorrupt, fmt::format("trees over {} features, wanted {}", features, width), ""};
     HONE_TRY(booster->SetCommon(threads, seed));
     if (Result<void> warmed = booster->Warm(width); !warmed) return corrupt(std::move(warmed).error());
     return std::shared_ptr<const Booster>(std::move(booster));
@@ -143,7 +147,8 @@ class Booster {
     HONE_XGB(XGBoosterPredictFromDense(handle_, array.c_str(), kConfig, nullptr, &shape, &dimensions, &result));
     bst_ulong values = 1;
     for (bst_ulong d = 0; d < dimensions; ++d) values *= shape[d];
-    if (values != count) return Error{ErrorKind::kInternal, fmt::format("xgboost predicted {} values for {} rows", values, count), ""};
+    if (values != count)
+      return Error{ErrorKind::kInternal, fmt::format("xgboost predicted {} values for {} rows", values, count), ""};
     for (size_t i = 0; i < count; ++i) out[i] += result[i];
     return {};
   }
@@ -202,9 +207,11 @@ size_t BoundFeature() {
 
 Result<void> CheckRow(const std::vector<float>& row) {
   if (row.size() != Width())
-    return Error{ErrorKind::kInvalid, fmt::format("{} features, wanted {}: of another feature version?", row.size(), Width()), ""};
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("{} features, wanted {}: of another feature version?", row.size(), Width()), ""};
   for (size_t f = 0; f < row.size(); ++f)
-    if (!std::isfinite(row[f])) return Error{ErrorKind::kInvalid, fmt::format("feature {} is {}", FeatureNames()[f], row[f]), ""};
+    if (!std::isfinite(row[f]))
+      return Error{ErrorKind::kInvalid, fmt::format("feature {} is {}", FeatureNames()[f], row[f]), ""};
   return {};
 }
 
@@ -248,7 +255,8 @@ class XgbModel : public CostModel {
   Result<void> Add(std::span<const Sample> samples) override {
     for (size_t i = 0; i < samples.size(); ++i) {
       const Sample& sample = samples[i];
-      if (Result<void> checked = CheckRow(sample.features); !checked) return std::move(checked).error().Context(fmt::format("sample {}", i));
+      if (Result<void> checked = CheckRow(sample.features); !checked)
+        return std::move(checked).error().Context(fmt::format("sample {}", i));
       if (!std::isfinite(sample.time_us) || sample.time_us <= 0)
         return Error{ErrorKind::kInvalid, fmt::format("sample {}: a time of {} µs", i, sample.time_us), ""};
     }
@@ -277,7 +285,7 @@ class XgbModel : public CostModel {
       HONE_TRY(before->rank->Predict(table.rows.data(), table.size(), table.width, table.margins));
     }
     TrainOptions train = RankOptions();
-    // Smaller trees than for all kernels: as good on 16 to 64 samples, and thrice as fast on 2,000.
+    // Smaller trees than for all kernels: as good on 16 to 64 samples, and twice as fast on 2,000.
     train.rounds = options_.correction_rounds;
     train.eta = 0.2;
     train.depth = 5;
@@ -313,7 +321,8 @@ class XgbModel : public CostModel {
     return {};
   }
 
-  Result<std::optional<std::vector<float>>> Score(uint64_t group, std::span<const std::vector<float>> rows) const override {
+  Result<std::optional<std::vector<float>>> Score(uint64_t group,
+                                                  std::span<const std::vector<float>> rows) const override {
     std::vector<float> flat;
     flat.reserve(rows.size() * Width());
     for (const std::vector<float>& row : rows) {
@@ -326,7 +335,8 @@ class XgbModel : public CostModel {
     std::vector<float> scores(rows.size(), 0);
     if (rows.empty()) return std::optional(std::move(scores));
     if (learnt->rank) HONE_TRY(learnt->rank->Predict(flat.data(), rows.size(), Width(), scores));
-    if (correction != learnt->corrections.end()) HONE_TRY(correction->second->Predict(flat.data(), rows.size(), Width(), scores));
+    if (correction != learnt->corrections.end())
+      HONE_TRY(correction->second->Predict(flat.data(), rows.size(), Width(), scores));
     return std::optional(std::move(scores));
   }
 
@@ -382,8 +392,8 @@ class XgbModel : public CostModel {
     return train;
   }
 
-  // The bounds come from groups that the trees had not seen: a new kernel is what is asked about. With few groups, parts
-  // of them stand in.
+  // The bounds come from groups that the trees had not seen: a new kernel is what is asked about. With few groups,
+  // parts of them stand in.
   Result<void> LearnLatency(const Groups& groups, const Table& all, Learnt& next) const {
     TrainOptions train = RankOptions();
     train.pairwise = false;
@@ -427,10 +437,12 @@ class XgbModel : public CostModel {
 
   void DropOldest() HONE_REQUIRES(samples_mutex_) {
     while (sample_count_ > options_.max_samples) {
-      auto largest = std::max_element(groups_.begin(), groups_.end(),
-                                      [](const auto& a, const auto& b) { return a.second.times.size() < b.second.times.size(); });
+      auto largest = std::max_element(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) {
+        return a.second.times.size() < b.second.times.size();
+      });
       Group& group = largest->second;
-      const size_t drop = std::min({group.times.size(), sample_count_ - options_.max_samples, std::max<size_t>(1, group.times.size() / 4)});
+      const size_t drop = std::min(
+          {group.times.size(), sample_count_ - options_.max_samples, std::max<size_t>(1, group.times.size() / 4)});
       group.times.erase(group.times.begin(), group.times.begin() + static_cast<ptrdiff_t>(drop));
       group.rows.erase(group.rows.begin(), group.rows.begin() + static_cast<ptrdiff_t>(drop * Width()));
       sample_count_ -= drop;
@@ -455,7 +467,10 @@ Result<std::unique_ptr<CostModel>> LoadXgbModel(std::string_view saved, const Xg
   ByteReader in(body);
   const uint32_t version = HONE_TRY(in.U32());
   if (version != kFeatureVersion)
-    return Error{ErrorKind::kUnsupported, fmt::format("a model over features of version {}, this hone has {}: it is trained anew", version, kFeatureVersion), ""};
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("a model over features of version {}, this hone has {}: it is trained anew", version,
+                             kFeatureVersion),
+                 ""};
   XgbOptions loaded = options;
   loaded.loss = HONE_TRY(in.Enumerator(RankLoss::kThroughput, RankLoss::kWeightedLogTime));
   auto read = [&]() -> Result<BoosterPtr> {

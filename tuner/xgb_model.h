@@ -1,5 +1,5 @@
-// The cost model as boosted trees (XGBoost). Three kinds of trees: those that rank the candidates of any kernel, trained
-// across kernels; a few that correct them for the kernel at hand; and those that tell a time.
+// The cost model as boosted trees (XGBoost). Three kinds of trees: those that rank the candidates of any kernel,
+// trained across kernels; a few that correct them for the kernel at hand; and those that tell a time.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ enum class RankLoss : uint8_t {
 };
 
 struct XgbOptions {
-  uint64_t seed = 1;           // the same samples in the same order and the same seed give the same scores
-  int threads = 1;             // beside serving and measuring, one is enough
+  uint64_t seed = 1;  // the same samples in the same order and the same seed give the same scores
+  int threads = 1;    // beside serving and measuring, one is enough
   // Of the five this has the least regret after 16 to 64 samples of a kernel; they are close (bench/model_bench).
   RankLoss loss = RankLoss::kThroughput;
-  int rank_rounds = 120;       // trees across kernels
-  int correction_rounds = 30;  // trees for one kernel
-  size_t max_samples = 60'000; // some 40 MB; then the oldest of the largest group go
+  int rank_rounds = 120;        // trees across kernels
+  int correction_rounds = 30;   // trees for one kernel
+  size_t max_samples = 60'000;  // some 40 MB; then the oldest of the largest group go
 };
 
 std::unique_ptr<CostModel> MakeXgbModel(const XgbOptions& options = {});

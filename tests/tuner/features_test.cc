@@ -30,7 +30,8 @@ Target Avx2() { return TargetOf("avx2 cpu=generic l1=32768 l2=262144 l3=8388608 
 Target Neon() { return TargetOf("neon cpu=generic l1=65536 l2=1048576 l3=4194304 cores=4"); }
 
 // `schedule`: nullopt for the default one.
-Result<LoopProgram> ProgramOf(const std::string& text, const Target& target, const std::optional<std::string>& schedule = {}) {
+Result<LoopProgram> ProgramOf(const std::string& text, const Target& target,
+                              const std::optional<std::string>& schedule = {}) {
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
   Schedule steps = schedule ? HONE_TRY(ParseSchedule(*schedule)) : HONE_TRY(DefaultSchedule(kernel, target));
   ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel, steps));
@@ -101,7 +102,8 @@ TEST(Features, AreFiniteForTheModelsKernelsOnEachInstructionSet) {
       std::vector<float> values = ExtractFeatures(*program, target);
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       ASSERT_EQ(values.size(), FeatureNames().size()) << kernel;
-      for (size_t f = 0; f < values.size(); ++f) ASSERT_TRUE(std::isfinite(values[f])) << kernel << ": " << FeatureNames()[f];
+      for (size_t f = 0; f < values.size(); ++f)
+        ASSERT_TRUE(std::isfinite(values[f])) << kernel << ": " << FeatureNames()[f];
       EXPECT_EQ(values, ExtractFeatures(*program, target)) << kernel;
       distinct.insert(std::move(values));
       ++programs;
@@ -112,12 +114,12 @@ TEST(Features, AreFiniteForTheModelsKernelsOnEachInstructionSet) {
 
 TEST(Features, CountTheBodyOfAMatmulTile) {
   Features f(kMatmul, Avx512(), kTiled);
-  EXPECT_NEAR(f.Count("hot.trips"), 64, 0.01);             // k
+  EXPECT_NEAR(f.Count("hot.trips"), 64, 0.01);  // k
   EXPECT_NEAR(f.Count("hot.entries"), 8 * 2, 0.01);
   EXPECT_NEAR(f.Count("hot.fma"), 8 * 2, 0.01);
   EXPECT_NEAR(f.Count("hot.arithmetic"), 8 * 2, 0.01);
-  EXPECT_NEAR(f.Count("hot.broadcasts"), 8, 0.01);         // of a: shared by the two vectors of a row
-  EXPECT_NEAR(f.Count("hot.contiguous_loads"), 2, 0.01);   // of b: shared by the rows
+  EXPECT_NEAR(f.Count("hot.broadcasts"), 8, 0.01);        // of a: shared by the two vectors of a row
+  EXPECT_NEAR(f.Count("hot.contiguous_loads"), 2, 0.01);  // of b: shared by the rows
   EXPECT_NEAR(f.Count("hot.stores"), 0, 0.01);
   EXPECT_NEAR(f.Count("hot.instructions"), 16 + 8 + 2, 0.01);
   EXPECT_NEAR(f.Count("hot.tile_vectors"), 16, 0.01);
@@ -134,9 +136,9 @@ TEST(Features, CountTheBodyOfAMatmulTile) {
 TEST(Features, FootprintOfAMatmulTile) {
   Features f(kMatmul, Avx512(), kTiled);
   const double a_rows = 8 * 64 * 4, b_columns = 64 * 32 * 4, b = 64 * 64 * 4, y_rows = 8 * 64 * 4;
-  EXPECT_NEAR(f.Count("level0.bytes"), a_rows + b_columns, 64);      // the loop over k
-  EXPECT_NEAR(f.Count("level1.bytes"), a_rows + b + y_rows, 64);     // over blocks of columns
-  EXPECT_NEAR(f.Count("level2.bytes"), 3 * b, 64);                   // over blocks of rows: everything
+  EXPECT_NEAR(f.Count("level0.bytes"), a_rows + b_columns, 64);   // the loop over k
+  EXPECT_NEAR(f.Count("level1.bytes"), a_rows + b + y_rows, 64);  // over blocks of columns
+  EXPECT_NEAR(f.Count("level2.bytes"), 3 * b, 64);                // over blocks of rows: everything
   EXPECT_NEAR(f.Ratio("level0.of_l1"), (a_rows + b_columns) / 49152, 0.01);
   // All of it fits: each byte comes in once, the output goes out again.
   EXPECT_NEAR(f.Count("cache1.bytes"), 4 * b, 64);
@@ -144,12 +146,13 @@ TEST(Features, FootprintOfAMatmulTile) {
 }
 
 TEST(Features, WindowsOverlap) {
-  // Rows of 64 read three times, each time one further: 66 elements, not 192. Steps of a loop over the row, 16 at a time.
+  // Rows of 64 read three times, each time one further: 66 elements, not 192. Steps of a loop over the row, 16 at a
+  // time.
   Features f("depthwise_conv2d(C=4,H=66,W=66,R=3,S=3)", Avx512(),
              "inline xp\nsplit y.w0 16\nreorder y.n y.c y.h y.r y.s y.w0.0 y.w0.1\nvectorize y.w0.1");
   const double x_row = 66 * 4, y_row = 64 * 4, line = 64;
-  EXPECT_NEAR(f.Count("level1.bytes"), x_row + y_row + line, 2 * line);          // over s; w is one line
-  EXPECT_NEAR(f.Count("level2.bytes"), 3 * x_row + y_row + line, 4 * line);      // over r: three rows
+  EXPECT_NEAR(f.Count("level1.bytes"), x_row + y_row + line, 2 * line);            // over s; w is one line
+  EXPECT_NEAR(f.Count("level2.bytes"), 3 * x_row + y_row + line, 4 * line);        // over r: three rows
   EXPECT_NEAR(f.Count("level3.bytes"), 66 * x_row + 64 * y_row + line, 8 * line);  // over h: 66 rows, not 192
 }
 
@@ -157,7 +160,8 @@ TEST(Features, WhatIsReadTwiceIsLoadedOnce) {
   const std::string by_lanes = "split y.i 16\nvectorize y.i.1";
   Features square("kernel k(x: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * x[i] }", Avx512(), by_lanes);
   EXPECT_NEAR(square.Count("hot.contiguous_loads"), 1, 0.01);
-  Features product("kernel k(x: f32[N], z: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * z[i] }", Avx512(), by_lanes);
+  Features product("kernel k(x: f32[N], z: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * z[i] }", Avx512(),
+                   by_lanes);
   EXPECT_NEAR(product.Count("hot.contiguous_loads"), 2, 0.01);
 }
 
@@ -202,7 +206,8 @@ TEST(Features, PaddedWorkIsRedundancy) {
 
 TEST(Features, TripsOfShortLastTilesAreAveraged) {
   // 100 rows in blocks of 32: the last block has 4.
-  Features f("add(M=100,N=64)", Avx512(), "split y.m 32\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\nvectorize y.n.1");
+  Features f("add(M=100,N=64)", Avx512(),
+             "split y.m 32\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\nvectorize y.n.1");
   EXPECT_NEAR(f.Count("hot.trips"), 25, 0.01);
   EXPECT_NEAR(f.Count("hot.entries"), 4 * 4, 0.01);
   EXPECT_NEAR(f.Ratio("work.redundancy"), 1, 1e-3);
@@ -222,6 +227,8 @@ TEST(Features, OneAccumulatorIsBoundByItsLatency) {
   const std::string kernel = "reduce_sum(M=64,N=1024)";
   Features one(kernel, Avx512(), "");
   EXPECT_EQ(one["hot.chain_in_memory"], 1);
+  EXPECT_NEAR(one.Count("hot.loads"), 2, 0.01);  // of x and of y, which is stored each time
+  EXPECT_NEAR(one.Count("hot.stores"), 1, 0.01);
   EXPECT_NEAR(one.Count("hot.chains"), 1, 0.01);
   EXPECT_EQ(one["hot.by_latency"], 1);
   Features many(kernel, Avx512());  // the default has lanes and several vectors
@@ -233,7 +240,10 @@ TEST(Features, PartsOfWorkers) {
   Target target = Avx512();
   target.cores = 2;
   const std::string kernel = "add(M=96,N=64)";
-  auto parallel = [](int rows) { return "split y.m " + std::to_string(rows) + "\nsplit y.n 16\nreorder y.m.0 y.m.1 y.n.0 y.n.1\nvectorize y.n.1\nparallel y.m.0"; };
+  auto parallel = [](int rows) {
+    return "split y.m " + std::to_string(rows) +
+           "\nsplit y.n 16\nreorder y.m.0 y.m.1 y.n.0 y.n.1\nvectorize y.n.1\nparallel y.m.0";
+  };
   Features three(kernel, target, parallel(32)), four(kernel, target, parallel(24)), serial(kernel, target, "");
   EXPECT_NEAR(three.Count("parallel.tasks"), 3, 0.01);
   EXPECT_NEAR(three.Ratio("parallel.imbalance"), 4.0 / 3, 1e-3);
@@ -283,10 +293,11 @@ TEST(Features, ManyCopiesOfAnElementaryFunctionAreCalls) {
 TEST(Features, CodeBetweenLoopsWaitsForThem) {
   // One row at a time: a row's lanes are combined before the next row's loop may start. Four rows share the wait.
   auto rows = [](int count) {
-    return Features("reduce_sum(M=64,N=256)", Avx512(),
-                    "rfactor y n 16 -> lanes\nsplit y.m " + std::to_string(count) +
-                        "\nreorder y.m.0 y.m.1 y.l\nunroll y.m.1\nvectorize y.l\ncompute_at lanes y.m.0\nstore lanes registers\n"
-                        "reorder lanes.n lanes.m lanes.l\nunroll lanes.m\nvectorize lanes.l\n");
+    return Features(
+        "reduce_sum(M=64,N=256)", Avx512(),
+        "rfactor y n 16 -> lanes\nsplit y.m " + std::to_string(count) +
+            "\nreorder y.m.0 y.m.1 y.l\nunroll y.m.1\nvectorize y.l\ncompute_at lanes y.m.0\nstore lanes registers\n"
+            "reorder lanes.n lanes.m lanes.l\nunroll lanes.m\nvectorize lanes.l\n");
   };
   EXPECT_NEAR(rows(4)["bound.path"], rows(1)["bound.path"] - 2, 0.01);
   EXPECT_LT(rows(4)["bound.cycles"], rows(1)["bound.cycles"]);

@@ -28,7 +28,8 @@ Sample MakeSample(uint64_t group, Rng& rng) {
   Sample sample;
   sample.group = group;
   sample.features.resize(FeatureNames().size());
-  for (size_t i = 0; i < sample.features.size(); ++i) sample.features[i] = static_cast<float>(i < 32 || i == BoundFeature() ? rng.Uniform() * 8 : group);
+  for (size_t i = 0; i < sample.features.size(); ++i)
+    sample.features[i] = static_cast<float>(i < 32 || i == BoundFeature() ? rng.Uniform() * 8 : group);
   const std::vector<float>& f = sample.features;
   const double log_time = 0.25 * f[3] + (f[10] > 5 ? 0.7 : 0) + 0.02 * f[20] * f[21] + static_cast<double>(group);
   sample.time_us = std::exp2(log_time) * (1 + 0.02 * rng.Normal());
@@ -101,7 +102,8 @@ TEST(XgbModel, NothingLearntGivesNoScores) {
 }
 
 TEST(XgbModel, RanksCandidatesOfAKernelItHasNotSeen) {
-  for (RankLoss loss : {RankLoss::kThroughput, RankLoss::kWeightedThroughput, RankLoss::kLogTime, RankLoss::kPairwise, RankLoss::kWeightedLogTime}) {
+  for (RankLoss loss : {RankLoss::kThroughput, RankLoss::kWeightedThroughput, RankLoss::kLogTime, RankLoss::kPairwise,
+                        RankLoss::kWeightedLogTime}) {
     XgbOptions options = Quick();
     options.loss = loss;
     auto model = Trained(options);
@@ -145,10 +147,12 @@ TEST(XgbModel, AnUpdateStartsFromWhatOtherKernelsSay) {
   auto samples = MakeSamples(50, 200, 8);
   ASSERT_TRUE(model->Add(samples));
   ASSERT_TRUE(model->Update(50));
-  const double best = std::min_element(samples.begin(), samples.end(), [](auto& a, auto& b) { return a.time_us < b.time_us; })->time_us;
+  const double best =
+      std::min_element(samples.begin(), samples.end(), [](auto& a, auto& b) { return a.time_us < b.time_us; })->time_us;
   std::vector<float> scores = ScoresOf(*model, 50, samples);
   double off = 0;
-  for (size_t i = 0; i < samples.size(); ++i) off += std::abs(scores[i] - best / samples[i].time_us) / static_cast<double>(samples.size());
+  for (size_t i = 0; i < samples.size(); ++i)
+    off += std::abs(scores[i] - best / samples[i].time_us) / static_cast<double>(samples.size());
   EXPECT_LT(off, 0.1);  // scores are shares of the best throughput, not twice of it
 }
 
@@ -172,9 +176,7 @@ TEST(XgbModel, RefusesNumbersThatAreNone) {
     edit(samples[1]);
     Result<void> added = model->Add(samples);
     EXPECT_FALSE(added);
-    if (!added) {
-      EXPECT_EQ(added.error().kind, ErrorKind::kInvalid);
-    }
+    if (!added) { EXPECT_EQ(added.error().kind, ErrorKind::kInvalid); }
     EXPECT_EQ(model->SampleCount(), before);  // not even the first
   };
   bad([](Sample& s) { s.features[4] = std::numeric_limits<float>::quiet_NaN(); });
@@ -231,7 +233,8 @@ TEST(XgbModel, SaysHowLongAndHowSure) {
     auto samples = MakeSamples(group, 100, seed);
     Rng rng(seed);
     // Cycles at 4 GHz, off by up to ± 20 %.
-    for (Sample& sample : samples) sample.time_us = std::exp2(sample.features[bound]) / 4000 * (0.8 + 0.4 * rng.Uniform());
+    for (Sample& sample : samples)
+      sample.time_us = std::exp2(sample.features[bound]) / 4000 * (0.8 + 0.4 * rng.Uniform());
     return samples;
   };
   for (uint64_t group = 0; group < 10; ++group) ASSERT_TRUE(model->Add(make(group, group + 1)));
@@ -331,8 +334,9 @@ TEST(XgbModel, RefusesTreesThatAreNone) {
     return Seal(ValueType::kModel, 1, out.view());
   };
   EXPECT_TRUE(LoadXgbModel(sealed("")));
-  for (std::string_view trees : {"x", "{", "{}", "{\"a\":1}", "binf", "{L\x00\x00", "not a model at all, but long enough to be taken for one",
-                                 "{\"learner\":", "{\"learner\":{}}", "{\"version\":[1,7,4],\"learner\":[]}", "{\"a\":[1e999999,{}]"}) {
+  for (std::string_view trees :
+       {"x", "{", "{}", "{\"a\":1}", "binf", "{L\x00\x00", "not a model at all, but long enough to be taken for one",
+        "{\"learner\":", "{\"learner\":{}}", "{\"version\":[1,7,4],\"learner\":[]}", "{\"a\":[1e999999,{}]"}) {
     auto loaded = LoadXgbModel(sealed(trees));
     ASSERT_FALSE(loaded) << trees;
     EXPECT_EQ(loaded.error().kind, ErrorKind::kCorrupt) << trees;
