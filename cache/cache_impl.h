@@ -38,6 +38,10 @@ class CacheImpl final : public ScheduleCache {
   Result<std::vector<ClassSummary>> Classes() override;
   Result<std::optional<std::string>> GetMeta(std::string_view name) override;
   Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) override;
+  Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) override;
+  Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) override;
+  Result<std::optional<std::string>> GetModel(std::string_view name) override;
+  Result<void> PutModel(std::string_view name, std::string_view sealed) override;
   CacheStats Stats() override;
   Result<VerifyReport> Verify(std::stop_token stop) override;
   Result<EvictionReport> EvictTo(uint64_t bytes, std::stop_token stop) override;
@@ -97,6 +101,7 @@ class CacheImpl final : public ScheduleCache {
   UseCounts uses_;
   std::atomic<uint64_t> hits_{0}, misses_{0}, collisions_{0}, quarantined_{0};
   std::atomic<uint64_t> evicted_artifacts_{0}, evicted_records_{0};
+  std::atomic<uint64_t> last_trial_{0};  // the newest entry's number in the log of trials
 
   struct Damaged {
     Family family;

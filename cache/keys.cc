@@ -54,6 +54,12 @@ std::optional<RecordKeyParts> SplitRecordKey(std::string_view key) {
   return RecordKeyParts{FingerprintAt(key, 0), FingerprintAt(key, 16)};
 }
 
+std::string TrialKey(std::string_view record_key, uint64_t number) {
+  std::string key(record_key);
+  for (int shift = 56; shift >= 0; shift -= 8) key += static_cast<char>(number >> shift);
+  return key;
+}
+
 std::string UseKey(const Fingerprint& fingerprint) { return Tagged(kUseTag, fingerprint); }
 std::string ClassKey(const Fingerprint& class_fingerprint) { return Tagged(kClassTag, class_fingerprint); }
 std::string MetaKey(std::string_view name) { return std::string(1, kMetaTag).append(name); }

@@ -3,6 +3,8 @@
 //   records, artifacts   class:16 kernel:16 timing:8     a class lies together, in it a kernel, in it its targets
 //   kernels              'k' kernel:16                   use counts; also the index from a kernel to its class
 //                        'c' class:16                    what a class is
+//   trials               class:16 kernel:16 timing:8 number:8, big-endian: in the order in which they were made
+//   models               name
 //   meta                 'v' name                        values by name
 //                        'q' family:u8 key               damaged values, set aside
 #pragma once
@@ -28,6 +30,8 @@ struct RecordKeyParts {
   Fingerprint class_fingerprint, fingerprint;
 };
 std::optional<RecordKeyParts> SplitRecordKey(std::string_view key);  // nullopt: not a record's key
+
+std::string TrialKey(std::string_view record_key, uint64_t number);
 
 std::string UseKey(const Fingerprint& fingerprint);
 std::string ClassKey(const Fingerprint& class_fingerprint);

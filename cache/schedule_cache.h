@@ -21,6 +21,7 @@
 #include "base/result.h"
 #include "cache/record.h"
 #include "cache/store.h"
+#include "cache/trial.h"
 
 namespace hone {
 
@@ -137,6 +138,14 @@ class ScheduleCache {
   // Small values of the daemon's own, by name.
   virtual Result<std::optional<std::string>> GetMeta(std::string_view name) = 0;
   virtual Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) = 0;
+
+  // The log of trials, by record and then in the order in which they were made. Damaged entries are left out.
+  virtual Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) = 0;
+  virtual Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) = 0;
+
+  // Cost models, by name; sealed by whoever made them, and checked by whoever reads them. nullopt: none.
+  virtual Result<std::optional<std::string>> GetModel(std::string_view name) = 0;
+  virtual Result<void> PutModel(std::string_view name, std::string_view sealed) = 0;
 
   virtual CacheStats Stats() = 0;
 

@@ -23,11 +23,16 @@ constexpr uint32_t kDefaultTrials = 256;
 constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
 constexpr int kRounds = 15;     // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
+constexpr std::string_view kModelName = "cpu";
+constexpr size_t kLearnEvery = 512;     // samples
+constexpr size_t kMostSamples = 3072;   // taken from the log at the first search
+constexpr size_t kMostOfOne = 512;      // … of one kernel
 
 std::chrono::nanoseconds Nanoseconds(double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); }
 
-uint64_t GroupOf(const Identity& identity) {
-  Digest64 hash = Hash64(identity.name);
+// Kernel, target and threads: what times may be compared within.
+uint64_t GroupOf(const CacheKey& key) {
+  Digest64 hash = Hash64(fmt::format("{} {} {}", key.fingerprint.Hex(), key.threads, key.target));
   uint64_t group;
   std::memcpy(&group, hash.data(), sizeof group);
   return group;
@@ -43,7 +48,6 @@ Tuning::Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, Reques
       path_(path),
       metrics_(metrics),
       forget_(std::move(forget)),
-      model_(MakeXgbModel()),
       queue_(1, "hone-tune") {}
 
 Tuning::~Tuning() { Close(); }
@@ -111,6 +115,7 @@ Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
 Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop,
                                        const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped) {
   MutexLock turn(turn_);
+  LoadModel();
   Found found = HONE_TRY(path_.LookUp(ask));
   const Identity& identity = found.identity;
   // What is served until then: what is found is compared with it.
@@ -121,19 +126,28 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
   std::unique_ptr<Rig> rig = HONE_TRY(workshop.MakeRig(identity.key.canonical, identity.target));
   if (options.seed == 0) options.seed = ++searches_;
-  options.group = GroupOf(identity);
+  options.group = GroupOf(identity.key);
   options.workers = identity.key.threads;
   if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
   SearchWatcher counted = watcher;
+  std::vector<TrialRecord> log;
   counted.on_trial = [&](const Trial& trial) {
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
+    log.push_back({PrintChoices(trial.candidate.choices), trial.candidate.program, static_cast<uint8_t>(trial.verdict),
+                   Nanoseconds(trial.time_us), Nanoseconds(trial.noise_us), {}});
     if (watcher.on_trial) watcher.on_trial(trial);
+  };
+  counted.on_round = [&](const SearchProgress& progress) {
+    // A log that cannot be written costs the next daemon some knowledge, and nobody an answer.
+    (void)cache_.AppendTrials(identity.key, std::exchange(log, {}));
+    if (watcher.on_round) watcher.on_round(progress);
   };
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
   outcome.search = HONE_TRY(Search(space, *rig, model_.get(), options, counted, stop));
+  LearnAnew();
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
   if (outcome.search.best && !served->record.pinned && in_time)
     HONE_TRY(Promote(found, served->record, *rig, *outcome.search.best, stop_.get_token(), outcome));
@@ -142,6 +156,49 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
                       {"ratio", outcome.ratio},
                       {"why", outcome.search.stopped}});
   return outcome;
+}
+
+void Tuning::LoadModel() {
+  if (model_) return;
+  Result<std::optional<std::string>> saved = cache_.GetModel(kModelName);
+  if (saved && *saved) {
+    Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(**saved);
+    if (loaded) model_ = *std::move(loaded);
+    else LogInfo("model_left_out", {{"why", loaded.error().Text()}});
+  }
+  if (!model_) model_ = MakeXgbModel();
+  // Trials of this machine's records, until there are enough to learn from.
+  const std::string target = PrintTarget(path_.host());
+  size_t left = kMostSamples;
+  (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
+    if (record.key.target != target) return true;
+    Result<Space> space = Space::Open(record.key.canonical, path_.host());
+    if (!space) return true;
+    uint64_t group = GroupOf(record.key);
+    std::vector<Sample> samples;
+    (void)cache_.ForEachTrial(record.key, [&](const TrialRecord& trial) {
+      if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed) || trial.time.count() <= 0) return true;
+      Result<Candidate> candidate = space->Parse(trial.choices);
+      // Rules may have changed since: what another program took says nothing about this one.
+      if (candidate && candidate->program == trial.program)
+        samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group});
+      return samples.size() < kMostOfOne && samples.size() < left;
+    });
+    left -= samples.size();
+    if (Result<void> added = model_->Add(samples); !added) LogWarn("samples_refused", {{"why", added.error().Text()}});
+    return left > 0 && !stop_.stop_requested();
+  });
+  learnt_ = saved && *saved ? model_->SampleCount() : 0;
+}
+
+// Every few hundred trials the model of all kernels learns from all of them, and is kept.
+void Tuning::LearnAnew() {
+  if (model_->SampleCount() < learnt_ + kLearnEvery) return;
+  if (Result<void> trained = model_->Retrain(); !trained) return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
+  learnt_ = model_->SampleCount();
+  Result<std::string> saved = model_->Save();
+  if (saved) (void)cache_.PutModel(kModelName, *saved);
+  else LogWarn("model_not_kept", {{"why", saved.error().Text()}});
 }
 
 Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop,

@@ -47,6 +47,9 @@ class Tuning {
 
  private:
   Result<TuneReply> Tune(const TuneRequest& request, const Job& job);
+  // The model as it was stored, and the samples that it learnt from, made from the log of trials again.
+  void LoadModel() HONE_REQUIRES(turn_);
+  void LearnAnew() HONE_REQUIRES(turn_);
   Result<void> Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop,
                        Outcome& outcome);
 
@@ -56,8 +59,9 @@ class Tuning {
   RequestPath& path_;
   Metrics& metrics_;
   const std::function<void(const Fingerprint&)> forget_;
-  const std::unique_ptr<CostModel> model_;
-  Mutex turn_;  // one search at a time: two would measure each other
+  Mutex turn_;                        // one search at a time: two would measure each other
+  std::unique_ptr<CostModel> model_;  // nullptr before the first search
+  size_t learnt_ = 0;                 // samples that the model of all kernels has seen
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
   WorkQueue queue_;

@@ -1,0 +1,89 @@
+// The log of trials and the models: what searches leave behind.
+#include "cache/trial.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cache/schedule_cache.h"
+#include "tests/support/sample_records.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hone {
+namespace {
+
+using namespace std::chrono_literals;
+
+TrialRecord Trial(int n) {
+  return {"acc.rows=" + std::to_string(n), 0x0123456789abcdefu + static_cast<uint64_t>(n), 1, 1000ns * n, 10ns, {}};
+}
+
+std::vector<std::string> Choices(ScheduleCache& cache, const CacheKey& key) {
+  std::vector<std::string> choices;
+  EXPECT_TRUE(cache.ForEachTrial(key, [&](const TrialRecord& trial) {
+    choices.push_back(trial.choices);
+    return true;
+  }));
+  return choices;
+}
+
+TEST(TrialRecord, KeepsEveryFieldAndNothingElse) {
+  TrialRecord trial = Trial(7);
+  trial.at = WallTime(123456789ms);
+  std::string bytes = EncodeTrial(trial);
+  Result<TrialRecord> back = DecodeTrial(bytes);
+  ASSERT_TRUE(back) << back.error().Text();
+  EXPECT_EQ(*back, trial);
+  for (size_t length = 0; length < bytes.size(); ++length) EXPECT_FALSE(DecodeTrial(bytes.substr(0, length)));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
+    EXPECT_FALSE(DecodeTrial(damaged)) << i;
+  }
+}
+
+TEST(TrialLog, KeepsTheOrderInWhichTrialsWereMadeAlsoWhenTheClockGoesBack) {
+  TemporaryDirectory directory;
+  FakeClock clock;
+  CacheOptions options;
+  options.directory = directory / "cache";
+  options.clock = &clock;
+  CacheKey key = SampleKey(1), other = SampleKey(2);
+  {
+    auto cache = ScheduleCache::Open(options);
+    ASSERT_TRUE(cache);
+    std::vector<TrialRecord> some{Trial(3), Trial(1), Trial(2)};
+    ASSERT_TRUE((*cache)->AppendTrials(key, some));
+    ASSERT_TRUE((*cache)->AppendTrials(other, std::vector{Trial(9)}));
+    ASSERT_TRUE((*cache)->AppendTrials(key, std::vector{Trial(5)}));  // in the same millisecond
+    EXPECT_EQ(Choices(**cache, key), (std::vector<std::string>{"acc.rows=3", "acc.rows=1", "acc.rows=2", "acc.rows=5"}));
+  }
+  auto cache = ScheduleCache::Open(options);
+  ASSERT_TRUE(cache);
+  EXPECT_EQ(Choices(**cache, key).size(), 4u);
+  EXPECT_EQ(Choices(**cache, other), std::vector<std::string>{"acc.rows=9"});
+  // A visitor that has seen enough.
+  int seen = 0;
+  EXPECT_TRUE((*cache)->ForEachTrial(key, [&](const TrialRecord&) { return ++seen < 2; }));
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(Models, AreKeptByName) {
+  TemporaryDirectory directory;
+  CacheOptions options;
+  options.directory = directory / "cache";
+  {
+    auto cache = ScheduleCache::Open(options);
+    ASSERT_TRUE(cache);
+    EXPECT_EQ((*cache)->GetModel("cpu").value(), std::nullopt);
+    ASSERT_TRUE((*cache)->PutModel("cpu", std::string("a\0b", 3)));
+    ASSERT_TRUE((*cache)->PutModel("gpu", "another"));
+  }
+  auto cache = ScheduleCache::Open(options);
+  ASSERT_TRUE(cache);
+  EXPECT_EQ((*cache)->GetModel("cpu").value(), std::string("a\0b", 3));
+  EXPECT_EQ((*cache)->GetModel("gpu").value(), "another");
+}
+
+}  // namespace
+}  // namespace hone
