@@ -58,7 +58,7 @@ Result<void> Run(const Lab& lab, const std::string& text, BuilderPool& builders,
   for (size_t v = 1; v < result.verdicts.size(); ++v)
     if (result.verdicts[v] > 0) fmt::print("  {} {}", result.verdicts[v], VerdictName(static_cast<Verdict>(v)));
   fmt::print("\n");
-  if (result.best) fmt::print("  {}\n", PrintChoices(result.best->candidate.choices));
+  if (!result.top.empty()) fmt::print("  {}\n", PrintChoices(result.top[0].candidate.choices));
   return {};
 }
 

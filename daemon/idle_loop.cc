@@ -176,8 +176,8 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
     progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn
     return stop.stop_requested() ? Result<void>() : outcome.error();
   }
-  const std::optional<Trial>& best = outcome->search.best;
-  progress.best = stop.stop_requested() && best ? PrintChoices(best->candidate.choices) : "";
+  const std::vector<Trial>& top = outcome->search.top;
+  progress.best = stop.stop_requested() && !top.empty() ? PrintChoices(top[0].candidate.choices) : "";
   int64_t trials = outcome->search.progress.trials;
   progress.trials += trials;
   progress.last_gain = std::max(0.0, outcome->ratio - 1);

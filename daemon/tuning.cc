@@ -1,7 +1,8 @@
 // A search and what becomes of it:
 //
 //   Refine:   look up → what is served now → Search → Promote
-//   Promote:  build both → full comparison with the reference → head to head → store, synced → forget the old code
+//   Promote:  the fastest trials once more, in turns → full comparison with the reference → head to head with what is
+//             served → store, synced → forget the old code
 #include "daemon/tuning.h"
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@ constexpr uint32_t kRetryMs = 1000;
 constexpr uint32_t kMostTrials = 100'000;
 constexpr uint32_t kDefaultTrials = 256;
 constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
+constexpr int kFinalRounds = 5;  // among the fastest trials
 constexpr int kRounds = 15;     // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
 constexpr std::string_view kModelName = "cpu";
@@ -149,8 +151,8 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   outcome.search = HONE_TRY(Search(space, *rig, model_.get(), options, counted, stop));
   LearnAnew();
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
-  if (outcome.search.best && !served->record.pinned && in_time)
-    HONE_TRY(Promote(found, served->record, *rig, *outcome.search.best, stop_.get_token(), outcome));
+  if (!outcome.search.top.empty() && !served->record.pinned && in_time)
+    HONE_TRY(Promote(found, served->record, *rig, stop_.get_token(), outcome));
   LogInfo("refined", {{"fingerprint", outcome.fingerprint.Hex()},
                       {"trials", outcome.search.progress.trials},
                       {"ratio", outcome.ratio},
@@ -201,11 +203,17 @@ void Tuning::LearnAnew() {
   else LogWarn("model_not_kept", {{"why", saved.error().Text()}});
 }
 
-Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop,
-                             Outcome& outcome) {
+Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, Outcome& outcome) {
   const Identity& identity = found.identity;
   BuiltArtifact old_code = HONE_TRY(rig.Build(record.schedule));
-  BuiltArtifact new_code = HONE_TRY(rig.Build(best.candidate.schedule));
+  std::vector<BuiltArtifact> codes;
+  std::vector<const SealedMemfd*> files;
+  for (const Trial& trial : outcome.search.top) codes.push_back(HONE_TRY(rig.Build(trial.candidate.schedule)));
+  for (const BuiltArtifact& code : codes) files.push_back(&code.object);
+  Result<size_t> fastest = Fastest(rig, files, identity.key.threads, kFinalRounds, stop);
+  const size_t first = fastest.value_or(0);
+  const BuiltArtifact& new_code = codes[first];
+  const Trial& best = outcome.search.top[first];
   if (old_code.digest == new_code.digest) return {};
   CheckOptions check;
   check.workers = identity.key.threads;

@@ -50,8 +50,7 @@ class Tuning {
   // The model as it was stored, and the samples that it learnt from, made from the log of trials again.
   void LoadModel() HONE_REQUIRES(turn_);
   void LearnAnew() HONE_REQUIRES(turn_);
-  Result<void> Promote(const Found& found, Record record, Rig& rig, const Trial& best, std::stop_token stop,
-                       Outcome& outcome);
+  Result<void> Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, Outcome& outcome);
 
   EventLoop& loop_;
   ScheduleCache& cache_;

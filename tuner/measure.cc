@@ -71,6 +71,16 @@ Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& opt
   return {};
 }
 
+// Short turns, so that what disturbs one disturbs the next as well.
+TimeOptions InTurns(int workers) {
+  TimeOptions options;
+  options.workers = workers;
+  options.samples = 7;
+  options.max_samples = 40;
+  options.min_sample = std::chrono::microseconds(300);
+  return options;
+}
+
 }  // namespace
 
 std::string_view VerdictName(Verdict verdict) {
@@ -120,14 +130,28 @@ Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candida
   return trials;
 }
 
+Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
+                       std::stop_token stop) {
+  std::vector<std::vector<double>> times(codes.size());
+  const TimeOptions options = InTurns(workers);
+  for (int round = 0; round < rounds && !stop.stop_requested(); ++round) {
+    for (size_t i = 0; i < codes.size(); ++i) {
+      size_t turn = (i + static_cast<size_t>(round)) % codes.size();
+      times[turn].push_back(HONE_TRY(rig.Time(*codes[turn], options)).median_us);
+    }
+  }
+  if (times.back().empty()) return Error{ErrorKind::kTimeout, "stopped before anything was compared", ""};
+  size_t best = 0;
+  for (std::vector<double>& some : times) std::nth_element(some.begin(), some.begin() + static_cast<int64_t>(some.size() / 2), some.end());
+  for (size_t i = 1; i < times.size(); ++i)
+    if (times[i][times[i].size() / 2] < times[best][times[best].size() / 2]) best = i;
+  return best;
+}
+
 Result<HeadToHead> Compare(Rig& rig, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers, int rounds,
                            std::stop_token stop) {
   std::vector<double> ratios, old_times, new_times;
-  TimeOptions options;
-  options.workers = workers;
-  options.samples = 7;
-  options.max_samples = 40;
-  options.min_sample = std::chrono::microseconds(300);
+  const TimeOptions options = InTurns(workers);
   for (int round = 0; round < rounds && !stop.stop_requested(); ++round) {
     // Who goes first changes from round to round.
     const bool old_first = round % 2 == 0;

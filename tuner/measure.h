@@ -58,6 +58,11 @@ struct MeasureOptions {
 Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, const MeasureOptions& options,
                                         std::stop_token stop);
 
+// Which of several is fastest, measured in turns: the index of the one with the least median over the rounds.
+// REQUIRES: at least one.
+Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
+                       std::stop_token stop);
+
 // Ratios old/new of paired, interleaved samples; > 1: the new one is faster.
 struct HeadToHead {
   double ratio = 1;  // median

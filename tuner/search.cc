@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kPool = 512;      // unmeasured candidates that are kept from round to round
 constexpr size_t kParents = 24;    // of the measured ones
+constexpr size_t kTop = 6;         // of them that the result names
 constexpr int kAttempts = 4;       // tries for a candidate that lowers and is new
 constexpr double kBetter = 0.995;  // of the best time: less is noise
 
@@ -39,6 +40,7 @@ class Run {
       HONE_TRY(Learn());
       DecideWhetherToStop();
     }
+    result_.top.assign(parents_.begin(), parents_.begin() + static_cast<int64_t>(std::min(parents_.size(), kTop)));
     return std::move(result_);
   }
 
@@ -143,10 +145,7 @@ class Run {
       ++progress.valid;
       if (is_default) progress.start_us = trial.time_us;
       if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
-      if (!result_.best || trial.time_us < result_.best->time_us) {
-        result_.best = trial;
-        progress.best_us = trial.time_us;
-      }
+      if (progress.best_us == 0 || trial.time_us < progress.best_us) progress.best_us = trial.time_us;
       samples_.push_back({trial.candidate.features, trial.time_us, options_.group});
       auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
                                     [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });

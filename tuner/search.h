@@ -55,7 +55,7 @@ struct SearchCosts {
 
 struct SearchResult {
   SearchProgress progress;
-  std::optional<Trial> best;  // nullopt: nothing ran
+  std::vector<Trial> top;     // the fastest, fastest first; one that is first by luck is found out by measuring again
   std::string stopped;        // why: "256 trials", "no better one in 128 trials", "interrupted" …
   SearchCosts costs;
   std::vector<int> verdicts;  // trials by Verdict
