@@ -42,9 +42,10 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   int64_t unroll = std::clamp<int64_t>(extent / lanes, 1, 4);
   while (unroll > 1 && extent % (unroll * lanes) != 0) --unroll;
   // A padded row is walked whole: only its first and last vectors need masks then.
-  bool pads = false;
-  Walk(stage.body, [&](const Expr& e) { pads |= e.op() == Op::kPad; });
-  if (pads && stage.axes.size() > 1) unroll = std::min<int64_t>((extent + lanes - 1) / lanes, kPaddedRowVectors);
+  int64_t pads = 0;
+  Walk(stage.body, [&](const Expr& e) { pads += e.op() == Op::kPad; });
+  if (pads > 0 && stage.axes.size() > 1)
+    unroll = std::min<int64_t>((extent + lanes - 1) / lanes, std::max<int64_t>(kPaddedRowVectors / pads, 2));
   unroll = planner.Choose(name, "unroll", {1, 2, 4, 8}, unroll);
   planner.Split(name, last, {unroll, lanes});
   std::vector<std::string> order = outer;
