@@ -171,7 +171,7 @@ class Daemon {
   Daemon(const std::string& bin, const std::string& folder) : socket(folder + "/honed.sock") {
     SubprocessOptions options;
     options.executable = bin + "/honed";
-    options.arguments = {"--socket", socket, "--cache", folder + "/cache", "--log", "error"};
+    options.arguments = {"--socket", socket, "--cache", folder + "/cache", "--log", "error", "--no-idle"};
     options.environment = {"HOME=" + folder};
     options.limits.open_files = 4096;
     process_.emplace(Must(Subprocess::Start(options)));

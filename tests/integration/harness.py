@@ -235,8 +235,8 @@ class HoneTest(unittest.TestCase):
             pass
         self.directory.remove()
 
-    def start(self, *arguments, **options):
-        daemon = Daemon(self.directory, *arguments, **options)
+    def start(self, *arguments, idle=False, **options):
+        daemon = Daemon(self.directory, *([] if idle else ["--no-idle"]), *arguments, **options)
         self.daemons.append(daemon)
         return daemon
 

@@ -328,6 +328,22 @@ class Lifecycle(harness.HoneTest):
         self.assert_served()
         self.assertEqual(self.hone_json("stats")[0]["reloads"], 1)
 
+    def test_idle_time_is_used_and_ends_at_once(self):
+        with open(self.directory.config, "w", encoding="utf-8") as file:
+            file.write('[idle]\nbusy = 1000\nquiet = "100ms"\non_battery = true\n')
+        daemon = self.start("--config", self.directory.config, idle=True)
+        self.hone("get", "softmax(M=64,N=200,threads=1)")
+        seen, end = set(), time.monotonic() + 60
+        while time.monotonic() < end and self.hone_json("stats")[0]["trials"] < 20:
+            seen.add(self.hone_json("status")[0]["tuning"])
+            time.sleep(0.02)
+        self.assertGreaterEqual(self.hone_json("stats")[0]["trials"], 20)
+        self.assertIn("softmax(M=64,N=200,threads=1)", seen)
+        self.assertTrue(self.hone_json("run", "softmax(M=64,N=200,threads=1)")[0]["verified"])
+        begun = time.monotonic()
+        self.assertEqual(daemon.stop(), 0)
+        self.assertLess(time.monotonic() - begun, 5)
+
     def test_a_bad_configuration_at_the_start_is_one_error(self):
         with open(self.directory.config, "w", encoding="utf-8") as file:
             file.write("[server]\nqueue = true\n")
