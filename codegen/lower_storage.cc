@@ -1,0 +1,132 @@
+// Where each stage keeps what it computes: buffers with their layouts, register tiles, and the workspace that they share.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/lower_internal.h"
+#include "ir/rewrite.h"
+
+namespace hone::lowering {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+Result<void> Lowering::MakeBuffer(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  const Tensor& tensor = kernel_.tensors[static_cast<size_t>(stage.output)];
+  if (tensor.kind == TensorKind::kOutput) {
+    state.buffer = operand_buffers_[static_cast<size_t>(stage.output)];
+    program_.buffers[static_cast<size_t>(state.buffer)].written = true;
+    return {};
+  }
+  Buffer buffer;
+  buffer.name = tensor.name;
+  buffer.dtype = tensor.dtype;
+  buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope
+                 : schedule.attach_stage < 0       ? Scope::kShared
+                                                   : Scope::kPrivate;
+  buffer.written = true;
+  if (buffer.scope == Scope::kConst) {
+    TensorId source = -1;
+    Walk(stage.body, [&](const Expr& e) {
+      if (e.op() == Op::kLoad) source = static_cast<TensorId>(e.int_value());
+    });
+    auto operand = std::find(kernel_.operands.begin(), kernel_.operands.end(), source);
+    HONE_CHECK(operand != kernel_.operands.end());
+    buffer.operand = static_cast<int>(operand - kernel_.operands.begin());
+    buffer.written = false;
+  }
+  auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
+  if (schedule.layout.empty()) {
+    for (size_t d = 0; d < stage.axes.size(); ++d) add(state.axes[d].padded);
+  } else {
+    for (const LayoutDim& dim : schedule.layout) {
+      size_t d = 0;
+      while (stage.axes[d].name != dim.axis) ++d;
+      int64_t padded = state.axes[d].padded;
+      switch (dim.part) {
+        case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
+        case LayoutDim::Part::kQuotient: add((padded + dim.factor - 1) / dim.factor + dim.extra); break;
+        case LayoutDim::Part::kRemainder: add(dim.factor + dim.extra); break;
+      }
+    }
+  }
+  buffer.elements = 1;
+  buffer.strides.resize(buffer.extents.size());
+  for (size_t d = buffer.extents.size(); d-- > 0;) {
+    buffer.strides[d] = buffer.elements;
+    if (__builtin_mul_overflow(buffer.elements, buffer.extents[d], &buffer.elements) ||
+        buffer.elements > limits_.workspace_bytes)
+      return Error{ErrorKind::kLimit,
+                   fmt::format("{} would take more than {} bytes of workspace", tensor.name, limits_.workspace_bytes),
+                   ""};
+  }
+  if (buffer.scope == Scope::kRegisters && buffer.elements * ByteSize(buffer.dtype) > limits_.registers_bytes)
+    return Refuse(fmt::format("{} in registers would take {} bytes, at most {} are allowed", tensor.name,
+                              buffer.elements * ByteSize(buffer.dtype), limits_.registers_bytes));
+  state.buffer = static_cast<int>(program_.buffers.size());
+  program_.buffers.push_back(std::move(buffer));
+  return {};
+}
+
+Result<void> Lowering::MakeTile(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  if (schedule.promote_loop.empty()) return {};
+  if (program_.buffers[static_cast<size_t>(state.buffer)].scope == Scope::kRegisters)
+    return Refuse(fmt::format("{} is in registers already", program_.buffers[static_cast<size_t>(state.buffer)].name));
+  std::vector<VarId> visible = VisibleInside(index, LoopIndex(index, schedule.promote_loop));
+  Buffer tile;
+  tile.name = program_.buffers[static_cast<size_t>(state.buffer)].name + ".tile";
+  tile.dtype = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
+  tile.scope = Scope::kRegisters;
+  tile.written = true;
+  tile.elements = 1;
+  for (size_t d = 0; d < stage.axes.size(); ++d) {
+    Span span = Widen(program_.vars.ExpandAxes(Linear::Of(state.axes[d].var)), visible);
+    state.tile_min.push_back(span.min);
+    tile.extents.push_back(span.extent);
+    tile.elements *= span.extent;
+    if (tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
+      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place cache_write further inside",
+                                tile.name, limits_.registers_bytes));
+  }
+  tile.strides.resize(tile.extents.size());
+  int64_t stride = 1;
+  for (size_t d = tile.extents.size(); d-- > 0;) {
+    tile.strides[d] = stride;
+    stride *= tile.extents[d];
+  }
+  state.tile = static_cast<int>(program_.buffers.size());
+  program_.buffers.push_back(std::move(tile));
+  return {};
+}
+
+Result<void> Lowering::PlanWorkspace() {
+  for (Buffer& buffer : program_.buffers) {
+    int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
+    int64_t* total = buffer.scope == Scope::kShared    ? &program_.workspace_shared
+                     : buffer.scope == Scope::kPrivate ? &program_.workspace_private
+                                                       : nullptr;
+    if (!total) continue;
+    buffer.offset = *total;
+    *total += bytes;
+  }
+  int64_t need = program_.workspace_shared + program_.workspace_private;
+  if (need > limits_.workspace_bytes)
+    return Error{
+        ErrorKind::kLimit,
+        fmt::format("the schedule needs {} bytes of workspace, at most {} are allowed", need, limits_.workspace_bytes),
+        ""};
+  return {};
+}
+
+}  // namespace hone::lowering
