@@ -44,8 +44,10 @@ python3 scripts/quickstart_table.py "$work/warm.json" "$work/run.json" "$("$bin/
 
 echo
 echo "Killing honed with -9 and starting it again:"
-kill -9 "$daemon"
-wait "$daemon" 2>/dev/null || true
+{
+  kill -9 "$daemon"
+  wait "$daemon" || true
+} 2>/dev/null  # the shell's own word about it
 start
 "$bin/hone" --no-start --json warm --no-compile "${lists[@]}" >"$work/again.json"
 python3 - "$work/again.json" <<'PY'
