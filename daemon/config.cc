@@ -126,8 +126,18 @@ Refusal ReadSwitch(const toml::node& node, bool& out) {
 
 Refusal ReadReal(const toml::node& node, double least, double most, double& out) {
   std::optional<double> value = node.value<double>();
-  if (!value || !(*value >= least && *value <= most)) return fmt::format("expected a number from {} to {}", least, most);
+  if (!value || !(*value >= least && *value <= most))
+    return fmt::format("expected a number from {} to {}", least, most);
   out = *value;
+  return {};
+}
+
+Refusal ReadHours(const toml::node& node, Config& config) {
+  std::string text;
+  if (Refusal refusal = ReadText(node, text)) return refusal;
+  std::optional<Hours> hours = ParseHours(text);
+  if (!hours) return fmt::format("\"{}\" is no span of hours; expected such as \"22:00-07:00\"", text);
+  config.idle_hours = *hours;
   return {};
 }
 
@@ -180,14 +190,20 @@ const Key kKeys[] = {
      HONE_READ(ReadTime(node, config.build_limit)), HONE_EQUAL(build_limit)},
     {"build.check_limit", R"("30s")", "Longest time for checking one build's result.", false,
      HONE_READ(ReadTime(node, config.check_limit)), HONE_EQUAL(check_limit)},
-    {"idle.enabled", "true", "Refine kernels while the machine is idle.", true, HONE_READ(ReadSwitch(node, config.idle)),
-     HONE_EQUAL(idle)},
-    {"idle.busy", "0.25", "Cores that others may use meanwhile; niced work does not count.", true,
+    {"idle.enabled", "true", "Refine kernels while the machine is idle.", true,
+     HONE_READ(ReadSwitch(node, config.idle)), HONE_EQUAL(idle)},
+    {"idle.busy", "0.25", "Cores that others may use meanwhile; niced work does not count.", false,
      HONE_READ(ReadReal(node, 0.01, 1024, config.idle_busy)), HONE_EQUAL(idle_busy)},
-    {"idle.quiet", R"("2s")", "How long the machine has to be quiet before.", true,
+    {"idle.stalled", "0.2", "Share of the time that something may wait for memory or the disk meanwhile.", false,
+     HONE_READ(ReadReal(node, 0, 2, config.idle_stalled)), HONE_EQUAL(idle_stalled)},
+    {"idle.quiet", R"("2s")", "How long the machine has to be quiet before.", false,
      HONE_READ(ReadTime(node, config.idle_quiet)), HONE_EQUAL(idle_quiet)},
-    {"idle.on_battery", "false", "Refine without mains power, too.", true, HONE_READ(ReadSwitch(node, config.idle_on_battery)),
-     HONE_EQUAL(idle_on_battery)},
+    {"idle.on_battery", "false", "Refine without mains power, too.", false,
+     HONE_READ(ReadSwitch(node, config.idle_on_battery)), HONE_EQUAL(idle_on_battery)},
+    {"idle.hours", R"("")", "When refining is allowed, local time, such as \"22:00-07:00\"; empty: always.", false,
+     ReadHours, HONE_EQUAL(idle_hours)},
+    {"idle.share", "1.0", "Share of idle time that is used.", false,
+     HONE_READ(ReadReal(node, 0.01, 1, config.idle_share)), HONE_EQUAL(idle_share)},
 };
 
 Error At(const toml::source_region& region, const std::string& path, std::string message) {

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "daemon/idle_gate.h"
 
 namespace hone {
 
@@ -27,11 +28,14 @@ struct Config {
   int runners = 0;   // 0: as many as builders
   std::chrono::milliseconds build_limit{20'000};
   std::chrono::milliseconds check_limit{30'000};
-  bool idle = true;                              // refine kernels while the machine is idle
-  double idle_busy = 0.25;                       // cores that others may use meanwhile
-  std::chrono::milliseconds idle_quiet{2'000};   // that the machine has to be quiet before
+  bool idle = true;                             // refine kernels while the machine is idle
+  double idle_busy = 0.25;                      // cores that others may use meanwhile
+  std::chrono::milliseconds idle_quiet{2'000};  // that the machine has to be quiet before
+  double idle_stalled = 0.2;                    // of the time that something may wait for memory or the disk meanwhile
   bool idle_on_battery = false;
-  uint32_t queue = 256;  // builds that wait; one more is answered "busy"
+  Hours idle_hours;
+  double idle_share = 1;  // of idle time that is used
+  uint32_t queue = 256;   // builds that wait; one more is answered "busy"
   uint32_t connections = 2'048;
   uint32_t requests = 64;                        // under way on one connection; more are read when some are answered
   std::chrono::milliseconds frame_time{30'000};  // from a frame's first byte to its last

@@ -8,8 +8,8 @@
 #include "daemon/hot_set.h"
 #include "daemon/metrics.h"
 #include "daemon/misses.h"
-#include "daemon/tuning.h"
 #include "daemon/peer.h"
+#include "daemon/tuning.h"
 
 namespace hone {
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -29,36 +31,87 @@ bool OnBattery() {
   return has_mains && !is_on;
 }
 
-// Ticks of a process that count as busy in /proc/stat, those of children that it has waited for included; what our
-// children spend in user mode is niced, and is not among them.
-double BusyTicks(const std::string& directory, bool is_self) {
+struct Ticks {
+  double user = 0, system = 0;
+  double children_system = 0;  // of children that were waited for
+  int nice = 0;
+};
+
+// Of a process, or of one of its threads.
+Ticks ReadTicks(const std::string& directory) {
   std::ifstream file(directory + "/stat");
   std::string text((std::istreambuf_iterator<char>(file)), {});
   size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  Ticks ticks;
+  if (name_end == std::string::npos) return ticks;
   std::istringstream fields(text.substr(name_end + 1));
   std::string skipped;
   for (int i = 3; i < 14; ++i) fields >> skipped;
-  double user = 0, system = 0, children_user = 0, children_system = 0;
-  fields >> user >> system >> children_user >> children_system;
-  return (is_self ? user : 0) + system + children_system;
+  fields >> ticks.user >> ticks.system >> skipped >> ticks.children_system >> skipped >> ticks.nice;
+  return ticks;
 }
 
-// Of a process and all that descend from it.
+// Ticks that count as busy in /proc/stat, of a process and all that descend from it: user time of what is niced is not
+// among them, which is that of our children and of our own thread for idle time.
 double TreeTicks(const std::string& directory, bool is_self, int depth) {
-  double ticks = BusyTicks(directory, is_self);
+  Ticks whole = ReadTicks(directory);
+  double busy = (is_self ? whole.user : 0) + whole.system + whole.children_system;
   std::error_code error;
-  if (depth == 0) return ticks;
+  if (depth == 0) return busy;
   for (const auto& task : std::filesystem::directory_iterator(directory + "/task", error)) {
+    if (is_self) {
+      Ticks thread = ReadTicks(task.path());
+      if (thread.nice > 0) busy -= thread.user;
+    }
     std::ifstream children(task.path() / "children");
-    for (std::string child; children >> child;) ticks += TreeTicks("/proc/" + child, false, depth - 1);
+    for (std::string child; children >> child;) busy += TreeTicks("/proc/" + child, false, depth - 1);
   }
-  return ticks;
+  return busy;
+}
+
+// Seconds since boot that at least one task waited for `what`.
+double Stalled(const char* what) {
+  std::ifstream file(std::string("/proc/pressure/") + what);
+  std::string line;
+  unsigned long long us = 0;
+  if (!std::getline(file, line)) return 0;
+  size_t total = line.find("total=");
+  if (total == std::string::npos || sscanf(line.c_str() + total, "total=%llu", &us) != 1) return 0;
+  return static_cast<double>(us) / 1e6;
+}
+
+int MinuteOfDay() {
+  std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return local.tm_hour * 60 + local.tm_min;
 }
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
+
+std::string PrintHours(const Hours& hours) {
+  if (hours.from == hours.to) return "";
+  return fmt::format("{:02}:{:02}-{:02}:{:02}", hours.from / 60, hours.from % 60, hours.to / 60, hours.to % 60);
+}
+
+std::optional<Hours> ParseHours(std::string_view text) {
+  if (text.empty()) return Hours{};
+  int from_hour = 0, from_minute = 0, to_hour = 0, to_minute = 0;
+  char rest = 0;
+  std::string copy(text);
+  if (sscanf(copy.c_str(), "%2d:%2d-%2d:%2d%c", &from_hour, &from_minute, &to_hour, &to_minute, &rest) != 4) return {};
+  auto is_time = [](int hour, int minute) { return hour >= 0 && hour < 24 && minute >= 0 && minute < 60; };
+  if (!is_time(from_hour, from_minute) || !is_time(to_hour, to_minute)) return {};
+  return Hours{from_hour * 60 + from_minute, to_hour * 60 + to_minute};
+}
+
+bool IsWithin(const Hours& hours, int minute_of_day) {
+  if (hours.from == hours.to) return true;
+  if (hours.from < hours.to) return minute_of_day >= hours.from && minute_of_day < hours.to;
+  return minute_of_day >= hours.from || minute_of_day < hours.to;
+}
 
 Result<LoadSample> ReadLoad() {
   std::string text = HONE_TRY(ReadFile("/proc/stat", 1 << 20));
@@ -75,6 +128,8 @@ Result<LoadSample> ReadLoad() {
   // honed, its workers, their fork servers, candidates.
   double ours = TreeTicks("/proc/self", true, 4);
   sample.busy_s = (ticks[0] + ticks[2] + ticks[5] + ticks[6] - ours) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  sample.stalled_s = Stalled("memory") + Stalled("io");
+  sample.minute_of_day = MinuteOfDay();
   sample.on_battery = OnBattery();
   return sample;
 }
@@ -87,8 +142,8 @@ void IdleGate::Add(const LoadSample& sample) {
     return;
   }
   last_ = sample;
-  double busy =
-      (sample.busy_s - begin_->busy_s) / std::max(Seconds(limits_.window) / 2, Seconds(sample.at - begin_->at));
+  double time = std::max(Seconds(limits_.window) / 2, Seconds(sample.at - begin_->at));
+  double busy = (sample.busy_s - begin_->busy_s) / time, stalled = (sample.stalled_s - begin_->stalled_s) / time;
   if (sample.on_battery && !limits_.on_battery) {
     quiet_since_ = sample.at;
     why_ = "on battery";
@@ -98,6 +153,11 @@ void IdleGate::Add(const LoadSample& sample) {
   } else if (busy > limits_.busy_cores) {
     quiet_since_ = sample.at;
     why_ = fmt::format("others use {:.2f} cores", busy);
+  } else if (stalled > limits_.stalled) {
+    quiet_since_ = sample.at;
+    why_ = fmt::format("something waits for memory or the disk {:.0f} % of the time", 100 * std::min(1.0, stalled));
+  } else if (!IsWithin(limits_.hours, sample.minute_of_day)) {
+    why_ = fmt::format("only from {}", PrintHours(limits_.hours));
   } else if (sample.at - quiet_since_ < limits_.quiet) {
     why_ = fmt::format("quiet for {:.1f} s of {:.1f} s", Seconds(sample.at - quiet_since_), Seconds(limits_.quiet));
   } else {

@@ -1,32 +1,47 @@
 // Whether the machine is idle enough to refine kernels. Whatever runs without being niced is somebody's work: while it
-// takes more than a sliver of processor time nothing is refined. What refines is niced and ours, so its own time does
-// not count; averages of pressure would count it, and are too slow.
+// takes more than a sliver of processor time, or waits for memory or the disk, nothing is refined. What refines is
+// niced and ours, so its own time does not count; averages of pressure would count it, and are too slow.
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/result.h"
 
 namespace hone {
 
+// Of a day, local time, in minutes since midnight; may pass midnight. from == to: all day.
+struct Hours {
+  int from = 0, to = 0;
+  bool operator==(const Hours&) const = default;
+};
+std::string PrintHours(const Hours& hours);              // "22:00-07:00", "" for all day
+std::optional<Hours> ParseHours(std::string_view text);  // nullopt: neither
+bool IsWithin(const Hours& hours, int minute_of_day);
+
 struct IdleLimits {
   double busy_cores = 0.25;                // processor time of others a second that closes the gate
   std::chrono::milliseconds window{200};   // over which it is taken
   std::chrono::milliseconds quiet{2'000};  // that it has to be quiet before the gate opens
-  bool on_battery = false;                 // refine without mains power, too
+  double stalled = 0.2;     // share of the time that somebody waits for memory or the disk, as busy_cores
+  bool on_battery = false;  // refine without mains power, too
+  Hours hours = {};         // when refining is allowed
 };
 
 struct LoadSample {
   MonotonicTime at{};
-  double busy_s = 0;  // processor time since boot that is neither idle nor niced nor ours, all cores
+  double busy_s = 0;     // processor time since boot that is neither idle nor niced nor ours, all cores
+  double stalled_s = 0;  // time since boot that something waited for memory or the disk; 0 where it is not told
+  int minute_of_day = 0;
   bool on_battery = false;
-  bool is_serving = false;  // honed builds for somebody who waits
+  bool is_serving = false;  // honed works for somebody who waits
 };
 
-// All but is_serving, from /proc/stat and /sys/class/power_supply. kUnsupported where the system does not tell.
+// All but is_serving, from /proc/stat, /proc/pressure and /sys/class/power_supply. kUnsupported where the system does
+// not tell.
 Result<LoadSample> ReadLoad();
 
 // Not thread-safe.
@@ -35,7 +50,7 @@ class IdleGate {
   explicit IdleGate(const IdleLimits& limits) : limits_(limits) {}
   void SetLimits(const IdleLimits& limits) { limits_ = limits; }
 
-  // A sample every 50 ms or so.
+  // A sample every 50 ms or so while it is open; seldom is enough while it is closed.
   void Add(const LoadSample& sample);
 
   bool open() const { return open_; }

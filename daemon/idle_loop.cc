@@ -1,6 +1,8 @@
 #include "daemon/idle_loop.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -10,7 +12,8 @@
 namespace hone {
 namespace {
 
-constexpr std::chrono::milliseconds kSampleEvery{50};
+constexpr std::chrono::milliseconds kSampleOpen{50};  // other work ends idle time within 200 ms
+constexpr std::chrono::milliseconds kSampleClosed{400};
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
 constexpr int kSlice = 64;                      // trials before the next kernel is chosen
 constexpr double kBetter = 1.005;               // a ratio that counts as progress
@@ -25,13 +28,14 @@ std::string MetaName(const std::string& name) { return "refined " + name; }
 }  // namespace
 
 IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
-                   std::function<Result<std::unique_ptr<Workshop>>()> start_workshop)
+                   double share, std::function<Result<std::unique_ptr<Workshop>>()> start_workshop)
     : cache_(cache),
       path_(path),
       tuning_(tuning),
       metrics_(metrics),
+      start_workshop_(std::move(start_workshop)),
       limits_(limits),
-      start_workshop_(std::move(start_workshop)) {
+      share_(share) {
   watcher_ = std::jthread([this](std::stop_token stop) { Watch(stop); });
   worker_ = std::jthread([this](std::stop_token stop) { Work(stop); });
 }
@@ -43,12 +47,33 @@ void IdleLoop::Close() {
   worker_.request_stop();
   {
     MutexLock lock(mutex_);
-    slice_.request_stop();
-    if (workshop_) workshop_->Shutdown();
+    Shut();
     changed_.NotifyAll();
   }
   if (watcher_.joinable()) watcher_.join();
   if (worker_.joinable()) worker_.join();
+}
+
+void IdleLoop::Interrupt() {
+  MutexLock lock(mutex_);
+  interrupted_ = true;
+  ++interrupts_;
+  changed_.NotifyAll();
+  if (open_) ++metrics_.idle_interrupts;
+  state_ = "serving";
+  Shut();
+}
+
+void IdleLoop::SetLimits(const IdleLimits& limits, double share) {
+  MutexLock lock(mutex_);
+  limits_ = limits;
+  share_ = share;
+}
+
+void IdleLoop::Shut() {
+  open_ = false;
+  slice_.request_stop();
+  if (workshop_) workshop_->Shutdown();
 }
 
 std::string IdleLoop::state() const {
@@ -62,7 +87,7 @@ std::string IdleLoop::task() const {
 }
 
 void IdleLoop::Watch(std::stop_token stop) {
-  IdleGate gate(limits_);
+  IdleGate gate{{}};
   while (!stop.stop_requested()) {
     Result<LoadSample> sample = ReadLoad();
     if (!sample) {
@@ -71,19 +96,25 @@ void IdleLoop::Watch(std::stop_token stop) {
       return;  // a system that does not tell is never idle
     }
     sample->is_serving = metrics_.builds_running > 0 || metrics_.builds_queued > 0;
+    MutexLock lock(mutex_);
+    sample->is_serving |= std::exchange(interrupted_, false);
+    gate.SetLimits(limits_);
     gate.Add(*sample);
-    {
-      MutexLock lock(mutex_);
-      if (open_ && !gate.open()) slice_.request_stop();
-      if (open_ != gate.open()) changed_.NotifyAll();
-      open_ = gate.open();
-      state_ = gate.why();
-    }
-    std::this_thread::sleep_for(kSampleEvery);
+    if (open_ && !gate.open()) Shut();
+    if (open_ != gate.open()) changed_.NotifyAll();
+    open_ = gate.open();
+    state_ = resting_ && open_ ? "resting" : gate.why();
+    // Looking costs time, too: often only where something could be disturbed.
+    auto until = std::chrono::steady_clock::now() + (open_ && !resting_ ? kSampleOpen : kSampleClosed);
+    for (auto left = until - std::chrono::steady_clock::now(); left.count() > 0 && !stop.stop_requested();
+         left = until - std::chrono::steady_clock::now())
+      changed_.WaitFor(mutex_, left);
   }
 }
 
 void IdleLoop::Work(std::stop_token stop) {
+  // Thinking and learning are idle work, too. (Of this thread alone; not of the lowest class: it holds locks.)
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
   while (!stop.stop_requested()) {
     std::stop_token slice;
     {
@@ -93,16 +124,34 @@ void IdleLoop::Work(std::stop_token stop) {
       slice_ = std::stop_source();
       slice = slice_.get_token();
     }
+    Stopwatch watch;
     Result<void> done = RefineOne(slice);
-    MutexLock lock(mutex_);
-    task_.clear();
-    if (done || stop.stop_requested()) continue;
+    std::chrono::duration<double, std::micro> spent(watch.Microseconds());
+    std::shared_ptr<Workshop> old;  // ends when the lock is free
+    double share;
+    {
+      MutexLock lock(mutex_);
+      task_.clear();
+      share = share_;
+      if (!done || slice.stop_requested()) old = std::move(workshop_);
+    }
+    old.reset();
+    if (slice.stop_requested()) continue;
     // Nothing to do, or it cannot be done now: not at once again.
-    if (done.error().kind != ErrorKind::kNotFound) LogWarn("idle_loop", {{"why", done.error().Text()}});
-    auto until = std::chrono::steady_clock::now() + kLookAgain;
-    while (!stop.stop_requested() && std::chrono::steady_clock::now() < until)
-      changed_.WaitFor(mutex_, std::chrono::seconds(1));
+    if (!done && done.error().kind != ErrorKind::kNotFound) LogWarn("idle_loop", {{"why", done.error().Text()}});
+    Rest(done ? std::chrono::duration_cast<std::chrono::nanoseconds>(spent * (1 / share - 1)) : kLookAgain, stop);
   }
+}
+
+void IdleLoop::Rest(std::chrono::nanoseconds time, std::stop_token stop) {
+  auto until = std::chrono::steady_clock::now() + time;
+  MutexLock lock(mutex_);
+  resting_ = true;
+  const uint64_t interrupts = interrupts_;  // each may bring a kernel to refine
+  for (auto left = time; left.count() > 0 && interrupts == interrupts_ && !stop.stop_requested();
+       left = until - std::chrono::steady_clock::now())
+    changed_.WaitFor(mutex_, left);
+  resting_ = false;
 }
 
 Result<std::vector<RefineTask>> IdleLoop::Tasks(std::vector<Record>& records) {
@@ -138,17 +187,16 @@ Result<std::vector<RefineTask>> IdleLoop::Tasks(std::vector<Record>& records) {
   return tasks;
 }
 
-Workshop* IdleLoop::StartedWorkshop() {
-  MutexLock lock(mutex_);
-  if (!workshop_) {
-    Result<std::unique_ptr<Workshop>> started = start_workshop_();
-    if (!started) {
-      LogWarn("idle_workshop", {{"why", started.error().Text()}});
-      return nullptr;
-    }
-    workshop_ = *std::move(started);
+Result<std::shared_ptr<Workshop>> IdleLoop::StartedWorkshop(std::stop_token stop) {
+  {
+    MutexLock lock(mutex_);
+    if (workshop_) return workshop_;
   }
-  return workshop_.get();
+  std::shared_ptr<Workshop> started = HONE_TRY(start_workshop_());
+  MutexLock lock(mutex_);
+  workshop_ = started;
+  if (stop.stop_requested()) started->Shutdown();  // meanwhile
+  return started;
 }
 
 Result<void> IdleLoop::RefineOne(std::stop_token stop) {
@@ -157,8 +205,7 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   std::optional<size_t> next = NextTask(tasks, ++turn_);
   if (!next) return Error{ErrorKind::kNotFound, "everything is refined", ""};
   const Record& record = records[*next];
-  Workshop* workshop = StartedWorkshop();
-  if (workshop == nullptr) return Error{ErrorKind::kUnavailable, "no processes for idle time", ""};
+  std::shared_ptr<Workshop> workshop = HONE_TRY(StartedWorkshop(stop));
   {
     MutexLock lock(mutex_);
     task_ = record.request;

@@ -2,8 +2,8 @@
 //
 //   IdleGate says quiet → NextTask → Tuning::Refine (a slice of trials) → remember how far it came → again
 //
-// It has builder and runner processes of its own, below everything else on the machine, started when first needed and
-// stopped when idle time is over for long.
+// It has builder and runner processes of its own, below everything else on the machine, started when idle time begins
+// and killed when it ends.
 #pragma once
 
 #include <atomic>
@@ -28,9 +28,16 @@ namespace hone {
 class IdleLoop {
  public:
   // `start_workshop`: processes for idle time.
+  // `share`: of idle time that is used, in (0, 1].
   IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
-           std::function<Result<std::unique_ptr<Workshop>>()> start_workshop);
+           double share, std::function<Result<std::unique_ptr<Workshop>>()> start_workshop);
   ~IdleLoop();  // stops at once
+
+  // Somebody waits for an answer that takes work: idle time is over, its processes are killed before this returns. Any
+  // thread; never waits.
+  void Interrupt();
+
+  void SetLimits(const IdleLimits& limits, double share);
 
   // For `hone status`, from any thread: what the gate says, and what is refined now ("" if nothing).
   std::string state() const;
@@ -42,24 +49,30 @@ class IdleLoop {
  private:
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
   void Work(std::stop_token stop);
+  void Shut() HONE_REQUIRES(mutex_);  // ends the slice under way and its processes
+  void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
   Result<std::vector<RefineTask>> Tasks(std::vector<Record>& records);
-  Workshop* StartedWorkshop();
+  Result<std::shared_ptr<Workshop>> StartedWorkshop(std::stop_token stop);
 
   ScheduleCache& cache_;
   RequestPath& path_;
   Tuning& tuning_;
   Metrics& metrics_;
-  const IdleLimits limits_;
   const std::function<Result<std::unique_ptr<Workshop>>()> start_workshop_;
 
   mutable Mutex mutex_;
   CondVar changed_;
+  IdleLimits limits_ HONE_GUARDED_BY(mutex_);
+  double share_ HONE_GUARDED_BY(mutex_);
   bool open_ HONE_GUARDED_BY(mutex_) = false;
+  bool interrupted_ HONE_GUARDED_BY(mutex_) = false;  // since the last sample
+  uint64_t interrupts_ HONE_GUARDED_BY(mutex_) = 0;
+  bool resting_ HONE_GUARDED_BY(mutex_) = false;  // there is nothing to do, or no share of the time left
   std::string state_ HONE_GUARDED_BY(mutex_) = "looking";
   std::string task_ HONE_GUARDED_BY(mutex_);
   std::stop_source slice_ HONE_GUARDED_BY(mutex_);  // of the search under way
-  std::unique_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
+  std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
 
   int64_t turn_ = 0;  // of the working thread alone, as are the next
   struct Progress {

@@ -55,6 +55,7 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("uninvited_descriptors", uninvited_descriptors);
   add("reloads", reloads);
   add("lookups_queued", lookups_queued);
+  add("idle_interrupts", idle_interrupts);
   add("builds_queued", builds_queued);
   add("builds_running", builds_running);
   add("hot_entries", hot_entries);

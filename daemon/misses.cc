@@ -132,6 +132,7 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
         (*self)->OnCompiled(key, std::move(*compiled));
       });
     };
+    on_work_();
     ++metrics_.builds_queued;
     running->second.work = compile_queue_.Push(std::move(work));
   }

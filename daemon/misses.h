@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -35,6 +36,9 @@ class Misses {
   void Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name, Stopwatch begun);
   void Forget(const Peer& peer);
   void SetLimits(const MissLimits& limits) { limits_ = limits; }
+  void SetOnWork(std::function<void()> on_work) {
+    on_work_ = std::move(on_work);
+  }  // called when a compilation is begun
 
   // From now on nothing is begun: who waits for something that has not begun is answered kUnavailable, as is who comes.
   // What is under way is still answered.
@@ -74,6 +78,7 @@ class Misses {
   Metrics& metrics_;
   const int builders_;
   MissLimits limits_;
+  std::function<void()> on_work_ = [] {};
   uint64_t last_serial_ = 0;
   bool stopped_ = false;
   double mean_build_ms_ = 50;                                     // of late: the newest weighs an eighth

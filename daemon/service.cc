@@ -84,7 +84,9 @@ IdleLimits IdleLimitsOf(const Config& config) {
   IdleLimits limits;
   limits.busy_cores = config.idle_busy;
   limits.quiet = config.idle_quiet;
+  limits.stalled = config.idle_stalled;
   limits.on_battery = config.idle_on_battery;
+  limits.hours = config.idle_hours;
   return limits;
 }
 
@@ -169,8 +171,11 @@ class Service {
                                          [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
     }
     if (!inspects() && options_.idle && config_.idle) {
-      idle_ = std::make_unique<IdleLoop>(*cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_),
-                                         [options = IdleWorkshopOptionsOf(workshop, host.cores)] { return StartWorkshop(options); });
+      idle_ = std::make_unique<IdleLoop>(
+          *cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_), config_.idle_share,
+          [options = IdleWorkshopOptionsOf(workshop, host.cores)] { return StartWorkshop(options); });
+      misses_->SetOnWork([this] { idle_->Interrupt(); });
+      tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
     }
     dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), *admin_, metrics_);
@@ -243,6 +248,7 @@ class Service {
     hot_->SetLimits(HotLimitsOf(config_, descriptors_));
     server_->SetLimits(ServerLimitsOf(config_, descriptors_));
     if (misses_) misses_->SetLimits(MissLimitsOf(config_));
+    if (idle_) idle_->SetLimits(IdleLimitsOf(config_), config_.idle_share);
     ++metrics_.reloads;
     LogInfo("reloaded");
   }

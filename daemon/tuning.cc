@@ -21,14 +21,14 @@ constexpr size_t kMostWaiting = 64;
 constexpr uint32_t kRetryMs = 1000;
 constexpr uint32_t kMostTrials = 100'000;
 constexpr uint32_t kDefaultTrials = 256;
-constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
+constexpr int kPatience = 128;   // trials without a better one, where nobody said how many to make
 constexpr int kFinalRounds = 5;  // among the fastest trials
-constexpr int kRounds = 15;     // of a head-to-head
+constexpr int kRounds = 15;      // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
 constexpr std::string_view kModelName = "cpu";
-constexpr size_t kLearnEvery = 512;     // samples
-constexpr size_t kMostSamples = 3072;   // taken from the log at the first search
-constexpr size_t kMostOfOne = 512;      // … of one kernel
+constexpr size_t kLearnEvery = 512;    // samples
+constexpr size_t kMostSamples = 3072;  // taken from the log at the first search
+constexpr size_t kMostOfOne = 512;     // … of one kernel
 
 std::chrono::nanoseconds Nanoseconds(double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); }
 
@@ -71,6 +71,7 @@ void Tuning::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<co
     ++metrics_.bad_frames;
     return peer->ReplyError(header.request_id, request.error());
   }
+  on_work_();  // takes its turn from idle time
   queue_.Push([this, job = Job{&loop_, peer, header.request_id}, request = *std::move(request)] {
     Result<TuneReply> reply = Tune(request, job);
     if (!reply) return job.AnswerError(reply.error());
@@ -136,8 +137,12 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   counted.on_trial = [&](const Trial& trial) {
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
-    log.push_back({PrintChoices(trial.candidate.choices), trial.candidate.program, static_cast<uint8_t>(trial.verdict),
-                   Nanoseconds(trial.time_us), Nanoseconds(trial.noise_us), {}});
+    log.push_back({PrintChoices(trial.candidate.choices),
+                   trial.candidate.program,
+                   static_cast<uint8_t>(trial.verdict),
+                   Nanoseconds(trial.time_us),
+                   Nanoseconds(trial.noise_us),
+                   {}});
     if (watcher.on_trial) watcher.on_trial(trial);
   };
   counted.on_round = [&](const SearchProgress& progress) {
@@ -151,8 +156,11 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   outcome.search = HONE_TRY(Search(space, *rig, model_.get(), options, counted, stop));
   LearnAnew();
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
-  if (!outcome.search.top.empty() && !served->record.pinned && in_time)
-    HONE_TRY(Promote(found, served->record, *rig, stop_.get_token(), outcome));
+  if (!outcome.search.top.empty() && !served->record.pinned && in_time) {
+    std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;
+    Result<void> promoted = Promote(found, served->record, *rig, until, outcome);
+    if (!promoted && !until.stop_requested()) return promoted.error();
+  }
   LogInfo("refined", {{"fingerprint", outcome.fingerprint.Hex()},
                       {"trials", outcome.search.progress.trials},
                       {"ratio", outcome.ratio},
@@ -165,8 +173,10 @@ void Tuning::LoadModel() {
   Result<std::optional<std::string>> saved = cache_.GetModel(kModelName);
   if (saved && *saved) {
     Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(**saved);
-    if (loaded) model_ = *std::move(loaded);
-    else LogInfo("model_left_out", {{"why", loaded.error().Text()}});
+    if (loaded)
+      model_ = *std::move(loaded);
+    else
+      LogInfo("model_left_out", {{"why", loaded.error().Text()}});
   }
   if (!model_) model_ = MakeXgbModel();
   // Trials of this machine's records, until there are enough to learn from.
@@ -196,11 +206,14 @@ void Tuning::LoadModel() {
 // Every few hundred trials the model of all kernels learns from all of them, and is kept.
 void Tuning::LearnAnew() {
   if (model_->SampleCount() < learnt_ + kLearnEvery) return;
-  if (Result<void> trained = model_->Retrain(); !trained) return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
+  if (Result<void> trained = model_->Retrain(); !trained)
+    return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
   learnt_ = model_->SampleCount();
   Result<std::string> saved = model_->Save();
-  if (saved) (void)cache_.PutModel(kModelName, *saved);
-  else LogWarn("model_not_kept", {{"why", saved.error().Text()}});
+  if (saved)
+    (void)cache_.PutModel(kModelName, *saved);
+  else
+    LogWarn("model_not_kept", {{"why", saved.error().Text()}});
 }
 
 Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, Outcome& outcome) {

@@ -30,6 +30,8 @@ class Tuning {
   // From the loop's thread: a TuneRequest. Answers with a TuneReply a round. kBusy when too many wait.
   void Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body);
 
+  void SetOnWork(std::function<void()> on_work) { on_work_ = std::move(on_work); }  // called when a request comes
+
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
 
@@ -58,6 +60,7 @@ class Tuning {
   RequestPath& path_;
   Metrics& metrics_;
   const std::function<void(const Fingerprint&)> forget_;
+  std::function<void()> on_work_ = [] {};
   Mutex turn_;                        // one search at a time: two would measure each other
   std::unique_ptr<CostModel> model_;  // nullptr before the first search
   size_t learnt_ = 0;                 // samples that the model of all kernels has seen

@@ -100,7 +100,8 @@ class LazyWorkshop : public Workshop {
 Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options) {
   std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(options.builders));
   std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start(options.runners));
-  return std::unique_ptr<Workshop>(std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners), options.builders.builders));
+  return std::unique_ptr<Workshop>(
+      std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners), options.builders.builders));
 }
 
 std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options) {

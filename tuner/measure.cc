@@ -119,12 +119,18 @@ Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candida
     trial.candidate = std::move(candidates[done]);
     const Result<BuiltArtifact>& code = *built[done];
     if (!code) {
-      if (IsOurs(code.error())) return code.error();
+      if (IsOurs(code.error())) {
+        if (stop.stop_requested()) break;
+        return code.error();
+      }
       trial.verdict = Verdict::kNotBuilt;
       trial.why = code.error().Text();
       continue;
     }
-    HONE_TRY(Run(rig, *code, options, trial));
+    Result<void> run = Run(rig, *code, options, trial);
+    // Whoever stops may take the processes away: what was measured until then is kept.
+    if (!run && stop.stop_requested()) break;
+    HONE_TRY(std::move(run));
   }
   trials.resize(done);
   return trials;
@@ -142,7 +148,8 @@ Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, i
   }
   if (times.back().empty()) return Error{ErrorKind::kTimeout, "stopped before anything was compared", ""};
   size_t best = 0;
-  for (std::vector<double>& some : times) std::nth_element(some.begin(), some.begin() + static_cast<int64_t>(some.size() / 2), some.end());
+  for (std::vector<double>& some : times)
+    std::nth_element(some.begin(), some.begin() + static_cast<int64_t>(some.size() / 2), some.end());
   for (size_t i = 1; i < times.size(); ++i)
     if (times[i][times[i].size() / 2] < times[best][times[best].size() / 2]) best = i;
   return best;

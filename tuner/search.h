@@ -34,7 +34,7 @@ struct SearchOptions {
   double random_share = 0.1;  // of a batch, whatever the model says
   int patience = 0;           // trials without a better one before the search ends; 0: none
   Strategy strategy = Strategy::kModel;
-  std::vector<std::string> known;  // choices to begin with: the best so far, those of neighbours
+  std::vector<std::string> known = {};  // choices to begin with: the best so far, those of neighbours
 };
 
 struct SearchProgress {
@@ -55,8 +55,8 @@ struct SearchCosts {
 
 struct SearchResult {
   SearchProgress progress;
-  std::vector<Trial> top;     // the fastest, fastest first; one that is first by luck is found out by measuring again
-  std::string stopped;        // why: "256 trials", "no better one in 128 trials", "interrupted" …
+  std::vector<Trial> top;  // the fastest, fastest first; one that is first by luck is found out by measuring again
+  std::string stopped;     // why: "256 trials", "no better one in 128 trials", "interrupted" …
   SearchCosts costs;
   std::vector<int> verdicts;  // trials by Verdict
 };

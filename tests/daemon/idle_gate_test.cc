@@ -89,6 +89,38 @@ TEST(IdleGate, BeginsAnewAfterASleepOrAClockThatWentBack) {
   EXPECT_TRUE(machine.gate.open());
 }
 
+TEST(IdleGate, WaitsWhileOthersWaitForMemoryOrTheDisk) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0);
+  ASSERT_TRUE(machine.gate.open());
+  machine.sample.stalled_s += 0.04;
+  machine.Run(milliseconds(50), 0);
+  EXPECT_FALSE(machine.gate.open());
+  EXPECT_NE(machine.gate.why().find("memory or the disk 40 %"), std::string::npos) << machine.gate.why();
+}
+
+TEST(IdleGate, KeepsItsHours) {
+  Machine machine({.hours = *ParseHours("22:00-07:00")});
+  machine.sample.minute_of_day = 12 * 60;
+  machine.Run(milliseconds(5000), 0);
+  EXPECT_EQ(machine.gate.why(), "only from 22:00-07:00");
+  machine.sample.minute_of_day = 22 * 60;
+  machine.Run(milliseconds(50), 0);
+  EXPECT_TRUE(machine.gate.open());
+}
+
+TEST(Hours, OfADay) {
+  EXPECT_TRUE(IsWithin(*ParseHours(""), 0));
+  Hours night = *ParseHours("22:30-07:00"), day = *ParseHours("09:00-17:00");
+  EXPECT_EQ(PrintHours(night), "22:30-07:00");
+  EXPECT_EQ(PrintHours({}), "");
+  EXPECT_TRUE(IsWithin(night, 23 * 60) && IsWithin(night, 0) && IsWithin(night, 22 * 60 + 30));
+  EXPECT_FALSE(IsWithin(night, 7 * 60) || IsWithin(night, 12 * 60));
+  EXPECT_TRUE(IsWithin(day, 9 * 60) && !IsWithin(day, 17 * 60));
+  for (const char* text : {"22", "24:00-07:00", "22:00-07:60", "22:00-07:00x", "-1:00-07:00", "a:00-07:00"})
+    EXPECT_FALSE(ParseHours(text)) << text;
+}
+
 TEST(ReadLoad, SeesWorkOfOthersButNotOurs) {
   Result<LoadSample> before = ReadLoad();
   ASSERT_TRUE(before) << before.error().Text();

@@ -258,6 +258,12 @@ class HoneTest(unittest.TestCase):
     def raw(self):
         return RawClient(self.directory.socket)
 
+    def wait_until(self, condition, limit=30):
+        end = time.monotonic() + limit
+        while not condition():
+            self.assertLess(time.monotonic(), end, "it never came")
+            time.sleep(0.01)
+
     def assert_served(self, kernel=SMALL):
         """An honest client gets a kernel."""
         with self.raw() as client:

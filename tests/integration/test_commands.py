@@ -340,6 +340,10 @@ class Lifecycle(harness.HoneTest):
         self.assertGreaterEqual(self.hone_json("stats")[0]["trials"], 20)
         self.assertIn("softmax(M=64,N=200,threads=1)", seen)
         self.assertTrue(self.hone_json("run", "softmax(M=64,N=200,threads=1)")[0]["verified"])
+        # Somebody who waits ends it, and gets the answer as if nothing had run.
+        self.wait_until(lambda: self.hone_json("status")[0]["tuning"])
+        self.assert_served("add(M=4,N=64)")
+        self.assertGreaterEqual(self.hone_json("stats")[0]["idle_interrupts"], 1)
         begun = time.monotonic()
         self.assertEqual(daemon.stop(), 0)
         self.assertLess(time.monotonic() - begun, 5)

@@ -1,0 +1,237 @@
+// Searches on a made-up device: what is tried, what each mishap costs, why they end.
+#include "tuner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/tuner/scripted_rig.h"
+#include "tuner/xgb_model.h"
+
+namespace hone {
+namespace {
+
+using testing::ScriptedRig;
+
+Space OpenSpace(const std::string& kernel = "matmul(M=64,N=96,K=80)") {
+  Target target;
+  target.cpu = "haswell";
+  Result<Space> space = Space::Open(kernel, target);
+  EXPECT_TRUE(space) << space.error().Text();
+  return *std::move(space);
+}
+
+struct Ran {
+  SearchResult result;
+  std::vector<Trial> trials;
+};
+
+Ran RunSearch(ScriptedRig& rig, SearchOptions options, CostModel* model = nullptr, std::stop_token stop = {}) {
+  Ran ran;
+  SearchWatcher watcher;
+  watcher.on_trial = [&](const Trial& trial) { ran.trials.push_back(trial); };
+  if (model == nullptr && options.strategy == Strategy::kModel) options.strategy = Strategy::kEvolution;
+  Result<SearchResult> result = Search(OpenSpace(), rig, model, options, watcher, stop);
+  EXPECT_TRUE(result) << result.error().Text();
+  if (result) ran.result = *std::move(result);
+  return ran;
+}
+
+TEST(Search, BeginsWithTheDefaultAndTriesNothingTwice) {
+  ScriptedRig rig;
+  Ran ran = RunSearch(rig, {.trials = 100});
+  ASSERT_EQ(ran.trials.size(), 100u);
+  EXPECT_EQ(ran.trials[0].candidate.program, OpenSpace().Default()->program);
+  std::set<uint64_t> programs;
+  for (const Trial& trial : ran.trials) EXPECT_TRUE(programs.insert(trial.candidate.program).second);
+  EXPECT_EQ(ran.result.stopped, "100 trials");
+  EXPECT_EQ(ran.result.progress.valid, 100);
+  for (size_t i = 1; i < ran.result.top.size(); ++i)
+    EXPECT_LE(ran.result.top[i - 1].time_us, ran.result.top[i].time_us);
+  EXPECT_EQ(ran.result.progress.best_us, ran.result.top[0].time_us);
+}
+
+TEST(Search, OneSeedOneSearch) {
+  for (Strategy strategy : {Strategy::kModel, Strategy::kEvolution, Strategy::kRandom}) {
+    std::vector<std::string> first;
+    for (int i = 0; i < 2; ++i) {
+      ScriptedRig rig;
+      rig.count = 1 + i;  // how many builders there are does not matter
+      std::unique_ptr<CostModel> model = MakeXgbModel();
+      SearchOptions options{.trials = 64, .seed = 7, .strategy = strategy};
+      RunSearch(rig, options, model.get());
+      if (i == 0) first = rig.timed;
+      EXPECT_EQ(rig.timed, first);
+    }
+    ScriptedRig other;
+    RunSearch(other,
+              {.trials = 64, .seed = 8, .strategy = strategy == Strategy::kModel ? Strategy::kEvolution : strategy});
+    EXPECT_NE(other.timed, first);
+  }
+}
+
+// The device likes schedules that resemble one that nobody told the search about: the length of the text stands for a
+// property that mutations move by steps.
+TEST(Search, EvolutionBeatsChance) {
+  auto best_of = [](Strategy strategy, uint64_t seed) {
+    ScriptedRig rig;
+    rig.time_of = [](const std::string& text) {
+      double time = 100;
+      // Text of a step is text of its factors: many long loops cost, vectors pay.
+      for (char c : text) time += c >= '1' && c <= '9' ? 0.5 * (c - '0') : 0;
+      return time;
+    };
+    return RunSearch(rig, {.trials = 120, .seed = seed, .strategy = strategy}).result.progress.best_us;
+  };
+  int wins = 0;
+  for (uint64_t seed = 1; seed <= 7; ++seed)
+    wins += best_of(Strategy::kEvolution, seed) <= best_of(Strategy::kRandom, seed);
+  EXPECT_GE(wins, 5);
+}
+
+TEST(Search, EachMishapCostsOneTrial) {
+  ScriptedRig rig;
+  rig.on_build = [](int n) -> std::optional<Error> {
+    if (n == 3) return Error{ErrorKind::kBuildFailed, "the builder died of SIGSEGV", "build"};
+    if (n == 4) return Error{ErrorKind::kTimeout, "not built in 20 s", "build"};
+    return {};
+  };
+  rig.on_check = [](int n) -> std::optional<Error> {
+    switch (n) {  // counts what was built
+      case 5: return Error{ErrorKind::kRunFailed, "stray access", "run"};
+      case 6: return Error{ErrorKind::kTimeout, "an endless loop", "run"};
+      case 7: return Error{ErrorKind::kWrongResult, "y[3] is 4, expected 5", "check"};
+      case 8: return Error{ErrorKind::kLimit, "out of memory", "run"};
+      default: return {};
+    }
+  };
+  rig.on_time = [](int n) -> std::optional<Error> {
+    if (n == 9) return Error{ErrorKind::kBusy, "never quiet", "time"};
+    if (n == 10) return Error{ErrorKind::kRunFailed, "died of SIGILL", "time"};
+    return {};
+  };
+  Ran ran = RunSearch(rig, {.trials = 48});
+  EXPECT_EQ(ran.trials.size(), 48u);
+  EXPECT_EQ(ran.result.progress.valid, 40);
+  auto count = [&](Verdict verdict) { return ran.result.verdicts[static_cast<size_t>(verdict)]; };
+  EXPECT_EQ(count(Verdict::kNotBuilt), 2);
+  EXPECT_EQ(count(Verdict::kCrashed), 3);
+  EXPECT_EQ(count(Verdict::kTimedOut), 1);
+  EXPECT_EQ(count(Verdict::kWrong), 1);
+  EXPECT_EQ(count(Verdict::kDisturbed), 1);
+  for (const Trial& trial : ran.trials) {
+    EXPECT_EQ(trial.verdict == Verdict::kTimed, trial.why.empty());
+    if (trial.verdict == Verdict::kTimed) continue;
+    for (const Trial& top : ran.result.top) EXPECT_NE(top.candidate.program, trial.candidate.program);
+  }
+}
+
+TEST(Search, ADefaultThatFailsIsNoEnd) {
+  ScriptedRig rig;
+  rig.on_check = [](int n) -> std::optional<Error> {
+    if (n == 0) return Error{ErrorKind::kWrongResult, "y[0]", "check"};
+    return {};
+  };
+  Ran ran = RunSearch(rig, {.trials = 20});
+  EXPECT_EQ(ran.result.progress.valid, 19);
+  EXPECT_EQ(ran.result.progress.start_us, 0);
+  EXPECT_GT(ran.result.progress.best_us, 0);
+}
+
+TEST(Search, WithoutADeviceItEndsWithAnError) {
+  ScriptedRig rig;
+  rig.on_check = [](int n) -> std::optional<Error> {
+    if (n >= 20) return Error{ErrorKind::kUnavailable, "the runner is gone", "runner"};
+    return {};
+  };
+  int told = 0;
+  SearchWatcher watcher;
+  watcher.on_trial = [&](const Trial&) { ++told; };
+  Result<SearchResult> result =
+      Search(OpenSpace(), rig, nullptr, {.trials = 64, .strategy = Strategy::kRandom}, watcher, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(told, 16);  // the round before
+}
+
+// Whoever stops a search may take its processes away at the same moment: only the trial in hand is lost.
+TEST(Search, StoppingKeepsWhatWasMeasured) {
+  std::stop_source stop;
+  ScriptedRig rig;
+  rig.on_check = [&](int n) -> std::optional<Error> {
+    if (n < 21) return {};
+    stop.request_stop();
+    return Error{ErrorKind::kUnavailable, "the runner was killed", "runner"};
+  };
+  Ran ran = RunSearch(rig, {.trials = 64}, nullptr, stop.get_token());
+  EXPECT_EQ(ran.trials.size(), 21u);
+  EXPECT_EQ(ran.result.stopped, "interrupted");
+  EXPECT_FALSE(ran.result.top.empty());
+  std::stop_source building;
+  ScriptedRig other;
+  other.on_build = [&](int n) -> std::optional<Error> {
+    if (n < 18) return {};
+    building.request_stop();
+    return Error{ErrorKind::kUnavailable, "the builder was killed", "builder"};
+  };
+  ran = RunSearch(other, {.trials = 64}, nullptr, building.get_token());
+  EXPECT_EQ(ran.trials.size(), 16u);
+}
+
+TEST(Search, EndsWhenNothingBetterComes) {
+  ScriptedRig rig;
+  rig.time_of = [](const std::string&) { return 50.0; };
+  Ran ran = RunSearch(rig, {.trials = 1000, .patience = 40});
+  EXPECT_LT(ran.trials.size(), 80u);
+  EXPECT_NE(ran.result.stopped.find("no better one in"), std::string::npos) << ran.result.stopped;
+}
+
+TEST(Search, EndsWhenTheSpaceDoes) {
+  ScriptedRig rig;
+  Result<Space> space = Space::Open("add(M=1,N=3)", Target());
+  ASSERT_TRUE(space) << space.error().Text();
+  Result<SearchResult> result = Search(*space, rig, nullptr, {.trials = 5000, .strategy = Strategy::kRandom}, {}, {});
+  ASSERT_TRUE(result) << result.error().Text();
+  EXPECT_EQ(result->stopped, "the space is exhausted");
+}
+
+TEST(Search, KnownChoicesAreTriedFirst) {
+  ScriptedRig first;
+  Ran ran = RunSearch(first, {.trials = 40, .seed = 3});
+  std::string known = PrintChoices(ran.trials[30].candidate.choices);
+  ScriptedRig second;
+  Ran again = RunSearch(second, {.trials = 4, .seed = 4, .known = {known, "not a choice", known}});
+  EXPECT_EQ(again.trials[1].candidate.program, ran.trials[30].candidate.program);
+}
+
+TEST(Fastest, FindsOutWhoWasFirstByLuck) {
+  ScriptedRig rig;
+  std::vector<SealedMemfd> files;
+  for (const char* text : {"30", "10", "20"}) files.push_back(*SealedMemfd::Create(AsBytes(std::string_view(text))));
+  std::vector<const SealedMemfd*> codes;
+  for (const SealedMemfd& file : files) codes.push_back(&file);
+  rig.time_of = [](const std::string& text) { return std::stod(text); };
+  EXPECT_EQ(*Fastest(rig, codes, 1, 3, {}), 1u);
+}
+
+TEST(Compare, GivesTheMedianAndItsInterval) {
+  ScriptedRig rig;
+  SealedMemfd slow = *SealedMemfd::Create(AsBytes(std::string_view("30")));
+  SealedMemfd fast = *SealedMemfd::Create(AsBytes(std::string_view("20")));
+  rig.time_of = [&rig](const std::string& text) {
+    // One turn in seven is disturbed by half.
+    return std::stod(text) * (rig.timed.size() % 7 == 0 ? 1.5 : 1);
+  };
+  Result<HeadToHead> duel = Compare(rig, slow, fast, 1, 15, {});
+  ASSERT_TRUE(duel);
+  EXPECT_DOUBLE_EQ(duel->ratio, 1.5);
+  EXPECT_GE(duel->low, 1.0);
+  EXPECT_LE(duel->low, duel->ratio);
+  EXPECT_GE(duel->high, duel->ratio);
+  Result<HeadToHead> same = Compare(rig, slow, slow, 1, 15, {});
+  ASSERT_TRUE(same);
+  EXPECT_LE(same->low, 1);
+}
+
+}  // namespace
+}  // namespace hone
