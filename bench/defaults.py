@@ -14,10 +14,11 @@ import subprocess
 import sys
 import time
 
-import numpy
-
 import lib
-import libhone
+
+lib.enter("bench-python")
+import libhone  # noqa: E402
+import turns  # noqa: E402
 
 BURST_S = 0.01
 HEAVY_FLOPS = 50e6
@@ -31,12 +32,7 @@ def peak_gflops(bin_directory):
 def prepared(client, kernel, threads, arrays=None):
     """A callable of the kernel's computation over random operands, and the operands."""
     held = client.get(kernel, threads)
-    if arrays is None:
-        random = numpy.random.default_rng(1)
-        arrays = []
-        for operand in held.operands:
-            arrays.append(libhone.aligned(operand.shape, libhone.DTYPES[operand.dtype]))
-            arrays[-1][...] = random.uniform(-1, 1, operand.shape)
+    arrays = arrays or turns.operands(held)
     return held, held.bind(arrays), arrays
 
 

@@ -1,9 +1,12 @@
-"""What the measuring scripts share: a daemon of their own, kernel lists, quantiles, and how a mark is printed."""
+"""What the measuring scripts share: a daemon of their own, kernel lists, quantiles, and how a mark is printed.
+
+Python's own library is enough for this file: whoever needs more asks for an environment."""
 import glob
 import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +14,32 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "build/release/bin")
+ENVIRONMENTS = {
+    "bench-python": ["onnxruntime", "onnx", "numpy"],
+    # Later releases of tvm-ffi crash with this TVM; the rest is what its tuner imports.
+    "bench-tvm-python": ["apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "xgboost-cpu", "scipy", "psutil",
+                         "cloudpickle", "tornado", "numpy"],
+}
+
+
+def environment(name):
+    """An interpreter that has the packages of ENVIRONMENTS[name], in build/; makes it the first time."""
+    directory, packages = os.path.join(ROOT, "build", name), ENVIRONMENTS[name]
+    interpreter, stamp = os.path.join(directory, "bin/python"), os.path.join(directory, "packages")
+    if not os.path.exists(stamp) or open(stamp, encoding="utf-8").read().split() != packages:
+        print(f"installing {', '.join(packages)} into {directory} …", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+        subprocess.run([interpreter, "-m", "pip", "install", "--quiet", *packages], check=True)
+        with open(stamp, "w", encoding="utf-8") as file:
+            file.write("\n".join(packages))
+    return interpreter
+
+
+def enter(name):
+    """Goes on in the environment, where the script was started with another interpreter."""
+    if sys.prefix != os.path.join(ROOT, "build", name):
+        interpreter = environment(name)
+        os.execv(interpreter, [interpreter, *sys.argv])
 
 
 def kernels(files=()):
@@ -55,32 +84,48 @@ def progress(text):
 class Daemon:
     """honed with a cache and a socket of its own in a temporary directory."""
 
-    def __init__(self, bin_directory=BIN, *options):
+    def __init__(self, bin_directory=BIN, *options, idle=False):
         self.bin = bin_directory
         self.directory = tempfile.TemporaryDirectory(prefix="hone-bench-")
         self.socket = os.path.join(self.directory.name, "socket")
         self.environment = dict(os.environ, HONE_SOCKET=self.socket, XDG_CACHE_HOME=self.directory.name)
         self.command = [os.path.join(self.bin, "honed"), "--socket", self.socket,
-                        "--cache", os.path.join(self.directory.name, "cache"), "--no-idle", "--log", "error", *options]
+                        "--cache", os.path.join(self.directory.name, "cache"), "--log", "error", *([] if idle else ["--no-idle"]), *options]
         self.process = None
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, env=self.environment)
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self.directory.cleanup()
+
+    def start(self, *options):
+        self.process = subprocess.Popen([*self.command, *options], env=self.environment)
         for _ in range(200):
             if self.process.poll() is not None:
                 break
             if not self.hone("status")[0].get("error"):
-                return self
+                return
             time.sleep(0.02)
         sys.exit("bench: honed did not come up; its output is above")
 
-    def __exit__(self, *_):
+    def stop(self):
+        self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.wait()
-        self.directory.cleanup()
 
     def hone(self, *arguments):
         """The answers of `hone --json`, one dictionary a line."""
         done = subprocess.run([os.path.join(self.bin, "hone"), "--no-start", "--json", *arguments],
                               env=self.environment, capture_output=True, text=True, check=False)
         return [json.loads(line) for line in done.stdout.splitlines()] or [{"error": {"message": done.stderr.strip()}}]
+
+    def follow(self, *arguments):
+        """As hone(), a line when it comes: (seconds since the command was started, answer)."""
+        begin = time.monotonic()
+        with subprocess.Popen([os.path.join(self.bin, "hone"), "--no-start", "--json", *arguments],
+                              env=self.environment, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                yield time.monotonic() - begin, json.loads(line)

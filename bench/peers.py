@@ -8,35 +8,24 @@ inputs, and their results are compared. They take turns in bursts of a few milli
 onnxruntime's time over hone's (above 1: hone is faster), the kernel's is the median over the rounds. What a call costs
 before any work is done is taken off both. Schedules are what hone serves at once: nothing is tuned.
 
-Needs Python's onnxruntime, onnx and numpy; bench/check sets up an environment with them."""
+Needs Python's onnxruntime, onnx and numpy, in an environment of their own that is made the first time."""
 import argparse
 import ctypes
 import json
 import os
-import re
 import statistics
 import sys
-import time
 
+import lib
+
+lib.enter("bench-python")
 import numpy  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
-import lib  # noqa: E402
 import libhone  # noqa: E402
-
-BURST_S = 0.006
-
-
-def attributes(kernel):
-    """conv2d(C=3,…)+bias+relu → "conv2d", {"C": 3, …}, ["bias", "relu"]."""
-    name, inside, tail = re.fullmatch(r"(\w+)\((.*?)\)([+\w]*)", kernel).groups()
-    values = {}
-    for pair in inside.split(","):
-        key, value = pair.split("=")
-        values[key] = float(value) if "." in value or "e-" in value else int(value) if value.isdigit() else value
-    return name, values, tail.split("+")[1:]
+import turns  # noqa: E402
 
 
 class Graph:
@@ -113,7 +102,7 @@ def is_constant(kernel, index, operand):
 
 
 def model_of(kernel, operands, arrays):
-    name, values, epilogues = attributes(kernel)
+    name, values, epilogues = turns.attributes(kernel)
     graph = Graph(operands)
     if graph.operation(name, values, "bias" in epilogues[:1]):
         epilogues = epilogues[1:]
@@ -146,19 +135,6 @@ def session_of(model, inputs, result, threads=1):
     return lambda: run(binding)
 
 
-def burst(work, count):
-    begin = time.perf_counter()
-    for _ in range(count):
-        work()
-    return (time.perf_counter() - begin) / count
-
-
-def count_for(work):
-    work()
-    once = burst(work, 2)
-    return max(1, min(20000, int(BURST_S / max(once, 1e-7))))
-
-
 def overheads(client):
     """Seconds that a call costs before any work: an Identity of one number; a call that hone refuses at once."""
     x, y = libhone.aligned((1,), numpy.float32), libhone.aligned((1,), numpy.float32)
@@ -168,35 +144,23 @@ def overheads(client):
                           {"x": x}, y)
     call, nothing = client.library.hone_call, (ctypes.c_void_p * 1)()
     refused = lambda: call(None, nothing, None)  # noqa: E731
-    return (statistics.median(burst(identity, 2000) for _ in range(9)),
-            statistics.median(burst(refused, 2000) for _ in range(9)))
+    return turns.overhead(identity), turns.overhead(refused)
 
 
 def compare(client, kernel, rounds, overhead, threads=1):
     held = client.get(kernel, threads)
-    random = numpy.random.default_rng(1)
-    arrays = []
-    for operand in held.operands:
-        array = libhone.aligned(operand.shape, libhone.DTYPES[operand.dtype])
-        array[...] = random.uniform(-1, 1, operand.shape)
-        arrays.append(array)
+    arrays = turns.operands(held)
     expected = libhone.aligned(arrays[-1].shape, numpy.float32)
     inputs = {operand.name.decode(): array for index, (operand, array) in enumerate(zip(held.operands, arrays))
               if not operand.is_output and not is_constant(kernel, index, operand)}
     theirs = session_of(model_of(kernel, held.operands, arrays), inputs, expected, threads)
     ours = held.bind(arrays)
     theirs()
-    difference = float(numpy.max(numpy.abs(arrays[-1] - expected)) / max(1e-6, float(numpy.max(numpy.abs(expected)))))
-    counts = count_for(ours), count_for(theirs)
-    times = []
-    for _ in range(rounds):
-        times.append((max(1e-8, burst(ours, counts[0]) - overhead[1]),
-                      max(1e-8, burst(theirs, counts[1]) - overhead[0])))
-    ratios = sorted(b / a for a, b in times)
+    ours_s, theirs_s = turns.take([ours, theirs], [overhead[1], overhead[0]], rounds)
+    ratio, least, most = turns.ratios(ours_s, theirs_s)
     row = {"kernel": kernel, "kind": lib.kind(kernel), "flops": held.info.flops,
-           "hone_us": statistics.median(a for a, _ in times) * 1e6,
-           "onnxruntime_us": statistics.median(b for _, b in times) * 1e6,
-           "ratio": statistics.median(ratios), "least": ratios[0], "most": ratios[-1], "difference": difference}
+           "hone_us": statistics.median(ours_s) * 1e6, "onnxruntime_us": statistics.median(theirs_s) * 1e6,
+           "ratio": ratio, "least": least, "most": most, "difference": turns.difference(arrays[-1], expected)}
     held.release()
     return row
 

@@ -12,8 +12,10 @@ import os
 import sys
 
 import lib
-import libhone
-import peers
+
+lib.enter("bench-python")
+import libhone  # noqa: E402
+import peers  # noqa: E402
 
 SMALL_FLOPS = 250e6
 
