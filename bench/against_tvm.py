@@ -76,7 +76,8 @@ def compare(client, kernel, end, curve, tuned, arguments, overheads):
         result[...] = 0
         work()
         differences.append(turns.difference(arrays[-1], result))
-    times = turns.take(works, [overheads[0], overheads[1], overheads[1]], arguments.rounds)
+    times = turns.take(works, [overheads[0], overheads[1], overheads[1]], arguments.rounds,
+                       arguments.threads)
     hone_us, tvm_us, half_us = (statistics.median(each) * 1e6 for each in times)
     ratio, least, most = turns.ratios(times[0], times[1])
     served_us = end["best_us"] if end["ratio"] else end["start_us"]  # as the search saw what is served now

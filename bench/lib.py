@@ -42,6 +42,19 @@ def enter(name):
         os.execv(interpreter, [interpreter, *sys.argv])
 
 
+def install(*packages):
+    """Debian packages, where they are missing."""
+    def is_there(package):
+        done = subprocess.run(["dpkg-query", "-W", "-f", "${Status}", package], capture_output=True, text=True, check=False)
+        return "install ok installed" in done.stdout
+    missing = [package for package in packages if not is_there(package)]
+    if missing:
+        print(f"installing {', '.join(missing)} …", flush=True)
+        as_root = [] if os.geteuid() == 0 else ["sudo"]
+        subprocess.run([*as_root, "apt-get", "install", "-y", "-q", "--no-install-recommends", *missing], check=True,
+                       stdout=subprocess.DEVNULL, env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"))
+
+
 def kernels(files=()):
     """(calls, kernel) of the lists, each kernel once; of the eleven models if none is given."""
     found = {}

@@ -156,7 +156,7 @@ def compare(client, kernel, rounds, overhead, threads=1):
     theirs = session_of(model_of(kernel, held.operands, arrays), inputs, expected, threads)
     ours = held.bind(arrays)
     theirs()
-    ours_s, theirs_s = turns.take([ours, theirs], [overhead[1], overhead[0]], rounds)
+    ours_s, theirs_s = turns.take([ours, theirs], [overhead[1], overhead[0]], rounds, threads)
     ratio, least, most = turns.ratios(ours_s, theirs_s)
     row = {"kernel": kernel, "kind": lib.kind(kernel), "flops": held.info.flops,
            "hone_us": statistics.median(ours_s) * 1e6, "onnxruntime_us": statistics.median(theirs_s) * 1e6,

@@ -8,6 +8,7 @@ import numpy
 import libhone
 
 BURST_S = 0.006
+SETTLE_S = 0.04
 
 
 def attributes(kernel):
@@ -49,13 +50,16 @@ def overhead(nothing):
     return statistics.median(burst(nothing, 2000) for _ in range(9))
 
 
-def take(works, overheads, rounds):
-    """Seconds of a call without its overhead: a list over the rounds for each work. One begins after the other."""
+def take(works, overheads, rounds, threads=1):
+    """Seconds of a call without its overhead: a list over the rounds for each work. Another one begins each round. With
+    several threads each waits until the former one's threads have stopped looking for work."""
     counts = [count_for(work) for work in works]
     times = [[] for _ in works]
     for turn in range(rounds):
         for place in range(len(works)):
             which = (turn + place) % len(works)
+            if threads > 1:
+                time.sleep(SETTLE_S)
             works[which]()  # wakes its threads, brings its data back
             times[which].append(max(1e-8, burst(works[which], counts[which]) - overheads[which]))
     return times
