@@ -3,10 +3,10 @@
 //   library_bench --socket PATH [--threads N] [--rounds N] KERNEL… | FILE.kernels…
 //
 // A line of JSON per kernel; bench/libraries.py starts a daemon, searches, and reads them. Each round every one of them
-// has a burst of a few milliseconds, beginning with another one each time, after a call that wakes its threads and
-// brings its data back; with several threads, after a pause in which the former one's stop looking for work. Times are
-// medians over the rounds, less what a call costs that has nothing to do. A peer's ratio is its time over hone's, round
-// by round.
+// has a burst of a few milliseconds, beginning with another one each time, after a call that brings its data back; with
+// several threads, after a pause in which the former one's stop looking for work, and a longer burst in which its own
+// come to run on cores of their own. Times are medians over the rounds, less what a call costs that has nothing to do.
+// A peer's ratio is its time over hone's, round by round.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +26,7 @@ namespace {
 
 constexpr double kBurstS = 0.006;
 constexpr std::chrono::milliseconds kSettle{40};  // OpenBLAS's threads spin for 2²⁶ cycles
+constexpr double kGatherS = 0.03;
 constexpr int kEmptyCalls = 2000;
 
 struct Lab {
@@ -164,6 +165,7 @@ int Run(const Lab& lab, const std::string& kernel) {
       Timed& each = timed[(static_cast<size_t>(round) + place) % timed.size()];
       if (lab.threads > 1) std::this_thread::sleep_for(kSettle);
       each.call();
+      if (lab.threads > 1) Burst(each.call, std::max(1, static_cast<int>(each.count * kGatherS / kBurstS)));
       each.times.push_back(std::max(1e-8, Burst(each.call, each.count) - each.overhead));
     }
   }
