@@ -1,0 +1,213 @@
+// curve_lab: one long search, and how far it was after each trial. bench/curves.py runs it for every strategy and seed
+// and compares.
+//
+//   curve_lab [--trials N] [--seed N] [--threads N] [--strategy model|evolution|random] [--again N] KERNEL
+//
+// The fastest of thousands of noisy times is fast by luck, too. So every candidate that was the best when it was timed
+// is built and timed again after the search, N times (9) in turns with the others and the default; the curve is the
+// best of these medians so far. A line of JSON:
+//   {"kernel","strategy","seed","threads","flops","made","timed","elapsed_s","stopped","default_us",
+//    "curve":[[trial, seconds, µs as the search saw it, µs timed again],…], "costs_s":{…}, "candidate_us":{…}}
+// costs_s is the search's own account; candidate_us what a candidate costs before it is built, step by step, measured
+// on candidates of this search.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/host_target.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "codegen/default_schedule.h"
+#include "ir/apply.h"
+#include "ir/canonical.h"
+#include "ir/parse.h"
+#include "tuner/features.h"
+#include "tuner/pool_rig.h"
+#include "tuner/search.h"
+#include "tuner/xgb_model.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kTakenApart = 256;  // candidates whose steps are timed
+constexpr size_t kMostAgain = 48;    // candidates that are timed again
+
+struct Lab {
+  SearchOptions options;
+  std::string strategy = "model";
+  int threads = 1;
+  int rounds = 9;
+  std::string kernel;
+};
+
+// A candidate that was the best when it was timed.
+struct Best {
+  int trial = 0;
+  double seconds = 0;
+  double seen_us = 0;
+  std::string schedule;
+  std::vector<double> again_us;
+};
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Builds them all, then times them in turns. What cannot be timed any more keeps an empty list.
+Result<void> TimeAgain(Rig& rig, int threads, int rounds, std::vector<Best>& bests) {
+  std::vector<BuiltArtifact> codes;
+  for (const Best& best : bests) codes.push_back(HONE_TRY(rig.Build(best.schedule)));
+  TimeOptions options;
+  options.workers = threads;
+  options.samples = 7;
+  options.max_samples = 40;
+  options.min_sample = std::chrono::microseconds(500);
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < codes.size(); ++i) {
+      size_t turn = (i + static_cast<size_t>(round)) % codes.size();
+      Result<RunTiming> timing = rig.Time(codes[turn].object, options);
+      if (timing) bests[turn].again_us.push_back(timing->median_us);
+    }
+  }
+  return {};
+}
+
+// Microseconds of each step from a list of choices to a candidate, the middle one over the lists.
+std::vector<std::pair<std::string, double>> TakeApart(const Space& space, const std::vector<std::string>& choices) {
+  std::map<std::string, std::vector<double>> times;
+  for (const std::string& text : choices) {
+    Result<Chooser> chooser = ParseChoices(text);
+    if (!chooser) continue;
+    Stopwatch watch;
+    auto lap = [&](const char* step) {
+      times[step].push_back(watch.Microseconds());
+      watch.Restart();
+    };
+    Result<Plan> plan = PlanSchedule(space.kernel(), space.target(), *chooser);
+    if (!plan) continue;
+    lap("plan");
+    Result<ScheduledKernel> scheduled = ApplySchedule(space.kernel(), plan->schedule);
+    if (!scheduled) continue;
+    lap("apply");
+    Result<LoopProgram> program = Lower(*scheduled, space.target(), LowerLimits{});
+    if (!program) continue;
+    lap("lower");
+    (void)Hash64(PrintProgram(*program));
+    lap("hash");
+    (void)ExtractFeatures(*program, space.target());
+    lap("features");
+  }
+  std::vector<std::pair<std::string, double>> medians;
+  for (const char* step : {"plan", "apply", "lower", "hash", "features"})
+    medians.emplace_back(step, Median(times[step]));
+  return medians;
+}
+
+Result<void> Run(Lab& lab) {
+  Kernel kernel = HONE_TRY(ParseKernel(lab.kernel));
+  kernel.options.threads = lab.threads;
+  std::string canonical = Canonicalize(kernel).text;
+  Target target = HONE_TRY(HostTarget());
+  Space space = HONE_TRY(Space::Open(canonical, target));
+  BuilderPoolOptions builder_options;
+  builder_options.builders = 2;
+  std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(builder_options));
+  std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start({}));
+  std::unique_ptr<Rig> rig = HONE_TRY(MakePoolRig(*builders, *runners, 2, canonical, target));
+  std::unique_ptr<CostModel> model = MakeXgbModel();
+
+  std::vector<Best> bests;
+  std::vector<std::string> choices;
+  Stopwatch watch;
+  int trials = 0;
+  double best_us = 0;
+  SearchWatcher watcher;
+  watcher.on_trial = [&](const Trial& trial) {
+    ++trials;
+    if (choices.size() < kTakenApart) choices.push_back(PrintChoices(trial.candidate.choices));
+    if (trial.verdict != Verdict::kTimed || (best_us > 0 && trial.time_us >= best_us)) return;
+    best_us = trial.time_us;
+    bests.push_back({trials, watch.Microseconds() / 1e6, trial.time_us, trial.candidate.schedule, {}});
+    // The first is the default, or nearly; the others leave the earliest behind.
+    if (bests.size() > kMostAgain) bests.erase(bests.begin() + 1);
+  };
+  lab.options.workers = lab.threads;
+  lab.options.group = std::hash<std::string>()(canonical);
+  SearchResult result = HONE_TRY(Search(space, *rig, model.get(), lab.options, watcher, {}));
+  const SearchProgress& p = result.progress;
+  HONE_TRY(TimeAgain(*rig, lab.threads, lab.rounds, bests));
+
+  fmt::print(
+      "{{\"kernel\":\"{}\",\"strategy\":\"{}\",\"seed\":{},\"threads\":{},\"flops\":{},\"made\":{},\"timed\":{},"
+      "\"elapsed_s\":{:.3f},\"stopped\":\"{}\",\"space\":{:.3g},\"default_us\":{:.3f},\"curve\":[",
+      lab.kernel, lab.strategy, lab.options.seed, lab.threads, space.flops(), p.trials, p.valid, p.elapsed_s,
+      result.stopped, space.Size(), bests.empty() ? 0.0 : Median(bests[0].again_us));
+  const char* comma = "";
+  for (const Best& best : bests) {
+    if (best.again_us.empty()) continue;
+    fmt::print("{}[{},{:.3f},{:.3f},{:.3f}]", comma, best.trial, best.seconds, best.seen_us, Median(best.again_us));
+    comma = ",";
+  }
+  const SearchCosts& costs = result.costs;
+  fmt::print(
+      "],\"costs_s\":{{\"think\":{:.3f},\"learn\":{:.3f},\"measure\":{:.3f},\"build\":{:.3f},\"check\":{:.3f},"
+      "\"time\":{:.3f}}},\"candidate_us\":{{",
+      costs.think, costs.learn, costs.measure, costs.build, costs.check, costs.time);
+  comma = "";
+  for (const auto& [step, us] : TakeApart(space, choices)) {
+    fmt::print("{}\"{}\":{:.2f}", comma, step, us);
+    comma = ",";
+  }
+  fmt::print("}}}}\n");
+  return {};
+}
+
+int Main(int argc, char** argv) {
+  Lab lab;
+  lab.options.trials = 2000;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    auto number = [&] { return i + 1 < argc ? std::atoll(argv[++i]) : 0; };
+    if (word == "--trials") {
+      lab.options.trials = static_cast<int>(number());
+    } else if (word == "--seed") {
+      lab.options.seed = static_cast<uint64_t>(number());
+    } else if (word == "--threads") {
+      lab.threads = static_cast<int>(number());
+    } else if (word == "--again") {
+      lab.rounds = static_cast<int>(number());
+    } else if (word == "--strategy" && i + 1 < argc) {
+      lab.strategy = argv[++i];
+    } else {
+      lab.kernel = word;
+    }
+  }
+  const std::map<std::string, Strategy> strategies = {
+      {"model", Strategy::kModel}, {"evolution", Strategy::kEvolution}, {"random", Strategy::kRandom}};
+  auto strategy = strategies.find(lab.strategy);
+  if (strategy == strategies.end() || lab.kernel.empty()) {
+    fmt::print(stderr,
+               "usage: curve_lab [--trials N] [--seed N] [--threads N] [--strategy model|evolution|random] "
+               "[--again N] KERNEL\n");
+    return 2;
+  }
+  lab.options.strategy = strategy->second;
+  Result<void> done = Run(lab);
+  if (done) return 0;
+  fmt::print(stderr, "curve_lab: {}\n", done.error().Text());
+  return 1;
+}
+
+}  // namespace
+}  // namespace hone
+
+int main(int argc, char** argv) { return hone::Main(argc, argv); }
