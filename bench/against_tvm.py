@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
 """hone's search against TVM MetaSchedule: how fast what each found is, and how long each took.
 
-usage: bench/against_tvm.py [--bin DIR] [--trials N] [--threads N] [--store DIR] [--rounds N] [--json FILE]
-                            [FILE.kernels …]                                   (default: bench/bench.kernels)
+usage: bench/against_tvm.py [--bin DIR] [--trials N] [--threads N] [--store DIR] [--tune] [--rounds N]
+                            [--json FILE] [FILE.kernels …]                     (default: bench/bench.kernels)
 
-bench/tvm_tune.py comes first: it tunes with TVM and keeps the modules. Here each kernel is searched with as many trials by
-a fresh daemon, and then three take turns in one process, on the same operands, their results compared and the cost of an
-empty call taken off: what hone serves, TVM's best of all trials, TVM's best of half of them.
+bench/tvm_tune.py comes first: it tunes with TVM and keeps the modules (--tune calls it for what is missing). Here each
+kernel is searched with as many trials by a fresh daemon, and then three take turns in one process, on the same operands,
+their results compared and the cost of an empty call taken off: what hone serves, TVM's best of all trials, TVM's best of
+half of them. Several processes do so one after the other, since a kernel with buffers on the stack may take three times as
+long where these happen to lie badly beside its operands; figures are medians over the processes.
 
 Seconds are those of each search: TVM's until half of its trials were made, hone's until a round ended with something
 within 2 % of what TVM had by then, both clocks started with the search. The times of hone's rounds are its own runner's;
 they are scaled by what the served kernel takes here over what it took there.
 
-Exit status: 0, or 2 if a kernel was not tuned with TVM."""
+Exit status: 0, or 2 if a kernel is not tuned with TVM."""
 import argparse
 import ctypes
 import json
 import os
 import statistics
+import subprocess
 import sys
 
 import lib
@@ -63,9 +66,13 @@ def first_within(curve, limit_us):
     return next((seconds for seconds, best_us in curve if best_us <= limit_us), float("inf"))
 
 
-def compare(client, kernel, end, curve, tuned, arguments, overheads):
+def measure(arguments, kernel):
+    """In a process of its own: seconds of a call of hone's version, TVM's and its half result, over the rounds."""
     import libhone  # pylint: disable=import-outside-toplevel
     import turns  # pylint: disable=import-outside-toplevel
+    client = libhone.Client(os.path.join(arguments.bin, "../lib/libhone.so"), arguments.socket, arguments.threads)
+    call, nothing = client.library.hone_call, (ctypes.c_void_p * 1)()
+    hone_s, tvm_s = turns.overhead(lambda: call(None, nothing, None)), turns.overhead(empty_call())
     held = client.get(kernel, arguments.threads)
     arrays = turns.operands(held)
     result = libhone.aligned(arrays[-1].shape, arrays[-1].dtype)
@@ -76,19 +83,31 @@ def compare(client, kernel, end, curve, tuned, arguments, overheads):
         result[...] = 0
         work()
         differences.append(turns.difference(arrays[-1], result))
-    times = turns.take(works, [overheads[0], overheads[1], overheads[1]], arguments.rounds,
-                       arguments.threads)
-    hone_us, tvm_us, half_us = (statistics.median(each) * 1e6 for each in times)
-    ratio, least, most = turns.ratios(times[0], times[1])
+    times = turns.take(works, [hone_s, tvm_s, tvm_s], arguments.rounds, arguments.threads)
+    print(json.dumps({"us": [statistics.median(each) * 1e6 for each in times], "ratio": turns.ratios(times[0], times[1])[0],
+                      "difference": max(differences), "flops": held.info.flops, "overheads_us": [hone_s * 1e6, tvm_s * 1e6]}))
+
+
+def compare(daemon, kernel, end, curve, tuned, arguments):
+    command = [sys.executable, os.path.abspath(__file__), "--bin", arguments.bin, "--threads", str(arguments.threads),
+               "--rounds", str(arguments.rounds), "--store", arguments.store, "--socket", daemon.socket, kernel]
+    seen = []
+    for _ in range(arguments.processes):
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"bench/against_tvm.py: {kernel}: could not be measured")
+        seen.append(json.loads(done.stdout.splitlines()[-1]))
+    hone_us, tvm_us, half_us = (statistics.median(each["us"][which] for each in seen) for which in range(3))
+    ratios = sorted(each["ratio"] for each in seen)
     served_us = end["best_us"] if end["ratio"] else end["start_us"]  # as the search saw what is served now
     hone_s = first_within(curve, CLOSE * half_us * served_us / hone_us)
     half_s = tuned["half_s"]
     # The stricter reading: TVM, too, may have been that far before half of its trials were made.
     tvm_s = first_within([(s, us) for _, s, us in tuned["curve"] if us], CLOSE * tuned["half_us"])
-    flops = held.info.flops
-    held.release()
+    flops = seen[0]["flops"]
     return {"kernel": kernel, "threads": arguments.threads, "hone_us": hone_us, "tvm_us": tvm_us, "half_us": half_us,
-            "ratio": ratio, "least": least, "most": most, "difference": max(differences), "flops": flops,
+            "ratio": statistics.median(ratios), "least": ratios[0], "most": ratios[-1], "processes": seen,
+            "difference": max(each["difference"] for each in seen), "flops": flops,
             "tvm_gflops": flops / tvm_us / 1e3, "hone_s": hone_s, "tvm_half_s": half_s, "tvm_first_s": tvm_s,
             "seconds": hone_s / half_s, "seconds_strict": hone_s / tvm_s, "trials": end["trials"],
             "tvm_trials": tuned["made"], "tvm_wall_s": tuned["wall_s"], "hone_wall_s": end["elapsed_s"],
@@ -97,7 +116,6 @@ def compare(client, kernel, end, curve, tuned, arguments, overheads):
 
 def peak_gflops(bin_directory, threads):
     """Of so many cores at once."""
-    import subprocess  # pylint: disable=import-outside-toplevel
     processes = [subprocess.Popen([os.path.join(bin_directory, "peak")], stdout=subprocess.PIPE, text=True)
                  for _ in range(threads)]
     return sum(json.loads(process.communicate()[0])["fma_gflops"] for process in processes)
@@ -108,23 +126,27 @@ def main():
     parser.add_argument("--bin", default=lib.BIN)
     parser.add_argument("--trials", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=7, help="in a process")
+    parser.add_argument("--processes", type=int, default=5)
+    parser.add_argument("--socket", help=argparse.SUPPRESS)
+    parser.add_argument("--tune", action="store_true", help="tune with TVM first what is not tuned yet")
     parser.add_argument("--store", default=tvm_tune.STORE)
     parser.add_argument("--json", help="a line per kernel")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(arguments.threads)
     lib.enter("bench-tvm-python")
-    import libhone  # pylint: disable=import-outside-toplevel
-    import turns  # pylint: disable=import-outside-toplevel
+    if arguments.socket:
+        measure(arguments, arguments.files[0])
+        return 0
+    kernels = [kernel for _, kernel in lib.kernels(arguments.files or [os.path.join(lib.ROOT, "bench/bench.kernels")])]
+    if arguments.tune:
+        subprocess.run([sys.executable, os.path.join(lib.ROOT, "bench/tvm_tune.py"), "--trials", str(arguments.trials),
+                        "--threads", str(arguments.threads), "--store", arguments.store, *kernels], check=False)
     rows, missing = [], []
     with lib.Daemon(arguments.bin) as daemon:
-        client = libhone.Client(os.path.join(arguments.bin, "../lib/libhone.so"), daemon.socket, arguments.threads)
-        call, nothing = client.library.hone_call, (ctypes.c_void_p * 1)()
-        overheads = turns.overhead(lambda: call(None, nothing, None)), turns.overhead(empty_call())
-        print(f"a call costs {overheads[1] * 1e6:.2f} us into TVM, {overheads[0] * 1e6:.2f} us into libhone; taken off")
         print(f"{'hone us':>9} {'TVM us':>9} {'TVM/hone':>22} {'share':>6} {'hone s':>7} {'TVM s':>7} {'of it':>6}  kernel")
-        for _, kernel in lib.kernels(arguments.files or [os.path.join(lib.ROOT, "bench/bench.kernels")]):
+        for kernel in kernels:
             tuned = tvm_tune.result_of(tvm_tune.directory_of(arguments.store, arguments.threads, kernel))
             if not tuned or tuned["trials"] < arguments.trials:
                 missing.append(kernel)
@@ -132,7 +154,7 @@ def main():
             lib.progress(f"searching {kernel}")
             end, curve = search(daemon, kernel, arguments)
             lib.progress("")
-            row = compare(client, kernel, end, curve, tuned, arguments, overheads)
+            row = compare(daemon, kernel, end, curve, tuned, arguments)
             row["tvm_share"] = row["tvm_gflops"] / peak_gflops(arguments.bin, arguments.threads)
             rows.append(row)
             print(f"{row['hone_us']:9.1f} {row['tvm_us']:9.1f} {row['ratio']:6.2f} ({row['least']:.2f} … {row['most']:.2f})"

@@ -13,6 +13,7 @@ Installs Debian's libopenblas-dev and libdnnl-dev, and builds library_bench."""
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 
@@ -23,6 +24,7 @@ import libhone  # noqa: E402
 import peers  # noqa: E402
 
 PACKAGES = ["libopenblas-dev", "libdnnl-dev"]
+PROCESSES = 3  # where stack and operands lie differs from process to process, and times with it
 
 
 def program(bin_directory):
@@ -44,8 +46,8 @@ def openblas_core():
     return "SkylakeX" if "avx512dq" in flags else "Haswell" if "avx2" in flags else ""
 
 
-def measure(daemon, kernels, threads, rounds):
-    """A row per kernel as library_bench prints it, onnxruntime among its peers."""
+def run_beside(daemon, kernels, threads, rounds):
+    """What library_bench prints, a row per kernel."""
     command = [program(daemon.bin), "--socket", daemon.socket, "--threads", str(threads), "--rounds", str(rounds), *kernels]
     environment = dict(daemon.environment, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
     environment.setdefault("OPENBLAS_CORETYPE", openblas_core())
@@ -60,6 +62,25 @@ def measure(daemon, kernels, threads, rounds):
                 lib.progress(f"beside libraries: {len(rows)} of {len(kernels)}")
     if process.returncode != 0 or len(rows) != len(kernels):
         sys.exit(f"bench/libraries.py: library_bench ended with {process.returncode}, its message is above")
+    return rows
+
+
+def merged(rows):
+    """One kernel's rows from several processes: medians, and the range of all rounds."""
+    middle = lambda name, some: statistics.median(each[name] for each in some)  # noqa: E731
+    row = dict(rows[0], hone_us=middle("hone_us", rows), hone_least_us=min(each["hone_least_us"] for each in rows),
+               hone_most_us=max(each["hone_most_us"] for each in rows), peers=[])
+    for some in zip(*(each["peers"] for each in rows)):
+        row["peers"].append(dict(some[0], us=middle("us", some), ratio=middle("ratio", some),
+                                 least=min(peer["least"] for peer in some), most=max(peer["most"] for peer in some),
+                                 difference=max(peer["difference"] for peer in some)))
+    return row
+
+
+def measure(daemon, kernels, threads, rounds):
+    """A row per kernel as library_bench prints it, onnxruntime among its peers."""
+    each = max(1, rounds // PROCESSES)
+    rows = [merged(some) for some in zip(*(run_beside(daemon, kernels, threads, each) for _ in range(PROCESSES)))]
     client = libhone.Client(os.path.join(daemon.bin, "../lib/libhone.so"), daemon.socket, threads)
     overhead = peers.overheads(client)
     for row in rows:

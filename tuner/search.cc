@@ -14,6 +14,7 @@ constexpr size_t kPool = 512;      // unmeasured candidates that are kept from r
 constexpr size_t kParents = 24;    // of the measured ones
 constexpr size_t kTop = 6;         // of them that the result names
 constexpr int kAttempts = 4;       // tries for a candidate that lowers and is new
+constexpr int kLastAttempts = 64;  // … before the space counts as exhausted
 constexpr double kBetter = 0.995;  // of the best time: less is noise
 
 class Run {
@@ -81,7 +82,7 @@ class Run {
       if (pool_.size() > kPool) pool_.resize(kPool);
     }
     while (batch.size() < wanted) {
-      std::optional<Candidate> candidate = NewOne([&] { return space_.Sample(rng_); });
+      std::optional<Candidate> candidate = NewOne([&] { return space_.Sample(rng_); }, kLastAttempts);
       if (!candidate) break;
       batch.push_back(*std::move(candidate));
     }
@@ -119,8 +120,8 @@ class Run {
   }
 
   template <typename Make>
-  std::optional<Candidate> NewOne(const Make& make) {
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  std::optional<Candidate> NewOne(const Make& make, int attempts = kAttempts) {
+    for (int attempt = 0; attempt < attempts; ++attempt) {
       Result<Candidate> candidate = make();
       if (candidate && seen_.insert(candidate->program).second) return *std::move(candidate);
     }
