@@ -1,221 +1,117 @@
 #include "client/kernel_handle.h"
 
-#include <pthread.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <new>
+#include <string>
 
 #include "base/check.h"
+#include "client/updates.h"
 
 namespace hone {
 namespace {
 
-int Status(ErrorKind kind, int index) { return static_cast<int>(kind) | (index + 1) << 8; }
-
-// Where a thread starts to look for a free workspace: its last one is in its caches.
-size_t ThreadHint() {
-  static std::atomic<size_t> threads{0};
-  static thread_local size_t hint = threads.fetch_add(1, std::memory_order_relaxed);
-  return hint;
-}
-
-// Sizes that can be computed with: whatever the manifest says, no product below overflows.
-Result<void> CheckManifest(const Manifest& manifest) {
-  auto corrupt = [](std::string what) { return Error{ErrorKind::kCorrupt, std::move(what), "manifest"}; };
-  if (manifest.operands.size() > KernelHandle::kMaxOperands) {
-    return Error{
-        ErrorKind::kUnsupported,
-        std::to_string(manifest.operands.size()) + " operands; at most " + std::to_string(KernelHandle::kMaxOperands),
-        "kernel"};
-  }
-  constexpr int64_t kMost = int64_t{1} << 40;
-  if (manifest.workspace_shared < 0 || manifest.workspace_shared > kMost || manifest.workspace_private < 0 ||
-      manifest.workspace_private > kMost) {
-    return corrupt("an impossible workspace");
-  }
-  for (const ManifestOperand& operand : manifest.operands) {
-    int64_t bytes = ByteSize(operand.dtype);
-    if (operand.packed_bytes < 0 || operand.packed_bytes > kMost || operand.alignment < 1 ||
-        (operand.alignment & (operand.alignment - 1)) != 0) {
-      return corrupt("operand " + operand.name + ": an impossible size or alignment");
-    }
-    for (const ManifestDim& dim : operand.shape) {
-      if (dim.lo < 0 || dim.hi < dim.lo || __builtin_mul_overflow(bytes, dim.hi, &bytes) || bytes > kMost ||
-          dim.size_index < -1 || dim.size_index >= static_cast<int>(manifest.dynamic_sizes.size())) {
-        return corrupt("operand " + operand.name + ": an impossible shape");
-      }
-    }
+// Whether calls that are right for `held` are right for `fresh`: the same operands in the same order, the same sizes,
+// nothing asked of buffers that was not asked before. Packed layouts and workspaces are a version's own.
+Result<void> CheckSameCalls(const Manifest& held, const Manifest& fresh) {
+  auto differs = [](std::string what) {
+    return Error{ErrorKind::kUnsupported, "the new version is called in another way: " + std::move(what), "manifest"};
+  };
+  if (fresh.kernel != held.kernel) return differs("another kernel");
+  if (fresh.dynamic_sizes != held.dynamic_sizes) return differs("other dynamic sizes");
+  if (fresh.operands.size() != held.operands.size()) return differs("another number of operands");
+  for (size_t i = 0; i < held.operands.size(); ++i) {
+    const ManifestOperand &was = held.operands[i], &is = fresh.operands[i];
+    auto same_dim = [](const ManifestDim& a, const ManifestDim& b) {
+      return a.lo == b.lo && a.hi == b.hi && a.size_index == b.size_index;
+    };
+    bool same = is.name == was.name && is.dtype == was.dtype && is.is_output == was.is_output &&
+                is.is_const == was.is_const && is.shape.size() == was.shape.size();
+    for (size_t d = 0; same && d < is.shape.size(); ++d) same = same_dim(is.shape[d], was.shape[d]);
+    if (!same) return differs("operand " + std::to_string(i) + " (" + was.name + ")");
+    if (is.alignment > was.alignment) return differs("operand " + was.name + " is to be aligned more");
   }
   return {};
 }
 
 }  // namespace
 
-AlignedBytes AllocateAligned(int64_t bytes) {
-  if (bytes <= 0 || bytes > INT64_MAX - 63) return nullptr;
-  return AlignedBytes(std::aligned_alloc(64, (static_cast<size_t>(bytes) + 63) & ~size_t{63}));
-}
-
 Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                           Workers workers) {
-  HONE_TRY(CheckManifest(code->manifest()));
-  return std::unique_ptr<KernelHandle>(new KernelHandle(std::move(code), std::move(facts), std::move(workers)));
+                                                           Workers workers, Change change) {
+  std::unique_ptr<KernelVersion> version =
+      HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers));
+  return std::unique_ptr<KernelHandle>(new KernelHandle(std::move(version), std::move(workers), change));
 }
 
-KernelHandle::KernelHandle(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers)
-    : code_(std::move(code)), facts_(std::move(facts)), workers_(std::move(workers)), entry_(code_->entry()) {
-  const Manifest& manifest = code_->manifest();
-  view_ = {workers_.pool.get(), workers_.count};
-  env_.struct_size = sizeof env_;
-  env_.abi_version = HONE_ABI_VERSION;
-  env_.workers = std::max(1, workers_.count);
-  env_.pool = workers_.pool ? &view_ : workers_.application_pool;
-  env_.parallel_for = workers_.pool ? PoolView::ParallelFor : workers_.parallel_for;
-  workspace_bytes_ = manifest.workspace_shared + env_.workers * manifest.workspace_private;
-  operand_count_ = static_cast<int>(manifest.operands.size());
-  is_static_ = manifest.dynamic_sizes.empty();
-  for (int i = 0; i < operand_count_; ++i) {
-    const ManifestOperand& from = manifest.operands[i];
-    Operand operand;
-    operand.bytes = ByteSize(from.dtype);
-    for (const ManifestDim& dim : from.shape) {
-      operand.bytes *= dim.hi;
-      operand.is_dynamic |= dim.size_index >= 0;
-    }
-    operand.misaligned = static_cast<uint64_t>(std::max<int64_t>(1, from.alignment)) - 1;
-    operand.is_output = from.is_output;
-    operand.must_bind = from.packed_bytes > 0;
-    if (operand.is_output) outputs_.push_back(i);
-    operands_.push_back(std::move(operand));
-  }
+KernelHandle::KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change)
+    : workers_([&] {
+        workers.count = version->workers();
+        return std::move(workers);
+      }()),
+      manifest_(version->manifest()),
+      bound_(manifest_.operands.size(), nullptr),
+      gate_(change == Change::kLive ? new ReaderGate : nullptr),
+      current_(nullptr) {
+  for (size_t i = 0; i < manifest_.operands.size(); ++i) bytes_.push_back(version->BytesOf(static_cast<int>(i)));
+  current_.store(version.release(), std::memory_order_seq_cst);
 }
 
 KernelHandle::~KernelHandle() {
-  for (auto& slot : workspaces_) delete slot.load(std::memory_order_relaxed);
+  if (updates_) updates_->Remove(*this);
+  delete current_.load(std::memory_order_relaxed);
 }
 
 Result<void> KernelHandle::Bind(int operand, const void* data) {
-  auto invalid = [&](std::string what) {
-    return Error{ErrorKind::kInvalid, std::move(what), "operand " + std::to_string(operand)};
-  };
-  if (operand < 0 || operand >= operand_count_) {
-    return invalid("there is no such operand; the kernel has " + std::to_string(operand_count_));
-  }
-  const ManifestOperand& facts = manifest().operands[operand];
-  Operand& target = operands_[operand];
-  if (facts.is_output) return invalid(facts.name + " is an output; give it to each call");
-  if (!facts.is_const) return invalid(facts.name + " is not constant; ask for the kernel with const=1 to bind it");
-  if (data == nullptr) return invalid("no data");
-  if (reinterpret_cast<uintptr_t>(data) & target.misaligned) {
-    return invalid("the data must be aligned to " + std::to_string(target.misaligned + 1) + " bytes");
-  }
-  if (!target.must_bind) {
-    target.bound = data;
-    return {};
-  }
-  AlignedBytes packed = AllocateAligned(facts.packed_bytes);
-  AlignedBytes workspace = AllocateAligned(std::max<int64_t>(workspace_bytes_, 64));
-  if (!packed || !workspace) {
-    return Error{ErrorKind::kLimit, "no memory for " + std::to_string(facts.packed_bytes) + " packed bytes",
-                 facts.name};
-  }
-  hone_env env = env_;
-  env.workspace = workspace.get();
-  if (int status = code_->pack()(&env, operand, data, packed.get()); status != 0) {
-    return Error{ErrorKind::kRunFailed, "packing failed with " + std::to_string(status), facts.name};
-  }
-  target.packed = std::move(packed);
-  target.bound = target.packed.get();
+  if (!updates_) return BindNow(operand, data);
+  Updates::Pause pause(*updates_, *this);
+  HONE_TRY(BindNow(operand, data));
+  if (std::exchange(needs_data_, false)) updates_->LookAgain(*this);
   return {};
 }
 
-int KernelHandle::Call(void* const* buffers, const int64_t* sizes) noexcept {
-  void* arguments[kMaxOperands];
-  if (buffers == nullptr) return Status(ErrorKind::kInvalid, -1);
-  for (int i = 0; i < operand_count_; ++i) {
-    const Operand& operand = operands_[i];
-    void* argument = operand.bound != nullptr ? const_cast<void*>(operand.bound) : buffers[i];
-    if (argument == nullptr || (reinterpret_cast<uintptr_t>(argument) & operand.misaligned) ||
-        (operand.must_bind && operand.bound == nullptr)) {
-      return Status(ErrorKind::kInvalid, i);
-    }
-    arguments[i] = argument;
-  }
-  if (!is_static_) {
-    const std::vector<ManifestOperand>& facts = manifest().operands;
-    if (sizes == nullptr) return Status(ErrorKind::kInvalid, -1);
-    for (int i = 0; i < operand_count_; ++i) {
-      for (const ManifestDim& dim : facts[i].shape) {
-        if (dim.size_index >= 0 && (sizes[dim.size_index] < dim.lo || sizes[dim.size_index] > dim.hi)) {
-          return Status(ErrorKind::kInvalid, i);
-        }
-      }
-    }
-  }
-  if (int output = FindOverlap(arguments, sizes); output >= 0) return Status(ErrorKind::kInvalid, output);
-  hone_env env = env_;
-  if (workspace_bytes_ == 0) { return entry_(&env, arguments, sizes) == 0 ? 0 : Status(ErrorKind::kRunFailed, -1); }
-  Workspace* workspace = TakeWorkspace();
-  if (workspace == nullptr) {  // more threads call at once than there are slots: memory for this call alone
-    AlignedBytes memory = AllocateAligned(workspace_bytes_);
-    if (!memory) return Status(ErrorKind::kLimit, -1);
-    env.workspace = memory.get();
-    return entry_(&env, arguments, sizes) == 0 ? 0 : Status(ErrorKind::kRunFailed, -1);
-  }
-  env.workspace = workspace->memory.get();
-  int status = env.workspace == nullptr              ? Status(ErrorKind::kLimit, -1)
-               : entry_(&env, arguments, sizes) == 0 ? 0
-                                                     : Status(ErrorKind::kRunFailed, -1);
-  workspace->busy.store(false, std::memory_order_release);
-  return status;
+Result<void> KernelHandle::BindNow(int operand, const void* data) {
+  HONE_TRY(current_.load(std::memory_order_relaxed)->Bind(operand, data));
+  bound_[operand] = data;
+  return {};
 }
 
-int64_t KernelHandle::BytesNow(int operand, const int64_t* sizes) const {
-  if (!operands_[operand].is_dynamic) return operands_[operand].bytes;
-  const ManifestOperand& facts = manifest().operands[operand];
-  int64_t bytes = ByteSize(facts.dtype);
-  for (const ManifestDim& dim : facts.shape) bytes *= dim.size_index >= 0 ? sizes[dim.size_index] : dim.lo;
-  return bytes;
+ServedFacts KernelHandle::facts() const {
+  if (gate_ == nullptr) return current_.load(std::memory_order_relaxed)->facts();
+  ReaderGate::Entry inside(*gate_);
+  return current_.load(std::memory_order_seq_cst)->facts();
 }
 
-// The first output that shares a byte with another operand; -1 if none does.
-int KernelHandle::FindOverlap(void* const* arguments, const int64_t* sizes) const {
-  for (int output : outputs_) {
-    auto begin = reinterpret_cast<uintptr_t>(arguments[output]);
-    uintptr_t end = begin + static_cast<uintptr_t>(BytesNow(output, sizes));
-    for (int other = 0; other < operand_count_; ++other) {
-      if (other == output || operands_[other].packed) continue;
-      auto from = reinterpret_cast<uintptr_t>(arguments[other]);
-      if (from < end && begin < from + static_cast<uintptr_t>(BytesNow(other, sizes))) return output;
+Result<KernelHandle::Adoption> KernelHandle::Adopt(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
+  HONE_CHECK(gate_ != nullptr && HasRoom());
+  HONE_TRY(CheckSameCalls(manifest_, code->manifest()));
+  const KernelVersion& held = *current_.load(std::memory_order_relaxed);
+  std::unique_ptr<KernelVersion> fresh = HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers_));
+  for (int i = 0; i < static_cast<int>(bound_.size()); ++i) {
+    if (bound_[i] != nullptr) {
+      HONE_TRY(fresh->Bind(i, bound_[i]));
+    } else if (fresh->Packs(i) && !held.Packs(i)) {  // calls that bring the constant with them would fail
+      needs_data_ = true;
+      return Adoption::kNeedsData;
     }
   }
-  return -1;
+  fresh->WarmLike(held);
+  retired_.reserve(retired_.size() + 1);
+  retired_.emplace_back(current_.exchange(fresh.release(), std::memory_order_seq_cst));
+  swaps_.fetch_add(1, std::memory_order_relaxed);
+  Reclaim();
+  return Adoption::kTaken;
 }
 
-KernelHandle::Workspace* KernelHandle::TakeWorkspace() {
-  size_t hint = ThreadHint();
-  for (size_t i = 0; i < kWorkspaces; ++i) {
-    std::atomic<Workspace*>& slot = workspaces_[(hint + i) % kWorkspaces];
-    Workspace* workspace = slot.load(std::memory_order_acquire);
-    if (workspace == nullptr) {
-      auto* fresh = new (std::nothrow) Workspace;
-      if (fresh == nullptr) return nullptr;
-      fresh->busy.store(true, std::memory_order_relaxed);
-      fresh->memory = AllocateAligned(workspace_bytes_);
-      if (!fresh->memory) {
-        delete fresh;
-        return nullptr;
-      }
-      if (slot.compare_exchange_strong(workspace, fresh, std::memory_order_acq_rel)) return fresh;
-      delete fresh;  // another thread was faster: look at its workspace
-    }
-    if (!workspace->busy.load(std::memory_order_relaxed) &&
-        !workspace->busy.exchange(true, std::memory_order_acquire)) {
-      return workspace;
-    }
+bool KernelHandle::Reclaim() {
+  if (!leaving_.empty() && gate_->GraceIsOver()) leaving_.clear();
+  if (leaving_.empty() && !retired_.empty()) {
+    leaving_.swap(retired_);
+    gate_->BeginGrace();
+    if (gate_->GraceIsOver()) leaving_.clear();
   }
-  return nullptr;
+  return leaving_.empty();
+}
+
+bool KernelHandle::HasRoom() {
+  Reclaim();
+  return leaving_.size() + retired_.size() < kMostRetired;
 }
 
 }  // namespace hone

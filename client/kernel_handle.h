@@ -1,100 +1,89 @@
-// A kernel that an application holds: its code, its packed constants, and the way to call it in well under 100 ns.
+// A kernel that an application holds, callable in well under 100 ns. Better versions replace the one that is called
+// while calls run: readers are wait-free, and a replaced version is released when no call is inside it any more.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "base/generated_code.h"
-#include "base/result.h"
-#include "client/loader.h"
-#include "client/protocol.h"
-#include "client/thread_pool.h"
+#include "client/kernel_version.h"
+#include "client/reader_gate.h"
 
 namespace hone {
 
-// Who runs parallel loops: the library's threads, or the application's.
-struct Workers {
-  std::shared_ptr<ThreadPool> pool;  // nullptr: the application's
-  void* application_pool = nullptr;
-  int (*parallel_for)(void* pool, int64_t n, int64_t grain, ThreadPool::Body body, void* ctx) = nullptr;
-  int count = 1;
-};
+class Updates;
 
-struct ServedFacts {
-  GetReply reply;
-  std::string source;  // "daemon", "disk"
-  double served_us = 0;
-};
-
-// 64-byte aligned bytes, or nothing.
-struct FreeAligned {
-  void operator()(void* memory) const { free(memory); }
-};
-using AlignedBytes = std::unique_ptr<void, FreeAligned>;
-AlignedBytes AllocateAligned(int64_t bytes);  // empty if there is no memory
-
-// Calls may come from any number of threads at once; Bind from one, while none is calling.
+// Calls may come from any number of threads at once; Bind and the destructor from one, while none is calling.
 class KernelHandle {
  public:
-  static constexpr int kMaxOperands = 64;
+  static constexpr int kMaxOperands = KernelVersion::kMaxOperands;
 
-  // kUnsupported: more operands than a call can carry.
+  // kFrozen: this code as long as it is held, and calls that need not say that they are inside.
+  enum class Change : uint8_t { kFrozen, kLive };
+
+  // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
   static Result<std::unique_ptr<KernelHandle>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                      Workers workers);
+                                                      Workers workers, Change change = Change::kFrozen);
   ~KernelHandle();
 
-  // `data` must stay alive and unchanged as long as the handle. kInvalid, kLimit (no memory), kRunFailed.
+  // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout. kInvalid,
+  // kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
   Result<void> Bind(int operand, const void* data);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
-  int Call(void* const* buffers, const int64_t* sizes) noexcept;
+  int Call(void* const* buffers, const int64_t* sizes) noexcept {
+    if (gate_ == nullptr) return current_.load(std::memory_order_relaxed)->Call(buffers, sizes);
+    ReaderGate::Entry inside(*gate_);
+    return current_.load(std::memory_order_seq_cst)->Call(buffers, sizes);
+  }
 
-  const Manifest& manifest() const { return code_->manifest(); }
-  const ServedFacts& facts() const { return facts_; }
-  int workers() const { return env_.workers; }
-  const SealedMemfd& artifact() const { return code_->file(); }
+  // What every version has in common: operands, sizes, threads.
+  const Manifest& manifest() const { return manifest_; }
+  int workers() const { return workers_.count; }
+  int64_t BytesOf(int operand) const { return bytes_[operand]; }  // all of it, or the most there may be
 
-  // Bytes of an operand: all of it, or the most there may be.
-  int64_t BytesOf(int operand) const { return operands_[operand].bytes; }
+  // Of the version that is called now. From any thread.
+  ServedFacts facts() const;
+  uint64_t swaps() const { return swaps_.load(std::memory_order_relaxed); }  // versions that replaced another
+  // REQUIRES: no version is replaced meanwhile.
+  const SealedMemfd& artifact() const { return current_.load(std::memory_order_relaxed)->artifact(); }
+
+  // The other side of a live handle: one thread at a time, and not while Bind runs (Updates sees to both).
+
+  enum class Adoption : uint8_t {
+    kTaken,
+    kNeedsData,  // it packs a constant that was not bound; Bind asks for it again
+  };
+  // Packs what is bound for the new version, then has calls go there. kUnsupported: it is to be called otherwise than
+  // the held one. Errors leave the held version in place. REQUIRES: HasRoom().
+  Result<Adoption> Adopt(std::unique_ptr<LoadedArtifact> code, ServedFacts facts);
+  // Releases replaced versions that no call is inside; true if none is left.
+  bool Reclaim();
+  // Few versions wait for their last call, so another may be adopted.
+  bool HasRoom();
 
  private:
-  // One call's memory. Calls that run at the same time have different ones.
-  struct Workspace {
-    std::atomic<bool> busy{false};
-    AlignedBytes memory;
-  };
-  struct Operand {
-    int64_t bytes = 0;        // most
-    uint64_t misaligned = 0;  // address bits that must be 0
-    bool is_output = false;
-    bool is_dynamic = false;
-    bool must_bind = false;
-    const void* bound = nullptr;  // what generated code gets: the packed copy, or the data itself
-    AlignedBytes packed;
-  };
+  friend class Updates;  // `updates_` and `subscription_`
 
-  KernelHandle(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers);
-  int64_t BytesNow(int operand, const int64_t* sizes) const;
-  int FindOverlap(void* const* arguments, const int64_t* sizes) const;
-  Workspace* TakeWorkspace();
+  KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change);
+  Result<void> BindNow(int operand, const void* data);
 
-  const std::unique_ptr<LoadedArtifact> code_;
-  const ServedFacts facts_;
   const Workers workers_;
-  PoolView view_;
-  hone_env env_{};  // what every call starts from
-  hone_entry_fn entry_;
-  int operand_count_ = 0;
-  bool is_static_ = true;
-  int64_t workspace_bytes_ = 0;
-  std::vector<Operand> operands_;
-  std::vector<int> outputs_;
-  static constexpr size_t kWorkspaces = 64;
-  std::atomic<Workspace*> workspaces_[kWorkspaces] = {};
+  const Manifest manifest_;
+  std::vector<int64_t> bytes_;
+  std::vector<const void*> bound_;  // the application's data, per operand
+  bool needs_data_ = false;         // a version was turned down for want of it
+  const std::unique_ptr<ReaderGate> gate_;  // nullptr: frozen
+  std::atomic<KernelVersion*> current_;     // owned
+  std::atomic<uint64_t> swaps_{0};
+
+  // Replaced versions: those whose last calls are awaited now, and those that came later.
+  static constexpr size_t kMostRetired = 2;
+  std::vector<std::unique_ptr<KernelVersion>> leaving_, retired_;
+
+  std::shared_ptr<Updates> updates_;  // nullptr: nobody looks for better versions
+  uint64_t subscription_ = 0;
 };
 
 }  // namespace hone

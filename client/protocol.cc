@@ -257,6 +257,19 @@ void serialize(A& a, TuneReply& m) {
     m.ratio);
 }
 
+template <typename A>
+void serialize(A& a, WatchRequest& m) {
+  a(m.watch, m.fingerprint, m.target, m.threads, m.digest);
+}
+template <typename A>
+void serialize(A& a, WatchReply& m) {
+  a(m.is_current);
+}
+template <typename A>
+void serialize(A& a, NewerNotice& m) {
+  a(m.fingerprint, m.target, m.threads, m.digest);
+}
+
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);
   StoreLittle(header.version, out.data() + 4);
@@ -347,6 +360,9 @@ HONE_MESSAGE(TextRequest)
 HONE_MESSAGE(TextReply)
 HONE_MESSAGE(TuneRequest)
 HONE_MESSAGE(TuneReply)
+HONE_MESSAGE(WatchRequest)
+HONE_MESSAGE(WatchReply)
+HONE_MESSAGE(NewerNotice)
 #undef HONE_MESSAGE
 
 ErrorReply ToReply(const Error& error, uint32_t retry_after_ms) {

@@ -48,6 +48,9 @@ enum class MessageType : uint16_t {
   kTextReply = 19,
   kTune = 20,
   kTuneReply = 21,
+  kWatch = 22,
+  kWatchReply = 23,
+  kNewer = 24,  // of its own accord, to a WatchRequest that was answered
 };
 
 struct FrameHeader {
@@ -261,6 +264,28 @@ struct TuneReply {
   std::string stopped;    // why the search ended
   double served_us = 0;   // time of what was served before, measured beside the best: both in turns
   double ratio = 0;       // of served_us to the new one's, median of the turns; 0: nothing better was found
+};
+
+// Says that code is held, so that the daemon tells when it has better code. A NewerNotice each time, with this
+// request's id, follows the reply; the code itself is asked for as any other.
+struct WatchRequest {
+  static constexpr MessageType kType = MessageType::kWatch;
+  bool watch = true;        // false: not any more
+  std::string fingerprint;  // 32 hex digits
+  std::string target;       // as in the GetReply
+  uint32_t threads = 0;     // that the code was made for
+  std::string digest;       // of the code that is held
+};
+struct WatchReply {
+  static constexpr MessageType kType = MessageType::kWatchReply;
+  bool is_current = false;  // the code that is held is what would be served now; false: it is not, or it is not known
+};
+struct NewerNotice {
+  static constexpr MessageType kType = MessageType::kNewer;
+  std::string fingerprint;
+  std::string target;
+  uint32_t threads = 0;
+  std::string digest;  // of the better code
 };
 
 // kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.
