@@ -170,6 +170,9 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   MutexLock lock(store_->write_mutex());
   std::optional<Found> found = FindRecord(key);
   const Record* old = found && SameIdentity(found->record.key, record.key) ? &found->record : nullptr;
+  if (old && old->pinned && entry.spares_pinned) {
+    return Error{ErrorKind::kUnsupported, "the record is pinned", record.label};
+  }
   record.updated = options_.clock->WallNow();
   if (old)
     record.created = old->created;

@@ -56,6 +56,7 @@ struct NewRecord {
   std::string class_text;                              // Canonical::class_text
   std::optional<std::span<const std::byte>> artifact;  // nullopt: the record keeps the artifact it has, if it is the
                                                        // same schedule under the same code key; else it has none
+  bool spares_pinned = false;                          // kUnsupported, and nothing changes, if there is a pinned record
 };
 
 struct ClassSummary {

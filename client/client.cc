@@ -31,7 +31,7 @@ bool WaitReadable(int fd, Deadline deadline) {
   return ppoll(&poll, 1, &limit, nullptr) != 0;
 }
 
-std::unique_ptr<DiskCache> OpenDisk(const ClientOptions& options) {
+std::shared_ptr<const DiskCache> OpenDisk(const ClientOptions& options) {
   if (!options.use_disk_cache) return nullptr;
   std::string directory = options.disk_cache;
   if (directory.empty()) {
@@ -39,7 +39,7 @@ std::unique_ptr<DiskCache> OpenDisk(const ClientOptions& options) {
     if (!cache) return nullptr;
     directory = *cache + "/client";
   }
-  return std::make_unique<DiskCache>(DiskCacheOptions{.directory = std::move(directory)});
+  return std::make_shared<DiskCache>(DiskCacheOptions{.directory = std::move(directory)});
 }
 
 }  // namespace
@@ -47,7 +47,13 @@ std::unique_ptr<DiskCache> OpenDisk(const ClientOptions& options) {
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
       pool_(options_.application.parallel_for ? nullptr : std::make_shared<ThreadPool>(options_.threads)),
-      disk_(OpenDisk(options_)) {}
+      disk_(OpenDisk(options_)),
+      updates_(std::make_shared<Updates>([this] {
+        UpdatesOptions updates = options_.updates;
+        updates.socket = options_.socket;
+        updates.disk = disk_;
+        return updates;
+      }())) {}
 
 Client::~Client() = default;
 
@@ -197,7 +203,11 @@ Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const
     (void)disk_->Store(request.kernel, request.threads, served.canonical, facts.reply, code->file());
   }
   int threads = options.threads > 0 ? options.threads : local.threads;
-  return KernelHandle::Create(std::move(code), std::move(facts), WorkersFor(threads));
+  using Change = KernelHandle::Change;
+  std::unique_ptr<KernelHandle> handle = HONE_TRY(KernelHandle::Create(
+      std::move(code), std::move(facts), WorkersFor(threads), options.frozen ? Change::kFrozen : Change::kLive));
+  if (!options.frozen) Updates::Watch(updates_, *handle, std::move(request), std::move(served.canonical));
+  return handle;
 }
 
 }  // namespace hone

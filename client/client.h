@@ -18,6 +18,7 @@
 #include "client/kernel_handle.h"
 #include "client/protocol.h"
 #include "client/thread_pool.h"
+#include "client/updates.h"
 
 namespace hone {
 
@@ -31,13 +32,14 @@ struct ClientOptions {
   Workers application;  // parallel_for set: used instead of threads of ours
   // How long a silent daemon is given when there is a copy on disk: a hit takes less than a thousandth of it.
   std::chrono::milliseconds patience{250};
+  UpdatesOptions updates;  // socket and disk are the client's
 };
 
 struct GetOptions {
   int threads = 0;  // 0: what the kernel says, else the pool's
   std::chrono::microseconds budget{0};
   std::chrono::microseconds deadline{10'000'000};
-  bool frozen = false;
+  bool frozen = false;  // this code for as long as it is held
   bool no_compile = false;
   std::string target;  // "": the daemon's machine
 };
@@ -93,7 +95,8 @@ class Client {
 
   const ClientOptions options_;
   const std::shared_ptr<ThreadPool> pool_;
-  const std::unique_ptr<DiskCache> disk_;
+  const std::shared_ptr<const DiskCache> disk_;
+  const std::shared_ptr<Updates> updates_;  // shared with the handles that it watches
   // Only ever tried: a thread that finds it taken (or a child process whose parent's thread held it) does without.
   Mutex mutex_;
   std::vector<Channel> idle_ HONE_GUARDED_BY(mutex_);

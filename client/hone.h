@@ -7,6 +7,11 @@
  *   void *buffers[] = {x, NULL, NULL, y};
  *   hone_call(kernel, buffers, NULL);
  *
+ * A kernel that is held becomes faster while it is used: when honed has better code, a thread of the library loads it,
+ * packs the bound constants for it, and has the next calls go there; calls under way finish where they are, and what
+ * they used is released after them. Results stay within the kernel's accuracy, but may differ in the last bits. Who
+ * wants none of that asks for a frozen kernel (hone_get_options), or pins it (`hone pin`).
+ *
  * A daemon that is dead, slow, stopped or full never breaks an application: hone_get returns within its deadline, with
  * code from the client's own cache on disk if there is some, and with a clear error if not. A held kernel needs no
  * daemon. What one machine computes does not depend on the number of threads.
@@ -88,7 +93,7 @@ typedef struct hone_get_options {
   int32_t threads;     /* that the code is made for and called with; 0: what the kernel says, else the pool's */
   int64_t budget_us;   /* how long to wait for better code; 0: as long as one build takes */
   int64_t deadline_us; /* hone_get returns within it; 0: 10 seconds */
-  int32_t frozen;      /* 1: this code for as long as it is held, even when better code appears */
+  int32_t frozen;      /* 1: this code, bit for bit, for as long as it is held, even when better code appears */
   int32_t no_compile;  /* 1: what is in the cache, or HONE_NOT_FOUND */
 } hone_get_options;
 #define HONE_GET_OPTIONS_INIT {sizeof(hone_get_options), 0, 0, 0, 0, 0}
@@ -134,9 +139,10 @@ typedef struct hone_kernel_info {
   double expected_us; /* of one call; 0: not measured yet */
   double served_us;   /* from asking to a callable kernel, on this side's clock */
   double flops;       /* of one call */
+  int64_t updates;    /* how often better code has replaced what was called, since hone_get */
 } hone_kernel_info;
 #define HONE_KERNEL_INFO_INIT \
-  {sizeof(hone_kernel_info), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0.0, 0.0, 0.0}
+  {sizeof(hone_kernel_info), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0.0, 0.0, 0.0, 0}
 
 /* Prepares a client. Succeeds without a daemon, too: it is looked for again whenever it is needed. `options` may be
  * NULL. NULL on failure: HONE_INVALID (a socket in a directory that others may write, a struct_size of 0). */
@@ -148,7 +154,8 @@ HONE_PUBLIC hone_kernel* hone_get(hone_client* client, const char* kernel, const
                                   hone_error* error);
 
 /* Gives a constant operand its data, which is packed now and must stay alive and unchanged until hone_release: code
- * that replaces this one may want it in another layout. Not while calls are running. 0, or the error's kind. */
+ * that replaces this one may want it in another layout, and a thread of the library reads it then. Not while calls are
+ * running. 0, or the error's kind. */
 HONE_PUBLIC int hone_bind(hone_kernel* kernel, int32_t operand, const void* data, hone_error* error);
 
 /* Computes. buffers: one per operand, in order; NULL for what was bound. sizes: the dynamic ones, in the manifest's
@@ -162,7 +169,8 @@ HONE_PUBLIC int hone_call(hone_kernel* kernel, void* const* buffers, const int64
 #define HONE_CALL_KIND(status) ((status) & 0xff)
 #define HONE_CALL_OPERAND(status) (((status) >> 8) - 1)
 
-/* Facts about a kernel; fills as much of `info` as its struct_size says. 0, or HONE_INVALID. */
+/* Facts about a kernel, of the code that is called now; fills as much of `info` as its struct_size says. The texts live
+ * as long as the kernel. 0, HONE_INVALID, or HONE_LIMIT (no memory). */
 HONE_PUBLIC int hone_info(const hone_kernel* kernel, hone_kernel_info* info);
 
 /* Gives a kernel back. Not while calls are running. NULL is fine. A kernel may outlive its client. */

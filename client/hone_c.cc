@@ -15,6 +15,8 @@ struct hone_client {
 
 struct hone_kernel {
   std::unique_ptr<hone::KernelHandle> handle;
+  // What every version of the kernel has in common, for as long as the kernel is held.
+  std::string fingerprint, class_name, target;
   std::vector<hone_operand_info> operands;
 };
 
@@ -69,6 +71,14 @@ auto Guard(const Body& body) -> decltype(body()) {
   } catch (const std::exception& exception) { return Error{ErrorKind::kInternal, exception.what(), "libhone"}; }
 }
 
+// A word that hone_info gives out, as text that outlives the version it was said of.
+const char* Lasting(const std::string& word) {
+  for (const char* known : {"default", "tuned", "transferred", "imported", "daemon", "disk"}) {
+    if (word == known) return known;
+  }
+  return "unknown";
+}
+
 hone::Result<std::unique_ptr<hone_client>> Connect(const hone_connect_options* given) {
   hone_connect_options options =
       HONE_TRY(ReadOptions<hone_connect_options>(given, HONE_CONNECT_OPTIONS_INIT, "hone_connect_options"));
@@ -110,6 +120,10 @@ hone::Result<std::unique_ptr<hone_kernel>> Get(hone_client* client, const char* 
   to.no_compile = options.no_compile != 0;
   auto kernel = std::make_unique<hone_kernel>();
   kernel->handle = HONE_TRY(client->client->Get(text, to, retry_after_ms));
+  hone::GetReply reply = kernel->handle->facts().reply;
+  kernel->fingerprint = std::move(reply.fingerprint);
+  kernel->class_name = std::move(reply.class_name);
+  kernel->target = std::move(reply.target);
   const hone::Manifest& manifest = kernel->handle->manifest();
   for (size_t i = 0; i < manifest.operands.size(); ++i) {
     const hone::ManifestOperand& from = manifest.operands[i];
@@ -163,23 +177,30 @@ int hone_call(hone_kernel* kernel, void* const* buffers, const int64_t* sizes) {
 
 int hone_info(const hone_kernel* kernel, hone_kernel_info* info) {
   if (kernel == nullptr || info == nullptr || info->struct_size < sizeof(uint32_t)) return HONE_INVALID;
-  const hone::ServedFacts& facts = kernel->handle->facts();
+  hone::ServedFacts facts;
+  if (!Guard([&]() -> hone::Result<void> {
+        facts = kernel->handle->facts();
+        return {};
+      })) {
+    return HONE_LIMIT;
+  }
   hone_kernel_info full = HONE_KERNEL_INFO_INIT;
   full.struct_size = info->struct_size;
   full.operand_count = static_cast<int32_t>(kernel->operands.size());
   full.operands = kernel->operands.data();
   full.size_count = static_cast<int32_t>(kernel->handle->manifest().dynamic_sizes.size());
   full.threads = kernel->handle->workers();
-  full.fingerprint = facts.reply.fingerprint.c_str();
-  full.class_name = facts.reply.class_name.c_str();
-  full.target = facts.reply.target.c_str();
-  full.origin = facts.reply.origin.c_str();
-  full.source = facts.source.c_str();
+  full.fingerprint = kernel->fingerprint.c_str();
+  full.class_name = kernel->class_name.c_str();
+  full.target = kernel->target.c_str();
+  full.origin = Lasting(facts.reply.origin);
+  full.source = Lasting(facts.source);
   full.hit = facts.reply.hit;
   full.pinned = facts.reply.pinned;
   full.expected_us = facts.reply.expected_us;
   full.served_us = facts.served_us;
   full.flops = kernel->handle->manifest().flops;
+  full.updates = static_cast<int64_t>(kernel->handle->swaps());
   std::memcpy(info, &full, std::min<size_t>(info->struct_size, sizeof full));
   return HONE_OK;
 }

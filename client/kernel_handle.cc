@@ -1,6 +1,7 @@
 #include "client/kernel_handle.h"
 
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "client/updates.h"
@@ -35,8 +36,7 @@ Result<void> CheckSameCalls(const Manifest& held, const Manifest& fresh) {
 
 Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
                                                            Workers workers, Change change) {
-  std::unique_ptr<KernelVersion> version =
-      HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers));
+  std::unique_ptr<KernelVersion> version = HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers));
   return std::unique_ptr<KernelHandle>(new KernelHandle(std::move(version), std::move(workers), change));
 }
 
@@ -78,25 +78,29 @@ ServedFacts KernelHandle::facts() const {
   return current_.load(std::memory_order_seq_cst)->facts();
 }
 
-Result<KernelHandle::Adoption> KernelHandle::Adopt(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
-  HONE_CHECK(gate_ != nullptr && HasRoom());
+Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
   HONE_TRY(CheckSameCalls(manifest_, code->manifest()));
   const KernelVersion& held = *current_.load(std::memory_order_relaxed);
   std::unique_ptr<KernelVersion> fresh = HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers_));
   for (int i = 0; i < static_cast<int>(bound_.size()); ++i) {
     if (bound_[i] != nullptr) {
-      HONE_TRY(fresh->Bind(i, bound_[i]));
-    } else if (fresh->Packs(i) && !held.Packs(i)) {  // calls that bring the constant with them would fail
+      HONE_TRY(fresh->Bind(i, bound_[i], KernelVersion::Packing::kAlone));
+    } else if (fresh->Packs(i) && !held.Packs(i)) {
       needs_data_ = true;
-      return Adoption::kNeedsData;
+      return Error{ErrorKind::kUnsupported, "the new version packs it, and it was not bound",
+                   manifest_.operands[i].name};
     }
   }
   fresh->WarmLike(held);
+  return fresh;
+}
+
+void KernelHandle::Publish(std::unique_ptr<KernelVersion> version) {
+  HONE_CHECK(is_live() && HasRoom());
   retired_.reserve(retired_.size() + 1);
-  retired_.emplace_back(current_.exchange(fresh.release(), std::memory_order_seq_cst));
+  retired_.emplace_back(current_.exchange(version.release(), std::memory_order_seq_cst));
   swaps_.fetch_add(1, std::memory_order_relaxed);
   Reclaim();
-  return Adoption::kTaken;
 }
 
 bool KernelHandle::Reclaim() {
@@ -107,11 +111,6 @@ bool KernelHandle::Reclaim() {
     if (gate_->GraceIsOver()) leaving_.clear();
   }
   return leaving_.empty();
-}
-
-bool KernelHandle::HasRoom() {
-  Reclaim();
-  return leaving_.size() + retired_.size() < kMostRetired;
 }
 
 }  // namespace hone

@@ -27,8 +27,8 @@ class KernelHandle {
                                                       Workers workers, Change change = Change::kFrozen);
   ~KernelHandle();
 
-  // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout. kInvalid,
-  // kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
+  // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout.
+  // kInvalid, kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
   Result<void> Bind(int operand, const void* data);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
@@ -38,6 +38,7 @@ class KernelHandle {
     return current_.load(std::memory_order_seq_cst)->Call(buffers, sizes);
   }
 
+  bool is_live() const { return gate_ != nullptr; }
   // What every version has in common: operands, sizes, threads.
   const Manifest& manifest() const { return manifest_; }
   int workers() const { return workers_.count; }
@@ -45,26 +46,27 @@ class KernelHandle {
 
   // Of the version that is called now. From any thread.
   ServedFacts facts() const;
-  uint64_t swaps() const { return swaps_.load(std::memory_order_relaxed); }  // versions that replaced another
+  // Versions that replaced another.
+  uint64_t swaps() const { return swaps_.load(std::memory_order_relaxed); }
   // REQUIRES: no version is replaced meanwhile.
   const SealedMemfd& artifact() const { return current_.load(std::memory_order_relaxed)->artifact(); }
 
   // The other side of a live handle: one thread at a time, and not while Bind runs (Updates sees to both).
 
-  enum class Adoption : uint8_t {
-    kTaken,
-    kNeedsData,  // it packs a constant that was not bound; Bind asks for it again
-  };
-  // Packs what is bound for the new version, then has calls go there. kUnsupported: it is to be called otherwise than
-  // the held one. Errors leave the held version in place. REQUIRES: HasRoom().
-  Result<Adoption> Adopt(std::unique_ptr<LoadedArtifact> code, ServedFacts facts);
+  // Another version, with what is bound packed for it by the calling thread. kUnsupported: it is to be called otherwise
+  // than the held one, or packs a constant that calls bring with them; Bind has it asked for again.
+  Result<std::unique_ptr<KernelVersion>> Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts);
+  // Has calls go there from now on. REQUIRES: HasRoom().
+  void Publish(std::unique_ptr<KernelVersion> version);
   // Releases replaced versions that no call is inside; true if none is left.
   bool Reclaim();
-  // Few versions wait for their last call, so another may be adopted.
-  bool HasRoom();
+  // Few versions wait for their last call, so another may be published.
+  bool HasRoom() const { return leaving_.size() + retired_.size() < kMostRetired; }
+  bool HasRetired() const { return !leaving_.empty() || !retired_.empty(); }
+  uint64_t calls() const { return gate_->entries(); }
 
  private:
-  friend class Updates;  // `updates_` and `subscription_`
+  friend class Updates;  // `updates_` and `watch_`
 
   KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change);
   Result<void> BindNow(int operand, const void* data);
@@ -72,8 +74,8 @@ class KernelHandle {
   const Workers workers_;
   const Manifest manifest_;
   std::vector<int64_t> bytes_;
-  std::vector<const void*> bound_;  // the application's data, per operand
-  bool needs_data_ = false;         // a version was turned down for want of it
+  std::vector<const void*> bound_;          // the application's data, per operand
+  bool needs_data_ = false;                 // a version was turned down for want of it
   const std::unique_ptr<ReaderGate> gate_;  // nullptr: frozen
   std::atomic<KernelVersion*> current_;     // owned
   std::atomic<uint64_t> swaps_{0};
@@ -83,7 +85,7 @@ class KernelHandle {
   std::vector<std::unique_ptr<KernelVersion>> leaving_, retired_;
 
   std::shared_ptr<Updates> updates_;  // nullptr: nobody looks for better versions
-  uint64_t subscription_ = 0;
+  uint64_t watch_ = 0;                // its number there
 };
 
 }  // namespace hone

@@ -13,6 +13,11 @@ namespace {
 
 int Status(ErrorKind kind, int index) { return static_cast<int>(kind) | (index + 1) << 8; }
 
+int Alone(void*, int64_t n, int64_t, ThreadPool::Body body, void* ctx) {
+  if (n > 0) body(0, n, 0, ctx);
+  return 0;
+}
+
 // Sizes that can be computed with: whatever the manifest says, no product below overflows.
 Result<void> CheckManifest(const Manifest& manifest) {
   auto corrupt = [](std::string what) { return Error{ErrorKind::kCorrupt, std::move(what), "manifest"}; };
@@ -51,7 +56,7 @@ AlignedBytes AllocateAligned(int64_t bytes) {
 }
 
 Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                           Workers workers) {
+                                                             Workers workers) {
   HONE_TRY(CheckManifest(code->manifest()));
   return std::unique_ptr<KernelVersion>(new KernelVersion(std::move(code), std::move(facts), std::move(workers)));
 }
@@ -88,7 +93,7 @@ KernelVersion::~KernelVersion() {
   for (auto& slot : workspaces_) delete slot.load(std::memory_order_relaxed);
 }
 
-Result<void> KernelVersion::Bind(int operand, const void* data) {
+Result<void> KernelVersion::Bind(int operand, const void* data, Packing packing) {
   auto invalid = [&](std::string what) {
     return Error{ErrorKind::kInvalid, std::move(what), "operand " + std::to_string(operand)};
   };
@@ -115,6 +120,7 @@ Result<void> KernelVersion::Bind(int operand, const void* data) {
   }
   hone_env env = env_;
   env.workspace = workspace.get();
+  if (packing == Packing::kAlone) env.parallel_for = Alone;
   if (int status = code_->pack()(&env, operand, data, packed.get()); status != 0) {
     return Error{ErrorKind::kRunFailed, "packing failed with " + std::to_string(status), facts.name};
   }

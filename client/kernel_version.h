@@ -48,8 +48,10 @@ class KernelVersion {
                                                        Workers workers);
   ~KernelVersion();
 
+  // Who packs: the threads that calls run on, or the calling thread alone.
+  enum class Packing : uint8_t { kShared, kAlone };
   // `data` must stay alive and unchanged as long as the version. kInvalid, kLimit (no memory), kRunFailed.
-  Result<void> Bind(int operand, const void* data);
+  Result<void> Bind(int operand, const void* data, Packing packing = Packing::kShared);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
   int Call(void* const* buffers, const int64_t* sizes) noexcept;

@@ -253,13 +253,13 @@ void serialize(A& a, TuneRequest& m) {
 }
 template <typename A>
 void serialize(A& a, TuneReply& m) {
-  a(m.trials, m.valid, m.wanted, m.elapsed_s, m.start_us, m.best_us, m.more, m.fingerprint, m.origin, m.stopped, m.served_us,
-    m.ratio);
+  a(m.trials, m.valid, m.wanted, m.elapsed_s, m.start_us, m.best_us, m.more, m.fingerprint, m.origin, m.stopped,
+    m.served_us, m.ratio);
 }
 
 template <typename A>
 void serialize(A& a, WatchRequest& m) {
-  a(m.watch, m.fingerprint, m.target, m.threads, m.digest);
+  a(m.watch, m.fingerprint, m.target, m.digest);
 }
 template <typename A>
 void serialize(A& a, WatchReply& m) {
@@ -267,8 +267,19 @@ void serialize(A& a, WatchReply& m) {
 }
 template <typename A>
 void serialize(A& a, NewerNotice& m) {
-  a(m.fingerprint, m.target, m.threads, m.digest);
+  a(m.fingerprint, m.target, m.digest);
 }
+
+template <typename A>
+void serialize(A& a, CallCount& m) {
+  a(m.watch, m.calls);
+}
+template <typename A>
+void serialize(A& a, CallsRequest& m) {
+  a(m.counts);
+}
+template <typename A>
+void serialize(A&, CallsReply&) {}
 
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);
@@ -363,6 +374,8 @@ HONE_MESSAGE(TuneReply)
 HONE_MESSAGE(WatchRequest)
 HONE_MESSAGE(WatchReply)
 HONE_MESSAGE(NewerNotice)
+HONE_MESSAGE(CallsRequest)
+HONE_MESSAGE(CallsReply)
 #undef HONE_MESSAGE
 
 ErrorReply ToReply(const Error& error, uint32_t retry_after_ms) {

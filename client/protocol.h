@@ -50,7 +50,9 @@ enum class MessageType : uint16_t {
   kTuneReply = 21,
   kWatch = 22,
   kWatchReply = 23,
-  kNewer = 24,  // of its own accord, to a WatchRequest that was answered
+  kCalls = 24,
+  kCallsReply = 25,
+  kNewer = 26,  // of honed's own accord, to a WatchRequest
 };
 
 struct FrameHeader {
@@ -251,41 +253,53 @@ struct TuneRequest {
 };
 struct TuneReply {
   static constexpr MessageType kType = MessageType::kTuneReply;
-  uint32_t trials = 0;    // distinct candidates that were built, checked and timed, or failed with a reason
-  uint32_t valid = 0;     // of them timed
-  uint32_t wanted = 0;    // trials at most
+  uint32_t trials = 0;  // distinct candidates that were built, checked and timed, or failed with a reason
+  uint32_t valid = 0;   // of them timed
+  uint32_t wanted = 0;  // trials at most
   double elapsed_s = 0;
-  double start_us = 0;    // the default's time; 0: not measured
-  double best_us = 0;     // the best so far; 0: none
+  double start_us = 0;  // the default's time; 0: not measured
+  double best_us = 0;   // the best so far; 0: none
   bool more = false;
   // In the last reply.
   std::string fingerprint;
-  std::string origin;     // of what is served from now on
-  std::string stopped;    // why the search ended
-  double served_us = 0;   // time of what was served before, measured beside the best: both in turns
-  double ratio = 0;       // of served_us to the new one's, median of the turns; 0: nothing better was found
+  std::string origin;    // of what is served from now on
+  std::string stopped;   // why the search ended
+  double served_us = 0;  // time of what was served before, measured beside the best: both in turns
+  double ratio = 0;      // of served_us to the new one's, median of the turns; 0: nothing better was found
 };
 
-// Says that code is held, so that the daemon tells when it has better code. A NewerNotice each time, with this
-// request's id, follows the reply; the code itself is asked for as any other.
+// Says that code is held, so that honed tells when it has better code: by a NewerNotice with this request's id each
+// time, until the connection closes or a request with the same id and `watch` false. The code itself is asked for as
+// any other.
 struct WatchRequest {
   static constexpr MessageType kType = MessageType::kWatch;
-  bool watch = true;        // false: not any more
-  std::string fingerprint;  // 32 hex digits
-  std::string target;       // as in the GetReply
-  uint32_t threads = 0;     // that the code was made for
-  std::string digest;       // of the code that is held
+  bool watch = true;
+  std::string fingerprint;  // 32 hex digits; this and the next as in the GetReply
+  std::string target;
+  std::string digest;  // of the code that is held
 };
 struct WatchReply {
   static constexpr MessageType kType = MessageType::kWatchReply;
-  bool is_current = false;  // the code that is held is what would be served now; false: it is not, or it is not known
+  bool is_current = false;  // what is held is what would be served now; false: it is not, or honed cannot tell at once
 };
 struct NewerNotice {
   static constexpr MessageType kType = MessageType::kNewer;
   std::string fingerprint;
   std::string target;
-  uint32_t threads = 0;
   std::string digest;  // of the better code
+};
+
+// How often kernels were called since this was said last, so that honed refines first what is used most.
+struct CallCount {
+  uint64_t watch = 0;  // id of the WatchRequest, on this connection
+  uint64_t calls = 0;
+};
+struct CallsRequest {
+  static constexpr MessageType kType = MessageType::kCalls;
+  std::vector<CallCount> counts;
+};
+struct CallsReply {
+  static constexpr MessageType kType = MessageType::kCallsReply;
 };
 
 // kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.

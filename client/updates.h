@@ -1,11 +1,11 @@
-// Better versions of the kernels that a program holds: told by honed, fetched, loaded and put in place by one thread of
-// the library, which sleeps until there is something to do.
+// Better versions of the kernels that a program holds: told by honed, loaded and put in place by one thread of the
+// library, which sleeps until there is something to do.
 //
-//   hold a kernel → (a moment later) WatchRequest → NewerNotice … → GetRequest → checked, loaded, packed → Adopt
+//   hold a kernel → (a moment later) WatchRequest → NewerNotice … → GetRequest → checked, loaded, packed → published
 //
 // Nothing that the application calls waits for the daemon: handles come and go under a lock that is held for
 // microseconds, and only Bind and the release of a handle wait while that very handle's constants are packed. A daemon
-// that is gone is looked for again after growing pauses.
+// that is gone is looked for again after growing pauses. Every few seconds it is told how often kernels were called.
 //
 // After fork, the child has neither the thread nor its connection: they are the parent's. The kernels that it inherited
 // stay as they are until it asks for one itself, which starts a thread of its own for all of them.
@@ -17,11 +17,9 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/mutex.h"
-#include "base/unique_fd.h"
 #include "client/disk_cache.h"
 #include "client/kernel_handle.h"
 #include "client/protocol.h"
@@ -36,9 +34,10 @@ struct UpdatesOptions {
   // Between attempts to reach a daemon: doubled each time.
   std::chrono::milliseconds first_pause{100};
   std::chrono::milliseconds longest_pause{10'000};
+  std::chrono::milliseconds report_every{5'000};  // how often kernels were called
 };
 
-// Thread-safe. Outlives every handle that was added.
+// Thread-safe. Outlives every handle that it watches.
 class Updates {
  public:
   explicit Updates(UpdatesOptions options);
@@ -46,11 +45,10 @@ class Updates {
   Updates(const Updates&) = delete;
   Updates& operator=(const Updates&) = delete;
 
-  // From now on the handle is kept up to date. `request`: what it was asked for with; `canonical`: the text of its
-  // kernel; `threads`: that the daemon made the code for. A thread that cannot be started is no reason to fail: the
-  // handle stays as it is.
+  // From now on the handle, which must be live, is kept up to date. `request`: what it was asked for with; `canonical`:
+  // the text of its kernel, "" if that is not known. Where no thread can be started, the handle stays as it is.
   static void Watch(const std::shared_ptr<Updates>& updates, KernelHandle& handle, GetRequest request,
-                    std::string canonical, uint32_t threads);
+                    std::string canonical);
 
   // For the handle's destructor: nothing touches it from the return on.
   void Remove(KernelHandle& handle);
@@ -65,72 +63,52 @@ class Updates {
 
    private:
     Updates& updates_;
-    const uint64_t subscription_;
+    const uint64_t id_;
   };
 
   // Asks the daemon once more what it has for this kernel.
   void LookAgain(KernelHandle& handle);
 
-  // What fork handlers do with every object: nothing of these is ever held while the process is copied.
-  struct Fork;
-
  private:
   using Clock = std::chrono::steady_clock;
-  class Worker;  // the thread's own: connection, what it waits for
+  class Worker;      // what the thread does
+  struct Crew;       // the thread, seen by others
+  struct ForkGuard;  // holds both locks while the process is copied
 
-  // What is to be done for a handle next.
-  enum class Step : uint8_t {
-    kWatch,    // tell the daemon that it is held
-    kCompare,  // ask which code the daemon has, without taking it
-    kFetch,    // ask for the code
-    kAwait,    // an answer is on its way
-    kRest,     // until a notice comes
-    kOff,      // for good: refused by the daemon, or pinned
-  };
+  // A kernel that is held.
   struct Entry {
     KernelHandle* handle = nullptr;
     GetRequest request;
     std::string canonical;
-    std::string fingerprint, target;  // with `threads`: what the daemon knows the code by
-    uint32_t threads = 0;
-    std::string digest;   // of the code that is held
-    std::string refused;  // of the last code that could not be taken
-    bool is_tuned = false;
-    Step step = Step::kWatch;
-    Clock::time_point due;    // not before
-    bool noticed = false;     // while an answer was on its way
-    bool busy = false;        // somebody is at the handle: this thread with a new version, or Bind
-    bool has_retired = false;  // versions wait for their last call
-
-    bool IsSameCode(const Entry& other) const {
-      return threads == other.threads && fingerprint == other.fingerprint && target == other.target;
-    }
+    std::string fingerprint, target;  // what the daemon knows it by
+    std::string digest, origin;       // of the code that is held
+    std::string refused;              // digest of the last code that was not taken
+    Clock::time_point due;            // nothing is done before
+    bool watched = false;             // the daemon was told, over the present connection
+    bool stale = false;               // there may be other code: to be asked for
+    bool asked = false;               // it was, and the answer is on its way
+    bool has_retired = false;         // replaced versions wait for their last calls
+    uint64_t reported = 0;            // calls that the daemon knows of
+    uint32_t holder = 0;              // who is at the handle, the thread or Bind: 0, or the process' generation
   };
 
-  void WaitUntilFree(uint64_t subscription) HONE_REQUIRES(mutex_);
-  void StartThread() HONE_REQUIRES(mutex_);
-  void WakeBy(Clock::time_point due) HONE_REQUIRES(mutex_);
+  Entry* Find(uint64_t id) HONE_REQUIRES(mutex_);
+  Entry* Take(uint64_t id, bool wait) HONE_REQUIRES(mutex_);  // nullptr: gone, or not to be waited for
+  void GiveBack(uint64_t id) HONE_REQUIRES(mutex_);
+  bool StartThread() HONE_REQUIRES(mutex_);
+  void Wake() HONE_REQUIRES(mutex_);
 
-  // One for all objects, so that a fork finds it free: it is held for moments.
+  // Of all objects, so that a fork finds them free. Held for moments; this one is taken second.
   inline static Mutex mutex_;
-  // Held while code is mapped or unmapped here, so that a fork does not find the dynamic linker's lock taken.
+  // Held while the thread maps or unmaps code, so that a fork does not find the dynamic linker at work.
   inline static Mutex linker_;
-  inline static Updates* first_ HONE_GUARDED_BY(mutex_) = nullptr;  // of all objects
 
   const UpdatesOptions options_;
-  Updates* next_ HONE_GUARDED_BY(mutex_) = nullptr;
-  Updates** link_ HONE_GUARDED_BY(mutex_) = nullptr;  // what points here
-
   std::map<uint64_t, Entry> entries_ HONE_GUARDED_BY(mutex_);
-  uint64_t last_subscription_ HONE_GUARDED_BY(mutex_) = 0;
-  std::vector<WatchRequest> unwatch_ HONE_GUARDED_BY(mutex_);  // to be told to the daemon
-  std::unique_ptr<Worker> worker_ HONE_GUARDED_BY(mutex_);
-  std::unique_ptr<std::thread> thread_ HONE_GUARDED_BY(mutex_);
-  bool stop_ HONE_GUARDED_BY(mutex_) = false;
-  int socket_ HONE_GUARDED_BY(mutex_) = -1;  // the worker's, to be shut down
-  UniqueFd wake_ HONE_GUARDED_BY(mutex_);
-  Clock::time_point sleeps_until_ HONE_GUARDED_BY(mutex_) = Clock::time_point::max();
-  std::atomic<uint32_t> freed_{0};  // counts ends of `busy`
+  uint64_t last_id_ HONE_GUARDED_BY(mutex_) = 0;
+  std::vector<CallCount> gone_ HONE_GUARDED_BY(mutex_);  // watched once; their last calls
+  std::unique_ptr<Crew> crew_ HONE_GUARDED_BY(mutex_);
+  std::atomic<uint32_t> given_back_{0};  // counts, for those who wait in Take
 };
 
 }  // namespace hone

@@ -16,8 +16,8 @@ Error OnlyLooks(std::string_view what) {
 
 }  // namespace
 
-Dispatch::Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Admin& admin, Metrics& metrics)
-    : hot_(hot), misses_(misses), tuning_(tuning), admin_(admin), metrics_(metrics) {}
+Dispatch::Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Notifier* notifier, Admin& admin, Metrics& metrics)
+    : hot_(hot), misses_(misses), tuning_(tuning), notifier_(notifier), admin_(admin), metrics_(metrics) {}
 
 void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
   switch (header.type) {
@@ -33,6 +33,11 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
     case MessageType::kTune:
       if (tuning_ == nullptr) return peer->ReplyError(header.request_id, OnlyLooks("refine kernels"));
       return tuning_->Handle(peer, header, body);
+    case MessageType::kWatch:
+    case MessageType::kCalls:
+      if (notifier_ == nullptr) return peer->ReplyError(header.request_id, OnlyLooks("be told of better code"));
+      return header.type == MessageType::kWatch ? notifier_->OnWatch(peer, header.request_id, body)
+                                                : notifier_->OnCalls(peer, header.request_id, body);
     default:
       ++metrics_.bad_frames;
       peer->ReplyError(header.request_id,
@@ -43,6 +48,7 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
 
 void Dispatch::OnGone(const Peer& peer) {
   if (misses_ != nullptr) misses_->Forget(peer);
+  if (notifier_ != nullptr) notifier_->OnGone(peer);
 }
 
 void Dispatch::OnHello(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body) {

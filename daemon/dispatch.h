@@ -8,6 +8,7 @@
 #include "daemon/hot_set.h"
 #include "daemon/metrics.h"
 #include "daemon/misses.h"
+#include "daemon/notify.h"
 #include "daemon/peer.h"
 #include "daemon/tuning.h"
 
@@ -16,8 +17,9 @@ namespace hone {
 // Used by the event loop's thread alone.
 class Dispatch : public FrameHandler {
  public:
-  // `misses` and `tuning` are nullptr in a daemon that only looks: then nothing is served and nothing refined.
-  Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Admin& admin, Metrics& metrics);
+  // `misses`, `tuning` and `notifier` are nullptr in a daemon that only looks: then nothing is served and nothing
+  // refined.
+  Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Notifier* notifier, Admin& admin, Metrics& metrics);
 
   void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) override;
   void OnGone(const Peer& peer) override;
@@ -29,6 +31,7 @@ class Dispatch : public FrameHandler {
   HotSet& hot_;
   Misses* const misses_;
   Tuning* const tuning_;
+  Notifier* const notifier_;
   Admin& admin_;
   Metrics& metrics_;
 };

@@ -58,6 +58,7 @@ void HotSet::Insert(std::string_view request, HotCodePtr code) {
 }
 
 void HotSet::Forget(const Fingerprint& fingerprint) {
+  ++forgets_;
   for (auto position = codes_.begin(); position != codes_.end();) {
     std::shared_ptr<Entry> entry = *position++;
     if (entry->code->fingerprint == fingerprint) Drop(*entry);

@@ -18,7 +18,7 @@ namespace hone {
 
 // Code ready to be handed out. Immutable but for `uses`, which belongs to the I/O thread.
 struct HotCode {
-  std::string key;  // names the kernel, the target and the threads: one entry each
+  std::string key;  // names the kernel and the target: one entry each
   Fingerprint fingerprint;
   Fingerprint class_fingerprint;
   GetReply reply;        // as a hit
@@ -47,6 +47,7 @@ class HotSet {
   void Insert(std::string_view request, HotCodePtr code);
   // Every target's code of a kernel.
   void Forget(const Fingerprint& fingerprint);
+  uint64_t forgets() const { return forgets_; }  // how often: what was looked up before one may be out of date
   void SetLimits(const HotLimits& limits);
 
   // Calls visit(code, uses) for what was used since the last call.
@@ -77,6 +78,7 @@ class HotSet {
 
   HotLimits limits_;
   uint64_t bytes_ = 0;
+  uint64_t forgets_ = 0;
   CodeList codes_;
   MemoList memo_;
   size_t memo_bytes_ = 0;

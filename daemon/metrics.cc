@@ -54,6 +54,10 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("bad_frames", bad_frames);
   add("uninvited_descriptors", uninvited_descriptors);
   add("reloads", reloads);
+  add("watchers", watchers);
+  add("watches", watches);
+  add("notices", notices);
+  add("calls_reported", calls_reported);
   add("lookups_queued", lookups_queued);
   add("idle_interrupts", idle_interrupts);
   add("builds_queued", builds_queued);

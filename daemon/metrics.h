@@ -50,9 +50,13 @@ struct Metrics {
   Counter bad_frames{0};
   Counter uninvited_descriptors{0};
   Counter reloads{0};
+  Counter notices{0};         // of better code, to clients that hold older
+  Counter calls_reported{0};  // of kernels, by the clients that hold them
 
   // Gauges.
   std::atomic<uint32_t> connections{0};
+  std::atomic<uint32_t> watchers{0};  // connections that want to hear of better code …
+  std::atomic<uint32_t> watches{0};   // … and what they hold
   std::atomic<uint32_t> lookups_queued{0};
   std::atomic<uint32_t> builds_queued{0};
   std::atomic<uint32_t> builds_running{0};

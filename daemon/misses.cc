@@ -61,15 +61,21 @@ void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& req
   lookups_[name].push_back(std::move(waiter));
   metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
   hone::Ask ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
-  lookup_queue_.Push([this, self = self_, ask = std::move(ask), name = std::move(name)]() mutable {
+  StartLookup(name, std::move(ask));
+}
+
+void Misses::StartLookup(const std::string& name, hone::Ask ask) {
+  lookup_queue_.Push([this, self = self_, ask = std::move(ask), name, forgets = hot_.forgets()]() mutable {
     auto found = std::make_shared<Result<Found>>(path_.LookUp(ask));
-    loop_.Post([self = std::move(self), name = std::move(name), found] {
-      if (*self) (*self)->OnFound(name, std::move(*found));
+    loop_.Post([self = std::move(self), name = std::move(name), ask = std::move(ask), forgets, found] {
+      if (*self) (*self)->OnFound(name, ask, forgets, std::move(*found));
     });
   });
 }
 
-void Misses::OnFound(const std::string& name, Result<Found> found) {
+void Misses::OnFound(const std::string& name, const hone::Ask& ask, uint64_t forgets, Result<Found> found) {
+  // A record was replaced meanwhile, maybe this one: what is handed out from now on must not be the old code.
+  if (found && forgets != hot_.forgets() && lookups_.contains(name)) return StartLookup(name, ask);
   auto entry = lookups_.extract(name);
   if (entry.empty()) return;
   metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
@@ -134,6 +140,7 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
     };
     on_work_();
     ++metrics_.builds_queued;
+    running->second.forgets = hot_.forgets();
     running->second.work = compile_queue_.Push(std::move(work));
   }
   Compilation& compilation = running->second;
@@ -165,7 +172,9 @@ void Misses::OnCompiled(const std::string& key, Result<Compiled> compiled) {
     return;
   }
   const HotCodePtr& code = compiled->code;
-  for (const std::string& name : compilation.names) hot_.Insert(name, code);
+  if (compilation.forgets == hot_.forgets()) {  // else a record was replaced meanwhile, maybe this one
+    for (const std::string& name : compilation.names) hot_.Insert(name, code);
+  }
   GetReply reply = code->reply;
   reply.hit = false;
   reply.steps = std::move(compiled->steps);

@@ -60,10 +60,12 @@ class Misses {
     std::vector<std::string> names;  // requests that turned out to be this kernel
     std::vector<Waiter> waiters;
     WorkQueue::Id work = 0;
-    bool keep = false;  // goes on though nobody waits: somebody was told to ask again
+    uint64_t forgets = 0;  // HotSet::forgets when it was begun
+    bool keep = false;     // goes on though nobody waits: somebody was told to ask again
   };
 
-  void OnFound(const std::string& name, Result<Found> found);
+  void StartLookup(const std::string& name, hone::Ask ask);
+  void OnFound(const std::string& name, const hone::Ask& ask, uint64_t forgets, Result<Found> found);
   void StartCompilation(const std::string& name, Found found, std::vector<Waiter> waiters);
   void OnCompiled(const std::string& key, Result<Compiled> compiled);
   void OnBudget(const std::string& key, uint64_t serial);

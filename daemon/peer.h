@@ -37,11 +37,15 @@ class Peer : public std::enable_shared_from_this<Peer> {
   }
 
   bool closed() const { return closed_.load(std::memory_order_relaxed); }
+  // Whoever waits for word from here is not closed to make room.
+  void Keep(bool keep) { kept_ = keep; }
+  bool is_kept() const { return kept_; }
   size_t unsent() const { return unsent_.load(std::memory_order_relaxed); }  // bytes that the client has not taken yet
 
  protected:
   std::atomic<bool> closed_{false};
   std::atomic<size_t> unsent_{0};
+  bool kept_ = false;
 };
 using PeerPtr = std::shared_ptr<Peer>;
 

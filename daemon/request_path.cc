@@ -112,7 +112,7 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   int threads = kernel.options.threads > 0 ? kernel.options.threads : identity.target.cores;
   identity.key =
       MakeCacheKey(canonical, identity.target, threads, CodeKey(compiler_, HONE_ABI_VERSION, identity.target));
-  identity.name = fmt::format("{} {} {}", identity.key.fingerprint.Hex(), threads, identity.key.target);
+  identity.name = fmt::format("{} {}", identity.key.fingerprint.Hex(), identity.key.target);
   identity.class_text = std::move(canonical.class_text);
   identity.shape = std::move(canonical.shape);
   identity.label = kernel.name;
@@ -202,7 +202,10 @@ Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string&
   record.artifact_bytes = built.object.size();
 
   ReadOnlyMapping bytes = HONE_TRY(built.object.Map());
-  Result<void> stored = cache_.Put({record, identity.class_text, bytes.bytes()}, Durability::kSoon);
+  // A pinned record stays as it is, even when what it names cannot be built any more.
+  const bool replaces_pinned = record.pinned && schedule.empty();
+  Result<void> stored;
+  if (!replaces_pinned) stored = cache_.Put({record, identity.class_text, bytes.bytes()}, Durability::kSoon);
   // Code that cannot be kept is served all the same.
   if (!stored) LogError("store_failed", {{"why", stored.error().Text()}});
   steps.Done("store", metrics_.store);
@@ -226,6 +229,11 @@ HotCodePtr RequestPath::MakeCode(const Identity& identity, const Record& record,
   code->hit_body = EncodeBody(code->reply);
   code->artifact = std::move(artifact);
   return code;
+}
+
+NewerNotice NoticeOf(const Record& record) {
+  GetReply reply = ReplyFrom(record);
+  return {std::move(reply.fingerprint), std::move(reply.target), std::move(reply.digest)};
 }
 
 GetReply ReplyFrom(const Record& record) {

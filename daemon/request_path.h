@@ -29,7 +29,7 @@ struct Ask {
 // A kernel that was understood: what it is called everywhere.
 struct Identity {
   CacheKey key;
-  std::string name;  // HotCode::key: kernel, target and threads
+  std::string name;  // HotCode::key: kernel (its text says for how many threads, or for all) and target
   std::string class_text;
   std::vector<int64_t> shape;
   std::string label;    // "conv2d+bias+relu"
@@ -86,5 +86,6 @@ class RequestPath {
 
 // The facts that a record gives for a reply, the manifest and times aside.
 GetReply ReplyFrom(const Record& record);
+NewerNotice NoticeOf(const Record& record);
 
 }  // namespace hone

@@ -76,11 +76,12 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
     }
   }
 
-  // Closes the connection that was idle longest, if one is idle.
+  // Closes the connection that was idle longest, if one is idle and waits for nothing.
   void MakeRoom() {
     std::shared_ptr<Connection> oldest;
     for (auto& [_, connection] : connections) {
-      if (connection->is_idle() && (!oldest || connection->last_active() < oldest->last_active())) oldest = connection;
+      if (!connection->is_idle() || connection->is_kept()) continue;
+      if (!oldest || connection->last_active() < oldest->last_active()) oldest = connection;
     }
     if (!oldest) return;
     ++metrics.connections_dropped;

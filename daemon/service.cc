@@ -64,6 +64,13 @@ ServerLimits ServerLimitsOf(const Config& config, uint32_t descriptors) {
   return limits;
 }
 
+// Half of the connections are left for those who only ask.
+NotifyLimits NotifyLimitsOf(const Config& config, uint32_t descriptors) {
+  NotifyLimits limits;
+  limits.connections = std::max(1u, ServerLimitsOf(config, descriptors).connections / 2);
+  return limits;
+}
+
 HotLimits HotLimitsOf(const Config& config, uint32_t descriptors) {
   return {config.hot_bytes, std::min(config.hot_entries, std::max(1u, descriptors / 4)), config.memo_entries};
 }
@@ -167,8 +174,11 @@ class Service {
     admin_ = std::make_unique<Admin>(loop_, *cache_, *workshop_, *path_, metrics_, facts,
                                      [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
     if (!inspects()) {
-      tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, metrics_,
-                                         [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
+      tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, metrics_, [this](const Record& record) {
+        hot_->Forget(record.key.fingerprint);
+        notifier_->Announce(NoticeOf(record));
+      });
+      notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
     }
     if (!inspects() && options_.idle && config_.idle) {
       idle_ = std::make_unique<IdleLoop>(
@@ -178,7 +188,7 @@ class Service {
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
     }
-    dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), *admin_, metrics_);
+    dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_);
     server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
       server_->Adopt(UniqueFd(options_.inspect));
@@ -247,6 +257,7 @@ class Service {
     config_ = *std::move(next);
     hot_->SetLimits(HotLimitsOf(config_, descriptors_));
     server_->SetLimits(ServerLimitsOf(config_, descriptors_));
+    if (notifier_) notifier_->SetLimits(NotifyLimitsOf(config_, descriptors_));
     if (misses_) misses_->SetLimits(MissLimitsOf(config_));
     if (idle_) idle_->SetLimits(IdleLimitsOf(config_), config_.idle_share);
     ++metrics_.reloads;
@@ -281,6 +292,7 @@ class Service {
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<IdleLoop> idle_;
+  std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<Dispatch> dispatch_;
   std::unique_ptr<Server> server_;
 };

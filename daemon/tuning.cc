@@ -2,7 +2,7 @@
 //
 //   Refine:   look up → what is served now → Search → Promote
 //   Promote:  the fastest trials once more, in turns → full comparison with the reference → head to head with what is
-//             served → store, synced → forget the old code
+//             served → store, synced → forget the old code, tell who holds it
 #include "daemon/tuning.h"
 
 #include <fmt/format.h>
@@ -43,13 +43,13 @@ uint64_t GroupOf(const CacheKey& key) {
 }  // namespace
 
 Tuning::Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, Metrics& metrics,
-               std::function<void(const Fingerprint&)> forget)
+               std::function<void(const Record&)> on_better)
     : loop_(loop),
       cache_(cache),
       workshop_(workshop),
       path_(path),
       metrics_(metrics),
-      forget_(std::move(forget)),
+      on_better_(std::move(on_better)),
       queue_(1, "hone-tune") {}
 
 Tuning::~Tuning() { Close(); }
@@ -125,6 +125,10 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   if (!found.code) HONE_TRY(path_.Compile(found, {}));
   std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key));
   if (!served) return Error{ErrorKind::kInternal, "the kernel's record is gone", identity.label};
+  if (served->record.pinned) {
+    return Error{ErrorKind::kUnsupported, "pinned, so it stays as it is; `hone unpin` it to have it refined",
+                 identity.label};
+  }
 
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
   std::unique_ptr<Rig> rig = HONE_TRY(workshop.MakeRig(identity.key.canonical, identity.target));
@@ -156,7 +160,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   outcome.search = HONE_TRY(Search(space, *rig, model_.get(), options, counted, stop));
   LearnAnew();
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
-  if (!outcome.search.top.empty() && !served->record.pinned && in_time) {
+  if (!outcome.search.top.empty() && in_time) {
     std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;
     Result<void> promoted = Promote(found, served->record, *rig, until, outcome);
     if (!promoted && !until.stop_requested()) return promoted.error();
@@ -248,6 +252,7 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
   if (duel.low <= 1) return {};
 
   outcome.ratio = duel.ratio;
+  const Origin before = record.origin;
   outcome.origin = record.origin = Origin::kTuned;
   record.schedule = WithChoices(best.candidate.schedule, PrintChoices(best.candidate.choices));
   record.check = {report.max_rel_err, report.samples, report.full};
@@ -265,9 +270,18 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
   record.artifact_digest = digest;
   record.artifact_bytes = new_code.object.size();
   ReadOnlyMapping bytes = HONE_TRY(new_code.object.Map());
-  HONE_TRY(cache_.Put({record, identity.class_text, bytes.bytes()}, Durability::kSynced));
+  Result<void> stored = cache_.Put(
+      {.record = record, .class_text = identity.class_text, .artifact = bytes.bytes(), .spares_pinned = true},
+      Durability::kSynced);
+  if (!stored && stored.error().kind == ErrorKind::kUnsupported) {
+    outcome.ratio = 0;
+    outcome.origin = before;
+    outcome.search.stopped += "; it was pinned meanwhile, so it stays as it was";
+    return {};
+  }
+  HONE_TRY(std::move(stored));
   ++metrics_.refined;
-  loop_.Post([this, fingerprint = identity.key.fingerprint] { forget_(fingerprint); });
+  loop_.Post([this, record = std::move(record)] { on_better_(record); });
   return {};
 }
 

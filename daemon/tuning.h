@@ -22,9 +22,9 @@ namespace hone {
 
 class Tuning {
  public:
-  // `forget` drops a kernel's code from memory; called in the loop's thread once better code is stored.
+  // `on_better` is called in the loop's thread once better code is stored: what is in memory is out of date.
   Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, Metrics& metrics,
-         std::function<void(const Fingerprint&)> forget);
+         std::function<void(const Record&)> on_better);
   ~Tuning();
 
   // From the loop's thread: a TuneRequest. Answers with a TuneReply a round. kBusy when too many wait.
@@ -59,7 +59,7 @@ class Tuning {
   Workshop& workshop_;
   RequestPath& path_;
   Metrics& metrics_;
-  const std::function<void(const Fingerprint&)> forget_;
+  const std::function<void(const Record&)> on_better_;
   std::function<void()> on_work_ = [] {};
   Mutex turn_;                        // one search at a time: two would measure each other
   std::unique_ptr<CostModel> model_;  // nullptr before the first search

@@ -164,6 +164,7 @@ const Option kNoCompileOption{"--no-compile", "", "what is in the cache, or fail
 
 Result<GetOptions> ReadGetOptions(const Arguments& arguments) {
   GetOptions options;
+  options.frozen = true;  // what is shown is what was measured
   options.budget = HONE_TRY(arguments.Duration("--budget", std::chrono::microseconds(0)));
   options.deadline = std::chrono::minutes(2);
   options.threads = static_cast<int>(HONE_TRY(arguments.Number("--threads", 0, 1, 1024)));

@@ -103,6 +103,21 @@ TEST_F(ScheduleCacheTest, CollisionOfFingerprintsIsAMiss) {
   EXPECT_TRUE(Lookup(SampleKey(1)).has_value());
 }
 
+TEST_F(ScheduleCacheTest, AWriterThatSparesPinnedRecordsChangesNothing) {
+  PutWithArtifact(1);
+  NewRecord better = SampleEntry(1);
+  better.record.schedule = "split t2.i 14\n";
+  better.spares_pinned = true;
+  ASSERT_TRUE(cache_->Pin(SampleKey(1).fingerprint, true).has_value());
+  Record pinned = Lookup(SampleKey(1))->record;
+  EXPECT_EQ(cache_->Put(better, Durability::kSynced).error().kind, ErrorKind::kUnsupported);
+  EXPECT_EQ(Lookup(SampleKey(1))->record, pinned);
+  EXPECT_TRUE(cache_->Artifact(pinned)->has_value());
+  ASSERT_TRUE(cache_->Pin(SampleKey(1).fingerprint, false).has_value());
+  EXPECT_TRUE(cache_->Put(better, Durability::kSynced).has_value());
+  EXPECT_EQ(Lookup(SampleKey(1))->record.schedule, better.record.schedule);
+}
+
 TEST_F(ScheduleCacheTest, ReplacingKeepsPinAndCreationAndDropsTheOldArtifact) {
   PutWithArtifact(1);
   WallTime created = clock_.WallNow();

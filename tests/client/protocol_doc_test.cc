@@ -156,6 +156,14 @@ TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
       "served_us=7.5 ratio=8.5");
 }
 
+TEST(ProtocolDocument, ItsGrammarReadsWatching) {
+  ExpectReads("WatchRequest", WatchRequest{true, "f", "t", "d"}, "watch=1 fingerprint=f target=t digest=d");
+  ExpectReads("WatchReply", WatchReply{true}, "is_current=1");
+  ExpectReads("NewerNotice", NewerNotice{"f", "t", "d"}, "fingerprint=f target=t digest=d");
+  ExpectReads("CallsRequest", CallsRequest{{{1, 2}, {3, 4}}}, "counts=[{watch=1 calls=2}{watch=3 calls=4}]");
+  ExpectReads("CallsReply", CallsReply{}, "");
+}
+
 TEST(ProtocolDocument, ItsDumpIsAFrame) {
   std::string frame = EncodeFrame(7, GetRequest{"add(M=1,N=2)", "", 2, 50'000, false, false});
   std::string dump;

@@ -125,6 +125,9 @@ TEST(Protocol, EveryTruncationIsRefused) {
   EveryTruncationAndOneByteMore(VerifyReply{{VerifyRow{}}, 9, 1, false});
   EveryTruncationAndOneByteMore(StatsReply{{{"hits", 3}}});
   EveryTruncationAndOneByteMore(TextRequest{TextKind::kCode, "abc", true});
+  EveryTruncationAndOneByteMore(WatchRequest{true, "f", "t", "d"});
+  EveryTruncationAndOneByteMore(NewerNotice{"f", "t", "d"});
+  EveryTruncationAndOneByteMore(CallsRequest{{{1, 2}, {3, 4}}});
 }
 
 TEST(Protocol, FlagsAndEnumeratorsOutOfRangeAreRefused) {

@@ -14,6 +14,7 @@
 #include "daemon/admin.h"
 #include "daemon/dispatch.h"
 #include "daemon/misses.h"
+#include "daemon/notify.h"
 #include "daemon/server.h"
 #include "tests/support/c_artifact.h"
 
@@ -137,6 +138,7 @@ struct TestServerOptions {
   int builders = 1;
   MissLimits misses;
   ServerLimits server;
+  NotifyLimits notify;
   HotLimits hot{64 << 20, 100, 1000};
 };
 
@@ -159,8 +161,9 @@ class TestServer {
           std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
                                   [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
       tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, metrics,
-                                         [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
-      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), *admin_, metrics);
+                                         [this](const Record& record) { OnBetter(record); });
+      notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
+      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), notifier.get(), *admin_, metrics);
       server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
     });
   }
@@ -209,9 +212,15 @@ class TestServer {
   std::unique_ptr<RequestPath> path;
   std::unique_ptr<HotSet> hot;
   std::unique_ptr<Misses> misses;
+  std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Server> server;
 
  private:
+  void OnBetter(const Record& record) {
+    hot->Forget(record.key.fingerprint);
+    notifier->Announce(NoticeOf(record));
+  }
+
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;

@@ -37,7 +37,8 @@ void Run(std::span<const std::byte> bytes) {
     std::span<const std::byte> body = bytes.first(std::min<size_t>(header->length, bytes.size()));
     TryEach<ErrorReply, HelloRequest, HelloReply, GetRequest, GetReply, StatusRequest, StatusReply, StatsRequest,
             StatsReply, ListRequest, ListReply, ShowRequest, ShowReply, EditRequest, EditReply, VerifyRequest,
-            VerifyReply, TextRequest, TextReply, TuneRequest, TuneReply>(header->type, body);
+            VerifyReply, TextRequest, TextReply, TuneRequest, TuneReply, WatchRequest, WatchReply, NewerNotice,
+            CallsRequest, CallsReply>(header->type, body);
     bytes = bytes.subspan(body.size());
   }
 }
