@@ -53,7 +53,7 @@ class Gemm:
         self.process = subprocess.Popen([sys.executable, "-c", GEMM], env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.seconds(5)
-        self.count = max(1, round(WORK_S / min(self.seconds(10) / 10 for _ in range(5))))
+        self.count = max(1, round(WORK_S / min(self.seconds(10) / 10 for _ in range(20))))
 
     def seconds(self, count):
         self.process.stdin.write(f"{count}\n")
