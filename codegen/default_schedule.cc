@@ -109,7 +109,8 @@ enum class ReductionRule : int64_t { kContraction, kWindow, kRows };
 
 void ScheduleByRule(SchedulePlanner& planner, const std::string& name) {
   auto first = static_cast<ReductionRule>(planner.Choose(name, "rule", {0, 1, 2}, 0));
-  if (first <= ReductionRule::kContraction && ScheduleContraction(planner, name)) return;
+  if (first <= ReductionRule::kContraction && (ScheduleWinograd(planner, name) || ScheduleContraction(planner, name)))
+    return;
   if (first <= ReductionRule::kWindow && ScheduleWindow(planner, name)) return;
   if (first <= ReductionRule::kRows && ScheduleRows(planner, name)) return;
   ScheduleReduction(planner, name);
@@ -125,7 +126,8 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
   std::vector<std::string> names;
   for (const Stage& stage : planner.kernel().stages) names.push_back(planner.NameOf(stage));
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
-    if (planner.IsScheduled(*name)) continue;
+    // A rewrite may have taken it away.
+    if (FindStage(planner.kernel(), *name) < 0 || planner.IsScheduled(*name)) continue;
     const Stage stage = planner.StageNamed(*name);
     if (stage.reduction != Reduction::kNone) {
       ScheduleByRule(planner, *name);
@@ -139,7 +141,8 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
       std::string feeding = planner.NameOf(*producer);
       if (planner.IsScheduled(feeding)) continue;
       auto first = static_cast<ReductionRule>(planner.Choose(feeding, "rule", {0, 1, 2}, 0));
-      taken = (first <= ReductionRule::kContraction && ScheduleContraction(planner, feeding)) ||
+      taken = (first <= ReductionRule::kContraction &&
+               (ScheduleWinograd(planner, feeding) || ScheduleContraction(planner, feeding))) ||
               (first <= ReductionRule::kWindow && ScheduleWindow(planner, feeding));
       taken = taken && planner.IsScheduled(*name);
       if (taken) break;

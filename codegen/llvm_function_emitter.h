@@ -81,6 +81,8 @@ class FunctionEmitter {
 
   // llvm_indices.cc
   Form Resolve(const Linear& e);
+  // The form in one lane, with the unrolled loops where they are.
+  Linear AtLane(const Linear& e, int lane);
   bool DependsOnLane(VarId var) const;
   size_t DepthOf(VarId var) const;
   size_t DepthOf(const Linear& e) const;
@@ -116,6 +118,7 @@ class FunctionEmitter {
   Result<void> WriteTile(const Stmt& stmt, const Mask& mask);
   Result<llvm::Value*> AccumulateLanes(const Stmt& stmt, llvm::Value* old);
   // Offset of lane 0 and the step from lane to lane, in elements of the tile.
+  std::vector<int64_t> LaneOffsets(int buffer, const std::vector<Linear>& index);
   Result<std::pair<int64_t, int64_t>> TileOffset(int buffer, const std::vector<Linear>& index);
 
   const LoopProgram& program_;

@@ -26,6 +26,15 @@ bool FunctionEmitter::DependsOnLane(VarId id) const {
   return false;
 }
 
+Linear FunctionEmitter::AtLane(const Linear& e, int lane) {
+  return vars_.ExpandAxes(vars_.Substitute(e, [&](VarId var, Linear* value) {
+    auto known = unrolled_.find(var);
+    if (var != lane_var_ && known == unrolled_.end()) return false;
+    *value = Linear(var == lane_var_ ? lane : known->second);
+    return true;
+  }));
+}
+
 FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
   Linear x = vars_.ExpandAxes(e);
   bool derived = std::any_of(x.terms().begin(), x.terms().end(), [&](const Term& t) {
@@ -57,12 +66,7 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
   // A derived part depends on the lane. It may still step evenly: try lane by lane.
   std::vector<Linear> lanes;
   for (int lane = 0; lane < active_; ++lane) {
-    lanes.push_back(vars_.ExpandAxes(vars_.Substitute(x, [&](VarId var, Linear* value) {
-      auto known = unrolled_.find(var);
-      if (var != lane_var_ && known == unrolled_.end()) return false;
-      *value = Linear(var == lane_var_ ? lane : known->second);
-      return true;
-    })));
+    lanes.push_back(AtLane(x, lane));
     Linear step = lane == 0 ? Linear(0) : lanes[static_cast<size_t>(lane)] - lanes[static_cast<size_t>(lane - 1)];
     if (!step.IsConstant() || (lane > 1 && !(step == lanes[1] - lanes[0]))) return form;
   }

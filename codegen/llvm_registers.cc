@@ -2,6 +2,9 @@
 // along another, it is transposed in registers, once per block of rows.
 #include <llvm/IR/Constants.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/check.h"
 #include "codegen/llvm_function_emitter.h"
 #include "codegen/llvm_transpose.h"
@@ -13,6 +16,18 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 }  // namespace
 
+// Elements that the lanes read where they do not step evenly; empty if they depend on more than the lane.
+std::vector<int64_t> FunctionEmitter::LaneOffsets(int buffer, const std::vector<Linear>& index) {
+  const Linear flat = FlatOffset(buffer, index);
+  std::vector<int64_t> offsets;
+  for (int lane = 0; lane < active_; ++lane) {
+    Linear at = AtLane(flat, lane);
+    if (!at.IsConstant()) return {};
+    offsets.push_back(at.constant());
+  }
+  return offsets;
+}
+
 Result<std::pair<int64_t, int64_t>> FunctionEmitter::TileOffset(int buffer, const std::vector<Linear>& index) {
   Form form = Resolve(FlatOffset(buffer, index));
   if (!form.runtime.IsConstant() || form.irregular)
@@ -23,14 +38,17 @@ Result<std::pair<int64_t, int64_t>> FunctionEmitter::TileOffset(int buffer, cons
 }
 
 Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Linear>& index) {
-  auto [offset, step] = HONE_TRY(TileOffset(buffer, index));
+  std::vector<int64_t> uneven;
+  if (lanes_ > 0 && Resolve(FlatOffset(buffer, index)).irregular) uneven = LaneOffsets(buffer, index);
+  int64_t offset = 0, step = 1;
+  if (uneven.empty()) std::tie(offset, step) = HONE_TRY(TileOffset(buffer, index));
   Tile& tile = tiles_[buffer];
   auto undefined = [&] {
     return Refuse(program_.buffers[static_cast<size_t>(buffer)].name + " is read before it is written");
   };
 
   auto slot = tile.slots.find(offset);
-  if (lanes_ > 0 && step != 0 && slot != tile.slots.end() && slot->second.lanes == lanes_ &&
+  if (uneven.empty() && lanes_ > 0 && step != 0 && slot != tile.slots.end() && slot->second.lanes == lanes_ &&
       slot->second.stride == step && slot->second.count >= active_)
     return slot->second.value;
 
@@ -54,7 +72,7 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Lin
   std::vector<std::pair<const Slot*, int>> places;
   bool one_column = true;
   for (int lane = 0; lane < active_; ++lane) {
-    auto place = locate(offset + step * lane);
+    auto place = locate(uneven.empty() ? offset + step * lane : uneven[static_cast<size_t>(lane)]);
     if (!place) return undefined();
     places.push_back(*place);
     rows.push_back(place->first->value);
@@ -68,6 +86,27 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Lin
     auto [columns, inserted] = transposed_.try_emplace(key);
     if (inserted) columns->second = EmitTranspose(builder_, rows, lanes_);
     return columns->second[static_cast<size_t>(places[0].second)];
+  }
+  // A few vectors whose lanes are picked: one two-operand shuffle for each vector after the first.
+  std::vector<llvm::Value*> sources;
+  bool are_vectors = true;
+  for (size_t lane = 0; lane < places.size(); ++lane) {
+    are_vectors &= places[lane].second >= 0 && places[lane].first->lanes == lanes_;
+    if (std::find(sources.begin(), sources.end(), rows[lane]) == sources.end()) sources.push_back(rows[lane]);
+  }
+  if (are_vectors && 2 * sources.size() <= rows.size()) {
+    llvm::Value* picked = llvm::PoisonValue::get(sources[0]->getType());
+    for (llvm::Value* source : sources) {
+      std::vector<int> mask(static_cast<size_t>(lanes_), -1);
+      for (size_t lane = 0; lane < places.size(); ++lane) {
+        bool is_here = rows[lane] == source;
+        bool is_done =
+            std::find(sources.begin(), sources.end(), rows[lane]) < std::find(sources.begin(), sources.end(), source);
+        mask[lane] = is_here ? lanes_ + places[lane].second : is_done ? static_cast<int>(lane) : -1;
+      }
+      picked = builder_.CreateShuffleVector(picked, source, mask);
+    }
+    return picked;
   }
   llvm::Value* gathered = llvm::PoisonValue::get(
       llvm::FixedVectorType::get(rows[0]->getType()->getScalarType(), static_cast<unsigned>(lanes_)));

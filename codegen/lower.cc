@@ -41,24 +41,43 @@ ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
       ValueNode{Op::kSelect, type, 0, 0, {std::move(condition), std::move(a), std::move(b)}, -1, {}, {}});
 }
 
-int64_t CountValue(const ValuePtr& value) {
+// `unrolled`: variables that are numbers in each copy of the code. What they choose between is not there twice.
+int64_t CountValue(const VarTable& vars, const ValuePtr& value, const std::vector<VarId>& unrolled) {
+  if (value->op == Op::kSelect && value->args[0]->op == Op::kEq) {
+    bool folds = true;
+    for (const ValuePtr& side : value->args[0]->args) {
+      folds &= side->op == Op::kInt || (side->op == Op::kAxis && side->index.size() == 1);
+      if (!folds || side->op != Op::kAxis) continue;
+      const Linear form = vars.ExpandAxes(side->index[0]);
+      for (const Term& term : form.terms())
+        folds &= std::find(unrolled.begin(), unrolled.end(), term.var) != unrolled.end();
+    }
+    if (folds) return std::max(CountValue(vars, value->args[1], unrolled), CountValue(vars, value->args[2], unrolled));
+  }
   int64_t count = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf || value->op == Op::kLog ||
                           value->op == Op::kPow
                       ? 20
                       : 1;
-  for (const ValuePtr& arg : value->args) count += CountValue(arg);
+  for (const ValuePtr& arg : value->args) count += CountValue(vars, arg, unrolled);
   return count;
+}
+
+int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
+  if (stmt.kind == Stmt::Kind::kStore) return 1 + CountValue(program.vars, stmt.value, unrolled);
+  const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
+  if (copies) unrolled.push_back(stmt.var);
+  int64_t inside = 0;
+  for (const StmtPtr& child : stmt.body) inside += CountStatement(program, *child, unrolled);
+  if (!copies) return inside;
+  unrolled.pop_back();
+  return inside * std::max<int64_t>(1, program.vars.Range(stmt.extent).hi);
 }
 
 }  // namespace
 
 int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
-  if (stmt.kind == Stmt::Kind::kStore) return 1 + CountValue(stmt.value);
-  int64_t inside = 0;
-  for (const StmtPtr& child : stmt.body) inside += CountInstructions(program, *child);
-  if (stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled)
-    return inside * std::max<int64_t>(1, program.vars.Range(stmt.extent).hi);
-  return inside;
+  std::vector<VarId> unrolled;
+  return CountStatement(program, stmt, unrolled);
 }
 
 std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {

@@ -56,10 +56,7 @@ Lowering::Span Lowering::TileStart(VarId axis, const std::vector<VarId>& visible
 
 Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visible) {
   Span span{Linear(e.constant()), 1};
-  auto hide = [&](Interval range, int64_t coef) {
-    span.min += Linear(coef * (coef > 0 ? range.lo : range.hi));
-    span.extent += (coef > 0 ? coef : -coef) * (range.hi - range.lo);
-  };
+  Linear unknown(0);  // the part that the visible loops say nothing about
   // Whether the visible loops decide this variable: all, some or none of what it is made of.
   auto visibility = [&](auto&& self, VarId id) -> std::pair<bool, bool> {  // {any visible, any hidden}
     const Var& var = program_.vars[id];
@@ -89,9 +86,13 @@ Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visibl
       span.min.AddScaled(inner.min, term.coef);
       span.extent += (term.coef > 0 ? term.coef : -term.coef) * (inner.extent - 1);
     } else {
-      hide(var.range, term.coef);
+      unknown += Linear::Of(term.var, term.coef);
     }
   }
+  // Together: terms that belong together, such as those of a remainder, reach less far than each alone.
+  Interval range = program_.vars.Range(unknown);
+  span.min += Linear(range.lo);
+  span.extent += range.hi - range.lo;
   return span;
 }
 

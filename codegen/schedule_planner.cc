@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "ir/affine.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_winograd.h"
 
 namespace hone {
 namespace {
@@ -17,37 +19,6 @@ Step MakeStep(StepKind kind, const std::string& stage) {
   step.kind = kind;
   step.stage = stage;
   return step;
-}
-
-// An index expression as a linear form over axis positions; nullopt if it is not affine.
-std::optional<Linear> AffineForm(const Kernel& kernel, const Expr& e) {
-  switch (e.op()) {
-    case Op::kInt: return Linear(e.int_value());
-    case Op::kSize: {
-      const Size& size = kernel.sizes[static_cast<size_t>(e.int_value())];
-      return Linear(size.hi);
-    }
-    case Op::kAxis: return Linear::Of(static_cast<VarId>(e.int_value()));
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul: {
-      std::optional<Linear> a = AffineForm(kernel, e.arg(0)), b = AffineForm(kernel, e.arg(1));
-      if (!a || !b) return std::nullopt;
-      if (e.op() == Op::kAdd) return *a + *b;
-      if (e.op() == Op::kSub) return *a - *b;
-      if (a->IsConstant()) return *b * a->constant();
-      if (b->IsConstant()) return *a * b->constant();
-      return std::nullopt;
-    }
-    case Op::kFloorDiv:
-    case Op::kMod: {
-      std::optional<Linear> a = AffineForm(kernel, e.arg(0)), b = AffineForm(kernel, e.arg(1));
-      if (!a || !b || !a->IsConstant() || !b->IsConstant() || b->constant() <= 0) return std::nullopt;
-      return Linear(e.op() == Op::kMod ? FloorMod(a->constant(), b->constant())
-                                       : FloorDiv(a->constant(), b->constant()));
-    }
-    default: return std::nullopt;
-  }
 }
 
 }  // namespace
@@ -94,6 +65,18 @@ bool SchedulePlanner::Separate(std::string stage, std::string result) {
   Step step = MakeStep(StepKind::kRewrite, stage);
   step.other = "separate";
   step.names = {result};
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::Winograd(std::string stage, const std::string& base, int64_t tile, int64_t columns) {
+  Result<Kernel> next = WinogradConvolution(kernel_, FindStage(kernel_, stage), base, tile, columns);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "winograd";
+  step.names = {base};
+  step.factors = {tile, columns};
   schedule_.push_back(std::move(step));
   return true;
 }
@@ -258,7 +241,7 @@ std::vector<AccessPattern> SchedulePlanner::AccessesOf(const Stage& stage) const
       Walk(load.arg(d), [&](const Expr& e) {
         if (e.op() == Op::kAxis) access.uses[static_cast<size_t>(e.int_value())] = true;
       });
-      std::optional<Linear> form = AffineForm(kernel_, load.arg(d));
+      std::optional<Linear> form = AffineIndex(kernel_, load.arg(d));
       if (!form) {
         access.affine = false;
       } else {

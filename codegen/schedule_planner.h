@@ -49,6 +49,8 @@ class SchedulePlanner {
   bool Inline(std::string stage);
   bool Collapse(std::string stage, const std::vector<std::string>& axes);
   bool Separate(std::string stage, std::string result);
+  // A 3×3 convolution by F(tile × tile, 3×3); the new stages are named by WinogradNames(base).
+  bool Winograd(std::string stage, const std::string& base, int64_t tile, int64_t columns);
   bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);
   bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
                  std::vector<LayoutDim> layout = {});
@@ -101,6 +103,8 @@ class SchedulePlanner {
 
 // The rules. Each looks at the stage that writes the named tensor, with what feeds it; true if it scheduled it.
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
+// A convolution by minimal filtering, where the kernel's accuracy allows other rounding.
+bool ScheduleWinograd(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);

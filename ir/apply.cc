@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_winograd.h"
 
 namespace hone {
 namespace {
@@ -54,6 +55,7 @@ class Applier {
   Result<void> Annotate(const Step& step);
   Result<void> ComputeAt(const Step& step);
   Result<void> CheckLayout(size_t stage, const std::vector<LayoutDim>& layout) const;
+  Result<void> CheckComputedFromConstant(size_t stage) const;
   // Whether a loop comes from a reduction axis (also in part, by fusion).
   bool IsReduction(size_t stage, const std::string& path) const;
 
@@ -127,7 +129,15 @@ Result<void> Applier::Rewrite(const Step& step) {
     if (step.names.size() != 1) return Refuse("separate takes one name, of the new stage");
     return Rewritten(HONE_TRY(SeparateReduction(result_.kernel, static_cast<int>(stage), step.names[0])));
   }
-  if (step.other != "collapse") return Refuse(fmt::format("there is no rewrite {}; there are collapse and separate", step.other));
+  if (step.other == "winograd") {
+    if (step.names.size() != 1 || step.factors.size() != 2)
+      return Refuse("winograd takes a name for the new stages, the tile and the number of tiles in a row");
+    return Rewritten(HONE_TRY(WinogradConvolution(result_.kernel, static_cast<int>(stage), step.names[0],
+                                                  step.factors[0], step.factors[1])));
+  }
+  if (!step.factors.empty()) return Refuse(step.other + " takes no numbers");
+  if (step.other != "collapse")
+    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate and winograd", step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 
@@ -150,6 +160,27 @@ Result<void> Applier::CheckLayout(size_t stage, const std::vector<LayoutDim>& la
   for (const LayoutDim& dim : layout)
     if (std::none_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == dim.axis; }))
       return Refuse(fmt::format("the layout names {}, which is no axis of {}", dim.axis, StageName(result_, stage)));
+  return {};
+}
+
+// Whether hone_pack can compute the stage: from one constant operand that nothing else reads.
+Result<void> Applier::CheckComputedFromConstant(size_t index) const {
+  const Stage& stage = result_.kernel.stages[index];
+  TensorId source = -1;
+  bool one_source = true;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() != Op::kLoad) return;
+    TensorId tensor = static_cast<TensorId>(e.int_value());
+    one_source &= source < 0 || source == tensor;
+    source = tensor;
+  });
+  if (source < 0 || !one_source)
+    return Refuse(fmt::format("{} does not come from one operand alone", StageName(result_, index)));
+  const Tensor& operand = result_.kernel.tensors[static_cast<size_t>(source)];
+  if (operand.kind != TensorKind::kInput || !operand.is_const)
+    return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", operand.name));
+  if (ReadersOf(result_.kernel, source).size() != 1)
+    return Refuse(fmt::format("{} has several readers: one packed form cannot serve them all", operand.name));
   return {};
 }
 
@@ -287,7 +318,7 @@ Result<void> Applier::Apply(const Step& step) {
       size_t stage = HONE_TRY(StageOf(step.stage));
       const Tensor& tensor = result_.kernel.tensors[static_cast<size_t>(result_.kernel.stages[stage].output)];
       if (tensor.kind == TensorKind::kOutput) return Refuse(step.stage + " is an output: it is stored in its operand");
-      if (step.scope == Scope::kConst) return Refuse("only cache_read packs constants");
+      if (step.scope == Scope::kConst) HONE_TRY(CheckComputedFromConstant(stage));
       HONE_TRY(CheckLayout(stage, step.layout));
       result_.stages[stage].scope = step.scope;
       result_.stages[stage].layout = step.layout;

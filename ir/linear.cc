@@ -105,10 +105,37 @@ Linear VarTable::DivFloor(const Linear& e, int64_t divisor) {
     for (const Term& other : coarse.terms()) reduced += Linear::Of(other.var, other.coef / g);
     return quotient + DivFloor(reduced, divisor / g);
   }
-  return quotient + AsVar(VarKind::kFloorDiv, rest, 0, divisor, {FloorDiv(range.lo, divisor), FloorDiv(range.hi, divisor)});
+  const Interval bounds{FloorDiv(range.lo, divisor), FloorDiv(range.hi, divisor)};
+  // What an axis is made of may divide where its name does not; its range, which is tighter, stays known.
+  if (Linear expanded = ExpandAxes(rest); !(expanded == rest)) {
+    Linear divided = DivFloor(expanded, divisor);
+    bool is_simpler = std::all_of(divided.terms().begin(), divided.terms().end(), [&](const Term& t) {
+      const Var& var = (*this)[t.var];
+      return var.kind == VarKind::kLoop ||
+             (var.kind == VarKind::kFloorDiv && var.a.terms().size() < expanded.terms().size());
+    });
+    if (is_simpler) return quotient + Named(divided, bounds);
+  }
+  return quotient + AsVar(VarKind::kFloorDiv, rest, 0, divisor, bounds);
 }
 
-Linear VarTable::Mod(const Linear& e, int64_t divisor) { return e - DivFloor(e, divisor) * divisor; }
+// `value`, as an axis if its terms do not show that it lies in `range`.
+Linear VarTable::Named(const Linear& value, Interval range) {
+  Interval shown = NaiveRange(value);
+  if (shown.lo >= range.lo && shown.hi <= range.hi) return value;
+  for (VarId id = 0; id < size(); ++id) {
+    const Var& var = vars_[static_cast<size_t>(id)];
+    if (var.kind == VarKind::kAxis && var.a == value && var.range.lo == range.lo && var.range.hi == range.hi)
+      return Linear::Of(id);
+  }
+  return Linear::Of(AddAxis(fmt::format("({})", Text(value)), value, range));
+}
+
+Linear VarTable::Mod(const Linear& e, int64_t divisor) {
+  Linear rest = e - DivFloor(e, divisor) * divisor, expanded = ExpandAxes(rest);
+  Interval shown = Range(expanded);
+  return shown.lo >= 0 && shown.hi < divisor ? expanded : rest;
+}
 
 Linear VarTable::Min(const Linear& a, const Linear& b) {
   if (ProvenNonNegative(b - a)) return a;

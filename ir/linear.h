@@ -105,6 +105,7 @@ class VarTable {
 
  private:
   Linear AsVar(VarKind kind, const Linear& a, const Linear& b, int64_t divisor, Interval range);
+  Linear Named(const Linear& value, Interval range);
   Interval NaiveRange(const Linear& e) const;
   std::vector<Var> vars_;
 };

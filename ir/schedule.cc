@@ -179,8 +179,12 @@ Result<Step> LineParser::Parse() {
     step.other = HONE_TRY(Name("a rewrite, such as collapse"));
     step.stage = HONE_TRY(Name("a stage"));
     while (Next()) {
-      if (!IsName(word_)) return Wrong("an axis");
-      step.names.emplace_back(word_);
+      if (step.factors.empty() && !(word_[0] >= '0' && word_[0] <= '9')) {
+        if (!IsName(word_)) return Wrong("an axis");
+        step.names.emplace_back(word_);
+        continue;
+      }
+      step.factors.push_back(HONE_TRY(Number(word_)));
     }
   } else if (verb == "inline") {
     step.kind = StepKind::kInline;
@@ -260,7 +264,9 @@ Result<Step> LineParser::Parse() {
 std::string PrintStep(const Step& step) {
   auto layout = [&] { return step.layout.empty() ? "" : " " + LayoutText(step.layout); };
   switch (step.kind) {
-    case StepKind::kRewrite: return fmt::format("rewrite {} {} {}", step.other, step.stage, fmt::join(step.names, " "));
+    case StepKind::kRewrite:
+      return fmt::format("rewrite {} {} {}{}{}", step.other, step.stage, fmt::join(step.names, " "),
+                         step.factors.empty() ? "" : " ", fmt::join(step.factors, " "));
     case StepKind::kInline: return "inline " + step.stage;
     case StepKind::kCacheRead:
       return fmt::format("cache_read {} -> {} for {} {}{}", step.other, step.result, step.stage,

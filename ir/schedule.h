@@ -4,6 +4,7 @@
 //
 //   rewrite collapse y h w                           view adjacent dimensions as one, in every tensor that has them
 //   rewrite separate y t                             the reduction becomes stage t, which y copies
+//   rewrite winograd t v 4 14                        a 3×3 convolution by F(4×4, 3×3), 14 tiles in a row
 //   inline xp                                        substitute an element-wise stage into its readers
 //   cache_read w -> wp for t const [o/32, c, o%32]   stage t reads operand w through a packed copy
 //   rfactor t k 16 -> tr                             reduce k in 16 independent lanes first
@@ -76,7 +77,7 @@ struct Step {
   StepKind kind = StepKind::kInline;
   std::string stage;                // the stage it applies to: named by its tensor
   std::vector<std::string> names;   // loops (without the stage's name), axes of a rewrite
-  std::vector<int64_t> factors;     // split: inner factors, outermost first; rfactor: lanes; parallel: grain
+  std::vector<int64_t> factors;     // split: inner factors, outermost first; rfactor: lanes; parallel: grain; of a rewrite
   std::string other;                // rewrite: its name; cache_read: the tensor read; compute_at: the consumer; rfactor: axis
   std::string result;               // cache_read, rfactor: the new stage
   Scope scope = Scope::kDefault;    // cache_read, store

@@ -27,6 +27,25 @@ TEST(Linear, FusedIndexRecombines) {
   EXPECT_EQ(vars.Range(w).hi, 56);
 }
 
+// What is divided may hide in an axis; the axis' range, which its loops do not show, stays known.
+TEST(Linear, AxesDivideByWhatTheyAreMadeOf) {
+  VarTable vars;
+  VarId block = vars.AddLoop("h.0", 4), row = vars.AddLoop("h.1", 2), in = vars.AddLoop("h.2", 4);
+  VarId h = vars.AddAxis("h", Linear::Of(block, 8) + Linear::Of(row, 4) + Linear::Of(in), {0, 27});
+  Linear quotient = vars.DivFloor(Linear::Of(h), 4);
+  EXPECT_EQ(vars.ExpandAxes(quotient), Linear::Of(block, 2) + Linear::Of(row));
+  EXPECT_EQ(vars.Range(quotient).hi, 6);
+  EXPECT_EQ(vars.Mod(Linear::Of(h), 4), Linear::Of(in));
+  // Fourteen lanes over rows of seven: the block is known, the row within it is not.
+  VarId lane = vars.AddLoop("t.1", 14), tile = vars.AddLoop("t.0", 3);
+  VarId t = vars.AddAxis("t", Linear::Of(tile, 14) + Linear::Of(lane), {0, 41});
+  Linear line = vars.DivFloor(Linear::Of(t), 7), column = vars.Mod(Linear::Of(t), 7);
+  EXPECT_EQ(vars.ExpandAxes(line), Linear::Of(tile, 2) + vars.DivFloor(Linear::Of(lane), 7));
+  EXPECT_EQ(vars.Range(column).lo, 0);
+  EXPECT_EQ(vars.Range(column).hi, 6);
+  EXPECT_EQ(vars.ExpandAxes(line * 7 + column), vars.ExpandAxes(Linear::Of(t)));
+}
+
 // Random forms over small loops: whatever DivFloor folds to must equal the true quotient at every point, and Range must
 // contain every value.
 TEST(Linear, DivFloorAgreesWithBruteForce) {

@@ -1,0 +1,436 @@
+#include "ir/rewrite_winograd.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/affine.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+using Row = std::vector<double>;
+
+// Interpolation points 0, ±1, ∞ for m = 2; 0, ±1, ±2, ∞ for m = 4.
+struct Transforms {
+  std::vector<Row> input, filter, output;  // Bᵀ, G, Aᵀ
+};
+
+const Transforms& TransformsOf(int64_t m) {
+  static const Transforms kTwo{
+      {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}},
+      {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}},
+      {{1, 1, 1, 0}, {0, 1, -1, -1}},
+  };
+  static const Transforms kFour{
+      {{4, 0, -5, 0, 1, 0},
+       {0, -4, -4, 1, 1, 0},
+       {0, 4, -4, -1, 1, 0},
+       {0, -2, -1, 2, 1, 0},
+       {0, 2, -1, -2, 1, 0},
+       {0, 4, 0, -5, 0, 1}},
+      {{1.0 / 4, 0, 0},
+       {-1.0 / 6, -1.0 / 6, -1.0 / 6},
+       {-1.0 / 6, 1.0 / 6, -1.0 / 6},
+       {1.0 / 24, 1.0 / 12, 1.0 / 6},
+       {1.0 / 24, -1.0 / 12, 1.0 / 6},
+       {0, 0, 1}},
+      {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}},
+  };
+  return m == 2 ? kTwo : kFour;
+}
+
+// Σ row[k]·term(k), without the zeros.
+Expr Combine(const Row& row, DType type, const std::function<Expr(int64_t)>& term) {
+  Expr sum;
+  for (size_t k = 0; k < row.size(); ++k) {
+    if (row[k] == 0) continue;
+    Expr value = term(static_cast<int64_t>(k));
+    double magnitude = row[k] < 0 ? -row[k] : row[k];
+    if (magnitude != 1) value = Binary(Op::kMul, Float(magnitude, type), value);
+    if (sum)
+      sum = Binary(row[k] < 0 ? Op::kSub : Op::kAdd, sum, value);
+    else
+      sum = row[k] < 0 ? Binary(Op::kMul, Float(-1, type), value) : value;
+  }
+  return sum;
+}
+
+// The row of the matrix that `axis` names: one of them, chosen by a select that folds where the axis is unrolled.
+Expr Choose(const Expr& axis, const std::vector<Row>& rows, DType type, const std::function<Expr(const Row&)>& value) {
+  Expr chosen = value(rows.back());
+  for (size_t i = rows.size() - 1; i-- > 0;)
+    chosen = SelectOf(Binary(Op::kEq, axis, Int(static_cast<int64_t>(i))), value(rows[i]), chosen);
+  return chosen;
+}
+
+// Builds one stage: axes are added in order and referred to by their positions.
+struct StageBuilder {
+  Stage stage;
+  Expr Add(std::string name, Expr extent) {
+    stage.axes.push_back({std::move(name), std::move(extent)});
+    return AxisRef(static_cast<int>(stage.axes.size() - 1));
+  }
+};
+
+class Winograd {
+ public:
+  Winograd(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns)
+      : kernel_(std::move(kernel)),
+        index_(stage),
+        names_(base),
+        m_(m),
+        columns_(columns),
+        transforms_(TransformsOf(m)) {}
+
+  Result<Kernel> Go() {
+    HONE_TRY(Recognise());
+    for (const std::string* name :
+         {&names_.input, &names_.rows, &names_.tiles, &names_.filter, &names_.product, &names_.half, &names_.result})
+      if (FindTensor(kernel_, *name) >= 0) return Refuse(fmt::format("the name {} is taken", *name));
+    AddInput();
+    AddRows();
+    AddTiles();
+    AddFilter();
+    AddProduct();
+    AddHalf();
+    AddResult();
+    ReplaceSum();
+    return std::move(kernel_);
+  }
+
+ private:
+  // One side of the product. Spatial axes of the sum by position; h_, w_, r_, s_ are left out of `axes`.
+  struct Side {
+    Expr load;              // without the pad() around it
+    std::vector<int> axes;  // spatial axes it depends on
+  };
+
+  bool Uses(const Expr& e, int position) const {
+    bool found = false;
+    Walk(e, [&](const Expr& part) { found |= part.op() == Op::kAxis && part.int_value() == position; });
+    return found;
+  }
+
+  Result<void> Recognise() {
+    const Stage& stage = Sum();
+    type_ = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
+    if (m_ != 2 && m_ != 4) return Refuse("winograd takes tiles of 2 or 4");
+    if (stage.reduction != Reduction::kSum || stage.body.op() != Op::kMul || stage.axes.size() < 2 ||
+        (type_ != DType::kF32 && type_ != DType::kF64))
+      return Refuse("no convolution of floats");
+    for (const auto* axes : {&stage.axes, &stage.reduce_axes})
+      for (const Axis& axis : *axes)
+        if (axis.extent.op() != Op::kInt) return Refuse("winograd takes constant sizes");
+    rank_ = static_cast<int>(stage.axes.size());
+    const int all = rank_ + static_cast<int>(stage.reduce_axes.size());
+    Expr sides[2];
+    bool is_padded[2] = {false, false};
+    for (size_t i = 0; i < 2; ++i) {
+      sides[i] = stage.body.arg(i);
+      if (sides[i].op() == Op::kPad) {
+        is_padded[i] = true;
+        if (sides[i].arg(1).op() != Op::kFloat || sides[i].arg(1).float_value() != 0)
+          return Refuse("padded with something");
+        sides[i] = sides[i].arg(0);
+      }
+      if (sides[i].op() != Op::kLoad || sides[i].type() != type_) return Refuse("no product of two tensors");
+    }
+    // A window: one dimension of x goes with h + r, another with w + s.
+    for (size_t i = 0; i < 2 && h_ < 0; ++i) {
+      int found[4] = {-1, -1, -1, -1};
+      size_t windows = 0;
+      for (const Expr& at : sides[i].args()) {
+        std::optional<Linear> form = AffineIndex(kernel_, at);
+        if (!form) return Refuse("an index that is not linear");
+        int space = -1, window = -1;
+        bool steps_by_one = true;
+        for (const Term& term : form->terms()) {
+          (term.var < rank_ ? space : window) = term.var;
+          steps_by_one &= term.coef == 1;
+        }
+        if (form->terms().size() != 2 || space < 0 || window < 0) continue;
+        if (!steps_by_one || windows == 2) return Refuse("a window with strides or dilation, or of more dimensions");
+        found[2 * windows] = space;
+        found[2 * windows + 1] = window;
+        ++windows;
+      }
+      if (windows != 2) continue;
+      h_ = found[0];
+      r_ = found[1];
+      w_ = found[2];
+      s_ = found[3];
+      if (is_padded[1 - i]) return Refuse("a padded filter");
+      x_.load = sides[i];
+      f_.load = sides[1 - i];
+    }
+    if (h_ < 0) return Refuse("no window over two dimensions");
+    if (h_ >= w_ || w_ != rank_ - 1) return Refuse("the window is not over rows and columns in this order");
+    if (Extent(r_) != 3 || Extent(s_) != 3) return Refuse("a window that is not 3×3");
+    if (Uses(f_.load, h_) || Uses(f_.load, w_) || !Uses(f_.load, r_) || !Uses(f_.load, s_))
+      return Refuse("a filter that is not the same everywhere");
+    for (const Expr& at : f_.load.args()) {
+      std::optional<Linear> form = AffineIndex(kernel_, at);
+      if (!form || form->terms().size() > 1) return Refuse("a filter that is not indexed plainly");
+    }
+    size_t times[4] = {0, 0, 0, 0};
+    for (const Expr& at : x_.load.args())
+      for (int i = 0; int position : {h_, r_, w_, s_}) times[i++] += Uses(at, position) ? 1 : 0;
+    for (size_t count : times)
+      if (count != 1) return Refuse("a window over more than two dimensions");
+    for (int position = 0; position < all; ++position) {
+      if (position == h_ || position == w_ || position == r_ || position == s_) continue;
+      bool in_x = Uses(x_.load, position), in_f = Uses(f_.load, position);
+      if (position >= rank_) {
+        if (!in_x || !in_f) return Refuse("a sum over something that is not a channel");
+        channels_.push_back(position);
+        continue;
+      }
+      others_.push_back(position);
+      if (in_x) x_.axes.push_back(position);
+      if (in_f) f_.axes.push_back(position);
+    }
+    rows_ = (Extent(h_) + m_ - 1) / m_;
+    if (columns_ * m_ < Extent(w_)) return Refuse(fmt::format("{} tiles of {} do not cover a row", columns_, m_));
+    if (rows_ * columns_ > (int64_t{1} << 40) / (m_ * m_)) return Refuse("more tiles than can be counted");
+    return {};
+  }
+
+  const Stage& Sum() const { return kernel_.stages[static_cast<size_t>(index_)]; }
+  const Axis& AxisOf(int position) const {
+    return position < rank_ ? Sum().axes[static_cast<size_t>(position)]
+                            : Sum().reduce_axes[static_cast<size_t>(position - rank_)];
+  }
+  int64_t Extent(int position) const { return AxisOf(position).extent.int_value(); }
+  int64_t size() const { return m_ + 2; }
+
+  // Adds the axes of the sum that `positions` name; values[position] refers to them.
+  void Carry(StageBuilder& builder, const std::vector<int>& positions, std::vector<Expr>& values) const {
+    for (int position : positions) {
+      const Axis& axis = AxisOf(position);
+      values[static_cast<size_t>(position)] = builder.Add(axis.name, axis.extent);
+    }
+  }
+  std::vector<Expr> NoValues() const { return std::vector<Expr>(Sum().axes.size() + Sum().reduce_axes.size(), Int(0)); }
+  // Names that no axis of the sum has.
+  std::string Fresh(std::string name) const {
+    auto taken = [&](const Axis& axis) { return axis.name == name; };
+    while (std::any_of(Sum().axes.begin(), Sum().axes.end(), taken) ||
+           std::any_of(Sum().reduce_axes.begin(), Sum().reduce_axes.end(), taken))
+      name += "_";
+    return name;
+  }
+  std::vector<Expr> At(const std::vector<int>& positions, const std::vector<Expr>& values) const {
+    std::vector<Expr> at;
+    for (int position : positions) at.push_back(values[static_cast<size_t>(position)]);
+    return at;
+  }
+  static std::vector<Expr> Join(std::vector<Expr> a, std::vector<Expr> b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+  Expr Load(TensorId tensor, std::vector<Expr> at) const { return LoadOf(tensor, type_, std::move(at)); }
+
+  // Adds the stage before the sum and its tensor; the tensor's id.
+  TensorId Finish(StageBuilder builder, const std::string& name, Expr body) {
+    TensorId id = static_cast<TensorId>(kernel_.tensors.size());
+    Tensor tensor{name, type_, {}, {}, TensorKind::kIntermediate, false};
+    for (const Axis& axis : builder.stage.axes) tensor.shape.push_back(axis.extent);
+    builder.stage.output = id;
+    builder.stage.body = std::move(body);
+    kernel_.tensors.push_back(std::move(tensor));
+    kernel_.stages.insert(kernel_.stages.begin() + index_, std::move(builder.stage));
+    ++index_;
+    return id;
+  }
+
+  // What x's load is at (y, x) of the zero-padded input, and zero outside. Where x is itself a padded copy, what it
+  // copies, once: beyond its end there are zeros as well.
+  void AddInput() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Carry(builder, InputAxes(), values);
+    values[static_cast<size_t>(h_)] = builder.Add(AxisOf(h_).name, Int(rows_ * m_ + 2));
+    values[static_cast<size_t>(w_)] = builder.Add(AxisOf(w_).name, Int(columns_ * m_ + 2));
+    Expr load = SubstituteAxes(x_.load, values);
+    const Stage* producer = ProducerOf(kernel_, static_cast<TensorId>(load.int_value()));
+    if (producer != nullptr && EndsInZeros(*producer)) {
+      replaced_ = producer->output;
+      Expr body = SubstituteAxes(producer->body, load.args());
+      input_ = Finish(std::move(builder), names_.input, body);
+      return;
+    }
+    input_ = Finish(std::move(builder), names_.input, PadOf(load, Float(0, type_)));
+  }
+
+  // Whether a stage is pad(load, 0) and reads beyond the loaded tensor wherever the window's rows or columns leave its
+  // own domain at the end.
+  bool EndsInZeros(const Stage& producer) const {
+    const Expr& body = producer.body;
+    if (producer.reduction != Reduction::kNone || body.op() != Op::kPad || body.arg(1).op() != Op::kFloat ||
+        body.arg(1).float_value() != 0)
+      return false;
+    const Expr& load = body.arg(0);
+    const Tensor& source = kernel_.tensors[static_cast<size_t>(load.int_value())];
+    for (size_t axis = 0; axis < producer.axes.size(); ++axis) {
+      if (!Uses(x_.load.arg(axis), h_) && !Uses(x_.load.arg(axis), w_)) continue;
+      bool ends = false;
+      for (size_t d = 0; d < load.args().size(); ++d) {
+        std::optional<Linear> form = AffineIndex(kernel_, load.arg(d));
+        if (!form || form->CoefOf(static_cast<VarId>(axis)) != 1 || form->terms().size() != 1) continue;
+        ends |= LowerExtent(kernel_, producer.axes[axis].extent) + form->constant() >=
+                UpperExtent(kernel_, source.shape[d]);
+      }
+      if (!ends) return false;
+    }
+    return true;
+  }
+
+  std::vector<int> InputAxes() const {
+    std::vector<int> positions = x_.axes;
+    positions.insert(positions.end(), channels_.begin(), channels_.end());
+    return positions;
+  }
+  std::vector<int> FilterAxes() const {
+    std::vector<int> positions = f_.axes;
+    positions.insert(positions.end(), channels_.begin(), channels_.end());
+    return positions;
+  }
+
+  void AddRows() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Carry(builder, InputAxes(), values);
+    Expr i = builder.Add(Fresh("i"), Int(size()));
+    Expr row = builder.Add(Fresh("th"), Int(rows_)), x = builder.Add(Fresh("x"), Int(columns_ * m_ + 2));
+    Expr body = Choose(i, transforms_.input, type_, [&](const Row& weights) {
+      return Combine(weights, type_, [&](int64_t p) {
+        return Load(input_, Join(At(InputAxes(), values), {row * Int(m_) + Int(p), x}));
+      });
+    });
+    row_sums_ = Finish(std::move(builder), names_.rows, body);
+  }
+
+  void AddTiles() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Expr i = builder.Add(Fresh("i"), Int(size())), j = builder.Add(Fresh("j"), Int(size()));
+    Carry(builder, InputAxes(), values);
+    Expr row = builder.Add(Fresh("th"), Int(rows_)), column = builder.Add(Fresh("tw"), Int(columns_));
+    Expr body = Choose(j, transforms_.input, type_, [&](const Row& weights) {
+      return Combine(weights, type_, [&](int64_t q) {
+        return Load(row_sums_, Join(At(InputAxes(), values), {i, row, column * Int(m_) + Int(q)}));
+      });
+    });
+    tiles_ = Finish(std::move(builder), names_.tiles, body);
+  }
+
+  void AddFilter() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Expr i = builder.Add(Fresh("i"), Int(size())), j = builder.Add(Fresh("j"), Int(size()));
+    Carry(builder, FilterAxes(), values);
+    Expr body = Choose(i, transforms_.filter, type_, [&](const Row& outer) {
+      return Combine(outer, type_, [&](int64_t p) {
+        return Choose(j, transforms_.filter, type_, [&](const Row& inner) {
+          return Combine(inner, type_, [&](int64_t q) {
+            std::vector<Expr> at = values;
+            at[static_cast<size_t>(r_)] = Int(p);
+            at[static_cast<size_t>(s_)] = Int(q);
+            return SubstituteAxes(f_.load, at);
+          });
+        });
+      });
+    });
+    filter_ = Finish(std::move(builder), names_.filter, body);
+  }
+
+  void AddProduct() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Expr i = builder.Add(Fresh("i"), Int(size())), j = builder.Add(Fresh("j"), Int(size()));
+    Carry(builder, others_, values);
+    Expr t = builder.Add(Fresh("t"), Int(rows_ * columns_));
+    for (int position : channels_) {
+      values[static_cast<size_t>(position)] =
+          AxisRef(static_cast<int>(builder.stage.axes.size() + builder.stage.reduce_axes.size()));
+      builder.stage.reduce_axes.push_back(AxisOf(position));
+    }
+    builder.stage.reduction = Reduction::kSum;
+    Expr row = Binary(Op::kFloorDiv, t, Int(columns_)), column = Binary(Op::kMod, t, Int(columns_));
+    Expr filter = Load(filter_, Join({i, j}, At(FilterAxes(), values)));
+    Expr tile = Load(tiles_, Join({i, j}, Join(At(InputAxes(), values), {row, column})));
+    product_ = Finish(std::move(builder), names_.product, Binary(Op::kMul, filter, tile));
+  }
+
+  void AddHalf() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Expr u = builder.Add(Fresh("u"), Int(m_)), j = builder.Add(Fresh("j"), Int(size()));
+    Carry(builder, others_, values);
+    Expr t = builder.Add(Fresh("t"), Int(rows_ * columns_));
+    Expr body = Choose(u, transforms_.output, type_, [&](const Row& weights) {
+      return Combine(weights, type_,
+                     [&](int64_t i) { return Load(product_, Join({Int(i), j}, Join(At(others_, values), {t}))); });
+    });
+    half_ = Finish(std::move(builder), names_.half, body);
+  }
+
+  void AddResult() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Expr u = builder.Add(Fresh("u"), Int(m_)), v = builder.Add(Fresh("v"), Int(m_));
+    Carry(builder, others_, values);
+    Expr t = builder.Add(Fresh("t"), Int(rows_ * columns_));
+    Expr body = Choose(v, transforms_.output, type_, [&](const Row& weights) {
+      return Combine(weights, type_,
+                     [&](int64_t j) { return Load(half_, Join({u, Int(j)}, Join(At(others_, values), {t}))); });
+    });
+    result_ = Finish(std::move(builder), names_.result, body);
+  }
+
+  void ReplaceSum() {
+    std::vector<Expr> own;
+    for (int i = 0; i < rank_; ++i) own.push_back(AxisRef(i));
+    const Expr &h = own[static_cast<size_t>(h_)], &w = own[static_cast<size_t>(w_)];
+    Expr t = Binary(Op::kFloorDiv, h, Int(m_)) * Int(columns_) + Binary(Op::kFloorDiv, w, Int(m_));
+    Expr body =
+        Load(result_, Join({Binary(Op::kMod, h, Int(m_)), Binary(Op::kMod, w, Int(m_))}, Join(At(others_, own), {t})));
+    Stage& sum = kernel_.stages[static_cast<size_t>(index_)];
+    sum.reduction = Reduction::kNone;
+    sum.reduce_axes.clear();
+    sum.body = body;
+    // The padded copy that `input` took the place of.
+    if (replaced_ < 0 || !ReadersOf(kernel_, replaced_).empty()) return;
+    std::erase_if(kernel_.stages, [&](const Stage& stage) { return stage.output == replaced_; });
+  }
+
+  Kernel kernel_;
+  int index_;  // of the sum
+  const WinogradNames names_;
+  const int64_t m_, columns_;
+  const Transforms& transforms_;
+  DType type_ = DType::kF32;
+  int rank_ = 0;
+  int h_ = -1, w_ = -1, r_ = -1, s_ = -1;  // positions
+  std::vector<int> channels_, others_;     // reduction axes but the window; spatial axes but rows and columns
+  Side x_, f_;
+  int64_t rows_ = 0;  // of tiles
+  TensorId replaced_ = -1;
+  TensorId input_ = -1, row_sums_ = -1, tiles_ = -1, filter_ = -1, product_ = -1, half_ = -1, result_ = -1;
+};
+
+}  // namespace
+
+Result<Kernel> WinogradConvolution(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns) {
+  return Winograd(std::move(kernel), stage, base, m, columns).Go();
+}
+
+}  // namespace hone

@@ -1,0 +1,101 @@
+// What the scheduling rules lead to, whatever is chosen: every list of choices either is refused or computes the
+// reference. Convolutions of looser accuracy come here too, for Winograd's rewrite.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/choices.h"
+#include "codegen/default_schedule.h"
+#include "ir/parse.h"
+#include "ir/specialize.h"
+#include "tests/support/odd_kernels.h"
+#include "tests/support/operation_samples.h"
+#include "tests/support/random_schedule.h"
+#include "tests/support/run_cases.h"
+#include "tests/support/run_kernel.h"
+
+namespace hone {
+namespace {
+
+constexpr uint64_t kUsualSeed = 17;
+constexpr int kOddKernels = 60;
+constexpr int kPlans = 4;  // of each kernel
+
+// 3×3 windows of every kind that the rewrite takes, and of some that it does not.
+std::vector<std::string> RelaxedConvolutions() {
+  std::vector<std::string> kernels;
+  for (const char* shape : {
+           "C=16,H=14,W=14,O=24,pad=1",
+           "C=5,H=13,W=31,O=7,pad=1",
+           "C=8,H=9,W=7,O=16,pad=0",
+           "N=3,C=7,H=8,W=10,O=13,pad=1",
+           "C=4,H=7,W=7,O=32,pad=[0,1,2,3]",
+           "C=6,H=12,W=12,O=9,groups=3,pad=1",
+           "C=3,H=3,W=3,O=2",
+           "C=33,H=4,W=70,O=5,pad=2",
+           "C=8,H=9,W=9,O=8,pad=1,stride=2",
+           "C=8,H=11,W=11,O=8,pad=2,dilation=2",
+           "C=2,H=40,W=5,O=64,pad=1",
+       })
+    for (const char* rest :
+         {"accuracy=relaxed,const=1)+bias+relu", "accuracy=relaxed,const=1,threads=1)",
+          "accuracy=fast,const=1)+bias+add+gelu", "accuracy=relaxed)", "accuracy=relaxed,const=1,dtype=f64)"})
+      kernels.push_back(fmt::format("conv2d({},R=3,S=3,{}", shape, rest));
+  return kernels;
+}
+
+Chooser AtRandom(Rng& rng, double share) {
+  return [&rng, share](const Choice& choice) {
+    return rng.Chance(share) ? choice.options[rng.Below(choice.options.size())] : choice.preferred;
+  };
+}
+
+void Expect(const std::vector<std::string>& kernels, uint64_t seed, const std::string& step, int least) {
+  const std::vector<Target> targets = TestTargets();
+  CaseReport report = RunCases(static_cast<int>(kernels.size()), [&](int index, CaseLog& log) {
+    const std::string& text = kernels[static_cast<size_t>(index)];
+    KernelCase kernel(text, seed);
+    for (int p = 0; p < kPlans; ++p) {
+      Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index * kPlans + p));
+      const Target& target = targets[static_cast<size_t>(p + index) % targets.size()];
+      // The rules' own first, then ever more at random.
+      Result<Plan> plan = PlanSchedule(Specialize(kernel.kernel()), target, AtRandom(rng, p / 4.0));
+      if (!plan) {
+        log.Fail(fmt::format("{}: {}", text, plan.error().Text()));
+        continue;
+      }
+      std::string schedule = PrintSchedule(plan->schedule);
+      log.Note(fmt::format("{}\n{}\n{}\n{}", text, PrintTarget(target), PrintChoices(plan->choices), schedule));
+      RunOutcome outcome = BuildAndRun(kernel, schedule, target);
+      if (!outcome.failure.empty()) {
+        log.Fail(outcome.failure);
+        continue;
+      }
+      log.Count(outcome.refusal.empty() ? "ran" : "refused");
+      if (!outcome.refusal.empty())
+        log.Count("refused: " + outcome.refusal.substr(0, 100));
+      else if (schedule.find(step) != std::string::npos)
+        log.Count("with step");
+    }
+  });
+  std::printf("seed %lu\n", seed);
+  for (const auto& [label, count] : report.counts) std::printf("%8ld %s\n", count, label.c_str());
+  for (const CaseFailure& failure : report.failures)
+    ADD_FAILURE() << "HONE_SEED=" << seed << " case " << failure.index << ": " << failure.text << "\n" << failure.note;
+  EXPECT_GT(report.count("ran"), 3 * report.count("refused"));
+  EXPECT_GE(report.count("with step"), least);
+}
+
+TEST(ChoicesProperty, OfLibraryOperations) {
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  std::vector<std::string> kernels = OperationSamples();
+  Rng rng(seed);
+  for (int i = RoundsFromEnvironment(kOddKernels); i-- > 0;) kernels.push_back(OddKernel(rng));
+  Expect(kernels, seed, "vectorize", 100);
+}
+
+TEST(ChoicesProperty, OfRelaxedConvolutions) {
+  Expect(RelaxedConvolutions(), SeedFromEnvironment(kUsualSeed), "rewrite winograd", 30);
+}
+
+}  // namespace
+}  // namespace hone
