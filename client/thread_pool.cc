@@ -79,6 +79,7 @@ struct ThreadPool::Crew {
   Crew(const ThreadPool* pool, int helpers, std::chrono::microseconds spin)
       : pool(pool), spin(spin), generation(fork_generation.load()), parts(static_cast<size_t>(helpers) + 1) {
     threads.reserve(helpers);
+    if (sched_getaffinity(0, sizeof processors, &processors) != 0) CPU_ZERO(&processors);
     // The application's signals are not for these threads.
     sigset_t all, before;
     sigfillset(&all);
@@ -110,6 +111,8 @@ struct ThreadPool::Crew {
     // Pairs with Sleep: either the sleeper sees the open gate, or we see the sleeper.
     gate.store(opened, std::memory_order_seq_cst);
     int sleepers = sleeping.load(std::memory_order_seq_cst);
+    // Where each processor is needed, also when the caller has moved to one that a helper is on.
+    if (sleepers > 0 || static_cast<int>(threads.size()) + 1 >= CPU_COUNT(&processors)) LeaveProcessorToCaller();
     if (sleepers > 0) {
       wake.fetch_add(1, std::memory_order_relaxed);
       FutexWake(wake, std::min(sleepers, loop.workers - 1));
@@ -123,6 +126,17 @@ struct ThreadPool::Crew {
         sched_yield();  // the helper inside was preempted: let it run
       }
     }
+  }
+
+  // A sleeper wakes where its waker runs, as a rule, and waits there for up to 10 ms until the scheduler moves it: as
+  // long as a model runs. So helpers may not run on the processor that the caller is on now.
+  void LeaveProcessorToCaller() {
+    int here = sched_getcpu();
+    if (here < 0 || here == avoided || here >= CPU_SETSIZE || CPU_COUNT(&processors) < 2) return;
+    cpu_set_t others = processors;
+    CPU_CLR(here, &others);
+    for (std::thread& thread : threads) pthread_setaffinity_np(thread.native_handle(), sizeof others, &others);
+    avoided = here;
   }
 
   // `home`: the part that this thread begins with.
@@ -196,6 +210,8 @@ struct ThreadPool::Crew {
   alignas(64) std::atomic<uint32_t> wake{0};  // futex word
   std::atomic<int> sleeping{0};
   std::atomic<bool> stop{false};
+  cpu_set_t processors;  // of the thread that made the crew
+  int avoided = -1;      // by the helpers
   std::vector<std::thread> threads;
 };
 
