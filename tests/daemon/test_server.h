@@ -2,6 +2,8 @@
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -77,10 +79,11 @@ class FakeWorkshop : public Workshop {
     output.shape = {{4, 4, -1}};
     output.is_output = true;
     built.manifest.operands = {output};
-    std::vector<std::byte> bytes = CompileArtifact(
-        CPrologue() +
-        "EXPORT int hone_entry(const hone_env *env, void *const *buffers, const int64_t *sizes) { return 0; }\n" +
-        CManifest(EncodeManifest(built.manifest)));
+    std::vector<std::byte> bytes = make_code ? make_code(request.kernel)
+                                             : CompileArtifact(CPrologue() +
+                                                               "EXPORT int hone_entry(const hone_env *env, void *const "
+                                                               "*buffers, const int64_t *sizes) { return 0; }\n" +
+                                                               CManifest(EncodeManifest(built.manifest)));
     built.object = HONE_TRY(SealedMemfd::Create(bytes));
     Digest256 digest = Hash256(bytes);
     built.digest.assign(reinterpret_cast<const char*>(digest.data()), digest.size());
@@ -108,6 +111,7 @@ class FakeWorkshop : public Workshop {
   std::optional<Error> check_failure;
   std::string fail_schedule;
   std::string last_schedule;
+  std::function<std::vector<std::byte>(const std::string& kernel)> make_code;  // instead of a few lines that do nothing
 
  private:
   class FakeReference : public Reference {
@@ -196,6 +200,33 @@ class TestServer {
     return channel.Call<GetReply>(request, Soon());
   }
 
+  // Clients connect to this path from now on.
+  void Listen(const std::string& path) {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    ASSERT_LT(path.size(), sizeof address.sun_path);
+    path.copy(address.sun_path, path.size());
+    unlink(path.c_str());
+    ASSERT_EQ(bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(socket.get(), 128), 0);
+    loop_.Do([&] { server->Accept(std::move(socket)); });
+  }
+
+  // What a search does with better code for a kernel that was served.
+  void Promote(const std::string& kernel, const std::vector<std::byte>& code, Origin origin = Origin::kTuned) {
+    Identity identity = *path->Identify({kernel, "", 0});
+    Result<std::optional<CacheHit>> known = cache->Lookup(identity.key);
+    ASSERT_TRUE(known && *known);
+    Record record = std::move((*known)->record);
+    record.origin = origin;
+    record.schedule = "promotion " + std::to_string(++promotions_);
+    record.artifact_digest = Hash256(code);
+    record.artifact_bytes = code.size();
+    ASSERT_TRUE(cache->Put({.record = record, .class_text = identity.class_text, .artifact = code}, Durability::kSoon));
+    loop_.Do([&] { OnBetter(record); });
+  }
+
   // Waits until something is true; false after a long while.
   template <typename Condition>
   static bool Eventually(const Condition& condition) {
@@ -221,6 +252,7 @@ class TestServer {
     notifier->Announce(NoticeOf(record));
   }
 
+  int promotions_ = 0;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;
