@@ -388,6 +388,8 @@ void Calls(Client& client) {
   GetOptions options;
   options.threads = 1;
   auto handle = Must(client.Get("add(M=1,N=8)", options));
+  options.frozen = true;
+  auto frozen = Must(client.Get("add(M=1,N=8)", options));
   alignas(64) float a[8] = {}, b[8] = {}, c[8] = {};
   void* buffers[3] = {a, b, c};
   auto code = Must(LoadedArtifact::Load(Must(handle->artifact().Duplicate()), 0, "", ""));
@@ -408,8 +410,24 @@ void Calls(Client& client) {
   };
   double bare = best([&] { code->entry()(&env, buffers, nullptr); });
   double whole = best([&] { handle->Call(buffers, nullptr); });
-  fmt::print("call of a held kernel: {:.1f} ns, the code alone {:.1f} ns\n", whole, bare);
+  double without_gate = best([&] { frozen->Call(buffers, nullptr); });
+  // Every thread has a slot of its own in the gate: together they should be no slower than one.
+  auto together = [&](KernelHandle& held) {
+    double times[2] = {};
+    std::thread other([&] {
+      alignas(64) float x[8] = {}, y[8] = {}, z[8] = {};
+      void* own[3] = {x, y, z};
+      times[1] = best([&] { held.Call(own, nullptr); });
+    });
+    times[0] = best([&] { held.Call(buffers, nullptr); });
+    other.join();
+    return std::max(times[0], times[1]);
+  };
+  fmt::print("call of a held kernel: {:.1f} ns, frozen {:.1f} ns, the code alone {:.1f} ns\n", whole, without_gate,
+             bare);
+  fmt::print("from two threads at once: {:.1f} ns, frozen {:.1f} ns\n", together(*handle), together(*frozen));
   Mark("call overhead", whole - bare, "ns", 100);
+  Mark("call overhead, frozen", without_gate - bare, "ns", 100);
 }
 
 void Dispatch() {

@@ -74,7 +74,7 @@ struct Record {
   std::optional<Digest256> artifact_digest;  // nullopt: schedule only (imported, evicted)
   uint64_t artifact_bytes = 0;
   std::optional<Fingerprint> donor;  // whose schedule was transferred
-  bool pinned = false;               // never evicted
+  bool pinned = false;               // never evicted, refined or replaced
   WallTime created{};                // stamped by the cache when 0
   WallTime updated{};                // stamped by the cache
   bool operator==(const Record&) const = default;

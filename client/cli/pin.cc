@@ -1,4 +1,4 @@
-// hone pin: keep kernels whatever the size of the cache.
+// hone pin: keep kernels as they are.
 #include "client/cli/command.h"
 #include "client/cli/edit.h"
 
@@ -6,7 +6,7 @@ namespace hone::cli {
 
 Command PinCommand() {
   return {.name = "pin",
-          .summary = "keep kernels whatever the size of the cache",
+          .summary = "keep kernels as they are: not refined, not replaced, not evicted",
           .details = R"(Example: hone pin 3f9c)",
           .positionals = {{"FP", "fingerprints' first digits", true, true}},
           .options = {},

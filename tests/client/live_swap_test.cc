@@ -29,7 +29,7 @@ using testing::VersionManifest;
 
 #ifdef HONE_SANITIZED
 constexpr bool kSanitized = true;
-constexpr int kSwaps = 400;
+constexpr int kSwaps = 2'000;
 #else
 constexpr bool kSanitized = false;
 constexpr int kSwaps = 10'000;

@@ -360,6 +360,34 @@ TEST_F(LiveSwapTest, ForksAtAnyMomentLeaveTheChildACallableKernel) {
   EXPECT_EQ(failed, 0);
 }
 
+TEST_F(LiveSwapTest, AForkWhileConstantsArePackedLeavesTheChildAFreeHandle) {
+  auto client = Connect();
+  auto handle = Get(*client);
+  ASSERT_TRUE(IsWatched());
+  std::string code = VersionCode(Layout::kReversed, 1);
+  std::string slow = "EXPORT int hone_pack(const hone_env *env, int32_t operand, const void *src, void *dst) {\n";
+  size_t at = code.find("EXPORT int hone_pack");
+  code.replace(at, code.find('\n', at) - at + 1, slow + "for (volatile long i = 0; i < 300000000; ++i) {}\n");
+  server_->Promote(kKernel, VersionBytes(VersionManifest(Layout::kReversed, canonical_), code));
+  int children = 0;
+  while (handle->swaps() == 0) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      if (!handle->Bind(1, w_.data()) || Call(*handle) < 0) _exit(1);
+      handle.reset();
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "child " << children;
+    ++children;
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_GE(children, 3) << "packing was to take longer";
+  EXPECT_EQ(Call(*handle), 1);
+}
+
 TEST_F(LiveSwapTest, ADaemonThatHangsHoldsNobodyUp) {
   auto client = Connect();
   auto handle = Get(*client);
