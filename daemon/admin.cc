@@ -97,7 +97,8 @@ std::vector<Fact> ReasonsOf(const Record& record, const Target& host, const std:
   } else if (record.expected) {
     reasons.push_back({"expectation", "from its first call, not measured yet"});
   }
-  if (record.pinned) reasons.push_back({"pinned", "stays in the cache whatever its size, and is neither refined nor replaced"});
+  if (record.pinned)
+    reasons.push_back({"pinned", "stays in the cache whatever its size, and is neither refined nor replaced"});
   return reasons;
 }
 
