@@ -15,6 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kSampleOpen{50};  // other work ends idle time within 200 ms
 constexpr std::chrono::milliseconds kSampleClosed{400};
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
+constexpr std::chrono::minutes kLookEvery{5};
 constexpr int kSlice = 64;                      // trials before the next kernel is chosen
 constexpr double kBetter = 1.005;               // a ratio that counts as progress
 
@@ -154,37 +155,41 @@ void IdleLoop::Rest(std::chrono::nanoseconds time, std::stop_token stop) {
   resting_ = false;
 }
 
-Result<std::vector<RefineTask>> IdleLoop::Tasks(std::vector<Record>& records) {
-  std::vector<RefineTask> tasks;
+Result<void> IdleLoop::LookForTasks() {
+  // A cache of a million kernels takes a while to read: again only when there are others, or counts have changed much.
+  const uint64_t compiled = metrics_.misses;
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (!tasks_.empty() && compiled == looked_at_misses_ && now < looked_at_ + kLookEvery) return {};
+  std::vector<Record> records;
   const std::string target = PrintTarget(path_.host());
   HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
     if (record.key.target == target && !record.pinned) records.push_back(record);
     return true;
   }));
+  tasks_.clear();
+  asks_.clear();
   for (const Record& record : records) {
-    std::string name = NameOf(record);
-    auto [known, is_new] = progress_.try_emplace(name);
+    RefineTask task;
+    task.name = NameOf(record);
+    auto [known, is_new] = progress_.try_emplace(task.name);
     if (is_new) {
-      Result<std::optional<std::string>> stored = cache_.GetMeta(MetaName(name));
+      Result<std::optional<std::string>> stored = cache_.GetMeta(MetaName(task.name));
       long long trials = 0, stale = 0;
       if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld", &trials, &stale) == 2)
         known->second = {trials, stale, 0, 0, ""};
     }
     KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
-    RefineTask task;
-    task.name = name;
     task.calls = static_cast<double>(use.calls);
     if (record.measured)
       task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
     else if (record.expected)
       task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
-    task.trials = known->second.trials;
-    task.stale = known->second.stale;
-    task.last_gain = known->second.last_gain;
-    task.last_turn = known->second.last_turn;
-    tasks.push_back(std::move(task));
+    tasks_.push_back(std::move(task));
+    asks_.push_back({record.key.fingerprint, {record.request, "", record.key.threads}});
   }
-  return tasks;
+  looked_at_misses_ = compiled;
+  looked_at_ = now;
+  return {};
 }
 
 Result<std::shared_ptr<Workshop>> IdleLoop::StartedWorkshop(std::stop_token stop) {
@@ -200,37 +205,53 @@ Result<std::shared_ptr<Workshop>> IdleLoop::StartedWorkshop(std::stop_token stop
 }
 
 Result<void> IdleLoop::RefineOne(std::stop_token stop) {
-  std::vector<Record> records;
-  std::vector<RefineTask> tasks = HONE_TRY(Tasks(records));
-  std::optional<size_t> next = NextTask(tasks, ++turn_);
+  HONE_TRY(LookForTasks());
+  for (RefineTask& task : tasks_) {
+    const Progress& progress = progress_[task.name];
+    task.trials = progress.trials;
+    task.stale = progress.stale;
+    task.last_gain = progress.last_gain;
+    task.last_turn = progress.last_turn;
+  }
+  std::optional<size_t> next = NextTask(tasks_, ++turn_);
   if (!next) return Error{ErrorKind::kNotFound, "everything is refined", ""};
-  const Record& record = records[*next];
+  RefineTask& task = tasks_[*next];
+  const auto& [fingerprint, ask] = asks_[*next];
+  Progress& progress = progress_[task.name];
+  // It may have been removed or pinned since.
+  std::vector<Record> records = HONE_TRY(cache_.RecordsOf(fingerprint));
+  if (std::none_of(records.begin(), records.end(),
+                   [&](const Record& record) { return NameOf(record) == task.name && !record.pinned; })) {
+    tasks_.erase(tasks_.begin() + static_cast<int64_t>(*next));
+    asks_.erase(asks_.begin() + static_cast<int64_t>(*next));
+    return {};
+  }
   std::shared_ptr<Workshop> workshop = HONE_TRY(StartedWorkshop(stop));
   {
     MutexLock lock(mutex_);
-    task_ = record.request;
+    task_ = ask.kernel;
   }
   SearchOptions options;
   options.trials = kSlice;
   // Another seed each turn, or the same candidates would come again.
-  options.seed = static_cast<uint64_t>(tasks[*next].trials) + 1;
-  Progress& progress = progress_[tasks[*next].name];
+  options.seed = static_cast<uint64_t>(task.trials) + 1;
   if (!progress.best.empty()) options.known = {progress.best};
-  Ask ask{record.request, "", record.key.threads};
   Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *workshop, {}, stop, false);
   progress.last_turn = turn_;
   if (!outcome) {
+    if (stop.stop_requested()) return {};
     progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn
-    return stop.stop_requested() ? Result<void>() : outcome.error();
+    return outcome.error();
   }
   const std::vector<Trial>& top = outcome->search.top;
   progress.best = stop.stop_requested() && !top.empty() ? PrintChoices(top[0].candidate.choices) : "";
   int64_t trials = outcome->search.progress.trials;
   progress.trials += trials;
+  if (outcome->ratio > 0) task.time_us = outcome->served_us / outcome->ratio;
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
   if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
-  return cache_.PutMeta(MetaName(tasks[*next].name), fmt::format("{} {}", progress.trials, progress.stale),
+  return cache_.PutMeta(MetaName(task.name), fmt::format("{} {}", progress.trials, progress.stale),
                         Durability::kSoon);
 }
 

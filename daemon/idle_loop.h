@@ -52,7 +52,7 @@ class IdleLoop {
   void Shut() HONE_REQUIRES(mutex_);  // ends the slice under way and its processes
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
-  Result<std::vector<RefineTask>> Tasks(std::vector<Record>& records);
+  Result<void> LookForTasks();
   Result<std::shared_ptr<Workshop>> StartedWorkshop(std::stop_token stop);
 
   ScheduleCache& cache_;
@@ -74,7 +74,12 @@ class IdleLoop {
   std::stop_source slice_ HONE_GUARDED_BY(mutex_);  // of the search under way
   std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
 
-  int64_t turn_ = 0;  // of the working thread alone, as are the next
+  // Of the working thread alone, from here on.
+  std::vector<RefineTask> tasks_;
+  std::vector<std::pair<Fingerprint, Ask>> asks_;  // for the tasks
+  MonotonicTime looked_at_{};
+  uint64_t looked_at_misses_ = 0;
+  int64_t turn_ = 0;
   struct Progress {
     int64_t trials = 0, stale = 0, last_turn = 0;
     double last_gain = 0;

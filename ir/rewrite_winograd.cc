@@ -198,8 +198,10 @@ class Winograd {
       if (in_f) f_.axes.push_back(position);
     }
     rows_ = (Extent(h_) + m_ - 1) / m_;
+    constexpr int64_t kMostTiles = int64_t{1} << 30;
+    if (columns_ < 1 || columns_ > kMostTiles || rows_ > kMostTiles / columns_)
+      return Refuse("more tiles than can be counted, or none");
     if (columns_ * m_ < Extent(w_)) return Refuse(fmt::format("{} tiles of {} do not cover a row", columns_, m_));
-    if (rows_ * columns_ > (int64_t{1} << 40) / (m_ * m_)) return Refuse("more tiles than can be counted");
     return {};
   }
 

@@ -539,7 +539,9 @@ TEST(Winograd, RefusesWhatIsNoSuchConvolution) {
   EXPECT_EQ(refusal("matmul(M=8,N=8,K=9)"), "no window over two dimensions");
   EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 3), "winograd takes tiles of 2 or 4");
   EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3,pad=1)", 4, 1), "1 tiles of 4 do not cover a row");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 2, int64_t{1} << 60), "more tiles than can be counted");
+  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 2, int64_t{1} << 60), "more tiles than can be counted, or none");
+  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 4, INT64_MAX), "more tiles than can be counted, or none");
+  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 4, 0), "more tiles than can be counted, or none");
   EXPECT_EQ(refusal("conv2d(N=1..4,C=3,H=8,W=8,O=4,R=3,S=3)"), "winograd takes constant sizes");
 }
 
