@@ -81,6 +81,7 @@ TEST(LiveSwap, ConstantsArePackedAgainForEachVersion) {
 TEST(LiveSwap, PackingUsesTheSwappingThreadAlone) {
   const std::vector<float> w = VersionData::Constant();
   static std::atomic<int> loops{0};
+  loops = 0;
   Workers workers;
   workers.parallel_for = [](void*, int64_t n, int64_t, ThreadPool::Body body, void* ctx) {
     ++loops;

@@ -73,7 +73,8 @@ TEST(ReaderGate, NothingIsReleasedWhileSomebodyReadsIt) {
   std::vector<std::thread> readers;
   for (int i = 0; i < 4; ++i) {
     readers.emplace_back([&] {
-      while (!stop) {
+      for (int round = 0; !stop; ++round) {
+        if (round % 256 == 0) std::this_thread::yield();  // else each would be interrupted inside, and the writer waits
         ReaderGate::Entry inside(gate);
         Value* value = current.load(std::memory_order_seq_cst);
         for (int look = 0; look < 20; ++look) {
@@ -83,10 +84,8 @@ TEST(ReaderGate, NothingIsReleasedWhileSomebodyReadsIt) {
       }
     });
   }
-  auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
-  uint64_t replaced = 0;
-  for (; std::chrono::steady_clock::now() < until; ++replaced) {
-    std::unique_ptr<Value> old(current.exchange(new Value(replaced + 1), std::memory_order_seq_cst));
+  for (uint64_t number = 1; number <= 500 || gate.entries() < 1'000'000; ++number) {
+    std::unique_ptr<Value> old(current.exchange(new Value(number), std::memory_order_seq_cst));
     gate.BeginGrace();
     while (!gate.GraceIsOver()) std::this_thread::yield();
   }
@@ -94,7 +93,6 @@ TEST(ReaderGate, NothingIsReleasedWhileSomebodyReadsIt) {
   for (std::thread& reader : readers) reader.join();
   delete current.load();
   EXPECT_EQ(wrong, 0);
-  EXPECT_GT(replaced, 20u);
 }
 
 }  // namespace

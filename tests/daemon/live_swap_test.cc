@@ -266,6 +266,7 @@ TEST_F(LiveSwapTest, CallsAreReported) {
 TEST_F(LiveSwapTest, HandlesOutliveTheirClientAndGoWhileUpdatesCome) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0}, swapped{0};
+  (void)Get(*Connect());  // so that there is a record to replace
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
