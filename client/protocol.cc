@@ -281,6 +281,30 @@ void serialize(A& a, CallsRequest& m) {
 template <typename A>
 void serialize(A&, CallsReply&) {}
 
+template <typename A>
+void serialize(A& a, PredictRequest& m) {
+  a(m.kernel, m.threads);
+}
+template <typename A>
+void serialize(A& a, Estimate& m) {
+  a(m.expected_us, m.low_us, m.high_us);
+}
+template <typename A>
+void serialize(A& a, PredictReply& m) {
+  a(m.fingerprint, m.class_name, m.by_default, m.served, m.origin, m.measured_us, m.flops);
+}
+template <typename A>
+void serialize(A&, TopRequest&) {}
+template <typename A>
+void serialize(A& a, TopTask& m) {
+  a(m.kernel, m.calls, m.time_us, m.expected_us, m.trials, m.won, m.is_refined);
+}
+template <typename A>
+void serialize(A& a, TopReply& m) {
+  a(m.idle_state, m.kernel, m.by_request, m.trials, m.valid, m.wanted, m.elapsed_s, m.start_us, m.best_us, m.all_trials,
+    m.failed_trials, m.refined, m.interrupts, m.refinable, m.waiting, m.tasks);
+}
+
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);
   StoreLittle(header.version, out.data() + 4);
@@ -376,6 +400,10 @@ HONE_MESSAGE(WatchReply)
 HONE_MESSAGE(NewerNotice)
 HONE_MESSAGE(CallsRequest)
 HONE_MESSAGE(CallsReply)
+HONE_MESSAGE(PredictRequest)
+HONE_MESSAGE(PredictReply)
+HONE_MESSAGE(TopRequest)
+HONE_MESSAGE(TopReply)
 #undef HONE_MESSAGE
 
 ErrorReply ToReply(const Error& error, uint32_t retry_after_ms) {

@@ -52,6 +52,10 @@ enum class MessageType : uint16_t {
   kWatchReply = 23,
   kCalls = 24,
   kCallsReply = 25,
+  kPredict = 28,
+  kPredictReply = 29,
+  kTop = 30,
+  kTopReply = 31,
   kNewer = 26,  // of honed's own accord, to a WatchRequest
 };
 
@@ -300,6 +304,61 @@ struct CallsRequest {
 };
 struct CallsReply {
   static constexpr MessageType kType = MessageType::kCallsReply;
+};
+
+// How long the cost model believes that a kernel takes, without compiling it.
+struct PredictRequest {
+  static constexpr MessageType kType = MessageType::kPredict;
+  std::string kernel;
+  uint32_t threads = 0;  // if the kernel names none
+};
+struct Estimate {  // about 80 % of kernels that the model had not seen lay within low … high
+  double expected_us = 0;  // 0: there is none
+  double low_us = 0;
+  double high_us = 0;
+};
+struct PredictReply {
+  static constexpr MessageType kType = MessageType::kPredictReply;
+  std::string fingerprint;
+  std::string class_name;
+  Estimate by_default;     // with the schedule that a first request gets
+  Estimate served;         // with the schedule in the cache, if there is one
+  std::string origin;      // of that; "" if there is none
+  double measured_us = 0;  // of that, 0 if it was not measured
+  double flops = 0;
+};
+
+// What is refined, and what will be.
+struct TopRequest {
+  static constexpr MessageType kType = MessageType::kTop;
+};
+struct TopTask {
+  std::string kernel;
+  double calls = 0;
+  double time_us = 0;      // of a call, as served; 0: not measured
+  double expected_us = 0;  // calls × time × what is likely to be won: the order of the list
+  uint64_t trials = 0;
+  double won = 1;  // times faster since it was first refined
+  bool is_refined = false;
+};
+struct TopReply {
+  static constexpr MessageType kType = MessageType::kTopReply;
+  std::string idle_state;  // what the gate says; "off"
+  std::string kernel;      // searched now; "" if none
+  bool by_request = false;  // `hone tune` wants it, not idle time
+  uint32_t trials = 0;     // of this search
+  uint32_t valid = 0;
+  uint32_t wanted = 0;
+  double elapsed_s = 0;
+  double start_us = 0;
+  double best_us = 0;
+  uint64_t all_trials = 0;  // since honed was started
+  uint64_t failed_trials = 0;
+  uint64_t refined = 0;
+  uint64_t interrupts = 0;
+  uint64_t refinable = 0;  // kernels of this machine
+  uint64_t waiting = 0;    // of them not refined yet
+  std::vector<TopTask> tasks;  // the most promising ones
 };
 
 // kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.

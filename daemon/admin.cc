@@ -166,6 +166,8 @@ void Admin::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<con
     case MessageType::kShow: return Run(std::move(job), body, &Admin::Show);
     case MessageType::kEdit: return Run(std::move(job), body, &Admin::Edit);
     case MessageType::kVerify: return Stream(std::move(job), body, &Admin::Verify);
+    case MessageType::kPredict: return Run(std::move(job), body, &Admin::Predict);
+    case MessageType::kTop: return Run(std::move(job), body, &Admin::Top);
     default: return Run(std::move(job), body, &Admin::Text);
   }
 }
@@ -191,6 +193,22 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
   reply.builders = static_cast<uint32_t>(facts_.builders);
   reply.connections = metrics_.connections;
   reply.queued = metrics_.builds_queued;
+  return reply;
+}
+
+Result<PredictReply> Admin::Predict(const PredictRequest& request) {
+  if (!predict_) return Error{ErrorKind::kUnsupported, "a cache is only inspected here; start honed to predict", "honed"};
+  return predict_(request);
+}
+
+Result<TopReply> Admin::Top(const TopRequest&) {
+  TopReply reply;
+  reply.idle_state = "off";
+  if (top_) reply = top_();
+  reply.all_trials = metrics_.trials;
+  reply.failed_trials = metrics_.trials_failed;
+  reply.refined = metrics_.refined;
+  reply.interrupts = metrics_.idle_interrupts;
   return reply;
 }
 

@@ -36,6 +36,13 @@ class Admin {
   // What idle time is used for: the gate's words, and the kernel that is refined now. Before anything is asked.
   void SetIdleFacts(std::function<std::pair<std::string, std::string>()> facts) { idle_facts_ = std::move(facts); }
 
+  // Answers for what belongs to searches; a daemon without them says so. Before anything is asked.
+  void SetSearchAnswers(std::function<Result<PredictReply>(const PredictRequest&)> predict,
+                        std::function<TopReply()> top) {
+    predict_ = std::move(predict);
+    top_ = std::move(top);
+  }
+
   // From the loop's thread. kBusy when too much is asked at once.
   void Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body);
 
@@ -55,6 +62,8 @@ class Admin {
   Result<EditReply> Edit(const EditRequest& request);
   Result<void> Verify(const VerifyRequest& request, const Job& job);
   Result<TextReply> Text(const TextRequest& request);
+  Result<PredictReply> Predict(const PredictRequest& request);
+  Result<TopReply> Top(const TopRequest& request);
 
   Result<Record> FindRecord(const std::string& fingerprint_digits);
   Result<RecordRow> RowOf(const Record& record);
@@ -68,6 +77,8 @@ class Admin {
   const AdminFacts facts_;
   const std::function<void(const Fingerprint&)> forget_;
   std::function<std::pair<std::string, std::string>()> idle_facts_;
+  std::function<Result<PredictReply>(const PredictRequest&)> predict_;
+  std::function<TopReply()> top_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock_ = 0;  // processor time of the thread that serves
   std::stop_source stop_;

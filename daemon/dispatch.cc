@@ -29,7 +29,9 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
     case MessageType::kShow:
     case MessageType::kEdit:
     case MessageType::kVerify:
-    case MessageType::kText: return admin_.Handle(peer, header, body);
+    case MessageType::kText:
+    case MessageType::kPredict:
+    case MessageType::kTop: return admin_.Handle(peer, header, body);
     case MessageType::kTune:
       if (tuning_ == nullptr) return peer->ReplyError(header.request_id, OnlyLooks("refine kernels"));
       return tuning_->Handle(peer, header, body);

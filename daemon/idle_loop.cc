@@ -82,6 +82,11 @@ std::string IdleLoop::state() const {
   return state_;
 }
 
+IdleLoop::Plan IdleLoop::plan() const {
+  MutexLock lock(mutex_);
+  return plan_;
+}
+
 std::string IdleLoop::task() const {
   MutexLock lock(mutex_);
   return task_;
@@ -175,8 +180,9 @@ Result<void> IdleLoop::LookForTasks() {
     if (is_new) {
       Result<std::optional<std::string>> stored = cache_.GetMeta(MetaName(task.name));
       long long trials = 0, stale = 0;
-      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld", &trials, &stale) == 2)
-        known->second = {trials, stale, 0, 0, ""};
+      double won = 1;
+      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld %lf", &trials, &stale, &won) >= 2)
+        known->second = {trials, stale, 0, 0, won, ""};
     }
     KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
     task.calls = static_cast<double>(use.calls);
@@ -204,6 +210,23 @@ Result<std::shared_ptr<Workshop>> IdleLoop::StartedWorkshop(std::stop_token stop
   return started;
 }
 
+void IdleLoop::PublishPlan() {
+  Plan plan;
+  plan.refinable = tasks_.size();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const RefineTask& task = tasks_[i];
+    const bool is_refined = task.stale >= kRefined;
+    plan.waiting += is_refined ? 0 : 1;
+    plan.tasks.push_back({asks_[i].second.kernel, task.calls, task.time_us, is_refined ? 0 : ExpectedGain(task),
+                          static_cast<uint64_t>(task.trials), progress_[task.name].won, is_refined});
+  }
+  std::stable_sort(plan.tasks.begin(), plan.tasks.end(),
+                   [](const TopTask& a, const TopTask& b) { return a.expected_us > b.expected_us; });
+  if (plan.tasks.size() > 100) plan.tasks.resize(100);
+  MutexLock lock(mutex_);
+  plan_ = std::move(plan);
+}
+
 Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   HONE_TRY(LookForTasks());
   for (RefineTask& task : tasks_) {
@@ -213,6 +236,7 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
     task.last_gain = progress.last_gain;
     task.last_turn = progress.last_turn;
   }
+  PublishPlan();
   std::optional<size_t> next = NextTask(tasks_, ++turn_);
   if (!next) return Error{ErrorKind::kNotFound, "everything is refined", ""};
   RefineTask& task = tasks_[*next];
@@ -247,11 +271,12 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   progress.best = stop.stop_requested() && !top.empty() ? PrintChoices(top[0].candidate.choices) : "";
   int64_t trials = outcome->search.progress.trials;
   progress.trials += trials;
+  if (outcome->ratio > 0) progress.won *= outcome->ratio;
   if (outcome->ratio > 0) task.time_us = outcome->served_us / outcome->ratio;
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
   if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
-  return cache_.PutMeta(MetaName(task.name), fmt::format("{} {}", progress.trials, progress.stale),
+  return cache_.PutMeta(MetaName(task.name), fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
                         Durability::kSoon);
 }
 

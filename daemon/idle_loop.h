@@ -43,6 +43,13 @@ class IdleLoop {
   std::string state() const;
   std::string task() const;
 
+  // Kernels of this machine and what is expected of each, the most promising first; made anew with every slice.
+  struct Plan {
+    std::vector<TopTask> tasks;  // at most 100
+    uint64_t refinable = 0, waiting = 0;
+  };
+  Plan plan() const;
+
   // Kills the processes and waits for the threads. A search under way keeps nothing.
   void Close();
 
@@ -53,6 +60,7 @@ class IdleLoop {
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
   Result<void> LookForTasks();
+  void PublishPlan();
   Result<std::shared_ptr<Workshop>> StartedWorkshop(std::stop_token stop);
 
   ScheduleCache& cache_;
@@ -71,6 +79,7 @@ class IdleLoop {
   bool resting_ HONE_GUARDED_BY(mutex_) = false;  // there is nothing to do, or no share of the time left
   std::string state_ HONE_GUARDED_BY(mutex_) = "looking";
   std::string task_ HONE_GUARDED_BY(mutex_);
+  Plan plan_ HONE_GUARDED_BY(mutex_);
   std::stop_source slice_ HONE_GUARDED_BY(mutex_);  // of the search under way
   std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
 
@@ -83,6 +92,7 @@ class IdleLoop {
   struct Progress {
     int64_t trials = 0, stale = 0, last_turn = 0;
     double last_gain = 0;
+    double won = 1;  // times faster
     std::string best;  // choices of the fastest trial, where the gate closed before it could be compared
   };
   std::map<std::string, Progress> progress_;  // by Identity::name-like keys: fingerprint, target, threads

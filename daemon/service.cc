@@ -188,6 +188,10 @@ class Service {
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
     }
+    if (!inspects()) {
+      admin_->SetSearchAnswers([this](const PredictRequest& request) { return tuning_->Predict(request); },
+                               [this] { return Top(); });
+    }
     dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_);
     server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
@@ -212,6 +216,27 @@ class Service {
     }
     cache_.reset();
     LogInfo("stopped");
+  }
+
+  // Everything but the counters.
+  TopReply Top() const {
+    TopReply reply;
+    Tuning::Now now = tuning_->now();
+    reply.kernel = now.kernel;
+    reply.by_request = now.by_request;
+    reply.trials = static_cast<uint32_t>(now.progress.trials);
+    reply.valid = static_cast<uint32_t>(now.progress.valid);
+    reply.wanted = static_cast<uint32_t>(now.wanted);
+    reply.elapsed_s = now.progress.elapsed_s;
+    reply.start_us = now.progress.start_us;
+    reply.best_us = now.progress.best_us;
+    reply.idle_state = idle_ ? idle_->state() : "off";
+    if (!idle_) return reply;
+    IdleLoop::Plan plan = idle_->plan();
+    reply.refinable = plan.refinable;
+    reply.waiting = plan.waiting;
+    reply.tasks = std::move(plan.tasks);
+    return reply;
   }
 
   void HandUsesOver() {

@@ -149,7 +149,23 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
                    {}});
     if (watcher.on_trial) watcher.on_trial(trial);
   };
+  {
+    MutexLock lock(now_mutex_);
+    now_ = {ask.kernel, keep_when_stopped, options.trials, {}};
+    asked_ = model_;
+  }
+  struct Over {  // however it ends
+    Tuning& tuning;
+    ~Over() {
+      MutexLock lock(tuning.now_mutex_);
+      tuning.now_ = {};
+    }
+  } over{*this};
   counted.on_round = [&](const SearchProgress& progress) {
+    {
+      MutexLock lock(now_mutex_);
+      now_.progress = progress;
+    }
     // A log that cannot be written costs the next daemon some knowledge, and nobody an answer.
     (void)cache_.AppendTrials(identity.key, std::exchange(log, {}));
     if (watcher.on_round) watcher.on_round(progress);
@@ -170,6 +186,56 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
                       {"ratio", outcome.ratio},
                       {"why", outcome.search.stopped}});
   return outcome;
+}
+
+Tuning::Now Tuning::now() const {
+  MutexLock lock(now_mutex_);
+  return now_;
+}
+
+Result<std::shared_ptr<const CostModel>> Tuning::ModelToAsk() {
+  MutexLock lock(now_mutex_);
+  if (!asked_) {
+    std::optional<std::string> saved = HONE_TRY(cache_.GetModel(kModelName));
+    if (!saved)
+      return Error{
+          ErrorKind::kNotFound,
+          "there is no cost model yet: it learns from searches; `hone tune` some kernels, or leave the machine "
+          "idle for a while",
+          "model"};
+    asked_ = HONE_TRY(LoadXgbModel(*saved));
+  }
+  return asked_;
+}
+
+Result<PredictReply> Tuning::Predict(const PredictRequest& request) {
+  Found found = HONE_TRY(path_.LookUp({request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))}));
+  const Identity& identity = found.identity;
+  std::shared_ptr<const CostModel> model = HONE_TRY(ModelToAsk());
+  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
+  PredictReply reply;
+  reply.fingerprint = identity.key.fingerprint.Hex();
+  reply.class_name = identity.label;
+  reply.flops = space.flops();
+  auto estimate = [&](const Candidate& candidate) -> Result<Estimate> {
+    std::optional<Latency> latency = HONE_TRY(model->Predict(candidate.features));
+    if (!latency)
+      return Error{ErrorKind::kNotFound, "the cost model has seen too few searches to say how long a kernel takes",
+                   "model"};
+    return Estimate{latency->expected_us, latency->low_us, latency->high_us};
+  };
+  Candidate standard = HONE_TRY(space.Default());
+  reply.by_default = HONE_TRY(estimate(standard));
+  std::vector<Record> records = HONE_TRY(cache_.RecordsOf(identity.key.fingerprint));
+  for (const Record& record : records) {
+    if (record.key.target != identity.key.target || record.key.threads != identity.key.threads) continue;
+    reply.origin = OriginName(record.origin);
+    if (record.measured) reply.measured_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
+    std::string choices = ChoicesOf(record.schedule);
+    Result<Candidate> served = choices.empty() ? standard : space.Parse(choices);
+    if (served) reply.served = HONE_TRY(estimate(*served));
+  }
+  return reply;
 }
 
 void Tuning::LoadModel() {

@@ -32,6 +32,19 @@ class Tuning {
 
   void SetOnWork(std::function<void()> on_work) { on_work_ = std::move(on_work); }  // called when a request comes
 
+  // What is searched now, from any thread.
+  struct Now {
+    std::string kernel;  // "" if nothing is
+    bool by_request = false;
+    int wanted = 0;
+    SearchProgress progress;
+  };
+  Now now() const;
+
+  // What the newest model says, without compiling, from any thread; waits for no search. kNotFound: there is no model
+  // yet. Errors as RequestPath::LookUp.
+  Result<PredictReply> Predict(const PredictRequest& request);
+
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
 
@@ -62,7 +75,12 @@ class Tuning {
   const std::function<void(const Record&)> on_better_;
   std::function<void()> on_work_ = [] {};
   Mutex turn_;                        // one search at a time: two would measure each other
-  std::unique_ptr<CostModel> model_;  // nullptr before the first search
+  Result<std::shared_ptr<const CostModel>> ModelToAsk();
+
+  mutable Mutex now_mutex_;
+  Now now_ HONE_GUARDED_BY(now_mutex_);
+  std::shared_ptr<const CostModel> asked_ HONE_GUARDED_BY(now_mutex_);  // model_, or the stored one before a search
+  std::shared_ptr<CostModel> model_;  // nullptr before the first search
   size_t learnt_ = 0;                 // samples that the model of all kernels has seen
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;

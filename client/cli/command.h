@@ -75,6 +75,8 @@ Command PinCommand();
 Command UnpinCommand();
 Command RemoveCommand();
 Command VerifyCommand();
+Command TopCommand();
+Command PredictCommand();
 Command StatsCommand();
 Command CompletionCommand();
 const std::vector<Command>& Commands();

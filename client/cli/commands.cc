@@ -6,9 +6,9 @@ namespace hone::cli {
 
 const std::vector<Command>& Commands() {
   static const std::vector<Command> commands = {
-      StatusCommand(), GetCommand(),     RunCommand(),      WarmCommand(),      TuneCommand(), ListCommand(),
-      ShowCommand(),   ExplainCommand(), ScheduleCommand(), CodeCommand(),      PinCommand(),  UnpinCommand(),
-      RemoveCommand(), VerifyCommand(),  StatsCommand(),    CompletionCommand()};
+      StatusCommand(),  GetCommand(),   RunCommand(),    WarmCommand(),    TuneCommand(),     TopCommand(),
+      PredictCommand(), ListCommand(),  ShowCommand(),   ExplainCommand(), ScheduleCommand(), CodeCommand(),
+      PinCommand(),     UnpinCommand(), RemoveCommand(), VerifyCommand(),  StatsCommand(),    CompletionCommand()};
   return commands;
 }
 

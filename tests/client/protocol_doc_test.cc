@@ -162,6 +162,16 @@ TEST(ProtocolDocument, ItsGrammarReadsWatching) {
   ExpectReads("NewerNotice", NewerNotice{"f", "t", "d"}, "fingerprint=f target=t digest=d");
   ExpectReads("CallsRequest", CallsRequest{{{1, 2}, {3, 4}}}, "counts=[{watch=1 calls=2}{watch=3 calls=4}]");
   ExpectReads("CallsReply", CallsReply{}, "");
+  ExpectReads("PredictRequest", PredictRequest{"k", 2}, "kernel=k threads=2");
+  ExpectReads("PredictReply", PredictReply{"f", "c", {1, 2, 3}, {4, 5, 6}, "o", 7, 8},
+              "fingerprint=f class_name=c by_default={expected_us=1 low_us=2 high_us=3} served={expected_us=4 low_us=5 "
+              "high_us=6} origin=o measured_us=7 flops=8");
+  TopReply top{"i", "k", true, 1, 2, 3, 4.5, 5.5, 6.5, 7, 8, 9, 10, 11, 12, {{"t", 1, 2, 3, 4, 1.5, true}}};
+  ExpectReads("TopReply", top,
+              "idle_state=i kernel=k by_request=1 trials=1 valid=2 wanted=3 elapsed_s=4.5 start_us=5.5 best_us=6.5 "
+              "all_trials=7 failed_trials=8 refined=9 interrupts=10 refinable=11 waiting=12 "
+              "tasks=[{kernel=t calls=1 time_us=2 expected_us=3 trials=4 won=1.5 is_refined=1}]");
+  ExpectReads("TopRequest", TopRequest{}, "");
 }
 
 TEST(ProtocolDocument, ItsDumpIsAFrame) {

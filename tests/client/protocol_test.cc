@@ -128,6 +128,12 @@ TEST(Protocol, EveryTruncationIsRefused) {
   EveryTruncationAndOneByteMore(WatchRequest{true, "f", "t", "d"});
   EveryTruncationAndOneByteMore(NewerNotice{"f", "t", "d"});
   EveryTruncationAndOneByteMore(CallsRequest{{{1, 2}, {3, 4}}});
+  EveryTruncationAndOneByteMore(PredictRequest{"k", 2});
+  EveryTruncationAndOneByteMore(PredictReply{"f", "c", {1, 2, 3}, {4, 5, 6}, "tuned", 7, 8});
+  TopReply top;
+  top.kernel = "k";
+  top.tasks = {{"k", 1, 2, 3, 4, 1.5, true}};
+  EveryTruncationAndOneByteMore(top);
 }
 
 TEST(Protocol, FlagsAndEnumeratorsOutOfRangeAreRefused) {

@@ -153,6 +153,14 @@ class Commands(harness.HoneTest):
         self.assertEqual((stats["hits_memory"], stats["misses"], stats["builder_builds"]), (1, 1, 1))
         self.assertIn("hits", self.hone("status"))
 
+    def test_predictions_want_a_model(self):
+        self.start()
+        self.hone("predict", "matmul(M=8,N=8,K=8)", status=1)
+        self.assertIn("no cost model yet", self.last_error)
+        self.hone("predict", "matmul(M=8,N=8)", status=1)
+        self.assertIn("K", self.last_error)
+        self.hone("predict", "no.hone", status=1)
+
     def test_tune_serves_what_it_finds_from_then_on(self):
         daemon = self.start()
         kernel = "softmax(M=64,N=200,threads=1)"
@@ -340,6 +348,13 @@ class Lifecycle(harness.HoneTest):
         self.assertGreaterEqual(self.hone_json("stats")[0]["trials"], 20)
         self.assertIn("softmax(M=64,N=200,threads=1)", seen)
         self.assertTrue(self.hone_json("run", "softmax(M=64,N=200,threads=1)")[0]["verified"])
+        top = self.hone_json("top")[0]
+        self.assertEqual((top["refinable"], [task["kernel"] for task in top["tasks"]]),
+                         (1, ["softmax(M=64,N=200,threads=1)"]))
+        self.assertGreaterEqual(top["all_trials"], 20)
+        text = self.hone("top")
+        self.assertIn("softmax(M=64,N=200,threads=1)", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
         # Somebody who waits ends it, and gets the answer as if nothing had run.
         self.wait_until(lambda: self.hone_json("status")[0]["tuning"])
         self.assert_served("add(M=4,N=64)")
