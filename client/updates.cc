@@ -23,8 +23,10 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kConnectTime{250};
 constexpr milliseconds kFrameTime{5'000};  // for a daemon that stops within a frame
-constexpr milliseconds kReclaimEvery{5};   // while replaced versions wait for their last calls
-constexpr milliseconds kLookAgainIn{20};   // at a handle that somebody is at, or that has no room
+constexpr milliseconds kLookAgainIn{20};   // at a handle that somebody is at
+// While replaced versions wait for their last calls: doubled each time.
+constexpr milliseconds kFirstReclaimPause{1};
+constexpr milliseconds kLongestReclaimPause{250};
 
 // Which process this is, among those that forked from each other. From 1.
 std::atomic<uint32_t> generation{1};
@@ -43,20 +45,29 @@ bool IsWorse(const std::string& origin, const std::string& held) {
 }  // namespace
 
 struct Updates::ForkGuard {
-  ForkGuard() {
-    pthread_atfork(Lock, Unlock, [] {
-      generation.fetch_add(1, std::memory_order_relaxed);
-      Unlock();
-    });
-  }
+  ForkGuard() { pthread_atfork(Lock, Unlock, InChild); }
+
+  // Not without end: who forks may be within the dynamic linker itself, for which our thread waits.
   static void Lock() HONE_NO_THREAD_SAFETY_ANALYSIS {
-    linker_.Lock();
+    bool locked = linker_.TryLock();
+    for (int i = 0; i < 2000 && !locked; ++i) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      locked = linker_.TryLock();
+    }
     mutex_.Lock();
+    has_linker = locked;
   }
   static void Unlock() HONE_NO_THREAD_SAFETY_ANALYSIS {
+    bool locked = has_linker;
     mutex_.Unlock();
-    linker_.Unlock();
+    if (locked) linker_.Unlock();
   }
+  static void InChild() HONE_NO_THREAD_SAFETY_ANALYSIS {
+    generation.fetch_add(1, std::memory_order_relaxed);
+    if (!has_linker) new (&linker_) Mutex;  // its holder is not in this process
+    Unlock();
+  }
+  inline static bool has_linker = false;
 };
 
 struct Updates::Crew {
@@ -84,22 +95,35 @@ class Updates::Worker {
 
   void Run() {
     pthread_setname_np(pthread_self(), "hone-updates");
-    while (Reclaim()) {
-      if (!channel_) Connect();
-      if (channel_) Tell();
-      Sleep();
-      while (channel_ && IsReadable()) Hear();
+    while (!Stopped()) {
+      try {
+        Reclaim();
+        if (!channel_) Connect();
+        if (channel_) Tell();
+        Sleep();
+        while (channel_ && IsReadable()) Hear();
+      } catch (const std::exception&) {  // no memory: nothing that the application should notice
+        Disconnect();
+        connect_due_ = Clock::now() + options_.longest_pause;
+        MutexLock lock(mutex_);
+        if (taken_ != 0) GiveBack();
+      }
     }
     Disconnect();
   }
 
  private:
-  // Releases what no call is inside any more. False: the thread is to end.
-  bool Reclaim() {
+  bool Stopped() {
+    MutexLock lock(mutex_);
+    return crew_.stop;
+  }
+
+  // Releases what no call is inside any more.
+  void Reclaim() {
+    if (!waits_ || Clock::now() < reclaim_due_) return;
     std::vector<uint64_t> ids;
     {
       MutexLock lock(mutex_);
-      if (crew_.stop) return false;
       for (auto& [id, entry] : owner_.entries_) {
         if (entry.has_retired) ids.push_back(id);
       }
@@ -111,19 +135,26 @@ class Updates::Worker {
         waits_ |= !handle->Reclaim();
         MutexLock lock(mutex_);
         if (Entry* entry = owner_.Find(id)) entry->has_retired = handle->HasRetired();
-        owner_.GiveBack(id);
+        GiveBack();
       } else {
         waits_ = true;
       }
     }
-    return true;
+    reclaim_pause_ = std::min(reclaim_pause_ * 2, kLongestReclaimPause);
+    reclaim_due_ = Clock::now() + reclaim_pause_;
   }
 
   KernelHandle* Take(uint64_t id) {
     MutexLock lock(mutex_);
     Entry* entry = owner_.Take(id, false);
-    return entry != nullptr ? entry->handle : nullptr;
+    if (entry == nullptr) return nullptr;
+    taken_ = id;
+    return entry->handle;
   }
+  void GiveBack() HONE_REQUIRES(mutex_) { owner_.GiveBack(std::exchange(taken_, 0)); }
+
+  // A kernel that calls never leave keeps its versions, and gets no more.
+  static bool IsWanted(const Entry& entry) { return entry.stale && !entry.asked && entry.handle->HasRoom(); }
 
   void Connect() {
     if (Clock::now() < connect_due_) return;
@@ -179,7 +210,7 @@ class Updates::Worker {
         if (entry.due > now) continue;
         if (!std::exchange(entry.watched, true)) {
           frames += EncodeFrame(WatchId(id), WatchRequest{true, entry.fingerprint, entry.target, entry.digest});
-        } else if (entry.stale && !entry.asked) {
+        } else if (IsWanted(entry)) {
           frames += EncodeFrame(GetId(id), entry.request);
           entry.stale = false;
           entry.asked = true;
@@ -192,12 +223,12 @@ class Updates::Worker {
   // When there will be something to do, if nobody says anything.
   Clock::time_point NextDue() {
     auto next = Clock::time_point::max();
-    if (waits_) next = Clock::now() + kReclaimEvery;
+    if (waits_) next = reclaim_due_;
     MutexLock lock(mutex_);
     bool is_anyone_watched = false;
     for (auto& [_, entry] : owner_.entries_) {
       is_anyone_watched |= entry.watched;
-      bool has_work = !channel_ || !entry.watched || (entry.stale && !entry.asked);
+      bool has_work = !channel_ || !entry.watched || IsWanted(entry);
       if (has_work) next = std::min(next, channel_ ? entry.due : std::max(entry.due, connect_due_));
     }
     if (channel_ && is_anyone_watched) next = std::min(next, report_due_);
@@ -303,7 +334,7 @@ class Updates::Worker {
         code.reset();
       }
       MutexLock lock(mutex_);
-      if (handle != nullptr) owner_.GiveBack(id);
+      if (handle != nullptr) GiveBack();
       if (Entry* entry = owner_.Find(id)) {
         entry->stale = true;
         entry->due = Clock::now() + kLookAgainIn;
@@ -313,7 +344,7 @@ class Updates::Worker {
     std::optional<SealedMemfd> kept = Adopt(id, *handle, std::move(code), std::move(facts));
     {
       MutexLock lock(mutex_);
-      owner_.GiveBack(id);
+      GiveBack();
     }
     // A copy that cannot be kept is no reason to fail.
     if (kept && options_.disk && request.target.empty() && !canonical.empty()) {
@@ -333,12 +364,16 @@ class Updates::Worker {
     {
       MutexLock linker(linker_);
       handle.Publish(*std::move(version));
-      waits_ = handle.HasRetired();
       MutexLock lock(mutex_);
       Entry* entry = owner_.Find(id);
       entry->digest = digest;
       entry->origin = origin;
-      entry->has_retired = waits_;
+      entry->has_retired = handle.HasRetired();
+      if (entry->has_retired) {
+        waits_ = true;
+        reclaim_pause_ = kFirstReclaimPause;
+        reclaim_due_ = Clock::now() + reclaim_pause_;
+      }
     }
     Result<SealedMemfd> kept = handle.artifact().Duplicate();
     return kept ? std::optional<SealedMemfd>(*std::move(kept)) : std::nullopt;
@@ -357,7 +392,10 @@ class Updates::Worker {
   milliseconds pause_ = options_.first_pause;
   Clock::time_point connect_due_{};
   Clock::time_point report_due_ = Clock::now() + options_.report_every;
+  uint64_t taken_ = 0;  // the handle that this thread is at
   bool waits_ = false;  // replaced versions wait for their last calls
+  milliseconds reclaim_pause_ = kFirstReclaimPause;
+  Clock::time_point reclaim_due_{};
 };
 
 // ---- the application's side

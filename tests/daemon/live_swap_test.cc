@@ -263,6 +263,43 @@ TEST_F(LiveSwapTest, CallsAreReported) {
   EXPECT_TRUE(IsWatched(0));
 }
 
+TEST_F(LiveSwapTest, ACallThatNeverReturnsKeepsVersionsFromPilingUp) {
+  static std::atomic<bool> inside{false}, go_on{false};
+  inside = go_on = false;
+  ClientOptions options;
+  options.socket = socket();
+  options.use_disk_cache = false;
+  options.updates.settle = milliseconds(1);
+  options.application.count = 1;
+  options.application.parallel_for = [](void*, int64_t n, int64_t, ThreadPool::Body body, void* ctx) {
+    if (!inside.exchange(true)) go_on.wait(false);
+    body(0, n, 0, ctx);
+    return 0;
+  };
+  auto client = *Client::Create(options);
+  auto handle = Get(*client);
+  ASSERT_TRUE(IsWatched());
+  int slow = -2;
+  std::thread caller([&] { slow = VersionData(2).Call(*handle, w_); });
+  while (!inside) std::this_thread::yield();
+  Promote(Layout::kTwice, 1);
+  ASSERT_TRUE(Becomes(*handle, 1));
+  Promote(Layout::kReversed, 2);
+  ASSERT_TRUE(Becomes(*handle, 2));
+  uint64_t asked = server_->metrics.hits_memory + server_->metrics.hits_disk;
+  Promote(Layout::kHalvesSwapped, 3);
+  Promote(Layout::kTwice, 4);
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(Call(*handle), 2);
+  EXPECT_EQ(server_->metrics.hits_memory + server_->metrics.hits_disk, asked);  // what cannot be held is not asked for
+  go_on = true;
+  go_on.notify_all();
+  caller.join();
+  EXPECT_EQ(slow, 0);
+  EXPECT_TRUE(Becomes(*handle, 4));
+  EXPECT_EQ(handle->swaps(), 3u);
+}
+
 TEST_F(LiveSwapTest, HandlesOutliveTheirClientAndGoWhileUpdatesCome) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0}, swapped{0};
