@@ -220,8 +220,9 @@ void IdleLoop::PublishPlan() {
     plan.tasks.push_back({asks_[i].second.kernel, task.calls, task.time_us, is_refined ? 0 : ExpectedGain(task),
                           static_cast<uint64_t>(task.trials), progress_[task.name].won, is_refined});
   }
-  std::stable_sort(plan.tasks.begin(), plan.tasks.end(),
-                   [](const TopTask& a, const TopTask& b) { return a.expected_us > b.expected_us; });
+  std::sort(plan.tasks.begin(), plan.tasks.end(), [](const TopTask& a, const TopTask& b) {
+    return a.expected_us != b.expected_us ? a.expected_us > b.expected_us : a.kernel < b.kernel;
+  });
   if (plan.tasks.size() > 100) plan.tasks.resize(100);
   MutexLock lock(mutex_);
   plan_ = std::move(plan);
