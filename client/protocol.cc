@@ -305,6 +305,32 @@ void serialize(A& a, TopReply& m) {
     m.failed_trials, m.refined, m.interrupts, m.refinable, m.waiting, m.tasks);
 }
 
+template <typename A>
+void serialize(A& a, ExplainRequest& m) {
+  a(m.kernel, m.is_fingerprint);
+}
+template <typename A>
+void serialize(A& a, Roofline& m) {
+  a(m.flops, m.operand_bytes, m.time_us, m.time_from, m.peak_gflops, m.read_gb_s, m.level);
+}
+template <typename A>
+void serialize(A& a, HistoryPoint& m) {
+  a(m.trial, m.best_us, m.at_s);
+}
+template <typename A>
+void serialize(A& a, ChoiceRow& m) {
+  a(m.site, m.meaning, m.value, m.preferred, m.options, m.measured_ratio, m.trials_ratio, m.trials_with,
+    m.trials_without, m.model_ratio);
+}
+template <typename A>
+void serialize(A& a, RuleRow& m) {
+  a(m.rule, m.stage, m.applied, m.why);
+}
+template <typename A>
+void serialize(A& a, ExplainReply& m) {
+  a(m.row, m.threads, m.reasons, m.roofline, m.default_us, m.won_ratio, m.idle_ratio, m.trials, m.verdicts, m.history,
+    m.space_size, m.choices, m.rules);
+}
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);
   StoreLittle(header.version, out.data() + 4);
@@ -404,6 +430,8 @@ HONE_MESSAGE(PredictRequest)
 HONE_MESSAGE(PredictReply)
 HONE_MESSAGE(TopRequest)
 HONE_MESSAGE(TopReply)
+HONE_MESSAGE(ExplainRequest)
+HONE_MESSAGE(ExplainReply)
 #undef HONE_MESSAGE
 
 ErrorReply ToReply(const Error& error, uint32_t retry_after_ms) {

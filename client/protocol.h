@@ -56,6 +56,8 @@ enum class MessageType : uint16_t {
   kPredictReply = 29,
   kTop = 30,
   kTopReply = 31,
+  kExplain = 32,
+  kExplainReply = 33,
   kNewer = 26,  // of honed's own accord, to a WatchRequest
 };
 
@@ -312,7 +314,7 @@ struct PredictRequest {
   std::string kernel;
   uint32_t threads = 0;  // if the kernel names none
 };
-struct Estimate {  // about 80 % of kernels that the model had not seen lay within low … high
+struct Estimate {          // about 80 % of kernels that the model had not seen lay within low … high
   double expected_us = 0;  // 0: there is none
   double low_us = 0;
   double high_us = 0;
@@ -343,10 +345,10 @@ struct TopTask {
 };
 struct TopReply {
   static constexpr MessageType kType = MessageType::kTopReply;
-  std::string idle_state;  // what the gate says; "off"
-  std::string kernel;      // searched now; "" if none
+  std::string idle_state;   // what the gate says; "off"
+  std::string kernel;       // searched now; "" if none
   bool by_request = false;  // `hone tune` wants it, not idle time
-  uint32_t trials = 0;     // of this search
+  uint32_t trials = 0;      // of this search
   uint32_t valid = 0;
   uint32_t wanted = 0;
   double elapsed_s = 0;
@@ -356,9 +358,68 @@ struct TopReply {
   uint64_t failed_trials = 0;
   uint64_t refined = 0;
   uint64_t interrupts = 0;
-  uint64_t refinable = 0;  // kernels of this machine
-  uint64_t waiting = 0;    // of them not refined yet
+  uint64_t refinable = 0;      // kernels of this machine
+  uint64_t waiting = 0;        // of them not refined yet
   std::vector<TopTask> tasks;  // the most promising ones
+};
+
+// How fast a kernel is, how fast it could be, and how the search came there. `kernel` is a fingerprint prefix or
+// anything ParseKernel reads.
+struct ExplainRequest {
+  static constexpr MessageType kType = MessageType::kExplain;
+  std::string kernel;
+  bool is_fingerprint = false;
+};
+// The roofs over the kernel: FMAs from registers and sequential reads from where its operands fit, as measured on this
+// machine with as many threads. 0: not known, as for another machine's records.
+struct Roofline {
+  double flops = 0;
+  double operand_bytes = 0;  // each operand once
+  double time_us = 0;        // of a call; 0: not known
+  std::string time_from;     // "measured", "first call", "best trial"
+  double peak_gflops = 0;
+  double read_gb_s = 0;
+  std::string level;  // where the operands fit: "L1", "L2", "L3", "memory"
+};
+struct HistoryPoint {
+  uint64_t trial = 0;  // counted from 1
+  double best_us = 0;  // from this trial on
+  int64_t at_s = 0;    // Unix time
+};
+// A decision of the schedule. Ratios are the time without it, as the rules prefer, over the time with it; 0: not known.
+struct ChoiceRow {
+  std::string site;
+  std::string meaning;
+  int64_t value = 0;
+  int64_t preferred = 0;  // what the rules take
+  std::vector<int64_t> options;
+  double measured_ratio = 0;  // of trials that differ in nothing else
+  double trials_ratio = 0;    // of the best trial without it to the best with it: others may differ, too
+  uint64_t trials_with = 0;   // timed ones
+  uint64_t trials_without = 0;
+  double model_ratio = 0;  // as the cost model estimates both
+};
+struct RuleRow {
+  std::string rule;
+  std::string stage;
+  bool applied = false;
+  std::string why;
+};
+struct ExplainReply {
+  static constexpr MessageType kType = MessageType::kExplainReply;
+  RecordRow row;
+  uint32_t threads = 0;
+  std::vector<Fact> reasons;
+  Roofline roofline;
+  double default_us = 0;  // of the default schedule's trial; 0: none
+  double won_ratio = 0;   // of the time before the first search to the time now, measured in turns; 0: nothing won
+  double idle_ratio = 0;  // the part of it that was found in idle time
+  uint64_t trials = 0;
+  std::vector<Stat> verdicts;  // of the trials, by name
+  std::vector<HistoryPoint> history;
+  double space_size = 0;  // lists of choices, counted along the default's decisions
+  std::vector<ChoiceRow> choices;
+  std::vector<RuleRow> rules;
 };
 
 // kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.

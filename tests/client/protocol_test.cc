@@ -134,6 +134,15 @@ TEST(Protocol, EveryTruncationIsRefused) {
   top.kernel = "k";
   top.tasks = {{"k", 1, 2, 3, 4, 1.5, true}};
   EveryTruncationAndOneByteMore(top);
+  EveryTruncationAndOneByteMore(ExplainRequest{"k", true});
+  ExplainReply explained;
+  explained.reasons = {{"a", "b"}};
+  explained.roofline.level = "L2";
+  explained.verdicts = {{"timed", 2}};
+  explained.history = {{1, 2, 3}};
+  explained.choices = {{"s", "m", 1, 2, {1, 2}, 1, 1, 1, 1, 1}};
+  explained.rules = {{"r", "s", true, "w"}};
+  EveryTruncationAndOneByteMore(explained);
 }
 
 TEST(Protocol, FlagsAndEnumeratorsOutOfRangeAreRefused) {
