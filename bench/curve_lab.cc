@@ -1,7 +1,10 @@
 // curve_lab: one long search, and how far it was after each trial. bench/curves.py runs it for every strategy and seed
 // and compares.
 //
-//   curve_lab [--trials N] [--seed N] [--threads N] [--strategy model|evolution|random] [--again N] KERNEL
+//   curve_lab [--trials N] [--seed N] [--threads N] [--strategy model|evolution|random] [--again N] [--record FILE]
+//             KERNEL
+//   curve_lab --replay FILE|CACHE [--by-choices] [the same] KERNEL
+//   curve_lab --replay FILE|CACHE --list
 //
 // The fastest of thousands of noisy times is fast by luck, too. So every candidate that was the best when it was timed
 // is built and timed again after the search, N times (9) in turns with the others and the default; the curve is the
@@ -10,6 +13,10 @@
 //    "curve":[[trial, seconds, µs as the search saw it, µs timed again],…], "costs_s":{…}, "candidate_us":{…}}
 // costs_s is the search's own account; candidate_us what a candidate costs before it is built, step by step, measured
 // on candidates of this search.
+//
+// --record adds the search to FILE. --replay searches among recorded trials (tuner/replay.h): their times are what they
+// are, so none is taken again, and the line has "recorded":{"programs","best_us","left_out"} as well. --list prints a
+// line of JSON for every kernel that was recorded: {"kernel","threads","trials"}.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +36,8 @@
 #include "ir/parse.h"
 #include "tuner/features.h"
 #include "tuner/pool_rig.h"
+#include "tuner/recording.h"
+#include "tuner/replay.h"
 #include "tuner/search.h"
 #include "tuner/xgb_model.h"
 
@@ -44,6 +53,9 @@ struct Lab {
   int threads = 1;
   int rounds = 9;
   std::string kernel;
+  std::string record, replay;
+  ReplayOptions replay_options;
+  bool list = false;
 };
 
 // A candidate that was the best when it was timed.
@@ -112,44 +124,93 @@ std::vector<std::pair<std::string, double>> TakeApart(const Space& space, const 
   return medians;
 }
 
-Result<void> Run(Lab& lab) {
+// What is searched, and where: the machine or a recording. Parts that the rig does not need stay empty.
+struct Place {
+  std::string kernel;
+  int threads = 1;
+  std::unique_ptr<BuilderPool> builders;
+  std::unique_ptr<RunnerPool> runners;
+  std::unique_ptr<Rig> rig;
+  std::optional<Space> space;
+  Replay* replay = nullptr;  // the rig, if it is one
+};
+
+Result<Place> OpenMachine(const Lab& lab) {
+  Place place;
   Kernel kernel = HONE_TRY(ParseKernel(lab.kernel));
-  kernel.options.threads = lab.threads;
-  std::string canonical = Canonicalize(kernel).text;
+  kernel.options.threads = place.threads = lab.threads;
+  place.kernel = Canonicalize(kernel).text;
   Target target = HONE_TRY(HostTarget());
-  Space space = HONE_TRY(Space::Open(canonical, target));
+  place.space = HONE_TRY(Space::Open(place.kernel, target));
   BuilderPoolOptions builder_options;
   builder_options.builders = 2;
-  std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(builder_options));
-  std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start({}));
-  std::unique_ptr<Rig> rig = HONE_TRY(MakePoolRig(*builders, *runners, 2, canonical, target));
+  place.builders = HONE_TRY(BuilderPool::Start(builder_options));
+  place.runners = HONE_TRY(RunnerPool::Start({}));
+  place.rig = HONE_TRY(MakePoolRig(*place.builders, *place.runners, 2, place.kernel, target));
+  return place;
+}
+
+Result<Place> OpenReplay(const Lab& lab) {
+  for (const Recording& recording : HONE_TRY(ReadRecordings(lab.replay))) {
+    if (recording.name != lab.kernel) continue;
+    Place place;
+    place.kernel = recording.kernel;
+    place.threads = recording.threads;
+    std::unique_ptr<Replay> replay = HONE_TRY(Replay::Open(recording, lab.replay_options));
+    place.space = replay->space();
+    place.replay = replay.get();
+    place.rig = std::move(replay);
+    return place;
+  }
+  return Error{ErrorKind::kNotFound, "this kernel was not recorded; --list says which were", lab.kernel};
+}
+
+Result<void> List(const Lab& lab) {
+  for (const Recording& recording : HONE_TRY(ReadRecordings(lab.replay)))
+    fmt::print("{{\"kernel\":\"{}\",\"threads\":{},\"trials\":{}}}\n", recording.name, recording.threads,
+               recording.trials.size());
+  return {};
+}
+
+Result<void> Run(Lab& lab) {
+  if (lab.list) return List(lab);
+  Place place = HONE_TRY(lab.replay.empty() ? OpenMachine(lab) : OpenReplay(lab));
+  const Space& space = *place.space;
   std::unique_ptr<CostModel> model = MakeXgbModel();
 
   std::vector<Best> bests;
   std::vector<std::string> choices;
+  Recording recording{lab.kernel, place.kernel, PrintTarget(space.target()), place.threads, {}};
   Stopwatch watch;
   int trials = 0;
   double best_us = 0;
   SearchWatcher watcher;
   watcher.on_trial = [&](const Trial& trial) {
     ++trials;
-    if (choices.size() < kTakenApart) choices.push_back(PrintChoices(trial.candidate.choices));
+    recording.trials.push_back(RecordOf(trial));
+    if (choices.size() < kTakenApart) choices.push_back(recording.trials.back().choices);
     if (trial.verdict != Verdict::kTimed || (best_us > 0 && trial.time_us >= best_us)) return;
     best_us = trial.time_us;
     bests.push_back({trials, watch.Microseconds() / 1e6, trial.time_us, trial.candidate.schedule, {}});
+    if (place.replay != nullptr) bests.back().again_us = {trial.time_us};
     // The first is the default, or nearly; the others leave the earliest behind.
     if (bests.size() > kMostAgain) bests.erase(bests.begin() + 1);
   };
-  lab.options.workers = lab.threads;
-  lab.options.group = std::hash<std::string>()(canonical);
-  SearchResult result = HONE_TRY(Search(space, *rig, model.get(), lab.options, watcher, {}));
+  lab.options.workers = place.threads;
+  lab.options.group = std::hash<std::string>()(place.kernel);
+  if (place.replay != nullptr)
+    lab.options.instead = [&](const Candidate& wanted, const std::unordered_set<uint64_t>& taken) {
+      return place.replay->Nearest(wanted, taken);
+    };
+  SearchResult result = HONE_TRY(Search(space, *place.rig, model.get(), lab.options, watcher, {}));
   const SearchProgress& p = result.progress;
-  HONE_TRY(TimeAgain(*rig, lab.threads, lab.rounds, bests));
+  if (!lab.record.empty()) HONE_TRY(AppendRecording(lab.record, recording));
+  if (place.replay == nullptr) HONE_TRY(TimeAgain(*place.rig, place.threads, lab.rounds, bests));
 
   fmt::print(
       "{{\"kernel\":\"{}\",\"strategy\":\"{}\",\"seed\":{},\"threads\":{},\"flops\":{},\"made\":{},\"timed\":{},"
       "\"elapsed_s\":{:.3f},\"stopped\":\"{}\",\"space\":{:.3g},\"default_us\":{:.3f},\"curve\":[",
-      lab.kernel, lab.strategy, lab.options.seed, lab.threads, space.flops(), p.trials, p.valid, p.elapsed_s,
+      lab.kernel, lab.strategy, lab.options.seed, place.threads, space.flops(), p.trials, p.valid, p.elapsed_s,
       result.stopped, space.Size(), bests.empty() ? 0.0 : Median(bests[0].again_us));
   const char* comma = "";
   for (const Best& best : bests) {
@@ -167,7 +228,11 @@ Result<void> Run(Lab& lab) {
     fmt::print("{}\"{}\":{:.2f}", comma, step, us);
     comma = ",";
   }
-  fmt::print("}}}}\n");
+  fmt::print("}}");
+  if (place.replay != nullptr)
+    fmt::print(",\"recorded\":{{\"programs\":{},\"best_us\":{:.3f},\"left_out\":{}}}", place.replay->size(),
+               place.replay->best_us(), place.replay->left_out());
+  fmt::print("}}\n");
   return {};
 }
 
@@ -185,6 +250,14 @@ int Main(int argc, char** argv) {
       lab.threads = static_cast<int>(number());
     } else if (word == "--again") {
       lab.rounds = static_cast<int>(number());
+    } else if (word == "--record" && i + 1 < argc) {
+      lab.record = argv[++i];
+    } else if (word == "--replay" && i + 1 < argc) {
+      lab.replay = argv[++i];
+    } else if (word == "--by-choices") {
+      lab.replay_options.by_choices = true;
+    } else if (word == "--list") {
+      lab.list = true;
     } else if (word == "--strategy" && i + 1 < argc) {
       lab.strategy = argv[++i];
     } else {
@@ -194,10 +267,11 @@ int Main(int argc, char** argv) {
   const std::map<std::string, Strategy> strategies = {
       {"model", Strategy::kModel}, {"evolution", Strategy::kEvolution}, {"random", Strategy::kRandom}};
   auto strategy = strategies.find(lab.strategy);
-  if (strategy == strategies.end() || lab.kernel.empty()) {
+  if (strategy == strategies.end() || (lab.list ? lab.replay.empty() : lab.kernel.empty())) {
     fmt::print(stderr,
                "usage: curve_lab [--trials N] [--seed N] [--threads N] [--strategy model|evolution|random] "
-               "[--again N] KERNEL\n");
+               "[--again N] [--record FILE | --replay FILE|CACHE [--by-choices]] KERNEL\n"
+               "       curve_lab --replay FILE|CACHE --list\n");
     return 2;
   }
   lab.options.strategy = strategy->second;

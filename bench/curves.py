@@ -2,6 +2,7 @@
 """How soon a search is near the best there is, with the cost model, without it, and at random; where its time goes.
 
 usage: bench/curves.py [--bin DIR] [--trials N] [--seeds N] [--threads N] [--store DIR] [--json FILE] [FILE.kernels …]
+       bench/curves.py --replay FILE|CACHE [--by-choices] [--bin DIR] [--trials N] [--seeds N] [--json FILE]
 
 Every kernel (default: bench/bench.kernels), strategy and seed (3) is one search of N trials (2,000) with a model that has
 seen nothing before, by bench/curve_lab.cc; results stay in DIR (build/bench-curves), and what is there already is not
@@ -9,7 +10,11 @@ searched again. All of it takes hours of the whole machine, a line each.
 
 Speeds are relative to the default schedule, timed again beside it after the search; the best of a kernel is the best of
 all its searches. Trials to a share of it are medians over kernels and seeds; a search that never came there counts as
-endless. What the default is against the fastest library is measured in this run (bench/libraries.py)."""
+endless. What the default is against the fastest library is measured in this run (bench/libraries.py).
+
+--replay compares the strategies among recorded trials instead (tuner/replay.h; `search_lab --record` makes recordings, and
+every cache's directory is one): minutes, no noise, and the same figures again wherever it runs. Seeds default to 20; the best is
+the best that was recorded."""
 import argparse
 import json
 import os
@@ -21,29 +26,38 @@ import time
 
 import lib
 
-lib.enter("bench-python")
-import libraries  # noqa: E402
-
 STORE = os.path.join(lib.ROOT, "build/bench-curves")
 STRATEGIES = ["model", "evolution", "random"]
 SHARES = [0.5, 0.9, 0.95, 1 / 1.022, 0.99]
 BATCH = 16  # trials a round
 
 
+def curve_lab(arguments, *options):
+    """The objects that it printed."""
+    done = subprocess.run([os.path.join(arguments.bin, "curve_lab"), *map(str, options)], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        sys.exit(f"bench/curves.py: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def replayed(arguments):
+    """curve_lab's options for a search among recorded trials."""
+    return ["--replay", arguments.replay] + (["--by-choices"] if arguments.by_choices else [])
+
+
 def search(arguments, kernel, strategy, seed):
     """curve_lab's answer, from the store if it is there."""
+    options = ["--trials", arguments.trials, "--seed", seed, "--strategy", strategy, kernel]
+    if arguments.replay:
+        return curve_lab(arguments, *replayed(arguments), *options)[0]
     name = re.sub(r"[^\w=]+", "_", kernel).strip("_")
     directory = os.path.join(arguments.store, f"threads-{arguments.threads}-trials-{arguments.trials}", name)
     path = os.path.join(directory, f"{strategy}-{seed}.json")
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             return json.load(file)
-    command = [os.path.join(arguments.bin, "curve_lab"), "--trials", str(arguments.trials), "--seed", str(seed), "--threads",
-               str(arguments.threads), "--strategy", strategy, kernel]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"bench/curves.py: {kernel}: {done.stderr.strip()}")
-    row = json.loads(done.stdout)
+    row = curve_lab(arguments, "--threads", arguments.threads, *options)[0]
     os.makedirs(directory, exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(row, file)
@@ -66,6 +80,9 @@ def trials_to(row, speed):
 
 
 def best_speed(rows):
+    """Of what was recorded, or the best that these searches found."""
+    if "recorded" in rows[0]:
+        return rows[0]["default_us"] / rows[0]["recorded"]["best_us"]
     return max(reached for row in rows for _, reached in speeds(row))
 
 
@@ -91,7 +108,7 @@ def convergence(kernels, rows, limit):
         ends, counts = [], []
         for strategy in STRATEGIES:
             some = [row for row in rows[kernel] if row["strategy"] == strategy]
-            ends.append(statistics.median(best_speed([row]) / best for row in some))
+            ends.append(statistics.median(speeds(row)[-1][1] / best for row in some))
             counts.append(count_text(statistics.median_high([trials_to(row, 0.95 * best) for row in some]), limit))
         print(f"  {best:12.2f}" + "".join(f"{end:11.3f}" for end in ends) + f"   {', '.join(counts)}; {kernel}")
     return medians
@@ -115,18 +132,39 @@ def costs(kernels, rows):
     lib.mark("model update a round, worst", max(updates), "ms", 100, at_most=True)
 
 
+def beside_libraries(arguments, kernels, rows, medians, document):
+    """The best with the model against the fastest library."""
+    import libraries  # of the environment that a replay does without
+    with lib.Daemon(arguments.bin) as daemon:
+        beside = libraries.measure(daemon, kernels, arguments.threads, arguments.rounds)
+    shares = [libraries.fastest(row)["ratio"] * best_speed([each for each in rows[row["kernel"]] if each["strategy"] == "model"])
+              for row in beside]
+    print("the best with the model, as a share of the fastest library's speed: "
+          + ", ".join(f"{share:.2f}" for share in shares))
+    lib.mark("trials to within 2.2 %, median", medians["model", 1 / 1.022], "", 300, at_most=True)
+    lib.mark("the long search's best over the library's", min(shares), "x", 0.95, at_most=False)
+    document.update(libraries=beside, shares=shares)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=lib.BIN)
     parser.add_argument("--trials", type=int, default=2000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, help="3, or 20 of a replay")
+    parser.add_argument("--replay", metavar="FILE|CACHE", help="among recorded trials")
+    parser.add_argument("--by-choices", action="store_true", help="recorded trials whose program is another one now count, too")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15, help="of the comparison with the libraries")
     parser.add_argument("--store", default=STORE)
     parser.add_argument("--json", help="one document")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
-    kernels = [kernel for _, kernel in lib.kernels(arguments.files or [os.path.join(lib.ROOT, "bench/bench.kernels")])]
+    arguments.seeds = arguments.seeds or (20 if arguments.replay else 3)
+    if arguments.replay:
+        kernels = [row["kernel"] for row in curve_lab(arguments, "--replay", arguments.replay, "--list")]
+    else:
+        lib.enter("bench-python")
+        kernels = [kernel for _, kernel in lib.kernels(arguments.files or [os.path.join(lib.ROOT, "bench/bench.kernels")])]
     rows = {kernel: [] for kernel in kernels}
     begin, number = time.monotonic(), 0
     for seed in range(1, arguments.seeds + 1):
@@ -138,25 +176,22 @@ def main():
                 rows[kernel].append(row)
                 lib.progress("")
                 print(f"[{number}/{arguments.seeds * len(kernels) * len(STRATEGIES)}] {time.monotonic() - begin:6.0f} s  "
-                      f"{best_speed([row]):5.2f} of the default's speed after {row['made']} trials, {strategy}, seed {seed}: "
+                      f"{speeds(row)[-1][1]:5.2f} of the default's speed after {row['made']} trials, {strategy}, seed {seed}: "
                       f"{kernel}", flush=True)
     medians = convergence(kernels, rows, arguments.trials)
-    costs(kernels, rows)
-    with lib.Daemon(arguments.bin) as daemon:
-        beside = libraries.measure(daemon, kernels, arguments.threads, arguments.rounds)
-    shares = [libraries.fastest(row)["ratio"] * best_speed([each for each in rows[row["kernel"]] if each["strategy"] == "model"])
-              for row in beside]
-    print("the best with the model, as a share of the fastest library's speed: "
-          + ", ".join(f"{share:.2f}" for share in shares))
-    near = 1 / 1.022
-    lib.mark("trials to within 2.2 %, median", medians["model", near], "", 300, at_most=True)
-    lib.mark("the long search's best over the library's", min(shares), "x", 0.95, at_most=False)
-    lib.mark("trials to 95 %, without the model / with", medians["evolution", 0.95] / medians["model", 0.95], "x", 1,
-             at_most=False)
+    document = {"rows": rows, "medians": [[*key, value] for key, value in medians.items()]}
+    if arguments.replay:
+        for row in (rows[kernel][0] for kernel in kernels):
+            print(f"{row['recorded']['programs']} programs, {row['recorded']['left_out']} trials left out: {row['kernel']}")
+    else:
+        costs(kernels, rows)
+        beside_libraries(arguments, kernels, rows, medians, document)
+    for other in ["evolution", "random"]:
+        lib.mark(f"trials to 95 %, {'without the model' if other == 'evolution' else 'at random'} / with",
+                 medians[other, 0.95] / medians["model", 0.95], "x", 1, at_most=False)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": rows, "medians": [[*key, value] for key, value in medians.items()],
-                       "libraries": beside, "shares": shares}, file, indent=1)
+            json.dump(document, file, indent=1)
     return 0
 
 

@@ -5,8 +5,10 @@
 //   NAME] DATA…   rank correlation and regret, by loss and by training model_bench features DATA…                 the
 //   features as a table
 //
-// The data are JSON lines: {"kernel", "target", "schedule", "time_us"}. Kernels are built and timed in a child process
-// of the bench each: a candidate that crashes ends its kernel's part.
+// The data are JSON lines: {"kernel", "target", "schedule", "time_us"}, or recorded searches: a file of search_lab
+// --record, or a cache's directory. Searches crowd around what is fast, so what evaluate says of them is about telling
+// the fast from the fastest: harder than on data of collect. Kernels are built and timed in a child process of the
+// bench each: a candidate that crashes ends its kernel's part.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -37,6 +40,7 @@
 #include "ir/parse.h"
 #include "ir/specialize.h"
 #include "tuner/features.h"
+#include "tuner/replay.h"
 #include "tuner/xgb_model.h"
 
 namespace hone {
@@ -288,10 +292,39 @@ struct Quality {
   }
 };
 
+using Groups = std::map<std::string, Group>;
+
+// Adds the timed trials whose choices still lead to what was measured.
+void ReadRecorded(const std::string& path, Groups& groups) {
+  Result<std::vector<Recording>> recordings = ReadRecordings(path);
+  if (!recordings) std::fprintf(stderr, "%s\n", recordings.error().Text().c_str()), std::exit(1);
+  for (const Recording& recording : *recordings) {
+    Result<std::unique_ptr<Replay>> replay = Replay::Open(recording);
+    if (!replay) {
+      std::fprintf(stderr, "%s\n", replay.error().Text().c_str());
+      continue;
+    }
+    Group& group = groups[recording.name];
+    group.kernel = recording.name;
+    for (Sample& sample : (*replay)->Samples()) group.samples.push_back(std::move(sample));
+  }
+}
+
+bool IsRecorded(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return true;
+  std::string line;
+  std::ifstream file(path);
+  return std::getline(file, line) && line.starts_with("hone recording");
+}
+
 std::vector<Group> ReadData(const std::vector<std::string>& paths) {
-  std::map<std::string, Group> groups;
+  Groups groups;
   std::vector<double> extract_us;
   for (const std::string& path : paths) {
+    if (IsRecorded(path)) {
+      ReadRecorded(path, groups);
+      continue;
+    }
     std::ifstream file(path);
     for (std::string line; std::getline(file, line);) {
       nlohmann::json data = nlohmann::json::parse(line, nullptr, false);

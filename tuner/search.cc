@@ -55,7 +55,8 @@ class Run {
 
   // What is known already, the default first: everything is compared with it.
   void Begin() {
-    auto add = [&](Result<Candidate> candidate) {
+    auto add = [&](Result<Candidate> made) {
+      std::optional<Candidate> candidate = ToTry(std::move(made));
       if (candidate && seen_.insert(candidate->program).second) first_.push_back(*std::move(candidate));
     };
     add(space_.Default());
@@ -119,11 +120,17 @@ class Run {
     return parents_[std::min(rng_.Below(parents_.size()), rng_.Below(parents_.size()))].candidate;
   }
 
+  std::optional<Candidate> ToTry(Result<Candidate> made) const {
+    if (!made) return std::nullopt;
+    if (options_.instead) return options_.instead(*made, seen_);
+    return *std::move(made);
+  }
+
   template <typename Make>
   std::optional<Candidate> NewOne(const Make& make, int attempts = kAttempts) {
     for (int attempt = 0; attempt < attempts; ++attempt) {
-      Result<Candidate> candidate = make();
-      if (candidate && seen_.insert(candidate->program).second) return *std::move(candidate);
+      std::optional<Candidate> candidate = ToTry(make());
+      if (candidate && seen_.insert(candidate->program).second) return candidate;
     }
     return std::nullopt;
   }

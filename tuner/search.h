@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -35,6 +36,10 @@ struct SearchOptions {
   int patience = 0;           // trials without a better one before the search ends; 0: none
   Strategy strategy = Strategy::kModel;
   std::vector<std::string> known = {};  // choices to begin with: the best so far, those of neighbours
+  // What is tried in place of a candidate that was thought up, on a device that cannot try any (tuner/replay.h); none
+  // of `taken`, programs that were tried or wait for it. nullopt: nothing is left. Empty: the candidate itself.
+  std::function<std::optional<Candidate>(const Candidate& wanted, const std::unordered_set<uint64_t>& taken)> instead =
+      {};
 };
 
 struct SearchProgress {

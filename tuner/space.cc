@@ -37,6 +37,13 @@ int64_t Nearest(const Choice& choice, int64_t wanted) {
                            [&](int64_t a, int64_t b) { return std::llabs(a - wanted) < std::llabs(b - wanted); });
 }
 
+uint64_t HashOf(const LoopProgram& program) {
+  Digest64 digest = Hash64(PrintProgram(program));
+  uint64_t hash = 0;
+  std::memcpy(&hash, digest.data(), sizeof hash);
+  return hash;
+}
+
 // Values by site: how one list of choices is repeated under other decisions.
 std::map<std::string, int64_t, std::less<>> Values(const std::vector<Choice>& choices) {
   std::map<std::string, int64_t, std::less<>> values;
@@ -61,13 +68,17 @@ Result<Candidate> Space::Make(const Chooser& chooser) const {
   Candidate candidate;
   candidate.choices = std::move(plan.choices);
   candidate.schedule = PrintSchedule(plan.schedule);
-  Digest64 hash = Hash64(PrintProgram(program));
-  std::memcpy(&candidate.program, hash.data(), sizeof candidate.program);
+  candidate.program = HashOf(program);
   candidate.features = ExtractFeatures(program, target_);
   return candidate;
 }
 
 Result<Candidate> Space::Parse(std::string_view choices) const { return Make(HONE_TRY(ParseChoices(choices))); }
+
+Result<uint64_t> Space::ProgramOf(std::string_view schedule) const {
+  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, HONE_TRY(ParseSchedule(schedule))));
+  return HashOf(HONE_TRY(Lower(scheduled, target_, LowerLimits{})));
+}
 
 Result<Candidate> Space::Sample(Rng& rng) const {
   // Some samples stay near the default: with many decisions, all at random is seldom good.

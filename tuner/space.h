@@ -33,6 +33,9 @@ class Space {
   Result<Candidate> Default() const { return Make({}); }
   Result<Candidate> Parse(std::string_view choices) const;  // ParseChoices' text
 
+  // Candidate::program of a schedule's text. Errors as Make, and kInvalid for a text that is none.
+  Result<uint64_t> ProgramOf(std::string_view schedule) const;
+
   // Each decision at random.
   Result<Candidate> Sample(Rng& rng) const;
   // One or a few decisions of the parent anew, most often by one option up or down.
