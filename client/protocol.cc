@@ -319,7 +319,7 @@ void serialize(A& a, HistoryPoint& m) {
 }
 template <typename A>
 void serialize(A& a, ChoiceRow& m) {
-  a(m.site, m.meaning, m.value, m.preferred, m.options, m.measured_ratio, m.trials_ratio, m.trials_with,
+  a(m.site, m.meaning, m.is_flag, m.value, m.preferred, m.options, m.measured_ratio, m.trials_ratio, m.trials_with,
     m.trials_without, m.model_ratio);
 }
 template <typename A>

@@ -386,18 +386,20 @@ struct HistoryPoint {
   double best_us = 0;  // from this trial on
   int64_t at_s = 0;    // Unix time
 };
-// A decision of the schedule. Ratios are the time without it, as the rules prefer, over the time with it; 0: not known.
+// A decision of the schedule. Ratios are the time otherwise over the time as it is, so more than 1 is a gain;
+// otherwise: as the rules prefer, or, where it is as they prefer, the best of the other options. 0: not known.
 struct ChoiceRow {
   std::string site;
   std::string meaning;
+  bool is_flag = false;  // the options mean no and yes
   int64_t value = 0;
   int64_t preferred = 0;  // what the rules take
   std::vector<int64_t> options;
-  double measured_ratio = 0;  // of trials that differ in nothing else
-  double trials_ratio = 0;    // of the best trial without it to the best with it: others may differ, too
-  uint64_t trials_with = 0;   // timed ones
-  uint64_t trials_without = 0;
-  double model_ratio = 0;  // as the cost model estimates both
+  double measured_ratio = 0;    // of trials that differ in nothing else
+  double trials_ratio = 0;      // of the best trial otherwise to the best as it is: others may differ, too
+  uint64_t trials_with = 0;     // timed trials that decided as it is …
+  uint64_t trials_without = 0;  // … and the others
+  double model_ratio = 0;       // as the cost model estimates both
 };
 struct RuleRow {
   std::string rule;

@@ -19,7 +19,20 @@ struct Choice {
   std::vector<int64_t> options;  // ascending, at least two
   int64_t preferred = 0;         // one of them: the rule's own
   int64_t value = 0;             // one of them: what was taken
+  bool is_flag = false;          // the options mean no and yes
   bool operator==(const Choice&) const = default;
+};
+
+// What a decision is about, in a few words: "rows of the register tile". "" for one that is not known.
+std::string_view DecisionMeaning(std::string_view site);
+
+// Why a rule took a stage, or why not: what `hone explain` tells.
+struct RuleNote {
+  std::string rule;   // "contraction"
+  std::string stage;  // that it was tried on
+  bool applied = false;
+  std::string why;
+  bool operator==(const RuleNote&) const = default;
 };
 
 // Takes one of choice.options. choice.value is choice.preferred when it is called. Later decisions depend on earlier

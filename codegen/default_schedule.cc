@@ -107,8 +107,16 @@ void CollapseRuns(SchedulePlanner& planner) {
 // The rules for a reduction; which may be tried, in the order of preference.
 enum class ReductionRule : int64_t { kContraction, kWindow, kRows };
 
-void ScheduleByRule(SchedulePlanner& planner, const std::string& name) {
+ReductionRule FirstRule(SchedulePlanner& planner, const std::string& name) {
   auto first = static_cast<ReductionRule>(planner.Choose(name, "rule", {0, 1, 2}, 0));
+  constexpr std::string_view kLeftOut = "left out by a choice of the search";
+  if (first > ReductionRule::kContraction) planner.Refuse("contraction", name, kLeftOut);
+  if (first > ReductionRule::kWindow) planner.Refuse("window", name, kLeftOut);
+  return first;
+}
+
+void ScheduleByRule(SchedulePlanner& planner, const std::string& name) {
+  ReductionRule first = FirstRule(planner, name);
   if (first <= ReductionRule::kContraction && (ScheduleWinograd(planner, name) || ScheduleContraction(planner, name)))
     return;
   if (first <= ReductionRule::kWindow && ScheduleWindow(planner, name)) return;
@@ -140,7 +148,7 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
       if (!producer || producer->reduction == Reduction::kNone) continue;
       std::string feeding = planner.NameOf(*producer);
       if (planner.IsScheduled(feeding)) continue;
-      auto first = static_cast<ReductionRule>(planner.Choose(feeding, "rule", {0, 1, 2}, 0));
+      ReductionRule first = FirstRule(planner, feeding);
       taken = (first <= ReductionRule::kContraction &&
                (ScheduleWinograd(planner, feeding) || ScheduleContraction(planner, feeding))) ||
               (first <= ReductionRule::kWindow && ScheduleWindow(planner, feeding));
@@ -150,7 +158,7 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
     if (taken || ScheduleRows(planner, *name) || ScheduleTranspose(planner, *name)) continue;
     ScheduleElementwise(planner, *name);
   }
-  return Plan{planner.schedule(), planner.choices()};
+  return Plan{planner.schedule(), planner.choices(), planner.notes()};
 }
 
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {

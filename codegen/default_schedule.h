@@ -22,6 +22,7 @@ Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target);
 struct Plan {
   Schedule schedule;
   std::vector<Choice> choices;  // in the order that they came up
+  std::vector<RuleNote> notes;  // the rules that were tried, in order
 };
 Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser);
 

@@ -315,7 +315,8 @@ void ContractionRule::ScheduleBlockedSum() {
 
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
-  if (!contraction || contraction->reduce.empty()) return false;
+  if (!contraction || contraction->reduce.empty())
+    return planner.Refuse("contraction", name, "not a sum over the product of two tensors that are read plainly");
   auto total = [&](const std::vector<int>& axes) {
     int64_t product = 1;
     for (int axis : axes) product *= contraction->extents[static_cast<size_t>(axis)];
@@ -324,23 +325,27 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   // A matrix times a vector, or less: rows against the vector, unless the matrix is a constant with short rows. Packed
   // by columns it needs no sums across lanes, and what follows runs in whole vectors.
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
-  if (!has_rows && !has_columns) return false;
+  if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
   if (!has_rows || !has_columns) {
     const Tensor& matrix =
         planner.kernel().tensors[static_cast<size_t>(contraction->operands[has_rows ? 0 : 1].tensor)];
     if (!matrix.is_const || matrix.kind != TensorKind::kInput ||
         contraction->reduction > kShortRow * contraction->lanes)
-      return false;
+      return planner.Refuse("contraction", name,
+                            "a matrix times a vector uses nothing twice; packing pays for constants with short rows");
   }
   int output_axis = static_cast<int>(planner.StageNamed(name).axes.size()) - 1;
   // The innermost axis of more than one element is the contiguous one.
   while (output_axis > 0 && contraction->extents[static_cast<size_t>(output_axis)] == 1) --output_axis;
   std::optional<RegisterTile> tile = ChooseTile(planner, *contraction, output_axis);
-  if (!tile) return false;
+  if (!tile) return planner.Refuse("contraction", name, "no axis that vectors could run along");
   std::optional<ContractionPair> pair = FindPair(planner, name);
-  if (!pair) return false;
+  if (!pair) return planner.Refuse("contraction", name, "the sum cannot be separated from what it is written to");
   contraction->stage = pair->sum;
   ContractionRule(planner, *pair, *std::move(contraction), *tile).Emit();
+  planner.Took("contraction", name,
+               tile->transposed ? "a register tile over two operands that are used again, transposed on its way out"
+                                : "a register tile over two operands that are used again");
   return true;
 }
 

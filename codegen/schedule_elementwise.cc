@@ -28,6 +28,7 @@ void ScheduleInPlace(SchedulePlanner& planner, const std::string& name) {
 void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   const Stage& stage = planner.StageNamed(name);
   planner.MarkScheduled(name);
+  planner.Took("elementwise", name, "each element on its own: vectors along the last axis");
   if (stage.axes.empty()) return;
   std::vector<std::string> outer;
   int64_t tasks = 1, points = 1;
@@ -67,7 +68,7 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
 bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
   const size_t rank = stage.axes.size();
-  if (rank < 2) return false;
+  if (rank < 2) return planner.Refuse("transpose", name, "less than two axes");
   const int64_t lanes = planner.LanesFor(stage);
   // An operand that is contiguous along another axis than the output.
   const size_t last = rank - 1;
@@ -123,14 +124,16 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
     planner.Annotate(StepKind::kVectorize, block, {along});
     planner.MarkScheduled(block);
     planner.MarkScheduled(name);
+    planner.Took("transpose", name, "an operand is contiguous along another axis than the output");
     return true;
   }
-  return false;
+  return planner.Refuse("transpose", name, "every operand is contiguous along the output's last axis, or along none");
 }
 
 void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
   planner.MarkScheduled(name);
+  planner.Took("reduction", name, "no other rule fits: vectors along the last axis, the reduction in serial loops");
   if (stage.axes.empty()) return;
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back());

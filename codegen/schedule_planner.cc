@@ -25,11 +25,16 @@ Step MakeStep(StepKind kind, const std::string& stage) {
 
 int64_t SchedulePlanner::Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options,
                                 int64_t preferred) {
+  return Decide(stage, decision, std::move(options), preferred, false);
+}
+
+int64_t SchedulePlanner::Decide(const std::string& stage, std::string_view decision, std::vector<int64_t> options,
+                                int64_t preferred, bool is_flag) {
   options.push_back(preferred);
   std::sort(options.begin(), options.end());
   options.erase(std::unique(options.begin(), options.end()), options.end());
   if (options.size() < 2) return preferred;
-  Choice choice{fmt::format("{}.{}", stage, decision), std::move(options), preferred, preferred};
+  Choice choice{fmt::format("{}.{}", stage, decision), std::move(options), preferred, preferred, is_flag};
   for (const Choice& made : choices_)
     if (made.site == choice.site && std::binary_search(choice.options.begin(), choice.options.end(), made.value))
       return made.value;
@@ -37,6 +42,11 @@ int64_t SchedulePlanner::Choose(const std::string& stage, std::string_view decis
   HONE_CHECK(std::binary_search(choice.options.begin(), choice.options.end(), choice.value));
   choices_.push_back(std::move(choice));
   return choices_.back().value;
+}
+
+void SchedulePlanner::Note(std::string_view rule, const std::string& stage, bool applied, std::string_view why) {
+  RuleNote note{std::string(rule), stage, applied, std::string(why)};
+  if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(std::move(note));
 }
 
 bool SchedulePlanner::Inline(std::string stage) {

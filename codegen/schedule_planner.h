@@ -37,11 +37,19 @@ class SchedulePlanner {
   const Schedule& schedule() const { return schedule_; }
   const std::vector<Choice>& choices() const { return choices_; }
 
+  // Notes that a rule took a stage, or why not; false from Refuse, for rules to return.
+  void Took(std::string_view rule, const std::string& stage, std::string_view how) { Note(rule, stage, true, how); }
+  bool Refuse(std::string_view rule, const std::string& stage, std::string_view why) {
+    Note(rule, stage, false, why);
+    return false;
+  }
+  const std::vector<RuleNote>& notes() const { return notes_; }
+
   // A decision about a stage: one of the options, of which `preferred` is one or is added. Options may come in any
   // order and repeat.
   int64_t Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred);
   bool ChooseIf(const std::string& stage, std::string_view decision, bool preferred) {
-    return Choose(stage, decision, {0, 1}, preferred ? 1 : 0) != 0;
+    return Decide(stage, decision, {0, 1}, preferred ? 1 : 0, true) != 0;
   }
 
   // Graph rewrites: applied at once, noted as steps. Names by value: the kernel they may come from is replaced.
@@ -93,10 +101,15 @@ class SchedulePlanner {
   void MarkScheduled(const std::string& stage) { done_.push_back(stage); }
 
  private:
+  int64_t Decide(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred,
+                 bool is_flag);
+  void Note(std::string_view rule, const std::string& stage, bool applied, std::string_view why);
+
   Kernel kernel_;
   const Target& target_;
   const Chooser chooser_;
   std::vector<Choice> choices_;
+  std::vector<RuleNote> notes_;
   Schedule schedule_;
   std::vector<std::string> done_;
 };

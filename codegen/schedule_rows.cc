@@ -156,10 +156,11 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   {
     // A reduction to an output is separated first, so that its value may live in registers.
     const Stage stage = planner.StageNamed(name);
-    if (stage.reduction != Reduction::kNone && !planner.Separate(name, planner.FreshName(name + "_sum"))) return false;
+    if (stage.reduction != Reduction::kNone && !planner.Separate(name, planner.FreshName(name + "_sum")))
+      return planner.Refuse("rows", name, "the reduction cannot be separated from what it is written to");
   }
   const Stage out = planner.StageNamed(name);
-  if (out.axes.empty()) return false;
+  if (out.axes.empty()) return planner.Refuse("rows", name, "a single number: there are no rows");
   // As many leading axes as leave something to do in a row: all but the last, or all where the output is one number a
   // row.
   std::vector<std::string> group;
@@ -171,7 +172,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     });
     rows = candidate;
     if (reduces) break;
-    if (candidate == 1) return false;
+    if (candidate == 1) return planner.Refuse("rows", name, "nothing that feeds it reduces along rows");
   }
   // Row intermediates must fit the second-level cache.
   int64_t row_bytes = 0;
@@ -189,7 +190,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     Walk(stage.body, [&](const Expr& e) { work += points * (e.op() >= Op::kExp && e.op() <= Op::kErf ? 0.8 : 0.05); });
     row_bytes += bytes;
   }
-  if (row_bytes > planner.target().l2_bytes) return false;
+  if (row_bytes > planner.target().l2_bytes)
+    return planner.Refuse("rows", name, "what a row needs in between is more than the second-level cache holds");
 
   const bool scalar_rows = rows == out.axes.size();
   // Several rows at once where each gives one number: their loads and horizontal sums overlap. Axes of one element do
@@ -245,6 +247,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   }
   for (const std::string& g : group) ScheduleInRow(planner, g, rows, name, loop, false);
   planner.MarkScheduled(name);
+  planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");
   return true;
 }
 

@@ -14,6 +14,9 @@ namespace {
 // Multiply-adds of a tile that is unrolled whole: the code stays within a few hundred instructions.
 constexpr int64_t kMostUnrolled = 200;
 
+constexpr int64_t kLargestWindow = 200;
+constexpr int64_t kFarthest = 4;  // elements between the lanes of a vector
+
 // The stage that pads the windowed operand for this stage alone; nullptr if there is none.
 const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
   const Tensor& source = planner.kernel().tensors[static_cast<size_t>(tensor)];
@@ -40,19 +43,20 @@ int64_t ChooseRows(int64_t extent, int64_t most) {
 bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
   const size_t rank = stage.axes.size();
-  if (rank < 1 || stage.reduce_axes.empty()) return false;
+  if (rank < 1 || stage.reduce_axes.empty()) return planner.Refuse("window", name, "no window to reduce over");
   // Every reduction axis is short, and the windowed operand reads an axis of the output and one of the window together.
   int64_t window = 1;
   for (const Axis& axis : stage.reduce_axes) window *= planner.Extent(axis);
-  if (window > 200) return false;
+  if (window > kLargestWindow) return planner.Refuse("window", name, "it reduces over more than a small window");
   std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
   const size_t last = rank - 1;
   const AccessPattern* data = nullptr;
   for (const AccessPattern& access : accesses)
     if (access.affine && access.uses[last] && access.strides[last] >= 1) data = &access;
-  if (!data) return false;
+  if (!data) return planner.Refuse("window", name, "nothing is read along the last axis of the output");
   // Vectors of a few lanes are not worth it, nor is a window along an axis that lies far apart in memory.
-  if (data->strides[last] > 4) return false;
+  if (data->strides[last] > kFarthest)
+    return planner.Refuse("window", name, "what a vector would read lies far apart in memory");
   const int64_t extent = planner.Extent(stage.axes[last]);
   const int64_t row_extent = rank >= 2 ? planner.Extent(stage.axes[rank - 2]) : 1;
   const int64_t registers = planner.target().VectorRegisters();
@@ -60,6 +64,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   // A plane whose rows are one vector needs no padded copy: a mask that is known now leaves out what lies outside.
   const Stage* pad = PadOf(planner, data->tensor);
   const bool has_masks = planner.target().isa == Isa::kAvx2 || planner.target().isa == Isa::kAvx512;
+  const bool is_padded = pad != nullptr;  // `pad` itself may be rewritten away
   int64_t most_rows = registers / 5;
   std::string padded = pad ? planner.NameOf(*pad) : "";
   bool fits = pad && has_masks && extent <= planner.LanesFor(stage) &&
@@ -74,7 +79,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   if (out.empty()) {
     sum = planner.FreshName("tile");
     out = name;
-    if (!planner.Separate(name, sum)) return false;
+    if (!planner.Separate(name, sum))
+      return planner.Refuse("window", name, "the reduction cannot be separated from what it is written to");
   }
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
@@ -144,6 +150,10 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
     planner.ComputeAt(padded, out, task);
     ScheduleInPlace(planner, padded);
   }
+  planner.Took("window", name,
+               !is_padded       ? "a small window, rows of the output side by side in registers"
+               : padded.empty() ? "a small window, rows of the output side by side in registers, padding by masks"
+                                : "a small window, rows of the output side by side in registers, over a padded copy");
   return true;
 }
 

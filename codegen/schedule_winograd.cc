@@ -87,37 +87,43 @@ class WinogradRule {
       }
     }
     m_ = planner_.Choose(sum_, "winograd", {0, 2, 4}, preferred);
-    if (m_ == 0) return false;
+    if (m_ == 0)
+      return Refuse(preferred == 0 ? "the transforms would cost more than the products that they save"
+                                   : "left out by a choice of the search");
     cycles_ = Cycles(shape_, m_, lanes_, target);
     columns_ = TileColumns(static_cast<int64_t>(shape_.columns), m_, lanes_);
     std::string base = planner_.FreshName("wino");
-    if (!planner_.Winograd(sum_, base, m_, columns_)) return false;
+    if (!planner_.Winograd(sum_, base, m_, columns_)) return Refuse("the rewrite refused these sizes");
     Emit(WinogradNames(base));
+    planner_.Took("winograd", sum_,
+                  m_ == 2 ? "F(2x2,3x3): 2.25 times fewer products" : "F(4x4,3x3): 4 times fewer products");
     return true;
   }
 
  private:
+  bool Refuse(std::string_view why) { return planner_.Refuse("winograd", sum_, why); }
   const Axis& AxisAt(const std::string& stage, size_t i) const { return planner_.StageNamed(stage).axes[i]; }
 
   // The roles of the sum's axes, as WinogradConvolution will find them.
   bool Recognise() {
-    if (planner_.kernel().options.accuracy == Accuracy::kStrict) return false;
+    if (planner_.kernel().options.accuracy == Accuracy::kStrict)
+      return Refuse("accuracy=strict does not admit it; accuracy=relaxed does");
     const Kernel& kernel = planner_.kernel();
     const Stage& stage = planner_.StageNamed(sum_);
     if (!WinogradConvolution(kernel, FindStage(kernel, sum_), planner_.FreshName("wino"), 2,
                              CeilDiv(planner_.Extent(stage.axes.back()), 2)))
-      return false;
+      return Refuse("not a 3x3 convolution with stride 1");
     lanes_ = planner_.LanesFor(stage);
     const size_t rank = stage.axes.size();
     shape_.element_bytes = ByteSize(kernel.tensors[static_cast<size_t>(stage.output)].dtype);
     std::vector<AccessPattern> operands = planner_.AccessesOf(stage);
-    if (operands.size() != 2) return false;
+    if (operands.size() != 2) return Refuse("not a product of two tensors");
     // Columns move through the input alone.
     const AccessPattern &input = operands[operands[0].uses[rank - 1] ? 0 : 1],
                         &filter = operands[operands[0].uses[rank - 1] ? 1 : 0];
     const Tensor& weights = kernel.tensors[static_cast<size_t>(filter.tensor)];
     if (!weights.is_const || weights.kind != TensorKind::kInput || ReadersOf(kernel, filter.tensor).size() != 1)
-      return false;
+      return Refuse("the filter is not a constant of this stage alone: it would be transformed on every call");
     size_t filters = 0;
     std::vector<size_t> windows;
     for (size_t i = 0; i + 1 < rank; ++i) {
@@ -128,7 +134,7 @@ class WinogradRule {
         shape_.filters *= static_cast<double>(planner_.Extent(stage.axes[i]));
       }
     }
-    if (filters != 1 || windows.empty()) return false;
+    if (filters != 1 || windows.empty()) return Refuse("not one axis of filters over one image");
     height_ = stage.axes[windows.back()].name;
     width_ = stage.axes[rank - 1].name;
     shape_.rows = static_cast<double>(planner_.Extent(stage.axes[windows.back()]));

@@ -113,6 +113,7 @@ Admin::Admin(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestP
       metrics_(metrics),
       facts_(std::move(facts)),
       forget_(std::move(forget)),
+      insight_(cache, path.host()),
       queue_(1, "hone-admin") {
   pthread_getcpuclockid(pthread_self(), &loop_cpu_clock_);  // made by the thread that will run the loop
 }
@@ -168,6 +169,7 @@ void Admin::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<con
     case MessageType::kVerify: return Stream(std::move(job), body, &Admin::Verify);
     case MessageType::kPredict: return Run(std::move(job), body, &Admin::Predict);
     case MessageType::kTop: return Run(std::move(job), body, &Admin::Top);
+    case MessageType::kExplain: return Run(std::move(job), body, &Admin::Explain);
     default: return Run(std::move(job), body, &Admin::Text);
   }
 }
@@ -197,7 +199,8 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
 }
 
 Result<PredictReply> Admin::Predict(const PredictRequest& request) {
-  if (!predict_) return Error{ErrorKind::kUnsupported, "a cache is only inspected here; start honed to predict", "honed"};
+  if (!predict_)
+    return Error{ErrorKind::kUnsupported, "a cache is only inspected here; start honed to predict", "honed"};
   return predict_(request);
 }
 
@@ -300,6 +303,21 @@ Result<Record> Admin::FindRecord(const std::string& fingerprint_digits) {
   return std::move(ours != records.end() ? *ours : records.front());
 }
 
+Result<Record> Admin::FindRecordOf(const std::string& kernel, bool is_fingerprint) {
+  if (is_fingerprint) return FindRecord(kernel);
+  Identity identity = HONE_TRY(path_.Identify({.kernel = kernel, .target = "", .threads = 0}));
+  return FindRecord(identity.key.fingerprint.Hex());
+}
+
+Result<ExplainReply> Admin::Explain(const ExplainRequest& request) {
+  Record record = HONE_TRY(FindRecordOf(request.kernel, request.is_fingerprint));
+  ExplainReply reply = HONE_TRY(insight_.Explain(record));
+  reply.row = HONE_TRY(RowOf(record));
+  std::vector<Fact> reasons = ReasonsOf(record, path_.host(), path_.compiler());
+  reply.reasons.insert(reply.reasons.begin(), reasons.begin(), reasons.end());
+  return reply;
+}
+
 Result<ShowReply> Admin::Show(const ShowRequest& request) {
   Record record = HONE_TRY(FindRecord(request.fingerprint));
   ShowReply reply;
@@ -382,12 +400,7 @@ Result<void> Admin::Verify(const VerifyRequest& request, const Job& job) {
 }
 
 Result<TextReply> Admin::Text(const TextRequest& request) {
-  std::string digits = request.kernel;
-  if (!request.is_fingerprint) {
-    Identity identity = HONE_TRY(path_.Identify({.kernel = request.kernel, .target = "", .threads = 0}));
-    digits = identity.key.fingerprint.Hex();
-  }
-  Record record = HONE_TRY(FindRecord(digits));
+  Record record = HONE_TRY(FindRecordOf(request.kernel, request.is_fingerprint));
   TextReply reply{record.key.fingerprint.Hex(), record.schedule};
   if (request.what == TextKind::kCode) {
     Target target = HONE_TRY(ParseTarget(record.key.target));

@@ -10,6 +10,7 @@
 #include "cache/schedule_cache.h"
 #include "client/protocol.h"
 #include "daemon/event_loop.h"
+#include "daemon/insight.h"
 #include "daemon/job.h"
 #include "daemon/metrics.h"
 #include "daemon/peer.h"
@@ -37,10 +38,15 @@ class Admin {
   void SetIdleFacts(std::function<std::pair<std::string, std::string>()> facts) { idle_facts_ = std::move(facts); }
 
   // Answers for what belongs to searches; a daemon without them says so. Before anything is asked.
-  void SetSearchAnswers(std::function<Result<PredictReply>(const PredictRequest&)> predict,
-                        std::function<TopReply()> top) {
-    predict_ = std::move(predict);
-    top_ = std::move(top);
+  struct SearchAnswers {
+    std::function<Result<PredictReply>(const PredictRequest&)> predict;
+    std::function<TopReply()> top;
+    Insight::ModelSource model;
+  };
+  void SetSearchAnswers(SearchAnswers answers) {
+    predict_ = std::move(answers.predict);
+    top_ = std::move(answers.top);
+    insight_.SetModel(std::move(answers.model));
   }
 
   // From the loop's thread. kBusy when too much is asked at once.
@@ -64,8 +70,10 @@ class Admin {
   Result<TextReply> Text(const TextRequest& request);
   Result<PredictReply> Predict(const PredictRequest& request);
   Result<TopReply> Top(const TopRequest& request);
+  Result<ExplainReply> Explain(const ExplainRequest& request);
 
   Result<Record> FindRecord(const std::string& fingerprint_digits);
+  Result<Record> FindRecordOf(const std::string& kernel, bool is_fingerprint);
   Result<RecordRow> RowOf(const Record& record);
   VerifyRow VerifyRecord(const Record& record, bool run);
 
@@ -79,6 +87,7 @@ class Admin {
   std::function<std::pair<std::string, std::string>()> idle_facts_;
   std::function<Result<PredictReply>(const PredictRequest&)> predict_;
   std::function<TopReply()> top_;
+  Insight insight_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock_ = 0;  // processor time of the thread that serves
   std::stop_source stop_;

@@ -31,7 +31,8 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
     case MessageType::kVerify:
     case MessageType::kText:
     case MessageType::kPredict:
-    case MessageType::kTop: return admin_.Handle(peer, header, body);
+    case MessageType::kTop:
+    case MessageType::kExplain: return admin_.Handle(peer, header, body);
     case MessageType::kTune:
       if (tuning_ == nullptr) return peer->ReplyError(header.request_id, OnlyLooks("refine kernels"));
       return tuning_->Handle(peer, header, body);

@@ -38,6 +38,11 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("hits_disk", hits_disk);
   add("trials", trials);
   add("trials_failed", trials_failed);
+  for (size_t v = static_cast<size_t>(Verdict::kTimed); v < trials_by_verdict.size(); ++v) {
+    std::string name = "trials_" + std::string(VerdictName(static_cast<Verdict>(v)));
+    std::replace(name.begin(), name.end(), ' ', '_');
+    add(std::move(name), trials_by_verdict[v]);
+  }
   add("refined", refined);
   add("misses", misses);
   add("joined", joined);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/protocol.h"
+#include "tuner/measure.h"
 
 namespace hone {
 
@@ -30,9 +31,10 @@ class Histogram {
 struct Metrics {
   using Counter = std::atomic<uint64_t>;
 
-  Counter hits_memory{0};      // code was in memory
-  Counter trials{0};           // candidates that a search built and ran …
-  Counter trials_failed{0};    // … of them without a time
+  Counter hits_memory{0};    // code was in memory
+  Counter trials{0};         // candidates that a search built and ran …
+  Counter trials_failed{0};  // … of them without a time
+  std::array<Counter, static_cast<size_t>(Verdict::kDisturbed) + 1> trials_by_verdict{};  // … by what became of them
   Counter refined{0};          // kernels that got better code
   Counter idle_interrupts{0};  // idle time that ended because somebody wanted something
   Counter hits_disk{0};        // code was in the cache on disk

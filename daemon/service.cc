@@ -189,8 +189,9 @@ class Service {
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
     }
     if (!inspects()) {
-      admin_->SetSearchAnswers([this](const PredictRequest& request) { return tuning_->Predict(request); },
-                               [this] { return Top(); });
+      admin_->SetSearchAnswers({.predict = [this](const PredictRequest& request) { return tuning_->Predict(request); },
+                                .top = [this] { return Top(); },
+                                .model = [this] { return tuning_->ModelToAsk(); }});
     }
     dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_);
     server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));

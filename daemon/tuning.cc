@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "daemon/won.h"
 #include "tuner/xgb_model.h"
 
 namespace hone {
@@ -141,6 +142,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   counted.on_trial = [&](const Trial& trial) {
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
+    ++metrics_.trials_by_verdict.at(static_cast<size_t>(trial.verdict));
     log.push_back({PrintChoices(trial.candidate.choices),
                    trial.candidate.program,
                    static_cast<uint8_t>(trial.verdict),
@@ -178,7 +180,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {
     std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;
-    Result<void> promoted = Promote(found, served->record, *rig, until, outcome);
+    Result<void> promoted = Promote(found, served->record, *rig, until, keep_when_stopped, outcome);
     if (!promoted && !until.stop_requested()) return promoted.error();
   }
   LogInfo("refined", {{"fingerprint", outcome.fingerprint.Hex()},
@@ -286,7 +288,8 @@ void Tuning::LearnAnew() {
     LogWarn("model_not_kept", {{"why", saved.error().Text()}});
 }
 
-Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, Outcome& outcome) {
+Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,
+                             Outcome& outcome) {
   const Identity& identity = found.identity;
   BuiltArtifact old_code = HONE_TRY(rig.Build(record.schedule));
   std::vector<BuiltArtifact> codes;
@@ -347,6 +350,7 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
   }
   HONE_TRY(std::move(stored));
   ++metrics_.refined;
+  NoteWon(cache_, record, before == Origin::kTuned, duel.ratio, !by_request);
   loop_.Post([this, record = std::move(record)] { on_better_(record); });
   return {};
 }

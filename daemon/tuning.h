@@ -45,6 +45,9 @@ class Tuning {
   // yet. Errors as RequestPath::LookUp.
   Result<PredictReply> Predict(const PredictRequest& request);
 
+  // The newest model, as Predict asks it.
+  Result<std::shared_ptr<const CostModel>> ModelToAsk();
+
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
 
@@ -65,7 +68,8 @@ class Tuning {
   // The model as it was stored, and the samples that it learnt from, made from the log of trials again.
   void LoadModel() HONE_REQUIRES(turn_);
   void LearnAnew() HONE_REQUIRES(turn_);
-  Result<void> Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, Outcome& outcome);
+  Result<void> Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,
+                       Outcome& outcome);
 
   EventLoop& loop_;
   ScheduleCache& cache_;
@@ -74,14 +78,13 @@ class Tuning {
   Metrics& metrics_;
   const std::function<void(const Record&)> on_better_;
   std::function<void()> on_work_ = [] {};
-  Mutex turn_;                        // one search at a time: two would measure each other
-  Result<std::shared_ptr<const CostModel>> ModelToAsk();
+  Mutex turn_;  // one search at a time: two would measure each other
 
   mutable Mutex now_mutex_;
   Now now_ HONE_GUARDED_BY(now_mutex_);
   std::shared_ptr<const CostModel> asked_ HONE_GUARDED_BY(now_mutex_);  // model_, or the stored one before a search
-  std::shared_ptr<CostModel> model_;  // nullptr before the first search
-  size_t learnt_ = 0;                 // samples that the model of all kernels has seen
+  std::shared_ptr<CostModel> model_;                                    // nullptr before the first search
+  size_t learnt_ = 0;  // samples that the model of all kernels has seen
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
   WorkQueue queue_;

@@ -1,39 +1,37 @@
-// hone explain: why a request gets the code it gets.
-#include "client/cli/command.h"
-#include "client/cli/context.h"
+// hone explain: why a request gets the code it gets, how fast that is, and how the search came to it.
+#include "client/cli/explain_text.h"
+#include "client/cli/kernel_text.h"
+#include "client/cli/terminal.h"
 
 namespace hone::cli {
 namespace {
 
 int Run(Context& context, const Arguments& arguments) {
-  Result<ShowReply> reply = context.Call<ShowReply>(ShowRequest{arguments.Text("FP")});
+  Result<ExplainReply> reply = CallForKernel<ExplainReply>(
+      context, arguments.Text("KERNEL"),
+      [](std::string kernel, bool is_fingerprint) { return ExplainRequest{std::move(kernel), is_fingerprint}; });
   if (!reply) return context.Fail(reply.error());
-  if (context.json()) {
-    Json reasons;
-    for (const Fact& reason : reply->reasons) reasons.Set(reason.name, reason.value);
-    Json json;
-    json.Set("fingerprint", reply->row.fingerprint)
-        .Set("class", reply->row.class_name)
-        .Set("origin", reply->row.origin)
-        .Set("reasons", std::move(reasons));
-    Print(json.Dump() + "\n");
-    return kDone;
-  }
-  std::vector<std::pair<std::string, std::string>> reasons = {{"kernel", reply->row.kernel}};
-  for (const Fact& reason : reply->reasons) reasons.emplace_back(reason.name, reason.value);
-  Print(FactsText(reasons));
+  Print(context.json() ? ExplainJson(*reply).Dump() + "\n" : ExplainText(*reply, SizeOfTerminal().columns));
   return kDone;
 }
 
 }  // namespace
 
 Command ExplainCommand() {
-  return {.name = "explain",
-          .summary = "why a request for this kernel gets this code",
-          .details = "Example: hone explain 3f9c",
-          .positionals = {{"FP", "a fingerprint's first digits"}},
-          .options = {},
-          .run = Run};
+  return {
+      .name = "explain",
+      .summary = "why a kernel gets this code, how fast it is, and how the search came to it",
+      .details =
+          R"(Says where the code comes from; how near it is to what the machine can do (the roofs are measured here, when first
+asked for); the best time over the trials of all searches; which of the schedule's decisions differ from the default
+and what each was worth; how large the space of schedules is, and which rules applied.
+
+Examples:
+  hone explain 3f9c
+  hone explain 'softmax(M=1024,N=256)' --json)",
+      .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
+      .options = {},
+      .run = Run};
 }
 
 }  // namespace hone::cli

@@ -15,7 +15,7 @@ namespace hone::cli {
 class Json {
  public:
   using Value =
-      std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<std::string>, Json, std::vector<Json>>;
+      std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>, Json, std::vector<Json>>;
 
   Json& Set(std::string key, bool value) { return Add(std::move(key), value); }
   Json& Set(std::string key, double value) { return Add(std::move(key), value); }
@@ -32,6 +32,7 @@ class Json {
   Json& Set(std::string key, const std::string& value) { return Add(std::move(key), value); }
   Json& Set(std::string key, const char* value) { return Add(std::move(key), std::string(value)); }
   Json& Set(std::string key, std::vector<std::string> value) { return Add(std::move(key), std::move(value)); }
+  Json& Set(std::string key, std::vector<int64_t> value) { return Add(std::move(key), std::move(value)); }
   Json& Set(std::string key, Json value);
   Json& Set(std::string key, std::vector<Json> value);
 

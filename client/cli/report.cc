@@ -9,14 +9,10 @@
 #include <cstdio>
 #include <ctime>
 
+#include "client/cli/text_layout.h"
+
 namespace hone::cli {
 namespace {
-
-// Columns that a text takes on a terminal: one a code point.
-size_t Width(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
 
 std::string Scaled(double value, std::string_view unit) {
   int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
@@ -30,6 +26,7 @@ constexpr char kClearLine[] = "\r\033[K";
 
 std::string TimeText(double us) {
   if (us <= 0) return "-";
+  if (us < 0.01) return Scaled(us * 1e3, "ns");
   if (us < 999.5) return Scaled(us, "us");
   if (us < 999.5e3) return Scaled(us / 1e3, "ms");
   return Scaled(us / 1e6, "s");

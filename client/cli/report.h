@@ -11,7 +11,7 @@
 
 namespace hone::cli {
 
-std::string TimeText(double us);         // "0.84 us", "12.3 us", "4.56 ms", "1.20 s"; "-" for 0
+std::string TimeText(double us);         // "5.20 ns", "0.84 us", "12.3 us", "4.56 ms", "1.20 s"; "-" for 0
 std::string BytesText(double bytes);     // "512 B", "4.2 MiB"; "-" for 0
 std::string AgeText(int64_t unix_time);  // "3 min ago"; "never" for 0
 std::string ErrorText(double error);     // "1.2e-07"

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/terminal.h"
 
 namespace hone::cli {
 namespace {
@@ -29,13 +29,6 @@ std::string CountText(double count) {
   if (count < 1e4) return fmt::format("{:.0f}", count);
   if (count < 1e7) return fmt::format("{:.0f}k", count / 1e3);
   return fmt::format("{:.0f}M", count / 1e6);
-}
-
-winsize WindowSize() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-    size = {.ws_row = 24, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
-  return size;
 }
 
 Json ReplyJson(const TopReply& reply) {
@@ -121,8 +114,8 @@ int Run(Context& context, const Arguments& arguments) {
       if (context.json()) {
         Print(ReplyJson(*reply).Dump() + "\n");
       } else {
-        winsize size = WindowSize();
-        std::string text = TopText(*reply, rate, size.ws_col, is_live ? size.ws_row - 1 : 24);
+        TerminalSize size = SizeOfTerminal();
+        std::string text = TopText(*reply, rate, size.columns, is_live ? size.rows - 1 : 24);
         Print(is_live ? "\033[H\033[J" + text : text);
       }
       if (!is_live && !arguments.Has("--every")) break;

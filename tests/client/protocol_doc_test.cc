@@ -188,14 +188,14 @@ TEST(ProtocolDocument, ItsGrammarReadsExplanations) {
   explained.verdicts = {{"v", 10}};
   explained.history = {{11, 12, -13}};
   explained.space_size = 14;
-  explained.choices = {{"s", "m", -1, 2, {3, 4}, 5, 6, 7, 8, 9}};
+  explained.choices = {{"s", "m", true, -1, 2, {3, 4}, 5, 6, 7, 8, 9}};
   explained.rules = {{"r", "s", true, "w"}};
   ExpectReads("ExplainReply", explained,
               std::string("row={") + kRow +
                   "} threads=1 reasons=[{name=a value=b}] roofline={flops=1 operand_bytes=2 time_us=3 time_from=f "
                   "peak_gflops=4 read_gb_s=5 level=l} default_us=6 won_ratio=7 idle_ratio=8 trials=9 "
                   "verdicts=[{name=v value=10}] history=[{trial=11 best_us=12 at_s=-13}] space_size=14 "
-                  "choices=[{site=s meaning=m value=-1 preferred=2 options=[34] measured_ratio=5 trials_ratio=6 "
+                  "choices=[{site=s meaning=m is_flag=1 value=-1 preferred=2 options=[34] measured_ratio=5 trials_ratio=6 "
                   "trials_with=7 trials_without=8 model_ratio=9}] rules=[{rule=r stage=s applied=1 why=w}]");
 }
 

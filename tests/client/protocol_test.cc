@@ -140,7 +140,7 @@ TEST(Protocol, EveryTruncationIsRefused) {
   explained.roofline.level = "L2";
   explained.verdicts = {{"timed", 2}};
   explained.history = {{1, 2, 3}};
-  explained.choices = {{"s", "m", 1, 2, {1, 2}, 1, 1, 1, 1, 1}};
+  explained.choices = {{"s", "m", true, 1, 2, {1, 2}, 1, 1, 1, 1, 1}};
   explained.rules = {{"r", "s", true, "w"}};
   EveryTruncationAndOneByteMore(explained);
 }

@@ -1,0 +1,224 @@
+#include "backends/machine_peaks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace hone {
+namespace {
+
+constexpr int kRounds = 5;
+constexpr int kChains = 12;               // more than latency × units on any core of today
+constexpr int64_t kSteps = 1'000'000;     // of each chain: some milliseconds
+constexpr int64_t kReadBytes = 32 << 20;  // of one thread in one round, where that is more than the data
+constexpr int64_t kLargest = 256 << 20;
+
+volatile float float_sink;
+volatile uint64_t integer_sink;
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) void Fma512() {
+  __m512 acc[kChains], a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(1e-6f);
+  for (auto& x : acc) x = _mm512_set1_ps(1.0f);
+  for (int64_t i = 0; i < kSteps; ++i)
+    for (auto& x : acc) x = _mm512_fmadd_ps(x, a, b);
+  float lanes[16];
+  for (int c = 1; c < kChains; ++c) acc[0] += acc[c];
+  _mm512_storeu_ps(lanes, acc[0]);
+  float_sink = lanes[0];
+}
+__attribute__((target("avx2,fma"))) void Fma256() {
+  __m256 acc[kChains], a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(1e-6f);
+  for (auto& x : acc) x = _mm256_set1_ps(1.0f);
+  for (int64_t i = 0; i < kSteps; ++i)
+    for (auto& x : acc) x = _mm256_fmadd_ps(x, a, b);
+  float lanes[8];
+  for (int c = 1; c < kChains; ++c) acc[0] += acc[c];
+  _mm256_storeu_ps(lanes, acc[0]);
+  float_sink = lanes[0];
+}
+__attribute__((target("avx512f"))) uint64_t Read512(const uint64_t* data, int64_t count) {
+  __m512i acc[8] = {};
+  for (int64_t i = 0; i < count; i += 64)
+    for (int j = 0; j < 8; ++j) acc[j] |= *reinterpret_cast<const __m512i*>(data + i + 8 * j);
+  for (int j = 1; j < 8; ++j) acc[0] |= acc[j];
+  return static_cast<uint64_t>(acc[0][0]);
+}
+__attribute__((target("avx2"))) uint64_t Read256(const uint64_t* data, int64_t count) {
+  __m256i acc[8] = {};
+  for (int64_t i = 0; i < count; i += 32)
+    for (int j = 0; j < 8; ++j) acc[j] |= *reinterpret_cast<const __m256i*>(data + i + 4 * j);
+  for (int j = 1; j < 8; ++j) acc[0] |= acc[j];
+  return static_cast<uint64_t>(acc[0][0]);
+}
+#elif defined(__aarch64__)
+void Fma128() {
+  float32x4_t acc[kChains], a = vdupq_n_f32(0.999f), b = vdupq_n_f32(1e-6f);
+  for (auto& x : acc) x = vdupq_n_f32(1.0f);
+  for (int64_t i = 0; i < kSteps; ++i)
+    for (auto& x : acc) x = vfmaq_f32(b, x, a);
+  for (int c = 1; c < kChains; ++c) acc[0] = vaddq_f32(acc[0], acc[c]);
+  float_sink = vgetq_lane_f32(acc[0], 0);
+}
+uint64_t Read128(const uint64_t* data, int64_t count) {
+  uint64x2_t acc[8];
+  for (auto& x : acc) x = vdupq_n_u64(0);
+  for (int64_t i = 0; i < count; i += 16)
+    for (int j = 0; j < 8; ++j) acc[j] = vorrq_u64(acc[j], vld1q_u64(data + i + 2 * j));
+  for (int j = 1; j < 8; ++j) acc[0] = vorrq_u64(acc[0], acc[j]);
+  return vgetq_lane_u64(acc[0], 0);
+}
+#endif
+
+struct Loops {
+  void (*fma)() = nullptr;
+  uint64_t (*read)(const uint64_t* data, int64_t count) = nullptr;  // a multiple of 64, aligned to 64 bytes
+  int lanes = 0;
+};
+
+Loops LoopsFor(Isa isa) {
+  switch (isa) {
+#if defined(__x86_64__)
+    case Isa::kAvx512: return {Fma512, Read512, 16};
+    case Isa::kAvx2: return {Fma256, Read256, 8};
+#elif defined(__aarch64__)
+    case Isa::kNeon: return {Fma128, Read128, 4};
+#endif
+    default: return {};
+  }
+}
+
+// Amount per second of all threads; each starts when all are there. Best of the rounds: what the machine can do
+// undisturbed.
+template <typename Work>
+double BestRate(int threads, double amount, const Work& work) {
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::atomic<int> missing{threads};
+    std::atomic<double> longest{0};
+    auto run = [&](int thread) {
+      --missing;
+      while (missing > 0) {}
+      Stopwatch watch;
+      work(thread);
+      double mine = watch.Microseconds(), seen = longest;
+      while (mine > seen && !longest.compare_exchange_weak(seen, mine)) {}
+    };
+    std::vector<std::jthread> others;
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+    run(0);
+    others.clear();
+    best = std::max(best, amount * threads / longest * 1e6);
+  }
+  return best;
+}
+
+// Memory for one thread, touched; nullptr: there is none.
+struct Free {
+  void operator()(uint64_t* data) const { ::operator delete[](data, std::align_val_t{64}); }
+};
+using Words = std::unique_ptr<uint64_t[], Free>;
+Words MakeWords(int64_t count) {
+  Words words(new (std::align_val_t{64}, std::nothrow) uint64_t[static_cast<size_t>(count)]);
+  if (words) std::fill_n(words.get(), count, uint64_t{1});
+  return words;
+}
+
+// Bytes a thread reads over and over so that they come from this level; 0: the level is no larger than the one before.
+int64_t BytesAt(int level, const Target& host, int threads) {
+  const int64_t sizes[] = {host.l1_bytes, host.l2_bytes, host.l3_bytes / threads};
+  int64_t bytes;
+  if (level == kMemoryLevels - 1)
+    bytes = std::clamp<int64_t>(2 * host.l3_bytes, 64 << 20, kLargest) / threads;
+  else if (level > 0 && sizes[level] <= 2 * sizes[level - 1])
+    return 0;
+  else
+    bytes = std::min(level == 0 ? sizes[0] / 2 : 2 * sizes[level - 1] + (sizes[level] - 2 * sizes[level - 1]) / 4,
+                     kLargest / 4 / threads);
+  return bytes / 4096 * 4096;
+}
+
+}  // namespace
+
+std::string_view MemoryLevelName(int level) {
+  constexpr std::string_view kNames[kMemoryLevels] = {"L1", "L2", "L3", "memory"};
+  return kNames[static_cast<size_t>(std::clamp(level, 0, kMemoryLevels - 1))];
+}
+
+MachinePeaks MeasurePeaks(const Target& host, int threads) {
+  MachinePeaks peaks;
+  const Loops loops = LoopsFor(host.isa);
+  threads = std::clamp(threads, 1, std::max(1, host.cores));
+  if (loops.fma == nullptr) return peaks;
+  peaks.gflops = BestRate(threads, 2e-9 * loops.lanes * kChains * kSteps, [&](int) { loops.fma(); });
+  for (int level = 0; level < kMemoryLevels; ++level) {
+    const int64_t bytes = BytesAt(level, host, threads);
+    if (bytes == 0) {
+      peaks.read_gb_s[static_cast<size_t>(level)] = peaks.read_gb_s[static_cast<size_t>(level) - 1];
+      continue;
+    }
+    std::vector<Words> words;
+    for (int thread = 0; thread < threads; ++thread) words.push_back(MakeWords(bytes / 8));
+    if (std::any_of(words.begin(), words.end(), [](const Words& one) { return !one; })) continue;
+    const int64_t passes = std::max<int64_t>(1, kReadBytes / bytes);
+    peaks.read_gb_s[static_cast<size_t>(level)] =
+        BestRate(threads, 1e-9 * static_cast<double>(bytes * passes), [&](int thread) {
+          uint64_t sum = 0;
+          for (int64_t pass = 0; pass < passes; ++pass)
+            sum |= loops.read(words[static_cast<size_t>(thread)].get(), bytes / 8);
+          integer_sink = sum;
+        });
+  }
+  return peaks;
+}
+
+MachinePeaks Highest(const MachinePeaks& a, const MachinePeaks& b) {
+  MachinePeaks highest;
+  highest.gflops = std::max(a.gflops, b.gflops);
+  for (size_t i = 0; i < highest.read_gb_s.size(); ++i) highest.read_gb_s[i] = std::max(a.read_gb_s[i], b.read_gb_s[i]);
+  return highest;
+}
+
+std::string PrintPeaks(const MachinePeaks& peaks) {
+  const auto& read = peaks.read_gb_s;
+  return fmt::format("{:.1f} {:.1f} {:.1f} {:.1f} {:.1f}", peaks.gflops, read[0], read[1], read[2], read[3]);
+}
+
+Result<MachinePeaks> ParsePeaks(std::string_view text) {
+  MachinePeaks peaks;
+  auto& read = peaks.read_gb_s;
+  int used = 0;
+  const std::string copy(text);
+  bool is_read = std::sscanf(copy.c_str(), "%lf %lf %lf %lf %lf%n", &peaks.gflops, &read[0], &read[1], &read[2],
+                             &read[3], &used) == 5 &&
+                 used == static_cast<int>(copy.size());
+  auto sound = [](double value) { return std::isfinite(value) && value >= 0; };
+  if (!is_read || !sound(peaks.gflops) || !std::all_of(read.begin(), read.end(), sound))
+    return Error{ErrorKind::kCorrupt, "not the roofs of a machine", ""};
+  return peaks;
+}
+
+int LevelOf(double bytes, const Target& target, int threads) {
+  const double cores = std::max(1, threads);
+  if (bytes <= static_cast<double>(target.l1_bytes) * cores) return 0;
+  if (bytes <= static_cast<double>(target.l2_bytes) * cores) return 1;
+  return bytes <= static_cast<double>(target.l3_bytes) ? 2 : 3;
+}
+
+}  // namespace hone

@@ -1,0 +1,60 @@
+// What can be told of a kernel without compiling anything: how near it is to what the machine can do, how the search
+// came to its schedule, what each choice was worth, and which rules made it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "backends/machine_peaks.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "cache/schedule_cache.h"
+#include "client/protocol.h"
+#include "ir/target.h"
+#include "tuner/cost_model.h"
+#include "tuner/space.h"
+
+namespace hone {
+
+// Used by one thread, the admin's.
+class Insight {
+ public:
+  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
+  using PeaksSource = std::function<MachinePeaks(const Target& host, int threads)>;
+
+  // `measure`: the roofs of this machine; takes some tenths of a second.
+  Insight(ScheduleCache& cache, Target host, PeaksSource measure = MeasurePeaks)
+      : cache_(cache), host_(std::move(host)), measure_(std::move(measure)) {}
+
+  // Where the newest cost model is to be had; without one nothing is estimated. Before anything is asked.
+  void SetModel(ModelSource model) { model_ = std::move(model); }
+
+  // Everything but `row`, and of `reasons` those that only the search knows.
+  Result<ExplainReply> Explain(const Record& record);
+
+ private:
+  struct Trials;
+
+  Result<Trials> ReadTrials(const Record& record) const;
+  void ExplainSpace(const Record& record, const Trials& trials, ExplainReply& reply);
+  static ChoiceRow WorthOf(const Choice& choice, const Candidate& now, const Space& space, const Trials& trials,
+                           const CostModel* model);
+  Roofline RooflineOf(const Record& record, const Space& space, const Trials& trials);
+  // Of this machine, all threads together. Measured at first, and again after a while: what was measured under load is
+  // too low.
+  const MachinePeaks& Peaks(int threads);
+
+  ScheduleCache& cache_;
+  const Target host_;
+  const PeaksSource measure_;
+  ModelSource model_ = [] { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  struct Measured {
+    MachinePeaks peaks;
+    MonotonicTime at{};
+  };
+  std::map<int, Measured> peaks_;  // by threads
+};
+
+}  // namespace hone

@@ -1,0 +1,50 @@
+#include "daemon/won.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace hone {
+namespace {
+
+std::string MetaName(const CacheKey& key) {
+  return fmt::format("won {} {} {}", key.fingerprint.Hex(), key.threads, key.target);
+}
+
+}  // namespace
+
+Won After(Won won, double ratio, bool in_idle_time) {
+  won.ratio *= ratio;
+  if (in_idle_time) won.idle_ratio *= ratio;
+  ++won.steps;
+  return won;
+}
+
+std::string PrintWon(const Won& won) { return fmt::format("{} {} {}", won.ratio, won.idle_ratio, won.steps); }
+
+Result<Won> ParseWon(std::string_view text) {
+  Won won;
+  int used = 0;
+  const std::string copy(text);
+  auto sound = [](double ratio) { return std::isfinite(ratio) && ratio > 0; };
+  if (std::sscanf(copy.c_str(), "%lf %lf %d%n", &won.ratio, &won.idle_ratio, &won.steps, &used) != 3 ||
+      used != static_cast<int>(copy.size()) || !sound(won.ratio) || !sound(won.idle_ratio) || won.steps < 0)
+    return Error{ErrorKind::kCorrupt, "not what refining has won", ""};
+  return won;
+}
+
+Won WonBy(ScheduleCache& cache, const Record& record) {
+  if (record.origin != Origin::kTuned) return {};
+  Result<std::optional<std::string>> text = cache.GetMeta(MetaName(record.key));
+  if (!text || !*text) return {};
+  return ParseWon(**text).value_or(Won{});
+}
+
+void NoteWon(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time) {
+  Won before = was_tuned ? WonBy(cache, record) : Won{};
+  // What cannot be written is missing from a table, no more.
+  (void)cache.PutMeta(MetaName(record.key), PrintWon(After(before, ratio, in_idle_time)), Durability::kSoon);
+}
+
+}  // namespace hone

@@ -1,0 +1,31 @@
+// What refining has won, kernel by kernel, kept in the cache beside the record: the time before the first search over
+// the time now, each step measured in turns.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "cache/schedule_cache.h"
+
+namespace hone {
+
+struct Won {
+  double ratio = 1;
+  double idle_ratio = 1;  // the part of it that was found in idle time
+  int steps = 0;          // how often better code was found
+  bool operator==(const Won&) const = default;
+};
+
+// One step more.
+Won After(Won won, double ratio, bool in_idle_time);
+
+std::string PrintWon(const Won& won);
+Result<Won> ParseWon(std::string_view text);  // kCorrupt
+
+// Nothing (steps == 0) for a record that was not tuned here: it may have been removed and made anew since.
+Won WonBy(ScheduleCache& cache, const Record& record);
+// REQUIRES: the record is stored already. `was_tuned`: so was the one before it.
+void NoteWon(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time);
+
+}  // namespace hone
