@@ -275,7 +275,15 @@ Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, 
 
 Result<StmtPtr> Lowering::BuildNest(size_t stage) {
   auto block = std::make_unique<Stmt>();
-  if (Result<void> built = BuildLevel(stage, 0, false, block->body); !built)
+  auto build = [&]() -> Result<void> {
+    const std::vector<Part> parts = PartsOf(stage);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts.size() > 1) HONE_TRY(PlacePart(stage, parts[i], i > 0));
+      HONE_TRY(BuildLevel(stage, 0, false, block->body));
+    }
+    return {};
+  };
+  if (Result<void> built = build(); !built)
     return std::move(built).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
   return block;
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/lower.h"
@@ -23,13 +24,15 @@ struct LoopState {
 
 // One axis of a stage at its place.
 struct AxisState {
-  VarId var = -1;          // kAxis: absolute coordinate = region_min + local
-  Linear min;              // region's start: over loops that enclose the stage
-  Linear extent;           // region's extent (constant unless a size is dynamic)
+  VarId var = -1;  // kAxis: absolute coordinate = region_min + local
+  Linear origin;   // start of what is stored: over loops that enclose the stage
+  Linear min;      // start of the region that is computed: the origin, or further on in what Tail::kPeel cut off
+  Linear extent;   // region's extent (constant unless a size is dynamic)
   int64_t extent_max = 1;  // its largest value
   int64_t padded = 1;      // extent with what unrolled and vectorised loops run over
   Linear local;            // over the stage's own loops
   Linear unshifted;        // the same before Tail::kShift moved the last tile
+  int64_t granule = 1;     // span of the unrolled and vectorised loops
   bool clamps = false;     // serial loops stop at the end: only unrolled and vectorised ones run over
 };
 
@@ -56,17 +59,32 @@ class Lowering {
   };
 
   // lower_regions.cc
+  // A part of a stage's region: per spatial axis where it starts, from the region's start, and how far it goes.
+  struct Stretch {
+    int64_t start = 0;
+    int64_t length = 0;  // 0: all of the axis
+  };
+  using Part = std::vector<Stretch>;
+
   Result<void> PlaceStage(size_t stage);
+  // What Tail::kPeel makes of a placed stage's region: whole tiles, and what is left of each peeled axis.
+  std::vector<Part> PartsOf(size_t stage) const;
+  // Places a stage again, on a part of its region, and what is attached to it, in tiles of its own if `fresh`.
+  Result<void> PlacePart(size_t stage, const Part& part, bool fresh);
   Result<void> InferRegion(size_t stage);
   void MakeLoops(size_t stage);
   bool KnownBefore(size_t stage, VarId var, size_t loop) const;
   bool ShiftIsSafe(size_t stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const;
   bool ComputesTilesWhole(size_t stage, size_t axis, int64_t granule) const;
+  // In the place of the buffer that the stage has, if it has one.
   Result<void> MakeBuffer(size_t stage);
   Result<void> MakeTile(size_t stage);
+  void SetBuffer(int* slot, Buffer buffer);
   // Hull of a form while the visible loops stay fixed and all others run.
   Span Widen(const Linear& e, const std::vector<VarId>& visible);
   Span TileStart(VarId axis, const std::vector<VarId>& visible);
+  // Whether a variable is made of visible loops, and whether of hidden ones.
+  std::pair<bool, bool> Visibility(VarId var, const std::vector<VarId>& visible) const;
   // Loops of `stage` that enclose the body of its loop number `depth` (inclusive), and what encloses the stage.
   std::vector<VarId> VisibleInside(size_t stage, size_t depth) const;
   size_t LoopIndex(size_t stage, const std::string& path) const;

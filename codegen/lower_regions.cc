@@ -34,50 +34,55 @@ std::vector<VarId> Lowering::VisibleInside(size_t stage, size_t depth) const {
 }
 
 // Widen for an axis of which the visible loops fix a part. The start of the tile is known better than its terms show:
-// where the hidden loops are unrolled or vectorised, all of the tile lies within the axis' range.
+// it lies within the axis' range, if some element of the tile really is there; and so does all of the tile, where the
+// hidden loops are unrolled or vectorised.
 Lowering::Span Lowering::TileStart(VarId axis, const std::vector<VarId>& visible) {
   VarTable& vars = program_.vars;
   const Var var = vars[axis];
   const Linear expanded = vars.ExpandAxes(var.a);
   Span span = Widen(expanded, visible);
   if (span.min.IsConstant()) return span;
+  bool exact = true;  // the hull's ends are elements: what the hidden loops add has nothing to do with the visible ones
   bool whole = true;
   for (const Term& term : expanded.terms()) {
+    if (vars[term.var].kind != VarKind::kLoop) exact &= Visibility(term.var, visible) == std::pair(true, false);
     if (vars[term.var].kind != VarKind::kLoop || Contains(visible, term.var)) continue;
     LoopKind kind = loop_kinds_.at(term.var);
     whole &= kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized;
   }
   Interval known = vars.Range(span.min);
-  Interval tight{std::max(known.lo, var.range.lo), std::min(known.hi, var.range.hi - (whole ? span.extent - 1 : 0))};
+  Interval tight = known;
+  if (exact) tight.lo = std::max(known.lo, var.range.lo);
+  tight.hi = std::min(known.hi, var.range.hi - (exact && whole ? span.extent - 1 : 0));
   if (tight.lo <= known.lo && tight.hi >= known.hi) return span;
   span.min = Linear::Of(vars.AddAxis(var.name + "'", span.min, tight));
   return span;
 }
 
+std::pair<bool, bool> Lowering::Visibility(VarId id, const std::vector<VarId>& visible) const {
+  const Var& var = program_.vars[id];
+  switch (var.kind) {
+    case VarKind::kSize: return {true, false};
+    case VarKind::kLoop: return Contains(visible, id) ? std::pair(true, false) : std::pair(false, true);
+    case VarKind::kOpaque: return {false, true};
+    default: break;
+  }
+  bool any = false, hidden = false;
+  for (const Linear* part : {&var.a, &var.b})
+    for (const Term& term : part->terms()) {
+      auto [v, h] = Visibility(term.var, visible);
+      any |= v;
+      hidden |= h;
+    }
+  return {any, hidden};
+}
+
 Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visible) {
   Span span{Linear(e.constant()), 1};
   Linear unknown(0);  // the part that the visible loops say nothing about
-  // Whether the visible loops decide this variable: all, some or none of what it is made of.
-  auto visibility = [&](auto&& self, VarId id) -> std::pair<bool, bool> {  // {any visible, any hidden}
-    const Var& var = program_.vars[id];
-    switch (var.kind) {
-      case VarKind::kSize: return {true, false};
-      case VarKind::kLoop: return Contains(visible, id) ? std::pair(true, false) : std::pair(false, true);
-      case VarKind::kOpaque: return {false, true};
-      default: break;
-    }
-    bool any = false, hidden = false;
-    for (const Linear* part : {&var.a, &var.b})
-      for (const Term& term : part->terms()) {
-        auto [v, h] = self(self, term.var);
-        any |= v;
-        hidden |= h;
-      }
-    return {any, hidden};
-  };
   for (const Term& term : e.terms()) {
     const Var& var = program_.vars[term.var];
-    auto [any, hidden] = visibility(visibility, term.var);
+    auto [any, hidden] = Visibility(term.var, visible);
     if (!hidden) {
       span.min += Linear::Of(term.var, term.coef);
     } else if (any && var.kind == VarKind::kAxis) {
@@ -197,8 +202,9 @@ Result<void> Lowering::InferRegion(size_t index) {
                                kernel_.tensors[static_cast<size_t>(stage.output)].name),
                    ""};
     if (schedule.scope == Scope::kConst) {
-      int64_t end = hull[d].min.constant() + hull[d].extent;
-      hull[d] = {Linear(0), std::max(end, program_.vars.Range(state.axes[d].extent).hi)};
+      const int64_t begin = std::min<int64_t>(0, hull[d].min.constant());
+      const int64_t end = hull[d].min.constant() + hull[d].extent;
+      hull[d] = {Linear(begin), std::max(end, program_.vars.Range(state.axes[d].extent).hi) - begin};
     }
     state.axes[d].min = hull[d].min;
     state.axes[d].extent = Linear(hull[d].extent);
@@ -299,7 +305,7 @@ void Lowering::MakeLoops(size_t index) {
 
   // Backward: each axis as a form over the leaf loops.
   std::map<std::string, Linear> values;
-  state.loops.resize(schedule.loops.size());
+  state.loops.assign(schedule.loops.size(), {});
   for (size_t i = 0; i < schedule.loops.size(); ++i) {
     const std::string& path = schedule.loops[i].path;
     LoopState& loop = state.loops[i];
@@ -362,6 +368,7 @@ void Lowering::MakeLoops(size_t index) {
     }
     // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
     // known before them.
+    axis.granule = granule;
     axis.clamps = true;
     bool has_serial = false;
     int64_t fused_reach = 0;
@@ -410,9 +417,55 @@ void Lowering::MakeLoops(size_t index) {
 
 Result<void> Lowering::PlaceStage(size_t stage) {
   HONE_TRY(InferRegion(stage));
+  for (AxisState& axis : states_[stage].axes) axis.origin = axis.min;
   MakeLoops(stage);
   HONE_TRY(MakeBuffer(stage));
   return MakeTile(stage);
+}
+
+std::vector<Lowering::Part> Lowering::PartsOf(size_t index) const {
+  const Stage& stage = kernel_.stages[index];
+  std::vector<Part> parts{Part(stage.axes.size())};
+  for (const auto& [name, tail] : scheduled_.stages[index].tails) {
+    if (tail != Tail::kPeel) continue;
+    size_t a = 0;
+    while (stage.axes[a].name != name) ++a;
+    const AxisState& axis = states_[index].axes[a];
+    if (!axis.extent.IsConstant()) continue;
+    const int64_t extent = axis.extent.constant(), left = extent % axis.granule;
+    if (left == 0 || left == extent) continue;
+    for (size_t i = parts.size(); i-- > 0;) {
+      parts[i][a] = {0, extent - left};
+      Part rest = parts[i];
+      rest[a] = {extent - left, left};
+      parts.push_back(std::move(rest));
+    }
+  }
+  return parts;
+}
+
+Result<void> Lowering::PlacePart(size_t stage, const Part& part, bool fresh) {
+  StageState& state = states_[stage];
+  HONE_TRY(InferRegion(stage));
+  for (AxisState& axis : state.axes) axis.origin = axis.min;
+  for (size_t d = 0; d < part.size(); ++d) {
+    if (part[d].length == 0) continue;
+    state.axes[d].min += Linear(part[d].start);
+    state.axes[d].extent = Linear(part[d].length);
+  }
+  MakeLoops(stage);
+  if (fresh) state.tile = -1;
+  HONE_TRY(MakeTile(stage));
+  std::vector<bool> inside(kernel_.stages.size());
+  inside[stage] = true;
+  for (size_t p = stage; p-- > 0;) {
+    const int consumer = scheduled_.stages[p].attach_stage;
+    inside[p] = consumer >= 0 && inside[static_cast<size_t>(consumer)];
+    if (!inside[p]) continue;
+    if (fresh) states_[p].buffer = states_[p].tile = -1;
+    HONE_TRY(PlaceStage(p));
+  }
+  return {};
 }
 
 }  // namespace hone::lowering

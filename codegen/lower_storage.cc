@@ -1,4 +1,5 @@
-// Where each stage keeps what it computes: buffers with their layouts, register tiles, and the workspace that they share.
+// Where each stage keeps what it computes: buffers with their layouts, register tiles, and the workspace that they
+// share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,9 +72,17 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   if (buffer.scope == Scope::kRegisters && buffer.elements * ByteSize(buffer.dtype) > limits_.registers_bytes)
     return Refuse(fmt::format("{} in registers would take {} bytes, at most {} are allowed", tensor.name,
                               buffer.elements * ByteSize(buffer.dtype), limits_.registers_bytes));
-  state.buffer = static_cast<int>(program_.buffers.size());
-  program_.buffers.push_back(std::move(buffer));
+  SetBuffer(&state.buffer, std::move(buffer));
   return {};
+}
+
+void Lowering::SetBuffer(int* slot, Buffer buffer) {
+  if (*slot >= 0) {
+    program_.buffers[static_cast<size_t>(*slot)] = std::move(buffer);
+    return;
+  }
+  *slot = static_cast<int>(program_.buffers.size());
+  program_.buffers.push_back(std::move(buffer));
 }
 
 Result<void> Lowering::MakeTile(size_t index) {
@@ -90,6 +99,7 @@ Result<void> Lowering::MakeTile(size_t index) {
   tile.scope = Scope::kRegisters;
   tile.written = true;
   tile.elements = 1;
+  state.tile_min.clear();
   for (size_t d = 0; d < stage.axes.size(); ++d) {
     Span span = Widen(program_.vars.ExpandAxes(Linear::Of(state.axes[d].var)), visible);
     state.tile_min.push_back(span.min);
@@ -105,8 +115,7 @@ Result<void> Lowering::MakeTile(size_t index) {
     tile.strides[d] = stride;
     stride *= tile.extents[d];
   }
-  state.tile = static_cast<int>(program_.buffers.size());
-  program_.buffers.push_back(std::move(tile));
+  SetBuffer(&state.tile, std::move(tile));
   return {};
 }
 

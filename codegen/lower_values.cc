@@ -62,7 +62,8 @@ std::vector<Linear> Lowering::StorageIndex(size_t stage, const std::vector<Linea
   const StageState& state = states_[stage];
   VarTable& vars = program_.vars;
   std::vector<Linear> local;
-  for (size_t d = 0; d < coordinates.size(); ++d) local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[d].min));
+  for (size_t d = 0; d < coordinates.size(); ++d)
+    local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[d].origin));
   if (schedule.layout.empty()) return local;
   std::vector<Linear> index;
   for (const LayoutDim& dim : schedule.layout) {

@@ -339,6 +339,12 @@ Result<void> Applier::Apply(const Step& step) {
       };
       if (!has(s.axes) && !has(s.reduce_axes)) return Refuse(fmt::format("{} has no axis {}", step.stage, step.names[0]));
       if (step.tail == Tail::kShift && !has(s.axes)) return Refuse("a reduction cannot shift: it would count elements twice");
+      if (step.tail == Tail::kPeel) {
+        auto axis = std::find_if(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == step.names[0]; });
+        if (axis == s.axes.end()) return Refuse("a reduction cannot be peeled: what is left would start from nothing again");
+        if (LowerExtent(result_.kernel, axis->extent) != UpperExtent(result_.kernel, axis->extent))
+          return Refuse(fmt::format("{} is a dynamic size: how much is left to peel is not known", step.names[0]));
+      }
       result_.stages[stage].tails[step.names[0]] = step.tail;
       return {};
     }
