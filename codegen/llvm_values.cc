@@ -264,16 +264,17 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   llvm::Type* loaded_type = vector ? llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_)) : element;
 
   // Under a mask that is known now: a masked load of what lies between the first lane that is on and the last, then a
-  // shuffle. Side by side only where that is a narrower load. (Besides, LLVM 19 reads the one lane of a register that
-  // anything uses without asking its mask, on AVX and AVX2: no register may hold nothing but lanes that are off.)
+  // shuffle. Side by side only where that is a narrower load, or on AVX2: there LLVM 19 reads a lane that is off, in a
+  // register of which nothing else is used, without asking its mask.
   std::vector<bool> apart;
   if (vector && !form.irregular && form.lane >= 1 && form.lane <= kMaxMaskedStride && !mask.always())
     apart = KnownLanes(mask);
   if (form.lane == 1 && !apart.empty()) {
     const auto first = std::find(apart.begin(), apart.end(), true);
     const auto last = std::find(apart.rbegin(), apart.rend(), true);
-    const auto span = static_cast<unsigned>(last.base() - first);
-    if (static_cast<int>(std::bit_ceil(span)) >= lanes_) apart.clear();
+    const auto span = static_cast<int>(last.base() - first);
+    const bool narrower = static_cast<int>(std::bit_ceil(static_cast<unsigned>(span))) < lanes_;
+    if (!narrower && (target_.isa != Isa::kAvx2 || span == lanes_)) apart.clear();
   }
   if (vector && (form.irregular || form.lane <= 0 || (form.lane > 1 && !mask.always() && apart.empty()))) {
     // Any addresses: a gather of the lanes that are on.

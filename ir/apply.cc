@@ -50,6 +50,9 @@ class Applier {
   Result<void> Rewrite(const Step& step);
   Result<void> CacheRead(const Step& step);
   Result<void> Split(const Step& step);
+  // 0: of a fused loop, whose trips depend on the part of the axes that is computed.
+  int64_t TripsOfInnerPart(size_t stage, const std::string& path) const;
+  Result<void> CheckDivides(size_t stage, const std::string& path, const std::vector<int64_t>& factors) const;
   Result<void> Fuse(const Step& step);
   Result<void> Reorder(const Step& step);
   Result<void> Annotate(const Step& step);
@@ -58,6 +61,8 @@ class Applier {
   Result<void> CheckComputedFromConstant(size_t stage) const;
   // Whether a loop comes from a reduction axis (also in part, by fusion).
   bool IsReduction(size_t stage, const std::string& path) const;
+  // Whether a loop is an inner part of its axis: running it too far comes to elements that its next trip visits too.
+  bool IsInnerPart(size_t stage, const std::string& path) const;
 
   ScheduledKernel result_;
 };
@@ -88,6 +93,15 @@ bool Applier::IsReduction(size_t stage, const std::string& path) const {
   for (const LoopRelation& relation : result_.stages[stage].relations)
     if (std::find(relation.children.begin(), relation.children.end(), path) != relation.children.end())
       return std::any_of(relation.parents.begin(), relation.parents.end(), [&](const std::string& p) { return IsReduction(stage, p); });
+  return false;
+}
+
+bool Applier::IsInnerPart(size_t stage, const std::string& path) const {
+  for (const LoopRelation& relation : result_.stages[stage].relations) {
+    auto child = std::find(relation.children.begin(), relation.children.end(), path);
+    if (child == relation.children.end()) continue;
+    return child != relation.children.begin() || IsInnerPart(stage, relation.parents[0]);
+  }
   return false;
 }
 
@@ -203,12 +217,39 @@ Result<void> Applier::CacheRead(const Step& step) {
   return {};
 }
 
+int64_t Applier::TripsOfInnerPart(size_t stage, const std::string& path) const {
+  for (const LoopRelation& relation : result_.stages[stage].relations) {
+    auto child = std::find(relation.children.begin(), relation.children.end(), path);
+    if (child == relation.children.end() || relation.factors.empty()) continue;
+    if (child != relation.children.begin())
+      return relation.factors[static_cast<size_t>(child - relation.children.begin()) - 1];
+    int64_t trips = TripsOfInnerPart(stage, relation.parents[0]);
+    for (int64_t factor : relation.factors) trips /= factor;
+    return trips;
+  }
+  return 0;
+}
+
+// The last trips of an inner part that is split unevenly would come again with the next trip of the outer one: a sum
+// would count them twice.
+Result<void> Applier::CheckDivides(size_t stage, const std::string& path, const std::vector<int64_t>& factors) const {
+  const int64_t trips = TripsOfInnerPart(stage, path);
+  if (trips == 0) return Refuse(fmt::format("{} is made of inner parts of a split: split before fusing", path));
+  int64_t product = 1;
+  for (int64_t factor : factors)
+    if (__builtin_mul_overflow(product, factor, &product)) product = trips + 1;
+  if (trips % product == 0) return {};
+  return Refuse(fmt::format("{} has {} trips, which {} does not divide: split the axis into all its parts at once",
+                            path, trips, product));
+}
+
 Result<void> Applier::Split(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
   size_t loop = HONE_TRY(LoopOf(stage, step.names[0]));
   StageSchedule& schedule = result_.stages[stage];
   LoopDim parent = schedule.loops[loop];
   if (parent.kind != LoopKind::kSerial) return Refuse(fmt::format("{} is no serial loop any more: split first", parent.path));
+  if (IsInnerPart(stage, parent.path)) HONE_TRY(CheckDivides(stage, parent.path, step.factors));
   LoopRelation relation{{parent.path}, {}, step.factors};
   std::vector<LoopDim> children;
   for (size_t i = 0; i <= step.factors.size(); ++i) {

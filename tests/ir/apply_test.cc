@@ -278,6 +278,28 @@ TEST(TailStep, RefusesLoopsAndShiftedReductions) {
             "step 1 (tail y.k shift): a reduction cannot shift: it would count elements twice");
 }
 
+TEST(TailStep, RefusesToPeelWhatHasNoKnownRest) {
+  EXPECT_EQ(RefusalOf(Matmul(), "", "tail y.k peel"),
+            "step 1 (tail y.k peel): a reduction cannot be peeled: what is left would start from nothing again");
+  const Kernel any = Parsed("kernel twice(x: f32[M]) -> y: f32[M] where M=1..8 { y[m] = 2 * x[m] }");
+  EXPECT_EQ(RefusalOf(any, "", "tail y.m peel"),
+            "step 1 (tail y.m peel): m is a dynamic size: how much is left to peel is not known");
+}
+
+// An inner part that ran too far would visit what the next trip of the outer part visits too.
+TEST(SplitStep, RefusesUnevenSplitsOfInnerParts) {
+  EXPECT_EQ(
+      RefusalOf(Matmul(), "split y.k 3 16\n", "split y.k.1 2"),
+      "step 2 (split y.k.1 2): k.1 has 3 trips, which 2 does not divide: split the axis into all its parts at once");
+  EXPECT_EQ(RefusalOf(Matmul(), "split y.k 12\nsplit y.k.1 6\n", "split y.k.1.0 4"),
+            "step 3 (split y.k.1.0 4): k.1.0 has 2 trips, which 4 does not divide: split the axis into all its parts "
+            "at once");
+  EXPECT_EQ(RefusalOf(Matmul(), "split y.m 4\nfuse y.m.1 y.n\n", "split y.m.1+n 2"),
+            "step 3 (split y.m.1+n 2): m.1+n is made of inner parts of a split: split before fusing");
+  EXPECT_EQ(Loops(Applied(Matmul(), "split y.k 12\nsplit y.k.1 6\nsplit y.k.1.1 3\nsplit y.k.0 5"), "y"),
+            "m, n, k.0.0, k.0.1, k.1.0, k.1.1.0, k.1.1.1");
+}
+
 // ---- rewrites, as steps: what they compute is tests/ir/rewrite_test.cc
 
 TEST(InlineStep, DropsTheStage) {
