@@ -106,13 +106,16 @@ class WinogradRule {
 
   // The roles of the sum's axes, as WinogradConvolution will find them.
   bool Recognise() {
-    if (planner_.kernel().options.accuracy == Accuracy::kStrict)
-      return Refuse("accuracy=strict does not admit it; accuracy=relaxed does");
     const Kernel& kernel = planner_.kernel();
     const Stage& stage = planner_.StageNamed(sum_);
-    if (!WinogradConvolution(kernel, FindStage(kernel, sum_), planner_.FreshName("wino"), 2,
-                             CeilDiv(planner_.Extent(stage.axes.back()), 2)))
+    // Cheaply first: most reductions are no such convolution, and every candidate of a search comes by here.
+    auto is_three = [&](const Axis& axis) { return planner_.Extent(axis) == 3; };
+    if (stage.reduction != Reduction::kSum || std::ranges::count_if(stage.reduce_axes, is_three) < 2)
       return Refuse("not a 3x3 convolution with stride 1");
+    if (kernel.options.accuracy == Accuracy::kStrict) return Refuse("only accuracy=relaxed admits it");
+    Result<Kernel> rewritten = WinogradConvolution(kernel, FindStage(kernel, sum_), planner_.FreshName("wino"), 2,
+                                                   CeilDiv(planner_.Extent(stage.axes.back()), 2));
+    if (!rewritten) return Refuse(rewritten.error().message);
     lanes_ = planner_.LanesFor(stage);
     const size_t rank = stage.axes.size();
     shape_.element_bytes = ByteSize(kernel.tensors[static_cast<size_t>(stage.output)].dtype);

@@ -96,7 +96,8 @@ std::string RooflineText(const ExplainReply& reply, size_t columns) {
 
 std::string SearchText(const ExplainReply& reply, size_t columns) {
   std::string text = Section("Search");
-  if (reply.trials == 0) return text + "  no trials yet; `hone tune` makes some now, idle time does later\n";
+  if (reply.trials == 0)
+    return text + "  " + Wrap("no trials yet; `hone tune` makes some now, idle time does later", columns, 2, 2) + "\n";
   std::vector<std::pair<std::string, std::string>> facts = {{"trials", VerdictsText(reply)}};
   if (!reply.history.empty()) {
     const double best = reply.history.back().best_us;
@@ -139,8 +140,8 @@ std::string ChangesText(const ExplainReply& reply, size_t columns) {
   std::vector<std::string> meanings = {""};
   for (const ChoiceRow& row : reply.choices) {
     if (row.value == row.preferred) continue;
-    table.Add({"  " + Cut(row.site, 30), ChoiceText(row), RatioText(row.measured_ratio), RatioText(row.trials_ratio),
-               RatioText(row.model_ratio)});
+    table.Add({"  " + Cut(row.site, std::clamp<size_t>(columns, 50, 70) - 40), ChoiceText(row),
+               RatioText(row.measured_ratio), RatioText(row.trials_ratio), RatioText(row.model_ratio)});
     meanings.push_back(row.meaning);
   }
   if (table.size() == 0) return text + "  nothing: it is what the rules prefer\n";

@@ -54,6 +54,35 @@ TEST(Admin, StatsHaveTheHitsTime) {
   EXPECT_GT(values["serving_cpu_us"], 0);
 }
 
+TEST(Admin, ExplainsAKernelByFingerprintAndByName) {
+  TestServer server;
+  const std::string kernel = "add(M=3,N=5)";
+  Result<ExplainReply> none = Call<ExplainReply>(server, ExplainRequest{kernel, false});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().kind, ErrorKind::kNotFound);
+  Result<GetReply> served = server.Get(kernel);
+  ASSERT_TRUE(served);
+  for (bool by_fingerprint : {false, true}) {
+    Result<ExplainReply> reply = Call<ExplainReply>(
+        server, ExplainRequest{by_fingerprint ? served->fingerprint.substr(0, 8) : kernel, by_fingerprint});
+    ASSERT_TRUE(reply) << reply.error().Text();
+    EXPECT_EQ(reply->row.fingerprint, served->fingerprint);
+    EXPECT_EQ(reply->row.kernel, kernel);
+    ASSERT_FALSE(reply->reasons.empty());
+    EXPECT_EQ(reply->reasons[0].name, "schedule");
+    EXPECT_EQ(reply->trials, 0u);
+    EXPECT_FALSE(reply->rules.empty());
+    EXPECT_GE(reply->space_size, 1);
+  }
+  Result<ExplainReply> unknown = Call<ExplainReply>(server, ExplainRequest{"ffffffff", true});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().kind, ErrorKind::kNotFound);
+  EXPECT_NE(unknown.error().message.find("hone ls"), std::string::npos) << unknown.error().Text();
+  Result<ExplainReply> wrong = Call<ExplainReply>(server, ExplainRequest{"add(M=3", false});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().kind, ErrorKind::kInvalid);
+}
+
 TEST(Admin, ListsByClassInSeveralParts) {
   TestServer server;
   for (int n = 1; n <= 3; ++n) ASSERT_TRUE(server.Get("add(M=1,N=" + std::to_string(n) + ")"));

@@ -161,6 +161,59 @@ class Commands(harness.HoneTest):
         self.assertIn("K", self.last_error)
         self.hone("predict", "no.hone", status=1)
 
+    def test_explain_of_what_is_not_there(self):
+        self.start()
+        self.hone("explain", "0123abcd", status=1)
+        self.assertIn("no kernel's fingerprint begins with 0123abcd; see `hone ls`", self.last_error)
+        self.assertEqual(len(self.last_error.splitlines()), 1)
+        error = self.hone_json("explain", "0123abcd", status=1)[0]["error"]
+        self.assertEqual(error["kind"], "not_found")
+        self.hone("explain", "matmul(M=8,N=8)", status=1)
+        self.assertIn("K", self.last_error)
+        self.hone("explain", "no.hone", status=1)
+        self.hone("explain", status=2)
+
+    def test_explain_of_a_default_schedule(self):
+        self.start()
+        # A kernel that was never asked for is fetched first.
+        text = self.hone("explain", SMALL)
+        self.assertEqual(text, self.hone("explain", self.hone_json("get", SMALL, "--no-compile")[0]["fingerprint"][:10]))
+        for words in ("derived from the machine", "of the bound", "no trials yet", "nothing: it is what the rules prefer",
+                      "+ contraction took", "- winograd did not take"):
+            self.assertIn(words, text)
+        self.assertNotIn("\033", text)
+        for columns, limit in ((None, 80), ("50", 50), ("160", 160), ("no number", 80)):
+            text = self.hone("explain", SMALL, environment={"COLUMNS": columns} if columns else None)
+            self.assertLessEqual(max(map(len, text.splitlines())), limit)
+        reply = self.hone_json("explain", SMALL)[0]
+        self.assertEqual((reply["origin"], reply["trials"], reply["history"]), ("default", 0, []))
+        self.assertFalse(any(choice["changed"] for choice in reply["choices"]))
+        self.assertEqual(reply["roofline"]["flops"], 2 * 8 * 8 * 8)
+
+    def test_explain_of_a_search(self):
+        daemon = self.start()
+        kernel = "softmax(M=64,N=200,threads=1)"
+        end = self.hone_json("tune", kernel, "--trials", "24", "--seed", "3")[-1]
+        reply = self.hone_json("explain", kernel)[0]
+        self.assertEqual(reply["trials"], end["trials"])
+        self.assertEqual(sum(reply["verdicts"].values()), end["trials"])
+        best = [point["best_us"] for point in reply["history"]]
+        self.assertEqual(best, sorted(best, reverse=True))
+        if best:  # a machine that is never quiet times nothing
+            self.assertAlmostEqual(best[-1], end["best_us"], places=2)
+        self.assertEqual(reply["origin"], end["origin"])
+        if end["ratio"] > 0:
+            self.assertAlmostEqual(reply["won_ratio"], end["ratio"], places=2)
+            self.assertTrue(any(choice["changed"] for choice in reply["choices"]))
+        stats = self.hone_json("stats")[0]
+        self.assertEqual(stats["trials"], sum(stats[name] for name in stats if name.startswith("trials_") and
+                                              name != "trials_failed"))
+        daemon.stop()
+        # Without a daemon, from the cache alone, the same is told.
+        again = self.hone_json("--cache", self.directory.cache, "explain", reply["fingerprint"])[0]
+        for field in ("trials", "verdicts", "history", "won_ratio", "space_size", "rules"):
+            self.assertEqual(again[field], reply[field], field)
+
     def test_tune_serves_what_it_finds_from_then_on(self):
         daemon = self.start()
         kernel = "softmax(M=64,N=200,threads=1)"
