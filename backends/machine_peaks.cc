@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -105,23 +106,30 @@ Loops LoopsFor(Isa isa) {
 }
 
 // Amount per second of all threads; each starts when all are there. Best of the rounds: what the machine can do
-// undisturbed.
+// undisturbed. 0: there are not as many threads to be had.
 template <typename Work>
 double BestRate(int threads, double amount, const Work& work) {
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
     std::atomic<int> missing{threads};
+    std::atomic<bool> is_off{false};
     std::atomic<double> longest{0};
     auto run = [&](int thread) {
       --missing;
-      while (missing > 0) {}
+      while (missing > 0 && !is_off) std::this_thread::yield();
+      if (is_off) return;
       Stopwatch watch;
       work(thread);
       double mine = watch.Microseconds(), seen = longest;
       while (mine > seen && !longest.compare_exchange_weak(seen, mine)) {}
     };
     std::vector<std::jthread> others;
-    for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+    try {
+      for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+    } catch (const std::system_error&) {
+      is_off = true;
+      return 0;
+    }
     run(0);
     others.clear();
     best = std::max(best, amount * threads / longest * 1e6);
