@@ -23,6 +23,7 @@ struct Option {
   std::string_view name;   // "--budget"
   std::string_view value;  // "TIME"; "" for a flag
   std::string_view help;
+  std::string_view letter = "";  // "-o", the same in short
 };
 
 struct Positional {
@@ -77,6 +78,7 @@ Command RemoveCommand();
 Command VerifyCommand();
 Command TopCommand();
 Command PredictCommand();
+Command ReportCommand();
 Command StatsCommand();
 Command CompletionCommand();
 const std::vector<Command>& Commands();

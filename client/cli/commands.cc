@@ -5,10 +5,11 @@
 namespace hone::cli {
 
 const std::vector<Command>& Commands() {
-  static const std::vector<Command> commands = {
-      StatusCommand(),  GetCommand(),   RunCommand(),    WarmCommand(),    TuneCommand(),     TopCommand(),
-      PredictCommand(), ListCommand(),  ShowCommand(),   ExplainCommand(), ScheduleCommand(), CodeCommand(),
-      PinCommand(),     UnpinCommand(), RemoveCommand(), VerifyCommand(),  StatsCommand(),    CompletionCommand()};
+  static const std::vector<Command> commands = {StatusCommand(), GetCommand(),     RunCommand(),       WarmCommand(),
+                                                TuneCommand(),   TopCommand(),     PredictCommand(),   ListCommand(),
+                                                ShowCommand(),   ExplainCommand(), ScheduleCommand(),  CodeCommand(),
+                                                PinCommand(),    UnpinCommand(),   RemoveCommand(),    VerifyCommand(),
+                                                ReportCommand(), StatsCommand(),   CompletionCommand()};
   return commands;
 }
 

@@ -36,7 +36,7 @@ _hone() {
     esac
   done
   case $previous in
-    --socket|--out) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    --socket|--out|-o) COMPREPLY=($(compgen -f -- "$current")); return ;;
     --cache) COMPREPLY=($(compgen -d -- "$current")); return ;;
   esac
   case $command in

@@ -31,10 +31,11 @@ class Sinks {
   void Add(CLI::App& app, const Option& option) {
     Sink& sink = sinks_.emplace_back();
     sink.name = option.name;
+    const std::string names = option.letter.empty() ? sink.name : std::string(option.letter) + "," + sink.name;
     if (option.value.empty()) {
-      sink.option = app.add_flag(sink.name, sink.flag, std::string(option.help));
+      sink.option = app.add_flag(names, sink.flag, std::string(option.help));
     } else {
-      sink.option = app.add_option(sink.name, sink.values, std::string(option.help));
+      sink.option = app.add_option(names, sink.values, std::string(option.help));
       sink.option->type_name(std::string(option.value))->expected(1)->allow_extra_args(false)->take_last();
     }
   }

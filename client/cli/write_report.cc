@@ -1,0 +1,101 @@
+// hone report: the cache, its tuning and what it has won, as one HTML page.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "base/file.h"
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+#include "client/cli/gather_report.h"
+#include "client/cli/report_page.h"
+
+namespace hone::cli {
+namespace {
+
+constexpr std::string_view kStandardOutput = "-";
+
+// The file itself where `path` is a link to one, so that the link stays. kInvalid for what is no file: a page would
+// take its place.
+Result<std::string> FileToReplace(const std::string& path) {
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return path;
+    return ErrnoError(errno, "cannot look at", path);
+  }
+  if (S_ISDIR(info.st_mode)) return Error{ErrorKind::kInvalid, "is a directory; name a file in it", path};
+  if (!S_ISREG(info.st_mode))
+    return Error{ErrorKind::kInvalid, "is no regular file; `-o -` writes to standard output", path};
+  std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), &free);
+  if (!real) return ErrnoError(errno, "cannot look at", path);
+  return std::string(real.get());
+}
+
+// As other programs make files: by the umask.
+unsigned ModeOfNewFiles() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  const std::string output = arguments.Text("--out");
+  if (output.empty())
+    return context.WrongUsage({ErrorKind::kInvalid, "wanted a file to write, such as -o report.html", "--out"});
+  const bool to_standard_output = output == kStandardOutput;
+  if (to_standard_output && context.json())
+    return context.WrongUsage(
+        {ErrorKind::kInvalid, "the page and --json cannot both go to standard output; name a file", "--out"});
+  std::string file;
+  if (!to_standard_output) {
+    Result<std::string> found = FileToReplace(output);
+    if (!found) return context.Fail(found.error());
+    file = *std::move(found);
+  }
+  Result<Channel> channel = context.Ask();
+  if (!channel) return context.Fail(channel.error());
+  std::unique_ptr<ProgressBar> bar;
+  GatherOptions options;
+  options.on_progress = [&](size_t done, size_t all) {
+    if (!bar) bar = std::make_unique<ProgressBar>(all);
+    bar->Show(done, "kernels");
+  };
+  Result<ReportData> data = GatherReport(*channel, options, Context::Patience());
+  bar.reset();
+  if (!data) return context.Fail(data.error());
+  const std::string page = ReportPage(*data);
+  Result<void> written =
+      to_standard_output ? WriteAll(STDOUT_FILENO, page) : WriteFileAtomically(file, page, ModeOfNewFiles());
+  if (!written) return context.Fail(written.error());
+  if (to_standard_output) return kDone;
+  if (context.json()) {
+    Print(Json().Set("file", output).Set("kernels", data->kernels.size()).Set("bytes", page.size()).Dump() + "\n");
+  } else {
+    Print(fmt::format("{}: {} kernel{}, {}\n", output, data->kernels.size(), data->kernels.size() == 1 ? "" : "s",
+                      BytesText(static_cast<double>(page.size()))));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Command ReportCommand() {
+  return {
+      .name = "report",
+      .summary = "write a page about the cache: by class, curves, roofline, what refining has won",
+      .details =
+          R"(One HTML file that loads nothing else. The roofs of the machine are measured when first asked for, which takes a part
+of a second; a cache of thousands of kernels takes some seconds.
+
+Examples:
+  hone report -o report.html
+  hone --cache /var/lib/hone report -o - | gzip > report.html.gz)",
+      .positionals = {},
+      .options = {{"--out", "FILE", "the file to write, or - for standard output", "-o"}},
+      .run = Run};
+}
+
+}  // namespace hone::cli
