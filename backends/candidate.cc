@@ -219,7 +219,13 @@ struct Clocks {
     ::getrusage(RUSAGE_SELF, &usage);
     switches = usage.ru_nivcsw;
   }
+  bool DisturbedUntil(const Clocks& end) const {
+    const int64_t wall_ns = end.wall - wall, processor_ns = end.processor - processor;
+    return end.switches != switches || wall_ns > processor_ns + wall_ns / 50 + 5'000;
+  }
 };
+
+constexpr int kMostAgain = 8;  // disturbed ends of a warm-up
 
 void Measure(const CandidateSpec& spec, const Call& call) {
   // Warm up, and see how many calls a sample needs. The count doubles until it is long enough.
@@ -233,15 +239,17 @@ void Measure(const CandidateSpec& spec, const Call& call) {
       return;
     }
   }
+  int again = kMostAgain;
   while (true) {
-    int64_t start = NowNs();
+    Clocks before;
     for (int64_t i = 0; i < calls; ++i) TimedCall(call);
-    int64_t time = NowNs() - start;
-    if (time < spec.min_sample_ns && calls < (1 << 20)) {
+    Clocks after;
+    if (after.wall - before.wall < spec.min_sample_ns && calls < (1 << 20))
       calls *= 2;
-    } else if (NowNs() - begin >= spec.warmup_ns) {
+    else if (before.DisturbedUntil(after) && again > 0)
+      --again;  // a pause makes any number of calls look long enough
+    else if (after.wall - begin >= spec.warmup_ns)
       break;
-    }
   }
   status->calls_per_sample = static_cast<int32_t>(calls);
   int64_t deadline = begin + spec.limit_ns * 9 / 10;  // what is measured by then counts
@@ -249,12 +257,10 @@ void Measure(const CandidateSpec& spec, const Call& call) {
     Clocks before;
     for (int64_t i = 0; i < calls; ++i) TimedCall(call);
     Clocks after;
-    int64_t wall = after.wall - before.wall, processor = after.processor - before.processor;
-    bool disturbed = after.switches != before.switches || wall > processor + wall / 50 + 5'000;
-    if (disturbed)
+    if (before.DisturbedUntil(after))
       ++status->disturbed;
     else
-      status->sample_ns[status->samples++] = static_cast<double>(wall) / static_cast<double>(calls);
+      status->sample_ns[status->samples++] = static_cast<double>(after.wall - before.wall) / static_cast<double>(calls);
     if (after.wall > deadline) break;
   }
 }

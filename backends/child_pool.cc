@@ -168,6 +168,8 @@ ChildPool::Lease::~Lease() {
   if (child_ != nullptr) pool_->Release(*child_);
 }
 
+bool ChildPool::Lease::alive() const { return child_->process.has_value(); }
+
 void ChildPool::Lease::StartRequest(int cpu_seconds) {
   if (!child_->process) return;
   child_->process->ClearErrors();

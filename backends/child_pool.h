@@ -37,6 +37,8 @@ class ChildPool {
     Lease& operator=(Lease&& other) noexcept;
     ~Lease();
 
+    // False once the child is dead or was killed for what it did; every call fails from then on.
+    bool alive() const;
     // Gives the child a clean start: errors forgotten, `cpu_seconds` of processor time (0: no limit).
     void StartRequest(int cpu_seconds);
     // Sends a message and waits for the reply with its id; replies to requests that were given up are skipped. An error

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -23,16 +23,25 @@ void TieTo(pid_t parent) {
   if (::getppid() != parent) ::_exit(127);
 }
 
+// How often the launcher looks at the clock, and how late it may wake up before that time counts as nobody's: the
+// machine slept, everything was stopped, or there was no processor for any of us.
+constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kLate{50};
+
 LaunchOutcome Await(pid_t child, int64_t limit_ns) {
   LaunchOutcome outcome;
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
-  MonotonicTime deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns);
+  std::chrono::nanoseconds left(limit_ns);
+  MonotonicTime before = std::chrono::steady_clock::now();
   while (true) {
-    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto wait =
+        std::clamp(std::chrono::ceil<std::chrono::milliseconds>(left), std::chrono::milliseconds(0), kLook);
     struct pollfd poll_fd{pidfd.get(), POLLIN, 0};
-    int ready = ::poll(&poll_fd, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
+    int ready = ::poll(&poll_fd, 1, static_cast<int>(wait.count()));
     if (ready > 0) break;
-    if (ready < 0 && errno == EINTR) continue;
+    const MonotonicTime now = std::chrono::steady_clock::now();
+    left -= std::min<std::chrono::nanoseconds>(now - std::exchange(before, now), wait + kLate);
+    if (left.count() > 0) continue;
     outcome.timed_out = true;
     ::kill(child, SIGKILL);
     break;

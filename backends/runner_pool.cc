@@ -48,6 +48,7 @@ RunnerPool::Prepared::Prepared(std::unique_ptr<Lease> lease) : lease_(std::move(
 RunnerPool::Prepared::Prepared(Prepared&&) noexcept = default;
 RunnerPool::Prepared& RunnerPool::Prepared::operator=(Prepared&&) noexcept = default;
 RunnerPool::Prepared::~Prepared() = default;
+bool RunnerPool::Prepared::lost() const { return !lease_->child.alive(); }
 
 RunnerPool::RunnerPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RunnerPool::~RunnerPool() = default;

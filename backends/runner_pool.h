@@ -24,7 +24,7 @@ struct RunnerPoolOptions {
   std::vector<std::string> arguments = {};  // for tests
   int runners = 1;                          // so many kernels are prepared or checked at once
   int nice = 0;
-  bool idle = false;  // SCHED_IDLE besides
+  bool idle = false;          // SCHED_IDLE besides
   int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
 };
 
@@ -88,6 +88,9 @@ class RunnerPool {
     Prepared(Prepared&&) noexcept;
     Prepared& operator=(Prepared&&) noexcept;
     ~Prepared();
+
+    // Its runner died or was given up, and the kernel with it: prepare it again.
+    bool lost() const;
 
    private:
     friend class RunnerPool;

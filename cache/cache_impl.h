@@ -101,7 +101,7 @@ class CacheImpl final : public ScheduleCache {
   UseCounts uses_;
   std::atomic<uint64_t> hits_{0}, misses_{0}, collisions_{0}, quarantined_{0};
   std::atomic<uint64_t> evicted_artifacts_{0}, evicted_records_{0};
-  std::atomic<uint64_t> last_trial_{0};  // the newest entry's number in the log of trials
+  uint64_t newest_trial_ = 0;  // number in the log of trials, 0: not read yet. Under the store's write mutex
 
   struct Damaged {
     Family family;

@@ -1,27 +1,48 @@
 // What searches leave behind: the log of their trials, and the models that learnt from it.
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/bytes.h"
+#include "base/envelope.h"
 #include "cache/cache_impl.h"
 #include "cache/keys.h"
 
 namespace hone {
+namespace {
 
+constexpr uint8_t kStateVersion = 1;
+
+// meta: what the cache keeps about itself.
+const std::string& NewestTrialKey() {
+  static const std::string key = "snewest_trial";
+  return key;
+}
+
+}  // namespace
+
+// Microseconds of the wall clock, or the next number where that stands still or goes back, across restarts, too: the
+// newest number is kept beside them.
 Result<void> CacheImpl::AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) {
   const std::string prefix = RecordKey(key);
+  const WallTime now = options_.clock->WallNow();
+  MutexLock lock(store_->write_mutex());
+  if (newest_trial_ == 0) {
+    store_->Read(Family::kMeta, NewestTrialKey(), [&](std::string_view, std::string_view value, CacheLayer layer) {
+      Result<std::string_view> body = Unseal(ValueType::kMeta, kStateVersion, value);
+      if (body && layer != CacheLayer::kSystem) newest_trial_ = ByteReader(*body).Varint().value_or(0);
+      return Take::kTaken;
+    });
+  }
   StoreBatch batch;
-  WallTime now = options_.clock->WallNow();
   for (const TrialRecord& trial : trials) {
-    // Microseconds of the wall clock, or the next number where that stands still or goes back.
-    uint64_t number = static_cast<uint64_t>(now.time_since_epoch().count()) * 1000;
-    uint64_t last = last_trial_;
-    while (!last_trial_.compare_exchange_weak(last, std::max(number, last + 1))) {
-    }
+    newest_trial_ = std::max(newest_trial_ + 1, static_cast<uint64_t>(now.time_since_epoch().count()) * 1000);
     TrialRecord stamped = trial;
     stamped.at = now;
-    batch.Put(Family::kTrials, TrialKey(prefix, std::max(number, last + 1)), EncodeTrial(stamped));
+    batch.Put(Family::kTrials, TrialKey(prefix, newest_trial_), EncodeTrial(stamped));
   }
-  MutexLock lock(store_->write_mutex());
+  if (trials.empty()) return {};
+  ByteWriter newest;
+  newest.Varint(newest_trial_);
+  batch.Put(Family::kMeta, NewestTrialKey(), Seal(ValueType::kMeta, kStateVersion, newest.view()));
   return store_->Write(batch, Durability::kSoon);
 }
 

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "daemon/won.h"
+#include "tuner/recording.h"
 #include "tuner/xgb_model.h"
 
 namespace hone {
@@ -27,7 +28,8 @@ constexpr int kFinalRounds = 5;  // among the fastest trials
 constexpr int kRounds = 15;      // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
 constexpr std::string_view kModelName = "cpu";
-constexpr size_t kLearnEvery = 512;    // samples
+constexpr size_t kLearnEvery = 512;  // samples
+constexpr size_t kFewestToLearn = 16;
 constexpr size_t kMostSamples = 3072;  // taken from the log at the first search
 constexpr size_t kMostOfOne = 512;     // … of one kernel
 
@@ -39,6 +41,13 @@ uint64_t GroupOf(const CacheKey& key) {
   uint64_t group;
   std::memcpy(&group, hash.data(), sizeof group);
   return group;
+}
+
+// What was built before. A builder that dies meanwhile is no fault of it: asked again, once.
+Result<BuiltArtifact> BuildAgain(Rig& rig, const std::string& schedule) {
+  Result<BuiltArtifact> built = rig.Build(schedule);
+  if (built || built.error().kind == ErrorKind::kUnavailable) return built;
+  return rig.Build(schedule);
 }
 
 }  // namespace
@@ -138,17 +147,14 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   options.workers = identity.key.threads;
   if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
   SearchWatcher counted = watcher;
-  std::vector<TrialRecord> log;
   counted.on_trial = [&](const Trial& trial) {
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
     ++metrics_.trials_by_verdict.at(static_cast<size_t>(trial.verdict));
-    log.push_back({PrintChoices(trial.candidate.choices),
-                   trial.candidate.program,
-                   static_cast<uint8_t>(trial.verdict),
-                   Nanoseconds(trial.time_us),
-                   Nanoseconds(trial.noise_us),
-                   {}});
+    // At once: what dies now costs the trial in hand. A log that cannot be written costs the next daemon some
+    // knowledge, and nobody an answer.
+    const TrialRecord record = RecordOf(trial);
+    (void)cache_.AppendTrials(identity.key, std::span(&record, 1));
     if (watcher.on_trial) watcher.on_trial(trial);
   };
   {
@@ -168,8 +174,6 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
       MutexLock lock(now_mutex_);
       now_.progress = progress;
     }
-    // A log that cannot be written costs the next daemon some knowledge, and nobody an answer.
-    (void)cache_.AppendTrials(identity.key, std::exchange(log, {}));
     if (watcher.on_round) watcher.on_round(progress);
   };
   Outcome outcome;
@@ -205,7 +209,13 @@ Result<std::shared_ptr<const CostModel>> Tuning::ModelToAsk() {
           "there is no cost model yet: it learns from searches; `hone tune` some kernels, or leave the machine "
           "idle for a while",
           "model"};
-    asked_ = HONE_TRY(LoadXgbModel(*saved));
+    Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(*saved);
+    if (!loaded)
+      return Error{ErrorKind::kNotFound,
+                   fmt::format("the stored cost model is of no use: {}; the next search (`hone tune`) trains another",
+                               loaded.error().Text()),
+                   "model"};
+    asked_ = *std::move(loaded);
   }
   return asked_;
 }
@@ -242,15 +252,19 @@ Result<PredictReply> Tuning::Predict(const PredictRequest& request) {
 
 void Tuning::LoadModel() {
   if (model_) return;
+  bool is_of_no_use = false;
   Result<std::optional<std::string>> saved = cache_.GetModel(kModelName);
   if (saved && *saved) {
     Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(**saved);
-    if (loaded)
+    if (loaded) {
       model_ = *std::move(loaded);
-    else
-      LogInfo("model_left_out", {{"why", loaded.error().Text()}});
+    } else {
+      LogWarn("model_left_out", {{"why", loaded.error().Text()}});
+      is_of_no_use = true;
+    }
   }
-  if (!model_) model_ = MakeXgbModel();
+  const bool is_new = !model_;
+  if (is_new) model_ = MakeXgbModel();
   // Trials of this machine's records, until there are enough to learn from.
   const std::string target = PrintTarget(path_.host());
   size_t left = kMostSamples;
@@ -272,15 +286,16 @@ void Tuning::LoadModel() {
     if (Result<void> added = model_->Add(samples); !added) LogWarn("samples_refused", {{"why", added.error().Text()}});
     return left > 0 && !stop_.stop_requested();
   });
-  learnt_ = saved && *saved ? model_->SampleCount() : 0;
+  // What takes the place of a model that was there does not wait for as many samples again.
+  learn_at_ = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : model_->SampleCount() + kLearnEvery;
 }
 
 // Every few hundred trials the model of all kernels learns from all of them, and is kept.
 void Tuning::LearnAnew() {
-  if (model_->SampleCount() < learnt_ + kLearnEvery) return;
+  if (model_->SampleCount() < learn_at_) return;
   if (Result<void> trained = model_->Retrain(); !trained)
     return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
-  learnt_ = model_->SampleCount();
+  learn_at_ = model_->SampleCount() + kLearnEvery;
   Result<std::string> saved = model_->Save();
   if (saved)
     (void)cache_.PutModel(kModelName, *saved);
@@ -291,10 +306,10 @@ void Tuning::LearnAnew() {
 Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,
                              Outcome& outcome) {
   const Identity& identity = found.identity;
-  BuiltArtifact old_code = HONE_TRY(rig.Build(record.schedule));
+  BuiltArtifact old_code = HONE_TRY(BuildAgain(rig, record.schedule));
   std::vector<BuiltArtifact> codes;
   std::vector<const SealedMemfd*> files;
-  for (const Trial& trial : outcome.search.top) codes.push_back(HONE_TRY(rig.Build(trial.candidate.schedule)));
+  for (const Trial& trial : outcome.search.top) codes.push_back(HONE_TRY(BuildAgain(rig, trial.candidate.schedule)));
   for (const BuiltArtifact& code : codes) files.push_back(&code.object);
   Result<size_t> fastest = Fastest(rig, files, identity.key.threads, kFinalRounds, stop);
   const size_t first = fastest.value_or(0);
@@ -348,7 +363,13 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
     outcome.search.stopped += "; it was pinned meanwhile, so it stays as it was";
     return {};
   }
-  HONE_TRY(std::move(stored));
+  if (!stored) {
+    // A disk that refuses it: kept in memory, served, and written when the disk is back.
+    Result<std::optional<CacheHit>> kept = cache_.Lookup(identity.key);
+    if (!kept || !*kept || (*kept)->record.artifact_digest != record.artifact_digest) return stored.error();
+    LogWarn("refined_not_on_disk", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", stored.error().Text()}});
+    outcome.search.stopped += "; what it found is served, and not on disk yet: " + stored.error().message;
+  }
   ++metrics_.refined;
   NoteWon(cache_, record, before == Origin::kTuned, duel.ratio, !by_request);
   loop_.Post([this, record = std::move(record)] { on_better_(record); });

@@ -84,7 +84,7 @@ class Tuning {
   Now now_ HONE_GUARDED_BY(now_mutex_);
   std::shared_ptr<const CostModel> asked_ HONE_GUARDED_BY(now_mutex_);  // model_, or the stored one before a search
   std::shared_ptr<CostModel> model_;                                    // nullptr before the first search
-  size_t learnt_ = 0;  // samples that the model of all kernels has seen
+  size_t learn_at_ = 0;  // samples at which the model of all kernels learns anew
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
   WorkQueue queue_;

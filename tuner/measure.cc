@@ -96,7 +96,7 @@ std::string_view VerdictName(Verdict verdict) {
 }
 
 Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, const MeasureOptions& options,
-                                        std::stop_token stop) {
+                                        std::stop_token stop, const std::function<void(const Trial&)>& on_trial) {
   const size_t count = candidates.size();
   std::vector<std::optional<Result<BuiltArtifact>>> built(count);
   std::vector<Trial> trials(count);
@@ -118,19 +118,20 @@ Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candida
     Trial& trial = trials[done];
     trial.candidate = std::move(candidates[done]);
     const Result<BuiltArtifact>& code = *built[done];
-    if (!code) {
-      if (IsOurs(code.error())) {
-        if (stop.stop_requested()) break;
-        return code.error();
-      }
+    if (code) {
+      Result<void> run = Run(rig, *code, options, trial);
+      // Whoever stops may take the processes away: what was measured until then is kept.
+      if (!run && stop.stop_requested()) break;
+      HONE_TRY(std::move(run));
+    } else if (!IsOurs(code.error())) {
       trial.verdict = Verdict::kNotBuilt;
       trial.why = code.error().Text();
-      continue;
+    } else if (stop.stop_requested()) {
+      break;
+    } else {
+      return code.error();
     }
-    Result<void> run = Run(rig, *code, options, trial);
-    // Whoever stops may take the processes away: what was measured until then is kept.
-    if (!run && stop.stop_requested()) break;
-    HONE_TRY(std::move(run));
+    if (on_trial) on_trial(trial);
   }
   trials.resize(done);
   return trials;

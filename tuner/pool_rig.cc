@@ -1,11 +1,17 @@
 #include "tuner/pool_rig.h"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <utility>
+
+#include "base/check.h"
 
 namespace hone {
 namespace {
 
 constexpr std::chrono::seconds kLimit{30};  // of one build, check or timing, waiting included
+constexpr int kMostLost = 6;                // runners in a row before searching makes no sense
 
 class PoolRig : public Rig {
  public:
@@ -23,13 +29,33 @@ class PoolRig : public Rig {
     return builders_.Build({kernel_, schedule, target_}, Deadline());
   }
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) override {
-    return runners_.Check(prepared_, artifact, options, Deadline());
+    return Ask<CheckReport>([&] { return runners_.Check(*prepared_, artifact, options, Deadline()); });
   }
   Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) override {
-    return runners_.Time(prepared_, artifact, options, Deadline());
+    return Ask<RunTiming>([&] { return runners_.Time(*prepared_, artifact, options, Deadline()); });
   }
 
  private:
+  // A runner that is lost takes the prepared kernel along: another one prepares it and is asked again, since most are
+  // lost for reasons of their own (killed, or starved of memory). If that one is lost, too, the candidate is at fault.
+  template <typename Answer, typename Question>
+  Result<Answer> Ask(const Question& ask) {
+    for (bool again : {false, true}) {
+      if (!prepared_) prepared_ = HONE_TRY(runners_.Prepare(kernel_, Deadline()));
+      Result<Answer> answer = ask();
+      if (!prepared_->lost()) {
+        lost_ = 0;
+        return answer;
+      }
+      prepared_.reset();
+      if (++lost_ >= kMostLost)
+        return Error{ErrorKind::kUnavailable,
+                     fmt::format("{} runners in a row were lost: {}", lost_, answer.error().message), ""};
+      if (again) return Error{ErrorKind::kRunFailed, "two runners were lost with it: " + answer.error().message, ""};
+    }
+    HONE_CHECK(false);
+  }
+
   static MonotonicTime Deadline() { return std::chrono::steady_clock::now() + kLimit; }
 
   BuilderPool& builders_;
@@ -37,7 +63,8 @@ class PoolRig : public Rig {
   const int at_once_;
   const std::string kernel_;
   const Target target_;
-  RunnerPool::Prepared prepared_;
+  std::optional<RunnerPool::Prepared> prepared_;  // nullopt: lost
+  int lost_ = 0;                                  // runners since one answered
 };
 
 }  // namespace

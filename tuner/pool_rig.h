@@ -10,8 +10,8 @@
 
 namespace hone {
 
-// Holds one runner for as long as it lives; the pools must outlive it. `kernel`: anything ParseKernel reads. kBusy: no
-// runner came free.
+// Holds one runner for as long as it lives, another one when that is lost; the pools must outlive it. `kernel`:
+// anything ParseKernel reads. kBusy: no runner came free.
 Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
                                          std::string kernel, Target target);
 

@@ -139,7 +139,7 @@ class Run {
     Stopwatch watch;
     SearchProgress& progress = result_.progress;
     MeasureOptions options{options_.workers, progress.best_us};
-    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig_, std::move(batch), options, stop_));
+    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig_, std::move(batch), options, stop_, watcher_.on_trial));
     result_.costs.measure += watch.Microseconds() / 1e6;
     for (Trial& trial : trials) {
       bool is_default = progress.trials == 0;
@@ -148,7 +148,6 @@ class Run {
       result_.costs.build += trial.build_us / 1e6;
       result_.costs.check += trial.check_us / 1e6;
       result_.costs.time += trial.measure_us / 1e6;
-      if (watcher_.on_trial) watcher_.on_trial(trial);
       if (trial.verdict != Verdict::kTimed) continue;
       ++progress.valid;
       if (is_default) progress.start_us = trial.time_us;

@@ -67,7 +67,7 @@ struct SearchResult {
 };
 
 struct SearchWatcher {
-  std::function<void(const Trial&)> on_trial;
+  std::function<void(const Trial&)> on_trial;  // when it is over, before the next one begins
   std::function<void(const SearchProgress&)> on_round;
 };
 

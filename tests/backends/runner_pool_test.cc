@@ -467,6 +467,42 @@ pid_t ChildOf(pid_t parent) {
   return 0;
 }
 
+// Candidates that compute for a part of their 0.6 s, while everything is stopped for 0.8 s: a machine that sleeps takes
+// nothing from them. One that never ends is stopped all the same.
+TEST(RunnerPool, APauseOfTheMachineIsNotTheCandidatesTime) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  const std::string spin = "for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");";
+  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(spin + kReluLoop));
+  SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  ASSERT_TRUE(pool->Check(*prepared, HandMade(ManifestOf(kRelu), Entry(kReluLoop)), {}, In(seconds(20)))->verified());
+  const pid_t runner = ChildOf(getpid()), launcher = ChildOf(runner);
+  ASSERT_GT(launcher, 0);
+  for (const SealedMemfd* code : {&slow, &slow, &endless}) {
+    std::atomic<bool> is_over{false}, was_stopped{false};
+    std::thread pause([&] {
+      pid_t candidate = 0;
+      while (!is_over && (candidate = ChildOf(launcher)) == 0) std::this_thread::sleep_for(milliseconds(1));
+      if (candidate == 0) return;
+      for (pid_t pid : {candidate, launcher, runner}) kill(pid, SIGSTOP);
+      was_stopped = true;
+      std::this_thread::sleep_for(milliseconds(800));
+      for (pid_t pid : {candidate, launcher, runner}) kill(pid, SIGCONT);
+    });
+    Result<CheckReport> report = pool->Check(*prepared, *code, {.run_limit = milliseconds(600)}, In(seconds(30)));
+    is_over = true;
+    pause.join();
+    ASSERT_TRUE(report) << report.error().Text();
+    EXPECT_TRUE(was_stopped);
+    if (code == &endless) {
+      ASSERT_FALSE(report->verified());
+      EXPECT_EQ(report->failure->kind, ErrorKind::kTimeout);
+    } else {
+      EXPECT_TRUE(report->verified()) << report->failure->message;
+    }
+  }
+}
+
 TEST(RunnerPool, RunnerLauncherAndCandidateDieWithTheDaemon) {
   SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
   pid_t daemon = ::fork();

@@ -56,7 +56,8 @@ TEST(TrialLog, KeepsTheOrderInWhichTrialsWereMadeAlsoWhenTheClockGoesBack) {
     ASSERT_TRUE((*cache)->AppendTrials(key, some));
     ASSERT_TRUE((*cache)->AppendTrials(other, std::vector{Trial(9)}));
     ASSERT_TRUE((*cache)->AppendTrials(key, std::vector{Trial(5)}));  // in the same millisecond
-    EXPECT_EQ(Choices(**cache, key), (std::vector<std::string>{"acc.rows=3", "acc.rows=1", "acc.rows=2", "acc.rows=5"}));
+    EXPECT_EQ(Choices(**cache, key),
+              (std::vector<std::string>{"acc.rows=3", "acc.rows=1", "acc.rows=2", "acc.rows=5"}));
   }
   auto cache = ScheduleCache::Open(options);
   ASSERT_TRUE(cache);
@@ -66,6 +67,28 @@ TEST(TrialLog, KeepsTheOrderInWhichTrialsWereMadeAlsoWhenTheClockGoesBack) {
   int seen = 0;
   EXPECT_TRUE((*cache)->ForEachTrial(key, [&](const TrialRecord&) { return ++seen < 2; }));
   EXPECT_EQ(seen, 2);
+}
+
+// A day back, and the same microsecond as trials of before: none is overwritten, and the order stays.
+TEST(TrialLog, AClockSetBackWhileNobodyLookedOverwritesNothing) {
+  TemporaryDirectory directory;
+  FakeClock clock;
+  clock.Advance(std::chrono::hours(48));
+  CacheOptions options;
+  options.directory = directory / "cache";
+  options.clock = &clock;
+  CacheKey key = SampleKey(1);
+  std::vector<std::string> wanted;
+  for (int day = 0; day < 3; ++day) {
+    auto cache = ScheduleCache::Open(options);
+    ASSERT_TRUE(cache);
+    for (int n = 1; n <= 3; ++n) {
+      ASSERT_TRUE((*cache)->AppendTrials(key, std::vector{Trial(10 * day + n)}));
+      wanted.push_back("acc.rows=" + std::to_string(10 * day + n));
+    }
+    EXPECT_EQ(Choices(**cache, key), wanted);
+    if (day == 0) clock.Advance(-std::chrono::hours(24));
+  }
 }
 
 TEST(Models, AreKeptByName) {
