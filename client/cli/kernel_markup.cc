@@ -74,6 +74,24 @@ std::string ShortKernel(std::string_view text, size_t most) {
   return line.substr(0, CharacterAt(line, half)) + " … " + line.substr(CharacterAt(line, line.size() - half));
 }
 
+void WriteProse(Markup& out, std::string_view text, std::string_view css_class) {
+  if (css_class.empty()) {
+    out.Open("p");
+  } else {
+    out.Open("p", {{"class", std::string(css_class)}});
+  }
+  for (bool is_code = false; !text.empty(); is_code = !is_code) {
+    const size_t end = text.find('`');
+    if (is_code && end != std::string_view::npos) {
+      out.Element("code", text.substr(0, end));
+    } else {
+      out.Text(text.substr(0, end));
+    }
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  out.Close("p");
+}
+
 void WriteKernel(Markup& out, std::string_view text) {
   const std::string line = ShortKernel(text);
   std::string_view rest = line;

@@ -22,7 +22,9 @@ inline constexpr double kLeastRatio = 1.005;  // that is worth to be told: "1.01
 
 // A kernel on one line; one of the kernel language, which may be long, is cut in the middle.
 std::string ShortKernel(std::string_view text, size_t most = 160);
-// The same, with places where lines may break.
+// A paragraph; what stands between backticks is code.
+void WriteProse(Markup& out, std::string_view text, std::string_view css_class = "");
+// A kernel as ShortKernel, with places where lines may break.
 void WriteKernel(Markup& out, std::string_view text);
 
 }  // namespace hone::cli

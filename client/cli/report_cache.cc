@@ -82,7 +82,7 @@ void WriteCache(Markup& out, const ReportData& data, const Totals& totals, const
     }
     out.Open("summary").Element("code", one.name).Text(" ");
     out.Element("span",
-                Plural(one.kernels.size(), "kernel") +
+                Plural(one.kernels.size(), "kernel") + ", calls × time " + PageTime(one.totals.now_us) +
                     (shown < one.kernels.size() ? fmt::format(", {} shown", PageCount(static_cast<double>(shown)))
                                                 : std::string()));
     out.Close("summary").Open("table", {{"class", "rows"}}).Open("colgroup");
@@ -97,9 +97,9 @@ void WriteCache(Markup& out, const ReportData& data, const Totals& totals, const
     out.Close("tbody").Close("table").Close("details");
   }
   if (left_out > 0)
-    out.Element("p",
-                fmt::format("{} with less to do are left out; `hone ls` lists them all.", Plural(left_out, "kernel")),
-                {{"class", "note"}});
+    WriteProse(out,
+               fmt::format("{} with less to do are left out; `hone ls` lists them all.", Plural(left_out, "kernel")),
+               "note");
   out.Close("section");
 }
 

@@ -82,9 +82,9 @@ std::string ReportPage(const ReportData& data, const PageLimits& limits) {
   out.Open("style").Raw(kReportStyle).Close("style").Close("head").Raw("\n").Open("body");
   Header(out, data, totals);
   if (data.kernels.empty()) {
-    out.Element("p",
-                "The cache holds no kernels yet: `hone warm LIST.kernels` puts some there, as does every program that "
-                "asks for one.");
+    WriteProse(out,
+               "The cache holds no kernels yet: `hone warm LIST.kernels` puts some there, as does every program that "
+               "asks for one.");
   } else {
     Figures(out, totals);
     WriteWon(out.Raw("\n"), data, totals, limits);

@@ -31,19 +31,19 @@ void WriteRooflines(Markup& out, const ReportData& data, const PageLimits& limit
     plot.kernels.resize(limits.points);  // ranked: the heaviest stay
   }
   if (plots.empty()) {
-    out.Element("p",
-                "No kernel has a time and stands under roofs that are known: they are measured on the machine of the "
-                "record, for f32.");
+    WriteProse(out,
+               "No kernel has a time and stands under roofs that are known: they are measured on the machine of the "
+               "record, for f32.");
     return;
   }
-  out.Element(
-      "p",
+  WriteProse(
+      out,
       "Roofs as measured on this machine: FMAs from registers, and sequential reads from the cache level that "
       "holds the kernel's operands, each of which counts once, as does every operation. What is beyond its roof has an "
       "algorithm with fewer operations, or operands that are nearer than their size says, or the roof was measured "
       "while others "
       "were using the machine. Numbers are those of the tables.",
-      {{"class", "note"}});
+      "note");
   out.Open("ul", {{"class", "legend"}});
   LegendPoint(out, "pt", "default");
   LegendPoint(out, "pt tuned", "tuned");
@@ -65,14 +65,13 @@ void WriteRooflines(Markup& out, const ReportData& data, const PageLimits& limit
   const auto there = static_cast<size_t>(
       std::count_if(data.kernels.begin(), data.kernels.end(), [](const ReportKernel& k) { return !k.is_removed; }));
   if (placed < there)
-    out.Element("p",
-                fmt::format("{} cannot be placed: without arithmetic or a time, of other types than f32, or of another "
-                            "machine.",
-                            Plural(there - placed, "kernel")),
-                {{"class", "note"}});
+    WriteProse(out,
+               fmt::format("{} cannot be placed: without arithmetic or a time, of other types than f32, or of another "
+                           "machine.",
+                           Plural(there - placed, "kernel")),
+               "note");
   if (points_left_out > 0)
-    out.Element("p", fmt::format("{} with less to do are left out.", Plural(points_left_out, "kernel")),
-                {{"class", "note"}});
+    WriteProse(out, fmt::format("{} with less to do are left out.", Plural(points_left_out, "kernel")), "note");
 }
 
 void WriteCurves(Markup& out, const ReportData& data, const PageLimits& limits) {
@@ -81,12 +80,12 @@ void WriteCurves(Markup& out, const ReportData& data, const PageLimits& limits) 
     if (!kernel.is_removed && HasCurve(kernel)) searched.push_back(&kernel);
   if (searched.empty()) return;
   out.Element("h2", "Tuning curves", {{"id", "curves"}});
-  out.Element(
-      "p",
+  WriteProse(
+      out,
       "The best time so far over the trials of all searches of a kernel. The dashed line, equally high in every "
       "panel, is the default schedule's time. The best of many noisy times is served only if it also wins in turns "
       "against what is served.",
-      {{"class", "note"}});
+      "note");
   std::sort(searched.begin(), searched.end(), SavedMore);
   const size_t shown = std::min(searched.size(), limits.curves);
   std::sort(searched.begin(), searched.begin() + static_cast<ptrdiff_t>(shown),
@@ -108,9 +107,9 @@ void WriteCurves(Markup& out, const ReportData& data, const PageLimits& limits) 
   }
   out.Close("div");
   if (shown < searched.size())
-    out.Element("p",
-                fmt::format("{} that won less are left out here.", Plural(searched.size() - shown, "searched kernel")),
-                {{"class", "note"}});
+    WriteProse(out,
+               fmt::format("{} that won less are left out here.", Plural(searched.size() - shown, "searched kernel")),
+               "note");
 }
 
 }  // namespace hone::cli

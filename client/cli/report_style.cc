@@ -67,7 +67,7 @@ summary span { font-weight: 400; color: var(--soft); font-size: 13px; }
 .v-timed { background: var(--accent); } .v-slow { background: var(--accent-soft); } .v-bad { background: var(--bad); }
 .v-unbuilt { background: var(--bad-soft); } .v-noise { background: var(--mute); } .v-other { background: var(--other); }
 .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(232px, 1fr)); gap: 18px 20px; }
-figure { margin: 0; break-inside: avoid; }
+figure { margin: 0 0 22px; break-inside: avoid; } .panels figure { margin: 0; }
 figcaption { font-size: 12.5px; }
 .panels figcaption { min-height: 58px; }
 .panels figcaption .name { display: -webkit-box; -webkit-line-clamp: 2; -webkit-box-orient: vertical;
@@ -106,15 +106,20 @@ footer { margin-top: 40px; padding-top: 10px; border-top: 1px solid var(--line);
   .rows td:first-child { position: absolute; left: 0; width: auto; }
   .rows td.k { flex: 1 0 100%; }
   .rows.overview tr { padding-left: 0; }
+  .rows.overview td:first-child { position: static; }
   .rows td::before { content: attr(data-l); color: var(--soft); font-weight: 400; }
   .bar { display: none; }
 }
 @media print {
   body { max-width: none; padding: 0; font-size: 11px; }
-  h2 { break-after: avoid; }
-  table { font-size: 10px; } td, th { padding: 2px 6px; } tr { break-inside: avoid; }
-  .panels { grid-template-columns: repeat(3, 1fr); }
-  details::details-content { content-visibility: visible; block-size: auto; }
+  h2 { break-after: avoid; margin-top: 26px; } h3, summary, thead, p.note { break-after: avoid; } p { break-inside: avoid; }
+  code { font-size: 9px; } .facts, .legend, figcaption, .panels figcaption, summary span { font-size: 10px; }
+  table { font-size: 10px; } td, th { padding: 2px 5px; } tr { break-inside: avoid; } .bar { width: 32px; }
+  .cache col.c-n { width: 30px; } .cache col.c-s { width: 64px; } .cache col.c-calls { width: 56px; }
+  .cache col.c-t { width: 56px; } .cache col.c-g { width: 44px; } .cache col.c-r { width: 88px; }
+  .figures { grid-template-columns: repeat(5, 1fr); } .figures b { font-size: 16px; } .figures li { padding: 7px 9px; }
+  .figures span, .figures i { font-size: 9.5px; }
+  .panels { grid-template-columns: repeat(3, 1fr); gap: 14px; } .panels figcaption { min-height: 44px; }
   @page { margin: 14mm 12mm; }
 }
 )";

@@ -44,8 +44,8 @@ void ModelSection(Markup& out, const ReportData& data) {
   const ModelQuality quality = QualityOf(data.kernels);
   out.Element("h3", "Cost model");
   if (quality.kernels == 0) {
-    out.Element("p", data.model_problem.empty() ? "No kernel has both an estimate and a measured time."
-                                                : "No estimates: " + data.model_problem + ".");
+    WriteProse(out, data.model_problem.empty() ? "No kernel has both an estimate and a measured time."
+                                               : "No estimates: " + data.model_problem + ".");
     return;
   }
   std::string words = fmt::format(
@@ -53,7 +53,7 @@ void ModelSection(Markup& out, const ReportData& data) {
       "expected); the estimate is typically off by {:.2f}×",
       Plural(quality.kernels, "kernel"), quality.within, quality.typical_factor);
   if (quality.kernels >= 3) words += fmt::format("; rank correlation {:.2f}", quality.rank_correlation);
-  out.Element("p", words + ". Kernels that it has learnt from are among them.");
+  WriteProse(out, words + ". Kernels that it has learnt from are among them.");
 }
 
 }  // namespace
@@ -64,16 +64,16 @@ void WriteWon(Markup& out, const ReportData& data, const Totals& totals, const P
   for (const ReportKernel& kernel : data.kernels)
     if (!kernel.is_removed && kernel.won >= kLeastRatio) won.push_back(&kernel);
   if (won.empty()) {
-    out.Element("p", totals.trials > 0
-                         ? "No search has found anything better than the default schedules yet, beyond the noise."
-                         : "Nothing has been searched yet: `hone tune` does it now, idle time later.");
+    WriteProse(out, totals.trials > 0
+                        ? "No search has found anything better than the default schedules yet, beyond the noise."
+                        : "Nothing has been searched yet: `hone tune` does it now, idle time later.");
   } else {
     std::sort(won.begin(), won.end(), SavedMore);
-    out.Element("p",
-                "All calls so far, as fast as the code is now, against the code before its first search. A gain is the "
-                "ratio of both times, measured in turns; it may differ from that of the times beside it, which are of "
-                "different days.",
-                {{"class", "note"}});
+    WriteProse(
+        out,
+        "All calls so far at the speed of the code now, against that of the code before its first search. A gain is a "
+        "ratio measured in turns, old code against new; “before” is the present time times the gain.",
+        "note");
     out.Open("table", {{"class", "rows"}});
     WriteHead(out, {{"no."},
                     {"kernel", "k"},
@@ -105,8 +105,8 @@ void WriteWon(Markup& out, const ReportData& data, const Totals& totals, const P
     }
     out.Close("tbody").Close("table");
     if (shown < won.size())
-      out.Element("p", fmt::format("{} more that won less are left out here.", Plural(won.size() - shown, "kernel")),
-                  {{"class", "note"}});
+      WriteProse(out, fmt::format("{} more that won less are left out here.", Plural(won.size() - shown, "kernel")),
+                 "note");
   }
   TrialOutcomes(out, totals);
   ModelSection(out, data);

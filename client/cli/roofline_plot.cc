@@ -15,8 +15,11 @@ namespace hone::cli {
 namespace {
 
 constexpr double kTextHeight = 11;
-constexpr double kTextWidth = 6.2;  // of a character
-constexpr double kPoint = 4;        // radius
+constexpr double kTextWidth = 6.2;   // of a character
+constexpr double kPoint = 4;         // radius …
+constexpr double kSmallPoint = 2.5;  // … of defaults among many
+constexpr size_t kMany = 150;
+constexpr double kAreaOfALabel = 9'000;  // of the plot: more numbers than that hide the picture
 
 double Intensity(const ReportKernel& kernel) { return kernel.roofline.flops / kernel.roofline.operand_bytes; }
 double Gflops(const ReportKernel& kernel) { return kernel.roofline.flops / kernel.time_us / 1e3; }
@@ -82,53 +85,49 @@ void DrawRoofs(SvgPlot& plot, const RooflinePlotData& data, const Scale& x, cons
   const double run = x(10 * x.low()) - x(x.low()), rise = y(10 * y.low()) - y(y.low());
   const double degrees = std::atan2(rise, run) * 180 / 3.14159265358979;
   const double length = std::hypot(run, rise);
-  double label_end = -1e9, label_offset = -1e9;
   for (const MemoryRoof& roof : data.memory) {
     const double from = std::max(x.low(), y.low() / roof.read_gb_s);
     const double to = std::min(peak / roof.read_gb_s, x.high());
     if (from >= to) continue;
     DrawRoof(plot, room, x(from), y(from * roof.read_gb_s), x(to), y(to * roof.read_gb_s));
-    // Above its line, a little behind its beginning; behind the label above it, if that is too near.
+    // Above its line, as near to its beginning as nothing is in the way.
     const std::string text = fmt::format("{} {} GB/s", roof.level, PageNumber(roof.read_gb_s));
-    const double offset = y(x.low() * roof.read_gb_s);  // grows downwards
-    const bool is_near = offset - label_offset < 2 * kTextHeight;
-    const double begin_at = is_near ? label_end + 12 : 14;
-    const double share = begin_at / length;
-    const double px = x(from) + run * share, py = y(from * roof.read_gb_s) + rise * share;
     const double text_length = static_cast<double>(text.size()) * kTextWidth;
-    label_offset = offset;
-    label_end = begin_at + text_length;
-    if (px + text_length * run / length > x(to)) continue;  // no room: the table of roofs below the plot says it
-    plot.Label(px + 4 * rise / length, py - 4 * run / length, Anchor::kStart, text, "rooflabel", degrees);
-    for (double at = 0; at < text_length; at += kTextWidth)
-      room.Take({px + at * run / length - 6, py + at * rise / length - 16, px + at * run / length + 6,
-                 py + at * rise / length + 2});
+    const double longest = std::hypot(x(to) - x(from), y(to * roof.read_gb_s) - y(from * roof.read_gb_s));
+    for (double begin = 10; begin + text_length < longest; begin += 8) {
+      const double px = x(from) + run / length * begin, py = y(from * roof.read_gb_s) + rise / length * begin;
+      std::vector<Box> boxes;
+      for (double at = 0; at < text_length; at += kTextWidth) {
+        const double left = px + at * run / length, bottom = py + at * rise / length;
+        boxes.push_back({left - 4, bottom - 15, left + 6, bottom - 1});
+      }
+      if (!std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) { return room.IsFree(box); })) continue;
+      for (const Box& box : boxes) room.Take(box);
+      plot.Label(px + 4 * rise / length, py - 4 * run / length, Anchor::kStart, text, "rooflabel", degrees);
+      break;  // without room for it, the caption says what it would
+    }
   }
 }
 
-void DrawPoints(SvgPlot& plot, const RooflinePlotData& data, const Scale& x, const Scale& y, Room& room) {
-  struct Place {
-    const ReportKernel* kernel;
-    double x, y;
-  };
-  std::vector<Place> places;
-  for (const ReportKernel* kernel : data.kernels) {
-    places.push_back({kernel, x(Intensity(*kernel)), y(Gflops(*kernel))});
-    const Place& place = places.back();
-    room.Take({place.x - kPoint, place.y - kPoint, place.x + kPoint, place.y + kPoint});
-  }
+struct Place {
+  const ReportKernel* kernel;
+  double x, y, radius;
+};
+
+void DrawPoints(SvgPlot& plot, const std::vector<Place>& places, size_t most_labels, Room& room) {
   // The heaviest last, so that it is on top.
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     Markup& out = plot.out();
     out.Open("a", {{"href", "#" + AnchorOf(*place->kernel)}});
     out.Open("circle", {{"cx", Coordinate(place->x)},
                         {"cy", Coordinate(place->y)},
-                        {"r", Coordinate(kPoint)},
+                        {"r", Coordinate(place->radius)},
                         {"class", PointClass(*place->kernel)}});
     out.Element("title", PointTitle(*place->kernel)).Close("circle").Close("a");
   }
   // The heaviest first: it gets its number, others as there is room.
-  for (const Place& place : places) {
+  for (size_t i = 0; i < std::min(places.size(), most_labels); ++i) {
+    const Place& place = places[i];
     const std::string text = std::to_string(place.kernel->number);
     const double width = static_cast<double>(text.size()) * kTextWidth + 2;
     struct Spot {
@@ -214,8 +213,15 @@ void DrawRoofline(Markup& out, const RooflinePlotData& data, double width, doubl
   plot.Label((frame.left + frame.right) / 2, height - 6, Anchor::kMiddle, "flop per byte of operands", "axislabel");
   plot.Label(11, (frame.top + frame.bottom) / 2, Anchor::kMiddle, "GFLOP/s", "axislabel", -90);
   Room room(frame);
+  std::vector<Place> places;
+  for (const ReportKernel* kernel : data.kernels) {
+    const bool is_small = data.kernels.size() > kMany && kernel->row.origin == "default";
+    const double radius = is_small ? kSmallPoint : kPoint;
+    const Place& place = places.emplace_back(Place{kernel, x(Intensity(*kernel)), y(Gflops(*kernel)), radius});
+    room.Take({place.x - radius, place.y - radius, place.x + radius, place.y + radius});
+  }
   DrawRoofs(plot, data, x, y, frame, room);
-  DrawPoints(plot, data, x, y, room);
+  DrawPoints(plot, places, static_cast<size_t>(width * height / kAreaOfALabel), room);
   plot.End();
 }
 

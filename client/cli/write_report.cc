@@ -88,7 +88,7 @@ Command ReportCommand() {
       .summary = "write a page about the cache: by class, curves, roofline, what refining has won",
       .details =
           R"(One HTML file that loads nothing else. The roofs of the machine are measured when first asked for, which takes a part
-of a second; a cache of thousands of kernels takes some seconds.
+of a second; so does a thousand kernels.
 
 Examples:
   hone report -o report.html

@@ -147,6 +147,24 @@ TEST(ReportPage, ALongKernelIsCutInTheMiddle) {
   EXPECT_THAT(page, HasSubstr("x end"));
 }
 
+TEST(ReportPage, TheCurvesThatAreShownAreOfWhatWonMost) {
+  ReportData data = SampleReport(0);
+  for (int i : {0, 2, 4}) data.kernels.push_back(SampleKernel(i));
+  data.kernels[0].won = 10;  // the one with the least calls × time
+  RankKernels(data.kernels);
+  PageLimits limits;
+  limits.curves = limits.gains = 1;
+  const std::string page = ReportPage(data, limits);
+  const std::string curves =
+      page.substr(page.find("id=\"curves\""), page.find("id=\"cache\"") - page.find("id=\"curves\""));
+  EXPECT_THAT(curves, HasSubstr("href=\"#k3\""));
+  EXPECT_EQ(Count(curves, "<figure>"), 1u);
+  const std::string gains =
+      page.substr(page.find("id=\"won\""), page.find("id=\"roofline\"") - page.find("id=\"won\""));
+  EXPECT_THAT(gains, HasSubstr("href=\"#k3\""));
+  EXPECT_THAT(gains, HasSubstr("2 kernels more that won less"));
+}
+
 TEST(ReportPage, ALargeCacheIsCutAndSaysHowMuchIsLeftOut) {
   PageLimits limits;
   limits.kernels = 1000;
