@@ -333,37 +333,32 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   int64_t shape = form.lane * 1024 + (vector ? lanes_ : 0);
   OpenScope& scope = scopes_.back();
   bool splats = lanes_ > 0 && !vector;
+  const int64_t hoisted_shape = splats ? -lanes_ : shape;  // a splat is as wide as the vectors that use it
   if (mask.always() && scope.innermost && scope.preheader && !uses_current && DepthOf(moving) + 1 < scopes_.size() &&
       !scope.stored.contains(load.buffer)) {
-    auto known = scope.hoisted.find({base, constant, shape + (splats ? 512 : 0)});
+    auto known = scope.hoisted.find({base, constant, hoisted_shape});
     if (known != scope.hoisted.end()) return known->second;
     if (static_cast<int>(scope.hoisted.size()) < MaxHoisted(target_)) {
       llvm::IRBuilderBase::InsertPointGuard restore(builder_);
       builder_.SetInsertPoint(scope.preheader);
       llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));
       if (splats) value = builder_.CreateVectorSplat(static_cast<unsigned>(lanes_), value);
-      scope.hoisted[{base, constant, shape + (splats ? 512 : 0)}] = value;
+      scope.hoisted[{base, constant, hoisted_shape}] = value;
       return value;
     }
   }
   llvm::Value* mask_key = mask.always() ? nullptr : vector ? (mask.lanes ? mask.lanes : mask.scalar) : mask.scalar;
   bool can_remember = !(vector && mask.lanes && mask.scalar);
-  if (can_remember)
-    if (auto known = loads_[load.buffer].find({base, constant, shape, mask_key}); known != loads_[load.buffer].end())
-      return known->second;
-  llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));
-  if (!mask.always()) {
-    llvm::Value* other = HONE_TRY(fill());
-    llvm::Value* condition = vector ? AllLanes(mask) : mask.scalar;
-    auto* constant_fill = llvm::dyn_cast<llvm::Constant>(other);
-    if (constant_fill && constant_fill->isNullValue()) {
-      // Masked lanes and the zero read in their place are zero already.
-    } else {
-      value = builder_.CreateSelect(condition, value, vector ? Widen(other) : other);
-    }
-  }
+  llvm::Value* value = nullptr;  // as read: the fill is each load's own
+  if (can_remember) value = loads_[load.buffer][{base, constant, shape, mask_key}];
+  if (!value) value = FromMemory(buffer.dtype, widen_lanes(emit()));
   if (can_remember) loads_[load.buffer][{base, constant, shape, mask_key}] = value;
-  return value;
+  if (mask.always()) return value;
+  llvm::Value* other = HONE_TRY(fill());
+  auto* constant_fill = llvm::dyn_cast<llvm::Constant>(other);
+  // Masked lanes and the zero read in their place are zero already.
+  if (constant_fill && constant_fill->isNullValue()) return value;
+  return builder_.CreateSelect(vector ? AllLanes(mask) : mask.scalar, value, vector ? Widen(other) : other);
 }
 
 }  // namespace hone

@@ -1,0 +1,70 @@
+// Kernels and schedules, each the shortest that shows a way in which generated code can go wrong: all elements against
+// the reference, nothing touched outside the buffers.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "tests/support/run_cases.h"
+#include "tests/support/run_kernel.h"
+
+namespace hone {
+namespace {
+
+struct Corner {
+  std::string name;  // what could go wrong
+  std::string kernel;
+  std::string schedule;  // "": the default
+};
+
+const std::vector<Corner>& Corners() {
+  static const std::vector<Corner> kCorners = {
+      {"two_fills_of_one_load", "kernel a(x: f32[3]) -> y: f32[8] { y[i] = pad(x[2*i - 1], 0) - pad(x[2*i - 1], 2) }",
+       ""},
+      {"splats_of_two_widths",
+       R"(kernel a(x: f32[]) -> y: f32[4, 13] {
+         t: f32[13]
+         t[i] = sum(k < 8, l < 4) pad(x[], -1)
+         y[i, j] = sum(k < 4) max(x[], t[j]) * f32(i32(pad(x[], 2) * 10))
+       })",
+       ""},
+      {"registers_of_masked_lanes", "depthwise_conv2d(N=2,C=3,H=9,W=7,R=5,S=3,stride=2,pad=[2,1],const=1)",
+       "vectorize xp.w0\n"},
+      {"vectors_wider_than_their_data", "gelu(M=2,N=23)",
+       "cache_read x -> r1 for y shared [n%5, m/7, n/5, m%7]\nvectorize r1.n\n"},
+      {"tiles_whose_hull_is_wider", "matmul(M=3,N=4,K=9,dtype=i8)+bias+relu",
+       "fuse y.m y.n\nsplit y.m+n 2 4 3\nfuse y.m+n.1 y.m+n.2\ncompute_at acc y.m+n.1+m+n.2\n"},
+      {"constants_read_before_their_start",
+       "kernel a(const x: f32[16, 16]) -> y: f32[16, 3] { y[i, j] = pad(x[2*j - 1, i - 3], -1) }",
+       "cache_read x -> r1 for y const\ncache_read r1 -> r2 for y private [d1/2, d0, d1%2]\ncompute_at r2 y.i\n"},
+      {"peeled_on_two_axes", "matmul(M=23,N=37,K=13)+bias+relu",
+       "split y.m 4\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\ncompute_at acc y.n.0\nstore acc registers\n"
+       "reorder acc.k acc.m acc.n\nvectorize y.n.1\nvectorize acc.n\nunroll y.m.1\nunroll acc.m\ntail y.m peel\n"
+       "tail y.n peel\nparallel y.m.0\n"},
+      {"peeled_inside_a_peeled_nest", "matmul(M=23,N=37,K=13)+bias",
+       "split y.m 6\nreorder y.m.0 y.m.1 y.n\ncompute_at acc y.m.0\nsplit acc.m 4\nsplit acc.n 8\n"
+       "reorder acc.m.0 acc.n.0 acc.k acc.m.1 acc.n.1\ncache_write acc at acc.n.0\nunroll acc.m.1\nvectorize acc.n.1\n"
+       "unroll y.m.1\ntail y.m peel\ntail acc.m peel\ntail acc.n peel\n"},
+  };
+  return kCorners;
+}
+
+void PrintTo(const Corner& corner, std::ostream* out) { *out << corner.kernel; }
+
+class CornerCase : public testing::TestWithParam<Corner> {};
+
+TEST_P(CornerCase, ComputesTheReference) {
+  for (const Target& target : TestTargets()) {
+    KernelCase kernel(GetParam().kernel, 1);
+    const RunOutcome outcome = BuildAndRun(kernel, GetParam().schedule, target);
+    EXPECT_EQ(outcome.failure, "") << PrintTarget(target);
+    EXPECT_EQ(outcome.refusal, "") << PrintTarget(target);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CornerCase, testing::ValuesIn(Corners()),
+                         [](const testing::TestParamInfo<Corner>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hone
