@@ -23,8 +23,9 @@ void TieTo(pid_t parent) {
   if (::getppid() != parent) ::_exit(127);
 }
 
-// How often the launcher looks at the clock, and how late it may wake up before that time counts as nobody's: the
-// machine slept, everything was stopped, or there was no processor for any of us.
+// How often the launcher looks at the clock, and how late it may wake up before the time since it last looked counts as
+// nobody's: the machine slept, everything was stopped, or there was no processor for any of us. What never ends ends by
+// its limit of processor time then.
 constexpr std::chrono::milliseconds kLook{100};
 constexpr std::chrono::milliseconds kLate{50};
 
@@ -40,7 +41,8 @@ LaunchOutcome Await(pid_t child, int64_t limit_ns) {
     int ready = ::poll(&poll_fd, 1, static_cast<int>(wait.count()));
     if (ready > 0) break;
     const MonotonicTime now = std::chrono::steady_clock::now();
-    left -= std::min<std::chrono::nanoseconds>(now - std::exchange(before, now), wait + kLate);
+    const MonotonicTime::duration passed = now - std::exchange(before, now);
+    if (passed <= wait + kLate) left -= passed;
     if (left.count() > 0) continue;
     outcome.timed_out = true;
     ::kill(child, SIGKILL);

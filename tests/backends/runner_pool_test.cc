@@ -484,7 +484,7 @@ TEST(RunnerPool, APauseOfTheMachineIsNotTheCandidatesTime) {
       pid_t candidate = 0;
       while (!is_over && (candidate = ChildOf(launcher)) == 0) std::this_thread::sleep_for(milliseconds(1));
       if (candidate == 0) return;
-      for (pid_t pid : {candidate, launcher, runner}) kill(pid, SIGSTOP);
+      for (pid_t pid : {launcher, candidate, runner}) kill(pid, SIGSTOP);
       was_stopped = true;
       std::this_thread::sleep_for(milliseconds(800));
       for (pid_t pid : {candidate, launcher, runner}) kill(pid, SIGCONT);
