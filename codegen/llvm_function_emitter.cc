@@ -260,6 +260,7 @@ Result<llvm::Value*> FunctionEmitter::AccumulateLanes(const Stmt& stmt, llvm::Va
 Result<void> FunctionEmitter::EmitStore(const Stmt& stmt) {
   Mask mask = ResolveGuard(stmt.guard);
   if (mask.never) return {};
+  values_.clear();
   if (program_.buffers[static_cast<size_t>(stmt.buffer)].scope == Scope::kRegisters) return WriteTile(stmt, mask);
   return StoreToMemory(stmt, mask);
 }

@@ -139,6 +139,8 @@ class FunctionEmitter {
   // Loads of the current straight line of code: buffer, pointer, constant offset, lane coefficient, mask.
   using LoadKey = std::tuple<llvm::Value*, int64_t, int64_t, llvm::Value*>;
   std::map<int, std::map<LoadKey, llvm::Value*>> loads_;
+  // Of the statement that is being emitted: operations, by the block that they are in.
+  std::map<std::pair<const ValueNode*, const llvm::BasicBlock*>, llvm::Value*> values_;
   std::map<std::pair<llvm::Value*, int>, llvm::Value*> splats_;
   std::map<std::pair<std::vector<std::pair<VarId, int64_t>>, std::pair<int64_t, int64_t>>, llvm::Value*> masks_;
 };

@@ -84,7 +84,6 @@ llvm::Value* FunctionEmitter::Splat(llvm::Value* scalar) {
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
-  llvm::LLVMContext& context = function_.getContext();
   switch (value.op) {
     case Op::kFloat: return llvm::ConstantFP::get(ValueType(value.type), value.float_value);
     case Op::kInt: return llvm::ConstantInt::getSigned(ValueType(value.type), value.int_value);
@@ -127,7 +126,9 @@ Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
     }
     default: break;
   }
-  (void)context;
+  // A value that several others use is there once in a statement's code.
+  const std::pair key(&value, builder_.GetInsertBlock());
+  if (auto known = values_.find(key); known != values_.end()) return known->second;
   std::vector<llvm::Value*> args;
   bool vector = false;
   for (const ValuePtr& arg : value.args) {
@@ -136,7 +137,7 @@ Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
   }
   if (vector)
     for (llvm::Value*& arg : args) arg = Widen(arg);
-  return EmitOperation(value, std::move(args));
+  return values_[key] = HONE_TRY(EmitOperation(value, std::move(args)));
 }
 
 llvm::Value* FunctionEmitter::EmitLongMath(Op op, bool is_sigmoid, std::vector<llvm::Value*> args) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "codegen/lower_internal.h"
@@ -41,29 +42,42 @@ ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
       ValueNode{Op::kSelect, type, 0, 0, {std::move(condition), std::move(a), std::move(b)}, -1, {}, {}});
 }
 
-// `unrolled`: variables that are numbers in each copy of the code. What they choose between is not there twice.
-int64_t CountValue(const VarTable& vars, const ValuePtr& value, const std::vector<VarId>& unrolled) {
-  if (value->op == Op::kSelect && value->args[0]->op == Op::kEq) {
-    bool folds = true;
-    for (const ValuePtr& side : value->args[0]->args) {
-      folds &= side->op == Op::kInt || (side->op == Op::kAxis && side->index.size() == 1);
-      if (!folds || side->op != Op::kAxis) continue;
-      const Linear form = vars.ExpandAxes(side->index[0]);
-      for (const Term& term : form.terms())
-        folds &= std::find(unrolled.begin(), unrolled.end(), term.var) != unrolled.end();
-    }
-    if (folds) return std::max(CountValue(vars, value->args[1], unrolled), CountValue(vars, value->args[2], unrolled));
+// Operations of one statement, each counted once. `unrolled`: variables that are numbers in each copy of the code. What
+// they choose between is not there twice.
+class ValueCounter {
+ public:
+  ValueCounter(const VarTable& vars, const std::vector<VarId>& unrolled) : vars_(vars), unrolled_(unrolled) {}
+
+  int64_t Count(const ValuePtr& value) {
+    if (!seen_.insert(value.get()).second) return 0;
+    if (value->op == Op::kSelect && value->args[0]->op == Op::kEq && IsKnown(*value->args[0]))
+      return std::max(Count(value->args[1]), Count(value->args[2]));
+    const bool is_long = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf ||
+                         value->op == Op::kLog || value->op == Op::kPow;
+    int64_t count = is_long ? 20 : 1;
+    for (const ValuePtr& arg : value->args) count += Count(arg);
+    return count;
   }
-  int64_t count = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf || value->op == Op::kLog ||
-                          value->op == Op::kPow
-                      ? 20
-                      : 1;
-  for (const ValuePtr& arg : value->args) count += CountValue(vars, arg, unrolled);
-  return count;
-}
+
+ private:
+  bool IsKnown(const ValueNode& comparison) const {
+    for (const ValuePtr& side : comparison.args) {
+      if (side->op == Op::kInt) continue;
+      if (side->op != Op::kAxis || side->index.size() != 1) return false;
+      const Linear form = vars_.ExpandAxes(side->index[0]);
+      for (const Term& term : form.terms())
+        if (std::find(unrolled_.begin(), unrolled_.end(), term.var) == unrolled_.end()) return false;
+    }
+    return true;
+  }
+
+  const VarTable& vars_;
+  const std::vector<VarId>& unrolled_;
+  std::unordered_set<const ValueNode*> seen_;
+};
 
 int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
-  if (stmt.kind == Stmt::Kind::kStore) return 1 + CountValue(program.vars, stmt.value, unrolled);
+  if (stmt.kind == Stmt::Kind::kStore) return 1 + ValueCounter(program.vars, unrolled).Count(stmt.value);
   const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
   if (copies) unrolled.push_back(stmt.var);
   int64_t inside = 0;

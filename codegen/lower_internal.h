@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -91,6 +92,8 @@ class Lowering {
   Result<void> PlanWorkspace();
 
   // lower_values.cc
+  ValuePtr Node(ValueNode node);
+  ValuePtr Constant(DType type, int64_t int_value, double float_value);
   Result<Linear> IndexForm(size_t stage, const Expr& e);
   Result<ValuePtr> MakeValue(size_t stage, const Expr& e);
   Result<ValuePtr> MakeLoad(size_t stage, const Expr& load, const Expr* fill);
@@ -123,7 +126,8 @@ class Lowering {
   LoopProgram program_;
   std::vector<StageState> states_;
   std::map<VarId, LoopKind> loop_kinds_;
-  std::vector<int> operand_buffers_;  // by TensorId; -1: none
+  std::unordered_multimap<uint64_t, ValuePtr> nodes_;  // by hash
+  std::vector<int> operand_buffers_;                   // by TensorId; -1: none
 };
 
 int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt);

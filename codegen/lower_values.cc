@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "codegen/lower_internal.h"
@@ -11,13 +12,46 @@
 namespace hone::lowering {
 namespace {
 
-ValuePtr Node(ValueNode node) { return std::make_shared<const ValueNode>(std::move(node)); }
+void Mix(uint64_t& hash, uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15 + (hash >> 29); }
 
-ValuePtr Constant(DType type, int64_t int_value, double float_value) {
-  return Node({IsFloat(type) ? Op::kFloat : Op::kInt, type, int_value, float_value, {}, -1, {}, {}});
+void Mix(uint64_t& hash, const std::vector<Linear>& forms) {
+  for (const Linear& form : forms) {
+    Mix(hash, static_cast<uint64_t>(form.constant()));
+    for (const Term& term : form.terms()) Mix(hash, static_cast<uint64_t>(term.coef * 4096 + term.var));
+  }
+}
+
+uint64_t HashOf(const ValueNode& node) {
+  uint64_t hash = static_cast<uint64_t>(node.op) * 64 + static_cast<uint64_t>(node.type);
+  Mix(hash, static_cast<uint64_t>(node.int_value));
+  Mix(hash, std::bit_cast<uint64_t>(node.float_value));
+  Mix(hash, static_cast<uint64_t>(node.buffer));
+  for (const ValuePtr& arg : node.args) Mix(hash, reinterpret_cast<uintptr_t>(arg.get()));
+  Mix(hash, node.index);
+  Mix(hash, node.guard);
+  return hash;
+}
+
+bool Same(const ValueNode& a, const ValueNode& b) {
+  return a.op == b.op && a.type == b.type && a.int_value == b.int_value &&
+         std::bit_cast<uint64_t>(a.float_value) == std::bit_cast<uint64_t>(b.float_value) && a.buffer == b.buffer &&
+         a.args == b.args && a.index == b.index && a.guard == b.guard;
 }
 
 }  // namespace
+
+// Equal values are one node: what uses a value twice does not say it twice.
+ValuePtr Lowering::Node(ValueNode node) {
+  const uint64_t hash = HashOf(node);
+  auto [begin, end] = nodes_.equal_range(hash);
+  for (auto known = begin; known != end; ++known)
+    if (Same(*known->second, node)) return known->second;
+  return nodes_.emplace(hash, std::make_shared<const ValueNode>(std::move(node)))->second;
+}
+
+ValuePtr Lowering::Constant(DType type, int64_t int_value, double float_value) {
+  return Node({IsFloat(type) ? Op::kFloat : Op::kInt, type, int_value, float_value, {}, -1, {}, {}});
+}
 
 Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
   VarTable& vars = program_.vars;
