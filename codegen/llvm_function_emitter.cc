@@ -187,8 +187,8 @@ llvm::Value* FunctionEmitter::Identity(Reduction reduction, llvm::Type* type) {
     double inf = std::numeric_limits<double>::infinity();
     identity = llvm::ConstantFP::get(scalar, reduction == Reduction::kSum    ? 0
                                              : reduction == Reduction::kProd ? 1
-                                             : reduction == Reduction::kMax  ? -inf
-                                                                             : inf);
+                                             : reduction == Reduction::kMin  ? inf
+                                                                             : -inf);
   } else {
     unsigned bits = scalar->getIntegerBitWidth();
     llvm::APInt value(bits, reduction == Reduction::kProd ? 1 : 0);
@@ -216,6 +216,7 @@ llvm::Value* FunctionEmitter::Combine(Reduction reduction, llvm::Value* old, llv
                        : builder_.CreateMul(old, value);
     case Reduction::kMax: return is_bool ? builder_.CreateOr(old, value) : EmitMax(builder_, old, value);
     case Reduction::kMin: return is_bool ? builder_.CreateAnd(old, value) : EmitMin(builder_, old, value);
+    case Reduction::kMaxOfNumbers: return EmitMaxOfNumbers(builder_, old, value);
   }
   return value;
 }
@@ -250,8 +251,9 @@ Result<llvm::Value*> FunctionEmitter::AccumulateLanes(const Stmt& stmt, llvm::Va
   } else {
     ReduceOp op = stmt.combine == Reduction::kSum    ? ReduceOp::kSum
                   : stmt.combine == Reduction::kProd ? ReduceOp::kProd
+                  : stmt.combine == Reduction::kMin  ? ReduceOp::kMin
                   : stmt.combine == Reduction::kMax  ? ReduceOp::kMax
-                                                     : ReduceOp::kMin;
+                                                     : ReduceOp::kMaxOfNumbers;
     total = EmitReduce(builder_, op, value);
   }
   return Combine(stmt.combine, old, total);

@@ -30,6 +30,7 @@ llvm::Value* Combine(llvm::IRBuilderBase& builder, ReduceOp op, llvm::Value* a, 
     case ReduceOp::kProd: return is_float ? builder.CreateFMul(a, b) : builder.CreateMul(a, b);
     case ReduceOp::kMax: return EmitMax(builder, a, b);
     case ReduceOp::kMin: return EmitMin(builder, a, b);
+    case ReduceOp::kMaxOfNumbers: return EmitMaxOfNumbers(builder, a, b);
   }
   HONE_CHECK(false);
 }
@@ -153,6 +154,10 @@ llvm::Value* EmitMax(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* 
 
 llvm::Value* EmitMin(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b) {
   return EmitExtremum(builder, false, a, b);
+}
+
+llvm::Value* EmitMaxOfNumbers(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b) {
+  return builder.CreateSelect(builder.CreateFCmpOGT(b, a), b, a);
 }
 
 llvm::Value* EmitReduce(llvm::IRBuilderBase& builder, ReduceOp op, llvm::Value* vector) {

@@ -41,13 +41,16 @@ llvm::Value* EmitMaskedDeinterleavedLoad(llvm::IRBuilderBase& builder, llvm::Typ
 
 // Horizontal reduction of a vector to a scalar by halving: lane i with lane i + n/2, then n/4, … (odd n: the last lane
 // joins at the end). The order is fixed, so the result does not depend on the target. Works on floats and integers.
-enum class ReduceOp { kSum, kProd, kMax, kMin };  // kMax, kMin: NaN if any lane is NaN; integers signed
+// kMax, kMin: NaN if any lane is NaN; integers signed.
+enum class ReduceOp { kSum, kProd, kMax, kMin, kMaxOfNumbers };
 llvm::Value* EmitReduce(llvm::IRBuilderBase& builder, ReduceOp op, llvm::Value* vector);
 
 // max and min with the reference's NaN rule (a NaN on either side gives NaN), scalar or vector, float or signed
 // integer.
 llvm::Value* EmitMax(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b);
 llvm::Value* EmitMin(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b);
+// The larger of a and b, a where b is NaN. One instruction on x86.
+llvm::Value* EmitMaxOfNumbers(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b);
 
 // <lanes x i1>: lane i is on if i < count. `count` is any integer value; ≤ 0 gives none, ≥ lanes all. A constant count
 // gives a constant mask. `element_bits` is the width of the data it will mask: on AVX2 the comparison is made in it.

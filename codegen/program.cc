@@ -35,7 +35,7 @@ class Printer {
         return;
       }
       case Stmt::Kind::kStore: {
-        static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*="};
+        static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*=", "max_of_numbers="};
         Line(depth,
              fmt::format("{}{} {} {}{}", program_.buffers[static_cast<size_t>(stmt.buffer)].name, Index(stmt.index),
                          kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)],

@@ -6,6 +6,7 @@
 
 #include "ir/affine.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_numbers.h"
 #include "ir/rewrite_winograd.h"
 
 namespace hone {
@@ -87,6 +88,16 @@ bool SchedulePlanner::Winograd(std::string stage, const std::string& base, int64
   step.other = "winograd";
   step.names = {base};
   step.factors = {tile, columns};
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::MaxOfNumbers(std::string stage) {
+  Result<Kernel> next = hone::MaxOfNumbers(kernel_, FindStage(kernel_, stage));
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "numbers";
   schedule_.push_back(std::move(step));
   return true;
 }

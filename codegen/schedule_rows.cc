@@ -64,6 +64,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     for (int64_t count : {1, 2, 4, 8})
       if (count * width <= extent) chain_options.push_back(count);
     chains = planner.Choose(name, "chains", std::move(chain_options), chains);
+    if (stage.reduction == Reduction::kMax) planner.MaxOfNumbers(name);
     std::string part = planner.FreshName(name + "_lanes");
     // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
     bool factored = planner.Rfactor(name, last.name, chains * width, part);

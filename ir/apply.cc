@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_numbers.h"
 #include "ir/rewrite_winograd.h"
 
 namespace hone {
@@ -150,8 +151,12 @@ Result<void> Applier::Rewrite(const Step& step) {
                                                   step.factors[0], step.factors[1])));
   }
   if (!step.factors.empty()) return Refuse(step.other + " takes no numbers");
+  if (step.other == "numbers") {
+    if (!step.names.empty()) return Refuse("numbers takes no names");
+    return Rewritten(HONE_TRY(MaxOfNumbers(result_.kernel, static_cast<int>(stage))));
+  }
   if (step.other != "collapse")
-    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate and winograd", step.other));
+    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, winograd and numbers", step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 

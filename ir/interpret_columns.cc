@@ -346,6 +346,10 @@ void RunColumnOperation(const Instruction& instruction, const Register* const* r
 
 ReductionState::ReductionState(Reduction reduction, DType type, double tolerance)
     : reduction_(reduction), type_(type), tolerance_(tolerance) {
+  if (reduction == Reduction::kMaxOfNumbers) {
+    value_ = -std::numeric_limits<double>::infinity();
+    empty_ = false;
+  }
   if (reduction != Reduction::kProd) return;
   value_ = 1;
   integer_ = 1;
@@ -391,8 +395,8 @@ void ReductionState::Add(const Register& reg, const Column& column, size_t n) {
       value_ *= x[i], magnitude_ *= m[i];
     } else if (empty_) {
       value_ = x[i], magnitude_ = m[i], empty_ = false;
-    } else {
-      bool second = TakesSecond(reduction_ == Reduction::kMax ? Op::kMax : Op::kMin, value_, x[i]);
+    } else if (reduction_ != Reduction::kMaxOfNumbers || !std::isnan(x[i])) {
+      bool second = TakesSecond(reduction_ == Reduction::kMin ? Op::kMin : Op::kMax, value_, x[i]);
       magnitude_ = ExtremeMagnitude(second, value_, magnitude_, x[i], m[i], tolerance_);
       if (second) value_ = x[i];
     }

@@ -41,7 +41,14 @@ struct Axis {
 };
 
 // Stored and sent: never reuse a number.
-enum class Reduction : uint8_t { kNone = 1, kSum = 2, kMax = 3, kMin = 4, kProd = 5 };
+enum class Reduction : uint8_t {
+  kNone = 1,
+  kSum = 2,
+  kMax = 3,  // NaN if anything is
+  kMin = 4,  // the same
+  kProd = 5,
+  kMaxOfNumbers = 6,  // of floats, NaN overlooked: ir/rewrite_numbers.h makes it
+};
 
 // output[axes…] = reduction over reduce_axes of body. The body names axes by position: 0 … axes.size()-1 index the
 // output's dimensions in order, axes.size() … the reduction axes. Tensors it loads are inputs or outputs of earlier

@@ -178,6 +178,7 @@ std::string_view ReductionName(Reduction reduction) {
     case Reduction::kMax: return "max";
     case Reduction::kMin: return "min";
     case Reduction::kProd: return "prod";
+    case Reduction::kMaxOfNumbers: return "max_of_numbers";
   }
   return "";
 }

@@ -317,6 +317,7 @@ Expr ReductionIdentity(Reduction reduction, DType type) {
   switch (reduction) {
     case Reduction::kSum: return IsFloat(type) ? Float(0, type) : Int(0, type);
     case Reduction::kProd: return IsFloat(type) ? Float(1, type) : Int(1, type);
+    case Reduction::kMaxOfNumbers:
     case Reduction::kMax: return IsFloat(type) ? Float(-inf, type) : Int(lowest, type);
     case Reduction::kMin: return IsFloat(type) ? Float(inf, type) : Int(highest, type);
     case Reduction::kNone: break;

@@ -265,8 +265,8 @@ std::string PrintStep(const Step& step) {
   auto layout = [&] { return step.layout.empty() ? "" : " " + LayoutText(step.layout); };
   switch (step.kind) {
     case StepKind::kRewrite:
-      return fmt::format("rewrite {} {} {}{}{}", step.other, step.stage, fmt::join(step.names, " "),
-                         step.factors.empty() ? "" : " ", fmt::join(step.factors, " "));
+      return fmt::format("rewrite {} {}{}{}{}{}", step.other, step.stage, step.names.empty() ? "" : " ",
+                         fmt::join(step.names, " "), step.factors.empty() ? "" : " ", fmt::join(step.factors, " "));
     case StepKind::kInline: return "inline " + step.stage;
     case StepKind::kCacheRead:
       return fmt::format("cache_read {} -> {} for {} {}{}", step.other, step.result, step.stage,

@@ -113,6 +113,7 @@ class TreeWalk {
           case Reduction::kNone: result = v; break;
           case Reduction::kSum: result += v; break;
           case Reduction::kProd: result *= v; break;
+          case Reduction::kMaxOfNumbers:
           case Reduction::kMax: result = first ? v : std::max(result, v); break;
           case Reduction::kMin: result = first ? v : std::min(result, v); break;
         }

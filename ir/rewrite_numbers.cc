@@ -1,0 +1,187 @@
+#include "ir/rewrite_numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+using Axes = std::vector<int>;  // of a load: the reader's axis at each dimension
+
+// The load's indices, if each is an axis of its own.
+std::optional<Axes> PlainAxes(const Expr& load) {
+  Axes axes;
+  for (const Expr& index : load.args()) {
+    if (index.op() != Op::kAxis) return std::nullopt;
+    const int axis = static_cast<int>(index.int_value());
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) return std::nullopt;
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+bool IsLoadOf(const Expr& e, TensorId tensor) { return e.op() == Op::kLoad && e.int_value() == tensor; }
+
+// Operations of one result that is NaN when any of their arguments is.
+bool KeepsNan(Op op) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kDiv:
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kExp:
+    case Op::kLog:
+    case Op::kTanh:
+    case Op::kErf:
+    case Op::kSqrt:
+    case Op::kRsqrt:
+    case Op::kAbs: return true;
+    default: return false;
+  }
+}
+
+class Proof {
+ public:
+  Proof(const Kernel& kernel, int stage)
+      : kernel_(kernel), top_(kernel.stages[static_cast<size_t>(stage)]), rank_(top_.axes.size()) {}
+
+  // Why not, or "".
+  std::string Refusal() {
+    if (kernel_.tensors[static_cast<size_t>(top_.output)].kind == TensorKind::kOutput) return "it is an output";
+    for (const Stage& stage : kernel_.stages) FindShifted(stage);
+    for (const Stage& stage : kernel_.stages) FindTotal(stage);
+    if (total_ < 0) return "nothing sums exp(x - max x) over all of x";
+    for (const Stage& stage : kernel_.stages) {
+      const bool exempt = stage.output == shifted_ || stage.output == total_;
+      if (!exempt && !Covered(stage.body)) return "some use of it does not depend on the sum of exp(x - max x)";
+    }
+    return "";
+  }
+
+ private:
+  // The axes of T, its own and the reduced ones, as positions among `count` axes, where `e` is exp(x − T) over these.
+  std::optional<Axes> MatchShifted(const Expr& e, size_t count) const {
+    if (e.op() != Op::kExp || e.arg(0).op() != Op::kSub || !IsLoadOf(e.arg(0).arg(1), top_.output)) return std::nullopt;
+    std::optional<Axes> places = PlainAxes(e.arg(0).arg(1));
+    if (!places || count != rank_ + top_.reduce_axes.size()) return std::nullopt;
+    for (int axis = 0; axis < static_cast<int>(count); ++axis)
+      if (std::find(places->begin(), places->begin() + static_cast<ptrdiff_t>(rank_), axis) ==
+          places->begin() + static_cast<ptrdiff_t>(rank_))
+        places->push_back(axis);
+    std::vector<Expr> values;
+    for (int place : *places) values.push_back(AxisRef(place));
+    return SameExpr(SubstituteAxes(top_.body, values), e.arg(0).arg(0)) ? places : std::nullopt;
+  }
+
+  // Whether the axes of a stage run over all that T's do.
+  bool HasSameExtents(const Stage& stage, const Axes& places) const {
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Axis& mine = i < rank_ ? top_.axes[i] : top_.reduce_axes[i - rank_];
+      const size_t place = static_cast<size_t>(places[i]);
+      const Axis& other = place < stage.axes.size() ? stage.axes[place] : stage.reduce_axes[place - stage.axes.size()];
+      if (!SameExpr(mine.extent, other.extent)) return false;
+    }
+    return true;
+  }
+
+  // E, where the exponentials are a stage of their own.
+  void FindShifted(const Stage& stage) {
+    if (shifted_ >= 0 || stage.reduction != Reduction::kNone) return;
+    if (kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput) return;
+    std::optional<Axes> places = MatchShifted(stage.body, stage.axes.size());
+    if (!places || !HasSameExtents(stage, *places)) return;
+    shifted_ = stage.output;
+    places_ = *std::move(places);
+  }
+
+  // S, of E or of exp(x − T) itself: summed over what T is the maximum of, kept apart where T is.
+  void FindTotal(const Stage& stage) {
+    if (total_ >= 0 || stage.reduction != Reduction::kSum || stage.axes.size() != rank_) return;
+    std::optional<Axes> places = MatchShifted(stage.body, stage.axes.size() + stage.reduce_axes.size());
+    if (shifted_ >= 0 && IsLoadOf(stage.body, shifted_)) {
+      if (std::optional<Axes> axes = PlainAxes(stage.body)) {
+        places.emplace();
+        for (int place : places_) places->push_back((*axes)[static_cast<size_t>(place)]);
+      }
+    }
+    if (!places || places->size() != rank_ + stage.reduce_axes.size() || !HasSameExtents(stage, *places)) return;
+    for (size_t i = 0; i < places->size(); ++i)
+      if (((*places)[i] < static_cast<int>(rank_)) != (i < rank_)) return;
+    total_ = stage.output;
+    total_axes_.assign(places->begin(), places->begin() + static_cast<ptrdiff_t>(rank_));
+  }
+
+  // The row (indices of T) that a load is about.
+  std::vector<Expr> RowOf(const Expr& load) const {
+    std::vector<Expr> row(rank_);
+    for (size_t i = 0; i < rank_; ++i) {
+      if (load.int_value() == top_.output) row[i] = load.arg(i);
+      if (load.int_value() == shifted_) row[i] = load.arg(static_cast<size_t>(places_[i]));
+      if (load.int_value() == total_) row[i] = load.arg(static_cast<size_t>(total_axes_[i]));
+    }
+    return row;
+  }
+
+  static bool SameRow(const std::vector<Expr>& a, const std::vector<Expr>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const Expr& x, const Expr& y) { return SameExpr(x, y); });
+  }
+
+  // Whether `e` is NaN wherever the sum of that row is, by itself or by the stages that it reads.
+  bool FollowsTotal(const Expr& e, const std::vector<Expr>& row) const {
+    if (IsLoadOf(e, total_)) return SameRow(RowOf(e), row);
+    if (e.op() == Op::kLoad) {
+      const int source = FindStage(kernel_, kernel_.tensors[static_cast<size_t>(e.int_value())].name);
+      if (source < 0 || kernel_.stages[static_cast<size_t>(source)].reduction != Reduction::kNone) return false;
+      return FollowsTotal(SubstituteAxes(kernel_.stages[static_cast<size_t>(source)].body, e.args()), row);
+    }
+    return KeepsNan(e.op()) &&
+           std::any_of(e.args().begin(), e.args().end(), [&](const Expr& arg) { return FollowsTotal(arg, row); });
+  }
+
+  // Whether each use of T and E within `e` is under something that follows the sum of its row.
+  bool Covered(const Expr& e) const {
+    std::vector<std::vector<Expr>> rows;
+    Walk(e, [&](const Expr& part) {
+      if (!IsLoadOf(part, top_.output) && !IsLoadOf(part, shifted_)) return;
+      const std::vector<Expr> row = RowOf(part);
+      if (std::none_of(rows.begin(), rows.end(), [&](const auto& known) { return SameRow(known, row); }))
+        rows.push_back(row);
+    });
+    if (rows.empty()) return true;
+    if (rows.size() == 1 && FollowsTotal(e, rows[0])) return true;
+    if (IsLoadOf(e, top_.output) || IsLoadOf(e, shifted_)) return false;
+    return std::all_of(e.args().begin(), e.args().end(), [&](const Expr& arg) { return Covered(arg); });
+  }
+
+  const Kernel& kernel_;
+  const Stage& top_;
+  const size_t rank_;
+  TensorId shifted_ = -1, total_ = -1;
+  Axes places_;      // E's dimension that is T's axis i, its own, then the reduced ones
+  Axes total_axes_;  // S's dimension that is T's axis i
+};
+
+}  // namespace
+
+Result<Kernel> MaxOfNumbers(Kernel kernel, int index) {
+  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+  const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+  if (stage.reduction != Reduction::kMax || !IsFloat(tensor.dtype))
+    return Refuse(fmt::format("{} is no maximum of floats", tensor.name));
+  if (std::string why = Proof(kernel, index).Refusal(); !why.empty())
+    return Refuse(fmt::format("{} must keep NaN: {}", tensor.name, why));
+  stage.reduction = Reduction::kMaxOfNumbers;
+  return kernel;
+}
+
+}  // namespace hone
