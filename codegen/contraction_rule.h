@@ -29,9 +29,10 @@ struct ContractionPair {
 
 class ContractionRule {
  public:
+  // `columns`: an intermediate that need not exist where a panel is packed from it; "" if there is none.
   ContractionRule(SchedulePlanner& planner, const ContractionPair& pair, Contraction contraction,
-                  const RegisterTile& tile)
-      : planner_(planner), pair_(pair), c_(std::move(contraction)), tile_(tile) {}
+                  const RegisterTile& tile, std::string columns)
+      : planner_(planner), pair_(pair), c_(std::move(contraction)), tile_(tile), columns_(std::move(columns)) {}
 
   void Emit();
 
@@ -61,6 +62,7 @@ class ContractionRule {
   const ContractionPair& pair_;
   Contraction c_;
   RegisterTile tile_;
+  std::string columns_;
   int64_t lanes_ = 1;        // of the vector axis
   int64_t width_ = 1;        // elements of the vector axis in a tile
   int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block

@@ -10,6 +10,9 @@
 namespace hone {
 namespace {
 
+// How windows are read. Stored in schedules' choices.
+enum WindowForm : int64_t { kInPlace = 0, kColumns = 1, kImplicit = 2 };
+
 constexpr int64_t kShortRow = 64;       // vectors
 constexpr double kEvenEnough = 0.9;     // work per worker, least over most
 constexpr int64_t kShortestBlock = 32;  // steps of a reduction that is cut
@@ -20,6 +23,41 @@ std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::str
   std::string sum = planner.FreshName("tile");
   if (!planner.Separate(name, sum)) return std::nullopt;
   return ContractionPair{sum, name};
+}
+
+// im2col: where an operand is read in windows, its columns as a matrix, in memory or only where a panel of it is packed
+// (implicit GEMM): then it returns their name. Off unless chosen: reading windows in place moves less.
+std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
+  const std::optional<Contraction> c = AnalyzeContraction(planner, name);
+  if (!c || c->reduce.size() < 2) return "";
+  for (int v = 0; v < 2; ++v) {
+    const AccessPattern& access = c->operands[v];
+    const Tensor tensor = planner.kernel().tensors[static_cast<size_t>(access.tensor)];
+    bool windows = false;
+    for (size_t i = 0; i < c->extents.size(); ++i) windows |= access.uses[i] && access.dimension[i] < 0;
+    if (!windows || tensor.is_const || c->only[v].empty()) continue;
+    const int64_t form = planner.Choose(name, "im2col", {kInPlace, kColumns, kImplicit}, kInPlace);
+    if (form == kInPlace) return "";
+    const Stage stage = planner.StageNamed(name);
+    std::vector<std::string> axes, reduced, own;
+    auto add = [&](const std::vector<int>& positions, std::vector<std::string>* group) {
+      for (int position : positions) {
+        if (!access.uses[static_cast<size_t>(position)]) continue;
+        axes.push_back(planner.AxisAt(stage, static_cast<size_t>(position)).name);
+        if (group) group->push_back(axes.back());
+      }
+    };
+    add(c->batch, nullptr);
+    add(c->reduce, &reduced);
+    add(c->only[v], &own);
+    const std::string columns = planner.FreshName(tensor.name + "_columns");
+    if (!planner.Expand(name, tensor.name, columns, axes)) return "";
+    if (form == kImplicit) return columns;
+    if (reduced.size() > 1) planner.Collapse(name, reduced);
+    if (own.size() > 1) planner.Collapse(name, own);
+    return "";
+  }
+  return "";
 }
 
 }  // namespace
@@ -160,8 +198,12 @@ void ContractionRule::ScheduleOut() {
       tiles.push_back(row + ".0");
       row_inside.push_back(row + ".1");
     }
-    if (!row_is_packed_const_ && !row_is_total_ && ExtentOf(position) >= tile_.rows[i] &&
-        ExtentOf(position) % tile_.rows[i] != 0)
+    if (ExtentOf(position) < tile_.rows[i] || ExtentOf(position) % tile_.rows[i] == 0) continue;
+    const Expr& extent = planner_.AxisAt(planner_.StageNamed(out), static_cast<size_t>(position)).extent;
+    const bool is_fixed = LowerExtent(planner_.kernel(), extent) == UpperExtent(planner_.kernel(), extent);
+    if (is_fixed && planner_.ChooseIf(pair_.sum, i == 0 ? "outer_peel" : "peel", false))
+      planner_.SetTail(out, row, Tail::kPeel);
+    else if (!row_is_packed_const_ && !row_is_total_)
       planner_.SetTail(out, row, Tail::kShift);
   }
   if (own_rows_.empty()) {
@@ -314,6 +356,7 @@ void ContractionRule::ScheduleBlockedSum() {
 }
 
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
+  const std::string columns = ExpandWindows(planner, name);
   std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
   if (!contraction || contraction->reduce.empty())
     return planner.Refuse("contraction", name, "not a sum over the product of two tensors that are read plainly");
@@ -342,7 +385,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   std::optional<ContractionPair> pair = FindPair(planner, name);
   if (!pair) return planner.Refuse("contraction", name, "the sum cannot be separated from what it is written to");
   contraction->stage = pair->sum;
-  ContractionRule(planner, *pair, *std::move(contraction), *tile).Emit();
+  ContractionRule(planner, *pair, *std::move(contraction), *tile, columns).Emit();
   planner.Took("contraction", name,
                tile->transposed ? "a register tile over two operands that are used again, transposed on its way out"
                                 : "a register tile over two operands that are used again");

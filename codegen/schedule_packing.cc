@@ -62,6 +62,8 @@ void ContractionRule::PackVectorOperand() {
     }
   }
   if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPrivate)) panel_ = copy;
+  // The panel takes its columns from where they come from.
+  if (!panel_.empty() && name == columns_) planner_.Inline(name);
 }
 
 void ContractionRule::PackRowOperand() {

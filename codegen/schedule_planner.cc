@@ -6,6 +6,7 @@
 
 #include "ir/affine.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
 #include "ir/rewrite_winograd.h"
 
@@ -88,6 +89,19 @@ bool SchedulePlanner::Winograd(std::string stage, const std::string& base, int64
   step.other = "winograd";
   step.names = {base};
   step.factors = {tile, columns};
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::Expand(std::string stage, std::string tensor, std::string result,
+                             const std::vector<std::string>& axes) {
+  Result<Kernel> next = ExpandAccess(kernel_, FindStage(kernel_, stage), FindTensor(kernel_, tensor), result, axes);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "expand";
+  step.names = {std::move(tensor), std::move(result)};
+  step.names.insert(step.names.end(), axes.begin(), axes.end());
   schedule_.push_back(std::move(step));
   return true;
 }

@@ -59,6 +59,8 @@ class SchedulePlanner {
   bool Separate(std::string stage, std::string result);
   // A 3×3 convolution by F(tile × tile, 3×3); the new stages are named by WinogradNames(base).
   bool Winograd(std::string stage, const std::string& base, int64_t tile, int64_t columns);
+  // What the stage reads of a tensor becomes a stage of its own over the stage's axes: im2col.
+  bool Expand(std::string stage, std::string tensor, std::string result, const std::vector<std::string>& axes);
   // A maximum that may overlook NaN, as in a softmax.
   bool MaxOfNumbers(std::string stage);
   bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
 #include "ir/rewrite_winograd.h"
 
@@ -144,6 +145,14 @@ Result<void> Applier::Rewrite(const Step& step) {
     if (step.names.size() != 1) return Refuse("separate takes one name, of the new stage");
     return Rewritten(HONE_TRY(SeparateReduction(result_.kernel, static_cast<int>(stage), step.names[0])));
   }
+  if (step.other == "expand") {
+    if (!step.factors.empty() || step.names.size() < 3)
+      return Refuse("expand takes a tensor, a name for the new stage and the axes by which the tensor is read");
+    const TensorId tensor = FindTensor(result_.kernel, step.names[0]);
+    if (tensor < 0) return Refuse("there is no tensor " + step.names[0]);
+    return Rewritten(HONE_TRY(ExpandAccess(result_.kernel, static_cast<int>(stage), tensor, step.names[1],
+                                           {step.names.begin() + 2, step.names.end()})));
+  }
   if (step.other == "winograd") {
     if (step.names.size() != 1 || step.factors.size() != 2)
       return Refuse("winograd takes a name for the new stages, the tile and the number of tiles in a row");
@@ -156,7 +165,7 @@ Result<void> Applier::Rewrite(const Step& step) {
     return Rewritten(HONE_TRY(MaxOfNumbers(result_.kernel, static_cast<int>(stage))));
   }
   if (step.other != "collapse")
-    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, winograd and numbers", step.other));
+    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd and numbers", step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 

@@ -255,6 +255,9 @@ std::optional<Form> BoundsProver::Compute(const Expr& e) {
 }
 
 bool BoundsProver::NonNegative(const Form& form) {
+  // Where an assumption cannot hold, nothing is computed.
+  for (const Form& assumption : assumptions_)
+    if (RangeOf(assumption).hi < 0) return true;
   int64_t allowed = std::min(steps_, kProofSteps), saved = steps_;
   steps_ = allowed;
   bool proven = Prove(form, kAssumptionsUsed);
@@ -302,7 +305,7 @@ bool BoundsProver::Prove(const Form& form, int assumptions) {
 }
 
 void BoundsProver::AssumeNonNegative(const std::optional<Form>& form) {
-  if (form && !form->IsConstant()) assumptions_.push_back(*form);
+  if (form && (!form->IsConstant() || form->constant < 0)) assumptions_.push_back(*form);
 }
 
 void BoundsProver::AssumeComparison(Op op, const Expr& a, const Expr& b, bool holds) {

@@ -4,6 +4,7 @@
 //
 //   rewrite collapse y h w                           view adjacent dimensions as one, in every tensor that has them
 //   rewrite separate y t                             the reduction becomes stage t, which y copies
+//   rewrite expand acc xp cols c r s h w             what acc reads of xp, over acc's axes: im2col
 //   rewrite numbers top                              a maximum may overlook NaN
 //   rewrite winograd t v 4 14                        a 3×3 convolution by F(4×4, 3×3), 14 tiles in a row
 //   inline xp                                        substitute an element-wise stage into its readers

@@ -5,110 +5,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/rewrite_winograd.h"
+#include "ir/rewrite_expand.h"
+#include "ir/rewrite_numbers.h"
 #include "ir/specialize.h"
-#include "ir/verify.h"
-#include "tests/support/kernel_inputs.h"
 #include "tests/support/operation_samples.h"
+#include "tests/support/same_function.h"
 
 namespace hone {
 namespace {
-
-Kernel Parsed(const std::string& text) {
-  Result<Kernel> kernel = ParseKernel(text);
-  EXPECT_TRUE(kernel) << text << ": " << kernel.error().Text();
-  return kernel ? *std::move(kernel) : Kernel{};
-}
-
-// Sums in another order differ in the last bits of a double.
-bool IsSameValue(const Reference& a, const Reference& b) {
-  if (a.value == b.value || (std::isnan(a.value) && std::isnan(b.value))) return true;
-  return std::abs(a.value - b.value) <= 1e-12 * std::max(a.magnitude, b.magnitude);
-}
-
-int OutputCount(const Kernel& kernel) {
-  int count = 0;
-  for (TensorId id : kernel.operands) count += kernel.tensors[static_cast<size_t>(id)].kind == TensorKind::kOutput;
-  return count;
-}
-
-// Rewrites leave tensors behind that nothing fills or reads; the verifier wants a stage for each.
-Kernel WithoutUnused(const Kernel& kernel) {
-  Kernel result = kernel;
-  result.tensors.clear();
-  std::map<int64_t, TensorId> places;
-  auto keep = [&](TensorId id) {
-    if (places.emplace(id, static_cast<TensorId>(result.tensors.size())).second)
-      result.tensors.push_back(kernel.tensors[static_cast<size_t>(id)]);
-    return places.at(id);
-  };
-  for (TensorId& operand : result.operands) operand = keep(operand);
-  for (Stage& stage : result.stages) {
-    stage.body = Rewrite(stage.body, [&](const Expr& e) {
-      return e.op() == Op::kLoad ? LoadOf(keep(static_cast<TensorId>(e.int_value())), e.type(), e.args()) : e;
-    });
-    stage.output = keep(stage.output);
-  }
-  return result;
-}
-
-// What the caller sees stays, and so does every value.
-void ExpectSameFunction(const Kernel& before, const Kernel& after, uint64_t seed = 3) {
-  SCOPED_TRACE(PrintKernel(before) + "\nis now\n" + PrintKernel(after));
-  Result<void> verified = VerifyKernel(WithoutUnused(after));
-  ASSERT_TRUE(verified) << verified.error().Text();
-  ASSERT_EQ(before.operands.size(), after.operands.size());
-  for (size_t i = 0; i < before.operands.size(); ++i) {
-    const Tensor& a = before.tensors[static_cast<size_t>(before.operands[i])];
-    const Tensor& b = after.tensors[static_cast<size_t>(after.operands[i])];
-    EXPECT_EQ(a.name, b.name);
-    EXPECT_EQ(a.dtype, b.dtype);
-    EXPECT_EQ(a.kind, b.kind);
-    EXPECT_EQ(ElementCount(before, a), ElementCount(after, b));
-  }
-  Rng rng(seed);
-  KernelInputs inputs(before, rng);
-  for (int output = 0; output < OutputCount(before); ++output) {
-    std::vector<Reference> wanted = WholeReference(before, inputs, output), got = WholeReference(after, inputs, output);
-    ASSERT_EQ(wanted.size(), got.size());
-    for (size_t i = 0; i < wanted.size(); ++i)
-      ASSERT_TRUE(IsSameValue(wanted[i], got[i]))
-          << "output " << output << " element " << i << ": " << got[i].value << ", was " << wanted[i].value;
-  }
-}
-
-// The rewritten kernel, which computes the same; an empty one if it was refused.
-Kernel Kept(const Kernel& before, const Result<Kernel>& after) {
-  EXPECT_TRUE(after) << after.error().Text();
-  if (!after) return {};
-  ExpectSameFunction(before, *after);
-  return *after;
-}
-
-std::string RefusalOf(const Result<Kernel>& result) { return result ? "no refusal" : result.error().Text(); }
-
-std::vector<std::string> StageNames(const Kernel& kernel) {
-  std::vector<std::string> names;
-  for (const Stage& stage : kernel.stages) names.push_back(kernel.tensors[static_cast<size_t>(stage.output)].name);
-  return names;
-}
-
-std::vector<std::string> AxisNames(const std::vector<Axis>& axes) {
-  std::vector<std::string> names;
-  for (const Axis& axis : axes) names.push_back(axis.name);
-  return names;
-}
-
-const Stage& StageOf(const Kernel& kernel, const std::string& name) {
-  return kernel.stages.at(static_cast<size_t>(FindStage(kernel, name)));
-}
 
 TEST(Rewrite, FindsByName) {
   const Kernel kernel = Parsed("matmul(M=7,N=5,K=13)+bias+relu");
@@ -380,6 +288,39 @@ TEST(RfactorOf, Refuses) {
   EXPECT_EQ(RefusalOf(Rfactor(kernel, FindStage(kernel, "acc"), "k", 4, "bias")), "the name bias is taken");
 }
 
+// ---- expand
+
+TEST(Expand, MakesColumns) {
+  const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1,stride=2)+bias");
+  const int acc = FindStage(conv, "acc");
+  const Kernel after =
+      Kept(conv, ExpandAccess(conv, acc, FindTensor(conv, "xp"), "cols", {"n", "c", "r", "s", "h", "w0"}));
+  EXPECT_THAT(StageNames(after), testing::ElementsAre("xp", "cols", "acc", "y"));
+  EXPECT_THAT(AxisNames(StageOf(after, "cols").axes), testing::ElementsAre("n", "c", "r", "s", "h", "w0"));
+}
+
+TEST(Expand, TakesTheFillAlong) {
+  const Kernel before = Parsed(R"(kernel blur(x: f32[N]) -> y: f32[N] where N=9 { y[i] = sum(k < 3) pad(x[i + k - 1], 2) })");
+  const int sum = static_cast<int>(before.stages.size()) - 1;
+  Kept(before, ExpandAccess(before, sum, FindTensor(before, "x"), "cols", {"k", "i"}));
+}
+
+TEST(Expand, Refuses) {
+  const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1)");
+  const int acc = FindStage(conv, SumOf(conv));
+  auto refusal = [&](const char* tensor, const std::vector<std::string>& axes, const std::string& name = "cols") {
+    return RefusalOf(ExpandAccess(conv, acc, FindTensor(conv, tensor), name, axes));
+  };
+  const std::string by = "y reads xp by n h w0 c r s: name these, in any order, and no others";
+  EXPECT_EQ(refusal("xp", {"c", "r", "s", "h", "w0"}), by);
+  EXPECT_EQ(refusal("xp", {"n", "c", "r", "s", "h", "w0", "o"}), by);
+  EXPECT_EQ(refusal("xp", {"n", "n", "r", "s", "h", "w0"}), by);
+  EXPECT_EQ(refusal("x", {"n"}), "y does not read x");
+  EXPECT_EQ(refusal("xp", {"n", "c", "r", "s", "h", "w0"}, "w"), "the name w is taken");
+  const Kernel twice = Parsed("kernel t(x: f32[N]) -> y: f32[N] where N=9 { y[i] = x[i] + x[8 - i] }");
+  EXPECT_EQ(RefusalOf(ExpandAccess(twice, 0, FindTensor(twice, "x"), "cols", {"i"})), "y reads x in more than one way");
+}
+
 // ---- all of them, everywhere
 
 struct Candidate {
@@ -387,6 +328,22 @@ struct Candidate {
   std::string what;
   Result<Kernel> result;
 };
+
+// The stage's axes that appear in its reads of a tensor.
+std::vector<std::string> AxesOfReads(const Kernel& kernel, const Stage& stage, TensorId tensor) {
+  std::vector<std::string> names = AxisNames(stage.axes), used;
+  for (const std::string& name : AxisNames(stage.reduce_axes)) names.push_back(name);
+  std::vector<bool> uses(names.size());
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() != Op::kLoad || e.int_value() != tensor) return;
+    Walk(e, [&](const Expr& part) {
+      if (part.op() == Op::kAxis) uses[static_cast<size_t>(part.int_value())] = true;
+    });
+  });
+  for (size_t i = 0; i < names.size(); ++i)
+    if (uses[i]) used.push_back(names[i]);
+  return used;
+}
 
 // Every single rewrite of the kernel.
 std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fresh) {
@@ -407,9 +364,15 @@ std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fres
     for (const Axis& axis : at.reduce_axes)
       for (int lanes : {2, 5})
         all.push_back({"rfactor", name + " " + axis.name, Rfactor(kernel, stage, axis.name, lanes, fresh)});
-    for (size_t t = 0; t < kernel.tensors.size(); ++t)
+    all.push_back({"numbers", name, MaxOfNumbers(kernel, stage)});
+    for (size_t t = 0; t < kernel.tensors.size(); ++t) {
+      std::vector<std::string> axes = AxesOfReads(kernel, at, static_cast<TensorId>(t));
+      std::reverse(axes.begin(), axes.end());
+      all.push_back({"expand", kernel.tensors[t].name + " for " + name,
+                     ExpandAccess(kernel, stage, static_cast<TensorId>(t), fresh, axes)});
       all.push_back({"cache_read", kernel.tensors[t].name + " for " + name,
                      CacheRead(kernel, static_cast<TensorId>(t), stage, fresh)});
+    }
   }
   return all;
 }
@@ -451,8 +414,9 @@ TEST(Rewrite, AnyOneKeepsTheFunction) {
       }
     }
   }
-  for (const char* kind : {"inline", "separate", "collapse", "rfactor", "cache_read"})
+  for (const char* kind : {"inline", "separate", "collapse", "rfactor", "cache_read", "expand"})
     EXPECT_GT(kept[kind], 20) << kind;
+  EXPECT_GT(kept["numbers"], 1);
 }
 
 TEST(Rewrite, ChainsKeepTheFunction) {
@@ -475,74 +439,6 @@ TEST(Rewrite, ChainsKeepTheFunction) {
       if (HasFatalFailure()) return;
     }
   }
-}
-
-// ---- winograd
-
-std::string SumOf(const Kernel& kernel) {
-  for (const Stage& stage : kernel.stages)
-    if (stage.reduction != Reduction::kNone) return kernel.tensors[static_cast<size_t>(stage.output)].name;
-  return "";
-}
-
-Result<Kernel> Winograd(const Kernel& kernel, int64_t m, int64_t columns) {
-  return WinogradConvolution(kernel, FindStage(kernel, SumOf(kernel)), "wino", m, columns);
-}
-
-TEST(Winograd, KeepsConvolutions) {
-  for (const char* text : {
-           "conv2d(C=3,H=8,W=8,O=4,R=3,S=3,pad=1)+bias+relu",
-           "conv2d(C=2,H=7,W=5,O=3,R=3,S=3)",
-           "conv2d(N=2,C=3,H=5,W=9,O=2,R=3,S=3,pad=[0,2,1,3])+add",
-           "conv2d(C=6,H=6,W=7,O=4,R=3,S=3,groups=2,pad=1)",
-           "conv2d(C=2,H=9,W=4,O=2,R=3,S=3,pad=1,dtype=f64)",
-       }) {
-    const Kernel before = Specialize(Parsed(text));
-    const int64_t width = EvalExtent(before, StageOf(before, SumOf(before)).axes.back().extent);
-    for (int64_t m : {2, 4})
-      for (int64_t more : {0, 3}) Kept(before, Winograd(before, m, (width + m - 1) / m + more));
-  }
-}
-
-// The same with windows that a kernel writes itself: no padded copy, a fill, other orders of dimensions.
-TEST(Winograd, KeepsWindowsOfTheLanguage) {
-  for (const char* body :
-       {"y[h, w, o] = sum(c, r < 3, s < 3) f[o, r, s, c] * x[c, h + r, w + s]",
-        "y[h, w, o] = sum(c, r < 3, s < 3) pad(x[c, h + r - 2, w + s + 1], 0) * f[o, r, s, c]",
-        "t[c, h, w] = x[c, h, w] + 1 y[h, w, o] = sum(r < 3, c, s < 3) t[c, h + r, w + s] * f[o, r, s, c]"}) {
-    std::string declared = std::string(body).starts_with("t") ? "t: f32[C, H + 2, W + 2] " : "";
-    const Kernel before = Specialize(Parsed("kernel k(x: f32[C, H + 2, W + 2], f: f32[O, 3, 3, C]) -> y: f32[H, W, O] where C=3, "
-                                            "H=6, W=5, O=2 { " + declared + body + " }"));
-    // The columns are not the last axis of this result.
-    EXPECT_EQ(RefusalOf(Winograd(before, 2, 3)), "the window is not over rows and columns in this order");
-  }
-  for (const char* body :
-       {"y[o, h, w] = sum(c, r < 3, s < 3) f[o, r, s, c] * x[c, h + r, w + s]",
-        "y[o, h, w] = sum(c, r < 3, s < 3) pad(x[c, h + r - 2, w + s + 1], 0) * f[o, r, s, c]",
-        "t[c, h, w] = x[c, h, w] + 1 y[o, h, w] = sum(r < 3, c, s < 3) t[c, h + r, w + s] * f[o, r, s, c]"}) {
-    std::string declared = std::string(body).starts_with("t") ? "t: f32[C, H + 2, W + 2] " : "";
-    const Kernel before = Specialize(Parsed("kernel k(x: f32[C, H + 2, W + 2], f: f32[O, 3, 3, C]) -> y: f32[O, H, W] where C=3, "
-                                            "H=6, W=5, O=2 { " + declared + body + " }"));
-    for (int64_t m : {2, 4}) Kept(before, Winograd(before, m, (5 + m - 1) / m));
-  }
-}
-
-TEST(Winograd, RefusesWhatIsNoSuchConvolution) {
-  auto refusal = [](const char* text, int64_t m = 2, int64_t columns = 8) {
-    return RefusalOf(Winograd(Specialize(Parsed(text)), m, columns));
-  };
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=5,S=3,pad=1)"), "a window that is not 3×3");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3,stride=2)"), "a window with strides or dilation, or of more dimensions");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3,dilation=2)"), "a window with strides or dilation, or of more dimensions");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3,dtype=i8)"), "no convolution of floats");
-  EXPECT_EQ(refusal("maxpool2d(C=3,H=8,W=8,R=3,S=3)"), "no convolution of floats");
-  EXPECT_EQ(refusal("matmul(M=8,N=8,K=9)"), "no window over two dimensions");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 3), "winograd takes tiles of 2 or 4");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3,pad=1)", 4, 1), "1 tiles of 4 do not cover a row");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 2, int64_t{1} << 60), "more tiles than can be counted, or none");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 4, INT64_MAX), "more tiles than can be counted, or none");
-  EXPECT_EQ(refusal("conv2d(C=3,H=8,W=8,O=4,R=3,S=3)", 4, 0), "more tiles than can be counted, or none");
-  EXPECT_EQ(refusal("conv2d(N=1..4,C=3,H=8,W=8,O=4,R=3,S=3)"), "winograd takes constant sizes");
 }
 
 }  // namespace

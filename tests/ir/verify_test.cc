@@ -60,6 +60,14 @@ TEST(Verify, AccessesInBounds) {
   for (const char* value : {"x[(n + m) / 2]", "x[n - 4*(n/4)]"}) EXPECT_EQ(ErrorOf(Wrap(value)), "fine") << value;
 }
 
+TEST(Verify, WhatIsNeverComputedIsInBounds) {
+  for (const char* value : {"if(n > 0, x[n - 1], 0)", "if(m > 0, z[n, m - 1], 0)", "if(n + 1 < N, x[n + 1], 0)",
+                            "if(n != 0, x[n + 7], 0)", "if(n == N, x[n], 0)", "if(n > 0 and m > 0, z[n - 1, m - 1], 0)"})
+    EXPECT_EQ(ErrorOf(Wrap(value, "N=1, M=1")), "fine") << value;
+  EXPECT_NE(ErrorOf(Wrap("if(n >= 0, x[n - 1], 0)", "N=1, M=1")), "fine");
+  EXPECT_NE(ErrorOf(Wrap("if(n > 0, 0, x[n - 1])", "N=1, M=1")), "fine");
+}
+
 TEST(Verify, AccessesOutOfBounds) {
   for (const char* value : {"x[n + 1]",
                             "x[n - 1]",
@@ -266,7 +274,7 @@ TEST(Verify, AcceptedRandomAccessesAreInBounds) {
     if (rng.Chance(0.5))
       value = "if(" + RandomCondition(rng, 2) + ", " + value + ", z[" + RandomIndex(rng, 1) + ", " +
               RandomIndex(rng, 1) + "])";
-    std::string text = Wrap(value, dynamic ? "N=1..4, M=2..5" : "N=4, M=3");
+    std::string text = Wrap(value, dynamic ? "N=1..4, M=2..5" : rng.Chance(0.2) ? "N=1, M=2" : "N=4, M=3");
     Result<Kernel> kernel = ParseKernel(text);
     if (!kernel) {
       ++refused;

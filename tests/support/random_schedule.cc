@@ -45,6 +45,8 @@ Schedule RandomSchedule::Make() {
   static constexpr Move kRewrites[] = {{2, &RandomSchedule::Inline},
                                        {2, &RandomSchedule::Collapse},
                                        {2, &RandomSchedule::Separate},
+                                       {2, &RandomSchedule::Expand},
+                                       {1, &RandomSchedule::Numbers},
                                        {2, &RandomSchedule::Rfactor},
                                        {4, &RandomSchedule::CacheRead}};
   static constexpr Move kLoops[] = {
@@ -175,6 +177,38 @@ void RandomSchedule::Separate() {
   step.other = "separate";
   step.stage = NameOf(AnyStage());
   step.names = {FreshName()};
+  Propose({step});
+}
+
+void RandomSchedule::Expand() {
+  const Stage& stage = AnyStage();
+  std::vector<Expr> reads;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad) reads.push_back(e);
+  });
+  if (reads.empty()) return;
+  const Expr& read = Pick(reads);
+  std::vector<std::string> names = AxisNames(stage.axes), used;
+  for (const std::string& name : AxisNames(stage.reduce_axes)) names.push_back(name);
+  Walk(read, [&](const Expr& e) {
+    if (e.op() != Op::kAxis) return;
+    const std::string& name = names[static_cast<size_t>(e.int_value())];
+    if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
+  });
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "expand";
+  step.stage = NameOf(stage);
+  step.names = {state_.kernel.tensors[static_cast<size_t>(read.int_value())].name, FreshName()};
+  step.names.insert(step.names.end(), used.begin(), used.end());
+  Propose({step});
+}
+
+void RandomSchedule::Numbers() {
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "numbers";
+  step.stage = NameOf(AnyStage());
   Propose({step});
 }
 

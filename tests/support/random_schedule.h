@@ -35,6 +35,8 @@ class RandomSchedule {
   void Inline();
   void Collapse();
   void Separate();
+  void Expand();
+  void Numbers();
   void Rfactor();
   void CacheRead();
 

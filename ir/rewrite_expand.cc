@@ -1,0 +1,102 @@
+#include "ir/rewrite_expand.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/bounds.h"
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t kProofSteps = 100'000;
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+// Whether the stage's load stays inside its tensor everywhere, so that no condition around it is needed.
+bool AlwaysInBounds(const Kernel& kernel, const Stage& stage) {
+  if (stage.body.op() == Op::kPad) return true;
+  int64_t steps = kProofSteps;
+  BoundsProver prover(kernel, stage, &steps);
+  const Tensor& source = kernel.tensors[static_cast<size_t>(stage.body.int_value())];
+  for (size_t d = 0; d < source.shape.size(); ++d) {
+    std::optional<BoundsProver::Form> index = prover.FormOf(stage.body.arg(d)), extent = prover.FormOf(source.shape[d]);
+    if (!index || !extent || !prover.NonNegative(*index)) return false;
+    std::optional<BoundsProver::Form> room = prover.Difference(*extent, *index);
+    if (!room) return false;
+    room->constant -= 1;
+    if (!prover.NonNegative(*room)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Kernel> ExpandAccess(Kernel kernel, int index, TensorId tensor, const std::string& result,
+                            const std::vector<std::string>& axes) {
+  Stage& reader = kernel.stages[static_cast<size_t>(index)];
+  const std::string reader_name = kernel.tensors[static_cast<size_t>(reader.output)].name;
+  const Tensor source = kernel.tensors[static_cast<size_t>(tensor)];
+  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+
+  Expr access;  // with its fill, where it has one
+  bool one_way = true;
+  auto visit = [&](auto&& self, const Expr& e) -> void {
+    const bool is_load = e.op() == Op::kLoad && e.int_value() == tensor;
+    const bool is_padded = e.op() == Op::kPad && e.arg(0).op() == Op::kLoad && e.arg(0).int_value() == tensor;
+    if (is_load || is_padded) {
+      one_way &= !access || SameExpr(access, e);
+      access = e;
+      return;
+    }
+    for (const Expr& arg : e.args()) self(self, arg);
+  };
+  visit(visit, reader.body);
+  if (!access) return Refuse(fmt::format("{} does not read {}", reader_name, source.name));
+  if (!one_way) return Refuse(fmt::format("{} reads {} in more than one way", reader_name, source.name));
+
+  const size_t rank = reader.axes.size();
+  auto axis_at = [&](size_t position) -> const Axis& {
+    return position < rank ? reader.axes[position] : reader.reduce_axes[position - rank];
+  };
+  std::vector<bool> used(rank + reader.reduce_axes.size());
+  Walk(access, [&](const Expr& e) {
+    if (e.op() == Op::kAxis) used[static_cast<size_t>(e.int_value())] = true;
+  });
+  std::vector<std::string> wanted;
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) wanted.push_back(axis_at(i).name);
+  if (!std::is_permutation(axes.begin(), axes.end(), wanted.begin(), wanted.end()))
+    return Refuse(fmt::format("{} reads {} by {}: name these, in any order, and no others", reader_name, source.name,
+                              fmt::join(wanted, " ")));
+
+  Stage stage;
+  stage.output = static_cast<TensorId>(kernel.tensors.size());
+  Tensor expanded;
+  expanded.name = result;
+  expanded.dtype = source.dtype;
+  expanded.kind = TensorKind::kIntermediate;
+  std::vector<Expr> own(used.size()), indices;  // the reader's axes as the new stage's, and back
+  for (size_t i = 0; i < used.size(); ++i) own[i] = AxisRef(static_cast<int>(i));
+  for (size_t d = 0; d < axes.size(); ++d) {
+    size_t position = 0;
+    while (axis_at(position).name != axes[d]) ++position;
+    stage.axes.push_back(axis_at(position));
+    expanded.shape.push_back(axis_at(position).extent);
+    own[position] = AxisRef(static_cast<int>(d));
+    indices.push_back(AxisRef(static_cast<int>(position)));
+  }
+  stage.body = SubstituteAxes(access, own);
+  if (!AlwaysInBounds(kernel, stage))
+    return Refuse(fmt::format("{} reads {} under a condition", reader_name, source.name));
+  const Expr load = LoadOf(stage.output, source.dtype, std::move(indices));
+  reader.body = Rewrite(reader.body, [&](const Expr& e) { return SameExpr(e, access) ? load : e; });
+  kernel.tensors.push_back(std::move(expanded));
+  kernel.stages.insert(kernel.stages.begin() + index, std::move(stage));
+  return kernel;
+}
+
+}  // namespace hone
