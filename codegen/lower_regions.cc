@@ -162,9 +162,10 @@ Result<void> Lowering::InferRegion(size_t index) {
           Span span = Widen(*form, state.visible);
           if (padded && span.min.IsConstant() && state.axes[d].extent.IsConstant()) {
             // The guard of pad() keeps reads inside the domain.
-            int64_t lo = std::max<int64_t>(0, span.min.constant());
-            int64_t hi = std::min(state.axes[d].extent.constant() - 1, span.min.constant() + span.extent - 1);
-            span = {Linear(lo), std::max<int64_t>(1, hi - lo + 1)};
+            const int64_t last = state.axes[d].extent.constant() - 1;
+            const int64_t lo = std::clamp<int64_t>(span.min.constant(), 0, last);
+            const int64_t hi = std::clamp<int64_t>(span.min.constant() + span.extent - 1, lo, last);
+            span = {Linear(lo), hi - lo + 1};
           }
           if (first) {
             hull.push_back(span);
@@ -202,8 +203,8 @@ Result<void> Lowering::InferRegion(size_t index) {
                                kernel_.tensors[static_cast<size_t>(stage.output)].name),
                    ""};
     if (schedule.scope == Scope::kConst) {
-      const int64_t begin = std::min<int64_t>(0, hull[d].min.constant());
-      const int64_t end = hull[d].min.constant() + hull[d].extent;
+      const Interval start = program_.vars.Range(program_.vars.ExpandAxes(hull[d].min));
+      const int64_t begin = std::min<int64_t>(0, start.lo), end = start.hi + hull[d].extent;
       hull[d] = {Linear(begin), std::max(end, program_.vars.Range(state.axes[d].extent).hi) - begin};
     }
     state.axes[d].min = hull[d].min;

@@ -38,6 +38,13 @@ const std::vector<Corner>& Corners() {
       {"constants_read_before_their_start",
        "kernel a(const x: f32[16, 16]) -> y: f32[16, 3] { y[i, j] = pad(x[2*j - 1, i - 3], -1) }",
        "cache_read x -> r1 for y const\ncache_read r1 -> r2 for y private [d1/2, d0, d1%2]\ncompute_at r2 y.i\n"},
+      {"padding_alone",
+       R"(kernel a(const x: f32[2, 2, 3]) -> y: f32[3] {
+         t: f32[2, 2, 2]
+         t[i, j, k] = -x[k, 1 - i, 2*j]
+         y[i] = sum(k < 4, l < 2) pad(t[l + 2, 2*k + 2, k % 2], -1)
+       })",
+       "cache_read x -> r for t const [k, d2/7, d1, d2%7]\n"},
       {"peeled_on_two_axes", "matmul(M=23,N=37,K=13)+bias+relu",
        "split y.m 4\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\ncompute_at acc y.n.0\nstore acc registers\n"
        "reorder acc.k acc.m acc.n\nvectorize y.n.1\nvectorize acc.n\nunroll y.m.1\nunroll acc.m\ntail y.m peel\n"
