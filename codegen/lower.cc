@@ -126,11 +126,12 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
   if (loop.axis < 0) {
     stmt->extent = loop.exact;
   } else if (serial && state.axes[static_cast<size_t>(loop.axis)].clamps) {
-    // What is left of the axis after the loops already open, in steps of this loop.
+    // What is left of the axis after the loops already open, in steps of this loop. Tiles that shift are whole.
     const AxisState& axis = state.axes[static_cast<size_t>(loop.axis)];
     Linear left = axis.extent;
     for (const Term& term : axis.unshifted.terms())
-      if (KnownBefore(stage, term.var, index)) left -= Linear::Of(term.var, term.coef);
+      if (KnownBefore(stage, term.var, index) && !(axis.shifts && term.coef < axis.granule))
+        left -= Linear::Of(term.var, term.coef);
     stmt->extent = program_.vars.Min(Linear(loop.extent), program_.vars.DivCeil(left, loop.coef));
   }
   return stmt;

@@ -34,6 +34,7 @@ struct AxisState {
   Linear local;            // over the stage's own loops
   Linear unshifted;        // the same before Tail::kShift moved the last tile
   int64_t granule = 1;     // span of the unrolled and vectorised loops
+  bool shifts = false;     // Tail::kShift moved it
   bool clamps = false;     // serial loops stop at the end: only unrolled and vectorised ones run over
 };
 

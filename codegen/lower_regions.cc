@@ -370,6 +370,7 @@ void Lowering::MakeLoops(size_t index) {
     // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
     // known before them.
     axis.granule = granule;
+    axis.shifts = false;
     axis.clamps = true;
     bool has_serial = false;
     int64_t fused_reach = 0;
@@ -410,6 +411,7 @@ void Lowering::MakeLoops(size_t index) {
       // The loops still count whole tiles; only the coordinate of the last one moves.
       axis.local = vars.Min(outer, Linear(axis.extent_max - granule)) + inner;
       axis.padded = axis.extent_max;
+      axis.shifts = true;
     }
     Interval start = vars.Range(axis.min);
     axis.var = vars.AddAxis(name + ":" + axis_name, axis.min + axis.local, {start.lo, start.hi + axis.padded - 1});

@@ -45,6 +45,8 @@ const std::vector<Corner>& Corners() {
          y[i] = sum(k < 4, l < 2) pad(t[l + 2, 2*k + 2, k % 2], -1)
        })",
        "cache_read x -> r for t const [k, d2/7, d1, d2%7]\n"},
+      {"tiles_inside_what_they_are_made_of", "dense(M=5,N=1,K=7)",
+       "rewrite expand y x r m k\nsplit r.m 2\nunroll r.m.1\nreorder r.k r.m.1 r.m.0\ntail r.m shift\n"},
       {"peeled_on_two_axes", "matmul(M=23,N=37,K=13)+bias+relu",
        "split y.m 4\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\ncompute_at acc y.n.0\nstore acc registers\n"
        "reorder acc.k acc.m acc.n\nvectorize y.n.1\nvectorize acc.n\nunroll y.m.1\nunroll acc.m\ntail y.m peel\n"
