@@ -1,7 +1,7 @@
 // kernel_lab: builds one kernel in this process with a given or the default schedule, checks it and times it. A tool
 // for whoever works on schedules and code generation: nothing stands between the text and the code.
 //
-//   kernel_lab [--schedule FILE] [--show] [--repeat N] [--threads N] [--target TEXT] KERNEL…
+//   kernel_lab [--schedule FILE | --choices TEXT] [--show] [--repeat N] [--threads N] [--target TEXT] KERNEL…
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -22,15 +22,18 @@
 #include "backends/builder.h"
 #include "backends/host_target.h"
 #include "base/generated_code.h"
+#include "codegen/choices.h"
+#include "codegen/default_schedule.h"
 #include "ir/accuracy.h"
 #include "ir/interpret.h"
 #include "ir/parse.h"
+#include "ir/specialize.h"
 
 namespace hone {
 namespace {
 
 struct Lab {
-  std::string schedule;
+  std::string schedule, choices;
   bool show = false;
   int repeat = 0;
   int threads = 1;
@@ -58,6 +61,15 @@ double Seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 
 int Run(const Lab& lab, const std::string& text) {
   BuildRequest request{text, lab.schedule, lab.target};
+  if (!lab.choices.empty()) {
+    Result<Kernel> kernel = ParseKernel(text);
+    Result<Chooser> chooser = ParseChoices(lab.choices);
+    if (!kernel || !chooser)
+      return std::fprintf(stderr, "%s\n", (kernel ? chooser.error() : kernel.error()).Text().c_str()), 1;
+    Result<Plan> plan = PlanSchedule(Specialize(*kernel), lab.target, *chooser);
+    if (!plan) return std::fprintf(stderr, "%s\n", plan.error().Text().c_str()), 1;
+    request.schedule = PrintSchedule(plan->schedule);
+  }
   if (lab.show) {
     Result<std::string> code = ExplainCode(request);
     if (!code) return std::fprintf(stderr, "%s\n", code.error().Text().c_str()), 1;
@@ -190,6 +202,8 @@ int main(int argc, char** argv) {
     };
     if (arg == "--schedule")
       lab.schedule = read(argv[++i]);
+    else if (arg == "--choices")
+      lab.choices = argv[++i];
     else if (arg == "--show")
       lab.show = true;
     else if (arg == "--repeat")

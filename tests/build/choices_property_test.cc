@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "codegen/choices.h"
 #include "codegen/default_schedule.h"
 #include "ir/parse.h"
@@ -43,13 +45,27 @@ std::vector<std::string> RelaxedConvolutions() {
   return kernels;
 }
 
+// The chooser of a kernel's plan number p.
+using Choosers = std::function<Chooser(Rng& rng, int p)>;
+
 Chooser AtRandom(Rng& rng, double share) {
   return [&rng, share](const Choice& choice) {
     return rng.Chance(share) ? choice.options[rng.Below(choice.options.size())] : choice.preferred;
   };
 }
 
-void Expect(const std::vector<std::string>& kernels, uint64_t seed, const std::string& step, int least) {
+// The rules' own first, then ever more at random.
+Chooser EverMoreAtRandom(Rng& rng, int p) { return AtRandom(rng, p / 4.0); }
+
+// Columns in memory, columns in the panel; then the same with the rest at random.
+Chooser OfColumns(Rng& rng, int p) {
+  return [p, rest = AtRandom(rng, p / 6.0)](const Choice& choice) {
+    return choice.site.ends_with(".im2col") ? 1 + p % 2 : p < 2 ? choice.preferred : rest(choice);
+  };
+}
+
+void Expect(const std::vector<std::string>& kernels, uint64_t seed, const std::string& step, int least,
+            const Choosers& choosers = EverMoreAtRandom) {
   const std::vector<Target> targets = TestTargets();
   CaseReport report = RunCases(static_cast<int>(kernels.size()), [&](int index, CaseLog& log) {
     const std::string& text = kernels[static_cast<size_t>(index)];
@@ -57,8 +73,7 @@ void Expect(const std::vector<std::string>& kernels, uint64_t seed, const std::s
     for (int p = 0; p < kPlans; ++p) {
       Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index * kPlans + p));
       const Target& target = targets[static_cast<size_t>(p + index) % targets.size()];
-      // The rules' own first, then ever more at random.
-      Result<Plan> plan = PlanSchedule(Specialize(kernel.kernel()), target, AtRandom(rng, p / 4.0));
+      Result<Plan> plan = PlanSchedule(Specialize(kernel.kernel()), target, choosers(rng, p));
       if (!plan) {
         log.Fail(fmt::format("{}: {}", text, plan.error().Text()));
         continue;
@@ -95,6 +110,16 @@ TEST(ChoicesProperty, OfLibraryOperations) {
 
 TEST(ChoicesProperty, OfRelaxedConvolutions) {
   Expect(RelaxedConvolutions(), SeedFromEnvironment(kUsualSeed), "rewrite winograd", 30);
+}
+
+TEST(ChoicesProperty, OfWindowsAsColumns) {
+  std::vector<std::string> kernels;
+  for (const std::string& text : OperationSamples())
+    if (text.starts_with("conv2d")) kernels.push_back(text);
+  kernels.push_back(
+      "kernel c(x: f32[C, H + 2, W + 4], f: f32[O, C, 3, 3]) -> y: f32[O, H, W] where C=5, H=9, W=33, O=7 { "
+      "y[o, h, w] = sum(c, r < 3, s < 3) x[c, h + r, w + 2*s] * f[o, c, r, s] }");
+  Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite expand", static_cast<int>(kernels.size()), OfColumns);
 }
 
 }  // namespace
