@@ -35,10 +35,7 @@ Result<void> Lowering::MakeBuffer(size_t index) {
                                                    : Scope::kPrivate;
   buffer.written = true;
   if (buffer.scope == Scope::kConst) {
-    TensorId source = -1;
-    Walk(stage.body, [&](const Expr& e) {
-      if (e.op() == Op::kLoad) source = static_cast<TensorId>(e.int_value());
-    });
+    const TensorId source = OnlyInputOf(kernel_, stage);
     auto operand = std::find(kernel_.operands.begin(), kernel_.operands.end(), source);
     HONE_CHECK(operand != kernel_.operands.end());
     buffer.operand = static_cast<int>(operand - kernel_.operands.begin());

@@ -113,9 +113,10 @@ class WinogradRule {
     if (stage.reduction != Reduction::kSum || std::ranges::count_if(stage.reduce_axes, is_three) < 2)
       return Refuse("not a 3x3 convolution with stride 1");
     if (kernel.options.accuracy == Accuracy::kStrict) return Refuse("only accuracy=relaxed admits it");
-    Result<Kernel> rewritten = WinogradConvolution(kernel, FindStage(kernel, sum_), planner_.FreshName("wino"), 2,
-                                                   CeilDiv(planner_.Extent(stage.axes.back()), 2));
-    if (!rewritten) return Refuse(rewritten.error().message);
+    if (Result<void> fits =
+            CheckWinograd(kernel, FindStage(kernel, sum_), 2, CeilDiv(planner_.Extent(stage.axes.back()), 2));
+        !fits)
+      return Refuse(fits.error().message);
     lanes_ = planner_.LanesFor(stage);
     const size_t rank = stage.axes.size();
     shape_.element_bytes = ByteSize(kernel.tensors[static_cast<size_t>(stage.output)].dtype);
@@ -192,8 +193,8 @@ class WinogradRule {
     ScheduleProduct(names, out, vectors, rows);
     ScheduleTiles(names, out);
     ScheduleFilter(names, rows);
-    for (const std::string& name :
-         {out, names.result, names.half, names.product, names.filter, names.tiles, names.rows, names.input})
+    for (const std::string& name : {out, names.result, names.half, names.product, names.filter, names.filter_rows,
+                                    names.tiles, names.rows, names.input})
       planner_.MarkScheduled(name);
   }
 
@@ -345,6 +346,12 @@ class WinogradRule {
     order.push_back(j);
     planner_.Reorder(names.filter, order);
     planner_.Annotate(StepKind::kUnroll, names.filter, {i, j});
+    // The rows' transform of one filter and channel, in registers.
+    planner_.ComputeAt(names.filter_rows, names.filter, order[order.size() - 3]);
+    planner_.Store(names.filter_rows, Scope::kRegisters);
+    std::vector<std::string> unrolled;
+    for (const Axis& axis : planner_.StageNamed(names.filter_rows).axes) unrolled.push_back(axis.name);
+    planner_.Annotate(StepKind::kUnroll, names.filter_rows, unrolled);
   }
 
   SchedulePlanner& planner_;

@@ -194,16 +194,8 @@ Result<void> Applier::CheckLayout(size_t stage, const std::vector<LayoutDim>& la
 // Whether hone_pack can compute the stage: from one constant operand that nothing else reads.
 Result<void> Applier::CheckComputedFromConstant(size_t index) const {
   const Stage& stage = result_.kernel.stages[index];
-  TensorId source = -1;
-  bool one_source = true;
-  Walk(stage.body, [&](const Expr& e) {
-    if (e.op() != Op::kLoad) return;
-    TensorId tensor = static_cast<TensorId>(e.int_value());
-    one_source &= source < 0 || source == tensor;
-    source = tensor;
-  });
-  if (source < 0 || !one_source)
-    return Refuse(fmt::format("{} does not come from one operand alone", StageName(result_, index)));
+  const TensorId source = OnlyInputOf(result_.kernel, stage);
+  if (source < 0) return Refuse(fmt::format("{} does not come from one operand alone", StageName(result_, index)));
   const Tensor& operand = result_.kernel.tensors[static_cast<size_t>(source)];
   if (operand.kind != TensorKind::kInput || !operand.is_const)
     return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", operand.name));
@@ -452,11 +444,18 @@ Result<ScheduledKernel> Applier::Finish() && {
     if (schedule.scope == Scope::kRegisters && schedule.attach_stage < 0) return Refuse(name + " is in registers but computed at the root");
     if (schedule.scope == Scope::kConst) {
       if (schedule.attach_stage >= 0) return Refuse(name + " is packed ahead of time: it is computed at the root");
+      // hone_pack has no workspace: what it needs in between stays in registers.
       bool from_operand = true;
       Walk(stage.body, [&](const Expr& e) {
-        from_operand &= e.op() != Op::kLoad || result_.kernel.tensors[static_cast<size_t>(e.int_value())].kind == TensorKind::kInput;
+        if (e.op() != Op::kLoad) return;
+        const Tensor& read = result_.kernel.tensors[static_cast<size_t>(e.int_value())];
+        const int producer = FindStage(result_.kernel, read.name);
+        if (producer < 0) return;
+        const StageSchedule& inner = result_.stages[static_cast<size_t>(producer)];
+        from_operand &= inner.attach_stage == static_cast<int>(i) && inner.scope == Scope::kRegisters;
       });
-      if (!from_operand) return Refuse(name + " is packed ahead of time: it can read nothing but its operand");
+      if (!from_operand)
+        return Refuse(name + " is packed ahead of time: it can read nothing but its operand, and stages in registers");
     }
   }
   return std::move(result_);

@@ -138,6 +138,22 @@ const Stage* ProducerOf(const Kernel& kernel, TensorId tensor) {
   return nullptr;
 }
 
+TensorId OnlyInputOf(const Kernel& kernel, const Stage& stage) {
+  TensorId found = -1;
+  bool one = true;
+  auto visit = [&](auto&& self, const Stage& at) -> void {
+    Walk(at.body, [&](const Expr& e) {
+      if (e.op() != Op::kLoad) return;
+      const TensorId tensor = static_cast<TensorId>(e.int_value());
+      if (const Stage* producer = ProducerOf(kernel, tensor)) return self(self, *producer);
+      one &= found < 0 || found == tensor;
+      found = tensor;
+    });
+  };
+  visit(visit, stage);
+  return one ? found : -1;
+}
+
 double FlopCount(const Kernel& kernel) {
   double total = 0;
   for (const Stage& stage : kernel.stages) {

@@ -105,6 +105,8 @@ int64_t ElementCount(const Kernel& kernel, const Tensor& tensor);
 
 // The stage that writes a tensor; nullptr for an input.
 const Stage* ProducerOf(const Kernel& kernel, TensorId tensor);
+// The one input that a stage is computed from, itself or through other stages; -1 if there are several or none.
+TensorId OnlyInputOf(const Kernel& kernel, const Stage& stage);
 
 // Floating-point operations (each + - * / min max compare and function call counts one, per element computed).
 // REQUIRES: static.

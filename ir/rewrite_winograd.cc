@@ -90,14 +90,18 @@ class Winograd {
         columns_(columns),
         transforms_(TransformsOf(m)) {}
 
+  Result<void> Check() { return Recognise(); }
+
   Result<Kernel> Go() {
     HONE_TRY(Recognise());
     for (const std::string* name :
-         {&names_.input, &names_.rows, &names_.tiles, &names_.filter, &names_.product, &names_.half, &names_.result})
+         {&names_.input, &names_.rows, &names_.tiles, &names_.filter_rows, &names_.filter, &names_.product, &names_.half,
+          &names_.result})
       if (FindTensor(kernel_, *name) >= 0) return Refuse(fmt::format("the name {} is taken", *name));
     AddInput();
     AddRows();
     AddTiles();
+    AddFilterRows();
     AddFilter();
     AddProduct();
     AddHalf();
@@ -334,21 +338,30 @@ class Winograd {
     tiles_ = Finish(std::move(builder), names_.tiles, body);
   }
 
+  void AddFilterRows() {
+    StageBuilder builder;
+    std::vector<Expr> values = NoValues();
+    Expr i = builder.Add(Fresh("i"), Int(size()));
+    Carry(builder, FilterAxes(), values);
+    values[static_cast<size_t>(s_)] = builder.Add(AxisOf(s_).name, AxisOf(s_).extent);
+    Expr body = Choose(i, transforms_.filter, type_, [&](const Row& weights) {
+      return Combine(weights, type_, [&](int64_t p) {
+        std::vector<Expr> at = values;
+        at[static_cast<size_t>(r_)] = Int(p);
+        return SubstituteAxes(f_.load, at);
+      });
+    });
+    filter_rows_ = Finish(std::move(builder), names_.filter_rows, body);
+  }
+
   void AddFilter() {
     StageBuilder builder;
     std::vector<Expr> values = NoValues();
     Expr i = builder.Add(Fresh("i"), Int(size())), j = builder.Add(Fresh("j"), Int(size()));
     Carry(builder, FilterAxes(), values);
-    Expr body = Choose(i, transforms_.filter, type_, [&](const Row& outer) {
-      return Combine(outer, type_, [&](int64_t p) {
-        return Choose(j, transforms_.filter, type_, [&](const Row& inner) {
-          return Combine(inner, type_, [&](int64_t q) {
-            std::vector<Expr> at = values;
-            at[static_cast<size_t>(r_)] = Int(p);
-            at[static_cast<size_t>(s_)] = Int(q);
-            return SubstituteAxes(f_.load, at);
-          });
-        });
+    Expr body = Choose(j, transforms_.filter, type_, [&](const Row& weights) {
+      return Combine(weights, type_, [&](int64_t q) {
+        return Load(filter_rows_, Join({i}, Join(At(FilterAxes(), values), {Int(q)})));
       });
     });
     filter_ = Finish(std::move(builder), names_.filter, body);
@@ -426,13 +439,17 @@ class Winograd {
   Side x_, f_;
   int64_t rows_ = 0;  // of tiles
   TensorId replaced_ = -1;
-  TensorId input_ = -1, row_sums_ = -1, tiles_ = -1, filter_ = -1, product_ = -1, half_ = -1, result_ = -1;
+  TensorId input_ = -1, row_sums_ = -1, tiles_ = -1, filter_rows_ = -1, filter_ = -1, product_ = -1, half_ = -1, result_ = -1;
 };
 
 }  // namespace
 
 Result<Kernel> WinogradConvolution(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns) {
   return Winograd(std::move(kernel), stage, base, m, columns).Go();
+}
+
+Result<void> CheckWinograd(const Kernel& kernel, int stage, int64_t m, int64_t columns) {
+  return Winograd(kernel, stage, "", m, columns).Check();
 }
 
 }  // namespace hone

@@ -18,21 +18,25 @@ struct WinogradNames {
       : input(base + "_x"),
         rows(base + "_r"),
         tiles(base + "_v"),
+        filter_rows(base + "_g"),
         filter(base + "_u"),
         product(base + "_m"),
         half(base + "_z"),
         result(base + "_y") {}
-  std::string input;    // x, with zeros around it up to whole tiles
-  std::string rows;     // [i, …, row, column of x]: Bᵀ·x
-  std::string tiles;    // [i, j, …, row, column]: Bᵀ·x·B
-  std::string filter;   // [i, j, …]: G·f·Gᵀ
-  std::string product;  // [i, j, …, t]: summed over the channels
-  std::string half;     // [u, j, …, t]: Aᵀ·product
-  std::string result;   // [u, v, …, t]: Aᵀ·product·A, of which y is a copy in its own order
+  std::string input;        // x, with zeros around it up to whole tiles
+  std::string rows;         // [i, …, row, column of x]: Bᵀ·x
+  std::string tiles;        // [i, j, …, row, column]: Bᵀ·x·B
+  std::string filter_rows;  // [i, …, column of f]: G·f
+  std::string filter;       // [i, j, …]: G·f·Gᵀ
+  std::string product;      // [i, j, …, t]: summed over the channels
+  std::string half;         // [u, j, …, t]: Aᵀ·product
+  std::string result;       // [u, v, …, t]: Aᵀ·product·A, of which y is a copy in its own order
 };
 
 // y (by index) becomes a copy of `result`. `m`: 2 or 4. `columns`: tiles in a row, at least as many as y's width needs.
 // Refuses what is no such convolution: another window than 3×3, strides, dilation, integers, dynamic sizes.
 Result<Kernel> WinogradConvolution(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns);
+// Whether it would make one, names apart.
+Result<void> CheckWinograd(const Kernel& kernel, int stage, int64_t m, int64_t columns);
 
 }  // namespace hone
