@@ -91,7 +91,8 @@ typedef struct hone_connect_options {
 typedef struct hone_get_options {
   uint32_t struct_size;
   int32_t threads;     /* that the code is made for and called with; 0: what the kernel says, else the pool's */
-  int64_t budget_us;   /* how long to wait for better code; 0: as long as one build takes */
+  int64_t budget_us;   /* how long to wait for better code; 0: as long as one build takes; from 0.3 s on schedules of
+                          other kernels are measured, from 3 s on there is a search */
   int64_t deadline_us; /* hone_get returns within it; 0: 10 seconds */
   int32_t frozen;      /* 1: this code, bit for bit, for as long as it is held, even when better code appears */
   int32_t no_compile;  /* 1: what is in the cache, or HONE_NOT_FOUND */

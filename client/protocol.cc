@@ -175,7 +175,7 @@ void serialize(A& a, StepTime& m) {
 template <typename A>
 void serialize(A& a, GetReply& m) {
   a(m.fingerprint, m.class_name, m.target, m.hit, m.pinned, m.origin, m.expected_us, m.digest, m.size, m.manifest,
-    m.steps);
+    m.steps, m.confidence);
 }
 template <typename A>
 void serialize(A&, StatusRequest&) {}
@@ -249,7 +249,7 @@ void serialize(A& a, TextReply& m) {
 }
 template <typename A>
 void serialize(A& a, TuneRequest& m) {
-  a(m.kernel, m.threads, m.trials, m.time_us, m.seed);
+  a(m.kernel, m.threads, m.trials, m.time_us, m.seed, m.target);
 }
 template <typename A>
 void serialize(A& a, TuneReply& m) {
@@ -327,9 +327,21 @@ void serialize(A& a, RuleRow& m) {
   a(m.rule, m.stage, m.applied, m.why);
 }
 template <typename A>
+void serialize(A& a, TransferGuess& m) {
+  a(m.way, m.donor, m.kernel, m.same_class, m.distance, m.score, m.measured_us, m.chosen, m.changed, m.refused);
+}
+template <typename A>
+void serialize(A& a, TransferNote& m) {
+  a(m.fate, m.step, m.now, m.why);
+}
+template <typename A>
+void serialize(A& a, TransferStory& m) {
+  a(m.confidence, m.guesses, m.notes);
+}
+template <typename A>
 void serialize(A& a, ExplainReply& m) {
   a(m.row, m.threads, m.reasons, m.roofline, m.default_us, m.won_ratio, m.idle_ratio, m.trials, m.verdicts, m.history,
-    m.space_size, m.choices, m.rules);
+    m.space_size, m.choices, m.rules, m.transfer, m.heirs);
 }
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);

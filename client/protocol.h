@@ -119,6 +119,7 @@ struct GetReply {
   uint64_t size = 0;            // of the artifact, bytes
   std::string manifest;         // EncodeManifest
   std::vector<StepTime> steps;  // where a miss' time went; empty on a hit
+  double confidence = 0;        // 0 … 1: how sure it is that little is left to win; 1 once tuned
 };
 
 struct StatusRequest {
@@ -256,6 +257,7 @@ struct TuneRequest {
   uint32_t trials = 0;   // 0: as many as pay
   uint64_t time_us = 0;  // 0: unlimited
   uint64_t seed = 0;     // 0: one of the daemon's
+  std::string target{};  // as GetRequest's
 };
 struct TuneReply {
   static constexpr MessageType kType = MessageType::kTuneReply;
@@ -407,6 +409,31 @@ struct RuleRow {
   bool applied = false;
   std::string why;
 };
+// A schedule that was considered for a kernel that nobody had tuned: its default, or a fit of a neighbour's.
+struct TransferGuess {
+  std::string way;     // default, steps, decisions, deviations
+  std::string donor;   // fingerprint; "" for the default
+  std::string kernel;  // the donor's request
+  bool same_class = false;
+  double distance = 0;     // in doublings of its sizes, about
+  double score = 0;        // of the cost model, higher is faster; all 0: there was none
+  double measured_us = 0;  // 0: not measured
+  bool chosen = false;
+  uint32_t changed = 0;  // steps or decisions that could not be kept
+  std::string refused;   // why it was no candidate
+};
+// What became of a step, or a decision, of the chosen donor's.
+struct TransferNote {
+  std::string fate;  // kept, changed, dropped
+  std::string step;  // the donor's
+  std::string now;
+  std::string why;
+};
+struct TransferStory {
+  double confidence = 0;  // 0 … 1
+  std::vector<TransferGuess> guesses;
+  std::vector<TransferNote> notes;
+};
 struct ExplainReply {
   static constexpr MessageType kType = MessageType::kExplainReply;
   RecordRow row;
@@ -422,6 +449,8 @@ struct ExplainReply {
   double space_size = 0;  // lists of choices, counted along the default's decisions
   std::vector<ChoiceRow> choices;
   std::vector<RuleRow> rules;
+  TransferStory transfer;          // no guesses: none was made
+  std::vector<std::string> heirs;  // kernels that are served with a fit of this one's schedule
 };
 
 // kCorrupt: not a frame; kUnsupported: a version that this build does not speak; kLimit: a body longer than `limit`.

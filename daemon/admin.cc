@@ -73,7 +73,7 @@ std::vector<Fact> ReasonsOf(const Record& record, const Target& host, const std:
       break;
     case Origin::kTuned: reasons.push_back({"schedule", "the best that tuning found on this machine"}); break;
     case Origin::kTransferred:
-      reasons.push_back({"schedule", "fitted from a kernel of the same class" +
+      reasons.push_back({"schedule", "fitted from another kernel's" +
                                          (record.donor ? ", " + record.donor->Hex() : std::string())});
       break;
     case Origin::kImported: reasons.push_back({"schedule", "came in a bundle; compiled and checked here"}); break;

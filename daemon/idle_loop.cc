@@ -18,6 +18,7 @@ constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
 constexpr std::chrono::minutes kLookEvery{5};
 constexpr int kSlice = 64;                      // trials before the next kernel is chosen
 constexpr double kBetter = 1.005;               // a ratio that counts as progress
+constexpr double kDoubtful = 0.35;              // confidence below which a guess is looked at first
 
 std::string NameOf(const Record& record) {
   return fmt::format("{} {} {}", record.key.fingerprint.Hex(), record.key.threads, record.key.target);
@@ -190,12 +191,31 @@ Result<void> IdleLoop::LookForTasks() {
       task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
     else if (record.expected)
       task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
+    task.is_doubtful = IsDoubtful(record, known->second);
     tasks_.push_back(std::move(task));
     asks_.push_back({record.key.fingerprint, {record.request, "", record.key.threads}});
   }
   looked_at_misses_ = compiled;
   looked_at_ = now;
   return {};
+}
+
+// A guess that nobody has looked at and that may be far off; or one from a donor that has become better since, which is
+// fitted anew.
+bool IdleLoop::IsDoubtful(const Record& record, Progress& progress) {
+  if (record.origin == Origin::kTuned && !record.donor) return false;
+  const Transfers* transfers = tuning_.transfers();
+  if (record.donor && transfers != nullptr) {
+    std::shared_ptr<const Donor> donor = transfers->donors().Find(*record.donor);
+    if (donor && donor->updated > std::max(record.updated, progress.refitted)) {
+      progress.refit_for = donor->updated;
+      progress.stale = 0;
+      return true;
+    }
+  }
+  if (record.origin == Origin::kTuned || progress.trials > 0) return false;
+  std::optional<TransferStory> story = StoryOf(cache_, record.key);
+  return story && story->confidence < kDoubtful;
 }
 
 Result<std::shared_ptr<Workshop>> IdleLoop::StartedWorkshop(std::stop_token stop) {
@@ -263,6 +283,8 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   if (!progress.best.empty()) options.known = {progress.best};
   Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *workshop, {}, stop, false);
   progress.last_turn = turn_;
+  progress.refitted = progress.refit_for;
+  task.is_doubtful = false;
   if (!outcome) {
     if (stop.stop_requested()) return {};
     progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn

@@ -54,12 +54,21 @@ class IdleLoop {
   void Close();
 
  private:
+  struct Progress {
+    int64_t trials = 0, stale = 0, last_turn = 0;
+    double last_gain = 0;
+    double won = 1;    // times faster
+    std::string best;  // choices of the fastest trial, where the gate closed before it could be compared
+    WallTime refit_for{}, refitted{};  // the donor's newest version: to be fitted, and fitted last
+  };
+
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
   void Work(std::stop_token stop);
   void Shut() HONE_REQUIRES(mutex_);  // ends the slice under way and its processes
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
   Result<void> LookForTasks();
+  bool IsDoubtful(const Record& record, Progress& progress);
   void PublishPlan();
   Result<std::shared_ptr<Workshop>> StartedWorkshop(std::stop_token stop);
 
@@ -89,12 +98,6 @@ class IdleLoop {
   MonotonicTime looked_at_{};
   uint64_t looked_at_misses_ = 0;
   int64_t turn_ = 0;
-  struct Progress {
-    int64_t trials = 0, stale = 0, last_turn = 0;
-    double last_gain = 0;
-    double won = 1;  // times faster
-    std::string best;  // choices of the fastest trial, where the gate closed before it could be compared
-  };
   std::map<std::string, Progress> progress_;  // by Identity::name-like keys: fingerprint, target, threads
   std::jthread watcher_, worker_;
 };

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "codegen/default_schedule.h"
+#include "daemon/transfers.h"
 #include "daemon/won.h"
 #include "tuner/measure.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::chrono::minutes kMeasureAgain{30};
 constexpr size_t kMostHistory = 2'000;  // points
+constexpr size_t kMostHeirs = 100;
+constexpr size_t kMostLookedAt = 50'000;  // records, for heirs
 
 double Us(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); }
 
@@ -119,8 +122,20 @@ Result<ExplainReply> Insight::Explain(const Record& record) {
     reply.won_ratio = won.ratio;
     reply.idle_ratio = won.idle_ratio;
   }
+  if (std::optional<TransferStory> story = StoryOf(cache_, record.key)) reply.transfer = *std::move(story);
+  reply.heirs = HeirsOf(record);
   ExplainSpace(record, trials, reply);
   return reply;
+}
+
+std::vector<std::string> Insight::HeirsOf(const Record& record) const {
+  std::vector<std::string> heirs;
+  size_t looked_at = 0;
+  (void)cache_.ForEachRecord(std::nullopt, [&](const Record& other) {
+    if (other.donor == record.key.fingerprint) heirs.push_back(other.request);
+    return heirs.size() < kMostHeirs && ++looked_at < kMostLookedAt;
+  });
+  return heirs;
 }
 
 // A record whose kernel or target this hone cannot read any more has nothing to say here, and the rest is told.

@@ -38,6 +38,7 @@ class Insight {
   struct Trials;
 
   Result<Trials> ReadTrials(const Record& record) const;
+  std::vector<std::string> HeirsOf(const Record& record) const;
   void ExplainSpace(const Record& record, const Trials& trials, ExplainReply& reply);
   static ChoiceRow WorthOf(const Choice& choice, const Candidate& now, const Space& space, const Trials& trials,
                            const CostModel* model);

@@ -44,6 +44,7 @@ std::vector<Stat> Metrics::Snapshot() const {
     add(std::move(name), trials_by_verdict[v]);
   }
   add("refined", refined);
+  add("transferred", transferred);
   add("misses", misses);
   add("joined", joined);
   add("not_compiled", not_compiled);
@@ -80,6 +81,7 @@ std::vector<Stat> Metrics::Snapshot() const {
   times("miss", miss);
   times("step_parse", parse);
   times("step_lookup", lookup);
+  times("step_transfer", transfer);
   times("step_reference", reference);
   times("step_build", build);
   times("step_check", check);

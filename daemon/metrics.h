@@ -36,6 +36,7 @@ struct Metrics {
   Counter trials_failed{0};  // … of them without a time
   std::array<Counter, static_cast<size_t>(Verdict::kDisturbed) + 1> trials_by_verdict{};  // … by what became of them
   Counter refined{0};          // kernels that got better code
+  Counter transferred{0};      // misses that were served with a neighbour's schedule
   Counter idle_interrupts{0};  // idle time that ended because somebody wanted something
   Counter hits_disk{0};        // code was in the cache on disk
   Counter misses{0};           // compiled
@@ -68,7 +69,7 @@ struct Metrics {
   Histogram hit;       // from a read request to its answer handed to the kernel
   Histogram disk_hit;  // from a read request to its answer
   Histogram miss;
-  Histogram parse, lookup, reference, build, check, store;  // the miss' steps
+  Histogram parse, lookup, transfer, reference, build, check, store;  // the miss' steps
 
   std::vector<Stat> Snapshot() const;
 };

@@ -14,6 +14,11 @@ namespace {
 constexpr size_t kMostLookups = 4096;  // distinct requests that wait to be looked up
 constexpr uint32_t kLookupRetryMs = 50;
 
+// With so much time a search follows the first guess; for so much of what is left.
+constexpr std::chrono::seconds kTimeToSearch{3};
+constexpr std::chrono::microseconds kMostMeasuring{1'000'000};  // of transferred schedules
+constexpr double kSearchShare = 0.6;
+
 Error ShuttingDown() { return {ErrorKind::kUnavailable, "honed is shutting down", "honed"}; }
 
 Error Busy(std::string what, uint32_t retry_ms) {
@@ -123,13 +128,16 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
       return;
     }
     running = compilations_.try_emplace(key).first;
-    auto work = [this, self = self_, key, found = std::move(found), limits = limits_.path,
+    // Whoever waits longest decides how much is made of it.
+    std::chrono::microseconds budget{};
+    for (const Waiter& waiter : waiters) budget = std::max(budget, waiter.budget);
+    auto work = [this, self = self_, key, found = std::move(found), limits = limits_.path, budget,
                  queued = Stopwatch()]() mutable {
       found.steps.push_back({"queue", queued.Microseconds()});
       --metrics_.builds_queued;
       ++metrics_.builds_running;
       Stopwatch stopwatch;
-      auto compiled = std::make_shared<Result<Compiled>>(path_.Compile(found, limits));
+      auto compiled = std::make_shared<Result<Compiled>>(Compile(found, limits, budget));
       double ms = stopwatch.Microseconds() / 1000;
       --metrics_.builds_running;
       loop_.Post([self = std::move(self), key = std::move(key), compiled, ms] {
@@ -155,6 +163,23 @@ void Misses::StartCompilation(const std::string& name, Found found, std::vector<
     }
     compilation.waiters.push_back(std::move(waiter));
   }
+}
+
+// In a compilation's thread.
+Result<Compiled> Misses::Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget) {
+  Stopwatch watch;
+  Result<Compiled> compiled = path_.Compile(found, limits, std::min(budget, kMostMeasuring));
+  if (!compiled || budget < kTimeToSearch || !refine_ || found.identity.key.target != PrintTarget(path_.host()))
+    return compiled;
+  const auto spent = std::chrono::microseconds(static_cast<int64_t>(watch.Microseconds()));
+  const hone::Ask ask{found.identity.request, "", found.identity.key.threads};
+  // What is found has to be checked in full and compared before it is served.
+  refine_(ask, std::chrono::duration_cast<std::chrono::milliseconds>((budget - spent) * kSearchShare));
+  Result<Found> now = path_.LookUp(ask);
+  if (!now || !now->code) return compiled;
+  compiled->code = now->code;
+  compiled->steps.push_back({"search", watch.Microseconds() - static_cast<double>(spent.count())});
+  return compiled;
 }
 
 void Misses::OnCompiled(const std::string& key, Result<Compiled> compiled) {

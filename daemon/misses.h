@@ -40,6 +40,10 @@ class Misses {
     on_work_ = std::move(on_work);
   }  // called when a compilation is begun
 
+  // Searches for better code for a while, in a compilation's thread: for those who would wait for seconds.
+  using Refine = std::function<void(const hone::Ask& ask, std::chrono::milliseconds time)>;
+  void SetRefine(Refine refine) { refine_ = std::move(refine); }
+
   // From now on nothing is begun: who waits for something that has not begun is answered kUnavailable, as is who comes.
   // What is under way is still answered.
   void Stop();
@@ -80,7 +84,10 @@ class Misses {
   Metrics& metrics_;
   const int builders_;
   MissLimits limits_;
+  Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget);
+
   std::function<void()> on_work_ = [] {};
+  Refine refine_;
   uint64_t last_serial_ = 0;
   bool stopped_ = false;
   double mean_build_ms_ = 50;                                     // of late: the newest weighs an eighth

@@ -1,7 +1,8 @@
 // The steps of a request, in the order in which they happen:
 //
 //   LookUp:   parse → canonical form → fingerprint → cache (→ artifact): most requests end here
-//   Compile:  reference values in a runner ∥ build in a builder → check in the runner → store → reply
+//   Compile:  neighbours' schedules, ranked (→ measured, where there is time) → reference values in a runner ∥ build in
+//             a builder → check in the runner → store → reply
 #include "daemon/request_path.h"
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 #include "ir/canonical.h"
 #include "ir/fingerprint.h"
 #include "ir/parse.h"
+#include "tuner/recording.h"
 
 namespace hone {
 namespace {
@@ -28,6 +30,11 @@ using std::chrono::steady_clock;
 constexpr double kTimedFlops = 2e8;  // some milliseconds on any machine
 constexpr int64_t kTimedBytes = int64_t{32} << 20;
 constexpr int kTimedRuns = 3;
+
+// With at least so much time, guesses are measured before one is served; for so much of it.
+constexpr std::chrono::milliseconds kTimeToMeasure{300};
+constexpr double kMeasuringShare = 0.7;
+constexpr int kMostFailedGuesses = 2;  // then the default
 
 // Collects the steps' times for the reply and for `hone stats`.
 class Steps {
@@ -149,7 +156,7 @@ Result<Found> RequestPath::LookUp(const Ask& ask) {
   return found;
 }
 
-Result<Compiled> RequestPath::Compile(const Found& found, const PathLimits& limits) {
+Result<Compiled> RequestPath::Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget) {
   if (found.known) {
     Result<Compiled> compiled = CompileWith(found, found.known->schedule, limits);
     bool schedule_is_stale =
@@ -157,8 +164,59 @@ Result<Compiled> RequestPath::Compile(const Found& found, const PathLimits& limi
     if (!schedule_is_stale) return compiled;
     LogWarn("schedule_stale",
             {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
+    return CompileWith(found, "", limits);
   }
-  return CompileWith(found, "", limits);
+  return CompileTransferred(found, limits, budget);
+}
+
+Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathLimits& limits,
+                                                 std::chrono::microseconds budget) {
+  const Identity& identity = found.identity;
+  if (transfers_ == nullptr || transfers_->donors().size() == 0) return CompileWith(found, "", limits);
+  Stopwatch watch;
+  Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target);
+  if (!plan) return CompileWith(found, "", limits);
+  Found with = found;
+  with.steps.push_back({"transfer", watch.Microseconds()});
+  metrics_.transfer.Add(watch.Microseconds());
+  if (budget >= kTimeToMeasure && plan->order.size() > 1) {
+    auto time = std::chrono::duration_cast<std::chrono::milliseconds>(budget * kMeasuringShare);
+    Stopwatch measuring;
+    if (Result<std::unique_ptr<Rig>> rig = workshop_.MakeRig(identity.key.canonical, identity.target)) {
+      // The ranking learns from what is measured here.
+      auto log = [&](const Trial& trial) {
+        const TrialRecord record = RecordOf(trial);
+        (void)cache_.AppendTrials(identity.key, std::span(&record, 1));
+      };
+      if (Result<void> measured = MeasurePlan(**rig, identity.key.threads, time, *plan, log); !measured)
+        LogWarn("guesses_not_measured", {{"why", measured.error().Text()}});
+    }
+    with.steps.push_back({"measure", measuring.Microseconds()});
+  }
+  int failed = 0;
+  for (size_t index : plan->order) {
+    const Transfer& guess = plan->transfers[index];
+    if (!guess.donor || failed == kMostFailedGuesses) break;
+    with.known = Record{};
+    with.known->origin = Origin::kTransferred;
+    with.known->donor = guess.donor->fingerprint;
+    KeepStory(cache_, identity.key, StoryOf(*plan, index));
+    const std::string schedule = WithChoices(guess.candidate.schedule, PrintChoices(guess.candidate.choices));
+    Result<Compiled> compiled = CompileWith(with, schedule, limits);
+    if (compiled) {
+      ++metrics_.transferred;
+      return compiled;
+    }
+    if (compiled.error().kind == ErrorKind::kUnavailable || compiled.error().kind == ErrorKind::kBusy) return compiled;
+    LogWarn("guess_failed", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
+    plan->transfers[index].refused = compiled.error().Text();
+    ++failed;
+  }
+  // The default is the first of the plan's, and was the best guess, or what is left of it.
+  if (failed > 0) plan->confidence = 0;
+  KeepStory(cache_, identity.key, StoryOf(*plan, 0));
+  with.known.reset();
+  return CompileWith(with, "", limits);
 }
 
 Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits) {
@@ -224,6 +282,9 @@ HotCodePtr RequestPath::MakeCode(const Identity& identity, const Record& record,
   code->class_fingerprint = identity.key.class_fingerprint;
   code->reply = ReplyFrom(record);
   code->reply.hit = true;
+  code->reply.confidence = record.origin == Origin::kTuned ? 1 : 0;
+  if (record.origin == Origin::kTransferred || record.origin == Origin::kDefault)
+    if (std::optional<TransferStory> story = StoryOf(cache_, record.key)) code->reply.confidence = story->confidence;
   code->reply.size = artifact.size();
   code->reply.manifest = std::move(manifest);
   code->hit_body = EncodeBody(code->reply);

@@ -13,6 +13,7 @@
 #include "client/protocol.h"
 #include "daemon/hot_set.h"
 #include "daemon/metrics.h"
+#include "daemon/transfers.h"
 #include "daemon/workshop.h"
 #include "ir/kernel.h"
 #include "ir/target.h"
@@ -62,10 +63,15 @@ class RequestPath {
   // `compiler` names what builds, as precisely as is needed to tell whether an artifact is still what it would build.
   RequestPath(ScheduleCache& cache, Workshop& workshop, Metrics& metrics, Target host, std::string compiler);
 
+  // Where schedules for kernels that nobody has tuned come from; without it they get their defaults. Before anything is
+  // asked.
+  void SetTransfers(Transfers* transfers) { transfers_ = transfers; }
+
   // kInvalid, kLimit, kUnsupported: the request's own fault.
   Result<Found> LookUp(const Ask& ask);
-  // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable.
-  Result<Compiled> Compile(const Found& found, const PathLimits& limits);
+  // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable. `budget`: what somebody would wait
+  // for better code; where there is time for it, transferred schedules are measured and the fastest is taken.
+  Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget = {});
 
   // The kernel's names, without a look into the cache.
   Result<Identity> Identify(const Ask& ask) const;
@@ -74,6 +80,8 @@ class RequestPath {
 
  private:
   Result<Target> ChooseTarget(const std::string& text) const;
+  // As a neighbour's schedule or the default is the best guess; the story is kept.
+  Result<Compiled> CompileTransferred(const Found& found, const PathLimits& limits, std::chrono::microseconds budget);
   Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits);
   HotCodePtr MakeCode(const Identity& identity, const Record& record, SealedMemfd artifact, std::string manifest);
 
@@ -82,6 +90,7 @@ class RequestPath {
   Metrics& metrics_;
   const Target host_;
   const std::string compiler_;
+  Transfers* transfers_ = nullptr;
 };
 
 // The facts that a record gives for a reply, the manifest and times aside.

@@ -24,6 +24,7 @@
 #include "daemon/listen.h"
 #include "daemon/misses.h"
 #include "daemon/server.h"
+#include "daemon/transfers.h"
 #include "daemon/tuning.h"
 #include "daemon/workshop.h"
 
@@ -167,17 +168,29 @@ class Service {
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
     path_ = std::make_unique<RequestPath>(*cache_, *workshop_, metrics_, host, compiler);
     if (!inspects()) {
+      transfers_ = std::make_unique<Transfers>(*cache_);
+      path_->SetTransfers(transfers_.get());
       misses_ =
           std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, workshop.builders.builders, MissLimitsOf(config_));
     }
     AdminFacts facts{listening_.path, config_.cache, workshop.builders.builders, inspects()};
     admin_ = std::make_unique<Admin>(loop_, *cache_, *workshop_, *path_, metrics_, facts,
-                                     [this](const Fingerprint& fingerprint) { hot_->Forget(fingerprint); });
+                                     [this](const Fingerprint& fingerprint) {
+                                       hot_->Forget(fingerprint);
+                                       if (transfers_) ReadDonorAgain(fingerprint);
+                                     });
     if (!inspects()) {
       tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, metrics_, [this](const Record& record) {
         hot_->Forget(record.key.fingerprint);
+        transfers_->Put(record);
         notifier_->Announce(NoticeOf(record));
       });
+      tuning_->SetTransfers(transfers_.get());
+      misses_->SetRefine([this](const Ask& ask, std::chrono::milliseconds time) {
+        if (Result<void> searched = tuning_->SearchFor(ask, time); !searched)
+          LogWarn("not_searched", {{"kernel", ask.kernel}, {"why", searched.error().Text()}});
+      });
+      transfers_->SetModel([this] { return tuning_->ModelToAsk(); });
       notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
     }
     if (!inspects() && options_.idle && config_.idle) {
@@ -207,6 +220,7 @@ class Service {
   void Close() {
     workshop_->Shutdown();
     if (idle_) idle_->Close();
+    if (transfers_) transfers_->Close();
     if (misses_) misses_->Close();
     if (tuning_) tuning_->Close();
     admin_->Close();
@@ -238,6 +252,14 @@ class Service {
     reply.waiting = plan.waiting;
     reply.tasks = std::move(plan.tasks);
     return reply;
+  }
+
+  // It was removed, pinned or unpinned.
+  void ReadDonorAgain(const Fingerprint& fingerprint) {
+    transfers_->Remove(fingerprint);
+    Result<std::vector<Record>> records = cache_->RecordsOf(fingerprint);
+    if (!records) return;
+    for (const Record& record : *records) transfers_->Put(record);
   }
 
   void HandUsesOver() {
@@ -313,6 +335,7 @@ class Service {
   std::unique_ptr<ScheduleCache> cache_;
   std::unique_ptr<Workshop> workshop_;
   std::unique_ptr<HotSet> hot_;
+  std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<RequestPath> path_;
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<Admin> admin_;

@@ -32,6 +32,7 @@ constexpr size_t kLearnEvery = 512;  // samples
 constexpr size_t kFewestToLearn = 16;
 constexpr size_t kMostSamples = 3072;  // taken from the log at the first search
 constexpr size_t kMostOfOne = 512;     // … of one kernel
+constexpr size_t kMostSeeds = 6;       // neighbours' schedules that a search begins with
 
 std::chrono::nanoseconds Nanoseconds(double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); }
 
@@ -114,7 +115,7 @@ Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
     // Who does not listen any more does not want the rest; what was found is kept.
     if (!job.Part(reply)) stop.request_stop();
   };
-  Ask ask{request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))};
+  Ask ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
   Outcome outcome = HONE_TRY(Refine(ask, options, workshop_, watcher, stop.get_token(), true));
   TuneReply reply = reply_of(outcome.search.progress);
   reply.fingerprint = outcome.fingerprint.Hex();
@@ -123,6 +124,15 @@ Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
   reply.served_us = outcome.served_us;
   reply.ratio = outcome.ratio;
   return reply;
+}
+
+Result<void> Tuning::SearchFor(const Ask& ask, std::chrono::milliseconds time) {
+  SearchOptions options;
+  options.trials = kMostTrials;
+  options.patience = kPatience;
+  options.time = time;
+  HONE_TRY(Refine(ask, options, workshop_, {}, stop_.get_token(), true));
+  return {};
 }
 
 Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop,
@@ -146,6 +156,13 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   options.group = GroupOf(identity.key);
   options.workers = identity.key.threads;
   if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
+  // Neighbours' schedules, too: those that may have become better since this kernel was served.
+  if (transfers_ != nullptr) {
+    if (Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target)) {
+      for (size_t i = 0; i < std::min(plan->order.size(), kMostSeeds); ++i)
+        options.seeds.push_back(plan->transfers[plan->order[i]].candidate);
+    }
+  }
   SearchWatcher counted = watcher;
   counted.on_trial = [&](const Trial& trial) {
     ++metrics_.trials;

@@ -13,6 +13,7 @@
 #include "daemon/job.h"
 #include "daemon/metrics.h"
 #include "daemon/request_path.h"
+#include "daemon/transfers.h"
 #include "daemon/work_queue.h"
 #include "daemon/workshop.h"
 #include "tuner/cost_model.h"
@@ -32,6 +33,10 @@ class Tuning {
 
   void SetOnWork(std::function<void()> on_work) { on_work_ = std::move(on_work); }  // called when a request comes
 
+  // Whose guesses searches begin with. Before anything is asked.
+  void SetTransfers(const Transfers* transfers) { transfers_ = transfers; }
+  const Transfers* transfers() const { return transfers_; }
+
   // What is searched now, from any thread.
   struct Now {
     std::string kernel;  // "" if nothing is
@@ -50,6 +55,9 @@ class Tuning {
 
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
+
+  // For somebody who waits: a search of at most that time, from any thread. Begins after the one under way.
+  Result<void> SearchFor(const Ask& ask, std::chrono::milliseconds time);
 
   // One kernel's search and what becomes of it. Thread-safe: searches take turns. When `stop` is requested, what was
   // found by then is only looked at further if `keep_when_stopped`.
@@ -78,6 +86,7 @@ class Tuning {
   Metrics& metrics_;
   const std::function<void(const Record&)> on_better_;
   std::function<void()> on_work_ = [] {};
+  const Transfers* transfers_ = nullptr;
   Mutex turn_;  // one search at a time: two would measure each other
 
   mutable Mutex now_mutex_;

@@ -34,15 +34,18 @@ bool HasSteps(const StageSchedule& schedule) {
          std::any_of(schedule.loops.begin(), schedule.loops.end(), [](const LoopDim& loop) { return loop.kind != LoopKind::kSerial; });
 }
 
-class Applier {
+}  // namespace
+
+class ScheduleApplier {
  public:
-  explicit Applier(const Kernel& kernel) {
+  explicit ScheduleApplier(const Kernel& kernel) {
     result_.kernel = kernel;
     for (const Stage& stage : kernel.stages) result_.stages.push_back(InitialSchedule(stage));
   }
 
   Result<void> Apply(const Step& step);
   Result<ScheduledKernel> Finish() &&;
+  const ScheduledKernel& so_far() const { return result_; }
 
  private:
   Result<size_t> StageOf(const std::string& name) const;
@@ -69,7 +72,7 @@ class Applier {
   ScheduledKernel result_;
 };
 
-Result<size_t> Applier::StageOf(const std::string& name) const {
+Result<size_t> ScheduleApplier::StageOf(const std::string& name) const {
   int index = FindStage(result_.kernel, name);
   if (index >= 0) return static_cast<size_t>(index);
   std::string known;
@@ -77,7 +80,7 @@ Result<size_t> Applier::StageOf(const std::string& name) const {
   return Refuse(fmt::format("there is no stage {}; there are {}", name, known));
 }
 
-Result<size_t> Applier::LoopOf(size_t stage, const std::string& path) const {
+Result<size_t> ScheduleApplier::LoopOf(size_t stage, const std::string& path) const {
   const auto& loops = result_.stages[stage].loops;
   for (size_t i = 0; i < loops.size(); ++i)
     if (loops[i].path == path) return i;
@@ -86,7 +89,7 @@ Result<size_t> Applier::LoopOf(size_t stage, const std::string& path) const {
   return Refuse(fmt::format("{} has no loop {}; it has {}", StageName(result_, stage), path, known));
 }
 
-bool Applier::IsReduction(size_t stage, const std::string& path) const {
+bool ScheduleApplier::IsReduction(size_t stage, const std::string& path) const {
   const Stage& s = result_.kernel.stages[stage];
   auto is_reduce_axis = [&](const std::string& name) {
     return std::any_of(s.reduce_axes.begin(), s.reduce_axes.end(), [&](const Axis& a) { return a.name == name; });
@@ -98,7 +101,7 @@ bool Applier::IsReduction(size_t stage, const std::string& path) const {
   return false;
 }
 
-bool Applier::IsInnerPart(size_t stage, const std::string& path) const {
+bool ScheduleApplier::IsInnerPart(size_t stage, const std::string& path) const {
   for (const LoopRelation& relation : result_.stages[stage].relations) {
     auto child = std::find(relation.children.begin(), relation.children.end(), path);
     if (child == relation.children.end()) continue;
@@ -107,7 +110,7 @@ bool Applier::IsInnerPart(size_t stage, const std::string& path) const {
   return false;
 }
 
-Result<void> Applier::Rewritten(Kernel kernel) {
+Result<void> ScheduleApplier::Rewritten(Kernel kernel) {
   std::vector<StageSchedule> stages;
   for (const Stage& stage : kernel.stages) {
     const std::string& name = kernel.tensors[static_cast<size_t>(stage.output)].name;
@@ -139,7 +142,7 @@ Result<void> Applier::Rewritten(Kernel kernel) {
   return {};
 }
 
-Result<void> Applier::Rewrite(const Step& step) {
+Result<void> ScheduleApplier::Rewrite(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
   if (step.other == "separate") {
     if (step.names.size() != 1) return Refuse("separate takes one name, of the new stage");
@@ -169,7 +172,7 @@ Result<void> Applier::Rewrite(const Step& step) {
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 
-Result<void> Applier::CheckLayout(size_t stage, const std::vector<LayoutDim>& layout) const {
+Result<void> ScheduleApplier::CheckLayout(size_t stage, const std::vector<LayoutDim>& layout) const {
   if (layout.empty()) return {};
   const Stage& s = result_.kernel.stages[stage];
   for (const Axis& axis : s.axes) {
@@ -192,7 +195,7 @@ Result<void> Applier::CheckLayout(size_t stage, const std::vector<LayoutDim>& la
 }
 
 // Whether hone_pack can compute the stage: from one constant operand that nothing else reads.
-Result<void> Applier::CheckComputedFromConstant(size_t index) const {
+Result<void> ScheduleApplier::CheckComputedFromConstant(size_t index) const {
   const Stage& stage = result_.kernel.stages[index];
   const TensorId source = OnlyInputOf(result_.kernel, stage);
   if (source < 0) return Refuse(fmt::format("{} does not come from one operand alone", StageName(result_, index)));
@@ -204,7 +207,7 @@ Result<void> Applier::CheckComputedFromConstant(size_t index) const {
   return {};
 }
 
-Result<void> Applier::CacheRead(const Step& step) {
+Result<void> ScheduleApplier::CacheRead(const Step& step) {
   size_t reader = HONE_TRY(StageOf(step.stage));
   TensorId tensor = FindTensor(result_.kernel, step.other);
   if (tensor < 0) return Refuse(fmt::format("there is no tensor {}", step.other));
@@ -223,7 +226,7 @@ Result<void> Applier::CacheRead(const Step& step) {
   return {};
 }
 
-int64_t Applier::TripsOfInnerPart(size_t stage, const std::string& path) const {
+int64_t ScheduleApplier::TripsOfInnerPart(size_t stage, const std::string& path) const {
   for (const LoopRelation& relation : result_.stages[stage].relations) {
     auto child = std::find(relation.children.begin(), relation.children.end(), path);
     if (child == relation.children.end() || relation.factors.empty()) continue;
@@ -238,7 +241,7 @@ int64_t Applier::TripsOfInnerPart(size_t stage, const std::string& path) const {
 
 // The last trips of an inner part that is split unevenly would come again with the next trip of the outer one: a sum
 // would count them twice.
-Result<void> Applier::CheckDivides(size_t stage, const std::string& path, const std::vector<int64_t>& factors) const {
+Result<void> ScheduleApplier::CheckDivides(size_t stage, const std::string& path, const std::vector<int64_t>& factors) const {
   const int64_t trips = TripsOfInnerPart(stage, path);
   if (trips == 0) return Refuse(fmt::format("{} is made of inner parts of a split: split before fusing", path));
   int64_t product = 1;
@@ -249,7 +252,7 @@ Result<void> Applier::CheckDivides(size_t stage, const std::string& path, const 
                             path, trips, product));
 }
 
-Result<void> Applier::Split(const Step& step) {
+Result<void> ScheduleApplier::Split(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
   size_t loop = HONE_TRY(LoopOf(stage, step.names[0]));
   StageSchedule& schedule = result_.stages[stage];
@@ -269,7 +272,7 @@ Result<void> Applier::Split(const Step& step) {
   return {};
 }
 
-Result<void> Applier::Fuse(const Step& step) {
+Result<void> ScheduleApplier::Fuse(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
   StageSchedule& schedule = result_.stages[stage];
   for (size_t i = 1; i < step.names.size(); ++i) {
@@ -290,7 +293,7 @@ Result<void> Applier::Fuse(const Step& step) {
   return {};
 }
 
-Result<void> Applier::Reorder(const Step& step) {
+Result<void> ScheduleApplier::Reorder(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
   StageSchedule& schedule = result_.stages[stage];
   if (step.names.size() != schedule.loops.size())
@@ -307,7 +310,7 @@ Result<void> Applier::Reorder(const Step& step) {
   return {};
 }
 
-Result<void> Applier::Annotate(const Step& step) {
+Result<void> ScheduleApplier::Annotate(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage));
   StageSchedule& schedule = result_.stages[stage];
   for (const std::string& name : step.names) {
@@ -331,7 +334,7 @@ Result<void> Applier::Annotate(const Step& step) {
   return {};
 }
 
-Result<void> Applier::ComputeAt(const Step& step) {
+Result<void> ScheduleApplier::ComputeAt(const Step& step) {
   size_t stage = HONE_TRY(StageOf(step.stage)), consumer = HONE_TRY(StageOf(step.other));
   HONE_TRY(LoopOf(consumer, step.names[0]));
   if (result_.kernel.tensors[static_cast<size_t>(result_.kernel.stages[stage].output)].kind == TensorKind::kOutput)
@@ -342,7 +345,7 @@ Result<void> Applier::ComputeAt(const Step& step) {
   return {};
 }
 
-Result<void> Applier::Apply(const Step& step) {
+Result<void> ScheduleApplier::Apply(const Step& step) {
   switch (step.kind) {
     case StepKind::kRewrite: return Rewrite(step);
     case StepKind::kInline: {
@@ -399,7 +402,7 @@ Result<void> Applier::Apply(const Step& step) {
   return Refuse("an unknown step");
 }
 
-Result<ScheduledKernel> Applier::Finish() && {
+Result<ScheduledKernel> ScheduleApplier::Finish() && {
   const size_t count = result_.stages.size();
   for (size_t i = 0; i < count; ++i) {
     const StageSchedule& schedule = result_.stages[i];
@@ -461,15 +464,53 @@ Result<ScheduledKernel> Applier::Finish() && {
   return std::move(result_);
 }
 
-}  // namespace
-
 Result<ScheduledKernel> ApplySchedule(const Kernel& kernel, const Schedule& schedule) {
-  Applier applier(kernel);
+  ScheduleApplier applier(kernel);
   for (size_t i = 0; i < schedule.size(); ++i) {
     if (Result<void> applied = applier.Apply(schedule[i]); !applied)
       return std::move(applied).error().Context(fmt::format("step {} ({})", i + 1, PrintStep(schedule[i])));
   }
   return std::move(applier).Finish();
+}
+
+ScheduleBuilder::ScheduleBuilder(const Kernel& kernel)
+    : kernel_(kernel), applier_(std::make_unique<ScheduleApplier>(kernel)) {}
+ScheduleBuilder::~ScheduleBuilder() = default;
+
+Result<void> ScheduleBuilder::Add(const Step& step) {
+  Result<void> applied = applier_->Apply(step);
+  if (applied) {
+    schedule_.push_back(step);
+    return {};
+  }
+  // It may have been half done.
+  applier_ = std::make_unique<ScheduleApplier>(kernel_);
+  for (const Step& before : schedule_) HONE_CHECK(applier_->Apply(before));
+  return applied;
+}
+
+const ScheduledKernel& ScheduleBuilder::so_far() const { return applier_->so_far(); }
+Result<ScheduledKernel> ScheduleBuilder::Finish() { return std::move(*applier_).Finish(); }
+
+std::optional<int64_t> LoopTrips(const Kernel& kernel, const Stage& stage, const StageSchedule& schedule,
+                                 const std::string& path) {
+  for (const std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
+    for (const Axis& axis : *axes)
+      if (axis.name == path) return UpperExtent(kernel, axis.extent);
+  for (const LoopRelation& relation : schedule.relations) {
+    auto child = std::find(relation.children.begin(), relation.children.end(), path);
+    if (child == relation.children.end()) continue;
+    if (child != relation.children.begin())
+      return relation.factors[static_cast<size_t>(child - relation.children.begin()) - 1];
+    int64_t trips = 1;
+    for (const std::string& parent : relation.parents) {
+      std::optional<int64_t> of_parent = LoopTrips(kernel, stage, schedule, parent);
+      if (!of_parent || __builtin_mul_overflow(trips, *of_parent, &trips)) return std::nullopt;
+    }
+    for (int64_t factor : relation.factors) trips = (trips + factor - 1) / factor;
+    return trips;
+  }
+  return std::nullopt;
 }
 
 }  // namespace hone

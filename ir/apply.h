@@ -3,6 +3,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,5 +50,32 @@ struct ScheduledKernel {
 
 // kInvalid: "step 3 (split y.q 4): y has no loop q; it has n, h, w". REQUIRES: the kernel passed VerifyKernel.
 Result<ScheduledKernel> ApplySchedule(const Kernel& kernel, const Schedule& schedule);
+
+// A schedule made step by step, for whoever decides about the next step by what came of those before it.
+class ScheduleBuilder {
+ public:
+  explicit ScheduleBuilder(const Kernel& kernel);
+  ~ScheduleBuilder();
+  ScheduleBuilder(const ScheduleBuilder&) = delete;
+  ScheduleBuilder& operator=(const ScheduleBuilder&) = delete;
+
+  // Refused, with the reason alone: as if it had not been tried.
+  Result<void> Add(const Step& step);
+  const Schedule& schedule() const { return schedule_; }
+  // What the steps came to one by one; whether they make sense together is left open …
+  const ScheduledKernel& so_far() const;
+  // … until now: as ApplySchedule. No more steps after this.
+  Result<ScheduledKernel> Finish();
+
+ private:
+  const Kernel kernel_;
+  Schedule schedule_;
+  std::unique_ptr<class ScheduleApplier> applier_;
+};
+
+// How often a loop runs at most, from the extents and the factors: 64 for k.0 of an axis k of 1,000 that was split by
+// 16. nullopt: there is no such loop, nor was there.
+std::optional<int64_t> LoopTrips(const Kernel& kernel, const Stage& stage, const StageSchedule& schedule,
+                                 const std::string& path);
 
 }  // namespace hone

@@ -61,6 +61,7 @@ class Run {
     };
     add(space_.Default());
     for (const std::string& known : options_.known) add(space_.Parse(known));
+    for (const Candidate& seed : options_.seeds) add(seed);
     result_.verdicts.resize(static_cast<size_t>(Verdict::kDisturbed) + 1);
   }
 

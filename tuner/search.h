@@ -35,7 +35,8 @@ struct SearchOptions {
   double random_share = 0.1;  // of a batch, whatever the model says
   int patience = 0;           // trials without a better one before the search ends; 0: none
   Strategy strategy = Strategy::kModel;
-  std::vector<std::string> known = {};  // choices to begin with: the best so far, those of neighbours
+  std::vector<std::string> known = {};  // choices to begin with: the best so far
+  std::vector<Candidate> seeds = {};    // candidates to begin with: what neighbours' schedules come to
   // What is tried in place of a candidate that was thought up, on a device that cannot try any (tuner/replay.h); none
   // of `taken`, programs that were tried or wait for it. nullopt: nothing is left. Empty: the candidate itself.
   std::function<std::optional<Candidate>(const Candidate& wanted, const std::unordered_set<uint64_t>& taken)> instead =

@@ -62,15 +62,23 @@ Result<Space> Space::Open(const std::string& kernel, const Target& target) {
 
 Result<Candidate> Space::Make(const Chooser& chooser) const {
   Plan plan = HONE_TRY(PlanSchedule(kernel_, target_, chooser));
-  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, plan.schedule));
   // The default is what was served already: however long, it belongs to the space.
-  LoopProgram program = HONE_TRY(Lower(scheduled, target_, chooser ? limits_ : LowerLimits{}));
-  Candidate candidate;
-  candidate.choices = std::move(plan.choices);
-  candidate.schedule = PrintSchedule(plan.schedule);
-  candidate.program = HashOf(program);
-  candidate.features = ExtractFeatures(program, target_);
-  return candidate;
+  return Complete(std::move(plan.choices), plan.schedule, chooser ? limits_ : LowerLimits{});
+}
+
+Result<Candidate> Space::Complete(std::vector<Choice> choices, const Schedule& schedule) const {
+  return Complete(std::move(choices), schedule, limits_);
+}
+
+Result<Candidate> Space::Complete(std::vector<Choice> choices, const Schedule& schedule,
+                                  const LowerLimits& limits) const {
+  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, schedule));
+  LoopProgram program = HONE_TRY(Lower(scheduled, target_, limits));
+  return Candidate{std::move(choices), PrintSchedule(schedule), HashOf(program), ExtractFeatures(program, target_)};
+}
+
+Result<Candidate> Space::Read(std::string_view schedule) const {
+  return Complete({}, HONE_TRY(ParseSchedule(schedule)));
 }
 
 Result<Candidate> Space::Parse(std::string_view choices) const { return Make(HONE_TRY(ParseChoices(choices))); }

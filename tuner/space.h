@@ -11,6 +11,7 @@
 #include "codegen/choices.h"
 #include "codegen/lower.h"
 #include "ir/kernel.h"
+#include "ir/schedule.h"
 #include "ir/target.h"
 
 namespace hone {
@@ -33,7 +34,11 @@ class Space {
   Result<Candidate> Default() const { return Make({}); }
   Result<Candidate> Parse(std::string_view choices) const;  // ParseChoices' text
 
-  // Candidate::program of a schedule's text. Errors as Make, and kInvalid for a text that is none.
+  // What a schedule comes to, and the choices that led to it, if any did. Errors as Make.
+  Result<Candidate> Complete(std::vector<Choice> choices, const Schedule& schedule) const;
+  // A schedule that did not come from the rules. Errors as Make, and kInvalid for a text that is none.
+  Result<Candidate> Read(std::string_view schedule) const;
+  // Candidate::program of a schedule's text. Errors as Read.
   Result<uint64_t> ProgramOf(std::string_view schedule) const;
 
   // Each decision at random.
@@ -52,6 +57,8 @@ class Space {
   double flops() const { return flops_; }
 
  private:
+  Result<Candidate> Complete(std::vector<Choice> choices, const Schedule& schedule, const LowerLimits& limits) const;
+
   Space(Kernel kernel, Target target) : kernel_(std::move(kernel)), target_(std::move(target)) {}
 
   Kernel kernel_;  // at its sizes

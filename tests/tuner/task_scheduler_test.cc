@@ -36,6 +36,14 @@ TEST(TaskScheduler, AKernelNeverMeasuredCountsToo) {
   EXPECT_EQ(NextTask(std::vector<RefineTask>{Task(0, 0)}, 1), 0u);
 }
 
+TEST(TaskScheduler, ADoubtfulGuessComesFirst) {
+  std::vector<RefineTask> tasks{Task(1000, 1000), Task(1, 10)};
+  tasks[1].is_doubtful = true;
+  EXPECT_EQ(NextTask(tasks, 1), 1u);
+  tasks[1].stale = kRefined;
+  EXPECT_EQ(NextTask(tasks, 1), 0u);
+}
+
 TEST(TaskScheduler, EndsWhenAllAreRefined) {
   EXPECT_EQ(NextTask({}, 1), std::nullopt);
   std::vector<RefineTask> tasks{Task(5, 100, 600, kRefined), Task(5, 100, 600, kRefined - 1)};

@@ -1,0 +1,113 @@
+#include "daemon/transfers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ir/parse.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kMostDonors = 50'000;  // in memory: some 2 KB each
+constexpr size_t kMeasuredAtOnce = 4;
+constexpr double kHalvedEvery = 2;  // doublings of distance
+
+double ConfidenceOf(const TransferPlan& plan) {
+  const Transfer* nearest = nullptr;
+  for (const Transfer& transfer : plan.transfers)
+    if (transfer.donor && (!nearest || transfer.distance < nearest->distance)) nearest = &transfer;
+  if (nearest == nullptr || plan.order.empty()) return 0;
+  // A default that was preferred to the neighbours' schedules is as sure as these were near.
+  const Transfer& first = plan.transfers[plan.order[0]];
+  const Transfer& judged = first.donor ? first : *nearest;
+  double confidence = std::exp2(-judged.distance / kHalvedEvery);
+  if (!judged.is_same_class) confidence /= 2;
+  if (!first.score) confidence /= 2;
+  return confidence;
+}
+
+}  // namespace
+
+Transfers::Transfers(ScheduleCache& cache) : cache_(cache) {
+  reader_ = std::jthread([this](const std::stop_token& stop) {
+    Stopwatch watch;
+    Result<void> read = cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
+      donors_.Put(record);
+      return !stop.stop_requested() && donors_.size() < kMostDonors;
+    });
+    is_ready_ = true;
+    if (!read) return LogWarn("donors_not_read", {{"why", read.error().Text()}});
+    LogInfo("donors", {{"count", donors_.size()}, {"ms", watch.Microseconds() / 1e3}});
+  });
+}
+
+Transfers::~Transfers() { Close(); }
+
+void Transfers::Close() {
+  reader_.request_stop();
+  if (reader_.joinable()) reader_.join();
+}
+
+Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target) const {
+  Space space = HONE_TRY(Space::Open(key.canonical, target));
+  Neighbours::Query query;
+  query.fingerprint = key.fingerprint;
+  query.class_fingerprint = key.class_fingerprint;
+  query.silhouette = SilhouetteOf(space.kernel());
+  query.target = key.target;
+  query.threads = key.threads;
+  TransferPlan plan;
+  TransferOptions options;
+  options.workers = key.threads;
+  plan.transfers = MakeTransfers(space, donors_.Nearest(query), options);
+  Result<std::shared_ptr<const CostModel>> model = model_();
+  plan.order = RankTransfers(plan.transfers, model ? model->get() : nullptr, 0);
+  plan.measured_us.resize(plan.transfers.size());
+  plan.confidence = ConfidenceOf(plan);
+  return plan;
+}
+
+Result<void> MeasurePlan(Rig& rig, int workers, std::chrono::milliseconds time, TransferPlan& plan,
+                         const std::function<void(const Trial&)>& on_trial) {
+  Stopwatch watch;
+  MeasureOptions options;
+  options.workers = workers;
+  size_t done = 0;
+  std::vector<size_t> failed;
+  while (done < plan.order.size()) {
+    // What the next few will take is what the last few took.
+    const double spent_ms = watch.Microseconds() / 1e3;
+    const double next_ms = done == 0 ? 0 : spent_ms / static_cast<double>(done) * kMeasuredAtOnce;
+    if (done > 0 && spent_ms + next_ms > static_cast<double>(time.count())) break;
+    std::vector<Candidate> batch;
+    const size_t end = std::min(plan.order.size(), done + kMeasuredAtOnce);
+    for (size_t i = done; i < end; ++i) batch.push_back(plan.transfers[plan.order[i]].candidate);
+    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig, std::move(batch), options, {}, on_trial));
+    for (size_t i = 0; i < trials.size(); ++i) {
+      const size_t index = plan.order[done + i];
+      plan.measured_us[index] = trials[i].time_us;
+      if (trials[i].verdict != Verdict::kTimed) {
+        failed.push_back(index);
+        plan.transfers[index].refused = fmt::format("{}: {}", VerdictName(trials[i].verdict), trials[i].why);
+      } else if (options.best_us == 0 || trials[i].time_us < options.best_us) {
+        options.best_us = trials[i].time_us;
+      }
+    }
+    done = end;
+  }
+  std::erase_if(plan.order, [&](size_t i) { return std::find(failed.begin(), failed.end(), i) != failed.end(); });
+  std::stable_sort(plan.order.begin(), plan.order.end(), [&](size_t a, size_t b) {
+    auto rank = [&](size_t i) {
+      return plan.measured_us[i] > 0 ? plan.measured_us[i] : std::numeric_limits<double>::infinity();
+    };
+    return rank(a) < rank(b);
+  });
+  if (!plan.order.empty() && plan.measured_us[plan.order[0]] > 0) plan.confidence = std::max(plan.confidence, 0.9);
+  return {};
+}
+
+}  // namespace hone

@@ -1,0 +1,77 @@
+// What to serve a kernel with that nobody has tuned: fits of its neighbours' schedules, ranked (tuner/transfer.h); and
+// the story of the choice, kept in the cache beside the record, for `hone explain` and for what is refined next.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/neighbours.h"
+#include "cache/schedule_cache.h"
+#include "client/protocol.h"
+#include "tuner/cost_model.h"
+#include "tuner/measure.h"
+#include "tuner/transfer.h"
+
+namespace hone {
+
+// A kernel's possible schedules, best guess first.
+struct TransferPlan {
+  std::vector<Transfer> transfers;
+  std::vector<size_t> order;        // of those that are not refused
+  std::vector<double> measured_us;  // by transfer; 0: not measured
+  double confidence = 0;            // 0 … 1, see Transfers
+};
+
+// Thread-safe. Confidence: 1 for a donor of the same class and sizes whose rank the model vouches for, halved with
+// every two doublings of distance, halved between classes and where there was no model to ask, 0 without any donor.
+class Transfers {
+ public:
+  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
+
+  // Reads the donors of the cache in a thread of its own; until then those read so far count.
+  explicit Transfers(ScheduleCache& cache);
+  ~Transfers();
+  void Close();
+
+  // Before anything is asked. Without a model, or before it has learnt, the nearest donor counts as the best.
+  void SetModel(ModelSource model) { model_ = std::move(model); }
+
+  void Put(const Record& record) { donors_.Put(record); }
+  void Remove(const Fingerprint& fingerprint) { donors_.Remove(fingerprint); }
+  const Neighbours& donors() const { return donors_; }
+  bool IsReady() const { return is_ready_; }
+
+  // Takes milliseconds, measures nothing. `shape`: of the kernel's class. kInvalid, kLimit: the kernel has no
+  // schedules.
+  Result<TransferPlan> Plan(const CacheKey& key, const Target& target) const;
+
+ private:
+  ScheduleCache& cache_;
+  Neighbours donors_;
+  ModelSource model_ = [] { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  std::atomic<bool> is_ready_{false};
+  std::jthread reader_;
+};
+
+// Measures the best guesses until `time` is over, at least two of them, and puts what was measured in front, fastest
+// first; what failed goes. Every trial is told. Errors as MeasureBatch.
+Result<void> MeasurePlan(Rig& rig, int workers, std::chrono::milliseconds time, TransferPlan& plan,
+                         const std::function<void(const Trial&)>& on_trial);
+
+// The story of serving plan.transfers[chosen].
+TransferStory StoryOf(const TransferPlan& plan, size_t chosen);
+// Kept beside the record. A cache that cannot be written forgets it.
+void KeepStory(ScheduleCache& cache, const CacheKey& key, const TransferStory& story);
+// nullopt: there is none, or it is damaged.
+std::optional<TransferStory> StoryOf(ScheduleCache& cache, const CacheKey& key);
+std::string PrintStory(const TransferStory& story);
+Result<TransferStory> ParseStory(std::string_view text);  // kCorrupt
+
+}  // namespace hone

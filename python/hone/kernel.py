@@ -1,0 +1,168 @@
+"""Kernels that are called with arrays."""
+import ctypes
+
+import numpy
+
+from hone import library as lib
+
+# enum hone_dtype → NumPy; bfloat16 has no NumPy type of its own.
+DTYPES = {1: numpy.bool_, 2: numpy.int8, 3: numpy.int32, 4: numpy.int64, 5: numpy.float16, 7: numpy.float32, 8: numpy.float64}
+
+
+class Operand:
+    """name, dtype, shape (of dynamic sizes the largest), is_output, is_const."""
+
+    def __init__(self, info):
+        self.name = info.name.decode()
+        self.dtype = numpy.dtype(DTYPES[info.dtype]) if info.dtype in DTYPES else None
+        self.shape = tuple(info.shape[:info.rank])
+        self.is_output = bool(info.is_output)
+        self.is_const = bool(info.is_const)
+
+    def __repr__(self):
+        return f"{'const ' if self.is_const else ''}{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def as_array(value):
+    """A NumPy array of the same memory where that is possible: arrays, and whatever speaks DLPack."""
+    if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
+        return numpy.asarray(value)
+    return numpy.from_dlpack(value)
+
+
+class Kernel:
+    """Callable code. Calls may come from any number of threads at once; they let other Python threads run."""
+
+    def __init__(self, library, handle, text):
+        self._library = library
+        self._handle = handle
+        self.text = text
+        info = self._info()
+        self.operands = [Operand(info.operands[i]) for i in range(info.operand_count)]
+        self._sizes = info.size_count
+        self._bound = {}  # index → the array whose memory the library reads
+
+    def _info(self):
+        info = lib.KernelInfo(ctypes.sizeof(lib.KernelInfo))
+        self._library.hone_info(self._handle, ctypes.byref(info))
+        return info
+
+    @property
+    def info(self):
+        """Facts about the code that is called now."""
+        info = self._info()
+        return {"fingerprint": info.fingerprint.decode(), "class": info.class_name.decode(), "target": info.target.decode(),
+                "origin": info.origin.decode(), "source": info.source.decode(), "hit": bool(info.hit),
+                "pinned": bool(info.pinned), "threads": info.threads, "expected_us": info.expected_us,
+                "served_us": info.served_us, "flops": info.flops, "updates": info.updates}
+
+    def bind(self, *arrays, **named):
+        """Gives constant operands their data, in order or by name, packed now and read again when better code comes: the
+        arrays are held, and must not change. Returns the kernel."""
+        constants = [i for i, operand in enumerate(self.operands) if operand.is_const]
+        if len(arrays) > len(constants):
+            raise lib.Error("invalid", f"{len(arrays)} arrays for {len(constants)} constant operands", self.text)
+        for index, array in zip(constants, arrays):
+            self._bind(index, array)
+        for name, array in named.items():
+            found = [i for i in constants if self.operands[i].name == name]
+            if not found:
+                names = ", ".join(self.operands[i].name for i in constants) or "none"
+                raise lib.Error("invalid", f"{name} is no constant operand; there are: {names}", self.text)
+            self._bind(found[0], array)
+        return self
+
+    def _bind(self, index, value):
+        array = self._checked(self.operands[index], value)
+        error = lib.ErrorStruct()
+        if self._library.hone_bind(self._handle, index, array.ctypes.data, ctypes.byref(error)):
+            raise error.raised()
+        self._bound[index] = (value, array)
+
+    def _checked(self, operand, value):
+        """As the operand wants it; copied only where the memory is not dense."""
+        array = as_array(value)
+        if operand.dtype is None:
+            raise lib.Error("unsupported", "NumPy has no such element type", operand.name)
+        if array.dtype != operand.dtype:
+            raise lib.Error("invalid", f"{array.dtype} elements, wanted {operand.dtype}", operand.name)
+        if self._sizes == 0 and array.shape != operand.shape:
+            raise lib.Error("invalid", f"shape {array.shape}, wanted {operand.shape}", operand.name)
+        if self._sizes and (array.ndim != len(operand.shape) or any(a > b for a, b in zip(array.shape, operand.shape))):
+            raise lib.Error("invalid", f"shape {array.shape}, wanted at most {operand.shape}", operand.name)
+        return numpy.ascontiguousarray(array).reshape(array.shape)
+
+    def __call__(self, *arrays, out=None, sizes=()):
+        """Computes. arrays: the inputs in order; constants that were bound may be left out, the others are bound by the
+        first call that brings them. out: where to write, one array or one per output; made if it is missing. sizes: the
+        dynamic ones. Returns the output, a tuple if there are several."""
+        inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
+        free = [i for i in inputs if i not in self._bound]
+        wanted = inputs if len(arrays) == len(inputs) else free
+        if len(arrays) != len(wanted):
+            raise lib.Error("invalid", f"{len(arrays)} arrays, wanted {len(free)}: "
+                            + ", ".join(map(repr, (self.operands[i] for i in free))), self.text)
+        if len(sizes) != self._sizes:
+            raise lib.Error("invalid", f"{len(sizes)} sizes, wanted {self._sizes}", self.text)
+        buffers = (ctypes.c_void_p * len(self.operands))()
+        held = []
+        for index, value in zip(wanted, arrays):
+            operand = self.operands[index]
+            if operand.is_const:
+                if index not in self._bound or self._bound[index][0] is not value:
+                    self._bind(index, value)
+                continue
+            array = self._checked(operand, value)
+            held.append(array)
+            buffers[index] = array.ctypes.data
+        outputs = [i for i, operand in enumerate(self.operands) if operand.is_output]
+        results = self._results(outputs, out)
+        for index, (_, array) in zip(outputs, results):
+            buffers[index] = array.ctypes.data
+        dynamic = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
+        status = self._library.hone_call(self._handle, buffers, dynamic if sizes else None)
+        if status:
+            which = (status >> 8) - 1
+            where = self.operands[which].name if 0 <= which < len(self.operands) else self.text
+            raise lib.Error(lib.KINDS.get(status & 0xff, str(status & 0xff)),
+                            "the call was refused: a buffer that is missing, misaligned or overlaps another, a constant that is "
+                            "not bound, or a size out of its range", where)
+        given = [value for value, _ in results]
+        return given[0] if len(given) == 1 else tuple(given)
+
+    def _results(self, outputs, out):
+        """Pairs of what the caller gets and the array that is written."""
+        if out is None:
+            made = [numpy.empty(self.operands[i].shape, self.operands[i].dtype) for i in outputs]
+            return list(zip(made, made))
+        given = list(out) if isinstance(out, (tuple, list)) else [out]
+        if len(given) != len(outputs):
+            raise lib.Error("invalid", f"{len(given)} arrays to write, wanted {len(outputs)}", self.text)
+        results = []
+        for index, value in zip(outputs, given):
+            array = as_array(value)
+            if isinstance(value, numpy.ndarray) and not value.flags.writeable:
+                raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)
+            if self._checked(self.operands[index], array).ctypes.data != array.ctypes.data:
+                raise lib.Error("invalid", "the array to write is not dense", self.operands[index].name)
+            results.append((value, array))
+        return results
+
+    def release(self):
+        """Gives the code back. Not while calls are running."""
+        handle, self._handle = self._handle, None
+        if handle:
+            self._library.hone_release(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.release()
+
+    def __repr__(self):
+        return f"<hone.Kernel {self.text!r}>"

@@ -1,0 +1,108 @@
+"""libhone through ctypes: its structures, where it is, and its errors. client/hone.h says what everything means."""
+import ctypes
+import ctypes.util
+import os
+
+MAX_RANK = 16
+START_DAEMON = 1
+NO_DISK_CACHE = 2
+
+KINDS = {1: "invalid", 2: "not found", 3: "unsupported", 4: "limit", 5: "io", 6: "corrupt", 7: "busy", 8: "timeout",
+         9: "unavailable", 10: "build failed", 11: "run failed", 12: "wrong result", 13: "internal"}
+
+
+class Error(Exception):
+    """What hone refused, and why.
+
+    kind: "invalid", "timeout" … (client/hone.h); where: "kernel:1:14", a path; retry_after: seconds, of "busy"."""
+
+    def __init__(self, kind, message, where="", retry_after=0.0):
+        super().__init__(f"{where}: {message}" if where else message)
+        self.kind = kind
+        self.message = message
+        self.where = where
+        self.retry_after = retry_after
+
+
+class ErrorStruct(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("kind", ctypes.c_int32), ("retry_after_ms", ctypes.c_uint32),
+                ("message", ctypes.c_char * 512), ("where", ctypes.c_char * 256)]
+
+    def __init__(self):
+        super().__init__(ctypes.sizeof(ErrorStruct))
+
+    def raised(self):
+        return Error(KINDS.get(self.kind, str(self.kind)), self.message.decode(errors="replace"),
+                     self.where.decode(errors="replace"), self.retry_after_ms / 1000)
+
+
+class ConnectOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("socket", ctypes.c_char_p),
+                ("disk_cache", ctypes.c_char_p), ("threads", ctypes.c_int32), ("spin_us", ctypes.c_int32),
+                ("pool", ctypes.c_void_p), ("parallel_for", ctypes.c_void_p)]
+
+
+class GetOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("threads", ctypes.c_int32), ("budget_us", ctypes.c_int64),
+                ("deadline_us", ctypes.c_int64), ("frozen", ctypes.c_int32), ("no_compile", ctypes.c_int32)]
+
+
+class OperandInfo(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("shape", ctypes.c_int64 * MAX_RANK), ("bytes", ctypes.c_int64), ("is_output", ctypes.c_int32),
+                ("is_const", ctypes.c_int32), ("needs_bind", ctypes.c_int32)]
+
+
+class KernelInfo(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("operand_count", ctypes.c_int32),
+                ("operands", ctypes.POINTER(OperandInfo)), ("size_count", ctypes.c_int32), ("threads", ctypes.c_int32),
+                ("fingerprint", ctypes.c_char_p), ("class_name", ctypes.c_char_p), ("target", ctypes.c_char_p),
+                ("origin", ctypes.c_char_p), ("source", ctypes.c_char_p), ("hit", ctypes.c_int32),
+                ("pinned", ctypes.c_int32), ("expected_us", ctypes.c_double), ("served_us", ctypes.c_double),
+                ("flops", ctypes.c_double), ("updates", ctypes.c_int64)]
+
+
+def candidates():
+    """Where libhone may be, in order: $HONE_LIBRARY, in this package, installed, in the tree that this file lies in."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if os.environ.get("HONE_LIBRARY"):
+        yield os.environ["HONE_LIBRARY"]
+        return
+    yield os.path.join(here, "libhone.so")
+    yield "libhone.so"
+    if found := ctypes.util.find_library("hone"):
+        yield found
+    yield "/usr/local/lib/libhone.so"
+    yield os.path.join(here, "..", "..", "build", "release", "lib", "libhone.so")
+
+
+_LOADED = None
+
+
+def load():
+    """The library, loaded once. Error("not found") names what was tried."""
+    global _LOADED
+    if _LOADED is not None:
+        return _LOADED
+    tried = []
+    for path in candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(str(error))
+            continue
+        library.hone_connect.restype = ctypes.c_void_p
+        library.hone_connect.argtypes = [ctypes.POINTER(ConnectOptions), ctypes.POINTER(ErrorStruct)]
+        library.hone_get.restype = ctypes.c_void_p
+        library.hone_get.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(GetOptions),
+                                     ctypes.POINTER(ErrorStruct)]
+        library.hone_bind.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ErrorStruct)]
+        library.hone_call.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64)]
+        library.hone_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(KernelInfo)]
+        library.hone_release.argtypes = [ctypes.c_void_p]
+        library.hone_release.restype = None
+        library.hone_close.argtypes = [ctypes.c_void_p]
+        library.hone_close.restype = None
+        _LOADED = library
+        return library
+    raise Error("not found", "libhone is not there; build or install hone, or set HONE_LIBRARY. Tried: " + "; ".join(tried))

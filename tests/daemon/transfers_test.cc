@@ -1,0 +1,167 @@
+// Kernels that nobody has tuned, from the socket to the record: who is asked, what is served, what is told of it.
+#include "daemon/transfers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/canonical.h"
+#include "ir/parse.h"
+#include "tests/daemon/test_server.h"
+
+namespace hone {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Soon;
+using testing::TestServer;
+
+TransferStory Story() {
+  TransferStory story;
+  story.confidence = 0.25;
+  story.guesses = {{"default", "", "", false, 0, 0.5, 0, false, 0, ""},
+                   {"steps", std::string(32, 'a'), "dense(M=1,\tN=2)\n", true, 1.5, 0.75, 12.5, true, 3, ""},
+                   {"decisions", std::string(32, 'b'), "k", false, 2, 0, 0, false, 0, "the same program"}};
+  story.notes = {{"kept", "split y.n 4", "split y.n 4", ""}, {"dropped", "unroll y.q", "", "y has no loop q"}};
+  return story;
+}
+
+TEST(TransferStories, ComeBackAsTheyWere) {
+  Result<TransferStory> back = ParseStory(PrintStory(Story()));
+  ASSERT_TRUE(back) << back.error().Text();
+  ASSERT_EQ(back->guesses.size(), 3u);
+  EXPECT_EQ(back->confidence, 0.25);
+  EXPECT_EQ(back->guesses[1].kernel, "dense(M=1, N=2) ");
+  EXPECT_TRUE(back->guesses[1].chosen);
+  EXPECT_EQ(back->guesses[1].changed, 3u);
+  EXPECT_EQ(back->guesses[1].measured_us, 12.5);
+  EXPECT_EQ(back->guesses[2].refused, "the same program");
+  ASSERT_EQ(back->notes.size(), 2u);
+  EXPECT_EQ(back->notes[1].why, "y has no loop q");
+  EXPECT_EQ(PrintStory(*back), PrintStory(*ParseStory(PrintStory(*back))));
+}
+
+TEST(TransferStories, DamagedOnesAreNone) {
+  const std::string text = PrintStory(Story());
+  for (size_t n = 0; n < text.size(); ++n) {
+    Result<TransferStory> cut = ParseStory(text.substr(0, n));
+    if (cut) {  // whole lines: less of a story, but one
+      EXPECT_EQ(text[n - 1], '\n') << n;
+    }
+  }
+  for (const char* bad : {"", "transfer 2\nconfidence 1\n\n", "transfer 1\nconfidence x\nnote\ta\tb\tc\td\n",
+                          "transfer 1\nconfidence nan\nnote\ta\tb\tc\td\n", "transfer 1\nconfidence 1\nnonsense\n",
+                          "transfer 1\nconfidence 1\nguess\ta\tb\tc\t1\tx\t1\t1\t1\t1\t\n"})
+    EXPECT_FALSE(ParseStory(bad)) << bad;
+}
+
+constexpr char kDonor[] = "matmul(M=64,N=64,K=64)";
+constexpr char kWanted[] = "matmul(M=96,N=64,K=32)";
+
+class TransfersTest : public ::testing::Test {
+ protected:
+  // A tuned kernel in the cache, before the daemon's transfers are made.
+  void PutDonor(const std::string& text, const std::string& decision, int64_t value) {
+    Identity identity = *server_.path->Identify({text, "", 0});
+    Space space = *Space::Open(identity.key.canonical, identity.target);
+    std::string choices;
+    const Candidate standard = *space.Default();
+    for (const Choice& choice : standard.choices)
+      if (choice.site.ends_with("." + decision)) choices = choice.site + "=" + std::to_string(value);
+    Record record;
+    record.key = identity.key;
+    record.shape = identity.shape;
+    record.label = identity.label;
+    record.request = text;
+    record.origin = Origin::kTuned;
+    record.schedule = WithChoices(space.Parse(choices)->schedule, choices);
+    ASSERT_TRUE(
+        server_.cache->Put({.record = record, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+    donor_ = identity.key.fingerprint;
+  }
+  void StartTransfers() {
+    transfers_ = std::make_unique<Transfers>(*server_.cache);
+    ASSERT_TRUE(TestServer::Eventually([&] { return transfers_->IsReady(); }));
+    server_.path->SetTransfers(transfers_.get());
+  }
+  Record RecordOf(const std::string& text) {
+    return server_.cache->RecordsOf(server_.path->Identify({text, "", 0})->key.fingerprint)->at(0);
+  }
+
+  TestServer server_;
+  std::unique_ptr<Transfers> transfers_;
+  Fingerprint donor_;
+};
+
+TEST_F(TransfersTest, AMissIsServedFromANeighbourAndSaysSo) {
+  PutDonor(kDonor, "rows", 3);
+  StartTransfers();
+  Result<GetReply> reply = server_.Get(kWanted);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(reply->origin, "transferred");
+  EXPECT_GT(reply->confidence, 0);
+  EXPECT_LT(reply->confidence, 1);
+  const Record record = RecordOf(kWanted);
+  EXPECT_EQ(record.origin, Origin::kTransferred);
+  EXPECT_EQ(record.donor, donor_);
+  EXPECT_EQ(record.schedule, server_.workshop.last_schedule);
+  EXPECT_EQ(server_.metrics.transferred, 1u);
+  // The same fit, made by hand.
+  std::optional<TransferStory> story = StoryOf(*server_.cache, record.key);
+  ASSERT_TRUE(story);
+  ASSERT_FALSE(story->notes.empty());
+  EXPECT_EQ(std::count_if(story->guesses.begin(), story->guesses.end(), [](const auto& g) { return g.chosen; }), 1);
+  // A hit tells the same.
+  Result<GetReply> hit = server_.Get(kWanted);
+  ASSERT_TRUE(hit);
+  EXPECT_TRUE(hit->hit);
+  EXPECT_EQ(hit->confidence, reply->confidence);
+}
+
+TEST_F(TransfersTest, WithoutDonorsTheDefaultIsServed) {
+  StartTransfers();
+  Result<GetReply> reply = server_.Get(kWanted);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->origin, "default");
+  EXPECT_EQ(reply->confidence, 0);
+  EXPECT_EQ(server_.workshop.last_schedule, "");
+}
+
+TEST_F(TransfersTest, AGuessThatCannotBeBuiltIsPassedOver) {
+  PutDonor(kDonor, "rows", 3);
+  StartTransfers();
+  TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host());
+  ASSERT_GE(plan.order.size(), 2u);
+  const Candidate& first = plan.transfers[plan.order[0]].candidate;
+  server_.workshop.fail_schedule = WithChoices(first.schedule, PrintChoices(first.choices));
+  Result<GetReply> reply = server_.Get(kWanted);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_NE(server_.workshop.last_schedule, server_.workshop.fail_schedule);
+  EXPECT_EQ(server_.workshop.builds, 2);
+}
+
+TEST_F(TransfersTest, ADonorThatDoesNotParseAnyMoreIsNoDonor) {
+  PutDonor(kDonor, "rows", 3);
+  Record broken = RecordOf(kDonor);
+  broken.schedule = "no schedule at all";
+  ASSERT_TRUE(server_.cache->Put({.record = broken, .class_text = "", .artifact = {}}, Durability::kSoon));
+  StartTransfers();
+  Result<GetReply> reply = server_.Get(kWanted);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  // Its choices are gone with the text: what is left of it is what the rules decide for it.
+  std::optional<TransferStory> story = StoryOf(*server_.cache, RecordOf(kWanted).key);
+  ASSERT_TRUE(story);
+  for (const TransferGuess& guess : story->guesses) {
+    EXPECT_EQ(guess.way == "steps", !guess.refused.empty() && guess.refused.find("same program") == std::string::npos)
+        << guess.way << ": " << guess.refused;
+  }
+}
+
+TEST_F(TransfersTest, ThereIsAThreadThatReadsAndAnEnd) {
+  PutDonor(kDonor, "rows", 3);
+  Transfers transfers(*server_.cache);
+  transfers.Close();
+  EXPECT_LE(transfers.donors().size(), 1u);
+}
+
+}  // namespace
+}  // namespace hone

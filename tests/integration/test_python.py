@@ -1,0 +1,169 @@
+"""The Python package as a program meets it: from the tree, against a real daemon. Needs NumPy."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import harness
+
+SOURCE = os.environ["HONE_SOURCE_DIR"]
+SANITIZED = os.environ.get("HONE_SANITIZE", "") != ""
+
+DEBIAN = "/usr/bin/python3"  # whose NumPy the package python3-numpy is
+
+try:
+    import numpy
+except ImportError:
+    if os.path.realpath(sys.executable) != os.path.realpath(DEBIAN) and os.path.exists(DEBIAN):
+        os.execv(DEBIAN, [DEBIAN, *sys.argv])
+    numpy = None
+
+
+@unittest.skipIf(numpy is None, "NumPy is not installed")
+@unittest.skipIf(SANITIZED, "Python would have to be built with the sanitizer, too")
+class Python(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        os.environ["HONE_LIBRARY"] = os.path.join(harness.BUILD, "lib", "libhone.so")
+        os.environ["HONE_COMMAND"] = os.path.join(harness.BIN, "hone")
+        sys.path.insert(0, os.path.join(SOURCE, "python"))
+        cls.directory = harness.Directory()
+        os.environ.update(cls.directory.environment)
+        cls.daemon = harness.Daemon(cls.directory, "--no-idle")
+        import hone  # pylint: disable=import-outside-toplevel
+        cls.hone = hone
+        cls.client = hone.Client(socket=cls.directory.socket, disk_cache=False)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.daemon.stop()
+        cls.directory.remove()
+
+    def arrays(self, *shapes):
+        random = numpy.random.default_rng(7)
+        return [random.random(shape, dtype=numpy.float32) for shape in shapes]
+
+    def test_a_kernel_is_called_with_arrays(self):
+        a, b = self.arrays((33, 17), (17, 9))
+        matmul = self.client.kernel("matmul(M=33,N=9,K=17)")
+        numpy.testing.assert_allclose(matmul(a, b), a @ b, rtol=1e-5)
+        out = numpy.zeros((33, 9), numpy.float32)
+        self.assertIs(matmul(a, b, out=out), out)
+        numpy.testing.assert_allclose(out, a @ b, rtol=1e-5)
+        self.assertEqual(matmul.info["class"], "matmul")
+        self.assertIn(matmul.info["origin"], ("default", "transferred"))
+        # Not dense: copied.
+        numpy.testing.assert_allclose(matmul(a, b.T.copy().T), a @ b, rtol=1e-5)
+
+    def test_constants_are_bound_once_by_name_or_by_the_first_call(self):
+        x, w, bias = self.arrays((4, 24), (40, 24), (40,))
+        wanted = numpy.maximum(x @ w.T + bias, 0)
+        dense = self.client.kernel("dense(M=4,N=40,K=24,const=1)+bias+relu")
+        names = [operand.name for operand in dense.operands if operand.is_const]
+        numpy.testing.assert_allclose(dense.bind(**dict(zip(names, (w, bias))))(x), wanted, rtol=1e-5)
+        again = self.client.kernel("dense(M=4,N=40,K=24,const=1)+bias+relu")
+        numpy.testing.assert_allclose(again(x, w, bias), wanted, rtol=1e-5)
+        numpy.testing.assert_allclose(again(x), wanted, rtol=1e-5)
+        numpy.testing.assert_allclose(again(x, 2 * w, bias), numpy.maximum(x @ (2 * w).T + bias, 0), rtol=1e-5)
+
+    def test_anything_with_dlpack_goes_in_and_out(self):
+        class Tensor:  # what PyTorch's tensors are to us
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        a, b = self.arrays((8, 16), (8, 16))
+        out = Tensor(numpy.zeros((8, 16), numpy.float32))
+        add = self.client.kernel("add(M=8,N=16)")
+        self.assertIs(add(Tensor(a), Tensor(b), out=out), out)
+        numpy.testing.assert_array_equal(out.array, a + b)
+        numpy.testing.assert_array_equal(numpy.from_dlpack(add(a, b)), a + b)
+
+    def test_errors_say_what_and_where(self):
+        with self.assertRaises(self.hone.Error) as caught:
+            self.client.kernel("matmul(M=3,N=4")
+        self.assertEqual(caught.exception.kind, "invalid")
+        self.assertTrue(caught.exception.message)
+        add = self.client.kernel("add(M=8,N=16)")
+        a, b = self.arrays((8, 16), (8, 17))
+        for arguments, words in (((a,), "1 arrays, wanted 2"), ((a, b), r"shape \(8, 17\), wanted \(8, 16\)"),
+                                 ((a, a.astype(numpy.float64)), "float64 elements, wanted float32")):
+            with self.assertRaisesRegex(self.hone.Error, words):
+                add(*arguments)
+        with self.assertRaisesRegex(self.hone.Error, "no constant operand"):
+            add.bind(x=a)
+        with self.assertRaisesRegex(self.hone.Error, "overlaps"):
+            add(a, a, out=a)
+        with self.assertRaises(self.hone.Error) as caught:
+            self.client.kernel("matmul(M=301,N=4,K=5)", compile=False)
+        self.assertEqual(caught.exception.kind, "not found")
+
+    def test_threads_call_one_kernel_at_once(self):
+        a, b = self.arrays((64, 64), (64, 64))
+        matmul = self.client.kernel("matmul(M=64,N=64,K=64)", threads=1)
+        wrong = []
+
+        def work():
+            for _ in range(50):
+                if not numpy.allclose(matmul(a, b), a @ b, rtol=1e-5):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_a_list_is_warmed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "two.kernels")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("2 softmax(M=3,N=10)\n1 matmul(M=5,N=6,K=7)\n")
+            answers = self.hone.warm(path)
+            self.assertEqual([answer["count"] for answer in answers[:2]], [2, 1])
+            with self.assertRaises(self.hone.Error):
+                self.hone.warm(os.path.join(folder, "nothing.kernels"))
+
+    def test_the_readmes_examples_run(self):
+        for name in ("README.md", "python/README.md"):
+            with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+                blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+            self.assertTrue(blocks, name)
+            for block in blocks:
+                subprocess.run([sys.executable, "-c", block], check=True, timeout=120, env={
+                    **os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+
+    def test_pip_installs_it_with_the_library(self):
+        try:
+            import setuptools  # noqa: F401  pylint: disable=import-outside-toplevel,unused-import
+        except ImportError:
+            self.skipTest("setuptools is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "python")
+            subprocess.run(["cp", "-r", os.path.join(SOURCE, "python"), copy], check=True)
+            done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
+                                   "--no-index", "--target", os.path.join(folder, "site"), copy],
+                                  capture_output=True, text=True, check=False,
+                                  env={**os.environ, "HONE_BUILD_DIR": harness.BUILD})
+            if done.returncode != 0 and "No module named pip" in done.stderr:
+                self.skipTest("pip is not installed")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(os.path.exists(os.path.join(folder, "site", "hone", "libhone.so")))
+            environment = {key: value for key, value in os.environ.items() if key != "HONE_LIBRARY"}
+            subprocess.run([sys.executable, "-c", "import hone; hone.kernel('add(M=2,N=3)')"], check=True, timeout=120,
+                           cwd=folder, env={**environment, "PYTHONPATH": os.path.join(folder, "site")})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
