@@ -25,6 +25,7 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {"im2col", "how windows are read: 0 in place, 1 from columns in memory, 2 from columns in the panel"},
     {"lanes", "lanes of a vector"},
     {"masked", "padding by masks, without a padded copy"},
+    {"online", "elements of a row whose two statistics are taken while it is read once; 0: a pass for each"},
     {"outer_peel", "the same as peel along the second axis"},
     {"outer_rows", "rows of the register tile along the second axis"},
     {"own_rows", "each task pads its own rows"},

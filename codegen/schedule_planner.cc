@@ -8,6 +8,7 @@
 #include "ir/rewrite.h"
 #include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
+#include "ir/rewrite_online.h"
 #include "ir/rewrite_winograd.h"
 
 namespace hone {
@@ -112,6 +113,18 @@ bool SchedulePlanner::MaxOfNumbers(std::string stage) {
   kernel_ = *std::move(next);
   Step step = MakeStep(StepKind::kRewrite, stage);
   step.other = "numbers";
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::Online(std::string stage, const std::string& base, int64_t block) {
+  Result<Kernel> next = OnlineReductions(kernel_, FindStage(kernel_, stage), base, block);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "online";
+  step.names = {base};
+  step.factors = {block};
   schedule_.push_back(std::move(step));
   return true;
 }

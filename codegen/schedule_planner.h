@@ -63,6 +63,8 @@ class SchedulePlanner {
   bool Expand(std::string stage, std::string tensor, std::string result, const std::vector<std::string>& axes);
   // A maximum that may overlook NaN, as in a softmax.
   bool MaxOfNumbers(std::string stage);
+  // A reduction and the one that it needs, in blocks of a row; the new stages are named by OnlineNames(base).
+  bool Online(std::string stage, const std::string& base, int64_t block);
   bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);
   bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
                  std::vector<LayoutDim> layout = {});

@@ -1,17 +1,26 @@
 // Reductions along rows: softmax, normalisations, row sums, a matrix times a vector. A row's intermediates are computed
-// where the row is and stay in the first-level cache; each reduction runs in several independent vectors of lanes.
+// where the row is and stay in the first-level cache; each reduction runs in several independent vectors of lanes. Of a
+// long row, two statistics that belong together may be taken block by block, while it is read once.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <set>
 
 #include "codegen/schedule_planner.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_online.h"
 
 namespace hone {
 namespace {
 
 // Vectors that one reduction accumulates into: enough chains to cover the latency of an addition.
 constexpr int64_t kChains = 4;
+
+// Elements in a block of a row, about: what stays in the first-level cache, or in a part of the second.
+constexpr int64_t kOnlineBlocks[] = {256, 1024, 4096, 16384, 65536};
+constexpr int64_t kUsualOnlineBlock = 4096;
 
 // Stages that feed `out` and nothing else but each other, reading and read row by row: their leading axes are the
 // `rows` leading axes of out.
@@ -151,6 +160,101 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
   planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
 }
 
+// What the stages of a row need in between, in bytes, and the work on a row, in cycles.
+struct RowCost {
+  int64_t bytes = 0;
+  double work = 0;
+};
+
+RowCost CostOf(const SchedulePlanner& planner, const std::vector<std::string>& group, size_t rows) {
+  RowCost cost;
+  for (const std::string& name : group) {
+    const Stage& stage = planner.StageNamed(name);
+    double points = 1;
+    int64_t bytes = ByteSize(planner.kernel().tensors[static_cast<size_t>(stage.output)].dtype);
+    for (size_t i = rows; i < stage.axes.size(); ++i) {
+      bytes *= planner.Extent(stage.axes[i]);
+      points *= static_cast<double>(planner.Extent(stage.axes[i]));
+    }
+    for (const Axis& axis : stage.reduce_axes) points *= static_cast<double>(planner.Extent(axis));
+    Walk(stage.body,
+         [&](const Expr& e) { cost.work += points * (e.op() >= Op::kExp && e.op() <= Op::kErf ? 0.8 : 0.05); });
+    cost.bytes += bytes;
+  }
+  return cost;
+}
+
+// About `wanted` elements: such that blocks, in `step` or at least in `lanes` elements at once, divide the row evenly,
+// where there are such.
+int64_t BlockOf(int64_t extent, int64_t wanted, int64_t step, int64_t lanes) {
+  constexpr int64_t kTries = 256;
+  const int64_t fewest = (extent + wanted - 1) / wanted;
+  for (int64_t part : {step, lanes})
+    for (int64_t count = fewest; count <= std::min(2 * fewest, fewest + kTries); ++count)
+      if (extent % count == 0 && extent / count % part == 0) return extent / count;
+  return wanted;
+}
+
+// Where a reduction along the row needs another one (a softmax, a normalisation): both in one pass over the row, if
+// that is chosen. What was computed from the first alone is computed again where it is read.
+std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::string& out,
+                                      const std::vector<std::string>& group, size_t rows, int64_t row_bytes) {
+  for (const std::string& name : group) {
+    const Stage stage = planner.StageNamed(name);
+    const Result<int> found = FirstOfOnline(planner.kernel(), FindStage(planner.kernel(), name));
+    if (!found || stage.axes.size() != rows) continue;
+    const Stage first = planner.kernel().stages[static_cast<size_t>(*found)];
+    const std::string first_name = planner.NameOf(first);
+    if (std::find(group.begin(), group.end(), first_name) == group.end()) continue;
+    const int64_t extent = planner.Extent(stage.reduce_axes[0]);
+    std::vector<int64_t> options{0};
+    for (int64_t block : kOnlineBlocks)
+      if (block <= extent) options.push_back(block);
+    const bool is_long = row_bytes > planner.target().l2_bytes;
+    const int64_t wanted = planner.Choose(out, "online", std::move(options), is_long ? kUsualOnlineBlock : 0);
+    if (wanted == 0) {
+      planner.Refuse("online", name,
+                     is_long ? "left out by a choice of the search" : "the row stays in the cache from pass to pass");
+      return std::nullopt;
+    }
+    if (first.reduction == Reduction::kMax) planner.MaxOfNumbers(first_name);
+    const OnlineNames names(planner.FreshName(name + "_blocks"));
+    const int64_t lanes = planner.LanesFor(stage);
+    if (!planner.Online(name, names.kept, BlockOf(extent, wanted, kChains * lanes, lanes))) return std::nullopt;
+    for (const std::string& other : group) {
+      if (FindStage(planner.kernel(), other) < 0) continue;
+      const Stage& left = planner.StageNamed(other);
+      const std::vector<int> readers = ReadersOf(planner.kernel(), left.output);
+      if (left.reduction == Reduction::kNone && left.axes.size() > rows && readers.size() == 1 &&
+          planner.kernel().stages[static_cast<size_t>(readers[0])].reduction == Reduction::kNone)
+        planner.Inline(other);
+    }
+    planner.Took(
+        "online", name,
+        fmt::format("with {}, which it needs, in one pass over the row: in blocks that stay in the cache", first_name));
+    return names;
+  }
+  return std::nullopt;
+}
+
+// Loops of the stage that keeps the statistics of all blocks of a row: what a block is needed for happens inside the
+// loop over blocks.
+void ScheduleBlocks(SchedulePlanner& planner, const OnlineNames& names, size_t rows, const std::string& out,
+                    const std::string& loop) {
+  const Stage stage = planner.StageNamed(names.kept);
+  std::vector<std::string> unrolled;
+  for (size_t i = 0; i <= rows; ++i) unrolled.push_back(stage.axes[i].name);
+  const std::string block = stage.axes.back().name;
+  std::vector<std::string> order{block};
+  order.insert(order.end(), unrolled.begin(), unrolled.end());
+  planner.ComputeAt(names.kept, out, loop);
+  planner.Reorder(names.kept, order);
+  planner.Annotate(StepKind::kUnroll, names.kept, unrolled);
+  planner.MarkScheduled(names.kept);
+  for (const std::string& name : {names.first, names.second})
+    ScheduleInRow(planner, name, rows + 1, names.kept, block, false);
+}
+
 }  // namespace
 
 bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
@@ -175,25 +279,19 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     if (reduces) break;
     if (candidate == 1) return planner.Refuse("rows", name, "nothing that feeds it reduces along rows");
   }
-  // Row intermediates must fit the second-level cache.
-  int64_t row_bytes = 0;
-  double work = 0, row_count = 1;
-  for (size_t i = 0; i < rows; ++i) row_count *= static_cast<double>(planner.Extent(out.axes[i]));
-  for (const std::string& g : group) {
-    const Stage& stage = planner.StageNamed(g);
-    double points = 1;
-    int64_t bytes = ByteSize(planner.kernel().tensors[static_cast<size_t>(stage.output)].dtype);
-    for (size_t i = rows; i < stage.axes.size(); ++i) {
-      bytes *= planner.Extent(stage.axes[i]);
-      points *= static_cast<double>(planner.Extent(stage.axes[i]));
-    }
-    for (const Axis& axis : stage.reduce_axes) points *= static_cast<double>(planner.Extent(axis));
-    Walk(stage.body, [&](const Expr& e) { work += points * (e.op() >= Op::kExp && e.op() <= Op::kErf ? 0.8 : 0.05); });
-    row_bytes += bytes;
+  RowCost cost = CostOf(planner, group, rows);
+  const std::optional<OnlineNames> online = TakeOnline(planner, name, group, rows, cost.bytes);
+  if (online) {
+    group = RowGroup(planner, name, rows);
+    cost = CostOf(planner, group, rows);
   }
+  // Row intermediates must fit the second-level cache.
+  const int64_t row_bytes = cost.bytes;
   if (row_bytes > planner.target().l2_bytes)
     return planner.Refuse("rows", name, "what a row needs in between is more than the second-level cache holds");
 
+  double row_count = 1;
+  for (size_t i = 0; i < rows; ++i) row_count *= static_cast<double>(planner.Extent(out.axes[i]));
   const bool scalar_rows = rows == out.axes.size();
   // Several rows at once where each gives one number: their loads and horizontal sums overlap. Axes of one element do
   // not count.
@@ -210,7 +308,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     for (int64_t count : {4, 3, 2})
       if (last_extent % count == 0 && together == 1) together = count;
     if (together == 1 && last_extent >= 16) together = 4;
-  } else if (row_bytes <= planner.target().l1_bytes / 8 && last_extent % 2 == 0) {
+  } else if (!online && row_bytes <= planner.target().l1_bytes / 8 && last_extent % 2 == 0) {
     together = 2;
   }
   if (last_extent >= 2) {
@@ -225,7 +323,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     if (last_extent % together != 0) planner.SetTail(name, last, Tail::kShift);
     tasks = tasks / last_extent * ((last_extent + together - 1) / together);
   }
-  loop = planner.Parallelize(name, task, tasks, work * row_count);
+  loop = planner.Parallelize(name, task, tasks, cost.work * row_count);
   if (together > 1 && scalar_rows) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   if (!scalar_rows) {
     std::string along = out.axes.back().name;
@@ -246,7 +344,9 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
     planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
   }
-  for (const std::string& g : group) ScheduleInRow(planner, g, rows, name, loop, false);
+  if (online) ScheduleBlocks(planner, *online, rows, name, loop);
+  for (const std::string& g : group)
+    if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false);
   planner.MarkScheduled(name);
   planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");
   return true;

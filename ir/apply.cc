@@ -9,6 +9,7 @@
 #include "ir/rewrite.h"
 #include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
+#include "ir/rewrite_online.h"
 #include "ir/rewrite_winograd.h"
 
 namespace hone {
@@ -162,13 +163,19 @@ Result<void> ScheduleApplier::Rewrite(const Step& step) {
     return Rewritten(HONE_TRY(WinogradConvolution(result_.kernel, static_cast<int>(stage), step.names[0],
                                                   step.factors[0], step.factors[1])));
   }
+  if (step.other == "online") {
+    if (step.names.size() != 1 || step.factors.size() != 1)
+      return Refuse("online takes a name for the new stages and the number of elements in a block of a row");
+    return Rewritten(
+        HONE_TRY(OnlineReductions(result_.kernel, static_cast<int>(stage), step.names[0], step.factors[0])));
+  }
   if (!step.factors.empty()) return Refuse(step.other + " takes no numbers");
   if (step.other == "numbers") {
     if (!step.names.empty()) return Refuse("numbers takes no names");
     return Rewritten(HONE_TRY(MaxOfNumbers(result_.kernel, static_cast<int>(stage))));
   }
   if (step.other != "collapse")
-    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd and numbers", step.other));
+    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd, online and numbers", step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 

@@ -64,6 +64,16 @@ Chooser OfColumns(Rng& rng, int p) {
   };
 }
 
+// One pass over a row, in blocks of ever other sizes; then the same with the rest at random.
+Chooser OfBlocks(Rng& rng, int p) {
+  return [p, rest = AtRandom(rng, p / 6.0)](const Choice& choice) {
+    if (choice.site.ends_with(".rule")) return choice.preferred;
+    if (choice.site.ends_with(".online"))
+      return choice.options[1 + static_cast<size_t>(p) % (choice.options.size() - 1)];
+    return rest(choice);
+  };
+}
+
 void Expect(const std::vector<std::string>& kernels, uint64_t seed, const std::string& step, int least,
             const Choosers& choosers = EverMoreAtRandom) {
   const std::vector<Target> targets = TestTargets();
@@ -120,6 +130,22 @@ TEST(ChoicesProperty, OfWindowsAsColumns) {
       "kernel c(x: f32[C, H + 2, W + 4], f: f32[O, C, 3, 3]) -> y: f32[O, H, W] where C=5, H=9, W=33, O=7 { "
       "y[o, h, w] = sum(c, r < 3, s < 3) x[c, h + r, w + 2*s] * f[o, c, r, s] }");
   Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite expand", static_cast<int>(kernels.size()), OfColumns);
+}
+
+TEST(ChoicesProperty, OfRowsInOnePass) {
+  std::vector<std::string> kernels;
+  for (const char* shape : {"M=3,N=256", "M=2,N=300", "M=5,N=1031", "M=4,N=1280", "M=1,N=4099", "M=2,N=5000"})
+    for (const char* kernel : {"softmax({})+add", "softmax({},dtype=f64)", "layer_norm({},const=1)+gelu"})
+      kernels.push_back(fmt::format(fmt::runtime(kernel), shape));
+  kernels.push_back(R"(kernel sums(x: f32[M, N]) -> y: f32[M] where M=7, N=700 {
+    y[i] = (max(k) x[i, k]) + log(sum(k) exp(x[i, k] - max(l) x[i, l]))
+  })");
+  kernels.push_back(R"(kernel causal(q: f32[H, N, D], k: f32[H, N, D]) -> p: f32[H, N, N] where H=2, N=264, D=3 {
+    s: f32[H, N, N]
+    s[h, i, j] = if(j <= i, (sum(d) q[h, i, d] * k[h, j, d]) / sqrt(float(D)), -inf)
+    p[h, i, j] = exp(s[h, i, j] - max(l) s[h, i, l]) / sum(l) exp(s[h, i, l] - max(m) s[h, i, m])
+  })");
+  Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite online", 3 * static_cast<int>(kernels.size()), OfBlocks);
 }
 
 }  // namespace

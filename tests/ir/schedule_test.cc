@@ -24,6 +24,9 @@ const std::vector<std::string>& PrintedSteps() {
   static const std::vector<std::string> lines = {
       "rewrite collapse y h w",
       "rewrite separate y t",
+      "rewrite numbers top",
+      "rewrite online total blocks 4096",
+      "rewrite winograd t v 4 14",
       "inline xp",
       "cache_read w -> wp for t const",
       "cache_read w -> wp for t shared",

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "codegen/lower.h"
 #include "ir/rewrite.h"
+#include "ir/rewrite_online.h"
 
 namespace hone {
 namespace {
@@ -47,6 +48,7 @@ Schedule RandomSchedule::Make() {
                                        {2, &RandomSchedule::Separate},
                                        {2, &RandomSchedule::Expand},
                                        {1, &RandomSchedule::Numbers},
+                                       {1, &RandomSchedule::Online},
                                        {2, &RandomSchedule::Rfactor},
                                        {4, &RandomSchedule::CacheRead}};
   static constexpr Move kLoops[] = {
@@ -210,6 +212,23 @@ void RandomSchedule::Numbers() {
   step.other = "numbers";
   step.stage = NameOf(AnyStage());
   Propose({step});
+}
+
+void RandomSchedule::Online() {
+  // Few stages are such a reduction: one that is, if there is one.
+  for (size_t tries = 2 * state_.kernel.stages.size(); tries-- > 0;) {
+    size_t index = 0;
+    const Stage& stage = AnyStage(&index);
+    if (!FirstOfOnline(state_.kernel, static_cast<int>(index))) continue;
+    Step step;
+    step.kind = StepKind::kRewrite;
+    step.other = "online";
+    step.stage = NameOf(stage);
+    step.names = {FreshName()};
+    step.factors = {AnyFactor()};
+    Propose({step});
+    return;
+  }
 }
 
 void RandomSchedule::Rfactor() {

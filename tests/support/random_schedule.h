@@ -37,6 +37,7 @@ class RandomSchedule {
   void Separate();
   void Expand();
   void Numbers();
+  void Online();
   void Rfactor();
   void CacheRead();
 
