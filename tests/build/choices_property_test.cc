@@ -10,6 +10,7 @@
 #include "ir/parse.h"
 #include "ir/specialize.h"
 #include "tests/support/odd_kernels.h"
+#include "tests/support/odd_numbers.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/random_schedule.h"
 #include "tests/support/run_cases.h"
@@ -75,11 +76,12 @@ Chooser OfBlocks(Rng& rng, int p) {
 }
 
 void Expect(const std::vector<std::string>& kernels, uint64_t seed, const std::string& step, int least,
-            const Choosers& choosers = EverMoreAtRandom) {
+            const Choosers& choosers = EverMoreAtRandom,
+            const std::function<void(const Kernel& kernel, KernelInputs& inputs)>& change = {}) {
   const std::vector<Target> targets = TestTargets();
   CaseReport report = RunCases(static_cast<int>(kernels.size()), [&](int index, CaseLog& log) {
     const std::string& text = kernels[static_cast<size_t>(index)];
-    KernelCase kernel(text, seed);
+    KernelCase kernel(text, seed, 1, change);
     for (int p = 0; p < kPlans; ++p) {
       Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index * kPlans + p));
       const Target& target = targets[static_cast<size_t>(p + index) % targets.size()];
@@ -132,20 +134,34 @@ TEST(ChoicesProperty, OfWindowsAsColumns) {
   Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite expand", static_cast<int>(kernels.size()), OfColumns);
 }
 
-TEST(ChoicesProperty, OfRowsInOnePass) {
+std::vector<std::string> Rows() {
   std::vector<std::string> kernels;
-  for (const char* shape : {"M=3,N=256", "M=2,N=300", "M=5,N=1031", "M=4,N=1280", "M=1,N=4099", "M=2,N=5000"})
+  for (const char* shape : {"M=11,N=256", "M=13,N=300", "M=12,N=1031", "M=4,N=1280", "M=1,N=4099", "M=2,N=5000"})
     for (const char* kernel : {"softmax({})+add", "softmax({},dtype=f64)", "layer_norm({},const=1)+gelu"})
       kernels.push_back(fmt::format(fmt::runtime(kernel), shape));
-  kernels.push_back(R"(kernel sums(x: f32[M, N]) -> y: f32[M] where M=7, N=700 {
+  kernels.push_back(R"(kernel sums(x: f32[M, N]) -> y: f32[M] where M=22, N=700 {
     y[i] = (max(k) x[i, k]) + log(sum(k) exp(x[i, k] - max(l) x[i, l]))
+  })");
+  kernels.push_back(R"(kernel moments(x: f32[M, N]) -> mean: f32[M], variance: f32[M] where M=22, N=640 {
+    mean[m] = (sum(n) x[m, n]) / float(N)
+    variance[m] = (sum(n) ((x[m, n] - mean[m]) * (x[m, n] - mean[m]))) / float(N)
   })");
   kernels.push_back(R"(kernel causal(q: f32[H, N, D], k: f32[H, N, D]) -> p: f32[H, N, N] where H=2, N=264, D=3 {
     s: f32[H, N, N]
     s[h, i, j] = if(j <= i, (sum(d) q[h, i, d] * k[h, j, d]) / sqrt(float(D)), -inf)
     p[h, i, j] = exp(s[h, i, j] - max(l) s[h, i, l]) / sum(l) exp(s[h, i, l] - max(m) s[h, i, m])
   })");
-  Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite online", 3 * static_cast<int>(kernels.size()), OfBlocks);
+  return kernels;
+}
+
+TEST(ChoicesProperty, OfRowsInOnePass) {
+  Expect(Rows(), SeedFromEnvironment(kUsualSeed), "rewrite online", 3 * static_cast<int>(Rows().size()), OfBlocks);
+}
+
+TEST(ChoicesProperty, OfRowsInOnePassWithOddNumbers) {
+  auto change = [](const Kernel& kernel, KernelInputs& inputs) { PutOddNumbers(kernel, inputs); };
+  Expect(Rows(), SeedFromEnvironment(kUsualSeed), "rewrite online", 3 * static_cast<int>(Rows().size()), OfBlocks,
+         change);
 }
 
 }  // namespace

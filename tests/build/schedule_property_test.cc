@@ -24,6 +24,7 @@ constexpr uint64_t kUsualSeed = 13;
 constexpr int kOddKernels = 100;
 constexpr int kSchedules = 4;  // of each kernel
 constexpr int kRandomKernels = 1000;
+constexpr int kRandomRows = 300;
 constexpr size_t kShown = 8;       // failures
 
 // Random kernels add and multiply the same number again and again, through several stages: rounding errors of one sign,
@@ -49,8 +50,9 @@ std::string ReasonOf(const std::string& refusal) {
   return text.substr(0, 120);
 }
 
-Schedule MakeSchedule(const Kernel& kernel, const Target& target, Rng& rng, const std::string& what, CaseLog& log) {
-  RandomSchedule random(Specialize(kernel), target, rng);
+Schedule MakeSchedule(const Kernel& kernel, const Target& target, Rng& rng, const std::string& what, CaseLog& log,
+                      Schedule start = {}) {
+  RandomSchedule random(Specialize(kernel), target, rng, std::move(start));
   random.on_try = [&](const Schedule& tried) {
     log.Note(what + "\nwhile applying or lowering\n" + PrintSchedule(tried));
   };
@@ -155,6 +157,34 @@ TEST(ScheduleProperty, RandomKernelsUnderDefaultAndRandomSchedules) {
     else
       log.Count("default ran");
     TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, rng, text, log)), target, log);
+  });
+  ExpectNoFailure(report, seed);
+  EXPECT_GT(report.count("ran"), report.count("build refused"));
+}
+
+// Two statistics of a row, block by block, and then any steps: odd lengths, blocks of one element and beyond the row's
+// end.
+TEST(ScheduleProperty, RowsInOnePassUnderRandomSchedules) {
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  const std::vector<Target> targets = TestTargets();
+  CaseReport report = RunCases(RoundsFromEnvironment(kRandomRows), [&](int index, CaseLog& log) {
+    Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
+    static constexpr int64_t kLengths[] = {1, 2, 3, 7, 8, 16, 29, 31, 48, 97, 130};
+    const bool is_softmax = rng.Chance(0.5);
+    const int64_t length = kLengths[rng.Below(std::size(kLengths))];
+    const std::string text = fmt::format("{}(M={},N={}{}", is_softmax ? "softmax" : "layer_norm", rng.Between(1, 9), length,
+                                         rng.Chance(0.2) ? ",dtype=f64)" : rng.Chance(0.3) ? ")+mul" : ")");
+    Schedule start;
+    if (is_softmax && rng.Chance(0.5)) start = ParseSchedule("rewrite numbers top").value();
+    const std::string online =
+        fmt::format("rewrite online {} blocks {}", is_softmax ? "total" : "squares", rng.Between(1, length + 3));
+    start.push_back(ParseSchedule(online).value()[0]);
+    if (rng.Chance(0.5)) start.push_back(ParseSchedule(is_softmax ? "inline e" : "inline centred").value()[0]);
+    log.Note(text + "\n" + PrintSchedule(start));
+    KernelCase kernel(text, seed);
+    const Target& target = targets[static_cast<size_t>(index) % targets.size()];
+    TryOne(kernel, PrintSchedule(start), target, log);
+    TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, rng, text, log, start)), target, log);
   });
   ExpectNoFailure(report, seed);
   EXPECT_GT(report.count("ran"), report.count("build refused"));

@@ -5,11 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <string>
 
 #include "ir/specialize.h"
+#include "tests/support/odd_numbers.h"
 #include "tests/support/same_function.h"
 
 namespace hone {
@@ -30,41 +29,11 @@ Result<Kernel> Online(const Kernel& kernel, int64_t block) {
   return OnlineReductions(kernel, second, "blocks", block);
 }
 
-// Rows without, with one and with nothing but NaN; with infinities of either sign or both, here and there or in whole
-// stretches, so that some blocks hold nothing else.
-template <typename T>
-void PutOddNumbers(T* values, size_t rows, size_t row) {
-  const T inf = std::numeric_limits<T>::infinity();
-  for (size_t r = 0; r < rows; ++r)
-    for (size_t i = 0; i < row; ++i) {
-      T& value = values[r * row + i];
-      switch (r % 11) {
-        case 1: value = i == r % row ? std::numeric_limits<T>::quiet_NaN() : value; break;
-        case 2: value = std::numeric_limits<T>::quiet_NaN(); break;
-        case 3: value = i % 3 == 0 ? inf : value; break;
-        case 4: value = i % 2 == 0 ? -inf : value; break;
-        case 5: value = i < row / 2 ? -inf : value; break;
-        case 6: value = -inf; break;
-        case 7: value = i + 1 == row ? value : -inf; break;
-        case 8: value = i < row / 2 ? -inf : i + 1 == row ? inf : value; break;
-        case 9: value = i == 0 ? -inf : i + 1 == row ? std::numeric_limits<T>::quiet_NaN() : value; break;
-        case 10: value = i * 2 < row ? inf : -inf; break;
-        default: break;
-      }
-    }
-}
-
 void ExpectSameWithOddNumbers(const Kernel& before, const Kernel& after) {
   SCOPED_TRACE(PrintKernel(before) + "\nis now\n" + PrintKernel(after));
   Rng rng(1);
   KernelInputs inputs(before, rng);
-  const Tensor& x = before.tensors[static_cast<size_t>(before.operands[0])];
-  const size_t row = static_cast<size_t>(EvalExtent(before, x.shape.back()));
-  const size_t rows = static_cast<size_t>(ElementCount(before, x)) / row;
-  if (x.dtype == DType::kF64)
-    PutOddNumbers(inputs.As<double>(0), rows, row);
-  else
-    PutOddNumbers(inputs.As<float>(0), rows, row);
+  PutOddNumbers(before, inputs);
   for (int output = 0; output < OutputCount(before); ++output) {
     const std::vector<Reference> wanted = WholeReference(before, inputs, output);
     const std::vector<Reference> got = WholeReference(after, inputs, output);

@@ -31,9 +31,9 @@ constexpr int64_t kMostLanes = 32;
 
 }  // namespace
 
-RandomSchedule::RandomSchedule(Kernel kernel, const Target& target, Rng& rng)
-    : kernel_(std::move(kernel)), target_(target), rng_(rng) {
-  Result<ScheduledKernel> plain = ApplySchedule(kernel_, {});
+RandomSchedule::RandomSchedule(Kernel kernel, const Target& target, Rng& rng, Schedule start)
+    : kernel_(std::move(kernel)), target_(target), rng_(rng), schedule_(std::move(start)) {
+  Result<ScheduledKernel> plain = ApplySchedule(kernel_, schedule_);
   HONE_CHECK(plain);
   state_ = *std::move(plain);
 }

@@ -18,8 +18,9 @@ namespace hone {
 
 class RandomSchedule {
  public:
-  // REQUIRES: the kernel was specialised. `target` outlives this object.
-  RandomSchedule(Kernel kernel, const Target& target, Rng& rng);
+  // All begin with the steps of `start`. REQUIRES: the kernel was specialised, and `start` applies to it. `target`
+  // outlives this object.
+  RandomSchedule(Kernel kernel, const Target& target, Rng& rng, Schedule start = {});
 
   // Called with every list of steps before it is tried, so that a crash can be told.
   std::function<void(const Schedule&)> on_try = [](const Schedule&) {};

@@ -177,12 +177,15 @@ std::string Compare(const KernelCase& kernel, const Outputs& outputs, double* wo
 
 }  // namespace
 
-KernelCase::KernelCase(std::string text, uint64_t seed, double slack) : text_(std::move(text)), slack_(slack) {
+KernelCase::KernelCase(std::string text, uint64_t seed, double slack,
+                       const std::function<void(const Kernel& kernel, KernelInputs& inputs)>& change)
+    : text_(std::move(text)), slack_(slack) {
   Result<Kernel> kernel = ParseKernel(text_);
   HONE_CHECK(kernel);
   kernel_ = *std::move(kernel);
   Rng rng(seed);
   inputs_ = std::make_unique<KernelInputs>(kernel_, rng);
+  if (change) change(kernel_, *inputs_);
   int outputs = static_cast<int>(std::count_if(kernel_.operands.begin(), kernel_.operands.end(), [&](TensorId id) {
     return kernel_.tensors[static_cast<size_t>(id)].kind == TensorKind::kOutput;
   }));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,9 +23,10 @@ namespace hone {
 // A kernel at its sizes with random inputs and the reference of every output element.
 class KernelCase {
  public:
-  // slack: how many times the tolerance of the kernel's accuracy class is allowed. REQUIRES: the text parses; the kernel
-  // is static.
-  KernelCase(std::string text, uint64_t seed, double slack = 1);
+  // slack: how many times the tolerance of the kernel's accuracy class is allowed. change: puts other numbers into the
+  // random inputs. REQUIRES: the text parses; the kernel is static.
+  KernelCase(std::string text, uint64_t seed, double slack = 1,
+             const std::function<void(const Kernel& kernel, KernelInputs& inputs)>& change = {});
 
   const std::string& text() const { return text_; }
   const Kernel& kernel() const { return kernel_; }
