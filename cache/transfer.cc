@@ -67,6 +67,7 @@ class Fitter {
   void SuitLayout(std::vector<LayoutDim>& layout, std::string& why) const;
   void SuitGrain(Step& step, const ScheduledKernel& before, std::string& why) const;
   void SuitWinograd(Step& step, const ScheduledKernel& before, std::string& why) const;
+  void SuitOnline(Step& step, const ScheduledKernel& before, std::string& why) const;
   // The step that was refused, with the loops that there are instead of those it names; nullopt if that is no way.
   static std::optional<Step> Repair(const Step& step, const ScheduledKernel& before);
   double WorkPerTrip(const Kernel& kernel, const ScheduledKernel& scheduled, const std::string& stage,
@@ -181,6 +182,18 @@ void Fitter::SuitWinograd(Step& step, const ScheduledKernel& before, std::string
   step.factors[1] = columns;
 }
 
+// A block of a row is at most the row.
+void Fitter::SuitOnline(Step& step, const ScheduledKernel& before, std::string& why) const {
+  const int index = FindStage(before.kernel, step.stage);
+  if (step.factors.size() != 1 || index < 0) return;
+  const Stage& stage = before.kernel.stages[static_cast<size_t>(index)];
+  if (stage.reduce_axes.size() != 1) return;
+  const int64_t length = UpperExtent(before.kernel, stage.reduce_axes[0].extent);
+  if (length < 1 || step.factors[0] <= length) return;
+  why = fmt::format("rows have {} elements", length);
+  step.factors[0] = length;
+}
+
 Step Fitter::Suit(const Step& donor, const ScheduledKernel& before, std::string& why) {
   Step step = donor;
   switch (step.kind) {
@@ -190,6 +203,7 @@ Step Fitter::Suit(const Step& donor, const ScheduledKernel& before, std::string&
     case StepKind::kParallel: SuitGrain(step, before, why); break;
     case StepKind::kRewrite:
       if (step.other == "winograd") SuitWinograd(step, before, why);
+      if (step.other == "online") SuitOnline(step, before, why);
       break;
     case StepKind::kRfactor: {
       std::optional<int64_t> extent = Trips(before, step.stage, step.other);
@@ -269,7 +283,8 @@ Result<Fit> Fitter::Make() {
       if (note.fate == FitNote::Fate::kDropped) {
         // Another algorithm is what such a schedule is about: without it the rest means nothing.
         const bool is_algorithm =
-            donor.kind == StepKind::kRewrite && (donor.other == "winograd" || donor.other == "expand");
+            donor.kind == StepKind::kRewrite &&
+            (donor.other == "winograd" || donor.other == "expand" || donor.other == "online");
         if (is_algorithm || ++dropped > kMostDropped)
           return Error{ErrorKind::kInvalid, fmt::format("{}: {}", note.step, note.why), "fit"};
       }

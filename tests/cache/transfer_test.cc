@@ -100,6 +100,22 @@ TEST(Transfer, TilesOfWinogradFollowTheWidth) {
   EXPECT_EQ(PrintSchedule(fit->schedule), "rewrite winograd y t 4 7\n");
 }
 
+TEST(Transfer, BlocksOfARowAreAtMostTheRow) {
+  const Schedule donor = Steps("rewrite online total blocks 4096\ninline e\n");
+  for (const auto& [length, block] : {std::pair(100000, 4096), {4096, 4096}, {1000, 1000}}) {
+    const Kernel kernel = Parsed("softmax(M=64,N=" + std::to_string(length) + ")");
+    Result<Fit> fit = FitToShape(Parsed("softmax(M=4,N=1048576)"), donor, kernel, FitMode::kFitted, 1);
+    ASSERT_TRUE(fit.has_value()) << fit.error().Text();
+    EXPECT_THAT(PrintSchedule(fit->schedule), HasSubstr("blocks " + std::to_string(block) + "\n"));
+    EXPECT_EQ(fit->notes[0].why, block < 4096 ? "rows have 1000 elements" : "");
+  }
+  // Whoever has no such pair of reductions cannot have the rest either.
+  Result<Fit> fit =
+      FitToShape(Parsed("softmax(M=4,N=1048576)"), donor, Parsed("rms_norm(M=4,N=1000)"), FitMode::kFitted, 1);
+  ASSERT_FALSE(fit.has_value());
+  EXPECT_THAT(fit.error().message, HasSubstr("rewrite online total blocks 4096"));
+}
+
 TEST(Transfer, DropsWhatDoesNotApplyAndGoesOn) {
   // With a padded image the pixels are no longer one axis.
   Result<Fit> fit = FitToShape(Parsed("conv2d(C=8,H=12,W=12,O=8,R=1,S=1)"),
