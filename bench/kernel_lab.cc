@@ -1,7 +1,10 @@
 // kernel_lab: builds one kernel in this process with a given or the default schedule, checks it and times it. A tool
 // for whoever works on schedules and code generation: nothing stands between the text and the code.
 //
-//   kernel_lab [--schedule FILE | --choices TEXT] [--show] [--repeat N] [--threads N] [--target TEXT] KERNEL…
+//   kernel_lab [--schedule FILE | --choices TEXT] [--show] [--repeat N] [--threads N] [--target TEXT] [--out FILE]
+//   KERNEL…
+//
+// --out keeps the code, as honed would serve it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -33,7 +36,7 @@ namespace hone {
 namespace {
 
 struct Lab {
-  std::string schedule, choices;
+  std::string schedule, choices, out;
   bool show = false;
   int repeat = 0;
   int threads = 1;
@@ -79,6 +82,9 @@ int Run(const Lab& lab, const std::string& text) {
   Result<BuildOutput> built = BuildForCpu(request);
   double build_ms = (Seconds() - start) * 1e3;
   if (!built) return std::printf("%-60s %s\n", text.c_str(), built.error().Text().c_str()), 1;
+  if (!lab.out.empty())
+    std::ofstream(lab.out, std::ios::binary)
+        .write(reinterpret_cast<const char*>(built->object.data()), static_cast<std::streamsize>(built->object.size()));
   int fd = memfd_create("kernel", 0);
   if (write(fd, built->object.data(), built->object.size()) < 0) return 1;
   std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -206,6 +212,8 @@ int main(int argc, char** argv) {
       lab.choices = argv[++i];
     else if (arg == "--show")
       lab.show = true;
+    else if (arg == "--out")
+      lab.out = argv[++i];
     else if (arg == "--repeat")
       lab.repeat = std::atoi(argv[++i]);
     else if (arg == "--threads")

@@ -188,7 +188,7 @@ Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathL
         const TrialRecord record = RecordOf(trial);
         (void)cache_.AppendTrials(identity.key, std::span(&record, 1));
       };
-      if (Result<void> measured = MeasurePlan(**rig, identity.key.threads, time, *plan, log); !measured)
+      if (Result<void> measured = MeasurePlan(**rig, identity.key.threads, identity.flops, time, *plan, log); !measured)
         LogWarn("guesses_not_measured", {{"why", measured.error().Text()}});
     }
     with.steps.push_back({"measure", measuring.Microseconds()});

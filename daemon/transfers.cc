@@ -14,7 +14,9 @@ namespace {
 
 constexpr size_t kMostDonors = 50'000;  // in memory: some 2 KB each
 constexpr size_t kMeasuredAtOnce = 4;
-constexpr double kHalvedEvery = 2;  // doublings of distance
+constexpr double kTrialMs = 20;           // of a trial: building, and …
+constexpr double kTrialFlopsPerMs = 8e6;  // … a check and some ten calls, on a slow machine
+constexpr double kHalvedEvery = 2;        // doublings of distance
 
 double ConfidenceOf(const TransferPlan& plan) {
   const Transfer* nearest = nullptr;
@@ -71,7 +73,7 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target) 
   return plan;
 }
 
-Result<void> MeasurePlan(Rig& rig, int workers, std::chrono::milliseconds time, TransferPlan& plan,
+Result<void> MeasurePlan(Rig& rig, int workers, double flops, std::chrono::milliseconds time, TransferPlan& plan,
                          const std::function<void(const Trial&)>& on_trial) {
   Stopwatch watch;
   MeasureOptions options;
@@ -79,12 +81,13 @@ Result<void> MeasurePlan(Rig& rig, int workers, std::chrono::milliseconds time, 
   size_t done = 0;
   std::vector<size_t> failed;
   while (done < plan.order.size()) {
-    // What the next few will take is what the last few took.
+    // What one of the next few will take: what the last few took.
     const double spent_ms = watch.Microseconds() / 1e3;
-    const double next_ms = done == 0 ? 0 : spent_ms / static_cast<double>(done) * kMeasuredAtOnce;
-    if (done > 0 && spent_ms + next_ms > static_cast<double>(time.count())) break;
+    const double one_ms = done == 0 ? kTrialMs + flops / kTrialFlopsPerMs : spent_ms / static_cast<double>(done);
+    const auto fit = static_cast<size_t>(std::max(0.0, (static_cast<double>(time.count()) - spent_ms) / one_ms));
+    if (fit < (done == 0 ? 2 : 1)) break;
     std::vector<Candidate> batch;
-    const size_t end = std::min(plan.order.size(), done + kMeasuredAtOnce);
+    const size_t end = std::min(plan.order.size(), done + std::min(fit, kMeasuredAtOnce));
     for (size_t i = done; i < end; ++i) batch.push_back(plan.transfers[plan.order[i]].candidate);
     std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig, std::move(batch), options, {}, on_trial));
     for (size_t i = 0; i < trials.size(); ++i) {

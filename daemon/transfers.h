@@ -60,9 +60,10 @@ class Transfers {
   std::jthread reader_;
 };
 
-// Measures the best guesses until `time` is over, at least two of them, and puts what was measured in front, fastest
-// first; what failed goes. Every trial is told. Errors as MeasureBatch.
-Result<void> MeasurePlan(Rig& rig, int workers, std::chrono::milliseconds time, TransferPlan& plan,
+// Measures the best guesses until `time` is over, none where it is too short for two, and puts what was measured in
+// front, fastest first; what failed goes. `flops`: of the kernel, 0 if not known. Every trial is told. Errors as
+// MeasureBatch.
+Result<void> MeasurePlan(Rig& rig, int workers, double flops, std::chrono::milliseconds time, TransferPlan& plan,
                          const std::function<void(const Trial&)>& on_trial);
 
 // The story of serving plan.transfers[chosen].

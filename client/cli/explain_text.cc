@@ -176,10 +176,10 @@ std::string TransferText(const ExplainReply& reply, size_t columns) {
     if (is_fit && !story.notes.empty()) {
       text += "\n  what became of the donor's:\n";
       for (const TransferNote& note : story.notes) {
-        std::string line = fmt::format("{:<8} {}", note.fate, note.step);
+        std::string line = fmt::format("{}: {}", note.fate, note.step);
         if (note.fate == "changed") line += " -> " + note.now;
-        if (!note.why.empty()) line += "  (" + note.why + ")";
-        text += "    " + Wrap(line, std::min(columns, kWidest), 13, 4) + "\n";
+        if (!note.why.empty()) line += " (" + note.why + ")";
+        text += "    " + Wrap(line, std::min(columns, kWidest), 8, 4) + "\n";
       }
     }
   }
