@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/file.h"
+#include "client/cli/model_file.h"
 #include "client/start_daemon.h"
 
 namespace hone::cli {
@@ -119,17 +120,19 @@ Result<std::vector<NamedKernel>> ReadKernels(const std::string& argument) {
   if (argument.ends_with(".kernels")) return ParseList(HONE_TRY(read()), argument);
   if (argument.ends_with(".hone")) {
     std::vector<NamedKernel> kernels;
-    kernels.push_back({HONE_TRY(read()), 1, argument});
+    kernels.push_back({HONE_TRY(read()), 1, argument, {}});
     return kernels;
   }
-  if (argument.ends_with(".onnx")) {
-    return Error{ErrorKind::kUnsupported, "models are not read in this version yet; write a list of kernels", argument};
+  if (NamesModel(argument)) {
+    ModelFile model = HONE_TRY(ReadModel(argument, {}));
+    PrintLeftOut(model);
+    return model.Kernels();
   }
   // Only a file can be meant by a path: no kernel starts like one.
   if (argument.starts_with("/") || argument.starts_with("./") || argument.starts_with("../")) {
-    return Error{ErrorKind::kInvalid, "wanted a kernel, NAME.kernels or NAME.hone", argument};
+    return Error{ErrorKind::kInvalid, "wanted a kernel, NAME.kernels, NAME.hone or NAME.onnx", argument};
   }
-  return std::vector<NamedKernel>{{argument, 1, ""}};
+  return std::vector<NamedKernel>{{argument, 1, "", ""}};
 }
 
 Result<NamedKernel> ReadKernel(const std::string& argument) {

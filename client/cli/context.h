@@ -54,9 +54,13 @@ struct NamedKernel {
   std::string text;
   int64_t count = 1;  // how often it is called, from a list
   std::string place;  // "resnet18.kernels:3", "conv.hone"; "" if it stood on the command line
+  std::string label;  // what people see in place of a text that a model's import wrote; "": the text
+
+  const std::string& shown() const { return label.empty() ? text : label; }
 };
 
-// KERNEL, FILE.kernels or FILE.hone. kNotFound, kInvalid with the line, kUnsupported for models.
+// KERNEL, FILE.kernels, FILE.hone or MODEL.onnx, of which what was left out is said on standard error. kNotFound,
+// kInvalid with the line; errors of ImportModel.
 Result<std::vector<NamedKernel>> ReadKernels(const std::string& argument);
 // The same where one kernel is wanted.
 Result<NamedKernel> ReadKernel(const std::string& argument);

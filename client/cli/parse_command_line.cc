@@ -13,8 +13,8 @@ constexpr const char* kAbout =
     R"(hone: asks honed for tensor kernels and looks into its cache.
 
 KERNEL is a library operation, such as 'dense(M=1,N=1000,K=512,const=1)+bias', or text of the kernel language; where a
-FILE may stand in its place it is a list (NAME.kernels) or one kernel (NAME.hone). FP is a fingerprint, or the first
-digits of one.)";
+FILE may stand in its place it is a list (NAME.kernels), one kernel (NAME.hone) or a model (NAME.onnx). FP is a
+fingerprint, or the first digits of one.)";
 
 constexpr const char* kStatuses = "Exit status: 0 done, 1 it could not be done, or not for all, 2 wrong usage.";
 

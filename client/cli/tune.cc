@@ -5,6 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/model_file.h"
 
 namespace hone::cli {
 namespace {
@@ -58,6 +59,15 @@ Result<TuneReply> Follow(Channel& channel, const TuneRequest& request, const std
   }
 }
 
+// What of a model was left out makes the command's status.
+Result<std::vector<NamedKernel>> ReadKernelsOf(const std::string& argument, const ImportOptions& import, int* status) {
+  if (!NamesModel(argument)) return ReadKernels(argument);
+  ModelFile model = HONE_TRY(ReadModel(argument, import));
+  PrintLeftOut(model);
+  if (!model.LeftOuts().empty()) *status = kFailed;
+  return model.Kernels();
+}
+
 int Run(Context& context, const Arguments& arguments) {
   Result<int64_t> trials = arguments.Number("--trials", 0, 1, 100'000);
   if (!trials) return context.WrongUsage(trials.error());
@@ -67,20 +77,22 @@ int Run(Context& context, const Arguments& arguments) {
   if (!seed) return context.WrongUsage(seed.error());
   Result<int64_t> threads = arguments.Number("--threads", 0, 1, 4096);
   if (!threads) return context.WrongUsage(threads.error());
-  Result<std::vector<NamedKernel>> kernels = ReadKernels(arguments.Text("KERNEL"));
-  if (!kernels) return context.Fail(kernels.error());
+  Result<ImportOptions> import = ReadImportOptions(arguments);
+  if (!import) return context.WrongUsage(import.error());
   int status = kDone;
+  Result<std::vector<NamedKernel>> kernels = ReadKernelsOf(arguments.Text("KERNEL"), *import, &status);
+  if (!kernels) return context.Fail(kernels.error());
   for (const NamedKernel& kernel : *kernels) {
     TuneRequest request{kernel.text, static_cast<uint32_t>(*threads), static_cast<uint32_t>(*trials),
                         static_cast<uint64_t>(time->count()), static_cast<uint64_t>(*seed), arguments.Text("--target")};
     Result<Channel> channel = context.Ask();
     if (!channel) return context.Fail(channel.error());
-    Result<TuneReply> end = Follow(*channel, request, kernel.text, context.json());
+    Result<TuneReply> end = Follow(*channel, request, kernel.shown(), context.json());
     if (!end) {
       status = context.Fail(AtPlace(end.error(), kernel));
       continue;
     }
-    ShowEnd(*end, kernel.text, context.json());
+    ShowEnd(*end, context.json() ? kernel.text : kernel.shown(), context.json());
   }
   return status;
 }
@@ -100,13 +112,16 @@ nothing better was found for a while.
 Examples:
   hone tune 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu'
   hone tune models/resnet18.kernels --trials 128
+  hone tune resnet50.onnx --trials 128 --threads 1
   hone tune scores.hone --time 60s --seed 7)",
-      .positionals = {{"KERNEL", "a kernel, NAME.kernels or NAME.hone"}},
+      .positionals = {{"KERNEL", "a kernel, NAME.kernels, NAME.hone or NAME.onnx"}},
       .options = {{"--trials", "N", "candidates to try at most"},
                   {"--time", "TIME", "how long to search at most, such as 60s"},
                   {"--seed", "N", "of the search, to repeat it"},
                   kTargetOption,
-                  kThreadsOption},
+                  kThreadsOption,
+                  kShapeOption,
+                  kDataOption},
       .run = Run};
 }
 

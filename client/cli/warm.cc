@@ -1,4 +1,4 @@
-// hone warm: note and serve every kernel of a list, so that applications find them in the cache.
+// hone warm: note and serve every kernel of lists and models, so that applications find them in the cache.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/model_file.h"
 
 namespace hone::cli {
 namespace {
@@ -68,11 +69,29 @@ class Crew {
 struct Summary {
   size_t kernels = 0, hits = 0, compiled = 0, failed = 0;
   double elapsed_s = 0;
+  int64_t calls = 0;
+  double expected_us = 0;  // of all calls, of which `unknown` have no expected time
+  int64_t unknown = 0;
+  bool has_models = false;
+  std::vector<Json> left_out;
+
+  void Count(const NamedKernel& kernel, const Outcome& outcome) {
+    calls += kernel.count;
+    double each = outcome.reply ? outcome.reply->expected_us : 0;
+    expected_us += each * static_cast<double>(kernel.count);
+    if (each <= 0) unknown += kernel.count;
+    if (!outcome.reply) {
+      ++failed;
+    } else {
+      ++(outcome.reply->hit ? hits : compiled);
+    }
+  }
 };
 
 Json ToJson(const NamedKernel& kernel, const Outcome& outcome) {
   Json json;
   json.Set("kernel", kernel.text).Set("count", kernel.count);
+  if (!kernel.label.empty()) json.Set("label", kernel.label);
   if (!outcome.reply) return json.Set("error", ErrorJson(outcome.reply.error()));
   json.Append(ServedJson(*outcome.reply, outcome.served_us));
   return json;
@@ -85,22 +104,43 @@ int Finish(Context& context, const Summary& summary, const Table& table) {
         .Set("hits", summary.hits)
         .Set("compiled", summary.compiled)
         .Set("failed", summary.failed)
-        .Set("elapsed_s", summary.elapsed_s);
+        .Set("elapsed_s", summary.elapsed_s)
+        .Set("calls", summary.calls)
+        .Set("expected_us", summary.expected_us);
+    if (summary.unknown > 0) json.Set("calls_without_expected_time", summary.unknown);
+    if (summary.has_models) json.Set("left_out", summary.left_out);
     Print(json.Dump() + "\n");
   } else {
     Print(table.Text());
     Print(fmt::format("{} kernels in {}: {} from the cache, {} compiled{}\n", summary.kernels,
                       TimeText(summary.elapsed_s * 1e6), summary.hits, summary.compiled,
                       summary.failed ? fmt::format(", {} failed", summary.failed) : ""));
+    std::string without =
+        summary.unknown > 0 ? fmt::format(", without {} calls whose time is not known", summary.unknown) : "";
+    Print(fmt::format("expected time {} for {} calls{}\n", TimeText(summary.expected_us), summary.calls, without));
+    if (!summary.left_out.empty()) Print(fmt::format("{} nodes were left out, see above\n", summary.left_out.size()));
   }
-  return summary.failed ? kFailed : kDone;
+  return summary.failed > 0 || !summary.left_out.empty() ? kFailed : kDone;
 }
 
 int Run(Context& context, const Arguments& arguments) {
   Result<GetOptions> options = ReadGetOptions(arguments);
   if (!options) return context.WrongUsage(options.error());
+  Result<ImportOptions> import = ReadImportOptions(arguments);
+  if (!import) return context.WrongUsage(import.error());
   std::vector<NamedKernel> kernels;
+  Summary summary;
   for (const std::string& argument : arguments.Texts("FILE")) {
+    if (NamesModel(argument)) {
+      Result<ModelFile> model = ReadModel(argument, *import);
+      if (!model) return context.Fail(model.error());
+      PrintLeftOut(*model);
+      summary.has_models = true;
+      for (Json& left : LeftOutJson(*model)) summary.left_out.push_back(std::move(left));
+      std::vector<NamedKernel> some = model->Kernels();
+      std::move(some.begin(), some.end(), std::back_inserter(kernels));
+      continue;
+    }
     Result<std::vector<NamedKernel>> some = ReadKernels(argument);
     if (!some) return context.Fail(some.error());
     std::move(some->begin(), some->end(), std::back_inserter(kernels));
@@ -114,24 +154,27 @@ int Run(Context& context, const Arguments& arguments) {
   Stopwatch stopwatch;
   // One request more than there are builders keeps each of them at work.
   Crew crew(**client, kernels, *options, static_cast<int>(std::min<size_t>(kernels.size(), status->builders + 1)));
-  Summary summary{.kernels = kernels.size()};
-  Table table(
-      {{"count", Table::Align::kRight}, {"kernel"}, {"fingerprint"}, {"origin"}, {"served", Table::Align::kRight}});
+  summary.kernels = kernels.size();
+  Table table({{"count", Table::Align::kRight},
+               {"kernel"},
+               {"fingerprint"},
+               {"origin"},
+               {"served", Table::Align::kRight},
+               {"expected", Table::Align::kRight}});
   ProgressBar bar(kernels.size());
   for (size_t i = 0; i < kernels.size(); ++i) {
-    bar.Show(i, kernels[i].text);
+    bar.Show(i, kernels[i].shown());
     const Outcome& outcome = crew.Wait(i);
+    summary.Count(kernels[i], outcome);
     if (outcome.reply) {
-      ++(outcome.reply->hit ? summary.hits : summary.compiled);
-      table.Add({std::to_string(kernels[i].count), kernels[i].text, outcome.reply->fingerprint.substr(0, 12),
+      table.Add({std::to_string(kernels[i].count), kernels[i].shown(), outcome.reply->fingerprint.substr(0, 12),
                  outcome.reply->hit ? "cache, " + outcome.reply->origin : outcome.reply->origin,
-                 TimeText(outcome.served_us)});
+                 TimeText(outcome.served_us), TimeText(outcome.reply->expected_us)});
     } else {
-      ++summary.failed;
       bar.Clear();
       PrintError(outcome.reply.error(), false);
-      table.Add({std::to_string(kernels[i].count), kernels[i].text, "-",
-                 std::string(ErrorKindName(outcome.reply.error().kind)), "-"});
+      table.Add({std::to_string(kernels[i].count), kernels[i].shown(), "-",
+                 std::string(ErrorKindName(outcome.reply.error().kind)), "-", "-"});
     }
     if (context.json()) Print(ToJson(kernels[i], outcome).Dump() + "\n");
   }
@@ -145,15 +188,19 @@ int Run(Context& context, const Arguments& arguments) {
 Command WarmCommand() {
   return {
       .name = "warm",
-      .summary = "serve every kernel of a list, so that applications find them in the cache",
+      .summary = "serve every kernel of lists and models, so that applications find them in the cache",
       .details =
-          R"(A list (NAME.kernels) has one kernel a line: how often it is called, then the kernel; # starts a comment.
+          R"(A list (NAME.kernels) has one kernel a line: how often it is called, then the kernel; # starts a comment. Of a model
+(ONNX, opsets 11 to 21) the kernels are found: constants are folded, epilogues fused, what is no library operation is
+written in the kernel language. What could not be taken is named, and makes the exit status 1. Inputs that hold the
+weights of a file without values count as constants.
 
 Examples:
   hone warm models/resnet18.kernels
+  hone warm resnet50.onnx --shape input=1x3x224x224
   hone warm models/*.kernels --json)",
-      .positionals = {{"FILE", "lists of kernels, or kernels", true, true}},
-      .options = {kBudgetOption, kTargetOption, kThreadsOption, kNoCompileOption},
+      .positionals = {{"FILE", "lists of kernels, models (ONNX), or kernels", true, true}},
+      .options = {kBudgetOption, kTargetOption, kThreadsOption, kNoCompileOption, kShapeOption, kDataOption},
       .run = Run};
 }
 

@@ -1,0 +1,116 @@
+#include "client/cli/model_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <map>
+
+#include "base/unique_fd.h"
+
+namespace hone::cli {
+namespace {
+
+constexpr char kFirstByteOfOnnx = 0x08;  // field 1 of a ModelProto, ir_version
+
+std::vector<std::string> SplitAt(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// NAME=1x3x224x224
+Result<void> ReadShape(const std::string& text, std::map<std::string, Shape>* shapes) {
+  Error wrong{ErrorKind::kInvalid, "saw \"" + text + "\", wanted NAME=DIMENSIONS such as input=1x3x224x224", "--shape"};
+  size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) return wrong;
+  Shape shape;
+  for (const std::string& part : SplitAt(text.substr(equals + 1), 'x')) {
+    int64_t value = 0;
+    auto [end, code] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (code != std::errc() || end != part.data() + part.size() || value < 1) return wrong;
+    shape.push_back(value);
+  }
+  (*shapes)[text.substr(0, equals)] = std::move(shape);
+  return {};
+}
+
+}  // namespace
+
+std::vector<LeftOut> ModelFile::LeftOuts() const {
+  std::vector<LeftOut> all = network.left_out;
+  all.insert(all.end(), plan.left_out.begin(), plan.left_out.end());
+  return all;
+}
+
+std::vector<NamedKernel> ModelFile::Kernels() const {
+  std::vector<NamedKernel> kernels;
+  std::map<std::string, size_t> seen;
+  for (const KernelCall& call : plan.calls) {
+    auto [found, is_new] = seen.emplace(call.kernel, kernels.size());
+    if (!is_new) {
+      ++kernels[found->second].count;
+      continue;
+    }
+    NamedKernel kernel{call.kernel, 1, path + ": node " + call.nodes.front(), {}};
+    if (!call.is_library) kernel.label = call.label + " " + ShapeText(network.graph.shape(call.output));
+    kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
+
+bool NamesModel(const std::string& argument) {
+  if (argument.ends_with(".onnx")) return true;
+  if (argument.ends_with(".kernels") || argument.ends_with(".hone")) return false;
+  UniqueFd file(open(argument.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status{};
+  char first = 0;
+  return file && fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && read(file.get(), &first, 1) == 1 &&
+         first == kFirstByteOfOnnx;
+}
+
+Result<ModelFile> ReadModel(const std::string& path, const ImportOptions& options) {
+  ModelFile model;
+  model.path = path;
+  model.network = HONE_TRY(ImportModel(path, options));
+  model.plan = Lower(model.network.graph);
+  if (model.plan.calls.empty()) { return Error{ErrorKind::kUnsupported, "there is no kernel in this model", path}; }
+  return model;
+}
+
+void PrintLeftOut(const ModelFile& model) {
+  for (const LeftOut& left : model.LeftOuts()) {
+    PrintError({ErrorKind::kUnsupported, "left out: " + left.reason,
+                model.path + ": node " + left.node + " (" + left.op + ")"},
+               false);
+  }
+}
+
+std::vector<Json> LeftOutJson(const ModelFile& model) {
+  std::vector<Json> all;
+  for (const LeftOut& left : model.LeftOuts()) {
+    all.push_back(Json().Set("node", left.node).Set("op", left.op).Set("reason", left.reason));
+  }
+  return all;
+}
+
+const Option kShapeOption{"--shape", "NAME=DIMS[,…]", "of a model's inputs, such as input=1x3x224x224"};
+const Option kDataOption{"--data", "NAME[,…]", "inputs of a model that are data, although they look like weights"};
+
+Result<ImportOptions> ReadImportOptions(const Arguments& arguments) {
+  ImportOptions options;
+  if (arguments.Has("--shape")) {
+    for (const std::string& part : SplitAt(arguments.Text("--shape"), ',')) HONE_TRY(ReadShape(part, &options.shapes));
+  }
+  if (arguments.Has("--data")) {
+    for (const std::string& name : SplitAt(arguments.Text("--data"), ',')) options.data.insert(name);
+  }
+  return options;
+}
+
+}  // namespace hone::cli

@@ -1,0 +1,40 @@
+// ONNX files on the command line: their kernels as a list, and what of them was left out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/cli/context.h"
+#include "model/lower.h"
+#include "model/network.h"
+
+namespace hone::cli {
+
+struct ModelFile {
+  std::string path;
+  Network network;
+  Plan plan;
+
+  // Of the import and of the lowering.
+  std::vector<LeftOut> LeftOuts() const;
+  // Distinct kernels in the order of their first calls, with how often they are called.
+  std::vector<NamedKernel> Kernels() const;
+};
+
+// By its name, or a file that begins as ONNX files do.
+bool NamesModel(const std::string& argument);
+
+// Errors of ImportModel.
+Result<ModelFile> ReadModel(const std::string& path, const ImportOptions& options);
+
+// A line on standard error for each node that was left out.
+void PrintLeftOut(const ModelFile& model);
+std::vector<Json> LeftOutJson(const ModelFile& model);
+
+// --shape and --data.
+Result<ImportOptions> ReadImportOptions(const Arguments& arguments);
+extern const Option kShapeOption;
+extern const Option kDataOption;
+
+}  // namespace hone::cli

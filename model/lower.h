@@ -1,0 +1,38 @@
+// A network as calls of kernels: library operations with the epilogues that follow them, and text in the kernel
+// language for all else. What only reads elements in another shape is no call: it shares memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/graph.h"
+#include "model/network.h"
+
+namespace hone {
+
+// An operand of a call: the elements of a value, of the type that kernels use for it (KernelType).
+struct KernelCall {
+  std::string kernel;           // as a client asks for it
+  std::string label;            // for people: the library operation, or what the text does: "mul+add", "gather"
+  bool is_library = false;      // spelled as a library operation
+  std::vector<ValueId> inputs;  // in the kernel's order
+  ValueId output = -1;
+  std::vector<std::string> nodes;  // the ONNX nodes in it
+};
+
+struct Plan {
+  std::vector<KernelCall> calls;  // in an order in which they can run
+  // Whose memory holds a value's elements: itself, or the value that it is a view of.
+  std::vector<ValueId> storage;
+  // Nodes that no kernel could be written for; what reads them is listed too.
+  std::vector<LeftOut> left_out;
+};
+
+// An epilogue is fused into the operation before it when nothing else reads that value. Element-wise work, data
+// movement and broadcasting are fused along chains of single readers, into one kernel a chain.
+Plan Lower(Graph& graph);
+
+// The element type that kernels have for values of a type: whole numbers are i32 (they index and count).
+DType KernelType(DType dtype);
+
+}  // namespace hone

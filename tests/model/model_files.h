@@ -1,0 +1,58 @@
+// ONNX files made for tests, and small models in the spelling of PyTorch's exporters.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace hone {
+
+// One file under construction. Element types are ONNX's: 1 float, 6 int32, 7 int64, 9 bool.
+class ModelFileBuilder {
+ public:
+  using Attribute = std::pair<std::string, std::variant<int64_t, float, std::string, std::vector<int64_t>>>;
+
+  explicit ModelFileBuilder(int64_t opset = 18);
+  ~ModelFileBuilder();
+  ModelFileBuilder(ModelFileBuilder&&) noexcept;
+
+  // A dimension below 0 is symbolic, "batch".
+  ModelFileBuilder& Input(const std::string& name, const std::vector<int64_t>& shape, int type = 1);
+  ModelFileBuilder& InputWithoutShape(const std::string& name);
+  ModelFileBuilder& Output(const std::string& name, const std::vector<int64_t>& shape = {}, int type = 1);
+  ModelFileBuilder& Declare(const std::string& name, const std::vector<int64_t>& shape, int type = 1);
+  ModelFileBuilder& Floats(const std::string& name, const std::vector<int64_t>& shape,
+                           const std::vector<float>& values);
+  // Small values that differ from each other.
+  ModelFileBuilder& Random(const std::string& name, const std::vector<int64_t>& shape, uint32_t seed = 1);
+  ModelFileBuilder& Wholes(const std::string& name, const std::vector<int64_t>& values);
+  ModelFileBuilder& WholeScalar(const std::string& name, int64_t value);
+  ModelFileBuilder& Scalar(const std::string& name, float value);
+  ModelFileBuilder& Truths(const std::string& name, const std::vector<int64_t>& shape, const std::vector<bool>& values);
+  ModelFileBuilder& External(const std::string& name, const std::vector<int64_t>& shape, const std::string& location,
+                             int64_t offset = 0);
+  // A tensor whose bytes are `bytes`, whatever its shape says.
+  ModelFileBuilder& Raw(const std::string& name, const std::vector<int64_t>& shape, int type, const std::string& bytes);
+  // Node "n_OUTPUT".
+  ModelFileBuilder& Node(const std::string& op, const std::vector<std::string>& inputs,
+                         const std::vector<std::string>& outputs, const std::vector<Attribute>& attributes = {},
+                         const std::string& domain = "");
+
+  std::string Bytes() const;
+
+ private:
+  struct Proto;
+  std::unique_ptr<Proto> proto_;
+};
+
+// One small network for each way of writing things down.
+struct SampleModel {
+  std::string name;
+  std::string bytes;
+};
+std::vector<SampleModel> SampleModels();
+
+}  // namespace hone
