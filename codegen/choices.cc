@@ -21,6 +21,7 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {"chains", "independent accumulators of the reduction"},
     {"copy_rows", "rows are copied apart, so that they do not evict each other"},
     {"direct", "the vector operand is read where it lies, not packed"},
+    {"divided_rows", "workers share a row: for fewer rows than workers"},
     {"filter_tiles", "register tiles of filters in a task"},
     {"im2col", "how windows are read: 0 in place, 1 from columns in memory, 2 from columns in the panel"},
     {"lanes", "lanes of a vector"},

@@ -255,6 +255,57 @@ void ScheduleBlocks(SchedulePlanner& planner, const OnlineNames& names, size_t r
     ScheduleInRow(planner, name, rows + 1, names.kept, block, false);
 }
 
+// Whether rows may be divided among workers: each row is one run of elements, and of what it needs in between only the
+// blocks' statistics are more than a number.
+bool CanDivideRows(const SchedulePlanner& planner, const Stage& out, const std::vector<std::string>& group, size_t rows,
+                   const OnlineNames& names) {
+  return out.axes.size() == rows + 1 && planner.kernel().options.threads != 1 &&
+         std::all_of(group.begin(), group.end(), [&](const std::string& g) {
+           return g == names.first || g == names.second || g == names.kept || planner.StageNamed(g).axes.size() == rows;
+         });
+}
+
+// Fewer rows than workers: first the statistics of all blocks of all rows, then the rows' elements, in parts that merge
+// the blocks of their row anew.
+void DivideRows(SchedulePlanner& planner, const std::string& name, const std::vector<std::string>& group, size_t rows,
+                const OnlineNames& names, double cycles) {
+  const Stage kept = planner.StageNamed(names.kept), out = planner.StageNamed(name);
+  int64_t row_count = 1;
+  std::vector<std::string> outer, loops;
+  for (size_t i = 0; i < rows; ++i) {
+    row_count *= planner.Extent(out.axes[i]);
+    outer.push_back(kept.axes[i].name);
+    loops.push_back(out.axes[i].name);
+  }
+  const std::string statistic = kept.axes[rows].name;
+  outer.push_back(kept.axes.back().name);
+  std::vector<std::string> order = outer;
+  order.push_back(statistic);
+  planner.Reorder(names.kept, order);
+  const std::string task = planner.Parallelize(names.kept, outer, row_count * planner.Extent(kept.axes.back()), cycles);
+  planner.Annotate(StepKind::kUnroll, names.kept, {statistic});
+  planner.MarkScheduled(names.kept);
+  for (const std::string& stage : {names.first, names.second})
+    ScheduleInRow(planner, stage, rows + 1, names.kept, task, false);
+
+  constexpr int64_t kPartsOfAWorker = 4;
+  const std::string along = out.axes.back().name;
+  const int64_t extent = planner.Extent(out.axes.back()), width = planner.LanesFor(out);
+  const int64_t unroll = planner.Choose(name, "unroll", {1, 2, 4}, 2);
+  const int64_t wanted = std::max<int64_t>(1, kPartsOfAWorker * planner.target().cores / row_count);
+  const int64_t steps = (extent + wanted * unroll * width - 1) / (wanted * unroll * width);
+  planner.Split(name, along, {steps, unroll, width});
+  loops.push_back(along + ".0");
+  const int64_t part = steps * unroll * width;
+  const std::string loop = planner.Parallelize(name, loops, row_count * ((extent + part - 1) / part), cycles);
+  planner.Annotate(StepKind::kUnroll, name, {along + ".2"});
+  planner.Annotate(StepKind::kVectorize, name, {along + ".3"});
+  for (const std::string& g : group)
+    if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false);
+  planner.MarkScheduled(name);
+  planner.Took("rows", name, "reductions along rows, which are divided among workers");
+}
+
 }  // namespace
 
 bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
@@ -292,6 +343,11 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
 
   double row_count = 1;
   for (size_t i = 0; i < rows; ++i) row_count *= static_cast<double>(planner.Extent(out.axes[i]));
+  if (online && CanDivideRows(planner, out, group, rows, *online) &&
+      planner.ChooseIf(name, "divided_rows", row_count < planner.target().cores)) {
+    DivideRows(planner, name, group, rows, *online, cost.work * row_count);
+    return true;
+  }
   const bool scalar_rows = rows == out.axes.size();
   // Several rows at once where each gives one number: their loads and horizontal sums overlap. Axes of one element do
   // not count.

@@ -294,6 +294,13 @@ TEST_P(DefaultScheduleOfAwkwardKernels, AxesNamedAsThoseOfRewrites) {
   ExpectAllAccepted(kernels);
 }
 
+// Rows that are longer than what the second-level cache holds, few and many.
+TEST_P(DefaultScheduleOfAwkwardKernels, LongRows) {
+  ExpectAllAccepted({"softmax(M=1,N=10000000)", "softmax(M=3,N=9999991)+add", "softmax(M=100,N=10000000,dtype=f64)",
+                     "layer_norm(M=1,N=10000000)", "layer_norm(M=200,N=9000001,const=1)+gelu",
+                     "softmax(M=1,N=10000000,threads=1)"});
+}
+
 // Refused: a block in registers is made of every access to the tensor, though it fits the transposed one alone.
 TEST_P(DefaultScheduleOfAwkwardKernels, TransposedAndOtherReadsOfATensor) {
   std::vector<std::string> kernels;
@@ -307,6 +314,7 @@ TEST_P(DefaultScheduleOfAwkwardKernels, DynamicSizes) {
   ExpectAllAccepted({"add(M=1..100,N=16)", "add(M=16,N=1..100)", "gelu(M=1..7,N=31)", "matmul(M=1..100,N=64,K=31)+bias",
                      "dense(M=1..64,N=13,K=256,const=1)+bias+relu", "batch_matmul(B=1..12,M=31,N=13,K=64)",
                      "softmax(M=1..64,N=100)", "layer_norm(M=1..64,N=128)", "rms_norm(M=1..3,N=31)",
+                     "softmax(M=1..64,N=10000000)", "layer_norm(M=1..2,N=9000001)",
                      "conv2d(N=1..8,C=3,H=14,W=14,O=16,R=3,S=3,pad=1,const=1)+bias",
                      "depthwise_conv2d(N=1..4,C=7,H=13,W=13,R=3,S=3,pad=1)", "maxpool2d(N=1..4,C=3,H=14,W=14,R=2,S=2)",
                      "global_avgpool(N=1..4,C=3,H=7,W=7)"});

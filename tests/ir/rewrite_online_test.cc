@@ -96,6 +96,26 @@ TEST(Online, KeepsNormalisations) {
   })");
 }
 
+// Whatever the length turns out to be.
+TEST(Online, KeepsRowsOfDynamicLength) {
+  for (const char* text : {"softmax(M=13,N=1..40)", "layer_norm(M=13,N=1..40)", "softmax(M=1..13,N=21)"})
+    for (int64_t block : {1, 8, 100}) {
+      Kernel before = Specialize(Parsed(text));
+      Result<Kernel> after = Online(before, block);
+      ASSERT_TRUE(after) << text << ": " << after.error().Text();
+      Result<void> verified = VerifyKernel(WithoutUnused(*after));
+      EXPECT_TRUE(verified) << text << ": " << verified.error().Text();
+      for (int64_t length : {1, 7, 8, 13}) {
+        for (Kernel* kernel : {&before, &*after})
+          for (Size& size : kernel->sizes)
+            if (!size.is_constant() || size.name == "dynamic") size = {"dynamic", length, length};
+        ExpectSameFunction(before, *after);
+        ExpectSameWithOddNumbers(before, *after);
+        if (HasFatalFailure()) return;
+      }
+    }
+}
+
 // Rows of every length and kind, in blocks of every size.
 TEST(Online, KeepsRandomRows) {
   Rng rng(23);
