@@ -1,18 +1,23 @@
 // Kernel text + schedule text -> ELF shared object, step by step, each step timed.
+#include <fmt/format.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 
 #include "backends/builder.h"
-#include "codegen/default_schedule.h"
+#include "codegen/dispatch.h"
 #include "codegen/llvm_emitter.h"
 #include "codegen/llvm_object.h"
 #include "codegen/lower.h"
+#include "codegen/plan_cases.h"
 #include "ir/apply.h"
 #include "ir/canonical.h"
 #include "ir/parse.h"
+#include "ir/schedule_cases.h"
 #include "ir/specialize.h"
 
 namespace hone {
@@ -32,29 +37,20 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// "f32[2,64,3,3,32] (o/32, c, r, s, o%32)": equal texts, equal bytes for equal operands.
-std::string LayoutId(const LoopProgram& program, const ScheduledKernel& scheduled, const Buffer& buffer) {
-  std::string text(Name(buffer.dtype));
-  for (size_t d = 0; d < buffer.extents.size(); ++d) text += (d ? "," : "[") + std::to_string(buffer.extents[d]);
-  text += "]";
-  for (size_t s = 0; s < scheduled.kernel.stages.size(); ++s) {
-    const Stage& stage = scheduled.kernel.stages[s];
-    if (scheduled.kernel.tensors[static_cast<size_t>(stage.output)].name != buffer.name) continue;
-    for (const LayoutDim& dim : scheduled.stages[s].layout) {
-      size_t position = 0;
-      while (stage.axes[position].name != dim.axis) ++position;
-      text += " d" + std::to_string(position);
-      if (dim.part == LayoutDim::Part::kQuotient) text += "/" + std::to_string(dim.factor);
-      if (dim.part == LayoutDim::Part::kRemainder) text += "%" + std::to_string(dim.factor);
-      if (dim.extra) text += "+" + std::to_string(dim.extra);
-    }
-  }
-  (void)program;
-  return text;
-}
+// A size and the program for it, or one of the programs for a range of sizes.
+struct Body {
+  ScheduledKernel scheduled;
+  LoopProgram program;
+};
 
-Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const ScheduledKernel& scheduled,
-                      const LoopProgram& program, const Target& target) {
+struct Emitted {
+  std::deque<Body> bodies;
+  Dispatch dispatch;  // of the bodies' programs
+  std::unique_ptr<llvm::Module> module;
+};
+
+Result<Manifest> MakeManifest(const std::string& canonical, const Kernel& kernel, const Emitted& emitted,
+                              const Target& target) {
   Manifest manifest;
   manifest.kernel = canonical;
   manifest.target = PrintTarget(target);
@@ -72,20 +68,23 @@ Manifest MakeManifest(const std::string& canonical, const Kernel& kernel, const 
     for (const Expr& extent : tensor.declared.empty() ? tensor.shape : tensor.declared) {
       ManifestDim dim{LowerExtent(kernel, extent), UpperExtent(kernel, extent), -1};
       if (extent.op() == Op::kSize && dim.lo != dim.hi) dim.size_index = dynamic.at(extent.int_value());
+      if (dim.lo != dim.hi && dim.size_index < 0)
+        return Error{
+            ErrorKind::kUnsupported,
+            fmt::format("a dimension of {} is computed from a size that is a range: it must be the size itself",
+                        tensor.name),
+            ""};
       operand.shape.push_back(dim);
     }
     operand.is_output = tensor.kind == TensorKind::kOutput;
     operand.is_const = tensor.is_const;
     operand.alignment = ByteSize(tensor.dtype);
-    for (const Buffer& buffer : program.buffers)
-      if (buffer.scope == Scope::kConst && buffer.operand == static_cast<int>(i)) {
-        operand.packed_bytes = (buffer.elements * ByteSize(buffer.dtype) + 63) / 64 * 64;
-        operand.packed_layout = LayoutId(program, scheduled, buffer);
-      }
+    operand.packed_bytes = emitted.dispatch.PackedBytes(static_cast<int>(i));
+    operand.packed_layout = emitted.dispatch.PackedLayout(static_cast<int>(i));
     manifest.operands.push_back(std::move(operand));
   }
-  manifest.workspace_shared = program.workspace_shared;
-  manifest.workspace_private = program.workspace_private;
+  manifest.workspace_shared = emitted.bodies.front().program.workspace_shared;
+  manifest.workspace_private = emitted.bodies.front().program.workspace_private;
   manifest.accuracy = kernel.options.accuracy;
   if (IsStatic(kernel)) manifest.flops = FlopCount(kernel);
   return manifest;
@@ -115,26 +114,46 @@ Result<ObjectCompiler*> CompilerFor(const Target& target) {
   return compiler.get();
 }
 
-// One schedule's way to a module.
-struct Emitted {
-  ScheduledKernel scheduled;
-  LoopProgram program;
-  std::unique_ptr<llvm::Module> module;
-};
-
-Result<Emitted> EmitWith(const Kernel& kernel, const Schedule& schedule, const Target& target,
+// The schedules' way to a module.
+Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const Target& target,
                          const ObjectCompiler& compiler, llvm::LLVMContext& context, BuildTimes& times,
                          const LowerLimits& limits = {}) {
   Stopwatch watch;
-  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel, schedule));
-  LoopProgram program = HONE_TRY(Lower(scheduled, target, limits));
+  const int size = HONE_TRY(FindCaseSize(kernel, cases));
+  Emitted emitted;
+  std::vector<ProgramBody> bodies;
+  for (const ScheduleCase& scheduled : cases.cases) {
+    auto lower = [&]() -> Result<void> {
+      ScheduledKernel applied = HONE_TRY(ApplySchedule(KernelOfCase(kernel, size, scheduled), scheduled.steps));
+      LoopProgram program = HONE_TRY(Lower(applied, target, limits));
+      emitted.bodies.push_back({std::move(applied), std::move(program)});
+      return {};
+    };
+    if (Result<void> lowered = lower(); !lowered) {
+      if (size < 0) return std::move(lowered).error();
+      return std::move(lowered).error().Context(fmt::format("case {}={}", cases.size, scheduled.Hull().lo));
+    }
+    bodies.push_back({&emitted.bodies.back().program, scheduled.ranges, {}});
+  }
+  // One workspace serves whichever body is called.
+  int64_t shared = 0, own = 0;
+  for (const Body& body : emitted.bodies) {
+    shared = std::max(shared, body.program.workspace_shared);
+    own = std::max(own, body.program.workspace_private);
+  }
+  for (Body& body : emitted.bodies) {
+    body.program.workspace_shared = shared;
+    body.program.workspace_private = own;
+  }
+  emitted.dispatch = PlanDispatch(size, std::move(bodies));
   times.lower += watch.Lap();
-  std::unique_ptr<llvm::Module> module = HONE_TRY(EmitModule(program, target, compiler, context));
+  emitted.module = HONE_TRY(EmitModule(kernel, emitted.dispatch, target, compiler, context));
   times.emit += watch.Lap();
-  return Emitted{std::move(scheduled), std::move(program), std::move(module)};
+  return emitted;
 }
 
-// A default schedule is compiled while somebody waits: as much code as LLVM makes in some 50 ms.
+// A default schedule is compiled while somebody waits: as much code as LLVM makes in some 50 ms. Of a kernel with a
+// range of sizes each case may be as long.
 constexpr int64_t kServedInstructions = 1'600;
 
 // The requested schedule, or the default one, or its modest form. A default that is refused for another reason is a gap
@@ -143,26 +162,27 @@ Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, c
                             llvm::LLVMContext& context, BuildTimes& times, std::string& schedule_text) {
   Stopwatch watch;
   if (!request.schedule.empty()) {
-    Schedule schedule = HONE_TRY(ParseSchedule(request.schedule));
-    schedule_text = PrintSchedule(schedule);
+    ScheduleCases cases = HONE_TRY(ParseScheduleCases(request.schedule));
+    for (ScheduleCase& scheduled : cases.cases) scheduled.choices.clear();
+    schedule_text = PrintScheduleCases(cases);
     times.schedule = watch.Lap();
-    return EmitWith(kernel, schedule, request.target, compiler, context, times);
+    return EmitWith(kernel, cases, request.target, compiler, context, times);
   }
   std::string refusal;
   LowerLimits limits;
   limits.instructions = kServedInstructions;
-  for (auto* plan : {&DefaultSchedule, &ModestSchedule}) {
-    Schedule schedule = HONE_TRY(plan(kernel, request.target));
-    schedule_text = PrintSchedule(schedule);
+  for (bool modest : {false, true}) {
+    ScheduleCases cases = HONE_TRY(PlanCases(kernel, request.target, modest));
+    schedule_text = PrintScheduleCases(cases);
     times.schedule += watch.Lap();
-    Result<Emitted> emitted = EmitWith(kernel, schedule, request.target, compiler, context, times, limits);
+    Result<Emitted> emitted = EmitWith(kernel, cases, request.target, compiler, context, times, limits);
     if (emitted || emitted.error().kind == ErrorKind::kUnsupported) return emitted;
     refusal = emitted.error().message;
     watch.Lap();
     limits = {};
   }
   schedule_text = "# plain loops: the default schedule was refused: " + refusal + "\n";
-  return EmitWith(kernel, {}, request.target, compiler, context, times);
+  return EmitWith(kernel, {"", {{}}}, request.target, compiler, context, times);
 }
 
 }  // namespace
@@ -175,7 +195,7 @@ Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
   output.times.parse = watch.Lap();
   llvm::LLVMContext context;
   Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, output.times, output.schedule));
-  output.manifest = MakeManifest(source.canonical, source.kernel, emitted.scheduled, emitted.program, request.target);
+  output.manifest = HONE_TRY(MakeManifest(source.canonical, source.kernel, emitted, request.target));
   std::string manifest = EncodeManifest(output.manifest);
   CompileOptions options;
 #ifdef NDEBUG
@@ -198,8 +218,11 @@ Result<std::string> ExplainCode(const BuildRequest& request) {
   std::string schedule;
   Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, times, schedule));
   CodeText text = HONE_TRY(compiler->Explain(std::move(emitted.module)));
-  return "# schedule\n" + schedule + "\n# loop program\n" + PrintProgram(emitted.program) + "\n; LLVM IR\n" + text.ir +
-         "\n# assembly\n" + text.assembly;
+  std::string programs;
+  for (size_t i = 0; i < emitted.bodies.size(); ++i)
+    programs += (emitted.bodies.size() > 1 ? fmt::format("\n# loop program of case {}\n", i) : "\n# loop program\n") +
+                PrintProgram(emitted.bodies[i].program);
+  return "# schedule\n" + schedule + programs + "\n; LLVM IR\n" + text.ir + "\n# assembly\n" + text.assembly;
 }
 
 }  // namespace hone

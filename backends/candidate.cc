@@ -129,6 +129,7 @@ struct Call {
   std::vector<void*> sources;  // the operands as the caller has them
   std::vector<void*> packed;   // nullptr: not packed
   std::vector<void*> buffers;  // for the entry
+  const int64_t* sizes = nullptr;
 };
 
 CandidateStatus::Range RangeOf(const void* data, uint64_t bytes) {
@@ -189,7 +190,7 @@ uint32_t FloatMode() {
 // One call of the entry, in nanoseconds; ends the process if it does not return 0.
 int64_t TimedCall(const Call& call) {
   int64_t start = NowNs();
-  int code = call.entry(&call.env, call.buffers.data(), nullptr);
+  int code = call.entry(&call.env, call.buffers.data(), call.sizes);
   int64_t time = NowNs() - start;
   if (code != 0) {
     status->return_code = code;
@@ -296,7 +297,7 @@ Result<MappedBuffer> MapBuffer(const BufferPlan& plan, int arena_fd, bool popula
 }
 
 // spec ::= mode:u8 workers:varint limit:svarint count:varint (bytes slack offset repeat : varint, writable:bool,
-//          packed:varint)* workspace:varint timed_runs:varint warmup:svarint min_sample:svarint samples:varint
+//          packed:varint)* workspace:varint sizes:(count:varint size:svarint*) timed_runs:varint warmup:svarint min_sample:svarint samples:varint
 //          max_samples:varint give_up:f64
 std::string EncodeCandidateSpec(const CandidateSpec& spec) {
   ByteWriter writer;
@@ -311,6 +312,8 @@ std::string EncodeCandidateSpec(const CandidateSpec& spec) {
     writer.Varint(spec.packed[i]);
   }
   writer.Varint(spec.workspace);
+  writer.Varint(spec.sizes.size());
+  for (int64_t size : spec.sizes) writer.SignedVarint(size);
   writer.Varint(static_cast<uint64_t>(spec.timed_runs));
   writer.SignedVarint(spec.warmup_ns);
   writer.SignedVarint(spec.min_sample_ns);
@@ -336,6 +339,8 @@ Result<CandidateSpec> DecodeCandidateSpec(std::string_view body) {
     spec.packed.push_back(HONE_TRY(reader.Varint()));
   }
   spec.workspace = HONE_TRY(reader.Varint());
+  spec.sizes.resize(HONE_TRY(reader.Count(kMaxDynamicSizes)));
+  for (int64_t& size : spec.sizes) size = HONE_TRY(reader.SignedVarint());
   spec.timed_runs = static_cast<int32_t>(HONE_TRY(reader.Varint()));
   spec.warmup_ns = HONE_TRY(reader.SignedVarint());
   spec.min_sample_ns = HONE_TRY(reader.SignedVarint());
@@ -358,6 +363,7 @@ void RunCandidate(const CandidateSpec& spec, int artifact_fd, int arena_fd) {
 
   LimitResources(spec);
   Call call;
+  call.sizes = spec.sizes.data();
   MapBuffers(spec, arena_fd, call);
   LoadCode(artifact_fd, call);
   CandidateThreads threads;

@@ -16,6 +16,7 @@ namespace hone {
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kGuardBytes = size_t{1} << 20;  // address space only; wide, for strides that went wrong
 inline constexpr size_t kMaxOperands = 128;
+inline constexpr size_t kMaxDynamicSizes = 1024;
 inline constexpr size_t kMaxTimeSamples = 1000;
 
 // Where a buffer's bytes are, and where in its pages they lie. What nobody may touch stands on both sides.
@@ -51,6 +52,7 @@ struct CandidateSpec {
   std::vector<BufferPlan> operands;  // in the manifest's order
   std::vector<uint64_t> packed;      // bytes of each operand's packed form; 0: not packed
   uint64_t workspace = 0;
+  std::vector<int64_t> sizes;        // the dynamic ones, as hone_entry takes them
   // kCheck: calls after the first.
   int32_t timed_runs = 0;
   // kMeasure: as TimeOptions.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/candidate.h"
 #include "backends/child_channel.h"
 #include "base/bytes.h"
 
@@ -64,13 +65,26 @@ Result<BuiltReply> DecodeBuilt(std::string_view body) {
   return reply;
 }
 
-// check ::= workers:varint run_limit_ms:svarint timed_runs:varint full:bool
+void WriteSizes(ByteWriter& writer, const std::vector<int64_t>& sizes) {
+  writer.Varint(sizes.size());
+  for (int64_t size : sizes) writer.SignedVarint(size);
+}
+
+Result<std::vector<int64_t>> ReadSizes(ByteReader& reader) {
+  std::vector<int64_t> sizes(HONE_TRY(reader.Count(kMaxDynamicSizes)));
+  for (int64_t& size : sizes) size = HONE_TRY(reader.SignedVarint());
+  return sizes;
+}
+
+// sizes ::= count:varint size:svarint*
+// check ::= workers:varint run_limit_ms:svarint timed_runs:varint full:bool sizes
 std::string EncodeCheckOptions(const CheckOptions& options) {
   ByteWriter writer;
   writer.Varint(static_cast<uint64_t>(std::max(options.workers, 0)));
   writer.SignedVarint(options.run_limit.count());
   writer.Varint(static_cast<uint64_t>(std::max(options.timed_runs, 0)));
   writer.Bool(options.full);
+  WriteSizes(writer, options.sizes);
   return writer.Take();
 }
 
@@ -81,6 +95,7 @@ Result<CheckOptions> DecodeCheckOptions(std::string_view body) {
   options.run_limit = Milliseconds(HONE_TRY(ReadDuration(reader)));
   options.timed_runs = HONE_TRY(ReadCount(reader, 1000));
   options.full = HONE_TRY(reader.Bool());
+  options.sizes = HONE_TRY(ReadSizes(reader));
   HONE_TRY(reader.Finish());
   return options;
 }
@@ -113,7 +128,7 @@ Result<CheckReport> DecodeCheckReport(std::string_view body) {
 }
 
 // time ::= workers:varint warmup_us:svarint samples:varint max_samples:varint min_sample_us:svarint limit_ms:svarint
-//          give_up_us:f64
+//          give_up_us:f64 sizes
 std::string EncodeTimeOptions(const TimeOptions& options) {
   ByteWriter writer;
   writer.Varint(static_cast<uint64_t>(std::max(options.workers, 0)));
@@ -123,6 +138,7 @@ std::string EncodeTimeOptions(const TimeOptions& options) {
   writer.SignedVarint(options.min_sample.count());
   writer.SignedVarint(options.limit.count());
   writer.F64(options.give_up_us);
+  WriteSizes(writer, options.sizes);
   return writer.Take();
 }
 
@@ -136,6 +152,7 @@ Result<TimeOptions> DecodeTimeOptions(std::string_view body) {
   options.min_sample = Microseconds(HONE_TRY(ReadDuration(reader)));
   options.limit = Milliseconds(HONE_TRY(ReadDuration(reader)));
   options.give_up_us = HONE_TRY(reader.F64());
+  options.sizes = HONE_TRY(ReadSizes(reader));
   HONE_TRY(reader.Finish());
   return options;
 }

@@ -50,6 +50,7 @@ Result<CandidateSpec> MakeSpec(const Workload& workload, const Manifest& manifes
   CandidateSpec spec;
   spec.workers = Workers(workers, workload.kernel());
   spec.operands = workload.plans();
+  spec.sizes = workload.sizes();
   for (const ManifestOperand& operand : manifest.operands)
     spec.packed.push_back(static_cast<uint64_t>(operand.packed_bytes));
   int64_t workspace = 0;

@@ -45,7 +45,8 @@ class Runner {
     switch (frame.type) {
       case ChildMessage::kPrepare:
         reply = ChildMessage::kPrepared;
-        HONE_TRY(Prepare(frame.body, Placement::kAtGuards, false));
+        kernel_.clear();
+        HONE_TRY(Prepare(frame.body, {}, Placement::kAtGuards, false));
         return std::string();
       case ChildMessage::kCheck: reply = ChildMessage::kChecked; return Check(frame);
       case ChildMessage::kTime: reply = ChildMessage::kTimed; return Time(frame);
@@ -53,23 +54,24 @@ class Runner {
     }
   }
 
-  Result<void> Prepare(const std::string& kernel, Placement placement, bool full) {
+  Result<void> Prepare(const std::string& kernel, const std::vector<int64_t>& sizes, Placement placement, bool full) {
     Stopwatch watch;
     workload_.reset();
-    std::unique_ptr<Workload> workload = HONE_TRY(Workload::Open(kernel, arena_, placement));
+    std::unique_ptr<Workload> workload = HONE_TRY(Workload::Open(kernel, sizes, arena_, placement));
     if (placement == Placement::kAtGuards) HONE_TRY(workload->ComputeReference({.full = full}));
     workload_ = std::move(workload);
+    kernel_ = kernel;
+    sizes_ = sizes;
     full_ = full;
     prepare_us_ = watch.Microseconds();
     return {};
   }
 
-  // The prepared kernel, laid out as wanted.
-  Result<void> Ensure(Placement placement, bool full) {
-    if (!workload_) return Error{ErrorKind::kInvalid, "no kernel was prepared", ""};
-    if (workload_->placement() == placement && (!full || full_)) return {};
-    std::string kernel = workload_->text();
-    return Prepare(kernel, placement, full);
+  // The prepared kernel at these sizes, laid out as wanted.
+  Result<void> Ensure(const std::vector<int64_t>& sizes, Placement placement, bool full) {
+    if (kernel_.empty()) return Error{ErrorKind::kInvalid, "no kernel was prepared", ""};
+    if (workload_ && sizes == sizes_ && workload_->placement() == placement && (!full || full_)) return {};
+    return Prepare(std::string(kernel_), sizes, placement, full);
   }
 
   Result<SealedMemfd> TakeArtifact(ChildFrame& frame) {
@@ -79,7 +81,7 @@ class Runner {
 
   Result<std::string> Check(ChildFrame& frame) {
     CheckOptions options = HONE_TRY(DecodeCheckOptions(frame.body));
-    HONE_TRY(Ensure(Placement::kAtGuards, options.full));
+    HONE_TRY(Ensure(options.sizes, Placement::kAtGuards, options.full));
     Stopwatch watch;
     CheckReport report;
     Result<SealedMemfd> artifact = TakeArtifact(frame);
@@ -94,7 +96,7 @@ class Runner {
 
   Result<std::string> Time(ChildFrame& frame) {
     TimeOptions options = HONE_TRY(DecodeTimeOptions(frame.body));
-    HONE_TRY(Ensure(Placement::kAligned, false));
+    HONE_TRY(Ensure(options.sizes, Placement::kAligned, false));
     SealedMemfd artifact = HONE_TRY(TakeArtifact(frame));
     return EncodeTiming(HONE_TRY(TimeCandidate(*workload_, arena_, launcher_, artifact, options)));
   }
@@ -103,6 +105,8 @@ class Runner {
   Arena arena_;
   Launcher launcher_;
   std::unique_ptr<Workload> workload_;
+  std::string kernel_;          // that was prepared last; it stays when it cannot be laid out at some sizes
+  std::vector<int64_t> sizes_;  // as asked for
   bool full_ = false;
   double prepare_us_ = 0;
 };

@@ -33,6 +33,7 @@ struct CheckOptions {
   std::chrono::milliseconds run_limit{10'000};  // of packing and one call; timed calls add their own
   int timed_runs = 0;                           // further calls after the checked one; their best time is time_us
   bool full = false;                            // compare every element, whatever it costs
+  std::vector<int64_t> sizes = {};              // of a dynamic kernel, in order; empty: the largest
 };
 
 struct CheckReport {
@@ -60,6 +61,7 @@ struct TimeOptions {
   std::chrono::microseconds min_sample{200};  // a sample repeats the call until it is this long
   std::chrono::milliseconds limit{10'000};    // of everything
   double give_up_us = 0;                      // > 0: stop after the first call that takes longer (a lost candidate)
+  std::vector<int64_t> sizes = {};            // as CheckOptions
 };
 
 struct RunTiming {

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "ir/canonical.h"
 #include "ir/parse.h"
+#include "ir/schedule_cases.h"
 #include "ir/specialize.h"
 
 namespace hone {
@@ -31,8 +33,14 @@ Error Differs(std::string_view what, std::string_view seen, std::string_view wan
 
 }  // namespace
 
-Workload::Workload(std::string text, Kernel kernel, Arena& arena, Placement placement)
-    : text_(std::move(text)), kernel_(std::move(kernel)), arena_(arena), placement_(placement) {}
+Workload::Workload(std::string text, Kernel asked, Kernel kernel, std::vector<int64_t> sizes, Arena& arena,
+                   Placement placement)
+    : text_(std::move(text)),
+      asked_(std::move(asked)),
+      kernel_(std::move(kernel)),
+      sizes_(std::move(sizes)),
+      arena_(arena),
+      placement_(placement) {}
 
 Workload::~Workload() {
   interpreter_.reset();
@@ -44,15 +52,20 @@ const Tensor& Workload::OperandTensor(size_t operand) const {
   return kernel_.tensors[static_cast<size_t>(kernel_.operands[operand])];
 }
 
-Result<std::unique_ptr<Workload>> Workload::Open(const std::string& text, Arena& arena, Placement placement) {
-  Kernel kernel = HONE_TRY(ParseKernel(text));
-  if (!IsStatic(kernel))
-    return Error{ErrorKind::kUnsupported, "kernels with sizes that are ranges cannot be checked yet", ""};
+Result<std::unique_ptr<Workload>> Workload::Open(const std::string& text, const std::vector<int64_t>& sizes,
+                                                 Arena& arena, Placement placement) {
+  Kernel asked = HONE_TRY(ParseKernel(text));
+  std::vector<int64_t> values = sizes;
+  if (values.empty())
+    for (const Size& size : asked.sizes)
+      if (!size.is_constant()) values.push_back(size.hi);
+  Kernel kernel = HONE_TRY(AtSizes(asked, values));
   if (kernel.operands.size() > kMaxOperands)
     return Error{ErrorKind::kLimit, fmt::format("{} operands, the limit is {}", kernel.operands.size(), kMaxOperands),
                  ""};
-  std::string canonical = Canonicalize(kernel).text;
-  std::unique_ptr<Workload> workload(new Workload(text, Specialize(std::move(kernel)), arena, placement));
+  std::string canonical = Canonicalize(asked).text;
+  std::unique_ptr<Workload> workload(
+      new Workload(text, std::move(asked), Specialize(std::move(kernel)), std::move(values), arena, placement));
   workload->canonical_ = std::move(canonical);
   HONE_TRY(workload->LayOut());
   HONE_TRY(workload->FillInputs());
@@ -128,7 +141,16 @@ Result<void> Workload::ComputeReference(const SampleOptions& options) {
 
 Result<void> Workload::CheckManifest(const Manifest& manifest) const {
   if (manifest.kernel != canonical_) return Differs("kernel", manifest.kernel, canonical_);
-  if (!manifest.dynamic_sizes.empty()) return Differs("number of dynamic sizes", "not 0", "0");
+  std::map<int64_t, int32_t> dynamic;  // index into Kernel::sizes -> index into hone_entry's sizes
+  for (size_t s = 0; s < asked_.sizes.size(); ++s)
+    if (!asked_.sizes[s].is_constant()) dynamic.emplace(s, static_cast<int32_t>(dynamic.size()));
+  if (manifest.dynamic_sizes.size() != dynamic.size())
+    return Differs("number of dynamic sizes", std::to_string(manifest.dynamic_sizes.size()),
+                   std::to_string(dynamic.size()));
+  for (auto [s, position] : dynamic)
+    if (manifest.dynamic_sizes[static_cast<size_t>(position)] != asked_.sizes[static_cast<size_t>(s)].name)
+      return Differs("dynamic size", manifest.dynamic_sizes[static_cast<size_t>(position)],
+                     asked_.sizes[static_cast<size_t>(s)].name);
   if (manifest.launches != 1) return Differs("number of launches", std::to_string(manifest.launches), "1");
   if (manifest.accuracy != kernel_.options.accuracy) return Differs("accuracy class", "another", "its own");
   if (manifest.operands.size() != plans_.size())
@@ -143,16 +165,22 @@ Result<void> Workload::CheckManifest(const Manifest& manifest) const {
     if (operand.is_const != tensor.is_const) return Differs(name + "'s constness", "another", "its own");
     if (operand.alignment < 1 || operand.alignment > ByteSize(tensor.dtype))
       return Differs(name + "'s alignment", std::to_string(operand.alignment), "no more than an element");
-    uint64_t elements = 1;
-    for (const ManifestDim& dim : operand.shape) {
-      if (dim.size_index >= 0 || dim.lo != dim.hi || dim.lo < 1)
-        return Differs(name + "'s shape", "dynamic", "constant");
-      if (__builtin_mul_overflow(elements, static_cast<uint64_t>(dim.lo), &elements))
-        return Differs(name + "'s shape", "huge", "its own");
+    const Tensor& asked = asked_.tensors[static_cast<size_t>(asked_.operands[i])];
+    const std::vector<Expr>& shape = asked.declared.empty() ? asked.shape : asked.declared;
+    if (operand.shape.size() != shape.size())
+      return Differs(name + "'s rank", std::to_string(operand.shape.size()), std::to_string(shape.size()));
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const ManifestDim& dim = operand.shape[d];
+      const int64_t lo = LowerExtent(asked_, shape[d]), hi = UpperExtent(asked_, shape[d]);
+      if (dim.lo != lo || dim.hi != hi)
+        return Differs(fmt::format("{}'s dimension {}", name, d), fmt::format("{}..{}", dim.lo, dim.hi),
+                       fmt::format("{}..{}", lo, hi));
+      const bool is_size = lo != hi && shape[d].op() == Op::kSize;
+      const int32_t wanted = is_size ? dynamic.at(shape[d].int_value()) : -1;
+      if (dim.size_index != wanted)
+        return Differs(fmt::format("{}'s dimension {}", name, d), fmt::format("size {}", dim.size_index),
+                       fmt::format("size {}", wanted));
     }
-    uint64_t bytes = elements * static_cast<uint64_t>(ByteSize(tensor.dtype));
-    if (bytes != plans_[i].bytes)
-      return Differs(name + "'s size", std::to_string(bytes), std::to_string(plans_[i].bytes));
     if (operand.packed_bytes < 0 || operand.packed_bytes % 64 != 0 || (operand.packed_bytes > 0 && !tensor.is_const))
       return Differs(name + "'s packed size", std::to_string(operand.packed_bytes), "0, or of a constant by 64 bytes");
     memory += static_cast<uint64_t>(operand.packed_bytes);

@@ -25,8 +25,10 @@ enum class Placement : uint8_t {
 // Lives in an arena, which it has for itself. One thread.
 class Workload {
  public:
-  // Parses, lays out and fills. kInvalid, kUnsupported (sizes that are ranges), kLimit (memory, operands).
-  static Result<std::unique_ptr<Workload>> Open(const std::string& kernel, Arena& arena, Placement placement);
+  // Parses, lays out and fills. `sizes`: values of the dynamic sizes, in order; empty: the largest ones. kInvalid (a
+  // value out of range, too), kLimit (memory, operands).
+  static Result<std::unique_ptr<Workload>> Open(const std::string& kernel, const std::vector<int64_t>& sizes,
+                                                Arena& arena, Placement placement);
   ~Workload();
 
   // Computes the sampled reference values. kLimit if that would take minutes.
@@ -42,13 +44,15 @@ class Workload {
   std::optional<Error> CheckEdges() const;
   Comparison Compare();
 
-  const Kernel& kernel() const { return kernel_; }
+  const Kernel& kernel() const { return kernel_; }  // at its sizes
+  const std::vector<int64_t>& sizes() const { return sizes_; }  // the dynamic ones, as hone_entry takes them
   const std::vector<BufferPlan>& plans() const { return plans_; }
   Placement placement() const { return placement_; }
   const std::string& text() const { return text_; }
 
  private:
-  Workload(std::string text, Kernel kernel, Arena& arena, Placement placement);
+  Workload(std::string text, Kernel asked, Kernel kernel, std::vector<int64_t> sizes, Arena& arena,
+           Placement placement);
   Result<void> LayOut();
   Result<void> FillInputs();
   void FillOutputs();
@@ -56,7 +60,9 @@ class Workload {
   const Tensor& OperandTensor(size_t operand) const;
 
   const std::string text_;
+  const Kernel asked_;  // with its ranges
   const Kernel kernel_;
+  const std::vector<int64_t> sizes_;
   std::string canonical_;
   Arena& arena_;
   const Placement placement_;

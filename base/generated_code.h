@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define HONE_ABI_VERSION 1u
+#define HONE_SIZE_OUT_OF_RANGE 33
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,7 +26,7 @@ typedef struct hone_env {
 } hone_env;
 
 /* buffers: one per operand in the manifest's order (packed copies in place of packed operands). sizes: the dynamic ones.
- * Returns 0. Reads and writes nothing outside the operands and the workspace. May be called from several threads, each
+ * Returns 0; HONE_SIZE_OUT_OF_RANGE, with nothing touched, if a size is not within the kernel's range. Reads and writes nothing outside the operands and the workspace. May be called from several threads, each
  * with its own hone_env. */
 typedef int (*hone_entry_fn)(const hone_env *env, void *const *buffers, const int64_t *sizes);
 

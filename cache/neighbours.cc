@@ -104,7 +104,8 @@ void Neighbours::Put(const Record& record) {
   const std::string name = NameOf(record.key.fingerprint, record.key.target, record.key.threads);
   std::shared_ptr<Donor> donor;
   if (IsDonor(record)) {
-    if (Result<Kernel> kernel = ParseKernel(record.key.canonical)) {
+    // One schedule for a range of sizes, or several, is no neighbour's to follow.
+    if (Result<Kernel> kernel = ParseKernel(record.key.canonical); kernel && IsStatic(*kernel)) {
       donor = std::make_shared<Donor>();
       donor->fingerprint = record.key.fingerprint;
       donor->class_fingerprint = record.key.class_fingerprint;

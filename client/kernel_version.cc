@@ -13,6 +13,12 @@ namespace {
 
 int Status(ErrorKind kind, int index) { return static_cast<int>(kind) | (index + 1) << 8; }
 
+// Of what hone_entry returned.
+int StatusOf(int returned) {
+  if (returned == 0) return 0;
+  return Status(returned == HONE_SIZE_OUT_OF_RANGE ? ErrorKind::kInvalid : ErrorKind::kRunFailed, -1);
+}
+
 int Alone(void*, int64_t n, int64_t, ThreadPool::Body body, void* ctx) {
   if (n > 0) body(0, n, 0, ctx);
   return 0;
@@ -154,18 +160,16 @@ int KernelVersion::Call(void* const* buffers, const int64_t* sizes) noexcept {
   }
   if (int output = FindOverlap(arguments, sizes); output >= 0) return Status(ErrorKind::kInvalid, output);
   hone_env env = env_;
-  if (workspace_bytes_ == 0) { return entry_(&env, arguments, sizes) == 0 ? 0 : Status(ErrorKind::kRunFailed, -1); }
+  if (workspace_bytes_ == 0) return StatusOf(entry_(&env, arguments, sizes));
   Workspace* workspace = TakeWorkspace();
   if (workspace == nullptr) {  // more threads call at once than there are slots: memory for this call alone
     AlignedBytes memory = AllocateAligned(workspace_bytes_);
     if (!memory) return Status(ErrorKind::kLimit, -1);
     env.workspace = memory.get();
-    return entry_(&env, arguments, sizes) == 0 ? 0 : Status(ErrorKind::kRunFailed, -1);
+    return StatusOf(entry_(&env, arguments, sizes));
   }
   env.workspace = workspace->memory.get();
-  int status = env.workspace == nullptr              ? Status(ErrorKind::kLimit, -1)
-               : entry_(&env, arguments, sizes) == 0 ? 0
-                                                     : Status(ErrorKind::kRunFailed, -1);
+  int status = env.workspace == nullptr ? Status(ErrorKind::kLimit, -1) : StatusOf(entry_(&env, arguments, sizes));
   workspace->busy.store(false, std::memory_order_release);
   return status;
 }

@@ -165,14 +165,15 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
   return HONE_TRY(PlanSchedule(kernel, target, {})).schedule;
 }
 
+int64_t ChooseModestly(const Choice& choice) {
+  std::string_view decision = std::string_view(choice.site).substr(choice.site.rfind('.') + 1);
+  bool is_size =
+      decision == "unroll" || decision == "unroll_window" || decision == "rows_together" || decision == "chains";
+  return is_size ? choice.options.front() : choice.preferred;
+}
+
 Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target) {
-  auto chooser = [](const Choice& choice) {
-    std::string_view decision = std::string_view(choice.site).substr(choice.site.rfind('.') + 1);
-    bool is_size =
-        decision == "unroll" || decision == "unroll_window" || decision == "rows_together" || decision == "chains";
-    return is_size ? choice.options.front() : choice.preferred;
-  };
-  return HONE_TRY(PlanSchedule(kernel, target, chooser)).schedule;
+  return HONE_TRY(PlanSchedule(kernel, target, ChooseModestly)).schedule;
 }
 
 }  // namespace hone

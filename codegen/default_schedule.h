@@ -16,6 +16,7 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target);
 // The same with as little unrolled as the rules allow: for kernels whose default schedule becomes more code than can be
 // compiled while somebody waits.
 Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target);
+int64_t ChooseModestly(const Choice& choice);  // its chooser
 
 // A schedule by the same rules, steered: the space that a search walks through. Where the choices lead into something
 // that does not apply or lower, that shows when it is applied or lowered.

@@ -1,4 +1,5 @@
-// Loop program -> LLVM module for the CPU: hone_entry, hone_pack and one internal function per nest.
+// Loop programs -> LLVM module for the CPU: hone_entry, hone_pack and one internal function per nest. A kernel with
+// dynamic sizes has an entry per case, and hone_entry refuses sizes that are out of range and chooses among them.
 //
 // What is emitted is meant: vectors have explicit types, unrolled loops are expanded, accumulators are SSA values
 // carried by phis, addresses are base pointers computed in the loop they depend on plus constant offsets. LLVM only
@@ -8,6 +9,7 @@
 #include <memory>
 
 #include "base/result.h"
+#include "codegen/dispatch.h"
 #include "codegen/program.h"
 #include "ir/target.h"
 
@@ -20,7 +22,11 @@ namespace hone {
 
 class ObjectCompiler;
 
-// kInvalid: the program cannot be emitted as scheduled (a register tile indexed by a serial loop), with the reason.
+// kInvalid: a program cannot be emitted as scheduled (a register tile indexed by a serial loop), with the reason.
+// `kernel`: as the caller knows it.
+Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch, const Target& target,
+                                                 const ObjectCompiler& compiler, llvm::LLVMContext& context);
+// One program for all sizes.
 Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target,
                                                  const ObjectCompiler& compiler, llvm::LLVMContext& context);
 

@@ -133,6 +133,8 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
       if (KnownBefore(stage, term.var, index) && !(axis.shifts && term.coef < axis.granule))
         left -= Linear::Of(term.var, term.coef);
     stmt->extent = program_.vars.Min(Linear(loop.extent), program_.vars.DivCeil(left, loop.coef));
+  } else if (serial && !loop.exact.IsConstant()) {
+    stmt->extent = loop.exact;  // fused with a loop over a dynamic axis
   }
   return stmt;
 }

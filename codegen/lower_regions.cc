@@ -288,7 +288,9 @@ void Lowering::MakeLoops(size_t index) {
   }
   for (const LoopRelation& relation : schedule.relations) {
     if (relation.parents.size() == 2) {
-      extents[relation.children[0]] = vars.Product(extents[relation.parents[0]], extents[relation.parents[1]]);
+      // Of an inner loop whose extent is dynamic as many trips as it has at most: quotient and remainder are constants.
+      extents[relation.children[0]] =
+          vars.Product(extents[relation.parents[0]], Linear(vars.Range(extents[relation.parents[1]]).hi));
       continue;
     }
     Linear extent = extents[relation.parents[0]];
@@ -401,15 +403,17 @@ void Lowering::MakeLoops(size_t index) {
       axis.padded = std::max(total, axis.extent_max);
 
     auto tail = schedule.tails.find(axis_name);
-    if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps && is_static &&
-        axis.padded > axis.extent_max && axis.extent_max >= granule && ComputesTilesWhole(index, a, granule)) {
+    const int64_t extent_min = is_static ? axis.extent_max : vars.Range(axis.extent).lo;
+    if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps &&
+        (!is_static || axis.padded > axis.extent_max) && extent_min >= granule &&
+        ComputesTilesWhole(index, a, granule)) {
       Linear outer, inner(axis.local.constant());
       for (const Term& term : axis.local.terms()) {
         bool is_outer = term.coef >= granule;
         (is_outer ? outer : inner) += Linear::Of(term.var, term.coef);
       }
       // The loops still count whole tiles; only the coordinate of the last one moves.
-      axis.local = vars.Min(outer, Linear(axis.extent_max - granule)) + inner;
+      axis.local = vars.Min(outer, axis.extent - Linear(granule)) + inner;
       axis.padded = axis.extent_max;
       axis.shifts = true;
     }

@@ -1,6 +1,7 @@
 // Where each stage keeps what it computes: buffers with their layouts, register tiles, and the workspace that they
 // share.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -14,6 +15,20 @@ namespace {
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32".
+std::string LayoutText(const Buffer& buffer, const Stage& stage, const std::vector<LayoutDim>& layout) {
+  std::string text = fmt::format("{}[{}]", Name(buffer.dtype), fmt::join(buffer.extents, ","));
+  for (const LayoutDim& dim : layout) {
+    size_t position = 0;
+    while (stage.axes[position].name != dim.axis) ++position;
+    text += fmt::format(" d{}", position);
+    if (dim.part == LayoutDim::Part::kQuotient) text += fmt::format("/{}", dim.factor);
+    if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
+    if (dim.extra != 0) text += fmt::format("+{}", dim.extra);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -56,6 +71,7 @@ Result<void> Lowering::MakeBuffer(size_t index) {
       }
     }
   }
+  if (buffer.scope == Scope::kConst) buffer.packed_layout = LayoutText(buffer, stage, schedule.layout);
   buffer.elements = 1;
   buffer.strides.resize(buffer.extents.size());
   for (size_t d = buffer.extents.size(); d-- > 0;) {

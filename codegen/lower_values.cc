@@ -87,7 +87,11 @@ ValuePtr Lowering::LoadBuffer(int buffer, DType type, std::vector<Linear> index)
 Result<void> Lowering::GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent) {
   if (!program_.vars.ProvenNonNegative(index)) guard.push_back(index);
   Linear room = extent - Linear(1) - index;
-  if (!program_.vars.ProvenNonNegative(room)) guard.push_back(room);
+  // Of a dynamic extent the loops know more than the axis' range says.
+  const bool is_inside =
+      program_.vars.ProvenNonNegative(room) ||
+      (!extent.IsConstant() && program_.vars.ProvenNonNegative(program_.vars.ExpandAxes(room)));
+  if (!is_inside) guard.push_back(room);
   return {};
 }
 

@@ -84,7 +84,42 @@ class Printer {
   std::string text_;
 };
 
+void CollectBuffers(const ValueNode& value, const LoopProgram& program, std::set<int>& used);
+
+void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, std::set<int>& used) {
+  auto visit = [&](auto&& self, VarId id) -> void {
+    const Var& var = program.vars[id];
+    if (var.kind == VarKind::kOpaque) CollectBuffers(*program.opaque[static_cast<size_t>(var.payload)], program, used);
+    for (const Linear* part : {&var.a, &var.b})
+      for (const Term& term : part->terms()) self(self, term.var);
+  };
+  for (const Linear& form : forms)
+    for (const Term& term : form.terms()) visit(visit, term.var);
+}
+
+void CollectBuffers(const ValueNode& value, const LoopProgram& program, std::set<int>& used) {
+  if (value.buffer >= 0) used.insert(value.buffer);
+  CollectForms(value.index, program, used);
+  CollectForms(value.guard, program, used);
+  for (const ValuePtr& arg : value.args) CollectBuffers(*arg, program, used);
+}
+
+void CollectBuffers(const Stmt& stmt, const LoopProgram& program, std::set<int>& used) {
+  if (stmt.kind == Stmt::Kind::kStore) {
+    used.insert(stmt.buffer);
+    CollectForms(stmt.index, program, used);
+    CollectBuffers(*stmt.value, program, used);
+  }
+  for (const StmtPtr& child : stmt.body) CollectBuffers(*child, program, used);
+}
+
 }  // namespace
+
+std::set<int> UsedBuffers(const LoopProgram& program, const Stmt& nest) {
+  std::set<int> used;
+  CollectBuffers(nest, program, used);
+  return used;
+}
 
 std::string PrintProgram(const LoopProgram& program) {
   Printer printer(program);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,9 @@ struct Buffer {
   std::vector<int64_t> extents;  // elements per dimension, with room for what runs over; dynamic outermost: its maximum
   std::vector<int64_t> strides;  // elements
   int64_t elements = 0;
-  int64_t offset = 0;    // bytes from the start of the shared or the private workspace
-  bool written = false;  // by hone_entry
+  int64_t offset = 0;              // bytes from the start of the shared or the private workspace
+  bool written = false;            // by hone_entry
+  std::string packed_layout = {};  // kConst: equal texts, equal bytes for equal operands
 };
 
 struct ValueNode;
@@ -73,6 +75,9 @@ struct LoopProgram {
   int64_t workspace_shared = 0;   // bytes
   int64_t workspace_private = 0;  // bytes per worker
 };
+
+// Indices of the buffers that a nest reads or writes.
+std::set<int> UsedBuffers(const LoopProgram& program, const Stmt& nest);
 
 // The program as text, for golden tests and `hone schedule --program`.
 std::string PrintProgram(const LoopProgram& program);

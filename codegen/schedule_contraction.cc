@@ -198,9 +198,9 @@ void ContractionRule::ScheduleOut() {
       tiles.push_back(row + ".0");
       row_inside.push_back(row + ".1");
     }
-    if (ExtentOf(position) < tile_.rows[i] || ExtentOf(position) % tile_.rows[i] == 0) continue;
     const Expr& extent = planner_.AxisAt(planner_.StageNamed(out), static_cast<size_t>(position)).extent;
     const bool is_fixed = LowerExtent(planner_.kernel(), extent) == UpperExtent(planner_.kernel(), extent);
+    if (ExtentOf(position) < tile_.rows[i] || (is_fixed && ExtentOf(position) % tile_.rows[i] == 0)) continue;
     if (is_fixed && planner_.ChooseIf(pair_.sum, i == 0 ? "outer_peel" : "peel", false))
       planner_.SetTail(out, row, Tail::kPeel);
     else if (!row_is_packed_const_ && !row_is_total_)

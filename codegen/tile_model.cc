@@ -49,13 +49,7 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   return c;
 }
 
-namespace {
-
-// A tile this many times as expensive as the cheapest is not worth measuring.
-constexpr double kHopeless = 3;
-
-// Every tile that fits the registers, with its cost.
-std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
+std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
   const Target& target = planner.target();
   const int64_t registers = target.VectorRegisters();
   std::vector<RegisterTile> tiles;
@@ -147,6 +141,20 @@ std::vector<RegisterTile> AllTiles(const SchedulePlanner& planner, const Contrac
   return tiles;
 }
 
+namespace {
+
+// A tile this many times as expensive as the cheapest is not worth measuring.
+constexpr double kHopeless = 3;
+
+// Vectors along a size that is known at run time only would all be masked.
+void KeepVectorsFixed(const SchedulePlanner& planner, const std::string& stage, std::vector<RegisterTile>& tiles) {
+  auto is_dynamic = [&](const RegisterTile& tile) {
+    const Expr& extent = planner.AxisAt(planner.StageNamed(stage), static_cast<size_t>(tile.vector_axis)).extent;
+    return LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent);
+  };
+  if (!std::all_of(tiles.begin(), tiles.end(), is_dynamic)) std::erase_if(tiles, is_dynamic);
+}
+
 const RegisterTile& Cheapest(const std::vector<RegisterTile>& tiles) {
   return *std::min_element(tiles.begin(), tiles.end(),
                            [](const RegisterTile& a, const RegisterTile& b) { return a.cycles < b.cycles; });
@@ -165,8 +173,9 @@ void Narrow(SchedulePlanner& planner, const std::string& stage, std::string_view
 }  // namespace
 
 std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& c, int output_axis) {
-  std::vector<RegisterTile> tiles = AllTiles(planner, c, output_axis);
+  std::vector<RegisterTile> tiles = RegisterTiles(planner, c, output_axis);
   if (tiles.empty()) return std::nullopt;
+  KeepVectorsFixed(planner, c.stage, tiles);
   double most = Cheapest(tiles).cycles * kHopeless;
   std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.cycles > most; });
   Narrow(planner, c.stage, "vector_axis", tiles, [](const RegisterTile& tile) { return int64_t{tile.vector_axis}; });

@@ -37,6 +37,10 @@ struct RegisterTile {
   double cycles = 0;
 };
 
+// Every tile that fits the registers, with its cost.
+std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& contraction,
+                                        int output_axis);
+
 // A tile: the cheapest unless choices say otherwise; nullopt: no axis to vectorise along. `output_axis`: the position
 // that is contiguous in the output.
 std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& contraction, int output_axis);

@@ -11,10 +11,12 @@
 #include <thread>
 #include <utility>
 
+#include "backends/check_sizes.h"
 #include "base/elf_check.h"
 #include "base/generated_code.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "ir/parse.h"
 
 namespace hone {
 namespace {
@@ -73,8 +75,8 @@ std::vector<Fact> ReasonsOf(const Record& record, const Target& host, const std:
       break;
     case Origin::kTuned: reasons.push_back({"schedule", "the best that tuning found on this machine"}); break;
     case Origin::kTransferred:
-      reasons.push_back({"schedule", "fitted from another kernel's" +
-                                         (record.donor ? ", " + record.donor->Hex() : std::string())});
+      reasons.push_back(
+          {"schedule", "fitted from another kernel's" + (record.donor ? ", " + record.donor->Hex() : std::string())});
       break;
     case Origin::kImported: reasons.push_back({"schedule", "came in a bundle; compiled and checked here"}); break;
   }
@@ -360,7 +362,9 @@ VerifyRow Admin::VerifyRecord(const Record& record, bool run) {
     SealedMemfd file = HONE_TRY(SealedMemfd::Create(*artifact));
     CheckOptions options;
     options.workers = record.key.threads;
-    CheckReport report = HONE_TRY(reference->Check(file, options, deadline));
+    CheckReport report =
+        HONE_TRY(CheckAllSizes(HONE_TRY(ParseKernel(record.key.canonical)), record.schedule, options,
+                               [&](const CheckOptions& each) { return reference->Check(file, each, deadline); }));
     row.ran = true;
     row.max_rel_err = report.max_rel_err;
     if (report.failure) return *report.failure;

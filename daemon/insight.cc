@@ -11,11 +11,13 @@
 #include "codegen/default_schedule.h"
 #include "daemon/transfers.h"
 #include "daemon/won.h"
+#include "ir/schedule_cases.h"
 #include "tuner/measure.h"
 
 namespace hone {
 namespace {
 
+constexpr size_t kMostOfSizes = 60;  // characters of the sizes that a case is for
 constexpr std::chrono::minutes kMeasureAgain{30};
 constexpr size_t kMostHistory = 2'000;  // points
 constexpr size_t kMostHeirs = 100;
@@ -146,6 +148,21 @@ void Insight::ExplainSpace(const Record& record, const Trials& trials, ExplainRe
   if (!space) return;
   reply.roofline = RooflineOf(record, *space, trials);
   reply.space_size = space->Size();
+  if (HasCases(record.schedule)) {
+    // Each case is a space of its own: which there are, and what a search chose in them.
+    if (Result<ScheduleCases> cases = ParseScheduleCases(record.schedule))
+      for (size_t i = 0; i < cases->cases.size(); ++i) {
+        const ScheduleCase& scheduled = cases->cases[i];
+        std::string sizes = PrintScheduleCases({cases->size, {{scheduled.ranges, {}, {}}}});
+        sizes = sizes.substr(sizes.find(' ') + 1);
+        sizes.pop_back();
+        if (sizes.size() > kMostOfSizes) sizes = sizes.substr(0, sizes.rfind(' ', kMostOfSizes)) + " and others";
+        reply.reasons.push_back(
+            {fmt::format("case {}", i + 1),
+             fmt::format("{}: {}", sizes, scheduled.choices.empty() ? "as the rules prefer" : scheduled.choices)});
+      }
+    return;
+  }
   Result<Remade> remade = Remake(*space, record.schedule);
   if (!remade) return;
   const Candidate& now = remade->candidate;

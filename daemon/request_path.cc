@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "backends/check_sizes.h"
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -125,7 +126,9 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   identity.label = kernel.name;
   identity.request = ask.kernel;
   identity.operand_bytes = OperandBytes(kernel);
-  identity.flops = IsStatic(kernel) ? FlopCount(kernel) : 0;
+  identity.is_dynamic = !IsStatic(kernel);
+  for (Size& size : kernel.sizes) size.lo = size.hi;
+  identity.flops = FlopCount(kernel);
   return identity;
 }
 
@@ -172,7 +175,9 @@ Result<Compiled> RequestPath::Compile(const Found& found, const PathLimits& limi
 Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathLimits& limits,
                                                  std::chrono::microseconds budget) {
   const Identity& identity = found.identity;
-  if (transfers_ == nullptr || transfers_->donors().size() == 0) return CompileWith(found, "", limits);
+  // The default schedules of a range of sizes are chosen together; a neighbour's is for one.
+  if (transfers_ == nullptr || transfers_->donors().size() == 0 || identity.is_dynamic)
+    return CompileWith(found, "", limits);
   Stopwatch watch;
   Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target);
   if (!plan) return CompileWith(found, "", limits);
@@ -240,7 +245,10 @@ Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string&
   options.workers = identity.key.threads;
   bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
   options.timed_runs = cheap ? kTimedRuns : 0;
-  CheckReport report = HONE_TRY(reference->Check(built.object, options, steady_clock::now() + limits.check));
+  const auto deadline = steady_clock::now() + limits.check;
+  CheckReport report = HONE_TRY(
+      CheckAllSizes(HONE_TRY(ParseKernel(identity.key.canonical)), built.schedule, options,
+                    [&](const CheckOptions& each) { return reference->Check(built.object, each, deadline); }));
   steps.Done("check", metrics_.check);
   if (report.failure) return std::move(*report.failure).Context("the code that was built failed its check");
 

@@ -36,7 +36,8 @@ struct Identity {
   std::string label;    // "conv2d+bias+relu"
   std::string request;  // as the user wrote it
   Target target;
-  double flops = 0;
+  bool is_dynamic = false;  // has sizes that are ranges
+  double flops = 0;         // at the largest sizes
   int64_t operand_bytes = 0;
 };
 

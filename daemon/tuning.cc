@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "daemon/won.h"
+#include "ir/parse.h"
 #include "tuner/recording.h"
 #include "tuner/xgb_model.h"
 
@@ -150,8 +151,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
                  identity.label};
   }
 
-  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
-  std::unique_ptr<Rig> rig = HONE_TRY(workshop.MakeRig(identity.key.canonical, identity.target));
+  const bool is_dynamic = !IsStatic(HONE_TRY(ParseKernel(identity.key.canonical)));
   if (options.seed == 0) options.seed = ++searches_;
   options.group = GroupOf(identity.key);
   options.workers = identity.key.threads;
@@ -168,6 +168,11 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
     ++metrics_.trials_by_verdict.at(static_cast<size_t>(trial.verdict));
+    // Those of a dynamic kernel's cases are about other sizes each: nothing that one log could compare.
+    if (is_dynamic) {
+      if (watcher.on_trial) watcher.on_trial(trial);
+      return;
+    }
     // At once: what dies now costs the trial in hand. A log that cannot be written costs the next daemon some
     // knowledge, and nobody an answer.
     const TrialRecord record = RecordOf(trial);
@@ -193,6 +198,14 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
     }
     if (watcher.on_round) watcher.on_round(progress);
   };
+  if (is_dynamic) {
+    Outcome outcome =
+        HONE_TRY(RefineCases(found, served->record, options, workshop, counted, stop, keep_when_stopped));
+    LearnAnew();
+    return outcome;
+  }
+  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
+  std::unique_ptr<Rig> rig = HONE_TRY(workshop.MakeRig(identity.key.canonical, identity.target));
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
@@ -352,9 +365,6 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
   outcome.served_us = duel.old_us;
   if (duel.low <= 1) return {};
 
-  outcome.ratio = duel.ratio;
-  const Origin before = record.origin;
-  outcome.origin = record.origin = Origin::kTuned;
   record.schedule = WithChoices(best.candidate.schedule, PrintChoices(best.candidate.choices));
   record.check = {report.max_rel_err, report.samples, report.full};
   record.expected.reset();
@@ -364,6 +374,15 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
                            .statistic = TimeStatistic::kMedian,
                            .threads = identity.key.threads,
                            .repeats = kRounds};
+  return StoreRefined(found, std::move(record), new_code, duel.ratio, by_request, outcome);
+}
+
+Result<void> Tuning::StoreRefined(const Found& found, Record record, const BuiltArtifact& new_code, double ratio,
+                                  bool by_request, Outcome& outcome) {
+  const Identity& identity = found.identity;
+  outcome.ratio = ratio;
+  const Origin before = record.origin;
+  outcome.origin = record.origin = Origin::kTuned;
   record.key = identity.key;
   Digest256 digest{};
   HONE_CHECK(new_code.digest.size() == digest.size());
@@ -388,7 +407,7 @@ Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::s
     outcome.search.stopped += "; what it found is served, and not on disk yet: " + stored.error().message;
   }
   ++metrics_.refined;
-  NoteWon(cache_, record, before == Origin::kTuned, duel.ratio, !by_request);
+  NoteWon(cache_, record, before == Origin::kTuned, ratio, !by_request);
   loop_.Post([this, record = std::move(record)] { on_better_(record); });
   return {};
 }

@@ -17,6 +17,7 @@
 #include "daemon/work_queue.h"
 #include "daemon/workshop.h"
 #include "tuner/cost_model.h"
+#include "tuner/case_search.h"
 #include "tuner/search.h"
 
 namespace hone {
@@ -78,6 +79,16 @@ class Tuning {
   void LearnAnew() HONE_REQUIRES(turn_);
   Result<void> Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,
                        Outcome& outcome);
+
+  // Keeps it, has it served from now on, and tells. REQUIRES: the record's schedule, check and time are new_code's.
+  Result<void> StoreRefined(const Found& found, Record record, const BuiltArtifact& new_code, double ratio,
+                            bool by_request, Outcome& outcome);
+  // daemon/refine_cases.cc: the same for kernels with dynamic sizes.
+  Result<Outcome> RefineCases(const Found& found, const Record& served, const SearchOptions& options,
+                              Workshop& workshop, const SearchWatcher& watcher, std::stop_token stop,
+                              bool keep_when_stopped) HONE_REQUIRES(turn_);
+  Result<void> PromoteCases(const Found& found, Record record, const Kernel& kernel, const CasesFound& cases,
+                            Workshop& workshop, std::stop_token stop, bool by_request, Outcome& outcome);
 
   EventLoop& loop_;
   ScheduleCache& cache_;

@@ -185,7 +185,24 @@ Interval VarTable::Range(const Linear& e) const {
     best.lo = std::max(best.lo, r.lo + std::min<int64_t>(0, span));
     best.hi = std::min(best.hi, r.hi + std::max<int64_t>(0, span));
   }
+  // The smaller or the larger of two of which one follows a dynamic size: what else the form says of that size counts.
+  for (const Term& term : e.terms()) {
+    const Var& var = (*this)[term.var];
+    if ((var.kind != VarKind::kMin && var.kind != VarKind::kMax) || !(FollowsSize(var.a) || FollowsSize(var.b)))
+      continue;
+    const Linear rest = e.Without(term.var);
+    const Interval a = Range(rest + var.a * term.coef), b = Range(rest + var.b * term.coef);
+    // The value is one of the two, and not beyond either.
+    const bool is_most = (var.kind == VarKind::kMin) == (term.coef < 0);
+    best.lo = std::max(best.lo, is_most ? std::max(a.lo, b.lo) : std::min(a.lo, b.lo));
+    best.hi = std::min(best.hi, is_most ? std::max(a.hi, b.hi) : std::min(a.hi, b.hi));
+  }
   return best;
+}
+
+bool VarTable::FollowsSize(const Linear& e) const {
+  return std::any_of(e.terms().begin(), e.terms().end(),
+                     [&](const Term& term) { return (*this)[term.var].kind == VarKind::kSize; });
 }
 
 Linear VarTable::ExpandAxes(const Linear& e) const {

@@ -107,6 +107,7 @@ class VarTable {
   Linear AsVar(VarKind kind, const Linear& a, const Linear& b, int64_t divisor, Interval range);
   Linear Named(const Linear& value, Interval range);
   Interval NaiveRange(const Linear& e) const;
+  bool FollowsSize(const Linear& e) const;
   std::vector<Var> vars_;
 };
 

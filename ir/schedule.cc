@@ -293,11 +293,11 @@ std::string PrintSchedule(const Schedule& schedule) {
   return text;
 }
 
-Result<Schedule> ParseSchedule(std::string_view text) {
+Result<Schedule> ParseSchedule(std::string_view text, int first_line) {
   if (text.size() > kMaxText)
     return Error{ErrorKind::kLimit, fmt::format("{} bytes of schedule, at most {} are allowed", text.size(), kMaxText), "schedule"};
   Schedule schedule;
-  for (int number = 1; !text.empty(); ++number) {
+  for (int number = first_line; !text.empty(); ++number) {
     size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);

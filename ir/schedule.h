@@ -19,6 +19,8 @@
 //   store t registers                                registers, private (per worker), shared; with an optional layout
 //   cache_write t at t.m.0                           inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
+//
+// A kernel with a size that is a range may have several, each for some of the sizes: ir/schedule_cases.h.
 #pragma once
 
 #include <cstdint>
@@ -94,7 +96,7 @@ using Schedule = std::vector<Step>;
 std::string PrintStep(const Step& step);
 std::string PrintSchedule(const Schedule& schedule);  // a line per step
 
-// kInvalid with where = "schedule:LINE:COLUMN".
-Result<Schedule> ParseSchedule(std::string_view text);
+// kInvalid with where = "schedule:LINE:COLUMN"; `first_line`: the number of the text's first line.
+Result<Schedule> ParseSchedule(std::string_view text, int first_line = 1);
 
 }  // namespace hone

@@ -53,15 +53,22 @@ std::map<std::string, int64_t, std::less<>> Values(const std::vector<Choice>& ch
 
 }  // namespace
 
-Result<Space> Space::Open(const std::string& kernel, const Target& target) {
+Result<Space> Space::Open(const std::string& kernel, const Target& target, Pins pins) {
   Space space(Specialize(HONE_TRY(ParseKernel(kernel))), target);
   space.limits_.instructions = kMostInstructions;
-  if (IsStatic(space.kernel_)) space.flops_ = FlopCount(space.kernel_);
+  space.pins_ = std::move(pins);
+  Kernel largest = space.kernel_;
+  for (hone::Size& size : largest.sizes) size.lo = size.hi;
+  space.flops_ = FlopCount(largest);
   return space;
 }
 
 Result<Candidate> Space::Make(const Chooser& chooser) const {
-  Plan plan = HONE_TRY(PlanSchedule(kernel_, target_, chooser));
+  Chooser pinned = !pins_ ? chooser : Chooser([&](const Choice& choice) {
+    if (std::optional<int64_t> value = pins_(choice)) return *value;
+    return chooser ? chooser(choice) : choice.preferred;
+  });
+  Plan plan = HONE_TRY(PlanSchedule(kernel_, target_, pinned));
   // The default is what was served already: however long, it belongs to the space.
   return Complete(std::move(plan.choices), plan.schedule, chooser ? limits_ : LowerLimits{});
 }

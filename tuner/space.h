@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +28,11 @@ struct Candidate {
 // Immutable; thread-safe.
 class Space {
  public:
+  // Decisions that are not to be made: what they are; nullopt for those that are.
+  using Pins = std::function<std::optional<int64_t>(const Choice& choice)>;
+
   // `kernel`: anything ParseKernel reads; the builders must be given the same text. Errors as ParseKernel.
-  static Result<Space> Open(const std::string& kernel, const Target& target);
+  static Result<Space> Open(const std::string& kernel, const Target& target, Pins pins = {});
 
   // Follows the chooser. kInvalid, kLimit: what it leads to does not apply, lower or fit; nothing was compiled.
   Result<Candidate> Make(const Chooser& chooser) const;
@@ -54,7 +59,7 @@ class Space {
 
   const Kernel& kernel() const { return kernel_; }
   const Target& target() const { return target_; }
-  double flops() const { return flops_; }
+  double flops() const { return flops_; }  // at the largest sizes
 
  private:
   Result<Candidate> Complete(std::vector<Choice> choices, const Schedule& schedule, const LowerLimits& limits) const;
@@ -64,6 +69,7 @@ class Space {
   Kernel kernel_;  // at its sizes
   Target target_;
   LowerLimits limits_;
+  Pins pins_;
   double flops_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/run_sizes.h"
 #include "client/cli/trial_run.h"
 
 namespace hone::cli {
@@ -44,6 +45,8 @@ int Run(Context& context, const Arguments& arguments) {
     if (!some) return context.Fail(some.error());
     std::move(some->begin(), some->end(), std::back_inserter(kernels));
   }
+  if (kernels.size() == 1 && HasDynamicSizes(kernels[0].text))
+    return RunAtSizes(context, kernels[0], *options, static_cast<int>(*samples), arguments);
   Result<Client*> client = context.Daemon(options->threads);
   if (!client) return context.Fail(client.error());
   bool is_list = kernels.size() > 1 || !kernels[0].place.empty();
@@ -98,16 +101,21 @@ Command RunCommand() {
       .summary = "get kernels, run them on random inputs, check and time them",
       .details =
           R"(Outputs are compared with a reference in double precision; what is not verified makes the exit status 1.
+A kernel with a size that is a range is run at many sizes, in turns with the kernel for each size alone; in a list, at
+its largest sizes.
 
 Examples:
   hone run 'softmax(M=3072,N=256)'
   hone run models/resnet18.kernels --threads 1
-  hone run scores.hone --json)",
+  hone run scores.hone --json
+  hone run 'dense(M=1..512,N=768,K=768,const=1)' --sizes M=1,7,64)",
       .positionals = {{"KERNEL", "kernels, NAME.kernels or NAME.hone", true, true}},
       .options = {kBudgetOption,
                   kTargetOption,
                   kThreadsOption,
                   {"--repeat", "N", "samples that the time is the median of (default 15)"},
+                  kSizesOption,
+                  kTuneEachOption,
                   kNoCompileOption},
       .run = Run};
 }

@@ -29,6 +29,8 @@ inline Manifest ManifestOf(const std::string& text) {
   target.features.clear();
   manifest.target = PrintTarget(target);
   manifest.accuracy = kernel->options.accuracy;
+  for (const Size& size : kernel->sizes)
+    if (!size.is_constant()) manifest.dynamic_sizes.push_back(size.name);
   for (TensorId id : kernel->operands) {
     const Tensor& tensor = kernel->tensors[static_cast<size_t>(id)];
     ManifestOperand operand;
@@ -37,7 +39,11 @@ inline Manifest ManifestOf(const std::string& text) {
     operand.alignment = ByteSize(tensor.dtype);
     operand.is_output = tensor.kind == TensorKind::kOutput;
     operand.is_const = tensor.is_const;
-    for (int64_t extent : StaticShape(*kernel, tensor)) operand.shape.push_back({extent, extent, -1});
+    for (const Expr& extent : tensor.shape) {
+      ManifestDim dim{LowerExtent(*kernel, extent), UpperExtent(*kernel, extent), -1};
+      if (dim.lo != dim.hi) dim.size_index = 0;
+      operand.shape.push_back(dim);
+    }
     manifest.operands.push_back(std::move(operand));
   }
   return manifest;

@@ -320,7 +320,8 @@ TEST_F(RunnerTest, RefusesManifestsOfOtherKernels) {
 
 TEST_F(RunnerTest, SaysWhyAKernelCannotBeChecked) {
   SealedMemfd artifact = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
-  for (auto [kernel, message] : {std::pair("nonsense(1)", "kernel:1"), std::pair("matmul(M=1..8,N=4,K=4)", "ranges")}) {
+  for (auto [kernel, message] :
+       {std::pair("nonsense(1)", "kernel:1"), std::pair("matmul(M=8,N=4,K=4,dtype=f16)", "f16")}) {
     Result<RunnerPool::Prepared> prepared = pool_->Prepare(kernel, In(seconds(10)));
     ASSERT_TRUE(prepared);
     Result<CheckReport> report = pool_->Check(*prepared, artifact, {}, In(seconds(10)));
@@ -559,6 +560,55 @@ TEST(RunnerPool, WaitsForAFreeRunnerUntilTheDeadline) {
 
 TEST(RunnerPool, SaysThatTheProgramIsMissing) {
   EXPECT_EQ(RunnerPool::Start({.executable = "/nonexistent/hone-runner"}).error().kind, ErrorKind::kIo);
+}
+
+const char kDynamicRelu[] = "kernel relu(x: f32[N]) -> y: f32[N] where N=1..5003 { y[i] = max(x[i], 0.0) }";
+
+CheckOptions AtSize(int64_t size) {
+  CheckOptions options;
+  options.sizes = {size};
+  return options;
+}
+
+TEST_F(RunnerTest, DynamicSizesAreCheckedAtAnyOfThem) {
+  SealedMemfd right = HandMade(ManifestOf(kDynamicRelu), Entry("const float *x = b[0]; float *y = b[1]; for (int64_t i "
+                                                               "= 0; i < sizes[0]; ++i) y[i] = x[i] > 0 ? x[i] : 0;"));
+  Result<RunnerPool::Prepared> prepared = pool_->Prepare(kDynamicRelu, In(seconds(20)));
+  ASSERT_TRUE(prepared);
+  for (int64_t size : {int64_t{5003}, int64_t{1}, int64_t{1024}, int64_t{17}}) {
+    Result<CheckReport> report = pool_->Check(*prepared, right, AtSize(size), In(seconds(20)));
+    ASSERT_TRUE(report) << report.error().Text();
+    EXPECT_TRUE(report->verified()) << report->failure->Text();
+  }
+  // The largest, where nobody says.
+  EXPECT_TRUE(pool_->Check(*prepared, right, {}, In(seconds(20)))->verified());
+  TimeOptions time;
+  time.sizes = {100};
+  Result<RunTiming> timing = pool_->Time(*prepared, right, time, In(seconds(20)));
+  EXPECT_TRUE(timing || timing.error().kind == ErrorKind::kBusy) << timing.error().Text();
+  // A size that is none of the kernel's is a mistake of whoever asks; the kernel stays prepared.
+  for (int64_t size : {int64_t{0}, int64_t{5004}})
+    EXPECT_EQ(pool_->Check(*prepared, right, AtSize(size), In(seconds(20))).error().kind, ErrorKind::kInvalid);
+  EXPECT_TRUE(pool_->Check(*prepared, right, AtSize(3), In(seconds(20)))->verified());
+}
+
+TEST_F(RunnerTest, ADynamicSizeTooFarIsFound) {
+  // Right at the largest size only: it always computes all of it.
+  SealedMemfd wrong = HandMade(ManifestOf(kDynamicRelu), Entry(kReluLoop));
+  Result<RunnerPool::Prepared> prepared = pool_->Prepare(kDynamicRelu, In(seconds(20)));
+  ASSERT_TRUE(prepared);
+  EXPECT_TRUE(pool_->Check(*prepared, wrong, AtSize(5003), In(seconds(20)))->verified());
+  Result<CheckReport> report = pool_->Check(*prepared, wrong, AtSize(1000), In(seconds(20)));
+  ASSERT_TRUE(report) << report.error().Text();
+  EXPECT_FALSE(report->verified());
+}
+
+TEST_F(RunnerTest, AManifestMustHaveTheKernelsRange) {
+  Manifest manifest = ManifestOf(kDynamicRelu);
+  manifest.operands[0].shape[0] = {5003, 5003, -1};
+  CheckReport report = Check(kDynamicRelu, HandMade(manifest, Entry(kReluLoop)));
+  ASSERT_FALSE(report.verified());
+  EXPECT_THAT(report.failure->Text(), HasSubstr("operand 0 (x)'s dimension 0 is 5003..5003, the kernel wants 1..5003"));
 }
 
 }  // namespace

@@ -56,6 +56,48 @@ class Commands(harness.HoneTest):
         one = self.hone_json("run", SMALL, "--threads", "1", "--repeat", "3")[0]
         self.assertTrue(one["verified"])
 
+    def test_run_of_a_range_of_sizes(self):
+        self.start()
+        kernel = "dense(M=1..20,N=33,K=17,const=1)+bias"
+        out = self.hone_json("run", kernel, "--repeat", "3", "--threads", "1")[0]
+        self.assertTrue(out["verified"])
+        self.assertLessEqual(out["schedules"], 8)
+        sizes = [int(one["sizes"].removeprefix("M=")) for one in out["at"]]
+        self.assertEqual((sizes[0], sizes[-1]), (1, 20))
+        for one in out["at"]:
+            self.assertTrue(one["verified"])
+            self.assertGreater(one["time_us"], 0)
+            self.assertGreater(one["fixed_us"], 0)
+            self.assertEqual(one["fixed_origin"], "default")
+        self.assertIsInstance(out["mean_loss"], float)
+        table = self.hone("run", kernel, "--sizes", "M=2,9", "--repeat", "3")
+        self.assertIn("M=9", table)
+        self.assertIn("mean loss", table)
+        # The size's own kernel is the one that a request for it gets.
+        self.assertTrue(self.hone_json("get", "dense(M=9,N=33,K=17,const=1)+bias", "--threads", "1")[0]["hit"])
+        self.hone("run", kernel, "--sizes", "M=21", status=2)
+        self.assertIn("M from 1 to 20", self.last_error)
+        # Its schedule, given back, is a list of cases that covers the range.
+        self.assertIn("case s0=", self.hone("schedule", kernel))
+
+    def test_tune_of_a_range_of_sizes(self):
+        self.start()
+        kernel = "dense(M=1..9,N=64,K=48,const=1)"
+        end = self.hone_json("tune", kernel, "--trials", "24", "--threads", "1", "--seed", "1")[-1]
+        self.assertGreaterEqual(end["trials"], 8)
+        self.assertIn(end["origin"], ("default", "tuned"))
+        out = self.hone_json("run", kernel, "--repeat", "3", "--threads", "1")[0]
+        self.assertTrue(out["verified"])
+        self.assertTrue(out["hit"])
+        self.assertEqual(out["origin"], end["origin"])
+        self.hone("explain", kernel)
+
+    def test_ranges_that_cannot_be(self):
+        self.start()
+        for kernel in ("dense(M=9..1,N=8,K=8)", "dense(M=1..1000000000000,N=64,K=64)", "dense(M=4,N=1..80,K=8)"):
+            error = self.hone_json("get", kernel, status=1)[0]["error"]
+            self.assertIn(error["kind"], ("invalid", "limit", "unsupported"), kernel)
+
     def test_warm_and_run_a_list(self):
         self.start()
         path = os.path.join(self.directory.path, "net.kernels")
