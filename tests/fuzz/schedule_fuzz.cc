@@ -8,6 +8,7 @@
 #include "ir/apply.h"
 #include "ir/parse.h"
 #include "ir/schedule.h"
+#include "ir/schedule_cases.h"
 #include "ir/specialize.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,7 +17,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Specialize(ParseKernel("conv2d(C=6,H=7,W=9,O=10,R=3,S=3,pad=1,const=1)+bias+relu").value()),
       Specialize(ParseKernel("softmax(M=5,N=37)").value()),
   };
-  Result<Schedule> schedule = ParseSchedule({reinterpret_cast<const char*>(data), size});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  // The same of a text with cases; and cases that cover a range are checked at sizes within it.
+  static const Kernel kRange = Specialize(ParseKernel("dense(M=1..16,N=10,K=7,const=1)").value());
+  if (Result<ScheduleCases> cases = ParseScheduleCases(text); !cases) {
+    if (cases.error().where.empty()) std::abort();
+  } else {
+    Result<ScheduleCases> again = ParseScheduleCases(PrintScheduleCases(*cases));
+    if (!again || !(*again == *cases)) std::abort();
+    if (Result<int> by = FindCaseSize(kRange, *cases)) {
+      for (const std::vector<int64_t>& sizes : SizesToCheck(kRange, text).value())
+        if (!AtSizes(kRange, sizes)) std::abort();
+      for (const ScheduleCase& scheduled : cases->cases)
+        (void)ApplySchedule(KernelOfCase(kRange, *by, scheduled), scheduled.steps);
+    }
+  }
+  Result<Schedule> schedule = ParseSchedule(text);
   if (!schedule) {
     if (schedule.error().where.empty()) std::abort();
     return 0;
