@@ -2,18 +2,21 @@
 // possibilities takes. bench/transfer.py runs it for models that are left out one by one, and makes tables of it.
 //
 //   transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N]
-//                [--leave-out FILE.kernels]… [--donors FILE.kernels]… FILE.kernels …
+//                [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE] FILE.kernels …
 //
 // The pool is a cache's directory with searched kernels. Donors are all of its tuned kernels (--donors: those of these
 // lists) but those of the lists that are left out; the ranker learns from the trials of what is left, and nothing else.
 // For every kernel of the other lists it builds, checks and times, in turns, each fit of the nearest donors (N of its
 // class, N of others), the same as published (strict), the default schedule, what the pool has for the kernel itself,
 // and loops without any schedule. A line of JSON per kernel:
-//   {"kernel","calls","flops","rank_ms","default_us","tuned_us","plain_us","fits":[{"way","donor","same_class",
+//   {"kernel","calls","flops","rank_ms","default_us","tuned_us","tuned_pick_us","plain_us","fits":[{"way","donor","same_class",
 //    "distance","score","rank","us","pick_us","refused","strict"},…]}
-// us is the median over all rounds but the first, 0 where it was refused; pick_us that of the first, by which whoever
-// measures would choose; rank counts from 0 among the programs that the nearest donors come to.
+// us is the median over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
+// measures would choose; rank counts from 0 among the programs that the nearest donors come to. --features keeps what
+// the ranker learnt from and what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
+// the kernel's number, its name, whether it is the default, µs, and the features.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -46,6 +49,7 @@ struct Lab {
   int rounds = 6;
   size_t of_class = 64, of_others = 8;
   std::vector<std::string> left_out, donors, lists;
+  std::string features;
 };
 
 struct Listed {
@@ -80,13 +84,16 @@ struct Contestant {
   std::vector<double> us;
   std::string failed;
 
-  double PickUs() const { return us.empty() ? 0 : us.front(); }
-  double MedianUs() const {
-    if (us.empty()) return 0;
-    std::vector<double> sorted(us.size() > 1 ? us.begin() + 1 : us.begin(), us.end());
+  // Of every other round: whoever chooses by some and counts the others has not chosen the luckiest.
+  double MedianUs(size_t from) const {
+    std::vector<double> sorted;
+    for (size_t i = from; i < us.size(); i += 2) sorted.push_back(us[i]);
+    if (sorted.empty()) return us.empty() ? 0 : us.front();
     std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
     return sorted[sorted.size() / 2];
   }
+  double Us() const { return MedianUs(1); }
+  double PickUs() const { return MedianUs(0); }
 };
 
 // Builds, checks and times them in turns. What does not build or is wrong keeps no times.
@@ -151,6 +158,11 @@ class Study {
   std::unique_ptr<BuilderPool> builders_;
   std::unique_ptr<RunnerPool> runners_;
   std::set<Fingerprint> left_out_, only_;
+  void Keep(const char* what, uint64_t group, const std::string& kernel, bool is_default, double us,
+            const std::vector<float>& features);
+
+  std::ofstream features_;
+  uint64_t asked_ = 0;
   std::map<Fingerprint, Record> records_;
   Neighbours donors_;
   std::unique_ptr<CostModel> model_ = MakeXgbModel({.threads = 2});
@@ -171,6 +183,7 @@ Result<std::unique_ptr<Study>> Study::Open(const Lab& lab) {
     for (const std::string& path : *paths)
       for (const Listed& listed : HONE_TRY(ReadList(path)))
         kernels->insert(FingerprintOf(HONE_TRY(CanonicalOf(listed.kernel, lab.threads))));
+  if (!lab.features.empty()) study->features_.open(lab.features);
   HONE_TRY(study->Learn());
   return study;
 }
@@ -192,8 +205,10 @@ Result<void> Study::Learn() {
     (void)cache_->ForEachTrial(record.key, [&](const TrialRecord& trial) {
       if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed)) return true;
       Result<Candidate> candidate = space->Parse(trial.choices);
-      if (candidate && candidate->program == trial.program)
+      if (candidate && candidate->program == trial.program) {
         samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group});
+        Keep("sample", group, record.request, trial.choices.empty(), samples.back().time_us, candidate->features);
+      }
       return samples.size() < kMostSamples;
     });
     samples_in_all += samples.size();
@@ -204,6 +219,13 @@ Result<void> Study::Learn() {
   fmt::print(stderr, "{} donors, {} samples of {} kernels, {:.1f} s\n", donors_.size(), samples_in_all, group,
              watch.Microseconds() / 1e6);
   return {};
+}
+
+void Study::Keep(const char* what, uint64_t group, const std::string& kernel, bool is_default, double us,
+                 const std::vector<float>& features) {
+  if (!features_.is_open()) return;
+  features_ << fmt::format("{},{},{},{},{:.4f},{:.6g}\n", what, group, Quoted(kernel), is_default ? 1 : 0, us,
+                           fmt::join(features, ","));
 }
 
 Result<void> Study::Run(const Listed& listed) {
@@ -249,12 +271,16 @@ Result<void> Study::Run(const Listed& listed) {
   std::vector<Contestant*> contestants{&plain};
   for (auto& [_, contestant] : by_program) contestants.push_back(&contestant);
   Measure(*rig, lab_, contestants);
+  ++asked_;
+  for (const Transfer& fit : fits)
+    if (fit.IsCandidate())
+      Keep("fit", asked_, listed.kernel, !fit.donor, by_program[fit.candidate.program].Us(), fit.candidate.features);
 
   fmt::print(
       "{{\"kernel\":{},\"calls\":{},\"flops\":{:.0f},\"rank_ms\":{:.2f},\"default_us\":{:.3f},\"tuned_us\":{:.3f},"
-      "\"plain_us\":{:.3f},\"fits\":[",
-      Quoted(listed.kernel), listed.calls, space.flops(), rank_ms, by_program[by_default].MedianUs(),
-      by_program[tuned].MedianUs(), plain.MedianUs());
+      "\"tuned_pick_us\":{:.3f},\"plain_us\":{:.3f},\"fits\":[",
+      Quoted(listed.kernel), listed.calls, space.flops(), rank_ms, by_program[by_default].Us(), by_program[tuned].Us(),
+      by_program[tuned].PickUs(), plain.Us());
   bool is_first = true;
   for (const std::vector<Transfer>* list : {&fits, &strict}) {
     for (size_t i = 0; i < list->size(); ++i) {
@@ -269,7 +295,7 @@ Result<void> Study::Run(const Listed& listed) {
                  FitWayName(fit.way), Quoted(fit.donor ? fit.donor->request : ""), fit.is_same_class, fit.distance);
       fmt::print(",\"score\":{},\"rank\":{}", fit.score ? fmt::format("{:.5f}", *fit.score) : "null",
                  is_ranked ? std::to_string(place - order.begin()) : "null");
-      fmt::print(",\"us\":{:.3f},\"pick_us\":{:.3f},\"refused\":{},\"strict\":{}}}", c != nullptr ? c->MedianUs() : 0,
+      fmt::print(",\"us\":{:.3f},\"pick_us\":{:.3f},\"refused\":{},\"strict\":{}}}", c != nullptr ? c->Us() : 0,
                  c != nullptr ? c->PickUs() : 0, Quoted(refused), list == &strict);
       is_first = false;
     }
@@ -291,7 +317,8 @@ Result<void> Run(const Lab& lab) {
 int Usage() {
   fmt::print(stderr,
              "usage: transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N]\n"
-             "                    [--leave-out FILE.kernels]… [--donors FILE.kernels]… FILE.kernels …\n");
+             "                    [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE]\n"
+             "                    FILE.kernels …\n");
   return 2;
 }
 
@@ -316,6 +343,8 @@ int main(int argc, char** argv) {
       lab.of_others = static_cast<size_t>(std::atoi(value()));
     else if (word == "--leave-out")
       lab.left_out.emplace_back(value());
+    else if (word == "--features")
+      lab.features = value();
     else if (word == "--donors")
       lab.donors.emplace_back(value());
     else if (word.starts_with("-"))
