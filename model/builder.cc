@@ -63,8 +63,8 @@ Result<ValueId> Builder::Transpose(ValueId x, std::vector<int64_t> axes) {
   node.axes = std::move(axes);
   node.inputs = {x};
   if (!moves) {
-    const ValueType type{dtype(x), shape(x)};
-    ValueType result = HONE_TRY(InferType(node, std::span(&type, 1)));
+    const TensorType type{dtype(x), shape(x)};
+    TensorType result = HONE_TRY(InferType(node, std::span(&type, 1)));
     return Reshape(x, result.shape);
   }
   return Add(std::move(node));

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "base/check.h"
 #include "model/graph.h"
@@ -140,7 +142,7 @@ int64_t BinaryWhole(std::string_view f, int64_t a, int64_t b) {
   HONE_CHECK(false);
 }
 
-Numbers Binary(const Node& node, Arguments in, const ValueType& type) {
+Numbers Binary(const Node& node, Arguments in, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   const Numbers &a = *in[0], &b = *in[1];
   ForEach<2>(type.shape, {BroadcastStrides(a.shape, type.shape), BroadcastStrides(b.shape, type.shape)},
@@ -162,7 +164,7 @@ Numbers Binary(const Node& node, Arguments in, const ValueType& type) {
   return out;
 }
 
-Numbers Select(Arguments in, const ValueType& type) {
+Numbers Select(Arguments in, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   ForEach<3>(type.shape,
              {BroadcastStrides(in[0]->shape, type.shape), BroadcastStrides(in[1]->shape, type.shape),
@@ -174,7 +176,7 @@ Numbers Select(Arguments in, const ValueType& type) {
   return out;
 }
 
-Numbers Cast(const Numbers& x, const ValueType& type) {
+Numbers Cast(const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   size_t count = x.real.size() + x.whole.size();
   for (size_t i = 0; i < count; ++i) {
@@ -196,82 +198,116 @@ Numbers Cast(const Numbers& x, const ValueType& type) {
 
 // ---- contractions and windows
 
-Numbers Conv(const Node& node, Arguments in, const ValueType& type) {
+// A tensor's elements as doubles: its own, or converted.
+class Reals {
+ public:
+  explicit Reals(const Numbers& numbers) {
+    if (!numbers.is_real()) converted_.assign(numbers.whole.begin(), numbers.whole.end());
+    data_ = numbers.is_real() ? numbers.real.data() : converted_.data();
+  }
+  Reals(const Reals&) = delete;
+  Reals& operator=(const Reals&) = delete;
+  const double* data() const { return data_; }
+
+ private:
+  std::vector<double> converted_;
+  const double* data_;
+};
+
+void Store(double value, Numbers& out, size_t to) {
+  if (out.is_real()) {
+    out.real[to] = value;
+  } else {
+    out.whole[to] = static_cast<int64_t>(value);
+  }
+}
+
+// Has the machine's threads call body(i) for 0 … count-1, in any order.
+template <typename Body>
+void InParallel(int64_t count, double work, const Body& body) {
+  constexpr double kWorthAThread = 1e7;  // multiplications
+  auto threads =
+      static_cast<int64_t>(work < kWorthAThread ? 1U : std::clamp(std::thread::hardware_concurrency(), 1U, 64U));
+  std::atomic<int64_t> next{0};
+  auto run = [&] {
+    for (int64_t i; (i = next.fetch_add(1)) < count;) body(i);
+  };
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min(threads, count); ++i) others.emplace_back(run);
+  run();
+  for (std::thread& other : others) other.join();
+}
+
+// A plane of the output at a time: for each element of the window, the columns that it reaches inside the input.
+Numbers Conv(const Node& node, Arguments in, const TensorType& type) {
   const Numbers &x = *in[0], &w = *in[1];
   Numbers out = MakeNumbers(type.dtype, type.shape);
+  Reals inputs(x), weights(w);
   int64_t per_group = w.shape[1], outputs_per_group = w.shape[0] / node.groups;
   int64_t height = x.shape[2], width = x.shape[3], rows = type.shape[2], columns = type.shape[3];
-  size_t at = 0;
-  std::vector<double> sums(static_cast<size_t>(columns));
-  for (int64_t n = 0; n < type.shape[0]; ++n) {
-    for (int64_t o = 0; o < type.shape[1]; ++o) {
-      for (int64_t row = 0; row < rows; ++row) {
-        std::fill(sums.begin(), sums.end(), in.size() > 2 ? in[2]->RealAt(static_cast<size_t>(o)) : 0.0);
-        for (int64_t c = 0; c < per_group; ++c) {
-          int64_t channel = o / outputs_per_group * per_group + c;
-          for (int64_t r = 0; r < w.shape[2]; ++r) {
-            int64_t y = row * node.stride[0] - node.pads[0] + r * node.dilation[0];
-            if (y < 0 || y >= height) continue;
-            int64_t line = ((n * x.shape[1] + channel) * height + y) * width;
-            for (int64_t s = 0; s < w.shape[3]; ++s) {
-              double factor = w.RealAt(static_cast<size_t>(((o * per_group + c) * w.shape[2] + r) * w.shape[3] + s));
-              int64_t shift = s * node.dilation[1] - node.pads[1];
-              for (int64_t column = 0; column < columns; ++column) {
-                int64_t z = column * node.stride[1] + shift;
-                if (z >= 0 && z < width)
-                  sums[static_cast<size_t>(column)] += factor * x.RealAt(static_cast<size_t>(line + z));
-              }
-            }
-          }
-        }
-        for (double sum : sums) {
-          if (out.is_real()) {
-            out.real[at++] = sum;
-          } else {
-            out.whole[at++] = static_cast<int64_t>(sum);
-          }
+  int64_t stride = node.stride[1], window = w.shape[2] * w.shape[3];
+  double work = static_cast<double>(CountOf(type.shape)) * static_cast<double>(per_group * window);
+  InParallel(type.shape[0] * type.shape[1], work, [&](int64_t plane) {
+    int64_t n = plane / type.shape[1], o = plane % type.shape[1];
+    std::vector<double> sums(static_cast<size_t>(rows * columns),
+                             in.size() > 2 ? in[2]->RealAt(static_cast<size_t>(o)) : 0.0);
+    for (int64_t c = 0; c < per_group; ++c) {
+      const double* channel = inputs.data() + (n * x.shape[1] + o / outputs_per_group * per_group + c) * height * width;
+      for (int64_t at = 0; at < window; ++at) {
+        double factor = weights.data()[(o * per_group + c) * window + at];
+        int64_t shift = at % w.shape[3] * node.dilation[1] - node.pads[1];
+        // Columns z with 0 ≤ z·stride + shift < width.
+        int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+        int64_t last = shift >= width ? 0 : std::min(columns, (width - shift + stride - 1) / stride);
+        for (int64_t row = 0; row < rows; ++row) {
+          int64_t y = row * node.stride[0] - node.pads[0] + at / w.shape[3] * node.dilation[0];
+          if (y < 0 || y >= height) continue;
+          const double* line = channel + y * width + shift;
+          double* sum = sums.data() + row * columns;
+          for (int64_t z = first; z < last; ++z) sum[z] += factor * line[z * stride];
         }
       }
     }
-  }
+    for (size_t i = 0; i < sums.size(); ++i) Store(sums[i], out, static_cast<size_t>(plane) * sums.size() + i);
+  });
   return out;
 }
 
-Numbers MatMul(const Node& node, Arguments in, const ValueType& type) {
+Numbers MatMul(const Node& node, Arguments in, const TensorType& type) {
   const Numbers &a = *in[0], &b = *in[1];
   Numbers out = MakeNumbers(type.dtype, type.shape);
+  Reals left(a), right(b);
   int64_t m = type.shape[type.shape.size() - 2], n = type.shape.back(), k = a.shape.back();
   Shape batch(type.shape.begin(), type.shape.end() - 2);
   auto batch_strides = [&](const Numbers& operand) {
     Shape own(operand.shape.begin(), operand.shape.end() - 2);
     return BroadcastStrides(own, batch);
   };
-  int64_t b_row = node.flag ? 1 : n, b_column = node.flag ? k : 1;
-  std::vector<double> sums(static_cast<size_t>(n));
+  double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   ForEach<2>(batch, {batch_strides(a), batch_strides(b)}, [&](size_t index, const auto& at) {
-    for (int64_t row = 0; row < m; ++row) {
-      std::fill(sums.begin(), sums.end(), 0.0);
-      for (int64_t i = 0; i < k; ++i) {
-        double factor = a.RealAt(static_cast<size_t>((at[0] * m + row) * k + i));
-        int64_t base = at[1] * k * n + i * b_row;
-        for (int64_t column = 0; column < n; ++column) {
-          sums[static_cast<size_t>(column)] += factor * b.RealAt(static_cast<size_t>(base + column * b_column));
-        }
+    const double* matrix = right.data() + at[1] * k * n;
+    // Columns in blocks, so that one row of a has work for several threads.
+    constexpr int64_t kBlock = 64;
+    int64_t blocks = (n + kBlock - 1) / kBlock;
+    InParallel(m * blocks, work, [&](int64_t task) {
+      int64_t row = task / blocks, begin = task % blocks * kBlock, end = std::min(n, begin + kBlock);
+      const double* line = left.data() + (at[0] * m + row) * k;
+      double sums[kBlock] = {};
+      for (int64_t i = 0; i < k && !node.flag; ++i) {
+        for (int64_t column = begin; column < end; ++column) sums[column - begin] += line[i] * matrix[i * n + column];
       }
-      for (int64_t column = 0; column < n; ++column) {
-        size_t to = index * static_cast<size_t>(m * n) + static_cast<size_t>(row * n + column);
-        if (out.is_real()) {
-          out.real[to] = sums[static_cast<size_t>(column)];
-        } else {
-          out.whole[to] = static_cast<int64_t>(sums[static_cast<size_t>(column)]);
-        }
+      for (int64_t column = begin; column < end && node.flag; ++column) {
+        for (int64_t i = 0; i < k; ++i) sums[column - begin] += line[i] * matrix[column * k + i];
       }
-    }
+      for (int64_t column = begin; column < end; ++column) {
+        Store(sums[column - begin], out, index * static_cast<size_t>(m * n) + static_cast<size_t>(row * n + column));
+      }
+    });
   });
   return out;
 }
 
-Numbers Pool(const Node& node, const Numbers& x, const ValueType& type) {
+Numbers Pool(const Node& node, const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   bool is_max = node.kind == NodeKind::kMaxPool;
   int64_t height = x.shape[2], width = x.shape[3];
@@ -306,7 +342,7 @@ Numbers Pool(const Node& node, const Numbers& x, const ValueType& type) {
 
 // ---- rows
 
-Numbers Reduce(const Node& node, const Numbers& x, const ValueType& type) {
+Numbers Reduce(const Node& node, const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   std::vector<int64_t> into = BroadcastStrides(type.shape, x.shape);
   std::vector<bool> begun(static_cast<size_t>(CountOf(type.shape)), false);
@@ -330,7 +366,7 @@ Numbers Reduce(const Node& node, const Numbers& x, const ValueType& type) {
   return out;
 }
 
-Numbers Softmax(const Node& node, const Numbers& x, const ValueType& type) {
+Numbers Softmax(const Node& node, const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   auto axis = static_cast<size_t>(node.axis);
   int64_t step = StridesOf(x.shape)[axis], extent = x.shape[axis];
@@ -348,7 +384,7 @@ Numbers Softmax(const Node& node, const Numbers& x, const ValueType& type) {
   return out;
 }
 
-Numbers LayerNorm(const Node& node, Arguments in, const ValueType& type) {
+Numbers LayerNorm(const Node& node, Arguments in, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   const Numbers& x = *in[0];
   size_t n = in[1]->real.size();
@@ -367,7 +403,7 @@ Numbers LayerNorm(const Node& node, Arguments in, const ValueType& type) {
 
 // ---- data movement
 
-Numbers Slice(const Node& node, const Numbers& x, const ValueType& type) {
+Numbers Slice(const Node& node, const Numbers& x, const TensorType& type) {
   std::vector<int64_t> strides = StridesOf(x.shape);
   int64_t base = 0;
   for (size_t d = 0; d < strides.size(); ++d) {
@@ -377,7 +413,7 @@ Numbers Slice(const Node& node, const Numbers& x, const ValueType& type) {
   return ReadStrided(x, type.shape, std::move(strides), base);
 }
 
-Numbers Pad(const Node& node, const Numbers& x, const ValueType& type) {
+Numbers Pad(const Node& node, const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   std::fill(out.real.begin(), out.real.end(), node.fill);
   std::fill(out.whole.begin(), out.whole.end(), static_cast<int64_t>(node.fill));
@@ -396,7 +432,7 @@ Numbers Pad(const Node& node, const Numbers& x, const ValueType& type) {
   return out;
 }
 
-Numbers Concat(const Node& node, Arguments in, const ValueType& type) {
+Numbers Concat(const Node& node, Arguments in, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   auto axis = static_cast<size_t>(node.axis);
   std::vector<int64_t> strides = StridesOf(type.shape);
@@ -410,7 +446,7 @@ Numbers Concat(const Node& node, Arguments in, const ValueType& type) {
   return out;
 }
 
-Result<Numbers> Gather(const Node& node, Arguments in, const ValueType& type) {
+Result<Numbers> Gather(const Node& node, Arguments in, const TensorType& type) {
   const Numbers &x = *in[0], &indices = *in[1];
   Numbers out = MakeNumbers(type.dtype, type.shape);
   auto axis = static_cast<size_t>(node.axis);
@@ -430,7 +466,7 @@ Result<Numbers> Gather(const Node& node, Arguments in, const ValueType& type) {
   return out;
 }
 
-Result<Numbers> GatherElements(const Node& node, Arguments in, const ValueType& type) {
+Result<Numbers> GatherElements(const Node& node, Arguments in, const TensorType& type) {
   const Numbers &x = *in[0], &indices = *in[1];
   Numbers out = MakeNumbers(type.dtype, type.shape);
   auto axis = static_cast<size_t>(node.axis);
@@ -451,7 +487,7 @@ Result<Numbers> GatherElements(const Node& node, Arguments in, const ValueType& 
 
 }  // namespace
 
-Result<Numbers> Evaluate(const Node& node, Arguments in, const ValueType& type) {
+Result<Numbers> Evaluate(const Node& node, Arguments in, const TensorType& type) {
   const Numbers& x = *in[0];
   switch (node.kind) {
     case NodeKind::kConv: return Conv(node, in, type);

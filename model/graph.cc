@@ -36,8 +36,8 @@ std::string_view Name(NodeKind kind) {
   return "?";
 }
 
-ValueId Graph::AddInput(std::string name, ValueType type) {
-  Value value;
+ValueId Graph::AddInput(std::string name, TensorType type) {
+  GraphValue value;
   value.name = std::move(name);
   value.type = std::move(type);
   values.push_back(std::move(value));
@@ -46,7 +46,7 @@ ValueId Graph::AddInput(std::string name, ValueType type) {
 }
 
 ValueId Graph::AddConstant(std::string name, std::shared_ptr<const HostTensor> data) {
-  Value value;
+  GraphValue value;
   value.name = std::move(name);
   value.type = {data->dtype, data->shape};
   value.is_constant = true;
@@ -55,8 +55,8 @@ ValueId Graph::AddConstant(std::string name, std::shared_ptr<const HostTensor> d
   return static_cast<ValueId>(values.size()) - 1;
 }
 
-ValueId Graph::AddWeight(std::string name, ValueType type) {
-  Value value;
+ValueId Graph::AddWeight(std::string name, TensorType type) {
+  GraphValue value;
   value.name = std::move(name);
   value.type = std::move(type);
   value.is_constant = value.is_weight = true;
@@ -65,13 +65,13 @@ ValueId Graph::AddWeight(std::string name, ValueType type) {
 }
 
 Result<ValueId> Graph::Add(Node node) {
-  std::vector<ValueType> types;
+  std::vector<TensorType> types;
   bool all_constant = true;
   for (ValueId input : node.inputs) {
     types.push_back(values[static_cast<size_t>(input)].type);
     all_constant = all_constant && is_constant(input);
   }
-  Result<ValueType> type = InferType(node, types);
+  Result<TensorType> type = InferType(node, types);
   if (type) {
     if (Result<void> fits = CheckShape(type->shape); !fits) type = fits.error();
   }
@@ -79,7 +79,7 @@ Result<ValueId> Graph::Add(Node node) {
     type.error().where = node.origin;
     return std::move(type).error();
   }
-  Value value;
+  GraphValue value;
   value.name = node.origin;
   value.type = *std::move(type);
   value.producer = static_cast<int>(nodes.size());
@@ -91,7 +91,7 @@ Result<ValueId> Graph::Add(Node node) {
 }
 
 void Graph::SetData(ValueId weight, std::shared_ptr<const HostTensor> data) {
-  Value& value = values[static_cast<size_t>(weight)];
+  GraphValue& value = values[static_cast<size_t>(weight)];
   HONE_CHECK(value.is_weight && data->dtype == value.type.dtype && data->shape == value.type.shape);
   value.data = std::move(data);
 }
@@ -106,7 +106,7 @@ Result<const Numbers*> Graph::Elements(ValueId constant) {
       open.pop_back();
       continue;
     }
-    const Value& value = values[static_cast<size_t>(id)];
+    const GraphValue& value = values[static_cast<size_t>(id)];
     if (CountOf(value.type.shape) > folding_limit) {
       return Error{ErrorKind::kLimit,
                    "a constant of " + ShapeText(value.type.shape) + " elements; hone computes constants of up to " +
@@ -156,7 +156,7 @@ std::optional<double> Graph::ScalarOf(ValueId value) {
 }
 
 const Node* Graph::ProducerOf(ValueId value) const {
-  const Value& found = values[static_cast<size_t>(value)];
+  const GraphValue& found = values[static_cast<size_t>(value)];
   return found.is_constant || found.producer < 0 ? nullptr : &nodes[static_cast<size_t>(found.producer)];
 }
 

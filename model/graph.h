@@ -58,22 +58,22 @@ struct Node {
   std::string origin;  // the ONNX node that it comes from
 };
 
-struct ValueType {
+struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
 };
 
 // Shape and element type of a node's output, by rules of our own. kInvalid: inputs that do not go together, with what
 // was seen and what was wanted; kUnsupported, kLimit.
-Result<ValueType> InferType(const Node& node, std::span<const ValueType> inputs);
+Result<TensorType> InferType(const Node& node, std::span<const TensorType> inputs);
 
 // What a node computes, in double precision or 64-bit integers, from ONNX's definition of it; knows nothing of kernels,
 // so that it can check them. kInvalid: an index outside of what it indexes.
-Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> inputs, const ValueType& type);
+Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> inputs, const TensorType& type);
 
-struct Value {
+struct GraphValue {
   std::string name;
-  ValueType type;
+  TensorType type;
   int producer = -1;  // index of a node; -1: an input or a constant of the file
   // Constant: its elements are known, or computed from known ones when they are wanted. A weight is a constant that the
   // file has no elements of: they are brought later (Graph::SetData).
@@ -85,15 +85,15 @@ struct Value {
 // Nodes are in topological order. Not thread-safe.
 class Graph {
  public:
-  std::vector<Value> values;
+  std::vector<GraphValue> values;
   std::vector<Node> nodes;
   std::vector<ValueId> inputs, outputs;
   // Constants with more elements are not computed.
   int64_t folding_limit = int64_t{1} << 28;
 
-  ValueId AddInput(std::string name, ValueType type);
+  ValueId AddInput(std::string name, TensorType type);
   ValueId AddConstant(std::string name, std::shared_ptr<const HostTensor> data);
-  ValueId AddWeight(std::string name, ValueType type);
+  ValueId AddWeight(std::string name, TensorType type);
   // Infers the type of the node's output and appends it; the output is constant if all inputs are. Errors of InferType,
   // with the node's name.
   Result<ValueId> Add(Node node);

@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-using Types = std::span<const ValueType>;
+using Types = std::span<const TensorType>;
 
 Error Wrong(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
@@ -30,7 +30,7 @@ Result<Shape> Broadcast(const Shape& a, const Shape& b) {
   return out;
 }
 
-Result<void> WantRank(const ValueType& type, size_t rank, std::string_view what) {
+Result<void> WantRank(const TensorType& type, size_t rank, std::string_view what) {
   if (type.shape.size() == rank) return {};
   return Wrong(fmt::format("{} is {}, wanted {} dimensions", what, ShapeText(type.shape), rank));
 }
@@ -57,9 +57,9 @@ Result<int64_t> WindowExtent(int64_t size, int64_t window, int64_t stride, int64
   return (count - 1) * stride >= size + before ? count - 1 : count;
 }
 
-Result<ValueType> Window(const Node& node, Types inputs, int64_t channels) {
+Result<TensorType> Window(const Node& node, Types inputs, int64_t channels) {
   const Shape& x = inputs[0].shape;
-  ValueType type{inputs[0].dtype, {x[0], channels}};
+  TensorType type{inputs[0].dtype, {x[0], channels}};
   for (size_t d = 0; d < 2; ++d) {
     type.shape.push_back(HONE_TRY(WindowExtent(x[2 + d], node.window[d], node.stride[d], node.dilation[d], node.pads[d],
                                                node.pads[2 + d], node.ceil)));
@@ -67,7 +67,7 @@ Result<ValueType> Window(const Node& node, Types inputs, int64_t channels) {
   return type;
 }
 
-Result<ValueType> InferConv(const Node& node, Types inputs) {
+Result<TensorType> InferConv(const Node& node, Types inputs) {
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
   HONE_TRY(WantRank(inputs[0], 4, "the input"));
   HONE_TRY(WantRank(inputs[1], 4, "the weight"));
@@ -87,7 +87,7 @@ Result<ValueType> InferConv(const Node& node, Types inputs) {
   return Window(node, inputs, w[0]);
 }
 
-Result<ValueType> InferPool(const Node& node, Types inputs) {
+Result<TensorType> InferPool(const Node& node, Types inputs) {
   HONE_TRY(WantRank(inputs[0], 4, "the input"));
   for (size_t side = 0; side < 4; ++side) {
     if (node.pads[side] >= node.window[side % 2]) {
@@ -98,7 +98,7 @@ Result<ValueType> InferPool(const Node& node, Types inputs) {
   return Window(node, inputs, inputs[0].shape[1]);
 }
 
-Result<ValueType> InferMatMul(const Node& node, Types inputs) {
+Result<TensorType> InferMatMul(const Node& node, Types inputs) {
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   if (a.size() < 2 || b.size() < 2) {
     return Wrong(fmt::format("saw {} and {}, wanted matrices", ShapeText(a), ShapeText(b)));
@@ -110,17 +110,17 @@ Result<ValueType> InferMatMul(const Node& node, Types inputs) {
   Shape batch = HONE_TRY(Broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   batch.push_back(a[a.size() - 2]);
   batch.push_back(node.flag ? b[b.size() - 2] : b.back());
-  return ValueType{inputs[0].dtype, std::move(batch)};
+  return TensorType{inputs[0].dtype, std::move(batch)};
 }
 
-Result<ValueType> InferReduce(const Node& node, Types inputs) {
-  ValueType type = inputs[0];
+Result<TensorType> InferReduce(const Node& node, Types inputs) {
+  TensorType type = inputs[0];
   if (CountOf(type.shape) == 0) return Wrong("a reduction of no elements");
   for (int64_t axis : node.axes) type.shape[static_cast<size_t>(axis)] = 1;
   return type;
 }
 
-Result<ValueType> InferLayerNorm(const Node& node, Types inputs) {
+Result<TensorType> InferLayerNorm(const Node& node, Types inputs) {
   const Shape& x = inputs[0].shape;
   Shape row(x.begin() + node.axis, x.end());
   for (size_t i = 1; i < inputs.size(); ++i) {
@@ -139,7 +139,7 @@ bool IsComparison(std::string_view function) {
   return false;
 }
 
-Result<ValueType> InferBinary(const Node& node, Types inputs) {
+Result<TensorType> InferBinary(const Node& node, Types inputs) {
   if (inputs[0].dtype != inputs[1].dtype) {
     return Wrong(fmt::format("saw {} and {}, wanted one element type", Name(inputs[0].dtype), Name(inputs[1].dtype)));
   }
@@ -148,22 +148,22 @@ Result<ValueType> InferBinary(const Node& node, Types inputs) {
     return Wrong(fmt::format("{} of {}", node.function, Name(inputs[0].dtype)));
   }
   DType dtype = IsComparison(node.function) ? DType::kBool : inputs[0].dtype;
-  return ValueType{dtype, HONE_TRY(Broadcast(inputs[0].shape, inputs[1].shape))};
+  return TensorType{dtype, HONE_TRY(Broadcast(inputs[0].shape, inputs[1].shape))};
 }
 
-Result<ValueType> InferSelect(const Node&, Types inputs) {
+Result<TensorType> InferSelect(const Node&, Types inputs) {
   if (inputs[0].dtype != DType::kBool) return Wrong("the condition holds no truth values");
   if (inputs[1].dtype != inputs[2].dtype) {
     return Wrong(fmt::format("saw {} and {}, wanted one element type", Name(inputs[1].dtype), Name(inputs[2].dtype)));
   }
   Shape both = HONE_TRY(Broadcast(inputs[1].shape, inputs[2].shape));
-  return ValueType{inputs[1].dtype, HONE_TRY(Broadcast(inputs[0].shape, both))};
+  return TensorType{inputs[1].dtype, HONE_TRY(Broadcast(inputs[0].shape, both))};
 }
 
-Result<ValueType> InferTranspose(const Node& node, Types inputs) {
+Result<TensorType> InferTranspose(const Node& node, Types inputs) {
   const Shape& x = inputs[0].shape;
   std::vector<bool> seen(x.size(), false);
-  ValueType type{inputs[0].dtype, {}};
+  TensorType type{inputs[0].dtype, {}};
   for (int64_t axis : node.axes) {
     if (axis < 0 || axis >= static_cast<int64_t>(x.size()) || seen[static_cast<size_t>(axis)]) {
       return Wrong(fmt::format("the permutation {} is none of {} dimensions", fmt::join(node.axes, ","), x.size()));
@@ -177,10 +177,10 @@ Result<ValueType> InferTranspose(const Node& node, Types inputs) {
   return type;
 }
 
-Result<ValueType> InferConcat(const Node& node, Types inputs) {
-  ValueType type = inputs[0];
+Result<TensorType> InferConcat(const Node& node, Types inputs) {
+  TensorType type = inputs[0];
   auto axis = static_cast<size_t>(node.axis);
-  for (const ValueType& other : inputs.subspan(1)) {
+  for (const TensorType& other : inputs.subspan(1)) {
     Shape expected = type.shape;
     if (other.shape.size() == expected.size()) expected[axis] = other.shape[axis];
     if (other.shape != expected || other.dtype != type.dtype) {
@@ -192,49 +192,49 @@ Result<ValueType> InferConcat(const Node& node, Types inputs) {
   return type;
 }
 
-Result<ValueType> InferGather(const Node& node, Types inputs) {
+Result<TensorType> InferGather(const Node& node, Types inputs) {
   if (inputs[1].dtype != DType::kI64 && inputs[1].dtype != DType::kI32) {
     return Wrong(fmt::format("its indices are {}, wanted whole numbers", Name(inputs[1].dtype)));
   }
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   if (x[static_cast<size_t>(node.axis)] == 0) return Wrong("there is nothing to gather from");
-  ValueType type{inputs[0].dtype, Shape(x.begin(), x.begin() + node.axis)};
+  TensorType type{inputs[0].dtype, Shape(x.begin(), x.begin() + node.axis)};
   type.shape.insert(type.shape.end(), indices.begin(), indices.end());
   type.shape.insert(type.shape.end(), x.begin() + node.axis + 1, x.end());
   return type;
 }
 
-Result<ValueType> InferGatherElements(const Node& node, Types inputs) {
+Result<TensorType> InferGatherElements(const Node& node, Types inputs) {
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   bool fits = x.size() == indices.size();
   for (size_t d = 0; fits && d < x.size(); ++d) fits = d == static_cast<size_t>(node.axis) || indices[d] <= x[d];
   if (!fits || x[static_cast<size_t>(node.axis)] == 0) {
     return Wrong(fmt::format("indices of {} do not fit {}", ShapeText(indices), ShapeText(x)));
   }
-  return ValueType{inputs[0].dtype, indices};
+  return TensorType{inputs[0].dtype, indices};
 }
 
-Result<ValueType> InferExpand(const Node& node, Types inputs) {
+Result<TensorType> InferExpand(const Node& node, Types inputs) {
   Shape both = HONE_TRY(Broadcast(inputs[0].shape, node.extents));
-  return ValueType{inputs[0].dtype, std::move(both)};
+  return TensorType{inputs[0].dtype, std::move(both)};
 }
 
-Result<ValueType> InferReshape(const Node& node, Types inputs) {
+Result<TensorType> InferReshape(const Node& node, Types inputs) {
   HONE_TRY(CheckShape(node.extents));
   if (CountOf(node.extents) != CountOf(inputs[0].shape)) {
     return Wrong(fmt::format("{} cannot be read as {}", ShapeText(inputs[0].shape), ShapeText(node.extents)));
   }
-  return ValueType{inputs[0].dtype, node.extents};
+  return TensorType{inputs[0].dtype, node.extents};
 }
 
 }  // namespace
 
-Result<ValueType> InferType(const Node& node, Types inputs) {
+Result<TensorType> InferType(const Node& node, Types inputs) {
   bool wants_numbers = node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul ||
                        node.kind == NodeKind::kMaxPool || node.kind == NodeKind::kAveragePool ||
                        node.kind == NodeKind::kReduce || node.kind == NodeKind::kSoftmax ||
                        node.kind == NodeKind::kLayerNorm;
-  for (const ValueType& input : inputs) {
+  for (const TensorType& input : inputs) {
     if (wants_numbers && !IsArithmetic(input.dtype)) {
       return Error{ErrorKind::kUnsupported,
                    fmt::format("it computes with {}, wanted f32, f64 or whole numbers; export the model in float32",
@@ -256,10 +256,10 @@ Result<ValueType> InferType(const Node& node, Types inputs) {
     case NodeKind::kUnary: return inputs[0];
     case NodeKind::kBinary: return InferBinary(node, inputs);
     case NodeKind::kSelect: return InferSelect(node, inputs);
-    case NodeKind::kCast: return ValueType{node.dtype, inputs[0].shape};
+    case NodeKind::kCast: return TensorType{node.dtype, inputs[0].shape};
     case NodeKind::kTranspose: return InferTranspose(node, inputs);
     case NodeKind::kSlice:
-    case NodeKind::kPad: return ValueType{inputs[0].dtype, node.extents};
+    case NodeKind::kPad: return TensorType{inputs[0].dtype, node.extents};
     case NodeKind::kConcat: return InferConcat(node, inputs);
     case NodeKind::kGather: return InferGather(node, inputs);
     case NodeKind::kGatherElements: return InferGatherElements(node, inputs);

@@ -41,20 +41,31 @@ class Lowerer {
  public:
   explicit Lowerer(Graph& graph) : graph_(graph), readers_(CountReaders(graph)) {}
 
-  Plan Run() {
+  CallPlan Run() {
     FindReaders();
-    plan_.storage.resize(graph_.values.size());
-    for (size_t i = 0; i < plan_.storage.size(); ++i) plan_.storage[i] = static_cast<ValueId>(i);
+    plan_.place.resize(graph_.values.size());
+    for (size_t i = 0; i < plan_.place.size(); ++i) plan_.place[i].root = static_cast<ValueId>(i);
     fused_.assign(graph_.nodes.size(), false);
     ends_.resize(graph_.nodes.size());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) SpellLibraryCall(i);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) PlaceParts(i);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) FindInlined(i);
     for (size_t i = 0; i < graph_.nodes.size(); ++i) Emit(i);
+    for (Place& place : plan_.place) place = Resolve(place);
     graph_.ForgetElements();
     return std::move(plan_);
   }
 
  private:
+  // Concatenations of concatenations, and views of them.
+  Place Resolve(Place place) const {
+    for (;;) {
+      const Place& next = plan_.place[static_cast<size_t>(place.root)];
+      if (next.root == place.root) return place;
+      place = {next.root, place.offset + next.offset};
+    }
+  }
+
   static constexpr size_t kMostInlined = 24;  // nodes of one kernel
 
   bool IsLive(const Node& node) const {
@@ -273,6 +284,27 @@ class Lowerer {
     ends_[last] = std::move(call);
   }
 
+  // A concatenation along the outermost dimension that is not 1 needs no kernel, if its parts are computed by kernels
+  // that can write them where they belong: each is computed, and part of this alone.
+  void PlaceParts(size_t index) {
+    const Node& node = graph_.nodes[index];
+    if (!IsLive(node) || node.kind != NodeKind::kConcat) return;
+    const Shape& shape = graph_.shape(node.output);
+    if (CountOf(Shape(shape.begin(), shape.begin() + node.axis)) != 1) return;
+    std::set<ValueId> parts;
+    for (ValueId input : node.inputs) {
+      const Node* producer = graph_.ProducerOf(input);
+      if (producer == nullptr || producer->kind == NodeKind::kReshape || producer->kind == NodeKind::kCast) return;
+      if (!parts.insert(input).second || plan_.place[static_cast<size_t>(input)].root != input) return;
+    }
+    int64_t begin = 0;
+    for (ValueId input : node.inputs) {
+      plan_.place[static_cast<size_t>(input)] = {node.output, begin};
+      begin += Count(input);
+    }
+    fused_[index] = true;
+  }
+
   static bool IsCheap(const Node& node) {
     if (node.kind == NodeKind::kUnary)
       return node.function == "neg" || node.function == "relu" || node.function == "abs";
@@ -314,7 +346,7 @@ class Lowerer {
     if (!IsLive(node) || fused_[index] || inlined_.count(node.output) != 0) return;
     if (node.kind == NodeKind::kReshape ||
         (node.kind == NodeKind::kCast && KernelType(node.dtype) == KernelType(graph_.dtype(node.inputs[0])))) {
-      plan_.storage[static_cast<size_t>(node.output)] = plan_.storage[static_cast<size_t>(node.inputs[0])];
+      plan_.place[static_cast<size_t>(node.output)] = {node.inputs[0], 0};
       return;
     }
     if (CountOf(graph_.shape(node.output)) == 0) return LeaveOut(node, "it computes no elements");
@@ -333,15 +365,15 @@ class Lowerer {
 
   Graph& graph_;
   std::vector<int> readers_, reader_;
-  std::vector<bool> fused_;                      // part of a library call
+  std::vector<bool> fused_;                      // part of a library call, or of memory
   std::vector<std::optional<KernelCall>> ends_;  // library calls, at their last node
   std::map<ValueId, size_t> inlined_;            // → nodes in its expression
-  Plan plan_;
+  CallPlan plan_;
 };
 
 }  // namespace
 
-Plan Lower(Graph& graph) { return Lowerer(graph).Run(); }
+CallPlan Lower(Graph& graph) { return Lowerer(graph).Run(); }
 
 DType KernelType(DType dtype) { return dtype == DType::kI64 ? DType::kI32 : dtype; }
 

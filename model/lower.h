@@ -1,5 +1,6 @@
 // A network as calls of kernels: library operations with the epilogues that follow them, and text in the kernel
-// language for all else. What only reads elements in another shape is no call: it shares memory.
+// language for all else. What only reads elements in another shape, or puts parts one after another, is no call: it
+// shares memory.
 #pragma once
 
 #include <string>
@@ -20,17 +21,24 @@ struct KernelCall {
   std::vector<std::string> nodes;  // the ONNX nodes in it
 };
 
-struct Plan {
+// Where a value's elements lie: in the memory of `root`, from element `offset` on.
+struct Place {
+  ValueId root = -1;
+  int64_t offset = 0;
+};
+
+struct CallPlan {
   std::vector<KernelCall> calls;  // in an order in which they can run
-  // Whose memory holds a value's elements: itself, or the value that it is a view of.
-  std::vector<ValueId> storage;
+  // One a value: itself; a value that it reads in another shape; or a concatenation whose parts follow each other in
+  // memory, where each part is computed in its place.
+  std::vector<Place> place;
   // Nodes that no kernel could be written for; what reads them is listed too.
   std::vector<LeftOut> left_out;
 };
 
 // An epilogue is fused into the operation before it when nothing else reads that value. Element-wise work, data
 // movement and broadcasting are fused along chains of single readers, into one kernel a chain.
-Plan Lower(Graph& graph);
+CallPlan Lower(Graph& graph);
 
 // The element type that kernels have for values of a type: whole numbers are i32 (they index and count).
 DType KernelType(DType dtype);

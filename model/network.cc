@@ -84,7 +84,7 @@ class NetworkBuilder {
     return {};
   }
 
-  Result<ValueType> TypeOf(const OnnxValue& value) const {
+  Result<TensorType> TypeOf(const OnnxValue& value) const {
     std::string where = fmt::format("{}: input {}", path_, value.name);
     if (!value.type.is_tensor) return Error{ErrorKind::kUnsupported, "it is no tensor", where};
     if (!value.type.has_dtype) {
@@ -92,7 +92,7 @@ class NetworkBuilder {
                    fmt::format("it holds {}, wanted floats, whole numbers or truth values", value.type.type_name),
                    where};
     }
-    ValueType type{value.type.dtype, {}};
+    TensorType type{value.type.dtype, {}};
     if (auto given = options_.shapes.find(value.name); given != options_.shapes.end()) {
       const Shape& shape = given->second;
       bool fits = !value.type.has_shape || shape.size() == value.type.dimensions.size();
@@ -187,7 +187,7 @@ class NetworkBuilder {
         return Error{ErrorKind::kInvalid, "it is computed by a node as well",
                      fmt::format("{}: input {}", path_, input.name)};
       }
-      ValueType type = HONE_TRY(TypeOf(input));
+      TensorType type = HONE_TRY(TypeOf(input));
       bool is_weight = weights.count(input.name) != 0;
       ids_[input.name] = is_weight ? graph().AddWeight(input.name, type) : graph().AddInput(input.name, type);
       if (is_weight) network_.weights.push_back(ids_[input.name]);
@@ -254,7 +254,7 @@ class NetworkBuilder {
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
       auto declared = declared_.find(output);
-      Result<ValueType> type = declared == declared_.end() ? Result<ValueType>(Error{}) : TypeOf(*declared->second);
+      Result<TensorType> type = declared == declared_.end() ? Result<TensorType>(Error{}) : TypeOf(*declared->second);
       ids_[output] = type ? graph().AddInput(output, *type) : -1;
     }
   }
@@ -296,7 +296,7 @@ class NetworkBuilder {
                       node);
       }
       ids_[node.outputs[i]] = (*outputs)[i];
-      Value& value = graph().values[static_cast<size_t>((*outputs)[i])];
+      GraphValue& value = graph().values[static_cast<size_t>((*outputs)[i])];
       if (value.producer >= 0 && value.name == node.name) value.name = node.outputs[i];
     }
     return {};

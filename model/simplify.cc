@@ -450,7 +450,7 @@ class Simplifier {
       }
     }
     for (size_t at : order_) sorted.push_back(std::move(old[at]));
-    for (Value& value : graph_.values) value.producer = -1;
+    for (GraphValue& value : graph_.values) value.producer = -1;
     for (size_t i = 0; i < sorted.size(); ++i)
       graph_.values[static_cast<size_t>(sorted[i].output)].producer = static_cast<int>(i);
     graph_.nodes = std::move(sorted);

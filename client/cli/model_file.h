@@ -14,7 +14,7 @@ namespace hone::cli {
 struct ModelFile {
   std::string path;
   Network network;
-  Plan plan;
+  CallPlan plan;
 
   // Of the import and of the lowering.
   std::vector<LeftOut> LeftOuts() const;

@@ -1,8 +1,12 @@
-// hone run: get kernels, run them on random inputs, check and time them.
+// hone run: get kernels, run them on random inputs, check and time them; or whole networks.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/model_file.h"
+#include "client/cli/run_model.h"
 #include "client/cli/run_sizes.h"
 #include "client/cli/trial_run.h"
 
@@ -39,8 +43,22 @@ int Run(Context& context, const Arguments& arguments) {
   if (!options) return context.WrongUsage(options.error());
   Result<int64_t> samples = arguments.Number("--repeat", 15, 1, 1'000'000);
   if (!samples) return context.WrongUsage(samples.error());
+  Result<int64_t> seed = arguments.Number("--seed", 1, 0, INT64_MAX);
+  if (!seed) return context.WrongUsage(seed.error());
+  Result<ImportOptions> import = ReadImportOptions(arguments);
+  if (!import) return context.WrongUsage(import.error());
+  std::vector<std::string> named = arguments.Texts("KERNEL");
+  if (std::any_of(named.begin(), named.end(), NamesModel)) {
+    if (named.size() > 1) {
+      return context.WrongUsage(
+          {ErrorKind::kInvalid, "a model is run on its own, and several things were named", "KERNEL"});
+    }
+    return RunModel(context, named[0],
+                    {*options, *import, static_cast<int>(*samples), static_cast<uint64_t>(*seed),
+                     !arguments.Has("--no-check"), arguments.Text("--export")});
+  }
   std::vector<NamedKernel> kernels;
-  for (const std::string& argument : arguments.Texts("KERNEL")) {
+  for (const std::string& argument : named) {
     Result<std::vector<NamedKernel>> some = ReadKernels(argument);
     if (!some) return context.Fail(some.error());
     std::move(some->begin(), some->end(), std::back_inserter(kernels));
@@ -102,21 +120,28 @@ Command RunCommand() {
       .details =
           R"(Outputs are compared with a reference in double precision; what is not verified makes the exit status 1.
 A kernel with a size that is a range is run at many sizes, in turns with the kernel for each size alone; in a list, at
-its largest sizes.
+its largest sizes. Of a model (ONNX) the whole network is run: its time, which kernels take it, and its outputs beside the
+network in double precision. Weights that the file lacks are made from --seed, scaled by their fan-in.
 
 Examples:
   hone run 'softmax(M=3072,N=256)'
   hone run models/resnet18.kernels --threads 1
   hone run scores.hone --json
-  hone run 'dense(M=1..512,N=768,K=768,const=1)' --sizes M=1,7,64)",
-      .positionals = {{"KERNEL", "kernels, NAME.kernels or NAME.hone", true, true}},
+  hone run 'dense(M=1..512,N=768,K=768,const=1)' --sizes M=1,7,64
+  hone run resnet50.onnx --threads 2 --repeat 50)",
+      .positionals = {{"KERNEL", "kernels, NAME.kernels, NAME.hone, or one NAME.onnx", true, true}},
       .options = {kBudgetOption,
                   kTargetOption,
                   kThreadsOption,
                   {"--repeat", "N", "samples that the time is the median of (default 15)"},
                   kSizesOption,
                   kTuneEachOption,
-                  kNoCompileOption},
+                  kNoCompileOption,
+                  kShapeOption,
+                  kDataOption,
+                  {"--seed", "N", "of a model's inputs and of weights that its file lacks (default 1)"},
+                  {"--no-check", "", "time a model without comparing its outputs"},
+                  {"--export", "DIR", "write a model with its weights, its inputs and its outputs there"}},
       .run = Run};
 }
 

@@ -42,7 +42,7 @@ TEST(Lists, EveryListedKernelIsFound) {
     Result<Network> network = ImportModel(path.string());
     ASSERT_TRUE(network) << network.error().Text();
     for (const LeftOut& left : network->left_out) ADD_FAILURE() << left.node << " (" << left.op << "): " << left.reason;
-    Plan plan = Lower(network->graph);
+    CallPlan plan = Lower(network->graph);
     for (const LeftOut& left : plan.left_out) ADD_FAILURE() << left.node << " (" << left.op << "): " << left.reason;
     std::map<std::string, int64_t> found;
     for (const KernelCall& call : plan.calls) {
@@ -65,10 +65,10 @@ TEST(Lists, EveryListedKernelIsFound) {
     for (const KernelCall& call : plan.calls) {
       for (ValueId input : call.inputs) {
         EXPECT_TRUE(network->graph.is_constant(input) ||
-                    ready[static_cast<size_t>(plan.storage[static_cast<size_t>(input)])])
+                    ready[static_cast<size_t>(plan.place[static_cast<size_t>(input)].root)])
             << call.label;
       }
-      ready[static_cast<size_t>(call.output)] = true;
+      ready[static_cast<size_t>(plan.place[static_cast<size_t>(call.output)].root)] = true;
     }
   }
 }

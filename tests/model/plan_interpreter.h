@@ -31,43 +31,31 @@ inline ValueNumbers RandomInputs(const Graph& graph, uint32_t seed) {
   return inputs;
 }
 
-// Outputs of the network, node by node.
-inline Result<std::vector<Numbers>> EvaluateGraph(Graph& graph, ValueNumbers values) {
-  for (const Node& node : graph.nodes) {
-    if (graph.is_constant(node.output)) continue;
-    std::vector<const Numbers*> arguments;
-    for (ValueId input : node.inputs) {
-      arguments.push_back(graph.is_constant(input) ? HONE_TRY(graph.Elements(input)) : &values.at(input));
-    }
-    const ValueType& type = graph.values[static_cast<size_t>(node.output)].type;
-    values[node.output] = HONE_TRY(Evaluate(node, arguments, type));
-  }
-  std::vector<Numbers> outputs;
-  for (ValueId output : graph.outputs) {
-    outputs.push_back(graph.is_constant(output) ? *HONE_TRY(graph.Elements(output)) : values.at(output));
-  }
-  return outputs;
-}
-
-// The same through the plan's kernels, whose operands are rounded as kernels have them.
-inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const Plan& plan, const ValueNumbers& inputs) {
-  std::map<ValueId, HostTensor> stored;
-  for (const auto& [id, numbers] : inputs) stored[id] = ToHost(numbers, KernelType(numbers.dtype));
+// Outputs through the plan's kernels, whose operands are rounded as kernels have them, in memory shared as the plan
+// says.
+inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& plan, const ValueNumbers& inputs) {
+  std::map<ValueId, std::string> memory;  // by root
+  auto bytes_of = [&](ValueId value) {
+    return static_cast<size_t>(CountOf(graph.shape(value)) * ByteSize(KernelType(graph.dtype(value))));
+  };
+  auto address = [&](ValueId value) -> Result<char*> {
+    const Place& place = plan.place[static_cast<size_t>(value)];
+    auto found = memory.find(place.root);
+    if (found == memory.end()) return Error{ErrorKind::kInternal, "read before it is computed", ""};
+    return found->second.data() + place.offset * ByteSize(KernelType(graph.dtype(value)));
+  };
+  for (const auto& [id, numbers] : inputs) memory[id] = ToHost(numbers, KernelType(numbers.dtype)).data;
   for (const KernelCall& call : plan.calls) {
     Kernel kernel = HONE_TRY(ParseKernel(call.kernel));
     std::vector<OperandView> views;
     for (ValueId input : call.inputs) {
-      ValueId at = plan.storage[static_cast<size_t>(input)];
-      if (graph.is_constant(input) && stored.count(at) == 0) {
-        stored[at] = ToHost(*HONE_TRY(graph.Elements(input)), KernelType(graph.dtype(input)));
+      if (graph.is_constant(input) && memory.count(input) == 0) {
+        memory[input] = ToHost(*HONE_TRY(graph.Elements(input)), KernelType(graph.dtype(input))).data;
       }
-      auto found = stored.find(at);
-      if (found == stored.end()) return Error{ErrorKind::kInternal, "read before it is computed", call.label};
-      views.push_back({found->second.data.data()});
+      views.push_back({HONE_TRY(address(input))});
     }
     Interpreter interpreter(kernel, views);
-    int64_t count = CountOf(graph.shape(call.output));
-    std::vector<int64_t> indices(static_cast<size_t>(count));
+    std::vector<int64_t> indices(static_cast<size_t>(CountOf(graph.shape(call.output))));
     for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
     std::vector<Reference> references(indices.size());
     interpreter.Evaluate(0, indices, references);
@@ -79,13 +67,19 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const Plan& plan
         result.whole[i] = static_cast<int64_t>(references[i].value);
       }
     }
-    stored[call.output] = ToHost(result, KernelType(result.dtype));
+    ValueId root = plan.place[static_cast<size_t>(call.output)].root;
+    if (memory.count(root) == 0) memory[root].resize(bytes_of(root));
+    std::string data = ToHost(result, KernelType(result.dtype)).data;
+    data.copy(HONE_TRY(address(call.output)), data.size());
   }
   std::vector<Numbers> outputs;
   for (ValueId output : graph.outputs) {
-    HostTensor tensor = graph.is_constant(output) ? ToHost(*HONE_TRY(graph.Elements(output)), graph.dtype(output))
-                                                  : stored.at(plan.storage[static_cast<size_t>(output)]);
-    tensor.shape = graph.shape(output);
+    if (graph.is_constant(output)) {
+      outputs.push_back(*HONE_TRY(graph.Elements(output)));
+      continue;
+    }
+    HostTensor tensor{KernelType(graph.dtype(output)), graph.shape(output), {}};
+    tensor.data.assign(HONE_TRY(address(output)), bytes_of(output));
     outputs.push_back(ToNumbers(tensor));
   }
   return outputs;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "model/check_network.h"
 #include "model/network.h"
 #include "model/simplify.h"
 #include "tests/model/model_files.h"
@@ -40,6 +41,12 @@ std::vector<std::string> KernelsOf(const std::string& bytes) {
   return kernels;
 }
 
+std::vector<Numbers> InOrder(const Graph& graph, const ValueNumbers& inputs) {
+  std::vector<Numbers> data;
+  for (ValueId input : graph.inputs) data.push_back(inputs.at(input));
+  return data;
+}
+
 TEST(Samples, KernelsComputeWhatTheFileSays) {
   for (const SampleModel& sample : SampleModels()) {
     SCOPED_TRACE(sample.name);
@@ -47,12 +54,12 @@ TEST(Samples, KernelsComputeWhatTheFileSays) {
     ASSERT_TRUE(network.left_out.empty()) << network.left_out[0].node << ": " << network.left_out[0].reason;
     Result<void> simplified = Simplify(network.graph);
     ASSERT_TRUE(simplified) << simplified.error().Text();
-    Plan plan = Lower(network.graph);
+    CallPlan plan = Lower(network.graph);
     ASSERT_TRUE(plan.left_out.empty()) << plan.left_out[0].node << ": " << plan.left_out[0].reason;
     ASSERT_FALSE(plan.calls.empty());
     for (uint32_t seed : {1U, 2U}) {
       ValueNumbers inputs = RandomInputs(plain.graph, seed);
-      Result<std::vector<Numbers>> expected = EvaluateGraph(plain.graph, inputs);
+      Result<std::vector<Numbers>> expected = EvaluateNetwork(plain.graph, InOrder(plain.graph, inputs));
       ASSERT_TRUE(expected) << expected.error().Text();
       Result<std::vector<Numbers>> seen = InterpretPlan(network.graph, plan, inputs);
       ASSERT_TRUE(seen) << seen.error().Text();
@@ -99,6 +106,14 @@ TEST(Samples, AttentionIsListedKernelsAndWhatMovesBetweenThem) {
                                       "transpose", "transpose", "batch_matmul(B=2,M=5,N=5,K=4)", "mul",
                                       "softmax(M=10,N=5)", "batch_matmul(B=2,M=5,N=4,K=5)", "transpose",
                                       "matmul(M=5,N=8,K=8,const=1)+add", "matmul(M=5,N=12,K=8,const=1)+bias+gelu"}));
+}
+
+// Parts along the outermost dimension are computed where the whole lies, also within a larger whole, and twice where a
+// part belongs to two.
+TEST(Samples, ConcatenationsAreMemory) {
+  EXPECT_EQ(KernelsOf(Find("dense_blocks").bytes),
+            (std::vector<std::string>{"conv2d(C=3,H=4,W=4,O=2,R=1,S=1,stride=1,pad=0,const=1)+relu", "neg",
+                                      "conv2d(C=4,H=4,W=4,O=3,R=3,S=3,stride=1,pad=1,const=1)", "concat"}));
 }
 
 // The fuzzer's corpus is these files, every few bytes of them cut. HONE_WRITE_CORPUS=1 writes them anew.

@@ -1,0 +1,281 @@
+#include "client/cli/run_model.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "client/cli/model_file.h"
+#include "client/cli/text_layout.h"
+#include "model/check_network.h"
+#include "model/seed_weights.h"
+#include "model/simplify.h"
+
+namespace hone::cli {
+namespace {
+
+constexpr size_t kShownShares = 20;
+constexpr int kWarmRuns = 2;
+constexpr double kMostUs = 30e6;  // for all repetitions
+
+// Networks have hundreds of kernels, and each keeps its file open.
+void AllowManyFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+struct Share {
+  std::string label;
+  int64_t calls = 0;
+  double time_us = 0;  // of all its calls
+};
+
+struct ModelReport {
+  double median_us = 0, low_us = 0, high_us = 0;  // a tenth of the runs is below, a tenth above
+  int runs = 0;
+  double expected_us = 0;
+  std::vector<Share> shares;  // largest first
+  size_t kernels = 0, calls = 0;
+  ArenaPlan arena;
+  int64_t constant_bytes = 0;
+  std::optional<NetworkCheck> check;
+};
+
+double At(const std::vector<double>& sorted, double quantile) {
+  return sorted[static_cast<size_t>(quantile * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+Result<void> MeasureRuns(Executor& executor, int repeats, ModelReport* report) {
+  for (int i = 0; i < kWarmRuns; ++i) HONE_TRY(executor.Run());
+  std::vector<double> times;
+  for (Stopwatch all; static_cast<int>(times.size()) < repeats && (times.size() < 3 || all.Microseconds() < kMostUs);) {
+    Stopwatch stopwatch;
+    HONE_TRY(executor.Run());
+    times.push_back(stopwatch.Microseconds());
+  }
+  std::sort(times.begin(), times.end());
+  report->runs = static_cast<int>(times.size());
+  report->median_us = At(times, 0.5);
+  report->low_us = At(times, 0.1);
+  report->high_us = At(times, 0.9);
+  return {};
+}
+
+// Medians of each call over a few runs, summed a kernel.
+Result<void> MeasureShares(Executor& executor, const CallPlan& plan, ModelReport* report) {
+  constexpr int kRuns = 5;
+  std::vector<std::vector<double>> times(executor.call_count());
+  for (int run = 0; run < kRuns; ++run) {
+    for (size_t i = 0; i < executor.call_count(); ++i) {
+      Stopwatch stopwatch;
+      HONE_TRY(executor.RunCalls(i, i + 1));
+      times[i].push_back(stopwatch.Microseconds());
+    }
+  }
+  std::map<std::string, Share> shares;
+  for (size_t i = 0; i < times.size(); ++i) {
+    std::sort(times[i].begin(), times[i].end());
+    Share& share = shares[plan.calls[i].kernel];
+    share.label = plan.calls[i].label;
+    ++share.calls;
+    share.time_us += times[i][kRuns / 2];
+  }
+  for (auto& [_, share] : shares) report->shares.push_back(std::move(share));
+  std::sort(report->shares.begin(), report->shares.end(),
+            [](const Share& a, const Share& b) { return a.time_us > b.time_us; });
+  report->kernels = report->shares.size();
+  return {};
+}
+
+std::string_view ElementName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "float32";
+    case DType::kF64: return "float64";
+    case DType::kI64: return "int64";
+    case DType::kI32: return "int32";
+    case DType::kI8: return "int8";
+    case DType::kBool: return "bool";
+    default: return "?";
+  }
+}
+
+// model.onnx with its weights inside, and what goes in and comes out: DIR/tensors.json names files of plain elements in
+// the types that the model declares.
+Result<void> Export(const std::string& path, const ModelRunOptions& options, const Network& network, const Graph& plain,
+                    const std::vector<Numbers>& data, Executor& executor) {
+  const std::string& directory = options.export_dir;
+  HONE_TRY(CreateDirectories(directory));
+  std::vector<OnnxTensor> weights;
+  for (ValueId weight : network.weights) {
+    const GraphValue& value = plain.values[static_cast<size_t>(weight)];
+    weights.push_back({value.name, std::make_shared<HostTensor>(*value.data)});
+  }
+  std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 31));
+  bytes = HONE_TRY(WithInitializers(bytes, weights, {path, ""}));
+  HONE_TRY(WriteFileAtomically(directory + "/model.onnx", bytes, 0644));
+  std::vector<Json> tensors;
+  auto add = [&](std::string_view role, size_t i, ValueId value, const std::string& elements) -> Result<void> {
+    std::string file = fmt::format("{}_{}.bin", role, i);
+    HONE_TRY(WriteFileAtomically(directory + "/" + file, elements, 0644));
+    tensors.push_back(Json()
+                          .Set("role", role)
+                          .Set("name", plain.values[static_cast<size_t>(value)].name)
+                          .Set("dtype", ElementName(plain.dtype(value)))
+                          .Set("shape", plain.shape(value))
+                          .Set("file", file));
+    return {};
+  };
+  for (size_t i = 0; i < data.size(); ++i) {
+    ValueId input = plain.inputs[i];
+    HONE_TRY(add("input", i, input, ToHost(data[i], plain.dtype(input)).data));
+  }
+  SetInputs(executor, plain, data);
+  HONE_TRY(executor.Run());
+  for (size_t i = 0; i < plain.outputs.size(); ++i) {
+    ValueId output = plain.outputs[i];
+    std::span<const std::byte> seen = executor.Output(i);
+    HostTensor tensor{KernelType(plain.dtype(output)), plain.shape(output),
+                      std::string(reinterpret_cast<const char*>(seen.data()), seen.size())};
+    if (plain.dtype(output) != tensor.dtype) tensor = ToHost(ToNumbers(tensor), plain.dtype(output));
+    HONE_TRY(add("output", i, output, tensor.data));
+  }
+  return WriteFileAtomically(directory + "/tensors.json", Json().Set("tensors", tensors).Dump() + "\n", 0644);
+}
+
+Result<ModelReport> Measure(Context& context, const std::string& path, const ModelRunOptions& options) {
+  AllowManyFiles();
+  OnnxModel file = HONE_TRY(ReadOnnx(path));
+  Network network = HONE_TRY(BuildNetwork(file, path, options.import));
+  file = {};
+  SeedWeights(network, options.seed);
+  Graph plain = network.graph;  // as the file says it; elements are shared
+  HONE_TRY(Simplify(network.graph));
+  CallPlan plan = Lower(network.graph);
+  for (const std::vector<LeftOut>* all : {&network.left_out, &plan.left_out}) {
+    if (all->empty()) continue;
+    const LeftOut& first = all->front();
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("{} of its nodes could not be taken, the first: {} ({}): {}; hone warm takes the others",
+                             all->size(), first.node, first.op, first.reason),
+                 path};
+  }
+  if (plan.calls.empty()) return Error{ErrorKind::kUnsupported, "there is no kernel in this model", path};
+  Client* client = HONE_TRY(context.Daemon(options.get.threads));
+  // Starts the daemon once, before many connections ask for it.
+  StatusReply status = HONE_TRY(client->Call<StatusReply>(StatusRequest{}, Context::Patience()));
+  std::unique_ptr<Executor> executor =
+      HONE_TRY(Executor::Create(*client, network.graph, plan, {options.get, static_cast<int>(status.builders) + 1}));
+  std::vector<Numbers> data = RandomData(plain, options.seed + 1);
+  ModelReport report;
+  report.calls = plan.calls.size();
+  report.arena = executor->arena();
+  report.constant_bytes = executor->constant_bytes();
+  for (size_t i = 0; i < executor->call_count(); ++i)
+    report.expected_us += executor->handle(i).facts().reply.expected_us;
+  if (options.check) report.check = HONE_TRY(CheckNetwork(*executor, network.graph, plan, plain, data));
+  SetInputs(*executor, plain, data);
+  HONE_TRY(MeasureRuns(*executor, options.repeats, &report));
+  HONE_TRY(MeasureShares(*executor, plan, &report));
+  if (!options.export_dir.empty()) HONE_TRY(Export(path, options, network, plain, data, *executor));
+  return report;
+}
+
+void PrintJson(const std::string& path, const ModelReport& report) {
+  Json json;
+  json.Set("model", path)
+      .Set("time_us", report.median_us)
+      .Set("low_us", report.low_us)
+      .Set("high_us", report.high_us)
+      .Set("runs", report.runs)
+      .Set("expected_us", report.expected_us)
+      .Set("kernels", report.kernels)
+      .Set("calls", report.calls)
+      .Set("arena_bytes", report.arena.bytes)
+      .Set("values_bytes", report.arena.sum)
+      .Set("constant_bytes", report.constant_bytes);
+  if (report.check) {
+    json.Set("difference", report.check->difference)
+        .Set("tolerance", report.check->tolerance)
+        .Set("max_rel_err", report.check->max_rel_err)
+        .Set("verified", !report.check->failure.has_value());
+    if (report.check->failure) json.Set("error", ErrorJson(*report.check->failure));
+  }
+  std::vector<Json> shares;
+  for (const Share& share : report.shares) {
+    shares.push_back(Json().Set("kernel", share.label).Set("calls", share.calls).Set("time_us", share.time_us));
+  }
+  json.Set("shares", std::move(shares));
+  Print(json.Dump() + "\n");
+}
+
+void PrintText(const std::string& path, const ModelReport& report) {
+  double total = 0;
+  for (const Share& share : report.shares) total += share.time_us;
+  Table table(
+      {{"share", Table::Align::kRight}, {"time", Table::Align::kRight}, {"calls", Table::Align::kRight}, {"kernel"}});
+  double rest_us = 0;
+  int64_t rest_calls = 0;
+  for (size_t i = 0; i < report.shares.size(); ++i) {
+    const Share& share = report.shares[i];
+    if (i < kShownShares) {
+      table.Add({fmt::format("{:.1f} %", 100 * share.time_us / total), TimeText(share.time_us),
+                 std::to_string(share.calls), Cut(OneLine(share.label), 90)});
+    } else {
+      rest_us += share.time_us;
+      rest_calls += share.calls;
+    }
+  }
+  if (rest_calls > 0) {
+    table.Add({fmt::format("{:.1f} %", 100 * rest_us / total), TimeText(rest_us), std::to_string(rest_calls),
+               fmt::format("{} more kernels", report.shares.size() - kShownShares)});
+  }
+  Print(table.Text());
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"model", path},
+      {"time", fmt::format("{} ({} … {}), median of {} runs and the middle eight tenths", TimeText(report.median_us),
+                           TimeText(report.low_us), TimeText(report.high_us), report.runs)},
+      {"expected",
+       fmt::format("{} for {} calls of {} kernels", TimeText(report.expected_us), report.calls, report.kernels)},
+      {"memory",
+       fmt::format("{} planned for values of {} together; constants {}",
+                   BytesText(static_cast<double>(report.arena.bytes)), BytesText(static_cast<double>(report.arena.sum)),
+                   BytesText(static_cast<double>(report.constant_bytes)))}};
+  if (report.check) {
+    const NetworkCheck& check = *report.check;
+    facts.emplace_back(
+        "outputs", fmt::format("off by {} of the largest from the network in double precision; {} is rounding of {} "
+                               "kernels in a row",
+                               ErrorText(check.difference), ErrorText(check.tolerance), check.depth));
+    facts.emplace_back("kernels", fmt::format("{} checked on the values that flow, off by at most {} of the scale",
+                                              check.kernels, ErrorText(check.max_rel_err)));
+    facts.emplace_back("verified", check.failure ? "NO" : "yes");
+  }
+  Print(FactsText(facts));
+}
+
+}  // namespace
+
+int RunModel(Context& context, const std::string& path, const ModelRunOptions& options) {
+  Result<ModelReport> report = Measure(context, path, options);
+  if (!report) {
+    Error error = report.error();
+    if (error.where.find(path) == std::string::npos)
+      error.where = path + (error.where.empty() ? "" : ": " + error.where);
+    return context.Fail(error);
+  }
+  bool failed = report->check && report->check->failure;
+  if (failed) PrintError(*report->check->failure, false);
+  if (context.json()) {
+    PrintJson(path, *report);
+  } else {
+    PrintText(path, *report);
+  }
+  return failed ? kFailed : kDone;
+}
+
+}  // namespace hone::cli

@@ -1,0 +1,23 @@
+// hone run MODEL.onnx: the whole network through hone's kernels, timed and checked.
+#pragma once
+
+#include <string>
+
+#include "client/cli/context.h"
+#include "model/network.h"
+
+namespace hone::cli {
+
+struct ModelRunOptions {
+  GetOptions get;
+  ImportOptions import;
+  int repeats = 15;
+  uint64_t seed = 1;  // of weights that the file lacks, and of the inputs
+  bool check = true;
+  std::string export_dir;  // "": nothing is written
+};
+
+// Prints the result; the exit status.
+int RunModel(Context& context, const std::string& path, const ModelRunOptions& options);
+
+}  // namespace hone::cli

@@ -1,0 +1,75 @@
+"""Models: served, run as whole networks, checked, and said no to."""
+
+import json
+import os
+
+import harness
+
+MODELS = os.path.join(harness.SOURCE, "tests/fuzz/corpus/onnx")
+NAMES = sorted(os.listdir(MODELS))
+
+
+def path(name):
+    return os.path.join(MODELS, name + ".onnx")
+
+
+class Models(harness.HoneTest):
+    def test_warm_serves_every_kernel(self):
+        self.start()
+        *lines, summary = self.hone_json("warm", path("attention"))
+        self.assertEqual(summary["kernels"], len(lines))
+        self.assertEqual(summary["calls"], sum(line["count"] for line in lines))
+        self.assertEqual((summary["failed"], summary["left_out"]), (0, []))
+        expected = sum(line["count"] * line["expected_us"] for line in lines)
+        self.assertAlmostEqual(summary["expected_us"], expected, delta=expected * 1e-6)
+        self.assertIn("matmul(M=5,N=12,K=8,const=1)+bias+gelu", [line["kernel"] for line in lines])
+        *_, again = self.hone_json("warm", path("attention"))
+        self.assertEqual(again["hits"], again["kernels"])
+
+    def test_run_checks_whole_networks(self):
+        self.start()
+        for name in NAMES:
+            with self.subTest(name):
+                out = self.hone_json("run", os.path.join(MODELS, name), "--repeat", "3", "--threads", "2")[0]
+                self.assertTrue(out["verified"])
+                self.assertLessEqual(out["difference"], out["tolerance"])
+                self.assertLessEqual(out["arena_bytes"], out["values_bytes"])
+                self.assertGreater(out["time_us"], 0)
+                self.assertEqual(out["calls"], sum(share["calls"] for share in out["shares"]))
+        text = self.hone("run", path("squeeze_excite"), "--repeat", "3")
+        self.assertIn("verified", text)
+
+    def test_run_exports_what_went_in_and_came_out(self):
+        self.start()
+        directory = os.path.join(self.directory.path, "exported")
+        self.hone("run", path("dense_blocks"), "--repeat", "1", "--export", directory)
+        with open(os.path.join(directory, "tensors.json"), encoding="utf-8") as file:
+            tensors = json.load(file)["tensors"]
+        self.assertEqual([(each["role"], each["name"], each["shape"]) for each in tensors],
+                         [("input", "x", [1, 3, 4, 4]), ("output", "cat2", [1, 7, 4, 4]), ("output", "cat3", [1, 5, 4, 4])])
+        for each in tensors:
+            size = 4
+            for extent in each["shape"]:
+                size *= extent
+            self.assertEqual(os.path.getsize(os.path.join(directory, each["file"])), size)
+        self.assertTrue(self.hone_json("run", os.path.join(directory, "model.onnx"), "--repeat", "1")[0]["verified"])
+
+    def test_bad_files(self):
+        self.start()
+        damaged = os.path.join(self.directory.path, "damaged.onnx")
+        with open(path("attention"), "rb") as file:
+            data = file.read()
+        with open(damaged, "wb") as file:
+            file.write(data[:len(data) // 2])
+        for command in ("warm", "run", "tune"):
+            error = self.hone_json(command, damaged, status=1)[0]["error"]
+            self.assertEqual(error["kind"], "corrupt")
+            self.assertIn("damaged.onnx", error["where"])
+        self.assertEqual(self.hone_json("warm", "absent.onnx", status=1)[0]["error"]["kind"], "not_found")
+        self.hone_json("warm", path("attention"), "--shape", "ids", status=2)
+        error = self.hone_json("warm", path("attention"), "--shape", "ids=1x6", status=1)[0]["error"]
+        self.assertIn("--shape says 1x6", error["message"])
+
+
+if __name__ == "__main__":
+    harness.main()
