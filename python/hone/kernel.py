@@ -15,7 +15,7 @@ class Operand:
     def __init__(self, info):
         self.name = info.name.decode()
         self.dtype = numpy.dtype(DTYPES[info.dtype]) if info.dtype in DTYPES else None
-        self.shape = tuple(info.shape[:info.rank])
+        self.shape = info.shape
         self.is_output = bool(info.is_output)
         self.is_const = bool(info.is_const)
 

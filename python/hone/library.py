@@ -49,8 +49,13 @@ class GetOptions(ctypes.Structure):
 
 class OperandInfo(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
-                ("shape", ctypes.c_int64 * MAX_RANK), ("bytes", ctypes.c_int64), ("is_output", ctypes.c_int32),
+                ("dimensions", ctypes.c_int64 * MAX_RANK), ("bytes", ctypes.c_int64), ("is_output", ctypes.c_int32),
                 ("is_const", ctypes.c_int32), ("needs_bind", ctypes.c_int32)]
+
+    @property
+    def shape(self):
+        """Of dynamic sizes the largest."""
+        return tuple(self.dimensions[:self.rank])
 
 
 class KernelInfo(ctypes.Structure):
