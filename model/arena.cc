@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace hone {
 
@@ -11,8 +12,8 @@ ArenaPlan PlanArena(std::span<const Lifetime> lifetimes) {
   auto aligned = [](int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; };
   std::vector<size_t> order(lifetimes.size()), placed;
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(-lifetimes[a].bytes, a) < std::pair(-lifetimes[b].bytes, b); });
   for (size_t index : order) {
     const Lifetime& own = lifetimes[index];
     int64_t bytes = aligned(own.bytes), end = 0, best = -1, smallest = INT64_MAX;
