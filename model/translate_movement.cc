@@ -292,7 +292,7 @@ Result<Outputs> Pad(OperatorCall& call) {
     auto d = static_cast<size_t>(HONE_TRY(call.Axis(axes[i], call.rank(0))));
     int64_t before = (*pads)[i], after = (*pads)[i + axes.size()];
     constexpr int64_t kMost = int64_t{1} << 40;
-    if (std::max(std::abs(before), std::abs(after)) > kMost || x[d] + before + after < 0) {
+    if (std::max(before, after) > kMost || std::min(before, after) < -kMost || x[d] + before + after < 0) {
       return call.build.Invalid(fmt::format("padding {} and {} of {}", before, after, x[d]));
     }
     node.starts[d] = before;

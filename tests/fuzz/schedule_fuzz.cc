@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Result<ScheduleCases> again = ParseScheduleCases(PrintScheduleCases(*cases));
     if (!again || !(*again == *cases)) std::abort();
     if (Result<int> by = FindCaseSize(kRange, *cases)) {
-      for (const std::vector<int64_t>& sizes : SizesToCheck(kRange, text).value())
+      const std::vector<std::vector<int64_t>> checked = SizesToCheck(kRange, text).value();
+      for (const std::vector<int64_t>& sizes : checked)
         if (!AtSizes(kRange, sizes)) std::abort();
       for (const ScheduleCase& scheduled : cases->cases)
         (void)ApplySchedule(KernelOfCase(kRange, *by, scheduled), scheduled.steps);
