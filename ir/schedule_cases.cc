@@ -197,6 +197,8 @@ Result<int> FindCaseSize(const Kernel& kernel, const ScheduleCases& cases) {
       return invalid(range.lo < size.lo
                          ? fmt::format("{}={} is below the range, which begins at {}", size.name, range.lo, size.lo)
                          : fmt::format("{}={} is in two cases", size.name, range.lo));
+    if (range.lo > size.hi)
+      return invalid(fmt::format("{}={} is above the range, which ends at {}", size.name, range.lo, size.hi));
     if (range.lo > next) break;
     next = range.hi + 1;
   }

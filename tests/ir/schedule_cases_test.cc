@@ -102,6 +102,7 @@ TEST(ScheduleCases, CoverTheRangeExactly) {
   EXPECT_NE(GapIn("case M=1..16\ncase M=3\n").find("M=3 is in two cases"), std::string::npos);
   EXPECT_NE(GapIn("case M=0..16\n").find("below the range"), std::string::npos);
   EXPECT_NE(GapIn("case M=1..17\n").find("above the range"), std::string::npos);
+  EXPECT_NE(GapIn("case M=1..16\ncase M=22\n").find("M=22 is above the range"), std::string::npos);
   EXPECT_NE(GapIn("case N=1..16\n").find("it is always 64"), std::string::npos);
   EXPECT_NE(GapIn("case Q=1..16\n").find("no such size"), std::string::npos);
 }
