@@ -118,7 +118,7 @@ void Fitter::SuitSplit(Step& step, const ScheduledKernel& before, std::string& w
   int64_t inside = 1, donor_inside = 1;
   for (size_t i = step.factors.size(); i-- > 0;) {
     const std::string child = fmt::format("{}.{}", path, i + 1);
-    donor_inside *= donor_factors[i];
+    donor_inside = Product(donor_factors, i);
     const bool was_whole = donor_inside >= *there && donor_factors[i] > 1;
     int64_t& factor = step.factors[i];
     factor = SuitFactor(factor, std::max<int64_t>(1, DivideUp(*here, inside)), was_whole, KindOf(*loops, child), why);

@@ -48,7 +48,7 @@ class Transfers {
   const Neighbours& donors() const { return donors_; }
   bool IsReady() const { return is_ready_; }
 
-  // Takes milliseconds, measures nothing. `shape`: of the kernel's class. kInvalid, kLimit: the kernel has no
+  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no
   // schedules.
   Result<TransferPlan> Plan(const CacheKey& key, const Target& target) const;
 

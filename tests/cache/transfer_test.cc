@@ -38,7 +38,7 @@ TEST(Transfer, KeepsEveryStepWhereTheSizesAllow) {
 }
 
 TEST(Transfer, CutsTilesThatWouldRunOverAndLayoutsWithThem) {
-  // 40 columns: 3 vectors of 16 are cut to what is there; 9 rows: two tiles of 5 instead of two of 8.
+  // 32 columns: 3 vectors of 16 are cut to what is there; 9 rows: two tiles of 5 instead of two of 8.
   Result<Fit> fit = FitDense("dense(M=128,N=768,K=768,const=1)", kDense, "dense(M=9,N=32,K=64,const=1)");
   ASSERT_TRUE(fit.has_value()) << fit.error().Text();
   EXPECT_FALSE(fit->IsExact());

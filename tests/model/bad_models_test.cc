@@ -150,6 +150,15 @@ TEST(BadModels, OperandsThatDoNotGoTogether) {
   ExpectError(Import(axis), ErrorKind::kInvalid, "axis 2 of 2 dimensions", "bad.onnx: node n_y (Softmax)");
 }
 
+TEST(BadModels, PaddingBeyondAllBounds) {
+  for (int64_t pad : {INT64_MIN, INT64_MAX, int64_t{-5}}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {4}).Wholes("pads", {0, pad}).Node("Pad", {"x", "pads"}, {"y"}).Output("y");
+    ExpectError(Import(builder), ErrorKind::kInvalid, "padding 0 and " + std::to_string(pad) + " of 4",
+                "bad.onnx: node n_y (Pad)");
+  }
+}
+
 TEST(BadModels, ShapesThatDependOnData) {
   ModelFileBuilder builder;
   builder.Input("x", {2, 3})
