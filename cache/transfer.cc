@@ -282,9 +282,8 @@ Result<Fit> Fitter::Make() {
       FitNote note = FitStep(donor, builder);
       if (note.fate == FitNote::Fate::kDropped) {
         // Another algorithm is what such a schedule is about: without it the rest means nothing.
-        const bool is_algorithm =
-            donor.kind == StepKind::kRewrite &&
-            (donor.other == "winograd" || donor.other == "expand" || donor.other == "online");
+        const bool is_algorithm = donor.kind == StepKind::kRewrite &&
+                                  (donor.other == "winograd" || donor.other == "expand" || donor.other == "online");
         if (is_algorithm || ++dropped > kMostDropped)
           return Error{ErrorKind::kInvalid, fmt::format("{}: {}", note.step, note.why), "fit"};
       }

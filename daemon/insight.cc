@@ -89,12 +89,18 @@ struct Insight::Trials {
 
 Result<Insight::Trials> Insight::ReadTrials(const Record& record) const {
   Trials trials;
+  std::optional<uint64_t> by_default;
+  if (Result<Target> target = ParseTarget(record.key.target))
+    if (Result<Space> space = Space::Open(record.key.canonical, *target))
+      if (Result<Candidate> standard = space->Default()) by_default = standard->program;
   HONE_TRY(cache_.ForEachTrial(record.key, [&](const TrialRecord& trial) {
     ++trials.count;
     ++trials.verdicts[trial.verdict];
     const double time_us = Us(trial.time);
     if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed) || time_us <= 0) return true;
-    trials.timed.push_back({trial.choices, time_us});
+    // A fit of a neighbour's steps has no choices either, and is not the default.
+    if (!trial.choices.empty() || !by_default || trial.program == *by_default)
+      trials.timed.push_back({trial.choices, time_us});
     trials.times[trial.program].push_back(time_us);
     if (trials.best_us > 0 && time_us >= trials.best_us) return true;
     trials.best_us = time_us;

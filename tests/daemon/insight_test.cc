@@ -96,6 +96,18 @@ class InsightTest : public ::testing::Test {
   std::shared_ptr<ScriptedModel> model_ = std::make_shared<ScriptedModel>();
 };
 
+TEST_F(InsightTest, AFitOfStepsIsNotTakenForTheDefault) {
+  Try("", 100);
+  TrialRecord fit;  // without choices, as the default's
+  fit.program = Make("").program + 1;
+  fit.verdict = static_cast<uint8_t>(Verdict::kTimed);
+  fit.time = std::chrono::microseconds(10);
+  ASSERT_TRUE(cache_->AppendTrials(record_.key, {{fit, fit}}));
+  ExplainReply reply = Explain();
+  EXPECT_EQ(reply.default_us, 100);
+  EXPECT_EQ(reply.trials, 3u);
+}
+
 TEST_F(InsightTest, HistoryIsTheBestSoFarOverAllTrials) {
   Try("", 100);
   Try("tile.direct=1", 120);
