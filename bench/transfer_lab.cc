@@ -1,16 +1,17 @@
 // transfer_lab: what kernels of one model would be served from the tuned kernels of others, and what each of the
 // possibilities takes. bench/transfer.py runs it for models that are left out one by one, and makes tables of it.
 //
-//   transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N]
+//   transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N] [--target TARGET]
 //                [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE] FILE.kernels …
 //
 // The pool is a cache's directory with searched kernels. Donors are all of its tuned kernels (--donors: those of these
 // lists) but those of the lists that are left out; the ranker learns from the trials of what is left, and nothing else.
-// For every kernel of the other lists it builds, checks and times, in turns, each fit of the nearest donors (N of its
-// class, N of others), the same as published (strict), the default schedule, what the pool has for the kernel itself,
-// and loops without any schedule. A line of JSON per kernel:
+// With --target, code is made for a second kind of device, which this machine must be able to run, too; what was tuned
+// for that one is the reference and no donor. For every kernel of the other lists it builds, checks and times, in
+// turns, each fit of the nearest donors (N of its class, N of others), the same as published (strict), the default
+// schedule, what the pool has for the kernel itself, and loops without any schedule. A line of JSON per kernel:
 //   {"kernel","calls","flops","rank_ms","default_us","tuned_us","tuned_pick_us","plain_us","fits":[{"way","donor","same_class",
-//    "distance","score","rank","us","pick_us","refused","strict"},…]}
+//    "distance","gain","rank","us","pick_us","refused","strict"},…]}
 // us is the median over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
 // measures would choose; rank counts from 0 among the programs that the nearest donors come to. --features keeps what
 // the ranker learnt from and what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
@@ -50,6 +51,7 @@ struct Lab {
   size_t of_class = 64, of_others = 8;
   std::vector<std::string> left_out, donors, lists;
   std::string features;
+  std::string target;  // "": this machine's
 };
 
 struct Listed {
@@ -170,7 +172,7 @@ class Study {
 
 Result<std::unique_ptr<Study>> Study::Open(const Lab& lab) {
   std::unique_ptr<Study> study(new Study(lab));
-  study->target_ = HONE_TRY(HostTarget());
+  study->target_ = HONE_TRY(lab.target.empty() ? HostTarget() : ParseTarget(lab.target));
   CacheOptions options;
   options.directory = lab.pool;
   options.inspect = true;
@@ -194,20 +196,27 @@ Result<void> Study::Learn() {
   uint64_t group = 0;
   HONE_TRY(cache_->ForEachRecord(std::nullopt, [&](const Record& record) {
     if (record.key.threads != lab_.threads) return true;
-    records_[record.key.fingerprint] = record;
+    if (record.key.target == PrintTarget(target_)) {
+      records_[record.key.fingerprint] = record;
+      if (!lab_.target.empty()) return true;  // of the other device: no donor
+    }
     if (left_out_.contains(record.key.fingerprint)) return true;
     if (!only_.empty() && !only_.contains(record.key.fingerprint)) return true;
     donors_.Put(record);
-    Result<Space> space = Space::Open(record.key.canonical, target_);
+    Result<Target> target = ParseTarget(record.key.target);
+    if (!target) return true;
+    Result<Space> space = Space::Open(record.key.canonical, *target);
     if (!space) return true;
     ++group;
     std::vector<Sample> samples;
+    const Result<Candidate> standard = space->Default();
     (void)cache_->ForEachTrial(record.key, [&](const TrialRecord& trial) {
       if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed)) return true;
       Result<Candidate> candidate = space->Parse(trial.choices);
       if (candidate && candidate->program == trial.program) {
-        samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group});
-        Keep("sample", group, record.request, trial.choices.empty(), samples.back().time_us, candidate->features);
+        samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group,
+                           standard && candidate->program == standard->program});
+        Keep("sample", group, record.request, samples.back().is_default, samples.back().time_us, candidate->features);
       }
       return samples.size() < kMostSamples;
     });
@@ -247,7 +256,7 @@ Result<void> Study::Run(const Listed& listed) {
   options.most = 400;
   const std::vector<Neighbour> neighbours = donors_.Nearest(query);
   std::vector<Transfer> fits = MakeTransfers(space, neighbours, options);
-  const std::vector<size_t> order = RankTransfers(fits, model_.get(), 0);
+  const std::vector<size_t> order = RankTransfers(fits, model_.get());
   const double rank_ms = watch.Microseconds() / 1e3;
   options.mode = FitMode::kStrict;
   std::vector<Transfer> strict = MakeTransfers(space, neighbours, options);
@@ -293,7 +302,7 @@ Result<void> Study::Run(const Listed& listed) {
       if (c != nullptr && c->us.empty()) refused = c->failed.empty() ? "not timed" : c->failed;
       fmt::print("{}{{\"way\":\"{}\",\"donor\":{},\"same_class\":{},\"distance\":{:.2f}", is_first ? "" : ",",
                  FitWayName(fit.way), Quoted(fit.donor ? fit.donor->request : ""), fit.is_same_class, fit.distance);
-      fmt::print(",\"score\":{},\"rank\":{}", fit.score ? fmt::format("{:.5f}", *fit.score) : "null",
+      fmt::print(",\"gain\":{},\"rank\":{}", is_ranked ? fmt::format("{:.5f}", fit.gain) : "null",
                  is_ranked ? std::to_string(place - order.begin()) : "null");
       fmt::print(",\"us\":{:.3f},\"pick_us\":{:.3f},\"refused\":{},\"strict\":{}}}", c != nullptr ? c->Us() : 0,
                  c != nullptr ? c->PickUs() : 0, Quoted(refused), list == &strict);
@@ -318,7 +327,7 @@ int Usage() {
   fmt::print(stderr,
              "usage: transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N]\n"
              "                    [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE]\n"
-             "                    FILE.kernels …\n");
+             "                    [--target TARGET] FILE.kernels …\n");
   return 2;
 }
 
@@ -345,6 +354,8 @@ int main(int argc, char** argv) {
       lab.left_out.emplace_back(value());
     else if (word == "--features")
       lab.features = value();
+    else if (word == "--target")
+      lab.target = value();
     else if (word == "--donors")
       lab.donors.emplace_back(value());
     else if (word.starts_with("-"))

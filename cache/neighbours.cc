@@ -152,7 +152,8 @@ std::vector<Neighbour> Neighbours::Nearest(const Query& query) const {
   {
     MutexLock lock(mutex_);
     for (const auto& [_, donor] : donors_) {
-      if (donor->fingerprint == query.fingerprint) continue;
+      const bool is_alike = donor->target == query.target && donor->threads == query.threads;
+      if (is_alike && donor->fingerprint == query.fingerprint) continue;
       if (query.leave_out && query.leave_out(*donor)) continue;
       Neighbour neighbour{donor, donor->class_fingerprint == query.class_fingerprint,
                           Distance(donor->silhouette, query.silhouette)};

@@ -66,7 +66,7 @@ class Neighbours {
   size_t size() const;
 
   struct Query {
-    Fingerprint fingerprint;  // itself is no neighbour
+    Fingerprint fingerprint;  // itself is no neighbour, but on another target or with other threads
     Fingerprint class_fingerprint;
     Silhouette silhouette;
     std::string target;

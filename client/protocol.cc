@@ -328,7 +328,7 @@ void serialize(A& a, RuleRow& m) {
 }
 template <typename A>
 void serialize(A& a, TransferGuess& m) {
-  a(m.way, m.donor, m.kernel, m.same_class, m.distance, m.score, m.measured_us, m.chosen, m.changed, m.refused);
+  a(m.way, m.donor, m.kernel, m.same_class, m.distance, m.gain, m.measured_us, m.chosen, m.changed, m.refused);
 }
 template <typename A>
 void serialize(A& a, TransferNote& m) {

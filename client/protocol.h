@@ -416,7 +416,7 @@ struct TransferGuess {
   std::string kernel;  // the donor's request
   bool same_class = false;
   double distance = 0;     // in doublings of its sizes, about
-  double score = 0;        // of the cost model, higher is faster; all 0: there was none
+  double gain = 1;         // expected of it: how many times as fast as the default
   double measured_us = 0;  // 0: not measured
   bool chosen = false;
   uint32_t changed = 0;  // steps or decisions that could not be kept

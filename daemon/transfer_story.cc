@@ -1,9 +1,8 @@
 // The story of a transfer as text, kept in the cache:
 //
-//   story   ::= "transfer 1" NL "confidence " NUMBER NL guess+
-//   guess   ::= "guess" (TAB field)×10 NL note*      way, donor, request, same class, distance, score, measured,
-//   chosen,
-//                                                    steps changed, refused
+//   story   ::= "transfer 2" NL "confidence " NUMBER NL guess+
+//   guess   ::= "guess" (TAB field)×10 NL note*      way, donor, request, same class, distance, gain, measured,
+//                                                    chosen, steps changed, refused
 //   note    ::= "note" TAB fate TAB step TAB now TAB why NL            of the chosen guess only
 #include <fmt/format.h>
 
@@ -15,7 +14,7 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kFirstLine = "transfer 1";
+constexpr std::string_view kFirstLine = "transfer 2";
 constexpr size_t kMostGuesses = 64, kMostNotes = 1000;
 
 std::string MetaName(const CacheKey& key) {
@@ -64,7 +63,7 @@ TransferStory StoryOf(const TransferPlan& plan, size_t chosen) {
     }
     guess.same_class = transfer.is_same_class;
     guess.distance = transfer.distance;
-    guess.score = transfer.score.value_or(0);
+    guess.gain = std::exp2(transfer.gain);
     guess.measured_us = i < plan.measured_us.size() ? plan.measured_us[i] : 0;
     guess.chosen = i == chosen;
     for (const FitNote& note : transfer.notes) guess.changed += note.fate == FitNote::Fate::kKept ? 0 : 1;
@@ -81,7 +80,7 @@ std::string PrintStory(const TransferStory& story) {
   std::string text = fmt::format("{}\nconfidence {:.4g}\n", kFirstLine, story.confidence);
   for (const TransferGuess& guess : story.guesses)
     text += fmt::format("guess\t{}\t{}\t{}\t{}\t{:.4g}\t{:.6g}\t{:.6g}\t{}\t{}\t{}\n", Field(guess.way), guess.donor,
-                        Field(guess.kernel), guess.same_class ? 1 : 0, guess.distance, guess.score, guess.measured_us,
+                        Field(guess.kernel), guess.same_class ? 1 : 0, guess.distance, guess.gain, guess.measured_us,
                         guess.chosen ? 1 : 0, guess.changed, Field(guess.refused));
   for (const TransferNote& note : story.notes)
     text += fmt::format("note\t{}\t{}\t{}\t{}\n", note.fate, Field(note.step), Field(note.now), Field(note.why));
@@ -108,7 +107,7 @@ Result<TransferStory> ParseStory(std::string_view text) {
       guess.same_class = fields[4] == "1";
       guess.chosen = fields[8] == "1";
       guess.refused = fields[10];
-      if (!ToNumber(fields[5], guess.distance) || !ToNumber(fields[6], guess.score) ||
+      if (!ToNumber(fields[5], guess.distance) || !ToNumber(fields[6], guess.gain) ||
           !ToNumber(fields[7], guess.measured_us) || !ToNumber(fields[9], changed) || changed < 0 || changed > 1e6)
         return corrupt;
       guess.changed = static_cast<uint32_t>(changed);

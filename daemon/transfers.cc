@@ -28,7 +28,7 @@ double ConfidenceOf(const TransferPlan& plan) {
   const Transfer& judged = first.donor ? first : *nearest;
   double confidence = std::exp2(-judged.distance / kHalvedEvery);
   if (!judged.is_same_class) confidence /= 2;
-  if (!first.score) confidence /= 2;
+  if (!first.predicted) confidence /= 2;
   return confidence;
 }
 
@@ -67,7 +67,7 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target) 
   options.workers = key.threads;
   plan.transfers = MakeTransfers(space, donors_.Nearest(query), options);
   Result<std::shared_ptr<const CostModel>> model = model_();
-  plan.order = RankTransfers(plan.transfers, model ? model->get() : nullptr, 0);
+  plan.order = RankTransfers(plan.transfers, model ? model->get() : nullptr);
   plan.measured_us.resize(plan.transfers.size());
   plan.confidence = ConfidenceOf(plan);
   return plan;

@@ -199,8 +199,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
     if (watcher.on_round) watcher.on_round(progress);
   };
   if (is_dynamic) {
-    Outcome outcome =
-        HONE_TRY(RefineCases(found, served->record, options, workshop, counted, stop, keep_when_stopped));
+    Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, workshop, counted, stop, keep_when_stopped));
     LearnAnew();
     return outcome;
   }
@@ -304,12 +303,14 @@ void Tuning::LoadModel() {
     if (!space) return true;
     uint64_t group = GroupOf(record.key);
     std::vector<Sample> samples;
+    const Result<Candidate> standard = space->Default();
     (void)cache_.ForEachTrial(record.key, [&](const TrialRecord& trial) {
       if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed) || trial.time.count() <= 0) return true;
       Result<Candidate> candidate = space->Parse(trial.choices);
       // Rules may have changed since: what another program took says nothing about this one.
       if (candidate && candidate->program == trial.program)
-        samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group});
+        samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group,
+                           standard && candidate->program == standard->program});
       return samples.size() < kMostOfOne && samples.size() < left;
     });
     left -= samples.size();

@@ -38,7 +38,7 @@ FOREIGN = {
     r"CLI/": r"client/cli/parse_command_line\.cc|client/cli/main\.cc|client/cli/command\.h",
     r"blake2\.h": r"base/hash\.cc",
     r"seccomp\.h|linux/seccomp\.h": r"backends/seccomp_filter\.(cc|h)",
-    r"xgboost/": r"tuner/xgb_model\.cc",
+    r"xgboost/": r"tuner/booster\.cc",
     r"onnx|google/protobuf": r"model/onnx_import\.cc|tests/model/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
     r"zstd\.h|lz4": r"cache/.*",

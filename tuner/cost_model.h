@@ -15,7 +15,8 @@ namespace hone {
 struct Sample {
   std::vector<float> features;  // ExtractFeatures of its loop program
   double time_us = 0;
-  uint64_t group = 0;  // kernel and target: only times of one group are compared
+  uint64_t group = 0;       // kernel and target: only times of one group are compared
+  bool is_default = false;  // the default schedule, from which gains are counted
 };
 
 // How long a candidate may take. The bounds hold about 80 % of what was measured, by held-out groups: what the model
@@ -24,6 +25,12 @@ struct Latency {
   double expected_us = 0;
   double low_us = 0;
   double high_us = 0;
+};
+
+// How many times as fast as the default schedule candidates may be.
+struct Gains {
+  std::vector<float> log2;
+  double trust = 0;  // 0 … 1: how much of what is predicted so was found on kernels that were kept from the model
 };
 
 // Thread-safe: Score and Predict use the newest finished model and never wait for training.
@@ -48,6 +55,12 @@ class CostModel {
   // kInvalid: rows as Add refuses them.
   virtual Result<std::optional<std::vector<float>>> Score(uint64_t group,
                                                           std::span<const std::vector<float>> rows) const = 0;
+
+  // The gain of each row over the default schedule, whose features are `standard`, on a kernel that need not have been
+  // seen: what is different from the default tells more than what a candidate is by itself. nullopt: never retrained,
+  // or no default was among the samples. kInvalid: rows as Add refuses them.
+  virtual Result<std::optional<Gains>> Gain(const std::vector<float>& standard,
+                                            std::span<const std::vector<float>> rows) const = 0;
 
   // nullopt: never retrained.
   virtual Result<std::optional<Latency>> Predict(const std::vector<float>& row) const = 0;

@@ -154,7 +154,7 @@ class Run {
       if (is_default) progress.start_us = trial.time_us;
       if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
       if (progress.best_us == 0 || trial.time_us < progress.best_us) progress.best_us = trial.time_us;
-      samples_.push_back({trial.candidate.features, trial.time_us, options_.group});
+      samples_.push_back({trial.candidate.features, trial.time_us, options_.group, is_default});
       auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
                                     [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
       parents_.insert(place, std::move(trial));

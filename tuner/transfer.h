@@ -30,9 +30,10 @@ struct Transfer {
   std::shared_ptr<const Donor> donor;  // nullptr: the default
   bool is_same_class = false;
   double distance = 0;
-  Candidate candidate;            // what is built; `choices` is empty if way is kSteps
-  std::vector<FitNote> notes;     // what became of each step, or of each decision ("t5.rows=14")
-  std::optional<float> score;     // of the cost model, higher is faster; nullopt: there was none to ask
+  Candidate candidate;             // what is built; `choices` is empty if way is kSteps
+  std::vector<FitNote> notes;      // what became of each step, or of each decision ("t5.rows=14")
+  std::optional<float> predicted;  // gain over the default that the cost model sees, log2; nullopt: none to ask
+  double gain = 0;                // what is expected of it, log2: that as far as it is trusted, and what donors promise
   std::string refused;            // why it is no candidate; then `candidate` is empty
   std::optional<size_t> same_as;  // an earlier one that is the same program: no candidate of its own
 
@@ -57,8 +58,8 @@ struct TransferOptions {
 std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighbour>& neighbours,
                                     const TransferOptions& options);
 
-// Scores the candidates and returns their indices, best first. Without a model that has learnt, or if it fails: the
-// fits of the nearest donor, by steps before others, then the default.
-std::vector<size_t> RankTransfers(std::vector<Transfer>& transfers, const CostModel* model, uint64_t group);
+// Says what gain is to be expected of each candidate and returns their indices, best first. Without a model that has
+// learnt: fits of near donors of the class, the default, the rest.
+std::vector<size_t> RankTransfers(std::vector<Transfer>& transfers, const CostModel* model);
 
 }  // namespace hone

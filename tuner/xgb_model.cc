@@ -1,183 +1,34 @@
-// Wraps XGBoost's C API: its handles, its errors and its memory stay in this file.
-//
 //   model     ::= feature_version:u32 loss:u8 rank:string latency:string low:f64 middle:f64 high:f64
-//                 count:varint (group:u64 correction:string)*
-// in an envelope (base/envelope.h); strings are boosters as XGBoost stores them (JSON: of its two formats the one whose
-// reader checks what it reads), empty where there is none.
+//                 count:varint (group:u64 correction:string)* gain:string trust:f64
+// in an envelope (base/envelope.h); strings are boosters (Booster::Save), empty where there is none. Version 1 had
+// neither gain nor trust.
 #include "tuner/xgb_model.h"
 
 #include <fmt/format.h>
-#include <xgboost/c_api.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <numeric>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/envelope.h"
 #include "base/mutex.h"
+#include "tuner/booster.h"
 #include "tuner/features.h"
 
 namespace hone {
 namespace {
 
-constexpr uint8_t kFormatVersion = 1;
+constexpr uint8_t kFormatVersion = 2;
 constexpr size_t kMaxBoosterBytes = 256 << 20;
 constexpr uint64_t kMaxCorrections = 1 << 16;
-constexpr double kWorstLog = -8;  // log2(best / time): slower ones are all alike
-constexpr int kFolds = 4;         // held-out parts for the bounds of Predict
-
-Error XgbError(std::string_view what) {
-  std::string_view text = XGBGetLastError();
-  return {ErrorKind::kInternal, fmt::format("{}: xgboost: {}", what, text.substr(0, text.find('\n'))), ""};
-}
-
-#define HONE_XGB(call) \
-  if ((call) != 0) return XgbError(#call)
-
-// Rows of features with what is to be learnt from them.
-struct Table {
-  size_t width = 0;
-  std::vector<float> rows;
-  std::vector<float> labels;
-  std::vector<float> weights;
-  std::vector<float> margins;    // where the trees start from; empty: at zero
-  std::vector<unsigned> groups;  // lengths of runs of rows; for pairwise ranking
-  size_t size() const { return labels.size(); }
-};
-
-struct TrainOptions {
-  int rounds = 100;
-  int depth = 6;
-  double eta = 0.1;
-  double columns = 0.5;  // share of the features that a tree sees
-  double rows = 1.0;
-  double min_child_weight = 1.0;
-  bool pairwise = false;
-  int threads = 1;
-  uint64_t seed = 1;
-};
-
-class Matrix {
- public:
-  static Result<Matrix> Of(const Table& table, bool pairwise, int threads) {
-    Matrix matrix;
-    const float missing = std::numeric_limits<float>::quiet_NaN();
-    HONE_XGB(
-        XGDMatrixCreateFromMat_omp(table.rows.data(), table.size(), table.width, missing, &matrix.handle_, threads));
-    HONE_XGB(XGDMatrixSetFloatInfo(matrix.handle_, "label", table.labels.data(), table.labels.size()));
-    if (!table.weights.empty() && !pairwise)
-      HONE_XGB(XGDMatrixSetFloatInfo(matrix.handle_, "weight", table.weights.data(), table.weights.size()));
-    if (!table.margins.empty())
-      HONE_XGB(XGDMatrixSetFloatInfo(matrix.handle_, "base_margin", table.margins.data(), table.margins.size()));
-    if (pairwise) HONE_XGB(XGDMatrixSetUIntInfo(matrix.handle_, "group", table.groups.data(), table.groups.size()));
-    return matrix;
-  }
-  Matrix(Matrix&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  ~Matrix() {
-    if (handle_) XGDMatrixFree(handle_);
-  }
-  DMatrixHandle handle() const { return handle_; }
-
- private:
-  Matrix() = default;
-  DMatrixHandle handle_ = nullptr;
-};
-
-// Trees. Immutable once made: Predict may be called from several threads.
-class Booster {
- public:
-  static Result<std::shared_ptr<const Booster>> Train(const Table& table, const TrainOptions& options) {
-    Matrix matrix = HONE_TRY(Matrix::Of(table, options.pairwise, options.threads));
-    auto booster = std::shared_ptr<Booster>(new Booster);
-    DMatrixHandle handles[] = {matrix.handle()};
-    HONE_XGB(XGBoosterCreate(handles, 1, &booster->handle_));
-    HONE_TRY(booster->SetCommon(options.threads, options.seed));
-    const std::pair<const char*, std::string> parameters[] = {
-        {"objective", options.pairwise ? "rank:pairwise" : "reg:squarederror"},
-        {"base_score", "0"},
-        {"tree_method", "hist"},
-        {"max_bin", "32"},
-        {"max_depth", std::to_string(options.depth)},
-        {"eta", fmt::format("{}", options.eta)},
-        {"colsample_bytree", fmt::format("{}", options.columns)},
-        {"subsample", fmt::format("{}", options.rows)},
-        {"min_child_weight", fmt::format("{}", options.min_child_weight)},
-    };
-    for (const auto& [name, value] : parameters) HONE_XGB(XGBoosterSetParam(booster->handle_, name, value.c_str()));
-    for (int round = 0; round < options.rounds; ++round)
-      HONE_XGB(XGBoosterUpdateOneIter(booster->handle_, round, matrix.handle()));
-    HONE_TRY(booster->Warm(table.width));
-    return std::shared_ptr<const Booster>(std::move(booster));
-  }
-
-  static Result<std::shared_ptr<const Booster>> Load(std::string_view bytes, size_t width, int threads, uint64_t seed) {
-    // The library chooses a reader by the first bytes; those of its binary formats trust lengths that they read.
-    if (!bytes.starts_with("{\"")) return Error{ErrorKind::kCorrupt, "trees that are not JSON", ""};
-    auto booster = std::shared_ptr<Booster>(new Booster);
-    HONE_XGB(XGBoosterCreate(nullptr, 0, &booster->handle_));
-    auto corrupt = [](Error error) { return Error{ErrorKind::kCorrupt, std::move(error.message), ""}; };
-    if (XGBoosterLoadModelFromBuffer(booster->handle_, bytes.data(), bytes.size()) != 0)
-      return corrupt(XgbError("trees"));
-    bst_ulong features = 0;
-    if (XGBoosterGetNumFeature(booster->handle_, &features) != 0) return corrupt(XgbError("trees"));
-    if (features != width)
-      return Error{ErrorKind::kCorrupt, fmt::format("trees over {} features, wanted {}", features, width), ""};
-    HONE_TRY(booster->SetCommon(threads, seed));
-    if (Result<void> warmed = booster->Warm(width); !warmed) return corrupt(std::move(warmed).error());
-    return std::shared_ptr<const Booster>(std::move(booster));
-  }
-
-  ~Booster() {
-    if (handle_) XGBoosterFree(handle_);
-  }
-  Booster(const Booster&) = delete;
-
-  // Adds the trees' output of each row to `out`.
-  Result<void> Predict(const float* rows, size_t count, size_t width, std::vector<float>& out) const {
-    const std::string array = fmt::format(R"({{"data":[{},true],"shape":[{},{}],"typestr":"<f4","version":3}})",
-                                          reinterpret_cast<uintptr_t>(rows), count, width);
-    static constexpr const char* kConfig =
-        R"({"type":1,"training":false,"iteration_begin":0,"iteration_end":0,"strict_shape":false,"missing":NaN,"cache_id":0})";
-    const bst_ulong* shape = nullptr;
-    bst_ulong dimensions = 0;
-    const float* result = nullptr;
-    HONE_XGB(XGBoosterPredictFromDense(handle_, array.c_str(), kConfig, nullptr, &shape, &dimensions, &result));
-    bst_ulong values = 1;
-    for (bst_ulong d = 0; d < dimensions; ++d) values *= shape[d];
-    if (values != count)
-      return Error{ErrorKind::kInternal, fmt::format("xgboost predicted {} values for {} rows", values, count), ""};
-    for (size_t i = 0; i < count; ++i) out[i] += result[i];
-    return {};
-  }
-
-  Result<std::string> Save() const {
-    bst_ulong size = 0;
-    const char* bytes = nullptr;
-    HONE_XGB(XGBoosterSaveModelToBuffer(handle_, R"({"format":"json"})", &size, &bytes));
-    return std::string(bytes, size);
-  }
-
- private:
-  Booster() = default;
-  Result<void> SetCommon(int threads, uint64_t seed) {
-    HONE_XGB(XGBoosterSetParam(handle_, "verbosity", "0"));
-    HONE_XGB(XGBoosterSetParam(handle_, "nthread", std::to_string(std::max(1, threads)).c_str()));
-    HONE_XGB(XGBoosterSetParam(handle_, "seed", std::to_string(seed & 0x7fffffff).c_str()));
-    return {};
-  }
-  // The library settles its configuration at the first prediction; afterwards it only reads.
-  Result<void> Warm(size_t width) {
-    std::vector<float> row(width, 0), out(1, 0);
-    return Predict(row.data(), 1, width, out);
-  }
-
-  BoosterHandle handle_ = nullptr;
-};
-
-using BoosterPtr = std::shared_ptr<const Booster>;
+constexpr double kWorstLog = -8;   // log2(best / time): slower ones are all alike
+constexpr double kWorstGain = -2;  // log2(default / time): the same
+constexpr size_t kPromising = 8;   // candidates of a group that gains are judged by
+constexpr double kDoubt = 0.25;    // log2 squared: as if one more group had been promised a half and got nothing
+constexpr int kFolds = 4;          // held-out parts for the bounds of Predict
 
 // What was learnt: replaced as a whole, never changed.
 struct Learnt {
@@ -185,11 +36,15 @@ struct Learnt {
   std::map<uint64_t, BoosterPtr> corrections;  // by group; on top of `rank`
   BoosterPtr latency;                          // log2 of the time in µs over the bound in cycles
   double low = 0, middle = 0, high = 0;        // quantiles of its error on groups held out, in log2
+  BoosterPtr gain;                             // log2 of the default's time over the time
+  double trust = 0;                            // how much of a predicted gain is real on groups held out, 0 … 1
 };
 
 struct Group {
   std::vector<float> rows;
   std::vector<double> times;
+  std::vector<float> default_row;  // empty: it was not timed
+  double default_us = 0;           // the newest of its times
 };
 using Groups = std::map<uint64_t, Group>;
 
@@ -215,6 +70,17 @@ Result<void> CheckRow(const std::vector<float>& row) {
   return {};
 }
 
+// The rows one after the other.
+Result<std::vector<float>> Flat(std::span<const std::vector<float>> rows) {
+  std::vector<float> flat;
+  flat.reserve(rows.size() * Width());
+  for (const std::vector<float>& row : rows) {
+    HONE_TRY(CheckRow(row));
+    flat.insert(flat.end(), row.begin(), row.end());
+  }
+  return flat;
+}
+
 void AppendRank(const Group& group, RankLoss loss, Table& table) {
   const double best = *std::min_element(group.times.begin(), group.times.end());
   for (double time : group.times) {
@@ -234,9 +100,29 @@ void AppendLatency(const Group& group, Table& table) {
     table.labels.push_back(static_cast<float>(std::log2(group.times[i]) - group.rows[i * Width() + BoundFeature()]));
 }
 
-Table EmptyTable() {
+// A row of the gain trees: what is different from the default, and the default.
+void AppendGainRow(std::span<const float> row, std::span<const float> from, std::vector<float>& rows) {
+  for (size_t f = 0; f < from.size(); ++f) rows.push_back(row[f] - from[f]);
+  rows.insert(rows.end(), from.begin(), from.end());
+}
+
+double GainOf(const Group& group, size_t i) {
+  return std::max(kWorstGain, std::log2(group.default_us / group.times[i]));
+}
+
+void AppendGain(const Group& group, Table& table) {
+  if (group.default_row.empty()) return;
+  for (size_t i = 0; i < group.times.size(); ++i) {
+    const double gain = GainOf(group, i);
+    AppendGainRow({group.rows.data() + i * Width(), Width()}, group.default_row, table.rows);
+    table.labels.push_back(static_cast<float>(gain));
+    table.weights.push_back(static_cast<float>(std::exp2(2 * std::min(gain, 1.0))));  // the fast end counts
+  }
+}
+
+Table EmptyTable(size_t width = Width()) {
   Table table;
-  table.width = Width();
+  table.width = width;
   return table;
 }
 
@@ -245,6 +131,19 @@ double Quantile(std::vector<double>& values, double q) {
   auto at = values.begin() + static_cast<ptrdiff_t>(q * static_cast<double>(values.size() - 1) + 0.5);
   std::nth_element(values.begin(), at, values.end());
   return *at;
+}
+
+// What the trees say of each of the rows, which lie one after the other, less what they say of the default itself.
+Result<std::vector<float>> GainsBy(const Booster& trees, std::span<const float> standard, std::span<const float> rows) {
+  std::vector<float> flat;
+  flat.reserve(2 * (rows.size() + Width()));
+  for (size_t i = 0; i < rows.size(); i += Width()) AppendGainRow(rows.subspan(i, Width()), standard, flat);
+  AppendGainRow(standard, standard, flat);
+  std::vector<float> gains(rows.size() / Width() + 1, 0);
+  HONE_TRY(trees.Predict(flat.data(), gains.size(), 2 * Width(), gains));
+  for (float& gain : gains) gain -= gains.back();
+  gains.pop_back();
+  return gains;
 }
 
 class XgbModel : public CostModel {
@@ -265,6 +164,10 @@ class XgbModel : public CostModel {
       Group& group = groups_[sample.group];
       group.rows.insert(group.rows.end(), sample.features.begin(), sample.features.end());
       group.times.push_back(sample.time_us);
+      if (sample.is_default) {
+        group.default_row = sample.features;
+        group.default_us = sample.time_us;
+      }
       ++sample_count_;
     }
     if (sample_count_ > options_.max_samples) DropOldest();
@@ -306,16 +209,18 @@ class XgbModel : public CostModel {
       groups = groups_;
     }
     if (groups.empty()) return {};
-    Table rank = EmptyTable(), latency = EmptyTable();
+    Table rank = EmptyTable(), latency = EmptyTable(), gain = EmptyTable(2 * Width());
     for (const auto& [id, group] : groups) {
       AppendRank(group, options_.loss, rank);
       AppendLatency(group, latency);
+      AppendGain(group, gain);
     }
     TrainOptions train = RankOptions();
     train.rounds = options_.rank_rounds;
     Learnt next;
     next.rank = HONE_TRY(Booster::Train(rank, train));
     HONE_TRY(LearnLatency(groups, latency, next));
+    if (gain.size() > 0) HONE_TRY(LearnGain(groups, gain, next));
     MutexLock lock(learnt_mutex_);
     learnt_ = std::make_shared<const Learnt>(std::move(next));
     return {};
@@ -323,12 +228,7 @@ class XgbModel : public CostModel {
 
   Result<std::optional<std::vector<float>>> Score(uint64_t group,
                                                   std::span<const std::vector<float>> rows) const override {
-    std::vector<float> flat;
-    flat.reserve(rows.size() * Width());
-    for (const std::vector<float>& row : rows) {
-      HONE_TRY(CheckRow(row));
-      flat.insert(flat.end(), row.begin(), row.end());
-    }
+    std::vector<float> flat = HONE_TRY(Flat(rows));
     std::shared_ptr<const Learnt> learnt = Current();
     auto correction = learnt->corrections.find(group);
     if (!learnt->rank && correction == learnt->corrections.end()) return std::optional<std::vector<float>>();
@@ -353,6 +253,15 @@ class XgbModel : public CostModel {
     return std::optional(latency);
   }
 
+  Result<std::optional<Gains>> Gain(const std::vector<float>& standard,
+                                    std::span<const std::vector<float>> rows) const override {
+    HONE_TRY(CheckRow(standard));
+    std::vector<float> flat = HONE_TRY(Flat(rows));
+    std::shared_ptr<const Learnt> learnt = Current();
+    if (!learnt->gain) return std::optional<Gains>();
+    return std::optional(Gains{HONE_TRY(GainsBy(*learnt->gain, standard, flat)), learnt->trust});
+  }
+
   size_t SampleCount() const override {
     MutexLock lock(samples_mutex_);
     return sample_count_;
@@ -375,6 +284,8 @@ class XgbModel : public CostModel {
       out.U64(group);
       HONE_TRY(write(out, booster));
     }
+    HONE_TRY(write(out, learnt->gain));
+    out.F64(learnt->trust);
     return Seal(ValueType::kModel, kFormatVersion, out.view());
   }
 
@@ -435,6 +346,46 @@ class XgbModel : public CostModel {
     return {};
   }
 
+  // A gain is believed as far as the most promising candidates of groups held out had theirs: the slope through the
+  // origin. Kernels that were searched differ in how much there is to gain, so few of them prove little.
+  Result<void> LearnGain(const Groups& groups, const Table& all, Learnt& next) const {
+    TrainOptions train = RankOptions();
+    train.pairwise = false;
+    train.rounds = options_.rank_rounds;
+    train.depth = 4;  // of 3, 4 and 6 the least regret, on three models left out
+    next.gain = HONE_TRY(Booster::Train(all, train));
+    train.rounds = std::min(train.rounds, 60);
+    double products = 0, squares = kDoubt;
+    for (int fold = 0; fold < kFolds; ++fold) {
+      Table kept = EmptyTable(2 * Width());
+      std::vector<const Group*> held;
+      int index = 0;
+      for (const auto& [id, group] : groups) {
+        if (group.default_row.empty()) continue;
+        if (index++ % kFolds == fold)
+          held.push_back(&group);
+        else
+          AppendGain(group, kept);
+      }
+      if (kept.size() == 0 || held.empty()) continue;
+      BoosterPtr booster = HONE_TRY(Booster::Train(kept, train));
+      for (const Group* group : held) {
+        std::vector<float> said = HONE_TRY(GainsBy(*booster, group->default_row, group->rows));
+        std::vector<size_t> order(said.size());
+        std::iota(order.begin(), order.end(), 0);
+        const size_t most = std::min(order.size(), kPromising);
+        std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(most), order.end(),
+                          [&](size_t a, size_t b) { return said[a] > said[b]; });
+        for (size_t i = 0; i < most; ++i) {
+          products += said[order[i]] * GainOf(*group, order[i]) / static_cast<double>(most);
+          squares += said[order[i]] * said[order[i]] / static_cast<double>(most);
+        }
+      }
+    }
+    next.trust = std::clamp(products / squares, 0.0, 1.0);
+    return {};
+  }
+
   void DropOldest() HONE_REQUIRES(samples_mutex_) {
     while (sample_count_ > options_.max_samples) {
       auto largest = std::max_element(groups_.begin(), groups_.end(), [](const auto& a, const auto& b) {
@@ -473,10 +424,10 @@ Result<std::unique_ptr<CostModel>> LoadXgbModel(std::string_view saved, const Xg
                  ""};
   XgbOptions loaded = options;
   loaded.loss = HONE_TRY(in.Enumerator(RankLoss::kThroughput, RankLoss::kWeightedLogTime));
-  auto read = [&]() -> Result<BoosterPtr> {
+  auto read = [&](size_t width = Width()) -> Result<BoosterPtr> {
     std::string_view bytes = HONE_TRY(in.String(kMaxBoosterBytes));
     if (bytes.empty()) return BoosterPtr();
-    return Booster::Load(bytes, Width(), options.threads, options.seed);
+    return Booster::Load(bytes, width, options.threads, options.seed);
   };
   Learnt learnt;
   learnt.rank = HONE_TRY(read());
@@ -491,6 +442,11 @@ Result<std::unique_ptr<CostModel>> LoadXgbModel(std::string_view saved, const Xg
     BoosterPtr booster = HONE_TRY(read());
     if (!booster) return Error{ErrorKind::kCorrupt, "a correction without trees", ""};
     learnt.corrections[group] = std::move(booster);
+  }
+  if (in.left() > 0) {
+    learnt.gain = HONE_TRY(read(2 * Width()));
+    learnt.trust = HONE_TRY(in.F64());
+    if (!(learnt.trust >= 0 && learnt.trust <= 1)) return Error{ErrorKind::kCorrupt, "a trust beyond 0 … 1", ""};
   }
   HONE_TRY(in.Finish());
   return std::unique_ptr<CostModel>(std::make_unique<XgbModel>(loaded, std::move(learnt)));

@@ -1,5 +1,6 @@
-// The cost model as boosted trees (XGBoost). Three kinds of trees: those that rank the candidates of any kernel,
-// trained across kernels; a few that correct them for the kernel at hand; and those that tell a time.
+// The cost model as boosted trees (XGBoost). Four kinds of trees: those that rank the candidates of any kernel, trained
+// across kernels; a few that correct them for the kernel at hand; those that tell a time; those that tell a gain over
+// the default schedule.
 #pragma once
 
 #include <cstdint>

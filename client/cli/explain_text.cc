@@ -131,7 +131,7 @@ std::string SearchText(const ExplainReply& reply, size_t columns) {
   return text;
 }
 
-// "* by steps of 3f9c21aa conv2d(…): distance 1.2, 3 changed, score 0.91".
+// "* by steps of 3f9c21aa conv2d(…): distance 1.2, 3 changed, expected 1.08x".
 std::string GuessText(const TransferGuess& guess) {
   std::string text = guess.chosen ? "* " : "- ";
   if (guess.donor.empty()) {
@@ -141,7 +141,7 @@ std::string GuessText(const TransferGuess& guess) {
                         guess.distance);
     text += guess.changed > 0 ? fmt::format(" {} changed,", guess.changed) : " nothing changed,";
   }
-  text += fmt::format(" score {:.3f}", guess.score);
+  text += fmt::format(" expected {:.2f}x", guess.gain);
   if (guess.measured_us > 0) text += ", measured " + TimeText(guess.measured_us);
   return text;
 }
@@ -162,7 +162,7 @@ std::string TransferText(const ExplainReply& reply, size_t columns) {
     for (const TransferGuess& guess : story.guesses)
       if (guess.refused.empty() || guess.chosen) guesses.push_back(&guess);
     std::stable_sort(guesses.begin(), guesses.end(), [](const TransferGuess* a, const TransferGuess* b) {
-      return std::pair(!a->chosen, -a->score) < std::pair(!b->chosen, -b->score);
+      return std::pair(!a->chosen, -a->gain) < std::pair(!b->chosen, -b->gain);
     });
     for (const TransferGuess* guess : guesses)
       text += "  " + Wrap(GuessText(*guess), std::min(columns, kWidest), 6, 2) + "\n";
@@ -335,7 +335,7 @@ Json ExplainJson(const ExplainReply& reply) {
                           .Set("kernel", guess.kernel)
                           .Set("same_class", guess.same_class)
                           .Set("distance", guess.distance)
-                          .Set("score", guess.score)
+                          .Set("gain", guess.gain)
                           .Set("measured_us", guess.measured_us)
                           .Set("chosen", guess.chosen)
                           .Set("changed", guess.changed)

@@ -89,8 +89,8 @@ TEST(ExplainText, TellsTheStoryOfATransfer) {
   const std::string text = ExplainText(Transferred(), 200);
   for (const char* words :
        {"3 schedules were considered; confidence in the one that was served 0.71 of 1",
-        "* by steps of aaaaaaaa conv2d(N=1,C=128", "distance 1.2, 2 changed, score 0.930, measured 812 us",
-        "- the default schedule: score 0.810", "1 left out: the same program as another guess",
+        "* by steps of aaaaaaaa conv2d(N=1,C=128", "distance 1.2, 2 changed, expected 0.93x, measured 812 us",
+        "- the default schedule: expected 0.81x", "1 left out: the same program as another guess",
         "changed: split t4.i3 14 -> split t4.i3 7 (2 tiles of 14 would compute 33 % too much of 21)",
         "dropped: rewrite collapse t4 i2 i3 (i2 and i3", "served with fits of this kernel's schedule"})
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;

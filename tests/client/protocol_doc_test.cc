@@ -200,7 +200,7 @@ TEST(ProtocolDocument, ItsGrammarReadsExplanations) {
           "verdicts=[{name=v value=10}] history=[{trial=11 best_us=12 at_s=-13}] space_size=14 "
           "choices=[{site=s meaning=m is_flag=1 value=-1 preferred=2 options=[34] measured_ratio=5 trials_ratio=6 "
           "trials_with=7 trials_without=8 model_ratio=9}] rules=[{rule=r stage=s applied=1 why=w}] "
-          "transfer={confidence=0.5 guesses=[{way=w donor=d kernel=k same_class=1 distance=1.5 score=2.5 "
+          "transfer={confidence=0.5 guesses=[{way=w donor=d kernel=k same_class=1 distance=1.5 gain=2.5 "
           "measured_us=3.5 chosen=1 changed=4 refused=r}] notes=[{fate=f step=s now=n why=y}]} heirs=[h]");
 }
 

@@ -27,6 +27,9 @@ class ScriptedModel : public CostModel {
   Result<std::optional<std::vector<float>>> Score(uint64_t, std::span<const std::vector<float>>) const override {
     return std::optional<std::vector<float>>();
   }
+  Result<std::optional<Gains>> Gain(const std::vector<float>&, std::span<const std::vector<float>>) const override {
+    return std::optional<Gains>();
+  }
   Result<std::optional<Latency>> Predict(const std::vector<float>& row) const override {
     auto found = expected.find(row);
     if (found == expected.end()) return std::optional<Latency>();

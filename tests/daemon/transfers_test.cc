@@ -55,7 +55,7 @@ TEST(TransferStories, DamagedOnesAreNone) {
 }
 
 constexpr char kDonor[] = "matmul(M=64,N=64,K=64)";
-constexpr char kWanted[] = "matmul(M=96,N=64,K=32)";
+constexpr char kWanted[] = "matmul(M=80,N=64,K=56)";
 
 class TransfersTest : public ::testing::Test {
  protected:

@@ -145,6 +145,7 @@ TEST(TunerTransfer, StrictlyOnlyWhatDivides) {
 class Liking : public CostModel {
  public:
   explicit Liking(std::vector<float> liked) : liked_(std::move(liked)) {}
+  double trust = 1;
   Result<void> Add(std::span<const Sample>) override { return {}; }
   Result<void> Update(uint64_t) override { return {}; }
   Result<void> Retrain() override { return {}; }
@@ -152,6 +153,10 @@ class Liking : public CostModel {
     std::vector<float> scores;
     for (const std::vector<float>& row : rows) scores.push_back(row == liked_ ? 1 : 0);
     return std::optional(scores);
+  }
+  Result<std::optional<Gains>> Gain(const std::vector<float>&,
+                                    std::span<const std::vector<float>> rows) const override {
+    return std::optional(Gains{**Score(0, rows), trust});
   }
   Result<std::optional<Latency>> Predict(const std::vector<float>&) const override { return std::optional<Latency>(); }
   size_t SampleCount() const override { return 0; }
@@ -166,21 +171,32 @@ TEST(TunerTransfer, TheModelDecidesAndTheDefaultIsAContestant) {
   for (const Transfer& wanted : transfers) {
     if (!wanted.IsCandidate()) continue;
     Liking model(wanted.candidate.features);
-    std::vector<size_t> order = RankTransfers(transfers, &model, 0);
+    std::vector<size_t> order = RankTransfers(transfers, &model);
     ASSERT_FALSE(order.empty());
     EXPECT_EQ(transfers[order[0]].candidate.features, wanted.candidate.features);
   }
 }
 
+TEST(TunerTransfer, AModelThatIsNotTrustedDecidesNothing) {
+  std::vector<Transfer> transfers = TransfersTo(kWanted, {Tuned(kDonor, Site(kDonor, "rows") + "=3")});
+  Liking model(transfers.back().candidate.features);
+  model.trust = 0;
+  const std::vector<size_t> without = RankTransfers(transfers, nullptr);
+  EXPECT_EQ(RankTransfers(transfers, &model), without);
+}
+
 TEST(TunerTransfer, WithoutAModelTheNearestDonorComesFirst) {
-  std::vector<Transfer> transfers =
-      TransfersTo(kWanted, {Tuned("dense(M=1024,N=2048,K=512,const=1)", Site(kDonor, "rows") + "=2"),
-                            Tuned(kDonor, Site(kDonor, "rows") + "=3")});
-  std::vector<size_t> order = RankTransfers(transfers, nullptr, 0);
+  std::vector<Transfer> transfers = TransfersTo(
+      "dense(M=120,N=256,K=480,const=1)", {Tuned("dense(M=1024,N=2048,K=512,const=1)", Site(kDonor, "rows") + "=2"),
+                                           Tuned(kDonor, Site(kDonor, "rows") + "=3")});
+  std::vector<size_t> order = RankTransfers(transfers, nullptr);
   ASSERT_GE(order.size(), 2u);
   ASSERT_NE(transfers[order[0]].donor, nullptr);
   EXPECT_EQ(transfers[order[0]].donor->request, kDonor);
-  EXPECT_EQ(transfers[order.back()].donor, nullptr) << "the default is the last resort";
+  const auto place = [&](auto is) { return std::find_if(order.begin(), order.end(), is) - order.begin(); };
+  EXPECT_LT(place([&](size_t i) { return !transfers[i].donor; }),
+            place([&](size_t i) { return transfers[i].donor && transfers[i].donor->request != kDonor; }))
+      << "a distant donor is not worth the risk";
 }
 
 }  // namespace

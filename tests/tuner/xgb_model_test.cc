@@ -43,6 +43,13 @@ std::vector<Sample> MakeSamples(uint64_t group, size_t count, uint64_t seed) {
   return samples;
 }
 
+// As MakeSamples, the first of them the default.
+std::vector<Sample> WithDefault(uint64_t group, size_t count, uint64_t seed) {
+  auto samples = MakeSamples(group, count, seed);
+  samples[0].is_default = true;
+  return samples;
+}
+
 std::vector<std::vector<float>> RowsOf(const std::vector<Sample>& samples) {
   std::vector<std::vector<float>> rows;
   for (const Sample& sample : samples) rows.push_back(sample.features);
@@ -253,6 +260,58 @@ TEST(XgbModel, SaysHowLongAndHowSure) {
   EXPECT_LT(inside, 96);
 }
 
+TEST(XgbModel, GainsOverTheDefaultOfAKernelItHasNotSeen) {
+  auto model = MakeXgbModel(Quick());
+  for (uint64_t group = 0; group < 12; ++group) ASSERT_TRUE(model->Add(WithDefault(group, 120, group + 1)));
+  ASSERT_TRUE(model->Retrain());
+  auto unseen = WithDefault(77, 200, 99);
+  auto gains = model->Gain(unseen[0].features, RowsOf(unseen));
+  ASSERT_TRUE(gains && *gains);
+  const std::vector<float>& log2 = (*gains)->log2;
+  ASSERT_EQ(log2.size(), unseen.size());
+  EXPECT_EQ(log2[0], 0);
+  EXPECT_GT(Spearman(log2, unseen), 0.8);
+  EXPECT_GT((*gains)->trust, 0.7);
+  const size_t promised = static_cast<size_t>(std::max_element(log2.begin(), log2.end()) - log2.begin());
+  EXPECT_GT(log2[promised], 0.3);
+  EXPECT_NEAR(log2[promised], std::log2(unseen[0].time_us / unseen[promised].time_us), 1);
+}
+
+TEST(XgbModel, GainsThatDidNotHoldAreNotTrusted) {
+  auto model = MakeXgbModel(Quick());
+  Rng rng(5);
+  for (uint64_t group = 0; group < 12; ++group) {
+    auto samples = WithDefault(group, 60, group + 1);
+    for (Sample& sample : samples) sample.time_us = std::exp2(rng.Normal());  // of nothing that can be seen
+    samples[0].time_us = 1;
+    ASSERT_TRUE(model->Add(samples));
+  }
+  ASSERT_TRUE(model->Retrain());
+  auto unseen = WithDefault(77, 100, 99);
+  auto gains = model->Gain(unseen[0].features, RowsOf(unseen));
+  ASSERT_TRUE(gains && *gains);
+  EXPECT_LT((*gains)->trust, 0.3);
+}
+
+TEST(XgbModel, NoGainsWithoutADefault) {
+  auto model = Trained();
+  auto rows = RowsOf(MakeSamples(1, 3, 1));
+  auto gains = model->Gain(rows[0], rows);
+  ASSERT_TRUE(gains);
+  EXPECT_FALSE(gains->has_value());
+  rows[1].pop_back();
+  EXPECT_FALSE(model->Gain(rows[0], rows));
+  EXPECT_FALSE(model->Gain(rows[1], rows));
+  // One kernel proves nothing of others.
+  auto one = MakeXgbModel(Quick());
+  ASSERT_TRUE(one->Add(WithDefault(1, 50, 1)));
+  ASSERT_TRUE(one->Retrain());
+  rows = RowsOf(MakeSamples(1, 3, 1));
+  gains = one->Gain(rows[0], rows);
+  ASSERT_TRUE(gains && *gains);
+  EXPECT_EQ((*gains)->trust, 0);
+}
+
 TEST(XgbModel, KeepsNoMoreSamplesThanItMay) {
   auto model = MakeXgbModel({.rank_rounds = 10, .max_samples = 100});
   ASSERT_TRUE(model->Add(MakeSamples(1, 20, 1)));
@@ -266,7 +325,9 @@ TEST(XgbModel, KeepsNoMoreSamplesThanItMay) {
 }
 
 TEST(XgbModel, ASavedModelGivesTheSameScores) {
-  auto model = Trained();
+  auto model = MakeXgbModel(Quick());
+  for (uint64_t group = 0; group < 9; ++group) ASSERT_TRUE(model->Add(WithDefault(group, 120, group + 1)));
+  ASSERT_TRUE(model->Retrain());
   ASSERT_TRUE(model->Add(MakeSamples(40, 50, 5)));
   ASSERT_TRUE(model->Update(40));
   Result<std::string> saved = model->Save();
@@ -278,6 +339,10 @@ TEST(XgbModel, ASavedModelGivesTheSameScores) {
   EXPECT_EQ(ScoresOf(*model, 40, probe), ScoresOf(**loaded, 40, probe));
   EXPECT_NE(ScoresOf(*model, 40, probe), ScoresOf(*model, 1, probe));
   EXPECT_EQ((*model->Predict(probe[0].features))->high_us, (*(*loaded)->Predict(probe[0].features))->high_us);
+  auto gains = model->Gain(probe[0].features, RowsOf(probe)), same = (*loaded)->Gain(probe[0].features, RowsOf(probe));
+  ASSERT_TRUE(gains && *gains && same && *same);
+  EXPECT_EQ((*gains)->log2, (*same)->log2);
+  EXPECT_EQ((*gains)->trust, (*same)->trust);
   EXPECT_EQ(*(*loaded)->Save(), *saved);
   // It goes on learning on top of what was saved.
   ASSERT_TRUE((*loaded)->Add(MakeSamples(41, 50, 6)));
@@ -295,7 +360,7 @@ TEST(XgbModel, AnEmptyModelIsSavedToo) {
 
 std::string SmallSaved() {
   auto model = MakeXgbModel({.rank_rounds = 2, .correction_rounds = 1});
-  EXPECT_TRUE(model->Add(MakeSamples(1, 40, 1)));
+  EXPECT_TRUE(model->Add(WithDefault(1, 40, 1)));
   EXPECT_TRUE(model->Retrain());
   EXPECT_TRUE(model->Update(1));
   return model->Save().value();
@@ -331,7 +396,7 @@ TEST(XgbModel, RefusesTreesThatAreNone) {
     out.String("");
     for (int i = 0; i < 3; ++i) out.F64(0);
     out.Varint(0);
-    return Seal(ValueType::kModel, 1, out.view());
+    return Seal(ValueType::kModel, 1, out.view());  // without the gains that version 2 has
   };
   EXPECT_TRUE(LoadXgbModel(sealed("")));
   for (std::string_view trees :
@@ -345,14 +410,14 @@ TEST(XgbModel, RefusesTreesThatAreNone) {
 
 TEST(XgbModel, RefusesAnotherFeatureVersion) {
   const std::string saved = SmallSaved();
-  std::string body(Unseal(ValueType::kModel, 1, saved).value());
+  std::string body(Unseal(ValueType::kModel, 2, saved).value());
   body[0] = static_cast<char>(kFeatureVersion + 1);
-  auto loaded = LoadXgbModel(Seal(ValueType::kModel, 1, body));
+  auto loaded = LoadXgbModel(Seal(ValueType::kModel, 2, body));
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
   body[0] = static_cast<char>(kFeatureVersion);
-  EXPECT_TRUE(LoadXgbModel(Seal(ValueType::kModel, 1, body)));
-  loaded = LoadXgbModel(Seal(ValueType::kModel, 2, body));
+  EXPECT_TRUE(LoadXgbModel(Seal(ValueType::kModel, 2, body)));
+  loaded = LoadXgbModel(Seal(ValueType::kModel, 3, body));
   ASSERT_FALSE(loaded);
   EXPECT_EQ(loaded.error().kind, ErrorKind::kUnsupported);
   EXPECT_FALSE(LoadXgbModel(Seal(ValueType::kRecord, 1, body)));
