@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """hone's kernels beside onnxruntime's, as two libraries called from one process, one thread each.
 
-usage: bench/peers.py [--bin DIR] [--rounds N] [--json FILE] [FILE.kernels …]     (default: the eleven lists)
+usage: bench/peers.py [--bin DIR] [--rounds N] [--cache DIR] [--json FILE] [FILE.kernels …]   (default: the eleven lists)
 
 Each kernel becomes an ONNX graph with the same constants; both get their buffers ahead of time and compute from the same
 inputs, and their results are compared. They take turns in bursts of a few milliseconds; a round's ratio is
 onnxruntime's time over hone's (above 1: hone is faster), the kernel's is the median over the rounds. What a call costs
-before any work is done is taken off both. Schedules are what hone serves at once: nothing is tuned.
+before any work is done is taken off both. Schedules are what hone serves at once: nothing is tuned, unless --cache names a cache with tuned kernels.
 
 Needs Python's onnxruntime, onnx and numpy, in an environment of their own that is made the first time."""
 import argparse
@@ -169,11 +169,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--bin", default=lib.BIN)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--cache", help="a cache with tuned kernels; default: an empty one")
     parser.add_argument("--json", help="a line per kernel")
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     rows = []
-    with lib.Daemon(arguments.bin) as daemon:
+    with lib.Daemon(arguments.bin, *(["--cache", arguments.cache] if arguments.cache else [])) as daemon:
         library = os.path.join(arguments.bin, "../lib/libhone.so")
         client = libhone.Client(library, daemon.socket, 1)
         overhead = overheads(client)

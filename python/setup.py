@@ -1,5 +1,5 @@
-"""Puts libhone.so into the package, where the tree was built: beside this folder in build/release, or in $HONE_BUILD_DIR.
-Without it the package looks for an installed libhone when it is imported."""
+"""Puts libhone.so and libhone_network.so into the package, where the tree was built: beside this folder in build/release, or
+in $HONE_BUILD_DIR. Without them the package looks for installed ones when it needs them."""
 import os
 import shutil
 
@@ -13,9 +13,10 @@ class BuildWithLibrary(build_py):
     def run(self):
         super().run()
         build = os.environ.get("HONE_BUILD_DIR", os.path.join(HERE, "..", "build", "release"))
-        library = os.path.join(build, "lib", "libhone.so")
-        if os.path.exists(library):
-            shutil.copy2(os.path.realpath(library), os.path.join(self.build_lib, "hone", "libhone.so"))
+        for name in ("libhone.so", "libhone_network.so"):
+            library = os.path.join(build, "lib", name)
+            if os.path.exists(library):
+                shutil.copy2(os.path.realpath(library), os.path.join(self.build_lib, "hone", name))
 
 
 setup(cmdclass={"build_py": BuildWithLibrary})

@@ -8,6 +8,9 @@
     dense.bind(w=weights, bias=bias)                     # constants, packed once
     y = dense(x)
 
+    session = hone.Session("model.onnx")                 # a whole network
+    outputs = session.run({"input": x})
+
     hone.warm("resnet50.kernels")                        # serve every kernel of a list now
 
 A kernel that is held becomes faster while it is used: honed refines it in idle time, and the library swaps the better
@@ -15,7 +18,8 @@ code in between two calls. Errors are hone.Error."""
 from hone.client import Client, kernel
 from hone.kernel import Kernel
 from hone.library import Error
+from hone.session import Session
 from hone.warm import warm
 
-__all__ = ["Client", "Error", "Kernel", "kernel", "warm"]
+__all__ = ["Client", "Error", "Kernel", "Session", "kernel", "warm"]
 __version__ = "0.1.0"

@@ -67,47 +67,52 @@ class KernelInfo(ctypes.Structure):
                 ("flops", ctypes.c_double), ("updates", ctypes.c_int64)]
 
 
-def candidates():
-    """Where libhone may be, in order: $HONE_LIBRARY, in this package, installed, in the tree that this file lies in."""
+def candidates(variable, name):
+    """Where a library may be, in order: where the variable says, in this package, installed, in the tree that this file lies
+    in."""
     here = os.path.dirname(os.path.abspath(__file__))
-    if os.environ.get("HONE_LIBRARY"):
-        yield os.environ["HONE_LIBRARY"]
+    if os.environ.get(variable):
+        yield os.environ[variable]
         return
-    yield os.path.join(here, "libhone.so")
-    yield "libhone.so"
-    if found := ctypes.util.find_library("hone"):
+    yield os.path.join(here, f"lib{name}.so")
+    yield f"lib{name}.so"
+    if found := ctypes.util.find_library(name):
         yield found
-    yield "/usr/local/lib/libhone.so"
-    yield os.path.join(here, "..", "..", "build", "release", "lib", "libhone.so")
+    yield f"/usr/local/lib/lib{name}.so"
+    yield os.path.join(here, "..", "..", "build", "release", "lib", f"lib{name}.so")
+
+
+def find(variable, name):
+    """The library. Error("not found") names what was tried."""
+    tried = []
+    for path in candidates(variable, name):
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(str(error))
+    raise Error("not found", f"lib{name} is not there; build or install hone, or set {variable}. Tried: " + "; ".join(tried))
 
 
 _LOADED = None
 
 
 def load():
-    """The library, loaded once. Error("not found") names what was tried."""
+    """libhone, loaded once."""
     global _LOADED
     if _LOADED is not None:
         return _LOADED
-    tried = []
-    for path in candidates():
-        try:
-            library = ctypes.CDLL(path)
-        except OSError as error:
-            tried.append(str(error))
-            continue
-        library.hone_connect.restype = ctypes.c_void_p
-        library.hone_connect.argtypes = [ctypes.POINTER(ConnectOptions), ctypes.POINTER(ErrorStruct)]
-        library.hone_get.restype = ctypes.c_void_p
-        library.hone_get.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(GetOptions),
-                                     ctypes.POINTER(ErrorStruct)]
-        library.hone_bind.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ErrorStruct)]
-        library.hone_call.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64)]
-        library.hone_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(KernelInfo)]
-        library.hone_release.argtypes = [ctypes.c_void_p]
-        library.hone_release.restype = None
-        library.hone_close.argtypes = [ctypes.c_void_p]
-        library.hone_close.restype = None
-        _LOADED = library
-        return library
-    raise Error("not found", "libhone is not there; build or install hone, or set HONE_LIBRARY. Tried: " + "; ".join(tried))
+    library = find("HONE_LIBRARY", "hone")
+    library.hone_connect.restype = ctypes.c_void_p
+    library.hone_connect.argtypes = [ctypes.POINTER(ConnectOptions), ctypes.POINTER(ErrorStruct)]
+    library.hone_get.restype = ctypes.c_void_p
+    library.hone_get.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(GetOptions),
+                                 ctypes.POINTER(ErrorStruct)]
+    library.hone_bind.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ErrorStruct)]
+    library.hone_call.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64)]
+    library.hone_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(KernelInfo)]
+    library.hone_release.argtypes = [ctypes.c_void_p]
+    library.hone_release.restype = None
+    library.hone_close.argtypes = [ctypes.c_void_p]
+    library.hone_close.restype = None
+    _LOADED = library
+    return library

@@ -1,7 +1,9 @@
 """The Python package as a program meets it: from the tree, against a real daemon. Needs NumPy."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,7 @@ class Python(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         os.environ["HONE_LIBRARY"] = os.path.join(harness.BUILD, "lib", "libhone.so")
+        os.environ["HONE_NETWORK_LIBRARY"] = os.path.join(harness.BUILD, "lib", "libhone_network.so")
         os.environ["HONE_COMMAND"] = os.path.join(harness.BIN, "hone")
         sys.path.insert(0, os.path.join(SOURCE, "python"))
         cls.directory = harness.Directory()
@@ -108,6 +111,79 @@ class Python(unittest.TestCase):
             self.client.kernel("matmul(M=301,N=4,K=5)", compile=False)
         self.assertEqual(caught.exception.kind, "not found")
 
+    def exported(self, model):
+        """A network with its weights inside, as the command line ran it: its path, inputs and outputs by name."""
+        directory = os.path.join(self.directory.path, "exported-" + os.path.basename(model))
+        subprocess.run([os.path.join(harness.BIN, "hone"), "run", model, "--export", directory, "--repeat", "1"],
+                       check=True, stdout=subprocess.DEVNULL)
+        with open(os.path.join(directory, "tensors.json"), encoding="utf-8") as file:
+            tensors = json.load(file)["tensors"]
+        arrays = {"input": {}, "output": {}}
+        for tensor in tensors:
+            array = numpy.fromfile(os.path.join(directory, tensor["file"]), tensor["dtype"]).reshape(tensor["shape"])
+            arrays[tensor["role"]][tensor["name"]] = array
+        return os.path.join(directory, "model.onnx"), arrays["input"], arrays["output"]
+
+    def session(self, path, **options):
+        return self.hone.Session(path, socket=self.directory.socket, start=False, **options)
+
+    def test_networks_run_as_the_command_line_runs_them(self):
+        for name in ("attention", "squeeze_excite", "shape_arithmetic", "movement"):
+            with self.subTest(name):
+                path, inputs, outputs = self.exported(os.path.join(SOURCE, f"tests/fuzz/corpus/onnx/{name}.onnx"))
+                with self.session(path) as session:
+                    self.assertEqual([value.name for value in session.get_inputs()], list(inputs))
+                    self.assertEqual([value.shape for value in session.get_outputs()],
+                                     [list(array.shape) for array in outputs.values()])
+                    for results in (session.run(inputs), session.run(None, inputs), session.run(list(inputs.values()))):
+                        for result, wanted in zip(results, outputs.values()):
+                            self.assertEqual(result.dtype, wanted.dtype)
+                            numpy.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+                    last = list(outputs)[-1]
+                    numpy.testing.assert_allclose(session.run([last], inputs)[0], outputs[last], rtol=1e-5, atol=1e-6)
+
+    def test_inputs_of_a_network_may_be_constants(self):
+        path = os.path.join(SOURCE, "tests/fuzz/corpus/onnx/broadcast_matmul.onnx")
+        random = numpy.random.default_rng(5)
+        with self.session(path) as session:
+            values = session.get_inputs()
+            self.assertGreater(len(values), 1)
+            arrays = {value.name: random.standard_normal(value.shape).astype(value.dtype) / 8 for value in values}
+            wanted = session.run(arrays)
+        first = values[0].name
+        constants = {name: array for name, array in arrays.items() if name != first}
+        with self.session(path, constants=constants) as session:
+            self.assertEqual([value.name for value in session.get_inputs()], [first])
+            for result, array in zip(session.run(arrays[first]), wanted):
+                numpy.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-5)
+        for wrong, words in (({"nobody": arrays[first]}, "has no input nobody"),
+                             ({values[1].name: numpy.zeros((1, 2), numpy.float32)}, "a constant of shape 1x2"),
+                             ({values[1].name: numpy.zeros(values[1].shape)}, "a constant of f64")):
+            with self.assertRaisesRegex(self.hone.Error, words):
+                self.session(path, constants=wrong)
+
+    def test_errors_of_networks_say_what_and_where(self):
+        path, inputs, outputs = self.exported(os.path.join(SOURCE, "tests/fuzz/corpus/onnx/attention.onnx"))
+        name = next(iter(inputs))
+        with self.session(path) as session:
+            for arguments, words in ((({},), f"input {name} is missing"), (({**inputs, "y7": 1},), "no input y7"),
+                                     ((["y7"], inputs), "no output y7"), (([],), "0 inputs, wanted"),
+                                     (({**inputs, name: inputs[name][..., :1]},), "shape .* wanted"),
+                                     (({**inputs, name: inputs[name].astype(numpy.float64)},), "float64 elements")):
+                with self.assertRaisesRegex(self.hone.Error, words):
+                    session.run(*arguments)
+            self.assertEqual(len(session.run(inputs)), len(outputs))
+        broken = os.path.join(self.directory.path, "broken.onnx")
+        with open(path, "rb") as whole, open(broken, "wb") as cut:
+            cut.write(whole.read()[:100])
+        with self.assertRaises(self.hone.Error) as caught:
+            self.session(broken)
+        self.assertEqual(caught.exception.kind, "corrupt")
+        self.assertIn("broken.onnx", caught.exception.where)
+        with self.assertRaises(self.hone.Error) as caught:
+            self.session(os.path.join(self.directory.path, "nowhere.onnx"))
+        self.assertEqual(caught.exception.kind, "not found")
+
     def test_threads_call_one_kernel_at_once(self):
         a, b = self.arrays((64, 64), (64, 64))
         matmul = self.client.kernel("matmul(M=64,N=64,K=64)", threads=1)
@@ -140,8 +216,10 @@ class Python(unittest.TestCase):
             with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
                 blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
             self.assertTrue(blocks, name)
+            shutil.copy(os.path.join(SOURCE, "tests/fuzz/corpus/onnx/attention.onnx"),
+                        os.path.join(self.directory.path, "model.onnx"))
             for block in blocks:
-                subprocess.run([sys.executable, "-c", block], check=True, timeout=120, env={
+                subprocess.run([sys.executable, "-c", block], check=True, timeout=120, cwd=self.directory.path, env={
                     **os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
 
     def test_pip_installs_it_with_the_library(self):
@@ -159,8 +237,9 @@ class Python(unittest.TestCase):
             if done.returncode != 0 and "No module named pip" in done.stderr:
                 self.skipTest("pip is not installed")
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertTrue(os.path.exists(os.path.join(folder, "site", "hone", "libhone.so")))
-            environment = {key: value for key, value in os.environ.items() if key != "HONE_LIBRARY"}
+            for library in ("libhone.so", "libhone_network.so"):
+                self.assertTrue(os.path.exists(os.path.join(folder, "site", "hone", library)))
+            environment = {key: value for key, value in os.environ.items() if not key.endswith("LIBRARY")}
             subprocess.run([sys.executable, "-c", "import hone; hone.kernel('add(M=2,N=3)')"], check=True, timeout=120,
                            cwd=folder, env={**environment, "PYTHONPATH": os.path.join(folder, "site")})
 

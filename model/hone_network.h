@@ -1,0 +1,73 @@
+/* libhone_network: whole networks from ONNX files, run through kernels that honed serves. C99; errors, options and
+ * element types as in hone.h.
+ *
+ *   hone_network *network = hone_network_open("model.onnx", NULL, NULL, &error);
+ *   const void *inputs[] = {image};
+ *   void *outputs[] = {classes};
+ *   hone_network_run(network, inputs, outputs, &error);
+ *
+ * Constants are packed once, and memory is planned once; kernels become faster while the network is held, as held
+ * kernels do (hone.h). */
+#ifndef HONE_MODEL_HONE_NETWORK_H_
+#define HONE_MODEL_HONE_NETWORK_H_
+
+#ifdef __has_include
+#if __has_include("client/hone.h")
+#include "client/hone.h"
+#else
+#include <hone/hone.h>
+#endif
+#else
+#include <hone/hone.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hone_network hone_network; /* thread-safe: one run at a time, others wait */
+
+/* An input or output. When a network is opened: the shape of an input whose dimensions the file leaves open, or its
+ * elements, which make it a constant. */
+typedef struct hone_network_value {
+  const char* name;
+  int32_t dtype; /* enum hone_dtype; not read where `data` is NULL */
+  int32_t rank;
+  int64_t shape[HONE_MAX_RANK];
+  int64_t bytes;    /* of all elements, dense and row-major; not read */
+  const void* data; /* elements of a constant, copied; NULL: the shape alone */
+} hone_network_value;
+
+typedef struct hone_network_options {
+  uint32_t struct_size;
+  int32_t value_count;
+  const hone_network_value* values;
+  hone_get_options get; /* for each of its kernels */
+} hone_network_options;
+#define HONE_NETWORK_OPTIONS_INIT {sizeof(hone_network_options), 0, NULL, HONE_GET_OPTIONS_INIT}
+
+/* Reads the file and has every kernel of it served; seconds, where the daemon has to compile. `connect` as for
+ * hone_connect, `options` may be NULL. NULL on failure: errors of hone_get, and those of the file (HONE_CORRUPT,
+ * HONE_INVALID, HONE_LIMIT; HONE_UNSUPPORTED names the first node that could not be taken). */
+HONE_PUBLIC hone_network* hone_network_open(const char* path, const hone_connect_options* connect,
+                                            const hone_network_options* options, hone_error* error);
+
+/* How many inputs (is_output 0) or outputs (1) there are, and what they are, in the file's order; `name` lives as long
+ * as the network. hone_network_describe: 0, or HONE_INVALID: there is no such one. */
+HONE_PUBLIC int32_t hone_network_count(const hone_network* network, int32_t is_output);
+HONE_PUBLIC int hone_network_describe(const hone_network* network, int32_t is_output, int32_t index,
+                                      hone_network_value* value);
+
+/* Computes: elements of every input, room for every output. 0, or: HONE_INVALID (a pointer missing, a whole number
+ * beyond 32 bits), HONE_LIMIT, HONE_RUN_FAILED. */
+HONE_PUBLIC int hone_network_run(hone_network* network, const void* const* inputs, void* const* outputs,
+                                 hone_error* error);
+
+/* Not while it runs. NULL is fine. */
+HONE_PUBLIC void hone_network_close(hone_network* network);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

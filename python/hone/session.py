@@ -1,0 +1,172 @@
+"""Whole networks from ONNX files."""
+import ctypes
+import os
+import threading
+
+import numpy
+
+from hone import library as lib
+from hone.kernel import DTYPES, as_array
+
+ONNX_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)", "int64": "tensor(int64)", "int32": "tensor(int32)",
+              "int8": "tensor(int8)", "bool": "tensor(bool)"}
+NUMBERS = {numpy.dtype(dtype): number for number, dtype in DTYPES.items()}
+
+
+class Value:
+    """name, shape, dtype and type (as onnxruntime spells it) of an input or output."""
+
+    def __init__(self, described):
+        self.name = described.name.decode()
+        self.shape = list(described.shape[:described.rank])
+        self.dtype = numpy.dtype(DTYPES[described.dtype])
+        self.type = ONNX_NAMES.get(self.dtype.name, self.dtype.name)
+
+    def __repr__(self):
+        return f"{self.name}: {self.type}{self.shape}"
+
+
+class Session:
+    """A network whose kernels are served, whose constants are packed and whose memory is planned. It becomes faster while it
+    is held. Any number of threads may use it; one run goes after another.
+
+    path: an ONNX file; constants: inputs that never change (name → array), as weights of a file that ships without them;
+    shapes: of inputs whose dimensions the file leaves open (name → sequence); threads: of its kernels, 0 for as many as
+    this process may run on; budget: seconds to wait for better code of each kernel; deadline: seconds until one is there;
+    frozen: the same bits for as long as it is held; socket, start: as of hone.Client."""
+
+    def __init__(self, path, constants=None, shapes=None, threads=0, budget=0.0, deadline=60.0, frozen=False, socket=None,
+                 start=True):
+        self._library = load()
+        given = [(name, None, tuple(shape)) for name, shape in (shapes or {}).items()]
+        given += [(name, numpy.ascontiguousarray(as_array(value)), numpy.shape(value))
+                  for name, value in (constants or {}).items()]
+        values = (NetworkValue * max(1, len(given)))()
+        for value, (name, array, shape) in zip(values, given):
+            if len(shape) > lib.MAX_RANK:
+                raise lib.Error("unsupported", f"rank {len(shape)}, at most {lib.MAX_RANK}", name)
+            value.name, value.rank = name.encode(), len(shape)
+            value.shape[:len(shape)] = [int(size) for size in shape]
+            if array is not None:
+                if array.dtype not in NUMBERS:
+                    raise lib.Error("unsupported", f"hone has no {array.dtype}", name)
+                value.dtype, value.data = NUMBERS[array.dtype], array.ctypes.data
+        connect = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), lib.START_DAEMON if start else 0,
+                                     socket.encode() if socket else None, None, threads)
+        get = lib.GetOptions(ctypes.sizeof(lib.GetOptions), threads, int(budget * 1e6), int(deadline * 1e6), int(frozen), 0)
+        options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, get)
+        error = lib.ErrorStruct()
+        self._handle = self._library.hone_network_open(os.fspath(path).encode(), ctypes.byref(connect), ctypes.byref(options),
+                                                       ctypes.byref(error))
+        if not self._handle:
+            raise error.raised()
+        self._path = os.fspath(path)
+        self._inputs, self._outputs = ([self._describe(is_output, i)
+                                        for i in range(self._library.hone_network_count(self._handle, is_output))]
+                                       for is_output in (0, 1))
+
+    def _describe(self, is_output, index):
+        value = NetworkValue()
+        self._library.hone_network_describe(self._handle, is_output, index, ctypes.byref(value))
+        return Value(value)
+
+    def get_inputs(self):
+        return list(self._inputs)
+
+    def get_outputs(self):
+        return list(self._outputs)
+
+    def run(self, *arguments):
+        """run(inputs) or, as onnxruntime has it, run(output_names, inputs). inputs: name → array; or arrays in order, one
+        alone without a list. A list of arrays comes back: those named, or all of them."""
+        if len(arguments) not in (1, 2):
+            raise TypeError("run(inputs) or run(output_names, inputs)")
+        names, given = arguments if len(arguments) == 2 else (None, arguments[0])
+        known = [value.name for value in self._outputs]
+        for name in names or []:
+            if name not in known:
+                raise lib.Error("invalid", f"there is no output {name}; there are: {', '.join(known)}", self._path)
+        arrays = [self._checked(value, array) for value, array in zip(self._inputs, self._in_order(given))]
+        results = [numpy.empty(value.shape, value.dtype) for value in self._outputs]
+        error = lib.ErrorStruct()
+        if self._library.hone_network_run(self._handle, pointers(arrays), pointers(results), ctypes.byref(error)):
+            raise error.raised()
+        return [results[known.index(name)] for name in names] if names else results
+
+    def _in_order(self, given):
+        names = [value.name for value in self._inputs]
+        if isinstance(given, dict):
+            if unknown := [name for name in given if name not in names]:
+                raise lib.Error("invalid", f"there is no input {unknown[0]}; there are: {', '.join(names)}", self._path)
+            if missing := [name for name in names if name not in given]:
+                raise lib.Error("invalid", f"input {missing[0]} is missing", self._path)
+            return [given[name] for name in names]
+        arrays = list(given) if isinstance(given, (list, tuple)) else [given]
+        if len(arrays) != len(names):
+            raise lib.Error("invalid", f"{len(arrays)} inputs, wanted {len(names)}: {', '.join(names)}", self._path)
+        return arrays
+
+    def _checked(self, value, given):
+        array = as_array(given)
+        if array.dtype != value.dtype:
+            raise lib.Error("invalid", f"{array.dtype} elements, wanted {value.dtype}", value.name)
+        if list(array.shape) != value.shape:
+            raise lib.Error("invalid", f"shape {list(array.shape)}, wanted {value.shape}", value.name)
+        return numpy.ascontiguousarray(array)
+
+    def close(self):
+        """Not while it runs."""
+        handle, self._handle = self._handle, None
+        if handle:
+            self._library.hone_network_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def __repr__(self):
+        return f"<hone.Session {self._path!r}>"
+
+
+class NetworkValue(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32),
+                ("shape", ctypes.c_int64 * lib.MAX_RANK), ("bytes", ctypes.c_int64), ("data", ctypes.c_void_p)]
+
+
+class NetworkOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint32), ("value_count", ctypes.c_int32), ("values", ctypes.POINTER(NetworkValue)),
+                ("get", lib.GetOptions)]
+
+
+def pointers(arrays):
+    return (ctypes.c_void_p * max(1, len(arrays)))(*(array.ctypes.data for array in arrays))
+
+
+_LOADED = None
+_LOCK = threading.Lock()
+
+
+def load():
+    """libhone_network, loaded once, from where libhone is looked for."""
+    global _LOADED
+    with _LOCK:
+        if _LOADED is None:
+            library = lib.find("HONE_NETWORK_LIBRARY", "hone_network")
+            library.hone_network_open.restype = ctypes.c_void_p
+            library.hone_network_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(lib.ConnectOptions),
+                                                  ctypes.POINTER(NetworkOptions), ctypes.POINTER(lib.ErrorStruct)]
+            library.hone_network_count.argtypes = [ctypes.c_void_p, ctypes.c_int32]
+            library.hone_network_describe.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32,
+                                                      ctypes.POINTER(NetworkValue)]
+            library.hone_network_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
+                                                 ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(lib.ErrorStruct)]
+            library.hone_network_close.argtypes = [ctypes.c_void_p]
+            library.hone_network_close.restype = None
+            _LOADED = library
+    return _LOADED
