@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {"pack_rows", "constant rows are packed ahead of time"},
     {"panels_outside", "panels in the outermost loop, rows inside"},
     {"peel", "rows left over by the tiles have a smaller tile of their own"},
+    {"prefetch", "bytes ahead of what is read that the caches are told to fetch; 0: they guess"},
     {"reduction_block", "steps of the reduction done at once; 0: all"},
     {"rows", "rows of the register tile"},
     {"rows_together", "rows that are worked on together"},

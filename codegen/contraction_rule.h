@@ -57,6 +57,7 @@ class ContractionRule {
   void UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled);
   void ScheduleBlockedSum();
   void SchedulePanel();
+  void PrefetchOperand();
 
   SchedulePlanner& planner_;
   const ContractionPair& pair_;
@@ -68,6 +69,7 @@ class ContractionRule {
   int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block
   int block_axis_ = -1;
   std::string own_rows_;  // the padded row operand, where each task makes its own part; else empty
+  std::string streamed_;  // what vectors read, where it comes from beyond the second-level cache; else empty
   std::string panel_;     // packed inside the kernel, per task
   bool row_is_packed_const_ = false;
   bool row_is_total_ = false;    // rows may run over: the operand is a copy of ours

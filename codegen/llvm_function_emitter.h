@@ -102,6 +102,7 @@ class FunctionEmitter {
   Result<llvm::Value*> EmitOperation(const ValueNode& value, std::vector<llvm::Value*> args);
   Result<llvm::Value*> EmitCast(const ValueNode& value);
   Result<llvm::Value*> EmitLoad(const ValueNode& load);
+  void EmitPrefetch(llvm::Value* address, int64_t bytes_ahead);
   Result<llvm::Value*> EmitMemoryLoad(const ValueNode& load);
   // A function of x by its long polynomial. Where unrolling would repeat it many times, a call to one copy.
   llvm::Value* EmitLongMath(Op op, bool is_sigmoid, std::vector<llvm::Value*> args);

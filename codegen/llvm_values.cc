@@ -251,6 +251,16 @@ Result<llvm::Value*> FunctionEmitter::EmitLoad(const ValueNode& load) {
   return builder_.CreateSelect(condition, value, fill);
 }
 
+// A hint: what lies there comes into the caches, wherever it is, and nothing happens where nothing is.
+void FunctionEmitter::EmitPrefetch(llvm::Value* address, int64_t bytes_ahead) {
+  constexpr uint32_t kRead = 0, kIntoAllLevels = 3, kData = 1;
+  llvm::Value* there =
+      builder_.CreateGEP(builder_.getInt8Ty(), address, builder_.getInt64(static_cast<uint64_t>(bytes_ahead)));
+  builder_.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {there->getType()},
+      {there, builder_.getInt32(kRead), builder_.getInt32(kIntoAllLevels), builder_.getInt32(kData)});
+}
+
 Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   const Buffer& buffer = program_.buffers[static_cast<size_t>(load.buffer)];
   llvm::Type* element = MemoryType(function_.getContext(), buffer.dtype);
@@ -321,6 +331,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
     if (active_ < lanes_)
       return EmitLoadPrefix(builder_, target_, loaded_type, address(),
                             builder_.getInt64(static_cast<uint64_t>(active_)), alignment);
+    if (load.prefetch > 0) EmitPrefetch(address(), load.prefetch);
     return builder_.CreateAlignedLoad(loaded_type, address(), llvm::Align(static_cast<uint64_t>(alignment)));
   };
   auto widen_lanes = [&](llvm::Value* value) -> llvm::Value* {

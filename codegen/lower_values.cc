@@ -26,6 +26,7 @@ uint64_t HashOf(const ValueNode& node) {
   Mix(hash, static_cast<uint64_t>(node.int_value));
   Mix(hash, std::bit_cast<uint64_t>(node.float_value));
   Mix(hash, static_cast<uint64_t>(node.buffer));
+  Mix(hash, static_cast<uint64_t>(node.prefetch));
   for (const ValuePtr& arg : node.args) Mix(hash, reinterpret_cast<uintptr_t>(arg.get()));
   Mix(hash, node.index);
   Mix(hash, node.guard);
@@ -35,7 +36,7 @@ uint64_t HashOf(const ValueNode& node) {
 bool Same(const ValueNode& a, const ValueNode& b) {
   return a.op == b.op && a.type == b.type && a.int_value == b.int_value &&
          std::bit_cast<uint64_t>(a.float_value) == std::bit_cast<uint64_t>(b.float_value) && a.buffer == b.buffer &&
-         a.args == b.args && a.index == b.index && a.guard == b.guard;
+         a.args == b.args && a.index == b.index && a.guard == b.guard && a.prefetch == b.prefetch;
 }
 
 }  // namespace
@@ -88,9 +89,8 @@ Result<void> Lowering::GuardInside(std::vector<Linear>& guard, const Linear& ind
   if (!program_.vars.ProvenNonNegative(index)) guard.push_back(index);
   Linear room = extent - Linear(1) - index;
   // Of a dynamic extent the loops know more than the axis' range says.
-  const bool is_inside =
-      program_.vars.ProvenNonNegative(room) ||
-      (!extent.IsConstant() && program_.vars.ProvenNonNegative(program_.vars.ExpandAxes(room)));
+  const bool is_inside = program_.vars.ProvenNonNegative(room) ||
+                         (!extent.IsConstant() && program_.vars.ProvenNonNegative(program_.vars.ExpandAxes(room)));
   if (!is_inside) guard.push_back(room);
   return {};
 }
@@ -135,6 +135,8 @@ Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* 
     node.buffer = states_[static_cast<size_t>(producer)].buffer;
     node.index = StorageIndex(static_cast<size_t>(producer), coordinates);
   }
+  const auto& prefetches = scheduled_.stages[stage].prefetches;
+  if (auto ahead = prefetches.find(tensor.name); ahead != prefetches.end()) node.prefetch = ahead->second;
   if (!node.guard.empty()) node.args.push_back(fill ? HONE_TRY(MakeValue(stage, *fill)) : Constant(tensor.dtype, 0, 0));
   return Node(std::move(node));
 }

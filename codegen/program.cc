@@ -73,6 +73,7 @@ class Printer {
     std::string text;
     if (value.op == Op::kLoad) {
       text = program_.buffers[static_cast<size_t>(value.buffer)].name + Index(value.index);
+      if (value.prefetch > 0) text += fmt::format(" ahead {}", value.prefetch);
       return value.guard.empty() ? text
                                  : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
     }

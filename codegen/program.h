@@ -39,6 +39,7 @@ struct ValueNode {
   int buffer = -1;             // kLoad
   std::vector<Linear> index;   // kLoad: one per dimension; kAxis: one
   std::vector<Linear> guard;   // kLoad: all must be ≥ 0, or the fill is taken and nothing is read
+  int64_t prefetch = 0;        // kLoad of a vector: so many bytes ahead the cache is told to fetch; 0: it is not
 };
 
 struct Stmt;

@@ -79,6 +79,7 @@ void ContractionRule::Emit() {
     ScheduleBlockedSum();
   else
     ScheduleSum();
+  PrefetchOperand();
   if (!panel_.empty()) SchedulePanel();
 }
 

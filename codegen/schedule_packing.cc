@@ -43,6 +43,8 @@ std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access,
 void ContractionRule::PackVectorOperand() {
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  const bool is_large = tensor.kind == TensorKind::kInput && planner_.Bytes(access.tensor) > planner_.target().l2_bytes;
+  if (is_large && tile_.direct) streamed_ = tensor.name;
   if (tile_.direct) return;
   std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
   if (tensor.kind == TensorKind::kInput && tensor.is_const) {
@@ -58,6 +60,7 @@ void ContractionRule::PackVectorOperand() {
       planner_.Reorder(copy, order);
       planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
       planner_.MarkScheduled(copy);
+      if (is_large) streamed_ = copy;
       return;
     }
   }
@@ -112,6 +115,13 @@ void ContractionRule::PackRowOperand() {
   if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kShared, layout)) return;
   row_is_total_ = true;
   ScheduleElementwise(planner_, copy);
+}
+
+// Constants are packed in the order in which they are read, so what lies ahead is what comes next.
+void ContractionRule::PrefetchOperand() {
+  if (streamed_.empty()) return;
+  const int64_t ahead = planner_.Choose(pair_.sum, "prefetch", {0, 1024, 4096}, 0);
+  if (ahead > 0) planner_.Prefetch(streamed_, pair_.sum, ahead);
 }
 
 // A panel of the vector operand, packed once per task: rows of `width_` elements, one after the other.

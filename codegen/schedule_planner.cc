@@ -220,6 +220,13 @@ void SchedulePlanner::SetTail(const std::string& stage, const std::string& axis,
   schedule_.push_back(std::move(step));
 }
 
+void SchedulePlanner::Prefetch(const std::string& tensor, const std::string& stage, int64_t bytes_ahead) {
+  Step step = MakeStep(StepKind::kPrefetch, stage);
+  step.other = tensor;
+  step.factors = {bytes_ahead};
+  schedule_.push_back(std::move(step));
+}
+
 std::string SchedulePlanner::Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks,
                                          double cycles) {
   std::string name = loops[0];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,8 @@ class SchedulePlanner {
   void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});
   void CacheWrite(const std::string& stage, const std::string& loop);
   void SetTail(const std::string& stage, const std::string& axis, Tail tail);
+  // REQUIRES: the stage reads the tensor.
+  void Prefetch(const std::string& tensor, const std::string& stage, int64_t bytes_ahead);
 
   // Fuses the named outer loops of a stage and runs them on workers if that pays for `cycles` of work in `tasks` equal
   // parts; returns the loop's name. REQUIRES: they are the stage's outermost loops, in order; at least one.
@@ -104,6 +107,7 @@ class SchedulePlanner {
   int64_t Bytes(TensorId tensor) const;
   int LanesFor(const Stage& stage) const;  // of the stage's element type
   bool IsScheduled(const std::string& stage) const;
+  std::span<const std::string> scheduled() const { return done_; }  // in the order in which they were
   void MarkScheduled(const std::string& stage) { done_.push_back(stage); }
 
  private:

@@ -306,6 +306,33 @@ void DivideRows(SchedulePlanner& planner, const std::string& name, const std::ve
   planner.Took("rows", name, "reductions along rows, which are divided among workers");
 }
 
+// Where the operands outgrow the second-level cache, they are fetched ahead of the pass that reads them first: the
+// passes that follow a row's first one read nothing, and leave memory idle.
+void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<const std::string> group) {
+  constexpr int64_t kUsualAhead = 4096;
+  const Kernel& kernel = planner.kernel();
+  int64_t bytes = 0;
+  std::vector<std::pair<std::string, std::string>> first_reads;  // tensor, stage
+  for (size_t t = 0; t < kernel.tensors.size(); ++t) {
+    const auto tensor = static_cast<TensorId>(t);
+    if (kernel.tensors[t].kind == TensorKind::kIntermediate) continue;
+    bytes += planner.Bytes(tensor);
+    const bool stays = planner.Bytes(tensor) <= planner.target().l2_bytes / 8;  // a scale per column
+    if (kernel.tensors[t].kind != TensorKind::kInput || stays) continue;
+    const std::vector<int> readers = ReadersOf(kernel, tensor);
+    if (readers.empty()) continue;
+    const Stage& reader = kernel.stages[static_cast<size_t>(*std::min_element(readers.begin(), readers.end()))];
+    if (std::find(group.begin(), group.end(), planner.NameOf(reader)) == group.end()) continue;
+    first_reads.emplace_back(kernel.tensors[t].name, planner.NameOf(reader));
+  }
+  if (bytes <= planner.target().l2_bytes || first_reads.empty()) return;
+  const int64_t ahead = planner.Choose(name, "prefetch", {0, 1024, kUsualAhead, 16384}, kUsualAhead);
+  if (ahead == 0) return;
+  for (const auto& [tensor, stage] : first_reads) planner.Prefetch(tensor, stage, ahead);
+  planner.Took("prefetch", name,
+               "the operands come from beyond the second-level cache: what is next is asked for ahead");
+}
+
 }  // namespace
 
 bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
@@ -330,6 +357,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     if (reduces) break;
     if (candidate == 1) return planner.Refuse("rows", name, "nothing that feeds it reduces along rows");
   }
+  const size_t before = planner.scheduled().size();
   RowCost cost = CostOf(planner, group, rows);
   const std::optional<OnlineNames> online = TakeOnline(planner, name, group, rows, cost.bytes);
   if (online) {
@@ -346,6 +374,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   if (online && CanDivideRows(planner, out, group, rows, *online) &&
       planner.ChooseIf(name, "divided_rows", row_count < planner.target().cores)) {
     DivideRows(planner, name, group, rows, *online, cost.work * row_count);
+    PrefetchRows(planner, name, planner.scheduled().subspan(before));
     return true;
   }
   const bool scalar_rows = rows == out.axes.size();
@@ -404,6 +433,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   for (const std::string& g : group)
     if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false);
   planner.MarkScheduled(name);
+  PrefetchRows(planner, name, planner.scheduled().subspan(before));
   planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");
   return true;
 }

@@ -29,9 +29,15 @@ StageSchedule InitialSchedule(const Stage& stage) {
 }
 
 // Whether a step other than a rewrite was applied to the stage: its axes must stay as they are then.
+bool Reads(const Stage& stage, TensorId tensor) {
+  bool reads = false;
+  Walk(stage.body, [&](const Expr& e) { reads |= e.op() == Op::kLoad && e.int_value() == tensor; });
+  return reads;
+}
+
 bool HasSteps(const StageSchedule& schedule) {
   return schedule.is_rewritten || schedule.attach_stage >= 0 || schedule.scope != Scope::kDefault ||
-         !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() ||
+         !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() || !schedule.prefetches.empty() ||
          std::any_of(schedule.loops.begin(), schedule.loops.end(), [](const LoopDim& loop) { return loop.kind != LoopKind::kSerial; });
 }
 
@@ -63,6 +69,7 @@ class ScheduleApplier {
   Result<void> Reorder(const Step& step);
   Result<void> Annotate(const Step& step);
   Result<void> ComputeAt(const Step& step);
+  Result<void> Prefetch(const Step& step);
   Result<void> CheckLayout(size_t stage, const std::vector<LayoutDim>& layout) const;
   Result<void> CheckComputedFromConstant(size_t stage) const;
   // Whether a loop comes from a reduction axis (also in part, by fusion).
@@ -352,6 +359,18 @@ Result<void> ScheduleApplier::ComputeAt(const Step& step) {
   return {};
 }
 
+Result<void> ScheduleApplier::Prefetch(const Step& step) {
+  constexpr int64_t kFarthest = 1 << 20;
+  const size_t stage = HONE_TRY(StageOf(step.stage));
+  const TensorId tensor = FindTensor(result_.kernel, step.other);
+  if (tensor < 0) return Refuse("there is no tensor " + step.other);
+  if (!Reads(result_.kernel.stages[stage], tensor)) return Refuse(fmt::format("{} does not read {}", step.stage, step.other));
+  if (step.factors[0] > kFarthest)
+    return Refuse(fmt::format("{} bytes ahead, at most {} are allowed", step.factors[0], kFarthest));
+  result_.stages[stage].prefetches[step.other] = step.factors[0];
+  return {};
+}
+
 Result<void> ScheduleApplier::Apply(const Step& step) {
   switch (step.kind) {
     case StepKind::kRewrite: return Rewrite(step);
@@ -405,6 +424,7 @@ Result<void> ScheduleApplier::Apply(const Step& step) {
       result_.stages[stage].tails[step.names[0]] = step.tail;
       return {};
     }
+    case StepKind::kPrefetch: return Prefetch(step);
   }
   return Refuse("an unknown step");
 }
@@ -444,6 +464,9 @@ Result<ScheduledKernel> ScheduleApplier::Finish() && {
       if (l != 0) return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
     }
     if (!schedule.promote_loop.empty()) HONE_TRY(LoopOf(i, schedule.promote_loop));
+    for (const auto& [tensor, _] : schedule.prefetches)
+      if (!Reads(stage, FindTensor(result_.kernel, tensor)))
+        return Refuse(fmt::format("{} does not read {} any more: prefetch what it reads", name, tensor));
     if (schedule.scope == Scope::kShared && schedule.attach_stage >= 0) {
       size_t root = static_cast<size_t>(schedule.attach_stage);
       while (result_.stages[root].attach_stage >= 0) root = static_cast<size_t>(result_.stages[root].attach_stage);

@@ -40,6 +40,7 @@ struct StageSchedule {
   std::vector<LayoutDim> layout;
   std::string promote_loop;    // cache_write: inside this loop the tile lives in registers
   std::map<std::string, Tail> tails;  // by axis name; absent: kPad
+  std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead
   bool is_rewritten = false;   // has loops changed: graph rewrites are over for this stage
 };
 

@@ -251,9 +251,16 @@ Result<Step> LineParser::Parse() {
     HONE_TRY(NextLoop(step));
     Next();
     HONE_TRY(Choice(kTails, step.tail));
+  } else if (verb == "prefetch") {
+    step.kind = StepKind::kPrefetch;
+    step.other = HONE_TRY(Name("a tensor"));
+    HONE_TRY(Keyword("for"));
+    step.stage = HONE_TRY(Name("the stage that reads it"));
+    Next();
+    step.factors.push_back(HONE_TRY(Number(word_)));
   } else {
     return Wrong("a step: rewrite inline cache_read rfactor split fuse reorder parallel vectorize unroll compute_at "
-                 "store cache_write tail");
+                 "store cache_write tail prefetch");
   }
   if (Next()) return Wrong("the end of the line");
   return step;
@@ -283,6 +290,7 @@ std::string PrintStep(const Step& step) {
     case StepKind::kStore: return fmt::format("store {} {}{}", step.stage, NameIn(kScopes, step.scope), layout());
     case StepKind::kCacheWrite: return fmt::format("cache_write {} at{}", step.stage, Loops(step));
     case StepKind::kTail: return fmt::format("tail{} {}", Loops(step), NameIn(kTails, step.tail));
+    case StepKind::kPrefetch: return fmt::format("prefetch {} for {} {}", step.other, step.stage, step.factors[0]);
   }
   return "";
 }

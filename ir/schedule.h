@@ -19,6 +19,7 @@
 //   store t registers                                registers, private (per worker), shared; with an optional layout
 //   cache_write t at t.m.0                           inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
+//   prefetch x for t 4096                            vectors that t loads of x ask for what lies 4096 bytes further on
 //
 // A kernel with a size that is a range may have several, each for some of the sizes: ir/schedule_cases.h.
 #pragma once
@@ -48,6 +49,7 @@ enum class StepKind : uint8_t {
   kStore = 12,
   kCacheWrite = 13,
   kTail = 14,
+  kPrefetch = 15,
 };
 
 // Where a stage's values live.
@@ -82,8 +84,8 @@ struct Step {
   StepKind kind = StepKind::kInline;
   std::string stage;                // the stage it applies to: named by its tensor
   std::vector<std::string> names;   // loops (without the stage's name), axes of a rewrite
-  std::vector<int64_t> factors;     // split: inner factors, outermost first; rfactor: lanes; parallel: grain; of a rewrite
-  std::string other;                // rewrite: its name; cache_read: the tensor read; compute_at: the consumer; rfactor: axis
+  std::vector<int64_t> factors;     // split: inner factors, outermost first; rfactor: lanes; parallel: grain; prefetch: bytes; of a rewrite
+  std::string other;                // rewrite: its name; cache_read, prefetch: the tensor read; compute_at: the consumer; rfactor: axis
   std::string result;               // cache_read, rfactor: the new stage
   Scope scope = Scope::kDefault;    // cache_read, store
   std::vector<LayoutDim> layout;    // cache_read, store; empty: the tensor's own order

@@ -320,12 +320,22 @@ void WriteStreams(const Input& in, Writer& out) {
 void WriteMemory(const Input& in, Writer& out) {
   const Analysis& analysis = in.analysis;
   const double flops = std::max(1.0, analysis.needed_flops);
+  std::vector<int64_t> ahead(in.program.buffers.size(), 0);
+  int64_t farthest = 0;
+  for (const Access& access : analysis.accesses) {
+    int64_t& of_buffer = ahead[static_cast<size_t>(access.buffer)];
+    of_buffer = std::max(of_buffer, access.prefetch);
+    farthest = std::max(farthest, access.prefetch);
+  }
+  out.Group("memory");
+  out.Log("prefetch_ahead", static_cast<double>(farthest));
   for (int level = 0; level < kCacheLevels; ++level) {
     out.Group("cache", level + 1);
     const std::vector<double>& traffic = analysis.traffic[static_cast<size_t>(level)];
     const double bytes = SumOf(traffic);
-    double worst = 0, operands = 0;
+    double worst = 0, operands = 0, prefetched = 0;
     for (size_t b = 0; b < traffic.size(); ++b) {
+      if (ahead[b] > 0) prefetched += traffic[b];
       worst = std::max(worst, traffic[b]);
       if (in.program.buffers[b].scope == Scope::kDefault || in.program.buffers[b].scope == Scope::kConst)
         operands += traffic[b];
@@ -335,6 +345,7 @@ void WriteMemory(const Input& in, Writer& out) {
     out.Ratio("of_operands", bytes, analysis.operand_bytes);  // 1: each operand once
     out.Share("largest", worst, bytes);
     out.Share("workspace", bytes - operands, bytes);
+    out.Share("prefetched", prefetched, bytes);
   }
 }
 

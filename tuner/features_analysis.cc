@@ -193,7 +193,7 @@ class Walker {
       if (stored_[static_cast<size_t>(node)][static_cast<size_t>(load.buffer)]) mask |= BitOf(node);
     if (buffer.scope == Scope::kRegisters)
       CountTileRead(load, indexed);
-    else if (!CountAccess(load.buffer, load.index, load.guard, mask, false) && node_ > 0)
+    else if (!CountLoad(load, mask) && node_ > 0)
       mask |= BitOf(node_);
     seen_.emplace_back(&load, mask);
     return mask;
@@ -222,6 +222,13 @@ class Walker {
       const Mask mask = open_.MaskOf(form);
       return open_.IsVector(mask) && (mask & loops) != 0;
     });
+  }
+
+  bool CountLoad(const ValueNode& load, Mask mask) {
+    const bool hoisted = CountAccess(load.buffer, load.index, load.guard, mask, false);
+    Access& access = analysis_.accesses.back();
+    if (access.lanes == LaneAccess::kContiguous && !hoisted) access.prefetch = load.prefetch;
+    return hoisted;
   }
 
   // A load or store of memory: by lanes, and as an access with its strides. True if it is done before the loop.

@@ -57,6 +57,7 @@ struct Access {
   int node = 0;  // the body's loop
   bool is_store = false;
   bool is_guarded = false;
+  int64_t prefetch = 0;  // bytes ahead
   LaneAccess lanes = LaneAccess::kScalar;
   double count = 0;            // hardware loads or stores per execution of the body
   std::vector<double> stride;  // elements of the flat buffer, signed, per open loop, outermost first

@@ -55,6 +55,10 @@ const std::vector<Corner>& Corners() {
        "split y.m 6\nreorder y.m.0 y.m.1 y.n\ncompute_at acc y.m.0\nsplit acc.m 4\nsplit acc.n 8\n"
        "reorder acc.m.0 acc.n.0 acc.k acc.m.1 acc.n.1\ncache_write acc at acc.n.0\nunroll acc.m.1\nvectorize acc.n.1\n"
        "unroll y.m.1\ntail y.m peel\ntail acc.m peel\ntail acc.n peel\n"},
+      {"hints_far_beyond_the_end", "matmul(M=23,N=37,K=13)+bias",
+       "split y.n 16\nvectorize y.n.1\nprefetch bias for y 1048576\nsplit acc.n 16\nreorder acc.k acc.m acc.n.0 "
+       "acc.n.1\n"
+       "vectorize acc.n.1\nprefetch b for acc 1048576\nprefetch a for acc 1\n"},
   };
   return kCorners;
 }

@@ -1,5 +1,6 @@
 // Every scheduling rule says why it took a stage or left it, and every decision is explained: what `hone explain`
 // tells.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,6 +73,7 @@ const Case kCases[] = {
      "",
      {"+ online total: ", "+ rows y: reductions along rows, which are divided among workers"}},
     {"softmax(M=64,N=1000)", "", {"- online total: the row stays in the cache from pass to pass", "+ rows y: "}},
+    {"softmax(M=640,N=100)", "", {"+ prefetch y: the operands come from beyond the second-level cache", "+ rows y: "}},
     {"softmax(M=64,N=1000)", "y.online=256", {"+ online total: with top, which it needs", "+ rows y: "}},
     {"layer_norm(M=64,N=768)", "y.online=256", {"+ online squares: with total, which it needs", "+ rows y: "}},
     {"softmax(M=2,N=200000)",
@@ -118,6 +120,27 @@ const Case kCases[] = {
      "",
      {"- winograd y: the transforms would cost more than the products that they save"}},
 };
+
+// Asked for by the first pass over the row that reads it, where it is large and by vectors.
+TEST(RuleNotes, OperandsBeyondTheSecondLevelCacheAreFetchedAhead) {
+  auto prefetches = [](const std::string& text, const std::string& choices) {
+    std::string found;
+    for (const Step& step : PlanOf(text, Avx2(), *ParseChoices(choices)).schedule)
+      if (step.kind == StepKind::kPrefetch) found += PrintStep(step) + "\n";
+    return found;
+  };
+  EXPECT_EQ(prefetches("softmax(M=640,N=100)", ""), "prefetch x for top_lanes 4096\n");
+  EXPECT_EQ(prefetches("softmax(M=640,N=100)", "y.prefetch=1024"), "prefetch x for top_lanes 1024\n");
+  EXPECT_EQ(prefetches("softmax(M=640,N=100)", "y.prefetch=0"), "");
+  EXPECT_EQ(prefetches("softmax(M=64,N=100)", ""), "") << "it stays in the cache";
+  EXPECT_EQ(prefetches("layer_norm(M=640,N=100)", ""), "prefetch x for total_lanes 4096\n") << "not the scales";
+  const std::string large = "dense(M=64,N=512,K=512,const=1)";
+  EXPECT_EQ(prefetches(large, ""), "");
+  std::string site;
+  for (const Choice& choice : PlanOf(large, Avx2()).choices)
+    if (choice.site.ends_with(".prefetch")) site = choice.site;
+  EXPECT_THAT(prefetches(large, site + "=4096"), ::testing::HasSubstr("prefetch w_panel for ")) << site;
+}
 
 TEST(RuleNotes, EachRuleSaysWhyItAppliedOrNot) {
   for (const Case& one : kCases) {

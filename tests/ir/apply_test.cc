@@ -286,6 +286,20 @@ TEST(TailStep, RefusesToPeelWhatHasNoKnownRest) {
             "step 1 (tail y.m peel): m is a dynamic size: how much is left to peel is not known");
 }
 
+TEST(PrefetchStep, IsKeptByTheTensorThatIsRead) {
+  const std::map<std::string, int64_t> wanted = {{"a", 64}, {"b", 4096}};
+  EXPECT_EQ(Of(Applied(Matmul(), "prefetch a for y 64\nprefetch b for y 1\nprefetch b for y 4096"), "y").prefetches, wanted);
+}
+
+TEST(PrefetchStep, RefusesWhatIsNotRead) {
+  EXPECT_EQ(RefusalOf(Matmul(), "", "prefetch c for y 64"), "step 1 (prefetch c for y 64): there is no tensor c");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "prefetch a for y 64"), "step 1 (prefetch a for y 64): y does not read a");
+  EXPECT_EQ(RefusalOf(Matmul(), "", "prefetch a for y 1048577"),
+            "step 1 (prefetch a for y 1048577): 1048577 bytes ahead, at most 1048576 are allowed");
+  EXPECT_EQ(RefusalOf(Matmul(), "prefetch b for y 64\n", "cache_read b -> bp for y shared"),
+            "y does not read b any more: prefetch what it reads");
+}
+
 // An inner part that ran too far would visit what the next trip of the outer part visits too.
 TEST(SplitStep, RefusesUnevenSplitsOfInnerParts) {
   EXPECT_EQ(

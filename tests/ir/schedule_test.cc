@@ -60,6 +60,7 @@ const std::vector<std::string>& PrintedSteps() {
       "tail y.m guard",
       "tail y.m shift",
       "tail y.m peel",
+      "prefetch x for t 4096",
   };
   return lines;
 }
@@ -135,6 +136,11 @@ TEST(Schedule, ReadsFields) {
   EXPECT_THAT(cache_write.names, testing::ElementsAre("m.0"));
 
   EXPECT_EQ(read("tail y.m shift").tail, Tail::kShift);
+
+  const Step prefetch = read("prefetch x for t 4096");
+  EXPECT_EQ(prefetch.other, "x");
+  EXPECT_EQ(prefetch.stage, "t");
+  EXPECT_THAT(prefetch.factors, testing::ElementsAre(4096));
 }
 
 TEST(Schedule, SkipsCommentsBlankLinesAndSpace) {

@@ -43,19 +43,15 @@ Schedule RandomSchedule::Make() {
     double odds;
     void (RandomSchedule::*make)();
   };
-  static constexpr Move kRewrites[] = {{2, &RandomSchedule::Inline},
-                                       {2, &RandomSchedule::Collapse},
-                                       {2, &RandomSchedule::Separate},
-                                       {2, &RandomSchedule::Expand},
-                                       {1, &RandomSchedule::Numbers},
-                                       {1, &RandomSchedule::Online},
-                                       {2, &RandomSchedule::Rfactor},
-                                       {4, &RandomSchedule::CacheRead}};
+  static constexpr Move kRewrites[] = {{2, &RandomSchedule::Inline},   {2, &RandomSchedule::Collapse},
+                                       {2, &RandomSchedule::Separate}, {2, &RandomSchedule::Expand},
+                                       {1, &RandomSchedule::Numbers},  {1, &RandomSchedule::Online},
+                                       {2, &RandomSchedule::Rfactor},  {4, &RandomSchedule::CacheRead}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
       {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},
       {1, &RandomSchedule::ParallelLoop}, {3, &RandomSchedule::PlaceStage}, {1, &RandomSchedule::StoreStage},
-      {1, &RandomSchedule::CacheWrite},   {2, &RandomSchedule::SetTail}};
+      {1, &RandomSchedule::CacheWrite},   {2, &RandomSchedule::SetTail},    {1, &RandomSchedule::Prefetch}};
   auto make = [&](std::span<const Move> moves) {
     double total = 0;
     for (const Move& move : moves) total += move.odds;
@@ -481,6 +477,21 @@ void RandomSchedule::SetTail() {
   step.stage = NameOf(stage);
   step.names = {Pick(axes)};
   step.tail = kTails[rng_.Below(std::size(kTails))];
+  Propose({step});
+}
+
+void RandomSchedule::Prefetch() {
+  const Stage& stage = AnyStage();
+  std::vector<std::string> reads;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad) reads.push_back(state_.kernel.tensors[static_cast<size_t>(e.int_value())].name);
+  });
+  if (reads.empty()) return;
+  Step step;
+  step.kind = StepKind::kPrefetch;
+  step.stage = NameOf(stage);
+  step.other = Pick(reads);
+  step.factors = {rng_.Between(1, 1 << 20)};
   Propose({step});
 }
 

@@ -53,6 +53,7 @@ class RandomSchedule {
   void StoreStage();
   void CacheWrite();
   void SetTail();
+  void Prefetch();
 
   const Stage& AnyStage(size_t* index = nullptr);
   const StageSchedule& LoopsOf(const Stage& stage) const;

@@ -145,6 +145,18 @@ TEST(Features, FootprintOfAMatmulTile) {
   EXPECT_NEAR(f.Count("cache2.bytes"), 4 * b, 64);
 }
 
+TEST(Features, PrefetchesShow) {
+  Features without(kMatmul, Avx512(), kTiled);
+  EXPECT_EQ(without["memory.prefetch_ahead"], 0);
+  EXPECT_EQ(without["cache1.prefetched"], 0);
+  Features with(kMatmul, Avx512(), std::string(kTiled) + "prefetch b for tile 4096\n");
+  EXPECT_NEAR(with.Count("memory.prefetch_ahead"), 4096, 1);
+  EXPECT_NEAR(with["cache1.prefetched"], 0.25, 0.01);  // b, of a, b and y, which comes and goes
+  // What is not read in vectors is not asked for ahead.
+  Features scalar(kMatmul, Avx512(), std::string(kTiled) + "prefetch a for tile 4096\n");
+  EXPECT_EQ(scalar["memory.prefetch_ahead"], 0);
+}
+
 TEST(Features, WindowsOverlap) {
   // Rows of 64 read three times, each time one further: 66 elements, not 192. Steps of a loop over the row, 16 at a
   // time.
