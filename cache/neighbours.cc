@@ -100,7 +100,7 @@ double Distance(const Silhouette& a, const Silhouette& b) {
   return std::sqrt(sum) + 0.5 * std::abs(a.stages - b.stages);
 }
 
-void Neighbours::Put(const Record& record) {
+void Neighbours::Put(const Record& record, double gain) {
   const std::string name = NameOf(record.key.fingerprint, record.key.target, record.key.threads);
   std::shared_ptr<Donor> donor;
   if (IsDonor(record)) {
@@ -115,6 +115,7 @@ void Neighbours::Put(const Record& record) {
       donor->label = record.label;
       donor->request = record.request;
       donor->schedule = record.schedule;
+      donor->gain = gain;
       donor->updated = record.updated;
       donor->silhouette = SilhouetteOf(*kernel);
     }

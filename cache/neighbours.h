@@ -46,6 +46,7 @@ struct Donor {
   std::string label;
   std::string request;
   std::string schedule;  // with its choices, as in the record
+  double gain = 0;       // of it over the default schedule, log2; 0: not known
   WallTime updated{};
   Silhouette silhouette;
 };
@@ -60,8 +61,8 @@ struct Neighbour {
 class Neighbours {
  public:
   // Takes in a record: a donor if it was tuned here or came in with a schedule, nobody's otherwise (and no longer, if
-  // it was one).
-  void Put(const Record& record);
+  // it was one). `gain`: of its schedule over the default, log2.
+  void Put(const Record& record, double gain = 0);
   void Remove(const Fingerprint& fingerprint);
   size_t size() const;
 

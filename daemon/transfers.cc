@@ -17,6 +17,7 @@ constexpr size_t kMeasuredAtOnce = 4;
 constexpr double kTrialMs = 20;           // of a trial: building, and …
 constexpr double kTrialFlopsPerMs = 8e6;  // … a check and some ten calls, on a slow machine
 constexpr double kHalvedEvery = 2;        // doublings of distance
+constexpr double kMostGain = 2;           // log2, of a donor: what is more says something about its default
 
 double ConfidenceOf(const TransferPlan& plan) {
   const Transfer* nearest = nullptr;
@@ -32,13 +33,26 @@ double ConfidenceOf(const TransferPlan& plan) {
   return confidence;
 }
 
+// A search times the default first, so the log's first trial of it is what the record is compared with.
+double GainOf(ScheduleCache& cache, const Record& record) {
+  if (record.origin != Origin::kTuned || !record.measured || record.measured->time.count() <= 0) return 0;
+  double gain = 0;
+  (void)cache.ForEachTrial(record.key, [&](const TrialRecord& trial) {
+    const bool is_default = trial.choices.empty() && trial.time.count() > 0;
+    if (is_default)
+      gain = std::log2(static_cast<double>(trial.time.count()) / static_cast<double>(record.measured->time.count()));
+    return !is_default;
+  });
+  return std::clamp(gain, 0.0, kMostGain);
+}
+
 }  // namespace
 
 Transfers::Transfers(ScheduleCache& cache) : cache_(cache) {
   reader_ = std::jthread([this](const std::stop_token& stop) {
     Stopwatch watch;
     Result<void> read = cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-      donors_.Put(record);
+      Put(record);
       return !stop.stop_requested() && donors_.size() < kMostDonors;
     });
     is_ready_ = true;
@@ -46,6 +60,8 @@ Transfers::Transfers(ScheduleCache& cache) : cache_(cache) {
     LogInfo("donors", {{"count", donors_.size()}, {"ms", watch.Microseconds() / 1e3}});
   });
 }
+
+void Transfers::Put(const Record& record) { donors_.Put(record, GainOf(cache_, record)); }
 
 Transfers::~Transfers() { Close(); }
 

@@ -43,7 +43,8 @@ class Transfers {
   // Before anything is asked. Without a model, or before it has learnt, the nearest donor counts as the best.
   void SetModel(ModelSource model) { model_ = std::move(model); }
 
-  void Put(const Record& record) { donors_.Put(record); }
+  // What its schedule gained over the default is read from the log of its trials.
+  void Put(const Record& record);
   void Remove(const Fingerprint& fingerprint) { donors_.Remove(fingerprint); }
   const Neighbours& donors() const { return donors_; }
   bool IsReady() const { return is_ready_; }

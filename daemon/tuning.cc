@@ -29,11 +29,13 @@ constexpr int kFinalRounds = 5;  // among the fastest trials
 constexpr int kRounds = 15;      // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
 constexpr std::string_view kModelName = "cpu";
-constexpr size_t kLearnEvery = 512;  // samples
+constexpr size_t kLearnEvery =
+    512;  // samples, or a quarter of those there are: learning takes as long as they are many
 constexpr size_t kFewestToLearn = 16;
-constexpr size_t kMostSamples = 3072;  // taken from the log at the first search
-constexpr size_t kMostOfOne = 512;     // … of one kernel
-constexpr size_t kMostSeeds = 6;       // neighbours' schedules that a search begins with
+constexpr size_t kMostSamples = 8192;  // taken from the log at the first search: seconds …
+constexpr size_t kFewestOfOne = 24;    // … of each kernel as many, since many kernels teach more than many trials
+constexpr size_t kMostOfOne = 512;
+constexpr size_t kMostSeeds = 6;  // neighbours' schedules that a search begins with
 
 std::chrono::nanoseconds Nanoseconds(double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); }
 
@@ -51,6 +53,8 @@ Result<BuiltArtifact> BuildAgain(Rig& rig, const std::string& schedule) {
   if (built || built.error().kind == ErrorKind::kUnavailable) return built;
   return rig.Build(schedule);
 }
+
+size_t NextLearning(size_t samples) { return samples + std::max(kLearnEvery, samples / 4); }
 
 }  // namespace
 
@@ -296,6 +300,12 @@ void Tuning::LoadModel() {
   if (is_new) model_ = MakeXgbModel();
   // Trials of this machine's records, until there are enough to learn from.
   const std::string target = PrintTarget(path_.host());
+  size_t searched = 0;
+  (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
+    searched += record.key.target == target && record.origin == Origin::kTuned ? 1 : 0;
+    return true;
+  });
+  const size_t of_one = std::clamp(kMostSamples / std::max<size_t>(1, searched), kFewestOfOne, kMostOfOne);
   size_t left = kMostSamples;
   (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
     if (record.key.target != target) return true;
@@ -311,14 +321,14 @@ void Tuning::LoadModel() {
       if (candidate && candidate->program == trial.program)
         samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group,
                            standard && candidate->program == standard->program});
-      return samples.size() < kMostOfOne && samples.size() < left;
+      return samples.size() < of_one && samples.size() < left;
     });
     left -= samples.size();
     if (Result<void> added = model_->Add(samples); !added) LogWarn("samples_refused", {{"why", added.error().Text()}});
     return left > 0 && !stop_.stop_requested();
   });
   // What takes the place of a model that was there does not wait for as many samples again.
-  learn_at_ = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : model_->SampleCount() + kLearnEvery;
+  learn_at_ = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : NextLearning(model_->SampleCount());
 }
 
 // Every few hundred trials the model of all kernels learns from all of them, and is kept.
@@ -326,7 +336,7 @@ void Tuning::LearnAnew() {
   if (model_->SampleCount() < learn_at_) return;
   if (Result<void> trained = model_->Retrain(); !trained)
     return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
-  learn_at_ = model_->SampleCount() + kLearnEvery;
+  learn_at_ = NextLearning(model_->SampleCount());
   Result<std::string> saved = model_->Save();
   if (saved)
     (void)cache_.PutModel(kModelName, *saved);

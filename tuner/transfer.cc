@@ -14,8 +14,6 @@
 namespace hone {
 namespace {
 
-constexpr double kLead = 0.03;  // log2, of the default: a gain that is smaller is as likely none
-
 std::string KindOf(const std::string& site) { return site.substr(site.rfind('.') + 1); }
 
 // Options that are names, not sizes: near means nothing among them.
@@ -62,8 +60,15 @@ int64_t Follow(const Choice& donor, const Choice& here, FitWay way, bool is_same
 // nothing at 1 to 2, and lose 5 to 15 % at 2.
 double Prior(const Transfer& transfer) {
   constexpr double kGain = 0.1, kOtherClass = 2;
-  if (!transfer.donor) return 0;
   return kGain * (1 - transfer.distance - (transfer.is_same_class ? 0 : kOtherClass));
+}
+
+// What is added to the gain that a trusted model sees, log2: the donor's own, as far as it is near, less the risk,
+// which grows with the distance; what is promised of a fit from far away is more often wrong.
+double Evidence(const Transfer& transfer) {
+  constexpr double kLead = 0.03, kRisk = 0.03, kFarthest = 8;
+  const double gain = transfer.donor->gain * std::exp2(-transfer.distance);
+  return (transfer.is_same_class ? gain : gain / 2) - kLead - kRisk * std::min(transfer.distance, kFarthest);
 }
 
 }  // namespace
@@ -188,10 +193,10 @@ std::vector<size_t> RankTransfers(std::vector<Transfer>& transfers, const CostMo
   const Gains* known = gains && *gains ? &**gains : nullptr;
   for (size_t i = 0; i < order.size(); ++i) {
     Transfer& transfer = transfers[order[i]];
-    const double trust = known != nullptr ? known->trust : 0;
     if (known != nullptr) transfer.predicted = known->log2[i];
-    transfer.gain = trust * transfer.predicted.value_or(0) + (1 - trust) * Prior(transfer);
-    if (transfer.donor) transfer.gain -= trust * kLead;
+    if (!transfer.donor) continue;  // nothing is gained over itself
+    const double trust = known != nullptr ? known->trust : 0;
+    transfer.gain = trust * (transfer.predicted.value_or(0) + Evidence(transfer)) + (1 - trust) * Prior(transfer);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return transfers[a].gain > transfers[b].gain; });

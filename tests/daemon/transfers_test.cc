@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ir/canonical.h"
 #include "ir/parse.h"
 #include "tests/daemon/test_server.h"
@@ -115,6 +117,26 @@ TEST_F(TransfersTest, AMissIsServedFromANeighbourAndSaysSo) {
   ASSERT_TRUE(hit);
   EXPECT_TRUE(hit->hit);
   EXPECT_EQ(hit->confidence, reply->confidence);
+}
+
+TEST_F(TransfersTest, WhatADonorGainedIsReadFromItsTrials) {
+  PutDonor(kDonor, "rows", 3);
+  Record donor = RecordOf(kDonor);
+  donor.measured = Timing();
+  donor.measured->time = std::chrono::microseconds(100);
+  ASSERT_TRUE(server_.cache->Put({.record = donor, .class_text = "", .artifact = {}}, Durability::kSoon));
+  auto gain = [&] {
+    StartTransfers();
+    TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host());
+    return plan.transfers.at(1).donor->gain;
+  };
+  EXPECT_EQ(gain(), 0) << "there is no trial of the default";
+  TrialRecord tried, standard;
+  tried.choices = "y.rows=2";
+  tried.time = std::chrono::microseconds(900);
+  standard.time = std::chrono::microseconds(150);
+  ASSERT_TRUE(server_.cache->AppendTrials(donor.key, std::vector{tried, standard}));
+  EXPECT_NEAR(gain(), std::log2(1.5), 1e-6);
 }
 
 TEST_F(TransfersTest, WithoutDonorsTheDefaultIsServed) {

@@ -40,9 +40,9 @@ Record Tuned(const std::string& text, const std::string& choices) {
 }
 
 std::vector<Transfer> TransfersTo(const std::string& text, const std::vector<Record>& donors,
-                                  TransferOptions options = {}) {
+                                  TransferOptions options = {}, double gain = 0) {
   Neighbours neighbours;
-  for (const Record& record : donors) neighbours.Put(record);
+  for (const Record& record : donors) neighbours.Put(record, gain);
   Canonical canonical = Canonicalize(ParseKernel(text).value());
   Space space = OpenSpace(text);
   Neighbours::Query query;
@@ -175,6 +175,18 @@ TEST(TunerTransfer, TheModelDecidesAndTheDefaultIsAContestant) {
     ASSERT_FALSE(order.empty());
     EXPECT_EQ(transfers[order[0]].candidate.features, wanted.candidate.features);
   }
+}
+
+TEST(TunerTransfer, WhatANearDonorGainedCountsWhereTheModelSeesNothing) {
+  const std::string near = "dense(M=120,N=256,K=480,const=1)", far = "dense(M=2,N=4096,K=64,const=1)";
+  const Liking sees_nothing({});
+  auto first = [&](const std::string& text, double gain) {
+    std::vector<Transfer> transfers = TransfersTo(text, {Tuned(kDonor, Site(kDonor, "rows") + "=3")}, {}, gain);
+    return transfers[RankTransfers(transfers, &sees_nothing)[0]].donor != nullptr;
+  };
+  EXPECT_TRUE(first(near, 0.5));
+  EXPECT_FALSE(first(near, 0)) << "as likely a loss as a gain";
+  EXPECT_FALSE(first(far, 0.5));
 }
 
 TEST(TunerTransfer, AModelThatIsNotTrustedDecidesNothing) {
