@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Whole networks: hone's executor beside onnxruntime, on one and two threads.
 
-usage: bench/models.py [--bin DIR] [--threads N …] [--rounds N] [--json FILE] MODEL.onnx …
+usage: bench/models.py [--bin DIR] [--threads N …] [--rounds N] [--pool CACHE] [--json FILE] [MODEL.onnx …]
+                       (default: resnet50 and bert_128 in $HONE_MODELS)
 
 `hone run --export` makes seeded constants of the weights that a file lacks and writes the model with them inside, its
 inputs, and what came out; onnxruntime loads that file, so that both have the same constants ahead of time (and both may
 pack them), and computes from the same inputs. Outputs are compared. The two take turns, a process of hone and a burst of
 onnxruntime a round; the ratio is hone's time over onnxruntime's (below 1: hone is faster), the median over the rounds.
-Schedules are what hone serves at once: nothing is tuned.
+Schedules are what hone serves at once with an empty cache: nothing is tuned. With --pool they come from a copy of that
+cache, where bench/transfer.py searched the kernels of the lists with one thread: first by transfer alone, the model and its
+family left out of it, then tuned. With two threads, what was tuned for one is a donor.
 
 Needs Python's onnxruntime, onnx and numpy, in an environment of their own that is made the first time."""
 import argparse
@@ -21,6 +24,8 @@ import tempfile
 import time
 
 import lib
+import transfer
+import warm
 
 lib.enter("bench-python")
 import numpy  # noqa: E402
@@ -98,20 +103,37 @@ def main():
     parser.add_argument("--bin", default=lib.BIN)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", help="a line per model and number of threads")
-    parser.add_argument("models", nargs="+")
+    parser.add_argument("--pool", help="a cache with tuned kernels")
+    parser.add_argument("--json", help="a line per cache, model and number of threads")
+    parser.add_argument("models", nargs="*")
     arguments = parser.parse_args()
+    folder = os.environ.get("HONE_MODELS", "")
+    models = arguments.models or [os.path.join(folder, f"{name}.onnx") for name in ("resnet50", "bert_128")]
+    if missing := [model for model in models if not os.path.exists(model)]:
+        sys.exit(f"bench/models.py: {missing[0]} is not there; name ONNX files, or the folder that has them in HONE_MODELS")
+    limits = {"transferred": 1.3, "tuned": 1.0} if arguments.pool else {"untuned": 1.3}
+    for schedules, most in limits.items():
+        print(f"{schedules}:")
+        report([row for model in models for row in run(arguments, model, schedules)], most, schedules)
+    return 0
+
+
+def run(arguments, model, schedules):
+    """A row per number of threads, by a daemon of its own."""
     rows = []
-    with lib.Daemon(arguments.bin) as daemon:
-        for model in arguments.models:
+    with tempfile.TemporaryDirectory(prefix="hone-models-") as home:
+        cache = os.path.join(home, "cache")
+        if arguments.pool:
+            shutil.copytree(arguments.pool, cache, ignore=shutil.ignore_patterns("LOCK"))
+        with lib.Daemon(arguments.bin, "--cache", cache) as daemon:
+            name = os.path.splitext(os.path.basename(model))[0]
+            if schedules == "transferred" and os.path.exists(transfer.list_of(name)):
+                warm.leave_out(daemon, transfer.family_of(name))
             for threads in arguments.threads:
-                lib.progress(f"{os.path.basename(model)}, {threads} threads")
-                directory = tempfile.mkdtemp(prefix="hone-models-")
-                try:
-                    rows.append(compare(arguments.bin, daemon, model, threads, arguments.rounds, directory))
-                finally:
-                    shutil.rmtree(directory)
-                row = rows[-1]
+                lib.progress(f"{name}, {threads} threads")
+                with tempfile.TemporaryDirectory(prefix="hone-models-") as directory:
+                    row = {"schedules": schedules, **compare(arguments.bin, daemon, model, threads, arguments.rounds, directory)}
+                rows.append(row)
                 lib.progress("")
                 print(f"{row['model']:18} {threads} threads  hone {row['hone_us'] / 1e3:9.2f} ms  onnxruntime "
                       f"{row['onnxruntime_us'] / 1e3:9.2f} ms  ratio {row['ratio']:5.2f} ({row['least']:.2f} … "
@@ -120,16 +142,15 @@ def main():
                 if arguments.json:
                     with open(arguments.json, "a", encoding="utf-8") as file:
                         file.write(json.dumps(row) + "\n")
-    report(rows)
-    return 0
+    return rows
 
 
-def report(rows):
+def report(rows, most, schedules):
     for threads in sorted({row["threads"] for row in rows}):
         some = [row["ratio"] for row in rows if row["threads"] == threads]
-        lib.mark(f"networks beside onnxruntime, {threads} threads", lib.geometric_mean(some), "x", 1.3, at_most=True)
+        lib.mark(f"networks beside onnxruntime, {schedules}, {threads} threads", lib.geometric_mean(some), "x", most, at_most=True)
     wrong = [row for row in rows if not row["verified"] or row["difference"] > row["tolerance"]]
-    lib.mark("networks whose outputs differ", len(wrong), "", 0, at_most=True)
+    lib.mark(f"networks whose outputs differ, {schedules}", len(wrong), "", 0, at_most=True)
 
 
 if __name__ == "__main__":

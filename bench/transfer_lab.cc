@@ -2,24 +2,27 @@
 // possibilities takes. bench/transfer.py runs it for models that are left out one by one, and makes tables of it.
 //
 //   transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N] [--target TARGET]
-//                [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE] FILE.kernels …
+//                [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE] [--rank-only] FILE.kernels …
 //
 // The pool is a cache's directory with searched kernels. Donors are all of its tuned kernels (--donors: those of these
 // lists) but those of the lists that are left out; the ranker learns from the trials of what is left, and nothing else.
-// With --target, code is made for a second kind of device, which this machine must be able to run, too; what was tuned
-// for that one is the reference and no donor. For every kernel of the other lists it builds, checks and times, in
-// turns, each fit of the nearest donors (N of its class, N of others), the same as published (strict), the default
-// schedule, what the pool has for the kernel itself, and loops without any schedule. A line of JSON per kernel:
+// Donors are those of this machine. With --target, code is made for a second kind of device, whose code this machine
+// must be able to run, too; what was tuned for that one is the reference. For every kernel of the other lists it
+// builds, checks and times, in turns, each fit of the nearest donors (N of its class, N of others), the same as
+// published (strict), the default schedule, what the pool has for the kernel itself, and loops without any schedule. A
+// line of JSON per kernel:
 //   {"kernel","calls","flops","rank_ms","default_us","tuned_us","tuned_pick_us","plain_us","fits":[{"way","donor","same_class",
 //    "distance","gain","rank","us","pick_us","refused","strict"},…]}
 // us is the median over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
 // measures would choose; rank counts from 0 among the programs that the nearest donors come to. --features keeps what
 // the ranker learnt from and what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
-// the kernel's number, its name, whether it is the default, µs, and the features.
+// the kernel's number, its name, whether it is the default, µs, and the features. With --rank-only nothing is built or
+// timed: what the ranker says alone.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -52,6 +55,7 @@ struct Lab {
   std::vector<std::string> left_out, donors, lists;
   std::string features;
   std::string target;  // "": this machine's
+  bool rank_only = false;
 };
 
 struct Listed {
@@ -85,6 +89,7 @@ struct Contestant {
   std::optional<BuiltArtifact> code;
   std::vector<double> us;
   std::string failed;
+  bool is_plain = false;  // loops without a schedule: so slow that two short looks do
 
   // Of every other round: whoever chooses by some and counts the others has not chosen the luckiest.
   double MedianUs(size_t from) const {
@@ -126,11 +131,13 @@ void Measure(Rig& rig, const Lab& lab, std::vector<Contestant*>& contestants) {
   options.samples = 3;
   options.max_samples = 12;
   options.min_sample = std::chrono::microseconds(500);
+  TimeOptions short_look = options;
+  short_look.samples = short_look.max_samples = 1;
   for (int round = 0; round < lab.rounds; ++round) {
     for (size_t i = 0; i < contestants.size(); ++i) {
       Contestant* c = contestants[(i + static_cast<size_t>(round)) % contestants.size()];
-      if (!c->code) continue;
-      Result<RunTiming> timing = rig.Time(c->code->object, options);
+      if (!c->code || (c->is_plain && round >= 2)) continue;
+      Result<RunTiming> timing = rig.Time(c->code->object, c->is_plain ? short_look : options);
       if (timing) c->us.push_back(timing->median_us);
     }
   }
@@ -192,17 +199,15 @@ Result<std::unique_ptr<Study>> Study::Open(const Lab& lab) {
 
 Result<void> Study::Learn() {
   Stopwatch watch;
+  const std::string here = PrintTarget(HONE_TRY(HostTarget()));
   size_t samples_in_all = 0;
   uint64_t group = 0;
   HONE_TRY(cache_->ForEachRecord(std::nullopt, [&](const Record& record) {
     if (record.key.threads != lab_.threads) return true;
-    if (record.key.target == PrintTarget(target_)) {
-      records_[record.key.fingerprint] = record;
-      if (!lab_.target.empty()) return true;  // of the other device: no donor
-    }
+    if (record.key.target == PrintTarget(target_)) records_[record.key.fingerprint] = record;
+    if (record.key.target != here) return true;  // of the other device: a reference and no donor
     if (left_out_.contains(record.key.fingerprint)) return true;
     if (!only_.empty() && !only_.contains(record.key.fingerprint)) return true;
-    donors_.Put(record);
     Result<Target> target = ParseTarget(record.key.target);
     if (!target) return true;
     Result<Space> space = Space::Open(record.key.canonical, *target);
@@ -220,6 +225,11 @@ Result<void> Study::Learn() {
       }
       return samples.size() < kMostSamples;
     });
+    double standard_us = 0;
+    for (const Sample& sample : samples)
+      if (sample.is_default) standard_us = sample.time_us;
+    const double own_us = record.measured ? static_cast<double>(record.measured->time.count()) / 1e3 : 0;
+    donors_.Put(record, standard_us > 0 && own_us > 0 ? std::clamp(std::log2(standard_us / own_us), 0.0, 2.0) : 0);
     samples_in_all += samples.size();
     if (Result<void> added = model_->Add(samples); !added) fmt::print(stderr, "{}\n", added.error().Text());
     return true;
@@ -275,11 +285,12 @@ Result<void> Study::Run(const Listed& listed) {
     if (Result<Candidate> own = space.Read(record->second.schedule)) tuned = enter(*own);
   Contestant plain;
   plain.schedule = kPlainLoops;
+  plain.is_plain = true;
 
   std::unique_ptr<Rig> rig = HONE_TRY(MakePoolRig(*builders_, *runners_, 2, canonical.text, target_));
   std::vector<Contestant*> contestants{&plain};
   for (auto& [_, contestant] : by_program) contestants.push_back(&contestant);
-  Measure(*rig, lab_, contestants);
+  if (!lab_.rank_only) Measure(*rig, lab_, contestants);
   ++asked_;
   for (const Transfer& fit : fits)
     if (fit.IsCandidate())
@@ -327,7 +338,7 @@ int Usage() {
   fmt::print(stderr,
              "usage: transfer_lab --pool CACHE [--threads N] [--rounds N] [--of-class N] [--of-others N]\n"
              "                    [--leave-out FILE.kernels]… [--donors FILE.kernels]… [--features FILE]\n"
-             "                    [--target TARGET] FILE.kernels …\n");
+             "                    [--target TARGET] [--rank-only] FILE.kernels …\n");
   return 2;
 }
 
@@ -354,6 +365,8 @@ int main(int argc, char** argv) {
       lab.left_out.emplace_back(value());
     else if (word == "--features")
       lab.features = value();
+    else if (word == "--rank-only")
+      lab.rank_only = true;
     else if (word == "--target")
       lab.target = value();
     else if (word == "--donors")

@@ -96,13 +96,7 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOp
   Graph& graph = session->network_.graph;
   HONE_TRY(Simplify(graph));
   session->plan_ = Lower(graph);
-  std::vector<LeftOut> left_out = session->network_.left_out;
-  left_out.insert(left_out.end(), session->plan_.left_out.begin(), session->plan_.left_out.end());
-  if (!left_out.empty())
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("{} of its nodes could not be taken, the first: {} ({}): {}", left_out.size(),
-                             left_out[0].node, left_out[0].op, left_out[0].reason),
-                 path};
+  HONE_TRY(CheckComplete(session->network_, session->plan_, path));
   for (auto [from, to] : {std::pair(&graph.inputs, &session->inputs_), std::pair(&graph.outputs, &session->outputs_)})
     for (ValueId value : *from)
       to->push_back({graph.values[static_cast<size_t>(value)].name, graph.dtype(value), graph.shape(value)});

@@ -156,15 +156,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   Graph plain = network.graph;  // as the file says it; elements are shared
   HONE_TRY(Simplify(network.graph));
   CallPlan plan = Lower(network.graph);
-  for (const std::vector<LeftOut>* all : {&network.left_out, &plan.left_out}) {
-    if (all->empty()) continue;
-    const LeftOut& first = all->front();
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("{} of its nodes could not be taken, the first: {} ({}): {}; hone warm takes the others",
-                             all->size(), first.node, first.op, first.reason),
-                 path};
-  }
-  if (plan.calls.empty()) return Error{ErrorKind::kUnsupported, "there is no kernel in this model", path};
+  HONE_TRY(CheckComplete(network, plan, path));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
   // Starts the daemon once, before many connections ask for it.
   StatusReply status = HONE_TRY(client->Call<StatusReply>(StatusRequest{}, Context::Patience()));

@@ -30,15 +30,21 @@ class Tree:
         subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", cls.path], check=True, capture_output=True)
         cls.library = next(os.path.join(folder, "libhone.so") for folder, _, files in os.walk(cls.path)
                            if "libhone.so" in files)
+        cls.program = cls.build("hone", "libhone_user.c")
+
+    @classmethod
+    def build(cls, package, source):
+        """A C program against the installed package; its path."""
         packages = os.path.join(os.path.dirname(cls.library), "pkgconfig")
-        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "hone"], check=True, capture_output=True, text=True,
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", package], check=True, capture_output=True, text=True,
                                env={**os.environ, "PKG_CONFIG_PATH": packages}).stdout.split()
-        cls.program = os.path.join(cls.path, "user")
+        program = os.path.join(cls.path, source.removesuffix(".c"))
         compiler = os.environ.get("CC", "cc")
         sanitize = [f"-fsanitize={os.environ['HONE_SANITIZE']}"] if SANITIZED else []
         subprocess.run([compiler, "-std=c99", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", *sanitize, "-o",
-                        cls.program, os.path.join(HERE, "libhone_user.c"), *flags, "-lm",
+                        program, os.path.join(HERE, source), *flags, "-lm",
                         "-Wl,-rpath," + os.path.dirname(cls.library)], check=True)
+        return program
 
 
 class User:
@@ -244,6 +250,23 @@ int main() {
                                   text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("kernel:1:9", done.stdout)
+
+    @unittest.skipIf(SANITIZED, "Debian's protobuf is not built with the sanitizers")
+    def test_c_programs_run_networks(self):
+        program = Tree.build("hone_network", "network_user.c")
+
+        def run(model):
+            return subprocess.run([program, model], env=self.directory.environment, capture_output=True, text=True, check=False)
+
+        done = run(os.path.join(harness.SOURCE, "tests/fuzz/corpus/onnx/conv_batchnorm_relu.onnx"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0], "input x 7 2 4 9 7")
+        self.assertRegex(lines[1], r"^output \w+ 7 2 ")
+        self.assertRegex(lines[2], r"^first \S+$")
+        done = run(os.path.join(self.directory.path, "nowhere.onnx"))
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, "^error 2 .*nowhere.onnx")
 
     def test_an_installed_hone_finds_its_parts(self):
         self.daemon.stop()
