@@ -43,7 +43,10 @@ std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access,
 void ContractionRule::PackVectorOperand() {
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
-  const bool is_large = tensor.kind == TensorKind::kInput && planner_.Bytes(access.tensor) > planner_.target().l2_bytes;
+  const int64_t bytes = planner_.Bytes(access.tensor);
+  // A network's weights come from memory, even those that would stay in the cache of a kernel called alone.
+  const bool is_large =
+      tensor.kind == TensorKind::kInput && bytes > planner_.target().l2_bytes / (tensor.is_const ? 8 : 1);
   if (is_large && tile_.direct) streamed_ = tensor.name;
   if (tile_.direct) return;
   std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
@@ -120,7 +123,11 @@ void ContractionRule::PackRowOperand() {
 // Constants are packed in the order in which they are read, so what lies ahead is what comes next.
 void ContractionRule::PrefetchOperand() {
   if (streamed_.empty()) return;
-  const int64_t ahead = planner_.Choose(pair_.sum, "prefetch", {0, 1024, 4096}, 0);
+  constexpr int64_t kUsualAhead = 4096;
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const bool is_const = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
+  const int64_t ahead =
+      planner_.Choose(pair_.sum, "prefetch", {0, 1024, kUsualAhead}, is_const ? kUsualAhead : 0);
   if (ahead > 0) planner_.Prefetch(streamed_, pair_.sum, ahead);
 }
 
