@@ -17,6 +17,7 @@
 #include "base/elf_check.h"
 #include "base/generated_code.h"
 #include "base/log.h"
+#include "codegen/choices.h"
 #include "ir/canonical.h"
 #include "ir/fingerprint.h"
 #include "ir/parse.h"
@@ -258,7 +259,9 @@ Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string&
   if (record.request.empty()) record.request = identity.request;
   record.label = identity.label;
   if (schedule.empty()) record.origin = Origin::kDefault;
-  record.schedule = built.schedule;
+  // The builder gives back the steps alone; what was decided about them stays with them.
+  const std::string choices = ChoicesOf(schedule);
+  record.schedule = ChoicesOf(built.schedule) == choices ? built.schedule : WithChoices(built.schedule, choices);
   record.check = {report.max_rel_err, report.samples, report.full};
   NoteTime(report, identity.key.threads, record);
   Digest256 digest{};

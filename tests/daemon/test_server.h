@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/mutex.h"
+#include "codegen/choices.h"
 #include "client/channel.h"
 #include "daemon/admin.h"
 #include "daemon/dispatch.h"
@@ -71,7 +72,10 @@ class FakeWorkshop : public Workshop {
     }
     if (build_error) return *build_error;
     BuiltArtifact built;
+    // As a builder does: the steps, without what was said about them.
+    const std::string choices = ChoicesOf(request.schedule);
     built.schedule = request.schedule.empty() ? "the default" : request.schedule;
+    if (!choices.empty()) built.schedule = built.schedule.substr(WithChoices("", choices).size());
     built.manifest.kernel = request.kernel;
     built.manifest.target = "avx2 cpu=generic features= l1=32768 l2=524288 l3=4194304 cores=1";
     ManifestOperand output;

@@ -105,7 +105,7 @@ TEST_F(TransfersTest, AMissIsServedFromANeighbourAndSaysSo) {
   const Record record = RecordOf(kWanted);
   EXPECT_EQ(record.origin, Origin::kTransferred);
   EXPECT_EQ(record.donor, donor_);
-  EXPECT_EQ(record.schedule, server_.workshop.last_schedule);
+  EXPECT_EQ(record.schedule, server_.workshop.last_schedule) << "its decisions included";
   EXPECT_EQ(server_.metrics.transferred, 1u);
   // The same fit, made by hand.
   std::optional<TransferStory> story = StoryOf(*server_.cache, record.key);
