@@ -6,7 +6,8 @@ usage: bench/peers.py [--bin DIR] [--rounds N] [--cache DIR] [--json FILE] [FILE
 Each kernel becomes an ONNX graph with the same constants; both get their buffers ahead of time and compute from the same
 inputs, and their results are compared. They take turns in bursts of a few milliseconds; a round's ratio is
 onnxruntime's time over hone's (above 1: hone is faster), the kernel's is the median over the rounds. What a call costs
-before any work is done is taken off both. Schedules are what hone serves at once: nothing is tuned, unless --cache names a cache with tuned kernels.
+before any work is done is taken off both. Schedules are what hone serves at once: nothing is tuned, unless
+--cache names a cache with tuned kernels.
 
 Needs Python's onnxruntime, onnx and numpy, in an environment of their own that is made the first time."""
 import argparse

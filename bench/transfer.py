@@ -8,7 +8,8 @@ First the pool: every distinct kernel of all lists in models/ is searched with N
 build/transfer-pool, and what was searched there is not searched again. Then bench/transfer_lab.cc, once a model: left out
 of the donors and of what the ranker learns from are the model's kernels, those of its family (the other token length, the
 other EfficientNet), and with them every kernel that it shares with another model. Results stay in build/bench-transfer
-(--again measures anew; --rerank keeps the times and has the ranker, which may have changed, choose again). Last the tables, which --write puts between the marks of a Markdown file.
+(--again measures anew; --rerank keeps the times and has the ranker, which may have changed, choose again). Last the tables,
+which --write puts between the marks of a Markdown file.
 
 Every time is a median of rounds in which all programs of a kernel take turns; what is chosen by measuring is chosen by half
 of the rounds and counted by the others. The reference ("tuned") is the fastest that was ever seen of a kernel, of

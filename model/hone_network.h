@@ -42,9 +42,9 @@ typedef struct hone_network_options {
   uint32_t struct_size;
   int32_t value_count;
   const hone_network_value* values;
-  hone_get_options get; /* for each of its kernels */
+  const hone_get_options* get; /* for each of its kernels; may be NULL */
 } hone_network_options;
-#define HONE_NETWORK_OPTIONS_INIT {sizeof(hone_network_options), 0, NULL, HONE_GET_OPTIONS_INIT}
+#define HONE_NETWORK_OPTIONS_INIT {sizeof(hone_network_options), 0, NULL, NULL}
 
 /* Reads the file and has every kernel of it served; seconds, where the daemon has to compile. `connect` as for
  * hone_connect, `options` may be NULL. NULL on failure: errors of hone_get, and those of the file (HONE_CORRUPT,

@@ -56,8 +56,8 @@ int64_t Follow(const Choice& donor, const Choice& here, FitWay way, bool is_same
 }
 
 // What to expect of a fit before its program is looked at, log2: donors gained by their schedules, and their neighbours
-// do as long as they are near. In the pool of docs/transfer.md fits within a class win 6 to 12 % below a distance of 1,
-// nothing at 1 to 2, and lose 5 to 15 % at 2.
+// do as long as they are near. On three models (docs/transfer.md) fits within a class won 6 to 12 % below a distance of
+// 1, nothing at 1 to 2, and lost 5 to 15 % at 2.
 double Prior(const Transfer& transfer) {
   constexpr double kGain = 0.1, kOtherClass = 2;
   return kGain * (1 - transfer.distance - (transfer.is_same_class ? 0 : kOtherClass));

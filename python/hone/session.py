@@ -54,7 +54,7 @@ class Session:
         connect = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), lib.START_DAEMON if start else 0,
                                      socket.encode() if socket else None, None, threads)
         get = lib.GetOptions(ctypes.sizeof(lib.GetOptions), threads, int(budget * 1e6), int(deadline * 1e6), int(frozen), 0)
-        options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, get)
+        options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, ctypes.pointer(get))
         error = lib.ErrorStruct()
         self._handle = self._library.hone_network_open(os.fspath(path).encode(), ctypes.byref(connect), ctypes.byref(options),
                                                        ctypes.byref(error))
@@ -141,7 +141,7 @@ class NetworkValue(ctypes.Structure):
 
 class NetworkOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("value_count", ctypes.c_int32), ("values", ctypes.POINTER(NetworkValue)),
-                ("get", lib.GetOptions)]
+                ("get", ctypes.POINTER(lib.GetOptions))]
 
 
 def pointers(arrays):

@@ -14,7 +14,9 @@ static void Print(const char *role, const hone_network_value *value) {
 int main(int argc, char **argv) {
   hone_error error = HONE_ERROR_INIT;
   hone_network_options options = HONE_NETWORK_OPTIONS_INIT;
-  options.get.threads = 1;
+  hone_get_options get = HONE_GET_OPTIONS_INIT;
+  get.threads = 1;
+  options.get = &get;
   hone_network *network = argc == 2 ? hone_network_open(argv[1], NULL, &options, &error) : NULL;
   if (network == NULL) {
     printf("error %" PRId32 " %s: %s\n", error.kind, error.where, error.message);
