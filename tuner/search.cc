@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "base/clock.h"
@@ -59,7 +60,9 @@ class Run {
       std::optional<Candidate> candidate = ToTry(std::move(made));
       if (candidate && seen_.insert(candidate->program).second) first_.push_back(*std::move(candidate));
     };
-    add(space_.Default());
+    Result<Candidate> standard = space_.Default();
+    if (standard) default_program_ = standard->program;
+    add(std::move(standard));
     for (const std::string& known : options_.known) add(space_.Parse(known));
     for (const Candidate& seed : options_.seeds) add(seed);
     result_.verdicts.resize(static_cast<size_t>(Verdict::kDisturbed) + 1);
@@ -154,7 +157,8 @@ class Run {
       if (is_default) progress.start_us = trial.time_us;
       if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
       if (progress.best_us == 0 || trial.time_us < progress.best_us) progress.best_us = trial.time_us;
-      samples_.push_back({trial.candidate.features, trial.time_us, options_.group, is_default});
+      samples_.push_back({trial.candidate.features, trial.time_us, options_.group,
+                          trial.candidate.program == default_program_});
       auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
                                     [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
       parents_.insert(place, std::move(trial));
@@ -201,6 +205,7 @@ class Run {
   std::vector<Trial> parents_;  // the fastest, in order
   std::vector<Sample> samples_;
   std::unordered_set<uint64_t> seen_;  // programs
+  std::optional<uint64_t> default_program_;
   int last_better_ = 0;
 };
 
