@@ -168,7 +168,7 @@ class Service {
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
     path_ = std::make_unique<RequestPath>(*cache_, *workshop_, metrics_, host, compiler);
     if (!inspects()) {
-      transfers_ = std::make_unique<Transfers>(*cache_);
+      transfers_ = std::make_unique<Transfers>(*cache_, workshop.builders.builders);
       path_->SetTransfers(transfers_.get());
       misses_ =
           std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, workshop.builders.builders, MissLimitsOf(config_));

@@ -48,7 +48,7 @@ double GainOf(ScheduleCache& cache, const Record& record) {
 
 }  // namespace
 
-Transfers::Transfers(ScheduleCache& cache) : cache_(cache) {
+Transfers::Transfers(ScheduleCache& cache, int threads) : cache_(cache), threads_(threads) {
   reader_ = std::jthread([this](const std::stop_token& stop) {
     Stopwatch watch;
     Result<void> read = cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
@@ -81,6 +81,7 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target) 
   TransferPlan plan;
   TransferOptions options;
   options.workers = key.threads;
+  options.threads = threads_;
   plan.transfers = MakeTransfers(space, donors_.Nearest(query), options);
   Result<std::shared_ptr<const CostModel>> model = model_();
   plan.order = RankTransfers(plan.transfers, model ? model->get() : nullptr);

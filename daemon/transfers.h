@@ -35,8 +35,9 @@ class Transfers {
  public:
   using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
 
-  // Reads the donors of the cache in a thread of its own; until then those read so far count.
-  explicit Transfers(ScheduleCache& cache);
+  // Reads the donors of the cache in a thread of its own; until then those read so far count. A plan is made on up to
+  // `threads`.
+  Transfers(ScheduleCache& cache, int threads);
   ~Transfers();
   void Close();
 
@@ -55,6 +56,7 @@ class Transfers {
 
  private:
   ScheduleCache& cache_;
+  const int threads_;
   Neighbours donors_;
   ModelSource model_ = [] { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
   std::atomic<bool> is_ready_{false};

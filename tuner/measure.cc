@@ -1,11 +1,10 @@
 #include "tuner/measure.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <thread>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 
 namespace hone {
 namespace {
@@ -100,19 +99,12 @@ Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candida
   const size_t count = candidates.size();
   std::vector<std::optional<Result<BuiltArtifact>>> built(count);
   std::vector<Trial> trials(count);
-  {
-    std::atomic<size_t> next{0};
-    auto work = [&] {
-      for (size_t i; (i = next.fetch_add(1)) < count && !stop.stop_requested();) {
-        Stopwatch watch;
-        built[i] = rig.Build(candidates[i].schedule);
-        trials[i].build_us = watch.Microseconds();
-      }
-    };
-    std::vector<std::jthread> threads;
-    for (int t = 1; t < std::min<int>(rig.builders(), static_cast<int>(count)); ++t) threads.emplace_back(work);
-    work();
-  }
+  ForEachIndex(count, rig.builders(), [&](size_t i) {
+    if (stop.stop_requested()) return;
+    Stopwatch watch;
+    built[i] = rig.Build(candidates[i].schedule);
+    trials[i].build_us = watch.Microseconds();
+  });
   size_t done = 0;
   for (; done < count && built[done] && !stop.stop_requested(); ++done) {
     Trial& trial = trials[done];

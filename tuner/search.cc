@@ -3,20 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <unordered_set>
 
 #include "base/clock.h"
+#include "base/parallel.h"
 
 namespace hone {
 namespace {
 
-constexpr size_t kPool = 512;      // unmeasured candidates that are kept from round to round
-constexpr size_t kParents = 24;    // of the measured ones
-constexpr size_t kTop = 6;         // of them that the result names
-constexpr int kAttempts = 4;       // tries for a candidate that lowers and is new
-constexpr int kLastAttempts = 64;  // … before the space counts as exhausted
-constexpr double kBetter = 0.995;  // of the best time: less is noise
+constexpr size_t kPool = 512;        // unmeasured candidates that are kept from round to round
+constexpr size_t kParents = 24;      // of the measured ones
+constexpr size_t kTop = 6;           // of them that the result names
+constexpr size_t kTries = 4;         // for a candidate that lowers and is new, on average
+constexpr size_t kFewestTries = 64;  // before the space counts as exhausted
+constexpr double kBetter = 0.995;    // of the best time: less is noise
 
 class Run {
  public:
@@ -77,20 +79,11 @@ class Run {
     size_t random = options_.strategy == Strategy::kRandom
                         ? wanted
                         : static_cast<size_t>(options_.random_share * static_cast<double>(wanted) + rng_.Uniform());
-    if (options_.strategy != Strategy::kRandom) {
-      ThinkUp();
-      // Best first; candidates of one score differ by what they are, not by where they stand.
-      std::stable_sort(pool_.begin(), pool_.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
-      size_t take = std::min(pool_.size(), wanted - std::min(wanted, batch.size() + random));
-      for (size_t i = 0; i < take; ++i) batch.push_back(std::move(pool_[i].candidate));
-      pool_.erase(pool_.begin(), pool_.begin() + static_cast<int64_t>(take));
-      if (pool_.size() > kPool) pool_.resize(kPool);
-    }
-    while (batch.size() < wanted) {
-      std::optional<Candidate> candidate = NewOne([&] { return space_.Sample(rng_); }, kLastAttempts);
-      if (!candidate) break;
-      batch.push_back(*std::move(candidate));
-    }
+    const size_t bred = wanted - std::min(wanted, batch.size() + random);
+    for (Candidate& candidate : UsesModel() ? Promising(bred) : ThinkOf(bred, [&](Rng& rng) { return Child(rng); }))
+      batch.push_back(std::move(candidate));
+    for (Candidate& candidate : ThinkOf(wanted - batch.size(), [&](Rng& rng) { return space_.Sample(rng); }))
+      batch.push_back(std::move(candidate));
     // A small space: what is left of the pool.
     while (batch.size() < wanted && !pool_.empty()) {
       batch.push_back(std::move(pool_.back().candidate));
@@ -100,28 +93,36 @@ class Run {
     return batch;
   }
 
-  // Candidates for the pool: children of the fastest, some strangers; then a score for everything in it.
-  void ThinkUp() {
-    for (int i = 0; i < options_.new_per_round; ++i) {
-      bool stranger = parents_.size() < 4 || rng_.Chance(0.15);
-      std::optional<Candidate> candidate = NewOne([&] {
-        if (stranger) return space_.Sample(rng_);
-        const Candidate& parent = Parent();
-        return rng_.Chance(0.25) ? space_.Cross(parent, Parent(), rng_) : space_.Mutate(parent, rng_);
-      });
-      if (candidate) pool_.push_back({*std::move(candidate), 0});
-    }
+  // The best of the pool, of what is thought up now and what was left over, as the model sees it today.
+  std::vector<Candidate> Promising(size_t wanted) {
+    for (Candidate& candidate :
+         ThinkOf(static_cast<size_t>(options_.new_per_round), [&](Rng& rng) { return Child(rng); }))
+      pool_.push_back({std::move(candidate), 0});
     std::vector<std::vector<float>> rows;
     for (const Scored& scored : pool_) rows.push_back(scored.candidate.features);
     Result<std::optional<std::vector<float>>> scores = std::optional<std::vector<float>>();
-    if (UsesModel() && !rows.empty()) scores = model_->Score(options_.group, rows);
+    if (!rows.empty()) scores = model_->Score(options_.group, rows);
     for (size_t i = 0; i < pool_.size(); ++i)
       pool_[i].score = scores && *scores ? (**scores)[i] : static_cast<float>(rng_.Uniform());
+    // Candidates of one score differ by what they are, not by where they stand.
+    std::stable_sort(pool_.begin(), pool_.end(), [](const Scored& a, const Scored& b) { return a.score > b.score; });
+    std::vector<Candidate> best;
+    for (size_t i = 0; i < std::min(pool_.size(), wanted); ++i) best.push_back(std::move(pool_[i].candidate));
+    pool_.erase(pool_.begin(), pool_.begin() + static_cast<int64_t>(best.size()));
+    if (pool_.size() > kPool) pool_.resize(kPool);
+    return best;
+  }
+
+  // Of the fastest; now and then a stranger.
+  Result<Candidate> Child(Rng& rng) const {
+    if (parents_.size() < 4 || rng.Chance(0.15)) return space_.Sample(rng);
+    const Candidate& parent = Parent(rng);
+    return rng.Chance(0.25) ? space_.Cross(parent, Parent(rng), rng) : space_.Mutate(parent, rng);
   }
 
   // Faster ones more often.
-  const Candidate& Parent() {
-    return parents_[std::min(rng_.Below(parents_.size()), rng_.Below(parents_.size()))].candidate;
+  const Candidate& Parent(Rng& rng) const {
+    return parents_[std::min(rng.Below(parents_.size()), rng.Below(parents_.size()))].candidate;
   }
 
   std::optional<Candidate> ToTry(Result<Candidate> made) const {
@@ -130,13 +131,26 @@ class Run {
     return *std::move(made);
   }
 
-  template <typename Make>
-  std::optional<Candidate> NewOne(const Make& make, int attempts = kAttempts) {
-    for (int attempt = 0; attempt < attempts; ++attempt) {
-      std::optional<Candidate> candidate = ToTry(make());
-      if (candidate && seen_.insert(candidate->program).second) return candidate;
+  // As many new candidates as are wanted, fewer where the space has no more; on the builders' processors, which rest
+  // meanwhile. Every try has random numbers of its own, so how many threads there are changes nothing.
+  std::vector<Candidate> ThinkOf(size_t wanted, const std::function<Result<Candidate>(Rng& rng)>& think) {
+    std::vector<Candidate> thought;
+    size_t left = std::max(kTries * wanted, kFewestTries);
+    while (thought.size() < wanted && left > 0) {
+      const size_t tries = std::min(wanted - thought.size(), left);
+      left -= tries;
+      const Rng rng(rng_.Next());
+      std::vector<std::optional<Result<Candidate>>> made(tries);
+      ForEachIndex(tries, rig_.builders(), [&](size_t i) {
+        Rng own = rng.Fork(i);
+        made[i] = think(own);
+      });
+      for (std::optional<Result<Candidate>>& one : made) {
+        std::optional<Candidate> candidate = ToTry(*std::move(one));
+        if (candidate && seen_.insert(candidate->program).second) thought.push_back(*std::move(candidate));
+      }
     }
-    return std::nullopt;
+    return thought;
   }
 
   Result<void> Measure(std::vector<Candidate> batch) {
@@ -157,8 +171,8 @@ class Run {
       if (is_default) progress.start_us = trial.time_us;
       if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
       if (progress.best_us == 0 || trial.time_us < progress.best_us) progress.best_us = trial.time_us;
-      samples_.push_back({trial.candidate.features, trial.time_us, options_.group,
-                          trial.candidate.program == default_program_});
+      samples_.push_back(
+          {trial.candidate.features, trial.time_us, options_.group, trial.candidate.program == default_program_});
       auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
                                     [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
       parents_.insert(place, std::move(trial));

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
+#include "base/parallel.h"
 #include "codegen/default_schedule.h"
 #include "ir/parse.h"
 #include "ir/specialize.h"
@@ -71,6 +73,46 @@ double Evidence(const Transfer& transfer) {
   return (transfer.is_same_class ? gain : gain / 2) - kLead - kRisk * std::min(transfer.distance, kFarthest);
 }
 
+// A fit that is not lowered yet.
+struct Draft {
+  Transfer transfer;
+  Result<Plan> plan;
+};
+
+Result<Fit> FitSteps(const Donor& donor, const Space& space, const TransferOptions& options) {
+  Kernel kernel = Specialize(HONE_TRY(ParseKernel(donor.canonical)));
+  return FitToShape(kernel, HONE_TRY(ParseSchedule(donor.schedule)), space.kernel(), options.mode, options.workers);
+}
+
+std::vector<Draft> DraftsOf(const Space& space, const Neighbour& neighbour, const TransferOptions& options) {
+  std::vector<Draft> drafts;
+  auto begin = [&](FitWay way) {
+    Transfer transfer;
+    transfer.way = way;
+    transfer.donor = neighbour.donor;
+    transfer.is_same_class = neighbour.is_same_class;
+    transfer.distance = neighbour.distance;
+    return transfer;
+  };
+  if (neighbour.is_same_class) {
+    Transfer transfer = begin(FitWay::kSteps);
+    Result<Fit> fit = FitSteps(*neighbour.donor, space, options);
+    if (fit) transfer.notes = std::move(fit->notes);
+    drafts.push_back({std::move(transfer), fit ? Plan{std::move(fit->schedule), {}, {}} : Result<Plan>(fit.error())});
+  }
+  if (options.mode == FitMode::kStrict) return drafts;
+  Result<std::vector<Choice>> decisions = DecisionsOf(*neighbour.donor, space.target());
+  for (FitWay way : {FitWay::kDecisions, FitWay::kDeviations}) {
+    Transfer transfer = begin(way);
+    Result<Plan> plan = decisions
+                            ? PlanSchedule(space.kernel(), space.target(),
+                                           FollowDecisions(*decisions, way, neighbour.is_same_class, &transfer.notes))
+                            : Result<Plan>(decisions.error());
+    drafts.push_back({std::move(transfer), std::move(plan)});
+  }
+  return drafts;
+}
+
 }  // namespace
 
 std::string_view FitWayName(FitWay way) {
@@ -119,60 +161,44 @@ Chooser FollowDecisions(std::vector<Choice> decisions, FitWay way, bool is_same_
 
 std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighbour>& neighbours,
                                     const TransferOptions& options) {
-  std::vector<Transfer> transfers;
+  std::vector<std::vector<Draft>> drafts(neighbours.size());
+  ForEachIndex(neighbours.size(), options.threads,
+               [&](size_t i) { drafts[i] = DraftsOf(space, neighbours[i], options); });
+  std::vector<Draft> all;
+  all.push_back({{}, PlanSchedule(space.kernel(), space.target(), {})});
+  for (size_t i = 0; i < drafts.size() && all.size() <= options.most; ++i)
+    std::move(drafts[i].begin(), drafts[i].end(), std::back_inserter(all));
+  // Donors agree often: what was lowered once is not lowered again.
+  std::map<std::string, size_t> schedules;
+  std::vector<size_t> first_with(all.size()), distinct;  // `all`'s indices
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].plan) continue;
+    auto [known, is_new] = schedules.try_emplace(PrintSchedule(all[i].plan->schedule), i);
+    first_with[i] = known->second;
+    if (is_new) distinct.push_back(i);
+  }
+  std::vector<std::optional<Result<Candidate>>> made(all.size());
+  ForEachIndex(distinct.size(), options.threads, [&](size_t d) {
+    const size_t i = distinct[d];
+    Plan& plan = *all[i].plan;
+    made[i] = all[i].transfer.donor ? space.Complete(std::move(plan.choices), plan.schedule) : space.Default();
+  });
   std::map<uint64_t, size_t> programs;
-  std::map<std::string, size_t> schedules;  // donors agree often: what was lowered once is not lowered again
-  auto add = [&](Transfer transfer, Result<Plan> plan) {
-    const size_t index = transfers.size();
-    if (!plan) {
-      transfer.refused = plan.error().Text();
-    } else if (auto [known, is_new] = schedules.try_emplace(PrintSchedule(plan->schedule), index); !is_new) {
-      const Transfer& first = transfers[known->second];
-      transfer.refused = first.refused;
-      transfer.candidate = first.candidate;
-      if (first.refused.empty()) transfer.same_as = first.same_as.value_or(known->second);
-    } else if (Result<Candidate> made =
-                   transfer.donor ? space.Complete(std::move(plan->choices), plan->schedule) : space.Default();
-               !made) {
-      transfer.refused = made.error().Text();
+  std::vector<Transfer> transfers;
+  for (size_t i = 0; i < all.size(); ++i) {
+    Transfer& transfer = transfers.emplace_back(std::move(all[i].transfer));
+    if (!all[i].plan) {
+      transfer.refused = all[i].plan.error().Text();
+    } else if (size_t first = first_with[i]; first != i) {
+      transfer.refused = transfers[first].refused;
+      transfer.candidate = transfers[first].candidate;
+      if (transfer.refused.empty()) transfer.same_as = transfers[first].same_as.value_or(first);
+    } else if (!*made[i]) {
+      transfer.refused = made[i]->error().Text();
     } else {
-      auto [first, is_first] = programs.try_emplace(made->program, index);
-      if (!is_first) transfer.same_as = first->second;
-      transfer.candidate = *std::move(made);
-    }
-    transfers.push_back(std::move(transfer));
-  };
-  add({}, PlanSchedule(space.kernel(), space.target(), {}));
-  for (const Neighbour& neighbour : neighbours) {
-    if (transfers.size() > options.most) break;
-    const Donor& donor = *neighbour.donor;
-    auto begin = [&](FitWay way) {
-      Transfer transfer;
-      transfer.way = way;
-      transfer.donor = neighbour.donor;
-      transfer.is_same_class = neighbour.is_same_class;
-      transfer.distance = neighbour.distance;
-      return transfer;
-    };
-    if (neighbour.is_same_class) {
-      Transfer transfer = begin(FitWay::kSteps);
-      auto fit = [&]() -> Result<Fit> {
-        Kernel kernel = Specialize(HONE_TRY(ParseKernel(donor.canonical)));
-        return FitToShape(kernel, HONE_TRY(ParseSchedule(donor.schedule)), space.kernel(), options.mode,
-                          options.workers);
-      }();
-      if (fit) transfer.notes = std::move(fit->notes);
-      add(std::move(transfer), fit ? Plan{std::move(fit->schedule), {}, {}} : Result<Plan>(fit.error()));
-    }
-    if (options.mode == FitMode::kStrict) continue;
-    Result<std::vector<Choice>> decisions = DecisionsOf(donor, space.target());
-    for (FitWay way : {FitWay::kDecisions, FitWay::kDeviations}) {
-      Transfer transfer = begin(way);
-      Result<Plan> plan = decisions
-                              ? PlanSchedule(space.kernel(), space.target(),
-                                             FollowDecisions(*decisions, way, neighbour.is_same_class, &transfer.notes))
-                              : Result<Plan>(decisions.error());
-      add(std::move(transfer), std::move(plan));
+      transfer.candidate = **std::move(made[i]);
+      auto [known, is_first] = programs.try_emplace(transfer.candidate.program, i);
+      if (!is_first) transfer.same_as = known->second;
     }
   }
   return transfers;

@@ -52,6 +52,7 @@ struct TransferOptions {
   FitMode mode = FitMode::kFitted;
   int workers = 1;
   size_t most = 32;  // fits that are made, nearest donors first
+  int threads = 1;   // that make them
 };
 
 // The default first, then every fit of every neighbour in order, refused ones too.

@@ -81,7 +81,7 @@ class TransfersTest : public ::testing::Test {
     donor_ = identity.key.fingerprint;
   }
   void StartTransfers() {
-    transfers_ = std::make_unique<Transfers>(*server_.cache);
+    transfers_ = std::make_unique<Transfers>(*server_.cache, 2);
     ASSERT_TRUE(TestServer::Eventually([&] { return transfers_->IsReady(); }));
     server_.path->SetTransfers(transfers_.get());
   }
@@ -180,7 +180,7 @@ TEST_F(TransfersTest, ADonorThatDoesNotParseAnyMoreIsNoDonor) {
 
 TEST_F(TransfersTest, ThereIsAThreadThatReadsAndAnEnd) {
   PutDonor(kDonor, "rows", 3);
-  Transfers transfers(*server_.cache);
+  Transfers transfers(*server_.cache, 2);
   transfers.Close();
   EXPECT_LE(transfers.donors().size(), 1u);
 }

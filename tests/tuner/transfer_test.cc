@@ -132,6 +132,21 @@ TEST(TunerTransfer, EqualProgramsAreOneCandidate) {
   EXPECT_TRUE(is_any_the_same);
 }
 
+TEST(TunerTransfer, HowManyThreadsThereAreDoesNotMatter) {
+  const std::vector<Record> donors = {Tuned(kDonor, ""), Tuned(kDonor + std::string("+bias"), "")};
+  auto seen = [&](int threads) {
+    std::vector<std::string> all;
+    for (const Transfer& transfer : TransfersTo(kDonor + std::string("+bias+relu"), donors, {.threads = threads})) {
+      all.push_back(std::string(FitWayName(transfer.way)) + transfer.candidate.schedule + transfer.refused);
+      for (const FitNote& note : transfer.notes) all.back() += note.step + note.now + note.why;
+    }
+    return all;
+  };
+  const std::vector<std::string> one = seen(1);
+  EXPECT_GT(one.size(), 3u);
+  EXPECT_EQ(seen(4), one);
+}
+
 TEST(TunerTransfer, StrictlyOnlyWhatDivides) {
   const std::string choices = Site(kDonor, "rows") + "=3";
   TransferOptions strict;
