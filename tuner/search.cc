@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/parallel.h"
@@ -114,7 +116,7 @@ class Run {
   }
 
   // Of the fastest; now and then a stranger.
-  Result<Candidate> Child(Rng& rng) const {
+  Result<Plan> Child(Rng& rng) const {
     if (parents_.size() < 4 || rng.Chance(0.15)) return space_.Sample(rng);
     const Candidate& parent = Parent(rng);
     return rng.Chance(0.25) ? space_.Cross(parent, Parent(rng), rng) : space_.Mutate(parent, rng);
@@ -133,24 +135,45 @@ class Run {
 
   // As many new candidates as are wanted, fewer where the space has no more; on the builders' processors, which rest
   // meanwhile. Every try has random numbers of its own, so how many threads there are changes nothing.
-  std::vector<Candidate> ThinkOf(size_t wanted, const std::function<Result<Candidate>(Rng& rng)>& think) {
+  std::vector<Candidate> ThinkOf(size_t wanted, const std::function<Result<Plan>(Rng& rng)>& think) {
     std::vector<Candidate> thought;
     size_t left = std::max(kTries * wanted, kFewestTries);
     while (thought.size() < wanted && left > 0) {
       const size_t tries = std::min(wanted - thought.size(), left);
       left -= tries;
-      const Rng rng(rng_.Next());
-      std::vector<std::optional<Result<Candidate>>> made(tries);
-      ForEachIndex(tries, rig_.builders(), [&](size_t i) {
-        Rng own = rng.Fork(i);
-        made[i] = think(own);
-      });
-      for (std::optional<Result<Candidate>>& one : made) {
-        std::optional<Candidate> candidate = ToTry(*std::move(one));
+      for (Result<Candidate>& made : Complete(Plans(tries, think))) {
+        std::optional<Candidate> candidate = ToTry(std::move(made));
         if (candidate && seen_.insert(candidate->program).second) thought.push_back(*std::move(candidate));
       }
     }
     return thought;
+  }
+
+  // What comes of some tries, but for schedules that were thought of before.
+  std::vector<Plan> Plans(size_t tries, const std::function<Result<Plan>(Rng& rng)>& think) {
+    const Rng rng(rng_.Next());
+    std::vector<std::optional<Plan>> made(tries);
+    std::vector<size_t> texts(tries);
+    ForEachIndex(tries, rig_.builders(), [&](size_t i) {
+      Rng own = rng.Fork(i);
+      Result<Plan> plan = think(own);
+      if (!plan) return;
+      texts[i] = std::hash<std::string>{}(PrintSchedule(plan->schedule));
+      made[i] = *std::move(plan);
+    });
+    std::vector<Plan> plans;
+    for (size_t i = 0; i < tries; ++i) {
+      const bool is_new = made[i] && (thought_of_.insert(texts[i]).second || options_.instead);
+      if (is_new) plans.push_back(*std::move(made[i]));
+    }
+    return plans;
+  }
+
+  std::vector<Result<Candidate>> Complete(std::vector<Plan> plans) {
+    std::vector<Result<Candidate>> candidates(plans.size(), Candidate{});
+    ForEachIndex(plans.size(), rig_.builders(),
+                 [&](size_t i) { candidates[i] = space_.Complete(std::move(plans[i])); });
+    return candidates;
   }
 
   Result<void> Measure(std::vector<Candidate> batch) {
@@ -218,7 +241,8 @@ class Run {
   std::vector<Scored> pool_;
   std::vector<Trial> parents_;  // the fastest, in order
   std::vector<Sample> samples_;
-  std::unordered_set<uint64_t> seen_;  // programs
+  std::unordered_set<uint64_t> seen_;      // programs
+  std::unordered_set<size_t> thought_of_;  // hashes of schedules' texts
   std::optional<uint64_t> default_program_;
   int last_better_ = 0;
 };

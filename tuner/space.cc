@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/hash.h"
-#include "codegen/default_schedule.h"
 #include "ir/apply.h"
 #include "ir/parse.h"
 #include "ir/schedule.h"
@@ -63,29 +62,30 @@ Result<Space> Space::Open(const std::string& kernel, const Target& target, Pins 
   return space;
 }
 
-Result<Candidate> Space::Make(const Chooser& chooser) const {
-  Chooser pinned = !pins_ ? chooser : Chooser([&](const Choice& choice) {
+Result<Plan> Space::PlanBy(const Chooser& chooser) const {
+  if (!pins_) return PlanSchedule(kernel_, target_, chooser);
+  return PlanSchedule(kernel_, target_, [&](const Choice& choice) {
     if (std::optional<int64_t> value = pins_(choice)) return *value;
     return chooser ? chooser(choice) : choice.preferred;
   });
-  Plan plan = HONE_TRY(PlanSchedule(kernel_, target_, pinned));
+}
+
+Result<Candidate> Space::Make(const Chooser& chooser) const {
   // The default is what was served already: however long, it belongs to the space.
-  return Complete(std::move(plan.choices), plan.schedule, chooser ? limits_ : LowerLimits{});
+  return Complete(HONE_TRY(PlanBy(chooser)), chooser ? limits_ : LowerLimits{});
 }
 
-Result<Candidate> Space::Complete(std::vector<Choice> choices, const Schedule& schedule) const {
-  return Complete(std::move(choices), schedule, limits_);
-}
+Result<Candidate> Space::Complete(Plan plan) const { return Complete(std::move(plan), limits_); }
 
-Result<Candidate> Space::Complete(std::vector<Choice> choices, const Schedule& schedule,
-                                  const LowerLimits& limits) const {
-  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, schedule));
+Result<Candidate> Space::Complete(Plan plan, const LowerLimits& limits) const {
+  ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, plan.schedule));
   LoopProgram program = HONE_TRY(Lower(scheduled, target_, limits));
-  return Candidate{std::move(choices), PrintSchedule(schedule), HashOf(program), ExtractFeatures(program, target_)};
+  return Candidate{std::move(plan.choices), PrintSchedule(plan.schedule), HashOf(program),
+                   ExtractFeatures(program, target_)};
 }
 
 Result<Candidate> Space::Read(std::string_view schedule) const {
-  return Complete({}, HONE_TRY(ParseSchedule(schedule)));
+  return Complete(Plan{HONE_TRY(ParseSchedule(schedule)), {}, {}});
 }
 
 Result<Candidate> Space::Parse(std::string_view choices) const { return Make(HONE_TRY(ParseChoices(choices))); }
@@ -95,19 +95,19 @@ Result<uint64_t> Space::ProgramOf(std::string_view schedule) const {
   return HashOf(HONE_TRY(Lower(scheduled, target_, LowerLimits{})));
 }
 
-Result<Candidate> Space::Sample(Rng& rng) const {
+Result<Plan> Space::Sample(Rng& rng) const {
   // Some samples stay near the default: with many decisions, all at random is seldom good.
   double share = rng.Uniform();
-  return Make([&](const Choice& choice) { return rng.Chance(share) ? AnyOption(choice, rng) : choice.preferred; });
+  return PlanBy([&](const Choice& choice) { return rng.Chance(share) ? AnyOption(choice, rng) : choice.preferred; });
 }
 
-Result<Candidate> Space::Mutate(const Candidate& parent, Rng& rng) const {
-  if (parent.choices.empty()) return Make([](const Choice& choice) { return choice.preferred; });
+Result<Plan> Space::Mutate(const Candidate& parent, Rng& rng) const {
+  if (parent.choices.empty()) return PlanBy([](const Choice& choice) { return choice.preferred; });
   auto values = Values(parent.choices);
   std::map<std::string, bool, std::less<>> changed;
   for (uint64_t n = 1 + (rng.Chance(0.4) ? rng.Below(3) : 0); n > 0; --n)
     changed[parent.choices[rng.Below(parent.choices.size())].site] = true;
-  return Make([&](const Choice& choice) {
+  return PlanBy([&](const Choice& choice) {
     auto known = values.find(choice.site);
     if (changed.contains(choice.site))
       return known != values.end() && rng.Chance(kStep) ? NearOption(choice, known->second, rng)
@@ -116,10 +116,10 @@ Result<Candidate> Space::Mutate(const Candidate& parent, Rng& rng) const {
   });
 }
 
-Result<Candidate> Space::Cross(const Candidate& a, const Candidate& b, Rng& rng) const {
+Result<Plan> Space::Cross(const Candidate& a, const Candidate& b, Rng& rng) const {
   auto of_a = Values(a.choices), of_b = Values(b.choices);
   std::map<std::string, bool> from_a;  // by stage: decisions about one stage belong together
-  return Make([&](const Choice& choice) {
+  return PlanBy([&](const Choice& choice) {
     std::string stage = choice.site.substr(0, choice.site.find('.'));
     auto [side, is_new] = from_a.try_emplace(stage, false);
     if (is_new) side->second = rng.Chance(0.5);

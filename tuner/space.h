@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/rng.h"
 #include "codegen/choices.h"
+#include "codegen/default_schedule.h"
 #include "codegen/lower.h"
 #include "ir/kernel.h"
 #include "ir/schedule.h"
@@ -39,19 +40,20 @@ class Space {
   Result<Candidate> Default() const { return Make({}); }
   Result<Candidate> Parse(std::string_view choices) const;  // ParseChoices' text
 
-  // What a schedule comes to, and the choices that led to it, if any did. Errors as Make.
-  Result<Candidate> Complete(std::vector<Choice> choices, const Schedule& schedule) const;
+  // What a plan comes to; without choices if something else than the rules led to it. Errors as Make.
+  Result<Candidate> Complete(Plan plan) const;
   // A schedule that did not come from the rules. Errors as Make, and kInvalid for a text that is none.
   Result<Candidate> Read(std::string_view schedule) const;
   // Candidate::program of a schedule's text. Errors as Read.
   Result<uint64_t> ProgramOf(std::string_view schedule) const;
 
+  // Plans take a quarter of a candidate's time, and are often what was there before. Errors as PlanSchedule.
   // Each decision at random.
-  Result<Candidate> Sample(Rng& rng) const;
+  Result<Plan> Sample(Rng& rng) const;
   // One or a few decisions of the parent anew, most often by one option up or down.
-  Result<Candidate> Mutate(const Candidate& parent, Rng& rng) const;
+  Result<Plan> Mutate(const Candidate& parent, Rng& rng) const;
   // Decisions of either parent, stage by stage.
-  Result<Candidate> Cross(const Candidate& a, const Candidate& b, Rng& rng) const;
+  Result<Plan> Cross(const Candidate& a, const Candidate& b, Rng& rng) const;
 
   // How many lists of choices there are, counted along the default's decisions: an estimate, since later decisions
   // depend on earlier ones.
@@ -62,7 +64,8 @@ class Space {
   double flops() const { return flops_; }  // at the largest sizes
 
  private:
-  Result<Candidate> Complete(std::vector<Choice> choices, const Schedule& schedule, const LowerLimits& limits) const;
+  Result<Plan> PlanBy(const Chooser& chooser) const;
+  Result<Candidate> Complete(Plan plan, const LowerLimits& limits) const;
 
   Space(Kernel kernel, Target target) : kernel_(std::move(kernel)), target_(std::move(target)) {}
 

@@ -180,8 +180,7 @@ std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighb
   std::vector<std::optional<Result<Candidate>>> made(all.size());
   ForEachIndex(distinct.size(), options.threads, [&](size_t d) {
     const size_t i = distinct[d];
-    Plan& plan = *all[i].plan;
-    made[i] = all[i].transfer.donor ? space.Complete(std::move(plan.choices), plan.schedule) : space.Default();
+    made[i] = all[i].transfer.donor ? space.Complete(*std::move(all[i].plan)) : space.Default();
   });
   std::map<uint64_t, size_t> programs;
   std::vector<Transfer> transfers;

@@ -209,7 +209,8 @@ TEST(Replay, MakesUpNothing) {
   std::set<uint64_t> programs;
   for (const TrialRecord& trial : recording.trials) programs.insert(trial.program);
   while (unknown.schedule.empty() || programs.contains(unknown.program))
-    if (Result<Candidate> sample = replay->space().Sample(rng)) unknown = *sample;
+    if (Result<Plan> plan = replay->space().Sample(rng))
+      if (Result<Candidate> sample = replay->space().Complete(*plan)) unknown = *sample;
   Result<BuiltArtifact> built = replay->Build(unknown.schedule);
   ASSERT_FALSE(built);
   EXPECT_EQ(built.error().kind, ErrorKind::kNotFound);

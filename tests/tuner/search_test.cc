@@ -84,9 +84,10 @@ std::multiset<std::string> Lines(const std::string& text) {
 // has costs.
 TEST(Search, EvolutionBeatsChance) {
   Rng rng(99);
-  Result<Candidate> hidden = OpenSpace().Sample(rng);
-  while (!hidden) hidden = OpenSpace().Sample(rng);
-  const std::multiset<std::string> liked = Lines(hidden->schedule);
+  const Space space = OpenSpace();
+  Result<Plan> hidden = space.Sample(rng);
+  while (!hidden || !space.Complete(*hidden)) hidden = space.Sample(rng);
+  const std::multiset<std::string> liked = Lines(PrintSchedule(hidden->schedule));
   auto best_of = [&](Strategy strategy, uint64_t seed) {
     ScriptedRig rig;
     rig.time_of = [&](const std::string& text) {
