@@ -1,5 +1,5 @@
-// The memory that a runner shares with its candidates: one memfd, mapped here once and for all, so that its pages are
-// there already when the next kernel comes.
+// Memory that a runner shares with its candidates: a memfd, mapped here once and for all, so that its pages are there
+// already when the next kernel comes.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class Arena {
   int fd() const { return fd_.get(); }
 
  private:
-  static constexpr uint64_t kKeptBytes = uint64_t{128} << 20;
+  static constexpr uint64_t kKeptBytes = uint64_t{64} << 20;
   explicit Arena(UniqueFd fd) : fd_(std::move(fd)) {}
   UniqueFd fd_;
   std::byte* data_ = nullptr;

@@ -18,6 +18,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "backends/candidate_threads.h"
 #include "backends/seccomp_filter.h"
@@ -254,15 +255,20 @@ void Measure(const CandidateSpec& spec, const Call& call) {
   }
   status->calls_per_sample = static_cast<int32_t>(calls);
   int64_t deadline = begin + spec.limit_ns * 9 / 10;  // what is measured by then counts
+  double least = std::numeric_limits<double>::infinity();
   for (int32_t taken = 0; taken < spec.max_samples && status->samples < spec.samples; ++taken) {
     Clocks before;
     for (int64_t i = 0; i < calls; ++i) TimedCall(call);
     Clocks after;
-    if (before.DisturbedUntil(after))
+    if (before.DisturbedUntil(after)) {
       ++status->disturbed;
-    else
-      status->sample_ns[status->samples++] = static_cast<double>(after.wall - before.wall) / static_cast<double>(calls);
-    if (after.wall > deadline) break;
+    } else {
+      const double sample = static_cast<double>(after.wall - before.wall) / static_cast<double>(calls);
+      status->sample_ns[status->samples++] = sample;
+      least = std::min(least, sample);
+    }
+    const bool is_clearly_worse = spec.give_up_ns > 0 && least > spec.give_up_ns / 2;
+    if (after.wall > deadline || (is_clearly_worse && status->samples >= kFewestTimeSamples)) break;
   }
 }
 

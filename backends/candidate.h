@@ -18,6 +18,7 @@ inline constexpr size_t kGuardBytes = size_t{1} << 20;  // address space only; w
 inline constexpr size_t kMaxOperands = 128;
 inline constexpr size_t kMaxDynamicSizes = 1024;
 inline constexpr size_t kMaxTimeSamples = 1000;
+inline constexpr int kFewestTimeSamples = 5;  // that a median is taken of
 
 // Where a buffer's bytes are, and where in its pages they lie. What nobody may touch stands on both sides.
 struct BufferPlan {

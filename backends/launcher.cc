@@ -74,18 +74,18 @@ Result<LaunchOutcome> DecodeOutcome(std::string_view body) {
   return outcome;
 }
 
-[[noreturn]] void Serve(ChildChannel channel, int arena_fd) {
+[[noreturn]] void Serve(ChildChannel channel) {
   pid_t self = ::getpid();
   PrepareForCandidates();
   while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
-    if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 1) ::_exit(0);
+    if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 2) ::_exit(0);
     Result<CandidateSpec> spec = DecodeCandidateSpec(frame->body);
     if (!spec) ::_exit(1);
     pid_t child = ::fork();
     if (child == 0) {
       TieTo(self);
-      RunCandidate(*spec, frame->fds[0].get(), arena_fd);
+      RunCandidate(*spec, frame->fds[0].get(), frame->fds[1].get());
     }
     Result<void> sent;
     if (child < 0)
@@ -100,7 +100,7 @@ Result<LaunchOutcome> DecodeOutcome(std::string_view body) {
 
 }  // namespace
 
-Result<Launcher> Launcher::Start(int arena_fd) {
+Result<Launcher> Launcher::Start() {
   auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
   pid_t runner = ::getpid();
   pid_t child = ::fork();
@@ -109,14 +109,14 @@ Result<Launcher> Launcher::Start(int arena_fd) {
     TieTo(runner);
     ours = ChildChannel();
     ::close_range(0, 2, 0);  // nothing that a candidate could write to by an oversight of ours
-    Serve(ChildChannel(std::move(theirs)), arena_fd);
+    Serve(ChildChannel(std::move(theirs)));
   }
   return Launcher(std::move(ours));
 }
 
-Result<LaunchOutcome> Launcher::Run(const CandidateSpec& spec, int artifact_fd) {
+Result<LaunchOutcome> Launcher::Run(const CandidateSpec& spec, int artifact_fd, int arena_fd) {
   uint64_t id = next_id_++;
-  HONE_TRY(channel_.Send(ChildMessage::kLaunch, id, EncodeCandidateSpec(spec), {artifact_fd}, MonotonicTime::max()));
+  HONE_TRY(channel_.Send(ChildMessage::kLaunch, id, EncodeCandidateSpec(spec), {artifact_fd, arena_fd}, MonotonicTime::max()));
   ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
   if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
   if (frame.type != ChildMessage::kLaunched || frame.id != id)

@@ -22,10 +22,10 @@ struct LaunchOutcome {
 class Launcher {
  public:
   // Forks the server. REQUIRES: the process has one thread.
-  static Result<Launcher> Start(int arena_fd);
+  static Result<Launcher> Start();
 
-  // Runs one candidate to its end. kUnavailable: the server died.
-  Result<LaunchOutcome> Run(const CandidateSpec& spec, int artifact_fd);
+  // Runs one candidate to its end, with its operands in that arena. kUnavailable: the server died.
+  Result<LaunchOutcome> Run(const CandidateSpec& spec, int artifact_fd, int arena_fd);
 
  private:
   explicit Launcher(ChildChannel channel) : channel_(std::move(channel)) {}

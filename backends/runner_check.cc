@@ -150,8 +150,6 @@ double MedianOf(std::vector<double> values) {
   return (upper + *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) / 2;
 }
 
-constexpr int kFewestTimeSamples = 5;
-
 Result<RunTiming> Summarize(const CandidateStatus& status, const CandidateSpec& spec) {
   std::vector<double> us;
   for (int i = 0; i < std::clamp(status.samples, 0, static_cast<int>(kMaxTimeSamples)); ++i)
@@ -194,7 +192,7 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
   spec.limit_ns = std::chrono::nanoseconds(options.run_limit).count() * (1 + options.timed_runs);
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd()));
+  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));
   report.failure = Verdict(outcome, status, workload, spec.limit_ns);
   if (!report.failure) report.failure = workload.CheckEdges();
   if (report.failure) return report;
@@ -222,7 +220,7 @@ Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& laun
   spec.give_up_ns = options.give_up_us * 1000;
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd()));
+  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));
   if (std::optional<Error> failure = Verdict(outcome, status, workload, spec.limit_ns)) return *std::move(failure);
   return Summarize(status, spec);
 }

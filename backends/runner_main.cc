@@ -20,8 +20,11 @@ namespace {
 
 class Runner {
  public:
-  Runner(ChildChannel channel, Arena arena, Launcher launcher)
-      : channel_(std::move(channel)), arena_(std::move(arena)), launcher_(std::move(launcher)) {}
+  Runner(ChildChannel channel, Arena checked, Arena timed, Launcher launcher)
+      : channel_(std::move(channel)),
+        checked_{std::move(checked), Placement::kAtGuards},
+        timed_{std::move(timed), Placement::kAligned},
+        launcher_(std::move(launcher)) {}
 
   int Serve() {
     while (true) {
@@ -41,12 +44,27 @@ class Runner {
   }
 
  private:
+  // The kernel laid out for one purpose. Candidates are checked and timed in turns: both layouts stay.
+  struct Layout {
+    Arena arena;
+    Placement placement;
+    std::unique_ptr<Workload> workload = nullptr;
+    std::vector<int64_t> sizes = {};  // as asked for
+    bool full = false;
+    double prepare_us = 0;
+  };
+
   Result<std::string> Answer(ChildFrame& frame, ChildMessage& reply) {
     switch (frame.type) {
       case ChildMessage::kPrepare:
         reply = ChildMessage::kPrepared;
-        kernel_.clear();
-        HONE_TRY(Prepare(frame.body, {}, Placement::kAtGuards, false));
+        checked_.workload.reset();
+        timed_.workload.reset();
+        kernel_ = frame.body;
+        if (Result<void> ready = LayOut(checked_, {}, false); !ready) {
+          kernel_.clear();
+          return ready.error();
+        }
         return std::string();
       case ChildMessage::kCheck: reply = ChildMessage::kChecked; return Check(frame);
       case ChildMessage::kTime: reply = ChildMessage::kTimed; return Time(frame);
@@ -54,24 +72,23 @@ class Runner {
     }
   }
 
-  Result<void> Prepare(const std::string& kernel, const std::vector<int64_t>& sizes, Placement placement, bool full) {
+  Result<void> LayOut(Layout& layout, const std::vector<int64_t>& sizes, bool full) {
     Stopwatch watch;
-    workload_.reset();
-    std::unique_ptr<Workload> workload = HONE_TRY(Workload::Open(kernel, sizes, arena_, placement));
-    if (placement == Placement::kAtGuards) HONE_TRY(workload->ComputeReference({.full = full}));
-    workload_ = std::move(workload);
-    kernel_ = kernel;
-    sizes_ = sizes;
-    full_ = full;
-    prepare_us_ = watch.Microseconds();
+    layout.workload.reset();
+    std::unique_ptr<Workload> workload = HONE_TRY(Workload::Open(kernel_, sizes, layout.arena, layout.placement));
+    if (layout.placement == Placement::kAtGuards) HONE_TRY(workload->ComputeReference({.full = full}));
+    layout.workload = std::move(workload);
+    layout.sizes = sizes;
+    layout.full = full;
+    layout.prepare_us = watch.Microseconds();
     return {};
   }
 
-  // The prepared kernel at these sizes, laid out as wanted.
-  Result<void> Ensure(const std::vector<int64_t>& sizes, Placement placement, bool full) {
+  // The prepared kernel at these sizes.
+  Result<void> Ensure(Layout& layout, const std::vector<int64_t>& sizes, bool full) {
     if (kernel_.empty()) return Error{ErrorKind::kInvalid, "no kernel was prepared", ""};
-    if (workload_ && sizes == sizes_ && workload_->placement() == placement && (!full || full_)) return {};
-    return Prepare(std::string(kernel_), sizes, placement, full);
+    if (layout.workload && sizes == layout.sizes && (!full || layout.full)) return {};
+    return LayOut(layout, sizes, full);
   }
 
   Result<SealedMemfd> TakeArtifact(ChildFrame& frame) {
@@ -81,34 +98,30 @@ class Runner {
 
   Result<std::string> Check(ChildFrame& frame) {
     CheckOptions options = HONE_TRY(DecodeCheckOptions(frame.body));
-    HONE_TRY(Ensure(options.sizes, Placement::kAtGuards, options.full));
+    HONE_TRY(Ensure(checked_, options.sizes, options.full));
     Stopwatch watch;
     CheckReport report;
     Result<SealedMemfd> artifact = TakeArtifact(frame);
     if (artifact)
-      report = HONE_TRY(CheckCandidate(*workload_, arena_, launcher_, *artifact, options));
+      report = HONE_TRY(CheckCandidate(*checked_.workload, checked_.arena, launcher_, *artifact, options));
     else
       report.failure = std::move(artifact).error();
     report.check_us = watch.Microseconds();
-    report.prepare_us = prepare_us_;
+    report.prepare_us = checked_.prepare_us;
     return EncodeCheckReport(report);
   }
 
   Result<std::string> Time(ChildFrame& frame) {
     TimeOptions options = HONE_TRY(DecodeTimeOptions(frame.body));
-    HONE_TRY(Ensure(options.sizes, Placement::kAligned, false));
+    HONE_TRY(Ensure(timed_, options.sizes, false));
     SealedMemfd artifact = HONE_TRY(TakeArtifact(frame));
-    return EncodeTiming(HONE_TRY(TimeCandidate(*workload_, arena_, launcher_, artifact, options)));
+    return EncodeTiming(HONE_TRY(TimeCandidate(*timed_.workload, timed_.arena, launcher_, artifact, options)));
   }
 
   ChildChannel channel_;
-  Arena arena_;
+  Layout checked_, timed_;
   Launcher launcher_;
-  std::unique_ptr<Workload> workload_;
-  std::string kernel_;          // that was prepared last; it stays when it cannot be laid out at some sizes
-  std::vector<int64_t> sizes_;  // as asked for
-  bool full_ = false;
-  double prepare_us_ = 0;
+  std::string kernel_;  // that was prepared last; it stays when it cannot be laid out at some sizes
 };
 
 // If memory runs out, this process and its candidates go first, and not the daemon or the application.
@@ -126,18 +139,17 @@ int Main() {
     return 2;
   }
   VolunteerForOom();
-  Result<Arena> arena = Arena::Create();
-  if (!arena) {
-    std::fprintf(stderr, "hone-runner: %s\n", arena.error().Text().c_str());
+  auto started = []() -> Result<Runner> {
+    Arena checked = HONE_TRY(Arena::Create()), timed = HONE_TRY(Arena::Create());
+    // Now, while this process is as good as empty.
+    Launcher launcher = HONE_TRY(Launcher::Start());
+    return Runner(ChildChannel{UniqueFd(kChildChannelFd)}, std::move(checked), std::move(timed), std::move(launcher));
+  }();
+  if (!started) {
+    std::fprintf(stderr, "hone-runner: %s\n", started.error().Text().c_str());
     return 1;
   }
-  // Now, while this process is as good as empty.
-  Result<Launcher> launcher = Launcher::Start(arena->fd());
-  if (!launcher) {
-    std::fprintf(stderr, "hone-runner: %s\n", launcher.error().Text().c_str());
-    return 1;
-  }
-  return Runner(ChildChannel{UniqueFd(kChildChannelFd)}, std::move(*arena), std::move(*launcher)).Serve();
+  return started->Serve();
 }
 
 }  // namespace

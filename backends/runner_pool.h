@@ -60,7 +60,9 @@ struct TimeOptions {
   int max_samples = 100;                      // give up after so many, disturbed ones included
   std::chrono::microseconds min_sample{200};  // a sample repeats the call until it is this long
   std::chrono::milliseconds limit{10'000};    // of everything
-  double give_up_us = 0;                      // > 0: stop after the first call that takes longer (a lost candidate)
+  // > 0: stop after the first call that takes longer (a lost candidate), and with the fewest samples that make a median
+  // if all of them take half as long (one that is clearly worse).
+  double give_up_us = 0;
   std::vector<int64_t> sizes = {};            // as CheckOptions
 };
 
