@@ -94,7 +94,7 @@ std::string_view VerdictName(Verdict verdict) {
   return "";
 }
 
-Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, const MeasureOptions& options,
+Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, MeasureOptions options,
                                         std::stop_token stop, const std::function<void(const Trial&)>& on_trial) {
   const size_t count = candidates.size();
   std::vector<std::optional<Result<BuiltArtifact>>> built(count);
@@ -115,6 +115,8 @@ Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candida
       // Whoever stops may take the processes away: what was measured until then is kept.
       if (!run && stop.stop_requested()) break;
       HONE_TRY(std::move(run));
+      if (trial.verdict == Verdict::kTimed && (options.best_us <= 0 || trial.time_us < options.best_us))
+        options.best_us = trial.time_us;
     } else if (!IsOurs(code.error())) {
       trial.verdict = Verdict::kNotBuilt;
       trial.why = code.error().Text();

@@ -51,12 +51,12 @@ struct Trial {
 
 struct MeasureOptions {
   int workers = 1;
-  double best_us = 0;  // so far; 0: none. What is clearly slower is stopped early.
+  double best_us = 0;  // so far; 0: none. What is clearly slower than that, or the best of the batch, is stopped early.
 };
 
 // A trial per candidate, in order, each told to `on_trial` as soon as it is over; fewer if `stop` was requested. An
 // error means that measuring itself does not work (kUnavailable, kBusy …), not that a candidate failed.
-Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, const MeasureOptions& options,
+Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, MeasureOptions options,
                                         std::stop_token stop, const std::function<void(const Trial&)>& on_trial = {});
 
 // Which of several is fastest, measured in turns: the index of the one with the least median over the rounds.
