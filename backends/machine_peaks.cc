@@ -148,17 +148,20 @@ Words MakeWords(int64_t count) {
   return words;
 }
 
-// Bytes a thread reads over and over so that they come from this level; 0: the level is no larger than the one before.
+// Bytes a thread reads over and over so that they come from this level: few of those that do, since a roof is what the
+// level gives at most, and the size of a shared cache is not what one of its users gets. 0: the level is no larger than
+// the one before.
 int64_t BytesAt(int level, const Target& host, int threads) {
   const int64_t sizes[] = {host.l1_bytes, host.l2_bytes, host.l3_bytes / threads};
   int64_t bytes;
   if (level == kMemoryLevels - 1)
-    bytes = std::clamp<int64_t>(2 * host.l3_bytes, 64 << 20, kLargest) / threads;
-  else if (level > 0 && sizes[level] <= 2 * sizes[level - 1])
+    bytes = std::clamp<int64_t>(2 * host.l3_bytes, 16 << 20, kLargest) / threads;
+  else if (level == 0)
+    bytes = sizes[0] / 2;
+  else if (sizes[level] <= 2 * sizes[level - 1])
     return 0;
   else
-    bytes = std::min(level == 0 ? sizes[0] / 2 : 2 * sizes[level - 1] + (sizes[level] - 2 * sizes[level - 1]) / 4,
-                     kLargest / 4 / threads);
+    bytes = std::min(2 * sizes[level - 1], kLargest / 4 / threads);
   return bytes / 4096 * 4096;
 }
 
