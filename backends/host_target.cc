@@ -214,7 +214,8 @@ Result<Target> HostTarget() {
   target.isa = HONE_TRY(DetectIsa());
   target.cpu = CpuName(target.isa);
   for (std::string_view feature : kNamedFeatures)
-    if (CpuHasFeature(feature)) target.features.emplace_back(feature);
+    if (CpuHasFeature(feature) && (target.isa != Isa::kAvx2 || !feature.starts_with("avx512")))
+      target.features.emplace_back(feature);
   target.cores = UsableCores();
   DetectCaches(target);
   return target;

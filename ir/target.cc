@@ -53,7 +53,12 @@ Result<Target> ParseTarget(std::string_view text) {
       continue;
     }
     if (name == "features") {
-      for (std::string_view feature : SplitAt(value, ',')) target.features.emplace_back(feature);
+      for (std::string_view feature : SplitAt(value, ',')) {
+        // A compiler would take such a feature for leave to use the larger registers everywhere.
+        if (target.isa == Isa::kAvx2 && feature.starts_with("avx512"))
+          return BadTarget(feature, "no AVX-512 feature with avx2; say avx512, or leave it out");
+        target.features.emplace_back(feature);
+      }
       continue;
     }
     int64_t number = 0;

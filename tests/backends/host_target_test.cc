@@ -47,5 +47,14 @@ TEST(HostTarget, CanBeOverridden) {
   ::unsetenv("HONE_TARGET");
 }
 
+TEST(ParseTarget, AFeatureOfALargerInstructionSetIsRefused) {
+  EXPECT_TRUE(ParseTarget("avx2 cpu=alderlake features=avxvnni"));
+  EXPECT_TRUE(ParseTarget("avx512 cpu=sapphirerapids features=avx512fp16,avxvnni"));
+  Result<Target> target = ParseTarget("avx2 cpu=haswell features=avxvnni,avx512vnni");
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().kind, ErrorKind::kInvalid);
+  EXPECT_THAT(target.error().message, HasSubstr("avx512vnni"));
+}
+
 }  // namespace
 }  // namespace hone
