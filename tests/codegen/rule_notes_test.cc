@@ -136,10 +136,8 @@ TEST(RuleNotes, OperandsBeyondTheSecondLevelCacheAreFetchedAhead) {
   EXPECT_EQ(prefetches("layer_norm(M=640,N=100)", ""), "prefetch x for total_lanes 4096\n") << "not the scales";
   const std::string large = "dense(M=64,N=512,K=512,const=1)";
   EXPECT_THAT(prefetches(large, ""), ::testing::HasSubstr("prefetch w_panel for "));
-  std::string site;
   for (const Choice& choice : PlanOf(large, Avx2()).choices)
-    if (choice.site.ends_with(".prefetch")) site = choice.site;
-  EXPECT_EQ(prefetches(large, site + "=0"), "") << site;
+    EXPECT_FALSE(choice.site.ends_with(".prefetch")) << "not left to a search, which finds constants in the cache";
   EXPECT_EQ(prefetches("dense(M=64,N=64,K=64,const=1)", ""), "") << "they stay in the cache";
 }
 
