@@ -6,19 +6,6 @@
 #include "ir/rewrite.h"
 
 namespace hone {
-namespace {
-
-// Row panels whose rows fall into the same few cache sets evict each other: the smallest number of sets that `rows`
-// rows with this stride in bytes share (64-byte lines, 4 KiB of sets in every first-level cache of today).
-bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
-  int64_t ways = l1_bytes / 4096;
-  int64_t period = std::max<int64_t>(64, std::min<int64_t>(4096, stride_bytes & -stride_bytes));
-  int64_t sets = 4096 / period;
-  return rows / sets > ways / 2;
-}
-
-}  // namespace
-
 // [axis / width, the other dimensions: batch, own, reduction, axis % width]; empty if the axis is no plain dimension.
 std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access, int axis, int64_t width,
                                                     const std::string& tensor) const {

@@ -13,6 +13,7 @@ double CeilDiv(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) / 
 
 // Bytes that the second-level cache delivers a cycle, sustained (Agner Fog; 64 at best on all of these cores).
 constexpr double kL2BytesPerCycle = 28;
+constexpr int64_t kNearPages = 64;  // whose translations the first level holds
 
 }  // namespace
 
@@ -49,90 +50,179 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   return c;
 }
 
-std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
-  const Target& target = planner.target();
-  const int64_t registers = target.VectorRegisters();
-  std::vector<RegisterTile> tiles;
+namespace {
+
+// The operand that is read in vectors along one of its axes, and the axes of the other one that make rows.
+struct VectorSide {
+  int operand = 0;
+  int axis = -1;
+  int64_t extent = 1, lanes = 1;
+  bool plain = true;           // every axis is a dimension of its own: a panel can be packed
+  bool contiguous = false;     // the axis is: vectors can be read where they lie
+  bool is_const = false;       // packed ahead of time
+  double bytes = 0;            // of the operand
+  bool evicts_itself = false;  // where it lies, the vectors of all steps share a few sets of the first-level cache
+  bool crosses_lines = false;  // where it lies, vectors are not aligned
+  bool misses_pages = false;   // where it lies, each step is on another page, and they are too many to stay at hand
+  double other_tiles = 1;      // of the operand's other own axes
+  int outer = -1, inner = -1;
+  int64_t outer_extent = 1, inner_extent = 1;
+  double other_rows = 1;
+  bool transposed = false;
+};
+
+double BatchOf(const Contraction& c) {
   double batch = 1;
   for (int axis : c.batch) batch *= static_cast<double>(c.extents[static_cast<size_t>(axis)]);
+  return batch;
+}
 
+std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contraction& c, int operand, int axis,
+                                    int output_axis) {
+  const AccessPattern& access = c.operands[operand];
+  const auto position = static_cast<size_t>(axis);
+  VectorSide side;
+  side.operand = operand;
+  side.axis = axis;
+  side.extent = c.extents[position];
+  if (side.extent < 2 || c.reduce.empty()) return std::nullopt;
+  for (size_t i = 0; i < c.extents.size(); ++i) side.plain &= !access.uses[i] || access.dimension[i] >= 0;
+  side.contiguous = access.strides[position] == 1;
+  if (!side.plain && !side.contiguous) return std::nullopt;
+  side.lanes = std::min<int64_t>(c.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(side.extent))));
+  side.is_const = planner.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
+  side.bytes = static_cast<double>(planner.Bytes(access.tensor));
+  auto extent_of = [&](int position) { return c.extents[static_cast<size_t>(position)]; };
+  const int longest =
+      *std::max_element(c.reduce.begin(), c.reduce.end(), [&](int a, int b) { return extent_of(a) < extent_of(b); });
+  const int64_t stride = access.strides[static_cast<size_t>(longest)] * c.element_bytes;
+  side.evicts_itself = RowsCollide(extent_of(longest), stride, planner.target().l1_bytes);
+  side.crosses_lines = stride % 64 != 0;
+  side.misses_pages = stride >= 4096 && extent_of(longest) > kNearPages;
+  for (int other : c.only[operand])
+    if (other != axis) side.other_tiles *= static_cast<double>(extent_of(other));
+  const std::vector<int>& rows = c.only[1 - operand];
+  if (!rows.empty()) side.inner = rows.back();
+  if (rows.size() >= 2) side.outer = rows[rows.size() - 2];
+  for (size_t i = 0; i + 2 < rows.size(); ++i) side.other_rows *= static_cast<double>(extent_of(rows[i]));
+  if (side.inner >= 0) side.inner_extent = extent_of(side.inner);
+  if (side.outer >= 0) side.outer_extent = extent_of(side.outer);
+  side.transposed = output_axis != axis;
+  if (side.transposed && output_axis != side.inner) return std::nullopt;
+  return side;
+}
+
+// Cycles that `lines` next to each other take at each step of a far stride. Within the second-level cache, what that
+// delivers. Beyond it what the next one does, unless too few steps are in flight to hide its latency: prefetchers see
+// nothing in such a stride. `operations`: of one step.
+double FetchCycles(bool far, double lines, double operations) {
+  constexpr double kFarLine = 6, kFarLatency = 300, kInFlight = 512;  // server cores of today
+  if (!far) return lines * 64 / kL2BytesPerCycle;
+  return std::max(lines * kFarLine, kFarLatency * operations / kInFlight);
+}
+
+// Of the whole contraction.
+double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const VectorSide& side, int64_t vectors,
+                int64_t rows0, int64_t rows1, bool direct) {
+  const Target& target = planner.target();
+  const int64_t rows = rows0 * rows1;
+  const auto steps = static_cast<double>(c.reduction);
+  const double batch = BatchOf(c);
+  const double vector_tiles = CeilDiv(side.extent, vectors * side.lanes) * side.other_tiles;
+  const double row_tiles = CeilDiv(side.inner_extent, rows1) * CeilDiv(side.outer_extent, rows0) * side.other_rows;
+  const double step_bytes = static_cast<double>(vectors * side.lanes * c.element_bytes);
+  // Per step of the reduction: two FMAs and two loads a cycle; four cycles from an FMA to the next of its chain.
+  double step = std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0 * 1.0});
+  if (!side.plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
+  const double panel = steps * step_bytes;
+  // Then a piece stays in the first level.
+  const bool blocked = panel > static_cast<double>(target.l2_bytes) / 2 && row_tiles >= 4;
+  if ((panel > static_cast<double>(target.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
+    step = std::max(step, step_bytes / kL2BytesPerCycle);
+  double stores;
+  if (side.transposed) {
+    const auto lanes = static_cast<double>(side.lanes);
+    double blocks = static_cast<double>(vectors) * CeilDiv(rows1, side.lanes) * static_cast<double>(rows0);
+    stores = blocks * (lanes * std::log2(lanes) + 3.0 * lanes);
+  } else {
+    stores = static_cast<double>(rows * vectors) * 2;
+  }
+  double loops = 20;
+  if (c.reduce.size() > 1) loops += steps / static_cast<double>(c.extents.back()) * 1.5;
+  double cycles = batch * vector_tiles * row_tiles * (steps * step + stores + loops);
+  // A panel that is not constant comes from where the operand lies once for all row tiles: while it is packed, or under
+  // the first of them.
+  if (side.plain && !side.is_const) {
+    // Lines that two tiles share stay in the second level, or are fetched twice.
+    const bool far = side.bytes > static_cast<double>(target.l2_bytes);
+    const double lines = step_bytes / 64 + (far && side.contiguous && side.crosses_lines ? 1 : 0);
+    if (!direct) {
+      const double fetch = FetchCycles(far, lines, 2 * static_cast<double>(vectors));
+      cycles +=
+          batch * vector_tiles * steps * std::max(fetch, static_cast<double>(vectors) * (side.contiguous ? 2.0 : 8.0));
+    } else {
+      const double fetch = FetchCycles(far, lines, static_cast<double>(rows * vectors + rows + vectors));
+      double again = step + (side.misses_pages ? 1 : 0);
+      if (side.evicts_itself) again = std::max(again, step_bytes / kL2BytesPerCycle);
+      cycles += batch * vector_tiles * steps * (std::max(again, fetch) + (row_tiles - 1) * again - row_tiles * step);
+    }
+  }
+  // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
+  const AccessPattern& row_operand = c.operands[1 - side.operand];
+  const bool is_const = planner.kernel().tensors[static_cast<size_t>(row_operand.tensor)].is_const;
+  for (int k : c.reduce) {
+    const int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
+    const auto bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
+    if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 &&
+        bytes > static_cast<double>(target.l2_bytes) / 2)
+      cycles += bytes * 0.2;
+  }
+  if (direct && !side.plain && side.extent % (vectors * side.lanes) != 0 && side.extent < vectors * side.lanes)
+    cycles *= 1.05;
+  return cycles;
+}
+
+// Read where it lies, packed, or either.
+std::vector<bool> WaysToRead(const VectorSide& side, double row_tiles) {
+  if (!side.plain) return {true};
+  if (!side.contiguous) return {false};
+  if (side.is_const) return {row_tiles < 4};
+  return {false, true};
+}
+
+}  // namespace
+
+bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
+  int64_t ways = l1_bytes / 4096;
+  int64_t period = std::max<int64_t>(64, std::min<int64_t>(4096, stride_bytes & -stride_bytes));
+  int64_t sets = 4096 / period;
+  return rows / sets > ways / 2;
+}
+
+std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
+  const int64_t registers = planner.target().VectorRegisters();
+  std::vector<RegisterTile> tiles;
   for (int v = 0; v < 2; ++v) {
-    const AccessPattern& vector_operand = c.operands[v];
-    const Tensor& vector_tensor = planner.kernel().tensors[static_cast<size_t>(vector_operand.tensor)];
-    const std::vector<int>& row_axes = c.only[1 - v];
     for (int axis : c.only[v]) {
-      size_t position = static_cast<size_t>(axis);
-      int64_t extent = c.extents[position];
-      if (extent < 2) continue;
-      // The axis must be a plain dimension (then a panel can be packed), or contiguous in memory (then read in place).
-      bool plain = true;
-      for (size_t i = 0; i < c.extents.size(); ++i)
-        plain &= !vector_operand.uses[i] || vector_operand.dimension[i] >= 0;
-      bool contiguous = vector_operand.strides[position] == 1;
-      if (!plain && !contiguous) continue;
-
-      double other_vector_tiles = 1;  // of the operand's remaining own axes
-      for (int other : c.only[v])
-        if (other != axis) other_vector_tiles *= static_cast<double>(c.extents[static_cast<size_t>(other)]);
-      int64_t lanes = std::min<int64_t>(c.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
-      int inner = row_axes.empty() ? -1 : row_axes.back();
-      int outer = row_axes.size() < 2 ? -1 : row_axes[row_axes.size() - 2];
-      double other_rows = 1;
-      for (size_t i = 0; i + 2 < row_axes.size(); ++i)
-        other_rows *= static_cast<double>(c.extents[static_cast<size_t>(row_axes[i])]);
-      int64_t inner_extent = inner < 0 ? 1 : c.extents[static_cast<size_t>(inner)];
-      int64_t outer_extent = outer < 0 ? 1 : c.extents[static_cast<size_t>(outer)];
-
-      for (int64_t vectors = 1; vectors <= 8 && vectors <= (extent + lanes - 1) / lanes; ++vectors) {
-        for (int64_t rows1 = 1; rows1 <= std::min(inner_extent, registers); ++rows1) {
-          for (int64_t rows0 = 1; rows0 <= std::min(outer_extent, registers / rows1); ++rows0) {
-            if (rows0 > 1 && rows1 < inner_extent && rows1 < 4) continue;
-            int64_t rows = rows0 * rows1;
+      const std::optional<VectorSide> side = SideAlong(planner, c, v, axis, output_axis);
+      if (!side) continue;
+      for (int64_t vectors = 1; vectors <= 8 && vectors <= (side->extent + side->lanes - 1) / side->lanes; ++vectors) {
+        for (int64_t rows1 = 1; rows1 <= std::min(side->inner_extent, registers); ++rows1) {
+          for (int64_t rows0 = 1; rows0 <= std::min(side->outer_extent, registers / rows1); ++rows0) {
+            if (rows0 > 1 && rows1 < side->inner_extent && rows1 < 4) continue;
             // Accumulators, the vectors of one step, and one broadcast.
-            if (rows * vectors + vectors + 1 > registers) continue;
-            bool transposed = output_axis != axis;
-            if (transposed && output_axis != inner) continue;
-            double vector_tiles = CeilDiv(extent, vectors * lanes) * other_vector_tiles;
-            double row_tiles = CeilDiv(inner_extent, rows1) * CeilDiv(outer_extent, rows0) * other_rows;
-            // Per step of the reduction: two FMAs and two loads a cycle; four cycles from an FMA to the next of its
-            // chain.
-            double step =
-                std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0 * 1.0});
-            if (!plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
-            double panel = static_cast<double>(c.reduction * vectors * lanes * c.element_bytes);
-            bool blocked = panel > static_cast<double>(target.l2_bytes) / 2 &&
-                           row_tiles >= 4;  // then a piece stays in the first level
-            if ((panel > static_cast<double>(target.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
-              step = std::max(step, static_cast<double>(vectors * lanes * c.element_bytes) / kL2BytesPerCycle);
-            double stores;
-            if (transposed) {
-              double blocks = static_cast<double>(vectors) * CeilDiv(rows1, lanes) * static_cast<double>(rows0);
-              stores = blocks * (static_cast<double>(lanes) * std::log2(static_cast<double>(lanes)) +
-                                 3.0 * static_cast<double>(lanes));
-            } else {
-              stores = static_cast<double>(rows * vectors) * 2;
-            }
-            double loops = 20;
-            if (c.reduce.size() > 1)
-              loops += static_cast<double>(c.reduction) / static_cast<double>(c.extents.back()) * 1.5;
-            double cycles =
-                batch * vector_tiles * row_tiles * (static_cast<double>(c.reduction) * step + stores + loops);
-            // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
-            const AccessPattern& row_operand = c.operands[1 - v];
-            for (int k : c.reduce) {
-              int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
-              bool is_const = planner.kernel().tensors[static_cast<size_t>(row_operand.tensor)].is_const;
-              double bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
-              if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 &&
-                  bytes > static_cast<double>(target.l2_bytes) / 2)
-                cycles += bytes * 0.2;
-            }
-            // A panel that is not constant is packed on every call.
-            bool direct = !plain || (contiguous && row_tiles < 4);
-            if (!direct && !vector_tensor.is_const)
-              cycles += batch * vector_tiles * static_cast<double>(c.reduction * vectors) * (contiguous ? 2.0 : 8.0);
-            if (direct && !plain && extent % (vectors * lanes) != 0 && extent < vectors * lanes) cycles *= 1.05;
-            tiles.push_back({v, axis, vectors, {outer, inner}, {rows0, rows1}, direct, transposed, cycles});
+            if (rows0 * rows1 * vectors + vectors + 1 > registers) continue;
+            const double row_tiles =
+                CeilDiv(side->inner_extent, rows1) * CeilDiv(side->outer_extent, rows0) * side->other_rows;
+            for (bool direct : WaysToRead(*side, row_tiles))
+              tiles.push_back({v,
+                               axis,
+                               vectors,
+                               {side->outer, side->inner},
+                               {rows0, rows1},
+                               direct,
+                               side->transposed,
+                               CyclesOf(planner, c, *side, vectors, rows0, rows1, direct)});
           }
         }
       }

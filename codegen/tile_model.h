@@ -37,6 +37,10 @@ struct RegisterTile {
   double cycles = 0;
 };
 
+// Do rows with this stride in bytes evict each other? They do where they fall into the same few sets (64-byte lines, 4
+// KiB of sets in every first-level cache of today).
+bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);
+
 // Every tile that fits the registers, with its cost.
 std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& contraction,
                                         int output_axis);

@@ -113,7 +113,7 @@ TEST_F(InsightTest, AFitOfStepsIsNotTakenForTheDefault) {
 
 TEST_F(InsightTest, HistoryIsTheBestSoFarOverAllTrials) {
   Try("", 100);
-  Try("tile.direct=1", 120);
+  Try("tile.direct=0", 120);
   Try("y.rows=3", 80);
   Try("tile.unroll=4", 0, Verdict::kWrong);
   Try("tile.copy_rows=1", 90);
