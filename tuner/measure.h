@@ -59,7 +59,8 @@ struct MeasureOptions {
 Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, MeasureOptions options,
                                         std::stop_token stop, const std::function<void(const Trial&)>& on_trial = {});
 
-// Which of several is fastest, measured in turns: the index of the one with the least median over the rounds.
+// Which of several is fastest, measured in turns: the index of the one with the least median over the rounds, of each
+// round's shortest sample, since noise only adds.
 // REQUIRES: at least one.
 Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
                        std::stop_token stop);
@@ -71,6 +72,7 @@ struct HeadToHead {
   double high = 1;
   double old_us = 0, new_us = 0;
 };
+// Where the new one seems to win by more than 2 % but the interval holds 1, up to four times the rounds.
 Result<HeadToHead> Compare(Rig& rig, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers, int rounds,
                            std::stop_token stop);
 
