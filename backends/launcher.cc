@@ -116,7 +116,8 @@ Result<Launcher> Launcher::Start() {
 
 Result<LaunchOutcome> Launcher::Run(const CandidateSpec& spec, int artifact_fd, int arena_fd) {
   uint64_t id = next_id_++;
-  HONE_TRY(channel_.Send(ChildMessage::kLaunch, id, EncodeCandidateSpec(spec), {artifact_fd, arena_fd}, MonotonicTime::max()));
+  HONE_TRY(channel_.Send(ChildMessage::kLaunch, id, EncodeCandidateSpec(spec), {artifact_fd, arena_fd},
+                         MonotonicTime::max()));
   ChildFrame frame = HONE_TRY(channel_.Receive(MonotonicTime::max()));
   if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
   if (frame.type != ChildMessage::kLaunched || frame.id != id)

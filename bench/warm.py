@@ -88,7 +88,8 @@ def main():
         alone = [row["served_us"] / 1e3 for row in one_round(arguments, model, arguments.pool, one_by_one)]
         transferred = sum(row["origin"] == "transferred" for row in fitted[-1])
         print(f"{model:18} {len(fitted[-1]):7} {transferred:11} {seconds_of[model]:8.2f} {statistics.median(ms):7.1f} "
-              f"{percentile(ms, 0.95):7.1f} {statistics.median(alone):10.1f} {percentile(alone, 0.95):7.1f}   {statistics.median(s for _, (s, _) in rounds):11.2f} "
+              f"{percentile(ms, 0.95):7.1f} {statistics.median(alone):10.1f} {percentile(alone, 0.95):7.1f}   "
+              f"{statistics.median(s for _, (s, _) in rounds):11.2f} "
               f"{percentile(plain_ms, 0.95):7.1f}", flush=True)
         alone_ms += alone
     lib.mark("a miss by ranked transfer, p95", percentile(alone_ms, 0.95), "ms", 60, True)

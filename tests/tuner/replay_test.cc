@@ -281,23 +281,23 @@ TEST(Replay, TheModelBeatsChance) {
   const std::vector<Recording> recordings = *ReadRecordings(kCommitted);
   ASSERT_EQ(recordings.size(), 2u);
   constexpr int kTrials = 128;
-  constexpr int kSeeds = 4;
+  constexpr int kSeeds = 8;
   int with_model = 0, at_random = 0;
   for (const Recording& recording : recordings) {
     std::unique_ptr<Replay> replay = *Replay::Open(recording, {.by_choices = true});
     ASSERT_GE(replay->size(), 400u) << recording.name
                                     << ": too many recorded choices lead to one program by now; record "
                                     << "the kernels anew with search_lab --record";
-    auto trials_to_99 = [&](Strategy strategy, uint64_t seed) {
+    auto trials_to_95 = [&](Strategy strategy, uint64_t seed) {
       Ran ran = RunReplay(*replay, {.trials = kTrials, .seed = seed, .strategy = strategy});
       for (size_t i = 0; i < ran.trials.size(); ++i)
-        if (ran.trials[i].second > 0 && ran.trials[i].second * 0.99 <= replay->best_us())
+        if (ran.trials[i].second > 0 && ran.trials[i].second * 0.95 <= replay->best_us())
           return static_cast<int>(i) + 1;
       return kTrials;
     };
     for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      with_model += trials_to_99(Strategy::kModel, seed);
-      at_random += trials_to_99(Strategy::kRandom, seed);
+      with_model += trials_to_95(Strategy::kModel, seed);
+      at_random += trials_to_95(Strategy::kRandom, seed);
     }
   }
   RecordProperty("with_model", with_model);
