@@ -82,6 +82,23 @@ Result<std::string> ReadFile(const std::string& path, size_t limit) {
   return contents;
 }
 
+Result<std::vector<std::string>> ListDirectory(const std::string& path) {
+  DIR* entries = opendir(path.c_str());
+  if (entries == nullptr) return ErrnoError(errno, "cannot open", path);
+  std::vector<std::string> names;
+  errno = 0;
+  while (dirent* entry = readdir(entries)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
+    std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  const int code = errno;
+  closedir(entries);
+  if (code != 0) return ErrnoError(code, "cannot read", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Result<void> WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t written = write(fd, bytes.data(), bytes.size());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -23,6 +24,10 @@ Result<void> WriteAll(int fd, std::string_view bytes);
 // Writes through a temporary file in the same directory and renames it over `path`: readers see the old or the new
 // contents, never a part. Synced, file and directory, before it returns.
 Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes, unsigned mode = 0600);
+
+// The names in a directory but . and .., sorted. kNotFound, kIo; never throws, as std::filesystem's iterators do where a
+// directory goes away while it is read.
+Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
 // Creates the directory and its missing parents, each with `mode`. Nothing happens if it is there.
 Result<void> CreateDirectories(const std::string& path, unsigned mode = 0700);

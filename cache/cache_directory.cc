@@ -214,11 +214,10 @@ void MarkDamaged(const std::string& path) {
 
 uint64_t RemoveDamagedCopies(const std::string& path) {
   uint64_t freed = 0;
-  std::error_code failed;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, failed)) {
-    if (!entry.path().filename().string().starts_with("damaged-")) continue;
-    freed += DiskUsage(entry.path());
-    RemoveTree(entry.path());
+  for (const std::string& name : ListDirectory(path).value_or(std::vector<std::string>())) {
+    if (!name.starts_with("damaged-")) continue;
+    freed += DiskUsage(path + "/" + name);
+    RemoveTree(path + "/" + name);
   }
   return freed;
 }

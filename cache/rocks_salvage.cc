@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cache/rocks_options.h"
 #include "cache/rocks_store.h"
@@ -27,10 +28,8 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> FilesWith(const std::string& directory, std::string_view extension) {
   std::vector<std::string> paths;
-  std::error_code failed;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, failed))
-    if (entry.path().extension() == extension) paths.push_back(entry.path());
-  std::sort(paths.begin(), paths.end());
+  for (const std::string& name : ListDirectory(directory).value_or(std::vector<std::string>()))
+    if (name.ends_with(extension)) paths.push_back(directory + "/" + name);
   return paths;
 }
 

@@ -7,8 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "base/file.h"
@@ -16,17 +14,18 @@
 namespace hone {
 namespace {
 
+// What /proc or /sys says; "" if it is not there any more. No streams: what reads a process that goes away meanwhile
+// fails, and their iterators throw.
+std::string ReadSmall(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
+
 // True if there is mains power that is off: machines without a battery have none, or it is on.
 bool OnBattery() {
-  std::error_code error;
+  const std::string supplies = "/sys/class/power_supply/";
   bool has_mains = false, is_on = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/power_supply", error)) {
-    std::ifstream type(entry.path() / "type"), online(entry.path() / "online");
-    std::string kind;
-    int on = 0;
-    if (!(type >> kind) || kind != "Mains") continue;
+  for (const std::string& name : ListDirectory(supplies).value_or(std::vector<std::string>())) {
+    if (ReadSmall(supplies + name + "/type") != "Mains\n") continue;
     has_mains = true;
-    if (online >> on) is_on |= on == 1;
+    is_on |= ReadSmall(supplies + name + "/online") == "1\n";
   }
   return has_mains && !is_on;
 }
@@ -39,8 +38,7 @@ struct Ticks {
 
 // Of a process, or of one of its threads.
 Ticks ReadTicks(const std::string& directory) {
-  std::ifstream file(directory + "/stat");
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::string text = ReadSmall(directory + "/stat");
   size_t name_end = text.rfind(')');
   Ticks ticks;
   if (name_end == std::string::npos) return ticks;
@@ -56,14 +54,14 @@ Ticks ReadTicks(const std::string& directory) {
 double TreeTicks(const std::string& directory, bool is_self, int depth) {
   Ticks whole = ReadTicks(directory);
   double busy = (is_self ? whole.user : 0) + whole.system + whole.children_system;
-  std::error_code error;
   if (depth == 0) return busy;
-  for (const auto& task : std::filesystem::directory_iterator(directory + "/task", error)) {
+  for (const std::string& name : ListDirectory(directory + "/task").value_or(std::vector<std::string>())) {
+    const std::string task = directory + "/task/" + name;
     if (is_self) {
-      Ticks thread = ReadTicks(task.path());
+      Ticks thread = ReadTicks(task);
       if (thread.nice > 0) busy -= thread.user;
     }
-    std::ifstream children(task.path() / "children");
+    std::istringstream children(ReadSmall(task + "/children"));
     for (std::string child; children >> child;) busy += TreeTicks("/proc/" + child, false, depth - 1);
   }
   return busy;
@@ -71,10 +69,9 @@ double TreeTicks(const std::string& directory, bool is_self, int depth) {
 
 // Seconds since boot that at least one task waited for `what`.
 double Stalled(const char* what) {
-  std::ifstream file(std::string("/proc/pressure/") + what);
-  std::string line;
+  std::string text = ReadSmall(std::string("/proc/pressure/") + what);
+  std::string line = text.substr(0, text.find('\n'));
   unsigned long long us = 0;
-  if (!std::getline(file, line)) return 0;
   size_t total = line.find("total=");
   if (total == std::string::npos || sscanf(line.c_str() + total, "total=%llu", &us) != 1) return 0;
   return static_cast<double>(us) / 1e6;

@@ -7,8 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <string>
+#include <vector>
 
+#include "tests/support/passing_processes.h"
 #include "tests/support/temporary_directory.h"
 
 namespace hone {
@@ -52,6 +56,26 @@ TEST(File, CreatesMissingParents) {
   ASSERT_TRUE(WriteFileAtomically(directory / "file", "").has_value());
   EXPECT_FALSE(CreateDirectories(directory / "file").has_value());
   EXPECT_FALSE(CreateDirectories(directory / "file/below").has_value());
+}
+
+TEST(File, ListsNamesInOrder) {
+  TemporaryDirectory directory;
+  for (const char* name : {"b", "a", ".c"}) ASSERT_TRUE(WriteFileAtomically(directory / name, ""));
+  EXPECT_EQ(*ListDirectory(directory / ""), (std::vector<std::string>{".c", "a", "b"}));
+  EXPECT_EQ(ListDirectory(directory / "d").error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(ListDirectory(directory / "a").error().kind, ErrorKind::kIo);
+}
+
+// Directories of /proc vanish under whoever reads them.
+TEST(File, WhatGoesAwayMeanwhileIsAnError) {
+  PassingProcesses passing;
+  int gone = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (std::chrono::steady_clock::now() < end) {
+    const std::string process = "/proc/" + std::to_string(passing.newest());
+    gone += !ReadFile(process + "/stat", 4096) || !ListDirectory(process + "/task");
+  }
+  EXPECT_GT(gone, 0);
 }
 
 TEST(File, DiskUsageCountsFilesBelow) {

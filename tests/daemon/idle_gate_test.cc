@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <chrono>
+
+#include "tests/support/passing_processes.h"
 
 namespace hone {
 namespace {
@@ -133,6 +135,13 @@ TEST(ReadLoad, SeesWorkOfOthersButNotOurs) {
   EXPECT_GT(after->at, before->at);
   double cores = static_cast<double>(std::thread::hardware_concurrency());
   EXPECT_LT(after->busy_s - before->busy_s, 0.33 * cores);
+}
+
+// Builders and candidates come and go while they are looked at.
+TEST(ReadLoad, OutlivesProcessesThatItLooksAt) {
+  PassingProcesses passing, others;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < end) EXPECT_TRUE(ReadLoad());
 }
 
 }  // namespace
