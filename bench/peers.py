@@ -6,7 +6,8 @@ usage: bench/peers.py [--bin DIR] [--rounds N] [--cache DIR] [--json FILE] [FILE
 Each kernel becomes an ONNX graph with the same constants; both get their buffers ahead of time and compute from the same
 inputs, and their results are compared. They take turns in bursts of a few milliseconds; a round's ratio is
 onnxruntime's time over hone's (above 1: hone is faster), the kernel's is the median over the rounds. What a call costs
-before any work is done is taken off both. Schedules are what hone serves at once: nothing is tuned, unless
+before any work is done is taken off both; a kernel that takes both less than a quarter of such a call into onnxruntime
+is named and left out, for its ratio would be one of small differences. Schedules are what hone serves at once: nothing is tuned, unless
 --cache names a cache with tuned kernels.
 
 Needs Python's onnxruntime, onnx and numpy, in an environment of their own that is made the first time."""
@@ -189,11 +190,18 @@ def main():
                 with open(arguments.json, "w" if number == 0 else "a", encoding="utf-8") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
     lib.progress("")
-    report(rows)
+    report(rows, overhead)
     return 0
 
 
-def report(rows):
+def report(rows, overhead):
+    measurable = overhead[0] / 4 * 1e6
+    tiny = [row for row in rows if max(row["onnxruntime_us"], row["hone_us"]) < measurable]
+    for row in tiny:
+        print(f"  below what can be measured, left out: {row['hone_us']:.2f} us, onnxruntime {row['onnxruntime_us']:.2f} us  "
+              f"{row['kernel']}")
+    wrong = [row for row in rows if not row["difference"] < 1e-4]
+    rows = [row for row in rows if row not in tiny]
     kinds = {}
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
@@ -207,7 +215,6 @@ def report(rows):
     for row in sorted(rows, key=lambda each: each["ratio"])[:10]:
         print(f"  {row['ratio']:5.2f} ({row['least']:.2f} … {row['most']:.2f})  {row['hone_us']:9.1f} us, onnxruntime "
               f"{row['onnxruntime_us']:9.1f} us  {row['kernel']}")
-    wrong = [row for row in rows if not row["difference"] < 1e-4]
     for row in wrong:
         print(f"  results differ by {row['difference']:.2g} of the largest value: {row['kernel']}")
     lib.mark("results that differ from onnxruntime", len(wrong), "", 0, at_most=True)
