@@ -38,6 +38,9 @@ class CacheImpl final : public ScheduleCache {
   Result<std::vector<ClassSummary>> Classes() override;
   Result<std::optional<std::string>> GetMeta(std::string_view name) override;
   Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) override;
+  Result<std::optional<std::string>> GetNote(const CacheKey& key, std::string_view name) override;
+  Result<void> PutNote(const CacheKey& key, std::string_view name, std::string_view value,
+                       Durability durability) override;
   Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) override;
   Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) override;
   Result<std::optional<std::string>> GetModel(std::string_view name) override;
@@ -68,6 +71,9 @@ class CacheImpl final : public ScheduleCache {
   std::vector<Found> FindKernel(const Fingerprint& fingerprint);
   std::string ClassTextOf(const Fingerprint& class_fingerprint);  // "" if unknown
   bool InSystemLayer(const std::string& record_key);
+  std::optional<std::string> ReadMeta(const std::string& key);
+  Result<void> WriteMeta(std::string key, std::string_view value, Durability durability);
+  void DeleteNotes(std::string_view record_key, StoreBatch& batch);
 
   // Queues a damaged value for being moved away by the upkeep thread: whoever met it does not wait for that.
   // `value`: what was read, nullopt if not even that was possible.

@@ -47,6 +47,7 @@ uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreB
     batch.Delete(Family::kArtifacts, found.key);
     if (records) {
       batch.Delete(Family::kRecords, found.key);
+      DeleteNotes(found.key, batch);
       return true;
     }
     found.record.artifact_digest.reset();

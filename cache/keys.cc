@@ -63,6 +63,7 @@ std::string TrialKey(std::string_view record_key, uint64_t number) {
 std::string UseKey(const Fingerprint& fingerprint) { return Tagged(kUseTag, fingerprint); }
 std::string ClassKey(const Fingerprint& class_fingerprint) { return Tagged(kClassTag, class_fingerprint); }
 std::string MetaKey(std::string_view name) { return std::string(1, kMetaTag).append(name); }
+std::string NotePrefix(std::string_view record_key) { return std::string(1, kNoteTag).append(record_key); }
 
 std::string QuarantineKey(Family family, std::string_view key) {
   return std::string({kQuarantineTag, static_cast<char>(family)}).append(key);

@@ -6,6 +6,7 @@
 //   trials               class:16 kernel:16 timing:8 number:8, big-endian: in the order in which they were made
 //   models               name
 //   meta                 'v' name                        values by name
+//                        'n' class:16 kernel:16 timing:8 name    what belongs to a record
 //                        'q' family:u8 key               damaged values, set aside
 #pragma once
 
@@ -19,7 +20,8 @@
 namespace hone {
 
 inline constexpr size_t kRecordKeyBytes = 40;
-inline constexpr char kUseTag = 'k', kClassTag = 'c', kMetaTag = 'v', kQuarantineTag = 'q';
+inline constexpr char kUseTag = 'k', kClassTag = 'c', kMetaTag = 'v', kNoteTag = 'n',
+                      kQuarantineTag = 'q';
 
 // timing: BLAKE2b-64 of the target's text, a zero byte and the number of threads in decimal.
 std::string RecordKey(const CacheKey& key);
@@ -36,6 +38,7 @@ std::string TrialKey(std::string_view record_key, uint64_t number);
 std::string UseKey(const Fingerprint& fingerprint);
 std::string ClassKey(const Fingerprint& class_fingerprint);
 std::string MetaKey(std::string_view name);
+std::string NotePrefix(std::string_view record_key);
 std::string QuarantineKey(Family family, std::string_view key);
 // The fingerprint in a use or class key; nullopt if it is neither.
 std::optional<Fingerprint> TaggedFingerprint(char tag, std::string_view key);

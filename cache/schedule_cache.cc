@@ -299,6 +299,7 @@ Result<void> CacheImpl::Remove(const Fingerprint& fingerprint) {
       batch.Put(Family::kRecords, found.key, Seal(ValueType::kHidden, kHiddenVersion, ""));
     else
       batch.Delete(Family::kRecords, found.key);
+    DeleteNotes(found.key, batch);
   }
   batch.Delete(Family::kKernels, UseKey(fingerprint));
   uses_.Forget(fingerprint);
@@ -377,9 +378,8 @@ Result<std::vector<ClassSummary>> CacheImpl::Classes() {
   return summaries;
 }
 
-Result<std::optional<std::string>> CacheImpl::GetMeta(std::string_view name) {
+std::optional<std::string> CacheImpl::ReadMeta(const std::string& key) {
   std::optional<std::string> found;
-  std::string key = MetaKey(name);
   store_->Read(Family::kMeta, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
     if (layer == CacheLayer::kSystem) return Take::kTaken;  // a daemon's own, not to be inherited
     Result<std::string_view> body = Unseal(ValueType::kMeta, kMetaVersion, value);
@@ -392,11 +392,33 @@ Result<std::optional<std::string>> CacheImpl::GetMeta(std::string_view name) {
   return found;
 }
 
-Result<void> CacheImpl::PutMeta(std::string_view name, std::string_view value, Durability durability) {
+Result<void> CacheImpl::WriteMeta(std::string key, std::string_view value, Durability durability) {
   StoreBatch batch;
-  batch.Put(Family::kMeta, MetaKey(name), Seal(ValueType::kMeta, kMetaVersion, value));
+  batch.Put(Family::kMeta, std::move(key), Seal(ValueType::kMeta, kMetaVersion, value));
   MutexLock lock(store_->write_mutex());
   return store_->Write(batch, durability);
+}
+
+void CacheImpl::DeleteNotes(std::string_view record_key, StoreBatch& batch) {
+  store_->Scan(Family::kMeta, NotePrefix(record_key), [&](std::string_view key, std::string_view, CacheLayer layer) {
+    if (layer != CacheLayer::kSystem) batch.Delete(Family::kMeta, std::string(key));
+    return Take::kTaken;
+  });
+}
+
+Result<std::optional<std::string>> CacheImpl::GetMeta(std::string_view name) { return ReadMeta(MetaKey(name)); }
+
+Result<void> CacheImpl::PutMeta(std::string_view name, std::string_view value, Durability durability) {
+  return WriteMeta(MetaKey(name), value, durability);
+}
+
+Result<std::optional<std::string>> CacheImpl::GetNote(const CacheKey& key, std::string_view name) {
+  return ReadMeta(NotePrefix(RecordKey(key)).append(name));
+}
+
+Result<void> CacheImpl::PutNote(const CacheKey& key, std::string_view name, std::string_view value,
+                                Durability durability) {
+  return WriteMeta(NotePrefix(RecordKey(key)).append(name), value, durability);
 }
 
 CacheStats CacheImpl::Stats() {

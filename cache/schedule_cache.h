@@ -140,6 +140,12 @@ class ScheduleCache {
   virtual Result<std::optional<std::string>> GetMeta(std::string_view name) = 0;
   virtual Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) = 0;
 
+  // Small values that belong to a record, by name: whoever removes or evicts the record removes them. They may come
+  // before it.
+  virtual Result<std::optional<std::string>> GetNote(const CacheKey& key, std::string_view name) = 0;
+  virtual Result<void> PutNote(const CacheKey& key, std::string_view name, std::string_view value,
+                               Durability durability) = 0;
+
   // The log of trials, by record and then in the order in which they were made. Damaged entries are left out.
   virtual Result<void> AppendTrials(const CacheKey& key, std::span<const TrialRecord> trials) = 0;
   virtual Result<void> ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) = 0;

@@ -24,8 +24,8 @@ std::string NameOf(const Record& record) {
   return fmt::format("{} {} {}", record.key.fingerprint.Hex(), record.key.threads, record.key.target);
 }
 
-// Progress survives restarts, so that what was refined yesterday is not searched again.
-std::string MetaName(const std::string& name) { return "refined " + name; }
+// The note that progress is kept in across restarts, so that what was refined yesterday is not searched again.
+constexpr std::string_view kNote = "refined";
 
 }  // namespace
 
@@ -177,13 +177,15 @@ Result<void> IdleLoop::LookForTasks() {
   for (const Record& record : records) {
     RefineTask task;
     task.name = NameOf(record);
-    auto [known, is_new] = progress_.try_emplace(task.name);
-    if (is_new) {
-      Result<std::optional<std::string>> stored = cache_.GetMeta(MetaName(task.name));
+    Progress& known = progress_[task.name];
+    if (known.created != record.created) {  // not seen yet, or removed and asked for again
+      known = Progress();
+      known.created = record.created;
+      Result<std::optional<std::string>> stored = cache_.GetNote(record.key, kNote);
       long long trials = 0, stale = 0;
       double won = 1;
       if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld %lf", &trials, &stale, &won) >= 2)
-        known->second = {trials, stale, 0, 0, won, ""};
+        known.trials = trials, known.stale = stale, known.won = won;
     }
     KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
     task.calls = static_cast<double>(use.calls);
@@ -191,7 +193,7 @@ Result<void> IdleLoop::LookForTasks() {
       task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
     else if (record.expected)
       task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
-    task.is_doubtful = IsDoubtful(record, known->second);
+    task.is_doubtful = IsDoubtful(record, known);
     tasks_.push_back(std::move(task));
     asks_.push_back({record.key.fingerprint, {record.request, "", record.key.threads}});
   }
@@ -265,8 +267,9 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   Progress& progress = progress_[task.name];
   // It may have been removed or pinned since.
   std::vector<Record> records = HONE_TRY(cache_.RecordsOf(fingerprint));
-  if (std::none_of(records.begin(), records.end(),
-                   [&](const Record& record) { return NameOf(record) == task.name && !record.pinned; })) {
+  auto record = std::find_if(records.begin(), records.end(),
+                             [&](const Record& each) { return NameOf(each) == task.name && !each.pinned; });
+  if (record == records.end()) {
     tasks_.erase(tasks_.begin() + static_cast<int64_t>(*next));
     asks_.erase(asks_.begin() + static_cast<int64_t>(*next));
     return {};
@@ -299,8 +302,8 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
   if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
-  return cache_.PutMeta(MetaName(task.name), fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
-                        Durability::kSoon);
+  return cache_.PutNote(record->key, kNote,
+                        fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won), Durability::kSoon);
 }
 
 }  // namespace hone

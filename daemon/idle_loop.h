@@ -55,6 +55,7 @@ class IdleLoop {
 
  private:
   struct Progress {
+    WallTime created{};  // of the record that this is about
     int64_t trials = 0, stale = 0, last_turn = 0;
     double last_gain = 0;
     double won = 1;    // times faster

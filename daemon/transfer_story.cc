@@ -14,12 +14,9 @@
 namespace hone {
 namespace {
 
+constexpr std::string_view kNote = "transfer";
 constexpr std::string_view kFirstLine = "transfer 2";
 constexpr size_t kMostGuesses = 64, kMostNotes = 1000;
-
-std::string MetaName(const CacheKey& key) {
-  return fmt::format("transfer {} {} {}", key.fingerprint.Hex(), key.threads, key.target);
-}
 
 // Tabs and line ends part fields.
 std::string Field(std::string_view text) {
@@ -123,11 +120,11 @@ Result<TransferStory> ParseStory(std::string_view text) {
 }
 
 void KeepStory(ScheduleCache& cache, const CacheKey& key, const TransferStory& story) {
-  (void)cache.PutMeta(MetaName(key), PrintStory(story), Durability::kSoon);
+  (void)cache.PutNote(key, kNote, PrintStory(story), Durability::kSoon);
 }
 
 std::optional<TransferStory> StoryOf(ScheduleCache& cache, const CacheKey& key) {
-  Result<std::optional<std::string>> text = cache.GetMeta(MetaName(key));
+  Result<std::optional<std::string>> text = cache.GetNote(key, kNote);
   if (!text || !*text) return std::nullopt;
   Result<TransferStory> story = ParseStory(**text);
   if (!story) return std::nullopt;

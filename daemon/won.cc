@@ -8,9 +8,7 @@
 namespace hone {
 namespace {
 
-std::string MetaName(const CacheKey& key) {
-  return fmt::format("won {} {} {}", key.fingerprint.Hex(), key.threads, key.target);
-}
+constexpr std::string_view kNote = "won";
 
 }  // namespace
 
@@ -34,17 +32,15 @@ Result<Won> ParseWon(std::string_view text) {
   return won;
 }
 
-Won WonBy(ScheduleCache& cache, const Record& record) {
-  if (record.origin != Origin::kTuned) return {};
-  Result<std::optional<std::string>> text = cache.GetMeta(MetaName(record.key));
+Won WonBy(ScheduleCache& cache, const CacheKey& key) {
+  Result<std::optional<std::string>> text = cache.GetNote(key, kNote);
   if (!text || !*text) return {};
   return ParseWon(**text).value_or(Won{});
 }
 
-void NoteWon(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time) {
-  Won before = was_tuned ? WonBy(cache, record) : Won{};
+void NoteWon(ScheduleCache& cache, const CacheKey& key, double ratio, bool in_idle_time) {
   // What cannot be written is missing from a table, no more.
-  (void)cache.PutMeta(MetaName(record.key), PrintWon(After(before, ratio, in_idle_time)), Durability::kSoon);
+  (void)cache.PutNote(key, kNote, PrintWon(After(WonBy(cache, key), ratio, in_idle_time)), Durability::kSoon);
 }
 
 }  // namespace hone

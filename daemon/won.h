@@ -23,9 +23,7 @@ Won After(Won won, double ratio, bool in_idle_time);
 std::string PrintWon(const Won& won);
 Result<Won> ParseWon(std::string_view text);  // kCorrupt
 
-// Nothing (steps == 0) for a record that was not tuned here: it may have been removed and made anew since.
-Won WonBy(ScheduleCache& cache, const Record& record);
-// REQUIRES: the record is stored already. `was_tuned`: so was the one before it.
-void NoteWon(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time);
+Won WonBy(ScheduleCache& cache, const CacheKey& key);  // steps == 0: nothing
+void NoteWon(ScheduleCache& cache, const CacheKey& key, double ratio, bool in_idle_time);
 
 }  // namespace hone

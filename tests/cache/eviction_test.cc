@@ -99,6 +99,8 @@ TEST_F(EvictionTest, RemovesRecordsWhenArtifactsDoNotSuffice) {
   Open(Options());
   Fill(300);
   ASSERT_TRUE(cache_->Pin(SampleKey(7, 1).fingerprint, true).has_value());
+  for (int kernel : {7, 8})
+    ASSERT_TRUE(cache_->PutNote(SampleKey(kernel, kernel % 3), "won", "1.5", Durability::kSoon).has_value());
   Result<EvictionReport> report = cache_->EvictTo(1, {});
   ASSERT_TRUE(report.has_value()) << report.error().Text();
   EXPECT_EQ(report->artifacts, 299u);
@@ -106,6 +108,8 @@ TEST_F(EvictionTest, RemovesRecordsWhenArtifactsDoNotSuffice) {
   for (int kernel = 0; kernel < 300; ++kernel) EXPECT_EQ(HasRecord(kernel), kernel == 7) << kernel;
   EXPECT_TRUE(HasArtifact(7));
   EXPECT_EQ(cache_->FindByPrefix(SampleKey(8, 2).fingerprint.Hex())->size(), 0u);
+  EXPECT_TRUE(cache_->GetNote(SampleKey(7, 1), "won")->has_value());
+  EXPECT_FALSE(cache_->GetNote(SampleKey(8, 2), "won")->has_value());
   EXPECT_LT(Usage(), 400'000u);
 }
 

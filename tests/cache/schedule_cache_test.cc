@@ -319,6 +319,21 @@ TEST_F(ScheduleCacheTest, MetaValuesRoundTrip) {
   EXPECT_EQ(**cache_->GetMeta("peak"), std::string("\0\1 285", 6));
 }
 
+TEST_F(ScheduleCacheTest, NotesGoWithTheirRecord) {
+  PutWithArtifact(1);
+  PutWithArtifact(2);
+  for (int kernel : {1, 2}) ASSERT_TRUE(cache_->PutNote(SampleKey(kernel), "won", "1.5", Durability::kSynced).has_value());
+  ASSERT_TRUE(cache_->PutNote(SampleKey(1), "transfer", "", Durability::kSoon).has_value());
+  Open(Options());
+  EXPECT_EQ(**cache_->GetNote(SampleKey(1), "won"), "1.5");
+  EXPECT_EQ(**cache_->GetNote(SampleKey(1), "transfer"), "");
+  EXPECT_FALSE(cache_->GetNote(SampleKey(2), "transfer")->has_value());
+  ASSERT_TRUE(cache_->Remove(SampleKey(1).fingerprint).has_value());
+  EXPECT_FALSE(cache_->GetNote(SampleKey(1), "won")->has_value());
+  EXPECT_FALSE(cache_->GetNote(SampleKey(1), "transfer")->has_value());
+  EXPECT_TRUE(cache_->GetNote(SampleKey(2), "won")->has_value());
+}
+
 TEST_F(ScheduleCacheTest, RefusesTextsBeyondTheLimits) {
   NewRecord entry = SampleEntry(1);
   entry.record.schedule.assign((1 << 20) + 1, 'x');
