@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "ir/check_scheduled.h"
 #include "ir/rewrite.h"
 #include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
@@ -17,10 +18,6 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-const std::string& StageName(const ScheduledKernel& s, size_t index) {
-  return s.kernel.tensors[static_cast<size_t>(s.kernel.stages[index].output)].name;
-}
-
 StageSchedule InitialSchedule(const Stage& stage) {
   StageSchedule schedule;
   for (const Axis& axis : stage.axes) schedule.loops.push_back({axis.name, LoopKind::kSerial, 1});
@@ -29,12 +26,6 @@ StageSchedule InitialSchedule(const Stage& stage) {
 }
 
 // Whether a step other than a rewrite was applied to the stage: its axes must stay as they are then.
-bool Reads(const Stage& stage, TensorId tensor) {
-  bool reads = false;
-  Walk(stage.body, [&](const Expr& e) { reads |= e.op() == Op::kLoad && e.int_value() == tensor; });
-  return reads;
-}
-
 bool HasSteps(const StageSchedule& schedule) {
   return schedule.is_rewritten || schedule.attach_stage >= 0 || schedule.scope != Scope::kDefault ||
          !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() || !schedule.prefetches.empty() ||
@@ -89,12 +80,7 @@ Result<size_t> ScheduleApplier::StageOf(const std::string& name) const {
 }
 
 Result<size_t> ScheduleApplier::LoopOf(size_t stage, const std::string& path) const {
-  const auto& loops = result_.stages[stage].loops;
-  for (size_t i = 0; i < loops.size(); ++i)
-    if (loops[i].path == path) return i;
-  std::string known;
-  for (size_t i = 0; i < loops.size(); ++i) known += (i ? ", " : "") + loops[i].path;
-  return Refuse(fmt::format("{} has no loop {}; it has {}", StageName(result_, stage), path, known));
+  return FindLoop(result_, stage, path);
 }
 
 bool ScheduleApplier::IsReduction(size_t stage, const std::string& path) const {
@@ -364,7 +350,7 @@ Result<void> ScheduleApplier::Prefetch(const Step& step) {
   const size_t stage = HONE_TRY(StageOf(step.stage));
   const TensorId tensor = FindTensor(result_.kernel, step.other);
   if (tensor < 0) return Refuse("there is no tensor " + step.other);
-  if (!Reads(result_.kernel.stages[stage], tensor)) return Refuse(fmt::format("{} does not read {}", step.stage, step.other));
+  if (!ReadsTensor(result_.kernel.stages[stage], tensor)) return Refuse(fmt::format("{} does not read {}", step.stage, step.other));
   if (step.factors[0] > kFarthest)
     return Refuse(fmt::format("{} bytes ahead, at most {} are allowed", step.factors[0], kFarthest));
   result_.stages[stage].prefetches[step.other] = step.factors[0];
@@ -430,67 +416,7 @@ Result<void> ScheduleApplier::Apply(const Step& step) {
 }
 
 Result<ScheduledKernel> ScheduleApplier::Finish() && {
-  const size_t count = result_.stages.size();
-  for (size_t i = 0; i < count; ++i) {
-    const StageSchedule& schedule = result_.stages[i];
-    const Stage& stage = result_.kernel.stages[i];
-    const std::string& name = StageName(result_, i);
-    if (schedule.attach_stage >= 0) {
-      // Every reader must be the attach stage or lie inside the attach loop.
-      HONE_TRY(LoopOf(static_cast<size_t>(schedule.attach_stage), schedule.attach_loop));
-      for (int reader : ReadersOf(result_.kernel, stage.output)) {
-        int at = reader;
-        while (at != schedule.attach_stage) {
-          const StageSchedule& r = result_.stages[static_cast<size_t>(at)];
-          if (r.attach_stage < 0)
-            return Refuse(fmt::format("{} is computed inside {}, but {} reads it outside", name,
-                                      StageName(result_, static_cast<size_t>(schedule.attach_stage)), StageName(result_, static_cast<size_t>(reader))));
-          if (r.attach_stage == schedule.attach_stage) {
-            const auto& loops = result_.stages[static_cast<size_t>(schedule.attach_stage)].loops;
-            auto position = [&](const std::string& path) {
-              return std::find_if(loops.begin(), loops.end(), [&](const LoopDim& l) { return l.path == path; }) - loops.begin();
-            };
-            if (position(r.attach_loop) < position(schedule.attach_loop))
-              return Refuse(fmt::format("{} is computed at {}, inside the loop where {} already needs it", name, schedule.attach_loop,
-                                        StageName(result_, static_cast<size_t>(at))));
-          }
-          at = r.attach_stage;
-        }
-      }
-    }
-    for (size_t l = 0; l < schedule.loops.size(); ++l) {
-      if (schedule.loops[l].kind != LoopKind::kParallel) continue;
-      if (schedule.attach_stage >= 0) return Refuse(fmt::format("{}.{} is parallel inside another loop: only outermost loops run on workers", name, schedule.loops[l].path));
-      if (l != 0) return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
-    }
-    if (!schedule.promote_loop.empty()) HONE_TRY(LoopOf(i, schedule.promote_loop));
-    for (const auto& [tensor, _] : schedule.prefetches)
-      if (!Reads(stage, FindTensor(result_.kernel, tensor)))
-        return Refuse(fmt::format("{} does not read {} any more: prefetch what it reads", name, tensor));
-    if (schedule.scope == Scope::kShared && schedule.attach_stage >= 0) {
-      size_t root = static_cast<size_t>(schedule.attach_stage);
-      while (result_.stages[root].attach_stage >= 0) root = static_cast<size_t>(result_.stages[root].attach_stage);
-      if (result_.stages[root].loops[0].kind == LoopKind::kParallel)
-        return Refuse(fmt::format("{} is shared but computed inside a parallel loop of {}: workers would race", name, StageName(result_, root)));
-    }
-    if (schedule.scope == Scope::kPrivate && schedule.attach_stage < 0) return Refuse(name + " is private to workers but computed at the root");
-    if (schedule.scope == Scope::kRegisters && schedule.attach_stage < 0) return Refuse(name + " is in registers but computed at the root");
-    if (schedule.scope == Scope::kConst) {
-      if (schedule.attach_stage >= 0) return Refuse(name + " is packed ahead of time: it is computed at the root");
-      // hone_pack has no workspace: what it needs in between stays in registers.
-      bool from_operand = true;
-      Walk(stage.body, [&](const Expr& e) {
-        if (e.op() != Op::kLoad) return;
-        const Tensor& read = result_.kernel.tensors[static_cast<size_t>(e.int_value())];
-        const int producer = FindStage(result_.kernel, read.name);
-        if (producer < 0) return;
-        const StageSchedule& inner = result_.stages[static_cast<size_t>(producer)];
-        from_operand &= inner.attach_stage == static_cast<int>(i) && inner.scope == Scope::kRegisters;
-      });
-      if (!from_operand)
-        return Refuse(name + " is packed ahead of time: it can read nothing but its operand, and stages in registers");
-    }
-  }
+  HONE_TRY(CheckScheduled(result_));
   return std::move(result_);
 }
 
