@@ -11,7 +11,7 @@ other EfficientNet), and with them every kernel that it shares with another mode
 (--again measures anew; --rerank keeps the times and has the ranker, which may have changed, choose again). Last the tables,
 which --write puts between the marks of a Markdown file.
 
-Every time is a median of rounds in which all programs of a kernel take turns; what is chosen by measuring is chosen by half
+Every time is the least of rounds in which all programs of a kernel take turns; what is chosen by measuring is chosen by half
 of the rounds and counted by the others. The reference ("tuned") is the fastest that was ever seen of a kernel, of
 whatever origin. Share of tuned speed: calls × tuned time, summed, over calls × served time.
 Share of gain: how much of default − tuned is won, summed over the model, where tuned is at least 5 % better; against plain

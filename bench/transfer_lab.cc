@@ -13,7 +13,7 @@
 // line of JSON per kernel:
 //   {"kernel","calls","flops","rank_ms","default_us","tuned_us","tuned_pick_us","plain_us","fits":[{"way","donor","same_class",
 //    "distance","gain","rank","us","pick_us","refused","strict"},…]}
-// us is the median over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
+// us is the least over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
 // measures would choose; rank counts from 0 among the programs that the nearest donors come to. --features keeps what
 // the ranker learnt from and what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
 // the kernel's number, its name, whether it is the default, µs, and the features. With --rank-only nothing is built or
@@ -91,16 +91,15 @@ struct Contestant {
   std::string failed;
   bool is_plain = false;  // loops without a schedule: so slow that two short looks do
 
-  // Of every other round: whoever chooses by some and counts the others has not chosen the luckiest.
-  double MedianUs(size_t from) const {
-    std::vector<double> sorted;
-    for (size_t i = from; i < us.size(); i += 2) sorted.push_back(us[i]);
-    if (sorted.empty()) return us.empty() ? 0 : us.front();
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
-    return sorted[sorted.size() / 2];
+  // Of every other round: whoever chooses by some and counts the others has not chosen the luckiest. The least of them,
+  // each a median of samples: a machine that is slow for seconds at a time is so for some programs of a round alone.
+  double LeastUs(size_t from) const {
+    double least = us.empty() ? 0 : us.front();
+    for (size_t i = from; i < us.size(); i += 2) least = i == from ? us[i] : std::min(least, us[i]);
+    return least;
   }
-  double Us() const { return MedianUs(1); }
-  double PickUs() const { return MedianUs(0); }
+  double Us() const { return LeastUs(1); }
+  double PickUs() const { return LeastUs(0); }
 };
 
 // Builds, checks and times them in turns. What does not build or is wrong keeps no times.
