@@ -211,8 +211,6 @@ void Pack(const Call& call) {
   status->pack_ns = NowNs() - start;
 }
 
-// A sample is disturbed if the process was preempted meanwhile, or this thread was off the processor for a while that
-// it did not ask for. In a sample of milliseconds some preemption is usual, and its tens of microseconds do not show.
 struct Clocks {
   int64_t wall = NowNs(), processor = NowNs(CLOCK_THREAD_CPUTIME_ID);
   int64_t switches = 0;
@@ -222,9 +220,7 @@ struct Clocks {
     switches = usage.ru_nivcsw;
   }
   bool DisturbedUntil(const Clocks& end) const {
-    const int64_t wall_ns = end.wall - wall, processor_ns = end.processor - processor;
-    constexpr int64_t kNsASwitch = 4'000'000;
-    return end.switches - switches > wall_ns / kNsASwitch || wall_ns > processor_ns + wall_ns / 50 + 5'000;
+    return IsDisturbed(end.wall - wall, end.processor - processor, end.switches - switches);
   }
 };
 
@@ -274,6 +270,11 @@ void Measure(const CandidateSpec& spec, const Call& call) {
 }
 
 }  // namespace
+
+bool IsDisturbed(int64_t wall_ns, int64_t processor_ns, int64_t preemptions) {
+  constexpr int64_t kNsAPreemption = 4'000'000;
+  return preemptions > wall_ns / kNsAPreemption || wall_ns > processor_ns + wall_ns / 50 + 5'000;
+}
 
 uint64_t SlackToEnd(uint64_t bytes, uint64_t alignment) {
   return (kPageBytes - bytes % kPageBytes) % kPageBytes / alignment * alignment;

@@ -94,6 +94,10 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitSetup = 90;  // setup_error says why
 inline constexpr int kExitFault = 91;  // fault_… say what
 
+// A sample is disturbed if the process was preempted meanwhile, or its thread was off the processor for a while that it
+// did not ask for. In a sample of milliseconds some preemption is usual, and its tens of microseconds do not show.
+bool IsDisturbed(int64_t wall_ns, int64_t processor_ns, int64_t preemptions);
+
 // What all candidates need and can inherit. To be called in the process that forks them.
 void PrepareForCandidates();
 

@@ -11,7 +11,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 
 #include "backends/child_messages.h"
@@ -349,8 +348,8 @@ TEST_F(RealBuilder, IsLockedIn) {
   ASSERT_TRUE(built) << built.error().Text();
   // One of our children is the builder; its status shows what holds it.
   bool found = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::string folder = entry.path(), status = testing::ReadFile(folder + "/status");
+  for (const std::string& name : ListDirectory("/proc").value_or(std::vector<std::string>())) {
+    std::string folder = "/proc/" + name, status = testing::ReadFile(folder + "/status");
     if (status.find("Name:\thone-builder\n") == std::string::npos ||
         status.find("PPid:\t" + std::to_string(::getpid()) + "\n") == std::string::npos)
       continue;

@@ -7,11 +7,12 @@
 
 #include <cstddef>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "base/file.h"
 
 #ifndef HONE_TEST_CLANG
 #define HONE_TEST_CLANG "clang-19"
@@ -33,9 +34,9 @@ class ScratchFolder {
   std::string path_;
 };
 
+// "" where it cannot be read: of processes that end meanwhile, too.
 inline std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return hone::ReadFile(path, size_t{1} << 30).value_or("");
 }
 
 inline void WriteFile(const std::string& path, const std::string& text) {

@@ -5,12 +5,12 @@
 #include <signal.h>
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "backends/host_target.h"
 #include "tests/backends/hand_made.h"
+#include "tests/backends/runner_fixture.h"
 
 namespace hone {
 namespace {
@@ -19,11 +19,9 @@ using std::chrono::milliseconds;
 using testing::Entry;
 using testing::HandMade;
 using ::testing::HasSubstr;
+using testing::kRelu;
+using testing::kReluLoop;
 using testing::ManifestOf;
-
-const char kRelu[] = "kernel relu(x: f32[N]) -> y: f32[N] where N=5003 { y[i] = max(x[i], 0.0) }";
-const char kLoop[] =
-    "const float *x = b[0]; float *y = b[1]; for (int i = 0; i < 5003; ++i) y[i] = x[i] > 0 ? x[i] : 0;";
 
 class PoolRigTest : public ::testing::Test {
  protected:
@@ -45,9 +43,10 @@ class PoolRigTest : public ::testing::Test {
   // Children, their children …; the youngest last.
   static std::vector<pid_t> Descendants(pid_t parent) {
     std::vector<pid_t> found;
-    for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(parent) + "/task")) {
-      std::ifstream file(task.path() / "children");
-      for (pid_t child; file >> child;) {
+    const std::string tasks = "/proc/" + std::to_string(parent) + "/task/";
+    for (const std::string& task : ListDirectory(tasks).value_or(std::vector<std::string>())) {
+      std::istringstream children(testing::ReadFile(tasks + task + "/children"));
+      for (pid_t child; children >> child;) {
         found.push_back(child);
         for (pid_t other : Descendants(child)) found.push_back(other);
       }
@@ -58,7 +57,7 @@ class PoolRigTest : public ::testing::Test {
   std::unique_ptr<BuilderPool> builders_;
   std::unique_ptr<RunnerPool> runners_;
   std::unique_ptr<Rig> rig_;
-  SealedMemfd right_ = HandMade(ManifestOf(kRelu), Entry(kLoop));
+  SealedMemfd right_ = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
 };
 
 TEST_F(PoolRigTest, ARunnerThatDiesCostsNothing) {
@@ -76,7 +75,7 @@ TEST_F(PoolRigTest, ARunnerThatDiesCostsNothing) {
 TEST_F(PoolRigTest, ARunnerThatDiesInTheMiddleIsAskedAgain) {
   // Long enough to be met by a kill.
   SealedMemfd slow = HandMade(
-      ManifestOf(kRelu), Entry("for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");" + std::string(kLoop)));
+      ManifestOf(kRelu), Entry("for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");" + std::string(kReluLoop)));
   std::atomic<bool> is_over{false};
   std::thread killer([&] {
     std::this_thread::sleep_for(milliseconds(40));

@@ -1,0 +1,28 @@
+// A pool of runners and the smallest kernel to give it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "backends/runner_pool.h"
+
+namespace hone::testing {
+
+inline MonotonicTime In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+
+inline constexpr char kRelu[] = "kernel relu(x: f32[N]) -> y: f32[N] where N=5003 { y[i] = max(x[i], 0.0) }";
+inline constexpr char kReluLoop[] =
+    "const float *x = b[0]; float *y = b[1]; for (int i = 0; i < 5003; ++i) y[i] = x[i] > 0 ? x[i] : 0;";
+
+inline std::unique_ptr<RunnerPool> StartPool(int runners = 1) {
+  RunnerPoolOptions options;
+  options.executable = HONE_BIN_DIR "/hone-runner";
+  options.runners = runners;
+  Result<std::unique_ptr<RunnerPool>> pool = RunnerPool::Start(options);
+  EXPECT_TRUE(pool) << pool.error().Text();
+  return std::move(*pool);
+}
+
+}  // namespace hone::testing
