@@ -207,13 +207,11 @@ Result<void> IdleLoop::LookForTasks() {
 bool IdleLoop::IsDoubtful(const Record& record, Progress& progress) {
   if (record.origin == Origin::kTuned && !record.donor) return false;
   const Transfers* transfers = tuning_.transfers();
-  if (record.donor && transfers != nullptr) {
-    std::shared_ptr<const Donor> donor = transfers->donors().Find(*record.donor);
-    if (donor && donor->updated > std::max(record.updated, progress.refitted)) {
-      progress.refit_for = donor->updated;
-      progress.stale = 0;
-      return true;
-    }
+  std::optional<WallTime> changed = transfers != nullptr ? transfers->DonorChanged(record) : std::nullopt;
+  if (changed && *changed > std::max(record.updated, progress.refitted)) {
+    progress.refit_for = *changed;
+    progress.stale = 0;
+    return true;
   }
   if (record.origin == Origin::kTuned || progress.trials > 0) return false;
   std::optional<TransferStory> story = StoryOf(cache_, record.key);

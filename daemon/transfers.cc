@@ -63,6 +63,13 @@ Transfers::Transfers(ScheduleCache& cache, int threads) : cache_(cache), threads
 
 void Transfers::Put(const Record& record) { donors_.Put(record, GainOf(cache_, record)); }
 
+std::optional<WallTime> Transfers::DonorChanged(const Record& record) const {
+  if (!record.donor) return std::nullopt;
+  std::shared_ptr<const Donor> donor = donors_.Find(*record.donor);
+  if (!donor) return std::nullopt;
+  return donor->updated;
+}
+
 Transfers::~Transfers() { Close(); }
 
 void Transfers::Close() {

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "cache/neighbours.h"
 #include "cache/schedule_cache.h"
@@ -49,6 +50,9 @@ class Transfers {
   void Remove(const Fingerprint& fingerprint) { donors_.Remove(fingerprint); }
   const Neighbours& donors() const { return donors_; }
   bool IsReady() const { return is_ready_; }
+  // When the schedule that a record's is a fit of was last bettered: after `record.updated`, the heir is to be fitted
+  // anew. nullopt: it has no donor, or that is none any more.
+  std::optional<WallTime> DonorChanged(const Record& record) const;
 
   // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no
   // schedules.

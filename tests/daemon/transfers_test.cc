@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
+#include <thread>
 
 #include "ir/canonical.h"
 #include "ir/parse.h"
@@ -137,6 +140,34 @@ TEST_F(TransfersTest, WhatADonorGainedIsReadFromItsTrials) {
   standard.time = std::chrono::microseconds(150);
   ASSERT_TRUE(server_.cache->AppendTrials(donor.key, std::vector{tried, standard}));
   EXPECT_NEAR(gain(), std::log2(1.5), 1e-6);
+}
+
+TEST_F(TransfersTest, AnHeirIsFittedAnewWhenItsDonorIsBettered) {
+  PutDonor(kDonor, "rows", 3);
+  StartTransfers();
+  ASSERT_TRUE(server_.Get(kWanted));
+  const Record heir = RecordOf(kWanted);
+  ASSERT_EQ(heir.donor, donor_);
+  ASSERT_TRUE(transfers_->DonorChanged(heir));
+  EXPECT_LE(*transfers_->DonorChanged(heir), heir.updated);
+  EXPECT_FALSE(transfers_->DonorChanged(RecordOf(kDonor))) << "it has none itself";
+  auto fits = [&] {
+    const TransferPlan plan = *transfers_->Plan(heir.key, server_.path->host());
+    std::set<std::string> schedules;
+    for (const Transfer& fit : plan.transfers)
+      if (fit.donor) schedules.insert(fit.candidate.schedule);
+    return schedules;
+  };
+  const std::set<std::string> before = fits();
+  EXPECT_EQ(fits(), before);
+
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the stamps' grain
+  PutDonor(kDonor, "rows", 5);
+  transfers_->Put(RecordOf(kDonor));
+  EXPECT_GT(*transfers_->DonorChanged(heir), heir.updated);
+  EXPECT_NE(fits(), before) << "what is fitted now comes from the better schedule";
+  transfers_->Remove(donor_);
+  EXPECT_FALSE(transfers_->DonorChanged(heir)) << "removed";
 }
 
 TEST_F(TransfersTest, WithoutDonorsTheDefaultIsServed) {
