@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/won.h"
 #include "ir/parse.h"
 
 namespace hone {
@@ -33,8 +34,11 @@ double ConfidenceOf(const TransferPlan& plan) {
   return confidence;
 }
 
-// A search times the default first, so the log's first trial of it is what the record is compared with.
+// What was won head to head. Where that was not noted, as of imported records, what the log says: a search times the
+// default first, so the record is compared with the log's first trial of it, which may be of a slower hour.
 double GainOf(ScheduleCache& cache, const Record& record) {
+  if (const Won won = WonBy(cache, record.key); won.steps > 0)
+    return std::clamp(std::log2(won.ratio), 0.0, kMostGain);
   if (record.origin != Origin::kTuned || !record.measured || record.measured->time.count() <= 0) return 0;
   double gain = 0;
   (void)cache.ForEachTrial(record.key, [&](const TrialRecord& trial) {

@@ -47,8 +47,7 @@ Result<void> CheckWorkers(const ScheduledKernel& scheduled, size_t stage) {
       return Refuse(fmt::format("{}.{} is parallel inside another loop: only outermost loops run on workers", name,
                                 schedule.loops[l].path));
     if (l != 0)
-      return Refuse(
-          fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
+      return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
   }
   if (schedule.scope != Scope::kShared || schedule.attach_stage < 0) return {};
   auto root = static_cast<size_t>(schedule.attach_stage);
@@ -113,7 +112,8 @@ Result<void> CheckScheduled(const ScheduledKernel& scheduled) {
     if (!schedule.promote_loop.empty()) HONE_TRY(FindLoop(scheduled, stage, schedule.promote_loop));
     for (const auto& [tensor, _] : schedule.prefetches)
       if (!ReadsTensor(scheduled.kernel.stages[stage], FindTensor(scheduled.kernel, tensor)))
-        return Refuse(fmt::format("{} does not read {} any more: prefetch what it reads", StageName(scheduled, stage), tensor));
+        return Refuse(
+            fmt::format("{} does not read {} any more: prefetch what it reads", StageName(scheduled, stage), tensor));
     HONE_TRY(CheckStorage(scheduled, stage));
   }
   return {};

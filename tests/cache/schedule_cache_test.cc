@@ -322,7 +322,8 @@ TEST_F(ScheduleCacheTest, MetaValuesRoundTrip) {
 TEST_F(ScheduleCacheTest, NotesGoWithTheirRecord) {
   PutWithArtifact(1);
   PutWithArtifact(2);
-  for (int kernel : {1, 2}) ASSERT_TRUE(cache_->PutNote(SampleKey(kernel), "won", "1.5", Durability::kSynced).has_value());
+  for (int kernel : {1, 2})
+    ASSERT_TRUE(cache_->PutNote(SampleKey(kernel), "won", "1.5", Durability::kSynced).has_value());
   ASSERT_TRUE(cache_->PutNote(SampleKey(1), "transfer", "", Durability::kSoon).has_value());
   Open(Options());
   EXPECT_EQ(**cache_->GetNote(SampleKey(1), "won"), "1.5");

@@ -74,8 +74,8 @@ TEST_F(PoolRigTest, ARunnerThatDiesCostsNothing) {
 
 TEST_F(PoolRigTest, ARunnerThatDiesInTheMiddleIsAskedAgain) {
   // Long enough to be met by a kill.
-  SealedMemfd slow = HandMade(
-      ManifestOf(kRelu), Entry("for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");" + std::string(kReluLoop)));
+  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry("for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");" +
+                                                       std::string(kReluLoop)));
   std::atomic<bool> is_over{false};
   std::thread killer([&] {
     std::this_thread::sleep_for(milliseconds(40));
