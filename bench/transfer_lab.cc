@@ -35,6 +35,7 @@
 #include "backends/host_target.h"
 #include "base/clock.h"
 #include "cache/schedule_cache.h"
+#include "cache/won.h"
 #include "ir/canonical.h"
 #include "ir/parse.h"
 #include "tuner/pool_rig.h"
@@ -224,11 +225,7 @@ Result<void> Study::Learn() {
       }
       return samples.size() < kMostSamples;
     });
-    double standard_us = 0;
-    for (const Sample& sample : samples)
-      if (sample.is_default) standard_us = sample.time_us;
-    const double own_us = record.measured ? static_cast<double>(record.measured->time.count()) / 1e3 : 0;
-    donors_.Put(record, standard_us > 0 && own_us > 0 ? std::clamp(std::log2(standard_us / own_us), 0.0, 2.0) : 0);
+    donors_.Put(record, GainOf(*cache_, record));
     samples_in_all += samples.size();
     if (Result<void> added = model_->Add(samples); !added) fmt::print(stderr, "{}\n", added.error().Text());
     return true;

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "cache/won.h"
 #include "codegen/default_schedule.h"
 #include "daemon/transfers.h"
-#include "daemon/won.h"
 #include "ir/schedule_cases.h"
 #include "tuner/measure.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/won.h"
+#include "cache/won.h"
 #include "ir/parse.h"
 
 namespace hone {
@@ -18,7 +18,6 @@ constexpr size_t kMeasuredAtOnce = 4;
 constexpr double kTrialMs = 20;           // of a trial: building, and …
 constexpr double kTrialFlopsPerMs = 8e6;  // … a check and some ten calls, on a slow machine
 constexpr double kHalvedEvery = 2;        // doublings of distance
-constexpr double kMostGain = 2;           // log2, of a donor: what is more says something about its default
 
 double ConfidenceOf(const TransferPlan& plan) {
   const Transfer* nearest = nullptr;
@@ -32,22 +31,6 @@ double ConfidenceOf(const TransferPlan& plan) {
   if (!judged.is_same_class) confidence /= 2;
   if (!first.predicted) confidence /= 2;
   return confidence;
-}
-
-// What was won head to head. Where that was not noted, as of imported records, what the log says: a search times the
-// default first, so the record is compared with the log's first trial of it, which may be of a slower hour.
-double GainOf(ScheduleCache& cache, const Record& record) {
-  if (const Won won = WonBy(cache, record.key); won.steps > 0)
-    return std::clamp(std::log2(won.ratio), 0.0, kMostGain);
-  if (record.origin != Origin::kTuned || !record.measured || record.measured->time.count() <= 0) return 0;
-  double gain = 0;
-  (void)cache.ForEachTrial(record.key, [&](const TrialRecord& trial) {
-    const bool is_default = trial.choices.empty() && trial.time.count() > 0;
-    if (is_default)
-      gain = std::log2(static_cast<double>(trial.time.count()) / static_cast<double>(record.measured->time.count()));
-    return !is_default;
-  });
-  return std::clamp(gain, 0.0, kMostGain);
 }
 
 }  // namespace

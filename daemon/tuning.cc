@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "daemon/won.h"
+#include "cache/won.h"
 #include "ir/parse.h"
 #include "tuner/recording.h"
 #include "tuner/xgb_model.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "daemon/won.h"
+#include "cache/won.h"
 #include "tuner/measure.h"
 
 namespace hone {

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "daemon/won.h"
+#include "cache/won.h"
 #include "ir/canonical.h"
 #include "ir/parse.h"
 #include "tests/daemon/test_server.h"

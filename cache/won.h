@@ -26,4 +26,8 @@ Result<Won> ParseWon(std::string_view text);  // kCorrupt
 Won WonBy(ScheduleCache& cache, const CacheKey& key);  // steps == 0: nothing
 void NoteWon(ScheduleCache& cache, const CacheKey& key, double ratio, bool in_idle_time);
 
+// What a tuned record's schedule gained over the default, as log2, 0 to 2; 0 where that is not known: head to head, or,
+// where that was not noted, as of imported records, by the log, whose trial of the default may be of a slower hour.
+double GainOf(ScheduleCache& cache, const Record& record);
+
 }  // namespace hone

@@ -1,7 +1,8 @@
-#include "daemon/won.h"
+#include "cache/won.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -9,6 +10,7 @@ namespace hone {
 namespace {
 
 constexpr std::string_view kNote = "won";
+constexpr double kMostGain = 2;  // what is more says something about the default
 
 }  // namespace
 
@@ -41,6 +43,19 @@ Won WonBy(ScheduleCache& cache, const CacheKey& key) {
 void NoteWon(ScheduleCache& cache, const CacheKey& key, double ratio, bool in_idle_time) {
   // What cannot be written is missing from a table, no more.
   (void)cache.PutNote(key, kNote, PrintWon(After(WonBy(cache, key), ratio, in_idle_time)), Durability::kSoon);
+}
+
+double GainOf(ScheduleCache& cache, const Record& record) {
+  if (const Won won = WonBy(cache, record.key); won.steps > 0) return std::clamp(std::log2(won.ratio), 0.0, kMostGain);
+  if (record.origin != Origin::kTuned || !record.measured || record.measured->time.count() <= 0) return 0;
+  double gain = 0;
+  (void)cache.ForEachTrial(record.key, [&](const TrialRecord& trial) {
+    const bool is_default = trial.choices.empty() && trial.time.count() > 0;
+    if (is_default)
+      gain = std::log2(static_cast<double>(trial.time.count()) / static_cast<double>(record.measured->time.count()));
+    return !is_default;
+  });
+  return std::clamp(gain, 0.0, kMostGain);
 }
 
 }  // namespace hone
