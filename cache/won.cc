@@ -34,19 +34,21 @@ Result<Won> ParseWon(std::string_view text) {
   return won;
 }
 
-Won WonBy(ScheduleCache& cache, const CacheKey& key) {
-  Result<std::optional<std::string>> text = cache.GetNote(key, kNote);
+Won WonBy(ScheduleCache& cache, const Record& record) {
+  if (record.origin != Origin::kTuned) return {};
+  Result<std::optional<std::string>> text = cache.GetNote(record.key, kNote);
   if (!text || !*text) return {};
   return ParseWon(**text).value_or(Won{});
 }
 
-void NoteWon(ScheduleCache& cache, const CacheKey& key, double ratio, bool in_idle_time) {
+void NoteWon(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time) {
+  const Won before = was_tuned ? WonBy(cache, record) : Won{};
   // What cannot be written is missing from a table, no more.
-  (void)cache.PutNote(key, kNote, PrintWon(After(WonBy(cache, key), ratio, in_idle_time)), Durability::kSoon);
+  (void)cache.PutNote(record.key, kNote, PrintWon(After(before, ratio, in_idle_time)), Durability::kSoon);
 }
 
 double GainOf(ScheduleCache& cache, const Record& record) {
-  if (const Won won = WonBy(cache, record.key); won.steps > 0) return std::clamp(std::log2(won.ratio), 0.0, kMostGain);
+  if (const Won won = WonBy(cache, record); won.steps > 0) return std::clamp(std::log2(won.ratio), 0.0, kMostGain);
   if (record.origin != Origin::kTuned || !record.measured || record.measured->time.count() <= 0) return 0;
   double gain = 0;
   (void)cache.ForEachTrial(record.key, [&](const TrialRecord& trial) {

@@ -23,8 +23,10 @@ Won After(Won won, double ratio, bool in_idle_time);
 std::string PrintWon(const Won& won);
 Result<Won> ParseWon(std::string_view text);  // kCorrupt
 
-Won WonBy(ScheduleCache& cache, const CacheKey& key);  // steps == 0: nothing
-void NoteWon(ScheduleCache& cache, const CacheKey& key, double ratio, bool in_idle_time);
+// Nothing (steps == 0) for a record that is not tuned: its schedule may have been lost, and the default served, since.
+Won WonBy(ScheduleCache& cache, const Record& record);
+// `was_tuned`: so was the record before this one. If not, what was won before it is forgotten.
+void NoteWon(ScheduleCache& cache, const Record& record, bool was_tuned, double ratio, bool in_idle_time);
 
 // What a tuned record's schedule gained over the default, as log2, 0 to 2; 0 where that is not known: head to head, or,
 // where that was not noted, as of imported records, by the log, whose trial of the default may be of a slower hour.

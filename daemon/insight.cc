@@ -126,7 +126,7 @@ Result<ExplainReply> Insight::Explain(const Record& record) {
   for (const Trials::One& trial : trials.timed)
     if (trial.choices.empty()) of_default.push_back(trial.time_us);
   reply.default_us = Median(std::move(of_default));
-  if (Won won = WonBy(cache_, record.key); won.steps > 0) {
+  if (Won won = WonBy(cache_, record); won.steps > 0) {
     reply.won_ratio = won.ratio;
     reply.idle_ratio = won.idle_ratio;
   }

@@ -418,7 +418,7 @@ Result<void> Tuning::StoreRefined(const Found& found, Record record, const Built
     outcome.search.stopped += "; what it found is served, and not on disk yet: " + stored.error().message;
   }
   ++metrics_.refined;
-  NoteWon(cache_, record.key, ratio, !by_request);
+  NoteWon(cache_, record, before == Origin::kTuned, ratio, !by_request);
   loop_.Post([this, record = std::move(record)] { on_better_(record); });
   return {};
 }

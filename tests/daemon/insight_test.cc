@@ -292,11 +292,17 @@ TEST_F(InsightTest, WhatSearchesWonAddsUp) {
   EXPECT_EQ(Explain().won_ratio, 0);
   record_.origin = Origin::kTuned;
   EXPECT_EQ(Explain().won_ratio, 0);  // tuned elsewhere, or before this was noted
-  NoteWon(*cache_, record_.key, 1.5, false);
-  NoteWon(*cache_, record_.key, 1.2, true);
+  NoteWon(*cache_, record_, false, 1.5, false);
+  NoteWon(*cache_, record_, true, 1.2, true);
   ExplainReply reply = Explain();
   EXPECT_DOUBLE_EQ(reply.won_ratio, 1.8);
   EXPECT_DOUBLE_EQ(reply.idle_ratio, 1.2);
+  // Made anew: what was won before is gone.
+  record_.origin = Origin::kDefault;
+  EXPECT_EQ(Explain().won_ratio, 0);
+  NoteWon(*cache_, record_, false, 1.1, true);
+  record_.origin = Origin::kTuned;
+  EXPECT_DOUBLE_EQ(Explain().won_ratio, 1.1);
 }
 
 TEST(Won, TextReadsBackAndDamageIsRefused) {

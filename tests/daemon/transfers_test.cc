@@ -141,7 +141,7 @@ TEST_F(TransfersTest, WhatADonorGainedIsReadFromItsTrials) {
   standard.time = std::chrono::microseconds(150);
   ASSERT_TRUE(server_.cache->AppendTrials(donor.key, std::vector{tried, standard}));
   EXPECT_NEAR(gain(), std::log2(1.5), 1e-6);
-  NoteWon(*server_.cache, donor.key, 1.25, false);
+  NoteWon(*server_.cache, donor, false, 1.25, false);
   EXPECT_NEAR(gain(), std::log2(1.25), 1e-6) << "what was won head to head counts for more";
 }
 
