@@ -11,11 +11,13 @@
 
 namespace hone {
 
-// A candidate that ran and was timed. What failed is no sample: it has no time.
+// A candidate that ran and was timed. What failed is no sample: it has no time. Samples come in the order in which they
+// were made: what ran after a default is compared with what else ran then by its gain over that default's time, since
+// an hour later the machine may be another.
 struct Sample {
   std::vector<float> features;  // ExtractFeatures of its loop program
   double time_us = 0;
-  uint64_t group = 0;       // kernel and target: only times of one group are compared
+  uint64_t group = 0;       // kernel and target: only samples of one group are compared
   bool is_default = false;  // the default schedule, from which gains are counted
 };
 

@@ -12,6 +12,7 @@
 
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "tuner/space.h"
 
@@ -23,6 +24,7 @@ class Rig {
  public:
   virtual ~Rig() = default;
   virtual int builders() const = 0;
+  virtual const Clock& clock() const { return Clock::Real(); }  // by which what was measured ages
   virtual Result<BuiltArtifact> Build(const std::string& schedule) = 0;
   virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) = 0;
   virtual Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) = 0;
@@ -42,16 +44,45 @@ std::string_view VerdictName(Verdict verdict);  // "timed", "not built" …
 struct Trial {
   Candidate candidate;
   Verdict verdict = Verdict::kDisturbed;
-  double time_us = 0;   // median of a call, kTimed only
+  double time_us = 0;   // median of a call, kTimed only; at the anchor's pace, if there is one
   double noise_us = 0;  // its spread
   std::string why;      // of every other verdict
   std::string protocol;
   double build_us = 0, check_us = 0, measure_us = 0;  // what the trial cost
 };
 
+// What the times of a search are held against. A shared machine may be 1.4 times slower for some seconds, and times are
+// compared that were taken minutes apart: so one program, the default schedule's, is timed again and again between the
+// candidates, and every time is told as it would have been when the anchor was timed first.
+class Anchor {
+ public:
+  // The program may come as a candidate of any batch; until it was timed, and without one, times are what was measured.
+  explicit Anchor(std::optional<uint64_t> program = std::nullopt) : program_(program) {}
+
+  std::optional<uint64_t> program() const { return program_; }
+
+  // If `trial` timed the anchor's program: its code. Times it once more, since what runs first may run cold, and puts
+  // that time into the trial. Errors as MeasureBatch's.
+  Result<void> Adopt(Rig& rig, int workers, SealedMemfd code, Trial& trial);
+
+  // How many times as long as at first everything takes now.
+  Result<double> Pace(Rig& rig, int workers);
+
+ private:
+  Result<std::optional<double>> TimeNow(Rig& rig, int workers);  // nullopt: the machine was not quiet enough
+
+  const std::optional<uint64_t> program_;
+  SealedMemfd code_;
+  double first_us_ = 0;  // 0: not timed yet
+  double pace_ = 1;
+  MonotonicTime at_{};  // of the pace
+  std::chrono::nanoseconds cost_{0};  // what timing it took
+};
+
 struct MeasureOptions {
   int workers = 1;
   double best_us = 0;  // so far; 0: none. What is clearly slower than that, or the best of the batch, is stopped early.
+  Anchor* anchor = nullptr;
 };
 
 // A trial per candidate, in order, each told to `on_trial` as soon as it is over; fewer if `stop` was requested. An

@@ -50,6 +50,7 @@ class Replay : public Rig {
   std::vector<Sample> Samples() const;
 
   int builders() const override { return 1; }
+  const Clock& clock() const override { return clock_; }
   // kBuildFailed as recorded; kNotFound: the program was not.
   Result<BuiltArtifact> Build(const std::string& schedule) override;
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) override;
@@ -80,6 +81,7 @@ class Replay : public Rig {
   std::unordered_map<std::string, size_t> by_schedule_;  // of the candidates; other texts are lowered first
   int left_out_ = 0;
   double best_us_ = 0;
+  const FakeClock clock_;  // what was recorded does not age
 };
 
 }  // namespace hone

@@ -32,7 +32,9 @@ class Run {
         options_(options),
         watcher_(watcher),
         stop_(std::move(stop)),
-        rng_(options.seed) {}
+        rng_(options.seed),
+        default_(space.Default()),
+        anchor_(default_ ? std::optional(default_->program) : std::nullopt) {}
 
   Result<SearchResult> Go() {
     Begin();
@@ -64,9 +66,7 @@ class Run {
       std::optional<Candidate> candidate = ToTry(std::move(made));
       if (candidate && seen_.insert(candidate->program).second) first_.push_back(*std::move(candidate));
     };
-    Result<Candidate> standard = space_.Default();
-    if (standard) default_program_ = standard->program;
-    add(std::move(standard));
+    add(default_);
     for (const std::string& known : options_.known) add(space_.Parse(known));
     for (const Candidate& seed : options_.seeds) add(seed);
     result_.verdicts.resize(static_cast<size_t>(Verdict::kDisturbed) + 1);
@@ -179,7 +179,7 @@ class Run {
   Result<void> Measure(std::vector<Candidate> batch) {
     Stopwatch watch;
     SearchProgress& progress = result_.progress;
-    MeasureOptions options{options_.workers, progress.best_us};
+    MeasureOptions options{options_.workers, progress.best_us, &anchor_};
     std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig_, std::move(batch), options, stop_, watcher_.on_trial));
     result_.costs.measure += watch.Microseconds() / 1e6;
     for (Trial& trial : trials) {
@@ -195,7 +195,7 @@ class Run {
       if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
       if (progress.best_us == 0 || trial.time_us < progress.best_us) progress.best_us = trial.time_us;
       samples_.push_back(
-          {trial.candidate.features, trial.time_us, options_.group, trial.candidate.program == default_program_});
+          {trial.candidate.features, trial.time_us, options_.group, trial.candidate.program == anchor_.program()});
       auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
                                     [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
       parents_.insert(place, std::move(trial));
@@ -235,6 +235,8 @@ class Run {
   const SearchWatcher& watcher_;
   const std::stop_token stop_;
   Rng rng_;
+  const Result<Candidate> default_;
+  Anchor anchor_;
   Stopwatch watch_;
   SearchResult result_;
   std::vector<Candidate> first_;
@@ -243,7 +245,6 @@ class Run {
   std::vector<Sample> samples_;
   std::unordered_set<uint64_t> seen_;      // programs
   std::unordered_set<size_t> thought_of_;  // hashes of schedules' texts
-  std::optional<uint64_t> default_program_;
   int last_better_ = 0;
 };
 

@@ -43,8 +43,15 @@ struct Learnt {
 struct Group {
   std::vector<float> rows;
   std::vector<double> times;
+  std::vector<double> defaults;    // the default's time that was the newest when a row was timed; 0: none was
   std::vector<float> default_row;  // empty: it was not timed
   double default_us = 0;           // the newest of its times
+
+  // In times of the default, if there is one at all, else µs: what one group's rows are compared by.
+  double Relative(size_t i) const {
+    const double by = defaults[i] > 0 ? defaults[i] : default_us;
+    return by > 0 ? times[i] / by : times[i];
+  }
 };
 using Groups = std::map<uint64_t, Group>;
 
@@ -82,8 +89,10 @@ Result<std::vector<float>> Flat(std::span<const std::vector<float>> rows) {
 }
 
 void AppendRank(const Group& group, RankLoss loss, Table& table) {
-  const double best = *std::min_element(group.times.begin(), group.times.end());
-  for (double time : group.times) {
+  std::vector<double> times(group.times.size());
+  for (size_t i = 0; i < times.size(); ++i) times[i] = group.Relative(i);
+  const double best = *std::min_element(times.begin(), times.end());
+  for (double time : times) {
     const double throughput = best / time;
     const bool log = loss == RankLoss::kLogTime || loss == RankLoss::kWeightedLogTime;
     table.labels.push_back(static_cast<float>(log ? std::max(kWorstLog, std::log2(throughput)) : throughput));
@@ -107,7 +116,7 @@ void AppendGainRow(std::span<const float> row, std::span<const float> from, std:
 }
 
 double GainOf(const Group& group, size_t i) {
-  return std::max(kWorstGain, std::log2(group.default_us / group.times[i]));
+  return std::max(kWorstGain, -std::log2(group.Relative(i)));
 }
 
 void AppendGain(const Group& group, Table& table) {
@@ -163,11 +172,12 @@ class XgbModel : public CostModel {
     for (const Sample& sample : samples) {
       Group& group = groups_[sample.group];
       group.rows.insert(group.rows.end(), sample.features.begin(), sample.features.end());
-      group.times.push_back(sample.time_us);
       if (sample.is_default) {
         group.default_row = sample.features;
         group.default_us = sample.time_us;
       }
+      group.times.push_back(sample.time_us);
+      group.defaults.push_back(group.default_us);
       ++sample_count_;
     }
     if (sample_count_ > options_.max_samples) DropOldest();
@@ -394,7 +404,8 @@ class XgbModel : public CostModel {
       Group& group = largest->second;
       const size_t drop = std::min(
           {group.times.size(), sample_count_ - options_.max_samples, std::max<size_t>(1, group.times.size() / 4)});
-      group.times.erase(group.times.begin(), group.times.begin() + static_cast<ptrdiff_t>(drop));
+      for (std::vector<double>* values : {&group.times, &group.defaults})
+        values->erase(values->begin(), values->begin() + static_cast<ptrdiff_t>(drop));
       group.rows.erase(group.rows.begin(), group.rows.begin() + static_cast<ptrdiff_t>(drop * Width()));
       sample_count_ -= drop;
       if (group.times.empty()) groups_.erase(largest);

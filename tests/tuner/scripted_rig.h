@@ -23,8 +23,10 @@ class ScriptedRig : public Rig {
   };
   std::vector<std::string> timed;  // schedules, in order
   int count = 1;                   // builders
+  FakeClock time;                  // stands still, but for what the test does
 
   int builders() const override { return count; }
+  const Clock& clock() const override { return time; }
 
   Result<BuiltArtifact> Build(const std::string& schedule) override {
     std::lock_guard lock(mutex_);

@@ -222,6 +222,74 @@ TEST(Search, KnownChoicesAreTriedFirst) {
   EXPECT_EQ(again.trials[1].candidate.program, ran.trials[30].candidate.program);
 }
 
+// A machine that takes 1.5 times as long from some moment on: everything is told at the pace of the beginning.
+TEST(MeasureBatch, TimesAreToldAtTheAnchorsPace) {
+  const Space space = OpenSpace();
+  const Candidate standard = *space.Default();
+  std::vector<Candidate> others;
+  for (Rng rng(5); others.size() < 3;) {
+    Result<Plan> plan = space.Sample(rng);
+    Result<Candidate> made = plan ? space.Complete(*std::move(plan)) : Result<Candidate>(plan.error());
+    if (made && made->program != standard.program) others.push_back(*std::move(made));
+  }
+  ScriptedRig rig;
+  double slower = 1;
+  rig.time_of = [&](const std::string& text) { return slower * (text == standard.schedule ? 200.0 : 100.0); };
+  Anchor anchor(standard.program);
+  MeasureOptions options;
+  options.anchor = &anchor;
+  auto time_of = [&](const Candidate& candidate) {
+    Result<std::vector<Trial>> trials = MeasureBatch(rig, {candidate}, options, {});
+    EXPECT_TRUE(trials) << trials.error().Text();
+    return trials ? trials->at(0).time_us : 0;
+  };
+  EXPECT_DOUBLE_EQ(time_of(others[0]), 100);  // no anchor yet
+  EXPECT_DOUBLE_EQ(time_of(standard), 200);
+  slower = 1.5;
+  EXPECT_DOUBLE_EQ(time_of(others[1]), 150);  // its pace is held to be that of a moment ago
+  rig.time.Advance(std::chrono::seconds(1));
+  EXPECT_DOUBLE_EQ(time_of(others[2]), 100);
+  EXPECT_DOUBLE_EQ(*anchor.Pace(rig, 1), 1.5);
+  slower = 1;
+  rig.time.Advance(std::chrono::seconds(1));
+  EXPECT_DOUBLE_EQ(time_of(others[1]), 100);
+  EXPECT_EQ(anchor.program(), standard.program);
+}
+
+TEST(MeasureBatch, TheAnchorIsTimedWarm) {
+  const Candidate standard = *OpenSpace().Default();
+  ScriptedRig rig;
+  rig.time_of = [&](const std::string&) { return rig.timed.size() == 1 ? 300.0 : 200.0; };
+  Anchor anchor(standard.program);
+  MeasureOptions options;
+  options.anchor = &anchor;
+  Result<std::vector<Trial>> trials = MeasureBatch(rig, {standard}, options, {});
+  ASSERT_TRUE(trials) << trials.error().Text();
+  EXPECT_DOUBLE_EQ(trials->at(0).time_us, 200);
+}
+
+// An anchor that could not be timed keeps the pace that it had; a device that is gone is told.
+TEST(MeasureBatch, AnAnchorThatIsDisturbedCostsNothing) {
+  const Candidate standard = *OpenSpace().Default();
+  for (ErrorKind kind : {ErrorKind::kBusy, ErrorKind::kRunFailed}) {
+    std::optional<Error> error = Error{kind, "disturbed", "time"};
+    ScriptedRig one;
+    one.on_time = [&](int n) { return n > 0 ? error : std::nullopt; };
+    one.time_of = [](const std::string&) { return 200.0; };
+    Anchor anchor(standard.program);
+    MeasureOptions options;
+    options.anchor = &anchor;
+    Result<std::vector<Trial>> trials = MeasureBatch(one, {standard}, options, {});
+    ASSERT_TRUE(trials) << trials.error().Text();
+    EXPECT_DOUBLE_EQ(trials->at(0).time_us, 200);
+    one.time.Advance(std::chrono::seconds(1));
+    EXPECT_DOUBLE_EQ(*anchor.Pace(one, 1), 1);
+    error = Error{ErrorKind::kUnavailable, "the runner is gone", "runner"};
+    one.time.Advance(std::chrono::seconds(1));
+    EXPECT_FALSE(anchor.Pace(one, 1));
+  }
+}
+
 TEST(Fastest, FindsOutWhoWasFirstByLuck) {
   ScriptedRig rig;
   std::vector<SealedMemfd> files;
