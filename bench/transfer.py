@@ -35,7 +35,8 @@ MODELS = ["alexnet", "bert_128", "bert_256", "efficientnet_b0", "efficientnet_b4
           "mobilebert_256", "mobilenet_v2", "resnet18", "resnet50", "vgg16"]
 FAMILIES = [{"bert_128", "bert_256"}, {"mobilebert_128", "mobilebert_256"}, {"efficientnet_b0", "efficientnet_b4"}]
 LISTS = os.path.join(lib.ROOT, "models")
-NEAR_CLASS, NEAR_OTHERS = 6, 4  # donors that the daemon asks
+NEAR_CLASS, NEAR_OTHERS = 4, 2  # donors that the daemon asks where it measures nothing
+WIDE_CLASS, WIDE_OTHERS = 6, 4  # … and where it measures
 ALL_CLASS, ALL_OTHERS = 16, 6  # … that are measured here: the oracle knows the best of them
 MEASURED = 8  # guesses that one second a kernel is enough to measure
 SEED = 1
@@ -222,7 +223,8 @@ def strategies(model, rows, members):
         ways["same class"].append(same[0]["us"] if same else default)
         other = ranked([fit for fit in own if not fit["same_class"]])
         ways["other classes"].append(other[0]["us"] if other else default)
-        ways["one second"].append(chosen(order[:MEASURED]) if order else default)
+        measured = ranked(near(fits, WIDE_CLASS, WIDE_OTHERS))[:MEASURED]
+        ways["one second"].append(chosen(measured) if measured else default)
         ways["nearest"].append(by_steps[0]["us"] if by_steps else default)
         strict = [fit for fit in timed(fits) if fit["strict"]]
         ways["nearest, strict"].append(strict[0]["us"] if strict else default)

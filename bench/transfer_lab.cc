@@ -12,9 +12,10 @@
 // published (strict), the default schedule, what the pool has for the kernel itself, and loops without any schedule. A
 // line of JSON per kernel:
 //   {"kernel","calls","flops","rank_ms","default_us","tuned_us","tuned_pick_us","plain_us","fits":[{"way","donor","same_class",
-//    "distance","gain","rank","us","pick_us","refused","strict"},…]}
+//    "distance","donor_gain","predicted","gain","rank","us","pick_us","refused","strict"},…]}
 // us is the least over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
-// measures would choose; rank counts from 0 among the programs that the nearest donors come to. --features keeps what
+// measures would choose; rank counts from 0 among the programs that the nearest donors come to; what the trees alone predict and
+// what the donor won are parts of the gain, log2 as it is. --features keeps what
 // the ranker learnt from and what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
 // the kernel's number, its name, whether it is the default, µs, and the features. With --rank-only nothing is built or
 // timed: what the ranker says alone.
@@ -309,6 +310,8 @@ Result<void> Study::Run(const Listed& listed) {
       if (c != nullptr && c->us.empty()) refused = c->failed.empty() ? "not timed" : c->failed;
       fmt::print("{}{{\"way\":\"{}\",\"donor\":{},\"same_class\":{},\"distance\":{:.2f}", is_first ? "" : ",",
                  FitWayName(fit.way), Quoted(fit.donor ? fit.donor->request : ""), fit.is_same_class, fit.distance);
+      fmt::print(",\"donor_gain\":{:.5f},\"predicted\":{}", fit.donor ? fit.donor->gain : 0,
+                 fit.predicted ? fmt::format("{:.5f}", *fit.predicted) : "null");
       fmt::print(",\"gain\":{},\"rank\":{}", is_ranked ? fmt::format("{:.5f}", fit.gain) : "null",
                  is_ranked ? std::to_string(place - order.begin()) : "null");
       fmt::print(",\"us\":{:.3f},\"pick_us\":{:.3f},\"refused\":{},\"strict\":{}}}", c != nullptr ? c->Us() : 0,

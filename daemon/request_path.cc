@@ -180,12 +180,14 @@ Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathL
   if (transfers_ == nullptr || transfers_->donors().size() == 0 || identity.is_dynamic)
     return CompileWith(found, "", limits);
   Stopwatch watch;
-  Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target);
+  const bool measures = budget >= kTimeToMeasure;
+  Result<TransferPlan> plan =
+      transfers_->Plan(identity.key, identity.target, measures ? Reach::kWide : Reach::kNear);
   if (!plan) return CompileWith(found, "", limits);
   Found with = found;
   with.steps.push_back({"transfer", watch.Microseconds()});
   metrics_.transfer.Add(watch.Microseconds());
-  if (budget >= kTimeToMeasure && plan->order.size() > 1) {
+  if (measures && plan->order.size() > 1) {
     auto time = std::chrono::duration_cast<std::chrono::milliseconds>(budget * kMeasuringShare);
     Stopwatch measuring;
     if (Result<std::unique_ptr<Rig>> rig = workshop_.MakeRig(identity.key.canonical, identity.target)) {

@@ -64,7 +64,7 @@ void Transfers::Close() {
   if (reader_.joinable()) reader_.join();
 }
 
-Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target) const {
+Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, Reach reach) const {
   Space space = HONE_TRY(Space::Open(key.canonical, target));
   Neighbours::Query query;
   query.fingerprint = key.fingerprint;
@@ -72,6 +72,8 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target) 
   query.silhouette = SilhouetteOf(space.kernel());
   query.target = key.target;
   query.threads = key.threads;
+  query.of_class = reach == Reach::kNear ? 4 : 6;
+  query.of_others = reach == Reach::kNear ? 2 : 4;
   TransferPlan plan;
   TransferOptions options;
   options.workers = key.threads;

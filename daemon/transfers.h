@@ -30,6 +30,13 @@ struct TransferPlan {
   double confidence = 0;            // 0 … 1, see Transfers
 };
 
+// How many donors are asked: as many of a kernel's class, and of others. What is ranked alone gains nothing from more
+// than the nearest few, and waits for their fits; what is measured finds better ones farther away (docs/transfer.md).
+enum class Reach : uint8_t {
+  kNear,  // 4 and 2
+  kWide   // 6 and 4
+};
+
 // Thread-safe. Confidence: 1 for a donor of the same class and sizes whose rank the model vouches for, halved with
 // every two doublings of distance, halved between classes and where there was no model to ask, 0 without any donor.
 class Transfers {
@@ -54,9 +61,8 @@ class Transfers {
   // anew. nullopt: it has no donor, or that is none any more.
   std::optional<WallTime> DonorChanged(const Record& record) const;
 
-  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no
-  // schedules.
-  Result<TransferPlan> Plan(const CacheKey& key, const Target& target) const;
+  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no schedules.
+  Result<TransferPlan> Plan(const CacheKey& key, const Target& target, Reach reach) const;
 
  private:
   ScheduleCache& cache_;

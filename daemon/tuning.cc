@@ -162,7 +162,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
   // Neighbours' schedules, too: those that may have become better since this kernel was served.
   if (transfers_ != nullptr) {
-    if (Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target)) {
+    if (Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target, Reach::kWide)) {
       for (size_t i = 0; i < std::min(plan->order.size(), kMostSeeds); ++i)
         options.seeds.push_back(plan->transfers[plan->order[i]].candidate);
     }

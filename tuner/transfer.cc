@@ -68,7 +68,7 @@ double Prior(const Transfer& transfer) {
 // What is added to the gain that a trusted model sees, log2: the donor's own, as far as it is near, less the risk,
 // which grows with the distance; what is promised of a fit from far away is more often wrong.
 double Evidence(const Transfer& transfer) {
-  constexpr double kLead = 0.03, kRisk = 0.03, kFarthest = 8;
+  constexpr double kLead = 0.01, kRisk = 0.01, kFarthest = 8;
   const double gain = transfer.donor->gain * std::exp2(-transfer.distance);
   return (transfer.is_same_class ? gain : gain / 2) - kLead - kRisk * std::min(transfer.distance, kFarthest);
 }

@@ -131,7 +131,7 @@ TEST_F(TransfersTest, WhatADonorGainedIsReadFromItsTrials) {
   ASSERT_TRUE(server_.cache->Put({.record = donor, .class_text = "", .artifact = {}}, Durability::kSoon));
   auto gain = [&] {
     StartTransfers();
-    TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host());
+    TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host(), Reach::kWide);
     return plan.transfers.at(1).donor->gain;
   };
   EXPECT_EQ(gain(), 0) << "there is no trial of the default";
@@ -155,7 +155,7 @@ TEST_F(TransfersTest, AnHeirIsFittedAnewWhenItsDonorIsBettered) {
   EXPECT_LE(*transfers_->DonorChanged(heir), heir.updated);
   EXPECT_FALSE(transfers_->DonorChanged(RecordOf(kDonor))) << "it has none itself";
   auto fits = [&] {
-    const TransferPlan plan = *transfers_->Plan(heir.key, server_.path->host());
+    const TransferPlan plan = *transfers_->Plan(heir.key, server_.path->host(), Reach::kNear);
     std::set<std::string> schedules;
     for (const Transfer& fit : plan.transfers)
       if (fit.donor) schedules.insert(fit.candidate.schedule);
@@ -185,7 +185,7 @@ TEST_F(TransfersTest, WithoutDonorsTheDefaultIsServed) {
 TEST_F(TransfersTest, AGuessThatCannotBeBuiltIsPassedOver) {
   PutDonor(kDonor, "rows", 3);
   StartTransfers();
-  TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host());
+  TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host(), Reach::kWide);
   ASSERT_GE(plan.order.size(), 2u);
   const Candidate& first = plan.transfers[plan.order[0]].candidate;
   server_.workshop.fail_schedule = WithChoices(first.schedule, PrintChoices(first.choices));
