@@ -31,9 +31,12 @@ Error BadTarget(std::string_view word, std::string_view wanted) {
 
 }  // namespace
 
+std::string_view IsaName(Isa isa) {
+  return std::find_if(kIsaNames.begin(), kIsaNames.end(), [&](auto& entry) { return entry.first == isa; })->second;
+}
+
 std::string PrintTarget(const Target& target) {
-  auto isa = std::find_if(kIsaNames.begin(), kIsaNames.end(), [&](auto& entry) { return entry.first == target.isa; });
-  return fmt::format("{} cpu={} features={} l1={} l2={} l3={} cores={}", isa->second, target.cpu,
+  return fmt::format("{} cpu={} features={} l1={} l2={} l3={} cores={}", IsaName(target.isa), target.cpu,
                      fmt::join(target.features, ","), target.l1_bytes, target.l2_bytes, target.l3_bytes, target.cores);
 }
 

@@ -79,7 +79,13 @@ struct Draft {
   Result<Plan> plan;
 };
 
+// Tiles and lanes were made for the vectors and registers of one instruction set: on another they run at half the speed
+// (docs/transfer.md), however much they look like a gain to trees that have not seen it. Decisions carry over.
 Result<Fit> FitSteps(const Donor& donor, const Space& space, const TransferOptions& options) {
+  const Target target = HONE_TRY(ParseTarget(donor.target));
+  if (target.isa != space.target().isa)
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("its tiles are made for the vectors and registers of {}", IsaName(target.isa)), ""};
   Kernel kernel = Specialize(HONE_TRY(ParseKernel(donor.canonical)));
   return FitToShape(kernel, HONE_TRY(ParseSchedule(donor.schedule)), space.kernel(), options.mode, options.workers);
 }

@@ -117,6 +117,17 @@ TEST(TunerTransfer, AcrossClassesByDecisionsAlone) {
   if (decisions->refused.empty()) { EXPECT_EQ(ValueOf(decisions->candidate, "rows"), 3); }
 }
 
+TEST(TunerTransfer, ToAnotherInstructionSetByDecisionsAlone) {
+  Record donor = Tuned(kDonor, Site(kDonor, "rows") + "=3");
+  donor.key.target = PrintTarget(*ParseTarget("avx512 cpu=skylake-avx512 l1=32768 l2=1048576 l3=8388608 cores=2"));
+  const std::vector<Transfer> transfers = TransfersTo(kWanted, {donor});
+  ASSERT_NE(Find(transfers, FitWay::kSteps), nullptr);
+  EXPECT_THAT(Find(transfers, FitWay::kSteps)->refused, HasSubstr("registers of avx512"));
+  ASSERT_NE(Find(transfers, FitWay::kDecisions), nullptr);
+  EXPECT_EQ(Find(transfers, FitWay::kDecisions)->refused, "");
+  EXPECT_EQ(ValueOf(Find(transfers, FitWay::kDecisions)->candidate, "rows"), 3);
+}
+
 TEST(TunerTransfer, EqualProgramsAreOneCandidate) {
   // Decided as the rules prefer, there and here.
   Record donor = Tuned(kDonor, "");
