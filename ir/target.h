@@ -35,9 +35,10 @@ struct Target {
   int FmaChains() const { return 8; }
 };
 
+std::string_view IsaName(Isa isa);  // "avx512"
+
 // "avx512 cpu=sapphirerapids features=avx512vnni,… l1=49152 l2=2097152 l3=33554432 cores=2". ParseTarget accepts what
 // PrintTarget wrote; kInvalid with the offending word otherwise.
-std::string_view IsaName(Isa isa);  // "avx512"
 std::string PrintTarget(const Target& target);
 Result<Target> ParseTarget(std::string_view text);
 

@@ -18,6 +18,7 @@ constexpr std::chrono::microseconds kWarmup{500};
 // A pace holds for a fifth of a second, and for ten times what it took to find: a tenth of the time at most.
 constexpr std::chrono::nanoseconds kPaceHolds = std::chrono::milliseconds(200);
 constexpr int kPaceShare = 10;
+constexpr int kPaceSamples = 5;  // but for the first: what all others are related to is timed as candidates are
 
 Verdict VerdictOf(const Error& error) {
   switch (error.kind) {
@@ -140,7 +141,9 @@ Result<double> Anchor::Pace(Rig& rig, int workers) {
 
 Result<std::optional<double>> Anchor::TimeNow(Rig& rig, int workers) {
   const MonotonicTime begin = rig.clock().Now();
-  Result<RunTiming> timing = rig.Time(code_, ForTrials(workers));
+  TimeOptions options = ForTrials(workers);
+  if (first_us_ > 0) options.samples = kPaceSamples;
+  Result<RunTiming> timing = rig.Time(code_, options);
   at_ = rig.clock().Now();
   cost_ = at_ - begin;
   if (timing) return std::optional(timing->median_us);

@@ -75,7 +75,7 @@ class Anchor {
   SealedMemfd code_;
   double first_us_ = 0;  // 0: not timed yet
   double pace_ = 1;
-  MonotonicTime at_{};  // of the pace
+  MonotonicTime at_{};                // of the pace
   std::chrono::nanoseconds cost_{0};  // what timing it took
 };
 
