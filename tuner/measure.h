@@ -65,8 +65,9 @@ class Anchor {
   // that time into the trial. Errors as MeasureBatch's.
   Result<void> Adopt(Rig& rig, int workers, SealedMemfd code, Trial& trial);
 
-  // How many times as long as at first everything takes now.
+  // How many times as long as at first everything takes now; as it was found a moment ago, or anew.
   Result<double> Pace(Rig& rig, int workers);
+  Result<double> NewPace(Rig& rig, int workers);
 
  private:
   Result<std::optional<double>> TimeNow(Rig& rig, int workers);  // nullopt: the machine was not quiet enough

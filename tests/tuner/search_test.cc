@@ -109,6 +109,7 @@ TEST(Search, EvolutionBeatsChance) {
 
 TEST(Search, EachMishapCostsOneTrial) {
   ScriptedRig rig;
+  rig.time_of = [](const std::string&) { return 100.0; };  // none is better, so the anchor is timed at the begin alone
   rig.on_build = [](int n) -> std::optional<Error> {
     if (n == 3) return Error{ErrorKind::kBuildFailed, "the builder died of SIGSEGV", "build"};
     if (n == 4) return Error{ErrorKind::kTimeout, "not built in 20 s", "build"};
@@ -254,6 +255,34 @@ TEST(MeasureBatch, TimesAreToldAtTheAnchorsPace) {
   rig.time.Advance(std::chrono::seconds(1));
   EXPECT_DOUBLE_EQ(time_of(others[1]), 100);
   EXPECT_EQ(anchor.program(), standard.program);
+}
+
+// While the anchor is timed, and only then, somebody else has the processor: nothing is the fastest by that.
+TEST(MeasureBatch, ASlowMomentOfTheAnchorMakesNoBest) {
+  const Space space = OpenSpace();
+  const Candidate standard = *space.Default();
+  Rng rng(5);
+  Candidate other = standard;
+  while (other.program == standard.program)
+    if (Result<Plan> plan = space.Sample(rng))
+      if (Result<Candidate> made = space.Complete(*std::move(plan))) other = *std::move(made);
+  for (int moments : {1, 2}) {  // of the anchor's timings that are disturbed, one after the other
+    ScriptedRig rig;
+    int left = 0;
+    rig.time_of = [&](const std::string& text) {
+      return text == standard.schedule ? left-- > 0 ? 300.0 : 200.0 : 210.0;
+    };
+    Anchor anchor(standard.program);
+    MeasureOptions options;
+    options.anchor = &anchor;
+    ASSERT_TRUE(MeasureBatch(rig, {standard}, options, {}));
+    options.best_us = 200;
+    left = moments;
+    rig.time.Advance(std::chrono::seconds(1));
+    Result<std::vector<Trial>> trials = MeasureBatch(rig, {other}, options, {});
+    ASSERT_TRUE(trials) << trials.error().Text();
+    EXPECT_DOUBLE_EQ(trials->at(0).time_us, 210);
+  }
 }
 
 TEST(MeasureBatch, TheAnchorIsTimedWarm) {
