@@ -14,9 +14,9 @@
 //   {"kernel","calls","flops","rank_ms","default_us","tuned_us","tuned_pick_us","plain_us","fits":[{"way","donor","same_class",
 //    "distance","donor_gain","predicted","gain","rank","us","pick_us","refused","strict"},…]}
 // us is the least over every other round, 0 where it was refused, pick_us that of the rounds between, by which whoever
-// measures would choose; rank counts from 0 among the programs that the nearest donors come to; what the trees alone predict and
-// what the donor won are parts of the gain, log2 as it is. --features keeps what
-// the ranker learnt from and what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
+// measures would choose; rank counts from 0 among the programs that the nearest donors come to; what the trees alone
+// predict and what the donor won are parts of the gain, log2 as it is. --features keeps what the ranker learnt from and
+// what it was asked, for whoever tries another: comma-separated lines of "sample" or "fit",
 // the kernel's number, its name, whether it is the default, µs, and the features. With --rank-only nothing is built or
 // timed: what the ranker says alone.
 #include <fmt/format.h>
