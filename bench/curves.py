@@ -164,6 +164,8 @@ def main():
         kernels = [row["kernel"] for row in curve_lab(arguments, "--replay", arguments.replay, "--list")]
     else:
         lib.enter("bench-python")
+        import libraries
+        libraries.program(arguments.bin)  # what is missing is installed now, not after the long part
         kernels = [kernel for _, kernel in lib.kernels(arguments.files or [os.path.join(lib.ROOT, "bench/bench.kernels")])]
     rows = {kernel: [] for kernel in kernels}
     begin, number = time.monotonic(), 0

@@ -72,6 +72,7 @@ def main():
     files = arguments.files or [os.path.join(lib.ROOT, "models/resnet18.kernels")]
     kernels = lib.kernels(files)
     threads = str(arguments.threads)
+    libraries.program(arguments.bin)  # what is missing is installed now, not after the long part
     with lib.Daemon(arguments.bin, idle=True) as daemon:
         daemon.hone("warm", *files, "--threads", threads)
         print(f"{len(kernels)} kernels warmed, {threads} threads; idle for {arguments.minutes:g} minutes", flush=True)

@@ -9,7 +9,7 @@ hone is faster), a library's is the median over the rounds, and the fastest libr
 that compute the same from the same operands; constants may have been reordered ahead of time. Apart from them stand
 oneDNN in layouts of its own with reorders of inputs and results left out, and Winograd convolutions.
 
-Installs Debian's libopenblas-dev and libdnnl-dev, and builds library_bench."""
+Installs what Debian has of them, and builds library_bench."""
 import argparse
 import json
 import os
@@ -23,7 +23,7 @@ lib.enter("bench-python")
 import libhone  # noqa: E402
 import peers  # noqa: E402
 
-PACKAGES = ["libopenblas-dev", "libdnnl-dev"]
+PACKAGES = ["libopenblas-dev", "libdnnl-dev", "ocl-icd-opencl-dev"]  # the last is wanted by oneDNN's own CMake files
 PROCESSES = 3  # where stack and operands lie differs from process to process, and times with it
 
 

@@ -33,6 +33,7 @@ def main():
     kernels = [kernel for _, kernel in lib.kernels(files)]
     suffix = "" if arguments.threads == 1 else f", {arguments.threads} threads"
     ends = {}
+    libraries.program(arguments.bin)  # what is missing is installed now, not after the long part
     with lib.Daemon(arguments.bin) as daemon:
         print(f"{'default':>9} {'tuned':>9} {'times':>6} {'trials/s':>9}  kernel")
         for kernel in kernels:

@@ -7,32 +7,24 @@
 // answered; honed and the ping-pong take turns, and the figures are medians over the rounds with their range. Open
 // loop: 2,000 hits a second at fixed times, latency counted from when a request was due, alone and while every builder
 // compiles misses. Then what a call of a held kernel costs beyond the code itself, and a loop over two threads.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/epoll.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/bytes.h"
-#include "base/clock.h"
 #include "base/subprocess.h"
 #include "bench/mark.h"
+#include "bench/serving_load.h"
 #include "client/client.h"
 
 namespace hone {
@@ -40,33 +32,11 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr int kWarmUp = 20;  // exchanges of each client before time is taken
-
 struct Arguments {
   int rounds = 5;
   double seconds = 1;
   std::string bin;
 };
-
-double NowUs() { return std::chrono::duration<double, std::micro>(steady_clock::now().time_since_epoch()).count(); }
-
-[[noreturn]] void Die(const std::string& what) {
-  fmt::print(stderr, "serving_bench: {}\n", what);
-  exit(1);
-}
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result) Die(result.error().Text());
-  if constexpr (!std::is_void_v<T>) return *std::move(result);
-}
-
-double Quantile(std::vector<double>& values, double q) {
-  if (values.empty()) return 0;
-  auto at = values.begin() + static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 // A figure over the rounds.
 struct Spread {
@@ -83,79 +53,6 @@ int marks_missed = 0;
 
 void Mark(const std::string& name, double seen, const char* unit, double limit) {
   marks_missed += !PrintMark(name, seen, unit, limit);
-}
-
-// ---- servers
-
-sockaddr_un AddressOf(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  return address;
-}
-
-int Dial(const std::string& path) {
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address = AddressOf(path);
-  while (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-    if (errno != ENOENT && errno != ECONNREFUSED && errno != EAGAIN) Die("cannot connect to " + path);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return fd;
-}
-
-void SendWithDescriptor(int socket, const std::string& bytes, int fd) {
-  iovec part{const_cast<char*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0 && errno != EPIPE) Die("ping-pong: sendmsg");
-}
-
-// The yardstick, in a process of its own: reads `request` bytes, answers `reply` bytes and a descriptor. One thread and
-// epoll, as any server of many clients.
-pid_t StartPingPong(const std::string& path, size_t request, size_t reply) {
-  pid_t child = fork();
-  if (child != 0) return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int listener = socket(AF_UNIX, SOCK_STREAM, 0);
-  sockaddr_un address = AddressOf(path);
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener, 256) != 0)
-    _exit(1);
-  int fd = memfd_create("ping-pong", MFD_CLOEXEC);
-  int poll = epoll_create1(0);
-  epoll_event event{EPOLLIN, {.fd = listener}};
-  epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
-  std::string answer(reply, 'x');
-  std::vector<char> buffer(request);
-  epoll_event ready[128];
-  for (;;) {
-    int count = epoll_wait(poll, ready, 128, -1);
-    for (int i = 0; i < count; ++i) {
-      if (ready[i].data.fd == listener) {
-        int client = accept(listener, nullptr, nullptr);
-        epoll_event added{EPOLLIN, {.fd = client}};
-        epoll_ctl(poll, EPOLL_CTL_ADD, client, &added);
-        continue;
-      }
-      ssize_t got = recv(ready[i].data.fd, buffer.data(), buffer.size(), MSG_DONTWAIT);
-      if (got <= 0) {
-        close(ready[i].data.fd);
-      } else if (static_cast<size_t>(got) == request) {
-        SendWithDescriptor(ready[i].data.fd, answer, fd);
-      } else {
-        _exit(2);
-      }
-    }
-  }
 }
 
 // Processor time of a whole process.
@@ -185,105 +82,6 @@ class Daemon {
   std::optional<Subprocess> process_;
 };
 
-// ---- clients: the same code for both servers
-
-struct Messages {
-  std::string request;
-  size_t reply = 0;  // bytes
-};
-
-// One question and its answer, descriptor included.
-void PingPong(int socket, const Messages& messages, char* buffer) {
-  if (send(socket, messages.request.data(), messages.request.size(), MSG_NOSIGNAL) < 0) Die("send");
-  for (size_t have = 0; have < messages.reply;) {
-    iovec part{buffer + have, messages.reply - have};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    if (got <= 0) Die("the server closed the connection");
-    if (cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-      close(fd);
-    } else if (have == 0) {
-      Die("an answer without a descriptor");
-    }
-    have += static_cast<size_t>(got);
-  }
-}
-
-struct LoopResult {
-  double p50 = 0, p99 = 0;  // µs
-  double per_second = 0;
-};
-
-LoopResult ClosedLoop(const std::string& path, const Messages& messages, int clients, double seconds) {
-  std::vector<std::vector<double>> times(clients);
-  std::atomic<int> ready{0};
-  std::atomic<bool> go{false};
-  double end = 0;
-  std::vector<std::thread> threads;
-  for (int c = 0; c < clients; ++c) {
-    threads.emplace_back([&, c] {
-      int socket = Dial(path);
-      std::vector<char> buffer(messages.reply);
-      times[c].reserve(200'000);
-      for (int i = 0; i < kWarmUp; ++i) PingPong(socket, messages, buffer.data());
-      ++ready;
-      go.wait(false);
-      for (double before = NowUs(); before < end;) {
-        PingPong(socket, messages, buffer.data());
-        double after = NowUs();
-        times[c].push_back(after - before);
-        before = after;
-      }
-      close(socket);
-    });
-  }
-  while (ready < clients) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  end = NowUs() + seconds * 1e6;
-  go = true;
-  go.notify_all();
-  for (std::thread& thread : threads) thread.join();
-  std::vector<double> all;
-  for (const auto& some : times) all.insert(all.end(), some.begin(), some.end());
-  return {Quantile(all, 0.5), Quantile(all, 0.99), static_cast<double>(all.size()) / seconds};
-}
-
-// `rate` requests a second at fixed times over a few connections.
-LoopResult OpenLoop(const std::string& path, const Messages& messages, double rate, double seconds) {
-  constexpr int kConnections = 8;
-  std::vector<std::vector<double>> times(kConnections);
-  std::vector<std::thread> threads;
-  double begin = NowUs() + 20'000;
-  for (int c = 0; c < kConnections; ++c) {
-    threads.emplace_back([&, c] {
-      prctl(PR_SET_TIMERSLACK, 1);
-      int socket = Dial(path);
-      std::vector<char> buffer(messages.reply);
-      PingPong(socket, messages, buffer.data());
-      double period = kConnections * 1e6 / rate;
-      for (int64_t i = 0;; ++i) {
-        double due = begin + period * (static_cast<double>(i) + static_cast<double>(c) / kConnections);
-        if (due > begin + seconds * 1e6) break;
-        timespec when{static_cast<time_t>(due / 1e6), static_cast<long>(std::fmod(due, 1e6) * 1e3)};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr);
-        PingPong(socket, messages, buffer.data());
-        times[c].push_back(NowUs() - due);
-      }
-      close(socket);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<double> all;
-  for (const auto& some : times) all.insert(all.end(), some.begin(), some.end());
-  return {Quantile(all, 0.5), Quantile(all, 0.99), static_cast<double>(all.size()) / seconds};
-}
-
 // Keeps every builder at work with kernels that nobody asked for before.
 class MissLoad {
  public:
@@ -311,8 +109,6 @@ class MissLoad {
   std::atomic<int> compiled_{0};
   std::vector<std::thread> threads_;
 };
-
-// ---- the parts
 
 void CompareHits(const Arguments& arguments, Daemon& daemon, const std::string& ping_pong, pid_t yardstick,
                  const Messages& messages) {

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "codegen/lower.h"
 #include "ir/rewrite.h"
-#include "ir/rewrite_online.h"
 
 namespace hone {
 namespace {
@@ -17,12 +16,6 @@ namespace {
 std::string_view VerbOf(const Step& step, std::string& text) {
   text = PrintStep(step);
   return std::string_view(text).substr(0, text.find(' '));
-}
-
-std::vector<std::string> AxisNames(const std::vector<Axis>& axes) {
-  std::vector<std::string> names;
-  for (const Axis& axis : axes) names.push_back(axis.name);
-  return names;
 }
 
 // Unrolled and vectorised loops beyond these are refused, or take long to compile.
@@ -96,6 +89,12 @@ const StageSchedule& RandomSchedule::LoopsOf(const Stage& stage) const {
   return state_.stages[static_cast<size_t>(&stage - state_.kernel.stages.data())];
 }
 
+std::vector<std::string> RandomSchedule::NamesOf(const std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes) names.push_back(axis.name);
+  return names;
+}
+
 std::string RandomSchedule::NameOf(const Stage& stage) const {
   return state_.kernel.tensors[static_cast<size_t>(stage.output)].name;
 }
@@ -146,149 +145,6 @@ std::vector<LayoutDim> RandomSchedule::AnyLayout(const Stage& stage) {
   return layout;
 }
 
-// ---- rewrites
-
-void RandomSchedule::Inline() {
-  Step step;
-  step.kind = StepKind::kInline;
-  step.stage = NameOf(AnyStage());
-  Propose({step});
-}
-
-void RandomSchedule::Collapse() {
-  const Stage& stage = AnyStage();
-  std::vector<std::string> axes = AxisNames(rng_.Chance(0.7) ? stage.axes : stage.reduce_axes);
-  if (axes.size() < 2) return;
-  size_t first = rng_.Below(axes.size() - 1);
-  size_t count = rng_.Chance(0.2) ? axes.size() - first : 2;
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "collapse";
-  step.stage = NameOf(stage);
-  step.names.assign(axes.begin() + static_cast<ptrdiff_t>(first), axes.begin() + static_cast<ptrdiff_t>(first + count));
-  Propose({step});
-}
-
-void RandomSchedule::Separate() {
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "separate";
-  step.stage = NameOf(AnyStage());
-  step.names = {FreshName()};
-  Propose({step});
-}
-
-void RandomSchedule::Expand() {
-  const Stage& stage = AnyStage();
-  std::vector<Expr> reads;
-  Walk(stage.body, [&](const Expr& e) {
-    if (e.op() == Op::kLoad) reads.push_back(e);
-  });
-  if (reads.empty()) return;
-  const Expr& read = Pick(reads);
-  std::vector<std::string> names = AxisNames(stage.axes), used;
-  for (const std::string& name : AxisNames(stage.reduce_axes)) names.push_back(name);
-  Walk(read, [&](const Expr& e) {
-    if (e.op() != Op::kAxis) return;
-    const std::string& name = names[static_cast<size_t>(e.int_value())];
-    if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
-  });
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "expand";
-  step.stage = NameOf(stage);
-  step.names = {state_.kernel.tensors[static_cast<size_t>(read.int_value())].name, FreshName()};
-  step.names.insert(step.names.end(), used.begin(), used.end());
-  Propose({step});
-}
-
-void RandomSchedule::Numbers() {
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "numbers";
-  step.stage = NameOf(AnyStage());
-  Propose({step});
-}
-
-void RandomSchedule::Online() {
-  // Few stages are such a reduction: one that is, if there is one.
-  for (size_t tries = 2 * state_.kernel.stages.size(); tries-- > 0;) {
-    size_t index = 0;
-    const Stage& stage = AnyStage(&index);
-    if (!FirstOfOnline(state_.kernel, static_cast<int>(index))) continue;
-    Step step;
-    step.kind = StepKind::kRewrite;
-    step.other = "online";
-    step.stage = NameOf(stage);
-    step.names = {FreshName()};
-    step.factors = {AnyFactor()};
-    Propose({step});
-    return;
-  }
-}
-
-void RandomSchedule::Rfactor() {
-  const Stage& stage = AnyStage();
-  if (stage.reduce_axes.empty()) return;
-  Step step;
-  step.kind = StepKind::kRfactor;
-  step.stage = NameOf(stage);
-  step.other = Pick(stage.reduce_axes).name;
-  step.factors = {AnyFactor()};
-  step.result = FreshName();
-  Propose({step});
-}
-
-void RandomSchedule::CacheRead() {
-  const Stage& stage = AnyStage();
-  std::vector<TensorId> read;
-  Walk(stage.body, [&](const Expr& e) {
-    if (e.op() == Op::kLoad) read.push_back(static_cast<TensorId>(e.int_value()));
-  });
-  if (read.empty()) return;
-  const Tensor& tensor = state_.kernel.tensors[static_cast<size_t>(Pick(read))];
-  Step step;
-  step.kind = StepKind::kCacheRead;
-  step.stage = NameOf(stage);
-  step.other = tensor.name;
-  step.result = FreshName();
-  step.scope = Scope::kShared;
-  if (tensor.is_const && rng_.Chance(0.6)) step.scope = Scope::kConst;
-  // The copy's axes have names once it is there.
-  Schedule with_copy = schedule_;
-  with_copy.push_back(step);
-  Result<ScheduledKernel> applied = ApplySchedule(kernel_, with_copy);
-  if (!applied) return;
-  for (const Stage& copy : applied->kernel.stages)
-    if (applied->kernel.tensors[static_cast<size_t>(copy.output)].name == step.result) step.layout = AnyLayout(copy);
-  std::vector<Step> steps{step};
-  if (step.scope == Scope::kShared && !LoopsOf(stage).loops.empty() && rng_.Chance(0.6)) {
-    static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kPrivate, Scope::kRegisters};
-    steps[0].scope = kScopes[rng_.Below(std::size(kScopes))];
-    Step at;
-    at.kind = StepKind::kComputeAt;
-    at.stage = step.result;
-    at.other = step.stage;
-    at.names = {AnyLoop(LoopsOf(stage))};
-    steps.push_back(at);
-    if (steps[0].scope != Scope::kShared) {
-      // Private and registers are legal below the root only: store says so after the copy has its place.
-      Step store;
-      store.kind = StepKind::kStore;
-      store.stage = step.result;
-      store.scope = steps[0].scope;
-      store.layout = step.layout;
-      if (rng_.Chance(0.5)) {
-        steps[0].scope = Scope::kShared;
-        steps.push_back(store);
-      }
-    }
-  }
-  Propose(std::move(steps));
-}
-
-// ---- loops
-
 void RandomSchedule::SplitLoop() {
   const Stage& stage = AnyStage();
   Step step;
@@ -308,7 +164,7 @@ void RandomSchedule::TileStage() {
   const std::string name = NameOf(stage);
   std::vector<Step> steps;
   std::vector<std::string> outer, middle, inner;
-  std::vector<std::string> spatial = AxisNames(stage.axes), reduced = AxisNames(stage.reduce_axes);
+  std::vector<std::string> spatial = NamesOf(stage.axes), reduced = NamesOf(stage.reduce_axes);
   for (const std::vector<std::string>* axes : {&spatial, &reduced}) {
     for (const std::string& axis : *axes) {
       if (rng_.Chance(axes == &spatial ? 0.3 : 0.6)) {
@@ -468,7 +324,7 @@ void RandomSchedule::CacheWrite() {
 
 void RandomSchedule::SetTail() {
   const Stage& stage = AnyStage();
-  std::vector<std::string> axes = AxisNames(stage.axes);
+  std::vector<std::string> axes = NamesOf(stage.axes);
   for (const Axis& axis : stage.reduce_axes) axes.push_back(axis.name);
   if (axes.empty()) return;
   static constexpr Tail kTails[] = {Tail::kPad, Tail::kGuard, Tail::kShift, Tail::kPeel};

@@ -58,6 +58,7 @@ class RandomSchedule {
   const Stage& AnyStage(size_t* index = nullptr);
   const StageSchedule& LoopsOf(const Stage& stage) const;
   std::string NameOf(const Stage& stage) const;
+  static std::vector<std::string> NamesOf(const std::vector<Axis>& axes);
   std::string AnyLoop(const StageSchedule& stage);
   // Extents of a stage's loops by path, as far as the axes' extents and the factors tell.
   std::map<std::string, int64_t> Extents(const Stage& stage) const;

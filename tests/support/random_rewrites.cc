@@ -1,0 +1,150 @@
+// The moves of RandomSchedule that change a kernel's stages; random_schedule.cc has those of its loops.
+#include <algorithm>
+#include <iterator>
+
+#include "ir/rewrite.h"
+#include "ir/rewrite_online.h"
+#include "tests/support/random_schedule.h"
+
+namespace hone {
+
+void RandomSchedule::Inline() {
+  Step step;
+  step.kind = StepKind::kInline;
+  step.stage = NameOf(AnyStage());
+  Propose({step});
+}
+
+void RandomSchedule::Collapse() {
+  const Stage& stage = AnyStage();
+  std::vector<std::string> axes = NamesOf(rng_.Chance(0.7) ? stage.axes : stage.reduce_axes);
+  if (axes.size() < 2) return;
+  size_t first = rng_.Below(axes.size() - 1);
+  size_t count = rng_.Chance(0.2) ? axes.size() - first : 2;
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "collapse";
+  step.stage = NameOf(stage);
+  step.names.assign(axes.begin() + static_cast<ptrdiff_t>(first), axes.begin() + static_cast<ptrdiff_t>(first + count));
+  Propose({step});
+}
+
+void RandomSchedule::Separate() {
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "separate";
+  step.stage = NameOf(AnyStage());
+  step.names = {FreshName()};
+  Propose({step});
+}
+
+void RandomSchedule::Expand() {
+  const Stage& stage = AnyStage();
+  std::vector<Expr> reads;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad) reads.push_back(e);
+  });
+  if (reads.empty()) return;
+  const Expr& read = Pick(reads);
+  std::vector<std::string> names = NamesOf(stage.axes), used;
+  for (const std::string& name : NamesOf(stage.reduce_axes)) names.push_back(name);
+  Walk(read, [&](const Expr& e) {
+    if (e.op() != Op::kAxis) return;
+    const std::string& name = names[static_cast<size_t>(e.int_value())];
+    if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
+  });
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "expand";
+  step.stage = NameOf(stage);
+  step.names = {state_.kernel.tensors[static_cast<size_t>(read.int_value())].name, FreshName()};
+  step.names.insert(step.names.end(), used.begin(), used.end());
+  Propose({step});
+}
+
+void RandomSchedule::Numbers() {
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "numbers";
+  step.stage = NameOf(AnyStage());
+  Propose({step});
+}
+
+void RandomSchedule::Online() {
+  // Few stages are such a reduction: one that is, if there is one.
+  for (size_t tries = 2 * state_.kernel.stages.size(); tries-- > 0;) {
+    size_t index = 0;
+    const Stage& stage = AnyStage(&index);
+    if (!FirstOfOnline(state_.kernel, static_cast<int>(index))) continue;
+    Step step;
+    step.kind = StepKind::kRewrite;
+    step.other = "online";
+    step.stage = NameOf(stage);
+    step.names = {FreshName()};
+    step.factors = {AnyFactor()};
+    Propose({step});
+    return;
+  }
+}
+
+void RandomSchedule::Rfactor() {
+  const Stage& stage = AnyStage();
+  if (stage.reduce_axes.empty()) return;
+  Step step;
+  step.kind = StepKind::kRfactor;
+  step.stage = NameOf(stage);
+  step.other = Pick(stage.reduce_axes).name;
+  step.factors = {AnyFactor()};
+  step.result = FreshName();
+  Propose({step});
+}
+
+void RandomSchedule::CacheRead() {
+  const Stage& stage = AnyStage();
+  std::vector<TensorId> read;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad) read.push_back(static_cast<TensorId>(e.int_value()));
+  });
+  if (read.empty()) return;
+  const Tensor& tensor = state_.kernel.tensors[static_cast<size_t>(Pick(read))];
+  Step step;
+  step.kind = StepKind::kCacheRead;
+  step.stage = NameOf(stage);
+  step.other = tensor.name;
+  step.result = FreshName();
+  step.scope = Scope::kShared;
+  if (tensor.is_const && rng_.Chance(0.6)) step.scope = Scope::kConst;
+  // The copy's axes have names once it is there.
+  Schedule with_copy = schedule_;
+  with_copy.push_back(step);
+  Result<ScheduledKernel> applied = ApplySchedule(kernel_, with_copy);
+  if (!applied) return;
+  for (const Stage& copy : applied->kernel.stages)
+    if (applied->kernel.tensors[static_cast<size_t>(copy.output)].name == step.result) step.layout = AnyLayout(copy);
+  std::vector<Step> steps{step};
+  if (step.scope == Scope::kShared && !LoopsOf(stage).loops.empty() && rng_.Chance(0.6)) {
+    static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kPrivate, Scope::kRegisters};
+    steps[0].scope = kScopes[rng_.Below(std::size(kScopes))];
+    Step at;
+    at.kind = StepKind::kComputeAt;
+    at.stage = step.result;
+    at.other = step.stage;
+    at.names = {AnyLoop(LoopsOf(stage))};
+    steps.push_back(at);
+    if (steps[0].scope != Scope::kShared) {
+      // Private and registers are legal below the root only: store says so after the copy has its place.
+      Step store;
+      store.kind = StepKind::kStore;
+      store.stage = step.result;
+      store.scope = steps[0].scope;
+      store.layout = step.layout;
+      if (rng_.Chance(0.5)) {
+        steps[0].scope = Scope::kShared;
+        steps.push_back(store);
+      }
+    }
+  }
+  Propose(std::move(steps));
+}
+
+}  // namespace hone
