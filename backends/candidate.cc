@@ -252,7 +252,7 @@ void Measure(const CandidateSpec& spec, const Call& call) {
   }
   status->calls_per_sample = static_cast<int32_t>(calls);
   int64_t deadline = begin + spec.limit_ns * 9 / 10;  // what is measured by then counts
-  double least = std::numeric_limits<double>::infinity();
+  double least = std::numeric_limits<double>::infinity(), most = 0;
   for (int32_t taken = 0; taken < spec.max_samples && status->samples < spec.samples; ++taken) {
     Clocks before;
     for (int64_t i = 0; i < calls; ++i) TimedCall(call);
@@ -262,10 +262,11 @@ void Measure(const CandidateSpec& spec, const Call& call) {
     } else {
       const double sample = static_cast<double>(after.wall - before.wall) / static_cast<double>(calls);
       status->sample_ns[status->samples++] = sample;
-      least = std::min(least, sample);
+      least = std::min(least, sample), most = std::max(most, sample);
     }
-    const bool is_clearly_worse = spec.give_up_ns > 0 && least > spec.give_up_ns / 2;
-    if (after.wall > deadline || (is_clearly_worse && status->samples >= kFewestTimeSamples)) break;
+    const bool is_beaten = spec.contender_ns > 0 && least > spec.contender_ns;
+    const bool is_narrow = most - least < spec.narrow * least;
+    if (after.wall > deadline || ((is_beaten || is_narrow) && status->samples >= kFewestTimeSamples)) break;
   }
 }
 
@@ -306,7 +307,7 @@ Result<MappedBuffer> MapBuffer(const BufferPlan& plan, int arena_fd, bool popula
 
 // spec ::= mode:u8 workers:varint limit:svarint count:varint (bytes slack offset repeat : varint, writable:bool,
 //          packed:varint)* workspace:varint sizes:(count:varint size:svarint*) timed_runs:varint warmup:svarint
-//          min_sample:svarint samples:varint max_samples:varint give_up:f64
+//          min_sample:svarint samples:varint max_samples:varint (give_up contender narrow : f64)
 std::string EncodeCandidateSpec(const CandidateSpec& spec) {
   ByteWriter writer;
   writer.U8(static_cast<uint8_t>(spec.mode));
@@ -327,7 +328,7 @@ std::string EncodeCandidateSpec(const CandidateSpec& spec) {
   writer.SignedVarint(spec.min_sample_ns);
   writer.Varint(static_cast<uint64_t>(spec.samples));
   writer.Varint(static_cast<uint64_t>(spec.max_samples));
-  writer.F64(spec.give_up_ns);
+  for (double value : {spec.give_up_ns, spec.contender_ns, spec.narrow}) writer.F64(value);
   return writer.Take();
 }
 
@@ -354,7 +355,7 @@ Result<CandidateSpec> DecodeCandidateSpec(std::string_view body) {
   spec.min_sample_ns = HONE_TRY(reader.SignedVarint());
   spec.samples = static_cast<int32_t>(HONE_TRY(reader.Varint()));
   spec.max_samples = static_cast<int32_t>(HONE_TRY(reader.Varint()));
-  spec.give_up_ns = HONE_TRY(reader.F64());
+  for (double* value : {&spec.give_up_ns, &spec.contender_ns, &spec.narrow}) *value = HONE_TRY(reader.F64());
   HONE_TRY(reader.Finish());
   return spec;
 }

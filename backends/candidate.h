@@ -59,7 +59,7 @@ struct CandidateSpec {
   // kMeasure: as TimeOptions.
   int64_t warmup_ns = 0, min_sample_ns = 0;
   int32_t samples = 0, max_samples = 0;
-  double give_up_ns = 0;
+  double give_up_ns = 0, contender_ns = 0, narrow = 0;
 };
 std::string EncodeCandidateSpec(const CandidateSpec& spec);
 Result<CandidateSpec> DecodeCandidateSpec(std::string_view body);

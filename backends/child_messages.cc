@@ -128,7 +128,7 @@ Result<CheckReport> DecodeCheckReport(std::string_view body) {
 }
 
 // time ::= workers:varint warmup_us:svarint samples:varint max_samples:varint min_sample_us:svarint limit_ms:svarint
-//          give_up_us:f64 sizes
+//          (give_up_us contender_us narrow : f64) sizes
 std::string EncodeTimeOptions(const TimeOptions& options) {
   ByteWriter writer;
   writer.Varint(static_cast<uint64_t>(std::max(options.workers, 0)));
@@ -137,7 +137,7 @@ std::string EncodeTimeOptions(const TimeOptions& options) {
   writer.Varint(static_cast<uint64_t>(std::max(options.max_samples, 0)));
   writer.SignedVarint(options.min_sample.count());
   writer.SignedVarint(options.limit.count());
-  writer.F64(options.give_up_us);
+  for (double value : {options.give_up_us, options.contender_us, options.narrow}) writer.F64(value);
   WriteSizes(writer, options.sizes);
   return writer.Take();
 }
@@ -151,7 +151,7 @@ Result<TimeOptions> DecodeTimeOptions(std::string_view body) {
   options.max_samples = HONE_TRY(ReadCount(reader, 1000));
   options.min_sample = Microseconds(HONE_TRY(ReadDuration(reader)));
   options.limit = Milliseconds(HONE_TRY(ReadDuration(reader)));
-  options.give_up_us = HONE_TRY(reader.F64());
+  for (double* value : {&options.give_up_us, &options.contender_us, &options.narrow}) *value = HONE_TRY(reader.F64());
   options.sizes = HONE_TRY(ReadSizes(reader));
   HONE_TRY(reader.Finish());
   return options;

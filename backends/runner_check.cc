@@ -218,6 +218,8 @@ Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& laun
   spec.max_samples = std::clamp(options.max_samples, 1, static_cast<int>(kMaxTimeSamples));
   spec.samples = std::clamp(options.samples, 1, spec.max_samples);
   spec.give_up_ns = options.give_up_us * 1000;
+  spec.contender_ns = options.contender_us * 1000;
+  spec.narrow = options.narrow;
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
   LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));

@@ -60,9 +60,11 @@ struct TimeOptions {
   int max_samples = 100;                      // give up after so many, disturbed ones included
   std::chrono::microseconds min_sample{200};  // a sample repeats the call until it is this long
   std::chrono::milliseconds limit{10'000};    // of everything
-  // > 0: stop after the first call that takes longer (a lost candidate), and with the fewest samples that make a median
-  // if all of them take half as long (one that is clearly worse).
-  double give_up_us = 0;
+  double give_up_us = 0;  // > 0: stop after a first warm call that takes longer, a lost candidate
+  // The fewest samples that make a median (five) are enough of code whose shortest is longer than contender_us, if that
+  // is > 0, and where all lie within `narrow` of each other, a share: the median's interval is no wider (94 %, by order
+  // statistics).
+  double contender_us = 0, narrow = 0;
   std::vector<int64_t> sizes = {};            // as CheckOptions
 };
 

@@ -12,14 +12,14 @@ namespace {
 // A candidate whose first warm call takes this many times the best is not timed on.
 constexpr double kClearlyWorse = 2.5;
 constexpr int kSamples = 9;
+constexpr double kNarrow = 0.01;
 constexpr std::chrono::microseconds kMinSample{150};
 constexpr std::chrono::microseconds kWarmup{500};
 
-// A pace holds for a fifth of a second, and for ten times what it took to find: a tenth of the time at most.
+// A pace holds for a fifth of a second, and for twenty times what it took to find: a twentieth of the time at most.
 constexpr std::chrono::nanoseconds kPaceHolds = std::chrono::milliseconds(200);
-constexpr int kPaceShare = 10;
-constexpr double kJump = 1.05;   // a pace that rises by more is looked at twice: it may have been a moment
-constexpr int kPaceSamples = 5;  // but for the first: what all others are related to is timed as candidates are
+constexpr int kPaceShare = 20;
+constexpr double kJump = 1.05;  // a pace that rises by more is looked at twice: it may have been a moment
 
 Verdict VerdictOf(const Error& error) {
   switch (error.kind) {
@@ -43,6 +43,7 @@ TimeOptions ForTrials(int workers) {
   options.workers = workers;
   options.samples = kSamples;
   options.max_samples = 4 * kSamples;
+  options.narrow = kNarrow;
   options.min_sample = kMinSample;
   options.warmup = kWarmup;
   return options;
@@ -65,7 +66,8 @@ Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& opt
   }
   double pace = options.anchor != nullptr ? HONE_TRY(options.anchor->Pace(rig, options.workers)) : 1;
   TimeOptions time = ForTrials(options.workers);
-  time.give_up_us = options.best_us * pace * kClearlyWorse;
+  time.contender_us = options.best_us * pace;
+  time.give_up_us = kClearlyWorse * time.contender_us;
   watch.Restart();
   Result<RunTiming> timing = rig.Time(built.object, time);
   trial.measure_us = watch.Microseconds();
@@ -153,9 +155,7 @@ Result<double> Anchor::NewPace(Rig& rig, int workers) {
 
 Result<std::optional<double>> Anchor::TimeNow(Rig& rig, int workers) {
   const MonotonicTime begin = rig.clock().Now();
-  TimeOptions options = ForTrials(workers);
-  if (first_us_ > 0) options.samples = kPaceSamples;
-  Result<RunTiming> timing = rig.Time(code_, options);
+  Result<RunTiming> timing = rig.Time(code_, ForTrials(workers));
   at_ = rig.clock().Now();
   cost_ = at_ - begin;
   if (timing) return std::optional(timing->median_us);

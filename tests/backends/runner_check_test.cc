@@ -375,6 +375,22 @@ TEST_F(RunnerTest, MeasuresAndThenStillChecks) {
   EXPECT_TRUE(pool_->Check(*prepared, right, {}, In(seconds(10)))->verified());
 }
 
+TEST_F(RunnerTest, TakesNoMoreSamplesThanAreOfUse) {
+  Result<RunnerPool::Prepared> prepared = pool_->Prepare(kRelu, In(seconds(10)));
+  ASSERT_TRUE(prepared);
+  SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
+  auto samples = [&](double contender_us, double narrow) {
+    TimeOptions options{.samples = 50, .max_samples = 1000, .contender_us = contender_us, .narrow = narrow};
+    Result<RunTiming> timing = pool_->Time(*prepared, right, options, In(seconds(30)));
+    return timing ? timing->samples : -1;
+  };
+  EXPECT_EQ(samples(0, 0), 50);
+  EXPECT_EQ(samples(0, 1e-12), 50);  // no five samples are as equal as that
+  EXPECT_EQ(samples(0, 1e6), 5);
+  EXPECT_EQ(samples(1e6, 0), 50);  // a contender
+  EXPECT_EQ(samples(1e-6, 0), 5);  // none
+}
+
 TEST_F(RunnerTest, GivesUpOnSlowAndEndlessCandidates) {
   Result<RunnerPool::Prepared> prepared = pool_->Prepare(kRelu, In(seconds(10)));
   SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry("for (volatile long i = 0; i < 3000000; ++i) {}"));
