@@ -49,6 +49,25 @@ TimeOptions ForTrials(int workers) {
   return options;
 }
 
+// At a pace that is known. What fails is the trial's.
+Result<void> TimeAt(double pace, Rig& rig, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
+  TimeOptions time = ForTrials(options.workers);
+  time.contender_us = options.best_us * pace;
+  time.give_up_us = kClearlyWorse * time.contender_us;
+  Result<RunTiming> timing = rig.Time(built.object, time);
+  if (!timing) {
+    if (IsOurs(timing.error())) return timing.error();
+    trial.verdict = VerdictOf(timing.error());
+    trial.why = timing.error().Text();
+    return {};
+  }
+  trial.verdict = Verdict::kTimed;
+  trial.time_us = timing->median_us / pace;
+  trial.noise_us = timing->spread_us / pace;
+  trial.protocol = timing->protocol;
+  return {};
+}
+
 // Checks, then times.
 Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
   Stopwatch watch;
@@ -64,26 +83,23 @@ Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& opt
     trial.why = failure->Text();
     return {};
   }
-  double pace = options.anchor != nullptr ? HONE_TRY(options.anchor->Pace(rig, options.workers)) : 1;
-  TimeOptions time = ForTrials(options.workers);
-  time.contender_us = options.best_us * pace;
-  time.give_up_us = kClearlyWorse * time.contender_us;
+  Anchor* anchor = options.anchor;
+  double pace = anchor != nullptr ? HONE_TRY(anchor->Pace(rig, options.workers)) : 1;
   watch.Restart();
-  Result<RunTiming> timing = rig.Time(built.object, time);
-  trial.measure_us = watch.Microseconds();
-  if (!timing) {
-    if (IsOurs(timing.error())) return timing.error();
-    trial.verdict = VerdictOf(timing.error());
-    trial.why = timing.error().Text();
-    return {};
+  HONE_TRY(TimeAt(pace, rig, built, options, trial));
+  // Of hundreds of noisy times the least is the luckiest, its own or the anchor's: what seems to be the fastest is timed
+  // again, and the slower time counts.
+  if (trial.verdict == Verdict::kTimed && trial.time_us < options.best_us) {
+    if (anchor != nullptr) pace = HONE_TRY(anchor->NewPace(rig, options.workers));
+    Trial again;
+    HONE_TRY(TimeAt(pace, rig, built, options, again));
+    if (again.verdict == Verdict::kTimed && again.time_us > trial.time_us) {
+      trial.time_us = again.time_us;
+      trial.noise_us = again.noise_us;
+      trial.protocol = again.protocol;
+    }
   }
-  // What seems to be the fastest may have run beside a slow moment of the anchor's: then the pace is another by now.
-  if (options.anchor != nullptr && timing->median_us / pace < options.best_us)
-    pace = std::min(pace, HONE_TRY(options.anchor->NewPace(rig, options.workers)));
-  trial.verdict = Verdict::kTimed;
-  trial.time_us = timing->median_us / pace;
-  trial.noise_us = timing->spread_us / pace;
-  trial.protocol = timing->protocol;
+  trial.measure_us = watch.Microseconds();
   return {};
 }
 
