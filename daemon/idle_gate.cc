@@ -84,6 +84,22 @@ int MinuteOfDay() {
   return local.tm_hour * 60 + local.tm_min;
 }
 
+// user nice system idle iowait irq softirq steal, of all cores.
+using CpuTicks = std::array<double, 8>;
+
+Result<CpuTicks> ReadCpuTicks() {
+  std::istringstream line(HONE_TRY(ReadFile("/proc/stat", 1 << 20)));
+  std::string name;
+  CpuTicks ticks{};
+  line >> name;
+  for (double& tick : ticks) line >> tick;
+  if (!line || name != "cpu")
+    return Error{ErrorKind::kUnsupported, "the first line is not the processor's times", "/proc/stat"};
+  return ticks;
+}
+
+double TicksASecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
+
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
@@ -111,24 +127,22 @@ bool IsWithin(const Hours& hours, int minute_of_day) {
 }
 
 Result<LoadSample> ReadLoad() {
-  std::string text = HONE_TRY(ReadFile("/proc/stat", 1 << 20));
-  // cpu user nice system idle iowait irq softirq steal guest …, in ticks; guest time is part of user time.
-  std::istringstream line(text);
-  std::string name;
-  std::array<double, 8> ticks{};
-  line >> name;
-  for (double& tick : ticks) line >> tick;
-  if (!line || name != "cpu")
-    return Error{ErrorKind::kUnsupported, "the first line is not the processor's times", "/proc/stat"};
+  const CpuTicks ticks = HONE_TRY(ReadCpuTicks());
   LoadSample sample;
   sample.at = std::chrono::steady_clock::now();
   // honed, its workers, their fork servers, candidates.
   double ours = TreeTicks("/proc/self", true, 4);
-  sample.busy_s = (ticks[0] + ticks[2] + ticks[5] + ticks[6] - ours) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  sample.busy_s = (ticks[0] + ticks[2] + ticks[5] + ticks[6] - ours) / TicksASecond();
+  sample.user_s = ticks[0] / TicksASecond();
   sample.stalled_s = Stalled("memory") + Stalled("io");
   sample.minute_of_day = MinuteOfDay();
   sample.on_battery = OnBattery();
   return sample;
+}
+
+std::optional<double> BusyUserSeconds() {
+  Result<CpuTicks> ticks = ReadCpuTicks();
+  return ticks ? std::optional((*ticks)[0] / TicksASecond()) : std::nullopt;
 }
 
 void IdleGate::Add(const LoadSample& sample) {

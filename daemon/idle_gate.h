@@ -34,6 +34,7 @@ struct IdleLimits {
 struct LoadSample {
   MonotonicTime at{};
   double busy_s = 0;     // processor time since boot that is neither idle nor niced nor ours, all cores
+  double user_s = 0;     // as BusyUserSeconds()
   double stalled_s = 0;  // time since boot that something waited for memory or the disk; 0 where it is not told
   int minute_of_day = 0;
   bool on_battery = false;
@@ -44,13 +45,17 @@ struct LoadSample {
 // not tell.
 Result<LoadSample> ReadLoad();
 
+// Processor time since boot that programs which are not niced spent in their own code, all cores, ours among them: a
+// part of what ReadLoad reads, for a glance between its samples. nullopt where the system does not tell.
+std::optional<double> BusyUserSeconds();
+
 // Not thread-safe.
 class IdleGate {
  public:
   explicit IdleGate(const IdleLimits& limits) : limits_(limits) {}
   void SetLimits(const IdleLimits& limits) { limits_ = limits; }
 
-  // A sample every 50 ms or so while it is open; seldom is enough while it is closed.
+  // A sample every 100 ms or so while it is open; seldom is enough while it is closed.
   void Add(const LoadSample& sample);
 
   bool open() const { return open_; }

@@ -64,6 +64,7 @@ class IdleLoop {
   };
 
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
+  void WaitForSample(const LoadSample& last, bool is_at_work, std::stop_token stop);
   void Work(std::stop_token stop);
   void Shut() HONE_REQUIRES(mutex_);  // ends the slice under way and its processes
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
