@@ -107,11 +107,25 @@ void SetLimit(int resource, int64_t value) {
   ::_exit(127);
 }
 
+// Linux may share processors among sessions first (sched(7), autogroups), and by priority only within one: a session of
+// our own, with the lowest share.
+void YieldToOtherSessions() {
+  ::setsid();
+  int fd = ::open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  [[maybe_unused]] ssize_t written = ::write(fd, "19", 2);
+  ::close(fd);
+}
+
 // Runs in the child, with the parent's memory copied and its locks in any state: async-signal-safe calls only.
 [[noreturn]] void Exec(Plan plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(127);  // the parent died before the line above
-  ::setpgid(0, 0);
+  if (plan.limits.idle) {
+    YieldToOtherSessions();
+  } else {
+    ::setpgid(0, 0);
+  }
 
   // Two moves, so that no target number overwrites a descriptor that is still to be moved.
   int count = static_cast<int>(plan.fds->size()), spare = plan.first_free_fd;

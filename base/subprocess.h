@@ -36,7 +36,7 @@ struct SubprocessLimits {
   int64_t file_size = 0;      // bytes of any file it writes, memfds included; 0: unlimited
   int open_files = 64;
   int nice = 0;       // added to ours
-  bool idle = false;  // SCHED_IDLE: runs when nobody else wants to
+  bool idle = false;  // SCHED_IDLE, and after other sessions: runs when nobody else wants to
 };
 
 struct SubprocessOptions {

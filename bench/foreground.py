@@ -3,17 +3,20 @@
 
 usage: bench/foreground.py [--bin DIR] [--pairs N] [--only PROGRAM]… [--json FILE]
 
-Programs: compile (a source file of this tree), gemm (a loop of matrix products, one thread), gemm2 (two threads), echo (a
-server asked a thousand times a second; its median and its p99). Each runs for some seconds, with honed and without it: with
-it a run begins while refining is under way, without it after as long a pause.
+Programs: compile (a small source file of this tree, again and again), gemm (matrix products, one thread), gemm2 (two
+threads), echo (a server asked a thousand times a second; its median and its p99). Each runs for four seconds, with honed and
+without it: with it a run begins while refining is under way, without it after as long a pause. Runs come in the order with,
+without, without, with; neighbours of different kind are pairs, neighbours of the same kind are the control, which shows what
+the machine itself does. Estimates are Hodges and Lehmann's with the 95 % interval of the signed-rank test: as sharp as a mean
+where noise is normal, and deaf to single spikes.
 
-Runs come in the order with, without, without, with. Neighbours of different kind are pairs: seconds apart, since this
-machine may be another one a minute later, and each way round as often. The slowdown is the Hodges-Lehmann estimate of the
-pairs' ratio, with the 95 % interval of the signed-rank test: as sharp as a mean where noise is normal, and deaf to single
-spikes. Neighbours of the same kind are the control, which shows what the machine itself does.
+One run differs from the next by some per cent on a shared machine, which is more than the cost looked for. But refining ends
+when somebody else is at work, so its cost lies in the first moments: for programs that are loops it is what the rounds of
+the first half second take longer than the median of the later ones do, with honed less without it, as a share of the four
+seconds. Whole runs are compared beside it: were refining to go on, they would show it, as would the trials made.
 
 Then how soon refining comes back: trials a second before two threads of matrix products, and the time from their end to
-the begin of the first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
+the end of the first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
 import argparse
 import json
 import math
@@ -29,38 +32,44 @@ lib.enter("bench-python")
 
 ORDER = ["with", "without", "without", "with"]
 PATIENCE_S = 20
-WORK_S = 2
+WORK_S = 4
+EARLY_S = 0.5
 KERNELS = os.path.join(lib.ROOT, "bench/bench.kernels")
 QUICK = [f"conv2d(C=128,H=28,W=28,O={filters},R=1,S=1,const=1)" for filters in range(96, 161, 8)]
 GEMM = """
-import sys, time, numpy
-a = numpy.random.default_rng(1).random((1024, 1024), dtype=numpy.float32)
+import json, sys, time, numpy
+a = numpy.random.default_rng(1).random((512, 512), dtype=numpy.float32)
 b, c = a.copy(), a.copy()
 for line in sys.stdin:
-    begin = time.perf_counter()
-    for _ in range(int(line)):
+    times = [time.perf_counter()]
+    while times[-1] < times[0] + float(line):
         numpy.matmul(a, b, out=c)
-    print(time.perf_counter() - begin, flush=True)
+        times.append(time.perf_counter())
+    print(json.dumps([end - begin for begin, end in zip(times, times[1:])]), flush=True)
 """
 
 
+def loop_figures(rounds):
+    """Of the seconds that each round of a loop took: a mean round, and what those of the first half second lost."""
+    early = 0
+    while sum(rounds[:early]) < EARLY_S:
+        early += 1
+    return {"round": statistics.fmean(rounds), "lost": sum(rounds[:early]) - early * statistics.median(rounds[early:])}
+
+
 class Gemm:
-    """A process that waits for its turns; its loop takes WORK_S when nothing disturbs it."""
+    """A process that waits for its turns."""
 
     def __init__(self, threads):
         environment = dict(os.environ, OPENBLAS_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
         self.process = subprocess.Popen([sys.executable, "-c", GEMM], env=environment, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
-        self.seconds(5)
-        self.count = max(1, round(WORK_S / min(self.seconds(10) / 10 for _ in range(20))))
+        self.run(1)
 
-    def seconds(self, count):
-        self.process.stdin.write(f"{count}\n")
+    def run(self, seconds=WORK_S):
+        self.process.stdin.write(f"{seconds}\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
-
-    def run(self):
-        return {"s": self.seconds(self.count)}
+        return loop_figures(json.loads(self.process.stdout.readline()))
 
     def close(self):
         self.process.stdin.close()
@@ -68,13 +77,16 @@ class Gemm:
 
 
 class Compile:
-    COMMAND = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-I", lib.ROOT, "-DFMT_HEADER_ONLY", "-c",
-               os.path.join(lib.ROOT, "ir/print.cc"), "-o", "/dev/null"]
+    COMMAND = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-I", lib.ROOT, "-c",
+               os.path.join(lib.ROOT, "base/cpu_features.cc"), "-o", "/dev/null"]
 
     def run(self):
-        begin = time.perf_counter()
-        subprocess.run(self.COMMAND, check=True)
-        return {"s": time.perf_counter() - begin}
+        rounds = []
+        while sum(rounds) < WORK_S:
+            begin = time.perf_counter()
+            subprocess.run(self.COMMAND, check=True)
+            rounds.append(time.perf_counter() - begin)
+        return loop_figures(rounds)
 
     def close(self):
         pass
@@ -127,57 +139,68 @@ def run_all(arguments, name, program):
     return runs
 
 
-def location(logs):
-    """The Hodges-Lehmann estimate of where ratios lie, given as logarithms, and its 95 % interval: the median of all means
-    of two, and those that the signed-rank test does not refuse (Hollander and Wolfe, Nonparametric Statistical Methods, 3.2
-    and 3.3; its normal approximation)."""
-    means = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
-    n = len(logs)
+def location(values):
+    """The Hodges-Lehmann estimate of where they lie and its 95 % interval: the median of all means of two, and those that
+    the signed-rank test does not refuse (Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3; its normal
+    approximation)."""
+    means = sorted((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+    n = len(values)
     rank = max(0, math.floor(len(means) / 2 - 1.96 * math.sqrt(n * (n + 1) * (2 * n + 1) / 24)))
-    return tuple(map(math.exp, (statistics.median(means), means[rank], means[-1 - rank])))
+    return statistics.median(means), means[rank], means[-1 - rank]
 
 
-def neighbours(runs, figure):
-    """Logarithms of the ratios of neighbours: with over without, and of one kind, every other one turned round."""
+def neighbours(runs, value):
+    """Differences of neighbours: with less without; and of one kind, every other one turned round."""
     pairs, control = [], []
     for first, second in zip(runs, runs[1:]):
-        ratio = math.log(first["times"][figure] / second["times"][figure])
+        difference = value(first["times"]) - value(second["times"])
         if first["condition"] != second["condition"]:
-            pairs.append(ratio if first["condition"] == "with" else -ratio)
+            pairs.append(difference if first["condition"] == "with" else -difference)
         else:
-            control.append(ratio if len(control) % 2 else -ratio)
-    return pairs, control
+            control.append(difference if len(control) % 2 else -difference)
+    return location(pairs), location(control)
+
+
+def percent(low_to_high):
+    return f"{low_to_high[0]:+6.2f} % ({low_to_high[1]:+.2f} … {low_to_high[2]:+.2f})"
 
 
 def recovery(arguments, load, repeats):
     """Undisturbed trials a second; seconds until 80 % of it is back, one for each repeat (inf: not within 15)."""
-    window, step, watch = 2.0, 0.25, 15.0
-    rates, waits = [], []
+    before_s, watch_s = 10, 15
     with lib.Daemon(arguments.bin, idle=True) as daemon:
         listed = os.path.join(daemon.directory.name, "quick.kernels")
         with open(listed, "w", encoding="utf-8") as file:
             file.writelines(f"1 {kernel}\n" for kernel in QUICK)
         daemon.hone("warm", listed, "--threads", "1")
-        time.sleep(6)
-        for _ in range(repeats):
-            begin, count = time.monotonic(), trials_of(daemon)
-            time.sleep(10)
-            rates.append((trials_of(daemon) - count) / (time.monotonic() - begin))
-            load.run()
-            begin, seen = time.monotonic(), []
-            while (now := time.monotonic() - begin) < watch:
-                seen.append((now, trials_of(daemon)))
-                time.sleep(step)
-            waits.append(first_fast(seen, window, 0.8 * rates[-1]))
+        rates, waits, phase, since, seen = [], [], "start", 0, []
+        # One program that watches all the time: to start one for each look would be somebody's work.
+        for now, answer in daemon.follow("top", "--every", "250ms"):
+            count = answer["all_trials"]
+            if phase == "start" and count > 0:
+                phase, since, seen = "before", now, [(now, count)]
+            elif phase == "before" and now > since + before_s:
+                rates.append((count - seen[0][1]) / (now - seen[0][0]))
+                load.run()
+                phase, seen = "after", []
+            elif phase == "after":
+                if not seen:
+                    since = now
+                seen.append((now - since, count))
+                if now > since + watch_s:
+                    waits.append(first_fast(seen, 2.0, 0.8 * rates[-1]))
+                    phase, since, seen = "before", now, [(now, count)]
+                    if len(waits) == repeats:
+                        break
     return rates, waits
 
 
 def first_fast(seen, window, rate):
-    """The begin of the first window with so many trials a second, from (seconds, trials)."""
+    """The end of the first window with so many trials a second, from (seconds, trials)."""
     for i, (begin, count) in enumerate(seen):
         later = next(((s, n) for s, n in seen[i:] if s >= begin + window), None)
         if later and rate > 0 and (later[1] - count) / (later[0] - begin) >= rate:
-            return begin
+            return later[0]
     return float("inf")
 
 
@@ -191,15 +214,16 @@ def main():
     arguments = parser.parse_args()
     make = {"compile": Compile, "gemm": lambda: Gemm(1), "gemm2": lambda: Gemm(2), "echo": lambda: Echo(arguments.bin)}
     rows, runs = [], {}
-    print(f"{'':10} {'without':>9} {'slowdown by refining':>27} {'control':>27} {'trials/s':>9} {'refining':>9}")
+    print(f"{'':15}{'without':>9} {'':10} {'slowdown by refining':>27} {'control':>27} {'trials/s':>9} {'refining':>9}")
     for name in arguments.only or make:
         program = make[name]()
         runs[name] = run_all(arguments, name, program)
         program.close()
         rows += report(name, runs[name])
-    print("seconds, µs; trials/s under the load; refining: when the program began")
+    print("trials/s: under the load; refining: when the program began")
     for row in rows:
-        lib.mark(f"slowdown of {row['program']}, upper end", 100 * (row["slowdown"][2] - 1), "%", 1, at_most=True)
+        if row["is_marked"]:
+            lib.mark(f"slowdown of {row['program']}, upper end", row["slowdown"][2], "%", 1, at_most=True)
     lib.mark("runs that began without refining", sum(row["runs"] - row["refining"] for row in rows), "", 0, at_most=True)
     lib.progress("how soon refining comes back")
     load = Gemm(2)
@@ -216,17 +240,24 @@ def main():
 
 
 def report(name, runs):
+    """Lines of a program's figures, each what it is without honed, its slowdown, the control; all in per cent."""
     under = [run for run in runs if run["condition"] == "with"]
-    rate = sum(run["trials"] for run in under) / sum(run["seconds"] for run in under)
-    refining, rows = sum(run["refining"] for run in under), []
-    for figure in runs[0]["times"]:
-        alone = statistics.median(run["times"][figure] for run in runs if run["condition"] == "without")
-        slow, control = map(location, neighbours(runs, figure))
-        percent = lambda x: f"{100 * (x[0] - 1):+6.2f} % ({100 * (x[1] - 1):+.2f} … {100 * (x[2] - 1):+.2f})"  # noqa: E731
-        label = name if figure == "s" else f"{name} {figure}"
-        print(f"{label:10} {alone:9.3g} {percent(slow):>27} {percent(control):>27} {rate:9.1f} {refining:4}/{len(under)}", flush=True)
-        rows.append({"program": label, "alone": alone, "slowdown": slow, "control": control, "trials_s": rate,
-                     "refining": refining, "runs": len(under)})
+    facts = {"refining": sum(run["refining"] for run in under), "runs": len(under),
+             "trials_s": sum(run["trials"] for run in under) / sum(run["seconds"] for run in under)}
+    ratio = lambda figure: lambda times: 100 * math.log(times[figure])  # noqa: E731
+    if name == "echo":
+        figures = {"p50": ("echo p50", "us", 1, ratio("p50")), "p99": ("echo p99", "us", 1, ratio("p99"))}
+    else:
+        figures = {"lost": (name, "ms lost", 1e3, lambda times: 100 * times["lost"] / WORK_S),
+                   "round": (f"{name}, whole", "ms a round", 1e3, ratio("round"))}
+    rows = []
+    for figure, (label, unit, scale, value) in figures.items():
+        alone = scale * statistics.median(run["times"][figure] for run in runs if run["condition"] == "without")
+        slow, control = neighbours(runs, value)
+        print(f"{label:15}{alone:9.3g} {unit:10} {percent(slow):>27} {percent(control):>27} {facts['trials_s']:9.1f} "
+              f"{facts['refining']:4}/{len(under)}", flush=True)
+        rows.append({"program": label, "is_marked": figure != "round", "alone": alone, "slowdown": slow, "control": control,
+                     **facts})
     return rows
 
 

@@ -41,7 +41,7 @@ class Run {
     while (result_.stopped.empty()) {
       std::vector<Candidate> batch = NextBatch();
       if (batch.empty()) {
-        result_.stopped = "the space is exhausted";
+        result_.stopped = stop_.stop_requested() ? "interrupted" : "the space is exhausted";
         break;
       }
       HONE_TRY(Measure(std::move(batch)));
@@ -155,6 +155,7 @@ class Run {
     std::vector<std::optional<Plan>> made(tries);
     std::vector<size_t> texts(tries);
     ForEachIndex(tries, rig_.builders(), [&](size_t i) {
+      if (stop_.stop_requested()) return;
       Rng own = rng.Fork(i);
       Result<Plan> plan = think(own);
       if (!plan) return;
@@ -170,9 +171,11 @@ class Run {
   }
 
   std::vector<Result<Candidate>> Complete(std::vector<Plan> plans) {
-    std::vector<Result<Candidate>> candidates(plans.size(), Candidate{});
-    ForEachIndex(plans.size(), rig_.builders(),
-                 [&](size_t i) { candidates[i] = space_.Complete(std::move(plans[i])); });
+    const Error stopped{ErrorKind::kTimeout, "stopped", ""};
+    std::vector<Result<Candidate>> candidates(plans.size(), stopped);
+    ForEachIndex(plans.size(), rig_.builders(), [&](size_t i) {
+      if (!stop_.stop_requested()) candidates[i] = space_.Complete(std::move(plans[i]));
+    });
     return candidates;
   }
 

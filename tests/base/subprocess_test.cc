@@ -3,18 +3,22 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 #include <thread>
 
 namespace hone {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace std::chrono_literals;
 
 MonotonicTime In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
@@ -149,6 +153,25 @@ TEST(Subprocess, LimitsMemoryFilesAndCores) {
 #endif
   EXPECT_EQ(Output("ulimit -v >&3", options), "1048576\n");
 #endif
+}
+
+TEST(Subprocess, IdleComesAfterEverybodyElse) {
+  SubprocessOptions options;
+  options.environment = {"PATH=/usr/bin:/bin"};
+  options.limits.idle = true;
+  // Of stat: the session, which has the number of its first process, and the policy (proc(5)).
+  std::istringstream lines(
+      Output("echo $$ >&3; cut -d' ' -f6,41 /proc/self/stat >&3; cat /proc/self/autogroup >&3", options));
+  int shell = 0, session = 0, policy = 0;
+  lines >> shell >> session >> policy;
+  EXPECT_EQ(session, shell);
+  EXPECT_EQ(policy, SCHED_IDLE);
+  std::string group((std::istreambuf_iterator<char>(lines)), {});
+  if (group.find("autogroup") != std::string::npos) {
+    EXPECT_THAT(group, HasSubstr("nice 19"));
+  }
+  options.limits.idle = false;
+  EXPECT_THAT(Output("cat /proc/self/autogroup >&3", options), Not(HasSubstr("nice 19")));
 }
 
 TEST(Subprocess, EndsAtItsProcessorTime) {
