@@ -15,9 +15,11 @@ when somebody else is at work, so its cost lies in the first moments: for progra
 the first half second take longer than the median of the later ones do, with honed less without it, as a share of the four
 seconds. Whole runs are compared beside it: were refining to go on, they would show it, as would the trials made.
 
-Then how soon refining comes back: trials a second before two threads of matrix products, and the time from their end to
-the end of the first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
+Then how soon refining ends: from the begin of somebody's busy loop on one processor until none of its processes lives. And
+how soon it comes back: trials a second before two threads of matrix products, and the time from their end to the end of the
+first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
 import argparse
+import glob
 import json
 import math
 import os
@@ -195,6 +197,45 @@ def recovery(arguments, load, repeats):
     return rates, waits
 
 
+def refiners(parent):
+    """Processes below it that run only when nobody else wants to."""
+    found = []
+    for task in glob.glob(f"/proc/{parent}/task/*/children"):
+        try:
+            with open(task, encoding="ascii") as file:
+                children = [int(word) for word in file.read().split()]
+        except OSError:
+            continue
+        for child in children:
+            try:
+                with open(f"/proc/{child}/stat", encoding="utf-8") as file:
+                    is_alive = file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+                if is_alive and os.sched_getscheduler(child) == os.SCHED_IDLE:
+                    found.append(child)
+            except OSError:
+                continue
+            found += refiners(child)
+    return found
+
+
+def closing(arguments, repeats):
+    """Seconds from the begin of a busy loop on one processor until nothing refines any more, one for each repeat."""
+    waits = []
+    with lib.Daemon(arguments.bin, idle=True) as daemon:
+        daemon.hone("warm", KERNELS, "--threads", "1")
+        for _ in range(repeats):
+            before = trials_of(daemon)
+            while trials_of(daemon) == before:
+                time.sleep(0.5)
+            begin = time.monotonic()
+            with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as load:
+                while refiners(daemon.process.pid) and time.monotonic() < begin + 5:
+                    time.sleep(0.001)
+                waits.append(time.monotonic() - begin)
+                load.kill()
+    return waits
+
+
 def first_fast(seen, window, rate):
     """The end of the first window with so many trials a second, from (seconds, trials)."""
     for i, (begin, count) in enumerate(seen):
@@ -208,7 +249,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=lib.BIN)
     parser.add_argument("--pairs", type=int, default=40, help="of neighbouring runs, about 12 s each")
-    parser.add_argument("--repeats", type=int, default=5, help="of the return to refining")
+    parser.add_argument("--repeats", type=int, default=5, help="of the return to refining; four times as many of its end")
     parser.add_argument("--only", action="append", choices=["compile", "gemm", "gemm2", "echo"])
     parser.add_argument("--json", help="one document with every time")
     arguments = parser.parse_args()
@@ -225,6 +266,11 @@ def main():
         if row["is_marked"]:
             lib.mark(f"slowdown of {row['program']}, upper end", row["slowdown"][2], "%", 1, at_most=True)
     lib.mark("runs that began without refining", sum(row["runs"] - row["refining"] for row in rows), "", 0, at_most=True)
+    lib.progress("how soon refining ends")
+    ends = [1e3 * wait for wait in closing(arguments, 4 * arguments.repeats)]
+    lib.progress("")
+    print(f"ended {statistics.median(ends):.0f} ms ({min(ends):.0f} … {max(ends):.0f}) after the begin of a busy loop")
+    lib.mark("others' work until refining has ended, most", max(ends), "ms", 200, at_most=True)
     lib.progress("how soon refining comes back")
     load = Gemm(2)
     rates, waits = recovery(arguments, load, arguments.repeats)
@@ -235,7 +281,7 @@ def main():
     lib.mark("quiet to 80 % of the trial rate", statistics.median(waits), "s", 5, at_most=True)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": rows, "runs": runs, "rates": rates, "waits": waits}, file, indent=1)
+            json.dump({"rows": rows, "runs": runs, "ends": ends, "rates": rates, "waits": waits}, file, indent=1)
     return 0
 
 
