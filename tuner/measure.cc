@@ -150,8 +150,9 @@ std::string_view VerdictName(Verdict verdict) {
 Result<void> Anchor::Adopt(Rig& rig, int workers, SealedMemfd code, Trial& trial) {
   if (first_us_ > 0 || trial.verdict != Verdict::kTimed || trial.candidate.program != program_) return {};
   code_ = std::move(code);
-  if (std::optional<double> warm_us = HONE_TRY(TimeNow(rig, workers))) trial.time_us = *warm_us;
-  first_us_ = trial.time_us;
+  std::optional<RunTiming> warm = HONE_TRY(TimeNow(rig, workers));
+  if (warm) trial.time_us = warm->median_us;
+  first_us_ = warm ? warm->min_us : trial.time_us;
   return {};
 }
 
@@ -162,21 +163,22 @@ Result<double> Anchor::Pace(Rig& rig, int workers) {
 
 Result<double> Anchor::NewPace(Rig& rig, int workers) {
   if (first_us_ <= 0) return pace_;
-  std::optional<double> now_us = HONE_TRY(TimeNow(rig, workers));
-  if (now_us && *now_us > kJump * pace_ * first_us_)
-    if (std::optional<double> again_us = HONE_TRY(TimeNow(rig, workers))) now_us = std::min(*now_us, *again_us);
-  if (now_us) pace_ = *now_us / first_us_;
-  return pace_;
+  std::optional<RunTiming> now = HONE_TRY(TimeNow(rig, workers));
+  if (!now) return pace_;
+  double us = now->min_us;
+  if (us > kJump * pace_ * first_us_)
+    if (std::optional<RunTiming> again = HONE_TRY(TimeNow(rig, workers))) us = std::min(us, again->min_us);
+  return pace_ = us / first_us_;
 }
 
-Result<std::optional<double>> Anchor::TimeNow(Rig& rig, int workers) {
+Result<std::optional<RunTiming>> Anchor::TimeNow(Rig& rig, int workers) {
   const MonotonicTime begin = rig.clock().Now();
   Result<RunTiming> timing = rig.Time(code_, ForTrials(workers));
   at_ = rig.clock().Now();
   cost_ = at_ - begin;
-  if (timing) return std::optional(timing->median_us);
+  if (timing) return std::optional(*std::move(timing));
   if (IsOurs(timing.error())) return timing.error();
-  return std::optional<double>();
+  return std::optional<RunTiming>();
 }
 
 Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, MeasureOptions options,

@@ -70,11 +70,12 @@ class Anchor {
   Result<double> NewPace(Rig& rig, int workers);
 
  private:
-  Result<std::optional<double>> TimeNow(Rig& rig, int workers);  // nullopt: the machine was not quiet enough
+  Result<std::optional<RunTiming>> TimeNow(Rig& rig, int workers);  // nullopt: the machine was not quiet enough
 
   const std::optional<uint64_t> program_;
   SealedMemfd code_;
-  double first_us_ = 0;  // 0: not timed yet
+  double first_us_ = 0;  // its shortest sample, since noise only adds: threads that share a processor for a moment are no
+                         // slower machine. 0: not timed yet
   double pace_ = 1;
   MonotonicTime at_{};                // of the pace
   std::chrono::nanoseconds cost_{0};  // what timing it took
