@@ -3,17 +3,16 @@
 
 usage: bench/foreground.py [--bin DIR] [--pairs N] [--only PROGRAM]… [--json FILE]
 
-Programs: compile (a small source file of this tree, again and again), gemm (matrix products, one thread), gemm2 (two
-threads), echo (a server asked a thousand times a second; its median and its p99). Each runs for four seconds, with honed and
-without it: with it a run begins while refining is under way, without it after as long a pause. Runs come in the order with,
-without, without, with; neighbours of different kind are pairs, neighbours of the same kind are the control, which shows what
-the machine itself does. Estimates are Hodges and Lehmann's with the 95 % interval of the signed-rank test: as sharp as a mean
-where noise is normal, and deaf to single spikes.
+Programs: compile (a source file of this tree), gemm (matrix products, one thread) and gemm2 (two threads), for two seconds,
+echo (a server asked a thousand times a second; its median and its p99). Each runs with honed and without it: with it a run
+begins while refining is under way, without it after as long a pause. Runs come in the order with, without, without, with;
+neighbours of different kind are pairs, whose ratio is the slowdown; neighbours of the same kind are the control, which shows
+what the machine itself does. Estimates are Hodges and Lehmann's with the 95 % interval of the signed-rank test: as sharp as a
+mean where noise is normal, and deaf to single spikes.
 
-One run differs from the next by some per cent on a shared machine, which is more than the cost looked for. But refining ends
-when somebody else is at work, so its cost lies in the first moments: for programs that are loops it is what the rounds of
-the first half second take longer than the median of the later ones do, with honed less without it, as a share of the four
-seconds. Whole runs are compared beside it: were refining to go on, they would show it, as would the trials made.
+One run differs from the next by some per cent on a shared machine, which may be more than the slowdown. Since refining ends
+when somebody else is at work, its cost lies in the first moments: of the loops, beside it and without a mark, what the rounds
+of the first half second take longer than the median of the later ones do, as a share of the whole run.
 
 Then how soon refining ends: from the begin of somebody's busy loop on one processor until none of its processes lives. And
 how soon it comes back: trials a second before two threads of matrix products, and the time from their end to the end of the
@@ -34,7 +33,7 @@ lib.enter("bench-python")
 
 ORDER = ["with", "without", "without", "with"]
 PATIENCE_S = 20
-WORK_S = 4
+WORK_S = 2
 EARLY_S = 0.5
 KERNELS = os.path.join(lib.ROOT, "bench/bench.kernels")
 QUICK = [f"conv2d(C=128,H=28,W=28,O={filters},R=1,S=1,const=1)" for filters in range(96, 161, 8)]
@@ -79,16 +78,13 @@ class Gemm:
 
 
 class Compile:
-    COMMAND = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-I", lib.ROOT, "-c",
-               os.path.join(lib.ROOT, "base/cpu_features.cc"), "-o", "/dev/null"]
+    COMMAND = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-I", lib.ROOT, "-DFMT_HEADER_ONLY", "-c",
+               os.path.join(lib.ROOT, "ir/print.cc"), "-o", "/dev/null"]
 
     def run(self):
-        rounds = []
-        while sum(rounds) < WORK_S:
-            begin = time.perf_counter()
-            subprocess.run(self.COMMAND, check=True)
-            rounds.append(time.perf_counter() - begin)
-        return loop_figures(rounds)
+        begin = time.perf_counter()
+        subprocess.run(self.COMMAND, check=True)
+        return {"round": time.perf_counter() - begin}
 
     def close(self):
         pass
@@ -291,18 +287,17 @@ def report(name, runs):
     facts = {"refining": sum(run["refining"] for run in under), "runs": len(under),
              "trials_s": sum(run["trials"] for run in under) / sum(run["seconds"] for run in under)}
     ratio = lambda figure: lambda times: 100 * math.log(times[figure])  # noqa: E731
-    if name == "echo":
-        figures = {"p50": ("echo p50", "us", 1, ratio("p50")), "p99": ("echo p99", "us", 1, ratio("p99"))}
-    else:
-        figures = {"lost": (name, "ms lost", 1e3, lambda times: 100 * times["lost"] / WORK_S),
-                   "round": (f"{name}, whole", "ms a round", 1e3, ratio("round"))}
+    figures = {"round": (name, "ms a round", 1e3, ratio("round")), "p50": ("echo p50", "us", 1, ratio("p50")),
+               "p99": ("echo p99", "us", 1, ratio("p99")),
+               "lost": (f"{name}, early", "ms lost", 1e3, lambda times: 100 * times["lost"] / WORK_S)}
     rows = []
-    for figure, (label, unit, scale, value) in figures.items():
+    for figure in runs[0]["times"]:
+        label, unit, scale, value = figures[figure]
         alone = scale * statistics.median(run["times"][figure] for run in runs if run["condition"] == "without")
         slow, control = neighbours(runs, value)
         print(f"{label:15}{alone:9.3g} {unit:10} {percent(slow):>27} {percent(control):>27} {facts['trials_s']:9.1f} "
               f"{facts['refining']:4}/{len(under)}", flush=True)
-        rows.append({"program": label, "is_marked": figure != "round", "alone": alone, "slowdown": slow, "control": control,
+        rows.append({"program": label, "is_marked": figure != "lost", "alone": alone, "slowdown": slow, "control": control,
                      **facts})
     return rows
 

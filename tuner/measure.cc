@@ -93,7 +93,11 @@ Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& opt
     if (anchor != nullptr) pace = HONE_TRY(anchor->NewPace(rig, options.workers));
     Trial again;
     HONE_TRY(TimeAt(pace, rig, built, options, again));
-    if (again.verdict == Verdict::kTimed && again.time_us > trial.time_us) {
+    // One that crashes the second time has crashed; one that was disturbed has its first time.
+    const bool is_slower = again.verdict == Verdict::kTimed && again.time_us > trial.time_us;
+    if (is_slower || (again.verdict != Verdict::kTimed && again.verdict != Verdict::kDisturbed)) {
+      trial.verdict = again.verdict;
+      trial.why = again.why;
       trial.time_us = again.time_us;
       trial.noise_us = again.noise_us;
       trial.protocol = again.protocol;

@@ -302,6 +302,21 @@ TEST(MeasureBatch, WhatIsFastestOnceMustBeSoTwice) {
   EXPECT_DOUBLE_EQ(told(210, 100), 210);  // is not timed again
 }
 
+TEST(MeasureBatch, WhatFailsTheSecondTimeHasFailed) {
+  const Candidate standard = *OpenSpace().Default();
+  for (auto [kind, verdict] : {std::pair{ErrorKind::kRunFailed, Verdict::kCrashed}, {ErrorKind::kBusy, Verdict::kTimed}}) {
+    ScriptedRig rig;
+    rig.time_of = [](const std::string&) { return 150.0; };
+    rig.on_time = [kind](int n) { return n == 1 ? std::optional(Error{kind, "the second time", ""}) : std::nullopt; };
+    MeasureOptions options;
+    options.best_us = 200;
+    Result<std::vector<Trial>> trials = MeasureBatch(rig, {standard}, options, {});
+    ASSERT_TRUE(trials) << trials.error().Text();
+    EXPECT_EQ(trials->at(0).verdict, verdict);
+    EXPECT_DOUBLE_EQ(trials->at(0).time_us, verdict == Verdict::kTimed ? 150 : 0);
+  }
+}
+
 TEST(MeasureBatch, TheAnchorIsTimedWarm) {
   const Candidate standard = *OpenSpace().Default();
   ScriptedRig rig;
