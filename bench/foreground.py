@@ -249,6 +249,8 @@ def main():
     parser.add_argument("--only", action="append", choices=["compile", "gemm", "gemm2", "echo"])
     parser.add_argument("--json", help="one document with every time")
     arguments = parser.parse_args()
+    if arguments.pairs < 6:
+        parser.error("the signed-rank test says nothing with 95 % of fewer than 6 pairs")
     make = {"compile": Compile, "gemm": lambda: Gemm(1), "gemm2": lambda: Gemm(2), "echo": lambda: Echo(arguments.bin)}
     rows, runs = [], {}
     print(f"{'':15}{'without':>9} {'':10} {'slowdown by refining':>27} {'control':>27} {'trials/s':>9} {'refining':>9}")
@@ -286,15 +288,16 @@ def report(name, runs):
     under = [run for run in runs if run["condition"] == "with"]
     facts = {"refining": sum(run["refining"] for run in under), "runs": len(under),
              "trials_s": sum(run["trials"] for run in under) / sum(run["seconds"] for run in under)}
-    ratio = lambda figure: lambda times: 100 * math.log(times[figure])  # noqa: E731
+    ratio = lambda figure: lambda times: math.log(times[figure])  # noqa: E731
     figures = {"round": (name, "ms a round", 1e3, ratio("round")), "p50": ("echo p50", "us", 1, ratio("p50")),
                "p99": ("echo p99", "us", 1, ratio("p99")),
-               "lost": (f"{name}, early", "ms lost", 1e3, lambda times: 100 * times["lost"] / WORK_S)}
+               "lost": (f"{name}, early", "ms lost", 1e3, lambda times: times["lost"] / WORK_S)}
     rows = []
     for figure in runs[0]["times"]:
         label, unit, scale, value = figures[figure]
         alone = scale * statistics.median(run["times"][figure] for run in runs if run["condition"] == "without")
-        slow, control = neighbours(runs, value)
+        to_percent = lambda x: 100 * (x if figure == "lost" else math.expm1(x))  # noqa: E731
+        slow, control = ([to_percent(x) for x in each] for each in neighbours(runs, value))
         print(f"{label:15}{alone:9.3g} {unit:10} {percent(slow):>27} {percent(control):>27} {facts['trials_s']:9.1f} "
               f"{facts['refining']:4}/{len(under)}", flush=True)
         rows.append({"program": label, "is_marked": figure != "lost", "alone": alone, "slowdown": slow, "control": control,
