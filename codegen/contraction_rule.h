@@ -1,5 +1,5 @@
-// The rule for contractions, between its two files: schedule_contraction.cc (blocks, loops, the sum) and
-// schedule_packing.cc (copies of the operands in the order in which they are read).
+// The rule for contractions, between its files: schedule_contraction.cc (blocks, loops, the sum), schedule_packing.cc
+// (copies of the operands in the order in which they are read) and schedule_padding.cc (terms of padding).
 #pragma once
 
 #include <string>
@@ -46,6 +46,10 @@ class ContractionRule {
   int64_t ExtentOf(int position) const { return c_.extents[static_cast<size_t>(position)]; }
   std::vector<LayoutDim> PanelLayout(const AccessPattern& access, int axis, int64_t width,
                                      const std::string& tensor) const;
+  void TrimPadding();
+  void ScheduleEdges();
+  void ScheduleInRegisters(const std::string& stage);
+  bool IsTrimmed(int position, TrimWay way) const;
   void PackVectorOperand();
   void PackRowOperand();
   void ChooseBlock();
@@ -71,6 +75,8 @@ class ContractionRule {
   std::string own_rows_;  // the padded row operand, where each task makes its own part; else empty
   std::string streamed_;  // what vectors read, where it comes from beyond the second-level cache; else empty
   std::string panel_;     // packed inside the kernel, per task
+  std::vector<PaddedWindow> trimmed_;  // windows whose terms of padding are left out
+  std::string whole_;                  // the sum with what they come to; else empty
   bool row_is_packed_const_ = false;
   bool row_is_total_ = false;    // rows may run over: the operand is a copy of ours
   int64_t reduction_block_ = 0;  // steps of the outermost reduction axis in a block; 0: not blocked

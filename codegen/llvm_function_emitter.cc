@@ -56,7 +56,7 @@ Result<void> FunctionEmitter::Emit(const Stmt& nest, llvm::Value* begin, llvm::V
   builder_.SetInsertPoint(body);
   const Stmt* outermost = nest.body.size() == 1 ? nest.body[0].get() : nullptr;
   if (begin && outermost && IsRuntimeLoop(*outermost))
-    HONE_TRY(EmitRuntimeLoop(*outermost, begin, end));
+    HONE_TRY(EmitRuntimeLoop(*outermost, begin, end, false));
   else
     HONE_TRY(EmitStmt(nest));
   builder_.CreateRetVoid();
@@ -106,22 +106,24 @@ Result<void> FunctionEmitter::EmitLoop(const Stmt& stmt) {
       return {};
     }
     copies_ *= extent;
+    const int window = extent > 1 && stmt.loop == LoopKind::kUnrolled ? CrowdingWindow(stmt) : -1;
     for (int64_t i = 0; i < extent; ++i) {
       unrolled_[stmt.var] = i;
+      if (window >= 0) read_again_[window].clear();
       for (const StmtPtr& child : stmt.body) HONE_TRY(EmitStmt(*child));
     }
+    if (window >= 0) read_again_.erase(window);
     copies_ /= extent;
     unrolled_.erase(stmt.var);
     return {};
   }
+  llvm::Value* begin = ScalarIndex(Resolve(stmt.begin).runtime);
   llvm::Value* end = ScalarIndex(Resolve(stmt.extent).runtime);
-  return EmitRuntimeLoop(stmt, builder_.getInt64(0), end);
+  return EmitRuntimeLoop(stmt, begin, end, vars_.Range(stmt.extent - stmt.begin).lo >= 1);
 }
 
-Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* begin, llvm::Value* end) {
+Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* begin, llvm::Value* end, bool runs) {
   llvm::LLVMContext& context = function_.getContext();
-  auto* zero = llvm::dyn_cast<llvm::ConstantInt>(begin);
-  const bool runs = zero && zero->isZero() && vars_.Range(stmt.extent).lo >= 1;
   auto* entry = llvm::BasicBlock::Create(context, vars_[stmt.var].name, &function_);
   auto* body = llvm::BasicBlock::Create(context, "", &function_);
   auto* exit = llvm::BasicBlock::Create(context, "", &function_);

@@ -69,7 +69,8 @@ class FunctionEmitter {
   // llvm_function_emitter.cc
   Result<void> EmitStmt(const Stmt& stmt);
   Result<void> EmitLoop(const Stmt& stmt);
-  Result<void> EmitRuntimeLoop(const Stmt& stmt, llvm::Value* begin, llvm::Value* end);
+  // `runs`: at least once.
+  Result<void> EmitRuntimeLoop(const Stmt& stmt, llvm::Value* begin, llvm::Value* end, bool runs);
   Result<void> EmitStore(const Stmt& stmt);
   Result<void> StoreToMemory(const Stmt& stmt, const Mask& mask);
   void ForgetStraightLine();
@@ -118,6 +119,10 @@ class FunctionEmitter {
   Result<llvm::Value*> ReadTile(int buffer, const std::vector<Linear>& index);
   Result<void> WriteTile(const Stmt& stmt, const Mask& mask);
   Result<llvm::Value*> AccumulateLanes(const Stmt& stmt, llvm::Value* old);
+  // A buffer of which an unrolled loop of a reduction broadcasts elements that its next copies want again, more than there
+  // are registers for beside the tile; -1: none. Read again where they are used, they cost nothing.
+  int CrowdingWindow(const Stmt& loop);
+  llvm::Value* Unknown(llvm::Value* pointer);  // the same address; nobody knows
   // Offset of lane 0 and the step from lane to lane, in elements of the tile.
   std::vector<int64_t> LaneOffsets(int buffer, const std::vector<Linear>& index);
   Result<std::pair<int64_t, int64_t>> TileOffset(int buffer, const std::vector<Linear>& index);
@@ -136,6 +141,7 @@ class FunctionEmitter {
   int64_t copies_ = 1;  // of the current statement, by unrolling
   int active_ = 0;      // lanes that the vectorised loop fills
   std::map<int, Tile> tiles_;
+  std::map<int, std::map<llvm::Value*, llvm::Value*>> read_again_;  // by buffer: addresses of the current copy
   std::map<std::vector<llvm::Value*>, std::vector<llvm::Value*>> transposed_;
   // Loads of the current straight line of code: buffer, pointer, constant offset, lane coefficient, mask.
   using LoadKey = std::tuple<llvm::Value*, int64_t, int64_t, llvm::Value*>;

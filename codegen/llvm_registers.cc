@@ -1,6 +1,7 @@
 // Register tiles: buffers whose elements are SSA values. A tile is written in vectors along one of its dimensions; read
 // along another, it is transposed in registers, once per block of rows.
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/InlineAsm.h>
 
 #include <algorithm>
 #include <tuple>
@@ -14,7 +15,60 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
+// The loops inside a loop and what they lead to, if that is one store.
+struct Inside {
+  std::vector<const Stmt*> loops;
+  const Stmt* store = nullptr;
+};
+
+std::optional<Inside> OnlyStoreIn(const Stmt& loop) {
+  Inside inside;
+  const Stmt* at = &loop;
+  while (at->body.size() == 1) {
+    at = at->body[0].get();
+    if (at->kind == Stmt::Kind::kStore) {
+      inside.store = at;
+      return inside;
+    }
+    if (at->kind == Stmt::Kind::kLoop) inside.loops.push_back(at);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+int FunctionEmitter::CrowdingWindow(const Stmt& loop) {
+  constexpr int64_t kOthers = 4;  // registers for vectors that are not broadcast, and for the scheduler
+  const std::optional<Inside> inside = OnlyStoreIn(loop);
+  if (!inside || inside->store->combine == Reduction::kNone) return -1;
+  const auto tile = tiles_.find(inside->store->buffer);
+  if (tile == tiles_.end()) return -1;
+  auto moves = [&](VarId var, const Linear& form) { return vars_.ExpandAxes(form).CoefOf(var) != 0; };
+  if (moves(loop.var, FlatOffset(inside->store->buffer, inside->store->index))) return -1;
+  int crowding = -1;
+  auto visit = [&](auto&& self, const ValueNode& value) -> void {
+    for (const ValuePtr& arg : value.args) self(self, *arg);
+    if (value.op != Op::kLoad || program_.buffers[static_cast<size_t>(value.buffer)].scope == Scope::kRegisters) return;
+    const Linear offset = FlatOffset(value.buffer, value.index);
+    if (!moves(loop.var, offset)) return;
+    int64_t rows = 1;
+    for (const Stmt* inner : inside->loops) {
+      if (!moves(inner->var, offset)) continue;
+      if (inner->loop != LoopKind::kUnrolled || !inner->extent.IsConstant()) return;
+      rows *= inner->extent.constant();
+    }
+    const int64_t wanted = rows == 1 ? 0 : rows + loop.extent.constant() - 1;
+    const auto accumulators = static_cast<int64_t>(tile->second.slots.size());
+    if (wanted > 0 && accumulators + wanted + kOthers > target_.VectorRegisters()) crowding = value.buffer;
+  };
+  visit(visit, *inside->store->value);
+  return crowding;
+}
+
+llvm::Value* FunctionEmitter::Unknown(llvm::Value* pointer) {
+  llvm::FunctionType* type = llvm::FunctionType::get(pointer->getType(), {pointer->getType()}, false);
+  return builder_.CreateCall(llvm::InlineAsm::get(type, "", "=r,0", /*hasSideEffects=*/true), {pointer});
+}
 
 // Elements that the lanes read where they do not step evenly; empty if they depend on more than the lane.
 std::vector<int64_t> FunctionEmitter::LaneOffsets(int buffer, const std::vector<Linear>& index) {

@@ -302,6 +302,11 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   int64_t constant = form.runtime.constant();
   Linear moving = form.runtime - Linear(constant);
   llvm::Value* base = PointerTo(load.buffer, moving, &uses_current);
+  if (auto again = read_again_.find(load.buffer); again != read_again_.end() && !vector && uses_current) {
+    llvm::Value*& own = again->second[base];
+    if (!own) own = Unknown(base);
+    base = own;
+  }
   int64_t alignment = AlignmentOf(load.buffer, form.runtime);
   auto address = [&] {
     return constant == 0 ? base

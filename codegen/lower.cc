@@ -136,7 +136,76 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
   } else if (serial && !loop.exact.IsConstant()) {
     stmt->extent = loop.exact;  // fused with a loop over a dynamic axis
   }
+  if (dim.kind == LoopKind::kSerial && loop.reduces && loop.extent > 1) BoundLoop(stage, index, *stmt);
   return stmt;
+}
+
+bool Lowering::Moves(const Linear& form, VarId loop) {
+  return !(program_.vars.Substitute(form, [&](VarId var, Linear* value) {
+    if (var != loop) return false;
+    *value = Linear(0);
+    return true;
+  }) == form);
+}
+
+Result<void> Lowering::FindCondition(size_t stage) {
+  const Stage& s = kernel_.stages[stage];
+  StageState& state = states_[stage];
+  state.has_condition = false;
+  state.condition.clear();
+  if (s.reduction == Reduction::kNone || s.body.op() != Op::kSelect ||
+      !SameExpr(s.body.arg(2), ReductionIdentity(s.reduction, s.body.type())))
+    return {};
+  std::vector<Linear> forms;
+  bool are_bounds = true;
+  auto add = [&](auto&& self, const Expr& e) -> Result<void> {
+    if (e.op() == Op::kAnd) {
+      HONE_TRY(self(self, e.arg(0)));
+      return self(self, e.arg(1));
+    }
+    are_bounds &= (e.op() == Op::kLt || e.op() == Op::kLe) && e.arg(0).type() == DType::kI64;
+    if (!are_bounds) return {};
+    const Linear room = HONE_TRY(IndexForm(stage, e.arg(1))) - HONE_TRY(IndexForm(stage, e.arg(0))) -
+                        Linear(e.op() == Op::kLt ? 1 : 0);
+    if (!program_.vars.ProvenNonNegative(room)) forms.push_back(room);
+    return {};
+  };
+  HONE_TRY(add(add, s.body.arg(0)));
+  if (!are_bounds) return {};
+  state.has_condition = true;
+  state.held.assign(forms.size(), false);
+  state.condition = std::move(forms);
+  return {};
+}
+
+void Lowering::BoundLoop(size_t stage, size_t index, Stmt& stmt) {
+  StageState& state = states_[stage];
+  VarTable& vars = program_.vars;
+  const VarId var = state.loops[index].var;
+  for (size_t i = 0; i < state.condition.size(); ++i) {
+    Linear form = vars.ExpandAxes(state.condition[i]);
+    const int64_t step = form.CoefOf(var);
+    if (step == 0) continue;
+    // The most that the loops further in can add: outside of these bounds none of their iterations has a term.
+    bool is_exact = true;
+    Linear rest = form.Without(var);
+    for (size_t inner = index + 1; inner < state.loops.size(); ++inner) {
+      const int64_t coef = rest.CoefOf(state.loops[inner].var);
+      if (coef == 0) continue;
+      is_exact = false;
+      rest = rest.Without(state.loops[inner].var);
+      if (coef > 0) rest += Linear(coef * (state.loops[inner].extent - 1));
+    }
+    // Nothing derived may hide one of them.
+    bool is_known = true;
+    for (size_t other = index; other < state.loops.size(); ++other) is_known &= !Moves(rest, state.loops[other].var);
+    if (!is_known) continue;
+    if (step > 0)
+      stmt.begin = vars.Max(stmt.begin, vars.DivCeil(rest * -1, step));
+    else
+      stmt.extent = vars.Min(stmt.extent, vars.DivFloor(rest, -step) + Linear(1));
+    state.held[i] = is_exact;
+  }
 }
 
 Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
@@ -144,7 +213,19 @@ Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
   StageState& state = states_[stage];
   const size_t rank = s.axes.size();
   std::vector<Linear> coordinates = OwnCoordinates(stage), guard;
-  ValuePtr value = HONE_TRY(MakeValue(stage, s.body));
+  ValuePtr value = HONE_TRY(MakeValue(stage, state.has_condition ? s.body.arg(1) : s.body));
+  // What lanes decide chooses among values; the rest, whether there is a term at all.
+  for (size_t i = 0; i < state.condition.size(); ++i) {
+    if (state.held[i]) continue;
+    const Linear form = program_.vars.ExpandAxes(state.condition[i]);
+    bool by_lane = false;
+    for (size_t l = 0; l < state.loops.size(); ++l)
+      by_lane |= scheduled_.stages[stage].loops[l].kind == LoopKind::kVectorized && Moves(form, state.loops[l].var);
+    if (by_lane)
+      value = Select(NonNegative(state.condition[i]), value, FromExpr(s.body.arg(2)));
+    else
+      guard.push_back(state.condition[i]);
+  }
   for (size_t a = 0; a < state.axes.size(); ++a) {
     const AxisState& axis = state.axes[a];
     if (axis.padded <= program_.vars.Range(axis.extent).lo) continue;
@@ -296,6 +377,7 @@ Result<StmtPtr> Lowering::BuildNest(size_t stage) {
     const std::vector<Part> parts = PartsOf(stage);
     for (size_t i = 0; i < parts.size(); ++i) {
       if (parts.size() > 1) HONE_TRY(PlacePart(stage, parts[i], i > 0));
+      HONE_TRY(FindCondition(stage));
       HONE_TRY(BuildLevel(stage, 0, false, block->body));
     }
     return {};

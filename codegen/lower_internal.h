@@ -46,6 +46,11 @@ struct StageState {
   // cache_write: the tile in registers, and the region's start inside the promoted loop
   int tile = -1;
   std::vector<Linear> tile_min;
+  // A reduction of `if(condition, term, identity)`: forms that are all ≥ 0 where there is a term. Loops over these alone
+  // hold some of them; the others guard the statement.
+  bool has_condition = false;
+  std::vector<Linear> condition;
+  std::vector<bool> held;  // by a loop, per form
 };
 
 class Lowering {
@@ -112,6 +117,10 @@ class Lowering {
   Result<void> BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out);
   Result<StmtPtr> BuildLeaf(size_t stage);
   StmtPtr MakeLoop(size_t stage, size_t loop, VarId var);
+  Result<void> FindCondition(size_t stage);
+  bool Moves(const Linear& form, VarId loop);
+  // Lets a loop run over what the stage's condition admits.
+  void BoundLoop(size_t stage, size_t loop, Stmt& stmt);
   // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
   Result<void> BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
                                 const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);

@@ -341,11 +341,6 @@ void Lowering::MakeLoops(size_t index) {
   for (size_t l = 0; l < state.loops.size(); ++l)
     for (size_t a = rank; a < state.axes.size(); ++a) {
       // A loop reduces if a reduction axis depends on it, directly or through a fusion.
-      Linear moved = vars.Substitute(state.axes[a].local, [&](VarId var, Linear* value) {
-        if (var != state.loops[l].var) return false;
-        *value = Linear(0);
-        return true;
-      });
       bool by_name = false;
       if (state.loops[l].extent <= 1) {
         // No trace in the form: go by the name, whose head is the axis.
@@ -353,7 +348,7 @@ void Lowering::MakeLoops(size_t index) {
         const std::string& axis_name = stage.reduce_axes[a - rank].name;
         by_name = path == axis_name || path.starts_with(axis_name + ".") || path.starts_with(axis_name + "+");
       }
-      state.loops[l].reduces |= by_name || !(moved == state.axes[a].local);
+      state.loops[l].reduces |= by_name || Moves(state.axes[a].local, state.loops[l].var);
     }
   for (size_t a = 0; a < state.axes.size(); ++a) {
     AxisState& axis = state.axes[a];

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "codegen/lower_internal.h"
+#include "ir/print.h"
 #include "ir/rewrite.h"
 
 namespace hone::lowering {
@@ -16,8 +18,9 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32".
-std::string LayoutText(const Buffer& buffer, const Stage& stage, const std::vector<LayoutDim>& layout) {
+// "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32"; of what is computed, not copied, with a digest of its definition.
+std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& stage,
+                       const std::vector<LayoutDim>& layout) {
   std::string text = fmt::format("{}[{}]", Name(buffer.dtype), fmt::join(buffer.extents, ","));
   for (const LayoutDim& dim : layout) {
     size_t position = 0;
@@ -26,6 +29,11 @@ std::string LayoutText(const Buffer& buffer, const Stage& stage, const std::vect
     if (dim.part == LayoutDim::Part::kQuotient) text += fmt::format("/{}", dim.factor);
     if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
     if (dim.extra != 0) text += fmt::format("+{}", dim.extra);
+  }
+  if (stage.reduction != Reduction::kNone || stage.body.op() != Op::kLoad) {
+    Hasher64 hasher;
+    hasher.Update(PrintExpr(kernel, stage, stage.body));
+    text += fmt::format(" {:02x}", fmt::join(hasher.Finish(), ""));
   }
   return text;
 }
@@ -71,7 +79,7 @@ Result<void> Lowering::MakeBuffer(size_t index) {
       }
     }
   }
-  if (buffer.scope == Scope::kConst) buffer.packed_layout = LayoutText(buffer, stage, schedule.layout);
+  if (buffer.scope == Scope::kConst) buffer.packed_layout = LayoutText(kernel_, buffer, stage, schedule.layout);
   buffer.elements = 1;
   buffer.strides.resize(buffer.extents.size());
   for (size_t d = buffer.extents.size(); d-- > 0;) {

@@ -23,7 +23,9 @@ class Printer {
         static constexpr const char* kKinds[] = {"?", "for", "parallel", "vector", "unroll"};
         Line(depth,
              fmt::format(
-                 "{} {} < {}{}", kKinds[static_cast<int>(stmt.loop)], program_.vars[stmt.var].name, Form(stmt.extent),
+                 "{} {}{} < {}{}", kKinds[static_cast<int>(stmt.loop)],
+                 stmt.begin == Linear(0) ? "" : Form(stmt.begin) + " <= ", program_.vars[stmt.var].name,
+                 Form(stmt.extent),
                  stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain) : ""));
         for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
         return;

@@ -50,8 +50,9 @@ struct Stmt {
   Kind kind = Kind::kBlock;
   std::vector<StmtPtr> body;  // kBlock, kLoop, kRegisters
 
-  // kLoop: for var in 0 … extent-1
+  // kLoop: for var in begin … extent-1; only serial loops begin elsewhere than at 0
   VarId var = -1;
+  Linear begin;
   Linear extent;
   LoopKind loop = LoopKind::kSerial;
   int64_t grain = 1;

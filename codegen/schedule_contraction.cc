@@ -70,6 +70,7 @@ void ContractionRule::Emit() {
       access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 &&
       access.dimension[static_cast<size_t>(tile_.vector_axis)] >= 0)
     tile_.direct = planner_.ChooseIf(pair_.sum, "direct", tile_.direct);
+  TrimPadding();
   ChooseReductionBlock();
   PackVectorOperand();
   PackRowOperand();
@@ -79,6 +80,7 @@ void ContractionRule::Emit() {
     ScheduleBlockedSum();
   else
     ScheduleSum();
+  if (!whole_.empty()) ScheduleEdges();
   PrefetchOperand();
   if (!panel_.empty()) SchedulePanel();
 }
@@ -247,20 +249,23 @@ void ContractionRule::ScheduleOut() {
 // Steps of the reduction in one piece of code: the innermost axes whole, or a part of the innermost.
 void ContractionRule::UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled) {
   int64_t steps = planner_.Choose(pair_.sum, "unroll", {1, 2, 3, 4, 8, 9}, 1);
-  for (size_t i = c_.reduce.size(); i-- > 0 && steps > 1;) {
+  for (size_t i = c_.reduce.size(); i-- > 0;) {
     int64_t extent = ExtentOf(c_.reduce[i]);
-    if (extent <= steps) {
+    const bool in_copies = IsTrimmed(c_.reduce[i], TrimWay::kByCopies);
+    if (in_copies || (extent <= steps && steps > 1)) {
       unrolled.push_back(order[i]);
-      steps /= extent;
+      steps = std::max<int64_t>(1, steps / extent);
       continue;
     }
-    if (extent % steps != 0) return;
-    std::string axis = order[i];
-    planner_.Split(pair_.sum, axis, {steps});
-    order[i] = axis + ".0";
-    order.insert(order.begin() + static_cast<int64_t>(i) + 1, axis + ".1");
-    unrolled.push_back(axis + ".1");
-    return;
+    if (IsTrimmed(c_.reduce[i], TrimWay::kByLoop)) steps = 1;  // it stays one loop
+    if (steps > 1 && extent % steps == 0) {
+      std::string axis = order[i];
+      planner_.Split(pair_.sum, axis, {steps});
+      order[i] = axis + ".0";
+      order.insert(order.begin() + static_cast<int64_t>(i) + 1, axis + ".1");
+      unrolled.push_back(axis + ".1");
+    }
+    steps = 1;
   }
 }
 
@@ -289,35 +294,36 @@ void ContractionRule::ScheduleSum() {
   planner_.MarkScheduled(sum);
 }
 
+// A stage over axes of the sum, in the sum's vectors, for one register tile of what finishes it.
+void ContractionRule::ScheduleInRegisters(const std::string& stage) {
+  planner_.ComputeAt(stage, pair_.out, out_tile_);
+  planner_.Store(stage, Scope::kRegisters);
+  const std::string vector = Name(tile_.vector_axis);
+  planner_.Split(stage, vector, {lanes_});
+  const Stage copy = planner_.StageNamed(stage);
+  std::vector<std::string> order, unrolled;
+  for (const Axis& axis : copy.reduce_axes) order.push_back(axis.name);
+  for (const Axis& axis : copy.axes)
+    if (axis.name != vector) unrolled.push_back(axis.name);
+  unrolled.push_back(vector + ".0");
+  order.insert(order.end(), unrolled.begin(), unrolled.end());
+  order.push_back(vector + ".1");
+  planner_.Reorder(stage, order);
+  planner_.Annotate(StepKind::kUnroll, stage, unrolled);
+  planner_.Annotate(StepKind::kVectorize, stage, {vector + ".1"});
+  planner_.MarkScheduled(stage);
+}
+
 // The sum over a block of rows and one panel, a piece of the reduction at a time: each register tile is loaded, added
 // to and put back. The finishing stage then passes over the block.
 void ContractionRule::ScheduleBlockedSum() {
   const std::string& sum = pair_.sum;
   const Stage stage = planner_.StageNamed(sum);
   std::string vector = Name(tile_.vector_axis), first = Name(c_.reduce[0]);
-  if (tile_.transposed) {
+  if (tile_.transposed && whole_.empty()) {
     // Back through registers, where the tile turns.
     std::string block = planner_.FreshName(sum + "_tile");
-    if (planner_.CacheRead(sum, block, pair_.out, Scope::kRegisters)) {
-      planner_.ComputeAt(block, pair_.out, out_tile_);
-      const Stage copy = planner_.StageNamed(block);
-      std::vector<std::string> order, unrolled;
-      std::string along;
-      for (size_t i = 0; i < copy.axes.size(); ++i) {
-        if (static_cast<int>(i) == tile_.vector_axis)
-          along = copy.axes[i].name;
-        else
-          order.push_back(copy.axes[i].name), unrolled.push_back(copy.axes[i].name);
-      }
-      planner_.Split(block, along, {lanes_});
-      order.push_back(along + ".0");
-      unrolled.push_back(along + ".0");
-      order.push_back(along + ".1");
-      planner_.Reorder(block, order);
-      planner_.Annotate(StepKind::kUnroll, block, unrolled);
-      planner_.Annotate(StepKind::kVectorize, block, {along + ".1"});
-      planner_.MarkScheduled(block);
-    }
+    if (planner_.CacheRead(sum, block, pair_.out, Scope::kRegisters)) ScheduleInRegisters(block);
   }
   planner_.ComputeAt(sum, pair_.out, out_task_);
   std::vector<LayoutDim> layout;
@@ -343,8 +349,11 @@ void ContractionRule::ScheduleBlockedSum() {
     }
   std::string tile_loop = order.back();
   order.push_back(first + ".1");
-  for (size_t i = 1; i < c_.reduce.size(); ++i) order.push_back(Name(c_.reduce[i]));
-  unrolled = inside;
+  for (size_t i = 1; i < c_.reduce.size(); ++i) {
+    order.push_back(Name(c_.reduce[i]));
+    if (IsTrimmed(c_.reduce[i], TrimWay::kByCopies)) unrolled.push_back(order.back());
+  }
+  unrolled.insert(unrolled.end(), inside.begin(), inside.end());
   order.insert(order.end(), inside.begin(), inside.end());
   order.push_back(vector + ".0");
   unrolled.push_back(vector + ".0");

@@ -9,6 +9,7 @@
 #include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
 #include "ir/rewrite_online.h"
+#include "ir/rewrite_trim.h"
 #include "ir/rewrite_winograd.h"
 
 namespace hone {
@@ -102,6 +103,19 @@ bool SchedulePlanner::Expand(std::string stage, std::string tensor, std::string 
   Step step = MakeStep(StepKind::kRewrite, stage);
   step.other = "expand";
   step.names = {std::move(tensor), std::move(result)};
+  step.names.insert(step.names.end(), axes.begin(), axes.end());
+  schedule_.push_back(std::move(step));
+  return true;
+}
+
+bool SchedulePlanner::Trim(std::string stage, std::string tensor, const std::string& base,
+                           const std::vector<std::string>& axes) {
+  Result<Kernel> next = TrimPadding(kernel_, FindStage(kernel_, stage), FindTensor(kernel_, tensor), base, axes);
+  if (!next) return false;
+  kernel_ = *std::move(next);
+  Step step = MakeStep(StepKind::kRewrite, stage);
+  step.other = "trim";
+  step.names = {std::move(tensor), base};
   step.names.insert(step.names.end(), axes.begin(), axes.end());
   schedule_.push_back(std::move(step));
   return true;

@@ -62,6 +62,8 @@ class SchedulePlanner {
   bool Winograd(std::string stage, const std::string& base, int64_t tile, int64_t columns);
   // What the stage reads of a tensor becomes a stage of its own over the stage's axes: im2col.
   bool Expand(std::string stage, std::string tensor, std::string result, const std::vector<std::string>& axes);
+  // Terms that padding of a tensor along reduced axes makes are left out; the new stages are named by TrimNames(base).
+  bool Trim(std::string stage, std::string tensor, const std::string& base, const std::vector<std::string>& axes);
   // A maximum that may overlook NaN, as in a softmax.
   bool MaxOfNumbers(std::string stage);
   // A reduction and the one that it needs, in blocks of a row; the new stages are named by OnlineNames(base).

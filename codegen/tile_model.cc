@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "ir/affine.h"
 #include "ir/rewrite.h"
 
 namespace hone {
@@ -15,7 +16,79 @@ double CeilDiv(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) / 
 constexpr double kL2BytesPerCycle = 28;
 constexpr int64_t kNearPages = 64;  // whose translations the first level holds
 
+// A row and a step of the reduction that together, and nothing else, move along a dimension of what is padded.
+std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const Stage& stage, const Expr& index,
+                                        const Expr& extent) {
+  const Kernel& kernel = planner.kernel();
+  const std::optional<Linear> form = AffineIndex(kernel, index);
+  const auto rank = static_cast<int>(stage.axes.size());
+  if (!form || form->terms().size() != 2 || LowerExtent(kernel, extent) != UpperExtent(kernel, extent))
+    return std::nullopt;
+  const Term row = form->terms()[0], step = form->terms()[1];  // by position
+  if (row.var >= rank || step.var < rank) return std::nullopt;
+  const Axis &rows = planner.AxisAt(stage, static_cast<size_t>(row.var)),
+             &steps = planner.AxisAt(stage, static_cast<size_t>(step.var));
+  for (const Axis* axis : {&rows, &steps})
+    if (LowerExtent(kernel, axis->extent) != UpperExtent(kernel, axis->extent)) return std::nullopt;
+  int64_t outside = 0;
+  for (int64_t r = 0; r < planner.Extent(rows); ++r)
+    for (int64_t s = 0; s < planner.Extent(steps); ++s) {
+      const int64_t place = form->constant() + r * row.coef + s * step.coef;
+      outside += place < 0 || place >= UpperExtent(kernel, extent);
+    }
+  if (outside == 0) return std::nullopt;
+  return PaddedWindow{row.var, step.var,
+                      static_cast<double>(outside) / static_cast<double>(planner.Extent(rows) * planner.Extent(steps))};
+}
+
+void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contraction& c) {
+  const Kernel& kernel = planner.kernel();
+  if (stage.body.op() != Op::kMul || !IsFloat(stage.body.type())) return;
+  for (int v = 0; v < 2; ++v) {
+    const Tensor& constant = kernel.tensors[static_cast<size_t>(c.operands[1 - v].tensor)];
+    const Stage* pad = ProducerOf(kernel, c.operands[v].tensor);
+    if (!pad || !constant.is_const || constant.kind != TensorKind::kInput) continue;
+    if (pad->body.op() != Op::kPad || pad->body.arg(1).op() != Op::kFloat || pad->body.arg(1).float_value() != 0)
+      continue;
+    for (const Expr& load : stage.body.args()) {
+      if (load.op() != Op::kLoad || load.int_value() != c.operands[v].tensor) continue;
+      const Tensor& source = kernel.tensors[static_cast<size_t>(pad->body.arg(0).int_value())];
+      for (size_t d = 0; d < source.shape.size(); ++d)
+        if (std::optional<PaddedWindow> window = WindowAlong(
+                planner, stage, SubstituteAxes(pad->body.arg(0).arg(d), load.args()), source.shape[d]))
+          c.windows.push_back(*window);
+    }
+    if (!c.windows.empty()) c.padded = v;
+  }
+}
+
 }  // namespace
+
+TrimWay TrimWayOf(const Contraction& c, const PaddedWindow& window, const RegisterTile& tile) {
+  if (c.padded != 1 - tile.vector_operand || window.reduce == c.reduce[0]) return TrimWay::kNot;
+  int64_t rows = 1;
+  for (int i = 0; i < 2; ++i)
+    if (tile.row_axis[i] == window.row) rows = tile.rows[i];
+  if (rows == 1) return TrimWay::kByLoop;
+  constexpr int64_t kMostCopies = 8;
+  const bool fits = c.extents[static_cast<size_t>(window.reduce)] <= kMostCopies &&
+                    (tile.rows[0] * tile.rows[1] + 1) * tile.vectors <= c.most_in_copies;
+  return fits && rows >= c.extents[static_cast<size_t>(window.row)] ? TrimWay::kByCopies : TrimWay::kNot;
+}
+
+double TrimGain(const Contraction& c, const RegisterTile& tile, TrimWay most) {
+  constexpr double kEdgeSteps = 1.5;  // what one term of the edges costs, in steps of the reduction
+  double kept = 1, edges = kEdgeSteps;
+  bool any = false;
+  for (const PaddedWindow& window : c.windows) {
+    const TrimWay way = TrimWayOf(c, window, tile);
+    if (way == TrimWay::kNot || (way == TrimWay::kByCopies && most == TrimWay::kByLoop)) continue;
+    any = true;
+    kept *= 1 - window.share;
+    edges *= static_cast<double>(c.extents[static_cast<size_t>(window.reduce)]);
+  }
+  return any ? 1 - kept - edges / static_cast<double>(c.reduction) : 0;
+}
 
 std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, const std::string& name) {
   const Stage& stage = planner.StageNamed(name);
@@ -47,6 +120,9 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   }
   c.operands[0] = std::move(accesses[0]);
   c.operands[1] = std::move(accesses[1]);
+  FindPaddedWindows(planner, stage, c);
+  // One is for broadcasts; where FMAs do not take these from memory, LLVM moves accumulators from register to register.
+  c.most_in_copies = planner.target().VectorRegisters() - (planner.target().isa == Isa::kAvx2 ? 4 : 1);
   return c;
 }
 
@@ -121,12 +197,24 @@ double FetchCycles(bool far, double lines, double operations) {
   return std::max(lines * kFarLine, kFarLatency * operations / kInFlight);
 }
 
+// Steps of the reduction that a tile need not do, since they meet padding; less what the edges cost instead.
+double StepsSaved(const Contraction& c, const VectorSide& side, int64_t vectors, int64_t rows0, int64_t rows1) {
+  RegisterTile tile;
+  tile.vector_operand = side.operand;
+  tile.vectors = vectors;
+  tile.row_axis[0] = side.outer;
+  tile.row_axis[1] = side.inner;
+  tile.rows[0] = rows0;
+  tile.rows[1] = rows1;
+  return std::max(0.0, TrimGain(c, tile, TrimWay::kByCopies)) * static_cast<double>(c.reduction);
+}
+
 // Of the whole contraction.
 double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const VectorSide& side, int64_t vectors,
                 int64_t rows0, int64_t rows1, bool direct) {
   const Target& target = planner.target();
   const int64_t rows = rows0 * rows1;
-  const auto steps = static_cast<double>(c.reduction);
+  const double steps = static_cast<double>(c.reduction) - StepsSaved(c, side, vectors, rows0, rows1);
   const double batch = BatchOf(c);
   const double vector_tiles = CeilDiv(side.extent, vectors * side.lanes) * side.other_tiles;
   const double row_tiles = CeilDiv(side.inner_extent, rows1) * CeilDiv(side.outer_extent, rows0) * side.other_rows;

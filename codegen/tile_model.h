@@ -10,6 +10,13 @@
 
 namespace hone {
 
+// A row axis along which windows of a tensor padded with zeros are read, the reduction axis that moves within the window,
+// and the share of their pairs that meet padding.
+struct PaddedWindow {
+  int row = -1, reduce = -1;  // positions
+  double share = 0;
+};
+
 // acc[batch…, a-axes…, b-axes…] = Σ a·b: spatial axes by the operands that depend on them.
 struct Contraction {
   std::string stage;
@@ -21,6 +28,9 @@ struct Contraction {
   int64_t reduction = 1;         // product of the reduction extents
   int lanes = 16;
   int64_t element_bytes = 4;
+  int padded = -1;  // the operand that is padded, where the other one is a constant: terms of padding can be left out
+  std::vector<PaddedWindow> windows;
+  int64_t most_in_copies = 0;  // accumulators and vectors of a tile that the registers hold in unrolled code, too
 };
 
 // The stage's roles; nullopt: not a sum over the product of two tensors (or more is read, or not plainly).
@@ -36,6 +46,13 @@ struct RegisterTile {
   bool transposed = false;  // the output's contiguous axis is a row axis
   double cycles = 0;
 };
+
+// How the terms of padding along a window are left out: a loop over the window begins later or ends earlier while there
+// is one row at a time, or copies of its body are dropped where the rows are all in one tile.
+enum class TrimWay : uint8_t { kNot, kByLoop, kByCopies };
+TrimWay TrimWayOf(const Contraction& contraction, const PaddedWindow& window, const RegisterTile& tile);
+// Share of the work that is saved so, less what the edges cost instead. `most`: kByLoop does without copies.
+double TrimGain(const Contraction& contraction, const RegisterTile& tile, TrimWay most);
 
 // Do rows with this stride in bytes evict each other? They do where they fall into the same few sets (64-byte lines, 4
 // KiB of sets in every first-level cache of today).

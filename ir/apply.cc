@@ -11,6 +11,7 @@
 #include "ir/rewrite_expand.h"
 #include "ir/rewrite_numbers.h"
 #include "ir/rewrite_online.h"
+#include "ir/rewrite_trim.h"
 #include "ir/rewrite_winograd.h"
 
 namespace hone {
@@ -150,6 +151,14 @@ Result<void> ScheduleApplier::Rewrite(const Step& step) {
     return Rewritten(HONE_TRY(ExpandAccess(result_.kernel, static_cast<int>(stage), tensor, step.names[1],
                                            {step.names.begin() + 2, step.names.end()})));
   }
+  if (step.other == "trim") {
+    if (!step.factors.empty() || step.names.size() < 3)
+      return Refuse("trim takes a padded tensor, a name for the new stages and the axes whose padding is left out");
+    const TensorId tensor = FindTensor(result_.kernel, step.names[0]);
+    if (tensor < 0) return Refuse("there is no tensor " + step.names[0]);
+    return Rewritten(HONE_TRY(TrimPadding(result_.kernel, static_cast<int>(stage), tensor, step.names[1],
+                                          {step.names.begin() + 2, step.names.end()})));
+  }
   if (step.other == "winograd") {
     if (step.names.size() != 1 || step.factors.size() != 2)
       return Refuse("winograd takes a name for the new stages, the tile and the number of tiles in a row");
@@ -168,7 +177,7 @@ Result<void> ScheduleApplier::Rewrite(const Step& step) {
     return Rewritten(HONE_TRY(MaxOfNumbers(result_.kernel, static_cast<int>(stage))));
   }
   if (step.other != "collapse")
-    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd, online and numbers", step.other));
+    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd, trim, online and numbers", step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 
@@ -194,7 +203,7 @@ Result<void> ScheduleApplier::CheckLayout(size_t stage, const std::vector<Layout
   return {};
 }
 
-// Whether hone_pack can compute the stage: from one constant operand that nothing else reads.
+// Whether hone_pack can compute the stage: from one constant operand.
 Result<void> ScheduleApplier::CheckComputedFromConstant(size_t index) const {
   const Stage& stage = result_.kernel.stages[index];
   const TensorId source = OnlyInputOf(result_.kernel, stage);
@@ -202,8 +211,6 @@ Result<void> ScheduleApplier::CheckComputedFromConstant(size_t index) const {
   const Tensor& operand = result_.kernel.tensors[static_cast<size_t>(source)];
   if (operand.kind != TensorKind::kInput || !operand.is_const)
     return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", operand.name));
-  if (ReadersOf(result_.kernel, source).size() != 1)
-    return Refuse(fmt::format("{} has several readers: one packed form cannot serve them all", operand.name));
   return {};
 }
 
@@ -215,8 +222,6 @@ Result<void> ScheduleApplier::CacheRead(const Step& step) {
   if (step.scope == Scope::kConst) {
     if (source.kind != TensorKind::kInput || !source.is_const)
       return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", source.name));
-    if (ReadersOf(result_.kernel, tensor).size() != 1)
-      return Refuse(fmt::format("{} has several readers: one packed form cannot serve them all", source.name));
   }
   HONE_TRY(Rewritten(HONE_TRY(hone::CacheRead(result_.kernel, tensor, static_cast<int>(reader), step.result))));
   size_t stage = HONE_TRY(StageOf(step.result));

@@ -161,8 +161,12 @@ double FlopCount(const Kernel& kernel) {
     for (const Axis& axis : stage.axes) points *= static_cast<double>(EvalExtent(kernel, axis.extent));
     for (const Axis& axis : stage.reduce_axes) points *= static_cast<double>(EvalExtent(kernel, axis.extent));
     if (stage.reduction != Reduction::kNone) per_point += 1;
+    auto is_index = [](const Expr& e) {
+      return e.type() == DType::kI64 || (e.type() == DType::kBool && e.arg(0).type() == DType::kI64);
+    };
     Walk(stage.body, [&](const Expr& e) {
-      if (e.op() >= Op::kAdd && e.op() <= Op::kFloor && e.type() != DType::kI64 && e.op() != Op::kSelect) per_point += 1;
+      const bool is_logic = e.op() == Op::kAnd || e.op() == Op::kOr || e.op() == Op::kNot || e.op() == Op::kSelect;
+      if (e.op() >= Op::kAdd && e.op() <= Op::kFloor && !is_logic && !is_index(e)) per_point += 1;
     });
     total += points * per_point;
   }

@@ -7,6 +7,7 @@
 //   rewrite expand acc xp cols c r s h w             what acc reads of xp, over acc's axes: im2col
 //   rewrite numbers top                              a maximum may overlook NaN
 //   rewrite online total blocks 4096                 total and the maximum it needs, block by block of a row
+//   rewrite trim acc xp whole r s                    terms of acc that xp's padding along r and s makes are left out
 //   rewrite winograd t v 4 14                        a 3×3 convolution by F(4×4, 3×3), 14 tiles in a row
 //   inline xp                                        substitute an element-wise stage into its readers
 //   cache_read w -> wp for t const [o/32, c, o%32]   stage t reads operand w through a packed copy

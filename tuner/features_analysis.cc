@@ -78,7 +78,7 @@ class Walker {
   void WalkLoop(const Stmt& stmt) {
     if (stmt.extent == Linear(1)) return WalkBody(stmt);
     const bool expanded = stmt.loop == LoopKind::kVectorized || (stmt.loop == LoopKind::kUnrolled && !HasLoop(stmt));
-    const double trips = open_.AverageExtent(stmt.extent);
+    const double trips = open_.AverageExtent(stmt.extent - stmt.begin);
     const int outer = node_;
     if (!expanded) {
       node_ = static_cast<int>(analysis_.nodes.size());
@@ -316,7 +316,8 @@ class Walker {
       CountValue(value);
     }
     const Mask index_mask = open_.MaskOf(stmt.index), guard_mask = open_.MaskOf(stmt.guard);
-    const double copies = open_.Copies(~Mask{0});
+    const bool is_settled = (guard_mask & (open_.RuntimeBits() | open_.VectorBit())) == 0;
+    const double copies = open_.Copies(~Mask{0}) * open_.ActiveShare(stmt.guard);
     const bool vector = open_.HasVector();
     const bool by_lanes = open_.IsVector(index_mask);
     node.vector_lanes = std::max(node.vector_lanes, open_.ActiveLanes());
@@ -351,7 +352,7 @@ class Walker {
         node.chain_in_memory |= buffer.scope != Scope::kRegisters;
       }
     }
-    if (!stmt.guard.empty() && !open_.IsVector(guard_mask)) node.ops.branch += open_.Copies(guard_mask);
+    if (!is_settled && !open_.IsVector(guard_mask)) node.ops.branch += open_.Copies(guard_mask);
 
     if (buffer.scope == Scope::kRegisters) {
       Tile& tile = tiles_[static_cast<size_t>(stmt.buffer)];

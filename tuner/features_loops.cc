@@ -110,6 +110,28 @@ double OpenLoops::AverageExtent(const Linear& extent) {
   return std::max(sum / count, 1e-3);
 }
 
+double OpenLoops::ActiveShare(const std::vector<Linear>& guard) {
+  const LoopMask mask = MaskOf(guard);
+  if (guard.empty() || (mask & (RuntimeBits() | VectorBit())) != 0) return 1;
+  double active = 0, count = 0;
+  auto visit = [&](const auto& self, size_t position) -> void {
+    while (position < loops_.size() && !(mask >> position & 1)) ++position;
+    if (position == loops_.size()) {
+      count += 1;
+      active += std::ranges::all_of(guard, [&](const Linear& form) { return Evaluate(form) >= 0; });
+      return;
+    }
+    const VarId var = loops_[position].var;
+    for (int64_t i = 0; i <= vars_[var].range.hi; ++i) {
+      at_[static_cast<size_t>(var)] = i;
+      self(self, position + 1);
+    }
+    at_[static_cast<size_t>(var)] = 0;
+  };
+  visit(visit, 0);
+  return active / count;
+}
+
 bool OpenLoops::IsDerived(const Linear& form) const {
   for (const Term& term : form.terms()) {
     const Var& var = vars_[term.var];

@@ -42,6 +42,8 @@ class OpenLoops {
 
   // Mean of a loop's trips, over the values of the loops that it depends on: the last tile of an axis is shorter.
   double AverageExtent(const Linear& extent);
+  // Share of the unrolled copies in which all forms are ≥ 0; 1 where loops that stay loops, or lanes, decide that.
+  double ActiveShare(const std::vector<Linear>& guard);
   // What the index moves by per trip of each open loop: exact for linear indices; for others on average, by the widest
   // distance from the first trip among a few. `step` has size() elements.
   void Steps(const Linear& form, double* step);

@@ -134,6 +134,45 @@ TEST(ChoicesProperty, OfWindowsAsColumns) {
   Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite expand", static_cast<int>(kernels.size()), OfColumns);
 }
 
+// Windows that reach beyond the image on any side, and weights of every kind.
+std::vector<std::string> PaddedWindows() {
+  std::vector<std::string> kernels;
+  for (const char* shape : {
+           "C=9,H=7,W=7,O=33,R=3,S=3,pad=1",
+           "C=40,H=14,W=14,O=16,R=3,S=3,pad=1",
+           "C=7,H=5,W=9,O=20,R=5,S=5,pad=2",
+           "C=8,H=6,W=17,O=24,R=1,S=7,pad=[0,3]",
+           "C=6,H=4,W=4,O=48,R=3,S=3,pad=[0,1,2,3]",
+           "C=12,H=9,W=9,O=18,R=3,S=3,pad=2,dilation=2",
+           "C=16,H=8,W=8,O=16,R=3,S=3,pad=1,stride=2",
+           "N=2,C=12,H=7,W=6,O=36,R=3,S=3,groups=3,pad=1",
+           "C=3,H=2,W=2,O=8,R=5,S=5,pad=4",
+           "C=1,H=6,W=6,O=16,R=3,S=3,pad=1",
+       })
+    for (const char* rest : {"const=1)", "const=1)+bias+relu", "const=1,threads=1,dtype=f64)"})
+      kernels.push_back(fmt::format("conv2d({},{}", shape, rest));
+  return kernels;
+}
+
+// Terms of padding left out by loops, by copies of their bodies, and with the rest at random.
+Chooser OfPadding(Rng& rng, int p) {
+  return [p, rest = AtRandom(rng, p / 6.0)](const Choice& choice) {
+    return choice.site.ends_with(".trim") ? choice.options[choice.options.size() - 1 - static_cast<size_t>(p % 2)]
+                                          : rest(choice);
+  };
+}
+
+TEST(ChoicesProperty, OfWindowsWithoutPadding) {
+  Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 50, OfPadding);
+}
+
+TEST(ChoicesProperty, OfWindowsWithoutPaddingAndOddNumbers) {
+  for (size_t operand : {size_t{0}, size_t{1}}) {
+    auto change = [operand](const Kernel& kernel, KernelInputs& inputs) { PutOddNumbers(kernel, inputs, operand); };
+    Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 50, OfPadding, change);
+  }
+}
+
 std::vector<std::string> Rows() {
   std::vector<std::string> kernels;
   for (const char* shape : {"M=11,N=256", "M=13,N=300", "M=12,N=1031", "M=4,N=1280", "M=1,N=4099", "M=2,N=5000"})

@@ -29,21 +29,6 @@ Result<Kernel> Online(const Kernel& kernel, int64_t block) {
   return OnlineReductions(kernel, second, "blocks", block);
 }
 
-void ExpectSameWithOddNumbers(const Kernel& before, const Kernel& after) {
-  SCOPED_TRACE(PrintKernel(before) + "\nis now\n" + PrintKernel(after));
-  Rng rng(1);
-  KernelInputs inputs(before, rng);
-  PutOddNumbers(before, inputs);
-  for (int output = 0; output < OutputCount(before); ++output) {
-    const std::vector<Reference> wanted = WholeReference(before, inputs, output);
-    const std::vector<Reference> got = WholeReference(after, inputs, output);
-    ASSERT_EQ(wanted.size(), got.size());
-    for (size_t i = 0; i < wanted.size(); ++i)
-      ASSERT_TRUE(IsSameValue(wanted[i], got[i]))
-          << "output " << output << " element " << i << ": " << got[i].value << ", was " << wanted[i].value;
-  }
-}
-
 // In blocks of any size, and at the sizes as at names for them.
 void ExpectSame(const std::string& text, const std::vector<int64_t>& blocks = {1, 2, 5, 8, 13, 64}) {
   SCOPED_TRACE(text);

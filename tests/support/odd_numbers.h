@@ -6,6 +6,7 @@
 
 #include "ir/kernel.h"
 #include "tests/support/kernel_inputs.h"
+#include "tests/support/same_function.h"
 
 namespace hone {
 
@@ -33,15 +34,31 @@ void PutOddNumbers(T* values, size_t rows, size_t row) {
     }
 }
 
-// In the first operand, along its last dimension. REQUIRES: it is an input of f32 or f64.
-inline void PutOddNumbers(const Kernel& kernel, KernelInputs& inputs) {
-  const Tensor& x = kernel.tensors[static_cast<size_t>(kernel.operands[0])];
+// In an operand, along its last dimension. REQUIRES: it is an input of f32 or f64.
+inline void PutOddNumbers(const Kernel& kernel, KernelInputs& inputs, size_t operand = 0) {
+  const Tensor& x = kernel.tensors[static_cast<size_t>(kernel.operands[operand])];
   const size_t row = static_cast<size_t>(EvalExtent(kernel, x.shape.back()));
   const size_t rows = static_cast<size_t>(ElementCount(kernel, x)) / row;
   if (x.dtype == DType::kF64)
-    PutOddNumbers(inputs.As<double>(0), rows, row);
+    PutOddNumbers(inputs.As<double>(operand), rows, row);
   else
-    PutOddNumbers(inputs.As<float>(0), rows, row);
+    PutOddNumbers(inputs.As<float>(operand), rows, row);
+}
+
+// With such numbers in an operand every value is the same, too.
+inline void ExpectSameWithOddNumbers(const Kernel& before, const Kernel& after, size_t operand = 0) {
+  SCOPED_TRACE(PrintKernel(before) + "\nis now\n" + PrintKernel(after));
+  Rng rng(1);
+  KernelInputs inputs(before, rng);
+  PutOddNumbers(before, inputs, operand);
+  for (int output = 0; output < OutputCount(before); ++output) {
+    const std::vector<Reference> wanted = WholeReference(before, inputs, output);
+    const std::vector<Reference> got = WholeReference(after, inputs, output);
+    ASSERT_EQ(wanted.size(), got.size());
+    for (size_t i = 0; i < wanted.size(); ++i)
+      ASSERT_TRUE(IsSameValue(wanted[i], got[i]))
+          << "output " << output << " element " << i << ": " << got[i].value << ", was " << wanted[i].value;
+  }
 }
 
 }  // namespace hone

@@ -87,6 +87,25 @@ void RandomSchedule::Online() {
   }
 }
 
+void RandomSchedule::Trim() {
+  const Stage& stage = AnyStage();
+  std::vector<TensorId> padded;
+  Walk(stage.body, [&](const Expr& e) {
+    const Stage* producer =
+        e.op() == Op::kLoad ? ProducerOf(state_.kernel, static_cast<TensorId>(e.int_value())) : nullptr;
+    if (producer && producer->body.op() == Op::kPad) padded.push_back(producer->output);
+  });
+  if (padded.empty() || stage.reduce_axes.empty()) return;
+  Step step;
+  step.kind = StepKind::kRewrite;
+  step.other = "trim";
+  step.stage = NameOf(stage);
+  step.names = {state_.kernel.tensors[static_cast<size_t>(Pick(padded))].name, FreshName()};
+  for (const Axis& axis : stage.reduce_axes)
+    if (rng_.Chance(0.5)) step.names.push_back(axis.name);
+  Propose({step});
+}
+
 void RandomSchedule::Rfactor() {
   const Stage& stage = AnyStage();
   if (stage.reduce_axes.empty()) return;

@@ -39,6 +39,7 @@ Schedule RandomSchedule::Make() {
   static constexpr Move kRewrites[] = {{2, &RandomSchedule::Inline},   {2, &RandomSchedule::Collapse},
                                        {2, &RandomSchedule::Separate}, {2, &RandomSchedule::Expand},
                                        {1, &RandomSchedule::Numbers},  {1, &RandomSchedule::Online},
+                                       {1, &RandomSchedule::Trim},
                                        {2, &RandomSchedule::Rfactor},  {4, &RandomSchedule::CacheRead}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},

@@ -39,6 +39,7 @@ class RandomSchedule {
   void Expand();
   void Numbers();
   void Online();
+  void Trim();
   void Rfactor();
   void CacheRead();
 

@@ -1,0 +1,147 @@
+#include "ir/rewrite_trim.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/rewrite.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+std::vector<bool> AxesIn(const Expr& e, size_t count) {
+  std::vector<bool> used(count);
+  Walk(e, [&](const Expr& part) {
+    if (part.op() == Op::kAxis) used[static_cast<size_t>(part.int_value())] = true;
+  });
+  return used;
+}
+
+// Where the padded element of the stage's load comes from inside x, as far as `trimmed` axes move it.
+Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& padded_load,
+                          const std::vector<bool>& trimmed) {
+  const std::string& name = kernel.tensors[static_cast<size_t>(padded_load.int_value())].name;
+  const int producer = FindStage(kernel, name);
+  const Expr pad = producer < 0 ? Expr() : kernel.stages[static_cast<size_t>(producer)].body;
+  if (!pad || pad.op() != Op::kPad || pad.arg(1).op() != Op::kFloat || pad.arg(1).float_value() != 0)
+    return Refuse(name + " is not padded with zeros");
+  const Tensor& source = kernel.tensors[static_cast<size_t>(pad.arg(0).int_value())];
+  const size_t rank = stage.axes.size();
+  std::vector<bool> covered(trimmed.size());
+  Expr inside;
+  for (size_t d = 0; d < source.shape.size(); ++d) {
+    const Expr index = SubstituteAxes(pad.arg(0).arg(d), padded_load.args());
+    const std::vector<bool> used = AxesIn(index, trimmed.size());
+    bool is_trimmed = false;
+    for (size_t i = 0; i < used.size(); ++i) is_trimmed |= used[i] && trimmed[i];
+    if (!is_trimmed) continue;
+    for (size_t i = 0; i < used.size(); ++i) {
+      if (i >= rank && used[i] && !trimmed[i])
+        return Refuse(fmt::format("{} moves along dimension {} of {}, too: trim all of its axes, or none",
+                                  stage.reduce_axes[i - rank].name, d, source.name));
+      covered[i] = covered[i] || used[i];
+    }
+    const Expr bounds = Binary(Op::kAnd, Binary(Op::kLe, Int(0), index), Binary(Op::kLt, index, source.shape[d]));
+    inside = inside ? Binary(Op::kAnd, inside, bounds) : bounds;
+  }
+  for (size_t i = rank; i < trimmed.size(); ++i)
+    if (trimmed[i] && !covered[i])
+      return Refuse(fmt::format("{} does not move over {}", stage.reduce_axes[i - rank].name, name));
+  return inside;
+}
+
+}  // namespace
+
+Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std::string& base,
+                           const std::vector<std::string>& axes) {
+  const Stage sum = kernel.stages[static_cast<size_t>(index)];
+  const Tensor total = kernel.tensors[static_cast<size_t>(sum.output)];
+  const TrimNames names(base);
+  for (const std::string& name : {names.whole, names.edges, names.weights})
+    if (FindTensor(kernel, name) >= 0) return Refuse(fmt::format("the name {} is taken", name));
+  if (total.kind == TensorKind::kOutput) return Refuse(total.name + " is an output: separate the sum first");
+  if (sum.reduction != Reduction::kSum || !IsFloat(total.dtype) || sum.body.op() != Op::kMul)
+    return Refuse(total.name + " is no sum of products of floats");
+  auto is_load = [](const Expr& e, TensorId tensor) { return e.op() == Op::kLoad && e.int_value() == tensor; };
+  const size_t side = is_load(sum.body.arg(0), padded) ? 0 : 1;
+  const Expr padded_load = sum.body.arg(side), weight = sum.body.arg(1 - side);
+  if (!is_load(padded_load, padded) || weight.op() != Op::kLoad ||
+      !kernel.tensors[static_cast<size_t>(weight.int_value())].is_const)
+    return Refuse(fmt::format("{} is no sum over the product of {} with a constant", total.name,
+                              kernel.tensors[static_cast<size_t>(padded)].name));
+
+  const size_t rank = sum.axes.size(), count = rank + sum.reduce_axes.size();
+  std::vector<bool> trimmed(count);
+  for (const std::string& axis : axes) {
+    size_t i = 0;
+    while (i < sum.reduce_axes.size() && sum.reduce_axes[i].name != axis) ++i;
+    if (i == sum.reduce_axes.size() || trimmed[rank + i])
+      return Refuse(fmt::format("{} does not reduce {}, or it is named twice", total.name, axis));
+    trimmed[rank + i] = true;
+  }
+  if (axes.empty()) return Refuse("name the axes to trim");
+  const Expr inside = HONE_TRY(InsideSource(kernel, sum, padded_load, trimmed));
+  const Expr zero = Float(0, total.dtype);
+  const std::vector<bool> by_weight = AxesIn(weight, count), by_condition = AxesIn(inside, count);
+
+  // A new stage over those axes of the sum, in its order; `own[i]`: the sum's axis i there.
+  auto add_stage = [&](const std::string& name, auto&& keeps, auto&& reduces, std::vector<Expr>* own) {
+    Stage stage;
+    Tensor tensor;
+    tensor.name = name;
+    tensor.dtype = total.dtype;
+    tensor.kind = TensorKind::kIntermediate;
+    own->assign(count, Expr());
+    auto axis_at = [&](size_t i) { return i < rank ? sum.axes[i] : sum.reduce_axes[i - rank]; };
+    for (size_t i = 0; i < count; ++i) {
+      if (!keeps(i)) continue;
+      (*own)[i] = AxisRef(static_cast<int>(stage.axes.size()));
+      stage.axes.push_back(axis_at(i));
+      tensor.shape.push_back(axis_at(i).extent);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (!reduces(i)) continue;
+      (*own)[i] = AxisRef(static_cast<int>(stage.axes.size() + stage.reduce_axes.size()));
+      stage.reduce_axes.push_back(axis_at(i));
+    }
+    for (Expr& axis : *own)
+      if (!axis) axis = Int(0);  // it does not depend on it
+    stage.reduction = stage.reduce_axes.empty() ? Reduction::kNone : Reduction::kSum;
+    stage.output = static_cast<TensorId>(kernel.tensors.size());
+    kernel.tensors.push_back(std::move(tensor));
+    return stage;
+  };
+  std::vector<Expr> own;
+  auto kept_by_weights = [&](size_t i) { return i < rank ? by_weight[i] : trimmed[i]; };
+  Stage weights =
+      add_stage(names.weights, kept_by_weights, [&](size_t i) { return i >= rank && !trimmed[i]; }, &own);
+  weights.body = Binary(Op::kMul, SubstituteAxes(weight, own), zero);
+
+  auto kept_at_all = [&](size_t i) { return i < rank && (by_weight[i] || by_condition[i]); };
+  Stage edges = add_stage(names.edges, kept_at_all, [&](size_t i) { return trimmed[i]; }, &own);
+  std::vector<Expr> from_weights;
+  for (size_t i = 0; i < count; ++i)
+    if (kept_by_weights(i)) from_weights.push_back(own[i]);
+  edges.body = SelectOf(SubstituteAxes(inside, own), zero, LoadOf(weights.output, total.dtype, std::move(from_weights)));
+
+  Stage whole = add_stage(names.whole, [&](size_t i) { return i < rank; }, [](size_t) { return false; }, &own);
+  std::vector<Expr> all(own.begin(), own.begin() + static_cast<ptrdiff_t>(rank)), at_edges;
+  for (size_t i = 0; i < rank; ++i)
+    if (kept_at_all(i)) at_edges.push_back(own[i]);
+  whole.body = Binary(Op::kAdd, LoadOf(sum.output, total.dtype, std::move(all)),
+                      LoadOf(edges.output, total.dtype, std::move(at_edges)));
+  for (int reader : ReadersOf(kernel, sum.output)) {
+    Stage& stage = kernel.stages[static_cast<size_t>(reader)];
+    stage.body = Rewrite(stage.body, [&](const Expr& e) {
+      return is_load(e, sum.output) ? LoadOf(whole.output, total.dtype, e.args()) : e;
+    });
+  }
+  kernel.stages[static_cast<size_t>(index)].body = SelectOf(inside, sum.body, zero);
+  kernel.stages.insert(kernel.stages.begin() + index + 1, std::move(whole));
+  kernel.stages.insert(kernel.stages.begin() + index, {std::move(weights), std::move(edges)});
+  return kernel;
+}
+
+}  // namespace hone
