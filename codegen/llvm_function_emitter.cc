@@ -167,6 +167,11 @@ Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* beg
   llvm::Value* next = builder_.CreateAdd(counter, builder_.getInt64(1), "", true, true);
   builder_.CreateCondBr(builder_.CreateICmpSLT(next, end), entry, exit);
   counter->addIncoming(next, latch);
+  // Advanced at the end of the body, where the branch to the next trip is.
+  builder_.SetInsertPoint(latch->getTerminator());
+  for (const auto& [pointer, stride] : scopes_.back().walking)
+    pointer->addIncoming(
+        builder_.CreateGEP(builder_.getInt8Ty(), pointer, builder_.getInt64(static_cast<uint64_t>(stride))), latch);
   scopes_.pop_back();
   ForgetStraightLine();
   builder_.SetInsertPoint(exit);

@@ -40,6 +40,7 @@ class FunctionEmitter {
     std::map<std::tuple<llvm::Value*, int64_t, int64_t>, llvm::Value*> hoisted;  // loads done before the loop
     std::map<VarId, llvm::Value*> atoms;
     std::map<std::pair<int, std::vector<std::pair<VarId, int64_t>>>, llvm::Value*> pointers;
+    std::vector<std::pair<llvm::PHINode*, int64_t>> walking;  // pointers, and how far each goes with the counter
   };
   // A form with unrolled counters folded in.
   struct Form {
@@ -91,6 +92,8 @@ class FunctionEmitter {
   llvm::Value* ScalarIndex(const Linear& runtime);    // i64, at the current place or hoisted
   Result<llvm::Value*> VectorIndex(const Linear& e);  // <L x i64>, any form
   llvm::Value* PointerTo(int buffer, const Linear& runtime, bool* uses_current);  // without the constant
+  // start + stride·counter as a pointer that the loop carries. REQUIRES: `start` is computed outside of the loop.
+  llvm::Value* Walking(OpenScope& scope, llvm::Value* start, int64_t stride);
   Mask ResolveGuard(const std::vector<Linear>& guard);
   Linear FlatOffset(int buffer, const std::vector<Linear>& index) const;
   int64_t AlignmentOf(int buffer, const Linear& runtime) const;

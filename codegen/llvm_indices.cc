@@ -219,6 +219,7 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
   *uses_current = !terms.empty() && terms.back().first + 1 >= scopes_.size();
   llvm::Value* pointer = bases_[static_cast<size_t>(buffer)];
   HONE_CHECK(pointer != nullptr);
+  size_t known_before = 0;  // the scope in which `pointer` is computed
   std::vector<std::pair<VarId, int64_t>> key;
   for (const auto& [depth, term] : terms) {
     key.emplace_back(term.var, term.coef);
@@ -230,13 +231,34 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
         continue;
       }
     }
-    llvm::Value* value = AtomValue(term.var);
-    llvm::IRBuilderBase::InsertPointGuard restore(builder_);
-    if (!here) builder_.SetInsertPoint(scopes_[depth].anchor);
-    value = builder_.CreateMul(value, builder_.getInt64(static_cast<uint64_t>(term.coef * ByteSize(b.dtype))));
-    pointer = builder_.CreateGEP(builder_.getInt8Ty(), pointer, value);
+    const int64_t stride = term.coef * ByteSize(b.dtype);
+    if (!here && scopes_[depth].var == term.var && known_before < depth) {
+      pointer = Walking(scopes_[depth], pointer, stride);
+    } else {
+      llvm::Value* value = AtomValue(term.var);
+      llvm::IRBuilderBase::InsertPointGuard restore(builder_);
+      if (!here) builder_.SetInsertPoint(scopes_[depth].anchor);
+      value = builder_.CreateMul(value, builder_.getInt64(static_cast<uint64_t>(stride)));
+      pointer = builder_.CreateGEP(builder_.getInt8Ty(), pointer, value);
+    }
+    known_before = depth;
     if (!here) scopes_[depth].pointers[{buffer, key}] = pointer;
   }
+  return pointer;
+}
+
+llvm::Value* FunctionEmitter::Walking(OpenScope& scope, llvm::Value* start, int64_t stride) {
+  llvm::IRBuilderBase::InsertPointGuard restore(builder_);
+  auto* counter = llvm::cast<llvm::PHINode>(scope.counter);
+  llvm::Value* begin = counter->getIncomingValue(0);
+  builder_.SetInsertPoint(scope.preheader);
+  if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(begin); !constant || !constant->isZero())
+    start = builder_.CreateGEP(builder_.getInt8Ty(), start,
+                               builder_.CreateMul(begin, builder_.getInt64(static_cast<uint64_t>(stride))));
+  builder_.SetInsertPoint(counter);
+  llvm::PHINode* pointer = builder_.CreatePHI(start->getType(), 2);
+  pointer->addIncoming(start, counter->getIncomingBlock(0));
+  scope.walking.emplace_back(pointer, stride);
   return pointer;
 }
 

@@ -23,6 +23,7 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/CrashRecoveryContext.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
@@ -50,6 +51,14 @@ void InitializeTargets() {
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
   });
+}
+
+// The emitter's loops carry their pointers already; looking for better ones takes a quarter of code generation. LLVM has
+// a switch for that among its command line's, all of which lld resets.
+void LeaveLoopsAsTheyAre() {
+  const auto found = llvm::cl::getRegisteredOptions().find("disable-lsr");
+  HONE_CHECK(found != llvm::cl::getRegisteredOptions().end());
+  static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
 }
 
 const char* TripleOf(Isa isa) { return isa == Isa::kNeon ? "aarch64-unknown-linux-gnu" : "x86_64-unknown-linux-gnu"; }
@@ -209,6 +218,7 @@ Result<llvm::SmallVector<char, 0>> ObjectCompiler::Impl::Generate(llvm::Module& 
   Result<void> ran = RunGuarded("codegen", crashed, [&] {
     llvm::raw_svector_ostream stream(bytes);
     llvm::legacy::PassManager passes;
+    LeaveLoopsAsTheyAre();
     supported = !machine->addPassesToEmitFile(passes, stream, nullptr, type, /*DisableVerify=*/true);
     if (supported) passes.run(module);
   });
