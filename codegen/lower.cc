@@ -136,7 +136,9 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
   } else if (serial && !loop.exact.IsConstant()) {
     stmt->extent = loop.exact;  // fused with a loop over a dynamic axis
   }
-  if (dim.kind == LoopKind::kSerial && loop.reduces && loop.extent > 1) BoundLoop(stage, index, *stmt);
+  // Around the loop at which the stage has a register tile, the first trip is told by its number, and always made.
+  const bool is_outside = state.tile >= 0 && index <= LoopIndex(stage, scheduled_.stages[stage].promote_loop);
+  if (dim.kind == LoopKind::kSerial && loop.reduces && loop.extent > 1 && !is_outside) BoundLoop(stage, index, *stmt);
   return stmt;
 }
 
@@ -214,17 +216,21 @@ Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
   const size_t rank = s.axes.size();
   std::vector<Linear> coordinates = OwnCoordinates(stage), guard;
   ValuePtr value = HONE_TRY(MakeValue(stage, state.has_condition ? s.body.arg(1) : s.body));
-  // What lanes decide chooses among values; the rest, whether there is a term at all.
+  // What unrolled copies decide is whether there is a term at all; the rest chooses among values.
   for (size_t i = 0; i < state.condition.size(); ++i) {
     if (state.held[i]) continue;
-    const Linear form = program_.vars.ExpandAxes(state.condition[i]);
-    bool by_lane = false;
+    Linear rest = program_.vars.ExpandAxes(state.condition[i]);
     for (size_t l = 0; l < state.loops.size(); ++l)
-      by_lane |= scheduled_.stages[stage].loops[l].kind == LoopKind::kVectorized && Moves(form, state.loops[l].var);
-    if (by_lane)
-      value = Select(NonNegative(state.condition[i]), value, FromExpr(s.body.arg(2)));
-    else
+      if (scheduled_.stages[stage].loops[l].kind == LoopKind::kUnrolled)
+        rest = program_.vars.Substitute(rest, [&](VarId var, Linear* at) {
+          if (var != state.loops[l].var) return false;
+          *at = Linear(0);
+          return true;
+        });
+    if (rest.IsConstant())
       guard.push_back(state.condition[i]);
+    else
+      value = Select(NonNegative(state.condition[i]), value, FromExpr(s.body.arg(2)));
   }
   for (size_t a = 0; a < state.axes.size(); ++a) {
     const AxisState& axis = state.axes[a];

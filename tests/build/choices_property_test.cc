@@ -163,13 +163,13 @@ Chooser OfPadding(Rng& rng, int p) {
 }
 
 TEST(ChoicesProperty, OfWindowsWithoutPadding) {
-  Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 50, OfPadding);
+  Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 25, OfPadding);
 }
 
 TEST(ChoicesProperty, OfWindowsWithoutPaddingAndOddNumbers) {
   for (size_t operand : {size_t{0}, size_t{1}}) {
     auto change = [operand](const Kernel& kernel, KernelInputs& inputs) { PutOddNumbers(kernel, inputs, operand); };
-    Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 50, OfPadding, change);
+    Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 25, OfPadding, change);
   }
 }
 

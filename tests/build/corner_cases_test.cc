@@ -55,6 +55,11 @@ const std::vector<Corner>& Corners() {
        "split y.m 6\nreorder y.m.0 y.m.1 y.n\ncompute_at acc y.m.0\nsplit acc.m 4\nsplit acc.n 8\n"
        "reorder acc.m.0 acc.n.0 acc.k acc.m.1 acc.n.1\ncache_write acc at acc.n.0\nunroll acc.m.1\nvectorize acc.n.1\n"
        "unroll y.m.1\ntail y.m peel\ntail acc.m peel\ntail acc.n peel\n"},
+      {"first_trips_that_are_not_made", "conv2d(C=3,H=5,W=6,O=4,R=3,S=3,pad=1,const=1)",
+       "rewrite separate y t\nrewrite trim t xp whole r s\nsplit t.w0 4\n"
+       "reorder t.n t.o t.h t.r t.w0.0 t.c t.s t.w0.1\ncache_write t at t.w0.0\nunroll t.w0.1\n"},
+      {"windows_of_nothing_but_padding", "conv2d(C=3,H=2,W=3,O=4,R=3,S=3,pad=4,const=1)",
+       "rewrite separate y t\nrewrite trim t xp whole r s\nreorder t.n t.o t.h t.w0 t.r t.s t.c\n"},
       {"hints_far_beyond_the_end", "matmul(M=23,N=37,K=13)+bias",
        "split y.n 16\nvectorize y.n.1\nprefetch bias for y 1048576\nsplit acc.n 16\nreorder acc.k acc.m acc.n.0 "
        "acc.n.1\n"

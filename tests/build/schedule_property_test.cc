@@ -27,6 +27,7 @@ constexpr int kOddKernels = 100;
 constexpr int kSchedules = 4;  // of each kernel
 constexpr int kRandomKernels = 1000;
 constexpr int kRandomRows = 300;
+constexpr int kRandomWindows = 300;
 constexpr size_t kShown = 8;  // failures
 
 // Random kernels add and multiply the same number again and again, through several stages: rounding errors of one sign,
@@ -162,6 +163,35 @@ TEST(ScheduleProperty, RandomKernelsUnderDefaultAndRandomSchedules) {
   });
   ExpectNoFailure(report, seed);
   EXPECT_GT(report.count("ran"), report.count("build refused"));
+}
+
+// Sums over windows without the terms of padding, and then any steps.
+TEST(ScheduleProperty, WindowsWithoutPaddingUnderRandomSchedules) {
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  const std::vector<Target> targets = TestTargets();
+  CaseReport report = RunCases(RoundsFromEnvironment(kRandomWindows), [&](int index, CaseLog& log) {
+    Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
+    const int64_t window = rng.Between(1, 4), dilation = rng.Between(1, 2);
+    const std::string text = fmt::format(
+        "conv2d(C={},H={},W={},O={},R={},S={},stride={},dilation={},pad=[{},{},{},{}],const=1{}", rng.Between(1, 5),
+        rng.Between(7, 9), rng.Between(7, 18), rng.Between(1, 20), window, rng.Between(1, 3), rng.Between(1, 2), dilation,
+        rng.Between(0, 3), rng.Between(0, 3), rng.Between(0, 3), rng.Between(0, 3),
+        rng.Chance(0.2) ? ",dtype=f64)" : rng.Chance(0.3) ? ")+bias" : ")");
+    KernelCase kernel(text, seed);
+    log.Note(text);
+    const char* axes[] = {"r", "s", "r s"};
+    const Schedule start = ParseSchedule(fmt::format("rewrite separate {} t\nrewrite trim t xp whole {}\n",
+                                                     text.ends_with("+bias") ? "acc" : "y", axes[rng.Below(3)]))
+                               .value();
+    const Target& target = targets[static_cast<size_t>(index) % targets.size()];
+    if (!ApplySchedule(Specialize(kernel.kernel()), start)) return log.Count("not trimmed");
+    TryOne(kernel, PrintSchedule(start), target, log);
+    for (int s = 0; s < kSchedules; ++s)
+      TryOne(kernel, PrintSchedule(MakeSchedule(kernel.kernel(), target, rng, text, log, start)), target, log);
+  });
+  ExpectNoFailure(report, seed);
+  EXPECT_GT(report.count("ran"), report.count("build refused"));
+  EXPECT_GT(report.count("ran"), 3 * report.count("not trimmed"));
 }
 
 // Two statistics of a row, block by block, and then any steps: odd lengths, blocks of one element and beyond the row's
