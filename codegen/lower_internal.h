@@ -1,4 +1,5 @@
-// State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), nests (lower.cc).
+// State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), conditions of reductions
+// (lower_conditions.cc), nests (lower.cc).
 #pragma once
 
 #include <functional>
@@ -109,6 +110,13 @@ class Lowering {
   std::vector<Linear> StorageIndex(size_t stage, const std::vector<Linear>& coordinates);
   Linear ExtentForm(const Expr& extent);
 
+  // lower_conditions.cc
+  // Takes a stage's condition apart, at its place.
+  Result<void> FindCondition(size_t stage);
+  // Lets a loop run over what the condition admits, and no further.
+  void BoundLoop(size_t stage, size_t loop, Stmt& stmt);
+  bool Moves(const Linear& form, VarId loop);
+
   // lower.cc
   Result<StmtPtr> BuildNest(size_t stage);
   Result<void> BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
@@ -117,10 +125,6 @@ class Lowering {
   Result<void> BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out);
   Result<StmtPtr> BuildLeaf(size_t stage);
   StmtPtr MakeLoop(size_t stage, size_t loop, VarId var);
-  Result<void> FindCondition(size_t stage);
-  bool Moves(const Linear& form, VarId loop);
-  // Lets a loop run over what the stage's condition admits.
-  void BoundLoop(size_t stage, size_t loop, Stmt& stmt);
   // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
   Result<void> BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
                                 const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);

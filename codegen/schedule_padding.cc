@@ -1,5 +1,5 @@
-// Padding for contractions: terms that a window's padding makes are left out, and what they come to is added at the edges
-// (ir/rewrite_trim). On small images they are many: of a 3×3 window over 7×7 elements 18 per cent.
+// Padding for contractions: terms that a window's padding makes are left out, and what they come to is added at the
+// edges (ir/rewrite_trim). On small images they are many: of a 3×3 window over 7×7 elements 18 per cent.
 #include <algorithm>
 
 #include "codegen/contraction_rule.h"

@@ -114,24 +114,24 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std:
     return stage;
   };
   std::vector<Expr> own;
-  auto kept_by_weights = [&](size_t i) { return i < rank ? by_weight[i] : trimmed[i]; };
+  auto used_by_weights = [&](size_t i) { return i < rank ? by_weight[i] : trimmed[i]; };
   Stage weights =
-      add_stage(names.weights, kept_by_weights, [&](size_t i) { return i >= rank && !trimmed[i]; }, &own);
+      add_stage(names.weights, used_by_weights, [&](size_t i) { return i >= rank && !trimmed[i]; }, &own);
   weights.body = Binary(Op::kMul, SubstituteAxes(weight, own), zero);
 
-  auto kept_at_all = [&](size_t i) { return i < rank && (by_weight[i] || by_condition[i]); };
-  Stage edges = add_stage(names.edges, kept_at_all, [&](size_t i) { return trimmed[i]; }, &own);
+  auto used_by_edges = [&](size_t i) { return i < rank && (by_weight[i] || by_condition[i]); };
+  Stage edges = add_stage(names.edges, used_by_edges, [&](size_t i) { return trimmed[i]; }, &own);
   std::vector<Expr> from_weights;
   for (size_t i = 0; i < count; ++i)
-    if (kept_by_weights(i)) from_weights.push_back(own[i]);
+    if (used_by_weights(i)) from_weights.push_back(own[i]);
   edges.body = SelectOf(SubstituteAxes(inside, own), zero, LoadOf(weights.output, total.dtype, std::move(from_weights)));
 
   Stage whole = add_stage(names.whole, [&](size_t i) { return i < rank; }, [](size_t) { return false; }, &own);
-  std::vector<Expr> all(own.begin(), own.begin() + static_cast<ptrdiff_t>(rank)), at_edges;
+  std::vector<Expr> all(own.begin(), own.begin() + static_cast<ptrdiff_t>(rank)), edge;
   for (size_t i = 0; i < rank; ++i)
-    if (kept_at_all(i)) at_edges.push_back(own[i]);
+    if (used_by_edges(i)) edge.push_back(own[i]);
   whole.body = Binary(Op::kAdd, LoadOf(sum.output, total.dtype, std::move(all)),
-                      LoadOf(edges.output, total.dtype, std::move(at_edges)));
+                      LoadOf(edges.output, total.dtype, std::move(edge)));
   for (int reader : ReadersOf(kernel, sum.output)) {
     Stage& stage = kernel.stages[static_cast<size_t>(reader)];
     stage.body = Rewrite(stage.body, [&](const Expr& e) {

@@ -1,4 +1,4 @@
-// A sum over windows of a padded tensor without the terms that padding makes: most of what a small image's border costs.
+// A sum over windows of a padded tensor without the terms that padding makes, of which a small image has many.
 #pragma once
 
 #include <string>

@@ -61,8 +61,8 @@ class Anchor {
 
   std::optional<uint64_t> program() const { return program_; }
 
-  // If `trial` timed the anchor's program: its code. Times it once more, since what runs first may run cold, and puts
-  // that time into the trial. Errors as MeasureBatch's.
+  // If `trial` timed the anchor's program: its code. Times it anew until two timings agree, since what runs first may run
+  // cold, and two threads may share a processor for a while; puts the faster one into the trial. Errors as MeasureBatch's.
   Result<void> Adopt(Rig& rig, int workers, SealedMemfd code, Trial& trial);
 
   // How many times as long as at first everything takes now; as it was found a moment ago, or anew.

@@ -72,8 +72,8 @@ Recording Scripted() {
     if (n == 3) return Error{ErrorKind::kWrongResult, "y[3]", "check"};
     return {};
   };
-  rig.on_time = [](int n) -> std::optional<Error> {  // the default twice, as the anchor
-    if (n == 2) return Error{ErrorKind::kBusy, "never quiet", "time"};
+  rig.on_time = [](int n) -> std::optional<Error> {  // the default three times, as the anchor
+    if (n == 3) return Error{ErrorKind::kBusy, "never quiet", "time"};
     return {};
   };
   Result<Space> space = Space::Open(recording.kernel, target);
