@@ -1,6 +1,7 @@
 // Indices as values: unrolled counters fold, the rest becomes pointers computed in the loop they depend on.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "codegen/llvm_function_emitter.h"
@@ -219,10 +220,11 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
   *uses_current = !terms.empty() && terms.back().first + 1 >= scopes_.size();
   llvm::Value* pointer = bases_[static_cast<size_t>(buffer)];
   HONE_CHECK(pointer != nullptr);
-  size_t known_before = 0;  // the scope in which `pointer` is computed
+  size_t computed_in = 0;  // the scope of `pointer`
   std::vector<std::pair<VarId, int64_t>> key;
   for (const auto& [depth, term] : terms) {
     key.emplace_back(term.var, term.coef);
+    const size_t start_in = std::exchange(computed_in, depth);
     bool here = depth >= scopes_.size();
     if (!here) {
       auto known = scopes_[depth].pointers.find({buffer, key});
@@ -232,7 +234,7 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
       }
     }
     const int64_t stride = term.coef * ByteSize(b.dtype);
-    if (!here && scopes_[depth].var == term.var && known_before < depth) {
+    if (!here && scopes_[depth].var == term.var && start_in < depth) {
       pointer = Walking(scopes_[depth], pointer, stride);
     } else {
       llvm::Value* value = AtomValue(term.var);
@@ -241,7 +243,6 @@ llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool*
       value = builder_.CreateMul(value, builder_.getInt64(static_cast<uint64_t>(stride)));
       pointer = builder_.CreateGEP(builder_.getInt8Ty(), pointer, value);
     }
-    known_before = depth;
     if (!here) scopes_[depth].pointers[{buffer, key}] = pointer;
   }
   return pointer;

@@ -58,6 +58,11 @@ const std::vector<Corner>& Corners() {
       {"first_trips_that_are_not_made", "conv2d(C=3,H=5,W=6,O=4,R=3,S=3,pad=1,const=1)",
        "rewrite separate y t\nrewrite trim t xp whole r s\nsplit t.w0 4\n"
        "reorder t.n t.o t.h t.r t.w0.0 t.c t.s t.w0.1\ncache_write t at t.w0.0\nunroll t.w0.1\n"},
+      {"lengths_that_are_read",
+       R"(kernel a(x: f32[5, 9], length: i32[5]) -> y: f32[5] {
+         y[b] = sum(k) if(i32(k) < length[b] and k > 1 and 3*b + k < 19, x[b, k], 0)
+       })",
+       ""},
       {"windows_of_nothing_but_padding", "conv2d(C=3,H=2,W=3,O=4,R=3,S=3,pad=4,const=1)",
        "rewrite separate y t\nrewrite trim t xp whole r s\nreorder t.n t.o t.h t.w0 t.r t.s t.c\n"},
       {"hints_far_beyond_the_end", "matmul(M=23,N=37,K=13)+bias",
