@@ -30,15 +30,18 @@ std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const St
              &steps = planner.AxisAt(stage, static_cast<size_t>(step.var));
   for (const Axis* axis : {&rows, &steps})
     if (LowerExtent(kernel, axis->extent) != UpperExtent(kernel, axis->extent)) return std::nullopt;
-  int64_t outside = 0;
-  for (int64_t r = 0; r < planner.Extent(rows); ++r)
-    for (int64_t s = 0; s < planner.Extent(steps); ++s) {
-      const int64_t place = form->constant() + r * row.coef + s * step.coef;
-      outside += place < 0 || place >= UpperExtent(kernel, extent);
-    }
-  if (outside == 0) return std::nullopt;
-  return PaddedWindow{row.var, step.var,
-                      static_cast<double>(outside) / static_cast<double>(planner.Extent(rows) * planner.Extent(steps))};
+  constexpr int64_t kLongestWindow = 64;
+  const int64_t row_count = planner.Extent(rows), step_count = planner.Extent(steps);
+  if (row.coef <= 0 || step_count > kLongestWindow) return std::nullopt;
+  double inside = 0;
+  for (int64_t s = 0; s < step_count; ++s) {
+    const int64_t start = form->constant() + s * step.coef;  // of the first row
+    const int64_t first = std::max<int64_t>(0, FloorDiv(-start + row.coef - 1, row.coef));
+    const int64_t last = std::min(row_count - 1, FloorDiv(UpperExtent(kernel, extent) - 1 - start, row.coef));
+    inside += static_cast<double>(std::max<int64_t>(0, last - first + 1));
+  }
+  const double share = 1 - inside / (static_cast<double>(row_count) * static_cast<double>(step_count));
+  return share > 0 ? std::optional(PaddedWindow{row.var, step.var, share}) : std::nullopt;
 }
 
 void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contraction& c) {
