@@ -1,5 +1,6 @@
 // Reductions of `if(condition, term, identity)`: where there is no term, nothing runs. Serial loops are bounded by the
-// condition's forms; what is left of these guards the statement (BuildLeaf), whose unrolled copies emitters then drop.
+// condition's forms; what unrolled copies alone decide guards the statement (BuildLeaf), and emitters drop
+// copies; what else is left chooses between the term and the identity.
 #include "codegen/lower_internal.h"
 #include "ir/rewrite.h"
 

@@ -19,7 +19,7 @@
 namespace hone {
 
 // Changes whenever a feature changes its meaning or place; models and stored vectors carry it.
-inline constexpr uint32_t kFeatureVersion = 2;
+inline constexpr uint32_t kFeatureVersion = 3;
 
 // One per feature, in the order of ExtractFeatures: "hot.loads_per_fma".
 std::span<const std::string_view> FeatureNames();

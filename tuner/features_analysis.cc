@@ -343,7 +343,7 @@ class Walker {
       const bool carried = node_ > 0 && (index_mask & BitOf(node_)) == 0;
       const double accumulators = open_.Copies(index_mask);
       const double halvings = vector && !by_lanes ? std::log2(std::max(2.0, open_.ActiveLanes())) : 0;
-      node.path += halvings * kLaneStepLatency + (copies / accumulators - 1) * kFmaLatency;
+      node.path += halvings * kLaneStepLatency + std::max(0.0, copies / accumulators - 1) * kFmaLatency;
       if (carried) {
         const double widths = by_lanes ? open_.Widths(buffer.dtype) : 1;
         const double links = copies / accumulators + halvings * kLaneStepLatency / kFmaLatency;
