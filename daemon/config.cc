@@ -196,7 +196,7 @@ const Key kKeys[] = {
      HONE_READ(ReadReal(node, 0.01, 1024, config.idle_busy)), HONE_EQUAL(idle_busy)},
     {"idle.stalled", "0.2", "Share of the time that something may wait for memory or the disk meanwhile.", false,
      HONE_READ(ReadReal(node, 0, 2, config.idle_stalled)), HONE_EQUAL(idle_stalled)},
-    {"idle.quiet", R"("2s")", "How long the machine has to be quiet before.", false,
+    {"idle.quiet", R"("2s")", "How long the machine has to be quiet before; less after a short burst.", false,
      HONE_READ(ReadTime(node, config.idle_quiet)), HONE_EQUAL(idle_quiet)},
     {"idle.on_battery", "false", "Refine without mains power, too.", false,
      HONE_READ(ReadSwitch(node, config.idle_on_battery)), HONE_EQUAL(idle_on_battery)},

@@ -30,7 +30,7 @@ struct Config {
   std::chrono::milliseconds check_limit{30'000};
   bool idle = true;                             // refine kernels while the machine is idle
   double idle_busy = 0.25;                      // cores that others may use meanwhile
-  std::chrono::milliseconds idle_quiet{2'000};  // that the machine has to be quiet before
+  std::chrono::milliseconds idle_quiet{2'000};  // as IdleLimits::quiet
   double idle_stalled = 0.2;                    // of the time that something may wait for memory or the disk meanwhile
   bool idle_on_battery = false;
   Hours idle_hours;

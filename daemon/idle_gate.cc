@@ -14,6 +14,8 @@
 namespace hone {
 namespace {
 
+constexpr double kQuietABurst = 10;  // of quiet for the processor time of a burst
+
 // What /proc or /sys says; "" if it is not there any more. No streams: what reads a process that goes away meanwhile
 // fails, and their iterators throw.
 std::string ReadSmall(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
@@ -146,31 +148,37 @@ std::optional<double> BusyUserSeconds() {
 }
 
 void IdleGate::Add(const LoadSample& sample) {
+  using std::chrono::nanoseconds;
+  const nanoseconds quiet = limits_.quiet;
   if (!last_ || sample.at < last_->at || sample.busy_s < last_->busy_s - 1) {  // the first, or after a sleep
     begin_ = last_ = sample;
     quiet_since_ = sample.at;
+    needed_ = quiet;
     open_ = false;
     return;
   }
+  const double burst_s = sample.busy_s - (open_ ? begin_ : last_)->busy_s;
   last_ = sample;
   double time = std::max(Seconds(limits_.window) / 2, Seconds(sample.at - begin_->at));
   double busy = (sample.busy_s - begin_->busy_s) / time, stalled = (sample.stalled_s - begin_->stalled_s) / time;
+  auto close = [&](nanoseconds needed, std::string why) {
+    quiet_since_ = sample.at;
+    needed_ = std::min(quiet, (open_ ? nanoseconds(0) : needed_) + needed);
+    why_ = std::move(why);
+  };
   if (sample.on_battery && !limits_.on_battery) {
-    quiet_since_ = sample.at;
-    why_ = "on battery";
+    close(quiet, "on battery");
   } else if (sample.is_serving) {
-    quiet_since_ = sample.at;
-    why_ = "serving";
+    close(quiet, "serving");
   } else if (busy > limits_.busy_cores) {
-    quiet_since_ = sample.at;
-    why_ = fmt::format("others use {:.2f} cores", busy);
+    close(nanoseconds(static_cast<int64_t>(kQuietABurst * 1e9 * std::clamp(burst_s, 0.0, Seconds(quiet)))),
+          fmt::format("others use {:.2f} cores", busy));
   } else if (stalled > limits_.stalled) {
-    quiet_since_ = sample.at;
-    why_ = fmt::format("something waits for memory or the disk {:.0f} % of the time", 100 * std::min(1.0, stalled));
+    close(quiet, fmt::format("something waits for memory or the disk {:.0f} % of the time", 100 * std::min(1.0, stalled)));
   } else if (!IsWithin(limits_.hours, sample.minute_of_day)) {
     why_ = fmt::format("only from {}", PrintHours(limits_.hours));
-  } else if (sample.at - quiet_since_ < limits_.quiet) {
-    why_ = fmt::format("quiet for {:.1f} s of {:.1f} s", Seconds(sample.at - quiet_since_), Seconds(limits_.quiet));
+  } else if (sample.at - quiet_since_ < needed_) {
+    why_ = fmt::format("quiet for {:.1f} s of {:.1f} s", Seconds(sample.at - quiet_since_), Seconds(needed_));
   } else {
     why_ = "idle";
   }

@@ -1,6 +1,8 @@
 // Whether the machine is idle enough to refine kernels. Whatever runs without being niced is somebody's work: while it
 // takes more than a sliver of processor time, or waits for memory or the disk, nothing is refined. What refines is
-// niced and ours, so its own time does not count; averages of pressure would count it, and are too slow.
+// niced and ours, so its own time does not count; averages of pressure would count it, and are too slow. A short burst of
+// others' work asks for less quiet afterwards, ten times the processor time that it took: what wakes up every second to
+// look after the machine would keep the gate shut for good.
 #pragma once
 
 #include <chrono>
@@ -25,7 +27,7 @@ bool IsWithin(const Hours& hours, int minute_of_day);
 struct IdleLimits {
   double busy_cores = 0.25;                // processor time of others a second that closes the gate
   std::chrono::milliseconds window{200};   // over which it is taken
-  std::chrono::milliseconds quiet{2'000};  // that it has to be quiet before the gate opens
+  std::chrono::milliseconds quiet{2'000};  // that it has to be quiet before the gate opens; less after a short burst
   double stalled = 0.2;     // share of the time that somebody waits for memory or the disk, as busy_cores
   bool on_battery = false;  // refine without mains power, too
   Hours hours = {};         // when refining is allowed
@@ -66,6 +68,7 @@ class IdleGate {
   std::optional<LoadSample> begin_;  // of the window
   std::optional<LoadSample> last_;
   MonotonicTime quiet_since_{};
+  std::chrono::nanoseconds needed_{};  // of quiet, after what closed it
   bool open_ = false;
   std::string why_ = "looking";
 };

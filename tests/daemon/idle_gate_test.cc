@@ -51,6 +51,41 @@ TEST(IdleGate, ClosesWithin200Milliseconds) {
   EXPECT_TRUE(machine.gate.open());
 }
 
+TEST(IdleGate, ShortBurstsAskForLessQuiet) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0);
+  ASSERT_TRUE(machine.gate.open());
+  for (int i = 0; i < 3; ++i) {  // something that looks after the machine every second
+    machine.Run(milliseconds(50), 0.8);
+    EXPECT_FALSE(machine.gate.open());
+    machine.Run(milliseconds(350), 0);
+    EXPECT_FALSE(machine.gate.open());
+    EXPECT_NE(machine.gate.why().find(" s of 0.4 s"), std::string::npos) << machine.gate.why();
+    machine.Run(milliseconds(600), 0);
+    EXPECT_TRUE(machine.gate.open());
+  }
+  // Bursts while it is closed add up, to the whole and no further.
+  machine.Run(milliseconds(50), 0.8);
+  for (int i = 0; i < 10; ++i) machine.Run(milliseconds(200), i % 2 == 0 ? 1 : 0);
+  machine.Run(milliseconds(1900), 0);
+  EXPECT_FALSE(machine.gate.open());
+  machine.Run(milliseconds(400), 0);
+  EXPECT_TRUE(machine.gate.open());
+}
+
+// It asks for more than a burst does: another request may follow.
+TEST(IdleGate, ServingAsksForAllTheQuiet) {
+  Machine machine;
+  machine.Run(milliseconds(5000), 0);
+  machine.sample.is_serving = true;
+  machine.Run(milliseconds(50), 0);
+  machine.sample.is_serving = false;
+  machine.Run(milliseconds(1900), 0);
+  EXPECT_FALSE(machine.gate.open());
+  machine.Run(milliseconds(150), 0);
+  EXPECT_TRUE(machine.gate.open());
+}
+
 TEST(IdleGate, ALittleWorkOfOthersIsNoReason) {
   Machine machine;
   machine.Run(milliseconds(5000), 0.2);
