@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "ir/apply.h"
@@ -49,6 +50,18 @@ LoopKind KindOf(const StageSchedule& stage, const std::string& path) {
   return LoopKind::kSerial;
 }
 
+const Axis& AxisAt(const Stage& stage, size_t i) {
+  return i < stage.axes.size() ? stage.axes[i] : stage.reduce_axes[i - stage.axes.size()];
+}
+
+std::set<size_t> AxesIn(const Expr& expr) {
+  std::set<size_t> axes;
+  Walk(expr, [&](const Expr& part) {
+    if (part.op() == Op::kAxis) axes.insert(static_cast<size_t>(part.int_value()));
+  });
+  return axes;
+}
+
 class Fitter {
  public:
   Fitter(const ScheduledKernel& donor, const Schedule& schedule, const Kernel& donor_kernel, const Kernel& kernel,
@@ -68,6 +81,7 @@ class Fitter {
   void SuitGrain(Step& step, const ScheduledKernel& before, std::string& why) const;
   void SuitWinograd(Step& step, const ScheduledKernel& before, std::string& why) const;
   void SuitOnline(Step& step, const ScheduledKernel& before, std::string& why) const;
+  void SuitTrim(Step& step, const ScheduledKernel& before, std::string& why) const;
   // The step that was refused, with the loops that there are instead of those it names; nullopt if that is no way.
   static std::optional<Step> Repair(const Step& step, const ScheduledKernel& before);
   double WorkPerTrip(const Kernel& kernel, const ScheduledKernel& scheduled, const std::string& stage,
@@ -194,6 +208,40 @@ void Fitter::SuitOnline(Step& step, const ScheduledKernel& before, std::string& 
   step.factors[0] = length;
 }
 
+// Copies of an unrolled body know which terms lie in the padding only if a tile spans the image, as the donor's did;
+// elsewhere every term would ask.
+void Fitter::SuitTrim(Step& step, const ScheduledKernel& before, std::string& why) const {
+  const int index = FindStage(before.kernel, step.stage), donor_index = FindStage(donor_.kernel, step.stage);
+  if (index < 0 || donor_index < 0) return;
+  const Stage& stage = before.kernel.stages[static_cast<size_t>(index)];
+  const Stage& donor_stage = donor_.kernel.stages[static_cast<size_t>(donor_index)];
+  const StageSchedule& donor_loops = donor_.stages[static_cast<size_t>(donor_index)];
+  // "h of 14, 7 there", if the image is longer than the donor's where the window moves along it.
+  auto longer = [&](const std::string& window) {
+    std::string found;
+    Walk(stage.body, [&](const Expr& load) {
+      if (load.op() != Op::kLoad) return;
+      for (const Expr& position : load.args()) {
+        const std::set<size_t> axes = AxesIn(position);
+        if (std::none_of(axes.begin(), axes.end(), [&](size_t i) { return AxisAt(stage, i).name == window; })) continue;
+        for (const size_t i : axes) {
+          if (i >= std::min(stage.axes.size(), donor_stage.axes.size())) continue;
+          const int64_t here = UpperExtent(before.kernel, stage.axes[i].extent);
+          const int64_t there = UpperExtent(donor_.kernel, donor_stage.axes[i].extent);
+          if (here > there) found = fmt::format("{} of {}, {} there", stage.axes[i].name, here, there);
+        }
+      }
+    });
+    return found;
+  };
+  std::erase_if(step.names, [&](const std::string& name) {
+    if (KindOf(donor_loops, name) != LoopKind::kUnrolled) return false;
+    const std::string reason = longer(name);
+    if (!reason.empty()) why = reason;
+    return !reason.empty();
+  });
+}
+
 Step Fitter::Suit(const Step& donor, const ScheduledKernel& before, std::string& why) {
   Step step = donor;
   switch (step.kind) {
@@ -204,6 +252,7 @@ Step Fitter::Suit(const Step& donor, const ScheduledKernel& before, std::string&
     case StepKind::kRewrite:
       if (step.other == "winograd") SuitWinograd(step, before, why);
       if (step.other == "online") SuitOnline(step, before, why);
+      if (step.other == "trim") SuitTrim(step, before, why);
       break;
     case StepKind::kRfactor: {
       std::optional<int64_t> extent = Trips(before, step.stage, step.other);
@@ -255,7 +304,7 @@ FitNote Fitter::FitStep(const Step& donor, ScheduleBuilder& builder) {
   Step step = Suit(donor, builder.so_far(), note.why);
   Result<void> added = builder.Add(step);
   if (!added) {
-    note.why = added.error().message;
+    note.why = note.why.empty() ? added.error().message : note.why + "; " + added.error().message;
     std::optional<Step> repaired = Repair(step, builder.so_far());
     if (!repaired || !builder.Add(*repaired)) {
       note.fate = FitNote::Fate::kDropped;
