@@ -48,6 +48,9 @@ Result<std::unique_ptr<BuilderPool>> BuilderPool::Start(const BuilderPoolOptions
 BuilderPool::BuilderPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 BuilderPool::~BuilderPool() = default;
 
+void BuilderPool::Pause() { impl_->children->Pause(); }
+void BuilderPool::Resume() { impl_->children->Resume(); }
+void BuilderPool::AwaitResume() { impl_->children->AwaitResume(); }
 void BuilderPool::Shutdown() { impl_->children->Shutdown(); }
 
 Result<ChildFrame> BuilderPool::Impl::Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,

@@ -57,6 +57,11 @@ class BuilderPool {
 
   BuilderPoolStats Stats() const;
 
+  // As ChildPool's.
+  void Pause();
+  void Resume();
+  void AwaitResume();
+
   // Kills the processes; calls under way and later ones return kUnavailable.
   void Shutdown();
 

@@ -1,9 +1,7 @@
 #include "backends/child_pool.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 
@@ -35,7 +33,9 @@ struct ChildPool::Child {
   MonotonicTime not_before{};
   // Guarded by the pool's mutex.
   bool leased = false;
-  UniqueFd kill_fd;  // the process' pidfd, for Shutdown while the leaseholder has the rest
+  // Its process group, for Pause and Shutdown while the leaseholder has the rest; 0 once it may have been reaped, and the
+  // number be another's.
+  pid_t group = 0;
 };
 
 ChildPool::ChildPool(ChildPoolOptions options) : options_(std::move(options)) {}
@@ -67,10 +67,10 @@ Result<void> ChildPool::StartChild(Child& child) {
   process.fds.emplace_back(theirs.get(), kChildChannelFd);
   child.process.emplace(HONE_TRY(Subprocess::Start(process)));
   child.channel = std::move(ours);
-  UniqueFd kill_fd(::fcntl(child.process->pidfd(), F_DUPFD_CLOEXEC, 3));
   MutexLock lock(mutex_);
-  child.kill_fd = std::move(kill_fd);
-  if (shut_down_) ::syscall(SYS_pidfd_send_signal, child.kill_fd.get(), SIGKILL, nullptr, 0);
+  child.group = child.process->pid();
+  if (paused_) SignalGroup(child, SIGSTOP);
+  if (shut_down_) SignalGroup(child, SIGKILL);
   return {};
 }
 
@@ -94,7 +94,13 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline) {
     found->leased = true;
   }
   Lease lease(*this, *found);
-  if (found->process && found->process->HasEnded()) {  // killed while it was idle: for want of memory, or by hand
+  bool has_ended = false;  // killed while it was idle: for want of memory, or by hand
+  {
+    MutexLock lock(mutex_);
+    has_ended = found->process && found->process->HasEnded();
+    if (has_ended) found->group = 0;
+  }
+  if (has_ended) {
     LogWarn("child_died", {{"name", options_.name}, {"how", found->process->Wait({})->Text()}, {"idle", true}});
     found->process.reset();
   }
@@ -134,12 +140,41 @@ void ChildPool::Release(Child& child) {
   released_.NotifyAll();
 }
 
+void ChildPool::Disown(Child& child) {
+  MutexLock lock(mutex_);
+  child.group = 0;
+}
+
+// REQUIRES: the pool's mutex is held.
+void ChildPool::SignalGroup(const Child& child, int signal) {
+  if (child.group > 0) ::kill(-child.group, signal);
+}
+
+void ChildPool::Pause() {
+  MutexLock lock(mutex_);
+  paused_ = true;
+  for (const auto& child : children_) SignalGroup(*child, SIGSTOP);
+}
+
+void ChildPool::Resume() {
+  {
+    MutexLock lock(mutex_);
+    paused_ = false;
+    for (const auto& child : children_) SignalGroup(*child, SIGCONT);
+  }
+  released_.NotifyAll();
+}
+
+void ChildPool::AwaitResume() {
+  MutexLock lock(mutex_);
+  while (paused_ && !shut_down_) released_.Wait(mutex_);
+}
+
 void ChildPool::Shutdown() {
   {
     MutexLock lock(mutex_);
     shut_down_ = true;
-    for (const auto& child : children_)
-      if (child->kill_fd) ::syscall(SYS_pidfd_send_signal, child->kill_fd.get(), SIGKILL, nullptr, 0);
+    for (const auto& child : children_) SignalGroup(*child, SIGKILL);
   }
   released_.NotifyAll();
 }
@@ -218,6 +253,7 @@ Result<ChildFrame> ChildPool::Lease::Call(ChildMessage type, std::string_view bo
 }
 
 Error ChildPool::Lease::Died() {
+  pool_->Disown(*child_);
   child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
   ExitStatus status = child_->process->Kill();
   return Discard(ErrorKind::kUnavailable, fmt::format("the {} died: {}", pool_->options_.name, status.Text()));
@@ -228,10 +264,9 @@ Error ChildPool::Lease::Reject(std::string_view why) { return Discard(ErrorKind:
 // The one way out for a child: killed if it lives, accounted for, and its last words kept.
 Error ChildPool::Lease::Discard(ErrorKind kind, std::string message) {
   if (child_->process) {
+    pool_->Disown(*child_);
     child_->process->Kill();
     if (std::string tail = child_->process->ErrorTail(); !tail.empty()) message += "; it said: " + tail;
-    MutexLock lock(pool_->mutex_);
-    child_->kill_fd.Reset();
   }
   child_->process.reset();
   child_->channel = ChildChannel();

@@ -70,6 +70,12 @@ class ChildPool {
   // Waits for a free child. kBusy at the deadline; kUnavailable after Shutdown, or when children cannot be started.
   Result<Lease> Acquire(MonotonicTime deadline);
 
+  // Stops all children and what they started where they are, and those that are started meanwhile, until Resume. Calls
+  // under way wait, and their deadlines pass.
+  void Pause();
+  void Resume();
+  void AwaitResume();  // returns once it is not paused, or shut down
+
   // Kills all children. Calls under way return kUnavailable soon.
   void Shutdown();
 
@@ -81,12 +87,15 @@ class ChildPool {
   explicit ChildPool(ChildPoolOptions options);
   Result<void> StartChild(Child& child);
   void Release(Child& child);
+  void Disown(Child& child);
+  static void SignalGroup(const Child& child, int signal);
 
   const ChildPoolOptions options_;
   mutable Mutex mutex_;
   CondVar released_;
   std::vector<std::unique_ptr<Child>> children_;  // fixed after Start
   bool shut_down_ HONE_GUARDED_BY(mutex_) = false;
+  bool paused_ HONE_GUARDED_BY(mutex_) = false;
   uint64_t restarts_ HONE_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ HONE_GUARDED_BY(mutex_) = 1;
 };

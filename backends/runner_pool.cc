@@ -67,6 +67,8 @@ Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& o
   return std::unique_ptr<RunnerPool>(new RunnerPool(std::move(impl)));
 }
 
+void RunnerPool::Pause() { impl_->children->Pause(); }
+void RunnerPool::Resume() { impl_->children->Resume(); }
 void RunnerPool::Shutdown() { impl_->children->Shutdown(); }
 
 Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, MonotonicTime deadline) {

@@ -123,6 +123,8 @@ class RunnerPool {
                          MonotonicTime deadline);
 
   RunnerPoolStats Stats() const;
+  void Pause();  // as ChildPool's
+  void Resume();
   void Shutdown();  // kills the processes; calls under way and later ones return kUnavailable
 
  private:

@@ -14,7 +14,8 @@ One run differs from the next by some per cent on a shared machine, which may be
 when somebody else is at work, its cost lies in the first moments: of the loops, beside it and without a mark, what the rounds
 of the first half second take longer than the median of the later ones do, as a share of the whole run.
 
-Then how soon refining ends: from the begin of somebody's busy loop on one processor until none of its processes lives. And
+Then how soon refining ends: from the begin of somebody's busy loop on one processor until all of its processes are
+stopped or gone. And
 how soon it comes back: trials a second before two threads of matrix products, and the time from their end to the end of the
 first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
 import argparse
@@ -194,7 +195,7 @@ def recovery(arguments, load, repeats):
 
 
 def refiners(parent):
-    """Processes below it that run only when nobody else wants to."""
+    """Processes below it that run only when nobody else wants to, and are not stopped."""
     found = []
     for task in glob.glob(f"/proc/{parent}/task/*/children"):
         try:
@@ -205,7 +206,7 @@ def refiners(parent):
         for child in children:
             try:
                 with open(f"/proc/{child}/stat", encoding="utf-8") as file:
-                    is_alive = file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+                    is_alive = file.read().rsplit(")", 1)[1].split()[0] not in "TZX"
                 if is_alive and os.sched_getscheduler(child) == os.SCHED_IDLE:
                     found.append(child)
             except OSError:

@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kSampleOpen{100};
 constexpr std::chrono::milliseconds kSampleClosed{400};
 constexpr std::chrono::milliseconds kGlance{20};
 constexpr double kGlanced = 0.02;  // seconds of processor time that ask for a sample
+constexpr std::chrono::seconds kKept{5};        // that processes wait for idle time to come back
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
 constexpr std::chrono::minutes kLookEvery{5};
 constexpr int kSlice = 64;                      // trials before the next kernel is chosen
@@ -76,10 +77,32 @@ void IdleLoop::SetLimits(const IdleLimits& limits, double share) {
   share_ = share;
 }
 
+void IdleLoop::Heed(const IdleGate& gate) {
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (open_ != gate.open()) {
+    open_ = gate.open();
+    if (!open_) closed_at_ = now;
+    if (workshop_ && open_) workshop_->Resume();
+    if (workshop_ && !open_) workshop_->Pause();
+    changed_.NotifyAll();
+  } else if (!open_ && workshop_ && now > closed_at_ + kKept) {
+    Shut();
+  }
+}
+
 void IdleLoop::Shut() {
   open_ = false;
   slice_.request_stop();
-  if (workshop_) workshop_->Shutdown();
+  if (!workshop_) return;
+  workshop_->Shutdown();
+  ended_ = std::move(workshop_);
+  changed_.NotifyAll();
+}
+
+void IdleLoop::Bury() {
+  std::shared_ptr<Workshop> ended;
+  MutexLock lock(mutex_);
+  ended.swap(ended_);
 }
 
 std::string IdleLoop::state() const {
@@ -94,7 +117,7 @@ IdleLoop::Plan IdleLoop::plan() const {
 
 std::string IdleLoop::task() const {
   MutexLock lock(mutex_);
-  return task_;
+  return open_ ? task_ : "";
 }
 
 void IdleLoop::Watch(std::stop_token stop) {
@@ -113,9 +136,7 @@ void IdleLoop::Watch(std::stop_token stop) {
       sample->is_serving |= std::exchange(interrupted_, false);
       gate.SetLimits(limits_);
       gate.Add(*sample);
-      if (open_ && !gate.open()) Shut();
-      if (open_ != gate.open()) changed_.NotifyAll();
-      open_ = gate.open();
+      Heed(gate);
       state_ = resting_ && open_ ? "resting" : gate.why();
       is_at_work = open_ && !resting_;
     }
@@ -146,26 +167,26 @@ void IdleLoop::Work(std::stop_token stop) {
   // Thinking and learning are idle work, too. (Of this thread alone; not of the lowest class: it holds locks.)
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
   while (!stop.stop_requested()) {
+    Bury();
     std::stop_token slice;
     {
       MutexLock lock(mutex_);
-      while (!open_ && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::seconds(1));
-      if (stop.stop_requested()) return;
+      if (!open_) changed_.WaitFor(mutex_, std::chrono::seconds(1));
+      if (!open_ || stop.stop_requested()) continue;
       slice_ = std::stop_source();
       slice = slice_.get_token();
     }
     Stopwatch watch;
     Result<void> done = RefineOne(slice);
     std::chrono::duration<double, std::micro> spent(watch.Microseconds());
-    std::shared_ptr<Workshop> old;  // ends when the lock is free
     double share;
     {
       MutexLock lock(mutex_);
       task_.clear();
       share = share_;
-      if (!done || slice.stop_requested()) old = std::move(workshop_);
+      if (!done && workshop_) ended_ = std::move(workshop_);
     }
-    old.reset();
+    Bury();
     if (slice.stop_requested()) continue;
     // Nothing to do, or it cannot be done now: not at once again.
     if (!done && done.error().kind != ErrorKind::kNotFound) LogWarn("idle_loop", {{"why", done.error().Text()}});
@@ -248,8 +269,12 @@ Result<std::shared_ptr<Workshop>> IdleLoop::StartedWorkshop(std::stop_token stop
   }
   std::shared_ptr<Workshop> started = HONE_TRY(start_workshop_());
   MutexLock lock(mutex_);
-  workshop_ = started;
-  if (stop.stop_requested()) started->Shutdown();  // meanwhile
+  if (stop.stop_requested()) {  // meanwhile
+    started->Shutdown();
+  } else {
+    workshop_ = started;
+    if (!open_) started->Pause();
+  }
   return started;
 }
 

@@ -2,8 +2,9 @@
 //
 //   IdleGate says quiet → NextTask → Tuning::Refine (a slice of trials) → remember how far it came → again
 //
-// It has builder and runner processes of its own, below everything else on the machine, started when idle time begins
-// and killed when it ends.
+// It has builder and runner processes of its own, below everything else on the machine, started when idle time begins.
+// When it ends they stop where they are, at once and for nothing, since it may be over in a moment; they are killed if it
+// is not, or if somebody waits for an answer.
 #pragma once
 
 #include <atomic>
@@ -39,7 +40,7 @@ class IdleLoop {
 
   void SetLimits(const IdleLimits& limits, double share);
 
-  // For `hone status`, from any thread: what the gate says, and what is refined now ("" if nothing).
+  // For `hone status`, from any thread: what the gate says, and what is refined at this moment ("" if nothing).
   std::string state() const;
   std::string task() const;
 
@@ -66,7 +67,9 @@ class IdleLoop {
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
   void WaitForSample(const LoadSample& last, bool is_at_work, std::stop_token stop);
   void Work(std::stop_token stop);
-  void Shut() HONE_REQUIRES(mutex_);  // ends the slice under way and its processes
+  void Heed(const IdleGate& gate) HONE_REQUIRES(mutex_);  // stops the processes, or lets them go on
+  void Shut() HONE_REQUIRES(mutex_);                      // ends the slice under way and its processes
+  void Bury();                                            // what has ended
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
   Result<void> LookForTasks();
@@ -93,6 +96,8 @@ class IdleLoop {
   Plan plan_ HONE_GUARDED_BY(mutex_);
   std::stop_source slice_ HONE_GUARDED_BY(mutex_);  // of the search under way
   std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
+  std::shared_ptr<Workshop> ended_ HONE_GUARDED_BY(mutex_);  // its processes are killed: to be reaped without the lock
+  MonotonicTime closed_at_ HONE_GUARDED_BY(mutex_){};
 
   // Of the working thread alone, from here on.
   std::vector<RefineTask> tasks_;

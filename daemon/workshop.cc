@@ -39,6 +39,14 @@ class ProcessWorkshop : public Workshop {
   }
   BuilderPoolStats BuilderStats() const override { return builders_->Stats(); }
   RunnerPoolStats RunnerStats() const override { return runners_->Stats(); }
+  void Pause() override {
+    builders_->Pause();
+    runners_->Pause();
+  }
+  void Resume() override {
+    builders_->Resume();
+    runners_->Resume();
+  }
   void Shutdown() override {
     builders_->Shutdown();
     runners_->Shutdown();
@@ -77,6 +85,14 @@ class LazyWorkshop : public Workshop {
   RunnerPoolStats RunnerStats() const override {
     MutexLock lock(mutex_);
     return workshop_ ? workshop_->RunnerStats() : RunnerPoolStats{};
+  }
+  void Pause() override {
+    MutexLock lock(mutex_);
+    if (workshop_) workshop_->Pause();
+  }
+  void Resume() override {
+    MutexLock lock(mutex_);
+    if (workshop_) workshop_->Resume();
   }
   void Shutdown() override {
     MutexLock lock(mutex_);

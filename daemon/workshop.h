@@ -34,6 +34,9 @@ class Workshop {
   virtual Result<std::string> Explain(const BuildRequest& request, Deadline deadline) = 0;
   virtual BuilderPoolStats BuilderStats() const = 0;
   virtual RunnerPoolStats RunnerStats() const = 0;
+  // Stops the processes where they are, and lets them go on. What was asked for waits meanwhile.
+  virtual void Pause() = 0;
+  virtual void Resume() = 0;
   virtual void Shutdown() = 0;
 };
 

@@ -24,6 +24,8 @@ class Rig {
  public:
   virtual ~Rig() = default;
   virtual int builders() const = 0;
+  // Called before anything that takes the processor for a while: blocks while the machine is somebody else's.
+  virtual void AwaitTurn() {}
   virtual const Clock& clock() const { return Clock::Real(); }  // by which what was measured ages
   virtual Result<BuiltArtifact> Build(const std::string& schedule) = 0;
   virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) = 0;

@@ -25,6 +25,7 @@ class PoolRig : public Rig {
         prepared_(std::move(prepared)) {}
 
   int builders() const override { return at_once_; }
+  void AwaitTurn() override { builders_.AwaitResume(); }
   Result<BuiltArtifact> Build(const std::string& schedule) override {
     return builders_.Build({kernel_, schedule, target_}, Deadline());
   }

@@ -155,6 +155,7 @@ class Run {
     std::vector<std::optional<Plan>> made(tries);
     std::vector<size_t> texts(tries);
     ForEachIndex(tries, rig_.builders(), [&](size_t i) {
+      rig_.AwaitTurn();
       if (stop_.stop_requested()) return;
       Rng own = rng.Fork(i);
       Result<Plan> plan = think(own);
@@ -174,6 +175,7 @@ class Run {
     const Error stopped{ErrorKind::kTimeout, "stopped", ""};
     std::vector<Result<Candidate>> candidates(plans.size(), stopped);
     ForEachIndex(plans.size(), rig_.builders(), [&](size_t i) {
+      rig_.AwaitTurn();
       if (!stop_.stop_requested()) candidates[i] = space_.Complete(std::move(plans[i]));
     });
     return candidates;
@@ -211,6 +213,7 @@ class Run {
 
   Result<void> Learn() {
     if (!UsesModel() || samples_.empty()) return {};
+    rig_.AwaitTurn();
     Stopwatch watch;
     HONE_TRY(model_->Add(std::exchange(samples_, {})));
     HONE_TRY(model_->Update(options_.group));

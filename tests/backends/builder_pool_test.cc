@@ -270,6 +270,27 @@ TEST_F(FakeBuilder, BuildersWorkSideBySide) {
   EXPECT_EQ(pool_->Stats().busy, 0);
 }
 
+TEST_F(FakeBuilder, APauseEndsByResumeOrShutdown) {
+  for (bool resume : {true, false}) {
+    pool_->Pause();
+    std::atomic<int> waiting{2};
+    std::thread asks([&] {
+      EXPECT_EQ(Ask("good").has_value(), resume);
+      --waiting;
+    });
+    std::thread waits([&] {
+      pool_->AwaitResume();
+      --waiting;
+    });
+    std::this_thread::sleep_for(milliseconds(100));
+    EXPECT_EQ(waiting, 2);
+    resume ? pool_->Resume() : pool_->Shutdown();
+    asks.join();
+    waits.join();
+    pool_->AwaitResume();  // at once
+  }
+}
+
 TEST_F(FakeBuilder, ShutdownEndsCallsUnderWay) {
   std::thread killer([&] {
     while (pool_->Stats().busy == 0) std::this_thread::yield();

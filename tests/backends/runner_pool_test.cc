@@ -132,6 +132,55 @@ TEST(RunnerPool, APauseOfTheMachineIsNotTheCandidatesTime) {
   }
 }
 
+TEST(RunnerPool, PauseStopsRunnerLauncherAndCandidate) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  const std::string spin = "for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");";
+  SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry(spin + kReluLoop));
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  std::atomic<bool> is_over{false};
+  std::thread check([&] {
+    // Stopped for longer than it may run.
+    Result<CheckReport> report = pool->Check(*prepared, slow, {.run_limit = milliseconds(600)}, In(seconds(30)));
+    is_over = true;
+    ASSERT_TRUE(report) << report.error().Text();
+    EXPECT_TRUE(report->verified()) << report->failure->message;
+  });
+  std::vector<pid_t> chain = {getpid()};
+  while (chain.size() < 4 && !is_over)
+    if (pid_t child = ChildOf(chain.back())) chain.push_back(child);
+  ASSERT_EQ(chain.size(), 4u);
+  pool->Pause();
+  for (size_t i = 1; i < chain.size(); ++i)
+    for (int tries = 0; StateOf(chain[i]) != 'T' && tries < 100; ++tries) std::this_thread::sleep_for(milliseconds(10));
+  std::this_thread::sleep_for(milliseconds(800));
+  for (size_t i = 1; i < chain.size(); ++i) EXPECT_EQ(StateOf(chain[i]), 'T') << i;
+  EXPECT_FALSE(is_over);
+  pool->Resume();
+  check.join();
+}
+
+TEST(RunnerPool, ARunnerThatIsStartedInAPauseWaitsForItsEnd) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
+  ASSERT_TRUE(pool->Check(*prepared, right, {}, In(seconds(20)))->verified());
+  pool->Pause();
+  kill(ChildOf(getpid()), SIGKILL);
+  EXPECT_EQ(pool->Check(*prepared, right, {}, In(seconds(20))).error().kind, ErrorKind::kUnavailable);
+  { RunnerPool::Prepared gone = std::move(*prepared); }
+  prepared = pool->Prepare(kRelu, In(seconds(10)));
+  ASSERT_TRUE(prepared) << prepared.error().Text();
+  const pid_t runner = ChildOf(getpid());
+  for (int tries = 0; StateOf(runner) != 'T' && tries < 100; ++tries) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(StateOf(runner), 'T');
+  std::thread resume([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    pool->Resume();
+  });
+  EXPECT_TRUE(pool->Check(*prepared, right, {}, In(seconds(20)))->verified());
+  resume.join();
+}
+
 TEST(RunnerPool, RunnerLauncherAndCandidateDieWithTheDaemon) {
   SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
   pid_t daemon = ::fork();

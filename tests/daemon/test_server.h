@@ -97,6 +97,8 @@ class FakeWorkshop : public Workshop {
   Result<std::string> Explain(const BuildRequest& request, Deadline) override { return "code of " + request.kernel; }
   BuilderPoolStats BuilderStats() const override { return {}; }
   RunnerPoolStats RunnerStats() const override { return {}; }
+  void Pause() override {}
+  void Resume() override {}
   void Shutdown() override { Release(); }
 
   // Builds wait until Release.
