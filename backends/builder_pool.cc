@@ -41,6 +41,7 @@ Result<std::unique_ptr<BuilderPool>> BuilderPool::Start(const BuilderPoolOptions
   pool.process.limits.file_size = options.object_bytes;
   pool.process.limits.nice = options.nice;
   pool.process.limits.idle = options.idle;
+  pool.process.limits.idle_group = options.idle_group;
   impl->children = HONE_TRY(ChildPool::Start(std::move(pool)));
   return std::unique_ptr<BuilderPool>(new BuilderPool(std::move(impl)));
 }

@@ -23,7 +23,8 @@ struct BuilderPoolOptions {
   int64_t address_space = int64_t{4} << 30;    // of a builder, LLVM included
   int64_t object_bytes = int64_t{32} << 20;    // of one artifact
   int nice = 10;                               // below the serving threads
-  bool idle = false;  // SCHED_IDLE besides
+  bool idle = false;                           // as SubprocessLimits
+  std::string idle_group = {};
 };
 
 struct BuiltArtifact {

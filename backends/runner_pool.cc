@@ -63,6 +63,7 @@ Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& o
   pool.process.limits.address_space = options.address_space;
   pool.process.limits.nice = options.nice;
   pool.process.limits.idle = options.idle;
+  pool.process.limits.idle_group = options.idle_group;
   impl->children = HONE_TRY(ChildPool::Start(std::move(pool)));
   return std::unique_ptr<RunnerPool>(new RunnerPool(std::move(impl)));
 }

@@ -24,8 +24,9 @@ struct RunnerPoolOptions {
   std::vector<std::string> arguments = {};  // for tests
   int runners = 1;                          // so many kernels are prepared or checked at once
   int nice = 0;
-  bool idle = false;          // SCHED_IDLE besides
-  int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
+  bool idle = false;            // as SubprocessLimits
+  std::string idle_group = {};
+  int64_t address_space = 0;    // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
 };
 
 struct CheckOptions {

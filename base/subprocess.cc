@@ -89,7 +89,7 @@ struct Plan {
   const std::vector<std::pair<int, int>>* fds;
   int null_fd, error_fd, report_fd;
   int first_free_fd;  // above every descriptor involved
-  SubprocessLimits limits;
+  const SubprocessLimits& limits;
   pid_t parent;
 };
 
@@ -117,12 +117,20 @@ void YieldToOtherSessions() {
   ::close(fd);
 }
 
+void Join(const std::string& group) {
+  int fd = ::open(group.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  [[maybe_unused]] ssize_t written = ::write(fd, "0", 1);
+  ::close(fd);
+}
+
 // Runs in the child, with the parent's memory copied and its locks in any state: async-signal-safe calls only.
 [[noreturn]] void Exec(Plan plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != plan.parent) ::_exit(127);  // the parent died before the line above
   if (plan.limits.idle) {
     YieldToOtherSessions();
+    if (!plan.limits.idle_group.empty()) Join(plan.limits.idle_group);
   } else {
     ::setpgid(0, 0);
   }

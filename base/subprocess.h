@@ -37,6 +37,7 @@ struct SubprocessLimits {
   int open_files = 64;
   int nice = 0;       // added to ours
   bool idle = false;  // SCHED_IDLE, and after other sessions: runs when nobody else wants to
+  std::string idle_group = {};  // IdleGroup's entrance; "": none
 };
 
 struct SubprocessOptions {

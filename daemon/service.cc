@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <optional>
 
 #include "backends/host_target.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/idle_group.h"
 #include "base/paths.h"
 #include "base/subprocess.h"
 #include "cache/schedule_cache.h"
@@ -99,10 +101,11 @@ IdleLimits IdleLimitsOf(const Config& config) {
 }
 
 // Below everything else on the machine.
-WorkshopOptions IdleWorkshopOptionsOf(WorkshopOptions options, int cores) {
+WorkshopOptions IdleWorkshopOptionsOf(WorkshopOptions options, int cores, const std::optional<IdleGroup>& group) {
   options.builders.builders = std::clamp(cores, 1, 8);
   options.builders.nice = options.runners.nice = 19;
   options.builders.idle = options.runners.idle = true;
+  if (group) options.builders.idle_group = options.runners.idle_group = group->entrance();
   options.runners.runners = 1;
   return options;
 }
@@ -139,6 +142,7 @@ class Service {
 
  private:
   bool inspects() const { return options_.inspect >= 0; }
+  bool refines() const { return !inspects() && options_.idle && config_.idle; }
 
   Result<void> Open() {
     Target host = HONE_TRY(HostTarget());
@@ -158,6 +162,7 @@ class Service {
     cache.inspect = inspects();
     cache.size_cap = config_.cache_bytes;
     cache_ = HONE_TRY(ScheduleCache::Open(cache));
+    if (refines()) MakeIdleGroup();
     WorkshopOptions workshop = WorkshopOptionsOf(config_, options_, host.cores);
     std::string compiler = HONE_TRY(CompilerName(options_.builder));
     if (inspects()) {
@@ -193,10 +198,10 @@ class Service {
       transfers_->SetModel([this] { return tuning_->ModelToAsk(); });
       notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
     }
-    if (!inspects() && options_.idle && config_.idle) {
+    if (refines()) {
       idle_ = std::make_unique<IdleLoop>(
           *cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_), config_.idle_share,
-          [options = IdleWorkshopOptionsOf(workshop, host.cores)] { return StartWorkshop(options); });
+          [options = IdleWorkshopOptionsOf(workshop, host.cores, idle_group_)] { return StartWorkshop(options); });
       misses_->SetOnWork([this] { idle_->Interrupt(); });
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
@@ -215,6 +220,14 @@ class Service {
       server_->Accept(UniqueFd(listening_.socket.Release()));
     }
     return {};
+  }
+
+  void MakeIdleGroup() {
+    Result<IdleGroup> group = IdleGroup::Create();
+    if (group)
+      idle_group_.emplace(*std::move(group));
+    else
+      LogInfo("no_idle_group", {{"why", group.error().Text()}});
   }
 
   void Close() {
@@ -332,6 +345,7 @@ class Service {
   boost::asio::signal_set signals_{loop_.context(), SIGTERM, SIGINT, SIGHUP};
   Metrics metrics_;
   ListeningSocket listening_;
+  std::optional<IdleGroup> idle_group_;  // for what refines; nullopt where there can be none
   std::unique_ptr<ScheduleCache> cache_;
   std::unique_ptr<Workshop> workshop_;
   std::unique_ptr<HotSet> hot_;
