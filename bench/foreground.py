@@ -14,10 +14,9 @@ One run differs from the next by some per cent on a shared machine, which may be
 when somebody else is at work, its cost lies in the first moments: of the loops, beside it and without a mark, what the rounds
 of the first half second take longer than the median of the later ones do, as a share of the whole run.
 
-Then how soon refining ends: from the begin of somebody's busy loop on one processor until all of its processes are
-stopped or gone. And
-how soon it comes back: trials a second before two threads of matrix products, and the time from their end to the end of the
-first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
+Then how soon refining ends: from the begin of somebody's busy loop on one processor until all of its processes are stopped or
+gone. And how soon it comes back: trials a second before two threads of matrix products, and the time from their end to the
+end of the first two seconds with at least 80 % of that, for kernels whose trials take a fiftieth of a second."""
 import argparse
 import glob
 import json
