@@ -148,7 +148,10 @@ TEST(RunnerPool, PauseStopsRunnerLauncherAndCandidate) {
   std::vector<pid_t> chain = {getpid()};
   while (chain.size() < 4 && !is_over)
     if (pid_t child = ChildOf(chain.back())) chain.push_back(child);
-  ASSERT_EQ(chain.size(), 4u);
+  if (chain.size() < 4) {
+    check.join();
+    FAIL() << "the check was over before its candidate was seen";
+  }
   pool->Pause();
   for (size_t i = 1; i < chain.size(); ++i)
     for (int tries = 0; StateOf(chain[i]) != 'T' && tries < 100; ++tries) std::this_thread::sleep_for(milliseconds(10));
