@@ -152,17 +152,22 @@ void ChildPool::SignalGroup(const Child& child, int signal) {
 
 void ChildPool::Pause() {
   MutexLock lock(mutex_);
-  paused_ = true;
+  if (!std::exchange(paused_, true)) paused_at_ = std::chrono::steady_clock::now();
   for (const auto& child : children_) SignalGroup(*child, SIGSTOP);
 }
 
 void ChildPool::Resume() {
   {
     MutexLock lock(mutex_);
-    paused_ = false;
+    if (std::exchange(paused_, false)) paused_before_ += std::chrono::steady_clock::now() - paused_at_;
     for (const auto& child : children_) SignalGroup(*child, SIGCONT);
   }
   released_.NotifyAll();
+}
+
+MonotonicTime::duration ChildPool::PausedSoFar() const {
+  MutexLock lock(mutex_);
+  return paused_before_ + (paused_ ? std::chrono::steady_clock::now() - paused_at_ : MonotonicTime::duration(0));
 }
 
 void ChildPool::AwaitResume() {
@@ -227,6 +232,7 @@ Result<uint64_t> ChildPool::Lease::Send(ChildMessage type, std::string_view body
 }
 
 Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline) {
+  MonotonicTime::duration paused = pool_->PausedSoFar();
   while (true) {
     if (!child_->process)
       return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
@@ -240,6 +246,12 @@ Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline
     switch (frame.error().kind) {
       case ErrorKind::kUnavailable: return Died();
       case ErrorKind::kTimeout:
+        if (pool_->PausedSoFar() > paused) {
+          pool_->AwaitResume();
+          const MonotonicTime::duration now = pool_->PausedSoFar();
+          deadline += now - std::exchange(paused, now);
+          continue;
+        }
         return Discard(ErrorKind::kTimeout, fmt::format("the {} did not answer in time", pool_->options_.name));
       default: return Reject(fmt::format("the {} answered garbage: {}", pool_->options_.name, frame.error().message));
     }

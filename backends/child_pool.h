@@ -71,7 +71,7 @@ class ChildPool {
   Result<Lease> Acquire(MonotonicTime deadline);
 
   // Stops all children and what they started where they are, and those that are started meanwhile, until Resume. Calls
-  // under way wait, and their deadlines pass.
+  // under way wait; the pause is not counted against what a child has until its deadline.
   void Pause();
   void Resume();
   void AwaitResume();  // returns once it is not paused, or shut down
@@ -88,6 +88,7 @@ class ChildPool {
   Result<void> StartChild(Child& child);
   void Release(Child& child);
   void Disown(Child& child);
+  MonotonicTime::duration PausedSoFar() const;
   static void SignalGroup(const Child& child, int signal);
 
   const ChildPoolOptions options_;
@@ -96,6 +97,8 @@ class ChildPool {
   std::vector<std::unique_ptr<Child>> children_;  // fixed after Start
   bool shut_down_ HONE_GUARDED_BY(mutex_) = false;
   bool paused_ HONE_GUARDED_BY(mutex_) = false;
+  MonotonicTime paused_at_ HONE_GUARDED_BY(mutex_){};
+  MonotonicTime::duration paused_before_ HONE_GUARDED_BY(mutex_){};  // in pauses that are over
   uint64_t restarts_ HONE_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ HONE_GUARDED_BY(mutex_) = 1;
 };

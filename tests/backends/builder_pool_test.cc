@@ -291,6 +291,22 @@ TEST_F(FakeBuilder, APauseEndsByResumeOrShutdown) {
   }
 }
 
+TEST_F(FakeBuilder, APauseIsNotTheBuildersTime) {
+  BuilderPoolOptions options = FakeOptions();
+  options.deadline = milliseconds(400);
+  pool_ = StartPool(options);
+  ASSERT_TRUE(Ask("good"));
+  pool_->Pause();
+  std::thread resume([&] {
+    std::this_thread::sleep_for(milliseconds(900));
+    pool_->Resume();
+  });
+  Result<BuiltArtifact> built = Ask("good");
+  EXPECT_TRUE(built) << built.error().Text();
+  resume.join();
+  EXPECT_EQ(Ask("sleep").error().kind, ErrorKind::kTimeout);  // and what never answers is given up all the same
+}
+
 TEST_F(FakeBuilder, ShutdownEndsCallsUnderWay) {
   std::thread killer([&] {
     while (pool_->Stats().busy == 0) std::this_thread::yield();
