@@ -64,9 +64,9 @@ Error ErrnoError(int code, std::string_view what, std::string_view path) {
 Result<std::string> ReadAll(int fd, size_t limit) {
   std::string contents;
   for (;;) {
-    size_t old_size = contents.size();
-    contents.resize(old_size + 65536);
-    ssize_t got = read(fd, contents.data() + old_size, 65536);
+    const size_t old_size = contents.size(), room = std::clamp<size_t>(old_size, 4096, 1 << 20);
+    contents.resize(old_size + room);
+    ssize_t got = read(fd, contents.data() + old_size, room);
     if (got < 0 && errno != EINTR) return ErrnoError(errno, "cannot read");
     contents.resize(old_size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
     if (contents.size() > limit) return Error{ErrorKind::kLimit, fmt::format("longer than {} bytes", limit), ""};

@@ -39,6 +39,7 @@
 #include "cache/won.h"
 #include "ir/canonical.h"
 #include "ir/parse.h"
+#include "tuner/measure.h"
 #include "tuner/pool_rig.h"
 #include "tuner/transfer.h"
 #include "tuner/xgb_model.h"

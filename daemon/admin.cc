@@ -201,9 +201,8 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
 }
 
 Result<PredictReply> Admin::Predict(const PredictRequest& request) {
-  if (!predict_)
-    return Error{ErrorKind::kUnsupported, "a cache is only inspected here; start honed to predict", "honed"};
-  return predict_(request);
+  Found found = HONE_TRY(path_.LookUp({request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))}));
+  return insight_.Predict(found.identity);
 }
 
 Result<TopReply> Admin::Top(const TopRequest&) {

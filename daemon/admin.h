@@ -37,17 +37,11 @@ class Admin {
   // What idle time is used for: the gate's words, and the kernel that is refined now. Before anything is asked.
   void SetIdleFacts(std::function<std::pair<std::string, std::string>()> facts) { idle_facts_ = std::move(facts); }
 
-  // Answers for what belongs to searches; a daemon without them says so. Before anything is asked.
-  struct SearchAnswers {
-    std::function<Result<PredictReply>(const PredictRequest&)> predict;
-    std::function<TopReply()> top;
-    Insight::ModelSource model;
-  };
-  void SetSearchAnswers(SearchAnswers answers) {
-    predict_ = std::move(answers.predict);
-    top_ = std::move(answers.top);
-    insight_.SetModel(std::move(answers.model));
-  }
+  // What is refined, and why; a daemon that refines nothing has none. Before anything is asked.
+  void SetTop(std::function<TopReply()> top) { top_ = std::move(top); }
+
+  // The newest cost model. Before anything is asked.
+  void SetModel(Insight::ModelSource model) { insight_.SetModel(std::move(model)); }
 
   // From the loop's thread. kBusy when too much is asked at once.
   void Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body);
@@ -85,7 +79,6 @@ class Admin {
   const AdminFacts facts_;
   const std::function<void(const Fingerprint&)> forget_;
   std::function<std::pair<std::string, std::string>()> idle_facts_;
-  std::function<Result<PredictReply>(const PredictRequest&)> predict_;
   std::function<TopReply()> top_;
   Insight insight_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

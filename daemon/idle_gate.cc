@@ -1,106 +1,14 @@
 #include "daemon/idle_gate.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <ctime>
-#include <sstream>
-
-#include "base/file.h"
 
 namespace hone {
 namespace {
 
 constexpr double kQuietABurst = 10;  // of quiet for the processor time of a burst
-
-// What /proc or /sys says; "" if it is not there any more. No streams: what reads a process that goes away meanwhile
-// fails, and their iterators throw.
-std::string ReadSmall(const std::string& path) { return ReadFile(path, 1 << 20).value_or(""); }
-
-// True if there is mains power that is off: machines without a battery have none, or it is on.
-bool OnBattery() {
-  const std::string supplies = "/sys/class/power_supply/";
-  bool has_mains = false, is_on = false;
-  for (const std::string& name : ListDirectory(supplies).value_or(std::vector<std::string>())) {
-    if (ReadSmall(supplies + name + "/type") != "Mains\n") continue;
-    has_mains = true;
-    is_on |= ReadSmall(supplies + name + "/online") == "1\n";
-  }
-  return has_mains && !is_on;
-}
-
-struct Ticks {
-  double user = 0, system = 0;
-  double children_system = 0;  // of children that were waited for
-  int nice = 0;
-};
-
-// Of a process, or of one of its threads.
-Ticks ReadTicks(const std::string& directory) {
-  std::string text = ReadSmall(directory + "/stat");
-  size_t name_end = text.rfind(')');
-  Ticks ticks;
-  if (name_end == std::string::npos) return ticks;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string skipped;
-  for (int i = 3; i < 14; ++i) fields >> skipped;
-  fields >> ticks.user >> ticks.system >> skipped >> ticks.children_system >> skipped >> ticks.nice;
-  return ticks;
-}
-
-// Ticks that count as busy in /proc/stat, of a process and all that descend from it: user time of what is niced is not
-// among them, which is that of our children and of our own thread for idle time.
-double TreeTicks(const std::string& directory, bool is_self, int depth) {
-  Ticks whole = ReadTicks(directory);
-  double busy = (is_self ? whole.user : 0) + whole.system + whole.children_system;
-  if (depth == 0) return busy;
-  for (const std::string& name : ListDirectory(directory + "/task").value_or(std::vector<std::string>())) {
-    const std::string task = directory + "/task/" + name;
-    if (is_self) {
-      Ticks thread = ReadTicks(task);
-      if (thread.nice > 0) busy -= thread.user;
-    }
-    std::istringstream children(ReadSmall(task + "/children"));
-    for (std::string child; children >> child;) busy += TreeTicks("/proc/" + child, false, depth - 1);
-  }
-  return busy;
-}
-
-// Seconds since boot that at least one task waited for `what`.
-double Stalled(const char* what) {
-  std::string text = ReadSmall(std::string("/proc/pressure/") + what);
-  std::string line = text.substr(0, text.find('\n'));
-  unsigned long long us = 0;
-  size_t total = line.find("total=");
-  if (total == std::string::npos || sscanf(line.c_str() + total, "total=%llu", &us) != 1) return 0;
-  return static_cast<double>(us) / 1e6;
-}
-
-int MinuteOfDay() {
-  std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return local.tm_hour * 60 + local.tm_min;
-}
-
-// user nice system idle iowait irq softirq steal, of all cores.
-using CpuTicks = std::array<double, 8>;
-
-Result<CpuTicks> ReadCpuTicks() {
-  std::istringstream line(HONE_TRY(ReadFile("/proc/stat", 1 << 20)));
-  std::string name;
-  CpuTicks ticks{};
-  line >> name;
-  for (double& tick : ticks) line >> tick;
-  if (!line || name != "cpu")
-    return Error{ErrorKind::kUnsupported, "the first line is not the processor's times", "/proc/stat"};
-  return ticks;
-}
-
-double TicksASecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -126,25 +34,6 @@ bool IsWithin(const Hours& hours, int minute_of_day) {
   if (hours.from == hours.to) return true;
   if (hours.from < hours.to) return minute_of_day >= hours.from && minute_of_day < hours.to;
   return minute_of_day >= hours.from || minute_of_day < hours.to;
-}
-
-Result<LoadSample> ReadLoad() {
-  const CpuTicks ticks = HONE_TRY(ReadCpuTicks());
-  LoadSample sample;
-  sample.at = std::chrono::steady_clock::now();
-  // honed, its workers, their fork servers, candidates.
-  double ours = TreeTicks("/proc/self", true, 4);
-  sample.busy_s = (ticks[0] + ticks[2] + ticks[5] + ticks[6] - ours) / TicksASecond();
-  sample.user_s = ticks[0] / TicksASecond();
-  sample.stalled_s = Stalled("memory") + Stalled("io");
-  sample.minute_of_day = MinuteOfDay();
-  sample.on_battery = OnBattery();
-  return sample;
-}
-
-std::optional<double> BusyUserSeconds() {
-  Result<CpuTicks> ticks = ReadCpuTicks();
-  return ticks ? std::optional((*ticks)[0] / TicksASecond()) : std::nullopt;
 }
 
 void IdleGate::Add(const LoadSample& sample) {

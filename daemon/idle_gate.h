@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/result.h"
+#include "daemon/machine_load.h"
 
 namespace hone {
 
@@ -32,24 +32,6 @@ struct IdleLimits {
   bool on_battery = false;  // refine without mains power, too
   Hours hours = {};         // when refining is allowed
 };
-
-struct LoadSample {
-  MonotonicTime at{};
-  double busy_s = 0;     // processor time since boot that is neither idle nor niced nor ours, all cores
-  double user_s = 0;     // as BusyUserSeconds()
-  double stalled_s = 0;  // time since boot that something waited for memory or the disk; 0 where it is not told
-  int minute_of_day = 0;
-  bool on_battery = false;
-  bool is_serving = false;  // honed works for somebody who waits
-};
-
-// All but is_serving, from /proc/stat, /proc/pressure and /sys/class/power_supply. kUnsupported where the system does
-// not tell.
-Result<LoadSample> ReadLoad();
-
-// Processor time since boot that programs which are not niced spent in their own code, all cores, ours among them: a
-// part of what ReadLoad reads, for a glance between its samples. nullopt where the system does not tell.
-std::optional<double> BusyUserSeconds();
 
 // Not thread-safe.
 class IdleGate {

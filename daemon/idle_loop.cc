@@ -81,7 +81,10 @@ void IdleLoop::Heed(const IdleGate& gate) {
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (open_ != gate.open()) {
     open_ = gate.open();
-    if (!open_) closed_at_ = now;
+    if (open_)
+      closed_for_ += now - closed_at_;
+    else
+      closed_at_ = now;
     if (workshop_ && open_) workshop_->Resume();
     if (workshop_ && !open_) workshop_->Pause();
     changed_.NotifyAll();
@@ -91,6 +94,7 @@ void IdleLoop::Heed(const IdleGate& gate) {
 }
 
 void IdleLoop::Shut() {
+  if (open_) closed_at_ = std::chrono::steady_clock::now();
   open_ = false;
   slice_.request_stop();
   if (!workshop_) return;
@@ -122,8 +126,9 @@ std::string IdleLoop::task() const {
 
 void IdleLoop::Watch(std::stop_token stop) {
   IdleGate gate{{}};
+  MachineLoad load;
   while (!stop.stop_requested()) {
-    Result<LoadSample> sample = ReadLoad();
+    Result<LoadSample> sample = load.Sample();
     if (!sample) {
       MutexLock lock(mutex_);
       state_ = sample.error().Text();
@@ -140,12 +145,12 @@ void IdleLoop::Watch(std::stop_token stop) {
       state_ = resting_ && open_ ? "resting" : gate.why();
       is_at_work = open_ && !resting_;
     }
-    WaitForSample(*sample, is_at_work, stop);
+    WaitForSample(load, *sample, is_at_work, stop);
   }
 }
 
 // Looking costs time, too: often only where something could be disturbed.
-void IdleLoop::WaitForSample(const LoadSample& last, bool is_at_work, std::stop_token stop) {
+void IdleLoop::WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + (is_at_work ? kSampleOpen : kSampleClosed);
   Clock::duration glance = is_at_work ? kGlance : kSampleClosed;
@@ -158,7 +163,7 @@ void IdleLoop::WaitForSample(const LoadSample& last, bool is_at_work, std::stop_
     }
     if (!is_at_work) continue;
     const auto begin = Clock::now();
-    if (BusyUserSeconds().value_or(0) - last.user_s > kGlanced - 1e-9) return;
+    if (load.BusyUserSeconds().value_or(0) - last.user_s > kGlanced - 1e-9) return;
     glance = std::max<Clock::duration>(kGlance, 100 * (Clock::now() - begin));  // many cores take long to read
   }
 }
@@ -169,21 +174,24 @@ void IdleLoop::Work(std::stop_token stop) {
   while (!stop.stop_requested()) {
     Bury();
     std::stop_token slice;
+    std::chrono::nanoseconds closed_before;
     {
       MutexLock lock(mutex_);
       if (!open_) changed_.WaitFor(mutex_, std::chrono::seconds(1));
       if (!open_ || stop.stop_requested()) continue;
       slice_ = std::stop_source();
       slice = slice_.get_token();
+      closed_before = closed_for_;
     }
-    Stopwatch watch;
+    const MonotonicTime begin = std::chrono::steady_clock::now();
     Result<void> done = RefineOne(slice);
-    std::chrono::duration<double, std::micro> spent(watch.Microseconds());
+    std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - begin;
     double share;
     {
       MutexLock lock(mutex_);
       task_.clear();
       share = share_;
+      spent -= closed_for_ - closed_before;  // paused meanwhile
       if (!done && workshop_) ended_ = std::move(workshop_);
     }
     Bury();

@@ -65,7 +65,7 @@ class IdleLoop {
   };
 
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
-  void WaitForSample(const LoadSample& last, bool is_at_work, std::stop_token stop);
+  void WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop);
   void Work(std::stop_token stop);
   void Heed(const IdleGate& gate) HONE_REQUIRES(mutex_);  // stops the processes, or lets them go on
   void Shut() HONE_REQUIRES(mutex_);                      // ends the slice under way and its processes
@@ -98,6 +98,7 @@ class IdleLoop {
   std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
   std::shared_ptr<Workshop> ended_ HONE_GUARDED_BY(mutex_);  // its processes are killed: to be reaped without the lock
   MonotonicTime closed_at_ HONE_GUARDED_BY(mutex_){};
+  std::chrono::nanoseconds closed_for_ HONE_GUARDED_BY(mutex_){};  // all in all
 
   // Of the working thread alone, from here on.
   std::vector<RefineTask> tasks_;

@@ -228,6 +228,34 @@ ChoiceRow Insight::WorthOf(const Choice& choice, const Candidate& now, const Spa
   return row;
 }
 
+Result<PredictReply> Insight::Predict(const Identity& identity) {
+  std::shared_ptr<const CostModel> model = HONE_TRY(model_());
+  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
+  PredictReply reply;
+  reply.fingerprint = identity.key.fingerprint.Hex();
+  reply.class_name = identity.label;
+  reply.flops = space.flops();
+  auto estimate = [&](const Candidate& candidate) -> Result<Estimate> {
+    std::optional<Latency> latency = HONE_TRY(model->Predict(candidate.features));
+    if (!latency)
+      return Error{ErrorKind::kNotFound, "the cost model has seen too few searches to say how long a kernel takes",
+                   "model"};
+    return Estimate{latency->expected_us, latency->low_us, latency->high_us};
+  };
+  Candidate standard = HONE_TRY(space.Default());
+  reply.by_default = HONE_TRY(estimate(standard));
+  std::vector<Record> records = HONE_TRY(cache_.RecordsOf(identity.key.fingerprint));
+  for (const Record& record : records) {
+    if (record.key.target != identity.key.target || record.key.threads != identity.key.threads) continue;
+    reply.origin = OriginName(record.origin);
+    if (record.measured) reply.measured_us = Us(record.measured->time);
+    std::string choices = ChoicesOf(record.schedule);
+    Result<Candidate> served = choices.empty() ? standard : space.Parse(choices);
+    if (served) reply.served = HONE_TRY(estimate(*served));
+  }
+  return reply;
+}
+
 Roofline Insight::RooflineOf(const Record& record, const Space& space, const Trials& trials) {
   Roofline roofline;
   roofline.flops = space.flops();

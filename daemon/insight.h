@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol.h"
+#include "daemon/request_path.h"
 #include "ir/target.h"
 #include "tuner/cost_model.h"
 #include "tuner/space.h"
@@ -33,6 +34,10 @@ class Insight {
 
   // Everything but `row`, and of `reasons` those that only the search knows.
   Result<ExplainReply> Explain(const Record& record);
+
+  // What the model says of a kernel of this machine, whether it was served or not. kNotFound: there is no model yet, or
+  // it has seen too little.
+  Result<PredictReply> Predict(const Identity& identity);
 
  private:
   struct Trials;

@@ -14,6 +14,7 @@
 #include "daemon/tuning.h"
 #include "ir/parse.h"
 #include "tuner/case_search.h"
+#include "tuner/head_to_head.h"
 
 namespace hone {
 namespace {
@@ -40,8 +41,8 @@ Result<Tuning::Outcome> Tuning::RefineCases(const Found& found, const Record& se
   outcome.origin = served.origin;
   CasesFound cases = HONE_TRY(SearchCases(
       kernel, identity.target, served.schedule,
-      [&](const std::string& text) { return workshop.MakeRig(text, identity.target); }, model_.get(), options, watcher,
-      stop));
+      [&](const std::string& text) { return workshop.MakeRig(text, identity.target); },
+      model_.ToTeach(stop_.get_token()), options, watcher, stop));
   outcome.search = std::move(cases.search);
   const bool is_better = std::find(cases.is_new.begin(), cases.is_new.end(), true) != cases.is_new.end();
   const bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());

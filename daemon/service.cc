@@ -172,6 +172,7 @@ class Service {
     }
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
     path_ = std::make_unique<RequestPath>(*cache_, *workshop_, metrics_, host, compiler);
+    model_ = std::make_unique<SharedModel>(*cache_, host);
     if (!inspects()) {
       transfers_ = std::make_unique<Transfers>(*cache_, workshop.builders.builders);
       path_->SetTransfers(transfers_.get());
@@ -185,17 +186,18 @@ class Service {
                                        if (transfers_) ReadDonorAgain(fingerprint);
                                      });
     if (!inspects()) {
-      tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, metrics_, [this](const Record& record) {
-        hot_->Forget(record.key.fingerprint);
-        transfers_->Put(record);
-        notifier_->Announce(NoticeOf(record));
-      });
+      tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, *model_, metrics_,
+                                         [this](const Record& record) {
+                                           hot_->Forget(record.key.fingerprint);
+                                           transfers_->Put(record);
+                                           notifier_->Announce(NoticeOf(record));
+                                         });
       tuning_->SetTransfers(transfers_.get());
       misses_->SetRefine([this](const Ask& ask, std::chrono::milliseconds time) {
         if (Result<void> searched = tuning_->SearchFor(ask, time); !searched)
           LogWarn("not_searched", {{"kernel", ask.kernel}, {"why", searched.error().Text()}});
       });
-      transfers_->SetModel([this] { return tuning_->ModelToAsk(); });
+      transfers_->SetModel([this] { return model_->ToAsk(); });
       notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
     }
     if (refines()) {
@@ -206,11 +208,8 @@ class Service {
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
     }
-    if (!inspects()) {
-      admin_->SetSearchAnswers({.predict = [this](const PredictRequest& request) { return tuning_->Predict(request); },
-                                .top = [this] { return Top(); },
-                                .model = [this] { return tuning_->ModelToAsk(); }});
-    }
+    admin_->SetModel([this] { return model_->ToAsk(); });
+    if (!inspects()) admin_->SetTop([this] { return Top(); });
     dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_);
     server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
@@ -351,6 +350,7 @@ class Service {
   std::unique_ptr<HotSet> hot_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<RequestPath> path_;
+  std::unique_ptr<SharedModel> model_;
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Tuning> tuning_;

@@ -8,14 +8,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "cache/won.h"
 #include "ir/parse.h"
+#include "tuner/head_to_head.h"
 #include "tuner/recording.h"
-#include "tuner/xgb_model.h"
 
 namespace hone {
 namespace {
@@ -28,24 +27,9 @@ constexpr int kPatience = 128;   // trials without a better one, where nobody sa
 constexpr int kFinalRounds = 5;  // among the fastest trials
 constexpr int kRounds = 15;      // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
-constexpr std::string_view kModelName = "cpu";
-constexpr size_t kLearnEvery =
-    512;  // samples, or a quarter of those there are: learning takes as long as they are many
-constexpr size_t kFewestToLearn = 16;
-constexpr size_t kMostSamples = 8192;  // taken from the log at the first search: seconds …
-constexpr size_t kFewestOfOne = 24;    // … of each kernel as many, since many kernels teach more than many trials
-constexpr size_t kMostOfOne = 512;
 constexpr size_t kMostSeeds = 6;  // neighbours' schedules that a search begins with
 
 std::chrono::nanoseconds Nanoseconds(double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); }
-
-// Kernel, target and threads: what times may be compared within.
-uint64_t GroupOf(const CacheKey& key) {
-  Digest64 hash = Hash64(fmt::format("{} {} {}", key.fingerprint.Hex(), key.threads, key.target));
-  uint64_t group;
-  std::memcpy(&group, hash.data(), sizeof group);
-  return group;
-}
 
 // What was built before. A builder that dies meanwhile is no fault of it: asked again, once.
 Result<BuiltArtifact> BuildAgain(Rig& rig, const std::string& schedule) {
@@ -54,16 +38,15 @@ Result<BuiltArtifact> BuildAgain(Rig& rig, const std::string& schedule) {
   return rig.Build(schedule);
 }
 
-size_t NextLearning(size_t samples) { return samples + std::max(kLearnEvery, samples / 4); }
-
 }  // namespace
 
-Tuning::Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, Metrics& metrics,
-               std::function<void(const Record&)> on_better)
+Tuning::Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, SharedModel& model,
+               Metrics& metrics, std::function<void(const Record&)> on_better)
     : loop_(loop),
       cache_(cache),
       workshop_(workshop),
       path_(path),
+      model_(model),
       metrics_(metrics),
       on_better_(std::move(on_better)),
       queue_(1, "hone-tune") {}
@@ -143,7 +126,6 @@ Result<void> Tuning::SearchFor(const Ask& ask, std::chrono::milliseconds time) {
 Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop,
                                        const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped) {
   MutexLock turn(turn_);
-  LoadModel();
   Found found = HONE_TRY(path_.LookUp(ask));
   const Identity& identity = found.identity;
   // What is served until then: what is found is compared with it.
@@ -157,7 +139,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
 
   const bool is_dynamic = !IsStatic(HONE_TRY(ParseKernel(identity.key.canonical)));
   if (options.seed == 0) options.seed = ++searches_;
-  options.group = GroupOf(identity.key);
+  options.group = SampleGroup(identity.key);
   options.workers = identity.key.threads;
   if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
   // Neighbours' schedules, too: those that may have become better since this kernel was served.
@@ -186,7 +168,6 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   {
     MutexLock lock(now_mutex_);
     now_ = {ask.kernel, keep_when_stopped, options.trials, {}};
-    asked_ = model_;
   }
   struct Over {  // however it ends
     Tuning& tuning;
@@ -204,7 +185,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   };
   if (is_dynamic) {
     Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, workshop, counted, stop, keep_when_stopped));
-    LearnAnew();
+    model_.LearnAnew();
     return outcome;
   }
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
@@ -212,8 +193,8 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
-  outcome.search = HONE_TRY(Search(space, *rig, model_.get(), options, counted, stop));
-  LearnAnew();
+  outcome.search = HONE_TRY(Search(space, *rig, model_.ToTeach(stop_.get_token()), options, counted, stop));
+  model_.LearnAnew();
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {
     std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;
@@ -230,118 +211,6 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
 Tuning::Now Tuning::now() const {
   MutexLock lock(now_mutex_);
   return now_;
-}
-
-Result<std::shared_ptr<const CostModel>> Tuning::ModelToAsk() {
-  MutexLock lock(now_mutex_);
-  if (!asked_) {
-    std::optional<std::string> saved = HONE_TRY(cache_.GetModel(kModelName));
-    if (!saved)
-      return Error{
-          ErrorKind::kNotFound,
-          "there is no cost model yet: it learns from searches; `hone tune` some kernels, or leave the machine "
-          "idle for a while",
-          "model"};
-    Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(*saved);
-    if (!loaded)
-      return Error{ErrorKind::kNotFound,
-                   fmt::format("the stored cost model is of no use: {}; the next search (`hone tune`) trains another",
-                               loaded.error().Text()),
-                   "model"};
-    asked_ = *std::move(loaded);
-  }
-  return asked_;
-}
-
-Result<PredictReply> Tuning::Predict(const PredictRequest& request) {
-  Found found = HONE_TRY(path_.LookUp({request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))}));
-  const Identity& identity = found.identity;
-  std::shared_ptr<const CostModel> model = HONE_TRY(ModelToAsk());
-  Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
-  PredictReply reply;
-  reply.fingerprint = identity.key.fingerprint.Hex();
-  reply.class_name = identity.label;
-  reply.flops = space.flops();
-  auto estimate = [&](const Candidate& candidate) -> Result<Estimate> {
-    std::optional<Latency> latency = HONE_TRY(model->Predict(candidate.features));
-    if (!latency)
-      return Error{ErrorKind::kNotFound, "the cost model has seen too few searches to say how long a kernel takes",
-                   "model"};
-    return Estimate{latency->expected_us, latency->low_us, latency->high_us};
-  };
-  Candidate standard = HONE_TRY(space.Default());
-  reply.by_default = HONE_TRY(estimate(standard));
-  std::vector<Record> records = HONE_TRY(cache_.RecordsOf(identity.key.fingerprint));
-  for (const Record& record : records) {
-    if (record.key.target != identity.key.target || record.key.threads != identity.key.threads) continue;
-    reply.origin = OriginName(record.origin);
-    if (record.measured) reply.measured_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
-    std::string choices = ChoicesOf(record.schedule);
-    Result<Candidate> served = choices.empty() ? standard : space.Parse(choices);
-    if (served) reply.served = HONE_TRY(estimate(*served));
-  }
-  return reply;
-}
-
-void Tuning::LoadModel() {
-  if (model_) return;
-  bool is_of_no_use = false;
-  Result<std::optional<std::string>> saved = cache_.GetModel(kModelName);
-  if (saved && *saved) {
-    Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(**saved);
-    if (loaded) {
-      model_ = *std::move(loaded);
-    } else {
-      LogWarn("model_left_out", {{"why", loaded.error().Text()}});
-      is_of_no_use = true;
-    }
-  }
-  const bool is_new = !model_;
-  if (is_new) model_ = MakeXgbModel();
-  // Trials of this machine's records, until there are enough to learn from.
-  const std::string target = PrintTarget(path_.host());
-  size_t searched = 0;
-  (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    searched += record.key.target == target && record.origin == Origin::kTuned ? 1 : 0;
-    return true;
-  });
-  const size_t of_one = std::clamp(kMostSamples / std::max<size_t>(1, searched), kFewestOfOne, kMostOfOne);
-  size_t left = kMostSamples;
-  (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    if (record.key.target != target) return true;
-    Result<Space> space = Space::Open(record.key.canonical, path_.host());
-    if (!space) return true;
-    uint64_t group = GroupOf(record.key);
-    std::vector<Sample> samples;
-    const Result<Candidate> standard = space->Default();
-    (void)cache_.ForEachTrial(record.key, [&](const TrialRecord& trial) {
-      if (trial.verdict != static_cast<uint8_t>(Verdict::kTimed) || trial.time.count() <= 0) return true;
-      Result<Candidate> candidate = space->Parse(trial.choices);
-      // Rules may have changed since: what another program took says nothing about this one.
-      if (candidate && candidate->program == trial.program)
-        samples.push_back({candidate->features, static_cast<double>(trial.time.count()) / 1e3, group,
-                           standard && candidate->program == standard->program});
-      return samples.size() < of_one && samples.size() < left;
-    });
-    left -= samples.size();
-    if (Result<void> added = model_->Add(samples); !added) LogWarn("samples_refused", {{"why", added.error().Text()}});
-    return left > 0 && !stop_.stop_requested();
-  });
-  // What takes the place of a model that was there does not wait for as many samples again.
-  learn_at_ = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : NextLearning(model_->SampleCount());
-}
-
-// Every few hundred trials the model of all kernels learns from all of them, and is kept.
-void Tuning::LearnAnew() {
-  if (model_->SampleCount() < learn_at_) return;
-  if (Result<void> trained = model_->Retrain(); !trained)
-    return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
-  learn_at_ = NextLearning(model_->SampleCount());
-  Result<std::string> saved = model_->Save();
-  if (saved)
-    (void)cache_.PutModel(kModelName, *saved);
-  else
-    LogWarn("model_not_kept", {{"why", saved.error().Text()}});
 }
 
 Result<void> Tuning::Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,

@@ -13,10 +13,10 @@
 #include "daemon/job.h"
 #include "daemon/metrics.h"
 #include "daemon/request_path.h"
+#include "daemon/shared_model.h"
 #include "daemon/transfers.h"
 #include "daemon/work_queue.h"
 #include "daemon/workshop.h"
-#include "tuner/cost_model.h"
 #include "tuner/case_search.h"
 #include "tuner/search.h"
 
@@ -25,7 +25,7 @@ namespace hone {
 class Tuning {
  public:
   // `on_better` is called in the loop's thread once better code is stored: what is in memory is out of date.
-  Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, Metrics& metrics,
+  Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, SharedModel& model, Metrics& metrics,
          std::function<void(const Record&)> on_better);
   ~Tuning();
 
@@ -47,13 +47,6 @@ class Tuning {
   };
   Now now() const;
 
-  // What the newest model says, without compiling, from any thread; waits for no search. kNotFound: there is no model
-  // yet. Errors as RequestPath::LookUp.
-  Result<PredictReply> Predict(const PredictRequest& request);
-
-  // The newest model, as Predict asks it.
-  Result<std::shared_ptr<const CostModel>> ModelToAsk();
-
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
 
@@ -74,9 +67,6 @@ class Tuning {
 
  private:
   Result<TuneReply> Tune(const TuneRequest& request, const Job& job);
-  // The model as it was stored, and the samples that it learnt from, made from the log of trials again.
-  void LoadModel() HONE_REQUIRES(turn_);
-  void LearnAnew() HONE_REQUIRES(turn_);
   Result<void> Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,
                        Outcome& outcome);
 
@@ -94,6 +84,7 @@ class Tuning {
   ScheduleCache& cache_;
   Workshop& workshop_;
   RequestPath& path_;
+  SharedModel& model_;
   Metrics& metrics_;
   const std::function<void(const Record&)> on_better_;
   std::function<void()> on_work_ = [] {};
@@ -102,9 +93,6 @@ class Tuning {
 
   mutable Mutex now_mutex_;
   Now now_ HONE_GUARDED_BY(now_mutex_);
-  std::shared_ptr<const CostModel> asked_ HONE_GUARDED_BY(now_mutex_);  // model_, or the stored one before a search
-  std::shared_ptr<CostModel> model_;                                    // nullptr before the first search
-  size_t learn_at_ = 0;  // samples at which the model of all kernels learns anew
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
   WorkQueue queue_;

@@ -9,7 +9,7 @@
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
 #include "base/result.h"
-#include "tuner/measure.h"
+#include "tuner/rig.h"
 
 namespace hone {
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "codegen/plan_cases.h"
 #include "ir/print.h"
+#include "tuner/head_to_head.h"
 
 namespace hone {
 namespace {

@@ -5,8 +5,6 @@
 
 #include <chrono>
 
-#include "tests/support/passing_processes.h"
-
 namespace hone {
 namespace {
 
@@ -156,27 +154,6 @@ TEST(Hours, OfADay) {
   EXPECT_TRUE(IsWithin(day, 9 * 60) && !IsWithin(day, 17 * 60));
   for (const char* text : {"22", "24:00-07:00", "22:00-07:60", "22:00-07:00x", "-1:00-07:00", "a:00-07:00"})
     EXPECT_FALSE(ParseHours(text)) << text;
-}
-
-TEST(ReadLoad, SeesWorkOfOthersButNotOurs) {
-  Result<LoadSample> before = ReadLoad();
-  ASSERT_TRUE(before) << before.error().Text();
-  // Our own work, a third of a second: counted by the system, taken off again.
-  auto end = std::chrono::steady_clock::now() + milliseconds(330);
-  volatile double sink = 1;
-  while (std::chrono::steady_clock::now() < end) sink = sink * 1.0000001;
-  Result<LoadSample> after = ReadLoad();
-  ASSERT_TRUE(after);
-  EXPECT_GT(after->at, before->at);
-  double cores = static_cast<double>(std::thread::hardware_concurrency());
-  EXPECT_LT(after->busy_s - before->busy_s, 0.33 * cores);
-}
-
-// Builders and candidates come and go while they are looked at.
-TEST(ReadLoad, OutlivesProcessesThatItLooksAt) {
-  PassingProcesses passing, others;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-  while (std::chrono::steady_clock::now() < end) EXPECT_TRUE(ReadLoad());
 }
 
 }  // namespace

@@ -170,7 +170,8 @@ class TestServer {
       admin_ =
           std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
                                   [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
-      tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, metrics,
+      model_ = std::make_unique<SharedModel>(*cache, host);
+      tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, *model_, metrics,
                                          [this](const Record& record) { OnBetter(record); });
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
       dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), notifier.get(), *admin_, metrics);
@@ -260,6 +261,7 @@ class TestServer {
 
   int promotions_ = 0;
   std::unique_ptr<Admin> admin_;
+  std::unique_ptr<SharedModel> model_;
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;
   LoopThread loop_;

@@ -2,6 +2,8 @@
 // wrong where the test says so.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
 #include <mutex>
@@ -9,9 +11,19 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "tuner/measure.h"
+#include "tuner/rig.h"
+#include "tuner/space.h"
 
 namespace hone::testing {
+
+// Of a kernel on a processor whatever this one is.
+inline Space OpenSpace(const std::string& kernel = "matmul(M=64,N=96,K=80)") {
+  Target target;
+  target.cpu = "haswell";
+  Result<Space> space = Space::Open(kernel, target);
+  EXPECT_TRUE(space) << space.error().Text();
+  return *std::move(space);
+}
 
 class ScriptedRig : public Rig {
  public:
