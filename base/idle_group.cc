@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/log.h"
 
 namespace hone {
 namespace {
@@ -77,15 +78,23 @@ bool IsOurs(const std::string& directory) {
   return false;
 }
 
-// Sees to it that groups below this one of version 2 share processors.
-Result<void> ShareProcessors(const std::string& directory) {
+bool SharesProcessors(const std::string& directory) {
+  return HasWord(ReadSmall(directory + "/cgroup.subtree_control"), "cpu", ' ');
+}
+
+// Whether a group of version 2 may have one below that shares processors with it.
+Result<void> MayShare(const std::string& directory) {
   if (!HasWord(ReadSmall(directory + "/cgroup.controllers"), "cpu", ' '))
     return Unsupported(directory + " does not share processors");
-  if (HasWord(ReadSmall(directory + "/cgroup.subtree_control"), "cpu", ' ')) return {};
-  if (!IsOurs(directory)) return Unsupported(directory + " is not ours to share");
-  HONE_TRY(MakeDirectory(directory + "/serving"));
-  HONE_TRY(WriteInto(directory + "/serving/cgroup.procs", "0"));
-  return WriteInto(directory + "/cgroup.subtree_control", "+cpu");
+  if (!SharesProcessors(directory) && !IsOurs(directory)) return Unsupported(directory + " is not ours to share");
+  return {};
+}
+
+// Makes the new group below `own`, in version 2, a threaded one: such a group competes with its parent's own threads, and
+// threads of one process may be in either.
+Result<void> Share(const std::string& own, const std::string& below) {
+  HONE_TRY(WriteInto(below + "/cgroup.type", "threaded"));
+  return SharesProcessors(own) ? Result<void>() : WriteInto(own + "/cgroup.subtree_control", "+cpu");
 }
 
 }  // namespace
@@ -130,15 +139,31 @@ Result<IdleGroup> IdleGroup::Create() {
 Result<IdleGroup> IdleGroup::CreateBelow(const GroupPlace& own) {
   // Nobody's fault: most processes own no group.
   if (::access(own.directory.c_str(), W_OK) != 0) return Unsupported(own.directory + " is not ours to divide");
-  if (own.is_unified) HONE_TRY(ShareProcessors(own.directory));
+  if (own.is_unified) HONE_TRY(MayShare(own.directory));
   RemoveLeftOver(own.directory);
   const std::string directory = fmt::format("{}/{}{}", own.directory, kName, ::getpid());
   HONE_TRY(MakeDirectory(directory));
-  if (Result<void> idle = WriteInto(directory + "/cpu.idle", "1"); !idle) {
+  Result<void> made = own.is_unified ? Share(own.directory, directory) : Result<void>();
+  if (made) made = WriteInto(directory + "/cpu.idle", "1");
+  if (!made) {
     ::rmdir(directory.c_str());
-    return Unsupported("this system has no idle control groups: " + idle.error().Text());
+    return Unsupported("this system has no idle control groups: " + made.error().Text());
   }
-  return IdleGroup(directory);
+  return IdleGroup(own, directory);
+}
+
+Result<void> IdleGroup::MoveThread(const std::string& directory) const {
+  return WriteInto(directory + (own_.is_unified ? "/cgroup.threads" : "/tasks"), "0");
+}
+
+IdleGroup::Visit::Visit(const IdleGroup* group) : group_(group) {
+  if (group_ != nullptr) (void)group_->MoveThread(group_->directory_);
+}
+
+IdleGroup::Visit::~Visit() {
+  if (group_ == nullptr) return;
+  if (Result<void> back = group_->MoveThread(group_->own_.directory); !back)
+    LogWarn("left_in_idle_group", {{"why", back.error().Text()}});
 }
 
 IdleGroup::~IdleGroup() {

@@ -20,23 +20,39 @@ struct GroupPlace {
 // From the texts of /proc/self/cgroup and /proc/self/mountinfo. kUnsupported: no such hierarchy is mounted.
 Result<GroupPlace> FindGroup(std::string_view groups, std::string_view mounts);
 
-// One below this process' own group, with this process' number in its name. REQUIRES: its processes end before it does.
+// One below this process' own group, with this process' number in its name. In version 2 it is a threaded one, for which
+// the group has to be ours: handed over by the service manager (Delegate=), or shared already.
+// REQUIRES: its processes end before it does.
 class IdleGroup {
  public:
-  // Version 2 has groups below one that has no processes itself: where the service manager has handed the group over to
-  // us (Delegate=), this process moves to a group of its own below it first.
-  // REQUIRES: this process has no children yet. kUnsupported: the system has none, or we may not make one.
+  // kUnsupported: the system has none, or we may not make one.
   static Result<IdleGroup> Create();
   static Result<IdleGroup> CreateBelow(const GroupPlace& own);
 
-  IdleGroup(IdleGroup&& other) noexcept : directory_(std::exchange(other.directory_, "")) {}
+  IdleGroup(IdleGroup&& other) noexcept : own_(std::move(other.own_)), directory_(std::exchange(other.directory_, "")) {}
   ~IdleGroup();
 
   // What a process writes "0" to in order to join.
   std::string entrance() const { return directory_ + "/cgroup.procs"; }
 
+  // While it lives, the calling thread and those that it begins run in the group (nullptr: as they did). For pure
+  // computing: whoever holds a lock there may be kept from the processor for seconds.
+  class Visit {
+   public:
+    explicit Visit(const IdleGroup* group);
+    ~Visit();  // REQUIRES: in the same thread
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    const IdleGroup* const group_;
+  };
+
  private:
-  explicit IdleGroup(std::string directory) : directory_(std::move(directory)) {}
+  IdleGroup(GroupPlace own, std::string directory) : own_(std::move(own)), directory_(std::move(directory)) {}
+  Result<void> MoveThread(const std::string& directory) const;  // the calling one
+
+  GroupPlace own_;
   std::string directory_;
 };
 

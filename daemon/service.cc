@@ -105,7 +105,10 @@ WorkshopOptions IdleWorkshopOptionsOf(WorkshopOptions options, int cores, const 
   options.builders.builders = std::clamp(cores, 1, 8);
   options.builders.nice = options.runners.nice = 19;
   options.builders.idle = options.runners.idle = true;
-  if (group) options.builders.idle_group = options.runners.idle_group = group->entrance();
+  if (group) {
+    options.builders.idle_group = options.runners.idle_group = group->entrance();
+    options.idle_group = &*group;
+  }
   options.runners.runners = 1;
   return options;
 }

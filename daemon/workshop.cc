@@ -21,15 +21,19 @@ class RunnerReference : public Workshop::Reference {
 
 class ProcessWorkshop : public Workshop {
  public:
-  ProcessWorkshop(std::unique_ptr<BuilderPool> builders, std::unique_ptr<RunnerPool> runners, int builds_at_once)
-      : builders_(std::move(builders)), runners_(std::move(runners)), builds_at_once_(builds_at_once) {}
+  ProcessWorkshop(std::unique_ptr<BuilderPool> builders, std::unique_ptr<RunnerPool> runners,
+                  const WorkshopOptions& options)
+      : builders_(std::move(builders)),
+        runners_(std::move(runners)),
+        builds_at_once_(options.builders.builders),
+        idle_group_(options.idle_group) {}
 
   Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) override {
     RunnerPool::Prepared prepared = HONE_TRY(runners_->Prepare(kernel, deadline));
     return std::unique_ptr<Reference>(std::make_unique<RunnerReference>(*runners_, std::move(prepared)));
   }
   Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) override {
-    return MakePoolRig(*builders_, *runners_, builds_at_once_, kernel, target);
+    return MakePoolRig(*builders_, *runners_, builds_at_once_, kernel, target, idle_group_);
   }
   Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) override {
     return builders_->Build(request, deadline);
@@ -56,6 +60,7 @@ class ProcessWorkshop : public Workshop {
   const std::unique_ptr<BuilderPool> builders_;
   const std::unique_ptr<RunnerPool> runners_;
   const int builds_at_once_;
+  const IdleGroup* const idle_group_;
 };
 
 class LazyWorkshop : public Workshop {
@@ -117,7 +122,7 @@ Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options) 
   std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(options.builders));
   std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start(options.runners));
   return std::unique_ptr<Workshop>(
-      std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners), options.builders.builders));
+      std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners), options));
 }
 
 std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options) {

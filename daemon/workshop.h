@@ -8,6 +8,7 @@
 
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
+#include "base/idle_group.h"
 #include "base/result.h"
 #include "tuner/rig.h"
 
@@ -43,6 +44,7 @@ class Workshop {
 struct WorkshopOptions {
   BuilderPoolOptions builders;
   RunnerPoolOptions runners;
+  const IdleGroup* idle_group = nullptr;  // where searches think
 };
 
 // Builder and runner processes; both are started now.

@@ -20,7 +20,7 @@ class RigAtSizes : public Rig {
  public:
   RigAtSizes(Rig& rig, std::vector<int64_t> sizes) : rig_(rig), sizes_(std::move(sizes)) {}
   int builders() const override { return rig_.builders(); }
-  void AwaitTurn() override { rig_.AwaitTurn(); }
+  void Think(size_t count, const std::function<void(size_t index)>& work) override { rig_.Think(count, work); }
   Result<BuiltArtifact> Build(const std::string& schedule) override { return rig_.Build(schedule); }
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) override;
   Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) override;

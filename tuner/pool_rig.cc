@@ -16,16 +16,23 @@ constexpr int kMostLost = 6;                // runners in a row before searching
 class PoolRig : public Rig {
  public:
   PoolRig(BuilderPool& builders, RunnerPool& runners, int at_once, std::string kernel, Target target,
-          RunnerPool::Prepared prepared)
+          const IdleGroup* idle_group, RunnerPool::Prepared prepared)
       : builders_(builders),
         runners_(runners),
         at_once_(at_once),
         kernel_(std::move(kernel)),
         target_(std::move(target)),
+        idle_group_(idle_group),
         prepared_(std::move(prepared)) {}
 
   int builders() const override { return at_once_; }
-  void AwaitTurn() override { builders_.AwaitResume(); }
+  void Think(size_t count, const std::function<void(size_t index)>& work) override {
+    IdleGroup::Visit visit(idle_group_);
+    ForEachIndex(count, at_once_, [&](size_t i) {
+      builders_.AwaitResume();
+      work(i);
+    });
+  }
   Result<BuiltArtifact> Build(const std::string& schedule) override {
     return builders_.Build({kernel_, schedule, target_}, Deadline());
   }
@@ -64,6 +71,7 @@ class PoolRig : public Rig {
   const int at_once_;
   const std::string kernel_;
   const Target target_;
+  const IdleGroup* const idle_group_;
   std::optional<RunnerPool::Prepared> prepared_;  // nullopt: lost
   int lost_ = 0;                                  // runners since one answered
 };
@@ -71,10 +79,10 @@ class PoolRig : public Rig {
 }  // namespace
 
 Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
-                                         std::string kernel, Target target) {
+                                         std::string kernel, Target target, const IdleGroup* idle_group) {
   RunnerPool::Prepared prepared = HONE_TRY(runners.Prepare(kernel, std::chrono::steady_clock::now() + kLimit));
   return std::unique_ptr<Rig>(std::make_unique<PoolRig>(builders, runners, builds_at_once, std::move(kernel),
-                                                        std::move(target), std::move(prepared)));
+                                                        std::move(target), idle_group, std::move(prepared)));
 }
 
 }  // namespace hone

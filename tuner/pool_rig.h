@@ -6,13 +6,14 @@
 
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
+#include "base/idle_group.h"
 #include "tuner/rig.h"
 
 namespace hone {
 
 // Holds one runner for as long as it lives, another one when that is lost; the pools must outlive it. `kernel`:
-// anything ParseKernel reads. kBusy: no runner came free.
+// anything ParseKernel reads. `idle_group`: where it thinks; nullptr: where everybody does. kBusy: no runner came free.
 Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
-                                         std::string kernel, Target target);
+                                         std::string kernel, Target target, const IdleGroup* idle_group = nullptr);
 
 }  // namespace hone

@@ -1,11 +1,14 @@
 // Where candidates are built and run: the builders and runners of this machine (pool_rig), or recorded trials (replay).
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <string>
 
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
 #include "base/clock.h"
+#include "base/parallel.h"
 #include "base/result.h"
 
 namespace hone {
@@ -15,8 +18,11 @@ class Rig {
  public:
   virtual ~Rig() = default;
   virtual int builders() const = 0;
-  // Called before anything that takes the processor for a while: blocks while the machine is somebody else's.
-  virtual void AwaitTurn() {}
+  // As ForEachIndex, on the builders' processors, which rest meanwhile. Each call waits while the machine is somebody
+  // else's. For work that holds no locks.
+  virtual void Think(size_t count, const std::function<void(size_t index)>& work) {
+    ForEachIndex(count, builders(), work);
+  }
   virtual const Clock& clock() const { return Clock::Real(); }  // by which what was measured ages
   virtual Result<BuiltArtifact> Build(const std::string& schedule) = 0;
   virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) = 0;

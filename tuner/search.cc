@@ -103,7 +103,7 @@ class Run {
     std::vector<std::vector<float>> rows;
     for (const Scored& scored : pool_) rows.push_back(scored.candidate.features);
     Result<std::optional<std::vector<float>>> scores = std::optional<std::vector<float>>();
-    if (!rows.empty()) scores = model_->Score(options_.group, rows);
+    if (!rows.empty()) rig_.Think(1, [&](size_t) { scores = model_->Score(options_.group, rows); });
     for (size_t i = 0; i < pool_.size(); ++i)
       pool_[i].score = scores && *scores ? (**scores)[i] : static_cast<float>(rng_.Uniform());
     // Candidates of one score differ by what they are, not by where they stand.
@@ -154,8 +154,7 @@ class Run {
     const Rng rng(rng_.Next());
     std::vector<std::optional<Plan>> made(tries);
     std::vector<size_t> texts(tries);
-    ForEachIndex(tries, rig_.builders(), [&](size_t i) {
-      rig_.AwaitTurn();
+    rig_.Think(tries, [&](size_t i) {
       if (stop_.stop_requested()) return;
       Rng own = rng.Fork(i);
       Result<Plan> plan = think(own);
@@ -174,8 +173,7 @@ class Run {
   std::vector<Result<Candidate>> Complete(std::vector<Plan> plans) {
     const Error stopped{ErrorKind::kTimeout, "stopped", ""};
     std::vector<Result<Candidate>> candidates(plans.size(), stopped);
-    ForEachIndex(plans.size(), rig_.builders(), [&](size_t i) {
-      rig_.AwaitTurn();
+    rig_.Think(plans.size(), [&](size_t i) {
       if (!stop_.stop_requested()) candidates[i] = space_.Complete(std::move(plans[i]));
     });
     return candidates;
@@ -213,12 +211,14 @@ class Run {
 
   Result<void> Learn() {
     if (!UsesModel() || samples_.empty()) return {};
-    rig_.AwaitTurn();
-    Stopwatch watch;
-    HONE_TRY(model_->Add(std::exchange(samples_, {})));
-    HONE_TRY(model_->Update(options_.group));
-    result_.costs.learn += watch.Microseconds() / 1e6;
-    return {};
+    Result<void> learnt;
+    rig_.Think(1, [&](size_t) {
+      Stopwatch watch;
+      learnt = model_->Add(std::exchange(samples_, {}));
+      if (learnt) learnt = model_->Update(options_.group);
+      result_.costs.learn += watch.Microseconds() / 1e6;
+    });
+    return learnt;
   }
 
   void DecideWhetherToStop() {

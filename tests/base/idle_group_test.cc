@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
 
+#include <thread>
+
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "tests/support/temporary_directory.h"
@@ -67,10 +69,10 @@ TEST(FindGroup, ThereIsNone) {
 class LooksLikeAGroup {
  public:
   explicit LooksLikeAGroup(const std::string& enabled) {
-    for (const char* name : {"serving", idle.c_str()}) EXPECT_TRUE(CreateDirectories(place.directory + "/" + name));
+    EXPECT_TRUE(CreateDirectories(place.directory + "/" + idle));
     Put("cgroup.controllers", "cpuset cpu io\n");
     Put("cgroup.subtree_control", enabled);
-    Put("serving/cgroup.procs", "");
+    Put(idle + "/cgroup.type", "domain\n");
     Put(idle + "/cpu.idle", "0\n");
   }
   void Put(const std::string& name, const std::string& text) {
@@ -83,13 +85,13 @@ class LooksLikeAGroup {
   const std::string idle = "hone-idle-" + std::to_string(getpid());
 };
 
-TEST(IdleGroup, LiesBesideOurselvesWhereTheGroupWasHandedOver) {
+TEST(IdleGroup, IsThreadedWhereTheGroupWasHandedOver) {
   LooksLikeAGroup ours("");
   if (::setxattr(ours.place.directory.c_str(), "user.delegate", "1", 1, 0) != 0)
     GTEST_SKIP() << "[SKIP] no extended attributes in " << ours.place.directory;
   Result<IdleGroup> group = IdleGroup::CreateBelow(ours.place);
   ASSERT_TRUE(group) << group.error().Text();
-  EXPECT_EQ(ours.Get("serving/cgroup.procs"), "0");
+  EXPECT_EQ(ours.Get(ours.idle + "/cgroup.type"), "threaded");
   EXPECT_EQ(ours.Get("cgroup.subtree_control"), "+cpu");
   EXPECT_EQ(ours.Get(ours.idle + "/cpu.idle")[0], '1');
 }
@@ -103,10 +105,10 @@ TEST(IdleGroup, IsNotMadeInGroupsOfOthers) {
   EXPECT_EQ(theirs.Get("cgroup.subtree_control"), "memory");
   theirs.Put("cgroup.controllers", "memory\n");
   EXPECT_THAT(IdleGroup::CreateBelow(theirs.place).error().message, HasSubstr("does not share processors"));
-  // Where it is shared already, as in the first of all groups, nothing has to be moved.
+  // Where it is shared already, as in the first of all groups, nothing has to be changed.
   LooksLikeAGroup shared("memory cpu");
   EXPECT_TRUE(IdleGroup::CreateBelow(shared.place));
-  EXPECT_EQ(shared.Get("serving/cgroup.procs"), "");
+  EXPECT_EQ(shared.Get("cgroup.subtree_control"), "memory cpu");
 }
 
 TEST(IdleGroup, RemovesWhatTheDeadLeftBehind) {
@@ -137,6 +139,29 @@ TEST(IdleGroup, HoldsWhatIsStartedInIt) {
     EXPECT_THAT(child->ErrorTail(), HasSubstr("/hone-idle-"));
   }
   EXPECT_FALSE(ReadFile(directory + "/cpu.idle", 16)) << directory;
+}
+
+TEST(IdleGroup, ThreadsVisitItAndThoseThatTheyBegin) {
+  auto mine = [] { return ReadFile("/proc/thread-self/cgroup", 1 << 16).value_or(""); };
+  const std::string before = mine();
+  Result<IdleGroup> group = IdleGroup::Create();
+  if (!group) GTEST_SKIP() << "[SKIP] no idle control group: " << group.error().Text();
+  std::string inside, helper, main_thread;
+  std::jthread([&] {
+    IdleGroup::Visit visit(&*group);
+    inside = mine();
+    std::jthread([&] { helper = mine(); }).join();
+    main_thread = ReadFile("/proc/self/cgroup", 1 << 16).value_or("");
+  }).join();
+  EXPECT_THAT(inside, HasSubstr("/hone-idle-"));
+  EXPECT_EQ(helper, inside);
+  EXPECT_EQ(main_thread, before);
+  {
+    IdleGroup::Visit visit(&*group);
+    EXPECT_EQ(mine(), inside);
+    IdleGroup::Visit nowhere(nullptr);
+  }
+  EXPECT_EQ(mine(), before);
 }
 
 }  // namespace
