@@ -2,7 +2,7 @@
 """hone's search against TVM MetaSchedule: how fast what each found is, and how long each took.
 
 usage: bench/against_tvm.py [--bin DIR] [--trials N] [--threads N] [--store DIR] [--tune] [--rounds N]
-                            [--json FILE] [FILE.kernels …]                     (default: bench/bench.kernels)
+                            [--json FILE] [KERNEL | FILE.kernels …]                     (default: bench/bench.kernels)
 
 bench/tvm_tune.py comes first: it tunes with TVM and keeps the modules (--tune calls it for what is missing). Here each
 kernel is searched with as many trials by a fresh daemon, and then three take turns in one process, on the same operands,

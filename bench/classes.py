@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the search wins on each class of kernels of the eleven lists, and where it wins nothing, how near the best it stands.
 
-usage: bench/classes.py [--bin DIR] [--pool CACHE] [--rounds N] [--json FILE] [FILE.kernels …]   (default: the eleven lists)
+usage: bench/classes.py [--bin DIR] [--pool CACHE] [--rounds N] [--json FILE]
+                        [KERNEL | FILE.kernels …]   (default: the eleven lists)
 
 The pool is a cache whose kernels were searched (bench/transfer.py makes it: one thread, 128 trials each). What each serves
 now was compared with what it served before head to head when it was found, beyond noise; that ratio is the gain. Here the

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How soon a search is near the best there is, with the cost model, without it, and at random; where its time goes.
 
-usage: bench/curves.py [--bin DIR] [--trials N] [--seeds N] [--threads N] [--store DIR] [--json FILE] [FILE.kernels …]
+usage: bench/curves.py [--bin DIR] [--trials N] [--seeds N] [--threads N] [--store DIR] [--json FILE]
+                       [KERNEL | FILE.kernels …]
        bench/curves.py --replay FILE|CACHE [--by-choices] [--bin DIR] [--trials N] [--seeds N] [--json FILE]
 
 Every kernel (default: bench/bench.kernels), strategy and seed (3) is one search of N trials (2,000) with a model that has

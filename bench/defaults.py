@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What default schedules reach: as a share of this machine's measured FMA peak, and on two threads against one.
 
-usage: bench/defaults.py [--bin DIR] [--rounds N] [--threads N] [FILE.kernels …]
+usage: bench/defaults.py [--bin DIR] [--rounds N] [--threads N] [KERNEL | FILE.kernels …]
 
 The share is taken on the matrix products and convolutions of bench/bench.kernels, one thread; the peak is measured
 again beside each kernel. Two threads against one: every kernel above 50 MFLOP of the given lists (default: the eleven

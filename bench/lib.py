@@ -55,11 +55,14 @@ def install(*packages):
                        stdout=subprocess.DEVNULL, env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"))
 
 
-def kernels(files=()):
-    """(calls, kernel) of the lists, each kernel once; of the eleven models if none is given."""
+def kernels(words=()):
+    """(calls, kernel) of lists and of kernels written out, each kernel once; of the eleven models if none is given."""
     found = {}
-    for path in files or sorted(glob.glob(os.path.join(ROOT, "models/*.kernels"))):
-        with open(path, encoding="utf-8") as file:
+    for word in words or sorted(glob.glob(os.path.join(ROOT, "models/*.kernels"))):
+        if "(" in word:
+            found[word] = found.get(word, 0) + 1
+            continue
+        with open(word, encoding="utf-8") as file:
             for line in file:
                 words = line.split("#")[0].split(None, 1)
                 if words:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """hone's kernels beside every library: OpenBLAS and oneDNN in one process with them, onnxruntime in another.
 
-usage: bench/libraries.py [--bin DIR] [--trials N] [--threads N] [--rounds N] [--json FILE] [FILE.kernels …]
+usage: bench/libraries.py [--bin DIR] [--trials N] [--threads N] [--rounds N] [--json FILE] [KERNEL | FILE.kernels …]
 
 A fresh daemon serves the kernels (default: bench/bench.kernels), after a search of N trials each if there are to be any;
 then bench/library_bench.cc and bench/peers.py measure. A round's ratio is a library's time over hone's (above 1:

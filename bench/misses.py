@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a kernel takes that nobody asked for before, from the request to a verified, callable kernel in the client.
 
-usage: bench/misses.py [--bin DIR] [--seed N] [FILE.kernels …]      (default: the eleven lists in models/)
+usage: bench/misses.py [--bin DIR] [--seed N] [KERNEL | FILE.kernels …]      (default: the eleven lists in models/)
 
 A fresh daemon, an empty cache, one client that asks for each kernel once, in random order. The table shows where the
 time of the daemon goes; what is left to the client's own clock is the socket, the client's checks and the mapping."""

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """hone's kernels beside onnxruntime's, as two libraries called from one process, one thread each.
 
-usage: bench/peers.py [--bin DIR] [--rounds N] [--cache DIR] [--json FILE] [FILE.kernels …]   (default: the eleven lists)
+usage: bench/peers.py [--bin DIR] [--rounds N] [--cache DIR] [--json FILE]
+                      [KERNEL | FILE.kernels …]   (default: the eleven lists)
 
 Each kernel becomes an ONNX graph with the same constants; both get their buffers ahead of time and compute from the same
 inputs, and their results are compared. They take turns in bursts of a few milliseconds; a round's ratio is

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a search finds: `hone tune` on the kernels of bench/bench.kernels, then against the fastest library of each.
 
-usage: bench/search.py [--bin DIR] [--trials N] [--threads N] [--json FILE] [FILE.kernels …]
+usage: bench/search.py [--bin DIR] [--trials N] [--threads N] [--json FILE] [KERNEL | FILE.kernels …]
 
 A fresh daemon, one search per kernel with the same number of trials; then what is served afterwards beside OpenBLAS, oneDNN
 and onnxruntime, as bench/libraries.py does it, and with one thread two convolutions again at accuracy=relaxed. A trial is

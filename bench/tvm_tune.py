@@ -185,10 +185,7 @@ def main():
     if arguments.one:
         return tune_one(arguments, arguments.kernels[0])
     wanted = arguments.kernels or [os.path.join(lib.ROOT, "bench/bench.kernels")]
-    kernels = []
-    for word in wanted:
-        kernels += [kernel for _, kernel in lib.kernels([word])] if word.endswith(".kernels") else [word]
-    return tune_all(arguments, kernels)
+    return tune_all(arguments, [kernel for _, kernel in lib.kernels(wanted)])
 
 
 if __name__ == "__main__":
