@@ -38,6 +38,7 @@ constexpr std::pair<std::string_view, std::string_view> kMeanings[] = {
     {"rows", "rows of the register tile"},
     {"rows_together", "rows that are worked on together"},
     {"rule", "the first rule tried: 0 contraction, 1 window, 2 rows"},
+    {"shift", "the last vector of a row starts early and computes some outputs again, instead of masks"},
     {"tile_rows", "rows of Winograd tiles in a block"},
     {"trim", "terms of padding are left out: 0 not, 1 where a loop can, 2 where copies of its body can, too"},
     {"unroll", "steps of the inner loop in one piece of code"},

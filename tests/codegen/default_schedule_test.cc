@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -322,6 +323,33 @@ TEST_P(DefaultScheduleOfAwkwardKernels, DynamicSizes) {
 
 INSTANTIATE_TEST_SUITE_P(All, DefaultScheduleOfAwkwardKernels, testing::ValuesIn(TargetTexts()),
                          [](const auto& info) { return info.param.substr(0, info.param.find(' ')); });
+
+// A gather takes tens of cycles, sixteen loads one each at most: where windows are apart, no lane is masked at run time.
+TEST(DefaultSchedule, WindowsGatherNothing) {
+  for (const std::string& text : {TargetTexts()[0], TargetTexts()[1]}) {
+    const Target target = ParseTarget(text).value();
+    std::unique_ptr<ObjectCompiler> compiler = ObjectCompiler::Open(target).value();
+    for (const char* kernel :
+         {"maxpool2d(C=64,H=55,W=55,R=3,S=3,stride=2)", "maxpool2d(C=256,H=56,W=56,R=2,S=2,stride=2)",
+          "avgpool2d(C=128,H=57,W=57,R=2,S=2,stride=2)", "maxpool2d(C=64,H=112,W=112,R=3,S=3,stride=2,pad=1)",
+          "depthwise_conv2d(C=5,H=61,W=61,R=5,S=5,stride=2)", "depthwise_conv2d(C=5,H=100,W=100,R=3,S=3,stride=3,pad=1)",
+          "maxpool2d(C=64,H=25,W=25,R=3,S=3,stride=2)"}) {
+      SCOPED_TRACE(kernel + ("\n" + text));
+      const Kernel parsed = Specialize(ParseKernel(kernel).value());
+      Result<ScheduledKernel> applied = ApplySchedule(parsed, DefaultSchedule(parsed, target).value());
+      ASSERT_TRUE(applied) << applied.error().Text();
+      llvm::LLVMContext context;
+      Result<LoopProgram> program = Lower(*applied, target);
+      ASSERT_TRUE(program) << program.error().Text();
+      auto module = EmitModule(*program, target, *compiler, context);
+      ASSERT_TRUE(module) << module.error().Text();
+      std::string code;
+      llvm::raw_string_ostream out(code);
+      (*module)->print(out, nullptr);
+      EXPECT_EQ(code.find("masked.gather"), std::string::npos);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace hone
