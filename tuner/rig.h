@@ -19,7 +19,7 @@ class Rig {
   virtual ~Rig() = default;
   virtual int builders() const = 0;
   // As ForEachIndex, on the builders' processors, which rest meanwhile. Each call waits while the machine is somebody
-  // else's. For work that holds no locks.
+  // else's. For work that takes locks only to hand over what it made: where it holds one it may lose the processor.
   virtual void Think(size_t count, const std::function<void(size_t index)>& work) {
     ForEachIndex(count, builders(), work);
   }
