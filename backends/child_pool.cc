@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -28,14 +29,16 @@ constexpr milliseconds kReapTime{1'000};
 struct ChildPool::Child {
   // The leaseholder's.
   std::optional<Subprocess> process;
+  std::optional<Subprocess> killed;  // by Shutdown: reaped with the pool
   ChildChannel channel;
   int deaths = 0;  // since it last answered
   MonotonicTime not_before{};
   // Guarded by the pool's mutex.
   bool leased = false;
-  // Its process group, for Pause and Shutdown while the leaseholder has the rest; 0 once it may have been reaped, and the
-  // number be another's.
+  // Its process group and its channel, for Pause and Shutdown while the leaseholder has the rest; 0 and -1 once it may
+  // have been reaped and closed, and the numbers be others'.
   pid_t group = 0;
+  int channel_fd = -1;
 };
 
 ChildPool::ChildPool(ChildPoolOptions options) : options_(std::move(options)) {}
@@ -69,8 +72,9 @@ Result<void> ChildPool::StartChild(Child& child) {
   child.channel = std::move(ours);
   MutexLock lock(mutex_);
   child.group = child.process->pid();
+  child.channel_fd = child.channel.fd();
   if (paused_) SignalGroup(child, SIGSTOP);
-  if (shut_down_) SignalGroup(child, SIGKILL);
+  if (shut_down_) Cut(child);
   return {};
 }
 
@@ -143,11 +147,19 @@ void ChildPool::Release(Child& child) {
 void ChildPool::Disown(Child& child) {
   MutexLock lock(mutex_);
   child.group = 0;
+  child.channel_fd = -1;
 }
 
 // REQUIRES: the pool's mutex is held.
 void ChildPool::SignalGroup(const Child& child, int signal) {
   if (child.group > 0) ::kill(-child.group, signal);
+}
+
+// Kills it; the leaseholder hears of it at once. Dying takes a processor: of the lowest class, where others have taken all
+// of them, it takes seconds. REQUIRES: the pool's mutex is held.
+void ChildPool::Cut(const Child& child) {
+  SignalGroup(child, SIGKILL);
+  if (child.channel_fd >= 0) ::shutdown(child.channel_fd, SHUT_RDWR);
 }
 
 void ChildPool::Pause() {
@@ -179,7 +191,7 @@ void ChildPool::Shutdown() {
   {
     MutexLock lock(mutex_);
     shut_down_ = true;
-    for (const auto& child : children_) SignalGroup(*child, SIGKILL);
+    for (const auto& child : children_) Cut(*child);
   }
   released_.NotifyAll();
 }
@@ -265,6 +277,7 @@ Result<ChildFrame> ChildPool::Lease::Call(ChildMessage type, std::string_view bo
 }
 
 Error ChildPool::Lease::Died() {
+  if (pool_->IsShutDown()) return Discard(ErrorKind::kUnavailable, "");
   pool_->Disown(*child_);
   child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
   ExitStatus status = child_->process->Kill();
@@ -275,16 +288,19 @@ Error ChildPool::Lease::Reject(std::string_view why) { return Discard(ErrorKind:
 
 // The one way out for a child: killed if it lives, accounted for, and its last words kept.
 Error ChildPool::Lease::Discard(ErrorKind kind, std::string message) {
+  if (child_->process) pool_->Disown(*child_);
+  if (pool_->IsShutDown()) {
+    child_->killed.swap(child_->process);
+    child_->channel = ChildChannel();
+    return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", pool_->options_.name), ""};
+  }
   if (child_->process) {
-    pool_->Disown(*child_);
     child_->process->Kill();
     if (std::string tail = child_->process->ErrorTail(); !tail.empty()) message += "; it said: " + tail;
   }
   child_->process.reset();
   child_->channel = ChildChannel();
   child_->not_before = std::chrono::steady_clock::now() + Backoff(++child_->deaths);
-  if (pool_->IsShutDown())
-    return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", pool_->options_.name), ""};
   LogWarn("child_died", {{"name", pool_->options_.name}, {"how", message}, {"deaths", child_->deaths}});
   return Error{kind, std::move(message), ""};
 }

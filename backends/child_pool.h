@@ -76,7 +76,7 @@ class ChildPool {
   void Resume();
   void AwaitResume();  // returns once it is not paused, or shut down
 
-  // Kills all children. Calls under way return kUnavailable soon.
+  // Kills all children. Calls under way return kUnavailable at once; the destructor waits until the children have ended.
   void Shutdown();
 
   bool IsShutDown() const;
@@ -90,6 +90,7 @@ class ChildPool {
   void Disown(Child& child);
   MonotonicTime::duration PausedSoFar() const;
   static void SignalGroup(const Child& child, int signal);
+  static void Cut(const Child& child);
 
   const ChildPoolOptions options_;
   mutable Mutex mutex_;

@@ -152,18 +152,26 @@ Result<IdleGroup> IdleGroup::CreateBelow(const GroupPlace& own) {
   return IdleGroup(own, directory);
 }
 
-Result<void> IdleGroup::MoveThread(const std::string& directory) const {
-  return WriteInto(directory + (own_.is_unified ? "/cgroup.threads" : "/tasks"), "0");
+std::string IdleGroup::ThreadsOf(const std::string& directory) const {
+  return directory + (own_.is_unified ? "/cgroup.threads" : "/tasks");
 }
 
 IdleGroup::Visit::Visit(const IdleGroup* group) : group_(group) {
-  if (group_ != nullptr) (void)group_->MoveThread(group_->directory_);
+  if (group_ != nullptr) (void)WriteInto(group_->ThreadsOf(group_->directory_), "0");
 }
 
 IdleGroup::Visit::~Visit() {
   if (group_ == nullptr) return;
-  if (Result<void> back = group_->MoveThread(group_->own_.directory); !back)
+  if (Result<void> back = WriteInto(group_->ThreadsOf(group_->own_.directory), "0"); !back)
     LogWarn("left_in_idle_group", {{"why", back.error().Text()}});
+}
+
+void IdleGroup::Recall() const {
+  std::istringstream threads(ReadSmall(ThreadsOf(directory_)));
+  for (std::string thread; std::getline(threads, thread);) {
+    const bool is_ours = ::access(("/proc/self/task/" + thread).c_str(), F_OK) == 0;
+    if (is_ours) (void)WriteInto(ThreadsOf(own_.directory), thread);  // it may have ended, or gone back
+  }
 }
 
 IdleGroup::~IdleGroup() {

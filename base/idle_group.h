@@ -35,8 +35,8 @@ class IdleGroup {
   // What a process writes "0" to in order to join.
   std::string entrance() const { return directory_ + "/cgroup.procs"; }
 
-  // While it lives, the calling thread and those that it begins run in the group (nullptr: as they did). For pure
-  // computing: whoever holds a lock there may be kept from the processor for seconds.
+  // While it lives, or until they are recalled, the calling thread and those that it begins run in the group (nullptr: as
+  // they did). For pure computing: whoever holds a lock there may be kept from the processor for seconds.
   class Visit {
    public:
     explicit Visit(const IdleGroup* group);
@@ -48,9 +48,12 @@ class IdleGroup {
     const IdleGroup* const group_;
   };
 
+  // Sends threads of this process back that visit, before they are done. From any thread that may take milliseconds.
+  void Recall() const;
+
  private:
   IdleGroup(GroupPlace own, std::string directory) : own_(std::move(own)), directory_(std::move(directory)) {}
-  Result<void> MoveThread(const std::string& directory) const;  // the calling one
+  std::string ThreadsOf(const std::string& directory) const;  // the file that lists them, and lets others in
 
   GroupPlace own_;
   std::string directory_;

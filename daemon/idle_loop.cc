@@ -35,12 +35,14 @@ constexpr std::string_view kNote = "refined";
 }  // namespace
 
 IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
-                   double share, std::function<Result<std::unique_ptr<Workshop>>()> start_workshop)
+                   double share, std::function<Result<std::unique_ptr<Workshop>>()> start_workshop,
+                   const IdleGroup* idle_group)
     : cache_(cache),
       path_(path),
       tuning_(tuning),
       metrics_(metrics),
       start_workshop_(std::move(start_workshop)),
+      idle_group_(idle_group),
       limits_(limits),
       share_(share) {
   watcher_ = std::jthread([this](std::stop_token stop) { Watch(stop); });
@@ -50,22 +52,21 @@ IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metr
 IdleLoop::~IdleLoop() { Close(); }
 
 void IdleLoop::Close() {
-  watcher_.request_stop();
   worker_.request_stop();
   {
     MutexLock lock(mutex_);
     Shut();
-    changed_.NotifyAll();
   }
+  if (worker_.joinable()) worker_.join();  // the watcher sees to it that it ends soon
+  watcher_.request_stop();
+  changed_.NotifyAll();
   if (watcher_.joinable()) watcher_.join();
-  if (worker_.joinable()) worker_.join();
 }
 
 void IdleLoop::Interrupt() {
   MutexLock lock(mutex_);
   interrupted_ = true;
   ++interrupts_;
-  changed_.NotifyAll();
   if (open_) ++metrics_.idle_interrupts;
   state_ = "serving";
   Shut();
@@ -97,10 +98,10 @@ void IdleLoop::Shut() {
   if (open_) closed_at_ = std::chrono::steady_clock::now();
   open_ = false;
   slice_.request_stop();
+  changed_.NotifyAll();
   if (!workshop_) return;
   workshop_->Shutdown();
   ended_ = std::move(workshop_);
-  changed_.NotifyAll();
 }
 
 void IdleLoop::Bury() {
@@ -132,6 +133,7 @@ void IdleLoop::Watch(std::stop_token stop) {
     if (!sample) {
       MutexLock lock(mutex_);
       state_ = sample.error().Text();
+      Shut();
       return;  // a system that does not tell is never idle
     }
     sample->is_serving = metrics_.builds_running > 0 || metrics_.builds_queued > 0;
@@ -149,19 +151,24 @@ void IdleLoop::Watch(std::stop_token stop) {
   }
 }
 
-// Looking costs time, too: often only where something could be disturbed.
+// Looking costs time, too: often only where something could be disturbed. Meanwhile, a search that has to end is helped
+// to: on a machine that others have taken, what it thinks in the idle group could take seconds.
 void IdleLoop::WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + (is_at_work ? kSampleOpen : kSampleClosed);
   Clock::duration glance = is_at_work ? kGlance : kSampleClosed;
+  bool has_to_end = false;
   while (!stop.stop_requested() && Clock::now() < until) {
+    if (has_to_end && idle_group_ != nullptr) idle_group_->Recall();  // again and again, until it has
     {
-      const auto next = std::min(until, Clock::now() + glance);
+      const auto next = std::min(until, Clock::now() + (has_to_end ? kGlance : glance));
       MutexLock lock(mutex_);
-      for (auto left = next - Clock::now(); left.count() > 0 && !stop.stop_requested(); left = next - Clock::now())
+      for (auto left = next - Clock::now(); left.count() > 0 && has_to_end == HasToEnd() && !stop.stop_requested();
+           left = next - Clock::now())
         changed_.WaitFor(mutex_, left);
+      has_to_end = HasToEnd();
     }
-    if (!is_at_work) continue;
+    if (!is_at_work || has_to_end) continue;
     const auto begin = Clock::now();
     if (load.BusyUserSeconds().value_or(0) - last.user_s > kGlanced - 1e-9) return;
     glance = std::max<Clock::duration>(kGlance, 100 * (Clock::now() - begin));  // many cores take long to read
@@ -181,6 +188,7 @@ void IdleLoop::Work(std::stop_token stop) {
       if (!open_ || stop.stop_requested()) continue;
       slice_ = std::stop_source();
       slice = slice_.get_token();
+      is_refining_ = true;
       closed_before = closed_for_;
     }
     const MonotonicTime begin = std::chrono::steady_clock::now();
@@ -190,6 +198,7 @@ void IdleLoop::Work(std::stop_token stop) {
     {
       MutexLock lock(mutex_);
       task_.clear();
+      is_refining_ = false;
       share = share_;
       spent -= closed_for_ - closed_before;  // paused meanwhile
       if (!done && workshop_) ended_ = std::move(workshop_);

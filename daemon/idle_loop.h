@@ -30,8 +30,10 @@ class IdleLoop {
  public:
   // `start_workshop`: processes for idle time.
   // `share`: of idle time that is used, in (0, 1].
+  // `idle_group`: where they run, and searches think; nullptr: there is none.
   IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
-           double share, std::function<Result<std::unique_ptr<Workshop>>()> start_workshop);
+           double share, std::function<Result<std::unique_ptr<Workshop>>()> start_workshop,
+           const IdleGroup* idle_group = nullptr);
   ~IdleLoop();  // stops at once
 
   // Somebody waits for an answer that takes work: idle time is over, its processes are killed before this returns. Any
@@ -66,6 +68,7 @@ class IdleLoop {
 
   void Watch(std::stop_token stop);  // samples the machine, opens and closes the gate
   void WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop);
+  bool HasToEnd() const HONE_REQUIRES(mutex_) { return is_refining_ && slice_.stop_requested(); }
   void Work(std::stop_token stop);
   void Heed(const IdleGate& gate) HONE_REQUIRES(mutex_);  // stops the processes, or lets them go on
   void Shut() HONE_REQUIRES(mutex_);                      // ends the slice under way and its processes
@@ -82,6 +85,7 @@ class IdleLoop {
   Tuning& tuning_;
   Metrics& metrics_;
   const std::function<Result<std::unique_ptr<Workshop>>()> start_workshop_;
+  const IdleGroup* const idle_group_;
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -94,6 +98,7 @@ class IdleLoop {
   std::string state_ HONE_GUARDED_BY(mutex_) = "looking";
   std::string task_ HONE_GUARDED_BY(mutex_);
   Plan plan_ HONE_GUARDED_BY(mutex_);
+  bool is_refining_ HONE_GUARDED_BY(mutex_) = false;
   std::stop_source slice_ HONE_GUARDED_BY(mutex_);  // of the search under way
   std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
   std::shared_ptr<Workshop> ended_ HONE_GUARDED_BY(mutex_);  // its processes are killed: to be reaped without the lock

@@ -206,7 +206,8 @@ class Service {
     if (refines()) {
       idle_ = std::make_unique<IdleLoop>(
           *cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_), config_.idle_share,
-          [options = IdleWorkshopOptionsOf(workshop, host.cores, idle_group_)] { return StartWorkshop(options); });
+          [options = IdleWorkshopOptionsOf(workshop, host.cores, idle_group_)] { return StartWorkshop(options); },
+          idle_group_ ? &*idle_group_ : nullptr);
       misses_->SetOnWork([this] { idle_->Interrupt(); });
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });

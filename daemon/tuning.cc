@@ -185,7 +185,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   };
   if (is_dynamic) {
     Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, workshop, counted, stop, keep_when_stopped));
-    model_.LearnAnew();
+    if (!stop.stop_requested()) model_.LearnAnew();
     return outcome;
   }
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
@@ -194,7 +194,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
   outcome.search = HONE_TRY(Search(space, *rig, model_.ToTeach(stop_.get_token()), options, counted, stop));
-  model_.LearnAnew();
+  if (!stop.stop_requested()) model_.LearnAnew();  // who stops a search does not wait for that
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {
     std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;

@@ -211,6 +211,7 @@ class Run {
 
   Result<void> Learn() {
     if (!UsesModel() || samples_.empty()) return {};
+    if (stop_.stop_requested()) return model_->Add(std::exchange(samples_, {}));  // for the next search
     Result<void> learnt;
     rig_.Think(1, [&](size_t) {
       Stopwatch watch;

@@ -45,6 +45,10 @@ void Act(ChildChannel& channel, const ChildFrame& frame) {
   if (act == "spin")
     while (true) asm volatile("");
   if (act == "sleep") ::pause();
+  if (act == "linger") {  // somebody has its channel open for longer than it lives
+    if (::fork() == 0) ::setsid(), ::sleep(5), ::_exit(0);
+    ::pause();
+  }
   if (act == "eat")
     for (std::vector<std::string> food;;) food.emplace_back(size_t{16} << 20, 'x');
   if (act == "garbage") RawWrite("this is no frame at all, not even nearly", 40);
@@ -316,6 +320,19 @@ TEST_F(FakeBuilder, ShutdownEndsCallsUnderWay) {
   EXPECT_EQ(Ask("sleep").error().kind, ErrorKind::kUnavailable);
   killer.join();
   EXPECT_EQ(Ask("good").error().kind, ErrorKind::kUnavailable);
+}
+
+// Where others have taken all processors, it may take seconds until a process that was killed has ended.
+TEST_F(FakeBuilder, CallsUnderWayDoNotWaitForTheKilled) {
+  std::thread killer([&] {
+    while (pool_->Stats().busy == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(100));
+    pool_->Shutdown();
+  });
+  auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(Ask("linger").error().kind, ErrorKind::kUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(4));
+  killer.join();
 }
 
 TEST_F(FakeBuilder, BuildersThatDieAtStartAreTriedMoreAndMoreSlowly) {

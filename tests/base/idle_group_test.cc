@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
 
+#include <latch>
 #include <thread>
 
 #include "base/file.h"
@@ -162,6 +163,41 @@ TEST(IdleGroup, ThreadsVisitItAndThoseThatTheyBegin) {
     IdleGroup::Visit nowhere(nullptr);
   }
   EXPECT_EQ(mine(), before);
+}
+
+TEST(IdleGroup, RecallsThreadsOfThisProcessAlone) {
+  auto group_of = [](const std::string& what) { return ReadFile("/proc/" + what + "/cgroup", 1 << 16).value_or(""); };
+  const std::string before = group_of("thread-self");
+  Result<IdleGroup> group = IdleGroup::Create();
+  if (!group) GTEST_SKIP() << "[SKIP] no idle control group: " << group.error().Text();
+  SubprocessOptions options;
+  options.executable = "/bin/sleep";
+  options.arguments = {"100"};
+  options.limits.idle = true;
+  options.limits.idle_group = group->entrance();
+  Result<Subprocess> other = Subprocess::Start(options);
+  ASSERT_TRUE(other) << other.error().Text();
+  std::latch inside(3), recalled(1);
+  std::string thread, helper;
+  std::jthread visitor([&] {
+    IdleGroup::Visit visit(&*group);
+    std::jthread help([&] {
+      inside.arrive_and_wait();
+      recalled.wait();
+      helper = group_of("thread-self");
+    });
+    inside.arrive_and_wait();
+    recalled.wait();
+    thread = group_of("thread-self");
+  });
+  inside.arrive_and_wait();
+  group->Recall();
+  recalled.count_down();
+  visitor.join();
+  EXPECT_EQ(thread, before);
+  EXPECT_EQ(helper, before);
+  EXPECT_THAT(group_of(std::to_string(other->pid())), HasSubstr("/hone-idle-"));
+  group->Recall();  // nobody is left to come
 }
 
 }  // namespace
