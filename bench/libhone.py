@@ -33,6 +33,9 @@ class Client:
     def get(self, kernel, threads=0):
         return Kernel(self, kernel, threads)
 
+    def close(self):
+        self.library.hone_close(ctypes.c_void_p(self.handle))
+
 
 class Kernel:
     def __init__(self, client, text, threads):

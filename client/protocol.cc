@@ -240,8 +240,12 @@ void serialize(A& a, VerifyReply& m) {
   a(m.rows, m.total, m.without_artifact, m.more);
 }
 template <typename A>
+void serialize(A& a, KernelName& m) {
+  a(m.kernel, m.is_fingerprint, m.threads);
+}
+template <typename A>
 void serialize(A& a, TextRequest& m) {
-  a(Checked(m.what), m.kernel, m.is_fingerprint);
+  a(Checked(m.what), m.name);
 }
 template <typename A>
 void serialize(A& a, TextReply& m) {
@@ -307,7 +311,7 @@ void serialize(A& a, TopReply& m) {
 
 template <typename A>
 void serialize(A& a, ExplainRequest& m) {
-  a(m.kernel, m.is_fingerprint);
+  a(m.name);
 }
 template <typename A>
 void serialize(A& a, Roofline& m) {

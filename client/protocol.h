@@ -235,13 +235,19 @@ struct VerifyReply {
   bool more = false;
 };
 
-// The schedule, or the generated code, as text. `kernel` is a fingerprint prefix or anything ParseKernel reads.
+// How people name a kernel that has a record.
+struct KernelName {
+  std::string kernel;  // a fingerprint's first digits, or anything ParseKernel reads
+  bool is_fingerprint = false;
+  uint32_t threads = 0;  // if the kernel names none; fingerprints have theirs
+};
+
+// The schedule, or the generated code, as text.
 enum class TextKind : uint8_t { kSchedule = 1, kCode = 2 };
 struct TextRequest {
   static constexpr MessageType kType = MessageType::kText;
   TextKind what = TextKind::kSchedule;
-  std::string kernel;
-  bool is_fingerprint = false;
+  KernelName name;
 };
 struct TextReply {
   static constexpr MessageType kType = MessageType::kTextReply;
@@ -369,8 +375,7 @@ struct TopReply {
 // anything ParseKernel reads.
 struct ExplainRequest {
   static constexpr MessageType kType = MessageType::kExplain;
-  std::string kernel;
-  bool is_fingerprint = false;
+  KernelName name;
 };
 // The roofs over the kernel: FMAs from registers and sequential reads from where its operands fit, as measured on this
 // machine with as many threads. 0: not known, as for another machine's records.

@@ -304,14 +304,15 @@ Result<Record> Admin::FindRecord(const std::string& fingerprint_digits) {
   return std::move(ours != records.end() ? *ours : records.front());
 }
 
-Result<Record> Admin::FindRecordOf(const std::string& kernel, bool is_fingerprint) {
-  if (is_fingerprint) return FindRecord(kernel);
-  Identity identity = HONE_TRY(path_.Identify({.kernel = kernel, .target = "", .threads = 0}));
+Result<Record> Admin::FindRecordOf(const KernelName& name) {
+  if (name.is_fingerprint) return FindRecord(name.kernel);
+  const int threads = static_cast<int>(std::min(name.threads, 4096u));
+  Identity identity = HONE_TRY(path_.Identify({.kernel = name.kernel, .target = "", .threads = threads}));
   return FindRecord(identity.key.fingerprint.Hex());
 }
 
 Result<ExplainReply> Admin::Explain(const ExplainRequest& request) {
-  Record record = HONE_TRY(FindRecordOf(request.kernel, request.is_fingerprint));
+  Record record = HONE_TRY(FindRecordOf(request.name));
   ExplainReply reply = HONE_TRY(insight_.Explain(record));
   reply.row = HONE_TRY(RowOf(record));
   std::vector<Fact> reasons = ReasonsOf(record, path_.host(), path_.compiler());
@@ -403,7 +404,7 @@ Result<void> Admin::Verify(const VerifyRequest& request, const Job& job) {
 }
 
 Result<TextReply> Admin::Text(const TextRequest& request) {
-  Record record = HONE_TRY(FindRecordOf(request.kernel, request.is_fingerprint));
+  Record record = HONE_TRY(FindRecordOf(request.name));
   TextReply reply{record.key.fingerprint.Hex(), record.schedule};
   if (request.what == TextKind::kCode) {
     Target target = HONE_TRY(ParseTarget(record.key.target));

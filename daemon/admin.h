@@ -67,7 +67,7 @@ class Admin {
   Result<ExplainReply> Explain(const ExplainRequest& request);
 
   Result<Record> FindRecord(const std::string& fingerprint_digits);
-  Result<Record> FindRecordOf(const std::string& kernel, bool is_fingerprint);
+  Result<Record> FindRecordOf(const KernelName& name);
   Result<RecordRow> RowOf(const Record& record);
   VerifyRow VerifyRecord(const Record& record, bool run);
 

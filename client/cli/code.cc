@@ -13,9 +13,9 @@ Examples:
   hone code 3f9c
   hone code jacobi.hone)",
           .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
-          .options = {},
+          .options = {kThreadsOption},
           .run = [](Context& context, const Arguments& arguments) {
-            return PrintKernelText(context, arguments.Text("KERNEL"), TextKind::kCode, "code");
+            return PrintKernelText(context, arguments, TextKind::kCode, "code");
           }};
 }
 

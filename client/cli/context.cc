@@ -167,12 +167,16 @@ const Option kTargetOption{"--target", "T", "the device, such as avx2 (default: 
 const Option kThreadsOption{"--threads", "N", "threads that the code is made for (default: what the kernel says)"};
 const Option kNoCompileOption{"--no-compile", "", "what is in the cache, or fail"};
 
+Result<int> ReadThreads(const Arguments& arguments) {
+  return static_cast<int>(HONE_TRY(arguments.Number("--threads", 0, 1, 1024)));
+}
+
 Result<GetOptions> ReadGetOptions(const Arguments& arguments) {
   GetOptions options;
   options.frozen = true;  // what is shown is what was measured
   options.budget = HONE_TRY(arguments.Duration("--budget", std::chrono::microseconds(0)));
   options.deadline = std::chrono::minutes(2);
-  options.threads = static_cast<int>(HONE_TRY(arguments.Number("--threads", 0, 1, 1024)));
+  options.threads = HONE_TRY(ReadThreads(arguments));
   options.no_compile = arguments.Has("--no-compile");
   options.target = arguments.Text("--target");
   return options;

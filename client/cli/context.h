@@ -73,6 +73,7 @@ bool IsFingerprint(const std::string& argument);
 
 // --budget, --target, --threads and --no-compile, for the commands that ask for kernels.
 Result<GetOptions> ReadGetOptions(const Arguments& arguments);
+Result<int> ReadThreads(const Arguments& arguments);  // 0: not given
 extern const Option kBudgetOption;
 extern const Option kTargetOption;
 extern const Option kThreadsOption;

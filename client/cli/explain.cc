@@ -8,8 +8,7 @@ namespace {
 
 int Run(Context& context, const Arguments& arguments) {
   Result<ExplainReply> reply = CallForKernel<ExplainReply>(
-      context, arguments.Text("KERNEL"),
-      [](std::string kernel, bool is_fingerprint) { return ExplainRequest{std::move(kernel), is_fingerprint}; });
+      context, arguments, [](KernelName name) { return ExplainRequest{std::move(name)}; });
   if (!reply) return context.Fail(reply.error());
   Print(context.json() ? ExplainJson(*reply).Dump() + "\n" : ExplainText(*reply, SizeOfTerminal().columns));
   return kDone;
@@ -28,9 +27,10 @@ and what each was worth; how large the space of schedules is, and which rules ap
 
 Examples:
   hone explain 3f9c
+  hone explain 'softmax(M=1024,N=256)' --threads 1
   hone explain 'softmax(M=1024,N=256)' --json)",
       .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
-      .options = {},
+      .options = {kThreadsOption},
       .run = Run};
 }
 

@@ -37,7 +37,7 @@ Result<std::vector<ReportKernel>> ListKernels(Channel& channel, Deadline deadlin
 
 Result<void> ExplainOne(Channel& channel, ReportKernel& kernel, Deadline deadline) {
   Result<ExplainReply> reply =
-      CallPatiently<ExplainReply>(channel, ExplainRequest{kernel.row.fingerprint, true}, deadline);
+      CallPatiently<ExplainReply>(channel, ExplainRequest{{kernel.row.fingerprint, true}}, deadline);
   if (reply) {
     // A kernel may have records of several machines, and is explained by this machine's.
     if (reply->row.target == kernel.row.target) {

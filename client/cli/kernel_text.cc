@@ -1,18 +1,19 @@
 #include "client/cli/kernel_text.h"
 
 namespace hone::cli {
-Result<void> FetchFirst(Context& context, const NamedKernel& kernel) {
+
+Result<void> FetchFirst(Context& context, const NamedKernel& kernel, int threads) {
   Client* client = HONE_TRY(context.Daemon());
   GetOptions options;
   options.deadline = std::chrono::minutes(2);
+  options.threads = threads;
   if (Result<Served> served = client->Fetch(kernel.text, options); !served) return AtPlace(served.error(), kernel);
   return {};
 }
 
-int PrintKernelText(Context& context, const std::string& argument, TextKind what, const char* field) {
-  Result<TextReply> reply = CallForKernel<TextReply>(context, argument, [&](std::string kernel, bool is_fingerprint) {
-    return TextRequest{what, std::move(kernel), is_fingerprint};
-  });
+int PrintKernelText(Context& context, const Arguments& arguments, TextKind what, const char* field) {
+  Result<TextReply> reply =
+      CallForKernel<TextReply>(context, arguments, [&](KernelName name) { return TextRequest{what, std::move(name)}; });
   if (!reply) return context.Fail(reply.error());
   if (context.json()) {
     Print(Json().Set("fingerprint", reply->fingerprint).Set(field, reply->text).Dump() + "\n");

@@ -8,22 +8,26 @@
 namespace hone::cli {
 
 // Has a kernel compiled and kept, if it is not yet.
-Result<void> FetchFirst(Context& context, const NamedKernel& kernel);
+Result<void> FetchFirst(Context& context, const NamedKernel& kernel, int threads);
 
-// Prints the text of a kernel named by fingerprint or in full; one that is not in the cache is asked for first.
-// `field`: its name in JSON.
-int PrintKernelText(Context& context, const std::string& argument, TextKind what, const char* field);
+// Prints the text of the kernel that KERNEL and --threads name, as CallForKernel does. `field`: its name in JSON.
+int PrintKernelText(Context& context, const Arguments& arguments, TextKind what, const char* field);
 
-// Asks about a kernel that is named by fingerprint or in full; one that is not in the cache is asked for first.
-// `make`: the request of a name and whether it is a fingerprint.
+// Asks about the kernel that KERNEL, a fingerprint or written in full, and --threads name; one that is not in the cache is
+// asked for first. `make`: the request.
 template <typename Reply, typename Make>
-Result<Reply> CallForKernel(Context& context, const std::string& argument, const Make& make) {
-  if (IsFingerprint(argument)) return context.Call<Reply>(make(argument, true));
+Result<Reply> CallForKernel(Context& context, const Arguments& arguments, const Make& make) {
+  const std::string argument = arguments.Text("KERNEL");
+  const int threads = HONE_TRY(ReadThreads(arguments));
+  if (IsFingerprint(argument)) {
+    if (threads > 0) return Error{ErrorKind::kInvalid, "a fingerprint has its number of threads: leave --threads out", argument};
+    return context.Call<Reply>(make(KernelName{argument, true}));
+  }
   NamedKernel kernel = HONE_TRY(ReadKernel(argument));
-  const auto request = make(kernel.text, false);
+  const auto request = make(KernelName{kernel.text, false, static_cast<uint32_t>(threads)});
   Result<Reply> reply = context.Call<Reply>(request);
   if (!reply && reply.error().kind == ErrorKind::kNotFound) {
-    HONE_TRY(FetchFirst(context, kernel));
+    HONE_TRY(FetchFirst(context, kernel, threads));
     reply = context.Call<Reply>(request);
   }
   if (!reply) return AtPlace(reply.error(), kernel);

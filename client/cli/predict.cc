@@ -20,7 +20,7 @@ std::string EstimateText(const Estimate& estimate, double flops) {
 }
 
 int Run(Context& context, const Arguments& arguments) {
-  Result<int64_t> threads = arguments.Number("--threads", 0, 1, 4096);
+  Result<int> threads = ReadThreads(arguments);
   if (!threads) return context.WrongUsage(threads.error());
   Result<std::vector<NamedKernel>> kernels = ReadKernels(arguments.Text("KERNEL"));
   if (!kernels) return context.Fail(kernels.error());

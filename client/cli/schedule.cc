@@ -11,9 +11,9 @@ Command ScheduleCommand() {
   hone schedule 3f9c
   hone schedule 'matmul(M=512,N=512,K=512)')",
           .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
-          .options = {},
+          .options = {kThreadsOption},
           .run = [](Context& context, const Arguments& arguments) {
-            return PrintKernelText(context, arguments.Text("KERNEL"), TextKind::kSchedule, "schedule");
+            return PrintKernelText(context, arguments, TextKind::kSchedule, "schedule");
           }};
 }
 

@@ -75,7 +75,7 @@ int Run(Context& context, const Arguments& arguments) {
   if (!time) return context.WrongUsage(time.error());
   Result<int64_t> seed = arguments.Number("--seed", 0, 0, INT64_MAX);
   if (!seed) return context.WrongUsage(seed.error());
-  Result<int64_t> threads = arguments.Number("--threads", 0, 1, 4096);
+  Result<int> threads = ReadThreads(arguments);
   if (!threads) return context.WrongUsage(threads.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
   if (!import) return context.WrongUsage(import.error());

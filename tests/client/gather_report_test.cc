@@ -84,9 +84,9 @@ std::string FourKernels(const FrameHeader& header, std::span<const std::byte> bo
     }
     case MessageType::kExplain: {
       Result<ExplainRequest> request = DecodeBody<ExplainRequest>(body);
-      EXPECT_TRUE(request && request->is_fingerprint);
-      if (request->kernel == SampleRow(1).fingerprint) return Refusal(id, ErrorKind::kNotFound, "gone");
-      if (request->kernel == SampleRow(2).fingerprint) return Refusal(id, ErrorKind::kCorrupt, "unreadable");
+      EXPECT_TRUE(request && request->name.is_fingerprint);
+      if (request->name.kernel == SampleRow(1).fingerprint) return Refusal(id, ErrorKind::kNotFound, "gone");
+      if (request->name.kernel == SampleRow(2).fingerprint) return Refusal(id, ErrorKind::kCorrupt, "unreadable");
       if (busy-- > 0) return Refusal(id, ErrorKind::kBusy, "later", 1);
       return EncodeFrame(id, SampleExplanation(0));
     }

@@ -124,7 +124,7 @@ TEST(Protocol, EveryTruncationIsRefused) {
   EveryTruncationAndOneByteMore(ShowReply{RecordRow{}, "k", "s", {{"a", "b"}}, {{"c", "d"}}});
   EveryTruncationAndOneByteMore(VerifyReply{{VerifyRow{}}, 9, 1, false});
   EveryTruncationAndOneByteMore(StatsReply{{{"hits", 3}}});
-  EveryTruncationAndOneByteMore(TextRequest{TextKind::kCode, "abc", true});
+  EveryTruncationAndOneByteMore(TextRequest{TextKind::kCode, {"abc", true}});
   EveryTruncationAndOneByteMore(WatchRequest{true, "f", "t", "d"});
   EveryTruncationAndOneByteMore(NewerNotice{"f", "t", "d"});
   EveryTruncationAndOneByteMore(CallsRequest{{{1, 2}, {3, 4}}});
@@ -134,7 +134,7 @@ TEST(Protocol, EveryTruncationIsRefused) {
   top.kernel = "k";
   top.tasks = {{"k", 1, 2, 3, 4, 1.5, true}};
   EveryTruncationAndOneByteMore(top);
-  EveryTruncationAndOneByteMore(ExplainRequest{"k", true});
+  EveryTruncationAndOneByteMore(ExplainRequest{{"k", true, 2}});
   ExplainReply explained;
   explained.reasons = {{"a", "b"}};
   explained.roofline.level = "L2";

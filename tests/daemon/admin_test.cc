@@ -57,14 +57,14 @@ TEST(Admin, StatsHaveTheHitsTime) {
 TEST(Admin, ExplainsAKernelByFingerprintAndByName) {
   TestServer server;
   const std::string kernel = "add(M=3,N=5)";
-  Result<ExplainReply> none = Call<ExplainReply>(server, ExplainRequest{kernel, false});
+  Result<ExplainReply> none = Call<ExplainReply>(server, ExplainRequest{{kernel, false}});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().kind, ErrorKind::kNotFound);
   Result<GetReply> served = server.Get(kernel);
   ASSERT_TRUE(served);
   for (bool by_fingerprint : {false, true}) {
     Result<ExplainReply> reply = Call<ExplainReply>(
-        server, ExplainRequest{by_fingerprint ? served->fingerprint.substr(0, 8) : kernel, by_fingerprint});
+        server, ExplainRequest{{by_fingerprint ? served->fingerprint.substr(0, 8) : kernel, by_fingerprint}});
     ASSERT_TRUE(reply) << reply.error().Text();
     EXPECT_EQ(reply->row.fingerprint, served->fingerprint);
     EXPECT_EQ(reply->row.kernel, kernel);
@@ -74,13 +74,29 @@ TEST(Admin, ExplainsAKernelByFingerprintAndByName) {
     EXPECT_FALSE(reply->rules.empty());
     EXPECT_GE(reply->space_size, 1);
   }
-  Result<ExplainReply> unknown = Call<ExplainReply>(server, ExplainRequest{"ffffffff", true});
+  Result<ExplainReply> unknown = Call<ExplainReply>(server, ExplainRequest{{"ffffffff", true}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().kind, ErrorKind::kNotFound);
   EXPECT_NE(unknown.error().message.find("hone ls"), std::string::npos) << unknown.error().Text();
-  Result<ExplainReply> wrong = Call<ExplainReply>(server, ExplainRequest{"add(M=3", false});
+  Result<ExplainReply> wrong = Call<ExplainReply>(server, ExplainRequest{{"add(M=3", false}});
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().kind, ErrorKind::kInvalid);
+}
+
+TEST(Admin, AKernelForAnotherNumberOfThreadsIsAnother) {
+  TestServer server;
+  const std::string kernel = "add(M=3,N=5)";
+  for (int threads : {1, 2}) {
+    Result<GetReply> served = Call<GetReply>(server, GetRequest{.kernel = kernel, .threads = static_cast<uint32_t>(threads)});
+    ASSERT_TRUE(served) << served.error().Text();
+    Result<ExplainReply> reply =
+        Call<ExplainReply>(server, ExplainRequest{{kernel, false, static_cast<uint32_t>(threads)}});
+    ASSERT_TRUE(reply) << reply.error().Text();
+    EXPECT_EQ(reply->row.fingerprint, served->fingerprint);
+    EXPECT_EQ(reply->threads, static_cast<uint32_t>(threads));
+  }
+  EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kSchedule, {kernel, false, 3}}).error().kind,
+            ErrorKind::kNotFound);
 }
 
 TEST(Admin, ListsByClassInSeveralParts) {
@@ -167,13 +183,13 @@ TEST(Admin, GivesScheduleAndCodeByFingerprintOrKernel) {
   TestServer server;
   Result<GetReply> reply = server.Get("add(M=1,N=1)");
   ASSERT_TRUE(reply);
-  Result<TextReply> text = Call<TextReply>(server, TextRequest{TextKind::kSchedule, reply->fingerprint, true});
+  Result<TextReply> text = Call<TextReply>(server, TextRequest{TextKind::kSchedule, {reply->fingerprint, true}});
   ASSERT_TRUE(text);
   EXPECT_EQ(text->text, "the default");
-  text = Call<TextReply>(server, TextRequest{TextKind::kCode, "add(N=1,M=1)", false});
+  text = Call<TextReply>(server, TextRequest{TextKind::kCode, {"add(N=1,M=1)", false}});
   ASSERT_TRUE(text) << text.error().Text();
   EXPECT_TRUE(text->text.starts_with("code of "));
-  EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kCode, "add(N=2,M=1)", false}).error().kind,
+  EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kCode, {"add(N=2,M=1)", false}}).error().kind,
             ErrorKind::kNotFound);
 }
 
