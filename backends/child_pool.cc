@@ -155,8 +155,8 @@ void ChildPool::SignalGroup(const Child& child, int signal) {
   if (child.group > 0) ::kill(-child.group, signal);
 }
 
-// Kills it; the leaseholder hears of it at once. Dying takes a processor: of the lowest class, where others have taken all
-// of them, it takes seconds. REQUIRES: the pool's mutex is held.
+// Kills it; the leaseholder hears of it at once. Dying takes a processor: of the lowest class, where others have taken
+// all of them, it takes seconds. REQUIRES: the pool's mutex is held.
 void ChildPool::Cut(const Child& child) {
   SignalGroup(child, SIGKILL);
   if (child.channel_fd >= 0) ::shutdown(child.channel_fd, SHUT_RDWR);

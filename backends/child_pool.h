@@ -76,7 +76,7 @@ class ChildPool {
   void Resume();
   void AwaitResume();  // returns once it is not paused, or shut down
 
-  // Kills all children. Calls under way return kUnavailable at once; the destructor waits until the children have ended.
+  // Kills all children. Calls under way return kUnavailable at once; the destructor waits until they have ended.
   void Shutdown();
 
   bool IsShutDown() const;

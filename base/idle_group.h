@@ -35,8 +35,8 @@ class IdleGroup {
   // What a process writes "0" to in order to join.
   std::string entrance() const { return directory_ + "/cgroup.procs"; }
 
-  // While it lives, or until they are recalled, the calling thread and those that it begins run in the group (nullptr: as
-  // they did). For pure computing: whoever holds a lock there may be kept from the processor for seconds.
+  // While it lives, or until they are recalled, the calling thread and those that it begins run in the group (nullptr:
+  // as they did). For pure computing: whoever holds a lock there may be kept from the processor for seconds.
   class Visit {
    public:
     explicit Visit(const IdleGroup* group);

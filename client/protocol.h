@@ -371,8 +371,7 @@ struct TopReply {
   std::vector<TopTask> tasks;  // the most promising ones
 };
 
-// How fast a kernel is, how fast it could be, and how the search came there. `kernel` is a fingerprint prefix or
-// anything ParseKernel reads.
+// How fast a kernel is, how fast it could be, and how the search came there.
 struct ExplainRequest {
   static constexpr MessageType kType = MessageType::kExplain;
   KernelName name;

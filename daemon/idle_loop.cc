@@ -59,7 +59,10 @@ void IdleLoop::Close() {
   }
   if (worker_.joinable()) worker_.join();  // the watcher sees to it that it ends soon
   watcher_.request_stop();
-  changed_.NotifyAll();
+  {
+    MutexLock lock(mutex_);
+    changed_.NotifyAll();
+  }
   if (watcher_.joinable()) watcher_.join();
 }
 

@@ -7,8 +7,8 @@ namespace hone::cli {
 namespace {
 
 int Run(Context& context, const Arguments& arguments) {
-  Result<ExplainReply> reply = CallForKernel<ExplainReply>(
-      context, arguments, [](KernelName name) { return ExplainRequest{std::move(name)}; });
+  Result<ExplainReply> reply =
+      CallForKernel<ExplainReply>(context, arguments, [](KernelName name) { return ExplainRequest{std::move(name)}; });
   if (!reply) return context.Fail(reply.error());
   Print(context.json() ? ExplainJson(*reply).Dump() + "\n" : ExplainText(*reply, SizeOfTerminal().columns));
   return kDone;

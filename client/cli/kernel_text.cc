@@ -12,8 +12,9 @@ Result<void> FetchFirst(Context& context, const NamedKernel& kernel, int threads
 }
 
 int PrintKernelText(Context& context, const Arguments& arguments, TextKind what, const char* field) {
-  Result<TextReply> reply =
-      CallForKernel<TextReply>(context, arguments, [&](KernelName name) { return TextRequest{what, std::move(name)}; });
+  Result<TextReply> reply = CallForKernel<TextReply>(context, arguments, [&](KernelName name) {
+    return TextRequest{what, std::move(name)};
+  });
   if (!reply) return context.Fail(reply.error());
   if (context.json()) {
     Print(Json().Set("fingerprint", reply->fingerprint).Set(field, reply->text).Dump() + "\n");

@@ -147,7 +147,8 @@ TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
   ExpectReads("VerifyReply", VerifyReply{{{"f", "c", "t", true, false, 0.5, "p"}}, 6, 7, true},
               "rows=[{fingerprint=f class_name=c target=t ok=1 ran=0 max_rel_err=0.5 problem=p}] total=6 "
               "without_artifact=7 more=1");
-  ExpectReads("TextRequest", TextRequest{TextKind::kCode, {"k", true}}, "what=2 name={kernel=k is_fingerprint=1 threads=0}");
+  ExpectReads("TextRequest", TextRequest{TextKind::kCode, {"k", true}},
+              "what=2 name={kernel=k is_fingerprint=1 threads=0}");
   ExpectReads("TextReply", TextReply{"f", "t"}, "fingerprint=f text=t");
   ExpectReads("TuneRequest", TuneRequest{"k", 1, 2, 3, 4, "t"}, "kernel=k threads=1 trials=2 time_us=3 seed=4 target=t");
   ExpectReads(

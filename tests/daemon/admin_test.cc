@@ -87,7 +87,8 @@ TEST(Admin, AKernelForAnotherNumberOfThreadsIsAnother) {
   TestServer server;
   const std::string kernel = "add(M=3,N=5)";
   for (int threads : {1, 2}) {
-    Result<GetReply> served = Call<GetReply>(server, GetRequest{.kernel = kernel, .threads = static_cast<uint32_t>(threads)});
+    Result<GetReply> served =
+        Call<GetReply>(server, GetRequest{.kernel = kernel, .threads = static_cast<uint32_t>(threads)});
     ASSERT_TRUE(served) << served.error().Text();
     Result<ExplainReply> reply =
         Call<ExplainReply>(server, ExplainRequest{{kernel, false, static_cast<uint32_t>(threads)}});
