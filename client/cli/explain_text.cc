@@ -112,7 +112,8 @@ std::string SearchText(const ExplainReply& reply, size_t columns) {
     facts.emplace_back("times", found);
   }
   if (reply.won_ratio > 0) {
-    std::string won = fmt::format("{} faster than before its first search", RatioText(reply.won_ratio));
+    std::string won =
+        fmt::format("{} faster than before its first search, measured in turns", RatioText(reply.won_ratio));
     if (reply.idle_ratio > 1) won += fmt::format("; {} of it found in idle time", RatioText(reply.idle_ratio));
     facts.emplace_back("won", won);
   } else {
