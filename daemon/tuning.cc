@@ -142,8 +142,9 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   options.group = SampleGroup(identity.key);
   options.workers = identity.key.threads;
   if (std::string choices = ChoicesOf(served->record.schedule); !choices.empty()) options.known.push_back(choices);
-  // Neighbours' schedules, too: those that may have become better since this kernel was served.
-  if (transfers_ != nullptr) {
+  // Neighbours' schedules, too: those that may have become better since this kernel was served. (What fits a dynamic
+  // kernel as a whole fits none of its cases.)
+  if (transfers_ != nullptr && !is_dynamic) {
     if (Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target, Reach::kWide)) {
       for (size_t i = 0; i < std::min(plan->order.size(), kMostSeeds); ++i)
         options.seeds.push_back(plan->transfers[plan->order[i]].candidate);
@@ -154,6 +155,12 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
     ++metrics_.trials_by_verdict.at(static_cast<size_t>(trial.verdict));
+    if (trial.verdict != Verdict::kTimed) {
+      LogInfo("trial_failed", {{"fingerprint", identity.key.fingerprint.Hex()},
+                               {"how", VerdictName(trial.verdict)},
+                               {"why", trial.why},
+                               {"schedule", trial.candidate.schedule}});
+    }
     // Those of a dynamic kernel's cases are about other sizes each: nothing that one log could compare.
     if (is_dynamic) {
       if (watcher.on_trial) watcher.on_trial(trial);

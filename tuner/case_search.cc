@@ -256,6 +256,7 @@ class CaseSearcher {
           std::max<int64_t>(1, (options_.time.count() - static_cast<int64_t>(watch_.Microseconds() / 1e3)) /
                                    static_cast<int64_t>(samples_.size() - index)));
     options.known.clear();
+    options.seeds.clear();  // they are of the whole kernel
     if (!scheduled.choices.empty()) options.known.push_back(scheduled.choices);
     SearchWatcher watcher = watcher_;
     const SearchProgress before = found_.search.progress;

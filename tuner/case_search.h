@@ -46,9 +46,10 @@ struct CasesFound {
 
 using RigMaker = std::function<Result<std::unique_ptr<Rig>>(const std::string& kernel)>;
 
-// `served`: the schedule's text that is served now. options.trials are shared out among the cases. A case changes only
-// if its new schedule is faster beyond the noise, in turns with the old one. All cases go on reading one packed copy of
-// a constant. Errors as Search; what was found before one is lost.
+// `served`: the schedule's text that is served now. options.trials are shared out among the cases; options.known and
+// options.seeds, of the whole kernel, play no part. A case changes only if its new schedule is faster beyond the noise,
+// in turns with the old one. All cases go on reading one packed copy of a constant. Errors as Search; what was found
+// before one is lost.
 Result<CasesFound> SearchCases(const Kernel& kernel, const Target& target, const std::string& served,
                                const RigMaker& make_rig, CostModel* model, const SearchOptions& options,
                                const SearchWatcher& watcher, std::stop_token stop);

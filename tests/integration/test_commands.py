@@ -91,6 +91,12 @@ class Commands(harness.HoneTest):
         self.assertEqual(out["origin"], end["origin"])
         self.hone("explain", kernel)
 
+    def test_tune_of_a_range_tries_nothing_that_is_of_its_neighbours(self):
+        self.start()
+        for kernel in ("matmul(M=63,N=2,K=256)+hardswish", "matmul(M=1..63,N=2,K=256)+hardswish"):
+            self.hone_json("tune", kernel, "--trials", "24", "--threads", "1", "--seed", "1")
+        self.assertEqual(self.hone_json("stats")[0]["trials_not_built"], 0)
+
     def test_ranges_that_cannot_be(self):
         self.start()
         for kernel in ("dense(M=9..1,N=8,K=8)", "dense(M=1..1000000000000,N=64,K=64)", "dense(M=4,N=1..80,K=8)"):
