@@ -155,7 +155,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
     ++metrics_.trials;
     if (trial.verdict != Verdict::kTimed) ++metrics_.trials_failed;
     ++metrics_.trials_by_verdict.at(static_cast<size_t>(trial.verdict));
-    if (trial.verdict != Verdict::kTimed) {
+    if (trial.verdict != Verdict::kTimed && trial.verdict != Verdict::kDisturbed) {  // it is the candidate's fault
       LogInfo("trial_failed", {{"fingerprint", identity.key.fingerprint.Hex()},
                                {"how", VerdictName(trial.verdict)},
                                {"why", trial.why},
