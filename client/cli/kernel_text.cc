@@ -11,8 +11,18 @@ Result<void> FetchFirst(Context& context, const NamedKernel& kernel, int threads
   return {};
 }
 
+Result<int> ReadThreadsOfKernel(const Arguments& arguments) {
+  int threads = HONE_TRY(ReadThreads(arguments));
+  std::string kernel = arguments.Text("KERNEL");
+  if (threads > 0 && IsFingerprint(kernel))
+    return Error{ErrorKind::kInvalid, "a fingerprint has its number of threads: leave --threads out", kernel};
+  return threads;
+}
+
 int PrintKernelText(Context& context, const Arguments& arguments, TextKind what, const char* field) {
-  Result<TextReply> reply = CallForKernel<TextReply>(context, arguments, [&](KernelName name) {
+  Result<int> threads = ReadThreadsOfKernel(arguments);
+  if (!threads) return context.WrongUsage(threads.error());
+  Result<TextReply> reply = CallForKernel<TextReply>(context, arguments.Text("KERNEL"), *threads, [&](KernelName name) {
     return TextRequest{what, std::move(name)};
   });
   if (!reply) return context.Fail(reply.error());

@@ -13,17 +13,14 @@ Result<void> FetchFirst(Context& context, const NamedKernel& kernel, int threads
 // Prints the text of the kernel that KERNEL and --threads name, as CallForKernel does. `field`: its name in JSON.
 int PrintKernelText(Context& context, const Arguments& arguments, TextKind what, const char* field);
 
-// Asks about the kernel that KERNEL, a fingerprint or written in full, and --threads name; one that is not in the cache
-// is asked for first. `make`: the request.
+// --threads beside KERNEL, 0 if not given. Errors are of wrong usage: no such number, or KERNEL is a fingerprint.
+Result<int> ReadThreadsOfKernel(const Arguments& arguments);
+
+// Asks about the kernel that `argument`, a fingerprint or written in full, and `threads` name; one that is not in the
+// cache is asked for first. `make`: the request.
 template <typename Reply, typename Make>
-Result<Reply> CallForKernel(Context& context, const Arguments& arguments, const Make& make) {
-  const std::string argument = arguments.Text("KERNEL");
-  const int threads = HONE_TRY(ReadThreads(arguments));
-  if (IsFingerprint(argument)) {
-    if (threads > 0)
-      return Error{ErrorKind::kInvalid, "a fingerprint has its number of threads: leave --threads out", argument};
-    return context.Call<Reply>(make(KernelName{argument, true}));
-  }
+Result<Reply> CallForKernel(Context& context, const std::string& argument, int threads, const Make& make) {
+  if (IsFingerprint(argument)) return context.Call<Reply>(make(KernelName{argument, true}));
   NamedKernel kernel = HONE_TRY(ReadKernel(argument));
   const auto request = make(KernelName{kernel.text, false, static_cast<uint32_t>(threads)});
   Result<Reply> reply = context.Call<Reply>(request);
