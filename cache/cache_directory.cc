@@ -14,7 +14,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cache/mend.h"
 #include "cache/rocks_store.h"
+#include "cache/small_file.h"
 
 namespace hone {
 namespace {
@@ -40,24 +42,39 @@ void RemoveTree(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// nullopt: no such file. kUnsupported if it is a newer hone's, kCorrupt if it is no format file.
-Result<std::optional<int>> ReadFormat(const std::string& path) {
-  Result<std::string> text = ReadFile(path + "/FORMAT", 4096);
-  if (!text && text.error().kind == ErrorKind::kNotFound) return std::nullopt;
-  if (!text) return std::move(text).error();
-  int format = 0;
-  const char* begin = text->data() + std::min(kFormatHead.size(), text->size());
-  auto [end, code] = std::from_chars(begin, text->data() + text->size(), format);
-  if (!text->starts_with(kFormatHead) || code != std::errc() || format < 1)
+struct Format {
+  int number = 0;    // 0: there is no FORMAT file
+  bool old = false;  // to be written anew: without a checksum, or a bit was flipped
+};
+
+// kUnsupported if it is a newer hone's, kCorrupt if it is no format file.
+Result<Format> ReadFormat(const std::string& path) {
+  Result<std::string> file = ReadFile(path + "/FORMAT", 4096);
+  if (!file && file.error().kind == ErrorKind::kNotFound) return Format{};
+  if (!file) return std::move(file).error();
+  Format format;
+  std::optional<SmallFile> checked = DecodeSmallFile(*file);
+  format.old = !checked || checked->mended;
+  const std::string_view text = checked ? checked->text : *file;
+  const char* begin = text.data() + std::min(kFormatHead.size(), text.size());
+  auto [end, code] = std::from_chars(begin, text.data() + text.size(), format.number);
+  const bool whole = text.starts_with(kFormatHead) && code == std::errc() && format.number >= 1;
+  if (!whole || std::string_view(end, text.data() + text.size()) != "\n")
     return Error{ErrorKind::kCorrupt, "is not a cache's FORMAT file; restore it, or move the directory away",
                  path + "/FORMAT"};
-  if (format > kCacheFormat)
+  if (format.number > kCacheFormat)
     return Error{ErrorKind::kUnsupported,
                  fmt::format("this cache has format {}, this hone reads up to {}: upgrade hone, or choose another "
                              "directory with --cache",
-                             format, kCacheFormat),
+                             format.number, kCacheFormat),
                  path};
   return format;
+}
+
+Result<void> WriteFormat(const std::string& path) {
+  Format format = HONE_TRY(ReadFormat(path));
+  if (format.number > 0 && !format.old) return {};
+  return WriteFileAtomically(path + "/FORMAT", EncodeSmallFile(fmt::format("{}{}\n", kFormatHead, kCacheFormat)));
 }
 
 // The lock, with our process id inside for people; kBusy if it is taken.
@@ -81,14 +98,15 @@ Result<UniqueFd> TakeLock(const std::string& path) {
   return lock;
 }
 
+std::string DamagedName(const std::string& path) {
+  return fmt::format("{}/damaged-{}", path, Clock::Real().WallNow().time_since_epoch().count());
+}
+
 // Puts a finished salvage in the database's place; cleans up an unfinished one. Every state a crash can leave leads on.
 Result<void> FinishSalvage(const std::string& path) {
   RemoveTree(path + "/db.rebuilt");
   if (!Exists(path + "/db.repaired")) return {};
-  if (Exists(path + "/db")) {
-    int64_t now = Clock::Real().WallNow().time_since_epoch().count();
-    HONE_TRY(Rename(path + "/db", fmt::format("{}/damaged-{}", path, now)));
-  }
+  if (Exists(path + "/db")) { HONE_TRY(Rename(path + "/db", DamagedName(path))); }
   HONE_TRY(Rename(path + "/db.repaired", path + "/db"));
   unlink((path + "/DAMAGED").c_str());
   return {};
@@ -102,19 +120,17 @@ Result<SalvageReport> Rebuild(const DirectoryOptions& options, std::string_view 
   RemoveTree(rebuilt);
   Result<SalvageReport> report = fill(rebuilt);
   if (!report) return RemoveTree(rebuilt), std::move(report).error().Context("repair");
-  RemoveDamagedCopies(options.path);
   HONE_TRY(Rename(rebuilt, options.path + "/db.repaired"));
-  LogWarn("cache_repaired", {{"directory", options.path}, {"result", report->Text()}});
   return report;
 }
 
-Result<std::string> Salvage(const DirectoryOptions& options, std::string_view reason) {
-  SalvageReport report = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) {
-    return SalvageRocksStore(options.path + "/db", to, options.env);
+Result<void> Salvage(const DirectoryOptions& options, std::string_view reason, bool has_manifest,
+                     SalvageReport& report) {
+  SalvageReport salvaged = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) {
+    return SalvageRocksStore(options.path + "/db", to, has_manifest, options.env);
   }));
-  HONE_TRY(FinishSalvage(options.path));
-  if (report.lossless()) RemoveDamagedCopies(options.path);
-  return fmt::format("{} ({})", report.Text(), reason);
+  report.Add(salvaged);
+  return FinishSalvage(options.path);
 }
 
 Result<std::unique_ptr<Store>> OpenStore(const DirectoryOptions& options, RocksMode mode) {
@@ -127,26 +143,57 @@ Result<std::unique_ptr<Store>> OpenStore(const DirectoryOptions& options, RocksM
   return OpenRocksStore(rocks);
 }
 
-// Opens for writing, after a salvage if need be. REQUIRES: the lock is held.
+// Sets flipped bits in tables and blob files right. False if there is other damage, or none that can be found.
+bool MendTables(const DirectoryOptions& options, SalvageReport& report) {
+  Result<std::unique_ptr<Store>> store = OpenStore(options, RocksMode::kReadOnly);
+  if (!store) return false;
+  Result<MendedFiles> files = (*store)->Mend();
+  if (!files) return false;
+  report.mended += files->mended;
+  return files->mended > 0 && files->damaged == 0;
+}
+
+// Makes the database one that opens: mends it, or salvages it. "" if there was nothing to do, else why there was.
+Result<std::string> Repair(const DirectoryOptions& options, SalvageReport& report) {
+  const std::string database = options.path + "/db";
+  if (!RocksFilesExist(database)) return std::string();
+  LogsState logs = HONE_TRY(MendLogs(database, DamagedName(options.path), report));
+  std::string reason;
+  if (logs.manifest_is_lost)
+    reason = "the list of its files is damaged or gone";
+  else if (Exists(options.path + "/DAMAGED") && !MendTables(options, report))
+    reason = kMetWhileReading;
+  if (!reason.empty()) HONE_TRY(Salvage(options, reason, !logs.manifest_is_lost, report));
+  unlink((options.path + "/DAMAGED").c_str());
+  return reason.empty() && report.mended + report.lost_writes > 0 ? "damage was found at opening" : reason;
+}
+
+// Opens for writing, after a repair if need be. REQUIRES: the lock is held.
 Result<CacheDirectory> OpenForWriting(const DirectoryOptions& options, UniqueFd lock) {
   CacheDirectory opened;
   opened.lock = std::move(lock);
-  std::string database = options.path + "/db";
   HONE_TRY(FinishSalvage(options.path));
-  if (!HONE_TRY(ReadFormat(options.path)))
-    HONE_TRY(WriteFileAtomically(options.path + "/FORMAT", fmt::format("{}{}\n", kFormatHead, kCacheFormat)));
-  if (Exists(options.path + "/DAMAGED")) {
-    opened.repaired = HONE_TRY(Salvage(options, "damage was met while reading"));
-  } else if (RocksFilesExist(database) && !RocksIsComplete(database)) {
-    opened.repaired = HONE_TRY(Salvage(options, "CURRENT is missing"));
-  }
-  HONE_TRY(CreateDirectories(database, 0700));
+  HONE_TRY(WriteFormat(options.path));
+  SalvageReport report;
+  std::string reason = HONE_TRY(Repair(options, report));
+  HONE_TRY(CreateDirectories(options.path + "/db", 0700));
   Result<std::unique_ptr<Store>> store = OpenStore(options, RocksMode::kReadWrite);
-  if (!store && (store.error().kind == ErrorKind::kCorrupt || store.error().kind == ErrorKind::kNotFound)) {
-    opened.repaired = HONE_TRY(Salvage(options, store.error().message));
+  auto is_damaged = [&] {
+    return !store && (store.error().kind == ErrorKind::kCorrupt || store.error().kind == ErrorKind::kNotFound);
+  };
+  if (is_damaged()) reason = store.error().message;
+  if (is_damaged() && MendTables(options, report)) store = OpenStore(options, RocksMode::kReadWrite);
+  if (is_damaged()) {
+    HONE_TRY(Salvage(options, reason, /*has_manifest=*/true, report));
     store = OpenStore(options, RocksMode::kReadWrite);
   }
   opened.store = HONE_TRY(std::move(store));
+  if (!reason.empty()) {
+    opened.repaired = report.Text(reason);
+    opened.lost = !report.lossless();
+    LogWarn("cache_repaired", {{"directory", options.path}, {"result", opened.repaired}});
+    if (report.lossless()) RemoveDamagedCopies(options.path);
+  }
   return opened;
 }
 
@@ -168,8 +215,8 @@ CacheDirectory OpenReadOnlyInstead(const DirectoryOptions& options, UniqueFd loc
 
 Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
   if (options.mode != DirectoryMode::kWrite) {
-    std::optional<int> format = HONE_TRY(ReadFormat(options.path));
-    if (!format || !RocksIsComplete(options.path + "/db"))
+    Format format = HONE_TRY(ReadFormat(options.path));
+    if (format.number == 0 || !RocksIsComplete(options.path + "/db"))
       return Error{ErrorKind::kNotFound, "there is no cache here", options.path};
     CacheDirectory opened;
     RocksMode mode = options.mode == DirectoryMode::kRead ? RocksMode::kReadOnly : RocksMode::kSecondary;
@@ -192,9 +239,8 @@ Result<std::unique_ptr<Store>> OpenReader(const DirectoryOptions& options) {
   return OpenStore(options, RocksMode::kReadOnly);
 }
 
-Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop) {
-  const std::string_view reason = "damage was met while reading";
-  SalvageReport report = HONE_TRY(Rebuild(options, reason, [&](const std::string& to) -> Result<SalvageReport> {
+Result<SalvageReport> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop) {
+  return Rebuild(options, kMetWhileReading, [&](const std::string& to) -> Result<SalvageReport> {
     RocksOptions fresh;
     fresh.path = to;
     fresh.env = options.env;
@@ -203,8 +249,7 @@ Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& li
     for (size_t i = 0; i < kFamilies; ++i) HONE_TRY(CopyReadable(live, *target, static_cast<Family>(i), copied, stop));
     HONE_TRY(target->Flush());
     return copied;
-  }));
-  return fmt::format("{} ({})", report.Text(), reason);
+  });
 }
 
 void MarkDamaged(const std::string& path) {

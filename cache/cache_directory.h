@@ -1,7 +1,7 @@
 // One cache directory on disk: who may write it, which format it has, and how it comes back after damage.
 //
 //   LOCK        held (flock) by the one writer
-//   FORMAT      "hone cache\nformat 1\n", written first
+//   FORMAT      "hone cache\nformat 1\n" and a checksum, written first
 //   DAMAGED     present: reading met damage; the next opening for writing salvages
 //   db/         the database
 //   db.rebuilt/ db.repaired/   a salvage under way, and a finished one about to take db's place
@@ -12,9 +12,11 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "cache/salvage.h"
 #include "cache/store.h"
 
 namespace hone {
@@ -38,7 +40,8 @@ struct CacheDirectory {
   UniqueFd lock;                 // while it is ours to write
   std::shared_ptr<Store> store;  // null: nothing could be opened, not even for reading (kWrite only)
   std::string not_writable;      // kWrite: why it is not; "" if it is
-  std::string repaired;          // what was repaired and lost; "" if nothing
+  std::string repaired;          // kWrite: what was repaired, why, and what was lost; "" if nothing
+  bool lost = false;             // kWrite: something was
 };
 
 // kBusy: another writer. kUnsupported: a newer hone's. kNotFound (kRead, kInspect): no cache there. kCorrupt, kIo.
@@ -48,10 +51,12 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
 // For a running cache whose store failed: a reader to bridge the time until that is closed and opened again.
 Result<std::unique_ptr<Store>> OpenReader(const DirectoryOptions& options);
 
+// Why a running cache is repaired.
+inline constexpr std::string_view kMetWhileReading = "damage was met while reading";
+
 // For a running cache whose store met damage: copies what can be read of it, readers going on meanwhile and writers
-// kept away by the caller. The copy takes the database's place at the next OpenCacheDirectory. Returns what was kept
-// and lost; kBusy if it was stopped.
-Result<std::string> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop);
+// kept away by the caller. The copy takes the database's place at the next OpenCacheDirectory. kBusy if it was stopped.
+Result<SalvageReport> SalvageLive(const DirectoryOptions& options, const Store& live, const std::stop_token& stop);
 
 // Leaves word for the next opening. Failing to is logged and otherwise harmless.
 void MarkDamaged(const std::string& path);

@@ -66,7 +66,8 @@ class CacheImpl final : public ScheduleCache {
   Opened Open(Family family, std::string_view key, std::string_view value, CacheLayer layer);
   // Walks the visible records under a prefix of their keys.
   void ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit);
-  std::optional<Found> FindRecord(const std::string& key);
+  // `unreadable`: set if there may be one that damage hides.
+  std::optional<Found> FindRecord(const std::string& key, bool* unreadable = nullptr);
   std::optional<KernelUse> StoredUse(const Fingerprint& fingerprint);
   std::vector<Found> FindKernel(const Fingerprint& fingerprint);
   std::string ClassTextOf(const Fingerprint& class_fingerprint);  // "" if unknown
@@ -89,6 +90,9 @@ class CacheImpl final : public ScheduleCache {
   Result<void> WriteUses();
   Result<void> MoveDamaged();
   uint64_t StoredQuarantineCount();
+  void KeepLosses() HONE_EXCLUDES(notes_mutex_);
+  void ReadLosses() HONE_EXCLUDES(notes_mutex_);
+  void WriteLosses() HONE_EXCLUDES(notes_mutex_);
   void RebuildIndex(std::stop_token stop);
 
   // eviction.cc
@@ -101,6 +105,12 @@ class CacheImpl final : public ScheduleCache {
   Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
   Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
                              const std::stop_token& stop);
+
+  // What damage took, since the cache was made; `unseen`: what no Verify has told of yet.
+  struct Losses {
+    uint64_t count = 0;
+    std::vector<std::string> unseen;
+  };
 
   const CacheOptions options_;
   std::unique_ptr<LayeredStore> store_;
@@ -119,6 +129,7 @@ class CacheImpl final : public ScheduleCache {
   Mutex notes_mutex_;
   std::unordered_set<std::string> said_ HONE_GUARDED_BY(notes_mutex_);  // keys that were logged
   std::vector<Damaged> damaged_ HONE_GUARDED_BY(notes_mutex_);          // waiting to be moved away
+  Losses losses_ HONE_GUARDED_BY(notes_mutex_);
   std::atomic<bool> rebuild_index_{false};                              // rows of the index were lost
   Mutex evict_mutex_;                                                   // one eviction at a time
 

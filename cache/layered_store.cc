@@ -44,7 +44,7 @@ Result<std::unique_ptr<LayeredStore>> LayeredStore::Open(const CacheOptions& opt
 
 LayeredStore::~LayeredStore() {
   if (options_.inspect) return;
-  if (!copied_.empty()) TakeCopy(user());
+  if (copied_) TakeCopy(user());
   if (Result<void> flushed = Flush(); !flushed) LogWarn("cache_close", {{"error", flushed.error().Text()}});
 }
 
@@ -57,6 +57,7 @@ void LayeredStore::Adopt(CacheDirectory opened) {
   MutexLock lock(state_mutex_);
   lock_ = std::move(opened.lock);
   user_ = std::move(opened.store);
+  if (opened.lost) losses_.push_back(opened.repaired);
   if (!opened.repaired.empty()) repaired_ = std::move(opened.repaired);
 }
 
@@ -82,6 +83,11 @@ std::string LayeredStore::not_persisting() const {
 std::string LayeredStore::repaired() const {
   MutexLock lock(state_mutex_);
   return repaired_;
+}
+
+std::vector<std::string> LayeredStore::TakeLosses() {
+  MutexLock lock(state_mutex_);
+  return std::exchange(losses_, {});
 }
 
 void LayeredStore::NoteRefused(const Error& error) {
@@ -133,6 +139,7 @@ bool LayeredStore::Read(Family family, std::string_view key, const Reader& reade
       bool lost = value.error().kind == ErrorKind::kCorrupt || value.error().kind == ErrorKind::kNotFound;
       damaged |= lost && layer == CacheLayer::kUser;
       // One artifact's blob is the caller's to give up; damaged tables are ours to repair.
+      if (lost && layer == CacheLayer::kUser && family == Family::kArtifacts) blob_damaged_ = true;
       if (lost && layer == CacheLayer::kUser && family != Family::kArtifacts)
         NoteDamage(family, key, value.error());
       else
@@ -327,17 +334,44 @@ Result<void> LayeredStore::Flush() {
   return store->Flush();
 }
 
-bool LayeredStore::RepairIfDamaged(const std::stop_token& stop) {
-  if (!damaged_ || options_.inspect || options_.directory.empty()) return false;
+MendedFiles LayeredStore::MendFiles() const {
   std::shared_ptr<Store> store = user();
-  if (!store || !store->writable() || std::chrono::steady_clock::now() < next_repair_) return false;
-  if (copied_.empty()) {
+  if (options_.inspect || !store || !store->writable()) return {};
+  next_mend_ = std::chrono::steady_clock::now() + kRepairInterval;
+  MendedFiles files = store->Mend().value_or(MendedFiles{0, 1});
+  if (files.mended == 0) return files;
+  SalvageReport report;
+  report.mended = files.mended;
+  MutexLock state(state_mutex_);
+  if (files.damaged == 0) repaired_ = report.Text(kMetWhileReading);
+  return files;
+}
+
+bool LayeredStore::Mend() const {
+  MutexLock lock(mend_mutex_);
+  return std::chrono::steady_clock::now() >= next_mend_ && MendFiles().mended > 0;
+}
+
+bool LayeredStore::RepairIfDamaged(const std::stop_token& stop) {
+  if ((!damaged_ && !blob_damaged_) || options_.inspect || options_.directory.empty()) return false;
+  std::shared_ptr<Store> store = user();
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (!store || !store->writable() || now < next_repair_) return false;
+  if (!copied_) {
+    MutexLock lock(mend_mutex_);
+    if (!damaged_ && now < next_mend_) return false;
+    blob_damaged_ = false;
+    MendedFiles files = MendFiles();
+    if (files.mended > 0 && files.damaged == 0) damaged_ = false;
+    if (!damaged_) return files.mended > 0;
+  }
+  if (!copied_) {
     MarkDamaged(options_.directory);  // should we not get to the end of this
     {
       MutexLock lock(write_mutex_);
       repairing_ = true;
     }
-    Result<std::string> copied = SalvageLive(UserDirectory(), *store, stop);
+    Result<SalvageReport> copied = SalvageLive(UserDirectory(), *store, stop);
     if (!copied) {
       LogError("cache_repair", {{"error", copied.error().Text()}});
       next_repair_ = std::chrono::steady_clock::now() + kRepairInterval;
@@ -358,8 +392,10 @@ bool LayeredStore::TakeCopy(std::shared_ptr<Store> store) {
   damaged_ = false;
   {
     MutexLock state(state_mutex_);
-    repaired_ = std::exchange(copied_, "");
+    repaired_ = copied_->Text(kMetWhileReading);
+    if (!copied_->lossless()) losses_.push_back(repaired_);
   }
+  copied_.reset();
   MutexLock lock(write_mutex_);
   repairing_ = false;
   if (pending_used_) (void)DrainPending();

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/result.h"
@@ -54,9 +56,13 @@ class LayeredStore {
   void Sync() HONE_EXCLUDES(write_mutex_);
   // Everything into tables, synced.
   Result<void> Flush() HONE_EXCLUDES(write_mutex_);
-  // If reading met damage: copies what can be read of the user's store and puts the copy in its place. Reads go on
-  // meanwhile, writes wait in memory. True if it did.
+  // If reading met damage: sets right what flipped in the user's files; if that was not all, copies what can be read of
+  // them and puts the copy in their place. Reads go on meanwhile, writes wait in memory. True if it did either.
   bool RepairIfDamaged(const std::stop_token& stop) HONE_EXCLUDES(write_mutex_);
+
+  // The first half of that, at once, for who is about to write over something that cannot be read. True if something
+  // was set right. At most once a minute.
+  bool Mend() const HONE_EXCLUDES(mend_mutex_);
 
   bool inspecting() const { return options_.inspect; }
   // Null while there is none. An inspected one is brought up to its writer, at most once a second.
@@ -66,6 +72,8 @@ class LayeredStore {
   uint64_t bytes_written() const { return bytes_written_; }  // since it was opened
   std::string not_persisting() const;
   std::string repaired() const;
+  // What was lost since this was last asked, one line each.
+  std::vector<std::string> TakeLosses();
   const std::string& directory() const { return options_.directory; }
 
  private:
@@ -84,13 +92,15 @@ class LayeredStore {
   void NoteDamage(Family family, std::string_view key, const Error& error) const;
   void NoteUnreadable(Family family, const Error& error) const;
   bool TakeCopy(std::shared_ptr<Store> store);
+  MendedFiles MendFiles() const HONE_REQUIRES(mend_mutex_);
   DirectoryOptions UserDirectory() const;
 
   const CacheOptions options_;
   MemoryStore pending_;
   std::atomic<bool> pending_used_{false};
   std::shared_ptr<Store> system_;  // set once, in Open
-  mutable std::atomic<bool> damaged_{false};
+  mutable std::atomic<bool> damaged_{false};       // tables
+  mutable std::atomic<bool> blob_damaged_{false};  // a blob: mended if that is possible, else its reader gives it up
   std::atomic<uint64_t> bytes_written_{0};
   std::atomic<bool> dirty_{false};  // something was written without a sync
 
@@ -100,8 +110,11 @@ class LayeredStore {
   bool repairing_ HONE_GUARDED_BY(write_mutex_) = false;
 
   // For whoever calls Sync and RepairIfDamaged: one thread.
-  std::string copied_;  // what the finished copy kept and lost; "" while there is none
+  std::optional<SalvageReport> copied_;  // what the finished copy kept and lost; nullopt while there is none
   MonotonicTime next_repair_{}, next_attempt_{};
+
+  mutable Mutex mend_mutex_;  // one look through all files at a time
+  mutable MonotonicTime next_mend_ HONE_GUARDED_BY(mend_mutex_){};
 
   Mutex recover_mutex_;  // held while the user's store is closed and opened again; before write_mutex_
 
@@ -110,7 +123,8 @@ class LayeredStore {
   std::shared_ptr<Store> user_ HONE_GUARDED_BY(state_mutex_);
   mutable MonotonicTime caught_up_ HONE_GUARDED_BY(state_mutex_){};
   std::string not_persisting_ HONE_GUARDED_BY(state_mutex_);
-  std::string repaired_ HONE_GUARDED_BY(state_mutex_);
+  mutable std::string repaired_ HONE_GUARDED_BY(state_mutex_);
+  std::vector<std::string> losses_ HONE_GUARDED_BY(state_mutex_);
   mutable std::set<std::string> said_ HONE_GUARDED_BY(state_mutex_);  // reading errors that were logged
 };
 

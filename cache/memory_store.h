@@ -30,6 +30,7 @@ class MemoryStore : public Store {
   Result<void> SyncLog() override { return {}; }
   Result<void> Flush() override { return {}; }
   Result<void> Compact(Family, double) override { return {}; }
+  Result<MendedFiles> Mend() override { return MendedFiles{}; }
   bool failed() const override { return false; }
   Result<void> CatchUp() override { return {}; }
   FamilySize SizeOf(Family family) const override;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <rocksdb/env.h>
+#include <rocksdb/file_checksum.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/write_buffer_manager.h>
@@ -65,9 +66,10 @@ RocksSettings MakeRocksSettings(const RocksOptions& options) {
   db.create_missing_column_families = true;
   db.info_log = std::make_shared<ForwardingLogger>();
   db.paranoid_checks = !options.lenient;
-  // A torn end of the log is what a power cut leaves, and is dropped; damage before its end is refused, and salvaged.
+  // Torn ends of logs were cut off before (cache/mend.h): what is not whole now is refused, and salvaged.
   db.wal_recovery_mode = options.lenient ? rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords
-                                         : rocksdb::WALRecoveryMode::kPointInTimeRecovery;
+                                         : rocksdb::WALRecoveryMode::kAbsoluteConsistency;
+  db.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();  // what Store::Mend goes by
   db.max_total_wal_size = 32 << 20;  // what an opening after kill -9 has to replay at most
   db.write_buffer_manager = std::make_shared<rocksdb::WriteBufferManager>(buffers);
   db.max_background_jobs = 2;

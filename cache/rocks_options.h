@@ -27,6 +27,9 @@ RocksSettings MakeRocksSettings(const RocksOptions& options);
 // "default", then the families in order.
 std::vector<rocksdb::ColumnFamilyDescriptor> DescribeFamilies(const RocksSettings& settings);
 
+// Store::Mend for an open database. `table_options`: with which its tables are read.
+MendedFiles MendRocksFiles(rocksdb::DB& db, const rocksdb::Options& table_options);
+
 Result<void> FromStatus(const rocksdb::Status& status, std::string_view what);
 
 }  // namespace hone

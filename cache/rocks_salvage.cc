@@ -4,9 +4,11 @@
 // unreadable blocks: the contents are exact but for the gaps. When its list of files (MANIFEST) or whole tables cannot
 // be opened, RocksDB's repair rebuilds the list from the tables that can; it knows nothing of blob files, so artifacts
 // are given up and compiled again. Tables that the repair refuses for a damaged block are read on their own; entries
-// that are not there yet are added.
+// that are not there yet are added. What the write-ahead logs hold is newer than any table and comes last, read by
+// cache/log_file: the repair drops what a log has for families that have no table yet.
 #include <fmt/format.h>
 #include <rocksdb/sst_file_reader.h>
+#include <rocksdb/write_batch.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cache/log_file.h"
 #include "cache/rocks_options.h"
 #include "cache/rocks_store.h"
 #include "cache/scan.h"
@@ -53,9 +56,37 @@ class TableIterator : public StoreIterator {
   std::unique_ptr<rocksdb::Iterator> iterator_;
 };
 
+// A batch of the log, as one of ours. RocksDB numbers families in the order in which they were made: "default" is 0.
+class BatchReader : public rocksdb::WriteBatch::Handler {
+ public:
+  explicit BatchReader(const std::set<Family>& wanted) : wanted_(wanted) {}
+  StoreBatch Take() { return std::move(batch_); }
+
+  rocksdb::Status PutCF(uint32_t number, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
+    if (std::optional<Family> family = Wanted(number)) batch_.Put(*family, key.ToString(), value.ToString());
+    return rocksdb::Status::OK();
+  }
+  rocksdb::Status DeleteCF(uint32_t number, const rocksdb::Slice& key) override {
+    if (std::optional<Family> family = Wanted(number)) batch_.Delete(*family, key.ToString());
+    return rocksdb::Status::OK();
+  }
+  void LogData(const rocksdb::Slice&) override {}
+
+ private:
+  std::optional<Family> Wanted(uint32_t number) const {
+    if (number == 0 || number > kFamilies) return std::nullopt;
+    Family family = static_cast<Family>(number - 1);
+    return wanted_.contains(family) ? std::optional(family) : std::nullopt;
+  }
+
+  const std::set<Family>& wanted_;
+  StoreBatch batch_;
+};
+
 class Salvager {
  public:
-  Salvager(std::string from, Store& to, rocksdb::Env* env) : from_(std::move(from)), to_(to), env_(env) {}
+  Salvager(std::string from, Store& to, bool has_manifest, rocksdb::Env* env)
+      : from_(std::move(from)), to_(to), has_manifest_(has_manifest), env_(env) {}
 
   Result<SalvageReport> Run() {
     std::set<Family> left = HONE_TRY(CopyExactly());
@@ -84,7 +115,8 @@ class Salvager {
   // Families that could not be copied because one of their tables cannot be opened, or all if nothing can.
   Result<std::set<Family>> CopyExactly() {
     std::set<Family> left;
-    Result<std::unique_ptr<Store>> source = OpenRocksStore(Lenient());
+    Result<std::unique_ptr<Store>> source = Error{ErrorKind::kCorrupt, "the list of files is damaged or gone", from_};
+    if (has_manifest_) source = OpenRocksStore(Lenient());
     if (!source) {
       LogWarn("cache_salvage", {{"step", "open"}, {"error", source.error().Text()}});
       for (size_t i = 0; i < kFamilies; ++i) left.insert(static_cast<Family>(i));
@@ -127,6 +159,7 @@ class Salvager {
 
   Result<void> RepairAndCopy(const std::set<Family>& families) {
     SetArtifactsAside();
+    const std::vector<std::string> logs = SetLogsAside();
     RocksSettings settings = MakeRocksSettings(Lenient());
     settings.artifacts = settings.records;  // the repair does not know blob files
     rocksdb::Status repaired = rocksdb::RepairDB(from_, settings.db, DescribeFamilies(settings), settings.small);
@@ -140,6 +173,38 @@ class Salvager {
     std::vector<std::string> tables = FilesWith(from_ + "/lost", ".sst");
     if (!source) tables = FilesWith(from_, ".sst");
     for (const std::string& table : tables) HONE_TRY(CopyTable(table, families));
+    for (const std::string& log : logs) HONE_TRY(ReplayLog(log, families));
+    return {};
+  }
+
+  // Where they are then, the oldest first: their names are numbers of six digits or more.
+  std::vector<std::string> SetLogsAside() {
+    std::string aside = from_ + "/logs";
+    std::error_code ignored;
+    fs::create_directory(aside, ignored);
+    for (const std::string& path : FilesWith(from_, ".log"))
+      fs::rename(path, aside / fs::path(path).filename(), ignored);
+    std::vector<std::string> logs = FilesWith(aside, ".log");
+    std::ranges::sort(logs, [](const std::string& a, const std::string& b) {
+      return a.size() != b.size() ? a.size() < b.size() : a < b;
+    });
+    return logs;
+  }
+
+  Result<void> ReplayLog(const std::string& path, const std::set<Family>& families) {
+    std::set<Family> wanted = families;
+    wanted.insert(Family::kArtifacts);  // code that is in no blob file yet
+    for (std::string& record : ReadLog(HONE_TRY(ReadFile(path, size_t{1} << 30))).records) {
+      BatchReader reader(wanted);
+      rocksdb::WriteBatch batch(std::move(record));
+      if (rocksdb::Status read = batch.Iterate(&reader); !read.ok()) {
+        LogWarn("cache_salvage", {{"step", "log"}, {"file", path}, {"error", read.ToString()}});
+        ++report_.lost_writes;
+      }
+      StoreBatch writes = reader.Take();
+      report_.copied += writes.operations().size();
+      HONE_TRY(to_.Write(writes, SyncMode::kNoSync));
+    }
     return {};
   }
 
@@ -171,6 +236,7 @@ class Salvager {
 
   const std::string from_;
   Store& to_;
+  const bool has_manifest_;
   rocksdb::Env* const env_;
   SalvageReport report_;
 };
@@ -186,12 +252,13 @@ bool RocksIsComplete(const std::string& path) {
   return fs::exists(path + "/CURRENT", ignored);
 }
 
-Result<SalvageReport> SalvageRocksStore(const std::string& from, const std::string& to, rocksdb::Env* env) {
+Result<SalvageReport> SalvageRocksStore(const std::string& from, const std::string& to, bool has_manifest,
+                                        rocksdb::Env* env) {
   RocksOptions fresh;
   fresh.path = to;
   fresh.env = env;
   std::unique_ptr<Store> target = HONE_TRY(OpenRocksStore(fresh));
-  SalvageReport report = HONE_TRY(Salvager(from, *target, env).Run());
+  SalvageReport report = HONE_TRY(Salvager(from, *target, has_manifest, env).Run());
   HONE_TRY(target->Flush());
   return report;
 }

@@ -106,6 +106,10 @@ class RocksStore : public Store {
     return FromStatus(db_->EnableFileDeletions(/*force=*/false), "compact");
   }
 
+  Result<MendedFiles> Mend() override {
+    return MendRocksFiles(*db_, rocksdb::Options(settings_.db, settings_.records));
+  }
+
   bool failed() const override { return failed_; }
 
   Result<void> CatchUp() override {
@@ -206,6 +210,7 @@ class SecondaryStore : public Store {
   Result<void> SyncLog() override { return LookingOnly(); }
   Result<void> Flush() override { return LookingOnly(); }
   Result<void> Compact(Family, double) override { return LookingOnly(); }
+  Result<MendedFiles> Mend() override { return LookingOnly(); }
   bool failed() const override { return false; }
   bool writable() const override { return false; }
   Result<void> CatchUp() override { return secondary_->CatchUp(); }

@@ -36,7 +36,9 @@ bool RocksFilesExist(const std::string& path);
 bool RocksIsComplete(const std::string& path);
 
 // Copies everything that can still be read from the damaged database `from` into a new one at `to` (created; must not
-// exist). May rewrite parts of `from`.
-Result<SalvageReport> SalvageRocksStore(const std::string& from, const std::string& to, rocksdb::Env* env);
+// exist). May rewrite parts of `from`. `has_manifest`: its list of files is whole.
+// REQUIRES: MendLogs went through `from`.
+Result<SalvageReport> SalvageRocksStore(const std::string& from, const std::string& to, bool has_manifest,
+                                        rocksdb::Env* env);
 
 }  // namespace hone

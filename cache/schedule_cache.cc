@@ -42,6 +42,8 @@ Result<std::unique_ptr<ScheduleCache>> ScheduleCache::Open(CacheOptions options)
 CacheImpl::CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store)
     : options_(std::move(options)), store_(std::move(store)) {
   quarantined_ = StoredQuarantineCount();
+  ReadLosses();
+  KeepLosses();
   if (!options_.inspect) upkeep_ = std::jthread([this](std::stop_token stop) { Upkeep(std::move(stop)); });
 }
 
@@ -91,13 +93,15 @@ CacheImpl::Opened CacheImpl::Open(Family family, std::string_view key, std::stri
   return {Take::kTryNextLayer, {}, std::move(record).error()};
 }
 
-std::optional<CacheImpl::Found> CacheImpl::FindRecord(const std::string& key) {
+std::optional<CacheImpl::Found> CacheImpl::FindRecord(const std::string& key, bool* unreadable) {
   std::optional<Found> found;
-  store_->Read(Family::kRecords, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
-    Opened opened = Open(Family::kRecords, key, value, layer);
-    if (opened.record) found = Found{key, *std::move(opened.record), layer};
-    return opened.take;
-  });
+  const bool sound =
+      store_->Read(Family::kRecords, key, [&](std::string_view, std::string_view value, CacheLayer layer) {
+        Opened opened = Open(Family::kRecords, key, value, layer);
+        if (opened.record) found = Found{key, *std::move(opened.record), layer};
+        return opened.take;
+      });
+  if (unreadable) *unreadable = !sound && !found;
   return found;
 }
 
@@ -168,7 +172,13 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   std::string key = RecordKey(record.key);
   StoreBatch batch;
   MutexLock lock(store_->write_mutex());
-  std::optional<Found> found = FindRecord(key);
+  bool unreadable = false;
+  std::optional<Found> found = FindRecord(key, &unreadable);
+  // What damage hides may be better than a served miss, or pinned: it stays if it can be had back.
+  if (unreadable && store_->Mend()) {
+    found = FindRecord(key);
+    if (found && SameIdentity(found->record.key, record.key) && durability == Durability::kSoon) return {};
+  }
   const Record* old = found && SameIdentity(found->record.key, record.key) ? &found->record : nullptr;
   if (old && old->pinned && entry.spares_pinned) {
     return Error{ErrorKind::kUnsupported, "the record is pinned", record.label};
@@ -441,6 +451,10 @@ CacheStats CacheImpl::Stats() {
   stats.size_cap = options_.size_cap;
   stats.not_persisting = store_->not_persisting();
   stats.repaired = store_->repaired();
+  MutexLock lock(notes_mutex_);
+  stats.losses = losses_.count;
+  if (!losses_.unseen.empty())
+    stats.problem = losses_.unseen.back() + "; `hone verify` looks through everything and tells of each loss once";
   return stats;
 }
 

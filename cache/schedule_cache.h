@@ -68,6 +68,7 @@ struct CacheStats {
   uint64_t hits = 0, misses = 0;                        // lookups since the cache was opened
   uint64_t collisions = 0;                              // fingerprint equal, canonical text not
   uint64_t quarantined = 0;                             // damaged values set aside since the cache was made
+  uint64_t losses = 0;                                  // times that damage took more than a value, since then
   uint64_t evicted_artifacts = 0, evicted_records = 0;  // since it was opened
   struct Family {
     std::string name;
@@ -80,7 +81,8 @@ struct CacheStats {
   uint64_t pending_records = 0;
   uint64_t size_cap = 0;
   std::string not_persisting;  // why nothing can be written at the moment; "" if all is well
-  std::string repaired;        // what opening had to repair, and what was lost; "" if nothing
+  std::string repaired;        // what was repaired last since it was opened, and what was lost; "" if nothing
+  std::string problem;         // the last loss that no Verify has told of yet, with its day; "" if there is none
 };
 
 struct EvictionReport {
@@ -90,9 +92,10 @@ struct EvictionReport {
 
 struct VerifyReport {
   uint64_t records = 0, artifacts = 0;  // read and found sound
-  uint64_t damaged = 0;                 // set aside
+  uint64_t damaged = 0;                 // set aside: records, their artifacts, stretches that could not be read
+  uint64_t losses = 0;                  // earlier ones, told here for the first time
   uint64_t without_artifact = 0;        // sound, but only the schedule is there
-  std::vector<std::string> findings;    // one line each, the first hundred
+  std::vector<std::string> findings;    // what no record names, one line each, the first hundred; losses first
 };
 
 // Thread-safe. Lookups never wait for writers, eviction or the disk's flushes.
@@ -156,7 +159,7 @@ class ScheduleCache {
 
   virtual CacheStats Stats() = 0;
 
-  // Reads everything, checks checksums and digests, sets aside what is damaged.
+  // Reads everything, checks checksums and digests, sets aside what is damaged; tells once of what was lost before.
   virtual Result<VerifyReport> Verify(std::stop_token stop) = 0;
 
   // Removes artifacts, then records, least recently used first, pinned ones never, until the directory is at most

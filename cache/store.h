@@ -67,6 +67,11 @@ struct FamilySize {
   uint64_t bytes = 0;    // tables and blobs on disk
 };
 
+struct MendedFiles {
+  uint64_t mended = 0;   // files in which one flipped bit was set right
+  uint64_t damaged = 0;  // damaged otherwise, or not to be read
+};
+
 enum class SyncMode : uint8_t { kNoSync, kSync };
 
 // Thread-safe.
@@ -80,6 +85,9 @@ class Store {
   virtual Result<void> Flush() = 0;    // write buffers into tables
   // Gives the space of deleted values back; of a blob family, rewrites the oldest `blob_share` (0 … 1) of its files.
   virtual Result<void> Compact(Family family, double blob_share) = 0;
+  // Sets single flipped bits in its files right, by the checksums that it keeps of them; readers go on meanwhile. A
+  // file that is damaged otherwise, or has no checksum, is left as it is.
+  virtual Result<MendedFiles> Mend() = 0;
   // A write failed. Reading goes on, writing does not: open the store again.
   virtual bool failed() const = 0;
   virtual Result<void> CatchUp() = 0;  // an inspecting store: sees what the writer wrote since

@@ -1,5 +1,7 @@
 // Upkeep of an open cache, on a thread of its own: unsynced writes reach the disk, use counts are written in batches,
 // damaged values are moved away, damaged tables salvaged, the size cap enforced.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -16,6 +18,8 @@ constexpr uint8_t kStateVersion = 1;
 constexpr uint8_t kQuarantinedVersion = 1;
 constexpr size_t kKeptOfDamaged = 4096;  // bytes of a damaged value that stay for whoever looks into it
 constexpr size_t kMostKept = 1000;       // damaged values kept; later ones are only counted
+constexpr size_t kMostLosses = 16;       // told by the next Verify, the last ones
+constexpr size_t kMostLossText = 1024;
 constexpr double kEvictTo = 0.9;         // of the cap, so that evictions come in batches
 constexpr std::chrono::seconds kSizeInterval{30};
 constexpr uint64_t kSizeStep = 64;  // and whenever a 64th of the cap was written
@@ -23,6 +27,11 @@ constexpr uint64_t kSizeStep = 64;  // and whenever a 64th of the cap was writte
 // meta: what the cache keeps about itself.
 const std::string& QuarantineCountKey() {
   static const std::string key = "squarantined";
+  return key;
+}
+
+const std::string& LossesKey() {
+  static const std::string key = "slosses";
   return key;
 }
 
@@ -40,8 +49,11 @@ void CacheImpl::Upkeep(std::stop_token stop) {
       wake.WaitFor(mutex, options_.flush_interval, stop);
     }
     store_->Sync();
+    // First what can be had back, then what cannot be read still.
+    const bool repaired = store_->RepairIfDamaged(stop);
+    if (repaired) KeepLosses();
     (void)MoveDamaged();
-    if (store_->RepairIfDamaged(stop) || rebuild_index_.exchange(false)) RebuildIndex(stop);
+    if (repaired || rebuild_index_.exchange(false)) RebuildIndex(stop);
     MonotonicTime now = std::chrono::steady_clock::now();
     if (now - uses_written >= options_.use_interval) {
       (void)WriteUses();
@@ -79,6 +91,55 @@ uint64_t CacheImpl::StoredQuarantineCount() {
     return Take::kTaken;
   });
   return count;
+}
+
+void CacheImpl::ReadLosses() {
+  store_->Read(Family::kMeta, LossesKey(), [&](std::string_view, std::string_view value, CacheLayer layer) {
+    Result<std::string_view> body = Unseal(ValueType::kMeta, kStateVersion, value);
+    if (!body || layer == CacheLayer::kSystem) return Take::kTaken;
+    ByteReader in(*body);
+    MutexLock lock(notes_mutex_);
+    losses_.count = in.Varint().value_or(0);
+    for (uint64_t left = in.Count(kMostLosses).value_or(0); left > 0; --left) {
+      Result<std::string_view> text = in.String(kMostLossText);
+      if (!text) break;
+      losses_.unseen.emplace_back(*text);
+    }
+    return Take::kTaken;
+  });
+}
+
+// Takes over what the store lost meanwhile.
+void CacheImpl::KeepLosses() {
+  std::vector<std::string> lost = store_->TakeLosses();
+  if (lost.empty()) return;
+  const auto today = std::chrono::floor<std::chrono::days>(options_.clock->WallNow());
+  const std::chrono::year_month_day day(today);
+  {
+    MutexLock lock(notes_mutex_);
+    for (const std::string& text : lost) {
+      ++losses_.count;
+      if (losses_.unseen.size() >= kMostLosses) losses_.unseen.erase(losses_.unseen.begin());
+      losses_.unseen.push_back(fmt::format("{:04}-{:02}-{:02}: damage in the cache: {}", static_cast<int>(day.year()),
+                                           static_cast<unsigned>(day.month()), static_cast<unsigned>(day.day()), text)
+                                   .substr(0, kMostLossText));
+    }
+  }
+  if (!options_.inspect) WriteLosses();
+}
+
+void CacheImpl::WriteLosses() {
+  ByteWriter out;
+  {
+    MutexLock lock(notes_mutex_);
+    out.Varint(losses_.count);
+    out.Varint(losses_.unseen.size());
+    for (const std::string& text : losses_.unseen) out.String(text);
+  }
+  StoreBatch batch;
+  batch.Put(Family::kMeta, LossesKey(), Seal(ValueType::kMeta, kStateVersion, out.view()));
+  MutexLock lock(store_->write_mutex());
+  (void)store_->Write(batch, Durability::kSoon);  // what cannot be written waits in memory
 }
 
 Result<void> CacheImpl::MoveDamaged() {

@@ -199,6 +199,7 @@ TEST_F(DamageTest, DamagedManifestKeepsEveryRecord) {
   std::unique_ptr<ScheduleCache> cache = Open();
   EXPECT_EQ(Count(*cache, kMany).records, kMany);
   EXPECT_THAT(cache->Stats().repaired, HasSubstr("compiled again"));
+  EXPECT_THAT(cache->Stats().problem, HasSubstr("compiled again"));
 }
 
 TEST_F(DamageTest, MissingCurrentKeepsEveryRecord) {
@@ -206,6 +207,75 @@ TEST_F(DamageTest, MissingCurrentKeepsEveryRecord) {
   fs::remove(Database() + "/CURRENT");
   std::unique_ptr<ScheduleCache> cache = Open();
   EXPECT_EQ(Count(*cache, kMany).records, kMany);
+}
+
+// Sixteen bytes of a log that was not yet written into tables: what they hit is gone, and that is said, once by Verify.
+TEST_F(DamageTest, DamageInTheLogCostsWhatItHitsAndIsSaid) {
+  constexpr int kInLog = 60;
+  const std::string live = directory_ / "live";
+  {
+    CacheOptions options;
+    options.directory = live;
+    std::unique_ptr<ScheduleCache> cache = *ScheduleCache::Open(options);
+    for (int kernel = 0; kernel < kInLog; ++kernel) {
+      ASSERT_TRUE(cache->Put(SampleEntry(kernel, kernel % kClasses), Durability::kSynced).has_value());
+      ASSERT_TRUE(cache->Pin(SampleKey(kernel, kernel % kClasses).fingerprint, true).has_value());
+    }
+    fs::copy(live, Directory(), fs::copy_options::recursive);  // as a killed process leaves it
+  }
+  std::vector<fs::path> logs = FilesOf(Database(), ".log");
+  ASSERT_EQ(logs.size(), 1u);
+  Flip(logs[0], fs::file_size(logs[0]) / 10, 16);
+  {
+    std::unique_ptr<ScheduleCache> cache = Open();
+    EXPECT_GE(Count(*cache, kInLog).records, kInLog - 1);
+    CacheStats stats = cache->Stats();
+    EXPECT_EQ(stats.losses, 1u);
+    EXPECT_THAT(stats.problem, HasSubstr("of the last writes"));
+    EXPECT_THAT(stats.problem, HasSubstr("hone verify"));
+  }
+  std::unique_ptr<ScheduleCache> cache = Open();  // remembered
+  EXPECT_THAT(cache->Stats().problem, HasSubstr("of the last writes"));
+  Result<VerifyReport> report = cache->Verify({});
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->losses, 1u);
+  EXPECT_THAT(report->findings.at(0), HasSubstr("of the last writes"));
+  EXPECT_EQ(cache->Stats().problem, "");
+  EXPECT_EQ(cache->Stats().losses, 1u);
+  cache.reset();
+  cache = Open();
+  EXPECT_TRUE(cache->Verify({})->findings.empty());
+  // The log as it was is kept for whoever wants to look.
+  bool kept = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(Directory()))
+    kept |= entry.path().filename().string().starts_with("damaged-") && fs::exists(entry.path() / logs[0].filename());
+  EXPECT_TRUE(kept);
+}
+
+// The list of files is gone, or says nothing any more, and nothing was written into tables yet: all is in the log.
+TEST_F(DamageTest, LostManifestAfterAKillKeepsWhatTheLogHolds) {
+  const std::string live = directory_ / "live";
+  for (bool remove : {false, true}) {
+    fs::remove_all(live);
+    fs::remove_all(Directory());
+    {
+      CacheOptions options;
+      options.directory = live;
+      std::unique_ptr<ScheduleCache> cache = *ScheduleCache::Open(options);
+      for (int kernel = 0; kernel < 60; ++kernel)
+        ASSERT_TRUE(cache->Put(SampleEntry(kernel, kernel % kClasses), Durability::kSynced).has_value());
+      ASSERT_TRUE(cache->Remove(SampleKey(59, 59 % kClasses).fingerprint).has_value());
+      fs::copy(live, Directory(), fs::copy_options::recursive);
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(Database())) {
+      if (!entry.path().filename().string().starts_with("MANIFEST")) continue;
+      if (remove)
+        fs::remove(entry.path());
+      else
+        Overwrite(entry.path(), "not a manifest at all");
+    }
+    EXPECT_EQ(Count(*Open(), 60).records, 59);
+  }
 }
 
 TEST_F(DamageTest, FlippedByteInABlobCostsThatArtifact) {
@@ -277,7 +347,7 @@ TEST_F(DamageTest, TruncatedArtifactIsAMissAndTheRecordStays) {
   EXPECT_EQ(report->records, 10u);
   EXPECT_EQ(report->artifacts, 9u);
   EXPECT_EQ(report->damaged, 1u);
-  EXPECT_THAT(report->findings.at(0), HasSubstr(SampleKey(4, 1).fingerprint.Hex()));
+  EXPECT_TRUE(report->findings.empty());  // its record tells of it: a line here would count it twice
 }
 
 TEST_F(DamageTest, ArtifactOfAnotherRecordIsNeverServed) {
