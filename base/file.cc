@@ -20,15 +20,27 @@ std::string ParentOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+bool IsOurs(const struct stat& info, Owner owner) {
+  return info.st_uid == geteuid() || (owner == Owner::kSelfOrRoot && info.st_uid == 0);
+}
+
+std::string NotOurs(const struct stat& info) {
+  return fmt::format("belongs to uid {}, and this program runs as uid {}: chown it, or name another place", info.st_uid,
+                     geteuid());
+}
+
+std::string WritableByOthers(const struct stat& info) {
+  return fmt::format("can be written by others (mode {:o}): look at what is in it, then chmod go-w it",
+                     info.st_mode & 07777);
+}
+
 // What is wrong with a part of a private path; "" if nothing is.
-std::string Complaint(const struct stat& info, bool last) {
-  uid_t self = geteuid();
+std::string Complaint(const struct stat& info, bool last, Owner owner) {
   if (!S_ISDIR(info.st_mode)) return "is not a directory";
-  if (info.st_uid != self && (last || info.st_uid != 0)) return fmt::format("belongs to uid {}", info.st_uid);
+  if (!IsOurs(info, last ? owner : Owner::kSelfOrRoot)) return NotOurs(info);
   bool shared = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
   bool sticky = (info.st_mode & S_ISVTX) != 0 && info.st_uid == 0;
-  if (shared && (last || !sticky)) return fmt::format("can be written by others (mode {:o})", info.st_mode & 07777);
-  return "";
+  return shared && (last || !sticky) ? WritableByOthers(info) : "";
 }
 
 uint64_t DiskUsageAt(int parent, const char* name) {
@@ -141,7 +153,7 @@ Result<void> CreateDirectories(const std::string& path, unsigned mode) {
 
 uint64_t DiskUsage(const std::string& path) { return DiskUsageAt(AT_FDCWD, path.c_str()); }
 
-Result<UniqueFd> OpenPrivateDirectory(const std::string& path) {
+Result<UniqueFd> OpenPrivateDirectory(const std::string& path, Owner owner) {
   if (path.empty() || path[0] != '/') return Error{ErrorKind::kInvalid, "wanted an absolute path", path};
   UniqueFd here(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!here) return ErrnoError(errno, "cannot open", "/");
@@ -151,8 +163,8 @@ Result<UniqueFd> OpenPrivateDirectory(const std::string& path) {
     bool last = path.find_first_not_of('/', path.find('/', begin)) == std::string::npos;
     struct stat info;
     if (fstat(here.get(), &info) != 0) return ErrnoError(errno, "cannot look at", path.substr(0, end));
-    if (std::string complaint = Complaint(info, begin == std::string::npos); !complaint.empty())
-      return Error{ErrorKind::kInvalid, complaint + "; only this user may be able to change it", path.substr(0, end)};
+    if (std::string complaint = Complaint(info, begin == std::string::npos, owner); !complaint.empty())
+      return Error{ErrorKind::kInvalid, std::move(complaint), path.substr(0, std::max<size_t>(end, 1))};
     if (begin == std::string::npos) return here;
     end = std::min(path.find('/', begin), path.size());
     std::string part = path.substr(begin, end - begin);
@@ -161,11 +173,34 @@ Result<UniqueFd> OpenPrivateDirectory(const std::string& path) {
     UniqueFd next(openat(here.get(), part.c_str(), flags));
     if (!next) {
       bool link = errno == ELOOP || errno == ENOTDIR;
-      if (link) return Error{ErrorKind::kInvalid, "is a link or not a directory", path.substr(0, end)};
+      if (link)
+        return Error{ErrorKind::kInvalid, "is a link or not a directory: give the path without links",
+                     path.substr(0, end)};
       return ErrnoError(errno, "cannot open", path.substr(0, end));
     }
     here = std::move(next);
   }
+}
+
+Result<UniqueFd> OpenPrivateFile(int directory, const std::string& name, int flags, Owner owner,
+                                 const std::string& path) {
+  UniqueFd file(openat(directory, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+  if (!file && errno == ELOOP) return Error{ErrorKind::kInvalid, "is a link: put the file itself here", path};
+  struct stat info;
+  if (!file || fstat(file.get(), &info) != 0) return ErrnoError(errno, "cannot open", path);
+  if (!S_ISREG(info.st_mode)) return Error{ErrorKind::kInvalid, "is not a plain file", path};
+  if (!IsOurs(info, owner)) return Error{ErrorKind::kInvalid, NotOurs(info), path};
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return Error{ErrorKind::kInvalid, WritableByOthers(info), path};
+  return file;
+}
+
+Result<std::string> ReadPrivateFile(const std::string& path, size_t limit) {
+  UniqueFd directory = HONE_TRY(OpenPrivateDirectory(ParentOf(path), Owner::kSelfOrRoot));
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  UniqueFd file = HONE_TRY(OpenPrivateFile(directory.get(), name, O_RDONLY, Owner::kSelfOrRoot, path));
+  Result<std::string> contents = ReadAll(file.get(), limit);
+  if (!contents) contents.error().where = path;
+  return contents;
 }
 
 }  // namespace hone

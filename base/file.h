@@ -35,10 +35,21 @@ Result<void> CreateDirectories(const std::string& path, unsigned mode = 0700);
 // Sum of the sizes of the regular files below a path, as allocated on disk; 0 for what is not there.
 uint64_t DiskUsage(const std::string& path);
 
+// Whose a directory or file has to be.
+enum class Owner : uint8_t { kSelf, kSelfOrRoot };
+
 // Opens a directory whose every part no one but this user and root can change: each part is a directory (links are not
 // followed), owned by this user or root, and writable by its owner alone; a root-owned sticky folder (/tmp) may be on
-// the way, since what this user owns in it cannot be replaced by others. The last part is this user's own. kInvalid
-// names the part and what is wrong with it; kNotFound.
-Result<UniqueFd> OpenPrivateDirectory(const std::string& path);
+// the way, since what this user owns in it cannot be replaced by others. The last part is `owner`'s. kInvalid names the
+// part, what is wrong with it and what to do; kNotFound.
+Result<UniqueFd> OpenPrivateDirectory(const std::string& path, Owner owner = Owner::kSelf);
+
+// Opens a plain file in a directory opened like that; no link, `owner`'s, and writable by its owner alone. `flags` are
+// open's, new files get mode 0600. `path` is for messages. kInvalid as above, kNotFound, kIo.
+Result<UniqueFd> OpenPrivateFile(int directory, const std::string& name, int flags, Owner owner,
+                                 const std::string& path);
+
+// The whole contents of such a file in such a directory, both this user's or root's. kLimit if it is too long.
+Result<std::string> ReadPrivateFile(const std::string& path, size_t limit);
 
 }  // namespace hone

@@ -17,6 +17,7 @@
 #include "cache/mend.h"
 #include "cache/rocks_store.h"
 #include "cache/small_file.h"
+#include "cache/trust.h"
 
 namespace hone {
 namespace {
@@ -78,10 +79,9 @@ Result<void> WriteFormat(const std::string& path) {
 }
 
 // The lock, with our process id inside for people; kBusy if it is taken.
-Result<UniqueFd> TakeLock(const std::string& path) {
+Result<UniqueFd> TakeLock(int directory, const std::string& path) {
   std::string name = path + "/LOCK";
-  UniqueFd lock(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) return ErrnoError(errno, "cannot open", name);
+  UniqueFd lock = HONE_TRY(OpenPrivateFile(directory, "LOCK", O_RDWR | O_CREAT, Owner::kSelf, name));
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoError(errno, "cannot lock", name);
     char owner[32] = {};
@@ -203,6 +203,10 @@ CacheDirectory OpenReadOnlyInstead(const DirectoryOptions& options, UniqueFd loc
   opened.lock = std::move(lock);
   opened.not_writable = reason.Text();
   if (!RocksIsComplete(options.path + "/db")) return opened;
+  if (Result<UniqueFd> trusted = OpenTrustedDirectory(options.path, Owner::kSelfOrRoot); !trusted) {
+    LogWarn("cache_untrusted", {{"directory", options.path}, {"error", trusted.error().Text()}});
+    return opened;
+  }
   if (Result<std::unique_ptr<Store>> store = OpenStore(options, RocksMode::kReadOnly)) {
     opened.store = *std::move(store);
   } else {
@@ -215,6 +219,7 @@ CacheDirectory OpenReadOnlyInstead(const DirectoryOptions& options, UniqueFd loc
 
 Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
   if (options.mode != DirectoryMode::kWrite) {
+    HONE_TRY(OpenTrustedDirectory(options.path, Owner::kSelfOrRoot));
     Format format = HONE_TRY(ReadFormat(options.path));
     if (format.number == 0 || !RocksIsComplete(options.path + "/db"))
       return Error{ErrorKind::kNotFound, "there is no cache here", options.path};
@@ -223,10 +228,16 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
     opened.store = HONE_TRY(OpenStore(options, mode));
     return opened;
   }
-  if (Result<void> created = CreateDirectories(options.path, 0700); !created)
-    return OpenReadOnlyInstead(options, UniqueFd(), created.error());
+  Result<void> created = CreateDirectories(options.path, 0700);
+  Result<UniqueFd> directory = OpenTrustedDirectory(options.path, Owner::kSelf);
+  if (!created) return OpenReadOnlyInstead(options, UniqueFd(), created.error());
+  if (!directory && OpenTrustedDirectory(options.path, Owner::kSelfOrRoot))
+    return OpenReadOnlyInstead(options, UniqueFd(), directory.error());  // root's: to be looked at
+  if (!directory && CannotWrite(directory.error()))
+    return OpenReadOnlyInstead(options, UniqueFd(), directory.error());
+  if (!directory) return std::move(directory).error();
   HONE_TRY(ReadFormat(options.path));
-  Result<UniqueFd> lock = TakeLock(options.path);
+  Result<UniqueFd> lock = TakeLock(directory->get(), options.path);
   if (!lock && CannotWrite(lock.error())) return OpenReadOnlyInstead(options, UniqueFd(), lock.error());
   UniqueFd held = HONE_TRY(std::move(lock));
   UniqueFd same(dup(held.get()));  // one lock, whichever of the two ways below keeps it

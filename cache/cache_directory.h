@@ -44,7 +44,8 @@ struct CacheDirectory {
   bool lost = false;             // kWrite: something was
 };
 
-// kBusy: another writer. kUnsupported: a newer hone's. kNotFound (kRead, kInspect): no cache there. kCorrupt, kIo.
+// kBusy: another writer. kUnsupported: a newer hone's. kNotFound (kRead, kInspect): no cache there. kInvalid: somebody
+// else can change it, or it is reached through a link (cache/trust.h). kCorrupt, kIo.
 // kWrite never fails because of a full, read-only or forbidden directory: see not_writable.
 Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options);
 

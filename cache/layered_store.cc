@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,24 +21,35 @@ constexpr std::chrono::seconds kRepairInterval{60};
 constexpr std::chrono::seconds kCatchUpInterval{1};
 constexpr size_t kMostSaid = 1000;
 
+std::string Absolute(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::path absolute = std::filesystem::absolute(path, failed);
+  return path.empty() || failed ? path : absolute.lexically_normal().string();
+}
+
 bool SameDirectory(const std::string& a, const std::string& b) { return !a.empty() && a == b; }
 
 }  // namespace
 
 Result<std::unique_ptr<LayeredStore>> LayeredStore::Open(const CacheOptions& options) {
-  std::unique_ptr<LayeredStore> store(new LayeredStore(options));
+  CacheOptions absolute = options;
+  absolute.directory = Absolute(options.directory);
+  std::unique_ptr<LayeredStore> store(new LayeredStore(absolute));
   if (!options.directory.empty()) {
     CacheDirectory opened = HONE_TRY(OpenCacheDirectory(store->UserDirectory()));
     if (!opened.not_writable.empty()) store->NoteRefused(Error{ErrorKind::kIo, opened.not_writable, ""});
     store->Adopt(std::move(opened));
   }
   if (!options.system_directory.empty() && !SameDirectory(options.directory, options.system_directory)) {
-    DirectoryOptions system{options.system_directory, DirectoryMode::kRead, options.memory_bytes / 4, options.env};
+    DirectoryOptions system{Absolute(options.system_directory), DirectoryMode::kRead, options.memory_bytes / 4,
+                            options.env};
     Result<CacheDirectory> opened = OpenCacheDirectory(system);
     if (opened)
       store->system_ = std::move(opened->store);
-    else if (opened.error().kind != ErrorKind::kNotFound)
-      LogWarn("cache_system_layer", {{"error", opened.error().Text()}});
+    else if (opened.error().kind != ErrorKind::kNotFound) {
+      store->system_problem_ = "the system layer is left out: " + opened.error().Text();
+      LogError("cache_system_layer", {{"error", opened.error().Text()}});
+    }
   }
   return store;
 }

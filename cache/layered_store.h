@@ -74,6 +74,7 @@ class LayeredStore {
   std::string repaired() const;
   // What was lost since this was last asked, one line each.
   std::vector<std::string> TakeLosses();
+  const std::string& system_problem() const { return system_problem_; }  // why there is no system layer, "" if there is
   const std::string& directory() const { return options_.directory; }
 
  private:
@@ -99,6 +100,7 @@ class LayeredStore {
   MemoryStore pending_;
   std::atomic<bool> pending_used_{false};
   std::shared_ptr<Store> system_;  // set once, in Open
+  std::string system_problem_;     // so, too
   mutable std::atomic<bool> damaged_{false};       // tables
   mutable std::atomic<bool> blob_damaged_{false};  // a blob: mended if that is possible, else its reader gives it up
   std::atomic<uint64_t> bytes_written_{0};

@@ -27,7 +27,8 @@ namespace hone {
 
 struct CacheOptions {
   std::string directory;           // the user's layer; created if missing. "" keeps everything in memory
-  std::string system_directory;    // read-only layer under it, or ""; one that cannot be read is logged and left out
+  std::string system_directory;    // read-only layer under it, or ""; this user's or root's; left out if it cannot be
+                                   // read or others can write it, which is logged and said in CacheStats::problem
   bool inspect = false;            // look at a cache that a daemon may be writing: nothing can be changed
   uint64_t size_cap = 4ull << 30;  // bytes on disk; 0: none
   std::chrono::milliseconds flush_interval{400};   // served misses are on disk within a second
@@ -82,7 +83,8 @@ struct CacheStats {
   uint64_t size_cap = 0;
   std::string not_persisting;  // why nothing can be written at the moment; "" if all is well
   std::string repaired;        // what was repaired last since it was opened, and what was lost; "" if nothing
-  std::string problem;         // the last loss that no Verify has told of yet, with its day; "" if there is none
+  std::string problem;         // the last loss that no Verify has told of yet, with its day, or why the system layer is
+                               // left out; "" if all is well
 };
 
 struct EvictionReport {
@@ -101,7 +103,8 @@ struct VerifyReport {
 // Thread-safe. Lookups never wait for writers, eviction or the disk's flushes.
 class ScheduleCache {
  public:
-  // kBusy: another process has this directory (named) open for writing. kUnsupported: a newer hone wrote it. A
+  // kBusy: another process has this directory (named) open for writing. kUnsupported: a newer hone wrote it. kInvalid:
+  // the directory, a part of its path or something in it is not this user's, can be written by others, or is a link. A
   // directory that cannot be written is opened for reading, one that cannot be read at all gives kIo.
   static Result<std::unique_ptr<ScheduleCache>> Open(CacheOptions options);
   virtual ~ScheduleCache() = default;  // writes and syncs everything

@@ -36,18 +36,6 @@ std::string RequestKey(std::string_view kernel, uint32_t threads) {
 
 std::string FileName(std::string_view request) { return HexOf(Hash128(request)) + ".code"; }
 
-// Readable by nobody else's doing: a plain file of this user's own that others may not write.
-Result<std::string> ReadPrivateFile(int directory, const std::string& name, const std::string& path) {
-  UniqueFd file(openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return ErrnoError(errno, "cannot open", path);
-  struct stat status;
-  if (fstat(file.get(), &status) != 0) return ErrnoError(errno, "cannot stat", path);
-  if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) != 0) {
-    return Error{ErrorKind::kInvalid, "not a plain file of yours that only you may write", path};
-  }
-  return ReadAll(file.get(), kFileLimit);
-}
-
 Result<StoredCode> Decode(std::string_view file, std::string_view request) {
   auto corrupt = [](const char* what) { return Error{ErrorKind::kCorrupt, what, "file"}; };
   if (file.size() < kHeadBytes + kDigestBytes) return corrupt("too short");
@@ -102,12 +90,13 @@ Result<std::optional<StoredCode>> DiskCache::Load(std::string_view kernel, uint3
   std::string request = RequestKey(kernel, threads);
   std::string name = FileName(request);
   std::string path = options_.directory + "/" + name;
-  Result<std::string> file = ReadPrivateFile(directory->get(), name, path);
-  if (!file) {
-    if (file.error().kind == ErrorKind::kNotFound) return std::optional<StoredCode>();
-    return std::move(file).error();
+  Result<UniqueFd> opened = OpenPrivateFile(directory->get(), name, O_RDONLY, Owner::kSelf, path);
+  if (!opened) {
+    if (opened.error().kind == ErrorKind::kNotFound) return std::optional<StoredCode>();
+    return std::move(opened).error();
   }
-  Result<StoredCode> stored = Decode(*file, request);
+  std::string file = HONE_TRY(ReadAll(opened->get(), kFileLimit));
+  Result<StoredCode> stored = Decode(file, request);
   if (!stored) {
     if (stored.error().kind == ErrorKind::kCorrupt) unlinkat(directory->get(), name.c_str(), 0);
     Error error = std::move(stored).error();

@@ -258,7 +258,7 @@ Result<Config> ParseConfig(std::string_view text, const std::string& path) {
 }
 
 Result<Config> LoadConfig(const std::string& path) {
-  std::string text = HONE_TRY(ReadFile(path, 1 << 20));
+  std::string text = HONE_TRY(ReadPrivateFile(path, 1 << 20));
   return ParseConfig(text, path);
 }
 

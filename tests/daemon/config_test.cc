@@ -1,6 +1,13 @@
 #include "daemon/config.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hone {
 namespace {
@@ -91,6 +98,32 @@ TEST(Config, KnowsWhatNeedsARestart) {
   next.socket = "/x";
   next.builders = 9;
   EXPECT_EQ(NeedRestart(now, next), (std::vector<std::string>{"server.socket", "build.builders"}));
+}
+
+TEST(Config, AFileThatOthersCanChangeIsRefused) {
+  TemporaryDirectory directory;
+  const std::string folder = directory / "etc", path = folder + "/honed.toml";
+  ASSERT_TRUE(CreateDirectories(folder, 0755));
+  ASSERT_TRUE(WriteFileAtomically(path, "log = \"debug\"\n", 0644));
+  EXPECT_TRUE(LoadConfig(path));
+  auto refusal = [&](const std::string& name) {
+    Result<Config> config = LoadConfig(name);
+    return config ? Error{} : config.error();
+  };
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  EXPECT_EQ(refusal(path).where, path);
+  EXPECT_NE(refusal(path).message.find("chmod go-w"), std::string::npos);
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
+  EXPECT_EQ(refusal(path).where, folder);
+  ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+  std::filesystem::create_symlink(path, directory / "link.toml");
+  EXPECT_NE(refusal(directory / "link.toml").message.find("is a link"), std::string::npos);
+  EXPECT_EQ(refusal(directory / "none.toml").kind, ErrorKind::kNotFound);
+  EXPECT_TRUE(LoadConfig(path));
+  if (geteuid() != 0) GTEST_SKIP() << "[SKIP] the rest needs root to give a file away";
+  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  EXPECT_NE(refusal(path).message.find("belongs to uid 12345"), std::string::npos);
 }
 
 }  // namespace
