@@ -66,6 +66,8 @@ Result<std::string_view> UnsealUnchecked(ValueType type, uint8_t newest, std::st
   return Open(type, newest, value, false);
 }
 
+uint8_t SealedVersion(std::string_view value) { return static_cast<uint8_t>(value[kMagic.size()]); }
+
 Result<ValueType> SealedType(std::string_view value) {
   ByteReader in(value);
   return static_cast<ValueType>(HONE_TRY(ReadHeader(in)).type);

@@ -37,6 +37,9 @@ Result<std::string_view> Unseal(ValueType type, uint8_t newest, std::string_view
 // The same without looking at the checksum, for callers that check the body by a digest of their own.
 Result<std::string_view> UnsealUnchecked(ValueType type, uint8_t newest, std::string_view value);
 
+// The version of a value that Unseal accepted.
+uint8_t SealedVersion(std::string_view value);
+
 // The type of a value whose envelope begins rightly, without checking the rest.
 Result<ValueType> SealedType(std::string_view value);
 

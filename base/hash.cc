@@ -19,9 +19,11 @@ int DigitValue(char digit) {
 }  // namespace
 
 template <size_t N>
-Hasher<N>::Hasher() {
+Hasher<N>::Hasher(std::span<const uint8_t> key) {
   static_assert(sizeof(blake2b_state) <= sizeof(state_) && N <= BLAKE2B_OUTBYTES);
-  HONE_CHECK(blake2b_init(StateOf(state_), N) == 0);
+  const int begun = key.empty() ? blake2b_init(StateOf(state_), N)
+                                : blake2b_init_key(StateOf(state_), N, key.data(), key.size());
+  HONE_CHECK(begun == 0);
 }
 
 template <size_t N>

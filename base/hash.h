@@ -19,7 +19,8 @@ using Digest256 = std::array<uint8_t, 32>;  // artifacts, bundles
 template <size_t N>
 class Hasher {
  public:
-  Hasher();
+  // With a key (1 to 64 bytes), a code that only who has the key can make: BLAKE2b's own keyed mode.
+  explicit Hasher(std::span<const uint8_t> key = {});
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text) { Update(std::as_bytes(std::span(text))); }
   // REQUIRES: called once, last.
@@ -45,6 +46,12 @@ inline Digest128 Hash128(std::span<const std::byte> bytes) { return HashOf<16>(b
 inline Digest128 Hash128(std::string_view text) { return HashOf<16>(std::as_bytes(std::span(text))); }
 inline Digest256 Hash256(std::span<const std::byte> bytes) { return HashOf<32>(bytes); }
 inline Digest256 Hash256(std::string_view text) { return HashOf<32>(std::as_bytes(std::span(text))); }
+
+inline Digest256 Mac256(std::span<const uint8_t> key, std::string_view text) {
+  Hasher<32> hasher(key);
+  hasher.Update(text);
+  return hasher.Finish();
+}
 
 // Lower-case, two digits a byte.
 std::string HexOf(std::span<const uint8_t> bytes);

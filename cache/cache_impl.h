@@ -15,13 +15,14 @@
 #include "cache/keys.h"
 #include "cache/layered_store.h"
 #include "cache/schedule_cache.h"
+#include "cache/secret.h"
 #include "cache/use_counts.h"
 
 namespace hone {
 
 class CacheImpl final : public ScheduleCache {
  public:
-  CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store);
+  CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store, const SecretKey& key);
   ~CacheImpl() override;
 
   Result<std::optional<CacheHit>> Lookup(const CacheKey& key) override;
@@ -82,6 +83,10 @@ class CacheImpl final : public ScheduleCache {
                 const Error& reason) HONE_EXCLUDES(notes_mutex_);
   void LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason)
       HONE_EXCLUDES(notes_mutex_);
+  // The artifact that it names was checked by this user on this machine.
+  bool IsCheckedHere(const Record& record) const { return record.artifact_digest && IsMarkedBy(record, key_); }
+  // Of a record that was changed here. `checked`: so was its artifact.
+  std::string Encoded(Record& record, bool checked) const;
   // What a record's first write brings with it: its class's row, its kernel's.
   void AddIndexRows(const Record& record, std::string_view class_text, StoreBatch& batch);
 
@@ -113,6 +118,7 @@ class CacheImpl final : public ScheduleCache {
   };
 
   const CacheOptions options_;
+  const SecretKey key_;
   std::unique_ptr<LayeredStore> store_;
   UseCounts uses_;
   std::atomic<uint64_t> hits_{0}, misses_{0}, collisions_{0}, quarantined_{0};

@@ -121,7 +121,10 @@ Result<void> CheckRecord(const Record& record) {
   return {};
 }
 
-std::string EncodeRecord(const Record& record) {
+namespace {
+
+// All but the mark.
+std::string RecordBody(const Record& record) {
   ByteWriter out;
   out.Reserve(512 + record.key.canonical.size() + record.schedule.size() + record.request.size());
   WriteFingerprint(out, record.key.class_fingerprint);
@@ -151,7 +154,24 @@ std::string EncodeRecord(const Record& record) {
   if (record.donor) WriteFingerprint(out, *record.donor);
   WriteStamp(out, record.created);
   WriteStamp(out, record.updated);
-  return Seal(ValueType::kRecord, kRecordVersion, out.view());
+  return out.Take();
+}
+
+Digest256 MarkOf(const Record& record, const Digest256& key) { return Mac256(key, "record " + RecordBody(record)); }
+
+}  // namespace
+
+void Mark(Record& record, const Digest256& key) { record.mark = MarkOf(record, key); }
+
+bool IsMarkedBy(const Record& record, const Digest256& key) {
+  return record.mark && *record.mark == MarkOf(record, key);
+}
+
+std::string EncodeRecord(const Record& record) {
+  std::string body = RecordBody(record);
+  if (!record.mark) return Seal(ValueType::kRecord, 1, body);
+  body.append(reinterpret_cast<const char*>(record.mark->data()), record.mark->size());
+  return Seal(ValueType::kRecord, 2, body);
 }
 
 Result<Record> DecodeRecord(std::string_view value) {
@@ -183,6 +203,7 @@ Result<Record> DecodeRecord(std::string_view value) {
   record.pinned = (flags & kIsPinned) != 0;
   record.created = HONE_TRY(ReadStamp(in));
   record.updated = HONE_TRY(ReadStamp(in));
+  if (SealedVersion(value) >= 2) record.mark = HONE_TRY(in.Array<32>());
   HONE_TRY(in.Finish());
   return record;
 }

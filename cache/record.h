@@ -77,8 +77,14 @@ struct Record {
   bool pinned = false;               // never evicted, refined or replaced
   WallTime created{};                // stamped by the cache when 0
   WallTime updated{};                // stamped by the cache
+  std::optional<Digest256> mark;     // of who checked the artifact, as stored: see IsMarkedBy
   bool operator==(const Record&) const = default;
 };
+
+// A record's mark is a code over all of it, the artifact's digest included, that only who has the key can make: it says
+// that its artifact was checked here.
+void Mark(Record& record, const Digest256& key);
+bool IsMarkedBy(const Record& record, const Digest256& key);
 
 // How often a kernel is asked for. Kept apart from records, so that a hit rewrites nothing large.
 struct KernelUse {
@@ -97,7 +103,7 @@ struct ClassInfo {
 };
 
 // Values are wrapped by base/envelope.h; each type counts its versions on its own.
-inline constexpr uint8_t kRecordVersion = 1;
+inline constexpr uint8_t kRecordVersion = 2;  // 1: without a mark
 inline constexpr uint8_t kKernelUseVersion = 1;
 inline constexpr uint8_t kClassVersion = 1;
 

@@ -36,11 +36,15 @@ Error NoSuchKernel(const Fingerprint& fingerprint) {
 
 Result<std::unique_ptr<ScheduleCache>> ScheduleCache::Open(CacheOptions options) {
   std::unique_ptr<LayeredStore> store = HONE_TRY(LayeredStore::Open(options));
-  return std::make_unique<CacheImpl>(std::move(options), std::move(store));
+  Result<SecretKey> key = RandomSecretKey();
+  if (!options.directory.empty()) key = OpenSecretKey(store->directory(), !options.inspect);
+  if (!key && !options.inspect)
+    LogWarn("cache_key", {{"error", key.error().Text()}, {"then", "code is compiled again after each start"}});
+  return std::make_unique<CacheImpl>(std::move(options), std::move(store), key ? *key : RandomSecretKey());
 }
 
-CacheImpl::CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store)
-    : options_(std::move(options)), store_(std::move(store)) {
+CacheImpl::CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store, const SecretKey& key)
+    : options_(std::move(options)), key_(key), store_(std::move(store)) {
   quarantined_ = StoredQuarantineCount();
   ReadLosses();
   KeepLosses();
@@ -119,7 +123,7 @@ Result<std::optional<CacheHit>> CacheImpl::Lookup(const CacheKey& key) {
   }
   ++hits_;
   NoteUse(key.fingerprint, key.class_fingerprint, 1);
-  bool current = found->record.artifact_digest.has_value() && found->record.key.code == key.code;
+  bool current = found->record.key.code == key.code && IsCheckedHere(found->record);
   return CacheHit{std::move(found->record), found->layer, current};
 }
 
@@ -148,6 +152,12 @@ Result<std::optional<std::vector<std::byte>>> CacheImpl::Artifact(const Record& 
     SetAside(Family::kArtifacts, key, std::nullopt, CacheLayer::kUser,
              Error{ErrorKind::kCorrupt, "the artifact's bytes cannot be read", ""});
   return artifact;
+}
+
+std::string CacheImpl::Encoded(Record& record, bool checked) const {
+  record.mark.reset();
+  if (checked && record.artifact_digest) Mark(record, key_);
+  return EncodeRecord(record);
 }
 
 void CacheImpl::AddIndexRows(const Record& record, std::string_view class_text, StoreBatch& batch) {
@@ -189,6 +199,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   else if (record.created == WallTime())
     record.created = record.updated;
   record.pinned |= old && old->pinned;
+  bool checked = entry.artifact.has_value();
   if (entry.artifact) {
     record.artifact_digest = Hash256(*entry.artifact);
     record.artifact_bytes = entry.artifact->size();
@@ -196,12 +207,13 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   } else if (old && old->schedule == record.schedule && old->key.code == record.key.code) {
     record.artifact_digest = old->artifact_digest;
     record.artifact_bytes = old->artifact_bytes;
+    checked = IsCheckedHere(*old);
   } else {
     record.artifact_digest = std::nullopt;
     record.artifact_bytes = 0;
     if (found) batch.Delete(Family::kArtifacts, key);
   }
-  batch.Put(Family::kRecords, key, EncodeRecord(record));
+  batch.Put(Family::kRecords, key, Encoded(record, checked));
   AddIndexRows(record, entry.class_text, batch);
   return store_->Write(batch, durability);
 }
@@ -290,9 +302,10 @@ Result<void> CacheImpl::Pin(const Fingerprint& fingerprint, bool pinned) {
   StoreBatch batch;
   for (Found& found : records) {
     if (found.record.pinned == pinned) continue;
+    const bool checked = IsCheckedHere(found.record);
     found.record.pinned = pinned;
     found.record.updated = options_.clock->WallNow();
-    batch.Put(Family::kRecords, found.key, EncodeRecord(found.record));
+    batch.Put(Family::kRecords, found.key, Encoded(found.record, checked));
     AddIndexRows(found.record, ClassTextOf(found.record.key.class_fingerprint), batch);
   }
   return store_->Write(batch, Durability::kSynced);

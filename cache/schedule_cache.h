@@ -49,7 +49,9 @@ enum class CacheLayer : uint8_t { kPending, kUser, kSystem };
 struct CacheHit {
   Record record;
   CacheLayer layer = CacheLayer::kUser;
-  bool artifact_current = false;  // there is an artifact and it was made under the key's code key
+  // There is an artifact, made under the key's code key, and this user checked it on this machine. If not, the record is
+  // good for its schedule: a system layer, a copied directory and what an older hone wrote are compiled and checked anew.
+  bool artifact_current = false;
 };
 
 struct NewRecord {
@@ -113,10 +115,11 @@ class ScheduleCache {
   virtual Result<std::optional<CacheHit>> Lookup(const CacheKey& key) = 0;
 
   // The record's compiled code, its digest checked; nullopt if it was evicted, is damaged, or belongs to another
-  // version of the record.
+  // version of the record. To be run as it is only if CacheHit::artifact_current.
   virtual Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) = 0;
 
-  // Writes record and artifact as one. Replaces a record of the same key, keeping its pin and `created`. When the disk
+  // Writes record and artifact as one. REQUIRES: the artifact was checked here: it is served without another run from
+  // now on. Replaces a record of the same key, keeping its pin and `created`. When the disk
   // refuses: kSoon succeeds, kSynced gives kIo or kLimit (kBusy during a repair); either way the record is served from
   // memory and written when the disk is back.
   virtual Result<void> Put(const NewRecord& entry, Durability durability) = 0;

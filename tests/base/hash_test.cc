@@ -16,6 +16,15 @@ TEST(Hash, MatchesTheReferenceImplementation) {
   EXPECT_EQ(HexOf(Hash64("abc")), "d8bb14d833d59559");
 }
 
+TEST(Hash, KeyedMatchesTheReferenceImplementation) {
+  // Python's hashlib.blake2b(b"abc", digest_size=32, key=bytes(range(32))).
+  std::array<uint8_t, 32> key;
+  for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<uint8_t>(i);
+  EXPECT_EQ(HexOf(Mac256(key, "abc")), "d63a32d3e44738d7907f964316c241adaba0abfeabc32349677578a15a203f7f");
+  key[31] ^= 1;
+  EXPECT_NE(HexOf(Mac256(key, "abc")), "d63a32d3e44738d7907f964316c241adaba0abfeabc32349677578a15a203f7f");
+}
+
 TEST(Hash, PiecesEqualTheWhole) {
   Rng rng(3);
   std::string text(1000, '\0');

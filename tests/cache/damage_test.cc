@@ -371,7 +371,7 @@ TEST_F(DamageTest, ValueOfANewerVersionIsAMissAndStays) {
   Fill(10);
   std::string key = RecordKey(SampleKey(4, 1)), newer;
   Edit([&](Store& store) {
-    newer = Seal(ValueType::kRecord, 2, "what a later hone knows");
+    newer = Seal(ValueType::kRecord, kRecordVersion + 1, "what a later hone knows");
     StoreBatch batch;
     batch.Put(Family::kRecords, key, newer);
     ASSERT_TRUE(store.Write(batch, SyncMode::kSync).has_value());

@@ -57,6 +57,7 @@ Record RandomRecord(Rng& rng) {
   record.pinned = rng.Chance(0.5);
   record.created = WallTime(std::chrono::milliseconds(static_cast<int64_t>(rng.Next())));
   record.updated = WallTime(std::chrono::milliseconds(static_cast<int64_t>(rng.Next())));
+  if (rng.Chance(0.5)) Mark(record, Hash256(text(20)));
   return record;
 }
 
@@ -74,6 +75,24 @@ TEST(Record, RoundTrips) {
     Result<Record> decoded = DecodeRecord(EncodeRecord(record));
     ASSERT_TRUE(decoded.has_value()) << decoded.error().Text();
     EXPECT_EQ(*decoded, record);
+  }
+}
+
+TEST(Record, AMarkIsOfOneKeyAndOneRecord) {
+  const Digest256 key = Hash256("a key"), other = Hash256("another");
+  Record record = FullRecord();
+  EXPECT_FALSE(IsMarkedBy(record, key));
+  Mark(record, key);
+  EXPECT_TRUE(IsMarkedBy(*DecodeRecord(EncodeRecord(record)), key));
+  EXPECT_FALSE(IsMarkedBy(record, other));
+  for (auto change :
+       {+[](Record& changed) { changed.pinned = false; }, +[](Record& changed) { changed.schedule += "\n"; },
+        +[](Record& changed) { (*changed.artifact_digest)[31] ^= 1; },
+        +[](Record& changed) { changed.key.code += "x"; }, +[](Record& changed) { (*changed.mark)[0] ^= 1; },
+        +[](Record& changed) { changed.mark.reset(); }}) {
+    Record changed = record;
+    change(changed);
+    EXPECT_FALSE(IsMarkedBy(changed, key));
   }
 }
 

@@ -244,6 +244,7 @@ TEST_F(MountedTest, ReadOnlyFileSystemServesAsUsersAndAsSystemLayer) {
   std::unique_ptr<ScheduleCache> cache = Open(layered);
   ExpectServed(*cache, 1);
   EXPECT_EQ(cache->Lookup(SampleKey(1)).value()->layer, CacheLayer::kSystem);
+  EXPECT_FALSE(cache->Lookup(SampleKey(1)).value()->artifact_current);  // checked elsewhere: good for its schedule
   CacheOptions inspect = MountedOptions();
   inspect.inspect = true;
   ExpectServed(*Open(inspect), 1);
