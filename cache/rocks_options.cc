@@ -62,6 +62,10 @@ RocksSettings MakeRocksSettings(const RocksOptions& options) {
 
   rocksdb::DBOptions& db = settings.db;
   if (options.env != nullptr) db.env = options.env;
+  if (options.mode == RocksMode::kReadWrite) {
+    settings.env = MakeLogEnv(db.env, settings.log_fate);
+    db.env = settings.env.get();
+  }
   db.create_if_missing = options.mode == RocksMode::kReadWrite;
   db.create_missing_column_families = true;
   db.info_log = std::make_shared<ForwardingLogger>();

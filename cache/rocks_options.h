@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/rocks_env.h"
 #include "cache/rocks_store.h"
 
 namespace hone {
 
 struct RocksSettings {
+  std::shared_ptr<LogFate> log_fate = std::make_shared<LogFate>();
+  std::shared_ptr<rocksdb::Env> env;  // null where nothing is written; outlives the database
   std::shared_ptr<rocksdb::Cache> block_cache;
   rocksdb::DBOptions db;
   rocksdb::ColumnFamilyOptions small;      // models, meta, default

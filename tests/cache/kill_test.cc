@@ -1,5 +1,6 @@
 // kill -9 at a hundred random moments: what Put returned is there afterwards, synced or not, since the kernel still has
-// it; the lock is free; the next opening repairs nothing.
+// it; the lock is free; the next opening repairs nothing. Whether what was acknowledged is synced cannot be seen like
+// this: power_cut_test has a disk that forgets the rest.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
