@@ -1,4 +1,5 @@
-// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in upkeep.cc, eviction.cc, verify.cc.
+// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in upkeep.cc, pins.cc, eviction.cc,
+// trial_log.cc, verify.cc.
 #pragma once
 
 #include <atomic>
@@ -100,6 +101,12 @@ class CacheImpl final : public ScheduleCache {
   void WriteLosses() HONE_EXCLUDES(notes_mutex_);
   void RebuildIndex(std::stop_token stop);
 
+  // pins.cc; all under the store's write mutex
+  static uint64_t PinnedCost(const Record& record, CacheLayer layer);
+  uint64_t PinnedBytes();
+  Result<void> CheckRoomForPinned(uint64_t more, const std::string& label);
+  void NotePinned(uint64_t more, uint64_t less);
+
   // eviction.cc
   struct Candidate {
     WallTime last_used;
@@ -124,6 +131,8 @@ class CacheImpl final : public ScheduleCache {
   std::atomic<uint64_t> hits_{0}, misses_{0}, collisions_{0}, quarantined_{0};
   std::atomic<uint64_t> evicted_artifacts_{0}, evicted_records_{0};
   uint64_t newest_trial_ = 0;  // number in the log of trials, 0: not read yet. Under the store's write mutex
+
+  std::optional<uint64_t> pinned_bytes_;  // nullopt: to be counted. Under the store's write mutex
 
   struct Damaged {
     Family family;

@@ -215,6 +215,10 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   }
   batch.Put(Family::kRecords, key, Encoded(record, checked));
   AddIndexRows(record, entry.class_text, batch);
+  const uint64_t pinned_before = old && old->pinned ? PinnedCost(*old, found->layer) : 0;
+  const uint64_t pinned_now = record.pinned ? PinnedCost(record, CacheLayer::kUser) : 0;
+  if (pinned_now > pinned_before) HONE_TRY(CheckRoomForPinned(pinned_now - pinned_before, record.label));
+  NotePinned(pinned_now, pinned_before);
   return store_->Write(batch, durability);
 }
 
@@ -300,14 +304,18 @@ Result<void> CacheImpl::Pin(const Fingerprint& fingerprint, bool pinned) {
   std::vector<Found> records = FindKernel(fingerprint);
   if (records.empty()) return NoSuchKernel(fingerprint);
   StoreBatch batch;
+  uint64_t bytes = 0;
   for (Found& found : records) {
     if (found.record.pinned == pinned) continue;
+    bytes += PinnedCost(found.record, found.layer);
     const bool checked = IsCheckedHere(found.record);
     found.record.pinned = pinned;
     found.record.updated = options_.clock->WallNow();
     batch.Put(Family::kRecords, found.key, Encoded(found.record, checked));
     AddIndexRows(found.record, ClassTextOf(found.record.key.class_fingerprint), batch);
   }
+  if (pinned) HONE_TRY(CheckRoomForPinned(bytes, records[0].record.label));
+  NotePinned(pinned ? bytes : 0, pinned ? 0 : bytes);
   return store_->Write(batch, Durability::kSynced);
 }
 
@@ -317,6 +325,7 @@ Result<void> CacheImpl::Remove(const Fingerprint& fingerprint) {
   if (records.empty()) return NoSuchKernel(fingerprint);
   StoreBatch batch;
   for (const Found& found : records) {
+    if (found.record.pinned) NotePinned(0, PinnedCost(found.record, found.layer));
     batch.Delete(Family::kArtifacts, found.key);
     if (InSystemLayer(found.key))
       batch.Put(Family::kRecords, found.key, Seal(ValueType::kHidden, kHiddenVersion, ""));

@@ -129,7 +129,8 @@ class ScheduleCache {
   virtual Result<KernelUse> UseOf(const Fingerprint& fingerprint) = 0;  // zero calls if unknown
 
   // All targets of a kernel; kNotFound if there is no record. Synced before they return. A record of the system layer
-  // is copied up by Pin and hidden by Remove.
+  // is copied up by Pin and hidden by Remove. Pinned records and their code take at most half of the size cap: kLimit
+  // says how much they take, and nothing changes. So does Put where a pinned record would grow beyond that.
   virtual Result<void> Pin(const Fingerprint& fingerprint, bool pinned) = 0;
   virtual Result<void> Remove(const Fingerprint& fingerprint) = 0;
 

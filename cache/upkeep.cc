@@ -51,7 +51,11 @@ void CacheImpl::Upkeep(std::stop_token stop) {
     store_->Sync();
     // First what can be had back, then what cannot be read still.
     const bool repaired = store_->RepairIfDamaged(stop);
-    if (repaired) KeepLosses();
+    if (repaired) {
+      KeepLosses();
+      MutexLock lock(store_->write_mutex());
+      pinned_bytes_.reset();
+    }
     (void)MoveDamaged();
     if (repaired || rebuild_index_.exchange(false)) RebuildIndex(stop);
     MonotonicTime now = std::chrono::steady_clock::now();
@@ -175,6 +179,7 @@ Result<void> CacheImpl::MoveDamaged() {
               Seal(ValueType::kQuarantined, kQuarantinedVersion, out.view()));
   }
   if (batch.empty()) return {};
+  pinned_bytes_.reset();
   ByteWriter count;
   count.Varint(quarantined_);
   batch.Put(Family::kMeta, QuarantineCountKey(), Seal(ValueType::kMeta, kStateVersion, count.view()));

@@ -167,5 +167,61 @@ TEST_F(EvictionTest, InspectorsDoNotEvict) {
   EXPECT_EQ(inspector->EvictTo(1, {}).error().kind, ErrorKind::kUnsupported);
 }
 
+// Pins without a bound would make the cap none: at most half of it may be pinned, whatever is asked for.
+TEST_F(EvictionTest, PinnedKernelsTakeAtMostHalfOfTheCap) {
+  constexpr int kKernels = 200;
+  CacheOptions options = Options();
+  options.size_cap = 4 << 20;
+  Open(options);
+  std::vector<int> pinned, refused;
+  for (int kernel = 0; kernel < kKernels; ++kernel) {
+    clock_.Advance(std::chrono::seconds(1));
+    std::vector<std::byte> artifact = SampleArtifact(kernel, kArtifactBytes);
+    NewRecord entry = SampleEntry(kernel, kernel % 3);
+    entry.artifact = artifact;
+    ASSERT_TRUE(cache_->Put(entry, Durability::kSoon).has_value());
+    Result<void> pin = cache_->Pin(entry.record.key.fingerprint, true);
+    (pin ? pinned : refused).push_back(kernel);
+    if (pin) continue;
+    EXPECT_EQ(pin.error().kind, ErrorKind::kLimit);
+    EXPECT_THAT(pin.error().message, ::testing::HasSubstr("2.0 MiB already"));
+    EXPECT_THAT(pin.error().message, ::testing::HasSubstr("hone unpin"));
+  }
+  EXPECT_GT(pinned.size(), (2u << 20) / (kArtifactBytes + 2000));
+  EXPECT_LE(pinned.size(), (2u << 20) / kArtifactBytes);
+  ASSERT_TRUE(cache_->EvictTo(options.size_cap, {}).has_value());
+  EXPECT_LE(Usage(), options.size_cap);
+  for (int kernel : pinned) EXPECT_TRUE(HasArtifact(kernel));
+
+  // The same after a restart, which has to count again; unpinning and removing make room.
+  Open(options);
+  const Fingerprint last = SampleKey(refused.back(), refused.back() % 3).fingerprint;
+  EXPECT_FALSE(cache_->Pin(last, true).has_value());
+  ASSERT_TRUE(cache_->Pin(SampleKey(pinned[0], pinned[0] % 3).fingerprint, false).has_value());
+  EXPECT_TRUE(cache_->Pin(last, true).has_value());
+  const int kernel = refused[refused.size() - 2];
+  const Fingerprint another = SampleKey(kernel, kernel % 3).fingerprint;
+  EXPECT_FALSE(cache_->Pin(another, true).has_value());
+  ASSERT_TRUE(cache_->Remove(SampleKey(pinned[1], pinned[1] % 3).fingerprint).has_value());
+  EXPECT_TRUE(cache_->Pin(another, true).has_value());
+}
+
+// A pinned record whose code grows: refused, and it stays as it was.
+TEST_F(EvictionTest, APinnedRecordDoesNotGrowBeyondTheBound) {
+  CacheOptions options = Options();
+  options.size_cap = 200'000;
+  Open(options);
+  ASSERT_TRUE(cache_->Put(SampleEntry(1), Durability::kSynced).has_value());
+  ASSERT_TRUE(cache_->Pin(SampleKey(1).fingerprint, true).has_value());
+  NewRecord grown = SampleEntry(1);
+  std::vector<std::byte> small = SampleArtifact(1, 90'000), large = SampleArtifact(2, 110'000);
+  grown.artifact = large;
+  EXPECT_EQ(cache_->Put(grown, Durability::kSoon).error().kind, ErrorKind::kLimit);
+  EXPECT_FALSE((*cache_->Lookup(SampleKey(1)))->record.artifact_digest.has_value());
+  grown.artifact = small;
+  EXPECT_TRUE(cache_->Put(grown, Durability::kSoon).has_value());
+  EXPECT_TRUE((*cache_->Lookup(SampleKey(1)))->artifact_current);
+}
+
 }  // namespace
 }  // namespace hone
