@@ -187,6 +187,7 @@ TEST_F(EvictionTest, PinnedKernelsTakeAtMostHalfOfTheCap) {
     EXPECT_THAT(pin.error().message, ::testing::HasSubstr("2.0 MiB already"));
     EXPECT_THAT(pin.error().message, ::testing::HasSubstr("hone unpin"));
   }
+  ASSERT_GT(refused.size(), 2u);
   EXPECT_GT(pinned.size(), (2u << 20) / (kArtifactBytes + 2000));
   EXPECT_LE(pinned.size(), (2u << 20) / kArtifactBytes);
   ASSERT_TRUE(cache_->EvictTo(options.size_cap, {}).has_value());
