@@ -21,8 +21,8 @@ int DigitValue(char digit) {
 template <size_t N>
 Hasher<N>::Hasher(std::span<const uint8_t> key) {
   static_assert(sizeof(blake2b_state) <= sizeof(state_) && N <= BLAKE2B_OUTBYTES);
-  const int begun = key.empty() ? blake2b_init(StateOf(state_), N)
-                                : blake2b_init_key(StateOf(state_), N, key.data(), key.size());
+  const int begun =
+      key.empty() ? blake2b_init(StateOf(state_), N) : blake2b_init_key(StateOf(state_), N, key.data(), key.size());
   HONE_CHECK(begun == 0);
 }
 

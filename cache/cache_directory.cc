@@ -233,8 +233,7 @@ Result<CacheDirectory> OpenCacheDirectory(const DirectoryOptions& options) {
   if (!created) return OpenReadOnlyInstead(options, UniqueFd(), created.error());
   if (!directory && OpenTrustedDirectory(options.path, Owner::kSelfOrRoot))
     return OpenReadOnlyInstead(options, UniqueFd(), directory.error());  // root's: to be looked at
-  if (!directory && CannotWrite(directory.error()))
-    return OpenReadOnlyInstead(options, UniqueFd(), directory.error());
+  if (!directory && CannotWrite(directory.error())) return OpenReadOnlyInstead(options, UniqueFd(), directory.error());
   if (!directory) return std::move(directory).error();
   HONE_TRY(ReadFormat(options.path));
   Result<UniqueFd> lock = TakeLock(directory->get(), options.path);

@@ -49,8 +49,9 @@ enum class CacheLayer : uint8_t { kPending, kUser, kSystem };
 struct CacheHit {
   Record record;
   CacheLayer layer = CacheLayer::kUser;
-  // There is an artifact, made under the key's code key, and this user checked it on this machine. If not, the record is
-  // good for its schedule: a system layer, a copied directory and what an older hone wrote are compiled and checked anew.
+  // There is an artifact, made under the key's code key, and this user checked it on this machine. If not, the record
+  // is good for its schedule: a system layer, a copied directory and what an older hone wrote are compiled and checked
+  // anew.
   bool artifact_current = false;
 };
 

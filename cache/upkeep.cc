@@ -153,6 +153,8 @@ Result<void> CacheImpl::MoveDamaged() {
     damaged.swap(damaged_);
   }
   if (damaged.empty()) return {};
+  const bool unreadable = std::ranges::any_of(damaged, [](const Damaged& one) { return !one.value; });
+  if (unreadable) (void)store_->Mend();  // what that brings back stays
   MutexLock lock(store_->write_mutex());
   StoreBatch batch;
   bool index_touched = false;

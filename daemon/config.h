@@ -45,8 +45,8 @@ struct Config {
   uint32_t memo_entries = 16'384;                // request texts whose kernel is known
 };
 
-// Reads a file that nobody but this user and root can change, in a directory like that. kInvalid if others can, and with
-// "file:line:column" for syntax, an unknown key, a wrong type or a value out of range.
+// Reads a file that nobody but this user and root can change, in a directory like that. kInvalid if others can, and
+// with "file:line:column" for syntax, an unknown key, a wrong type or a value out of range.
 Result<Config> LoadConfig(const std::string& path);
 Result<Config> ParseConfig(std::string_view text, const std::string& path);
 

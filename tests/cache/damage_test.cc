@@ -292,6 +292,23 @@ TEST_F(DamageTest, FlippedByteInABlobCostsThatArtifact) {
   EXPECT_EQ(cache->Stats().repaired, "");
 }
 
+// Also when giving it up does not wait for upkeep to have looked.
+TEST_F(DamageTest, AFlippedBitInABlobIsSetRightBeforeItsArtifactIsGivenUp) {
+  Fill(100);
+  const fs::path blob = FilesOf(Database(), ".blob").at(0);
+  std::string bytes = ReadWhole(blob);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 8);
+  Overwrite(blob, bytes);
+  CacheOptions options;
+  options.directory = Directory();
+  options.flush_interval = std::chrono::hours(1);
+  std::unique_ptr<ScheduleCache> cache = *ScheduleCache::Open(options);
+  EXPECT_EQ(Count(*cache, 100).artifacts, 99);
+  ASSERT_TRUE(cache->Flush().has_value());
+  EXPECT_EQ(Count(*cache, 100).artifacts, 100);
+  EXPECT_EQ(cache->Stats().quarantined, 0u);
+}
+
 TEST_F(DamageTest, MissingBlobFileCostsItsArtifacts) {
   Fill(100);
   fs::remove(FilesOf(Database(), ".blob").at(0));
