@@ -41,7 +41,7 @@ using Action = SeccompFilter::Action;
 CandidateStatus* status = nullptr;  // of this process
 
 int64_t NowNs(clockid_t clock = CLOCK_MONOTONIC) {
-  struct timespec now{};
+  struct timespec now {};
   ::clock_gettime(clock, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
@@ -84,7 +84,7 @@ void PrepareThread() {
 }
 
 void CatchFaults() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_sigaction = OnFault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   ::sigfillset(&action.sa_mask);
@@ -107,7 +107,9 @@ const SeccompFilter& CandidateFilter() {
 }
 
 void Limit(__rlimit_resource resource, uint64_t value) {
-  struct rlimit limit{value, value};
+  struct rlimit limit {
+    value, value
+  };
   ::setrlimit(resource, &limit);
 }
 
@@ -177,15 +179,36 @@ void LoadCode(int artifact_fd, Call& call) {
   if (call.entry == nullptr) FailSetup("loading the code", "no hone_entry");
 }
 
-// Rounding, flush-to-zero and exception masks; not the sticky flags, which any computation sets.
-uint32_t FloatMode() {
+// Rounding, flush-to-zero, exception masks and the rest of ModeChange, as they are now.
+struct Mode {
+  uint32_t vector_control = 0, x87_control = 0, x87_tags = 0;
+  uint64_t flags = 0;
+
+  // Reads them, and makes string instructions run forwards again.
+  Mode() {
 #if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3fu;
+    constexpr uint64_t kDirection = 0x400;
+    asm volatile("pushfq; popq %0; cld" : "=r"(flags)::"cc");
+    flags &= kDirection;
+    vector_control = _mm_getcsr() & ~0x3fu;
+    uint32_t environment[7];
+    asm volatile("fnstenv %0; fldenv %0" : "=m"(environment));  // the first masks all exceptions
+    x87_control = environment[0] & 0xffff;
+    x87_tags = environment[2] & 0xffff;
 #elif defined(__aarch64__)
-  uint64_t fpcr = 0;
-  asm volatile("mrs %0, fpcr" : "=r"(fpcr));
-  return static_cast<uint32_t>(fpcr);
+    uint64_t fpcr = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(fpcr));
+    vector_control = static_cast<uint32_t>(fpcr);
 #endif
+  }
+};
+
+// Notes what changed since `before`, the first time that something did.
+void NoteChange(const Mode& before) {
+  const Mode now;
+  const ModeChange change{now.vector_control ^ before.vector_control, now.x87_control ^ before.x87_control,
+                          now.x87_tags ^ before.x87_tags, static_cast<uint32_t>(now.flags ^ before.flags)};
+  if (!status->mode.any()) status->mode = change;
 }
 
 // One call of the entry, in nanoseconds; ends the process if it does not return 0.
@@ -215,7 +238,7 @@ struct Clocks {
   int64_t wall = NowNs(), processor = NowNs(CLOCK_THREAD_CPUTIME_ID);
   int64_t switches = 0;
   Clocks() {
-    struct rusage usage{};
+    struct rusage usage {};
     ::getrusage(RUSAGE_SELF, &usage);
     switches = usage.ru_nivcsw;
   }
@@ -390,21 +413,23 @@ void RunCandidate(const CandidateSpec& spec, int artifact_fd, int arena_fd) {
   ::prctl(PR_SET_DUMPABLE, 0);
   if (!CandidateFilter().Install(true)) FailSetup("seccomp", std::strerror(errno));
 
+  const Mode before;
   status->stage = RunStage::kPack;
   if (call.pack != nullptr) Pack(call);
+  NoteChange(before);
   status->stage = RunStage::kEntry;
   if (spec.mode == RunMode::kMeasure) {
     Measure(spec, call);
   } else {
-    uint32_t mode = FloatMode();
     status->first_ns = TimedCall(call);
-    status->mode_bits_changed = FloatMode() ^ mode;
+    NoteChange(before);
     status->stage = RunStage::kRepeat;
     for (int32_t i = 0; i < spec.timed_runs; ++i) {
       int64_t time = TimedCall(call);
       status->best_ns = i == 0 ? time : std::min(status->best_ns, time);
     }
   }
+  NoteChange(before);
   status->stage = RunStage::kDone;
   Exit(kExitDone);
 }

@@ -17,6 +17,12 @@ namespace {
 
 constexpr int kMaxWorkers = 256;
 
+#if defined(__x86_64__)
+constexpr const char* kVectorControl = "MXCSR";
+#else
+constexpr const char* kVectorControl = "FPCR";
+#endif
+
 Error RunFailed(std::string message) { return Error{ErrorKind::kRunFailed, std::move(message), ""}; }
 
 int Workers(int wanted, const Kernel& kernel) {
@@ -113,6 +119,14 @@ std::string DescribeFault(const CandidateStatus& status, const Workload& workloa
                      DescribeAddress(address, status, workload), doing);
 }
 
+std::string Describe(const ModeChange& mode) {
+  if (mode.direction != 0) return "it left the direction flag set";
+  if (mode.x87_stack != 0) return "it left values on the x87 stack";
+  if (mode.x87_control != 0)
+    return fmt::format("it left floating-point mode bits changed: x87 control word {:#x}", mode.x87_control);
+  return fmt::format("it left floating-point mode bits changed: {} {:#x}", kVectorControl, mode.vector_control);
+}
+
 // Why the run does not count; nullopt if it went through. Everything in `status` may have been scribbled on.
 std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus& status, const Workload& workload,
                              int64_t limit_ns) {
@@ -132,8 +146,7 @@ std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus
   if (status.return_code != 0) return RunFailed(fmt::format("returned {}, {}", status.return_code, doing));
   if (outcome.status.code != kExitDone || status.stage.load() != RunStage::kDone)
     return RunFailed(fmt::format("it ended the process ({}), {}", outcome.status.Text(), doing));
-  if (status.mode_bits_changed != 0)
-    return RunFailed(fmt::format("it left floating-point mode bits changed: {:#x}", status.mode_bits_changed));
+  if (const ModeChange mode = status.mode; mode.any()) return RunFailed(Describe(mode));
   return std::nullopt;
 }
 
