@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "base/elf_check.h"
 #include "ir/target.h"
@@ -50,6 +51,25 @@ Result<Manifest> Admit(const Workload& workload, const SealedMemfd& artifact) {
   if (packs && !layout.has_pack)
     return Error{ErrorKind::kInvalid, "the artifact has packed operands and no hone_pack", ""};
   return manifest;
+}
+
+// What a candidate maps for itself alone.
+uint64_t PrivateBytes(const CandidateSpec& spec) {
+  return std::accumulate(spec.packed.begin(), spec.packed.end(), spec.workspace);
+}
+
+// Runs it. One that takes much memory of its own holds the turn while it has it.
+Result<LaunchOutcome> Launch(const CandidateSpec& spec, Arena& arena, Launcher& launcher, const SealedMemfd& artifact) {
+  std::optional<MemoryTurn> turn;
+  if (const uint64_t bytes = PrivateBytes(spec); bytes > Arena::kKeptBytes) {
+    turn.emplace(arena.memory().turns);
+    if (const uint64_t available = arena.memory().available(); bytes > available / 4 * 3)
+      return Error{ErrorKind::kLimit,
+                   fmt::format("packed operands and workspace take {} MiB of memory, {} MiB are free", bytes >> 20,
+                               available >> 20),
+                   ""};
+  }
+  return launcher.Run(spec, artifact.fd(), arena.fd());
 }
 
 Result<CandidateSpec> MakeSpec(const Workload& workload, const Manifest& manifest, int workers) {
@@ -205,7 +225,7 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
   spec.limit_ns = std::chrono::nanoseconds(options.run_limit).count() * (1 + options.timed_runs);
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));
+  LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
   report.failure = Verdict(outcome, status, workload, spec.limit_ns);
   if (!report.failure) report.failure = workload.CheckEdges();
   if (report.failure) return report;
@@ -235,7 +255,7 @@ Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& laun
   spec.narrow = options.narrow;
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));
+  LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
   if (std::optional<Error> failure = Verdict(outcome, status, workload, spec.limit_ns)) return *std::move(failure);
   return Summarize(status, spec);
 }

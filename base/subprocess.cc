@@ -243,9 +243,13 @@ Result<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
   if (pid < 0) return IoError("fork", -pid);
 
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  int pidfd_error = errno;
+  if (!pidfd) {  // no descriptor was left: without one nobody could wait for it
+    int code = errno;
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
+    return IoError("pidfd_open", code);
+  }
   Subprocess child(pid, std::move(pidfd), std::move(errors));
-  if (!child.pidfd_) return IoError("pidfd_open", pidfd_error);
   report_out.Reset();
   int code = 0;
   ssize_t count = 0;
