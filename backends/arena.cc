@@ -17,14 +17,14 @@ namespace hone {
 
 MemoryTurn::MemoryTurn(int file) : file_(file) {
   if (file_ < 0) return;
-  struct flock whole{};
+  struct flock whole {};
   whole.l_type = F_WRLCK;
   while (::fcntl(file_, F_SETLKW, &whole) != 0 && errno == EINTR) {}
 }
 
 MemoryTurn::~MemoryTurn() {
   if (file_ < 0) return;
-  struct flock whole{};
+  struct flock whole {};
   whole.l_type = F_UNLCK;
   ::fcntl(file_, F_SETLK, &whole);
 }
@@ -55,10 +55,10 @@ Result<void> Arena::Reset(uint64_t bytes) {
     MemoryTurn turn(memory_.turns);
     const uint64_t available = memory_.available();
     if (wanted > available / 4 * 3)
-      return Error{ErrorKind::kLimit,
-                   fmt::format("checking the kernel takes {} MiB of memory, {} MiB are free", wanted >> 20,
-                               available >> 20),
-                   ""};
+      return Error{
+          ErrorKind::kLimit,
+          fmt::format("checking the kernel takes {} MiB of memory, {} MiB are free", wanted >> 20, available >> 20),
+          ""};
     // Taken now: who looks next finds it gone.
     if (::fallocate(fd(), 0, static_cast<off_t>(kKeptBytes), static_cast<off_t>(wanted - kKeptBytes)) != 0)
       return ErrnoError(errno, "fallocate of the arena");

@@ -28,7 +28,8 @@ size_t SizeFor(int abi) { return (abi >= 6 ? 3 : abi >= 4 ? 2 : 1) * sizeof(uint
 // Every right of the version, and none granted.
 RulesetAttributes AllRights(int abi) {
   RulesetAttributes rights;
-  // 13 rights of the first version (execute, write, read, list, remove, make …), then refer, truncate, ioctl of devices.
+  // 13 rights of the first version (execute, write, read, list, remove, make …), then refer, truncate, ioctl of
+  // devices.
   rights.files = (uint64_t{1} << (abi >= 5 ? 16 : abi >= 3 ? 15 : abi >= 2 ? 14 : 13)) - 1;
   if (abi >= 4) rights.network = 3;  // bind and connect by TCP
   if (abi >= 6) rights.scoped = 3;   // abstract sockets, signals
@@ -37,7 +38,8 @@ RulesetAttributes AllRights(int abi) {
 
 Error Denied(const char* call) {
   if (errno == ENOSYS)
-    return Error{ErrorKind::kUnsupported, "this kernel has no Landlock (Linux 5.13), or a system-call filter hides it", ""};
+    return Error{ErrorKind::kUnsupported, "this kernel has no Landlock (Linux 5.13), or a system-call filter hides it",
+                 ""};
   if (errno == EOPNOTSUPP)
     return Error{ErrorKind::kUnsupported, "this kernel's Landlock is switched off; start it with lsm=landlock,…", ""};
   if (errno == EPERM)

@@ -124,7 +124,7 @@ SeccompFilter LauncherFilter() {
 }
 
 uint64_t LimitOf(__rlimit_resource resource) {
-  struct rlimit limit{};
+  struct rlimit limit {};
   return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : 0;
 }
 
@@ -154,7 +154,8 @@ Result<void> Install(const SeccompFilter& filter) {
 
 std::string Confinement::Text() const {
   std::string text = child + ": system calls filtered, ";
-  text += landlock > 0 ? fmt::format("no files (Landlock {})", landlock) : "files that this user can read: " + no_landlock;
+  text +=
+      landlock > 0 ? fmt::format("no files (Landlock {})", landlock) : "files that this user can read: " + no_landlock;
   if (address_space > 0) text += fmt::format(", {} MiB of memory", address_space >> 20);
   if (file_size > 0) text += fmt::format(", {} MiB a file", file_size >> 20);
   return text + fmt::format(", {} descriptors", descriptors);

@@ -34,9 +34,9 @@ struct Confinement {
 // No network, no other program, no new process, no writing of files, no code made at run time, and no reading of files:
 // only memfds of its own through /proc/self/fd, as lld wants them.
 Result<Confinement> EnterBuilderSandbox();
-// The same, and it opens nothing at all. In two steps: between them it starts its launcher, which has to live within its
-// Landlock domain, since nobody within one reaches anybody outside with a signal, as the one that ends the launcher when
-// the runner ends.
+// The same, and it opens nothing at all. In two steps: between them it starts its launcher, which has to live within
+// its Landlock domain, since nobody within one reaches anybody outside with a signal, as the one that ends the launcher
+// when the runner ends.
 Confinement DenyRunnerFiles();
 Result<void> FilterRunner();
 // May fork, end its children, and map code from memfds. No network, no other program, no files.

@@ -94,7 +94,7 @@ struct Plan {
 };
 
 void SetLimit(int resource, int64_t value) {
-  struct rlimit limit{};
+  struct rlimit limit {};
   if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return;
   rlim_t wanted = static_cast<rlim_t>(value);
   limit.rlim_cur = limit.rlim_max = std::min(wanted, limit.rlim_max);
@@ -105,6 +105,13 @@ void SetLimit(int resource, int64_t value) {
   int code = errno;
   [[maybe_unused]] ssize_t written = ::write(plan.report_fd, &code, sizeof code);
   ::_exit(127);
+}
+
+// A number past RLIMIT_NOFILE is EBADF to dup2 and EINVAL to fcntl.
+void Duplicate(const Plan& plan, int from, int to) {
+  if (::dup2(from, to) >= 0) return;
+  if (errno == EBADF) errno = EMFILE;
+  GiveUp(plan);
 }
 
 // Linux may share processors among sessions first (sched(7), autogroups), and by priority only within one: a session of
@@ -137,16 +144,20 @@ void Join(const std::string& group) {
 
   // Two moves, so that no target number overwrites a descriptor that is still to be moved.
   int count = static_cast<int>(plan.fds->size()), spare = plan.first_free_fd;
-  for (int i = 0; i < count; ++i)
-    if (::dup2((*plan.fds)[static_cast<size_t>(i)].first, spare + i) < 0) GiveUp(plan);
+  for (int i = 0; i < count; ++i) Duplicate(plan, (*plan.fds)[static_cast<size_t>(i)].first, spare + i);
   int report = ::fcntl(plan.report_fd, F_DUPFD_CLOEXEC, spare + count);
-  if (report < 0) GiveUp(plan);
+  if (report < 0) {
+    if (errno == EINVAL) errno = EMFILE;
+    GiveUp(plan);
+  }
   plan.report_fd = report;
-  if (::dup2(plan.null_fd, 0) < 0 || ::dup2(plan.error_fd, 1) < 0 || ::dup2(plan.error_fd, 2) < 0) GiveUp(plan);
+  Duplicate(plan, plan.null_fd, 0);
+  Duplicate(plan, plan.error_fd, 1);
+  Duplicate(plan, plan.error_fd, 2);
   int highest = 2;
   for (int i = 0; i < count; ++i) {
     int target = (*plan.fds)[static_cast<size_t>(i)].second;
-    if (::dup2(spare + i, target) < 0) GiveUp(plan);
+    Duplicate(plan, spare + i, target);
     highest = std::max(highest, target);
   }
   for (int fd = 3; fd < highest; ++fd) {
@@ -262,7 +273,9 @@ Result<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
 std::optional<ExitStatus> Subprocess::Wait(MonotonicTime deadline) {
   while (!ended_) {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    struct pollfd poll_fd{pidfd_.get(), POLLIN, 0};
+    struct pollfd poll_fd {
+      pidfd_.get(), POLLIN, 0
+    };
     int timeout = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
     int ready = ::poll(&poll_fd, 1, timeout);
     if (ready < 0 && errno == EINTR) continue;
@@ -293,10 +306,12 @@ ExitStatus Subprocess::Kill() {
 }
 
 void Subprocess::LimitCpu(int seconds) {
-  struct rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+  struct rlimit limit {
+    RLIM_INFINITY, RLIM_INFINITY
+  };
   if (seconds > 0) {
     clockid_t clock{};
-    struct timespec used{};
+    struct timespec used {};
     if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &used) != 0) return;  // it has ended
     limit.rlim_cur = static_cast<rlim_t>(used.tv_sec + 1 + seconds);
   }
@@ -304,7 +319,7 @@ void Subprocess::LimitCpu(int seconds) {
 }
 
 std::string Subprocess::ErrorTail(size_t max_bytes) const {
-  struct stat info{};
+  struct stat info {};
   if (::fstat(errors_.get(), &info) != 0) return "";
   size_t size = static_cast<size_t>(info.st_size), wanted = std::min(size, max_bytes);
   std::string text(wanted, '\0');

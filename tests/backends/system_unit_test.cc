@@ -91,7 +91,8 @@ std::set<std::string> AllowedByUnit(const Sets& sets) {
 bool InstallUnitFilter(const std::set<std::string>& allowed, const std::map<std::string, int>& numbers) {
   SeccompFilter filter;
   for (const std::string& name : allowed)
-    if (auto call = numbers.find(name); call != numbers.end()) filter.Add(SeccompFilter::Action::kAllow, {call->second});
+    if (auto call = numbers.find(name); call != numbers.end())
+      filter.Add(SeccompFilter::Action::kAllow, {call->second});
   filter.Otherwise(SeccompFilter::Action::kDeny);
   return filter.Install(true);
 }
