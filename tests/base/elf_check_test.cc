@@ -287,6 +287,28 @@ size_t TableAt(const std::vector<std::byte>& bytes, int64_t tag) {
   return 0;
 }
 
+// The loader reads the dynamic segment again after it has relocated.
+TEST(CheckArtifact, RefusesRelocationsOfTheDynamicSegment) {
+  std::vector<std::byte> bytes = CompileArtifact(
+      CPrologue() + CManifest("m") +
+      "static const int one = 1;\n"
+      "static const int *const volatile table[] = {&one};\n"
+      "EXPORT int hone_entry(const hone_env *e, void *const *b, const int64_t *s) { return *table[0]; }\n");
+  ASSERT_TRUE(CheckArtifact(bytes, {}));
+  const size_t table = TableAt(bytes, DT_RELA);
+  Elf64_Rela relocation = Get<Elf64_Rela>(bytes, table);
+  Elf64_Ehdr header = Get<Elf64_Ehdr>(bytes, 0);
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment = Get<Elf64_Phdr>(bytes, header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (segment.p_type != PT_DYNAMIC) continue;
+    for (uint64_t place : {segment.p_vaddr, segment.p_vaddr + 8, segment.p_vaddr + segment.p_memsz - 8}) {
+      relocation.r_offset = place;
+      Put(bytes, table, relocation);
+      ExpectRefused(bytes, "a relocation of the dynamic segment");
+    }
+  }
+}
+
 TEST(CheckArtifact, RefusesHashTablesThatRunAway) {
   // Without the end marks of its chains a lookup walks on through the file.
   std::vector<std::byte> bytes = CompileArtifact(Good());
