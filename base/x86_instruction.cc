@@ -351,12 +351,15 @@ class Decoder {
     }
     if (short_) return Refuse("the end of the code in an instruction");
     if (relative && one_byte && opcode == 0x8d) instruction.lea = *relative;
-    // [register + 8 bits], of r12 with a SIB that has no index.
-    const bool is_field = modrm >> 6 == 1 && ((modrm & 7) != 4 || static_cast<uint8_t>(bytes_[at_ - 2]) == 0x24);
-    if (instruction.is_indirect && (modrm >> 3 & 7) == 2 && is_field)
-      instruction.called = static_cast<int8_t>(bytes_[at_ - 1]);
+    if (instruction.is_indirect && (modrm >> 3 & 7) == 2) instruction.called = CalledField(modrm);
     instruction.length = static_cast<uint8_t>(at_);
     return instruction;
+  }
+
+  // [register + 8 bits] just read, of r12 with a SIB that has no index: the 8 bits.
+  std::optional<int8_t> CalledField(uint8_t modrm) const {
+    if (modrm >> 6 != 1 || ((modrm & 7) == 4 && static_cast<uint8_t>(bytes_[at_ - 2]) != 0x24)) return std::nullopt;
+    return static_cast<int8_t>(bytes_[at_ - 1]);
   }
 
   size_t ImmediateBytes() const { return prefixes_.operand_size && !prefixes_.wide ? 2 : 4; }
