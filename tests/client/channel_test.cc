@@ -89,7 +89,9 @@ TEST_F(ChannelTest, AnotherUsersDaemonIsNot) {
 TEST_F(ChannelTest, ASocketWhereOthersMayWriteIsNot) {
   Listener listener(path_, ::geteuid());
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0777), 0);
-  EXPECT_THAT(ConnectTo(path_).error().Text(), HasSubstr("others may write it"));
+  Result<Channel> channel = ConnectTo(path_);
+  ASSERT_FALSE(channel);
+  EXPECT_THAT(channel.error().Text(), HasSubstr("others may write it"));
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0700), 0);
   EXPECT_TRUE(ConnectTo(path_));
 }

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -67,10 +68,17 @@ void Load(std::span<const std::byte> bytes) {
   header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
   const int fd = file->fd();
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  HONE_CHECK(::sendmsg(loader, &message, MSG_NOSIGNAL) == 1);
+  // The fuzzer's own alarm interrupts.
+  auto again = [](auto call) {
+    ssize_t result;
+    do result = call();
+    while (result < 0 && errno == EINTR);
+    return result;
+  };
+  HONE_CHECK(again([&] { return ::sendmsg(loader, &message, MSG_NOSIGNAL); }) == 1);
   pollfd ready{loader, POLLIN, 0};
-  HONE_CHECK(::poll(&ready, 1, 20'000) == 1);  // else it hangs
-  HONE_CHECK(::read(loader, &byte, 1) == 1);   // else it died of this input
+  HONE_CHECK(again([&] { return ::poll(&ready, 1, 20'000); }) == 1);  // else it hangs
+  HONE_CHECK(again([&] { return ::read(loader, &byte, 1); }) == 1);   // else it died of this input
 }
 
 }  // namespace
