@@ -97,7 +97,7 @@ class ChildPool {
   void Release(Child& child);
   void Disown(Child& child);
   MonotonicTime::duration PausedSoFar() const;
-  bool Hear(Child& child, const ChildFrame& frame);
+  bool Hear(Child& child, const ChildFrame& frame) HONE_REQUIRES(mutex_);
   static void SignalGroup(const Child& child, int signal);
   static void Cut(const Child& child);
 

@@ -220,8 +220,9 @@ class Image {
     }
     if (!symtab_ || !strtab_ || !strsz_) return Refuse("no symbol table");
     if (symbol_size_ && *symbol_size_ != sizeof(Elf64_Sym)) return Refuse("symbols of {} bytes", *symbol_size_);
-    if (rela_.has_value() != rela_size_.has_value() || (rela_size_ && *rela_size_ % sizeof(Elf64_Rela) != 0) ||
-        (rela_entry_ && *rela_entry_ != sizeof(Elf64_Rela)))
+    // glibc reads all three where there is the first.
+    if (rela_.has_value() != rela_size_.has_value() || rela_.has_value() != rela_entry_.has_value() ||
+        (rela_size_ && *rela_size_ % sizeof(Elf64_Rela) != 0) || (rela_entry_ && *rela_entry_ != sizeof(Elf64_Rela)))
       return Refuse("a malformed relocation table");
     return {};
   }

@@ -1,10 +1,6 @@
 // Builders and runners below the system-call filter that systemd installs for the system unit: they still lock
 // themselves in, and still work.
 #include <gmock/gmock.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <map>

@@ -287,13 +287,33 @@ size_t TableAt(const std::vector<std::byte>& bytes, int64_t tag) {
   return 0;
 }
 
-// The loader reads the dynamic segment again after it has relocated.
-TEST(CheckArtifact, RefusesRelocationsOfTheDynamicSegment) {
-  std::vector<std::byte> bytes = CompileArtifact(
+std::vector<std::byte> Relocated() {
+  return CompileArtifact(
       CPrologue() + CManifest("m") +
       "static const int one = 1;\n"
       "static const int *const volatile table[] = {&one};\n"
       "EXPORT int hone_entry(const hone_env *e, void *const *b, const int64_t *s) { return *table[0]; }\n");
+}
+
+// glibc takes it for granted that who has relocations says how large they are, and reads at null else.
+TEST(CheckArtifact, RefusesRelocationsWithoutTheirSize) {
+  for (int64_t tag : {DT_RELAENT, DT_RELASZ, DT_RELA}) {
+    std::vector<std::byte> bytes = Relocated();
+    ASSERT_TRUE(CheckArtifact(bytes, {}));
+    Elf64_Ehdr header = Get<Elf64_Ehdr>(bytes, 0);
+    for (size_t i = 0; i < header.e_phnum; ++i) {
+      Elf64_Phdr segment = Get<Elf64_Phdr>(bytes, header.e_phoff + i * sizeof(Elf64_Phdr));
+      for (size_t at = segment.p_offset; segment.p_type == PT_DYNAMIC && at < segment.p_offset + segment.p_filesz;
+           at += sizeof(Elf64_Dyn))
+        if (Get<int64_t>(bytes, at) == tag) Put(bytes, at, Elf64_Dyn{DT_SONAME, {0}});
+    }
+    ExpectRefused(bytes, "a malformed relocation table");
+  }
+}
+
+// The loader reads the dynamic segment again after it has relocated.
+TEST(CheckArtifact, RefusesRelocationsOfTheDynamicSegment) {
+  std::vector<std::byte> bytes = Relocated();
   ASSERT_TRUE(CheckArtifact(bytes, {}));
   const size_t table = TableAt(bytes, DT_RELA);
   Elf64_Rela relocation = Get<Elf64_Rela>(bytes, table);
