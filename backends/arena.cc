@@ -17,14 +17,14 @@ namespace hone {
 
 MemoryTurn::MemoryTurn(int file) : file_(file) {
   if (file_ < 0) return;
-  struct flock whole {};
+  struct flock whole{};
   whole.l_type = F_WRLCK;
   while (::fcntl(file_, F_SETLKW, &whole) != 0 && errno == EINTR) {}
 }
 
 MemoryTurn::~MemoryTurn() {
   if (file_ < 0) return;
-  struct flock whole {};
+  struct flock whole{};
   whole.l_type = F_UNLCK;
   ::fcntl(file_, F_SETLK, &whole);
 }

@@ -41,7 +41,7 @@ using Action = SeccompFilter::Action;
 CandidateStatus* status = nullptr;  // of this process
 
 int64_t NowNs(clockid_t clock = CLOCK_MONOTONIC) {
-  struct timespec now {};
+  struct timespec now{};
   ::clock_gettime(clock, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
@@ -84,7 +84,7 @@ void PrepareThread() {
 }
 
 void CatchFaults() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = OnFault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   ::sigfillset(&action.sa_mask);
@@ -107,9 +107,7 @@ const SeccompFilter& CandidateFilter() {
 }
 
 void Limit(__rlimit_resource resource, uint64_t value) {
-  struct rlimit limit {
-    value, value
-  };
+  struct rlimit limit{value, value};
   ::setrlimit(resource, &limit);
 }
 
@@ -188,11 +186,12 @@ struct Mode {
   Mode() {
 #if defined(__x86_64__)
     constexpr uint64_t kDirection = 0x400;
-    asm volatile("pushfq; popq %0; cld" : "=r"(flags)::"cc");
-    flags &= kDirection;
+    flags = __builtin_ia32_readeflags_u64() & kDirection;
+    asm volatile("cld" ::: "cc");
     vector_control = _mm_getcsr() & ~0x3fu;
     uint32_t environment[7];
-    asm volatile("fnstenv %0; fldenv %0" : "=m"(environment));  // the first masks all exceptions
+    asm volatile("fnstenv %0" : "=m"(environment));  // masks all exceptions
+    asm volatile("fldenv %0" ::"m"(environment));
     x87_control = environment[0] & 0xffff;
     x87_tags = environment[2] & 0xffff;
 #elif defined(__aarch64__)
@@ -238,7 +237,7 @@ struct Clocks {
   int64_t wall = NowNs(), processor = NowNs(CLOCK_THREAD_CPUTIME_ID);
   int64_t switches = 0;
   Clocks() {
-    struct rusage usage {};
+    struct rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
     switches = usage.ru_nivcsw;
   }

@@ -82,9 +82,7 @@ std::vector<Confinement> ChildPool::Confinements() {
   MutexLock lock(mutex_);
   for (const auto& child : children_) {
     if (child->leased || child->has_reported || !child->process) continue;  // the leaseholder hears of it
-    struct pollfd poll_fd {
-      child->channel.fd(), POLLIN, 0
-    };
+    pollfd poll_fd{child->channel.fd(), POLLIN, 0};
     if (::poll(&poll_fd, 1, 0) != 1) continue;
     // One that says anything else is found out by the first who asks it for something.
     Result<ChildFrame> frame = child->channel.Receive(std::chrono::steady_clock::now() + kReportTime);

@@ -124,7 +124,7 @@ SeccompFilter LauncherFilter() {
 }
 
 uint64_t LimitOf(__rlimit_resource resource) {
-  struct rlimit limit {};
+  struct rlimit limit{};
   return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : 0;
 }
 

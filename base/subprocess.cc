@@ -94,7 +94,7 @@ struct Plan {
 };
 
 void SetLimit(int resource, int64_t value) {
-  struct rlimit limit {};
+  struct rlimit limit{};
   if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return;
   rlim_t wanted = static_cast<rlim_t>(value);
   limit.rlim_cur = limit.rlim_max = std::min(wanted, limit.rlim_max);
@@ -273,9 +273,7 @@ Result<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
 std::optional<ExitStatus> Subprocess::Wait(MonotonicTime deadline) {
   while (!ended_) {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
-    struct pollfd poll_fd {
-      pidfd_.get(), POLLIN, 0
-    };
+    struct pollfd poll_fd{pidfd_.get(), POLLIN, 0};
     int timeout = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
     int ready = ::poll(&poll_fd, 1, timeout);
     if (ready < 0 && errno == EINTR) continue;
@@ -306,12 +304,10 @@ ExitStatus Subprocess::Kill() {
 }
 
 void Subprocess::LimitCpu(int seconds) {
-  struct rlimit limit {
-    RLIM_INFINITY, RLIM_INFINITY
-  };
+  struct rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
   if (seconds > 0) {
     clockid_t clock{};
-    struct timespec used {};
+    struct timespec used{};
     if (::clock_getcpuclockid(pid_, &clock) != 0 || ::clock_gettime(clock, &used) != 0) return;  // it has ended
     limit.rlim_cur = static_cast<rlim_t>(used.tv_sec + 1 + seconds);
   }
@@ -319,7 +315,7 @@ void Subprocess::LimitCpu(int seconds) {
 }
 
 std::string Subprocess::ErrorTail(size_t max_bytes) const {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(errors_.get(), &info) != 0) return "";
   size_t size = static_cast<size_t>(info.st_size), wanted = std::min(size, max_bytes);
   std::string text(wanted, '\0');

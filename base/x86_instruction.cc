@@ -68,8 +68,8 @@ constexpr Map kMap38 = {
     kNone,
     kNone,
     kNone,
-    "........mmmmmm.m",
-    "...........ggggg",  // sha; aes
+    "........mmmmmm.m",  // sha
+    "...........ggggg",  // aes
     kNone,
     "mm....g.........",  // movbe, crc32, adx; not shadow stacks, enqcmd
 };

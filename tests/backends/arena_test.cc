@@ -19,7 +19,7 @@ int files[2] = {-1, -1};
 uint64_t Left() {
   uint64_t used = 0;
   for (int file : files) {
-    struct stat info {};
+    struct stat info{};
     if (file >= 0 && ::fstat(file, &info) == 0) used += static_cast<uint64_t>(info.st_blocks) * 512;
   }
   return kMachine - std::min(used, kMachine);
@@ -62,7 +62,7 @@ TEST(Arena, TakesAndGivesBack) {
   Result<Arena> arena = Arena::Create();
   ASSERT_TRUE(arena);
   auto held = [&] {
-    struct stat info {};
+    struct stat info{};
     EXPECT_EQ(::fstat(arena->fd(), &info), 0);
     return static_cast<uint64_t>(info.st_blocks) * 512;
   };

@@ -108,11 +108,9 @@ void Act(ChildChannel& channel, const ChildFrame& frame) {
     std::vector<char> bytes(header.begin(), header.end());
     bytes.resize(bytes.size() + 1000);
     for (char& byte : bytes) {
-      struct iovec part {
-        &byte, 1
-      };
+      struct iovec part{&byte, 1};
       alignas(struct cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
-      struct msghdr message {};
+      struct msghdr message{};
       message.msg_iov = &part, message.msg_iovlen = 1;
       message.msg_control = control, message.msg_controllen = sizeof control;
       struct cmsghdr* rights = CMSG_FIRSTHDR(&message);
@@ -230,9 +228,9 @@ size_t Descriptors() { return ListDirectory("/proc/self/fd").value_or(std::vecto
 TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
   ASSERT_TRUE(Ask("good"));
   const size_t before = Descriptors();
-  struct rlimit usual {};
+  struct rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
-  const struct rlimit few { before + 60, usual.rlim_max };  // more would not fit
+  const struct rlimit few{before + 60, usual.rlim_max};  // more would not fit
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   ExpectFailure("descriptors", ErrorKind::kBuildFailed, "descriptors in a frame that may have 16");
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -241,10 +239,10 @@ TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
 
 TEST_F(FakeBuilder, WithoutFreeDescriptorsRequestsFailAndThePoolLives) {
   ASSERT_TRUE(Ask("good"));
-  struct rlimit usual {};
+  struct rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   auto limit_to = [&](rlim_t count) {
-    const struct rlimit limit { count, usual.rlim_max };
+    const struct rlimit limit{count, usual.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   };
   const size_t open = Descriptors();
