@@ -15,6 +15,7 @@
 #include "backends/seccomp_filter.h"
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/subprocess.h"
 
 namespace hone {
 namespace {
@@ -64,6 +65,10 @@ void AllowComputing(SeccompFilter& filter) {
                               SYS_exit_group});
 #if defined(__x86_64__)
   filter.Add(Action::kAllow, {SYS_poll});
+#endif
+  if (kShadowMemory) filter.Add(Action::kAllow, {SYS_pipe2});  // sanitizers write memory to one, to see if it is there
+#if defined(__x86_64__)
+  if (kShadowMemory) filter.Add(Action::kAllow, {SYS_pipe});
 #endif
   filter.AddIf(Action::kAllow, SYS_mmap, 2, PROT_EXEC, 0);
   filter.AddIf(Action::kAllow, SYS_mprotect, 2, PROT_EXEC, 0);
