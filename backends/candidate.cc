@@ -98,8 +98,9 @@ const SeccompFilter& CandidateFilter() {
     SeccompFilter f;
     f.Add(Action::kAllow, {SYS_futex, SYS_sched_yield, SYS_clock_gettime, SYS_getrusage, SYS_exit, SYS_exit_group,
                            SYS_rt_sigreturn, SYS_restart_syscall});
-    // AddressSanitizer asks where the stack is whenever a function does not return.
-    if (kShadowMemory) f.Add(Action::kAllow, {SYS_sigaltstack});
+    // AddressSanitizer asks where the stack is whenever a function does not return; ThreadSanitizer has a thread that
+    // wakes up now and then.
+    if (kShadowMemory) f.Add(Action::kAllow, {SYS_sigaltstack, SYS_nanosleep, SYS_gettimeofday});
     f.Otherwise(Action::kKill);
     return f;
   }();

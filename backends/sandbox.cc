@@ -48,6 +48,7 @@ void AllowComputing(SeccompFilter& filter) {
                               SYS_clock_gettime,
                               SYS_clock_getres,
                               SYS_clock_nanosleep,
+                              SYS_nanosleep,
                               SYS_gettimeofday,
                               SYS_getpid,
                               SYS_gettid,

@@ -68,7 +68,7 @@ TEST(RunnerPool, ReplacesARunnerThatIsKilled) {
   Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
   // Our own deadline is shorter than the candidate's limit.
   Result<CheckReport> report = pool->Check(*prepared, slow, {.run_limit = milliseconds(60'000)}, In(milliseconds(300)));
-  ASSERT_FALSE(report);
+  ASSERT_FALSE(report) << (report->failure ? report->failure->Text() : "verified");
   EXPECT_EQ(report.error().kind, ErrorKind::kTimeout);
   EXPECT_EQ(pool->Check(*prepared, slow, {}, In(seconds(1))).error().kind, ErrorKind::kUnavailable);
   { RunnerPool::Prepared gone = std::move(*prepared); }
@@ -90,12 +90,18 @@ char StateOf(pid_t pid) {
   return stat.empty() ? 'X' : stat[stat.rfind(')') + 2];
 }
 
-pid_t ChildOf(pid_t parent) {
-  for (const std::string& name : ListDirectory("/proc").value_or(std::vector<std::string>()))
-    if (ProcessFile(name, "status").find("\nPPid:\t" + std::to_string(parent) + "\n") != std::string::npos)
+// `program`: only one that has begun to run that.
+pid_t ChildOf(pid_t parent, const std::string& program = "") {
+  for (const std::string& name : ListDirectory("/proc").value_or(std::vector<std::string>())) {
+    const std::string status = ProcessFile(name, "status");
+    if (status.find("\nPPid:\t" + std::to_string(parent) + "\n") != std::string::npos &&
+        (program.empty() || status.starts_with("Name:\t" + program + "\n")))
       return std::stoi(name);
+  }
   return 0;
 }
+
+pid_t RunnerOf(pid_t parent) { return ChildOf(parent, "hone-runner"); }
 
 // Candidates that compute for a part of their 0.6 s, while everything is stopped for 0.8 s: a machine that sleeps takes
 // nothing from them. One that never ends is stopped all the same.
@@ -256,8 +262,7 @@ TEST(RunnerPool, RunnersAndLaunchersSayWhatHoldsThem) {
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].child, "runner");
   EXPECT_EQ(found[1].child, "launcher");
-  const pid_t runner = ChildOf(getpid()), launcher = ChildOf(runner);
-  for (pid_t pid : {runner, launcher}) {
+  for (pid_t pid : {RunnerOf(getpid()), RunnerOf(RunnerOf(getpid()))}) {
     const std::string status = ProcessFile(std::to_string(pid), "status");
     EXPECT_THAT(status, HasSubstr("Seccomp_filters:\t1\n"));
     EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
