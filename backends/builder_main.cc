@@ -5,10 +5,10 @@
 #include <cstdio>
 
 #include "backends/builder.h"
-#include "backends/builder_sandbox.h"
 #include "backends/child_messages.h"
 #include "backends/child_pool.h"
 #include "backends/host_target.h"
+#include "backends/sandbox.h"
 #include "base/sealed_memfd.h"
 
 namespace hone {
@@ -16,9 +16,8 @@ namespace {
 
 // The first build pays for relocations, page faults and LLVM's tables: better now than in front of a client. What it
 // gives is of no interest.
-void WarmUp() {
-  Result<Target> target = HostTarget();
-  if (target) (void)BuildForCpu({.kernel = "dense(M=4,N=32,K=16)+bias+relu", .schedule = "", .target = *target});
+void WarmUp(const Target& target) {
+  (void)BuildForCpu({.kernel = "dense(M=4,N=32,K=16)+bias+relu", .schedule = "", .target = target});
 }
 
 Result<void> Answer(ChildChannel& channel, const ChildFrame& frame) {
@@ -49,11 +48,14 @@ int Main() {
     return 2;
   }
   ChildChannel channel{UniqueFd(kChildChannelFd)};
-  WarmUp();
-  if (Result<void> entered = EnterBuilderSandbox(); !entered) {
-    std::fprintf(stderr, "hone-builder: no sandbox: %s\n", entered.error().Text().c_str());
+  Result<Target> target = HostTarget();  // reads files
+  Result<Confinement> confined = EnterBuilderSandbox();
+  if (!confined) {
+    std::fprintf(stderr, "hone-builder: no sandbox: %s\n", confined.error().Text().c_str());
     return 1;
   }
+  if (!channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({*confined}), {}, MonotonicTime::max())) return 1;
+  if (target) WarmUp(*target);
   while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
     if (!frame) return frame.error().kind == ErrorKind::kUnavailable ? 0 : 1;  // the parent is done, or mad

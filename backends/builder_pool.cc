@@ -26,6 +26,8 @@ struct BuilderPool::Impl {
 
   Result<ChildFrame> Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,
                          MonotonicTime deadline);
+  Result<ChildFrame> AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
+                            MonotonicTime deadline, bool& was_killed);
   Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline);
 };
 
@@ -56,12 +58,22 @@ void BuilderPool::Shutdown() { impl_->children->Shutdown(); }
 
 Result<ChildFrame> BuilderPool::Impl::Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,
                                           MonotonicTime deadline) {
+  ++builds;
+  bool was_killed = false;
+  Result<ChildFrame> frame = AskOne(question, answer, request, deadline, was_killed);
+  if (!frame && was_killed) frame = AskOne(question, answer, request, deadline, was_killed);
+  return frame;
+}
+
+// `was_killed`: it failed because somebody else ended the builder.
+Result<ChildFrame> BuilderPool::Impl::AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
+                                             MonotonicTime deadline, bool& was_killed) {
   ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline));
   lease.StartRequest(options.cpu_seconds);
-  ++builds;
   MonotonicTime limit = std::min(deadline, std::chrono::steady_clock::now() + options.deadline);
   Result<ChildFrame> frame = lease.Call(question, EncodeBuildRequest(request), {}, limit);
   if (!frame) {
+    was_killed = lease.was_killed();
     if (frame.error().kind == ErrorKind::kTimeout)
       ++timed_out;
     else
@@ -108,6 +120,8 @@ Result<BuiltArtifact> BuilderPool::Build(const BuildRequest& request, MonotonicT
 Result<std::string> BuilderPool::Explain(const BuildRequest& request, MonotonicTime deadline) {
   return HONE_TRY(impl_->Ask(ChildMessage::kExplain, ChildMessage::kExplained, request, deadline)).body;
 }
+
+std::vector<Confinement> BuilderPool::Confinements() const { return impl_->children->Confinements(); }
 
 BuilderPoolStats BuilderPool::Stats() const {
   BuilderPoolStats stats;

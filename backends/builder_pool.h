@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/builder.h"
+#include "backends/sandbox.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
@@ -48,7 +50,8 @@ class BuilderPool {
   ~BuilderPool();  // = Shutdown
 
   // Errors of the builder (kInvalid, kUnsupported, kLimit, kBuildFailed) as they are; kBuildFailed also when it crashed
-  // (the message says how, with the end of its standard error); kTimeout when `deadline` or the pool's own limit passed
+  // (the message says how, with the end of its standard error; one that was killed by somebody else does not count, and
+  // another one builds); kTimeout when `deadline` or the pool's own limit passed
   // during the build; kBusy when no builder was free until `deadline`; kUnavailable after Shutdown or when builders
   // cannot be started.
   Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline);
@@ -57,6 +60,7 @@ class BuilderPool {
   Result<std::string> Explain(const BuildRequest& request, MonotonicTime deadline);
 
   BuilderPoolStats Stats() const;
+  std::vector<Confinement> Confinements() const;  // as ChildPool's
 
   // As ChildPool's.
   void Pause();

@@ -98,8 +98,9 @@ const SeccompFilter& CandidateFilter() {
     SeccompFilter f;
     f.Add(Action::kAllow, {SYS_futex, SYS_sched_yield, SYS_clock_gettime, SYS_getrusage, SYS_exit, SYS_exit_group,
                            SYS_rt_sigreturn, SYS_restart_syscall});
-    // AddressSanitizer asks where the stack is whenever a function does not return.
-    if (kShadowMemory) f.Add(Action::kAllow, {SYS_sigaltstack});
+    // AddressSanitizer asks where the stack is whenever a function does not return; ThreadSanitizer has a thread that
+    // wakes up now and then.
+    if (kShadowMemory) f.Add(Action::kAllow, {SYS_sigaltstack, SYS_nanosleep, SYS_gettimeofday});
     f.Otherwise(Action::kKill);
     return f;
   }();
@@ -177,15 +178,37 @@ void LoadCode(int artifact_fd, Call& call) {
   if (call.entry == nullptr) FailSetup("loading the code", "no hone_entry");
 }
 
-// Rounding, flush-to-zero and exception masks; not the sticky flags, which any computation sets.
-uint32_t FloatMode() {
+// Rounding, flush-to-zero, exception masks and the rest of ModeChange, as they are now.
+struct Mode {
+  uint32_t vector_control = 0, x87_control = 0, x87_tags = 0;
+  uint64_t flags = 0;
+
+  // Reads them, and makes string instructions run forwards again.
+  Mode() {
 #if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3fu;
+    constexpr uint64_t kDirection = 0x400;
+    flags = __builtin_ia32_readeflags_u64() & kDirection;
+    asm volatile("cld" ::: "cc");
+    vector_control = _mm_getcsr() & ~0x3fu;
+    uint32_t environment[7];
+    asm volatile("fnstenv %0" : "=m"(environment));  // masks all exceptions
+    asm volatile("fldenv %0" ::"m"(environment));
+    x87_control = environment[0] & 0xffff;
+    x87_tags = environment[2] & 0xffff;
 #elif defined(__aarch64__)
-  uint64_t fpcr = 0;
-  asm volatile("mrs %0, fpcr" : "=r"(fpcr));
-  return static_cast<uint32_t>(fpcr);
+    uint64_t fpcr = 0;
+    asm volatile("mrs %0, fpcr" : "=r"(fpcr));
+    vector_control = static_cast<uint32_t>(fpcr);
 #endif
+  }
+};
+
+// Notes what changed since `before`, the first time that something did.
+void NoteChange(const Mode& before) {
+  const Mode now;
+  const ModeChange change{now.vector_control ^ before.vector_control, now.x87_control ^ before.x87_control,
+                          now.x87_tags ^ before.x87_tags, static_cast<uint32_t>(now.flags ^ before.flags)};
+  if (!status->mode.any()) status->mode = change;
 }
 
 // One call of the entry, in nanoseconds; ends the process if it does not return 0.
@@ -390,21 +413,23 @@ void RunCandidate(const CandidateSpec& spec, int artifact_fd, int arena_fd) {
   ::prctl(PR_SET_DUMPABLE, 0);
   if (!CandidateFilter().Install(true)) FailSetup("seccomp", std::strerror(errno));
 
+  const Mode before;
   status->stage = RunStage::kPack;
   if (call.pack != nullptr) Pack(call);
+  NoteChange(before);
   status->stage = RunStage::kEntry;
   if (spec.mode == RunMode::kMeasure) {
     Measure(spec, call);
   } else {
-    uint32_t mode = FloatMode();
     status->first_ns = TimedCall(call);
-    status->mode_bits_changed = FloatMode() ^ mode;
+    NoteChange(before);
     status->stage = RunStage::kRepeat;
     for (int32_t i = 0; i < spec.timed_runs; ++i) {
       int64_t time = TimedCall(call);
       status->best_ns = i == 0 ? time : std::min(status->best_ns, time);
     }
   }
+  NoteChange(before);
   status->stage = RunStage::kDone;
   Exit(kExitDone);
 }

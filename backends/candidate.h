@@ -67,13 +67,22 @@ Result<CandidateSpec> DecodeCandidateSpec(std::string_view body);
 // How far it came.
 enum class RunStage : uint32_t { kSetup = 0, kPack = 1, kEntry = 2, kRepeat = 3, kDone = 4 };
 
+// What the calling convention has every function leave as it was, besides registers. Bits that changed.
+struct ModeChange {
+  uint32_t vector_control;  // MXCSR or FPCR, without the sticky flags, which any computation sets
+  uint32_t x87_control;
+  uint32_t x87_stack;  // not 0: values were left on it
+  uint32_t direction;  // not 0: string instructions run backwards
+  bool any() const { return (vector_control | x87_control | x87_stack | direction) != 0; }
+};
+
 // At the start of the arena, shared by runner and candidate. Foreign code could scribble here like anywhere else in its
 // process: it can spoil its own timing and the wording of its own failure, never the comparison.
 struct CandidateStatus {
   std::atomic<RunStage> stage;
-  int32_t return_code;         // of hone_entry or hone_pack if it was not 0
-  int32_t operand;             // that was packed when it ended in kPack
-  uint32_t mode_bits_changed;  // bits of MXCSR or FPCR that hone_entry left changed
+  int32_t return_code;  // of hone_entry or hone_pack if it was not 0
+  int32_t operand;      // that was packed when it ended in kPack
+  ModeChange mode;      // that it left behind
   int64_t pack_ns, first_ns, best_ns;
   // The first fault, if any.
   std::atomic<uint32_t> fault_signal;

@@ -114,7 +114,8 @@ Result<void> ChildChannel::Send(ChildMessage type, uint64_t id, std::string_view
   return {};
 }
 
-Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, MonotonicTime deadline) {
+Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, size_t most_fds,
+                                        MonotonicTime deadline) {
   for (size_t done = 0; done < size;) {
     struct iovec part{data + done, size - done};
     struct msghdr message{};
@@ -133,16 +134,23 @@ Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<Uni
       return Error{ErrorKind::kUnavailable, "the other process is gone", ""};
     if (count < 0) return ErrnoError(errno, "recvmsg");
     // Descriptors are ours from here on, also those that nobody asked for: they are closed with the frame.
+    size_t came = 0;
     for (struct cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
       if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
       size_t number = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      came += number;
       for (size_t i = 0; i < number; ++i) {
         int received = -1;
         std::memcpy(&received, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
         fds->emplace_back(received);
       }
     }
-    if ((message.msg_flags & MSG_CTRUNC) != 0) return Error{ErrorKind::kCorrupt, "too many descriptors in a frame", ""};
+    // Cut short although there was room for more: it is our own table that is full.
+    if ((message.msg_flags & MSG_CTRUNC) != 0 && came < kChildFdLimit)
+      return Error{ErrorKind::kLimit, "no descriptor is free for what a child sent; raise RLIMIT_NOFILE", ""};
+    if ((message.msg_flags & MSG_CTRUNC) != 0 || fds->size() > most_fds)
+      return Error{ErrorKind::kCorrupt,
+                   fmt::format("{} descriptors in a frame that may have {}", fds->size(), most_fds), ""};
     done += static_cast<size_t>(count);
   }
   return {};
@@ -151,15 +159,18 @@ Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<Uni
 Result<ChildFrame> ChildChannel::Receive(MonotonicTime deadline) {
   ChildFrame frame;
   char bytes[kChildHeaderBytes];
-  HONE_TRY(ReceiveBytes(bytes, sizeof bytes, &frame.fds, deadline));
+  HONE_TRY(ReceiveBytes(bytes, sizeof bytes, &frame.fds, kChildFdLimit, deadline));
   ChildHeader header = HONE_TRY(DecodeChildHeader({bytes, sizeof bytes}));
   frame.type = header.type;
   frame.id = header.id;
+  if (frame.fds.size() > header.fds)
+    return Error{ErrorKind::kCorrupt,
+                 fmt::format("{} descriptors in a frame that announced {}", frame.fds.size(), header.fds), ""};
   // The length is a claim: memory is taken as the bytes come.
   for (size_t done = 0; done < header.length;) {
     size_t piece = std::min<size_t>(header.length - done, 1 << 20);
     frame.body.resize(done + piece);
-    HONE_TRY(ReceiveBytes(frame.body.data() + done, piece, &frame.fds, deadline));
+    HONE_TRY(ReceiveBytes(frame.body.data() + done, piece, &frame.fds, header.fds, deadline));
     done += piece;
   }
   if (frame.fds.size() != header.fds)

@@ -21,7 +21,8 @@ namespace hone {
 // Numbers are fixed only between programs of one build, which their magic does not prove: parent and children are
 // installed together.
 enum class ChildMessage : uint8_t {
-  kError = 1,  // in place of any reply: an Error
+  kError = 1,     // in place of any reply: an Error
+  kConfined = 9,  // unasked, with id 0, before anything else: what holds the child
   kBuild = 2,
   kBuilt = 3,  // with the object
   kExplain = 4,
@@ -68,7 +69,8 @@ class ChildChannel {
   Result<void> Send(ChildMessage type, uint64_t id, std::string_view body, const std::vector<int>& fds,
                     MonotonicTime deadline);
   // Waits for the next frame. kUnavailable: the other side is gone; kTimeout: not all of it came until the deadline
-  // (the channel is of no use afterwards if a part of it came); kCorrupt: not a frame.
+  // (the channel is of no use afterwards if a part of it came); kCorrupt: not a frame, or one with more descriptors than
+  // it announced, which are closed as they come; kLimit: we have no descriptor free for what came with it.
   Result<ChildFrame> Receive(MonotonicTime deadline);
 
   int fd() const { return socket_.get(); }
@@ -76,7 +78,8 @@ class ChildChannel {
 
  private:
   Result<void> WaitFor(short events, MonotonicTime deadline);
-  Result<void> ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, MonotonicTime deadline);
+  Result<void> ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, size_t most_fds,
+                            MonotonicTime deadline);
   UniqueFd socket_;
 };
 

@@ -1,6 +1,7 @@
 #include "backends/child_pool.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -24,6 +25,14 @@ milliseconds Backoff(int deaths) {
 // How long a dead child's status may take to arrive after its socket closed.
 constexpr milliseconds kReapTime{1'000};
 
+// How long the rest of a report may take once it has begun.
+constexpr milliseconds kReportTime{100};
+
+// Signals that no process of ours sends itself.
+bool IsFromOutside(int signal) {
+  return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
 }  // namespace
 
 struct ChildPool::Child {
@@ -35,6 +44,7 @@ struct ChildPool::Child {
   MonotonicTime not_before{};
   // Guarded by the pool's mutex.
   bool leased = false;
+  bool has_reported = false;  // what holds it
   // Its process group and its channel, for Pause and Shutdown while the leaseholder has the rest; 0 and -1 once it may
   // have been reaped and closed, and the numbers be others'.
   pid_t group = 0;
@@ -58,6 +68,29 @@ ChildPool::~ChildPool() {
   for (const auto& child : children_) HONE_CHECK(!child->leased);
 }
 
+// Takes up what a child says of itself; false if that is no such thing, or not the first.
+bool ChildPool::Hear(Child& child, const ChildFrame& frame) {
+  if (frame.type != ChildMessage::kConfined || frame.id != 0 || child.has_reported) return false;
+  Result<std::vector<Confinement>> confinements = DecodeConfinements(frame.body);
+  if (!confinements) return false;
+  child.has_reported = true;
+  confinements_ = *std::move(confinements);
+  return true;
+}
+
+std::vector<Confinement> ChildPool::Confinements() {
+  MutexLock lock(mutex_);
+  for (const auto& child : children_) {
+    if (child->leased || child->has_reported || !child->process) continue;  // the leaseholder hears of it
+    pollfd poll_fd{child->channel.fd(), POLLIN, 0};
+    if (::poll(&poll_fd, 1, 0) != 1) continue;
+    // One that says anything else is found out by the first who asks it for something.
+    Result<ChildFrame> frame = child->channel.Receive(std::chrono::steady_clock::now() + kReportTime);
+    if (!frame || !Hear(*child, *frame)) child->channel = ChildChannel(), child->channel_fd = -1;
+  }
+  return confinements_;
+}
+
 bool ChildPool::IsShutDown() const {
   MutexLock lock(mutex_);
   return shut_down_;
@@ -73,6 +106,7 @@ Result<void> ChildPool::StartChild(Child& child) {
   MutexLock lock(mutex_);
   child.group = child.process->pid();
   child.channel_fd = child.channel.fd();
+  child.has_reported = false;
   if (paused_) SignalGroup(child, SIGSTOP);
   if (shut_down_) Cut(child);
   return {};
@@ -208,11 +242,14 @@ int ChildPool::busy() const {
 }
 
 ChildPool::Lease::Lease(Lease&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), child_(std::exchange(other.child_, nullptr)) {}
+    : pool_(std::exchange(other.pool_, nullptr)),
+      child_(std::exchange(other.child_, nullptr)),
+      was_killed_(other.was_killed_) {}
 
 ChildPool::Lease& ChildPool::Lease::operator=(Lease&& other) noexcept {
   std::swap(pool_, other.pool_);
   std::swap(child_, other.child_);
+  std::swap(was_killed_, other.was_killed_);
   return *this;
 }
 
@@ -249,7 +286,11 @@ Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline
     if (!child_->process)
       return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
     Result<ChildFrame> frame = child_->channel.Receive(deadline);
-    if (frame && frame->id < id) continue;  // the answer to a request that its caller gave up
+    if (frame && frame->type == ChildMessage::kConfined) {
+      MutexLock lock(pool_->mutex_);
+      if (pool_->Hear(*child_, *frame)) continue;
+    }
+    if (frame && frame->id < id && frame->id != 0) continue;  // the answer to a request that its caller gave up
     if (frame && frame->id == id) {
       child_->deaths = 0;
       return frame;
@@ -265,6 +306,7 @@ Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline
           continue;
         }
         return Discard(ErrorKind::kTimeout, fmt::format("the {} did not answer in time", pool_->options_.name));
+      case ErrorKind::kLimit: return Discard(ErrorKind::kLimit, frame.error().message);
       default: return Reject(fmt::format("the {} answered garbage: {}", pool_->options_.name, frame.error().message));
     }
   }
@@ -279,7 +321,8 @@ Result<ChildFrame> ChildPool::Lease::Call(ChildMessage type, std::string_view bo
 Error ChildPool::Lease::Died() {
   if (pool_->IsShutDown()) return Discard(ErrorKind::kUnavailable, "");
   pool_->Disown(*child_);
-  child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
+  std::optional<ExitStatus> own = child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
+  was_killed_ = own && IsFromOutside(own->signal);
   ExitStatus status = child_->process->Kill();
   return Discard(ErrorKind::kUnavailable, fmt::format("the {} died: {}", pool_->options_.name, status.Text()));
 }

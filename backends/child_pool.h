@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/child_channel.h"
+#include "backends/sandbox.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
@@ -53,6 +54,8 @@ class ChildPool {
     Result<ChildFrame> Receive(uint64_t id, MonotonicTime deadline);
     // Kills the child because of what it said. Returns `why` with the end of its standard error.
     Error Reject(std::string_view why);
+    // It was ended by somebody else: by hand, or for want of memory. What it was asked is not to blame.
+    bool was_killed() const { return was_killed_; }
 
    private:
     friend class ChildPool;
@@ -61,6 +64,7 @@ class ChildPool {
     Error Discard(ErrorKind kind, std::string message);
     ChildPool* pool_ = nullptr;
     Child* child_ = nullptr;
+    bool was_killed_ = false;
   };
 
   // Starts the children. kIo, kNotFound.
@@ -79,6 +83,10 @@ class ChildPool {
   // Kills all children. Calls under way return kUnavailable at once; the destructor waits until they have ended.
   void Shutdown();
 
+  // What holds the children, as the one that started last has found; empty until one has said so, which takes them
+  // moments. Those of one kind are all alike.
+  std::vector<Confinement> Confinements();
+
   bool IsShutDown() const;
   uint64_t restarts() const;
   int busy() const;
@@ -89,6 +97,7 @@ class ChildPool {
   void Release(Child& child);
   void Disown(Child& child);
   MonotonicTime::duration PausedSoFar() const;
+  bool Hear(Child& child, const ChildFrame& frame) HONE_REQUIRES(mutex_);
   static void SignalGroup(const Child& child, int signal);
   static void Cut(const Child& child);
 
@@ -100,6 +109,7 @@ class ChildPool {
   bool paused_ HONE_GUARDED_BY(mutex_) = false;
   MonotonicTime paused_at_ HONE_GUARDED_BY(mutex_){};
   MonotonicTime::duration paused_before_ HONE_GUARDED_BY(mutex_){};  // in pauses that are over
+  std::vector<Confinement> confinements_ HONE_GUARDED_BY(mutex_);
   uint64_t restarts_ HONE_GUARDED_BY(mutex_) = 0;
   uint64_t next_id_ HONE_GUARDED_BY(mutex_) = 1;
 };

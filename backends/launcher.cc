@@ -77,6 +77,11 @@ Result<LaunchOutcome> DecodeOutcome(std::string_view body) {
 [[noreturn]] void Serve(ChildChannel channel) {
   pid_t self = ::getpid();
   PrepareForCandidates();
+  Result<Confinement> confined = EnterLauncherSandbox();
+  Result<void> told =
+      confined ? channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({*confined}), {}, MonotonicTime::max())
+               : channel.Send(ChildMessage::kError, 0, EncodeError(confined.error()), {}, MonotonicTime::max());
+  if (!confined || !told) ::_exit(1);
   while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
     if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 2) ::_exit(0);
@@ -107,11 +112,19 @@ Result<Launcher> Launcher::Start() {
   if (child < 0) return ErrnoError(errno, "fork");
   if (child == 0) {
     TieTo(runner);
-    ours = ChildChannel();
-    ::close_range(0, 2, 0);  // nothing that a candidate could write to by an oversight of ours
+    // Nothing but its channel: nothing that a candidate could write to by an oversight of ours.
+    const unsigned kept = static_cast<unsigned>(theirs.get());
+    if (kept > 0) ::close_range(0, kept - 1, 0);
+    ::close_range(kept + 1, ~0u, 0);
     Serve(ChildChannel(std::move(theirs)));
   }
-  return Launcher(std::move(ours));
+  theirs.Reset();
+  ChildFrame first = HONE_TRY(ours.Receive(MonotonicTime::max()));
+  if (first.type == ChildMessage::kError) return DecodeError(first.body).Context("the launcher has no sandbox");
+  std::vector<Confinement> confined = HONE_TRY(DecodeConfinements(first.body));
+  if (first.type != ChildMessage::kConfined || confined.size() != 1)
+    return Error{ErrorKind::kInternal, "the launcher did not say what holds it", ""};
+  return Launcher(std::move(ours), std::move(confined[0]));
 }
 
 Result<LaunchOutcome> Launcher::Run(const CandidateSpec& spec, int artifact_fd, int arena_fd) {

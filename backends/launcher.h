@@ -8,6 +8,7 @@
 
 #include "backends/candidate.h"
 #include "backends/child_channel.h"
+#include "backends/sandbox.h"
 #include "base/result.h"
 #include "base/subprocess.h"
 
@@ -21,15 +22,19 @@ struct LaunchOutcome {
 // One thread.
 class Launcher {
  public:
-  // Forks the server. REQUIRES: the process has one thread.
+  // Forks the server, which locks itself in. kIo. REQUIRES: the process has one thread.
   static Result<Launcher> Start();
 
   // Runs one candidate to its end, with its operands in that arena. kUnavailable: the server died.
   Result<LaunchOutcome> Run(const CandidateSpec& spec, int artifact_fd, int arena_fd);
 
+  const Confinement& confinement() const { return confinement_; }  // of the server
+
  private:
-  explicit Launcher(ChildChannel channel) : channel_(std::move(channel)) {}
+  Launcher(ChildChannel channel, Confinement confinement)
+      : channel_(std::move(channel)), confinement_(std::move(confinement)) {}
   ChildChannel channel_;
+  Confinement confinement_;
   uint64_t next_id_ = 1;
 };
 

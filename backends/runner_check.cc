@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "base/elf_check.h"
 #include "ir/target.h"
@@ -16,6 +17,12 @@ namespace hone {
 namespace {
 
 constexpr int kMaxWorkers = 256;
+
+#if defined(__x86_64__)
+constexpr const char* kVectorControl = "MXCSR";
+#else
+constexpr const char* kVectorControl = "FPCR";
+#endif
 
 Error RunFailed(std::string message) { return Error{ErrorKind::kRunFailed, std::move(message), ""}; }
 
@@ -44,6 +51,25 @@ Result<Manifest> Admit(const Workload& workload, const SealedMemfd& artifact) {
   if (packs && !layout.has_pack)
     return Error{ErrorKind::kInvalid, "the artifact has packed operands and no hone_pack", ""};
   return manifest;
+}
+
+// What a candidate maps for itself alone.
+uint64_t PrivateBytes(const CandidateSpec& spec) {
+  return std::accumulate(spec.packed.begin(), spec.packed.end(), spec.workspace);
+}
+
+// Runs it. One that takes much memory of its own holds the turn while it has it.
+Result<LaunchOutcome> Launch(const CandidateSpec& spec, Arena& arena, Launcher& launcher, const SealedMemfd& artifact) {
+  std::optional<MemoryTurn> turn;
+  if (const uint64_t bytes = PrivateBytes(spec); bytes > Arena::kKeptBytes) {
+    turn.emplace(arena.memory().turns);
+    if (const uint64_t available = arena.memory().available(); bytes > available / 4 * 3)
+      return Error{ErrorKind::kLimit,
+                   fmt::format("packed operands and workspace take {} MiB of memory, {} MiB are free", bytes >> 20,
+                               available >> 20),
+                   ""};
+  }
+  return launcher.Run(spec, artifact.fd(), arena.fd());
 }
 
 Result<CandidateSpec> MakeSpec(const Workload& workload, const Manifest& manifest, int workers) {
@@ -113,6 +139,14 @@ std::string DescribeFault(const CandidateStatus& status, const Workload& workloa
                      DescribeAddress(address, status, workload), doing);
 }
 
+std::string Describe(const ModeChange& mode) {
+  if (mode.direction != 0) return "it left the direction flag set";
+  if (mode.x87_stack != 0) return "it left values on the x87 stack";
+  if (mode.x87_control != 0)
+    return fmt::format("it left floating-point mode bits changed: x87 control word {:#x}", mode.x87_control);
+  return fmt::format("it left floating-point mode bits changed: {} {:#x}", kVectorControl, mode.vector_control);
+}
+
 // Why the run does not count; nullopt if it went through. Everything in `status` may have been scribbled on.
 std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus& status, const Workload& workload,
                              int64_t limit_ns) {
@@ -132,8 +166,7 @@ std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus
   if (status.return_code != 0) return RunFailed(fmt::format("returned {}, {}", status.return_code, doing));
   if (outcome.status.code != kExitDone || status.stage.load() != RunStage::kDone)
     return RunFailed(fmt::format("it ended the process ({}), {}", outcome.status.Text(), doing));
-  if (status.mode_bits_changed != 0)
-    return RunFailed(fmt::format("it left floating-point mode bits changed: {:#x}", status.mode_bits_changed));
+  if (const ModeChange mode = status.mode; mode.any()) return RunFailed(Describe(mode));
   return std::nullopt;
 }
 
@@ -192,7 +225,7 @@ Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& l
   spec.limit_ns = std::chrono::nanoseconds(options.run_limit).count() * (1 + options.timed_runs);
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));
+  LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
   report.failure = Verdict(outcome, status, workload, spec.limit_ns);
   if (!report.failure) report.failure = workload.CheckEdges();
   if (report.failure) return report;
@@ -222,7 +255,7 @@ Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& laun
   spec.narrow = options.narrow;
   workload.BeforeRun();
   CandidateStatus& status = FreshStatus(arena);
-  LaunchOutcome outcome = HONE_TRY(launcher.Run(spec, artifact.fd(), arena.fd()));
+  LaunchOutcome outcome = HONE_TRY(Launch(spec, arena, launcher, artifact));
   if (std::optional<Error> failure = Verdict(outcome, status, workload, spec.limit_ns)) return *std::move(failure);
   return Summarize(status, spec);
 }

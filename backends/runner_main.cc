@@ -11,6 +11,7 @@
 #include "backends/child_pool.h"
 #include "backends/launcher.h"
 #include "backends/runner_check.h"
+#include "backends/sandbox.h"
 #include "backends/workload.h"
 #include "base/clock.h"
 #include "base/sealed_memfd.h"
@@ -140,10 +141,18 @@ int Main() {
   }
   VolunteerForOom();
   auto started = []() -> Result<Runner> {
-    Arena checked = HONE_TRY(Arena::Create()), timed = HONE_TRY(Arena::Create());
+    ChildChannel channel{UniqueFd(kChildChannelFd)};
+    AvailableMemory();  // opens what it reads later, when nothing can be opened any more
+    const Confinement confined = DenyRunnerFiles();
     // Now, while this process is as good as empty.
     Launcher launcher = HONE_TRY(Launcher::Start());
-    return Runner(ChildChannel{UniqueFd(kChildChannelFd)}, std::move(checked), std::move(timed), std::move(launcher));
+    MemoryOptions memory;
+    if (::fcntl(kMemoryTurnFd, F_GETFD) >= 0) memory.turns = kMemoryTurnFd;
+    Arena checked = HONE_TRY(Arena::Create(memory)), timed = HONE_TRY(Arena::Create(memory));
+    HONE_TRY(FilterRunner());
+    HONE_TRY(channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({confined, launcher.confinement()}), {},
+                          MonotonicTime::max()));
+    return Runner(std::move(channel), std::move(checked), std::move(timed), std::move(launcher));
   }();
   if (!started) {
     std::fprintf(stderr, "hone-runner: %s\n", started.error().Text().c_str());

@@ -1,9 +1,15 @@
 #include "backends/runner_pool.h"
 
-#include <atomic>
+#include <sys/mman.h>
 
+#include <atomic>
+#include <cerrno>
+
+#include "backends/arena.h"
 #include "backends/child_messages.h"
 #include "backends/child_pool.h"
+#include "base/file.h"
+#include "base/mutex.h"
 
 namespace hone {
 
@@ -50,6 +56,20 @@ RunnerPool::Prepared& RunnerPool::Prepared::operator=(Prepared&&) noexcept = def
 RunnerPool::Prepared::~Prepared() = default;
 bool RunnerPool::Prepared::lost() const { return !lease_->child.alive(); }
 
+namespace {
+
+// What all runners of this process lock in turn to take memory. Stays open for good.
+Result<int> MemoryTurnFile() {
+  static Mutex mutex;
+  static int file = -1;
+  MutexLock lock(mutex);
+  if (file < 0) file = ::memfd_create("hone-memory-turns", MFD_CLOEXEC);
+  if (file < 0) return ErrnoError(errno, "memfd_create");
+  return file;
+}
+
+}  // namespace
+
 RunnerPool::RunnerPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RunnerPool::~RunnerPool() = default;
 
@@ -64,6 +84,7 @@ Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& o
   pool.process.limits.nice = options.nice;
   pool.process.limits.idle = options.idle;
   pool.process.limits.idle_group = options.idle_group;
+  pool.process.fds.emplace_back(HONE_TRY(MemoryTurnFile()), kMemoryTurnFd);
   impl->children = HONE_TRY(ChildPool::Start(std::move(pool)));
   return std::unique_ptr<RunnerPool>(new RunnerPool(std::move(impl)));
 }
@@ -98,6 +119,8 @@ Result<RunTiming> RunnerPool::Time(Prepared& prepared, const SealedMemfd& artifa
   if (!timing) return prepared.lease_->child.Reject(timing.error().message);
   return timing;
 }
+
+std::vector<Confinement> RunnerPool::Confinements() const { return impl_->children->Confinements(); }
 
 RunnerPoolStats RunnerPool::Stats() const {
   RunnerPoolStats stats;

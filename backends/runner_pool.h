@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/sandbox.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
@@ -124,6 +125,7 @@ class RunnerPool {
                          MonotonicTime deadline);
 
   RunnerPoolStats Stats() const;
+  std::vector<Confinement> Confinements() const;  // as ChildPool's
   void Pause();  // as ChildPool's
   void Resume();
   void Shutdown();  // kills the processes; calls under way and later ones return kUnavailable

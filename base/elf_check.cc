@@ -1,6 +1,7 @@
 // Structure: Image::Parse collects the few tables an artifact has, each step refusing what it does not know; only then
-// symbols, hash tables and relocations are read, all of them through Image::Bytes, which checks every range. An allow
-// list throughout: a tag, a segment type or a relocation that is not named here is refused.
+// symbols, hash tables and relocations are read, all of them through Image::Bytes, which checks every range; last the
+// code (code_check.h). An allow list throughout: a tag, a segment type, a relocation or an instruction that is not named
+// is refused.
 #include "base/elf_check.h"
 
 #include <elf.h>
@@ -12,6 +13,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "base/code_check.h"
 #include "base/cpu_features.h"
 #include "base/hash.h"
 
@@ -89,6 +91,7 @@ class Image {
     HONE_TRY(CountSymbols());
     HONE_TRY(ReadSymbols());
     HONE_TRY(CheckRelocations());
+    HONE_TRY(CheckExecutable());
     if (!has_entry_) return Refuse("it does not export {}", kEntrySymbolName);
     if (layout_.manifest.empty()) return Refuse("it does not export {}", kManifestSymbolName);
     return layout_;
@@ -217,8 +220,9 @@ class Image {
     }
     if (!symtab_ || !strtab_ || !strsz_) return Refuse("no symbol table");
     if (symbol_size_ && *symbol_size_ != sizeof(Elf64_Sym)) return Refuse("symbols of {} bytes", *symbol_size_);
-    if (rela_.has_value() != rela_size_.has_value() || (rela_size_ && *rela_size_ % sizeof(Elf64_Rela) != 0) ||
-        (rela_entry_ && *rela_entry_ != sizeof(Elf64_Rela)))
+    // glibc reads all three where there is the first.
+    if (rela_.has_value() != rela_size_.has_value() || rela_.has_value() != rela_entry_.has_value() ||
+        (rela_size_ && *rela_size_ % sizeof(Elf64_Rela) != 0) || (rela_entry_ && *rela_entry_ != sizeof(Elf64_Rela)))
       return Refuse("a malformed relocation table");
     return {};
   }
@@ -345,6 +349,7 @@ class Image {
       bool& seen = name == kEntrySymbolName ? has_entry_ : layout_.has_pack;
       if (seen) return Refuse("{} is exported twice", name);
       seen = true;
+      entries_.push_back(symbol.st_value);
     } else if (name == kManifestSymbolName) {
       if (type != STT_OBJECT || symbol.st_size == 0) return Refuse("{} is not an object", name);
       if (!layout_.manifest.empty()) return Refuse("{} is exported twice", name);
@@ -355,7 +360,7 @@ class Image {
     return {};
   }
 
-  Result<void> CheckRelocations() const {
+  Result<void> CheckRelocations() {
     if (!rela_) return {};
     std::span<const std::byte> table = HONE_TRY(Bytes(*rela_, *rela_size_, PF_R, PF_W, "the relocation table"));
     if (rela_count_ && *rela_count_ > table.size() / sizeof(Elf64_Rela))
@@ -370,8 +375,17 @@ class Image {
         return Refuse("a relocation of the dynamic segment");
       if (relocation.r_addend < 0 || static_cast<uint64_t>(relocation.r_addend) > kMaxSpan)
         return Refuse("a relocation that points outside, to {:#x}", static_cast<uint64_t>(relocation.r_addend));
+      entries_.push_back(static_cast<uint64_t>(relocation.r_addend));
     }
     return {};
+  }
+
+  // The rest of a segment's first and last page is mapped with it; only computed addresses lead there.
+  Result<void> CheckExecutable() const {
+    std::vector<CodeSegment> code;
+    for (const Elf64_Phdr& load : loads_)
+      if ((load.p_flags & PF_X) != 0) code.push_back({load.p_vaddr, bytes_.subspan(load.p_offset, load.p_filesz)});
+    return CheckCode(machine_->elf, code, entries_);
   }
 
   std::span<const std::byte> bytes_;
@@ -383,6 +397,7 @@ class Image {
   std::optional<uint64_t> symtab_, strtab_, strsz_, symbol_size_, sysv_hash_, gnu_hash_, rela_, rela_size_, rela_entry_,
       rela_count_, soname_, flags_, flags_1_;
   uint32_t symbols_ = 0;
+  std::vector<uint64_t> entries_;  // addresses that symbols and relocations name
   bool has_entry_ = false;
   ArtifactLayout layout_;
 };

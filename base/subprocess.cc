@@ -107,6 +107,13 @@ void SetLimit(int resource, int64_t value) {
   ::_exit(127);
 }
 
+// A number past RLIMIT_NOFILE is EBADF to dup2 and EINVAL to fcntl.
+void Duplicate(const Plan& plan, int from, int to) {
+  if (::dup2(from, to) >= 0) return;
+  if (errno == EBADF) errno = EMFILE;
+  GiveUp(plan);
+}
+
 // Linux may share processors among sessions first (sched(7), autogroups), and by priority only within one: a session of
 // our own, with the lowest share.
 void YieldToOtherSessions() {
@@ -137,16 +144,20 @@ void Join(const std::string& group) {
 
   // Two moves, so that no target number overwrites a descriptor that is still to be moved.
   int count = static_cast<int>(plan.fds->size()), spare = plan.first_free_fd;
-  for (int i = 0; i < count; ++i)
-    if (::dup2((*plan.fds)[static_cast<size_t>(i)].first, spare + i) < 0) GiveUp(plan);
+  for (int i = 0; i < count; ++i) Duplicate(plan, (*plan.fds)[static_cast<size_t>(i)].first, spare + i);
   int report = ::fcntl(plan.report_fd, F_DUPFD_CLOEXEC, spare + count);
-  if (report < 0) GiveUp(plan);
+  if (report < 0) {
+    if (errno == EINVAL) errno = EMFILE;
+    GiveUp(plan);
+  }
   plan.report_fd = report;
-  if (::dup2(plan.null_fd, 0) < 0 || ::dup2(plan.error_fd, 1) < 0 || ::dup2(plan.error_fd, 2) < 0) GiveUp(plan);
+  Duplicate(plan, plan.null_fd, 0);
+  Duplicate(plan, plan.error_fd, 1);
+  Duplicate(plan, plan.error_fd, 2);
   int highest = 2;
   for (int i = 0; i < count; ++i) {
     int target = (*plan.fds)[static_cast<size_t>(i)].second;
-    if (::dup2(spare + i, target) < 0) GiveUp(plan);
+    Duplicate(plan, spare + i, target);
     highest = std::max(highest, target);
   }
   for (int fd = 3; fd < highest; ++fd) {
@@ -243,9 +254,13 @@ Result<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
   if (pid < 0) return IoError("fork", -pid);
 
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  int pidfd_error = errno;
+  if (!pidfd) {  // no descriptor was left: without one nobody could wait for it
+    int code = errno;
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
+    return IoError("pidfd_open", code);
+  }
   Subprocess child(pid, std::move(pidfd), std::move(errors));
-  if (!child.pidfd_) return IoError("pidfd_open", pidfd_error);
   report_out.Reset();
   int code = 0;
   ssize_t count = 0;

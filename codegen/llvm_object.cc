@@ -285,6 +285,7 @@ void ObjectCompiler::PrepareFunction(llvm::Function& function) const {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr("min-legal-vector-width", "512");
   }
+  function.addFnAttr("no-jump-tables", "true");  // indirect jumps are refused by the gate: base/code_check.h
   function.addFnAttr("no-builtins");  // loops stay loops: nobody provides memset, memcpy or libm
   function.addFnAttr("frame-pointer", "none");
   function.addFnAttr("no-trapping-math", "true");

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
+#include "backends/sandbox.h"
 #include "base/idle_group.h"
 #include "base/result.h"
 #include "tuner/rig.h"
@@ -23,7 +25,8 @@ class Workshop {
   class Reference {
    public:
     virtual ~Reference() = default;
-    // As RunnerPool::Check.
+    // As RunnerPool::Check, on another runner if the first is lost: most are for reasons of their own (killed, or
+    // starved of memory). kRunFailed if that one is lost, too: the artifact is at fault.
     virtual Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options, Deadline deadline) = 0;
   };
 
@@ -35,6 +38,8 @@ class Workshop {
   virtual Result<std::string> Explain(const BuildRequest& request, Deadline deadline) = 0;
   virtual BuilderPoolStats BuilderStats() const = 0;
   virtual RunnerPoolStats RunnerStats() const = 0;
+  // What holds the processes, one of each kind; a kind that has not said so yet is missing. For people who ask.
+  virtual std::vector<Confinement> Confinements() const { return {}; }
   // Stops the processes where they are, and lets them go on. What was asked for waits meanwhile.
   virtual void Pause() = 0;
   virtual void Resume() = 0;
@@ -47,7 +52,9 @@ struct WorkshopOptions {
   const IdleGroup* idle_group = nullptr;  // where searches think
 };
 
-// Builder and runner processes; both are started now.
+// Builder and runner processes; both are started now. Once they have locked themselves in, the log says what holds
+// them; what should and does not is a warning, once for all workshops of this process. kLimit if this process may not
+// open as many descriptors as they take; the message says how many that are.
 Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options);
 
 // The same, started when first needed: for a daemon that only looks.

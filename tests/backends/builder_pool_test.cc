@@ -15,6 +15,9 @@
 
 #include "backends/child_messages.h"
 #include "backends/child_pool.h"
+#include "backends/landlock.h"
+#include "backends/sandbox.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "tests/backends/hand_made.h"
 
@@ -23,6 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 // ---- The scripted builder ----
@@ -90,6 +94,31 @@ void Act(ChildChannel& channel, const ChildFrame& frame) {
     std::string bytes = testing::ReadFile(request.schedule);
     Result<SealedMemfd> object = SealedMemfd::Create(AsBytes(bytes));
     Reply(channel, frame.id, object->fd());
+  }
+  if (act == "killed" || (act == "killed-once" && ::access((request.schedule + ".killed").c_str(), F_OK) != 0)) {
+    testing::WriteFile(request.schedule + ".killed", "");
+    ::kill(::getpid(), SIGKILL);
+  }
+  if (act == "killed-once")
+    Reply(channel, frame.id, SealedMemfd::Create(AsBytes(testing::ReadFile(request.schedule)))->fd());
+  if (act == "hello-again")
+    (void)channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({}) + "x", {}, MonotonicTime::max());
+  if (act == "descriptors") {  // sixteen with each byte
+    std::array<char, kChildHeaderBytes> header = EncodeChildHeader({ChildMessage::kBuilt, 16, frame.id, 1 << 20});
+    std::vector<char> bytes(header.begin(), header.end());
+    bytes.resize(bytes.size() + 1000);
+    for (char& byte : bytes) {
+      struct iovec part{&byte, 1};
+      alignas(struct cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
+      struct msghdr message{};
+      message.msg_iov = &part, message.msg_iovlen = 1;
+      message.msg_control = control, message.msg_controllen = sizeof control;
+      struct cmsghdr* rights = CMSG_FIRSTHDR(&message);
+      rights->cmsg_level = SOL_SOCKET, rights->cmsg_type = SCM_RIGHTS, rights->cmsg_len = CMSG_LEN(16 * sizeof(int));
+      std::memset(CMSG_DATA(rights), 0, 16 * sizeof(int));
+      if (::sendmsg(kChildChannelFd, &message, MSG_NOSIGNAL) < 0) break;
+    }
+    ::pause();
   }
   if (act == "pid")
     (void)channel.Send(ChildMessage::kExplained, frame.id, std::to_string(::getpid()), {}, MonotonicTime::max());
@@ -186,10 +215,62 @@ TEST_F(FakeBuilder, ErrorsOfTheBuilderPassThrough) {
 TEST_F(FakeBuilder, GarbageIsRefused) {
   ExpectFailure("garbage", ErrorKind::kBuildFailed, "the builder answered garbage: not a frame");
   ExpectFailure("huge", ErrorKind::kBuildFailed, "garbage");
+  ExpectFailure("hello-again", ErrorKind::kBuildFailed, "a question that nobody asked");
   ExpectFailure("other-id", ErrorKind::kBuildFailed, "a question that nobody asked");
   ExpectFailure("wrong-type", ErrorKind::kBuildFailed, "answered another question");
   ExpectFailure("no-object", ErrorKind::kBuildFailed, "answered another question");
   ExpectFailure("bad-body", ErrorKind::kBuildFailed, "the builder's answer", false);
+}
+
+// The open descriptors of this process.
+size_t Descriptors() { return ListDirectory("/proc/self/fd").value_or(std::vector<std::string>()).size(); }
+
+TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
+  ASSERT_TRUE(Ask("good"));
+  const size_t before = Descriptors();
+  struct rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const struct rlimit few{before + 60, usual.rlim_max};  // more would not fit
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  ExpectFailure("descriptors", ErrorKind::kBuildFailed, "descriptors in a frame that may have 16");
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+  EXPECT_EQ(Descriptors(), before);
+}
+
+TEST_F(FakeBuilder, WithoutFreeDescriptorsRequestsFailAndThePoolLives) {
+  ASSERT_TRUE(Ask("good"));
+  struct rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  auto limit_to = [&](rlim_t count) {
+    const struct rlimit limit{count, usual.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  };
+  const size_t open = Descriptors();
+  // From none free to all that a child's start takes: each number leads to a failure of its own.
+  for (rlim_t free = 0; free < 12; ++free) {
+    SCOPED_TRACE(free);
+    limit_to(open - 1 + free);
+    Result<BuiltArtifact> built = Ask("good", seconds(5));
+    if (!built) {
+      EXPECT_THAT(built.error().Text(), AnyOf(HasSubstr("RLIMIT_NOFILE"), HasSubstr("Too many open files"),
+                                              HasSubstr("keeps dying and is being restarted")));
+    }
+    (void)Ask("abort", milliseconds(500));  // and another one has to be started
+    limit_to(usual.rlim_cur);
+    for (int tries = 0; !Ask("good", seconds(10)); ++tries) ASSERT_LT(tries, 20);
+  }
+}
+
+TEST_F(FakeBuilder, OneThatIsKilledByOthersIsReplacedAndItsWorkDoneAgain) {
+  Result<BuiltArtifact> built = Ask("killed-once");
+  EXPECT_TRUE(built) << built.error().Text();
+  EXPECT_EQ(pool_->Stats().restarts, 1u);
+  built = Ask("killed");
+  ASSERT_FALSE(built);
+  EXPECT_EQ(built.error().kind, ErrorKind::kBuildFailed);
+  EXPECT_THAT(built.error().Text(), HasSubstr("killed by signal 9"));
+  EXPECT_EQ(pool_->Stats().builds, 2u);
+  EXPECT_EQ(pool_->Stats().crashed, 3u);  // tried twice, and no more
 }
 
 TEST_F(FakeBuilder, BadObjectsAreRefused) {
@@ -400,6 +481,10 @@ TEST_F(RealBuilder, ExplainsItsCode) {
 TEST_F(RealBuilder, IsLockedIn) {
   Result<BuiltArtifact> built = pool_->Build({"add(M=8,N=64)", "", *HostTarget()}, In(seconds(60)));
   ASSERT_TRUE(built) << built.error().Text();
+  const std::vector<Confinement> confinements = pool_->Confinements();
+  ASSERT_EQ(confinements.size(), 1u);
+  EXPECT_EQ(confinements[0].complete(), LandlockAbi() > 0) << confinements[0].Text();
+  EXPECT_EQ(confinements[0].address_space, kShadowMemory ? 0 : uint64_t{4} << 30);
   // One of our children is the builder; its status shows what holds it.
   bool found = false;
   for (const std::string& name : ListDirectory("/proc").value_or(std::vector<std::string>())) {

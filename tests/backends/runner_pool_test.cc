@@ -24,6 +24,7 @@ using testing::Entry;
 using testing::HandMade;
 using ::testing::HasSubstr;
 using testing::In;
+using ::testing::IsEmpty;
 using testing::kRelu;
 using testing::kReluLoop;
 using testing::ManifestOf;
@@ -67,7 +68,7 @@ TEST(RunnerPool, ReplacesARunnerThatIsKilled) {
   Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
   // Our own deadline is shorter than the candidate's limit.
   Result<CheckReport> report = pool->Check(*prepared, slow, {.run_limit = milliseconds(60'000)}, In(milliseconds(300)));
-  ASSERT_FALSE(report);
+  ASSERT_FALSE(report) << (report->failure ? report->failure->Text() : "verified");
   EXPECT_EQ(report.error().kind, ErrorKind::kTimeout);
   EXPECT_EQ(pool->Check(*prepared, slow, {}, In(seconds(1))).error().kind, ErrorKind::kUnavailable);
   { RunnerPool::Prepared gone = std::move(*prepared); }
@@ -89,12 +90,18 @@ char StateOf(pid_t pid) {
   return stat.empty() ? 'X' : stat[stat.rfind(')') + 2];
 }
 
-pid_t ChildOf(pid_t parent) {
-  for (const std::string& name : ListDirectory("/proc").value_or(std::vector<std::string>()))
-    if (ProcessFile(name, "status").find("\nPPid:\t" + std::to_string(parent) + "\n") != std::string::npos)
+// `program`: only one that has begun to run that.
+pid_t ChildOf(pid_t parent, const std::string& program = "") {
+  for (const std::string& name : ListDirectory("/proc").value_or(std::vector<std::string>())) {
+    const std::string status = ProcessFile(name, "status");
+    if (status.find("\nPPid:\t" + std::to_string(parent) + "\n") != std::string::npos &&
+        (program.empty() || status.starts_with("Name:\t" + program + "\n")))
       return std::stoi(name);
+  }
   return 0;
 }
+
+pid_t RunnerOf(pid_t parent) { return ChildOf(parent, "hone-runner"); }
 
 // Candidates that compute for a part of their 0.6 s, while everything is stopped for 0.8 s: a machine that sleeps takes
 // nothing from them. One that never ends is stopped all the same.
@@ -199,11 +206,17 @@ TEST(RunnerPool, RunnerLauncherAndCandidateDieWithTheDaemon) {
     if (pid_t child = ChildOf(chain.back())) chain.push_back(child);
   ASSERT_EQ(chain.size(), 4u);
   std::string status = ProcessFile(std::to_string(chain[3]), "status");
-  for (int tries = 0; status.find("Seccomp:\t2") == std::string::npos && tries < 500; ++tries) {
+  for (int tries = 0; status.find("Seccomp_filters:\t2") == std::string::npos && tries < 500; ++tries) {
     std::this_thread::sleep_for(milliseconds(10));
     status = ProcessFile(std::to_string(chain[3]), "status");
   }
   EXPECT_THAT(status, HasSubstr("Seccomp:\t2"));
+  EXPECT_THAT(status, HasSubstr("Seccomp_filters:\t2"));  // the launcher's and its own
+  // It has no file, no socket and no memfd open: of a process that shows itself to nobody, root alone sees that.
+  if (Result<std::vector<std::string>> open = ListDirectory("/proc/" + std::to_string(chain[3]) + "/fd"); open)
+    EXPECT_THAT(*open, IsEmpty());
+  else
+    EXPECT_NE(::geteuid(), 0u);
   EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1"));
   ::kill(daemon, SIGKILL);
   ::waitpid(daemon, nullptr, 0);
@@ -236,6 +249,24 @@ TEST(RunnerPool, WaitsForAFreeRunnerUntilTheDeadline) {
   std::unique_ptr<RunnerPool> pool = StartPool();
   Result<RunnerPool::Prepared> held = pool->Prepare(kRelu, In(seconds(10)));
   EXPECT_EQ(pool->Prepare(kRelu, In(milliseconds(50))).error().kind, ErrorKind::kBusy);
+}
+
+TEST(RunnerPool, RunnersAndLaunchersSayWhatHoldsThem) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
+  {
+    Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+    ASSERT_TRUE(pool->Check(*prepared, right, {}, In(seconds(20)))->verified());
+  }
+  const std::vector<Confinement> found = pool->Confinements();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].child, "runner");
+  EXPECT_EQ(found[1].child, "launcher");
+  for (pid_t pid : {RunnerOf(getpid()), RunnerOf(RunnerOf(getpid()))}) {
+    const std::string status = ProcessFile(std::to_string(pid), "status");
+    EXPECT_THAT(status, HasSubstr("Seccomp_filters:\t1\n"));
+    EXPECT_THAT(status, HasSubstr("NoNewPrivs:\t1\n"));
+  }
 }
 
 TEST(RunnerPool, SaysThatTheProgramIsMissing) {

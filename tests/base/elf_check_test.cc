@@ -122,10 +122,10 @@ TEST(CheckArtifact, AcceptsMissingPack) {
 TEST(CheckArtifact, AcceptsRelativeRelocations) {
   std::vector<std::byte> bytes =
       CompileArtifact(CPrologue() + CManifest("m") +
-                      "static int one(void) { return 1; } static int two(void) { return 2; }\n"
-                      "static int (*const volatile table[])(void) = {one, two};\n"
+                      "static const int one = 1, two = 2;\n"
+                      "static const int *const volatile table[] = {&one, &two};\n"
                       "EXPORT int hone_entry(const hone_env *e, void *const *b, const int64_t *s) { return "
-                      "table[e->workers & 1](); }\n");
+                      "*table[e->workers & 1]; }\n");
   Result<ArtifactLayout> layout = CheckArtifact(bytes, {});
   EXPECT_TRUE(layout) << layout.error().message;
 }
@@ -175,6 +175,51 @@ TEST(CheckArtifact, RefusesExecutableStack) {
   ExpectRefused(EditedSegment([](const Elf64_Phdr& s) { return s.p_type == PT_GNU_STACK; },
                               [](Elf64_Phdr& s) { s.p_type = PT_PHDR, s.p_offset = sizeof(Elf64_Ehdr); }),
                 "executable stack");
+}
+
+// In a branch that no call takes, so that no run of it would show.
+TEST(CheckArtifact, RefusesInstructionsThatLeadOutOfTheProcess) {
+  auto with = [](const char* code) {
+    return CompileArtifact(CPrologue() + CManifest("m") +
+                           "EXPORT int hone_entry(const hone_env *e, void *const *b, const int64_t *s) {\n"
+                           "if (__builtin_expect(e->workers == 12345, 0)) __asm__ volatile(\"" +
+                           code + "\"); return 0; }\n");
+  };
+  EXPECT_TRUE(CheckArtifact(with("nop"), {}));
+#if defined(__x86_64__)
+  for (const char* code : {"syscall",
+                           "sysenter",
+                           "int $0x80",
+                           "ljmp *(%rdi)",
+                           "lcall *(%rdi)",
+                           "lretq",
+                           "iretq",
+                           "sysexitq",
+                           "sysretq",
+                           "inb %dx, %al",
+                           "rep outsb",
+                           "hlt",
+                           "cli",
+                           "wrmsr",
+                           "rdmsr",
+                           "wrpkru",
+                           "xsetbv",
+                           "xrstor (%rdi)",
+                           "fxrstor (%rdi)",
+                           "wrfsbase %rax",
+                           "movq %rax, %cr0",
+                           "mov %eax, %ds",
+                           "popfq",
+                           "movq %fs:0, %rax",
+                           "cpuid",
+                           "rdtsc",
+                           "jmp *%rax",
+                           "call *%rax",
+                           ".byte 0xe9, 1, 0, 0, 0; movl $0x050f, %eax"})
+#else
+  for (const char* code : {"svc #0", "hvc #0", "smc #0", "msr fpcr, x0", "mrs x0, tpidr_el0", "br x0"})
+#endif
+    ExpectRefused(with(code), "its code has");
 }
 
 TEST(CheckArtifact, RefusesSymbolsThatAreNotOurs) {
@@ -240,6 +285,48 @@ size_t TableAt(const std::vector<std::byte>& bytes, int64_t tag) {
   }
   ADD_FAILURE() << "no table";
   return 0;
+}
+
+std::vector<std::byte> Relocated() {
+  return CompileArtifact(
+      CPrologue() + CManifest("m") +
+      "static const int one = 1;\n"
+      "static const int *const volatile table[] = {&one};\n"
+      "EXPORT int hone_entry(const hone_env *e, void *const *b, const int64_t *s) { return *table[0]; }\n");
+}
+
+// glibc takes it for granted that who has relocations says how large they are, and reads at null else.
+TEST(CheckArtifact, RefusesRelocationsWithoutTheirSize) {
+  for (int64_t tag : {DT_RELAENT, DT_RELASZ, DT_RELA}) {
+    std::vector<std::byte> bytes = Relocated();
+    ASSERT_TRUE(CheckArtifact(bytes, {}));
+    Elf64_Ehdr header = Get<Elf64_Ehdr>(bytes, 0);
+    for (size_t i = 0; i < header.e_phnum; ++i) {
+      Elf64_Phdr segment = Get<Elf64_Phdr>(bytes, header.e_phoff + i * sizeof(Elf64_Phdr));
+      for (size_t at = segment.p_offset; segment.p_type == PT_DYNAMIC && at < segment.p_offset + segment.p_filesz;
+           at += sizeof(Elf64_Dyn))
+        if (Get<int64_t>(bytes, at) == tag) Put(bytes, at, Elf64_Dyn{DT_SONAME, {0}});
+    }
+    ExpectRefused(bytes, "a malformed relocation table");
+  }
+}
+
+// The loader reads the dynamic segment again after it has relocated.
+TEST(CheckArtifact, RefusesRelocationsOfTheDynamicSegment) {
+  std::vector<std::byte> bytes = Relocated();
+  ASSERT_TRUE(CheckArtifact(bytes, {}));
+  const size_t table = TableAt(bytes, DT_RELA);
+  Elf64_Rela relocation = Get<Elf64_Rela>(bytes, table);
+  Elf64_Ehdr header = Get<Elf64_Ehdr>(bytes, 0);
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment = Get<Elf64_Phdr>(bytes, header.e_phoff + i * sizeof(Elf64_Phdr));
+    if (segment.p_type != PT_DYNAMIC) continue;
+    for (uint64_t place : {segment.p_vaddr, segment.p_vaddr + 8, segment.p_vaddr + segment.p_memsz - 8}) {
+      relocation.r_offset = place;
+      Put(bytes, table, relocation);
+      ExpectRefused(bytes, "a relocation of the dynamic segment");
+    }
+  }
 }
 
 TEST(CheckArtifact, RefusesHashTablesThatRunAway) {

@@ -7,6 +7,7 @@
 #include "backends/candidate.h"
 #include "backends/child_channel.h"
 #include "backends/child_messages.h"
+#include "backends/sandbox.h"
 #include "base/check.h"
 
 namespace hone {
@@ -22,7 +23,7 @@ void Check(std::string_view body, Decode decode, Encode encode) {
 }
 
 void Run(uint8_t choice, std::string_view body) {
-  switch (choice % 9) {
+  switch (choice % 10) {
     case 0: return Check(body, DecodeBuildRequest, EncodeBuildRequest);
     case 1: return Check(body, DecodeBuilt, EncodeBuilt);
     case 2: return Check(body, DecodeCheckOptions, EncodeCheckOptions);
@@ -31,6 +32,7 @@ void Run(uint8_t choice, std::string_view body) {
     case 5: return Check(body, DecodeTiming, EncodeTiming);
     case 6: return Check(body, DecodeCandidateSpec, EncodeCandidateSpec);
     case 7: (void)DecodeError(body); return;
+    case 8: return Check(body, DecodeConfinements, EncodeConfinements);
     default:
       if (body.size() < kChildHeaderBytes) return;
       if (Result<ChildHeader> header = DecodeChildHeader(body)) {
