@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -11,9 +12,8 @@ namespace {
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Longest first, so that "<=" is not read as "<".
-constexpr std::array<std::string_view, 23> kSymbols = {"->", "..", "<=", ">=", "==", "!=", "(", ")", "[", "]", "{", "}",
-                                                       ",",  ":",  "=",  "+",  "-",  "*",  "/", "%", "<", ">", ";"};
+constexpr std::array<std::string_view, 6> kPairs = {"->", "..", "<=", ">=", "==", "!="};
+constexpr std::string_view kSymbols = "()[]{},:=+-*/%<>;";
 
 constexpr size_t kNameBytes = 64;
 constexpr size_t kStringBytes = 1024;
@@ -127,13 +127,12 @@ Result<Token> NextToken(std::string_view source, size_t* offset, Position* posit
     token.text = rest.substr(1, end - 1);
     length = end + 1;
   } else {
-    for (std::string_view symbol : kSymbols) {
-      if (!rest.starts_with(symbol)) continue;
-      token.kind = TokenKind::kSymbol;
-      token.text = rest.substr(0, symbol.size());
-      length = symbol.size();
-      break;
-    }
+    token.kind = TokenKind::kSymbol;
+    if (std::find(kPairs.begin(), kPairs.end(), rest.substr(0, 2)) != kPairs.end())
+      length = 2;
+    else if (kSymbols.find(rest[0]) != std::string_view::npos)
+      length = 1;
+    token.text = rest.substr(0, length);
     if (length == 0)
       return Bad(fmt::format("saw {}, wanted a name, a number or one of ( ) [ ] {{ }} , : = + - * / % < >",
                              PrintableByte(rest[0])));

@@ -7,7 +7,7 @@ namespace hone {
 
 Result<Value> KernelResolver::Name(const Tree& tree) {
   if (auto it = scope_.find(tree.name); it != scope_.end()) return build_.Leaf(AxisRef(it->second));
-  if (auto it = sizes_.find(tree.name); it != sizes_.end()) return build_.Leaf(it->second);
+  if (auto it = sizes_.find(tree.name); it != sizes_.end()) return Value{it->second, false};
   if (tree.name == "inf") return build_.Leaf(Float(std::numeric_limits<double>::infinity()), true);
   if (tree.name == "nan") return build_.Leaf(Float(std::numeric_limits<double>::quiet_NaN()), true);
   if (tree.name == "true" || tree.name == "false") return build_.Leaf(Int(tree.name == "true", DType::kBool));
@@ -61,7 +61,7 @@ Result<Value> KernelResolver::Pad(const Tree& tree) {
 
 Result<Value> KernelResolver::Lower(const Tree& tree, bool index) {
   Value value = HONE_TRY(LowerNode(tree, index));
-  places_.try_emplace(value.expr.id(), tree.position);
+  if (!statement_.empty() && !value.expr.args().empty()) places_.try_emplace(value.expr.id(), tree.position);
   return value;
 }
 

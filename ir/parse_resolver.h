@@ -121,7 +121,7 @@ class KernelResolver {
   std::vector<StatementVariable> variables_;
   std::map<std::string_view, int> scope_;
   std::vector<size_t> hoisted_;  // stages made for this statement
-  std::unordered_map<const ExprNode*, Position> places_;
+  std::unordered_map<const ExprNode*, Position> places_;  // of operations
 };
 
 }  // namespace hone

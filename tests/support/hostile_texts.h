@@ -116,7 +116,7 @@ inline Item Same(std::string_view text) {
   return [text = std::string(text)](int) { return text; };
 }
 
-// `text` with each $ replaced by the item's number and each ^ by the number before it.
+// `text` with each $ replaced by the item's number from 1, each ^ by the number before it, and each @ by one below 60.
 inline Item Numbered(std::string_view text) {
   return [text = std::string(text)](int i) {
     std::string out;
@@ -125,6 +125,8 @@ inline Item Numbered(std::string_view text) {
         out += std::to_string(i + 1);
       else if (c == '^')
         out += std::to_string(i);
+      else if (c == '@')
+        out += std::to_string(i % 60);
       else
         out += c;
     }
@@ -300,31 +302,44 @@ inline std::vector<HostileFamily> HostileFamilies() {
   row("many pads", kHead + "x[n]", "+pad(x[n-$],0)", " }", 950);
   row("many quotients", kHead + "x[n]", "+x[n*$/(n+$)%3]", " }", 950);
 
-  // Indices.
-  for (const char* term : {"+N$", "+N$*n", "+min(N$, n)", "+N$*N^", "+N$/3", "+n%N$", "+max(N$-N^,0)"})
-    for (int most : {60, 900})
-      add(std::string("index of many terms ") + term + " " + std::to_string(most), [=](size_t bytes) {
-        std::string where = "N=5, N0=1..9", index = "n";
-        for (int i = 0; i < most && index.size() + where.size() < bytes; ++i)
-          where += Numbered(", N$=1..9")(i), index += Numbered(term)(i);
-        return "kernel k(x: f32[N]) -> y: f32[N] where " + where + " { y[n] = x[clamp(" + index + ", 0, N-1)] }";
-      });
-  for (int most : {30, 180, 900})
-    for (const char* step : {"min(A^, N$)", "min(A^, N$)*2-n", "max(A^-1, N$)", "A^/2+N$", "(A^+N$)%9", "A^*N$"})
+  // Indices: as many ranges as there may be, in forms of many terms, and in products of towers of bounds.
+  const std::string ranges = Row(1 << 20, "N=5", Numbered(", N^=1..9"), "", 60);
+  for (const char* term : {"+N@", "+N@*n", "+min(N@, n*$)", "+N@*N^*0", "+N@*N@", "+(N@+$)/3", "+(n+$)%N@",
+                           "+max(N@-n*$,0)", "+min(N@*n, n-$)", "+(n*$+3)/7", "+(n*$+N@)/7*n"})
+    for (int most : {20, 200, 900})
+      row(std::string("index of many terms ") + term + " " + std::to_string(most),
+          "kernel k(x: f32[N]) -> y: f32[N] where " + ranges + " { y[n] = x[clamp(n", term, ", 0, N-1)] }", most);
+  for (int most : {10, 30, 180, 900})
+    for (const char* step : {"min(A^, N@)", "min(A^, N@*$)*2-N1", "max(A^-1, N@)", "A^/2+N@", "(A^+N@)%9", "A^*N@",
+                             "(A^*2+N@+$)/3", "min(A^+N@, $)", "min(A^/2+N@, max(A^, $))"})
       add(std::string("product of towers ") + step + " " + std::to_string(most), [=](size_t bytes) {
-        std::string where = "N=5, N0=1..9, A0=N0, B0=N0";
+        std::string where = ranges + ", A0=N0, B0=N0";
         int last = 0;
         for (; last < most && where.size() < bytes; ++last) {
           std::string other = Numbered(std::string(", B$=") + step)(last);
-          for (char& c : other) c = c == 'A' ? 'B' : c == 'n' ? '1' : c;
-          std::string one = Numbered(std::string(", A$=") + step)(last);
-          for (char& c : one) c = c == 'n' ? '2' : c;
-          where += Numbered(", N$=1..9")(last) + one + other;
+          std::replace(other.begin(), other.end(), 'A', 'B');
+          std::replace(other.begin(), other.end(), '2', '3');
+          where += Numbered(std::string(", A$=") + step)(last) + other;
         }
         const std::string at = std::to_string(last);
-        return "kernel k(x: f32[N]) -> y: f32[N] where " + where + " { y[n] = x[clamp(A" + at + "*(n+B" + at +
-               ")*A" + at + ", 0, N-1)] + x[n + A" + at + "*B" + at + "] }";
+        return "kernel k(x: f32[N]) -> y: f32[N] where " + where + " { y[n] = x[clamp(A" + at + "*(n+B" + at + ")*A" +
+               at + ", 0, N-1)] + x[n + A" + at + "*B" + at + "] }";
       });
+  for (const char* load : {"x[clamp(min(n*$, l-n)*max(k*l, $-n), 0, N-1)]", "x[(n*$+k)%N]", "pad(x[n*k-l/3], 0)",
+                           "x[min(max(n-$,k),N-1)]", "x[n+k-l]", "x[(n+k*l+$)%5]"})
+    for (const char* condition : {"n < k", "n*3 < k+l and l*2 < n*k", "n != k or not l < n", "n == k and k != l and l != 2"}) {
+      row(std::string("loads ") + load + " if " + condition,
+          "kernel k(x: f32[N]) -> y: f32[N] where N=1..9 { y[n] = sum(k<N, l<N) if(" + std::string(condition) + ", 0",
+          std::string("+") + load, ", 0) }", 900);
+      nest(std::string("nested ifs ") + condition + " of " + load,
+           "if(" + std::string(condition) + ", " + (load[0] == 'x' && load[2] == 'n' ? "x[n]" : load) + ", ", "x[n]", ")",
+           190);
+      families.back().text = [text = families.back().text](size_t bytes) {
+        std::string out = text(bytes);
+        const size_t at = out.find("= ", out.find("y[n]"));
+        return out.insert(at + 2, "sum(k<N, l<N) (").insert(out.rfind('}'), ")");
+      };
+    }
   row("index that is out of bounds", kHead + "x[n", "+n*$-$", "] }", 300);
   row("index that is out of bounds, of long names",
       "kernel k(x: f32[N]) -> y: f32[N] where N=5 { y[" + std::string(64, 'n') + "] = x[0",
