@@ -79,7 +79,7 @@ inline std::string DoubledExtents(size_t bytes, int doublings = 15) {
   std::string dims = last;
   for (int d = 1; d < 8; ++d) dims += "," + last;
   std::string inputs = "x: f32[1]", body;
-  for (int i = 0; i < 63 && inputs.size() < bytes / 2; ++i)
+  for (int i = 0; i < 60 && inputs.size() < bytes / 2; ++i)
     inputs += ", x" + std::to_string(i) + ": f32[" + dims + "]";
   for (int i = 0; i < 255 && inputs.size() + where.size() + body.size() < bytes; ++i) {
     const std::string name = "t" + std::to_string(i);
