@@ -132,21 +132,6 @@ TEST(HostileTexts, DoubledExtentsAreRefused) {
   }
 }
 
-// What a kernel holds, as the limit counts it.
-size_t NodesOf(const Kernel& kernel) {
-  size_t nodes = 0;
-  auto count = [&](const std::vector<Expr>& exprs) {
-    for (const Expr& expr : exprs) nodes += expr.nodes();
-  };
-  for (const Tensor& tensor : kernel.tensors) count(tensor.shape), count(tensor.declared);
-  for (const Stage& stage : kernel.stages) {
-    for (const Axis& axis : stage.axes) nodes += axis.extent.nodes();
-    for (const Axis& axis : stage.reduce_axes) nodes += axis.extent.nodes();
-    nodes += stage.body.nodes();
-  }
-  return nodes;
-}
-
 // The cache reads canonical texts back: whatever the limits let in, they let in again.
 TEST(HostileTexts, WhatIsAcceptedIsSmallAndReadsBack) {
   const ParseLimits limits;

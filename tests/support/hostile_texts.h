@@ -58,6 +58,21 @@ inline std::string LookUp(HostileReader reader, std::string_view text) {
   return "";
 }
 
+// What a kernel holds, as ParseLimits::nodes counts it.
+inline size_t NodesOf(const Kernel& kernel) {
+  size_t nodes = 0;
+  auto count = [&](const std::vector<Expr>& exprs) {
+    for (const Expr& expr : exprs) nodes += expr.nodes();
+  };
+  for (const Tensor& tensor : kernel.tensors) count(tensor.shape), count(tensor.declared);
+  for (const Stage& stage : kernel.stages) {
+    for (const Axis& axis : stage.axes) nodes += axis.extent.nodes();
+    for (const Axis& axis : stage.reduce_axes) nodes += axis.extent.nodes();
+    nodes += stage.body.nodes();
+  }
+  return nodes;
+}
+
 // The attack that ended a daemon: 22 names, each a sum of 990 terms that begins with the one before.
 inline std::string TowersOfSums(int towers = 22, int terms = 990) {
   std::string text = "kernel k(x: f32[4]) -> y: f32[4] where N=1, A0=N";
