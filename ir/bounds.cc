@@ -12,8 +12,15 @@ using Range = BoundsProver::Range;
 
 // Values beyond this are refused, so that sums of a few of them still fit.
 constexpr int64_t kLargest = int64_t{1} << 60;
-constexpr int64_t kProofSteps = 2000;
+constexpr int64_t kProofWork = 100'000;  // of one proof; ordinary ones take a few hundred
+constexpr int kProofDepth = 300;         // replacements one after the other
+constexpr int kProductDepth = 16;        // bounds of products that are made of bounds of products
 constexpr int kAssumptionsUsed = 3;
+
+// What work costs, in terms looked at: making a form, keeping one, keeping an atom with its bounds.
+constexpr size_t kFormWork = 8;
+constexpr size_t kKeepWork = 4;  // times the form's terms
+constexpr size_t kAtomWork = 64;
 
 bool Fits(const Range& range) { return range.lo >= -kLargest && range.hi <= kLargest; }
 
@@ -40,9 +47,12 @@ Range RangeOfType(DType type) {
 
 }  // namespace
 
-BoundsProver::BoundsProver(const Kernel& kernel, const Stage& stage, int64_t* steps) : kernel_(kernel), steps_(*steps) {
-  for (const Size& size : kernel_.sizes)
-    sizes_.push_back(size.is_constant() ? Constant(size.lo) : *MakeAtom(nullptr, Atom{{size.lo, size.hi}, {}, {}, {}}));
+BoundsProver::BoundsProver(const Kernel& kernel, const Stage& stage, const std::vector<int>& ranges, int64_t* work)
+    : kernel_(kernel), work_(*work) {
+  for (int index : ranges) {
+    const Size& size = kernel_.sizes[static_cast<size_t>(index)];
+    if (std::optional<Form> atom = MakeAtom(nullptr, Atom{{size.lo, size.hi}, {}, {}, {}})) ranges_[index] = *atom;
+  }
   for (const std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
     for (const Axis& axis : *axes) {
       Atom atom{{0, kLargest}, {}, {}, {}};
@@ -52,13 +62,20 @@ BoundsProver::BoundsProver(const Kernel& kernel, const Stage& stage, int64_t* st
         atom.range.hi = RangeOf(last).hi;
         atom.uppers.push_back({1, last});
       }
-      axes_.push_back(*MakeAtom(nullptr, std::move(atom)));
+      // Without work left nothing is proven of the axis, whatever stands for it.
+      axes_.push_back(MakeAtom(nullptr, std::move(atom)).value_or(Constant(kLargest)));
     }
 }
 
 std::optional<Form> BoundsProver::MakeAtom(const Key* key, Atom atom) {
   if (atom.range.lo == atom.range.hi) return Constant(atom.range.lo);
-  if (!Fits(atom.range)) return std::nullopt;
+  size_t terms = 0;
+  for (const std::vector<Bound>* bounds : {&atom.uppers, &atom.lowers})
+    for (const Bound& bound : *bounds) terms += bound.form.terms.size();
+  for (const Form& value : atom.cases) terms += value.terms.size();
+  if (key) terms += std::get<1>(*key).terms.size() + std::get<2>(*key).terms.size();
+  Spend(kAtomWork + kKeepWork * terms);
+  if (!Fits(atom.range) || work_ <= 0) return std::nullopt;
   AtomId id = static_cast<AtomId>(atoms_.size());
   atoms_.push_back(std::move(atom));
   if (key) known_.emplace(*key, id);
@@ -66,6 +83,7 @@ std::optional<Form> BoundsProver::MakeAtom(const Key* key, Atom atom) {
 }
 
 Range BoundsProver::RangeOf(const Form& form) const {
+  Spend(1 + form.terms.size());
   __int128 lo = form.constant, hi = form.constant;
   for (auto [atom, coef] : form.terms) {
     const Range& range = atoms_[static_cast<size_t>(atom)].range;
@@ -76,6 +94,7 @@ Range BoundsProver::RangeOf(const Form& form) const {
 }
 
 std::optional<Form> BoundsProver::AddScaled(const Form& a, const Form& b, int64_t factor) const {
+  Spend(kFormWork + a.terms.size() + b.terms.size());
   Form sum;
   auto add = [](int64_t x, int64_t y, int64_t scale, int64_t* out) {
     int64_t scaled = 0;
@@ -106,14 +125,18 @@ std::optional<Form> BoundsProver::ProductAtom(AtomId a, AtomId b) {
   Atom atom;
   atom.range = Corners(RangeOf(x), RangeOf(y), [](__int128 p, __int128 q) { return p * q; });
   auto bound = [&](AtomId bounded, const Form& other) {
-    if (RangeOf(other).lo < 0) return;
+    if (RangeOf(other).lo < 0 || work_ <= 0) return;
     // Copies: multiplying may add atoms.
     std::vector<Bound> uppers = atoms_[static_cast<size_t>(bounded)].uppers;
     for (const Bound& upper : uppers)
       if (std::optional<Form> product = Multiply(upper.form, other)) atom.uppers.push_back({upper.scale, *product});
   };
-  bound(b, x);
-  bound(a, y);
+  if (product_depth_ < kProductDepth) {
+    ++product_depth_;
+    bound(b, x);
+    bound(a, y);
+    --product_depth_;
+  }
   return MakeAtom(&key, std::move(atom));
 }
 
@@ -208,7 +231,8 @@ std::optional<Form> BoundsProver::Extreme(Op op, const Form& a, const Form& b) {
 std::optional<Form> BoundsProver::FormOf(const Expr& index) {
   if (auto it = forms_.find(index.id()); it != forms_.end()) return it->second;
   std::optional<Form> form = Compute(index);
-  if (form && !Fits(RangeOf(*form))) form = std::nullopt;
+  if (form && (!Fits(RangeOf(*form)) || work_ <= 0)) form = std::nullopt;
+  Spend(kFormWork + (form ? kKeepWork * form->terms.size() : 0));
   forms_.emplace(index.id(), form);
   return form;
 }
@@ -217,7 +241,12 @@ std::optional<Form> BoundsProver::Compute(const Expr& e) {
   auto opaque = [&](Range range) { return MakeAtom(nullptr, Atom{range, {}, {}, {}}); };
   switch (e.op()) {
     case Op::kInt: return Constant(e.int_value());
-    case Op::kSize: return sizes_[static_cast<size_t>(e.int_value())];
+    case Op::kSize: {
+      const Size& size = kernel_.sizes[static_cast<size_t>(e.int_value())];
+      if (size.is_constant()) return Constant(size.lo);
+      auto it = ranges_.find(e.int_value());
+      return it == ranges_.end() ? std::nullopt : std::optional(it->second);
+    }
     case Op::kAxis: return axes_[static_cast<size_t>(e.int_value())];
     case Op::kCast: return opaque(RangeOfType(IsFloat(e.arg(0).type()) ? DType::kI64 : e.arg(0).type()));
     case Op::kSelect: {
@@ -258,28 +287,30 @@ bool BoundsProver::NonNegative(const Form& form) {
   // Where an assumption cannot hold, nothing is computed.
   for (const Form& assumption : assumptions_)
     if (RangeOf(assumption).hi < 0) return true;
-  int64_t allowed = std::min(steps_, kProofSteps), saved = steps_;
-  steps_ = allowed;
-  bool proven = Prove(form, kAssumptionsUsed);
-  steps_ = saved - (allowed - steps_);
+  const int64_t allowed = std::min(work_, kProofWork), saved = work_;
+  work_ = allowed;
+  const bool proven = Prove(form, kAssumptionsUsed, kProofDepth);
+  work_ = saved - (allowed - work_);
   return proven;
 }
 
 // Replaces atoms, latest first (a bound mentions earlier atoms only), by each of their bounds in turn until what
 // remains is at least 0 by its range. Assumptions are subtracted so that an atom cancels.
-bool BoundsProver::Prove(const Form& form, int assumptions) {
+bool BoundsProver::Prove(const Form& form, int assumptions, int depth) {
   if (RangeOf(form).lo >= 0) return true;
-  if (form.terms.empty() || steps_ <= 0 || --steps_ == 0) return false;
+  if (form.terms.empty() || work_ <= 0 || depth == 0) return false;
   if (assumptions > 0) {
     for (const Form& assumption : assumptions_) {
+      Spend(1 + assumption.terms.size());
       for (auto [atom, coef] : assumption.terms) {
-        auto it = std::find_if(form.terms.begin(), form.terms.end(), [&](auto& term) { return term.first == atom; });
-        if (it == form.terms.end() || it->second % coef != 0 || it->second / coef <= 0) continue;
+        auto it = std::lower_bound(form.terms.begin(), form.terms.end(), atom,
+                                   [](const auto& term, AtomId id) { return term.first < id; });
+        if (it == form.terms.end() || it->first != atom || it->second % coef != 0 || it->second / coef <= 0) continue;
         std::optional<Form> rest = AddScaled(form, assumption, -(it->second / coef));
-        if (rest && Prove(*rest, assumptions - 1)) return true;
+        if (rest && Prove(*rest, assumptions - 1, depth - 1)) return true;
         break;
       }
-      if (steps_ <= 0) return false;
+      if (work_ <= 0) return false;
     }
   }
   auto [id, coef] = form.terms.back();
@@ -290,18 +321,18 @@ bool BoundsProver::Prove(const Form& form, int assumptions) {
   for (size_t i = 0; i < bounds.size(); ++i) {
     if (coef % bounds[i].scale != 0) continue;
     std::optional<Form> rest = AddScaled(without, bounds[i].form, coef / bounds[i].scale);
-    if (rest && Prove(*rest, assumptions)) return true;
+    if (rest && Prove(*rest, assumptions, depth - 1)) return true;
   }
   if (!atom.cases.empty()) {
     bool all = std::all_of(atom.cases.begin(), atom.cases.end(), [&](const Form& value) {
       std::optional<Form> rest = AddScaled(without, value, coef);
-      return rest && Prove(*rest, assumptions);
+      return rest && Prove(*rest, assumptions, depth - 1);
     });
     if (all) return true;
   }
   int64_t extreme = coef < 0 ? atom.range.hi : atom.range.lo;
   std::optional<Form> rest = AddScaled(without, Constant(extreme), coef);
-  return rest && Prove(*rest, 0);
+  return rest && Prove(*rest, 0, depth - 1);
 }
 
 void BoundsProver::AssumeNonNegative(const std::optional<Form>& form) {

@@ -32,11 +32,12 @@ class BoundsProver {
     int64_t hi = 0;
   };
 
-  // `steps` is how much work proofs may take; it counts down, and at 0 nothing more is proven.
-  // REQUIRES: sizes with lo ≤ hi; axes of the stage have extents over sizes. All three outlive the prover.
-  BoundsProver(const Kernel& kernel, const Stage& stage, int64_t* steps);
+  // `work` is how much forms and proofs may take, in terms that are looked at or kept; it counts down, and at 0 nothing
+  // more is proven. `ranges`: DynamicSizes(kernel).
+  // REQUIRES: sizes with lo ≤ hi; axes of the stage have extents over sizes. All of them outlive the prover.
+  BoundsProver(const Kernel& kernel, const Stage& stage, const std::vector<int>& ranges, int64_t* work);
 
-  // nullopt if the value may not fit into 62 bits or a divisor may not be positive.
+  // nullopt if the value may not fit into 62 bits, a divisor may not be positive, or there is no work left.
   std::optional<Form> FormOf(const Expr& index);
   // What the form's parts allow when taken one by one.
   Range RangeOf(const Form& form) const;
@@ -72,14 +73,16 @@ class BoundsProver {
   std::optional<Form> ProductAtom(AtomId a, AtomId b);
   std::optional<Form> Extreme(Op op, const Form& a, const Form& b);
   std::optional<Form> MakeAtom(const Key* key, Atom atom);
-  bool Prove(const Form& form, int assumptions);
+  bool Prove(const Form& form, int assumptions, int depth);
+  void Spend(size_t work) const { work_ -= static_cast<int64_t>(work); }
   void AssumeNonNegative(const std::optional<Form>& form);
   void AssumeComparison(Op op, const Expr& a, const Expr& b, bool holds);
 
   const Kernel& kernel_;
-  int64_t& steps_;
+  int64_t& work_;
+  int product_depth_ = 0;
   std::vector<Form> axes_;
-  std::vector<Form> sizes_;
+  std::unordered_map<int64_t, Form> ranges_;  // of sizes that are ranges
   std::vector<Atom> atoms_;
   std::map<Key, AtomId> known_;
   std::unordered_map<const ExprNode*, std::optional<Form>> forms_;

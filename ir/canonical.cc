@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/parse_tree.h"
 #include "ir/print.h"
 
 namespace hone {
@@ -67,8 +68,11 @@ void NameTensorsAndAxes(Kernel& kernel) {
     Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
     if (tensor.kind == TensorKind::kIntermediate) tensor.name = fmt::format("t{}", next++);
     int axis_number = 0;
-    for (Axis& axis : stage.axes) axis.name = fmt::format("i{}", axis_number++);
-    for (Axis& axis : stage.reduce_axes) axis.name = fmt::format("i{}", axis_number++);
+    for (std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
+      for (Axis& axis : *axes) {
+        axis.name = fmt::format("i{}", axis_number++);
+        if (IsReservedWord(axis.name)) axis.name += "_";  // i8 is a type
+      }
   }
 }
 

@@ -1,14 +1,40 @@
 #include "ir/expr.h"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <limits>
+#include <unordered_set>
 
 #include "base/check.h"
 
 namespace hone {
 
-Expr::Expr(Op op, DType type, std::vector<Expr> args, int64_t int_value, double float_value)
-    : node_(std::make_shared<const ExprNode>(ExprNode{op, type, int_value, float_value, std::move(args)})) {}
+namespace {
+
+uint64_t Mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+  return hash ^ hash >> 29;
+}
+
+}  // namespace
+
+Expr::Expr(Op op, DType type, std::vector<Expr> args, int64_t int_value, double float_value) {
+  uint64_t nodes = 1, ops = OpBit(op);
+  uint64_t hash = Mixed(static_cast<uint64_t>(op) * 64 + static_cast<uint64_t>(type), static_cast<uint64_t>(int_value));
+  hash = Mixed(hash, std::bit_cast<uint64_t>(float_value));
+  int height = 0;
+  for (const Expr& arg : args) {
+    if (!arg) continue;  // ir/verify refuses it
+    nodes += arg.node_->nodes;
+    ops |= arg.node_->ops;
+    hash = Mixed(hash, arg.node_->hash);
+    height = std::max<int>(height, arg.node_->height);
+  }
+  node_ = std::make_shared<const ExprNode>(
+      ExprNode{op, type, static_cast<uint16_t>(std::min<int>(height + 1, std::numeric_limits<uint16_t>::max())),
+               static_cast<uint32_t>(std::min<uint64_t>(nodes, std::numeric_limits<uint32_t>::max())), ops, hash,
+               int_value, float_value, std::move(args)});
+}
 
 int64_t FloorDiv(int64_t a, int64_t b) {
   int64_t q = a / b;
@@ -100,13 +126,27 @@ Expr CastTo(DType type, Expr a) { return a.type() == type ? a : Expr(Op::kCast, 
 bool SameExpr(const Expr& a, const Expr& b) {
   if (a.id() == b.id()) return true;
   if (!a || !b) return false;
-  double x = a.float_value(), y = b.float_value();
-  if (a.op() != b.op() || a.type() != b.type() || a.int_value() != b.int_value() ||
-      std::memcmp(&x, &y, sizeof x) != 0 || a.args().size() != b.args().size())
+  if (a.id()->hash != b.id()->hash || a.op() != b.op() || a.type() != b.type() || a.int_value() != b.int_value() ||
+      std::bit_cast<uint64_t>(a.float_value()) != std::bit_cast<uint64_t>(b.float_value()) ||
+      a.args().size() != b.args().size())
     return false;
   for (size_t i = 0; i < a.args().size(); ++i)
     if (!SameExpr(a.arg(i), b.arg(i))) return false;
   return true;
+}
+
+std::vector<int64_t> AxesOf(const Expr& expr) {
+  std::vector<int64_t> axes;
+  std::unordered_set<const ExprNode*> seen;
+  auto visit = [&](const Expr& e, const auto& self) -> void {
+    if (!e.Has(Op::kAxis) || !seen.insert(e.id()).second) return;
+    if (e.op() == Op::kAxis) axes.push_back(e.int_value());
+    for (const Expr& arg : e.args()) self(arg, self);
+  };
+  visit(expr, visit);
+  std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  return axes;
 }
 
 bool IsCommutative(Op op) {

@@ -49,6 +49,8 @@ enum class Op : uint8_t {
   kCast = 40,  // to `type`; float to integer truncates towards zero and saturates, NaN gives 0; integers wrap around
 };
 
+constexpr uint64_t OpBit(Op op) { return uint64_t{1} << static_cast<int>(op); }
+
 class Expr;
 
 struct ExprNode;
@@ -66,6 +68,11 @@ class Expr {
   inline double float_value() const;
   inline const std::vector<Expr>& args() const;
   inline const Expr& arg(size_t i) const;
+  // Of the whole tree, known without walking it: shared parts count each time, so these bound what a walk costs.
+  inline uint32_t nodes() const;   // at most 2^32 − 1
+  inline uint16_t height() const;  // a leaf has 1; at most 65,535
+  inline uint64_t ops() const;     // an OpBit for each operation in the tree
+  bool Has(Op op) const;           // one of them
   const ExprNode* id() const { return node_.get(); }  // for memo tables that live no longer than the tree
 
  private:
@@ -75,6 +82,10 @@ class Expr {
 struct ExprNode {
   Op op;
   DType type;
+  uint16_t height;
+  uint32_t nodes;
+  uint64_t ops;
+  uint64_t hash;  // of the structure, for SameExpr; means nothing outside of this process
   int64_t int_value;
   double float_value;
   std::vector<Expr> args;
@@ -86,6 +97,10 @@ inline int64_t Expr::int_value() const { return node_->int_value; }
 inline double Expr::float_value() const { return node_->float_value; }
 inline const std::vector<Expr>& Expr::args() const { return node_->args; }
 inline const Expr& Expr::arg(size_t i) const { return node_->args[i]; }
+inline uint32_t Expr::nodes() const { return node_->nodes; }
+inline uint16_t Expr::height() const { return node_->height; }
+inline uint64_t Expr::ops() const { return node_->ops; }
+inline bool Expr::Has(Op op) const { return (node_->ops & OpBit(op)) != 0; }
 
 // Builders. Binary ones take the type of their first argument (comparisons: bool) and fold integer constants.
 Expr Int(int64_t value, DType type = DType::kI64);
@@ -103,6 +118,9 @@ inline Expr operator-(Expr a, Expr b) { return Binary(Op::kSub, std::move(a), st
 inline Expr operator*(Expr a, Expr b) { return Binary(Op::kMul, std::move(a), std::move(b)); }
 
 bool SameExpr(const Expr& a, const Expr& b);  // structural equality; NaN constants of equal bits are equal
+
+// The axes that the expression names, each once, in increasing order. Shared parts are looked at once.
+std::vector<int64_t> AxesOf(const Expr& expr);
 
 bool IsCommutative(Op op);
 std::string_view OpName(Op op);  // "add", "floordiv": for messages and canonical text

@@ -2,8 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
-#include <vector>
+#include <unordered_set>
 
 #include "ir/expr.h"
 
@@ -12,22 +11,23 @@ namespace hone {
 // Keeps every node alive that it has seen. Thread-compatible.
 class ExprTable {
  public:
+  ExprTable() = default;
+  ExprTable(const ExprTable&) = delete;
+  ExprTable& operator=(const ExprTable&) = delete;
+
   // The node for an expression whose arguments came from this table.
-  Expr Intern(Expr expr);
+  Expr Intern(Expr expr) { return *interned_.insert(std::move(expr)).first; }
 
  private:
-  struct Key {
-    Op op;
-    DType type;
-    int64_t int_value;
-    uint64_t float_bits;
-    std::vector<const ExprNode*> args;
-    bool operator==(const Key&) const = default;
+  // Begins with the table's address, which nobody outside can know: literals cannot be chosen to share a bucket.
+  struct Hash {
+    uint64_t seed;
+    size_t operator()(const Expr& e) const;
   };
-  struct KeyHash {
-    size_t operator()(const Key& key) const;
+  struct Equal {
+    bool operator()(const Expr& a, const Expr& b) const;
   };
-  std::unordered_map<Key, Expr, KeyHash> interned_;
+  std::unordered_set<Expr, Hash, Equal> interned_{0, Hash{reinterpret_cast<uintptr_t>(this)}};
 };
 
 }  // namespace hone

@@ -69,16 +69,26 @@ int64_t EvalExtent(const Kernel& kernel, const Expr& extent) {
 int64_t UpperExtent(const Kernel& kernel, const Expr& extent) { return RangeOf(kernel, extent).hi; }
 int64_t LowerExtent(const Kernel& kernel, const Expr& extent) { return RangeOf(kernel, extent).lo; }
 
+std::vector<int> DynamicSizes(const Kernel& kernel) {
+  std::vector<int> sizes;
+  for (size_t i = 0; i < kernel.sizes.size(); ++i)
+    if (!kernel.sizes[i].is_constant()) sizes.push_back(static_cast<int>(i));
+  return sizes;
+}
+
 bool IsStatic(const Kernel& kernel) {
   return std::all_of(kernel.sizes.begin(), kernel.sizes.end(), [](const Size& s) { return s.is_constant(); });
 }
 
 std::vector<int> SizesByFirstUse(const Kernel& kernel) {
   std::vector<int> order;
+  std::vector<bool> mentioned(kernel.sizes.size(), false);
   auto mention = [&](const Expr& expr) {
+    if (!expr.Has(Op::kSize)) return;
     Walk(expr, [&](const Expr& e) {
-      int index = static_cast<int>(e.int_value());
-      if (e.op() == Op::kSize && std::find(order.begin(), order.end(), index) == order.end()) order.push_back(index);
+      if (e.op() != Op::kSize || mentioned[static_cast<size_t>(e.int_value())]) return;
+      mentioned[static_cast<size_t>(e.int_value())] = true;
+      order.push_back(static_cast<int>(e.int_value()));
     });
   };
   for (TensorId id : kernel.operands) {
@@ -141,10 +151,12 @@ const Stage* ProducerOf(const Kernel& kernel, TensorId tensor) {
 TensorId OnlyInputOf(const Kernel& kernel, const Stage& stage) {
   TensorId found = -1;
   bool one = true;
+  std::vector<bool> visited(kernel.tensors.size(), false);  // a stage that many read is looked at once
   auto visit = [&](auto&& self, const Stage& at) -> void {
     Walk(at.body, [&](const Expr& e) {
-      if (e.op() != Op::kLoad) return;
+      if (e.op() != Op::kLoad || visited[static_cast<size_t>(e.int_value())]) return;
       const TensorId tensor = static_cast<TensorId>(e.int_value());
+      visited[static_cast<size_t>(tensor)] = true;
       if (const Stage* producer = ProducerOf(kernel, tensor)) return self(self, *producer);
       one &= found < 0 || found == tensor;
       found = tensor;

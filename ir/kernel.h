@@ -83,7 +83,8 @@ struct Kernel {
 int64_t EvalExtent(const Kernel& kernel, const Expr& extent);
 int64_t UpperExtent(const Kernel& kernel, const Expr& extent);
 int64_t LowerExtent(const Kernel& kernel, const Expr& extent);
-bool IsStatic(const Kernel& kernel);  // no size is a range
+std::vector<int> DynamicSizes(const Kernel& kernel);  // indices of the sizes that are ranges, in order
+bool IsStatic(const Kernel& kernel);                  // there are none
 
 // The same for kernels that nobody has checked yet: nullopt where 64 bits overflow, a divisor is not positive, or the
 // expression is over more than sizes.

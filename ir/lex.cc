@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -11,11 +12,11 @@ namespace {
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Longest first, so that "<=" is not read as "<".
-constexpr std::array<std::string_view, 23> kSymbols = {"->", "..", "<=", ">=", "==", "!=", "(", ")", "[", "]", "{", "}",
-                                                       ",",  ":",  "=",  "+",  "-",  "*",  "/", "%", "<", ">", ";"};
+constexpr std::array<std::string_view, 6> kPairs = {"->", "..", "<=", ">=", "==", "!="};
+constexpr std::string_view kSymbols = "()[]{},:=+-*/%<>;";
 
 constexpr size_t kNameBytes = 64;
+constexpr size_t kStringBytes = 1024;
 
 void SkipBlanks(std::string_view source, size_t* offset, Position* position) {
   bool comment = false;
@@ -65,15 +66,14 @@ Result<Token> Number(std::string_view rest, Token token) {
   const char* begin = token.text.data();
   const char* end = begin + token.text.size();
   if (token.text.size() < rest.size() && (IsLetter(rest[token.text.size()])))
-    return Bad(fmt::format("saw \"{}{}\", wanted a number or a name; a name starts with a letter", token.text,
+    return Bad(fmt::format("saw \"{}{}\", wanted a number or a name; a name starts with a letter", token.Shown(),
                            rest[token.text.size()]));
   token.kind = is_float ? TokenKind::kFloat : TokenKind::kInt;
   std::errc status =
       is_float ? std::from_chars(begin, end, token.float_value).ec : std::from_chars(begin, end, token.int_value).ec;
   if (status != std::errc()) {
-    std::string shown(token.text.substr(0, 40));
-    if (is_float) return Bad(fmt::format("saw {}, wanted a number that a double can hold", shown));
-    return Bad(fmt::format("saw {}, wanted a whole number below 2^63", shown));
+    if (is_float) return Bad(fmt::format("saw {}, wanted a number that a double can hold", token.Shown()));
+    return Bad(fmt::format("saw {}, wanted a whole number below 2^63", token.Shown()));
   }
   return token;
 }
@@ -89,11 +89,16 @@ std::string WhereText(std::string_view file, Position position) {
   return fmt::format("{}:{}:{}", file, position.line, position.column);
 }
 
+std::string Token::Shown() const {
+  constexpr size_t kShown = 40;
+  return fmt::format("{}{}", text.substr(0, kShown), text.size() > kShown ? "…" : "");
+}
+
 std::string Token::Describe() const {
   switch (kind) {
     case TokenKind::kEnd: return "the end of the text";
     case TokenKind::kInt:
-    case TokenKind::kFloat: return fmt::format("the number {}", text.substr(0, 40));
+    case TokenKind::kFloat: return "the number " + Shown();
     default: return fmt::format("\"{}\"{}", text.substr(0, 40), text.size() > 40 ? "…" : "");
   }
 }
@@ -116,17 +121,18 @@ Result<Token> NextToken(std::string_view source, size_t* offset, Position* posit
   } else if (rest[0] == '"') {
     size_t end = rest.find_first_of("\"\n", 1);
     if (end == std::string_view::npos || rest[end] == '\n') return Bad("saw a string without its closing quote");
+    if (end - 1 > kStringBytes)
+      return Bad(fmt::format("saw a string of {} bytes, wanted at most {}", end - 1, kStringBytes));
     token.kind = TokenKind::kString;
     token.text = rest.substr(1, end - 1);
     length = end + 1;
   } else {
-    for (std::string_view symbol : kSymbols) {
-      if (!rest.starts_with(symbol)) continue;
-      token.kind = TokenKind::kSymbol;
-      token.text = rest.substr(0, symbol.size());
-      length = symbol.size();
-      break;
-    }
+    token.kind = TokenKind::kSymbol;
+    if (std::find(kPairs.begin(), kPairs.end(), rest.substr(0, 2)) != kPairs.end())
+      length = 2;
+    else if (kSymbols.find(rest[0]) != std::string_view::npos)
+      length = 1;
+    token.text = rest.substr(0, length);
     if (length == 0)
       return Bad(fmt::format("saw {}, wanted a name, a number or one of ( ) [ ] {{ }} , : = + - * / % < >",
                              PrintableByte(rest[0])));

@@ -36,12 +36,13 @@ struct Token {
 
   bool Is(std::string_view symbol) const { return kind == TokenKind::kSymbol && text == symbol; }
   bool IsWord(std::string_view word) const { return kind == TokenKind::kName && text == word; }
-  // For messages: `"x"`, `the number 3`, `the end of the text`.
+  // For messages: its text, shortened; and `"x"`, `the number 3`, `the end of the text`.
+  std::string Shown() const;
   std::string Describe() const;
 };
 
 // Reads the next token from `source` at *offset and moves both. kInvalid for bytes that start no token, numbers beyond
-// 63 bits and strings without an end; the error's `where` is left to the caller, who knows the file: *position is at
+// 63 bits, names beyond 64 letters, and strings beyond 1 KiB or without an end; the error's `where` is left to the caller, who knows the file: *position is at
 // the offending place then.
 Result<Token> NextToken(std::string_view source, size_t* offset, Position* position);
 

@@ -177,9 +177,9 @@ std::string Expander::Usage() const {
 
 Result<int64_t> Expander::WholeNumber(const Call::Given& given, const Token& token, int64_t least) {
   if (token.kind != TokenKind::kInt)
-    return At(token.position, fmt::format("saw {}={}, wanted a whole number", given.name.name, token.text));
+    return At(token.position, fmt::format("saw {}={}, wanted a whole number", given.name.name, token.Shown()));
   if (given.negative)
-    return At(token.position, fmt::format("saw {}=-{}, wanted at least {}", given.name.name, token.text, least));
+    return At(token.position, fmt::format("saw {}=-{}, wanted at least {}", given.name.name, token.Shown(), least));
   if (token.int_value < least)
     return At(token.position, fmt::format("saw {}={}, wanted at least {}", given.name.name, token.int_value, least));
   if (token.int_value > limits_.size)
@@ -202,7 +202,7 @@ Result<AttributeValue> Expander::Read(const Attribute& attribute, const Call::Gi
     const Token& token = given.numbers[0];
     if (token.kind == TokenKind::kName || given.negative)
       return At(value.position, fmt::format("saw {}={}{}, wanted a number, at least 0", attribute.name,
-                                            given.negative ? "-" : "", token.text));
+                                            given.negative ? "-" : "", token.Shown()));
     value.real = token.kind == TokenKind::kInt ? static_cast<double>(token.int_value) : token.float_value;
     return value;
   }
@@ -244,7 +244,7 @@ Result<AttributeValue> Expander::Read(const Attribute& attribute, const Call::Gi
 Result<bool> Expander::ReadCommon(const Call::Given& given) {
   std::string_view name = given.name.name;
   const Token& token = given.numbers[0];
-  std::string saw = fmt::format("saw {}={}{}", name, given.negative ? "-" : "", token.text);
+  std::string saw = fmt::format("saw {}={}{}", name, given.negative ? "-" : "", token.Shown());
   bool plain = !given.is_list && !given.hi && !given.negative;
   if (name == "const") {
     if (!plain || token.kind != TokenKind::kInt || token.int_value > 1)

@@ -69,16 +69,16 @@ class SizeChecker {
 
   Result<int64_t> CheckExtent(Position position, const Expr& extent, const std::string& what) const {
     std::optional<ExtentRange> range = CheckedExtent(kernel_, extent);
-    std::string text = PrintExtent(kernel_, extent);
+    auto text = [&] { return Shortened(PrintExtent(kernel_, extent)); };
     if (!range)
       return At(position, ErrorKind::kInvalid,
-                fmt::format("{} is {}, which divides by zero or does not fit into 64 bits", what, text));
+                fmt::format("{} is {}, which divides by zero or does not fit into 64 bits", what, text()));
     if (range->lo < 1)
       return At(position, ErrorKind::kInvalid,
                 fmt::format("{} is {}{}, wanted at least 1", what,
                             range->lo == range->hi ? fmt::format("{}", range->lo)
                                                    : fmt::format("{} at its smallest", range->lo),
-                            extent.op() == Op::kInt ? "" : fmt::format(" ({})", text)));
+                            extent.op() == Op::kInt ? "" : fmt::format(" ({})", text())));
     if (range->hi > limits_.size)
       return At(position, ErrorKind::kLimit,
                 fmt::format("{} is {}, hone's limit for a size is {}", what, range->hi, limits_.size));

@@ -10,11 +10,13 @@ namespace hone {
 
 struct ParseLimits {
   size_t text_bytes = 1 << 20;
-  int nesting = 200;
+  int nesting = 200;   // of brackets, in the text and in the kernel as it prints
+  int height = 1000;   // of an expression: operators and functions above one another, chains included
   int stages = 256;
-  int nodes = 100'000;
+  int nodes = 20'000;  // of the kernel, extents included, names and functions replaced by what they stand for
   int rank = 8;
   int operands = 64;
+  int ranges = 64;  // sizes that are ranges
   int threads = 1024;
   int64_t size = int64_t{1} << 40;           // of one dimension
   int64_t tensor_bytes = int64_t{16} << 30;  // of all operands together, and of each intermediate

@@ -30,6 +30,8 @@ Result<void> KernelResolver::Sizes() {
     HONE_TRY(check(lo));
     HONE_TRY(check(hi));
     if (hi < lo) return At(size.position, fmt::format("saw {}={}..{}, wanted a range that goes up", size.name, lo, hi));
+    if (lo != hi && ++dynamic_sizes_ > limits_.ranges)
+      return At(size.position, fmt::format("more than {} sizes that are ranges", limits_.ranges), ErrorKind::kLimit);
     sizes_[size.name] = SizeRef(static_cast<int>(kernel_.sizes.size()));
     size_positions_[size.name] = size.position;
     kernel_.sizes.push_back(Size{std::string(size.name), lo, hi});
@@ -51,11 +53,11 @@ Result<void> KernelResolver::Options() {
       else if (value.text == "fast")
         kernel_.options.accuracy = Accuracy::kFast;
       else
-        return At(value.position, fmt::format("saw accuracy={}, wanted strict, relaxed or fast", value.text));
+        return At(value.position, fmt::format("saw accuracy={}, wanted strict, relaxed or fast", value.Shown()));
     } else if (option.name == "threads") {
       if (value.kind != TokenKind::kInt || value.int_value > limits_.threads)
         return At(value.position,
-                  fmt::format("saw threads={}, wanted a number from 0 to {}", value.text, limits_.threads));
+                  fmt::format("saw threads={}, wanted a number from 0 to {}", value.Shown(), limits_.threads));
       kernel_.options.threads = static_cast<int>(value.int_value);
     } else {
       return At(option.position, fmt::format("unknown option \"{}\", wanted accuracy or threads", option.name));
@@ -67,11 +69,11 @@ Result<void> KernelResolver::Options() {
 Result<Expr> KernelResolver::Extent(const Tree& tree) {
   Value value = HONE_TRY(Lower(tree, true));
   if (value.type() != DType::kI64) return At(tree.position, "wanted a whole number or an expression over sizes");
-  bool over_sizes = true;
-  Walk(value.expr, [&](const Expr& e) {
-    over_sizes &= e.op() == Op::kInt || e.op() == Op::kSize || (e.op() >= Op::kAdd && e.op() <= Op::kMax);
-  });
-  if (!over_sizes) return At(tree.position, "an extent is made of numbers and sizes with + - * / % min and max");
+  constexpr uint64_t kAllowed = OpBit(Op::kInt) | OpBit(Op::kSize) | OpBit(Op::kAdd) | OpBit(Op::kSub) |
+                                OpBit(Op::kMul) | OpBit(Op::kFloorDiv) | OpBit(Op::kMod) | OpBit(Op::kMin) |
+                                OpBit(Op::kMax);
+  if ((value.expr.ops() & ~kAllowed) != 0)
+    return At(tree.position, "an extent is made of numbers and sizes with + - * / % min and max");
   return value.expr;
 }
 
@@ -128,6 +130,7 @@ Result<void> KernelResolver::Declare(const TensorTree& tree, TensorKind kind) {
     for (const Tree& dim : *tree.view) tensor.shape.push_back(HONE_TRY(Extent(dim)));
     HONE_TRY(CheckView(tree, tensor));
   }
+  HONE_TRY(Count(tensor, tree.position));
   TensorId id = static_cast<TensorId>(kernel_.tensors.size());
   tensors_[tensor.name] = id;
   kernel_.tensors.push_back(std::move(tensor));
@@ -139,7 +142,9 @@ Result<void> KernelResolver::Declare(const TensorTree& tree, TensorKind kind) {
 
 std::string KernelResolver::FreshName(std::string_view stem) {
   std::string name(stem);
-  for (int i = 2; names_.count(name) || IsReservedWord(name); ++i) name = fmt::format("{}{}", stem, i);
+  // Numbers that were tried for a stem are not tried again: the text may hold thousands of such names.
+  int& next = next_fresh_.try_emplace(name, 2).first->second;
+  while (names_.count(name) || IsReservedWord(name)) name = fmt::format("{}{}", stem, next++);
   names_.insert(name);
   return name;
 }

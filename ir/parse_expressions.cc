@@ -7,11 +7,7 @@ namespace hone {
 
 Result<Value> KernelResolver::Name(const Tree& tree) {
   if (auto it = scope_.find(tree.name); it != scope_.end()) return build_.Leaf(AxisRef(it->second));
-  if (auto it = sizes_.find(tree.name); it != sizes_.end()) {
-    Value value = build_.Leaf(it->second);
-    Walk(it->second, [&](const Expr&) { ++value.nodes; });
-    return value;
-  }
+  if (auto it = sizes_.find(tree.name); it != sizes_.end()) return Value{it->second, false};
   if (tree.name == "inf") return build_.Leaf(Float(std::numeric_limits<double>::infinity()), true);
   if (tree.name == "nan") return build_.Leaf(Float(std::numeric_limits<double>::quiet_NaN()), true);
   if (tree.name == "true" || tree.name == "false") return build_.Leaf(Int(tree.name == "true", DType::kBool));
@@ -38,19 +34,16 @@ Result<Value> KernelResolver::Load(const Tree& tree) {
                                          tensor.shape.size() == 1 ? "" : "s", tree.args.size(),
                                          tree.args.size() == 1 ? "ex" : "ices"));
   DType dtype = tensor.dtype;
-  std::vector<Value> args;
   std::vector<Expr> indices;
   for (const Tree& arg : tree.args) {
     Value index = HONE_TRY(Lower(arg, true));
     if (index.type() != DType::kI64)
       return At(arg.position, fmt::format("saw a value of type {}, wanted an index; convert it with int(…)",
                                           hone::Name(index.type())));
-    index.weak = false;
     indices.push_back(index.expr);
-    args.push_back(std::move(index));
   }
   Value load =
-      HONE_TRY(Place(build_.Make(LoadOf(it->second, dtype, std::move(indices)), std::move(args)), tree.position));
+      HONE_TRY(Place(build_.Make(LoadOf(it->second, dtype, std::move(indices))), tree.position));
   places_.try_emplace(load.expr.id(), tree.position);
   return load;
 }
@@ -63,12 +56,12 @@ Result<Value> KernelResolver::Pad(const Tree& tree) {
   fill = HONE_TRY(Place(build_.Adapt(fill, load.type()), tree.args[1].position));
   if (fill.expr.op() != Op::kInt && fill.expr.op() != Op::kFloat)
     return At(tree.args[1].position, "what pad puts outside a tensor must be a number");
-  return Place(build_.Make(PadOf(load.expr, fill.expr), {load, fill}), tree.position);
+  return Place(build_.Make(PadOf(load.expr, fill.expr)), tree.position);
 }
 
 Result<Value> KernelResolver::Lower(const Tree& tree, bool index) {
   Value value = HONE_TRY(LowerNode(tree, index));
-  places_.try_emplace(value.expr.id(), tree.position);
+  if (!statement_.empty() && !value.expr.args().empty()) places_.try_emplace(value.expr.id(), tree.position);
   return value;
 }
 

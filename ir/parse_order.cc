@@ -1,6 +1,4 @@
 // Puts a resolved kernel in order, so that printing and parsing it again gives the same one.
-#include <algorithm>
-
 #include "ir/parse_resolver.h"
 
 namespace hone {
@@ -20,11 +18,11 @@ Result<void> KernelResolver::Finish() {
     });
   }
 
-  std::vector<int> size_order = SizesByFirstUse(kernel_);
+  std::vector<int> size_order = SizesByFirstUse(kernel_), new_size(kernel_.sizes.size(), -1);
+  for (size_t i = 0; i < size_order.size(); ++i) new_size[static_cast<size_t>(size_order[i])] = static_cast<int>(i);
   for (size_t i = 0; i < kernel_.sizes.size(); ++i) {
     const Size& size = kernel_.sizes[i];
-    bool used = std::find(size_order.begin(), size_order.end(), static_cast<int>(i)) != size_order.end();
-    if (!used && !size.is_constant())
+    if (new_size[i] < 0 && !size.is_constant())
       return At(size_positions_[size.name],
                 fmt::format("the range {} is never used; remove it or give it one value", size.name));
   }
@@ -33,8 +31,7 @@ Result<void> KernelResolver::Finish() {
     if (kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kIntermediate)
       tensor_order.push_back(stage.output);
 
-  std::vector<int> new_size(kernel_.sizes.size(), -1), new_tensor(kernel_.tensors.size(), -1);
-  for (size_t i = 0; i < size_order.size(); ++i) new_size[static_cast<size_t>(size_order[i])] = static_cast<int>(i);
+  std::vector<int> new_tensor(kernel_.tensors.size(), -1);
   for (size_t i = 0; i < tensor_order.size(); ++i)
     new_tensor[static_cast<size_t>(tensor_order[i])] = static_cast<int>(i);
 

@@ -5,66 +5,69 @@
 
 namespace hone {
 
-// The dimension that the variable indexes alone. Loads inside pad() count last: they may reach over the edge.
-Result<Expr> KernelResolver::ReductionExtent(const Tree& reduction, const ReduceVar& var) {
-  if (var.extent >= 0) return Extent(reduction.args[static_cast<size_t>(var.extent)]);
-  struct Candidate {
-    Expr extent;
-    std::string text;
-  };
-  std::optional<Candidate> found;
-  std::optional<Error> conflict;
-  auto consider = [&](const Tree& load) {
+std::optional<ExtentRange> KernelResolver::RangeOf(const Expr& extent) {
+  auto [it, added] = ranges_.try_emplace(extent.id());
+  if (added) it->second = CheckedExtent(kernel_, extent);
+  return it->second;
+}
+
+// The dimensions that the reduction's variables index alone, by variable. Loads inside pad() count last: they may reach
+// over the edge.
+std::vector<KernelResolver::IndexedDims> KernelResolver::DimsOf(const Tree& reduction) const {
+  std::vector<IndexedDims> found(reduction.vars.size());
+  auto consider = [&](const Tree& load, bool padded) {
     auto it = tensors_.find(load.name);
     if (it == tensors_.end()) return;
-    const Tensor& tensor = TensorOf(it->second);
-    for (size_t d = 0; d < std::min(load.args.size(), tensor.shape.size()); ++d) {
-      if (load.args[d].kind != TreeKind::kName || load.args[d].name != var.name) continue;
-      Candidate candidate{tensor.shape[d], fmt::format("dimension {} of {}", d + 1, load.name)};
-      if (!found) {
-        found = candidate;
-        continue;
-      }
-      auto a = CheckedExtent(kernel_, found->extent), b = CheckedExtent(kernel_, candidate.extent);
-      bool same =
-          SameExpr(found->extent, candidate.extent) || (a && b && a->lo == a->hi && b->lo == b->hi && a->lo == b->lo);
-      if (!same && !conflict) {
-        auto text = [](const std::optional<ExtentRange>& r) {
-          return !r               ? std::string("?")
-                 : r->lo == r->hi ? fmt::format("{}", r->lo)
-                                  : fmt::format("{}..{}", r->lo, r->hi);
-        };
-        conflict =
-            At(var.position, fmt::format("{} ranges over {} ({}) and over {} ({}), wanted one extent; or write {} < …",
-                                         var.name, found->text, text(a), candidate.text, text(b), var.name));
+    const std::vector<Expr>& shape = kernel_.tensors[static_cast<size_t>(it->second)].shape;
+    for (size_t d = 0; d < std::min(load.args.size(), shape.size()); ++d) {
+      if (load.args[d].kind != TreeKind::kName) continue;
+      for (size_t v = 0; v < reduction.vars.size(); ++v) {
+        if (load.args[d].name != reduction.vars[v].name) continue;
+        IndexedDims& dims = found[v];
+        // Equal extents are one node: the first of each is enough.
+        if ((padded ? dims.seen_padded : dims.seen).insert(shape[d].id()).second)
+          (padded ? dims.padded : dims.inside).push_back({load.name, d, shape[d]});
       }
     }
   };
   auto visit = [&](const Tree& tree, bool padded, const auto& self) -> void {
-    if (tree.kind == TreeKind::kLoad && !padded) consider(tree);
+    if (tree.kind == TreeKind::kLoad) consider(tree, padded);
     bool pads = tree.kind == TreeKind::kCall && tree.name == "pad";
     for (const Tree& arg : tree.args) self(arg, pads, self);
   };
-  visit(reduction.args[0], false, visit);
-  if (conflict) return *conflict;
-  if (found) return found->extent;
-  auto visit_padded = [&](const Tree& tree, const auto& self) -> void {
-    if (tree.kind == TreeKind::kLoad) consider(tree);
-    for (const Tree& arg : tree.args) self(arg, self);
-  };
-  visit_padded(reduction.args[0], visit_padded);
-  if (conflict) return *conflict;
-  if (found) return found->extent;
-  return At(var.position, fmt::format("{} indexes no dimension alone, so its range is unknown; write {}({} < …)",
-                                      var.name, reduction.name, var.name));
+  auto is_given = [](const ReduceVar& var) { return var.extent >= 0; };
+  if (!std::all_of(reduction.vars.begin(), reduction.vars.end(), is_given)) visit(reduction.args[0], false, visit);
+  return found;
+}
+
+// As given, or that of the dimensions that the variable indexes.
+Result<Expr> KernelResolver::ReductionExtent(const Tree& reduction, const ReduceVar& var, const IndexedDims& dims) {
+  if (var.extent >= 0) return Extent(reduction.args[static_cast<size_t>(var.extent)]);
+  const std::vector<IndexedDim>& candidates = dims.inside.empty() ? dims.padded : dims.inside;
+  if (candidates.empty())
+    return At(var.position, fmt::format("{} indexes no dimension alone, so its range is unknown; write {}({} < …)",
+                                        var.name, reduction.name, var.name));
+  const IndexedDim& first = candidates[0];
+  for (const IndexedDim& other : candidates) {
+    if (first.extent.id() == other.extent.id()) continue;
+    std::optional<ExtentRange> a = RangeOf(first.extent), b = RangeOf(other.extent);
+    if (a && b && a->lo == a->hi && b->lo == b->hi && a->lo == b->lo) continue;
+    auto dim = [](const IndexedDim& d) { return fmt::format("dimension {} of {}", d.dim + 1, d.tensor); };
+    auto text = [](const std::optional<ExtentRange>& r) {
+      return !r               ? std::string("?")
+             : r->lo == r->hi ? fmt::format("{}", r->lo)
+                              : fmt::format("{}..{}", r->lo, r->hi);
+    };
+    return At(var.position, fmt::format("{} ranges over {} ({}) and over {} ({}), wanted one extent; or write {} < …",
+                                        var.name, dim(first), text(a), dim(other), text(b), var.name));
+  }
+  return first.extent;
 }
 
 bool KernelResolver::Uses(const Expr& expr, const std::vector<int>& variables) const {
-  bool uses = false;
-  Walk(expr, [&](const Expr& e) {
-    uses |= e.op() == Op::kAxis && std::find(variables.begin(), variables.end(), e.int_value()) != variables.end();
-  });
-  return uses;
+  const std::vector<int64_t> axes = AxesOf(expr);
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](int v) { return std::binary_search(axes.begin(), axes.end(), v); });
 }
 
 // Reads the operand of a sum. Factors of its product that do not depend on the reduction's variables are taken out:
@@ -127,13 +130,17 @@ Result<ReductionParts> KernelResolver::Reduce(const Tree& tree) {
                     : tree.name == "max" ? Reduction::kMax
                     : tree.name == "min" ? Reduction::kMin
                                          : Reduction::kProd;
-  for (const ReduceVar& var : tree.vars) {
+  if (tree.vars.size() > static_cast<size_t>(limits_.rank))
+    return At(tree.position, fmt::format("more than {} variables in one {}", limits_.rank, tree.name), ErrorKind::kLimit);
+  const std::vector<IndexedDims> dims = DimsOf(tree);
+  for (size_t v = 0; v < tree.vars.size(); ++v) {
+    const ReduceVar& var = tree.vars[v];
     if (scope_.count(var.name) || sizes_.count(var.name) || tensors_.count(var.name))
       return At(var.position, fmt::format("{} is already {}; choose another reduction variable", var.name,
                                           scope_.count(var.name)   ? "an index variable"
                                           : sizes_.count(var.name) ? "a size"
                                                                    : "a tensor"));
-    Expr extent = HONE_TRY(ReductionExtent(tree, var));
+    Expr extent = HONE_TRY(ReductionExtent(tree, var, dims[v]));
     int id = static_cast<int>(variables_.size());
     variables_.push_back({var.name, extent});
     scope_[var.name] = id;
@@ -163,11 +170,17 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
     DType type = whole ? (IsFloat(target_) ? target_ : DType::kI32) : (IsFloat(target_) ? target_ : DType::kF32);
     body = HONE_TRY(Place(build_.Adapt(body, type), tree.position));
   }
+  HONE_TRY(Count(body.expr, tree.position));
   std::vector<int> axes;
-  for (int v = 0; v < static_cast<int>(variables_.size()); ++v) {
-    bool own = std::find(parts.variables.begin(), parts.variables.end(), v) != parts.variables.end();
-    if (!own && Uses(body.expr, {v})) axes.push_back(v);
+  for (int64_t axis : AxesOf(body.expr)) {
+    const int v = static_cast<int>(axis);
+    if (std::find(parts.variables.begin(), parts.variables.end(), v) == parts.variables.end()) axes.push_back(v);
   }
+  if (axes.size() > static_cast<size_t>(limits_.rank))
+    return At(tree.position,
+              fmt::format("a {} that uses more than {} variables from outside, each a dimension of its result",
+                          tree.name, limits_.rank),
+              ErrorKind::kLimit);
   Stage stage = MakeStage(-1, axes, parts, body.expr);
   TensorId id = -1;
   for (size_t index : hoisted_) {
@@ -184,6 +197,7 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
     Tensor tensor{
         FreshName(fmt::format("{}_{}", statement_, tree.name)), body.type(), {}, {}, TensorKind::kIntermediate, false};
     for (int v : axes) tensor.shape.push_back(variables_[static_cast<size_t>(v)].extent);
+    HONE_TRY(Count(tensor, tree.position));
     kernel_.tensors.push_back(std::move(tensor));
     map_.tensors.push_back(tree.position);
     written_.push_back(true);
@@ -192,12 +206,8 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
     HONE_TRY(AddStage(std::move(stage), tree.position));
   }
   std::vector<Expr> indices;
-  std::vector<Value> counted;
-  for (int v : axes) {
-    counted.push_back(build_.Leaf(AxisRef(v)));
-    indices.push_back(counted.back().expr);
-  }
-  Value value = HONE_TRY(Place(build_.Make(LoadOf(id, body.type(), std::move(indices)), counted), tree.position));
+  for (int v : axes) indices.push_back(build_.Leaf(AxisRef(v)).expr);
+  Value value = HONE_TRY(Place(build_.Make(LoadOf(id, body.type(), std::move(indices))), tree.position));
   places_.try_emplace(value.expr.id(), tree.position);
   for (const Value& factor : parts.multiplied)
     value = HONE_TRY(Place(build_.Arithmetic(Op::kMul, value, factor, false), tree.position));

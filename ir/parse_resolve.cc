@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "ir/parse_resolver.h"
+#include "ir/print.h"
 
 namespace hone {
 
@@ -43,13 +44,31 @@ Stage KernelResolver::MakeStage(TensorId output, const std::vector<int>& axes, c
   return stage;
 }
 
-Result<void> KernelResolver::AddStage(Stage stage, Position position) {
-  if (static_cast<int>(kernel_.stages.size()) >= limits_.stages)
-    return At(position, fmt::format("more than {} stages in one kernel", limits_.stages), ErrorKind::kLimit);
-  Walk(stage.body, [&](const Expr&) { ++nodes_; });
+Result<void> KernelResolver::Count(const Expr& expr, Position position) {
+  nodes_ += expr.nodes();
   if (nodes_ > limits_.nodes)
     return At(position, fmt::format("more than {} operands and operators in one kernel", limits_.nodes),
               ErrorKind::kLimit);
+  // What prints in brackets deeper than they are read would have no canonical text.
+  if (BracketsOf(expr) > limits_.nesting)
+    return At(position,
+              fmt::format("nested more than {} deep; split the expression into several statements", limits_.nesting),
+              ErrorKind::kLimit);
+  return {};
+}
+
+Result<void> KernelResolver::Count(const Tensor& tensor, Position position) {
+  for (const std::vector<Expr>* dims : {&tensor.declared, &tensor.shape})
+    for (const Expr& dim : *dims) HONE_TRY(Count(dim, position));
+  return {};
+}
+
+// REQUIRES: the body is counted.
+Result<void> KernelResolver::AddStage(Stage stage, Position position) {
+  if (static_cast<int>(kernel_.stages.size()) >= limits_.stages)
+    return At(position, fmt::format("more than {} stages in one kernel", limits_.stages), ErrorKind::kLimit);
+  for (const std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
+    for (const Axis& axis : *axes) HONE_TRY(Count(axis.extent, position));
   kernel_.stages.push_back(std::move(stage));
   map_.stages.push_back(position);
   return {};
@@ -102,6 +121,7 @@ Result<void> KernelResolver::Statement(const StatementTree& tree) {
     parts.body = HONE_TRY(Lower(tree.value, false));
   }
   Value body = HONE_TRY(Place(build_.Adapt(parts.body, target_), tree.value.position));
+  HONE_TRY(Count(body.expr, tree.value.position));
   HONE_TRY(AddStage(MakeStage(output, axes, parts, body.expr), tree.position));
   written_[static_cast<size_t>(output)] = true;
   return {};
@@ -123,8 +143,6 @@ Result<Kernel> KernelResolver::Run() {
 
   for (const TensorTree& tensor : tree_.inputs) HONE_TRY(Declare(tensor, TensorKind::kInput));
   for (const TensorTree& tensor : tree_.outputs) HONE_TRY(Declare(tensor, TensorKind::kOutput));
-  if (kernel_.operands.size() > static_cast<size_t>(limits_.operands))
-    return At(tree_.position, fmt::format("more than {} operands", limits_.operands), ErrorKind::kLimit);
   for (const auto& item : tree_.body) {
     if (auto* tensor = std::get_if<TensorTree>(&item))
       HONE_TRY(Declare(*tensor, TensorKind::kIntermediate));

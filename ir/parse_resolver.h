@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -37,11 +38,22 @@ struct ReductionParts {
 class KernelResolver {
  public:
   KernelResolver(const KernelTree& tree, std::string_view file, const ParseLimits& limits, SourceMap* map)
-      : tree_(tree), file_(file), limits_(limits), map_(*map), build_(limits.nodes) {}
+      : tree_(tree), file_(file), limits_(limits), map_(*map), build_(limits) {}
 
   Result<Kernel> Run();
 
  private:
+  // A dimension that a reduction's variable indexes alone.
+  struct IndexedDim {
+    std::string_view tensor;
+    size_t dim;
+    Expr extent;
+  };
+  struct IndexedDims {
+    std::vector<IndexedDim> inside, padded;
+    std::unordered_set<const ExprNode*> seen, seen_padded;  // extents
+  };
+
   Error At(Position position, std::string message, ErrorKind kind = ErrorKind::kInvalid) const {
     return Error{kind, std::move(message), WhereText(file_, position)};
   }
@@ -68,7 +80,9 @@ class KernelResolver {
   Result<Value> Load(const Tree& tree);
   Result<Value> Pad(const Tree& tree);
   Result<ReductionParts> Reduce(const Tree& tree);
-  Result<Expr> ReductionExtent(const Tree& reduction, const ReduceVar& var);
+  std::vector<IndexedDims> DimsOf(const Tree& reduction) const;
+  Result<Expr> ReductionExtent(const Tree& reduction, const ReduceVar& var, const IndexedDims& dims);
+  std::optional<ExtentRange> RangeOf(const Expr& extent);  // remembered
   Result<void> Factor(const Tree& product, ReductionParts& parts);
   Result<Value> Hoist(const Tree& tree, const ReductionParts& parts);
 
@@ -76,6 +90,9 @@ class KernelResolver {
   Expr Renumber(const Expr& body, const std::vector<int>& order, std::unordered_map<const ExprNode*, Expr>& memo);
   Stage MakeStage(TensorId output, const std::vector<int>& axes, const ReductionParts& parts, const Expr& body);
   Result<void> AddStage(Stage stage, Position position);
+  // Counts what the kernel holds, extents wherever they stand included; kLimit beyond ParseLimits::nodes.
+  Result<void> Count(const Expr& expr, Position position);
+  Result<void> Count(const Tensor& tensor, Position position);
   std::string FreshName(std::string_view stem);
   std::string Suggestion(std::string_view name) const;
 
@@ -93,7 +110,10 @@ class KernelResolver {
   std::map<std::string, TensorId, std::less<>> tensors_;
   std::vector<bool> written_;                 // by tensor
   std::set<std::string, std::less<>> names_;  // of tensors, taken
-  int nodes_ = 0;
+  std::map<std::string, int> next_fresh_;     // by stem
+  std::unordered_map<const ExprNode*, std::optional<ExtentRange>> ranges_;  // of tensors' extents, which build_ keeps
+  int64_t nodes_ = 0;
+  int dynamic_sizes_ = 0;
 
   // Of the statement at hand.
   std::string_view statement_;
@@ -101,7 +121,7 @@ class KernelResolver {
   std::vector<StatementVariable> variables_;
   std::map<std::string_view, int> scope_;
   std::vector<size_t> hoisted_;  // stages made for this statement
-  std::unordered_map<const ExprNode*, Position> places_;
+  std::unordered_map<const ExprNode*, Position> places_;  // of operations
 };
 
 }  // namespace hone

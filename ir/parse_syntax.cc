@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ir/parse_tree.h"
+#include "ir/parse_values.h"
 
 namespace hone {
 namespace {
@@ -16,8 +17,12 @@ constexpr std::string_view kReservedWords[] = {
     "erf",    "pow",   "floor", "float", "int",  "clamp",     "bool", "i8",      "i32",      "i64",  "f16",   "bf16",
     "f32",    "f64",   "relu",  "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "hardswish"};
 
-// Heights beyond this would make the recursive passes over expressions use too much stack.
-constexpr int kMaxHeight = 1000;
+// A kernel that keeps the limits prints as a text of more than its own nodes and levels: literals have signs and types
+// of their own there, as in f32(-1), and reductions name their variables. It must read back.
+constexpr int kTextNodesPerNode = 4;
+constexpr int kTextLevels = 4;
+
+constexpr size_t kMaxOptions = 16;
 
 class SyntaxParser {
  public:
@@ -62,8 +67,10 @@ class SyntaxParser {
     HONE_TRY(Advance());
     return true;
   }
+  Result<void> Deeper(Position position);  // counts one level of nesting; the caller takes it back
   Result<NameTree> NewName(std::string_view what);
 
+  Result<void> OneMoreOperand(const KernelTree& kernel) const;
   Result<TensorTree> Tensor();
   Result<std::vector<Tree>> Dims();
   Result<void> Sizes(KernelTree& kernel);
@@ -96,14 +103,17 @@ class SyntaxParser {
 
 Result<Tree> SyntaxParser::Node(Tree node, std::vector<Tree> args) {
   for (const Tree& arg : args) node.height = std::max(node.height, arg.height + 1);
-  if (node.height > kMaxHeight)
-    return Limit(node.position, fmt::format("an expression of more than {} operators in a chain; split it into several "
-                                            "statements or use a reduction",
-                                            kMaxHeight));
-  if (++nodes_ > limits_.nodes)
+  if (node.height > limits_.height + kTextLevels) return Limit(node.position, TooHigh(limits_).message);
+  if (++nodes_ > kTextNodesPerNode * limits_.nodes)
     return Limit(node.position, fmt::format("more than {} operands and operators in one kernel", limits_.nodes));
   node.args = std::move(args);
   return node;
+}
+
+Result<void> SyntaxParser::Deeper(Position position) {
+  if (++nesting_ <= limits_.nesting) return {};
+  return Limit(position,
+               fmt::format("nested more than {} deep; split the expression into several statements", limits_.nesting));
 }
 
 Result<NameTree> SyntaxParser::NewName(std::string_view what) {
@@ -129,9 +139,7 @@ Result<std::vector<Tree>> SyntaxParser::Arguments(std::string_view close) {
 }
 
 Result<Tree> SyntaxParser::Expression() {
-  if (++nesting_ > limits_.nesting)
-    return Limit(token_.position, fmt::format("nested more than {} deep; split the expression into several statements",
-                                              limits_.nesting));
+  HONE_TRY(Deeper(token_.position));
   Tree left = HONE_TRY(Conjunction());
   while (token_.IsWord("or")) {
     Tree node{.kind = TreeKind::kBinary, .op = Op::kOr, .position = token_.position};
@@ -160,8 +168,7 @@ Result<Tree> SyntaxParser::Conjunction() {
 
 Result<Tree> SyntaxParser::Negation() {
   if (!token_.IsWord("not")) return Comparison();
-  if (++nesting_ > limits_.nesting)
-    return Limit(token_.position, fmt::format("nested more than {} deep", limits_.nesting));
+  HONE_TRY(Deeper(token_.position));
   Tree node{.kind = TreeKind::kNot, .position = token_.position};
   HONE_TRY(Advance());
   std::vector<Tree> args;
@@ -226,8 +233,7 @@ Result<Tree> SyntaxParser::Product() {
 
 Result<Tree> SyntaxParser::Factor() {
   if (!token_.Is("-")) return Primary();
-  if (++nesting_ > limits_.nesting)
-    return Limit(token_.position, fmt::format("nested more than {} deep", limits_.nesting));
+  HONE_TRY(Deeper(token_.position));
   Tree node{.kind = TreeKind::kMinus, .position = token_.position};
   HONE_TRY(Advance());
   std::vector<Tree> args;
@@ -306,8 +312,7 @@ Result<Tree> SyntaxParser::CallOrReduction(Token name) {
 
 // A reduction takes the product that follows it: `sum(k) a*b + c` is (sum(k) a*b) + c.
 Result<Tree> SyntaxParser::Reduction(Tree call) {
-  if (++nesting_ > limits_.nesting)
-    return Limit(call.position, fmt::format("nested more than {} deep", limits_.nesting));
+  HONE_TRY(Deeper(call.position));
   Tree node{.kind = TreeKind::kReduce, .position = call.position, .name = call.name};
   if (call.args.empty())
     return At(call.position, fmt::format("saw \"{}()\", wanted the variables to reduce over, as in {}(k) or {}(r < 3)",
@@ -354,6 +359,11 @@ Result<TensorTree> SyntaxParser::Tensor() {
   return tensor;
 }
 
+Result<void> SyntaxParser::OneMoreOperand(const KernelTree& kernel) const {
+  if (kernel.inputs.size() + kernel.outputs.size() < static_cast<size_t>(limits_.operands)) return {};
+  return Limit(kernel.position, fmt::format("more than {} operands", limits_.operands));
+}
+
 Result<void> SyntaxParser::Sizes(KernelTree& kernel) {
   do {
     NameTree name = HONE_TRY(NewName("a size's name, as in where M=128"));
@@ -368,6 +378,8 @@ Result<void> SyntaxParser::Sizes(KernelTree& kernel) {
 Result<void> SyntaxParser::Options(KernelTree& kernel) {
   do {
     if (token_.kind != TokenKind::kName) return Wanted("an option: accuracy=… or threads=…");
+    if (kernel.options.size() == kMaxOptions)
+      return Limit(token_.position, fmt::format("more than {} options", kMaxOptions));
     OptionTree option{token_.text, token_.position, {}};
     HONE_TRY(Advance());
     HONE_TRY(Expect("=", fmt::format("and the value of {}", option.name)));
@@ -400,7 +412,11 @@ Result<void> SyntaxParser::Body(KernelTree& kernel) {
     StatementTree statement{name.name, name.position, {}, {}};
     HONE_TRY(Expect("[", fmt::format("and the indices of {}, or \":\" and its type", name.name)));
     if (!token_.Is("]")) {
-      do { statement.indices.push_back(HONE_TRY(NewName("an index variable"))); } while (HONE_TRY(Accept(",")));
+      do {
+        if (statement.indices.size() == static_cast<size_t>(limits_.rank))
+          return Limit(token_.position, fmt::format("more than {} indices of {}", limits_.rank, name.name));
+        statement.indices.push_back(HONE_TRY(NewName("an index variable")));
+      } while (HONE_TRY(Accept(",")));
     }
     HONE_TRY(Expect("]", "to close the indices; on the left each is one variable"));
     HONE_TRY(Expect("=", fmt::format("and the value of {}", name.name)));
@@ -422,6 +438,7 @@ Result<KernelTree> SyntaxParser::Kernel() {
   HONE_TRY(Expect("(", "and the kernel's inputs"));
   if (!token_.Is(")")) {
     do {
+      HONE_TRY(OneMoreOperand(kernel));
       bool is_const = HONE_TRY(AcceptWord("const"));
       kernel.inputs.push_back(HONE_TRY(Tensor()));
       kernel.inputs.back().is_const = is_const;
@@ -429,7 +446,10 @@ Result<KernelTree> SyntaxParser::Kernel() {
   }
   HONE_TRY(Expect(")", "to close the inputs"));
   HONE_TRY(Expect("->", "and the kernel's outputs"));
-  do { kernel.outputs.push_back(HONE_TRY(Tensor())); } while (HONE_TRY(Accept(",")));
+  do {
+    HONE_TRY(OneMoreOperand(kernel));
+    kernel.outputs.push_back(HONE_TRY(Tensor()));
+  } while (HONE_TRY(Accept(",")));
   if (HONE_TRY(AcceptWord("where"))) HONE_TRY(Sizes(kernel));
   if (HONE_TRY(AcceptWord("with"))) HONE_TRY(Options(kernel));
   HONE_TRY(Expect("{", "and the statements"));

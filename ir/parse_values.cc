@@ -11,8 +11,6 @@
 namespace hone {
 namespace {
 
-constexpr int kMaxHeight = 2000;  // functions such as gelu add a few levels to what the syntax has
-
 Error Bad(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
 bool IsLiteral(const Value& v) { return v.expr.op() == Op::kInt || v.expr.op() == Op::kFloat; }
@@ -22,11 +20,7 @@ double LiteralValue(const Value& v) {
 
 bool IsZero(const Value& v) { return IsLiteral(v) && LiteralValue(v) == 0; }
 
-bool OverSizesOnly(const Expr& e) {
-  bool only = true;
-  Walk(e, [&](const Expr& node) { only &= node.op() != Op::kAxis && node.op() != Op::kLoad; });
-  return only;
-}
+bool OverSizesOnly(const Expr& e) { return !e.Has(Op::kAxis) && !e.Has(Op::kLoad); }
 
 // How the language names a type in messages: an index is an i64.
 std::string TypeText(const Value& v) {
@@ -57,6 +51,14 @@ double FoldFloat(Op op, double a, double b) {
 
 }  // namespace
 
+Error TooHigh(const ParseLimits& limits) {
+  return Error{ErrorKind::kLimit,
+               fmt::format("an expression of more than {} operators in a chain; split it into several statements or use "
+                           "a reduction",
+                           limits.height),
+               ""};
+}
+
 bool FitsInto(int64_t value, DType type) {
   switch (type) {
     case DType::kI8: return value >= -128 && value <= 127;
@@ -67,22 +69,16 @@ bool FitsInto(int64_t value, DType type) {
   }
 }
 
-Value ValueBuilder::Leaf(Expr expr, bool weak) { return Value{Intern(std::move(expr)), weak, 1, 1}; }
+Value ValueBuilder::Leaf(Expr expr, bool weak) { return Value{Intern(std::move(expr)), weak}; }
 
-// `expr` may have been folded into one of the arguments or a constant; counts are then an upper bound.
-Result<Value> ValueBuilder::Make(Expr expr, std::vector<Value> args, bool weak) {
-  Value value{Intern(std::move(expr)), weak, 1, 1};
-  if (value.expr.args().empty()) return value;
-  for (const Value& arg : args) {
-    value.nodes += arg.nodes;
-    value.height = std::max(value.height, arg.height + 1);
-    if (value.nodes > max_nodes_ || value.height > kMaxHeight)
-      return Error{ErrorKind::kLimit,
-                   fmt::format("an expression of more than {} operands and operators; split it into several statements",
-                               std::min(value.nodes, max_nodes_)),
-                   ""};
-  }
-  return value;
+Result<Value> ValueBuilder::Make(Expr expr, bool weak) {
+  if (expr.nodes() > static_cast<uint32_t>(limits_.nodes))
+    return Error{ErrorKind::kLimit,
+                 fmt::format("an expression of more than {} operands and operators; split it into several statements",
+                             limits_.nodes),
+                 ""};
+  if (expr.height() > limits_.height) return TooHigh(limits_);
+  return Value{Intern(std::move(expr)), weak};
 }
 
 Result<Expr> ValueBuilder::Retype(const Expr& weak, DType type) {
@@ -127,7 +123,7 @@ Result<Value> ValueBuilder::Adapt(Value value, DType type) {
 
 Result<Value> ValueBuilder::Widen(Value value) {
   if (value.type() != DType::kI8) return value;
-  return Make(CastTo(DType::kI32, value.expr), {value});
+  return Make(CastTo(DType::kI32, value.expr));
 }
 
 // Both with one type, or both weak and of one kind.
@@ -169,7 +165,7 @@ Result<Value> ValueBuilder::Arithmetic(Op op, Value a, Value b, bool index) {
       double folded = FoldFloat(op, LiteralValue(a), LiteralValue(b));
       if (std::isfinite(folded)) return Leaf(Float(folded), true);
     }
-    return Make(Expr(op, a.type(), {a.expr, b.expr}), {a, b}, weak);
+    return Make(Expr(op, a.type(), {a.expr, b.expr}), weak);
   }
   if (divides) {
     if (!OverSizesOnly(b.expr))
@@ -183,7 +179,7 @@ Result<Value> ValueBuilder::Arithmetic(Op op, Value a, Value b, bool index) {
   }
   Expr made = Binary(op, a.expr, b.expr);
   if (weak && made.op() != Op::kInt && IsLiteral(a) && IsLiteral(b)) return Bad("the number does not fit into 63 bits");
-  return Make(made, {a, b}, weak);
+  return Make(made, weak);
 }
 
 Result<Value> ValueBuilder::Compare(Op op, Value a, Value b) {
@@ -192,19 +188,19 @@ Result<Value> ValueBuilder::Compare(Op op, Value a, Value b) {
   if (b.weak) b = HONE_TRY(Strong(b));
   if (a.type() == DType::kBool && op != Op::kEq && op != Op::kNe)
     return Bad("saw an order between bools, wanted numbers; compare bools with == and !=");
-  return Make(Expr(op, DType::kBool, {a.expr, b.expr}), {a, b});
+  return Make(Expr(op, DType::kBool, {a.expr, b.expr}));
 }
 
 Result<Value> ValueBuilder::Logic(Op op, Value a, Value b) {
   for (const Value& v : {a, b})
     if (v.type() != DType::kBool)
       return Bad(fmt::format("saw {} beside \"{}\", wanted conditions, as in a < b", TypeText(v), OpName(op)));
-  return Make(Expr(op, DType::kBool, {a.expr, b.expr}), {a, b});
+  return Make(Expr(op, DType::kBool, {a.expr, b.expr}));
 }
 
 Result<Value> ValueBuilder::Not(Value a) {
   if (a.type() != DType::kBool) return Bad(fmt::format("saw {} after \"not\", wanted a condition", TypeText(a)));
-  return Make(Unary(Op::kNot, a.expr), {a});
+  return Make(Unary(Op::kNot, a.expr));
 }
 
 // -x is -1 * x, which is exact and keeps the sign of a zero.
@@ -231,7 +227,7 @@ Result<Value> ValueBuilder::Cast(DType type, Value value) {
     value = HONE_TRY(Strong(value));
   }
   if (value.weak) return Adapt(value, type);
-  return Make(CastTo(type, value.expr), {value});
+  return Make(CastTo(type, value.expr));
 }
 
 Result<Value> ValueBuilder::Activation(std::string_view name, Value v) {
@@ -283,7 +279,7 @@ Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args)
     if (name != spelling) continue;
     HONE_TRY(wants(1, fmt::format("{}(x)", name)));
     HONE_TRY(as_float(args[0]));
-    return Make(Unary(op, args[0].expr), args, args[0].weak);
+    return Make(Unary(op, args[0].expr), args[0].weak);
   }
   for (std::string_view activation : {"relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "hardswish"}) {
     if (name != activation) continue;
@@ -295,14 +291,14 @@ Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args)
     HONE_TRY(wants(1, "abs(x)"));
     Value a = HONE_TRY(Widen(args[0]));
     if (a.type() == DType::kBool) return Bad("saw a bool as the argument of abs, wanted a number");
-    return Make(Unary(Op::kAbs, a.expr), {a}, a.weak);
+    return Make(Unary(Op::kAbs, a.expr), a.weak);
   }
   if (name == "pow") {
     HONE_TRY(wants(2, "pow(x, y)"));
     HONE_TRY(as_float(args[0]));
     HONE_TRY(as_float(args[1]));
     HONE_TRY(Same(args[0], args[1]));
-    return Make(Expr(Op::kPow, args[0].type(), {args[0].expr, args[1].expr}), args, args[0].weak);
+    return Make(Expr(Op::kPow, args[0].type(), {args[0].expr, args[1].expr}), args[0].weak);
   }
   if (name == "min" || name == "max") {
     if (args.size() < 2)
@@ -314,7 +310,7 @@ Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args)
       if (result.type() == DType::kBool) return Bad(fmt::format("saw bools in {}, wanted numbers; use and, or", name));
       Op op = name == "min" ? Op::kMin : Op::kMax;
       bool weak = result.weak && args[i].weak;
-      result = HONE_TRY(Make(Binary(op, result.expr, args[i].expr), {result, args[i]}, weak));
+      result = HONE_TRY(Make(Binary(op, result.expr, args[i].expr), weak));
     }
     return result;
   }
@@ -329,13 +325,13 @@ Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args)
       return Bad(
           fmt::format("saw {} as the condition of if, wanted a comparison, as in if(a < b, x, y)", TypeText(args[0])));
     HONE_TRY(Same(args[1], args[2]));
-    return Make(SelectOf(args[0].expr, args[1].expr, args[2].expr), args, args[1].weak && args[2].weak);
+    return Make(SelectOf(args[0].expr, args[1].expr, args[2].expr), args[1].weak && args[2].weak);
   }
   if (name == "float") {
     HONE_TRY(wants(1, "float(i)"));
     if (args[0].weak && args[0].type() == DType::kI64) args[0].expr = HONE_TRY(Retype(args[0].expr, DType::kF32));
     if (IsFloat(args[0].type())) return args[0];
-    return Make(CastTo(DType::kF32, args[0].expr), args, true);
+    return Make(CastTo(DType::kF32, args[0].expr), true);
   }
   std::string_view type_name = name == "int" ? "i64" : name;
   if (std::optional<DType> type = ParseDType(type_name)) {

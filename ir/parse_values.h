@@ -8,14 +8,13 @@
 #include "base/result.h"
 #include "ir/expr.h"
 #include "ir/expr_table.h"
+#include "ir/parse.h"
 
 namespace hone {
 
 struct Value {
   Expr expr;
   bool weak = false;  // i64: whole literals; f32: literals and float(…)
-  int nodes = 1;      // of the tree, shared parts counted each time
-  int height = 1;
 
   DType type() const { return expr.type(); }
 };
@@ -24,9 +23,10 @@ struct Value {
 // place: the caller knows it.
 class ValueBuilder {
  public:
-  explicit ValueBuilder(int max_nodes) : max_nodes_(max_nodes) {}
+  explicit ValueBuilder(const ParseLimits& limits) : limits_(limits) {}
 
-  Result<Value> Make(Expr expr, std::vector<Value> args, bool weak = false);
+  // kLimit for an expression that is too large or too high, whatever names and functions it was written with.
+  Result<Value> Make(Expr expr, bool weak = false);
   Value Leaf(Expr expr, bool weak = false);
 
   // kAdd kSub kMul kDiv kMod. In index arithmetic 7/2 is 3; elsewhere two literals divide to a float.
@@ -52,10 +52,13 @@ class ValueBuilder {
   Result<Expr> Retype(const Expr& weak, DType type);
   Expr Intern(Expr expr) { return table_.Intern(std::move(expr)); }
 
-  int max_nodes_;
+  const ParseLimits& limits_;
   ExprTable table_;
 };
 
 bool FitsInto(int64_t value, DType type);
+
+// What is said of an expression that is higher than the limit.
+Error TooHigh(const ParseLimits& limits);
 
 }  // namespace hone

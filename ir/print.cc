@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "base/check.h"
 
@@ -12,6 +13,28 @@ namespace {
 
 // How tightly an operator binds, in the order of the grammar.
 enum Precedence { kOr = 1, kAnd, kNot, kComparison, kSum, kProduct, kUnary, kPrimary };
+
+Precedence PrecedenceOf(Op op) {
+  switch (op) {
+    case Op::kOr: return kOr;
+    case Op::kAnd: return kAnd;
+    case Op::kNot: return kNot;
+    case Op::kEq:
+    case Op::kNe:
+    case Op::kLt:
+    case Op::kLe: return kComparison;
+    case Op::kAdd:
+    case Op::kSub: return kSum;
+    case Op::kMul:
+    case Op::kDiv:
+    case Op::kFloorDiv:
+    case Op::kMod: return kProduct;
+    default: return kPrimary;
+  }
+}
+
+// Of an infix operator's left operand. Left-associative, except comparisons, which do not chain.
+int LeftPrecedence(Precedence own) { return own == kComparison ? own + 1 : own; }
 
 // Literals take their type from what stands beside them; where nothing does, it is written out.
 enum class LiteralType { kImplied, kDefault, kUnknown };
@@ -25,25 +48,31 @@ class ExprPrinter {
 
  private:
   void Literal(const Expr& e, int precedence, LiteralType literals);
-  void Infix(const Expr& e, std::string_view symbol, int level, int precedence, LiteralType literals);
+  void Infix(const Expr& e, std::string_view symbol, int precedence, LiteralType literals);
   void Call(std::string_view name, const Expr& e, LiteralType literals);
   void Items(const std::vector<Expr>& items);
   std::string AxisName(int64_t position) const;
-  LiteralType ForArgs(const Expr& e, LiteralType outer) const;
+  LiteralType ForArgs(const Expr& e, LiteralType outer);
+  bool IsLiteralTree(const Expr& e);
 
   const Kernel& kernel_;
   const Stage* stage_;
   std::string& out_;
+  std::unordered_map<const ExprNode*, bool> literal_trees_;  // what IsLiteralTree said; each operator asks of its operands
 };
 
-bool IsLiteralTree(const Expr& e) {
+bool ExprPrinter::IsLiteralTree(const Expr& e) {
   if (e.op() == Op::kInt || e.op() == Op::kFloat) return e.type() != DType::kBool;
   if (e.args().empty() || e.op() == Op::kLoad || e.op() == Op::kPad || e.op() == Op::kCast) return false;
+  if (auto it = literal_trees_.find(e.id()); it != literal_trees_.end()) return it->second;
   size_t first = e.op() == Op::kSelect ? 1 : 0;
-  return std::all_of(e.args().begin() + static_cast<ptrdiff_t>(first), e.args().end(), IsLiteralTree);
+  bool literal = std::all_of(e.args().begin() + static_cast<ptrdiff_t>(first), e.args().end(),
+                             [&](const Expr& arg) { return IsLiteralTree(arg); });
+  literal_trees_.emplace(e.id(), literal);
+  return literal;
 }
 
-LiteralType ExprPrinter::ForArgs(const Expr& e, LiteralType outer) const {
+LiteralType ExprPrinter::ForArgs(const Expr& e, LiteralType outer) {
   if (e.op() == Op::kCast) return LiteralType::kUnknown;
   size_t first = e.op() == Op::kSelect ? 1 : 0;
   for (size_t i = first; i < e.args().size(); ++i)
@@ -86,11 +115,11 @@ void ExprPrinter::Literal(const Expr& e, int precedence, LiteralType literals) {
   }
 }
 
-void ExprPrinter::Infix(const Expr& e, std::string_view symbol, int level, int precedence, LiteralType literals) {
+void ExprPrinter::Infix(const Expr& e, std::string_view symbol, int precedence, LiteralType literals) {
   LiteralType inner = ForArgs(e, literals);
+  const Precedence level = PrecedenceOf(e.op());
   if (level < precedence) out_ += "(";
-  // Left-associative, except comparisons, which do not chain.
-  Print(e.arg(0), level == kComparison ? level + 1 : level, inner);
+  Print(e.arg(0), LeftPrecedence(level), inner);
   out_ += symbol;
   Print(e.arg(1), level + 1, inner);
   if (level < precedence) out_ += ")";
@@ -131,18 +160,18 @@ void ExprPrinter::Print(const Expr& e, int precedence, LiteralType literals) {
       Items(e.args());
       out_ += ")";
       return;
-    case Op::kAdd: return Infix(e, " + ", kSum, precedence, literals);
-    case Op::kSub: return Infix(e, " - ", kSum, precedence, literals);
-    case Op::kMul: return Infix(e, " * ", kProduct, precedence, literals);
+    case Op::kAdd: return Infix(e, " + ", precedence, literals);
+    case Op::kSub: return Infix(e, " - ", precedence, literals);
+    case Op::kMul: return Infix(e, " * ", precedence, literals);
     case Op::kDiv:
-    case Op::kFloorDiv: return Infix(e, " / ", kProduct, precedence, literals);
-    case Op::kMod: return Infix(e, " % ", kProduct, precedence, literals);
-    case Op::kEq: return Infix(e, " == ", kComparison, precedence, literals);
-    case Op::kNe: return Infix(e, " != ", kComparison, precedence, literals);
-    case Op::kLt: return Infix(e, " < ", kComparison, precedence, literals);
-    case Op::kLe: return Infix(e, " <= ", kComparison, precedence, literals);
-    case Op::kAnd: return Infix(e, " and ", kAnd, precedence, literals);
-    case Op::kOr: return Infix(e, " or ", kOr, precedence, literals);
+    case Op::kFloorDiv: return Infix(e, " / ", precedence, literals);
+    case Op::kMod: return Infix(e, " % ", precedence, literals);
+    case Op::kEq: return Infix(e, " == ", precedence, literals);
+    case Op::kNe: return Infix(e, " != ", precedence, literals);
+    case Op::kLt: return Infix(e, " < ", precedence, literals);
+    case Op::kLe: return Infix(e, " <= ", precedence, literals);
+    case Op::kAnd: return Infix(e, " and ", precedence, literals);
+    case Op::kOr: return Infix(e, " or ", precedence, literals);
     case Op::kNot:
       if (precedence > kNot) out_ += "(";
       out_ += "not ";
@@ -152,6 +181,23 @@ void ExprPrinter::Print(const Expr& e, int precedence, LiteralType literals) {
     case Op::kCast: return Call(e.type() == DType::kI64 ? "int" : Name(e.type()), e, literals);
     default: return Call(OpName(e.op()), e, literals);
   }
+}
+
+// BracketsOf within what is read already.
+int InnerBrackets(const Expr& e) {
+  if (e.args().empty()) {
+    const bool literal = e.op() == Op::kInt || e.op() == Op::kFloat;
+    const bool negative = e.op() == Op::kFloat ? std::signbit(e.float_value()) : e.int_value() < 0;
+    return !literal ? 0 : negative ? 2 : 1;  // f32(1.0), f32(-1.0), (-1.0)
+  }
+  const Precedence own = PrecedenceOf(e.op());
+  int most = 0;
+  for (size_t i = 0; i < e.args().size(); ++i) {
+    const int needed = i == 0 ? LeftPrecedence(own) : own + 1;
+    const bool brackets = own == kPrimary || own == kNot || PrecedenceOf(e.arg(i).op()) < needed;
+    most = std::max(most, InnerBrackets(e.arg(i)) + (brackets ? 1 : 0));
+  }
+  return most + (own == kNot ? 1 : 0);
 }
 
 // A sum takes factors out that do not depend on its variables; parentheses keep them where this stage has them.
@@ -298,6 +344,18 @@ std::string PrintExtent(const Kernel& kernel, const Expr& extent) {
   std::string out;
   ExprPrinter(kernel, nullptr, &out).Print(extent, kOr, LiteralType::kImplied);
   return out;
+}
+
+std::string Shortened(std::string text) {
+  constexpr size_t kShown = 200;
+  if (text.size() <= kShown) return text;
+  text.resize(kShown);
+  return text + "…";
+}
+
+int BracketsOf(const Expr& expr) {
+  constexpr int kAround = 3;  // the statement, its reduction, and the brackets that keep factors inside
+  return InnerBrackets(expr) + kAround;
 }
 
 }  // namespace hone

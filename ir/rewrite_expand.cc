@@ -12,15 +12,16 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kProofSteps = 100'000;
+constexpr int64_t kProofWork = 1'000'000;  // ir/bounds.h
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // Whether the stage's load stays inside its tensor everywhere, so that no condition around it is needed.
 bool AlwaysInBounds(const Kernel& kernel, const Stage& stage) {
   if (stage.body.op() == Op::kPad) return true;
-  int64_t steps = kProofSteps;
-  BoundsProver prover(kernel, stage, &steps);
+  int64_t work = kProofWork;
+  const std::vector<int> ranges = DynamicSizes(kernel);
+  BoundsProver prover(kernel, stage, ranges, &work);
   const Tensor& source = kernel.tensors[static_cast<size_t>(stage.body.int_value())];
   for (size_t d = 0; d < source.shape.size(); ++d) {
     std::optional<BoundsProver::Form> index = prover.FormOf(stage.body.arg(d)), extent = prover.FormOf(source.shape[d]);

@@ -11,6 +11,8 @@
 namespace hone {
 namespace {
 
+constexpr size_t kMaxText = 4096;  // all that a machine has is some 2,000
+
 constexpr std::array<std::pair<Isa, std::string_view>, 3> kIsaNames = {
     {{Isa::kAvx2, "avx2"}, {Isa::kAvx512, "avx512"}, {Isa::kNeon, "neon"}}};
 
@@ -26,7 +28,11 @@ std::vector<std::string_view> SplitAt(std::string_view text, char separator) {
 }
 
 Error BadTarget(std::string_view word, std::string_view wanted) {
-  return Error{ErrorKind::kInvalid, fmt::format("target: saw \"{}\", wanted {}", word, wanted), ""};
+  constexpr size_t kShown = 60;
+  return Error{ErrorKind::kInvalid,
+               fmt::format("target: saw \"{}\"{}, wanted {}", word.substr(0, kShown), word.size() > kShown ? "…" : "",
+                           wanted),
+               ""};
 }
 
 }  // namespace
@@ -41,6 +47,9 @@ std::string PrintTarget(const Target& target) {
 }
 
 Result<Target> ParseTarget(std::string_view text) {
+  if (text.size() > kMaxText)
+    return Error{ErrorKind::kLimit,
+                 fmt::format("target: the text has {} bytes, hone's limit is {}", text.size(), kMaxText), ""};
   Target target;
   std::vector<std::string_view> words = SplitAt(text, ' ');
   if (words.empty()) return BadTarget(text, "an ISA: avx2, avx512 or neon");

@@ -38,7 +38,7 @@ struct Target {
 std::string_view IsaName(Isa isa);  // "avx512"
 
 // "avx512 cpu=sapphirerapids features=avx512vnni,… l1=49152 l2=2097152 l3=33554432 cores=2". ParseTarget accepts what
-// PrintTarget wrote; kInvalid with the offending word otherwise.
+// PrintTarget wrote; kInvalid with the offending word otherwise; kLimit beyond 4 KiB.
 std::string PrintTarget(const Target& target);
 Result<Target> ParseTarget(std::string_view text);
 

@@ -11,8 +11,10 @@
 namespace hone {
 namespace {
 
-// Work that proofs may take in one kernel; ordinary ones need a few hundred.
-constexpr int64_t kProofBudget = 2'000'000;
+// Work that proofs may take in one kernel (ir/bounds.h), and what a visit of a node under a condition counts of it. It
+// bounds time and memory alike.
+constexpr int64_t kProofBudget = 8'000'000;
+constexpr int64_t kVisitWork = 16;
 
 bool IsNumber(DType type) { return type != DType::kBool; }
 
@@ -62,7 +64,8 @@ bool NodeIsWellTyped(const Expr& e) {
 
 class Verifier {
  public:
-  explicit Verifier(const Kernel& kernel) : kernel_(kernel), written_(kernel.tensors.size(), false) {}
+  explicit Verifier(const Kernel& kernel)
+      : kernel_(kernel), ranges_(DynamicSizes(kernel)), written_(kernel.tensors.size(), false) {}
 
   std::optional<Violation> Run() {
     CheckSizes();
@@ -150,7 +153,8 @@ class Verifier {
     CheckForm(stage, stage.body, seen);
     if (found_) return;
     checked_.clear();
-    BoundsProver prover(kernel_, stage, &budget_);
+    BoundsProver prover(kernel_, stage, ranges_, &budget_);
+    if (budget_ <= 0) return Fail(TooHard(stage));
     CheckAccesses(stage, stage.body, prover);
     written_[static_cast<size_t>(stage.output)] = true;
   }
@@ -189,7 +193,8 @@ class Verifier {
     if (found_ || e.args().empty() || checked_.count(e.id())) return;
     if (conditions_ == 0) checked_.insert(e.id());
     // Shared nodes under conditions are looked at once per way to them; this bounds the ways.
-    if (conditions_ > 0 && --budget_ < 0) return Fail(TooHard(stage));
+    if (conditions_ > 0) budget_ -= kVisitWork;
+    if (budget_ <= 0) return Fail(TooHard(stage));
     switch (e.op()) {
       case Op::kSelect:
         CheckAccesses(stage, e.arg(0), prover);
@@ -220,6 +225,8 @@ class Verifier {
       CheckDivisor(stage, e, prover);
   }
 
+  std::string Shown(const Stage& stage, const Expr& e) const { return Shortened(PrintExpr(kernel_, stage, e)); }
+
   std::string TooHard(const Stage& stage) const {
     return fmt::format("the accesses of {} are too hard to prove; simplify its conditions",
                        kernel_.tensors[static_cast<size_t>(stage.output)].name);
@@ -227,10 +234,11 @@ class Verifier {
 
   void CheckIndex(const Stage& stage, const Expr& e, BoundsProver& prover) {
     if (found_ || prover.FormOf(e)) return;
+    if (budget_ <= 0) return Fail(TooHard(stage));
     bool divides = e.op() == Op::kFloorDiv || e.op() == Op::kMod;
     std::optional<BoundsProver::Form> divisor = divides ? prover.FormOf(e.arg(1)) : std::nullopt;
     if (divisor && prover.RangeOf(*divisor).lo < 1) return CheckDivisor(stage, e, prover);
-    Fail(fmt::format("index arithmetic {} may not fit into 60 bits", PrintExpr(kernel_, stage, e)), e.id());
+    Fail(fmt::format("index arithmetic {} may not fit into 60 bits", Shown(stage, e)), e.id());
   }
 
   void CheckDivisor(const Stage& stage, const Expr& e, BoundsProver& prover) {
@@ -241,8 +249,9 @@ class Verifier {
       divisor = prover.FormOf(e.arg(1).arg(0));
       if (divisor && prover.RangeOf(*divisor).lo >= 1 && prover.RangeOf(*divisor).hi < (int64_t{1} << 31)) return;
     }
+    if (budget_ <= 0) return Fail(TooHard(stage));
     Fail(fmt::format("division by zero: the divisor of {} may be {}, wanted a positive constant or size",
-                     PrintExpr(kernel_, stage, e),
+                     Shown(stage, e),
                      divisor ? fmt::format("{}", prover.RangeOf(*divisor).lo) : "anything"),
          e.id());
   }
@@ -254,20 +263,20 @@ class Verifier {
       CheckIndex(stage, index, prover);
       std::optional<BoundsProver::Form> form = prover.FormOf(index), extent = prover.FormOf(tensor.shape[d]);
       if (found_) return;
+      if (budget_ <= 0) return Fail(TooHard(stage));
       if (!form || !extent)
         return Fail(fmt::format("dimension {} of {} does not fit into 60 bits", d + 1, tensor.name));
       std::optional<BoundsProver::Form> room = prover.Difference(*extent, *form);
       if (room) room->constant -= 1;
       bool above = prover.NonNegative(*form), below = room && prover.NonNegative(*room);
       if (above && below) continue;
+      if (budget_ <= 0) return Fail(TooHard(stage));
       BoundsProver::Range range = prover.RangeOf(*form);
-      std::string text = PrintExpr(kernel_, stage, index);
-      std::string size = PrintExtent(kernel_, tensor.shape[d]);
+      std::string text = Shown(stage, index);
+      std::string size = Shortened(PrintExtent(kernel_, tensor.shape[d]));
       ExtentRange elements = *CheckedExtent(kernel_, tensor.shape[d]);
       std::string count = elements.lo == elements.hi ? fmt::format("{}", elements.lo) : size;
-      bool from_data = false;
-      Walk(index, [&](const Expr& e) { from_data |= e.op() == Op::kLoad; });
-      if (from_data)
+      if (index.Has(Op::kLoad))
         return Fail(fmt::format("index {} of {} is read from data ({}); wrap it in clamp(…, 0, {} - 1)", d + 1,
                                 tensor.name, text, size),
                     load.id());
@@ -279,6 +288,7 @@ class Verifier {
   }
 
   const Kernel& kernel_;
+  const std::vector<int> ranges_;  // the sizes that are ranges
   std::vector<bool> written_;
   int stage_ = 0;
   int conditions_ = 0;

@@ -1,5 +1,6 @@
-// Any text is a kernel or an error with a place. A kernel prints, has a canonical form, and both read back to it; where
-// it is small, its reference can be computed without touching memory that is not its own.
+// Any text is a kernel or a short error with a place, and a look-up can do with it all that it does. A kernel keeps the
+// limits, prints, has a canonical form, and both read back to it; where it is small, its reference can be computed without
+// touching memory that is not its own.
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "tests/fuzz/grow_text.h"
 
 namespace hone {
 namespace {
@@ -55,6 +57,12 @@ void Interpret(const Kernel& kernel) {
   HONE_CHECK(output == outputs);
 }
 
+constexpr size_t kLongestMessage = 4096;
+
+constexpr Brackets kBrackets[] = {{"(", ")"},          {"-", ""},         {"not ", ""},        {"exp(", ")"},
+                                  {"relu6(", ")"},     {"gelu(", ")"},    {"min(1, ", ")"},    {"if(i < 1, ", ", 0)"},
+                                  {"sum(q < 2) ", ""}, {"x[clamp(", ",0,0)]"}, {"(N + ", ")/2"}, {"1.0 + ", ""}};
+
 void ExpectReadsBack(const Kernel& kernel, const std::string& text) {
   Result<Kernel> again = ParseKernel(text);
   HONE_CHECK(again.has_value());
@@ -64,6 +72,10 @@ void ExpectReadsBack(const Kernel& kernel, const std::string& text) {
 }  // namespace
 }  // namespace hone
 
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  return hone::GrowText(data, size, max_size, seed, hone::HostileReader::kKernel, hone::kBrackets);
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hone;
   std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -71,10 +83,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!kernel) {
     HONE_CHECK(!kernel.error().message.empty() && kernel.error().where.starts_with("kernel:"));
     HONE_CHECK(kernel.error().kind != ErrorKind::kInternal);
+    HONE_CHECK(kernel.error().Text().size() <= kLongestMessage);
     return 0;
   }
+  const ParseLimits limits;
+  HONE_CHECK(NodesOf(*kernel) <= static_cast<size_t>(limits.nodes));
   HONE_CHECK(VerifyKernel(*kernel).has_value());
-  ExpectReadsBack(*kernel, PrintKernel(*kernel));
+  HONE_CHECK(LookUpKernel(text).empty());
+  // Names of 64 letters may make more of the text than is read; the canonical ones never do.
+  if (std::string printed = PrintKernel(*kernel); printed.size() <= limits.text_bytes) ExpectReadsBack(*kernel, printed);
   ExpectReadsBack(WithCanonicalNames(*kernel), Canonicalize(*kernel).text);
   Interpret(*kernel);
   return 0;

@@ -10,6 +10,12 @@
 #include "ir/schedule.h"
 #include "ir/schedule_cases.h"
 #include "ir/specialize.h"
+#include "tests/fuzz/grow_text.h"
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
+  static constexpr hone::Brackets kBrackets[] = {{"inline xp\n", ""}, {"split y.n", " 2\n"}, {" 2", ""}, {".0", ""}, {"[", "]"}};
+  return hone::GrowText(data, size, max_size, seed, hone::HostileReader::kSchedule, kBrackets);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hone;

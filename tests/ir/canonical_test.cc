@@ -52,6 +52,16 @@ TEST(Canonical, TextParsesBackToTheSameKernel) {
   }
 }
 
+// The ninth variable's number would make it a type's name.
+TEST(Canonical, NineVariablesReadBack) {
+  Kernel kernel = ParseKernel("kernel k(x: f32[1,2,1,2,1,2,1,2]) -> y: f32[1,2,1,2,1,2,1,2] { "
+                              "y[a,b,c,d,e,f,g,h] = max(k < 3) x[a,b,c,d,e,f,g,h]*float(k) }")
+                      .value();
+  Result<Kernel> again = ParseKernel(Canonicalize(kernel).text);
+  ASSERT_TRUE(again) << again.error().Text();
+  EXPECT_TRUE(SameKernel(*again, WithCanonicalNames(kernel)));
+}
+
 TEST(Canonical, DtypesConstnessAndOptionsAreTold) {
   std::set<std::string> texts;
   for (const char* attributes :
