@@ -192,14 +192,14 @@ class TestServer {
 
   void Do(const std::function<void()>& work) { loop_.Do(work); }
 
-  // A connected socket.
-  UniqueFd Dial() {
+  // A connected socket; of any process, as far as the daemon knows.
+  UniqueFd Dial(const ClientId& client = {geteuid(), getpid()}) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    loop_.Do([&] { server->Adopt(UniqueFd(ends[1])); });
+    loop_.Do([&] { server->Adopt(UniqueFd(ends[1]), client); });
     return UniqueFd(ends[0]);
   }
-  Channel Connect() { return Channel(Dial()); }
+  Channel Connect(const ClientId& client = {geteuid(), getpid()}) { return Channel(Dial(client)); }
 
   Result<GetReply> Get(const std::string& kernel, GetRequest request = {}) {
     Channel channel = Connect();
