@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -71,8 +72,10 @@ class RequestPath {
   // kInvalid, kLimit, kUnsupported: the request's own fault.
   Result<Found> LookUp(const Ask& ask);
   // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable. `budget`: what somebody would wait
-  // for better code; where there is time for it, transferred schedules are measured and the fastest is taken.
-  Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget = {});
+  // for better code; where there is time for it, transferred schedules are measured and the fastest is taken. A request
+  // to stop ends it at once: kUnavailable.
+  Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget = {},
+                           const std::stop_token& stop = {});
 
   // The kernel's names, without a look into the cache.
   Result<Identity> Identify(const Ask& ask) const;
@@ -82,8 +85,10 @@ class RequestPath {
  private:
   Result<Target> ChooseTarget(const std::string& text) const;
   // As a neighbour's schedule or the default is the best guess; the story is kept.
-  Result<Compiled> CompileTransferred(const Found& found, const PathLimits& limits, std::chrono::microseconds budget);
-  Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits);
+  Result<Compiled> CompileTransferred(const Found& found, const PathLimits& limits, std::chrono::microseconds budget,
+                                      const std::stop_token& stop);
+  Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits,
+                               const std::stop_token& stop);
   HotCodePtr MakeCode(const Identity& identity, const Record& record, SealedMemfd artifact, std::string manifest);
 
   ScheduleCache& cache_;

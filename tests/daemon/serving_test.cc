@@ -33,6 +33,24 @@ TEST(Serving, AMissIsBuiltCheckedAndServedThenAHit) {
   EXPECT_EQ(server.metrics.misses, 1u);
 }
 
+TEST(Serving, ACompilationThatIsGivenUpEndsAtOnceAndLeavesNothing) {
+  TestServer server;
+  server.workshop.Hold();
+  Result<Found> found = server.path->LookUp({kKernel, "", 0});
+  ASSERT_TRUE(found) << found.error().Text();
+  std::stop_source stop;
+  std::thread stopper([&] {
+    while (server.workshop.builds == 0) std::this_thread::yield();
+    stop.request_stop();
+  });
+  Result<Compiled> compiled = server.path->Compile(*found, {}, {}, stop.get_token());
+  stopper.join();
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().kind, ErrorKind::kUnavailable);
+  EXPECT_FALSE(*server.cache->Lookup(found->identity.key));
+  EXPECT_EQ(server.workshop.builds, 1);
+}
+
 TEST(Serving, CodeComesAsASealedDescriptorThatMatchesItsDigest) {
   TestServer server;
   for (bool hit : {false, true}) {

@@ -12,8 +12,8 @@
 
 #include "base/hash.h"
 #include "base/mutex.h"
-#include "codegen/choices.h"
 #include "client/channel.h"
+#include "codegen/choices.h"
 #include "daemon/admin.h"
 #include "daemon/dispatch.h"
 #include "daemon/misses.h"
@@ -52,19 +52,20 @@ class LoopThread {
 // Builds the same few lines of C for every kernel; what happens is scripted by the test.
 class FakeWorkshop : public Workshop {
  public:
-  Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline) override {
+  Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline, const std::stop_token&) override {
     return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
   }
 
-  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&) override {
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&, const std::stop_token&) override {
     return Error{ErrorKind::kUnsupported, "no searches here", "test"};
   }
 
-  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline) override {
+  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline, const std::stop_token& stop) override {
     ++builds;
     {
       MutexLock lock(mutex_);
-      while (held_) changed_.Wait(mutex_);
+      while (held_ && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::hours(1), stop);
+      if (stop.stop_requested()) return Error{ErrorKind::kUnavailable, "given up", ""};
       last_schedule = request.schedule;
     }
     if (fail_schedule == request.schedule && !fail_schedule.empty()) {
@@ -94,14 +95,16 @@ class FakeWorkshop : public Workshop {
     return built;
   }
 
-  Result<std::string> Explain(const BuildRequest& request, Deadline) override { return "code of " + request.kernel; }
+  Result<std::string> Explain(const BuildRequest& request, Deadline, const std::stop_token&) override {
+    return "code of " + request.kernel;
+  }
   BuilderPoolStats BuilderStats() const override { return {}; }
   RunnerPoolStats RunnerStats() const override { return {}; }
   void Pause() override {}
   void Resume() override {}
   void Shutdown() override { Release(); }
 
-  // Builds wait until Release.
+  // Builds wait until Release, or are given up.
   void Hold() {
     MutexLock lock(mutex_);
     held_ = true;
