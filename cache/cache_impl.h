@@ -109,10 +109,10 @@ class CacheImpl final : public ScheduleCache {
 
   // eviction.cc
   struct Candidate {
-    WallTime last_used;
+    WallTime worth;  // when it was used last, or later if it was used often
     Fingerprint fingerprint, class_fingerprint;
   };
-  std::vector<Candidate> OldestFirst();
+  std::vector<Candidate> LeastWorthFirst();
   uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
   Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
   Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
