@@ -9,9 +9,8 @@ void Failures::Note(const std::string& kernel, const Error& error, Clock::time_p
   std::chrono::seconds time = kFirst;
   if (known != failures_.end()) time = std::min<std::chrono::seconds>(known->second.time * 2, kLongest);
   if (known == failures_.end() && failures_.size() >= kMost) {
-    failures_.erase(std::min_element(failures_.begin(), failures_.end(), [](const auto& a, const auto& b) {
-      return a.second.until < b.second.until;
-    }));
+    failures_.erase(std::min_element(failures_.begin(), failures_.end(),
+                                     [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
   }
   failures_.insert_or_assign(kernel, Failure{error, time, now + time});
 }

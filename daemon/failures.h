@@ -1,5 +1,5 @@
-// Kernels that could not be compiled, remembered for a while: who asks again is told at once, and no builder is kept busy
-// by them. A kernel that fails again is remembered for twice as long.
+// Kernels that could not be compiled, remembered for a while: who asks again is told at once, and no builder is kept
+// busy by them. A kernel that fails again is remembered for twice as long.
 #pragma once
 
 #include <chrono>

@@ -158,7 +158,8 @@ void FairQueue::Join(Id id, const ClientId& client) {
   if (abandoned == abandoned_.end()) {
     if (found == where_.end() || LoadOf(found->second, now) <= LoadOf(client, now)) return;
     Client& owner = clients_.at(found->second);
-    auto item = std::find_if(owner.waiting.begin(), owner.waiting.end(), [&](const Item& item) { return item.id == id; });
+    auto item =
+        std::find_if(owner.waiting.begin(), owner.waiting.end(), [&](const Item& item) { return item.id == id; });
     abandoned_.push_front(Extract(owner, item));
     abandoned = abandoned_.begin();
   }
@@ -176,7 +177,8 @@ bool FairQueue::Withdraw(Id id) {
   MutexLock lock(mutex_);
   if (auto found = where_.find(id); found != where_.end()) {
     Client& owner = clients_.at(found->second);
-    auto item = std::find_if(owner.waiting.begin(), owner.waiting.end(), [&](const Item& item) { return item.id == id; });
+    auto item =
+        std::find_if(owner.waiting.begin(), owner.waiting.end(), [&](const Item& item) { return item.id == id; });
     gone = Extract(owner, item);
     return true;
   }

@@ -1,5 +1,6 @@
-// Work that several clients want of a few threads. The next job is of whoever was served least of late: of the user first,
-// then of the user's process. What runs for longer than its slice makes room for others; nobody fills the queue for them.
+// Work that several clients want of a few threads. The next job is of whoever was served least of late: of the user
+// first, then of the user's process. What runs for longer than its slice makes room for others; nobody fills the queue
+// for them.
 #pragma once
 
 #include <chrono>
@@ -38,8 +39,9 @@ class FairQueue {
     // wants the rest pushes it again, with a longer slice if it begins anew.
     std::chrono::milliseconds slice = kWhole;
     std::function<void(const std::stop_token&)> run;  // throws nothing
-    // Called instead of run where the queue is full and this is the last job of the client with the most, by the thread that
-    // pushes another one's; or where too many are abandoned and this is the oldest, by the thread that abandons one more.
+    // Called instead of run where the queue is full and this is the last job of the client with the most, by the thread
+    // that pushes another one's; or where too many are abandoned and this is the oldest, by the thread that abandons
+    // one more.
     std::function<void()> drop;
   };
 

@@ -59,6 +59,16 @@ struct PathLimits {
   std::chrono::milliseconds check{30'000};
 };
 
+// How a kernel is compiled.
+struct CompileOptions {
+  PathLimits limits = {};
+  // What somebody would wait for better code: where there is time for it, transferred schedules are measured and the
+  // fastest is taken.
+  std::chrono::microseconds budget{0};
+  std::stop_token stop = {};     // ends it at once
+  Workshop* workshop = nullptr;  // that does it; nullptr: the one that serves
+};
+
 // Thread-safe.
 class RequestPath {
  public:
@@ -71,11 +81,8 @@ class RequestPath {
 
   // kInvalid, kLimit, kUnsupported: the request's own fault.
   Result<Found> LookUp(const Ask& ask);
-  // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable. `budget`: what somebody would wait
-  // for better code; where there is time for it, transferred schedules are measured and the fastest is taken. A request
-  // to stop ends it at once: kUnavailable.
-  Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget = {},
-                           const std::stop_token& stop = {});
+  // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable (also when it was stopped).
+  Result<Compiled> Compile(const Found& found, const CompileOptions& options);
 
   // The kernel's names, without a look into the cache.
   Result<Identity> Identify(const Ask& ask) const;
@@ -85,10 +92,9 @@ class RequestPath {
  private:
   Result<Target> ChooseTarget(const std::string& text) const;
   // As a neighbour's schedule or the default is the best guess; the story is kept.
-  Result<Compiled> CompileTransferred(const Found& found, const PathLimits& limits, std::chrono::microseconds budget,
-                                      const std::stop_token& stop);
-  Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits,
-                               const std::stop_token& stop);
+  Result<Compiled> CompileTransferred(const Found& found, const CompileOptions& options);
+  Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const CompileOptions& options);
+  Workshop& WorkshopOf(const CompileOptions& options) { return options.workshop ? *options.workshop : workshop_; }
   HotCodePtr MakeCode(const Identity& identity, const Record& record, SealedMemfd artifact, std::string manifest);
 
   ScheduleCache& cache_;

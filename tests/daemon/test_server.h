@@ -64,7 +64,7 @@ class FakeWorkshop : public Workshop {
     ++builds;
     {
       MutexLock lock(mutex_);
-      while (held_ && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::hours(1), stop);
+      while (IsHeld(request.kernel) && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::hours(1), stop);
       if (stop.stop_requested()) return Error{ErrorKind::kUnavailable, "given up", ""};
       last_schedule = request.schedule;
     }
@@ -104,14 +104,14 @@ class FakeWorkshop : public Workshop {
   void Resume() override {}
   void Shutdown() override { Release(); }
 
-  // Builds wait until Release, or are given up.
-  void Hold() {
+  // Builds of kernels with that in their text wait until Release, or are given up.
+  void Hold(const std::string& text = "") {
     MutexLock lock(mutex_);
-    held_ = true;
+    held_ = text;
   }
   void Release() {
     MutexLock lock(mutex_);
-    held_ = false;
+    held_.reset();
     changed_.NotifyAll();
   }
 
@@ -140,9 +140,13 @@ class FakeWorkshop : public Workshop {
     FakeWorkshop& shop_;
   };
 
+  bool IsHeld(const std::string& kernel) const HONE_REQUIRES(mutex_) {
+    return held_ && kernel.find(*held_) != std::string::npos;
+  }
+
   Mutex mutex_;
   CondVar changed_;
-  bool held_ HONE_GUARDED_BY(mutex_) = false;
+  std::optional<std::string> held_ HONE_GUARDED_BY(mutex_);
 };
 
 struct TestServerOptions {
@@ -174,8 +178,10 @@ class TestServer {
           std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
                                   [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
       model_ = std::make_unique<SharedModel>(*cache, host);
-      tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, *model_, metrics,
-                                         [this](const Record& record) { OnBetter(record); });
+      tuning_ = std::make_unique<Tuning>(
+          loop_.loop, *cache, [] { return Result<std::unique_ptr<Workshop>>(std::make_unique<FakeWorkshop>()); }, *path,
+          *model_, metrics, [this](const Record& record) { OnBetter(record); });
+      misses->SetSearcher(tuning_.get());
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
       dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), notifier.get(), *admin_, metrics);
       server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
