@@ -175,7 +175,7 @@ Result<Compiled> Misses::Compile(const Found& found, const PathLimits& limits, s
   const hone::Ask ask{found.identity.request, "", found.identity.key.threads};
   // What is found has to be checked in full and compared before it is served.
   refine_(ask, std::chrono::duration_cast<std::chrono::milliseconds>((budget - spent) * kSearchShare));
-  Result<Found> now = path_.LookUp(ask);
+  Result<Found> now = path_.LookUp(ask, Counting::kNot);
   if (!now || !now->code) return compiled;
   compiled->code = now->code;
   compiled->steps.push_back({"search", watch.Microseconds() - static_cast<double>(spent.count())});

@@ -69,7 +69,7 @@ class RequestPath {
   void SetTransfers(Transfers* transfers) { transfers_ = transfers; }
 
   // kInvalid, kLimit, kUnsupported: the request's own fault.
-  Result<Found> LookUp(const Ask& ask);
+  Result<Found> LookUp(const Ask& ask, Counting counting = Counting::kAsUse);
   // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable. `budget`: what somebody would wait
   // for better code; where there is time for it, transferred schedules are measured and the fastest is taken.
   Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget = {});
