@@ -116,9 +116,10 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   Identity identity;
   identity.target = HONE_TRY(ChooseTarget(ask.target));
   Kernel kernel = HONE_TRY(ParseKernel(ask.kernel));
-  if (kernel.options.threads == 0) kernel.options.threads = ask.threads;
+  int threads = kernel.options.threads > 0 ? kernel.options.threads : ask.threads;
+  if (threads <= 0) threads = identity.target.cores;
+  kernel.options.threads = ThreadsToSay(threads, identity.target.cores);
   Canonical canonical = Canonicalize(kernel);
-  int threads = kernel.options.threads > 0 ? kernel.options.threads : identity.target.cores;
   identity.key =
       MakeCacheKey(canonical, identity.target, threads, CodeKey(compiler_, HONE_ABI_VERSION, identity.target));
   identity.name = fmt::format("{} {}", identity.key.fingerprint.Hex(), identity.key.target);
@@ -133,13 +134,13 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   return identity;
 }
 
-Result<Found> RequestPath::LookUp(const Ask& ask) {
+Result<Found> RequestPath::LookUp(const Ask& ask, Counting counting) {
   Steps steps;
   Found found;
   found.identity = HONE_TRY(Identify(ask));
   steps.Done("parse", metrics_.parse);
 
-  std::optional<CacheHit> hit = HONE_TRY(cache_.Lookup(found.identity.key));
+  std::optional<CacheHit> hit = HONE_TRY(cache_.Lookup(found.identity.key, counting));
   if (hit && hit->artifact_current) {
     std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(hit->record));
     if (artifact) {

@@ -80,7 +80,7 @@ class RequestPath {
   void SetTransfers(Transfers* transfers) { transfers_ = transfers; }
 
   // kInvalid, kLimit, kUnsupported: the request's own fault.
-  Result<Found> LookUp(const Ask& ask);
+  Result<Found> LookUp(const Ask& ask, Counting counting = Counting::kAsUse);
   // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable (also when it was stopped).
   Result<Compiled> Compile(const Found& found, const CompileOptions& options);
 

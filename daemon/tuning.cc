@@ -38,11 +38,11 @@ Result<BuiltArtifact> BuildAgain(Rig& rig, const std::string& schedule) {
 Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop,
                                        const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped) {
   MutexLock turn(turn_);
-  Found found = HONE_TRY(path_.LookUp(ask));
+  Found found = HONE_TRY(path_.LookUp(ask, Counting::kNot));
   const Identity& identity = found.identity;
   // What is served until then: what is found is compared with it.
   if (!found.code) HONE_TRY(path_.Compile(found, {.stop = stop, .workshop = &workshop}));
-  std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key));
+  std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key, Counting::kNot));
   if (!served) return Error{ErrorKind::kInternal, "the kernel's record is gone", identity.label};
   if (served->record.pinned) {
     return Error{ErrorKind::kUnsupported, "pinned, so it stays as it is; `hone unpin` it to have it refined",
@@ -200,7 +200,7 @@ Result<void> Tuning::StoreRefined(const Found& found, Record record, const Built
   }
   if (!stored) {
     // A disk that refuses it: kept in memory, served, and written when the disk is back.
-    Result<std::optional<CacheHit>> kept = cache_.Lookup(identity.key);
+    Result<std::optional<CacheHit>> kept = cache_.Lookup(identity.key, Counting::kNot);
     if (!kept || !*kept || (*kept)->record.artifact_digest != record.artifact_digest) return stored.error();
     LogWarn("refined_not_on_disk", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", stored.error().Text()}});
     outcome.search.stopped += "; what it found is served, and not on disk yet: " + stored.error().message;

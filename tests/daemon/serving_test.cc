@@ -1,6 +1,7 @@
 // What a request gets, from the socket to the workshop and back.
 #include <gtest/gtest.h>
 
+#include "ir/canonical.h"
 #include "tests/daemon/test_server.h"
 
 namespace hone {
@@ -100,6 +101,37 @@ TEST(Serving, EqualMissesCompileOnce) {
     fingerprint = reply->fingerprint;
   }
   EXPECT_EQ(server.workshop.builds, 1);
+}
+
+TEST(Serving, AllThreadsAndNoNumberOfThemAreOneKernel) {
+  TestServerOptions options;
+  options.cores = 2;
+  TestServer server(options);
+  GetRequest two{.kernel = kKernel};
+  two.threads = 2;
+  const std::string fingerprint = server.Get(kKernel)->fingerprint;
+  EXPECT_EQ(server.Get(kKernel, two)->fingerprint, fingerprint);
+  EXPECT_EQ(server.Get("matmul(M=4,N=4,K=4,threads=2)")->fingerprint, fingerprint);
+  EXPECT_EQ(server.workshop.builds, 1);
+  std::vector<Record> records = *server.cache->RecordsOf(*ParseFingerprint(fingerprint));
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].key.threads, 2);
+  // One thread is another matter, and so are more than there are.
+  for (uint32_t threads : {1u, 3u}) {
+    GetRequest other{.kernel = kKernel};
+    other.threads = threads;
+    EXPECT_NE(server.Get(kKernel, other)->fingerprint, fingerprint) << threads;
+  }
+  EXPECT_EQ(server.workshop.builds, 3);
+}
+
+TEST(Serving, OnOneCoreNoNumberOfThreadsIsOne) {
+  TestServer server;
+  GetRequest one{.kernel = kKernel};
+  one.threads = 1;
+  EXPECT_EQ(server.Get(kKernel)->fingerprint, server.Get(kKernel, one)->fingerprint);
+  EXPECT_EQ(server.workshop.builds, 1);
+  EXPECT_EQ(ThreadsSaidBy(server.path->Identify({kKernel, "", 0})->key.canonical), 1);
 }
 
 TEST(Serving, AFullQueueSaysWhenToComeAgain) {

@@ -153,6 +153,7 @@ struct TestServerOptions {
   std::string cache;  // "": in memory
   std::string compiler = "cc 1";
   int builders = 1;
+  int cores = 1;  // of the machine that it believes to be on
   MissLimits misses;
   ServerLimits server;
   NotifyLimits notify;
@@ -170,6 +171,7 @@ class TestServer {
     cache = *std::move(opened);
     Target host;
     host.cpu = "generic";
+    host.cores = options.cores;
     path = std::make_unique<RequestPath>(*cache, workshop, metrics, host, options.compiler);
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);
@@ -178,12 +180,12 @@ class TestServer {
           std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
                                   [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
       model_ = std::make_unique<SharedModel>(*cache, host);
-      tuning_ = std::make_unique<Tuning>(
+      tuning = std::make_unique<Tuning>(
           loop_.loop, *cache, [] { return Result<std::unique_ptr<Workshop>>(std::make_unique<FakeWorkshop>()); }, *path,
           *model_, metrics, [this](const Record& record) { OnBetter(record); });
-      misses->SetSearcher(tuning_.get());
+      misses->SetSearcher(tuning.get());
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
-      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), notifier.get(), *admin_, metrics);
+      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics);
       server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
     });
   }
@@ -192,7 +194,7 @@ class TestServer {
     workshop.Release();
     loop_.Do([&] {
       misses->Close();
-      tuning_->Close();
+      tuning->Close();
       admin_->Close();
       server.reset();
     });
@@ -259,6 +261,7 @@ class TestServer {
   std::unique_ptr<RequestPath> path;
   std::unique_ptr<HotSet> hot;
   std::unique_ptr<Misses> misses;
+  std::unique_ptr<Tuning> tuning;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Server> server;
 
@@ -271,7 +274,6 @@ class TestServer {
   int promotions_ = 0;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<SharedModel> model_;
-  std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;
   LoopThread loop_;
 };
