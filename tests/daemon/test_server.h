@@ -94,7 +94,11 @@ class FakeWorkshop : public Workshop {
     return built;
   }
 
-  Result<std::string> Explain(const BuildRequest& request, Deadline) override { return "code of " + request.kernel; }
+  Result<std::string> Explain(const BuildRequest& request, Deadline) override {
+    ++explains;
+    return "code of " + request.kernel;
+  }
+  std::vector<Confinement> Confinements() const override { return confinements; }
   BuilderPoolStats BuilderStats() const override { return {}; }
   RunnerPoolStats RunnerStats() const override { return {}; }
   void Pause() override {}
@@ -112,7 +116,8 @@ class FakeWorkshop : public Workshop {
     changed_.NotifyAll();
   }
 
-  std::atomic<int> builds{0};
+  std::atomic<int> builds{0}, explains{0};
+  std::vector<Confinement> confinements;
   std::optional<Error> build_error;
   std::optional<Error> check_failure;
   std::string fail_schedule;
@@ -168,8 +173,8 @@ class TestServer {
       hot = std::make_unique<HotSet>(options.hot);
       misses = std::make_unique<Misses>(loop_.loop, *path, *hot, metrics, options.builders, options.misses);
       admin_ =
-          std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
-                                  [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
+          std::make_unique<Admin>(loop_.loop, *cache, AdminWorkshops{workshop, admin_workshop}, *path, metrics,
+                                  AdminFacts{"socket", "cache", 1, false}, [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
       model_ = std::make_unique<SharedModel>(*cache, host);
       tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, *model_, metrics,
                                          [this](const Record& record) { OnBetter(record); });
@@ -245,6 +250,7 @@ class TestServer {
   }
 
   FakeWorkshop workshop;
+  FakeWorkshop admin_workshop;
   Metrics metrics;
   std::unique_ptr<ScheduleCache> cache;
   std::unique_ptr<RequestPath> path;
