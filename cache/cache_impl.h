@@ -29,6 +29,9 @@ class CacheImpl final : public ScheduleCache {
 
   Result<std::optional<CacheHit>> Lookup(const CacheKey& key, Counting counting) override;
   Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
+  bool IsCheckedHere(const Record& record) const override {
+    return record.artifact_digest && IsMarkedBy(record, key_);
+  }
   Result<void> Put(const NewRecord& entry, Durability durability) override;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
   Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
@@ -38,6 +41,7 @@ class CacheImpl final : public ScheduleCache {
   Result<std::vector<Record>> RecordsOf(const Fingerprint& fingerprint) override;
   Result<void> ForEachRecord(const std::optional<Fingerprint>& class_fingerprint,
                              const std::function<bool(const Record&)>& visit) override;
+  Result<bool> ForEachRecordAfter(std::string& place, const std::function<bool(const Record&)>& visit) override;
   Result<std::vector<ClassSummary>> Classes() override;
   Result<std::optional<std::string>> GetMeta(std::string_view name) override;
   Result<void> PutMeta(std::string_view name, std::string_view value, Durability durability) override;
@@ -67,8 +71,8 @@ class CacheImpl final : public ScheduleCache {
     std::optional<Error> damage;
   };
   Opened Open(Family family, std::string_view key, std::string_view value, CacheLayer layer);
-  // Walks the visible records under a prefix of their keys.
-  void ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit);
+  // Walks the visible records under a prefix of their keys, from `from` on.
+  void ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit, std::string_view from = {});
   // `unreadable`: set if there may be one that damage hides.
   std::optional<Found> FindRecord(const std::string& key, bool* unreadable = nullptr);
   std::optional<KernelUse> StoredUse(const Fingerprint& fingerprint);
@@ -87,8 +91,6 @@ class CacheImpl final : public ScheduleCache {
                 const Error& reason) HONE_EXCLUDES(notes_mutex_);
   void LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason)
       HONE_EXCLUDES(notes_mutex_);
-  // The artifact that it names was checked by this user on this machine.
-  bool IsCheckedHere(const Record& record) const { return record.artifact_digest && IsMarkedBy(record, key_); }
   // Of a record that was changed here. `checked`: so was its artifact.
   std::string Encoded(Record& record, bool checked) const;
   // What a record's first write brings with it: its class's row, its kernel's.

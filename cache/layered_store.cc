@@ -163,7 +163,8 @@ bool LayeredStore::Read(Family family, std::string_view key, const Reader& reade
   return !damaged;
 }
 
-void LayeredStore::Scan(Family family, std::string_view prefix, const Reader& reader, uint64_t* gaps) const {
+void LayeredStore::Scan(Family family, std::string_view prefix, const Reader& reader, uint64_t* gaps,
+                        std::string_view from) const {
   struct Source {
     std::shared_ptr<Store> store;  // outlives the iterator
     CacheLayer layer;
@@ -172,8 +173,8 @@ void LayeredStore::Scan(Family family, std::string_view prefix, const Reader& re
   std::vector<Source> sources;
   auto add = [&](std::shared_ptr<Store> store, const Store* raw, CacheLayer layer) {
     if (raw == nullptr) return;
-    auto entries =
-        std::make_unique<ResilientIterator>([raw, family] { return raw->Iterate(family); }, std::string(prefix));
+    auto entries = std::make_unique<ResilientIterator>([raw, family] { return raw->Iterate(family); },
+                                                       std::string(prefix), std::string(from));
     sources.push_back({std::move(store), layer, std::move(entries)});
   };
   if (pending_used_) add(nullptr, &pending_, CacheLayer::kPending);

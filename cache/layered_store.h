@@ -42,8 +42,10 @@ class LayeredStore {
   // if that was for damage in the user's.
   bool Read(Family family, std::string_view key, const Reader& reader) const;
   // The same for every key with the prefix, in key order.
-  // `gaps`: how many stretches were passed over because they cannot be read.
-  void Scan(Family family, std::string_view prefix, const Reader& reader, uint64_t* gaps = nullptr) const;
+  // `gaps`: how many stretches were passed over because they cannot be read. `from`: the least key to be shown, if not
+  // all with the prefix are.
+  void Scan(Family family, std::string_view prefix, const Reader& reader, uint64_t* gaps = nullptr,
+            std::string_view from = {}) const;
 
   // Held across reading a value and writing what follows from it.
   Mutex& write_mutex() HONE_RETURN_CAPABILITY(write_mutex_) { return write_mutex_; }

@@ -64,7 +64,7 @@ CacheKey MakeCacheKey(const Canonical& canonical, const Target& target, int32_t 
 struct Record {
   CacheKey key;                // `code` is the key that the artifact was made under
   std::vector<int64_t> shape;  // Canonical::shape, for finding neighbours of the class
-  std::string request;         // as the user wrote it
+  std::string request;         // as the user wrote it, without comments
   std::string label;           // the kernel's name: "conv2d+bias+relu"
   std::string schedule;        // text form
   Origin origin = Origin::kDefault;

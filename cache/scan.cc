@@ -61,10 +61,11 @@ Number Middle(const Number& a, const Number& b) { return Add(a, Half(Subtract(b,
 
 }  // namespace
 
-ResilientIterator::ResilientIterator(Source source, std::string prefix)
+ResilientIterator::ResilientIterator(Source source, std::string prefix, std::string from)
     : source_(std::move(source)), iterator_(source_()), prefix_(std::move(prefix)) {
-  iterator_->Seek(prefix_);
-  Settle(prefix_);
+  const std::string first = std::max(prefix_, std::move(from));
+  iterator_->Seek(first);
+  Settle(first);
 }
 
 void ResilientIterator::Next() {

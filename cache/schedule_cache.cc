@@ -248,12 +248,14 @@ Result<KernelUse> CacheImpl::UseOf(const Fingerprint& fingerprint) {
   return use;
 }
 
-void CacheImpl::ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit) {
-  store_->Scan(Family::kRecords, prefix, [&](std::string_view key, std::string_view value, CacheLayer layer) {
+void CacheImpl::ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit,
+                            std::string_view from) {
+  auto open = [&](std::string_view key, std::string_view value, CacheLayer layer) {
     Opened opened = Open(Family::kRecords, key, value, layer);
     if (opened.record && !visit(Found{std::string(key), *std::move(opened.record), layer})) return Take::kStop;
     return opened.take;
-  });
+  };
+  store_->Scan(Family::kRecords, prefix, open, nullptr, from);
 }
 
 std::vector<CacheImpl::Found> CacheImpl::FindKernel(const Fingerprint& fingerprint) {
@@ -278,6 +280,18 @@ Result<void> CacheImpl::ForEachRecord(const std::optional<Fingerprint>& class_fi
   std::string prefix = class_fingerprint ? ClassPrefix(*class_fingerprint) : "";
   ScanRecords(prefix, [&](Found&& found) { return visit(found.record); });
   return {};
+}
+
+Result<bool> CacheImpl::ForEachRecordAfter(std::string& place, const std::function<bool(const Record&)>& visit) {
+  const std::string from = place.empty() ? "" : place + '\0';  // the least key behind it
+  bool at_end = true;
+  auto pass = [&](Found&& found) {
+    at_end = visit(found.record);
+    place = std::move(found.key);
+    return at_end;
+  };
+  ScanRecords("", pass, from);
+  return at_end;
 }
 
 std::string CacheImpl::ClassTextOf(const Fingerprint& class_fingerprint) {

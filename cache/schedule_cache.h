@@ -123,6 +123,8 @@ class ScheduleCache {
   // The record's compiled code, its digest checked; nullopt if it was evicted, is damaged, or belongs to another
   // version of the record. To be run as it is only if CacheHit::artifact_current.
   virtual Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) = 0;
+  // The record names an artifact that this user checked on this machine: see CacheHit::artifact_current.
+  virtual bool IsCheckedHere(const Record& record) const = 0;
 
   // Writes record and artifact as one. REQUIRES: the artifact was checked here: it is served without another run from
   // now on. Replaces a record of the same key, keeping its pin and `created`. When the disk
@@ -150,6 +152,10 @@ class ScheduleCache {
   // of other classes.
   virtual Result<void> ForEachRecord(const std::optional<Fingerprint>& class_fingerprint,
                                      const std::function<bool(const Record&)>& visit) = 0;
+  // The same of all classes, from behind `place` on: "" is the beginning, and afterwards it is that of the last record
+  // visited, for the next call. Nothing is held in between: what comes and goes meanwhile neither repeats another
+  // record nor hides it. True if there are no more.
+  virtual Result<bool> ForEachRecordAfter(std::string& place, const std::function<bool(const Record&)>& visit) = 0;
   virtual Result<std::vector<ClassSummary>> Classes() = 0;
 
   // Small values of the daemon's own, by name.

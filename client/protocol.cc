@@ -185,6 +185,16 @@ void serialize(A& a, StatusReply& m) {
     m.misses, m.idle_state, m.tuning, m.builders, m.connections, m.queued);
 }
 template <typename A>
+void serialize(A&, HealthRequest&) {}
+template <typename A>
+void serialize(A& a, ChildHold& m) {
+  a(m.child, m.holds, m.complete);
+}
+template <typename A>
+void serialize(A& a, HealthReply& m) {
+  a(m.losses, m.quarantined, m.children);
+}
+template <typename A>
 void serialize(A&, StatsRequest&) {}
 template <typename A>
 void serialize(A& a, Stat& m) {
@@ -423,6 +433,8 @@ HONE_MESSAGE(GetRequest)
 HONE_MESSAGE(GetReply)
 HONE_MESSAGE(StatusRequest)
 HONE_MESSAGE(StatusReply)
+HONE_MESSAGE(HealthRequest)
+HONE_MESSAGE(HealthReply)
 HONE_MESSAGE(StatsRequest)
 HONE_MESSAGE(StatsReply)
 HONE_MESSAGE(ListRequest)

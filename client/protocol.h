@@ -58,6 +58,8 @@ enum class MessageType : uint16_t {
   kTopReply = 31,
   kExplain = 32,
   kExplainReply = 33,
+  kHealth = 34,
+  kHealthReply = 35,
   kNewer = 26,  // of honed's own accord, to a WatchRequest
 };
 
@@ -134,7 +136,8 @@ struct StatusReply {
   std::string cache;
   std::vector<std::string> targets;
   uint64_t cache_bytes = 0;
-  std::string cache_problem;  // why nothing can be written at the moment; "" if all is well
+  std::string cache_problem;  // why nothing can be written at the moment, else what was lost or is left out; "" if all
+                              // is well
   uint64_t records = 0;
   uint64_t hits = 0;
   uint64_t misses = 0;
@@ -143,6 +146,22 @@ struct StatusReply {
   uint32_t builders = 0;
   uint32_t connections = 0;
   uint32_t queued = 0;
+};
+
+// What was lost, and what holds the processes that build and run.
+struct HealthRequest {
+  static constexpr MessageType kType = MessageType::kHealth;
+};
+struct ChildHold {
+  std::string child;      // "builder", "runner", "launcher"
+  std::string holds;      // for people
+  bool complete = false;  // nothing is missing that this hone wants
+};
+struct HealthReply {
+  static constexpr MessageType kType = MessageType::kHealthReply;
+  uint64_t losses = 0;              // times that damage took more than a value, since the cache was made
+  uint64_t quarantined = 0;         // damaged values that were set aside since then
+  std::vector<ChildHold> children;  // one of each kind that has said so yet
 };
 
 // Counters and histogram quantiles, in a stable order; names end in their unit where they have one.

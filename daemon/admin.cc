@@ -6,174 +6,121 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
-#include <set>
-#include <thread>
 #include <utility>
 
 #include "backends/check_sizes.h"
 #include "base/elf_check.h"
 #include "base/generated_code.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "daemon/record_facts.h"
 #include "ir/parse.h"
 
 namespace hone {
 namespace {
 
-constexpr size_t kMostWaiting = 256;
-constexpr uint32_t kRetryMs = 200;
+// A part of a list ends with whatever of these comes first.
 constexpr size_t kRowsPerPart = 128;
+constexpr size_t kBytesPerPart = size_t{256} << 10;  // of rows, the last one aside
+constexpr size_t kRecordsPerPart = 4096;             // looked at
+constexpr size_t kReadPerPart = size_t{16} << 20;    // bytes of them, and of code
 
-double Us(std::chrono::nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); }
-
-std::string TimeText(WallTime time) {
-  time_t seconds = std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
-  if (seconds == 0) return "unknown";
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  char text[32];
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
-std::string MeasuredText(const Timing& timing) {
-  return fmt::format("{:.1f} us ± {:.1f}, {} of {}, {} cache, {} thread{}", Us(timing.time), Us(timing.noise),
-                     timing.statistic == TimeStatistic::kMedian    ? "median"
-                     : timing.statistic == TimeStatistic::kMinimum ? "best"
-                                                                   : "mean",
-                     timing.repeats, timing.temperature == CacheTemperature::kWarm ? "warm" : "cold", timing.threads,
-                     timing.threads == 1 ? "" : "s");
-}
-
-std::vector<Fact> FactsOf(const Record& record) {
-  std::vector<Fact> facts;
-  facts.push_back({"target", record.key.target});
-  facts.push_back({"threads", std::to_string(record.key.threads)});
-  facts.push_back({"origin", std::string(OriginName(record.origin))});
-  if (record.donor) facts.push_back({"donor", record.donor->Hex()});
-  if (record.measured) facts.push_back({"measured", MeasuredText(*record.measured)});
-  if (record.expected) facts.push_back({"expected", fmt::format("{:.1f} us", Us(*record.expected))});
-  facts.push_back({"max_rel_err", fmt::format("{:.3g}", record.check.max_rel_err)});
-  facts.push_back({"checked", record.check.full ? "every element" : fmt::format("{} elements", record.check.samples)});
-  facts.push_back({"artifact", record.artifact_digest
-                                   ? fmt::format("{} bytes, {}", record.artifact_bytes, HexOf(*record.artifact_digest))
-                                   : "none: only the schedule is kept"});
-  facts.push_back({"built_by", record.key.code});
-  facts.push_back({"pinned", record.pinned ? "yes" : "no"});
-  facts.push_back({"created", TimeText(record.created)});
-  facts.push_back({"updated", TimeText(record.updated)});
-  return facts;
-}
-
-// Why this code is what a request gets: one line per decision.
-std::vector<Fact> ReasonsOf(const Record& record, const Target& host, const std::string& compiler) {
-  std::vector<Fact> reasons;
-  switch (record.origin) {
-    case Origin::kDefault:
-      reasons.push_back({"schedule", "derived from the machine's registers and caches; nothing better is known yet"});
-      break;
-    case Origin::kTuned: reasons.push_back({"schedule", "the best that tuning found on this machine"}); break;
-    case Origin::kTransferred:
-      reasons.push_back(
-          {"schedule", "fitted from another kernel's" + (record.donor ? ", " + record.donor->Hex() : std::string())});
-      break;
-    case Origin::kImported: reasons.push_back({"schedule", "came in a bundle; compiled and checked here"}); break;
+// Counts what a part has taken.
+class PartBudget {
+ public:
+  void AddRead(size_t bytes) {
+    ++records_;
+    read_ += bytes;
   }
-  bool is_ours = record.key.target == PrintTarget(host);
-  reasons.push_back({"target", is_ours ? "this machine" : "another machine; requests for this one do not get it"});
-  bool is_current = is_ours && record.key.code == CodeKey(compiler, HONE_ABI_VERSION, host);
-  if (!record.artifact_digest) {
-    reasons.push_back({"artifact", "not kept; the next request compiles the schedule again"});
-  } else if (is_ours && !is_current) {
-    reasons.push_back({"artifact", "made by another compiler; the next request compiles the schedule again"});
-  } else {
-    reasons.push_back({"artifact", "kept; a request compiles nothing"});
+  void AddRow(size_t bytes) {
+    ++rows_;
+    bytes_ += bytes;
   }
-  reasons.push_back(
-      {"check", fmt::format("compared with the reference at {}, off by at most {:.3g} of the bound's scale",
-                            record.check.full ? "every element" : fmt::format("{} elements", record.check.samples),
-                            record.check.max_rel_err)});
-  if (record.measured) {
-    reasons.push_back({"expectation", "from measured calls: " + MeasuredText(*record.measured)});
-  } else if (record.expected) {
-    reasons.push_back({"expectation", "from its first call, not measured yet"});
+  bool is_left() const {
+    return rows_ < kRowsPerPart && bytes_ < kBytesPerPart && records_ < kRecordsPerPart && read_ < kReadPerPart;
   }
-  if (record.pinned)
-    reasons.push_back({"pinned", "stays in the cache whatever its size, and is neither refined nor replaced"});
-  return reasons;
+
+ private:
+  size_t rows_ = 0, bytes_ = 0, records_ = 0, read_ = 0;
+};
+
+size_t BytesOf(const Record& record) {
+  return record.key.canonical.size() + record.request.size() + record.schedule.size();
 }
 
 }  // namespace
 
-Admin::Admin(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, Metrics& metrics,
+Admin::Admin(EventLoop& loop, ScheduleCache& cache, AdminWorkshops workshops, RequestPath& path, Metrics& metrics,
              AdminFacts facts, std::function<void(const Fingerprint&)> forget)
     : loop_(loop),
       cache_(cache),
-      workshop_(workshop),
+      workshops_(workshops),
       path_(path),
       metrics_(metrics),
       facts_(std::move(facts)),
       forget_(std::move(forget)),
       insight_(cache, path.host()),
-      queue_(1, "hone-admin") {
+      answers_(loop, metrics) {
   pthread_getcpuclockid(pthread_self(), &loop_cpu_clock_);  // made by the thread that will run the loop
 }
 
 Admin::~Admin() { Close(); }
 
 void Admin::Close() {
-  stop_.request_stop();
-  queue_.Close();
-}
-
-template <typename Request, typename Reply>
-void Admin::Run(Job job, std::span<const std::byte> body, Result<Reply> (Admin::*answer)(const Request&)) {
-  Result<Request> request = DecodeBody<Request>(body);
-  if (!request) {
-    ++metrics_.bad_frames;
-    return job.peer->ReplyError(job.id, request.error());
-  }
-  queue_.Push([this, job = std::move(job), request = *std::move(request), answer] {
-    Result<Reply> reply = (this->*answer)(request);
-    if (!reply) return job.AnswerError(reply.error());
-    job.Answer(Reply::kType, EncodeBody(*reply));
-  });
+  workshops_.own.Shutdown();  // ends what is asked of it
+  answers_.Close();
 }
 
 template <typename Request>
-void Admin::Stream(Job job, std::span<const std::byte> body,
-                   Result<void> (Admin::*answer)(const Request&, const Job&)) {
+std::optional<Request> Admin::Read(const PeerPtr& peer, uint64_t id, std::span<const std::byte> body) {
   Result<Request> request = DecodeBody<Request>(body);
-  if (!request) {
-    ++metrics_.bad_frames;
-    return job.peer->ReplyError(job.id, request.error());
-  }
-  queue_.Push([this, job = std::move(job), request = *std::move(request), answer] {
-    if (Result<void> done = (this->*answer)(request, job); !done) job.AnswerError(done.error());
+  if (request) return *std::move(request);
+  ++metrics_.bad_frames;
+  peer->ReplyError(id, request.error());
+  return std::nullopt;
+}
+
+template <typename Request, typename Reply>
+void Admin::Once(Lane lane, const PeerPtr& peer, uint64_t id, std::span<const std::byte> body,
+                 Result<Reply> (Admin::*answer)(const Request&)) {
+  std::optional<Request> request = Read<Request>(peer, id, body);
+  if (!request) return;
+  answers_.Push(lane, peer, id, body.size(), [this, request = *std::move(request), answer](const std::stop_token&) {
+    Result<Reply> reply = (this->*answer)(request);
+    return reply ? AnswerPart::Of(*reply) : AnswerPart::Failed(reply.error());
+  });
+}
+
+template <typename Request, typename Reply, typename Walk>
+void Admin::InParts(Lane lane, const PeerPtr& peer, uint64_t id, std::span<const std::byte> body,
+                    Result<Reply> (Admin::*next)(Walk&, const std::stop_token&)) {
+  std::optional<Request> request = Read<Request>(peer, id, body);
+  if (!request) return;
+  Walk walk;
+  walk.request = *std::move(request);
+  answers_.Push(lane, peer, id, body.size(), [this, walk = std::move(walk), next](const std::stop_token& stop) mutable {
+    Result<Reply> part = (this->*next)(walk, stop);
+    return part ? AnswerPart::Of(*part, part->more) : AnswerPart::Failed(part.error());
   });
 }
 
 void Admin::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
-  if (queue_.waiting() >= kMostWaiting) {
-    ++metrics_.busy;
-    return peer->ReplyError(
-        header.request_id,
-        {ErrorKind::kBusy, fmt::format("too many commands at once, retry in {} ms", kRetryMs), "honed"}, kRetryMs);
-  }
-  Job job{&loop_, peer, header.request_id};
+  const uint64_t id = header.request_id;
   switch (header.type) {
-    case MessageType::kStatus: return Run(std::move(job), body, &Admin::Status);
-    case MessageType::kStats: return Run(std::move(job), body, &Admin::Stats);
-    case MessageType::kList: return Stream(std::move(job), body, &Admin::List);
-    case MessageType::kShow: return Run(std::move(job), body, &Admin::Show);
-    case MessageType::kEdit: return Run(std::move(job), body, &Admin::Edit);
-    case MessageType::kVerify: return Stream(std::move(job), body, &Admin::Verify);
-    case MessageType::kPredict: return Run(std::move(job), body, &Admin::Predict);
-    case MessageType::kTop: return Run(std::move(job), body, &Admin::Top);
-    case MessageType::kExplain: return Run(std::move(job), body, &Admin::Explain);
-    default: return Run(std::move(job), body, &Admin::Text);
+    case MessageType::kStatus: return Once(Lane::kQuick, peer, id, body, &Admin::Status);
+    case MessageType::kHealth: return Once(Lane::kQuick, peer, id, body, &Admin::Health);
+    case MessageType::kStats: return Once(Lane::kQuick, peer, id, body, &Admin::Stats);
+    case MessageType::kShow: return Once(Lane::kQuick, peer, id, body, &Admin::Show);
+    case MessageType::kEdit: return Once(Lane::kQuick, peer, id, body, &Admin::Edit);
+    case MessageType::kTop: return Once(Lane::kQuick, peer, id, body, &Admin::Top);
+    case MessageType::kList: return InParts<ListRequest>(Lane::kList, peer, id, body, &Admin::List);
+    case MessageType::kVerify: return InParts<VerifyRequest>(Lane::kWork, peer, id, body, &Admin::Verify);
+    case MessageType::kPredict: return Once(Lane::kWork, peer, id, body, &Admin::Predict);
+    case MessageType::kExplain: return Once(Lane::kWork, peer, id, body, &Admin::Explain);
+    default: break;
   }
+  const bool is_code = !body.empty() && body.front() == static_cast<std::byte>(TextKind::kCode);
+  if (is_code) return Once(Lane::kWork, peer, id, body, &Admin::Code);
+  Once(Lane::kQuick, peer, id, body, &Admin::Schedule);
 }
 
 Result<StatusReply> Admin::Status(const StatusRequest&) {
@@ -186,7 +133,7 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
   reply.cache = facts_.cache;
   reply.targets = {PrintTarget(path_.host())};
   reply.cache_bytes = cache.disk_bytes;
-  reply.cache_problem = cache.not_persisting;
+  reply.cache_problem = cache.not_persisting.empty() ? cache.problem : "nothing is kept: " + cache.not_persisting;
   for (const CacheStats::Family& family : cache.families) {
     if (family.name == "records") reply.records = family.entries;
   }
@@ -194,9 +141,20 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
   reply.misses = metrics_.misses;
   reply.idle_state = "off";
   if (idle_facts_) std::tie(reply.idle_state, reply.tuning) = idle_facts_();
+  reply.tuning = ShownText(reply.tuning);
   reply.builders = static_cast<uint32_t>(facts_.builders);
   reply.connections = metrics_.connections;
   reply.queued = metrics_.builds_queued;
+  return reply;
+}
+
+Result<HealthReply> Admin::Health(const HealthRequest&) {
+  HealthReply reply;
+  const CacheStats cache = cache_.Stats();
+  reply.losses = cache.losses;
+  reply.quarantined = cache.quarantined;
+  for (const Confinement& confinement : workshops_.serving.Confinements())
+    reply.children.push_back({confinement.child, confinement.Text(), confinement.complete()});
   return reply;
 }
 
@@ -209,6 +167,8 @@ Result<TopReply> Admin::Top(const TopRequest&) {
   TopReply reply;
   reply.idle_state = "off";
   if (top_) reply = top_();
+  reply.kernel = ShownText(reply.kernel);
+  for (TopTask& task : reply.tasks) task.kernel = ShownText(task.kernel);
   reply.all_trials = metrics_.trials;
   reply.failed_trials = metrics_.trials_failed;
   reply.refined = metrics_.refined;
@@ -222,13 +182,13 @@ Result<StatsReply> Admin::Stats(const StatsRequest&) {
   timespec cpu{};
   clock_gettime(loop_cpu_clock_, &cpu);
   add("serving_cpu_us", static_cast<double>(cpu.tv_sec) * 1e6 + static_cast<double>(cpu.tv_nsec) / 1e3);
-  BuilderPoolStats builders = workshop_.BuilderStats();
+  BuilderPoolStats builders = workshops_.serving.BuilderStats();
   add("builder_builds", static_cast<double>(builders.builds));
   add("builder_failed", static_cast<double>(builders.failed));
   add("builder_crashed", static_cast<double>(builders.crashed));
   add("builder_timed_out", static_cast<double>(builders.timed_out));
   add("builder_restarts", static_cast<double>(builders.restarts));
-  RunnerPoolStats runners = workshop_.RunnerStats();
+  RunnerPoolStats runners = workshops_.serving.RunnerStats();
   add("runner_checked", static_cast<double>(runners.checked));
   add("runner_refused", static_cast<double>(runners.refused));
   add("runner_restarts", static_cast<double>(runners.restarts));
@@ -237,6 +197,7 @@ Result<StatsReply> Admin::Stats(const StatsRequest&) {
   add("cache_misses", static_cast<double>(cache.misses));
   add("cache_collisions", static_cast<double>(cache.collisions));
   add("cache_quarantined", static_cast<double>(cache.quarantined));
+  add("cache_losses", static_cast<double>(cache.losses));
   add("cache_evicted_artifacts", static_cast<double>(cache.evicted_artifacts));
   add("cache_evicted_records", static_cast<double>(cache.evicted_records));
   add("cache_disk_bytes", static_cast<double>(cache.disk_bytes));
@@ -250,46 +211,28 @@ Result<StatsReply> Admin::Stats(const StatsRequest&) {
   return reply;
 }
 
-Result<RecordRow> Admin::RowOf(const Record& record) {
-  KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
-  GetReply facts = ReplyFrom(record);
-  RecordRow row;
-  row.fingerprint = facts.fingerprint;
-  row.class_name = facts.class_name;
-  row.kernel = record.request;
-  row.target = facts.target;
-  row.origin = facts.origin;
-  row.pinned = record.pinned;
-  row.expected_us = facts.expected_us;
-  row.artifact_bytes = record.artifact_digest ? record.artifact_bytes : 0;
-  row.requests = use.calls;
-  row.last_used_s = std::chrono::duration_cast<std::chrono::seconds>(use.last_used.time_since_epoch()).count();
-  return row;
-}
-
-Result<void> Admin::List(const ListRequest& request, const Job& job) {
+Result<ListReply> Admin::List(ListWalk& walk, const std::stop_token& stop) {
   ListReply part;
-  bool listened = true;
-  Error failure;
-  bool failed = false;
-  HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    if (!record.label.starts_with(request.class_prefix)) return true;
-    Result<RecordRow> row = RowOf(record);
-    if (!row) {
-      failed = true;
-      failure = row.error();
-      return false;
+  PartBudget budget;
+  Result<void> read;
+  const bool at_end = HONE_TRY(cache_.ForEachRecordAfter(walk.place, [&](const Record& record) {
+    budget.AddRead(BytesOf(record));
+    if (record.label.starts_with(walk.request.class_prefix)) {
+      Result<KernelUse> use = cache_.UseOf(record.key.fingerprint);
+      if (!use) {
+        read = use.error();
+        return false;
+      }
+      RecordRow row = RowOf(record, *use);
+      row.kernel = ShownText(row.kernel);
+      budget.AddRow(row.kernel.size() + row.class_name.size() + row.target.size());
+      part.rows.push_back(std::move(row));
     }
-    part.rows.push_back(*std::move(row));
-    if (part.rows.size() < kRowsPerPart) return true;
-    part.more = true;
-    listened = job.Part(part) && !stop_.stop_requested();
-    part = {};
-    return listened;
+    return budget.is_left() && !stop.stop_requested();
   }));
-  if (failed) return failure;
-  if (listened) job.Answer(ListReply::kType, EncodeBody(part));
-  return {};
+  HONE_TRY(read);
+  part.more = !at_end;
+  return part;
 }
 
 // The record for this machine if the kernel has one, else for another.
@@ -314,20 +257,28 @@ Result<Record> Admin::FindRecordOf(const KernelName& name) {
 Result<ExplainReply> Admin::Explain(const ExplainRequest& request) {
   Record record = HONE_TRY(FindRecordOf(request.name));
   ExplainReply reply = HONE_TRY(insight_.Explain(record));
-  reply.row = HONE_TRY(RowOf(record));
-  std::vector<Fact> reasons = ReasonsOf(record, path_.host(), path_.compiler());
+  reply.row = RowOf(record, HONE_TRY(cache_.UseOf(record.key.fingerprint)));
+  std::vector<Fact> reasons = Reasons(record);
   reply.reasons.insert(reply.reasons.begin(), reasons.begin(), reasons.end());
   return reply;
+}
+
+std::vector<Fact> Admin::Reasons(const Record& record) const {
+  ArtifactState artifact;
+  artifact.is_ours = record.key.target == PrintTarget(path_.host());
+  artifact.is_current = record.key.code == CodeKey(path_.compiler(), HONE_ABI_VERSION, path_.host());
+  artifact.is_checked = cache_.IsCheckedHere(record);
+  return ReasonsOf(record, artifact);
 }
 
 Result<ShowReply> Admin::Show(const ShowRequest& request) {
   Record record = HONE_TRY(FindRecord(request.fingerprint));
   ShowReply reply;
-  reply.row = HONE_TRY(RowOf(record));
+  reply.row = RowOf(record, HONE_TRY(cache_.UseOf(record.key.fingerprint)));
   reply.canonical = record.key.canonical;
   reply.schedule = record.schedule;
   reply.facts = FactsOf(record);
-  reply.reasons = ReasonsOf(record, path_.host(), path_.compiler());
+  reply.reasons = Reasons(record);
   return reply;
 }
 
@@ -358,7 +309,7 @@ VerifyRow Admin::VerifyRecord(const Record& record, bool run) {
     HONE_TRY(CheckArtifact(*artifact, expectations));
     if (!run) return {};
     auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    auto reference = HONE_TRY(workshop_.Prepare(record.key.canonical, deadline));
+    auto reference = HONE_TRY(workshops_.own.Prepare(record.key.canonical, deadline));
     SealedMemfd file = HONE_TRY(SealedMemfd::Create(*artifact));
     CheckOptions options;
     options.workers = record.key.threads;
@@ -376,42 +327,50 @@ VerifyRow Admin::VerifyRecord(const Record& record, bool run) {
   return row;
 }
 
-Result<void> Admin::Verify(const VerifyRequest& request, const Job& job) {
-  // First the store as a whole: what cannot be read is set aside, and has no record to name it.
-  VerifyReport report = HONE_TRY(cache_.Verify(stop_.get_token()));
+// The first part tells of the store as a whole: what cannot be read is set aside, and has no record to name it.
+Result<VerifyReply> Admin::Verify(VerifyWalk& walk, const std::stop_token& stop) {
   VerifyReply part;
-  part.total = report.records;
-  part.without_artifact = report.without_artifact;
-  for (const std::string& finding : report.findings) {
-    VerifyRow row;
-    row.problem = finding;
-    part.rows.push_back(std::move(row));
-  }
-  auto listens = [&] { return !job.peer->closed() && !stop_.stop_requested(); };
-  HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    if (!record.artifact_digest) return listens();
-    part.rows.push_back(VerifyRecord(record, request.run));
-    if (part.rows.size() >= (request.run ? 1 : kRowsPerPart)) {
-      part.more = true;
-      if (!job.Part(part)) return false;
-      part.rows.clear();
+  part.more = true;
+  if (!walk.has_looked) {
+    VerifyReport report = HONE_TRY(cache_.Verify(stop));
+    walk.has_looked = true;
+    walk.records = report.records;
+    walk.without_artifact = report.without_artifact;
+    for (std::string& finding : report.findings) {
+      VerifyRow row;
+      row.problem = std::move(finding);
+      part.rows.push_back(std::move(row));
     }
-    return listens();
-  }));
-  part.more = false;
-  if (listens()) job.Answer(VerifyReply::kType, EncodeBody(part));
-  return {};
+  } else {
+    PartBudget budget;
+    const bool at_end = HONE_TRY(cache_.ForEachRecordAfter(walk.place, [&](const Record& record) {
+      budget.AddRead(BytesOf(record) + record.artifact_bytes);
+      if (record.artifact_digest) {
+        VerifyRow row = VerifyRecord(record, walk.request.run);
+        budget.AddRow(row.problem.size() + row.class_name.size() + row.target.size());
+        part.rows.push_back(std::move(row));
+      }
+      const bool has_run = walk.request.run && !part.rows.empty();
+      return budget.is_left() && !has_run && !stop.stop_requested();
+    }));
+    part.more = !at_end;
+  }
+  part.total = walk.records;
+  part.without_artifact = walk.without_artifact;
+  return part;
 }
 
-Result<TextReply> Admin::Text(const TextRequest& request) {
-  Record record = HONE_TRY(FindRecordOf(request.name));
-  TextReply reply{record.key.fingerprint.Hex(), record.schedule};
-  if (request.what == TextKind::kCode) {
-    Target target = HONE_TRY(ParseTarget(record.key.target));
-    reply.text = HONE_TRY(workshop_.Explain({record.key.canonical, record.schedule, target},
-                                            std::chrono::steady_clock::now() + std::chrono::seconds(30)));
-  }
-  return reply;
+Result<TextReply> Admin::Schedule(const TextRequest& request) {
+  const Record record = HONE_TRY(FindRecordOf(request.name));
+  return TextReply{record.key.fingerprint.Hex(), record.schedule};
+}
+
+Result<TextReply> Admin::Code(const TextRequest& request) {
+  const Record record = HONE_TRY(FindRecordOf(request.name));
+  const Target target = HONE_TRY(ParseTarget(record.key.target));
+  std::string code = HONE_TRY(workshops_.own.Explain({record.key.canonical, record.schedule, target},
+                                                     std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  return TextReply{record.key.fingerprint.Hex(), std::move(code)};
 }
 
 }  // namespace hone

@@ -272,6 +272,7 @@ void Connection::SendQueued() {
     out_.pop_front();
   }
   unsent_ = 0;
+  context_->handler.OnTaken(*this);
   Continue();
 }
 

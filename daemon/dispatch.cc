@@ -32,7 +32,8 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
     case MessageType::kText:
     case MessageType::kPredict:
     case MessageType::kTop:
-    case MessageType::kExplain: return admin_.Handle(peer, header, body);
+    case MessageType::kExplain:
+    case MessageType::kHealth: return admin_.Handle(peer, header, body);
     case MessageType::kTune:
       if (tuning_ == nullptr) return peer->ReplyError(header.request_id, OnlyLooks("refine kernels"));
       return tuning_->Handle(peer, header, body);
@@ -49,7 +50,10 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
   }
 }
 
+void Dispatch::OnTaken(const Peer& peer) { admin_.OnTaken(peer); }
+
 void Dispatch::OnGone(const Peer& peer) {
+  admin_.OnGone(peer);
   if (misses_ != nullptr) misses_->Forget(peer);
   if (tuning_ != nullptr) tuning_->OnGone(peer);
   if (notifier_ != nullptr) notifier_->OnGone(peer);

@@ -22,6 +22,7 @@ class Dispatch : public FrameHandler {
   Dispatch(HotSet& hot, Misses* misses, Tuning* tuning, Notifier* notifier, Admin& admin, Metrics& metrics);
 
   void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) override;
+  void OnTaken(const Peer& peer) override;
   void OnGone(const Peer& peer) override;
 
  private:

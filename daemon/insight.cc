@@ -10,6 +10,7 @@
 
 #include "cache/won.h"
 #include "codegen/default_schedule.h"
+#include "daemon/record_facts.h"
 #include "daemon/transfers.h"
 #include "ir/schedule_cases.h"
 #include "tuner/measure.h"
@@ -138,6 +139,7 @@ Result<ExplainReply> Insight::Explain(const Record& record) {
     reply.idle_ratio = won.idle_ratio;
   }
   if (std::optional<TransferStory> story = StoryOf(cache_, record.key)) reply.transfer = *std::move(story);
+  for (TransferGuess& guess : reply.transfer.guesses) guess.kernel = ShownText(guess.kernel);
   reply.heirs = HeirsOf(record);
   ExplainSpace(record, trials, reply);
   return reply;
@@ -147,7 +149,7 @@ std::vector<std::string> Insight::HeirsOf(const Record& record) const {
   std::vector<std::string> heirs;
   size_t looked_at = 0;
   (void)cache_.ForEachRecord(std::nullopt, [&](const Record& other) {
-    if (other.donor == record.key.fingerprint) heirs.push_back(other.request);
+    if (other.donor == record.key.fingerprint) heirs.push_back(ShownText(other.request));
     return heirs.size() < kMostHeirs && ++looked_at < kMostLookedAt;
   });
   return heirs;
@@ -292,15 +294,16 @@ Roofline Insight::RooflineOf(const Record& record, const Space& space, const Tri
   const int level = LevelOf(roofline.operand_bytes, space.target(), record.key.threads);
   roofline.level = MemoryLevelName(level);
   if (record.key.target != PrintTarget(host_)) return roofline;
-  const MachinePeaks& peaks = Peaks(record.key.threads);
+  const MachinePeaks peaks = Peaks(record.key.threads);
   if (is_float) roofline.peak_gflops = peaks.gflops;  // other types have other units
   roofline.read_gb_s = peaks.read_gb_s[static_cast<size_t>(level)];
   return roofline;
 }
 
-const MachinePeaks& Insight::Peaks(int threads) {
+MachinePeaks Insight::Peaks(int threads) {
   const Target& host = host_;
   threads = std::clamp(threads, 1, std::max(1, host.cores));
+  MutexLock lock(peaks_mutex_);
   auto [known, is_new] = peaks_.try_emplace(threads);
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (!is_new && now - known->second.at < kMeasureAgain) return known->second.peaks;

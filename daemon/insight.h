@@ -9,6 +9,7 @@
 
 #include "backends/machine_peaks.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol.h"
@@ -19,7 +20,7 @@
 
 namespace hone {
 
-// Used by one thread, the admin's.
+// Thread-safe, once everything is set.
 class Insight {
  public:
   using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
@@ -50,7 +51,7 @@ class Insight {
   Roofline RooflineOf(const Record& record, const Space& space, const Trials& trials);
   // Of this machine, all threads together. Measured at first, and again after a while: what was measured under load is
   // too low.
-  const MachinePeaks& Peaks(int threads);
+  MachinePeaks Peaks(int threads) HONE_EXCLUDES(peaks_mutex_);
 
   ScheduleCache& cache_;
   const Target host_;
@@ -60,7 +61,8 @@ class Insight {
     MachinePeaks peaks;
     MonotonicTime at{};
   };
-  std::map<int, Measured> peaks_;  // by threads
+  Mutex peaks_mutex_;  // one measures at a time
+  std::map<int, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by threads
 };
 
 }  // namespace hone

@@ -62,6 +62,8 @@ class FrameHandler {
   virtual ~FrameHandler() = default;
   // `body` lasts for the call. Every request is answered exactly once, now or later (ReplyPart aside).
   virtual void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) = 0;
+  // The peer was behind, and has taken everything that was sent to it: unsent() is 0 again.
+  virtual void OnTaken(const Peer& peer) = 0;
   // No more is to be done for this peer.
   virtual void OnGone(const Peer& peer) = 0;
 };

@@ -21,6 +21,7 @@
 #include "ir/canonical.h"
 #include "ir/fingerprint.h"
 #include "ir/parse.h"
+#include "ir/without_comments.h"
 #include "tuner/recording.h"
 
 namespace hone {
@@ -126,7 +127,7 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   identity.class_text = std::move(canonical.class_text);
   identity.shape = std::move(canonical.shape);
   identity.label = kernel.name;
-  identity.request = ask.kernel;
+  identity.request = WithoutComments(ask.kernel);
   identity.operand_bytes = OperandBytes(kernel);
   identity.is_dynamic = !IsStatic(kernel);
   for (Size& size : kernel.sizes) size.lo = size.hi;

@@ -35,7 +35,7 @@ struct Identity {
   std::string class_text;
   std::vector<int64_t> shape;
   std::string label;    // "conv2d+bias+relu"
-  std::string request;  // as the user wrote it
+  std::string request;  // as the user wrote it, without comments
   Target target;
   bool is_dynamic = false;  // has sizes that are ranges
   double flops = 0;         // at the largest sizes

@@ -90,6 +90,12 @@ WorkshopOptions WorkshopOptionsOf(const Config& config, const ServiceOptions& op
   return workshop;
 }
 
+// For what people ask, one at a time: serving's processes are not taken from misses for it.
+WorkshopOptions AdminWorkshopOptionsOf(WorkshopOptions options) {
+  options.builders.builders = options.runners.runners = 1;
+  return options;
+}
+
 IdleLimits IdleLimitsOf(const Config& config) {
   IdleLimits limits;
   limits.busy_cores = config.idle_busy;
@@ -173,6 +179,7 @@ class Service {
     } else {
       workshop_ = HONE_TRY(StartWorkshop(workshop));
     }
+    admin_workshop_ = MakeLazyWorkshop(AdminWorkshopOptionsOf(workshop));
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
     path_ = std::make_unique<RequestPath>(*cache_, *workshop_, metrics_, host, compiler);
     model_ = std::make_unique<SharedModel>(*cache_, host);
@@ -183,8 +190,8 @@ class Service {
           std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, workshop.builders.builders, MissLimitsOf(config_));
     }
     AdminFacts facts{listening_.path, config_.cache, workshop.builders.builders, inspects()};
-    admin_ = std::make_unique<Admin>(loop_, *cache_, *workshop_, *path_, metrics_, facts,
-                                     [this](const Fingerprint& fingerprint) {
+    admin_ = std::make_unique<Admin>(loop_, *cache_, AdminWorkshops{*workshop_, *admin_workshop_}, *path_, metrics_,
+                                     facts, [this](const Fingerprint& fingerprint) {
                                        hot_->Forget(fingerprint);
                                        if (transfers_) ReadDonorAgain(fingerprint);
                                      });
@@ -349,6 +356,7 @@ class Service {
   std::optional<IdleGroup> idle_group_;  // for what refines; nullopt where there can be none
   std::unique_ptr<ScheduleCache> cache_;
   std::unique_ptr<Workshop> workshop_;
+  std::unique_ptr<Workshop> admin_workshop_;
   std::unique_ptr<HotSet> hot_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<RequestPath> path_;

@@ -22,6 +22,8 @@ constexpr std::chrono::milliseconds kTurn{5'000};
 // A search that is stopped has so long to look at what it found; then its processes are killed.
 constexpr std::chrono::milliseconds kGrace{3'000};
 constexpr std::chrono::seconds kWorkshopIdle{30};
+// Who has so many bytes unread is told of no more rounds: a search waits for nobody.
+constexpr size_t kMostUnread = 64 << 10;
 
 }  // namespace
 
@@ -210,16 +212,17 @@ Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const PeerPtr& peer, co
   }
   std::shared_ptr<Workshop> workshop = HONE_TRY(TakeWorkshop());
   SearchWatcher watcher;
-  Job job{&loop_, peer, task.request_id};
   watcher.on_round = [&](const SearchProgress& progress) {
     {
       MutexLock lock(task.mutex);
       task.now = progress;
     }
-    if (!job.peer) return;
+    if (!peer || peer->unsent() > kMostUnread) return;
     TuneReply reply = task.Reply(progress);
     reply.more = true;
-    job.Part(reply);
+    loop_.Post([peer, id = task.request_id, body = EncodeBody(reply)]() mutable {
+      peer->ReplyPart(id, TuneReply::kType, std::move(body));
+    });
   };
   return Refine(task.ask, task.options, *workshop, watcher, stop, true);
 }

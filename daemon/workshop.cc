@@ -159,26 +159,26 @@ class ProcessWorkshop : public Workshop {
   std::jthread herald_;  // last: ends before what it looks at
 };
 
+// A workshop that is there while it is used, and for a while afterwards. What it hands out keeps it.
 class LazyWorkshop : public Workshop {
  public:
-  explicit LazyWorkshop(const WorkshopOptions& options) : options_(options) {}
+  LazyWorkshop(const WorkshopOptions& options, std::chrono::milliseconds keep) : options_(options), keep_(keep) {}
 
   Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
                                              const std::stop_token& stop) override {
-    Workshop* workshop = HONE_TRY(Started());
-    return workshop->Prepare(kernel, deadline, stop);
+    std::shared_ptr<Workshop> workshop = HONE_TRY(Borrow());
+    std::unique_ptr<Reference> reference = HONE_TRY(workshop->Prepare(kernel, deadline, stop));
+    return std::unique_ptr<Reference>(std::make_unique<LentReference>(std::move(workshop), std::move(reference)));
   }
-  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target,
-                                       const std::stop_token& stop) override {
-    Workshop* workshop = HONE_TRY(Started());
-    return workshop->MakeRig(kernel, target, stop);
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&, const std::stop_token&) override {
+    return Error{ErrorKind::kUnsupported, "nothing is searched here", ""};
   }
   Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
-    Workshop* workshop = HONE_TRY(Started());
+    std::shared_ptr<Workshop> workshop = HONE_TRY(Borrow());
     return workshop->Build(request, deadline, stop);
   }
   Result<std::string> Explain(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
-    Workshop* workshop = HONE_TRY(Started());
+    std::shared_ptr<Workshop> workshop = HONE_TRY(Borrow());
     return workshop->Explain(request, deadline, stop);
   }
   BuilderPoolStats BuilderStats() const override {
@@ -202,20 +202,67 @@ class LazyWorkshop : public Workshop {
     if (workshop_) workshop_->Resume();
   }
   void Shutdown() override {
+    caretaker_.request_stop();
     MutexLock lock(mutex_);
+    is_shut_ = true;
     if (workshop_) workshop_->Shutdown();
   }
 
  private:
-  Result<Workshop*> Started() {
+  // Lent together with the workshop, which goes back after it.
+  class LentReference : public Reference {
+   public:
+    LentReference(std::shared_ptr<Workshop> workshop, std::unique_ptr<Reference> reference)
+        : workshop_(std::move(workshop)), reference_(std::move(reference)) {}
+    Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options, Deadline deadline) override {
+      return reference_->Check(artifact, options, deadline);
+    }
+
+   private:
+    const std::shared_ptr<Workshop> workshop_;
+    const std::unique_ptr<Reference> reference_;
+  };
+
+  // The workshop, started if there is none. It is not taken down while somebody has it.
+  Result<std::shared_ptr<Workshop>> Borrow() {
     MutexLock lock(mutex_);
+    if (is_shut_) return Error{ErrorKind::kUnavailable, "the workshop is shut down", ""};
     if (!workshop_) workshop_ = HONE_TRY(StartWorkshop(options_));
-    return workshop_.get();
+    ++borrowers_;
+    return std::shared_ptr<Workshop>(workshop_.get(), [this](Workshop*) { GiveBack(); });
+  }
+
+  void GiveBack() {
+    MutexLock lock(mutex_);
+    --borrowers_;
+    given_back_ = std::chrono::steady_clock::now();
+    changed_.NotifyAll();
+  }
+
+  // Takes it down when nobody has had it for a while.
+  void TakeCare(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::unique_ptr<Workshop> old;  // goes without the lock
+      MutexLock lock(mutex_);
+      const auto now = std::chrono::steady_clock::now();
+      if (!workshop_ || borrowers_ > 0)
+        changed_.WaitFor(mutex_, keep_, stop);
+      else if (now < given_back_ + keep_)
+        changed_.WaitFor(mutex_, given_back_ + keep_ - now, stop);
+      else
+        old = std::move(workshop_);
+    }
   }
 
   const WorkshopOptions options_;
+  const std::chrono::milliseconds keep_;
   mutable Mutex mutex_;
+  CondVar changed_;
   std::unique_ptr<Workshop> workshop_ HONE_GUARDED_BY(mutex_);
+  int borrowers_ HONE_GUARDED_BY(mutex_) = 0;
+  Deadline given_back_ HONE_GUARDED_BY(mutex_){};
+  bool is_shut_ HONE_GUARDED_BY(mutex_) = false;
+  std::jthread caretaker_{[this](const std::stop_token& stop) { TakeCare(stop); }};  // last: ends first
 };
 
 }  // namespace
@@ -227,8 +274,8 @@ Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options) 
   return std::unique_ptr<Workshop>(std::make_unique<ProcessWorkshop>(std::move(builders), std::move(runners), options));
 }
 
-std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options) {
-  return std::make_unique<LazyWorkshop>(options);
+std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options, std::chrono::milliseconds keep) {
+  return std::make_unique<LazyWorkshop>(options, keep);
 }
 
 }  // namespace hone

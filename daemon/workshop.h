@@ -63,7 +63,9 @@ struct WorkshopOptions {
 // open as many descriptors as they take; the message says how many that are.
 Result<std::unique_ptr<Workshop>> StartWorkshop(const WorkshopOptions& options);
 
-// The same, started when first needed: for a daemon that only looks.
-std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options);
+// The same, started when something is wanted of it and shut down when nothing was for a while. Nothing is searched
+// there: MakeRig gives kUnsupported.
+std::unique_ptr<Workshop> MakeLazyWorkshop(const WorkshopOptions& options,
+                                           std::chrono::milliseconds keep = std::chrono::seconds(30));
 
 }  // namespace hone

@@ -29,7 +29,7 @@ void Header(Markup& out, const ReportData& data, const Totals& totals) {
                                   : fmt::format("{}, honed {}", data.hone_version, status.version);
   Fact(out, "hone", version);
   Fact(out, "cache", fmt::format("{}, {}", status.cache, BytesText(static_cast<double>(status.cache_bytes))));
-  if (!status.cache_problem.empty()) Fact(out, "problem", "nothing is kept: " + status.cache_problem);
+  if (!status.cache_problem.empty()) Fact(out, "problem", status.cache_problem);
   Fact(out, "kernels",
        Plural(totals.kernels, "kernel") +
            (totals.pinned > 0 ? fmt::format(", {} pinned", totals.pinned) : std::string()));

@@ -15,9 +15,30 @@ std::string UptimeText(double seconds) {
   return fmt::format("{} days", s / (24 * 3600));
 }
 
+// A daemon that does not know the question has nothing to say of it.
+Result<HealthReply> AskHealth(Channel& channel) {
+  Result<HealthReply> health = channel.Call<HealthReply>(HealthRequest{}, Context::Patience());
+  if (!health && health.error().kind == ErrorKind::kUnsupported) return HealthReply{};
+  return health;
+}
+
+std::vector<Json> SandboxJson(const HealthReply& health) {
+  std::vector<Json> children;
+  for (const ChildHold& child : health.children) {
+    Json json;
+    json.Set("child", child.child).Set("holds", child.holds).Set("complete", child.complete);
+    children.push_back(std::move(json));
+  }
+  return children;
+}
+
 int Run(Context& context, const Arguments&) {
-  Result<StatusReply> status = context.Call<StatusReply>(StatusRequest{});
+  Result<Channel> channel = context.Ask();
+  if (!channel) return context.Fail(channel.error());
+  Result<StatusReply> status = channel->Call<StatusReply>(StatusRequest{}, Context::Patience());
   if (!status) return context.Fail(status.error());
+  Result<HealthReply> health = AskHealth(*channel);
+  if (!health) return context.Fail(health.error());
   if (context.json()) {
     Json json;
     json.Set("version", status->version)
@@ -35,7 +56,10 @@ int Run(Context& context, const Arguments&) {
         .Set("tuning", status->tuning)
         .Set("builders", status->builders)
         .Set("connections", status->connections)
-        .Set("queued", status->queued);
+        .Set("queued", status->queued)
+        .Set("losses", health->losses)
+        .Set("quarantined", health->quarantined)
+        .Set("sandbox", SandboxJson(*health));
     Print(json.Dump() + "\n");
     return kDone;
   }
@@ -50,7 +74,12 @@ int Run(Context& context, const Arguments&) {
       {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
       {"clients", std::to_string(status->connections)},
       {"idle", status->tuning.empty() ? status->idle_state : "tuning " + status->tuning}};
-  if (!status->cache_problem.empty()) facts.emplace_back("problem", "nothing is kept: " + status->cache_problem);
+  for (const ChildHold& child : health->children)
+    facts.emplace_back("sandbox", (child.complete ? "" : "incomplete: ") + child.holds);
+  if (health->losses > 0 || health->quarantined > 0)
+    facts.emplace_back("damage", fmt::format("{} losses, {} damaged values set aside, since the cache was made",
+                                             health->losses, health->quarantined));
+  if (!status->cache_problem.empty()) facts.emplace_back("problem", status->cache_problem);
   Print(FactsText(facts));
   return kDone;
 }
@@ -59,7 +88,7 @@ int Run(Context& context, const Arguments&) {
 
 Command StatusCommand() {
   return {.name = "status",
-          .summary = "the daemon: version, cache, counters, what it is doing",
+          .summary = "the daemon: version, cache, counters, what it is doing, what holds its processes, what is wrong",
           .details = "Example: hone status --json",
           .positionals = {},
           .options = {},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "base/envelope.h"
@@ -182,6 +183,35 @@ TEST_F(ScheduleCacheTest, ListsAClassWithoutTheOthers) {
   size_t seen = 0;
   ASSERT_TRUE(cache_->ForEachRecord(std::nullopt, [&](const Record&) { return ++seen < 3; }));
   EXPECT_EQ(seen, 3u);
+}
+
+TEST_F(ScheduleCacheTest, AWalkGoesOnWhereItStoppedWhateverComesAndGoes) {
+  constexpr int kKernels = 60;
+  for (int kernel = 0; kernel < kKernels; kernel += 2) PutWithArtifact(kernel, kernel % 3, Durability::kSoon);
+  std::multiset<std::string> seen;
+  std::string place;
+  int removed = 0, added = 1;
+  for (bool at_end = false; !at_end;) {
+    size_t taken = 0;
+    Result<bool> walked = cache_->ForEachRecordAfter(place, [&](const Record& record) {
+      seen.insert(record.request);
+      return ++taken < 4;
+    });
+    ASSERT_TRUE(walked.has_value());
+    at_end = *walked;
+    EXPECT_EQ(at_end, taken < 4);
+    // Every sixth kernel goes, be it the last that was seen; others come, before and behind it.
+    if (removed < kKernels) (void)cache_->Remove(SampleKey(removed, removed % 3).fingerprint);
+    removed += 6;
+    if (added < kKernels) PutWithArtifact(added, added % 3, Durability::kSoon);
+    added += 2;
+  }
+  for (int kernel = 0; kernel < kKernels; ++kernel) {
+    const size_t times = seen.count(SampleRecord(kernel, kernel % 3).request);
+    EXPECT_LE(times, 1u) << kernel;
+    const bool is_always_there = kernel % 2 == 0 && kernel % 6 != 0;
+    EXPECT_GE(times, is_always_there ? 1u : 0u) << kernel;
+  }
 }
 
 TEST_F(ScheduleCacheTest, ResolvesUnambiguousPrefixes) {

@@ -133,6 +133,9 @@ TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
       "StatusReply", StatusReply{"v", -1, 2.5, "s", "c", {"x", "y"}, 3, "p", 4, 5, 6, "i", "t", 7, 8, 9},
       "version=v pid=-1 uptime_s=2.5 socket=s cache=c targets=[xy] cache_bytes=3 cache_problem=p records=4 hits=5 "
       "misses=6 idle_state=i tuning=t builders=7 connections=8 queued=9");
+  ExpectReads("HealthRequest", HealthRequest{}, "");
+  ExpectReads("HealthReply", HealthReply{1, 2, {{"c", "h", true}}},
+              "losses=1 quarantined=2 children=[{child=c holds=h complete=1}]");
   ExpectReads("StatsRequest", StatsRequest{}, "");
   ExpectReads("StatsReply", StatsReply{{{"a", 1.5}}}, "stats=[{name=a value=1.5}]");
   ExpectReads("ListRequest", ListRequest{"c"}, "class_prefix=c");

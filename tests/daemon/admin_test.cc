@@ -1,12 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "daemon/record_facts.h"
 #include "tests/daemon/test_server.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hone {
 namespace {
 
 using testing::Soon;
 using testing::TestServer;
+using testing::TestServerOptions;
 
 template <typename Reply, typename Request>
 Result<Reply> Call(TestServer& server, const Request& request) {
@@ -38,6 +44,77 @@ TEST(Admin, StatusCounts) {
   EXPECT_EQ(status->misses, 1u);
   EXPECT_EQ(status->pid, getpid());
   EXPECT_EQ(status->targets.size(), 1u);
+}
+
+TEST(Admin, HealthSaysWhatHoldsTheProcessesThatServe) {
+  TestServer server;
+  Confinement builder, runner;
+  builder.child = "builder";
+  builder.landlock = 3;
+  runner.child = "runner";
+  runner.no_landlock = "a filter keeps it away";
+  server.workshop.confinements = {builder, runner};
+  Result<HealthReply> health = Call<HealthReply>(server, HealthRequest{});
+  ASSERT_TRUE(health) << health.error().Text();
+  EXPECT_EQ(health->losses, 0u);
+  ASSERT_EQ(health->children.size(), 2u);
+  EXPECT_EQ(health->children[0].child, "builder");
+  EXPECT_TRUE(health->children[0].complete);
+  EXPECT_FALSE(health->children[1].complete);
+  EXPECT_NE(health->children[1].holds.find("a filter keeps it away"), std::string::npos);
+}
+
+TEST(Admin, StatusSaysWhatWasLostUntilVerifyHasTold) {
+  namespace fs = std::filesystem;
+  TemporaryDirectory directory;
+  TestServerOptions live, damaged;
+  live.cache = directory / "live";
+  damaged.cache = directory / "damaged";
+  {
+    TestServer server(live);
+    for (int n = 1; n <= 60; ++n) {
+      Result<GetReply> reply = server.Get("add(M=1,N=" + std::to_string(n) + ")");
+      ASSERT_TRUE(reply);
+      ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kPin, reply->fingerprint}));
+    }
+    fs::copy(live.cache, damaged.cache, fs::copy_options::recursive);  // as a killed process leaves it
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(damaged.cache + "/db")) {
+    if (entry.path().extension() != ".log") continue;
+    std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(fs::file_size(entry.path()) / 3));
+    file << "sixteen bytes of";
+  }
+  TestServer server(damaged);
+  EXPECT_NE(Call<StatusReply>(server, StatusRequest{})->cache_problem.find("hone verify"), std::string::npos);
+  EXPECT_EQ(Call<HealthReply>(server, HealthRequest{})->losses, 1u);
+  Channel channel = server.Connect();
+  uint64_t id = *channel.Ask(VerifyRequest{}, Soon());
+  size_t told = 0;
+  for (bool more = true; more;) {
+    Result<VerifyReply> part = channel.Await<VerifyReply>(id, Soon());
+    ASSERT_TRUE(part) << part.error().Text();
+    for (const VerifyRow& row : part->rows) told += row.fingerprint.empty();
+    more = part->more;
+  }
+  EXPECT_GE(told, 1u);
+  EXPECT_EQ(Call<StatusReply>(server, StatusRequest{})->cache_problem, "");
+  EXPECT_EQ(Call<HealthReply>(server, HealthRequest{})->losses, 1u);
+}
+
+TEST(Admin, AnArtifactThatWasNotCheckedHereIsNotSaidToBeServed) {
+  Record record;
+  record.artifact_digest.emplace();
+  auto words_of = [&](const ArtifactState& state) {
+    for (const Fact& reason : ReasonsOf(record, state))
+      if (reason.name == "artifact") return reason.value;
+    return std::string();
+  };
+  EXPECT_EQ(words_of({.is_ours = true, .is_current = true, .is_checked = true}),
+            "kept; a request compiles nothing");
+  for (ArtifactState state : {ArtifactState{.is_ours = true, .is_current = true},
+                              ArtifactState{.is_ours = true, .is_checked = true}})
+    EXPECT_NE(words_of(state).find("the next request compiles the schedule again"), std::string::npos);
 }
 
 TEST(Admin, StatsHaveTheHitsTime) {
@@ -190,6 +267,8 @@ TEST(Admin, GivesScheduleAndCodeByFingerprintOrKernel) {
   text = Call<TextReply>(server, TextRequest{TextKind::kCode, {"add(N=1,M=1)", false}});
   ASSERT_TRUE(text) << text.error().Text();
   EXPECT_TRUE(text->text.starts_with("code of "));
+  EXPECT_EQ(server.workshop.explains, 0);  // serving's builders are left alone
+  EXPECT_EQ(server.admin_workshop.explains, 1);
   EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kCode, {"add(N=2,M=1)", false}}).error().kind,
             ErrorKind::kNotFound);
 }
@@ -198,7 +277,7 @@ TEST(Admin, VerifyNamesWhatIsWrong) {
   TestServer server;
   for (int n = 1; n <= 3; ++n) ASSERT_TRUE(server.Get("add(M=1,N=" + std::to_string(n) + ")"));
   for (bool run : {false, true}) {
-    if (run) server.workshop.check_failure = Error{ErrorKind::kWrongResult, "off by one", ""};
+    if (run) server.admin_workshop.check_failure = Error{ErrorKind::kWrongResult, "off by one", ""};
     Channel channel = server.Connect();
     uint64_t id = *channel.Ask(VerifyRequest{run}, Soon());
     size_t bad = 0, all = 0;
@@ -251,7 +330,7 @@ TEST(Admin, AClientThatLeavesDuringALongAnswerStopsIt) {
     ASSERT_TRUE(channel.Ask(ListRequest{}, Soon()));
     ASSERT_TRUE(channel.Receive(Soon()));
   }
-  // The one thread that answers such questions is free again.
+  // Others are answered, and nothing is made for it any more.
   EXPECT_TRUE(Call<StatusReply>(server, StatusRequest{}));
 }
 

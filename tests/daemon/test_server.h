@@ -96,8 +96,10 @@ class FakeWorkshop : public Workshop {
   }
 
   Result<std::string> Explain(const BuildRequest& request, Deadline, const std::stop_token&) override {
+    ++explains;
     return "code of " + request.kernel;
   }
+  std::vector<Confinement> Confinements() const override { return confinements; }
   BuilderPoolStats BuilderStats() const override { return {}; }
   RunnerPoolStats RunnerStats() const override { return {}; }
   void Pause() override {}
@@ -115,7 +117,8 @@ class FakeWorkshop : public Workshop {
     changed_.NotifyAll();
   }
 
-  std::atomic<int> builds{0};
+  std::atomic<int> builds{0}, explains{0};
+  std::vector<Confinement> confinements;
   std::optional<Error> build_error;
   std::optional<Error> check_failure;
   std::string fail_schedule;
@@ -176,9 +179,9 @@ class TestServer {
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);
       misses = std::make_unique<Misses>(loop_.loop, *path, *hot, metrics, options.builders, options.misses);
-      admin_ =
-          std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
-                                  [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
+      admin_ = std::make_unique<Admin>(loop_.loop, *cache, AdminWorkshops{workshop, admin_workshop}, *path, metrics,
+                                       AdminFacts{"socket", "cache", 1, false},
+                                       [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
       model_ = std::make_unique<SharedModel>(*cache, host);
       tuning = std::make_unique<Tuning>(
           loop_.loop, *cache, [] { return Result<std::unique_ptr<Workshop>>(std::make_unique<FakeWorkshop>()); }, *path,
@@ -256,6 +259,7 @@ class TestServer {
   }
 
   FakeWorkshop workshop;
+  FakeWorkshop admin_workshop;
   Metrics metrics;
   std::unique_ptr<ScheduleCache> cache;
   std::unique_ptr<RequestPath> path;

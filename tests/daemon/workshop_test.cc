@@ -55,6 +55,28 @@ class RealWorkshop : public ::testing::Test {
   std::unique_ptr<Workshop> workshop_;
 };
 
+TEST_F(RealWorkshop, OneThatIsLentEndsWhenNobodyHasHadItForAWhile) {
+  workshop_.reset();
+  std::unique_ptr<Workshop> lent = MakeLazyWorkshop(options_, milliseconds(300));
+  EXPECT_THAT(Children("hone-builder"), ::testing::IsEmpty());
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  for (int round = 0; round < 2; ++round) {
+    Result<std::unique_ptr<Workshop::Reference>> reference = lent->Prepare(kRelu, deadline);
+    ASSERT_TRUE(reference) << reference.error().Text();
+    std::this_thread::sleep_for(milliseconds(600));
+    EXPECT_THAT(Children("hone-runner"), ::testing::SizeIs(1)) << "somebody has it";
+    reference->reset();
+    bool ended = false;
+    for (int tries = 0; !ended && tries < 1000; ++tries) {
+      std::this_thread::sleep_for(milliseconds(10));
+      ended = Children("hone-runner").empty() && Children("hone-builder").empty();
+    }
+    EXPECT_TRUE(ended) << round;
+  }
+  lent->Shutdown();
+  EXPECT_EQ(lent->Prepare(kRelu, deadline).error().kind, ErrorKind::kUnavailable);
+}
+
 TEST_F(RealWorkshop, EachKindSaysWhatHoldsIt) {
   std::vector<Confinement> found;
   for (int tries = 0; found.size() < 3 && tries < 1000; ++tries) {

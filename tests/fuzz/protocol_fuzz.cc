@@ -38,8 +38,8 @@ void Run(std::span<const std::byte> bytes) {
     TryEach<ErrorReply, HelloRequest, HelloReply, GetRequest, GetReply, StatusRequest, StatusReply, StatsRequest,
             StatsReply, ListRequest, ListReply, ShowRequest, ShowReply, EditRequest, EditReply, VerifyRequest,
             VerifyReply, TextRequest, TextReply, TuneRequest, TuneReply, WatchRequest, WatchReply, NewerNotice,
-            CallsRequest, CallsReply, PredictRequest, PredictReply, TopRequest, TopReply, ExplainRequest, ExplainReply>(
-        header->type, body);
+            CallsRequest, CallsReply, PredictRequest, PredictReply, TopRequest, TopReply, ExplainRequest, ExplainReply,
+            HealthRequest, HealthReply>(header->type, body);
     bytes = bytes.subspan(body.size());
   }
 }

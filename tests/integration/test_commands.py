@@ -198,6 +198,12 @@ class Commands(harness.HoneTest):
         self.assertEqual(status["cache"], self.directory.cache)
         stats = self.hone_json("stats")[0]
         self.assertEqual((stats["hits_memory"], stats["misses"], stats["builder_builds"]), (1, 1, 1))
+        self.wait_until(lambda: len(self.hone_json("status")[0]["sandbox"]) == 3)
+        status = self.hone_json("status")[0]
+        self.assertEqual((status["losses"], status["quarantined"], status["cache_problem"]), (0, 0, ""))
+        text = self.hone("status")
+        for child in status["sandbox"]:
+            self.assertIn(("" if child["complete"] else "incomplete: ") + child["holds"], text)
         self.assertIn("hits", self.hone("status"))
 
     def test_predictions_want_a_model(self):

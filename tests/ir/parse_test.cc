@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ir/print.h"
+#include "ir/without_comments.h"
 #include "tests/support/operation_samples.h"
 
 namespace hone {
@@ -335,6 +336,18 @@ TEST(Parse, FunctionsThatMultiplyTheirArgumentStayWithinLimits) {
   std::string text = "matmul(M=2,N=2,K=2)";
   for (int i = 0; i < 30; ++i) text += "+gelu_tanh";
   EXPECT_THAT(ErrorOf(text), HasSubstr("operands and operators"));
+}
+
+TEST(Parse, ATextWithoutItsCommentsReadsAsTheSameKernel) {
+  const std::string text =
+      "# what it does\n\nkernel sum2(x: f32[N]) ->  # of it\r\n    y: f32[N] where N=3 {   \n\t\n  y[n] = x[n] + x[n]  #\n}\n#";
+  const std::string bare = WithoutComments(text);
+  EXPECT_EQ(bare, "kernel sum2(x: f32[N]) ->\n    y: f32[N] where N=3 {\n  y[n] = x[n] + x[n]\n}");
+  Result<Kernel> with = ParseKernel(text), without = ParseKernel(bare);
+  ASSERT_TRUE(with && without);
+  EXPECT_EQ(PrintKernel(*with), PrintKernel(*without));
+  EXPECT_EQ(WithoutComments("a \"b # c\" # d"), "a \"b # c\"");
+  EXPECT_EQ(WithoutComments("# nothing\n"), "");
 }
 
 TEST(Parse, LargeTextIsRefusedUnread) {
