@@ -136,6 +136,22 @@ class Directory:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def children(pid, name):
+    """Process ids of a process' children of that name."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8") as stat:
+                fields = stat.read()
+            command = fields[fields.index("(") + 1:fields.rindex(")")]
+            parent = int(fields[fields.rindex(")") + 2:].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == pid and command == name[:15]:
+            found.append(int(entry))
+    return found
+
+
 class Daemon:
     """honed as a child of the test."""
 
@@ -190,18 +206,7 @@ class Daemon:
 
     def children(self, name):
         """Process ids of our builders or runners."""
-        found = []
-        for entry in os.listdir("/proc"):
-            try:
-                with open(f"/proc/{entry}/stat", encoding="utf-8") as stat:
-                    fields = stat.read()
-                command = fields[fields.index("(") + 1:fields.rindex(")")]
-                parent = int(fields[fields.rindex(")") + 2:].split()[1])
-            except (OSError, ValueError):
-                continue
-            if parent == self.pid and command == name[:15]:
-                found.append(int(entry))
-        return found
+        return children(self.pid, name)
 
     def open_descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
