@@ -186,6 +186,20 @@ def deep_texts(path, report):
         time.sleep(0.05)
 
 
+def long_texts(path, report, at_once=60):
+    """Has kernels looked up that take long to read, many at a time, all the time."""
+    report["answers"] = 0
+    texts = [hostile_texts.long_to_read(number) for number in range(at_once)]
+    with RawClient(path) as client:
+        client.socket.settimeout(None)
+        for number, text in enumerate(texts):
+            client.send(get_frame(text, number + 1, no_compile=True))
+        while True:
+            number = client.receive()[1]
+            report["answers"] += 1
+            client.send(get_frame(texts[number - 1], number, no_compile=True))
+
+
 def long_builds(path, report, requests=2, stages=200, seed=0):
     """Waits for kernels that take long to compile, some at a time."""
     report["answers"] = 0
@@ -288,7 +302,7 @@ def child_killer(_, report, pid, pause=0.7, names=("hone-builder", "hone-runner"
                 pass
 
 
-ROLES = (hits, misses, slow_reader, slow_lister, deep_texts, long_builds, abandoned_budgets, searches, tunes, flood, pins,
+ROLES = (hits, misses, slow_reader, slow_lister, deep_texts, long_texts, long_builds, abandoned_budgets, searches, tunes, flood, pins,
          child_killer)
 
 

@@ -1,7 +1,9 @@
 """A real honed in a directory of its own, and clients that speak its protocol byte by byte."""
 
+import ctypes
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -16,6 +18,7 @@ BIN = os.environ.get("HONE_BIN_DIR", os.path.join(os.path.dirname(__file__), "..
 SOURCE = os.environ.get("HONE_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "../.."))
 BUILD = os.environ.get("HONE_BUILD_DIR", os.path.dirname(BIN))
 
+LIBC = ctypes.CDLL(None)
 HEADER = struct.Struct("<4sHHQQ")
 ERROR, HELLO, GET, STATUS = 1, 2, 4, 6
 GET_REPLY, STATUS_REPLY = 5, 7
@@ -44,6 +47,14 @@ def get_frame(kernel, request_id=1, no_compile=False, no_artifact=False, budget_
 
 class Gone(Exception):
     """The daemon closed the connection."""
+
+
+def be_limited():
+    """As a user's daemon: 1,024 descriptors, and no privilege to have more on their way over sockets."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    PR_CAPBSET_DROP, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 24, 21, 24
+    for capability in (CAP_SYS_ADMIN, CAP_SYS_RESOURCE):
+        LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 class RawClient:
@@ -153,14 +164,15 @@ def children(pid, name):
 
 
 class Daemon:
-    """honed as a child of the test."""
+    """honed as a child of the test, which calls `prepare` before it becomes honed."""
 
-    def __init__(self, directory, *arguments, wait=True):
+    def __init__(self, directory, *arguments, wait=True, prepare=None):
         self.directory = directory
         self.log_path = os.path.join(directory.path, "honed.log")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [os.path.join(BIN, "honed"), *arguments], env=directory.environment, stderr=log, stdin=subprocess.DEVNULL)
+                [os.path.join(BIN, "honed"), *arguments], env=directory.environment, stderr=log, stdin=subprocess.DEVNULL,
+                preexec_fn=prepare)
         if wait:
             self.wait_until_ready()
 

@@ -43,15 +43,26 @@ def refused():
     yield "a row of 100,000 terms", "kernel k(x: f32[4]) -> y: f32[4] { y[i] = x[i]" + "+x[i]" * 100_000 + " }"
 
 
-def chain(stages, number, size=16):
-    """A valid kernel of so many products, one after the other: some 55 bytes each. `number` makes it another kernel."""
+def _stages(value, last_value, stages, size, number):
+    """`value` of the two tensors before, @ and ^, so many times."""
     shape = f"f32[{size},{size}]"
-    body, last = "", "x"
+    body, last, before = "", "x", "x"
     for stage in range(stages - 1):
-        body += f"t{stage}:{shape} t{stage}[i,j]=sum(k){last}[i,k]*x[k,j]\n"
-        last = f"t{stage}"
-    return (f"kernel chain(x: {shape}) -> y: {shape} {{\n{body}"
-            f"y[i,j]=sum(k) {last}[i,k]*x[k,j] + {number + 1}.0 }}")
+        body += f"t{stage}:{shape} t{stage}[i,j]={value}\n".replace("@", last).replace("^", before)
+        before, last = last, f"t{stage}"
+    value = last_value.replace("@", last)
+    return f"kernel stages(x: {shape}) -> y: {shape} {{\n{body}y[i,j]={value}+{number + 1}.0 }}"
+
+
+def chain(stages, number, size=64):
+    """A valid kernel of so many sums of the two tensors before: with 200, 10 KB of text and 20 s of a builder. `number`
+    makes it another kernel."""
+    return _stages("@[i,j]*0.5+^[i,j]", "@[i,j]*0.5", stages, size, number)
+
+
+def rows(stages, number, size=64):
+    """A valid kernel of rows that are divided by their sums, at most 127 times."""
+    return _stages("@[i,j]/sum(k)@[i,k]", "@[i,j]*0.5", stages, size, number)
 
 
 def with_comment(kernel, size):
@@ -67,7 +78,7 @@ def wordy(number, size):
 
 
 def long_to_read(number):
-    """A valid kernel of 60 KB that takes tens of milliseconds to look up."""
-    loads = "".join(f"+x[clamp(min(n*{i + 1}, l-n)*max(k*l, {i + 1}-n), 0, N-1)]" for i in range(600))
+    """A valid kernel of 40 KB that takes tens of milliseconds to look up."""
+    loads = "".join(f"+x[clamp(min(n*{i + 1}, l-n)*max(k*l, {i + 1}-n), 0, N-1)]" for i in range(800))
     return ("kernel k(x: f32[N]) -> y: f32[N] where N=1..9 "
             f"{{ y[n] = sum(k<N, l<N) if(n < k, {number + 1}.0{loads}, 0) }}")

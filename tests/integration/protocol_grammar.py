@@ -78,6 +78,6 @@ def decode(name, body):
     return values
 
 
-def request(name, request_id=1, **values):
+def request(name, request_id=1, /, **values):
     """A whole frame."""
     return harness.frame(NUMBERS[name], encode(name, values), request_id)

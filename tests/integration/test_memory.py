@@ -1,12 +1,10 @@
 """What a request may cost the daemon: little memory, little of one thread's time, whatever its text says."""
 
 import os
-import threading
 import time
 
 import harness
 import hostile_texts
-from actors import Actor
 from protocol_grammar import request
 
 MOST_MIB = 64
@@ -72,7 +70,7 @@ class Memory(harness.HoneTest):
     def test_texts_that_are_read_cost_little(self):
         daemon = self.start()
         self.assert_served()
-        for number, text in enumerate((hostile_texts.long_to_read(0), hostile_texts.chain(200, 0), hostile_texts.wordy(0, 900_000))):
+        for number, text in enumerate((hostile_texts.long_to_read(0), hostile_texts.chain(200, 0), hostile_texts.wordy(0, 700_000))):
             cost = Cost(daemon)
             with self.raw() as client:
                 client.send(request("GetRequest", kernel=text, no_compile=True))
@@ -82,16 +80,21 @@ class Memory(harness.HoneTest):
             self.assertLess(cost.mib(), MOST_MIB)
 
     def test_schedules_of_other_kernels_that_are_tried(self):
-        """A long kernel beside one that was refined: what is taken over from that is bounded, too."""
+        """A long kernel beside one that was refined: trying what is known of that costs no more than reading the text."""
         daemon = self.start()
-        self.hone("tune", "matmul(M=16,N=16,K=16,threads=1)", "--trials", "8")
+        for seed in range(1, 9):  # until better code was found
+            end = self.hone_json("tune", "softmax(M=64,N=200,threads=1)", "--trials", "16", "--seed", str(seed))[-1]
+            if end["origin"] == "tuned":
+                break
+        self.assertEqual(end["origin"], "tuned")
+        time.sleep(1)  # what was measured has been learnt
         cost = Cost(daemon)
-        Actor(self, "long_builds", requests=2)
-        end = time.monotonic() + 4
-        while time.monotonic() < end and cost.mib() < 4 * MOST_MIB:
-            threading.Event().wait(0.1)
-        print(f"a long kernel beside a refined one: {cost.mib():.0f} MiB", flush=True)
-        self.assertLess(cost.mib(), 2 * MOST_MIB)  # two of them at a time
+        with self.raw() as client:
+            client.send(request("GetRequest", kernel=hostile_texts.rows(120, 0)))
+            time.sleep(5)
+            print(f"a long kernel beside a refined one: {cost.thread_ms():.0f} ms of a thread and {cost.mib():.0f} MiB", flush=True)
+        self.assertLess(cost.mib(), MOST_MIB)
+        self.assertLess(cost.thread_ms(), 1000)
 
 
 if __name__ == "__main__":
