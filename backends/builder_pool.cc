@@ -25,10 +25,10 @@ struct BuilderPool::Impl {
   std::atomic<uint64_t> builds{0}, failed{0}, crashed{0}, timed_out{0};
 
   Result<ChildFrame> Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,
-                         MonotonicTime deadline);
+                         MonotonicTime deadline, const std::stop_token& stop);
   Result<ChildFrame> AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
-                            MonotonicTime deadline, bool& was_killed);
-  Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline);
+                            MonotonicTime deadline, const std::stop_token& stop, bool& was_killed);
+  Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline, const std::stop_token& stop);
 };
 
 Result<std::unique_ptr<BuilderPool>> BuilderPool::Start(const BuilderPoolOptions& options) {
@@ -53,25 +53,26 @@ BuilderPool::~BuilderPool() = default;
 
 void BuilderPool::Pause() { impl_->children->Pause(); }
 void BuilderPool::Resume() { impl_->children->Resume(); }
-void BuilderPool::AwaitResume() { impl_->children->AwaitResume(); }
+void BuilderPool::AwaitResume(const std::stop_token& stop) { impl_->children->AwaitResume(stop); }
 void BuilderPool::Shutdown() { impl_->children->Shutdown(); }
 
 Result<ChildFrame> BuilderPool::Impl::Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,
-                                          MonotonicTime deadline) {
+                                          MonotonicTime deadline, const std::stop_token& stop) {
   ++builds;
   bool was_killed = false;
-  Result<ChildFrame> frame = AskOne(question, answer, request, deadline, was_killed);
-  if (!frame && was_killed) frame = AskOne(question, answer, request, deadline, was_killed);
+  Result<ChildFrame> frame = AskOne(question, answer, request, deadline, stop, was_killed);
+  if (!frame && was_killed) frame = AskOne(question, answer, request, deadline, stop, was_killed);
   return frame;
 }
 
 // `was_killed`: it failed because somebody else ended the builder.
 Result<ChildFrame> BuilderPool::Impl::AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
-                                             MonotonicTime deadline, bool& was_killed) {
-  ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline));
+                                             MonotonicTime deadline, const std::stop_token& stop, bool& was_killed) {
+  ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline, stop));
   lease.StartRequest(options.cpu_seconds);
   MonotonicTime limit = std::min(deadline, std::chrono::steady_clock::now() + options.deadline);
-  Result<ChildFrame> frame = lease.Call(question, EncodeBuildRequest(request), {}, limit);
+  Result<ChildFrame> frame = lease.Call(question, EncodeBuildRequest(request), {}, limit, stop);
+  if (!frame && stop.stop_requested()) return frame;
   if (!frame) {
     was_killed = lease.was_killed();
     if (frame.error().kind == ErrorKind::kTimeout)
@@ -91,8 +92,9 @@ Result<ChildFrame> BuilderPool::Impl::AskOne(ChildMessage question, ChildMessage
   return frame;
 }
 
-Result<BuiltArtifact> BuilderPool::Impl::Build(const BuildRequest& request, MonotonicTime deadline) {
-  ChildFrame frame = HONE_TRY(Ask(ChildMessage::kBuild, ChildMessage::kBuilt, request, deadline));
+Result<BuiltArtifact> BuilderPool::Impl::Build(const BuildRequest& request, MonotonicTime deadline,
+                                               const std::stop_token& stop) {
+  ChildFrame frame = HONE_TRY(Ask(ChildMessage::kBuild, ChildMessage::kBuilt, request, deadline, stop));
   BuiltArtifact artifact;
   BuiltReply reply = HONE_TRY(DecodeBuilt(frame.body));
   artifact.schedule = std::move(reply.schedule);
@@ -106,9 +108,10 @@ Result<BuiltArtifact> BuilderPool::Impl::Build(const BuildRequest& request, Mono
   return artifact;
 }
 
-Result<BuiltArtifact> BuilderPool::Build(const BuildRequest& request, MonotonicTime deadline) {
-  Result<BuiltArtifact> artifact = impl_->Build(request, deadline);
-  if (artifact) return artifact;
+Result<BuiltArtifact> BuilderPool::Build(const BuildRequest& request, MonotonicTime deadline,
+                                         const std::stop_token& stop) {
+  Result<BuiltArtifact> artifact = impl_->Build(request, deadline, stop);
+  if (artifact || stop.stop_requested()) return artifact;
   ++impl_->failed;
   Error error = std::move(artifact).error();
   if (error.kind != ErrorKind::kCorrupt) return error;
@@ -117,8 +120,9 @@ Result<BuiltArtifact> BuilderPool::Build(const BuildRequest& request, MonotonicT
   return error;
 }
 
-Result<std::string> BuilderPool::Explain(const BuildRequest& request, MonotonicTime deadline) {
-  return HONE_TRY(impl_->Ask(ChildMessage::kExplain, ChildMessage::kExplained, request, deadline)).body;
+Result<std::string> BuilderPool::Explain(const BuildRequest& request, MonotonicTime deadline,
+                                         const std::stop_token& stop) {
+  return HONE_TRY(impl_->Ask(ChildMessage::kExplain, ChildMessage::kExplained, request, deadline, stop)).body;
 }
 
 std::vector<Confinement> BuilderPool::Confinements() const { return impl_->children->Confinements(); }

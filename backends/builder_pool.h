@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,12 @@ class BuilderPool {
   // Errors of the builder (kInvalid, kUnsupported, kLimit, kBuildFailed) as they are; kBuildFailed also when it crashed
   // (the message says how, with the end of its standard error; one that was killed by somebody else does not count, and
   // another one builds); kTimeout when `deadline` or the pool's own limit passed
-  // during the build; kBusy when no builder was free until `deadline`; kUnavailable after Shutdown or when builders
-  // cannot be started.
-  Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline);
+  // during the build; kBusy when no builder was free until `deadline`; kUnavailable after Shutdown, when builders
+  // cannot be started, or when `stop` is requested, which ends the build at once.
+  Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline, const std::stop_token& stop = {});
 
   // LLVM IR and assembly as text, for people. Errors as Build.
-  Result<std::string> Explain(const BuildRequest& request, MonotonicTime deadline);
+  Result<std::string> Explain(const BuildRequest& request, MonotonicTime deadline, const std::stop_token& stop = {});
 
   BuilderPoolStats Stats() const;
   std::vector<Confinement> Confinements() const;  // as ChildPool's
@@ -65,7 +66,7 @@ class BuilderPool {
   // As ChildPool's.
   void Pause();
   void Resume();
-  void AwaitResume();
+  void AwaitResume(const std::stop_token& stop = {});
 
   // Kills the processes; calls under way and later ones return kUnavailable.
   void Shutdown();

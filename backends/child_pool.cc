@@ -22,8 +22,14 @@ milliseconds Backoff(int deaths) {
   return milliseconds(std::min(5'000, 50 << std::min(deaths - 2, 10)));
 }
 
+// Of waits that others end: then they look again.
+constexpr std::chrono::hours kLongWait{1};
+
 // How long a dead child's status may take to arrive after its socket closed.
 constexpr milliseconds kReapTime{1'000};
+
+// Killed ones of each child that nobody saw end: with more, the next one is not started before they have.
+constexpr size_t kMostDying = 1;
 
 // How long the rest of a report may take once it has begun.
 constexpr milliseconds kReportTime{100};
@@ -33,12 +39,14 @@ bool IsFromOutside(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
 }
 
+Error GivenUp() { return {ErrorKind::kUnavailable, "given up", ""}; }
+
 }  // namespace
 
 struct ChildPool::Child {
   // The leaseholder's.
   std::optional<Subprocess> process;
-  std::optional<Subprocess> killed;  // by Shutdown: reaped with the pool
+  std::vector<Subprocess> dying;  // killed, and nobody waited until they had ended
   ChildChannel channel;
   int deaths = 0;  // since it last answered
   MonotonicTime not_before{};
@@ -98,6 +106,7 @@ bool ChildPool::IsShutDown() const {
 
 // REQUIRES: the child is leased to this thread, or the pool is not shared yet.
 Result<void> ChildPool::StartChild(Child& child) {
+  while (child.dying.size() > kMostDying) child.dying.erase(child.dying.begin());  // waits for it
   auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
   SubprocessOptions process = options_.process;
   process.fds.emplace_back(theirs.get(), kChildChannelFd);
@@ -112,26 +121,25 @@ Result<void> ChildPool::StartChild(Child& child) {
   return {};
 }
 
-Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline) {
+Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::stop_token& stop) {
   Child* found = nullptr;
   {
     MutexLock lock(mutex_);
     while (true) {
       if (shut_down_) return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", options_.name), ""};
+      if (stop.stop_requested()) return GivenUp();
       for (const auto& child : children_)
         if (!child->leased && (found == nullptr || child->not_before < found->not_before)) found = child.get();
       if (found != nullptr) break;
       auto left = deadline - std::chrono::steady_clock::now();
       if (left <= left.zero())
         return Error{ErrorKind::kBusy, fmt::format("all {} {}s are busy", children_.size(), options_.name), ""};
-      if (deadline == MonotonicTime::max())
-        released_.Wait(mutex_);
-      else
-        released_.WaitFor(mutex_, left);
+      released_.WaitFor(mutex_, std::min<MonotonicTime::duration>(left, kLongWait), stop);
     }
     found->leased = true;
   }
   Lease lease(*this, *found);
+  std::erase_if(found->dying, [](Subprocess& process) { return process.HasEnded(); });
   bool has_ended = false;  // killed while it was idle: for want of memory, or by hand
   {
     MutexLock lock(mutex_);
@@ -147,8 +155,10 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline) {
   MonotonicTime now = std::chrono::steady_clock::now();
   if (found->not_before > now) {
     MutexLock lock(mutex_);
-    while (!shut_down_ && (now = std::chrono::steady_clock::now()) < std::min(found->not_before, deadline))
-      released_.WaitFor(mutex_, std::min(found->not_before, deadline) - now);
+    while (!shut_down_ && !stop.stop_requested() &&
+           (now = std::chrono::steady_clock::now()) < std::min(found->not_before, deadline))
+      released_.WaitFor(mutex_, std::min(found->not_before, deadline) - now, stop);
+    if (stop.stop_requested()) return GivenUp();
     if (now < found->not_before)
       return Error{ErrorKind::kBusy, fmt::format("the {} keeps dying and is being restarted", options_.name), ""};
   }
@@ -216,9 +226,9 @@ MonotonicTime::duration ChildPool::PausedSoFar() const {
   return paused_before_ + (paused_ ? std::chrono::steady_clock::now() - paused_at_ : MonotonicTime::duration(0));
 }
 
-void ChildPool::AwaitResume() {
+void ChildPool::AwaitResume(const std::stop_token& stop) {
   MutexLock lock(mutex_);
-  while (paused_ && !shut_down_) released_.Wait(mutex_);
+  while (paused_ && !shut_down_ && !stop.stop_requested()) released_.WaitFor(mutex_, kLongWait, stop);
 }
 
 void ChildPool::Shutdown() {
@@ -240,6 +250,24 @@ int ChildPool::busy() const {
   return static_cast<int>(
       std::count_if(children_.begin(), children_.end(), [](const auto& child) { return child->leased; }));
 }
+
+// While it lives, a request to stop kills the child, and its leaseholder hears of it at once. What the child is asked
+// for afterwards, and by whomever, is out of its reach: the destructor waits for a kill that is under way.
+class ChildPool::CutOnStop {
+ public:
+  CutOnStop(ChildPool& pool, const Child& child, const std::stop_token& stop) : callback_(stop, Kill{pool, child}) {}
+
+ private:
+  struct Kill {
+    ChildPool& pool;
+    const Child& child;
+    void operator()() const {
+      MutexLock lock(pool.mutex_);
+      Cut(child);
+    }
+  };
+  std::stop_callback<Kill> callback_;
+};
 
 ChildPool::Lease::Lease(Lease&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
@@ -266,31 +294,43 @@ void ChildPool::Lease::StartRequest(int cpu_seconds) {
 }
 
 Result<uint64_t> ChildPool::Lease::Send(ChildMessage type, std::string_view body, const std::vector<int>& fds,
-                                        MonotonicTime deadline) {
+                                        MonotonicTime deadline, const std::stop_token& stop) {
+  if (stop.stop_requested()) return GivenUp();
   if (!child_->process) return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
   uint64_t id = 0;
   {
     MutexLock lock(pool_->mutex_);
     id = pool_->next_id_++;
   }
-  Result<void> sent = child_->channel.Send(type, id, body, fds, deadline);
+  Result<void> sent = [&] {
+    CutOnStop cut(*pool_, *child_, stop);
+    return child_->channel.Send(type, id, body, fds, deadline);
+  }();
+  if (stop.stop_requested()) return GiveUp();
   if (sent) return id;
   if (sent.error().kind == ErrorKind::kLimit) return std::move(sent).error();
   if (sent.error().kind == ErrorKind::kUnavailable) return Died();
   return Discard(sent.error().kind, fmt::format("the {} does not take its message", pool_->options_.name));
 }
 
-Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline) {
+// The next frame but what the child says of itself.
+Result<ChildFrame> ChildPool::Lease::ReceiveAnswer(MonotonicTime deadline, const std::stop_token& stop) {
+  while (true) {
+    CutOnStop cut(*pool_, *child_, stop);
+    Result<ChildFrame> frame = child_->channel.Receive(deadline);
+    if (!frame || frame->type != ChildMessage::kConfined) return frame;
+    MutexLock lock(pool_->mutex_);
+    if (!pool_->Hear(*child_, *frame)) return frame;
+  }
+}
+
+Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline, const std::stop_token& stop) {
   MonotonicTime::duration paused = pool_->PausedSoFar();
   while (true) {
     if (!child_->process)
       return Error{ErrorKind::kUnavailable, fmt::format("the {} is gone", pool_->options_.name), ""};
-    Result<ChildFrame> frame = child_->channel.Receive(deadline);
-    if (frame && frame->type == ChildMessage::kConfined) {
-      MutexLock lock(pool_->mutex_);
-      if (pool_->Hear(*child_, *frame)) continue;
-    }
-    if (frame && frame->id < id && frame->id != 0) continue;  // the answer to a request that its caller gave up
+    Result<ChildFrame> frame = ReceiveAnswer(deadline, stop);
+    if (stop.stop_requested()) return GiveUp();
     if (frame && frame->id == id) {
       child_->deaths = 0;
       return frame;
@@ -300,7 +340,7 @@ Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline
       case ErrorKind::kUnavailable: return Died();
       case ErrorKind::kTimeout:
         if (pool_->PausedSoFar() > paused) {
-          pool_->AwaitResume();
+          pool_->AwaitResume(stop);
           const MonotonicTime::duration now = pool_->PausedSoFar();
           deadline += now - std::exchange(paused, now);
           continue;
@@ -313,9 +353,15 @@ Result<ChildFrame> ChildPool::Lease::Receive(uint64_t id, MonotonicTime deadline
 }
 
 Result<ChildFrame> ChildPool::Lease::Call(ChildMessage type, std::string_view body, const std::vector<int>& fds,
-                                          MonotonicTime deadline) {
-  uint64_t id = HONE_TRY(Send(type, body, fds, deadline));
-  return Receive(id, deadline);
+                                          MonotonicTime deadline, const std::stop_token& stop) {
+  uint64_t id = HONE_TRY(Send(type, body, fds, deadline, stop));
+  return Receive(id, deadline, stop);
+}
+
+void ChildPool::Lease::Abandon(uint64_t id) {
+  if (!child_->process) return;
+  Result<ChildFrame> frame = ReceiveAnswer(std::chrono::steady_clock::now(), {});
+  if (!frame || frame->id != id) GiveUp();
 }
 
 Error ChildPool::Lease::Died() {
@@ -329,15 +375,32 @@ Error ChildPool::Lease::Died() {
 
 Error ChildPool::Lease::Reject(std::string_view why) { return Discard(ErrorKind::kCorrupt, std::string(why)); }
 
-// The one way out for a child: killed if it lives, accounted for, and its last words kept.
+// Killed for no fault of its own: it owes nobody a reason, and the next one starts at once.
+Error ChildPool::Lease::GiveUp() {
+  if (child_->process) Bury();
+  return GivenUp();
+}
+
+// Kills the child; nobody waits until it has ended.
+void ChildPool::Lease::Bury() {
+  {
+    MutexLock lock(pool_->mutex_);
+    Cut(*child_);
+  }
+  pool_->Disown(*child_);
+  child_->dying.push_back(*std::move(child_->process));
+  child_->process.reset();
+  child_->channel = ChildChannel();
+}
+
+// The way out for a child that is to blame: killed if it lives, accounted for, and its last words kept.
 Error ChildPool::Lease::Discard(ErrorKind kind, std::string message) {
-  if (child_->process) pool_->Disown(*child_);
   if (pool_->IsShutDown()) {
-    child_->killed.swap(child_->process);
-    child_->channel = ChildChannel();
+    if (child_->process) Bury();
     return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", pool_->options_.name), ""};
   }
   if (child_->process) {
+    pool_->Disown(*child_);
     child_->process->Kill();
     if (std::string tail = child_->process->ErrorTail(); !tail.empty()) message += "; it said: " + tail;
   }

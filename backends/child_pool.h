@@ -1,10 +1,12 @@
 // A few identical child processes, each leased to one caller at a time. A child that died or misbehaved is replaced at
-// once; one that keeps dying is replaced more and more slowly.
+// once; one that keeps dying is replaced more and more slowly. Who waits here may be told to stop: a child that is at
+// work for him is killed then, and another one takes its place.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -42,16 +44,18 @@ class ChildPool {
     bool alive() const;
     // Gives the child a clean start: errors forgotten, `cpu_seconds` of processor time (0: no limit).
     void StartRequest(int cpu_seconds);
-    // Sends a message and waits for the reply with its id; replies to requests that were given up are skipped. An error
-    // means that the child was killed or is dead, and another one takes its place: kTimeout (no whole answer until the
-    // deadline), kUnavailable (it died; the message says how, with the end of its standard error, or that the pool was
-    // shut down), kCorrupt (it answered garbage). A kError reply is a frame like any other.
+    // Sends a message and waits for the reply with its id. An error means that the child was killed or is dead, and
+    // another one takes its place: kTimeout (no whole answer until the deadline), kUnavailable (it died; the message
+    // says how, with the end of its standard error, or that the pool was shut down, or "given up": `stop` was
+    // requested), kCorrupt (it answered garbage). A kError reply is a frame like any other.
     Result<ChildFrame> Call(ChildMessage type, std::string_view body, const std::vector<int>& fds,
-                            MonotonicTime deadline);
-    // The two halves of Call.
-    Result<uint64_t> Send(ChildMessage type, std::string_view body, const std::vector<int>& fds,
-                          MonotonicTime deadline);
-    Result<ChildFrame> Receive(uint64_t id, MonotonicTime deadline);
+                            MonotonicTime deadline, const std::stop_token& stop = {});
+    // The two halves of Call. A stop before anything was sent leaves the child as it is.
+    Result<uint64_t> Send(ChildMessage type, std::string_view body, const std::vector<int>& fds, MonotonicTime deadline,
+                          const std::stop_token& stop = {});
+    Result<ChildFrame> Receive(uint64_t id, MonotonicTime deadline, const std::stop_token& stop = {});
+    // Nobody wants the reply with that id any more: a child that has not given it yet is killed.
+    void Abandon(uint64_t id);
     // Kills the child because of what it said. Returns `why` with the end of its standard error.
     Error Reject(std::string_view why);
     // It was ended by somebody else: by hand, or for want of memory. What it was asked is not to blame.
@@ -60,8 +64,11 @@ class ChildPool {
    private:
     friend class ChildPool;
     Lease(ChildPool& pool, Child& child) : pool_(&pool), child_(&child) {}
+    Result<ChildFrame> ReceiveAnswer(MonotonicTime deadline, const std::stop_token& stop);
     Error Died();
+    Error GiveUp();
     Error Discard(ErrorKind kind, std::string message);
+    void Bury();
     ChildPool* pool_ = nullptr;
     Child* child_ = nullptr;
     bool was_killed_ = false;
@@ -71,14 +78,15 @@ class ChildPool {
   static Result<std::unique_ptr<ChildPool>> Start(ChildPoolOptions options);
   ~ChildPool();  // = Shutdown. REQUIRES: no lease is alive
 
-  // Waits for a free child. kBusy at the deadline; kUnavailable after Shutdown, or when children cannot be started.
-  Result<Lease> Acquire(MonotonicTime deadline);
+  // Waits for a free child. kBusy at the deadline; kUnavailable after Shutdown, when children cannot be started, or
+  // when `stop` is requested.
+  Result<Lease> Acquire(MonotonicTime deadline, const std::stop_token& stop = {});
 
   // Stops all children and what they started where they are, and those that are started meanwhile, until Resume. Calls
   // under way wait; the pause is not counted against what a child has until its deadline.
   void Pause();
   void Resume();
-  void AwaitResume();  // returns once it is not paused, or shut down
+  void AwaitResume(const std::stop_token& stop = {});  // returns once it is not paused, or shut down, or to stop
 
   // Kills all children. Calls under way return kUnavailable at once; the destructor waits until they have ended.
   void Shutdown();
@@ -100,6 +108,7 @@ class ChildPool {
   bool Hear(Child& child, const ChildFrame& frame) HONE_REQUIRES(mutex_);
   static void SignalGroup(const Child& child, int signal);
   static void Cut(const Child& child);
+  class CutOnStop;
 
   const ChildPoolOptions options_;
   mutable Mutex mutex_;

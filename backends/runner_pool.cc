@@ -19,8 +19,15 @@ struct RunnerPool::Impl {
 };
 
 struct RunnerPool::Prepared::Lease {
+  Lease(ChildPool::Lease child, uint64_t prepare_id, std::stop_token stop)
+      : child(std::move(child)), prepare_id(prepare_id), stop(std::move(stop)) {}
+  ~Lease() {
+    if (!answered) child.Abandon(prepare_id);
+  }
+
   ChildPool::Lease child;
-  uint64_t prepare_id;
+  const uint64_t prepare_id;
+  const std::stop_token stop;
   // The runner's answer to kPrepare, once somebody waited for it.
   bool answered = false;
   std::optional<Error> refused;
@@ -28,7 +35,7 @@ struct RunnerPool::Prepared::Lease {
   // Waits until the runner has the kernel ready.
   Result<void> Await(MonotonicTime deadline) {
     if (!answered) {
-      ChildFrame frame = HONE_TRY(child.Receive(prepare_id, deadline));
+      ChildFrame frame = HONE_TRY(child.Receive(prepare_id, deadline, stop));
       answered = true;
       if (frame.type == ChildMessage::kError)
         refused = DecodeError(frame.body);
@@ -43,7 +50,7 @@ struct RunnerPool::Prepared::Lease {
                           const SealedMemfd& artifact, MonotonicTime deadline) {
     HONE_TRY(Await(deadline));
     child.StartRequest(0);  // the runner limits its candidates
-    ChildFrame frame = HONE_TRY(child.Call(question, body, {artifact.fd()}, deadline));
+    ChildFrame frame = HONE_TRY(child.Call(question, body, {artifact.fd()}, deadline, stop));
     if (frame.type == ChildMessage::kError) return DecodeError(frame.body);
     if (frame.type != answer || !frame.fds.empty()) return child.Reject("the runner answered another question");
     return std::move(frame.body);
@@ -93,12 +100,13 @@ void RunnerPool::Pause() { impl_->children->Pause(); }
 void RunnerPool::Resume() { impl_->children->Resume(); }
 void RunnerPool::Shutdown() { impl_->children->Shutdown(); }
 
-Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, MonotonicTime deadline) {
-  ChildPool::Lease child = HONE_TRY(impl_->children->Acquire(deadline));
+Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, MonotonicTime deadline,
+                                                 const std::stop_token& stop) {
+  ChildPool::Lease child = HONE_TRY(impl_->children->Acquire(deadline, stop));
   child.StartRequest(0);
-  uint64_t id = HONE_TRY(child.Send(ChildMessage::kPrepare, kernel, {}, deadline));
+  uint64_t id = HONE_TRY(child.Send(ChildMessage::kPrepare, kernel, {}, deadline, stop));
   ++impl_->prepared;
-  return Prepared(std::make_unique<Prepared::Lease>(Prepared::Lease{std::move(child), id, false, std::nullopt}));
+  return Prepared(std::make_unique<Prepared::Lease>(std::move(child), id, stop));
 }
 
 Result<CheckReport> RunnerPool::Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,9 @@ struct RunnerPoolOptions {
   std::vector<std::string> arguments = {};  // for tests
   int runners = 1;                          // so many kernels are prepared or checked at once
   int nice = 0;
-  bool idle = false;            // as SubprocessLimits
+  bool idle = false;  // as SubprocessLimits
   std::string idle_group = {};
-  int64_t address_space = 0;    // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
+  int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
 };
 
 struct CheckOptions {
@@ -62,12 +63,12 @@ struct TimeOptions {
   int max_samples = 100;                      // give up after so many, disturbed ones included
   std::chrono::microseconds min_sample{200};  // a sample repeats the call until it is this long
   std::chrono::milliseconds limit{10'000};    // of everything
-  double give_up_us = 0;  // > 0: stop after a first warm call that takes longer, a lost candidate
+  double give_up_us = 0;                      // > 0: stop after a first warm call that takes longer, a lost candidate
   // The fewest samples that make a median (five) are enough of code whose shortest is longer than contender_us, if that
   // is > 0, and where all lie within `narrow` of each other, a share: the median's interval is no wider (94 %, by order
   // statistics).
   double contender_us = 0, narrow = 0;
-  std::vector<int64_t> sizes = {};            // as CheckOptions
+  std::vector<int64_t> sizes = {};  // as CheckOptions
 };
 
 struct RunTiming {
@@ -89,8 +90,9 @@ struct RunnerPoolStats {
 // Thread-safe.
 class RunnerPool {
  public:
-  // A kernel that a runner works on. Holds that runner until destroyed. May be checked and timed several times, with
-  // different artifacts. Used by one thread at a time; must not outlive its pool.
+  // A kernel that a runner works on. Holds that runner until destroyed, which kills one that is still computing what
+  // nobody wants any more. May be checked and timed several times, with different artifacts. Used by one thread at a
+  // time; must not outlive its pool.
   class Prepared {
    public:
     Prepared(Prepared&&) noexcept;
@@ -112,7 +114,9 @@ class RunnerPool {
 
   // Sends the kernel (anything ParseKernel reads) to a free runner, waiting for one until `deadline` (then kBusy), and
   // returns without waiting for the inputs and reference values. What is wrong with the kernel comes out of Check.
-  Result<Prepared> Prepare(const std::string& kernel, MonotonicTime deadline);
+  // A request to stop ends at once what is asked of the kernel, now and later: kUnavailable, and the runner is
+  // replaced.
+  Result<Prepared> Prepare(const std::string& kernel, MonotonicTime deadline, const std::stop_token& stop = {});
 
   // Runs and compares. The report tells of the artifact; errors are about the attempt: kInvalid, kUnsupported, kLimit
   // (the kernel cannot be checked), kTimeout (no answer until `deadline`; the runner is replaced), kUnavailable.
@@ -126,7 +130,7 @@ class RunnerPool {
 
   RunnerPoolStats Stats() const;
   std::vector<Confinement> Confinements() const;  // as ChildPool's
-  void Pause();  // as ChildPool's
+  void Pause();                                   // as ChildPool's
   void Resume();
   void Shutdown();  // kills the processes; calls under way and later ones return kUnavailable
 

@@ -1,5 +1,5 @@
-// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in upkeep.cc, pins.cc, eviction.cc,
-// trial_log.cc, verify.cc.
+// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in merge_twins.cc, upkeep.cc, pins.cc,
+// eviction.cc, trial_log.cc, verify.cc.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -26,7 +27,7 @@ class CacheImpl final : public ScheduleCache {
   CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store, const SecretKey& key);
   ~CacheImpl() override;
 
-  Result<std::optional<CacheHit>> Lookup(const CacheKey& key) override;
+  Result<std::optional<CacheHit>> Lookup(const CacheKey& key, Counting counting) override;
   Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
   Result<void> Put(const NewRecord& entry, Durability durability) override;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
@@ -77,6 +78,8 @@ class CacheImpl final : public ScheduleCache {
   std::optional<std::string> ReadMeta(const std::string& key);
   Result<void> WriteMeta(std::string key, std::string_view value, Durability durability);
   void DeleteNotes(std::string_view record_key, StoreBatch& batch);
+  // With its artifact and notes; one of the system layer is hidden.
+  void DeleteRecord(const std::string& key, StoreBatch& batch);
 
   // Queues a damaged value for being moved away by the upkeep thread: whoever met it does not wait for that.
   // `value`: what was read, nullopt if not even that was possible.
@@ -101,6 +104,14 @@ class CacheImpl final : public ScheduleCache {
   void WriteLosses() HONE_EXCLUDES(notes_mutex_);
   void RebuildIndex(std::stop_token stop);
 
+  // merge_twins.cc
+  using Renamed = std::unordered_map<Fingerprint, Fingerprint, FingerprintHash>;
+  void MergeTwins();
+  Result<void> MergeTwin(const std::string& twin_key);
+  Result<void> RenameDonor(const std::string& heir, const Renamed& renamed);
+  void MoveUse(const Fingerprint& from, const Fingerprint& to, StoreBatch& batch);
+  void MoveEntries(Family family, const std::string& from, const std::string& to, StoreBatch& batch);
+
   // pins.cc; all under the store's write mutex
   static uint64_t PinnedCost(const Record& record, CacheLayer layer);
   uint64_t PinnedBytes();
@@ -109,10 +120,10 @@ class CacheImpl final : public ScheduleCache {
 
   // eviction.cc
   struct Candidate {
-    WallTime last_used;
+    WallTime worth;  // when it was used last, or later if it was used often
     Fingerprint fingerprint, class_fingerprint;
   };
-  std::vector<Candidate> OldestFirst();
+  std::vector<Candidate> LeastWorthFirst();
   uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
   Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
   Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,

@@ -1,6 +1,8 @@
 // Keeps the cache below its cap: databases set aside by repairs go first, then artifacts (compiled again from their
-// schedules when asked for), then records; the kernels not used for longest first, pinned ones never.
+// schedules when asked for), then records; the kernels not used for longest first, pinned ones never. Use that came often
+// counts for longer: a flood of kernels that are asked for once does not push out what programs live on.
 #include <algorithm>
+#include <cmath>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -11,10 +13,19 @@ namespace {
 
 constexpr size_t kKernelsPerLock = 64;  // writers wait for at most this many
 
+// For so much longer a kernel counts as used for each time that its calls have doubled; a month at most.
+constexpr std::chrono::hours kLongerPerDoubling{24};
+constexpr double kMostDoublings = 30;
+
+WallTime Worth(WallTime last_used, uint64_t calls) {
+  const double doublings = std::min(kMostDoublings, std::log2(static_cast<double>(std::max<uint64_t>(calls, 1))));
+  return last_used + std::chrono::duration_cast<std::chrono::milliseconds>(kLongerPerDoubling * doublings);
+}
+
 }  // namespace
 
-// Every kernel with the time of its last use, oldest first.
-std::vector<CacheImpl::Candidate> CacheImpl::OldestFirst() {
+// Every kernel, the one that is worth least first.
+std::vector<CacheImpl::Candidate> CacheImpl::LeastWorthFirst() {
   std::vector<Candidate> candidates;
   store_->Scan(Family::kKernels, std::string(1, kUseTag),
                [&](std::string_view key, std::string_view value, CacheLayer layer) {
@@ -22,13 +33,13 @@ std::vector<CacheImpl::Candidate> CacheImpl::OldestFirst() {
                  std::optional<Fingerprint> fingerprint = TaggedFingerprint(kUseTag, key);
                  Result<KernelUse> use = DecodeKernelUse(value);
                  if (fingerprint && use) {
-                   WallTime last = std::max(use->last_used, uses_.Of(*fingerprint).last_used);
-                   candidates.push_back({last, *fingerprint, use->class_fingerprint});
+                   const WallTime last = std::max(use->last_used, uses_.Of(*fingerprint).last_used);
+                   candidates.push_back({Worth(last, use->calls), *fingerprint, use->class_fingerprint});
                  }
                  return Take::kTaken;
                });
   std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.last_used < b.last_used; });
+            [](const Candidate& a, const Candidate& b) { return a.worth < b.worth; });
   return candidates;
 }
 
@@ -115,8 +126,8 @@ Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) 
   RemoveDamagedCopies(options_.directory);
   // Records only when there is no artifact left, also none that was written meanwhile.
   for (uint64_t removed = 1; removed > 0; report.artifacts += removed)
-    removed = HONE_TRY(EvictPass(OldestFirst(), /*records=*/false, bytes, stop));
-  report.records = HONE_TRY(EvictPass(OldestFirst(), /*records=*/true, bytes, stop));
+    removed = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/false, bytes, stop));
+  report.records = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/true, bytes, stop));
   report.bytes_after = DiskUsage(options_.directory);
   evicted_artifacts_ += report.artifacts;
   evicted_records_ += report.records;

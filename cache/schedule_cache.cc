@@ -48,6 +48,7 @@ CacheImpl::CacheImpl(CacheOptions options, std::unique_ptr<LayeredStore> store, 
   quarantined_ = StoredQuarantineCount();
   ReadLosses();
   KeepLosses();
+  MergeTwins();
   if (!options_.inspect) upkeep_ = std::jthread([this](std::stop_token stop) { Upkeep(std::move(stop)); });
 }
 
@@ -109,7 +110,7 @@ std::optional<CacheImpl::Found> CacheImpl::FindRecord(const std::string& key, bo
   return found;
 }
 
-Result<std::optional<CacheHit>> CacheImpl::Lookup(const CacheKey& key) {
+Result<std::optional<CacheHit>> CacheImpl::Lookup(const CacheKey& key, Counting counting) {
   std::optional<Found> found = FindRecord(RecordKey(key));
   if (found && !SameIdentity(found->record.key, key)) {
     ++collisions_;
@@ -122,7 +123,7 @@ Result<std::optional<CacheHit>> CacheImpl::Lookup(const CacheKey& key) {
     return std::nullopt;
   }
   ++hits_;
-  NoteUse(key.fingerprint, key.class_fingerprint, 1);
+  if (counting == Counting::kAsUse) NoteUse(key.fingerprint, key.class_fingerprint, 1);
   bool current = found->record.key.code == key.code && IsCheckedHere(found->record);
   return CacheHit{std::move(found->record), found->layer, current};
 }
@@ -326,16 +327,20 @@ Result<void> CacheImpl::Remove(const Fingerprint& fingerprint) {
   StoreBatch batch;
   for (const Found& found : records) {
     if (found.record.pinned) NotePinned(0, PinnedCost(found.record, found.layer));
-    batch.Delete(Family::kArtifacts, found.key);
-    if (InSystemLayer(found.key))
-      batch.Put(Family::kRecords, found.key, Seal(ValueType::kHidden, kHiddenVersion, ""));
-    else
-      batch.Delete(Family::kRecords, found.key);
-    DeleteNotes(found.key, batch);
+    DeleteRecord(found.key, batch);
   }
   batch.Delete(Family::kKernels, UseKey(fingerprint));
   uses_.Forget(fingerprint);
   return store_->Write(batch, Durability::kSynced);
+}
+
+void CacheImpl::DeleteRecord(const std::string& key, StoreBatch& batch) {
+  batch.Delete(Family::kArtifacts, key);
+  if (InSystemLayer(key))
+    batch.Put(Family::kRecords, key, Seal(ValueType::kHidden, kHiddenVersion, ""));
+  else
+    batch.Delete(Family::kRecords, key);
+  DeleteNotes(key, batch);
 }
 
 Result<std::vector<Fingerprint>> CacheImpl::FindByPrefix(std::string_view hex_digits, size_t limit) {

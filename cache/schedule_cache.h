@@ -44,6 +44,11 @@ enum class Durability : uint8_t {
   kSynced,  // on disk before the call returns: what tune, pin, rm and import acknowledge
 };
 
+enum class Counting : uint8_t {
+  kAsUse,  // somebody wants the kernel
+  kNot,    // honed itself looks, for searches
+};
+
 enum class CacheLayer : uint8_t { kPending, kUser, kSystem };
 
 struct CacheHit {
@@ -112,8 +117,8 @@ class ScheduleCache {
   static Result<std::unique_ptr<ScheduleCache>> Open(CacheOptions options);
   virtual ~ScheduleCache() = default;  // writes and syncs everything
 
-  // The record for this kernel on this target; nullopt if there is none, or none that can be read. Counts a use.
-  virtual Result<std::optional<CacheHit>> Lookup(const CacheKey& key) = 0;
+  // The record for this kernel on this target; nullopt if there is none, or none that can be read.
+  virtual Result<std::optional<CacheHit>> Lookup(const CacheKey& key, Counting counting = Counting::kAsUse) = 0;
 
   // The record's compiled code, its digest checked; nullopt if it was evicted, is damaged, or belongs to another
   // version of the record. To be run as it is only if CacheHit::artifact_current.

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "client/updates.h"
+#include "ir/canonical.h"
 
 namespace hone {
 namespace {
@@ -15,7 +16,7 @@ Result<void> CheckSameCalls(const Manifest& held, const Manifest& fresh) {
   auto differs = [](std::string what) {
     return Error{ErrorKind::kUnsupported, "the new version is called in another way: " + std::move(what), "manifest"};
   };
-  if (fresh.kernel != held.kernel) return differs("another kernel");
+  if (!SameButThreads(fresh.kernel, held.kernel)) return differs("another kernel");
   if (fresh.dynamic_sizes != held.dynamic_sizes) return differs("other dynamic sizes");
   if (fresh.operands.size() != held.operands.size()) return differs("another number of operands");
   for (size_t i = 0; i < held.operands.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "ir/canonical.h"
 #include "ir/target.h"
 
 namespace hone {
@@ -45,7 +46,8 @@ Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifac
     expectations.features = target.features;
     HONE_TRY(CheckArtifact(mapping.bytes(), expectations));
   }
-  if (!canonical.empty() && canonical != loaded->manifest_.kernel) {
+  // All threads of a target are not said, and which number that is honed knows.
+  if (!canonical.empty() && !SameButThreads(canonical, loaded->manifest_.kernel)) {
     return Error{ErrorKind::kCorrupt, "the code is for another kernel than the one that was asked for", "artifact"};
   }
   loaded->handle_ = dlopen(UniquePath(artifact.fd()).c_str(), RTLD_NOW | RTLD_LOCAL);

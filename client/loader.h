@@ -17,7 +17,8 @@ namespace hone {
 // its number, and so its path. Thread-safe once loaded.
 class LoadedArtifact {
  public:
-  // Checks, maps and looks up. `canonical`: the kernel that the code must be for; "" if the caller does not know.
+  // Checks, maps and looks up. `canonical`: the kernel that the code must be for, with any number of threads; "" if the
+  // caller does not know.
   // kCorrupt, kInvalid, kUnsupported as CheckArtifact; kCorrupt for another kernel's code.
   static Result<std::unique_ptr<LoadedArtifact>> Load(SealedMemfd artifact, uint64_t size, std::string_view digest,
                                                       std::string_view canonical);

@@ -242,6 +242,12 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
     Entry* entry = owner_.Find(id);
     if (entry == nullptr) return;
     entry->asked = false;
+    if (reply && (reply->fingerprint != entry->fingerprint || reply->target != entry->target)) {
+      // A honed that was started since knows it by other names.
+      entry->fingerprint = reply->fingerprint;
+      entry->target = reply->target;
+      entry->watched = false;
+    }
     // Pinned: nobody is to see a change.
     if (!reply || !frame.descriptor || reply->pinned || reply->digest == entry->digest ||
         reply->digest == entry->refused || IsWorse(reply->origin, entry->origin)) {

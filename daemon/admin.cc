@@ -201,8 +201,8 @@ Result<StatusReply> Admin::Status(const StatusRequest&) {
 }
 
 Result<PredictReply> Admin::Predict(const PredictRequest& request) {
-  Found found = HONE_TRY(path_.LookUp({request.kernel, "", static_cast<int>(std::min(request.threads, 4096u))}));
-  return insight_.Predict(found.identity);
+  const int threads = static_cast<int>(std::min(request.threads, 4096u));
+  return insight_.Predict(HONE_TRY(path_.Identify({request.kernel, "", threads})));
 }
 
 Result<TopReply> Admin::Top(const TopRequest&) {

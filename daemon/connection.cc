@@ -18,9 +18,9 @@ constexpr size_t kTurnBytes = 256 << 10;   // read from one connection before th
 
 }  // namespace
 
-Connection::Connection(Socket socket, std::shared_ptr<ConnectionContext> context,
+Connection::Connection(Socket socket, const ClientId& client, std::shared_ptr<ConnectionContext> context,
                        std::function<void(Connection&)> on_close)
-    : socket_(std::move(socket)), context_(std::move(context)), on_close_(std::move(on_close)) {
+    : Peer(client), socket_(std::move(socket)), context_(std::move(context)), on_close_(std::move(on_close)) {
   socket_.native_non_blocking(true);
 }
 

@@ -34,7 +34,8 @@ class Connection final : public Peer {
   using Socket = boost::asio::local::stream_protocol::socket;
   using Clock = std::chrono::steady_clock;
 
-  Connection(Socket socket, std::shared_ptr<ConnectionContext> context, std::function<void(Connection&)> on_close);
+  Connection(Socket socket, const ClientId& client, std::shared_ptr<ConnectionContext> context,
+             std::function<void(Connection&)> on_close);
   ~Connection() override;
 
   void Start();

@@ -51,6 +51,7 @@ void Dispatch::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::sp
 
 void Dispatch::OnGone(const Peer& peer) {
   if (misses_ != nullptr) misses_->Forget(peer);
+  if (tuning_ != nullptr) tuning_->OnGone(peer);
   if (notifier_ != nullptr) notifier_->OnGone(peer);
 }
 

@@ -27,4 +27,25 @@ void EventLoop::After(std::chrono::nanoseconds delay, std::function<void()> work
   });
 }
 
+struct LoopTimer::State {
+  boost::asio::steady_timer timer;
+  uint64_t set = 0;  // how often: what was set before is out of date, even if its time has come
+};
+
+LoopTimer::LoopTimer(EventLoop& loop)
+    : state_(std::make_shared<State>(State{boost::asio::steady_timer(loop.context())})) {}
+
+LoopTimer::~LoopTimer() {
+  ++state_->set;
+  state_->timer.cancel();
+}
+
+void LoopTimer::Set(std::chrono::steady_clock::time_point time, std::function<void()> work) {
+  state_->timer.expires_at(time);
+  state_->timer.async_wait(
+      [state = state_, set = ++state_->set, work = std::move(work)](const boost::system::error_code& error) {
+        if (!error && state->set == set) work();
+      });
+}
+
 }  // namespace hone

@@ -31,4 +31,16 @@ class EventLoop {
   std::unique_ptr<boost::asio::io_context> context_;
 };
 
+// One piece of work at a later time, which can be set anew. Used by the loop's thread alone; must not outlive the loop.
+class LoopTimer {
+ public:
+  explicit LoopTimer(EventLoop& loop);
+  ~LoopTimer();                                                                      // what was set does not happen
+  void Set(std::chrono::steady_clock::time_point time, std::function<void()> work);  // instead of what was set before
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
 }  // namespace hone

@@ -1,11 +1,15 @@
 #include "daemon/hot_set.h"
 
+#include <algorithm>
+
 namespace hone {
 namespace {
 
 // A request text longer than this is parsed every time: a few of them would fill the memory that the memo may take.
 constexpr size_t kLongestMemo = 64 << 10;
 constexpr size_t kMemoBytes = 32 << 20;
+
+constexpr size_t kMostForgotten = 1024;
 
 }  // namespace
 
@@ -59,10 +63,18 @@ void HotSet::Insert(std::string_view request, HotCodePtr code) {
 
 void HotSet::Forget(const Fingerprint& fingerprint) {
   ++forgets_;
+  forgotten_.push_back(fingerprint);
+  if (forgotten_.size() > kMostForgotten) forgotten_.pop_front();
   for (auto position = codes_.begin(); position != codes_.end();) {
     std::shared_ptr<Entry> entry = *position++;
     if (entry->code->fingerprint == fingerprint) Drop(*entry);
   }
+}
+
+bool HotSet::ForgotSince(uint64_t since, const Fingerprint& fingerprint) const {
+  const uint64_t count = forgets_ - since;
+  if (count > forgotten_.size()) return true;
+  return std::find(forgotten_.end() - static_cast<ptrdiff_t>(count), forgotten_.end(), fingerprint) != forgotten_.end();
 }
 
 void HotSet::SetLimits(const HotLimits& limits) {

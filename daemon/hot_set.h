@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <string>
@@ -47,7 +48,10 @@ class HotSet {
   void Insert(std::string_view request, HotCodePtr code);
   // Every target's code of a kernel.
   void Forget(const Fingerprint& fingerprint);
-  uint64_t forgets() const { return forgets_; }  // how often: what was looked up before one may be out of date
+  uint64_t forgets() const { return forgets_; }  // how often
+  // What was looked up of that kernel when forgets() was `since` is out of date: it was forgotten meanwhile, or so many
+  // were that nobody knows.
+  bool ForgotSince(uint64_t since, const Fingerprint& fingerprint) const;
   void SetLimits(const HotLimits& limits);
 
   // Calls visit(code, uses) for what was used since the last call.
@@ -79,6 +83,7 @@ class HotSet {
   HotLimits limits_;
   uint64_t bytes_ = 0;
   uint64_t forgets_ = 0;
+  std::deque<Fingerprint> forgotten_;  // the last ones
   CodeList codes_;
   MemoList memo_;
   size_t memo_bytes_ = 0;

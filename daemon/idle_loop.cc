@@ -340,6 +340,11 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
     asks_.erase(asks_.begin() + static_cast<int64_t>(*next));
     return {};
   }
+  // Words that mean another kernel to this hone would have that one searched, and it is not the one that was asked for.
+  if (Result<Identity> asked = path_.Identify(ask); !asked || asked->key.fingerprint != fingerprint) {
+    progress.stale = kRefined;
+    return {};
+  }
   std::shared_ptr<Workshop> workshop = HONE_TRY(StartedWorkshop(stop));
   {
     MutexLock lock(mutex_);

@@ -45,6 +45,13 @@ Result<Remade> Remake(const Space& space, const std::string& schedule) {
   return remade;
 }
 
+// Steps that were fitted from another kernel's are no rule's: they come without choices. REQUIRES: it is not the
+// default.
+bool IsFitted(const Record& record) {
+  return (record.origin == Origin::kTransferred || record.origin == Origin::kTuned) &&
+         ChoicesOf(record.schedule).empty();
+}
+
 // The same choices but one.
 Result<Candidate> Otherwise(const Space& space, const Candidate& candidate, const Choice& changed, int64_t value) {
   std::vector<Choice> choices = candidate.choices;
@@ -173,7 +180,11 @@ void Insight::ExplainSpace(const Record& record, const Trials& trials, ExplainRe
   if (!remade) return;
   const Candidate& now = remade->candidate;
   if (!remade->is_same)
-    reply.reasons.push_back({"rules", "changed since this schedule was made; what follows is of today's rules"});
+    reply.reasons.push_back(
+        {"rules", IsFitted(record)
+                      ? "did not make this schedule: its steps are another kernel's, fitted; what follows is "
+                        "of the one that they would make"
+                      : "changed since this schedule was made; what follows is of today's rules"});
   Result<Chooser> chooser = ParseChoices(PrintChoices(now.choices));
   if (chooser)
     if (Result<Plan> plan = PlanSchedule(space->kernel(), *target, *chooser))

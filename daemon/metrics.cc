@@ -53,6 +53,7 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("busy", busy);
   add("over_budget", over_budget);
   add("abandoned", abandoned);
+  add("displaced", displaced);
   add("connections", connections);
   add("connections_accepted", connections_accepted);
   add("connections_refused", connections_refused);

@@ -46,6 +46,7 @@ struct Metrics {
   Counter failed{0};           // could not be built, or computed something wrong
   Counter busy{0};             // told to come again
   Counter over_budget{0};      // answered "not within the budget"
+  Counter displaced{0};        // compilations and searches that made room for another client's
   Counter abandoned{0};        // clients that left before their answer; queued work dropped
   Counter connections_accepted{0};
   Counter connections_refused{0};  // other users

@@ -4,31 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <utility>
-
-#include "base/log.h"
 
 namespace hone {
 namespace {
 
-constexpr size_t kMostLookups = 4096;  // distinct requests that wait to be looked up
+constexpr FairQueue::Limits kLookupLimits{4096, size_t{64} << 20};
 constexpr uint32_t kLookupRetryMs = 50;
-
-// With so much time a search follows the first guess; for so much of what is left.
-constexpr std::chrono::seconds kTimeToSearch{3};
-constexpr std::chrono::microseconds kMostMeasuring{1'000'000};  // of transferred schedules
-constexpr double kSearchShare = 0.6;
-
-Error ShuttingDown() { return {ErrorKind::kUnavailable, "honed is shutting down", "honed"}; }
-
-Error Busy(std::string what, uint32_t retry_ms) {
-  return {ErrorKind::kBusy, fmt::format("{}, retry in {} ms", what, retry_ms), "honed"};
-}
-
-// Whose fault an error is, for the counters.
-bool IsRefusal(ErrorKind kind) {
-  return kind == ErrorKind::kInvalid || kind == ErrorKind::kUnsupported || kind == ErrorKind::kLimit;
-}
+constexpr std::chrono::microseconds kLongestBudget = std::chrono::hours(1);
 
 }  // namespace
 
@@ -38,223 +22,138 @@ Misses::Misses(EventLoop& loop, RequestPath& path, HotSet& hot, Metrics& metrics
       path_(path),
       hot_(hot),
       metrics_(metrics),
-      builders_(builders),
-      limits_(limits),
-      lookup_queue_(1, "hone-lookup"),
-      compile_queue_(builders, "hone-compile") {}
+      budgets_(loop, [this](const WaiterPtr& waiter) { OnBudget(waiter); }),
+      queue_(1, "hone-lookup", kLookupLimits),
+      compilations_(loop, path, hot, metrics, builders, limits,
+                    [this](const std::string& name, const hone::Ask& ask, Waiters waiters) {
+                      LookUp(name, ask, std::move(waiters));
+                    }) {}
 
 Misses::~Misses() { Close(); }
 
 void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name,
                  Stopwatch begun) {
-  constexpr uint64_t kLongestBudget = uint64_t{3600} * 1'000'000;
-  Waiter waiter{++last_serial_,
-                peer,
-                request_id,
-                request.no_compile,
-                request.no_artifact,
-                std::chrono::microseconds(std::min(request.budget_us, kLongestBudget)),
-                begun};
-  if (stopped_) return AnswerError(waiter, ShuttingDown());
+  auto waiter = std::make_shared<Waiter>();
+  waiter->peer = peer;
+  waiter->request_id = request_id;
+  waiter->no_compile = request.no_compile;
+  waiter->no_artifact = request.no_artifact;
+  waiter->begun = begun;
+  waiter->budget =
+      std::chrono::microseconds(std::min(request.budget_us, static_cast<uint64_t>(kLongestBudget.count())));
+  if (waiter->budget.count() > 0) waiter->until = WaitClock::now() + waiter->budget;
+  if (stopped_) return waiter->AnswerError(ShuttingDown());
+  budgets_.Add(waiter);
+  LookUp(name, {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))}, {waiter});
+}
+
+void Misses::LookUp(const std::string& name, const hone::Ask& ask, Waiters waiters) {
   if (auto same = lookups_.find(name); same != lookups_.end()) {
-    same->second.push_back(std::move(waiter));
-    return;
-  }
-  if (lookups_.size() >= kMostLookups) {
-    return AnswerError(waiter, Busy("too many requests at once", kLookupRetryMs), kLookupRetryMs);
-  }
-  lookups_[name].push_back(std::move(waiter));
-  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
-  hone::Ask ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
-  StartLookup(name, std::move(ask));
-}
-
-void Misses::StartLookup(const std::string& name, hone::Ask ask) {
-  lookup_queue_.Push([this, self = self_, ask = std::move(ask), name, forgets = hot_.forgets()]() mutable {
-    auto found = std::make_shared<Result<Found>>(path_.LookUp(ask));
-    loop_.Post([self = std::move(self), name = std::move(name), ask = std::move(ask), forgets, found] {
-      if (*self) (*self)->OnFound(name, ask, forgets, std::move(*found));
-    });
-  });
-}
-
-void Misses::OnFound(const std::string& name, const hone::Ask& ask, uint64_t forgets, Result<Found> found) {
-  // A record was replaced meanwhile, maybe this one: what is handed out from now on must not be the old code.
-  if (found && forgets != hot_.forgets() && lookups_.contains(name)) return StartLookup(name, ask);
-  auto entry = lookups_.extract(name);
-  if (entry.empty()) return;
-  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
-  std::vector<Waiter> waiters = std::move(entry.mapped());
-  if (!found) {
-    for (const Waiter& waiter : waiters) {
-      ++(IsRefusal(found.error().kind) ? metrics_.refused : metrics_.failed);
-      AnswerError(waiter, found.error());
+    for (WaiterPtr& waiter : waiters) {
+      queue_.Join(same->second.job, waiter->peer->client());
+      same->second.waiters.push_back(std::move(waiter));
     }
     return;
+  }
+  Lookup lookup{ask, std::move(waiters)};
+  if (!PushLookup(name, lookup)) {
+    ++metrics_.busy;
+    return AnswerAll(lookup.waiters, BusyError("too many requests at once", kLookupRetryMs), kLookupRetryMs);
+  }
+  lookups_.emplace(name, std::move(lookup));
+  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
+}
+
+bool Misses::PushLookup(const std::string& name, Lookup& lookup) {
+  FairQueue::Job job;
+  job.client = lookup.waiters.front()->peer->client();
+  job.bytes = name.size() + lookup.ask.kernel.size();
+  job.run = [this, self = self_, ask = lookup.ask, name, forgets = hot_.forgets()](const std::stop_token&) {
+    std::shared_ptr<Result<Found>> found;
+    try {
+      found = std::make_shared<Result<Found>>(path_.LookUp(ask));
+    } catch (const std::bad_alloc&) { found = std::make_shared<Result<Found>>(OutOfMemory()); }
+    loop_.Post([self, name, forgets, found] {
+      if (*self) (*self)->OnFound(name, forgets, std::move(*found));
+    });
+  };
+  job.drop = [this, self = self_, name] {
+    loop_.Post([self, name] {
+      if (*self) (*self)->OnDropped(name);
+    });
+  };
+  std::optional<FairQueue::Id> id = queue_.Push(std::move(job));
+  if (id) lookup.job = *id;
+  return id.has_value();
+}
+
+void Misses::OnFound(const std::string& name, uint64_t forgets, Result<Found> found) {
+  auto entry = lookups_.find(name);
+  if (entry == lookups_.end()) return;
+  Lookup& lookup = entry->second;
+  // Its record was replaced meanwhile: what is remembered from now on must not be the old code. Looked up once more,
+  // not for as long as somebody goes on replacing it.
+  const bool is_stale = found && hot_.ForgotSince(forgets, found->identity.key.fingerprint);
+  if (is_stale && !lookup.is_second && !lookup.waiters.empty()) {
+    lookup.is_second = true;
+    if (PushLookup(name, lookup)) return;
+  }
+  Lookup done = std::move(lookup);
+  lookups_.erase(entry);
+  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
+  Waiters waiters = std::move(done.waiters);
+  if (!found) {
+    for (size_t i = 0; i < waiters.size(); ++i) ++(IsRefusal(found.error().kind) ? metrics_.refused : metrics_.failed);
+    return AnswerAll(waiters, found.error());
   }
   HotCodePtr code = found->code ? found->code : hot_.FindCode(found->identity.name);
-  if (!code) return StartCompilation(name, *std::move(found), std::move(waiters));
-  hot_.Insert(name, code);
-  for (const Waiter& waiter : waiters) {
-    ++metrics_.hits_disk;
+  if (!code) return compilations_.Start(name, *std::move(found), std::move(waiters));
+  if (!is_stale) hot_.Insert(name, code);
+  for (const WaiterPtr& waiter : waiters) {
+    if (waiter->is_answered) continue;
     code->uses += found->code ? 0 : 1;  // the cache counted its own
-    AnswerHit(waiter, code);
-    metrics_.disk_hit.Add(waiter.begun.Microseconds());
-  }
-}
-
-void Misses::StartCompilation(const std::string& name, Found found, std::vector<Waiter> waiters) {
-  std::erase_if(waiters, [&](const Waiter& waiter) {
-    if (waiter.peer->closed()) return true;
-    if (!waiter.no_compile) return false;
-    ++metrics_.not_compiled;
-    AnswerError(waiter, {ErrorKind::kNotFound, "not in the cache, and compiling was not wanted", found.identity.label});
-    return true;
-  });
-  if (waiters.empty()) return;
-  const std::string key = found.identity.name;
-  auto running = compilations_.find(key);
-  if (running != compilations_.end()) {
-    metrics_.joined += waiters.size();
-  } else {
-    if (stopped_ || metrics_.builds_queued >= limits_.queue) {
-      uint32_t retry_ms = RetryAfterMs();
-      for (const Waiter& waiter : waiters) {
-        AnswerError(waiter,
-                    stopped_ ? ShuttingDown() : Busy("all builders are at work and the queue is full", retry_ms),
-                    stopped_ ? 0 : retry_ms);
-        ++metrics_.busy;
-      }
-      return;
+    waiter->Answer(code);
+    if (!waiter->steps.empty()) {  // searched further since it was compiled
+      ++metrics_.misses;
+      metrics_.miss.Add(waiter->begun.Microseconds());
+      continue;
     }
-    running = compilations_.try_emplace(key).first;
-    // Whoever waits longest decides how much is made of it.
-    std::chrono::microseconds budget{};
-    for (const Waiter& waiter : waiters) budget = std::max(budget, waiter.budget);
-    auto work = [this, self = self_, key, found = std::move(found), limits = limits_.path, budget,
-                 queued = Stopwatch()]() mutable {
-      found.steps.push_back({"queue", queued.Microseconds()});
-      --metrics_.builds_queued;
-      ++metrics_.builds_running;
-      Stopwatch stopwatch;
-      auto compiled = std::make_shared<Result<Compiled>>(Compile(found, limits, budget));
-      double ms = stopwatch.Microseconds() / 1000;
-      --metrics_.builds_running;
-      loop_.Post([self = std::move(self), key = std::move(key), compiled, ms] {
-        if (!*self) return;
-        (*self)->mean_build_ms_ += (ms - (*self)->mean_build_ms_) / 8;
-        (*self)->OnCompiled(key, std::move(*compiled));
-      });
-    };
-    on_work_();
-    ++metrics_.builds_queued;
-    running->second.forgets = hot_.forgets();
-    running->second.work = compile_queue_.Push(std::move(work));
-  }
-  Compilation& compilation = running->second;
-  compilation.names.push_back(name);
-  for (Waiter& waiter : waiters) {
-    if (waiter.budget.count() > 0) {
-      auto spent = std::chrono::microseconds(static_cast<int64_t>(waiter.begun.Microseconds()));
-      loop_.After(std::max(waiter.budget - spent, std::chrono::microseconds(0)),
-                  [self = self_, key, serial = waiter.serial] {
-                    if (*self) (*self)->OnBudget(key, serial);
-                  });
-    }
-    compilation.waiters.push_back(std::move(waiter));
+    ++metrics_.hits_disk;
+    metrics_.disk_hit.Add(waiter->begun.Microseconds());
   }
 }
 
-// In a compilation's thread.
-Result<Compiled> Misses::Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget) {
-  Stopwatch watch;
-  Result<Compiled> compiled = path_.Compile(found, limits, std::min(budget, kMostMeasuring));
-  if (!compiled || budget < kTimeToSearch || !refine_ || found.identity.key.target != PrintTarget(path_.host()))
-    return compiled;
-  const auto spent = std::chrono::microseconds(static_cast<int64_t>(watch.Microseconds()));
-  const hone::Ask ask{found.identity.request, "", found.identity.key.threads};
-  // What is found has to be checked in full and compared before it is served.
-  refine_(ask, std::chrono::duration_cast<std::chrono::milliseconds>((budget - spent) * kSearchShare));
-  Result<Found> now = path_.LookUp(ask);
-  if (!now || !now->code) return compiled;
-  compiled->code = now->code;
-  compiled->steps.push_back({"search", watch.Microseconds() - static_cast<double>(spent.count())});
-  return compiled;
-}
-
-void Misses::OnCompiled(const std::string& key, Result<Compiled> compiled) {
-  auto entry = compilations_.extract(key);
+void Misses::OnDropped(const std::string& name) {
+  auto entry = lookups_.extract(name);
   if (entry.empty()) return;
-  Compilation& compilation = entry.mapped();
-  if (!compiled) {
-    LogWarn("miss_failed",
-            {{"kernel", key}, {"kind", ErrorKindName(compiled.error().kind)}, {"why", compiled.error().Text()}});
-    for (const Waiter& waiter : compilation.waiters) {
-      ++(IsRefusal(compiled.error().kind) ? metrics_.refused : metrics_.failed);
-      bool busy = compiled.error().kind == ErrorKind::kBusy;
-      AnswerError(waiter, compiled.error(), busy ? RetryAfterMs() : 0);
-    }
-    return;
-  }
-  const HotCodePtr& code = compiled->code;
-  if (compilation.forgets == hot_.forgets()) {  // else a record was replaced meanwhile, maybe this one
-    for (const std::string& name : compilation.names) hot_.Insert(name, code);
-  }
-  GetReply reply = code->reply;
-  reply.hit = false;
-  reply.steps = std::move(compiled->steps);
-  std::string body = EncodeBody(reply);
-  for (const Waiter& waiter : compilation.waiters) {
-    ++metrics_.misses;
-    ++code->uses;
-    waiter.peer->ReplyWithCode(waiter.request_id, body, waiter.no_artifact ? nullptr : code);
-    metrics_.miss.Add(waiter.begun.Microseconds());
-  }
-  LogInfo("miss", {{"fingerprint", reply.fingerprint},
-                   {"class", reply.class_name},
-                   {"bytes", reply.size},
-                   {"waiters", compilation.waiters.size()}});
+  metrics_.busy += entry.mapped().waiters.size();
+  AnswerAll(entry.mapped().waiters, BusyError("too many requests at once, most of them yours", kLookupRetryMs),
+            kLookupRetryMs);
 }
 
-void Misses::OnBudget(const std::string& key, uint64_t serial) {
-  auto entry = compilations_.find(key);
-  if (entry == compilations_.end()) return;
-  std::vector<Waiter>& waiters = entry->second.waiters;
-  auto waiter = std::find_if(waiters.begin(), waiters.end(), [&](const Waiter& w) { return w.serial == serial; });
-  if (waiter == waiters.end()) return;
-  entry->second.keep = true;
+void Misses::OnBudget(const WaiterPtr& waiter) {
+  if (waiter->code) return compilations_.OnSearchOver(waiter);
   ++metrics_.over_budget;
-  Waiter late = std::move(*waiter);
-  waiters.erase(waiter);
-  AnswerError(late,
-              {ErrorKind::kTimeout,
-               fmt::format("not compiled within the budget of {:.1f} ms; it goes on, ask again soon",
-                           static_cast<double>(late.budget.count()) / 1000),
-               "honed"},
-              static_cast<uint32_t>(std::ceil(mean_build_ms_)));
+  waiter->AnswerError({ErrorKind::kTimeout,
+                       fmt::format("not compiled within the budget of {:.1f} ms; it goes on, ask again soon",
+                                   static_cast<double>(waiter->budget.count()) / 1000),
+                       "honed"},
+                      compilations_.BuildMs());
 }
 
 void Misses::Forget(const Peer& peer) {
-  auto is_its = [&](const Waiter& waiter) { return waiter.peer.get() == &peer; };
-  for (auto& [_, waiters] : lookups_) metrics_.abandoned += std::erase_if(waiters, is_its);
-  for (auto entry = compilations_.begin(); entry != compilations_.end();) {
-    Compilation& compilation = entry->second;
-    metrics_.abandoned += std::erase_if(compilation.waiters, is_its);
-    // Work under way goes on: its result is kept, so it is not done again for the next who asks.
-    bool is_dropped = compilation.waiters.empty() && !compilation.keep && Cancel(compilation);
-    entry = is_dropped ? compilations_.erase(entry) : std::next(entry);
+  for (auto entry = lookups_.begin(); entry != lookups_.end();) {
+    metrics_.abandoned += EraseWaitersOf(peer, entry->second.waiters);
+    const bool is_dropped = entry->second.waiters.empty() && queue_.Withdraw(entry->second.job);
+    entry = is_dropped ? lookups_.erase(entry) : std::next(entry);
   }
+  metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
+  compilations_.Forget(peer);
 }
 
 void Misses::Stop() {
   stopped_ = true;
-  std::vector<Waiter> waiters;
-  for (auto entry = compilations_.begin(); entry != compilations_.end();) {
-    bool is_dropped = Cancel(entry->second);
-    if (is_dropped) std::ranges::move(entry->second.waiters, std::back_inserter(waiters));
-    entry = is_dropped ? compilations_.erase(entry) : std::next(entry);
-  }
-  for (const Waiter& waiter : waiters) AnswerError(waiter, ShuttingDown());
+  compilations_.Stop();
 }
 
 void Misses::Close() {
@@ -263,40 +162,13 @@ void Misses::Close() {
   Stop();
   // Answering may make a peer close, which comes back through Forget: nothing is left to be found by then.
   auto lookups = std::exchange(lookups_, {});
-  auto compilations = std::exchange(compilations_, {});
-  for (auto& [_, waiters] : lookups) {
-    for (const Waiter& waiter : waiters) AnswerError(waiter, ShuttingDown());
-  }
-  for (auto& [_, compilation] : compilations) {
-    for (const Waiter& waiter : compilation.waiters) AnswerError(waiter, ShuttingDown());
-  }
-  lookup_queue_.Close();
-  compile_queue_.Close();
+  for (auto& [_, lookup] : lookups) AnswerAll(lookup.waiters, ShuttingDown());
+  compilations_.Close();
+  queue_.Close();
 }
 
-void Misses::AnswerHit(const Waiter& waiter, const HotCodePtr& code) {
-  if (waiter.no_artifact) {
-    waiter.peer->Reply(waiter.request_id, MessageType::kGetReply, code->hit_body);
-  } else {
-    waiter.peer->ReplyHit(waiter.request_id, code);
-  }
-}
-
-void Misses::AnswerError(const Waiter& waiter, const Error& error, uint32_t retry_after_ms) {
-  waiter.peer->ReplyError(waiter.request_id, error, retry_after_ms);
-}
-
-// When the queue will have room again, about.
-uint32_t Misses::RetryAfterMs() const {
-  double ms = mean_build_ms_ * (static_cast<double>(metrics_.builds_queued) / builders_ / 2 + 1);
-  return static_cast<uint32_t>(std::clamp(ms, 10.0, 60'000.0));
-}
-
-// False if it has begun.
-bool Misses::Cancel(const Compilation& compilation) {
-  if (!compile_queue_.Cancel(compilation.work)) return false;
-  --metrics_.builds_queued;
-  return true;
+void Misses::AnswerAll(const Waiters& waiters, const Error& error, uint32_t retry_after_ms) {
+  for (const WaiterPtr& waiter : waiters) waiter->AnswerError(error, retry_after_ms);
 }
 
 }  // namespace hone

@@ -10,14 +10,18 @@
 
 #include "base/result.h"
 #include "client/protocol.h"
+#include "daemon/clients.h"
 #include "daemon/hot_set.h"
 
 namespace hone {
 
-// Used by the event loop's thread alone, but for closed() and unsent().
+// Used by the event loop's thread alone, but for client(), closed() and unsent().
 class Peer : public std::enable_shared_from_this<Peer> {
  public:
+  explicit Peer(const ClientId& client) : client_(client) {}
   virtual ~Peer() = default;
+
+  const ClientId& client() const { return client_; }
 
   // A last or only reply to a request. Nothing happens if the peer is gone.
   virtual void Reply(uint64_t request_id, MessageType type, std::string body) = 0;
@@ -46,6 +50,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::atomic<bool> closed_{false};
   std::atomic<size_t> unsent_{0};
   bool kept_ = false;
+
+ private:
+  const ClientId client_;
 };
 using PeerPtr = std::shared_ptr<Peer>;
 

@@ -116,9 +116,10 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   Identity identity;
   identity.target = HONE_TRY(ChooseTarget(ask.target));
   Kernel kernel = HONE_TRY(ParseKernel(ask.kernel));
-  if (kernel.options.threads == 0) kernel.options.threads = ask.threads;
+  int threads = kernel.options.threads > 0 ? kernel.options.threads : ask.threads;
+  if (threads <= 0) threads = identity.target.cores;
+  kernel.options.threads = ThreadsToSay(threads, identity.target.cores);
   Canonical canonical = Canonicalize(kernel);
-  int threads = kernel.options.threads > 0 ? kernel.options.threads : identity.target.cores;
   identity.key =
       MakeCacheKey(canonical, identity.target, threads, CodeKey(compiler_, HONE_ABI_VERSION, identity.target));
   identity.name = fmt::format("{} {}", identity.key.fingerprint.Hex(), identity.key.target);
@@ -133,13 +134,13 @@ Result<Identity> RequestPath::Identify(const Ask& ask) const {
   return identity;
 }
 
-Result<Found> RequestPath::LookUp(const Ask& ask) {
+Result<Found> RequestPath::LookUp(const Ask& ask, Counting counting) {
   Steps steps;
   Found found;
   found.identity = HONE_TRY(Identify(ask));
   steps.Done("parse", metrics_.parse);
 
-  std::optional<CacheHit> hit = HONE_TRY(cache_.Lookup(found.identity.key));
+  std::optional<CacheHit> hit = HONE_TRY(cache_.Lookup(found.identity.key, counting));
   if (hit && hit->artifact_current) {
     std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(hit->record));
     if (artifact) {
@@ -160,43 +161,44 @@ Result<Found> RequestPath::LookUp(const Ask& ask) {
   return found;
 }
 
-Result<Compiled> RequestPath::Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget) {
+Result<Compiled> RequestPath::Compile(const Found& found, const CompileOptions& options) {
   if (found.known) {
-    Result<Compiled> compiled = CompileWith(found, found.known->schedule, limits);
+    Result<Compiled> compiled = CompileWith(found, found.known->schedule, options);
     bool schedule_is_stale =
         !compiled && compiled.error().kind != ErrorKind::kUnavailable && compiled.error().kind != ErrorKind::kBusy;
     if (!schedule_is_stale) return compiled;
     LogWarn("schedule_stale",
             {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", compiled.error().Text()}});
-    return CompileWith(found, "", limits);
+    return CompileWith(found, "", options);
   }
-  return CompileTransferred(found, limits, budget);
+  return CompileTransferred(found, options);
 }
 
-Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathLimits& limits,
-                                                 std::chrono::microseconds budget) {
+Result<Compiled> RequestPath::CompileTransferred(const Found& found, const CompileOptions& options) {
   const Identity& identity = found.identity;
   // The default schedules of a range of sizes are chosen together; a neighbour's is for one.
   if (transfers_ == nullptr || transfers_->donors().size() == 0 || identity.is_dynamic)
-    return CompileWith(found, "", limits);
+    return CompileWith(found, "", options);
   Stopwatch watch;
-  const bool measures = budget >= kTimeToMeasure;
+  const bool measures = options.budget >= kTimeToMeasure;
   Result<TransferPlan> plan =
-      transfers_->Plan(identity.key, identity.target, measures ? Reach::kWide : Reach::kNear);
-  if (!plan) return CompileWith(found, "", limits);
+      transfers_->Plan(identity.key, identity.target, measures ? Reach::kWide : Reach::kNear, options.stop);
+  if (!plan) return CompileWith(found, "", options);
   Found with = found;
   with.steps.push_back({"transfer", watch.Microseconds()});
   metrics_.transfer.Add(watch.Microseconds());
   if (measures && plan->order.size() > 1) {
-    auto time = std::chrono::duration_cast<std::chrono::milliseconds>(budget * kMeasuringShare);
+    auto time = std::chrono::duration_cast<std::chrono::milliseconds>(options.budget * kMeasuringShare);
     Stopwatch measuring;
-    if (Result<std::unique_ptr<Rig>> rig = workshop_.MakeRig(identity.key.canonical, identity.target)) {
+    if (Result<std::unique_ptr<Rig>> rig =
+            WorkshopOf(options).MakeRig(identity.key.canonical, identity.target, options.stop)) {
       // The ranking learns from what is measured here.
       auto log = [&](const Trial& trial) {
         const TrialRecord record = RecordOf(trial);
         (void)cache_.AppendTrials(identity.key, std::span(&record, 1));
       };
-      if (Result<void> measured = MeasurePlan(**rig, identity.key.threads, identity.flops, time, *plan, log); !measured)
+      Result<void> measured = MeasurePlan(**rig, identity.key.threads, identity.flops, time, *plan, log, options.stop);
+      if (!measured && !options.stop.stop_requested())
         LogWarn("guesses_not_measured", {{"why", measured.error().Text()}});
     }
     with.steps.push_back({"measure", measuring.Microseconds()});
@@ -210,7 +212,7 @@ Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathL
     with.known->donor = guess.donor->fingerprint;
     KeepStory(cache_, identity.key, StoryOf(*plan, index));
     const std::string schedule = WithChoices(guess.candidate.schedule, PrintChoices(guess.candidate.choices));
-    Result<Compiled> compiled = CompileWith(with, schedule, limits);
+    Result<Compiled> compiled = CompileWith(with, schedule, options);
     if (compiled) {
       ++metrics_.transferred;
       return compiled;
@@ -224,18 +226,21 @@ Result<Compiled> RequestPath::CompileTransferred(const Found& found, const PathL
   if (failed > 0) plan->confidence = 0;
   KeepStory(cache_, identity.key, StoryOf(*plan, 0));
   with.known.reset();
-  return CompileWith(with, "", limits);
+  return CompileWith(with, "", options);
 }
 
-Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits) {
+Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string& schedule,
+                                          const CompileOptions& options) {
   const Identity& identity = found.identity;
+  Workshop& workshop = WorkshopOf(options);
   Steps steps(found.steps);
   // The runner computes the reference while the builder builds.
-  auto reference = HONE_TRY(workshop_.Prepare(identity.key.canonical, steady_clock::now() + limits.check));
+  auto reference =
+      HONE_TRY(workshop.Prepare(identity.key.canonical, steady_clock::now() + options.limits.check, options.stop));
   steps.Done("runner", metrics_.reference);
 
   BuildRequest request{identity.key.canonical, schedule, identity.target};
-  BuiltArtifact built = HONE_TRY(workshop_.Build(request, steady_clock::now() + limits.build));
+  BuiltArtifact built = HONE_TRY(workshop.Build(request, steady_clock::now() + options.limits.build, options.stop));
   steps.Add("schedule", built.times.schedule);
   steps.Add("lower", built.times.lower);
   steps.Add("emit", built.times.emit);
@@ -244,14 +249,14 @@ Result<Compiled> RequestPath::CompileWith(const Found& found, const std::string&
   steps.Add("link", built.times.link);
   steps.Done("build", metrics_.build);
 
-  CheckOptions options;
-  options.workers = identity.key.threads;
+  CheckOptions check;
+  check.workers = identity.key.threads;
   bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
-  options.timed_runs = cheap ? kTimedRuns : 0;
-  const auto deadline = steady_clock::now() + limits.check;
-  CheckReport report = HONE_TRY(
-      CheckAllSizes(HONE_TRY(ParseKernel(identity.key.canonical)), built.schedule, options,
-                    [&](const CheckOptions& each) { return reference->Check(built.object, each, deadline); }));
+  check.timed_runs = cheap ? kTimedRuns : 0;
+  const auto deadline = steady_clock::now() + options.limits.check;
+  CheckReport report =
+      HONE_TRY(CheckAllSizes(HONE_TRY(ParseKernel(identity.key.canonical)), built.schedule, check,
+                             [&](const CheckOptions& each) { return reference->Check(built.object, each, deadline); }));
   steps.Done("check", metrics_.check);
   if (report.failure) return std::move(*report.failure).Context("the code that was built failed its check");
 

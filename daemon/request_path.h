@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,16 @@ struct PathLimits {
   std::chrono::milliseconds check{30'000};
 };
 
+// How a kernel is compiled.
+struct CompileOptions {
+  PathLimits limits = {};
+  // What somebody would wait for better code: where there is time for it, transferred schedules are measured and the
+  // fastest is taken.
+  std::chrono::microseconds budget{0};
+  std::stop_token stop = {};     // ends it at once
+  Workshop* workshop = nullptr;  // that does it; nullptr: the one that serves
+};
+
 // Thread-safe.
 class RequestPath {
  public:
@@ -69,10 +80,9 @@ class RequestPath {
   void SetTransfers(Transfers* transfers) { transfers_ = transfers; }
 
   // kInvalid, kLimit, kUnsupported: the request's own fault.
-  Result<Found> LookUp(const Ask& ask);
-  // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable. `budget`: what somebody would wait
-  // for better code; where there is time for it, transferred schedules are measured and the fastest is taken.
-  Result<Compiled> Compile(const Found& found, const PathLimits& limits, std::chrono::microseconds budget = {});
+  Result<Found> LookUp(const Ask& ask, Counting counting = Counting::kAsUse);
+  // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable (also when it was stopped).
+  Result<Compiled> Compile(const Found& found, const CompileOptions& options);
 
   // The kernel's names, without a look into the cache.
   Result<Identity> Identify(const Ask& ask) const;
@@ -82,8 +92,9 @@ class RequestPath {
  private:
   Result<Target> ChooseTarget(const std::string& text) const;
   // As a neighbour's schedule or the default is the best guess; the story is kept.
-  Result<Compiled> CompileTransferred(const Found& found, const PathLimits& limits, std::chrono::microseconds budget);
-  Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const PathLimits& limits);
+  Result<Compiled> CompileTransferred(const Found& found, const CompileOptions& options);
+  Result<Compiled> CompileWith(const Found& found, const std::string& schedule, const CompileOptions& options);
+  Workshop& WorkshopOf(const CompileOptions& options) { return options.workshop ? *options.workshop : workshop_; }
   HotCodePtr MakeCode(const Identity& identity, const Record& record, SealedMemfd artifact, std::string manifest);
 
   ScheduleCache& cache_;

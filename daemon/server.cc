@@ -57,11 +57,11 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
       return;
     }
     if (connections.size() >= limits.connections) MakeRoom();
-    Add(std::move(socket), connections.size() >= limits.connections);
+    Add(std::move(socket), {peer.uid, peer.pid}, connections.size() >= limits.connections);
   }
 
-  void Add(stream_protocol::socket socket, bool too_many) {
-    auto connection = std::make_shared<Connection>(std::move(socket), context, [this](Connection& closed) {
+  void Add(stream_protocol::socket socket, const ClientId& client, bool too_many) {
+    auto connection = std::make_shared<Connection>(std::move(socket), client, context, [this](Connection& closed) {
       connections.erase(&closed);
       metrics.connections = static_cast<uint32_t>(connections.size());
     });
@@ -151,10 +151,10 @@ void Server::Accept(UniqueFd listening_socket) {
   impl_->AcceptNext();
 }
 
-void Server::Adopt(UniqueFd connected_socket) {
+void Server::Adopt(UniqueFd connected_socket, const ClientId& client) {
   stream_protocol::socket socket(impl_->loop.context());
   socket.assign(stream_protocol(), connected_socket.Release());
-  impl_->Add(std::move(socket), false);
+  impl_->Add(std::move(socket), client, false);
 }
 
 void Server::SetLimits(const ServerLimits& limits) {

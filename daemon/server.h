@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <memory>
 #include <vector>
@@ -30,7 +31,8 @@ class Server {
   ~Server();
 
   void Accept(UniqueFd listening_socket);  // from now on
-  void Adopt(UniqueFd connected_socket);   // one end of a pair; the other is trusted
+  // One end of a pair; the other is trusted and counts as `client`'s.
+  void Adopt(UniqueFd connected_socket, const ClientId& client = {geteuid(), getpid()});
   void SetLimits(const ServerLimits& limits);
   void StopAccepting();
   // Calls `done` when every answer that is owed was sent, or `limit` passed; then closes all connections.

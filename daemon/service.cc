@@ -189,17 +189,15 @@ class Service {
                                        if (transfers_) ReadDonorAgain(fingerprint);
                                      });
     if (!inspects()) {
-      tuning_ = std::make_unique<Tuning>(loop_, *cache_, *workshop_, *path_, *model_, metrics_,
+      tuning_ = std::make_unique<Tuning>(loop_, *cache_, [workshop] { return StartWorkshop(workshop); }, *path_, *model_,
+                                         metrics_,
                                          [this](const Record& record) {
                                            hot_->Forget(record.key.fingerprint);
                                            transfers_->Put(record);
                                            notifier_->Announce(NoticeOf(record));
                                          });
       tuning_->SetTransfers(transfers_.get());
-      misses_->SetRefine([this](const Ask& ask, std::chrono::milliseconds time) {
-        if (Result<void> searched = tuning_->SearchFor(ask, time); !searched)
-          LogWarn("not_searched", {{"kernel", ask.kernel}, {"why", searched.error().Text()}});
-      });
+      misses_->SetSearcher(tuning_.get());
       transfers_->SetModel([this] { return model_->ToAsk(); });
       notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
     }

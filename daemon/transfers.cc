@@ -64,7 +64,8 @@ void Transfers::Close() {
   if (reader_.joinable()) reader_.join();
 }
 
-Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, Reach reach) const {
+Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, Reach reach,
+                                     const std::stop_token& stop) const {
   Space space = HONE_TRY(Space::Open(key.canonical, target));
   Neighbours::Query query;
   query.fingerprint = key.fingerprint;
@@ -78,7 +79,9 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, 
   TransferOptions options;
   options.workers = key.threads;
   options.threads = threads_;
+  options.stop = stop;
   plan.transfers = MakeTransfers(space, donors_.Nearest(query), options);
+  if (stop.stop_requested()) return Error{ErrorKind::kUnavailable, "given up", ""};
   Result<std::shared_ptr<const CostModel>> model = model_();
   plan.order = RankTransfers(plan.transfers, model ? model->get() : nullptr);
   plan.measured_us.resize(plan.transfers.size());
@@ -87,13 +90,13 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, 
 }
 
 Result<void> MeasurePlan(Rig& rig, int workers, double flops, std::chrono::milliseconds time, TransferPlan& plan,
-                         const std::function<void(const Trial&)>& on_trial) {
+                         const std::function<void(const Trial&)>& on_trial, const std::stop_token& stop) {
   Stopwatch watch;
   MeasureOptions options;
   options.workers = workers;
   size_t done = 0;
   std::vector<size_t> failed;
-  while (done < plan.order.size()) {
+  while (done < plan.order.size() && !stop.stop_requested()) {
     // What one of the next few will take: what the last few took.
     const double spent_ms = watch.Microseconds() / 1e3;
     const double one_ms = done == 0 ? kTrialMs + flops / kTrialFlopsPerMs : spent_ms / static_cast<double>(done);
@@ -102,7 +105,7 @@ Result<void> MeasurePlan(Rig& rig, int workers, double flops, std::chrono::milli
     std::vector<Candidate> batch;
     const size_t end = std::min(plan.order.size(), done + std::min(fit, kMeasuredAtOnce));
     for (size_t i = done; i < end; ++i) batch.push_back(plan.transfers[plan.order[i]].candidate);
-    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig, std::move(batch), options, {}, on_trial));
+    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig, std::move(batch), options, stop, on_trial));
     for (size_t i = 0; i < trials.size(); ++i) {
       const size_t index = plan.order[done + i];
       plan.measured_us[index] = trials[i].time_us;
@@ -113,7 +116,7 @@ Result<void> MeasurePlan(Rig& rig, int workers, double flops, std::chrono::milli
         options.best_us = trials[i].time_us;
       }
     }
-    done = end;
+    done += trials.size();
   }
   std::erase_if(plan.order, [&](size_t i) { return std::find(failed.begin(), failed.end(), i) != failed.end(); });
   std::stable_sort(plan.order.begin(), plan.order.end(), [&](size_t a, size_t b) {

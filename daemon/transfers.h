@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -61,8 +62,10 @@ class Transfers {
   // anew. nullopt: it has no donor, or that is none any more.
   std::optional<WallTime> DonorChanged(const Record& record) const;
 
-  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no schedules.
-  Result<TransferPlan> Plan(const CacheKey& key, const Target& target, Reach reach) const;
+  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no schedules. kUnavailable: `stop` was
+  // requested.
+  Result<TransferPlan> Plan(const CacheKey& key, const Target& target, Reach reach,
+                            const std::stop_token& stop = {}) const;
 
  private:
   ScheduleCache& cache_;
@@ -74,10 +77,10 @@ class Transfers {
 };
 
 // Measures the best guesses until `time` is over, none where it is too short for two, and puts what was measured in
-// front, fastest first; what failed goes. `flops`: of the kernel, 0 if not known. Every trial is told. Errors as
-// MeasureBatch.
+// front, fastest first; what failed goes. `flops`: of the kernel, 0 if not known. Every trial is told. Ends early when
+// `stop` is requested. Errors as MeasureBatch.
 Result<void> MeasurePlan(Rig& rig, int workers, double flops, std::chrono::milliseconds time, TransferPlan& plan,
-                         const std::function<void(const Trial&)>& on_trial);
+                         const std::function<void(const Trial&)>& on_trial, const std::stop_token& stop = {});
 
 // The story of serving plan.transfers[chosen].
 TransferStory StoryOf(const TransferPlan& plan, size_t chosen);

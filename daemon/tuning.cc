@@ -19,11 +19,6 @@
 namespace hone {
 namespace {
 
-constexpr size_t kMostWaiting = 64;
-constexpr uint32_t kRetryMs = 1000;
-constexpr uint32_t kMostTrials = 100'000;
-constexpr uint32_t kDefaultTrials = 256;
-constexpr int kPatience = 128;   // trials without a better one, where nobody said how many to make
 constexpr int kFinalRounds = 5;  // among the fastest trials
 constexpr int kRounds = 15;      // of a head-to-head
 constexpr std::chrono::minutes kFullCheck{5};
@@ -40,97 +35,14 @@ Result<BuiltArtifact> BuildAgain(Rig& rig, const std::string& schedule) {
 
 }  // namespace
 
-Tuning::Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, SharedModel& model,
-               Metrics& metrics, std::function<void(const Record&)> on_better)
-    : loop_(loop),
-      cache_(cache),
-      workshop_(workshop),
-      path_(path),
-      model_(model),
-      metrics_(metrics),
-      on_better_(std::move(on_better)),
-      queue_(1, "hone-tune") {}
-
-Tuning::~Tuning() { Close(); }
-
-void Tuning::Close() {
-  stop_.request_stop();
-  queue_.Close();
-}
-
-void Tuning::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
-  if (queue_.waiting() >= kMostWaiting) {
-    ++metrics_.busy;
-    return peer->ReplyError(
-        header.request_id, {ErrorKind::kBusy, fmt::format("too many searches wait, retry in {} ms", kRetryMs), "honed"},
-        kRetryMs);
-  }
-  Result<TuneRequest> request = DecodeBody<TuneRequest>(body);
-  if (!request) {
-    ++metrics_.bad_frames;
-    return peer->ReplyError(header.request_id, request.error());
-  }
-  on_work_();  // takes its turn from idle time
-  queue_.Push([this, job = Job{&loop_, peer, header.request_id}, request = *std::move(request)] {
-    Result<TuneReply> reply = Tune(request, job);
-    if (!reply) return job.AnswerError(reply.error());
-    job.Answer(TuneReply::kType, EncodeBody(*reply));
-  });
-}
-
-Result<TuneReply> Tuning::Tune(const TuneRequest& request, const Job& job) {
-  SearchOptions options;
-  options.trials = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
-  options.patience = request.trials > 0 ? 0 : kPatience;
-  options.time = std::chrono::milliseconds(std::min<uint64_t>(request.time_us / 1000, uint64_t{7} * 24 * 3600 * 1000));
-  options.seed = request.seed;
-  auto reply_of = [&](const SearchProgress& progress) {
-    TuneReply reply;
-    reply.trials = static_cast<uint32_t>(progress.trials);
-    reply.valid = static_cast<uint32_t>(progress.valid);
-    reply.wanted = static_cast<uint32_t>(options.trials);
-    reply.elapsed_s = progress.elapsed_s;
-    reply.start_us = progress.start_us;
-    reply.best_us = progress.best_us;
-    return reply;
-  };
-  std::stop_source stop;
-  std::stop_callback with_us(stop_.get_token(), [&] { stop.request_stop(); });
-  SearchWatcher watcher;
-  watcher.on_round = [&](const SearchProgress& progress) {
-    TuneReply reply = reply_of(progress);
-    reply.more = true;
-    // Who does not listen any more does not want the rest; what was found is kept.
-    if (!job.Part(reply)) stop.request_stop();
-  };
-  Ask ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
-  Outcome outcome = HONE_TRY(Refine(ask, options, workshop_, watcher, stop.get_token(), true));
-  TuneReply reply = reply_of(outcome.search.progress);
-  reply.fingerprint = outcome.fingerprint.Hex();
-  reply.origin = OriginName(outcome.origin);
-  reply.stopped = outcome.search.stopped;
-  reply.served_us = outcome.served_us;
-  reply.ratio = outcome.ratio;
-  return reply;
-}
-
-Result<void> Tuning::SearchFor(const Ask& ask, std::chrono::milliseconds time) {
-  SearchOptions options;
-  options.trials = kMostTrials;
-  options.patience = kPatience;
-  options.time = time;
-  HONE_TRY(Refine(ask, options, workshop_, {}, stop_.get_token(), true));
-  return {};
-}
-
 Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Workshop& workshop,
                                        const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped) {
   MutexLock turn(turn_);
-  Found found = HONE_TRY(path_.LookUp(ask));
+  Found found = HONE_TRY(path_.LookUp(ask, Counting::kNot));
   const Identity& identity = found.identity;
   // What is served until then: what is found is compared with it.
-  if (!found.code) HONE_TRY(path_.Compile(found, {}));
-  std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key));
+  if (!found.code) HONE_TRY(path_.Compile(found, {.stop = stop, .workshop = &workshop}));
+  std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key, Counting::kNot));
   if (!served) return Error{ErrorKind::kInternal, "the kernel's record is gone", identity.label};
   if (served->record.pinned) {
     return Error{ErrorKind::kUnsupported, "pinned, so it stays as it is; `hone unpin` it to have it refined",
@@ -200,7 +112,7 @@ Result<Tuning::Outcome> Tuning::Refine(const Ask& ask, SearchOptions options, Wo
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
-  outcome.search = HONE_TRY(Search(space, *rig, model_.ToTeach(stop_.get_token()), options, counted, stop));
+  outcome.search = HONE_TRY(hone::Search(space, *rig, model_.ToTeach(stop_.get_token()), options, counted, stop));
   if (!stop.stop_requested()) model_.LearnAnew();  // who stops a search does not wait for that
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {
@@ -288,7 +200,7 @@ Result<void> Tuning::StoreRefined(const Found& found, Record record, const Built
   }
   if (!stored) {
     // A disk that refuses it: kept in memory, served, and written when the disk is back.
-    Result<std::optional<CacheHit>> kept = cache_.Lookup(identity.key);
+    Result<std::optional<CacheHit>> kept = cache_.Lookup(identity.key, Counting::kNot);
     if (!kept || !*kept || (*kept)->record.artifact_digest != record.artifact_digest) return stored.error();
     LogWarn("refined_not_on_disk", {{"fingerprint", identity.key.fingerprint.Hex()}, {"why", stored.error().Text()}});
     outcome.search.stopped += "; what it found is served, and not on disk yet: " + stored.error().message;

@@ -1,36 +1,48 @@
-// Refining kernels: searches, one at a time, away from serving; what they find replaces what is served.
+// Refining kernels: searches, one at a time, by processes of their own, away from serving; what they find replaces what
+// is served. Who asks for searches takes turns of a few seconds; a search ends when nobody wants it any more.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <unordered_map>
 
 #include "base/mutex.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol.h"
+#include "daemon/compilations.h"
 #include "daemon/event_loop.h"
+#include "daemon/fair_queue.h"
 #include "daemon/job.h"
 #include "daemon/metrics.h"
 #include "daemon/request_path.h"
 #include "daemon/shared_model.h"
 #include "daemon/transfers.h"
-#include "daemon/work_queue.h"
 #include "daemon/workshop.h"
 #include "tuner/case_search.h"
 #include "tuner/search.h"
 
 namespace hone {
 
-class Tuning {
+class Tuning : public Searcher {
  public:
+  using StartWorkshop = std::function<Result<std::unique_ptr<Workshop>>()>;
+
+  // `start` is called when there is something to search, and again after that workshop had nothing to do for a while.
   // `on_better` is called in the loop's thread once better code is stored: what is in memory is out of date.
-  Tuning(EventLoop& loop, ScheduleCache& cache, Workshop& workshop, RequestPath& path, SharedModel& model, Metrics& metrics,
-         std::function<void(const Record&)> on_better);
-  ~Tuning();
+  Tuning(EventLoop& loop, ScheduleCache& cache, StartWorkshop start, RequestPath& path, SharedModel& model,
+         Metrics& metrics, std::function<void(const Record&)> on_better);
+  ~Tuning() override;
 
   // From the loop's thread: a TuneRequest. Answers with a TuneReply a round. kBusy when too many wait.
   void Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body);
+  // The searches that it asked for end; what they found is kept.
+  void OnGone(const Peer& peer);
+  // For somebody who waits: a search of at most that time.
+  Id Search(const Ask& ask, std::chrono::milliseconds time, const ClientId& client,
+            std::function<void()> done) override;
+  void GiveUp(Id search) override;
 
   void SetOnWork(std::function<void()> on_work) { on_work_ = std::move(on_work); }  // called when a request comes
 
@@ -50,9 +62,6 @@ class Tuning {
   // Stops what runs, keeps what it found; drops what waits. Shut the workshop down first.
   void Close();
 
-  // For somebody who waits: a search of at most that time, from any thread. Begins after the one under way.
-  Result<void> SearchFor(const Ask& ask, std::chrono::milliseconds time);
-
   // One kernel's search and what becomes of it. Thread-safe: searches take turns. When `stop` is requested, what was
   // found by then is only looked at further if `keep_when_stopped`.
   struct Outcome {
@@ -66,7 +75,18 @@ class Tuning {
                          std::stop_token stop, bool keep_when_stopped);
 
  private:
-  Result<TuneReply> Tune(const TuneRequest& request, const Job& job);
+  // daemon/tuning_queue.cc: who asks for searches, and whose turn it is.
+  struct Task;
+  using TaskPtr = std::shared_ptr<Task>;
+  bool Push(const TaskPtr& task);
+  void RunTurn(const TaskPtr& task, const PeerPtr& peer, const std::stop_token& turn);
+  Result<Outcome> SearchInTurn(Task& task, const PeerPtr& peer, const std::stop_token& stop);
+  void OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced);
+  void Finish(const TaskPtr& task, const Result<Outcome>& outcome);
+  Result<std::shared_ptr<Workshop>> TakeWorkshop();
+  void CloseIdleWorkshop(uint64_t uses);
+  void ShutWorkshopDown();
+
   Result<void> Promote(const Found& found, Record record, Rig& rig, std::stop_token stop, bool by_request,
                        Outcome& outcome);
 
@@ -82,7 +102,7 @@ class Tuning {
 
   EventLoop& loop_;
   ScheduleCache& cache_;
-  Workshop& workshop_;
+  const StartWorkshop start_;
   RequestPath& path_;
   SharedModel& model_;
   Metrics& metrics_;
@@ -95,7 +115,16 @@ class Tuning {
   Now now_ HONE_GUARDED_BY(now_mutex_);
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
-  WorkQueue queue_;
+
+  Mutex workshop_mutex_;
+  std::shared_ptr<Workshop> workshop_ HONE_GUARDED_BY(workshop_mutex_);
+  uint64_t workshop_uses_ HONE_GUARDED_BY(workshop_mutex_) = 0;
+
+  Id last_task_ = 0;
+  std::unordered_map<Id, TaskPtr> tasks_;  // that wait or run
+  // Where the thread hands its results to: outlives it, empty once this object is gone.
+  std::shared_ptr<Tuning*> self_ = std::make_shared<Tuning*>(this);
+  FairQueue queue_;
 };
 
 }  // namespace hone

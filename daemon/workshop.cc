@@ -17,15 +17,16 @@
 namespace hone {
 namespace {
 
-// Descriptors that a child takes of ours: its channel, its standard error, and what tells that it has ended.
-constexpr int kDescriptorsPerChild = 3;
+// Descriptors that a child takes of ours: its channel, its standard error, and what tells that it has ended; the last
+// two also of one that was killed and still dies.
+constexpr int kDescriptorsPerChild = 5;
 // For starting one, and for the code and the connections of a daemon that serves a few.
 constexpr int kSpareDescriptors = 32;
 
 class RunnerReference : public Workshop::Reference {
  public:
-  RunnerReference(RunnerPool& pool, std::string kernel, RunnerPool::Prepared prepared)
-      : pool_(pool), kernel_(std::move(kernel)), prepared_(std::move(prepared)) {}
+  RunnerReference(RunnerPool& pool, std::string kernel, RunnerPool::Prepared prepared, std::stop_token stop)
+      : pool_(pool), kernel_(std::move(kernel)), prepared_(std::move(prepared)), stop_(std::move(stop)) {}
 
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options,
                             Workshop::Deadline deadline) override {
@@ -41,7 +42,7 @@ class RunnerReference : public Workshop::Reference {
   // Afterwards prepared_ is empty if the runner was lost.
   Result<CheckReport> CheckOnce(const SealedMemfd& artifact, const CheckOptions& options, Workshop::Deadline deadline) {
     was_refused_ = !prepared_;
-    if (!prepared_) prepared_ = HONE_TRY(pool_.Prepare(kernel_, deadline));
+    if (!prepared_) prepared_ = HONE_TRY(pool_.Prepare(kernel_, deadline, stop_));
     was_refused_ = false;
     Result<CheckReport> report = pool_.Check(*prepared_, artifact, options, deadline);
     if (prepared_->lost()) prepared_.reset();
@@ -51,6 +52,7 @@ class RunnerReference : public Workshop::Reference {
   RunnerPool& pool_;
   const std::string kernel_;
   std::optional<RunnerPool::Prepared> prepared_;
+  const std::stop_token stop_;
   bool was_refused_ = false;  // there was no runner to be had
 };
 
@@ -96,18 +98,20 @@ class ProcessWorkshop : public Workshop {
         idle_group_(options.idle_group),
         herald_([this](const std::stop_token& stop) { Herald(stop); }) {}
 
-  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) override {
-    RunnerPool::Prepared prepared = HONE_TRY(runners_->Prepare(kernel, deadline));
-    return std::unique_ptr<Reference>(std::make_unique<RunnerReference>(*runners_, kernel, std::move(prepared)));
+  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
+                                             const std::stop_token& stop) override {
+    RunnerPool::Prepared prepared = HONE_TRY(runners_->Prepare(kernel, deadline, stop));
+    return std::unique_ptr<Reference>(std::make_unique<RunnerReference>(*runners_, kernel, std::move(prepared), stop));
   }
-  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) override {
-    return MakePoolRig(*builders_, *runners_, builds_at_once_, kernel, target, idle_group_);
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target,
+                                       const std::stop_token& stop) override {
+    return MakePoolRig(*builders_, *runners_, builds_at_once_, kernel, target, idle_group_, stop);
   }
-  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) override {
-    return builders_->Build(request, deadline);
+  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
+    return builders_->Build(request, deadline, stop);
   }
-  Result<std::string> Explain(const BuildRequest& request, Deadline deadline) override {
-    return builders_->Explain(request, deadline);
+  Result<std::string> Explain(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
+    return builders_->Explain(request, deadline, stop);
   }
   BuilderPoolStats BuilderStats() const override { return builders_->Stats(); }
   RunnerPoolStats RunnerStats() const override { return runners_->Stats(); }
@@ -159,21 +163,23 @@ class LazyWorkshop : public Workshop {
  public:
   explicit LazyWorkshop(const WorkshopOptions& options) : options_(options) {}
 
-  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) override {
+  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
+                                             const std::stop_token& stop) override {
     Workshop* workshop = HONE_TRY(Started());
-    return workshop->Prepare(kernel, deadline);
+    return workshop->Prepare(kernel, deadline, stop);
   }
-  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) override {
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target,
+                                       const std::stop_token& stop) override {
     Workshop* workshop = HONE_TRY(Started());
-    return workshop->MakeRig(kernel, target);
+    return workshop->MakeRig(kernel, target, stop);
   }
-  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) override {
+  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
     Workshop* workshop = HONE_TRY(Started());
-    return workshop->Build(request, deadline);
+    return workshop->Build(request, deadline, stop);
   }
-  Result<std::string> Explain(const BuildRequest& request, Deadline deadline) override {
+  Result<std::string> Explain(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
     Workshop* workshop = HONE_TRY(Started());
-    return workshop->Explain(request, deadline);
+    return workshop->Explain(request, deadline, stop);
   }
   BuilderPoolStats BuilderStats() const override {
     MutexLock lock(mutex_);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@
 
 namespace hone {
 
-// Thread-safe.
+// Thread-safe. A request to stop ends at once what is at work for whoever passed the token, and fails as kUnavailable;
+// a Reference and a Rig have the token that they were made with.
 class Workshop {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -31,11 +33,15 @@ class Workshop {
   };
 
   virtual ~Workshop() = default;
-  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline) = 0;
+  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
+                                                     const std::stop_token& stop = {}) = 0;
   // For a search: holds a runner until it is gone.
-  virtual Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target) = 0;
-  virtual Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline) = 0;
-  virtual Result<std::string> Explain(const BuildRequest& request, Deadline deadline) = 0;
+  virtual Result<std::unique_ptr<Rig>> MakeRig(const std::string& kernel, const Target& target,
+                                               const std::stop_token& stop = {}) = 0;
+  virtual Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline,
+                                      const std::stop_token& stop = {}) = 0;
+  virtual Result<std::string> Explain(const BuildRequest& request, Deadline deadline,
+                                      const std::stop_token& stop = {}) = 0;
   virtual BuilderPoolStats BuilderStats() const = 0;
   virtual RunnerPoolStats RunnerStats() const = 0;
   // What holds the processes, one of each kind; a kind that has not said so yet is missing. For people who ask.

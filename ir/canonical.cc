@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <optional>
+
 #include "ir/parse_tree.h"
 #include "ir/print.h"
 
@@ -92,7 +95,48 @@ std::string ClassText(Kernel kernel, std::vector<int64_t>* shape) {
   return PrintKernel(kernel, SizeValues::kHidden);
 }
 
+// Where a canonical text says for how many threads, or would: the last of the options, which end the head.
+struct ThreadsOption {
+  size_t begin, end;      // with the word or comma before it
+  bool is_first = false;  // of the options
+  int threads = 0;
+};
+std::optional<ThreadsOption> FindThreads(std::string_view text) {
+  constexpr std::string_view kWith = "\nwith ", kThreads = "threads=", kBody = " {\n";
+  const size_t body = text.find(kBody);
+  if (body == std::string_view::npos) return std::nullopt;
+  const size_t with = text.substr(0, body).rfind(kWith);
+  ThreadsOption option{body, body, with == std::string_view::npos};
+  const size_t word = option.is_first ? with : text.substr(0, body).find(kThreads, with);
+  if (word == std::string_view::npos) return option;
+  option.is_first = word == with + kWith.size();
+  option.begin = option.is_first ? with : word - std::string_view(", ").size();
+  std::from_chars(text.data() + word + kThreads.size(), text.data() + body, option.threads);
+  return option;
+}
+
 }  // namespace
+
+int ThreadsToSay(int threads, int cores) {
+  if (threads <= 0) threads = cores;
+  return threads > 1 && threads == cores ? 0 : threads;
+}
+
+int ThreadsSaidBy(std::string_view canonical) {
+  std::optional<ThreadsOption> option = FindThreads(canonical);
+  return option ? option->threads : 0;
+}
+
+std::string WithThreads(std::string_view canonical, int threads) {
+  std::string text(canonical);
+  std::optional<ThreadsOption> option = FindThreads(canonical);
+  if (!option) return text;
+  std::string said;
+  if (threads > 0) said = fmt::format("{}threads={}", option->is_first ? "\nwith " : ", ", threads);
+  return text.replace(option->begin, option->end - option->begin, said);
+}
+
+bool SameButThreads(std::string_view a, std::string_view b) { return a == b || WithThreads(a, 0) == WithThreads(b, 0); }
 
 Kernel WithCanonicalNames(const Kernel& kernel) {
   Kernel named = kernel;

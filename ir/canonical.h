@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -22,5 +23,17 @@ Canonical Canonicalize(const Kernel& kernel);
 
 // The kernel with those names, as ParseKernel(Canonicalize(kernel).text) gives it.
 Kernel WithCanonicalNames(const Kernel& kernel);
+
+// What a canonical text says of `threads` on a target of so many cores, so that one number has one text: nothing (0)
+// for all cores, as if no number had been given; but one thread is always said, because code for it does not fork.
+int ThreadsToSay(int threads, int cores);
+
+// The number of threads that a canonical text says; 0: none.
+int ThreadsSaidBy(std::string_view canonical);
+// The canonical text of the same kernel for another number of threads, 0: for none in particular. What is no canonical
+// text comes back as it is.
+std::string WithThreads(std::string_view canonical, int threads);
+// Whether two canonical texts differ in their numbers of threads at most: they compute the same.
+bool SameButThreads(std::string_view a, std::string_view b);
 
 }  // namespace hone

@@ -16,25 +16,26 @@ constexpr int kMostLost = 6;                // runners in a row before searching
 class PoolRig : public Rig {
  public:
   PoolRig(BuilderPool& builders, RunnerPool& runners, int at_once, std::string kernel, Target target,
-          const IdleGroup* idle_group, RunnerPool::Prepared prepared)
+          const IdleGroup* idle_group, RunnerPool::Prepared prepared, std::stop_token stop)
       : builders_(builders),
         runners_(runners),
         at_once_(at_once),
         kernel_(std::move(kernel)),
         target_(std::move(target)),
         idle_group_(idle_group),
+        stop_(std::move(stop)),
         prepared_(std::move(prepared)) {}
 
   int builders() const override { return at_once_; }
   void Think(size_t count, const std::function<void(size_t index)>& work) override {
     IdleGroup::Visit visit(idle_group_);
     ForEachIndex(count, at_once_, [&](size_t i) {
-      builders_.AwaitResume();
+      builders_.AwaitResume(stop_);
       work(i);
     });
   }
   Result<BuiltArtifact> Build(const std::string& schedule) override {
-    return builders_.Build({kernel_, schedule, target_}, Deadline());
+    return builders_.Build({kernel_, schedule, target_}, Deadline(), stop_);
   }
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) override {
     return Ask<CheckReport>([&] { return runners_.Check(*prepared_, artifact, options, Deadline()); });
@@ -49,7 +50,7 @@ class PoolRig : public Rig {
   template <typename Answer, typename Question>
   Result<Answer> Ask(const Question& ask) {
     for (bool again : {false, true}) {
-      if (!prepared_) prepared_ = HONE_TRY(runners_.Prepare(kernel_, Deadline()));
+      if (!prepared_) prepared_ = HONE_TRY(runners_.Prepare(kernel_, Deadline(), stop_));
       Result<Answer> answer = ask();
       if (!prepared_->lost()) {
         lost_ = 0;
@@ -72,6 +73,7 @@ class PoolRig : public Rig {
   const std::string kernel_;
   const Target target_;
   const IdleGroup* const idle_group_;
+  const std::stop_token stop_;
   std::optional<RunnerPool::Prepared> prepared_;  // nullopt: lost
   int lost_ = 0;                                  // runners since one answered
 };
@@ -79,10 +81,12 @@ class PoolRig : public Rig {
 }  // namespace
 
 Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
-                                         std::string kernel, Target target, const IdleGroup* idle_group) {
-  RunnerPool::Prepared prepared = HONE_TRY(runners.Prepare(kernel, std::chrono::steady_clock::now() + kLimit));
+                                         std::string kernel, Target target, const IdleGroup* idle_group,
+                                         std::stop_token stop) {
+  RunnerPool::Prepared prepared = HONE_TRY(runners.Prepare(kernel, std::chrono::steady_clock::now() + kLimit, stop));
   return std::unique_ptr<Rig>(std::make_unique<PoolRig>(builders, runners, builds_at_once, std::move(kernel),
-                                                        std::move(target), idle_group, std::move(prepared)));
+                                                        std::move(target), idle_group, std::move(prepared),
+                                                        std::move(stop)));
 }
 
 }  // namespace hone

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "backends/builder_pool.h"
@@ -13,7 +14,9 @@ namespace hone {
 
 // Holds one runner for as long as it lives, another one when that is lost; the pools must outlive it. `kernel`:
 // anything ParseKernel reads. `idle_group`: where it thinks; nullptr: where everybody does. kBusy: no runner came free.
+// A request to stop ends at once what is built, checked or timed: kUnavailable.
 Result<std::unique_ptr<Rig>> MakePoolRig(BuilderPool& builders, RunnerPool& runners, int builds_at_once,
-                                         std::string kernel, Target target, const IdleGroup* idle_group = nullptr);
+                                         std::string kernel, Target target, const IdleGroup* idle_group = nullptr,
+                                         std::stop_token stop = {});
 
 }  // namespace hone

@@ -168,8 +168,9 @@ Chooser FollowDecisions(std::vector<Choice> decisions, FitWay way, bool is_same_
 std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighbour>& neighbours,
                                     const TransferOptions& options) {
   std::vector<std::vector<Draft>> drafts(neighbours.size());
-  ForEachIndex(neighbours.size(), options.threads,
-               [&](size_t i) { drafts[i] = DraftsOf(space, neighbours[i], options); });
+  ForEachIndex(neighbours.size(), options.threads, [&](size_t i) {
+    if (!options.stop.stop_requested()) drafts[i] = DraftsOf(space, neighbours[i], options);
+  });
   std::vector<Draft> all;
   all.push_back({{}, PlanSchedule(space.kernel(), space.target(), {})});
   for (size_t i = 0; i < drafts.size() && all.size() <= options.most; ++i)
@@ -186,6 +187,7 @@ std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighb
   std::vector<std::optional<Result<Candidate>>> made(all.size());
   ForEachIndex(distinct.size(), options.threads, [&](size_t d) {
     const size_t i = distinct[d];
+    if (options.stop.stop_requested()) return;
     made[i] = all[i].transfer.donor ? space.Complete(*std::move(all[i].plan)) : space.Default();
   });
   std::map<uint64_t, size_t> programs;
@@ -198,6 +200,8 @@ std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighb
       transfer.refused = transfers[first].refused;
       transfer.candidate = transfers[first].candidate;
       if (transfer.refused.empty()) transfer.same_as = transfers[first].same_as.value_or(first);
+    } else if (!made[i]) {
+      transfer.refused = "given up";
     } else if (!*made[i]) {
       transfer.refused = made[i]->error().Text();
     } else {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +52,9 @@ Chooser FollowDecisions(std::vector<Choice> decisions, FitWay way, bool is_same_
 struct TransferOptions {
   FitMode mode = FitMode::kFitted;
   int workers = 1;
-  size_t most = 32;  // fits that are made, nearest donors first
-  int threads = 1;   // that make them
+  size_t most = 32;           // fits that are made, nearest donors first
+  int threads = 1;            // that make them
+  std::stop_token stop = {};  // once it is requested no more fits are made; those begun are refused
 };
 
 // The default first, then every fit of every neighbour in order, refused ones too.

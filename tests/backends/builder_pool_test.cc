@@ -1,25 +1,19 @@
-// The builder pool with a scripted builder: this very program, started again with --fake-builder, does what the
-// kernel's text says. Then the real one.
+// The builder pool with a scripted builder, then with the real one.
 #include "backends/builder_pool.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <atomic>
-#include <cstring>
 #include <thread>
 
-#include "backends/child_messages.h"
-#include "backends/child_pool.h"
 #include "backends/landlock.h"
 #include "backends/sandbox.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "tests/backends/hand_made.h"
+#include "tests/backends/fake_builder.h"
 
 namespace hone {
 namespace {
@@ -27,169 +21,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::AnyOf;
+using testing::FakeBuilder;
+using testing::FakeOptions;
 using ::testing::HasSubstr;
-
-// ---- The scripted builder ----
-
-void Reply(ChildChannel& channel, uint64_t id, int object) {
-  (void)channel.Send(ChildMessage::kBuilt, id, EncodeBuilt({"a schedule", {}}), {object}, MonotonicTime::max());
-}
-
-void RawWrite(const void* data, size_t size) {
-  [[maybe_unused]] ssize_t written = ::send(kChildChannelFd, data, size, MSG_NOSIGNAL);
-}
-
-void Act(ChildChannel& channel, const ChildFrame& frame) {
-  BuildRequest request = *DecodeBuildRequest(frame.body);
-  const std::string& act = request.kernel;
-  if (act == "abort") {
-    std::fprintf(stderr, "LLVM ERROR: scripted\n");
-    std::abort();
-  }
-  if (act == "spin")
-    while (true) asm volatile("");
-  if (act == "sleep") ::pause();
-  if (act == "linger") {  // somebody has its channel open for longer than it lives
-    if (::fork() == 0) ::setsid(), ::sleep(5), ::_exit(0);
-    ::pause();
-  }
-  if (act == "eat")
-    for (std::vector<std::string> food;;) food.emplace_back(size_t{16} << 20, 'x');
-  if (act == "garbage") RawWrite("this is no frame at all, not even nearly", 40);
-  if (act == "close") ::_exit(0);
-  if (act == "cut")
-    RawWrite(EncodeChildHeader({ChildMessage::kBuilt, 0, frame.id, 1000}).data(), kChildHeaderBytes), ::_exit(0);
-  if (act == "huge") {
-    std::array<char, kChildHeaderBytes> header = EncodeChildHeader({ChildMessage::kBuilt, 0, frame.id, 0});
-    std::memset(header.data() + 16, 0xff, 4);
-    RawWrite(header.data(), header.size());
-  }
-  if (act == "bad-body") (void)channel.Send(ChildMessage::kBuilt, frame.id, "\xff\xff\xff", {0}, MonotonicTime::max());
-  if (act == "no-object") (void)channel.Send(ChildMessage::kBuilt, frame.id, EncodeBuilt({}), {}, MonotonicTime::max());
-  if (act == "wrong-type") (void)channel.Send(ChildMessage::kChecked, frame.id, "", {}, MonotonicTime::max());
-  if (act == "other-id") Reply(channel, frame.id + 7, 0);
-  if (act == "refuse")
-    (void)channel.Send(ChildMessage::kError, frame.id,
-                       EncodeError({ErrorKind::kUnsupported, "scripted refusal", "k:1:2"}), {}, MonotonicTime::max());
-  if (act == "unsealed") {
-    int fd = ::memfd_create("unsealed", MFD_ALLOW_SEALING);
-    [[maybe_unused]] ssize_t written = ::write(fd,
-                                               "\x7f"
-                                               "ELF",
-                                               4);
-    Reply(channel, frame.id, fd);
-  }
-  if (act == "no-elf") Reply(channel, frame.id, SealedMemfd::Create(AsBytes("not an object"))->fd());
-  if (act == "large-file") {
-    ::signal(SIGXFSZ, SIG_IGN);
-    std::vector<std::byte> bytes(size_t{3} << 20);
-    Result<SealedMemfd> object = SealedMemfd::Create(bytes);
-    if (!object)
-      (void)channel.Send(ChildMessage::kError, frame.id, EncodeError(object.error()), {}, MonotonicTime::max());
-    else
-      Reply(channel, frame.id, object->fd());
-  }
-  if (act == "good" || act == "slow") {
-    if (act == "slow") std::this_thread::sleep_for(milliseconds(1300));
-    std::string bytes = testing::ReadFile(request.schedule);
-    Result<SealedMemfd> object = SealedMemfd::Create(AsBytes(bytes));
-    Reply(channel, frame.id, object->fd());
-  }
-  if (act == "killed" || (act == "killed-once" && ::access((request.schedule + ".killed").c_str(), F_OK) != 0)) {
-    testing::WriteFile(request.schedule + ".killed", "");
-    ::kill(::getpid(), SIGKILL);
-  }
-  if (act == "killed-once")
-    Reply(channel, frame.id, SealedMemfd::Create(AsBytes(testing::ReadFile(request.schedule)))->fd());
-  if (act == "hello-again")
-    (void)channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({}) + "x", {}, MonotonicTime::max());
-  if (act == "descriptors") {  // sixteen with each byte
-    std::array<char, kChildHeaderBytes> header = EncodeChildHeader({ChildMessage::kBuilt, 16, frame.id, 1 << 20});
-    std::vector<char> bytes(header.begin(), header.end());
-    bytes.resize(bytes.size() + 1000);
-    for (char& byte : bytes) {
-      struct iovec part{&byte, 1};
-      alignas(struct cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
-      struct msghdr message{};
-      message.msg_iov = &part, message.msg_iovlen = 1;
-      message.msg_control = control, message.msg_controllen = sizeof control;
-      struct cmsghdr* rights = CMSG_FIRSTHDR(&message);
-      rights->cmsg_level = SOL_SOCKET, rights->cmsg_type = SCM_RIGHTS, rights->cmsg_len = CMSG_LEN(16 * sizeof(int));
-      std::memset(CMSG_DATA(rights), 0, 16 * sizeof(int));
-      if (::sendmsg(kChildChannelFd, &message, MSG_NOSIGNAL) < 0) break;
-    }
-    ::pause();
-  }
-  if (act == "pid")
-    (void)channel.Send(ChildMessage::kExplained, frame.id, std::to_string(::getpid()), {}, MonotonicTime::max());
-}
-
-// Before main: gtest must not see the flag. Constructors get the arguments from glibc.
-__attribute__((constructor)) void BecomeFakeBuilder(int argc, char** argv) {
-  if (argc < 2 || std::strcmp(argv[1], "--fake-builder") != 0) return;
-  if (argc > 2 && std::strcmp(argv[2], "die-at-start") == 0) ::_exit(3);
-  ChildChannel channel{UniqueFd(kChildChannelFd)};
-  while (true) {
-    Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
-    if (!frame) ::_exit(0);
-    Act(channel, *frame);
-  }
-}
-
-// ---- The tests ----
-
-MonotonicTime In(milliseconds time) { return std::chrono::steady_clock::now() + time; }
-
-BuilderPoolOptions FakeOptions(int builders = 1) {
-  BuilderPoolOptions options;
-  options.executable = "/proc/self/exe";
-  options.arguments = {"--fake-builder"};
-  options.builders = builders;
-  options.address_space = int64_t{1} << 30;
-  options.object_bytes = 2 << 20;
-  options.nice = 0;  // beside other work a child below it may get nothing for seconds, and these tests have deadlines
-  return options;
-}
-
-std::unique_ptr<BuilderPool> StartPool(const BuilderPoolOptions& options) {
-  Result<std::unique_ptr<BuilderPool>> pool = BuilderPool::Start(options);
-  EXPECT_TRUE(pool) << pool.error().Text();
-  return std::move(*pool);
-}
-
-class FakeBuilder : public ::testing::Test {
- protected:
-  FakeBuilder() {
-    const char kernel[] = "kernel relu(x: f32[N]) -> y: f32[N] where N=64 { y[i] = max(x[i], 0.0) }";
-    manifest_ = testing::ManifestOf(kernel);
-    bytes_ = testing::CompileArtifact(testing::CPrologue() + testing::CManifest(EncodeManifest(manifest_)) +
-                                      testing::Entry(""));
-    testing::WriteFile(Good(), std::string(AsText(bytes_)));
-  }
-  std::string Good() const { return folder_.path() + "/good.so"; }
-
-  Result<BuiltArtifact> Ask(const std::string& act, milliseconds time = seconds(20)) {
-    return pool_->Build({act, Good(), Target{}}, In(time));
-  }
-
-  // `act` fails as said, and the next request is answered.
-  void ExpectFailure(const std::string& act, ErrorKind kind, const std::string& message, bool replaced = true) {
-    SCOPED_TRACE(act);
-    uint64_t restarts = pool_->Stats().restarts;
-    Result<BuiltArtifact> built = Ask(act);
-    ASSERT_FALSE(built);
-    EXPECT_EQ(built.error().kind, kind) << built.error().Text();
-    EXPECT_THAT(built.error().Text(), HasSubstr(message));
-    built = Ask("good");
-    ASSERT_TRUE(built) << built.error().Text();
-    EXPECT_EQ(pool_->Stats().restarts, restarts + (replaced ? 1 : 0));
-  }
-
-  testing::ScratchFolder folder_;
-  Manifest manifest_;
-  std::vector<std::byte> bytes_;
-  std::unique_ptr<BuilderPool> pool_ = StartPool(FakeOptions());
-};
+using testing::In;
+using testing::StartPool;
 
 TEST_F(FakeBuilder, HandsOverTheObject) {
   Result<BuiltArtifact> built = Ask("good");
@@ -228,9 +64,9 @@ size_t Descriptors() { return ListDirectory("/proc/self/fd").value_or(std::vecto
 TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
   ASSERT_TRUE(Ask("good"));
   const size_t before = Descriptors();
-  struct rlimit usual{};
+  struct rlimit usual {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
-  const struct rlimit few{before + 60, usual.rlim_max};  // more would not fit
+  const struct rlimit few { before + 60, usual.rlim_max };  // more would not fit
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   ExpectFailure("descriptors", ErrorKind::kBuildFailed, "descriptors in a frame that may have 16");
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -239,10 +75,10 @@ TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
 
 TEST_F(FakeBuilder, WithoutFreeDescriptorsRequestsFailAndThePoolLives) {
   ASSERT_TRUE(Ask("good"));
-  struct rlimit usual{};
+  struct rlimit usual {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   auto limit_to = [&](rlim_t count) {
-    const struct rlimit limit{count, usual.rlim_max};
+    const struct rlimit limit { count, usual.rlim_max };
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   };
   const size_t open = Descriptors();

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -243,6 +244,52 @@ TEST(RunnerPool, ShutdownEndsCallsUnderWay) {
   }
   killer.join();
   EXPECT_EQ(pool->Prepare(kRelu, In(seconds(1))).error().kind, ErrorKind::kUnavailable);
+}
+
+// What a stop ends: its own check, with all processes of it; nobody else's.
+TEST(RunnerPool, AStopEndsTheCheckWithRunnerLauncherAndCandidate) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
+  SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
+  std::stop_source stop;
+  std::vector<pid_t> chain = {getpid()};
+  {
+    Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)), stop.get_token());
+    std::thread stopper([&] {
+      for (int tries = 0; chain.size() < 4 && tries < 5'000; ++tries, std::this_thread::sleep_for(milliseconds(1)))
+        if (pid_t child = ChildOf(chain.back())) chain.push_back(child);
+      stop.request_stop();
+    });
+    Result<CheckReport> report = pool->Check(*prepared, endless, {.run_limit = milliseconds(60'000)}, In(seconds(60)));
+    stopper.join();
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::kUnavailable);
+    EXPECT_EQ(report.error().Text(), "given up");
+    EXPECT_TRUE(prepared->lost());
+  }
+  ASSERT_EQ(chain.size(), 4u);
+  for (size_t i = 1; i < chain.size(); ++i) {
+    for (int tries = 0; tries < 500 && StateOf(chain[i]) != 'X' && StateOf(chain[i]) != 'Z'; ++tries)
+      std::this_thread::sleep_for(milliseconds(10));
+    EXPECT_THAT(StateOf(chain[i]), AnyOf('X', 'Z'));
+  }
+  EXPECT_EQ(pool->Prepare(kRelu, In(seconds(10)), stop.get_token()).error().Text(), "given up");
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  EXPECT_TRUE(pool->Check(*prepared, right, {}, In(seconds(20)))->verified());
+  EXPECT_EQ(pool->Stats().restarts, 1u);
+}
+
+// A reference of half a minute that nobody waits for any more.
+TEST(RunnerPool, WhatIsPreparedInVainKeepsNobodyWaiting) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
+  const char many[] =
+      "kernel many(x: f32[N]) -> y: f32[N] where N=64 { y[i] = sum(k < 50000000) exp(x[i] * float(k)) }";
+  { Result<RunnerPool::Prepared> dropped = pool->Prepare(many, In(seconds(10))); }
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(kRelu, In(seconds(10)));
+  Result<CheckReport> report = pool->Check(*prepared, right, {}, In(seconds(10)));
+  ASSERT_TRUE(report) << report.error().Text();
+  EXPECT_TRUE(report->verified());
 }
 
 TEST(RunnerPool, WaitsForAFreeRunnerUntilTheDeadline) {

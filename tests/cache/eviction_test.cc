@@ -95,6 +95,31 @@ TEST_F(EvictionTest, RemovesTheLongestUnusedArtifactsAndKeepsSchedules) {
   EXPECT_FALSE(hit->artifact_current);
 }
 
+TEST_F(EvictionTest, AFloodOfKernelsDoesNotPushOutWhatIsUsedOften) {
+  Open(Options());
+  Fill(20);
+  for (int kernel = 0; kernel < 10; ++kernel)
+    for (int use = 0; use < 8; ++use)
+      ASSERT_TRUE(cache_->Lookup(SampleKey(kernel, kernel % 3))->has_value());
+  clock_.Advance(std::chrono::hours(24));
+  for (int kernel = 20; kernel < 300; ++kernel) {
+    clock_.Advance(std::chrono::seconds(1));
+    std::vector<std::byte> artifact = SampleArtifact(kernel, kArtifactBytes);
+    NewRecord entry = SampleEntry(kernel, kernel % 3);
+    entry.artifact = artifact;
+    ASSERT_TRUE(cache_->Put(entry, Durability::kSoon).has_value());
+  }
+  ASSERT_TRUE(cache_->Flush().has_value());
+  ASSERT_TRUE(cache_->EvictTo(Usage() / 2, {}).has_value());
+  for (int kernel = 0; kernel < 10; ++kernel) EXPECT_TRUE(HasArtifact(kernel)) << kernel;
+  for (int kernel = 10; kernel < 20; ++kernel) EXPECT_FALSE(HasArtifact(kernel)) << kernel;
+  // Not for ever: three doublings are three days.
+  clock_.Advance(std::chrono::hours(72));
+  ASSERT_TRUE(cache_->Lookup(SampleKey(299, 299 % 3))->has_value());
+  ASSERT_TRUE(cache_->EvictTo(12 * kArtifactBytes, {}).has_value());
+  EXPECT_TRUE(HasArtifact(299));
+}
+
 TEST_F(EvictionTest, RemovesRecordsWhenArtifactsDoNotSuffice) {
   Open(Options());
   Fill(300);

@@ -127,6 +127,20 @@ TEST(LiveSwap, AVersionThatIsCalledInAnotherWayIsRefusedAndTheHeldOneStays) {
   EXPECT_EQ(handle->swaps(), 0u);
 }
 
+TEST(LiveSwap, AVersionForAnotherNumberOfThreadsIsTaken) {
+  const std::vector<float> w = VersionData::Constant();
+  VersionData data(1);
+  const std::string kernel = "kernel k(t0: f32[4]) -> t1: f32[4]";
+  auto bytes = [&](const std::string& said, int tag) {
+    return VersionBytes(VersionManifest(Layout::kPlain, kernel + said + " {\n}\n"), VersionCode(Layout::kPlain, tag));
+  };
+  auto handle = *KernelHandle::Create(*LoadBytes(bytes("\nwith threads=2", 0)), {}, {}, KernelHandle::Change::kLive);
+  ASSERT_TRUE(handle->Bind(1, w.data()));
+  ASSERT_TRUE(Swap(*handle, bytes("", 1)));
+  EXPECT_EQ(data.Call(*handle, w), 1);
+  EXPECT_FALSE(Swap(*handle, bytes("\nwith accuracy=fast", 2)));
+}
+
 TEST(LiveSwap, AVersionThatCannotPackIsRefused) {
   const std::vector<float> w = VersionData::Constant();
   auto handle = MakeHandle(Layout::kReversed);

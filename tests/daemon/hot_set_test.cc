@@ -23,6 +23,21 @@ TEST(HotSet, FindsByRequestAndByKey) {
   EXPECT_FALSE(set.FindCode("request"));
 }
 
+TEST(HotSet, KnowsWhatWasForgottenSince) {
+  HotSet set({1000, 10, 10});
+  Fingerprint one, other;
+  one.bytes[0] = 1, other.bytes[0] = 2;
+  const uint64_t before = set.forgets();
+  EXPECT_FALSE(set.ForgotSince(before, one));
+  set.Forget(one);
+  EXPECT_TRUE(set.ForgotSince(before, one));
+  EXPECT_FALSE(set.ForgotSince(before, other));
+  EXPECT_FALSE(set.ForgotSince(set.forgets(), one));
+  for (int i = 0; i < 5000; ++i) set.Forget(one);
+  EXPECT_TRUE(set.ForgotSince(before, other));  // nobody knows
+  EXPECT_FALSE(set.ForgotSince(set.forgets() - 10, other));
+}
+
 TEST(HotSet, TwoSpellingsShareOneEntry) {
   HotSet set({1000, 10, 10});
   set.Insert("a", Code("key", 10));

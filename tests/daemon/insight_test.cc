@@ -217,6 +217,17 @@ TEST_F(InsightTest, ASchedulesRulesMayHaveChangedSince) {
   EXPECT_EQ(reply.reasons[0].name, "rules");
 }
 
+TEST_F(InsightTest, StepsThatWereFittedAreNoRulesAndHaveNotChanged) {
+  for (Origin origin : {Origin::kTransferred, Origin::kTuned}) {
+    record_.schedule = "split y.i 4\n";
+    record_.origin = origin;
+    ExplainReply reply = Explain();
+    ASSERT_EQ(reply.reasons.size(), 1u);
+    EXPECT_EQ(reply.reasons[0].name, "rules");
+    EXPECT_NE(reply.reasons[0].value.find("another kernel's, fitted"), std::string::npos) << reply.reasons[0].value;
+  }
+}
+
 TEST_F(InsightTest, TheRooflineIsOfTheLevelThatHoldsTheOperands) {
   record_.measured = Timing{.time = std::chrono::microseconds(10)};
   Roofline roofline = Explain().roofline;

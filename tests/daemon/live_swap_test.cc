@@ -31,8 +31,9 @@ class LiveSwapTest : public ::testing::Test {
  protected:
   LiveSwapTest() { Start(); }
 
-  void Start() {
+  void Start(int cores = 1) {
     TestServerOptions options;
+    options.cores = cores;
     options.cache = directory_ / "cache";
     server_ = std::make_unique<TestServer>(options);
     server_->workshop.make_code = [](const std::string& kernel) { return VersionBytes(Layout::kPlain, 0, kernel); };
@@ -232,6 +233,22 @@ TEST_F(LiveSwapTest, FollowsADaemonThatWasKilledAndStartedAgain) {
   Start();
   ASSERT_TRUE(IsWatched());
   EXPECT_EQ(Call(*handle), 3);
+}
+
+// As after an update that names kernels otherwise, or on a machine that was given more cores.
+TEST_F(LiveSwapTest, FollowsADaemonThatKnowsTheKernelByAnotherName) {
+  auto client = Connect();
+  auto handle = Get(*client);
+  ASSERT_TRUE(IsWatched());
+  const std::string before = handle->facts().reply.fingerprint;
+  server_.reset();
+  Start(/*cores=*/2);
+  ASSERT_TRUE(server_->Get(kKernel));
+  Promote(Layout::kReversed, 1);
+  ASSERT_TRUE(Becomes(*handle, 1));
+  EXPECT_NE(handle->facts().reply.fingerprint, before);
+  Promote(Layout::kTwice, 2);
+  EXPECT_TRUE(Becomes(*handle, 2));
 }
 
 TEST_F(LiveSwapTest, CodeFromTheDiskIsReplacedWhenTheDaemonIsThere) {

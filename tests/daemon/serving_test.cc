@@ -1,6 +1,7 @@
 // What a request gets, from the socket to the workshop and back.
 #include <gtest/gtest.h>
 
+#include "ir/canonical.h"
 #include "tests/daemon/test_server.h"
 
 namespace hone {
@@ -31,6 +32,24 @@ TEST(Serving, AMissIsBuiltCheckedAndServedThenAHit) {
   EXPECT_EQ(server.workshop.builds, 1);
   EXPECT_EQ(server.metrics.hits_memory, 1u);
   EXPECT_EQ(server.metrics.misses, 1u);
+}
+
+TEST(Serving, ACompilationThatIsGivenUpEndsAtOnceAndLeavesNothing) {
+  TestServer server;
+  server.workshop.Hold();
+  Result<Found> found = server.path->LookUp({kKernel, "", 0});
+  ASSERT_TRUE(found) << found.error().Text();
+  std::stop_source stop;
+  std::thread stopper([&] {
+    while (server.workshop.builds == 0) std::this_thread::yield();
+    stop.request_stop();
+  });
+  Result<Compiled> compiled = server.path->Compile(*found, {.stop = stop.get_token()});
+  stopper.join();
+  ASSERT_FALSE(compiled);
+  EXPECT_EQ(compiled.error().kind, ErrorKind::kUnavailable);
+  EXPECT_FALSE(*server.cache->Lookup(found->identity.key));
+  EXPECT_EQ(server.workshop.builds, 1);
 }
 
 TEST(Serving, CodeComesAsASealedDescriptorThatMatchesItsDigest) {
@@ -82,6 +101,37 @@ TEST(Serving, EqualMissesCompileOnce) {
     fingerprint = reply->fingerprint;
   }
   EXPECT_EQ(server.workshop.builds, 1);
+}
+
+TEST(Serving, AllThreadsAndNoNumberOfThemAreOneKernel) {
+  TestServerOptions options;
+  options.cores = 2;
+  TestServer server(options);
+  GetRequest two{.kernel = kKernel};
+  two.threads = 2;
+  const std::string fingerprint = server.Get(kKernel)->fingerprint;
+  EXPECT_EQ(server.Get(kKernel, two)->fingerprint, fingerprint);
+  EXPECT_EQ(server.Get("matmul(M=4,N=4,K=4,threads=2)")->fingerprint, fingerprint);
+  EXPECT_EQ(server.workshop.builds, 1);
+  std::vector<Record> records = *server.cache->RecordsOf(*ParseFingerprint(fingerprint));
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].key.threads, 2);
+  // One thread is another matter, and so are more than there are.
+  for (uint32_t threads : {1u, 3u}) {
+    GetRequest other{.kernel = kKernel};
+    other.threads = threads;
+    EXPECT_NE(server.Get(kKernel, other)->fingerprint, fingerprint) << threads;
+  }
+  EXPECT_EQ(server.workshop.builds, 3);
+}
+
+TEST(Serving, OnOneCoreNoNumberOfThreadsIsOne) {
+  TestServer server;
+  GetRequest one{.kernel = kKernel};
+  one.threads = 1;
+  EXPECT_EQ(server.Get(kKernel)->fingerprint, server.Get(kKernel, one)->fingerprint);
+  EXPECT_EQ(server.workshop.builds, 1);
+  EXPECT_EQ(ThreadsSaidBy(server.path->Identify({kKernel, "", 0})->key.canonical), 1);
 }
 
 TEST(Serving, AFullQueueSaysWhenToComeAgain) {
@@ -192,10 +242,11 @@ TEST(Serving, WhatComputesSomethingElseIsNeitherServedNorKept) {
     ASSERT_FALSE(reply);
     EXPECT_EQ(reply.error().kind, ErrorKind::kWrongResult);
     EXPECT_NE(reply.error().message.find("element 3 is 7"), std::string::npos);
-    EXPECT_EQ(server.workshop.builds, i);
+    EXPECT_EQ(server.workshop.builds, 1);  // it is remembered for a while
   }
   EXPECT_FALSE(server.Get(kKernel, {.no_compile = true}));
   server.workshop.check_failure.reset();
+  server.Do([&] { server.misses->SetLimits({}); });  // as when the configuration is read again
   EXPECT_TRUE(server.Get(kKernel));
 }
 

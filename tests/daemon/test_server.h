@@ -12,8 +12,8 @@
 
 #include "base/hash.h"
 #include "base/mutex.h"
-#include "codegen/choices.h"
 #include "client/channel.h"
+#include "codegen/choices.h"
 #include "daemon/admin.h"
 #include "daemon/dispatch.h"
 #include "daemon/misses.h"
@@ -52,19 +52,20 @@ class LoopThread {
 // Builds the same few lines of C for every kernel; what happens is scripted by the test.
 class FakeWorkshop : public Workshop {
  public:
-  Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline) override {
+  Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline, const std::stop_token&) override {
     return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
   }
 
-  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&) override {
+  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&, const std::stop_token&) override {
     return Error{ErrorKind::kUnsupported, "no searches here", "test"};
   }
 
-  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline) override {
+  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline, const std::stop_token& stop) override {
     ++builds;
     {
       MutexLock lock(mutex_);
-      while (held_) changed_.Wait(mutex_);
+      while (IsHeld(request.kernel) && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::hours(1), stop);
+      if (stop.stop_requested()) return Error{ErrorKind::kUnavailable, "given up", ""};
       last_schedule = request.schedule;
     }
     if (fail_schedule == request.schedule && !fail_schedule.empty()) {
@@ -94,21 +95,23 @@ class FakeWorkshop : public Workshop {
     return built;
   }
 
-  Result<std::string> Explain(const BuildRequest& request, Deadline) override { return "code of " + request.kernel; }
+  Result<std::string> Explain(const BuildRequest& request, Deadline, const std::stop_token&) override {
+    return "code of " + request.kernel;
+  }
   BuilderPoolStats BuilderStats() const override { return {}; }
   RunnerPoolStats RunnerStats() const override { return {}; }
   void Pause() override {}
   void Resume() override {}
   void Shutdown() override { Release(); }
 
-  // Builds wait until Release.
-  void Hold() {
+  // Builds of kernels with that in their text wait until Release, or are given up.
+  void Hold(const std::string& text = "") {
     MutexLock lock(mutex_);
-    held_ = true;
+    held_ = text;
   }
   void Release() {
     MutexLock lock(mutex_);
-    held_ = false;
+    held_.reset();
     changed_.NotifyAll();
   }
 
@@ -137,15 +140,20 @@ class FakeWorkshop : public Workshop {
     FakeWorkshop& shop_;
   };
 
+  bool IsHeld(const std::string& kernel) const HONE_REQUIRES(mutex_) {
+    return held_ && kernel.find(*held_) != std::string::npos;
+  }
+
   Mutex mutex_;
   CondVar changed_;
-  bool held_ HONE_GUARDED_BY(mutex_) = false;
+  std::optional<std::string> held_ HONE_GUARDED_BY(mutex_);
 };
 
 struct TestServerOptions {
   std::string cache;  // "": in memory
   std::string compiler = "cc 1";
   int builders = 1;
+  int cores = 1;  // of the machine that it believes to be on
   MissLimits misses;
   ServerLimits server;
   NotifyLimits notify;
@@ -163,6 +171,7 @@ class TestServer {
     cache = *std::move(opened);
     Target host;
     host.cpu = "generic";
+    host.cores = options.cores;
     path = std::make_unique<RequestPath>(*cache, workshop, metrics, host, options.compiler);
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);
@@ -171,10 +180,12 @@ class TestServer {
           std::make_unique<Admin>(loop_.loop, *cache, workshop, *path, metrics, AdminFacts{"socket", "cache", 1, false},
                                   [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
       model_ = std::make_unique<SharedModel>(*cache, host);
-      tuning_ = std::make_unique<Tuning>(loop_.loop, *cache, workshop, *path, *model_, metrics,
-                                         [this](const Record& record) { OnBetter(record); });
+      tuning = std::make_unique<Tuning>(
+          loop_.loop, *cache, [] { return Result<std::unique_ptr<Workshop>>(std::make_unique<FakeWorkshop>()); }, *path,
+          *model_, metrics, [this](const Record& record) { OnBetter(record); });
+      misses->SetSearcher(tuning.get());
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
-      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning_.get(), notifier.get(), *admin_, metrics);
+      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics);
       server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
     });
   }
@@ -183,7 +194,7 @@ class TestServer {
     workshop.Release();
     loop_.Do([&] {
       misses->Close();
-      tuning_->Close();
+      tuning->Close();
       admin_->Close();
       server.reset();
     });
@@ -192,14 +203,14 @@ class TestServer {
 
   void Do(const std::function<void()>& work) { loop_.Do(work); }
 
-  // A connected socket.
-  UniqueFd Dial() {
+  // A connected socket; of any process, as far as the daemon knows.
+  UniqueFd Dial(const ClientId& client = {geteuid(), getpid()}) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-    loop_.Do([&] { server->Adopt(UniqueFd(ends[1])); });
+    loop_.Do([&] { server->Adopt(UniqueFd(ends[1]), client); });
     return UniqueFd(ends[0]);
   }
-  Channel Connect() { return Channel(Dial()); }
+  Channel Connect(const ClientId& client = {geteuid(), getpid()}) { return Channel(Dial(client)); }
 
   Result<GetReply> Get(const std::string& kernel, GetRequest request = {}) {
     Channel channel = Connect();
@@ -250,6 +261,7 @@ class TestServer {
   std::unique_ptr<RequestPath> path;
   std::unique_ptr<HotSet> hot;
   std::unique_ptr<Misses> misses;
+  std::unique_ptr<Tuning> tuning;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Server> server;
 
@@ -262,7 +274,6 @@ class TestServer {
   int promotions_ = 0;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<SharedModel> model_;
-  std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<Dispatch> dispatch_;
   LoopThread loop_;
 };

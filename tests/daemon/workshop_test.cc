@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -117,6 +118,30 @@ TEST_F(RealWorkshop, ABuilderThatIsKilledAtWorkIsReplacedAndItsWorkDoneAgain) {
   killer.join();
   EXPECT_TRUE(built) << built.error().Text();
   EXPECT_EQ(workshop_->BuilderStats().restarts, 1u);
+}
+
+TEST_F(RealWorkshop, WhatIsGivenUpIsNobodysFaultAndNotTriedAgain) {
+  SealedMemfd endless =
+      testing::HandMade(testing::ManifestOf(kRelu), testing::Entry("while (1) __asm__ volatile(\"\");"));
+  std::stop_source stop;
+  Result<std::unique_ptr<Workshop::Reference>> reference = workshop_->Prepare(kRelu, In(seconds(30)), stop.get_token());
+  ASSERT_TRUE(reference) << reference.error().Text();
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    stop.request_stop();
+  });
+  Result<CheckReport> report = (*reference)->Check(endless, {.run_limit = milliseconds(60'000)}, In(seconds(60)));
+  stopper.join();
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(report.error().Text(), "given up");
+  EXPECT_EQ(workshop_->RunnerStats().prepared, 1u);
+  reference->reset();
+  EXPECT_EQ(workshop_->RunnerStats().restarts, 1u);
+  EXPECT_FALSE(workshop_->Build({kRelu, "", *HostTarget()}, In(seconds(60)), stop.get_token()));
+  EXPECT_FALSE(workshop_->Explain({kRelu, "", *HostTarget()}, In(seconds(60)), stop.get_token()));
+  EXPECT_FALSE(workshop_->MakeRig(kRelu, *HostTarget(), stop.get_token()));
+  EXPECT_EQ(workshop_->BuilderStats().restarts, 0u);
 }
 
 TEST_F(RealWorkshop, SaysHowManyDescriptorsItNeeds) {

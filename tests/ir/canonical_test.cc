@@ -54,8 +54,9 @@ TEST(Canonical, TextParsesBackToTheSameKernel) {
 
 // The ninth variable's number would make it a type's name.
 TEST(Canonical, NineVariablesReadBack) {
-  Kernel kernel = ParseKernel("kernel k(x: f32[1,2,1,2,1,2,1,2]) -> y: f32[1,2,1,2,1,2,1,2] { "
-                              "y[a,b,c,d,e,f,g,h] = max(k < 3) x[a,b,c,d,e,f,g,h]*float(k) }")
+  Kernel kernel = ParseKernel(
+                      "kernel k(x: f32[1,2,1,2,1,2,1,2]) -> y: f32[1,2,1,2,1,2,1,2] { "
+                      "y[a,b,c,d,e,f,g,h] = max(k < 3) x[a,b,c,d,e,f,g,h]*float(k) }")
                       .value();
   Result<Kernel> again = ParseKernel(Canonicalize(kernel).text);
   ASSERT_TRUE(again) << again.error().Text();
@@ -67,6 +68,50 @@ TEST(Canonical, DtypesConstnessAndOptionsAreTold) {
   for (const char* attributes :
        {"", ",const=1", ",dtype=f64", ",accuracy=relaxed", ",accuracy=fast", ",threads=1", ",ta=1"})
     EXPECT_TRUE(texts.insert(Of(std::string("matmul(M=4,N=4,K=4") + attributes + ")").text).second) << attributes;
+}
+
+TEST(Canonical, ANumberOfThreadsIsPutIntoTheTextAsThePrinterWould) {
+  std::vector<std::string> samples = OperationSamples();
+  samples.insert(samples.end(),
+                 {"matmul(M=1..9,N=4,K=4,accuracy=fast)", "matmul(M=4,N=4,K=4,accuracy=relaxed,threads=3)"});
+  for (const std::string& sample : samples) {
+    SCOPED_TRACE(sample);
+    Kernel kernel = Parse(sample);
+    std::vector<std::string> texts;
+    for (int threads : {0, 1, 2, 40}) {
+      kernel.options.threads = threads;
+      texts.push_back(Canonicalize(kernel).text);
+      EXPECT_EQ(ThreadsSaidBy(texts.back()), threads);
+    }
+    for (const std::string& text : texts) {
+      EXPECT_EQ(WithThreads(text, 0), texts[0]);
+      EXPECT_EQ(WithThreads(text, 1), texts[1]);
+      EXPECT_EQ(WithThreads(text, 40), texts[3]);
+      EXPECT_TRUE(SameButThreads(text, texts[2]));
+    }
+  }
+  EXPECT_FALSE(SameButThreads(Of("matmul(M=4,N=4,K=4,threads=2)").text, Of("matmul(M=4,N=4,K=5,threads=2)").text));
+  EXPECT_FALSE(SameButThreads(Of("matmul(M=4,N=4,K=4,accuracy=fast)").text, Of("matmul(M=4,N=4,K=4)").text));
+}
+
+TEST(Canonical, WhatIsNoCanonicalTextKeepsItsThreads) {
+  for (const char* text :
+       {"", "\nwith ", " {\n", "threads=2", "\nwith threads=", "kernel k\nwith accuracy=fast, threads= {\n",
+        "\nwith , threads=2", "matmul(M=4,N=4,K=4,threads=2)"}) {
+    EXPECT_EQ(ThreadsSaidBy(text), 0) << text;
+    EXPECT_FALSE(SameButThreads(text, "kernel k")) << text;
+  }
+  EXPECT_EQ(WithThreads("matmul(M=4,N=4,K=4,threads=2)", 0), "matmul(M=4,N=4,K=4,threads=2)");
+}
+
+TEST(Canonical, AllCoresAreNotSaidAndOneThreadIs) {
+  EXPECT_EQ(ThreadsToSay(0, 8), 0);
+  EXPECT_EQ(ThreadsToSay(8, 8), 0);
+  EXPECT_EQ(ThreadsToSay(4, 8), 4);
+  EXPECT_EQ(ThreadsToSay(16, 8), 16);
+  EXPECT_EQ(ThreadsToSay(1, 8), 1);
+  EXPECT_EQ(ThreadsToSay(0, 1), 1);
+  EXPECT_EQ(ThreadsToSay(1, 1), 1);
 }
 
 TEST(Canonical, OptionsAreNotPartOfTheClass) {
