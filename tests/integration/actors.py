@@ -35,7 +35,8 @@ class Actor:
         self.role = role
         self.process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), role, test.directory.socket, json.dumps(options)],
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True)
         test.addCleanup(self.close)
         assert self.process.stdout.readline() == "ready\n", f"{role} does not come up"
 
@@ -166,7 +167,7 @@ def slow_lister(path, report, connections=4, lists=60):
 
 
 def deep_texts(path, report):
-    """Sends texts that are refused, in every message that has a kernel. `answers` counts replies, `slowest` is in ms."""
+    """Sends texts that are refused, in every message that has a kernel. `slowest` is in milliseconds."""
     report.update(answers=0, slowest=0)
     texts = [text for _, text in hostile_texts.refused()]
     for number in itertools.count(1):
@@ -267,7 +268,7 @@ def flood(path, report, at_once=60, seed=2):
         while True:
             for _ in range(at_once - waiting):
                 number = next(numbers)
-                client.send(get_frame(f"mul(M=3,N={number % 2**16 + 1})" if number % 2 else f"add(M=5,N={number % 2**16 + 1})"))
+                client.send(get_frame(f"{('add', 'mul')[number % 2]}(M=3,N={number % 2**16 + 1})"))
                 waiting += 1
             for descriptor in client.receive()[3]:
                 os.close(descriptor)
@@ -302,8 +303,8 @@ def child_killer(_, report, pid, pause=0.7, names=("hone-builder", "hone-runner"
                 pass
 
 
-ROLES = (hits, misses, slow_reader, slow_lister, deep_texts, long_texts, long_builds, abandoned_budgets, searches, tunes, flood, pins,
-         child_killer)
+ROLES = (hits, misses, slow_reader, slow_lister, deep_texts, long_texts, long_builds, abandoned_budgets, searches,
+         tunes, flood, pins, child_killer)
 
 
 def main():

@@ -171,8 +171,8 @@ class Daemon:
         self.log_path = os.path.join(directory.path, "honed.log")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [os.path.join(BIN, "honed"), *arguments], env=directory.environment, stderr=log, stdin=subprocess.DEVNULL,
-                preexec_fn=prepare)
+                [os.path.join(BIN, "honed"), *arguments], env=directory.environment, stderr=log,
+                stdin=subprocess.DEVNULL, preexec_fn=prepare)
         if wait:
             self.wait_until_ready()
 

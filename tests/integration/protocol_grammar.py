@@ -17,7 +17,8 @@ def _read_document():
     """Numbers and fields by a message's name: ({"GetRequest": 4}, {"GetRequest": [("kernel", "string"), …]})."""
     with open(os.path.join(harness.SOURCE, "docs/protocol.md"), encoding="utf-8") as document:
         text = document.read()
-    numbers = {name: int(number) for number, name in re.findall(r"\| (\d+) \| (\w+(?:Request|Reply|Notice)) (?=\|)", text)}
+    table = re.findall(r"\| (\d+) \| (\w+(?:Request|Reply|Notice)) (?=\|)", text)
+    numbers = {name: int(number) for number, name in table}
     fields, name = {}, None
     for line in text.splitlines():
         begun = re.match(r"([A-Z]\w+) +::=", line)

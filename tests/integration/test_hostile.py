@@ -87,12 +87,13 @@ class Hostile(harness.HoneTest):
         seed = int.from_bytes(os.urandom(4), "little")
         print(f"seed {seed}", flush=True)
         rng = random.Random(seed)
+        known = [self.hone_json("get", kernel)[0]["fingerprint"] for kernel in (SMALL, "add(M=1,N=3)", "add(M=1,N=4)")]
         sent, undecoded, answered = 0, 0, collections.Counter()
         end = time.monotonic() + 8
         while time.monotonic() < end:
             with self.raw() as client:
                 for request in range(1, 20):
-                    kind, body = random_messages.random_request(rng)
+                    kind, body = random_messages.random_request(rng, known)
                     client.send(frame(kind, body, request))
                     sent += 1
                     answer = self.last_answer(client, request)
@@ -102,7 +103,7 @@ class Hostile(harness.HoneTest):
         self.assertGreater(sent, 100)
         self.assertGreater(undecoded, 0)
         self.assertLess(undecoded, sent / 5)
-        self.assertGreater(sum(answered.values()), sent / 5)
+        self.assertGreater(sum(answered.values()), sent / 4)
 
     def last_answer(self, client, request):
         """ "reply", or the error's kind, when all parts of an answer came; notices of watches are passed over."""
@@ -238,9 +239,10 @@ class Hostile(harness.HoneTest):
                     client.receive()
         seen = hits.finish()
         self.assertEqual(seen["problems"], [])
-        for share, beyond_ms in ((0.5, 1), (0.99, 5)):  # what an exchange over a socket costs beside the same load, and so much
+        for share, beyond_ms in ((0.5, 1), (0.99, 5)):  # what a bare exchange costs beside the same load, and so much
             hit, bare = quantile(seen["hits"], share), quantile(seen["echoes"], share)
-            print(f"{share:.0%} of {len(seen['hits'])} hits within {hit:.2f} ms, of bare exchanges within {bare:.2f} ms", flush=True)
+            print(f"{share:.0%} of {len(seen['hits'])} hits within {hit:.2f} ms, of bare exchanges within {bare:.2f} ms",
+                  flush=True)
             self.assertLess(hit, bare + beyond_ms)
 
     def test_a_full_queue_says_busy_and_hone_waits(self):

@@ -1,4 +1,4 @@
-"""Clients that ask and do not read: what they hold is theirs alone to miss, and others are answered as if they were not."""
+"""Clients that ask and do not read: they fill their own share, and others are answered as if they were not there."""
 
 import os
 import time

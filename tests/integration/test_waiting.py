@@ -1,4 +1,4 @@
-"""Who asks for little gets it soon, whatever others ask for: budgets, look-ups and misses beside clients that want much."""
+"""Who asks for little gets it soon, whatever others ask for: budgets, look-ups and misses beside who wants much."""
 
 import os
 import signal
