@@ -1,7 +1,9 @@
 """A real honed in a directory of its own, and clients that speak its protocol byte by byte."""
 
+import ctypes
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -16,6 +18,7 @@ BIN = os.environ.get("HONE_BIN_DIR", os.path.join(os.path.dirname(__file__), "..
 SOURCE = os.environ.get("HONE_SOURCE_DIR", os.path.join(os.path.dirname(__file__), "../.."))
 BUILD = os.environ.get("HONE_BUILD_DIR", os.path.dirname(BIN))
 
+LIBC = ctypes.CDLL(None)
 HEADER = struct.Struct("<4sHHQQ")
 ERROR, HELLO, GET, STATUS = 1, 2, 4, 6
 GET_REPLY, STATUS_REPLY = 5, 7
@@ -44,6 +47,14 @@ def get_frame(kernel, request_id=1, no_compile=False, no_artifact=False, budget_
 
 class Gone(Exception):
     """The daemon closed the connection."""
+
+
+def be_limited():
+    """As a user's daemon: 1,024 descriptors, and no privilege to have more on their way over sockets."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    PR_CAPBSET_DROP, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 24, 21, 24
+    for capability in (CAP_SYS_ADMIN, CAP_SYS_RESOURCE):
+        LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 class RawClient:
@@ -136,15 +147,32 @@ class Directory:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class Daemon:
-    """honed as a child of the test."""
+def children(pid, name):
+    """Process ids of a process' children of that name."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8") as stat:
+                fields = stat.read()
+            command = fields[fields.index("(") + 1:fields.rindex(")")]
+            parent = int(fields[fields.rindex(")") + 2:].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == pid and command == name[:15]:
+            found.append(int(entry))
+    return found
 
-    def __init__(self, directory, *arguments, wait=True):
+
+class Daemon:
+    """honed as a child of the test, which calls `prepare` before it becomes honed."""
+
+    def __init__(self, directory, *arguments, wait=True, prepare=None):
         self.directory = directory
         self.log_path = os.path.join(directory.path, "honed.log")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [os.path.join(BIN, "honed"), *arguments], env=directory.environment, stderr=log, stdin=subprocess.DEVNULL)
+                [os.path.join(BIN, "honed"), *arguments], env=directory.environment, stderr=log,
+                stdin=subprocess.DEVNULL, preexec_fn=prepare)
         if wait:
             self.wait_until_ready()
 
@@ -190,18 +218,7 @@ class Daemon:
 
     def children(self, name):
         """Process ids of our builders or runners."""
-        found = []
-        for entry in os.listdir("/proc"):
-            try:
-                with open(f"/proc/{entry}/stat", encoding="utf-8") as stat:
-                    fields = stat.read()
-                command = fields[fields.index("(") + 1:fields.rindex(")")]
-                parent = int(fields[fields.rindex(")") + 2:].split()[1])
-            except (OSError, ValueError):
-                continue
-            if parent == self.pid and command == name[:15]:
-                found.append(int(entry))
-        return found
+        return children(self.pid, name)
 
     def open_descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

@@ -1,5 +1,6 @@
 """Clients that send garbage, stop reading, die or come by the thousand: the daemon stays up, and honest ones are served."""
 
+import collections
 import os
 import random
 import resource
@@ -9,6 +10,9 @@ import threading
 import time
 
 import harness
+import protocol_grammar
+import random_messages
+from actors import Actor, quantile
 from harness import GET_REPLY, SMALL, Gone, frame, get_frame, small
 
 
@@ -67,17 +71,55 @@ class Hostile(harness.HoneTest):
                     pass
                 self.assertTrue(client.is_closed())
 
-    def test_every_kind_of_message_with_random_bodies(self):
+    def test_every_kind_of_number_with_random_bytes(self):
         rng = random.Random(11)
         for kind in range(0, 40):
             with self.raw() as client:
-                for request in range(20):
-                    body = rng.randbytes(rng.choice((0, 1, 4, 8, 30, 300)))
+                for request in range(5):
+                    body = rng.randbytes(rng.choice((1, 4, 8, 30, 300)))
                     client.send(frame(kind, body, request + 1))
                     _, request_id, _, descriptors = client.receive()
                     self.assertEqual(request_id, request + 1)
                     for fd in descriptors:
                         os.close(fd)
+
+    def test_random_requests_that_decode(self):
+        seed = int.from_bytes(os.urandom(4), "little")
+        print(f"seed {seed}", flush=True)
+        rng = random.Random(seed)
+        known = [self.hone_json("get", kernel)[0]["fingerprint"] for kernel in (SMALL, "add(M=1,N=3)", "add(M=1,N=4)")]
+        sent, undecoded, answered = 0, 0, collections.Counter()
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            with self.raw() as client:
+                for request in range(1, 20):
+                    kind, body = random_messages.random_request(rng, known)
+                    client.send(frame(kind, body, request))
+                    sent += 1
+                    answer = self.last_answer(client, request)
+                    undecoded += answer == "corrupt"
+                    answered[protocol_grammar.NAMES[kind]] += answer == "reply"
+        print(f"{sent} requests, {undecoded} of them did not decode; answered {dict(answered)}", flush=True)
+        self.assertGreater(sent, 100)
+        self.assertGreater(undecoded, 0)
+        self.assertLess(undecoded, sent / 5)
+        self.assertGreater(sum(answered.values()), sent / 4)
+
+    def last_answer(self, client, request):
+        """ "reply", or the error's kind, when all parts of an answer came; notices of watches are passed over."""
+        while True:
+            kind, request_id, body, descriptors = client.receive()
+            for fd in descriptors:
+                os.close(fd)
+            if kind == protocol_grammar.NUMBERS["NewerNotice"]:
+                continue
+            self.assertEqual(request_id, request)
+            name = protocol_grammar.NAMES[kind]
+            values = protocol_grammar.decode(name, body)
+            if name == "ErrorReply":
+                return "corrupt" if values["kind"] == 6 else values["kind"]
+            if not values.get("more"):
+                return "reply"
 
     def test_lengths_that_lie(self):
         for length in (2**20 + 4097, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1):
@@ -189,14 +231,19 @@ class Hostile(harness.HoneTest):
         self.assertEqual(self.hone_json("stats")[0]["uninvited_descriptors"], 29)
 
     def test_misses_do_not_slow_hits(self):
-        self.honest.times.clear()
+        hits = Actor(self, "hits", echoes=True)
         with self.raw() as client:
             for n in range(1, 60):
                 client.send(get_frame(f"conv2d(C=8,H=16,W=16,O={n},R=3,S=3,pad=1,const=1)+bias+relu", n))
                 if n > 30:  # not more under way than a connection may have
                     client.receive()
-        times = sorted(self.honest.times)
-        self.assertLess(times[len(times) // 2], 0.02)
+        seen = hits.finish()
+        self.assertEqual(seen["problems"], [])
+        for share, beyond_ms in ((0.5, 1), (0.99, 5)):  # what a bare exchange costs beside the same load, and so much
+            hit, bare = quantile(seen["hits"], share), quantile(seen["echoes"], share)
+            print(f"{share:.0%} of {len(seen['hits'])} hits within {hit:.2f} ms, of bare exchanges within {bare:.2f} ms",
+                  flush=True)
+            self.assertLess(hit, bare + beyond_ms)
 
     def test_a_full_queue_says_busy_and_hone_waits(self):
         with open(self.directory.config, "w", encoding="utf-8") as file:
