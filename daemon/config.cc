@@ -160,7 +160,7 @@ const Key kKeys[] = {
      HONE_READ(ReadPath(node, config.socket)), HONE_EQUAL(socket)},
     {"server.users", "[]", "Numbers of the users besides honed's own who may connect, or \"any\".", false, ReadUsers,
      [](const Config& a, const Config& b) { return a.users == b.users && a.any_user == b.any_user; }},
-    {"server.connections", "2048", "Open connections; one more closes the one that was idle longest.", false,
+    {"server.connections", "2048", "Open connections; one beyond a client's share closes its idlest.", false,
      HONE_READ(ReadNumber<uint32_t>(node, 4, 65'536, config.connections)), HONE_EQUAL(connections)},
     {"server.requests", "64", "Unanswered requests of one connection; more are read when some are answered.", false,
      HONE_READ(ReadNumber<uint32_t>(node, 1, 4'096, config.requests)), HONE_EQUAL(requests)},

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -15,20 +17,24 @@ namespace {
 constexpr size_t kFirstBuffer = 4 << 10;
 constexpr size_t kPauseReading = 1 << 20;  // of unsent answers
 constexpr size_t kTurnBytes = 256 << 10;   // read from one connection before the others have their turn
+constexpr uint32_t kRetryMs = 1000;
 
 }  // namespace
 
-Connection::Connection(Socket socket, const ClientId& client, std::shared_ptr<ConnectionContext> context,
-                       std::function<void(Connection&)> on_close)
-    : Peer(client), socket_(std::move(socket)), context_(std::move(context)), on_close_(std::move(on_close)) {
+Connection::Connection(Socket socket, const ClientId& client, Shares::Part part,
+                       std::shared_ptr<ConnectionContext> context, std::function<void(Connection&)> on_close)
+    : Peer(client),
+      socket_(std::move(socket)),
+      context_(std::move(context)),
+      on_close_(std::move(on_close)),
+      connection_(std::move(part)),
+      bytes_(context_->frame_bytes.Of(client)),
+      unread_(std::make_unique<Unread>(socket_.native_handle(), context_->descriptors.Of(client), context_->unread)) {
   socket_.native_non_blocking(true);
 }
 
-Connection::~Connection() { context_->buffered -= in_.size(); }
-
 void Connection::Start() {
   in_.resize(kFirstBuffer);
-  context_->buffered += in_.size();
   // A client that died is noticed even while nothing is read from it.
   socket_.async_wait(Socket::wait_error, [self = Self()](const boost::system::error_code&) { self->Close(); });
   WaitReadable();
@@ -38,8 +44,14 @@ void Connection::Close() {
   if (closed()) return;
   closed_ = true;
   boost::system::error_code ignored;
-  socket_.close(ignored);
+  if (HasUnread()) {
+    context_->Linger(UniqueFd(socket_.release(ignored)), std::move(unread_), std::move(connection_));
+  } else {
+    socket_.close(ignored);
+    connection_ = {};
+  }
   out_.clear();
+  held_back_.clear();
   unsent_ = 0;
   context_->handler.OnGone(*this);
   on_close_(*this);
@@ -52,7 +64,7 @@ void Connection::WaitReadable() {
   waiting_ = true;
   socket_.async_wait(Socket::wait_read, [self = Self()](const boost::system::error_code& error) {
     self->waiting_ = false;
-    if (!error) self->OnReadable();
+    if (!error) self->CloseIfOutOfMemory([&] { self->OnReadable(); });
   });
 }
 
@@ -61,6 +73,7 @@ bool Connection::MayTake() const {
 }
 
 void Connection::OnReadable() {
+  SendHeldBack();  // who asks for more has read, most likely
   size_t turn = 0;
   while (MayRead() && turn < kTurnBytes) {
     size_t before = have_;
@@ -77,12 +90,13 @@ bool Connection::ReadSome() {
   if (have_ == in_.size()) {
     // Grows as bytes arrive, not as they are promised. A whole frame always fits: longer ones were refused.
     size_t grown = std::min(in_.size() * 2, kFrameHeaderBytes + kRequestLimit);
-    if (context_->buffered + grown - in_.size() > ConnectionContext::kMostBuffered) {
-      Refuse({ErrorKind::kBusy, "too many unfinished requests at once", "honed"}, 1000);
+    const size_t more = grown - in_.size();
+    if (!bytes_.MayTake(more)) {
+      Refuse({ErrorKind::kBusy, "too many bytes of requests at once", "honed"}, kRetryMs);
       return false;
     }
-    context_->buffered += grown - in_.size();
     in_.resize(grown);
+    bytes_.Take(more);
   }
   iovec part{in_.data() + have_, in_.size() - have_};
   msghdr message{};  // no room for control data: the kernel closes the descriptors that nobody asked for
@@ -119,9 +133,7 @@ void Connection::TakeFrames() {
       break;
     }
     if (rest.size() < kFrameHeaderBytes + header->length) break;
-    ++pending_;
-    last_active_ = Clock::now();
-    context_->handler.OnRequest(shared_from_this(), *header, rest.subspan(kFrameHeaderBytes, header->length));
+    HandOver(*header, rest.subspan(kFrameHeaderBytes, header->length));
     taken += kFrameHeaderBytes + header->length;
   }
   taking_ = false;
@@ -130,10 +142,33 @@ void Connection::TakeFrames() {
   have_ -= taken;
   frame_begun_ = Clock::now();
   if (have_ == 0 && in_.size() > kFirstBuffer) {
-    context_->buffered -= in_.size() - kFirstBuffer;
+    bytes_.Give(in_.size() - kFirstBuffer);
     in_.resize(kFirstBuffer);
     in_.shrink_to_fit();
   }
+}
+
+// One that its client has no more bytes for, or honed no memory, is answered so.
+void Connection::HandOver(const FrameHeader& header, std::span<const std::byte> body) {
+  ++pending_;
+  last_active_ = Clock::now();
+  handed_over_ = header.request_id;
+  if (!bytes_.MayTake(body.size())) {
+    ++context_->metrics.busy;
+    return ReplyError(header.request_id,
+                      {ErrorKind::kBusy, "too many bytes of requests wait for their answers", "honed"}, kRetryMs);
+  }
+  try {
+    context_->handler.OnRequest(shared_from_this(), header, body);
+  } catch (const std::bad_alloc&) {
+    LogWarn("out_of_memory", {{"bytes", body.size()}});
+    if (!handed_over_) return;
+    return ReplyError(header.request_id, {ErrorKind::kBusy, "out of memory", "honed"}, kRetryMs);
+  }
+  if (!handed_over_) return;
+  handed_over_.reset();
+  unanswered_.emplace(header.request_id, body.size());
+  bytes_.Take(body.size());
 }
 
 // After anything that may have made room: takes what was left in the buffer, then waits for more.
@@ -147,11 +182,21 @@ void Connection::Continue() {
 
 // ---- out
 
+// Its bytes are nobody's any more.
+void Connection::Answered(uint64_t request_id) {
+  if (handed_over_ == request_id) return handed_over_.reset();
+  auto found = unanswered_.empty() ? unanswered_.end() : unanswered_.find(request_id);
+  if (found == unanswered_.end()) return;
+  bytes_.Give(found->second);
+  unanswered_.erase(found);
+}
+
 void Connection::FinishRequest() {
   if (pending_ > 0) --pending_;
 }
 
 void Connection::Reply(uint64_t request_id, MessageType type, std::string body) {
+  Answered(request_id);
   FinishRequest();
   ReplyPart(request_id, type, std::move(body));
 }
@@ -164,21 +209,19 @@ void Connection::ReplyPart(uint64_t request_id, MessageType type, std::string bo
 }
 
 void Connection::ReplyHit(uint64_t request_id, const HotCodePtr& code) {
-  FinishRequest();
   Outgoing frame;
   EncodeHeader({kProtocolMax, MessageType::kGetReply, request_id, code->hit_body.size()}, frame.header);
   frame.code = code;
   frame.hit_body = true;
-  Send(std::move(frame));
+  SendCode(request_id, std::move(frame));
 }
 
 void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr code) {
-  FinishRequest();
   Outgoing frame;
   EncodeHeader({kProtocolMax, MessageType::kGetReply, request_id, body.size()}, frame.header);
   frame.body = std::move(body);
   frame.code = std::move(code);
-  Send(std::move(frame));
+  SendCode(request_id, std::move(frame));
 }
 
 void Connection::Refuse(const Error& error, uint32_t retry_after_ms) {
@@ -186,6 +229,7 @@ void Connection::Refuse(const Error& error, uint32_t retry_after_ms) {
   refused_ = true;
   ++context_->metrics.connections_dropped;
   LogDebug("refused", {{"why", error.Text()}});
+  held_back_.clear();
   ++pending_;
   Reply(0, ToReply(error, retry_after_ms));
 }
@@ -215,21 +259,26 @@ ssize_t Connection::SendNow(const Outgoing& frame) {
   return sent < 0 ? -errno : sent;
 }
 
+void Connection::MakeBusy(Outgoing& frame) {
+  uint64_t id;
+  std::memcpy(&id, frame.header + 8, sizeof id);
+  frame.body = EncodeBody(ErrorReply{ErrorKind::kBusy, "too many descriptors are on their way", "honed", 100});
+  frame.code.reset();
+  frame.hit_body = false;
+  EncodeHeader({kProtocolMax, MessageType::kError, id, frame.body.size()}, frame.header);
+}
+
 // The rest of a frame, as far as the socket takes it. False: the connection is of no more use.
 bool Connection::Push(Outgoing& frame) {
   while (frame.sent < kFrameHeaderBytes + frame.text().size()) {
     ssize_t sent = SendNow(frame);
     if (sent == -EINTR) continue;
-    if (sent == -ETOOMANYREFS) {  // more descriptors are on their way to clients than the kernel allows this user
-      uint64_t id;
-      std::memcpy(&id, frame.header + 8, sizeof id);
-      frame.body = EncodeBody(ErrorReply{ErrorKind::kBusy, "too many descriptors are on their way", "honed", 100});
-      frame.code.reset();
-      frame.hit_body = false;
-      EncodeHeader({kProtocolMax, MessageType::kError, id, frame.body.size()}, frame.header);
+    if (sent == -ETOOMANYREFS) {  // other programs of this user have as many on their way as the kernel allows
+      MakeBusy(frame);
       continue;
     }
     if (sent < 0) return sent == -EAGAIN;
+    unread_->Sent(static_cast<size_t>(sent), frame.code && frame.sent == 0);
     frame.sent += static_cast<size_t>(sent);
   }
   return true;
@@ -243,6 +292,11 @@ void Connection::Send(Outgoing frame) {
     return;
   }
   if (!Push(frame)) return Close();
+  Pushed(std::move(frame));
+}
+
+// What the socket did not take of it waits.
+void Connection::Pushed(Outgoing frame) {
   last_active_ = Clock::now();
   if (size_t left = kFrameHeaderBytes + frame.text().size() - frame.sent; left > 0) {
     stalled_since_ = last_active_;
@@ -253,9 +307,70 @@ void Connection::Send(Outgoing frame) {
   Continue();
 }
 
+// ---- out, with descriptors
+
+void Connection::SendCode(uint64_t request_id, Outgoing frame) {
+  Answered(request_id);
+  if (closed() || refused_) return;
+  if (held_back_.empty() && MaySendCode() && TrySendCode(frame)) return;
+  if (held_back_.empty() && out_.empty()) stalled_since_ = Clock::now();
+  held_back_.push_back(std::move(frame));
+  ++context_->metrics.held_back;
+  if (!std::exchange(has_turn_, true)) context_->AddTurn(std::static_pointer_cast<Connection>(shared_from_this()));
+}
+
+// False: the socket takes nothing. REQUIRES: MaySendCode()
+bool Connection::TrySendCode(Outgoing& frame) {
+  if (!Push(frame)) {
+    Close();
+    return true;
+  }
+  if (frame.sent == 0) return false;
+  FinishRequest();
+  Pushed(std::move(frame));
+  return true;
+}
+
+bool Connection::MaySendCode() {
+  if (!out_.empty()) return false;
+  if (unread_->MaySend()) return true;
+  unread_->Look();
+  return unread_->MaySend() || (!unread_->full() && context_->LookAround() && unread_->MaySend());
+}
+
+bool Connection::HasUnread() {
+  unread_->Look();
+  return !unread_->empty();
+}
+
+bool Connection::SendHeldBack() {
+  bool any_sent = false;
+  while (!held_back_.empty() && MaySendCode()) {
+    Outgoing frame = std::move(held_back_.front());
+    held_back_.pop_front();
+    if (!TrySendCode(frame)) {
+      held_back_.push_front(std::move(frame));
+      break;
+    }
+    any_sent = true;
+    stalled_since_ = last_active_;
+  }
+  return any_sent;
+}
+
+void Connection::GiveUpHeldBack(Clock::time_point now) {
+  if (held_back_.empty() || HasUnread() || now - stalled_since_ <= context_->limits.stall_time) return;
+  for (Outgoing& frame : std::exchange(held_back_, {})) {
+    ++context_->metrics.busy;
+    MakeBusy(frame);
+    FinishRequest();
+    Send(std::move(frame));
+  }
+}
+
 void Connection::WaitWritable() {
   socket_.async_wait(Socket::wait_write, [self = Self()](const boost::system::error_code& error) {
-    if (!error) self->SendQueued();
+    if (!error) self->CloseIfOutOfMemory([&] { self->SendQueued(); });
   });
 }
 
@@ -273,11 +388,23 @@ void Connection::SendQueued() {
   }
   unsent_ = 0;
   context_->handler.OnTaken(*this);
+  SendHeldBack();
   Continue();
 }
 
+template <typename Work>
+void Connection::CloseIfOutOfMemory(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    ++context_->metrics.connections_dropped;
+    Close();
+  }
+}
+
 const char* Connection::Overdue(Clock::time_point now) const {
-  if (!out_.empty() && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
+  const bool leaves_unread = !out_.empty() || (!held_back_.empty() && !unread_->empty());
+  if (leaves_unread && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
   if (have_ > 0 && pending_ < context_->limits.requests && now - frame_begun_ > context_->limits.frame_time) {
     return "takes too long to send a request";
   }

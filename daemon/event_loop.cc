@@ -4,6 +4,10 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <new>
+#include <utility>
+
+#include "base/log.h"
 
 namespace hone {
 
@@ -13,7 +17,13 @@ EventLoop::~EventLoop() = default;
 
 void EventLoop::Run() {
   auto keep_running = boost::asio::make_work_guard(*context_);
-  context_->run();
+  for (bool lost = false;;) {
+    try {
+      if (std::exchange(lost, false)) LogError("out_of_memory", {{"lost", "one event"}});
+      context_->run();
+      return;
+    } catch (const std::bad_alloc&) { lost = true; }
+  }
 }
 
 void EventLoop::Stop() { context_->stop(); }

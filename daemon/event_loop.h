@@ -16,7 +16,7 @@ class EventLoop {
   EventLoop();
   ~EventLoop();
 
-  // Runs in the calling thread until Stop.
+  // Runs in the calling thread until Stop. Work that ends with std::bad_alloc is lost; what comes after it runs.
   void Run();
   void Stop();  // from any thread
 

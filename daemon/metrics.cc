@@ -58,6 +58,8 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("connections_accepted", connections_accepted);
   add("connections_refused", connections_refused);
   add("connections_dropped", connections_dropped);
+  add("connections_lingering", connections_lingering);
+  add("held_back", held_back);
   add("bad_frames", bad_frames);
   add("uninvited_descriptors", uninvited_descriptors);
   add("reloads", reloads);

@@ -51,6 +51,7 @@ struct Metrics {
   Counter connections_accepted{0};
   Counter connections_refused{0};  // other users
   Counter connections_dropped{0};  // broke the protocol, stopped reading, or made room for others
+  Counter held_back{0};            // answers that had to wait until earlier ones were read
   Counter bad_frames{0};
   Counter uninvited_descriptors{0};
   Counter reloads{0};
@@ -59,6 +60,7 @@ struct Metrics {
 
   // Gauges.
   std::atomic<uint32_t> connections{0};
+  std::atomic<uint32_t> connections_lingering{0};  // closed, with descriptors that their clients have not read
   std::atomic<uint32_t> watchers{0};  // connections that want to hear of better code …
   std::atomic<uint32_t> watches{0};   // … and what they hold
   std::atomic<uint32_t> lookups_queued{0};

@@ -18,6 +18,12 @@ constexpr uint64_t kMostCalls = uint64_t{1} << 36;
 
 }  // namespace
 
+void Notifier::SetLimits(const NotifyLimits& limits) {
+  limits_ = limits;
+  connections_.SetWhole(limits.connections, limits.several_users);
+  watches_.SetWhole(limits.watches, limits.several_users);
+}
+
 void Notifier::OnWatch(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body) {
   Result<WatchRequest> request = DecodeBody<WatchRequest>(body);
   if (!request) {
@@ -43,49 +49,55 @@ Result<WatchReply> Notifier::Add(const PeerPtr& peer, uint64_t id, WatchRequest 
   auto busy = [](const char* what, size_t limit) {
     return Error{ErrorKind::kBusy, fmt::format("too many {}; at most {}", what, limit), "honed"};
   };
-  auto listener = listeners_.find(peer.get());
-  if (listener == listeners_.end()) {
-    if (listeners_.size() >= limits_.connections) return busy("connections that watch", limits_.connections);
-  } else if (listener->second.watches.size() >= limits_.watches_of_one) {
+  auto known = listeners_.find(peer.get());
+  const bool is_new = known == listeners_.end();
+  Listener fresh;
+  Listener& listener = is_new ? fresh : known->second;
+  if (is_new) {
+    fresh = {peer, {}, connections_.Of(peer->client()), watches_.Of(peer->client())};
+    if (!fresh.connection.TryTake(1)) return busy("connections that watch", limits_.connections);
+  } else if (listener.watches.size() >= limits_.watches_of_one) {
     return busy("watches on one connection", limits_.watches_of_one);
   }
-  if (watches_ >= limits_.watches) return busy("watches", limits_.watches);
+  if (!listener.held.MayTake(1)) return busy("watches", limits_.watches);
 
   Watch watch{fmt::format("{} {}", fingerprint->Hex(), request.target), std::move(request.digest), *fingerprint, {}};
   HotCodePtr code = hot_.FindCode(watch.code);
   if (code) watch.class_fingerprint = code->class_fingerprint;
   WatchReply reply{code && code->reply.digest == watch.digest};
-  by_code_[watch.code].insert({peer.get(), id});
-  Listener& added = listeners_[peer.get()];
-  added.peer = peer;
-  added.watches.emplace(id, std::move(watch));
+  std::string by = watch.code;
+  listener.watches.emplace(id, std::move(watch));
+  listener.held.Take(1);
+  if (is_new) listeners_.emplace(peer.get(), std::move(fresh));
+  by_code_[std::move(by)].insert({peer.get(), id});  // last: nothing is found here that does not exist
   peer->Keep(true);
-  ++watches_;
   return reply;
 }
 
 void Notifier::Remove(const Peer& peer, uint64_t id) {
-  auto listener = listeners_.find(&peer);
-  if (listener == listeners_.end()) return;
-  auto watch = listener->second.watches.find(id);
-  if (watch == listener->second.watches.end()) return;
-  auto code = by_code_.find(watch->second.code);
-  code->second.erase({&peer, id});
-  if (code->second.empty()) by_code_.erase(code);
-  listener->second.watches.erase(watch);
-  --watches_;
-  if (!listener->second.watches.empty()) return;
-  listener->second.peer->Keep(false);
-  listeners_.erase(listener);
+  auto found = listeners_.find(&peer);
+  if (found == listeners_.end()) return;
+  Listener& listener = found->second;
+  auto watch = listener.watches.find(id);
+  if (watch == listener.watches.end()) return;
+  if (auto code = by_code_.find(watch->second.code); code != by_code_.end()) {
+    code->second.erase({&peer, id});
+    if (code->second.empty()) by_code_.erase(code);
+  }
+  listener.watches.erase(watch);
+  listener.held.Give(1);
+  if (!listener.watches.empty()) return;
+  listener.peer->Keep(false);
+  listeners_.erase(found);
 }
 
 void Notifier::OnGone(const Peer& peer) {
   auto listener = listeners_.find(&peer);
   if (listener == listeners_.end()) return;
   PeerPtr alive = listener->second.peer;
-  std::vector<uint64_t> ids;
-  for (const auto& [id, _] : listener->second.watches) ids.push_back(id);
-  for (uint64_t id : ids) Remove(peer, id);
+  for (size_t left = listener->second.watches.size(); left > 0; --left) {
+    Remove(peer, listener->second.watches.begin()->first);
+  }
   Count();
 }
 
@@ -133,7 +145,7 @@ void Notifier::OnCalls(const PeerPtr& peer, uint64_t request_id, std::span<const
 }
 
 void Notifier::Count() {
-  metrics_.watches = static_cast<uint32_t>(watches_);
+  metrics_.watches = static_cast<uint32_t>(watches_.held());
   metrics_.watchers = static_cast<uint32_t>(listeners_.size());
 }
 

@@ -16,27 +16,32 @@
 #include "daemon/hot_set.h"
 #include "daemon/metrics.h"
 #include "daemon/peer.h"
+#include "daemon/shares.h"
 
 namespace hone {
 
-// A connection that watches is not closed to make room for others, so there must not be too many of them.
+// A connection that watches is not closed to make room for others, so there must not be too many of them. Of
+// connections and watches one client has its share (daemon/shares.h).
 struct NotifyLimits {
   size_t connections = 1'024;
   size_t watches = 65'536;        // of all connections
   size_t watches_of_one = 4'096;  // a large model has some hundred kernels
+  bool several_users = false;     // that are welcome
 };
 
 // Used by the event loop's thread alone.
 class Notifier {
  public:
   Notifier(HotSet& hot, ScheduleCache& cache, Metrics& metrics, const NotifyLimits& limits)
-      : hot_(hot), cache_(cache), metrics_(metrics), limits_(limits) {}
+      : hot_(hot), cache_(cache), metrics_(metrics) {
+    SetLimits(limits);
+  }
 
   // A WatchRequest, a CallsRequest.
   void OnWatch(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body);
   void OnCalls(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body);
   void OnGone(const Peer& peer);
-  void SetLimits(const NotifyLimits& limits) { limits_ = limits; }
+  void SetLimits(const NotifyLimits& limits);
 
   // There is better code: everyone who holds other code of the same kernel on the same target is told.
   void Announce(const NewerNotice& notice);
@@ -51,6 +56,7 @@ class Notifier {
   struct Listener {
     PeerPtr peer;
     std::map<uint64_t, Watch> watches;  // by their request's id
+    Shares::Part connection, held;      // of connections_, watches_
   };
 
   Result<WatchReply> Add(const PeerPtr& peer, uint64_t id, WatchRequest request);
@@ -61,7 +67,7 @@ class Notifier {
   ScheduleCache& cache_;
   Metrics& metrics_;
   NotifyLimits limits_;
-  size_t watches_ = 0;
+  Shares connections_{0}, watches_{0};
   std::unordered_map<const Peer*, Listener> listeners_;
   std::unordered_map<std::string, std::set<std::pair<const Peer*, uint64_t>>> by_code_;
 };

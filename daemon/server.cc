@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <functional>
 #include <unordered_map>
 
 #include "base/log.h"
@@ -23,7 +24,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   Impl(EventLoop& loop, FrameHandler& handler, Metrics& metrics)
       : loop(loop),
         metrics(metrics),
-        context(std::make_shared<ConnectionContext>(handler, metrics)),
+        context(std::make_shared<ConnectionContext>(loop, handler, metrics)),
         acceptor(loop.context()) {}
 
   bool IsWelcome(uid_t uid) const {
@@ -41,7 +42,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
           }
           // Out of descriptors, most likely: those who are here may leave.
           LogWarn("accept_failed", {{"why", error.message()}});
-          self->MakeRoom();
+          self->MakeRoom([](const ClientId&) { return true; });
           self->loop.After(std::chrono::milliseconds(50), [self] {
             if (!self->stopped) self->AcceptNext();
           });
@@ -56,32 +57,39 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
       LogWarn("connection_refused", {{"uid", peer.uid}, {"pid", peer.pid}});
       return;
     }
-    if (connections.size() >= limits.connections) MakeRoom();
-    Add(std::move(socket), {peer.uid, peer.pid}, connections.size() >= limits.connections);
+    Add(std::move(socket), {peer.uid, peer.pid});
   }
 
-  void Add(stream_protocol::socket socket, const ClientId& client, bool too_many) {
-    auto connection = std::make_shared<Connection>(std::move(socket), client, context, [this](Connection& closed) {
-      connections.erase(&closed);
-      metrics.connections = static_cast<uint32_t>(connections.size());
-    });
+  void Add(stream_protocol::socket socket, const ClientId& client) {
+    Shares::Part part = context->connections.Of(client);
+    bool has_room = part.TryTake(1);
+    if (!has_room) {
+      MakeRoom([&](const ClientId& other) {
+        return part.holds_nothing() || (part.process_held() > 0 ? other == client : other.uid == client.uid);
+      });
+      has_room = part.TryTake(1);
+    }
+    auto connection = std::make_shared<Connection>(std::move(socket), client, std::move(part), context,
+                                                   [this](Connection& closed) {
+                                                     connections.erase(&closed);
+                                                     metrics.connections = static_cast<uint32_t>(connections.size());
+                                                   });
     connections.emplace(connection.get(), connection);
     metrics.connections = static_cast<uint32_t>(connections.size());
     ++metrics.connections_accepted;
-    if (too_many) {
-      ++metrics.busy;
-      connection->Refuse({ErrorKind::kBusy, "too many connections, retry in 1000 ms", "honed"}, 1000);
-    } else {
-      connection->Start();
-    }
+    if (has_room) return connection->Start();
+    ++metrics.busy;
+    connection->Refuse({ErrorKind::kBusy, "too many connections, retry in 1000 ms", "honed"}, 1000);
   }
 
-  // Closes the connection that was idle longest, if one is idle and waits for nothing.
-  void MakeRoom() {
+  // Closes the one that was idle longest of the connections of some clients, if one is idle and waits for nothing.
+  void MakeRoom(const std::function<bool(const ClientId&)>& is_of_them) {
     std::shared_ptr<Connection> oldest;
     for (auto& [_, connection] : connections) {
+      if (!is_of_them(connection->client())) continue;
       if (!connection->is_idle() || connection->is_kept()) continue;
-      if (!oldest || connection->last_active() < oldest->last_active()) oldest = connection;
+      if (oldest && oldest->last_active() <= connection->last_active()) continue;
+      if (!connection->HasUnread()) oldest = connection;
     }
     if (!oldest) return;
     ++metrics.connections_dropped;
@@ -89,13 +97,17 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   }
 
   void Sweep() {
+    context->SweepLingering();
     auto now = Connection::Clock::now();
-    std::vector<std::shared_ptr<Connection>> overdue;
-    for (auto& [_, connection] : connections) {
-      if (connection->Overdue(now) != nullptr) overdue.push_back(connection);
-    }
-    for (auto& connection : overdue) {
-      LogInfo("connection_dropped", {{"why", connection->Overdue(now)}});
+    std::vector<std::shared_ptr<Connection>> all;
+    for (auto& [_, connection] : connections) all.push_back(connection);
+    for (auto& connection : all) {
+      const char* overdue = connection->closed() ? nullptr : connection->Overdue(now);
+      if (overdue == nullptr) {
+        connection->GiveUpHeldBack(now);
+        continue;
+      }
+      LogInfo("connection_dropped", {{"why", overdue}});
       ++metrics.connections_dropped;
       connection->Close();
     }
@@ -154,12 +166,16 @@ void Server::Accept(UniqueFd listening_socket) {
 void Server::Adopt(UniqueFd connected_socket, const ClientId& client) {
   stream_protocol::socket socket(impl_->loop.context());
   socket.assign(stream_protocol(), connected_socket.Release());
-  impl_->Add(std::move(socket), client, false);
+  impl_->Add(std::move(socket), client);
 }
 
 void Server::SetLimits(const ServerLimits& limits) {
   impl_->limits = limits;
-  impl_->context->limits = {limits.requests, limits.frame_time, limits.stall_time};
+  ConnectionContext& context = *impl_->context;
+  context.limits = {limits.requests, limits.frame_time, limits.stall_time};
+  context.connections.SetWhole(limits.connections, limits.several_users());
+  context.descriptors.SetWhole(limits.descriptors, limits.several_users());
+  context.frame_bytes.SetWhole(limits.frame_bytes, limits.several_users());
 }
 
 void Server::StopAccepting() {

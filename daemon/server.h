@@ -16,12 +16,16 @@
 namespace hone {
 
 struct ServerLimits {
-  uint32_t connections = 2'048;
+  uint32_t connections = 2'048;               // of all; one client: its share (daemon/shares.h), as of the next two
+  uint32_t descriptors = 256;                 // sent and not read yet
+  uint64_t frame_bytes = uint64_t{64} << 20;  // of requests, unfinished or without their answer
   uint32_t requests = 64;
   std::chrono::milliseconds frame_time{30'000};
   std::chrono::milliseconds stall_time{10'000};
   std::vector<uid_t> users;  // besides our own
   bool any_user = false;
+
+  bool several_users() const { return any_user || !users.empty(); }
 };
 
 // Everything in the loop's thread.

@@ -59,6 +59,7 @@ Result<Config> ReadConfig(const ServiceOptions& options) {
 ServerLimits ServerLimitsOf(const Config& config, uint32_t descriptors) {
   ServerLimits limits;
   limits.connections = std::min(config.connections, std::max(4u, descriptors / 2));
+  limits.descriptors = std::clamp(descriptors / 4, 4u, 256u);  // far from what the kernel allows a user
   limits.requests = config.requests;
   limits.frame_time = config.frame_time;
   limits.stall_time = config.stall_time;
@@ -70,7 +71,9 @@ ServerLimits ServerLimitsOf(const Config& config, uint32_t descriptors) {
 // Half of the connections are left for those who only ask.
 NotifyLimits NotifyLimitsOf(const Config& config, uint32_t descriptors) {
   NotifyLimits limits;
-  limits.connections = std::max(1u, ServerLimitsOf(config, descriptors).connections / 2);
+  const ServerLimits server = ServerLimitsOf(config, descriptors);
+  limits.connections = std::max(1u, server.connections / 2);
+  limits.several_users = server.several_users();
   return limits;
 }
 

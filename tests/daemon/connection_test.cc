@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <new>
 
 #include "base/bytes.h"
 #include "tests/daemon/test_server.h"
@@ -261,6 +262,133 @@ TEST(Connection, AThousandConnectionsAreServedAndLeave) {
   }
   EXPECT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; }));
   EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST(Connection, OneClientsConnectionsLeaveRoomForOthers) {
+  TestServerOptions options;
+  options.server.connections = 8;  // 6 of them shared
+  TestServer server(options);
+  Channel other = server.Connect({1000, 2});
+  ASSERT_TRUE(other.Call<StatusReply>(StatusRequest{}, Soon()));
+  std::vector<Channel> greedy;
+  for (int i = 0; i < 5; ++i) {
+    greedy.push_back(server.Connect({1000, 1}));
+    ASSERT_TRUE(greedy.back().Call<StatusReply>(StatusRequest{}, Soon()));
+  }
+  EXPECT_EQ(server.metrics.connections, 4u);
+  EXPECT_TRUE(Closed(greedy[0].fd()));  // its own that was idle longest made room
+  EXPECT_TRUE(Closed(greedy[1].fd()));
+  // None of them is idle: the next one has to wait.
+  server.workshop.Hold();
+  std::vector<uint64_t> ids;
+  for (int i = 2; i < 5; ++i) {
+    ids.push_back(*greedy[i].Ask(GetRequest{.kernel = "add(M=1,N=" + std::to_string(i) + ")"}, Soon()));
+  }
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.workshop.builds == 1; }));
+  Channel refused = server.Connect({1000, 1});
+  Result<ReceivedFrame> answer = refused.Receive(Soon());
+  ASSERT_TRUE(answer) << answer.error().Text();
+  EXPECT_EQ(answer->header.request_id, 0u);
+  EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kBusy);
+  EXPECT_TRUE(other.Call<StatusReply>(StatusRequest{}, Soon()));
+  EXPECT_TRUE(server.Connect({1000, 3}).Call<StatusReply>(StatusRequest{}, Soon()));
+  server.workshop.Release();
+  for (int i = 2; i < 5; ++i) EXPECT_TRUE(greedy[i].Await<GetReply>(ids[i - 2], Soon())) << i;
+}
+
+TEST(Connection, OneClientsUnfinishedFramesLeaveRoomForOthers) {
+  TestServerOptions options;
+  options.server.frame_bytes = 8 << 20;  // 6 MiB of them shared, 3 for who is alone
+  TestServer server(options);
+  const std::string frame = EncodeFrame(1, GetRequest{.kernel = std::string(1000 << 10, ' ')});
+  std::vector<Channel> greedy;
+  for (int i = 0; i < 5; ++i) {
+    greedy.push_back(server.Connect({1000, 1}));
+    const std::string_view most = std::string_view(frame).substr(0, frame.size() - 1);
+    ASSERT_TRUE(greedy.back().Send(most, Soon()) || i >= 2);
+  }
+  EXPECT_TRUE(TestServer::Eventually([&] { return server.metrics.connections_dropped == 3; }));
+  Channel other = server.Connect({1000, 2});
+  ASSERT_TRUE(other.Send(frame, Soon()));
+  Result<ReceivedFrame> answer = other.Receive(Soon());
+  ASSERT_TRUE(answer) << answer.error().Text();
+  EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kInvalid);  // it was read and found empty
+  greedy.clear();
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 1; }));
+  Channel again = server.Connect({1000, 1});
+  ASSERT_TRUE(again.Send(frame, Soon()));
+  EXPECT_EQ(DecodeBody<ErrorReply>(again.Receive(Soon())->body)->kind, ErrorKind::kInvalid);
+}
+
+TEST(Connection, BytesOfRequestsCountUntilTheyAreAnswered) {
+  TestServerOptions options;
+  options.server.frame_bytes = 8 << 20;
+  TestServer server(options);
+  server.workshop.Hold();
+  Channel greedy = server.Connect({1000, 1}), other = server.Connect({1000, 2});
+  auto ask = [&](Channel& channel, uint64_t id) {
+    // The same kernel in another spelling each, so that one build answers all.
+    const std::string text = "add(M=1,N=1)" + std::string((400 << 10) + id, ' ');
+    ASSERT_TRUE(channel.Send(EncodeFrame(id, GetRequest{.kernel = text}), Soon()));
+  };
+  for (uint64_t id = 1; id <= 12; ++id) ask(greedy, id);
+  int refused = 0;
+  for (; refused < 5; ++refused) {
+    Result<ReceivedFrame> answer = greedy.Receive(Soon());
+    ASSERT_TRUE(answer) << answer.error().Text();
+    ASSERT_EQ(answer->header.type, MessageType::kError);
+    EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kBusy);
+  }
+  ask(other, 1);
+  server.workshop.Release();
+  for (int i = 0; i < 12 - refused; ++i) EXPECT_EQ(greedy.Receive(Soon())->header.type, MessageType::kGetReply) << i;
+  EXPECT_EQ(other.Receive(Soon())->header.type, MessageType::kGetReply);
+  for (uint64_t id = 100; id < 120; ++id) {
+    ask(greedy, id);
+    EXPECT_EQ(greedy.Receive(Soon())->header.type, MessageType::kGetReply) << id;
+  }
+}
+
+// Out of memory for what it does itself, or for its own answer's.
+class NoMemory : public FrameHandler {
+ public:
+  void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte>) override {
+    if (header.type == MessageType::kGet) throw std::bad_alloc();
+    peer->Reply(header.request_id, StatsReply{});
+    if (header.type == MessageType::kStatus) throw std::bad_alloc();
+  }
+  void OnGone(const Peer&) override {}
+};
+
+TEST(Connection, OutOfMemoryCostsTheRequest) {
+  NoMemory handler;
+  Metrics metrics;
+  testing::LoopThread loop;
+  std::unique_ptr<Server> server;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  loop.Do([&] {
+    server = std::make_unique<Server>(loop.loop, handler, metrics, ServerLimits{});
+    server->Adopt(UniqueFd(ends[1]));
+  });
+  Channel channel((UniqueFd(ends[0])));
+  loop.loop.Post([] { throw std::bad_alloc(); });
+  for (uint64_t id = 1; id < 100; id += 3) {
+    ASSERT_TRUE(channel.Send(EncodeFrame(id, GetRequest{.kernel = "x"}) + EncodeFrame(id + 1, StatusRequest{}) +
+                                 EncodeFrame(id + 2, StatsRequest{}),
+                             Soon()));
+    Result<ReceivedFrame> answer = channel.Receive(Soon());
+    ASSERT_TRUE(answer) << answer.error().Text();
+    EXPECT_EQ(answer->header.request_id, id);
+    EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kBusy);
+    for (uint64_t next : {id + 1, id + 2}) {  // once each, though one failed after its answer
+      answer = channel.Receive(Soon());
+      ASSERT_TRUE(answer) << answer.error().Text();
+      EXPECT_EQ(answer->header.request_id, next);
+      EXPECT_EQ(answer->header.type, MessageType::kStatsReply);
+    }
+  }
+  loop.Do([&] { server.reset(); });
 }
 
 }  // namespace

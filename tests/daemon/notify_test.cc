@@ -118,21 +118,41 @@ TEST(Notify, AWatchEndsWhenItIsEndedOrReplacedOrItsConnectionIsGone) {
 
 TEST(Notify, WatchesAreLimitedInNumber) {
   TestServerOptions options;
-  options.notify = {.connections = 2, .watches = 6, .watches_of_one = 4};
+  options.notify = {.connections = 2, .watches = 8, .watches_of_one = 2};
   TestServer server(options);
   GetReply reply = *server.Get(kKernel);
-  Channel first = server.Connect(), second = server.Connect(), third = server.Connect();
-  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(Watch(first, id, WatchOf(reply)));
-  EXPECT_EQ(Watch(first, 5, WatchOf(reply)).error().kind, ErrorKind::kBusy);
-  EXPECT_TRUE(Watch(first, 4, WatchOf(reply)));  // in place of one that there is
+  Channel first = server.Connect({1000, 1}), second = server.Connect({1000, 2}), third = server.Connect({1000, 3});
+  for (uint64_t id : {1, 2}) ASSERT_TRUE(Watch(first, id, WatchOf(reply)));
+  EXPECT_EQ(Watch(first, 3, WatchOf(reply)).error().kind, ErrorKind::kBusy);
+  EXPECT_TRUE(Watch(first, 2, WatchOf(reply)));  // in place of one that there is
   ASSERT_TRUE(Watch(second, 1, WatchOf(reply)));
   EXPECT_EQ(Watch(third, 1, WatchOf(reply)).error().kind, ErrorKind::kBusy);  // a third connection
-  ASSERT_TRUE(Watch(second, 2, WatchOf(reply)));
-  EXPECT_EQ(Watch(second, 3, WatchOf(reply)).error().kind, ErrorKind::kBusy);  // a seventh watch
-  EXPECT_EQ(server.metrics.watches, 6u);
-  ASSERT_TRUE(Watch(first, 4, {.watch = false, .fingerprint = "", .target = "", .digest = ""}));
-  EXPECT_TRUE(Watch(second, 3, WatchOf(reply)));
+  EXPECT_EQ(server.metrics.watches, 3u);
+  ASSERT_TRUE(Watch(second, 1, {.watch = false, .fingerprint = "", .target = "", .digest = ""}));
+  EXPECT_TRUE(Watch(third, 1, WatchOf(reply)));
   EXPECT_TRUE(server.Get(kKernel));
+}
+
+TEST(Notify, OneClientsWatchesLeaveRoomForOthers) {
+  TestServerOptions options;
+  options.notify = {.connections = 8, .watches = 64, .watches_of_one = 16};  // 6 and 48 of them shared
+  TestServer server(options);
+  GetReply reply = *server.Get(kKernel);
+  std::vector<Channel> greedy;
+  for (int i = 0; i < 4; ++i) greedy.push_back(server.Connect({1000, 1}));
+  uint64_t watches = 0;
+  for (Channel& channel : greedy) {
+    for (uint64_t id = 1; id <= 20; ++id) watches += Watch(channel, id, WatchOf(reply)).has_value();
+  }
+  EXPECT_EQ(watches, 24u);
+  EXPECT_EQ(Watch(greedy[3], 1, WatchOf(reply)).error().kind, ErrorKind::kBusy);
+  Channel other = server.Connect({1000, 2});
+  for (uint64_t id = 1; id <= 12; ++id) EXPECT_TRUE(Watch(other, id, WatchOf(reply))) << id;
+  EXPECT_EQ(server.metrics.watches, 36u);
+  greedy.clear();
+  EXPECT_TRUE(TestServer::Eventually([&] { return server.metrics.watches == 12; }));
+  Channel again = server.Connect({1000, 1});
+  EXPECT_TRUE(Watch(again, 1, WatchOf(reply)));
 }
 
 TEST(Notify, RefusesWhatCannotBe) {
