@@ -357,6 +357,7 @@ class NoMemory : public FrameHandler {
     peer->Reply(header.request_id, StatsReply{});
     if (header.type == MessageType::kStatus) throw std::bad_alloc();
   }
+  void OnTaken(const Peer&) override {}
   void OnGone(const Peer&) override {}
 };
 

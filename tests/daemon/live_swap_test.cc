@@ -237,13 +237,17 @@ TEST_F(LiveSwapTest, FollowsADaemonThatWasKilledAndStartedAgain) {
 
 // As after an update that names kernels otherwise, or on a machine that was given more cores.
 TEST_F(LiveSwapTest, FollowsADaemonThatKnowsTheKernelByAnotherName) {
+  server_.reset();
+  Start(/*cores=*/2);
+  ASSERT_TRUE(server_->Get(kKernel));
+  server_.reset();
+  Start();
   auto client = Connect();
   auto handle = Get(*client);
   ASSERT_TRUE(IsWatched());
   const std::string before = handle->facts().reply.fingerprint;
   server_.reset();
   Start(/*cores=*/2);
-  ASSERT_TRUE(server_->Get(kKernel));
   Promote(Layout::kReversed, 1);
   ASSERT_TRUE(Becomes(*handle, 1));
   EXPECT_NE(handle->facts().reply.fingerprint, before);
