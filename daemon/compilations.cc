@@ -120,6 +120,7 @@ bool Compilations::Push(const std::string& key, Compilation& compilation) {
   if (!compilation.waiters.empty()) job.client = compilation.waiters.front()->peer->client();
   job.bytes = compilation.found->identity.key.canonical.size() + compilation.found->identity.request.size();
   job.slice = compilation.slice;
+  job.is_long = compilation.displaced > 0;
   job.run = [this, self = self_, key, found = compilation.found, limits = limits_.path, until,
              queued = Stopwatch()](const std::stop_token& stop) {
     CountQueued();

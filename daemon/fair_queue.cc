@@ -54,7 +54,13 @@ size_t FairQueue::waiting() const {
   return where_.size();
 }
 
-bool FairQueue::HasWork() const { return !where_.empty() || !abandoned_.empty(); }
+std::deque<FairQueue::Item>::iterator FairQueue::FirstToRun(Client& client) {
+  const auto running =
+      std::count_if(running_.begin(), running_.end(), [](const Running& each) { return each.is_long; });
+  const bool may_be_long = thread_count_ == 1 || static_cast<size_t>(running) + 1 < thread_count_;
+  return std::find_if(client.waiting.begin(), client.waiting.end(),
+                      [&](const Item& item) { return may_be_long || !item.job.is_long; });
+}
 
 FairQueue::Load FairQueue::LoadOf(const ClientId& client, Clock::time_point now) const {
   Load load{0, 0};
@@ -73,7 +79,7 @@ std::map<ClientId, FairQueue::Client>::iterator FairQueue::LeastServed(Clock::ti
   auto least = clients_.end();
   Load least_load;
   for (auto entry = clients_.begin(); entry != clients_.end(); ++entry) {
-    if (entry->second.waiting.empty()) continue;
+    if (FirstToRun(entry->second) == entry->second.waiting.end()) continue;
     const Load load = LoadOf(entry->first, now);
     // Among equals, who has waited longest.
     if (least == clients_.end() || load < least_load ||
@@ -93,10 +99,11 @@ FairQueue::Item FairQueue::Extract(Client& client, std::deque<Item>::iterator it
   return taken;
 }
 
-FairQueue::Item FairQueue::TakeNext(bool& is_abandoned) {
+std::optional<FairQueue::Item> FairQueue::TakeNext(bool& is_abandoned) {
   auto least = LeastServed(Clock::now());
   is_abandoned = least == clients_.end();
-  if (!is_abandoned) return Extract(least->second, least->second.waiting.begin());
+  if (!is_abandoned) return Extract(least->second, FirstToRun(least->second));
+  if (abandoned_.empty()) return std::nullopt;
   Item item = std::move(abandoned_.front());
   abandoned_.pop_front();
   return item;
@@ -236,22 +243,22 @@ void FairQueue::Close() {
 
 void FairQueue::Run() {
   for (;;) {
-    Item item;
+    std::optional<Item> item;
     std::stop_token stop;
     std::list<Running>::iterator me;
     {
       MutexLock lock(mutex_);
-      while (!HasWork() && !closed_) work_came_.Wait(mutex_);
-      if (closed_) return;
       bool is_abandoned = false;
-      item = TakeNext(is_abandoned);
-      me = running_.insert(running_.end(),
-                           {item.id, item.job.client, Clock::now(), item.job.slice, is_abandoned, std::stop_source()});
+      while (!closed_ && !(item = TakeNext(is_abandoned))) work_came_.Wait(mutex_);
+      if (closed_) return;
+      const Job& job = item->job;
+      me = running_.insert(running_.end(), {item->id, job.client, Clock::now(), job.slice, job.is_long, is_abandoned,
+                                            std::stop_source()});
       stop = me->stop.get_token();
-      if (HasWork()) watch_again_.NotifyOne();
+      watch_again_.NotifyOne();
     }
-    item.job.run(stop);
-    item.job = {};  // what it holds goes without the lock
+    item->job.run(stop);
+    item.reset();  // what it holds goes without the lock
     MutexLock lock(mutex_);
     const Clock::time_point now = Clock::now();
     const double seconds = SecondsBetween(me->begun, now);
@@ -260,6 +267,7 @@ void FairQueue::Run() {
       users_[me->client.uid].Add(seconds, now);
     }
     running_.erase(me);
+    work_came_.NotifyOne();  // what could not run beside it
   }
 }
 
@@ -269,6 +277,7 @@ std::optional<FairQueue::Clock::time_point> FairQueue::Displace() {
   if (where_.empty() || running_.size() < thread_count_) return again;
   const Clock::time_point now = Clock::now();
   auto next = LeastServed(now);
+  if (next == clients_.end()) return again;
   size_t stopping = 0;
   for (const Running& running : running_) stopping += running.stop.stop_requested() ? 1 : 0;
   const Load load = LoadOf(next->first, now);

@@ -38,6 +38,8 @@ class FairQueue {
     // A stop is requested when it has run for so long and a client that was served less waits. It ends soon then; who
     // wants the rest pushes it again, with a longer slice if it begins anew.
     std::chrono::milliseconds slice = kWhole;
+    // Has shown that it takes long: such jobs leave one thread to others, if there are several.
+    bool is_long = false;
     std::function<void(const std::stop_token&)> run;  // throws nothing
     // Called instead of run where the queue is full and this is the last job of the client with the most, by the thread
     // that pushes another one's; or where too many are abandoned and this is the oldest, by the thread that abandons
@@ -85,6 +87,7 @@ class FairQueue {
     ClientId client;
     Clock::time_point begun;
     std::chrono::milliseconds slice{};
+    bool is_long = false;
     bool is_abandoned = false;
     std::stop_source stop;
   };
@@ -92,9 +95,11 @@ class FairQueue {
 
   void Run();
   void Watch();
-  bool HasWork() const HONE_REQUIRES(mutex_);
-  Item TakeNext(bool& is_abandoned) HONE_REQUIRES(mutex_);
+  // The first of a client's jobs that may run beside what runs; end(): none may.
+  std::deque<Item>::iterator FirstToRun(Client& client) HONE_REQUIRES(mutex_);
+  std::optional<Item> TakeNext(bool& is_abandoned) HONE_REQUIRES(mutex_);
   Load LoadOf(const ClientId& client, Clock::time_point now) const HONE_REQUIRES(mutex_);
+  // Of the clients with something that may run now; end(): there is none.
   std::map<ClientId, Client>::iterator LeastServed(Clock::time_point now) HONE_REQUIRES(mutex_);
   Item Extract(Client& client, std::deque<Item>::iterator item) HONE_REQUIRES(mutex_);
   bool MakeRoom(const Job& job, std::vector<Item>& dropped) HONE_REQUIRES(mutex_);

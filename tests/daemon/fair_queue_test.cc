@@ -170,6 +170,35 @@ TEST(FairQueue, StopsAsManyAsWait) {
   ASSERT_TRUE(log.Await(3));
 }
 
+TEST(FairQueue, WhatTakesLongLeavesAThreadToOthers) {
+  Log log;
+  FairQueue queue(2, "test", {});
+  for (const char* name : {"one", "two"}) {
+    FairQueue::Job job = log.Endless(kAnn, name, std::chrono::minutes(10));
+    job.is_long = true;
+    queue.Push(std::move(job));
+  }
+  ASSERT_TRUE(log.AwaitRunning(1));
+  queue.Push(log.Job(kBob, "bob"));
+  queue.Push(log.Job(kAnn, "own"));  // it is not who asks, but for how much
+  ASSERT_TRUE(log.Await(2));
+  EXPECT_EQ(log.running, 1);
+  EXPECT_EQ(queue.waiting(), 1u);
+  log.go = true;
+  ASSERT_TRUE(log.Await(4));
+}
+
+TEST(FairQueue, TheOnlyThreadTakesWhatTakesLong) {
+  Log log;
+  FairQueue queue(1, "test", {});
+  FairQueue::Job job = log.Endless(kAnn, "long", std::chrono::minutes(10));
+  job.is_long = true;
+  queue.Push(std::move(job));
+  ASSERT_TRUE(log.AwaitRunning(1));
+  log.go = true;
+  ASSERT_TRUE(log.Await(1));
+}
+
 TEST(FairQueue, AFullQueueDropsTheLastOfWhoHasMost) {
   Log log;
   FairQueue queue(1, "test", {.jobs = 4});
