@@ -79,8 +79,9 @@ class Tuning : public Searcher {
   struct Task;
   using TaskPtr = std::shared_ptr<Task>;
   bool Push(const TaskPtr& task);
-  void RunTurn(const TaskPtr& task, const PeerPtr& peer, const std::stop_token& turn);
-  Result<Outcome> SearchInTurn(Task& task, const PeerPtr& peer, const std::stop_token& stop);
+  void RunTurn(const TaskPtr& task, const std::stop_token& turn);
+  Result<Outcome> SearchInTurn(Task& task, const std::stop_token& stop);
+  void TellRound(Id id, std::string body);
   void OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced);
   void Finish(const TaskPtr& task, const Result<Outcome>& outcome);
   Result<std::shared_ptr<Workshop>> TakeWorkshop();

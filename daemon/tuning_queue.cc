@@ -36,7 +36,7 @@ struct Tuning::Task {
   SearchProgress before;  // of the turns that are over …
   double served_us = 0;   // … what was served before the first that found something, …
   double ratio = 0;       // … and how much better it has become; 0: nothing was found
-  PeerPtr peer;           // who asked by TuneRequest and still listens; nullptr: `done` is called
+  PeerPtr peer;           // who asked by TuneRequest and still listens; nullptr: `done` is called. The loop's alone
   uint64_t request_id = 0;
   std::function<void()> done;
   FairQueue::Id job = 0;
@@ -152,11 +152,12 @@ void Tuning::OnGone(const Peer& peer) {
 
 bool Tuning::Push(const TaskPtr& task) {
   if (stop_.stop_requested()) return false;
+  if (task->id == 0) task->id = ++last_task_;
   FairQueue::Job job;
   job.client = task->client;
   job.bytes = task->ask.kernel.size();
   job.slice = kTurn;
-  job.run = [this, task, peer = task->peer](const std::stop_token& turn) { RunTurn(task, peer, turn); };
+  job.run = [this, task](const std::stop_token& turn) { RunTurn(task, turn); };
   job.drop = [this, self = self_, task] {
     loop_.Post([self, task] {
       if (!*self) return;
@@ -169,13 +170,12 @@ bool Tuning::Push(const TaskPtr& task) {
   std::optional<FairQueue::Id> pushed = queue_.Push(std::move(job));
   if (!pushed) return false;
   task->job = *pushed;
-  if (task->id == 0) task->id = ++last_task_;
   tasks_[task->id] = task;
   return true;
 }
 
 // In the queue's thread.
-void Tuning::RunTurn(const TaskPtr& task, const PeerPtr& peer, const std::stop_token& turn) {
+void Tuning::RunTurn(const TaskPtr& task, const std::stop_token& turn) {
   std::stop_source stop;
   const uint64_t number = ++task->turns;
   task->in_turn = true;
@@ -195,7 +195,7 @@ void Tuning::RunTurn(const TaskPtr& task, const PeerPtr& peer, const std::stop_t
     std::stop_callback with_client(task->given_up.get_token(), end);
     std::stop_callback with_us(stop_.get_token(), end);
     try {
-      outcome = SearchInTurn(*task, peer, stop.get_token());
+      outcome = SearchInTurn(*task, stop.get_token());
     } catch (const std::bad_alloc&) { outcome = OutOfMemory(); }
   }
   task->in_turn = false;
@@ -205,7 +205,7 @@ void Tuning::RunTurn(const TaskPtr& task, const PeerPtr& peer, const std::stop_t
   });
 }
 
-Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const PeerPtr& peer, const std::stop_token& stop) {
+Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& stop) {
   {
     MutexLock lock(task.mutex);
     task.now = {};
@@ -217,14 +217,21 @@ Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const PeerPtr& peer, co
       MutexLock lock(task.mutex);
       task.now = progress;
     }
-    if (!peer || peer->unsent() > kMostUnread) return;
     TuneReply reply = task.Reply(progress);
     reply.more = true;
-    loop_.Post([peer, id = task.request_id, body = EncodeBody(reply)]() mutable {
-      peer->ReplyPart(id, TuneReply::kType, std::move(body));
+    loop_.Post([self = self_, id = task.id, body = EncodeBody(reply)]() mutable {
+      if (*self) (*self)->TellRound(id, std::move(body));
     });
   };
   return Refine(task.ask, task.options, *workshop, watcher, stop, true);
+}
+
+void Tuning::TellRound(Id id, std::string body) {
+  auto entry = tasks_.find(id);
+  if (entry == tasks_.end()) return;
+  const Task& task = *entry->second;
+  if (task.peer && task.peer->unsent() <= kMostUnread)
+    task.peer->ReplyPart(task.request_id, TuneReply::kType, std::move(body));
 }
 
 void Tuning::OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced) {
