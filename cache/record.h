@@ -71,7 +71,7 @@ struct Record {
   std::optional<Timing> measured;
   std::optional<std::chrono::nanoseconds> expected;  // predicted, when not measured
   CheckSummary check;
-  std::optional<Digest256> artifact_digest;  // nullopt: schedule only (imported, evicted)
+  std::optional<Digest256> artifact_digest;  // nullopt: schedule only, as after an eviction
   uint64_t artifact_bytes = 0;
   std::optional<Fingerprint> donor;  // whose schedule was transferred
   bool pinned = false;               // never evicted, refined or replaced
