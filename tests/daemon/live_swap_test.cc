@@ -31,13 +31,13 @@ class LiveSwapTest : public ::testing::Test {
  protected:
   LiveSwapTest() { Start(); }
 
-  void Start(int cores = 1) {
+  void Start(int cores = 1, bool listens = true) {
     TestServerOptions options;
     options.cores = cores;
     options.cache = directory_ / "cache";
     server_ = std::make_unique<TestServer>(options);
     server_->workshop.make_code = [](const std::string& kernel) { return VersionBytes(Layout::kPlain, 0, kernel); };
-    server_->Listen(socket());
+    if (listens) server_->Listen(socket());
     canonical_ = server_->path->Identify({kKernel, "", 0})->key.canonical;
   }
 
@@ -237,18 +237,15 @@ TEST_F(LiveSwapTest, FollowsADaemonThatWasKilledAndStartedAgain) {
 
 // As after an update that names kernels otherwise, or on a machine that was given more cores.
 TEST_F(LiveSwapTest, FollowsADaemonThatKnowsTheKernelByAnotherName) {
-  server_.reset();
-  Start(/*cores=*/2);
-  ASSERT_TRUE(server_->Get(kKernel));
-  server_.reset();
-  Start();
   auto client = Connect();
   auto handle = Get(*client);
   ASSERT_TRUE(IsWatched());
   const std::string before = handle->facts().reply.fingerprint;
   server_.reset();
-  Start(/*cores=*/2);
+  Start(/*cores=*/2, /*listens=*/false);
+  ASSERT_TRUE(server_->Get(kKernel));
   Promote(Layout::kReversed, 1);
+  server_->Listen(socket());
   ASSERT_TRUE(Becomes(*handle, 1));
   EXPECT_NE(handle->facts().reply.fingerprint, before);
   Promote(Layout::kTwice, 2);
