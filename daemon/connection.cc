@@ -69,7 +69,7 @@ void Connection::WaitReadable() {
 }
 
 bool Connection::MayTake() const {
-  return !closed() && !refused_ && pending_ < context_->limits.requests && unsent() < kPauseReading;
+  return !closed() && !refused_ && !crowded_ && pending_ < context_->limits.requests && unsent() < kPauseReading;
 }
 
 void Connection::OnReadable() {
@@ -92,7 +92,8 @@ bool Connection::ReadSome() {
     size_t grown = std::min(in_.size() * 2, kFrameHeaderBytes + kRequestLimit);
     const size_t more = grown - in_.size();
     if (!bytes_.MayTake(more)) {
-      Refuse({ErrorKind::kBusy, "too many bytes of requests at once", "honed"}, kRetryMs);
+      crowded_ = pending_ > 0;
+      if (!crowded_) Refuse({ErrorKind::kBusy, "too many bytes of requests at once", "honed"}, kRetryMs);
       return false;
     }
     in_.resize(grown);
@@ -133,6 +134,8 @@ void Connection::TakeFrames() {
       break;
     }
     if (rest.size() < kFrameHeaderBytes + header->length) break;
+    crowded_ = pending_ > 0 && !bytes_.MayTake(header->length);
+    if (crowded_) break;
     HandOver(*header, rest.subspan(kFrameHeaderBytes, header->length));
     taken += kFrameHeaderBytes + header->length;
   }
@@ -193,6 +196,7 @@ void Connection::Answered(uint64_t request_id) {
 
 void Connection::FinishRequest() {
   if (pending_ > 0) --pending_;
+  crowded_ = false;
 }
 
 void Connection::Reply(uint64_t request_id, MessageType type, std::string body) {
@@ -405,7 +409,7 @@ void Connection::CloseIfOutOfMemory(const Work& work) {
 const char* Connection::Overdue(Clock::time_point now) const {
   const bool leaves_unread = !out_.empty() || (!held_back_.empty() && !unread_->empty());
   if (leaves_unread && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
-  if (have_ > 0 && pending_ < context_->limits.requests && now - frame_begun_ > context_->limits.frame_time) {
+  if (have_ > 0 && !crowded_ && pending_ < context_->limits.requests && now - frame_begun_ > context_->limits.frame_time) {
     return "takes too long to send a request";
   }
   return nullptr;

@@ -96,6 +96,7 @@ class Connection final : public Peer {
   bool taking_ = false;   // frames are being handed to the handler
   bool ended_ = false;    // the client sends no more
   bool refused_ = false;  // closes once all is sent
+  bool crowded_ = false;  // no more bytes for the next request until one is answered
   std::optional<uint64_t> handed_over_;                       // the request that the handler is called for, unanswered
   std::unordered_multimap<uint64_t, size_t> unanswered_;      // bytes of requests, by id, once the handler has returned
   std::deque<Outgoing> out_;

@@ -90,7 +90,7 @@ TEST(Listen, ClientsAreServedOverTheSocketAndMakeRoomForEachOther) {
   Result<ListeningSocket> listening = Listen(path);
   ASSERT_TRUE(listening);
   TestServerOptions options;
-  options.server.connections = 4;
+  options.server.connections = 10;  // 8 of them shared, 4 for one client
   TestServer server(options);
   server.Do([&] { server.server->Accept(UniqueFd(listening->socket.Release())); });
   std::vector<Channel> channels;
