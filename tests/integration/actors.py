@@ -318,7 +318,10 @@ def main():
         except (Gone, OSError) as problem:
             report["problems"].append(repr(problem))
 
-    threading.Thread(target=act, daemon=True).start()
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    while role is hits and thread.is_alive() and not report.get("hits"):
+        time.sleep(0.001)  # it is served before others come
     print("ready", flush=True)
     sys.stdin.read()  # until it is asked for its report; when the test dies, too
     print(json.dumps(report), flush=True)

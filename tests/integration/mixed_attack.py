@@ -34,6 +34,7 @@ class MixedAttack(harness.HoneTest):
         self.assert_served()
         for number in range(20):
             self.assert_served(f"add(M=13,N={number + 1})")
+        self.hone("tune", "softmax(M=8,N=50,threads=1)", "--trials", "8")  # what searches keep is there, too
         memory, descriptors = self.daemon.resident_mib(), self.daemon.open_descriptors()
 
         calm_hits = Actor(self, "hits", echoes=True)
@@ -65,7 +66,7 @@ class MixedAttack(harness.HoneTest):
               f"{quantile(calm['hits'], 0.99):.2f} and {quantile(calm['echoes'], 0.99):.2f} ms", flush=True)
         print(f"misses: p95 {miss:.0f} ms, slowest {max(seen_new['misses'], default=float('inf')):.0f} ms of "
               f"{len(seen_new['misses'])}; before {quantile(calm_new['misses'], 0.95):.0f} ms", flush=True)
-        self.wait_until(lambda: self.daemon.open_descriptors() <= descriptors + DESCRIPTORS)
+        self.wait_until(lambda: self.daemon.open_descriptors() <= descriptors + DESCRIPTORS, 10)
         grown = self.daemon.resident_mib() - memory
         print(f"memory: {memory:.0f} MiB and {grown:.0f} more; descriptors: {descriptors} and "
               f"{self.daemon.open_descriptors() - descriptors} more", flush=True)
