@@ -53,11 +53,22 @@ bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
 
 bool IsElementwise(const Stage& stage) { return stage.reduction == Reduction::kNone; }
 
+// Whether a stage can be inlined without its readers growing for it: one that a body mentions twice is doubled.
+bool StaysSmall(const Kernel& kernel, int stage, const std::vector<int>& readers) {
+  constexpr double kSmall = 500;  // some twenty operations of the library
+  return std::all_of(readers.begin(), readers.end(), [&](int reader) {
+    const double apart = kernel.stages[static_cast<size_t>(stage)].body.nodes() +
+                         kernel.stages[static_cast<size_t>(reader)].body.nodes();
+    return NodesOnceInlined(kernel, stage, reader) <= std::max(kSmall, apart);
+  });
+}
+
 // Inlines what costs nothing to compute where it is read.
 void InlineCopies(SchedulePlanner& planner) {
   bool changed = true;
   while (changed) {
     changed = false;
+    const std::vector<std::vector<int>> all_readers = ReadersOfAll(planner.kernel());
     for (const Stage& stage : planner.kernel().stages) {
       const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
       if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
@@ -69,12 +80,13 @@ void InlineCopies(SchedulePlanner& planner) {
           cost += e.op() >= Op::kExp && e.op() <= Op::kErf ? 100 : e.op() >= Op::kAdd ? 1 : 0;
       });
       if (pads && !PadsNothing(planner, stage)) continue;
-      std::vector<int> readers = ReadersOf(planner.kernel(), stage.output);
+      const std::vector<int>& readers = all_readers[static_cast<size_t>(stage.output)];
       bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) {
         return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]);
       });
       bool cheap = pads || cost == 0 || (into_elementwise && readers.size() == 1);
-      if (!cheap) continue;
+      const auto index = static_cast<int>(&stage - planner.kernel().stages.data());
+      if (!cheap || !StaysSmall(planner.kernel(), index, readers)) continue;
       if (planner.Inline(tensor.name)) {
         changed = true;
         break;

@@ -62,8 +62,8 @@ class Transfers {
   // anew. nullopt: it has no donor, or that is none any more.
   std::optional<WallTime> DonorChanged(const Record& record) const;
 
-  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no schedules. kUnavailable: `stop` was
-  // requested.
+  // Takes milliseconds, measures nothing. kInvalid, kLimit: the kernel has no schedules, or is too large for them to be
+  // compared while somebody waits. kUnavailable: `stop` was requested.
   Result<TransferPlan> Plan(const CacheKey& key, const Target& target, Reach reach,
                             const std::stop_token& stop = {}) const;
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "ir/parse.h"
 
 namespace hone {
 namespace {
@@ -50,6 +51,25 @@ Expr InlineInto(const Kernel& kernel, const Expr& expr, const Stage& producer) {
   return Expr(expr.op(), expr.type(), std::move(args), expr.int_value(), expr.float_value());
 }
 
+// What InlineInto makes of `expr`, counted at most. `mentions`: of each axis in the producer's body.
+double NodesInlined(const Kernel& kernel, const Expr& expr, const Stage& producer, const std::vector<int>& mentions) {
+  auto inlined = [&](const Expr& e) { return NodesInlined(kernel, e, producer, mentions); };
+  const bool pads = expr.op() == Op::kPad;
+  const Expr& load = pads ? expr.arg(0) : expr;
+  if (load.op() != Op::kLoad || load.int_value() != producer.output) {
+    double nodes = 1;
+    for (const Expr& arg : expr.args()) nodes += inlined(arg);
+    return nodes;
+  }
+  const Tensor& tensor = kernel.tensors[static_cast<size_t>(producer.output)];
+  double nodes = producer.body.nodes() + (pads ? 1 + inlined(expr.arg(1)) : 0);
+  for (size_t d = 0; d < load.args().size(); ++d) {
+    const double index = inlined(load.arg(d));
+    nodes += mentions[d] * (index - 1) + (pads ? 5 + 2 * index + tensor.shape[d].nodes() : 0);
+  }
+  return nodes;
+}
+
 // `base`, or base1, base2 … : the first that no axis of the stage has.
 std::string FreshAxis(const Stage& stage, const std::string& base) {
   auto taken = [&](const std::string& name) {
@@ -83,6 +103,19 @@ std::vector<int> ReadersOf(const Kernel& kernel, TensorId tensor) {
   return readers;
 }
 
+std::vector<std::vector<int>> ReadersOfAll(const Kernel& kernel) {
+  std::vector<std::vector<int>> readers(kernel.tensors.size());
+  for (size_t i = 0; i < kernel.stages.size(); ++i) {
+    const int stage = static_cast<int>(i);
+    Walk(kernel.stages[i].body, [&](const Expr& e) {
+      if (e.op() != Op::kLoad) return;
+      std::vector<int>& known = readers[static_cast<size_t>(e.int_value())];
+      if (known.empty() || known.back() != stage) known.push_back(stage);
+    });
+  }
+  return readers;
+}
+
 Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values) {
   if (expr.op() == Op::kAxis) return values[static_cast<size_t>(expr.int_value())];
   std::vector<Expr> args;
@@ -98,12 +131,31 @@ Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values) {
   return Expr(expr.op(), expr.type(), std::move(args), expr.int_value(), expr.float_value());
 }
 
+double NodesOnceInlined(const Kernel& kernel, int stage, int reader) {
+  const Stage& producer = kernel.stages[static_cast<size_t>(stage)];
+  std::vector<int> mentions(producer.axes.size());
+  Walk(producer.body, [&](const Expr& e) {
+    if (e.op() == Op::kAxis) ++mentions[static_cast<size_t>(e.int_value())];
+  });
+  return NodesInlined(kernel, kernel.stages[static_cast<size_t>(reader)].body, producer, mentions);
+}
+
 Result<Kernel> InlineStage(Kernel kernel, int index) {
   const Stage producer = kernel.stages[static_cast<size_t>(index)];
   const Tensor& tensor = kernel.tensors[static_cast<size_t>(producer.output)];
   if (producer.reduction != Reduction::kNone) return Refuse(tensor.name + " is a reduction: it can be placed, not inlined");
   if (tensor.kind == TensorKind::kOutput) return Refuse(tensor.name + " is an output: it must be stored");
-  for (int reader : ReadersOf(kernel, producer.output)) {
+  constexpr ParseLimits kLimits;
+  const std::vector<int> readers = ReadersOf(kernel, producer.output);
+  double nodes = 0;
+  for (const Stage& stage : kernel.stages) nodes += stage.body.nodes();
+  for (int reader : readers) {
+    const Expr& body = kernel.stages[static_cast<size_t>(reader)].body;
+    nodes += NodesOnceInlined(kernel, index, reader) - body.nodes();
+    if (nodes > kLimits.nodes || body.height() + producer.body.height() > kLimits.height)
+      return Refuse(tensor.name + " is read too often, or in too long a chain, to be inlined");
+  }
+  for (int reader : readers) {
     Stage& stage = kernel.stages[static_cast<size_t>(reader)];
     stage.body = InlineInto(kernel, stage.body, producer);
   }

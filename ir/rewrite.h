@@ -16,11 +16,16 @@ int FindStage(const Kernel& kernel, std::string_view tensor_name);
 TensorId FindTensor(const Kernel& kernel, std::string_view name);
 // Stages that load a tensor, by index.
 std::vector<int> ReadersOf(const Kernel& kernel, TensorId tensor);
+std::vector<std::vector<int>> ReadersOfAll(const Kernel& kernel);  // by tensor
 // `expr` with axis i replaced by values[i].
 Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values);
 
-// Substitutes a stage without reduction into every stage that reads it, and drops it. Refuses outputs and reductions.
+// Substitutes a stage without reduction into every stage that reads it, and drops it. Refuses outputs, reductions, and
+// what would make the kernel larger, or a body higher, than a text may: a stage that is mentioned twice is doubled, and
+// so is each of a chain.
 Result<Kernel> InlineStage(Kernel kernel, int stage);
+// Nodes that the body of `reader` has afterwards, at most.
+double NodesOnceInlined(const Kernel& kernel, int stage, int reader);
 
 // Views adjacent dimensions of the stage's tensor as one, and so in every tensor whose accesses allow it: all stages
 // that touch these axes must index with them plainly and in this order. Refuses where an access needs them apart.

@@ -169,7 +169,7 @@ std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighb
                                     const TransferOptions& options) {
   std::vector<std::vector<Draft>> drafts(neighbours.size());
   ForEachIndex(neighbours.size(), options.threads, [&](size_t i) {
-    if (!options.stop.stop_requested()) drafts[i] = DraftsOf(space, neighbours[i], options);
+    if (!options.IsOver()) drafts[i] = DraftsOf(space, neighbours[i], options);
   });
   std::vector<Draft> all;
   all.push_back({{}, PlanSchedule(space.kernel(), space.target(), {})});
@@ -187,7 +187,7 @@ std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighb
   std::vector<std::optional<Result<Candidate>>> made(all.size());
   ForEachIndex(distinct.size(), options.threads, [&](size_t d) {
     const size_t i = distinct[d];
-    if (options.stop.stop_requested()) return;
+    if (options.IsOver()) return;
     made[i] = all[i].transfer.donor ? space.Complete(*std::move(all[i].plan)) : space.Default();
   });
   std::map<uint64_t, size_t> programs;
@@ -201,7 +201,7 @@ std::vector<Transfer> MakeTransfers(const Space& space, const std::vector<Neighb
       transfer.candidate = transfers[first].candidate;
       if (transfer.refused.empty()) transfer.same_as = transfers[first].same_as.value_or(first);
     } else if (!made[i]) {
-      transfer.refused = "given up";
+      transfer.refused = "there was no time for it";
     } else if (!*made[i]) {
       transfer.refused = made[i]->error().Text();
     } else {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "cache/neighbours.h"
 #include "cache/transfer.h"
@@ -52,9 +53,13 @@ Chooser FollowDecisions(std::vector<Choice> decisions, FitWay way, bool is_same_
 struct TransferOptions {
   FitMode mode = FitMode::kFitted;
   int workers = 1;
-  size_t most = 32;           // fits that are made, nearest donors first
-  int threads = 1;            // that make them
-  std::stop_token stop = {};  // once it is requested no more fits are made; those begun are refused
+  size_t most = 32;  // fits that are made, nearest donors first
+  int threads = 1;   // that make them
+  // From then on, or once a stop is requested, no more fits are made; those begun are refused.
+  MonotonicTime deadline = MonotonicTime::max();
+  std::stop_token stop = {};
+
+  bool IsOver() const { return stop.stop_requested() || std::chrono::steady_clock::now() >= deadline; }
 };
 
 // The default first, then every fit of every neighbour in order, refused ones too.

@@ -325,6 +325,27 @@ INSTANTIATE_TEST_SUITE_P(All, DefaultScheduleOfAwkwardKernels, testing::ValuesIn
                          [](const auto& info) { return info.param.substr(0, info.param.find(' ')); });
 
 // A gather takes tens of cycles, sixteen loads one each at most: where windows are apart, no lane is masked at run time.
+// Each stage reads the one before it twice: in one body they would be 2^200 nodes.
+TEST(DefaultSchedule, OfAChainThatDoublesStaysSmall) {
+  std::string text = "kernel chain(x: f32[N]) -> y: f32[N] where N=1024 {\n  t0: f32[N] t0[n] = x[n] * 2\n";
+  for (int i = 1; i <= 200; ++i) {
+    const std::string now = "t" + std::to_string(i), before = "t" + std::to_string(i - 1);
+    text += "  " + now + ": f32[N] " + now + "[n] = " + before + "[n] * 0.5 + " + before + "[n]\n";
+  }
+  const Kernel kernel = Specialize(*ParseKernel(text + "  y[n] = t200[n]\n}"));
+  for (const std::string& target_text : TargetTexts()) {
+    const Target target = *ParseTarget(target_text);
+    Result<ScheduledKernel> scheduled = ApplySchedule(kernel, *DefaultSchedule(kernel, target));
+    ASSERT_TRUE(scheduled) << scheduled.error().Text();
+    double nodes = 0;
+    for (const Stage& stage : scheduled->kernel.stages) nodes += stage.body.nodes();
+    EXPECT_LE(nodes, 20'000);
+    EXPECT_LT(scheduled->kernel.stages.size(), 100u);  // what is short is in one body all the same
+    Result<LoopProgram> program = Lower(*scheduled, target);
+    EXPECT_TRUE(program) << program.error().Text();
+  }
+}
+
 TEST(DefaultSchedule, WindowsGatherNothing) {
   for (const std::string& text : {TargetTexts()[0], TargetTexts()[1]}) {
     const Target target = ParseTarget(text).value();

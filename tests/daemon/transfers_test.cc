@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <set>
 #include <thread>
 
+#include "base/subprocess.h"
 #include "cache/won.h"
 #include "ir/canonical.h"
 #include "ir/parse.h"
@@ -210,6 +212,48 @@ TEST_F(TransfersTest, ADonorThatDoesNotParseAnyMoreIsNoDonor) {
     EXPECT_EQ(guess.way == "steps", !guess.refused.empty() && guess.refused.find("same program") == std::string::npos)
         << guess.way << ": " << guess.refused;
   }
+}
+
+// Stages that read the one before them twice, as many as `links`.
+std::string Chain(int links) {
+  std::string text = "kernel chain(x: f32[N]) -> y: f32[N] where N=1024 {\n  t0: f32[N] t0[n] = x[n] * 2\n";
+  for (int i = 1; i <= links; ++i) {
+    const std::string now = "t" + std::to_string(i), before = "t" + std::to_string(i - 1);
+    text += "  " + now + ": f32[N] " + now + "[n] = " + before + "[n] * 0.5 + " + before + "[n]\n";
+  }
+  return text + "  y[n] = t" + std::to_string(links) + "[n]\n}";
+}
+
+TEST_F(TransfersTest, NoKernelCostsAPlanMuch) {
+  for (int links : {2, 3, 5, 8}) PutDonor(Chain(links), "nothing", 0);
+  StartTransfers();
+  for (int links : {12, 50, 100, 200}) {
+    Identity identity = *server_.path->Identify({Chain(links), "", 0});
+    const std::clock_t before = std::clock();  // of all threads
+    Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target, Reach::kWide);
+    EXPECT_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, kShadowMemory ? 10 : 1) << links;
+    if (links == 12) {
+      ASSERT_TRUE(plan) << plan.error().Text();
+      EXPECT_GT(plan->transfers.size(), 4u);
+    }
+    if (links == 200) {
+      ASSERT_FALSE(plan);
+      EXPECT_EQ(plan.error().kind, ErrorKind::kLimit);
+    }
+  }
+  EXPECT_EQ(server_.Get(Chain(200))->origin, "default");
+}
+
+TEST_F(TransfersTest, APlanThatNobodyWaitsForEnds) {
+  PutDonor(kDonor, "rows", 3);
+  StartTransfers();
+  Identity identity = *server_.path->Identify({kWanted, "", 0});
+  std::stop_source stop;
+  EXPECT_TRUE(transfers_->Plan(identity.key, identity.target, Reach::kWide, stop.get_token()));
+  stop.request_stop();
+  Result<TransferPlan> plan = transfers_->Plan(identity.key, identity.target, Reach::kWide, stop.get_token());
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().kind, ErrorKind::kUnavailable);
 }
 
 TEST_F(TransfersTest, ThereIsAThreadThatReadsAndAnEnd) {

@@ -2,6 +2,7 @@
 // rewrite is refused. What each makes of a graph, what it refuses, and all of them on everything at odd sizes.
 #include "ir/rewrite.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,6 +104,54 @@ TEST(Inline, RefusesReductionsAndOutputs) {
   EXPECT_EQ(RefusalOf(InlineStage(kernel, FindStage(kernel, "acc"))),
             "acc is a reduction: it can be placed, not inlined");
   EXPECT_EQ(RefusalOf(InlineStage(kernel, FindStage(kernel, "y"))), "y is an output: it must be stored");
+}
+
+// Each stage of the chain mentions the one before it twice: forty of them in one body would be 10^12 nodes.
+TEST(Inline, EndsWhereAChainWouldDoubleWithoutEnd) {
+  std::string text = "kernel chain(x: f32[N]) -> y: f32[N] where N=13 {\n  t0: f32[N] t0[n] = x[n] * 2\n";
+  for (int i = 1; i <= 40; ++i)
+    text += fmt::format("  t{0}: f32[N] t{0}[n] = t{1}[n] * 0.5 + t{1}[n]\n", i, i - 1);
+  Kernel kernel = Parsed(text + "  y[n] = t40[n]\n}");
+  int refused = 0;
+  for (int i = 0; i <= 40; ++i) {
+    const int stage = FindStage(kernel, fmt::format("t{}", i));
+    const double wanted = NodesOnceInlined(kernel, stage, stage + 1);
+    Result<Kernel> next = InlineStage(kernel, stage);
+    if (!next) {
+      EXPECT_THAT(next.error().message, testing::HasSubstr("is read too often, or in too long a chain, to be inlined"));
+      ++refused;
+      continue;
+    }
+    kernel = *std::move(next);
+    EXPECT_LE(kernel.stages[static_cast<size_t>(stage)].body.nodes(), wanted);
+  }
+  double nodes = 0;
+  for (const Stage& stage : kernel.stages) nodes += stage.body.nodes();
+  EXPECT_LE(nodes, 20'000);
+  EXPECT_GT(refused, 0);
+}
+
+TEST(Inline, EndsWhereABodyWouldBecomeTooHigh) {
+  std::string text = "kernel chain(x: f32[N]) -> y: f32[N] where N=13 {\n  t0: f32[N] t0[n] = x[n]";
+  for (int i = 0; i < 600; ++i) text += " * 2";
+  text += "\n  y[n] = t0[n]";
+  for (int i = 0; i < 600; ++i) text += " + 1";
+  const Kernel kernel = Parsed(text + "\n}");
+  EXPECT_EQ(RefusalOf(InlineStage(kernel, 0)), "t0 is read too often, or in too long a chain, to be inlined");
+}
+
+// Of pads, whose indices come three times, too.
+TEST(Inline, CountsWhatItWillMake) {
+  for (const char* body : {"t[n] = x[n] + 1 y[n] = pad(t[n - 1], 5)", "t[n] = pad(x[n - 2], 2) y[n] = pad(t[n + 1], 3)",
+                           "t[n] = x[n] * float(n) + x[(n * 5) % 7] y[n] = pad(t[n * 3 - 4], 3) * t[n] - t[6 - n]",
+                           "t[n] = exp(pad(x[n + 3], 7)) y[n] = t[n] + pad(t[2*n - 3], 1) * pad(t[n + 1], 2)"}) {
+    const Kernel before =
+        Parsed(std::string("kernel pads(x: f32[N]) -> y: f32[N] where N=7 { t: f32[N] ") + body + " }");
+    const double counted = NodesOnceInlined(before, 0, 1);
+    const Kernel after = *InlineStage(before, 0);
+    EXPECT_GE(counted, after.stages[0].body.nodes()) << body;
+    EXPECT_LE(counted, 3 * after.stages[0].body.nodes()) << body;
+  }
 }
 
 // ---- collapse

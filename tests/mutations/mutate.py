@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""Takes lines out that are locks, one at a time, and shows that a test fails for each.
+
+    tests/mutations/mutate.py              all of them, in build/release
+    tests/mutations/mutate.py landlock …   these
+    tests/mutations/mutate.py --dry-run    only whether each still applies: a test of ctest's, too
+
+Each lock is removed in the working tree, the one program that tests it is built, its tests run, and the file is put
+back, also when that is interrupted. First they run with the lock in place: where they do not pass, or skip themselves,
+they prove nothing. As root: some locks are between users.
+
+Status 1 if a lock can go without a test failing, if one has no test that passes with it, or if one is not to be found
+any more: then the table below is to be brought up to date, not the lock to be forgotten.
+"""
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MEMORY = 8 << 30  # of a test: without a lock it may take all there is
+SECONDS = 600
+
+
+@dataclasses.dataclass
+class Lock:
+    """`text`, which is in the file once, becomes `without`; then one of `tests` of `program` has to fail."""
+
+    name: str
+    file: str
+    text: str
+    without: str
+    program: str
+    tests: str  # --gtest_filter
+
+
+LOCKS = [
+    # What a child of the daemon may do.
+    Lock("landlock", "backends/sandbox.cc", "Result<int> landlock = DenyFiles();", "Result<int> landlock = 1;",
+         "backends_tests", "Sandbox.NoFileOpens"),
+    Lock("builder's filter", "backends/sandbox.cc", "HONE_TRY(Install(BuilderFilter()));", "BuilderFilter();",
+         "backends_tests", "Sandbox.*:RealBuilder.IsLockedIn"),
+    Lock("runner's filter", "backends/sandbox.cc", "{ return Install(RunnerFilter()); }",
+         "{ return RunnerFilter(), Result<void>(); }",
+         "backends_tests", "Sandbox.*:RunnerPool.RunnersAndLaunchersSayWhatHoldsThem"),
+    Lock("launcher's filter", "backends/sandbox.cc", "HONE_TRY(Install(LauncherFilter()));", "LauncherFilter();",
+         "backends_tests", "Sandbox.*:RunnerPool.RunnersAndLaunchersSayWhatHoldsThem"),
+    Lock("no executable memory", "backends/sandbox.cc", "filter.AddIf(Action::kAllow, SYS_mmap, 2, PROT_EXEC, 0);",
+         "filter.Add(Action::kAllow, {SYS_mmap});", "backends_tests", "Sandbox.*"),
+    # What a candidate may do.
+    Lock("candidate's filter", "backends/candidate.cc",
+         'if (!CandidateFilter().Install(true)) FailSetup("seccomp", std::strerror(errno));', "CandidateFilter();",
+         "backends_tests", "RunnerTest.KillsAtSystemCalls"),
+    Lock("filter of its helper threads", "backends/candidate.cc", "CandidateFilter().Install(true)",
+         "CandidateFilter().Install(false)", "backends_tests", "RunnerTest.KillsSystemCallsOnHelperThreadsToo"),
+    Lock("candidate's descriptors", "backends/candidate.cc", "  ::close_range(0, ~0u, 0);\n", "",
+         "backends_tests", "RunnerPool.RunnerLauncherAndCandidateDieWithTheDaemon"),
+    Lock("candidate's clock", "backends/launcher.cc", "if (left.count() > 0) continue;", "continue;",
+         "backends_tests", "RunnerTest.EndsEndlessLoops"),
+    # What code may be loaded.
+    Lock("relocations of the dynamic segment", "base/elf_check.cc",
+         'return Refuse("a relocation of the dynamic segment");', "continue;",
+         "base_tests", "CheckArtifact.RefusesRelocationsOfTheDynamicSegment"),
+    Lock("code is looked at", "base/elf_check.cc", "return CheckCode(machine_->elf, code, entries_);", "return {};",
+         "base_tests", "CheckArtifact.RefusesInstructionsThatLeadOutOfTheProcess"),
+    Lock("indirect branches", "base/code_check.cc",
+         "if (instruction.is_indirect && instruction.called != kParallelFor)",
+         "if (instruction.is_indirect && instruction.called == kParallelFor - 1)",
+         "base_tests", "CheckArtifact.*:CheckCode.*:*Code*"),
+    Lock("branches into instructions", "base/code_check.cc", "if (!Meets(jump.to, false))",
+         "if (!Meets(jump.from, true))", "base_tests", "CheckArtifact.*:CheckCode.*:*Code*"),
+    Lock("writable code", "base/elf_check.cc", 'return Refuse("a segment that is writable and executable");',
+         "return {};", "base_tests", "CheckArtifact.RefusesWritableCode"),
+    Lock("digest of code", "base/elf_check.cc", "if (expectations.digest != AsText(std::as_bytes(std::span(digest))))",
+         "if (digest == Digest256{})", "base_tests", "CheckArtifact.ComparesSizeAndDigest"),
+    # What children say.
+    Lock("descriptors of a frame", "backends/child_channel.cc",
+         "if ((message.msg_flags & MSG_CTRUNC) != 0 || fds->size() > most_fds)",
+         "if (fds->size() > 1'000'000 + most_fds)",
+         "backends_tests", "FakeBuilder.TooManyDescriptorsEndTheChild:ChildChannel.*"),
+    Lock("stop hits its own request alone", "backends/child_pool.cc",
+         "= ReceiveAnswer(deadline, stop);\n    if (stop.stop_requested()) return GiveUp();",
+         "= ReceiveAnswer(deadline, stop);\n    if (!frame && stop.stop_requested()) return GiveUp();",
+         "backends_tests", "BuilderStop.NeverHitsTheNextRequest"),
+    Lock("what is prepared in vain", "backends/runner_pool.cc", "if (!answered) child.Abandon(prepare_id);", "",
+         "backends_tests", "RunnerPool.WhatIsPreparedInVainKeepsNobodyWaiting"),
+    Lock("shares of memory", "backends/arena.cc", "if (wanted > available / 4 * 3)", "if (wanted / 100 > available)",
+         "backends_tests", "Arena.SharesAreOfWhatAllLeave"),
+    # Whom is believed.
+    Lock("daemon's user", "client/channel.cc", "if (!IsTrustedUid(peer.uid)) {",
+         "if (!IsTrustedUid(peer.uid) && peer.pid == 0) {", "client_tests", "ChannelTest.AnotherUsersDaemonIsNot"),
+    Lock("socket's directory", "client/channel.cc", "if (status.st_mode & 022) {", "if (status.st_mode & 0) {",
+         "client_tests", "ChannelTest.ASocketWhereOthersMayWriteIsNot"),
+    Lock("owner of a directory", "base/file.cc",
+         "if (!IsOurs(info, last ? owner : Owner::kSelfOrRoot)) return NotOurs(info);", "(void)owner;",
+         "base_tests", "PrivateDirectory.*"),
+    Lock("links to directories", "base/file.cc",
+         "int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;",
+         "int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_CLOEXEC;", "base_tests", "PrivateDirectory.*"),
+    Lock("links to files", "base/file.cc", "flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600",
+         "flags | O_CLOEXEC | O_NONBLOCK, 0600", "client_tests", "DiskCacheTest.LinksAreNotFollowed"),
+    Lock("links in a cache", "cache/trust.cc", "if (S_ISLNK(info.st_mode)) return refuse(", "if (false) return refuse(",
+         "cache_tests", "Trust.*"),
+    Lock("mark of checked code", "cache/cache_impl.h", "return record.artifact_digest && IsMarkedBy(record, key_);",
+         "return record.artifact_digest.has_value();", "cache_tests", "MarkTest.*"),
+    # What stays.
+    Lock("sync of what was acknowledged", "cache/rocks_store.cc", "options.sync = sync == SyncMode::kSync;",
+         "options.sync = sync == SyncMode::kSync && batch.operations().empty();", "cache_tests", "Acknowledged.*"),
+    Lock("checksums of the log", "cache/log_file.cc",
+         "if (Mask(Crc32c(covered)) != MaskedAt(at)) return std::nullopt;\n    return Fragment{",
+         "return Fragment{", "cache_tests", "LogFile.*"),
+    Lock("bits of the log set right", "cache/log_file.cc", "if (!fragment) fragment = Mended(at);", "",
+         "cache_tests", "LogFile.*"),
+    Lock("bound of pins", "cache/pins.cc", "if (pinned + more <= limit) return {};",
+         "if (pinned + more <= limit * 1000) return {};", "cache_tests", "EvictionTest.*Pinned*"),
+    # What a text may cost.
+    Lock("nodes of a kernel", "ir/parse_resolve.cc", "if (nodes_ > limits_.nodes)", "if (nodes_ > limits_.nodes * 50)",
+         "ir_tests", "HostileTexts.*:Parse.*"),
+    Lock("height of an expression", "ir/parse_values.cc",
+         "if (expr.height() > limits_.height) return TooHigh(limits_);", "", "ir_tests", "HostileTexts.*:Parse.*"),
+    Lock("length of a target", "ir/target.cc", "if (text.size() > kMaxText)", "if (text.size() > kMaxText * 1000)",
+         "ir_tests", "HostileTexts.*"),
+    Lock("growth by inlining", "ir/rewrite.cc", "if (nodes > kLimits.nodes || body", "if (body",
+         "ir_tests", "Inline.EndsWhereAChainWouldDoubleWithoutEnd"),
+    Lock("height by inlining", "ir/rewrite.cc",
+         "if (nodes > kLimits.nodes || body.height() + producer.body.height() > kLimits.height)",
+         "if (nodes > kLimits.nodes)", "ir_tests", "Inline.EndsWhereABodyWouldBecomeTooHigh"),
+]
+
+
+class Removed:
+    """The working tree without one lock; the file is put back at the end, whatever happens."""
+
+    def __init__(self, lock):
+        self.path = ROOT / lock.file
+        self.lock = lock
+
+    def __enter__(self):
+        self.before = self.path.read_text()
+        self.path.write_text(self.before.replace(self.lock.text, self.lock.without))
+
+    def __exit__(self, *_):
+        self.path.write_text(self.before)
+
+
+def applies(lock):
+    path = ROOT / lock.file
+    return path.is_file() and path.read_text().count(lock.text) == 1 and lock.text != lock.without
+
+
+def build(folder, program):
+    return subprocess.run(["cmake", "--build", folder, "--target", program], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run(folder, lock):
+    """(whether all passed, how many did)"""
+    command = [folder / "bin" / lock.program, f"--gtest_filter={lock.tests}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                          preexec_fn=limit_memory, start_new_session=True) as test:
+        try:
+            out, _ = test.communicate(timeout=SECONDS)
+        except BaseException as stopped:
+            os.killpg(test.pid, signal.SIGKILL)
+            if not isinstance(stopped, subprocess.TimeoutExpired):
+                raise
+            return False, 0
+    passed = re.search(r"^\[  PASSED  \] (\d+) test", out, re.MULTILINE)
+    skipped = re.search(r"^\[  SKIPPED \] (\d+) test", out, re.MULTILINE)
+    count = (int(passed[1]) if passed else 0) - (int(skipped[1]) if skipped else 0)
+    return test.returncode == 0, count
+
+
+def try_lock(folder, lock):
+    """What came of it: "a test fails" is what is wanted."""
+    if not applies(lock):
+        return "the line is not there any more"
+    if build(folder, lock.program).returncode != 0:
+        return "does not build with the lock"
+    good, count = run(folder, lock)
+    if not good or count == 0:
+        return "no test passes with the lock"
+    with Removed(lock):
+        built = build(folder, lock.program)
+        if built.returncode != 0:
+            print(built.stdout[-3000:], file=sys.stderr)
+            return "does not build without the lock"
+        good, _ = run(folder, lock)
+    return "NO TEST FAILS" if good else "a test fails"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="locks, or words of their names; all of them if there is none")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release", help="the build's folder")
+    parser.add_argument("--dry-run", action="store_true", help="only see whether each applies")
+    options = parser.parse_args()
+    locks = [lock for lock in LOCKS if not options.names or any(name in lock.name for name in options.names)]
+    if not locks:
+        parser.error("no lock has such a name")
+    if options.dry_run:
+        gone = [lock for lock in locks if not applies(lock)]
+        for lock in gone:
+            print(f"{lock.name}: the line is not in {lock.file} any more, or more than once")
+        print(f"{len(locks) - len(gone)} of {len(locks)} locks can be taken out")
+        return 1 if gone else 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as an exception: what was removed is put back
+    bad, programs = 0, set()
+    try:
+        for lock in locks:
+            start = time.monotonic()
+            programs.add(lock.program)
+            outcome = try_lock(options.build, lock)
+            bad += outcome != "a test fails"
+            seconds = time.monotonic() - start
+            print(f"{lock.name:36} {lock.file:28} {outcome:32} {seconds:5.0f} s  {lock.tests}", flush=True)
+    finally:
+        for program in sorted(programs):  # nothing that was built without a lock stays
+            build(options.build, program)
+    print(f"{len(locks) - bad} of {len(locks)} locks are held by a test")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
