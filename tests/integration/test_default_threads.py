@@ -88,7 +88,8 @@ class DefaultThreads(harness.HoneTest):
         if python is None:
             print("[SKIP] Python: no NumPy, or a sanitizer", flush=True)
             return None
-        environment = {**self.directory.environment, "PYTHONPATH": os.path.join(harness.SOURCE, "python"),
+        environment = {**self.directory.environment, "PYTHONDONTWRITEBYTECODE": "1",
+                       "PYTHONPATH": os.path.join(harness.SOURCE, "python"),
                        "HONE_LIBRARY": os.path.join(harness.BUILD, "lib", "libhone.so"),
                        "HONE_COMMAND": os.path.join(harness.BIN, "hone")}
         return Program(self, [python, "-c", PYTHON_USER, KERNEL], environment)
