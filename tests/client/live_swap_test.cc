@@ -35,12 +35,17 @@ constexpr bool kSanitized = false;
 constexpr int kSwaps = 10'000;
 #endif
 
-std::unique_ptr<KernelHandle> MakeHandle(Layout layout, int tag = 0,
+std::unique_ptr<KernelHandle> MakeHandle(const std::vector<std::byte>& bytes,
                                          KernelHandle::Change change = KernelHandle::Change::kLive, int threads = 2) {
   Workers workers;
   workers.pool = std::make_shared<ThreadPool>(ThreadPoolOptions{.threads = threads});
   workers.count = threads;
-  return *KernelHandle::Create(*LoadBytes(VersionBytes(layout, tag)), {}, workers, change);
+  return *KernelHandle::Create(*LoadBytes(bytes), {}, workers, change);
+}
+
+std::unique_ptr<KernelHandle> MakeHandle(Layout layout, int tag = 0,
+                                         KernelHandle::Change change = KernelHandle::Change::kLive, int threads = 2) {
+  return MakeHandle(VersionBytes(layout, tag), change, threads);
 }
 
 Result<void> Swap(KernelHandle& handle, const std::vector<std::byte>& bytes) {
@@ -134,7 +139,7 @@ TEST(LiveSwap, AVersionForAnotherNumberOfThreadsIsTaken) {
   auto bytes = [&](const std::string& said, int tag) {
     return VersionBytes(VersionManifest(Layout::kPlain, kernel + said + " {\n}\n"), VersionCode(Layout::kPlain, tag));
   };
-  auto handle = *KernelHandle::Create(*LoadBytes(bytes("\nwith threads=2", 0)), {}, {}, KernelHandle::Change::kLive);
+  auto handle = MakeHandle(bytes("\nwith threads=2", 0));
   ASSERT_TRUE(handle->Bind(1, w.data()));
   ASSERT_TRUE(Swap(*handle, bytes("", 1)));
   EXPECT_EQ(data.Call(*handle, w), 1);
