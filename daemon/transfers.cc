@@ -15,9 +15,8 @@ namespace {
 
 constexpr size_t kMostDonors = 50'000;  // in memory: some 2 KB each
 constexpr size_t kMeasuredAtOnce = 4;
-// What a plan may cost the daemon's threads. The kernels of models/ have up to 90 nodes, and are planned in 5 ms; no
-// fit of one with a thousand takes longer than 40.
-constexpr uint64_t kMostNodes = 1'000;
+// What a plan may cost the daemon's threads, together with the bound on a space's kernel: most take 5 ms, and no fit of
+// a kernel with a thousand nodes more than 40.
 constexpr std::chrono::milliseconds kMostPlanning{50};
 constexpr double kTrialMs = 20;           // of a trial: building, and …
 constexpr double kTrialFlopsPerMs = 8e6;  // … a check and some ten calls, on a slow machine
@@ -71,10 +70,6 @@ void Transfers::Close() {
 Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, Reach reach,
                                      const std::stop_token& stop) const {
   Space space = HONE_TRY(Space::Open(key.canonical, target));
-  uint64_t nodes = 0;
-  for (const Stage& stage : space.kernel().stages) nodes += stage.body.nodes();
-  if (nodes > kMostNodes)
-    return Error{ErrorKind::kLimit, fmt::format("{} nodes, neighbours are asked up to {}", nodes, kMostNodes), ""};
   Neighbours::Query query;
   query.fingerprint = key.fingerprint;
   query.class_fingerprint = key.class_fingerprint;

@@ -1,5 +1,7 @@
 #include "tuner/space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -54,6 +56,15 @@ std::map<std::string, int64_t, std::less<>> Values(const std::vector<Choice>& ch
 
 Result<Space> Space::Open(const std::string& kernel, const Target& target, Pins pins) {
   Space space(Specialize(HONE_TRY(ParseKernel(kernel))), target);
+  uint64_t nodes = 0;
+  for (const Stage& stage : space.kernel_.stages) nodes += stage.body.nodes();
+  if (nodes > kMostNodes) {
+    return Error{ErrorKind::kLimit,
+                 fmt::format("{} operands and operators; schedules are thought about up to {}, and larger kernels have "
+                             "their defaults",
+                             nodes, kMostNodes),
+                 space.kernel_.name};
+  }
   space.limits_.instructions = kMostInstructions;
   space.pins_ = std::move(pins);
   Kernel largest = space.kernel_;

@@ -32,7 +32,12 @@ class Space {
   // Decisions that are not to be made: what they are; nullopt for those that are.
   using Pins = std::function<std::optional<int64_t>(const Choice& choice)>;
 
-  // `kernel`: anything ParseKernel reads; the builders must be given the same text. Errors as ParseKernel.
+  // The kernels of models/ have up to 90 operands and operators. Who opens a space thinks about it in its own process:
+  // what others may ask for must not cost that more than it has.
+  static constexpr uint64_t kMostNodes = 1'000;
+
+  // `kernel`: anything ParseKernel reads; the builders must be given the same text. Errors as ParseKernel, and kLimit
+  // beyond kMostNodes.
   static Result<Space> Open(const std::string& kernel, const Target& target, Pins pins = {});
 
   // Follows the chooser. kInvalid, kLimit: what it leads to does not apply, lower or fit; nothing was compiled.
