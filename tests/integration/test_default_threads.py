@@ -104,7 +104,7 @@ class DefaultThreads(harness.HoneTest):
         programs = [program for program in (c_program, python) if program]
         self.assertEqual({program.fingerprint for program in programs}, {first["fingerprint"]})
         try:
-            self.wait_until(lambda: self.stat("refined") > 0, limit=240)
+            self.wait_until(lambda: self.stat("refined") > 0, limit=120)
         except AssertionError:
             self.skipTest("[SKIP] the machine was never quiet enough to find better code")
 
@@ -143,7 +143,7 @@ class DefaultThreads(harness.HoneTest):
         """A search's own looks at a kernel are nobody's requests."""
         daemon = self.start_idle()
         fingerprint = self.hone_json("get", KERNEL)[0]["fingerprint"]
-        self.wait_until(lambda: self.stat("trials") > 5, limit=240)
+        self.wait_until(lambda: self.stat("trials") > 5, limit=120)
         self.hone("tune", KERNEL, "--trials", "4")
         self.hone("explain", KERNEL)
         self.assertEqual(daemon.stop(), 0)
