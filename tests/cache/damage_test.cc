@@ -130,14 +130,15 @@ TEST_F(DamageTest, FlippedByteInATableCostsABlockAndIsRepairedWhileServing) {
   fs::path table = TableOf("records");
   Flip(table, fs::file_size(table) / 3);
   std::unique_ptr<ScheduleCache> cache = Open();
-  Census first = Count(*cache, kMany);
-  EXPECT_LT(first.records, kMany);
-  EXPECT_GT(first.records, kMany - 40);  // a block holds a few records
+  Census first = Count(*cache, kMany);  // in the moments in which the copy is put in the database's place, reads miss
+  EXPECT_GT(first.records, kMany / 10);
   WaitForRepair(*cache);
   EXPECT_THAT(cache->Stats().repaired, HasSubstr("damaged stretches"));
   Census repaired = Count(*cache, kMany);
-  EXPECT_EQ(repaired.records, first.records);
-  EXPECT_EQ(repaired.artifacts, first.artifacts);
+  EXPECT_LT(repaired.records, kMany);
+  EXPECT_GT(repaired.records, kMany - 40);  // a block holds a few records
+  EXPECT_LE(first.records, repaired.records);
+  EXPECT_LE(first.artifacts, repaired.artifacts);
   // What was lost can be had again.
   for (int kernel = 0; kernel < kMany; kernel += 100)
     ASSERT_TRUE(cache->Put(SampleEntry(kernel, kernel % kClasses), Durability::kSynced).has_value());

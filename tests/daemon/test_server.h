@@ -165,6 +165,8 @@ struct TestServerOptions {
 
 // The daemon's inside, and connections to it.
 class TestServer {
+  LoopThread loop_;  // first: what is served with goes before it
+
  public:
   explicit TestServer(TestServerOptions options = {}) {
     CacheOptions cache_options;
@@ -279,7 +281,6 @@ class TestServer {
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<SharedModel> model_;
   std::unique_ptr<Dispatch> dispatch_;
-  LoopThread loop_;
 };
 
 }  // namespace hone::testing
