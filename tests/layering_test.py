@@ -34,7 +34,7 @@ FOREIGN = {
     r"cereal/": r"client/protocol\.(cc|h)",
     r"boost/": r"daemon/.*|tests/.*",
     r"toml\+\+|toml\.hpp": r"daemon/config\.cc",
-    r"nlohmann/": r"client/cli/json\.(cc|h)|client/cli/.*\.cc|bench/.*|tests/client/.*",
+    r"nlohmann/": r"client/cli/json\.(cc|h)|client/cli/.*\.cc|bench/.*|tests/cli/.*",
     r"CLI/": r"client/cli/parse_command_line\.cc|client/cli/main\.cc|client/cli/command\.h",
     r"blake2\.h": r"base/hash\.cc",
     r"seccomp\.h|linux/seccomp\.h": r"backends/seccomp_filter\.(cc|h)",

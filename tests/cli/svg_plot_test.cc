@@ -5,8 +5,8 @@
 
 #include "client/cli/curve_plot.h"
 #include "client/cli/roofline_plot.h"
-#include "tests/client/report_samples.h"
-#include "tests/client/xml_check.h"
+#include "tests/cli/report_samples.h"
+#include "tests/cli/xml_check.h"
 
 namespace hone::cli {
 namespace {

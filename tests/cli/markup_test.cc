@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "tests/client/xml_check.h"
+#include "tests/cli/xml_check.h"
 
 namespace hone::cli {
 namespace {

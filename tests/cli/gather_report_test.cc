@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/unique_fd.h"
-#include "tests/client/report_samples.h"
+#include "tests/cli/report_samples.h"
 
 namespace hone::cli {
 namespace {

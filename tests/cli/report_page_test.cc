@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/client/report_samples.h"
-#include "tests/client/xml_check.h"
+#include "tests/cli/report_samples.h"
+#include "tests/cli/xml_check.h"
 
 namespace hone::cli {
 namespace {
