@@ -143,7 +143,7 @@ std::optional<FairQueue::Id> FairQueue::Push(Job job) {
       clients_[job.client].waiting.push_back({*id, std::move(job)});
       ForgetOldClients(Clock::now());
       work_came_.NotifyOne();
-      watch_again_.NotifyOne();
+      if (running_.size() == thread_count_) watch_again_.NotifyOne();
     }
   }
   for (const Item& item : dropped)
@@ -255,7 +255,7 @@ void FairQueue::Run() {
       me = running_.insert(running_.end(), {item->id, job.client, Clock::now(), job.slice, job.is_long, is_abandoned,
                                             std::stop_source()});
       stop = me->stop.get_token();
-      watch_again_.NotifyOne();
+      if (!where_.empty()) watch_again_.NotifyOne();
     }
     item->job.run(stop);
     item.reset();  // what it holds goes without the lock
