@@ -16,6 +16,7 @@ void Waiter::Answer(const HotCodePtr& answer) {
 }
 
 void Waiter::AnswerError(const Error& error, uint32_t retry_after_ms) {
+  if (code) return Answer(code);
   if (!std::exchange(is_answered, true)) peer->ReplyError(request_id, error, retry_after_ms);
 }
 

@@ -34,6 +34,7 @@ struct Waiter {
   bool is_answered = false;     // each is answered once; who was told to ask again is kept until its connection closes
 
   void Answer(const HotCodePtr& answer);
+  // With `code`, if there is some: no error is a reason to get nothing.
   void AnswerError(const Error& error, uint32_t retry_after_ms = 0);
   std::chrono::microseconds Left() const;  // until the budget's end; at least 0
 };

@@ -199,6 +199,22 @@ TEST(Waiting, TheEndOfABudgetIsTheEndOfItsSearchAndThereIsCode) {
   EXPECT_EQ(server.metrics.over_budget, 0u);
 }
 
+TEST(Waiting, WhoHasCodeGetsItThoughTheSearchCannotBeLookedAt) {
+  HeldSearches searches;
+  TestServer server;
+  server.Do([&] { server.misses->SetSearcher(&searches); });
+  Channel ann = server.Connect(kAnn);
+  uint64_t id = *ann.Ask(GetRequest{.kernel = Add(1), .budget_us = 60'000'000}, Soon());
+  ASSERT_TRUE(TestServer::Eventually([&] { return searches.begun == 1; }));
+  server.Do([&] {
+    searches.End();
+    server.misses->Close();  // what would be looked up now is not any more
+  });
+  Result<GetReply> reply = ann.Await<GetReply>(id, Soon());
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(reply->origin, "default");
+}
+
 TEST(Waiting, ASearchEndsWithWhoWantedIt) {
   HeldSearches searches;
   TestServer server;
