@@ -53,7 +53,7 @@ struct CandidateSpec {
   std::vector<BufferPlan> operands;  // in the manifest's order
   std::vector<uint64_t> packed;      // bytes of each operand's packed form; 0: not packed
   uint64_t workspace = 0;
-  std::vector<int64_t> sizes;        // the dynamic ones, as hone_entry takes them
+  std::vector<int64_t> sizes;  // the dynamic ones, as hone_entry takes them
   // kCheck: calls after the first.
   int32_t timed_runs = 0;
   // kMeasure: as TimeOptions.

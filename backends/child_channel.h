@@ -69,8 +69,8 @@ class ChildChannel {
   Result<void> Send(ChildMessage type, uint64_t id, std::string_view body, const std::vector<int>& fds,
                     MonotonicTime deadline);
   // Waits for the next frame. kUnavailable: the other side is gone; kTimeout: not all of it came until the deadline
-  // (the channel is of no use afterwards if a part of it came); kCorrupt: not a frame, or one with more descriptors than
-  // it announced, which are closed as they come; kLimit: we have no descriptor free for what came with it.
+  // (the channel is of no use afterwards if a part of it came); kCorrupt: not a frame, or one with more descriptors
+  // than it announced, which are closed as they come; kLimit: we have no descriptor free for what came with it.
   Result<ChildFrame> Receive(MonotonicTime deadline);
 
   int fd() const { return socket_.get(); }

@@ -44,7 +44,7 @@ class Workload {
   std::optional<Error> CheckEdges() const;
   Comparison Compare();
 
-  const Kernel& kernel() const { return kernel_; }  // at its sizes
+  const Kernel& kernel() const { return kernel_; }              // at its sizes
   const std::vector<int64_t>& sizes() const { return sizes_; }  // the dynamic ones, as hone_entry takes them
   const std::vector<BufferPlan>& plans() const { return plans_; }
   Placement placement() const { return placement_; }

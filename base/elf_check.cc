@@ -1,7 +1,7 @@
 // Structure: Image::Parse collects the few tables an artifact has, each step refusing what it does not know; only then
 // symbols, hash tables and relocations are read, all of them through Image::Bytes, which checks every range; last the
-// code (code_check.h). An allow list throughout: a tag, a segment type, a relocation or an instruction that is not named
-// is refused.
+// code (code_check.h). An allow list throughout: a tag, a segment type, a relocation or an instruction that is not
+// named is refused.
 #include "base/elf_check.h"
 
 #include <elf.h>

@@ -25,8 +25,8 @@ Result<void> WriteAll(int fd, std::string_view bytes);
 // contents, never a part. Synced, file and directory, before it returns.
 Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes, unsigned mode = 0600);
 
-// The names in a directory but . and .., sorted. kNotFound, kIo; never throws, as std::filesystem's iterators do where a
-// directory goes away while it is read.
+// The names in a directory but . and .., sorted. kNotFound, kIo; never throws, as std::filesystem's iterators do where
+// a directory goes away while it is read.
 Result<std::vector<std::string>> ListDirectory(const std::string& path);
 
 // Creates the directory and its missing parents, each with `mode`. Nothing happens if it is there.

@@ -90,8 +90,8 @@ Result<void> MayShare(const std::string& directory) {
   return {};
 }
 
-// Makes the new group below `own`, in version 2, a threaded one: such a group competes with its parent's own threads, and
-// threads of one process may be in either.
+// Makes the new group below `own`, in version 2, a threaded one: such a group competes with its parent's own threads,
+// and threads of one process may be in either.
 Result<void> Share(const std::string& own, const std::string& below) {
   HONE_TRY(WriteInto(below + "/cgroup.type", "threaded"));
   return SharesProcessors(own) ? Result<void>() : WriteInto(own + "/cgroup.subtree_control", "+cpu");

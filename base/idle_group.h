@@ -20,16 +20,17 @@ struct GroupPlace {
 // From the texts of /proc/self/cgroup and /proc/self/mountinfo. kUnsupported: no such hierarchy is mounted.
 Result<GroupPlace> FindGroup(std::string_view groups, std::string_view mounts);
 
-// One below this process' own group, with this process' number in its name. In version 2 it is a threaded one, for which
-// the group has to be ours: handed over by the service manager (Delegate=), or shared already.
-// REQUIRES: its processes end before it does.
+// One below this process' own group, with this process' number in its name. In version 2 it is a threaded one, for
+// which the group has to be ours: handed over by the service manager (Delegate=), or shared already. REQUIRES: its
+// processes end before it does.
 class IdleGroup {
  public:
   // kUnsupported: the system has none, or we may not make one.
   static Result<IdleGroup> Create();
   static Result<IdleGroup> CreateBelow(const GroupPlace& own);
 
-  IdleGroup(IdleGroup&& other) noexcept : own_(std::move(other.own_)), directory_(std::exchange(other.directory_, "")) {}
+  IdleGroup(IdleGroup&& other) noexcept
+      : own_(std::move(other.own_)), directory_(std::exchange(other.directory_, "")) {}
   ~IdleGroup();
 
   // What a process writes "0" to in order to join.

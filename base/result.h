@@ -12,15 +12,15 @@ namespace hone {
 
 // Numbers are stored and sent: never reuse one.
 enum class ErrorKind : uint8_t {
-  kInvalid = 1,       // the input is wrong; the message says where and what was wanted
+  kInvalid = 1,  // the input is wrong; the message says where and what was wanted
   kNotFound = 2,
-  kUnsupported = 3,   // legal, but not on this target (yet)
-  kLimit = 4,         // legal, but larger than hone's limits
+  kUnsupported = 3,  // legal, but not on this target (yet)
+  kLimit = 4,        // legal, but larger than hone's limits
   kIo = 5,
-  kCorrupt = 6,       // stored or received bytes that do not decode
-  kBusy = 7,          // try again; the message says when
+  kCorrupt = 6,  // stored or received bytes that do not decode
+  kBusy = 7,     // try again; the message says when
   kTimeout = 8,
-  kUnavailable = 9,   // the other side is not there
+  kUnavailable = 9,  // the other side is not there
   kBuildFailed = 10,
   kRunFailed = 11,    // a candidate crashed, hung or ran out of memory
   kWrongResult = 12,  // a candidate's output differs from the reference
@@ -47,7 +47,9 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
   using Base = tl::expected<T, Error>;
   using Base::Base;
   Result(Error error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
-  Result() requires std::is_void_v<T> : Base() {}
+  Result()
+    requires std::is_void_v<T>
+      : Base() {}
 };
 
 namespace internal {
@@ -58,11 +60,11 @@ T TakeValue(Result<T>&& result) {
 }  // namespace internal
 
 // Value of a Result, or return its error from the enclosing function.
-#define HONE_TRY(expression)                                             \
-  ({                                                                     \
-    auto hone_try_result = (expression);                                 \
-    if (!hone_try_result) return std::move(hone_try_result).error();     \
-    ::hone::internal::TakeValue(std::move(hone_try_result));             \
+#define HONE_TRY(expression)                                         \
+  ({                                                                 \
+    auto hone_try_result = (expression);                             \
+    if (!hone_try_result) return std::move(hone_try_result).error(); \
+    ::hone::internal::TakeValue(std::move(hone_try_result));         \
   })
 
 }  // namespace hone

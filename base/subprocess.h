@@ -35,8 +35,8 @@ struct SubprocessLimits {
   int64_t address_space = 0;  // bytes; 0: unlimited. Ignored where kShadowMemory
   int64_t file_size = 0;      // bytes of any file it writes, memfds included; 0: unlimited
   int open_files = 64;
-  int nice = 0;       // added to ours
-  bool idle = false;  // SCHED_IDLE, and after other sessions: runs when nobody else wants to
+  int nice = 0;                 // added to ours
+  bool idle = false;            // SCHED_IDLE, and after other sessions: runs when nobody else wants to
   std::string idle_group = {};  // IdleGroup's entrance; "": none
 };
 

@@ -70,7 +70,9 @@ void PingPong(int socket, const Messages& messages, char* buffer) {
 
 }  // namespace
 
-double NowUs() { return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double NowUs() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 [[noreturn]] void Die(const std::string& what) {
   fmt::print(stderr, "serving_bench: {}\n", what);

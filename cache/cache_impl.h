@@ -1,5 +1,5 @@
-// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in merge_twins.cc, upkeep.cc, pins.cc,
-// eviction.cc, trial_log.cc, verify.cc.
+// The cache behind cache/schedule_cache.h: serving in schedule_cache.cc, the rest in merge_twins.cc, upkeep.cc,
+// pins.cc, eviction.cc, trial_log.cc, verify.cc.
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,7 @@ class CacheImpl final : public ScheduleCache {
 
   Result<std::optional<CacheHit>> Lookup(const CacheKey& key, Counting counting) override;
   Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
-  bool IsCheckedHere(const Record& record) const override {
-    return record.artifact_digest && IsMarkedBy(record, key_);
-  }
+  bool IsCheckedHere(const Record& record) const override { return record.artifact_digest && IsMarkedBy(record, key_); }
   Result<void> Put(const NewRecord& entry, Durability durability) override;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
   Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
@@ -158,8 +156,8 @@ class CacheImpl final : public ScheduleCache {
   std::unordered_set<std::string> said_ HONE_GUARDED_BY(notes_mutex_);  // keys that were logged
   std::vector<Damaged> damaged_ HONE_GUARDED_BY(notes_mutex_);          // waiting to be moved away
   Losses losses_ HONE_GUARDED_BY(notes_mutex_);
-  std::atomic<bool> rebuild_index_{false};                              // rows of the index were lost
-  Mutex evict_mutex_;                                                   // one eviction at a time
+  std::atomic<bool> rebuild_index_{false};  // rows of the index were lost
+  Mutex evict_mutex_;                       // one eviction at a time
 
   std::jthread upkeep_;  // last: stops before anything it uses goes
 };

@@ -1,6 +1,6 @@
 // Keeps the cache below its cap: databases set aside by repairs go first, then artifacts (compiled again from their
-// schedules when asked for), then records; the kernels not used for longest first, pinned ones never. Use that came often
-// counts for longer: a flood of kernels that are asked for once does not push out what programs live on.
+// schedules when asked for), then records; the kernels not used for longest first, pinned ones never. Use that came
+// often counts for longer: a flood of kernels that are asked for once does not push out what programs live on.
 #include <algorithm>
 #include <cmath>
 

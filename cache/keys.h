@@ -20,8 +20,7 @@
 namespace hone {
 
 inline constexpr size_t kRecordKeyBytes = 40;
-inline constexpr char kUseTag = 'k', kClassTag = 'c', kMetaTag = 'v', kNoteTag = 'n',
-                      kQuarantineTag = 'q';
+inline constexpr char kUseTag = 'k', kClassTag = 'c', kMetaTag = 'v', kNoteTag = 'n', kQuarantineTag = 'q';
 
 // timing: BLAKE2b-64 of the target's text, a zero byte and the number of threads in decimal.
 std::string RecordKey(const CacheKey& key);

@@ -101,8 +101,8 @@ class LayeredStore {
   const CacheOptions options_;
   MemoryStore pending_;
   std::atomic<bool> pending_used_{false};
-  std::shared_ptr<Store> system_;  // set once, in Open
-  std::string system_problem_;     // so, too
+  std::shared_ptr<Store> system_;                  // set once, in Open
+  std::string system_problem_;                     // so, too
   mutable std::atomic<bool> damaged_{false};       // tables
   mutable std::atomic<bool> blob_damaged_{false};  // a blob: mended if that is possible, else its reader gives it up
   std::atomic<uint64_t> bytes_written_{0};

@@ -19,8 +19,8 @@ class ResilientIterator {
   using Source = std::function<std::unique_ptr<StoreIterator>()>;
 
   // `source` is asked for another iterator after each failure: RocksDB's do not recover from a damaged block (its
-  // read-ahead buffer goes on failing for sound blocks). `from`: the least key that is wanted, if not all with the prefix
-  // are.
+  // read-ahead buffer goes on failing for sound blocks). `from`: the least key that is wanted, if not all with the
+  // prefix are.
   ResilientIterator(Source source, std::string prefix, std::string from = {});
   bool Valid() const { return valid_; }
   void Next();

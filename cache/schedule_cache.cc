@@ -248,8 +248,7 @@ Result<KernelUse> CacheImpl::UseOf(const Fingerprint& fingerprint) {
   return use;
 }
 
-void CacheImpl::ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit,
-                            std::string_view from) {
+void CacheImpl::ScanRecords(std::string_view prefix, const std::function<bool(Found&&)>& visit, std::string_view from) {
   auto open = [&](std::string_view key, std::string_view value, CacheLayer layer) {
     Opened opened = Open(Family::kRecords, key, value, layer);
     if (opened.record && !visit(Found{std::string(key), *std::move(opened.record), layer})) return Take::kStop;

@@ -20,7 +20,7 @@ constexpr size_t kKeptOfDamaged = 4096;  // bytes of a damaged value that stay f
 constexpr size_t kMostKept = 1000;       // damaged values kept; later ones are only counted
 constexpr size_t kMostLosses = 16;       // told by the next Verify, the last ones
 constexpr size_t kMostLossText = 1024;
-constexpr double kEvictTo = 0.9;         // of the cap, so that evictions come in batches
+constexpr double kEvictTo = 0.9;  // of the cap, so that evictions come in batches
 constexpr std::chrono::seconds kSizeInterval{30};
 constexpr uint64_t kSizeStep = 64;  // and whenever a 64th of the cap was written
 

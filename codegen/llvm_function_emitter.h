@@ -122,8 +122,8 @@ class FunctionEmitter {
   Result<llvm::Value*> ReadTile(int buffer, const std::vector<Linear>& index);
   Result<void> WriteTile(const Stmt& stmt, const Mask& mask);
   Result<llvm::Value*> AccumulateLanes(const Stmt& stmt, llvm::Value* old);
-  // A buffer of which an unrolled loop of a reduction broadcasts elements that its next copies want again, more than there
-  // are registers for beside the tile; -1: none. Read again where they are used, they cost nothing.
+  // A buffer of which an unrolled loop of a reduction broadcasts elements that its next copies want again, more than
+  // there are registers for beside the tile; -1: none. Read again where they are used, they cost nothing.
   int CrowdingWindow(const Stmt& loop);
   llvm::Value* Unknown(llvm::Value* pointer);  // the same address; nobody knows
   // Offset of lane 0 and the step from lane to lane, in elements of the tile.

@@ -53,8 +53,8 @@ void InitializeTargets() {
   });
 }
 
-// The emitter's loops carry their pointers already; looking for better ones takes a quarter of code generation. LLVM has
-// a switch for that among its command line's, all of which lld resets.
+// The emitter's loops carry their pointers already; looking for better ones takes a quarter of code generation. LLVM
+// has a switch for that among its command line's, all of which lld resets.
 void LeaveLoopsAsTheyAre() {
   const auto found = llvm::cl::getRegisteredOptions().find("disable-lsr");
   HONE_CHECK(found != llvm::cl::getRegisteredOptions().end());
@@ -286,7 +286,7 @@ void ObjectCompiler::PrepareFunction(llvm::Function& function) const {
     function.addFnAttr("min-legal-vector-width", "512");
   }
   function.addFnAttr("no-jump-tables", "true");  // indirect jumps are refused by the gate: base/code_check.h
-  function.addFnAttr("no-builtins");  // loops stay loops: nobody provides memset, memcpy or libm
+  function.addFnAttr("no-builtins");             // loops stay loops: nobody provides memset, memcpy or libm
   function.addFnAttr("frame-pointer", "none");
   function.addFnAttr("no-trapping-math", "true");
   function.addFnAttr(llvm::Attribute::NoUnwind);

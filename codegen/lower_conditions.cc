@@ -44,8 +44,8 @@ Result<void> Lowering::FindCondition(size_t stage) {
     are_bounds &=
         (e.op() == Op::kLt || e.op() == Op::kLe) && IsIndexArithmetic(e.arg(0)) && IsIndexArithmetic(e.arg(1));
     if (!are_bounds) return {};
-    const Linear room = HONE_TRY(IndexForm(stage, e.arg(1))) - HONE_TRY(IndexForm(stage, e.arg(0))) -
-                        Linear(e.op() == Op::kLt ? 1 : 0);
+    const Linear room =
+        HONE_TRY(IndexForm(stage, e.arg(1))) - HONE_TRY(IndexForm(stage, e.arg(0))) - Linear(e.op() == Op::kLt ? 1 : 0);
     if (!program_.vars.ProvenNonNegative(room)) forms.push_back(room);
     return {};
   };

@@ -47,8 +47,8 @@ struct StageState {
   // cache_write: the tile in registers, and the region's start inside the promoted loop
   int tile = -1;
   std::vector<Linear> tile_min;
-  // A reduction of `if(condition, term, identity)`: forms that are all ≥ 0 where there is a term. Loops over these alone
-  // hold some of them; the others guard the statement.
+  // A reduction of `if(condition, term, identity)`: forms that are all ≥ 0 where there is a term. Loops over these
+  // alone hold some of them; the others guard the statement.
   bool has_condition = false;
   std::vector<Linear> condition;
   std::vector<bool> held;  // by a loop, per form

@@ -98,8 +98,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
     tasks *= planner.Extent(result.axes[i]);
   }
   planner.Split(out, w, {lanes});
-  // An operand that is read where it lies ends with its last element. Masks for the last vector, which are known only when
-  // it is reached, make every strided load a gather, which costs more than computing some outputs twice.
+  // An operand that is read where it lies ends with its last element. Masks for the last vector, which are known only
+  // when it is reached, make every strided load a gather, which costs more than computing some outputs twice.
   if (extent > lanes && extent % lanes != 0 && planner.ChooseIf(name, "shift", padded.empty()))
     planner.SetTail(out, w, Tail::kShift);
   order = outer;

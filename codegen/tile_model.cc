@@ -57,8 +57,8 @@ void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contr
       if (load.op() != Op::kLoad || load.int_value() != c.operands[v].tensor) continue;
       const Tensor& source = kernel.tensors[static_cast<size_t>(pad->body.arg(0).int_value())];
       for (size_t d = 0; d < source.shape.size(); ++d)
-        if (std::optional<PaddedWindow> window = WindowAlong(
-                planner, stage, SubstituteAxes(pad->body.arg(0).arg(d), load.args()), source.shape[d]))
+        if (std::optional<PaddedWindow> window =
+                WindowAlong(planner, stage, SubstituteAxes(pad->body.arg(0).arg(d), load.args()), source.shape[d]))
           c.windows.push_back(*window);
     }
     if (!c.windows.empty()) c.padded = v;

@@ -10,8 +10,8 @@
 
 namespace hone {
 
-// A row axis along which windows of a tensor padded with zeros are read, the reduction axis that moves within the window,
-// and the share of their pairs that meet padding.
+// A row axis along which windows of a tensor padded with zeros are read, the reduction axis that moves within the
+// window, and the share of their pairs that meet padding.
 struct PaddedWindow {
   int row = -1, reduce = -1;  // positions
   double share = 0;

@@ -409,7 +409,8 @@ void Connection::CloseIfOutOfMemory(const Work& work) {
 const char* Connection::Overdue(Clock::time_point now) const {
   const bool leaves_unread = !out_.empty() || (!held_back_.empty() && !unread_->empty());
   if (leaves_unread && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
-  if (have_ > 0 && !crowded_ && pending_ < context_->limits.requests && now - frame_begun_ > context_->limits.frame_time) {
+  if (have_ > 0 && !crowded_ && pending_ < context_->limits.requests &&
+      now - frame_begun_ > context_->limits.frame_time) {
     return "takes too long to send a request";
   }
   return nullptr;

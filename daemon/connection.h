@@ -90,15 +90,15 @@ class Connection final : public Peer {
   Shares::Part bytes_;  // of `in_` beyond its first size, and of requests without their answer
   std::unique_ptr<Unread> unread_;
   std::vector<std::byte> in_;
-  size_t have_ = 0;       // bytes of `in_` that are filled
-  uint32_t pending_ = 0;  // requests without their answer
-  bool waiting_ = false;  // for the socket to be readable
-  bool taking_ = false;   // frames are being handed to the handler
-  bool ended_ = false;    // the client sends no more
-  bool refused_ = false;  // closes once all is sent
-  bool crowded_ = false;  // no more bytes for the next request until one is answered
-  std::optional<uint64_t> handed_over_;                       // the request that the handler is called for, unanswered
-  std::unordered_multimap<uint64_t, size_t> unanswered_;      // bytes of requests, by id, once the handler has returned
+  size_t have_ = 0;                                       // bytes of `in_` that are filled
+  uint32_t pending_ = 0;                                  // requests without their answer
+  bool waiting_ = false;                                  // for the socket to be readable
+  bool taking_ = false;                                   // frames are being handed to the handler
+  bool ended_ = false;                                    // the client sends no more
+  bool refused_ = false;                                  // closes once all is sent
+  bool crowded_ = false;                                  // no more bytes for the next request until one is answered
+  std::optional<uint64_t> handed_over_;                   // the request that the handler is called for, unanswered
+  std::unordered_multimap<uint64_t, size_t> unanswered_;  // bytes of requests, by id, once the handler has returned
   std::deque<Outgoing> out_;
   std::deque<Outgoing> held_back_;  // answers with descriptors; their requests count as pending
   bool has_turn_ = false;

@@ -57,8 +57,8 @@ class ConnectionContext : public std::enable_shared_from_this<ConnectionContext>
   EventLoop& loop_;
   std::vector<Lingering> lingering_;
   std::vector<std::weak_ptr<Connection>> turns_;  // of connections that hold answers back, once each
-  uint64_t plans_ = 0, plan_ = 0;      // the turns' timers so far, and which of them counts; 0: none
-  std::chrono::milliseconds delay_{};  // longer while nobody reads
+  uint64_t plans_ = 0, plan_ = 0;                 // the turns' timers so far, and which of them counts; 0: none
+  std::chrono::milliseconds delay_{};             // longer while nobody reads
   std::chrono::steady_clock::time_point looked_around_{};
 };
 

@@ -63,7 +63,8 @@ void IdleGate::Add(const LoadSample& sample) {
     close(nanoseconds(static_cast<int64_t>(kQuietABurst * 1e9 * std::clamp(burst_s, 0.0, Seconds(quiet)))),
           fmt::format("others use {:.2f} cores", busy));
   } else if (stalled > limits_.stalled) {
-    close(quiet, fmt::format("something waits for memory or the disk {:.0f} % of the time", 100 * std::min(1.0, stalled)));
+    close(quiet,
+          fmt::format("something waits for memory or the disk {:.0f} % of the time", 100 * std::min(1.0, stalled)));
   } else if (!IsWithin(limits_.hours, sample.minute_of_day)) {
     why_ = fmt::format("only from {}", PrintHours(limits_.hours));
   } else if (sample.at - quiet_since_ < needed_) {

@@ -1,8 +1,8 @@
 // Whether the machine is idle enough to refine kernels. Whatever runs without being niced is somebody's work: while it
 // takes more than a sliver of processor time, or waits for memory or the disk, nothing is refined. What refines is
-// niced and ours, so its own time does not count; averages of pressure would count it, and are too slow. A short burst of
-// others' work asks for less quiet afterwards, ten times the processor time that it took: what wakes up every second to
-// look after the machine would keep the gate shut for good.
+// niced and ours, so its own time does not count; averages of pressure would count it, and are too slow. A short burst
+// of others' work asks for less quiet afterwards, ten times the processor time that it took: what wakes up every second
+// to look after the machine would keep the gate shut for good.
 #pragma once
 
 #include <chrono>

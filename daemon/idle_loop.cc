@@ -17,13 +17,13 @@ namespace {
 constexpr std::chrono::milliseconds kSampleOpen{100};
 constexpr std::chrono::milliseconds kSampleClosed{400};
 constexpr std::chrono::milliseconds kGlance{20};
-constexpr double kGlanced = 0.02;  // seconds of processor time that ask for a sample
+constexpr double kGlanced = 0.02;               // seconds of processor time that ask for a sample
 constexpr std::chrono::seconds kKept{5};        // that processes wait for idle time to come back
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
 constexpr std::chrono::minutes kLookEvery{5};
-constexpr int kSlice = 64;                      // trials before the next kernel is chosen
-constexpr double kBetter = 1.005;               // a ratio that counts as progress
-constexpr double kDoubtful = 0.35;              // confidence below which a guess is looked at first
+constexpr int kSlice = 64;          // trials before the next kernel is chosen
+constexpr double kBetter = 1.005;   // a ratio that counts as progress
+constexpr double kDoubtful = 0.35;  // confidence below which a guess is looked at first
 
 std::string NameOf(const Record& record) {
   return fmt::format("{} {} {}", record.key.fingerprint.Hex(), record.key.threads, record.key.target);
@@ -373,8 +373,8 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   progress.last_gain = std::max(0.0, outcome->ratio - 1);
   progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
   if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
-  return cache_.PutNote(record->key, kNote,
-                        fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won), Durability::kSoon);
+  return cache_.PutNote(record->key, kNote, fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
+                        Durability::kSoon);
 }
 
 }  // namespace hone

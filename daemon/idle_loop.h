@@ -3,8 +3,8 @@
 //   IdleGate says quiet → NextTask → Tuning::Refine (a slice of trials) → remember how far it came → again
 //
 // It has builder and runner processes of its own, below everything else on the machine, started when idle time begins.
-// When it ends they stop where they are, at once and for nothing, since it may be over in a moment; they are killed if it
-// is not, or if somebody waits for an answer.
+// When it ends they stop where they are, at once and for nothing, since it may be over in a moment; they are killed if
+// it is not, or if somebody waits for an answer.
 #pragma once
 
 #include <atomic>

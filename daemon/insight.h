@@ -61,7 +61,7 @@ class Insight {
     MachinePeaks peaks;
     MonotonicTime at{};
   };
-  Mutex peaks_mutex_;  // one measures at a time
+  Mutex peaks_mutex_;                                            // one measures at a time
   std::map<int, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by threads
 };
 

@@ -26,8 +26,8 @@ struct LoadSample {
   bool is_serving = false;  // honed works for somebody who waits
 };
 
-// Looks ten times a second while others may be disturbed, so a look has to be cheap: files of /proc stay open between two
-// of them. Not thread-safe.
+// Looks ten times a second while others may be disturbed, so a look has to be cheap: files of /proc stay open between
+// two of them. Not thread-safe.
 class MachineLoad {
  public:
   // All but is_serving. kUnsupported where the system does not tell.

@@ -61,8 +61,8 @@ struct Metrics {
   // Gauges.
   std::atomic<uint32_t> connections{0};
   std::atomic<uint32_t> connections_lingering{0};  // closed, with descriptors that their clients have not read
-  std::atomic<uint32_t> watchers{0};  // connections that want to hear of better code …
-  std::atomic<uint32_t> watches{0};   // … and what they hold
+  std::atomic<uint32_t> watchers{0};               // connections that want to hear of better code …
+  std::atomic<uint32_t> watches{0};                // … and what they hold
   std::atomic<uint32_t> lookups_queued{0};
   std::atomic<uint32_t> builds_queued{0};
   std::atomic<uint32_t> builds_running{0};

@@ -69,11 +69,11 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
       });
       has_room = part.TryTake(1);
     }
-    auto connection = std::make_shared<Connection>(std::move(socket), client, std::move(part), context,
-                                                   [this](Connection& closed) {
-                                                     connections.erase(&closed);
-                                                     metrics.connections = static_cast<uint32_t>(connections.size());
-                                                   });
+    auto connection =
+        std::make_shared<Connection>(std::move(socket), client, std::move(part), context, [this](Connection& closed) {
+          connections.erase(&closed);
+          metrics.connections = static_cast<uint32_t>(connections.size());
+        });
     connections.emplace(connection.get(), connection);
     metrics.connections = static_cast<uint32_t>(connections.size());
     ++metrics.connections_accepted;

@@ -199,13 +199,13 @@ class Service {
                                        if (transfers_) ReadDonorAgain(fingerprint);
                                      });
     if (!inspects()) {
-      tuning_ = std::make_unique<Tuning>(loop_, *cache_, [workshop] { return StartWorkshop(workshop); }, *path_, *model_,
-                                         metrics_,
-                                         [this](const Record& record) {
-                                           hot_->Forget(record.key.fingerprint);
-                                           transfers_->Put(record);
-                                           notifier_->Announce(NoticeOf(record));
-                                         });
+      tuning_ = std::make_unique<Tuning>(
+          loop_, *cache_, [workshop] { return StartWorkshop(workshop); }, *path_, *model_, metrics_,
+          [this](const Record& record) {
+            hot_->Forget(record.key.fingerprint);
+            transfers_->Put(record);
+            notifier_->Announce(NoticeOf(record));
+          });
       tuning_->SetTransfers(transfers_.get());
       misses_->SetSearcher(tuning_.get());
       transfers_->SetModel([this] { return model_->ToAsk(); });

@@ -29,8 +29,10 @@ StageSchedule InitialSchedule(const Stage& stage) {
 // Whether a step other than a rewrite was applied to the stage: its axes must stay as they are then.
 bool HasSteps(const StageSchedule& schedule) {
   return schedule.is_rewritten || schedule.attach_stage >= 0 || schedule.scope != Scope::kDefault ||
-         !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() || !schedule.prefetches.empty() ||
-         std::any_of(schedule.loops.begin(), schedule.loops.end(), [](const LoopDim& loop) { return loop.kind != LoopKind::kSerial; });
+         !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() ||
+         !schedule.prefetches.empty() ||
+         std::any_of(schedule.loops.begin(), schedule.loops.end(),
+                     [](const LoopDim& loop) { return loop.kind != LoopKind::kSerial; });
 }
 
 }  // namespace
@@ -92,7 +94,8 @@ bool ScheduleApplier::IsReduction(size_t stage, const std::string& path) const {
   if (is_reduce_axis(path)) return true;
   for (const LoopRelation& relation : result_.stages[stage].relations)
     if (std::find(relation.children.begin(), relation.children.end(), path) != relation.children.end())
-      return std::any_of(relation.parents.begin(), relation.parents.end(), [&](const std::string& p) { return IsReduction(stage, p); });
+      return std::any_of(relation.parents.begin(), relation.parents.end(),
+                         [&](const std::string& p) { return IsReduction(stage, p); });
   return false;
 }
 
@@ -117,13 +120,15 @@ Result<void> ScheduleApplier::Rewritten(Kernel kernel) {
     const Stage& before = result_.kernel.stages[static_cast<size_t>(old)];
     StageSchedule& schedule = result_.stages[static_cast<size_t>(old)];
     auto same_axes = [](const std::vector<Axis>& a, const std::vector<Axis>& b) {
-      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Axis& x, const Axis& y) { return x.name == y.name && SameExpr(x.extent, y.extent); });
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                        [](const Axis& x, const Axis& y) { return x.name == y.name && SameExpr(x.extent, y.extent); });
     };
     if (same_axes(before.axes, stage.axes) && same_axes(before.reduce_axes, stage.reduce_axes)) {
       if (schedule.attach_stage >= 0) {
         const std::string& consumer = StageName(result_, static_cast<size_t>(schedule.attach_stage));
         schedule.attach_stage = FindStage(kernel, consumer);
-        if (schedule.attach_stage < 0) return Refuse(fmt::format("{} is computed inside {}: inline that first", name, consumer));
+        if (schedule.attach_stage < 0)
+          return Refuse(fmt::format("{} is computed inside {}: inline that first", name, consumer));
       }
       stages.push_back(std::move(schedule));
     } else {
@@ -162,8 +167,8 @@ Result<void> ScheduleApplier::Rewrite(const Step& step) {
   if (step.other == "winograd") {
     if (step.names.size() != 1 || step.factors.size() != 2)
       return Refuse("winograd takes a name for the new stages, the tile and the number of tiles in a row");
-    return Rewritten(HONE_TRY(WinogradConvolution(result_.kernel, static_cast<int>(stage), step.names[0],
-                                                  step.factors[0], step.factors[1])));
+    return Rewritten(HONE_TRY(
+        WinogradConvolution(result_.kernel, static_cast<int>(stage), step.names[0], step.factors[0], step.factors[1])));
   }
   if (step.other == "online") {
     if (step.names.size() != 1 || step.factors.size() != 1)
@@ -177,7 +182,9 @@ Result<void> ScheduleApplier::Rewrite(const Step& step) {
     return Rewritten(HONE_TRY(MaxOfNumbers(result_.kernel, static_cast<int>(stage))));
   }
   if (step.other != "collapse")
-    return Refuse(fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd, trim, online and numbers", step.other));
+    return Refuse(
+        fmt::format("there is no rewrite {}; there are collapse, separate, expand, winograd, trim, online and numbers",
+                    step.other));
   return Rewritten(HONE_TRY(CollapseAxes(result_.kernel, static_cast<int>(stage), step.names)));
 }
 
@@ -193,9 +200,11 @@ Result<void> ScheduleApplier::CheckLayout(size_t stage, const std::vector<Layout
       if (dim.part == LayoutDim::Part::kQuotient) ++quotient, q = dim.factor;
       if (dim.part == LayoutDim::Part::kRemainder) ++remainder, r = dim.factor;
     }
-    bool as_whole = whole == 1 && quotient + remainder == 0, as_parts = whole == 0 && quotient == 1 && remainder == 1 && q == r;
+    bool as_whole = whole == 1 && quotient + remainder == 0,
+         as_parts = whole == 0 && quotient == 1 && remainder == 1 && q == r;
     if (!as_whole && !as_parts)
-      return Refuse(fmt::format("the layout must name {} once, or as {}/f and {}%f with one f", axis.name, axis.name, axis.name));
+      return Refuse(
+          fmt::format("the layout must name {} once, or as {}/f and {}%f with one f", axis.name, axis.name, axis.name));
   }
   for (const LayoutDim& dim : layout)
     if (std::none_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == dim.axis; }))
@@ -246,7 +255,8 @@ int64_t ScheduleApplier::TripsOfInnerPart(size_t stage, const std::string& path)
 
 // The last trips of an inner part that is split unevenly would come again with the next trip of the outer one: a sum
 // would count them twice.
-Result<void> ScheduleApplier::CheckDivides(size_t stage, const std::string& path, const std::vector<int64_t>& factors) const {
+Result<void> ScheduleApplier::CheckDivides(size_t stage, const std::string& path,
+                                           const std::vector<int64_t>& factors) const {
   const int64_t trips = TripsOfInnerPart(stage, path);
   if (trips == 0) return Refuse(fmt::format("{} is made of inner parts of a split: split before fusing", path));
   int64_t product = 1;
@@ -262,7 +272,8 @@ Result<void> ScheduleApplier::Split(const Step& step) {
   size_t loop = HONE_TRY(LoopOf(stage, step.names[0]));
   StageSchedule& schedule = result_.stages[stage];
   LoopDim parent = schedule.loops[loop];
-  if (parent.kind != LoopKind::kSerial) return Refuse(fmt::format("{} is no serial loop any more: split first", parent.path));
+  if (parent.kind != LoopKind::kSerial)
+    return Refuse(fmt::format("{} is no serial loop any more: split first", parent.path));
   if (IsInnerPart(stage, parent.path)) HONE_TRY(CheckDivides(stage, parent.path, step.factors));
   LoopRelation relation{{parent.path}, {}, step.factors};
   std::vector<LoopDim> children;
@@ -286,7 +297,8 @@ Result<void> ScheduleApplier::Fuse(const Step& step) {
     size_t a = HONE_TRY(LoopOf(stage, left)), b = HONE_TRY(LoopOf(stage, step.names[i]));
     if (b != a + 1) return Refuse(fmt::format("{} does not follow {} directly: reorder first", step.names[i], left));
     if (IsReduction(stage, left) != IsReduction(stage, step.names[i]))
-      return Refuse(fmt::format("{} and {} cannot be fused: one is reduced over, the other is not", left, step.names[i]));
+      return Refuse(
+          fmt::format("{} and {} cannot be fused: one is reduced over, the other is not", left, step.names[i]));
     if (schedule.loops[a].kind != LoopKind::kSerial || schedule.loops[b].kind != LoopKind::kSerial)
       return Refuse("only serial loops can be fused");
     std::string path = left + "+" + step.names[i];
@@ -324,7 +336,8 @@ Result<void> ScheduleApplier::Annotate(const Step& step) {
     switch (step.kind) {
       case StepKind::kUnroll: loop.kind = LoopKind::kUnrolled; break;
       case StepKind::kVectorize:
-        if (std::any_of(schedule.loops.begin(), schedule.loops.end(), [](const LoopDim& l) { return l.kind == LoopKind::kVectorized; }))
+        if (std::any_of(schedule.loops.begin(), schedule.loops.end(),
+                        [](const LoopDim& l) { return l.kind == LoopKind::kVectorized; }))
           return Refuse(fmt::format("{} has a vectorised loop already", step.stage));
         loop.kind = LoopKind::kVectorized;
         break;
@@ -355,7 +368,8 @@ Result<void> ScheduleApplier::Prefetch(const Step& step) {
   const size_t stage = HONE_TRY(StageOf(step.stage));
   const TensorId tensor = FindTensor(result_.kernel, step.other);
   if (tensor < 0) return Refuse("there is no tensor " + step.other);
-  if (!ReadsTensor(result_.kernel.stages[stage], tensor)) return Refuse(fmt::format("{} does not read {}", step.stage, step.other));
+  if (!ReadsTensor(result_.kernel.stages[stage], tensor))
+    return Refuse(fmt::format("{} does not read {}", step.stage, step.other));
   if (step.factors[0] > kFarthest)
     return Refuse(fmt::format("{} bytes ahead, at most {} are allowed", step.factors[0], kFarthest));
   result_.stages[stage].prefetches[step.other] = step.factors[0];
@@ -372,7 +386,8 @@ Result<void> ScheduleApplier::Apply(const Step& step) {
     case StepKind::kCacheRead: return CacheRead(step);
     case StepKind::kRfactor: {
       size_t stage = HONE_TRY(StageOf(step.stage));
-      return Rewritten(HONE_TRY(hone::Rfactor(result_.kernel, static_cast<int>(stage), step.other, step.factors[0], step.result)));
+      return Rewritten(
+          HONE_TRY(hone::Rfactor(result_.kernel, static_cast<int>(stage), step.other, step.factors[0], step.result)));
     }
     case StepKind::kSplit: return Split(step);
     case StepKind::kFuse: return Fuse(step);
@@ -393,7 +408,8 @@ Result<void> ScheduleApplier::Apply(const Step& step) {
     }
     case StepKind::kCacheWrite: {
       size_t stage = HONE_TRY(StageOf(step.stage));
-      if (result_.kernel.stages[stage].reduction == Reduction::kNone) return Refuse(step.stage + " reduces nothing: it has no tile to keep");
+      if (result_.kernel.stages[stage].reduction == Reduction::kNone)
+        return Refuse(step.stage + " reduces nothing: it has no tile to keep");
       HONE_TRY(LoopOf(stage, step.names[0]));
       result_.stages[stage].promote_loop = step.names[0];
       return {};
@@ -404,11 +420,14 @@ Result<void> ScheduleApplier::Apply(const Step& step) {
       auto has = [&](const std::vector<Axis>& axes) {
         return std::any_of(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == step.names[0]; });
       };
-      if (!has(s.axes) && !has(s.reduce_axes)) return Refuse(fmt::format("{} has no axis {}", step.stage, step.names[0]));
-      if (step.tail == Tail::kShift && !has(s.axes)) return Refuse("a reduction cannot shift: it would count elements twice");
+      if (!has(s.axes) && !has(s.reduce_axes))
+        return Refuse(fmt::format("{} has no axis {}", step.stage, step.names[0]));
+      if (step.tail == Tail::kShift && !has(s.axes))
+        return Refuse("a reduction cannot shift: it would count elements twice");
       if (step.tail == Tail::kPeel) {
         auto axis = std::find_if(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == step.names[0]; });
-        if (axis == s.axes.end()) return Refuse("a reduction cannot be peeled: what is left would start from nothing again");
+        if (axis == s.axes.end())
+          return Refuse("a reduction cannot be peeled: what is left would start from nothing again");
         if (LowerExtent(result_.kernel, axis->extent) != UpperExtent(result_.kernel, axis->extent))
           return Refuse(fmt::format("{} is a dynamic size: how much is left to peel is not known", step.names[0]));
       }

@@ -32,20 +32,20 @@ struct LoopRelation {
 };
 
 struct StageSchedule {
-  std::vector<LoopDim> loops;  // outermost first
+  std::vector<LoopDim> loops;           // outermost first
   std::vector<LoopRelation> relations;  // in the order they were made
-  int attach_stage = -1;       // index into stages; -1: at the root
-  std::string attach_loop;     // path in that stage
+  int attach_stage = -1;                // index into stages; -1: at the root
+  std::string attach_loop;              // path in that stage
   Scope scope = Scope::kDefault;
   std::vector<LayoutDim> layout;
-  std::string promote_loop;    // cache_write: inside this loop the tile lives in registers
-  std::map<std::string, Tail> tails;  // by axis name; absent: kPad
+  std::string promote_loop;                   // cache_write: inside this loop the tile lives in registers
+  std::map<std::string, Tail> tails;          // by axis name; absent: kPad
   std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead
-  bool is_rewritten = false;   // has loops changed: graph rewrites are over for this stage
+  bool is_rewritten = false;                  // has loops changed: graph rewrites are over for this stage
 };
 
 struct ScheduledKernel {
-  Kernel kernel;  // after the rewrites
+  Kernel kernel;                      // after the rewrites
   std::vector<StageSchedule> stages;  // parallel to kernel.stages
 };
 

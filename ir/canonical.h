@@ -17,8 +17,8 @@ struct Canonical {
 };
 
 // Tensors become t0, t1 … (operands keep their order, intermediates follow in the order of their stages), axes of each
-// stage i0, i1 … (i8_, since i8 is a type), sizes s0, s1 … by first mention, so spellings that differ in names only have one text. In the class
-// an extent that is a literal becomes a size too.
+// stage i0, i1 … (i8_, since i8 is a type), sizes s0, s1 … by first mention, so spellings that differ in names only
+// have one text. In the class an extent that is a literal becomes a size too.
 Canonical Canonicalize(const Kernel& kernel);
 
 // The kernel with those names, as ParseKernel(Canonicalize(kernel).text) gives it.

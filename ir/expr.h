@@ -14,12 +14,12 @@ namespace hone {
 
 // Stored and sent: never reuse a number.
 enum class Op : uint8_t {
-  kInt = 1,       // int_value, of any integer type or bool
-  kFloat = 2,     // float_value
-  kSize = 3,      // int_value: index into Kernel::sizes; type i64
-  kAxis = 4,      // int_value: position in the stage's axes, reduction axes following the others; type i64
-  kLoad = 5,      // int_value: TensorId; args: one index per dimension. Out of bounds is a kernel error
-  kPad = 6,       // args: a kLoad and a fill value; the fill where any index of the load is out of bounds
+  kInt = 1,    // int_value, of any integer type or bool
+  kFloat = 2,  // float_value
+  kSize = 3,   // int_value: index into Kernel::sizes; type i64
+  kAxis = 4,   // int_value: position in the stage's axes, reduction axes following the others; type i64
+  kLoad = 5,   // int_value: TensorId; args: one index per dimension. Out of bounds is a kernel error
+  kPad = 6,    // args: a kLoad and a fill value; the fill where any index of the load is out of bounds
   // i32 wraps around. The index type i64 never overflows: ir/verify proves it.
   kAdd = 10,
   kSub = 11,
@@ -69,10 +69,10 @@ class Expr {
   inline const std::vector<Expr>& args() const;
   inline const Expr& arg(size_t i) const;
   // Of the whole tree, known without walking it: shared parts count each time, so these bound what a walk costs.
-  inline uint32_t nodes() const;   // at most 2^32 − 1
-  inline uint16_t height() const;  // a leaf has 1; at most 65,535
-  inline uint64_t ops() const;     // an OpBit for each operation in the tree
-  bool Has(Op op) const;           // one of them
+  inline uint32_t nodes() const;                      // at most 2^32 − 1
+  inline uint16_t height() const;                     // a leaf has 1; at most 65,535
+  inline uint64_t ops() const;                        // an OpBit for each operation in the tree
+  bool Has(Op op) const;                              // one of them
   const ExprNode* id() const { return node_.get(); }  // for memo tables that live no longer than the tree
 
  private:

@@ -246,8 +246,10 @@ void CastToInteger(const Instruction& instruction, const Operands& in, const Reg
   if (!in.regs[0]->is_float) {
     const int64_t* x = in.integer(0);
     for (size_t i = 0; i < in.n; ++i) {
-      if (type == DType::kI8) out.integer[i] = static_cast<int8_t>(static_cast<uint8_t>(x[i]));
-      else out.integer[i] = Wrap(type, static_cast<uint64_t>(x[i]));
+      if (type == DType::kI8)
+        out.integer[i] = static_cast<int8_t>(static_cast<uint8_t>(x[i]));
+      else
+        out.integer[i] = Wrap(type, static_cast<uint64_t>(x[i]));
     }
     if (result.has_slack) std::copy_n(in.slack(0), in.n, out.magnitude);
     return;

@@ -34,9 +34,12 @@ std::optional<ExtentRange> CheckedExtent(const Kernel& kernel, const Expr& e) {
   std::optional<ExtentRange> a = CheckedExtent(kernel, e.arg(0)), b = CheckedExtent(kernel, e.arg(1));
   if (!a || !b) return std::nullopt;
   switch (e.op()) {
-    case Op::kAdd: return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); });
-    case Op::kSub: return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); });
-    case Op::kMul: return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); });
+    case Op::kAdd:
+      return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_add_overflow(x, y, r); });
+    case Op::kSub:
+      return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_sub_overflow(x, y, r); });
+    case Op::kMul:
+      return Corners(*a, *b, [](int64_t x, int64_t y, int64_t* r) { return __builtin_mul_overflow(x, y, r); });
     case Op::kMin: return ExtentRange{std::min(a->lo, b->lo), std::min(a->hi, b->hi)};
     case Op::kMax: return ExtentRange{std::max(a->lo, b->lo), std::max(a->hi, b->hi)};
     case Op::kFloorDiv:

@@ -70,7 +70,7 @@ struct KernelOptions {
 };
 
 struct Kernel {
-  std::string name;   // "conv2d+bias+relu" for a library operation, else the name given in the kernel language
+  std::string name;  // "conv2d+bias+relu" for a library operation, else the name given in the kernel language
   std::vector<Size> sizes;
   std::vector<Tensor> tensors;
   std::vector<TensorId> operands;  // inputs in the order of the declaration, then outputs: hone_entry's `buffers`

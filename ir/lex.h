@@ -42,8 +42,8 @@ struct Token {
 };
 
 // Reads the next token from `source` at *offset and moves both. kInvalid for bytes that start no token, numbers beyond
-// 63 bits, names beyond 64 letters, and strings beyond 1 KiB or without an end; the error's `where` is left to the caller, who knows the file: *position is at
-// the offending place then.
+// 63 bits, names beyond 64 letters, and strings beyond 1 KiB or without an end; the error's `where` is left to the
+// caller, who knows the file: *position is at the offending place then.
 Result<Token> NextToken(std::string_view source, size_t* offset, Position* position);
 
 }  // namespace hone

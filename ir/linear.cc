@@ -79,8 +79,10 @@ Linear VarTable::DivFloor(const Linear& e, int64_t divisor) {
   Linear quotient(FloorDiv(e.constant(), divisor));
   Linear rest(FloorMod(e.constant(), divisor));
   for (const Term& term : e.terms()) {
-    if (term.coef % divisor == 0) quotient += Linear::Of(term.var, term.coef / divisor);
-    else rest += Linear::Of(term.var, term.coef);
+    if (term.coef % divisor == 0)
+      quotient += Linear::Of(term.var, term.coef / divisor);
+    else
+      rest += Linear::Of(term.var, term.coef);
   }
   Interval range = Range(rest);
   if (range.lo > -kUnbounded && FloorDiv(range.lo, divisor) == FloorDiv(range.hi, divisor))
@@ -156,7 +158,8 @@ Linear VarTable::Product(const Linear& a, const Linear& b) {
   if (b.IsConstant()) return a * b.constant();
   Interval x = Range(a), y = Range(b);
   int64_t corners[] = {x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi};
-  return AsVar(VarKind::kProduct, a, b, 1, {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)});
+  return AsVar(VarKind::kProduct, a, b, 1,
+               {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)});
 }
 
 Interval VarTable::NaiveRange(const Linear& e) const {
@@ -212,8 +215,10 @@ Linear VarTable::ExpandAxes(const Linear& e) const {
   Linear result(e.constant());
   for (const Term& term : e.terms()) {
     const Var& var = (*this)[term.var];
-    if (var.kind == VarKind::kAxis) result.AddScaled(ExpandAxes(var.a), term.coef);
-    else result += Linear::Of(term.var, term.coef);
+    if (var.kind == VarKind::kAxis)
+      result.AddScaled(ExpandAxes(var.a), term.coef);
+    else
+      result += Linear::Of(term.var, term.coef);
   }
   return result;
 }
@@ -255,7 +260,8 @@ std::string VarTable::Text(const Linear& e) const {
     text += (*this)[term.var].name;
   }
   if (text.empty()) return fmt::format("{}", e.constant());
-  if (e.constant() != 0) text += fmt::format(" {} {}", e.constant() < 0 ? '-' : '+', e.constant() < 0 ? -e.constant() : e.constant());
+  if (e.constant() != 0)
+    text += fmt::format(" {} {}", e.constant() < 0 ? '-' : '+', e.constant() < 0 ? -e.constant() : e.constant());
   return text;
 }
 

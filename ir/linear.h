@@ -52,14 +52,14 @@ struct Interval {
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max() / 4;
 
 enum class VarKind : uint8_t {
-  kLoop = 1,   // a loop's counter, from 0
-  kSize,       // a dynamic size
-  kAxis,       // a stage's axis: `a` over loop variables, with a tighter range than its terms show
-  kFloorDiv,   // ⌊a / divisor⌋
-  kMin,        // min(a, b)
-  kMax,        // max(a, b)
-  kProduct,    // a · b, both variable
-  kOpaque,     // known by range only; `payload` says what it is to whoever made it
+  kLoop = 1,  // a loop's counter, from 0
+  kSize,      // a dynamic size
+  kAxis,      // a stage's axis: `a` over loop variables, with a tighter range than its terms show
+  kFloorDiv,  // ⌊a / divisor⌋
+  kMin,       // min(a, b)
+  kMax,       // max(a, b)
+  kProduct,   // a · b, both variable
+  kOpaque,    // known by range only; `payload` says what it is to whoever made it
 };
 
 struct Var {
@@ -79,10 +79,14 @@ class VarTable {
   int size() const { return static_cast<int>(vars_.size()); }
 
   VarId Add(Var var);
-  VarId AddLoop(std::string name, int64_t extent_max) { return Add({VarKind::kLoop, std::move(name), {0, extent_max - 1}, {}, {}, 1, -1}); }
+  VarId AddLoop(std::string name, int64_t extent_max) {
+    return Add({VarKind::kLoop, std::move(name), {0, extent_max - 1}, {}, {}, 1, -1});
+  }
 
   // `value` under a name, known to lie in `range` for reasons that its terms do not show.
-  VarId AddAxis(std::string name, Linear value, Interval range) { return Add({VarKind::kAxis, std::move(name), range, std::move(value), 0, 1, -1}); }
+  VarId AddAxis(std::string name, Linear value, Interval range) {
+    return Add({VarKind::kAxis, std::move(name), range, std::move(value), 0, 1, -1});
+  }
 
   // REQUIRES: divisor > 0.
   Linear DivFloor(const Linear& e, int64_t divisor);

@@ -10,8 +10,8 @@ namespace hone {
 
 struct ParseLimits {
   size_t text_bytes = 1 << 20;
-  int nesting = 200;   // of brackets, in the text and in the kernel as it prints
-  int height = 1000;   // of an expression: operators and functions above one another, chains included
+  int nesting = 200;  // of brackets, in the text and in the kernel as it prints
+  int height = 1000;  // of an expression: operators and functions above one another, chains included
   int stages = 256;
   int nodes = 20'000;  // of the kernel, extents included, names and functions replaced by what they stand for
   int rank = 8;

@@ -42,8 +42,7 @@ Result<Value> KernelResolver::Load(const Tree& tree) {
                                           hone::Name(index.type())));
     indices.push_back(index.expr);
   }
-  Value load =
-      HONE_TRY(Place(build_.Make(LoadOf(it->second, dtype, std::move(indices))), tree.position));
+  Value load = HONE_TRY(Place(build_.Make(LoadOf(it->second, dtype, std::move(indices))), tree.position));
   places_.try_emplace(load.expr.id(), tree.position);
   return load;
 }

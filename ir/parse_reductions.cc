@@ -54,9 +54,7 @@ Result<Expr> KernelResolver::ReductionExtent(const Tree& reduction, const Reduce
     if (a && b && a->lo == a->hi && b->lo == b->hi && a->lo == b->lo) continue;
     auto dim = [](const IndexedDim& d) { return fmt::format("dimension {} of {}", d.dim + 1, d.tensor); };
     auto text = [](const std::optional<ExtentRange>& r) {
-      return !r               ? std::string("?")
-             : r->lo == r->hi ? fmt::format("{}", r->lo)
-                              : fmt::format("{}..{}", r->lo, r->hi);
+      return !r ? std::string("?") : r->lo == r->hi ? fmt::format("{}", r->lo) : fmt::format("{}..{}", r->lo, r->hi);
     };
     return At(var.position, fmt::format("{} ranges over {} ({}) and over {} ({}), wanted one extent; or write {} < …",
                                         var.name, dim(first), text(a), dim(other), text(b), var.name));
@@ -131,7 +129,8 @@ Result<ReductionParts> KernelResolver::Reduce(const Tree& tree) {
                     : tree.name == "min" ? Reduction::kMin
                                          : Reduction::kProd;
   if (tree.vars.size() > static_cast<size_t>(limits_.rank))
-    return At(tree.position, fmt::format("more than {} variables in one {}", limits_.rank, tree.name), ErrorKind::kLimit);
+    return At(tree.position, fmt::format("more than {} variables in one {}", limits_.rank, tree.name),
+              ErrorKind::kLimit);
   const std::vector<IndexedDims> dims = DimsOf(tree);
   for (size_t v = 0; v < tree.vars.size(); ++v) {
     const ReduceVar& var = tree.vars[v];

@@ -108,9 +108,9 @@ class KernelResolver {
   std::map<std::string_view, Expr> sizes_;  // a SizeRef, or the expression that the name abbreviates
   std::map<std::string_view, Position> size_positions_;
   std::map<std::string, TensorId, std::less<>> tensors_;
-  std::vector<bool> written_;                 // by tensor
-  std::set<std::string, std::less<>> names_;  // of tensors, taken
-  std::map<std::string, int> next_fresh_;     // by stem
+  std::vector<bool> written_;                                               // by tensor
+  std::set<std::string, std::less<>> names_;                                // of tensors, taken
+  std::map<std::string, int> next_fresh_;                                   // by stem
   std::unordered_map<const ExprNode*, std::optional<ExtentRange>> ranges_;  // of tensors' extents, which build_ keeps
   int64_t nodes_ = 0;
   int dynamic_sizes_ = 0;
@@ -120,7 +120,7 @@ class KernelResolver {
   DType target_ = DType::kF32;
   std::vector<StatementVariable> variables_;
   std::map<std::string_view, int> scope_;
-  std::vector<size_t> hoisted_;  // stages made for this statement
+  std::vector<size_t> hoisted_;                           // stages made for this statement
   std::unordered_map<const ExprNode*, Position> places_;  // of operations
 };
 

@@ -52,11 +52,12 @@ double FoldFloat(Op op, double a, double b) {
 }  // namespace
 
 Error TooHigh(const ParseLimits& limits) {
-  return Error{ErrorKind::kLimit,
-               fmt::format("an expression of more than {} operators in a chain; split it into several statements or use "
-                           "a reduction",
-                           limits.height),
-               ""};
+  return Error{
+      ErrorKind::kLimit,
+      fmt::format("an expression of more than {} operators in a chain; split it into several statements or use "
+                  "a reduction",
+                  limits.height),
+      ""};
 }
 
 bool FitsInto(int64_t value, DType type) {

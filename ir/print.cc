@@ -58,7 +58,8 @@ class ExprPrinter {
   const Kernel& kernel_;
   const Stage* stage_;
   std::string& out_;
-  std::unordered_map<const ExprNode*, bool> literal_trees_;  // what IsLiteralTree said; each operator asks of its operands
+  std::unordered_map<const ExprNode*, bool>
+      literal_trees_;  // what IsLiteralTree said; each operator asks of its operands
 };
 
 bool ExprPrinter::IsLiteralTree(const Expr& e) {

@@ -143,7 +143,8 @@ double NodesOnceInlined(const Kernel& kernel, int stage, int reader) {
 Result<Kernel> InlineStage(Kernel kernel, int index) {
   const Stage producer = kernel.stages[static_cast<size_t>(index)];
   const Tensor& tensor = kernel.tensors[static_cast<size_t>(producer.output)];
-  if (producer.reduction != Reduction::kNone) return Refuse(tensor.name + " is a reduction: it can be placed, not inlined");
+  if (producer.reduction != Reduction::kNone)
+    return Refuse(tensor.name + " is a reduction: it can be placed, not inlined");
   if (tensor.kind == TensorKind::kOutput) return Refuse(tensor.name + " is an output: it must be stored");
   constexpr ParseLimits kLimits;
   const std::vector<int> readers = ReadersOf(kernel, producer.output);
@@ -181,7 +182,8 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
 
   auto add_stage = [&](size_t s, size_t first) -> Result<void> {
     if (first_axis[s] >= 0) {
-      if (first_axis[s] != static_cast<int>(first)) return Refuse("collapse: one stage uses the dimensions in two ways");
+      if (first_axis[s] != static_cast<int>(first))
+        return Refuse("collapse: one stage uses the dimensions in two ways");
       return {};
     }
     first_axis[s] = static_cast<int>(first);
@@ -210,12 +212,16 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
     if (at == all.end() || (first < spatial && first + count > spatial))
       return Refuse(fmt::format("collapse: {} has no adjacent axes of these names",
                                 kernel.tensors[static_cast<size_t>(start.output)].name));
-    if (first < spatial) HONE_TRY(add_view(start.output, first));
-    else HONE_TRY(add_stage(static_cast<size_t>(index), first));
+    if (first < spatial)
+      HONE_TRY(add_view(start.output, first));
+    else
+      HONE_TRY(add_stage(static_cast<size_t>(index), first));
   }
 
   // Propagate through accesses until nothing new is found.
-  auto is_axis = [](const Expr& e, size_t position) { return e.op() == Op::kAxis && e.int_value() == static_cast<int64_t>(position); };
+  auto is_axis = [](const Expr& e, size_t position) {
+    return e.op() == Op::kAxis && e.int_value() == static_cast<int64_t>(position);
+  };
   bool grew = true;
   while (grew) {
     size_t before = views.size() + queue.size();
@@ -237,7 +243,8 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
         if (auto v = view_of(tensor); v != views.end() && outcome) {
           const Expr& lead = load.arg(v->first);
           if (lead.op() != Op::kAxis) {
-            outcome = Refuse("collapse: " + kernel.tensors[static_cast<size_t>(tensor)].name + " is not indexed plainly");
+            outcome =
+                Refuse("collapse: " + kernel.tensors[static_cast<size_t>(tensor)].name + " is not indexed plainly");
             return;
           }
           outcome = add_stage(s, static_cast<size_t>(lead.int_value()));
@@ -257,9 +264,9 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
     std::vector<Axis>& axes = reduces ? stage.reduce_axes : stage.axes;
     size_t at = reduces ? first - spatial : first;
     if (at + count > axes.size()) return Refuse("collapse: the axes are not adjacent in every stage");
-    if (!reduces && view_of(stage.output) == views.end())
-      return Refuse("collapse: a stage needs the dimensions apart");
-    // Neighbours in the one axis must be neighbours in every view: all but the outermost dimension have the axes' extents.
+    if (!reduces && view_of(stage.output) == views.end()) return Refuse("collapse: a stage needs the dimensions apart");
+    // Neighbours in the one axis must be neighbours in every view: all but the outermost dimension have the axes'
+    // extents.
     for (const View& view : views) {
       const Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
       if (view.tensor != stage.output && !Loads(stage.body, view.tensor)) continue;
@@ -270,7 +277,9 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
     size_t plain_uses = 0, uses = 0;
     bool split_axis = false;
     Walk(stage.body, [&](const Expr& e) {
-      if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first) && e.int_value() < static_cast<int64_t>(first + count)) ++uses;
+      if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first) &&
+          e.int_value() < static_cast<int64_t>(first + count))
+        ++uses;
       if (e.op() != Op::kLoad) return;
       auto v = view_of(static_cast<TensorId>(e.int_value()));
       if (v == views.end()) return;
@@ -289,14 +298,16 @@ Result<Kernel> CollapseAxes(Kernel kernel, int index, const std::vector<std::str
       auto v = view_of(static_cast<TensorId>(e.int_value()));
       if (v == views.end()) return e;
       std::vector<Expr> args = e.args();
-      args.erase(args.begin() + static_cast<int64_t>(v->first) + 1, args.begin() + static_cast<int64_t>(v->first + count));
+      args.erase(args.begin() + static_cast<int64_t>(v->first) + 1,
+                 args.begin() + static_cast<int64_t>(v->first + count));
       return Expr(e.op(), e.type(), std::move(args), e.int_value());
     });
   }
   for (const View& view : views) {
     Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
     if (tensor.declared.empty()) tensor.declared = tensor.shape;
-    for (size_t j = 1; j < count; ++j) tensor.shape[view.first] = tensor.shape[view.first] * tensor.shape[view.first + j];
+    for (size_t j = 1; j < count; ++j)
+      tensor.shape[view.first] = tensor.shape[view.first] * tensor.shape[view.first + j];
     tensor.shape.erase(tensor.shape.begin() + static_cast<int64_t>(view.first) + 1,
                        tensor.shape.begin() + static_cast<int64_t>(view.first + count));
   }
@@ -325,7 +336,8 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std
   Stage& reader = kernel.stages[static_cast<size_t>(index)];
   const Tensor source = kernel.tensors[static_cast<size_t>(tensor_id)];
   if (!Loads(reader.body, tensor_id))
-    return Refuse(fmt::format("{} does not read {}", kernel.tensors[static_cast<size_t>(reader.output)].name, source.name));
+    return Refuse(
+        fmt::format("{} does not read {}", kernel.tensors[static_cast<size_t>(reader.output)].name, source.name));
   Tensor copy{result, source.dtype, source.shape, {}, TensorKind::kIntermediate, false};
   TensorId copy_id = static_cast<TensorId>(kernel.tensors.size());
 
@@ -378,11 +390,13 @@ Expr ReductionIdentity(Reduction reduction, DType type) {
   return {};
 }
 
-Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, int64_t lanes, const std::string& result) {
+Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, int64_t lanes,
+                       const std::string& result) {
   Stage& stage = kernel.stages[static_cast<size_t>(index)];
   const std::string stage_name = kernel.tensors[static_cast<size_t>(stage.output)].name;
   if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
-  auto axis = std::find_if(stage.reduce_axes.begin(), stage.reduce_axes.end(), [&](const Axis& a) { return a.name == axis_name; });
+  auto axis = std::find_if(stage.reduce_axes.begin(), stage.reduce_axes.end(),
+                           [&](const Axis& a) { return a.name == axis_name; });
   if (stage.reduction == Reduction::kNone || axis == stage.reduce_axes.end())
     return Refuse(fmt::format("{} does not reduce over {}", stage_name, axis_name));
   const Tensor& out = kernel.tensors[static_cast<size_t>(stage.output)];

@@ -115,8 +115,7 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std:
   };
   std::vector<Expr> own;
   auto used_by_weights = [&](size_t i) { return i < rank ? by_weight[i] : trimmed[i]; };
-  Stage weights =
-      add_stage(names.weights, used_by_weights, [&](size_t i) { return i >= rank && !trimmed[i]; }, &own);
+  Stage weights = add_stage(names.weights, used_by_weights, [&](size_t i) { return i >= rank && !trimmed[i]; }, &own);
   weights.body = Binary(Op::kMul, SubstituteAxes(weight, own), zero);
 
   auto used_by_edges = [&](size_t i) { return i < rank && (by_weight[i] || by_condition[i]); };
@@ -124,7 +123,8 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std:
   std::vector<Expr> from_weights;
   for (size_t i = 0; i < count; ++i)
     if (used_by_weights(i)) from_weights.push_back(own[i]);
-  edges.body = SelectOf(SubstituteAxes(inside, own), zero, LoadOf(weights.output, total.dtype, std::move(from_weights)));
+  edges.body =
+      SelectOf(SubstituteAxes(inside, own), zero, LoadOf(weights.output, total.dtype, std::move(from_weights)));
 
   Stage whole = add_stage(names.whole, [&](size_t i) { return i < rank; }, [](size_t) { return false; }, &own);
   std::vector<Expr> all(own.begin(), own.begin() + static_cast<ptrdiff_t>(rank)), edge;

@@ -17,10 +17,10 @@ struct TrimNames {
   std::string weights;  // [o…, r…]: 0·w, summed over the axes that no condition depends on
 };
 
-// `stage` (by index) is Σ p[…]·w[…] over axes r… and others, with p = pad(x, 0) and a constant w. Its terms are left out
-// where an index of x that depends on `axes` is out of bounds, and what these come to is added afterwards: the function
-// is the same, for NaN and infinities, too.
-// Refuses other sums, and indices of x that mix `axes` with reduced axes that are not among them.
+// `stage` (by index) is Σ p[…]·w[…] over axes r… and others, with p = pad(x, 0) and a constant w. Its terms are left
+// out where an index of x that depends on `axes` is out of bounds, and what these come to is added afterwards: the
+// function is the same, for NaN and infinities, too. Refuses other sums, and indices of x that mix `axes` with reduced
+// axes that are not among them.
 Result<Kernel> TrimPadding(Kernel kernel, int stage, TensorId padded, const std::string& base,
                            const std::vector<std::string>& axes);
 

@@ -94,9 +94,8 @@ class Winograd {
 
   Result<Kernel> Go() {
     HONE_TRY(Recognise());
-    for (const std::string* name :
-         {&names_.input, &names_.rows, &names_.tiles, &names_.filter_rows, &names_.filter, &names_.product, &names_.half,
-          &names_.result})
+    for (const std::string* name : {&names_.input, &names_.rows, &names_.tiles, &names_.filter_rows, &names_.filter,
+                                    &names_.product, &names_.half, &names_.result})
       if (FindTensor(kernel_, *name) >= 0) return Refuse(fmt::format("the name {} is taken", *name));
     AddInput();
     AddRows();
@@ -439,7 +438,8 @@ class Winograd {
   Side x_, f_;
   int64_t rows_ = 0;  // of tiles
   TensorId replaced_ = -1;
-  TensorId input_ = -1, row_sums_ = -1, tiles_ = -1, filter_rows_ = -1, filter_ = -1, product_ = -1, half_ = -1, result_ = -1;
+  TensorId input_ = -1, row_sums_ = -1, tiles_ = -1, filter_rows_ = -1, filter_ = -1, product_ = -1, half_ = -1,
+           result_ = -1;
 };
 
 }  // namespace

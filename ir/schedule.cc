@@ -72,7 +72,8 @@ class LineParser {
  private:
   Error Wrong(std::string_view wanted) const {
     std::string seen = word_.empty() ? "the end of the line" : Quoted(word_);
-    return {ErrorKind::kInvalid, fmt::format("saw {}, wanted {}", seen, wanted), fmt::format("schedule:{}:{}", number_, column_)};
+    return {ErrorKind::kInvalid, fmt::format("saw {}, wanted {}", seen, wanted),
+            fmt::format("schedule:{}:{}", number_, column_)};
   }
   bool Next() {
     while (at_ < line_.size() && std::isspace(static_cast<unsigned char>(line_[at_]))) ++at_;
@@ -259,8 +260,9 @@ Result<Step> LineParser::Parse() {
     Next();
     step.factors.push_back(HONE_TRY(Number(word_)));
   } else {
-    return Wrong("a step: rewrite inline cache_read rfactor split fuse reorder parallel vectorize unroll compute_at "
-                 "store cache_write tail prefetch");
+    return Wrong(
+        "a step: rewrite inline cache_read rfactor split fuse reorder parallel vectorize unroll compute_at "
+        "store cache_write tail prefetch");
   }
   if (Next()) return Wrong("the end of the line");
   return step;
@@ -303,7 +305,8 @@ std::string PrintSchedule(const Schedule& schedule) {
 
 Result<Schedule> ParseSchedule(std::string_view text, int first_line) {
   if (text.size() > kMaxText)
-    return Error{ErrorKind::kLimit, fmt::format("{} bytes of schedule, at most {} are allowed", text.size(), kMaxText), "schedule"};
+    return Error{ErrorKind::kLimit, fmt::format("{} bytes of schedule, at most {} are allowed", text.size(), kMaxText),
+                 "schedule"};
   Schedule schedule;
   for (int number = first_line; !text.empty(); ++number) {
     size_t end = text.find('\n');

@@ -83,13 +83,15 @@ struct LayoutDim {
 
 struct Step {
   StepKind kind = StepKind::kInline;
-  std::string stage;                // the stage it applies to: named by its tensor
-  std::vector<std::string> names;   // loops (without the stage's name), axes of a rewrite
-  std::vector<int64_t> factors;     // split: inner factors, outermost first; rfactor: lanes; parallel: grain; prefetch: bytes; of a rewrite
-  std::string other;                // rewrite: its name; cache_read, prefetch: the tensor read; compute_at: the consumer; rfactor: axis
-  std::string result;               // cache_read, rfactor: the new stage
-  Scope scope = Scope::kDefault;    // cache_read, store
-  std::vector<LayoutDim> layout;    // cache_read, store; empty: the tensor's own order
+  std::string stage;               // the stage it applies to: named by its tensor
+  std::vector<std::string> names;  // loops (without the stage's name), axes of a rewrite
+  std::vector<int64_t>
+      factors;  // split: inner factors, outermost first; rfactor: lanes; parallel: grain; prefetch: bytes; of a rewrite
+  std::string
+      other;  // rewrite: its name; cache_read, prefetch: the tensor read; compute_at: the consumer; rfactor: axis
+  std::string result;             // cache_read, rfactor: the new stage
+  Scope scope = Scope::kDefault;  // cache_read, store
+  std::vector<LayoutDim> layout;  // cache_read, store; empty: the tensor's own order
   Tail tail = Tail::kPad;
   bool operator==(const Step&) const = default;
 };

@@ -29,10 +29,10 @@ std::vector<std::string_view> SplitAt(std::string_view text, char separator) {
 
 Error BadTarget(std::string_view word, std::string_view wanted) {
   constexpr size_t kShown = 60;
-  return Error{ErrorKind::kInvalid,
-               fmt::format("target: saw \"{}\"{}, wanted {}", word.substr(0, kShown), word.size() > kShown ? "…" : "",
-                           wanted),
-               ""};
+  return Error{
+      ErrorKind::kInvalid,
+      fmt::format("target: saw \"{}\"{}, wanted {}", word.substr(0, kShown), word.size() > kShown ? "…" : "", wanted),
+      ""};
 }
 
 }  // namespace
@@ -77,11 +77,16 @@ Result<Target> ParseTarget(std::string_view text) {
     auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (code != std::errc() || end != value.data() + value.size() || number <= 0)
       return BadTarget(word, "a positive number");
-    if (name == "l1") target.l1_bytes = number;
-    else if (name == "l2") target.l2_bytes = number;
-    else if (name == "l3") target.l3_bytes = number;
-    else if (name == "cores" && number <= 4096) target.cores = static_cast<int>(number);
-    else return BadTarget(word, "cpu, features, l1, l2, l3 or cores");
+    if (name == "l1")
+      target.l1_bytes = number;
+    else if (name == "l2")
+      target.l2_bytes = number;
+    else if (name == "l3")
+      target.l3_bytes = number;
+    else if (name == "cores" && number <= 4096)
+      target.cores = static_cast<int>(number);
+    else
+      return BadTarget(word, "cpu, features, l1, l2, l3 or cores");
   }
   return target;
 }

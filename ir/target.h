@@ -20,7 +20,7 @@ enum class Isa : uint8_t {
 
 struct Target {
   Isa isa = Isa::kAvx2;
-  std::string cpu;                    // LLVM's name for it, for scheduling models: "sapphirerapids", "znver5"; or "generic"
+  std::string cpu;  // LLVM's name for it, for scheduling models: "sapphirerapids", "znver5"; or "generic"
   std::vector<std::string> features;  // beyond the ISA's base, sorted, as LLVM spells them: "avx512vnni"
   int64_t l1_bytes = 32 << 10;        // data cache of a core
   int64_t l2_bytes = 512 << 10;       // of a core

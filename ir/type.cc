@@ -35,8 +35,8 @@ std::string_view Name(DType type) {
 }
 
 std::optional<DType> ParseDType(std::string_view name) {
-  for (DType type : {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kF16, DType::kBF16, DType::kF32,
-                     DType::kF64})
+  for (DType type :
+       {DType::kBool, DType::kI8, DType::kI32, DType::kI64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64})
     if (Name(type) == name) return type;
   return std::nullopt;
 }

@@ -21,7 +21,7 @@ enum class DType : uint8_t {
 
 int64_t ByteSize(DType type);
 bool IsFloat(DType type);
-std::string_view Name(DType type);                      // "f32"
+std::string_view Name(DType type);                       // "f32"
 std::optional<DType> ParseDType(std::string_view name);  // nullopt if unknown
 
 }  // namespace hone

@@ -251,8 +251,7 @@ class Verifier {
     }
     if (budget_ <= 0) return Fail(TooHard(stage));
     Fail(fmt::format("division by zero: the divisor of {} may be {}, wanted a positive constant or size",
-                     Shown(stage, e),
-                     divisor ? fmt::format("{}", prover.RangeOf(*divisor).lo) : "anything"),
+                     Shown(stage, e), divisor ? fmt::format("{}", prover.RangeOf(*divisor).lo) : "anything"),
          e.id());
   }
 

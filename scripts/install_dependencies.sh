@@ -9,7 +9,7 @@ packages=(
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev librocksdb-dev libboost1.81-dev libcereal-dev libexpected-dev
   libonnx-dev libprotobuf-dev protobuf-compiler libfmt-dev libb2-dev libseccomp-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxgboost-dev
   # tests and scripts
-  libgtest-dev libgmock-dev python3 python3-numpy python3-setuptools python3-pip procps
+  libgtest-dev libgmock-dev clang-format-19 python3 python3-numpy python3-setuptools python3-pip procps
 )
 
 missing=()

@@ -8,7 +8,7 @@ namespace {
 // A pace holds for a fifth of a second, and for twenty times what it took to find: a twentieth of the time at most.
 constexpr std::chrono::nanoseconds kPaceHolds = std::chrono::milliseconds(200);
 constexpr int kPaceShare = 20;
-constexpr double kJump = 1.05;  // a pace that rises by more is looked at twice: it may have been a moment
+constexpr double kJump = 1.05;    // a pace that rises by more is looked at twice: it may have been a moment
 constexpr int kFirstTimings = 5;  // at most, until two differ by less than that: everything is told by the first pace
 
 }  // namespace

@@ -12,9 +12,9 @@
 
 namespace hone {
 
-// A shared machine may be 1.4 times slower for some seconds, and times are compared that were taken minutes apart: so one
-// program, the default schedule's, is timed again and again between the candidates, and every time is told as it would
-// have been when the anchor was timed first.
+// A shared machine may be 1.4 times slower for some seconds, and times are compared that were taken minutes apart: so
+// one program, the default schedule's, is timed again and again between the candidates, and every time is told as it
+// would have been when the anchor was timed first.
 class Anchor {
  public:
   // The program may come as a candidate of any batch; until it was timed, and without one, times are what was measured.
@@ -38,8 +38,8 @@ class Anchor {
 
   const std::optional<uint64_t> program_;
   SealedMemfd code_;
-  double first_us_ = 0;  // its shortest sample, since noise only adds: threads that share a processor for a moment are no
-                         // slower machine. 0: not timed yet
+  double first_us_ = 0;  // its shortest sample, since noise only adds: threads that share a processor for a moment are
+                         // no slower machine. 0: not timed yet
   double pace_ = 1;
   MonotonicTime at_{};                // of the pace
   std::chrono::nanoseconds cost_{0};  // what timing it took

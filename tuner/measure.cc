@@ -64,8 +64,8 @@ Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& opt
   double pace = anchor != nullptr ? HONE_TRY(anchor->Pace(rig, options.workers)) : 1;
   watch.Restart();
   HONE_TRY(TimeAt(pace, rig, built, options, trial));
-  // Of hundreds of noisy times the least is the luckiest, its own or the anchor's: what seems to be the fastest is timed
-  // again, and the slower time counts.
+  // Of hundreds of noisy times the least is the luckiest, its own or the anchor's: what seems to be the fastest is
+  // timed again, and the slower time counts.
   if (trial.verdict == Verdict::kTimed && trial.time_us < options.best_us) {
     if (anchor != nullptr) pace = HONE_TRY(anchor->NewPace(rig, options.workers));
     Trial again;

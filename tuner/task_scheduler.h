@@ -9,13 +9,13 @@
 namespace hone {
 
 struct RefineTask {
-  std::string name;       // kernel, target and threads
-  double calls = 0;       // how often it is asked for, at least 1
-  double time_us = 0;     // of a call now; 0: not known
-  int64_t trials = 0;     // made so far
-  int64_t stale = 0;      // of them since the last better one
-  double last_gain = 0;   // of the last slice: old time over new, less 1
-  int64_t last_turn = 0;  // when it was refined last, counted in turns; 0: never
+  std::string name;          // kernel, target and threads
+  double calls = 0;          // how often it is asked for, at least 1
+  double time_us = 0;        // of a call now; 0: not known
+  int64_t trials = 0;        // made so far
+  int64_t stale = 0;         // of them since the last better one
+  double last_gain = 0;      // of the last slice: old time over new, less 1
+  int64_t last_turn = 0;     // when it was refined last, counted in turns; 0: never
   bool is_doubtful = false;  // served on a guess that may be far off: comes before all that are not
 };
 

@@ -115,9 +115,7 @@ void AppendGainRow(std::span<const float> row, std::span<const float> from, std:
   rows.insert(rows.end(), from.begin(), from.end());
 }
 
-double GainOf(const Group& group, size_t i) {
-  return std::max(kWorstGain, -std::log2(group.Relative(i)));
-}
+double GainOf(const Group& group, size_t i) { return std::max(kWorstGain, -std::log2(group.Relative(i))); }
 
 void AppendGain(const Group& group, Table& table) {
   if (group.default_row.empty()) return;

@@ -85,9 +85,10 @@ std::string RooflineText(const ExplainReply& reply, size_t columns) {
                                                 Bar(bound->share, std::clamp<size_t>(columns / 3, 12, 42)),
                                                 bound->share * 100, bound->share < 0.1 ? 1 : 0));
       if (bound->share > 1.02)
-        facts.emplace_back("",
-                           "more than the bound: fewer operations than the definition has (Winograd's, or padding left "
-                           "out), operands that are nearer than their size says, or a roof that was measured under load");
+        facts.emplace_back(
+            "",
+            "more than the bound: fewer operations than the definition has (Winograd's, or padding left "
+            "out), operands that are nearer than their size says, or a roof that was measured under load");
     }
   } else {
     facts.emplace_back("now", "never measured; `hone run` measures it, `hone tune` looks for faster schedules, too");

@@ -14,8 +14,8 @@ namespace hone::cli {
 // An object whose keys keep their order.
 class Json {
  public:
-  using Value =
-      std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<std::string>, std::vector<int64_t>, Json, std::vector<Json>>;
+  using Value = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<std::string>,
+                             std::vector<int64_t>, Json, std::vector<Json>>;
 
   Json& Set(std::string key, bool value) { return Add(std::move(key), value); }
   Json& Set(std::string key, double value) { return Add(std::move(key), value); }

@@ -83,8 +83,12 @@ int Run(Context& context, const Arguments& arguments) {
   Result<std::vector<NamedKernel>> kernels = ReadKernelsOf(arguments.Text("KERNEL"), *import, &status);
   if (!kernels) return context.Fail(kernels.error());
   for (const NamedKernel& kernel : *kernels) {
-    TuneRequest request{kernel.text, static_cast<uint32_t>(*threads), static_cast<uint32_t>(*trials),
-                        static_cast<uint64_t>(time->count()), static_cast<uint64_t>(*seed), arguments.Text("--target")};
+    TuneRequest request{kernel.text,
+                        static_cast<uint32_t>(*threads),
+                        static_cast<uint32_t>(*trials),
+                        static_cast<uint64_t>(time->count()),
+                        static_cast<uint64_t>(*seed),
+                        arguments.Text("--target")};
     Result<Channel> channel = context.Ask();
     if (!channel) return context.Fail(channel.error());
     Result<TuneReply> end = Follow(*channel, request, kernel.shown(), context.json());

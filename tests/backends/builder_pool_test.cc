@@ -64,9 +64,9 @@ size_t Descriptors() { return ListDirectory("/proc/self/fd").value_or(std::vecto
 TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
   ASSERT_TRUE(Ask("good"));
   const size_t before = Descriptors();
-  struct rlimit usual {};
+  struct rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
-  const struct rlimit few { before + 60, usual.rlim_max };  // more would not fit
+  const struct rlimit few{before + 60, usual.rlim_max};  // more would not fit
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   ExpectFailure("descriptors", ErrorKind::kBuildFailed, "descriptors in a frame that may have 16");
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
@@ -75,10 +75,10 @@ TEST_F(FakeBuilder, TooManyDescriptorsEndTheChild) {
 
 TEST_F(FakeBuilder, WithoutFreeDescriptorsRequestsFailAndThePoolLives) {
   ASSERT_TRUE(Ask("good"));
-  struct rlimit usual {};
+  struct rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   auto limit_to = [&](rlim_t count) {
-    const struct rlimit limit { count, usual.rlim_max };
+    const struct rlimit limit{count, usual.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   };
   const size_t open = Descriptors();

@@ -101,11 +101,9 @@ inline void Act(ChildChannel& channel, const ChildFrame& frame) {
     std::vector<char> bytes(header.begin(), header.end());
     bytes.resize(bytes.size() + 1000);
     for (char& byte : bytes) {
-      struct iovec part {
-        &byte, 1
-      };
+      struct iovec part{&byte, 1};
       alignas(struct cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))] = {};
-      struct msghdr message {};
+      struct msghdr message{};
       message.msg_iov = &part, message.msg_iovlen = 1;
       message.msg_control = control, message.msg_controllen = sizeof control;
       struct cmsghdr* rights = CMSG_FIRSTHDR(&message);

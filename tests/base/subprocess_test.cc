@@ -167,9 +167,7 @@ TEST(Subprocess, IdleComesAfterEverybodyElse) {
   EXPECT_EQ(session, shell);
   EXPECT_EQ(policy, SCHED_IDLE);
   std::string group((std::istreambuf_iterator<char>(lines)), {});
-  if (group.find("autogroup") != std::string::npos) {
-    EXPECT_THAT(group, HasSubstr("nice 19"));
-  }
+  if (group.find("autogroup") != std::string::npos) { EXPECT_THAT(group, HasSubstr("nice 19")); }
   options.limits.idle = false;
   EXPECT_THAT(Output("cat /proc/self/autogroup >&3", options), Not(HasSubstr("nice 19")));
 }

@@ -174,9 +174,11 @@ TEST(ScheduleProperty, WindowsWithoutPaddingUnderRandomSchedules) {
     const int64_t window = rng.Between(1, 4), dilation = rng.Between(1, 2);
     const std::string text = fmt::format(
         "conv2d(C={},H={},W={},O={},R={},S={},stride={},dilation={},pad=[{},{},{},{}],const=1{}", rng.Between(1, 5),
-        rng.Between(7, 9), rng.Between(7, 18), rng.Between(1, 20), window, rng.Between(1, 3), rng.Between(1, 2), dilation,
-        rng.Between(0, 3), rng.Between(0, 3), rng.Between(0, 3), rng.Between(0, 3),
-        rng.Chance(0.2) ? ",dtype=f64)" : rng.Chance(0.3) ? ")+bias" : ")");
+        rng.Between(7, 9), rng.Between(7, 18), rng.Between(1, 20), window, rng.Between(1, 3), rng.Between(1, 2),
+        dilation, rng.Between(0, 3), rng.Between(0, 3), rng.Between(0, 3), rng.Between(0, 3),
+        rng.Chance(0.2)   ? ",dtype=f64)"
+        : rng.Chance(0.3) ? ")+bias"
+                          : ")");
     KernelCase kernel(text, seed);
     log.Note(text);
     const char* axes[] = {"r", "s", "r s"};

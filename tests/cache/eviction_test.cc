@@ -99,8 +99,7 @@ TEST_F(EvictionTest, AFloodOfKernelsDoesNotPushOutWhatIsUsedOften) {
   Open(Options());
   Fill(20);
   for (int kernel = 0; kernel < 10; ++kernel)
-    for (int use = 0; use < 8; ++use)
-      ASSERT_TRUE(cache_->Lookup(SampleKey(kernel, kernel % 3))->has_value());
+    for (int use = 0; use < 8; ++use) ASSERT_TRUE(cache_->Lookup(SampleKey(kernel, kernel % 3))->has_value());
   clock_.Advance(std::chrono::hours(24));
   for (int kernel = 20; kernel < 300; ++kernel) {
     clock_.Advance(std::chrono::seconds(1));

@@ -97,7 +97,8 @@ TEST(Neighbours, DonorsOfThisTargetComeBeforeOthers) {
   neighbours.Put(Tuned("dense(M=256,N=64,K=64)"));
   EXPECT_THAT(NearestTo(neighbours, "dense(M=65,N=64,K=64)", 1, 0), ElementsAre("dense(M=256,N=64,K=64)"));
   // The kernel itself, where another machine or another number of threads tuned it.
-  EXPECT_THAT(NearestTo(neighbours, "dense(M=64,N=64,K=64)"), UnorderedElementsAre("dense(M=64,N=64,K=64)", testing::_));
+  EXPECT_THAT(NearestTo(neighbours, "dense(M=64,N=64,K=64)"),
+              UnorderedElementsAre("dense(M=64,N=64,K=64)", testing::_));
   Record threaded = Tuned("dense(M=256,N=64,K=64)");
   threaded.key.threads = 2;
   neighbours.Put(threaded);

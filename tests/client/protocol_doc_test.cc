@@ -153,7 +153,8 @@ TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
   ExpectReads("TextRequest", TextRequest{TextKind::kCode, {"k", true}},
               "what=2 name={kernel=k is_fingerprint=1 threads=0}");
   ExpectReads("TextReply", TextReply{"f", "t"}, "fingerprint=f text=t");
-  ExpectReads("TuneRequest", TuneRequest{"k", 1, 2, 3, 4, "t"}, "kernel=k threads=1 trials=2 time_us=3 seed=4 target=t");
+  ExpectReads("TuneRequest", TuneRequest{"k", 1, 2, 3, 4, "t"},
+              "kernel=k threads=1 trials=2 time_us=3 seed=4 target=t");
   ExpectReads(
       "TuneReply", TuneReply{1, 2, 3, 4.5, 5.5, 6.5, true, "f", "o", "s", 7.5, 8.5},
       "trials=1 valid=2 wanted=3 elapsed_s=4.5 start_us=5.5 best_us=6.5 more=1 fingerprint=f origin=o stopped=s "

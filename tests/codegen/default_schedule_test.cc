@@ -324,8 +324,8 @@ TEST_P(DefaultScheduleOfAwkwardKernels, DynamicSizes) {
 INSTANTIATE_TEST_SUITE_P(All, DefaultScheduleOfAwkwardKernels, testing::ValuesIn(TargetTexts()),
                          [](const auto& info) { return info.param.substr(0, info.param.find(' ')); });
 
-// A gather takes tens of cycles, sixteen loads one each at most: where windows are apart, no lane is masked at run time.
-// Each stage reads the one before it twice: in one body they would be 2^200 nodes.
+// A gather takes tens of cycles, sixteen loads one each at most: where windows are apart, no lane is masked at run
+// time. Each stage reads the one before it twice: in one body they would be 2^200 nodes.
 TEST(DefaultSchedule, OfAChainThatDoublesStaysSmall) {
   std::string text = "kernel chain(x: f32[N]) -> y: f32[N] where N=1024 {\n  t0: f32[N] t0[n] = x[n] * 2\n";
   for (int i = 1; i <= 200; ++i) {
@@ -353,8 +353,8 @@ TEST(DefaultSchedule, WindowsGatherNothing) {
     for (const char* kernel :
          {"maxpool2d(C=64,H=55,W=55,R=3,S=3,stride=2)", "maxpool2d(C=256,H=56,W=56,R=2,S=2,stride=2)",
           "avgpool2d(C=128,H=57,W=57,R=2,S=2,stride=2)", "maxpool2d(C=64,H=112,W=112,R=3,S=3,stride=2,pad=1)",
-          "depthwise_conv2d(C=5,H=61,W=61,R=5,S=5,stride=2)", "depthwise_conv2d(C=5,H=100,W=100,R=3,S=3,stride=3,pad=1)",
-          "maxpool2d(C=64,H=25,W=25,R=3,S=3,stride=2)"}) {
+          "depthwise_conv2d(C=5,H=61,W=61,R=5,S=5,stride=2)",
+          "depthwise_conv2d(C=5,H=100,W=100,R=3,S=3,stride=3,pad=1)", "maxpool2d(C=64,H=25,W=25,R=3,S=3,stride=2)"}) {
       SCOPED_TRACE(kernel + ("\n" + text));
       const Kernel parsed = Specialize(ParseKernel(kernel).value());
       Result<ScheduledKernel> applied = ApplySchedule(parsed, DefaultSchedule(parsed, target).value());

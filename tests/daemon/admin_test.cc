@@ -110,10 +110,9 @@ TEST(Admin, AnArtifactThatWasNotCheckedHereIsNotSaidToBeServed) {
       if (reason.name == "artifact") return reason.value;
     return std::string();
   };
-  EXPECT_EQ(words_of({.is_ours = true, .is_current = true, .is_checked = true}),
-            "kept; a request compiles nothing");
-  for (ArtifactState state : {ArtifactState{.is_ours = true, .is_current = true},
-                              ArtifactState{.is_ours = true, .is_checked = true}})
+  EXPECT_EQ(words_of({.is_ours = true, .is_current = true, .is_checked = true}), "kept; a request compiles nothing");
+  for (ArtifactState state :
+       {ArtifactState{.is_ours = true, .is_current = true}, ArtifactState{.is_ours = true, .is_checked = true}})
     EXPECT_NE(words_of(state).find("the next request compiles the schedule again"), std::string::npos);
 }
 

@@ -1,5 +1,5 @@
-// Mutations that bytes alone hardly find: texts of the hostile families (tests/support/hostile_texts.h), a stretch of the
-// text again and again, and brackets around it as deep as there is room.
+// Mutations that bytes alone hardly find: texts of the hostile families (tests/support/hostile_texts.h), a stretch of
+// the text again and again, and brackets around it as deep as there is room.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,8 @@ inline size_t WordEdge(std::string_view text, size_t from) {
 // LLVMFuzzerCustomMutator for texts that `reader` reads. `max_size` is what libFuzzer allows.
 inline size_t GrowText(uint8_t* data, size_t size, size_t max_size, unsigned seed, HostileReader reader,
                        std::span<const Brackets> brackets) {
-  static const std::vector<HostileFamily>& families = *[] { return new std::vector<HostileFamily>(HostileFamilies()); }();
+  static const std::vector<HostileFamily>& families =
+      *[] { return new std::vector<HostileFamily>(HostileFamilies()); }();
   Rng rng(seed);
   std::string text(reinterpret_cast<const char*>(data), size);
   const size_t from = WordEdge(text, rng.Below(size + 1));

@@ -1,6 +1,6 @@
 // Any text is a kernel or a short error with a place, and a look-up can do with it all that it does. A kernel keeps the
-// limits, prints, has a canonical form, and both read back to it; where it is small, its reference can be computed without
-// touching memory that is not its own.
+// limits, prints, has a canonical form, and both read back to it; where it is small, its reference can be computed
+// without touching memory that is not its own.
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -59,9 +59,10 @@ void Interpret(const Kernel& kernel) {
 
 constexpr size_t kLongestMessage = 4096;
 
-constexpr Brackets kBrackets[] = {{"(", ")"},          {"-", ""},         {"not ", ""},        {"exp(", ")"},
-                                  {"relu6(", ")"},     {"gelu(", ")"},    {"min(1, ", ")"},    {"if(i < 1, ", ", 0)"},
-                                  {"sum(q < 2) ", ""}, {"x[clamp(", ",0,0)]"}, {"(N + ", ")/2"}, {"1.0 + ", ""}};
+constexpr Brackets kBrackets[] = {
+    {"(", ")"},       {"-", ""},        {"not ", ""},           {"exp(", ")"},       {"relu6(", ")"},
+    {"gelu(", ")"},   {"min(1, ", ")"}, {"if(i < 1, ", ", 0)"}, {"sum(q < 2) ", ""}, {"x[clamp(", ",0,0)]"},
+    {"(N + ", ")/2"}, {"1.0 + ", ""}};
 
 void ExpectReadsBack(const Kernel& kernel, const std::string& text) {
   Result<Kernel> again = ParseKernel(text);
@@ -91,7 +92,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HONE_CHECK(VerifyKernel(*kernel).has_value());
   HONE_CHECK(LookUpKernel(text).empty());
   // Names of 64 letters may make more of the text than is read; the canonical ones never do.
-  if (std::string printed = PrintKernel(*kernel); printed.size() <= limits.text_bytes) ExpectReadsBack(*kernel, printed);
+  if (std::string printed = PrintKernel(*kernel); printed.size() <= limits.text_bytes)
+    ExpectReadsBack(*kernel, printed);
   ExpectReadsBack(WithCanonicalNames(*kernel), Canonicalize(*kernel).text);
   Interpret(*kernel);
   return 0;

@@ -1,5 +1,5 @@
-// Any text is a schedule that prints and reads back to itself, or an error with a place; and applying and lowering it to a
-// kernel ends in a program or a refusal.
+// Any text is a schedule that prints and reads back to itself, or an error with a place; and applying and lowering it
+// to a kernel ends in a program or a refusal.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +13,8 @@
 #include "tests/fuzz/grow_text.h"
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
-  static constexpr hone::Brackets kBrackets[] = {{"inline xp\n", ""}, {"split y.n", " 2\n"}, {" 2", ""}, {".0", ""}, {"[", "]"}};
+  static constexpr hone::Brackets kBrackets[] = {
+      {"inline xp\n", ""}, {"split y.n", " 2\n"}, {" 2", ""}, {".0", ""}, {"[", "]"}};
   return hone::GrowText(data, size, max_size, seed, hone::HostileReader::kSchedule, kBrackets);
 }
 

@@ -1,5 +1,5 @@
-/* Preloaded into honed: writes down what was synced, a line "SIZE PATH" in the file SYNCED_FILES for each file as long as it
- * was then. What a file has beyond that, a power cut may take. Other programs than honed are left alone. */
+/* Preloaded into honed: writes down what was synced, a line "SIZE PATH" in the file SYNCED_FILES for each file as long
+ * as it was then. What a file has beyond that, a power cut may take. Other programs than honed are left alone. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,8 @@ __attribute__((constructor)) static void OpenNotes(void) {
 
 static int Sync(long call, int file) {
   struct stat before;
-  int known = notes >= 0 && fstat(file, &before) == 0 && S_ISREG(before.st_mode); /* what comes meanwhile may be too late */
+  int known =
+      notes >= 0 && fstat(file, &before) == 0 && S_ISREG(before.st_mode); /* what comes meanwhile may be too late */
   int result = (int)syscall(call, file);
   if (result != 0 || !known) return result;
   char link[64], path[4096], line[4200];

@@ -1,5 +1,5 @@
-/* An application of libhone, driven by tests/integration/test_libhone.py over its standard input: one command a line, one
- * answer a line. Built against an installed tree, as C99. */
+/* An application of libhone, driven by tests/integration/test_libhone.py over its standard input: one command a line,
+ * one answer a line. Built against an installed tree, as C99. */
 #include <hone.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { M = 3, N = 40, K = 24 };
-static const char *kKernel = "dense(M=3,N=40,K=24,const=1)+bias+relu";
+static const char* kKernel = "dense(M=3,N=40,K=24,const=1)+bias+relu";
 
 static float x[M * K], w[N * K], bias[N], y[M * N], wanted[M * N];
 
@@ -34,8 +34,8 @@ static void MakeData(void) {
   }
 }
 
-static int Compute(hone_kernel *kernel) {
-  void *buffers[] = {x, NULL, NULL, y};
+static int Compute(hone_kernel* kernel) {
+  void* buffers[] = {x, NULL, NULL, y};
   memset(y, 0xff, sizeof y);
   int status = hone_call(kernel, buffers, NULL);
   if (status != 0) return status;
@@ -45,12 +45,12 @@ static int Compute(hone_kernel *kernel) {
   return 0;
 }
 
-static hone_kernel *Get(hone_client *client, const char *text, int64_t deadline_us, int print) {
+static hone_kernel* Get(hone_client* client, const char* text, int64_t deadline_us, int print) {
   hone_error error = HONE_ERROR_INIT;
   hone_get_options options = HONE_GET_OPTIONS_INIT;
   options.deadline_us = deadline_us;
   double begun = NowUs();
-  hone_kernel *kernel = hone_get(client, text, &options, &error);
+  hone_kernel* kernel = hone_get(client, text, &options, &error);
   double us = NowUs() - begun;
   if (kernel == NULL) {
     if (print) printf("error %d %.0f %s: %s\n", error.kind, us, error.where, error.message);
@@ -62,7 +62,7 @@ static hone_kernel *Get(hone_client *client, const char *text, int64_t deadline_
   return kernel;
 }
 
-static int Bind(hone_kernel *kernel) {
+static int Bind(hone_kernel* kernel) {
   hone_error error = HONE_ERROR_INIT;
   if (hone_bind(kernel, 1, w, &error) != 0 || hone_bind(kernel, 2, bias, &error) != 0) {
     printf("bind failed: %s\n", error.message);
@@ -72,13 +72,13 @@ static int Bind(hone_kernel *kernel) {
 }
 
 /* In a child process: a request of its own and a computation with the parent's kernel. */
-static int InChild(hone_client *client, hone_kernel *held) {
+static int InChild(hone_client* client, hone_kernel* held) {
   fflush(stdout);
   pid_t child = fork();
   if (child == 0) {
     alarm(30);
     if (held != NULL && Compute(held) != 0) _exit(1);
-    hone_kernel *kernel = Get(client, kKernel, 5000000, 0);
+    hone_kernel* kernel = Get(client, kKernel, 5000000, 0);
     if (kernel == NULL) _exit(2);
     if (Bind(kernel) != 0 || Compute(kernel) != 0) _exit(3);
     _exit(0);
@@ -88,8 +88,8 @@ static int InChild(hone_client *client, hone_kernel *held) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void TimeCalls(hone_kernel *kernel) {
-  void *buffers[] = {x, NULL, NULL, y};
+static void TimeCalls(hone_kernel* kernel) {
+  void* buffers[] = {x, NULL, NULL, y};
   double best = 1e30;
   for (int round = 0; round < 20; ++round) {
     double begun = NowUs();
@@ -103,12 +103,12 @@ static void TimeCalls(hone_kernel *kernel) {
 int main(void) {
   MakeData();
   hone_error error = HONE_ERROR_INIT;
-  hone_client *client = hone_connect(NULL, &error);
+  hone_client* client = hone_connect(NULL, &error);
   if (client == NULL) {
     printf("connect failed: %s\n", error.message);
     return 1;
   }
-  hone_kernel *held = NULL;
+  hone_kernel* held = NULL;
   char line[4096];
   while (fgets(line, sizeof line, stdin) != NULL) {
     line[strcspn(line, "\n")] = '\0';

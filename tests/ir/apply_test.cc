@@ -288,7 +288,8 @@ TEST(TailStep, RefusesToPeelWhatHasNoKnownRest) {
 
 TEST(PrefetchStep, IsKeptByTheTensorThatIsRead) {
   const std::map<std::string, int64_t> wanted = {{"a", 64}, {"b", 4096}};
-  EXPECT_EQ(Of(Applied(Matmul(), "prefetch a for y 64\nprefetch b for y 1\nprefetch b for y 4096"), "y").prefetches, wanted);
+  EXPECT_EQ(Of(Applied(Matmul(), "prefetch a for y 64\nprefetch b for y 1\nprefetch b for y 4096"), "y").prefetches,
+            wanted);
 }
 
 TEST(PrefetchStep, RefusesWhatIsNotRead) {

@@ -1,5 +1,5 @@
-// Each bad input is one file, tests/errors/NAME.hone, beside the message it must give, NAME.txt: the error's kind and its
-// text, place included. Set HONE_WRITE_MESSAGES=1 to write the files anew, and read the difference.
+// Each bad input is one file, tests/errors/NAME.hone, beside the message it must give, NAME.txt: the error's kind and
+// its text, place included. Set HONE_WRITE_MESSAGES=1 to write the files anew, and read the difference.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

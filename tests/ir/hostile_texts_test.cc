@@ -1,5 +1,5 @@
-// No text costs much, whatever stands in it: families of texts up to the limit (tests/support/hostile_texts.h), read by a
-// process of their own on a small stack, and the texts that once ended a daemon.
+// No text costs much, whatever stands in it: families of texts up to the limit (tests/support/hostile_texts.h), read by
+// a process of their own on a small stack, and the texts that once ended a daemon.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -165,17 +165,18 @@ std::string Repeated(std::string_view text, int times) {
   return out;
 }
 
-// A function that stands for two, and a name that stands for brackets, nest deeper in the canonical text than as written.
+// A function that stands for two, and a name that stands for brackets, nest deeper in the canonical text than as
+// written.
 TEST(HostileTexts, NestingIsThatOfTheKernel) {
   auto towers = [](int height) {
-    return "kernel k(x: f32[4]) -> y: f32[4] { y[i] = " + Repeated("relu6(", height) + "x[i]" + Repeated(")", height) + " }";
+    return "kernel k(x: f32[4]) -> y: f32[4] { y[i] = " + Repeated("relu6(", height) + "x[i]" + Repeated(")", height) +
+           " }";
   };
   EXPECT_EQ(LookUpKernel(towers(95)), "");
   EXPECT_THAT(ErrorOf(towers(150)), HasSubstr("nested more than 200 deep"));
   auto names = [](int count) {
     std::string text = "kernel k(x: f32[4]) -> y: f32[4] where N=1..2, A0=N";
-    for (int i = 1; i <= count; ++i)
-      text += fmt::format(", A{}=(A{} + 1)/2", i, i - 1);
+    for (int i = 1; i <= count; ++i) text += fmt::format(", A{}=(A{} + 1)/2", i, i - 1);
     return text + fmt::format(" {{ y[i] = x[i] * float(A{}) }}", count);
   };
   EXPECT_EQ(LookUpKernel(names(180)), "");

@@ -340,7 +340,8 @@ TEST(Parse, FunctionsThatMultiplyTheirArgumentStayWithinLimits) {
 
 TEST(Parse, ATextWithoutItsCommentsReadsAsTheSameKernel) {
   const std::string text =
-      "# what it does\n\nkernel sum2(x: f32[N]) ->  # of it\r\n    y: f32[N] where N=3 {   \n\t\n  y[n] = x[n] + x[n]  #\n}\n#";
+      "# what it does\n\nkernel sum2(x: f32[N]) ->  # of it\r\n    y: f32[N] where N=3 {   \n\t\n  y[n] = x[n] + x[n]  "
+      "#\n}\n#";
   const std::string bare = WithoutComments(text);
   EXPECT_EQ(bare, "kernel sum2(x: f32[N]) ->\n    y: f32[N] where N=3 {\n  y[n] = x[n] + x[n]\n}");
   Result<Kernel> with = ParseKernel(text), without = ParseKernel(bare);

@@ -109,8 +109,7 @@ TEST(Inline, RefusesReductionsAndOutputs) {
 // Each stage of the chain mentions the one before it twice: forty of them in one body would be 10^12 nodes.
 TEST(Inline, EndsWhereAChainWouldDoubleWithoutEnd) {
   std::string text = "kernel chain(x: f32[N]) -> y: f32[N] where N=13 {\n  t0: f32[N] t0[n] = x[n] * 2\n";
-  for (int i = 1; i <= 40; ++i)
-    text += fmt::format("  t{0}: f32[N] t{0}[n] = t{1}[n] * 0.5 + t{1}[n]\n", i, i - 1);
+  for (int i = 1; i <= 40; ++i) text += fmt::format("  t{0}: f32[N] t{0}[n] = t{1}[n] * 0.5 + t{1}[n]\n", i, i - 1);
   Kernel kernel = Parsed(text + "  y[n] = t40[n]\n}");
   int refused = 0;
   for (int i = 0; i <= 40; ++i) {
@@ -349,7 +348,8 @@ TEST(Expand, MakesColumns) {
 }
 
 TEST(Expand, TakesTheFillAlong) {
-  const Kernel before = Parsed(R"(kernel blur(x: f32[N]) -> y: f32[N] where N=9 { y[i] = sum(k < 3) pad(x[i + k - 1], 2) })");
+  const Kernel before =
+      Parsed(R"(kernel blur(x: f32[N]) -> y: f32[N] where N=9 { y[i] = sum(k < 3) pad(x[i + k - 1], 2) })");
   const int sum = static_cast<int>(before.stages.size()) - 1;
   Kept(before, ExpandAccess(before, sum, FindTensor(before, "x"), "cols", {"k", "i"}));
 }

@@ -68,8 +68,7 @@ TEST(Trim, KeepsBatchesOfAnySize) {
 }
 
 TEST(Trim, SumsWeightsOverWhatNoConditionDependsOn) {
-  const Kernel kernel =
-      *Trim(Specialize(Parsed("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1,const=1)+bias")), {"r"});
+  const Kernel kernel = *Trim(Specialize(Parsed("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1,const=1)+bias")), {"r"});
   const Stage& weights = StageOf(kernel, "whole_weights");
   EXPECT_THAT(AxisNames(weights.axes), ElementsAre("o", "r"));
   EXPECT_THAT(AxisNames(weights.reduce_axes), ElementsAre("c", "s"));
@@ -87,27 +86,35 @@ TEST(Trim, RefusesWhatIsNoWindowOverPadding) {
   EXPECT_THAT(refusal(conv, {}), HasSubstr("name the axes to trim"));
   EXPECT_THAT(refusal(conv, {"r", "r"}), HasSubstr("t does not reduce r, or it is named twice"));
   EXPECT_THAT(refusal(conv, {"h"}), HasSubstr("t does not reduce h"));
-  EXPECT_THAT(refusal("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1)", {"r"}), HasSubstr("no sum over the product of xp with a constant"));
+  EXPECT_THAT(refusal("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1)", {"r"}),
+              HasSubstr("no sum over the product of xp with a constant"));
   EXPECT_THAT(refusal("maxpool2d(C=3,H=6,W=6,R=2,S=2,pad=1)", {"r"}), HasSubstr("no sum of products"));
   EXPECT_THAT(refusal(R"(kernel k(x: f32[N], const w: f32[R, S]) -> y: f32[N] where N=9, R=3, S=2 {
     xp: f32[N + 4]
     xp[n] = pad(x[n - 2], 0)
     y[n] = sum(r, s) xp[n + r + s] * w[r, s]
-  })", {"r"}), HasSubstr("s moves along dimension 0 of x, too"));
+  })",
+                      {"r"}),
+              HasSubstr("s moves along dimension 0 of x, too"));
   EXPECT_THAT(refusal(R"(kernel k(x: f32[N], const w: f32[R]) -> y: f32[N] where N=9, R=3 {
     xp: f32[N + 4]
     xp[n] = pad(x[n - 2], 1)
     y[n] = sum(r) xp[n + r] * w[r]
-  })", {"r"}), HasSubstr("xp is not padded with zeros"));
+  })",
+                      {"r"}),
+              HasSubstr("xp is not padded with zeros"));
   EXPECT_THAT(refusal(R"(kernel k(x: f32[N], const w: f32[R, K]) -> y: f32[N] where N=9, R=3, K=2 {
     xp: f32[N + 4]
     xp[n] = pad(x[n - 2], 0)
     y[n] = sum(r, k) xp[n + r] * w[r, k]
-  })", {"k"}), HasSubstr("k does not move over xp"));
+  })",
+                      {"k"}),
+              HasSubstr("k does not move over xp"));
   Kernel kernel = Specialize(Parsed(conv));
   kernel = *SeparateReduction(kernel, FindStage(kernel, SumOf(kernel)), "t");
   const int acc = FindStage(kernel, "t");
-  EXPECT_THAT(RefusalOf(TrimPadding(kernel, acc, FindTensor(kernel, "xp"), "y", {"r"})), HasSubstr("the name y is taken"));
+  EXPECT_THAT(RefusalOf(TrimPadding(kernel, acc, FindTensor(kernel, "xp"), "y", {"r"})),
+              HasSubstr("the name y is taken"));
 }
 
 }  // namespace

@@ -61,8 +61,9 @@ TEST(Verify, AccessesInBounds) {
 }
 
 TEST(Verify, WhatIsNeverComputedIsInBounds) {
-  for (const char* value : {"if(n > 0, x[n - 1], 0)", "if(m > 0, z[n, m - 1], 0)", "if(n + 1 < N, x[n + 1], 0)",
-                            "if(n != 0, x[n + 7], 0)", "if(n == N, x[n], 0)", "if(n > 0 and m > 0, z[n - 1, m - 1], 0)"})
+  for (const char* value :
+       {"if(n > 0, x[n - 1], 0)", "if(m > 0, z[n, m - 1], 0)", "if(n + 1 < N, x[n + 1], 0)", "if(n != 0, x[n + 7], 0)",
+        "if(n == N, x[n], 0)", "if(n > 0 and m > 0, z[n - 1, m - 1], 0)"})
     EXPECT_EQ(ErrorOf(Wrap(value, "N=1, M=1")), "fine") << value;
   EXPECT_NE(ErrorOf(Wrap("if(n >= 0, x[n - 1], 0)", "N=1, M=1")), "fine");
   EXPECT_NE(ErrorOf(Wrap("if(n > 0, 0, x[n - 1])", "N=1, M=1")), "fine");

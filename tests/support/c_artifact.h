@@ -35,9 +35,7 @@ class ScratchFolder {
 };
 
 // "" where it cannot be read: of processes that end meanwhile, too.
-inline std::string ReadFile(const std::string& path) {
-  return hone::ReadFile(path, size_t{1} << 30).value_or("");
-}
+inline std::string ReadFile(const std::string& path) { return hone::ReadFile(path, size_t{1} << 30).value_or(""); }
 
 inline void WriteFile(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;

@@ -1,6 +1,6 @@
-// Families of texts that look small and want to cost much: each repeats one construct of the kernel language, of library
-// operations, of targets or of schedules until the text is as long as asked. Some are kernels, most are errors; all have
-// to be read in little time and memory. LookUp does with a text what a look-up does.
+// Families of texts that look small and want to cost much: each repeats one construct of the kernel language, of
+// library operations, of targets or of schedules until the text is as long as asked. Some are kernels, most are errors;
+// all have to be read in little time and memory. LookUp does with a text what a look-up does.
 #pragma once
 
 #include <algorithm>
@@ -94,8 +94,7 @@ inline std::string DoubledExtents(size_t bytes, int doublings = 15) {
   std::string dims = last;
   for (int d = 1; d < 8; ++d) dims += "," + last;
   std::string inputs = "x: f32[1]", body;
-  for (int i = 0; i < 60 && inputs.size() < bytes / 2; ++i)
-    inputs += ", x" + std::to_string(i) + ": f32[" + dims + "]";
+  for (int i = 0; i < 60 && inputs.size() < bytes / 2; ++i) inputs += ", x" + std::to_string(i) + ": f32[" + dims + "]";
   for (int i = 0; i < 255 && inputs.size() + where.size() + body.size() < bytes; ++i) {
     const std::string name = "t" + std::to_string(i);
     body += name + ": f32[" + dims + "] " + name + "[a,b,c,d,e,f,g,h] = 1.0\n";
@@ -182,14 +181,11 @@ inline std::vector<HostileFamily> HostileFamilies() {
     for (int most : {12, 180, 990})
       row(std::string("where chain used ") + item + " " + std::to_string(most),
           "kernel k(x: f32[N]) -> y: f32[N] where N=1, A0=N", std::string(", A$=") + item,
-          " { y[i] = x[i] + float(A" + std::to_string(most) + ") + sum(k < A" + std::to_string(most) +
-              ") 1.0 }",
-          most);
+          " { y[i] = x[i] + float(A" + std::to_string(most) + ") + sum(k < A" + std::to_string(most) + ") 1.0 }", most);
   }
   for (int power : {8, 11, 13}) {
     std::string where = "N=1, A0=N";
-    for (int i = 1; i <= power; ++i)
-      where += Numbered(", A$=A^+A^")(i - 1);
+    for (int i = 1; i <= power; ++i) where += Numbered(", A$=A^+A^")(i - 1);
     const std::string last = "A" + std::to_string(power);
     row("where mentioned often, " + std::to_string(power), "kernel k(x: f32[4]) -> y: f32[4] where " + where + " { ",
         "t$: f32[4] t$[i] = x[i]*float(" + last + ") ", "y[i] = x[i] }", 250);
@@ -197,10 +193,10 @@ inline std::vector<HostileFamily> HostileFamilies() {
         "kernel k(x: f32[4]) -> y: f32[4] where " + where + " { y[i] = sum(k<2) float(k)", "*float(" + last + ")",
         " }");
     row("where in equal sums, " + std::to_string(power),
-        "kernel k(x: f32[4]) -> y: f32[4] where " + where + " { y[i] = 0.0",
-        "+exp(sum(k<2) float(k+" + last + "))", " }");
-    row("where in sizes that nothing mentions, " + std::to_string(power), "kernel k(x: f32[4]) -> y: f32[4] where " + where,
-        ", B$=(" + last + "+$)/" + last, " { y[i] = x[i] }");
+        "kernel k(x: f32[4]) -> y: f32[4] where " + where + " { y[i] = 0.0", "+exp(sum(k<2) float(k+" + last + "))",
+        " }");
+    row("where in sizes that nothing mentions, " + std::to_string(power),
+        "kernel k(x: f32[4]) -> y: f32[4] where " + where, ", B$=(" + last + "+$)/" + last, " { y[i] = x[i] }");
     row("where as the range of sums, " + std::to_string(power),
         "kernel k(x: f32[" + last + "]) -> y: f32[4] where " + where + " { y[i] = sum(k) ", "x[k]*", "x[k] }");
     row("where as two ranges of one variable, " + std::to_string(power),
@@ -251,8 +247,8 @@ inline std::vector<HostileFamily> HostileFamilies() {
   nest("minuses", "-", "x[n]", "");
   nest("nots", "if(not ", "true", ", x[n], 0)", 190);
   row("nots in a row", kHead + "if(", "not ", "true, x[n], 0) }");
-  for (const char* function : {"exp(", "abs(", "relu6(", "gelu(", "gelu_tanh(", "sigmoid(", "hardswish(", "float(", "f64(",
-                               "i32(", "int(", "bool(", "silu(", "relu("}) {
+  for (const char* function : {"exp(", "abs(", "relu6(", "gelu(", "gelu_tanh(", "sigmoid(", "hardswish(", "float(",
+                               "f64(", "i32(", "int(", "bool(", "silu(", "relu("}) {
     nest(std::string("nested ") + function, function, "x[n]", ")");
     nest(std::string("nested ") + function + " 190", function, "x[n]", ")", 190);
     for (int most : {6, 40, 95}) {
@@ -296,13 +292,15 @@ inline std::vector<HostileFamily> HostileFamilies() {
   nest("nested brackets of dimensions", "x[", "n", "]", 1 << 20);
 
   // Chains.
-  for (const char* link : {"+x[n]", "-x[n]", "*x[n]", "/x[n]", "+1.5", "+inf", "-inf", "+exp(1)", "+float(n)", "+float(M)"})
+  for (const char* link :
+       {"+x[n]", "-x[n]", "*x[n]", "/x[n]", "+1.5", "+inf", "-inf", "+exp(1)", "+float(n)", "+float(M)"})
     for (int most : {990, 1 << 30})
-      row(std::string("chain ") + link + " " + std::to_string(most), kHead + (link[1] == 'i' ? "inf" : "x[n]"), link, " }",
-          most);
+      row(std::string("chain ") + link + " " + std::to_string(most), kHead + (link[1] == 'i' ? "inf" : "x[n]"), link,
+          " }", most);
   for (const char* link : {" and n < $", " or n < $", " and true", " == true"})
     for (int most : {990, 1 << 30})
-      row(std::string("condition") + link + " " + std::to_string(most), kHead + "if(n == 0", link, ", x[n], 0) }", most);
+      row(std::string("condition") + link + " " + std::to_string(most), kHead + "if(n == 0", link, ", x[n], 0) }",
+          most);
   for (int most : {100, 990})
     row("conditions that hold for many loads, " + std::to_string(most),
         kHead + "if(" + Row(1 << 20, "n == 0", Numbered(" and n*$ < j[0]+$"), "", most) + ", 0", "+x[n+1]", ", 0) }",
@@ -342,13 +340,14 @@ inline std::vector<HostileFamily> HostileFamilies() {
       });
   for (const char* load : {"x[clamp(min(n*$, l-n)*max(k*l, $-n), 0, N-1)]", "x[(n*$+k)%N]", "pad(x[n*k-l/3], 0)",
                            "x[min(max(n-$,k),N-1)]", "x[n+k-l]", "x[(n+k*l+$)%5]"})
-    for (const char* condition : {"n < k", "n*3 < k+l and l*2 < n*k", "n != k or not l < n", "n == k and k != l and l != 2"}) {
+    for (const char* condition :
+         {"n < k", "n*3 < k+l and l*2 < n*k", "n != k or not l < n", "n == k and k != l and l != 2"}) {
       row(std::string("loads ") + load + " if " + condition,
           "kernel k(x: f32[N]) -> y: f32[N] where N=1..9 { y[n] = sum(k<N, l<N) if(" + std::string(condition) + ", 0",
           std::string("+") + load, ", 0) }", 900);
       nest(std::string("nested ifs ") + condition + " of " + load,
-           "if(" + std::string(condition) + ", " + (load[0] == 'x' && load[2] == 'n' ? "x[n]" : load) + ", ", "x[n]", ")",
-           190);
+           "if(" + std::string(condition) + ", " + (load[0] == 'x' && load[2] == 'n' ? "x[n]" : load) + ", ", "x[n]",
+           ")", 190);
       families.back().text = [text = families.back().text](size_t bytes) {
         std::string out = text(bytes);
         const size_t at = out.find("= ", out.find("y[n]"));
@@ -416,8 +415,8 @@ inline std::vector<HostileFamily> HostileFamilies() {
   // Library operations.
   row("epilogues", "matmul(M=4,N=4,K=4)", "+relu", "");
   for (const char* epilogue : {"gelu", "hardswish", "silu", "mul", "bias", "add", "relu6", "sigmoid"})
-    row(std::string("32 epilogues ") + epilogue, "conv2d(C=8,H=9,W=9,O=8,R=3,S=3,groups=2)", std::string("+") + epilogue,
-        "", 32);
+    row(std::string("32 epilogues ") + epilogue, "conv2d(C=8,H=9,W=9,O=8,R=3,S=3,groups=2)",
+        std::string("+") + epilogue, "", 32);
   row("attributes", "matmul(M=4", ",a$=1", ")");
   row("attributes, equal", "matmul(M=4", ",M=1", ")");
   row("a list", "conv2d(C=8,stride=[1", ",1", "])");
@@ -447,8 +446,7 @@ inline std::vector<HostileFamily> HostileFamilies() {
   other(HostileReader::kSchedule, "schedule: a comment", "#", "#", "");
   other(HostileReader::kSchedule, "schedule: factors", "split y.n", " 2", "");
   other(HostileReader::kSchedule, "schedule: loops", "reorder y.a", " y.a", "");
-  other(HostileReader::kSchedule, "schedule: loops of a long name",
-        "reorder", " " + std::string(1000, 'y') + ".a", "");
+  other(HostileReader::kSchedule, "schedule: loops of a long name", "reorder", " " + std::string(1000, 'y') + ".a", "");
   other(HostileReader::kSchedule, "schedule: names", "rewrite collapse y", " a", "");
   other(HostileReader::kSchedule, "schedule: a layout", "cache_read w -> wp for t const [o", ",o/2", "]");
   other(HostileReader::kSchedule, "schedule: a layout without end", "store t registers [o", ",o%2+3", "");
@@ -458,7 +456,8 @@ inline std::vector<HostileFamily> HostileFamilies() {
   other(HostileReader::kSchedule, "schedule: bytes", "", "\x01\xff ", "");
   other(HostileReader::kSchedule, "schedule: cases", "", "case M=$..$\ninline t\n", "");
   other(HostileReader::kSchedule, "schedule: ranges of a case", "case M=1..1", " $..$", "\ninline t\n");
-  other(HostileReader::kSchedule, "schedule: cases of steps", "", "case M=$..$\n" + Row(30000, "", Same("inline t\n"), ""), "");
+  other(HostileReader::kSchedule, "schedule: cases of steps", "",
+        "case M=$..$\n" + Row(30000, "", Same("inline t\n"), ""), "");
   return families;
 }
 

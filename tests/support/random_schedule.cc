@@ -36,11 +36,10 @@ Schedule RandomSchedule::Make() {
     double odds;
     void (RandomSchedule::*make)();
   };
-  static constexpr Move kRewrites[] = {{2, &RandomSchedule::Inline},   {2, &RandomSchedule::Collapse},
-                                       {2, &RandomSchedule::Separate}, {2, &RandomSchedule::Expand},
-                                       {1, &RandomSchedule::Numbers},  {1, &RandomSchedule::Online},
-                                       {1, &RandomSchedule::Trim},
-                                       {2, &RandomSchedule::Rfactor},  {4, &RandomSchedule::CacheRead}};
+  static constexpr Move kRewrites[] = {
+      {2, &RandomSchedule::Inline}, {2, &RandomSchedule::Collapse}, {2, &RandomSchedule::Separate},
+      {2, &RandomSchedule::Expand}, {1, &RandomSchedule::Numbers},  {1, &RandomSchedule::Online},
+      {1, &RandomSchedule::Trim},   {2, &RandomSchedule::Rfactor},  {4, &RandomSchedule::CacheRead}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
       {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},

@@ -92,7 +92,8 @@ TEST(MeasureBatch, WhatIsFastestOnceMustBeSoTwice) {
 
 TEST(MeasureBatch, WhatFailsTheSecondTimeHasFailed) {
   const Candidate standard = *OpenSpace().Default();
-  for (auto [kind, verdict] : {std::pair{ErrorKind::kRunFailed, Verdict::kCrashed}, {ErrorKind::kBusy, Verdict::kTimed}}) {
+  for (auto [kind, verdict] :
+       {std::pair{ErrorKind::kRunFailed, Verdict::kCrashed}, {ErrorKind::kBusy, Verdict::kTimed}}) {
     ScriptedRig rig;
     rig.time_of = [](const std::string&) { return 150.0; };
     rig.on_time = [kind](int n) { return n == 1 ? std::optional(Error{kind, "the second time", ""}) : std::nullopt; };

@@ -119,8 +119,8 @@ TEST(XgbModel, RanksCandidatesOfAKernelItHasNotSeen) {
   }
 }
 
-// Every second search of a kernel was made while the machine took three times as long: what it says of candidates is the
-// same as what the others say.
+// Every second search of a kernel was made while the machine took three times as long: what it says of candidates is
+// the same as what the others say.
 TEST(XgbModel, SearchesOfAnotherHourAreComparedByTheirDefaults) {
   auto steady = MakeXgbModel(Quick()), moved = MakeXgbModel(Quick());
   for (uint64_t group = 0; group < 8; ++group) {
