@@ -46,14 +46,14 @@ class Channel {
   template <typename Reply>
   Result<Reply> Await(uint64_t id, Deadline deadline, UniqueFd* descriptor = nullptr,
                       uint32_t* retry_after_ms = nullptr) {
-    ReceivedFrame frame = HONE_TRY(AwaitFrame(id, Reply::kType, deadline, retry_after_ms));
+    ReceivedFrame frame = HONE_TRY(AwaitFrame(id, kTypeOf<Reply>, deadline, retry_after_ms));
     if (descriptor != nullptr) *descriptor = std::move(frame.descriptor);
     return DecodeBody<Reply>(frame.body);
   }
-  template <typename Reply, typename Request>
-  Result<Reply> Call(const Request& request, Deadline deadline) {
+  template <typename Request>
+  Result<ReplyTo<Request>> Call(const Request& request, Deadline deadline) {
     uint64_t id = HONE_TRY(Ask(request, deadline));
-    return Await<Reply>(id, deadline);
+    return Await<ReplyTo<Request>>(id, deadline);
   }
 
   int fd() const { return socket_.get(); }

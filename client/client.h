@@ -67,10 +67,10 @@ class Client {
 
   // A connection of one's own, for the other messages. Starts the daemon if the options say so.
   Result<Channel> Connect(Deadline deadline);
-  template <typename Reply, typename Request>
-  Result<Reply> Call(const Request& request, Deadline deadline) {
+  template <typename Request>
+  Result<ReplyTo<Request>> Call(const Request& request, Deadline deadline) {
     Channel channel = HONE_TRY(Connect(deadline));
-    return channel.Call<Reply>(request, deadline);
+    return channel.Call(request, deadline);
   }
 
   const std::string& socket() const { return options_.socket; }

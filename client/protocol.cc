@@ -5,6 +5,7 @@
 #include <bit>
 #include <cereal/cereal.hpp>
 #include <cstring>
+#include <tuple>
 #include <type_traits>
 
 namespace hone {
@@ -151,212 +152,22 @@ void CEREAL_LOAD_FUNCTION_NAME(BodyReader& reader, T& elements) {
   for (uint32_t i = 0; i < count; ++i) reader(elements.emplace_back());
 }
 
-// The fields of each message, in order. Version 1.
-template <typename A>
-void serialize(A& a, ErrorReply& m) {
-  a(Checked(m.kind), m.message, m.where, m.retry_after_ms);
-}
-template <typename A>
-void serialize(A& a, HelloRequest& m) {
-  a(m.min_version, m.max_version, m.client);
-}
-template <typename A>
-void serialize(A& a, HelloReply& m) {
-  a(m.version, m.server);
-}
-template <typename A>
-void serialize(A& a, GetRequest& m) {
-  a(m.kernel, m.target, m.threads, m.budget_us, m.no_compile, m.no_artifact);
-}
-template <typename A>
-void serialize(A& a, StepTime& m) {
-  a(m.step, m.us);
-}
-template <typename A>
-void serialize(A& a, GetReply& m) {
-  a(m.fingerprint, m.class_name, m.target, m.hit, m.pinned, m.origin, m.expected_us, m.digest, m.size, m.manifest,
-    m.steps, m.confidence);
-}
-template <typename A>
-void serialize(A&, StatusRequest&) {}
-template <typename A>
-void serialize(A& a, StatusReply& m) {
-  a(m.version, m.pid, m.uptime_s, m.socket, m.cache, m.targets, m.cache_bytes, m.cache_problem, m.records, m.hits,
-    m.misses, m.idle_state, m.tuning, m.builders, m.connections, m.queued);
-}
-template <typename A>
-void serialize(A&, HealthRequest&) {}
-template <typename A>
-void serialize(A& a, ChildHold& m) {
-  a(m.child, m.holds, m.complete);
-}
-template <typename A>
-void serialize(A& a, HealthReply& m) {
-  a(m.losses, m.quarantined, m.children);
-}
-template <typename A>
-void serialize(A&, StatsRequest&) {}
-template <typename A>
-void serialize(A& a, Stat& m) {
-  a(m.name, m.value);
-}
-template <typename A>
-void serialize(A& a, StatsReply& m) {
-  a(m.stats);
-}
-template <typename A>
-void serialize(A& a, ListRequest& m) {
-  a(m.class_prefix);
-}
-template <typename A>
-void serialize(A& a, RecordRow& m) {
-  a(m.fingerprint, m.class_name, m.kernel, m.target, m.origin, m.pinned, m.expected_us, m.artifact_bytes, m.requests,
-    m.last_used_s);
-}
-template <typename A>
-void serialize(A& a, ListReply& m) {
-  a(m.rows, m.more);
-}
-template <typename A>
-void serialize(A& a, ShowRequest& m) {
-  a(m.fingerprint);
-}
-template <typename A>
-void serialize(A& a, Fact& m) {
-  a(m.name, m.value);
-}
-template <typename A>
-void serialize(A& a, ShowReply& m) {
-  a(m.row, m.canonical, m.schedule, m.facts, m.reasons);
-}
-template <typename A>
-void serialize(A& a, EditRequest& m) {
-  a(Checked(m.action), m.fingerprint);
-}
-template <typename A>
-void serialize(A& a, EditReply& m) {
-  a(m.fingerprint);
-}
-template <typename A>
-void serialize(A& a, VerifyRequest& m) {
-  a(m.run);
-}
-template <typename A>
-void serialize(A& a, VerifyRow& m) {
-  a(m.fingerprint, m.class_name, m.target, m.ok, m.ran, m.max_rel_err, m.problem);
-}
-template <typename A>
-void serialize(A& a, VerifyReply& m) {
-  a(m.rows, m.total, m.without_artifact, m.more);
-}
-template <typename A>
-void serialize(A& a, KernelName& m) {
-  a(m.kernel, m.is_fingerprint, m.threads);
-}
-template <typename A>
-void serialize(A& a, TextRequest& m) {
-  a(Checked(m.what), m.name);
-}
-template <typename A>
-void serialize(A& a, TextReply& m) {
-  a(m.fingerprint, m.text);
-}
-template <typename A>
-void serialize(A& a, TuneRequest& m) {
-  a(m.kernel, m.threads, m.trials, m.time_us, m.seed, m.target);
-}
-template <typename A>
-void serialize(A& a, TuneReply& m) {
-  a(m.trials, m.valid, m.wanted, m.elapsed_s, m.start_us, m.best_us, m.more, m.fingerprint, m.origin, m.stopped,
-    m.served_us, m.ratio);
+// Enumerators travel checked, everything else as it is.
+template <typename T>
+decltype(auto) Travelling(T& field) {
+  if constexpr (std::is_enum_v<T>) {
+    return Checked<T>(field);
+  } else {
+    return (field);
+  }
 }
 
-template <typename A>
-void serialize(A& a, WatchRequest& m) {
-  a(m.watch, m.fingerprint, m.target, m.digest);
-}
-template <typename A>
-void serialize(A& a, WatchReply& m) {
-  a(m.is_current);
-}
-template <typename A>
-void serialize(A& a, NewerNotice& m) {
-  a(m.fingerprint, m.target, m.digest);
+template <typename A, typename T>
+  requires requires(T& message) { message.Fields(); }
+void serialize([[maybe_unused]] A& archive, T& message) {
+  std::apply([&](auto&... fields) { (archive(Travelling(fields)), ...); }, message.Fields());
 }
 
-template <typename A>
-void serialize(A& a, CallCount& m) {
-  a(m.watch, m.calls);
-}
-template <typename A>
-void serialize(A& a, CallsRequest& m) {
-  a(m.counts);
-}
-template <typename A>
-void serialize(A&, CallsReply&) {}
-
-template <typename A>
-void serialize(A& a, PredictRequest& m) {
-  a(m.kernel, m.threads);
-}
-template <typename A>
-void serialize(A& a, Estimate& m) {
-  a(m.expected_us, m.low_us, m.high_us);
-}
-template <typename A>
-void serialize(A& a, PredictReply& m) {
-  a(m.fingerprint, m.class_name, m.by_default, m.served, m.origin, m.measured_us, m.flops);
-}
-template <typename A>
-void serialize(A&, TopRequest&) {}
-template <typename A>
-void serialize(A& a, TopTask& m) {
-  a(m.kernel, m.calls, m.time_us, m.expected_us, m.trials, m.won, m.is_refined);
-}
-template <typename A>
-void serialize(A& a, TopReply& m) {
-  a(m.idle_state, m.kernel, m.by_request, m.trials, m.valid, m.wanted, m.elapsed_s, m.start_us, m.best_us, m.all_trials,
-    m.failed_trials, m.refined, m.interrupts, m.refinable, m.waiting, m.tasks);
-}
-
-template <typename A>
-void serialize(A& a, ExplainRequest& m) {
-  a(m.name);
-}
-template <typename A>
-void serialize(A& a, Roofline& m) {
-  a(m.flops, m.operand_bytes, m.time_us, m.time_from, m.peak_gflops, m.read_gb_s, m.level);
-}
-template <typename A>
-void serialize(A& a, HistoryPoint& m) {
-  a(m.trial, m.best_us, m.at_s);
-}
-template <typename A>
-void serialize(A& a, ChoiceRow& m) {
-  a(m.site, m.meaning, m.is_flag, m.value, m.preferred, m.options, m.measured_ratio, m.trials_ratio, m.trials_with,
-    m.trials_without, m.model_ratio);
-}
-template <typename A>
-void serialize(A& a, RuleRow& m) {
-  a(m.rule, m.stage, m.applied, m.why);
-}
-template <typename A>
-void serialize(A& a, TransferGuess& m) {
-  a(m.way, m.donor, m.kernel, m.same_class, m.distance, m.gain, m.measured_us, m.chosen, m.changed, m.refused);
-}
-template <typename A>
-void serialize(A& a, TransferNote& m) {
-  a(m.fate, m.step, m.now, m.why);
-}
-template <typename A>
-void serialize(A& a, TransferStory& m) {
-  a(m.confidence, m.guesses, m.notes);
-}
-template <typename A>
-void serialize(A& a, ExplainReply& m) {
-  a(m.row, m.threads, m.reasons, m.roofline, m.default_us, m.won_ratio, m.idle_ratio, m.trials, m.verdicts, m.history,
-    m.space_size, m.choices, m.rules, m.transfer, m.heirs);
-}
 void EncodeHeader(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
   std::memcpy(out.data(), kMagic, sizeof kMagic);
   StoreLittle(header.version, out.data() + 4);
@@ -402,7 +213,7 @@ std::string EncodeFrame(uint64_t request_id, const Message& message) {
   std::string frame(kFrameHeaderBytes, '\0');
   BodyWriter writer(frame);
   writer(message);
-  FrameHeader header{kProtocolMax, Message::kType, request_id, frame.size() - kFrameHeaderBytes};
+  FrameHeader header{kProtocolMax, kTypeOf<Message>, request_id, frame.size() - kFrameHeaderBytes};
   EncodeHeader(header,
                std::span<std::byte, kFrameHeaderBytes>(reinterpret_cast<std::byte*>(frame.data()), kFrameHeaderBytes));
   return frame;
@@ -411,7 +222,7 @@ std::string EncodeFrame(uint64_t request_id, const Message& message) {
 template <typename Message>
 Result<Message> DecodeBody(std::span<const std::byte> body) {
   auto corrupt = [](std::string what) {
-    return Error{ErrorKind::kCorrupt, std::move(what), "message " + std::to_string(static_cast<int>(Message::kType))};
+    return Error{ErrorKind::kCorrupt, std::move(what), "message " + std::to_string(static_cast<int>(kTypeOf<Message>))};
   };
   try {
     Message message;
@@ -422,45 +233,16 @@ Result<Message> DecodeBody(std::span<const std::byte> body) {
   } catch (const cereal::Exception& exception) { return corrupt(exception.what()); }
 }
 
-#define HONE_MESSAGE(Message)                                          \
+#define HONE_CODEC(Message)                                            \
   template std::string EncodeBody<Message>(const Message&);            \
   template std::string EncodeFrame<Message>(uint64_t, const Message&); \
   template Result<Message> DecodeBody<Message>(std::span<const std::byte>);
-HONE_MESSAGE(ErrorReply)
-HONE_MESSAGE(HelloRequest)
-HONE_MESSAGE(HelloReply)
-HONE_MESSAGE(GetRequest)
-HONE_MESSAGE(GetReply)
-HONE_MESSAGE(StatusRequest)
-HONE_MESSAGE(StatusReply)
-HONE_MESSAGE(HealthRequest)
-HONE_MESSAGE(HealthReply)
-HONE_MESSAGE(StatsRequest)
-HONE_MESSAGE(StatsReply)
-HONE_MESSAGE(ListRequest)
-HONE_MESSAGE(ListReply)
-HONE_MESSAGE(ShowRequest)
-HONE_MESSAGE(ShowReply)
-HONE_MESSAGE(EditRequest)
-HONE_MESSAGE(EditReply)
-HONE_MESSAGE(VerifyRequest)
-HONE_MESSAGE(VerifyReply)
-HONE_MESSAGE(TextRequest)
-HONE_MESSAGE(TextReply)
-HONE_MESSAGE(TuneRequest)
-HONE_MESSAGE(TuneReply)
-HONE_MESSAGE(WatchRequest)
-HONE_MESSAGE(WatchReply)
-HONE_MESSAGE(NewerNotice)
-HONE_MESSAGE(CallsRequest)
-HONE_MESSAGE(CallsReply)
-HONE_MESSAGE(PredictRequest)
-HONE_MESSAGE(PredictReply)
-HONE_MESSAGE(TopRequest)
-HONE_MESSAGE(TopReply)
-HONE_MESSAGE(ExplainRequest)
-HONE_MESSAGE(ExplainReply)
-#undef HONE_MESSAGE
+#define HONE_CODECS(name, number, replies) HONE_CODEC(name##Request) HONE_CODEC(name##Reply)
+HONE_CODEC(ErrorReply)
+HONE_CODEC(NewerNotice)
+HONE_REQUESTS(HONE_CODECS)
+#undef HONE_CODECS
+#undef HONE_CODEC
 
 ErrorReply ToReply(const Error& error, uint32_t retry_after_ms) {
   return {error.kind, error.message, error.where, retry_after_ms};

@@ -36,7 +36,7 @@ struct AnswerPart {
 
   template <typename Message>
   static AnswerPart Of(const Message& message, bool more = false) {
-    return {Message::kType, EncodeBody(message), more};
+    return {kTypeOf<Message>, EncodeBody(message), more};
   }
   static AnswerPart Failed(const Error& error) { return Of(ToReply(error)); }
 };

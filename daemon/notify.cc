@@ -113,7 +113,7 @@ void Notifier::Announce(const NewerNotice& notice) {
     held = notice.digest;  // from now on, or it was refused: once is enough
   }
   const std::string body = EncodeBody(notice);
-  for (const auto& [peer, id] : told) peer->ReplyPart(id, NewerNotice::kType, body);
+  for (const auto& [peer, id] : told) peer->ReplyPart(id, MessageType::kNewer, body);
   metrics_.notices += told.size();
   LogInfo("newer", {{"fingerprint", notice.fingerprint}, {"told", told.size()}});
 }

@@ -34,7 +34,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   template <typename Message>
   void Reply(uint64_t request_id, const Message& message) {
-    Reply(request_id, Message::kType, EncodeBody(message));
+    Reply(request_id, kTypeOf<Message>, EncodeBody(message));
   }
   void ReplyError(uint64_t request_id, const Error& error, uint32_t retry_after_ms = 0) {
     Reply(request_id, ToReply(error, retry_after_ms));

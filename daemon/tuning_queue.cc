@@ -231,7 +231,7 @@ void Tuning::TellRound(Id id, std::string body) {
   if (entry == tasks_.end()) return;
   const Task& task = *entry->second;
   if (task.peer && task.peer->unsent() <= kMostUnread)
-    task.peer->ReplyPart(task.request_id, TuneReply::kType, std::move(body));
+    task.peer->ReplyPart(task.request_id, MessageType::kTuneReply, std::move(body));
 }
 
 void Tuning::OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced) {

@@ -23,7 +23,7 @@ LAYERS = {
 }
 # The daemon speaks the client's protocol, and nothing else of it; the CLI inspects caches without a daemon.
 EXTRA = {
-    "daemon": {"client/protocol.h"},
+    "daemon": {"client/protocol.h", "client/messages.h"},
     "client/cli": {"cache/schedule_cache.h"},
 }
 

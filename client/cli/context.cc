@@ -96,7 +96,7 @@ Result<Channel> Context::Inspect() {
   theirs.Reset();
   Channel channel(std::move(ours));
   // It says whether it could open the cache by answering, or by ending with a reason.
-  Result<HelloReply> hello = channel.Call<HelloReply>(HelloRequest{.client = "hone " HONE_VERSION}, Patience());
+  Result<HelloReply> hello = channel.Call(HelloRequest{.client = "hone " HONE_VERSION}, Patience());
   if (hello) return channel;
   inspector_->Wait(std::chrono::steady_clock::now() + std::chrono::seconds(5));
   std::string words = inspector_->ErrorTail();

@@ -26,10 +26,10 @@ class Context {
   // A connection for questions about the cache: with --cache to a process that looks into that directory, else to the
   // daemon.
   Result<Channel> Ask();
-  template <typename Reply, typename Request>
-  Result<Reply> Call(const Request& request) {
+  template <typename Request>
+  Result<ReplyTo<Request>> Call(const Request& request) {
     Channel channel = HONE_TRY(Ask());
-    return channel.Call<Reply>(request, Patience());
+    return channel.Call(request, Patience());
   }
   // How long a command waits for an answer: people interrupt sooner, scripts do not hang.
   static Deadline Patience() { return std::chrono::steady_clock::now() + std::chrono::minutes(10); }

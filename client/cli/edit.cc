@@ -5,7 +5,7 @@ namespace hone::cli {
 int EditRecords(Context& context, const Arguments& arguments, EditAction action, const char* done) {
   int status = kDone;
   for (const std::string& digits : arguments.Texts("FP")) {
-    Result<EditReply> reply = context.Call<EditReply>(EditRequest{action, digits});
+    Result<EditReply> reply = context.Call(EditRequest{action, digits});
     if (!reply) {
       status = context.Fail(reply.error());
     } else if (context.json()) {

@@ -9,8 +9,8 @@ namespace {
 int Run(Context& context, const Arguments& arguments) {
   Result<int> threads = ReadThreadsOfKernel(arguments);
   if (!threads) return context.WrongUsage(threads.error());
-  Result<ExplainReply> reply = CallForKernel<ExplainReply>(
-      context, arguments.Text("KERNEL"), *threads, [](KernelName name) { return ExplainRequest{std::move(name)}; });
+  Result<ExplainReply> reply = CallForKernel(context, arguments.Text("KERNEL"), *threads,
+                                             [](KernelName name) { return ExplainRequest{std::move(name)}; });
   if (!reply) return context.Fail(reply.error());
   Print(context.json() ? ExplainJson(*reply).Dump() + "\n" : ExplainText(*reply, SizeOfTerminal().columns));
   return kDone;

@@ -22,8 +22,8 @@ Result<int> ReadThreadsOfKernel(const Arguments& arguments) {
 int PrintKernelText(Context& context, const Arguments& arguments, TextKind what, const char* field) {
   Result<int> threads = ReadThreadsOfKernel(arguments);
   if (!threads) return context.WrongUsage(threads.error());
-  Result<TextReply> reply = CallForKernel<TextReply>(
-      context, arguments.Text("KERNEL"), *threads, [&](KernelName name) { return TextRequest{what, std::move(name)}; });
+  Result<TextReply> reply = CallForKernel(context, arguments.Text("KERNEL"), *threads,
+                                          [&](KernelName name) { return TextRequest{what, std::move(name)}; });
   if (!reply) return context.Fail(reply.error());
   if (context.json()) {
     Print(Json().Set("fingerprint", reply->fingerprint).Set(field, reply->text).Dump() + "\n");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 
 #include "client/cli/context.h"
 
@@ -18,15 +19,15 @@ Result<int> ReadThreadsOfKernel(const Arguments& arguments);
 
 // Asks about the kernel that `argument`, a fingerprint or written in full, and `threads` name; one that is not in the
 // cache is asked for first. `make`: the request.
-template <typename Reply, typename Make>
+template <typename Make, typename Reply = ReplyTo<std::invoke_result_t<Make, KernelName>>>
 Result<Reply> CallForKernel(Context& context, const std::string& argument, int threads, const Make& make) {
-  if (IsFingerprint(argument)) return context.Call<Reply>(make(KernelName{argument, true}));
+  if (IsFingerprint(argument)) return context.Call(make(KernelName{argument, true}));
   NamedKernel kernel = HONE_TRY(ReadKernel(argument));
   const auto request = make(KernelName{kernel.text, false, static_cast<uint32_t>(threads)});
-  Result<Reply> reply = context.Call<Reply>(request);
+  Result<Reply> reply = context.Call(request);
   if (!reply && reply.error().kind == ErrorKind::kNotFound) {
     HONE_TRY(FetchFirst(context, kernel, threads));
-    reply = context.Call<Reply>(request);
+    reply = context.Call(request);
   }
   if (!reply) return AtPlace(reply.error(), kernel);
   return reply;

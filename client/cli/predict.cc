@@ -26,8 +26,7 @@ int Run(Context& context, const Arguments& arguments) {
   if (!kernels) return context.Fail(kernels.error());
   int status = kDone;
   for (const NamedKernel& kernel : *kernels) {
-    Result<PredictReply> reply =
-        context.Call<PredictReply>(PredictRequest{kernel.text, static_cast<uint32_t>(*threads)});
+    Result<PredictReply> reply = context.Call(PredictRequest{kernel.text, static_cast<uint32_t>(*threads)});
     if (!reply) {
       status = context.Fail(AtPlace(reply.error(), kernel));
       continue;

@@ -159,7 +159,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   HONE_TRY(CheckComplete(network, plan, path));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
   // Starts the daemon once, before many connections ask for it.
-  StatusReply status = HONE_TRY(client->Call<StatusReply>(StatusRequest{}, Context::Patience()));
+  StatusReply status = HONE_TRY(client->Call(StatusRequest{}, Context::Patience()));
   std::unique_ptr<Executor> executor =
       HONE_TRY(Executor::Create(*client, network.graph, plan, {options.get, static_cast<int>(status.builders) + 1}));
   std::vector<Numbers> data = RandomData(plain, options.seed + 1);

@@ -329,8 +329,7 @@ int RunAtSizes(Context& context, const NamedKernel& named, const GetOptions& ask
   // What is called is the canonical form, which has names of its own.
   Result<Kernel> kernel = ParseKernel((*handle)->manifest().kernel);
   if (!kernel) return context.Fail(AtPlace(kernel.error(), named));
-  Result<TextReply> schedule =
-      context.Call<TextReply>(TextRequest{TextKind::kSchedule, {facts.reply.fingerprint, true}});
+  Result<TextReply> schedule = context.Call(TextRequest{TextKind::kSchedule, {facts.reply.fingerprint, true}});
   ScheduleCases cases = schedule ? ParseScheduleCases(schedule->text).value_or(ScheduleCases{}) : ScheduleCases{};
   const int size = FindCaseSize(*kernel, cases).value_or(-1);
   const std::vector<int> order = SizesByFirstUse(*parsed);

@@ -6,7 +6,7 @@ namespace hone::cli {
 namespace {
 
 int Run(Context& context, const Arguments& arguments) {
-  Result<ShowReply> reply = context.Call<ShowReply>(ShowRequest{arguments.Text("FP")});
+  Result<ShowReply> reply = context.Call(ShowRequest{arguments.Text("FP")});
   if (!reply) return context.Fail(reply.error());
   const RecordRow& row = reply->row;
   if (context.json()) {

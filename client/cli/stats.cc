@@ -16,7 +16,7 @@ std::string ValueText(const Stat& stat) {
 }
 
 int Run(Context& context, const Arguments&) {
-  Result<StatsReply> reply = context.Call<StatsReply>(StatsRequest{});
+  Result<StatsReply> reply = context.Call(StatsRequest{});
   if (!reply) return context.Fail(reply.error());
   if (context.json()) {
     Json json;

@@ -17,7 +17,7 @@ std::string UptimeText(double seconds) {
 
 // A daemon that does not know the question has nothing to say of it.
 Result<HealthReply> AskHealth(Channel& channel) {
-  Result<HealthReply> health = channel.Call<HealthReply>(HealthRequest{}, Context::Patience());
+  Result<HealthReply> health = channel.Call(HealthRequest{}, Context::Patience());
   if (!health && health.error().kind == ErrorKind::kUnsupported) return HealthReply{};
   return health;
 }
@@ -35,7 +35,7 @@ std::vector<Json> SandboxJson(const HealthReply& health) {
 int Run(Context& context, const Arguments&) {
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());
-  Result<StatusReply> status = channel->Call<StatusReply>(StatusRequest{}, Context::Patience());
+  Result<StatusReply> status = channel->Call(StatusRequest{}, Context::Patience());
   if (!status) return context.Fail(status.error());
   Result<HealthReply> health = AskHealth(*channel);
   if (!health) return context.Fail(health.error());

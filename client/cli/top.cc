@@ -100,7 +100,7 @@ int Run(Context& context, const Arguments& arguments) {
   {
     Screen screen(is_live);
     for (bool is_first = true;; is_first = false) {
-      Result<TopReply> reply = channel->Call<TopReply>(TopRequest{}, Context::Patience());
+      Result<TopReply> reply = channel->Call(TopRequest{}, Context::Patience());
       auto asked = std::chrono::steady_clock::now();
       if (!reply) {
         if (interrupted == 0) failure = reply.error();

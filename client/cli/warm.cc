@@ -148,7 +148,7 @@ int Run(Context& context, const Arguments& arguments) {
   Result<Client*> client = context.Daemon();
   if (!client) return context.Fail(client.error());
   // Starts the daemon once, before many connections ask for it; and says at once if it cannot be reached.
-  Result<StatusReply> status = (*client)->Call<StatusReply>(StatusRequest{}, Context::Patience());
+  Result<StatusReply> status = (*client)->Call(StatusRequest{}, Context::Patience());
   if (!status) return context.Fail(status.error());
   options->deadline = std::chrono::minutes(10);
   Stopwatch stopwatch;

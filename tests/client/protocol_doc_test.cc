@@ -5,13 +5,17 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <regex>
 #include <sstream>
 
 #include "base/file.h"
 #include "client/protocol.h"
+#include "tests/client/sample_messages.h"
 
 namespace hone {
 namespace {
+
+using testing::FieldList;
 
 std::string Document() {
   Result<std::string> text = ReadFile(HONE_SOURCE_DIR "/docs/protocol.md", 1 << 20);
@@ -37,11 +41,9 @@ std::string BlockWith(const std::string& document, const std::string& text) {
   return "";
 }
 
-using Fields = std::vector<std::pair<std::string, std::string>>;  // name, type
-
-std::map<std::string, Fields> Grammar() {
+std::map<std::string, FieldList> Grammar() {
   std::istringstream words(BlockWith(Document(), "GetRequest "));
-  std::map<std::string, Fields> rules;
+  std::map<std::string, FieldList> rules;
   std::string rule, before;
   for (std::string word; words >> word; before = word) {
     if (word == "::=") {
@@ -99,114 +101,81 @@ class Reader {
     return text + "]";
   }
 
-  std::map<std::string, Fields> rules_;
+  std::map<std::string, FieldList> rules_;
   std::string_view rest_;
   bool ended_ = false;
 };
 
-template <typename Message>
-void ExpectReads(const char* name, const Message& message, const std::string& wanted) {
-  std::string number = std::to_string(static_cast<int>(Message::kType));
-  EXPECT_NE(Document().find("| " + number + " | " + name + " |"), std::string::npos) << name << " is " << number;
-  std::string body = EncodeBody(message);
-  Reader reader(body);
-  EXPECT_EQ(reader.Rule(name), wanted) << name;
-  EXPECT_EQ(reader.rest(), "") << name;
+// A message's fields as Reader reads them.
+template <typename T>
+std::string TextOf(const T& value) {
+  std::ostringstream text;
+  if constexpr (testing::Fielded<T>) {
+    std::vector<std::string> names = testing::FieldNames<T>();
+    auto add = [&, i = size_t{0}]<typename Field>(const Field& field) mutable {
+      text << (i == 0 ? "" : " ") << names.at(i) << "=";
+      text << (testing::Fielded<Field> ? "{" + TextOf(field) + "}" : TextOf(field));
+      ++i;
+    };
+    std::apply([&](const auto&... fields) { (add(fields), ...); }, value.Fields());
+  } else if constexpr (std::is_enum_v<T>) {
+    text << static_cast<int>(value);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    text << value;
+  } else {
+    using Element = typename T::value_type;
+    for (const Element& each : value) text << (testing::Fielded<Element> ? "{" + TextOf(each) + "}" : TextOf(each));
+    return "[" + text.str() + "]";
+  }
+  return text.str();
 }
 
-RecordRow Row() { return {"f", "c", "k", "t", "o", true, 1.5, 2, 3, -4}; }
-const char kRow[] =
-    "fingerprint=f class_name=c kernel=k target=t origin=o pinned=1 expected_us=1.5 artifact_bytes=2 requests=3 "
-    "last_used_s=-4";
+TEST(ProtocolDocument, ItsGrammarIsTheCodes) {
+  std::map<std::string, FieldList> of_code;
+  AllMessages::ForEach([&]<typename Message>() { testing::AddGrammar<Message>(of_code); });
+  const std::map<std::string, FieldList> of_document = Grammar();
+  for (const auto& [name, fields] : of_code) {
+    auto rule = of_document.find(name);
+    ASSERT_NE(rule, of_document.end()) << name << " is not in the document";
+    EXPECT_EQ(rule->second, fields) << name;
+  }
+  for (const auto& [name, fields] : of_document) EXPECT_TRUE(of_code.contains(name)) << name << " is not in the code";
+}
 
 TEST(ProtocolDocument, ItsGrammarReadsEveryMessage) {
-  ExpectReads("ErrorReply", ErrorReply{ErrorKind::kBusy, "m", "w", 5}, "kind=7 message=m where=w retry_after_ms=5");
-  ExpectReads("HelloRequest", HelloRequest{2, 3, "me"}, "min_version=2 max_version=3 client=me");
-  ExpectReads("HelloReply", HelloReply{1, "it"}, "version=1 server=it");
-  ExpectReads("GetRequest", GetRequest{"k", "t", 4, 5, true, false},
-              "kernel=k target=t threads=4 budget_us=5 no_compile=1 no_artifact=0");
-  ExpectReads("GetReply", GetReply{"f", "c", "t", true, false, "o", 2.5, "d", 6, "m", {{"a", 1}, {"b", 2}}, 0.5},
-              "fingerprint=f class_name=c target=t hit=1 pinned=0 origin=o expected_us=2.5 digest=d size=6 manifest=m "
-              "steps=[{step=a us=1}{step=b us=2}] confidence=0.5");
-  ExpectReads("StatusRequest", StatusRequest{}, "");
-  ExpectReads(
-      "StatusReply", StatusReply{"v", -1, 2.5, "s", "c", {"x", "y"}, 3, "p", 4, 5, 6, "i", "t", 7, 8, 9},
-      "version=v pid=-1 uptime_s=2.5 socket=s cache=c targets=[xy] cache_bytes=3 cache_problem=p records=4 hits=5 "
-      "misses=6 idle_state=i tuning=t builders=7 connections=8 queued=9");
-  ExpectReads("HealthRequest", HealthRequest{}, "");
-  ExpectReads("HealthReply", HealthReply{1, 2, {{"c", "h", true}}},
-              "losses=1 quarantined=2 children=[{child=c holds=h complete=1}]");
-  ExpectReads("StatsRequest", StatsRequest{}, "");
-  ExpectReads("StatsReply", StatsReply{{{"a", 1.5}}}, "stats=[{name=a value=1.5}]");
-  ExpectReads("ListRequest", ListRequest{"c"}, "class_prefix=c");
-  ExpectReads("ListReply", ListReply{{Row()}, true}, std::string("rows=[{") + kRow + "}] more=1");
-  ExpectReads("ShowRequest", ShowRequest{"f"}, "fingerprint=f");
-  ExpectReads(
-      "ShowReply", ShowReply{Row(), "c", "s", {{"a", "b"}}, {{"d", "e"}}},
-      std::string("row={") + kRow + "} canonical=c schedule=s facts=[{name=a value=b}] reasons=[{name=d value=e}]");
-  ExpectReads("EditRequest", EditRequest{EditAction::kUnpin, "f"}, "action=3 fingerprint=f");
-  ExpectReads("EditReply", EditReply{"f"}, "fingerprint=f");
-  ExpectReads("VerifyRequest", VerifyRequest{true}, "run=1");
-  ExpectReads("VerifyReply", VerifyReply{{{"f", "c", "t", true, false, 0.5, "p"}}, 6, 7, true},
-              "rows=[{fingerprint=f class_name=c target=t ok=1 ran=0 max_rel_err=0.5 problem=p}] total=6 "
-              "without_artifact=7 more=1");
-  ExpectReads("TextRequest", TextRequest{TextKind::kCode, {"k", true}},
-              "what=2 name={kernel=k is_fingerprint=1 threads=0}");
-  ExpectReads("TextReply", TextReply{"f", "t"}, "fingerprint=f text=t");
-  ExpectReads("TuneRequest", TuneRequest{"k", 1, 2, 3, 4, "t"},
-              "kernel=k threads=1 trials=2 time_us=3 seed=4 target=t");
-  ExpectReads(
-      "TuneReply", TuneReply{1, 2, 3, 4.5, 5.5, 6.5, true, "f", "o", "s", 7.5, 8.5},
-      "trials=1 valid=2 wanted=3 elapsed_s=4.5 start_us=5.5 best_us=6.5 more=1 fingerprint=f origin=o stopped=s "
-      "served_us=7.5 ratio=8.5");
+  AllMessages::ForEach([]<typename Message>() {
+    const Message message = testing::Sample<Message>();
+    const std::string body = EncodeBody(message), name(MessageTraits<Message>::kName);
+    Reader reader(body);
+    EXPECT_EQ(reader.Rule(name), TextOf(message)) << name;
+    EXPECT_EQ(reader.rest(), "") << name;
+  });
 }
 
-TEST(ProtocolDocument, ItsGrammarReadsWatching) {
-  ExpectReads("WatchRequest", WatchRequest{true, "f", "t", "d"}, "watch=1 fingerprint=f target=t digest=d");
-  ExpectReads("WatchReply", WatchReply{true}, "is_current=1");
-  ExpectReads("NewerNotice", NewerNotice{"f", "t", "d"}, "fingerprint=f target=t digest=d");
-  ExpectReads("CallsRequest", CallsRequest{{{1, 2}, {3, 4}}}, "counts=[{watch=1 calls=2}{watch=3 calls=4}]");
-  ExpectReads("CallsReply", CallsReply{}, "");
-  ExpectReads("PredictRequest", PredictRequest{"k", 2}, "kernel=k threads=2");
-  ExpectReads("PredictReply", PredictReply{"f", "c", {1, 2, 3}, {4, 5, 6}, "o", 7, 8},
-              "fingerprint=f class_name=c by_default={expected_us=1 low_us=2 high_us=3} served={expected_us=4 low_us=5 "
-              "high_us=6} origin=o measured_us=7 flops=8");
-  TopReply top{"i", "k", true, 1, 2, 3, 4.5, 5.5, 6.5, 7, 8, 9, 10, 11, 12, {{"t", 1, 2, 3, 4, 1.5, true}}};
-  ExpectReads("TopReply", top,
-              "idle_state=i kernel=k by_request=1 trials=1 valid=2 wanted=3 elapsed_s=4.5 start_us=5.5 best_us=6.5 "
-              "all_trials=7 failed_trials=8 refined=9 interrupts=10 refinable=11 waiting=12 "
-              "tasks=[{kernel=t calls=1 time_us=2 expected_us=3 trials=4 won=1.5 is_refined=1}]");
-  ExpectReads("TopRequest", TopRequest{}, "");
+TEST(ProtocolDocument, ItsNumbersAreTheCodes) {
+  const std::string document = Document();
+  std::map<std::string, int> of_document, of_code;
+  const std::regex entry(R"(\| (\d+) \| (\w+(?:Request|Reply|Notice)) (?=\|))");
+  for (std::sregex_iterator match(document.begin(), document.end(), entry), end; match != end; ++match)
+    of_document[(*match)[2]] = std::stoi((*match)[1]);
+  AllMessages::ForEach(
+      [&]<typename M>() { of_code[std::string(MessageTraits<M>::kName)] = static_cast<int>(kTypeOf<M>); });
+  EXPECT_EQ(of_document, of_code);
 }
 
-TEST(ProtocolDocument, ItsGrammarReadsExplanations) {
-  ExpectReads("ExplainRequest", ExplainRequest{{"k", true, 2}}, "name={kernel=k is_fingerprint=1 threads=2}");
-  ExplainReply explained;
-  explained.row = Row();
-  explained.threads = 1;
-  explained.reasons = {{"a", "b"}};
-  explained.roofline = {1, 2, 3, "f", 4, 5, "l"};
-  explained.default_us = 6;
-  explained.won_ratio = 7;
-  explained.idle_ratio = 8;
-  explained.trials = 9;
-  explained.verdicts = {{"v", 10}};
-  explained.history = {{11, 12, -13}};
-  explained.space_size = 14;
-  explained.choices = {{"s", "m", true, -1, 2, {3, 4}, 5, 6, 7, 8, 9}};
-  explained.rules = {{"r", "s", true, "w"}};
-  explained.transfer = {0.5, {{"w", "d", "k", true, 1.5, 2.5, 3.5, true, 4, "r"}}, {{"f", "s", "n", "y"}}};
-  explained.heirs = {"h"};
-  ExpectReads(
-      "ExplainReply", explained,
-      std::string("row={") + kRow +
-          "} threads=1 reasons=[{name=a value=b}] roofline={flops=1 operand_bytes=2 time_us=3 time_from=f "
-          "peak_gflops=4 read_gb_s=5 level=l} default_us=6 won_ratio=7 idle_ratio=8 trials=9 "
-          "verdicts=[{name=v value=10}] history=[{trial=11 best_us=12 at_s=-13}] space_size=14 "
-          "choices=[{site=s meaning=m is_flag=1 value=-1 preferred=2 options=[34] measured_ratio=5 trials_ratio=6 "
-          "trials_with=7 trials_without=8 model_ratio=9}] rules=[{rule=r stage=s applied=1 why=w}] "
-          "transfer={confidence=0.5 guesses=[{way=w donor=d kernel=k same_class=1 distance=1.5 gain=2.5 "
-          "measured_us=3.5 chosen=1 changed=4 refused=r}] notes=[{fate=f step=s now=n why=y}]} heirs=[h]");
+TEST(ProtocolDocument, ItSaysWhichRequestsHaveManyReplies) {
+  std::istringstream lines(Document());
+  std::string sentence;
+  for (std::string line; std::getline(lines, line);)
+    if (size_t end = line.find(": answered by several replies"); end != std::string::npos)
+      sentence = line.substr(0, end);
+  AllMessages::ForEach([&]<typename M>() {
+    if constexpr (requires { MessageTraits<M>::kReplies; }) {
+      const std::string name(MessageTraits<M>::kName);
+      EXPECT_EQ(sentence.find("`" + name + "`") != std::string::npos, MessageTraits<M>::kReplies == Replies::kMany)
+          << name;
+    }
+  });
 }
 
 TEST(ProtocolDocument, ItsDumpIsAFrame) {

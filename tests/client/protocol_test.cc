@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
+#include <map>
+#include <tuple>
 
 #include "base/bytes.h"
+#include "base/file.h"
 #include "base/rng.h"
+#include "tests/client/sample_messages.h"
 
 namespace hone {
 namespace {
@@ -115,36 +120,88 @@ void EveryTruncationAndOneByteMore(const Message& message) {
   EXPECT_TRUE(DecodeBody<Message>(AsBytes(body)));
 }
 
-TEST(Protocol, EveryTruncationIsRefused) {
-  EveryTruncationAndOneByteMore(ErrorReply{ErrorKind::kBusy, "busy", "queue", 30});
-  EveryTruncationAndOneByteMore(HelloRequest{1, 2, "test"});
-  EveryTruncationAndOneByteMore(GetRequest{"add(M=1,N=1)", "", 1, 2, false, true});
-  EveryTruncationAndOneByteMore(FullReply());
-  EveryTruncationAndOneByteMore(ListReply{{RecordRow{}, RecordRow{}}, true});
-  EveryTruncationAndOneByteMore(ShowReply{RecordRow{}, "k", "s", {{"a", "b"}}, {{"c", "d"}}});
-  EveryTruncationAndOneByteMore(VerifyReply{{VerifyRow{}}, 9, 1, false});
-  EveryTruncationAndOneByteMore(StatsReply{{{"hits", 3}}});
-  EveryTruncationAndOneByteMore(TextRequest{TextKind::kCode, {"abc", true}});
-  EveryTruncationAndOneByteMore(WatchRequest{true, "f", "t", "d"});
-  EveryTruncationAndOneByteMore(NewerNotice{"f", "t", "d"});
-  EveryTruncationAndOneByteMore(CallsRequest{{{1, 2}, {3, 4}}});
-  EveryTruncationAndOneByteMore(PredictRequest{"k", 2});
-  EveryTruncationAndOneByteMore(PredictReply{"f", "c", {1, 2, 3}, {4, 5, 6}, "tuned", 7, 8});
-  TopReply top;
-  top.kernel = "k";
-  top.tasks = {{"k", 1, 2, 3, 4, 1.5, true}};
-  EveryTruncationAndOneByteMore(top);
-  EveryTruncationAndOneByteMore(ExplainRequest{{"k", true, 2}});
-  ExplainReply explained;
-  explained.reasons = {{"a", "b"}};
-  explained.roofline.level = "L2";
-  explained.verdicts = {{"timed", 2}};
-  explained.history = {{1, 2, 3}};
-  explained.choices = {{"s", "m", true, 1, 2, {1, 2}, 1, 1, 1, 1, 1}};
-  explained.rules = {{"r", "s", true, "w"}};
-  explained.transfer = {0.5, {{"w", "d", "k", true, 1, 2, 3, true, 4, "r"}}, {{"f", "s", "n", "y"}}};
-  explained.heirs = {"h"};
-  EveryTruncationAndOneByteMore(explained);
+TEST(Protocol, EveryMessageComesBackAndEveryTruncationIsRefused) {
+  AllMessages::ForEach([]<typename Message>() {
+    const Message message = testing::Sample<Message>();
+    SCOPED_TRACE(MessageTraits<Message>::kName);
+    EveryTruncationAndOneByteMore(message);
+    EXPECT_EQ(EncodeBody(*DecodeBody<Message>(AsBytes(EncodeBody(message)))), EncodeBody(message));
+  });
+}
+
+// What anything but a T can be made of, so that as many as T has members make a T.
+template <typename T>
+struct Anything {
+  template <typename Member>
+    requires(!std::is_same_v<Member, T>)
+  operator Member() const;
+};
+template <typename T, typename... Members>
+constexpr size_t CountMembers() {
+  if constexpr (requires { T{Members{}..., Anything<T>{}}; }) {
+    return CountMembers<T, Members..., Anything<T>>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+template <testing::Fielded T>
+void ExpectEveryMemberTravels() {
+  auto fields = T().Fields();
+  EXPECT_EQ(std::tuple_size_v<decltype(fields)>, CountMembers<T>()) << testing::StructName<T>();
+  auto look = [&]<typename Field>(const Field&) {
+    if constexpr (testing::Fielded<Field>) ExpectEveryMemberTravels<Field>();
+    if constexpr (requires { typename Field::value_type; }) {
+      if constexpr (testing::Fielded<typename Field::value_type>)
+        ExpectEveryMemberTravels<typename Field::value_type>();
+    }
+  };
+  std::apply([&](const auto&... each) { (look(each), ...); }, fields);
+}
+
+TEST(Protocol, EveryMemberTravels) {
+  AllMessages::ForEach([]<typename Message>() { ExpectEveryMemberTravels<Message>(); });
+}
+
+TEST(Protocol, WhatComesInPartsSaysWhetherThereAreMore) {
+  AllMessages::ForEach([]<typename M>() {
+    if constexpr (requires { MessageTraits<M>::kReplies; }) {
+      constexpr bool says_so = requires(ReplyTo<M> reply) { reply.more; };
+      EXPECT_EQ(says_so, MessageTraits<M>::kReplies == Replies::kMany) << MessageTraits<M>::kName;
+    }
+  });
+}
+
+// name, then the frame with id 7, 32 bytes a line.
+template <typename Message>
+std::string GoldenText() {
+  std::string text(MessageTraits<Message>::kName);
+  const std::string frame = EncodeFrame(7, testing::Sample<Message>());
+  for (size_t i = 0; i < frame.size(); ++i) {
+    char digits[8];
+    snprintf(digits, sizeof digits, "%s%02x", i % 32 == 0 ? "\n  " : " ", static_cast<unsigned char>(frame[i]));
+    text += digits;
+  }
+  return text + "\n";
+}
+
+// tests/golden/protocol_messages.txt: bytes of version 1, which never change; a new message adds its own.
+TEST(Protocol, TheBytesOfEveryMessageStayAsTheyAre) {
+  const std::string path = HONE_SOURCE_DIR "/tests/golden/protocol_messages.txt";
+  Result<std::string> golden = ReadFile(path, 1 << 20);
+  ASSERT_TRUE(golden) << golden.error().Text();
+  AllMessages::ForEach([&]<typename Message>() {
+    const std::string text = GoldenText<Message>();
+    EXPECT_NE(("\n" + *golden).find("\n" + text), std::string::npos) << path << " has other bytes than\n" << text;
+  });
+}
+
+TEST(Protocol, NumbersAreUsedOnce) {
+  std::map<MessageType, std::string_view> names;
+  AllMessages::ForEach([&]<typename Message>() {
+    auto [used, is_new] = names.emplace(kTypeOf<Message>, MessageTraits<Message>::kName);
+    EXPECT_TRUE(is_new) << MessageTraits<Message>::kName << " has the number of " << used->second;
+  });
 }
 
 TEST(Protocol, FlagsAndEnumeratorsOutOfRangeAreRefused) {

@@ -62,11 +62,11 @@ TEST(AdminLists, NobodyWaitsForSomebodysReader) {
   Channel stalled = Stalled(server, &stalled_id);
   Stopwatch watch;
   Channel channel = server.Connect();
-  EXPECT_TRUE(channel.Call<StatusReply>(StatusRequest{}, Soon()));
-  EXPECT_TRUE(channel.Call<StatsReply>(StatsRequest{}, Soon()));
-  EXPECT_TRUE(channel.Call<EditReply>(EditRequest{EditAction::kPin, served->fingerprint}, Soon()));
-  EXPECT_TRUE(channel.Call<ShowReply>(ShowRequest{served->fingerprint}, Soon()));
-  EXPECT_TRUE(channel.Call<ExplainReply>(ExplainRequest{{served->fingerprint, true}}, Soon()));
+  EXPECT_TRUE(channel.Call(StatusRequest{}, Soon()));
+  EXPECT_TRUE(channel.Call(StatsRequest{}, Soon()));
+  EXPECT_TRUE(channel.Call(EditRequest{EditAction::kPin, served->fingerprint}, Soon()));
+  EXPECT_TRUE(channel.Call(ShowRequest{served->fingerprint}, Soon()));
+  EXPECT_TRUE(channel.Call(ExplainRequest{{served->fingerprint, true}}, Soon()));
   EXPECT_LT(watch.Microseconds(), kAtOnceUs);
   uint64_t id = *channel.Ask(ListRequest{}, Soon());
   EXPECT_EQ(RowsOf(channel, id), 3001u);
@@ -168,11 +168,11 @@ TEST(AdminLists, CommentsAreNotKept) {
   const std::string comment = "# " + std::string(200'000, 'c') + "\n";
   ASSERT_TRUE(server.Get(comment + "\n\nadd(M=1,N=1)  # the sum\n" + comment));
   Channel channel = server.Connect();
-  Result<ListReply> list = channel.Call<ListReply>(ListRequest{}, Soon());
+  Result<ListReply> list = channel.Call(ListRequest{}, Soon());
   ASSERT_TRUE(list);
   ASSERT_EQ(list->rows.size(), 1u);
   EXPECT_EQ(list->rows[0].kernel, "add(M=1,N=1)");
-  Result<ShowReply> shown = channel.Call<ShowReply>(ShowRequest{list->rows[0].fingerprint}, Soon());
+  Result<ShowReply> shown = channel.Call(ShowRequest{list->rows[0].fingerprint}, Soon());
   ASSERT_TRUE(shown);
   EXPECT_EQ(shown->row.kernel, "add(M=1,N=1)");
 }

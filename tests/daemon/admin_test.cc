@@ -14,10 +14,10 @@ using testing::Soon;
 using testing::TestServer;
 using testing::TestServerOptions;
 
-template <typename Reply, typename Request>
-Result<Reply> Call(TestServer& server, const Request& request) {
+template <typename Request>
+Result<ReplyTo<Request>> Call(TestServer& server, const Request& request) {
   Channel channel = server.Connect();
-  return channel.Call<Reply>(request, Soon());
+  return channel.Call(request, Soon());
 }
 
 std::vector<RecordRow> List(TestServer& server, const std::string& prefix = "") {
@@ -37,7 +37,7 @@ TEST(Admin, StatusCounts) {
   TestServer server;
   ASSERT_TRUE(server.Get("add(M=1,N=1)"));
   ASSERT_TRUE(server.Get("add(M=1,N=1)"));
-  Result<StatusReply> status = Call<StatusReply>(server, StatusRequest{});
+  Result<StatusReply> status = Call(server, StatusRequest{});
   ASSERT_TRUE(status);
   EXPECT_EQ(status->version, HONE_VERSION);
   EXPECT_EQ(status->hits, 1u);
@@ -54,7 +54,7 @@ TEST(Admin, HealthSaysWhatHoldsTheProcessesThatServe) {
   runner.child = "runner";
   runner.no_landlock = "a filter keeps it away";
   server.workshop.confinements = {builder, runner};
-  Result<HealthReply> health = Call<HealthReply>(server, HealthRequest{});
+  Result<HealthReply> health = Call(server, HealthRequest{});
   ASSERT_TRUE(health) << health.error().Text();
   EXPECT_EQ(health->losses, 0u);
   ASSERT_EQ(health->children.size(), 2u);
@@ -75,7 +75,7 @@ TEST(Admin, StatusSaysWhatWasLostUntilVerifyHasTold) {
     for (int n = 1; n <= 12; ++n) {
       Result<GetReply> reply = server.Get("add(M=1,N=" + std::to_string(n) + ")");
       ASSERT_TRUE(reply);
-      ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kPin, reply->fingerprint}));
+      ASSERT_TRUE(Call(server, EditRequest{EditAction::kPin, reply->fingerprint}));
     }
     fs::copy(live.cache, damaged.cache, fs::copy_options::recursive);  // as a killed process leaves it
   }
@@ -86,8 +86,8 @@ TEST(Admin, StatusSaysWhatWasLostUntilVerifyHasTold) {
     file << "sixteen bytes of";
   }
   TestServer server(damaged);
-  EXPECT_NE(Call<StatusReply>(server, StatusRequest{})->cache_problem.find("hone verify"), std::string::npos);
-  EXPECT_EQ(Call<HealthReply>(server, HealthRequest{})->losses, 1u);
+  EXPECT_NE(Call(server, StatusRequest{})->cache_problem.find("hone verify"), std::string::npos);
+  EXPECT_EQ(Call(server, HealthRequest{})->losses, 1u);
   Channel channel = server.Connect();
   uint64_t id = *channel.Ask(VerifyRequest{}, Soon());
   size_t told = 0;
@@ -98,8 +98,8 @@ TEST(Admin, StatusSaysWhatWasLostUntilVerifyHasTold) {
     more = part->more;
   }
   EXPECT_GE(told, 1u);
-  EXPECT_EQ(Call<StatusReply>(server, StatusRequest{})->cache_problem, "");
-  EXPECT_EQ(Call<HealthReply>(server, HealthRequest{})->losses, 1u);
+  EXPECT_EQ(Call(server, StatusRequest{})->cache_problem, "");
+  EXPECT_EQ(Call(server, HealthRequest{})->losses, 1u);
 }
 
 TEST(Admin, AnArtifactThatWasNotCheckedHereIsNotSaidToBeServed) {
@@ -120,7 +120,7 @@ TEST(Admin, StatsHaveTheHitsTime) {
   TestServer server;
   ASSERT_TRUE(server.Get("add(M=1,N=1)"));
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(server.Get("add(M=1,N=1)"));
-  Result<StatsReply> stats = Call<StatsReply>(server, StatsRequest{});
+  Result<StatsReply> stats = Call(server, StatsRequest{});
   ASSERT_TRUE(stats);
   std::map<std::string, double> values;
   for (const Stat& stat : stats->stats) values[stat.name] = stat.value;
@@ -133,14 +133,14 @@ TEST(Admin, StatsHaveTheHitsTime) {
 TEST(Admin, ExplainsAKernelByFingerprintAndByName) {
   TestServer server;
   const std::string kernel = "add(M=3,N=5)";
-  Result<ExplainReply> none = Call<ExplainReply>(server, ExplainRequest{{kernel, false}});
+  Result<ExplainReply> none = Call(server, ExplainRequest{{kernel, false}});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().kind, ErrorKind::kNotFound);
   Result<GetReply> served = server.Get(kernel);
   ASSERT_TRUE(served);
   for (bool by_fingerprint : {false, true}) {
-    Result<ExplainReply> reply = Call<ExplainReply>(
-        server, ExplainRequest{{by_fingerprint ? served->fingerprint.substr(0, 8) : kernel, by_fingerprint}});
+    Result<ExplainReply> reply =
+        Call(server, ExplainRequest{{by_fingerprint ? served->fingerprint.substr(0, 8) : kernel, by_fingerprint}});
     ASSERT_TRUE(reply) << reply.error().Text();
     EXPECT_EQ(reply->row.fingerprint, served->fingerprint);
     EXPECT_EQ(reply->row.kernel, kernel);
@@ -150,11 +150,11 @@ TEST(Admin, ExplainsAKernelByFingerprintAndByName) {
     EXPECT_FALSE(reply->rules.empty());
     EXPECT_GE(reply->space_size, 1);
   }
-  Result<ExplainReply> unknown = Call<ExplainReply>(server, ExplainRequest{{"ffffffff", true}});
+  Result<ExplainReply> unknown = Call(server, ExplainRequest{{"ffffffff", true}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().kind, ErrorKind::kNotFound);
   EXPECT_NE(unknown.error().message.find("hone ls"), std::string::npos) << unknown.error().Text();
-  Result<ExplainReply> wrong = Call<ExplainReply>(server, ExplainRequest{{"add(M=3", false}});
+  Result<ExplainReply> wrong = Call(server, ExplainRequest{{"add(M=3", false}});
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().kind, ErrorKind::kInvalid);
 }
@@ -163,17 +163,14 @@ TEST(Admin, AKernelForAnotherNumberOfThreadsIsAnother) {
   TestServer server;
   const std::string kernel = "add(M=3,N=5)";
   for (int threads : {1, 2}) {
-    Result<GetReply> served =
-        Call<GetReply>(server, GetRequest{.kernel = kernel, .threads = static_cast<uint32_t>(threads)});
+    Result<GetReply> served = Call(server, GetRequest{.kernel = kernel, .threads = static_cast<uint32_t>(threads)});
     ASSERT_TRUE(served) << served.error().Text();
-    Result<ExplainReply> reply =
-        Call<ExplainReply>(server, ExplainRequest{{kernel, false, static_cast<uint32_t>(threads)}});
+    Result<ExplainReply> reply = Call(server, ExplainRequest{{kernel, false, static_cast<uint32_t>(threads)}});
     ASSERT_TRUE(reply) << reply.error().Text();
     EXPECT_EQ(reply->row.fingerprint, served->fingerprint);
     EXPECT_EQ(reply->threads, static_cast<uint32_t>(threads));
   }
-  EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kSchedule, {kernel, false, 3}}).error().kind,
-            ErrorKind::kNotFound);
+  EXPECT_EQ(Call(server, TextRequest{TextKind::kSchedule, {kernel, false, 3}}).error().kind, ErrorKind::kNotFound);
 }
 
 TEST(Admin, ListsByClassInSeveralParts) {
@@ -222,7 +219,7 @@ TEST(Admin, ShowsARecordByAnyUnambiguousPrefix) {
   Result<GetReply> reply = server.Get("matmul(M=4,N=4,K=4)");
   ASSERT_TRUE(reply);
   for (size_t digits : {4, 8, 32}) {
-    Result<ShowReply> shown = Call<ShowReply>(server, ShowRequest{reply->fingerprint.substr(0, digits)});
+    Result<ShowReply> shown = Call(server, ShowRequest{reply->fingerprint.substr(0, digits)});
     ASSERT_TRUE(shown) << shown.error().Text();
     EXPECT_EQ(shown->row.fingerprint, reply->fingerprint);
     EXPECT_EQ(shown->row.kernel, "matmul(M=4,N=4,K=4)");
@@ -230,18 +227,17 @@ TEST(Admin, ShowsARecordByAnyUnambiguousPrefix) {
     EXPECT_FALSE(shown->facts.empty());
     EXPECT_FALSE(shown->reasons.empty());
   }
-  EXPECT_EQ(Call<ShowReply>(server, ShowRequest{"0123456789abcdef"}).error().kind, ErrorKind::kNotFound);
-  EXPECT_EQ(Call<ShowReply>(server, ShowRequest{"xyz"}).error().kind, ErrorKind::kInvalid);
+  EXPECT_EQ(Call(server, ShowRequest{"0123456789abcdef"}).error().kind, ErrorKind::kNotFound);
+  EXPECT_EQ(Call(server, ShowRequest{"xyz"}).error().kind, ErrorKind::kInvalid);
 }
 
 TEST(Admin, RemovingForgetsMemoryToo) {
   TestServer server;
   Result<GetReply> reply = server.Get("add(M=1,N=1)");
   ASSERT_TRUE(reply);
-  ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kRemove, reply->fingerprint}));
+  ASSERT_TRUE(Call(server, EditRequest{EditAction::kRemove, reply->fingerprint}));
   EXPECT_EQ(server.Get("add(M=1,N=1)", {.no_compile = true}).error().kind, ErrorKind::kNotFound);
-  EXPECT_EQ(Call<EditReply>(server, EditRequest{EditAction::kRemove, reply->fingerprint}).error().kind,
-            ErrorKind::kNotFound);
+  EXPECT_EQ(Call(server, EditRequest{EditAction::kRemove, reply->fingerprint}).error().kind, ErrorKind::kNotFound);
 }
 
 TEST(Admin, PinningShowsInTheNextHit) {
@@ -249,9 +245,9 @@ TEST(Admin, PinningShowsInTheNextHit) {
   Result<GetReply> reply = server.Get("add(M=1,N=1)");
   ASSERT_TRUE(reply);
   EXPECT_FALSE(reply->pinned);
-  ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kPin, reply->fingerprint.substr(0, 10)}));
+  ASSERT_TRUE(Call(server, EditRequest{EditAction::kPin, reply->fingerprint.substr(0, 10)}));
   EXPECT_TRUE(server.Get("add(M=1,N=1)", {.no_compile = true})->pinned);
-  ASSERT_TRUE(Call<EditReply>(server, EditRequest{EditAction::kUnpin, reply->fingerprint}));
+  ASSERT_TRUE(Call(server, EditRequest{EditAction::kUnpin, reply->fingerprint}));
   EXPECT_FALSE(server.Get("add(M=1,N=1)", {.no_compile = true})->pinned);
   EXPECT_EQ(server.workshop.builds, 1);
 }
@@ -260,16 +256,15 @@ TEST(Admin, GivesScheduleAndCodeByFingerprintOrKernel) {
   TestServer server;
   Result<GetReply> reply = server.Get("add(M=1,N=1)");
   ASSERT_TRUE(reply);
-  Result<TextReply> text = Call<TextReply>(server, TextRequest{TextKind::kSchedule, {reply->fingerprint, true}});
+  Result<TextReply> text = Call(server, TextRequest{TextKind::kSchedule, {reply->fingerprint, true}});
   ASSERT_TRUE(text);
   EXPECT_EQ(text->text, "the default");
-  text = Call<TextReply>(server, TextRequest{TextKind::kCode, {"add(N=1,M=1)", false}});
+  text = Call(server, TextRequest{TextKind::kCode, {"add(N=1,M=1)", false}});
   ASSERT_TRUE(text) << text.error().Text();
   EXPECT_TRUE(text->text.starts_with("code of "));
   EXPECT_EQ(server.workshop.explains, 0);  // serving's builders are left alone
   EXPECT_EQ(server.admin_workshop.explains, 1);
-  EXPECT_EQ(Call<TextReply>(server, TextRequest{TextKind::kCode, {"add(N=2,M=1)", false}}).error().kind,
-            ErrorKind::kNotFound);
+  EXPECT_EQ(Call(server, TextRequest{TextKind::kCode, {"add(N=2,M=1)", false}}).error().kind, ErrorKind::kNotFound);
 }
 
 TEST(Admin, VerifyNamesWhatIsWrong) {
@@ -298,7 +293,7 @@ TEST(Admin, VerifyNamesWhatIsWrong) {
 
 TEST(Tuning, ASearchThatCannotMeasureIsAnErrorAndTheKernelIsServed) {
   TestServer server;
-  Result<TuneReply> reply = Call<TuneReply>(server, TuneRequest{.kernel = "add(M=1,N=1)"});
+  Result<TuneReply> reply = Call(server, TuneRequest{.kernel = "add(M=1,N=1)"});
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().kind, ErrorKind::kUnsupported);
   EXPECT_NE(reply.error().message.find("no searches here"), std::string::npos);
@@ -307,7 +302,7 @@ TEST(Tuning, ASearchThatCannotMeasureIsAnErrorAndTheKernelIsServed) {
 
 TEST(Tuning, RefusesWhatIsNoKernel) {
   TestServer server;
-  Result<TuneReply> reply = Call<TuneReply>(server, TuneRequest{.kernel = "add(M=1"});
+  Result<TuneReply> reply = Call(server, TuneRequest{.kernel = "add(M=1"});
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().kind, ErrorKind::kInvalid);
 }
@@ -330,7 +325,7 @@ TEST(Admin, AClientThatLeavesDuringALongAnswerStopsIt) {
     ASSERT_TRUE(channel.Receive(Soon()));
   }
   // Others are answered, and nothing is made for it any more.
-  EXPECT_TRUE(Call<StatusReply>(server, StatusRequest{}));
+  EXPECT_TRUE(Call(server, StatusRequest{}));
 }
 
 }  // namespace

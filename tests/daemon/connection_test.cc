@@ -107,7 +107,7 @@ TEST(Connection, ABadBodyCostsOneRequestAndNotTheConnection) {
   answer = channel.Receive(Soon());
   ASSERT_TRUE(answer);
   EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kUnsupported);
-  EXPECT_TRUE(channel.Call<StatusReply>(StatusRequest{}, Soon()));
+  EXPECT_TRUE(channel.Call(StatusRequest{}, Soon()));
 }
 
 TEST(Connection, FramesMayComeByteByByteOrManyAtOnce) {
@@ -152,7 +152,7 @@ TEST(Connection, UninvitedDescriptorsAreClosed) {
   TestServer server;
   ExpectHonestClientsAreServed(server);
   Channel channel = server.Connect();
-  ASSERT_TRUE(channel.Call<StatusReply>(StatusRequest{}, Soon()));
+  ASSERT_TRUE(channel.Call(StatusRequest{}, Soon()));
   size_t before = OpenDescriptors();
   for (uint64_t id = 100; id < 120; ++id) {
     int pipe_ends[2];
@@ -214,7 +214,7 @@ TEST(Connection, ARequestThatTakesTooLongIsClosed) {
   Channel idle = server.Connect(), slow = server.Connect();
   SendRaw(slow.fd(), EncodeFrame(1, StatusRequest{}).substr(0, 10));
   EXPECT_TRUE(Closed(slow.fd()));
-  EXPECT_TRUE(idle.Call<StatusReply>(StatusRequest{}, Soon()));  // saying nothing at all is fine
+  EXPECT_TRUE(idle.Call(StatusRequest{}, Soon()));  // saying nothing at all is fine
 }
 
 TEST(Connection, TruncatedFramesAndDeadClientsLeaveNothingBehind) {
@@ -282,11 +282,11 @@ TEST(Connection, OneClientsConnectionsLeaveRoomForOthers) {
   options.server.connections = 8;  // 6 of them shared
   TestServer server(options);
   Channel other = server.Connect({1000, 2});
-  ASSERT_TRUE(other.Call<StatusReply>(StatusRequest{}, Soon()));
+  ASSERT_TRUE(other.Call(StatusRequest{}, Soon()));
   std::vector<Channel> greedy;
   for (int i = 0; i < 5; ++i) {
     greedy.push_back(server.Connect({1000, 1}));
-    ASSERT_TRUE(greedy.back().Call<StatusReply>(StatusRequest{}, Soon()));
+    ASSERT_TRUE(greedy.back().Call(StatusRequest{}, Soon()));
   }
   EXPECT_EQ(server.metrics.connections, 4u);
   EXPECT_TRUE(Closed(greedy[0].fd()));  // its own that was idle longest made room
@@ -303,8 +303,8 @@ TEST(Connection, OneClientsConnectionsLeaveRoomForOthers) {
   ASSERT_TRUE(answer) << answer.error().Text();
   EXPECT_EQ(answer->header.request_id, 0u);
   EXPECT_EQ(DecodeBody<ErrorReply>(answer->body)->kind, ErrorKind::kBusy);
-  EXPECT_TRUE(other.Call<StatusReply>(StatusRequest{}, Soon()));
-  EXPECT_TRUE(server.Connect({1000, 3}).Call<StatusReply>(StatusRequest{}, Soon()));
+  EXPECT_TRUE(other.Call(StatusRequest{}, Soon()));
+  EXPECT_TRUE(server.Connect({1000, 3}).Call(StatusRequest{}, Soon()));
   server.workshop.Release();
   for (int i = 2; i < 5; ++i) EXPECT_TRUE(greedy[i].Await<GetReply>(ids[i - 2], Soon())) << i;
 }

@@ -96,7 +96,7 @@ TEST(Listen, ClientsAreServedOverTheSocketAndMakeRoomForEachOther) {
   std::vector<Channel> channels;
   for (int i = 0; i < 20; ++i) {
     channels.push_back(*Channel::Connect(path, Soon()));
-    ASSERT_TRUE(channels.back().Call<StatusReply>(StatusRequest{}, Soon())) << i;
+    ASSERT_TRUE(channels.back().Call(StatusRequest{}, Soon())) << i;
     EXPECT_LE(server.metrics.connections, 4u);
   }
   // Those who are waiting for an answer are not sent away: the newcomer is, with a hint.
@@ -109,7 +109,7 @@ TEST(Listen, ClientsAreServedOverTheSocketAndMakeRoomForEachOther) {
   ASSERT_TRUE(
       TestServer::Eventually([&] { return server.metrics.builds_running + server.metrics.builds_queued == 4; }));
   Channel late = *Channel::Connect(path, Soon());
-  Result<StatusReply> refused = late.Call<StatusReply>(StatusRequest{}, Soon());
+  Result<StatusReply> refused = late.Call(StatusRequest{}, Soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kBusy);
   server.workshop.Release();
@@ -132,7 +132,7 @@ TEST(Listen, OtherUsersAreTurnedAway) {
       if (setresuid(uid, uid, uid) != 0) _exit(9);
       Result<Channel> channel = Channel::Connect(path, Soon());
       if (!channel) _exit(2);
-      _exit(channel->Call<StatusReply>(StatusRequest{}, Soon()) ? 0 : 1);
+      _exit(channel->Call(StatusRequest{}, Soon()) ? 0 : 1);
     }
     int status = 0;
     waitpid(child, &status, 0);

@@ -158,7 +158,7 @@ TEST_F(LiveSwapTest, TuningRefusesWhatIsPinned) {
   auto handle = Get(*client);
   ASSERT_TRUE(server_->cache->Pin(*ParseFingerprint(handle->facts().reply.fingerprint), true));
   Channel channel = server_->Connect();
-  Result<TuneReply> tuned = channel.Call<TuneReply>(TuneRequest{.kernel = kKernel}, Soon());
+  Result<TuneReply> tuned = channel.Call(TuneRequest{.kernel = kKernel}, Soon());
   ASSERT_FALSE(tuned);
   EXPECT_EQ(tuned.error().kind, ErrorKind::kUnsupported);
   EXPECT_NE(tuned.error().message.find("pinned"), std::string::npos) << tuned.error().Text();

@@ -214,7 +214,7 @@ TEST(Notify, AConnectionThatWatchesIsNotClosedToMakeRoom) {
   std::vector<Channel> idle;
   for (int i = 0; i < 10; ++i) {
     idle.push_back(*Channel::Connect(directory / "sock", Soon()));
-    ASSERT_TRUE(idle.back().Call<StatusReply>(StatusRequest{}, Soon())) << i;
+    ASSERT_TRUE(idle.back().Call(StatusRequest{}, Soon())) << i;
   }
   EXPECT_GE(server.metrics.connections_dropped, 8u);
   server.Promote(kKernel, VersionBytes(Layout::kPlain, 1, CanonicalOf(server, kKernel)));
@@ -223,9 +223,9 @@ TEST(Notify, AConnectionThatWatchesIsNotClosedToMakeRoom) {
   ASSERT_TRUE(Watch(watching, 2, {.watch = false, .fingerprint = "", .target = "", .digest = ""}));
   for (int i = 0; i < 4; ++i) {
     idle.push_back(*Channel::Connect(directory / "sock", Soon()));
-    ASSERT_TRUE(idle.back().Call<StatusReply>(StatusRequest{}, Soon()));
+    ASSERT_TRUE(idle.back().Call(StatusRequest{}, Soon()));
   }
-  EXPECT_FALSE(watching.Call<StatusReply>(StatusRequest{}, Soon()));
+  EXPECT_FALSE(watching.Call(StatusRequest{}, Soon()));
 }
 
 TEST(Notify, AWatcherThatNeverReadsIsClosedAndDropped) {

@@ -349,10 +349,10 @@ TEST(Serving, StoppingAnswersWhoWaitsAndFinishesWhatIsUnderWay) {
 TEST(Serving, HelloAgreesOnAVersionOrSaysWhyNot) {
   TestServer server;
   Channel channel = server.Connect();
-  Result<HelloReply> reply = channel.Call<HelloReply>(HelloRequest{1, 99, "test"}, Soon());
+  Result<HelloReply> reply = channel.Call(HelloRequest{1, 99, "test"}, Soon());
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->version, kProtocolMax);
-  Result<HelloReply> refused = channel.Call<HelloReply>(HelloRequest{7, 9, "from the future"}, Soon());
+  Result<HelloReply> refused = channel.Call(HelloRequest{7, 9, "from the future"}, Soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kUnsupported);
 }

@@ -220,7 +220,7 @@ class TestServer {
   Result<GetReply> Get(const std::string& kernel, GetRequest request = {}) {
     Channel channel = Connect();
     request.kernel = kernel;
-    return channel.Call<GetReply>(request, Soon());
+    return channel.Call(request, Soon());
   }
 
   // Clients connect to this path from now on.

@@ -24,7 +24,7 @@ constexpr const char* kOfLong = "7654321";
 
 Result<GetReply> GetAs(TestServer& server, const ClientId& client, GetRequest request) {
   Channel channel = server.Connect(client);
-  return channel.Call<GetReply>(request, Soon());
+  return channel.Call(request, Soon());
 }
 
 TEST(Waiting, AMissWaitsForASliceOfOthersLongBuilds) {

@@ -14,15 +14,8 @@ namespace hone {
 namespace {
 
 template <typename Message>
-bool Try(MessageType type, std::span<const std::byte> body) {
-  if (type != Message::kType) return false;
+void Try(std::span<const std::byte> body) {
   if (Result<Message> message = DecodeBody<Message>(body)) HONE_CHECK(EncodeBody(*message) == AsText(body));
-  return true;
-}
-
-template <typename... Messages>
-void TryEach(MessageType type, std::span<const std::byte> body) {
-  (void)(Try<Messages>(type, body) || ...);
 }
 
 void Run(std::span<const std::byte> bytes) {
@@ -35,11 +28,9 @@ void Run(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(kFrameHeaderBytes);
     // A length that promises more than there is: the body is what there is, as after a client's death.
     std::span<const std::byte> body = bytes.first(std::min<size_t>(header->length, bytes.size()));
-    TryEach<ErrorReply, HelloRequest, HelloReply, GetRequest, GetReply, StatusRequest, StatusReply, StatsRequest,
-            StatsReply, ListRequest, ListReply, ShowRequest, ShowReply, EditRequest, EditReply, VerifyRequest,
-            VerifyReply, TextRequest, TextReply, TuneRequest, TuneReply, WatchRequest, WatchReply, NewerNotice,
-            CallsRequest, CallsReply, PredictRequest, PredictReply, TopRequest, TopReply, ExplainRequest, ExplainReply,
-            HealthRequest, HealthReply>(header->type, body);
+    AllMessages::ForEach([&]<typename Message>() {
+      if (kTypeOf<Message> == header->type) Try<Message>(body);
+    });
     bytes = bytes.subspan(body.size());
   }
 }
