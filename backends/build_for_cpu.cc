@@ -125,7 +125,7 @@ Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const
   for (const ScheduleCase& scheduled : cases.cases) {
     auto lower = [&]() -> Result<void> {
       ScheduledKernel applied = HONE_TRY(ApplySchedule(KernelOfCase(kernel, size, scheduled), scheduled.steps));
-      LoopProgram program = HONE_TRY(Lower(applied, target, limits));
+      LoopProgram program = HONE_TRY(Lower(applied, limits));
       emitted.bodies.push_back({std::move(applied), std::move(program)});
       return {};
     };

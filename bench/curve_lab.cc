@@ -110,7 +110,7 @@ std::vector<std::pair<std::string, double>> TakeApart(const Space& space, const 
     Result<ScheduledKernel> scheduled = ApplySchedule(space.kernel(), plan->schedule);
     if (!scheduled) continue;
     lap("apply");
-    Result<LoopProgram> program = Lower(*scheduled, space.target(), LowerLimits{});
+    Result<LoopProgram> program = Lower(*scheduled);
     if (!program) continue;
     lap("lower");
     (void)Hash64(PrintProgram(*program));

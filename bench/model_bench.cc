@@ -143,7 +143,7 @@ std::vector<Group> ReadData(const std::vector<std::string>& paths) {
       if (!kernel || !target || !schedule) continue;
       Result<ScheduledKernel> scheduled = ApplySchedule(Specialize(*kernel), *schedule);
       if (!scheduled) continue;
-      Result<LoopProgram> program = Lower(*scheduled, *target);
+      Result<LoopProgram> program = Lower(*scheduled);
       if (!program) continue;
       const double start = Seconds();
       std::vector<float> features = ExtractFeatures(*program, *target);

@@ -133,7 +133,7 @@ void CollectKernel(const CollectOptions& options, const std::string& text, FILE*
       ++refused;
       continue;
     }
-    Result<LoopProgram> program = Lower(*scheduled, options.target);
+    Result<LoopProgram> program = Lower(*scheduled);
     if (!program) {
       ++refused;
       continue;

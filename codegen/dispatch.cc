@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <set>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 
 namespace hone {
 namespace {
 
-int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 // The buffer that a nest of LoopProgram::pack fills.
-int PackedBuffer(const LoopProgram& program, const Stmt& nest) {
-  int packed = -1;
-  for (int buffer : UsedBuffers(program, nest))
-    if (program.buffers[static_cast<size_t>(buffer)].scope == Scope::kConst) packed = buffer;
-  HONE_CHECK(packed >= 0);
+BufferId PackedBuffer(const LoopProgram& program, const Stmt& nest) {
+  BufferId packed;
+  for (BufferId id : UsedBuffers(program, nest))
+    if (program.buffer(id).scope == Scope::kConst) packed = id;
+  HONE_CHECK(packed);
   return packed;
 }
 
@@ -39,18 +38,18 @@ class Planner {
         dispatch_.copies[i].offset = RoundUp(before.offset + before.bytes, 64);
     }
     for (auto& [body, buffer, layout] : readers_) {
-      const int operand = Of(body).buffers[static_cast<size_t>(buffer)].operand;
+      const int operand = Of(body).buffer(buffer).operand;
       auto copy = std::find_if(dispatch_.copies.begin(), dispatch_.copies.end(),
                                [&](const PackedCopy& c) { return c.operand == operand && c.layout == layout; });
       HONE_CHECK(copy != dispatch_.copies.end());
-      dispatch_.bodies[body].offsets[static_cast<size_t>(buffer)] = copy->offset;
+      dispatch_.bodies[body].offsets[buffer] = copy->offset;
     }
   }
 
  private:
   struct Reader {
     size_t body;
-    int buffer;
+    BufferId buffer;
     std::string layout;
   };
 
@@ -58,27 +57,27 @@ class Planner {
 
   void AddPacked(size_t body) {
     const LoopProgram& program = Of(body);
-    dispatch_.bodies[body].offsets.assign(program.buffers.size(), 0);
+    dispatch_.bodies[body].offsets = IdVector<BufferId, int64_t>(program.buffers.size());
     for (size_t n = 0; n < program.pack.size(); ++n) {
-      const int index = PackedBuffer(program, *program.pack[n]);
-      const Buffer& buffer = program.buffers[static_cast<size_t>(index)];
+      const BufferId id = PackedBuffer(program, *program.pack[n]);
+      const Buffer& buffer = program.buffer(id);
       Add({buffer.operand, buffer.packed_layout, 0, buffer.elements * ByteSize(buffer.dtype), ByteSize(buffer.dtype),
            body, static_cast<int>(n)});
-      readers_.push_back({body, index, buffer.packed_layout});
+      readers_.push_back({body, id, buffer.packed_layout});
     }
   }
 
   // An operand that another program has packed, and this one reads as it is.
   void AddInPlace(size_t body) {
     const LoopProgram& program = Of(body);
-    std::set<int> used;
+    std::set<BufferId> used;
     for (const StmtPtr& nest : program.entry) used.merge(UsedBuffers(program, *nest));
-    for (int index : used) {
-      const Buffer& buffer = program.buffers[static_cast<size_t>(index)];
+    for (BufferId id : used) {
+      const Buffer& buffer = program.buffer(id);
       if (buffer.scope != Scope::kDefault || dispatch_.PackedBytes(buffer.operand) == 0) continue;
       const std::string layout = std::string(Name(buffer.dtype)) + " as it is";
       Add({buffer.operand, layout, 0, buffer.elements * ByteSize(buffer.dtype), ByteSize(buffer.dtype), body, -1});
-      readers_.push_back({body, index, layout});
+      readers_.push_back({body, id, layout});
     }
   }
 

@@ -15,8 +15,8 @@ namespace hone {
 // A program and the sizes it is for.
 struct ProgramBody {
   const LoopProgram* program = nullptr;
-  std::vector<SizeRange> ranges;  // of Dispatch::size; empty: whatever the size
-  std::vector<int64_t> offsets;   // by buffer: bytes from what the caller passes for the operand
+  std::vector<SizeRange> ranges;        // of Dispatch::size; empty: whatever the size
+  IdVector<BufferId, int64_t> offsets;  // bytes from what the caller passes for the operand
 };
 
 // One packed form of a constant operand.

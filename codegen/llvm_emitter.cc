@@ -34,7 +34,7 @@ llvm::Function* NewFunction(llvm::Module& module, const ObjectCompiler& compiler
 // An internal function for a nest and what it takes: begin, end, then a pointer per buffer, then the dynamic sizes.
 struct NestFunction {
   llvm::Function* function;
-  std::vector<int> buffers;
+  std::vector<BufferId> buffers;
   bool parallel = false;
   int64_t grain = 1;
   Linear extent;
@@ -82,7 +82,7 @@ class BodyEmitter {
     return builder_.CreateLoad(
         i64_, builder_.CreateConstGEP1_64(i64_, sizes, static_cast<uint64_t>(positions_[static_cast<size_t>(size)])));
   }
-  llvm::Value* BufferPointer(int buffer, llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker);
+  llvm::Value* BufferPointer(BufferId buffer, llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker);
   std::vector<llvm::Value*> NestArguments(const NestFunction& nest, llvm::Value* begin, llvm::Value* end,
                                           llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker,
                                           llvm::Value* sizes);
@@ -90,12 +90,12 @@ class BodyEmitter {
   std::vector<int> DynamicSizes() const {
     std::vector<int> dynamic;
     for (size_t s = 0; s < program_.size_vars.size(); ++s)
-      if (program_.size_vars[s] >= 0) dynamic.push_back(static_cast<int>(s));
+      if (program_.size_vars[s]) dynamic.push_back(static_cast<int>(s));
     return dynamic;
   }
 
   const LoopProgram& program_;
-  const std::vector<int64_t>& offsets_;
+  const IdVector<BufferId, int64_t>& offsets_;
   VarTable vars_;
   const Target& target_;
   const ObjectCompiler& compiler_;
@@ -114,23 +114,24 @@ Result<NestFunction> BodyEmitter::EmitNest(const Stmt& nest, const std::string& 
   NestFunction result{nullptr, {}, false, 1, {}};
   const Stmt* outermost =
       nest.body.size() == 1 && nest.body[0]->kind == Stmt::Kind::kLoop ? nest.body[0].get() : nullptr;
-  if (outermost && outermost->loop == LoopKind::kParallel && !(outermost->extent == Linear(1))) {
+  if (outermost && outermost->loop == LoopKind::kParallel && !outermost->RunsOnce()) {
     result.parallel = true;
     result.grain = outermost->grain;
     result.extent = outermost->extent;
   }
-  for (int buffer : UsedBuffers(program_, nest))
-    if (program_.buffers[static_cast<size_t>(buffer)].scope != Scope::kRegisters) result.buffers.push_back(buffer);
+  for (BufferId buffer : UsedBuffers(program_, nest))
+    if (!program_.InRegisters(buffer)) result.buffers.push_back(buffer);
   std::vector<int> dynamic = DynamicSizes();
   std::vector<llvm::Type*> params{i64_, i64_};
   params.insert(params.end(), result.buffers.size(), ptr_);
   params.insert(params.end(), dynamic.size(), i64_);
   result.function = NewFunction(name, llvm::Type::getVoidTy(context_), params, false);
   result.function->addFnAttr(llvm::Attribute::NoInline);
-  std::vector<llvm::Value*> bases(program_.buffers.size(), nullptr), sizes(program_.size_vars.size(), nullptr);
+  IdVector<BufferId, llvm::Value*> bases(program_.buffers.size());
+  std::vector<llvm::Value*> sizes(program_.size_vars.size(), nullptr);
   unsigned arg = 2;
-  for (int index : result.buffers) {
-    const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
+  for (BufferId id : result.buffers) {
+    const Buffer& buffer = program_.buffer(id);
     // Operands and workspace buffers never overlap; what a nest only reads stays as it is.
     result.function->addParamAttr(arg, llvm::Attribute::NoAlias);
     result.function->addParamAttr(arg, llvm::Attribute::NoUndef);
@@ -138,7 +139,7 @@ Result<NestFunction> BodyEmitter::EmitNest(const Stmt& nest, const std::string& 
     result.function->addParamAttr(arg, llvm::Attribute::getWithAlignment(context_, llvm::Align(alignment)));
     llvm::Argument* value = result.function->getArg(arg++);
     value->setName(buffer.name);
-    bases[static_cast<size_t>(index)] = value;
+    bases[id] = value;
   }
   for (int size : dynamic) sizes[static_cast<size_t>(size)] = result.function->getArg(arg++);
   FunctionEmitter emitter(program_, vars_, target_, *result.function, bases, sizes);
@@ -147,12 +148,13 @@ Result<NestFunction> BodyEmitter::EmitNest(const Stmt& nest, const std::string& 
   return result;
 }
 
-llvm::Value* BodyEmitter::BufferPointer(int index, llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker) {
-  const Buffer& buffer = program_.buffers[static_cast<size_t>(index)];
+llvm::Value* BodyEmitter::BufferPointer(BufferId id, llvm::Value* buffers, llvm::Value* workspace,
+                                        llvm::Value* worker) {
+  const Buffer& buffer = program_.buffer(id);
   if (buffer.operand >= 0) {
     llvm::Value* operand = builder_.CreateLoad(
         ptr_, builder_.CreateConstGEP1_64(ptr_, buffers, static_cast<uint64_t>(buffer.operand)), buffer.name);
-    const int64_t offset = offsets_[static_cast<size_t>(index)];
+    const int64_t offset = offsets_[id];
     return offset == 0
                ? operand
                : builder_.CreateConstGEP1_64(builder_.getInt8Ty(), operand, static_cast<uint64_t>(offset), buffer.name);
@@ -171,7 +173,7 @@ std::vector<llvm::Value*> BodyEmitter::NestArguments(const NestFunction& nest, l
                                                      llvm::Value* buffers, llvm::Value* workspace, llvm::Value* worker,
                                                      llvm::Value* sizes) {
   std::vector<llvm::Value*> args{begin, end};
-  for (int buffer : nest.buffers) args.push_back(BufferPointer(buffer, buffers, workspace, worker));
+  for (BufferId buffer : nest.buffers) args.push_back(BufferPointer(buffer, buffers, workspace, worker));
   for (int size : DynamicSizes()) args.push_back(SizeValue(sizes, size));
   return args;
 }
@@ -275,8 +277,7 @@ Result<llvm::Function*> BodyEmitter::EmitEntry(const std::string& name, bool ext
 void BodyEmitter::CallPackNest(llvm::IRBuilder<>& builder, const NestFunction& nest, llvm::Value* source,
                                llvm::Value* packed) const {
   std::vector<llvm::Value*> args{builder.getInt64(0), builder.getInt64(static_cast<uint64_t>(nest.extent.constant()))};
-  for (int buffer : nest.buffers)
-    args.push_back(program_.buffers[static_cast<size_t>(buffer)].scope == Scope::kConst ? packed : source);
+  for (BufferId buffer : nest.buffers) args.push_back(program_.buffer(buffer).scope == Scope::kConst ? packed : source);
   for (size_t d = 0; d < DynamicSizes().size(); ++d) args.push_back(builder.getInt64(0));
   builder.CreateCall(nest.function, args);
 }

@@ -9,33 +9,20 @@
 
 #include "base/check.h"
 #include "codegen/llvm_transpose.h"
+#include "codegen/refuse.h"
 
 namespace hone {
 namespace {
 
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
-
-void CollectStores(const Stmt& stmt, std::set<int>& stored) {
+void CollectStores(const Stmt& stmt, std::set<BufferId>& stored) {
   if (stmt.kind == Stmt::Kind::kStore) stored.insert(stmt.buffer);
   for (const StmtPtr& child : stmt.body) CollectStores(*child, stored);
-}
-
-bool IsRuntimeLoop(const Stmt& stmt) {
-  if (stmt.kind != Stmt::Kind::kLoop) return false;
-  if (stmt.extent == Linear(1)) return false;
-  return stmt.loop == LoopKind::kSerial || stmt.loop == LoopKind::kParallel;
-}
-
-bool HasRuntimeLoop(const Stmt& stmt) {
-  for (const StmtPtr& child : stmt.body)
-    if (IsRuntimeLoop(*child) || HasRuntimeLoop(*child)) return true;
-  return false;
 }
 
 }  // namespace
 
 FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target,
-                                 llvm::Function& function, std::vector<llvm::Value*> bases,
+                                 llvm::Function& function, IdVector<BufferId, llvm::Value*> bases,
                                  std::vector<llvm::Value*> sizes)
     : program_(program),
       vars_(vars),
@@ -55,7 +42,7 @@ Result<void> FunctionEmitter::Emit(const Stmt& nest, llvm::Value* begin, llvm::V
   scopes_.push_back(std::move(scope));
   builder_.SetInsertPoint(body);
   const Stmt* outermost = nest.body.size() == 1 ? nest.body[0].get() : nullptr;
-  if (begin && outermost && IsRuntimeLoop(*outermost))
+  if (begin && outermost && outermost->IsRuntimeLoop())
     HONE_TRY(EmitRuntimeLoop(*outermost, begin, end, false));
   else
     HONE_TRY(EmitStmt(nest));
@@ -87,13 +74,13 @@ Result<void> FunctionEmitter::EmitStmt(const Stmt& stmt) {
 }
 
 Result<void> FunctionEmitter::EmitLoop(const Stmt& stmt) {
-  bool once = stmt.extent == Linear(1);
+  const bool once = stmt.RunsOnce();
   if (once || stmt.loop == LoopKind::kUnrolled || stmt.loop == LoopKind::kVectorized) {
     if (!stmt.extent.IsConstant())
       return Refuse(vars_[stmt.var].name + " has no constant extent: it can be neither unrolled nor vectorised");
     int64_t extent = stmt.extent.constant();
     if (!once && stmt.loop == LoopKind::kVectorized) {
-      if (lane_var_ >= 0) return Refuse(vars_[stmt.var].name + " is vectorised inside a vectorised loop");
+      if (lane_var_) return Refuse(vars_[stmt.var].name + " is vectorised inside a vectorised loop");
       if (HasRuntimeLoop(stmt))
         return Refuse(vars_[stmt.var].name + " is vectorised, but a serial loop lies inside it");
       if (extent > 64) return Refuse(vars_[stmt.var].name + " is vectorised over more than 64 lanes");
@@ -101,18 +88,18 @@ Result<void> FunctionEmitter::EmitLoop(const Stmt& stmt) {
       active_ = static_cast<int>(extent);
       lanes_ = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(extent)));
       for (const StmtPtr& child : stmt.body) HONE_TRY(EmitStmt(*child));
-      lane_var_ = -1;
+      lane_var_ = {};
       lanes_ = active_ = 0;
       return {};
     }
     copies_ *= extent;
-    const int window = extent > 1 && stmt.loop == LoopKind::kUnrolled ? CrowdingWindow(stmt) : -1;
+    const BufferId window = extent > 1 && stmt.loop == LoopKind::kUnrolled ? CrowdingWindow(stmt) : BufferId();
     for (int64_t i = 0; i < extent; ++i) {
       unrolled_[stmt.var] = i;
-      if (window >= 0) read_again_[window].clear();
+      if (window) read_again_[window].clear();
       for (const StmtPtr& child : stmt.body) HONE_TRY(EmitStmt(*child));
     }
-    if (window >= 0) read_again_.erase(window);
+    if (window) read_again_.erase(window);
     copies_ /= extent;
     unrolled_.erase(stmt.var);
     return {};
@@ -141,13 +128,13 @@ Result<void> FunctionEmitter::EmitRuntimeLoop(const Stmt& stmt, llvm::Value* beg
   scope.counter = counter;
   // Register tiles that the loop writes are carried around it.
   struct Carried {
-    int buffer;
+    BufferId buffer;
     int64_t offset;
     llvm::Value* start;
     llvm::PHINode* phi;
   };
   std::vector<Carried> carried;
-  for (int buffer : scope.stored) {
+  for (BufferId buffer : scope.stored) {
     auto tile = tiles_.find(buffer);
     if (tile == tiles_.end()) continue;
     for (auto& [offset, slot] : tile->second.slots) {
@@ -230,7 +217,7 @@ llvm::Value* FunctionEmitter::Combine(Reduction reduction, llvm::Value* old, llv
 
 Result<llvm::Value*> FunctionEmitter::Accumulate(const Stmt& stmt, llvm::Value* old) {
   const ValueNode& value = *stmt.value;
-  if (stmt.combine == Reduction::kSum && value.op == Op::kMul && IsFloat(value.type)) {
+  if (stmt.combine == Reduction::kSum && value.Is(Op::kMul) && IsFloat(value.type)) {
     llvm::Value* a = HONE_TRY(EmitValue(*value.args[0]));
     llvm::Value* b = HONE_TRY(EmitValue(*value.args[1]));
     if (old->getType()->isVectorTy() || a->getType()->isVectorTy() || b->getType()->isVectorTy())
@@ -270,15 +257,15 @@ Result<void> FunctionEmitter::EmitStore(const Stmt& stmt) {
   Mask mask = ResolveGuard(stmt.guard);
   if (mask.never) return {};
   values_.clear();
-  if (program_.buffers[static_cast<size_t>(stmt.buffer)].scope == Scope::kRegisters) return WriteTile(stmt, mask);
+  if (program_.InRegisters(stmt.buffer)) return WriteTile(stmt, mask);
   return StoreToMemory(stmt, mask);
 }
 
 Result<void> FunctionEmitter::StoreToMemory(const Stmt& stmt, const Mask& mask) {
-  const Buffer& buffer = program_.buffers[static_cast<size_t>(stmt.buffer)];
+  const Buffer& buffer = program_.buffer(stmt.buffer);
   llvm::Type* element = MemoryType(function_.getContext(), buffer.dtype);
   const int64_t bytes = ByteSize(buffer.dtype);
-  Linear offset = FlatOffset(stmt.buffer, stmt.index);
+  Linear offset = program_.FlatIndex(stmt.buffer, stmt.index);
   Form form = Resolve(offset);
   const bool scatter = lanes_ > 0 && (form.irregular || (form.lane != 0 && form.lane != 1));
   const bool vector = lanes_ > 0 && (form.lane == 1 || scatter);
@@ -302,8 +289,7 @@ Result<void> FunctionEmitter::StoreToMemory(const Stmt& stmt, const Mask& mask) 
 
   // Values are computed before any branch: what they load is guarded by itself.
   llvm::Value* pointers = nullptr;
-  if (scatter)
-    pointers = builder_.CreateGEP(element, bases_[static_cast<size_t>(stmt.buffer)], HONE_TRY(VectorIndex(offset)));
+  if (scatter) pointers = builder_.CreateGEP(element, bases_[stmt.buffer], HONE_TRY(VectorIndex(offset)));
   llvm::Value* value = nullptr;
   bool guarded_read = stmt.combine != Reduction::kNone && !mask.always();
   if (stmt.combine == Reduction::kNone || !guarded_read) {

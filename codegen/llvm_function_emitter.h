@@ -20,7 +20,7 @@ class FunctionEmitter {
  public:
   // `bases`: pointer of each buffer (null if the nest does not touch it); `sizes`: values by index into Kernel::sizes.
   FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target, llvm::Function& function,
-                  std::vector<llvm::Value*> bases, std::vector<llvm::Value*> sizes);
+                  IdVector<BufferId, llvm::Value*> bases, std::vector<llvm::Value*> sizes);
 
   // The nest; a parallel outermost loop runs from `begin` to `end`. Ends with `ret void`.
   Result<void> Emit(const Stmt& nest, llvm::Value* begin, llvm::Value* end);
@@ -31,15 +31,15 @@ class FunctionEmitter {
   // An open loop (or the function itself, scope 0). Values that depend on its counter and outer ones only are computed
   // once, at the anchor; loads that do not depend on it at all, before it.
   struct OpenScope {
-    VarId var = -1;
+    VarId var;
     llvm::Value* counter = nullptr;
     llvm::Instruction* anchor = nullptr;                                         // insert before: start of the body
     llvm::Instruction* preheader = nullptr;                                      // insert before: in front of the loop
     bool innermost = false;                                                      // no serial loop inside
-    std::set<int> stored;                                                        // buffers written inside
+    std::set<BufferId> stored;                                                   // written inside
     std::map<std::tuple<llvm::Value*, int64_t, int64_t>, llvm::Value*> hoisted;  // loads done before the loop
     std::map<VarId, llvm::Value*> atoms;
-    std::map<std::pair<int, std::vector<std::pair<VarId, int64_t>>>, llvm::Value*> pointers;
+    std::map<std::pair<BufferId, std::vector<std::pair<VarId, int64_t>>>, llvm::Value*> pointers;
     std::vector<std::pair<llvm::PHINode*, int64_t>> walking;  // pointers, and how far each goes with the counter
   };
   // A form with unrolled counters folded in.
@@ -79,7 +79,7 @@ class FunctionEmitter {
   llvm::Value* Identity(Reduction reduction, llvm::Type* type);
   // old + value with the product in one rounding, where the value is a product.
   Result<llvm::Value*> Accumulate(const Stmt& stmt, llvm::Value* old);
-  void ForgetLoads(int buffer);
+  void ForgetLoads(BufferId buffer);
 
   // llvm_indices.cc
   Form Resolve(const Linear& e);
@@ -91,12 +91,11 @@ class FunctionEmitter {
   llvm::Value* AtomValue(VarId var);
   llvm::Value* ScalarIndex(const Linear& runtime);    // i64, at the current place or hoisted
   Result<llvm::Value*> VectorIndex(const Linear& e);  // <L x i64>, any form
-  llvm::Value* PointerTo(int buffer, const Linear& runtime, bool* uses_current);  // without the constant
+  llvm::Value* PointerTo(BufferId buffer, const Linear& runtime, bool* uses_current);  // without the constant
   // start + stride·counter as a pointer that the loop carries. REQUIRES: `start` is computed outside of the loop.
   llvm::Value* Walking(OpenScope& scope, llvm::Value* start, int64_t stride);
   Mask ResolveGuard(const std::vector<Linear>& guard);
-  Linear FlatOffset(int buffer, const std::vector<Linear>& index) const;
-  int64_t AlignmentOf(int buffer, const Linear& runtime) const;
+  int64_t AlignmentOf(BufferId buffer, const Linear& runtime) const;
   // Which lanes a mask leaves on, its scalar part aside; empty where that is known at run time only, or none is.
   std::vector<bool> KnownLanes(const Mask& mask) const;
   llvm::Value* AllLanes(const Mask& mask);  // <L x i1> of both parts, active lanes only
@@ -119,36 +118,37 @@ class FunctionEmitter {
   }
 
   // llvm_registers.cc
-  Result<llvm::Value*> ReadTile(int buffer, const std::vector<Linear>& index);
+  Result<llvm::Value*> ReadTile(BufferId buffer, const std::vector<Linear>& index);
   Result<void> WriteTile(const Stmt& stmt, const Mask& mask);
   Result<llvm::Value*> AccumulateLanes(const Stmt& stmt, llvm::Value* old);
   // A buffer of which an unrolled loop of a reduction broadcasts elements that its next copies want again, more than
-  // there are registers for beside the tile; -1: none. Read again where they are used, they cost nothing.
-  int CrowdingWindow(const Stmt& loop);
+  // there are registers for beside the tile; none: there is no such. Read again where they are used, they cost nothing.
+  BufferId CrowdingWindow(const Stmt& loop);
   llvm::Value* Unknown(llvm::Value* pointer);  // the same address; nobody knows
   // Offset of lane 0 and the step from lane to lane, in elements of the tile.
-  std::vector<int64_t> LaneOffsets(int buffer, const std::vector<Linear>& index);
-  Result<std::pair<int64_t, int64_t>> TileOffset(int buffer, const std::vector<Linear>& index);
+  std::vector<int64_t> LaneOffsets(BufferId buffer, const std::vector<Linear>& index);
+  Result<std::pair<int64_t, int64_t>> TileOffset(BufferId buffer, const std::vector<Linear>& index);
 
   const LoopProgram& program_;
   VarTable& vars_;
   const Target& target_;
   llvm::Function& function_;
   llvm::IRBuilder<> builder_;
-  std::vector<llvm::Value*> bases_, sizes_;
+  IdVector<BufferId, llvm::Value*> bases_;
+  std::vector<llvm::Value*> sizes_;
 
   std::vector<OpenScope> scopes_;
   std::map<VarId, int64_t> unrolled_;  // counters with a known value
-  VarId lane_var_ = -1;
-  int lanes_ = 0;       // vector length in use, a power of two; 0: scalar code
-  int64_t copies_ = 1;  // of the current statement, by unrolling
-  int active_ = 0;      // lanes that the vectorised loop fills
-  std::map<int, Tile> tiles_;
-  std::map<int, std::map<llvm::Value*, llvm::Value*>> read_again_;  // by buffer: addresses of the current copy
+  VarId lane_var_;                     // the vectorised loop that is open; none: scalar code
+  int lanes_ = 0;                      // vector length in use, a power of two; 0: scalar code
+  int64_t copies_ = 1;                 // of the current statement, by unrolling
+  int active_ = 0;                     // lanes that the vectorised loop fills
+  std::map<BufferId, Tile> tiles_;
+  std::map<BufferId, std::map<llvm::Value*, llvm::Value*>> read_again_;  // addresses of the current copy
   std::map<std::vector<llvm::Value*>, std::vector<llvm::Value*>> transposed_;
   // Loads of the current straight line of code: buffer, pointer, constant offset, lane coefficient, mask.
   using LoadKey = std::tuple<llvm::Value*, int64_t, int64_t, llvm::Value*>;
-  std::map<int, std::map<LoadKey, llvm::Value*>> loads_;
+  std::map<BufferId, std::map<LoadKey, llvm::Value*>> loads_;
   // Of the statement that is being emitted: operations, by the block that they are in.
   std::map<std::pair<const ValueNode*, const llvm::BasicBlock*>, llvm::Value*> values_;
   std::map<std::pair<llvm::Value*, int>, llvm::Value*> splats_;

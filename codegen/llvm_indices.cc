@@ -20,7 +20,7 @@ std::vector<std::pair<VarId, int64_t>> KeyOf(const Linear& form) {
 bool FunctionEmitter::DependsOnLane(VarId id) const {
   if (id == lane_var_) return true;
   const Var& var = vars_[id];
-  if (var.kind == VarKind::kOpaque) return lane_var_ >= 0;
+  if (var.kind == VarKind::kOpaque) return static_cast<bool>(lane_var_);
   for (const Linear* part : {&var.a, &var.b})
     for (const Term& term : part->terms())
       if (DependsOnLane(term.var)) return true;
@@ -60,10 +60,10 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
       form.lane += term.coef;
     else {
       form.runtime += Linear::Of(term.var, term.coef);
-      form.irregular |= lane_var_ >= 0 && DependsOnLane(term.var);
+      form.irregular |= lane_var_ && DependsOnLane(term.var);
     }
   }
-  if (!form.irregular || lane_var_ < 0) return form;
+  if (!form.irregular || !lane_var_) return form;
   // A derived part depends on the lane. It may still step evenly: try lane by lane.
   std::vector<Linear> lanes;
   for (int lane = 0; lane < active_; ++lane) {
@@ -102,7 +102,7 @@ size_t FunctionEmitter::DepthOf(const Linear& e) const {
 llvm::Value* FunctionEmitter::AtomValue(VarId id) {
   const Var var = vars_[id];  // a copy: the table may grow below
   if (var.kind == VarKind::kOpaque) {
-    Result<llvm::Value*> value = EmitValue(*program_.opaque[static_cast<size_t>(var.payload)]);
+    Result<llvm::Value*> value = EmitValue(program_.OpaqueValue(var));
     HONE_CHECK(value && !(*value)->getType()->isVectorTy());
     return builder_.CreateSExtOrTrunc(*value, builder_.getInt64Ty());
   }
@@ -170,7 +170,7 @@ Result<llvm::Value*> FunctionEmitter::VectorIndex(const Linear& e) {
         iota.push_back(builder_.getInt64(static_cast<uint64_t>(std::min(lane, active_ - 1))));
       value = llvm::ConstantVector::get(iota);
     } else if (var.kind == VarKind::kOpaque) {
-      value = HONE_TRY(EmitValue(*program_.opaque[static_cast<size_t>(var.payload)]));
+      value = HONE_TRY(EmitValue(program_.OpaqueValue(var)));
       value = Widen(value);
       value = builder_.CreateSExtOrTrunc(
           value, llvm::FixedVectorType::get(builder_.getInt64Ty(), static_cast<unsigned>(lanes_)));
@@ -202,23 +202,16 @@ Result<llvm::Value*> FunctionEmitter::VectorIndex(const Linear& e) {
   return sum;
 }
 
-Linear FunctionEmitter::FlatOffset(int buffer, const std::vector<Linear>& index) const {
-  const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
-  Linear offset;
-  for (size_t d = 0; d < index.size(); ++d) offset.AddScaled(index[d], b.strides[d]);
-  return offset;
-}
-
 // Base pointer plus the terms of `runtime`, outermost loop first, each partial sum computed once where it is known.
-llvm::Value* FunctionEmitter::PointerTo(int buffer, const Linear& runtime, bool* uses_current) {
-  const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
+llvm::Value* FunctionEmitter::PointerTo(BufferId buffer, const Linear& runtime, bool* uses_current) {
+  const Buffer& b = program_.buffer(buffer);
   std::vector<std::pair<size_t, Term>> terms;
   for (const Term& term : runtime.terms()) terms.emplace_back(DepthOf(term.var), term);
   std::sort(terms.begin(), terms.end(), [](const auto& x, const auto& y) {
     return std::pair(x.first, x.second.var) < std::pair(y.first, y.second.var);
   });
   *uses_current = !terms.empty() && terms.back().first + 1 >= scopes_.size();
-  llvm::Value* pointer = bases_[static_cast<size_t>(buffer)];
+  llvm::Value* pointer = bases_[buffer];
   HONE_CHECK(pointer != nullptr);
   size_t computed_in = 0;  // the scope of `pointer`
   std::vector<std::pair<VarId, int64_t>> key;
@@ -263,8 +256,8 @@ llvm::Value* FunctionEmitter::Walking(OpenScope& scope, llvm::Value* start, int6
   return pointer;
 }
 
-int64_t FunctionEmitter::AlignmentOf(int buffer, const Linear& runtime) const {
-  const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
+int64_t FunctionEmitter::AlignmentOf(BufferId buffer, const Linear& runtime) const {
+  const Buffer& b = program_.buffer(buffer);
   int64_t bytes = ByteSize(b.dtype);
   if (b.scope == Scope::kDefault) return bytes;
   int64_t alignment = std::gcd<int64_t>(64, runtime.constant() * bytes);

@@ -9,11 +9,10 @@
 #include "base/check.h"
 #include "codegen/llvm_function_emitter.h"
 #include "codegen/llvm_transpose.h"
+#include "codegen/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // The loops inside a loop and what they lead to, if that is one store.
 struct Inside {
@@ -37,19 +36,19 @@ std::optional<Inside> OnlyStoreIn(const Stmt& loop) {
 
 }  // namespace
 
-int FunctionEmitter::CrowdingWindow(const Stmt& loop) {
+BufferId FunctionEmitter::CrowdingWindow(const Stmt& loop) {
   constexpr int64_t kOthers = 4;  // registers for vectors that are not broadcast, and for the scheduler
   const std::optional<Inside> inside = OnlyStoreIn(loop);
-  if (!inside || inside->store->combine == Reduction::kNone) return -1;
+  if (!inside || inside->store->combine == Reduction::kNone) return {};
   const auto tile = tiles_.find(inside->store->buffer);
-  if (tile == tiles_.end()) return -1;
+  if (tile == tiles_.end()) return {};
   auto moves = [&](VarId var, const Linear& form) { return vars_.ExpandAxes(form).CoefOf(var) != 0; };
-  if (moves(loop.var, FlatOffset(inside->store->buffer, inside->store->index))) return -1;
-  int crowding = -1;
+  if (moves(loop.var, program_.FlatIndex(inside->store->buffer, inside->store->index))) return {};
+  BufferId crowding;
   auto visit = [&](auto&& self, const ValueNode& value) -> void {
     for (const ValuePtr& arg : value.args) self(self, *arg);
-    if (value.op != Op::kLoad || program_.buffers[static_cast<size_t>(value.buffer)].scope == Scope::kRegisters) return;
-    const Linear offset = FlatOffset(value.buffer, value.index);
+    if (value.kind != ValueNode::Kind::kLoad || program_.InRegisters(value.buffer)) return;
+    const Linear offset = program_.FlatIndex(value.buffer, value.index);
     if (!moves(loop.var, offset)) return;
     int64_t rows = 1;
     for (const Stmt* inner : inside->loops) {
@@ -71,8 +70,8 @@ llvm::Value* FunctionEmitter::Unknown(llvm::Value* pointer) {
 }
 
 // Elements that the lanes read where they do not step evenly; empty if they depend on more than the lane.
-std::vector<int64_t> FunctionEmitter::LaneOffsets(int buffer, const std::vector<Linear>& index) {
-  const Linear flat = FlatOffset(buffer, index);
+std::vector<int64_t> FunctionEmitter::LaneOffsets(BufferId buffer, const std::vector<Linear>& index) {
+  const Linear flat = program_.FlatIndex(buffer, index);
   std::vector<int64_t> offsets;
   for (int lane = 0; lane < active_; ++lane) {
     Linear at = AtLane(flat, lane);
@@ -82,24 +81,22 @@ std::vector<int64_t> FunctionEmitter::LaneOffsets(int buffer, const std::vector<
   return offsets;
 }
 
-Result<std::pair<int64_t, int64_t>> FunctionEmitter::TileOffset(int buffer, const std::vector<Linear>& index) {
-  Form form = Resolve(FlatOffset(buffer, index));
+Result<std::pair<int64_t, int64_t>> FunctionEmitter::TileOffset(BufferId buffer, const std::vector<Linear>& index) {
+  Form form = Resolve(program_.FlatIndex(buffer, index));
   if (!form.runtime.IsConstant() || form.irregular)
-    return Refuse(program_.buffers[static_cast<size_t>(buffer)].name +
+    return Refuse(program_.buffer(buffer).name +
                   " is in registers, but a loop that is neither unrolled nor vectorised moves through it: " +
                   vars_.Text(form.runtime));
   return std::pair(form.runtime.constant(), form.lane);
 }
 
-Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Linear>& index) {
+Result<llvm::Value*> FunctionEmitter::ReadTile(BufferId buffer, const std::vector<Linear>& index) {
   std::vector<int64_t> uneven;
-  if (lanes_ > 0 && Resolve(FlatOffset(buffer, index)).irregular) uneven = LaneOffsets(buffer, index);
+  if (lanes_ > 0 && Resolve(program_.FlatIndex(buffer, index)).irregular) uneven = LaneOffsets(buffer, index);
   int64_t offset = 0, step = 1;
   if (uneven.empty()) std::tie(offset, step) = HONE_TRY(TileOffset(buffer, index));
   Tile& tile = tiles_[buffer];
-  auto undefined = [&] {
-    return Refuse(program_.buffers[static_cast<size_t>(buffer)].name + " is read before it is written");
-  };
+  auto undefined = [&] { return Refuse(program_.buffer(buffer).name + " is read before it is written"); };
 
   auto slot = tile.slots.find(offset);
   if (uneven.empty() && lanes_ > 0 && step != 0 && slot != tile.slots.end() && slot->second.lanes == lanes_ &&
@@ -173,7 +170,7 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(int buffer, const std::vector<Lin
 
 Result<void> FunctionEmitter::WriteTile(const Stmt& stmt, const Mask& mask) {
   auto [offset, step] = HONE_TRY(TileOffset(stmt.buffer, stmt.index));
-  const Buffer& buffer = program_.buffers[static_cast<size_t>(stmt.buffer)];
+  const Buffer& buffer = program_.buffer(stmt.buffer);
   Tile& tile = tiles_[stmt.buffer];
   const bool vector = lanes_ > 0 && step != 0;
   auto known = tile.slots.find(offset);

@@ -25,18 +25,20 @@ constexpr int64_t kMaxMaskedStride = 4;
 // compilation.
 constexpr int64_t kMaxInlineMath = 6;
 
-bool IsConstant(const ValueNode& value, double number) { return value.op == Op::kFloat && value.float_value == number; }
+bool IsConstant(const ValueNode& value, double number) {
+  return value.IsConstant() && IsFloat(value.type) && value.float_value == number;
+}
 
 // x where the divisor of the division is 1 + exp(−x), f32; nullptr elsewhere.
 const ValueNode* SigmoidArgument(const ValueNode& division) {
   const ValueNode& sum = *division.args[1];
-  if (division.type != DType::kF32 || sum.op != Op::kAdd) return nullptr;
+  if (division.type != DType::kF32 || !sum.Is(Op::kAdd)) return nullptr;
   for (size_t one : {size_t{0}, size_t{1}}) {
     const ValueNode& exp = *sum.args[1 - one];
-    if (!IsConstant(*sum.args[one], 1) || exp.op != Op::kExp) continue;
+    if (!IsConstant(*sum.args[one], 1) || !exp.Is(Op::kExp)) continue;
     const ValueNode& negated = *exp.args[0];
-    if (negated.op == Op::kSub && IsConstant(*negated.args[0], 0)) return negated.args[1].get();
-    if (negated.op != Op::kMul) continue;
+    if (negated.Is(Op::kSub) && IsConstant(*negated.args[0], 0)) return negated.args[1].get();
+    if (!negated.Is(Op::kMul)) continue;
     for (size_t i : {size_t{0}, size_t{1}})
       if (IsConstant(*negated.args[i], -1)) return negated.args[1 - i].get();
   }
@@ -84,26 +86,27 @@ llvm::Value* FunctionEmitter::Splat(llvm::Value* scalar) {
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
-  switch (value.op) {
-    case Op::kFloat: return llvm::ConstantFP::get(ValueType(value.type), value.float_value);
-    case Op::kInt: return llvm::ConstantInt::getSigned(ValueType(value.type), value.int_value);
-    case Op::kLoad: return EmitLoad(value);
-    case Op::kCast: return EmitCast(value);
-    case Op::kAxis: {
+  switch (value.kind) {
+    case ValueNode::Kind::kConstant:
+      if (IsFloat(value.type)) return llvm::ConstantFP::get(ValueType(value.type), value.float_value);
+      return llvm::ConstantInt::getSigned(ValueType(value.type), value.int_value);
+    case ValueNode::Kind::kIndex: {
       Form form = Resolve(value.index[0]);
       if (lanes_ > 0 && (form.irregular || form.lane != 0)) return VectorIndex(value.index[0]);
       return ScalarIndex(form.runtime);
     }
-    case Op::kLe:
-      // 0 ≤ form: a condition on indices, folded lane by lane where it can be.
-      if (value.args[0]->op == Op::kInt && value.args[0]->int_value == 0 && value.args[1]->op == Op::kAxis) {
-        Mask mask = ResolveGuard(value.args[1]->index);
-        if (mask.never) return builder_.getFalse();
-        if (mask.always()) return builder_.getTrue();
-        if (!mask.lanes) return mask.scalar;
-        return mask.scalar ? builder_.CreateAnd(mask.lanes, Splat(mask.scalar)) : mask.lanes;
-      }
-      break;
+    case ValueNode::Kind::kGuard: {
+      Mask mask = ResolveGuard(value.index);
+      if (mask.never) return builder_.getFalse();
+      if (mask.always()) return builder_.getTrue();
+      if (!mask.lanes) return mask.scalar;
+      return mask.scalar ? builder_.CreateAnd(mask.lanes, Splat(mask.scalar)) : mask.lanes;
+    }
+    case ValueNode::Kind::kLoad: return EmitLoad(value);
+    case ValueNode::Kind::kOperation: break;
+  }
+  switch (value.op) {
+    case Op::kCast: return EmitCast(value);
     case Op::kDiv:
       // a / (1 + exp(−x)) is a · sigmoid(x): one exponential, no division.
       if (const ValueNode* x = SigmoidArgument(value)) {
@@ -215,7 +218,7 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
   DType from = source.type, to = value.type;
   llvm::Value* x = nullptr;
   bool narrow = false;
-  if (source.op == Op::kAxis) {
+  if (source.kind == ValueNode::Kind::kIndex) {
     // An index in 32 bits where its range allows: vectors of 64-bit integers convert slowly.
     Interval range = vars_.Range(source.index[0]);
     narrow = range.lo > INT32_MIN && range.hi < INT32_MAX;
@@ -239,7 +242,7 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitLoad(const ValueNode& load) {
-  if (program_.buffers[static_cast<size_t>(load.buffer)].scope != Scope::kRegisters) return EmitMemoryLoad(load);
+  if (!program_.InRegisters(load.buffer)) return EmitMemoryLoad(load);
   Mask mask = ResolveGuard(load.guard);
   if (mask.never) return EmitValue(*load.args[0]);
   llvm::Value* value = HONE_TRY(ReadTile(load.buffer, load.index));
@@ -262,14 +265,14 @@ void FunctionEmitter::EmitPrefetch(llvm::Value* address, int64_t bytes_ahead) {
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
-  const Buffer& buffer = program_.buffers[static_cast<size_t>(load.buffer)];
+  const Buffer& buffer = program_.buffer(load.buffer);
   llvm::Type* element = MemoryType(function_.getContext(), buffer.dtype);
   const int64_t bytes = ByteSize(buffer.dtype);
   Mask mask = ResolveGuard(load.guard);
   auto fill = [&]() -> Result<llvm::Value*> { return EmitValue(*load.args[0]); };
   if (mask.never) return fill();
 
-  Linear offset = FlatOffset(load.buffer, load.index);
+  Linear offset = program_.FlatIndex(load.buffer, load.index);
   Form form = Resolve(offset);
   const bool vector = lanes_ > 0 && (form.lane != 0 || form.irregular || mask.lanes);
   llvm::Type* loaded_type = vector ? llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_)) : element;
@@ -290,7 +293,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   if (vector && (form.irregular || form.lane <= 0 || (form.lane > 1 && !mask.always() && apart.empty()))) {
     // Any addresses: a gather of the lanes that are on.
     llvm::Value* index = HONE_TRY(VectorIndex(offset));
-    llvm::Value* pointers = builder_.CreateGEP(element, bases_[static_cast<size_t>(load.buffer)], index);
+    llvm::Value* pointers = builder_.CreateGEP(element, bases_[load.buffer], index);
     llvm::Value* on = AllLanes(mask);
     llvm::Value* other = llvm::Constant::getNullValue(loaded_type);
     if (!mask.always()) other = ToMemory(buffer.dtype, Widen(HONE_TRY(fill())));

@@ -15,7 +15,7 @@ namespace hone {
 namespace lowering {
 namespace {
 
-StmtPtr MakeStore(int buffer, std::vector<Linear> index, ValuePtr value) {
+StmtPtr MakeStore(BufferId buffer, std::vector<Linear> index, ValuePtr value) {
   auto stmt = std::make_unique<Stmt>();
   stmt->kind = Stmt::Kind::kStore;
   stmt->buffer = buffer;
@@ -26,20 +26,15 @@ StmtPtr MakeStore(int buffer, std::vector<Linear> index, ValuePtr value) {
 
 ValuePtr FromExpr(const Expr& constant) {
   return std::make_shared<const ValueNode>(
-      ValueNode{constant.op(), constant.type(), constant.int_value(), constant.float_value(), {}, -1, {}, {}});
+      ValueNode::Constant(constant.type(), constant.int_value(), constant.float_value()));
 }
 
-// form ≥ 0 as a condition.
-ValuePtr NonNegative(const Linear& form) {
-  auto zero = std::make_shared<const ValueNode>(ValueNode{Op::kInt, DType::kI64, 0, 0, {}, -1, {}, {}});
-  auto value = std::make_shared<const ValueNode>(ValueNode{Op::kAxis, DType::kI64, 0, 0, {}, -1, {form}, {}});
-  return std::make_shared<const ValueNode>(ValueNode{Op::kLe, DType::kBool, 0, 0, {zero, value}, -1, {}, {}});
-}
+ValuePtr NonNegative(const Linear& form) { return std::make_shared<const ValueNode>(ValueNode::Guard(form)); }
 
 ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
   DType type = a->type;
   return std::make_shared<const ValueNode>(
-      ValueNode{Op::kSelect, type, 0, 0, {std::move(condition), std::move(a), std::move(b)}, -1, {}, {}});
+      ValueNode::Operation(Op::kSelect, type, {std::move(condition), std::move(a), std::move(b)}));
 }
 
 // Operations of one statement, each counted once. `unrolled`: variables that are numbers in each copy of the code. What
@@ -50,10 +45,11 @@ class ValueCounter {
 
   int64_t Count(const ValuePtr& value) {
     if (!seen_.insert(value.get()).second) return 0;
-    if (value->op == Op::kSelect && value->args[0]->op == Op::kEq && IsKnown(*value->args[0]))
+    if (value->Is(Op::kSelect) && value->args[0]->Is(Op::kEq) && IsKnown(*value->args[0]))
       return std::max(Count(value->args[1]), Count(value->args[2]));
-    const bool is_long = value->op == Op::kExp || value->op == Op::kTanh || value->op == Op::kErf ||
-                         value->op == Op::kLog || value->op == Op::kPow;
+    if (value->kind == ValueNode::Kind::kGuard) return 2;  // an index and its comparison
+    const bool is_long = value->Is(Op::kExp) || value->Is(Op::kTanh) || value->Is(Op::kErf) || value->Is(Op::kLog) ||
+                         value->Is(Op::kPow);
     int64_t count = is_long ? 20 : 1;
     for (const ValuePtr& arg : value->args) count += Count(arg);
     return count;
@@ -62,8 +58,8 @@ class ValueCounter {
  private:
   bool IsKnown(const ValueNode& comparison) const {
     for (const ValuePtr& side : comparison.args) {
-      if (side->op == Op::kInt) continue;
-      if (side->op != Op::kAxis || side->index.size() != 1) return false;
+      if (side->IsConstant()) continue;
+      if (side->kind != ValueNode::Kind::kIndex) return false;
       const Linear form = vars_.ExpandAxes(side->index[0]);
       for (const Term& term : form.terms())
         if (std::find(unrolled_.begin(), unrolled_.end(), term.var) == unrolled_.end()) return false;
@@ -137,7 +133,7 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
     stmt->extent = loop.exact;  // fused with a loop over a dynamic axis
   }
   // Around the loop at which the stage has a register tile, the first trip is told by its number, and always made.
-  const bool is_outside = state.tile >= 0 && index <= LoopIndex(stage, scheduled_.stages[stage].promote_loop);
+  const bool is_outside = state.tile && index <= LoopIndex(stage, scheduled_.stages[stage].promote_loop);
   if (dim.kind == LoopKind::kSerial && loop.reduces && loop.extent > 1 && !is_outside) BoundLoop(stage, index, *stmt);
   return stmt;
 }
@@ -176,7 +172,7 @@ Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
     }
   }
   StmtPtr store;
-  if (state.tile >= 0) {
+  if (state.tile) {
     std::vector<Linear> index;
     for (size_t d = 0; d < rank; ++d) index.push_back(program_.vars.ExpandAxes(coordinates[d]) - state.tile_min[d]);
     store = MakeStore(state.tile, std::move(index), std::move(value));
@@ -242,7 +238,8 @@ Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr
     for (size_t l = 0; l < depth; ++l)
       if (state.loops[l].reduces && state.loops[l].extent > 1) outer += Linear::Of(state.loops[l].var);
     if (!outer.IsConstant()) {
-      ValueNode load{Op::kLoad, type, 0, 0, {}, state.buffer, std::move(index), std::move(guard)};
+      ValueNode load = ValueNode::Load(type, state.buffer, std::move(index));
+      load.guard = std::move(guard);
       if (!load.guard.empty()) load.args.push_back(start);
       start = Select(NonNegative(outer - Linear(1)), std::make_shared<const ValueNode>(std::move(load)), start);
     }
@@ -269,7 +266,7 @@ Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<St
 Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
-  if (s.reduction != Reduction::kNone && !initialised && state.tile < 0 &&
+  if (s.reduction != Reduction::kNone && !initialised && !state.tile &&
       (depth == state.loops.size() || state.loops[depth].reduces)) {
     HONE_TRY(BuildInit(stage, depth, out, false));
     initialised = true;
@@ -281,7 +278,7 @@ Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, 
   // What is attached inside this loop comes first in its body.
   StmtPtr loop = MakeLoop(stage, depth, state.loops[depth].var);
   std::vector<StmtPtr>* body = &loop->body;
-  auto enter_registers = [&](int buffer) {
+  auto enter_registers = [&](BufferId buffer) {
     auto scope = std::make_unique<Stmt>();
     scope->kind = Stmt::Kind::kRegisters;
     scope->buffer = buffer;
@@ -293,12 +290,10 @@ Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, 
     if (producer.attach_stage != static_cast<int>(stage) ||
         producer.attach_loop != scheduled_.stages[stage].loops[depth].path)
       continue;
-    if (program_.buffers[static_cast<size_t>(states_[p].buffer)].scope == Scope::kRegisters)
-      enter_registers(states_[p].buffer);
+    if (program_.InRegisters(states_[p].buffer)) enter_registers(states_[p].buffer);
     body->push_back(HONE_TRY(BuildNest(p)));
   }
-  bool promotes =
-      state.tile >= 0 && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
+  bool promotes = state.tile && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
   if (promotes) {
     enter_registers(state.tile);
     HONE_TRY(BuildInit(stage, depth + 1, *body, true));
@@ -347,9 +342,9 @@ Result<LoopProgram> Lowering::Run() {
                    ""};
   for (const Size& size : kernel_.sizes)
     program_.size_vars.push_back(
-        size.is_constant() ? -1 : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
+        size.is_constant() ? VarId() : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
 
-  operand_buffers_.assign(kernel_.tensors.size(), -1);
+  operand_buffers_.assign(kernel_.tensors.size(), BufferId());
   for (size_t i = 0; i < kernel_.operands.size(); ++i) {
     const Tensor& tensor = kernel_.tensors[static_cast<size_t>(kernel_.operands[i])];
     Buffer buffer;
@@ -367,8 +362,7 @@ Result<LoopProgram> Lowering::Run() {
                      fmt::format("dimension {} of {} is dynamic: only the first one may be", d, tensor.name), ""};
     }
     for (const Expr& extent : tensor.shape) buffer.extents.push_back(UpperExtent(kernel_, extent));
-    operand_buffers_[static_cast<size_t>(kernel_.operands[i])] = static_cast<int>(program_.buffers.size());
-    program_.buffers.push_back(std::move(buffer));
+    operand_buffers_[static_cast<size_t>(kernel_.operands[i])] = program_.buffers.Add(std::move(buffer));
   }
 
   states_.resize(kernel_.stages.size());
@@ -387,8 +381,8 @@ Result<LoopProgram> Lowering::Run() {
 
 }  // namespace lowering
 
-Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits) {
-  return lowering::Lowering(scheduled, target, limits).Run();
+Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const LowerLimits& limits) {
+  return lowering::Lowering(scheduled, limits).Run();
 }
 
 }  // namespace hone

@@ -1,10 +1,12 @@
 // Kernel + schedule -> loop program: infers what each stage must compute where it is placed, builds the nests, lays out
 // storage, and guards each access that it cannot prove in bounds.
+//
+// The program depends on the kernel, the schedule and the limits alone: what a machine is like has its say before, in
+// the schedule, and after, when an emitter makes code of the program.
 #pragma once
 
 #include "base/result.h"
 #include "codegen/program.h"
-#include "ir/target.h"
 
 namespace hone {
 
@@ -16,6 +18,6 @@ struct LowerLimits {
 
 // kInvalid: the schedule cannot be lowered, with the reason; kLimit; kUnsupported: a data type or a dynamic size in a
 // place that code generation does not know yet.
-Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits = {});
+Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const LowerLimits& limits = {});
 
 }  // namespace hone

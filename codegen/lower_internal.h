@@ -16,7 +16,7 @@ namespace hone::lowering {
 
 // One loop of a stage's nest.
 struct LoopState {
-  VarId var = -1;
+  VarId var;
   int64_t extent = 1;  // largest
   Linear exact;        // number of trips of an outermost part: derived from the region
   bool reduces = false;
@@ -26,10 +26,10 @@ struct LoopState {
 
 // One axis of a stage at its place.
 struct AxisState {
-  VarId var = -1;  // kAxis: absolute coordinate = region_min + local
-  Linear origin;   // start of what is stored: over loops that enclose the stage
-  Linear min;      // start of the region that is computed: the origin, or further on in what Tail::kPeel cut off
-  Linear extent;   // region's extent (constant unless a size is dynamic)
+  VarId var;      // kAxis: absolute coordinate = region_min + local
+  Linear origin;  // start of what is stored: over loops that enclose the stage
+  Linear min;     // start of the region that is computed: the origin, or further on in what Tail::kPeel cut off
+  Linear extent;  // region's extent (constant unless a size is dynamic)
   int64_t extent_max = 1;  // its largest value
   int64_t padded = 1;      // extent with what unrolled and vectorised loops run over
   Linear local;            // over the stage's own loops
@@ -43,9 +43,9 @@ struct StageState {
   std::vector<AxisState> axes;   // spatial, then reduction
   std::vector<LoopState> loops;  // as StageSchedule::loops
   std::vector<VarId> visible;    // loops that enclose the stage
-  int buffer = -1;
+  BufferId buffer;
   // cache_write: the tile in registers, and the region's start inside the promoted loop
-  int tile = -1;
+  BufferId tile;
   std::vector<Linear> tile_min;
   // A reduction of `if(condition, term, identity)`: forms that are all ≥ 0 where there is a term. Loops over these
   // alone hold some of them; the others guard the statement.
@@ -56,8 +56,8 @@ struct StageState {
 
 class Lowering {
  public:
-  Lowering(const ScheduledKernel& scheduled, const Target& target, const LowerLimits& limits)
-      : scheduled_(scheduled), kernel_(scheduled.kernel), target_(target), limits_(limits) {}
+  Lowering(const ScheduledKernel& scheduled, const LowerLimits& limits)
+      : scheduled_(scheduled), kernel_(scheduled.kernel), limits_(limits) {}
   Result<LoopProgram> Run();
 
  private:
@@ -87,7 +87,7 @@ class Lowering {
   // In the place of the buffer that the stage has, if it has one.
   Result<void> MakeBuffer(size_t stage);
   Result<void> MakeTile(size_t stage);
-  void SetBuffer(int* slot, Buffer buffer);
+  void SetBuffer(BufferId& slot, Buffer buffer);
   // Hull of a form while the visible loops stay fixed and all others run.
   Span Widen(const Linear& e, const std::vector<VarId>& visible);
   Span TileStart(VarId axis, const std::vector<VarId>& visible);
@@ -104,7 +104,7 @@ class Lowering {
   Result<Linear> IndexForm(size_t stage, const Expr& e);
   Result<ValuePtr> MakeValue(size_t stage, const Expr& e);
   Result<ValuePtr> MakeLoad(size_t stage, const Expr& load, const Expr* fill);
-  ValuePtr LoadBuffer(int buffer, DType type, std::vector<Linear> index);
+  ValuePtr LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index);
   Result<void> GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent);
   // Where element `coordinates` (absolute, per dimension) of a stage's tensor is stored.
   std::vector<Linear> StorageIndex(size_t stage, const std::vector<Linear>& coordinates);
@@ -135,13 +135,12 @@ class Lowering {
 
   const ScheduledKernel& scheduled_;
   const Kernel& kernel_;
-  const Target& target_;
   const LowerLimits& limits_;
   LoopProgram program_;
   std::vector<StageState> states_;
   std::map<VarId, LoopKind> loop_kinds_;
   std::unordered_multimap<uint64_t, ValuePtr> nodes_;  // by hash
-  std::vector<int> operand_buffers_;                   // by TensorId; -1: none
+  std::vector<BufferId> operand_buffers_;              // by TensorId; none: not an operand
 };
 
 int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt);

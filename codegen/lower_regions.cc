@@ -4,14 +4,13 @@
 
 #include <algorithm>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/lower_internal.h"
 #include "ir/rewrite.h"
 
 namespace hone::lowering {
 namespace {
-
-int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 bool Contains(const std::vector<VarId>& list, VarId var) {
   return std::find(list.begin(), list.end(), var) != list.end();
@@ -298,7 +297,7 @@ void Lowering::MakeLoops(size_t index) {
     int64_t left = vars.Range(extent).hi, product = 1;
     for (size_t i = inner.size(); i-- > 0;) {
       inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
-      left = (left + inner[i] - 1) / inner[i];
+      left = CeilDiv(left, inner[i]);
       product *= inner[i];
     }
     extents[relation.children[0]] = vars.DivCeil(extent, product);
@@ -456,7 +455,7 @@ Result<void> Lowering::PlacePart(size_t stage, const Part& part, bool fresh) {
     state.axes[d].extent = Linear(part[d].length);
   }
   MakeLoops(stage);
-  if (fresh) state.tile = -1;
+  if (fresh) state.tile = {};
   HONE_TRY(MakeTile(stage));
   std::vector<bool> inside(kernel_.stages.size());
   inside[stage] = true;
@@ -464,7 +463,7 @@ Result<void> Lowering::PlacePart(size_t stage, const Part& part, bool fresh) {
     const int consumer = scheduled_.stages[p].attach_stage;
     inside[p] = consumer >= 0 && inside[static_cast<size_t>(consumer)];
     if (!inside[p]) continue;
-    if (fresh) states_[p].buffer = states_[p].tile = -1;
+    if (fresh) states_[p].buffer = states_[p].tile = {};
     HONE_TRY(PlaceStage(p));
   }
   return {};

@@ -5,18 +5,16 @@
 
 #include <algorithm>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "codegen/lower_internal.h"
+#include "codegen/refuse.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
 
 namespace hone::lowering {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
-
-int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32"; of what is computed, not copied, with a digest of its definition.
 std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& stage,
@@ -47,7 +45,7 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   const Tensor& tensor = kernel_.tensors[static_cast<size_t>(stage.output)];
   if (tensor.kind == TensorKind::kOutput) {
     state.buffer = operand_buffers_[static_cast<size_t>(stage.output)];
-    program_.buffers[static_cast<size_t>(state.buffer)].written = true;
+    program_.buffers[state.buffer].written = true;
     return {};
   }
   Buffer buffer;
@@ -74,7 +72,7 @@ Result<void> Lowering::MakeBuffer(size_t index) {
       int64_t padded = state.axes[d].padded;
       switch (dim.part) {
         case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
-        case LayoutDim::Part::kQuotient: add((padded + dim.factor - 1) / dim.factor + dim.extra); break;
+        case LayoutDim::Part::kQuotient: add(CeilDiv(padded, dim.factor) + dim.extra); break;
         case LayoutDim::Part::kRemainder: add(dim.factor + dim.extra); break;
       }
     }
@@ -93,17 +91,15 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   if (buffer.scope == Scope::kRegisters && buffer.elements * ByteSize(buffer.dtype) > limits_.registers_bytes)
     return Refuse(fmt::format("{} in registers would take {} bytes, at most {} are allowed", tensor.name,
                               buffer.elements * ByteSize(buffer.dtype), limits_.registers_bytes));
-  SetBuffer(&state.buffer, std::move(buffer));
+  SetBuffer(state.buffer, std::move(buffer));
   return {};
 }
 
-void Lowering::SetBuffer(int* slot, Buffer buffer) {
-  if (*slot >= 0) {
-    program_.buffers[static_cast<size_t>(*slot)] = std::move(buffer);
-    return;
-  }
-  *slot = static_cast<int>(program_.buffers.size());
-  program_.buffers.push_back(std::move(buffer));
+void Lowering::SetBuffer(BufferId& slot, Buffer buffer) {
+  if (slot)
+    program_.buffers[slot] = std::move(buffer);
+  else
+    slot = program_.buffers.Add(std::move(buffer));
 }
 
 Result<void> Lowering::MakeTile(size_t index) {
@@ -111,11 +107,11 @@ Result<void> Lowering::MakeTile(size_t index) {
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
   if (schedule.promote_loop.empty()) return {};
-  if (program_.buffers[static_cast<size_t>(state.buffer)].scope == Scope::kRegisters)
-    return Refuse(fmt::format("{} is in registers already", program_.buffers[static_cast<size_t>(state.buffer)].name));
+  if (program_.buffers[state.buffer].scope == Scope::kRegisters)
+    return Refuse(fmt::format("{} is in registers already", program_.buffers[state.buffer].name));
   std::vector<VarId> visible = VisibleInside(index, LoopIndex(index, schedule.promote_loop));
   Buffer tile;
-  tile.name = program_.buffers[static_cast<size_t>(state.buffer)].name + ".tile";
+  tile.name = program_.buffers[state.buffer].name + ".tile";
   tile.dtype = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
   tile.scope = Scope::kRegisters;
   tile.written = true;
@@ -136,7 +132,7 @@ Result<void> Lowering::MakeTile(size_t index) {
     tile.strides[d] = stride;
     stride *= tile.extents[d];
   }
-  SetBuffer(&state.tile, std::move(tile));
+  SetBuffer(state.tile, std::move(tile));
   return {};
 }
 

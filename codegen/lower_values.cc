@@ -17,15 +17,16 @@ void Mix(uint64_t& hash, uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4
 void Mix(uint64_t& hash, const std::vector<Linear>& forms) {
   for (const Linear& form : forms) {
     Mix(hash, static_cast<uint64_t>(form.constant()));
-    for (const Term& term : form.terms()) Mix(hash, static_cast<uint64_t>(term.coef * 4096 + term.var));
+    for (const Term& term : form.terms()) Mix(hash, static_cast<uint64_t>(term.coef * 4096 + term.var.value));
   }
 }
 
 uint64_t HashOf(const ValueNode& node) {
-  uint64_t hash = static_cast<uint64_t>(node.op) * 64 + static_cast<uint64_t>(node.type);
+  uint64_t hash =
+      static_cast<uint64_t>(node.kind) * 4096 + static_cast<uint64_t>(node.op) * 64 + static_cast<uint64_t>(node.type);
   Mix(hash, static_cast<uint64_t>(node.int_value));
   Mix(hash, std::bit_cast<uint64_t>(node.float_value));
-  Mix(hash, static_cast<uint64_t>(node.buffer));
+  Mix(hash, static_cast<uint64_t>(node.buffer.value));
   Mix(hash, static_cast<uint64_t>(node.prefetch));
   for (const ValuePtr& arg : node.args) Mix(hash, reinterpret_cast<uintptr_t>(arg.get()));
   Mix(hash, node.index);
@@ -34,7 +35,7 @@ uint64_t HashOf(const ValueNode& node) {
 }
 
 bool Same(const ValueNode& a, const ValueNode& b) {
-  return a.op == b.op && a.type == b.type && a.int_value == b.int_value &&
+  return a.kind == b.kind && a.op == b.op && a.type == b.type && a.int_value == b.int_value &&
          std::bit_cast<uint64_t>(a.float_value) == std::bit_cast<uint64_t>(b.float_value) && a.buffer == b.buffer &&
          a.args == b.args && a.index == b.index && a.guard == b.guard && a.prefetch == b.prefetch;
 }
@@ -51,7 +52,7 @@ ValuePtr Lowering::Node(ValueNode node) {
 }
 
 ValuePtr Lowering::Constant(DType type, int64_t int_value, double float_value) {
-  return Node({IsFloat(type) ? Op::kFloat : Op::kInt, type, int_value, float_value, {}, -1, {}, {}});
+  return Node(ValueNode::Constant(type, int_value, float_value));
 }
 
 Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
@@ -81,8 +82,8 @@ Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
       vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), {-kUnbounded, kUnbounded}, 0, 0, 1, payload}));
 }
 
-ValuePtr Lowering::LoadBuffer(int buffer, DType type, std::vector<Linear> index) {
-  return Node({Op::kLoad, type, 0, 0, {}, buffer, std::move(index), {}});
+ValuePtr Lowering::LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index) {
+  return Node(ValueNode::Load(type, buffer, std::move(index)));
 }
 
 Result<void> Lowering::GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent) {
@@ -122,7 +123,7 @@ Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* 
   std::vector<Linear> coordinates;
   for (const Expr& arg : load.args()) coordinates.push_back(HONE_TRY(IndexForm(stage, arg)));
 
-  ValueNode node{Op::kLoad, tensor.dtype, 0, 0, {}, -1, {}, {}};
+  ValueNode node = ValueNode::Load(tensor.dtype, {}, {});
   int producer = FindStage(kernel_, tensor.name);
   bool in_operand = tensor.kind != TensorKind::kIntermediate;
   if (in_operand || fill)
@@ -152,9 +153,9 @@ Result<ValuePtr> Lowering::MakeValue(size_t stage, const Expr& e) {
   if (e.type() == DType::kI64 && e.op() != Op::kCast && e.op() != Op::kSelect) {
     Linear form = HONE_TRY(IndexForm(stage, e));
     if (form.IsConstant()) return Constant(DType::kI64, form.constant(), 0);
-    return Node({Op::kAxis, DType::kI64, 0, 0, {}, -1, {form}, {}});
+    return Node(ValueNode::Index(std::move(form)));
   }
-  ValueNode node{e.op(), e.type(), 0, 0, {}, -1, {}, {}};
+  ValueNode node = ValueNode::Operation(e.op(), e.type(), {});
   // Conditions on indices that are always or never true choose here.
   if (e.op() == Op::kSelect || ((e.op() == Op::kLt || e.op() == Op::kLe) && e.arg(0).type() == DType::kI64)) {
     if (e.op() != Op::kSelect) {
@@ -164,13 +165,11 @@ Result<ValuePtr> Lowering::MakeValue(size_t stage, const Expr& e) {
         Interval range = program_.vars.Range(room);
         if (range.lo >= 0) return Constant(DType::kBool, 1, 0);
         if (range.hi < 0) return Constant(DType::kBool, 0, 0);
-        // room ≥ 0 as a comparison of one form with zero: emitters fold it lane by lane.
-        ValuePtr form = Node({Op::kAxis, DType::kI64, 0, 0, {}, -1, {room}, {}});
-        return Node({Op::kLe, DType::kBool, 0, 0, {Constant(DType::kI64, 0, 0), form}, -1, {}, {}});
+        return Node(ValueNode::Guard(std::move(room)));
       }
     } else {
       ValuePtr condition = HONE_TRY(MakeValue(stage, e.arg(0)));
-      if (condition->op == Op::kInt) return MakeValue(stage, e.arg(condition->int_value ? 1 : 2));
+      if (condition->IsConstant()) return MakeValue(stage, e.arg(condition->int_value ? 1 : 2));
       node.args = {condition, HONE_TRY(MakeValue(stage, e.arg(1))), HONE_TRY(MakeValue(stage, e.arg(2)))};
       return Node(std::move(node));
     }
@@ -178,7 +177,7 @@ Result<ValuePtr> Lowering::MakeValue(size_t stage, const Expr& e) {
   for (const Expr& arg : e.args()) node.args.push_back(HONE_TRY(MakeValue(stage, arg)));
   if (e.op() == Op::kAnd || e.op() == Op::kOr) {
     for (size_t i = 0; i < 2; ++i) {
-      if (node.args[i]->op != Op::kInt) continue;
+      if (!node.args[i]->IsConstant()) continue;
       bool decides = (node.args[i]->int_value != 0) == (e.op() == Op::kOr);
       return decides ? node.args[i] : node.args[1 - i];
     }

@@ -1,9 +1,65 @@
-// The loop program as text.
+// Loop programs: their nodes, what a nest uses, and the program as text.
 #include "codegen/program.h"
 
 #include <fmt/format.h>
 
 namespace hone {
+namespace {
+
+ValueNode NodeOf(ValueNode::Kind kind, DType type) {
+  ValueNode node;
+  node.kind = kind;
+  node.type = type;
+  return node;
+}
+
+}  // namespace
+
+ValueNode ValueNode::Constant(DType type, int64_t int_value, double float_value) {
+  ValueNode node = NodeOf(Kind::kConstant, type);
+  node.int_value = int_value;
+  node.float_value = float_value;
+  return node;
+}
+
+ValueNode ValueNode::Index(Linear form) {
+  ValueNode node = NodeOf(Kind::kIndex, DType::kI64);
+  node.index.push_back(std::move(form));
+  return node;
+}
+
+ValueNode ValueNode::Guard(Linear form) {
+  ValueNode node = NodeOf(Kind::kGuard, DType::kBool);
+  node.index.push_back(std::move(form));
+  return node;
+}
+
+ValueNode ValueNode::Load(DType type, BufferId buffer, std::vector<Linear> index) {
+  ValueNode node = NodeOf(Kind::kLoad, type);
+  node.buffer = buffer;
+  node.index = std::move(index);
+  return node;
+}
+
+ValueNode ValueNode::Operation(Op op, DType type, std::vector<ValuePtr> args) {
+  ValueNode node = NodeOf(Kind::kOperation, type);
+  node.op = op;
+  node.args = std::move(args);
+  return node;
+}
+
+bool HasRuntimeLoop(const Stmt& stmt) {
+  for (const StmtPtr& child : stmt.body)
+    if (child->IsRuntimeLoop() || HasRuntimeLoop(*child)) return true;
+  return false;
+}
+
+Linear LoopProgram::FlatIndex(BufferId id, const std::vector<Linear>& index) const {
+  Linear offset;
+  for (size_t d = 0; d < index.size(); ++d) offset.AddScaled(index[d], buffers[id].strides[d]);
+  return offset;
+}
+
 namespace {
 
 class Printer {
@@ -16,7 +72,7 @@ class Printer {
         for (const StmtPtr& child : stmt.body) Print(*child, depth);
         return;
       case Stmt::Kind::kLoop: {
-        if (stmt.extent == Linear(1)) {
+        if (stmt.RunsOnce()) {
           for (const StmtPtr& child : stmt.body) Print(*child, depth);
           return;
         }
@@ -31,17 +87,16 @@ class Printer {
         return;
       }
       case Stmt::Kind::kRegisters: {
-        const Buffer& buffer = program_.buffers[static_cast<size_t>(stmt.buffer)];
+        const Buffer& buffer = program_.buffer(stmt.buffer);
         Line(depth, fmt::format("registers {}{}", buffer.name, Extents(buffer)));
         for (const StmtPtr& child : stmt.body) Print(*child, depth);
         return;
       }
       case Stmt::Kind::kStore: {
         static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*=", "max_of_numbers="};
-        Line(depth,
-             fmt::format("{}{} {} {}{}", program_.buffers[static_cast<size_t>(stmt.buffer)].name, Index(stmt.index),
-                         kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)],
-                         Value(*stmt.value), Guard(stmt.guard)));
+        Line(depth, fmt::format("{}{} {} {}{}", program_.buffer(stmt.buffer).name, Index(stmt.index),
+                                kCombine[stmt.combine == Reduction::kNone ? 1 : static_cast<int>(stmt.combine)],
+                                Value(*stmt.value), Guard(stmt.guard)));
         return;
       }
     }
@@ -69,15 +124,18 @@ class Printer {
     return text;
   }
   std::string Value(const ValueNode& value) const {
-    if (value.op == Op::kInt) return fmt::format("{}", value.int_value);
-    if (value.op == Op::kFloat) return fmt::format("{}", value.float_value);
-    if (value.op == Op::kAxis) return "(" + Form(value.index[0]) + ")";
     std::string text;
-    if (value.op == Op::kLoad) {
-      text = program_.buffers[static_cast<size_t>(value.buffer)].name + Index(value.index);
-      if (value.prefetch > 0) text += fmt::format(" ahead {}", value.prefetch);
-      return value.guard.empty() ? text
-                                 : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
+    switch (value.kind) {
+      case ValueNode::Kind::kConstant:
+        return IsFloat(value.type) ? fmt::format("{}", value.float_value) : fmt::format("{}", value.int_value);
+      case ValueNode::Kind::kIndex: return "(" + Form(value.index[0]) + ")";
+      case ValueNode::Kind::kGuard: return "le(0, (" + Form(value.index[0]) + "))";
+      case ValueNode::Kind::kLoad:
+        text = program_.buffer(value.buffer).name + Index(value.index);
+        if (value.prefetch > 0) text += fmt::format(" ahead {}", value.prefetch);
+        return value.guard.empty() ? text
+                                   : fmt::format("({}{} else {})", text, Guard(value.guard), Value(*value.args[0]));
+      case ValueNode::Kind::kOperation: break;
     }
     for (const ValuePtr& arg : value.args) text += (text.empty() ? "" : ", ") + Value(*arg);
     return fmt::format("{}({})", OpName(value.op), text);
@@ -87,12 +145,12 @@ class Printer {
   std::string text_;
 };
 
-void CollectBuffers(const ValueNode& value, const LoopProgram& program, std::set<int>& used);
+void CollectBuffers(const ValueNode& value, const LoopProgram& program, std::set<BufferId>& used);
 
-void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, std::set<int>& used) {
+void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, std::set<BufferId>& used) {
   auto visit = [&](auto&& self, VarId id) -> void {
     const Var& var = program.vars[id];
-    if (var.kind == VarKind::kOpaque) CollectBuffers(*program.opaque[static_cast<size_t>(var.payload)], program, used);
+    if (var.kind == VarKind::kOpaque) CollectBuffers(program.OpaqueValue(var), program, used);
     for (const Linear* part : {&var.a, &var.b})
       for (const Term& term : part->terms()) self(self, term.var);
   };
@@ -100,14 +158,14 @@ void CollectForms(const std::vector<Linear>& forms, const LoopProgram& program, 
     for (const Term& term : form.terms()) visit(visit, term.var);
 }
 
-void CollectBuffers(const ValueNode& value, const LoopProgram& program, std::set<int>& used) {
-  if (value.buffer >= 0) used.insert(value.buffer);
+void CollectBuffers(const ValueNode& value, const LoopProgram& program, std::set<BufferId>& used) {
+  if (value.buffer) used.insert(value.buffer);
   CollectForms(value.index, program, used);
   CollectForms(value.guard, program, used);
   for (const ValuePtr& arg : value.args) CollectBuffers(*arg, program, used);
 }
 
-void CollectBuffers(const Stmt& stmt, const LoopProgram& program, std::set<int>& used) {
+void CollectBuffers(const Stmt& stmt, const LoopProgram& program, std::set<BufferId>& used) {
   if (stmt.kind == Stmt::Kind::kStore) {
     used.insert(stmt.buffer);
     CollectForms(stmt.index, program, used);
@@ -118,8 +176,8 @@ void CollectBuffers(const Stmt& stmt, const LoopProgram& program, std::set<int>&
 
 }  // namespace
 
-std::set<int> UsedBuffers(const LoopProgram& program, const Stmt& nest) {
-  std::set<int> used;
+std::set<BufferId> UsedBuffers(const LoopProgram& program, const Stmt& nest) {
+  std::set<BufferId> used;
   CollectBuffers(nest, program, used);
   return used;
 }

@@ -315,7 +315,7 @@ std::vector<AccessPattern> SchedulePlanner::AccessesOf(const Stage& stage) const
         access.affine = false;
       } else {
         for (const Term& term : form->terms()) {
-          size_t axis = static_cast<size_t>(term.var);
+          const size_t axis = term.var.index();
           access.strides[axis] += term.coef * stride;
           bool alone = form->terms().size() == 1 && term.coef == 1 && form->constant() == 0;
           access.dimension[axis] = alone && access.dimension[axis] == -1 ? static_cast<int>(d) : -2;

@@ -25,9 +25,8 @@ std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const St
   if (!form || form->terms().size() != 2 || LowerExtent(kernel, extent) != UpperExtent(kernel, extent))
     return std::nullopt;
   const Term row = form->terms()[0], step = form->terms()[1];  // by position
-  if (row.var >= rank || step.var < rank) return std::nullopt;
-  const Axis &rows = planner.AxisAt(stage, static_cast<size_t>(row.var)),
-             &steps = planner.AxisAt(stage, static_cast<size_t>(step.var));
+  if (row.var.value >= rank || step.var.value < rank) return std::nullopt;
+  const Axis &rows = planner.AxisAt(stage, row.var.index()), &steps = planner.AxisAt(stage, step.var.index());
   for (const Axis* axis : {&rows, &steps})
     if (LowerExtent(kernel, axis->extent) != UpperExtent(kernel, axis->extent)) return std::nullopt;
   constexpr int64_t kLongestWindow = 64;
@@ -41,7 +40,7 @@ std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const St
     inside += static_cast<double>(std::max<int64_t>(0, last - first + 1));
   }
   const double share = 1 - inside / (static_cast<double>(row_count) * static_cast<double>(step_count));
-  return share > 0 ? std::optional(PaddedWindow{row.var, step.var, share}) : std::nullopt;
+  return share > 0 ? std::optional(PaddedWindow{row.var.value, step.var.value, share}) : std::nullopt;
 }
 
 void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contraction& c) {

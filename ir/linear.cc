@@ -55,14 +55,11 @@ Linear operator*(const Linear& a, int64_t factor) {
   return result.AddScaled(a, factor);
 }
 
-VarId VarTable::Add(Var var) {
-  vars_.push_back(std::move(var));
-  return size() - 1;
-}
+VarId VarTable::Add(Var var) { return vars_.Add(std::move(var)); }
 
 Linear VarTable::AsVar(VarKind kind, const Linear& a, const Linear& b, int64_t divisor, Interval range) {
-  for (VarId id = 0; id < size(); ++id) {
-    const Var& var = vars_[static_cast<size_t>(id)];
+  for (VarId id : vars_.ids()) {
+    const Var& var = vars_[id];
     if (var.kind == kind && var.divisor == divisor && var.a == a && var.b == b) return Linear::Of(id);
   }
   std::string name = kind == VarKind::kFloorDiv ? fmt::format("({})/{}", Text(a), divisor)
@@ -125,8 +122,8 @@ Linear VarTable::DivFloor(const Linear& e, int64_t divisor) {
 Linear VarTable::Named(const Linear& value, Interval range) {
   Interval shown = NaiveRange(value);
   if (shown.lo >= range.lo && shown.hi <= range.hi) return value;
-  for (VarId id = 0; id < size(); ++id) {
-    const Var& var = vars_[static_cast<size_t>(id)];
+  for (VarId id : vars_.ids()) {
+    const Var& var = vars_[id];
     if (var.kind == VarKind::kAxis && var.a == value && var.range.lo == range.lo && var.range.hi == range.hi)
       return Linear::Of(id);
   }

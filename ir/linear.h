@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/id.h"
+
 namespace hone {
 
-using VarId = int;
+using VarId = Id<struct VarTag>;  // of a VarTable
 
 struct Term {
   VarId var;
@@ -75,8 +77,8 @@ struct Var {
 // Owns variables. Equal definitions give the same variable. Thread-compatible.
 class VarTable {
  public:
-  const Var& operator[](VarId var) const { return vars_[static_cast<size_t>(var)]; }
-  int size() const { return static_cast<int>(vars_.size()); }
+  const Var& operator[](VarId var) const { return vars_[var]; }
+  size_t size() const { return vars_.size(); }
 
   VarId Add(Var var);
   VarId AddLoop(std::string name, int64_t extent_max) {
@@ -112,7 +114,7 @@ class VarTable {
   Linear Named(const Linear& value, Interval range);
   Interval NaiveRange(const Linear& e) const;
   bool FollowsSize(const Linear& e) const;
-  std::vector<Var> vars_;
+  IdVector<VarId, Var> vars_;
 };
 
 }  // namespace hone

@@ -156,7 +156,7 @@ class Winograd {
         int space = -1, window = -1;
         bool steps_by_one = true;
         for (const Term& term : form->terms()) {
-          (term.var < rank_ ? space : window) = term.var;
+          (term.var.value < rank_ ? space : window) = term.var.value;
           steps_by_one &= term.coef == 1;
         }
         if (form->terms().size() != 2 || space < 0 || window < 0) continue;
@@ -289,7 +289,7 @@ class Winograd {
       bool ends = false;
       for (size_t d = 0; d < load.args().size(); ++d) {
         std::optional<Linear> form = AffineIndex(kernel_, load.arg(d));
-        if (!form || form->CoefOf(static_cast<VarId>(axis)) != 1 || form->terms().size() != 1) continue;
+        if (!form || form->CoefOf(VarId(static_cast<int>(axis))) != 1 || form->terms().size() != 1) continue;
         ends |= LowerExtent(kernel_, producer.axes[axis].extent) + form->constant() >=
                 UpperExtent(kernel_, source.shape[d]);
       }

@@ -143,7 +143,7 @@ Totals Sum(const Input& in) {
   return totals;
 }
 
-double SumOf(const std::vector<double>& values) {
+double SumOf(const features::PerBuffer& values) {
   double sum = 0;
   for (double value : values) sum += value;
   return sum;
@@ -285,7 +285,7 @@ void WriteStreams(const Input& in, Writer& out) {
     double inner_stride = 0, outer_stride = 0, loop_bytes = 0, pages = 0, element = 4, reuse = 0, runs = 0;
     double packed = 0;
     if (access) {
-      const Buffer& buffer = in.program.buffers[static_cast<size_t>(access->buffer)];
+      const Buffer& buffer = in.program.buffer(access->buffer);
       element = static_cast<double>(ByteSize(buffer.dtype));
       packed = buffer.scope != Scope::kDefault;
       size_t first = access->trips.size();
@@ -320,10 +320,10 @@ void WriteStreams(const Input& in, Writer& out) {
 void WriteMemory(const Input& in, Writer& out) {
   const Analysis& analysis = in.analysis;
   const double flops = std::max(1.0, analysis.needed_flops);
-  std::vector<int64_t> ahead(in.program.buffers.size(), 0);
+  IdVector<BufferId, int64_t> ahead(in.program.buffers.size());
   int64_t farthest = 0;
   for (const Access& access : analysis.accesses) {
-    int64_t& of_buffer = ahead[static_cast<size_t>(access.buffer)];
+    int64_t& of_buffer = ahead[access.buffer];
     of_buffer = std::max(of_buffer, access.prefetch);
     farthest = std::max(farthest, access.prefetch);
   }
@@ -331,13 +331,13 @@ void WriteMemory(const Input& in, Writer& out) {
   out.Log("prefetch_ahead", static_cast<double>(farthest));
   for (int level = 0; level < kCacheLevels; ++level) {
     out.Group("cache", level + 1);
-    const std::vector<double>& traffic = analysis.traffic[static_cast<size_t>(level)];
+    const features::PerBuffer& traffic = analysis.traffic[static_cast<size_t>(level)];
     const double bytes = SumOf(traffic);
     double worst = 0, operands = 0, prefetched = 0;
-    for (size_t b = 0; b < traffic.size(); ++b) {
+    for (BufferId b : traffic.ids()) {
       if (ahead[b] > 0) prefetched += traffic[b];
       worst = std::max(worst, traffic[b]);
-      if (in.program.buffers[b].scope == Scope::kDefault || in.program.buffers[b].scope == Scope::kConst)
+      if (in.program.buffer(b).scope == Scope::kDefault || in.program.buffer(b).scope == Scope::kConst)
         operands += traffic[b];
     }
     out.Log("bytes", bytes);

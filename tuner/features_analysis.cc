@@ -29,7 +29,7 @@ class Walker {
     }
     for (size_t n = 0; n < analysis_.nodes.size(); ++n) {
       Node& node = analysis_.nodes[n];
-      for (int buffer : open_tiles_at_[n]) node.tile_vectors += tiles_[static_cast<size_t>(buffer)].vectors;
+      for (BufferId buffer : open_tiles_at_[n]) node.tile_vectors += tiles_[buffer].vectors;
     }
   }
 
@@ -39,17 +39,9 @@ class Walker {
     int64_t lane_step = 0;  // elements from lane to lane as written; 0: scalars
   };
   using Mask = LoopMask;
+  using Stored = IdVector<BufferId, char>;  // whether
 
   Node& Here() { return analysis_.nodes[static_cast<size_t>(node_)]; }
-
-  static bool HasLoop(const Stmt& stmt) {
-    for (const StmtPtr& child : stmt.body) {
-      bool runs = child->kind == Stmt::Kind::kLoop && !(child->extent == Linear(1)) &&
-                  (child->loop == LoopKind::kSerial || child->loop == LoopKind::kParallel);
-      if (runs || HasLoop(*child)) return true;
-    }
-    return false;
-  }
 
   void Walk(const Stmt& stmt) {
     if (open_tiles_at_.size() < analysis_.nodes.size()) open_tiles_at_.resize(analysis_.nodes.size());
@@ -66,8 +58,8 @@ class Walker {
     }
   }
 
-  static void CollectStores(const Stmt& stmt, std::vector<char>& stored) {
-    if (stmt.kind == Stmt::Kind::kStore) stored[static_cast<size_t>(stmt.buffer)] = 1;
+  static void CollectStores(const Stmt& stmt, Stored& stored) {
+    if (stmt.kind == Stmt::Kind::kStore) stored[stmt.buffer] = 1;
     for (const StmtPtr& child : stmt.body) CollectStores(*child, stored);
   }
 
@@ -76,8 +68,9 @@ class Walker {
   }
 
   void WalkLoop(const Stmt& stmt) {
-    if (stmt.extent == Linear(1)) return WalkBody(stmt);
-    const bool expanded = stmt.loop == LoopKind::kVectorized || (stmt.loop == LoopKind::kUnrolled && !HasLoop(stmt));
+    if (stmt.RunsOnce()) return WalkBody(stmt);
+    const bool expanded =
+        stmt.loop == LoopKind::kVectorized || (stmt.loop == LoopKind::kUnrolled && !HasRuntimeLoop(stmt));
     const double trips = open_.AverageExtent(stmt.extent - stmt.begin);
     const int outer = node_;
     if (!expanded) {
@@ -158,12 +151,16 @@ class Walker {
 
   // Counts what the value takes and returns the loops that it depends on.
   Mask CountValue(const ValueNode& value) {
-    switch (value.op) {
-      case Op::kInt:
-      case Op::kFloat: return 0;
-      case Op::kAxis: return open_.MaskOf(value.index);
-      case Op::kLoad: return CountLoad(value);
-      default: break;
+    switch (value.kind) {
+      case ValueNode::Kind::kConstant: return 0;
+      case ValueNode::Kind::kIndex: return open_.MaskOf(value.index);
+      case ValueNode::Kind::kGuard: {
+        const Mask mask = open_.MaskOf(value.index);
+        CountAt(PlaceOf(mask), &Operations::compare, mask, DType::kI32, open_.Copies(mask), 1);
+        return mask;
+      }
+      case ValueNode::Kind::kLoad: return CountLoad(value);
+      case ValueNode::Kind::kOperation: break;
     }
     Mask mask = 0;
     for (const ValuePtr& arg : value.args) mask |= CountValue(*arg);
@@ -173,11 +170,8 @@ class Walker {
     if (LengthOf(value.op) > 1 && open_.Copies(~Mask{0}) >= kCalledCopies)
       analysis_.nodes[static_cast<size_t>(place)].ops.math_calls +=
           open_.Copies(mask) * (open_.IsVector(mask) ? open_.Widths(type) : 1);
-    if (value.op == Op::kLe && value.args[1]->op == Op::kAxis)
-      CountAt(place, &Operations::compare, mask, DType::kI32, open_.Copies(mask), 1);
-    else
-      CountAt(place, KindOf(value.op, type), mask, type, open_.Copies(mask),
-              LengthOf(value.op) > 1 ? LengthOf(value.op) / kMeanLength : 1);
+    CountAt(place, KindOf(value.op, type), mask, type, open_.Copies(mask),
+            LengthOf(value.op) > 1 ? LengthOf(value.op) / kMeanLength : 1);
     return mask;
   }
 
@@ -186,11 +180,11 @@ class Walker {
     for (const ValuePtr& arg : load.args) mask |= CountValue(*arg);
     for (const auto& [seen, seen_mask] : seen_)
       if (seen->buffer == load.buffer && seen->index == load.index && seen->guard == load.guard) return seen_mask;
-    const Buffer& buffer = program_.buffers[static_cast<size_t>(load.buffer)];
+    const Buffer& buffer = program_.buffer(load.buffer);
     const Mask indexed = mask;
     // What a loop stores changes while it runs.
     for (int node = node_; node > 0; node = analysis_.nodes[static_cast<size_t>(node)].parent)
-      if (stored_[static_cast<size_t>(node)][static_cast<size_t>(load.buffer)]) mask |= BitOf(node);
+      if (stored_[static_cast<size_t>(node)][load.buffer]) mask |= BitOf(node);
     if (buffer.scope == Scope::kRegisters)
       CountTileRead(load, indexed);
     else if (!CountLoad(load, mask) && node_ > 0)
@@ -201,13 +195,13 @@ class Walker {
 
   void CountTileRead(const ValueNode& load, Mask mask) {
     Operations& ops = Here().ops;
-    const Tile& tile = tiles_[static_cast<size_t>(load.buffer)];
+    const Tile& tile = tiles_[load.buffer];
     const double copies = open_.Copies(mask);
     if (!open_.IsVector(mask)) {
       if (tile.lane_step != 0) ops.shuffle += copies;  // a lane of a vector
       return;
     }
-    std::optional<int64_t> step = open_.LaneStep(program_.buffers[static_cast<size_t>(load.buffer)], load.index);
+    std::optional<int64_t> step = open_.LaneStep(load.buffer, load.index);
     if (step && *step == tile.lane_step) return;
     // Read across the vectors that it was written in: log2(lanes) shuffles a vector, or lanes put together one by one.
     const double lanes = static_cast<double>(std::bit_ceil(static_cast<uint64_t>(open_.ActiveLanes())));
@@ -232,13 +226,13 @@ class Walker {
   }
 
   // A load or store of memory: by lanes, and as an access with its strides. True if it is done before the loop.
-  bool CountAccess(int buffer_index, const std::vector<Linear>& index, const std::vector<Linear>& guard, Mask mask,
+  bool CountAccess(BufferId id, const std::vector<Linear>& index, const std::vector<Linear>& guard, Mask mask,
                    bool is_store) {
-    const Buffer& buffer = program_.buffers[static_cast<size_t>(buffer_index)];
+    const Buffer& buffer = program_.buffer(id);
     Node& node = Here();
     Operations& ops = node.ops;
     Access access;
-    access.buffer = buffer_index;
+    access.buffer = id;
     access.node = node_;
     access.is_store = is_store;
     access.is_guarded = !guard.empty();
@@ -262,7 +256,7 @@ class Walker {
     access.lanes = LaneAccess::kScalar;
     access.count = copies;
     if (open_.IsVector(index_mask)) {
-      std::optional<int64_t> step = open_.LaneStep(buffer, index);
+      std::optional<int64_t> step = open_.LaneStep(id, index);
       const double widths = open_.Widths(buffer.dtype);
       if (step == 1) {
         access.lanes = LaneAccess::kContiguous;
@@ -306,10 +300,10 @@ class Walker {
   void CountStore(const Stmt& stmt) {
     seen_.clear();
     Node& node = Here();
-    const Buffer& buffer = program_.buffers[static_cast<size_t>(stmt.buffer)];
+    const Buffer& buffer = program_.buffer(stmt.buffer);
     const ValueNode& value = *stmt.value;
     const bool combines = stmt.combine != Reduction::kNone;
-    const bool is_fma = stmt.combine == Reduction::kSum && value.op == Op::kMul && IsFloat(value.type);
+    const bool is_fma = stmt.combine == Reduction::kSum && value.Is(Op::kMul) && IsFloat(value.type);
     if (is_fma) {
       for (const ValuePtr& arg : value.args) CountValue(*arg);
     } else {
@@ -355,17 +349,16 @@ class Walker {
     if (!is_settled && !open_.IsVector(guard_mask)) node.ops.branch += open_.Copies(guard_mask);
 
     if (buffer.scope == Scope::kRegisters) {
-      Tile& tile = tiles_[static_cast<size_t>(stmt.buffer)];
+      Tile& tile = tiles_[stmt.buffer];
       tile.vectors = std::max(tile.vectors, open_.Copies(index_mask) * (by_lanes ? open_.Widths(buffer.dtype) : 1));
-      if (by_lanes) tile.lane_step = open_.LaneStep(buffer, stmt.index).value_or(0);
+      if (by_lanes) tile.lane_step = open_.LaneStep(stmt.buffer, stmt.index).value_or(0);
       return;
     }
     // What is accumulated in memory is read and written every time.
     const Mask every_time = node_ > 0 ? BitOf(node_) : 0;
     if (combines) CountAccess(stmt.buffer, stmt.index, stmt.guard, index_mask | guard_mask | every_time, false);
     CountAccess(stmt.buffer, stmt.index, stmt.guard, index_mask | guard_mask, true);
-    const bool copies_memory = !combines && value.op == Op::kLoad &&
-                               program_.buffers[static_cast<size_t>(value.buffer)].scope != Scope::kRegisters;
+    const bool copies_memory = !combines && value.kind == ValueNode::Kind::kLoad && !program_.InRegisters(value.buffer);
     if (copies_memory) node.copied_bytes += copies * open_.ActiveLanes() * static_cast<double>(ByteSize(buffer.dtype));
   }
 
@@ -373,11 +366,11 @@ class Walker {
   const Target& target_;
   Analysis& analysis_;
   OpenLoops open_;
-  std::vector<Tile> tiles_;  // by buffer
-  std::vector<int> open_tiles_;
-  std::vector<std::vector<int>> open_tiles_at_;          // by node
+  IdVector<BufferId, Tile> tiles_;
+  std::vector<BufferId> open_tiles_;
+  std::vector<std::vector<BufferId>> open_tiles_at_;     // by node
   std::vector<std::pair<const ValueNode*, Mask>> seen_;  // loads of the current statement
-  std::vector<std::vector<char>> stored_;                // by node: buffers written inside
+  std::vector<Stored> stored_;                           // by node: buffers written inside
   int node_ = 0;
   int nest_ = 0;
 };

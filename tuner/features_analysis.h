@@ -53,7 +53,7 @@ struct Operations {
 
 // An access to memory; register tiles have none.
 struct Access {
-  int buffer = -1;
+  BufferId buffer;
   int node = 0;  // the body's loop
   bool is_store = false;
   bool is_guarded = false;
@@ -71,7 +71,7 @@ struct Node {
   int parent = -1;
   std::vector<int> children;
   LoopKind kind = LoopKind::kSerial;
-  VarId var = -1;
+  VarId var;
   int nest = -1;
   double trips = 1;       // average
   double entries = 1;     // how often the loop starts
@@ -91,17 +91,19 @@ struct Node {
   bool IsInnermost() const { return children.empty(); }
 };
 
-// Bytes in whole cache lines, per node and buffer.
+using PerBuffer = IdVector<BufferId, double>;
+
+// Bytes in whole cache lines, per node.
 struct Footprint {
-  std::vector<double> body;       // of one trip
-  std::vector<double> inclusive;  // of all trips of one entry
+  PerBuffer body;       // of one trip
+  PerBuffer inclusive;  // of all trips of one entry
 };
 
 struct Analysis {
   std::vector<Node> nodes;  // parents before children; empty in an analysis of nothing
   std::vector<Access> accesses;
-  std::vector<Footprint> footprints;                      // parallel to nodes; by buffer
-  std::array<std::vector<double>, kCacheLevels> traffic;  // into each level, bytes, by buffer, whole program
+  std::vector<Footprint> footprints;            // parallel to nodes
+  std::array<PerBuffer, kCacheLevels> traffic;  // into each level, bytes, whole program
   std::array<double, kCacheLevels> capacity = {};
   int nests = 0;
   int hot = 0;              // the node whose body takes most of the cycles

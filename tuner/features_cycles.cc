@@ -33,8 +33,13 @@ double LengthOf(Op op) {
 }
 
 double PathOf(const ValueNode& value) {
-  if (value.op == Op::kInt || value.op == Op::kFloat || value.op == Op::kAxis) return 0;
-  if (value.op == Op::kLoad) return kLoadLatency;
+  switch (value.kind) {
+    case ValueNode::Kind::kConstant:
+    case ValueNode::Kind::kIndex: return 0;
+    case ValueNode::Kind::kGuard: return kFmaLatency;  // one comparison
+    case ValueNode::Kind::kLoad: return kLoadLatency;
+    case ValueNode::Kind::kOperation: break;
+  }
   double longest = 0;
   for (const ValuePtr& arg : value.args) longest = std::max(longest, PathOf(*arg));
   return longest + LatencyOf(value.op);

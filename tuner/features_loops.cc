@@ -7,21 +7,17 @@
 namespace hone::features {
 
 OpenLoops::OpenLoops(const LoopProgram& program, const Target& target)
-    : program_(program),
-      vars_(program.vars),
-      target_(target),
-      position_(static_cast<size_t>(vars_.size()), -1),
-      at_(static_cast<size_t>(vars_.size()), 0) {}
+    : program_(program), vars_(program.vars), target_(target), position_(vars_.size(), -1), at_(vars_.size(), 0) {}
 
 void OpenLoops::Push(const Loop& loop, bool is_vector) {
   vectors_.push_back(vector_);
   if (is_vector) vector_ = static_cast<int>(loops_.size());
-  position_[static_cast<size_t>(loop.var)] = static_cast<int>(loops_.size());
+  position_[loop.var] = static_cast<int>(loops_.size());
   loops_.push_back(loop);
 }
 
 void OpenLoops::Pop() {
-  position_[static_cast<size_t>(loops_.back().var)] = -1;
+  position_[loops_.back().var] = -1;
   loops_.pop_back();
   vector_ = vectors_.back();
   vectors_.pop_back();
@@ -37,7 +33,7 @@ LoopMask OpenLoops::RuntimeBits() const {
 int64_t OpenLoops::Evaluate(VarId id) const {
   const Var& var = vars_[id];
   switch (var.kind) {
-    case VarKind::kLoop: return at_[static_cast<size_t>(id)];
+    case VarKind::kLoop: return at_[id];
     case VarKind::kSize: return var.range.hi;
     case VarKind::kAxis: return Evaluate(var.a);
     case VarKind::kFloorDiv: return FloorDiv(Evaluate(var.a), var.divisor);
@@ -58,10 +54,9 @@ int64_t OpenLoops::Evaluate(const Linear& form) const {
 LoopMask OpenLoops::MaskOf(VarId id) const {
   const Var& var = vars_[id];
   switch (var.kind) {
-    case VarKind::kLoop:
-      return position_[static_cast<size_t>(id)] < 0 ? 0 : LoopMask{1} << position_[static_cast<size_t>(id)];
+    case VarKind::kLoop: return position_[id] < 0 ? 0 : LoopMask{1} << position_[id];
     case VarKind::kSize: return 0;
-    case VarKind::kOpaque: return var.payload < 0 ? 0 : LoadedMask(*program_.opaque[static_cast<size_t>(var.payload)]);
+    case VarKind::kOpaque: return var.payload < 0 ? 0 : LoadedMask(program_.OpaqueValue(var));
     default: return MaskOf(var.a) | MaskOf(var.b);
   }
 }
@@ -101,10 +96,10 @@ double OpenLoops::AverageExtent(const Linear& extent) {
     const int64_t last = vars_[loops[i]].range.hi;
     const int64_t samples = std::min(kSamples, last + 1);
     for (int64_t s = 0; s < samples; ++s) {
-      at_[static_cast<size_t>(loops[i])] = samples == 1 ? 0 : s * last / (samples - 1);
+      at_[loops[i]] = samples == 1 ? 0 : s * last / (samples - 1);
       self(self, i + 1);
     }
-    at_[static_cast<size_t>(loops[i])] = 0;
+    at_[loops[i]] = 0;
   };
   visit(visit, 0);
   return std::max(sum / count, 1e-3);
@@ -123,10 +118,10 @@ double OpenLoops::ActiveShare(const std::vector<Linear>& guard) {
     }
     const VarId var = loops_[position].var;
     for (int64_t i = 0; i <= vars_[var].range.hi; ++i) {
-      at_[static_cast<size_t>(var)] = i;
+      at_[var] = i;
       self(self, position + 1);
     }
-    at_[static_cast<size_t>(var)] = 0;
+    at_[var] = 0;
   };
   visit(visit, 0);
   return active / count;
@@ -146,7 +141,7 @@ void OpenLoops::AddCoefficients(const Linear& form, int64_t factor, double* step
     const Var& var = vars_[term.var];
     if (var.kind == VarKind::kAxis)
       AddCoefficients(var.a, factor * term.coef, step);
-    else if (int p = position_[static_cast<size_t>(term.var)]; p >= 0)
+    else if (int p = position_[term.var]; p >= 0)
       step[p] += static_cast<double>(factor * term.coef);
   }
 }
@@ -163,24 +158,25 @@ void OpenLoops::Steps(const Linear& form, double* step) {
     double widest = 0;
     for (int64_t i : {int64_t{1}, last / 4, last / 2, last - 1, last}) {
       if (i < 1 || i > last) continue;
-      at_[static_cast<size_t>(loops_[p].var)] = i;
+      at_[loops_[p].var] = i;
       double moved = static_cast<double>(Evaluate(form) - start);
       if (std::abs(moved) > std::abs(widest)) widest = moved;
     }
-    at_[static_cast<size_t>(loops_[p].var)] = 0;
+    at_[loops_[p].var] = 0;
     step[p] = widest / static_cast<double>(last);
   }
 }
 
-std::optional<int64_t> OpenLoops::LaneStep(const Buffer& buffer, const std::vector<Linear>& index) {
+std::optional<int64_t> OpenLoops::LaneStep(BufferId buffer, const std::vector<Linear>& index) {
   if (vector_ < 0) return 0;
   const VarId lane = loops_[static_cast<size_t>(vector_)].var;
   const int64_t last = vars_[lane].range.hi;
+  const std::vector<int64_t>& strides = program_.buffer(buffer).strides;
   auto flat = [&](int64_t i) {
-    at_[static_cast<size_t>(lane)] = i;
+    at_[lane] = i;
     int64_t offset = 0;
-    for (size_t d = 0; d < index.size(); ++d) offset += buffer.strides[d] * Evaluate(index[d]);
-    at_[static_cast<size_t>(lane)] = 0;
+    for (size_t d = 0; d < index.size(); ++d) offset += strides[d] * Evaluate(index[d]);
+    at_[lane] = 0;
     return offset;
   };
   const int64_t first = flat(0), step = flat(std::min<int64_t>(1, last)) - first;

@@ -29,9 +29,7 @@ class OpenLoops {
   void Pop();
   const std::vector<Loop>& loops() const { return loops_; }
   size_t size() const { return loops_.size(); }
-  LoopMask BitOf(VarId loop) const {
-    return LoopMask{1} << position_[static_cast<size_t>(loop)];
-  }  // REQUIRES: it is open
+  LoopMask BitOf(VarId loop) const { return LoopMask{1} << position_[loop]; }  // REQUIRES: it is open
   LoopMask VectorBit() const { return vector_ < 0 ? 0 : LoopMask{1} << vector_; }
   LoopMask RuntimeBits() const;  // loops that stay loops
 
@@ -48,7 +46,7 @@ class OpenLoops {
   // distance from the first trip among a few. `step` has size() elements.
   void Steps(const Linear& form, double* step);
   // Elements from lane to lane in the flat buffer; nullopt: not the same for all lanes.
-  std::optional<int64_t> LaneStep(const Buffer& buffer, const std::vector<Linear>& index);
+  std::optional<int64_t> LaneStep(BufferId buffer, const std::vector<Linear>& index);
 
   bool HasVector() const { return vector_ >= 0; }
   bool IsVector(LoopMask mask) const { return (mask & VectorBit()) != 0; }
@@ -69,10 +67,10 @@ class OpenLoops {
   const VarTable& vars_;
   const Target& target_;
   std::vector<Loop> loops_;
-  std::vector<int> position_;  // by variable: index into loops_; −1: not open
-  std::vector<int64_t> at_;    // by variable: where index arithmetic is evaluated; 0 between evaluations
-  std::vector<int> vectors_;   // vector_ before each Push
-  int vector_ = -1;            // index into loops_
+  IdVector<VarId, int> position_;  // index into loops_; −1: not open
+  IdVector<VarId, int64_t> at_;    // where index arithmetic is evaluated; 0 between evaluations
+  std::vector<int> vectors_;       // vector_ before each Push
+  int vector_ = -1;                // index into loops_
 };
 
 }  // namespace hone::features

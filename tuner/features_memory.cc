@@ -69,17 +69,17 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
   const size_t buffers = program.buffers.size();
   analysis.capacity = {static_cast<double>(target.l1_bytes), static_cast<double>(target.l2_bytes),
                        static_cast<double>(target.l3_bytes)};
-  Footprint empty{std::vector<double>(buffers, 0), std::vector<double>(buffers, 0)};
+  Footprint empty{PerBuffer(buffers), PerBuffer(buffers)};
   analysis.footprints.assign(analysis.nodes.size(), empty);
   std::vector<Footprint> direct = analysis.footprints;  // `body`: what the straight-line code alone touches
-  std::vector<char> stored(buffers, 0);
+  IdVector<BufferId, char> stored(buffers);
   for (const Access& access : analysis.accesses) {
-    const size_t b = static_cast<size_t>(access.buffer);
+    const BufferId b = access.buffer;
     stored[b] |= access.is_store;
     // From the body outwards: each loop adds its trips.
     size_t first = access.trips.size();
     while (first > 0 && access.loop_node[first - 1] < 0) --first;
-    double touched = TouchedBytes(program.buffers[b], access, first, kLineBytes);
+    double touched = TouchedBytes(program.buffer(b), access, first, kLineBytes);
     int node = access.node;
     double& alone = direct[static_cast<size_t>(node)].body[b];
     alone = std::max(alone, touched);
@@ -89,7 +89,7 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
       if (node > 0) {
         while (first > 0 && access.loop_node[first - 1] != node) --first;
         if (first > 0) --first;
-        touched = std::max(touched, TouchedBytes(program.buffers[b], access, first, kLineBytes));
+        touched = std::max(touched, TouchedBytes(program.buffer(b), access, first, kLineBytes));
       }
       footprint.inclusive[b] = std::max(footprint.inclusive[b], touched);
       if (node == 0) break;
@@ -98,13 +98,13 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
   }
 
   for (size_t level = 0; level < kCacheLevels; ++level) {
-    std::vector<std::vector<double>> traffic(analysis.nodes.size(), std::vector<double>(buffers, 0));
+    std::vector<PerBuffer> traffic(analysis.nodes.size(), PerBuffer(buffers));
     for (size_t n = analysis.nodes.size(); n-- > 0;) {
       const Node& node = analysis.nodes[n];
       const Footprint& footprint = analysis.footprints[n];
       double together = 0;
       for (double bytes : footprint.body) together += bytes;
-      for (size_t b = 0; b < buffers; ++b) {
+      for (BufferId b : program.buffers.ids()) {
         if (together <= analysis.capacity[level]) {
           traffic[n][b] = footprint.inclusive[b];
           continue;
@@ -115,9 +115,9 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
       }
     }
     // What is written comes in first and goes out again.
-    for (size_t b = 0; b < buffers; ++b)
+    for (BufferId b : program.buffers.ids())
       if (stored[b] && !traffic.empty()) traffic[0][b] *= 2;
-    analysis.traffic[level] = traffic.empty() ? std::vector<double>(buffers, 0) : std::move(traffic[0]);
+    analysis.traffic[level] = traffic.empty() ? PerBuffer(buffers) : std::move(traffic[0]);
   }
 }
 

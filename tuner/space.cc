@@ -90,7 +90,7 @@ Result<Candidate> Space::Complete(Plan plan) const { return Complete(std::move(p
 
 Result<Candidate> Space::Complete(Plan plan, const LowerLimits& limits) const {
   ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, plan.schedule));
-  LoopProgram program = HONE_TRY(Lower(scheduled, target_, limits));
+  LoopProgram program = HONE_TRY(Lower(scheduled, limits));
   return Candidate{std::move(plan.choices), PrintSchedule(plan.schedule), HashOf(program),
                    ExtractFeatures(program, target_)};
 }
@@ -103,7 +103,7 @@ Result<Candidate> Space::Parse(std::string_view choices) const { return Make(HON
 
 Result<uint64_t> Space::ProgramOf(std::string_view schedule) const {
   ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel_, HONE_TRY(ParseSchedule(schedule))));
-  return HashOf(HONE_TRY(Lower(scheduled, target_, LowerLimits{})));
+  return HashOf(HONE_TRY(Lower(scheduled)));
 }
 
 Result<Plan> Space::Sample(Rng& rng) const {

@@ -35,7 +35,7 @@ const std::vector<std::string>& TargetTexts() {
 
 // Everything up to what LLVM gets.
 Result<void> Refusal(const Kernel& kernel, const Schedule& schedule, const Target& target, ObjectCompiler& compiler) {
-  LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule)), target));
+  LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
   EXPECT_FALSE(program.entry.empty());
   llvm::LLVMContext context;
   HONE_TRY(EmitModule(program, target, compiler, context));
@@ -341,7 +341,7 @@ TEST(DefaultSchedule, OfAChainThatDoublesStaysSmall) {
     for (const Stage& stage : scheduled->kernel.stages) nodes += stage.body.nodes();
     EXPECT_LE(nodes, 20'000);
     EXPECT_LT(scheduled->kernel.stages.size(), 100u);  // what is short is in one body all the same
-    Result<LoopProgram> program = Lower(*scheduled, target);
+    Result<LoopProgram> program = Lower(*scheduled);
     EXPECT_TRUE(program) << program.error().Text();
   }
 }
@@ -360,7 +360,7 @@ TEST(DefaultSchedule, WindowsGatherNothing) {
       Result<ScheduledKernel> applied = ApplySchedule(parsed, DefaultSchedule(parsed, target).value());
       ASSERT_TRUE(applied) << applied.error().Text();
       llvm::LLVMContext context;
-      Result<LoopProgram> program = Lower(*applied, target);
+      Result<LoopProgram> program = Lower(*applied);
       ASSERT_TRUE(program) << program.error().Text();
       auto module = EmitModule(*program, target, *compiler, context);
       ASSERT_TRUE(module) << module.error().Text();

@@ -110,7 +110,7 @@ Result<Lowered> LowerText(const std::string& kernel_text, const std::string& tar
   const Target& target = lowered.target;
   Kernel kernel = Specialize(HONE_TRY(ParseKernel(kernel_text)));
   lowered.schedule = schedule ? HONE_TRY(ParseSchedule(*schedule)) : HONE_TRY(DefaultSchedule(kernel, target));
-  lowered.program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, lowered.schedule)), target));
+  lowered.program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, lowered.schedule))));
   return lowered;
 }
 
@@ -195,14 +195,11 @@ class DivisionFinder {
 void ForEachForm(const LoopProgram& program,
                  const std::function<void(const std::vector<const Stmt*>&, const Linear&)>& visit) {
   std::vector<const Stmt*> loops;
-  auto address = [&](int buffer, const std::vector<Linear>& index) {
-    Linear flat;
-    for (size_t d = 0; d < index.size(); ++d)
-      flat.AddScaled(program.vars.ExpandAxes(index[d]), program.buffers[static_cast<size_t>(buffer)].strides[d]);
-    visit(loops, flat);
+  auto address = [&](BufferId buffer, const std::vector<Linear>& index) {
+    visit(loops, program.vars.ExpandAxes(program.FlatIndex(buffer, index)));
   };
   std::function<void(const ValueNode&)> value = [&](const ValueNode& node) {
-    if (node.op == Op::kLoad) address(node.buffer, node.index);
+    if (node.kind == ValueNode::Kind::kLoad) address(node.buffer, node.index);
     for (const Linear& guard : node.guard) visit(loops, program.vars.ExpandAxes(guard));
     for (const ValuePtr& arg : node.args) value(*arg);
   };

@@ -68,7 +68,7 @@ TEST(PlanCases, InnerLoopsHaveNoGuards) {
   for (const ScheduleCase& scheduled : cases.cases) {
     Result<ScheduledKernel> applied = ApplySchedule(KernelOfCase(kernel, size, scheduled), scheduled.steps);
     ASSERT_TRUE(applied) << applied.error().Text();
-    Result<LoopProgram> program = Lower(*applied, kTarget);
+    Result<LoopProgram> program = Lower(*applied);
     ASSERT_TRUE(program) << program.error().Text();
     const std::string text = PrintProgram(*program);
     EXPECT_EQ(text.substr(text.find("entry")).find(">= 0"), std::string::npos) << text;
@@ -81,8 +81,7 @@ TEST(PlanDispatch, CasesShareOnePackedCopy) {
   const int size = FindCaseSize(kernel, cases).value();
   std::vector<LoopProgram> programs;
   for (const ScheduleCase& scheduled : cases.cases)
-    programs.push_back(
-        Lower(ApplySchedule(KernelOfCase(kernel, size, scheduled), scheduled.steps).value(), kTarget).value());
+    programs.push_back(Lower(ApplySchedule(KernelOfCase(kernel, size, scheduled), scheduled.steps).value()).value());
   std::vector<ProgramBody> bodies;
   for (size_t i = 0; i < programs.size(); ++i) bodies.push_back({&programs[i], cases.cases[i].ranges, {}});
   const Dispatch dispatch = PlanDispatch(size, std::move(bodies));

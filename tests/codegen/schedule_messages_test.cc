@@ -37,7 +37,7 @@ Result<void> Refusal(const Kernel& kernel, const std::string& text, const Target
   const std::string before = PrintKernel(kernel);
   Result<ScheduledKernel> applied = ApplySchedule(kernel, schedule);
   EXPECT_EQ(PrintKernel(kernel), before);
-  LoopProgram program = HONE_TRY(Lower(HONE_TRY(std::move(applied)), target));
+  LoopProgram program = HONE_TRY(Lower(HONE_TRY(std::move(applied))));
   llvm::LLVMContext context;
   HONE_TRY(EmitModule(program, target, compiler, context));
   return {};

@@ -70,7 +70,7 @@ bool RandomSchedule::Propose(std::vector<Step> steps) {
     ++refusals_[fmt::format("apply: {}", verb)];
     return false;
   }
-  if (!Lower(*applied, target_)) {
+  if (!Lower(*applied)) {
     ++refusals_[fmt::format("lower: {}", verb)];
     return false;
   }

@@ -35,7 +35,7 @@ Result<LoopProgram> ProgramOf(const std::string& text, const Target& target,
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
   Schedule steps = schedule ? HONE_TRY(ParseSchedule(*schedule)) : HONE_TRY(DefaultSchedule(kernel, target));
   ScheduledKernel scheduled = HONE_TRY(ApplySchedule(kernel, steps));
-  return Lower(scheduled, target);
+  return Lower(scheduled);
 }
 
 class Features {
