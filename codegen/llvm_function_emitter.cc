@@ -27,6 +27,7 @@ FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, con
     : program_(program),
       vars_(vars),
       target_(target),
+      machine_(ModelMachine(target)),
       function_(function),
       builder_(function.getContext()),
       bases_(std::move(bases)),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codegen/machine_model.h"
 #include "codegen/program.h"
 #include "ir/target.h"
 
@@ -132,6 +133,7 @@ class FunctionEmitter {
   const LoopProgram& program_;
   VarTable& vars_;
   const Target& target_;
+  const MachineModel machine_;
   llvm::Function& function_;
   llvm::IRBuilder<> builder_;
   IdVector<BufferId, llvm::Value*> bases_;

@@ -37,7 +37,6 @@ std::optional<Inside> OnlyStoreIn(const Stmt& loop) {
 }  // namespace
 
 BufferId FunctionEmitter::CrowdingWindow(const Stmt& loop) {
-  constexpr int64_t kOthers = 4;  // registers for vectors that are not broadcast, and for the scheduler
   const std::optional<Inside> inside = OnlyStoreIn(loop);
   if (!inside || inside->store->combine == Reduction::kNone) return {};
   const auto tile = tiles_.find(inside->store->buffer);
@@ -58,7 +57,8 @@ BufferId FunctionEmitter::CrowdingWindow(const Stmt& loop) {
     }
     const int64_t wanted = rows == 1 ? 0 : rows + loop.extent.constant() - 1;
     const auto accumulators = static_cast<int64_t>(tile->second.slots.size());
-    if (wanted > 0 && accumulators + wanted + kOthers > target_.VectorRegisters()) crowding = value.buffer;
+    if (wanted > 0 && accumulators + wanted + machine_.scheduling_registers > machine_.vector_registers)
+      crowding = value.buffer;
   };
   visit(visit, *inside->store->value);
   return crowding;

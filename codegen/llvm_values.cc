@@ -15,16 +15,6 @@
 namespace hone {
 namespace {
 
-// Loads kept in registers across an innermost loop; more would spill what the loop itself needs.
-int MaxHoisted(const Target& target) { return target.VectorRegisters() * 3 / 8; }
-
-// Lanes further apart are gathered: a load of all between them would read mostly what nobody wants.
-constexpr int64_t kMaxMaskedStride = 4;
-
-// Copies of an elementary function that are still inlined: a call costs some spills, a copy a millisecond of
-// compilation.
-constexpr int64_t kMaxInlineMath = 6;
-
 bool IsConstant(const ValueNode& value, double number) {
   return value.IsConstant() && IsFloat(value.type) && value.float_value == number;
 }
@@ -147,7 +137,7 @@ llvm::Value* FunctionEmitter::EmitLongMath(Op op, bool is_sigmoid, std::vector<l
   auto emit = [&](llvm::IRBuilderBase& builder, llvm::ArrayRef<llvm::Value*> values) {
     return is_sigmoid ? EmitSigmoid(builder, target_, values[0]) : EmitMath(builder, target_, op, values);
   };
-  if (copies_ < kMaxInlineMath) return emit(builder_, args);
+  if (copies_ < machine_.called_copies) return emit(builder_, args);
   llvm::Type* type = args[0]->getType();
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
   std::string name = "hone." + std::string(is_sigmoid ? "sigmoid" : OpName(op)) +
@@ -281,7 +271,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   // shuffle. Side by side only where that is a narrower load, or on AVX2: there LLVM 19 reads a lane that is off, in a
   // register of which nothing else is used, without asking its mask.
   std::vector<bool> apart;
-  if (vector && !form.irregular && form.lane >= 1 && form.lane <= kMaxMaskedStride && !mask.always())
+  if (vector && !form.irregular && form.lane >= 1 && form.lane <= machine_.widest_lane_stride && !mask.always())
     apart = KnownLanes(mask);
   if (form.lane == 1 && !apart.empty()) {
     const auto first = std::find(apart.begin(), apart.end(), true);
@@ -358,7 +348,7 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
       !scope.stored.contains(load.buffer)) {
     auto known = scope.hoisted.find({base, constant, hoisted_shape});
     if (known != scope.hoisted.end()) return known->second;
-    if (static_cast<int>(scope.hoisted.size()) < MaxHoisted(target_)) {
+    if (static_cast<int>(scope.hoisted.size()) < machine_.HoistedLoads()) {
       llvm::IRBuilderBase::InsertPointGuard restore(builder_);
       builder_.SetInsertPoint(scope.preheader);
       llvm::Value* value = FromMemory(buffer.dtype, widen_lanes(emit()));

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "codegen/lower_internal.h"
+#include "codegen/op_length.h"
 #include "ir/rewrite.h"
 
 namespace hone {
@@ -50,7 +51,7 @@ class ValueCounter {
     if (value->kind == ValueNode::Kind::kGuard) return 2;  // an index and its comparison
     const bool is_long = value->Is(Op::kExp) || value->Is(Op::kTanh) || value->Is(Op::kErf) || value->Is(Op::kLog) ||
                          value->Is(Op::kPow);
-    int64_t count = is_long ? 20 : 1;
+    int64_t count = is_long ? static_cast<int64_t>(kMeanLength) : 1;
     for (const ValuePtr& arg : value->args) count += Count(arg);
     return count;
   }

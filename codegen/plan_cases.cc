@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/default_schedule.h"
 #include "codegen/schedule_planner.h"
@@ -51,7 +52,7 @@ std::optional<RowCosts> CostsOf(const SchedulePlanner& planner, const std::strin
   for (const RegisterTile& tile : tiles) {
     if (!is_along_size(tile) || tile.vector_axis != best->vector_axis || tile.row_axis[1] != best->row_axis[1])
       continue;
-    const double each = tile.cycles / static_cast<double>((c->extents[axis] + tile.rows[1] - 1) / tile.rows[1]);
+    const double each = tile.cycles / static_cast<double>(CeilDiv(c->extents[axis], tile.rows[1]));
     auto [known, is_new] = costs.cost.try_emplace({tile.vectors, tile.rows[1]}, each);
     if (!is_new) known->second = std::min(known->second, each);
   }
@@ -69,7 +70,7 @@ class Width {
       std::vector<double>& costs = costs_.emplace_back(count_, kNever);
       for (size_t i = 0; i < count_; ++i) {
         const int64_t size = lo + static_cast<int64_t>(i);
-        if (rows <= size) costs[i] = static_cast<double>((size + rows - 1) / rows) * cost;
+        if (rows <= size) costs[i] = static_cast<double>(CeilDiv(size, rows)) * cost;
         least_[i] = std::min(least_[i], costs[i]);
       }
     }

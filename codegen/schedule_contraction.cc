@@ -2,8 +2,8 @@
 // fused. Loops as in BLIS (Van Zee, van de Geijn 2015): a block of rows that stays in the second-level cache, panels of
 // the vector operand over it, register tiles over both.
 #include <algorithm>
-#include <bit>
 
+#include "base/arithmetic.h"
 #include "codegen/contraction_rule.h"
 #include "ir/rewrite.h"
 
@@ -63,8 +63,7 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
 }  // namespace
 
 void ContractionRule::Emit() {
-  lanes_ = std::min<int64_t>(c_.lanes,
-                             static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(ExtentOf(tile_.vector_axis)))));
+  lanes_ = std::min<int64_t>(c_.lanes, BitCeil(ExtentOf(tile_.vector_axis)));
   width_ = lanes_ * tile_.vectors;
   if (const AccessPattern& access = c_.operands[tile_.vector_operand];
       access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 &&
@@ -88,24 +87,24 @@ void ContractionRule::Emit() {
 // A long panel is cut along the reduction so that a piece stays in the first-level cache under all row tiles of a
 // block; partial sums wait in a private block. Worth it once the whole panel would crowd the second-level cache.
 void ContractionRule::ChooseReductionBlock() {
-  const Target& target = planner_.target();
+  const MachineModel& machine = planner_.machine();
   int64_t step_bytes = width_ * c_.element_bytes;
   double row_tiles = 1;
   for (int position : c_.only[1 - tile_.vector_operand]) {
     int64_t rows = position == tile_.row_axis[0] ? tile_.rows[0] : position == tile_.row_axis[1] ? tile_.rows[1] : 1;
-    row_tiles *= static_cast<double>((ExtentOf(position) + rows - 1) / rows);
+    row_tiles *= static_cast<double>(CeilDiv(ExtentOf(position), rows));
   }
   if (tile_.direct || row_tiles < 4) return;
   int64_t outer = ExtentOf(c_.reduce[0]), inner = c_.reduction / outer;
-  int64_t steps = std::max<int64_t>(64, target.l1_bytes / 2 / step_bytes);
+  int64_t steps = std::max<int64_t>(64, machine.l1_bytes / 2 / step_bytes);
   int64_t block = std::max<int64_t>(1, steps / inner);
-  int64_t blocks = (outer + block - 1) / block;
-  bool pays = c_.reduction * step_bytes > target.l2_bytes / 2 && blocks >= 2;
+  int64_t blocks = CeilDiv(outer, block);
+  bool pays = c_.reduction * step_bytes > machine.l2_bytes / 2 && blocks >= 2;
   std::vector<int64_t> options{0};
   for (int64_t count : {2, 3, 4, 6, 8, 16})
-    if (outer / count * inner >= kShortestBlock) options.push_back((outer + count - 1) / count);
+    if (outer / count * inner >= kShortestBlock) options.push_back(CeilDiv(outer, count));
   reduction_block_ =
-      planner_.Choose(pair_.sum, "reduction_block", std::move(options), pays ? (outer + blocks - 1) / blocks : 0);
+      planner_.Choose(pair_.sum, "reduction_block", std::move(options), pays ? CeilDiv(outer, blocks) : 0);
 }
 
 // Numbers of tiles in a block: few, then as many as divide the tiles into few blocks.
@@ -113,7 +112,7 @@ std::vector<int64_t> ContractionRule::BlockOptions(int64_t tiles) const {
   std::vector<int64_t> options;
   for (int64_t count : {1, 2, 3, 4, 6, 8, 12, 16, 32, 64}) {
     if (count <= tiles) options.push_back(count);
-    if (count <= tiles) options.push_back((tiles + count - 1) / count);
+    if (count <= tiles) options.push_back(CeilDiv(tiles, count));
   }
   return options;
 }
@@ -127,9 +126,9 @@ bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
   if (reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) ||
       pad->reduction != Reduction::kNone || ReadersOf(planner_.kernel(), pad->output).size() != 1)
     return false;
-  const int64_t cores = planner_.target().cores;
-  blocks = (blocks + cores - 1) / cores * cores;
-  int64_t tiles_each = (tiles + blocks - 1) / blocks;
+  const int64_t cores = planner_.machine().cores;
+  blocks = RoundUp(blocks, cores);
+  int64_t tiles_each = CeilDiv(tiles, blocks);
   bool even = static_cast<double>(tiles) >= kEvenEnough * static_cast<double>(tiles_each * blocks);
   bool pays = planner_.kernel().options.threads != 1 && blocks <= tiles && even;
   if (!planner_.ChooseIf(pair_.sum, "own_rows", pays)) return false;
@@ -147,18 +146,18 @@ void ContractionRule::ChooseBlock() {
   int which = tile_.row_axis[0] >= 0 ? 0 : 1;
   block_axis_ = tile_.row_axis[which];
   if (block_axis_ < 0) return;
-  int64_t tiles = (ExtentOf(block_axis_) + tile_.rows[which] - 1) / tile_.rows[which];
-  int64_t budget = planner_.target().l2_bytes / 2;
-  int64_t blocks = std::max<int64_t>(1, (bytes + budget - 1) / budget);
+  int64_t tiles = CeilDiv(ExtentOf(block_axis_), tile_.rows[which]);
+  int64_t budget = planner_.machine().l2_bytes / 2;
+  int64_t blocks = std::max<int64_t>(1, CeilDiv(bytes, budget));
   if (GivesEachTaskItsRows(tiles, blocks)) return;
   // Enough tasks for the workers, without cutting blocks thinner than their panels are worth.
-  int64_t vector_tiles = (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
+  int64_t vector_tiles = CeilDiv(ExtentOf(tile_.vector_axis), width_);
   for (int axis : c_.batch) vector_tiles *= ExtentOf(axis);
-  int64_t wanted = 4 * planner_.target().cores;
+  int64_t wanted = 4 * planner_.machine().cores;
   if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted)
-    blocks = std::max(blocks, (wanted + vector_tiles - 1) / vector_tiles);
+    blocks = std::max(blocks, CeilDiv(wanted, vector_tiles));
   blocks = std::min(blocks, tiles);
-  block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), (tiles + blocks - 1) / blocks);
+  block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), CeilDiv(tiles, blocks));
 }
 
 void ContractionRule::ScheduleOut() {
@@ -195,7 +194,7 @@ void ContractionRule::ScheduleOut() {
       task.push_back(row + ".0");
       tiles.push_back(row + ".1");
       row_inside.push_back(row + ".2");
-      tasks *= (ExtentOf(position) + block_tiles_ * tile_.rows[i] - 1) / (block_tiles_ * tile_.rows[i]);
+      tasks *= CeilDiv(ExtentOf(position), block_tiles_ * tile_.rows[i]);
     } else {
       planner_.Split(out, row, {tile_.rows[i]});
       tiles.push_back(row + ".0");
@@ -212,7 +211,7 @@ void ContractionRule::ScheduleOut() {
   if (own_rows_.empty()) {
     bool panels_outside = task.size() > 0 && planner_.ChooseIf(pair_.sum, "panels_outside", false);
     task.insert(panels_outside ? task.begin() : task.end(), vector + ".0");
-    tasks *= (ExtentOf(tile_.vector_axis) + width_ - 1) / width_;
+    tasks *= CeilDiv(ExtentOf(tile_.vector_axis), width_);
   } else {
     tiles.insert(tiles.begin(), vector + ".0");
   }

@@ -1,8 +1,8 @@
 // Stages without structure to use: vectors along the last axis, workers along the others. Transposes go through
 // register tiles.
 #include <algorithm>
-#include <bit>
 
+#include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "ir/rewrite.h"
 
@@ -19,8 +19,8 @@ void ScheduleInPlace(SchedulePlanner& planner, const std::string& name) {
   planner.MarkScheduled(name);
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back()), lanes = planner.LanesFor(stage);
-  lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
-  planner.Split(name, last, {std::min<int64_t>((extent + lanes - 1) / lanes + 1, kPaddedRowVectors), lanes});
+  lanes = std::min(lanes, BitCeil(extent));
+  planner.Split(name, last, {std::min<int64_t>(CeilDiv(extent, lanes) + 1, kPaddedRowVectors), lanes});
   planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
 }
@@ -39,27 +39,27 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back()), lanes = planner.LanesFor(stage);
   points = tasks * extent;
-  lanes = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  lanes = std::min(lanes, BitCeil(extent));
   int64_t unroll = std::clamp<int64_t>(extent / lanes, 1, 4);
   while (unroll > 1 && extent % (unroll * lanes) != 0) --unroll;
   // A padded row is walked whole: only its first and last vectors need masks then.
   int64_t pads = 0;
   Walk(stage.body, [&](const Expr& e) { pads += e.op() == Op::kPad; });
   if (pads > 0 && stage.axes.size() > 1)
-    unroll = std::min<int64_t>((extent + lanes - 1) / lanes, std::max<int64_t>(kPaddedRowVectors / pads, 2));
+    unroll = std::min<int64_t>(CeilDiv(extent, lanes), std::max<int64_t>(kPaddedRowVectors / pads, 2));
   unroll = planner.Choose(name, "unroll", {1, 2, 4, 8}, unroll);
   planner.Split(name, last, {unroll, lanes});
   std::vector<std::string> order = outer;
   order.push_back(last + ".0");
   if (outer.empty()) {
     outer.push_back(last + ".0");
-    tasks = (extent + unroll * lanes - 1) / (unroll * lanes);
+    tasks = CeilDiv(extent, unroll * lanes);
   }
   order.push_back(last + ".1");
   order.push_back(last + ".2");
   planner.Reorder(name, order);
   double work = 1;
-  Walk(stage.body, [&](const Expr& e) { work += e.op() >= Op::kExp && e.op() <= Op::kErf ? 12 : 0.5; });
+  Walk(stage.body, [&](const Expr& e) { work += planner.machine().vector_operation.Of(e.op()); });
   planner.Parallelize(name, outer, tasks, static_cast<double>(points) / static_cast<double>(lanes) * work * 2);
   planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
@@ -103,7 +103,7 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
       tasks *= planner.Extent(axis);
     }
     order.push_back(i + ".0");
-    tasks *= (planner.Extent(stage.axes[static_cast<size_t>(across)]) + lanes - 1) / lanes;
+    tasks *= CeilDiv(planner.Extent(stage.axes[static_cast<size_t>(across)]), lanes);
     std::vector<std::string> outer = order;
     order.push_back(j + ".0");
     order.push_back(i + ".1");
@@ -137,8 +137,7 @@ void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   if (stage.axes.empty()) return;
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back());
-  int64_t lanes =
-      std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
   planner.Split(name, last, {lanes});
   std::vector<std::string> order, outer;
   int64_t tasks = 1;
@@ -148,7 +147,7 @@ void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
     tasks *= planner.Extent(stage.axes[i]);
   }
   outer.push_back(last + ".0");
-  tasks *= (extent + lanes - 1) / lanes;
+  tasks *= CeilDiv(extent, lanes);
   order = outer;
   points = static_cast<double>(tasks);
   for (const Axis& axis : stage.reduce_axes) {

@@ -33,7 +33,7 @@ void ContractionRule::PackVectorOperand() {
   const int64_t bytes = planner_.Bytes(access.tensor);
   // A network's weights come from memory, even those that would stay in the cache of a kernel called alone.
   const bool is_large =
-      tensor.kind == TensorKind::kInput && bytes > planner_.target().l2_bytes / (tensor.is_const ? 8 : 1);
+      tensor.kind == TensorKind::kInput && bytes > planner_.machine().l2_bytes / (tensor.is_const ? 8 : 1);
   if (is_large && tile_.direct) streamed_ = tensor.name;
   if (tile_.direct) return;
   std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
@@ -94,7 +94,7 @@ void ContractionRule::PackRowOperand() {
   int last = c_.reduce.back();
   if (tensor.kind != TensorKind::kInput) return;
   bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 &&
-                 RowsCollide(rows, stride, planner_.target().l1_bytes);
+                 RowsCollide(planner_.machine(), rows, stride);
   if (!planner_.ChooseIf(pair_.sum, "copy_rows", collide || reduction_block_ > 0)) return;
   std::vector<LayoutDim> layout;
   for (size_t d = 0; d < tensor.shape.size(); ++d)

@@ -15,9 +15,6 @@
 namespace hone {
 namespace {
 
-// A fork and join over the pool costs about this many cycles (bench/serving: 2–5 µs across cores).
-constexpr double kForkCycles = 12'000;
-
 Step MakeStep(StepKind kind, const std::string& stage) {
   Step step;
   step.kind = kind;
@@ -249,8 +246,9 @@ std::string SchedulePlanner::Parallelize(const std::string& stage, const std::ve
     for (size_t i = 1; i < loops.size(); ++i) name += "+" + loops[i];
   }
   bool allowed = kernel_.options.threads != 1;
-  if (allowed && tasks > 1 && cycles > 2 * kForkCycles) {
-    int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kForkCycles / 2 / (cycles / static_cast<double>(tasks))));
+  const double fork = machine_.fork_cycles;
+  if (allowed && tasks > 1 && cycles > 2 * fork) {
+    int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(fork / 2 / (cycles / static_cast<double>(tasks))));
     Annotate(StepKind::kParallel, stage, {name}, std::min(grain, tasks));
   }
   return name;
@@ -337,7 +335,7 @@ int64_t SchedulePlanner::Bytes(TensorId tensor) const {
 
 int SchedulePlanner::LanesFor(const Stage& stage) const {
   int64_t bytes = ByteSize(kernel_.tensors[static_cast<size_t>(stage.output)].dtype);
-  return target_.Lanes(std::max<int64_t>(bytes, 4));
+  return machine_.Lanes(std::max<int64_t>(bytes, 4));
 }
 
 bool SchedulePlanner::IsScheduled(const std::string& stage) const {

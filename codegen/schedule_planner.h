@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/result.h"
 #include "codegen/choices.h"
+#include "codegen/machine_model.h"
 #include "ir/kernel.h"
 #include "ir/linear.h"
 #include "ir/schedule.h"
@@ -31,10 +32,10 @@ class SchedulePlanner {
  public:
   // Without a chooser every decision is as the rules prefer it.
   SchedulePlanner(const Kernel& kernel, const Target& target, const Chooser& chooser = {})
-      : kernel_(kernel), target_(target), chooser_(chooser) {}
+      : kernel_(kernel), machine_(ModelMachine(target)), chooser_(chooser) {}
 
   const Kernel& kernel() const { return kernel_; }
-  const Target& target() const { return target_; }
+  const MachineModel& machine() const { return machine_; }
   const Schedule& schedule() const { return schedule_; }
   const std::vector<Choice>& choices() const { return choices_; }
 
@@ -118,7 +119,7 @@ class SchedulePlanner {
   void Note(std::string_view rule, const std::string& stage, bool applied, std::string_view why);
 
   Kernel kernel_;
-  const Target& target_;
+  const MachineModel machine_;
   const Chooser chooser_;
   std::vector<Choice> choices_;
   std::vector<RuleNote> notes_;

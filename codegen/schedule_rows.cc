@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <set>
 
+#include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "ir/rewrite.h"
 #include "ir/rewrite_online.h"
@@ -66,7 +66,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     while (longest > 0 && planner.Extent(stage.reduce_axes[longest]) == 1) --longest;
     const Axis& last = stage.reduce_axes[longest];
     int64_t extent = planner.Extent(last);
-    int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+    int64_t width = std::min(lanes, BitCeil(extent));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
     while (chains > 1 && extent % (chains * width) != 0 && extent < 8 * width) --chains;
     std::vector<int64_t> chain_options;
@@ -130,7 +130,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
   if (in_registers) planner.Store(name, Scope::kRegisters);
   std::string along = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back());
-  int64_t width = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  int64_t width = std::min(lanes, BitCeil(extent));
   int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
   while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
   unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);
@@ -177,8 +177,7 @@ RowCost CostOf(const SchedulePlanner& planner, const std::vector<std::string>& g
       points *= static_cast<double>(planner.Extent(stage.axes[i]));
     }
     for (const Axis& axis : stage.reduce_axes) points *= static_cast<double>(planner.Extent(axis));
-    Walk(stage.body,
-         [&](const Expr& e) { cost.work += points * (e.op() >= Op::kExp && e.op() <= Op::kErf ? 0.8 : 0.05); });
+    Walk(stage.body, [&](const Expr& e) { cost.work += points * planner.machine().element_operation.Of(e.op()); });
     cost.bytes += bytes;
   }
   return cost;
@@ -188,7 +187,7 @@ RowCost CostOf(const SchedulePlanner& planner, const std::vector<std::string>& g
 // where there are such.
 int64_t BlockOf(int64_t extent, int64_t wanted, int64_t step, int64_t lanes) {
   constexpr int64_t kTries = 256;
-  const int64_t fewest = (extent + wanted - 1) / wanted;
+  const int64_t fewest = CeilDiv(extent, wanted);
   for (int64_t part : {step, lanes})
     for (int64_t count = fewest; count <= std::min(2 * fewest, fewest + kTries); ++count)
       if (extent % count == 0 && extent / count % part == 0) return extent / count;
@@ -210,7 +209,7 @@ std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::strin
     std::vector<int64_t> options{0};
     for (int64_t block : kOnlineBlocks)
       if (block <= extent) options.push_back(block);
-    const bool is_long = row_bytes > planner.target().l2_bytes;
+    const bool is_long = row_bytes > planner.machine().l2_bytes;
     const int64_t wanted = planner.Choose(out, "online", std::move(options), is_long ? kUsualOnlineBlock : 0);
     if (wanted == 0) {
       planner.Refuse("online", name,
@@ -292,12 +291,12 @@ void DivideRows(SchedulePlanner& planner, const std::string& name, const std::ve
   const std::string along = out.axes.back().name;
   const int64_t extent = planner.Extent(out.axes.back()), width = planner.LanesFor(out);
   const int64_t unroll = planner.Choose(name, "unroll", {1, 2, 4}, 2);
-  const int64_t wanted = std::max<int64_t>(1, kPartsOfAWorker * planner.target().cores / row_count);
+  const int64_t wanted = std::max<int64_t>(1, kPartsOfAWorker * planner.machine().cores / row_count);
   const int64_t steps = (extent + wanted * unroll * width - 1) / (wanted * unroll * width);
   planner.Split(name, along, {steps, unroll, width});
   loops.push_back(along + ".0");
   const int64_t part = steps * unroll * width;
-  const std::string loop = planner.Parallelize(name, loops, row_count * ((extent + part - 1) / part), cycles);
+  const std::string loop = planner.Parallelize(name, loops, row_count * CeilDiv(extent, part), cycles);
   planner.Annotate(StepKind::kUnroll, name, {along + ".2"});
   planner.Annotate(StepKind::kVectorize, name, {along + ".3"});
   for (const std::string& g : group)
@@ -317,7 +316,7 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
     const auto tensor = static_cast<TensorId>(t);
     if (kernel.tensors[t].kind == TensorKind::kIntermediate) continue;
     bytes += planner.Bytes(tensor);
-    const bool stays = planner.Bytes(tensor) <= planner.target().l2_bytes / 8;  // a scale per column
+    const bool stays = planner.Bytes(tensor) <= planner.machine().l2_bytes / 8;  // a scale per column
     if (kernel.tensors[t].kind != TensorKind::kInput || stays) continue;
     const std::vector<int> readers = ReadersOf(kernel, tensor);
     if (readers.empty()) continue;
@@ -325,7 +324,7 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
     if (std::find(group.begin(), group.end(), planner.NameOf(reader)) == group.end()) continue;
     first_reads.emplace_back(kernel.tensors[t].name, planner.NameOf(reader));
   }
-  if (bytes <= planner.target().l2_bytes || first_reads.empty()) return;
+  if (bytes <= planner.machine().l2_bytes || first_reads.empty()) return;
   const int64_t ahead = planner.Choose(name, "prefetch", {0, 1024, kUsualAhead, 16384}, kUsualAhead);
   if (ahead == 0) return;
   for (const auto& [tensor, stage] : first_reads) planner.Prefetch(tensor, stage, ahead);
@@ -366,13 +365,13 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   }
   // Row intermediates must fit the second-level cache.
   const int64_t row_bytes = cost.bytes;
-  if (row_bytes > planner.target().l2_bytes)
+  if (row_bytes > planner.machine().l2_bytes)
     return planner.Refuse("rows", name, "what a row needs in between is more than the second-level cache holds");
 
   double row_count = 1;
   for (size_t i = 0; i < rows; ++i) row_count *= static_cast<double>(planner.Extent(out.axes[i]));
   if (online && CanDivideRows(planner, out, group, rows, *online) &&
-      planner.ChooseIf(name, "divided_rows", row_count < planner.target().cores)) {
+      planner.ChooseIf(name, "divided_rows", row_count < planner.machine().cores)) {
     DivideRows(planner, name, group, rows, *online, cost.work * row_count);
     PrefetchRows(planner, name, planner.scheduled().subspan(before));
     return true;
@@ -393,7 +392,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     for (int64_t count : {4, 3, 2})
       if (last_extent % count == 0 && together == 1) together = count;
     if (together == 1 && last_extent >= 16) together = 4;
-  } else if (!online && row_bytes <= planner.target().l1_bytes / 8 && last_extent % 2 == 0) {
+  } else if (!online && row_bytes <= planner.machine().l1_bytes / 8 && last_extent % 2 == 0) {
     together = 2;
   }
   if (last_extent >= 2) {
@@ -406,15 +405,14 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     planner.Split(name, last, {together});
     task.back() = last + ".0";
     if (last_extent % together != 0) planner.SetTail(name, last, Tail::kShift);
-    tasks = tasks / last_extent * ((last_extent + together - 1) / together);
+    tasks = tasks / last_extent * CeilDiv(last_extent, together);
   }
   loop = planner.Parallelize(name, task, tasks, cost.work * row_count);
   if (together > 1 && scalar_rows) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   if (!scalar_rows) {
     std::string along = out.axes.back().name;
     int64_t extent = planner.Extent(out.axes.back());
-    int64_t width =
-        std::min<int64_t>(planner.LanesFor(out), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+    int64_t width = std::min<int64_t>(planner.LanesFor(out), BitCeil(extent));
     int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
     while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
     unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);

@@ -2,9 +2,9 @@
 // registers, so that each input row is loaded once for all the output rows that it touches; padding happens in a
 // private copy of the plane.
 #include <algorithm>
-#include <bit>
 #include <utility>
 
+#include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "ir/rewrite.h"
 
@@ -15,7 +15,6 @@ namespace {
 constexpr int64_t kMostUnrolled = 200;
 
 constexpr int64_t kLargestWindow = 200;
-constexpr int64_t kFarthest = 4;  // elements between the lanes of a vector
 
 // The stage that pads the windowed operand for this stage alone; nullptr if there is none.
 const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
@@ -31,7 +30,7 @@ int64_t ChooseRows(int64_t extent, int64_t most) {
   int64_t rows = 1;
   double best = 1e30;
   for (int64_t r = 1; r <= std::min(extent, most); ++r) {
-    double tiles = static_cast<double>((extent + r - 1) / r);
+    double tiles = static_cast<double>(CeilDiv(extent, r));
     double cost = tiles * (static_cast<double>(r) + 1.5);
     if (cost < best - 1e-9) best = cost, rows = r;
   }
@@ -55,15 +54,15 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
     if (access.affine && access.uses[last] && access.strides[last] >= 1) data = &access;
   if (!data) return planner.Refuse("window", name, "nothing is read along the last axis of the output");
   // Vectors of a few lanes are not worth it, nor is a window along an axis that lies far apart in memory.
-  if (data->strides[last] > kFarthest)
+  if (data->strides[last] > planner.machine().widest_lane_stride)
     return planner.Refuse("window", name, "what a vector would read lies far apart in memory");
   const int64_t extent = planner.Extent(stage.axes[last]);
   const int64_t row_extent = rank >= 2 ? planner.Extent(stage.axes[rank - 2]) : 1;
-  const int64_t registers = planner.target().VectorRegisters();
+  const int64_t registers = planner.machine().vector_registers;
 
   // A plane whose rows are one vector needs no padded copy: a mask that is known now leaves out what lies outside.
   const Stage* pad = PadOf(planner, data->tensor);
-  const bool has_masks = planner.target().isa == Isa::kAvx2 || planner.target().isa == Isa::kAvx512;
+  const bool has_masks = planner.machine().has_masked_access;
   const bool is_padded = pad != nullptr;  // `pad` itself may be rewritten away
   int64_t most_rows = registers / 5;
   std::string padded = pad ? planner.NameOf(*pad) : "";
@@ -84,8 +83,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   }
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
-  int64_t lanes =
-      std::min<int64_t>(planner.LanesFor(stage), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))));
+  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
   if (lanes >= 8) lanes = planner.Choose(name, "lanes", {lanes / 2}, lanes);
   std::vector<int64_t> row_options;
   for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
@@ -109,7 +107,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
     order.push_back(h + ".0");
     if (outer.empty()) {
       outer.push_back(h + ".0");
-      tasks = (row_extent + rows - 1) / rows;
+      tasks = CeilDiv(row_extent, rows);
     }
     order.push_back(tile_loop);
     order.push_back(h + ".1");
@@ -118,7 +116,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   } else {
     order.push_back(tile_loop);
     outer.push_back(tile_loop);
-    tasks = (extent + lanes - 1) / lanes;
+    tasks = CeilDiv(extent, lanes);
   }
   order.push_back(w + ".1");
   planner.Reorder(out, order);

@@ -8,9 +8,9 @@
 // Where the image is small and the filter large, the tasks are blocks of filters instead: all tiles are made first, and
 // the transformed filter is read once.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "base/arithmetic.h"
 #include "codegen/contraction_rule.h"
 #include "ir/rewrite.h"
 #include "ir/rewrite_winograd.h"
@@ -18,7 +18,6 @@
 namespace hone {
 namespace {
 
-constexpr double kFarBytes = 5.5;       // that a core reads from memory in a cycle
 constexpr double kTransformCycles = 2;  // for each vector of each frequency, in and out: arithmetic, loads, stores
 constexpr int64_t kTilesAtOnce = 32;    // of a block: two vectors of a register tile, and little memory
 constexpr double kWorthIt = 0.9;        // of the direct form's time
@@ -30,22 +29,21 @@ struct Shape {
   int64_t element_bytes = 4;
 };
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // Whole vectors of tiles in a row, or all of them in a part of a vector.
 int64_t TileColumns(int64_t width, int64_t m, int64_t lanes) {
   int64_t tiles = CeilDiv(width, m);
-  int64_t vector = std::min<int64_t>(lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tiles))));
-  return CeilDiv(tiles, vector) * vector;
+  int64_t vector = std::min(lanes, BitCeil(tiles));
+  return RoundUp(tiles, vector);
 }
 
 // Cycles of one core; m = 0: the direct form.
-double Cycles(const Shape& shape, int64_t m, int64_t lanes, const Target& target) {
+double Cycles(const Shape& shape, int64_t m, int64_t lanes, const MachineModel& machine) {
   const double weights = shape.channels * shape.filters, bytes = static_cast<double>(shape.element_bytes);
   auto total = [&](double products, double filter_bytes, double transforms) {
     // Filters that no cache holds come from memory, beside the arithmetic.
-    double far = filter_bytes > static_cast<double>(target.l2_bytes) ? filter_bytes / kFarBytes : 0;
-    return std::max(products / static_cast<double>(2 * lanes), far) + transforms;
+    double far =
+        filter_bytes > static_cast<double>(machine.l2_bytes) ? filter_bytes / machine.memory_bytes_per_cycle : 0;
+    return std::max(products / (machine.fma_per_cycle * static_cast<double>(lanes)), far) + transforms;
   };
   if (m == 0) return total(9 * weights * shape.rows * shape.columns * shape.batch, 9 * weights * bytes, 0);
   const double frequencies = static_cast<double>((m + 2) * (m + 2));
@@ -76,11 +74,11 @@ class WinogradRule {
 
   bool Apply() {
     if (!Recognise()) return false;
-    const Target& target = planner_.target();
-    double best = kWorthIt * Cycles(shape_, 0, lanes_, target);
+    const MachineModel& machine = planner_.machine();
+    double best = kWorthIt * Cycles(shape_, 0, lanes_, machine);
     int64_t preferred = 0;
     for (int64_t m : {2, 4}) {
-      double cycles = Cycles(shape_, m, lanes_, target);
+      double cycles = Cycles(shape_, m, lanes_, machine);
       if (cycles < best) {
         best = cycles;
         preferred = m;
@@ -90,7 +88,7 @@ class WinogradRule {
     if (m_ == 0)
       return Refuse(preferred == 0 ? "the transforms would cost more than the products that they save"
                                    : "left out by a choice of the search");
-    cycles_ = Cycles(shape_, m_, lanes_, target);
+    cycles_ = Cycles(shape_, m_, lanes_, machine);
     columns_ = TileColumns(static_cast<int64_t>(shape_.columns), m_, lanes_);
     std::string base = planner_.FreshName("wino");
     if (!planner_.Winograd(sum_, base, m_, columns_)) return Refuse("the rewrite refused these sizes");
@@ -158,10 +156,10 @@ class WinogradRule {
   }
 
   void Emit(const WinogradNames& names) {
-    const Target& target = planner_.target();
+    const MachineModel& machine = planner_.machine();
     const int64_t rows_of_tiles = CeilDiv(static_cast<int64_t>(shape_.rows), m_);
     lanes_in_row_ = std::min<int64_t>(lanes_, columns_);
-    const int registers = target.VectorRegisters();
+    const int registers = machine.vector_registers;
     // What the sum was is now a copy; its finisher takes it in.
     std::string out = sum_;
     if (std::string finisher = planner_.FinishingStage(sum_); !finisher.empty() && planner_.Inline(sum_))
@@ -173,7 +171,7 @@ class WinogradRule {
     int64_t per_block = rows_of_tiles;
     if (!by_filters_) {
       per_block = std::clamp<int64_t>(CeilDiv(kTilesAtOnce, columns_), 1, rows_of_tiles);
-      int64_t blocks = is_serial ? 1 : CeilDiv(target.cores, static_cast<int64_t>(shape_.batch));
+      int64_t blocks = is_serial ? 1 : CeilDiv(machine.cores, static_cast<int64_t>(shape_.batch));
       per_block = std::min(per_block, std::max<int64_t>(1, CeilDiv(rows_of_tiles, blocks)));
       std::vector<int64_t> options;
       for (int64_t rows = 1; rows <= rows_of_tiles; rows *= 2) options.push_back(rows);
@@ -212,7 +210,7 @@ class WinogradRule {
       // The filters of a task: whole register tiles.
       int64_t tiles = CeilDiv(static_cast<int64_t>(shape_.filters), rows);
       int64_t each = planner_.Choose(sum_, "filter_tiles", {1, 2, 4, 8, 16},
-                                     std::max<int64_t>(1, tiles / (4 * planner_.target().cores)));
+                                     std::max<int64_t>(1, tiles / (4 * planner_.machine().cores)));
       planner_.Split(out, filter, {each * rows});
       task.push_back(filter + ".0");
       tasks *= static_cast<double>(CeilDiv(tiles, each));

@@ -1,20 +1,16 @@
 #include "codegen/tile_model.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "base/arithmetic.h"
 #include "ir/affine.h"
 #include "ir/rewrite.h"
 
 namespace hone {
 namespace {
 
-double CeilDiv(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) / b); }
-
-// Bytes that the second-level cache delivers a cycle, sustained (Agner Fog; 64 at best on all of these cores).
-constexpr double kL2BytesPerCycle = 28;
-constexpr int64_t kNearPages = 64;  // whose translations the first level holds
+double Tiles(int64_t extent, int64_t tile) { return static_cast<double>(CeilDiv(extent, tile)); }
 
 // A row and a step of the reduction that together, and nothing else, move along a dimension of what is padded.
 std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const Stage& stage, const Expr& index,
@@ -123,8 +119,7 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   c.operands[0] = std::move(accesses[0]);
   c.operands[1] = std::move(accesses[1]);
   FindPaddedWindows(planner, stage, c);
-  // One is for broadcasts; where FMAs do not take these from memory, LLVM moves accumulators from register to register.
-  c.most_in_copies = planner.target().VectorRegisters() - (planner.target().isa == Isa::kAvx2 ? 4 : 1);
+  c.most_in_copies = planner.machine().vector_registers - planner.machine().copy_registers;
   return c;
 }
 
@@ -167,16 +162,17 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
   for (size_t i = 0; i < c.extents.size(); ++i) side.plain &= !access.uses[i] || access.dimension[i] >= 0;
   side.contiguous = access.strides[position] == 1;
   if (!side.plain && !side.contiguous) return std::nullopt;
-  side.lanes = std::min<int64_t>(c.lanes, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(side.extent))));
+  side.lanes = std::min<int64_t>(c.lanes, BitCeil(side.extent));
   side.is_const = planner.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
   side.bytes = static_cast<double>(planner.Bytes(access.tensor));
   auto extent_of = [&](int position) { return c.extents[static_cast<size_t>(position)]; };
   const int longest =
       *std::max_element(c.reduce.begin(), c.reduce.end(), [&](int a, int b) { return extent_of(a) < extent_of(b); });
   const int64_t stride = access.strides[static_cast<size_t>(longest)] * c.element_bytes;
-  side.evicts_itself = RowsCollide(extent_of(longest), stride, planner.target().l1_bytes);
-  side.crosses_lines = stride % 64 != 0;
-  side.misses_pages = stride >= 4096 && extent_of(longest) > kNearPages;
+  const MachineModel& machine = planner.machine();
+  side.evicts_itself = RowsCollide(machine, extent_of(longest), stride);
+  side.crosses_lines = stride % machine.line_bytes != 0;
+  side.misses_pages = stride >= machine.page_bytes && extent_of(longest) > machine.near_pages;
   for (int other : c.only[operand])
     if (other != axis) side.other_tiles *= static_cast<double>(extent_of(other));
   const std::vector<int>& rows = c.only[1 - operand];
@@ -193,10 +189,9 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
 // Cycles that `lines` next to each other take at each step of a far stride. Within the second-level cache, what that
 // delivers. Beyond it what the next one does, unless too few steps are in flight to hide its latency: prefetchers see
 // nothing in such a stride. `operations`: of one step.
-double FetchCycles(bool far, double lines, double operations) {
-  constexpr double kFarLine = 6, kFarLatency = 300, kInFlight = 512;  // server cores of today
-  if (!far) return lines * 64 / kL2BytesPerCycle;
-  return std::max(lines * kFarLine, kFarLatency * operations / kInFlight);
+double FetchCycles(const MachineModel& machine, bool far, double lines, double operations) {
+  if (!far) return lines * static_cast<double>(machine.line_bytes) / machine.l2_bytes_per_cycle;
+  return std::max(lines * machine.far_line_cycles, machine.far_latency * operations / machine.instructions_in_flight);
 }
 
 // Steps of the reduction that a tile need not do, since they meet padding; less what the edges cost instead.
@@ -214,25 +209,26 @@ double StepsSaved(const Contraction& c, const VectorSide& side, int64_t vectors,
 // Of the whole contraction.
 double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const VectorSide& side, int64_t vectors,
                 int64_t rows0, int64_t rows1, bool direct) {
-  const Target& target = planner.target();
+  const MachineModel& machine = planner.machine();
   const int64_t rows = rows0 * rows1;
   const double steps = static_cast<double>(c.reduction) - StepsSaved(c, side, vectors, rows0, rows1);
   const double batch = BatchOf(c);
-  const double vector_tiles = CeilDiv(side.extent, vectors * side.lanes) * side.other_tiles;
-  const double row_tiles = CeilDiv(side.inner_extent, rows1) * CeilDiv(side.outer_extent, rows0) * side.other_rows;
+  const double vector_tiles = Tiles(side.extent, vectors * side.lanes) * side.other_tiles;
+  const double row_tiles = Tiles(side.inner_extent, rows1) * Tiles(side.outer_extent, rows0) * side.other_rows;
   const double step_bytes = static_cast<double>(vectors * side.lanes * c.element_bytes);
-  // Per step of the reduction: two FMAs and two loads a cycle; four cycles from an FMA to the next of its chain.
-  double step = std::max({static_cast<double>(rows * vectors) / 2, static_cast<double>(rows + vectors) / 2, 4.0 * 1.0});
+  // Per step of the reduction: FMAs, loads, and the way from an FMA to the next of its chain.
+  double step = std::max({static_cast<double>(rows * vectors) / machine.fma_per_cycle,
+                          static_cast<double>(rows + vectors) / machine.loads_per_cycle, machine.fma_latency});
   if (!side.plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
   const double panel = steps * step_bytes;
   // Then a piece stays in the first level.
-  const bool blocked = panel > static_cast<double>(target.l2_bytes) / 2 && row_tiles >= 4;
-  if ((panel > static_cast<double>(target.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
-    step = std::max(step, step_bytes / kL2BytesPerCycle);
+  const bool blocked = panel > static_cast<double>(machine.l2_bytes) / 2 && row_tiles >= 4;
+  if ((panel > static_cast<double>(machine.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
+    step = std::max(step, step_bytes / machine.l2_bytes_per_cycle);
   double stores;
   if (side.transposed) {
     const auto lanes = static_cast<double>(side.lanes);
-    double blocks = static_cast<double>(vectors) * CeilDiv(rows1, side.lanes) * static_cast<double>(rows0);
+    double blocks = static_cast<double>(vectors) * Tiles(rows1, side.lanes) * static_cast<double>(rows0);
     stores = blocks * (lanes * std::log2(lanes) + 3.0 * lanes);
   } else {
     stores = static_cast<double>(rows * vectors) * 2;
@@ -244,16 +240,17 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   // the first of them.
   if (side.plain && !side.is_const) {
     // Lines that two tiles share stay in the second level, or are fetched twice.
-    const bool far = side.bytes > static_cast<double>(target.l2_bytes);
-    const double lines = step_bytes / 64 + (far && side.contiguous && side.crosses_lines ? 1 : 0);
+    const bool far = side.bytes > static_cast<double>(machine.l2_bytes);
+    const double lines =
+        step_bytes / static_cast<double>(machine.line_bytes) + (far && side.contiguous && side.crosses_lines ? 1 : 0);
     if (!direct) {
-      const double fetch = FetchCycles(far, lines, 2 * static_cast<double>(vectors));
+      const double fetch = FetchCycles(machine, far, lines, 2 * static_cast<double>(vectors));
       cycles +=
           batch * vector_tiles * steps * std::max(fetch, static_cast<double>(vectors) * (side.contiguous ? 2.0 : 8.0));
     } else {
-      const double fetch = FetchCycles(far, lines, static_cast<double>(rows * vectors + rows + vectors));
+      const double fetch = FetchCycles(machine, far, lines, static_cast<double>(rows * vectors + rows + vectors));
       double again = step + (side.misses_pages ? 1 : 0);
-      if (side.evicts_itself) again = std::max(again, step_bytes / kL2BytesPerCycle);
+      if (side.evicts_itself) again = std::max(again, step_bytes / machine.l2_bytes_per_cycle);
       cycles += batch * vector_tiles * steps * (std::max(again, fetch) + (row_tiles - 1) * again - row_tiles * step);
     }
   }
@@ -264,7 +261,7 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
     const int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
     const auto bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
     if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 &&
-        bytes > static_cast<double>(target.l2_bytes) / 2)
+        bytes > static_cast<double>(machine.l2_bytes) / 2)
       cycles += bytes * 0.2;
   }
   if (direct && !side.plain && side.extent % (vectors * side.lanes) != 0 && side.extent < vectors * side.lanes)
@@ -282,28 +279,28 @@ std::vector<bool> WaysToRead(const VectorSide& side, double row_tiles) {
 
 }  // namespace
 
-bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes) {
-  int64_t ways = l1_bytes / 4096;
-  int64_t period = std::max<int64_t>(64, std::min<int64_t>(4096, stride_bytes & -stride_bytes));
-  int64_t sets = 4096 / period;
+bool RowsCollide(const MachineModel& machine, int64_t rows, int64_t stride_bytes) {
+  const int64_t way = machine.l1_way_bytes, ways = machine.l1_bytes / way;
+  const int64_t period = std::max(machine.line_bytes, std::min(way, stride_bytes & -stride_bytes));
+  const int64_t sets = way / period;
   return rows / sets > ways / 2;
 }
 
 std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
-  const int64_t registers = planner.target().VectorRegisters();
+  const int64_t registers = planner.machine().vector_registers;
   std::vector<RegisterTile> tiles;
   for (int v = 0; v < 2; ++v) {
     for (int axis : c.only[v]) {
       const std::optional<VectorSide> side = SideAlong(planner, c, v, axis, output_axis);
       if (!side) continue;
-      for (int64_t vectors = 1; vectors <= 8 && vectors <= (side->extent + side->lanes - 1) / side->lanes; ++vectors) {
+      for (int64_t vectors = 1; vectors <= 8 && vectors <= CeilDiv(side->extent, side->lanes); ++vectors) {
         for (int64_t rows1 = 1; rows1 <= std::min(side->inner_extent, registers); ++rows1) {
           for (int64_t rows0 = 1; rows0 <= std::min(side->outer_extent, registers / rows1); ++rows0) {
             if (rows0 > 1 && rows1 < side->inner_extent && rows1 < 4) continue;
             // Accumulators, the vectors of one step, and one broadcast.
             if (rows0 * rows1 * vectors + vectors + 1 > registers) continue;
             const double row_tiles =
-                CeilDiv(side->inner_extent, rows1) * CeilDiv(side->outer_extent, rows0) * side->other_rows;
+                Tiles(side->inner_extent, rows1) * Tiles(side->outer_extent, rows0) * side->other_rows;
             for (bool direct : WaysToRead(*side, row_tiles))
               tiles.push_back({v,
                                axis,

@@ -54,9 +54,9 @@ TrimWay TrimWayOf(const Contraction& contraction, const PaddedWindow& window, co
 // Share of the work that is saved so, less what the edges cost instead. `most`: kByLoop does without copies.
 double TrimGain(const Contraction& contraction, const RegisterTile& tile, TrimWay most);
 
-// Do rows with this stride in bytes evict each other? They do where they fall into the same few sets (64-byte lines, 4
-// KiB of sets in every first-level cache of today).
-bool RowsCollide(int64_t rows, int64_t stride_bytes, int64_t l1_bytes);
+// Do rows with this stride in bytes evict each other? They do where they fall into the same few sets of the first
+// level.
+bool RowsCollide(const MachineModel& machine, int64_t rows, int64_t stride_bytes);
 
 // Every tile that fits the registers, with its cost.
 std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& contraction,

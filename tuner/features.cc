@@ -19,11 +19,6 @@ using features::LaneAccess;
 using features::Node;
 using features::Operations;
 
-// Bytes per cycle into L1 from L2, into L2 from L3, into L3 from memory; one core. Measured on Sapphire Rapids and Zen
-// 5 within a factor of 1.5; the model learns the rest.
-constexpr double kBytesPerCycle[kCacheLevels] = {40, 16, 8};
-// Leaving a loop is mispredicted unless its trips are few and constant; entering it sets up its counters.
-constexpr double kLoopEntryCycles = 8;
 constexpr int kStreams = 3;  // buffers of the hot body that are described one by one
 constexpr int kLevels = 4;   // loops around the hot body that are described one by one
 
@@ -64,7 +59,7 @@ class Writer {
 
 struct Input {
   const LoopProgram& program;
-  const Target& target;
+  const MachineModel& machine;
   const Analysis& analysis;
 };
 
@@ -86,7 +81,7 @@ struct Totals {
 
 double Workers(const Input& in) {
   const int wanted = in.program.kernel.options.threads;
-  return std::max(1, wanted > 0 ? std::min(wanted, in.target.cores) : in.target.cores);
+  return std::max(1, wanted > 0 ? std::min(wanted, in.machine.cores) : in.machine.cores);
 }
 
 // The longest part that a worker gets of a parallel loop: equal parts, none below the grain.
@@ -118,7 +113,7 @@ Totals Sum(const Input& in) {
       totals.ops.store[i] += runs * node.ops.store[i];
     }
     totals.ops.hoisted_load += node.entries * node.ops.hoisted_load;
-    const double instructions = node.ops.Instructions();
+    const double instructions = node.ops.Instructions(in.machine);
     totals.code += node.copies * instructions;
     totals.largest_body = std::max(totals.largest_body, instructions);
     totals.copied_bytes += runs * node.copied_bytes;
@@ -128,7 +123,7 @@ Totals Sum(const Input& in) {
       totals.loop_trips += runs;
       totals.loop_entries += node.entries;
     }
-    BodyCycles body = CyclesOf(node, in.target);
+    BodyCycles body = CyclesOf(node, in.machine);
     for (double BodyCycles::* member :
          {&BodyCycles::arithmetic, &BodyCycles::load, &BodyCycles::store, &BodyCycles::shuffle, &BodyCycles::issue,
           &BodyCycles::latency, &BodyCycles::path})
@@ -188,13 +183,13 @@ void WriteHot(const Input& in, const Totals& totals, Writer& out) {
   static const Node kNothing;
   const Node& hot = in.analysis.nodes.empty() ? kNothing : in.analysis.nodes[static_cast<size_t>(in.analysis.hot)];
   const Operations& ops = hot.ops;
-  const double arithmetic = std::max(ops.Arithmetic(), 1.0), registers = in.target.VectorRegisters();
+  const double arithmetic = std::max(ops.Arithmetic(), 1.0), registers = in.machine.vector_registers;
   out.Group("hot");
   out.Share("share", totals.hot_cycles, totals.body_cycles);
   out.Log("trips", hot.trips);
   out.Log("entries", hot.entries);
   out.Plain("innermost", hot.IsInnermost() ? 1 : 0);
-  out.Log("instructions", ops.Instructions());
+  out.Log("instructions", ops.Instructions(in.machine));
   out.Log("arithmetic", ops.Arithmetic());
   out.Log("fma", ops.fma);
   out.Log("divide", ops.divide);
@@ -229,10 +224,10 @@ void WriteHot(const Input& in, const Totals& totals, Writer& out) {
   out.Ratio("pressure", pressure, registers);
   out.Log("spills", pressure - registers);
   out.Log("chains", hot.chains);
-  out.Ratio("chains_per_pipe", hot.chains, in.target.FmaChains());
+  out.Ratio("chains_per_pipe", hot.chains, in.machine.FmaChains());
   out.Log("chain_links", hot.chain_links);
   out.Plain("chain_in_memory", hot.chain_in_memory ? 1 : 0);
-  BodyCycles cycles = CyclesOf(hot, in.target);
+  BodyCycles cycles = CyclesOf(hot, in.machine);
   const double most = cycles.Max();
   out.Log("cycles", most);
   out.Share("by_arithmetic", cycles.arithmetic, most);
@@ -265,6 +260,7 @@ void WriteLevels(const Input& in, Writer& out) {
 // The buffers that the hot body reads and writes most, one by one.
 void WriteStreams(const Input& in, Writer& out) {
   const Analysis& analysis = in.analysis;
+  const auto line = static_cast<double>(in.machine.line_bytes), page = static_cast<double>(in.machine.page_bytes);
   std::vector<const Access*> streams;
   for (const Access& access : analysis.accesses) {
     if (access.node != analysis.hot) continue;
@@ -297,8 +293,8 @@ void WriteStreams(const Input& in, Writer& out) {
         (seen == 0 ? inner_stride : outer_stride) = std::abs(access->stride[p]) * element;
         if (seen++ == 0) first = p;
       }
-      loop_bytes = features::TouchedBytes(buffer, *access, first, features::kLineBytes);
-      pages = features::TouchedBytes(buffer, *access, first, features::kPageBytes) / features::kPageBytes;
+      loop_bytes = features::TouchedBytes(buffer, *access, first, line);
+      pages = features::TouchedBytes(buffer, *access, first, page) / page;
       const Node& node = analysis.nodes[static_cast<size_t>(access->node)];
       reuse = access->count * node.trips * element / loop_bytes;
     }
@@ -390,17 +386,17 @@ void WriteParallel(const Input& in, const Totals& totals, Writer& out) {
 
 // Cycles of the whole program by what could limit it, and how far that is from what the kernel needs at least.
 void WriteBounds(const Input& in, const Totals& totals, Writer& out) {
-  const double lanes = in.target.Lanes(4);
-  const double ideal = std::max(in.analysis.needed_flops / (4 * lanes),
-                                in.analysis.operand_bytes / kBytesPerCycle[kCacheLevels - 1] / 8) +
+  const double lanes = in.machine.Lanes(4);
+  const double ideal = std::max(in.analysis.needed_flops / (2 * in.machine.fma_per_cycle * lanes),
+                                in.analysis.operand_bytes / in.machine.stream_bytes_per_cycle[kCacheLevels - 1] / 8) +
                        1;
   double memory[kCacheLevels];
-  for (int level = 0; level < kCacheLevels; ++level)
-    memory[level] = SumOf(in.analysis.traffic[static_cast<size_t>(level)]) / kBytesPerCycle[level];
+  for (size_t level = 0; level < kCacheLevels; ++level)
+    memory[level] = SumOf(in.analysis.traffic[level]) / in.machine.stream_bytes_per_cycle[level];
   // Traffic of operands that fit the last level does not come from memory again when the kernel is called again.
   if (in.analysis.operand_bytes <= in.analysis.capacity[2]) memory[2] = 0;
   const double scale = totals.body_cycles > 0 ? totals.slowest_worker / totals.body_cycles : 1;
-  const double loops = totals.loop_entries * kLoopEntryCycles;
+  const double loops = totals.loop_entries * in.machine.loop_entry_cycles;
   const double compute = (totals.body_cycles + loops) * scale;
   const double slowest = std::max({compute, memory[0] * scale, memory[1] * scale, memory[2]});
   out.Group("bound");
@@ -422,7 +418,7 @@ void WriteBounds(const Input& in, const Totals& totals, Writer& out) {
   out.Ratio("memory", memory[2], ideal);
   out.Group("target");
   out.Plain("lanes", lanes);
-  out.Plain("registers", in.target.VectorRegisters());
+  out.Plain("registers", in.machine.vector_registers);
   out.Log("l1", in.analysis.capacity[0]);
   out.Log("l2", in.analysis.capacity[1]);
   out.Log("l3", in.analysis.capacity[2]);
@@ -446,7 +442,7 @@ std::span<const std::string_view> FeatureNames() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;
     Writer writer(&names);
-    WriteAll({LoopProgram{}, Target{}, Analysis{}}, writer);
+    WriteAll({LoopProgram{}, ModelMachine(Target{}), Analysis{}}, writer);
     return names;
   }();
   static const std::vector<std::string_view> kViews(kNames.begin(), kNames.end());
@@ -455,12 +451,13 @@ std::span<const std::string_view> FeatureNames() {
 
 std::vector<float> ExtractFeatures(const LoopProgram& program, const Target& target) {
   Analysis analysis;
-  features::AnalyzeLoops(program, target, analysis);
-  features::AnalyzeMemory(program, target, analysis);
+  const MachineModel machine = ModelMachine(target);
+  features::AnalyzeLoops(program, machine, analysis);
+  features::AnalyzeMemory(program, machine, analysis);
   std::vector<float> values;
   values.reserve(FeatureNames().size());
   Writer writer(&values);
-  WriteAll({program, target, analysis}, writer);
+  WriteAll({program, machine, analysis}, writer);
   HONE_CHECK(values.size() == FeatureNames().size());
   return values;
 }

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "codegen/op_length.h"
 #include "tuner/features_cycles.h"
 #include "tuner/features_loops.h"
 
@@ -13,11 +14,11 @@ namespace {
 
 class Walker {
  public:
-  Walker(const LoopProgram& program, const Target& target, Analysis& analysis)
+  Walker(const LoopProgram& program, const MachineModel& machine, Analysis& analysis)
       : program_(program),
-        target_(target),
+        machine_(machine),
         analysis_(analysis),
-        open_(program, target),
+        open_(program, machine),
         tiles_(program.buffers.size()) {}
 
   void Run() {
@@ -119,7 +120,7 @@ class Walker {
     ops.*kind += count * weight;
     if (type == DType::kF64) ops.doubles += count;
     if (vector) {
-      ops.lanes_issued += count * target_.Lanes(ByteSize(type));
+      ops.lanes_issued += count * machine_.Lanes(ByteSize(type));
       ops.lanes_used += copies * open_.ActiveLanes();
     } else {
       ops.scalar += count;
@@ -167,7 +168,7 @@ class Walker {
     // An index as a value is arithmetic only where it varies within the body.
     const DType type = value.type == DType::kBool ? value.args[0]->type : value.type;
     const int place = PlaceOf(mask);
-    if (LengthOf(value.op) > 1 && open_.Copies(~Mask{0}) >= kCalledCopies)
+    if (LengthOf(value.op) > 1 && open_.Copies(~Mask{0}) >= static_cast<double>(machine_.called_copies))
       analysis_.nodes[static_cast<size_t>(place)].ops.math_calls +=
           open_.Copies(mask) * (open_.IsVector(mask) ? open_.Widths(type) : 1);
     CountAt(place, KindOf(value.op, type), mask, type, open_.Copies(mask),
@@ -261,12 +262,12 @@ class Walker {
       if (step == 1) {
         access.lanes = LaneAccess::kContiguous;
         access.count = copies * widths;
-      } else if (step && *step > 1 && *step <= 4 && !is_store && !HasRuntimeLanes(guard)) {
+      } else if (step && *step > 1 && *step <= machine_.widest_lane_stride && !is_store && !HasRuntimeLanes(guard)) {
         // All of what lies between is loaded, and the lanes are picked out of it.
         access.lanes = LaneAccess::kStrided;
         const double elements = static_cast<double>(std::bit_ceil(static_cast<uint64_t>(open_.ActiveLanes())) *
                                                     static_cast<uint64_t>(*step));
-        const double loads = std::max(1.0, elements / target_.Lanes(ByteSize(buffer.dtype)));
+        const double loads = std::max(1.0, elements / machine_.Lanes(ByteSize(buffer.dtype)));
         access.count = copies * loads;
         shuffles = copies * std::max(1.0, loads - widths);
       } else {
@@ -282,7 +283,7 @@ class Walker {
 
     // A load that the innermost loop does not move is done before it, while registers last.
     const bool moves = node_ > 0 && (mask & BitOf(node_)) != 0;
-    const double room = target_.VectorRegisters() * 3 / 8.0 - ops.hoisted_load;
+    const double room = machine_.HoistedLoads() - ops.hoisted_load;
     const bool hoisted = !is_store && !masked && node_ > 0 && !moves && access.count <= room;
     if (hoisted) {
       ops.hoisted_load += access.count;
@@ -316,7 +317,7 @@ class Walker {
     const bool by_lanes = open_.IsVector(index_mask);
     node.vector_lanes = std::max(node.vector_lanes, open_.ActiveLanes());
 
-    node.path += PathOf(value);
+    node.path += PathOf(value, machine_);
     if (combines) {
       const Mask lanes = open_.VectorBit();
       double Operations::* kind = is_fma                             ? &Operations::fma
@@ -337,10 +338,11 @@ class Walker {
       const bool carried = node_ > 0 && (index_mask & BitOf(node_)) == 0;
       const double accumulators = open_.Copies(index_mask);
       const double halvings = vector && !by_lanes ? std::log2(std::max(2.0, open_.ActiveLanes())) : 0;
-      node.path += halvings * kLaneStepLatency + std::max(0.0, copies / accumulators - 1) * kFmaLatency;
+      node.path +=
+          halvings * machine_.lane_step_latency + std::max(0.0, copies / accumulators - 1) * machine_.fma_latency;
       if (carried) {
         const double widths = by_lanes ? open_.Widths(buffer.dtype) : 1;
-        const double links = copies / accumulators + halvings * kLaneStepLatency / kFmaLatency;
+        const double links = copies / accumulators + halvings * machine_.lane_step_latency / machine_.fma_latency;
         node.chains += accumulators * widths;
         node.chain_links = std::max(node.chain_links, links);
         node.chain_in_memory |= buffer.scope != Scope::kRegisters;
@@ -363,7 +365,7 @@ class Walker {
   }
 
   const LoopProgram& program_;
-  const Target& target_;
+  const MachineModel& machine_;
   Analysis& analysis_;
   OpenLoops open_;
   IdVector<BufferId, Tile> tiles_;
@@ -377,12 +379,12 @@ class Walker {
 
 }  // namespace
 
-void AnalyzeLoops(const LoopProgram& program, const Target& target, Analysis& analysis) {
-  Walker(program, target, analysis).Run();
+void AnalyzeLoops(const LoopProgram& program, const MachineModel& machine, Analysis& analysis) {
+  Walker(program, machine, analysis).Run();
   double most = -1;
   for (size_t n = 0; n < analysis.nodes.size(); ++n) {
     const Node& node = analysis.nodes[n];
-    const double cycles = node.executions * CyclesOf(node, target).Max();
+    const double cycles = node.executions * CyclesOf(node, machine).Max();
     if (cycles > most) most = cycles, analysis.hot = static_cast<int>(n);
   }
   if (IsStatic(program.kernel)) {

@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "codegen/machine_model.h"
 #include "codegen/program.h"
-#include "ir/target.h"
 
 namespace hone::features {
 
-inline constexpr int kCacheLevels = 3;
-inline constexpr double kLineBytes = 64;
-inline constexpr double kPageBytes = 4096;
+inline constexpr int kCacheLevels = MachineModel::kCacheLevels;
 
 // How lanes reach memory, the cheapest first.
 enum class LaneAccess : uint8_t { kScalar = 0, kBroadcast, kContiguous, kStrided, kGather };
@@ -48,7 +46,7 @@ struct Operations {
   double Arithmetic() const { return fma + add + multiply + compare + divide + transcendental + convert + integer; }
   double Loads() const;
   double Stores() const;
-  double Instructions() const;  // emitted, elementary functions at their length
+  double Instructions(const MachineModel& machine) const;  // emitted, elementary functions at their length
 };
 
 // An access to memory; register tiles have none.
@@ -112,9 +110,9 @@ struct Analysis {
 };
 
 // Fills nodes and accesses.
-void AnalyzeLoops(const LoopProgram& program, const Target& target, Analysis& analysis);
+void AnalyzeLoops(const LoopProgram& program, const MachineModel& machine, Analysis& analysis);
 // Fills footprints and traffic. REQUIRES: AnalyzeLoops.
-void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& analysis);
+void AnalyzeMemory(const LoopProgram& program, const MachineModel& machine, Analysis& analysis);
 
 // Bytes in units of `unit` (a line, a page) that the access touches while its open loops from `first` inwards run.
 double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, double unit);
@@ -122,8 +120,7 @@ double TouchedBytes(const Buffer& buffer, const Access& access, size_t first, do
 // Runs of neighbouring elements that they touch then: rows that are walked side by side.
 double TouchedRuns(const Access& access, size_t first);
 
-// Cycles of one execution of a body by what could limit it. Ports as on current cores (Golden Cove, Zen 4 and 5,
-// Neoverse V): two vector FMA pipes, two loads, one store, one shuffle, about five instructions; tables of uops.info.
+// Cycles of one execution of a body by what could limit it.
 struct BodyCycles {
   double arithmetic = 0;
   double load = 0;
@@ -134,6 +131,6 @@ struct BodyCycles {
   double path = 0;     // of code between loops: it waits for the loop before it, and the next one for it
   double Max() const;
 };
-BodyCycles CyclesOf(const Node& node, const Target& target);
+BodyCycles CyclesOf(const Node& node, const MachineModel& machine);
 
 }  // namespace hone::features

@@ -2,47 +2,31 @@
 
 #include <algorithm>
 
+#include "codegen/op_length.h"
 #include "tuner/features_analysis.h"
 
 namespace hone::features {
 namespace {
 
-// Cycles for which a division or square root of one 512-bit vector of f32 keeps its pipe (uops.info: 10 to 19).
-constexpr double kDivideCycles = 12;
-constexpr double kMemoryAccumulateLatency = 9;  // store forwarding on top
-constexpr double kLoadLatency = 5;
-constexpr double kDivideLatency = 16;
-constexpr double kMathLatency = 45;
-
-double LatencyOf(Op op) {
-  if (LengthOf(op) > 1) return kMathLatency;
-  return op == Op::kDiv || op == Op::kSqrt || op == Op::kRsqrt ? kDivideLatency : kFmaLatency;
+double LatencyOf(Op op, const MachineModel& machine) {
+  if (LengthOf(op) > 1) return machine.elementary_latency;
+  const bool divides = op == Op::kDiv || op == Op::kSqrt || op == Op::kRsqrt;
+  return divides ? machine.divide_latency : machine.fma_latency;
 }
 
 }  // namespace
 
-double LengthOf(Op op) {
-  switch (op) {
-    case Op::kExp: return 16;
-    case Op::kLog: return 20;
-    case Op::kTanh: return 22;
-    case Op::kErf: return 28;
-    case Op::kPow: return 60;
-    default: return 1;
-  }
-}
-
-double PathOf(const ValueNode& value) {
+double PathOf(const ValueNode& value, const MachineModel& machine) {
   switch (value.kind) {
     case ValueNode::Kind::kConstant:
     case ValueNode::Kind::kIndex: return 0;
-    case ValueNode::Kind::kGuard: return kFmaLatency;  // one comparison
-    case ValueNode::Kind::kLoad: return kLoadLatency;
+    case ValueNode::Kind::kGuard: return machine.fma_latency;  // one comparison
+    case ValueNode::Kind::kLoad: return machine.load_latency;
     case ValueNode::Kind::kOperation: break;
   }
   double longest = 0;
-  for (const ValuePtr& arg : value.args) longest = std::max(longest, PathOf(*arg));
-  return longest + LatencyOf(value.op);
+  for (const ValuePtr& arg : value.args) longest = std::max(longest, PathOf(*arg, machine));
+  return longest + LatencyOf(value.op, machine);
 }
 
 double Operations::Loads() const {
@@ -57,28 +41,29 @@ double Operations::Stores() const {
   return sum;
 }
 
-double Operations::Instructions() const {
-  return Arithmetic() + transcendental * (kMeanLength - 1) + math_calls * kCallInstructions + shuffle + Loads() +
-         Stores() + branch;
+double Operations::Instructions(const MachineModel& machine) const {
+  return Arithmetic() + transcendental * (kMeanLength - 1) + math_calls * machine.call_instructions + shuffle +
+         Loads() + Stores() + branch;
 }
 
 double BodyCycles::Max() const { return std::max({arithmetic, load, store, shuffle, issue, latency, path}); }
 
-BodyCycles CyclesOf(const Node& node, const Target& target) {
+BodyCycles CyclesOf(const Node& node, const MachineModel& machine) {
   const Operations& ops = node.ops;
   BodyCycles cycles;
   const double pipes =
-      ops.Arithmetic() + ops.transcendental * (kMeanLength - 1) + ops.math_calls * kCallInstructions / 2;
-  const double divider = ops.divide * kDivideCycles * target.VectorBits() / 512;
-  cycles.arithmetic = std::max(pipes / 2, divider);
-  cycles.load = ops.Loads() / 2;
-  cycles.store = ops.Stores();
-  cycles.shuffle = ops.shuffle;
+      ops.Arithmetic() + ops.transcendental * (kMeanLength - 1) + ops.math_calls * machine.call_instructions / 2;
+  const double divider = ops.divide * machine.divide_cycles;
+  cycles.arithmetic = std::max(pipes / machine.fma_per_cycle, divider);
+  cycles.load = ops.Loads() / machine.loads_per_cycle;
+  cycles.store = ops.Stores() / machine.stores_per_cycle;
+  cycles.shuffle = ops.shuffle / machine.shuffles_per_cycle;
   // A broadcast or contiguous load is part of the instruction that uses it, once.
   const double folded = std::min(ops.load[static_cast<size_t>(LaneAccess::kBroadcast)], ops.fma);
-  const double loop = node.parent < 0 ? 0 : 2;
-  cycles.issue = (ops.Instructions() - folded + loop) / 5 + (node.parent < 0 ? 0 : 0.2);
-  cycles.latency = node.chain_links * (node.chain_in_memory ? kMemoryAccumulateLatency : kFmaLatency);
+  const bool is_loop = node.parent >= 0;
+  const double issued = ops.Instructions(machine) - folded + (is_loop ? machine.loop_instructions : 0);
+  cycles.issue = issued / machine.instructions_per_cycle + (is_loop ? machine.loop_trip_cycles : 0);
+  cycles.latency = node.chain_links * (node.chain_in_memory ? machine.memory_accumulate_latency : machine.fma_latency);
   cycles.path = node.IsInnermost() ? 0 : node.path;
   return cycles;
 }

@@ -6,8 +6,8 @@
 
 namespace hone::features {
 
-OpenLoops::OpenLoops(const LoopProgram& program, const Target& target)
-    : program_(program), vars_(program.vars), target_(target), position_(vars_.size(), -1), at_(vars_.size(), 0) {}
+OpenLoops::OpenLoops(const LoopProgram& program, const MachineModel& machine)
+    : program_(program), vars_(program.vars), machine_(machine), position_(vars_.size(), -1), at_(vars_.size(), 0) {}
 
 void OpenLoops::Push(const Loop& loop, bool is_vector) {
   vectors_.push_back(vector_);
@@ -194,7 +194,7 @@ double OpenLoops::Copies(LoopMask mask) const {
 double OpenLoops::Widths(DType type) const {
   if (vector_ < 0) return 1;
   const double lanes = static_cast<double>(std::bit_ceil(static_cast<uint64_t>(ActiveLanes())));
-  return std::max(1.0, lanes / target_.Lanes(ByteSize(type)));
+  return std::max(1.0, lanes / machine_.Lanes(ByteSize(type)));
 }
 
 }  // namespace hone::features

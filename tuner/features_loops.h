@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "codegen/machine_model.h"
 #include "codegen/program.h"
-#include "ir/target.h"
 
 namespace hone::features {
 
@@ -22,7 +22,7 @@ class OpenLoops {
     int node;  // of the analysis; −1: unrolled or vectorised, part of the body
   };
 
-  OpenLoops(const LoopProgram& program, const Target& target);
+  OpenLoops(const LoopProgram& program, const MachineModel& machine);
 
   // REQUIRES: fewer than kMaxOpenLoops are open.
   void Push(const Loop& loop, bool is_vector);
@@ -65,7 +65,7 @@ class OpenLoops {
 
   const LoopProgram& program_;
   const VarTable& vars_;
-  const Target& target_;
+  const MachineModel& machine_;
   std::vector<Loop> loops_;
   IdVector<VarId, int> position_;  // index into loops_; −1: not open
   IdVector<VarId, int64_t> at_;    // where index arithmetic is evaluated; 0 between evaluations

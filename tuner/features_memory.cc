@@ -65,13 +65,14 @@ double TouchedRuns(const Access& access, size_t first) {
   return runs;
 }
 
-void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& analysis) {
+void AnalyzeMemory(const LoopProgram& program, const MachineModel& machine, Analysis& analysis) {
   const size_t buffers = program.buffers.size();
-  analysis.capacity = {static_cast<double>(target.l1_bytes), static_cast<double>(target.l2_bytes),
-                       static_cast<double>(target.l3_bytes)};
+  analysis.capacity = {static_cast<double>(machine.l1_bytes), static_cast<double>(machine.l2_bytes),
+                       static_cast<double>(machine.l3_bytes)};
   Footprint empty{PerBuffer(buffers), PerBuffer(buffers)};
   analysis.footprints.assign(analysis.nodes.size(), empty);
   std::vector<Footprint> direct = analysis.footprints;  // `body`: what the straight-line code alone touches
+  const auto line = static_cast<double>(machine.line_bytes);
   IdVector<BufferId, char> stored(buffers);
   for (const Access& access : analysis.accesses) {
     const BufferId b = access.buffer;
@@ -79,7 +80,7 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
     // From the body outwards: each loop adds its trips.
     size_t first = access.trips.size();
     while (first > 0 && access.loop_node[first - 1] < 0) --first;
-    double touched = TouchedBytes(program.buffer(b), access, first, kLineBytes);
+    double touched = TouchedBytes(program.buffer(b), access, first, line);
     int node = access.node;
     double& alone = direct[static_cast<size_t>(node)].body[b];
     alone = std::max(alone, touched);
@@ -89,7 +90,7 @@ void AnalyzeMemory(const LoopProgram& program, const Target& target, Analysis& a
       if (node > 0) {
         while (first > 0 && access.loop_node[first - 1] != node) --first;
         if (first > 0) --first;
-        touched = std::max(touched, TouchedBytes(program.buffer(b), access, first, kLineBytes));
+        touched = std::max(touched, TouchedBytes(program.buffer(b), access, first, line));
       }
       footprint.inclusive[b] = std::max(footprint.inclusive[b], touched);
       if (node == 0) break;
