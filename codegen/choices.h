@@ -14,17 +14,28 @@
 
 namespace hone {
 
+// What a rule leaves open about a stage, as it says where it asks. Texts are literals.
+struct Decision {
+  enum class Kind : uint8_t {
+    kAmount,       // options are sizes or counts: the nearest one is nearly the same
+    kAlternative,  // options are ways of doing it, by number: stored, so no number changes its meaning
+  };
+  std::string_view name;     // "rows". Stored
+  std::string_view meaning;  // "rows of the register tile": for people
+  Kind kind = Kind::kAmount;
+  bool grows_code = false;  // more of it is more code: what ModestSchedule takes as little of as it can
+  bool operator==(const Decision&) const = default;
+};
+
 struct Choice {
   std::string site;              // "acc.rows": the stage, then the decision; unique within a plan
   std::vector<int64_t> options;  // ascending, at least two
   int64_t preferred = 0;         // one of them: the rule's own
   int64_t value = 0;             // one of them: what was taken
   bool is_flag = false;          // the options mean no and yes
+  Decision decision = {};
   bool operator==(const Choice&) const = default;
 };
-
-// What a decision is about, in a few words: "rows of the register tile". "" for one that is not known.
-std::string_view DecisionMeaning(std::string_view site);
 
 // Why a rule took a stage, or why not: what `hone explain` tells.
 struct RuleNote {

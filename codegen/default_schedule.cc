@@ -4,6 +4,7 @@
 
 #include "codegen/lower.h"
 #include "codegen/schedule_planner.h"
+#include "codegen/schedule_rules.h"
 #include "ir/apply.h"
 #include "ir/rewrite.h"
 
@@ -116,30 +117,44 @@ void CollapseRuns(SchedulePlanner& planner) {
   }
 }
 
-// The rules for a reduction; which may be tried, in the order of preference.
-enum class ReductionRule : int64_t { kContraction, kWindow, kRows };
-
-ReductionRule FirstRule(SchedulePlanner& planner, const std::string& name) {
-  auto first = static_cast<ReductionRule>(planner.Choose(name, "rule", {0, 1, 2}, 0));
-  constexpr std::string_view kLeftOut = "left out by a choice of the search";
-  if (first > ReductionRule::kContraction) planner.Refuse("contraction", name, kLeftOut);
-  if (first > ReductionRule::kWindow) planner.Refuse("window", name, kLeftOut);
+// The position of the first rule that may be tried on a reduction.
+size_t FirstRule(SchedulePlanner& planner, const RuleTable& rules, const std::string& stage) {
+  std::vector<int64_t> options;
+  for (size_t i = 0; i + 1 < rules.reductions.size(); ++i) options.push_back(static_cast<int64_t>(i));
+  const auto first = static_cast<size_t>(planner.Choose(
+      stage, {"rule", "the first rule tried: 0 contraction, 1 window, 2 rows", Decision::Kind::kAlternative, false},
+      std::move(options), 0));
+  for (size_t i = 0; i < first; ++i)
+    planner.Refuse(rules.reductions[i].name, stage, "left out by a choice of the search");
   return first;
 }
 
-void ScheduleByRule(SchedulePlanner& planner, const std::string& name) {
-  ReductionRule first = FirstRule(planner, name);
-  if (first <= ReductionRule::kContraction && (ScheduleWinograd(planner, name) || ScheduleContraction(planner, name)))
-    return;
-  if (first <= ReductionRule::kWindow && ScheduleWindow(planner, name)) return;
-  if (first <= ReductionRule::kRows && ScheduleRows(planner, name)) return;
-  ScheduleReduction(planner, name);
+void ScheduleReductionStage(SchedulePlanner& planner, const RuleTable& rules, const std::string& stage) {
+  for (const ScheduleRule& rule : rules.reductions.subspan(FirstRule(planner, rules, stage)))
+    if (rule.schedule(planner, stage)) return;
+}
+
+void ScheduleElementwiseStage(SchedulePlanner& planner, const RuleTable& rules, const std::string& name) {
+  // It belongs to what it finishes.
+  const Stage stage = planner.StageNamed(name);
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
+    if (!producer || producer->reduction == Reduction::kNone) continue;
+    const std::string feeding = planner.NameOf(*producer);
+    if (planner.IsScheduled(feeding)) continue;
+    for (const ScheduleRule& rule : rules.reductions.subspan(FirstRule(planner, rules, feeding)))
+      if (rule.finishes && rule.schedule(planner, feeding)) break;
+    if (planner.IsScheduled(name)) return;
+  }
+  for (const ScheduleRule& rule : rules.elementwise)
+    if (rule.schedule(planner, name)) return;
 }
 
 }  // namespace
 
 Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser) {
   SchedulePlanner planner(kernel, target, chooser);
+  const RuleTable& rules = RulesFor(target);
   InlineCopies(planner);
   CollapseRuns(planner);
   // From the last stage to the first: a rule takes a stage together with what feeds it.
@@ -148,27 +163,10 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     // A rewrite may have taken it away.
     if (FindStage(planner.kernel(), *name) < 0 || planner.IsScheduled(*name)) continue;
-    const Stage stage = planner.StageNamed(*name);
-    if (stage.reduction != Reduction::kNone) {
-      ScheduleByRule(planner, *name);
-      continue;
-    }
-    // An element-wise stage belongs to what it finishes.
-    bool taken = false;
-    for (const AccessPattern& access : planner.AccessesOf(stage)) {
-      const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
-      if (!producer || producer->reduction == Reduction::kNone) continue;
-      std::string feeding = planner.NameOf(*producer);
-      if (planner.IsScheduled(feeding)) continue;
-      ReductionRule first = FirstRule(planner, feeding);
-      taken = (first <= ReductionRule::kContraction &&
-               (ScheduleWinograd(planner, feeding) || ScheduleContraction(planner, feeding))) ||
-              (first <= ReductionRule::kWindow && ScheduleWindow(planner, feeding));
-      taken = taken && planner.IsScheduled(*name);
-      if (taken) break;
-    }
-    if (taken || ScheduleRows(planner, *name) || ScheduleTranspose(planner, *name)) continue;
-    ScheduleElementwise(planner, *name);
+    if (planner.StageNamed(*name).reduction != Reduction::kNone)
+      ScheduleReductionStage(planner, rules, *name);
+    else
+      ScheduleElementwiseStage(planner, rules, *name);
   }
   return Plan{planner.schedule(), planner.choices(), planner.notes()};
 }
@@ -178,10 +176,7 @@ Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
 }
 
 int64_t ChooseModestly(const Choice& choice) {
-  std::string_view decision = std::string_view(choice.site).substr(choice.site.rfind('.') + 1);
-  bool is_size =
-      decision == "unroll" || decision == "unroll_window" || decision == "rows_together" || decision == "chains";
-  return is_size ? choice.options.front() : choice.preferred;
+  return choice.decision.grows_code ? choice.options.front() : choice.preferred;
 }
 
 Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target) {

@@ -57,7 +57,7 @@ struct MachineModel {
     double simple, costly;
     double Of(Op op) const { return op >= Op::kExp && op <= Op::kErf ? costly : simple; }
   };
-  OperationCycles vector_operation = {0.5, 12};    // on a vector, where nothing but element-wise work is done
+  OperationCycles vector_operation = {0.5, 12};     // on a vector, where nothing but element-wise work is done
   OperationCycles element_operation = {0.05, 0.8};  // on an element, in rows that are reduced
 
   // ---- Loops, cycles

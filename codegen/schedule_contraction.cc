@@ -5,6 +5,7 @@
 
 #include "base/arithmetic.h"
 #include "codegen/contraction_rule.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite.h"
 
 namespace hone {
@@ -16,6 +17,10 @@ enum WindowForm : int64_t { kInPlace = 0, kColumns = 1, kImplicit = 2 };
 constexpr int64_t kShortRow = 64;       // vectors
 constexpr double kEvenEnough = 0.9;     // work per worker, least over most
 constexpr int64_t kShortestBlock = 32;  // steps of a reduction that is cut
+
+constexpr Decision kPeel{"peel", "rows left over by the tiles have a smaller tile of their own"};
+constexpr Decision kOuterPeel{"outer_peel", "the same as peel along the second axis"};
+constexpr Decision kBlock{"block", "tiles of rows that a task passes its panels over"};
 
 // Finds or makes the pair for a reduction stage.
 std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
@@ -36,7 +41,11 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
     bool windows = false;
     for (size_t i = 0; i < c->extents.size(); ++i) windows |= access.uses[i] && access.dimension[i] < 0;
     if (!windows || tensor.is_const || c->only[v].empty()) continue;
-    const int64_t form = planner.Choose(name, "im2col", {kInPlace, kColumns, kImplicit}, kInPlace);
+    const int64_t form = planner.Choose(
+        name,
+        {"im2col", "how windows are read: 0 in place, 1 from columns in memory, 2 from columns in the panel",
+         Decision::Kind::kAlternative},
+        {kInPlace, kColumns, kImplicit}, kInPlace);
     if (form == kInPlace) return "";
     const Stage stage = planner.StageNamed(name);
     std::vector<std::string> axes, reduced, own;
@@ -68,7 +77,8 @@ void ContractionRule::Emit() {
   if (const AccessPattern& access = c_.operands[tile_.vector_operand];
       access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 &&
       access.dimension[static_cast<size_t>(tile_.vector_axis)] >= 0)
-    tile_.direct = planner_.ChooseIf(pair_.sum, "direct", tile_.direct);
+    tile_.direct =
+        planner_.ChooseIf(pair_.sum, {"direct", "the vector operand is read where it lies, not packed"}, tile_.direct);
   TrimPadding();
   ChooseReductionBlock();
   PackVectorOperand();
@@ -103,8 +113,8 @@ void ContractionRule::ChooseReductionBlock() {
   std::vector<int64_t> options{0};
   for (int64_t count : {2, 3, 4, 6, 8, 16})
     if (outer / count * inner >= kShortestBlock) options.push_back(CeilDiv(outer, count));
-  reduction_block_ =
-      planner_.Choose(pair_.sum, "reduction_block", std::move(options), pays ? CeilDiv(outer, blocks) : 0);
+  reduction_block_ = planner_.Choose(pair_.sum, {"reduction_block", "steps of the reduction done at once; 0: all"},
+                                     std::move(options), pays ? CeilDiv(outer, blocks) : 0);
 }
 
 // Numbers of tiles in a block: few, then as many as divide the tiles into few blocks.
@@ -131,8 +141,8 @@ bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
   int64_t tiles_each = CeilDiv(tiles, blocks);
   bool even = static_cast<double>(tiles) >= kEvenEnough * static_cast<double>(tiles_each * blocks);
   bool pays = planner_.kernel().options.threads != 1 && blocks <= tiles && even;
-  if (!planner_.ChooseIf(pair_.sum, "own_rows", pays)) return false;
-  block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), std::min(tiles_each, tiles));
+  if (!planner_.ChooseIf(pair_.sum, {"own_rows", "each task pads its own rows"}, pays)) return false;
+  block_tiles_ = planner_.Choose(pair_.sum, kBlock, BlockOptions(tiles), std::min(tiles_each, tiles));
   own_rows_ = rows.name;
   return true;
 }
@@ -157,7 +167,7 @@ void ContractionRule::ChooseBlock() {
   if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted)
     blocks = std::max(blocks, CeilDiv(wanted, vector_tiles));
   blocks = std::min(blocks, tiles);
-  block_tiles_ = planner_.Choose(pair_.sum, "block", BlockOptions(tiles), CeilDiv(tiles, blocks));
+  block_tiles_ = planner_.Choose(pair_.sum, kBlock, BlockOptions(tiles), CeilDiv(tiles, blocks));
 }
 
 void ContractionRule::ScheduleOut() {
@@ -203,13 +213,15 @@ void ContractionRule::ScheduleOut() {
     const Expr& extent = planner_.AxisAt(planner_.StageNamed(out), static_cast<size_t>(position)).extent;
     const bool is_fixed = LowerExtent(planner_.kernel(), extent) == UpperExtent(planner_.kernel(), extent);
     if (ExtentOf(position) < tile_.rows[i] || (is_fixed && ExtentOf(position) % tile_.rows[i] == 0)) continue;
-    if (is_fixed && planner_.ChooseIf(pair_.sum, i == 0 ? "outer_peel" : "peel", false))
+    if (is_fixed && planner_.ChooseIf(pair_.sum, i == 0 ? kOuterPeel : kPeel, false))
       planner_.SetTail(out, row, Tail::kPeel);
     else if (!row_is_packed_const_ && !row_is_total_)
       planner_.SetTail(out, row, Tail::kShift);
   }
   if (own_rows_.empty()) {
-    bool panels_outside = task.size() > 0 && planner_.ChooseIf(pair_.sum, "panels_outside", false);
+    bool panels_outside =
+        task.size() > 0 &&
+        planner_.ChooseIf(pair_.sum, {"panels_outside", "panels in the outermost loop, rows inside"}, false);
     task.insert(panels_outside ? task.begin() : task.end(), vector + ".0");
     tasks *= CeilDiv(ExtentOf(tile_.vector_axis), width_);
   } else {
@@ -247,7 +259,7 @@ void ContractionRule::ScheduleOut() {
 
 // Steps of the reduction in one piece of code: the innermost axes whole, or a part of the innermost.
 void ContractionRule::UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled) {
-  int64_t steps = planner_.Choose(pair_.sum, "unroll", {1, 2, 3, 4, 8, 9}, 1);
+  int64_t steps = planner_.Choose(pair_.sum, kUnroll, {1, 2, 3, 4, 8, 9}, 1);
   for (size_t i = c_.reduce.size(); i-- > 0;) {
     int64_t extent = ExtentOf(c_.reduce[i]);
     const bool in_copies = IsTrimmed(c_.reduce[i], TrimWay::kByCopies);

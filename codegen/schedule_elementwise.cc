@@ -4,6 +4,7 @@
 
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite.h"
 
 namespace hone {
@@ -25,11 +26,11 @@ void ScheduleInPlace(SchedulePlanner& planner, const std::string& name) {
   planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
 }
 
-void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
+bool ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   const Stage& stage = planner.StageNamed(name);
   planner.MarkScheduled(name);
   planner.Took("elementwise", name, "each element on its own: vectors along the last axis");
-  if (stage.axes.empty()) return;
+  if (stage.axes.empty()) return true;
   std::vector<std::string> outer;
   int64_t tasks = 1, points = 1;
   for (size_t i = 0; i + 1 < stage.axes.size(); ++i) {
@@ -47,7 +48,7 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   Walk(stage.body, [&](const Expr& e) { pads += e.op() == Op::kPad; });
   if (pads > 0 && stage.axes.size() > 1)
     unroll = std::min<int64_t>(CeilDiv(extent, lanes), std::max<int64_t>(kPaddedRowVectors / pads, 2));
-  unroll = planner.Choose(name, "unroll", {1, 2, 4, 8}, unroll);
+  unroll = planner.Choose(name, kUnroll, {1, 2, 4, 8}, unroll);
   planner.Split(name, last, {unroll, lanes});
   std::vector<std::string> order = outer;
   order.push_back(last + ".0");
@@ -63,6 +64,7 @@ void ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   planner.Parallelize(name, outer, tasks, static_cast<double>(points) / static_cast<double>(lanes) * work * 2);
   planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
   planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
+  return true;
 }
 
 bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
@@ -130,11 +132,11 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
   return planner.Refuse("transpose", name, "every operand is contiguous along the output's last axis, or along none");
 }
 
-void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
+bool ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
   planner.MarkScheduled(name);
   planner.Took("reduction", name, "no other rule fits: vectors along the last axis, the reduction in serial loops");
-  if (stage.axes.empty()) return;
+  if (stage.axes.empty()) return true;
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back());
   int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
@@ -159,6 +161,7 @@ void ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   std::string task = planner.Parallelize(name, outer, tasks, points * 4);
   planner.CacheWrite(name, task);
   planner.Annotate(StepKind::kVectorize, name, {last + ".1"});
+  return true;
 }
 
 }  // namespace hone

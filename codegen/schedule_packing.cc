@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/contraction_rule.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite.h"
 
 namespace hone {
@@ -71,7 +72,7 @@ void ContractionRule::PackRowOperand() {
   if (!plain) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");
   if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
-    if (!planner_.ChooseIf(pair_.sum, "pack_rows", true)) return;
+    if (!planner_.ChooseIf(pair_.sum, {"pack_rows", "constant rows are packed ahead of time"}, true)) return;
     std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
     if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
       row_is_packed_const_ = true;
@@ -95,7 +96,9 @@ void ContractionRule::PackRowOperand() {
   if (tensor.kind != TensorKind::kInput) return;
   bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 &&
                  RowsCollide(planner_.machine(), rows, stride);
-  if (!planner_.ChooseIf(pair_.sum, "copy_rows", collide || reduction_block_ > 0)) return;
+  if (!planner_.ChooseIf(pair_.sum, {"copy_rows", "rows are copied apart, so that they do not evict each other"},
+                         collide || reduction_block_ > 0))
+    return;
   std::vector<LayoutDim> layout;
   for (size_t d = 0; d < tensor.shape.size(); ++d)
     for (size_t i = 0; i < c_.extents.size(); ++i)
@@ -114,7 +117,7 @@ void ContractionRule::PrefetchOperand() {
   constexpr int64_t kUsualAhead = 4096;
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const bool is_const = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
-  const int64_t ahead = is_const ? kUsualAhead : planner_.Choose(pair_.sum, "prefetch", {0, 1024, kUsualAhead}, 0);
+  const int64_t ahead = is_const ? kUsualAhead : planner_.Choose(pair_.sum, kPrefetch, {0, 1024, kUsualAhead}, 0);
   if (ahead == 0) return;
   planner_.Prefetch(streamed_, pair_.sum, ahead);
   planner_.Took("prefetch", pair_.sum,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/contraction_rule.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite_trim.h"
 
 namespace hone {
@@ -29,7 +30,10 @@ void ContractionRule::TrimPadding() {
     gain = TrimGain(c_, tile_, way);
     preferred = way;
   }
-  const int64_t most = planner_.Choose(pair_.sum, "trim", std::move(options), option_of(preferred));
+  const int64_t most = planner_.Choose(
+      pair_.sum,
+      {"trim", "terms of padding are left out: 0 not, 1 where a loop can, 2 where copies of its body can, too"},
+      std::move(options), option_of(preferred));
   std::vector<std::string> axes;
   std::vector<PaddedWindow> trimmed;
   for (const PaddedWindow& window : c_.windows) {

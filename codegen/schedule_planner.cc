@@ -24,18 +24,19 @@ Step MakeStep(StepKind kind, const std::string& stage) {
 
 }  // namespace
 
-int64_t SchedulePlanner::Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options,
+int64_t SchedulePlanner::Choose(const std::string& stage, const Decision& decision, std::vector<int64_t> options,
                                 int64_t preferred) {
   return Decide(stage, decision, std::move(options), preferred, false);
 }
 
-int64_t SchedulePlanner::Decide(const std::string& stage, std::string_view decision, std::vector<int64_t> options,
+int64_t SchedulePlanner::Decide(const std::string& stage, const Decision& decision, std::vector<int64_t> options,
                                 int64_t preferred, bool is_flag) {
   options.push_back(preferred);
   std::sort(options.begin(), options.end());
   options.erase(std::unique(options.begin(), options.end()), options.end());
   if (options.size() < 2) return preferred;
-  Choice choice{fmt::format("{}.{}", stage, decision), std::move(options), preferred, preferred, is_flag};
+  Choice choice{
+      fmt::format("{}.{}", stage, decision.name), std::move(options), preferred, preferred, is_flag, decision};
   for (const Choice& made : choices_)
     if (made.site == choice.site && std::binary_search(choice.options.begin(), choice.options.end(), made.value))
       return made.value;

@@ -28,6 +28,14 @@ struct AccessPattern {
   bool affine = true;
 };
 
+// Decisions of several rules.
+inline constexpr Decision kVectors{"vectors", "vectors of the register tile"};
+inline constexpr Decision kRows{"rows", "rows of the register tile"};
+inline constexpr Decision kUnroll{
+    .name = "unroll", .meaning = "steps of the inner loop in one piece of code", .grows_code = true};
+inline constexpr Decision kPrefetch{"prefetch",
+                                    "bytes ahead of what is read that the caches are told to fetch; 0: they guess"};
+
 class SchedulePlanner {
  public:
   // Without a chooser every decision is as the rules prefer it.
@@ -49,8 +57,8 @@ class SchedulePlanner {
 
   // A decision about a stage: one of the options, of which `preferred` is one or is added. Options may come in any
   // order and repeat.
-  int64_t Choose(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred);
-  bool ChooseIf(const std::string& stage, std::string_view decision, bool preferred) {
+  int64_t Choose(const std::string& stage, const Decision& decision, std::vector<int64_t> options, int64_t preferred);
+  bool ChooseIf(const std::string& stage, const Decision& decision, bool preferred) {
     return Decide(stage, decision, {0, 1}, preferred ? 1 : 0, true) != 0;
   }
 
@@ -114,7 +122,7 @@ class SchedulePlanner {
   void MarkScheduled(const std::string& stage) { done_.push_back(stage); }
 
  private:
-  int64_t Decide(const std::string& stage, std::string_view decision, std::vector<int64_t> options, int64_t preferred,
+  int64_t Decide(const std::string& stage, const Decision& decision, std::vector<int64_t> options, int64_t preferred,
                  bool is_flag);
   void Note(std::string_view rule, const std::string& stage, bool applied, std::string_view why);
 
@@ -126,18 +134,5 @@ class SchedulePlanner {
   Schedule schedule_;
   std::vector<std::string> done_;
 };
-
-// The rules. Each looks at the stage that writes the named tensor, with what feeds it; true if it scheduled it.
-bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
-// A convolution by minimal filtering, where the kernel's accuracy allows other rounding.
-bool ScheduleWinograd(SchedulePlanner& planner, const std::string& stage);
-bool ScheduleWindow(SchedulePlanner& planner, const std::string& stage);
-bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
-bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
-// Any reduction: vectors along the last axis, one register tile per vector, the reduction in serial loops.
-void ScheduleReduction(SchedulePlanner& planner, const std::string& stage);
-// Loops of an element-wise stage that is computed inside another's: whole rows in vectors.
-void ScheduleInPlace(SchedulePlanner& planner, const std::string& stage);
-void ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
 
 }  // namespace hone

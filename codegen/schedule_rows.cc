@@ -9,6 +9,7 @@
 
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite.h"
 #include "ir/rewrite_online.h"
 
@@ -72,7 +73,9 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     std::vector<int64_t> chain_options;
     for (int64_t count : {1, 2, 4, 8})
       if (count * width <= extent) chain_options.push_back(count);
-    chains = planner.Choose(name, "chains", std::move(chain_options), chains);
+    chains = planner.Choose(
+        name, {.name = "chains", .meaning = "independent accumulators of the reduction", .grows_code = true},
+        std::move(chain_options), chains);
     if (stage.reduction == Reduction::kMax) planner.MaxOfNumbers(name);
     std::string part = planner.FreshName(name + "_lanes");
     // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
@@ -133,7 +136,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
   int64_t width = std::min(lanes, BitCeil(extent));
   int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
   while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
-  unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);
+  unroll = planner.Choose(name, kUnroll, {1, 2, 4}, unroll);
   planner.Split(name, along, {unroll, width});
   if (stage.reduce_axes.empty()) {
     std::vector<std::string> order;
@@ -210,7 +213,9 @@ std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::strin
     for (int64_t block : kOnlineBlocks)
       if (block <= extent) options.push_back(block);
     const bool is_long = row_bytes > planner.machine().l2_bytes;
-    const int64_t wanted = planner.Choose(out, "online", std::move(options), is_long ? kUsualOnlineBlock : 0);
+    const int64_t wanted = planner.Choose(
+        out, {"online", "elements of a row whose two statistics are taken while it is read once; 0: a pass for each"},
+        std::move(options), is_long ? kUsualOnlineBlock : 0);
     if (wanted == 0) {
       planner.Refuse("online", name,
                      is_long ? "left out by a choice of the search" : "the row stays in the cache from pass to pass");
@@ -290,7 +295,7 @@ void DivideRows(SchedulePlanner& planner, const std::string& name, const std::ve
   constexpr int64_t kPartsOfAWorker = 4;
   const std::string along = out.axes.back().name;
   const int64_t extent = planner.Extent(out.axes.back()), width = planner.LanesFor(out);
-  const int64_t unroll = planner.Choose(name, "unroll", {1, 2, 4}, 2);
+  const int64_t unroll = planner.Choose(name, kUnroll, {1, 2, 4}, 2);
   const int64_t wanted = std::max<int64_t>(1, kPartsOfAWorker * planner.machine().cores / row_count);
   const int64_t steps = (extent + wanted * unroll * width - 1) / (wanted * unroll * width);
   planner.Split(name, along, {steps, unroll, width});
@@ -325,7 +330,7 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
     first_reads.emplace_back(kernel.tensors[t].name, planner.NameOf(reader));
   }
   if (bytes <= planner.machine().l2_bytes || first_reads.empty()) return;
-  const int64_t ahead = planner.Choose(name, "prefetch", {0, 1024, kUsualAhead, 16384}, kUsualAhead);
+  const int64_t ahead = planner.Choose(name, kPrefetch, {0, 1024, kUsualAhead, 16384}, kUsualAhead);
   if (ahead == 0) return;
   for (const auto& [tensor, stage] : first_reads) planner.Prefetch(tensor, stage, ahead);
   planner.Took("prefetch", name,
@@ -371,7 +376,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   double row_count = 1;
   for (size_t i = 0; i < rows; ++i) row_count *= static_cast<double>(planner.Extent(out.axes[i]));
   if (online && CanDivideRows(planner, out, group, rows, *online) &&
-      planner.ChooseIf(name, "divided_rows", row_count < planner.machine().cores)) {
+      planner.ChooseIf(name, {"divided_rows", "workers share a row: for fewer rows than workers"},
+                       row_count < planner.machine().cores)) {
     DivideRows(planner, name, group, rows, *online, cost.work * row_count);
     PrefetchRows(planner, name, planner.scheduled().subspan(before));
     return true;
@@ -399,7 +405,9 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     std::vector<int64_t> options;
     for (int64_t count : {1, 2, 3, 4, 6, 8})
       if (count <= last_extent && (scalar_rows || last_extent % count == 0)) options.push_back(count);
-    together = planner.Choose(name, "rows_together", std::move(options), together);
+    together = planner.Choose(
+        name, {.name = "rows_together", .meaning = "rows that are worked on together", .grows_code = true},
+        std::move(options), together);
   }
   if (together > 1) {
     planner.Split(name, last, {together});
@@ -415,7 +423,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     int64_t width = std::min<int64_t>(planner.LanesFor(out), BitCeil(extent));
     int64_t unroll = std::clamp<int64_t>(extent / width, 1, 2);
     while (unroll > 1 && extent % (unroll * width) != 0) --unroll;
-    unroll = planner.Choose(name, "unroll", {1, 2, 4}, unroll);
+    unroll = planner.Choose(name, kUnroll, {1, 2, 4}, unroll);
     planner.Split(name, along, {unroll, width});
     if (together > 1) {
       std::vector<std::string> order{loop};

@@ -6,6 +6,7 @@
 
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite.h"
 
 namespace hone {
@@ -68,7 +69,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   std::string padded = pad ? planner.NameOf(*pad) : "";
   bool fits = pad && has_masks && extent <= planner.LanesFor(stage) &&
               window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
-  if (pad && has_masks && planner.ChooseIf(name, "masked", fits) && planner.Inline(padded)) {
+  if (pad && has_masks && planner.ChooseIf(name, {"masked", "padding by masks, without a padded copy"}, fits) &&
+      planner.Inline(padded)) {
     most_rows = std::max<int64_t>(1, std::min(registers / 4, kMostUnrolled / window));
     planner.MarkScheduled(std::exchange(padded, {}));
   }
@@ -84,10 +86,10 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
 
   const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
   int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
-  if (lanes >= 8) lanes = planner.Choose(name, "lanes", {lanes / 2}, lanes);
+  if (lanes >= 8) lanes = planner.Choose(name, {"lanes", "lanes of a vector"}, {lanes / 2}, lanes);
   std::vector<int64_t> row_options;
   for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
-  const int64_t rows = planner.Choose(name, "rows", std::move(row_options), ChooseRows(row_extent, most_rows));
+  const int64_t rows = planner.Choose(name, kRows, std::move(row_options), ChooseRows(row_extent, most_rows));
   std::string w = result.axes[last].name, h = rank >= 2 ? result.axes[rank - 2].name : "";
   std::vector<std::string> outer, order, unrolled;
   int64_t tasks = 1;
@@ -98,7 +100,10 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.Split(out, w, {lanes});
   // An operand that is read where it lies ends with its last element. Masks for the last vector, which are known only
   // when it is reached, make every strided load a gather, which costs more than computing some outputs twice.
-  if (extent > lanes && extent % lanes != 0 && planner.ChooseIf(name, "shift", padded.empty()))
+  if (extent > lanes && extent % lanes != 0 &&
+      planner.ChooseIf(
+          name, {"shift", "the last vector of a row starts early and computes some outputs again, instead of masks"},
+          padded.empty()))
     planner.SetTail(out, w, Tail::kShift);
   order = outer;
   std::string tile_loop = w + ".0";
@@ -132,7 +137,9 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   planner.ComputeAt(sum, out, tile_loop);
   planner.Store(sum, Scope::kRegisters);
   std::vector<std::string> sum_order, sum_unrolled;
-  bool unroll_all = planner.ChooseIf(name, "unroll_window", window * rows <= kMostUnrolled);
+  bool unroll_all =
+      planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
+                       window * rows <= kMostUnrolled);
   for (size_t i = 0; i < part.reduce_axes.size(); ++i) {
     sum_order.push_back(part.reduce_axes[i].name);
     if (unroll_all) sum_unrolled.push_back(part.reduce_axes[i].name);

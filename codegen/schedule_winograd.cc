@@ -12,6 +12,7 @@
 
 #include "base/arithmetic.h"
 #include "codegen/contraction_rule.h"
+#include "codegen/schedule_rules.h"
 #include "ir/rewrite.h"
 #include "ir/rewrite_winograd.h"
 
@@ -84,7 +85,9 @@ class WinogradRule {
         preferred = m;
       }
     }
-    m_ = planner_.Choose(sum_, "winograd", {0, 2, 4}, preferred);
+    m_ = planner_.Choose(
+        sum_, {"winograd", "outputs of a Winograd tile along an axis; 0: direct", Decision::Kind::kAlternative},
+        {0, 2, 4}, preferred);
     if (m_ == 0)
       return Refuse(preferred == 0 ? "the transforms would cost more than the products that they save"
                                    : "left out by a choice of the search");
@@ -166,7 +169,8 @@ class WinogradRule {
       out = finisher;
 
     const bool is_serial = planner_.kernel().options.threads == 1;
-    by_filters_ = planner_.ChooseIf(sum_, "by_filters", !is_serial && rows_of_tiles * columns_ <= 2 * kTilesAtOnce);
+    by_filters_ = planner_.ChooseIf(sum_, {"by_filters", "tasks are blocks of filters, not of rows"},
+                                    !is_serial && rows_of_tiles * columns_ <= 2 * kTilesAtOnce);
     // Blocks: enough for the workers, whole vectors of tiles.
     int64_t per_block = rows_of_tiles;
     if (!by_filters_) {
@@ -176,15 +180,16 @@ class WinogradRule {
       std::vector<int64_t> options;
       for (int64_t rows = 1; rows <= rows_of_tiles; rows *= 2) options.push_back(rows);
       options.push_back(rows_of_tiles);
-      per_block = planner_.Choose(sum_, "tile_rows", std::move(options), per_block);
+      per_block =
+          planner_.Choose(sum_, {"tile_rows", "rows of Winograd tiles in a block"}, std::move(options), per_block);
     }
     const int64_t tiles = per_block * columns_;
-    int64_t vectors = planner_.Choose(sum_, "vectors", {1, 2, 3, 4}, tiles > lanes_ ? 2 : 1);
+    int64_t vectors = planner_.Choose(sum_, kVectors, {1, 2, 3, 4}, tiles > lanes_ ? 2 : 1);
     const int64_t filters = static_cast<int64_t>(shape_.filters);
     std::vector<int64_t> row_options;
     for (int64_t rows : {4, 6, 8, 10, 12, 14, 16, 24, 28})
       if ((rows + 1) * vectors < registers) row_options.push_back(rows);
-    const int64_t rows = planner_.Choose(sum_, "rows", std::move(row_options), TileRows(filters, vectors, registers));
+    const int64_t rows = planner_.Choose(sum_, kRows, std::move(row_options), TileRows(filters, vectors, registers));
 
     ScheduleOut(out, per_block, rows);
     ScheduleResult(names, out);
@@ -209,7 +214,7 @@ class WinogradRule {
     if (by_filters_) {
       // The filters of a task: whole register tiles.
       int64_t tiles = CeilDiv(static_cast<int64_t>(shape_.filters), rows);
-      int64_t each = planner_.Choose(sum_, "filter_tiles", {1, 2, 4, 8, 16},
+      int64_t each = planner_.Choose(sum_, {"filter_tiles", "register tiles of filters in a task"}, {1, 2, 4, 8, 16},
                                      std::max<int64_t>(1, tiles / (4 * planner_.machine().cores)));
       planner_.Split(out, filter, {each * rows});
       task.push_back(filter + ".0");

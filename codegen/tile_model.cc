@@ -339,7 +339,7 @@ const RegisterTile& Cheapest(const std::vector<RegisterTile>& tiles) {
 
 // Decides one number of the tile; what is left has it, and the cheapest of that is preferred in the next decision.
 template <typename Part>
-void Narrow(SchedulePlanner& planner, const std::string& stage, std::string_view decision,
+void Narrow(SchedulePlanner& planner, const std::string& stage, const Decision& decision,
             std::vector<RegisterTile>& tiles, const Part& part) {
   std::vector<int64_t> options;
   for (const RegisterTile& tile : tiles) options.push_back(part(tile));
@@ -355,10 +355,13 @@ std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contracti
   KeepVectorsFixed(planner, c.stage, tiles);
   double most = Cheapest(tiles).cycles * kHopeless;
   std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.cycles > most; });
-  Narrow(planner, c.stage, "vector_axis", tiles, [](const RegisterTile& tile) { return int64_t{tile.vector_axis}; });
-  Narrow(planner, c.stage, "vectors", tiles, [](const RegisterTile& tile) { return tile.vectors; });
-  Narrow(planner, c.stage, "rows", tiles, [](const RegisterTile& tile) { return tile.rows[1]; });
-  Narrow(planner, c.stage, "outer_rows", tiles, [](const RegisterTile& tile) { return tile.rows[0]; });
+  Narrow(planner, c.stage,
+         {"vector_axis", "the axis that vectors run along, by position", Decision::Kind::kAlternative}, tiles,
+         [](const RegisterTile& tile) { return int64_t{tile.vector_axis}; });
+  Narrow(planner, c.stage, kVectors, tiles, [](const RegisterTile& tile) { return tile.vectors; });
+  Narrow(planner, c.stage, kRows, tiles, [](const RegisterTile& tile) { return tile.rows[1]; });
+  Narrow(planner, c.stage, {"outer_rows", "rows of the register tile along the second axis"}, tiles,
+         [](const RegisterTile& tile) { return tile.rows[0]; });
   return Cheapest(tiles);
 }
 

@@ -203,7 +203,7 @@ ChoiceRow Insight::WorthOf(const Choice& choice, const Candidate& now, const Spa
                            const CostModel* model) {
   ChoiceRow row;
   row.site = choice.site;
-  row.meaning = DecisionMeaning(choice.site);
+  row.meaning = choice.decision.meaning;
   row.is_flag = choice.is_flag;
   row.value = choice.value;
   row.preferred = choice.preferred;

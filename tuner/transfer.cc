@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <set>
 
 #include "base/parallel.h"
 #include "codegen/default_schedule.h"
@@ -19,10 +18,7 @@ namespace {
 std::string KindOf(const std::string& site) { return site.substr(site.rfind('.') + 1); }
 
 // Options that are names, not sizes: near means nothing among them.
-bool IsName(const Choice& choice) {
-  static const std::set<std::string, std::less<>> kNames = {"rule", "im2col", "vector_axis", "winograd"};
-  return choice.is_flag || kNames.contains(KindOf(choice.site));
-}
+bool IsName(const Choice& choice) { return choice.is_flag || choice.decision.kind == Decision::Kind::kAlternative; }
 
 // Largest of several sizes: the donor took all there was.
 bool IsAll(const Choice& choice) { return choice.options.size() > 2 && choice.value == choice.options.back(); }

@@ -169,21 +169,25 @@ TEST(RuleNotes, EveryScheduledStageHasARuleThatTookIt) {
   }
 }
 
-// Random plans too: many decisions come up only where others are not as the rules prefer.
+// The same everywhere that it is asked. Random plans too: many decisions come up only where others are not as the rules
+// prefer.
 TEST(RuleNotes, EveryDecisionHasAMeaning) {
   Rng rng(7);
   std::vector<std::string> kernels = OperationSamples();
   for (const Case& one : kCases) kernels.push_back(one.kernel);
   std::map<std::string, bool> flags;  // by decision
+  std::map<std::string, Decision> decisions;
   for (const char* text : {"avx2 cpu=haswell l1=32768 l2=262144 l3=8388608 cores=2",
                            "avx512 cpu=sapphirerapids l1=49152 l2=2097152 l3=33554432 cores=8"}) {
     for (const std::string& kernel : kernels) {
       for (int i = 0; i < 20; ++i) {
         Chooser at_random = [&](const Choice& choice) { return choice.options[rng.Below(choice.options.size())]; };
         for (const Choice& choice : PlanOf(kernel, *ParseTarget(text), i == 0 ? Chooser{} : at_random).choices) {
-          EXPECT_FALSE(DecisionMeaning(choice.site).empty()) << choice.site;
-          const std::string decision = choice.site.substr(choice.site.rfind('.') + 1);
-          EXPECT_EQ(flags.try_emplace(decision, choice.is_flag).first->second, choice.is_flag) << choice.site;
+          const std::string name(choice.decision.name);
+          EXPECT_TRUE(choice.site.ends_with("." + name)) << choice.site;
+          EXPECT_FALSE(choice.decision.meaning.empty()) << choice.site;
+          EXPECT_EQ(decisions.try_emplace(name, choice.decision).first->second, choice.decision) << choice.site;
+          EXPECT_EQ(flags.try_emplace(name, choice.is_flag).first->second, choice.is_flag) << choice.site;
           if (choice.is_flag) { EXPECT_EQ(choice.options, (std::vector<int64_t>{0, 1})) << choice.site; }
         }
       }
@@ -192,7 +196,13 @@ TEST(RuleNotes, EveryDecisionHasAMeaning) {
   EXPECT_GE(flags.size(), 18u);
   EXPECT_TRUE(flags.at("masked"));
   EXPECT_FALSE(flags.at("vector_axis"));
-  EXPECT_EQ(DecisionMeaning("acc.unheard_of"), "");
+  EXPECT_EQ(decisions.at("rows").meaning, "rows of the register tile");
+  for (auto& [name, decision] : decisions) {
+    const bool is_alternative = name == "rule" || name == "im2col" || name == "vector_axis" || name == "winograd";
+    EXPECT_EQ(decision.kind == Decision::Kind::kAlternative, is_alternative) << name;
+    const bool grows = name == "unroll" || name == "unroll_window" || name == "rows_together" || name == "chains";
+    EXPECT_EQ(decision.grows_code, grows) << name;
+  }
 }
 
 }  // namespace
