@@ -10,7 +10,8 @@
 
 namespace hone {
 
-// Looks at the stage that writes the named tensor, with what feeds it; true if it scheduled it. Says why to the planner.
+// Looks at the stage that writes the named tensor, with what feeds it; true if it scheduled it. Says why to the
+// planner.
 using ScheduleRuleFunction = bool (*)(SchedulePlanner& planner, const std::string& stage);
 
 struct ScheduleRule {
