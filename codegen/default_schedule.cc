@@ -6,7 +6,8 @@
 #include "codegen/schedule_planner.h"
 #include "codegen/schedule_rules.h"
 #include "ir/apply.h"
-#include "ir/rewrite.h"
+#include "ir/rewrites/inline_stage.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -105,7 +106,7 @@ void CollapseRuns(SchedulePlanner& planner) {
       auto try_group = [&](const std::vector<Axis>& axes) {
         for (size_t i = 0; i + 1 < axes.size(); ++i)
           if (planner.Extent(axes[i]) > 1 && planner.Extent(axes[i + 1]) > 1 &&
-              planner.Collapse(planner.NameOf(stage), {axes[i].name, axes[i + 1].name}))
+              planner.Rewrite({"collapse", planner.NameOf(stage), {axes[i].name, axes[i + 1].name}}))
             return true;
         return false;
       };

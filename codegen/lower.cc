@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "codegen/lower_internal.h"
 #include "codegen/op_length.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace lowering {

@@ -2,7 +2,7 @@
 // condition's forms; what unrolled copies alone decide guards the statement (BuildLeaf), and emitters drop
 // copies; what else is left chooses between the term and the identity.
 #include "codegen/lower_internal.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone::lowering {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/lower_internal.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone::lowering {
 namespace {

@@ -11,7 +11,7 @@
 #include "codegen/lower_internal.h"
 #include "codegen/refuse.h"
 #include "ir/print.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone::lowering {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/arithmetic.h"
 #include "codegen/contraction_rule.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -26,7 +26,7 @@ constexpr Decision kBlock{"block", "tiles of rows that a task passes its panels 
 std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
   if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
   std::string sum = planner.FreshName("tile");
-  if (!planner.Separate(name, sum)) return std::nullopt;
+  if (!planner.Rewrite({"separate", name, {sum}})) return std::nullopt;
   return ContractionPair{sum, name};
 }
 
@@ -60,10 +60,12 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
     add(c->reduce, &reduced);
     add(c->only[v], &own);
     const std::string columns = planner.FreshName(tensor.name + "_columns");
-    if (!planner.Expand(name, tensor.name, columns, axes)) return "";
+    std::vector<std::string> names = {tensor.name, columns};
+    names.insert(names.end(), axes.begin(), axes.end());
+    if (!planner.Rewrite({"expand", name, std::move(names)})) return "";
     if (form == kImplicit) return columns;
-    if (reduced.size() > 1) planner.Collapse(name, reduced);
-    if (own.size() > 1) planner.Collapse(name, own);
+    if (reduced.size() > 1) planner.Rewrite({"collapse", name, reduced});
+    if (own.size() > 1) planner.Rewrite({"collapse", name, own});
     return "";
   }
   return "";
@@ -249,8 +251,8 @@ void ContractionRule::ScheduleOut() {
   planner_.Reorder(out, order);
   out_task_ = planner_.Parallelize(out, task, tasks, tile_.cycles);
   out_tile_ = tiles.empty() ? out_task_ : tiles.back();
-  planner_.Annotate(StepKind::kUnroll, out, unrolled);
-  planner_.Annotate(StepKind::kVectorize, out, {vectorised});
+  planner_.Unroll(out, unrolled);
+  planner_.Vectorize(out, {vectorised});
   planner_.MarkScheduled(out);
   if (own_rows_.empty()) return;
   planner_.ComputeAt(own_rows_, out, out_task_);
@@ -300,8 +302,8 @@ void ContractionRule::ScheduleSum() {
   unrolled.push_back(vector + ".0");
   order.push_back(vector + ".1");
   planner_.Reorder(sum, order);
-  planner_.Annotate(StepKind::kUnroll, sum, unrolled);
-  planner_.Annotate(StepKind::kVectorize, sum, {vector + ".1"});
+  planner_.Unroll(sum, unrolled);
+  planner_.Vectorize(sum, {vector + ".1"});
   planner_.MarkScheduled(sum);
 }
 
@@ -320,8 +322,8 @@ void ContractionRule::ScheduleInRegisters(const std::string& stage) {
   order.insert(order.end(), unrolled.begin(), unrolled.end());
   order.push_back(vector + ".1");
   planner_.Reorder(stage, order);
-  planner_.Annotate(StepKind::kUnroll, stage, unrolled);
-  planner_.Annotate(StepKind::kVectorize, stage, {vector + ".1"});
+  planner_.Unroll(stage, unrolled);
+  planner_.Vectorize(stage, {vector + ".1"});
   planner_.MarkScheduled(stage);
 }
 
@@ -371,8 +373,8 @@ void ContractionRule::ScheduleBlockedSum() {
   order.push_back(vector + ".1");
   planner_.Reorder(sum, order);
   planner_.CacheWrite(sum, tile_loop);
-  planner_.Annotate(StepKind::kUnroll, sum, unrolled);
-  planner_.Annotate(StepKind::kVectorize, sum, {vector + ".1"});
+  planner_.Unroll(sum, unrolled);
+  planner_.Vectorize(sum, {vector + ".1"});
   planner_.MarkScheduled(sum);
 }
 

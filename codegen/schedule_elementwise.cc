@@ -5,7 +5,7 @@
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -22,8 +22,8 @@ void ScheduleInPlace(SchedulePlanner& planner, const std::string& name) {
   int64_t extent = planner.Extent(stage.axes.back()), lanes = planner.LanesFor(stage);
   lanes = std::min(lanes, BitCeil(extent));
   planner.Split(name, last, {std::min<int64_t>(CeilDiv(extent, lanes) + 1, kPaddedRowVectors), lanes});
-  planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
-  planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
+  planner.Unroll(name, {last + ".1"});
+  planner.Vectorize(name, {last + ".2"});
 }
 
 bool ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
@@ -62,8 +62,8 @@ bool ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   double work = 1;
   Walk(stage.body, [&](const Expr& e) { work += planner.machine().vector_operation.Of(e.op()); });
   planner.Parallelize(name, outer, tasks, static_cast<double>(points) / static_cast<double>(lanes) * work * 2);
-  planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
-  planner.Annotate(StepKind::kVectorize, name, {last + ".2"});
+  planner.Unroll(name, {last + ".1"});
+  planner.Vectorize(name, {last + ".2"});
   return true;
 }
 
@@ -112,8 +112,8 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
     order.push_back(j + ".1");
     planner.Reorder(name, order);
     planner.Parallelize(name, outer, tasks, points / 4);
-    planner.Annotate(StepKind::kUnroll, name, {i + ".1"});
-    planner.Annotate(StepKind::kVectorize, name, {j + ".1"});
+    planner.Unroll(name, {i + ".1"});
+    planner.Vectorize(name, {j + ".1"});
     planner.ComputeAt(block, name, j + ".0");
     std::string along = dims.back();
     std::vector<std::string> block_order, unrolled;
@@ -122,8 +122,8 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
     unrolled = block_order;
     block_order.push_back(along);
     planner.Reorder(block, block_order);
-    planner.Annotate(StepKind::kUnroll, block, unrolled);
-    planner.Annotate(StepKind::kVectorize, block, {along});
+    planner.Unroll(block, unrolled);
+    planner.Vectorize(block, {along});
     planner.MarkScheduled(block);
     planner.MarkScheduled(name);
     planner.Took("transpose", name, "an operand is contiguous along another axis than the output");
@@ -160,7 +160,7 @@ bool ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   planner.Reorder(name, order);
   std::string task = planner.Parallelize(name, outer, tasks, points * 4);
   planner.CacheWrite(name, task);
-  planner.Annotate(StepKind::kVectorize, name, {last + ".1"});
+  planner.Vectorize(name, {last + ".1"});
   return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "codegen/contraction_rule.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 // [axis / width, the other dimensions: batch, own, reduction, axis % width]; empty if the axis is no plain dimension.
@@ -49,7 +49,7 @@ void ContractionRule::PackVectorOperand() {
         if (other.name != axis) order.push_back(other.name);
       order.push_back(axis + ".1");
       planner_.Reorder(copy, order);
-      planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
+      planner_.Vectorize(copy, {order.back()});
       planner_.MarkScheduled(copy);
       if (is_large) streamed_ = copy;
       return;
@@ -86,7 +86,7 @@ void ContractionRule::PackRowOperand() {
       order.insert(order.begin(), Name(row) + ".0");
       order.push_back(Name(row) + ".1");
       planner_.Reorder(copy, order);
-      planner_.Annotate(StepKind::kVectorize, copy, {order.back()});
+      planner_.Vectorize(copy, {order.back()});
     }
     return;
   }
@@ -142,8 +142,8 @@ void ContractionRule::SchedulePanel() {
     order.push_back(vector + ".0");
     order.push_back(vector + ".1");
     planner_.Reorder(panel_, order);
-    planner_.Annotate(StepKind::kUnroll, panel_, {vector + ".0"});
-    planner_.Annotate(StepKind::kVectorize, panel_, {vector + ".1"});
+    planner_.Unroll(panel_, {vector + ".0"});
+    planner_.Vectorize(panel_, {vector + ".1"});
     planner_.MarkScheduled(panel_);
     return;
   }
@@ -167,8 +167,8 @@ void ContractionRule::SchedulePanel() {
   order.push_back(along + ".1");
   order.push_back(vector + ".1");
   planner_.Reorder(panel_, order);
-  planner_.Annotate(StepKind::kUnroll, panel_, {along + ".1"});
-  planner_.Annotate(StepKind::kVectorize, panel_, {vector + ".1"});
+  planner_.Unroll(panel_, {along + ".1"});
+  planner_.Vectorize(panel_, {vector + ".1"});
   planner_.ComputeAt(block, panel_, vector + ".0");
   std::vector<std::string> block_order, block_unrolled;
   for (const Axis& axis : planner_.StageNamed(block).axes)
@@ -176,8 +176,8 @@ void ContractionRule::SchedulePanel() {
   block_unrolled = block_order;
   block_order.push_back(along);
   planner_.Reorder(block, block_order);
-  planner_.Annotate(StepKind::kUnroll, block, block_unrolled);
-  planner_.Annotate(StepKind::kVectorize, block, {along});
+  planner_.Unroll(block, block_unrolled);
+  planner_.Vectorize(block, {along});
   planner_.MarkScheduled(block);
   planner_.MarkScheduled(panel_);
 }

@@ -4,7 +4,7 @@
 
 #include "codegen/contraction_rule.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite_trim.h"
+#include "ir/rewrites/trim_padding.h"
 
 namespace hone {
 
@@ -45,7 +45,9 @@ void ContractionRule::TrimPadding() {
   if (axes.empty()) return;
   const std::string padded = planner_.kernel().tensors[static_cast<size_t>(c_.operands[c_.padded].tensor)].name;
   const std::string base = planner_.FreshName(pair_.sum + "_whole");
-  if (!planner_.Trim(pair_.sum, padded, base, axes)) return;
+  std::vector<std::string> names = {padded, base};
+  names.insert(names.end(), axes.begin(), axes.end());
+  if (!planner_.Rewrite({"trim", pair_.sum, std::move(names)})) return;
   trimmed_ = std::move(trimmed);
   whole_ = base;
   planner_.Took("trim", pair_.sum, "windows reach beyond the image: terms of padding are left out");
@@ -75,7 +77,7 @@ void ContractionRule::ScheduleEdges() {
   planner_.Reorder(names.weights, outer);
   if (!weights.reduce_axes.empty()) {
     planner_.CacheWrite(names.weights, last);
-    planner_.Annotate(StepKind::kUnroll, names.weights, inner);
+    planner_.Unroll(names.weights, inner);
   }
   planner_.MarkScheduled(names.weights);
 }

@@ -5,25 +5,13 @@
 #include <algorithm>
 
 #include "ir/affine.h"
-#include "ir/rewrite.h"
-#include "ir/rewrite_expand.h"
-#include "ir/rewrite_numbers.h"
-#include "ir/rewrite_online.h"
-#include "ir/rewrite_trim.h"
-#include "ir/rewrite_winograd.h"
+#include "ir/rewrites/cache_read.h"
+#include "ir/rewrites/inline_stage.h"
+#include "ir/rewrites/registry.h"
+#include "ir/rewrites/rfactor.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
-namespace {
-
-Step MakeStep(StepKind kind, const std::string& stage) {
-  Step step;
-  step.kind = kind;
-  step.stage = stage;
-  return step;
-}
-
-}  // namespace
-
 int64_t SchedulePlanner::Choose(const std::string& stage, const Decision& decision, std::vector<int64_t> options,
                                 int64_t preferred) {
   return Decide(stage, decision, std::move(options), preferred, false);
@@ -51,118 +39,38 @@ void SchedulePlanner::Note(std::string_view rule, const std::string& stage, bool
   if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(std::move(note));
 }
 
+bool SchedulePlanner::Admits(std::string_view rewrite) const {
+  const GraphRewrite* known = FindRewrite(rewrite);
+  HONE_CHECK(known != nullptr);
+  return hone::Admits(kernel_.options.accuracy, known->rounding);
+}
+
+bool SchedulePlanner::Rewrite(RewriteStep step) {
+  if (!Admits(step.rewrite)) return false;
+  Result<Kernel> next = ApplyRewrite(kernel_, step);
+  return Take(std::move(next), std::move(step));
+}
+
 bool SchedulePlanner::Inline(std::string stage) {
   Result<Kernel> next = InlineStage(kernel_, FindStage(kernel_, stage));
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  schedule_.push_back(MakeStep(StepKind::kInline, stage));
-  return true;
-}
-
-bool SchedulePlanner::Collapse(std::string stage, const std::vector<std::string>& axes) {
-  Result<Kernel> next = CollapseAxes(kernel_, FindStage(kernel_, stage), axes);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "collapse";
-  step.names = axes;
-  schedule_.push_back(std::move(step));
-  return true;
-}
-
-bool SchedulePlanner::Separate(std::string stage, std::string result) {
-  Result<Kernel> next = SeparateReduction(kernel_, FindStage(kernel_, stage), result);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "separate";
-  step.names = {result};
-  schedule_.push_back(std::move(step));
-  return true;
-}
-
-bool SchedulePlanner::Winograd(std::string stage, const std::string& base, int64_t tile, int64_t columns) {
-  Result<Kernel> next = WinogradConvolution(kernel_, FindStage(kernel_, stage), base, tile, columns);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "winograd";
-  step.names = {base};
-  step.factors = {tile, columns};
-  schedule_.push_back(std::move(step));
-  return true;
-}
-
-bool SchedulePlanner::Expand(std::string stage, std::string tensor, std::string result,
-                             const std::vector<std::string>& axes) {
-  Result<Kernel> next = ExpandAccess(kernel_, FindStage(kernel_, stage), FindTensor(kernel_, tensor), result, axes);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "expand";
-  step.names = {std::move(tensor), std::move(result)};
-  step.names.insert(step.names.end(), axes.begin(), axes.end());
-  schedule_.push_back(std::move(step));
-  return true;
-}
-
-bool SchedulePlanner::Trim(std::string stage, std::string tensor, const std::string& base,
-                           const std::vector<std::string>& axes) {
-  Result<Kernel> next = TrimPadding(kernel_, FindStage(kernel_, stage), FindTensor(kernel_, tensor), base, axes);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "trim";
-  step.names = {std::move(tensor), base};
-  step.names.insert(step.names.end(), axes.begin(), axes.end());
-  schedule_.push_back(std::move(step));
-  return true;
-}
-
-bool SchedulePlanner::MaxOfNumbers(std::string stage) {
-  Result<Kernel> next = hone::MaxOfNumbers(kernel_, FindStage(kernel_, stage));
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "numbers";
-  schedule_.push_back(std::move(step));
-  return true;
-}
-
-bool SchedulePlanner::Online(std::string stage, const std::string& base, int64_t block) {
-  Result<Kernel> next = OnlineReductions(kernel_, FindStage(kernel_, stage), base, block);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRewrite, stage);
-  step.other = "online";
-  step.names = {base};
-  step.factors = {block};
-  schedule_.push_back(std::move(step));
-  return true;
+  return Take(std::move(next), InlineStep{std::move(stage)});
 }
 
 bool SchedulePlanner::Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result) {
   Result<Kernel> next = hone::Rfactor(kernel_, FindStage(kernel_, stage), axis, lanes, result);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kRfactor, stage);
-  step.other = axis;
-  step.factors = {lanes};
-  step.result = result;
-  schedule_.push_back(std::move(step));
-  return true;
+  return Take(std::move(next), RfactorStep{std::move(stage), std::move(axis), lanes, std::move(result)});
 }
 
 bool SchedulePlanner::CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
                                 std::vector<LayoutDim> layout) {
   Result<Kernel> next = hone::CacheRead(kernel_, FindTensor(kernel_, tensor), FindStage(kernel_, reader), result);
-  if (!next) return false;
-  kernel_ = *std::move(next);
-  Step step = MakeStep(StepKind::kCacheRead, reader);
-  step.other = tensor;
-  step.result = result;
-  step.scope = scope;
-  step.layout = std::move(layout);
+  return Take(std::move(next),
+              CacheReadStep{std::move(tensor), std::move(result), std::move(reader), scope, std::move(layout)});
+}
+
+bool SchedulePlanner::Take(Result<Kernel> rewritten, Step step) {
+  if (!rewritten) return false;
+  kernel_ = *std::move(rewritten);
   schedule_.push_back(std::move(step));
   return true;
 }
@@ -177,66 +85,43 @@ std::vector<std::string> SchedulePlanner::CopyAxes(const std::string& tensor, co
 }
 
 void SchedulePlanner::Split(const std::string& stage, const std::string& loop, std::vector<int64_t> factors) {
-  Step step = MakeStep(StepKind::kSplit, stage);
-  step.names = {loop};
-  step.factors = std::move(factors);
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(SplitStep{stage, loop, std::move(factors)});
 }
 
 void SchedulePlanner::Fuse(const std::string& stage, const std::vector<std::string>& loops) {
-  Step step = MakeStep(StepKind::kFuse, stage);
-  step.names = loops;
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(FuseStep{stage, loops});
 }
 
 void SchedulePlanner::Reorder(const std::string& stage, const std::vector<std::string>& loops) {
-  if (loops.size() < 2) return;
-  Step step = MakeStep(StepKind::kReorder, stage);
-  step.names = loops;
-  schedule_.push_back(std::move(step));
+  if (loops.size() > 1) schedule_.push_back(ReorderStep{stage, loops});
 }
 
-void SchedulePlanner::Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops,
-                               int64_t grain) {
-  if (loops.empty()) return;
-  Step step = MakeStep(kind, stage);
-  step.names = loops;
-  if (kind == StepKind::kParallel) step.factors = {grain};
-  schedule_.push_back(std::move(step));
+void SchedulePlanner::Unroll(const std::string& stage, const std::vector<std::string>& loops) {
+  if (!loops.empty()) schedule_.push_back(UnrollStep{stage, loops});
+}
+
+void SchedulePlanner::Vectorize(const std::string& stage, const std::vector<std::string>& loops) {
+  if (!loops.empty()) schedule_.push_back(VectorizeStep{stage, loops});
 }
 
 void SchedulePlanner::ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop) {
-  Step step = MakeStep(StepKind::kComputeAt, stage);
-  step.other = consumer;
-  step.names = {loop};
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(ComputeAtStep{stage, consumer, loop});
 }
 
 void SchedulePlanner::Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout) {
-  Step step = MakeStep(StepKind::kStore, stage);
-  step.scope = scope;
-  step.layout = std::move(layout);
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(StoreStep{stage, scope, std::move(layout)});
 }
 
 void SchedulePlanner::CacheWrite(const std::string& stage, const std::string& loop) {
-  Step step = MakeStep(StepKind::kCacheWrite, stage);
-  step.names = {loop};
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(CacheWriteStep{stage, loop});
 }
 
 void SchedulePlanner::SetTail(const std::string& stage, const std::string& axis, Tail tail) {
-  Step step = MakeStep(StepKind::kTail, stage);
-  step.names = {axis};
-  step.tail = tail;
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(TailStep{stage, axis, tail});
 }
 
 void SchedulePlanner::Prefetch(const std::string& tensor, const std::string& stage, int64_t bytes_ahead) {
-  Step step = MakeStep(StepKind::kPrefetch, stage);
-  step.other = tensor;
-  step.factors = {bytes_ahead};
-  schedule_.push_back(std::move(step));
+  schedule_.push_back(PrefetchStep{tensor, stage, bytes_ahead});
 }
 
 std::string SchedulePlanner::Parallelize(const std::string& stage, const std::vector<std::string>& loops, int64_t tasks,
@@ -250,7 +135,7 @@ std::string SchedulePlanner::Parallelize(const std::string& stage, const std::ve
   const double fork = machine_.fork_cycles;
   if (allowed && tasks > 1 && cycles > 2 * fork) {
     int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(fork / 2 / (cycles / static_cast<double>(tasks))));
-    Annotate(StepKind::kParallel, stage, {name}, std::min(grain, tasks));
+    schedule_.push_back(ParallelStep{stage, name, std::min(grain, tasks)});
   }
   return name;
 }

@@ -62,21 +62,11 @@ class SchedulePlanner {
     return Decide(stage, decision, {0, 1}, preferred ? 1 : 0, true) != 0;
   }
 
-  // Graph rewrites: applied at once, noted as steps. Names by value: the kernel they may come from is replaced.
-  // False: refused, nothing changed.
+  // Rewrites of the graph: applied at once, noted as steps. False: refused, or beyond the kernel's accuracy; nothing
+  // changed. Names by value: the kernel they may come from is replaced.
+  bool Rewrite(RewriteStep step);               // ir/rewrites/registry.h
+  bool Admits(std::string_view rewrite) const;  // the kernel's accuracy
   bool Inline(std::string stage);
-  bool Collapse(std::string stage, const std::vector<std::string>& axes);
-  bool Separate(std::string stage, std::string result);
-  // A 3×3 convolution by F(tile × tile, 3×3); the new stages are named by WinogradNames(base).
-  bool Winograd(std::string stage, const std::string& base, int64_t tile, int64_t columns);
-  // What the stage reads of a tensor becomes a stage of its own over the stage's axes: im2col.
-  bool Expand(std::string stage, std::string tensor, std::string result, const std::vector<std::string>& axes);
-  // Terms that padding of a tensor along reduced axes makes are left out; the new stages are named by TrimNames(base).
-  bool Trim(std::string stage, std::string tensor, const std::string& base, const std::vector<std::string>& axes);
-  // A maximum that may overlook NaN, as in a softmax.
-  bool MaxOfNumbers(std::string stage);
-  // A reduction and the one that it needs, in blocks of a row; the new stages are named by OnlineNames(base).
-  bool Online(std::string stage, const std::string& base, int64_t block);
   bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);
   bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
                  std::vector<LayoutDim> layout = {});
@@ -88,7 +78,8 @@ class SchedulePlanner {
   void Split(const std::string& stage, const std::string& loop, std::vector<int64_t> factors);
   void Fuse(const std::string& stage, const std::vector<std::string>& loops);
   void Reorder(const std::string& stage, const std::vector<std::string>& loops);
-  void Annotate(StepKind kind, const std::string& stage, const std::vector<std::string>& loops, int64_t grain = 1);
+  void Unroll(const std::string& stage, const std::vector<std::string>& loops);     // of none: no step
+  void Vectorize(const std::string& stage, const std::vector<std::string>& loops);  // of none: no step
   void ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop);
   void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});
   void CacheWrite(const std::string& stage, const std::string& loop);
@@ -122,6 +113,8 @@ class SchedulePlanner {
   void MarkScheduled(const std::string& stage) { done_.push_back(stage); }
 
  private:
+  // The rewritten kernel in place of this one, by that step.
+  bool Take(Result<Kernel> rewritten, Step step);
   int64_t Decide(const std::string& stage, const Decision& decision, std::vector<int64_t> options, int64_t preferred,
                  bool is_flag);
   void Note(std::string_view rule, const std::string& stage, bool applied, std::string_view why);

@@ -10,8 +10,8 @@
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite.h"
-#include "ir/rewrite_online.h"
+#include "ir/rewrites/online_reduction.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -76,7 +76,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     chains = planner.Choose(
         name, {.name = "chains", .meaning = "independent accumulators of the reduction", .grows_code = true},
         std::move(chain_options), chains);
-    if (stage.reduction == Reduction::kMax) planner.MaxOfNumbers(name);
+    if (stage.reduction == Reduction::kMax) planner.Rewrite({"numbers", name});
     std::string part = planner.FreshName(name + "_lanes");
     // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
     bool factored = planner.Rfactor(name, last.name, chains * width, part);
@@ -89,7 +89,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     planner.Store(name, Scope::kRegisters);
     planner.MarkScheduled(name);
     if (!factored) {
-      planner.Annotate(StepKind::kUnroll, name, rows);
+      planner.Unroll(name, rows);
       return;
     }
     // The partial sums: reduction loops outside, rows and chains unrolled, lanes in a vector.
@@ -103,8 +103,8 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     unrolled.push_back(lane + ".0");
     order.push_back(lane + ".1");
     planner.Reorder(part, order);
-    planner.Annotate(StepKind::kUnroll, part, unrolled);
-    planner.Annotate(StepKind::kVectorize, part, {lane + ".1"});
+    planner.Unroll(part, unrolled);
+    planner.Vectorize(part, {lane + ".1"});
     planner.MarkScheduled(part);
     if (by_vectors) {
       const Stage whole = planner.StageNamed(vector);
@@ -115,19 +115,19 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
       order = unrolled_rows;
       order.push_back(whole.axes.back().name);
       planner.Reorder(vector, order);
-      planner.Annotate(StepKind::kUnroll, vector, unrolled_rows);
-      planner.Annotate(StepKind::kVectorize, vector, {order.back()});
+      planner.Unroll(vector, unrolled_rows);
+      planner.Vectorize(vector, {order.back()});
       planner.MarkScheduled(vector);
     }
-    planner.Annotate(StepKind::kUnroll, name, rows);
-    planner.Annotate(StepKind::kVectorize, name, {planner.StageNamed(name).reduce_axes.back().name});
+    planner.Unroll(name, rows);
+    planner.Vectorize(name, {planner.StageNamed(name).reduce_axes.back().name});
     return;
   }
   planner.ComputeAt(name, out, loop);
   planner.MarkScheduled(name);
   if (stage.axes.size() == fixed) {
     planner.Store(name, Scope::kRegisters);
-    planner.Annotate(StepKind::kUnroll, name, rows);
+    planner.Unroll(name, rows);
     return;
   }
   if (in_registers) planner.Store(name, Scope::kRegisters);
@@ -147,7 +147,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     order.push_back(along + ".2");
     planner.Reorder(name, order);
     rows.push_back(along + ".1");
-    planner.Annotate(StepKind::kUnroll, name, rows);
+    planner.Unroll(name, rows);
   } else {
     // Sums per element of the row: the reduction outside, the tile in registers.
     std::vector<std::string> order;
@@ -158,9 +158,9 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     order.push_back(along + ".2");
     planner.Reorder(name, order);
     planner.CacheWrite(name, along + ".0");
-    planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
+    planner.Unroll(name, {along + ".1"});
   }
-  planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
+  planner.Vectorize(name, {along + ".2"});
 }
 
 // What the stages of a row need in between, in bytes, and the work on a row, in cycles.
@@ -221,10 +221,11 @@ std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::strin
                      is_long ? "left out by a choice of the search" : "the row stays in the cache from pass to pass");
       return std::nullopt;
     }
-    if (first.reduction == Reduction::kMax) planner.MaxOfNumbers(first_name);
+    if (first.reduction == Reduction::kMax) planner.Rewrite({"numbers", first_name});
     const OnlineNames names(planner.FreshName(name + "_blocks"));
     const int64_t lanes = planner.LanesFor(stage);
-    if (!planner.Online(name, names.kept, BlockOf(extent, wanted, kChains * lanes, lanes))) return std::nullopt;
+    const int64_t block = BlockOf(extent, wanted, kChains * lanes, lanes);
+    if (!planner.Rewrite({"online", name, {names.kept}, {block}})) return std::nullopt;
     for (const std::string& other : group) {
       if (FindStage(planner.kernel(), other) < 0) continue;
       const Stage& left = planner.StageNamed(other);
@@ -253,7 +254,7 @@ void ScheduleBlocks(SchedulePlanner& planner, const OnlineNames& names, size_t r
   order.insert(order.end(), unrolled.begin(), unrolled.end());
   planner.ComputeAt(names.kept, out, loop);
   planner.Reorder(names.kept, order);
-  planner.Annotate(StepKind::kUnroll, names.kept, unrolled);
+  planner.Unroll(names.kept, unrolled);
   planner.MarkScheduled(names.kept);
   for (const std::string& name : {names.first, names.second})
     ScheduleInRow(planner, name, rows + 1, names.kept, block, false);
@@ -287,7 +288,7 @@ void DivideRows(SchedulePlanner& planner, const std::string& name, const std::ve
   order.push_back(statistic);
   planner.Reorder(names.kept, order);
   const std::string task = planner.Parallelize(names.kept, outer, row_count * planner.Extent(kept.axes.back()), cycles);
-  planner.Annotate(StepKind::kUnroll, names.kept, {statistic});
+  planner.Unroll(names.kept, {statistic});
   planner.MarkScheduled(names.kept);
   for (const std::string& stage : {names.first, names.second})
     ScheduleInRow(planner, stage, rows + 1, names.kept, task, false);
@@ -302,8 +303,8 @@ void DivideRows(SchedulePlanner& planner, const std::string& name, const std::ve
   loops.push_back(along + ".0");
   const int64_t part = steps * unroll * width;
   const std::string loop = planner.Parallelize(name, loops, row_count * CeilDiv(extent, part), cycles);
-  planner.Annotate(StepKind::kUnroll, name, {along + ".2"});
-  planner.Annotate(StepKind::kVectorize, name, {along + ".3"});
+  planner.Unroll(name, {along + ".2"});
+  planner.Vectorize(name, {along + ".3"});
   for (const std::string& g : group)
     if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false);
   planner.MarkScheduled(name);
@@ -343,7 +344,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   {
     // A reduction to an output is separated first, so that its value may live in registers.
     const Stage stage = planner.StageNamed(name);
-    if (stage.reduction != Reduction::kNone && !planner.Separate(name, planner.FreshName(name + "_sum")))
+    if (stage.reduction != Reduction::kNone && !planner.Rewrite({"separate", name, {planner.FreshName(name + "_sum")}}))
       return planner.Refuse("rows", name, "the reduction cannot be separated from what it is written to");
   }
   const Stage out = planner.StageNamed(name);
@@ -416,7 +417,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     tasks = tasks / last_extent * CeilDiv(last_extent, together);
   }
   loop = planner.Parallelize(name, task, tasks, cost.work * row_count);
-  if (together > 1 && scalar_rows) planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
+  if (together > 1 && scalar_rows) planner.Unroll(name, {last + ".1"});
   if (!scalar_rows) {
     std::string along = out.axes.back().name;
     int64_t extent = planner.Extent(out.axes.back());
@@ -430,10 +431,10 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
       for (size_t i = rows; i + 1 < out.axes.size(); ++i) order.push_back(out.axes[i].name);
       order.insert(order.end(), {along + ".0", last + ".1", along + ".1", along + ".2"});
       planner.Reorder(name, order);
-      planner.Annotate(StepKind::kUnroll, name, {last + ".1"});
+      planner.Unroll(name, {last + ".1"});
     }
-    planner.Annotate(StepKind::kUnroll, name, {along + ".1"});
-    planner.Annotate(StepKind::kVectorize, name, {along + ".2"});
+    planner.Unroll(name, {along + ".1"});
+    planner.Vectorize(name, {along + ".2"});
   }
   if (online) ScheduleBlocks(planner, *online, rows, name, loop);
   for (const std::string& g : group)

@@ -7,7 +7,7 @@
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -80,7 +80,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   if (out.empty()) {
     sum = planner.FreshName("tile");
     out = name;
-    if (!planner.Separate(name, sum))
+    if (!planner.Rewrite({"separate", name, {sum}}))
       return planner.Refuse("window", name, "the reduction cannot be separated from what it is written to");
   }
 
@@ -130,8 +130,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   std::string task = planner.Parallelize(
       out, outer, tasks, points * static_cast<double>(window) / static_cast<double>(lanes) + points / 4);
   if (rank == 1) tile_loop = task;
-  planner.Annotate(StepKind::kUnroll, out, unrolled);
-  planner.Annotate(StepKind::kVectorize, out, {w + ".1"});
+  planner.Unroll(out, unrolled);
+  planner.Vectorize(out, {w + ".1"});
   planner.MarkScheduled(out);
 
   planner.ComputeAt(sum, out, tile_loop);
@@ -150,8 +150,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   }
   sum_order.push_back(part.axes[last].name);
   planner.Reorder(sum, sum_order);
-  planner.Annotate(StepKind::kUnroll, sum, sum_unrolled);
-  planner.Annotate(StepKind::kVectorize, sum, {part.axes[last].name});
+  planner.Unroll(sum, sum_unrolled);
+  planner.Vectorize(sum, {part.axes[last].name});
   planner.MarkScheduled(sum);
 
   // The padded plane, per task.

@@ -13,8 +13,8 @@
 #include "base/arithmetic.h"
 #include "codegen/contraction_rule.h"
 #include "codegen/schedule_rules.h"
-#include "ir/rewrite.h"
-#include "ir/rewrite_winograd.h"
+#include "ir/rewrites/winograd.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -94,7 +94,7 @@ class WinogradRule {
     cycles_ = Cycles(shape_, m_, lanes_, machine);
     columns_ = TileColumns(static_cast<int64_t>(shape_.columns), m_, lanes_);
     std::string base = planner_.FreshName("wino");
-    if (!planner_.Winograd(sum_, base, m_, columns_)) return Refuse("the rewrite refused these sizes");
+    if (!planner_.Rewrite({"winograd", sum_, {base}, {m_, columns_}})) return Refuse("the rewrite refused these sizes");
     Emit(WinogradNames(base));
     planner_.Took("winograd", sum_,
                   m_ == 2 ? "F(2x2,3x3): 2.25 times fewer products" : "F(4x4,3x3): 4 times fewer products");
@@ -105,7 +105,7 @@ class WinogradRule {
   bool Refuse(std::string_view why) { return planner_.Refuse("winograd", sum_, why); }
   const Axis& AxisAt(const std::string& stage, size_t i) const { return planner_.StageNamed(stage).axes[i]; }
 
-  // The roles of the sum's axes, as WinogradConvolution will find them.
+  // The roles of the sum's axes, as the rewrite will find them.
   bool Recognise() {
     const Kernel& kernel = planner_.kernel();
     const Stage& stage = planner_.StageNamed(sum_);
@@ -113,7 +113,7 @@ class WinogradRule {
     auto is_three = [&](const Axis& axis) { return planner_.Extent(axis) == 3; };
     if (stage.reduction != Reduction::kSum || std::ranges::count_if(stage.reduce_axes, is_three) < 2)
       return Refuse("not a 3x3 convolution with stride 1");
-    if (kernel.options.accuracy == Accuracy::kStrict) return Refuse("only accuracy=relaxed admits it");
+    if (!planner_.Admits("winograd")) return Refuse("only accuracy=relaxed admits it");
     if (Result<void> fits =
             CheckWinograd(kernel, FindStage(kernel, sum_), 2, CeilDiv(planner_.Extent(stage.axes.back()), 2));
         !fits)
@@ -231,8 +231,8 @@ class WinogradRule {
       order.push_back(loop);
     planner_.Reorder(out, order);
     task_ = planner_.Parallelize(out, task, static_cast<int64_t>(tasks), cycles_);
-    planner_.Annotate(StepKind::kUnroll, out, {height + ".2", width + ".1"});
-    planner_.Annotate(StepKind::kVectorize, out, {width + ".2"});
+    planner_.Unroll(out, {height + ".2", width + ".1"});
+    planner_.Vectorize(out, {width + ".2"});
     inside_ = width + ".0";
   }
 
@@ -253,8 +253,8 @@ class WinogradRule {
     std::string last = unrolled.back();
     planner_.Split(name, last, {lanes});
     unrolled.back() = last + ".0";
-    planner_.Annotate(StepKind::kUnroll, name, unrolled);
-    planner_.Annotate(StepKind::kVectorize, name, {last + ".1"});
+    planner_.Unroll(name, unrolled);
+    planner_.Vectorize(name, {last + ".1"});
   }
 
   void ScheduleProduct(const WinogradNames& names, const std::string& out, int64_t vectors, int64_t rows) {
@@ -278,8 +278,8 @@ class WinogradRule {
     for (const std::string& loop : {filter_axis_ + ".1", t + ".1", t + ".2"}) order.push_back(loop);
     planner_.Reorder(name, order);
     planner_.CacheWrite(name, filter_axis_ + ".0");
-    planner_.Annotate(StepKind::kUnroll, name, {filter_axis_ + ".1", t + ".1"});
-    planner_.Annotate(StepKind::kVectorize, name, {t + ".2"});
+    planner_.Unroll(name, {filter_axis_ + ".1", t + ".1"});
+    planner_.Vectorize(name, {t + ".2"});
   }
 
   void ScheduleTiles(const WinogradNames& names, const std::string& out) {
@@ -303,8 +303,8 @@ class WinogradRule {
       order[0] = planner_.Parallelize(names.tiles, {order.begin(), order.begin() + static_cast<int64_t>(rank) - 4},
                                       static_cast<int64_t>(shape_.channels * shape_.batch), cycles_ / 10);
     const std::string channel_loop = order[0];
-    planner_.Annotate(StepKind::kUnroll, names.tiles, {i, j});
-    planner_.Annotate(StepKind::kVectorize, names.tiles, {column + ".1"});
+    planner_.Unroll(names.tiles, {i, j});
+    planner_.Vectorize(names.tiles, {column + ".1"});
 
     // The row sums of one row of tiles.
     const Stage sums = planner_.StageNamed(names.rows);
@@ -316,8 +316,8 @@ class WinogradRule {
       if (sums.axes[a].name != frequency) order.push_back(sums.axes[a].name);
     for (const std::string& loop : {x + ".0", frequency, x + ".1"}) order.push_back(loop);
     planner_.Reorder(names.rows, order);
-    planner_.Annotate(StepKind::kUnroll, names.rows, {frequency});
-    planner_.Annotate(StepKind::kVectorize, names.rows, {x + ".1"});
+    planner_.Unroll(names.rows, {frequency});
+    planner_.Vectorize(names.rows, {x + ".1"});
 
     if (by_filters_)
       planner_.ComputeAt(names.input, names.tiles, channel_loop);
@@ -325,7 +325,7 @@ class WinogradRule {
       planner_.ComputeAt(names.input, out, task_);
     std::string last = planner_.StageNamed(names.input).axes.back().name;
     planner_.Split(names.input, last, {lanes_});
-    planner_.Annotate(StepKind::kVectorize, names.input, {last + ".1"});
+    planner_.Vectorize(names.input, {last + ".1"});
   }
 
   void ScheduleFilter(const WinogradNames& names, int64_t rows) {
@@ -348,13 +348,13 @@ class WinogradRule {
     order.push_back(i);
     order.push_back(j);
     planner_.Reorder(names.filter, order);
-    planner_.Annotate(StepKind::kUnroll, names.filter, {i, j});
+    planner_.Unroll(names.filter, {i, j});
     // The rows' transform of one filter and channel, in registers.
     planner_.ComputeAt(names.filter_rows, names.filter, order[order.size() - 3]);
     planner_.Store(names.filter_rows, Scope::kRegisters);
     std::vector<std::string> unrolled;
     for (const Axis& axis : planner_.StageNamed(names.filter_rows).axes) unrolled.push_back(axis.name);
-    planner_.Annotate(StepKind::kUnroll, names.filter_rows, unrolled);
+    planner_.Unroll(names.filter_rows, unrolled);
   }
 
   SchedulePlanner& planner_;

@@ -5,7 +5,7 @@
 
 #include "base/arithmetic.h"
 #include "ir/affine.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {

@@ -71,7 +71,7 @@ class ScheduleBuilder {
  private:
   const Kernel kernel_;
   Schedule schedule_;
-  std::unique_ptr<class ScheduleApplier> applier_;
+  std::unique_ptr<class ScheduleState> state_;
 };
 
 // How often a loop runs at most, from the extents and the factors: 64 for k.0 of an axis k of 1,000 that was split by

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ir/expr.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -87,12 +87,6 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
 
 const std::string& StageName(const ScheduledKernel& scheduled, size_t stage) {
   return scheduled.kernel.tensors[static_cast<size_t>(scheduled.kernel.stages[stage].output)].name;
-}
-
-bool ReadsTensor(const Stage& stage, TensorId tensor) {
-  bool reads = false;
-  Walk(stage.body, [&](const Expr& e) { reads |= e.op() == Op::kLoad && e.int_value() == tensor; });
-  return reads;
 }
 
 Result<size_t> FindLoop(const ScheduledKernel& scheduled, size_t stage, const std::string& path) {

@@ -12,8 +12,6 @@ namespace hone {
 // The tensor that a stage computes, by which steps name the stage.
 const std::string& StageName(const ScheduledKernel& scheduled, size_t stage);
 
-bool ReadsTensor(const Stage& stage, TensorId tensor);
-
 // The position of a stage's loop. kInvalid names the loops that there are.
 Result<size_t> FindLoop(const ScheduledKernel& scheduled, size_t stage, const std::string& path);
 

@@ -47,7 +47,7 @@ enum class Reduction : uint8_t {
   kMax = 3,  // NaN if anything is
   kMin = 4,  // the same
   kProd = 5,
-  kMaxOfNumbers = 6,  // of floats, NaN overlooked: ir/rewrite_numbers.h makes it
+  kMaxOfNumbers = 6,  // of floats, NaN overlooked: ir/rewrites/max_ignore_nan.cc makes it
 };
 
 // output[axes…] = reduction over reduce_axes of body. The body names axes by position: 0 … axes.size()-1 index the

@@ -28,30 +28,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
 
 namespace hone {
-
-// Stored and sent: never reuse a number.
-enum class StepKind : uint8_t {
-  kRewrite = 1,
-  kInline = 2,
-  kCacheRead = 3,
-  kRfactor = 4,
-  kSplit = 5,
-  kFuse = 6,
-  kReorder = 7,
-  kParallel = 8,
-  kVectorize = 9,
-  kUnroll = 10,
-  kComputeAt = 11,
-  kStore = 12,
-  kCacheWrite = 13,
-  kTail = 14,
-  kPrefetch = 15,
-};
 
 // Where a stage's values live.
 enum class Scope : uint8_t {
@@ -81,20 +63,115 @@ struct LayoutDim {
   bool operator==(const LayoutDim&) const = default;
 };
 
-struct Step {
-  StepKind kind = StepKind::kInline;
-  std::string stage;               // the stage it applies to: named by its tensor
-  std::vector<std::string> names;  // loops (without the stage's name), axes of a rewrite
-  std::vector<int64_t>
-      factors;  // split: inner factors, outermost first; rfactor: lanes; parallel: grain; prefetch: bytes; of a rewrite
-  std::string
-      other;  // rewrite: its name; cache_read, prefetch: the tensor read; compute_at: the consumer; rfactor: axis
-  std::string result;             // cache_read, rfactor: the new stage
-  Scope scope = Scope::kDefault;  // cache_read, store
-  std::vector<LayoutDim> layout;  // cache_read, store; empty: the tensor's own order
-  Tail tail = Tail::kPad;
-  bool operator==(const Step&) const = default;
+// The steps. `stage`: what a step applies to, named by the tensor it writes. Loops are paths without the stage's name.
+
+// A rewrite of the graph that ir/rewrites/registry.h knows by this name, and what it takes.
+struct RewriteStep {
+  std::string rewrite;
+  std::string stage;
+  std::vector<std::string> names = {};  // stages, tensors, axes
+  std::vector<int64_t> numbers = {};
+  bool operator==(const RewriteStep&) const = default;
 };
+
+struct InlineStep {
+  std::string stage;
+  bool operator==(const InlineStep&) const = default;
+};
+
+struct CacheReadStep {
+  std::string tensor;  // that is read
+  std::string result;  // the new stage
+  std::string stage;   // the reader
+  Scope scope = Scope::kDefault;
+  std::vector<LayoutDim> layout = {};  // empty: the tensor's own order
+  bool operator==(const CacheReadStep&) const = default;
+};
+
+struct RfactorStep {
+  std::string stage;
+  std::string axis;  // reduced
+  int64_t lanes = 1;
+  std::string result;  // the new stage
+  bool operator==(const RfactorStep&) const = default;
+};
+
+struct SplitStep {
+  std::string stage;
+  std::string loop;
+  std::vector<int64_t> factors;  // of the inner loops, outermost first; at least one
+  bool operator==(const SplitStep&) const = default;
+};
+
+struct FuseStep {
+  std::string stage;
+  std::vector<std::string> loops;  // at least two
+  bool operator==(const FuseStep&) const = default;
+};
+
+struct ReorderStep {
+  std::string stage;
+  std::vector<std::string> loops;  // all of the stage, outermost first
+  bool operator==(const ReorderStep&) const = default;
+};
+
+struct ParallelStep {
+  std::string stage;
+  std::string loop;
+  int64_t grain = 1;  // smallest range worth a worker
+  bool operator==(const ParallelStep&) const = default;
+};
+
+struct VectorizeStep {
+  std::string stage;
+  std::vector<std::string> loops;
+  bool operator==(const VectorizeStep&) const = default;
+};
+
+struct UnrollStep {
+  std::string stage;
+  std::vector<std::string> loops;
+  bool operator==(const UnrollStep&) const = default;
+};
+
+struct ComputeAtStep {
+  std::string stage;
+  std::string consumer;  // a later stage
+  std::string loop;      // of the consumer
+  bool operator==(const ComputeAtStep&) const = default;
+};
+
+struct StoreStep {
+  std::string stage;
+  Scope scope = Scope::kDefault;
+  std::vector<LayoutDim> layout = {};  // empty: the tensor's own order
+  bool operator==(const StoreStep&) const = default;
+};
+
+struct CacheWriteStep {
+  std::string stage;
+  std::string loop;
+  bool operator==(const CacheWriteStep&) const = default;
+};
+
+struct TailStep {
+  std::string stage;
+  std::string axis;
+  Tail tail = Tail::kPad;
+  bool operator==(const TailStep&) const = default;
+};
+
+struct PrefetchStep {
+  std::string tensor;  // that is read
+  std::string stage;   // the reader
+  int64_t bytes = 1;   // ahead
+  bool operator==(const PrefetchStep&) const = default;
+};
+
+// How each is read, printed, applied and fitted to another kernel: ir/steps/step_type.h.
+using Step =
+    std::variant<RewriteStep, InlineStep, CacheReadStep, RfactorStep, SplitStep, FuseStep, ReorderStep, ParallelStep,
+                 VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, CacheWriteStep, TailStep, PrefetchStep>;
 
 using Schedule = std::vector<Step>;
 

@@ -64,8 +64,10 @@ void ExpectAccepted(const std::string& text, const Target& target, ObjectCompile
   }
 }
 
-bool Has(const Schedule& schedule, StepKind kind) {
-  return std::any_of(schedule.begin(), schedule.end(), [&](const Step& step) { return step.kind == kind; });
+template <typename S>
+bool Has(const Schedule& schedule) {
+  return std::any_of(schedule.begin(), schedule.end(),
+                     [](const Step& step) { return std::holds_alternative<S>(step); });
 }
 
 // One test each, so that they are found and run apart.
@@ -107,7 +109,7 @@ TEST_P(DefaultScheduleOfModels, IsAccepted) {
   for (const std::string& kernel : GetParam().kernels) {
     Schedule schedule;
     ExpectAccepted(kernel, *target, **compiler, &schedule);
-    EXPECT_TRUE(Has(schedule, StepKind::kVectorize)) << kernel << "\n" << PrintSchedule(schedule);
+    EXPECT_TRUE(Has<VectorizeStep>(schedule)) << kernel << "\n" << PrintSchedule(schedule);
   }
 }
 

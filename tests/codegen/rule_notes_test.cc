@@ -126,7 +126,7 @@ TEST(RuleNotes, OperandsBeyondTheSecondLevelCacheAreFetchedAhead) {
   auto prefetches = [](const std::string& text, const std::string& choices) {
     std::string found;
     for (const Step& step : PlanOf(text, Avx2(), *ParseChoices(choices)).schedule)
-      if (step.kind == StepKind::kPrefetch) found += PrintStep(step) + "\n";
+      if (std::holds_alternative<PrefetchStep>(step)) found += PrintStep(step) + "\n";
     return found;
   };
   EXPECT_EQ(prefetches("softmax(M=640,N=100)", ""), "prefetch x for top_lanes 4096\n");

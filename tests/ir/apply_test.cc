@@ -11,8 +11,8 @@
 
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "ir/rewrite.h"
 #include "ir/specialize.h"
+#include "ir/stage_graph.h"
 #include "tests/support/kernel_inputs.h"
 
 namespace hone {

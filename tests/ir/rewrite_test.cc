@@ -1,7 +1,5 @@
 // Rewrites keep the function: the reference of the rewritten kernel is that of the original, element by element, or the
 // rewrite is refused. What each makes of a graph, what it refuses, and all of them on everything at odd sizes.
-#include "ir/rewrite.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,10 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "ir/rewrite_expand.h"
-#include "ir/rewrite_numbers.h"
+#include "ir/rewrites/cache_read.h"
+#include "ir/rewrites/inline_stage.h"
+#include "ir/rewrites/rfactor.h"
 #include "ir/specialize.h"
 #include "tests/support/operation_samples.h"
+#include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
 namespace hone {
@@ -157,7 +157,7 @@ TEST(Inline, CountsWhatItWillMake) {
 
 TEST(Collapse, MakesOneAxisInEveryTensor) {
   const Kernel before = Parsed("add(M=7,N=13)+relu");
-  Kernel after = Kept(before, CollapseAxes(before, FindStage(before, "y"), {"m", "n"}));
+  Kernel after = Kept(before, FuseAxes(before, FindStage(before, "y"), {"m", "n"}));
   EXPECT_EQ(AxisNames(StageOf(after, "y").axes).size(), 1u);
   for (TensorId id : after.operands) {
     const Tensor& tensor = after.tensors[static_cast<size_t>(id)];
@@ -169,7 +169,7 @@ TEST(Collapse, MakesOneAxisInEveryTensor) {
 TEST(Collapse, FollowsAccessesThroughTheGraph) {
   const Kernel before = Specialize(Parsed("conv2d(N=2,C=5,H=3,W=7,O=4,R=1,S=1)+bias+add+relu"));
   const Stage& y = StageOf(before, "y");
-  Kernel after = Kept(before, CollapseAxes(before, FindStage(before, "y"), {y.axes[2].name, y.axes[3].name}));
+  Kernel after = Kept(before, FuseAxes(before, FindStage(before, "y"), {y.axes[2].name, y.axes[3].name}));
   for (const Stage& stage : after.stages) EXPECT_EQ(stage.axes.size(), 3u);
   EXPECT_THAT(StaticShape(after, after.tensors[static_cast<size_t>(FindTensor(after, "x"))]),
               testing::ElementsAre(2, 5, 21));
@@ -182,7 +182,7 @@ TEST(Collapse, OfReductionAxes) {
     if (stage.reduction == Reduction::kSum) sum = &stage;
   ASSERT_NE(sum, nullptr);
   Kernel after =
-      Kept(before, CollapseAxes(before, static_cast<int>(sum - before.stages.data()), AxisNames(sum->reduce_axes)));
+      Kept(before, FuseAxes(before, static_cast<int>(sum - before.stages.data()), AxisNames(sum->reduce_axes)));
   EXPECT_THAT(StaticShape(after, after.tensors[static_cast<size_t>(FindTensor(after, "x"))]),
               testing::ElementsAre(2, 3, 35));
 }
@@ -190,7 +190,7 @@ TEST(Collapse, OfReductionAxes) {
 TEST(Collapse, OfThreeAxes) {
   const Kernel before =
       Parsed("kernel cube(x: f32[A, B, C]) -> y: f32[A, B, C] where A=3, B=5, C=7 { y[a, b, c] = x[a, b, c] * 2 }");
-  Kernel after = Kept(before, CollapseAxes(before, 0, {"a", "b", "c"}));
+  Kernel after = Kept(before, FuseAxes(before, 0, {"a", "b", "c"}));
   EXPECT_EQ(after.stages[0].axes.size(), 1u);
 }
 
@@ -198,11 +198,11 @@ TEST(Collapse, RefusesWhatNeedsTheDimensionsApart) {
   auto refusal = [](const std::string& body, const std::vector<std::string>& axes) {
     const Kernel kernel = Parsed("kernel k(x: f32[M, N], v: f32[N]) -> y: f32[M, N] where M=5, N=7 { " + body + " }");
     const Kernel copy = kernel;
-    std::string text = RefusalOf(CollapseAxes(kernel, FindStage(kernel, "y"), axes));
+    std::string text = RefusalOf(FuseAxes(kernel, FindStage(kernel, "y"), axes));
     EXPECT_TRUE(SameKernel(kernel, copy));
     return text;
   };
-  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m"}), "collapse needs at least two axes");
+  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m"}), "collapse takes two adjacent axes, or more");
   EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"n", "m"}), "collapse: y has no adjacent axes of these names");
   EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m", "n"}), "collapse: an access needs the dimensions apart");
   EXPECT_EQ(refusal("y[m, n] = x[m, n] * float(m)", {"m", "n"}), "collapse: an access needs the dimensions apart");
@@ -215,17 +215,17 @@ TEST(Collapse, RefusesWhatNeedsTheDimensionsApart) {
 // Elements next to each other in the one axis must be neighbours in the tensor.
 TEST(Collapse, RefusesAPartOfADimension) {
   const Kernel kernel = Parsed("kernel k(x: f32[M, N]) -> y: f32[M, L] where M=5, N=7, L=4 { y[m, l] = x[m, l] }");
-  EXPECT_EQ(RefusalOf(CollapseAxes(kernel, 0, {"m", "l"})), "collapse: only a part of x is indexed");
+  EXPECT_EQ(RefusalOf(FuseAxes(kernel, 0, {"m", "l"})), "collapse: only a part of x is indexed");
   // The outermost dimension may be a part.
   const Kernel rows = Parsed("kernel k(x: f32[M, N]) -> y: f32[L, N] where M=5, N=7, L=3 { y[l, n] = x[l, n] }");
-  Kept(rows, CollapseAxes(rows, 0, {"l", "n"}));
+  Kept(rows, FuseAxes(rows, 0, {"l", "n"}));
 }
 
 // ---- separate
 
 TEST(Separate, MovesTheReductionOut) {
   const Kernel before = Parsed("matmul(M=7,N=5,K=13)");
-  Kernel after = Kept(before, SeparateReduction(before, 0, "t"));
+  Kernel after = Kept(before, CacheWrite(before, 0, "t"));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("t", "y"));
   EXPECT_EQ(StageOf(after, "t").reduction, Reduction::kSum);
   EXPECT_EQ(StageOf(after, "y").reduction, Reduction::kNone);
@@ -234,8 +234,8 @@ TEST(Separate, MovesTheReductionOut) {
 
 TEST(Separate, Refuses) {
   const Kernel kernel = Parsed("matmul(M=7,N=5,K=13)+relu");
-  EXPECT_EQ(RefusalOf(SeparateReduction(kernel, FindStage(kernel, "y"), "t")), "y reduces nothing");
-  EXPECT_EQ(RefusalOf(SeparateReduction(kernel, FindStage(kernel, "acc"), "a")), "the name a is taken");
+  EXPECT_EQ(RefusalOf(CacheWrite(kernel, FindStage(kernel, "y"), "t")), "y reduces nothing");
+  EXPECT_EQ(RefusalOf(CacheWrite(kernel, FindStage(kernel, "acc"), "a")), "the name a is taken");
 }
 
 // ---- cache_read
@@ -341,8 +341,7 @@ TEST(RfactorOf, Refuses) {
 TEST(Expand, MakesColumns) {
   const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1,stride=2)+bias");
   const int acc = FindStage(conv, "acc");
-  const Kernel after =
-      Kept(conv, ExpandAccess(conv, acc, FindTensor(conv, "xp"), "cols", {"n", "c", "r", "s", "h", "w0"}));
+  const Kernel after = Kept(conv, Im2col(conv, acc, "xp", "cols", {"n", "c", "r", "s", "h", "w0"}));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("xp", "cols", "acc", "y"));
   EXPECT_THAT(AxisNames(StageOf(after, "cols").axes), testing::ElementsAre("n", "c", "r", "s", "h", "w0"));
 }
@@ -351,14 +350,14 @@ TEST(Expand, TakesTheFillAlong) {
   const Kernel before =
       Parsed(R"(kernel blur(x: f32[N]) -> y: f32[N] where N=9 { y[i] = sum(k < 3) pad(x[i + k - 1], 2) })");
   const int sum = static_cast<int>(before.stages.size()) - 1;
-  Kept(before, ExpandAccess(before, sum, FindTensor(before, "x"), "cols", {"k", "i"}));
+  Kept(before, Im2col(before, sum, "x", "cols", {"k", "i"}));
 }
 
 TEST(Expand, Refuses) {
   const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1)");
   const int acc = FindStage(conv, SumOf(conv));
   auto refusal = [&](const char* tensor, const std::vector<std::string>& axes, const std::string& name = "cols") {
-    return RefusalOf(ExpandAccess(conv, acc, FindTensor(conv, tensor), name, axes));
+    return RefusalOf(Im2col(conv, acc, tensor, name, axes));
   };
   const std::string by = "y reads xp by n h w0 c r s: name these, in any order, and no others";
   EXPECT_EQ(refusal("xp", {"c", "r", "s", "h", "w0"}), by);
@@ -367,7 +366,7 @@ TEST(Expand, Refuses) {
   EXPECT_EQ(refusal("x", {"n"}), "y does not read x");
   EXPECT_EQ(refusal("xp", {"n", "c", "r", "s", "h", "w0"}, "w"), "the name w is taken");
   const Kernel twice = Parsed("kernel t(x: f32[N]) -> y: f32[N] where N=9 { y[i] = x[i] + x[8 - i] }");
-  EXPECT_EQ(RefusalOf(ExpandAccess(twice, 0, FindTensor(twice, "x"), "cols", {"i"})), "y reads x in more than one way");
+  EXPECT_EQ(RefusalOf(Im2col(twice, 0, "x", "cols", {"i"})), "y reads x in more than one way");
 }
 
 // ---- all of them, everywhere
@@ -402,23 +401,23 @@ std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fres
     const Stage& at = kernel.stages[s];
     const std::string name = kernel.tensors[static_cast<size_t>(at.output)].name;
     all.push_back({"inline", name, InlineStage(kernel, stage)});
-    all.push_back({"separate", name, SeparateReduction(kernel, stage, fresh)});
+    all.push_back({"separate", name, CacheWrite(kernel, stage, fresh)});
     for (const auto* axes : {&at.axes, &at.reduce_axes})
       for (size_t i = 0; i + 1 < axes->size(); ++i)
         for (size_t count = 2; i + count <= axes->size() && count <= 3; ++count) {
           std::vector<std::string> names;
           for (size_t j = 0; j < count; ++j) names.push_back((*axes)[i + j].name);
-          all.push_back({"collapse", name + " from " + names[0], CollapseAxes(kernel, stage, names)});
+          all.push_back({"collapse", name + " from " + names[0], FuseAxes(kernel, stage, names)});
         }
     for (const Axis& axis : at.reduce_axes)
       for (int lanes : {2, 5})
         all.push_back({"rfactor", name + " " + axis.name, Rfactor(kernel, stage, axis.name, lanes, fresh)});
-    all.push_back({"numbers", name, MaxOfNumbers(kernel, stage)});
+    all.push_back({"numbers", name, MaxIgnoreNan(kernel, stage)});
     for (size_t t = 0; t < kernel.tensors.size(); ++t) {
       std::vector<std::string> axes = AxesOfReads(kernel, at, static_cast<TensorId>(t));
       std::reverse(axes.begin(), axes.end());
       all.push_back({"expand", kernel.tensors[t].name + " for " + name,
-                     ExpandAccess(kernel, stage, static_cast<TensorId>(t), fresh, axes)});
+                     Im2col(kernel, stage, kernel.tensors[t].name, fresh, axes)});
       all.push_back({"cache_read", kernel.tensors[t].name + " for " + name,
                      CacheRead(kernel, static_cast<TensorId>(t), stage, fresh)});
     }

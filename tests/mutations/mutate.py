@@ -127,9 +127,9 @@ LOCKS = [
          "if (expr.height() > limits_.height) return TooHigh(limits_);", "", "ir_tests", "HostileTexts.*:Parse.*"),
     Lock("length of a target", "ir/target.cc", "if (text.size() > kMaxText)", "if (text.size() > kMaxText * 1000)",
          "ir_tests", "HostileTexts.*"),
-    Lock("growth by inlining", "ir/rewrite.cc", "if (nodes > kLimits.nodes || body", "if (body",
+    Lock("growth by inlining", "ir/rewrites/inline_stage.cc", "if (nodes > kLimits.nodes || body", "if (body",
          "ir_tests", "Inline.EndsWhereAChainWouldDoubleWithoutEnd"),
-    Lock("height by inlining", "ir/rewrite.cc",
+    Lock("height by inlining", "ir/rewrites/inline_stage.cc",
          "if (nodes > kLimits.nodes || body.height() + producer.body.height() > kLimits.height)",
          "if (nodes > kLimits.nodes)", "ir_tests", "Inline.EndsWhereABodyWouldBecomeTooHigh"),
 ]

@@ -2,18 +2,12 @@
 #include <algorithm>
 #include <iterator>
 
-#include "ir/rewrite.h"
-#include "ir/rewrite_online.h"
+#include "ir/rewrites/online_reduction.h"
 #include "tests/support/random_schedule.h"
 
 namespace hone {
 
-void RandomSchedule::Inline() {
-  Step step;
-  step.kind = StepKind::kInline;
-  step.stage = NameOf(AnyStage());
-  Propose({step});
-}
+void RandomSchedule::Inline() { Propose({InlineStep{NameOf(AnyStage())}}); }
 
 void RandomSchedule::Collapse() {
   const Stage& stage = AnyStage();
@@ -21,21 +15,13 @@ void RandomSchedule::Collapse() {
   if (axes.size() < 2) return;
   size_t first = rng_.Below(axes.size() - 1);
   size_t count = rng_.Chance(0.2) ? axes.size() - first : 2;
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "collapse";
-  step.stage = NameOf(stage);
-  step.names.assign(axes.begin() + static_cast<ptrdiff_t>(first), axes.begin() + static_cast<ptrdiff_t>(first + count));
-  Propose({step});
+  const auto begin = axes.begin() + static_cast<ptrdiff_t>(first);
+  Propose({RewriteStep{"collapse", NameOf(stage), {begin, begin + static_cast<ptrdiff_t>(count)}}});
 }
 
 void RandomSchedule::Separate() {
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "separate";
-  step.stage = NameOf(AnyStage());
-  step.names = {FreshName()};
-  Propose({step});
+  const std::string stage = NameOf(AnyStage());
+  Propose({RewriteStep{"separate", stage, {FreshName()}}});
 }
 
 void RandomSchedule::Expand() {
@@ -53,22 +39,13 @@ void RandomSchedule::Expand() {
     const std::string& name = names[static_cast<size_t>(e.int_value())];
     if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
   });
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "expand";
-  step.stage = NameOf(stage);
+  RewriteStep step{"expand", NameOf(stage)};
   step.names = {state_.kernel.tensors[static_cast<size_t>(read.int_value())].name, FreshName()};
   step.names.insert(step.names.end(), used.begin(), used.end());
   Propose({step});
 }
 
-void RandomSchedule::Numbers() {
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "numbers";
-  step.stage = NameOf(AnyStage());
-  Propose({step});
-}
+void RandomSchedule::Numbers() { Propose({RewriteStep{"numbers", NameOf(AnyStage())}}); }
 
 void RandomSchedule::Online() {
   // Few stages are such a reduction: one that is, if there is one.
@@ -76,13 +53,8 @@ void RandomSchedule::Online() {
     size_t index = 0;
     const Stage& stage = AnyStage(&index);
     if (!FirstOfOnline(state_.kernel, static_cast<int>(index))) continue;
-    Step step;
-    step.kind = StepKind::kRewrite;
-    step.other = "online";
-    step.stage = NameOf(stage);
-    step.names = {FreshName()};
-    step.factors = {AnyFactor()};
-    Propose({step});
+    const std::string base = FreshName();
+    Propose({RewriteStep{"online", NameOf(stage), {base}, {AnyFactor()}}});
     return;
   }
 }
@@ -96,10 +68,7 @@ void RandomSchedule::Trim() {
     if (producer && producer->body.op() == Op::kPad) padded.push_back(producer->output);
   });
   if (padded.empty() || stage.reduce_axes.empty()) return;
-  Step step;
-  step.kind = StepKind::kRewrite;
-  step.other = "trim";
-  step.stage = NameOf(stage);
+  RewriteStep step{"trim", NameOf(stage)};
   step.names = {state_.kernel.tensors[static_cast<size_t>(Pick(padded))].name, FreshName()};
   for (const Axis& axis : stage.reduce_axes)
     if (rng_.Chance(0.5)) step.names.push_back(axis.name);
@@ -109,13 +78,9 @@ void RandomSchedule::Trim() {
 void RandomSchedule::Rfactor() {
   const Stage& stage = AnyStage();
   if (stage.reduce_axes.empty()) return;
-  Step step;
-  step.kind = StepKind::kRfactor;
-  step.stage = NameOf(stage);
-  step.other = Pick(stage.reduce_axes).name;
-  step.factors = {AnyFactor()};
-  step.result = FreshName();
-  Propose({step});
+  const std::string axis = Pick(stage.reduce_axes).name;
+  const int64_t lanes = AnyFactor();
+  Propose({RfactorStep{NameOf(stage), axis, lanes, FreshName()}});
 }
 
 void RandomSchedule::CacheRead() {
@@ -126,12 +91,7 @@ void RandomSchedule::CacheRead() {
   });
   if (read.empty()) return;
   const Tensor& tensor = state_.kernel.tensors[static_cast<size_t>(Pick(read))];
-  Step step;
-  step.kind = StepKind::kCacheRead;
-  step.stage = NameOf(stage);
-  step.other = tensor.name;
-  step.result = FreshName();
-  step.scope = Scope::kShared;
+  CacheReadStep step{tensor.name, FreshName(), NameOf(stage), Scope::kShared};
   if (tensor.is_const && rng_.Chance(0.6)) step.scope = Scope::kConst;
   // The copy's axes have names once it is there.
   Schedule with_copy = schedule_;
@@ -140,30 +100,21 @@ void RandomSchedule::CacheRead() {
   if (!applied) return;
   for (const Stage& copy : applied->kernel.stages)
     if (applied->kernel.tensors[static_cast<size_t>(copy.output)].name == step.result) step.layout = AnyLayout(copy);
-  std::vector<Step> steps{step};
-  if (step.scope == Scope::kShared && !LoopsOf(stage).loops.empty() && rng_.Chance(0.6)) {
-    static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kPrivate, Scope::kRegisters};
-    steps[0].scope = kScopes[rng_.Below(std::size(kScopes))];
-    Step at;
-    at.kind = StepKind::kComputeAt;
-    at.stage = step.result;
-    at.other = step.stage;
-    at.names = {AnyLoop(LoopsOf(stage))};
-    steps.push_back(at);
-    if (steps[0].scope != Scope::kShared) {
-      // Private and registers are legal below the root only: store says so after the copy has its place.
-      Step store;
-      store.kind = StepKind::kStore;
-      store.stage = step.result;
-      store.scope = steps[0].scope;
-      store.layout = step.layout;
-      if (rng_.Chance(0.5)) {
-        steps[0].scope = Scope::kShared;
-        steps.push_back(store);
-      }
-    }
+  if (step.scope != Scope::kShared || LoopsOf(stage).loops.empty() || !rng_.Chance(0.6)) {
+    Propose({step});
+    return;
   }
-  Propose(std::move(steps));
+  static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kPrivate, Scope::kRegisters};
+  step.scope = kScopes[rng_.Below(std::size(kScopes))];
+  const ComputeAtStep at{step.result, step.stage, AnyLoop(LoopsOf(stage))};
+  if (step.scope == Scope::kShared || rng_.Chance(0.5)) {
+    Propose({step, at});
+    return;
+  }
+  // Private and registers are legal below the root only: store says so after the copy has its place.
+  const StoreStep store{step.result, step.scope, step.layout};
+  step.scope = Scope::kShared;
+  Propose({step, at, store});
 }
 
 }  // namespace hone

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "codegen/lower.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -147,10 +147,7 @@ std::vector<LayoutDim> RandomSchedule::AnyLayout(const Stage& stage) {
 
 void RandomSchedule::SplitLoop() {
   const Stage& stage = AnyStage();
-  Step step;
-  step.kind = StepKind::kSplit;
-  step.stage = NameOf(stage);
-  step.names = {AnyLoop(LoopsOf(stage))};
+  SplitStep step{NameOf(stage), AnyLoop(LoopsOf(stage)), {}};
   for (uint64_t i = 1 + rng_.Below(3); i-- > 0;) step.factors.push_back(AnyFactor());
   Propose({step});
 }
@@ -171,11 +168,7 @@ void RandomSchedule::TileStage() {
         (axes == &spatial && rng_.Chance(0.7) ? outer : middle).push_back(axis);
         continue;
       }
-      Step split;
-      split.kind = StepKind::kSplit;
-      split.stage = name;
-      split.names = {axis};
-      split.factors = {rng_.Chance(0.5) ? rng_.Between(1, 4) : AnyFactor()};
+      SplitStep split{name, axis, {rng_.Chance(0.5) ? rng_.Between(1, 4) : AnyFactor()}};
       if (rng_.Chance(0.3)) split.factors.insert(split.factors.begin(), rng_.Between(1, 3));
       bool is_spatial = axes == &spatial;
       (is_spatial ? outer : middle).push_back(axis + ".0");
@@ -188,39 +181,31 @@ void RandomSchedule::TileStage() {
   rng_.Shuffle(std::span(outer));
   rng_.Shuffle(std::span(middle));
   rng_.Shuffle(std::span(inner));
-  Step order;
-  order.kind = StepKind::kReorder;
-  order.stage = name;
+  ReorderStep order{name, {}};
   for (const auto* loops : {&outer, &middle, &inner})
-    order.names.insert(order.names.end(), loops->begin(), loops->end());
+    order.loops.insert(order.loops.end(), loops->begin(), loops->end());
   const size_t above_inner = outer.size() + middle.size();
-  if (order.names.size() > 1) steps.push_back(order);
+  if (order.loops.size() > 1) steps.push_back(order);
   if (!Propose(steps)) return;
 
   std::map<std::string, int64_t> extents = Extents(state_.kernel.stages[index]);
-  Step unroll, vectorize;
-  unroll.kind = StepKind::kUnroll;
-  vectorize.kind = StepKind::kVectorize;
-  unroll.stage = vectorize.stage = name;
+  UnrollStep unroll{name, {}};
+  VectorizeStep vectorize{name, {}};
   int64_t copies = 1;
   for (const std::string& loop : inner) {
-    if (vectorize.names.empty() && extents[loop] <= kMostLanes && rng_.Chance(0.5)) {
-      vectorize.names = {loop};
+    if (vectorize.loops.empty() && extents[loop] <= kMostLanes && rng_.Chance(0.5)) {
+      vectorize.loops = {loop};
     } else if (copies * extents[loop] <= 64 && rng_.Chance(0.85)) {
-      unroll.names.push_back(loop);
+      unroll.loops.push_back(loop);
       copies *= extents[loop];
     }
   }
-  if (!unroll.names.empty()) Propose({unroll});
-  if (!vectorize.names.empty()) Propose({vectorize});
+  if (!unroll.loops.empty()) Propose({unroll});
+  if (!vectorize.loops.empty()) Propose({vectorize});
   if (stage.reduction != Reduction::kNone && above_inner > 0 && rng_.Chance(0.5)) {
-    Step tile;
-    tile.kind = StepKind::kCacheWrite;
-    tile.stage = name;
     // At the last spatial loop of the outer ones, or anywhere above the tile.
     size_t at = !outer.empty() && rng_.Chance(0.7) ? outer.size() - 1 : rng_.Below(above_inner);
-    tile.names = {order.names[at]};
-    Propose({tile});
+    Propose({CacheWriteStep{name, order.loops[at]}});
   }
 }
 
@@ -229,54 +214,40 @@ void RandomSchedule::FuseLoops() {
   const auto& loops = LoopsOf(stage).loops;
   if (loops.size() < 2) return;
   size_t first = rng_.Below(loops.size() - 1), count = rng_.Chance(0.2) ? std::min<size_t>(3, loops.size() - first) : 2;
-  Step step;
-  step.kind = StepKind::kFuse;
-  step.stage = NameOf(stage);
-  for (size_t i = 0; i < count; ++i) step.names.push_back(loops[first + i].path);
+  FuseStep step{NameOf(stage), {}};
+  for (size_t i = 0; i < count; ++i) step.loops.push_back(loops[first + i].path);
   Propose({step});
 }
 
 void RandomSchedule::ReorderLoops() {
   const Stage& stage = AnyStage();
-  Step step;
-  step.kind = StepKind::kReorder;
-  step.stage = NameOf(stage);
-  for (const LoopDim& loop : LoopsOf(stage).loops) step.names.push_back(loop.path);
-  if (step.names.size() < 2) return;
-  rng_.Shuffle(std::span(step.names));
+  ReorderStep step{NameOf(stage), {}};
+  for (const LoopDim& loop : LoopsOf(stage).loops) step.loops.push_back(loop.path);
+  if (step.loops.size() < 2) return;
+  rng_.Shuffle(std::span(step.loops));
   Propose({step});
 }
 
 void RandomSchedule::UnrollLoop() {
   const Stage& stage = AnyStage();
   std::map<std::string, int64_t> extents = Extents(stage);
-  Step step;
-  step.kind = StepKind::kUnroll;
-  step.stage = NameOf(stage);
-  step.names = {AnyLoop(LoopsOf(stage))};
-  if (extents[step.names[0]] <= kMostUnrolled) Propose({step});
+  const std::string loop = AnyLoop(LoopsOf(stage));
+  if (extents[loop] <= kMostUnrolled) Propose({UnrollStep{NameOf(stage), {loop}}});
 }
 
 void RandomSchedule::VectorizeLoop() {
   const Stage& stage = AnyStage();
   const StageSchedule& loops = LoopsOf(stage);
   std::map<std::string, int64_t> extents = Extents(stage);
-  Step step;
-  step.kind = StepKind::kVectorize;
-  step.stage = NameOf(stage);
-  step.names = {loops.loops.empty() ? "none" : rng_.Chance(0.6) ? loops.loops.back().path : AnyLoop(loops)};
-  if (extents[step.names[0]] <= kMostLanes) Propose({step});
+  const std::string loop = loops.loops.empty() ? "none" : rng_.Chance(0.6) ? loops.loops.back().path : AnyLoop(loops);
+  if (extents[loop] <= kMostLanes) Propose({VectorizeStep{NameOf(stage), {loop}}});
 }
 
 void RandomSchedule::ParallelLoop() {
   const Stage& stage = AnyStage();
   const StageSchedule& loops = LoopsOf(stage);
-  Step step;
-  step.kind = StepKind::kParallel;
-  step.stage = NameOf(stage);
-  step.names = {!loops.loops.empty() && rng_.Chance(0.7) ? loops.loops.front().path : AnyLoop(loops)};
-  step.factors = {rng_.Between(1, 4)};
-  Propose({step});
+  const std::string loop = !loops.loops.empty() && rng_.Chance(0.7) ? loops.loops.front().path : AnyLoop(loops);
+  Propose({ParallelStep{NameOf(stage), loop, rng_.Between(1, 4)}});
 }
 
 void RandomSchedule::PlaceStage() {
@@ -286,18 +257,11 @@ void RandomSchedule::PlaceStage() {
   if (readers.empty()) return;
   size_t consumer = static_cast<size_t>(Pick(readers));
   if (rng_.Chance(0.2)) consumer = rng_.Below(state_.kernel.stages.size());
-  Step at;
-  at.kind = StepKind::kComputeAt;
-  at.stage = NameOf(stage);
-  at.other = NameOf(state_.kernel.stages[consumer]);
-  at.names = {AnyLoop(state_.stages[consumer])};
+  const ComputeAtStep at{NameOf(stage), NameOf(state_.kernel.stages[consumer]), AnyLoop(state_.stages[consumer])};
   if (!Propose({at})) return;
   if (!rng_.Chance(0.6)) return;
   static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kRegisters, Scope::kRegisters};
-  Step store;
-  store.kind = StepKind::kStore;
-  store.stage = at.stage;
-  store.scope = kScopes[rng_.Below(std::size(kScopes))];
+  StoreStep store{at.stage, kScopes[rng_.Below(std::size(kScopes))]};
   if (rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[index]);
   Propose({store});
 }
@@ -305,21 +269,13 @@ void RandomSchedule::PlaceStage() {
 void RandomSchedule::StoreStage() {
   const Stage& stage = AnyStage();
   static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kRegisters};
-  Step step;
-  step.kind = StepKind::kStore;
-  step.stage = NameOf(stage);
-  step.scope = kScopes[rng_.Below(std::size(kScopes))];
-  step.layout = AnyLayout(stage);
-  Propose({step});
+  const Scope scope = kScopes[rng_.Below(std::size(kScopes))];
+  Propose({StoreStep{NameOf(stage), scope, AnyLayout(stage)}});
 }
 
 void RandomSchedule::CacheWrite() {
   const Stage& stage = AnyStage();
-  Step step;
-  step.kind = StepKind::kCacheWrite;
-  step.stage = NameOf(stage);
-  step.names = {AnyLoop(LoopsOf(stage))};
-  Propose({step});
+  Propose({CacheWriteStep{NameOf(stage), AnyLoop(LoopsOf(stage))}});
 }
 
 void RandomSchedule::SetTail() {
@@ -328,12 +284,8 @@ void RandomSchedule::SetTail() {
   for (const Axis& axis : stage.reduce_axes) axes.push_back(axis.name);
   if (axes.empty()) return;
   static constexpr Tail kTails[] = {Tail::kPad, Tail::kGuard, Tail::kShift, Tail::kPeel};
-  Step step;
-  step.kind = StepKind::kTail;
-  step.stage = NameOf(stage);
-  step.names = {Pick(axes)};
-  step.tail = kTails[rng_.Below(std::size(kTails))];
-  Propose({step});
+  const std::string axis = Pick(axes);
+  Propose({TailStep{NameOf(stage), axis, kTails[rng_.Below(std::size(kTails))]}});
 }
 
 void RandomSchedule::Prefetch() {
@@ -343,12 +295,8 @@ void RandomSchedule::Prefetch() {
     if (e.op() == Op::kLoad) reads.push_back(state_.kernel.tensors[static_cast<size_t>(e.int_value())].name);
   });
   if (reads.empty()) return;
-  Step step;
-  step.kind = StepKind::kPrefetch;
-  step.stage = NameOf(stage);
-  step.other = Pick(reads);
-  step.factors = {rng_.Between(1, 1 << 20)};
-  Propose({step});
+  const std::string tensor = Pick(reads);
+  Propose({PrefetchStep{tensor, NameOf(stage), rng_.Between(1, 1 << 20)}});
 }
 
 Schedule ShrinkSchedule(Schedule schedule, const std::function<bool(const Schedule&)>& fails) {

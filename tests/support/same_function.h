@@ -11,7 +11,7 @@
 
 #include "ir/parse.h"
 #include "ir/print.h"
-#include "ir/rewrite.h"
+#include "ir/stage_graph.h"
 #include "ir/verify.h"
 #include "tests/support/kernel_inputs.h"
 

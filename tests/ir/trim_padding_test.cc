@@ -1,5 +1,5 @@
 // Sums over windows without the terms of padding: the function stays, for weights that are NaN or infinite, too.
-#include "ir/rewrite_trim.h"
+#include "ir/rewrites/trim_padding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 
 #include "ir/specialize.h"
 #include "tests/support/odd_numbers.h"
+#include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
 namespace hone {
@@ -18,9 +19,9 @@ using testing::HasSubstr;
 
 // The sum in a stage of its own, without the padding of xp along these axes.
 Result<Kernel> Trim(const Kernel& before, const std::vector<std::string>& axes) {
-  Result<Kernel> kernel = SeparateReduction(before, FindStage(before, SumOf(before)), "t");
+  Result<Kernel> kernel = CacheWrite(before, FindStage(before, SumOf(before)), "t");
   if (!kernel) return kernel;
-  return TrimPadding(*kernel, FindStage(*kernel, "t"), FindTensor(*kernel, "xp"), "whole", axes);
+  return TrimPadding(*kernel, FindStage(*kernel, "t"), "xp", "whole", axes);
 }
 
 void ExpectSame(const std::string& text, const std::vector<std::string>& axes) {
@@ -83,7 +84,7 @@ TEST(Trim, RefusesWhatIsNoWindowOverPadding) {
     return RefusalOf(Trim(Specialize(Parsed(text)), axes));
   };
   const std::string conv = "conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1,const=1)";
-  EXPECT_THAT(refusal(conv, {}), HasSubstr("name the axes to trim"));
+  EXPECT_THAT(refusal(conv, {}), HasSubstr("trim takes a padded tensor"));
   EXPECT_THAT(refusal(conv, {"r", "r"}), HasSubstr("t does not reduce r, or it is named twice"));
   EXPECT_THAT(refusal(conv, {"h"}), HasSubstr("t does not reduce h"));
   EXPECT_THAT(refusal("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1)", {"r"}),
@@ -111,10 +112,9 @@ TEST(Trim, RefusesWhatIsNoWindowOverPadding) {
                       {"k"}),
               HasSubstr("k does not move over xp"));
   Kernel kernel = Specialize(Parsed(conv));
-  kernel = *SeparateReduction(kernel, FindStage(kernel, SumOf(kernel)), "t");
+  kernel = *CacheWrite(kernel, FindStage(kernel, SumOf(kernel)), "t");
   const int acc = FindStage(kernel, "t");
-  EXPECT_THAT(RefusalOf(TrimPadding(kernel, acc, FindTensor(kernel, "xp"), "y", {"r"})),
-              HasSubstr("the name y is taken"));
+  EXPECT_THAT(RefusalOf(TrimPadding(kernel, acc, "xp", "y", {"r"})), HasSubstr("the name y is taken"));
 }
 
 }  // namespace

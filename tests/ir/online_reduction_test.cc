@@ -1,5 +1,5 @@
 // Two reductions in one pass over a row: the kernel's function stays, for inputs with NaN and infinities too.
-#include "ir/rewrite_online.h"
+#include "ir/rewrites/online_reduction.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 
 #include "ir/specialize.h"
 #include "tests/support/odd_numbers.h"
+#include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
 namespace hone {
@@ -26,7 +27,7 @@ int SecondOf(const Kernel& kernel) {
 Result<Kernel> Online(const Kernel& kernel, int64_t block) {
   const int second = SecondOf(kernel);
   if (second < 0) return Error{ErrorKind::kInvalid, "nothing to take in one pass", ""};
-  return OnlineReductions(kernel, second, "blocks", block);
+  return OnlineReduction(kernel, second, "blocks", block);
 }
 
 // In blocks of any size, and at the sizes as at names for them.
@@ -173,7 +174,7 @@ TEST(Online, MakesStagesOfBlocksAndDropsWhatNothingReads) {
 std::string SecondRefused(const std::string& t, const std::string& s, const std::string& type = "f32") {
   const Kernel kernel = Specialize(Parsed(fmt::format(
       "kernel k(x: {0}[N, N], z: {0}[N]) -> y: {0}[N] where N=7 {{ t: {0}[N] {1} y[i] = {2} }}", type, t, s)));
-  return RefusalOf(OnlineReductions(kernel, FindStage(kernel, "y"), "blocks", 4));
+  return RefusalOf(OnlineReduction(kernel, FindStage(kernel, "y"), "blocks", 4));
 }
 
 TEST(Online, RefusesEverythingElse) {
@@ -214,9 +215,9 @@ TEST(Online, RefusesEverythingElse) {
   // Names and sizes.
   const Kernel softmax = Parsed("softmax(M=3,N=7)");
   const int total = FindStage(softmax, "total");
-  EXPECT_EQ(RefusalOf(OnlineReductions(softmax, total, "top", 4)), "the name top is taken");
-  EXPECT_EQ(RefusalOf(OnlineReductions(softmax, total, "blocks", 0)), "a block of a row has at least one element");
-  EXPECT_EQ(RefusalOf(OnlineReductions(softmax, FindStage(softmax, "y"), "blocks", 4)),
+  EXPECT_EQ(RefusalOf(OnlineReduction(softmax, total, "top", 4)), "the name top is taken");
+  EXPECT_EQ(RefusalOf(OnlineReduction(softmax, total, "blocks", 0)), "a block of a row has at least one element");
+  EXPECT_EQ(RefusalOf(OnlineReduction(softmax, FindStage(softmax, "y"), "blocks", 4)),
             "y is no sum of floats along one axis");
 }
 

@@ -1,4 +1,4 @@
-#include "ir/rewrite_online.h"
+#include "ir/rewrites/online_reduction.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "ir/rewrite.h"
+#include "ir/rewrites/registry.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -300,11 +301,9 @@ class Maker {
   std::string block_axis_;
 };
 
-}  // namespace
-
-Result<int> FirstOfOnline(const Kernel& kernel, int stage) { return HONE_TRY(FindPair(kernel, stage)).first; }
-
-Result<Kernel> OnlineReductions(Kernel kernel, int stage, const std::string& base, int64_t block) {
+Result<Kernel> OnlineReduction(Kernel kernel, int stage, const RewriteStep& step) {
+  const std::string& base = step.names[0];
+  const int64_t block = step.numbers[0];
   if (block < 1) return Refuse("a block of a row has at least one element");
   const OnlineNames names(base);
   for (const std::string& name : {names.first, names.second, names.kept})
@@ -313,4 +312,34 @@ Result<Kernel> OnlineReductions(Kernel kernel, int stage, const std::string& bas
   return Maker(std::move(kernel), stage, std::move(pair), base, block).Make();
 }
 
+// A block of a row is at most the row.
+std::string FitOnlineReduction(RewriteStep& step, const FitContext& context) {
+  const int index = FindStage(context.before.kernel, step.stage);
+  if (step.numbers.size() != 1 || index < 0) return "";
+  const Stage& stage = context.before.kernel.stages[static_cast<size_t>(index)];
+  if (stage.reduce_axes.size() != 1) return "";
+  const int64_t length = UpperExtent(context.before.kernel, stage.reduce_axes[0].extent);
+  if (length < 1 || step.numbers[0] <= length) return "";
+  step.numbers[0] = length;
+  return fmt::format("rows have {} elements", length);
+}
+
+}  // namespace
+
+Result<int> FirstOfOnline(const Kernel& kernel, int stage) { return HONE_TRY(FindPair(kernel, stage)).first; }
+
+namespace rewrites {
+
+extern constinit const GraphRewrite kOnlineReduction = {
+    .name = "online",
+    .takes = "a name for the new stages and the number of elements in a block of a row",
+    .names = 1,
+    .numbers = 1,
+    .rounding = Rounding::kReordered,
+    .is_algorithm = true,
+    .apply = OnlineReduction,
+    .fit = FitOnlineReduction,
+};
+
+}  // namespace rewrites
 }  // namespace hone

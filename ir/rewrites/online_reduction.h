@@ -4,9 +4,15 @@
 // computing sample variances, 1979). Each is taken of one block of the row after the other, the second relative to the
 // block's own first, and the blocks are merged at the end. The function is the same over real numbers, and for NaN and
 // infinities; rounding is within the bounds of either order of summation.
+//
+// The stage is the second reduction: S[o] = Σ exp(x[o, n] − T[o]) with T[o] = max x[o, n], or S[o] = Σ (x[o, n] −
+// c·T[o])² with T[o] = Σ x[o, n] and a positive constant c. Element-wise stages may stand in between. Both come to read
+// `kept`: T[o] = max or Σ over b of kept[o, 0, b], and S[o] is
+//   Σ kept[o, 1, b] · exp(kept[o, 0, b] − T[o]), or Σ kept[o, 1, b] + m · (kept[o, 0, b]/m − c·T[o])²
+// with m elements in block b: the block's length, or what is left of the row. Stages that nothing reads any more are
+// dropped. Refuses everything else: other sums, several axes reduced at once, rows that the two do not share.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -23,15 +29,7 @@ struct OnlineNames {
                        // block is read from memory once
 };
 
-// `stage` (by index) is the second reduction: S[o] = Σ exp(x[o, n] − T[o]) with T[o] = max x[o, n], or
-// S[o] = Σ (x[o, n] − c·T[o])² with T[o] = Σ x[o, n] and a positive constant c. Element-wise stages may stand in
-// between. Both come to read `kept`: T[o] = max or Σ over b of kept[o, 0, b], and S[o] is
-//   Σ kept[o, 1, b] · exp(kept[o, 0, b] − T[o]), or Σ kept[o, 1, b] + m · (kept[o, 0, b]/m − c·T[o])²
-// with m elements in block b: `block`, or what is left of the row. Stages that nothing reads any more are dropped.
-// Refuses everything else: other sums, several axes reduced at once, rows that the two do not share.
-Result<Kernel> OnlineReductions(Kernel kernel, int stage, const std::string& base, int64_t block);
-
-// Index of the stage T, if `stage` is such an S.
+// Index of the stage T, if `stage` (by index) is such an S.
 Result<int> FirstOfOnline(const Kernel& kernel, int stage);
 
 }  // namespace hone

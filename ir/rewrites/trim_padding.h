@@ -1,11 +1,12 @@
 // A sum over windows of a padded tensor without the terms that padding makes, of which a small image has many.
+//
+// The stage is Σ p[…]·w[…] over axes r… and others, with p = pad(x, 0) and a constant w. Its terms are left out where
+// an index of x that depends on the axes named is out of bounds, and what these come to is added afterwards: the
+// function is the same, for NaN and infinities, too. Refuses other sums, and indices of x that mix those axes with
+// reduced axes that are not among them.
 #pragma once
 
 #include <string>
-#include <vector>
-
-#include "base/result.h"
-#include "ir/kernel.h"
 
 namespace hone {
 
@@ -16,12 +17,4 @@ struct TrimNames {
   std::string edges;    // [o…]: what the terms left out come to: 0, or NaN where a weight is infinite or NaN
   std::string weights;  // [o…, r…]: 0·w, summed over the axes that no condition depends on
 };
-
-// `stage` (by index) is Σ p[…]·w[…] over axes r… and others, with p = pad(x, 0) and a constant w. Its terms are left
-// out where an index of x that depends on `axes` is out of bounds, and what these come to is added afterwards: the
-// function is the same, for NaN and infinities, too. Refuses other sums, and indices of x that mix `axes` with reduced
-// axes that are not among them.
-Result<Kernel> TrimPadding(Kernel kernel, int stage, TensorId padded, const std::string& base,
-                           const std::vector<std::string>& axes);
-
 }  // namespace hone

@@ -1,18 +1,19 @@
 // Winograd's convolutions keep the function, up to rounding in double precision, or are refused.
-#include "ir/rewrite_winograd.h"
+#include "ir/rewrites/winograd.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "ir/specialize.h"
+#include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
 namespace hone {
 namespace {
 
 Result<Kernel> Winograd(const Kernel& kernel, int64_t m, int64_t columns) {
-  return WinogradConvolution(kernel, FindStage(kernel, SumOf(kernel)), "wino", m, columns);
+  return Winograd(kernel, FindStage(kernel, SumOf(kernel)), "wino", m, columns);
 }
 
 TEST(Winograd, KeepsConvolutions) {

@@ -33,10 +33,9 @@ struct WinogradNames {
   std::string result;       // [u, v, …, t]: Aᵀ·product·A, of which y is a copy in its own order
 };
 
-// y (by index) becomes a copy of `result`. `m`: 2 or 4. `columns`: tiles in a row, at least as many as y's width needs.
-// Refuses what is no such convolution: another window than 3×3, strides, dilation, integers, dynamic sizes.
-Result<Kernel> WinogradConvolution(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns);
-// Whether it would make one, names apart.
+// What refuses such a rewrite of the stage y (by index), names apart. `m`: 2 or 4. `columns`: tiles in a row, at least
+// as many as y's width needs. kInvalid: no such convolution; another window than 3×3, strides, dilation, integers,
+// dynamic sizes. y itself becomes a copy of `result`.
 Result<void> CheckWinograd(const Kernel& kernel, int stage, int64_t m, int64_t columns);
 
 }  // namespace hone

@@ -1,13 +1,20 @@
-#include "ir/rewrite_expand.h"
-
+// An access that several axes share, as a tensor of its own: im2col where a convolution reads its input.
+//
+// The stage reads the tensor through a new stage over its own axes: cols[c, r, s, h, w] = x[c, h + r, w + s], placed
+// just before it. The axes are named in the order of the new tensor's dimensions: exactly those that the access uses.
+// Refuses where the tensor is read in two ways, or inside its bounds only by a condition.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ir/bounds.h"
-#include "ir/rewrite.h"
+#include "ir/rewrites/registry.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -34,10 +41,11 @@ bool AlwaysInBounds(const Kernel& kernel, const Stage& stage) {
   return true;
 }
 
-}  // namespace
-
-Result<Kernel> ExpandAccess(Kernel kernel, int index, TensorId tensor, const std::string& result,
-                            const std::vector<std::string>& axes) {
+Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
+  const TensorId tensor = FindTensor(kernel, step.names[0]);
+  if (tensor < 0) return Refuse("there is no tensor " + step.names[0]);
+  const std::string& result = step.names[1];
+  const std::vector<std::string> axes(step.names.begin() + 2, step.names.end());
   Stage& reader = kernel.stages[static_cast<size_t>(index)];
   const std::string reader_name = kernel.tensors[static_cast<size_t>(reader.output)].name;
   const Tensor source = kernel.tensors[static_cast<size_t>(tensor)];
@@ -100,4 +108,18 @@ Result<Kernel> ExpandAccess(Kernel kernel, int index, TensorId tensor, const std
   return kernel;
 }
 
+}  // namespace
+
+namespace rewrites {
+
+extern constinit const GraphRewrite kIm2col = {
+    .name = "expand",
+    .takes = "a tensor, a name for the new stage and the axes by which the tensor is read",
+    .names = 3,
+    .or_more_names = true,
+    .is_algorithm = true,
+    .apply = Im2col,
+};
+
+}  // namespace rewrites
 }  // namespace hone

@@ -1,4 +1,4 @@
-#include "ir/rewrite_winograd.h"
+#include "ir/rewrites/winograd.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "ir/affine.h"
-#include "ir/rewrite.h"
+#include "ir/rewrites/registry.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -442,14 +443,48 @@ class Winograd {
            result_ = -1;
 };
 
-}  // namespace
-
-Result<Kernel> WinogradConvolution(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns) {
-  return Winograd(std::move(kernel), stage, base, m, columns).Go();
+Result<Kernel> ApplyWinograd(Kernel kernel, int stage, const RewriteStep& step) {
+  return Winograd(std::move(kernel), stage, step.names[0], step.numbers[0], step.numbers[1]).Go();
 }
+
+// The columns of tiles go along the image's width.
+std::string FitWinograd(RewriteStep& step, const FitContext& context) {
+  if (step.numbers.size() != 2 || step.numbers[0] < 1) return "";
+  const int64_t m = step.numbers[0];
+  int64_t& columns = step.numbers[1];
+  auto tiles_in_a_row = [&](int64_t width) { return (width + m - 1) / m; };
+  auto width = [&](const Kernel& kernel) -> int64_t {
+    const int stage = FindStage(kernel, step.stage);
+    if (stage < 0 || kernel.stages[static_cast<size_t>(stage)].axes.empty()) return 0;
+    return UpperExtent(kernel, kernel.stages[static_cast<size_t>(stage)].axes.back().extent);
+  };
+  const int64_t there = width(context.donor_kernel), here = width(context.before.kernel);
+  if (there == 0 || here == 0) return "";
+  const bool was_whole = columns == tiles_in_a_row(there);
+  const int64_t wanted = was_whole ? tiles_in_a_row(here) : std::min(tiles_in_a_row(here), columns);
+  if (wanted == columns) return "";
+  columns = wanted;
+  return fmt::format("rows of {} make {} tiles", here, tiles_in_a_row(here));
+}
+
+}  // namespace
 
 Result<void> CheckWinograd(const Kernel& kernel, int stage, int64_t m, int64_t columns) {
   return Winograd(kernel, stage, "", m, columns).Check();
 }
 
+namespace rewrites {
+
+extern constinit const GraphRewrite kWinograd = {
+    .name = "winograd",
+    .takes = "a name for the new stages, the tile and the number of tiles in a row",
+    .names = 1,
+    .numbers = 2,
+    .rounding = Rounding::kCoarser,
+    .is_algorithm = true,
+    .apply = ApplyWinograd,
+    .fit = FitWinograd,
+};
+
+}  // namespace rewrites
 }  // namespace hone

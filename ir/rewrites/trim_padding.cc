@@ -1,10 +1,11 @@
-#include "ir/rewrite_trim.h"
+#include "ir/rewrites/trim_padding.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "ir/rewrite.h"
+#include "ir/rewrites/registry.h"
+#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
@@ -52,10 +53,11 @@ Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& 
   return inside;
 }
 
-}  // namespace
-
-Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std::string& base,
-                           const std::vector<std::string>& axes) {
+Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
+  const TensorId padded = FindTensor(kernel, step.names[0]);
+  if (padded < 0) return Refuse("there is no tensor " + step.names[0]);
+  const std::string& base = step.names[1];
+  const std::vector<std::string> axes(step.names.begin() + 2, step.names.end());
   const Stage sum = kernel.stages[static_cast<size_t>(index)];
   const Tensor total = kernel.tensors[static_cast<size_t>(sum.output)];
   const TrimNames names(base);
@@ -81,7 +83,6 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std:
       return Refuse(fmt::format("{} does not reduce {}, or it is named twice", total.name, axis));
     trimmed[rank + i] = true;
   }
-  if (axes.empty()) return Refuse("name the axes to trim");
   const Expr inside = HONE_TRY(InsideSource(kernel, sum, padded_load, trimmed));
   const Expr zero = Float(0, total.dtype);
   const std::vector<bool> by_weight = AxesIn(weight, count), by_condition = AxesIn(inside, count);
@@ -144,4 +145,63 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, TensorId padded, const std:
   return kernel;
 }
 
+const Axis& AxisAt(const Stage& stage, size_t i) {
+  return i < stage.axes.size() ? stage.axes[i] : stage.reduce_axes[i - stage.axes.size()];
+}
+
+// "h of 14, 7 there", if the image is longer than the donor's where the window moves along it; "" otherwise.
+std::string LongerAlong(const std::string& window, const Kernel& kernel, const Stage& stage, const Kernel& donor_kernel,
+                        const Stage& donor_stage) {
+  const size_t count = stage.axes.size() + stage.reduce_axes.size();
+  const size_t shared = std::min(stage.axes.size(), donor_stage.axes.size());
+  std::string found;
+  Walk(stage.body, [&](const Expr& load) {
+    if (load.op() != Op::kLoad) return;
+    for (const Expr& position : load.args()) {
+      const std::vector<bool> used = AxesIn(position, count);
+      bool moves = false;
+      for (size_t i = 0; i < count; ++i) moves |= used[i] && AxisAt(stage, i).name == window;
+      for (size_t i = 0; moves && i < shared; ++i) {
+        if (!used[i]) continue;
+        const int64_t here = UpperExtent(kernel, stage.axes[i].extent);
+        const int64_t there = UpperExtent(donor_kernel, donor_stage.axes[i].extent);
+        if (here > there) found = fmt::format("{} of {}, {} there", stage.axes[i].name, here, there);
+      }
+    }
+  });
+  return found;
+}
+
+// Copies of an unrolled body know which terms lie in the padding only if a tile spans the image, as the donor's did;
+// elsewhere every term would ask.
+std::string FitTrimPadding(RewriteStep& step, const FitContext& context) {
+  const Kernel &here = context.before.kernel, &there = context.donor.kernel;
+  const int index = FindStage(here, step.stage), donor_index = FindStage(there, step.stage);
+  if (index < 0 || donor_index < 0) return "";
+  const StageSchedule& donor_loops = context.donor.stages[static_cast<size_t>(donor_index)];
+  std::string why;
+  std::erase_if(step.names, [&](const std::string& name) {
+    if (KindOf(donor_loops, name) != LoopKind::kUnrolled) return false;
+    const std::string reason = LongerAlong(name, here, here.stages[static_cast<size_t>(index)], there,
+                                           there.stages[static_cast<size_t>(donor_index)]);
+    if (!reason.empty()) why = reason;
+    return !reason.empty();
+  });
+  return why;
+}
+
+}  // namespace
+
+namespace rewrites {
+
+extern constinit const GraphRewrite kTrimPadding = {
+    .name = "trim",
+    .takes = "a padded tensor, a name for the new stages and the axes whose padding is left out",
+    .names = 3,
+    .or_more_names = true,
+    .apply = TrimPadding,
+    .fit = FitTrimPadding,
+};
+
+}  // namespace rewrites
 }  // namespace hone

@@ -1,5 +1,4 @@
 // Where a maximum may overlook NaN: the kernel's function stays, for inputs with NaN and infinities too.
-#include "ir/rewrite_numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
 namespace hone {
@@ -38,7 +38,7 @@ void ExpectSameWithOddNumbers(const std::string& text) {
   SCOPED_TRACE(text);
   const Kernel before = Parsed(text);
   ASSERT_GE(Top(before), 0);
-  Result<Kernel> after = MaxOfNumbers(before, Top(before));
+  Result<Kernel> after = MaxIgnoreNan(before, Top(before));
   ASSERT_TRUE(after) << after.error().message << "\n" << PrintKernel(before);
   Rng rng(1);
   KernelInputs inputs(before, rng);
@@ -56,7 +56,7 @@ void ExpectSameWithOddNumbers(const std::string& text) {
 
 std::string RefusalOf(const std::string& text) {
   const Kernel kernel = Parsed(text);
-  Result<Kernel> after = MaxOfNumbers(kernel, Top(kernel));
+  Result<Kernel> after = MaxIgnoreNan(kernel, Top(kernel));
   return after ? "" : after.error().message;
 }
 

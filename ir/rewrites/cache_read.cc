@@ -1,0 +1,60 @@
+#include "ir/rewrites/cache_read.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <vector>
+
+#include "ir/stage_graph.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+}  // namespace
+
+Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std::string& result) {
+  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  Stage& reader = kernel.stages[static_cast<size_t>(index)];
+  const Tensor source = kernel.tensors[static_cast<size_t>(tensor_id)];
+  if (!ReadsTensor(reader, tensor_id))
+    return Refuse(
+        fmt::format("{} does not read {}", kernel.tensors[static_cast<size_t>(reader.output)].name, source.name));
+  Tensor copy{result, source.dtype, source.shape, {}, TensorKind::kIntermediate, false};
+  TensorId copy_id = static_cast<TensorId>(kernel.tensors.size());
+
+  // Axis names: the reader's, where its first load indexes plainly.
+  Stage stage;
+  stage.output = copy_id;
+  std::vector<Expr> indices;
+  const Expr* first_load = nullptr;
+  Walk(reader.body, [&](const Expr& e) {
+    if (!first_load && e.op() == Op::kLoad && e.int_value() == tensor_id) first_load = &e;
+  });
+  std::set<std::string> taken;
+  for (size_t d = 0; d < source.shape.size(); ++d) {
+    std::string name;
+    if (const Expr& at = first_load->arg(d); at.op() == Op::kAxis) {
+      size_t position = static_cast<size_t>(at.int_value());
+      const std::string& axis = position < reader.axes.size() ? reader.axes[position].name
+                                                              : reader.reduce_axes[position - reader.axes.size()].name;
+      if (!taken.contains(axis)) name = axis;
+    }
+    for (size_t n = d; name.empty(); ++n)
+      if (std::string free = fmt::format("d{}", n); !taken.contains(free)) name = free;
+    taken.insert(name);
+    stage.axes.push_back({name, source.shape[d]});
+    indices.push_back(AxisRef(static_cast<int>(d)));
+  }
+  stage.body = LoadOf(tensor_id, source.dtype, std::move(indices));
+  reader.body = Rewrite(reader.body, [&](const Expr& e) {
+    if (e.op() != Op::kLoad || e.int_value() != tensor_id) return e;
+    return LoadOf(copy_id, source.dtype, e.args());
+  });
+  kernel.tensors.push_back(std::move(copy));
+  kernel.stages.insert(kernel.stages.begin() + index, std::move(stage));
+  return kernel;
+}
+
+}  // namespace hone

@@ -1,0 +1,47 @@
+// A reduction in a stage of its own, which the stage then copies: the reduction's tile may live in registers, and what
+// becomes of the sums goes with the copy.
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/rewrites/registry.h"
+#include "ir/stage_graph.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+Result<Kernel> CacheWrite(Kernel kernel, int index, const RewriteStep& step) {
+  const std::string& result = step.names[0];
+  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+  const Tensor& out = kernel.tensors[static_cast<size_t>(stage.output)];
+  if (stage.reduction == Reduction::kNone) return Refuse(out.name + " reduces nothing");
+  Stage part = stage;
+  part.output = static_cast<TensorId>(kernel.tensors.size());
+  std::vector<Expr> at;
+  for (size_t i = 0; i < stage.axes.size(); ++i) at.push_back(AxisRef(static_cast<int>(i)));
+  stage.body = LoadOf(part.output, out.dtype, std::move(at));
+  stage.reduce_axes.clear();
+  stage.reduction = Reduction::kNone;
+  kernel.tensors.push_back({result, out.dtype, out.shape, {}, TensorKind::kIntermediate, false});
+  kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
+  return kernel;
+}
+
+}  // namespace
+
+namespace rewrites {
+
+extern constinit const GraphRewrite kCacheWrite = {
+    .name = "separate",
+    .takes = "one name, of the new stage",
+    .names = 1,
+    .apply = CacheWrite,
+};
+
+}  // namespace rewrites
+}  // namespace hone

@@ -1,0 +1,181 @@
+// Adjacent dimensions of the stage's tensor viewed as one, and so in every tensor whose accesses allow it: all stages
+// that touch these axes must index with them plainly and in this order. Refuses where an access needs them apart.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/rewrites/registry.h"
+#include "ir/stage_graph.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
+  const std::vector<std::string>& names = step.names;
+  const size_t count = names.size();
+  // Tensors whose dimensions first … first+count-1 become one. Found by walking accesses from the stage's own axes.
+  struct View {
+    TensorId tensor;
+    size_t first;
+  };
+  std::vector<View> views;
+  auto view_of = [&](TensorId tensor) {
+    return std::find_if(views.begin(), views.end(), [&](const View& v) { return v.tensor == tensor; });
+  };
+  // Position of the first collapsed axis in each stage (spatial or reduction), -1 if the stage has none.
+  std::vector<int> first_axis(kernel.stages.size(), -1);
+  std::vector<size_t> queue;
+
+  auto add_stage = [&](size_t s, size_t first) -> Result<void> {
+    if (first_axis[s] >= 0) {
+      if (first_axis[s] != static_cast<int>(first))
+        return Refuse("collapse: one stage uses the dimensions in two ways");
+      return {};
+    }
+    first_axis[s] = static_cast<int>(first);
+    queue.push_back(s);
+    return {};
+  };
+  auto add_view = [&](TensorId tensor, size_t first) -> Result<void> {
+    if (auto v = view_of(tensor); v != views.end()) {
+      if (v->first != first) return Refuse("collapse: one tensor uses the dimensions in two ways");
+      return {};
+    }
+    views.push_back({tensor, first});
+    for (size_t s = 0; s < kernel.stages.size(); ++s)
+      if (kernel.stages[s].output == tensor) HONE_TRY(add_stage(s, first));
+    return {};
+  };
+
+  const Stage& start = kernel.stages[static_cast<size_t>(index)];
+  {
+    std::vector<std::string> all;
+    for (const Axis& axis : start.axes) all.push_back(axis.name);
+    size_t spatial = all.size();
+    for (const Axis& axis : start.reduce_axes) all.push_back(axis.name);
+    auto at = std::search(all.begin(), all.end(), names.begin(), names.end());
+    size_t first = static_cast<size_t>(at - all.begin());
+    if (at == all.end() || (first < spatial && first + count > spatial))
+      return Refuse(fmt::format("collapse: {} has no adjacent axes of these names",
+                                kernel.tensors[static_cast<size_t>(start.output)].name));
+    if (first < spatial)
+      HONE_TRY(add_view(start.output, first));
+    else
+      HONE_TRY(add_stage(static_cast<size_t>(index), first));
+  }
+
+  // Propagate through accesses until nothing new is found.
+  auto is_axis = [](const Expr& e, size_t position) {
+    return e.op() == Op::kAxis && e.int_value() == static_cast<int64_t>(position);
+  };
+  bool grew = true;
+  while (grew) {
+    size_t before = views.size() + queue.size();
+    for (size_t s = 0; s < kernel.stages.size(); ++s) {
+      Result<void> outcome;
+      Walk(kernel.stages[s].body, [&](const Expr& load) {
+        if (load.op() != Op::kLoad || !outcome) return;
+        TensorId tensor = static_cast<TensorId>(load.int_value());
+        if (first_axis[s] >= 0) {
+          // A load that walks the collapsed axes in order makes its tensor a view too.
+          size_t first = static_cast<size_t>(first_axis[s]);
+          for (size_t d = 0; d + count <= load.args().size(); ++d) {
+            bool plain = true;
+            for (size_t j = 0; j < count; ++j) plain &= is_axis(load.arg(d + j), first + j);
+            if (plain) outcome = add_view(tensor, d);
+            if (plain) break;
+          }
+        }
+        if (auto v = view_of(tensor); v != views.end() && outcome) {
+          const Expr& lead = load.arg(v->first);
+          if (lead.op() != Op::kAxis) {
+            outcome =
+                Refuse("collapse: " + kernel.tensors[static_cast<size_t>(tensor)].name + " is not indexed plainly");
+            return;
+          }
+          outcome = add_stage(s, static_cast<size_t>(lead.int_value()));
+        }
+      });
+      HONE_TRY(std::move(outcome));
+    }
+    grew = views.size() + queue.size() != before;
+  }
+
+  // Check every access and every extent, then rewrite.
+  for (size_t s = 0; s < kernel.stages.size(); ++s) {
+    if (first_axis[s] < 0) continue;
+    Stage& stage = kernel.stages[s];
+    size_t first = static_cast<size_t>(first_axis[s]), spatial = stage.axes.size();
+    bool reduces = first >= spatial;
+    std::vector<Axis>& axes = reduces ? stage.reduce_axes : stage.axes;
+    size_t at = reduces ? first - spatial : first;
+    if (at + count > axes.size()) return Refuse("collapse: the axes are not adjacent in every stage");
+    if (!reduces && view_of(stage.output) == views.end()) return Refuse("collapse: a stage needs the dimensions apart");
+    // Neighbours in the one axis must be neighbours in every view: all but the outermost dimension have the axes'
+    // extents.
+    for (const View& view : views) {
+      const Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
+      if (view.tensor != stage.output && !ReadsTensor(stage, view.tensor)) continue;
+      for (size_t j = 1; j < count; ++j)
+        if (!SameExpr(axes[at + j].extent, tensor.shape[view.first + j]))
+          return Refuse(fmt::format("collapse: only a part of {} is indexed", tensor.name));
+    }
+    size_t plain_uses = 0, uses = 0;
+    bool split_axis = false;
+    Walk(stage.body, [&](const Expr& e) {
+      if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first) &&
+          e.int_value() < static_cast<int64_t>(first + count))
+        ++uses;
+      if (e.op() != Op::kLoad) return;
+      auto v = view_of(static_cast<TensorId>(e.int_value()));
+      if (v == views.end()) return;
+      for (size_t j = 0; j < count; ++j) split_axis |= !is_axis(e.arg(v->first + j), first + j);
+      plain_uses += count;
+    });
+    if (split_axis || uses != plain_uses) return Refuse("collapse: an access needs the dimensions apart");
+    Axis merged = axes[at];
+    for (size_t j = 1; j < count; ++j) merged.extent = merged.extent * axes[at + j].extent;
+    axes[at] = merged;
+    axes.erase(axes.begin() + static_cast<int64_t>(at) + 1, axes.begin() + static_cast<int64_t>(at + count));
+    stage.body = Rewrite(stage.body, [&](const Expr& e) {
+      if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first + count))
+        return AxisRef(static_cast<int>(e.int_value() - static_cast<int64_t>(count - 1)));
+      if (e.op() != Op::kLoad) return e;
+      auto v = view_of(static_cast<TensorId>(e.int_value()));
+      if (v == views.end()) return e;
+      std::vector<Expr> args = e.args();
+      args.erase(args.begin() + static_cast<int64_t>(v->first) + 1,
+                 args.begin() + static_cast<int64_t>(v->first + count));
+      return Expr(e.op(), e.type(), std::move(args), e.int_value());
+    });
+  }
+  for (const View& view : views) {
+    Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
+    if (tensor.declared.empty()) tensor.declared = tensor.shape;
+    for (size_t j = 1; j < count; ++j)
+      tensor.shape[view.first] = tensor.shape[view.first] * tensor.shape[view.first + j];
+    tensor.shape.erase(tensor.shape.begin() + static_cast<int64_t>(view.first) + 1,
+                       tensor.shape.begin() + static_cast<int64_t>(view.first + count));
+  }
+  return kernel;
+}
+
+}  // namespace
+
+namespace rewrites {
+
+extern constinit const GraphRewrite kFuseAxes = {
+    .name = "collapse",
+    .takes = "two adjacent axes, or more",
+    .names = 2,
+    .or_more_names = true,
+    .apply = FuseAxes,
+};
+
+}  // namespace rewrites
+}  // namespace hone

@@ -1,0 +1,74 @@
+#include "ir/rewrites/rfactor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ir/stage_graph.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+// `base`, or base1, base2 … : the first that no axis of the stage has.
+std::string FreshAxis(const Stage& stage, const std::string& base) {
+  auto taken = [&](const std::string& name) {
+    auto is_it = [&](const Axis& axis) { return axis.name == name; };
+    return std::any_of(stage.axes.begin(), stage.axes.end(), is_it) ||
+           std::any_of(stage.reduce_axes.begin(), stage.reduce_axes.end(), is_it);
+  };
+  std::string name = base;
+  for (int i = 1; taken(name); ++i) name = fmt::format("{}{}", base, i);
+  return name;
+}
+
+}  // namespace
+
+Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, int64_t lanes,
+                       const std::string& result) {
+  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+  const std::string stage_name = kernel.tensors[static_cast<size_t>(stage.output)].name;
+  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  auto axis = std::find_if(stage.reduce_axes.begin(), stage.reduce_axes.end(),
+                           [&](const Axis& a) { return a.name == axis_name; });
+  if (stage.reduction == Reduction::kNone || axis == stage.reduce_axes.end())
+    return Refuse(fmt::format("{} does not reduce over {}", stage_name, axis_name));
+  const Tensor& out = kernel.tensors[static_cast<size_t>(stage.output)];
+  size_t spatial = stage.axes.size(), which = static_cast<size_t>(axis - stage.reduce_axes.begin());
+  Expr extent = axis->extent;
+
+  // part[spatial…, l] = reduce over (k.q, the other axes) of body with k = q·lanes + l; outside, the identity.
+  const std::string lane = FreshAxis(stage, "l");
+  Stage part;
+  part.output = static_cast<TensorId>(kernel.tensors.size());
+  part.axes = stage.axes;
+  part.axes.push_back({lane, Int(lanes)});
+  part.reduce_axes = stage.reduce_axes;
+  part.reduce_axes[which].extent = Binary(Op::kFloorDiv, extent + Int(lanes - 1), Int(lanes));
+  part.reduction = stage.reduction;
+  std::vector<Expr> values;
+  for (size_t i = 0; i < spatial; ++i) values.push_back(AxisRef(static_cast<int>(i)));
+  for (size_t i = 0; i < stage.reduce_axes.size(); ++i) values.push_back(AxisRef(static_cast<int>(spatial + 1 + i)));
+  Expr k = values[spatial + which] * Int(lanes) + AxisRef(static_cast<int>(spatial));
+  values[spatial + which] = k;
+  part.body = SubstituteAxes(stage.body, values);
+  bool divides = extent.op() == Op::kInt && extent.int_value() % lanes == 0;
+  if (!divides) {
+    // kSize extents that divide are proven in bounds by lowering, which then drops the condition.
+    part.body = SelectOf(Binary(Op::kLt, k, extent), part.body, ReductionIdentity(stage.reduction, stage.body.type()));
+  }
+  Tensor tensor{result, stage.body.type(), out.shape, {}, TensorKind::kIntermediate, false};
+  tensor.shape.push_back(Int(lanes));
+
+  std::vector<Expr> at;
+  for (size_t i = 0; i <= spatial; ++i) at.push_back(AxisRef(static_cast<int>(i)));
+  stage.body = LoadOf(part.output, stage.body.type(), std::move(at));
+  stage.reduce_axes = {{lane, Int(lanes)}};
+  kernel.tensors.push_back(std::move(tensor));
+  kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
+  return kernel;
+}
+
+}  // namespace hone

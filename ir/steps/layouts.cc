@@ -1,0 +1,54 @@
+#include "ir/steps/layouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/check_scheduled.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+}  // namespace
+
+Result<void> CheckLayout(const ScheduleState& state, size_t stage, const std::vector<LayoutDim>& layout) {
+  if (layout.empty()) return {};
+  const Stage& s = state.stage(stage);
+  for (const Axis& axis : s.axes) {
+    int whole = 0, quotient = 0, remainder = 0;
+    int64_t q = 0, r = 0;
+    for (const LayoutDim& dim : layout) {
+      if (dim.axis != axis.name) continue;
+      if (dim.part == LayoutDim::Part::kWhole) ++whole;
+      if (dim.part == LayoutDim::Part::kQuotient) ++quotient, q = dim.factor;
+      if (dim.part == LayoutDim::Part::kRemainder) ++remainder, r = dim.factor;
+    }
+    bool as_whole = whole == 1 && quotient + remainder == 0,
+         as_parts = whole == 0 && quotient == 1 && remainder == 1 && q == r;
+    if (!as_whole && !as_parts)
+      return Refuse(
+          fmt::format("the layout must name {} once, or as {}/f and {}%f with one f", axis.name, axis.name, axis.name));
+  }
+  for (const LayoutDim& dim : layout)
+    if (std::none_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == dim.axis; }))
+      return Refuse(
+          fmt::format("the layout names {}, which is no axis of {}", dim.axis, StageName(state.scheduled(), stage)));
+  return {};
+}
+
+std::string FitLayout(std::vector<LayoutDim>& layout, const FitContext& context) {
+  std::string why;
+  for (LayoutDim& dim : layout) {
+    if (dim.part == LayoutDim::Part::kWhole) continue;
+    auto tile = context.tiles.find({dim.axis, dim.factor});
+    if (tile == context.tiles.end() || tile->second == dim.factor) continue;
+    if (why.empty()) why = fmt::format("packed for tiles of {}", tile->second);
+    dim.factor = tile->second;
+  }
+  return why;
+}
+
+}  // namespace hone

@@ -1,0 +1,180 @@
+// Steps that say where a stage is computed and stored, and how its ends and reads are treated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/check_scheduled.h"
+#include "ir/stage_graph.h"
+#include "ir/steps/layouts.h"
+#include "ir/steps/step_type.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t kFarthestPrefetch = 1 << 20;  // bytes
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+bool IsOutput(const ScheduleState& state, size_t stage) {
+  return state.kernel().tensors[static_cast<size_t>(state.stage(stage).output)].kind == TensorKind::kOutput;
+}
+
+// ---- compute_at STAGE CONSUMER.LOOP
+
+Result<ComputeAtStep> ReadComputeAt(StepReader& in) {
+  ComputeAtStep step;
+  step.stage = HONE_TRY(in.Name("a stage"));
+  step.loop = HONE_TRY(in.Loop(step.consumer));
+  return step;
+}
+
+std::string PrintComputeAt(const ComputeAtStep& step) {
+  return fmt::format("compute_at {} {}.{}", step.stage, step.consumer, step.loop);
+}
+
+Result<void> ApplyComputeAt(const ComputeAtStep& step, ScheduleState& state) {
+  const size_t stage = HONE_TRY(state.FindStage(step.stage)), consumer = HONE_TRY(state.FindStage(step.consumer));
+  HONE_TRY(state.FindLoop(consumer, step.loop));
+  if (IsOutput(state, stage)) return Refuse(fmt::format("{} is an output: it is computed at the root", step.stage));
+  if (consumer <= stage) return Refuse(fmt::format("{} does not come after {}", step.consumer, step.stage));
+  state.schedule(stage).attach_stage = static_cast<int>(consumer);
+  state.schedule(stage).attach_loop = step.loop;
+  return {};
+}
+
+// ---- store STAGE SCOPE [LAYOUT]
+
+Result<StoreStep> ReadStore(StepReader& in) {
+  StoreStep step;
+  step.stage = HONE_TRY(in.Name("a stage"));
+  step.scope = HONE_TRY(in.StorageScope());
+  step.layout = HONE_TRY(in.OptionalLayout());
+  return step;
+}
+
+std::string PrintStore(const StoreStep& step) {
+  return fmt::format("store {} {}{}", step.stage, ScopeName(step.scope), LayoutText(step.layout));
+}
+
+// Whether hone_pack can compute the stage: from one constant operand.
+Result<void> CheckComputedFromConstant(const ScheduleState& state, size_t stage) {
+  const TensorId source = OnlyInputOf(state.kernel(), state.stage(stage));
+  if (source < 0)
+    return Refuse(fmt::format("{} does not come from one operand alone", StageName(state.scheduled(), stage)));
+  const Tensor& operand = state.kernel().tensors[static_cast<size_t>(source)];
+  if (operand.kind != TensorKind::kInput || !operand.is_const)
+    return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", operand.name));
+  return {};
+}
+
+Result<void> ApplyStore(const StoreStep& step, ScheduleState& state) {
+  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  if (IsOutput(state, stage)) return Refuse(step.stage + " is an output: it is stored in its operand");
+  if (step.scope == Scope::kConst) HONE_TRY(CheckComputedFromConstant(state, stage));
+  HONE_TRY(CheckLayout(state, stage, step.layout));
+  state.schedule(stage).scope = step.scope;
+  state.schedule(stage).layout = step.layout;
+  return {};
+}
+
+std::string FitStore(StoreStep& step, const FitContext& context) { return FitLayout(step.layout, context); }
+
+// ---- cache_write STAGE at STAGE.LOOP
+
+Result<CacheWriteStep> ReadCacheWrite(StepReader& in) {
+  CacheWriteStep step;
+  step.stage = HONE_TRY(in.Name("a stage"));
+  HONE_TRY(in.Keyword("at"));
+  step.loop = HONE_TRY(in.Loop(step.stage));
+  return step;
+}
+
+std::string PrintCacheWrite(const CacheWriteStep& step) {
+  return fmt::format("cache_write {} at {}.{}", step.stage, step.stage, step.loop);
+}
+
+Result<void> ApplyCacheWrite(const CacheWriteStep& step, ScheduleState& state) {
+  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  if (state.stage(stage).reduction == Reduction::kNone)
+    return Refuse(step.stage + " reduces nothing: it has no tile to keep");
+  HONE_TRY(state.FindLoop(stage, step.loop));
+  state.schedule(stage).promote_loop = step.loop;
+  return {};
+}
+
+// ---- tail STAGE.AXIS TAIL
+
+Result<TailStep> ReadTail(StepReader& in) {
+  TailStep step;
+  step.axis = HONE_TRY(in.Loop(step.stage));
+  step.tail = HONE_TRY(in.TailChoice());
+  return step;
+}
+
+std::string PrintTail(const TailStep& step) {
+  return fmt::format("tail {}.{} {}", step.stage, step.axis, TailName(step.tail));
+}
+
+Result<void> ApplyTail(const TailStep& step, ScheduleState& state) {
+  const size_t index = HONE_TRY(state.FindStage(step.stage));
+  const Stage& stage = state.stage(index);
+  auto find = [&](const std::vector<Axis>& axes) {
+    return std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == step.axis; });
+  };
+  const auto axis = find(stage.axes);
+  const bool is_reduced = axis == stage.axes.end();
+  if (is_reduced && find(stage.reduce_axes) == stage.reduce_axes.end())
+    return Refuse(fmt::format("{} has no axis {}", step.stage, step.axis));
+  if (step.tail == Tail::kShift && is_reduced) return Refuse("a reduction cannot shift: it would count elements twice");
+  if (step.tail == Tail::kPeel) {
+    if (is_reduced) return Refuse("a reduction cannot be peeled: what is left would start from nothing again");
+    if (LowerExtent(state.kernel(), axis->extent) != UpperExtent(state.kernel(), axis->extent))
+      return Refuse(fmt::format("{} is a dynamic size: how much is left to peel is not known", step.axis));
+  }
+  state.schedule(index).tails[step.axis] = step.tail;
+  return {};
+}
+
+// ---- prefetch TENSOR for STAGE BYTES
+
+Result<PrefetchStep> ReadPrefetch(StepReader& in) {
+  PrefetchStep step;
+  step.tensor = HONE_TRY(in.Name("a tensor"));
+  HONE_TRY(in.Keyword("for"));
+  step.stage = HONE_TRY(in.Name("the stage that reads it"));
+  step.bytes = HONE_TRY(in.Number());
+  return step;
+}
+
+std::string PrintPrefetch(const PrefetchStep& step) {
+  return fmt::format("prefetch {} for {} {}", step.tensor, step.stage, step.bytes);
+}
+
+Result<void> ApplyPrefetch(const PrefetchStep& step, ScheduleState& state) {
+  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const TensorId tensor = HONE_TRY(state.FindTensor(step.tensor));
+  if (!ReadsTensor(state.stage(stage), tensor))
+    return Refuse(fmt::format("{} does not read {}", step.stage, step.tensor));
+  if (step.bytes > kFarthestPrefetch)
+    return Refuse(fmt::format("{} bytes ahead, at most {} are allowed", step.bytes, kFarthestPrefetch));
+  state.schedule(stage).prefetches[step.tensor] = step.bytes;
+  return {};
+}
+
+}  // namespace
+
+namespace steps {
+
+constinit const StepType kComputeAt =
+    MakeStepType<ComputeAtStep, ReadComputeAt, PrintComputeAt, ApplyComputeAt>("compute_at");
+constinit const StepType kStore = MakeStepType<StoreStep, ReadStore, PrintStore, ApplyStore, FitStore>("store");
+constinit const StepType kCacheWrite =
+    MakeStepType<CacheWriteStep, ReadCacheWrite, PrintCacheWrite, ApplyCacheWrite>("cache_write");
+constinit const StepType kTail = MakeStepType<TailStep, ReadTail, PrintTail, ApplyTail>("tail");
+constinit const StepType kPrefetch = MakeStepType<PrefetchStep, ReadPrefetch, PrintPrefetch, ApplyPrefetch>("prefetch");
+
+}  // namespace steps
+}  // namespace hone

@@ -1,0 +1,45 @@
+// The rewrites of ir/rewrites/registry.h on a stage by its index, one function each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/rewrites/registry.h"
+
+namespace hone {
+
+inline Result<Kernel> RewriteStage(const Kernel& kernel, const char* rewrite, int stage,
+                                   std::vector<std::string> names = {}, std::vector<int64_t> numbers = {}) {
+  const TensorId output = kernel.stages[static_cast<size_t>(stage)].output;
+  return ApplyRewrite(
+      kernel, {rewrite, kernel.tensors[static_cast<size_t>(output)].name, std::move(names), std::move(numbers)});
+}
+
+inline Result<Kernel> FuseAxes(const Kernel& kernel, int stage, const std::vector<std::string>& axes) {
+  return RewriteStage(kernel, "collapse", stage, axes);
+}
+inline Result<Kernel> CacheWrite(const Kernel& kernel, int stage, const std::string& result) {
+  return RewriteStage(kernel, "separate", stage, {result});
+}
+inline Result<Kernel> Im2col(const Kernel& kernel, int stage, const std::string& tensor, const std::string& result,
+                             const std::vector<std::string>& axes) {
+  std::vector<std::string> names = {tensor, result};
+  names.insert(names.end(), axes.begin(), axes.end());
+  return RewriteStage(kernel, "expand", stage, std::move(names));
+}
+inline Result<Kernel> TrimPadding(const Kernel& kernel, int stage, const std::string& tensor, const std::string& base,
+                                  const std::vector<std::string>& axes) {
+  std::vector<std::string> names = {tensor, base};
+  names.insert(names.end(), axes.begin(), axes.end());
+  return RewriteStage(kernel, "trim", stage, std::move(names));
+}
+inline Result<Kernel> Winograd(const Kernel& kernel, int stage, const std::string& base, int64_t m, int64_t columns) {
+  return RewriteStage(kernel, "winograd", stage, {base}, {m, columns});
+}
+inline Result<Kernel> OnlineReduction(const Kernel& kernel, int stage, const std::string& base, int64_t block) {
+  return RewriteStage(kernel, "online", stage, {base}, {block});
+}
+inline Result<Kernel> MaxIgnoreNan(const Kernel& kernel, int stage) { return RewriteStage(kernel, "numbers", stage); }
+
+}  // namespace hone
