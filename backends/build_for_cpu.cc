@@ -83,8 +83,8 @@ Result<Manifest> MakeManifest(const std::string& canonical, const Kernel& kernel
     operand.packed_layout = emitted.dispatch.PackedLayout(static_cast<int>(i));
     manifest.operands.push_back(std::move(operand));
   }
-  manifest.workspace_shared = emitted.bodies.front().program.workspace_shared;
-  manifest.workspace_private = emitted.bodies.front().program.workspace_private;
+  manifest.workspace_common = emitted.bodies.front().program.workspace_common;
+  manifest.workspace_per_worker = emitted.bodies.front().program.workspace_per_worker;
   manifest.accuracy = kernel.options.accuracy;
   if (IsStatic(kernel)) manifest.flops = FlopCount(kernel);
   return manifest;
@@ -138,12 +138,12 @@ Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const
   // One workspace serves whichever body is called.
   int64_t shared = 0, own = 0;
   for (const Body& body : emitted.bodies) {
-    shared = std::max(shared, body.program.workspace_shared);
-    own = std::max(own, body.program.workspace_private);
+    shared = std::max(shared, body.program.workspace_common);
+    own = std::max(own, body.program.workspace_per_worker);
   }
   for (Body& body : emitted.bodies) {
-    body.program.workspace_shared = shared;
-    body.program.workspace_private = own;
+    body.program.workspace_common = shared;
+    body.program.workspace_per_worker = own;
   }
   emitted.dispatch = PlanDispatch(size, std::move(bodies));
   times.lower += watch.Lap();

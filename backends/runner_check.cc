@@ -80,8 +80,8 @@ Result<CandidateSpec> MakeSpec(const Workload& workload, const Manifest& manifes
   for (const ManifestOperand& operand : manifest.operands)
     spec.packed.push_back(static_cast<uint64_t>(operand.packed_bytes));
   int64_t workspace = 0;
-  if (__builtin_mul_overflow(manifest.workspace_private, int64_t{spec.workers}, &workspace) ||
-      __builtin_add_overflow(workspace, manifest.workspace_shared, &workspace) ||
+  if (__builtin_mul_overflow(manifest.workspace_per_worker, int64_t{spec.workers}, &workspace) ||
+      __builtin_add_overflow(workspace, manifest.workspace_common, &workspace) ||
       static_cast<uint64_t>(workspace) > AvailableMemory() / 4 * 3)
     return Error{ErrorKind::kLimit, "the workspace does not fit into this machine's memory", ""};
   spec.workspace = static_cast<uint64_t>(workspace);

@@ -185,9 +185,9 @@ Result<void> Workload::CheckManifest(const Manifest& manifest) const {
       return Differs(name + "'s packed size", std::to_string(operand.packed_bytes), "0, or of a constant by 64 bytes");
     memory += static_cast<uint64_t>(operand.packed_bytes);
   }
-  if (manifest.workspace_shared < 0 || manifest.workspace_private < 0 || manifest.workspace_private % 64 != 0)
+  if (manifest.workspace_common < 0 || manifest.workspace_per_worker < 0 || manifest.workspace_per_worker % 64 != 0)
     return Differs("workspace", "not a number of cache lines", "one that is");
-  memory += static_cast<uint64_t>(manifest.workspace_shared);
+  memory += static_cast<uint64_t>(manifest.workspace_common);
   if (memory > AvailableMemory() / 4 * 3)
     return Error{ErrorKind::kLimit, fmt::format("packed operands and workspace take {} MiB", memory >> 20), ""};
   return {};

@@ -69,11 +69,11 @@ Synthetic Convolution(int64_t i, Rng rng) {
   kernel.request =
       fmt::format("conv2d(C={},H={},W={},O={},R={},S={},stride={},pad=1,const=1)+bias", c, h, w, o, r, r, stride);
   kernel.schedule = fmt::format(
-      "rewrite collapse t5 i2 i3\ncache_read t1 -> t1p for t4 const [i1/32, r0, r1, r2, i1%32]\nsplit t4.i1 {0} "
+      "rewrite fuse_axes t5 i2 i3\ncache_read t1 -> t1p for t4 const [i1/32, r0, r1, r2, i1%32]\nsplit t4.i1 {0} "
       "32\nsplit t4.i2 {1} {2}\n"
       "split t4.r0 {3}\nreorder t4.i1.0 t4.i2.0 t4.r0.0 t4.i1.1 t4.i2.1 t4.r0.1 t4.r1 t4.r2 t4.i2.2 t4.i1.2\n"
       "fuse t4.i1.0 t4.i2.0\nparallel t4.i1.0+i2.0 grain={4}\nvectorize t4.i1.2\nunroll t4.i2.2\nunroll t4.r2\n"
-      "compute_at t5 t4.i1.1\ncache_write t4 at t4.r0.0\ntail t4.i1 pad\ntail t4.i2 shift\n",
+      "compute_at t5 t4.i1.1\nregister_tile t4.r0.0\ntail t4.i1 pad\ntail t4.i2 shift\n",
       1 + rng.Below(8), 1 + rng.Below(16), 1 + rng.Below(14), 1 + rng.Below(64), 1 + rng.Below(8));
   return kernel;
 }

@@ -99,7 +99,7 @@ int Run(const Lab& lab, const std::string& text) {
   std::vector<OperandView> inputs;
   int threads = lab.threads;
   hone_env env{sizeof(hone_env), HONE_ABI_VERSION, &threads, threads, ParallelFor, nullptr};
-  env.workspace = Allocate(built->manifest.workspace_shared + threads * built->manifest.workspace_private);
+  env.workspace = Allocate(built->manifest.workspace_common + threads * built->manifest.workspace_per_worker);
   for (size_t i = 0; i < kernel->operands.size(); ++i) {
     const Tensor& tensor = kernel->tensors[static_cast<size_t>(kernel->operands[i])];
     int64_t count = ElementCount(*kernel, tensor);

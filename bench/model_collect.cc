@@ -68,7 +68,7 @@ double TimeOf(const BuildOutput& built, const Kernel& kernel, double best_us) {
   auto pack = reinterpret_cast<hone_pack_fn>(dlsym(library, "hone_pack"));
   std::vector<Memory> memory;
   std::vector<void*> buffers;
-  memory.emplace_back(built.manifest.workspace_shared + built.manifest.workspace_private);
+  memory.emplace_back(built.manifest.workspace_common + built.manifest.workspace_per_worker);
   hone_env env{sizeof(hone_env), HONE_ABI_VERSION, nullptr, 1, RunHere, memory[0].get()};
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
     const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cache/cache_impl.h"
+#include "ir/schedule.h"
 
 namespace hone {
 namespace {
@@ -26,6 +27,11 @@ constexpr size_t kMostWaiting = 1'000;
 
 bool SameIdentity(const CacheKey& a, const CacheKey& b) {
   return a.canonical == b.canonical && a.target == b.target && a.threads == b.threads;
+}
+
+// Whether both texts mean the same, be they of any age.
+bool SameSchedule(const std::string& a, const std::string& b) {
+  return a == b || InWordsOfToday(a) == InWordsOfToday(b);
 }
 
 Error NoSuchKernel(const Fingerprint& fingerprint) {
@@ -205,7 +211,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
     record.artifact_digest = Hash256(*entry.artifact);
     record.artifact_bytes = entry.artifact->size();
     batch.Put(Family::kArtifacts, key, Seal(ValueType::kArtifact, kArtifactVersion, AsText(*entry.artifact)));
-  } else if (old && old->schedule == record.schedule && old->key.code == record.key.code) {
+  } else if (old && SameSchedule(old->schedule, record.schedule) && old->key.code == record.key.code) {
     record.artifact_digest = old->artifact_digest;
     record.artifact_bytes = old->artifact_bytes;
     checked = IsCheckedHere(*old);

@@ -38,8 +38,8 @@ Result<void> CheckManifest(const Manifest& manifest) {
         "kernel"};
   }
   constexpr int64_t kMost = int64_t{1} << 40;
-  if (manifest.workspace_shared < 0 || manifest.workspace_shared > kMost || manifest.workspace_private < 0 ||
-      manifest.workspace_private > kMost) {
+  if (manifest.workspace_common < 0 || manifest.workspace_common > kMost || manifest.workspace_per_worker < 0 ||
+      manifest.workspace_per_worker > kMost) {
     return corrupt("an impossible workspace");
   }
   for (const ManifestOperand& operand : manifest.operands) {
@@ -85,7 +85,7 @@ KernelVersion::KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts f
   env_.workers = std::max(1, workers_.count);
   env_.pool = workers_.pool ? &view_ : workers_.application_pool;
   env_.parallel_for = workers_.pool ? PoolView::ParallelFor : workers_.parallel_for;
-  workspace_bytes_ = manifest.workspace_shared + env_.workers * manifest.workspace_private;
+  workspace_bytes_ = manifest.workspace_common + env_.workers * manifest.workspace_per_worker;
   operand_count_ = static_cast<int>(manifest.operands.size());
   is_static_ = manifest.dynamic_sizes.empty();
   for (int i = 0; i < operand_count_; ++i) {

@@ -106,7 +106,7 @@ void CollapseRuns(SchedulePlanner& planner) {
       auto try_group = [&](const std::vector<Axis>& axes) {
         for (size_t i = 0; i + 1 < axes.size(); ++i)
           if (planner.Extent(axes[i]) > 1 && planner.Extent(axes[i + 1]) > 1 &&
-              planner.Rewrite({"collapse", planner.NameOf(stage), {axes[i].name, axes[i + 1].name}}))
+              planner.Rewrite({"fuse_axes", planner.NameOf(stage), {axes[i].name, axes[i + 1].name}}))
             return true;
         return false;
       };

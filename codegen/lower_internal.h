@@ -44,7 +44,7 @@ struct StageState {
   std::vector<LoopState> loops;  // as StageSchedule::loops
   std::vector<VarId> visible;    // loops that enclose the stage
   BufferId buffer;
-  // cache_write: the tile in registers, and the region's start inside the promoted loop
+  // register_tile: the tile in registers, and the region's start inside the promoted loop
   BufferId tile;
   std::vector<Linear> tile_min;
   // A reduction of `if(condition, term, identity)`: forms that are all ≥ 0 where there is a term. Loops over these

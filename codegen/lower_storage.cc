@@ -52,8 +52,8 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   buffer.name = tensor.name;
   buffer.dtype = tensor.dtype;
   buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope
-                 : schedule.attach_stage < 0       ? Scope::kShared
-                                                   : Scope::kPrivate;
+                 : schedule.attach_stage < 0       ? Scope::kWorkspace
+                                                   : Scope::kPerWorker;
   buffer.written = true;
   if (buffer.scope == Scope::kConst) {
     const TensorId source = OnlyInputOf(kernel_, stage);
@@ -123,7 +123,7 @@ Result<void> Lowering::MakeTile(size_t index) {
     tile.extents.push_back(span.extent);
     tile.elements *= span.extent;
     if (tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
-      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place cache_write further inside",
+      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place register_tile further inside",
                                 tile.name, limits_.registers_bytes));
   }
   tile.strides.resize(tile.extents.size());
@@ -139,14 +139,14 @@ Result<void> Lowering::MakeTile(size_t index) {
 Result<void> Lowering::PlanWorkspace() {
   for (Buffer& buffer : program_.buffers) {
     int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
-    int64_t* total = buffer.scope == Scope::kShared    ? &program_.workspace_shared
-                     : buffer.scope == Scope::kPrivate ? &program_.workspace_private
-                                                       : nullptr;
+    int64_t* total = buffer.scope == Scope::kWorkspace   ? &program_.workspace_common
+                     : buffer.scope == Scope::kPerWorker ? &program_.workspace_per_worker
+                                                         : nullptr;
     if (!total) continue;
     buffer.offset = *total;
     *total += bytes;
   }
-  int64_t need = program_.workspace_shared + program_.workspace_private;
+  int64_t need = program_.workspace_common + program_.workspace_per_worker;
   if (need > limits_.workspace_bytes)
     return Error{
         ErrorKind::kLimit,

@@ -182,12 +182,13 @@ std::set<BufferId> UsedBuffers(const LoopProgram& program, const Stmt& nest) {
   return used;
 }
 
-std::string PrintProgram(const LoopProgram& program) {
+std::string PrintProgram(const LoopProgram& program, ProgramText form) {
   Printer printer(program);
   for (const Buffer& buffer : program.buffers) {
-    static constexpr const char* kScopes[] = {"?", "operand", "shared", "private", "registers", "const"};
-    printer.Line(0, fmt::format("{} {}: {}{}", kScopes[static_cast<int>(buffer.scope)], buffer.name, Name(buffer.dtype),
-                                Printer::Extents(buffer)));
+    static constexpr const char* kShown[] = {"?", "operand", "workspace", "per_worker", "registers", "const"};
+    static constexpr const char* kHashed[] = {"?", "operand", "shared", "private", "registers", "const"};
+    const char* scope = (form == ProgramText::kShown ? kShown : kHashed)[static_cast<int>(buffer.scope)];
+    printer.Line(0, fmt::format("{} {}: {}{}", scope, buffer.name, Name(buffer.dtype), Printer::Extents(buffer)));
   }
   for (const auto& [title, nests] : {std::pair("pack", &program.pack), std::pair("entry", &program.entry)}) {
     for (const StmtPtr& nest : *nests) {

@@ -20,12 +20,12 @@ using BufferId = Id<struct BufferTag>;  // of LoopProgram::buffers
 struct Buffer {
   std::string name;
   DType dtype = DType::kF32;
-  Scope scope = Scope::kShared;  // kDefault: an operand
-  int operand = -1;              // index into Kernel::operands, for operands and their packed copies
+  Scope scope = Scope::kWorkspace;  // kDefault: an operand
+  int operand = -1;                 // index into Kernel::operands, for operands and their packed copies
   std::vector<int64_t> extents;  // elements per dimension, with room for what runs over; dynamic outermost: its maximum
   std::vector<int64_t> strides;  // elements
   int64_t elements = 0;
-  int64_t offset = 0;              // bytes from the start of the shared or the private workspace
+  int64_t offset = 0;              // bytes from the start of the workspace, or of the worker's
   bool written = false;            // by hone_entry
   std::string packed_layout = {};  // kConst: equal texts, equal bytes for equal operands
 };
@@ -106,12 +106,12 @@ struct LoopProgram {
   Kernel kernel;  // as rewritten; operands and sizes as the caller knows them
   VarTable vars;
   IdVector<BufferId, Buffer> buffers;
-  std::vector<ValuePtr> opaque;   // what an opaque variable stands for, by payload
-  std::vector<VarId> size_vars;   // by index into Kernel::sizes; none: constant
-  std::vector<StmtPtr> entry;     // one nest per top-level stage, in order
-  std::vector<StmtPtr> pack;      // nests that fill packed constants; each writes one kConst buffer
-  int64_t workspace_shared = 0;   // bytes
-  int64_t workspace_private = 0;  // bytes per worker
+  std::vector<ValuePtr> opaque;      // what an opaque variable stands for, by payload
+  std::vector<VarId> size_vars;      // by index into Kernel::sizes; none: constant
+  std::vector<StmtPtr> entry;        // one nest per top-level stage, in order
+  std::vector<StmtPtr> pack;         // nests that fill packed constants; each writes one kConst buffer
+  int64_t workspace_common = 0;      // bytes
+  int64_t workspace_per_worker = 0;  // bytes per worker
 
   const Buffer& buffer(BufferId id) const { return buffers[id]; }
   bool InRegisters(BufferId id) const { return buffers[id].scope == Scope::kRegisters; }
@@ -125,6 +125,8 @@ struct LoopProgram {
 std::set<BufferId> UsedBuffers(const LoopProgram& program, const Stmt& nest);
 
 // The program as text, for golden tests and `hone schedule --program`.
-std::string PrintProgram(const LoopProgram& program);
+// kHashed: the text whose hash stands for a program in stored trials (tuner/space). Its words do not change.
+enum class ProgramText : uint8_t { kShown, kHashed };
+std::string PrintProgram(const LoopProgram& program, ProgramText form = ProgramText::kShown);
 
 }  // namespace hone

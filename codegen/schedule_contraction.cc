@@ -26,7 +26,7 @@ constexpr Decision kBlock{"block", "tiles of rows that a task passes its panels 
 std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
   if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
   std::string sum = planner.FreshName("tile");
-  if (!planner.Rewrite({"separate", name, {sum}})) return std::nullopt;
+  if (!planner.Rewrite({"cache_write", name, {sum}})) return std::nullopt;
   return ContractionPair{sum, name};
 }
 
@@ -62,10 +62,10 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
     const std::string columns = planner.FreshName(tensor.name + "_columns");
     std::vector<std::string> names = {tensor.name, columns};
     names.insert(names.end(), axes.begin(), axes.end());
-    if (!planner.Rewrite({"expand", name, std::move(names)})) return "";
+    if (!planner.Rewrite({"im2col", name, std::move(names)})) return "";
     if (form == kImplicit) return columns;
-    if (reduced.size() > 1) planner.Rewrite({"collapse", name, reduced});
-    if (own.size() > 1) planner.Rewrite({"collapse", name, own});
+    if (reduced.size() > 1) planner.Rewrite({"fuse_axes", name, reduced});
+    if (own.size() > 1) planner.Rewrite({"fuse_axes", name, own});
     return "";
   }
   return "";
@@ -343,7 +343,7 @@ void ContractionRule::ScheduleBlockedSum() {
   for (const Axis& axis : stage.axes)
     if (axis.name != vector) layout.push_back(Whole(axis.name));
   layout.push_back(Whole(vector));
-  planner_.Store(sum, Scope::kPrivate, layout);
+  planner_.Store(sum, Scope::kPerWorker, layout);
 
   planner_.Split(sum, vector, {lanes_});
   planner_.Split(sum, first, {reduction_block_});
@@ -372,7 +372,7 @@ void ContractionRule::ScheduleBlockedSum() {
   unrolled.push_back(vector + ".0");
   order.push_back(vector + ".1");
   planner_.Reorder(sum, order);
-  planner_.CacheWrite(sum, tile_loop);
+  planner_.RegisterTile(sum, tile_loop);
   planner_.Unroll(sum, unrolled);
   planner_.Vectorize(sum, {vector + ".1"});
   planner_.MarkScheduled(sum);

@@ -159,7 +159,7 @@ bool ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   order.push_back(last + ".1");
   planner.Reorder(name, order);
   std::string task = planner.Parallelize(name, outer, tasks, points * 4);
-  planner.CacheWrite(name, task);
+  planner.RegisterTile(name, task);
   planner.Vectorize(name, {last + ".1"});
   return true;
 }

@@ -55,7 +55,7 @@ void ContractionRule::PackVectorOperand() {
       return;
     }
   }
-  if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPrivate)) panel_ = copy;
+  if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPerWorker)) panel_ = copy;
   // The panel takes its columns from where they come from.
   if (!panel_.empty() && name == columns_) planner_.Inline(name);
 }
@@ -105,7 +105,7 @@ void ContractionRule::PackRowOperand() {
       if (access.dimension[i] == static_cast<int>(d))
         layout.push_back(Whole(Name(static_cast<int>(i)), collide && d + 1 == tensor.shape.size() ? 16 : 0));
   if (layout.size() != tensor.shape.size()) layout.clear();
-  if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kShared, layout)) return;
+  if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kWorkspace, layout)) return;
   row_is_total_ = true;
   ScheduleElementwise(planner_, copy);
 }
@@ -136,7 +136,7 @@ void ContractionRule::SchedulePanel() {
   for (const Axis& axis : stage.axes)
     if (axis.name != vector) layout.push_back(Whole(axis.name)), order.push_back(axis.name);
   layout.push_back(Whole(vector));
-  planner_.Store(panel_, Scope::kPrivate, layout);
+  planner_.Store(panel_, Scope::kPerWorker, layout);
   if (access.strides[static_cast<size_t>(tile_.vector_axis)] == 1) {
     planner_.Split(panel_, vector, {lanes_});
     order.push_back(vector + ".0");

@@ -1,5 +1,5 @@
 // Padding for contractions: terms that a window's padding makes are left out, and what they come to is added at the
-// edges (ir/rewrite_trim). On small images they are many: of a 3×3 window over 7×7 elements 18 per cent.
+// edges (ir/rewrites/trim_padding). On small images they are many: of a 3×3 window over 7×7 elements 18 per cent.
 #include <algorithm>
 
 #include "codegen/contraction_rule.h"
@@ -47,7 +47,7 @@ void ContractionRule::TrimPadding() {
   const std::string base = planner_.FreshName(pair_.sum + "_whole");
   std::vector<std::string> names = {padded, base};
   names.insert(names.end(), axes.begin(), axes.end());
-  if (!planner_.Rewrite({"trim", pair_.sum, std::move(names)})) return;
+  if (!planner_.Rewrite({"trim_padding", pair_.sum, std::move(names)})) return;
   trimmed_ = std::move(trimmed);
   whole_ = base;
   planner_.Took("trim", pair_.sum, "windows reach beyond the image: terms of padding are left out");
@@ -76,7 +76,7 @@ void ContractionRule::ScheduleEdges() {
   outer.insert(outer.end(), inner.begin(), inner.end());
   planner_.Reorder(names.weights, outer);
   if (!weights.reduce_axes.empty()) {
-    planner_.CacheWrite(names.weights, last);
+    planner_.RegisterTile(names.weights, last);
     planner_.Unroll(names.weights, inner);
   }
   planner_.MarkScheduled(names.weights);

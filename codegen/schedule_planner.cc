@@ -12,6 +12,7 @@
 #include "ir/stage_graph.h"
 
 namespace hone {
+
 int64_t SchedulePlanner::Choose(const std::string& stage, const Decision& decision, std::vector<int64_t> options,
                                 int64_t preferred) {
   return Decide(stage, decision, std::move(options), preferred, false);
@@ -112,8 +113,8 @@ void SchedulePlanner::Store(const std::string& stage, Scope scope, std::vector<L
   schedule_.push_back(StoreStep{stage, scope, std::move(layout)});
 }
 
-void SchedulePlanner::CacheWrite(const std::string& stage, const std::string& loop) {
-  schedule_.push_back(CacheWriteStep{stage, loop});
+void SchedulePlanner::RegisterTile(const std::string& stage, const std::string& loop) {
+  schedule_.push_back(RegisterTileStep{stage, loop});
 }
 
 void SchedulePlanner::SetTail(const std::string& stage, const std::string& axis, Tail tail) {

@@ -76,7 +76,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     chains = planner.Choose(
         name, {.name = "chains", .meaning = "independent accumulators of the reduction", .grows_code = true},
         std::move(chain_options), chains);
-    if (stage.reduction == Reduction::kMax) planner.Rewrite({"numbers", name});
+    if (stage.reduction == Reduction::kMax) planner.Rewrite({"max_ignore_nan", name});
     std::string part = planner.FreshName(name + "_lanes");
     // Chains of lanes side by side; then their sum, vector by vector; then across the lanes of one vector.
     bool factored = planner.Rfactor(name, last.name, chains * width, part);
@@ -157,7 +157,7 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     order.push_back(along + ".1");
     order.push_back(along + ".2");
     planner.Reorder(name, order);
-    planner.CacheWrite(name, along + ".0");
+    planner.RegisterTile(name, along + ".0");
     planner.Unroll(name, {along + ".1"});
   }
   planner.Vectorize(name, {along + ".2"});
@@ -221,11 +221,11 @@ std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::strin
                      is_long ? "left out by a choice of the search" : "the row stays in the cache from pass to pass");
       return std::nullopt;
     }
-    if (first.reduction == Reduction::kMax) planner.Rewrite({"numbers", first_name});
+    if (first.reduction == Reduction::kMax) planner.Rewrite({"max_ignore_nan", first_name});
     const OnlineNames names(planner.FreshName(name + "_blocks"));
     const int64_t lanes = planner.LanesFor(stage);
     const int64_t block = BlockOf(extent, wanted, kChains * lanes, lanes);
-    if (!planner.Rewrite({"online", name, {names.kept}, {block}})) return std::nullopt;
+    if (!planner.Rewrite({"online_reduction", name, {names.kept}, {block}})) return std::nullopt;
     for (const std::string& other : group) {
       if (FindStage(planner.kernel(), other) < 0) continue;
       const Stage& left = planner.StageNamed(other);
@@ -344,7 +344,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   {
     // A reduction to an output is separated first, so that its value may live in registers.
     const Stage stage = planner.StageNamed(name);
-    if (stage.reduction != Reduction::kNone && !planner.Rewrite({"separate", name, {planner.FreshName(name + "_sum")}}))
+    if (stage.reduction != Reduction::kNone &&
+        !planner.Rewrite({"cache_write", name, {planner.FreshName(name + "_sum")}}))
       return planner.Refuse("rows", name, "the reduction cannot be separated from what it is written to");
   }
   const Stage out = planner.StageNamed(name);

@@ -80,7 +80,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   if (out.empty()) {
     sum = planner.FreshName("tile");
     out = name;
-    if (!planner.Rewrite({"separate", name, {sum}}))
+    if (!planner.Rewrite({"cache_write", name, {sum}}))
       return planner.Refuse("window", name, "the reduction cannot be separated from what it is written to");
   }
 

@@ -268,7 +268,7 @@ class WinogradRule {
       layout.push_back(Whole(axis.name, axis.name == filter_axis_ ? 1 : 0));
       if (axis.name != filter_axis_ && axis.name != stage.axes.back().name) order.push_back(axis.name);
     }
-    planner_.Store(name, Scope::kPrivate, layout);
+    planner_.Store(name, Scope::kPerWorker, layout);
     std::string t = stage.axes.back().name;
     planner_.Split(name, filter_axis_, {rows});
     planner_.Split(name, t, {vectors, lanes_});
@@ -277,7 +277,7 @@ class WinogradRule {
     for (const Axis& axis : stage.reduce_axes) order.push_back(axis.name);
     for (const std::string& loop : {filter_axis_ + ".1", t + ".1", t + ".2"}) order.push_back(loop);
     planner_.Reorder(name, order);
-    planner_.CacheWrite(name, filter_axis_ + ".0");
+    planner_.RegisterTile(name, filter_axis_ + ".0");
     planner_.Unroll(name, {filter_axis_ + ".1", t + ".1"});
     planner_.Vectorize(name, {t + ".2"});
   }
@@ -295,7 +295,7 @@ class WinogradRule {
       layout.push_back(Whole(tiles.axes[a].name, a + 3 == rank ? 1 : 0));
       if (a >= 2 && a + 1 < rank) order.push_back(tiles.axes[a].name);
     }
-    planner_.Store(names.tiles, by_filters_ ? Scope::kShared : Scope::kPrivate, layout);
+    planner_.Store(names.tiles, by_filters_ ? Scope::kWorkspace : Scope::kPerWorker, layout);
     planner_.Split(names.tiles, column, {lanes_in_row_});
     for (const std::string& loop : {column + ".0", i, j, column + ".1"}) order.push_back(loop);
     planner_.Reorder(names.tiles, order);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "daemon/record_facts.h"
 #include "ir/parse.h"
+#include "ir/schedule.h"
 
 namespace hone {
 namespace {
@@ -276,7 +277,7 @@ Result<ShowReply> Admin::Show(const ShowRequest& request) {
   ShowReply reply;
   reply.row = RowOf(record, HONE_TRY(cache_.UseOf(record.key.fingerprint)));
   reply.canonical = record.key.canonical;
-  reply.schedule = record.schedule;
+  reply.schedule = InWordsOfToday(record.schedule);
   reply.facts = FactsOf(record);
   reply.reasons = Reasons(record);
   return reply;
@@ -362,7 +363,7 @@ Result<VerifyReply> Admin::Verify(VerifyWalk& walk, const std::stop_token& stop)
 
 Result<TextReply> Admin::Schedule(const TextRequest& request) {
   const Record record = HONE_TRY(FindRecordOf(request.name));
-  return TextReply{record.key.fingerprint.Hex(), record.schedule};
+  return TextReply{record.key.fingerprint.Hex(), InWordsOfToday(record.schedule)};
 }
 
 Result<TextReply> Admin::Code(const TextRequest& request) {

@@ -12,6 +12,7 @@
 #include "codegen/default_schedule.h"
 #include "daemon/record_facts.h"
 #include "daemon/transfers.h"
+#include "ir/schedule.h"
 #include "ir/schedule_cases.h"
 #include "tuner/measure.h"
 
@@ -42,7 +43,7 @@ Result<Remade> Remake(const Space& space, const std::string& schedule) {
   Remade remade;
   const std::string choices = ChoicesOf(schedule);
   remade.candidate = HONE_TRY(choices.empty() ? space.Default() : space.Parse(choices));
-  remade.is_same = WithChoices(remade.candidate.schedule, choices) == schedule;
+  remade.is_same = WithChoices(remade.candidate.schedule, choices) == InWordsOfToday(schedule);
   return remade;
 }
 

@@ -38,7 +38,7 @@ struct StageSchedule {
   std::string attach_loop;              // path in that stage
   Scope scope = Scope::kDefault;
   std::vector<LayoutDim> layout;
-  std::string promote_loop;                   // cache_write: inside this loop the tile lives in registers
+  std::string promote_loop;                   // register_tile: inside this loop the tile lives in registers
   std::map<std::string, Tail> tails;          // by axis name; absent: kPad
   std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead
   bool is_rewritten = false;                  // has loops changed: graph rewrites are over for this stage

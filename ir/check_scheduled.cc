@@ -49,12 +49,12 @@ Result<void> CheckWorkers(const ScheduledKernel& scheduled, size_t stage) {
     if (l != 0)
       return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
   }
-  if (schedule.scope != Scope::kShared || schedule.attach_stage < 0) return {};
+  if (schedule.scope != Scope::kWorkspace || schedule.attach_stage < 0) return {};
   auto root = static_cast<size_t>(schedule.attach_stage);
   while (scheduled.stages[root].attach_stage >= 0) root = static_cast<size_t>(scheduled.stages[root].attach_stage);
   if (scheduled.stages[root].loops[0].kind == LoopKind::kParallel)
-    return Refuse(fmt::format("{} is shared but computed inside a parallel loop of {}: workers would race", name,
-                              StageName(scheduled, root)));
+    return Refuse(fmt::format("{} is in the workspace but computed inside a parallel loop of {}: workers would race",
+                              name, StageName(scheduled, root)));
   return {};
 }
 
@@ -62,8 +62,8 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   const std::string& name = StageName(scheduled, stage);
   const bool is_at_root = schedule.attach_stage < 0;
-  if (schedule.scope == Scope::kPrivate && is_at_root)
-    return Refuse(name + " is private to workers but computed at the root");
+  if (schedule.scope == Scope::kPerWorker && is_at_root)
+    return Refuse(name + " is stored per worker but computed at the root");
   if (schedule.scope == Scope::kRegisters && is_at_root)
     return Refuse(name + " is in registers but computed at the root");
   if (schedule.scope != Scope::kConst) return {};

@@ -83,8 +83,8 @@ std::string EncodeManifest(const Manifest& manifest) {
   for (const std::string& name : manifest.dynamic_sizes) out.String(name);
   out.Varint(manifest.operands.size());
   for (const ManifestOperand& operand : manifest.operands) WriteOperand(out, operand);
-  out.Varint(static_cast<uint64_t>(manifest.workspace_shared));
-  out.Varint(static_cast<uint64_t>(manifest.workspace_private));
+  out.Varint(static_cast<uint64_t>(manifest.workspace_common));
+  out.Varint(static_cast<uint64_t>(manifest.workspace_per_worker));
   out.Varint(static_cast<uint64_t>(manifest.launches));
   out.U8(static_cast<uint8_t>(manifest.accuracy));
   out.F64(manifest.flops);
@@ -100,9 +100,9 @@ Result<Manifest> DecodeManifest(std::span<const std::byte> bytes) {
   for (std::string& name : manifest.dynamic_sizes) name = HONE_TRY(in.String(kShortLimit));
   manifest.operands.resize(HONE_TRY(in.Count(kOperandLimit, 7)));
   for (ManifestOperand& operand : manifest.operands) operand = HONE_TRY(ReadOperand(in, manifest.dynamic_sizes.size()));
-  manifest.workspace_shared = HONE_TRY(ReadBytes(in));
-  manifest.workspace_private = HONE_TRY(ReadBytes(in));
-  if (manifest.workspace_private % 64 != 0)
+  manifest.workspace_common = HONE_TRY(ReadBytes(in));
+  manifest.workspace_per_worker = HONE_TRY(ReadBytes(in));
+  if (manifest.workspace_per_worker % 64 != 0)
     return Error{ErrorKind::kCorrupt, "a worker's workspace is not a multiple of 64 bytes", ""};
   manifest.launches = static_cast<int32_t>(HONE_TRY(in.Count(std::numeric_limits<int32_t>::max(), 0)));
   manifest.accuracy = HONE_TRY(in.Enumerator(Accuracy::kStrict, Accuracy::kFast));

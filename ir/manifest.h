@@ -38,8 +38,8 @@ struct Manifest {
   std::string target;                      // PrintTarget
   std::vector<ManifestOperand> operands;   // in the order of hone_entry's `buffers`
   std::vector<std::string> dynamic_sizes;  // names, in the order of hone_entry's `sizes`
-  int64_t workspace_shared = 0;            // bytes; the workspace is shared + workers × private, 64-byte aligned
-  int64_t workspace_private = 0;           // bytes per worker, a multiple of 64
+  int64_t workspace_common = 0;            // bytes; the workspace is common + workers × per_worker, 64-byte aligned
+  int64_t workspace_per_worker = 0;        // bytes per worker, a multiple of 64
   int32_t launches = 1;                    // entries of the launch plan; one on a CPU
   Accuracy accuracy = Accuracy::kStrict;
   double flops = 0;  // of one call

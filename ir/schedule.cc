@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/steps/step_reader.h"
 #include "ir/steps/step_type.h"
 
@@ -29,6 +31,25 @@ std::string PrintSchedule(const Schedule& schedule) {
   std::string text;
   for (const Step& step : schedule) text += PrintStep(step) + "\n";
   return text;
+}
+
+std::string InWordsOfToday(std::string_view text) {
+  std::string today;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    const std::string_view step_text = line.substr(0, line.find('#'));
+    Result<Step> step = ReadStep(StepReader(step_text, 1));
+    if (step) {
+      today += PrintStep(*step);
+      if (step_text.size() < line.size()) today.append(" ").append(line.substr(step_text.size()));
+    } else {
+      today += line;
+    }
+    if (end < text.size()) today += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return today;
 }
 
 Result<Schedule> ParseSchedule(std::string_view text, int first_line) {

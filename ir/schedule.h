@@ -2,12 +2,12 @@
 // and loops by stage and axis path, stores inner factors only, and so means the same on another shape. It has a text
 // form, one step a line, that round-trips:
 //
-//   rewrite collapse y h w                           view adjacent dimensions as one, in every tensor that has them
-//   rewrite separate y t                             the reduction becomes stage t, which y copies
-//   rewrite expand acc xp cols c r s h w             what acc reads of xp, over acc's axes: im2col
-//   rewrite numbers top                              a maximum may overlook NaN
-//   rewrite online total blocks 4096                 total and the maximum it needs, block by block of a row
-//   rewrite trim acc xp whole r s                    terms of acc that xp's padding along r and s makes are left out
+//   rewrite fuse_axes y h w                          view adjacent dimensions as one, in every tensor that has them
+//   rewrite cache_write y t                          the reduction becomes stage t, which y copies
+//   rewrite im2col acc xp cols c r s h w             what acc reads of xp, over acc's axes
+//   rewrite max_ignore_nan top                       a maximum may overlook NaN
+//   rewrite online_reduction total blocks 4096       total and the maximum it needs, block by block of a row
+//   rewrite trim_padding acc xp whole r s            terms of acc that xp's padding along r and s makes are left out
 //   rewrite winograd t v 4 14                        a 3×3 convolution by F(4×4, 3×3), 14 tiles in a row
 //   inline xp                                        substitute an element-wise stage into its readers
 //   cache_read w -> wp for t const [o/32, c, o%32]   stage t reads operand w through a packed copy
@@ -17,10 +17,12 @@
 //   reorder y.n.0+m.0 y.m.1 y.n.1                    all loops of y, outermost first
 //   parallel y.n.0 grain=2      vectorize y.n.2      unroll y.m.1
 //   compute_at t y.n.1                               compute what y needs of t inside that loop
-//   store t registers                                registers, private (per worker), shared; with an optional layout
-//   cache_write t at t.m.0                           inside that loop the tile of t lives in registers
+//   store t registers                                registers, per_worker, workspace; with an optional layout
+//   register_tile t.m.0                              inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
 //   prefetch x for t 4096                            vectors that t loads of x ask for what lies 4096 bytes further on
+//
+// Texts that were written with other words are read, too: ir/steps/old_words.h.
 //
 // A kernel with a size that is a range may have several, each for some of the sizes: ir/schedule_cases.h.
 #pragma once
@@ -37,9 +39,9 @@ namespace hone {
 
 // Where a stage's values live.
 enum class Scope : uint8_t {
-  kDefault = 1,    // an output operand, or: shared at the root, private below
-  kShared = 2,     // one copy in the workspace
-  kPrivate = 3,    // one copy per worker
+  kDefault = 1,    // an output operand, or: the workspace at the root, per worker below
+  kWorkspace = 2,  // one copy in the workspace
+  kPerWorker = 3,  // one copy per worker
   kRegisters = 4,  // SSA values; every index must be constant once unrolled and vectorised loops are expanded
   kConst = 5,      // computed once from a constant operand, by hone_pack
 };
@@ -148,10 +150,10 @@ struct StoreStep {
   bool operator==(const StoreStep&) const = default;
 };
 
-struct CacheWriteStep {
+struct RegisterTileStep {
   std::string stage;
   std::string loop;
-  bool operator==(const CacheWriteStep&) const = default;
+  bool operator==(const RegisterTileStep&) const = default;
 };
 
 struct TailStep {
@@ -171,12 +173,16 @@ struct PrefetchStep {
 // How each is read, printed, applied and fitted to another kernel: ir/steps/step_type.h.
 using Step =
     std::variant<RewriteStep, InlineStep, CacheReadStep, RfactorStep, SplitStep, FuseStep, ReorderStep, ParallelStep,
-                 VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, CacheWriteStep, TailStep, PrefetchStep>;
+                 VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, RegisterTileStep, TailStep, PrefetchStep>;
 
 using Schedule = std::vector<Step>;
 
 std::string PrintStep(const Step& step);
 std::string PrintSchedule(const Schedule& schedule);  // a line per step
+
+// A schedule's text with its steps as PrintSchedule writes them. Comments, headers of cases and what is no step stay as
+// they are. Two texts that differ here alone mean the same.
+std::string InWordsOfToday(std::string_view text);
 
 // kInvalid with where = "schedule:LINE:COLUMN"; `first_line`: the number of the text's first line.
 Result<Schedule> ParseSchedule(std::string_view text, int first_line = 1);

@@ -379,9 +379,9 @@ void WriteParallel(const Input& in, const Totals& totals, Writer& out) {
   out.Ratio("imbalance", loop ? LargestPart(*loop, workers) * workers : workers, 1);
   out.Share("share", totals.parallel_cycles, totals.body_cycles);
   out.Log("cycles_per_task", loop ? totals.body_cycles / std::max(1.0, loop->trips) : totals.body_cycles);
-  out.Log("private_bytes", static_cast<double>(in.program.workspace_private));
-  out.Log("shared_bytes", static_cast<double>(in.program.workspace_shared));
-  out.Ratio("private_of_l2", static_cast<double>(in.program.workspace_private), in.analysis.capacity[1]);
+  out.Log("private_bytes", static_cast<double>(in.program.workspace_per_worker));
+  out.Log("shared_bytes", static_cast<double>(in.program.workspace_common));
+  out.Ratio("private_of_l2", static_cast<double>(in.program.workspace_per_worker), in.analysis.capacity[1]);
 }
 
 // Cycles of the whole program by what could limit it, and how far that is from what the kernel needs at least.

@@ -39,7 +39,7 @@ int64_t Nearest(const Choice& choice, int64_t wanted) {
 }
 
 uint64_t HashOf(const LoopProgram& program) {
-  Digest64 digest = Hash64(PrintProgram(program));
+  Digest64 digest = Hash64(PrintProgram(program, ProgramText::kHashed));
   uint64_t hash = 0;
   std::memcpy(&hash, digest.data(), sizeof hash);
   return hash;

@@ -37,7 +37,7 @@ Result<Kernel> CacheWrite(Kernel kernel, int index, const RewriteStep& step) {
 namespace rewrites {
 
 extern constinit const GraphRewrite kCacheWrite = {
-    .name = "separate",
+    .name = "cache_write",
     .takes = "one name, of the new stage",
     .names = 1,
     .apply = CacheWrite,

@@ -34,7 +34,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
   auto add_stage = [&](size_t s, size_t first) -> Result<void> {
     if (first_axis[s] >= 0) {
       if (first_axis[s] != static_cast<int>(first))
-        return Refuse("collapse: one stage uses the dimensions in two ways");
+        return Refuse("fuse_axes: one stage uses the dimensions in two ways");
       return {};
     }
     first_axis[s] = static_cast<int>(first);
@@ -43,7 +43,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
   };
   auto add_view = [&](TensorId tensor, size_t first) -> Result<void> {
     if (auto v = view_of(tensor); v != views.end()) {
-      if (v->first != first) return Refuse("collapse: one tensor uses the dimensions in two ways");
+      if (v->first != first) return Refuse("fuse_axes: one tensor uses the dimensions in two ways");
       return {};
     }
     views.push_back({tensor, first});
@@ -61,7 +61,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     auto at = std::search(all.begin(), all.end(), names.begin(), names.end());
     size_t first = static_cast<size_t>(at - all.begin());
     if (at == all.end() || (first < spatial && first + count > spatial))
-      return Refuse(fmt::format("collapse: {} has no adjacent axes of these names",
+      return Refuse(fmt::format("fuse_axes: {} has no adjacent axes of these names",
                                 kernel.tensors[static_cast<size_t>(start.output)].name));
     if (first < spatial)
       HONE_TRY(add_view(start.output, first));
@@ -95,7 +95,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
           const Expr& lead = load.arg(v->first);
           if (lead.op() != Op::kAxis) {
             outcome =
-                Refuse("collapse: " + kernel.tensors[static_cast<size_t>(tensor)].name + " is not indexed plainly");
+                Refuse("fuse_axes: " + kernel.tensors[static_cast<size_t>(tensor)].name + " is not indexed plainly");
             return;
           }
           outcome = add_stage(s, static_cast<size_t>(lead.int_value()));
@@ -114,8 +114,9 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     bool reduces = first >= spatial;
     std::vector<Axis>& axes = reduces ? stage.reduce_axes : stage.axes;
     size_t at = reduces ? first - spatial : first;
-    if (at + count > axes.size()) return Refuse("collapse: the axes are not adjacent in every stage");
-    if (!reduces && view_of(stage.output) == views.end()) return Refuse("collapse: a stage needs the dimensions apart");
+    if (at + count > axes.size()) return Refuse("fuse_axes: the axes are not adjacent in every stage");
+    if (!reduces && view_of(stage.output) == views.end())
+      return Refuse("fuse_axes: a stage needs the dimensions apart");
     // Neighbours in the one axis must be neighbours in every view: all but the outermost dimension have the axes'
     // extents.
     for (const View& view : views) {
@@ -123,7 +124,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
       if (view.tensor != stage.output && !ReadsTensor(stage, view.tensor)) continue;
       for (size_t j = 1; j < count; ++j)
         if (!SameExpr(axes[at + j].extent, tensor.shape[view.first + j]))
-          return Refuse(fmt::format("collapse: only a part of {} is indexed", tensor.name));
+          return Refuse(fmt::format("fuse_axes: only a part of {} is indexed", tensor.name));
     }
     size_t plain_uses = 0, uses = 0;
     bool split_axis = false;
@@ -137,7 +138,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
       for (size_t j = 0; j < count; ++j) split_axis |= !is_axis(e.arg(v->first + j), first + j);
       plain_uses += count;
     });
-    if (split_axis || uses != plain_uses) return Refuse("collapse: an access needs the dimensions apart");
+    if (split_axis || uses != plain_uses) return Refuse("fuse_axes: an access needs the dimensions apart");
     Axis merged = axes[at];
     for (size_t j = 1; j < count; ++j) merged.extent = merged.extent * axes[at + j].extent;
     axes[at] = merged;
@@ -170,7 +171,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
 namespace rewrites {
 
 extern constinit const GraphRewrite kFuseAxes = {
-    .name = "collapse",
+    .name = "fuse_axes",
     .takes = "two adjacent axes, or more",
     .names = 2,
     .or_more_names = true,

@@ -113,7 +113,7 @@ Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
 namespace rewrites {
 
 extern constinit const GraphRewrite kIm2col = {
-    .name = "expand",
+    .name = "im2col",
     .takes = "a tensor, a name for the new stage and the axes by which the tensor is read",
     .names = 3,
     .or_more_names = true,

@@ -193,7 +193,7 @@ Result<Kernel> MaxIgnoreNan(Kernel kernel, int index, const RewriteStep&) {
 namespace rewrites {
 
 extern constinit const GraphRewrite kMaxIgnoreNan = {
-    .name = "numbers",
+    .name = "max_ignore_nan",
     .takes = "nothing but the stage",
     .apply = MaxIgnoreNan,
 };

@@ -331,7 +331,7 @@ Result<int> FirstOfOnline(const Kernel& kernel, int stage) { return HONE_TRY(Fin
 namespace rewrites {
 
 extern constinit const GraphRewrite kOnlineReduction = {
-    .name = "online",
+    .name = "online_reduction",
     .takes = "a name for the new stages and the number of elements in a block of a row",
     .names = 1,
     .numbers = 1,

@@ -1,4 +1,4 @@
-// Two reductions along a row, the second of which needs the first, while the row is read once: "online". A softmax's
+// Two reductions along a row, the second of which needs the first, while the row is read once. A softmax's
 // maximum and sum of exponentials (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018), a
 // normalisation's sum and squared deviations (Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for
 // computing sample variances, 1979). Each is taken of one block of the row after the other, the second relative to the

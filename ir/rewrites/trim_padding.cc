@@ -63,7 +63,8 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
   const TrimNames names(base);
   for (const std::string& name : {names.whole, names.edges, names.weights})
     if (FindTensor(kernel, name) >= 0) return Refuse(fmt::format("the name {} is taken", name));
-  if (total.kind == TensorKind::kOutput) return Refuse(total.name + " is an output: separate the sum first");
+  if (total.kind == TensorKind::kOutput)
+    return Refuse(total.name + " is an output: move the sum to a stage of its own first, by cache_write");
   if (sum.reduction != Reduction::kSum || !IsFloat(total.dtype) || sum.body.op() != Op::kMul)
     return Refuse(total.name + " is no sum of products of floats");
   auto is_load = [](const Expr& e, TensorId tensor) { return e.op() == Op::kLoad && e.int_value() == tensor; };
@@ -195,7 +196,7 @@ std::string FitTrimPadding(RewriteStep& step, const FitContext& context) {
 namespace rewrites {
 
 extern constinit const GraphRewrite kTrimPadding = {
-    .name = "trim",
+    .name = "trim_padding",
     .takes = "a padded tensor, a name for the new stages and the axes whose padding is left out",
     .names = 3,
     .or_more_names = true,

@@ -12,6 +12,7 @@
 #include "ir/rewrites/registry.h"
 #include "ir/rewrites/rfactor.h"
 #include "ir/steps/layouts.h"
+#include "ir/steps/old_words.h"
 #include "ir/steps/step_type.h"
 
 namespace hone {
@@ -23,7 +24,7 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 Result<RewriteStep> ReadRewrite(StepReader& in) {
   RewriteStep step;
-  step.rewrite = HONE_TRY(in.Name("a rewrite, such as collapse"));
+  step.rewrite = RewriteOfToday(HONE_TRY(in.Name("a rewrite, such as fuse_axes")));
   step.stage = HONE_TRY(in.Name("a stage"));
   while (in.Next()) {
     const bool is_number = in.word()[0] >= '0' && in.word()[0] <= '9';

@@ -8,13 +8,15 @@
 #include <charconv>
 #include <utility>
 
+#include "ir/steps/old_words.h"
+
 namespace hone {
 namespace {
 
 constexpr int64_t kMaxFactor = int64_t{1} << 32;
 
-constexpr std::array<std::pair<std::string_view, Scope>, 4> kScopes = {{{"shared", Scope::kShared},
-                                                                        {"private", Scope::kPrivate},
+constexpr std::array<std::pair<std::string_view, Scope>, 4> kScopes = {{{"workspace", Scope::kWorkspace},
+                                                                        {"per_worker", Scope::kPerWorker},
                                                                         {"registers", Scope::kRegisters},
                                                                         {"const", Scope::kConst}}};
 constexpr std::array<std::pair<std::string_view, Tail>, 4> kTails = {
@@ -27,13 +29,13 @@ std::string_view NameIn(const Table& table, T value) {
   return "?";
 }
 
-// The value of the reader's next word.
+// The value of a word that the reader has gone to.
 template <typename T, size_t kCount>
-Result<T> Choice(StepReader& in, const std::array<std::pair<std::string_view, T>, kCount>& table) {
-  in.Next();
+Result<T> Choice(const StepReader& in, std::string_view word,
+                 const std::array<std::pair<std::string_view, T>, kCount>& table) {
   std::string names;
   for (auto& [name, value] : table) {
-    if (name == in.word()) return value;
+    if (name == word) return value;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
   return in.Wrong("one of " + names);
@@ -113,8 +115,15 @@ Result<int64_t> StepReader::Number() {
   return NumberIn(word_);
 }
 
-Result<Scope> StepReader::StorageScope() { return Choice(*this, kScopes); }
-Result<Tail> StepReader::TailChoice() { return Choice(*this, kTails); }
+Result<Scope> StepReader::StorageScope() {
+  Next();
+  return Choice(*this, ScopeOfToday(word_), kScopes);
+}
+
+Result<Tail> StepReader::TailChoice() {
+  Next();
+  return Choice(*this, word_, kTails);
+}
 
 Result<std::string> StepReader::LoopHere(std::string& stage) const {
   const size_t dot = word_.find('.');

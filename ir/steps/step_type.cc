@@ -9,9 +9,9 @@ namespace {
 
 // In the order of Step's alternatives.
 constexpr const StepType* kTypes[] = {
-    &steps::kRewrite,   &steps::kInline,  &steps::kCacheRead,  &steps::kRfactor,   &steps::kSplit,
-    &steps::kFuse,      &steps::kReorder, &steps::kParallel,   &steps::kVectorize, &steps::kUnroll,
-    &steps::kComputeAt, &steps::kStore,   &steps::kCacheWrite, &steps::kTail,      &steps::kPrefetch,
+    &steps::kRewrite,   &steps::kInline,  &steps::kCacheRead,    &steps::kRfactor,   &steps::kSplit,
+    &steps::kFuse,      &steps::kReorder, &steps::kParallel,     &steps::kVectorize, &steps::kUnroll,
+    &steps::kComputeAt, &steps::kStore,   &steps::kRegisterTile, &steps::kTail,      &steps::kPrefetch,
 };
 static_assert(std::size(kTypes) == std::variant_size_v<Step>);
 
@@ -26,7 +26,7 @@ const StepType& TypeOf(const Step& step) {
 const StepType* FindStepType(std::string_view verb) {
   for (const StepType* type : kTypes)
     if (type->verb == verb) return type;
-  return nullptr;
+  return verb == steps::kOldRegisterTile.verb ? &steps::kOldRegisterTile : nullptr;
 }
 
 std::string StepVerbs() {

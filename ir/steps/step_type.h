@@ -33,7 +33,7 @@ struct StepType {
 };
 
 const StepType& TypeOf(const Step& step);
-// nullptr: no step begins with that word.
+// nullptr: no step begins with that word, nor did any (ir/steps/old_words.h).
 const StepType* FindStepType(std::string_view verb);
 // All verbs, for messages.
 std::string StepVerbs();
@@ -81,7 +81,9 @@ namespace steps {
 
 extern const StepType kRewrite, kInline, kCacheRead, kRfactor;                  // graph_steps.cc
 extern const StepType kSplit, kFuse, kReorder, kParallel, kVectorize, kUnroll;  // loop_steps.cc
-extern const StepType kComputeAt, kStore, kCacheWrite, kTail, kPrefetch;        // storage_steps.cc
+extern const StepType kComputeAt, kStore, kRegisterTile, kTail, kPrefetch;      // storage_steps.cc
+
+extern const StepType kOldRegisterTile;  // storage_steps.cc; read alone
 
 }  // namespace steps
 }  // namespace hone

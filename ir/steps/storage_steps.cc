@@ -82,21 +82,28 @@ Result<void> ApplyStore(const StoreStep& step, ScheduleState& state) {
 
 std::string FitStore(StoreStep& step, const FitContext& context) { return FitLayout(step.layout, context); }
 
-// ---- cache_write STAGE at STAGE.LOOP
+// ---- register_tile STAGE.LOOP
 
-Result<CacheWriteStep> ReadCacheWrite(StepReader& in) {
-  CacheWriteStep step;
+Result<RegisterTileStep> ReadRegisterTile(StepReader& in) {
+  RegisterTileStep step;
+  step.loop = HONE_TRY(in.Loop(step.stage));
+  return step;
+}
+
+// As it was once written: cache_write STAGE at STAGE.LOOP (ir/steps/old_words.h).
+Result<RegisterTileStep> ReadOldRegisterTile(StepReader& in) {
+  RegisterTileStep step;
   step.stage = HONE_TRY(in.Name("a stage"));
   HONE_TRY(in.Keyword("at"));
   step.loop = HONE_TRY(in.Loop(step.stage));
   return step;
 }
 
-std::string PrintCacheWrite(const CacheWriteStep& step) {
-  return fmt::format("cache_write {} at {}.{}", step.stage, step.stage, step.loop);
+std::string PrintRegisterTile(const RegisterTileStep& step) {
+  return fmt::format("register_tile {}.{}", step.stage, step.loop);
 }
 
-Result<void> ApplyCacheWrite(const CacheWriteStep& step, ScheduleState& state) {
+Result<void> ApplyRegisterTile(const RegisterTileStep& step, ScheduleState& state) {
   const size_t stage = HONE_TRY(state.FindStage(step.stage));
   if (state.stage(stage).reduction == Reduction::kNone)
     return Refuse(step.stage + " reduces nothing: it has no tile to keep");
@@ -171,8 +178,10 @@ namespace steps {
 constinit const StepType kComputeAt =
     MakeStepType<ComputeAtStep, ReadComputeAt, PrintComputeAt, ApplyComputeAt>("compute_at");
 constinit const StepType kStore = MakeStepType<StoreStep, ReadStore, PrintStore, ApplyStore, FitStore>("store");
-constinit const StepType kCacheWrite =
-    MakeStepType<CacheWriteStep, ReadCacheWrite, PrintCacheWrite, ApplyCacheWrite>("cache_write");
+constinit const StepType kRegisterTile =
+    MakeStepType<RegisterTileStep, ReadRegisterTile, PrintRegisterTile, ApplyRegisterTile>("register_tile");
+constinit const StepType kOldRegisterTile =
+    MakeStepType<RegisterTileStep, ReadOldRegisterTile, PrintRegisterTile, ApplyRegisterTile>("cache_write");
 constinit const StepType kTail = MakeStepType<TailStep, ReadTail, PrintTail, ApplyTail>("tail");
 constinit const StepType kPrefetch = MakeStepType<PrefetchStep, ReadPrefetch, PrintPrefetch, ApplyPrefetch>("prefetch");
 

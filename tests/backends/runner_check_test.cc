@@ -89,7 +89,7 @@ Manifest MatmulManifest() {
   Manifest manifest = ManifestOf(kMatmul);
   manifest.operands[1].packed_bytes = (77 * 64 * 4 + 63) / 64 * 64;
   manifest.operands[1].packed_layout = "transposed";
-  manifest.workspace_private = 64 * 4;
+  manifest.workspace_per_worker = 64 * 4;
   return manifest;
 }
 
@@ -310,9 +310,9 @@ TEST_F(RunnerTest, RefusesManifestsOfOtherKernels) {
   expect(m, "number of operands");
   m = good, m.operands[0].alignment = 64;
   expect(m, "alignment");
-  m = good, m.workspace_private = 100;
+  m = good, m.workspace_per_worker = 100;
   expect(m, "workspace");
-  m = good, m.workspace_shared = int64_t{1} << 39;
+  m = good, m.workspace_common = int64_t{1} << 39;
   expect(m, "MiB");
   m = good, m.accuracy = Accuracy::kFast;
   expect(m, "accuracy");

@@ -131,7 +131,7 @@ TEST(ChoicesProperty, OfWindowsAsColumns) {
   kernels.push_back(
       "kernel c(x: f32[C, H + 2, W + 4], f: f32[O, C, 3, 3]) -> y: f32[O, H, W] where C=5, H=9, W=33, O=7 { "
       "y[o, h, w] = sum(c, r < 3, s < 3) x[c, h + r, w + 2*s] * f[o, c, r, s] }");
-  Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite expand", static_cast<int>(kernels.size()), OfColumns);
+  Expect(kernels, SeedFromEnvironment(kUsualSeed), "rewrite im2col", static_cast<int>(kernels.size()), OfColumns);
 }
 
 // Windows that reach beyond the image on any side, and weights of every kind.
@@ -163,13 +163,13 @@ Chooser OfPadding(Rng& rng, int p) {
 }
 
 TEST(ChoicesProperty, OfWindowsWithoutPadding) {
-  Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 25, OfPadding);
+  Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim_padding", 25, OfPadding);
 }
 
 TEST(ChoicesProperty, OfWindowsWithoutPaddingAndOddNumbers) {
   for (size_t operand : {size_t{0}, size_t{1}}) {
     auto change = [operand](const Kernel& kernel, KernelInputs& inputs) { PutOddNumbers(kernel, inputs, operand); };
-    Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim", 25, OfPadding, change);
+    Expect(PaddedWindows(), SeedFromEnvironment(kUsualSeed), "rewrite trim_padding", 25, OfPadding, change);
   }
 }
 
@@ -194,13 +194,14 @@ std::vector<std::string> Rows() {
 }
 
 TEST(ChoicesProperty, OfRowsInOnePass) {
-  Expect(Rows(), SeedFromEnvironment(kUsualSeed), "rewrite online", 3 * static_cast<int>(Rows().size()), OfBlocks);
+  Expect(Rows(), SeedFromEnvironment(kUsualSeed), "rewrite online_reduction", 3 * static_cast<int>(Rows().size()),
+         OfBlocks);
 }
 
 TEST(ChoicesProperty, OfRowsInOnePassWithOddNumbers) {
   auto change = [](const Kernel& kernel, KernelInputs& inputs) { PutOddNumbers(kernel, inputs); };
-  Expect(Rows(), SeedFromEnvironment(kUsualSeed), "rewrite online", 3 * static_cast<int>(Rows().size()), OfBlocks,
-         change);
+  Expect(Rows(), SeedFromEnvironment(kUsualSeed), "rewrite online_reduction", 3 * static_cast<int>(Rows().size()),
+         OfBlocks, change);
 }
 
 }  // namespace

@@ -32,12 +32,12 @@ const std::vector<Corner>& Corners() {
       {"registers_of_masked_lanes", "depthwise_conv2d(N=2,C=3,H=9,W=7,R=5,S=3,stride=2,pad=[2,1],const=1)",
        "vectorize xp.w0\n"},
       {"vectors_wider_than_their_data", "gelu(M=2,N=23)",
-       "cache_read x -> r1 for y shared [n%5, m/7, n/5, m%7]\nvectorize r1.n\n"},
+       "cache_read x -> r1 for y workspace [n%5, m/7, n/5, m%7]\nvectorize r1.n\n"},
       {"tiles_whose_hull_is_wider", "matmul(M=3,N=4,K=9,dtype=i8)+bias+relu",
        "fuse y.m y.n\nsplit y.m+n 2 4 3\nfuse y.m+n.1 y.m+n.2\ncompute_at acc y.m+n.1+m+n.2\n"},
       {"constants_read_before_their_start",
        "kernel a(const x: f32[16, 16]) -> y: f32[16, 3] { y[i, j] = pad(x[2*j - 1, i - 3], -1) }",
-       "cache_read x -> r1 for y const\ncache_read r1 -> r2 for y private [d1/2, d0, d1%2]\ncompute_at r2 y.i\n"},
+       "cache_read x -> r1 for y const\ncache_read r1 -> r2 for y per_worker [d1/2, d0, d1%2]\ncompute_at r2 y.i\n"},
       {"padding_alone",
        R"(kernel a(const x: f32[2, 2, 3]) -> y: f32[3] {
          t: f32[2, 2, 2]
@@ -46,25 +46,25 @@ const std::vector<Corner>& Corners() {
        })",
        "cache_read x -> r for t const [k, d2/7, d1, d2%7]\n"},
       {"tiles_inside_what_they_are_made_of", "dense(M=5,N=1,K=7)",
-       "rewrite expand y x r m k\nsplit r.m 2\nunroll r.m.1\nreorder r.k r.m.1 r.m.0\ntail r.m shift\n"},
+       "rewrite im2col y x r m k\nsplit r.m 2\nunroll r.m.1\nreorder r.k r.m.1 r.m.0\ntail r.m shift\n"},
       {"peeled_on_two_axes", "matmul(M=23,N=37,K=13)+bias+relu",
        "split y.m 4\nsplit y.n 16\nreorder y.m.0 y.n.0 y.m.1 y.n.1\ncompute_at acc y.n.0\nstore acc registers\n"
        "reorder acc.k acc.m acc.n\nvectorize y.n.1\nvectorize acc.n\nunroll y.m.1\nunroll acc.m\ntail y.m peel\n"
        "tail y.n peel\nparallel y.m.0\n"},
       {"peeled_inside_a_peeled_nest", "matmul(M=23,N=37,K=13)+bias",
        "split y.m 6\nreorder y.m.0 y.m.1 y.n\ncompute_at acc y.m.0\nsplit acc.m 4\nsplit acc.n 8\n"
-       "reorder acc.m.0 acc.n.0 acc.k acc.m.1 acc.n.1\ncache_write acc at acc.n.0\nunroll acc.m.1\nvectorize acc.n.1\n"
+       "reorder acc.m.0 acc.n.0 acc.k acc.m.1 acc.n.1\nregister_tile acc.n.0\nunroll acc.m.1\nvectorize acc.n.1\n"
        "unroll y.m.1\ntail y.m peel\ntail acc.m peel\ntail acc.n peel\n"},
       {"first_trips_that_are_not_made", "conv2d(C=3,H=5,W=6,O=4,R=3,S=3,pad=1,const=1)",
-       "rewrite separate y t\nrewrite trim t xp whole r s\nsplit t.w0 4\n"
-       "reorder t.n t.o t.h t.r t.w0.0 t.c t.s t.w0.1\ncache_write t at t.w0.0\nunroll t.w0.1\n"},
+       "rewrite cache_write y t\nrewrite trim_padding t xp whole r s\nsplit t.w0 4\n"
+       "reorder t.n t.o t.h t.r t.w0.0 t.c t.s t.w0.1\nregister_tile t.w0.0\nunroll t.w0.1\n"},
       {"lengths_that_are_read",
        R"(kernel a(x: f32[5, 9], length: i32[5]) -> y: f32[5] {
          y[b] = sum(k) if(i32(k) < length[b] and k > 1 and 3*b + k < 19, x[b, k], 0)
        })",
        ""},
       {"windows_of_nothing_but_padding", "conv2d(C=3,H=2,W=3,O=4,R=3,S=3,pad=4,const=1)",
-       "rewrite separate y t\nrewrite trim t xp whole r s\nreorder t.n t.o t.h t.w0 t.r t.s t.c\n"},
+       "rewrite cache_write y t\nrewrite trim_padding t xp whole r s\nreorder t.n t.o t.h t.w0 t.r t.s t.c\n"},
       {"hints_far_beyond_the_end", "matmul(M=23,N=37,K=13)+bias",
        "split y.n 16\nvectorize y.n.1\nprefetch bias for y 1048576\nsplit acc.n 16\nreorder acc.k acc.m acc.n.0 "
        "acc.n.1\n"

@@ -182,7 +182,7 @@ TEST(ScheduleProperty, WindowsWithoutPaddingUnderRandomSchedules) {
     KernelCase kernel(text, seed);
     log.Note(text);
     const char* axes[] = {"r", "s", "r s"};
-    const Schedule start = ParseSchedule(fmt::format("rewrite separate {} t\nrewrite trim t xp whole {}\n",
+    const Schedule start = ParseSchedule(fmt::format("rewrite cache_write {} t\nrewrite trim_padding t xp whole {}\n",
                                                      text.ends_with("+bias") ? "acc" : "y", axes[rng.Below(3)]))
                                .value();
     const Target& target = targets[static_cast<size_t>(index) % targets.size()];
@@ -220,10 +220,10 @@ TEST(ScheduleProperty, RowsInOnePassUnderRandomSchedules) {
       if (applies) start = std::move(longer);
       return applies;
     };
-    if (is_softmax && rng.Chance(0.5)) begin("rewrite numbers top");
-    if (!begin(
-            fmt::format("rewrite online {} blocks {}", is_softmax ? "total" : "squares", rng.Between(1, length + 3))))
-      return log.Fail("rewrite online is refused");
+    if (is_softmax && rng.Chance(0.5)) begin("rewrite max_ignore_nan top");
+    if (!begin(fmt::format("rewrite online_reduction {} blocks {}", is_softmax ? "total" : "squares",
+                           rng.Between(1, length + 3))))
+      return log.Fail("rewrite online_reduction is refused");
     if (rng.Chance(0.5)) begin(is_softmax ? "inline e" : "inline centred");
     log.Note(text + "\n" + PrintSchedule(start));
     const Target& target = targets[static_cast<size_t>(index) % targets.size()];

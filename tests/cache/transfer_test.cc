@@ -101,7 +101,7 @@ TEST(Transfer, TilesOfWinogradFollowTheWidth) {
 }
 
 TEST(Transfer, BlocksOfARowAreAtMostTheRow) {
-  const Schedule donor = Steps("rewrite online total blocks 4096\ninline e\n");
+  const Schedule donor = Steps("rewrite online_reduction total blocks 4096\ninline e\n");
   for (const auto& [length, block] : {std::pair(100000, 4096), {4096, 4096}, {1000, 1000}}) {
     const Kernel kernel = Parsed("softmax(M=64,N=" + std::to_string(length) + ")");
     Result<Fit> fit = FitToShape(Parsed("softmax(M=4,N=1048576)"), donor, kernel, FitMode::kFitted, 1);
@@ -113,32 +113,33 @@ TEST(Transfer, BlocksOfARowAreAtMostTheRow) {
   Result<Fit> fit =
       FitToShape(Parsed("softmax(M=4,N=1048576)"), donor, Parsed("rms_norm(M=4,N=1000)"), FitMode::kFitted, 1);
   ASSERT_FALSE(fit.has_value());
-  EXPECT_THAT(fit.error().message, HasSubstr("rewrite online total blocks 4096"));
+  EXPECT_THAT(fit.error().message, HasSubstr("rewrite online_reduction total blocks 4096"));
 }
 
 TEST(Transfer, CopiesLeaveOutPaddingOnlyWhereTheySpanTheImage) {
   const Kernel donor = Parsed("conv2d(C=8,H=7,W=7,O=8,R=3,S=3,pad=1,const=1)+relu");
-  const Schedule steps = Steps("rewrite trim acc xp whole r s\nsplit y.w0 7\nunroll acc.s\n");
+  const Schedule steps = Steps("rewrite trim_padding acc xp whole r s\nsplit y.w0 7\nunroll acc.s\n");
   for (const auto& [width, trimmed] : {std::pair(14, "r"), {7, "r s"}, {5, "r s"}}) {
     const std::string size = std::to_string(width);
     const Kernel kernel = Parsed("conv2d(C=8,H=" + size + ",W=" + size + ",O=8,R=3,S=3,pad=1,const=1)+relu");
     Result<Fit> fit = FitToShape(donor, steps, kernel, FitMode::kFitted, 1);
     ASSERT_TRUE(fit.has_value()) << fit.error().Text();
-    EXPECT_THAT(PrintSchedule(fit->schedule), HasSubstr(std::string("rewrite trim acc xp whole ") + trimmed + "\n"));
+    EXPECT_THAT(PrintSchedule(fit->schedule),
+                HasSubstr(std::string("rewrite trim_padding acc xp whole ") + trimmed + "\n"));
     EXPECT_EQ(fit->notes[0].why, width > 7 ? "w0 of 14, 7 there" : "");
   }
   // Where nothing is left to leave out, the sum is taken as it is.
-  Result<Fit> fit = FitToShape(donor, Steps("rewrite trim acc xp whole s\nunroll acc.s\n"),
+  Result<Fit> fit = FitToShape(donor, Steps("rewrite trim_padding acc xp whole s\nunroll acc.s\n"),
                                Parsed("conv2d(C=8,H=14,W=14,O=8,R=3,S=3,pad=1,const=1)+relu"), FitMode::kFitted, 1);
   ASSERT_TRUE(fit.has_value()) << fit.error().Text();
   EXPECT_EQ(PrintSchedule(fit->schedule), "unroll acc.s\n");
-  EXPECT_THAT(fit->notes[0].why, HasSubstr("w0 of 14, 7 there; trim takes"));
+  EXPECT_THAT(fit->notes[0].why, HasSubstr("w0 of 14, 7 there; trim_padding takes"));
 }
 
 TEST(Transfer, DropsWhatDoesNotApplyAndGoesOn) {
   // With a padded image the pixels are no longer one axis.
   Result<Fit> fit = FitToShape(Parsed("conv2d(C=8,H=12,W=12,O=8,R=1,S=1)"),
-                               Steps("inline xp\nrewrite collapse y h w0\nsplit y.h 16\nvectorize y.h.1\n"),
+                               Steps("inline xp\nrewrite fuse_axes y h w0\nsplit y.h 16\nvectorize y.h.1\n"),
                                Parsed("conv2d(C=8,H=12,W=12,O=8,R=1,S=1,pad=1)"), FitMode::kFitted, 1);
   ASSERT_TRUE(fit.has_value()) << fit.error().Text();
   ASSERT_EQ(fit->notes.size(), 4u);

@@ -80,7 +80,7 @@ ExplainReply Transferred() {
   reply.transfer.notes = {
       {"kept", "vectorize t5.i1.1", "vectorize t5.i1.1", ""},
       {"changed", "split t4.i3 14", "split t4.i3 7", "2 tiles of 14 would compute 33 % too much of 21"},
-      {"dropped", "rewrite collapse t4 i2 i3", "", "i2 and i3 are not adjacent in memory"}};
+      {"dropped", "rewrite fuse_axes t4 i2 i3", "", "i2 and i3 are not adjacent in memory"}};
   reply.heirs = {"conv2d(C=32,H=7,W=7,O=32,R=3,S=3,pad=1,const=1)+bias+relu"};
   return reply;
 }
@@ -92,7 +92,7 @@ TEST(ExplainText, TellsTheStoryOfATransfer) {
         "* by steps of aaaaaaaa conv2d(N=1,C=128", "distance 1.2, 2 changed, expected 0.93x, measured 812 us",
         "- the default schedule: expected 0.81x", "1 left out: the same program as another guess",
         "changed: split t4.i3 14 -> split t4.i3 7 (2 tiles of 14 would compute 33 % too much of 21)",
-        "dropped: rewrite collapse t4 i2 i3 (i2 and i3", "served with fits of this kernel's schedule"})
+        "dropped: rewrite fuse_axes t4 i2 i3 (i2 and i3", "served with fits of this kernel's schedule"})
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
   EXPECT_LT(text.find("* by steps"), text.find("- the default")) << "what is served comes first";
   for (size_t columns : {50, 60, 80, 120, 200})

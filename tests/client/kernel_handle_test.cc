@@ -36,8 +36,8 @@ Manifest AddManifest(bool packed) {
     manifest.operands[1].packed_bytes = 4000;
     manifest.operands[1].packed_layout = "doubled";
   }
-  manifest.workspace_shared = 64;
-  manifest.workspace_private = 64;
+  manifest.workspace_common = 64;
+  manifest.workspace_per_worker = 64;
   manifest.flops = 1000;
   return manifest;
 }
@@ -234,7 +234,7 @@ TEST(KernelHandle, RefusesManifestsThatCannotBe) {
   manifest.operands[0].alignment = 3;
   EXPECT_TRUE(is_refused(manifest));
   manifest = AddManifest(false);
-  manifest.workspace_private = -64;
+  manifest.workspace_per_worker = -64;
   EXPECT_TRUE(is_refused(manifest));
   manifest = AddManifest(false);
   manifest.operands.resize(65, manifest.operands[0]);

@@ -99,6 +99,23 @@ class InsightTest : public ::testing::Test {
   std::shared_ptr<ScriptedModel> model_ = std::make_shared<ScriptedModel>();
 };
 
+// In the words of once: ir/steps/old_words.h.
+TEST_F(InsightTest, AScheduleInOldWordsIsStillWhatTheRulesMake) {
+  Serve("");
+  auto says_that_rules_changed = [&] {
+    const ExplainReply reply = Explain();
+    return std::ranges::any_of(reply.reasons, [](const Fact& fact) { return fact.name == "rules"; });
+  };
+  const std::string now = "rewrite cache_write", then = "rewrite separate";
+  const size_t at = record_.schedule.find(now);
+  ASSERT_NE(at, std::string::npos) << record_.schedule;
+  record_.schedule.replace(at, now.size(), then);
+  record_.origin = Origin::kDefault;
+  EXPECT_FALSE(says_that_rules_changed());
+  record_.schedule += "tail y.m shift\n";
+  EXPECT_TRUE(says_that_rules_changed());
+}
+
 TEST_F(InsightTest, AFitOfStepsIsNotTakenForTheDefault) {
   Try("", 100);
   TrialRecord fit;  // without choices, as the default's

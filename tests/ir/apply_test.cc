@@ -190,7 +190,7 @@ TEST(ComputeAt, FollowsItsConsumerThroughRewrites) {
     s[n] = exp(x[n]) t[n] = s[n] * s[n] u[n] = t[n] + 1 y[n] = u[n] * t[n]
   })");
   // t's number changes when a copy comes before it, and when what precedes y goes.
-  ScheduledKernel scheduled = Applied(kernel, "compute_at s t.n\ncache_read x -> xq for s shared\ninline u");
+  ScheduledKernel scheduled = Applied(kernel, "compute_at s t.n\ncache_read x -> xq for s workspace\ninline u");
   EXPECT_THAT(StageNames(scheduled), ElementsAre("xq", "s", "t", "y"));
   EXPECT_EQ(Of(scheduled, "s").attach_stage, FindStage(scheduled.kernel, "t"));
 }
@@ -208,25 +208,25 @@ TEST(ComputeAt, RefusesWhereReadersCannotSeeIt) {
 
 TEST(Store, SetsScopeAndLayout) {
   ScheduledKernel scheduled =
-      Applied(MatmulRelu(), "compute_at acc y.m\nstore acc private [n/4, m, n%4+2]\ntail acc.n shift");
-  EXPECT_EQ(Of(scheduled, "acc").scope, Scope::kPrivate);
+      Applied(MatmulRelu(), "compute_at acc y.m\nstore acc per_worker [n/4, m, n%4+2]\ntail acc.n shift");
+  EXPECT_EQ(Of(scheduled, "acc").scope, Scope::kPerWorker);
   const std::vector<LayoutDim> layout = {{"n", LayoutDim::Part::kQuotient, 4, 0},
                                          {"m", LayoutDim::Part::kWhole, 1, 0},
                                          {"n", LayoutDim::Part::kRemainder, 4, 2}};
   EXPECT_EQ(Of(scheduled, "acc").layout, layout);
   // The last one counts.
-  EXPECT_THAT(Of(Applied(MatmulRelu(), "store acc shared [n, m]\nstore acc shared"), "acc").layout, IsEmpty());
+  EXPECT_THAT(Of(Applied(MatmulRelu(), "store acc workspace [n, m]\nstore acc workspace"), "acc").layout, IsEmpty());
 }
 
 TEST(Store, RefusesWhatCannotBe) {
   EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store acc registers"), "acc is in registers but computed at the root");
-  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store acc private"), "acc is private to workers but computed at the root");
-  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store y shared"),
-            "step 1 (store y shared): y is an output: it is stored in its operand");
-  EXPECT_EQ(RefusalOf(MatmulRelu(), "parallel y.m\ncompute_at acc y.m\n", "store acc shared"),
-            "acc is shared but computed inside a parallel loop of y: workers would race");
-  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store acc shared [n, m, m]"),
-            "step 1 (store acc shared [n, m, m]): the layout must name m once, or as m/f and m%f with one f");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store acc per_worker"), "acc is stored per worker but computed at the root");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store y workspace"),
+            "step 1 (store y workspace): y is an output: it is stored in its operand");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "parallel y.m\ncompute_at acc y.m\n", "store acc workspace"),
+            "acc is in the workspace but computed inside a parallel loop of y: workers would race");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "store acc workspace [n, m, m]"),
+            "step 1 (store acc workspace [n, m, m]): the layout must name m once, or as m/f and m%f with one f");
 }
 
 TEST(CacheReadStep, ReadsThroughACopyWithALayout) {
@@ -241,7 +241,7 @@ TEST(CacheReadStep, ReadsThroughACopyWithALayout) {
 
 // The reader's axes stay, and so does what was done to its loops.
 TEST(CacheReadStep, KeepsTheReadersLoops) {
-  ScheduledKernel scheduled = Applied(Matmul(), "split y.n 8\nvectorize y.n.1\ncache_read a -> ap for y shared");
+  ScheduledKernel scheduled = Applied(Matmul(), "split y.n 8\nvectorize y.n.1\ncache_read a -> ap for y workspace");
   EXPECT_EQ(Loops(scheduled, "y"), "m, n.0, vector n.1, k");
   EXPECT_EQ(Loops(scheduled, "ap"), "m, k");
 }
@@ -249,21 +249,21 @@ TEST(CacheReadStep, KeepsTheReadersLoops) {
 TEST(CacheReadStep, RefusesToPackWhatIsNoConstant) {
   EXPECT_EQ(RefusalOf(Matmul(), "", "cache_read a -> ap for y const"),
             "step 1 (cache_read a -> ap for y const): a is no constant operand: only those are packed ahead of time");
-  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "cache_read bias -> bp for acc shared"),
-            "step 1 (cache_read bias -> bp for acc shared): acc does not read bias");
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "cache_read bias -> bp for acc workspace"),
+            "step 1 (cache_read bias -> bp for acc workspace): acc does not read bias");
   EXPECT_EQ(RefusalOf(Matmul(), "cache_read b -> bp for y const\n", "compute_at bp y.m"),
             "bp is packed ahead of time: it is computed at the root");
 }
 
-TEST(CacheWriteStep, NamesTheLoopOfTheTile) {
-  ScheduledKernel scheduled = Applied(Matmul(), "split y.m 4\ncache_write y at y.m.0");
+TEST(RegisterTileStep, NamesTheLoopOfTheTile) {
+  ScheduledKernel scheduled = Applied(Matmul(), "split y.m 4\nregister_tile y.m.0");
   EXPECT_EQ(Of(scheduled, "y").promote_loop, "m.0");
 }
 
-TEST(CacheWriteStep, RefusesStagesWithoutASum) {
-  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "cache_write y at y.m"),
-            "step 1 (cache_write y at y.m): y reduces nothing: it has no tile to keep");
-  EXPECT_EQ(RefusalOf(Matmul(), "cache_write y at y.m\n", "split y.m 4"), "y has no loop m; it has m.0, m.1, n, k");
+TEST(RegisterTileStep, RefusesStagesWithoutASum) {
+  EXPECT_EQ(RefusalOf(MatmulRelu(), "", "register_tile y.m"),
+            "step 1 (register_tile y.m): y reduces nothing: it has no tile to keep");
+  EXPECT_EQ(RefusalOf(Matmul(), "register_tile y.m\n", "split y.m 4"), "y has no loop m; it has m.0, m.1, n, k");
 }
 
 TEST(TailStep, IsKeptByAxis) {
@@ -297,7 +297,7 @@ TEST(PrefetchStep, RefusesWhatIsNotRead) {
   EXPECT_EQ(RefusalOf(MatmulRelu(), "", "prefetch a for y 64"), "step 1 (prefetch a for y 64): y does not read a");
   EXPECT_EQ(RefusalOf(Matmul(), "", "prefetch a for y 1048577"),
             "step 1 (prefetch a for y 1048577): 1048577 bytes ahead, at most 1048576 are allowed");
-  EXPECT_EQ(RefusalOf(Matmul(), "prefetch b for y 64\n", "cache_read b -> bp for y shared"),
+  EXPECT_EQ(RefusalOf(Matmul(), "prefetch b for y 64\n", "cache_read b -> bp for y workspace"),
             "y does not read b any more: prefetch what it reads");
 }
 
@@ -334,13 +334,13 @@ TEST(InlineStep, RefusesReductionsOutputsAndPlaces) {
 
 TEST(RewriteStep, CollapsesAxesOfEveryStage) {
   const Kernel conv = Parsed("conv2d(N=2,C=3,H=5,W=7,O=4,R=1,S=1)+bias");
-  ScheduledKernel scheduled = Applied(conv, "inline xp\nrewrite collapse y h w0\nsplit y.h 8");
+  ScheduledKernel scheduled = Applied(conv, "inline xp\nrewrite fuse_axes y h w0\nsplit y.h 8");
   EXPECT_EQ(Loops(scheduled, "y"), "n, o, h.0, h.1");
   EXPECT_EQ(Loops(scheduled, "acc"), "n, o, h, c, r, s");
 }
 
 TEST(RewriteStep, SeparatesAReduction) {
-  ScheduledKernel scheduled = Applied(Matmul(), "rewrite separate y t\ncompute_at t y.m\nstore t private");
+  ScheduledKernel scheduled = Applied(Matmul(), "rewrite cache_write y t\ncompute_at t y.m\nstore t per_worker");
   EXPECT_THAT(StageNames(scheduled), ElementsAre("t", "y"));
   EXPECT_EQ(Loops(scheduled, "t"), "m, n, k");
   EXPECT_EQ(Loops(scheduled, "y"), "m, n");
@@ -350,16 +350,18 @@ TEST(RewriteStep, SeparatesAReduction) {
 TEST(RewriteStep, RefusesStagesThatHaveSteps) {
   const std::string reason = ": y has loops, a place or storage already: rewrite its axes before that";
   for (const char* before : {"split y.m 2\n", "reorder y.n y.m y.k\n", "fuse y.m y.n\n", "unroll y.k\n",
-                             "vectorize y.n\n", "parallel y.m\n", "cache_write y at y.m\n", "tail y.m guard\n"}) {
-    EXPECT_EQ(RefusalOf(Matmul(), before, "rewrite separate y t"), "step 2 (rewrite separate y t)" + reason) << before;
+                             "vectorize y.n\n", "parallel y.m\n", "register_tile y.m\n", "tail y.m guard\n"}) {
+    EXPECT_EQ(RefusalOf(Matmul(), before, "rewrite cache_write y t"), "step 2 (rewrite cache_write y t)" + reason)
+        << before;
     EXPECT_EQ(RefusalOf(Matmul(), before, "rfactor y k 2 -> t"), "step 2 (rfactor y k 2 -> t)" + reason) << before;
   }
   const Kernel kernel = Parsed(
       "kernel k(x: f32[M, N]) -> y: f32[M, N] where M=3, N=5 { t: f32[M, N] t[m, n] = exp(x[m, n]) y[m, n] = t[m, n] + "
       "1 }");
-  for (const char* before : {"compute_at t y.m\n", "store t shared\n", "store t shared [n, m]\n"})
-    EXPECT_EQ(RefusalOf(kernel, before, "rewrite collapse y m n"),
-              "step 2 (rewrite collapse y m n): t has loops, a place or storage already: rewrite its axes before that");
+  for (const char* before : {"compute_at t y.m\n", "store t workspace\n", "store t workspace [n, m]\n"})
+    EXPECT_EQ(
+        RefusalOf(kernel, before, "rewrite fuse_axes y m n"),
+        "step 2 (rewrite fuse_axes y m n): t has loops, a place or storage already: rewrite its axes before that");
 }
 
 TEST(RfactorStep, AddsAStageOfLanes) {
@@ -380,12 +382,12 @@ TEST(RfactorStep, RefusesOtherAxes) {
 TEST(Apply, RewritesOfAScheduleKeepTheFunction) {
   for (const auto& [text, steps] : std::vector<std::pair<std::string, std::string>>{
            {"conv2d(C=5,H=7,W=9,O=13,R=1,S=1,const=1)",
-            "inline xp\nrewrite collapse y r s\nrewrite collapse y h w0\nrewrite separate y tile\n"
+            "inline xp\nrewrite fuse_axes y r s\nrewrite fuse_axes y h w0\nrewrite cache_write y tile\n"
             "cache_read w -> wp for tile const [o/4, c, d2, d3, o%4]\nrfactor tile c 4 -> part\nsplit part.o 4"},
            {"softmax(M=5,N=37)",
             "inline e\nrfactor top n 16 -> top_lanes\ncompute_at top_lanes y.m\ncompute_at top y.m\n"
             "compute_at total y.m\ncompute_at scale y.m"},
-           {"layer_norm(M=3,N=31)", "cache_read gamma -> g for y shared\nvectorize y.n\nparallel y.m"}}) {
+           {"layer_norm(M=3,N=31)", "cache_read gamma -> g for y workspace\nvectorize y.n\nparallel y.m"}}) {
     const Kernel kernel = Parsed(text);
     ScheduledKernel scheduled = Applied(kernel, steps);
     ASSERT_FALSE(scheduled.stages.empty()) << text;

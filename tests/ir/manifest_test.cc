@@ -21,8 +21,8 @@ Manifest Sample() {
       {"b", DType::kF32, {{64, 64, -1}, {32, 32, -1}}, false, true, 4, 8192, "n/32,k,n%32"},
       {"c", DType::kF32, {{1, 512, 0}, {32, 32, -1}}, true, false, 64, 0, ""},
   };
-  manifest.workspace_shared = 1 << 20;
-  manifest.workspace_private = 4096;
+  manifest.workspace_common = 1 << 20;
+  manifest.workspace_per_worker = 4096;
   manifest.launches = 1;
   manifest.accuracy = Accuracy::kRelaxed;
   manifest.flops = 1.25e9;
@@ -33,8 +33,8 @@ void ExpectEqual(const Manifest& a, const Manifest& b) {
   EXPECT_EQ(a.kernel, b.kernel);
   EXPECT_EQ(a.target, b.target);
   EXPECT_EQ(a.dynamic_sizes, b.dynamic_sizes);
-  EXPECT_EQ(a.workspace_shared, b.workspace_shared);
-  EXPECT_EQ(a.workspace_private, b.workspace_private);
+  EXPECT_EQ(a.workspace_common, b.workspace_common);
+  EXPECT_EQ(a.workspace_per_worker, b.workspace_per_worker);
   EXPECT_EQ(a.launches, b.launches);
   EXPECT_EQ(a.accuracy, b.accuracy);
   EXPECT_EQ(a.flops, b.flops);
@@ -114,9 +114,9 @@ TEST(Manifest, RefusesContradictions) {
   EXPECT_TRUE(refused([](Manifest& m) { m.operands[0].alignment = 0; }));
   EXPECT_TRUE(refused([](Manifest& m) { m.operands[1].packed_layout = ""; }));
   EXPECT_TRUE(refused([](Manifest& m) { m.operands[0].packed_layout = "x"; }));
-  EXPECT_TRUE(refused([](Manifest& m) { m.workspace_private = 63; }));
-  EXPECT_TRUE(refused([](Manifest& m) { m.workspace_shared = -1; }));
-  EXPECT_TRUE(refused([](Manifest& m) { m.workspace_shared = (1ll << 40) + 1; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.workspace_per_worker = 63; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.workspace_common = -1; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.workspace_common = (1ll << 40) + 1; }));
   EXPECT_TRUE(refused([](Manifest& m) { m.operands.resize(2000); }));
   EXPECT_FALSE(refused([](Manifest&) {}));
 }

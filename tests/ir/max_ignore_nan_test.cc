@@ -60,7 +60,7 @@ std::string RefusalOf(const std::string& text) {
   return after ? "" : after.error().message;
 }
 
-TEST(MaxOfNumbers, KeepsSoftmaxes) {
+TEST(MaxIgnoreNan, KeepsSoftmaxes) {
   ExpectSameWithOddNumbers("softmax(M=11,N=7)");
   ExpectSameWithOddNumbers("softmax(M=11,N=7)+gelu+mul");
   // The exponentials written twice, and in no stage of their own.
@@ -79,7 +79,7 @@ TEST(MaxOfNumbers, KeepsSoftmaxes) {
   })");
 }
 
-TEST(MaxOfNumbers, RefusesWhereNanWouldBeLost) {
+TEST(MaxIgnoreNan, RefusesWhereNanWouldBeLost) {
   EXPECT_EQ(RefusalOf("maxpool2d(C=2,H=8,W=8,R=2,S=2)"), "y must keep NaN: it is an output");
   // Nothing but the maximum tells of a NaN elsewhere in the row.
   EXPECT_EQ(

@@ -42,7 +42,7 @@ void ExpectSame(const std::string& text, const std::vector<int64_t>& blocks = {1
     }
 }
 
-TEST(Online, KeepsSoftmaxes) {
+TEST(OnlineReduction, KeepsSoftmaxes) {
   ExpectSame("softmax(M=22,N=13)");
   ExpectSame("softmax(M=22,N=16)+gelu+mul");
   ExpectSame("softmax(M=13,N=1)");
@@ -59,7 +59,7 @@ TEST(Online, KeepsSoftmaxes) {
   })");
 }
 
-TEST(Online, KeepsNormalisations) {
+TEST(OnlineReduction, KeepsNormalisations) {
   ExpectSame("layer_norm(M=22,N=13)");
   ExpectSame("layer_norm(M=22,N=16,eps=1e-3)+add");
   ExpectSame("layer_norm(M=13,N=1)");
@@ -83,7 +83,7 @@ TEST(Online, KeepsNormalisations) {
 }
 
 // Whatever the length turns out to be.
-TEST(Online, KeepsRowsOfDynamicLength) {
+TEST(OnlineReduction, KeepsRowsOfDynamicLength) {
   for (const char* text : {"softmax(M=13,N=1..40)", "layer_norm(M=13,N=1..40)", "softmax(M=1..13,N=21)"})
     for (int64_t block : {1, 8, 100}) {
       Kernel before = Specialize(Parsed(text));
@@ -103,7 +103,7 @@ TEST(Online, KeepsRowsOfDynamicLength) {
 }
 
 // Rows of every length and kind, in blocks of every size.
-TEST(Online, KeepsRandomRows) {
+TEST(OnlineReduction, KeepsRandomRows) {
   Rng rng(23);
   auto pick = [&](std::initializer_list<const char*> texts) {
     return std::string(*(texts.begin() + rng.Below(texts.size())));
@@ -136,7 +136,7 @@ TEST(Online, KeepsRandomRows) {
   }
 }
 
-TEST(Online, MakesStagesOfBlocksAndDropsWhatNothingReads) {
+TEST(OnlineReduction, MakesStagesOfBlocksAndDropsWhatNothingReads) {
   const Kernel softmax = *Online(Specialize(Parsed("softmax(M=4,N=100)")), 32);
   EXPECT_THAT(StageNames(softmax),
               ElementsAre("blocks_first", "blocks_second", "blocks", "top", "e", "total", "scale", "y"));
@@ -177,7 +177,7 @@ std::string SecondRefused(const std::string& t, const std::string& s, const std:
   return RefusalOf(OnlineReduction(kernel, FindStage(kernel, "y"), "blocks", 4));
 }
 
-TEST(Online, RefusesEverythingElse) {
+TEST(OnlineReduction, RefusesEverythingElse) {
   const std::string maximum = "t[i] = max(k) x[i, k]", sum = "t[i] = sum(k) x[i, k]";
   EXPECT_EQ(SecondRefused(maximum, "sum(k) exp(x[i, k] - t[i])"), "no refusal");
   EXPECT_EQ(SecondRefused(sum, "sum(k) ((x[i, k] - t[i] / 7) * (x[i, k] - t[i] / 7))"), "no refusal");

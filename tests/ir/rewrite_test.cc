@@ -155,7 +155,7 @@ TEST(Inline, CountsWhatItWillMake) {
 
 // ---- collapse
 
-TEST(Collapse, MakesOneAxisInEveryTensor) {
+TEST(FuseAxes, MakesOneAxisInEveryTensor) {
   const Kernel before = Parsed("add(M=7,N=13)+relu");
   Kernel after = Kept(before, FuseAxes(before, FindStage(before, "y"), {"m", "n"}));
   EXPECT_EQ(AxisNames(StageOf(after, "y").axes).size(), 1u);
@@ -166,7 +166,7 @@ TEST(Collapse, MakesOneAxisInEveryTensor) {
   }
 }
 
-TEST(Collapse, FollowsAccessesThroughTheGraph) {
+TEST(FuseAxes, FollowsAccessesThroughTheGraph) {
   const Kernel before = Specialize(Parsed("conv2d(N=2,C=5,H=3,W=7,O=4,R=1,S=1)+bias+add+relu"));
   const Stage& y = StageOf(before, "y");
   Kernel after = Kept(before, FuseAxes(before, FindStage(before, "y"), {y.axes[2].name, y.axes[3].name}));
@@ -175,7 +175,7 @@ TEST(Collapse, FollowsAccessesThroughTheGraph) {
               testing::ElementsAre(2, 5, 21));
 }
 
-TEST(Collapse, OfReductionAxes) {
+TEST(FuseAxes, OfReductionAxes) {
   const Kernel before = Parsed("global_avgpool(N=2,C=3,H=5,W=7)");
   const Stage* sum = nullptr;
   for (const Stage& stage : before.stages)
@@ -187,14 +187,14 @@ TEST(Collapse, OfReductionAxes) {
               testing::ElementsAre(2, 3, 35));
 }
 
-TEST(Collapse, OfThreeAxes) {
+TEST(FuseAxes, OfThreeAxes) {
   const Kernel before =
       Parsed("kernel cube(x: f32[A, B, C]) -> y: f32[A, B, C] where A=3, B=5, C=7 { y[a, b, c] = x[a, b, c] * 2 }");
   Kernel after = Kept(before, FuseAxes(before, 0, {"a", "b", "c"}));
   EXPECT_EQ(after.stages[0].axes.size(), 1u);
 }
 
-TEST(Collapse, RefusesWhatNeedsTheDimensionsApart) {
+TEST(FuseAxes, RefusesWhatNeedsTheDimensionsApart) {
   auto refusal = [](const std::string& body, const std::vector<std::string>& axes) {
     const Kernel kernel = Parsed("kernel k(x: f32[M, N], v: f32[N]) -> y: f32[M, N] where M=5, N=7 { " + body + " }");
     const Kernel copy = kernel;
@@ -202,20 +202,20 @@ TEST(Collapse, RefusesWhatNeedsTheDimensionsApart) {
     EXPECT_TRUE(SameKernel(kernel, copy));
     return text;
   };
-  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m"}), "collapse takes two adjacent axes, or more");
-  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"n", "m"}), "collapse: y has no adjacent axes of these names");
-  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m", "n"}), "collapse: an access needs the dimensions apart");
-  EXPECT_EQ(refusal("y[m, n] = x[m, n] * float(m)", {"m", "n"}), "collapse: an access needs the dimensions apart");
+  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m"}), "fuse_axes takes two adjacent axes, or more");
+  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"n", "m"}), "fuse_axes: y has no adjacent axes of these names");
+  EXPECT_EQ(refusal("y[m, n] = x[m, n] + v[n]", {"m", "n"}), "fuse_axes: an access needs the dimensions apart");
+  EXPECT_EQ(refusal("y[m, n] = x[m, n] * float(m)", {"m", "n"}), "fuse_axes: an access needs the dimensions apart");
   EXPECT_EQ(refusal("y[m, n] = x[m, n] + x[m, N - 1 - n]", {"m", "n"}),
-            "collapse: an access needs the dimensions apart");
-  EXPECT_EQ(refusal("y[m, n] = x[m, n] + x[0, n]", {"m", "n"}), "collapse: x is not indexed plainly");
-  EXPECT_EQ(refusal("y[m, n] = pad(x[m + 1, n], 0)", {"m", "n"}), "collapse: an access needs the dimensions apart");
+            "fuse_axes: an access needs the dimensions apart");
+  EXPECT_EQ(refusal("y[m, n] = x[m, n] + x[0, n]", {"m", "n"}), "fuse_axes: x is not indexed plainly");
+  EXPECT_EQ(refusal("y[m, n] = pad(x[m + 1, n], 0)", {"m", "n"}), "fuse_axes: an access needs the dimensions apart");
 }
 
 // Elements next to each other in the one axis must be neighbours in the tensor.
-TEST(Collapse, RefusesAPartOfADimension) {
+TEST(FuseAxes, RefusesAPartOfADimension) {
   const Kernel kernel = Parsed("kernel k(x: f32[M, N]) -> y: f32[M, L] where M=5, N=7, L=4 { y[m, l] = x[m, l] }");
-  EXPECT_EQ(RefusalOf(FuseAxes(kernel, 0, {"m", "l"})), "collapse: only a part of x is indexed");
+  EXPECT_EQ(RefusalOf(FuseAxes(kernel, 0, {"m", "l"})), "fuse_axes: only a part of x is indexed");
   // The outermost dimension may be a part.
   const Kernel rows = Parsed("kernel k(x: f32[M, N]) -> y: f32[L, N] where M=5, N=7, L=3 { y[l, n] = x[l, n] }");
   Kept(rows, FuseAxes(rows, 0, {"l", "n"}));
@@ -223,7 +223,7 @@ TEST(Collapse, RefusesAPartOfADimension) {
 
 // ---- separate
 
-TEST(Separate, MovesTheReductionOut) {
+TEST(CacheWrite, MovesTheReductionOut) {
   const Kernel before = Parsed("matmul(M=7,N=5,K=13)");
   Kernel after = Kept(before, CacheWrite(before, 0, "t"));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("t", "y"));
@@ -232,7 +232,7 @@ TEST(Separate, MovesTheReductionOut) {
   EXPECT_TRUE(StageOf(after, "y").reduce_axes.empty());
 }
 
-TEST(Separate, Refuses) {
+TEST(CacheWrite, Refuses) {
   const Kernel kernel = Parsed("matmul(M=7,N=5,K=13)+relu");
   EXPECT_EQ(RefusalOf(CacheWrite(kernel, FindStage(kernel, "y"), "t")), "y reduces nothing");
   EXPECT_EQ(RefusalOf(CacheWrite(kernel, FindStage(kernel, "acc"), "a")), "the name a is taken");
@@ -338,7 +338,7 @@ TEST(RfactorOf, Refuses) {
 
 // ---- expand
 
-TEST(Expand, MakesColumns) {
+TEST(Im2col, MakesColumns) {
   const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1,stride=2)+bias");
   const int acc = FindStage(conv, "acc");
   const Kernel after = Kept(conv, Im2col(conv, acc, "xp", "cols", {"n", "c", "r", "s", "h", "w0"}));
@@ -346,14 +346,14 @@ TEST(Expand, MakesColumns) {
   EXPECT_THAT(AxisNames(StageOf(after, "cols").axes), testing::ElementsAre("n", "c", "r", "s", "h", "w0"));
 }
 
-TEST(Expand, TakesTheFillAlong) {
+TEST(Im2col, TakesTheFillAlong) {
   const Kernel before =
       Parsed(R"(kernel blur(x: f32[N]) -> y: f32[N] where N=9 { y[i] = sum(k < 3) pad(x[i + k - 1], 2) })");
   const int sum = static_cast<int>(before.stages.size()) - 1;
   Kept(before, Im2col(before, sum, "x", "cols", {"k", "i"}));
 }
 
-TEST(Expand, Refuses) {
+TEST(Im2col, Refuses) {
   const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1)");
   const int acc = FindStage(conv, SumOf(conv));
   auto refusal = [&](const char* tensor, const std::vector<std::string>& axes, const std::string& name = "cols") {
@@ -401,22 +401,22 @@ std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fres
     const Stage& at = kernel.stages[s];
     const std::string name = kernel.tensors[static_cast<size_t>(at.output)].name;
     all.push_back({"inline", name, InlineStage(kernel, stage)});
-    all.push_back({"separate", name, CacheWrite(kernel, stage, fresh)});
+    all.push_back({"cache_write", name, CacheWrite(kernel, stage, fresh)});
     for (const auto* axes : {&at.axes, &at.reduce_axes})
       for (size_t i = 0; i + 1 < axes->size(); ++i)
         for (size_t count = 2; i + count <= axes->size() && count <= 3; ++count) {
           std::vector<std::string> names;
           for (size_t j = 0; j < count; ++j) names.push_back((*axes)[i + j].name);
-          all.push_back({"collapse", name + " from " + names[0], FuseAxes(kernel, stage, names)});
+          all.push_back({"fuse_axes", name + " from " + names[0], FuseAxes(kernel, stage, names)});
         }
     for (const Axis& axis : at.reduce_axes)
       for (int lanes : {2, 5})
         all.push_back({"rfactor", name + " " + axis.name, Rfactor(kernel, stage, axis.name, lanes, fresh)});
-    all.push_back({"numbers", name, MaxIgnoreNan(kernel, stage)});
+    all.push_back({"max_ignore_nan", name, MaxIgnoreNan(kernel, stage)});
     for (size_t t = 0; t < kernel.tensors.size(); ++t) {
       std::vector<std::string> axes = AxesOfReads(kernel, at, static_cast<TensorId>(t));
       std::reverse(axes.begin(), axes.end());
-      all.push_back({"expand", kernel.tensors[t].name + " for " + name,
+      all.push_back({"im2col", kernel.tensors[t].name + " for " + name,
                      Im2col(kernel, stage, kernel.tensors[t].name, fresh, axes)});
       all.push_back({"cache_read", kernel.tensors[t].name + " for " + name,
                      CacheRead(kernel, static_cast<TensorId>(t), stage, fresh)});
@@ -462,9 +462,9 @@ TEST(Rewrite, AnyOneKeepsTheFunction) {
       }
     }
   }
-  for (const char* kind : {"inline", "separate", "collapse", "rfactor", "cache_read", "expand"})
+  for (const char* kind : {"inline", "cache_write", "fuse_axes", "rfactor", "cache_read", "im2col"})
     EXPECT_GT(kept[kind], 20) << kind;
-  EXPECT_GT(kept["numbers"], 1);
+  EXPECT_GT(kept["max_ignore_nan"], 1);
 }
 
 TEST(Rewrite, ChainsKeepTheFunction) {

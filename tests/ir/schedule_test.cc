@@ -22,15 +22,17 @@ std::string ErrorOf(std::string_view text) {
 // Lines as PrintSchedule writes them: each form of each step.
 const std::vector<std::string>& PrintedSteps() {
   static const std::vector<std::string> lines = {
-      "rewrite collapse y h w",
-      "rewrite separate y t",
-      "rewrite numbers top",
-      "rewrite online total blocks 4096",
+      "rewrite fuse_axes y h w",
+      "rewrite cache_write y t",
+      "rewrite max_ignore_nan top",
+      "rewrite online_reduction total blocks 4096",
       "rewrite winograd t v 4 14",
+      "rewrite im2col acc xp cols c r",
+      "rewrite trim_padding acc xp whole r s",
       "inline xp",
       "cache_read w -> wp for t const",
-      "cache_read w -> wp for t shared",
-      "cache_read w -> wp for t private [c, o]",
+      "cache_read w -> wp for t workspace",
+      "cache_read w -> wp for t per_worker [c, o]",
       "cache_read w -> wp for t registers",
       "cache_read w -> wp for t const [o/32, c, o%32]",
       "cache_read w -> wp for t const [o/32+1, c+16, o%32+8]",
@@ -49,13 +51,13 @@ const std::vector<std::string>& PrintedSteps() {
       "unroll y.m.1",
       "unroll y.m.1 y.n.1 y.k",
       "compute_at t y.n.1",
-      "store t shared",
-      "store t private",
+      "store t workspace",
+      "store t per_worker",
       "store t registers",
       "store t const",
-      "store t private [c, h+16]",
-      "store t shared [h%3, c, h/3]",
-      "cache_write t at t.m.0",
+      "store t per_worker [c, h+16]",
+      "store t workspace [h%3, c, h/3]",
+      "register_tile t.m.0",
       "tail y.m pad",
       "tail y.m guard",
       "tail y.m shift",
@@ -98,7 +100,7 @@ TEST(Schedule, ReadsFields) {
   auto reads = [](std::string_view line, const Step& step) {
     EXPECT_EQ(ParseSchedule(line).value().at(0), step) << line;
   };
-  reads("rewrite collapse y h w", RewriteStep{"collapse", "y", {"h", "w"}});
+  reads("rewrite fuse_axes y h w", RewriteStep{"fuse_axes", "y", {"h", "w"}});
   reads("rewrite winograd t v 4 14", RewriteStep{"winograd", "t", {"v"}, {4, 14}});
   reads("inline xp", InlineStep{"xp"});
   reads("cache_read w -> wp for t const [o/32, c+4, o%32]", CacheReadStep{"w",
@@ -117,11 +119,54 @@ TEST(Schedule, ReadsFields) {
   reads("vectorize y.n.2", VectorizeStep{"y", {"n.2"}});
   reads("unroll y.m.1 y.n.1", UnrollStep{"y", {"m.1", "n.1"}});
   reads("compute_at t y.n.1", ComputeAtStep{"t", "y", "n.1"});
-  reads("store t shared [c, h]",
-        StoreStep{"t", Scope::kShared, {{"c", LayoutDim::Part::kWhole, 1, 0}, {"h", LayoutDim::Part::kWhole, 1, 0}}});
-  reads("cache_write t at t.m.0", CacheWriteStep{"t", "m.0"});
+  reads(
+      "store t workspace [c, h]",
+      StoreStep{"t", Scope::kWorkspace, {{"c", LayoutDim::Part::kWhole, 1, 0}, {"h", LayoutDim::Part::kWhole, 1, 0}}});
+  reads("register_tile t.m.0", RegisterTileStep{"t", "m.0"});
   reads("tail y.m shift", TailStep{"y", "m", Tail::kShift});
   reads("prefetch x for t 4096", PrefetchStep{"x", "t", 4096});
+}
+
+// Stored texts are of any age: ir/steps/old_words.h.
+TEST(Schedule, ReadsOldWordsAndWritesTodays) {
+  const std::vector<std::pair<std::string, std::string>> words = {
+      {"rewrite separate y t", "rewrite cache_write y t"},
+      {"rewrite collapse y h w", "rewrite fuse_axes y h w"},
+      {"rewrite expand acc xp cols c r", "rewrite im2col acc xp cols c r"},
+      {"rewrite trim acc xp whole r s", "rewrite trim_padding acc xp whole r s"},
+      {"rewrite numbers top", "rewrite max_ignore_nan top"},
+      {"rewrite online total blocks 4096", "rewrite online_reduction total blocks 4096"},
+      {"store t shared", "store t workspace"},
+      {"store t private [c, h+16]", "store t per_worker [c, h+16]"},
+      {"cache_read w -> wp for t shared", "cache_read w -> wp for t workspace"},
+      {"cache_read w -> wp for t private [c, o]", "cache_read w -> wp for t per_worker [c, o]"},
+      {"cache_write t at t.m.0", "register_tile t.m.0"},
+  };
+  std::string all_then = "# choices: y.rows=4\ncase M=1\n", all_now = all_then;
+  for (const auto& [then, now] : words) {
+    Result<Schedule> old = ParseSchedule(then);
+    ASSERT_TRUE(old) << then << ": " << old.error().Text();
+    EXPECT_EQ(*old, ParseSchedule(now).value()) << then;
+    EXPECT_EQ(PrintSchedule(*old), now + "\n");
+    all_then += then + "\n";
+    all_now += now + "\n";
+  }
+  EXPECT_EQ(InWordsOfToday(all_then), all_now);
+  EXPECT_EQ(InWordsOfToday(all_now), all_now);
+  // Names of stages and axes are nobody's words.
+  EXPECT_EQ(PrintSchedule(ParseSchedule("store shared private [online]").value()),
+            "store shared per_worker [online]\n");
+  EXPECT_EQ(InWordsOfToday("split shared.private 4 # rewrite separate y t"),
+            "split shared.private 4 # rewrite separate y t");
+  EXPECT_EQ(InWordsOfToday("# plain loops: refused\n\nno step\n"), "# plain loops: refused\n\nno step\n");
+  EXPECT_EQ(InWordsOfToday(""), "");
+}
+
+// The word of the rewrite begins no line: there it is the step of once, which keeps a tile in registers.
+TEST(Schedule, CacheWriteIsARewriteOrAnOldStep) {
+  EXPECT_TRUE(std::holds_alternative<RewriteStep>(ParseSchedule("rewrite cache_write y t").value().at(0)));
+  EXPECT_TRUE(std::holds_alternative<RegisterTileStep>(ParseSchedule("cache_write t at t.m.0").value().at(0)));
+  EXPECT_EQ(ErrorOf("cache_write y t"), "schedule:1:15: saw \"t\", wanted \"at\"");
 }
 
 TEST(Schedule, SkipsCommentsBlankLinesAndSpace) {
@@ -129,8 +174,8 @@ TEST(Schedule, SkipsCommentsBlankLinesAndSpace) {
   EXPECT_EQ(ParseSchedule("\n\n# nothing\n   \t\n").value().size(), 0u);
   EXPECT_EQ(ParseSchedule("  split\ty.n   4 32  # tile\r\n#unroll y.m\n\r\n\nunroll y.n.1").value(),
             ParseSchedule("split y.n 4 32\nunroll y.n.1\n").value());
-  EXPECT_EQ(ParseSchedule("store t shared [ m/4 ,n,m%4 ]").value(),
-            ParseSchedule("store t shared [m/4, n, m%4]").value());
+  EXPECT_EQ(ParseSchedule("store t workspace [ m/4 ,n,m%4 ]").value(),
+            ParseSchedule("store t workspace [m/4, n, m%4]").value());
 }
 
 TEST(Schedule, ErrorsNameLineAndColumn) {

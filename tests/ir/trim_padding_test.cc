@@ -34,7 +34,7 @@ void ExpectSame(const std::string& text, const std::vector<std::string>& axes) {
   }
 }
 
-TEST(Trim, KeepsConvolutions) {
+TEST(TrimPadding, KeepsConvolutions) {
   for (const char* text : {
            "conv2d(C=3,H=5,W=7,O=5,R=3,S=3,pad=1,const=1)",
            "conv2d(N=2,C=2,H=6,W=4,O=3,R=3,S=3,pad=2,const=1)",
@@ -50,12 +50,12 @@ TEST(Trim, KeepsConvolutions) {
   }
 }
 
-TEST(Trim, KeepsWindowsOfOneChannel) {
+TEST(TrimPadding, KeepsWindowsOfOneChannel) {
   ExpectSame("depthwise_conv2d(C=5,H=6,W=7,R=3,S=3,pad=1,const=1)", {"r", "s"});
   ExpectSame("depthwise_conv2d(C=5,H=6,W=7,R=3,S=3,stride=2,pad=1,const=1)", {"r"});
 }
 
-TEST(Trim, KeepsBatchesOfAnySize) {
+TEST(TrimPadding, KeepsBatchesOfAnySize) {
   const std::string text = "conv2d(N=1..3,C=2,H=4,W=5,O=3,R=3,S=3,pad=1,const=1)";
   Result<Kernel> after = Trim(Parsed(text), {"r", "s"});
   ASSERT_TRUE(after) << after.error().Text();
@@ -68,7 +68,7 @@ TEST(Trim, KeepsBatchesOfAnySize) {
   }
 }
 
-TEST(Trim, SumsWeightsOverWhatNoConditionDependsOn) {
+TEST(TrimPadding, SumsWeightsOverWhatNoConditionDependsOn) {
   const Kernel kernel = *Trim(Specialize(Parsed("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1,const=1)+bias")), {"r"});
   const Stage& weights = StageOf(kernel, "whole_weights");
   EXPECT_THAT(AxisNames(weights.axes), ElementsAre("o", "r"));
@@ -79,12 +79,12 @@ TEST(Trim, SumsWeightsOverWhatNoConditionDependsOn) {
   EXPECT_EQ(StageOf(kernel, "t").body.op(), Op::kSelect);
 }
 
-TEST(Trim, RefusesWhatIsNoWindowOverPadding) {
+TEST(TrimPadding, RefusesWhatIsNoWindowOverPadding) {
   auto refusal = [](const std::string& text, const std::vector<std::string>& axes) {
     return RefusalOf(Trim(Specialize(Parsed(text)), axes));
   };
   const std::string conv = "conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1,const=1)";
-  EXPECT_THAT(refusal(conv, {}), HasSubstr("trim takes a padded tensor"));
+  EXPECT_THAT(refusal(conv, {}), HasSubstr("trim_padding takes a padded tensor"));
   EXPECT_THAT(refusal(conv, {"r", "r"}), HasSubstr("t does not reduce r, or it is named twice"));
   EXPECT_THAT(refusal(conv, {"h"}), HasSubstr("t does not reduce h"));
   EXPECT_THAT(refusal("conv2d(C=6,H=5,W=7,O=4,R=3,S=3,pad=1)", {"r"}),

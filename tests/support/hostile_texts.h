@@ -447,7 +447,7 @@ inline std::vector<HostileFamily> HostileFamilies() {
   other(HostileReader::kSchedule, "schedule: factors", "split y.n", " 2", "");
   other(HostileReader::kSchedule, "schedule: loops", "reorder y.a", " y.a", "");
   other(HostileReader::kSchedule, "schedule: loops of a long name", "reorder", " " + std::string(1000, 'y') + ".a", "");
-  other(HostileReader::kSchedule, "schedule: names", "rewrite collapse y", " a", "");
+  other(HostileReader::kSchedule, "schedule: names", "rewrite fuse_axes y", " a", "");
   other(HostileReader::kSchedule, "schedule: a layout", "cache_read w -> wp for t const [o", ",o/2", "]");
   other(HostileReader::kSchedule, "schedule: a layout without end", "store t registers [o", ",o%2+3", "");
   other(HostileReader::kSchedule, "schedule: a long word", "", "a", "");

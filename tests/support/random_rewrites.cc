@@ -9,22 +9,22 @@ namespace hone {
 
 void RandomSchedule::Inline() { Propose({InlineStep{NameOf(AnyStage())}}); }
 
-void RandomSchedule::Collapse() {
+void RandomSchedule::FuseAxes() {
   const Stage& stage = AnyStage();
   std::vector<std::string> axes = NamesOf(rng_.Chance(0.7) ? stage.axes : stage.reduce_axes);
   if (axes.size() < 2) return;
   size_t first = rng_.Below(axes.size() - 1);
   size_t count = rng_.Chance(0.2) ? axes.size() - first : 2;
   const auto begin = axes.begin() + static_cast<ptrdiff_t>(first);
-  Propose({RewriteStep{"collapse", NameOf(stage), {begin, begin + static_cast<ptrdiff_t>(count)}}});
+  Propose({RewriteStep{"fuse_axes", NameOf(stage), {begin, begin + static_cast<ptrdiff_t>(count)}}});
 }
 
-void RandomSchedule::Separate() {
+void RandomSchedule::CacheWrite() {
   const std::string stage = NameOf(AnyStage());
-  Propose({RewriteStep{"separate", stage, {FreshName()}}});
+  Propose({RewriteStep{"cache_write", stage, {FreshName()}}});
 }
 
-void RandomSchedule::Expand() {
+void RandomSchedule::Im2col() {
   const Stage& stage = AnyStage();
   std::vector<Expr> reads;
   Walk(stage.body, [&](const Expr& e) {
@@ -39,27 +39,27 @@ void RandomSchedule::Expand() {
     const std::string& name = names[static_cast<size_t>(e.int_value())];
     if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
   });
-  RewriteStep step{"expand", NameOf(stage)};
+  RewriteStep step{"im2col", NameOf(stage)};
   step.names = {state_.kernel.tensors[static_cast<size_t>(read.int_value())].name, FreshName()};
   step.names.insert(step.names.end(), used.begin(), used.end());
   Propose({step});
 }
 
-void RandomSchedule::Numbers() { Propose({RewriteStep{"numbers", NameOf(AnyStage())}}); }
+void RandomSchedule::MaxIgnoreNan() { Propose({RewriteStep{"max_ignore_nan", NameOf(AnyStage())}}); }
 
-void RandomSchedule::Online() {
+void RandomSchedule::OnlineReduction() {
   // Few stages are such a reduction: one that is, if there is one.
   for (size_t tries = 2 * state_.kernel.stages.size(); tries-- > 0;) {
     size_t index = 0;
     const Stage& stage = AnyStage(&index);
     if (!FirstOfOnline(state_.kernel, static_cast<int>(index))) continue;
     const std::string base = FreshName();
-    Propose({RewriteStep{"online", NameOf(stage), {base}, {AnyFactor()}}});
+    Propose({RewriteStep{"online_reduction", NameOf(stage), {base}, {AnyFactor()}}});
     return;
   }
 }
 
-void RandomSchedule::Trim() {
+void RandomSchedule::TrimPadding() {
   const Stage& stage = AnyStage();
   std::vector<TensorId> padded;
   Walk(stage.body, [&](const Expr& e) {
@@ -68,7 +68,7 @@ void RandomSchedule::Trim() {
     if (producer && producer->body.op() == Op::kPad) padded.push_back(producer->output);
   });
   if (padded.empty() || stage.reduce_axes.empty()) return;
-  RewriteStep step{"trim", NameOf(stage)};
+  RewriteStep step{"trim_padding", NameOf(stage)};
   step.names = {state_.kernel.tensors[static_cast<size_t>(Pick(padded))].name, FreshName()};
   for (const Axis& axis : stage.reduce_axes)
     if (rng_.Chance(0.5)) step.names.push_back(axis.name);
@@ -91,7 +91,7 @@ void RandomSchedule::CacheRead() {
   });
   if (read.empty()) return;
   const Tensor& tensor = state_.kernel.tensors[static_cast<size_t>(Pick(read))];
-  CacheReadStep step{tensor.name, FreshName(), NameOf(stage), Scope::kShared};
+  CacheReadStep step{tensor.name, FreshName(), NameOf(stage), Scope::kWorkspace};
   if (tensor.is_const && rng_.Chance(0.6)) step.scope = Scope::kConst;
   // The copy's axes have names once it is there.
   Schedule with_copy = schedule_;
@@ -100,20 +100,20 @@ void RandomSchedule::CacheRead() {
   if (!applied) return;
   for (const Stage& copy : applied->kernel.stages)
     if (applied->kernel.tensors[static_cast<size_t>(copy.output)].name == step.result) step.layout = AnyLayout(copy);
-  if (step.scope != Scope::kShared || LoopsOf(stage).loops.empty() || !rng_.Chance(0.6)) {
+  if (step.scope != Scope::kWorkspace || LoopsOf(stage).loops.empty() || !rng_.Chance(0.6)) {
     Propose({step});
     return;
   }
-  static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kPrivate, Scope::kRegisters};
+  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kPerWorker, Scope::kRegisters};
   step.scope = kScopes[rng_.Below(std::size(kScopes))];
   const ComputeAtStep at{step.result, step.stage, AnyLoop(LoopsOf(stage))};
-  if (step.scope == Scope::kShared || rng_.Chance(0.5)) {
+  if (step.scope == Scope::kWorkspace || rng_.Chance(0.5)) {
     Propose({step, at});
     return;
   }
-  // Private and registers are legal below the root only: store says so after the copy has its place.
+  // Per worker and in registers is legal below the root only: store says so after the copy has its place.
   const StoreStep store{step.result, step.scope, step.layout};
-  step.scope = Scope::kShared;
+  step.scope = Scope::kWorkspace;
   Propose({step, at, store});
 }
 

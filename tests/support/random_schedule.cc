@@ -37,14 +37,14 @@ Schedule RandomSchedule::Make() {
     void (RandomSchedule::*make)();
   };
   static constexpr Move kRewrites[] = {
-      {2, &RandomSchedule::Inline}, {2, &RandomSchedule::Collapse}, {2, &RandomSchedule::Separate},
-      {2, &RandomSchedule::Expand}, {1, &RandomSchedule::Numbers},  {1, &RandomSchedule::Online},
-      {1, &RandomSchedule::Trim},   {2, &RandomSchedule::Rfactor},  {4, &RandomSchedule::CacheRead}};
+      {2, &RandomSchedule::Inline},      {2, &RandomSchedule::FuseAxes},     {2, &RandomSchedule::CacheWrite},
+      {2, &RandomSchedule::Im2col},      {1, &RandomSchedule::MaxIgnoreNan}, {1, &RandomSchedule::OnlineReduction},
+      {1, &RandomSchedule::TrimPadding}, {2, &RandomSchedule::Rfactor},      {4, &RandomSchedule::CacheRead}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
       {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},
       {1, &RandomSchedule::ParallelLoop}, {3, &RandomSchedule::PlaceStage}, {1, &RandomSchedule::StoreStage},
-      {1, &RandomSchedule::CacheWrite},   {2, &RandomSchedule::SetTail},    {1, &RandomSchedule::Prefetch}};
+      {1, &RandomSchedule::RegisterTile}, {2, &RandomSchedule::SetTail},    {1, &RandomSchedule::Prefetch}};
   auto make = [&](std::span<const Move> moves) {
     double total = 0;
     for (const Move& move : moves) total += move.odds;
@@ -205,7 +205,7 @@ void RandomSchedule::TileStage() {
   if (stage.reduction != Reduction::kNone && above_inner > 0 && rng_.Chance(0.5)) {
     // At the last spatial loop of the outer ones, or anywhere above the tile.
     size_t at = !outer.empty() && rng_.Chance(0.7) ? outer.size() - 1 : rng_.Below(above_inner);
-    Propose({CacheWriteStep{name, order.loops[at]}});
+    Propose({RegisterTileStep{name, order.loops[at]}});
   }
 }
 
@@ -260,7 +260,7 @@ void RandomSchedule::PlaceStage() {
   const ComputeAtStep at{NameOf(stage), NameOf(state_.kernel.stages[consumer]), AnyLoop(state_.stages[consumer])};
   if (!Propose({at})) return;
   if (!rng_.Chance(0.6)) return;
-  static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kRegisters, Scope::kRegisters};
+  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters, Scope::kRegisters};
   StoreStep store{at.stage, kScopes[rng_.Below(std::size(kScopes))]};
   if (rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[index]);
   Propose({store});
@@ -268,14 +268,14 @@ void RandomSchedule::PlaceStage() {
 
 void RandomSchedule::StoreStage() {
   const Stage& stage = AnyStage();
-  static constexpr Scope kScopes[] = {Scope::kShared, Scope::kPrivate, Scope::kRegisters};
+  static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters};
   const Scope scope = kScopes[rng_.Below(std::size(kScopes))];
   Propose({StoreStep{NameOf(stage), scope, AnyLayout(stage)}});
 }
 
-void RandomSchedule::CacheWrite() {
+void RandomSchedule::RegisterTile() {
   const Stage& stage = AnyStage();
-  Propose({CacheWriteStep{NameOf(stage), AnyLoop(LoopsOf(stage))}});
+  Propose({RegisterTileStep{NameOf(stage), AnyLoop(LoopsOf(stage))}});
 }
 
 void RandomSchedule::SetTail() {

@@ -34,12 +34,12 @@ class RandomSchedule {
   bool Propose(std::vector<Step> steps);
 
   void Inline();
-  void Collapse();
-  void Separate();
-  void Expand();
-  void Numbers();
-  void Online();
-  void Trim();
+  void FuseAxes();
+  void CacheWrite();
+  void Im2col();
+  void MaxIgnoreNan();
+  void OnlineReduction();
+  void TrimPadding();
   void Rfactor();
   void CacheRead();
 
@@ -52,7 +52,7 @@ class RandomSchedule {
   void ParallelLoop();
   void PlaceStage();
   void StoreStage();
-  void CacheWrite();
+  void RegisterTile();
   void SetTail();
   void Prefetch();
 

@@ -17,29 +17,31 @@ inline Result<Kernel> RewriteStage(const Kernel& kernel, const char* rewrite, in
 }
 
 inline Result<Kernel> FuseAxes(const Kernel& kernel, int stage, const std::vector<std::string>& axes) {
-  return RewriteStage(kernel, "collapse", stage, axes);
+  return RewriteStage(kernel, "fuse_axes", stage, axes);
 }
 inline Result<Kernel> CacheWrite(const Kernel& kernel, int stage, const std::string& result) {
-  return RewriteStage(kernel, "separate", stage, {result});
+  return RewriteStage(kernel, "cache_write", stage, {result});
 }
 inline Result<Kernel> Im2col(const Kernel& kernel, int stage, const std::string& tensor, const std::string& result,
                              const std::vector<std::string>& axes) {
   std::vector<std::string> names = {tensor, result};
   names.insert(names.end(), axes.begin(), axes.end());
-  return RewriteStage(kernel, "expand", stage, std::move(names));
+  return RewriteStage(kernel, "im2col", stage, std::move(names));
 }
 inline Result<Kernel> TrimPadding(const Kernel& kernel, int stage, const std::string& tensor, const std::string& base,
                                   const std::vector<std::string>& axes) {
   std::vector<std::string> names = {tensor, base};
   names.insert(names.end(), axes.begin(), axes.end());
-  return RewriteStage(kernel, "trim", stage, std::move(names));
+  return RewriteStage(kernel, "trim_padding", stage, std::move(names));
 }
 inline Result<Kernel> Winograd(const Kernel& kernel, int stage, const std::string& base, int64_t m, int64_t columns) {
   return RewriteStage(kernel, "winograd", stage, {base}, {m, columns});
 }
 inline Result<Kernel> OnlineReduction(const Kernel& kernel, int stage, const std::string& base, int64_t block) {
-  return RewriteStage(kernel, "online", stage, {base}, {block});
+  return RewriteStage(kernel, "online_reduction", stage, {base}, {block});
 }
-inline Result<Kernel> MaxIgnoreNan(const Kernel& kernel, int stage) { return RewriteStage(kernel, "numbers", stage); }
+inline Result<Kernel> MaxIgnoreNan(const Kernel& kernel, int stage) {
+  return RewriteStage(kernel, "max_ignore_nan", stage);
+}
 
 }  // namespace hone

@@ -109,10 +109,10 @@ Outputs RunOnce(const Library& library, const Manifest& manifest, KernelCase& ke
     if (outputs.failure.empty()) outputs.failure = fmt::format("{} ({} workers)", std::move(message), mode.workers);
   };
   const int workers = mode.workers;
-  GuardedBuffer workspace(manifest.workspace_shared + workers * manifest.workspace_private, 64, mode.against,
+  GuardedBuffer workspace(manifest.workspace_common + workers * manifest.workspace_per_worker, 64, mode.against,
                           mode.scratch);
   BackwardPool pool(workers);
-  pool.Watch(workspace.data(), manifest.workspace_shared);
+  pool.Watch(workspace.data(), manifest.workspace_common);
   hone_env env{sizeof(hone_env), HONE_ABI_VERSION, &pool, workers, BackwardPool::ParallelFor, workspace.data()};
   const Kernel& k = kernel.kernel();
   std::vector<GuardedBuffer> buffers, packed;

@@ -71,13 +71,13 @@ inline Manifest VersionManifest(Layout layout, const std::string& kernel) {
     manifest.operands[1].packed_bytes = layout == Layout::kTwice ? 8000 : 4000;
     manifest.operands[1].packed_layout = "layout " + std::to_string(static_cast<int>(layout));
   }
-  if (layout == Layout::kTwice) manifest.workspace_shared = 4096;
-  if (layout == Layout::kHalvesSwapped) manifest.workspace_private = 64;
+  if (layout == Layout::kTwice) manifest.workspace_common = 4096;
+  if (layout == Layout::kHalvesSwapped) manifest.workspace_per_worker = 64;
   return manifest;
 }
 
 inline std::vector<std::byte> VersionBytes(const Manifest& manifest, const std::string& code) {
-  return CompileArtifact(CPrologue() + (manifest.workspace_shared > 0 ? "#define COPIES\n" : "") + code +
+  return CompileArtifact(CPrologue() + (manifest.workspace_common > 0 ? "#define COPIES\n" : "") + code +
                          CManifest(EncodeManifest(manifest)));
 }
 inline std::vector<std::byte> VersionBytes(Layout layout, int tag, const std::string& kernel = "add") {

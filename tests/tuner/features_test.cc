@@ -62,7 +62,7 @@ class Features {
 
 // An 8 × 32 register tile, no packing.
 constexpr const char* kMatmul = "matmul(M=64,N=64,K=64)";
-constexpr const char* kTiled = R"(rewrite separate y tile
+constexpr const char* kTiled = R"(rewrite cache_write y tile
 split y.n 2 16
 split y.m 8
 reorder y.m.0 y.n.0 y.m.1 y.n.1 y.n.2
