@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
-# Installs what hone needs to build and test on Debian 12, as root or through sudo. Does nothing where it is there already.
+# Installs what hone needs on Debian 12, as root or through sudo: all of it, or with --build-only what programs and libraries
+# are built with, not what tests and checks them. Does nothing where it is there already.
 set -euo pipefail
 
 packages=(
   # build
-  cmake ninja-build g++ clang-19 lld-19 libclang-rt-19-dev pkg-config ccache git ca-certificates
+  cmake ninja-build g++ pkg-config ccache git ca-certificates
   # libraries
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev librocksdb-dev libboost1.81-dev libcereal-dev libexpected-dev
   libonnx-dev libprotobuf-dev protobuf-compiler libfmt-dev libb2-dev libseccomp-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxgboost-dev
-  # tests and scripts
-  libgtest-dev libgmock-dev clang-format-19 python3 python3-numpy python3-setuptools python3-pip procps
+  # scripts
+  python3 procps
 )
+case ${1:-} in
+  --build-only) ;;
+  # tests, sanitizers and checks
+  "") packages+=(libgtest-dev libgmock-dev clang-19 lld-19 libclang-rt-19-dev clang-format-19 clang-tidy-19
+                 python3-numpy python3-setuptools python3-pip) ;;
+  *) echo "usage: scripts/install_dependencies.sh [--build-only]" >&2; exit 2 ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do
