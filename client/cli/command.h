@@ -61,26 +61,7 @@ struct Command {
   int (*run)(Context& context, const Arguments& arguments);
 };
 
-// One a command, in the order of the help.
-Command StatusCommand();
-Command GetCommand();
-Command RunCommand();
-Command WarmCommand();
-Command TuneCommand();
-Command ListCommand();
-Command ShowCommand();
-Command ExplainCommand();
-Command ScheduleCommand();
-Command CodeCommand();
-Command PinCommand();
-Command UnpinCommand();
-Command RemoveCommand();
-Command VerifyCommand();
-Command TopCommand();
-Command PredictCommand();
-Command ReportCommand();
-Command StatsCommand();
-Command CompletionCommand();
+// In the order of the help.
 const std::vector<Command>& Commands();
 
 // Options that every command takes.

@@ -4,12 +4,36 @@
 
 namespace hone::cli {
 
+// A row a command, in the order of the help: what XCommand() in its own file returns.
+#define HONE_COMMANDS(X) \
+  X(Status)              \
+  X(Get)                 \
+  X(Run)                 \
+  X(Warm)                \
+  X(Tune)                \
+  X(Top)                 \
+  X(Predict)             \
+  X(List)                \
+  X(Show)                \
+  X(Explain)             \
+  X(Schedule)            \
+  X(Code)                \
+  X(Pin)                 \
+  X(Unpin)               \
+  X(Remove)              \
+  X(Verify)              \
+  X(Report)              \
+  X(Stats)               \
+  X(Completion)
+
+#define HONE_DECLARE(name) Command name##Command();
+HONE_COMMANDS(HONE_DECLARE)
+#undef HONE_DECLARE
+
 const std::vector<Command>& Commands() {
-  static const std::vector<Command> commands = {StatusCommand(), GetCommand(),     RunCommand(),       WarmCommand(),
-                                                TuneCommand(),   TopCommand(),     PredictCommand(),   ListCommand(),
-                                                ShowCommand(),   ExplainCommand(), ScheduleCommand(),  CodeCommand(),
-                                                PinCommand(),    UnpinCommand(),   RemoveCommand(),    VerifyCommand(),
-                                                ReportCommand(), StatsCommand(),   CompletionCommand()};
+#define HONE_MAKE(name) name##Command(),
+  static const std::vector<Command> commands = {HONE_COMMANDS(HONE_MAKE)};
+#undef HONE_MAKE
   return commands;
 }
 

@@ -88,7 +88,8 @@ Command ReportCommand() {
       .summary = "write a page about the cache: by class, curves, roofline, what refining has won",
       .details =
           R"(One HTML file that loads nothing else. The roofs of the machine are measured when first asked for, which takes a part
-of a second; so does a thousand kernels.
+of a second; so does a thousand kernels. Of a large cache the page shows what weighs most, and says how much it leaves
+out. The file is replaced as a whole.
 
 Examples:
   hone report -o report.html

@@ -316,7 +316,7 @@ class Commands(harness.HoneTest):
             self.assertIn(command, text)
         for command in ["get", "run", "warm", "ls", "verify"]:
             self.assertIn("hone " + command, self.hone(command, "--help"))
-        manual = os.path.join(harness.SOURCE, "docs/man/hone.1")
+        manual = os.path.join(harness.BUILD, "client/hone.1")
         with open(manual, encoding="utf-8") as file:
             page = file.read()
         for command in commands:
