@@ -24,15 +24,10 @@ void Notifier::SetLimits(const NotifyLimits& limits) {
   watches_.SetWhole(limits.watches, limits.several_users);
 }
 
-void Notifier::OnWatch(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body) {
-  Result<WatchRequest> request = DecodeBody<WatchRequest>(body);
-  if (!request) {
-    ++metrics_.bad_frames;
-    return peer->ReplyError(request_id, request.error());
-  }
+void Notifier::OnWatch(const PeerPtr& peer, uint64_t request_id, WatchRequest request) {
   Remove(*peer, request_id);
   Result<WatchReply> reply = WatchReply{};
-  if (request->watch) reply = Add(peer, request_id, *std::move(request));
+  if (request.watch) reply = Add(peer, request_id, std::move(request));
   Count();
   if (reply) return peer->Reply(request_id, *reply);
   bool is_busy = reply.error().kind == ErrorKind::kBusy;
@@ -118,17 +113,12 @@ void Notifier::Announce(const NewerNotice& notice) {
   LogInfo("newer", {{"fingerprint", notice.fingerprint}, {"told", told.size()}});
 }
 
-void Notifier::OnCalls(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body) {
-  Result<CallsRequest> request = DecodeBody<CallsRequest>(body);
-  if (!request) {
-    ++metrics_.bad_frames;
-    return peer->ReplyError(request_id, request.error());
-  }
-  if (request->counts.size() > limits_.watches_of_one) {
+void Notifier::OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequest& request) {
+  if (request.counts.size() > limits_.watches_of_one) {
     return peer->ReplyError(request_id, {ErrorKind::kLimit, "more counts than there can be watches", "calls"});
   }
   auto listener = listeners_.find(peer.get());
-  for (const CallCount& count : request->counts) {
+  for (const CallCount& count : request.counts) {
     if (listener == listeners_.end()) break;
     auto found = listener->second.watches.find(count.watch);
     if (found == listener->second.watches.end()) continue;

@@ -38,8 +38,8 @@ class Notifier {
   }
 
   // A WatchRequest, a CallsRequest.
-  void OnWatch(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body);
-  void OnCalls(const PeerPtr& peer, uint64_t request_id, std::span<const std::byte> body);
+  void OnWatch(const PeerPtr& peer, uint64_t request_id, WatchRequest request);
+  void OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequest& request);
   void OnGone(const Peer& peer);
   void SetLimits(const NotifyLimits& limits);
 

@@ -19,12 +19,12 @@
 #include "cache/schedule_cache.h"
 #include "daemon/admin.h"
 #include "daemon/config.h"
-#include "daemon/dispatch.h"
 #include "daemon/event_loop.h"
 #include "daemon/hot_set.h"
 #include "daemon/idle_loop.h"
 #include "daemon/listen.h"
 #include "daemon/misses.h"
+#include "daemon/router.h"
 #include "daemon/server.h"
 #include "daemon/transfers.h"
 #include "daemon/tuning.h"
@@ -193,11 +193,17 @@ class Service {
           std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, workshop.builders.builders, MissLimitsOf(config_));
     }
     AdminFacts facts{listening_.path, config_.cache, workshop.builders.builders, inspects()};
-    admin_ = std::make_unique<Admin>(loop_, *cache_, AdminWorkshops{*workshop_, *admin_workshop_}, *path_, metrics_,
-                                     facts, [this](const Fingerprint& fingerprint) {
-                                       hot_->Forget(fingerprint);
-                                       if (transfers_) ReadDonorAgain(fingerprint);
-                                     });
+    admin_.reset(new Admin{.loop = loop_,
+                           .cache = *cache_,
+                           .serving = *workshop_,
+                           .own = *admin_workshop_,
+                           .path = *path_,
+                           .metrics = metrics_,
+                           .facts = facts,
+                           .forget = [this](const Fingerprint& fingerprint) {
+                             hot_->Forget(fingerprint);
+                             if (transfers_) ReadDonorAgain(fingerprint);
+                           }});
     if (!inspects()) {
       tuning_ = std::make_unique<Tuning>(
           loop_, *cache_, [workshop] { return StartWorkshop(workshop); }, *path_, *model_, metrics_,
@@ -218,12 +224,13 @@ class Service {
           idle_group_ ? &*idle_group_ : nullptr);
       misses_->SetOnWork([this] { idle_->Interrupt(); });
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
-      admin_->SetIdleFacts([this] { return std::pair(idle_->state(), idle_->task()); });
+      admin_->idle_facts = [this] { return std::pair(idle_->state(), idle_->task()); };
     }
-    admin_->SetModel([this] { return model_->ToAsk(); });
-    if (!inspects()) admin_->SetTop([this] { return Top(); });
-    dispatch_ = std::make_unique<Dispatch>(*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_);
-    server_ = std::make_unique<Server>(loop_, *dispatch_, metrics_, ServerLimitsOf(config_, descriptors_));
+    admin_->insight.SetModel([this] { return model_->ToAsk(); });
+    if (!inspects()) admin_->top = [this] { return Top(); };
+    router_ = std::make_unique<Router>(
+        loop_, Services{*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_});
+    server_ = std::make_unique<Server>(loop_, *router_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
       server_->Adopt(UniqueFd(options_.inspect));
       StopWhenAlone();
@@ -247,7 +254,7 @@ class Service {
     if (transfers_) transfers_->Close();
     if (misses_) misses_->Close();
     if (tuning_) tuning_->Close();
-    admin_->Close();
+    router_->Close();
     server_.reset();
     HandUsesOver();
     if (Result<void> flushed = cache_->Flush(); !flushed && !inspects()) {
@@ -369,7 +376,7 @@ class Service {
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<IdleLoop> idle_;
   std::unique_ptr<Notifier> notifier_;
-  std::unique_ptr<Dispatch> dispatch_;
+  std::unique_ptr<Router> router_;
   std::unique_ptr<Server> server_;
 };
 

@@ -35,8 +35,8 @@ class Tuning : public Searcher {
          Metrics& metrics, std::function<void(const Record&)> on_better);
   ~Tuning() override;
 
-  // From the loop's thread: a TuneRequest. Answers with a TuneReply a round. kBusy when too many wait.
-  void Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body);
+  // From the loop's thread. Answers with a TuneReply a round. kBusy when too many wait.
+  void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request);
   // The searches that it asked for end; what they found is kept.
   void OnGone(const Peer& peer);
   // For somebody who waits: a search of at most that time.

@@ -91,28 +91,23 @@ void Tuning::Close() {
   tasks_.clear();
 }
 
-void Tuning::Handle(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
-  Result<TuneRequest> request = DecodeBody<TuneRequest>(body);
-  if (!request) {
-    ++metrics_.bad_frames;
-    return peer->ReplyError(header.request_id, request.error());
-  }
+void Tuning::Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request) {
   auto task = std::make_shared<Task>();
   task->client = peer->client();
-  task->ask = {request->kernel, request->target, static_cast<int>(std::min(request->threads, 4096u))};
-  task->wanted = static_cast<int>(request->trials > 0 ? std::min(request->trials, kMostTrials) : kDefaultTrials);
+  task->ask = {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
+  task->wanted = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
   task->options.trials = task->wanted;
-  task->options.patience = request->trials > 0 ? 0 : kPatience;
+  task->options.patience = request.trials > 0 ? 0 : kPatience;
   task->options.time =
       std::min(kLongestSearch,
-               std::chrono::milliseconds(std::min<uint64_t>(request->time_us / 1000, uint64_t{7} * 24 * 3600 * 1000)));
-  task->options.seed = request->seed;
+               std::chrono::milliseconds(std::min<uint64_t>(request.time_us / 1000, uint64_t{7} * 24 * 3600 * 1000)));
+  task->options.seed = request.seed;
   task->peer = peer;
-  task->request_id = header.request_id;
+  task->request_id = request_id;
   if (!Push(task)) {
     ++metrics_.busy;
     return peer->ReplyError(
-        header.request_id, {ErrorKind::kBusy, fmt::format("too many searches wait, retry in {} ms", kRetryMs), "honed"},
+        request_id, {ErrorKind::kBusy, fmt::format("too many searches wait, retry in {} ms", kRetryMs), "honed"},
         kRetryMs);
   }
   on_work_();  // takes its turn from idle time

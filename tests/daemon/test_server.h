@@ -14,10 +14,9 @@
 #include "base/mutex.h"
 #include "client/channel.h"
 #include "codegen/choices.h"
-#include "daemon/admin.h"
-#include "daemon/dispatch.h"
 #include "daemon/misses.h"
 #include "daemon/notify.h"
+#include "daemon/router.h"
 #include "daemon/server.h"
 #include "tests/support/c_artifact.h"
 
@@ -181,17 +180,23 @@ class TestServer {
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);
       misses = std::make_unique<Misses>(loop_.loop, *path, *hot, metrics, options.builders, options.misses);
-      admin_ = std::make_unique<Admin>(loop_.loop, *cache, AdminWorkshops{workshop, admin_workshop}, *path, metrics,
-                                       AdminFacts{"socket", "cache", 1, false},
-                                       [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); });
+      admin_.reset(new Admin{.loop = loop_.loop,
+                             .cache = *cache,
+                             .serving = workshop,
+                             .own = admin_workshop,
+                             .path = *path,
+                             .metrics = metrics,
+                             .facts = {"socket", "cache", 1, false},
+                             .forget = [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); }});
       model_ = std::make_unique<SharedModel>(*cache, host);
       tuning = std::make_unique<Tuning>(
           loop_.loop, *cache, [] { return Result<std::unique_ptr<Workshop>>(std::make_unique<FakeWorkshop>()); }, *path,
           *model_, metrics, [this](const Record& record) { OnBetter(record); });
       misses->SetSearcher(tuning.get());
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
-      dispatch_ = std::make_unique<Dispatch>(*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics);
-      server = std::make_unique<Server>(loop_.loop, *dispatch_, metrics, options.server);
+      router_ = std::make_unique<Router>(loop_.loop,
+                                         Services{*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics});
+      server = std::make_unique<Server>(loop_.loop, *router_, metrics, options.server);
     });
   }
 
@@ -200,7 +205,7 @@ class TestServer {
     loop_.Do([&] {
       misses->Close();
       tuning->Close();
-      admin_->Close();
+      router_->Close();
       server.reset();
     });
     loop_.Stop();
@@ -280,7 +285,7 @@ class TestServer {
   int promotions_ = 0;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<SharedModel> model_;
-  std::unique_ptr<Dispatch> dispatch_;
+  std::unique_ptr<Router> router_;
 };
 
 }  // namespace hone::testing

@@ -1,0 +1,33 @@
+// Hands each request to what answers it (daemon/routes.h). Hits end here, in the loop's thread.
+#pragma once
+
+#include <span>
+
+#include "daemon/answers.h"
+#include "daemon/event_loop.h"
+#include "daemon/peer.h"
+#include "daemon/routes.h"
+
+namespace hone {
+
+// Used by the event loop's thread alone.
+class Router : public FrameHandler {
+ public:
+  Router(EventLoop& loop, Services services) : services_(services), answers_(loop, services.metrics) {}
+  ~Router() override { Close(); }
+
+  void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) override;
+  void OnTaken(const Peer& peer) override { answers_.GoOn(peer); }
+  void OnGone(const Peer& peer) override;
+
+  // Ends what the lanes are at, drops what waits for them, and shuts the admin's own workshop down.
+  void Close();
+
+ private:
+  bool AnswerFromMemory(const Asked& asked, std::span<const std::byte> body);
+
+  Services services_;
+  Answers answers_;  // last: its threads end before what they use goes
+};
+
+}  // namespace hone
