@@ -6,6 +6,7 @@
 #include "codegen/schedule_planner.h"
 #include "codegen/schedule_rules.h"
 #include "ir/apply.h"
+#include "ir/op_traits.h"
 #include "ir/rewrites/inline_stage.h"
 #include "ir/stage_graph.h"
 
@@ -74,19 +75,17 @@ void InlineCopies(SchedulePlanner& planner) {
     for (const Stage& stage : planner.kernel().stages) {
       const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
       if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
-      bool pads = false;
-      int cost = 0;
+      bool pads = false, computes = false;
       Walk(stage.body, [&](const Expr& e) {
         pads |= e.op() == Op::kPad;
-        if (e.type() != DType::kI64)
-          cost += e.op() >= Op::kExp && e.op() <= Op::kErf ? 100 : e.op() >= Op::kAdd ? 1 : 0;
+        computes |= e.type() != DType::kI64 && TraitsOf(e.op()).cost != OpCost::kFree;
       });
       if (pads && !PadsNothing(planner, stage)) continue;
       const std::vector<int>& readers = all_readers[static_cast<size_t>(stage.output)];
       bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) {
         return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]);
       });
-      bool cheap = pads || cost == 0 || (into_elementwise && readers.size() == 1);
+      bool cheap = pads || !computes || (into_elementwise && readers.size() == 1);
       const auto index = static_cast<int>(&stage - planner.kernel().stages.data());
       if (!cheap || !StaysSmall(planner.kernel(), index, readers)) continue;
       if (planner.Inline(tensor.name)) {

@@ -11,6 +11,7 @@
 #include "codegen/llvm_function_emitter.h"
 #include "codegen/llvm_math.h"
 #include "codegen/llvm_transpose.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 namespace {
@@ -196,9 +197,7 @@ Result<llvm::Value*> FunctionEmitter::EmitOperation(const ValueNode& value, std:
                       : builder_.CreateIntrinsic(llvm::Intrinsic::abs, {a->getType()}, {a, builder_.getFalse()});
     default: break;
   }
-  bool is_long = value.op == Op::kExp || value.op == Op::kLog || value.op == Op::kTanh || value.op == Op::kErf ||
-                 value.op == Op::kPow;
-  if (is_long) return EmitLongMath(value.op, false, std::move(args));
+  if (IsElementary(value.op)) return EmitLongMath(value.op, false, std::move(args));
   if (llvm::Value* math = EmitMath(builder_, target_, value.op, args)) return math;
   return Error{ErrorKind::kUnsupported, std::string(OpName(value.op)) + " in generated code", ""};
 }

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "codegen/lower_internal.h"
-#include "codegen/op_length.h"
+#include "ir/op_traits.h"
 #include "ir/stage_graph.h"
 
 namespace hone {
@@ -49,9 +49,8 @@ class ValueCounter {
     if (value->Is(Op::kSelect) && value->args[0]->Is(Op::kEq) && IsKnown(*value->args[0]))
       return std::max(Count(value->args[1]), Count(value->args[2]));
     if (value->kind == ValueNode::Kind::kGuard) return 2;  // an index and its comparison
-    const bool is_long = value->Is(Op::kExp) || value->Is(Op::kTanh) || value->Is(Op::kErf) || value->Is(Op::kLog) ||
-                         value->Is(Op::kPow);
-    int64_t count = is_long ? static_cast<int64_t>(kMeanLength) : 1;
+    const bool is_long = value->kind == ValueNode::Kind::kOperation && IsElementary(value->op);
+    int64_t count = is_long ? static_cast<int64_t>(kMeanInstructions) : 1;
     for (const ValuePtr& arg : value->args) count += Count(arg);
     return count;
   }

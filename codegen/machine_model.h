@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ir/expr.h"
+#include "ir/op_traits.h"
 #include "ir/target.h"
 
 namespace hone {
@@ -55,7 +55,7 @@ struct MachineModel {
   // An operation's cycles, all in, by whether it is an elementary function or a root.
   struct OperationCycles {
     double simple, costly;
-    double Of(Op op) const { return op >= Op::kExp && op <= Op::kErf ? costly : simple; }
+    double Of(Op op) const { return IsCostly(op) ? costly : simple; }
   };
   OperationCycles vector_operation = {0.5, 12};     // on a vector, where nothing but element-wise work is done
   OperationCycles element_operation = {0.05, 0.8};  // on an element, in rows that are reduced

@@ -10,6 +10,7 @@
 #include "base/arithmetic.h"
 #include "codegen/schedule_planner.h"
 #include "codegen/schedule_rules.h"
+#include "ir/op_traits.h"
 #include "ir/rewrites/online_reduction.h"
 #include "ir/stage_graph.h"
 

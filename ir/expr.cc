@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 
@@ -114,8 +115,7 @@ Expr Binary(Op op, Expr a, Expr b) {
   DType type = a.type();
   if (type == DType::kI64)
     if (std::optional<Expr> folded = FoldIndex(op, a, b)) return *folded;
-  bool compares = op == Op::kEq || op == Op::kNe || op == Op::kLt || op == Op::kLe;
-  return Expr(op, compares ? DType::kBool : type, {std::move(a), std::move(b)});
+  return Expr(op, IsComparison(op) ? DType::kBool : type, {std::move(a), std::move(b)});
 }
 
 Expr SelectOf(Expr condition, Expr a, Expr b) {
@@ -163,44 +163,6 @@ bool IsCommutative(Op op) {
     case Op::kOr: return true;
     default: return false;
   }
-}
-
-std::string_view OpName(Op op) {
-  switch (op) {
-    case Op::kInt: return "int";
-    case Op::kFloat: return "float";
-    case Op::kSize: return "size";
-    case Op::kAxis: return "axis";
-    case Op::kLoad: return "load";
-    case Op::kPad: return "pad";
-    case Op::kAdd: return "add";
-    case Op::kSub: return "sub";
-    case Op::kMul: return "mul";
-    case Op::kDiv: return "div";
-    case Op::kFloorDiv: return "floordiv";
-    case Op::kMod: return "mod";
-    case Op::kMin: return "min";
-    case Op::kMax: return "max";
-    case Op::kPow: return "pow";
-    case Op::kEq: return "eq";
-    case Op::kNe: return "ne";
-    case Op::kLt: return "lt";
-    case Op::kLe: return "le";
-    case Op::kAnd: return "and";
-    case Op::kOr: return "or";
-    case Op::kNot: return "not";
-    case Op::kSelect: return "if";
-    case Op::kAbs: return "abs";
-    case Op::kExp: return "exp";
-    case Op::kLog: return "log";
-    case Op::kSqrt: return "sqrt";
-    case Op::kRsqrt: return "rsqrt";
-    case Op::kTanh: return "tanh";
-    case Op::kErf: return "erf";
-    case Op::kFloor: return "floor";
-    case Op::kCast: return "cast";
-  }
-  return "?";
 }
 
 }  // namespace hone

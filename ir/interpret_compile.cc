@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "ir/expr_table.h"
 #include "ir/interpret_program.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 namespace {
@@ -285,23 +286,28 @@ class ProgramCompiler {
     bool any_slack = false;
     for (size_t i = 0; i < e.args().size(); ++i) any_slack |= arg(i).has_slack;
     if (!reg->is_float) {
-      bool decides = e.op() == Op::kCast || (e.op() >= Op::kEq && e.op() <= Op::kLe);
+      bool decides = e.op() == Op::kCast || IsComparison(e.op());
       reg->has_slack =
           any_slack || (decides && arg(0).is_float && !(arg(0).exact && (e.op() == Op::kCast || arg(1).exact)));
       return;
     }
-    switch (e.op()) {
-      case Op::kMul: reg->plain = arg(0).plain && arg(1).plain; break;
-      case Op::kAbs: reg->plain = arg(0).plain, reg->exact = arg(0).exact; break;
-      case Op::kCast:
-        reg->plain = arg(0).is_float ? arg(0).plain : !any_slack;
-        reg->exact = arg(0).is_float ? arg(0).exact : !any_slack;
-        break;
-      case Op::kFloor: reg->plain = reg->exact = arg(0).exact; break;
-      case Op::kMin:
-      case Op::kMax: reg->exact = arg(0).exact && arg(1).exact; break;
-      case Op::kSelect: reg->exact = !any_slack && arg(1).exact && arg(2).exact; break;
-      default: break;
+    if (e.op() == Op::kCast) {
+      reg->plain = arg(0).is_float ? arg(0).plain : !any_slack;
+      reg->exact = arg(0).is_float ? arg(0).exact : !any_slack;
+      return;
+    }
+    if (e.op() == Op::kSelect) {
+      reg->exact = !any_slack && arg(1).exact && arg(2).exact;
+      return;
+    }
+    bool plain = true, exact = true;
+    for (size_t i = 0; i < e.args().size(); ++i) plain &= arg(i).plain, exact &= arg(i).exact;
+    switch (TraitsOf(e.op()).error_flow) {
+      case ErrorFlow::kRounds: break;
+      case ErrorFlow::kScales: reg->plain = plain; break;
+      case ErrorFlow::kChooses: reg->exact = exact; break;
+      case ErrorFlow::kMirrors: reg->plain = plain, reg->exact = exact; break;
+      case ErrorFlow::kSteps: reg->plain = reg->exact = exact; break;
     }
   }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 namespace {
@@ -180,8 +181,9 @@ double FlopCount(const Kernel& kernel) {
       return e.type() == DType::kI64 || (e.type() == DType::kBool && e.arg(0).type() == DType::kI64);
     };
     Walk(stage.body, [&](const Expr& e) {
-      const bool is_logic = e.op() == Op::kAnd || e.op() == Op::kOr || e.op() == Op::kNot || e.op() == Op::kSelect;
-      if (e.op() >= Op::kAdd && e.op() <= Op::kFloor && !is_logic && !is_index(e)) per_point += 1;
+      const OpTraits& traits = TraitsOf(e.op());
+      const bool computes = traits.typing != Typing::kOwn && traits.takes != TypeSet::kBools;
+      if (computes && !is_index(e)) per_point += 1;
     });
     total += points * per_point;
   }

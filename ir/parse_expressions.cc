@@ -1,6 +1,10 @@
 // Expressions: names, elements of tensors, functions; types are ir/parse_values.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <limits>
 
+#include "ir/op_traits.h"
 #include "ir/parse_resolver.h"
 
 namespace hone {
@@ -83,7 +87,7 @@ Result<Value> KernelResolver::LowerNode(const Tree& tree, bool index) {
     case TreeKind::kNot: return Place(build_.Not(HONE_TRY(Lower(tree.args[0], index))), tree.position);
     case TreeKind::kBinary: {
       Value a = HONE_TRY(Lower(tree.args[0], index)), b = HONE_TRY(Lower(tree.args[1], index));
-      if (tree.op >= Op::kEq && tree.op <= Op::kLe) return Place(build_.Compare(tree.op, a, b), tree.position);
+      if (IsComparison(tree.op)) return Place(build_.Compare(tree.op, a, b), tree.position);
       if (tree.op == Op::kAnd || tree.op == Op::kOr) return Place(build_.Logic(tree.op, a, b), tree.position);
       return Place(build_.Arithmetic(tree.op, a, b, index), tree.position);
     }
@@ -94,10 +98,8 @@ Result<Value> KernelResolver::LowerNode(const Tree& tree, bool index) {
   for (const Tree& arg : tree.args) args.push_back(HONE_TRY(Lower(arg, index)));
   Result<Value> value = Place(build_.Call(tree.name, std::move(args)), tree.position);
   if (!value && value.error().kind == ErrorKind::kNotFound)
-    return At(tree.position,
-              value.error().message +
-                  "; wanted one of abs exp log sqrt rsqrt tanh erf pow floor min max clamp if float int pad "
-                  "relu relu6 gelu gelu_tanh silu sigmoid hardswish, or a type");
+    return At(tree.position, fmt::format("{}; wanted one of pad {}, or a type", value.error().message,
+                                         fmt::join(FunctionNames(), " ")));
   return value;
 }
 

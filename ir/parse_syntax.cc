@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_set>
+#include <vector>
 
 #include "ir/parse_tree.h"
 #include "ir/parse_values.h"
@@ -11,11 +13,8 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kReservedWords[] = {
-    "kernel", "const", "where", "with",  "as",   "and",       "or",   "not",     "if",       "pad",  "sum",   "prod",
-    "min",    "max",   "inf",   "nan",   "true", "false",     "abs",  "exp",     "log",      "sqrt", "rsqrt", "tanh",
-    "erf",    "pow",   "floor", "float", "int",  "clamp",     "bool", "i8",      "i32",      "i64",  "f16",   "bf16",
-    "f32",    "f64",   "relu",  "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "hardswish"};
+constexpr std::string_view kKeywords[] = {"kernel", "const", "where", "with", "as",  "and",  "or",   "not",
+                                          "pad",    "sum",   "prod",  "inf",  "nan", "true", "false"};
 
 // A kernel that keeps the limits prints as a text of more than its own nodes and levels: literals have signs and types
 // of their own there, as in f32(-1), and reductions name their variables. It must read back.
@@ -461,7 +460,13 @@ Result<KernelTree> SyntaxParser::Kernel() {
 }  // namespace
 
 bool IsReservedWord(std::string_view word) {
-  return std::find(std::begin(kReservedWords), std::end(kReservedWords), word) != std::end(kReservedWords);
+  static const std::unordered_set<std::string_view> kWords = [] {
+    std::vector<std::string_view> functions = FunctionNames();
+    std::unordered_set<std::string_view> words(functions.begin(), functions.end());
+    words.insert(std::begin(kKeywords), std::end(kKeywords));
+    return words;
+  }();
+  return kWords.contains(word) || ParseDType(word);
 }
 
 Result<KernelTree> ParseSyntax(std::string_view text, std::string_view file, const ParseLimits& limits) {

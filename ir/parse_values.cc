@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/check.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 namespace {
+
+constexpr std::string_view kActivations[] = {"relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "hardswish"};
 
 Error Bad(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
@@ -40,13 +44,9 @@ std::string ConversionHint(const Value& a, const Value& b) {
   return fmt::format("convert one of them, as in {}(x)", Name(a.type()));
 }
 
-double FoldFloat(Op op, double a, double b) {
-  switch (op) {
-    case Op::kAdd: return a + b;
-    case Op::kSub: return a - b;
-    case Op::kMul: return a * b;
-    default: return a / b;
-  }
+Result<void> WantsArguments(const std::vector<Value>& args, size_t count, std::string_view spelling) {
+  if (args.size() == count) return {};
+  return Bad(fmt::format("saw {} argument{}, wanted {}", args.size(), args.size() == 1 ? "" : "s", spelling));
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ Result<Value> ValueBuilder::Arithmetic(Op op, Value a, Value b, bool index) {
   if (IsFloat(a.type())) {
     if (op == Op::kMod) return Bad("\"%\" works on integers, saw floats; write x - y * floor(x / y)");
     if (weak && IsLiteral(a) && IsLiteral(b)) {
-      double folded = FoldFloat(op, LiteralValue(a), LiteralValue(b));
+      double folded = ReferenceValue(op, LiteralValue(a), LiteralValue(b));
       if (std::isfinite(folded)) return Leaf(Float(folded), true);
     }
     return Make(Expr(op, a.type(), {a.expr, b.expr}), weak);
@@ -260,73 +260,58 @@ Result<Value> ValueBuilder::Activation(std::string_view name, Value v) {
   return arithmetic(Op::kDiv, HONE_TRY(arithmetic(Op::kMul, v, clipped)), literal(6));
 }
 
-Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args) {
-  auto wants = [&](size_t count, std::string_view spelling) -> Result<void> {
-    if (args.size() == count) return {};
-    return Bad(fmt::format("saw {} argument{}, wanted {}", args.size(), args.size() == 1 ? "" : "s", spelling));
-  };
-  auto as_float = [&](Value& v) -> Result<void> {
-    if (v.weak && v.type() == DType::kI64) v.expr = HONE_TRY(Retype(v.expr, DType::kF32));
-    if (!IsFloat(v.type()))
-      return Bad(
-          fmt::format("saw {} as the argument of {}, wanted a float; convert it with float(…)", TypeText(v), name));
-    return {};
-  };
+Result<void> ValueBuilder::ToFloat(std::string_view function, Value& v) {
+  if (v.weak && v.type() == DType::kI64) v.expr = HONE_TRY(Retype(v.expr, DType::kF32));
+  if (IsFloat(v.type())) return {};
+  return Bad(
+      fmt::format("saw {} as the argument of {}, wanted a float; convert it with float(…)", TypeText(v), function));
+}
 
-  constexpr std::pair<std::string_view, Op> kFloatFunctions[] = {
-      {"exp", Op::kExp},   {"log", Op::kLog}, {"sqrt", Op::kSqrt},  {"rsqrt", Op::kRsqrt},
-      {"tanh", Op::kTanh}, {"erf", Op::kErf}, {"floor", Op::kFloor}};
-  for (auto [spelling, op] : kFloatFunctions) {
-    if (name != spelling) continue;
-    HONE_TRY(wants(1, fmt::format("{}(x)", name)));
-    HONE_TRY(as_float(args[0]));
-    return Make(Unary(op, args[0].expr), args[0].weak);
+Result<Value> ValueBuilder::Function(const OpTraits& function, std::vector<Value> args) {
+  HONE_TRY(WantsArguments(args, static_cast<size_t>(function.arity),
+                          fmt::format("{}({})", function.name, function.arity == 1 ? "x" : "x, y")));
+  for (Value& arg : args) {
+    if (function.takes == TypeSet::kFloats) HONE_TRY(ToFloat(function.name, arg));
+    arg = HONE_TRY(Widen(arg));
+    if (!Contains(function.takes, arg.type()))
+      return Bad(fmt::format("saw {} as the argument of {}, wanted {}", TypeText(arg), function.name,
+                             function.takes == TypeSet::kIntegers ? "an integer" : "a number"));
   }
-  for (std::string_view activation : {"relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "hardswish"}) {
+  if (args.size() == 2) HONE_TRY(Same(args[0], args[1]));
+  std::vector<Expr> operands;
+  for (const Value& arg : args) operands.push_back(arg.expr);
+  DType type = operands[0].type();
+  return Make(Expr(function.op, type, std::move(operands)), args[0].weak);
+}
+
+// min and max, of two values or more.
+Result<Value> ValueBuilder::Extreme(Op op, const std::vector<Value>& args) {
+  std::string_view name = OpName(op);
+  if (args.size() < 2)
+    return Bad(fmt::format("saw {} argument{}, wanted {}(a, b); a reduction is written {}(k) x[k]", args.size(),
+                           args.size() == 1 ? "" : "s", name, name));
+  Value result = args[0];
+  for (Value next : std::span(args).subspan(1)) {
+    HONE_TRY(Same(result, next));
+    if (result.type() == DType::kBool) return Bad(fmt::format("saw bools in {}, wanted numbers; use and, or", name));
+    bool weak = result.weak && next.weak;
+    result = HONE_TRY(Make(Binary(op, result.expr, next.expr), weak));
+  }
+  return result;
+}
+
+Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args) {
+  auto wants = [&](size_t count, std::string_view spelling) { return WantsArguments(args, count, spelling); };
+  for (std::string_view activation : kActivations) {
     if (name != activation) continue;
     HONE_TRY(wants(1, fmt::format("{}(x)", name)));
-    if (!name.starts_with("relu")) HONE_TRY(as_float(args[0]));
+    if (!name.starts_with("relu")) HONE_TRY(ToFloat(name, args[0]));
     return Activation(name, args[0]);
-  }
-  if (name == "abs") {
-    HONE_TRY(wants(1, "abs(x)"));
-    Value a = HONE_TRY(Widen(args[0]));
-    if (a.type() == DType::kBool) return Bad("saw a bool as the argument of abs, wanted a number");
-    return Make(Unary(Op::kAbs, a.expr), a.weak);
-  }
-  if (name == "pow") {
-    HONE_TRY(wants(2, "pow(x, y)"));
-    HONE_TRY(as_float(args[0]));
-    HONE_TRY(as_float(args[1]));
-    HONE_TRY(Same(args[0], args[1]));
-    return Make(Expr(Op::kPow, args[0].type(), {args[0].expr, args[1].expr}), args[0].weak);
-  }
-  if (name == "min" || name == "max") {
-    if (args.size() < 2)
-      return Bad(fmt::format("saw {} argument{}, wanted {}(a, b); a reduction is written {}(k) x[k]", args.size(),
-                             args.size() == 1 ? "" : "s", name, name));
-    Value result = args[0];
-    for (size_t i = 1; i < args.size(); ++i) {
-      HONE_TRY(Same(result, args[i]));
-      if (result.type() == DType::kBool) return Bad(fmt::format("saw bools in {}, wanted numbers; use and, or", name));
-      Op op = name == "min" ? Op::kMin : Op::kMax;
-      bool weak = result.weak && args[i].weak;
-      result = HONE_TRY(Make(Binary(op, result.expr, args[i].expr), weak));
-    }
-    return result;
   }
   if (name == "clamp") {
     HONE_TRY(wants(3, "clamp(x, lo, hi)"));
     Value upper = HONE_TRY(Call("min", {args[0], args[2]}));
     return Call("max", {upper, args[1]});
-  }
-  if (name == "if") {
-    HONE_TRY(wants(3, "if(condition, a, b)"));
-    if (args[0].type() != DType::kBool)
-      return Bad(
-          fmt::format("saw {} as the condition of if, wanted a comparison, as in if(a < b, x, y)", TypeText(args[0])));
-    HONE_TRY(Same(args[1], args[2]));
-    return Make(SelectOf(args[0].expr, args[1].expr, args[2].expr), args[1].weak && args[2].weak);
   }
   if (name == "float") {
     HONE_TRY(wants(1, "float(i)"));
@@ -334,12 +319,31 @@ Result<Value> ValueBuilder::Call(std::string_view name, std::vector<Value> args)
     if (IsFloat(args[0].type())) return args[0];
     return Make(CastTo(DType::kF32, args[0].expr), true);
   }
+  if (const OpTraits* function = FunctionNamed(name)) {
+    if (function->op == Op::kMin || function->op == Op::kMax) return Extreme(function->op, args);
+    if (function->op != Op::kSelect) return Function(*function, std::move(args));
+    HONE_TRY(wants(3, "if(condition, a, b)"));
+    if (args[0].type() != DType::kBool)
+      return Bad(
+          fmt::format("saw {} as the condition of if, wanted a comparison, as in if(a < b, x, y)", TypeText(args[0])));
+    HONE_TRY(Same(args[1], args[2]));
+    return Make(SelectOf(args[0].expr, args[1].expr, args[2].expr), args[1].weak && args[2].weak);
+  }
   std::string_view type_name = name == "int" ? "i64" : name;
   if (std::optional<DType> type = ParseDType(type_name)) {
     HONE_TRY(wants(1, fmt::format("{}(x)", name)));
     return Cast(*type, args[0]);
   }
   return Error{ErrorKind::kNotFound, fmt::format("unknown function \"{}\"", name), ""};
+}
+
+std::vector<std::string_view> FunctionNames() {
+  std::vector<std::string_view> names;
+  for (const OpTraits& traits : OpTable())
+    if (traits.notation == Notation::kFunction) names.push_back(traits.name);
+  names.insert(names.end(), {"clamp", "float", "int"});
+  names.insert(names.end(), std::begin(kActivations), std::end(kActivations));
+  return names;
 }
 
 }  // namespace hone

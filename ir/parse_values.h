@@ -12,6 +12,8 @@
 
 namespace hone {
 
+struct OpTraits;
+
 struct Value {
   Expr expr;
   bool weak = false;  // i64: whole literals; f32: literals and float(…)
@@ -49,12 +51,18 @@ class ValueBuilder {
   Result<void> Same(Value& a, Value& b);  // adapts the weak one to the other; the error says how to convert
   Result<Value> Cast(DType type, Value value);
   Result<Value> Activation(std::string_view name, Value v);
+  Result<Value> Function(const OpTraits& function, std::vector<Value> args);
+  Result<Value> Extreme(Op op, const std::vector<Value>& args);
+  Result<void> ToFloat(std::string_view function, Value& v);  // of a literal; others must be floats
   Result<Expr> Retype(const Expr& weak, DType type);
   Expr Intern(Expr expr) { return table_.Intern(std::move(expr)); }
 
   const ParseLimits& limits_;
   ExprTable table_;
 };
+
+// All that Call knows, except types.
+std::vector<std::string_view> FunctionNames();
 
 bool FitsInto(int64_t value, DType type);
 

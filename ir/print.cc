@@ -7,34 +7,15 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 namespace {
 
-// How tightly an operator binds, in the order of the grammar.
-enum Precedence { kOr = 1, kAnd, kNot, kComparison, kSum, kProduct, kUnary, kPrimary };
-
-Precedence PrecedenceOf(Op op) {
-  switch (op) {
-    case Op::kOr: return kOr;
-    case Op::kAnd: return kAnd;
-    case Op::kNot: return kNot;
-    case Op::kEq:
-    case Op::kNe:
-    case Op::kLt:
-    case Op::kLe: return kComparison;
-    case Op::kAdd:
-    case Op::kSub: return kSum;
-    case Op::kMul:
-    case Op::kDiv:
-    case Op::kFloorDiv:
-    case Op::kMod: return kProduct;
-    default: return kPrimary;
-  }
-}
+using namespace precedence;
 
 // Of an infix operator's left operand. Left-associative, except comparisons, which do not chain.
-int LeftPrecedence(Precedence own) { return own == kComparison ? own + 1 : own; }
+int LeftPrecedence(precedence::Level own) { return own == kComparison ? own + 1 : own; }
 
 // Literals take their type from what stands beside them; where nothing does, it is written out.
 enum class LiteralType { kImplied, kDefault, kUnknown };
@@ -48,7 +29,7 @@ class ExprPrinter {
 
  private:
   void Literal(const Expr& e, int precedence, LiteralType literals);
-  void Infix(const Expr& e, std::string_view symbol, int precedence, LiteralType literals);
+  void Infix(const Expr& e, int precedence, LiteralType literals);
   void Call(std::string_view name, const Expr& e, LiteralType literals);
   void Items(const std::vector<Expr>& items);
   std::string AxisName(int64_t position) const;
@@ -78,8 +59,7 @@ LiteralType ExprPrinter::ForArgs(const Expr& e, LiteralType outer) {
   size_t first = e.op() == Op::kSelect ? 1 : 0;
   for (size_t i = first; i < e.args().size(); ++i)
     if (!IsLiteralTree(e.arg(i))) return LiteralType::kImplied;
-  bool compares = e.op() >= Op::kEq && e.op() <= Op::kLe;
-  return compares ? LiteralType::kDefault : outer;
+  return IsComparison(e.op()) ? LiteralType::kDefault : outer;
 }
 
 std::string ExprPrinter::AxisName(int64_t position) const {
@@ -116,12 +96,13 @@ void ExprPrinter::Literal(const Expr& e, int precedence, LiteralType literals) {
   }
 }
 
-void ExprPrinter::Infix(const Expr& e, std::string_view symbol, int precedence, LiteralType literals) {
+void ExprPrinter::Infix(const Expr& e, int precedence, LiteralType literals) {
   LiteralType inner = ForArgs(e, literals);
-  const Precedence level = PrecedenceOf(e.op());
+  const OpTraits& traits = TraitsOf(e.op());
+  const precedence::Level level = traits.precedence;
   if (level < precedence) out_ += "(";
   Print(e.arg(0), LeftPrecedence(level), inner);
-  out_ += symbol;
+  out_ += fmt::format(" {} ", traits.symbol);
   Print(e.arg(1), level + 1, inner);
   if (level < precedence) out_ += ")";
 }
@@ -161,27 +142,16 @@ void ExprPrinter::Print(const Expr& e, int precedence, LiteralType literals) {
       Items(e.args());
       out_ += ")";
       return;
-    case Op::kAdd: return Infix(e, " + ", precedence, literals);
-    case Op::kSub: return Infix(e, " - ", precedence, literals);
-    case Op::kMul: return Infix(e, " * ", precedence, literals);
-    case Op::kDiv:
-    case Op::kFloorDiv: return Infix(e, " / ", precedence, literals);
-    case Op::kMod: return Infix(e, " % ", precedence, literals);
-    case Op::kEq: return Infix(e, " == ", precedence, literals);
-    case Op::kNe: return Infix(e, " != ", precedence, literals);
-    case Op::kLt: return Infix(e, " < ", precedence, literals);
-    case Op::kLe: return Infix(e, " <= ", precedence, literals);
-    case Op::kAnd: return Infix(e, " and ", precedence, literals);
-    case Op::kOr: return Infix(e, " or ", precedence, literals);
-    case Op::kNot:
-      if (precedence > kNot) out_ += "(";
-      out_ += "not ";
-      Print(e.arg(0), kNot, literals);
-      if (precedence > kNot) out_ += ")";
-      return;
     case Op::kCast: return Call(e.type() == DType::kI64 ? "int" : Name(e.type()), e, literals);
-    default: return Call(OpName(e.op()), e, literals);
+    default: break;
   }
+  const OpTraits& traits = TraitsOf(e.op());
+  if (traits.notation == Notation::kFunction) return Call(traits.name, e, literals);
+  if (traits.notation == Notation::kInfix) return Infix(e, precedence, literals);
+  if (precedence > traits.precedence) out_ += "(";
+  out_ += fmt::format("{} ", traits.symbol);
+  Print(e.arg(0), traits.precedence, literals);
+  if (precedence > traits.precedence) out_ += ")";
 }
 
 // BracketsOf within what is read already.
@@ -191,11 +161,11 @@ int InnerBrackets(const Expr& e) {
     const bool negative = e.op() == Op::kFloat ? std::signbit(e.float_value()) : e.int_value() < 0;
     return !literal ? 0 : negative ? 2 : 1;  // f32(1.0), f32(-1.0), (-1.0)
   }
-  const Precedence own = PrecedenceOf(e.op());
+  const precedence::Level own = TraitsOf(e.op()).precedence;
   int most = 0;
   for (size_t i = 0; i < e.args().size(); ++i) {
     const int needed = i == 0 ? LeftPrecedence(own) : own + 1;
-    const bool brackets = own == kPrimary || own == kNot || PrecedenceOf(e.arg(i).op()) < needed;
+    const bool brackets = own == kPrimary || own == kNot || TraitsOf(e.arg(i).op()).precedence < needed;
     most = std::max(most, InnerBrackets(e.arg(i)) + (brackets ? 1 : 0));
   }
   return most + (own == kNot ? 1 : 0);

@@ -1,5 +1,7 @@
 #include "ir/specialize.h"
 
+#include "ir/op_traits.h"
+
 namespace hone {
 namespace {
 
@@ -19,8 +21,7 @@ class Specializer {
                                                           : stage_->reduce_axes[position - stage_->axes.size()];
         return axis.extent.op() == Op::kInt && axis.extent.int_value() == 1 ? Int(0) : node;
       }
-      if (node.type() != DType::kI64 || node.args().size() != 2 || node.op() < Op::kAdd || node.op() > Op::kMax)
-        return node;
+      if (node.type() != DType::kI64 || node.args().size() != 2 || !IsIndexArithmetic(node.op())) return node;
       // 0·x and x − 0 and the like fold here; Binary folds constants.
       auto is = [](const Expr& x, int64_t value) { return x.op() == Op::kInt && x.int_value() == value; };
       if (node.op() == Op::kMul && (is(node.arg(0), 0) || is(node.arg(1), 0))) return Int(0);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "ir/op_traits.h"
 
 namespace hone {
 
@@ -54,7 +55,7 @@ Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values) {
     changed |= args.back().id() != arg.id();
   }
   if (!changed) return expr;
-  if (args.size() == 2 && expr.type() == DType::kI64 && expr.op() >= Op::kAdd && expr.op() <= Op::kMax)
+  if (args.size() == 2 && expr.type() == DType::kI64 && IsIndexArithmetic(expr.op()))
     return Binary(expr.op(), args[0], args[1]);  // folds
   return Expr(expr.op(), expr.type(), std::move(args), expr.int_value(), expr.float_value());
 }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ir/bounds.h"
+#include "ir/op_traits.h"
 #include "ir/print.h"
 
 namespace hone {
@@ -16,50 +17,31 @@ namespace {
 constexpr int64_t kProofBudget = 8'000'000;
 constexpr int64_t kVisitWork = 16;
 
-bool IsNumber(DType type) { return type != DType::kBool; }
-
 // Arguments and types of one node, its arguments being right. Loads are checked against their tensor elsewhere.
 bool NodeIsWellTyped(const Expr& e) {
-  size_t n = e.args().size();
-  DType type = e.type();
+  const OpTraits& traits = TraitsOf(e.op());
+  const DType type = e.type();
   auto arg = [&](size_t i) { return e.arg(i).type(); };
+  if (traits.arity >= 0 && e.args().size() != static_cast<size_t>(traits.arity)) return false;
+  const bool alike = std::all_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return a.type() == arg(0); });
+  switch (traits.typing) {
+    case Typing::kAlike: return alike && arg(0) == type && Contains(traits.takes, type);
+    case Typing::kCompares: return alike && type == DType::kBool && Contains(traits.takes, arg(0));
+    case Typing::kOwn: break;
+  }
   switch (e.op()) {
-    case Op::kInt: return n == 0 && !IsFloat(type);
-    case Op::kFloat: return n == 0 && IsFloat(type);
+    case Op::kInt: return !IsFloat(type);
+    case Op::kFloat: return IsFloat(type);
     case Op::kSize:
-    case Op::kAxis: return n == 0 && type == DType::kI64;
+    case Op::kAxis: return type == DType::kI64;
     case Op::kLoad: return true;
     case Op::kPad:
-      return n == 2 && e.arg(0).op() == Op::kLoad && arg(0) == type && arg(1) == type &&
+      return e.arg(0).op() == Op::kLoad && arg(0) == type && arg(1) == type &&
              (e.arg(1).op() == Op::kInt || e.arg(1).op() == Op::kFloat);
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kMin:
-    case Op::kMax: return n == 2 && arg(0) == type && arg(1) == type && IsNumber(type);
-    case Op::kFloorDiv:
-    case Op::kMod: return n == 2 && arg(0) == type && arg(1) == type && IsNumber(type) && !IsFloat(type);
-    case Op::kDiv:
-    case Op::kPow: return n == 2 && arg(0) == type && arg(1) == type && IsFloat(type);
-    case Op::kEq:
-    case Op::kNe: return n == 2 && type == DType::kBool && arg(0) == arg(1);
-    case Op::kLt:
-    case Op::kLe: return n == 2 && type == DType::kBool && arg(0) == arg(1) && IsNumber(arg(0));
-    case Op::kAnd:
-    case Op::kOr: return n == 2 && type == DType::kBool && arg(0) == type && arg(1) == type;
-    case Op::kNot: return n == 1 && type == DType::kBool && arg(0) == type;
-    case Op::kSelect: return n == 3 && arg(0) == DType::kBool && arg(1) == type && arg(2) == type;
-    case Op::kAbs: return n == 1 && arg(0) == type && IsNumber(type);
-    case Op::kExp:
-    case Op::kLog:
-    case Op::kSqrt:
-    case Op::kRsqrt:
-    case Op::kTanh:
-    case Op::kErf:
-    case Op::kFloor: return n == 1 && arg(0) == type && IsFloat(type);
-    case Op::kCast: return n == 1 && type != DType::kBool;
+    case Op::kSelect: return arg(0) == DType::kBool && arg(1) == type && arg(2) == type;
+    case Op::kCast: return type != DType::kBool;
+    default: return false;
   }
-  return false;
 }
 
 class Verifier {
@@ -93,7 +75,7 @@ class Verifier {
     bool over_sizes = static_cast<bool>(extent);
     if (over_sizes)
       Walk(extent, [&](const Expr& e) {
-        bool allowed = e.op() == Op::kInt || e.op() == Op::kSize || (e.op() >= Op::kAdd && e.op() <= Op::kMax);
+        bool allowed = e.op() == Op::kInt || e.op() == Op::kSize || IsIndexArithmetic(e.op());
         over_sizes &= allowed && e.type() == DType::kI64 && NodeIsWellTyped(e) &&
                       (e.op() != Op::kSize || static_cast<uint64_t>(e.int_value()) < kernel_.sizes.size());
       });

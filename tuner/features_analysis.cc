@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "codegen/op_length.h"
+#include "ir/op_traits.h"
 #include "tuner/features_cycles.h"
 #include "tuner/features_loops.h"
 
@@ -130,24 +130,18 @@ class Walker {
 
   static double Operations::* KindOf(Op op, DType type) {
     const bool is_float = IsFloat(type);
-    switch (op) {
-      case Op::kAdd:
-      case Op::kSub: return is_float ? &Operations::add : &Operations::integer;
-      case Op::kMul: return is_float ? &Operations::multiply : &Operations::integer;
-      case Op::kDiv:
-      case Op::kSqrt:
-      case Op::kRsqrt: return &Operations::divide;
-      case Op::kExp:
-      case Op::kLog:
-      case Op::kTanh:
-      case Op::kErf:
-      case Op::kPow: return &Operations::transcendental;
-      case Op::kFloorDiv:
-      case Op::kMod: return &Operations::integer;
-      case Op::kCast:
-      case Op::kFloor: return &Operations::convert;
-      default: return &Operations::compare;
+    switch (TraitsOf(op).cost) {
+      case OpCost::kAdd: return is_float ? &Operations::add : &Operations::integer;
+      case OpCost::kMultiply: return is_float ? &Operations::multiply : &Operations::integer;
+      case OpCost::kIntegerDivide: return &Operations::integer;
+      case OpCost::kDivide:
+      case OpCost::kRoot: return &Operations::divide;
+      case OpCost::kElementary: return &Operations::transcendental;
+      case OpCost::kConvert: return &Operations::convert;
+      case OpCost::kCompare:
+      case OpCost::kFree: break;
     }
+    return &Operations::compare;
   }
 
   // Counts what the value takes and returns the loops that it depends on.
@@ -168,11 +162,11 @@ class Walker {
     // An index as a value is arithmetic only where it varies within the body.
     const DType type = value.type == DType::kBool ? value.args[0]->type : value.type;
     const int place = PlaceOf(mask);
-    if (LengthOf(value.op) > 1 && open_.Copies(~Mask{0}) >= static_cast<double>(machine_.called_copies))
+    if (IsElementary(value.op) && open_.Copies(~Mask{0}) >= static_cast<double>(machine_.called_copies))
       analysis_.nodes[static_cast<size_t>(place)].ops.math_calls +=
           open_.Copies(mask) * (open_.IsVector(mask) ? open_.Widths(type) : 1);
     CountAt(place, KindOf(value.op, type), mask, type, open_.Copies(mask),
-            LengthOf(value.op) > 1 ? LengthOf(value.op) / kMeanLength : 1);
+            IsElementary(value.op) ? TraitsOf(value.op).instructions / kMeanInstructions : 1);
     return mask;
   }
 

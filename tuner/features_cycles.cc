@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "codegen/op_length.h"
+#include "ir/op_traits.h"
 #include "tuner/features_analysis.h"
 
 namespace hone::features {
 namespace {
 
 double LatencyOf(Op op, const MachineModel& machine) {
-  if (LengthOf(op) > 1) return machine.elementary_latency;
-  const bool divides = op == Op::kDiv || op == Op::kSqrt || op == Op::kRsqrt;
-  return divides ? machine.divide_latency : machine.fma_latency;
+  const OpCost cost = TraitsOf(op).cost;
+  if (cost == OpCost::kElementary) return machine.elementary_latency;
+  return cost == OpCost::kDivide || cost == OpCost::kRoot ? machine.divide_latency : machine.fma_latency;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ double Operations::Stores() const {
 }
 
 double Operations::Instructions(const MachineModel& machine) const {
-  return Arithmetic() + transcendental * (kMeanLength - 1) + math_calls * machine.call_instructions + shuffle +
+  return Arithmetic() + transcendental * (kMeanInstructions - 1) + math_calls * machine.call_instructions + shuffle +
          Loads() + Stores() + branch;
 }
 
@@ -52,7 +52,7 @@ BodyCycles CyclesOf(const Node& node, const MachineModel& machine) {
   const Operations& ops = node.ops;
   BodyCycles cycles;
   const double pipes =
-      ops.Arithmetic() + ops.transcendental * (kMeanLength - 1) + ops.math_calls * machine.call_instructions / 2;
+      ops.Arithmetic() + ops.transcendental * (kMeanInstructions - 1) + ops.math_calls * machine.call_instructions / 2;
   const double divider = ops.divide * machine.divide_cycles;
   cycles.arithmetic = std::max(pipes / machine.fma_per_cycle, divider);
   cycles.load = ops.Loads() / machine.loads_per_cycle;

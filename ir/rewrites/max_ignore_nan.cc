@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/op_traits.h"
 #include "ir/rewrites/registry.h"
 #include "ir/stage_graph.h"
 
@@ -34,26 +35,6 @@ std::optional<Axes> PlainAxes(const Expr& load) {
 }
 
 bool IsLoadOf(const Expr& e, TensorId tensor) { return e.op() == Op::kLoad && e.int_value() == tensor; }
-
-// Operations of one result that is NaN when any of their arguments is.
-bool KeepsNan(Op op) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kDiv:
-    case Op::kMin:
-    case Op::kMax:
-    case Op::kExp:
-    case Op::kLog:
-    case Op::kTanh:
-    case Op::kErf:
-    case Op::kSqrt:
-    case Op::kRsqrt:
-    case Op::kAbs: return true;
-    default: return false;
-  }
-}
 
 class Proof {
  public:
@@ -150,7 +131,7 @@ class Proof {
       if (source < 0 || kernel_.stages[static_cast<size_t>(source)].reduction != Reduction::kNone) return false;
       return FollowsTotal(SubstituteAxes(kernel_.stages[static_cast<size_t>(source)].body, e.args()), row);
     }
-    return KeepsNan(e.op()) &&
+    return TraitsOf(e.op()).keeps_nan &&
            std::any_of(e.args().begin(), e.args().end(), [&](const Expr& arg) { return FollowsTotal(arg, row); });
   }
 

@@ -11,6 +11,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "tests/support/kernel_inputs.h"
+#include "tests/support/op_definitions.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/random_kernel.h"
 
@@ -156,41 +157,14 @@ class TreeWalk {
       case Op::kAxis: return static_cast<double>(point_[static_cast<size_t>(e.int_value())]);
       case Op::kLoad: return Load(e, nullptr);
       case Op::kPad: return Load(e.arg(0), &e.arg(1));
-      case Op::kAdd: return arg(0) + arg(1);
-      case Op::kSub: return arg(0) - arg(1);
-      case Op::kMul: return arg(0) * arg(1);
-      case Op::kDiv: return arg(0) / arg(1);
-      case Op::kFloorDiv: return std::floor(arg(0) / arg(1));
-      case Op::kMod: {
-        double a = arg(0), b = arg(1);
-        return a - std::floor(a / b) * b;
-      }
-      case Op::kMin: return std::min(arg(0), arg(1));
-      case Op::kMax: return std::max(arg(0), arg(1));
-      case Op::kPow: return std::pow(arg(0), arg(1));
-      case Op::kEq: return arg(0) == arg(1);
-      case Op::kNe: return arg(0) != arg(1);
-      case Op::kLt: return arg(0) < arg(1);
-      case Op::kLe: return arg(0) <= arg(1);
-      case Op::kAnd: return arg(0) != 0 && arg(1) != 0;
-      case Op::kOr: return arg(0) != 0 || arg(1) != 0;
-      case Op::kNot: return arg(0) == 0;
       case Op::kSelect: return arg(0) != 0 ? arg(1) : arg(2);
-      case Op::kAbs: return std::abs(arg(0));
-      case Op::kExp: return std::exp(arg(0));
-      case Op::kLog: return std::log(arg(0));
-      case Op::kSqrt: return std::sqrt(arg(0));
-      case Op::kRsqrt: return 1 / std::sqrt(arg(0));
-      case Op::kTanh: return std::tanh(arg(0));
-      case Op::kErf: return std::erf(arg(0));
-      case Op::kFloor: return std::floor(arg(0));
       case Op::kCast: {
         double x = arg(0);
         if (IsFloat(e.type())) return x;
         return std::clamp(std::trunc(x), -0x1p31, 0x1p31 - 1);
       }
+      default: return DefinitionOf(e.op())->value(arg(0), e.args().size() > 1 ? arg(1) : 0);
     }
-    return 0;
   }
 
   const Kernel& kernel_;
