@@ -28,6 +28,7 @@
 #include "codegen/choices.h"
 #include "codegen/default_schedule.h"
 #include "ir/accuracy.h"
+#include "ir/element.h"
 #include "ir/interpret.h"
 #include "ir/parse.h"
 #include "ir/specialize.h"
@@ -106,17 +107,15 @@ int Run(const Lab& lab, const std::string& text) {
     void* data = Allocate(count * ByteSize(tensor.dtype));
     if (tensor.kind == TensorKind::kOutput)
       std::memset(data, 0xff, static_cast<size_t>(count * ByteSize(tensor.dtype)));
-    else if (tensor.dtype == DType::kF32)
-      for (int64_t j = 0; j < count; ++j)
-        static_cast<float*>(data)[j] = static_cast<float>(rng() >> 8) / (1 << 23) - 1.0f;
-    else if (tensor.dtype == DType::kF64)
-      for (int64_t j = 0; j < count; ++j) static_cast<double*>(data)[j] = static_cast<double>(rng()) / 2147483648.0 - 1;
-    else if (tensor.dtype == DType::kI8)
-      for (int64_t j = 0; j < count; ++j) static_cast<int8_t*>(data)[j] = static_cast<int8_t>(rng());
-    else if (tensor.dtype == DType::kI32)
-      for (int64_t j = 0; j < count; ++j) static_cast<int32_t*>(data)[j] = static_cast<int32_t>(rng() % 1000);
     else
-      for (int64_t j = 0; j < count; ++j) static_cast<uint8_t*>(data)[j] = rng() & 1;
+      for (int64_t j = 0; j < count; ++j) {
+        const double real = static_cast<double>(rng() >> 8) / (1 << 23) - 1;
+        const double value = IsFloat(tensor.dtype)          ? real
+                             : tensor.dtype == DType::kBool ? static_cast<double>(rng() & 1)
+                             : ByteSize(tensor.dtype) == 1  ? std::floor(real * 128)
+                                                            : static_cast<double>(rng() % 1000);
+        StoreElement(tensor.dtype, value, data, static_cast<size_t>(j));
+      }
     raw.push_back(data);
     buffers.push_back(data);
     if (tensor.kind == TensorKind::kInput) inputs.push_back({data});
@@ -144,14 +143,7 @@ int Run(const Lab& lab, const std::string& text) {
                       : s < 32         ? count - 1 - (s - 16)
                                        : static_cast<int64_t>(rng()) % count;
       Reference r = reference.At(output, index);
-      double y = 0;
-      switch (tensor.dtype) {
-        case DType::kF32: y = static_cast<float*>(buffers[i])[index]; break;
-        case DType::kF64: y = static_cast<double*>(buffers[i])[index]; break;
-        case DType::kI32: y = static_cast<int32_t*>(buffers[i])[index]; break;
-        case DType::kI8: y = static_cast<int8_t*>(buffers[i])[index]; break;
-        default: y = static_cast<uint8_t*>(buffers[i])[index]; break;
-      }
+      double y = LoadElement(tensor.dtype, buffers[i], static_cast<size_t>(index));
       double error = y == r.value ? 0 : std::abs(y - r.value) / r.magnitude;
       if (std::isnan(y) && std::isnan(r.value)) error = 0;
       if (!(error <= worst)) worst = error, worst_index = index;

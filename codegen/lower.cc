@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "codegen/lower_internal.h"
+#include "ir/dtype_traits.h"
 #include "ir/op_traits.h"
 #include "ir/stage_graph.h"
 
@@ -335,7 +336,7 @@ Result<void> Lowering::CheckInstructionCount() const {
 Result<LoopProgram> Lowering::Run() {
   program_.kernel = kernel_;
   for (const Tensor& tensor : kernel_.tensors)
-    if (tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16)
+    if (!TraitsOf(tensor.dtype).is_computed)
       return Error{ErrorKind::kUnsupported,
                    fmt::format("{} is {}: not on this target yet; use f32, f64, i32, i8 or bool", tensor.name,
                                Name(tensor.dtype)),

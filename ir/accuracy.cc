@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/dtype_traits.h"
+
 namespace hone {
 
 int64_t LongestReduction(const Kernel& kernel) {
@@ -17,26 +19,27 @@ int64_t LongestReduction(const Kernel& kernel) {
 }
 
 double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type) {
+  const DTypeTraits& traits = TraitsOf(type);
+  const double stored = traits.accumulator == type ? 0 : traits.unit_roundoff;  // rounded once more
   switch (accuracy) {
-    case Accuracy::kRelaxed: return 1e-4;
-    case Accuracy::kFast: return 1e-2;
+    case Accuracy::kRelaxed: return 1e-4 + stored;
+    case Accuracy::kFast: return 1e-2 + stored;
     case Accuracy::kStrict: break;
   }
-  double rounding = type == DType::kF64 ? 0x1p-53 : 0x1p-24;
-  return (4 + std::sqrt(static_cast<double>(LongestReduction(kernel)))) * rounding;
+  return (4 + std::sqrt(static_cast<double>(LongestReduction(kernel)))) * TraitsOf(traits.accumulator).unit_roundoff +
+         stored;
 }
 
 double Tolerance(const Kernel& kernel, Accuracy accuracy) {
-  bool any = false, all_double = true;
-  for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+  bool any = false;
+  DType coarsest = DType::kF64;
+  for (const Tensor& tensor : kernel.tensors) {
     if (!IsFloat(tensor.dtype)) continue;
     any |= tensor.kind == TensorKind::kOutput;
-    all_double &= tensor.dtype == DType::kF64;
+    if (TraitsOf(tensor.dtype).unit_roundoff > TraitsOf(coarsest).unit_roundoff) coarsest = tensor.dtype;
   }
   if (!any) return 0;
-  for (const Tensor& tensor : kernel.tensors) all_double &= !IsFloat(tensor.dtype) || tensor.dtype == DType::kF64;
-  return FloatTolerance(kernel, accuracy, all_double ? DType::kF64 : DType::kF32);
+  return FloatTolerance(kernel, accuracy, coarsest);
 }
 
 double RelativeError(double y, const Reference& reference, DType type) {
@@ -44,13 +47,10 @@ double RelativeError(double y, const Reference& reference, DType type) {
   double r = reference.value;
   if (y == r || (std::isnan(y) && std::isnan(r))) return 0;
   if (!IsFloat(type)) return std::abs(y - r) <= reference.magnitude ? 0 : kInfinite;
-  bool narrow = type == DType::kF32;
-  double largest = narrow ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
-  double smallest = narrow ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
-  if (std::isinf(y) && std::abs(r) >= largest && std::signbit(y) == std::signbit(r)) return 0;
+  if (std::isinf(y) && std::abs(r) >= TraitsOf(type).largest && std::signbit(y) == std::signbit(r)) return 0;
   if (!std::isfinite(y) || !std::isfinite(r)) return kInfinite;
   double difference = std::abs(y - r);
-  if (difference <= smallest) return 0;
+  if (difference <= TraitsOf(type).smallest) return 0;
   return reference.magnitude > 0 ? difference / reference.magnitude : kInfinite;
 }
 

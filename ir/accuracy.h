@@ -9,8 +9,9 @@
 
 namespace hone {
 
-// strict: (4 + √K) · 2⁻²⁴ for f32 (2⁻⁵³ if every float operand is f64); relaxed: 10⁻⁴; fast: 10⁻². 0 at any accuracy if
-// no output is a float. REQUIRES: static kernel.
+// strict: (4 + √K) · 2⁻²⁴ for f32 (2⁻⁵³ if every float tensor is f64); relaxed: 10⁻⁴; fast: 10⁻². Where a tensor is of
+// a type that is accumulated in a wider one: that one's, and a rounding (f16: 2⁻¹¹, bf16: 2⁻⁸). 0 at any accuracy if no
+// output is a float. REQUIRES: static kernel.
 double Tolerance(const Kernel& kernel, Accuracy accuracy);
 inline double Tolerance(const Kernel& kernel) { return Tolerance(kernel, kernel.options.accuracy); }
 

@@ -1,5 +1,7 @@
 #include "ir/bounds.h"
 
+#include "ir/dtype_traits.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -37,12 +39,9 @@ Range Corners(Range a, Range b, __int128 (*f)(__int128, __int128)) {
 Form Constant(int64_t value) { return Form{{}, value}; }
 
 Range RangeOfType(DType type) {
-  switch (type) {
-    case DType::kI8: return {-128, 127};
-    case DType::kBool: return {0, 1};
-    case DType::kI32: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    default: return {-kLargest, kLargest};
-  }
+  const DTypeTraits& traits = TraitsOf(type);
+  const bool is_narrow = !traits.is_float && traits.bytes < ByteSize(DType::kI64);
+  return is_narrow ? Range{traits.lowest, traits.highest} : Range{-kLargest, kLargest};
 }
 
 }  // namespace

@@ -14,16 +14,16 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "ir/accuracy.h"
+#include "ir/element.h"
 
 namespace hone {
 namespace {
 
-// Quiet NaNs with payloads of their own: arithmetic makes the default NaN and keeps payloads that it is given.
-constexpr uint32_t kUnwritten32 = 0x7fc5a5a5, kScratch32 = 0x7fc6b6b6;
-constexpr uint64_t kUnwritten64 = 0x7ffda5a5a5a5a5a5;
-constexpr uint8_t kUnwritten8 = 0xa5;  // no bool, and one i8 in 256
-constexpr double kElementCost = 30;    // of the reference, in multiply-adds
-constexpr int64_t kSuspects = 64;      // elements asked about that were not sampled
+// A quiet NaN of every float type, with a payload of its own: arithmetic makes the default NaN and keeps payloads that
+// it is given.
+constexpr uint64_t kScratch = 0x7ffe7ffe7ffe7ffe;
+constexpr double kElementCost = 30;  // of the reference, in multiply-adds
+constexpr int64_t kSuspects = 64;    // elements asked about that were not sampled
 
 template <typename T>
 void FillWith(T pattern, std::span<std::byte> data) {
@@ -55,19 +55,14 @@ std::string ElementName(const Output& output, int64_t index) {
 }
 
 double ValueAt(DType type, std::span<const std::byte> data, int64_t index) {
-  auto load = [&]<typename T>(T value) {
-    std::memcpy(&value, data.data() + static_cast<size_t>(index) * sizeof(T), sizeof(T));
-    return static_cast<double>(value);
-  };
-  switch (type) {
-    case DType::kF32: return load(float{});
-    case DType::kF64: return load(double{});
-    case DType::kI32: return load(int32_t{});
-    case DType::kI64: return load(int64_t{});
-    case DType::kI8: return load(int8_t{});
-    default: return load(uint8_t{});
-  }
+  return LoadElement(type, data.data(), static_cast<size_t>(index));
 }
+
+// The unsigned integer of an element's bits.
+template <typename T>
+using BitsOf = std::conditional_t<
+    sizeof(T) == 8, uint64_t,
+    std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
 
 // Coordinates along one dimension where code that works in tiles goes wrong: the ends, and both sides of the first and
 // the last border of tiles of each power of two, and of three times one (12, 24, 48: other register tiles).
@@ -118,31 +113,25 @@ class Scanner {
   explicit Scanner(Rng rng) : rng_(rng) {}
 
   Scan Run(DType type, std::span<const std::byte> data) {
-    switch (type) {
-      case DType::kF32:
-        Blocks<uint32_t>(data, [this](uint32_t bits, int64_t i) { Float32(bits, i); }, 0x7f800000u);
-        break;
-      case DType::kF64:
-        Blocks<uint64_t>(data, [this](uint64_t bits, int64_t i) { Float64(bits, i); }, 0x7ff0000000000000u);
-        break;
-      case DType::kI32: Whole<uint32_t>(data, kUnwritten32); break;
-      case DType::kI64: Whole<uint64_t>(data, kUnwritten64); break;
-      case DType::kI8: Whole<uint8_t>(data, kUnwritten8); break;
-      default:
-        for (size_t i = 0; i < data.size(); ++i)
-          if (static_cast<uint8_t>(data[i]) == kUnwritten8)
-            Unwritten(static_cast<int64_t>(i));
-          else if (static_cast<uint8_t>(data[i]) > 1)
-            Suspect(static_cast<int64_t>(i));
-    }
+    VisitElement(type, [&]<typename T>(std::type_identity<T>) {
+      const auto unwritten = static_cast<BitsOf<T>>(TraitsOf(type).unwritten);
+      if constexpr (!std::is_integral_v<T>)
+        Floats<T>(data, unwritten);
+      else if (type == DType::kBool)
+        Truths(data, unwritten);
+      else
+        Whole(data, unwritten);
+    });
     return std::move(scan_);
   }
 
  private:
   // Looks at blocks for any exponent of all ones; only those that have one are looked at one by one.
-  template <typename Bits, typename Look>
-  void Blocks(std::span<const std::byte> data, const Look& look, Bits exponent) {
+  template <typename T, typename Bits = BitsOf<T>>
+  void Floats(std::span<const std::byte> data, Bits unwritten) {
     constexpr size_t kBlock = 1024;
+    constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+    const Bits exponent = std::bit_cast<Bits>(static_cast<T>(std::numeric_limits<double>::infinity()));
     size_t count = data.size() / sizeof(Bits);
     for (size_t begin = 0; begin < count; begin += kBlock) {
       size_t size = std::min(kBlock, count - begin);
@@ -151,9 +140,25 @@ class Scanner {
       Bits odd = 0;
       for (size_t i = 0; i < size; ++i) odd |= (block[i] & exponent) == exponent ? 1 : 0;
       if (odd == 0) continue;
-      for (size_t i = 0; i < size; ++i)
-        if ((block[i] & exponent) == exponent) look(block[i], static_cast<int64_t>(begin + i));
+      for (size_t i = 0; i < size; ++i) {
+        const auto index = static_cast<int64_t>(begin + i);
+        if ((block[i] & exponent) != exponent) continue;
+        if (block[i] == unwritten)
+          Unwritten(index);
+        else if ((block[i] & ~kSign) == static_cast<Bits>(kScratch))
+          Scratch(index);
+        else
+          Suspect(index);
+      }
     }
+  }
+
+  void Truths(std::span<const std::byte> data, uint8_t unwritten) {
+    for (size_t i = 0; i < data.size(); ++i)
+      if (static_cast<uint8_t>(data[i]) == unwritten)
+        Unwritten(static_cast<int64_t>(i));
+      else if (static_cast<uint8_t>(data[i]) > 1)
+        Suspect(static_cast<int64_t>(i));
   }
 
   template <typename Bits>
@@ -165,16 +170,6 @@ class Scanner {
     }
   }
 
-  void Float32(uint32_t bits, int64_t index) {
-    if (bits == kUnwritten32) return Unwritten(index);
-    if ((bits & 0x7fffffff) == kScratch32) return Scratch(index);
-    Suspect(index);
-  }
-  void Float64(uint64_t bits, int64_t index) {
-    if (bits == kUnwritten64) return Unwritten(index);
-    if (static_cast<uint32_t>(bits >> 32 & 0x7fffffff) == kScratch32) return Scratch(index);
-    Suspect(index);
-  }
   void Unwritten(int64_t index) {
     if (scan_.unwritten++ == 0) scan_.first_unwritten = index;
   }
@@ -251,15 +246,16 @@ std::optional<Error> CheckProjection(const Output& output, const Projection& pro
 }  // namespace
 
 void FillUnwritten(DType type, std::span<std::byte> data) {
-  switch (ByteSize(type)) {
-    case 8: return FillWith(kUnwritten64, data);
-    case 4: return FillWith(kUnwritten32, data);
-    default: return FillWith(kUnwritten8, data);
-  }
+  VisitElement(type, [&]<typename T>(std::type_identity<T>) {
+    FillWith(static_cast<BitsOf<T>>(TraitsOf(type).unwritten), data);
+  });
 }
 
-// A NaN for f32, and with the words doubled also for f64.
-void FillScratch(std::span<std::byte> data) { FillWith(kScratch32, data); }
+void FillScratch(std::span<std::byte> data) {
+  const size_t words = data.size() / sizeof kScratch * sizeof kScratch;
+  FillWith(kScratch, data.first(words));
+  FillWith(static_cast<uint16_t>(kScratch), data.subspan(words));
+}
 
 std::vector<Samples> ComputeSamples(const Kernel& kernel, Interpreter& interpreter, const SampleOptions& options,
                                     uint64_t seed, std::span<const OperandView> inputs) {

@@ -32,9 +32,9 @@ void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::
 // A seed of the kernel's own, so that a check can be repeated: a hash of its printed form.
 uint64_t InputSeed(const Kernel& kernel);
 
-// The pattern that outputs hold before a run: a NaN that no computation gives, or an unlikely integer.
+// The pattern that outputs hold before a run (DTypeTraits::unwritten).
 void FillUnwritten(DType type, std::span<std::byte> data);
-// The same for workspace and packed operands: another NaN, so that a result computed from it tells.
+// The same for workspace and packed operands: another NaN, of any float type, so that a result computed from it tells.
 void FillScratch(std::span<std::byte> data);
 
 struct SampleOptions {

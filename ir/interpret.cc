@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "ir/accuracy.h"
+#include "ir/element.h"
 #include "ir/interpret_columns.h"
 #include "ir/interpret_program.h"
 
@@ -324,17 +325,14 @@ struct Interpreter::Impl {
     const LoadSite& site = frame.program->sites[static_cast<size_t>(instruction.site)];
     const Column& out = frame.registers[static_cast<size_t>(instruction.result)];
     if (site.computed >= 0) return LoadComputed(frame, site, first, n, out);
-    switch (site.dtype) {
-      case DType::kF32: Gather<float>(frame, site, first, n, out.value); break;
-      case DType::kF64: Gather<double>(frame, site, first, n, out.value); break;
-      case DType::kI32: Gather<int32_t>(frame, site, first, n, out.integer); break;
-      case DType::kI8: Gather<int8_t>(frame, site, first, n, out.integer); break;
-      case DType::kBool:
-        Gather<uint8_t>(frame, site, first, n, out.integer);
-        for (size_t i = 0; i < n; ++i) out.integer[i] = out.integer[i] != 0;
-        break;
-      default: HONE_CHECK(!"element type in memory");
-    }
+    VisitElement(site.dtype, [&]<typename T>(std::type_identity<T>) {
+      if constexpr (std::is_integral_v<T>)
+        Gather<T>(frame, site, first, n, out.integer);
+      else
+        Gather<T>(frame, site, first, n, out.value);
+    });
+    if (site.dtype == DType::kBool)
+      for (size_t i = 0; i < n; ++i) out.integer[i] = out.integer[i] != 0;
     // An index that a float decided may have picked another element; that is not followed further.
     if (out.magnitude) std::fill_n(out.magnitude, n, 0.0);
   }

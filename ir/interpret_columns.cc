@@ -27,11 +27,10 @@ const double* Slacks(const Register& reg, const Column& column, size_t n, double
 }
 
 double Saturate(double whole, DType type) {
-  switch (type) {
-    case DType::kI8: return std::clamp(whole, -128.0, 127.0);
-    case DType::kI32: return std::clamp(whole, -0x1p31, 0x1p31 - 1);
-    default: return std::clamp(whole, -0x1p62, 0x1p62);
-  }
+  constexpr double kMost = 0x1p62;  // beyond what an index may be, within an int64_t
+  const DTypeTraits& traits = TraitsOf(type);
+  return std::clamp(whole, std::max(-kMost, static_cast<double>(traits.lowest)),
+                    std::min(kMost, static_cast<double>(traits.highest)));
 }
 
 double Truncate(double x, DType type) { return std::isnan(x) ? 0 : Saturate(std::trunc(x), type); }
@@ -121,12 +120,8 @@ void CastToInteger(const Instruction& instruction, const Operands& in, const Reg
   DType type = instruction.type;
   if (!in.regs[0]->is_float) {
     const int64_t* x = in.integer(0);
-    for (size_t i = 0; i < in.n; ++i) {
-      if (type == DType::kI8)
-        out.integer[i] = static_cast<int8_t>(static_cast<uint8_t>(x[i]));
-      else
-        out.integer[i] = reference::Wrap(type, static_cast<uint64_t>(x[i]));
-    }
+    const reference::Wrap wrap(type);
+    for (size_t i = 0; i < in.n; ++i) out.integer[i] = wrap(static_cast<uint64_t>(x[i]));
     if (result.has_slack) std::copy_n(in.slack(0), in.n, out.magnitude);
     return;
   }
@@ -195,13 +190,13 @@ void ReductionState::Add(const Register& reg, const Column& column, size_t n) {
   if (!reg.is_float) {
     const int64_t* x = column.integer;
     const double* slack = Slacks(reg, column, n, scratch);
+    const reference::Wrap wrap(type_);
     for (size_t i = 0; i < n; ++i) {
       uint64_t a = static_cast<uint64_t>(integer_), b = static_cast<uint64_t>(x[i]);
       if (reduction_ == Reduction::kSum) {
-        integer_ = reference::Wrap(type_, a + b), magnitude_ += slack[i];
+        integer_ = wrap(a + b), magnitude_ += slack[i];
       } else if (reduction_ == Reduction::kProd) {
-        magnitude_ = reference::ProductSlack(integer_, magnitude_, x[i], slack[i]),
-        integer_ = reference::Wrap(type_, a * b);
+        magnitude_ = reference::ProductSlack(integer_, magnitude_, x[i], slack[i]), integer_ = wrap(a * b);
       } else {
         bool takes = empty_ || (reduction_ == Reduction::kMax ? x[i] > integer_ : x[i] < integer_);
         magnitude_ = std::max(magnitude_, slack[i]);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/dtype_traits.h"
 #include "ir/op_traits.h"
 
 namespace hone::reference {
@@ -28,10 +29,17 @@ inline double ProductSlack(int64_t a, double sa, int64_t b, double sb) {
   return std::abs(static_cast<double>(a)) * sb + std::abs(static_cast<double>(b)) * sa + sa * sb;
 }
 
-// The low bits of a value as an integer type holds them. i64 holds all.
-inline int64_t Wrap(DType type, uint64_t value) {
-  return type == DType::kI32 ? static_cast<int32_t>(static_cast<uint32_t>(value)) : static_cast<int64_t>(value);
-}
+// The low bits of a value as an integer type holds them: its sign bit counts negative.
+class Wrap {
+ public:
+  explicit Wrap(DType type)
+      : mask_(~uint64_t{0} >> (64 - 8 * ByteSize(type))), sign_(TraitsOf(type).lowest < 0 ? mask_ ^ mask_ >> 1 : 0) {}
+  int64_t operator()(uint64_t value) const { return static_cast<int64_t>(((value & mask_) ^ sign_) - sign_); }
+
+ private:
+  uint64_t mask_;
+  uint64_t sign_;
+};
 
 // A float argument at one lane.
 struct Point {
@@ -64,7 +72,8 @@ void TwoFloats(const FloatColumns& columns) {
 template <auto kValue, auto kSlack>
 void OneInteger(const IntegerColumns& columns) {
   const auto [n, type, x, slack, v, out] = columns;
-  for (size_t i = 0; i < n; ++i) v[i] = Wrap(type, static_cast<uint64_t>(kValue(x[0][i])));
+  const Wrap wrap(type);
+  for (size_t i = 0; i < n; ++i) v[i] = wrap(static_cast<uint64_t>(kValue(x[0][i])));
   if (!out) return;
   for (size_t i = 0; i < n; ++i) out[i] = kSlack(x[0][i], slack[0][i]);
 }
@@ -72,7 +81,8 @@ void OneInteger(const IntegerColumns& columns) {
 template <auto kValue, auto kSlack>
 void TwoIntegers(const IntegerColumns& columns) {
   const auto [n, type, x, slack, v, out] = columns;
-  for (size_t i = 0; i < n; ++i) v[i] = Wrap(type, static_cast<uint64_t>(kValue(x[0][i], x[1][i])));
+  const Wrap wrap(type);
+  for (size_t i = 0; i < n; ++i) v[i] = wrap(static_cast<uint64_t>(kValue(x[0][i], x[1][i])));
   if (!out) return;
   for (size_t i = 0; i < n; ++i) out[i] = kSlack(x[0][i], slack[0][i], x[1][i], slack[1][i]);
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "ir/dtype_traits.h"
 #include "ir/ops_table.h"
 #include "ir/type.h"
 
@@ -260,7 +261,7 @@ Result<bool> Expander::ReadCommon(const Call::Given& given) {
     accuracy_ = token.text;
   } else if (name == "dtype") {
     std::optional<DType> dtype = plain ? ParseDType(token.text) : std::nullopt;
-    if (dtype == DType::kF16 || dtype == DType::kBF16)
+    if (dtype && !TraitsOf(*dtype).is_computed)
       return At(token.position, fmt::format("{} is not on this target yet; use dtype=f32", token.text),
                 ErrorKind::kUnsupported);
     if (!dtype || dtype == DType::kBool || dtype == DType::kI64)
@@ -423,9 +424,9 @@ Result<Expansion> Expander::Run() {
   std::string source =
       fmt::format("kernel \"{}\"({}) -> y: {}[{}]{}\nwhere {}{} {{\n{}}}\n", text.name, text.inputs, text.output_type,
                   fmt::join(text.output, ", "), view, WhereClause(text), with, text.body);
-  source = Replace(source, "$LOWEST", IsFloat(dtype_) ? "-inf" : dtype_ == DType::kI8 ? "-128" : "-2147483648");
+  source = Replace(source, "$LOWEST", IsFloat(dtype_) ? "-inf" : fmt::format("{}", TraitsOf(dtype_).lowest));
   source = Replace(source, "$T", Name(dtype_));
-  source = Replace(source, "$A", Name(dtype_ == DType::kI8 ? DType::kI32 : dtype_));
+  source = Replace(source, "$A", Name(TraitsOf(dtype_).accumulator));
   source = Replace(source, "$C", is_const_ ? "const " : "");
   return Expansion{text.name, std::move(source), call_.operation.position};
 }

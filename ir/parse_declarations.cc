@@ -1,6 +1,7 @@
 // Declarations: sizes and their abbreviations, options, tensors and their views.
 #include <algorithm>
 
+#include "ir/dtype_traits.h"
 #include "ir/parse_resolver.h"
 
 namespace hone {
@@ -116,7 +117,7 @@ Result<void> KernelResolver::Declare(const TensorTree& tree, TensorKind kind) {
   if (!dtype)
     return At(tree.dtype.position,
               fmt::format("unknown element type \"{}\", wanted f32, f64, i32, i8 or bool", tree.dtype.name));
-  if (*dtype == DType::kF16 || *dtype == DType::kBF16 || *dtype == DType::kI64)
+  if (!TraitsOf(*dtype).is_computed || *dtype == DType::kI64)
     return At(tree.dtype.position,
               fmt::format("{} tensors are not on this target yet; use f32, f64, i32, i8 or bool", tree.dtype.name),
               ErrorKind::kUnsupported);

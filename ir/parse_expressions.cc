@@ -76,8 +76,8 @@ Result<Value> KernelResolver::LowerNode(const Tree& tree, bool index) {
     case TreeKind::kLoad: {
       Value value = HONE_TRY(Load(tree));
       // Indices read from data are i32 or i8 in memory and i64 in arithmetic.
-      bool whole = value.type() == DType::kI32 || value.type() == DType::kI8;
-      return index && whole ? Place(build_.Call("int", {value}), tree.position) : value;
+      return index && Contains(TypeSet::kIntegers, value.type()) ? Place(build_.Call("int", {value}), tree.position)
+                                                                 : value;
     }
     case TreeKind::kReduce: {
       if (index) return At(tree.position, "a reduction cannot stand in an index; give it a tensor of its own first");

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "ir/dtype_traits.h"
 #include "ir/op_traits.h"
 
 namespace hone {
@@ -61,13 +62,8 @@ Error TooHigh(const ParseLimits& limits) {
 }
 
 bool FitsInto(int64_t value, DType type) {
-  switch (type) {
-    case DType::kI8: return value >= -128 && value <= 127;
-    case DType::kI32:
-      return value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max();
-    case DType::kBool: return value == 0 || value == 1;
-    default: return true;
-  }
+  const DTypeTraits& traits = TraitsOf(type);
+  return traits.is_float || (value >= traits.lowest && value <= traits.highest);
 }
 
 Value ValueBuilder::Leaf(Expr expr, bool weak) { return Value{Intern(std::move(expr)), weak}; }
@@ -123,8 +119,9 @@ Result<Value> ValueBuilder::Adapt(Value value, DType type) {
 }
 
 Result<Value> ValueBuilder::Widen(Value value) {
-  if (value.type() != DType::kI8) return value;
-  return Make(CastTo(DType::kI32, value.expr));
+  const DTypeTraits& traits = TraitsOf(value.type());
+  if (traits.is_float || traits.accumulator == traits.type) return value;
+  return Make(CastTo(traits.accumulator, value.expr));
 }
 
 // Both with one type, or both weak and of one kind.
@@ -212,7 +209,7 @@ Result<Value> ValueBuilder::Negate(Value a, bool index) {
 }
 
 Result<Value> ValueBuilder::Cast(DType type, Value value) {
-  if (type == DType::kF16 || type == DType::kBF16)
+  if (!TraitsOf(type).is_computed)
     return Error{ErrorKind::kUnsupported, fmt::format("{} is not on this target yet; use f32", Name(type)), ""};
   if (type == DType::kBool) {
     if (value.type() == DType::kBool) return value;

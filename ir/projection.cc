@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ir/accuracy.h"
+#include "ir/element.h"
 #include "ir/projection_terms.h"
 
 namespace hone {
@@ -32,8 +33,7 @@ struct Array {
   }
   double ValueAt(size_t i) const {
     if (!operand) return value[i];
-    if (dtype == DType::kF64) return static_cast<const double*>(operand)[i];
-    return static_cast<double>(static_cast<const float*>(operand)[i]);
+    return LoadElement(dtype, operand, i);
   }
   double MagnitudeAt(size_t i) const { return operand ? std::abs(ValueAt(i)) : magnitude[i]; }
   int64_t size() const { return extents.empty() ? 1 : strides[0] * extents[0]; }
@@ -96,8 +96,9 @@ class AxisSummation {
 
   Array Run(const std::vector<double>& weights) {
     if (!from_.operand) return Sum(weights, from_.value.data(), from_.magnitude.data());
-    if (from_.dtype == DType::kF64) return Sum<double>(weights, static_cast<const double*>(from_.operand), nullptr);
-    return Sum<float>(weights, static_cast<const float*>(from_.operand), nullptr);
+    return VisitElement(from_.dtype, [&]<typename T>(std::type_identity<T>) {
+      return Sum(weights, static_cast<const T*>(from_.operand), nullptr);
+    });
   }
 
  private:
@@ -354,7 +355,7 @@ std::optional<Projection> ProjectOutput(const Kernel& kernel, std::span<const Op
 }
 
 double ProjectionOf(const Projection& projection, const void* output, DType type) {
-  HONE_CHECK(type == DType::kF32 || type == DType::kF64);
+  HONE_CHECK(IsFloat(type));
   std::vector<int64_t> extents;
   for (const std::vector<double>& signs : projection.signs) extents.push_back(static_cast<int64_t>(signs.size()));
   static const std::vector<double> kOne = {1.0};
@@ -365,13 +366,10 @@ double ProjectionOf(const Projection& projection, const void* output, DType type
   size_t at = 0;
   do {
     double sum[4] = {};
-    auto add = [&](const auto* y) {
+    VisitElement(type, [&]<typename T>(std::type_identity<T>) {
+      const T* y = static_cast<const T*>(output) + at;
       for (size_t i = 0; i < row.size(); ++i) sum[i % 4] += row[i] * static_cast<double>(y[i]);
-    };
-    if (type == DType::kF64)
-      add(static_cast<const double*>(output) + at);
-    else
-      add(static_cast<const float*>(output) + at);
+    });
     at += row.size();
     double sign = 1;
     for (size_t d = 0; d + 1 < index.size(); ++d) sign *= projection.signs[d][static_cast<size_t>(index[d])];

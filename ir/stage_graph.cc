@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "ir/dtype_traits.h"
 #include "ir/op_traits.h"
 
 namespace hone {
@@ -62,14 +63,12 @@ Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values) {
 
 Expr ReductionIdentity(Reduction reduction, DType type) {
   double inf = std::numeric_limits<double>::infinity();
-  int64_t lowest = type == DType::kI8 ? -128 : type == DType::kI32 ? INT32_MIN : type == DType::kBool ? 0 : INT64_MIN;
-  int64_t highest = type == DType::kI8 ? 127 : type == DType::kI32 ? INT32_MAX : type == DType::kBool ? 1 : INT64_MAX;
   switch (reduction) {
     case Reduction::kSum: return IsFloat(type) ? Float(0, type) : Int(0, type);
     case Reduction::kProd: return IsFloat(type) ? Float(1, type) : Int(1, type);
     case Reduction::kMaxOfNumbers:
-    case Reduction::kMax: return IsFloat(type) ? Float(-inf, type) : Int(lowest, type);
-    case Reduction::kMin: return IsFloat(type) ? Float(inf, type) : Int(highest, type);
+    case Reduction::kMax: return IsFloat(type) ? Float(-inf, type) : Int(TraitsOf(type).lowest, type);
+    case Reduction::kMin: return IsFloat(type) ? Float(inf, type) : Int(TraitsOf(type).highest, type);
     case Reduction::kNone: break;
   }
   HONE_CHECK(!"a reduction");

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "ir/check.h"
+#include "ir/element.h"
 #include "ir/print.h"
 
 namespace hone {
@@ -42,6 +43,13 @@ T Real(uint32_t word, Spread spread) {
   T scale = kind == 0 ? T{0} : kind < 4 ? static_cast<T>(0x1p-10) : T{1};
   T sign = uniform < 0 ? T{-1} : T{1};
   return kind == 1 ? sign : uniform * scale;
+}
+
+// Just beyond what an index of `extent` elements is clamped to; 0: within a hundred of zero. By Lemire's
+// multiply-shift: no division.
+int64_t Whole(uint32_t word, int64_t extent) {
+  const int64_t low = extent > 0 ? -4 : -100, range = extent > 0 ? extent + 8 : 201;
+  return low + static_cast<int64_t>((static_cast<uint64_t>(word) * static_cast<uint64_t>(range)) >> 32);
 }
 
 template <typename T, typename Make>
@@ -84,29 +92,19 @@ void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::
   std::span<std::byte> first = data.first(std::min(data.size(), static_cast<size_t>(kInputPeriod)));
   seed = Mix(seed + static_cast<uint64_t>(operand) + 1);
   Spread spread = MultipliesUp(kernel) ? Spread::kNearOne : Spread::kUsual;
-  switch (tensor.dtype) {
-    case DType::kF32: FillElements<float>(first, seed, [&](uint32_t w) { return Real<float>(w, spread); }); break;
-    case DType::kF64: FillElements<double>(first, seed, [&](uint32_t w) { return Real<double>(w, spread); }); break;
-    case DType::kI8: FillElements<int8_t>(first, seed, [](uint32_t w) { return static_cast<int8_t>(w >> 24); }); break;
-    case DType::kBool:
-      FillElements<uint8_t>(first, seed, [](uint32_t w) { return static_cast<uint8_t>(w >> 31); });
-      break;
-    case DType::kI32:
-    case DType::kI64: {
-      int64_t extent = IndexedExtent(kernel, id);
-      int64_t low = extent > 0 ? -4 : -100, range = extent > 0 ? extent + 8 : 201;
-      auto make = [=](uint32_t w) {  // Lemire's multiply-shift: no division
-        return low + static_cast<int64_t>((static_cast<uint64_t>(w) * static_cast<uint64_t>(range)) >> 32);
-      };
-      if (tensor.dtype == DType::kI32)
-        FillElements<int32_t>(first, seed, [&](uint32_t w) { return static_cast<int32_t>(make(w)); });
-      else
-        FillElements<int64_t>(first, seed, make);
-      break;
-    }
-    case DType::kF16:
-    case DType::kBF16: HONE_CHECK(false);  // the parser refuses them
-  }
+  const int64_t extent = IndexedExtent(kernel, id);
+  VisitElement(tensor.dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_floating_point_v<T>)
+      FillElements<T>(first, seed, [&](uint32_t w) { return Real<T>(w, spread); });
+    else if constexpr (!std::is_integral_v<T>)
+      FillElements<T>(first, seed, [&](uint32_t w) { return T(static_cast<double>(Real<float>(w, spread))); });
+    else if (tensor.dtype == DType::kBool)
+      FillElements<T>(first, seed, [](uint32_t w) { return static_cast<T>(w >> 31); });
+    else if (sizeof(T) == 1)
+      FillElements<T>(first, seed, [](uint32_t w) { return static_cast<T>(w >> 24); });
+    else
+      FillElements<T>(first, seed, [&](uint32_t w) { return static_cast<T>(Whole(w, extent)); });
+  });
   for (size_t done = first.size(); done < data.size();) {
     size_t piece = std::min(first.size(), data.size() - done);
     std::memcpy(data.data() + done, first.data(), piece);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/element.h"
 #include "model/evaluate_internal.h"
 
 namespace hone::evaluating {
@@ -132,13 +133,14 @@ Numbers Cast(const Numbers& x, const TensorType& type) {
   size_t count = x.real.size() + x.whole.size();
   for (size_t i = 0; i < count; ++i) {
     if (out.is_real()) {
-      out.real[i] = type.dtype == DType::kF32 ? static_cast<double>(static_cast<float>(x.RealAt(i))) : x.RealAt(i);
+      out.real[i] = RoundedTo(type.dtype, x.RealAt(i));
     } else if (type.dtype == DType::kBool) {
       out.whole[i] = x.RealAt(i) != 0;
     } else if (!x.is_real()) {
-      out.whole[i] = type.dtype == DType::kI32  ? static_cast<int32_t>(x.whole[i])
-                     : type.dtype == DType::kI8 ? static_cast<int8_t>(x.whole[i])
-                                                : x.whole[i];
+      out.whole[i] = VisitElement(type.dtype, [&]<typename T>(std::type_identity<T>) {
+        if constexpr (std::is_integral_v<T>) return static_cast<int64_t>(static_cast<T>(x.whole[i]));
+        return int64_t{0};
+      });
     } else {
       constexpr double kMost = 9.2e18;
       out.whole[i] = std::isnan(x.real[i]) ? 0 : static_cast<int64_t>(std::clamp(x.real[i], -kMost, kMost));

@@ -1,47 +1,15 @@
 #include "model/host_tensor.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
+#include "ir/element.h"
 
 namespace hone {
 namespace {
 
 constexpr size_t kMostDimensions = 8;
 constexpr int64_t kMostElements = int64_t{1} << 40;
-
-float FromHalf(uint16_t bits) {
-  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = (bits >> 10) & 31, fraction = bits & 0x3ff;
-  if (exponent == 0) {
-    float value = std::ldexp(static_cast<float>(fraction), -24);
-    return sign != 0 ? -value : value;
-  }
-  uint32_t wide = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
-template <typename T>
-T At(const std::string& data, size_t i) {
-  T value;
-  std::memcpy(&value, data.data() + i * sizeof(T), sizeof(T));
-  return value;
-}
-
-template <typename T, typename Values>
-void Widen(const std::string& data, Values& values) {
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<typename Values::value_type>(At<T>(data, i));
-}
-
-template <typename T, typename Values>
-void Narrow(const Values& values, std::string& data) {
-  data.resize(values.size() * sizeof(T));
-  for (size_t i = 0; i < values.size(); ++i) {
-    auto value = static_cast<T>(values[i]);
-    std::memcpy(data.data() + i * sizeof(T), &value, sizeof(T));
-  }
-}
 
 }  // namespace
 
@@ -95,40 +63,29 @@ Numbers ToNumbers(const HostTensor& tensor) {
   Numbers numbers = MakeNumbers(tensor.dtype, tensor.shape);
   size_t count = numbers.real.size() + numbers.whole.size();
   HONE_CHECK(tensor.data.size() == count * static_cast<size_t>(ByteSize(tensor.dtype)));
-  switch (tensor.dtype) {
-    case DType::kBool:
-    case DType::kI8: Widen<int8_t>(tensor.data, numbers.whole); break;
-    case DType::kI32: Widen<int32_t>(tensor.data, numbers.whole); break;
-    case DType::kI64: Widen<int64_t>(tensor.data, numbers.whole); break;
-    case DType::kF16:
-      for (size_t i = 0; i < count; ++i) numbers.real[i] = FromHalf(At<uint16_t>(tensor.data, i));
-      break;
-    case DType::kBF16:
-      for (size_t i = 0; i < count; ++i) {
-        numbers.real[i] = std::bit_cast<float>(static_cast<uint32_t>(At<uint16_t>(tensor.data, i)) << 16);
-      }
-      break;
-    case DType::kF32: Widen<float>(tensor.data, numbers.real); break;
-    case DType::kF64: Widen<double>(tensor.data, numbers.real); break;
-  }
+  VisitElement(tensor.dtype, [&]<typename T>(std::type_identity<T>) {
+    for (size_t i = 0; i < count; ++i) {
+      T element;
+      std::memcpy(&element, tensor.data.data() + i * sizeof(T), sizeof(T));
+      if constexpr (std::is_integral_v<T>)
+        numbers.whole[i] = element;
+      else
+        numbers.real[i] = static_cast<double>(element);
+    }
+  });
   return numbers;
 }
 
 HostTensor ToHost(const Numbers& numbers, DType dtype) {
   HostTensor tensor{dtype, numbers.shape, {}};
   auto fill = [&](const auto& values) {
-    switch (dtype) {
-      case DType::kBool:
-        for (auto value : values) tensor.data.push_back(value != 0 ? 1 : 0);
-        return;
-      case DType::kI8: return Narrow<int8_t>(values, tensor.data);
-      case DType::kI32: return Narrow<int32_t>(values, tensor.data);
-      case DType::kI64: return Narrow<int64_t>(values, tensor.data);
-      case DType::kF32: return Narrow<float>(values, tensor.data);
-      case DType::kF64: return Narrow<double>(values, tensor.data);
-      case DType::kF16:
-      case DType::kBF16: HONE_CHECK(false);  // no kernel has operands of these types
-    }
+    VisitElement(dtype, [&]<typename T>(std::type_identity<T>) {
+      tensor.data.resize(values.size() * sizeof(T));
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto element = dtype == DType::kBool ? static_cast<T>(values[i] != 0) : static_cast<T>(values[i]);
+        std::memcpy(tensor.data.data() + i * sizeof(T), &element, sizeof(T));
+      }
+    });
   };
   if (numbers.is_real()) {
     fill(numbers.real);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/dtype_traits.h"
 #include "model/graph.h"
 
 namespace hone {
@@ -12,10 +13,7 @@ using Types = std::span<const TensorType>;
 
 Error Wrong(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
-bool IsArithmetic(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kI32 || dtype == DType::kI64 ||
-         dtype == DType::kI8;
-}
+bool IsArithmetic(DType dtype) { return dtype != DType::kBool && TraitsOf(dtype).is_computed; }
 
 // Dimensions from the last: equal, or one of them 1.
 Result<Shape> Broadcast(const Shape& a, const Shape& b) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/rng.h"
+#include "ir/element.h"
 
 namespace hone {
 namespace {
@@ -111,20 +112,12 @@ void SeedWeights(Network& network, uint64_t seed) {
     auto tensor = std::make_shared<HostTensor>();
     tensor->dtype = network.graph.dtype(weight);
     tensor->shape = std::move(shape);
-    auto fill = [&](auto type) {
-      using T = decltype(type);
-      tensor->data.resize(static_cast<size_t>(elements) * sizeof(T));
+    tensor->data.resize(static_cast<size_t>(elements * ByteSize(tensor->dtype)));
+    if (IsFloat(tensor->dtype)) {  // nothing computes with others, so nothing reads their values
       for (size_t at = 0; at < static_cast<size_t>(elements); ++at) {
-        auto value = static_cast<T>((is_factor ? role.centre : 0) + reach * (2 * own.Uniform() - 1));
-        std::memcpy(tensor->data.data() + at * sizeof(T), &value, sizeof(T));
+        const double value = (is_factor ? role.centre : 0) + reach * (2 * own.Uniform() - 1);
+        StoreElement(tensor->dtype, value, tensor->data.data(), at);
       }
-    };
-    if (tensor->dtype == DType::kF64) {
-      fill(double{});
-    } else if (tensor->dtype == DType::kF32) {
-      fill(float{});
-    } else {  // no kernel computes with it, so nothing reads its values
-      tensor->data.resize(static_cast<size_t>(elements * ByteSize(tensor->dtype)));
     }
     network.graph.SetData(weight, std::move(tensor));
   }

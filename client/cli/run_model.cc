@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "client/cli/model_file.h"
 #include "client/cli/text_layout.h"
+#include "ir/dtype_traits.h"
 #include "model/check_network.h"
 #include "model/seed_weights.h"
 #include "model/simplify.h"
@@ -92,18 +93,6 @@ Result<void> MeasureShares(Executor& executor, const CallPlan& plan, ModelReport
   return {};
 }
 
-std::string_view ElementName(DType dtype) {
-  switch (dtype) {
-    case DType::kF32: return "float32";
-    case DType::kF64: return "float64";
-    case DType::kI64: return "int64";
-    case DType::kI32: return "int32";
-    case DType::kI8: return "int8";
-    case DType::kBool: return "bool";
-    default: return "?";
-  }
-}
-
 // model.onnx with its weights inside, and what goes in and comes out: DIR/tensors.json names files of plain elements in
 // the types that the model declares.
 Result<void> Export(const std::string& path, const ModelRunOptions& options, const Network& network, const Graph& plain,
@@ -125,7 +114,7 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
     tensors.push_back(Json()
                           .Set("role", role)
                           .Set("name", plain.values[static_cast<size_t>(value)].name)
-                          .Set("dtype", ElementName(plain.dtype(value)))
+                          .Set("dtype", TraitsOf(plain.dtype(value)).numpy)
                           .Set("shape", plain.shape(value))
                           .Set("file", file));
     return {};

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/dtype_traits.h"
 #include "ir/rewrites/registry.h"
 #include "ir/stage_graph.h"
 
@@ -249,8 +250,7 @@ class Maker {
     if (pair_.kind == Kind::kExponentials) {
       // A block of nothing but −∞ adds nothing where another block has numbers: exp(−∞ − lowest) is 0, while
       // exp(−∞ − −∞) would be NaN.
-      const double lowest =
-          type_ == DType::kF64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
+      const double lowest = -TraitsOf(type_).largest;
       return Unary(Op::kExp, x - Binary(Op::kMax, own, Float(lowest, type_)));
     }
     const Expr deviation = x - Binary(Op::kDiv, own, ElementsIn(BlockAt(rank_)));

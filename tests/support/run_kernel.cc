@@ -12,6 +12,7 @@
 #include "backends/host_target.h"
 #include "base/check.h"
 #include "ir/accuracy.h"
+#include "ir/element.h"
 #include "ir/parse.h"
 #include "tests/support/guarded_buffer.h"
 
@@ -86,16 +87,6 @@ class BackwardPool {
   bool raced_ = false;
 };
 
-double ElementAt(DType type, const void* data, size_t i) {
-  switch (type) {
-    case DType::kF32: return static_cast<const float*>(data)[i];
-    case DType::kF64: return static_cast<const double*>(data)[i];
-    case DType::kI32: return static_cast<const int32_t*>(data)[i];
-    case DType::kI8: return static_cast<const int8_t*>(data)[i];
-    default: return static_cast<const uint8_t*>(data)[i];
-  }
-}
-
 // One run's outputs, or what went wrong.
 struct Outputs {
   std::vector<std::vector<std::byte>> bytes;
@@ -163,7 +154,7 @@ std::string Compare(const KernelCase& kernel, const Outputs& outputs, double* wo
     if (tensor.kind != TensorKind::kOutput) continue;
     const std::vector<Reference>& references = kernel.references(output);
     for (size_t e = 0; e < references.size(); ++e) {
-      double y = ElementAt(tensor.dtype, outputs.bytes[output].data(), e);
+      double y = LoadElement(tensor.dtype, outputs.bytes[output].data(), e);
       double error = RelativeError(y, references[e], tensor.dtype);
       if (tolerance > 0) *worst = std::max(*worst, error / tolerance);
       if (error <= tolerance || !failure.empty()) continue;
