@@ -92,6 +92,16 @@ def mark(name, value, unit, limit, at_most):
           f"{'met' if met else 'missed'}", flush=True)
 
 
+def write_between(path, begin, end, text):
+    """Replaces what a document has between two marker lines."""
+    with open(path, encoding="utf-8") as file:
+        old = file.read()
+    if begin not in old or end not in old:
+        sys.exit(f"bench: {path} has no \"{begin}\" … \"{end}\" to write between")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(old[:old.index(begin) + len(begin)] + "\n\n" + text + "\n" + old[old.index(end):])
+
+
 def progress(text):
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

@@ -14,8 +14,7 @@ which --write puts between the marks of a Markdown file.
 Every time is the least of rounds in which all programs of a kernel take turns; what is chosen by measuring is chosen by half
 of the rounds and counted by the others. The reference ("tuned") is the fastest that was ever seen of a kernel, of
 whatever origin. Share of tuned speed: calls × tuned time, summed, over calls × served time.
-Share of gain: how much of default − tuned is won, summed over the model, where tuned is at least 5 % better; against plain
-loops (nothing but the loops as they are written) as the thesis had it. "one second" is the fastest of as many guesses
+Share of gain: how much of default − tuned is won, summed over the model, where tuned is at least 5 % better. "one second" is the fastest of as many guesses
 as a second can measure; "search" the pool's own search of the kernel, a few to twenty seconds of the sixty that a budget of
 a minute allows."""
 import argparse
@@ -202,7 +201,7 @@ def strategies(model, rows, members):
     """What each way of choosing serves: its name → microseconds per row."""
     source = source_models(model, rows, members)[0]
     chance = random.Random(SEED)
-    ways = {name: [] for name in ("default", "plain", "tuned", "search", "ranked", "same class", "other classes", "one second", "nearest",
+    ways = {name: [] for name in ("default", "tuned", "search", "ranked", "same class", "other classes", "one second", "nearest",
                                   "nearest, strict", "random", "Eq. 6.1, nearest", "Eq. 6.1, measured", "oracle")}
     regrets, correlations = [], []
     for row in rows:
@@ -215,7 +214,6 @@ def strategies(model, rows, members):
         own_tuned = {"us": row["tuned_us"], "pick_us": row["tuned_pick_us"]}
         tuned = chosen([own_tuned, *loose])
         ways["default"].append(default)
-        ways["plain"].append(row["plain_us"] or default)
         ways["tuned"].append(tuned)
         ways["search"].append(row["tuned_us"])
         ways["ranked"].append(order[0]["us"] if order else default)
@@ -270,9 +268,9 @@ def speed_share(rows, ways, name):
     return total(rows, ways["tuned"]) / total(rows, ways[name])
 
 
-def gain_share(rows, ways, name, base="default"):
+def gain_share(rows, ways, name):
     """None where tuning wins less than 5 %."""
-    before, tuned = total(rows, ways[base]), total(rows, ways["tuned"])
+    before, tuned = total(rows, ways["default"]), total(rows, ways["tuned"])
     return (before - total(rows, ways[name])) / (before - tuned) if before > 1.05 * tuned else None
 
 
@@ -297,15 +295,6 @@ def share_table(title, studies, names, share):
     for i, word in enumerate(("mean", "median", "worst")):
         rows.append([f"**{word}**"] + [f"**{column[i]:.2f}**" for column in sums])
     return f"{title}\n\n" + table(["left out", *names], rows) + "\n"
-
-
-def write_between(path, text):
-    with open(path, encoding="utf-8") as file:
-        old = file.read()
-    if BEGIN not in old or END not in old:
-        sys.exit(f"bench/transfer.py: {path} has no \"{BEGIN}\" … \"{END}\" to write between")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(old[:old.index(BEGIN) + len(BEGIN)] + "\n\n" + text + "\n" + old[old.index(END):])
 
 
 def main():
@@ -339,9 +328,6 @@ def main():
                         "Eq. 6.1, nearest", "Eq. 6.1, measured"], speed_share)
     text += share_table("Share of tuned gain over the default schedules.", studies,
                         ["ranked", "one second", "search", "oracle", "nearest", "Eq. 6.1, nearest", "Eq. 6.1, measured"], gain_share)
-    text += share_table("Share of tuned gain over plain loops.", studies, ["default", "ranked", "nearest", "nearest, strict",
-                                                                          "Eq. 6.1, measured"],
-                        lambda rows, ways, name: gain_share(rows, ways, name, "plain"))
     text += share_table("Donors of the same class, and of others only: share of tuned speed.", studies,
                         ["ranked", "same class", "other classes"], speed_share)
     text += "Source models by Eq. 6.1: " + ", ".join(f"{model} from {source}" for model, source in sources) + ".\n\n"
@@ -362,7 +348,7 @@ def main():
                             speed_share)
     print("\n" + text)
     if arguments.write:
-        write_between(arguments.write, text)
+        lib.write_between(arguments.write, BEGIN, END, text)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             for model, rows, ways in studies:
@@ -371,13 +357,11 @@ def main():
                                            **{name: times[i] for name, times in ways.items()}}) + "\n")
     shares = {name: summary([speed_share(rows, ways, name) for _, rows, ways in studies]) for name in studies[0][2]}
     gains = summary([gain_share(rows, ways, "ranked") for _, rows, ways in studies])
-    plain = summary([gain_share(rows, ways, "ranked", "plain") for _, rows, ways in studies])
     print(f"rank correlation of the ranker, median over kernels {statistics.median(correlations):.2f}; "
           f"making and ranking the guesses {statistics.median(rank_ms):.1f} ms (this study asks more donors than the daemon)")
     lib.mark("share of tuned speed, nothing measured, mean", shares["ranked"][0], "", 0.90, False)
     lib.mark("share of tuned speed, nothing measured, worst model", shares["ranked"][2], "", 0.75, False)
     lib.mark("share of tuned speed, one second, mean", shares["one second"][0], "", 0.95, False)
-    lib.mark("share of tuned gain over plain loops, nothing measured, mean", plain[0], "", 0.85, False)
     lib.mark("share of tuned gain over default schedules, nothing measured, mean", gains[0], "", 0.85, False)
     lib.mark("regret against the oracle donor, median", 100 * statistics.median(regrets), "%", 3, True)
     lib.mark("mean share over that of the nearest shape", shares["ranked"][0] / shares["nearest"][0], "x", 1, False)

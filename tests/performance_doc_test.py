@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""docs/performance.md shows what bench/marks.json holds, and the README claims no speed that it does not show."""
+
+import pathlib
+import re
+import runpy
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True  # nothing is left beside the scripts
+sys.path.insert(0, str(ROOT / "bench"))
+import marks  # noqa: E402
+
+# A number with a unit of time, rate, size of code or ratio: 42.9 ms, 1.4×, 98 %, 30 trials a second.
+CLAIM = re.compile(r"\d[\d.,]*(?:\s?×|\s(?:%|ns|µs|us|ms|s|seconds|minutes|/s|a second|GFLOP/s|GB/s|times|per cent)(?!\w))")
+
+
+def claims(readme):
+    """What the README says of speed in its own words; terminal transcripts show one run of one machine and are left out."""
+    return CLAIM.findall(re.sub(r"^```.*?^```", "", readme, flags=re.M | re.S))
+
+
+def shows(document, claim):
+    """Whether the document has the number as it stands, and not as a part of a longer one."""
+    return re.search(rf"(?<![\d.,]){re.escape(claim)}(?!\w)", document) is not None
+
+
+def wrong_marks(document, parts):
+    """What a reader of the file would stumble over."""
+    found = []
+    for mark in document["marks"]:
+        name = f"{mark['part']}: {mark['mark']}"
+        met = mark["seen"] <= mark["limit"] if mark["direction"] == "most" else mark["seen"] >= mark["limit"]
+        if mark["met"] != met:
+            found.append(f"{name}: its verdict does not follow from its figure")
+        if mark["machine"] not in document["machines"]:
+            found.append(f"{name}: unknown machine {mark['machine']}")
+        if mark["part"] not in parts:
+            found.append(f"{name}: bench/check has no such part")
+        if not re.fullmatch(r"[0-9a-f]{7,}\+?", mark["commit"]):
+            found.append(f"{name}: {mark['commit']} is no commit")
+    return found
+
+
+def check_merge():
+    """A complete part replaces what the machine had; an incomplete one adds; of three machines the oldest goes."""
+    def run(document, processor, date, names, complete):
+        facts = {"processor": processor, "cores": 2, "isa": "avx2", "fma_gflops": 1.0, "read_gb_s": 1.0, "commit": "abcdef1"}
+        new = [{"part": "hits", "mark": name, "seen": 1.0, "unit": "x", "limit": 2, "direction": "most", "met": True}
+               for name in names]
+        marks.merge(document, facts, new, ["hits"] if complete else [], date)
+
+    def held(document):
+        return sorted((mark["machine"][0], mark["mark"], mark["date"]) for mark in document["marks"])
+
+    document = {"machines": {}, "marks": []}
+    run(document, "a", "2026-01-01", ["old", "both"], True)
+    run(document, "a", "2026-01-02", ["both"], False)
+    assert held(document) == [("a", "both", "2026-01-02"), ("a", "old", "2026-01-01")], held(document)
+    run(document, "a", "2026-01-03", ["both"], True)
+    assert held(document) == [("a", "both", "2026-01-03")], held(document)
+    run(document, "b", "2026-01-04", ["both"], True)
+    run(document, "c", "2026-01-04", ["both"], True)
+    assert held(document) == [("b", "both", "2026-01-04"), ("c", "both", "2026-01-04")], held(document)
+    assert [machine[0] for machine in document["machines"]] == ["b", "c"]
+
+
+def main():
+    check_merge()
+    parts = runpy.run_path(str(ROOT / "bench/check"))["PARTS"]
+    document = marks.load(marks.FILE)
+    text = pathlib.Path(marks.DOCUMENT).read_text(encoding="utf-8")
+    between = text[text.index(marks.BEGIN) + len(marks.BEGIN):text.index(marks.END)].strip()
+    wrong = wrong_marks(document, parts)
+    if between != marks.table(document, parts).strip():
+        wrong.append("docs/performance.md does not show what bench/marks.json holds; run: bench/check --write")
+    found = claims((ROOT / "README.md").read_text(encoding="utf-8"))
+    wrong += [f"README.md says \"{claim}\", which docs/performance.md does not show" for claim in found if not shows(text, claim)]
+    if len(found) < 5:
+        wrong.append("README.md hardly says how fast hone is: has its form changed?")
+    for line in wrong:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
