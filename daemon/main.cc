@@ -17,20 +17,20 @@
 namespace {
 
 constexpr const char* kHelp =
-    R"(honed: serves verified tensor kernels to this user's applications, from a cache that outlives it.
+    R"(honed: serves verified tensor kernels to local applications, from a persistent cache.
 
 usage: honed [options]
   --socket PATH       where clients connect (default: hone/honed.sock in $XDG_RUNTIME_DIR)
   --cache DIR         where kernels are kept (default: hone in $XDG_CACHE_HOME)
   --config FILE       configuration (default: ~/.config/hone/honed.toml, /etc/hone/honed.toml)
   --log LEVEL         error, warn, info or debug
-  --no-idle           refine nothing while the machine is idle
-  --detach            return once clients can connect, and serve in the background
+  --no-idle           do not refine kernels while the machine is idle
+  --detach            serve in the background; return once clients can connect
   --describe-config   print every configuration key with its default and meaning
   --version, --help
 
-Signals: SIGTERM answers what is under way, writes everything to disk and ends; SIGHUP reads the configuration again.
-Under systemd the socket may be inherited (honed.socket).
+Signals: on SIGTERM, honed answers the requests in progress, writes everything to disk and exits. On SIGHUP, it reads the
+configuration again. systemd may pass the socket (honed.socket).
 
 examples:
   honed                                          serve on the default socket

@@ -1,4 +1,4 @@
-// hone code: the generated code of a kernel: LLVM IR, then assembly.
+// hone code: print a kernel's generated code: LLVM IR, then assembly.
 #include "client/cli/command.h"
 #include "client/cli/kernel_text.h"
 
@@ -6,8 +6,8 @@ namespace hone::cli {
 
 Command CodeCommand() {
   return {.name = "code",
-          .summary = "the generated code of a kernel: LLVM IR, then assembly",
-          .details = R"(The builder generates it again from the schedule.
+          .summary = "print a kernel's generated code: LLVM IR, then assembly",
+          .details = R"(The builder generates the code again from the schedule.
 
 Examples:
   hone code 3f9c

@@ -41,9 +41,9 @@ const std::vector<Option>& GlobalOptions() {
   static const std::vector<Option> options = {
       {"--socket", "PATH", "the daemon's socket (default: $HONE_SOCKET, else your own honed's)"},
       {"--cache", "DIR",
-       "look into this cache without a daemon; with get, run and warm: the cache of a honed started now"},
+       "read this cache without a daemon; for get, run and warm: the cache of the honed that is started"},
       {"--no-start", "", "fail if no daemon listens, instead of starting one"},
-      {"--json", "", "one JSON object, or one a line, instead of text for people"}};
+      {"--json", "", "print one JSON object, or one per line, instead of text"}};
   return options;
 }
 

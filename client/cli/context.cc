@@ -162,10 +162,10 @@ bool IsFingerprint(const std::string& argument) {
 
 const Option kBudgetOption{
     "--budget", "TIME",
-    "how long to wait (default: one build); with 1s, other kernels' schedules are measured, with 10s, a search"};
+    "how long to wait (default: one build); 1s allows measuring other kernels' schedules, 10s a search"};
 const Option kTargetOption{"--target", "T", "the device, such as avx2 (default: the daemon's machine)"};
-const Option kThreadsOption{"--threads", "N", "threads that the code is made for (default: what the kernel says)"};
-const Option kNoCompileOption{"--no-compile", "", "what is in the cache, or fail"};
+const Option kThreadsOption{"--threads", "N", "number of threads to generate code for (default: as the kernel says)"};
+const Option kNoCompileOption{"--no-compile", "", "use what is in the cache, or fail"};
 
 Result<int> ReadThreads(const Arguments& arguments) {
   return static_cast<int>(HONE_TRY(arguments.Number("--threads", 0, 1, 1024)));

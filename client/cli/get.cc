@@ -67,8 +67,8 @@ int Run(Context& context, const Arguments& arguments) {
 
 Command GetCommand() {
   return {.name = "get",
-          .summary = "ask for a kernel: from the cache, or compiled and checked now",
-          .details = R"(Prints what was served and how long it took until the kernel could be called.
+          .summary = "get a kernel from the cache, or have it compiled and checked",
+          .details = R"(Prints what honed served, and how long it took until the kernel could be called.
 
 Examples:
   hone get 'matmul(M=512,N=512,K=512)'
@@ -78,7 +78,7 @@ Examples:
           .options = {kBudgetOption,
                       kTargetOption,
                       kThreadsOption,
-                      {"--out", "FILE", "write the code there"},
+                      {"--out", "FILE", "write the code to this file"},
                       kNoCompileOption},
           .run = Run};
 }

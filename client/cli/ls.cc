@@ -69,8 +69,8 @@ int Run(Context& context, const Arguments& arguments) {
 
 Command ListCommand() {
   return {.name = "ls",
-          .summary = "the kernels in the cache",
-          .details = R"(With --json one object a line.
+          .summary = "list the kernels in the cache",
+          .details = R"(With --json, prints one object per line.
 
 Examples:
   hone ls

@@ -99,8 +99,8 @@ std::vector<Json> LeftOutJson(const ModelFile& model) {
   return all;
 }
 
-const Option kShapeOption{"--shape", "NAME=DIMS[,…]", "of a model's inputs, such as input=1x3x224x224"};
-const Option kDataOption{"--data", "NAME[,…]", "inputs of a model that are data, although they look like weights"};
+const Option kShapeOption{"--shape", "NAME=DIMS[,…]", "shapes of a model's inputs, such as input=1x3x224x224"};
+const Option kDataOption{"--data", "NAME[,…]", "inputs of a model that are data although they look like weights"};
 
 Result<ImportOptions> ReadImportOptions(const Arguments& arguments) {
   ImportOptions options;

@@ -10,13 +10,13 @@ namespace hone::cli {
 namespace {
 
 constexpr const char* kAbout =
-    R"(hone: asks honed for tensor kernels and looks into its cache.
+    R"(hone: gets tensor kernels from honed, and inspects its cache.
 
-KERNEL is a library operation, such as 'dense(M=1,N=1000,K=512,const=1)+bias', or text of the kernel language; where a
-FILE may stand in its place it is a list (NAME.kernels), one kernel (NAME.hone) or a model (NAME.onnx). FP is a
-fingerprint, or the first digits of one.)";
+KERNEL is a library operation, such as 'dense(M=1,N=1000,K=512,const=1)+bias', or text in the kernel language. A FILE in
+its place is a list (NAME.kernels), one kernel (NAME.hone) or a model (NAME.onnx). FP is a fingerprint, or its first
+digits.)";
 
-constexpr const char* kStatuses = "Exit status: 0 done, 1 it could not be done, or not for all, 2 wrong usage.";
+constexpr const char* kStatuses = "Exit status: 0 success, 1 failure, or failure for some kernels, 2 wrong usage.";
 
 // Where CLI11 puts what it finds. Lives as long as the parser.
 struct Sink {

@@ -58,11 +58,11 @@ int Run(Context& context, const Arguments& arguments) {
 Command PredictCommand() {
   return {
       .name = "predict",
-      .summary = "how long a kernel will take, as the cost model sees it; compiles nothing",
+      .summary = "predict how long a kernel will take, without compiling it",
       .details =
-          R"(The model learnt from every search on this machine. The range in parentheses held four of five kernels that it
-had not seen when it was trained. A model needs some hundred trials first: `hone tune` some kernels, or leave the machine
-idle for a while.
+          R"(The cost model learns from every search on this machine. In validation, four of five kernels that it had not seen lay within
+the range in parentheses. The model needs a few hundred trials first: `hone tune` some kernels, or leave the machine idle
+for a while.
 
 Examples:
   hone predict 'matmul(M=512,N=512,K=512,const=1)'

@@ -1,4 +1,4 @@
-// hone rm: forget kernels: their schedules and their code.
+// hone rm: remove kernels from the cache, with their schedules and code.
 #include "client/cli/command.h"
 #include "client/cli/edit.h"
 
@@ -6,8 +6,8 @@ namespace hone::cli {
 
 Command RemoveCommand() {
   return {.name = "rm",
-          .summary = "forget kernels: their schedules and their code",
-          .details = R"(The next request compiles them again.
+          .summary = "remove kernels from the cache, with their schedules and code",
+          .details = R"(The next request for such a kernel compiles it again.
 
 Example: hone rm 3f9c)",
           .positionals = {{"FP", "fingerprints' first digits", true, true}},

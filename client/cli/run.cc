@@ -118,10 +118,10 @@ Command RunCommand() {
       .name = "run",
       .summary = "get kernels, run them on random inputs, check and time them",
       .details =
-          R"(Outputs are compared with a reference in double precision; what is not verified makes the exit status 1.
-A kernel with a size that is a range is run at many sizes, in turns with the kernel for each size alone; in a list, at
-its largest sizes. Of a model (ONNX) the whole network is run: its time, which kernels take it, and its outputs beside the
-network in double precision. Weights that the file lacks are made from --seed, scaled by their fan-in.
+          R"(Compares outputs with a reference in double precision. If a kernel is not verified, the exit status is 1.
+A kernel with a range of sizes runs at many sizes, in turns with the kernel for each size alone; in a list, it runs at its
+largest sizes. For a model (ONNX), runs the whole network: shows its time, shows which kernels take that time, and compares
+its outputs with the network in double precision. Weights that the file lacks are random (--seed), scaled by their fan-in.
 
 Examples:
   hone run 'softmax(M=3072,N=256)'
@@ -133,15 +133,15 @@ Examples:
       .options = {kBudgetOption,
                   kTargetOption,
                   kThreadsOption,
-                  {"--repeat", "N", "samples that the time is the median of (default 15)"},
+                  {"--repeat", "N", "times to measure; the median is printed (default 15)"},
                   kSizesOption,
                   kTuneEachOption,
                   kNoCompileOption,
                   kShapeOption,
                   kDataOption,
-                  {"--seed", "N", "of a model's inputs and of weights that its file lacks (default 1)"},
-                  {"--no-check", "", "time a model without comparing its outputs"},
-                  {"--export", "DIR", "write a model with its weights, its inputs and its outputs there"}},
+                  {"--seed", "N", "seed for a model's inputs and for weights that its file lacks (default 1)"},
+                  {"--no-check", "", "time a model without checking its outputs"},
+                  {"--export", "DIR", "write a model with its weights, inputs and outputs to this directory"}},
       .run = Run};
 }
 

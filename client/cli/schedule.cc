@@ -1,4 +1,4 @@
-// hone schedule: the schedule of a kernel as text.
+// hone schedule: print a kernel's schedule.
 #include "client/cli/command.h"
 #include "client/cli/kernel_text.h"
 
@@ -6,7 +6,7 @@ namespace hone::cli {
 
 Command ScheduleCommand() {
   return {.name = "schedule",
-          .summary = "the schedule of a kernel as text",
+          .summary = "print a kernel's schedule",
           .details = R"(Examples:
   hone schedule 3f9c
   hone schedule 'matmul(M=512,N=512,K=512)')",

@@ -42,7 +42,7 @@ int Run(Context& context, const Arguments& arguments) {
 
 Command ShowCommand() {
   return {.name = "show",
-          .summary = "everything known of one kernel",
+          .summary = "show everything that is known about a kernel",
           .details = "Example: hone show 3f9c",
           .positionals = {{"FP", "a fingerprint's first digits"}},
           .options = {},

@@ -42,7 +42,7 @@ int Run(Context& context, const Arguments&) {
 
 Command StatsCommand() {
   return {.name = "stats",
-          .summary = "counters, and where the time goes",
+          .summary = "show counters, and where time is spent",
           .details = "Example: hone stats --json",
           .positionals = {},
           .options = {},

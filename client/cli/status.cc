@@ -88,7 +88,7 @@ int Run(Context& context, const Arguments&) {
 
 Command StatusCommand() {
   return {.name = "status",
-          .summary = "the daemon: version, cache, counters, what it is doing, what holds its processes, what is wrong",
+          .summary = "show the daemon's version, cache, counters, current work, sandboxes and problems",
           .details = "Example: hone status --json",
           .positionals = {},
           .options = {},

@@ -173,18 +173,17 @@ std::string TopText(const TopReply& reply, double trials_per_s, size_t columns, 
 Command TopCommand() {
   return {
       .name = "top",
-      .summary = "live: what is being refined, why, what it has won, and what the idle gate says",
+      .summary = "show live what is being refined, why, and with what gain, and the state of the idle gate",
       .details =
-          R"(On a terminal it is drawn again every second until Ctrl-C; into a pipe, or with --once, it is printed once. Kernels
-are refined in the order of what there is to be won: calls, times the time of a call, times what searches usually find in
-a kernel that was tried as often as this one.
+          R"(On a terminal, updates every second until Ctrl-C. In a pipe, or with --once, prints once. honed refines kernels in the
+order of their expected gain: calls × time per call × the gain that searches usually find in a kernel with as many trials.
 
 Examples:
   hone top
   hone top --json --every 5s)",
       .positionals = {},
-      .options = {{"--once", "", "print it once, on a terminal, too"},
-                  {"--every", "TIME", "how often, such as 5s (default: 1s on a terminal)"}},
+      .options = {{"--once", "", "print once, even on a terminal"},
+                  {"--every", "TIME", "time between updates, such as 5s (default: 1s on a terminal)"}},
       .run = Run};
 }
 

@@ -106,12 +106,12 @@ int Run(Context& context, const Arguments& arguments) {
 Command TuneCommand() {
   return {
       .name = "tune",
-      .summary = "refine kernels now, and serve what is found from then on",
+      .summary = "search for faster schedules now, and serve what is found",
       .details =
-          R"(Searches for schedules that are faster on this machine than what is served. What it finds is compared with the
-reference in full, measured beside what is served, in turns, and replaces it only if it is faster beyond the noise.
-Interrupting (Ctrl-C) ends the search; what was found by then is kept. Without --trials and --time a search ends when
-nothing better was found for a while.
+          R"(Searches for schedules that are faster on this machine than the one that is served. A new schedule replaces the old one
+only if all of its output matches the reference, and if it is faster by more than the noise when both are timed in turns.
+Ctrl-C ends the search and keeps what it has found. Without --trials and --time, a search ends when it has found nothing
+better for a while.
 
 Examples:
   hone tune 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu'
@@ -119,9 +119,9 @@ Examples:
   hone tune resnet50.onnx --trials 128 --threads 1
   hone tune scores.hone --time 60s --seed 7)",
       .positionals = {{"KERNEL", "a kernel, NAME.kernels, NAME.hone or NAME.onnx"}},
-      .options = {{"--trials", "N", "candidates to try at most"},
-                  {"--time", "TIME", "how long to search at most, such as 60s"},
-                  {"--seed", "N", "of the search, to repeat it"},
+      .options = {{"--trials", "N", "try at most this many candidates"},
+                  {"--time", "TIME", "search at most this long, such as 60s"},
+                  {"--seed", "N", "seed of the search, to repeat it"},
                   kTargetOption,
                   kThreadsOption,
                   kShapeOption,

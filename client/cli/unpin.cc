@@ -1,4 +1,4 @@
-// hone unpin: let kernels become better, and be evicted, again.
+// hone unpin: allow kernels to be refined, replaced and evicted again.
 #include "client/cli/command.h"
 #include "client/cli/edit.h"
 
@@ -6,7 +6,7 @@ namespace hone::cli {
 
 Command UnpinCommand() {
   return {.name = "unpin",
-          .summary = "let kernels become better, and be evicted, again",
+          .summary = "allow kernels to be refined, replaced and evicted again",
           .details = R"(Example: hone unpin 3f9c)",
           .positionals = {{"FP", "fingerprints' first digits", true, true}},
           .options = {},

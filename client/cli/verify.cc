@@ -61,15 +61,15 @@ int Run(Context& context, const Arguments& arguments) {
 
 Command VerifyCommand() {
   return {.name = "verify",
-          .summary = "check every record's checksum and code; with --run, what it computes",
-          .details = R"(What is damaged is set aside, and compiled again when it is asked for.
+          .summary = "check every record's checksum and code; with --run, also its results",
+          .details = R"(Sets damaged records aside; their kernels are compiled again at the next request.
 
 Examples:
   hone verify
   hone verify --run
   hone --cache ~/.cache/hone verify --json)",
           .positionals = {},
-          .options = {{"--run", "", "also run every kernel against the reference"}},
+          .options = {{"--run", "", "also run every kernel and compare it with the reference"}},
           .run = Run};
 }
 

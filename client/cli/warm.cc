@@ -1,4 +1,4 @@
-// hone warm: note and serve every kernel of lists and models, so that applications find them in the cache.
+// hone warm: note and put every kernel of lists and models into the cache before applications need them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -188,12 +188,12 @@ int Run(Context& context, const Arguments& arguments) {
 Command WarmCommand() {
   return {
       .name = "warm",
-      .summary = "serve every kernel of lists and models, so that applications find them in the cache",
+      .summary = "put every kernel of lists and models into the cache before applications need them",
       .details =
-          R"(A list (NAME.kernels) has one kernel a line: how often it is called, then the kernel; # starts a comment. Of a model
-(ONNX, opsets 11 to 21) the kernels are found: constants are folded, epilogues fused, what is no library operation is
-written in the kernel language. What could not be taken is named, and makes the exit status 1. Inputs that hold the
-weights of a file without values count as constants.
+          R"(A list (NAME.kernels) has one kernel per line: how often it is called, then the kernel; # starts a comment. In a model
+(ONNX, opsets 11 to 21), hone folds constants, fuses epilogues, and writes everything that is not a library operation in
+the kernel language. It names the nodes that it cannot translate; then the exit status is 1. If a file has no values for
+its weights, the inputs that stand for weights count as constants.
 
 Examples:
   hone warm models/resnet18.kernels
