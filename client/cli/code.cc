@@ -1,4 +1,4 @@
-// hone code: print a kernel's generated code: LLVM IR, then assembly.
+// hone code: print a kernel's generated code, as LLVM IR and as assembly.
 #include "client/cli/command.h"
 #include "client/cli/kernel_text.h"
 

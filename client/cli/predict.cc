@@ -60,9 +60,9 @@ Command PredictCommand() {
       .name = "predict",
       .summary = "predict how long a kernel will take, without compiling it",
       .details =
-          R"(The cost model learns from every search on this machine. In validation, four of five kernels that it had not seen lay within
-the range in parentheses. The model needs a few hundred trials first: `hone tune` some kernels, or leave the machine idle
-for a while.
+          R"(The cost model learns from every search on this machine. In validation, four of five kernels that it had not seen lay
+within the range in parentheses. The model needs a few hundred trials first: `hone tune` some kernels, or leave the
+machine idle for a while.
 
 Examples:
   hone predict 'matmul(M=512,N=512,K=512,const=1)'

@@ -1,4 +1,4 @@
-// hone warm: note and put every kernel of lists and models into the cache before applications need them.
+// hone warm: note and serve every kernel of lists and models, so that applications find them in the cache.
 #include <fmt/format.h>
 
 #include <algorithm>
