@@ -182,6 +182,8 @@ const Key kKeys[] = {
      HONE_READ(ReadNumber<uint32_t>(node, 1, 65'536, config.hot_entries)), HONE_EQUAL(hot_entries)},
     {"memory.requests", "16384", "Request texts whose kernel is remembered, so that a hit parses nothing.", false,
      HONE_READ(ReadNumber<uint32_t>(node, 1, 1 << 24, config.memo_entries)), HONE_EQUAL(memo_entries)},
+    {"memory.store", R"("64MiB")", "What the database may keep in memory: blocks read, and what is not written yet.",
+     true, HONE_READ(ReadSize(node, 4 << 20, config.store_memory)), HONE_EQUAL(store_memory)},
     {"build.builders", "0", "Processes that compile; 0: one a core, at most 4.", true,
      HONE_READ(ReadNumber<int>(node, 0, 256, config.builders)), HONE_EQUAL(builders)},
     {"build.runners", "0", "Processes that check what was compiled; 0: as many as builders.", true,

@@ -43,6 +43,7 @@ struct Config {
   uint64_t hot_bytes = uint64_t{256} << 20;      // code kept in memory, as sealed descriptors
   uint32_t hot_entries = 2'048;                  // at most so many descriptors
   uint32_t memo_entries = 16'384;                // request texts whose kernel is known
+  uint64_t store_memory = uint64_t{64} << 20;    // RocksDB's block cache and write buffers
 };
 
 // Reads a file that nobody but this user and root can change, in a directory like that. kInvalid if others can, and

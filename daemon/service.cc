@@ -20,6 +20,7 @@
 #include "daemon/admin.h"
 #include "daemon/config.h"
 #include "daemon/event_loop.h"
+#include "daemon/free_memory.h"
 #include "daemon/hot_set.h"
 #include "daemon/idle_loop.h"
 #include "daemon/listen.h"
@@ -173,6 +174,7 @@ class Service {
     cache.system_directory = config_.system_cache;
     cache.inspect = inspects();
     cache.size_cap = config_.cache_bytes;
+    cache.memory_bytes = config_.store_memory;
     cache_ = HONE_TRY(ScheduleCache::Open(cache));
     if (refines()) MakeIdleGroup();
     WorkshopOptions workshop = WorkshopOptionsOf(config_, options_, host.cores);
@@ -363,6 +365,7 @@ class Service {
   boost::asio::signal_set signals_{loop_.context(), SIGTERM, SIGINT, SIGHUP};
   Metrics metrics_;
   ListeningSocket listening_;
+  FreeMemoryReturner free_memory_;
   std::optional<IdleGroup> idle_group_;  // for what refines; nullopt where there can be none
   std::unique_ptr<ScheduleCache> cache_;
   std::unique_ptr<Workshop> workshop_;
@@ -386,6 +389,7 @@ Result<void> RunService(const ServiceOptions& options, const std::function<void(
   signal(SIGPIPE, SIG_IGN);
   Config config = HONE_TRY(ReadConfig(options));
   SetLogLevel(config.log);
+  ReturnLargeBlocksAtOnce();
   Service service(options, std::move(config));
   return service.Run(on_ready);
 }

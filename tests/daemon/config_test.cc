@@ -33,6 +33,7 @@ TEST(Config, TheDescriptionIsAFileThatChangesNothing) {
   EXPECT_EQ(config->hot_bytes, standard.hot_bytes);
   EXPECT_EQ(config->hot_entries, standard.hot_entries);
   EXPECT_EQ(config->memo_entries, standard.memo_entries);
+  EXPECT_EQ(config->store_memory, standard.store_memory);
   EXPECT_EQ(config->connections, standard.connections);
   EXPECT_EQ(config->requests, standard.requests);
   EXPECT_EQ(config->build_limit, standard.build_limit);
@@ -55,6 +56,7 @@ directory = "/somewhere"
 size = "2GiB"
 [memory]
 code = "16 MiB"
+store = "8MiB"
 )",
                                       "honed.toml");
   ASSERT_TRUE(config) << config.error().Text();
@@ -65,6 +67,7 @@ code = "16 MiB"
   EXPECT_EQ(config->cache, "/somewhere");
   EXPECT_EQ(config->cache_bytes, uint64_t{2} << 30);
   EXPECT_EQ(config->hot_bytes, uint64_t{16} << 20);
+  EXPECT_EQ(config->store_memory, uint64_t{8} << 20);
   EXPECT_TRUE(ParseConfig("server.users = \"any\"", "x")->any_user);
 }
 
