@@ -53,7 +53,8 @@ bool ReadKernels(const std::string& file, std::vector<std::string>& kernels) {
       fmt::print(stderr, "{}: {}\n", file, network.error().Text());
       return false;
     }
-    for (const KernelCall& call : Lower(network->graph).calls) kernels.push_back(call.kernel);
+    for (const KernelCall& call : Lower(network->graph).calls)
+      if (!call.is_host()) kernels.push_back(call.kernel);
     return true;
   }
   std::ifstream in(file);

@@ -1,5 +1,5 @@
-// Gives freed memory back to the system. malloc keeps what threads free, each arena for itself: after a burst of work on
-// many threads several times what is in use stays resident.
+// Gives freed memory back to the system. malloc keeps what threads free, each arena for itself: after a burst of work
+// on many threads several times what is in use stays resident.
 #pragma once
 
 #include <chrono>

@@ -7,6 +7,20 @@ Result<ValueId> Builder::Add(Node node) {
   return graph_.Add(std::move(node));
 }
 
+Result<std::vector<ValueId>> Builder::Host(HostOperation operation, const std::vector<ValueId>& inputs) {
+  auto shared = std::make_shared<const HostOperation>(std::move(operation));
+  std::vector<ValueId> values;
+  for (size_t i = 0; i < shared->types.size(); ++i) {
+    Node node;
+    node.kind = NodeKind::kHost;
+    node.inputs = inputs;
+    node.host = shared;
+    node.axis = static_cast<int64_t>(i);
+    values.push_back(HONE_TRY(Add(std::move(node))));
+  }
+  return values;
+}
+
 Result<ValueId> Builder::Unary(std::string_view function, ValueId x) {
   Node node;
   node.kind = NodeKind::kUnary;

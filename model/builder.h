@@ -29,6 +29,8 @@ class Builder {
   Result<ValueId> Transpose(ValueId x, std::vector<int64_t> axes);  // x itself for the identity
   Result<ValueId> Expand(ValueId x, Shape shape);
   Result<ValueId> Reduce(std::string_view function, ValueId x, std::vector<int64_t> axes);  // axes stay as 1
+  // A value for each result.
+  Result<std::vector<ValueId>> Host(HostOperation operation, const std::vector<ValueId>& inputs);
   ValueId Scalar(double value, DType dtype);
   ValueId Constant(const Numbers& numbers);
 

@@ -51,9 +51,12 @@ Result<void> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkChec
     int deepest = 0;
     for (ValueId input : call.inputs)
       deepest = std::max(deepest, depth[static_cast<size_t>(plan.place[static_cast<size_t>(input)].root)]);
-    int& own = depth[static_cast<size_t>(plan.place[static_cast<size_t>(call.output)].root)];
-    own = std::max(own, deepest + 1);
-    check->depth = std::max(check->depth, own);
+    for (ValueId output : OutputsOf(graph, call)) {
+      int& own = depth[static_cast<size_t>(plan.place[static_cast<size_t>(output)].root)];
+      own = std::max(own, deepest + 1);
+      check->depth = std::max(check->depth, own);
+    }
+    if (call.is_host()) continue;
     if (!seen.insert(call.kernel).second) continue;
     Kernel kernel = HONE_TRY(ParseKernel(call.kernel));
     worst = std::max(worst, FloatTolerance(kernel, kernel.options.accuracy, DType::kF32));
@@ -106,7 +109,7 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
   SetInputs(executor, graph, data);
   std::set<std::string> seen;
   for (size_t i = 0; i < executor.call_count(); ++i) {
-    if (seen.insert(plan.calls[i].kernel).second) {
+    if (!executor.is_host(i) && seen.insert(plan.calls[i].kernel).second) {
       HONE_TRY(CheckKernel(executor, plan, i, &check));
     } else {
       HONE_TRY(executor.RunCalls(i, i + 1));

@@ -23,7 +23,8 @@ Result<AlignedBytes> Allocate(int64_t bytes) {
 // one by one.
 void FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& options) {
   std::set<std::string> distinct;
-  for (const KernelCall& call : plan.calls) distinct.insert(call.kernel);
+  for (const KernelCall& call : plan.calls)
+    if (!call.is_host()) distinct.insert(call.kernel);
   std::vector<std::string> kernels(distinct.begin(), distinct.end());
   std::atomic<size_t> next{0};
   std::vector<std::thread> threads;
@@ -57,9 +58,11 @@ Result<void> Executor::PlanMemory() {
   auto step = [](size_t i) { return static_cast<int>(i); };
   auto root = [&](ValueId value) { return plan_.place[static_cast<size_t>(value)].root; };
   for (size_t i = 0; i < plan_.calls.size(); ++i) {
-    ValueId written = root(plan_.calls[i].output);
-    auto [found, is_new] = alive.emplace(written, Lifetime{KernelBytes(graph_, written), step(i), step(i)});
-    found->second.last = step(i);
+    for (ValueId output : OutputsOf(graph_, plan_.calls[i])) {
+      ValueId written = root(output);
+      auto [found, is_new] = alive.emplace(written, Lifetime{KernelBytes(graph_, written), step(i), step(i)});
+      found->second.last = step(i);
+    }
     for (ValueId input : plan_.calls[i].inputs) {
       if (auto read = alive.find(root(input)); read != alive.end()) read->second.last = step(i);
     }
@@ -118,6 +121,12 @@ Result<void> Executor::Prepare(Client& client, const ExecutorOptions& options) {
     };
     Call call;
     call.label = plan.label;
+    if (plan.is_host()) {
+      for (ValueId input : plan.inputs) call.operands.push_back(HONE_TRY(Address(input)));
+      for (ValueId output : OutputsOf(graph_, plan)) call.operands.push_back(HONE_TRY(Address(output)));
+      calls_.push_back(std::move(call));
+      continue;
+    }
     if (auto found = shared.find(plan.kernel); found != shared.end()) {
       call.handle = found->second;
     } else {
@@ -156,8 +165,52 @@ std::span<const std::byte> Executor::Output(size_t i) const {
   return {static_cast<const std::byte*>(*address), static_cast<size_t>(KernelBytes(graph_, output))};
 }
 
+// Elements as kernels hold them become numbers, and back.
+Result<void> Executor::RunOnHost(size_t index) {
+  const KernelCall& plan = plan_.calls[index];
+  const std::vector<void*>& operands = calls_[index].operands;
+  std::vector<Numbers> inputs;
+  std::vector<const Numbers*> arguments;
+  inputs.reserve(plan.inputs.size());
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const ValueId value = plan.inputs[i];
+    const auto* bytes = static_cast<const char*>(operands[i]);
+    inputs.push_back(ToNumbers({KernelType(graph_.dtype(value)), graph_.shape(value),
+                                std::string(bytes, static_cast<size_t>(KernelBytes(graph_, value)))}));
+    inputs.back().dtype = graph_.dtype(value);
+    arguments.push_back(&inputs.back());
+  }
+  auto fail = [&](Error error) {
+    error.where = fmt::format("{} (node {})", plan.label, plan.nodes.front());
+    return error;
+  };
+  std::vector<Numbers> results;
+  const Node& first = graph_.nodes[static_cast<size_t>(plan.host_nodes.front())];
+  if (first.kind == NodeKind::kHost) {
+    Result<std::vector<Numbers>> computed = first.host->compute(arguments);
+    if (!computed) return fail(computed.error());
+    for (int node : plan.host_nodes)
+      results.push_back(std::move((*computed)[static_cast<size_t>(graph_.nodes[static_cast<size_t>(node)].axis)]));
+  } else {
+    Result<Numbers> computed = Evaluate(first, arguments, graph_.values[static_cast<size_t>(first.output)].type);
+    if (!computed) return fail(computed.error());
+    results.push_back(*std::move(computed));
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const ValueId output = graph_.nodes[static_cast<size_t>(plan.host_nodes[i])].output;
+    const std::string data = ToHost(results[i], KernelType(graph_.dtype(output))).data;
+    HONE_CHECK(static_cast<int64_t>(data.size()) == KernelBytes(graph_, output));
+    data.copy(static_cast<char*>(operands[plan.inputs.size() + i]), data.size());
+  }
+  return {};
+}
+
 Result<void> Executor::RunCalls(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
+    if (calls_[i].handle == nullptr) {
+      HONE_TRY(RunOnHost(i));
+      continue;
+    }
     int status = calls_[i].handle->Call(calls_[i].buffers.data(), nullptr);
     if (status == 0) continue;
     return Error{static_cast<ErrorKind>(status & 0xff),

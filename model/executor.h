@@ -39,13 +39,14 @@ class Executor {
   size_t call_count() const { return calls_.size(); }
   const ArenaPlan& arena() const { return arena_; }
   int64_t constant_bytes() const { return constant_bytes_; }
-  const KernelHandle& handle(size_t call) const { return *calls_[call].handle; }
-  // What a call reads and writes, in the kernel's order, constants included.
+  bool is_host(size_t call) const { return calls_[call].handle == nullptr; }
+  const KernelHandle& handle(size_t call) const { return *calls_[call].handle; }  // REQUIRES: !is_host(call)
+  // What a call reads and then writes, in the kernel's order, constants included.
   std::span<void* const> operands(size_t call) const { return calls_[call].operands; }
 
  private:
   struct Call {
-    std::shared_ptr<KernelHandle> handle;  // shared where no constants are bound
+    std::shared_ptr<KernelHandle> handle;  // shared where no constants are bound; nullptr: no kernel
     std::vector<void*> buffers;            // nullptr for what is bound
     std::vector<void*> operands;
     std::string label;
@@ -53,6 +54,7 @@ class Executor {
 
   Executor(Graph& graph, const CallPlan& plan) : graph_(graph), plan_(plan) {}
   Result<void> PlanMemory();
+  Result<void> RunOnHost(size_t call);
   Result<void*> ConstantData(ValueId value);
   Result<void*> Address(ValueId value);
   Result<void> Prepare(Client& client, const ExecutorOptions& options);

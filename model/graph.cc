@@ -32,6 +32,7 @@ std::string_view Name(NodeKind kind) {
     case NodeKind::kGatherElements: return "gather_elements";
     case NodeKind::kExpand: return "expand";
     case NodeKind::kReshape: return "reshape";
+    case NodeKind::kHost: return "host";
   }
   return "?";
 }

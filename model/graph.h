@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/host_operation.h"
 #include "model/host_tensor.h"
 
 namespace hone {
@@ -35,6 +36,7 @@ enum class NodeKind : uint8_t {
   kGatherElements,  // the same, element by element
   kExpand,          // to `extents`, broadcasting
   kReshape,         // to `extents`: the same elements in the same order
+  kHost,            // result number `axis` of `host`
 };
 std::string_view Name(NodeKind kind);
 
@@ -55,12 +57,8 @@ struct Node {
   std::vector<int64_t> pads;                      // top, left, bottom, right
   int64_t groups = 1;
   bool ceil = false;
-  std::string origin;  // the ONNX node that it comes from
-};
-
-struct TensorType {
-  DType dtype = DType::kF32;
-  Shape shape;
+  std::shared_ptr<const HostOperation> host;  // the nodes of its results share it
+  std::string origin;                         // the ONNX node that it comes from
 };
 
 // Shape and element type of a node's output, by rules of our own. kInvalid: inputs that do not go together, with what

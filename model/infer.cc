@@ -263,6 +263,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kGatherElements: return InferGatherElements(node, inputs);
     case NodeKind::kExpand: return InferExpand(node, inputs);
     case NodeKind::kReshape: return InferReshape(node, inputs);
+    case NodeKind::kHost: return node.host->types[static_cast<size_t>(node.axis)];
   }
   return Error{};
 }

@@ -173,7 +173,8 @@ class Writer {
       case NodeKind::kSoftmax: return Softmax(node, indices);
       case NodeKind::kConv:
       case NodeKind::kLayerNorm:
-      case NodeKind::kReshape: break;
+      case NodeKind::kReshape:
+      case NodeKind::kHost: break;
     }
     return Error{ErrorKind::kUnsupported, fmt::format("no kernel for {} here", Name(node.kind)), node.origin};
   }

@@ -350,10 +350,11 @@ class Lowerer {
       return;
     }
     if (CountOf(graph_.shape(node.output)) == 0) return LeaveOut(node, "it computes no elements");
+    if (node.kind == NodeKind::kHost) return EmitHost(index);
     Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
-    // What the parser would refuse is a node that was left out, not a failed request.
+    // What the parser would refuse is no failed request either.
     Result<Kernel> parsed = text ? ParseKernel(text->text) : Result<Kernel>(text.error());
-    if (!parsed) return LeaveOut(node, parsed.error().Text());
+    if (!parsed) return EvaluateApart(index, parsed.error().Text());
     KernelCall call;
     call.kernel = std::move(text->text);
     call.label = std::move(text->label);
@@ -361,6 +362,41 @@ class Lowerer {
     call.output = node.output;
     for (int at : text->nodes) call.nodes.push_back(graph_.nodes[static_cast<size_t>(at)].origin);
     plan_.calls.push_back(std::move(call));
+  }
+
+  // The results that are read of one operation are computed together, where the first of them was.
+  void EmitHost(size_t index) {
+    const Node& node = graph_.nodes[index];
+    KernelCall call = HostCall(node, "hone has no kernel for this operator");
+    call.label = node.host->name;
+    for (size_t i = index; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].host != node.host || !IsLive(graph_.nodes[i]) || fused_[i]) continue;
+      call.host_nodes.push_back(static_cast<int>(i));
+      fused_[i] = true;
+    }
+    plan_.calls.push_back(std::move(call));
+  }
+
+  // A node that no kernel could be written for; what was to be computed within its kernel is evaluated before it.
+  void EvaluateApart(size_t index, const std::string& why) {
+    const Node& node = graph_.nodes[index];
+    for (ValueId input : node.inputs) {
+      if (inlined_.erase(input) == 0) continue;
+      Emit(static_cast<size_t>(graph_.values[static_cast<size_t>(input)].producer));
+    }
+    KernelCall call = HostCall(node, why);
+    call.label = Name(node.kind);
+    call.host_nodes.push_back(static_cast<int>(index));
+    plan_.calls.push_back(std::move(call));
+  }
+
+  static KernelCall HostCall(const Node& node, const std::string& why) {
+    KernelCall call;
+    call.inputs = node.inputs;
+    call.output = node.output;
+    call.nodes = {node.origin};
+    call.why_host = why;
+    return call;
   }
 
   Graph& graph_;
@@ -373,6 +409,13 @@ class Lowerer {
 
 }  // namespace
 
+std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
+  if (!call.is_host()) return {call.output};
+  std::vector<ValueId> outputs;
+  for (int node : call.host_nodes) outputs.push_back(graph.nodes[static_cast<size_t>(node)].output);
+  return outputs;
+}
+
 CallPlan Lower(Graph& graph) { return Lowerer(graph).Run(); }
 
 Result<void> CheckComplete(const Network& network, const CallPlan& plan, const std::string& path) {
@@ -384,7 +427,6 @@ Result<void> CheckComplete(const Network& network, const CallPlan& plan, const s
                              count, first.node, first.op, first.reason),
                  path};
   }
-  if (plan.calls.empty()) return Error{ErrorKind::kUnsupported, "there is no kernel in this model", path};
   return {};
 }
 

@@ -19,7 +19,16 @@ struct KernelCall {
   std::vector<ValueId> inputs;  // in the kernel's order
   ValueId output = -1;
   std::vector<std::string> nodes;  // the ONNX nodes in it
+  // Not empty: no kernel. These nodes of the graph are evaluated in its place, all of them reading `inputs`; each
+  // writes its own output, the first of which is `output`.
+  std::vector<int> host_nodes = {};
+  std::string why_host = {};  // no kernel is written
+
+  bool is_host() const { return !host_nodes.empty(); }
 };
+
+// What a call writes.
+std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call);
 
 // Where a value's elements lie: in the memory of `root`, from element `offset` on.
 struct Place {

@@ -313,6 +313,10 @@ class Reader {
         attribute.kind = Kind::kFloats;
         attribute.reals.assign(proto.floats().begin(), proto.floats().end());
         break;
+      case onnx::AttributeProto::STRINGS:
+        attribute.kind = Kind::kTexts;
+        attribute.texts.assign(proto.strings().begin(), proto.strings().end());
+        break;
       case onnx::AttributeProto::TENSOR:
         attribute.kind = Kind::kTensor;
         attribute.tensor = HONE_TRY(Tensor(*proto.mutable_t(), where + ", attribute " + proto.name()));

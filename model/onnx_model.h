@@ -43,7 +43,7 @@ struct OnnxTensor {
 };
 
 struct OnnxAttribute {
-  enum class Kind : uint8_t { kInt, kFloat, kText, kInts, kFloats, kTensor, kOther };
+  enum class Kind : uint8_t { kInt, kFloat, kText, kInts, kFloats, kTexts, kTensor, kOther };
   std::string name;
   Kind kind = Kind::kOther;
   int64_t whole = 0;
@@ -51,6 +51,7 @@ struct OnnxAttribute {
   std::string text;
   std::vector<int64_t> wholes;
   std::vector<double> reals;
+  std::vector<std::string> texts;
   std::shared_ptr<HostTensor> tensor;
 };
 
@@ -72,8 +73,8 @@ struct OnnxModel {
 };
 
 // Opsets whose operators are understood.
-inline constexpr int64_t kOldestOpset = 11;
-inline constexpr int64_t kNewestOpset = 21;
+inline constexpr int64_t kOldestOpset = 7;
+inline constexpr int64_t kNewestOpset = 24;
 
 // kCorrupt: no ONNX, truncated, tensors whose bytes do not fit their shape; kUnsupported: an opset outside
 // kOldestOpset … kNewestOpset, element types that no constant can have; kLimit: 2 GiB and more (protobuf's own limit);

@@ -63,5 +63,14 @@ const Operator* FindOperator(const std::string& name);
 std::vector<Operator> ElementwiseOperators();  // translate_elementwise.cc
 std::vector<Operator> MovementOperators();     // translate_movement.cc
 std::vector<Operator> LayerOperators();        // translate_layers.cc
+std::vector<Operator> IndexingOperators();     // translate_indexing.cc
+std::vector<Operator> SamplingOperators();     // translate_sampling.cc
+std::vector<Operator> FunctionOperators();     // translate_functions.cc
+std::vector<Operator> WindowOperators();       // translate_windows.cc
+std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
+
+// Of any number of dimensions, with every output that ONNX knows.
+Result<std::vector<ValueId>> ConvOnHost(OperatorCall& call);
+Result<std::vector<ValueId>> PoolOnHost(OperatorCall& call);
 
 }  // namespace hone

@@ -75,7 +75,7 @@ Result<Outputs> Pow(OperatorCall& call) {
 }
 
 Result<Outputs> Mod(OperatorCall& call) {
-  if (call.Whole("fmod", 0) != 0) return call.build.Unsupported("fmod=1");
+  if (call.Whole("fmod", 0) != 0) return call.build.Unsupported("fmod=1, the remainder with the dividend's sign");
   return Outputs{HONE_TRY(call.build.Binary("mod", call.In(0), call.In(1)))};
 }
 
@@ -101,6 +101,12 @@ Result<Outputs> Clip(OperatorCall& call) {
   ValueId x = call.In(0);
   for (bool is_upper : {false, true}) {
     size_t i = is_upper ? 2 : 1;
+    if (const OnnxAttribute* bound = call.Find(is_upper ? "max" : "min"); bound != nullptr && call.opset() < 11) {
+      if (bound->real == (is_upper ? kLargest : -kLargest)) continue;
+      ValueId limit = call.build.Scalar(bound->real, call.build.dtype(x));
+      x = HONE_TRY(call.build.Binary(is_upper ? "min" : "max", x, limit));
+      continue;
+    }
     if (!call.Has(i)) continue;
     if (CountOf(call.shape(i)) != 1) return call.build.Invalid("its bounds are no scalars");
     if (call.build.dtype(call.In(i)) == DType::kF32 &&

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "model/translate.h"
@@ -85,6 +86,7 @@ Result<Outputs> AddWindowed(OperatorCall& call, Node node, const Window& window)
 Result<Outputs> Conv(OperatorCall& call) {
   if (call.rank(1) < 3) return call.build.Invalid(fmt::format("the weight is {}", ShapeText(call.shape(1))));
   std::vector<int64_t> standard(call.shape(1).begin() + 2, call.shape(1).end());
+  if (standard.size() > 2) return ConvOnHost(call);
   Window window = HONE_TRY(ReadWindow(call, call.Wholes("kernel_shape", standard)));
   Node node;
   node.kind = NodeKind::kConv;
@@ -95,8 +97,9 @@ Result<Outputs> Conv(OperatorCall& call) {
 }
 
 Result<Outputs> Pool(OperatorCall& call) {
-  if (call.node().outputs.size() > 1) return call.build.Unsupported("its second output, the indices");
-  Window window = HONE_TRY(ReadWindow(call, call.Wholes("kernel_shape", {})));
+  std::vector<int64_t> extents = call.Wholes("kernel_shape", {});
+  if (call.node().outputs.size() > 1 || extents.size() > 2) return PoolOnHost(call);
+  Window window = HONE_TRY(ReadWindow(call, std::move(extents)));
   Node node;
   node.kind = call.node().op == "MaxPool" ? NodeKind::kMaxPool : NodeKind::kAveragePool;
   node.flag = node.kind == NodeKind::kAveragePool && call.Whole("count_include_pad", 0) != 0 &&
@@ -177,7 +180,6 @@ Result<Outputs> BatchNorm(OperatorCall& call) {
 }
 
 Result<Outputs> LayerNorm(OperatorCall& call) {
-  if (call.node().outputs.size() > 1) return call.build.Unsupported("its mean and deviation as outputs");
   Node node;
   node.kind = NodeKind::kLayerNorm;
   node.axis = HONE_TRY(call.Axis(call.Whole("axis", -1), call.rank(0)));
@@ -196,7 +198,19 @@ Result<Outputs> LayerNorm(OperatorCall& call) {
       node.inputs[i] = HONE_TRY(call.build.Expand(node.inputs[i], row));
     }
   }
-  return Outputs{HONE_TRY(call.build.Add(std::move(node)))};
+  std::vector<int64_t> axes(static_cast<size_t>(call.rank(0) - node.axis));
+  std::iota(axes.begin(), axes.end(), node.axis);
+  Outputs outputs{HONE_TRY(call.build.Add(std::move(node)))};
+  if (call.node().outputs.size() > 1) {
+    ValueId mean = HONE_TRY(call.build.Reduce("mean", call.In(0), axes));
+    ValueId centred = HONE_TRY(call.build.Binary("sub", call.In(0), mean));
+    ValueId variance = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", centred, centred)), axes));
+    ValueId epsilon = call.build.Scalar(call.Real("epsilon", 1e-5), call.build.dtype(call.In(0)));
+    variance = HONE_TRY(call.build.Binary("add", variance, epsilon));
+    outputs.push_back(mean);
+    outputs.push_back(HONE_TRY(call.build.Unary("rsqrt", variance)));
+  }
+  return outputs;
 }
 
 // (x − mean) / √(variance + ε) over some dimensions, then a factor and a term a channel.
@@ -270,9 +284,19 @@ Result<Outputs> Reduce(OperatorCall& call) {
     std::iota(axes->begin(), axes->end(), 0);
   }
   *axes = HONE_TRY(call.Axes(*axes, rank));
-  ValueId x = call.In(0);
+  ValueId x = call.In(0), taken_off = -1;
   if (op == "ReduceL1") x = HONE_TRY(call.build.Unary("abs", x));
   if (op == "ReduceL2" || op == "ReduceSumSquare") x = HONE_TRY(call.build.Binary("mul", x, x));
+  if (op == "ReduceLogSumExp") {  // the largest is taken off, so that nothing overflows
+    if (!IsFloat(call.build.dtype(x))) return call.build.Invalid("it wants floats");
+    ValueId top = HONE_TRY(call.build.Reduce("max", x, *axes));
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    ValueId magnitude = HONE_TRY(call.build.Unary("abs", top));
+    ValueId is_infinite =
+        HONE_TRY(call.build.Binary("eq", magnitude, call.build.Scalar(kInfinity, call.build.dtype(x))));
+    taken_off = HONE_TRY(call.build.Select(is_infinite, call.build.Scalar(0, call.build.dtype(x)), top));
+    x = HONE_TRY(call.build.Unary("exp", HONE_TRY(call.build.Binary("sub", x, taken_off))));
+  }
   std::string_view function = op == "ReduceMean"   ? "mean"
                               : op == "ReduceMax"  ? "max"
                               : op == "ReduceMin"  ? "min"
@@ -280,7 +304,8 @@ Result<Outputs> Reduce(OperatorCall& call) {
                                                    : "sum";
   ValueId y = HONE_TRY(call.build.Reduce(function, x, *axes));
   if (op == "ReduceL2") y = HONE_TRY(call.build.Unary("sqrt", y));
-  if (op == "ReduceLogSum") y = HONE_TRY(call.build.Unary("log", y));
+  if (op == "ReduceLogSum" || op == "ReduceLogSumExp") y = HONE_TRY(call.build.Unary("log", y));
+  if (taken_off >= 0) y = HONE_TRY(call.build.Binary("add", y, taken_off));
   if (call.Whole("keepdims", 1) == 0) {
     Shape shape;
     for (int64_t d = 0; d < rank; ++d) {
@@ -308,7 +333,7 @@ std::vector<Operator> LayerOperators() {
                                  {"Softmax", 1, Softmax},
                                  {"LogSoftmax", 1, Softmax}};
   for (std::string_view op : {"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
-                              "ReduceSumSquare", "ReduceLogSum"}) {
+                              "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"}) {
     table.push_back({op, 1, Reduce});
   }
   return table;

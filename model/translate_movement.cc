@@ -198,10 +198,15 @@ Result<ValueId> SliceOf(OperatorCall& call, ValueId x, std::vector<int64_t> star
 Result<Outputs> Slice(OperatorCall& call) {
   const Shape x = call.shape(0);
   int64_t rank = call.rank(0);
-  std::vector<int64_t> starts = HONE_TRY(call.ConstantInput(1, "the starts"));
-  std::vector<int64_t> ends = HONE_TRY(call.ConstantInput(2, "the ends"));
+  std::vector<int64_t> starts = call.Wholes("starts", {}), ends = call.Wholes("ends", {});  // before opset 10
+  if (call.opset() >= 10) {
+    if (!call.Has(1) || !call.Has(2)) return call.build.Invalid("its starts or ends are missing");
+    starts = HONE_TRY(call.ConstantInput(1, "the starts"));
+    ends = HONE_TRY(call.ConstantInput(2, "the ends"));
+  }
   std::vector<int64_t> axes(starts.size()), steps(starts.size(), 1);
   std::iota(axes.begin(), axes.end(), 0);
+  if (call.Find("axes") != nullptr) axes = call.Wholes("axes", {});
   if (call.Has(3)) axes = HONE_TRY(call.ConstantInput(3, "the axes"));
   if (call.Has(4)) steps = HONE_TRY(call.ConstantInput(4, "the steps"));
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
@@ -383,7 +388,7 @@ std::vector<Operator> MovementOperators() {
           {"Transpose", 1, Transpose},
           {"Expand", 2, Expand},
           {"Tile", 2, Tile},
-          {"Slice", 3, Slice},
+          {"Slice", 1, Slice},
           {"Split", 1, Split},
           {"Concat", 1, Concat},
           {"Pad", 1, Pad},

@@ -52,6 +52,7 @@ std::vector<NamedKernel> ModelFile::Kernels() const {
   std::vector<NamedKernel> kernels;
   std::map<std::string, size_t> seen;
   for (const KernelCall& call : plan.calls) {
+    if (call.is_host()) continue;
     auto [found, is_new] = seen.emplace(call.kernel, kernels.size());
     if (!is_new) {
       ++kernels[found->second].count;

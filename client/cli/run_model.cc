@@ -33,7 +33,8 @@ void AllowManyFiles() {
 struct Share {
   std::string label;
   int64_t calls = 0;
-  double time_us = 0;  // of all its calls
+  double time_us = 0;    // of all its calls
+  std::string why_host;  // "": a kernel
 };
 
 struct ModelReport {
@@ -81,8 +82,10 @@ Result<void> MeasureShares(Executor& executor, const CallPlan& plan, ModelReport
   std::map<std::string, Share> shares;
   for (size_t i = 0; i < times.size(); ++i) {
     std::sort(times[i].begin(), times[i].end());
-    Share& share = shares[plan.calls[i].kernel];
-    share.label = plan.calls[i].label;
+    const KernelCall& call = plan.calls[i];
+    Share& share = shares[call.is_host() ? "host " + call.label : call.kernel];
+    share.label = call.label;
+    share.why_host = call.why_host;
     ++share.calls;
     share.time_us += times[i][kRuns / 2];
   }
@@ -157,7 +160,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   report.arena = executor->arena();
   report.constant_bytes = executor->constant_bytes();
   for (size_t i = 0; i < executor->call_count(); ++i)
-    report.expected_us += executor->handle(i).facts().reply.expected_us;
+    if (!executor->is_host(i)) report.expected_us += executor->handle(i).facts().reply.expected_us;
   if (options.check) report.check = HONE_TRY(CheckNetwork(*executor, network.graph, plan, plain, data));
   SetInputs(*executor, plain, data);
   HONE_TRY(MeasureRuns(*executor, options.repeats, &report));
@@ -188,7 +191,10 @@ void PrintJson(const std::string& path, const ModelReport& report) {
   }
   std::vector<Json> shares;
   for (const Share& share : report.shares) {
-    shares.push_back(Json().Set("kernel", share.label).Set("calls", share.calls).Set("time_us", share.time_us));
+    Json row;
+    row.Set("kernel", share.label).Set("calls", share.calls).Set("time_us", share.time_us);
+    if (!share.why_host.empty()) row.Set("no_kernel", share.why_host);
+    shares.push_back(std::move(row));
   }
   json.Set("shares", std::move(shares));
   Print(json.Dump() + "\n");
@@ -205,7 +211,8 @@ void PrintText(const std::string& path, const ModelReport& report) {
     const Share& share = report.shares[i];
     if (i < kShownShares) {
       table.Add({fmt::format("{:.1f} %", 100 * share.time_us / total), TimeText(share.time_us),
-                 std::to_string(share.calls), Cut(OneLine(share.label), 90)});
+                 std::to_string(share.calls),
+                 Cut(OneLine(share.label) + (share.why_host.empty() ? "" : ", interpreted: " + share.why_host), 90)});
     } else {
       rest_us += share.time_us;
       rest_calls += share.calls;

@@ -15,7 +15,8 @@ namespace {
 constexpr size_t kBurstBytes = size_t{96} << 20;
 constexpr size_t kBlockBytes = 16 << 10;
 
-// Takes memory in blocks with small ones in between that stay, so that the heap's end cannot move; frees the large ones.
+// Takes memory in blocks with small ones in between that stay, so that the heap's end cannot move; frees the large
+// ones.
 std::vector<void*> Burst() {
   std::vector<void*> large, small;
   for (size_t taken = 0; taken < kBurstBytes; taken += kBlockBytes) {

@@ -46,6 +46,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
   };
   for (const auto& [id, numbers] : inputs) memory[id] = ToHost(numbers, KernelType(numbers.dtype)).data;
   for (const KernelCall& call : plan.calls) {
+    if (call.is_host()) return Error{ErrorKind::kUnsupported, call.label + " is no kernel: " + call.why_host, ""};
     Kernel kernel = HONE_TRY(ParseKernel(call.kernel));
     std::vector<OperandView> views;
     for (ValueId input : call.inputs) {

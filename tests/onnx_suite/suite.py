@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Runs ONNX's own backend suite (the test data inside the Python package `onnx`) through hone.Session.
+
+usage: suite.py [--data DIR] [--filter TEXT] [--json FILE] [--list refused|wrong|passed]
+
+A case is passed (every output agrees with the file's, to the suite's tolerances), refused (with a message that names an
+operator), wrong, or crashed. An input that decides a shape (axes, sizes, the new shape of a Reshape) is an input of the
+model in many cases; where a session refuses it so, it is given as a constant, and the case is counted as passed_constant.
+
+honed is started for the run with a cache of its own. HONE_BIN_DIR names a build (default: build/release/bin).
+"""
+
+import argparse
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BIN = os.environ.get("HONE_BIN_DIR", os.path.join(ROOT, "build/release/bin"))
+
+
+def case_directories(data):
+    for kind in ("node", "simple"):
+        folder = os.path.join(data, kind)
+        for name in sorted(os.listdir(folder)):
+            yield name, os.path.join(folder, name)
+
+
+def read_values(directory, kind, types):
+    """The arrays of input_*.pb or output_*.pb; ValueError for what is no tensor of numbers or truth values."""
+    import numpy
+    import onnx
+    from onnx import numpy_helper
+    values = []
+    for index, value_type in enumerate(types):
+        path = os.path.join(directory, f"{kind}_{index}.pb")
+        if not os.path.exists(path):
+            break
+        if value_type != "tensor_type":
+            raise ValueError(f"a value of {value_type}")
+        tensor = onnx.TensorProto()
+        with open(path, "rb") as file:
+            tensor.ParseFromString(file.read())
+        if tensor.data_type == onnx.TensorProto.STRING:
+            raise ValueError("a tensor of strings")
+        values.append(numpy.asarray(numpy_helper.to_array(tensor)))
+    return values
+
+
+def agrees(seen, wanted):
+    import numpy
+    if seen.shape != wanted.shape:
+        return f"shape {seen.shape}, wanted {wanted.shape}"
+    if seen.dtype != wanted.dtype:
+        return f"{seen.dtype}, wanted {wanted.dtype}"
+    if seen.dtype.kind != "f":
+        return "" if numpy.array_equal(seen, wanted) else "elements differ"
+    return "" if numpy.allclose(seen, wanted, rtol=1e-3, atol=1e-5, equal_nan=True) else "elements differ"
+
+
+def run_case(directory, socket):
+    """(verdict, message)"""
+    import hone
+    import onnx
+    path = os.path.join(directory, "model.onnx")
+    graph = onnx.load(path).graph
+    stored = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in stored]
+    data = os.path.join(directory, "test_data_set_0")
+    try:
+        given = read_values(data, "input", [value.type.WhichOneof("value") for value in inputs])
+        wanted = read_values(data, "output", [value.type.WhichOneof("value") for value in graph.output])
+    except ValueError as error:
+        return "beyond", str(error)
+    arrays = {value.name: array for value, array in zip(inputs, given)}
+    refusal = ""
+    for as_constants in (False, True):
+        constants = {name: array for name, array in arrays.items()
+                     if as_constants and array.dtype.kind in "ib" and array.ndim <= 1}
+        if as_constants and not constants:
+            break
+        try:
+            shapes = {name: array.shape for name, array in arrays.items() if name not in constants}
+            with hone.Session(path, constants=constants, shapes=shapes, threads=1, socket=socket, start=False) as session:
+                left = {value.name for value in session.get_inputs()}
+                outputs = session.run({name: array for name, array in arrays.items() if name in left})
+        except hone.Error as error:
+            refusal = refusal or str(error)
+            continue
+        for seen, expected in zip(outputs, wanted):
+            if problem := agrees(seen, expected):
+                return "wrong", problem
+        return ("passed_constant" if as_constants else "passed"), refusal
+    return "refused", refusal
+
+
+def worker(names, data, socket, out):
+    """A child process: a line of JSON a case, so that what kills it costs one case."""
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    directories = dict(case_directories(data))
+    for name in names:
+        print(json.dumps({"begin": name}), file=out, flush=True)
+        try:
+            verdict, message = run_case(directories[name], socket)
+        except Exception as error:  # of the harness or the binding: a defect, told as such
+            verdict, message = "crashed", f"{type(error).__name__}: {error}"
+        print(json.dumps({"case": name, "verdict": verdict, "message": message}), file=out, flush=True)
+
+
+def run_all(names, data, socket):
+    """Yields each case's verdict. A child that dies is replaced by one that goes on after the case that killed it."""
+    left = list(names)
+    while left:
+        child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", socket, "--data", data],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        child.stdin.write(json.dumps(left))
+        child.stdin.close()
+        begun = None
+        for line in child.stdout:
+            told = json.loads(line)
+            if "begin" in told:
+                begun = told["begin"]
+                continue
+            left.remove(told["case"])
+            begun = None
+            yield told
+        status = child.wait()
+        if begun is None:
+            if left:
+                raise RuntimeError(f"the child ended with status {status} before {left[0]}")
+            return
+        left.remove(begun)
+        yield {"case": begun, "verdict": "crashed", "message": f"ended by {status}"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="onnx/backend/test/data; default: of the installed package")
+    parser.add_argument("--filter", default="", help="only cases whose name matches this regular expression")
+    parser.add_argument("--json", help="every case's verdict, as one document")
+    parser.add_argument("--list", action="append", default=[], help="print the cases of this verdict")
+    parser.add_argument("--worker", metavar="SOCKET", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        import onnx
+        arguments.data = os.path.join(os.path.dirname(onnx.__file__), "backend/test/data")
+    if arguments.worker:
+        worker(json.load(sys.stdin), arguments.data, arguments.worker, sys.stdout)
+        return 0
+    names = [name for name, _ in case_directories(arguments.data) if re.search(arguments.filter, name)]
+    with tempfile.TemporaryDirectory() as directory:
+        socket = os.path.join(directory, "honed.sock")
+        daemon = subprocess.Popen([os.path.join(BIN, "honed"), "--no-idle", "--socket", socket, "--cache",
+                                   os.path.join(directory, "cache")], stderr=subprocess.DEVNULL)
+        try:
+            while not os.path.exists(socket):
+                time.sleep(0.01)
+            for variable, library in (("HONE_LIBRARY", "libhone.so"), ("HONE_NETWORK_LIBRARY", "libhone_network.so")):
+                os.environ.setdefault(variable, os.path.join(os.path.dirname(BIN), "lib", library))
+            results = []
+            for told in run_all(names, arguments.data, socket):
+                results.append(told)
+                if told["verdict"] in arguments.list:
+                    print(f"{told['verdict']:8} {told['case']}: {told['message']}", flush=True)
+        finally:
+            daemon.terminate()
+            daemon.wait()
+    counts = collections.Counter(told["verdict"] for told in results)
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()), f"of {len(results)}")
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump({told["case"]: [told["verdict"], told["message"]] for told in results}, file, indent=0, sort_keys=True)
+    return 1 if counts["wrong"] or counts["crashed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
