@@ -25,7 +25,8 @@ Result<ExplainReply> AnswerExplain(Admin& admin, const ExplainRequest& request) 
 
 Result<TextReply> AnswerText(Admin& admin, const TextRequest& request) {
   const Record record = HONE_TRY(admin.FindRecordOf(request.name));
-  if (request.what == TextKind::kSchedule) return TextReply{record.key.fingerprint.Hex(), InWordsOfToday(record.schedule)};
+  if (request.what == TextKind::kSchedule)
+    return TextReply{record.key.fingerprint.Hex(), InWordsOfToday(record.schedule)};
   const Target target = HONE_TRY(ParseTarget(record.key.target));
   std::string code = HONE_TRY(admin.own.Explain({record.key.canonical, record.schedule, target},
                                                 std::chrono::steady_clock::now() + std::chrono::seconds(30)));

@@ -57,9 +57,7 @@ Result<Outputs> Sign(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Select(is_positive, call.build.Scalar(1, dtype), negative))};
 }
 
-Result<Outputs> IsNaN(OperatorCall& call) {
-  return Outputs{HONE_TRY(call.build.Binary("ne", call.In(0), call.In(0)))};
-}
+Result<Outputs> IsNaN(OperatorCall& call) { return Outputs{HONE_TRY(call.build.Binary("ne", call.In(0), call.In(0)))}; }
 
 Result<Outputs> IsInf(OperatorCall& call) {
   const bool positive = call.Whole("detect_positive", 1) != 0, negative = call.Whole("detect_negative", 1) != 0;
@@ -85,7 +83,8 @@ Result<ValueId> Exponential(OperatorCall& call, ValueId above, double scale, dou
 }
 
 Result<Outputs> Selu(OperatorCall& call) {
-  const double alpha = call.Real("alpha", 1.67326319217681884765625), gamma = call.Real("gamma", 1.05070102214813232421875);
+  const double alpha = call.Real("alpha", 1.67326319217681884765625),
+               gamma = call.Real("gamma", 1.05070102214813232421875);
   ValueId scaled =
       HONE_TRY(call.build.Binary("mul", call.In(0), call.build.Scalar(gamma, call.build.dtype(call.In(0)))));
   return Outputs{HONE_TRY(Exponential(call, scaled, alpha * gamma, 1))};
@@ -123,8 +122,7 @@ Result<Outputs> Shrink(OperatorCall& call) {
 
 Result<Outputs> Swish(OperatorCall& call) {
   ValueId x = call.In(0);
-  ValueId scaled = HONE_TRY(
-      call.build.Binary("mul", x, call.build.Scalar(call.Real("alpha", 1), call.build.dtype(x))));
+  ValueId scaled = HONE_TRY(call.build.Binary("mul", x, call.build.Scalar(call.Real("alpha", 1), call.build.dtype(x))));
   return Outputs{HONE_TRY(call.build.Binary("mul", x, HONE_TRY(call.build.Unary("sigmoid", scaled))))};
 }
 
@@ -176,18 +174,17 @@ Result<Outputs> OfWholes(OperatorCall& call) {
       for (size_t i = 0; i < out.whole.size(); ++i) out.whole[i] = ~in[0]->whole[i];
       return std::vector{std::move(out)};
     }
-    evaluating::ForEach<2>(shape,
-                           {evaluating::BroadcastStrides(in[0]->shape, shape),
-                            evaluating::BroadcastStrides(in[1]->shape, shape)},
-                           [&](size_t i, const auto& at) {
-                             const auto a = static_cast<uint64_t>(in[0]->whole[static_cast<size_t>(at[0])]);
-                             const auto b = static_cast<uint64_t>(in[1]->whole[static_cast<size_t>(at[1])]);
-                             uint64_t value = a ^ b;
-                             if (op == "BitwiseAnd") value = a & b;
-                             if (op == "BitwiseOr") value = a | b;
-                             if (op == "BitShift") value = b > 63 ? 0 : is_left ? a << b : a >> b;
-                             out.whole[i] = static_cast<int64_t>(value);
-                           });
+    evaluating::ForEach<2>(
+        shape, {evaluating::BroadcastStrides(in[0]->shape, shape), evaluating::BroadcastStrides(in[1]->shape, shape)},
+        [&](size_t i, const auto& at) {
+          const auto a = static_cast<uint64_t>(in[0]->whole[static_cast<size_t>(at[0])]);
+          const auto b = static_cast<uint64_t>(in[1]->whole[static_cast<size_t>(at[1])]);
+          uint64_t value = a ^ b;
+          if (op == "BitwiseAnd") value = a & b;
+          if (op == "BitwiseOr") value = a | b;
+          if (op == "BitShift") value = b > 63 ? 0 : is_left ? a << b : a >> b;
+          out.whole[i] = static_cast<int64_t>(value);
+        });
     return std::vector{std::move(out)};
   };
   std::vector<ValueId> inputs = {call.In(0)};
@@ -270,8 +267,7 @@ Result<Equation> ReadEquation(const OperatorCall& call, std::string text) {
     const auto letters = static_cast<int64_t>(std::count_if(term.begin(), term.end(), [](char c) { return c != '.'; }));
     for (size_t i = 0; i < term.size(); ++i) {
       if (term[i] != '.') {
-        if (std::isalpha(static_cast<unsigned char>(term[i])) == 0)
-          return call.build.Invalid("the equation " + text);
+        if (std::isalpha(static_cast<unsigned char>(term[i])) == 0) return call.build.Invalid("the equation " + text);
         labels.push_back(term[i]);
         continue;
       }
@@ -335,7 +331,8 @@ Result<Outputs> Einsum(OperatorCall& call) {
     std::vector<int64_t> over(order.size(), 0);
     for (size_t d = 0; d < own.size(); ++d) {
       if (call.shape(i)[d] == 1) continue;
-      over[static_cast<size_t>(std::find(order.begin(), order.end(), equation.operands[i][d]) - order.begin())] += own[d];
+      over[static_cast<size_t>(std::find(order.begin(), order.end(), equation.operands[i][d]) - order.begin())] +=
+          own[d];
     }
     strides.push_back(std::move(over));
     inputs.push_back(call.In(i));
@@ -374,7 +371,8 @@ Result<Outputs> Einsum(OperatorCall& call) {
 // a − b·cos(2πi/N) + c·cos(4πi/N)
 Result<Outputs> SignalWindow(OperatorCall& call) {
   std::optional<double> size = call.build.graph().ScalarOf(call.In(0));
-  if (!size) return call.build.Unsupported("its size is computed when the network runs, and shapes must be known before");
+  if (!size)
+    return call.build.Unsupported("its size is computed when the network runs, and shapes must be known before");
   if (!(*size >= 0 && *size <= 1e8)) return call.build.Invalid(fmt::format("a window of {}", *size));
   const std::string& op = call.node().op;
   const double a = op == "BlackmanWindow" ? 0.42 : op == "HannWindow" ? 0.5 : 25.0 / 46;
@@ -398,7 +396,11 @@ Result<Outputs> EyeLike(OperatorCall& call) {
     const int64_t wanted = call.Whole("dtype", 1);
     if (wanted != 1 && wanted != 6 && wanted != 7 && wanted != 9 && wanted != 11)
       return call.build.Unsupported(fmt::format("ONNX's element type {}", wanted));
-    dtype = wanted == 1 ? DType::kF32 : wanted == 6 ? DType::kI32 : wanted == 7 ? DType::kI64 : wanted == 9 ? DType::kBool : DType::kF64;
+    dtype = wanted == 1   ? DType::kF32
+            : wanted == 6 ? DType::kI32
+            : wanted == 7 ? DType::kI64
+            : wanted == 9 ? DType::kBool
+                          : DType::kF64;
   }
   const int64_t k = std::clamp<int64_t>(call.Whole("k", 0), -(int64_t{1} << 40), int64_t{1} << 40);
   Numbers numbers = MakeNumbers(dtype, x);

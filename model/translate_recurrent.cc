@@ -40,11 +40,12 @@ Result<std::vector<Activation>> ReadActivations(const OperatorCall& call, std::v
     double alpha, beta;
     int parameters;
   };
-  static constexpr Known kKnown[] = {{"sigmoid", 0, 0, 0},          {"tanh", 0, 0, 0},      {"relu", 0, 0, 0},
-                                     {"affine", 1, 0, 2},           {"leakyrelu", 0.01, 0, 1},
-                                     {"thresholdedrelu", 1, 0, 1},  {"scaledtanh", 1, 1, 2},
-                                     {"hardsigmoid", 0.2, 0.5, 2},  {"elu", 1, 0, 1},
-                                     {"softsign", 0, 0, 0},         {"softplus", 0, 0, 0}};
+  static constexpr Known kKnown[] = {{"sigmoid", 0, 0, 0},      {"tanh", 0, 0, 0},
+                                     {"relu", 0, 0, 0},         {"affine", 1, 0, 2},
+                                     {"leakyrelu", 0.01, 0, 1}, {"thresholdedrelu", 1, 0, 1},
+                                     {"scaledtanh", 1, 1, 2},   {"hardsigmoid", 0.2, 0.5, 2},
+                                     {"elu", 1, 0, 1},          {"softsign", 0, 0, 0},
+                                     {"softplus", 0, 0, 0}};
   std::vector<std::string> names;
   const OnnxAttribute* given = call.Find("activations");
   if (given != nullptr && !given->texts.empty()) {
@@ -59,10 +60,12 @@ Result<std::vector<Activation>> ReadActivations(const OperatorCall& call, std::v
   std::vector<Activation> all;
   for (std::string& name : names) {
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    const Known* known = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& k) { return k.name == name; });
+    const Known* known =
+        std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& k) { return k.name == name; });
     if (known == std::end(kKnown)) return call.build.Unsupported("the activation " + name);
     Activation activation{name, known->alpha, known->beta};
-    if (known->parameters > 0 && alphas != nullptr && alpha < alphas->reals.size()) activation.alpha = alphas->reals[alpha++];
+    if (known->parameters > 0 && alphas != nullptr && alpha < alphas->reals.size())
+      activation.alpha = alphas->reals[alpha++];
     if (known->parameters > 1 && betas != nullptr && beta < betas->reals.size()) activation.beta = betas->reals[beta++];
     all.push_back(std::move(activation));
   }
@@ -91,13 +94,17 @@ struct RecurrentOperands {
 class SequenceRun {
  public:
   SequenceRun(const Recurrence& of, const RecurrentOperands& in, int64_t direction)
-      : of_(of), in_(in), direction_(direction), h_(Size(of.hidden)), c_(Size(of.hidden)), sums_(Size(of.hidden * of.gates)),
+      : of_(of),
+        in_(in),
+        direction_(direction),
+        h_(Size(of.hidden)),
+        c_(Size(of.hidden)),
+        sums_(Size(of.hidden * of.gates)),
         recurrent_(Size(of.hidden * of.gates)) {}
 
   void Begin(int64_t batch) {
     auto take = [&](const Numbers* from, std::vector<double>& to) {
-      for (int64_t i = 0; i < of_.hidden; ++i)
-        to[Size(i)] = from == nullptr ? 0 : from->real[Size(State(batch) + i)];
+      for (int64_t i = 0; i < of_.hidden; ++i) to[Size(i)] = from == nullptr ? 0 : from->real[Size(State(batch) + i)];
     };
     take(in_.hidden, h_);
     take(in_.cell, c_);
@@ -234,7 +241,8 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   of.cell = op == "RNN" ? Cell::kRnn : op == "GRU" ? Cell::kGru : Cell::kLstm;
   of.gates = op == "RNN" ? 1 : op == "GRU" ? 3 : 4;
   const Shape x = call.shape(0), w = call.shape(1), r = call.shape(2);
-  if (x.size() != 3 || w.size() != 3 || r.size() != 3) return call.build.Invalid("it wants three dimensions of x, w and r");
+  if (x.size() != 3 || w.size() != 3 || r.size() != 3)
+    return call.build.Invalid("it wants three dimensions of x, w and r");
   of.batch_first = call.Whole("layout", 0) != 0;
   of.steps = x[of.batch_first ? 1 : 0];
   of.batch = x[of.batch_first ? 0 : 1];
@@ -242,10 +250,12 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   of.hidden = r[2];
   const std::string direction = call.Text("direction", "forward");
   of.directions = direction == "bidirectional" ? 2 : 1;
-  of.is_reverse = direction == "bidirectional" ? std::vector<bool>{false, true} : std::vector<bool>{direction == "reverse"};
+  of.is_reverse =
+      direction == "bidirectional" ? std::vector<bool>{false, true} : std::vector<bool>{direction == "reverse"};
   const int64_t rows = of.gates * of.hidden;
   if (w != Shape{of.directions, rows, of.inputs} || r != Shape{of.directions, rows, of.hidden})
-    return call.build.Invalid(fmt::format("weights of {} and {} for {} hidden elements", ShapeText(w), ShapeText(r), of.hidden));
+    return call.build.Invalid(
+        fmt::format("weights of {} and {} for {} hidden elements", ShapeText(w), ShapeText(r), of.hidden));
   of.clip = call.Real("clip", 0);
   of.linear_before_reset = call.Whole("linear_before_reset", 0) != 0;
   of.input_forget = call.Whole("input_forget", 0) != 0;
@@ -253,7 +263,8 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   if (of.cell == Cell::kRnn) standard = {"tanh"};
   if (of.cell == Cell::kGru) standard = {"sigmoid", "tanh"};
   of.activations = HONE_TRY(ReadActivations(call, standard, static_cast<size_t>(of.directions)));
-  const Shape state = of.batch_first ? Shape{of.batch, of.directions, of.hidden} : Shape{of.directions, of.batch, of.hidden};
+  const Shape state =
+      of.batch_first ? Shape{of.batch, of.directions, of.hidden} : Shape{of.directions, of.batch, of.hidden};
   const Shape y = of.batch_first ? Shape{of.batch, of.steps, of.directions, of.hidden}
                                  : Shape{of.steps, of.directions, of.batch, of.hidden};
   const Shape expected[] = {{of.directions, 2 * rows}, {of.batch}, state, state, {of.directions, 3 * of.hidden}};
@@ -271,8 +282,8 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
   auto compute = [=, slots = std::vector<int>(slots, slots + 5)](Arguments in) -> Computed {
     auto operand = [&](size_t i) { return slots[i] < 0 ? nullptr : in[static_cast<size_t>(slots[i])]; };
-    return RunRecurrence(of, {in[0], in[1], in[2], operand(0), operand(1), operand(2), operand(3), operand(4)}, dtype, y,
-                         state);
+    return RunRecurrence(of, {in[0], in[1], in[2], operand(0), operand(1), operand(2), operand(3), operand(4)}, dtype,
+                         y, state);
   };
   std::vector<TensorType> types = {{dtype, y}, {dtype, state}};
   if (of.cell == Cell::kLstm) types.push_back({dtype, state});
@@ -281,6 +292,8 @@ Result<Outputs> Recurrent(OperatorCall& call) {
 
 }  // namespace
 
-std::vector<Operator> RecurrentOperators() { return {{"RNN", 3, Recurrent}, {"GRU", 3, Recurrent}, {"LSTM", 3, Recurrent}}; }
+std::vector<Operator> RecurrentOperators() {
+  return {{"RNN", 3, Recurrent}, {"GRU", 3, Recurrent}, {"LSTM", 3, Recurrent}};
+}
 
 }  // namespace hone

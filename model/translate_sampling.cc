@@ -83,8 +83,8 @@ Tap TapAt(const Resizing& how, int64_t at, double scale, int64_t from, int64_t t
   double total = 0;
   for (auto i = static_cast<int64_t>(std::floor(x - reach)) + 1; static_cast<double>(i) < x + reach; ++i) {
     const double distance = (static_cast<double>(i) - x) * stretch;
-    double weight = how.mode == Interpolation::kLinear ? std::max(0.0, 1 - std::abs(distance))
-                                                       : CubicWeight(distance, how.cubic);
+    double weight =
+        how.mode == Interpolation::kLinear ? std::max(0.0, 1 - std::abs(distance)) : CubicWeight(distance, how.cubic);
     if (how.excludes_outside && (i < 0 || i >= from)) weight = 0;
     total += weight;
     tap.from.emplace_back(std::clamp<int64_t>(i, 0, from - 1), weight);
@@ -176,7 +176,8 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
       scale = policy == "not_larger" ? std::min(scale, each.scale) : std::max(scale, each.scale);
     for (ResizedDimension& each : dimensions) {
       each.scale = scale;
-      each.extent = static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(x[static_cast<size_t>(each.axis)])));
+      each.extent =
+          static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(x[static_cast<size_t>(each.axis)])));
     }
   }
   return dimensions;
@@ -187,7 +188,7 @@ Result<Outputs> Resize(OperatorCall& call) {
   Resizing how;
   const std::string mode = call.Text("mode", "nearest");
   if (mode != "nearest" && mode != "linear" && mode != "cubic") return call.build.Invalid("mode=" + mode);
-  how.mode = mode == "nearest" ? Interpolation::kNearest
+  how.mode = mode == "nearest"  ? Interpolation::kNearest
              : mode == "linear" ? Interpolation::kLinear
                                 : Interpolation::kCubic;
   how.coordinates = is_first || is_upsample ? "asymmetric" : call.Text("coordinate_transformation_mode", "half_pixel");
@@ -340,8 +341,7 @@ Result<Outputs> GridSample(OperatorCall& call) {
           if (mode == "cubic") {
             value = sampler.Sum(data, at, 1, 4, [](double distance) { return CubicWeight(distance, -0.75); });
           } else {
-            value = sampler.Sum(data, at, 0, 2,
-                                [](double distance) { return std::max(0.0, 1 - std::abs(distance)); });
+            value = sampler.Sum(data, at, 0, 2, [](double distance) { return std::max(0.0, 1 - std::abs(distance)); });
           }
           out.real[static_cast<size_t>((n * x[1] + c) * points + p)] = value;
         }
@@ -376,7 +376,8 @@ Result<Outputs> AffineGrid(OperatorCall& call) {
           const auto i = static_cast<double>(rest % space[d]), extent = static_cast<double>(space[d]);
           rest /= space[d];
           // The last dimension is the first coordinate.
-          at[space.size() - 1 - d] = align ? (space[d] == 1 ? 0 : -1 + 2 * i / (extent - 1)) : -1 + (2 * i + 1) / extent;
+          at[space.size() - 1 - d] =
+              align ? (space[d] == 1 ? 0 : -1 + 2 * i / (extent - 1)) : -1 + (2 * i + 1) / extent;
         }
         for (int64_t row = 0; row < rank; ++row) {
           double sum = 0;
@@ -457,10 +458,12 @@ Result<Outputs> RoiAlign(OperatorCall& call) {
             bool is_first = true;
             for (int64_t a = 0; a < rows; ++a) {
               for (int64_t b = 0; b < columns; ++b) {
-                const double y = top + (static_cast<double>(i) + (static_cast<double>(a) + 0.5) /
-                                                                     static_cast<double>(rows)) * bin_high;
-                const double z = left + (static_cast<double>(j) + (static_cast<double>(b) + 0.5) /
-                                                                      static_cast<double>(columns)) * bin_wide;
+                const double y =
+                    top +
+                    (static_cast<double>(i) + (static_cast<double>(a) + 0.5) / static_cast<double>(rows)) * bin_high;
+                const double z =
+                    left +
+                    (static_cast<double>(j) + (static_cast<double>(b) + 0.5) / static_cast<double>(columns)) * bin_wide;
                 double sum = 0, top_of_four = -INFINITY;
                 for (const auto& [at, weight] : neighbours(y, z)) {
                   sum += weight * data[at];
@@ -521,7 +524,8 @@ Result<Outputs> Col2Im(OperatorCall& call) {
         int64_t rest_of_block = row % parts, rest_of_window = window, offset = 0, scale = 1;
         bool is_inside = true;
         for (size_t d = rank; d-- > 0;) {
-          const int64_t at = rest_of_window % windows[d] * strides[d] + rest_of_block % block[d] * dilations[d] - pads[d];
+          const int64_t at =
+              rest_of_window % windows[d] * strides[d] + rest_of_block % block[d] * dilations[d] - pads[d];
           rest_of_window /= windows[d];
           rest_of_block /= block[d];
           is_inside = is_inside && at >= 0 && at < image[d];
@@ -529,7 +533,8 @@ Result<Outputs> Col2Im(OperatorCall& call) {
           scale *= image[d];
         }
         if (is_inside)
-          out.real[static_cast<size_t>(row / parts * plane + offset)] += in[0]->real[static_cast<size_t>(row * x[2] + window)];
+          out.real[static_cast<size_t>(row / parts * plane + offset)] +=
+              in[0]->real[static_cast<size_t>(row * x[2] + window)];
       }
     }
     return std::vector{std::move(out)};
@@ -540,7 +545,7 @@ Result<Outputs> Col2Im(OperatorCall& call) {
 }  // namespace
 
 std::vector<Operator> SamplingOperators() {
-  return {{"Resize", 1, Resize},       {"Upsample", 1, Resize},   {"GridSample", 2, GridSample},
+  return {{"Resize", 1, Resize},         {"Upsample", 1, Resize},   {"GridSample", 2, GridSample},
           {"AffineGrid", 2, AffineGrid}, {"RoiAlign", 3, RoiAlign}, {"Col2Im", 3, Col2Im}};
 }
 

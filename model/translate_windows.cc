@@ -1,5 +1,5 @@
-// Windows over any number of dimensions, transposed convolutions and the pools that no kernel is written for. They run on
-// the host.
+// Windows over any number of dimensions, transposed convolutions and the pools that no kernel is written for. They run
+// on the host.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -61,8 +61,8 @@ TEST(ScheduleRules, AreTriedInOrderFromTheOneThatIsChosen) {
         const bool is_left_out = std::ranges::any_of(plan.notes, [&](const RuleNote& note) {
           return note.rule == rules[i].name && !note.applied && note.why == "left out by a choice of the search";
         });
-        const bool is_asked = std::ranges::any_of(
-            plan.choices, [](const Choice& choice) { return choice.decision.name == "rule"; });
+        const bool is_asked =
+            std::ranges::any_of(plan.choices, [](const Choice& choice) { return choice.decision.name == "rule"; });
         EXPECT_EQ(is_left_out, is_asked && i < first) << rules[i].name << " " << first;
       }
     }
