@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "ir/dtype_traits.h"
 #include "ir/parse.h"
 #include "model/kernel_text.h"
 
@@ -380,6 +381,9 @@ class Lowerer {
   // A node that no kernel could be written for; what was to be computed within its kernel is evaluated before it.
   void EvaluateApart(size_t index, const std::string& why) {
     const Node& node = graph_.nodes[index];
+    bool is_computed = TraitsOf(graph_.dtype(node.output)).is_computed;
+    for (ValueId input : node.inputs) is_computed = is_computed && TraitsOf(graph_.dtype(input)).is_computed;
+    if (!is_computed) return LeaveOut(node, why);
     for (ValueId input : node.inputs) {
       if (inlined_.erase(input) == 0) continue;
       Emit(static_cast<size_t>(graph_.values[static_cast<size_t>(input)].producer));

@@ -1,4 +1,4 @@
-// ONNX's operators in terms of the graph's few kinds of nodes, for opsets 11 to 21: what was an attribute and became an
+// ONNX's operators in terms of the graph's few kinds of nodes, for opsets 7 to 24: what was an attribute and became an
 // input is read from either.
 #pragma once
 

@@ -88,6 +88,8 @@ Result<Outputs> Identity(OperatorCall& call) { return Outputs{call.In(0)}; }
 
 // At inference it changes nothing; its mask is all true.
 Result<Outputs> Dropout(OperatorCall& call) {
+  if (call.Has(2) && call.build.graph().ScalarOf(call.In(2)).value_or(1) != 0)
+    return call.build.Unsupported("training_mode: it drops at random");
   Outputs outputs{call.In(0)};
   if (call.node().outputs.size() > 1) {
     ValueId truth = call.build.Scalar(1, DType::kBool);

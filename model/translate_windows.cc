@@ -153,6 +153,9 @@ Result<Outputs> PoolOnHost(OperatorCall& call) {
   const WindowPlan plan =
       HONE_TRY(PlanWindow(call, x, call.Wholes("kernel_shape", {}), call.Whole("ceil_mode", 0) != 0));
   const bool counts_padding = call.Whole("count_include_pad", 0) != 0;
+  if (counts_padding && call.Whole("ceil_mode", 0) != 0 && op == "AveragePool" &&
+      std::any_of(plan.dilation.begin(), plan.dilation.end(), [](int64_t dilation) { return dilation != 1; }))
+    return call.build.Unsupported("ceil_mode, count_include_pad and dilations together over three dimensions");
   const double power = static_cast<double>(call.Whole("p", 2));
   const bool is_column_major = call.Whole("storage_order", 0) != 0;
   const Shape shape = Joined(x[0], x[1], plan.to);

@@ -191,7 +191,7 @@ Command WarmCommand() {
       .summary = "put every kernel of lists and models into the cache before applications need them",
       .details =
           R"(A list (NAME.kernels) has one kernel per line: how often it is called, then the kernel; # starts a comment. In a model
-(ONNX, opsets 11 to 21), hone folds constants, fuses epilogues, and writes everything that is not a library operation in
+(ONNX, opsets 7 to 24), hone folds constants, fuses epilogues, and writes everything that is not a library operation in
 the kernel language. It names the nodes that it cannot translate; then the exit status is 1. If a file has no values for
 its weights, the inputs that stand for weights count as constants.
 
