@@ -123,6 +123,9 @@ Result<const Numbers*> Graph::Elements(ValueId constant) {
                    values[static_cast<size_t>(constant)].name};
     }
     const Node& node = nodes[static_cast<size_t>(value.producer)];
+    if (node.host != nullptr && node.host->steps > 64 * static_cast<double>(folding_limit)) {
+      return Error{ErrorKind::kLimit, "a constant that takes too many steps to compute", value.name};
+    }
     std::vector<const Numbers*> arguments;
     for (ValueId input : node.inputs) {
       auto found = elements_.find(input);

@@ -363,7 +363,7 @@ Result<Outputs> Einsum(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"Einsum", {{dtype, shape}}, compute}, inputs);
+  return call.build.Host({"Einsum", {{dtype, shape}}, compute, static_cast<double>(CountOf(all))}, inputs);
 }
 
 // ---- Constants

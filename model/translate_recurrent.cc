@@ -287,7 +287,10 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   };
   std::vector<TensorType> types = {{dtype, y}, {dtype, state}};
   if (of.cell == Cell::kLstm) types.push_back({dtype, state});
-  return call.build.Host({op, types, compute}, inputs);
+  const double steps = static_cast<double>(of.steps) * static_cast<double>(of.batch) *
+                       static_cast<double>(of.directions) * static_cast<double>(rows) *
+                       static_cast<double>(of.inputs + of.hidden);
+  return call.build.Host({op, types, compute, steps}, inputs);
 }
 
 }  // namespace

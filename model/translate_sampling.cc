@@ -202,6 +202,9 @@ Result<Outputs> Resize(OperatorCall& call) {
       HONE_TRY(ReadDimensions(call, only_scales ? 99 : 1, only_scales ? 1 : 2, only_scales ? 99 : 3));
   const Shape x = call.shape(0);
   if (CountOf(x) == 0) return call.build.Invalid("there is nothing to resize");
+  for (const ResizedDimension& each : dimensions)
+    if (each.extent < 1 || each.extent > (int64_t{1} << 24) || each.scale < 1e-6)
+      return call.build.Invalid(fmt::format("{} elements become {}", x[static_cast<size_t>(each.axis)], each.extent));
   Shape shape = x;
   std::vector<std::pair<int64_t, std::vector<Tap>>> steps;
   for (const ResizedDimension& each : dimensions) {
@@ -349,7 +352,11 @@ Result<Outputs> GridSample(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"GridSample", {{dtype, shape}}, compute}, {call.In(0), call.In(1)});
+  return call.build.Host({"GridSample",
+                          {{dtype, shape}},
+                          compute,
+                          static_cast<double>(CountOf(shape)) * std::pow(4.0, static_cast<double>(rank))},
+                         {call.In(0), call.In(1)});
 }
 
 Result<Outputs> AffineGrid(OperatorCall& call) {
@@ -448,7 +455,7 @@ Result<Outputs> RoiAlign(OperatorCall& call) {
       const double bin_high = high / static_cast<double>(height), bin_wide = wide / static_cast<double>(width);
       const int64_t rows = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_high));
       const int64_t columns = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_wide));
-      if (rows > 100'000 || columns > 100'000)
+      if (rows > 1'000 || columns > 1'000)
         return Error{ErrorKind::kInvalid, fmt::format("region {} is {} by {}", r, high, wide), ""};
       for (int64_t c = 0; c < x[1]; ++c) {
         const double* data = in[0]->real.data() + (image * x[1] + c) * x[2] * x[3];
@@ -486,7 +493,8 @@ Result<Outputs> RoiAlign(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"RoiAlign", {{dtype, shape}}, compute}, {call.In(0), call.In(1), call.In(2)});
+  return call.build.Host({"RoiAlign", {{dtype, shape}}, compute, static_cast<double>(CountOf(shape)) * 1e6},
+                         {call.In(0), call.In(1), call.In(2)});
 }
 
 // Columns of windows added up where they came from.

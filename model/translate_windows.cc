@@ -60,6 +60,14 @@ struct WindowPlan {
   }
 };
 
+Result<void> CheckWindow(const OperatorCall& call, const Shape& window) {
+  constexpr int64_t kMostElements = int64_t{1} << 24;
+  HONE_TRY(CheckShape(window));
+  if (CountOf(window) < 1 || CountOf(window) > kMostElements)
+    return call.build.Invalid(fmt::format("a window of {}", ShapeText(window)));
+  return {};
+}
+
 Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape window, bool rounds_up) {
   WindowPlan plan;
   const size_t rank = window.size();
@@ -67,6 +75,7 @@ Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape wi
     return call.build.Invalid(fmt::format("a window of {} over {}", ShapeText(window), ShapeText(x)));
   plan.from.assign(x.begin() + 2, x.end());
   plan.window = std::move(window);
+  HONE_TRY(CheckWindow(call, plan.window));
   plan.stride = call.Wholes("strides", std::vector<int64_t>(rank, 1));
   plan.dilation = call.Wholes("dilations", std::vector<int64_t>(rank, 1));
   std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
@@ -87,7 +96,7 @@ Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape wi
       before = automatic == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
       after = pad - before;
     }
-    if (before < 0 || after < 0 || before > kMost || after > kMost)
+    if (before < 0 || after < 0 || before > kMost || after > kMost || plan.from[d] > (int64_t{1} << 40))
       return call.build.Invalid(fmt::format("padding {} and {}", before, after));
     const int64_t room = plan.from[d] + before + after - reach;
     if (room < 0)
@@ -143,7 +152,12 @@ Result<Outputs> ConvOnHost(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({"Conv", {{dtype, shape}}, compute}, inputs);
+  return call.build.Host(
+      {"Conv",
+       {{dtype, shape}},
+       compute,
+       static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
+      inputs);
 }
 
 Result<Outputs> PoolOnHost(OperatorCall& call) {
@@ -196,7 +210,8 @@ Result<Outputs> PoolOnHost(OperatorCall& call) {
   };
   std::vector<TensorType> types = {{dtype, shape}};
   if (is_max) types.push_back({DType::kI64, shape});
-  return call.build.Host({op, types, compute}, {call.In(0)});
+  const double steps = static_cast<double>(CountOf(shape)) * static_cast<double>(CountOf(plan.window));
+  return call.build.Host({op, types, compute, steps}, {call.In(0)});
 }
 
 namespace {
@@ -233,6 +248,7 @@ Result<Outputs> ConvTranspose(OperatorCall& call) {
   WindowPlan plan;  // of the convolution that this is the gradient of: from its output, x, to its input
   plan.to.assign(x.begin() + 2, x.end());
   plan.window.assign(w.begin() + 2, w.end());
+  HONE_TRY(CheckWindow(call, plan.window));
   plan.stride = call.Wholes("strides", std::vector<int64_t>(rank, 1));
   plan.dilation = call.Wholes("dilations", std::vector<int64_t>(rank, 1));
   std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
@@ -293,7 +309,12 @@ Result<Outputs> ConvTranspose(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({"ConvTranspose", {{dtype, shape}}, compute}, inputs);
+  return call.build.Host(
+      {"ConvTranspose",
+       {{dtype, shape}},
+       compute,
+       static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
+      inputs);
 }
 
 Result<Outputs> MaxUnpool(OperatorCall& call) {

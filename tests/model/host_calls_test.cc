@@ -43,8 +43,7 @@ TEST(HostCalls, ResultsOfOneOperationAreOneCall) {
   EXPECT_EQ(plan.calls[1].host_nodes.size(), 2U);
   EXPECT_EQ(OutputsOf(network.graph, plan.calls[1]).size(), 2U);
   EXPECT_FALSE(plan.calls[2].is_host());
-  Result<std::vector<Numbers>> outputs =
-      EvaluateNetwork(network.graph, {Reals({2, 4}, {1, 5, -3, 5, 0, -1, -2, 7})});
+  Result<std::vector<Numbers>> outputs = EvaluateNetwork(network.graph, {Reals({2, 4}, {1, 5, -3, 5, 0, -1, -2, 7})});
   ASSERT_TRUE(outputs) << outputs.error().Text();
   EXPECT_THAT((*outputs)[0].real, ElementsAre(-5, -5, -7, 0));
   EXPECT_THAT((*outputs)[1].whole, ElementsAre(1, 3, 3, 0));
