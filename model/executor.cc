@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -198,7 +199,12 @@ Result<void> Executor::RunOnHost(size_t index) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     const ValueId output = graph_.nodes[static_cast<size_t>(plan.host_nodes[i])].output;
-    const std::string data = ToHost(results[i], KernelType(graph_.dtype(output))).data;
+    const DType dtype = KernelType(graph_.dtype(output));
+    if (dtype == DType::kI32)
+      for (int64_t number : results[i].whole)
+        if (number < INT32_MIN || number > INT32_MAX)
+          return fail({ErrorKind::kInvalid, fmt::format("it computes {}: kernels count with 32 bits", number), ""});
+    const std::string data = ToHost(results[i], dtype).data;
     HONE_CHECK(static_cast<int64_t>(data.size()) == KernelBytes(graph_, output));
     data.copy(static_cast<char*>(operands[plan.inputs.size() + i]), data.size());
   }

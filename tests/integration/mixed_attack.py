@@ -28,8 +28,8 @@ class MixedAttack(harness.HoneTest):
 
     def test_honest_clients_beside_everything(self):
         with open(self.directory.config, "w", encoding="utf-8") as file:
-            # As little code and as few blocks of the database in memory as it takes a moment to fill, so that growth is seen.
-            file.write('[server]\nstall_time = "2s"\n[memory]\ncode = "4MiB"\nstore = "8MiB"\ndescriptors = 16\nrequests = 256\n')
+            # As little code in memory as it takes a moment to fill, so that growth is seen.
+            file.write('[server]\nstall_time = "2s"\n[memory]\ncode = "4MiB"\ndescriptors = 16\nrequests = 256\n')
         self.daemon = self.start("--config", self.directory.config)
         self.assert_served()
         for number in range(20):
