@@ -1,5 +1,6 @@
 #include "daemon/connection.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -35,8 +36,7 @@ Connection::Connection(Socket socket, const ClientId& client, Shares::Part part,
 
 void Connection::Start() {
   in_.resize(kFirstBuffer);
-  // A client that died is noticed even while nothing is read from it.
-  socket_.async_wait(Socket::wait_error, [self = Self()](const boost::system::error_code&) { self->Close(); });
+  WaitGone();
   WaitReadable();
 }
 
@@ -55,6 +55,18 @@ void Connection::Close() {
   unsent_ = 0;
   context_->handler.OnGone(*this);
   on_close_(*this);
+}
+
+// A client that died is noticed even while nothing is read from it. What the reactor tells may be meant for a socket that
+// was closed while its event was under way and whose place this one took, so the socket itself is asked.
+void Connection::WaitGone() {
+  if (closed()) return;
+  socket_.async_wait(Socket::wait_error, [self = Self()](const boost::system::error_code&) {
+    if (self->closed()) return;
+    pollfd socket{self->socket_.native_handle(), POLLPRI, 0};
+    if (poll(&socket, 1, 0) != 0) return self->Close();
+    self->WaitGone();
+  });
 }
 
 // ---- in

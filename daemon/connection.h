@@ -59,6 +59,7 @@ class Connection final : public Peer {
     const std::string& text() const { return hit_body ? code->hit_body : body; }
   };
 
+  void WaitGone();
   void WaitReadable();
   void OnReadable();
   bool ReadSome();  // false: nothing there, or closed

@@ -49,6 +49,25 @@ void ExpectHonestClientsAreServed(TestServer& server) {
   ASSERT_TRUE(reply) << reply.error().Text();
 }
 
+// The end of a connection is reported, but the connection is closed before the report is heard and another takes its place
+// in the reactor: the report is not meant for that one.
+TEST(Connection, TheEndOfOneIsNotTakenForTheEndOfTheNext) {
+  TestServer server;
+  for (int i = 0; i < 20; ++i) {
+    UniqueFd old = server.Dial();
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    Channel next((UniqueFd(ends[0])));
+    server.Do([&] {  // the reactor looks behind this, the posted work comes before what it sees
+      old.Reset();
+      server.Post([&] { server.server->Drain(std::chrono::milliseconds(0), [] {}); });
+      server.Post([&] { server.server->Adopt(UniqueFd(ends[1])); });
+    });
+    Result<StatusReply> status = next.Call(StatusRequest{}, Soon());
+    ASSERT_TRUE(status) << status.error().Text();
+  }
+}
+
 TEST(Connection, GarbageIsAnsweredAndClosed) {
   TestServer server;
   for (std::string garbage :

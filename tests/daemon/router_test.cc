@@ -31,7 +31,8 @@ TEST(Router, EveryRequestIsAnsweredWithItsReplyOrRefusedByWhoKnowsIt) {
   ForEachRequest([&]<typename Request>() {
     SCOPED_TRACE(MessageTraits<Request>::kName);
     Channel channel = server.Connect();
-    ASSERT_TRUE(channel.Send(EncodeFrame(5, Request{}), Soon()));
+    Result<void> sent = channel.Send(EncodeFrame(5, Request{}), Soon());
+    ASSERT_TRUE(sent) << sent.error().Text();
     Result<ReceivedFrame> answer = channel.Receive(Soon());
     ASSERT_TRUE(answer) << answer.error().Text();
     EXPECT_EQ(answer->header.request_id, 5u);
