@@ -57,8 +57,8 @@ void Connection::Close() {
   on_close_(*this);
 }
 
-// A client that died is noticed even while nothing is read from it. What the reactor tells may be meant for a socket that
-// was closed while its event was under way and whose place this one took, so the socket itself is asked.
+// A client that died is noticed even while nothing is read from it. What the reactor tells may be meant for a socket
+// that was closed while its event was under way and whose place this one took, so the socket itself is asked.
 void Connection::WaitGone() {
   if (closed()) return;
   socket_.async_wait(Socket::wait_error, [self = Self()](const boost::system::error_code&) {

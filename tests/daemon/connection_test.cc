@@ -49,8 +49,8 @@ void ExpectHonestClientsAreServed(TestServer& server) {
   ASSERT_TRUE(reply) << reply.error().Text();
 }
 
-// The end of a connection is reported, but the connection is closed before the report is heard and another takes its place
-// in the reactor: the report is not meant for that one.
+// The end of a connection is reported, but the connection is closed before the report is heard and another takes its
+// place in the reactor: the report is not meant for that one.
 TEST(Connection, TheEndOfOneIsNotTakenForTheEndOfTheNext) {
   TestServer server;
   for (int i = 0; i < 20; ++i) {
