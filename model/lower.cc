@@ -422,18 +422,6 @@ std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
 
 CallPlan Lower(Graph& graph) { return Lowerer(graph).Run(); }
 
-Result<void> CheckComplete(const Network& network, const CallPlan& plan, const std::string& path) {
-  const size_t count = network.left_out.size() + plan.left_out.size();
-  if (count > 0) {
-    const LeftOut& first = network.left_out.empty() ? plan.left_out.front() : network.left_out.front();
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("{} of its nodes could not be taken, the first: {} ({}): {}; hone warm takes the others",
-                             count, first.node, first.op, first.reason),
-                 path};
-  }
-  return {};
-}
-
 DType KernelType(DType dtype) { return dtype == DType::kI64 ? DType::kI32 : dtype; }
 
 }  // namespace hone

@@ -49,10 +49,6 @@ struct CallPlan {
 // movement and broadcasting are fused along chains of single readers, into one kernel a chain.
 CallPlan Lower(Graph& graph);
 
-// kUnsupported where the import or the lowering left nodes out, or where nothing is left to call: how many, and the
-// first of them with its reason.
-Result<void> CheckComplete(const Network& network, const CallPlan& plan, const std::string& path);
-
 // The element type that kernels have for values of a type: whole numbers are i32 (they index and count).
 DType KernelType(DType dtype);
 

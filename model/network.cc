@@ -248,9 +248,8 @@ class NetworkBuilder {
   }
 
   // Its outputs come from elsewhere: with the type that the file declares, or not at all.
-  void LeaveOut(const OnnxNode& node, std::string reason) {
-    network_.left_out.push_back(
-        {node.name, node.domain.empty() ? node.op : node.domain + "." + node.op, std::move(reason)});
+  void LeaveOut(const OnnxNode& node, std::string reason, bool follows = false) {
+    network_.left_out.push_back({node.name, OperatorName(node), std::move(reason), follows});
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
       auto declared = declared_.find(output);
@@ -270,7 +269,8 @@ class NetworkBuilder {
       inputs.push_back(name.empty() ? -1 : ids_.at(name));
       if (!name.empty() && inputs.back() < 0) {
         LeaveOut(node,
-                 fmt::format("it reads \"{}\", whose node was left out and whose shape the file does not say", name));
+                 fmt::format("it reads \"{}\", whose node was left out and whose shape the file does not say", name),
+                 true);
         return {};
       }
     }

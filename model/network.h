@@ -22,6 +22,7 @@ struct LeftOut {
   std::string node;
   std::string op;
   std::string reason;
+  bool follows = false;  // for no reason of its own: it reads what another one would have computed
 };
 
 struct Network {

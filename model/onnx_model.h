@@ -64,6 +64,11 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes;
 };
 
+// "Conv"; with its domain unless that is the standard one: "com.microsoft.Gelu".
+inline std::string OperatorName(const OnnxNode& node) {
+  return node.domain.empty() ? node.op : node.domain + "." + node.op;
+}
+
 struct OnnxModel {
   std::string producer;
   int64_t opset = 0;  // of the standard domain

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "model/complete.h"
 #include "model/onnx_model.h"
 #include "model/simplify.h"
 

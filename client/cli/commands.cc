@@ -9,6 +9,7 @@ namespace hone::cli {
   X(Status)              \
   X(Get)                 \
   X(Run)                 \
+  X(Check)               \
   X(Warm)                \
   X(Tune)                \
   X(Top)                 \

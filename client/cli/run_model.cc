@@ -12,6 +12,7 @@
 #include "client/cli/text_layout.h"
 #include "ir/dtype_traits.h"
 #include "model/check_network.h"
+#include "model/complete.h"
 #include "model/seed_weights.h"
 #include "model/simplify.h"
 

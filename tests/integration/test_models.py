@@ -54,6 +54,20 @@ class Models(harness.HoneTest):
             self.assertEqual(os.path.getsize(os.path.join(directory, each["file"])), size)
         self.assertTrue(self.hone_json("run", os.path.join(directory, "model.onnx"), "--repeat", "1")[0]["verified"])
 
+    def test_check_tells_whether_models_run(self):
+        self.start()
+        whole = self.hone_json("check", path("attention"))[0]
+        self.assertTrue(whole["runs"])
+        self.assertEqual((whole["missing"], whole["host_calls"]), ([], 0))
+        served = self.hone_json("warm", path("attention"))[-1]
+        self.assertEqual((whole["kernels"], whole["kernel_calls"]), (served["kernels"], served["calls"]))
+        self.assertIn("runs", self.hone("check", path("attention")))
+        damaged = os.path.join(self.directory.path, "damaged.onnx")
+        with open(damaged, "wb") as file:
+            file.write(b"\x08damaged")
+        self.assertIn("1 of 2 models run", self.hone("check", path("attention"), damaged, status=1))
+        self.assertEqual(self.hone_json("check", damaged, status=1)[0]["error"]["kind"], "corrupt")
+
     def test_bad_files(self):
         self.start()
         damaged = os.path.join(self.directory.path, "damaged.onnx")

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/check_network.h"
+#include "model/complete.h"
 #include "model/lower.h"
 #include "model/network.h"
 #include "model/onnx_model.h"

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Runs ONNX's own backend suite (the test data inside the Python package `onnx`) through hone.Session.
 
-usage: suite.py [--data DIR] [--filter TEXT] [--json FILE] [--list refused|wrong|passed]
+usage: suite.py [--data DIR] [--filter TEXT] [--json FILE] [--list refused|wrong|passed] [--floor FILE]
 
 A case is passed (every output agrees with the file's, to the suite's tolerances), refused (with a message that names an
 operator), wrong, or crashed. An input that decides a shape (axes, sizes, the new shape of a Reshape) is an input of the
 model in many cases; where a session refuses it so, it is given as a constant, and the case is counted as passed_constant.
+
+With --floor, the counts are compared with those in the file for this version of the package: it is an error if a case is
+wrong or crashes, if fewer pass than stand there, or if a refusal names no operator of its model.
 
 honed is started for the run with a cache of its own. HONE_BIN_DIR names a build (default: build/release/bin).
 """
@@ -138,12 +141,43 @@ def run_all(names, data, socket):
         yield {"case": begun, "verdict": "crashed", "message": f"ended by {status}"}
 
 
+def names_operator(message, model):
+    """Whether a refusal says which operator, input or rule of the file it is about."""
+    import onnx
+    with open(model, "rb") as file:
+        proto = onnx.load(file)
+    words = {node.op_type for node in proto.graph.node} | {value.name for value in proto.graph.input}
+    return any(word in message for word in words) or "opset" in message
+
+
+def below_floor(counts, floor_file, unnamed):
+    """What is worse than the file says; a line each."""
+    import onnx
+    with open(floor_file, encoding="utf-8") as file:
+        floors = json.load(file)
+    if onnx.__version__ not in floors:
+        return [f"{floor_file} has no counts for onnx {onnx.__version__}; it has {', '.join(floors)}"]
+    floor = floors[onnx.__version__]
+    problems = [f"{counts[verdict]} cases {verdict}" for verdict in ("wrong", "crashed") if counts[verdict]]
+    # A case that passes without a help that it needed is no loss.
+    for kinds in (("passed",), ("passed", "passed_constant")):
+        seen, wanted = (sum(each.get(kind, 0) for kind in kinds) for each in (counts, floor))
+        if seen < wanted:
+            problems.append(f"{seen} {' and '.join(kinds)}, wanted at least {wanted}")
+        elif seen > wanted:
+            print(f"{seen} {' and '.join(kinds)}, more than {wanted}: raise it in {floor_file}")
+    if unnamed:
+        print(f"{len(unnamed)} refusals name no operator: {', '.join(unnamed)}")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="onnx/backend/test/data; default: of the installed package")
     parser.add_argument("--filter", default="", help="only cases whose name matches this regular expression")
     parser.add_argument("--json", help="every case's verdict, as one document")
     parser.add_argument("--list", action="append", default=[], help="print the cases of this verdict")
+    parser.add_argument("--floor", metavar="FILE", help="counts that must be reached, by version of the package")
     parser.add_argument("--worker", metavar="SOCKET", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.data is None:
@@ -175,6 +209,14 @@ def main():
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump({told["case"]: [told["verdict"], told["message"]] for told in results}, file, indent=0, sort_keys=True)
+    if arguments.floor:
+        directories = dict(case_directories(arguments.data))
+        unnamed = [told["case"] for told in results if told["verdict"] == "refused" and
+                   not names_operator(told["message"], os.path.join(directories[told["case"]], "model.onnx"))]
+        problems = below_floor(counts, arguments.floor, unnamed)
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        return 1 if problems else 0
     return 1 if counts["wrong"] or counts["crashed"] else 0
 
 

@@ -1,0 +1,283 @@
+// hone check: whether models run whole, what they lack if not, and how long they will take, without compiling anything.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+#include "client/cli/kernel_markup.h"
+#include "client/cli/model_file.h"
+#include "client/cli/text_layout.h"
+#include "ir/dtype_traits.h"
+#include "model/complete.h"
+#include "model/simplify.h"
+
+namespace hone::cli {
+namespace {
+
+constexpr size_t kColumns = 100;
+constexpr size_t kShownCauses = 12;
+constexpr size_t kShownHost = 8;
+constexpr size_t kNameColumns = 40;
+
+struct Cause {
+  Missing missing;
+  size_t dependents = 0;
+};
+
+// Calls of one operator that run on the host for one reason.
+struct HostWork {
+  std::string label;
+  std::string why;
+  size_t calls = 0;
+};
+
+// What is known of the time of a model's kernels: of calls, as measured here or as the cost model expects it.
+struct Expectation {
+  double us = 0;
+  double flops = 0;
+  size_t known = 0, measured = 0;  // kernels of it
+  std::string problem;             // why nothing could be asked
+};
+
+struct ModelReport {
+  std::string path;
+  int64_t opset = 0;
+  std::string producer;
+  size_t nodes = 0;
+  std::vector<Cause> causes;
+  std::vector<HostWork> host;
+  size_t kernels = 0, kernel_calls = 0, host_calls = 0;
+  std::vector<std::string> inputs, outputs;
+  std::optional<Expectation> expectation;  // of a model that runs
+
+  bool runs() const { return causes.empty(); }
+};
+
+std::string Signature(const Graph& graph, ValueId value) {
+  const GraphValue& one = graph.values[static_cast<size_t>(value)];
+  const Shape& shape = graph.shape(value);
+  return fmt::format("{} {}{}", one.name, TraitsOf(graph.dtype(value)).name,
+                     shape.empty() ? "" : " " + ShapeText(shape));
+}
+
+Expectation Expect(Context& context, const std::vector<NamedKernel>& kernels, int threads) {
+  Expectation all;
+  Result<Channel> channel = context.Ask();
+  if (!channel) {
+    all.problem = channel.error().message;
+    return all;
+  }
+  ProgressBar bar(kernels.size(), !context.json());
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    bar.Show(i, kernels[i].shown());
+    Result<PredictReply> reply =
+        channel->Call(PredictRequest{kernels[i].text, static_cast<uint32_t>(threads)}, Context::Patience());
+    if (!reply) {
+      // Of this kernel alone, such as no answer without a trained model; what is wrong with the way ends it.
+      if (reply.error().kind != ErrorKind::kUnavailable) continue;
+      all.problem = reply.error().message;
+      break;
+    }
+    const auto count = static_cast<double>(kernels[i].count);
+    all.flops += count * reply->flops;
+    const double us = reply->measured_us > 0          ? reply->measured_us
+                      : reply->served.expected_us > 0 ? reply->served.expected_us
+                                                      : reply->by_default.expected_us;
+    if (us <= 0) continue;
+    ++all.known;
+    if (reply->measured_us > 0) ++all.measured;
+    all.us += count * us;
+  }
+  bar.Clear();
+  return all;
+}
+
+Result<ModelReport> Check(Context& context, const std::string& path, const ImportOptions& options, int threads) {
+  ModelReport report;
+  report.path = path;
+  const OnnxModel file = HONE_TRY(ReadOnnx(path));
+  ModelFile model;
+  model.path = path;
+  model.network = HONE_TRY(BuildNetwork(file, path, options));
+  Graph& graph = model.network.graph;
+  for (ValueId input : graph.inputs) report.inputs.push_back(Signature(graph, input));
+  for (ValueId output : graph.outputs) report.outputs.push_back(Signature(graph, output));
+  HONE_TRY(Simplify(graph));
+  model.plan = Lower(graph);
+  report.opset = file.opset;
+  report.producer = file.producer;
+  report.nodes = file.nodes.size();
+  for (Missing& missing : MissingOf(model.network, model.plan)) {
+    const size_t dependents = CountDependents(file, missing.nodes);
+    report.causes.push_back({std::move(missing), dependents});
+  }
+  for (const KernelCall& call : model.plan.calls) {
+    if (!call.is_host()) {
+      ++report.kernel_calls;
+      continue;
+    }
+    ++report.host_calls;
+    auto known = std::find_if(report.host.begin(), report.host.end(),
+                              [&](const HostWork& one) { return one.label == call.label && one.why == call.why_host; });
+    if (known == report.host.end()) known = report.host.insert(report.host.end(), {call.label, call.why_host});
+    ++known->calls;
+  }
+  const std::vector<NamedKernel> kernels = model.Kernels();
+  report.kernels = kernels.size();
+  if (report.runs()) report.expectation = Expect(context, kernels, threads);
+  return report;
+}
+
+std::string ExpectedText(const Expectation& expected, size_t kernels) {
+  if (!expected.problem.empty()) return "not known: " + expected.problem;
+  const std::string work = expected.flops > 0 ? fmt::format("; {:.3g} GFLOP", expected.flops / 1e9) : "";
+  if (kernels == 0) return "nothing but host code";
+  if (expected.known == 0) {
+    return "not known: no kernel of it was measured here, and the cost model has seen too little; hone run measures it" +
+           work;
+  }
+  return fmt::format("{}{}, {} of {} measured here{}", TimeText(expected.us),
+                     expected.known < kernels ? fmt::format(" for {} of {} kernels", expected.known, kernels) : "",
+                     expected.measured, Plural(kernels, "kernel"), work);
+}
+
+std::string Joined(const std::vector<std::string>& texts) {
+  constexpr size_t kMost = 6;
+  std::string all;
+  for (size_t i = 0; i < std::min(texts.size(), kMost); ++i) all += (i > 0 ? ", " : "") + texts[i];
+  if (texts.size() > kMost) all += fmt::format(", {} more", texts.size() - kMost);
+  return all.empty() ? "none" : all;
+}
+
+void PrintText(const ModelReport& report) {
+  std::vector<std::pair<std::string, std::string>> facts = {
+      {"model", report.path},
+      {"runs", report.runs()              ? report.host_calls == 0 ? "yes" : "yes, some of it in plain code on the host"
+               : report.causes.size() > 1 ? fmt::format("NO, for {} causes", report.causes.size())
+                                          : "NO"},
+      {"file", fmt::format("opset {}, {}{}", report.opset, Plural(report.nodes, "node"),
+                           report.producer.empty() ? "" : ", by " + report.producer)},
+      {"inputs", Joined(report.inputs)},
+      {"outputs", Joined(report.outputs)},
+      {"calls", fmt::format("{} of {}, {} of host code", report.kernel_calls, Plural(report.kernels, "kernel"),
+                            report.host_calls)}};
+  if (report.expectation) facts.emplace_back("expected", ExpectedText(*report.expectation, report.kernels));
+  Print(WrappedFacts(facts, kColumns));
+  if (!report.causes.empty()) {
+    Table table({{"missing"}, {"nodes", Table::Align::kRight}, {"depend on it", Table::Align::kRight}, {"first"}, {"why"}});
+    for (size_t i = 0; i < std::min(report.causes.size(), kShownCauses); ++i) {
+      const auto& [missing, dependents] = report.causes[i];
+      table.Add({missing.op, std::to_string(missing.nodes.size()), std::to_string(dependents),
+                 Cut(missing.nodes.front(), kNameColumns), missing.reason});
+    }
+    Print("\n" + table.Text());
+    if (report.causes.size() > kShownCauses)
+      Print(fmt::format("{} more causes; --json has all\n", report.causes.size() - kShownCauses));
+  }
+  if (!report.host.empty()) {
+    Table table({{"on the host"}, {"calls", Table::Align::kRight}, {"why"}});
+    for (size_t i = 0; i < std::min(report.host.size(), kShownHost); ++i)
+      table.Add({report.host[i].label, std::to_string(report.host[i].calls), report.host[i].why});
+    Print("\n" + table.Text());
+    if (report.host.size() > kShownHost)
+      Print(fmt::format("{} more on the host; --json has all\n", report.host.size() - kShownHost));
+  }
+}
+
+Json ToJson(const ModelReport& report) {
+  std::vector<Json> missing, host;
+  for (const Cause& cause : report.causes) {
+    missing.push_back(Json()
+                          .Set("op", cause.missing.op)
+                          .Set("reason", cause.missing.reason)
+                          .Set("nodes", cause.missing.nodes)
+                          .Set("dependents", cause.dependents));
+  }
+  for (const HostWork& work : report.host)
+    host.push_back(Json().Set("op", work.label).Set("reason", work.why).Set("calls", work.calls));
+  Json json;
+  json.Set("model", report.path)
+      .Set("runs", report.runs())
+      .Set("opset", report.opset)
+      .Set("nodes", report.nodes)
+      .Set("kernels", report.kernels)
+      .Set("kernel_calls", report.kernel_calls)
+      .Set("host_calls", report.host_calls)
+      .Set("missing", std::move(missing))
+      .Set("host", std::move(host))
+      .Set("inputs", report.inputs)
+      .Set("outputs", report.outputs);
+  if (report.expectation && report.expectation->problem.empty()) {
+    json.Set("expected_us", report.expectation->us)
+        .Set("expected_kernels", report.expectation->known)
+        .Set("measured_kernels", report.expectation->measured)
+        .Set("flops", report.expectation->flops);
+  }
+  return json;
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  Result<int> threads = ReadThreads(arguments);
+  if (!threads) return context.WrongUsage(threads.error());
+  Result<ImportOptions> options = ReadImportOptions(arguments);
+  if (!options) return context.WrongUsage(options.error());
+  const std::vector<std::string> paths = arguments.Texts("MODEL");
+  size_t running = 0;
+  Table table({{"runs"},
+               {"nodes", Table::Align::kRight},
+               {"kernels", Table::Align::kRight},
+               {"host calls", Table::Align::kRight},
+               {"model"},
+               {"missing"}});
+  for (const std::string& path : paths) {
+    Result<ModelReport> report = Check(context, path, *options, *threads);
+    if (report && report->runs()) ++running;
+    if (context.json()) {
+      if (report) {
+        Print(ToJson(*report).Dump() + "\n");
+      } else {
+        Print(Json().Set("model", path).Set("runs", false).Set("error", ErrorJson(report.error())).Dump() + "\n");
+      }
+    } else if (paths.size() == 1) {
+      if (!report) return context.Fail(report.error());
+      PrintText(*report);
+    } else if (report) {
+      std::string missing;
+      for (const Cause& cause : report->causes)
+        missing += fmt::format("{}{} ×{}", missing.empty() ? "" : ", ", cause.missing.op, cause.missing.nodes.size());
+      table.Add({report->runs() ? "yes" : "NO", std::to_string(report->nodes), std::to_string(report->kernels),
+                 std::to_string(report->host_calls), path, Cut(missing, kColumns)});
+    } else {
+      table.Add({"NO", "-", "-", "-", path, Cut(report.error().message, kColumns)});
+    }
+  }
+  if (!context.json() && paths.size() > 1) {
+    Print(table.Text());
+    Print(fmt::format("{} of {} models run\n", running, paths.size()));
+  }
+  return running == paths.size() ? kDone : kFailed;
+}
+
+}  // namespace
+
+Command CheckCommand() {
+  return {
+      .name = "check",
+      .summary = "tell whether models run, what they lack if not, and how long they will take",
+      .details =
+          R"(Reads ONNX models without compiling or running anything. Shows for one model: whether it runs; each operator that is
+missing, how often, why, and how many nodes depend on it; what runs in plain code on the host because no kernel takes it;
+and the time that its kernels are expected to take, from what was measured on this machine and from the cost model.
+Several models are a table. If a model does not run, the exit status is 1.
+
+Examples:
+  hone check resnet50.onnx
+  hone check bert.onnx --shape input_ids=1x128,attention_mask=1x128
+  hone check zoo/*.onnx)",
+      .positionals = {{"MODEL", "NAME.onnx; several are a table", true, true}},
+      .options = {kThreadsOption, kShapeOption, kDataOption},
+      .run = Run};
+}
+
+}  // namespace hone::cli
