@@ -8,7 +8,7 @@ operator), wrong, or crashed. An input that decides a shape (axes, sizes, the ne
 model in many cases; where a session refuses it so, it is given as a constant, and the case is counted as passed_constant.
 
 With --floor, the counts are compared with those in the file for this version of the package: it is an error if a case is
-wrong or crashes, if fewer pass than stand there, or if a refusal names no operator of its model.
+wrong or crashes, or if fewer pass than stand there. Refusals that name no operator of their model are listed.
 
 honed is started for the run with a cache of its own. HONE_BIN_DIR names a build (default: build/release/bin).
 """
