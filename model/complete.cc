@@ -64,9 +64,9 @@ Result<void> CheckComplete(const Network& network, const CallPlan& plan, const s
   std::string causes;
   for (size_t i = 0; i < std::min(all.size(), kMostNamed); ++i) {
     const Missing& one = all[i];
-    causes += fmt::format("{}{}{}: {} (node {})", i > 0 ? "; " : "", one.op,
-                          one.nodes.size() > 1 ? fmt::format(" ×{}", one.nodes.size()) : "", one.reason,
-                          one.nodes.front());
+    causes +=
+        fmt::format("{}{}{}: {} (node {})", i > 0 ? "; " : "", one.op,
+                    one.nodes.size() > 1 ? fmt::format(" ×{}", one.nodes.size()) : "", one.reason, one.nodes.front());
   }
   if (all.size() > kMostNamed) causes += fmt::format("; {} more causes", all.size() - kMostNamed);
   return Error{ErrorKind::kUnsupported, fmt::format("it cannot run whole; {}. hone check tells more", causes), path};

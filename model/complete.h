@@ -1,5 +1,5 @@
-// Whether all of a model was taken; if not, what is missing, by cause: a node that only reads what a missing one would have
-// computed is none.
+// Whether all of a model was taken; if not, what is missing, by cause: a node that only reads what a missing one would
+// have computed is none.
 #pragma once
 
 #include <cstddef>

@@ -134,7 +134,8 @@ std::string ExpectedText(const Expectation& expected, size_t kernels) {
   const std::string work = expected.flops > 0 ? fmt::format("; {:.3g} GFLOP", expected.flops / 1e9) : "";
   if (kernels == 0) return "nothing but host code";
   if (expected.known == 0) {
-    return "not known: no kernel of it was measured here, and the cost model has seen too little; hone run measures it" +
+    return "not known: no kernel of it was measured here, and the cost model has seen too little; hone run measures "
+           "it" +
            work;
   }
   return fmt::format("{}{}, {} of {} measured here{}", TimeText(expected.us),
@@ -165,7 +166,8 @@ void PrintText(const ModelReport& report) {
   if (report.expectation) facts.emplace_back("expected", ExpectedText(*report.expectation, report.kernels));
   Print(WrappedFacts(facts, kColumns));
   if (!report.causes.empty()) {
-    Table table({{"missing"}, {"nodes", Table::Align::kRight}, {"depend on it", Table::Align::kRight}, {"first"}, {"why"}});
+    Table table(
+        {{"missing"}, {"nodes", Table::Align::kRight}, {"depend on it", Table::Align::kRight}, {"first"}, {"why"}});
     for (size_t i = 0; i < std::min(report.causes.size(), kShownCauses); ++i) {
       const auto& [missing, dependents] = report.causes[i];
       table.Add({missing.op, std::to_string(missing.nodes.size()), std::to_string(dependents),
