@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kGlance{20};
 constexpr double kGlanced = 0.02;               // seconds of processor time that ask for a sample
 constexpr std::chrono::seconds kKept{5};        // that processes wait for idle time to come back
 constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
+constexpr std::chrono::seconds kTryAgain{1};    // after a failure; twice as long after each in a row, up to kLookAgain
 constexpr std::chrono::minutes kLookEvery{5};
 constexpr int kSlice = 64;          // trials before the next kernel is chosen
 constexpr double kBetter = 1.005;   // a ratio that counts as progress
@@ -181,6 +182,7 @@ void IdleLoop::WaitForSample(MachineLoad& load, const LoadSample& last, bool is_
 void IdleLoop::Work(std::stop_token stop) {
   // Thinking and learning are idle work, too. (Of this thread alone; not of the lowest class: it holds locks.)
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+  std::chrono::nanoseconds try_again = kTryAgain;
   while (!stop.stop_requested()) {
     Bury();
     std::stop_token slice;
@@ -208,9 +210,16 @@ void IdleLoop::Work(std::stop_token stop) {
     }
     Bury();
     if (slice.stop_requested()) continue;
-    // Nothing to do, or it cannot be done now: not at once again.
-    if (!done && done.error().kind != ErrorKind::kNotFound) LogWarn("idle_loop", {{"why", done.error().Text()}});
-    Rest(done ? std::chrono::duration_cast<std::chrono::nanoseconds>(spent * (1 / share - 1)) : kLookAgain, stop);
+    if (done) {
+      try_again = kTryAgain;
+      Rest(std::chrono::duration_cast<std::chrono::nanoseconds>(spent * (1 / share - 1)), stop);
+    } else if (done.error().kind == ErrorKind::kNotFound) {  // nothing to do
+      Rest(kLookAgain, stop);
+    } else {  // what a child's death or a full disk costs is over soon, or is there for long
+      LogWarn("idle_loop", {{"why", done.error().Text()}});
+      Rest(try_again, stop);
+      try_again = std::min<std::chrono::nanoseconds>(2 * try_again, kLookAgain);
+    }
   }
 }
 
