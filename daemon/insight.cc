@@ -243,18 +243,17 @@ ChoiceRow Insight::WorthOf(const Choice& choice, const Candidate& now, const Spa
 }
 
 Result<PredictReply> Insight::Predict(const Identity& identity) {
-  std::shared_ptr<const CostModel> model = HONE_TRY(model_());
+  Result<std::shared_ptr<const CostModel>> model = model_();
+  if (!model && model.error().kind != ErrorKind::kNotFound) return std::move(model).error();
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
   PredictReply reply;
   reply.fingerprint = identity.key.fingerprint.Hex();
   reply.class_name = identity.label;
   reply.flops = space.flops();
   auto estimate = [&](const Candidate& candidate) -> Result<Estimate> {
-    std::optional<Latency> latency = HONE_TRY(model->Predict(candidate.features));
-    if (!latency)
-      return Error{ErrorKind::kNotFound, "the cost model has seen too few searches to say how long a kernel takes",
-                   "model"};
-    return Estimate{latency->expected_us, latency->low_us, latency->high_us};
+    if (!model) return Estimate{};
+    std::optional<Latency> latency = HONE_TRY((*model)->Predict(candidate.features));
+    return latency ? Estimate{latency->expected_us, latency->low_us, latency->high_us} : Estimate{};
   };
   Candidate standard = HONE_TRY(space.Default());
   reply.by_default = HONE_TRY(estimate(standard));

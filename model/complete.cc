@@ -13,16 +13,23 @@ constexpr size_t kMostNamed = 4;  // causes in one message
 
 }  // namespace
 
+std::vector<LeftOut> AllLeftOut(const Network& network, const CallPlan& plan) {
+  std::vector<LeftOut> all = network.left_out;
+  for (LeftOut left : plan.left_out) {  // the lowering knows kinds of nodes
+    if (auto found = network.operators.find(left.node); found != network.operators.end()) left.op = found->second;
+    all.push_back(std::move(left));
+  }
+  return all;
+}
+
 std::vector<Missing> MissingOf(const Network& network, const CallPlan& plan) {
   std::vector<Missing> all;
-  for (const std::vector<LeftOut>* some : {&network.left_out, &plan.left_out}) {
-    for (const LeftOut& left : *some) {
-      if (left.follows) continue;
-      auto known = std::find_if(all.begin(), all.end(),
-                                [&](const Missing& one) { return one.op == left.op && one.reason == left.reason; });
-      if (known == all.end()) known = all.insert(all.end(), {left.op, left.reason, {}});
-      known->nodes.push_back(left.node);
-    }
+  for (const LeftOut& left : AllLeftOut(network, plan)) {
+    if (left.follows) continue;
+    auto known = std::find_if(all.begin(), all.end(),
+                              [&](const Missing& one) { return one.op == left.op && one.reason == left.reason; });
+    if (known == all.end()) known = all.insert(all.end(), {left.op, left.reason, {}});
+    known->nodes.push_back(left.node);
   }
   return all;
 }

@@ -14,10 +14,13 @@ namespace hone {
 
 // An operator that was left out for a reason.
 struct Missing {
-  std::string op;
+  std::string op;  // as the file calls it
   std::string reason;
   std::vector<std::string> nodes;
 };
+
+// Of the import, then of the lowering.
+std::vector<LeftOut> AllLeftOut(const Network& network, const CallPlan& plan);
 
 // In the order of their first nodes.
 std::vector<Missing> MissingOf(const Network& network, const CallPlan& plan);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "model/graph.h"
@@ -29,6 +30,7 @@ struct Network {
   Graph graph;
   std::vector<LeftOut> left_out;  // in the file's order, those after a node that was left out included
   std::vector<ValueId> weights;   // inputs of the file that count as constants
+  std::unordered_map<std::string, std::string> operators;  // of the file's nodes, by name
   std::string producer;
 };
 

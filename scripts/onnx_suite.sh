@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs ONNX's own backend suite through hone's Python module, as each version of the package `onnx` in
-# tests/onnx_suite/floor.json ships it. Fails if a case is wrong or crashes, or if fewer pass than stand there.
+# tests/onnx_suite/floor.json ships it. Fails if a case is wrong or crashes, if fewer pass than stand there, or if a refusal
+# does not say what of the model it is about.
 # Needs the release build, and the package registry for a version that is not in build/onnx_suite yet.
 set -euo pipefail
 cd "$(dirname "$0")/.."

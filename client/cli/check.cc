@@ -32,15 +32,21 @@ struct HostWork {
   size_t calls = 0;
 };
 
-// What is known of the time of a model's kernels: of calls, as measured here or as the cost model expects it.
+// What is known of the time of all calls of kernels, from runs on this machine and from the cost model.
 struct Expectation {
   double us = 0;
   double flops = 0;
-  size_t known = 0, measured = 0;  // kernels of it
-  std::string problem;             // why nothing could be asked
+  size_t known = 0, served = 0;  // kernels of it whose time is known, and those of them that ran here
+  std::string problem;           // why nothing could be asked
 };
 
 struct ModelReport {
+  // An input or output.
+  struct Value {
+    std::string name;
+    std::string dtype;
+    Shape shape;
+  };
   std::string path;
   int64_t opset = 0;
   std::string producer;
@@ -48,46 +54,59 @@ struct ModelReport {
   std::vector<Cause> causes;
   std::vector<HostWork> host;
   size_t kernels = 0, kernel_calls = 0, host_calls = 0;
-  std::vector<std::string> inputs, outputs;
+  std::vector<Value> inputs, outputs;
   std::optional<Expectation> expectation;  // of a model that runs
 
   bool runs() const { return causes.empty(); }
 };
 
-std::string Signature(const Graph& graph, ValueId value) {
-  const GraphValue& one = graph.values[static_cast<size_t>(value)];
-  const Shape& shape = graph.shape(value);
-  return fmt::format("{} {}{}", one.name, TraitsOf(graph.dtype(value)).name,
-                     shape.empty() ? "" : " " + ShapeText(shape));
+ModelReport::Value ValueOf(const Graph& graph, ValueId value) {
+  return {graph.values[static_cast<size_t>(value)].name, std::string(TraitsOf(graph.dtype(value)).name),
+          graph.shape(value)};
 }
 
-Expectation Expect(Context& context, const std::vector<NamedKernel>& kernels, int threads) {
+// In microseconds, 0 where nothing is known: as it was tuned, as the cost model expects it, as its first call took.
+Result<double> TimeOf(Channel& channel, const PredictReply& reply) {
+  if (reply.measured_us > 0) return reply.measured_us;
+  if (reply.origin.empty()) return reply.by_default.expected_us;
+  if (reply.served.expected_us > 0) return reply.served.expected_us;
+  return HONE_TRY(channel.Call(ShowRequest{reply.fingerprint}, Context::Patience())).row.expected_us;
+}
+
+// Asks honed about each kernel. One that it refuses keeps the model from running: a cause.
+Expectation Expect(Context& context, const ModelFile& model, int threads, std::vector<Cause>* causes) {
   Expectation all;
   Result<Channel> channel = context.Ask();
   if (!channel) {
-    all.problem = channel.error().message;
+    all.problem = channel.error().Text();
     return all;
   }
+  const std::vector<NamedKernel> kernels = model.Kernels();
   ProgressBar bar(kernels.size(), !context.json());
   for (size_t i = 0; i < kernels.size(); ++i) {
-    bar.Show(i, kernels[i].shown());
+    const NamedKernel& kernel = kernels[i];
+    bar.Show(i, kernel.shown());
     Result<PredictReply> reply =
-        channel->Call(PredictRequest{kernels[i].text, static_cast<uint32_t>(threads)}, Context::Patience());
-    if (!reply) {
-      // Of this kernel alone, such as no answer without a trained model; what is wrong with the way ends it.
-      if (reply.error().kind != ErrorKind::kUnavailable) continue;
-      all.problem = reply.error().message;
+        channel->Call(PredictRequest{kernel.text, static_cast<uint32_t>(threads)}, Context::Patience());
+    Result<double> us = reply ? TimeOf(*channel, *reply) : reply.error();
+    if (!us) {
+      const ErrorKind kind = us.error().kind;
+      if (kind == ErrorKind::kInvalid || kind == ErrorKind::kUnsupported || kind == ErrorKind::kLimit) {
+        std::vector<std::string> nodes;
+        for (const KernelCall& call : model.plan.calls)
+          if (call.kernel == kernel.text) nodes.push_back(call.nodes.front());
+        causes->push_back({{OneLine(kernel.shown()), "honed refuses the kernel: " + us.error().message, nodes}, 0});
+        continue;
+      }
+      all.problem = us.error().Text();
       break;
     }
-    const auto count = static_cast<double>(kernels[i].count);
+    const auto count = static_cast<double>(kernel.count);
     all.flops += count * reply->flops;
-    const double us = reply->measured_us > 0          ? reply->measured_us
-                      : reply->served.expected_us > 0 ? reply->served.expected_us
-                                                      : reply->by_default.expected_us;
-    if (us <= 0) continue;
+    if (*us <= 0) continue;
     ++all.known;
-    if (reply->measured_us > 0) ++all.measured;
-    all.us += count * us;
+    if (!reply->origin.empty()) ++all.served;
+    all.us += count * *us;
   }
   bar.Clear();
   return all;
@@ -101,8 +120,8 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
   model.path = path;
   model.network = HONE_TRY(BuildNetwork(file, path, options));
   Graph& graph = model.network.graph;
-  for (ValueId input : graph.inputs) report.inputs.push_back(Signature(graph, input));
-  for (ValueId output : graph.outputs) report.outputs.push_back(Signature(graph, output));
+  for (ValueId input : graph.inputs) report.inputs.push_back(ValueOf(graph, input));
+  for (ValueId output : graph.outputs) report.outputs.push_back(ValueOf(graph, output));
   HONE_TRY(Simplify(graph));
   model.plan = Lower(graph);
   report.opset = file.opset;
@@ -123,9 +142,10 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
     if (known == report.host.end()) known = report.host.insert(report.host.end(), {call.label, call.why_host});
     ++known->calls;
   }
-  const std::vector<NamedKernel> kernels = model.Kernels();
-  report.kernels = kernels.size();
-  if (report.runs()) report.expectation = Expect(context, kernels, threads);
+  report.kernels = model.Kernels().size();
+  if (!report.runs()) return report;
+  report.expectation = Expect(context, model, threads, &report.causes);
+  for (Cause& cause : report.causes) cause.dependents = CountDependents(file, cause.missing.nodes);
   return report;
 }
 
@@ -134,21 +154,29 @@ std::string ExpectedText(const Expectation& expected, size_t kernels) {
   const std::string work = expected.flops > 0 ? fmt::format("; {:.3g} GFLOP", expected.flops / 1e9) : "";
   if (kernels == 0) return "nothing but host code";
   if (expected.known == 0) {
-    return "not known: no kernel of it was measured here, and the cost model has seen too little; hone run measures "
-           "it" +
-           work;
+    return "not known: no kernel of it ran here yet, and the cost model has seen too few searches" + work;
   }
-  return fmt::format("{}{}, {} of {} measured here{}", TimeText(expected.us),
+  return fmt::format("{}{}; {} of {} ran here{}", TimeText(expected.us),
                      expected.known < kernels ? fmt::format(" for {} of {} kernels", expected.known, kernels) : "",
-                     expected.measured, Plural(kernels, "kernel"), work);
+                     expected.served, Plural(kernels, "kernel"), work);
 }
 
-std::string Joined(const std::vector<std::string>& texts) {
+std::string ValuesText(const std::vector<ModelReport::Value>& values) {
   constexpr size_t kMost = 6;
   std::string all;
-  for (size_t i = 0; i < std::min(texts.size(), kMost); ++i) all += (i > 0 ? ", " : "") + texts[i];
-  if (texts.size() > kMost) all += fmt::format(", {} more", texts.size() - kMost);
+  for (size_t i = 0; i < std::min(values.size(), kMost); ++i) {
+    const auto& [name, dtype, shape] = values[i];
+    all += fmt::format("{}{} {}{}", i > 0 ? ", " : "", name, dtype, shape.empty() ? "" : " " + ShapeText(shape));
+  }
+  if (values.size() > kMost) all += fmt::format(", {} more", values.size() - kMost);
   return all.empty() ? "none" : all;
+}
+
+std::vector<Json> ValuesJson(const std::vector<ModelReport::Value>& values) {
+  std::vector<Json> all;
+  for (const auto& [name, dtype, shape] : values)
+    all.push_back(Json().Set("name", name).Set("dtype", dtype).Set("shape", shape));
+  return all;
 }
 
 void PrintText(const ModelReport& report) {
@@ -159,9 +187,9 @@ void PrintText(const ModelReport& report) {
                                           : "NO"},
       {"file", fmt::format("opset {}, {}{}", report.opset, Plural(report.nodes, "node"),
                            report.producer.empty() ? "" : ", by " + report.producer)},
-      {"inputs", Joined(report.inputs)},
-      {"outputs", Joined(report.outputs)},
-      {"calls", fmt::format("{} of {}, {} of host code", report.kernel_calls, Plural(report.kernels, "kernel"),
+      {"inputs", ValuesText(report.inputs)},
+      {"outputs", ValuesText(report.outputs)},
+      {"calls", fmt::format("{} to {}, {} to host code", report.kernel_calls, Plural(report.kernels, "kernel"),
                             report.host_calls)}};
   if (report.expectation) facts.emplace_back("expected", ExpectedText(*report.expectation, report.kernels));
   Print(WrappedFacts(facts, kColumns));
@@ -208,12 +236,12 @@ Json ToJson(const ModelReport& report) {
       .Set("host_calls", report.host_calls)
       .Set("missing", std::move(missing))
       .Set("host", std::move(host))
-      .Set("inputs", report.inputs)
-      .Set("outputs", report.outputs);
+      .Set("inputs", ValuesJson(report.inputs))
+      .Set("outputs", ValuesJson(report.outputs));
   if (report.expectation && report.expectation->problem.empty()) {
     json.Set("expected_us", report.expectation->us)
         .Set("expected_kernels", report.expectation->known)
-        .Set("measured_kernels", report.expectation->measured)
+        .Set("served_kernels", report.expectation->served)
         .Set("flops", report.expectation->flops);
   }
   return json;
@@ -270,7 +298,7 @@ Command CheckCommand() {
       .details =
           R"(Reads ONNX models without compiling or running anything. Shows for one model: whether it runs; each operator that is
 missing, how often, why, and how many nodes depend on it; what runs in plain code on the host because no kernel takes it;
-and the time that its kernels are expected to take, from what was measured on this machine and from the cost model.
+and the time that its kernels are expected to take, from what ran on this machine and from the cost model.
 Several models are a table. If a model does not run, the exit status is 1.
 
 Examples:

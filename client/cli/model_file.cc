@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/unique_fd.h"
+#include "model/complete.h"
 
 namespace hone::cli {
 namespace {
@@ -42,11 +43,7 @@ Result<void> ReadShape(const std::string& text, std::map<std::string, Shape>* sh
 
 }  // namespace
 
-std::vector<LeftOut> ModelFile::LeftOuts() const {
-  std::vector<LeftOut> all = network.left_out;
-  all.insert(all.end(), plan.left_out.begin(), plan.left_out.end());
-  return all;
-}
+std::vector<LeftOut> ModelFile::LeftOuts() const { return AllLeftOut(network, plan); }
 
 std::vector<NamedKernel> ModelFile::Kernels() const {
   std::vector<NamedKernel> kernels;

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "tests/daemon/test_server.h"
 
 namespace hone {
@@ -45,6 +49,10 @@ class IdleLoopTest : public ::testing::Test {
     loop_ = std::make_unique<IdleLoop>(
         *server_.cache, *server_.path, *server_.tuning, server_.metrics, limits, 1.0,
         [this]() -> Result<std::unique_ptr<Workshop>> {
+          if (failures_ > 0) {
+            --failures_;
+            return Error{ErrorKind::kUnavailable, "no processes", ""};
+          }
           return std::unique_ptr<Workshop>(std::make_unique<ListeningWorkshop>(mutex_, kernels_));
         });
   }
@@ -64,6 +72,7 @@ class IdleLoopTest : public ::testing::Test {
   TestServer server_{TwoCores()};
   Mutex mutex_;
   std::vector<std::string> kernels_;
+  std::atomic<int> failures_{0};  // of starting processes, to come
   std::unique_ptr<IdleLoop> loop_;
 };
 
@@ -93,6 +102,19 @@ INSTANTIATE_TEST_SUITE_P(All, IdleLoopOfThreads,
                                            Asked{"matmul(M=4,N=4,K=4)", 2}, Asked{"matmul(M=4,N=4,K=4)", 3},
                                            Asked{"matmul(M=4,N=4,K=4,threads=1)", 0},
                                            Asked{"matmul(M=4,N=4,K=4,threads=2)", 3}));
+
+// The pause after a failure is far below the one of a loop that has nothing to do, which is longer than this waits.
+TEST_F(IdleLoopTest, AFailureCostsALittleTime) {
+  ASSERT_TRUE(server_.Get("matmul(M=4,N=4,K=4)"));
+  failures_ = 2;
+  Start();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
+  while (Searched().empty() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(Searched().empty());
+  EXPECT_EQ(failures_, 0);
+  loop_->Close();
+}
 
 TEST_F(IdleLoopTest, WordsThatMeanAnotherKernelNowAreNotSearched) {
   ASSERT_TRUE(server_.Get("matmul(M=4,N=4,K=4)"));

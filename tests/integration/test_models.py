@@ -59,8 +59,14 @@ class Models(harness.HoneTest):
         whole = self.hone_json("check", path("attention"))[0]
         self.assertTrue(whole["runs"])
         self.assertEqual((whole["missing"], whole["host_calls"]), ([], 0))
+        self.assertEqual((whole["expected_us"], whole["expected_kernels"], whole["served_kernels"]), (0, 0, 0))
+        self.assertGreater(whole["flops"], 0)
         served = self.hone_json("warm", path("attention"))[-1]
         self.assertEqual((whole["kernels"], whole["kernel_calls"]), (served["kernels"], served["calls"]))
+        # What ran here is known without a cost model.
+        known = self.hone_json("check", path("attention"))[0]
+        self.assertEqual((known["expected_kernels"], known["served_kernels"]), (known["kernels"], known["kernels"]))
+        self.assertAlmostEqual(known["expected_us"], served["expected_us"], delta=served["expected_us"] * 1e-6)
         self.assertIn("runs", self.hone("check", path("attention")))
         damaged = os.path.join(self.directory.path, "damaged.onnx")
         with open(damaged, "wb") as file:

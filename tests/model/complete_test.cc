@@ -69,5 +69,16 @@ TEST(Complete, CausesNotConsequences) {
   EXPECT_THAT(complete.error().message, Not(HasSubstr("left out")));
 }
 
+// What the lowering cannot write is named as the file names it.
+TEST(Complete, WhatHasNoKernelHasItsOperator) {
+  ModelFileBuilder builder;
+  builder.Input("x", {4}, 10).Input("z", {4}, 10).Node("Max", {"x", "z"}, {"y"}).Output("y", {4}, 10);
+  Taken taken = Take(builder);
+  std::vector<Missing> missing = MissingOf(taken.network, taken.plan);
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].op, "Max");
+  EXPECT_THAT(missing[0].reason, HasSubstr("f16"));
+}
+
 }  // namespace
 }  // namespace hone
