@@ -1,12 +1,21 @@
 // Walking tensors of numbers: what operators that compute on the host share.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "model/evaluate_internal.h"
 
 namespace hone::evaluating {
+
+// Of an element at a distance, in cubic convolution (Keys 1981) with the coefficient `a`.
+inline double CubicWeight(double distance, double a) {
+  const double x = std::abs(distance);
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+  return 0;
+}
 
 // A tensor seen along one of its dimensions: `outer` blocks, in each `inner` lines of `extent` elements, `step` apart.
 struct Lines {
