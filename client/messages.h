@@ -350,7 +350,8 @@ struct PredictReply {
   std::string origin;      // of that; "" if there is none
   double measured_us = 0;  // of that, 0 if it was not measured
   double flops = 0;
-  HONE_FIELDS(fingerprint, class_name, by_default, served, origin, measured_us, flops)
+  std::string why_none;  // why there is no estimate; "" if there is one
+  HONE_FIELDS(fingerprint, class_name, by_default, served, origin, measured_us, flops, why_none)
 };
 
 // What is refined, and what will be.

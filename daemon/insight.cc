@@ -266,6 +266,13 @@ Result<PredictReply> Insight::Predict(const Identity& identity) {
     Result<Candidate> served = choices.empty() ? standard : space.Parse(choices);
     if (served) reply.served = HONE_TRY(estimate(*served));
   }
+  if (!model) {
+    reply.why_none = model.error().message;
+  } else if (reply.by_default.expected_us <= 0) {
+    reply.why_none =
+        "the cost model has seen too few searches to say how long a kernel takes; `hone tune` some kernels, or leave "
+        "the machine idle for a while";
+  }
   return reply;
 }
 

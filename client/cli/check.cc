@@ -37,6 +37,7 @@ struct Expectation {
   double us = 0;
   double flops = 0;
   size_t known = 0, served = 0;  // kernels of it whose time is known, and those of them that ran here
+  std::string why_none;          // why the cost model knows nothing; "" if it does
   std::string problem;           // why nothing could be asked
 };
 
@@ -103,6 +104,7 @@ Expectation Expect(Context& context, const ModelFile& model, int threads, std::v
     }
     const auto count = static_cast<double>(kernel.count);
     all.flops += count * reply->flops;
+    all.why_none = reply->why_none;
     if (*us <= 0) continue;
     ++all.known;
     if (!reply->origin.empty()) ++all.served;
@@ -154,7 +156,7 @@ std::string ExpectedText(const Expectation& expected, size_t kernels) {
   const std::string work = expected.flops > 0 ? fmt::format("; {:.3g} GFLOP", expected.flops / 1e9) : "";
   if (kernels == 0) return "nothing but host code";
   if (expected.known == 0) {
-    return "not known: no kernel of it ran here yet, and the cost model has seen too few searches" + work;
+    return fmt::format("not known: no kernel of it ran here yet, and {}{}", expected.why_none, work);
   }
   return fmt::format("{}{}; {} of {} ran here{}", TimeText(expected.us),
                      expected.known < kernels ? fmt::format(" for {} of {} kernels", expected.known, kernels) : "",

@@ -65,6 +65,7 @@ Result<void> AddEstimates(Channel& channel, ReportData& data, size_t most, Deadl
       if (reply->fingerprint != kernel.row.fingerprint || reply->measured_us <= 0) continue;
       kernel.estimate = reply->served;
       kernel.measured_us = reply->measured_us;
+      if (!reply->why_none.empty()) data.model_problem = reply->why_none;
       continue;
     }
     if (!channel.clean()) return reply.error();

@@ -27,13 +27,7 @@ int Run(Context& context, const Arguments& arguments) {
   int status = kDone;
   for (const NamedKernel& kernel : *kernels) {
     Result<PredictReply> reply = context.Call(PredictRequest{kernel.text, static_cast<uint32_t>(*threads)});
-    if (reply && reply->by_default.expected_us <= 0) {
-      reply =
-          Error{ErrorKind::kNotFound,
-                "the cost model has seen too few searches to say how long a kernel takes; `hone tune` some kernels, "
-                "or leave the machine idle for a while",
-                "model"};
-    }
+    if (reply && !reply->why_none.empty()) reply = Error{ErrorKind::kNotFound, reply->why_none, "model"};
     if (!reply) {
       status = context.Fail(AtPlace(reply.error(), kernel));
       continue;
