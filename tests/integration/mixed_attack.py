@@ -15,7 +15,7 @@ from actors import Actor, quantile
 
 HIT_MS = 5
 MISS_MS = 500
-MEMORY_MIB = 48  # what the database has not written yet fills some 35 of the 64 that it may keep, and stays there
+MEMORY_MIB = 32
 DESCRIPTORS = 8
 
 
