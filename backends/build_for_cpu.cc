@@ -9,16 +9,16 @@
 #include <map>
 
 #include "backends/builder.h"
-#include "codegen/dispatch.h"
-#include "codegen/llvm_emitter.h"
-#include "codegen/llvm_object.h"
-#include "codegen/lower.h"
-#include "codegen/plan_cases.h"
-#include "ir/apply.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
-#include "ir/schedule_cases.h"
-#include "ir/specialize.h"
+#include "codegen/llvm/emitter.h"
+#include "codegen/llvm/object.h"
+#include "codegen/lower/dispatch.h"
+#include "codegen/lower/lower.h"
+#include "codegen/rules/plan_cases.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule_cases.h"
 
 namespace hone {
 namespace {

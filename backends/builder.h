@@ -14,7 +14,7 @@ namespace hone {
 
 struct BuildRequest {
   std::string kernel;    // anything ParseKernel reads
-  std::string schedule;  // ir/schedule.h's text form; "" asks for the default schedule
+  std::string schedule;  // ir/schedule/schedule.h's text form; "" asks for the default schedule
   Target target;
 };
 

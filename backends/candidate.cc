@@ -27,7 +27,7 @@
 #include "base/file.h"
 #include "base/generated_code.h"
 #include "base/subprocess.h"
-#include "ir/check.h"
+#include "ir/reference/check_output.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

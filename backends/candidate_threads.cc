@@ -13,7 +13,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kSpinNs = 50'000;  // as client/thread_pool.h
+constexpr int64_t kSpinNs = 50'000;  // as client/api/thread_pool.h
 constexpr int kRangesPerWorker = 4;
 constexpr uint64_t kInside = 0xffff, kOpen = 0x10000, kLoopUnit = 0x20000;
 constexpr size_t kStackBytes = size_t{1} << 20;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/schedule_cases.h"
+#include "ir/schedule/schedule_cases.h"
 
 namespace hone {
 

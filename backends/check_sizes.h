@@ -6,7 +6,7 @@
 
 #include "backends/runner_pool.h"
 #include "base/result.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
 
 namespace hone {
 

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <optional>
 
-#include "backends/arena.h"
 #include "backends/child_messages.h"
 #include "backends/child_pool.h"
+#include "backends/guarded_arena.h"
 #include "backends/launcher.h"
 #include "backends/runner_check.h"
 #include "backends/sandbox.h"

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <cerrno>
 
-#include "backends/arena.h"
 #include "backends/child_messages.h"
 #include "backends/child_pool.h"
+#include "backends/guarded_arena.h"
 #include "base/file.h"
 #include "base/mutex.h"
 

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <map>
 
-#include "ir/canonical.h"
-#include "ir/parse.h"
-#include "ir/schedule_cases.h"
-#include "ir/specialize.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/schedule_cases.h"
 
 namespace hone {
 namespace {

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/arena.h"
 #include "backends/candidate.h"
+#include "backends/guarded_arena.h"
 #include "base/result.h"
-#include "ir/check.h"
-#include "ir/interpret.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
 #include "ir/manifest.h"
+#include "ir/reference/check_output.h"
+#include "ir/reference/interpret.h"
 
 namespace hone {
 

@@ -1,4 +1,4 @@
-// Integer arithmetic of sizes. Division toward minus infinity is ir/expr.h's: the kernel language divides so.
+// Integer arithmetic of sizes. Division toward minus infinity is ir/graph/expr.h's: the kernel language divides so.
 #pragma once
 
 #include <bit>

@@ -23,11 +23,11 @@
 
 #include "backends/builder.h"
 #include "base/hash.h"
-#include "codegen/default_schedule.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
-#include "model/lower.h"
-#include "model/network.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "network/onnx/import_network.h"
+#include "network/run/kernel_calls.h"
 
 namespace hone {
 namespace {

@@ -30,12 +30,12 @@
 #include "backends/host_target.h"
 #include "base/clock.h"
 #include "base/hash.h"
-#include "codegen/default_schedule.h"
-#include "ir/apply.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
 #include "tuner/features.h"
-#include "tuner/pool_rig.h"
+#include "tuner/process_evaluator.h"
 #include "tuner/recording.h"
 #include "tuner/replay.h"
 #include "tuner/search.h"
@@ -75,9 +75,9 @@ double Median(std::vector<double> values) {
 }
 
 // Builds them all, then times them in turns. What cannot be timed any more keeps an empty list.
-Result<void> TimeAgain(Rig& rig, int threads, int rounds, std::vector<Best>& bests) {
+Result<void> TimeAgain(Evaluator& evaluator, int threads, int rounds, std::vector<Best>& bests) {
   std::vector<BuiltArtifact> codes;
-  for (const Best& best : bests) codes.push_back(HONE_TRY(rig.Build(best.schedule)));
+  for (const Best& best : bests) codes.push_back(HONE_TRY(evaluator.Build(best.schedule)));
   TimeOptions options;
   options.workers = threads;
   options.samples = 7;
@@ -86,7 +86,7 @@ Result<void> TimeAgain(Rig& rig, int threads, int rounds, std::vector<Best>& bes
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < codes.size(); ++i) {
       size_t turn = (i + static_cast<size_t>(round)) % codes.size();
-      Result<RunTiming> timing = rig.Time(codes[turn].object, options);
+      Result<RunTiming> timing = evaluator.Time(codes[turn].object, options);
       if (timing) bests[turn].again_us.push_back(timing->median_us);
     }
   }
@@ -124,15 +124,15 @@ std::vector<std::pair<std::string, double>> TakeApart(const Space& space, const 
   return medians;
 }
 
-// What is searched, and where: the machine or a recording. Parts that the rig does not need stay empty.
+// What is searched, and where: the machine or a recording. Parts that the evaluator does not need stay empty.
 struct Place {
   std::string kernel;
   int threads = 1;
   std::unique_ptr<BuilderPool> builders;
   std::unique_ptr<RunnerPool> runners;
-  std::unique_ptr<Rig> rig;
+  std::unique_ptr<Evaluator> evaluator;
   std::optional<Space> space;
-  Replay* replay = nullptr;  // the rig, if it is one
+  Replay* replay = nullptr;  // the evaluator, if it is one
 };
 
 Result<Place> OpenMachine(const Lab& lab) {
@@ -146,7 +146,7 @@ Result<Place> OpenMachine(const Lab& lab) {
   builder_options.builders = 2;
   place.builders = HONE_TRY(BuilderPool::Start(builder_options));
   place.runners = HONE_TRY(RunnerPool::Start({}));
-  place.rig = HONE_TRY(MakePoolRig(*place.builders, *place.runners, 2, place.kernel, target));
+  place.evaluator = HONE_TRY(MakeProcessEvaluator(*place.builders, *place.runners, 2, place.kernel, target));
   return place;
 }
 
@@ -159,7 +159,7 @@ Result<Place> OpenReplay(const Lab& lab) {
     std::unique_ptr<Replay> replay = HONE_TRY(Replay::Open(recording, lab.replay_options));
     place.space = replay->space();
     place.replay = replay.get();
-    place.rig = std::move(replay);
+    place.evaluator = std::move(replay);
     return place;
   }
   return Error{ErrorKind::kNotFound, "this kernel was not recorded; --list says which were", lab.kernel};
@@ -202,10 +202,10 @@ Result<void> Run(Lab& lab) {
     lab.options.instead = [&](const Candidate& wanted, const std::unordered_set<uint64_t>& taken) {
       return place.replay->Nearest(wanted, taken);
     };
-  SearchResult result = HONE_TRY(Search(space, *place.rig, model.get(), lab.options, watcher, {}));
+  SearchResult result = HONE_TRY(Search(space, *place.evaluator, model.get(), lab.options, watcher, {}));
   const SearchProgress& p = result.progress;
   if (!lab.record.empty()) HONE_TRY(AppendRecording(lab.record, recording));
-  if (place.replay == nullptr) HONE_TRY(TimeAgain(*place.rig, place.threads, lab.rounds, bests));
+  if (place.replay == nullptr) HONE_TRY(TimeAgain(*place.evaluator, place.threads, lab.rounds, bests));
 
   fmt::print(
       "{{\"kernel\":\"{}\",\"strategy\":\"{}\",\"seed\":{},\"threads\":{},\"flops\":{},\"made\":{},\"timed\":{},"

@@ -79,7 +79,7 @@ class Gemm:
 
 class Compile:
     COMMAND = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", "-I", lib.ROOT, "-DFMT_HEADER_ONLY", "-c",
-               os.path.join(lib.ROOT, "ir/print.cc"), "-o", "/dev/null"]
+               os.path.join(lib.ROOT, "ir/graph/print.cc"), "-o", "/dev/null"]
 
     def run(self):
         begin = time.perf_counter()

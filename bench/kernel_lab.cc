@@ -25,13 +25,13 @@
 #include "backends/builder.h"
 #include "backends/host_target.h"
 #include "base/generated_code.h"
-#include "codegen/choices.h"
-#include "codegen/default_schedule.h"
-#include "ir/accuracy.h"
-#include "ir/element.h"
-#include "ir/interpret.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/rules/choices.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/element.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "ir/reference/accuracy.h"
+#include "ir/reference/interpret.h"
 
 namespace hone {
 namespace {

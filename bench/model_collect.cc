@@ -21,10 +21,10 @@
 #include "base/generated_code.h"
 #include "base/hash.h"
 #include "base/rng.h"
-#include "codegen/default_schedule.h"
-#include "codegen/lower.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/lower/lower.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
 
 namespace hone {
 namespace {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "backends/host_target.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
-#include "tuner/pool_rig.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "tuner/process_evaluator.h"
 #include "tuner/recording.h"
 #include "tuner/replay.h"
 #include "tuner/search.h"
@@ -41,7 +41,7 @@ struct Lab {
 
 // Searches, tells what came of it, and records it under this name if that is wanted.
 Result<void> Run(const Lab& lab, SearchOptions options, const std::string& name, const std::string& kernel,
-                 const Space& space, Rig& rig, CostModel* model) {
+                 const Space& space, Evaluator& evaluator, CostModel* model) {
   fmt::print("{}\n  about {:.3g} schedules\n", name, space.Size());
   if (lab.list)
     for (const Choice& choice : HONE_TRY(space.Default()).choices)
@@ -55,7 +55,7 @@ Result<void> Run(const Lab& lab, SearchOptions options, const std::string& name,
                PrintChoices(trial.candidate.choices), trial.why.empty() ? "" : "  # " + trial.why.substr(0, 200));
   };
   options.group = std::hash<std::string>()(kernel);
-  Result<SearchResult> searched = Search(space, rig, model, options, watcher, {});
+  Result<SearchResult> searched = Search(space, evaluator, model, options, watcher, {});
   if (!lab.record.empty() && !recording.trials.empty()) HONE_TRY(AppendRecording(lab.record, recording));
   SearchResult result = HONE_TRY(std::move(searched));
   const SearchProgress& p = result.progress;
@@ -79,10 +79,10 @@ Result<void> RunHere(const Lab& lab, const std::string& text, BuilderPool& build
   std::string canonical = Canonicalize(kernel).text;
   Target target = HONE_TRY(HostTarget());
   Space space = HONE_TRY(Space::Open(canonical, target));
-  std::unique_ptr<Rig> rig = HONE_TRY(MakePoolRig(builders, runners, 2, canonical, target));
+  std::unique_ptr<Evaluator> evaluator = HONE_TRY(MakeProcessEvaluator(builders, runners, 2, canonical, target));
   SearchOptions options = lab.options;
   options.workers = lab.threads;
-  return Run(lab, options, text, canonical, space, *rig, model);
+  return Run(lab, options, text, canonical, space, *evaluator, model);
 }
 
 Result<void> RunReplay(const Lab& lab, const Recording& recording, CostModel* model) {

@@ -25,7 +25,7 @@
 #include "base/subprocess.h"
 #include "bench/mark.h"
 #include "bench/serving_load.h"
-#include "client/client.h"
+#include "client/api/client.h"
 
 namespace hone {
 namespace {

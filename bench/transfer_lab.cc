@@ -36,12 +36,12 @@
 #include "backends/host_target.h"
 #include "base/clock.h"
 #include "cache/schedule_cache.h"
-#include "cache/won.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
+#include "cache/tuning_gain.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
 #include "tuner/measure.h"
-#include "tuner/pool_rig.h"
-#include "tuner/transfer.h"
+#include "tuner/process_evaluator.h"
+#include "tuner/ranked_transfer.h"
 #include "tuner/xgb_model.h"
 
 namespace hone {
@@ -106,11 +106,12 @@ struct Contestant {
 };
 
 // Builds, checks and times them in turns. What does not build or is wrong keeps no times.
-void Measure(Rig& rig, const Lab& lab, std::vector<Contestant*>& contestants) {
+void Measure(Evaluator& evaluator, const Lab& lab, std::vector<Contestant*>& contestants) {
   for (size_t i = 0; i < contestants.size(); i += 2) {
     std::vector<std::future<Result<BuiltArtifact>>> builds;
     for (size_t k = i; k < std::min(i + 2, contestants.size()); ++k)
-      builds.push_back(std::async(std::launch::async, [&rig, c = contestants[k]] { return rig.Build(c->schedule); }));
+      builds.push_back(
+          std::async(std::launch::async, [&evaluator, c = contestants[k]] { return evaluator.Build(c->schedule); }));
     for (size_t k = 0; k < builds.size(); ++k) {
       Result<BuiltArtifact> built = builds[k].get();
       if (built)
@@ -123,7 +124,7 @@ void Measure(Rig& rig, const Lab& lab, std::vector<Contestant*>& contestants) {
     if (!c->code) continue;
     CheckOptions options;
     options.workers = lab.threads;
-    Result<CheckReport> report = rig.Check(c->code->object, options);
+    Result<CheckReport> report = evaluator.Check(c->code->object, options);
     if (report && !report->failure) continue;
     c->failed = report ? report->failure->Text() : report.error().Text();
     c->code.reset();
@@ -139,7 +140,7 @@ void Measure(Rig& rig, const Lab& lab, std::vector<Contestant*>& contestants) {
     for (size_t i = 0; i < contestants.size(); ++i) {
       Contestant* c = contestants[(i + static_cast<size_t>(round)) % contestants.size()];
       if (!c->code || (c->is_plain && round >= 2)) continue;
-      Result<RunTiming> timing = rig.Time(c->code->object, c->is_plain ? short_look : options);
+      Result<RunTiming> timing = evaluator.Time(c->code->object, c->is_plain ? short_look : options);
       if (timing) c->us.push_back(timing->median_us);
     }
   }
@@ -285,10 +286,11 @@ Result<void> Study::Run(const Listed& listed) {
   plain.schedule = kPlainLoops;
   plain.is_plain = true;
 
-  std::unique_ptr<Rig> rig = HONE_TRY(MakePoolRig(*builders_, *runners_, 2, canonical.text, target_));
+  std::unique_ptr<Evaluator> evaluator =
+      HONE_TRY(MakeProcessEvaluator(*builders_, *runners_, 2, canonical.text, target_));
   std::vector<Contestant*> contestants{&plain};
   for (auto& [_, contestant] : by_program) contestants.push_back(&contestant);
-  if (!lab_.rank_only) Measure(*rig, lab_, contestants);
+  if (!lab_.rank_only) Measure(*evaluator, lab_, contestants);
   ++asked_;
   for (const Transfer& fit : fits)
     if (fit.IsCandidate())

@@ -108,7 +108,7 @@ class CacheImpl final : public ScheduleCache {
   using Renamed = std::unordered_map<Fingerprint, Fingerprint, FingerprintHash>;
   void MergeTwins();
   Result<void> MergeTwin(const std::string& twin_key);
-  Result<void> RenameDonor(const std::string& heir, const Renamed& renamed);
+  Result<void> RenameDonor(const std::string& recipient, const Renamed& renamed);
   void MoveUse(const Fingerprint& from, const Fingerprint& to, StoreBatch& batch);
   void MoveEntries(Family family, const std::string& from, const std::string& to, StoreBatch& batch);
 

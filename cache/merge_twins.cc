@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "cache/cache_impl.h"
-#include "ir/canonical.h"
+#include "ir/language/canonical.h"
 #include "ir/target.h"
 
 namespace hone {
@@ -57,11 +57,11 @@ bool IsBetter(const Record& record, const Record& than) {
 void CacheImpl::MergeTwins() {
   std::shared_ptr<Store> user = store_->user();
   if (options_.inspect || !user || !user->writable() || ReadMeta(TwinsMergedKey())) return;
-  std::vector<std::string> twins, heirs;  // keys of records
+  std::vector<std::string> twins, recipients;  // keys of records
   Renamed renamed;
   ScanRecords("", [&](Found&& found) {
     if (found.layer == CacheLayer::kSystem) return true;
-    if (found.record.donor) heirs.push_back(found.key);
+    if (found.record.donor) recipients.push_back(found.key);
     if (std::optional<CacheKey> key = KeyOfToday(found.record)) {
       twins.push_back(found.key);
       renamed.emplace(found.record.key.fingerprint, key->fingerprint);
@@ -75,7 +75,7 @@ void CacheImpl::MergeTwins() {
   });
   bool done = true;
   if (!renamed.empty())
-    for (const std::string& heir : heirs) done &= RenameDonor(heir, renamed).has_value();
+    for (const std::string& recipient : recipients) done &= RenameDonor(recipient, renamed).has_value();
   for (const std::string& twin : twins) {
     Result<void> merged = MergeTwin(twin);
     if (!merged) LogWarn("twin_not_merged", {{"why", merged.error().Text()}, {"then", "at the next start"}});
@@ -85,16 +85,16 @@ void CacheImpl::MergeTwins() {
   if (done && !store_->has_pending()) (void)WriteMeta(TwinsMergedKey(), "", Durability::kSoon);
 }
 
-Result<void> CacheImpl::RenameDonor(const std::string& heir, const Renamed& renamed) {
+Result<void> CacheImpl::RenameDonor(const std::string& recipient, const Renamed& renamed) {
   MutexLock lock(store_->write_mutex());
-  std::optional<Found> found = FindRecord(heir);
+  std::optional<Found> found = FindRecord(recipient);
   if (!found || !found->record.donor) return {};
   auto names = renamed.find(*found->record.donor);
   if (names == renamed.end()) return {};
   const bool checked = IsCheckedHere(found->record);
   found->record.donor = names->second;
   StoreBatch batch;
-  batch.Put(Family::kRecords, heir, Encoded(found->record, checked));
+  batch.Put(Family::kRecords, recipient, Encoded(found->record, checked));
   return store_->Write(batch, Durability::kSoon);
 }
 

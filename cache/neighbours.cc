@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "ir/parse.h"
+#include "ir/language/parse.h"
 
 namespace hone {
 namespace {

@@ -15,8 +15,8 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "cache/record.h"
-#include "ir/fingerprint.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
+#include "ir/language/fingerprint.h"
 
 namespace hone {
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/result.h"
-#include "ir/fingerprint.h"
+#include "ir/language/fingerprint.h"
 #include "ir/target.h"
 
 namespace hone {

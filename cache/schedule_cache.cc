@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cache/cache_impl.h"
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 
 namespace hone {
 namespace {

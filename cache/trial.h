@@ -13,7 +13,7 @@
 namespace hone {
 
 struct TrialRecord {
-  std::string choices;               // codegen/choices.h; "" is the default schedule
+  std::string choices;               // codegen/rules/choices.h; "" is the default schedule
   uint64_t program = 0;              // hash of the lowered program
   uint8_t verdict = 0;               // tuner/measure.h: Verdict's number
   std::chrono::nanoseconds time{0};  // of a call, median; 0 unless it was timed

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ir/op_traits.h"
+#include "ir/graph/op_traits.h"
 #include "ir/target.h"
 
 namespace hone {

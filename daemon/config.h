@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "daemon/idle_gate.h"
+#include "daemon/refine/idle_gate.h"
 
 namespace hone {
 

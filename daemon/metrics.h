@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client/protocol.h"
+#include "client/protocol/protocol.h"
 #include "tuner/measure.h"
 
 namespace hone {

@@ -3,10 +3,10 @@
 
 #include <span>
 
-#include "daemon/answers.h"
-#include "daemon/event_loop.h"
-#include "daemon/peer.h"
 #include "daemon/routes.h"
+#include "daemon/serve/answers.h"
+#include "daemon/serve/event_loop.h"
+#include "daemon/serve/peer.h"
 
 namespace hone {
 
@@ -20,7 +20,7 @@ class Router : public FrameHandler {
   void OnTaken(const Peer& peer) override { answers_.GoOn(peer); }
   void OnGone(const Peer& peer) override;
 
-  // Ends what the lanes are at, drops what waits for them, and shuts the admin's own workshop down.
+  // Ends what the lanes are at, drops what waits for them, and shuts the admin's own pools down.
   void Close();
 
  private:

@@ -6,15 +6,15 @@
 #include <stop_token>
 
 #include "base/clock.h"
-#include "client/protocol.h"
-#include "daemon/admin.h"
-#include "daemon/answers.h"
-#include "daemon/hot_set.h"
+#include "client/protocol/protocol.h"
+#include "daemon/inspect/admin.h"
 #include "daemon/metrics.h"
-#include "daemon/misses.h"
-#include "daemon/notify.h"
-#include "daemon/peer.h"
-#include "daemon/tuning.h"
+#include "daemon/refine/tuning.h"
+#include "daemon/serve/answers.h"
+#include "daemon/serve/hot_set.h"
+#include "daemon/serve/misses.h"
+#include "daemon/serve/notify.h"
+#include "daemon/serve/peer.h"
 
 namespace hone {
 

@@ -17,19 +17,19 @@
 #include "base/paths.h"
 #include "base/subprocess.h"
 #include "cache/schedule_cache.h"
-#include "daemon/admin.h"
 #include "daemon/config.h"
-#include "daemon/event_loop.h"
 #include "daemon/free_memory.h"
-#include "daemon/hot_set.h"
-#include "daemon/idle_loop.h"
-#include "daemon/listen.h"
-#include "daemon/misses.h"
+#include "daemon/inspect/admin.h"
+#include "daemon/refine/idle_loop.h"
+#include "daemon/refine/tuning.h"
 #include "daemon/router.h"
-#include "daemon/server.h"
-#include "daemon/transfers.h"
-#include "daemon/tuning.h"
-#include "daemon/workshop.h"
+#include "daemon/serve/event_loop.h"
+#include "daemon/serve/hot_set.h"
+#include "daemon/serve/listen.h"
+#include "daemon/serve/misses.h"
+#include "daemon/serve/server.h"
+#include "daemon/serve/transfers.h"
+#include "daemon/worker_pools.h"
 
 namespace hone {
 namespace {
@@ -84,18 +84,18 @@ HotLimits HotLimitsOf(const Config& config, uint32_t descriptors) {
 
 MissLimits MissLimitsOf(const Config& config) { return {config.queue, {config.build_limit, config.check_limit}}; }
 
-WorkshopOptions WorkshopOptionsOf(const Config& config, const ServiceOptions& options, int cores) {
-  WorkshopOptions workshop;
-  workshop.builders.executable = options.builder;
-  workshop.builders.builders = config.builders > 0 ? config.builders : std::clamp(cores, 1, 4);
-  workshop.builders.deadline = config.build_limit;
-  workshop.runners.executable = options.runner;
-  workshop.runners.runners = config.runners > 0 ? config.runners : workshop.builders.builders;
-  return workshop;
+WorkerPoolsOptions WorkerPoolsOptionsOf(const Config& config, const ServiceOptions& options, int cores) {
+  WorkerPoolsOptions pools;
+  pools.builders.executable = options.builder;
+  pools.builders.builders = config.builders > 0 ? config.builders : std::clamp(cores, 1, 4);
+  pools.builders.deadline = config.build_limit;
+  pools.runners.executable = options.runner;
+  pools.runners.runners = config.runners > 0 ? config.runners : pools.builders.builders;
+  return pools;
 }
 
 // For what people ask, one at a time: serving's processes are not taken from misses for it.
-WorkshopOptions AdminWorkshopOptionsOf(WorkshopOptions options) {
+WorkerPoolsOptions AdminWorkerPoolsOptionsOf(WorkerPoolsOptions options) {
   options.builders.builders = options.runners.runners = 1;
   return options;
 }
@@ -111,7 +111,8 @@ IdleLimits IdleLimitsOf(const Config& config) {
 }
 
 // Below everything else on the machine.
-WorkshopOptions IdleWorkshopOptionsOf(WorkshopOptions options, int cores, const std::optional<IdleGroup>& group) {
+WorkerPoolsOptions IdleWorkerPoolsOptionsOf(WorkerPoolsOptions options, int cores,
+                                            const std::optional<IdleGroup>& group) {
   options.builders.builders = std::clamp(cores, 1, 8);
   options.builders.nice = options.runners.nice = 19;
   options.builders.idle = options.runners.idle = true;
@@ -177,28 +178,28 @@ class Service {
     cache.memory_bytes = config_.store_memory;
     cache_ = HONE_TRY(ScheduleCache::Open(cache));
     if (refines()) MakeIdleGroup();
-    WorkshopOptions workshop = WorkshopOptionsOf(config_, options_, host.cores);
+    WorkerPoolsOptions pools = WorkerPoolsOptionsOf(config_, options_, host.cores);
     std::string compiler = HONE_TRY(CompilerName(options_.builder));
     if (inspects()) {
-      workshop_ = MakeLazyWorkshop(workshop);
+      pools_ = MakeLazyWorkerPools(pools);
     } else {
-      workshop_ = HONE_TRY(StartWorkshop(workshop));
+      pools_ = HONE_TRY(StartWorkerPools(pools));
     }
-    admin_workshop_ = MakeLazyWorkshop(AdminWorkshopOptionsOf(workshop));
+    admin_pools_ = MakeLazyWorkerPools(AdminWorkerPoolsOptionsOf(pools));
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
-    path_ = std::make_unique<RequestPath>(*cache_, *workshop_, metrics_, host, compiler);
+    path_ = std::make_unique<RequestPath>(*cache_, *pools_, metrics_, host, compiler);
     model_ = std::make_unique<SharedModel>(*cache_, host);
     if (!inspects()) {
-      transfers_ = std::make_unique<Transfers>(*cache_, workshop.builders.builders);
+      transfers_ = std::make_unique<Transfers>(*cache_, pools.builders.builders);
       path_->SetTransfers(transfers_.get());
       misses_ =
-          std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, workshop.builders.builders, MissLimitsOf(config_));
+          std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, pools.builders.builders, MissLimitsOf(config_));
     }
-    AdminFacts facts{listening_.path, config_.cache, workshop.builders.builders, inspects()};
+    AdminFacts facts{listening_.path, config_.cache, pools.builders.builders, inspects()};
     admin_.reset(new Admin{.loop = loop_,
                            .cache = *cache_,
-                           .serving = *workshop_,
-                           .own = *admin_workshop_,
+                           .serving = *pools_,
+                           .own = *admin_pools_,
                            .path = *path_,
                            .metrics = metrics_,
                            .facts = facts,
@@ -208,7 +209,7 @@ class Service {
                            }});
     if (!inspects()) {
       tuning_ = std::make_unique<Tuning>(
-          loop_, *cache_, [workshop] { return StartWorkshop(workshop); }, *path_, *model_, metrics_,
+          loop_, *cache_, [pools] { return StartWorkerPools(pools); }, *path_, *model_, metrics_,
           [this](const Record& record) {
             hot_->Forget(record.key.fingerprint);
             transfers_->Put(record);
@@ -222,7 +223,7 @@ class Service {
     if (refines()) {
       idle_ = std::make_unique<IdleLoop>(
           *cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_), config_.idle_share,
-          [options = IdleWorkshopOptionsOf(workshop, host.cores, idle_group_)] { return StartWorkshop(options); },
+          [options = IdleWorkerPoolsOptionsOf(pools, host.cores, idle_group_)] { return StartWorkerPools(options); },
           idle_group_ ? &*idle_group_ : nullptr);
       misses_->SetOnWork([this] { idle_->Interrupt(); });
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
@@ -251,7 +252,7 @@ class Service {
   }
 
   void Close() {
-    workshop_->Shutdown();
+    pools_->Shutdown();
     if (idle_) idle_->Close();
     if (transfers_) transfers_->Close();
     if (misses_) misses_->Close();
@@ -368,8 +369,8 @@ class Service {
   FreeMemoryReturner free_memory_;
   std::optional<IdleGroup> idle_group_;  // for what refines; nullopt where there can be none
   std::unique_ptr<ScheduleCache> cache_;
-  std::unique_ptr<Workshop> workshop_;
-  std::unique_ptr<Workshop> admin_workshop_;
+  std::unique_ptr<WorkerPools> pools_;
+  std::unique_ptr<WorkerPools> admin_pools_;
   std::unique_ptr<HotSet> hot_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<RequestPath> path_;

@@ -18,7 +18,7 @@ struct ServiceOptions {
   std::string config;  // "": FindConfig
   std::optional<LogLevel> log;
   int inspect = -1;     // descriptor of a connected socket: answer questions about the cache there, change nothing
-  std::string builder;  // programs of the workshop; "": FindOwnProgram
+  std::string builder;  // programs of the pools; "": FindOwnProgram
   std::string runner;
 };
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
 
 namespace hone {
 

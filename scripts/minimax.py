@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives the coefficients of codegen/llvm_math_*.cc: minimax polynomials and rational functions by Remez exchange.
+"""Derives the coefficients of codegen/llvm/math_*.cc: minimax polynomials and rational functions by Remez exchange.
 
 Needs mpmath. Prints C++ arrays (hexadecimal floats, constant term first) and the error of each approximation after its
 coefficients were rounded. The rounding is one coefficient at a time, most significant first, fitting the others again

@@ -7,7 +7,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# `ir/parse`, `codegen/schedule_*.cc`, `tests/golden/NAME.golden` (NAME: the reader's own), a link's target.
+# `ir/language/parse`, `codegen/rules/schedule_*.cc`, `tests/golden/NAME.golden` (NAME: the reader's own), a link's target.
 NAMED = re.compile(r"`([a-z]+(?:/[\w.*-]+)+/?)[^`]*`")
 LINKED = re.compile(r"\]\(([\w./-]+)\)")
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"build"}

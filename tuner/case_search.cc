@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "codegen/plan_cases.h"
-#include "ir/print.h"
+#include "codegen/rules/plan_cases.h"
+#include "ir/graph/print.h"
 #include "tuner/head_to_head.h"
 
 namespace hone {
@@ -59,7 +59,7 @@ int64_t MiddleOf(const ScheduleCase& scheduled) {
 
 class CaseSearcher {
  public:
-  CaseSearcher(const Kernel& kernel, const Target& target, const RigMaker& make_rig, CostModel* model,
+  CaseSearcher(const Kernel& kernel, const Target& target, const EvaluatorMaker& make_rig, CostModel* model,
                const SearchOptions& options, const SearchWatcher& watcher, std::stop_token stop)
       : kernel_(kernel),
         target_(target),
@@ -201,16 +201,16 @@ class CaseSearcher {
       if ((choice.site.ends_with(".rows") && choice.value != tile.second) ||
           (choice.site.ends_with(".vectors") && choice.value != tile.first))
         return Error{ErrorKind::kInvalid, "no such tile in the space", choice.site};
-    std::unique_ptr<Rig> base = HONE_TRY(make_rig_(text));
+    std::unique_ptr<Evaluator> base = HONE_TRY(make_rig_(text));
     const CaseSample sample = SampleCases(kernel_, model.size, {size.name, {scheduled}})[0];
     std::vector<int64_t> sizes = SizesInCase(sample.sizes, scheduled, model.size);
     if (!sizes.empty() && lo < size.hi) sizes[PositionOf(model.size)] = value;
-    RigAtSizes rig(*base, sizes);
+    EvaluatorAtSizes evaluator(*base, sizes);
     MeasureOptions measure;
     measure.workers = options_.workers;
     std::vector<Candidate> batch;
     batch.push_back(std::move(candidate));
-    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig, std::move(batch), measure, stop_, watcher_.on_trial));
+    std::vector<Trial> trials = HONE_TRY(MeasureBatch(evaluator, std::move(batch), measure, stop_, watcher_.on_trial));
     if (trials.empty()) return Error{ErrorKind::kTimeout, "stopped", ""};
     SearchProgress& progress = found_.search.progress;
     ++progress.trials;
@@ -242,8 +242,8 @@ class CaseSearcher {
         index < outline_.cases.size() && outline_.cases[index].rows > 0 ? outline_.cases[index].rows : -1;
     Space space = HONE_TRY(
         Space::Open(text, target_, [this, rows](const Choice& choice) { return Pinned(outline_, rows, choice); }));
-    std::unique_ptr<Rig> base = HONE_TRY(make_rig_(text));
-    RigAtSizes rig(*base, SizesInCase(sample.sizes, scheduled, size_));
+    std::unique_ptr<Evaluator> base = HONE_TRY(make_rig_(text));
+    EvaluatorAtSizes evaluator(*base, SizesInCase(sample.sizes, scheduled, size_));
 
     SearchOptions options = options_;
     const double count = static_cast<double>(samples_.size());
@@ -270,25 +270,25 @@ class CaseSearcher {
       all.best_us = now.best_us;
       watcher_.on_round(all);
     };
-    SearchResult result = HONE_TRY(Search(space, rig, model_, options, watcher, stop_));
+    SearchResult result = HONE_TRY(Search(space, evaluator, model_, options, watcher, stop_));
     SearchProgress& progress = found_.search.progress;
     progress.trials += result.progress.trials;
     progress.valid += result.progress.valid;
     for (size_t v = 0; v < result.verdicts.size() && v < found_.search.verdicts.size(); ++v)
       found_.search.verdicts[v] += result.verdicts[v];
     if (result.top.empty() || stop_.stop_requested()) return {};
-    return Duel(index, rig, result, sample.share);
+    return Duel(index, evaluator, result, sample.share);
   }
 
   // The fastest trial against what is served.
-  Result<void> Duel(size_t index, Rig& rig, const SearchResult& result, double share) {
+  Result<void> Duel(size_t index, Evaluator& evaluator, const SearchResult& result, double share) {
     ScheduleCase& scheduled = found_.cases.cases[index];
-    BuiltArtifact old_code = HONE_TRY(rig.Build(PrintSchedule(scheduled.steps)));
+    BuiltArtifact old_code = HONE_TRY(evaluator.Build(PrintSchedule(scheduled.steps)));
     std::vector<BuiltArtifact> codes;
     std::vector<const SealedMemfd*> files;
-    for (const Trial& trial : result.top) codes.push_back(HONE_TRY(rig.Build(trial.candidate.schedule)));
+    for (const Trial& trial : result.top) codes.push_back(HONE_TRY(evaluator.Build(trial.candidate.schedule)));
     for (const BuiltArtifact& code : codes) files.push_back(&code.object);
-    const size_t first = Fastest(rig, files, options_.workers, kFinalRounds, stop_).value_or(0);
+    const size_t first = Fastest(evaluator, files, options_.workers, kFinalRounds, stop_).value_or(0);
     SearchProgress& progress = found_.search.progress;
     if (codes[first].digest == old_code.digest) {
       progress.start_us += share * result.top[first].time_us;
@@ -296,7 +296,7 @@ class CaseSearcher {
       return {};
     }
     Result<HeadToHead> compared =
-        Compare(rig, old_code.object, codes[first].object, options_.workers, kDuelRounds, stop_);
+        Compare(evaluator, old_code.object, codes[first].object, options_.workers, kDuelRounds, stop_);
     // A machine that is not quiet enough keeps what it has.
     if (!compared && (compared.error().kind == ErrorKind::kBusy || compared.error().kind == ErrorKind::kTimeout))
       return {};
@@ -314,7 +314,7 @@ class CaseSearcher {
 
   const Kernel& kernel_;
   const Target& target_;
-  const RigMaker& make_rig_;
+  const EvaluatorMaker& make_rig_;
   CostModel* const model_;
   const SearchOptions& options_;
   const SearchWatcher& watcher_;
@@ -329,16 +329,16 @@ class CaseSearcher {
 
 }  // namespace
 
-Result<CheckReport> RigAtSizes::Check(const SealedMemfd& artifact, const CheckOptions& options) {
+Result<CheckReport> EvaluatorAtSizes::Check(const SealedMemfd& artifact, const CheckOptions& options) {
   CheckOptions there = options;
   there.sizes = sizes_;
-  return rig_.Check(artifact, there);
+  return evaluator_.Check(artifact, there);
 }
 
-Result<RunTiming> RigAtSizes::Time(const SealedMemfd& artifact, const TimeOptions& options) {
+Result<RunTiming> EvaluatorAtSizes::Time(const SealedMemfd& artifact, const TimeOptions& options) {
   TimeOptions there = options;
   there.sizes = sizes_;
-  return rig_.Time(artifact, there);
+  return evaluator_.Time(artifact, there);
 }
 
 std::vector<CaseSample> SampleCases(const Kernel& kernel, int size, const ScheduleCases& cases) {
@@ -364,7 +364,7 @@ std::vector<CaseSample> SampleCases(const Kernel& kernel, int size, const Schedu
 }
 
 Result<CasesFound> SearchCases(const Kernel& kernel, const Target& target, const std::string& served,
-                               const RigMaker& make_rig, CostModel* model, const SearchOptions& options,
+                               const EvaluatorMaker& make_rig, CostModel* model, const SearchOptions& options,
                                const SearchWatcher& watcher, std::stop_token stop) {
   return CaseSearcher(kernel, target, make_rig, model, options, watcher, std::move(stop)).Run(served);
 }

@@ -1,5 +1,5 @@
-// The search for a kernel with dynamic sizes: each of its cases (ir/schedule_cases.h) has a search of its own, over
-// code for all sizes of the case, timed at one of them in the middle.
+// The search for a kernel with dynamic sizes: each of its cases (ir/schedule/schedule_cases.h) has a search of its own,
+// over code for all sizes of the case, timed at one of them in the middle.
 #pragma once
 
 #include <functional>
@@ -8,25 +8,28 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/kernel.h"
-#include "ir/schedule_cases.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/schedule_cases.h"
 #include "ir/target.h"
 #include "tuner/search.h"
 
 namespace hone {
 
-// Asks another rig, always at the same sizes.
-class RigAtSizes : public Rig {
+// Asks another evaluator, always at the same sizes.
+class EvaluatorAtSizes : public Evaluator {
  public:
-  RigAtSizes(Rig& rig, std::vector<int64_t> sizes) : rig_(rig), sizes_(std::move(sizes)) {}
-  int builders() const override { return rig_.builders(); }
-  void Think(size_t count, const std::function<void(size_t index)>& work) override { rig_.Think(count, work); }
-  Result<BuiltArtifact> Build(const std::string& schedule) override { return rig_.Build(schedule); }
+  EvaluatorAtSizes(Evaluator& evaluator, std::vector<int64_t> sizes)
+      : evaluator_(evaluator), sizes_(std::move(sizes)) {}
+  int builders() const override { return evaluator_.builders(); }
+  void RunInParallel(size_t count, const std::function<void(size_t index)>& work) override {
+    evaluator_.RunInParallel(count, work);
+  }
+  Result<BuiltArtifact> Build(const std::string& schedule) override { return evaluator_.Build(schedule); }
   Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options) override;
   Result<RunTiming> Time(const SealedMemfd& artifact, const TimeOptions& options) override;
 
  private:
-  Rig& rig_;
+  Evaluator& evaluator_;
   const std::vector<int64_t> sizes_;
 };
 
@@ -44,14 +47,14 @@ struct CasesFound {
   SearchResult search;       // of all together; times are means over the sizes, `top` is empty
 };
 
-using RigMaker = std::function<Result<std::unique_ptr<Rig>>(const std::string& kernel)>;
+using EvaluatorMaker = std::function<Result<std::unique_ptr<Evaluator>>(const std::string& kernel)>;
 
 // `served`: the schedule's text that is served now. options.trials are shared out among the cases; options.known and
 // options.seeds, of the whole kernel, play no part. A case changes only if its new schedule is faster beyond the noise,
 // in turns with the old one. All cases go on reading one packed copy of a constant. Errors as Search; what was found
 // before one is lost.
 Result<CasesFound> SearchCases(const Kernel& kernel, const Target& target, const std::string& served,
-                               const RigMaker& make_rig, CostModel* model, const SearchOptions& options,
+                               const EvaluatorMaker& make_rig, CostModel* model, const SearchOptions& options,
                                const SearchWatcher& watcher, std::stop_token stop);
 
 }  // namespace hone

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/program.h"
+#include "codegen/lower/program.h"
 #include "ir/target.h"
 
 namespace hone {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "ir/op_traits.h"
+#include "ir/graph/op_traits.h"
 #include "tuner/features_cycles.h"
 #include "tuner/features_loops.h"
 

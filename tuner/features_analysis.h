@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "codegen/lower/program.h"
 #include "codegen/machine_model.h"
-#include "codegen/program.h"
 
 namespace hone::features {
 

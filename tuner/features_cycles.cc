@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/op_traits.h"
+#include "ir/graph/op_traits.h"
 #include "tuner/features_analysis.h"
 
 namespace hone::features {

@@ -1,8 +1,8 @@
 // What operations cost: enough to rank programs, measured nowhere exactly.
 #pragma once
 
+#include "codegen/lower/program.h"
 #include "codegen/machine_model.h"
-#include "codegen/program.h"
 
 namespace hone::features {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "codegen/lower/program.h"
 #include "codegen/machine_model.h"
-#include "codegen/program.h"
 
 namespace hone::features {
 

@@ -38,14 +38,14 @@ HeadToHead Judge(std::vector<double> ratios) {
 
 }  // namespace
 
-Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
+Result<size_t> Fastest(Evaluator& evaluator, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
                        std::stop_token stop) {
   std::vector<std::vector<double>> times(codes.size());
   const TimeOptions options = InTurns(workers);
   for (int round = 0; round < rounds && !stop.stop_requested(); ++round) {
     for (size_t i = 0; i < codes.size(); ++i) {
       size_t turn = (i + static_cast<size_t>(round)) % codes.size();
-      times[turn].push_back(HONE_TRY(rig.Time(*codes[turn], options)).min_us);
+      times[turn].push_back(HONE_TRY(evaluator.Time(*codes[turn], options)).min_us);
     }
   }
   if (times.back().empty()) return Error{ErrorKind::kTimeout, "stopped before anything was compared", ""};
@@ -57,16 +57,16 @@ Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, i
   return best;
 }
 
-Result<HeadToHead> Compare(Rig& rig, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers, int rounds,
-                           std::stop_token stop) {
+Result<HeadToHead> Compare(Evaluator& evaluator, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers,
+                           int rounds, std::stop_token stop) {
   std::vector<double> ratios, old_times, new_times;
   const TimeOptions options = InTurns(workers);
   auto take = [&](int until) -> Result<void> {
     for (int round = static_cast<int>(ratios.size()); round < until && !stop.stop_requested(); ++round) {
       // Who goes first changes from round to round.
       const bool old_first = round % 2 == 0;
-      RunTiming first = HONE_TRY(rig.Time(old_first ? old_code : new_code, options));
-      RunTiming second = HONE_TRY(rig.Time(old_first ? new_code : old_code, options));
+      RunTiming first = HONE_TRY(evaluator.Time(old_first ? old_code : new_code, options));
+      RunTiming second = HONE_TRY(evaluator.Time(old_first ? new_code : old_code, options));
       const RunTiming &old_one = old_first ? first : second, &new_one = old_first ? second : first;
       ratios.push_back(old_one.median_us / new_one.median_us);
       old_times.push_back(old_one.median_us);

@@ -7,14 +7,14 @@
 
 #include "base/result.h"
 #include "base/sealed_memfd.h"
-#include "tuner/rig.h"
+#include "tuner/evaluator.h"
 
 namespace hone {
 
 // Which of several is fastest, measured in turns: the index of the one with the least median over the rounds, of each
 // round's shortest sample, since noise only adds.
 // REQUIRES: at least one.
-Result<size_t> Fastest(Rig& rig, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
+Result<size_t> Fastest(Evaluator& evaluator, const std::vector<const SealedMemfd*>& codes, int workers, int rounds,
                        std::stop_token stop);
 
 // Ratios old/new of paired, interleaved samples; > 1: the new one is faster.
@@ -25,7 +25,7 @@ struct HeadToHead {
   double old_us = 0, new_us = 0;
 };
 // Where the new one seems to win by more than 2 % but the interval holds 1, up to four times the rounds.
-Result<HeadToHead> Compare(Rig& rig, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers, int rounds,
-                           std::stop_token stop);
+Result<HeadToHead> Compare(Evaluator& evaluator, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers,
+                           int rounds, std::stop_token stop);
 
 }  // namespace hone

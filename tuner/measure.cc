@@ -27,13 +27,14 @@ std::chrono::milliseconds RunLimit(double best_us) {
 }
 
 // At a pace that is known. What fails is the trial's.
-Result<void> TimeAt(double pace, Rig& rig, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
+Result<void> TimeAt(double pace, Evaluator& evaluator, const BuiltArtifact& built, const MeasureOptions& options,
+                    Trial& trial) {
   TimeOptions time = TrialTiming(options.workers);
   time.contender_us = options.best_us * pace;
   time.give_up_us = kClearlyWorse * time.contender_us;
-  Result<RunTiming> timing = rig.Time(built.object, time);
+  Result<RunTiming> timing = evaluator.Time(built.object, time);
   if (!timing) {
-    if (IsOfTheRig(timing.error())) return timing.error();
+    if (IsEvaluatorFailure(timing.error())) return timing.error();
     trial.verdict = VerdictOf(timing.error());
     trial.why = timing.error().Text();
     return {};
@@ -46,30 +47,30 @@ Result<void> TimeAt(double pace, Rig& rig, const BuiltArtifact& built, const Mea
 }
 
 // Checks, then times.
-Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
+Result<void> Run(Evaluator& evaluator, const BuiltArtifact& built, const MeasureOptions& options, Trial& trial) {
   Stopwatch watch;
   CheckOptions check;
   check.workers = options.workers;
   check.run_limit = RunLimit(options.best_us);
-  Result<CheckReport> report = rig.Check(built.object, check);
+  Result<CheckReport> report = evaluator.Check(built.object, check);
   trial.check_us = watch.Microseconds();
-  if (!report && IsOfTheRig(report.error())) return report.error();
+  if (!report && IsEvaluatorFailure(report.error())) return report.error();
   std::optional<Error> failure = report ? report->failure : std::optional(report.error());
   if (failure) {
     trial.verdict = VerdictOf(*failure);
     trial.why = failure->Text();
     return {};
   }
-  Anchor* anchor = options.anchor;
-  double pace = anchor != nullptr ? HONE_TRY(anchor->Pace(rig, options.workers)) : 1;
+  DriftReference* drift_reference = options.drift_reference;
+  double pace = drift_reference != nullptr ? HONE_TRY(drift_reference->Pace(evaluator, options.workers)) : 1;
   watch.Restart();
-  HONE_TRY(TimeAt(pace, rig, built, options, trial));
-  // Of hundreds of noisy times the least is the luckiest, its own or the anchor's: what seems to be the fastest is
-  // timed again, and the slower time counts.
+  HONE_TRY(TimeAt(pace, evaluator, built, options, trial));
+  // Of hundreds of noisy times the least is the luckiest, its own or the drift_reference's: what seems to be the
+  // fastest is timed again, and the slower time counts.
   if (trial.verdict == Verdict::kTimed && trial.time_us < options.best_us) {
-    if (anchor != nullptr) pace = HONE_TRY(anchor->NewPace(rig, options.workers));
+    if (drift_reference != nullptr) pace = HONE_TRY(drift_reference->NewPace(evaluator, options.workers));
     Trial again;
-    HONE_TRY(TimeAt(pace, rig, built, options, again));
+    HONE_TRY(TimeAt(pace, evaluator, built, options, again));
     // One that crashes the second time has crashed; one that was disturbed has its first time.
     const bool is_slower = again.verdict == Verdict::kTimed && again.time_us > trial.time_us;
     if (is_slower || (again.verdict != Verdict::kTimed && again.verdict != Verdict::kDisturbed)) {
@@ -84,12 +85,12 @@ Result<void> Run(Rig& rig, const BuiltArtifact& built, const MeasureOptions& opt
   return {};
 }
 
-// If the trial timed the anchor's program for the first time.
-Result<void> LetAnchor(Rig& rig, SealedMemfd code, const MeasureOptions& options, Trial& trial) {
-  Anchor* anchor = options.anchor;
-  if (anchor == nullptr || anchor->is_timed() || trial.verdict != Verdict::kTimed) return {};
-  if (trial.candidate.program != anchor->program()) return {};
-  trial.time_us = HONE_TRY(anchor->Adopt(rig, options.workers, std::move(code), trial.time_us));
+// If the trial timed the drift_reference's program for the first time.
+Result<void> LetDriftReference(Evaluator& evaluator, SealedMemfd code, const MeasureOptions& options, Trial& trial) {
+  DriftReference* drift_reference = options.drift_reference;
+  if (drift_reference == nullptr || drift_reference->is_timed() || trial.verdict != Verdict::kTimed) return {};
+  if (trial.candidate.program != drift_reference->program()) return {};
+  trial.time_us = HONE_TRY(drift_reference->Adopt(evaluator, options.workers, std::move(code), trial.time_us));
   return {};
 }
 
@@ -107,15 +108,15 @@ std::string_view VerdictName(Verdict verdict) {
   return "";
 }
 
-Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, MeasureOptions options,
+Result<std::vector<Trial>> MeasureBatch(Evaluator& evaluator, std::vector<Candidate> candidates, MeasureOptions options,
                                         std::stop_token stop, const std::function<void(const Trial&)>& on_trial) {
   const size_t count = candidates.size();
   std::vector<std::optional<Result<BuiltArtifact>>> built(count);
   std::vector<Trial> trials(count);
-  ForEachIndex(count, rig.builders(), [&](size_t i) {
+  ForEachIndex(count, evaluator.builders(), [&](size_t i) {
     if (stop.stop_requested()) return;
     Stopwatch watch;
-    built[i] = rig.Build(candidates[i].schedule);
+    built[i] = evaluator.Build(candidates[i].schedule);
     trials[i].build_us = watch.Microseconds();
   });
   size_t done = 0;
@@ -124,14 +125,14 @@ Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candida
     trial.candidate = std::move(candidates[done]);
     Result<BuiltArtifact>& code = *built[done];
     if (code) {
-      Result<void> run = Run(rig, *code, options, trial);
-      if (run) run = LetAnchor(rig, std::move(code->object), options, trial);
+      Result<void> run = Run(evaluator, *code, options, trial);
+      if (run) run = LetDriftReference(evaluator, std::move(code->object), options, trial);
       // Whoever stops may take the processes away: what was measured until then is kept.
       if (!run && stop.stop_requested()) break;
       HONE_TRY(std::move(run));
       if (trial.verdict == Verdict::kTimed && (options.best_us <= 0 || trial.time_us < options.best_us))
         options.best_us = trial.time_us;
-    } else if (!IsOfTheRig(code.error())) {
+    } else if (!IsEvaluatorFailure(code.error())) {
       trial.verdict = Verdict::kNotBuilt;
       trial.why = code.error().Text();
     } else if (stop.stop_requested()) {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "tuner/anchor.h"
-#include "tuner/rig.h"
+#include "tuner/drift_reference.h"
+#include "tuner/evaluator.h"
 #include "tuner/space.h"
 
 namespace hone {
@@ -30,7 +30,7 @@ std::string_view VerdictName(Verdict verdict);  // "timed", "not built" …
 struct Trial {
   Candidate candidate;
   Verdict verdict = Verdict::kDisturbed;
-  double time_us = 0;   // median of a call, kTimed only; at the anchor's pace, if there is one
+  double time_us = 0;   // median of a call, kTimed only; at the drift_reference's pace, if there is one
   double noise_us = 0;  // its spread
   std::string why;      // of every other verdict
   std::string protocol;
@@ -40,12 +40,12 @@ struct Trial {
 struct MeasureOptions {
   int workers = 1;
   double best_us = 0;  // so far; 0: none. What is clearly slower than that, or the best of the batch, is stopped early.
-  Anchor* anchor = nullptr;
+  DriftReference* drift_reference = nullptr;
 };
 
 // A trial per candidate, in order, each told to `on_trial` as soon as it is over; fewer if `stop` was requested. An
 // error means that measuring itself does not work (kUnavailable, kBusy …), not that a candidate failed.
-Result<std::vector<Trial>> MeasureBatch(Rig& rig, std::vector<Candidate> candidates, MeasureOptions options,
+Result<std::vector<Trial>> MeasureBatch(Evaluator& evaluator, std::vector<Candidate> candidates, MeasureOptions options,
                                         std::stop_token stop, const std::function<void(const Trial&)>& on_trial = {});
 
 }  // namespace hone

@@ -7,7 +7,7 @@
 //
 // Texts are on one line: a line feed is "\n" and a backslash "\\". The verdict is its number in tuner/measure.h; the
 // program, 16 hex digits, is the hash of the lowered loops, in which hone of another version may not follow; the
-// checksum is BLAKE2b-64 of all lines before it. Choices are codegen/choices.h's text.
+// checksum is BLAKE2b-64 of all lines before it. Choices are codegen/rules/choices.h's text.
 #include "tuner/recording.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "codegen/choices.h"
+#include "codegen/rules/choices.h"
 
 namespace hone {
 namespace {

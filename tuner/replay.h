@@ -32,7 +32,7 @@ struct ReplayOptions {
 };
 
 // Immutable once open; thread-safe.
-class Replay : public Rig {
+class Replay : public Evaluator {
  public:
   // kInvalid, kUnsupported: the kernel or target cannot be read; kNotFound: no trial is left that counts, with how many
   // there were.

@@ -24,17 +24,17 @@ constexpr double kBetter = 0.995;    // of the best time: less is noise
 
 class Run {
  public:
-  Run(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options, const SearchWatcher& watcher,
-      std::stop_token stop)
+  Run(const Space& space, Evaluator& evaluator, CostModel* model, const SearchOptions& options,
+      const SearchWatcher& watcher, std::stop_token stop)
       : space_(space),
-        rig_(rig),
+        evaluator_(evaluator),
         model_(model),
         options_(options),
         watcher_(watcher),
         stop_(std::move(stop)),
         rng_(options.seed),
         default_(space.Default()),
-        anchor_(default_ ? std::optional(default_->program) : std::nullopt) {}
+        drift_reference_(default_ ? std::optional(default_->program) : std::nullopt) {}
 
   Result<SearchResult> Go() {
     Begin();
@@ -103,7 +103,7 @@ class Run {
     std::vector<std::vector<float>> rows;
     for (const Scored& scored : pool_) rows.push_back(scored.candidate.features);
     Result<std::optional<std::vector<float>>> scores = std::optional<std::vector<float>>();
-    if (!rows.empty()) rig_.Think(1, [&](size_t) { scores = model_->Score(options_.group, rows); });
+    if (!rows.empty()) evaluator_.RunInParallel(1, [&](size_t) { scores = model_->Score(options_.group, rows); });
     for (size_t i = 0; i < pool_.size(); ++i)
       pool_[i].score = scores && *scores ? (**scores)[i] : static_cast<float>(rng_.Uniform());
     // Candidates of one score differ by what they are, not by where they stand.
@@ -154,7 +154,7 @@ class Run {
     const Rng rng(rng_.Next());
     std::vector<std::optional<Plan>> made(tries);
     std::vector<size_t> texts(tries);
-    rig_.Think(tries, [&](size_t i) {
+    evaluator_.RunInParallel(tries, [&](size_t i) {
       if (stop_.stop_requested()) return;
       Rng own = rng.Fork(i);
       Result<Plan> plan = think(own);
@@ -173,7 +173,7 @@ class Run {
   std::vector<Result<Candidate>> Complete(std::vector<Plan> plans) {
     const Error stopped{ErrorKind::kTimeout, "stopped", ""};
     std::vector<Result<Candidate>> candidates(plans.size(), stopped);
-    rig_.Think(plans.size(), [&](size_t i) {
+    evaluator_.RunInParallel(plans.size(), [&](size_t i) {
       if (!stop_.stop_requested()) candidates[i] = space_.Complete(std::move(plans[i]));
     });
     return candidates;
@@ -182,8 +182,8 @@ class Run {
   Result<void> Measure(std::vector<Candidate> batch) {
     Stopwatch watch;
     SearchProgress& progress = result_.progress;
-    MeasureOptions options{options_.workers, progress.best_us, &anchor_};
-    std::vector<Trial> trials = HONE_TRY(MeasureBatch(rig_, std::move(batch), options, stop_, watcher_.on_trial));
+    MeasureOptions options{options_.workers, progress.best_us, &drift_reference_};
+    std::vector<Trial> trials = HONE_TRY(MeasureBatch(evaluator_, std::move(batch), options, stop_, watcher_.on_trial));
     result_.costs.measure += watch.Microseconds() / 1e6;
     for (Trial& trial : trials) {
       bool is_default = progress.trials == 0;
@@ -197,8 +197,8 @@ class Run {
       if (is_default) progress.start_us = trial.time_us;
       if (progress.best_us == 0 || trial.time_us < progress.best_us * kBetter) last_better_ = progress.trials;
       if (progress.best_us == 0 || trial.time_us < progress.best_us) progress.best_us = trial.time_us;
-      samples_.push_back(
-          {trial.candidate.features, trial.time_us, options_.group, trial.candidate.program == anchor_.program()});
+      samples_.push_back({trial.candidate.features, trial.time_us, options_.group,
+                          trial.candidate.program == drift_reference_.program()});
       auto place = std::upper_bound(parents_.begin(), parents_.end(), trial,
                                     [](const Trial& a, const Trial& b) { return a.time_us < b.time_us; });
       parents_.insert(place, std::move(trial));
@@ -213,7 +213,7 @@ class Run {
     if (!UsesModel() || samples_.empty()) return {};
     if (stop_.stop_requested()) return model_->Add(std::exchange(samples_, {}));  // for the next search
     Result<void> learnt;
-    rig_.Think(1, [&](size_t) {
+    evaluator_.RunInParallel(1, [&](size_t) {
       Stopwatch watch;
       learnt = model_->Add(std::exchange(samples_, {}));
       if (learnt) learnt = model_->Update(options_.group);
@@ -236,14 +236,14 @@ class Run {
   }
 
   const Space& space_;
-  Rig& rig_;
+  Evaluator& evaluator_;
   CostModel* const model_;
   const SearchOptions& options_;
   const SearchWatcher& watcher_;
   const std::stop_token stop_;
   Rng rng_;
   const Result<Candidate> default_;
-  Anchor anchor_;
+  DriftReference drift_reference_;
   Stopwatch watch_;
   SearchResult result_;
   std::vector<Candidate> first_;
@@ -257,9 +257,9 @@ class Run {
 
 }  // namespace
 
-Result<SearchResult> Search(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options,
+Result<SearchResult> Search(const Space& space, Evaluator& evaluator, CostModel* model, const SearchOptions& options,
                             const SearchWatcher& watcher, std::stop_token stop) {
-  return Run(space, rig, model, options, watcher, std::move(stop)).Go();
+  return Run(space, evaluator, model, options, watcher, std::move(stop)).Go();
 }
 
 }  // namespace hone

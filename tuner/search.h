@@ -74,7 +74,7 @@ struct SearchWatcher {
 
 // `model` may be nullptr where the strategy needs none. kUnavailable …: measuring does not work any more; what was
 // found until then was told to the watcher.
-Result<SearchResult> Search(const Space& space, Rig& rig, CostModel* model, const SearchOptions& options,
+Result<SearchResult> Search(const Space& space, Evaluator& evaluator, CostModel* model, const SearchOptions& options,
                             const SearchWatcher& watcher, std::stop_token stop);
 
 }  // namespace hone

@@ -8,10 +8,10 @@
 #include <map>
 
 #include "base/hash.h"
-#include "ir/apply.h"
-#include "ir/parse.h"
-#include "ir/schedule.h"
-#include "ir/specialize.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule.h"
 #include "tuner/features.h"
 
 namespace hone {

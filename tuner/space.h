@@ -1,5 +1,5 @@
-// The space of schedules of one kernel on one target: whatever the scheduling rules lead to (codegen/choices.h). A
-// candidate is a list of choices together with what came of it: a schedule that applies and lowers.
+// The space of schedules of one kernel on one target: whatever the scheduling rules lead to (codegen/rules/choices.h).
+// A candidate is a list of choices together with what came of it: a schedule that applies and lowers.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 #include "base/result.h"
 #include "base/rng.h"
-#include "codegen/choices.h"
-#include "codegen/default_schedule.h"
-#include "codegen/lower.h"
-#include "ir/kernel.h"
-#include "ir/schedule.h"
+#include "codegen/lower/lower.h"
+#include "codegen/rules/choices.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/schedule.h"
 #include "ir/target.h"
 
 namespace hone {

@@ -5,12 +5,12 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
-#include "client/cli/kernel_markup.h"
 #include "client/cli/model_file.h"
+#include "client/cli/report/kernel_markup.h"
 #include "client/cli/text_layout.h"
-#include "ir/dtype_traits.h"
-#include "model/complete.h"
-#include "model/simplify.h"
+#include "ir/graph/dtype_traits.h"
+#include "network/graph/simplify.h"
+#include "network/run/missing_operators.h"
 
 namespace hone::cli {
 namespace {

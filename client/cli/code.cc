@@ -1,6 +1,6 @@
 // hone code: print a kernel's generated code, as LLVM IR and as assembly.
+#include "client/cli/ask_for_text.h"
 #include "client/cli/command.h"
-#include "client/cli/kernel_text.h"
 
 namespace hone::cli {
 

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "client/cli/model_file.h"
-#include "client/start_daemon.h"
+#include "client/protocol/start_daemon.h"
 
 namespace hone::cli {
 namespace {

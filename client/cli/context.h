@@ -8,10 +8,10 @@
 
 #include "base/result.h"
 #include "base/subprocess.h"
-#include "client/channel.h"
+#include "client/api/client.h"
 #include "client/cli/command.h"
-#include "client/cli/report.h"
-#include "client/client.h"
+#include "client/cli/print_values.h"
+#include "client/protocol/channel.h"
 
 namespace hone::cli {
 

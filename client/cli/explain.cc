@@ -1,6 +1,6 @@
 // hone explain: why a request gets the code it gets, how fast that is, and how the search came to it.
+#include "client/cli/ask_for_text.h"
 #include "client/cli/explain_text.h"
-#include "client/cli/kernel_text.h"
 #include "client/cli/terminal.h"
 
 namespace hone::cli {

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "client/cli/report.h"
+#include "client/cli/print_values.h"
 #include "client/cli/roofline_bound.h"
 #include "client/cli/text_layout.h"
 #include "client/cli/text_plot.h"
@@ -150,18 +150,18 @@ std::string GuessText(const TransferGuess& guess) {
 
 // What was considered and what became of the chosen donor's steps.
 std::string TransferText(const ExplainReply& reply, size_t columns) {
-  const TransferStory& story = reply.transfer;
+  const TransferProvenance& provenance = reply.transfer;
   std::string text;
-  if (!story.guesses.empty()) {
+  if (!provenance.guesses.empty()) {
     text += Section("Transfer");
     text += "  " +
             Wrap(fmt::format("When it was first asked for, {} schedules were considered; confidence in the one that "
                              "was served {:.2f} of 1.",
-                             story.guesses.size(), story.confidence),
+                             provenance.guesses.size(), provenance.confidence),
                  std::min(columns, kWidest), 2, 2) +
             "\n\n";
     std::vector<const TransferGuess*> guesses;
-    for (const TransferGuess& guess : story.guesses)
+    for (const TransferGuess& guess : provenance.guesses)
       if (guess.refused.empty() || guess.chosen) guesses.push_back(&guess);
     std::stable_sort(guesses.begin(), guesses.end(), [](const TransferGuess* a, const TransferGuess* b) {
       return std::pair(!a->chosen, -a->gain) < std::pair(!b->chosen, -b->gain);
@@ -169,15 +169,15 @@ std::string TransferText(const ExplainReply& reply, size_t columns) {
     for (const TransferGuess* guess : guesses)
       text += "  " + Wrap(GuessText(*guess), std::min(columns, kWidest), 6, 2) + "\n";
     std::map<std::string, int> refused;
-    for (const TransferGuess& guess : story.guesses)
+    for (const TransferGuess& guess : provenance.guesses)
       if (!guess.refused.empty() && !guess.chosen) ++refused[guess.refused];
     for (const auto& [why, count] : refused)
       text += "  " + Wrap(fmt::format("{} left out: {}", count, why), std::min(columns, kWidest), 4, 2) + "\n";
-    const bool is_fit = std::any_of(story.guesses.begin(), story.guesses.end(),
+    const bool is_fit = std::any_of(provenance.guesses.begin(), provenance.guesses.end(),
                                     [](const TransferGuess& g) { return g.chosen && !g.donor.empty(); });
-    if (is_fit && !story.notes.empty()) {
+    if (is_fit && !provenance.notes.empty()) {
       text += "\n  what became of the donor's:\n";
-      for (const TransferNote& note : story.notes) {
+      for (const TransferNote& note : provenance.notes) {
         std::string line = fmt::format("{}: {}", note.fate, note.step);
         if (note.fate == "changed") line += " -> " + note.now;
         if (!note.why.empty()) line += " (" + note.why + ")";
@@ -185,10 +185,11 @@ std::string TransferText(const ExplainReply& reply, size_t columns) {
       }
     }
   }
-  if (!reply.heirs.empty()) {
-    text += Section("Heirs");
+  if (!reply.recipients.empty()) {
+    text += Section("Recipients");
     text += "  " + Wrap("served with fits of this kernel's schedule:", columns, 2, 2) + "\n";
-    for (const std::string& heir : reply.heirs) text += "    " + Wrap(OneLine(heir), columns, 6, 4) + "\n";
+    for (const std::string& recipient : reply.recipients)
+      text += "    " + Wrap(OneLine(recipient), columns, 6, 4) + "\n";
   }
   return text;
 }
@@ -387,7 +388,7 @@ Json ExplainJson(const ExplainReply& reply) {
       .Set("choices", std::move(choices))
       .Set("rules", std::move(rules))
       .Set("transfer", std::move(transfer))
-      .Set("heirs", reply.heirs);
+      .Set("recipients", reply.recipients);
   return json;
 }
 

@@ -5,7 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/parse_command_line.h"
-#include "client/cli/report.h"
+#include "client/cli/print_values.h"
 
 int main(int argc, char** argv) {
   using namespace hone::cli;

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/unique_fd.h"
-#include "model/complete.h"
+#include "network/run/missing_operators.h"
 
 namespace hone::cli {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/result.h"
 #include "client/cli/context.h"
-#include "model/lower.h"
-#include "model/network.h"
+#include "network/onnx/import_network.h"
+#include "network/run/kernel_calls.h"
 
 namespace hone::cli {
 

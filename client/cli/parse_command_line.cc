@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <list>
 
-#include "client/cli/report.h"
+#include "client/cli/print_values.h"
 
 namespace hone::cli {
 namespace {

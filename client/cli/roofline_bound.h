@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "client/protocol.h"
+#include "client/protocol/protocol.h"
 
 namespace hone::cli {
 

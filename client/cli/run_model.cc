@@ -10,11 +10,11 @@
 #include "base/file.h"
 #include "client/cli/model_file.h"
 #include "client/cli/text_layout.h"
-#include "ir/dtype_traits.h"
-#include "model/check_network.h"
-#include "model/complete.h"
-#include "model/seed_weights.h"
-#include "model/simplify.h"
+#include "ir/graph/dtype_traits.h"
+#include "network/graph/simplify.h"
+#include "network/run/check_network.h"
+#include "network/run/missing_operators.h"
+#include "network/run/seed_weights.h"
 
 namespace hone::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "client/cli/context.h"
-#include "model/network.h"
+#include "network/onnx/import_network.h"
 
 namespace hone::cli {
 

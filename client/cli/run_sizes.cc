@@ -7,10 +7,10 @@
 #include <chrono>
 
 #include "client/cli/trial_run.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/schedule_cases.h"
+#include "ir/graph/print.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/schedule_cases.h"
 
 namespace hone::cli {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/result.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
-#include "ir/kernel.h"
-#include "ir/schedule_cases.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/schedule_cases.h"
 
 namespace hone::cli {
 

@@ -1,6 +1,6 @@
 // hone schedule: print a kernel's schedule.
+#include "client/cli/ask_for_text.h"
 #include "client/cli/command.h"
-#include "client/cli/kernel_text.h"
 
 namespace hone::cli {
 

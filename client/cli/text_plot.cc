@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/cli/report.h"
+#include "client/cli/print_values.h"
 #include "client/cli/text_layout.h"
 
 namespace hone::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/protocol.h"
+#include "client/protocol/protocol.h"
 
 namespace hone::cli {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "client/protocol.h"
+#include "client/protocol/protocol.h"
 
 namespace hone::cli {
 

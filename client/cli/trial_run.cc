@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "ir/parse.h"
+#include "ir/language/parse.h"
 
 namespace hone::cli {
 namespace {

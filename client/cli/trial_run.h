@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/kernel_handle.h"
-#include "ir/check.h"
+#include "client/api/kernel_handle.h"
+#include "ir/reference/check_output.h"
 
 namespace hone::cli {
 

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
-#include "client/cli/gather_report.h"
-#include "client/cli/report_page.h"
+#include "client/cli/report/gather_report.h"
+#include "client/cli/report/report_page.h"
 
 namespace hone::cli {
 namespace {

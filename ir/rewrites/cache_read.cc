@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "ir/stage_graph.h"
+#include "ir/graph/stage_graph.h"
 
 namespace hone {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
-#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {

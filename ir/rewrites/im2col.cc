@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "ir/bounds.h"
+#include "ir/graph/bounds.h"
+#include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
-#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {
 
-constexpr int64_t kProofWork = 1'000'000;  // ir/bounds.h
+constexpr int64_t kProofWork = 1'000'000;  // ir/graph/bounds.h
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 

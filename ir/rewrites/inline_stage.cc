@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "ir/parse.h"
-#include "ir/stage_graph.h"
+#include "ir/graph/stage_graph.h"
+#include "ir/language/parse.h"
 
 namespace hone {
 namespace {

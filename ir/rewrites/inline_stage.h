@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
 
 namespace hone {
 

@@ -11,9 +11,9 @@
 #include <optional>
 #include <vector>
 
-#include "ir/op_traits.h"
+#include "ir/graph/op_traits.h"
+#include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
-#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {

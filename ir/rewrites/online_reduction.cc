@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "ir/dtype_traits.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
-#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {

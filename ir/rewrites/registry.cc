@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/stage_graph.h"
+#include "ir/graph/stage_graph.h"
 
 namespace hone {
 namespace rewrites {

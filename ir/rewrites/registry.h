@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "ir/kernel.h"
-#include "ir/schedule.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/schedule.h"
 #include "ir/steps/fit_context.h"
 
 namespace hone {

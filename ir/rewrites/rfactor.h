@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
 
 namespace hone {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
-#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {

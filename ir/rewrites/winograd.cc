@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "ir/affine.h"
+#include "ir/graph/affine.h"
+#include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
-#include "ir/stage_graph.h"
 
 namespace hone {
 namespace {

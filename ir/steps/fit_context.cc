@@ -1,6 +1,6 @@
 #include "ir/steps/fit_context.h"
 
-#include "ir/stage_graph.h"
+#include "ir/graph/stage_graph.h"
 
 namespace hone {
 

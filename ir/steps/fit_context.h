@@ -1,4 +1,5 @@
-// What fitting one step of a kernel's schedule to another kernel looks at. cache/transfer fits whole schedules.
+// What fitting one step of a kernel's schedule to another kernel looks at. ir/schedule/fit_schedule fits whole
+// schedules.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "ir/apply.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/apply.h"
 
 namespace hone {
 

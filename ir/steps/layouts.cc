@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ir/check_scheduled.h"
+#include "ir/schedule/check_scheduled.h"
 
 namespace hone {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "ir/steps/fit_context.h"
 #include "ir/steps/schedule_state.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ir/check_scheduled.h"
-#include "ir/stage_graph.h"
+#include "ir/graph/stage_graph.h"
+#include "ir/schedule/check_scheduled.h"
 
 namespace hone {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/apply.h"
-#include "ir/kernel.h"
-#include "ir/schedule.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule.h"
 
 namespace hone {
 

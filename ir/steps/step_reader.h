@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 
 namespace hone {
 

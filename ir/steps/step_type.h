@@ -10,7 +10,7 @@
 #include <variant>
 
 #include "base/result.h"
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "ir/steps/fit_context.h"
 #include "ir/steps/schedule_state.h"
 #include "ir/steps/step_reader.h"

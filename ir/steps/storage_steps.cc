@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "ir/check_scheduled.h"
-#include "ir/stage_graph.h"
+#include "ir/graph/stage_graph.h"
+#include "ir/schedule/check_scheduled.h"
 #include "ir/steps/layouts.h"
 #include "ir/steps/step_type.h"
 

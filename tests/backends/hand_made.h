@@ -9,9 +9,9 @@
 #include "backends/host_target.h"
 #include "base/bytes.h"
 #include "base/sealed_memfd.h"
-#include "ir/canonical.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
 #include "ir/manifest.h"
-#include "ir/parse.h"
 #include "ir/target.h"
 #include "tests/support/c_artifact.h"
 

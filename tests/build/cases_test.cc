@@ -9,9 +9,9 @@
 #include <array>
 
 #include "backends/builder.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/schedule_cases.h"
+#include "ir/graph/print.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/schedule_cases.h"
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
 

@@ -5,10 +5,10 @@
 
 #include <functional>
 
-#include "codegen/choices.h"
-#include "codegen/default_schedule.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/rules/choices.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
 #include "tests/support/odd_kernels.h"
 #include "tests/support/odd_numbers.h"
 #include "tests/support/operation_samples.h"

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "ir/parse.h"
+#include "ir/language/parse.h"
 #include "tests/support/odd_kernels.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/run_cases.h"

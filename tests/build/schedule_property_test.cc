@@ -8,10 +8,10 @@
 #include <iterator>
 #include <optional>
 
-#include "ir/accuracy.h"
-#include "ir/apply.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "ir/reference/accuracy.h"
+#include "ir/schedule/apply.h"
 #include "tests/support/odd_kernels.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/random_kernel.h"

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <regex>
 
-#include "cache/transfer.h"
-#include "codegen/default_schedule.h"
-#include "ir/accuracy.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "ir/reference/accuracy.h"
+#include "ir/schedule/fit_schedule.h"
 #include "tests/support/odd_kernels.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/random_kernel.h"

@@ -9,9 +9,9 @@
 #include "cache/keys.h"
 #include "cache/rocks_store.h"
 #include "cache/schedule_cache.h"
-#include "cache/won.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
+#include "cache/tuning_gain.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
 
@@ -120,7 +120,7 @@ TEST_F(MergeTwinsTest, WhatTheTwinWonIsServedToWhoAsks) {
   Try(asked, 1);
   Try(twin, 2);
   Try(asked, 3);
-  NoteWon(*cache_, twin, false, 1.5, true);
+  NoteTuningGain(*cache_, twin, false, 1.5, true);
   ASSERT_TRUE(cache_->PutNote(twin.key, "transfer", "the twin's story", Durability::kSynced));
   ASSERT_TRUE(cache_->PutNote(asked.key, "transfer", "the default's story", Durability::kSynced));
   cache_->NoteUse(asked.key.fingerprint, asked.key.class_fingerprint, 1);
@@ -135,7 +135,7 @@ TEST_F(MergeTwinsTest, WhatTheTwinWonIsServedToWhoAsks) {
     EXPECT_EQ(merged.request, kText);
     EXPECT_FALSE(merged.artifact_digest) << "its code says another text";
     EXPECT_FALSE((*cache_->Lookup(asked.key, Counting::kNot))->artifact_current);
-    EXPECT_DOUBLE_EQ(WonBy(*cache_, merged).idle_ratio, 1.5);
+    EXPECT_DOUBLE_EQ(TuningGainOf(*cache_, merged).idle_ratio, 1.5);
     EXPECT_EQ(*cache_->GetNote(merged.key, "transfer"), "the twin's story");
     EXPECT_THAT(TrialsOf(merged), ElementsAre(1, 2, 3));
     EXPECT_THAT(TrialsOf(twin), IsEmpty());

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/canonical.h"
-#include "ir/parse.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
 
 namespace hone {
 namespace {

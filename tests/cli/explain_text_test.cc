@@ -81,11 +81,11 @@ ExplainReply Transferred() {
       {"kept", "vectorize t5.i1.1", "vectorize t5.i1.1", ""},
       {"changed", "split t4.i3 14", "split t4.i3 7", "2 tiles of 14 would compute 33 % too much of 21"},
       {"dropped", "rewrite fuse_axes t4 i2 i3", "", "i2 and i3 are not adjacent in memory"}};
-  reply.heirs = {"conv2d(C=32,H=7,W=7,O=32,R=3,S=3,pad=1,const=1)+bias+relu"};
+  reply.recipients = {"conv2d(C=32,H=7,W=7,O=32,R=3,S=3,pad=1,const=1)+bias+relu"};
   return reply;
 }
 
-TEST(ExplainText, TellsTheStoryOfATransfer) {
+TEST(ExplainText, TellsTheProvenanceOfATransfer) {
   const std::string text = ExplainText(Transferred(), 200);
   for (const char* words :
        {"3 schedules were considered; confidence in the one that was served 0.71 of 1",

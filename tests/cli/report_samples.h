@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "client/cli/report_data.h"
+#include "client/cli/report/report_data.h"
 
 namespace hone::cli {
 

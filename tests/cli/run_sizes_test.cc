@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "ir/parse.h"
+#include "ir/language/parse.h"
 
 namespace hone::cli {
 namespace {

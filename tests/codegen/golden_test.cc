@@ -30,14 +30,14 @@
 #include <string>
 #include <vector>
 
-#include "codegen/default_schedule.h"
-#include "codegen/llvm_emitter.h"
-#include "codegen/llvm_object.h"
-#include "codegen/lower.h"
-#include "codegen/program.h"
-#include "ir/apply.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/llvm/emitter.h"
+#include "codegen/llvm/object.h"
+#include "codegen/lower/lower.h"
+#include "codegen/lower/program.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
 
 namespace hone {
 namespace {

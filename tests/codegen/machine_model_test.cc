@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/default_schedule.h"
-#include "codegen/schedule_planner.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/rules/default_schedule.h"
+#include "codegen/rules/schedule_planner.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
 
 namespace hone {
 namespace {

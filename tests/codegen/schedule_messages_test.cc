@@ -1,4 +1,4 @@
-// Each schedule that must be refused is one file, tests/errors/schedule_NAME.schedule, beside the message that it must
+// Each schedule that must be refused is one file, tests/errors/schedule/NAME.schedule, beside the message that it must
 // give, schedule_NAME.txt: whoever refuses it first, the reader, the steps, lowering or emission. Its first line names
 // the kernel. Set HONE_WRITE_MESSAGES=1 to write the messages anew, and read the difference.
 #include <gtest/gtest.h>
@@ -11,14 +11,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "codegen/llvm_emitter.h"
-#include "codegen/llvm_object.h"
-#include "codegen/lower.h"
-#include "ir/apply.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/schedule.h"
-#include "ir/specialize.h"
+#include "codegen/llvm/emitter.h"
+#include "codegen/llvm/object.h"
+#include "codegen/lower/lower.h"
+#include "ir/graph/print.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule.h"
 
 namespace hone {
 namespace {
@@ -48,7 +48,7 @@ TEST(ScheduleMessages, SayStepSeenAndWanted) {
   Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(target);
   ASSERT_TRUE(compiler) << compiler.error().Text();
   std::vector<std::filesystem::path> inputs;
-  for (const auto& entry : std::filesystem::directory_iterator(HONE_SOURCE_DIR "/tests/errors"))
+  for (const auto& entry : std::filesystem::directory_iterator(HONE_SOURCE_DIR "/tests/errors/schedule"))
     if (entry.path().extension() == ".schedule") inputs.push_back(entry.path());
   std::sort(inputs.begin(), inputs.end());
   EXPECT_GT(inputs.size(), 100u);

@@ -12,12 +12,12 @@
 
 #include "base/hash.h"
 #include "base/mutex.h"
-#include "client/channel.h"
-#include "codegen/choices.h"
-#include "daemon/misses.h"
-#include "daemon/notify.h"
+#include "client/protocol/channel.h"
+#include "codegen/rules/choices.h"
 #include "daemon/router.h"
-#include "daemon/server.h"
+#include "daemon/serve/misses.h"
+#include "daemon/serve/notify.h"
+#include "daemon/serve/server.h"
 #include "tests/support/c_artifact.h"
 
 namespace hone::testing {
@@ -49,13 +49,13 @@ class LoopThread {
 };
 
 // Builds the same few lines of C for every kernel; what happens is scripted by the test.
-class FakeWorkshop : public Workshop {
+class FakeWorkerPools : public WorkerPools {
  public:
   Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline, const std::stop_token&) override {
     return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
   }
 
-  Result<std::unique_ptr<Rig>> MakeRig(const std::string&, const Target&, const std::stop_token&) override {
+  Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string&, const Target&, const std::stop_token&) override {
     return Error{ErrorKind::kUnsupported, "no searches here", "test"};
   }
 
@@ -127,7 +127,7 @@ class FakeWorkshop : public Workshop {
  private:
   class FakeReference : public Reference {
    public:
-    explicit FakeReference(FakeWorkshop& shop) : shop_(shop) {}
+    explicit FakeReference(FakeWorkerPools& shop) : shop_(shop) {}
     Result<CheckReport> Check(const SealedMemfd&, const CheckOptions&, Deadline) override {
       CheckReport report;
       report.failure = shop_.check_failure;
@@ -139,7 +139,7 @@ class FakeWorkshop : public Workshop {
     }
 
    private:
-    FakeWorkshop& shop_;
+    FakeWorkerPools& shop_;
   };
 
   bool IsHeld(const std::string& kernel) const HONE_REQUIRES(mutex_) {
@@ -176,22 +176,22 @@ class TestServer {
     Target host;
     host.cpu = "generic";
     host.cores = options.cores;
-    path = std::make_unique<RequestPath>(*cache, workshop, metrics, host, options.compiler);
+    path = std::make_unique<RequestPath>(*cache, pools, metrics, host, options.compiler);
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);
       misses = std::make_unique<Misses>(loop_.loop, *path, *hot, metrics, options.builders, options.misses);
       admin_.reset(new Admin{.loop = loop_.loop,
                              .cache = *cache,
-                             .serving = workshop,
-                             .own = admin_workshop,
+                             .serving = pools,
+                             .own = admin_pools,
                              .path = *path,
                              .metrics = metrics,
                              .facts = {"socket", "cache", 1, false},
                              .forget = [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); }});
       model_ = std::make_unique<SharedModel>(*cache, host);
       tuning = std::make_unique<Tuning>(
-          loop_.loop, *cache, [] { return Result<std::unique_ptr<Workshop>>(std::make_unique<FakeWorkshop>()); }, *path,
-          *model_, metrics, [this](const Record& record) { OnBetter(record); });
+          loop_.loop, *cache, [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); },
+          *path, *model_, metrics, [this](const Record& record) { OnBetter(record); });
       misses->SetSearcher(tuning.get());
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
       router_ = std::make_unique<Router>(loop_.loop,
@@ -201,7 +201,7 @@ class TestServer {
   }
 
   ~TestServer() {
-    workshop.Release();
+    pools.Release();
     loop_.Do([&] {
       misses->Close();
       tuning->Close();
@@ -244,7 +244,7 @@ class TestServer {
 
   // What a search does with better code for a kernel that was served.
   void Promote(const std::string& kernel, const std::vector<std::byte>& code, Origin origin = Origin::kTuned) {
-    Identity identity = *path->Identify({kernel, "", 0});
+    ResolvedKernel identity = *path->Identify({kernel, "", 0});
     Result<std::optional<CacheHit>> known = cache->Lookup(identity.key);
     ASSERT_TRUE(known && *known);
     Record record = std::move((*known)->record);
@@ -266,8 +266,8 @@ class TestServer {
     return false;
   }
 
-  FakeWorkshop workshop;
-  FakeWorkshop admin_workshop;
+  FakeWorkerPools pools;
+  FakeWorkerPools admin_pools;
   Metrics metrics;
   std::unique_ptr<ScheduleCache> cache;
   std::unique_ptr<RequestPath> path;

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ir/canonical.h"
-#include "ir/interpret.h"
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/verify.h"
+#include "ir/graph/print.h"
+#include "ir/graph/verify_kernel.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "ir/reference/interpret.h"
 #include "tests/fuzz/grow_text.h"
 
 namespace hone {

@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "ir/parse.h"
-#include "model/lower.h"
-#include "model/network.h"
-#include "model/simplify.h"
+#include "ir/language/parse.h"
+#include "network/graph/simplify.h"
+#include "network/onnx/import_network.h"
+#include "network/run/kernel_calls.h"
 
 namespace hone {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-#include "client/protocol.h"
+#include "client/protocol/protocol.h"
 
 namespace hone {
 namespace {

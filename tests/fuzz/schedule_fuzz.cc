@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "ir/apply.h"
-#include "ir/parse.h"
-#include "ir/schedule.h"
-#include "ir/schedule_cases.h"
-#include "ir/specialize.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule.h"
+#include "ir/schedule/schedule_cases.h"
 #include "tests/fuzz/grow_text.h"
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {

@@ -1,6 +1,6 @@
 """The messages as docs/protocol.md has them: their numbers, their fields, and bytes from values and back.
 
-`encode("GetRequest", {"kernel": "add(M=1,N=2)"})`: what is not given is 0 or empty. `tests/client/protocol_doc_test.cc`
+`encode("GetRequest", {"kernel": "add(M=1,N=2)"})`: what is not given is 0 or empty. `tests/client/protocol/protocol_doc_test.cc`
 keeps the document and the code alike.
 """
 

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/canonical.h"
-#include "ir/fingerprint.h"
-#include "ir/parse.h"
-#include "ir/schedule.h"
-#include "ir/schedule_cases.h"
+#include "ir/language/canonical.h"
+#include "ir/language/fingerprint.h"
+#include "ir/language/parse.h"
+#include "ir/schedule/schedule.h"
+#include "ir/schedule/schedule_cases.h"
 #include "ir/target.h"
 
 namespace hone {

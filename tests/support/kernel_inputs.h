@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ir/interpret.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
+#include "ir/reference/interpret.h"
 
 namespace hone {
 

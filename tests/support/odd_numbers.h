@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
 #include "tests/support/kernel_inputs.h"
 #include "tests/support/same_function.h"
 

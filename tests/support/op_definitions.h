@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "ir/expr.h"
+#include "ir/graph/expr.h"
 
 namespace hone {
 

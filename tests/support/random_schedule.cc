@@ -7,8 +7,8 @@
 #include <span>
 
 #include "base/check.h"
-#include "codegen/lower.h"
-#include "ir/stage_graph.h"
+#include "codegen/lower/lower.h"
+#include "ir/graph/stage_graph.h"
 
 namespace hone {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ir/apply.h"
-#include "ir/kernel.h"
-#include "ir/schedule.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule.h"
 #include "ir/target.h"
 
 namespace hone {

@@ -11,9 +11,9 @@
 
 #include "backends/host_target.h"
 #include "base/check.h"
-#include "ir/accuracy.h"
-#include "ir/element.h"
-#include "ir/parse.h"
+#include "ir/graph/element.h"
+#include "ir/language/parse.h"
+#include "ir/reference/accuracy.h"
 #include "tests/support/guarded_buffer.h"
 
 namespace hone {

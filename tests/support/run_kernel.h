@@ -14,8 +14,8 @@
 
 #include "backends/builder.h"
 #include "base/generated_code.h"
-#include "ir/interpret.h"
-#include "ir/kernel.h"
+#include "ir/graph/kernel.h"
+#include "ir/reference/interpret.h"
 #include "tests/support/kernel_inputs.h"
 
 namespace hone {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "ir/parse.h"
-#include "ir/print.h"
-#include "ir/stage_graph.h"
-#include "ir/verify.h"
+#include "ir/graph/print.h"
+#include "ir/graph/stage_graph.h"
+#include "ir/graph/verify_kernel.h"
+#include "ir/language/parse.h"
 #include "tests/support/kernel_inputs.h"
 
 namespace hone {

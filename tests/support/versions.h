@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "client/kernel_handle.h"
+#include "client/api/kernel_handle.h"
 #include "tests/support/c_artifact.h"
 
 namespace hone::testing {

@@ -11,10 +11,10 @@
 #include <set>
 #include <string>
 
-#include "codegen/default_schedule.h"
-#include "codegen/lower.h"
-#include "ir/parse.h"
-#include "ir/specialize.h"
+#include "codegen/lower/lower.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
 #include "tuner/features_analysis.h"
 
 namespace hone {

@@ -5,56 +5,56 @@
 
 #include <string>
 
-#include "tests/tuner/scripted_rig.h"
+#include "tests/tuner/scripted_evaluator.h"
 
 namespace hone {
 namespace {
 
-using testing::ScriptedRig;
+using testing::ScriptedEvaluator;
 
 TEST(Fastest, FindsOutWhoWasFirstByLuck) {
-  ScriptedRig rig;
+  ScriptedEvaluator evaluator;
   std::vector<SealedMemfd> files;
   for (const char* text : {"30", "10", "20"}) files.push_back(*SealedMemfd::Create(AsBytes(std::string_view(text))));
   std::vector<const SealedMemfd*> codes;
   for (const SealedMemfd& file : files) codes.push_back(&file);
-  rig.time_of = [](const std::string& text) { return std::stod(text); };
-  EXPECT_EQ(*Fastest(rig, codes, 1, 3, {}), 1u);
+  evaluator.time_of = [](const std::string& text) { return std::stod(text); };
+  EXPECT_EQ(*Fastest(evaluator, codes, 1, 3, {}), 1u);
 }
 
 TEST(Compare, GivesTheMedianAndItsInterval) {
-  ScriptedRig rig;
+  ScriptedEvaluator evaluator;
   SealedMemfd slow = *SealedMemfd::Create(AsBytes(std::string_view("30")));
   SealedMemfd fast = *SealedMemfd::Create(AsBytes(std::string_view("20")));
-  rig.time_of = [&rig](const std::string& text) {
+  evaluator.time_of = [&evaluator](const std::string& text) {
     // One turn in seven is disturbed by half.
-    return std::stod(text) * (rig.timed.size() % 7 == 0 ? 1.5 : 1);
+    return std::stod(text) * (evaluator.timed.size() % 7 == 0 ? 1.5 : 1);
   };
-  Result<HeadToHead> duel = Compare(rig, slow, fast, 1, 15, {});
+  Result<HeadToHead> duel = Compare(evaluator, slow, fast, 1, 15, {});
   ASSERT_TRUE(duel);
   EXPECT_DOUBLE_EQ(duel->ratio, 1.5);
   EXPECT_GE(duel->low, 1.0);
   EXPECT_LE(duel->low, duel->ratio);
   EXPECT_GE(duel->high, duel->ratio);
-  rig.timed.clear();
-  Result<HeadToHead> same = Compare(rig, slow, slow, 1, 15, {});
+  evaluator.timed.clear();
+  Result<HeadToHead> same = Compare(evaluator, slow, slow, 1, 15, {});
   ASSERT_TRUE(same);
   EXPECT_LE(same->low, 1);
-  EXPECT_EQ(rig.timed.size(), 2 * 15u);  // nothing seems to be won
+  EXPECT_EQ(evaluator.timed.size(), 2 * 15u);  // nothing seems to be won
 }
 
 TEST(Compare, GoesOnWhereAWinIsNotBeyondTheNoise) {
-  ScriptedRig rig;
+  ScriptedEvaluator evaluator;
   SealedMemfd slow = *SealedMemfd::Create(AsBytes(std::string_view("30")));
   SealedMemfd fast = *SealedMemfd::Create(AsBytes(std::string_view("20")));
-  rig.time_of = [&rig](const std::string& text) {
+  evaluator.time_of = [&evaluator](const std::string& text) {
     // In one round of three somebody else has half of the processor while the faster one runs.
-    const size_t round = (rig.timed.size() - 1) / 2;
+    const size_t round = (evaluator.timed.size() - 1) / 2;
     return std::stod(text) * (text == "20" && round % 3 == 0 ? 2 : 1);
   };
-  Result<HeadToHead> duel = Compare(rig, slow, fast, 1, 15, {});
+  Result<HeadToHead> duel = Compare(evaluator, slow, fast, 1, 15, {});
   ASSERT_TRUE(duel);
-  EXPECT_GT(rig.timed.size(), 2 * 15u);
+  EXPECT_GT(evaluator.timed.size(), 2 * 15u);
   EXPECT_DOUBLE_EQ(duel->ratio, 1.5);
   EXPECT_GT(duel->low, 1.0);
 }

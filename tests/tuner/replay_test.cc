@@ -10,9 +10,9 @@
 #include <set>
 
 #include "base/file.h"
-#include "ir/canonical.h"
-#include "ir/parse.h"
-#include "tests/tuner/scripted_rig.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
+#include "tests/tuner/scripted_evaluator.h"
 #include "tuner/search.h"
 #include "tuner/xgb_model.h"
 
@@ -32,14 +32,14 @@ struct Ran {
   std::vector<Verdict> verdicts;
 };
 
-Ran RunSearch(const Space& space, Rig& rig, SearchOptions options, CostModel* model = nullptr) {
+Ran RunSearch(const Space& space, Evaluator& evaluator, SearchOptions options, CostModel* model = nullptr) {
   Ran ran;
   SearchWatcher watcher;
   watcher.on_trial = [&](const Trial& trial) {
     ran.trials.emplace_back(trial.candidate.program, trial.time_us);
     ran.verdicts.push_back(trial.verdict);
   };
-  Result<SearchResult> result = Search(space, rig, model, options, watcher, {});
+  Result<SearchResult> result = Search(space, evaluator, model, options, watcher, {});
   EXPECT_TRUE(result) << result.error().Text();
   if (result) ran.result = *std::move(result);
   return ran;
@@ -61,18 +61,18 @@ Recording Scripted() {
   Target target;
   target.cpu = "haswell";
   recording.target = PrintTarget(target);
-  testing::ScriptedRig rig;
-  rig.on_build = [](int n) -> std::optional<Error> {
+  testing::ScriptedEvaluator evaluator;
+  evaluator.on_build = [](int n) -> std::optional<Error> {
     if (n == 1) return Error{ErrorKind::kBuildFailed, "too many registers", "build"};
     return {};
   };
-  rig.on_check = [](int n) -> std::optional<Error> {  // of what was built
+  evaluator.on_check = [](int n) -> std::optional<Error> {  // of what was built
     if (n == 1) return Error{ErrorKind::kRunFailed, "a stray write", "run"};
     if (n == 2) return Error{ErrorKind::kTimeout, "an endless loop", "run"};
     if (n == 3) return Error{ErrorKind::kWrongResult, "y[3]", "check"};
     return {};
   };
-  rig.on_time = [](int n) -> std::optional<Error> {  // the default three times, as the anchor
+  evaluator.on_time = [](int n) -> std::optional<Error> {  // the default three times, as the drift_reference
     if (n == 3) return Error{ErrorKind::kBusy, "never quiet", "time"};
     return {};
   };
@@ -81,7 +81,7 @@ Recording Scripted() {
   SearchWatcher watcher;
   watcher.on_trial = [&](const Trial& trial) { recording.trials.push_back(RecordOf(trial)); };
   SearchOptions options{.trials = 64, .seed = 5, .strategy = Strategy::kRandom};
-  EXPECT_TRUE(Search(*space, rig, nullptr, options, watcher, {}));
+  EXPECT_TRUE(Search(*space, evaluator, nullptr, options, watcher, {}));
   return recording;
 }
 

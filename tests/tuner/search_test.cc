@@ -8,34 +8,35 @@
 #include <set>
 #include <sstream>
 
-#include "tests/tuner/scripted_rig.h"
+#include "tests/tuner/scripted_evaluator.h"
 #include "tuner/xgb_model.h"
 
 namespace hone {
 namespace {
 
 using testing::OpenSpace;
-using testing::ScriptedRig;
+using testing::ScriptedEvaluator;
 
 struct Ran {
   SearchResult result;
   std::vector<Trial> trials;
 };
 
-Ran RunSearch(ScriptedRig& rig, SearchOptions options, CostModel* model = nullptr, std::stop_token stop = {}) {
+Ran RunSearch(ScriptedEvaluator& evaluator, SearchOptions options, CostModel* model = nullptr,
+              std::stop_token stop = {}) {
   Ran ran;
   SearchWatcher watcher;
   watcher.on_trial = [&](const Trial& trial) { ran.trials.push_back(trial); };
   if (model == nullptr && options.strategy == Strategy::kModel) options.strategy = Strategy::kEvolution;
-  Result<SearchResult> result = Search(OpenSpace(), rig, model, options, watcher, stop);
+  Result<SearchResult> result = Search(OpenSpace(), evaluator, model, options, watcher, stop);
   EXPECT_TRUE(result) << result.error().Text();
   if (result) ran.result = *std::move(result);
   return ran;
 }
 
 TEST(Search, BeginsWithTheDefaultAndTriesNothingTwice) {
-  ScriptedRig rig;
-  Ran ran = RunSearch(rig, {.trials = 100});
+  ScriptedEvaluator evaluator;
+  Ran ran = RunSearch(evaluator, {.trials = 100});
   ASSERT_EQ(ran.trials.size(), 100u);
   EXPECT_EQ(ran.trials[0].candidate.program, OpenSpace().Default()->program);
   std::set<uint64_t> programs;
@@ -51,15 +52,15 @@ TEST(Search, OneSeedOneSearch) {
   for (Strategy strategy : {Strategy::kModel, Strategy::kEvolution, Strategy::kRandom}) {
     std::vector<std::string> first;
     for (int i = 0; i < 2; ++i) {
-      ScriptedRig rig;
-      rig.count = 1 + 3 * i;  // how many builders there are does not matter
+      ScriptedEvaluator evaluator;
+      evaluator.count = 1 + 3 * i;  // how many builders there are does not matter
       std::unique_ptr<CostModel> model = MakeXgbModel();
       SearchOptions options{.trials = 64, .seed = 7, .strategy = strategy};
-      RunSearch(rig, options, model.get());
-      if (i == 0) first = rig.timed;
-      EXPECT_EQ(rig.timed, first);
+      RunSearch(evaluator, options, model.get());
+      if (i == 0) first = evaluator.timed;
+      EXPECT_EQ(evaluator.timed, first);
     }
-    ScriptedRig other;
+    ScriptedEvaluator other;
     RunSearch(other,
               {.trials = 64, .seed = 8, .strategy = strategy == Strategy::kModel ? Strategy::kEvolution : strategy});
     EXPECT_NE(other.timed, first);
@@ -82,15 +83,15 @@ TEST(Search, EvolutionBeatsChance) {
   while (!hidden || !space.Complete(*hidden)) hidden = space.Sample(rng);
   const std::multiset<std::string> liked = Lines(PrintSchedule(hidden->schedule));
   auto best_of = [&](Strategy strategy, uint64_t seed) {
-    ScriptedRig rig;
-    rig.time_of = [&](const std::string& text) {
+    ScriptedEvaluator evaluator;
+    evaluator.time_of = [&](const std::string& text) {
       const std::multiset<std::string> steps = Lines(text);
       std::vector<std::string> different;
       std::set_symmetric_difference(steps.begin(), steps.end(), liked.begin(), liked.end(),
                                     std::back_inserter(different));
       return 100.0 + static_cast<double>(different.size());
     };
-    return RunSearch(rig, {.trials = 320, .seed = seed, .strategy = strategy}).result.progress.best_us;
+    return RunSearch(evaluator, {.trials = 320, .seed = seed, .strategy = strategy}).result.progress.best_us;
   };
   double evolved = 0, at_random = 0;  // steps too many or too few
   for (uint64_t seed = 1; seed <= 12; ++seed) {
@@ -101,14 +102,16 @@ TEST(Search, EvolutionBeatsChance) {
 }
 
 TEST(Search, EachMishapCostsOneTrial) {
-  ScriptedRig rig;
-  rig.time_of = [](const std::string&) { return 100.0; };  // none is better, so the anchor is timed at the begin alone
-  rig.on_build = [](int n) -> std::optional<Error> {
+  ScriptedEvaluator evaluator;
+  evaluator.time_of = [](const std::string&) {
+    return 100.0;
+  };  // none is better, so the drift_reference is timed at the begin alone
+  evaluator.on_build = [](int n) -> std::optional<Error> {
     if (n == 3) return Error{ErrorKind::kBuildFailed, "the builder died of SIGSEGV", "build"};
     if (n == 4) return Error{ErrorKind::kTimeout, "not built in 20 s", "build"};
     return {};
   };
-  rig.on_check = [](int n) -> std::optional<Error> {
+  evaluator.on_check = [](int n) -> std::optional<Error> {
     switch (n) {  // counts what was built
       case 5: return Error{ErrorKind::kRunFailed, "stray access", "run"};
       case 6: return Error{ErrorKind::kTimeout, "an endless loop", "run"};
@@ -117,12 +120,12 @@ TEST(Search, EachMishapCostsOneTrial) {
       default: return {};
     }
   };
-  rig.on_time = [](int n) -> std::optional<Error> {
+  evaluator.on_time = [](int n) -> std::optional<Error> {
     if (n == 9) return Error{ErrorKind::kBusy, "never quiet", "time"};
     if (n == 10) return Error{ErrorKind::kRunFailed, "died of SIGILL", "time"};
     return {};
   };
-  Ran ran = RunSearch(rig, {.trials = 48});
+  Ran ran = RunSearch(evaluator, {.trials = 48});
   EXPECT_EQ(ran.trials.size(), 48u);
   EXPECT_EQ(ran.result.progress.valid, 40);
   auto count = [&](Verdict verdict) { return ran.result.verdicts[static_cast<size_t>(verdict)]; };
@@ -139,20 +142,20 @@ TEST(Search, EachMishapCostsOneTrial) {
 }
 
 TEST(Search, ADefaultThatFailsIsNoEnd) {
-  ScriptedRig rig;
-  rig.on_check = [](int n) -> std::optional<Error> {
+  ScriptedEvaluator evaluator;
+  evaluator.on_check = [](int n) -> std::optional<Error> {
     if (n == 0) return Error{ErrorKind::kWrongResult, "y[0]", "check"};
     return {};
   };
-  Ran ran = RunSearch(rig, {.trials = 20});
+  Ran ran = RunSearch(evaluator, {.trials = 20});
   EXPECT_EQ(ran.result.progress.valid, 19);
   EXPECT_EQ(ran.result.progress.start_us, 0);
   EXPECT_GT(ran.result.progress.best_us, 0);
 }
 
 TEST(Search, WithoutADeviceItEndsWithAnError) {
-  ScriptedRig rig;
-  rig.on_check = [](int n) -> std::optional<Error> {
+  ScriptedEvaluator evaluator;
+  evaluator.on_check = [](int n) -> std::optional<Error> {
     if (n >= 20) return Error{ErrorKind::kUnavailable, "the runner is gone", "runner"};
     return {};
   };
@@ -160,7 +163,7 @@ TEST(Search, WithoutADeviceItEndsWithAnError) {
   SearchWatcher watcher;
   watcher.on_trial = [&](const Trial&) { ++told; };
   Result<SearchResult> result =
-      Search(OpenSpace(), rig, nullptr, {.trials = 64, .strategy = Strategy::kRandom}, watcher, {});
+      Search(OpenSpace(), evaluator, nullptr, {.trials = 64, .strategy = Strategy::kRandom}, watcher, {});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind, ErrorKind::kUnavailable);
   EXPECT_EQ(told, 20);  // all but the one in hand
@@ -169,18 +172,18 @@ TEST(Search, WithoutADeviceItEndsWithAnError) {
 // Whoever stops a search may take its processes away at the same moment: only the trial in hand is lost.
 TEST(Search, StoppingKeepsWhatWasMeasured) {
   std::stop_source stop;
-  ScriptedRig rig;
-  rig.on_check = [&](int n) -> std::optional<Error> {
+  ScriptedEvaluator evaluator;
+  evaluator.on_check = [&](int n) -> std::optional<Error> {
     if (n < 21) return {};
     stop.request_stop();
     return Error{ErrorKind::kUnavailable, "the runner was killed", "runner"};
   };
-  Ran ran = RunSearch(rig, {.trials = 64}, nullptr, stop.get_token());
+  Ran ran = RunSearch(evaluator, {.trials = 64}, nullptr, stop.get_token());
   EXPECT_EQ(ran.trials.size(), 21u);
   EXPECT_EQ(ran.result.stopped, "interrupted");
   EXPECT_FALSE(ran.result.top.empty());
   std::stop_source building;
-  ScriptedRig other;
+  ScriptedEvaluator other;
   other.on_build = [&](int n) -> std::optional<Error> {
     if (n < 18) return {};
     building.request_stop();
@@ -191,27 +194,28 @@ TEST(Search, StoppingKeepsWhatWasMeasured) {
 }
 
 TEST(Search, EndsWhenNothingBetterComes) {
-  ScriptedRig rig;
-  rig.time_of = [](const std::string&) { return 50.0; };
-  Ran ran = RunSearch(rig, {.trials = 1000, .patience = 40});
+  ScriptedEvaluator evaluator;
+  evaluator.time_of = [](const std::string&) { return 50.0; };
+  Ran ran = RunSearch(evaluator, {.trials = 1000, .patience = 40});
   EXPECT_LT(ran.trials.size(), 80u);
   EXPECT_NE(ran.result.stopped.find("no better one in"), std::string::npos) << ran.result.stopped;
 }
 
 TEST(Search, EndsWhenTheSpaceDoes) {
-  ScriptedRig rig;
+  ScriptedEvaluator evaluator;
   Result<Space> space = Space::Open("add(M=1,N=3)", Target());
   ASSERT_TRUE(space) << space.error().Text();
-  Result<SearchResult> result = Search(*space, rig, nullptr, {.trials = 5000, .strategy = Strategy::kRandom}, {}, {});
+  Result<SearchResult> result =
+      Search(*space, evaluator, nullptr, {.trials = 5000, .strategy = Strategy::kRandom}, {}, {});
   ASSERT_TRUE(result) << result.error().Text();
   EXPECT_EQ(result->stopped, "the space is exhausted");
 }
 
 TEST(Search, KnownChoicesAreTriedFirst) {
-  ScriptedRig first;
+  ScriptedEvaluator first;
   Ran ran = RunSearch(first, {.trials = 40, .seed = 3});
   std::string known = PrintChoices(ran.trials[30].candidate.choices);
-  ScriptedRig second;
+  ScriptedEvaluator second;
   Ran again = RunSearch(second, {.trials = 4, .seed = 4, .known = {known, "not a choice", known}});
   EXPECT_EQ(again.trials[1].candidate.program, ran.trials[30].candidate.program);
 }

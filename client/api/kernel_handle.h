@@ -1,0 +1,91 @@
+// A kernel that an application holds, callable in well under 100 ns. Better versions replace the one that is called
+// while calls run: readers are wait-free, and a replaced version is released when no call is inside it any more.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "client/api/kernel_version.h"
+#include "client/api/reader_gate.h"
+
+namespace hone {
+
+class Updates;
+
+// Calls may come from any number of threads at once; Bind and the destructor from one, while none is calling.
+class KernelHandle {
+ public:
+  static constexpr int kMaxOperands = KernelVersion::kMaxOperands;
+
+  // kFrozen: this code as long as it is held, and calls that need not say that they are inside.
+  enum class Change : uint8_t { kFrozen, kLive };
+
+  // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
+  static Result<std::unique_ptr<KernelHandle>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
+                                                      Workers workers, Change change = Change::kFrozen);
+  ~KernelHandle();
+
+  // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout.
+  // kInvalid, kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
+  Result<void> Bind(int operand, const void* data);
+
+  // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
+  int Call(void* const* buffers, const int64_t* sizes) noexcept {
+    if (gate_ == nullptr) return current_.load(std::memory_order_relaxed)->Call(buffers, sizes);
+    ReaderGate::Entry inside(*gate_);
+    return current_.load(std::memory_order_seq_cst)->Call(buffers, sizes);
+  }
+
+  bool is_live() const { return gate_ != nullptr; }
+  // What every version has in common: operands, sizes, threads.
+  const Manifest& manifest() const { return manifest_; }
+  int workers() const { return workers_.count; }
+  int64_t BytesOf(int operand) const { return bytes_[operand]; }  // all of it, or the most there may be
+
+  // Of the version that is called now. From any thread.
+  ServedFacts facts() const;
+  // Versions that replaced another.
+  uint64_t swaps() const { return swaps_.load(std::memory_order_relaxed); }
+  // REQUIRES: no version is replaced meanwhile.
+  const SealedMemfd& artifact() const { return current_.load(std::memory_order_relaxed)->artifact(); }
+
+  // The other side of a live handle: one thread at a time, and not while Bind runs (Updates sees to both).
+
+  // Another version, with what is bound packed for it by the calling thread. kUnsupported: it is to be called otherwise
+  // than the held one, or packs a constant that calls bring with them; Bind has it asked for again.
+  Result<std::unique_ptr<KernelVersion>> Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts);
+  // Has calls go there from now on. REQUIRES: HasRoom().
+  void Publish(std::unique_ptr<KernelVersion> version);
+  // Releases replaced versions that no call is inside; true if none is left.
+  bool Reclaim();
+  // Few versions wait for their last call, so another may be published.
+  bool HasRoom() const { return leaving_.size() + retired_.size() < kMostRetired; }
+  bool HasRetired() const { return !leaving_.empty() || !retired_.empty(); }
+  uint64_t calls() const { return gate_->entries(); }
+
+ private:
+  friend class Updates;  // `updates_` and `watch_`
+
+  KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change);
+  Result<void> BindNow(int operand, const void* data);
+
+  const Workers workers_;
+  const Manifest manifest_;
+  std::vector<int64_t> bytes_;
+  std::vector<const void*> bound_;          // the application's data, per operand
+  bool needs_data_ = false;                 // a version was turned down for want of it
+  const std::unique_ptr<ReaderGate> gate_;  // nullptr: frozen
+  std::atomic<KernelVersion*> current_;     // owned
+  std::atomic<uint64_t> swaps_{0};
+
+  // Replaced versions: those whose last calls are awaited now, and those that came later.
+  static constexpr size_t kMostRetired = 2;
+  std::vector<std::unique_ptr<KernelVersion>> leaving_, retired_;
+
+  std::shared_ptr<Updates> updates_;  // nullptr: nobody looks for better versions
+  uint64_t watch_ = 0;                // its number there
+};
+
+}  // namespace hone

@@ -1,0 +1,72 @@
+#include "client/api/loader.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+
+#include "ir/language/canonical.h"
+#include "ir/target.h"
+
+namespace hone {
+namespace {
+
+// The dynamic linker takes two equal paths for one library, even when the descriptor behind /proc/self/fd/N became
+// another file. So no path is used twice: the load's number is written into it, in binary, as "/." for 1 and "/" for 0,
+// which changes nothing about where it leads.
+std::string UniquePath(int fd) {
+  static std::atomic<uint32_t> loads{1};
+  std::string path = "/proc/self/fd";
+  for (uint32_t number = loads.fetch_add(1, std::memory_order_relaxed); number != 0; number >>= 1) {
+    path += number & 1 ? "/." : "/";
+  }
+  return path + "/" + std::to_string(fd);
+}
+
+std::string DlError() {
+  const char* text = dlerror();
+  return text != nullptr ? text : "unknown error";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifact, uint64_t size,
+                                                             std::string_view digest, std::string_view canonical) {
+  std::unique_ptr<LoadedArtifact> loaded(new LoadedArtifact);
+  {
+    ReadOnlyMapping mapping = HONE_TRY(artifact.Map());
+    ArtifactExpectations expectations;
+    expectations.size = size;
+    expectations.digest = digest;
+    ArtifactLayout layout = HONE_TRY(CheckArtifact(mapping.bytes(), expectations));
+    loaded->manifest_ = HONE_TRY(DecodeManifest(layout.manifest));
+    // Again, now that the manifest says what the code needs of the processor.
+    Target target = HONE_TRY(ParseTarget(loaded->manifest_.target));
+    expectations.digest.clear();
+    expectations.isa = loaded->manifest_.target.substr(0, loaded->manifest_.target.find(' '));
+    expectations.features = target.features;
+    HONE_TRY(CheckArtifact(mapping.bytes(), expectations));
+  }
+  // All threads of a target are not said, and which number that is honed knows.
+  if (!canonical.empty() && !SameButThreads(canonical, loaded->manifest_.kernel)) {
+    return Error{ErrorKind::kCorrupt, "the code is for another kernel than the one that was asked for", "artifact"};
+  }
+  loaded->handle_ = dlopen(UniquePath(artifact.fd()).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (loaded->handle_ == nullptr) return Error{ErrorKind::kIo, "cannot map the code: " + DlError(), "artifact"};
+  loaded->file_ = std::move(artifact);
+  loaded->entry_ = reinterpret_cast<hone_entry_fn>(dlsym(loaded->handle_, std::string(kEntrySymbolName).c_str()));
+  loaded->pack_ = reinterpret_cast<hone_pack_fn>(dlsym(loaded->handle_, std::string(kPackSymbolName).c_str()));
+  if (loaded->entry_ == nullptr) return Error{ErrorKind::kCorrupt, "the code has no entry", "artifact"};
+  for (const ManifestOperand& operand : loaded->manifest_.operands) {
+    if (operand.packed_bytes > 0 && loaded->pack_ == nullptr) {
+      return Error{ErrorKind::kCorrupt, "operand " + operand.name + " is to be packed, and there is no code for it",
+                   "artifact"};
+    }
+  }
+  return loaded;
+}
+
+LoadedArtifact::~LoadedArtifact() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+}  // namespace hone

@@ -1,0 +1,249 @@
+// The part of llvm_transpose.h that is about single vectors: horizontal reductions, maxima with the reference's NaN
+// rule, and loads and stores of a vector's first lanes.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "base/check.h"
+#include "codegen/llvm/lanes.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/DerivedTypes.h"
+#include "llvm/IR/IRBuilder.h"
+
+namespace hone {
+namespace {
+
+int LanesOf(llvm::Type* vector) {
+  return static_cast<int>(llvm::cast<llvm::FixedVectorType>(vector)->getNumElements());
+}
+
+llvm::Value* Slice(llvm::IRBuilderBase& builder, llvm::Value* vector, int begin, int count) {
+  std::vector<int> mask(count);
+  std::iota(mask.begin(), mask.end(), begin);
+  return builder.CreateShuffleVector(vector, mask);
+}
+
+llvm::Value* Combine(llvm::IRBuilderBase& builder, ReduceOp op, llvm::Value* a, llvm::Value* b) {
+  bool is_float = a->getType()->isFPOrFPVectorTy();
+  switch (op) {
+    case ReduceOp::kSum: return is_float ? builder.CreateFAdd(a, b) : builder.CreateAdd(a, b);
+    case ReduceOp::kProd: return is_float ? builder.CreateFMul(a, b) : builder.CreateMul(a, b);
+    case ReduceOp::kMax: return EmitMax(builder, a, b);
+    case ReduceOp::kMin: return EmitMin(builder, a, b);
+    case ReduceOp::kMaxOfNumbers: return EmitMaxOfNumbers(builder, a, b);
+  }
+  HONE_CHECK(false);
+}
+
+// A NaN on either side wins; the sign of a zero is free, which saves x86 three instructions.
+llvm::Value* EmitExtremum(llvm::IRBuilderBase& builder, bool is_max, llvm::Value* a, llvm::Value* b) {
+  if (!a->getType()->isFPOrFPVectorTy()) {
+    return builder.CreateBinaryIntrinsic(is_max ? llvm::Intrinsic::smax : llvm::Intrinsic::smin, a, b);
+  }
+  llvm::IRBuilderBase::FastMathFlagGuard guard(builder);
+  llvm::FastMathFlags flags;
+  flags.setNoSignedZeros();
+  builder.setFastMathFlags(flags);
+  return builder.CreateBinaryIntrinsic(is_max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, a, b);
+}
+
+// How lanes are left out on a target.
+bool HasMaskedMemory(const Target& target, llvm::Type* vector_type) {
+  unsigned bits = vector_type->getScalarSizeInBits();
+  return target.isa == Isa::kAvx512 || (target.isa == Isa::kAvx2 && bits >= 32);
+}
+
+llvm::Align PartAlign(int64_t alignment, int64_t offset_bytes) {
+  return llvm::Align(static_cast<uint64_t>(std::gcd(alignment, offset_bytes == 0 ? alignment : offset_bytes)));
+}
+
+// A type of `count` elements: the element itself for one.
+llvm::Type* PartType(llvm::Type* element, int count) {
+  return count == 1 ? element : llvm::FixedVectorType::get(element, count);
+}
+
+// Calls `body(begin, length)` for the powers of two that make up `count`, largest first.
+template <typename Body>
+void ForEachPart(int count, const Body& body) {
+  for (int begin = 0; begin < count;) {
+    int length = static_cast<int>(std::bit_floor(static_cast<unsigned>(count - begin)));
+    body(begin, length);
+    begin += length;
+  }
+}
+
+llvm::Value* ZeroOf(llvm::Type* type) { return llvm::Constant::getNullValue(type); }
+
+llvm::Value* LoadConstantPrefix(llvm::IRBuilderBase& builder, llvm::Type* type, llvm::Value* ptr, int count,
+                                int64_t alignment) {
+  llvm::Type* element = type->getScalarType();
+  int lanes = LanesOf(type);
+  int64_t bytes = element->getScalarSizeInBits() / 8;
+  llvm::Value* result = ZeroOf(type);
+  ForEachPart(count, [&](int begin, int length) {
+    llvm::Value* part =
+        builder.CreateAlignedLoad(PartType(element, length), builder.CreateConstInBoundsGEP1_64(element, ptr, begin),
+                                  PartAlign(alignment, begin * bytes));
+    if (length == 1) {
+      result = builder.CreateInsertElement(result, part, static_cast<uint64_t>(begin));
+      return;
+    }
+    std::vector<int> widen(lanes, -1), merge(lanes);
+    std::iota(widen.begin(), widen.begin() + length, 0);
+    std::iota(merge.begin(), merge.end(), 0);
+    std::iota(merge.begin() + begin, merge.begin() + begin + length, lanes);
+    result = builder.CreateShuffleVector(result, builder.CreateShuffleVector(part, widen), merge);
+  });
+  return result;
+}
+
+void StoreConstantPrefix(llvm::IRBuilderBase& builder, llvm::Value* vector, llvm::Value* ptr, int count,
+                         int64_t alignment) {
+  llvm::Type* element = vector->getType()->getScalarType();
+  int64_t bytes = element->getScalarSizeInBits() / 8;
+  ForEachPart(count, [&](int begin, int length) {
+    llvm::Value* part = length == 1 ? builder.CreateExtractElement(vector, static_cast<uint64_t>(begin))
+                                    : Slice(builder, vector, begin, length);
+    builder.CreateAlignedStore(part, builder.CreateConstInBoundsGEP1_64(element, ptr, begin),
+                               PartAlign(alignment, begin * bytes));
+  });
+}
+
+// count limited to 0 … lanes, as i64.
+llvm::Value* Limited(llvm::IRBuilderBase& builder, llvm::Value* count, int lanes) {
+  llvm::Value* wide = builder.CreateSExtOrTrunc(count, builder.getInt64Ty());
+  wide = builder.CreateBinaryIntrinsic(llvm::Intrinsic::smax, wide, builder.getInt64(0));
+  return builder.CreateBinaryIntrinsic(llvm::Intrinsic::smin, wide, builder.getInt64(static_cast<uint64_t>(lanes)));
+}
+
+llvm::AllocaInst* StackBuffer(llvm::IRBuilderBase& builder, llvm::Type* type) {
+  llvm::BasicBlock& entry = builder.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  llvm::AllocaInst* buffer = at_entry.CreateAlloca(type);
+  buffer->setAlignment(llvm::Align(64));
+  return buffer;
+}
+
+// Copies `count` (0 … lanes, at run time) elements: one copy per set bit of count, each under a branch.
+void CopyPrefix(llvm::IRBuilderBase& builder, llvm::Type* element, int lanes, llvm::Value* from, llvm::Value* to,
+                llvm::Value* count) {
+  llvm::LLVMContext& context = builder.getContext();
+  llvm::Function* function = builder.GetInsertBlock()->getParent();
+  llvm::Align align(element->getScalarSizeInBits() / 8);
+  for (int length = static_cast<int>(std::bit_floor(static_cast<unsigned>(lanes))); length >= 1; length /= 2) {
+    auto* copy = llvm::BasicBlock::Create(context, "copy", function);
+    auto* next = llvm::BasicBlock::Create(context, "copied", function);
+    llvm::Value* bit = builder.CreateAnd(count, builder.getInt64(static_cast<uint64_t>(length)));
+    builder.CreateCondBr(builder.CreateICmpNE(bit, builder.getInt64(0)), copy, next);
+    builder.SetInsertPoint(copy);
+    // The larger bits are copied already.
+    llvm::Value* begin = builder.CreateAnd(count, builder.getInt64(~uint64_t{0} * 2 * static_cast<uint64_t>(length)));
+    llvm::Type* type = PartType(element, length);
+    llvm::Value* part = builder.CreateAlignedLoad(type, builder.CreateInBoundsGEP(element, from, begin), align);
+    builder.CreateAlignedStore(part, builder.CreateInBoundsGEP(element, to, begin), align);
+    builder.CreateBr(next);
+    builder.SetInsertPoint(next);
+  }
+}
+
+}  // namespace
+
+llvm::Value* EmitMax(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b) {
+  return EmitExtremum(builder, true, a, b);
+}
+
+llvm::Value* EmitMin(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b) {
+  return EmitExtremum(builder, false, a, b);
+}
+
+llvm::Value* EmitMaxOfNumbers(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b) {
+  return builder.CreateSelect(builder.CreateFCmpOGT(b, a), b, a);
+}
+
+llvm::Value* EmitReduce(llvm::IRBuilderBase& builder, ReduceOp op, llvm::Value* vector) {
+  int lanes = LanesOf(vector->getType());
+  std::vector<llvm::Value*> left_over;  // of odd widths
+  while (lanes > 1) {
+    if (lanes % 2 != 0) { left_over.push_back(builder.CreateExtractElement(vector, static_cast<uint64_t>(lanes - 1))); }
+    int half = lanes / 2;
+    llvm::Value* low = Slice(builder, vector, 0, half);
+    llvm::Value* high = Slice(builder, vector, half, half);
+    vector = Combine(builder, op, low, high);
+    lanes = half;
+  }
+  llvm::Value* result = builder.CreateExtractElement(vector, uint64_t{0});
+  while (!left_over.empty()) {
+    result = Combine(builder, op, result, left_over.back());
+    left_over.pop_back();
+  }
+  return result;
+}
+
+llvm::Value* EmitTailMask(llvm::IRBuilderBase& builder, llvm::Value* count, int lanes, int element_bits) {
+  HONE_CHECK(lanes >= 1 && lanes <= 127);
+  llvm::SmallVector<llvm::Constant*, 64> constants;
+  if (auto* constant = llvm::dyn_cast<llvm::ConstantInt>(count)) {
+    for (int i = 0; i < lanes; ++i) constants.push_back(builder.getInt1(i < constant->getSExtValue()));
+    return llvm::ConstantVector::get(constants);
+  }
+  llvm::Type* type = builder.getIntNTy(static_cast<unsigned>(element_bits));
+  for (int i = 0; i < lanes; ++i) constants.push_back(llvm::ConstantInt::get(type, static_cast<uint64_t>(i)));
+  llvm::Value* limit = builder.CreateTrunc(Limited(builder, count, lanes), type);
+  llvm::Value* splat = builder.CreateVectorSplat(static_cast<unsigned>(lanes), limit);
+  return builder.CreateICmpSGT(splat, llvm::ConstantVector::get(constants));
+}
+
+llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, llvm::Type* vector_type, llvm::Value* ptr, llvm::Value* mask,
+                            int64_t alignment) {
+  return builder.CreateMaskedLoad(vector_type, ptr, llvm::Align(static_cast<uint64_t>(alignment)), mask,
+                                  ZeroOf(vector_type));
+}
+
+void EmitMaskedStore(llvm::IRBuilderBase& builder, llvm::Value* vector, llvm::Value* ptr, llvm::Value* mask,
+                     int64_t alignment) {
+  builder.CreateMaskedStore(vector, ptr, llvm::Align(static_cast<uint64_t>(alignment)), mask);
+}
+
+llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const Target& target, llvm::Type* vector_type,
+                            llvm::Value* ptr, llvm::Value* count, int64_t alignment) {
+  int lanes = LanesOf(vector_type);
+  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(count);
+  if (constant != nullptr) {
+    int64_t n = std::clamp<int64_t>(constant->getSExtValue(), 0, lanes);
+    if (n == 0) return ZeroOf(vector_type);
+    if (n == lanes || std::has_single_bit(static_cast<uint64_t>(n)) || !HasMaskedMemory(target, vector_type)) {
+      return LoadConstantPrefix(builder, vector_type, ptr, static_cast<int>(n), alignment);
+    }
+  }
+  if (HasMaskedMemory(target, vector_type)) {
+    llvm::Value* mask = EmitTailMask(builder, count, lanes, static_cast<int>(vector_type->getScalarSizeInBits()));
+    return EmitMaskedLoad(builder, vector_type, ptr, mask, alignment);
+  }
+  llvm::AllocaInst* buffer = StackBuffer(builder, vector_type);
+  builder.CreateAlignedStore(ZeroOf(vector_type), buffer, buffer->getAlign());
+  CopyPrefix(builder, vector_type->getScalarType(), lanes, ptr, buffer, Limited(builder, count, lanes));
+  return builder.CreateAlignedLoad(vector_type, buffer, buffer->getAlign());
+}
+
+void EmitStorePrefix(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* vector, llvm::Value* ptr,
+                     llvm::Value* count, int64_t alignment) {
+  llvm::Type* type = vector->getType();
+  int lanes = LanesOf(type);
+  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(count);
+  if (constant != nullptr) {
+    int64_t n = std::clamp<int64_t>(constant->getSExtValue(), 0, lanes);
+    // AVX2's masked stores are microcoded on AMD's processors: parts are never worse there.
+    if (n == 0 || n == lanes || std::has_single_bit(static_cast<uint64_t>(n)) || target.isa != Isa::kAvx512) {
+      return StoreConstantPrefix(builder, vector, ptr, static_cast<int>(n), alignment);
+    }
+  }
+  if (HasMaskedMemory(target, type)) {
+    llvm::Value* mask = EmitTailMask(builder, count, lanes, static_cast<int>(type->getScalarSizeInBits()));
+    return EmitMaskedStore(builder, vector, ptr, mask, alignment);
+  }
+  llvm::AllocaInst* buffer = StackBuffer(builder, type);
+  builder.CreateAlignedStore(vector, buffer, buffer->getAlign());
+  CopyPrefix(builder, type->getScalarType(), lanes, buffer, ptr, Limited(builder, count, lanes));
+}
+
+}  // namespace hone

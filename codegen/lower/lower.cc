@@ -1,0 +1,389 @@
+// Builds the loop nests of a scheduled kernel. See lower.h for what lowering does as a whole.
+#include "codegen/lower/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "codegen/lower/lower_internal.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/op_traits.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace lowering {
+namespace {
+
+StmtPtr MakeStore(BufferId buffer, std::vector<Linear> index, ValuePtr value) {
+  auto stmt = std::make_unique<Stmt>();
+  stmt->kind = Stmt::Kind::kStore;
+  stmt->buffer = buffer;
+  stmt->index = std::move(index);
+  stmt->value = std::move(value);
+  return stmt;
+}
+
+ValuePtr FromExpr(const Expr& constant) {
+  return std::make_shared<const ValueNode>(
+      ValueNode::Constant(constant.type(), constant.int_value(), constant.float_value()));
+}
+
+ValuePtr NonNegative(const Linear& form) { return std::make_shared<const ValueNode>(ValueNode::Guard(form)); }
+
+ValuePtr Select(ValuePtr condition, ValuePtr a, ValuePtr b) {
+  DType type = a->type;
+  return std::make_shared<const ValueNode>(
+      ValueNode::Operation(Op::kSelect, type, {std::move(condition), std::move(a), std::move(b)}));
+}
+
+// Operations of one statement, each counted once. `unrolled`: variables that are numbers in each copy of the code. What
+// they choose between is not there twice.
+class ValueCounter {
+ public:
+  ValueCounter(const VarTable& vars, const std::vector<VarId>& unrolled) : vars_(vars), unrolled_(unrolled) {}
+
+  int64_t Count(const ValuePtr& value) {
+    if (!seen_.insert(value.get()).second) return 0;
+    if (value->Is(Op::kSelect) && value->args[0]->Is(Op::kEq) && IsKnown(*value->args[0]))
+      return std::max(Count(value->args[1]), Count(value->args[2]));
+    if (value->kind == ValueNode::Kind::kGuard) return 2;  // an index and its comparison
+    const bool is_long = value->kind == ValueNode::Kind::kOperation && IsElementary(value->op);
+    int64_t count = is_long ? static_cast<int64_t>(kMeanInstructions) : 1;
+    for (const ValuePtr& arg : value->args) count += Count(arg);
+    return count;
+  }
+
+ private:
+  bool IsKnown(const ValueNode& comparison) const {
+    for (const ValuePtr& side : comparison.args) {
+      if (side->IsConstant()) continue;
+      if (side->kind != ValueNode::Kind::kIndex) return false;
+      const Linear form = vars_.ExpandAxes(side->index[0]);
+      for (const Term& term : form.terms())
+        if (std::find(unrolled_.begin(), unrolled_.end(), term.var) == unrolled_.end()) return false;
+    }
+    return true;
+  }
+
+  const VarTable& vars_;
+  const std::vector<VarId>& unrolled_;
+  std::unordered_set<const ValueNode*> seen_;
+};
+
+int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
+  if (stmt.kind == Stmt::Kind::kStore) return 1 + ValueCounter(program.vars, unrolled).Count(stmt.value);
+  const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
+  if (copies) unrolled.push_back(stmt.var);
+  int64_t inside = 0;
+  for (const StmtPtr& child : stmt.body) inside += CountStatement(program, *child, unrolled);
+  if (!copies) return inside;
+  unrolled.pop_back();
+  return inside * std::max<int64_t>(1, program.vars.Range(stmt.extent).hi);
+}
+
+}  // namespace
+
+int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
+  std::vector<VarId> unrolled;
+  return CountStatement(program, stmt, unrolled);
+}
+
+std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {
+  std::vector<Linear> coordinates;
+  for (size_t d = 0; d < kernel_.stages[stage].axes.size(); ++d)
+    coordinates.push_back(Linear::Of(states_[stage].axes[d].var));
+  return coordinates;
+}
+
+// Storage of the stage's own element; for an operand also the guard that keeps it inside.
+Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
+                                               std::vector<Linear>* guard) {
+  const Stage& s = kernel_.stages[stage];
+  if (kernel_.tensors[static_cast<size_t>(s.output)].kind != TensorKind::kOutput)
+    return StorageIndex(stage, coordinates);
+  for (size_t d = 0; d < coordinates.size(); ++d)
+    HONE_TRY(GuardInside(*guard, coordinates[d], ExtentForm(s.axes[d].extent)));
+  return coordinates;
+}
+
+StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
+  const LoopDim& dim = scheduled_.stages[stage].loops[index];
+  const StageState& state = states_[stage];
+  const LoopState& loop = state.loops[index];
+  auto stmt = std::make_unique<Stmt>();
+  stmt->kind = Stmt::Kind::kLoop;
+  stmt->var = var;
+  stmt->loop = dim.kind;
+  stmt->grain = dim.grain;
+  stmt->extent = Linear(loop.extent);
+  bool serial = dim.kind == LoopKind::kSerial || dim.kind == LoopKind::kParallel;
+  if (loop.axis < 0) {
+    stmt->extent = loop.exact;
+  } else if (serial && state.axes[static_cast<size_t>(loop.axis)].clamps) {
+    // What is left of the axis after the loops already open, in steps of this loop. Tiles that shift are whole.
+    const AxisState& axis = state.axes[static_cast<size_t>(loop.axis)];
+    Linear left = axis.extent;
+    for (const Term& term : axis.unshifted.terms())
+      if (KnownBefore(stage, term.var, index) && !(axis.shifts && term.coef < axis.granule))
+        left -= Linear::Of(term.var, term.coef);
+    stmt->extent = program_.vars.Min(Linear(loop.extent), program_.vars.DivCeil(left, loop.coef));
+  } else if (serial && !loop.exact.IsConstant()) {
+    stmt->extent = loop.exact;  // fused with a loop over a dynamic axis
+  }
+  // Around the loop at which the stage has a register tile, the first trip is told by its number, and always made.
+  const bool is_outside = state.tile && index <= LoopIndex(stage, scheduled_.stages[stage].promote_loop);
+  if (dim.kind == LoopKind::kSerial && loop.reduces && loop.extent > 1 && !is_outside) BoundLoop(stage, index, *stmt);
+  return stmt;
+}
+
+Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
+  const Stage& s = kernel_.stages[stage];
+  StageState& state = states_[stage];
+  const size_t rank = s.axes.size();
+  std::vector<Linear> coordinates = OwnCoordinates(stage), guard;
+  ValuePtr value = HONE_TRY(MakeValue(stage, state.has_condition ? s.body.arg(1) : s.body));
+  // What unrolled copies decide is whether there is a term at all; the rest chooses among values.
+  for (size_t i = 0; i < state.condition.size(); ++i) {
+    if (state.held[i]) continue;
+    Linear rest = program_.vars.ExpandAxes(state.condition[i]);
+    for (size_t l = 0; l < state.loops.size(); ++l)
+      if (scheduled_.stages[stage].loops[l].kind == LoopKind::kUnrolled)
+        rest = program_.vars.Substitute(rest, [&](VarId var, Linear* at) {
+          if (var != state.loops[l].var) return false;
+          *at = Linear(0);
+          return true;
+        });
+    if (rest.IsConstant())
+      guard.push_back(state.condition[i]);
+    else
+      value = Select(NonNegative(state.condition[i]), value, FromExpr(s.body.arg(2)));
+  }
+  for (size_t a = 0; a < state.axes.size(); ++a) {
+    const AxisState& axis = state.axes[a];
+    if (axis.padded <= program_.vars.Range(axis.extent).lo) continue;
+    Linear room = axis.min + axis.extent - Linear(1) - Linear::Of(axis.var);
+    if (a >= rank) {
+      value = Select(NonNegative(room), value, FromExpr(ReductionIdentity(s.reduction, value->type)));
+    } else if (auto tail = scheduled_.stages[stage].tails.find(s.axes[a].name);
+               tail != scheduled_.stages[stage].tails.end() && tail->second == Tail::kGuard) {
+      guard.push_back(room);
+    }
+  }
+  StmtPtr store;
+  if (state.tile) {
+    std::vector<Linear> index;
+    for (size_t d = 0; d < rank; ++d) index.push_back(program_.vars.ExpandAxes(coordinates[d]) - state.tile_min[d]);
+    store = MakeStore(state.tile, std::move(index), std::move(value));
+  } else {
+    std::vector<Linear> index = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    store = MakeStore(state.buffer, std::move(index), std::move(value));
+  }
+  store->guard = std::move(guard);
+  store->combine = s.reduction;
+  return store;
+}
+
+Result<void> Lowering::BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
+                                        const std::function<Result<StmtPtr>(const std::vector<Linear>&)>& leaf) {
+  const StageState& state = states_[stage];
+  std::map<VarId, VarId> copies;
+  std::vector<StmtPtr> loops;
+  auto copied = [&](const Linear& form) {
+    return program_.vars.Substitute(program_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
+      auto copy = copies.find(var);
+      if (copy == copies.end()) return false;
+      *value = Linear::Of(copy->second);
+      return true;
+    });
+  };
+  for (size_t l = depth; l < state.loops.size(); ++l) {
+    const LoopState& loop = state.loops[l];
+    if (loop.reduces || loop.extent <= 1) continue;
+    VarId var = program_.vars.AddLoop(program_.vars[loop.var].name + "'", loop.extent);
+    StmtPtr stmt = MakeLoop(stage, l, var);
+    stmt->extent = copied(stmt->extent);
+    copies[loop.var] = var;
+    loops.push_back(std::move(stmt));
+  }
+  std::vector<Linear> coordinates;
+  for (const Linear& coordinate : OwnCoordinates(stage)) coordinates.push_back(copied(coordinate));
+  StmtPtr inner = HONE_TRY(leaf(coordinates));
+  while (!loops.empty()) {
+    StmtPtr stmt = std::move(loops.back());
+    loops.pop_back();
+    stmt->body.push_back(std::move(inner));
+    inner = std::move(stmt);
+  }
+  out.push_back(std::move(inner));
+  return {};
+}
+
+// Where a reduction starts: its identity, or, with a tile inside outer reduction loops, what those left behind.
+Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  DType type = kernel_.tensors[static_cast<size_t>(s.output)].dtype;
+  return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
+    ValuePtr start = FromExpr(ReductionIdentity(s.reduction, type));
+    std::vector<Linear> guard;
+    std::vector<Linear> index = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    if (!into_tile) {
+      StmtPtr store = MakeStore(state.buffer, std::move(index), start);
+      store->guard = std::move(guard);
+      return store;
+    }
+    Linear outer(0);  // sum of the enclosing reduction loops' counters: zero on the first trip only
+    for (size_t l = 0; l < depth; ++l)
+      if (state.loops[l].reduces && state.loops[l].extent > 1) outer += Linear::Of(state.loops[l].var);
+    if (!outer.IsConstant()) {
+      ValueNode load = ValueNode::Load(type, state.buffer, std::move(index));
+      load.guard = std::move(guard);
+      if (!load.guard.empty()) load.args.push_back(start);
+      start = Select(NonNegative(outer - Linear(1)), std::make_shared<const ValueNode>(std::move(load)), start);
+    }
+    std::vector<Linear> at;
+    for (size_t d = 0; d < coordinates.size(); ++d) at.push_back(coordinates[d] - state.tile_min[d]);
+    return MakeStore(state.tile, std::move(at), start);
+  });
+}
+
+Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  DType type = kernel_.tensors[static_cast<size_t>(s.output)].dtype;
+  return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
+    std::vector<Linear> at, guard;
+    for (size_t d = 0; d < coordinates.size(); ++d) at.push_back(coordinates[d] - state.tile_min[d]);
+    std::vector<Linear> index = HONE_TRY(OwnIndex(stage, coordinates, &guard));
+    StmtPtr store = MakeStore(state.buffer, std::move(index), LoadBuffer(state.tile, type, std::move(at)));
+    store->guard = std::move(guard);
+    return store;
+  });
+}
+
+Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
+  const Stage& s = kernel_.stages[stage];
+  const StageState& state = states_[stage];
+  if (s.reduction != Reduction::kNone && !initialised && !state.tile &&
+      (depth == state.loops.size() || state.loops[depth].reduces)) {
+    HONE_TRY(BuildInit(stage, depth, out, false));
+    initialised = true;
+  }
+  if (depth == state.loops.size()) {
+    out.push_back(HONE_TRY(BuildLeaf(stage)));
+    return {};
+  }
+  // What is attached inside this loop comes first in its body.
+  StmtPtr loop = MakeLoop(stage, depth, state.loops[depth].var);
+  std::vector<StmtPtr>* body = &loop->body;
+  auto enter_registers = [&](BufferId buffer) {
+    auto scope = std::make_unique<Stmt>();
+    scope->kind = Stmt::Kind::kRegisters;
+    scope->buffer = buffer;
+    body->push_back(std::move(scope));
+    body = &body->back()->body;
+  };
+  for (size_t p = 0; p < kernel_.stages.size(); ++p) {
+    const StageSchedule& producer = scheduled_.stages[p];
+    if (producer.attach_stage != static_cast<int>(stage) ||
+        producer.attach_loop != scheduled_.stages[stage].loops[depth].path)
+      continue;
+    if (program_.InRegisters(states_[p].buffer)) enter_registers(states_[p].buffer);
+    body->push_back(HONE_TRY(BuildNest(p)));
+  }
+  bool promotes = state.tile && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
+  if (promotes) {
+    enter_registers(state.tile);
+    HONE_TRY(BuildInit(stage, depth + 1, *body, true));
+  }
+  HONE_TRY(BuildLevel(stage, depth + 1, initialised || promotes, *body));
+  if (promotes) HONE_TRY(BuildWriteBack(stage, depth + 1, *body));
+  out.push_back(std::move(loop));
+  return {};
+}
+
+Result<StmtPtr> Lowering::BuildNest(size_t stage) {
+  auto block = std::make_unique<Stmt>();
+  auto build = [&]() -> Result<void> {
+    const std::vector<Part> parts = PartsOf(stage);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts.size() > 1) HONE_TRY(PlacePart(stage, parts[i], i > 0));
+      HONE_TRY(FindCondition(stage));
+      HONE_TRY(BuildLevel(stage, 0, false, block->body));
+    }
+    return {};
+  };
+  if (Result<void> built = build(); !built)
+    return std::move(built).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
+  return block;
+}
+
+Result<void> Lowering::CheckInstructionCount() const {
+  int64_t count = 0;
+  for (const auto* nests : {&program_.entry, &program_.pack})
+    for (const StmtPtr& nest : *nests) count += CountInstructions(program_, *nest);
+  if (count > limits_.instructions)
+    return Error{ErrorKind::kLimit,
+                 fmt::format("the schedule unrolls to about {} instructions, at most {} are allowed: unroll less",
+                             count, limits_.instructions),
+                 ""};
+  return {};
+}
+
+Result<LoopProgram> Lowering::Run() {
+  program_.kernel = kernel_;
+  for (const Tensor& tensor : kernel_.tensors)
+    if (!TraitsOf(tensor.dtype).is_computed)
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("{} is {}: not on this target yet; use f32, f64, i32, i8 or bool", tensor.name,
+                               Name(tensor.dtype)),
+                   ""};
+  for (const Size& size : kernel_.sizes)
+    program_.size_vars.push_back(
+        size.is_constant() ? VarId() : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
+
+  operand_buffers_.assign(kernel_.tensors.size(), BufferId());
+  for (size_t i = 0; i < kernel_.operands.size(); ++i) {
+    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(kernel_.operands[i])];
+    Buffer buffer;
+    buffer.name = tensor.name;
+    buffer.dtype = tensor.dtype;
+    buffer.scope = Scope::kDefault;
+    buffer.operand = static_cast<int>(i);
+    buffer.elements = 1;
+    buffer.strides.resize(tensor.shape.size());
+    for (size_t d = tensor.shape.size(); d-- > 0;) {
+      buffer.strides[d] = buffer.elements;
+      buffer.elements *= UpperExtent(kernel_, tensor.shape[d]);
+      if (d > 0 && LowerExtent(kernel_, tensor.shape[d]) != UpperExtent(kernel_, tensor.shape[d]))
+        return Error{ErrorKind::kUnsupported,
+                     fmt::format("dimension {} of {} is dynamic: only the first one may be", d, tensor.name), ""};
+    }
+    for (const Expr& extent : tensor.shape) buffer.extents.push_back(UpperExtent(kernel_, extent));
+    operand_buffers_[static_cast<size_t>(kernel_.operands[i])] = program_.buffers.Add(std::move(buffer));
+  }
+
+  states_.resize(kernel_.stages.size());
+  for (size_t stage = kernel_.stages.size(); stage-- > 0;)
+    if (Result<void> placed = PlaceStage(stage); !placed)
+      return std::move(placed).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
+  for (size_t stage = 0; stage < kernel_.stages.size(); ++stage) {
+    if (scheduled_.stages[stage].attach_stage >= 0) continue;
+    bool packs = scheduled_.stages[stage].scope == Scope::kConst;
+    (packs ? program_.pack : program_.entry).push_back(HONE_TRY(BuildNest(stage)));
+  }
+  HONE_TRY(CheckInstructionCount());
+  HONE_TRY(PlanWorkspace());
+  return std::move(program_);
+}
+
+}  // namespace lowering
+
+Result<LoopProgram> Lower(const ScheduledKernel& scheduled, const LowerLimits& limits) {
+  return lowering::Lowering(scheduled, limits).Run();
+}
+
+}  // namespace hone

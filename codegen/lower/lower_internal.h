@@ -1,0 +1,148 @@
+// State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), conditions of reductions
+// (lower_conditions.cc), nests (lower.cc).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "codegen/lower/lower.h"
+#include "codegen/lower/program.h"
+
+namespace hone::lowering {
+
+// One loop of a stage's nest.
+struct LoopState {
+  VarId var;
+  int64_t extent = 1;  // largest
+  Linear exact;        // number of trips of an outermost part: derived from the region
+  bool reduces = false;
+  int axis = -1;  // the axis whose value contains the loop with `coef`; -1: a fused loop
+  int64_t coef = 0;
+};
+
+// One axis of a stage at its place.
+struct AxisState {
+  VarId var;      // kAxis: absolute coordinate = region_min + local
+  Linear origin;  // start of what is stored: over loops that enclose the stage
+  Linear min;     // start of the region that is computed: the origin, or further on in what Tail::kPeel cut off
+  Linear extent;  // region's extent (constant unless a size is dynamic)
+  int64_t extent_max = 1;  // its largest value
+  int64_t padded = 1;      // extent with what unrolled and vectorised loops run over
+  Linear local;            // over the stage's own loops
+  Linear unshifted;        // the same before Tail::kShift moved the last tile
+  int64_t granule = 1;     // span of the unrolled and vectorised loops
+  bool shifts = false;     // Tail::kShift moved it
+  bool clamps = false;     // serial loops stop at the end: only unrolled and vectorised ones run over
+};
+
+struct StageState {
+  std::vector<AxisState> axes;   // spatial, then reduction
+  std::vector<LoopState> loops;  // as StageSchedule::loops
+  std::vector<VarId> visible;    // loops that enclose the stage
+  BufferId buffer;
+  // register_tile: the tile in registers, and the region's start inside the promoted loop
+  BufferId tile;
+  std::vector<Linear> tile_min;
+  // A reduction of `if(condition, term, identity)`: forms that are all ≥ 0 where there is a term. Loops over these
+  // alone hold some of them; the others guard the statement.
+  bool has_condition = false;
+  std::vector<Linear> condition;
+  std::vector<bool> held;  // by a loop, per form
+};
+
+class Lowering {
+ public:
+  Lowering(const ScheduledKernel& scheduled, const LowerLimits& limits)
+      : scheduled_(scheduled), kernel_(scheduled.kernel), limits_(limits) {}
+  Result<LoopProgram> Run();
+
+ private:
+  struct Span {
+    Linear min;
+    int64_t extent;
+  };
+
+  // lower_regions.cc
+  // A part of a stage's region: per spatial axis where it starts, from the region's start, and how far it goes.
+  struct Stretch {
+    int64_t start = 0;
+    int64_t length = 0;  // 0: all of the axis
+  };
+  using Part = std::vector<Stretch>;
+
+  Result<void> PlaceStage(size_t stage);
+  // What Tail::kPeel makes of a placed stage's region: whole tiles, and what is left of each peeled axis.
+  std::vector<Part> PartsOf(size_t stage) const;
+  // Places a stage again, on a part of its region, and what is attached to it, in tiles of its own if `fresh`.
+  Result<void> PlacePart(size_t stage, const Part& part, bool fresh);
+  Result<void> InferRegion(size_t stage);
+  void MakeLoops(size_t stage);
+  bool KnownBefore(size_t stage, VarId var, size_t loop) const;
+  bool ShiftIsSafe(size_t stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const;
+  bool ComputesTilesWhole(size_t stage, size_t axis, int64_t granule) const;
+  // In the place of the buffer that the stage has, if it has one.
+  Result<void> MakeBuffer(size_t stage);
+  Result<void> MakeTile(size_t stage);
+  void SetBuffer(BufferId& slot, Buffer buffer);
+  // Hull of a form while the visible loops stay fixed and all others run.
+  Span Widen(const Linear& e, const std::vector<VarId>& visible);
+  Span TileStart(VarId axis, const std::vector<VarId>& visible);
+  // Whether a variable is made of visible loops, and whether of hidden ones.
+  std::pair<bool, bool> Visibility(VarId var, const std::vector<VarId>& visible) const;
+  // Loops of `stage` that enclose the body of its loop number `depth` (inclusive), and what encloses the stage.
+  std::vector<VarId> VisibleInside(size_t stage, size_t depth) const;
+  size_t LoopIndex(size_t stage, const std::string& path) const;
+  Result<void> PlanWorkspace();
+
+  // lower_values.cc
+  ValuePtr Node(ValueNode node);
+  ValuePtr Constant(DType type, int64_t int_value, double float_value);
+  Result<Linear> IndexForm(size_t stage, const Expr& e);
+  Result<ValuePtr> MakeValue(size_t stage, const Expr& e);
+  Result<ValuePtr> MakeLoad(size_t stage, const Expr& load, const Expr* fill);
+  ValuePtr LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index);
+  Result<void> GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent);
+  // Where element `coordinates` (absolute, per dimension) of a stage's tensor is stored.
+  std::vector<Linear> StorageIndex(size_t stage, const std::vector<Linear>& coordinates);
+  Linear ExtentForm(const Expr& extent);
+
+  // lower_conditions.cc
+  // Takes a stage's condition apart, at its place.
+  Result<void> FindCondition(size_t stage);
+  // Lets a loop run over what the condition admits, and no further.
+  void BoundLoop(size_t stage, size_t loop, Stmt& stmt);
+  bool Moves(const Linear& form, VarId loop);
+
+  // lower.cc
+  Result<StmtPtr> BuildNest(size_t stage);
+  Result<void> BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
+  Result<void> BuildAttached(size_t stage, size_t depth, std::vector<StmtPtr>& out);
+  Result<void> BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile);
+  Result<void> BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out);
+  Result<StmtPtr> BuildLeaf(size_t stage);
+  StmtPtr MakeLoop(size_t stage, size_t loop, VarId var);
+  // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
+  Result<void> BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
+                                const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);
+  Result<void> CheckInstructionCount() const;
+  Result<std::vector<Linear>> OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
+                                       std::vector<Linear>* guard);
+  std::vector<Linear> OwnCoordinates(size_t stage) const;
+
+  const ScheduledKernel& scheduled_;
+  const Kernel& kernel_;
+  const LowerLimits& limits_;
+  LoopProgram program_;
+  std::vector<StageState> states_;
+  std::map<VarId, LoopKind> loop_kinds_;
+  std::unordered_multimap<uint64_t, ValuePtr> nodes_;  // by hash
+  std::vector<BufferId> operand_buffers_;              // by TensorId; none: not an operand
+};
+
+int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt);
+
+}  // namespace hone::lowering

@@ -1,0 +1,472 @@
+// Places each stage: which part of its tensor it must compute there, by which loops, stored where. Stages are placed
+// from the last to the first, so that every reader's loops are known.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/arithmetic.h"
+#include "base/check.h"
+#include "codegen/lower/lower_internal.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone::lowering {
+namespace {
+
+bool Contains(const std::vector<VarId>& list, VarId var) {
+  return std::find(list.begin(), list.end(), var) != list.end();
+}
+
+}  // namespace
+
+size_t Lowering::LoopIndex(size_t stage, const std::string& path) const {
+  const auto& loops = scheduled_.stages[stage].loops;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (loops[i].path == path) return i;
+  HONE_CHECK(!"loop exists");
+  return 0;
+}
+
+std::vector<VarId> Lowering::VisibleInside(size_t stage, size_t depth) const {
+  std::vector<VarId> visible = states_[stage].visible;
+  for (size_t i = 0; i <= depth; ++i) visible.push_back(states_[stage].loops[i].var);
+  return visible;
+}
+
+// Widen for an axis of which the visible loops fix a part. The start of the tile is known better than its terms show:
+// it lies within the axis' range, if some element of the tile really is there; and so does all of the tile, where the
+// hidden loops are unrolled or vectorised.
+Lowering::Span Lowering::TileStart(VarId axis, const std::vector<VarId>& visible) {
+  VarTable& vars = program_.vars;
+  const Var var = vars[axis];
+  const Linear expanded = vars.ExpandAxes(var.a);
+  Span span = Widen(expanded, visible);
+  if (span.min.IsConstant()) return span;
+  bool exact = true;  // the hull's ends are elements: what the hidden loops add has nothing to do with the visible ones
+  bool whole = true;
+  for (const Term& term : expanded.terms()) {
+    if (vars[term.var].kind != VarKind::kLoop) exact &= Visibility(term.var, visible) == std::pair(true, false);
+    if (vars[term.var].kind != VarKind::kLoop || Contains(visible, term.var)) continue;
+    LoopKind kind = loop_kinds_.at(term.var);
+    whole &= kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized;
+  }
+  Interval known = vars.Range(span.min);
+  Interval tight = known;
+  if (exact) tight.lo = std::max(known.lo, var.range.lo);
+  tight.hi = std::min(known.hi, var.range.hi - (exact && whole ? span.extent - 1 : 0));
+  if (tight.lo <= known.lo && tight.hi >= known.hi) return span;
+  span.min = Linear::Of(vars.AddAxis(var.name + "'", span.min, tight));
+  return span;
+}
+
+std::pair<bool, bool> Lowering::Visibility(VarId id, const std::vector<VarId>& visible) const {
+  const Var& var = program_.vars[id];
+  switch (var.kind) {
+    case VarKind::kSize: return {true, false};
+    case VarKind::kLoop: return Contains(visible, id) ? std::pair(true, false) : std::pair(false, true);
+    case VarKind::kOpaque: return {false, true};
+    default: break;
+  }
+  bool any = false, hidden = false;
+  for (const Linear* part : {&var.a, &var.b})
+    for (const Term& term : part->terms()) {
+      auto [v, h] = Visibility(term.var, visible);
+      any |= v;
+      hidden |= h;
+    }
+  return {any, hidden};
+}
+
+Lowering::Span Lowering::Widen(const Linear& e, const std::vector<VarId>& visible) {
+  Span span{Linear(e.constant()), 1};
+  Linear unknown(0);  // the part that the visible loops say nothing about
+  for (const Term& term : e.terms()) {
+    const Var& var = program_.vars[term.var];
+    auto [any, hidden] = Visibility(term.var, visible);
+    if (!hidden) {
+      span.min += Linear::Of(term.var, term.coef);
+    } else if (any && var.kind == VarKind::kAxis) {
+      Span inner = TileStart(term.var, visible);
+      if (term.coef < 0) inner.min += Linear(inner.extent - 1);
+      span.min.AddScaled(inner.min, term.coef);
+      span.extent += (term.coef > 0 ? term.coef : -term.coef) * (inner.extent - 1);
+    } else {
+      unknown += Linear::Of(term.var, term.coef);
+    }
+  }
+  // Together: terms that belong together, such as those of a remainder, reach less far than each alone.
+  Interval range = program_.vars.Range(unknown);
+  span.min += Linear(range.lo);
+  span.extent += range.hi - range.lo;
+  return span;
+}
+
+Linear Lowering::ExtentForm(const Expr& extent) {
+  switch (extent.op()) {
+    case Op::kInt: return Linear(extent.int_value());
+    case Op::kSize: {
+      size_t index = static_cast<size_t>(extent.int_value());
+      if (kernel_.sizes[index].is_constant()) return Linear(kernel_.sizes[index].lo);
+      return Linear::Of(program_.size_vars[index]);
+    }
+    default: break;
+  }
+  Linear a = ExtentForm(extent.arg(0)), b = ExtentForm(extent.arg(1));
+  switch (extent.op()) {
+    case Op::kAdd: return a + b;
+    case Op::kSub: return a - b;
+    case Op::kMul: return program_.vars.Product(a, b);
+    case Op::kFloorDiv: return program_.vars.DivFloor(a, b.constant());
+    case Op::kMod: return program_.vars.Mod(a, b.constant());
+    case Op::kMin: return program_.vars.Min(a, b);
+    case Op::kMax: return program_.vars.Max(a, b);
+    default: HONE_CHECK(!"an extent");
+  }
+  return {};
+}
+
+Result<void> Lowering::InferRegion(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  const bool is_output = kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput;
+  const size_t rank = stage.axes.size();
+
+  state.axes.resize(rank + stage.reduce_axes.size());
+  for (size_t i = 0; i < state.axes.size(); ++i) {
+    const Axis& axis = i < rank ? stage.axes[i] : stage.reduce_axes[i - rank];
+    state.axes[i].min = Linear(0);
+    state.axes[i].extent = ExtentForm(axis.extent);
+  }
+  if (schedule.attach_stage >= 0) {
+    size_t consumer = static_cast<size_t>(schedule.attach_stage);
+    state.visible = VisibleInside(consumer, LoopIndex(consumer, schedule.attach_loop));
+  }
+  if (is_output) return {};
+
+  // What the readers want: the hull of their accesses, dimension by dimension.
+  std::vector<Span> hull;
+  bool first = true;
+  for (int reader : ReadersOf(kernel_, stage.output)) {
+    size_t r = static_cast<size_t>(reader);
+    Result<void> outcome;
+    auto visit = [&](auto&& self, const Expr& e, bool padded) -> void {
+      if (!outcome) return;
+      if (e.op() == Op::kLoad && e.int_value() == stage.output) {
+        for (size_t d = 0; d < rank; ++d) {
+          Result<Linear> form = IndexForm(r, e.arg(d));
+          if (!form) {
+            outcome = std::move(form).error();
+            return;
+          }
+          Span span = Widen(*form, state.visible);
+          if (padded && span.min.IsConstant() && state.axes[d].extent.IsConstant()) {
+            // The guard of pad() keeps reads inside the domain.
+            const int64_t last = state.axes[d].extent.constant() - 1;
+            const int64_t lo = std::clamp<int64_t>(span.min.constant(), 0, last);
+            const int64_t hi = std::clamp<int64_t>(span.min.constant() + span.extent - 1, lo, last);
+            span = {Linear(lo), hi - lo + 1};
+          }
+          if (first) {
+            hull.push_back(span);
+            continue;
+          }
+          Span& have = hull[d];
+          Linear delta = program_.vars.ExpandAxes(span.min - have.min);
+          if (!delta.IsConstant()) {
+            // Two readers far apart: everything that either can reach.
+            auto reach = [&](const Span& s) {
+              Interval range = program_.vars.Range(s.min);
+              return Interval{range.lo, range.hi + s.extent - 1};
+            };
+            Interval a = reach(have), b = reach(span);
+            have = {Linear(std::min(a.lo, b.lo)), std::max(a.hi, b.hi) - std::min(a.lo, b.lo) + 1};
+          } else {
+            int64_t lo = std::min<int64_t>(0, delta.constant());
+            int64_t hi = std::max(have.extent, delta.constant() + span.extent);
+            have.min += Linear(lo);
+            have.extent = hi - lo;
+          }
+        }
+        first = false;
+      }
+      for (const Expr& arg : e.args()) self(self, arg, e.op() == Op::kPad);
+    };
+    visit(visit, kernel_.stages[r].body, false);
+    HONE_TRY(std::move(outcome));
+  }
+  if (first) return {};  // read by nobody: the whole tensor
+  for (size_t d = 0; d < rank; ++d) {
+    if (hull[d].extent > kUnbounded / 2)
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("{} is read at an index without bounds: clamp it",
+                               kernel_.tensors[static_cast<size_t>(stage.output)].name),
+                   ""};
+    if (schedule.scope == Scope::kConst) {
+      const Interval start = program_.vars.Range(program_.vars.ExpandAxes(hull[d].min));
+      const int64_t begin = std::min<int64_t>(0, start.lo), end = start.hi + hull[d].extent;
+      hull[d] = {Linear(begin), std::max(end, program_.vars.Range(state.axes[d].extent).hi) - begin};
+    }
+    state.axes[d].min = hull[d].min;
+    state.axes[d].extent = Linear(hull[d].extent);
+  }
+  // Whole tiles of a split storage dimension are computed, so that nothing in a panel is left unwritten.
+  for (const LayoutDim& dim : schedule.layout) {
+    if (dim.part != LayoutDim::Part::kQuotient) continue;
+    for (size_t d = 0; d < rank; ++d)
+      if (stage.axes[d].name == dim.axis)
+        state.axes[d].extent = Linear(RoundUp(state.axes[d].extent.constant(), dim.factor));
+  }
+  return {};
+}
+
+// A shifted tile overlaps the one before it. Elements that are computed whole there may be computed again; sums in
+// memory may not be added to twice: the loops over tiles must lie outside every reduction loop.
+bool Lowering::ShiftIsSafe(size_t stage, size_t axis, int64_t granule,
+                           const std::map<std::string, Linear>& values) const {
+  const Stage& s = kernel_.stages[stage];
+  const std::vector<LoopState>& loops = states_[stage].loops;
+  size_t first_reduction = loops.size();
+  for (size_t l = loops.size(); l-- > 0;) {
+    bool reduces = false;
+    for (const Axis& reduce : s.reduce_axes)
+      for (const Term& term : values.at(reduce.name).terms())
+        reduces |= KnownBefore(stage, term.var, l + 1) && !KnownBefore(stage, term.var, l);
+    if (reduces) first_reduction = l;
+  }
+  for (const Term& term : states_[stage].axes[axis].local.terms())
+    if (term.coef >= granule && !KnownBefore(stage, term.var, first_reduction)) return false;
+  return true;
+}
+
+// Whether the stage's loops outside of number `loop` decide a variable.
+bool Lowering::KnownBefore(size_t stage, VarId id, size_t loop) const {
+  const Var& var = program_.vars[id];
+  if (var.kind == VarKind::kLoop) {
+    const std::vector<LoopState>& loops = states_[stage].loops;
+    for (size_t l = 0; l < loops.size(); ++l)
+      if (loops[l].var == id) return l < loop;
+    return true;  // encloses the stage
+  }
+  for (const Linear* part : {&var.a, &var.b})
+    for (const Term& term : part->terms())
+      if (!KnownBefore(stage, term.var, loop)) return false;
+  return true;
+}
+
+// Whether each tile of an axis is finished before the next begins, so that elements of two tiles may be computed twice.
+// A reduction must not come back to a tile, nor work in memory that another worker works in.
+bool Lowering::ComputesTilesWhole(size_t index, size_t axis, int64_t granule) const {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  const StageState& state = states_[index];
+  if (stage.reduction == Reduction::kNone) return true;
+  size_t first_reducing = 0;
+  while (first_reducing < state.loops.size() &&
+         !(state.loops[first_reducing].reduces && state.loops[first_reducing].extent > 1))
+    ++first_reducing;
+  for (const Term& term : state.axes[axis].local.terms())
+    if (term.coef >= granule && !KnownBefore(index, term.var, first_reducing)) return false;
+  if (state.loops.empty() || schedule.loops[0].kind != LoopKind::kParallel) return true;
+  return !schedule.promote_loop.empty() && LoopIndex(index, schedule.promote_loop) < first_reducing;
+}
+
+void Lowering::MakeLoops(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  VarTable& vars = program_.vars;
+  const size_t rank = stage.axes.size();
+  const std::string& name = kernel_.tensors[static_cast<size_t>(stage.output)].name;
+
+  // Forward: extents of what each split and fusion makes.
+  std::map<std::string, Linear> extents;
+  std::map<std::string, std::vector<int64_t>> factors;  // of each split, after small extents shrank them
+  for (size_t i = 0; i < state.axes.size(); ++i) {
+    state.axes[i].extent_max = vars.Range(state.axes[i].extent).hi;
+    extents[i < rank ? stage.axes[i].name : stage.reduce_axes[i - rank].name] = state.axes[i].extent;
+  }
+  for (const LoopRelation& relation : schedule.relations) {
+    if (relation.parents.size() == 2) {
+      // Of an inner loop whose extent is dynamic as many trips as it has at most: quotient and remainder are constants.
+      extents[relation.children[0]] =
+          vars.Product(extents[relation.parents[0]], Linear(vars.Range(extents[relation.parents[1]]).hi));
+      continue;
+    }
+    Linear extent = extents[relation.parents[0]];
+    std::vector<int64_t> inner = relation.factors;
+    int64_t left = vars.Range(extent).hi, product = 1;
+    for (size_t i = inner.size(); i-- > 0;) {
+      inner[i] = std::max<int64_t>(1, std::min(inner[i], left));
+      left = CeilDiv(left, inner[i]);
+      product *= inner[i];
+    }
+    extents[relation.children[0]] = vars.DivCeil(extent, product);
+    for (size_t i = 0; i < inner.size(); ++i) extents[relation.children[i + 1]] = Linear(inner[i]);
+    factors[relation.parents[0]] = std::move(inner);
+  }
+
+  // Backward: each axis as a form over the leaf loops.
+  std::map<std::string, Linear> values;
+  state.loops.assign(schedule.loops.size(), {});
+  for (size_t i = 0; i < schedule.loops.size(); ++i) {
+    const std::string& path = schedule.loops[i].path;
+    LoopState& loop = state.loops[i];
+    loop.exact = extents[path];
+    loop.extent = vars.Range(loop.exact).hi;
+    loop.var = vars.AddLoop(name + "." + path, std::max<int64_t>(1, loop.extent));
+    loop_kinds_[loop.var] = schedule.loops[i].kind;
+    values[path] = loop.extent <= 1 ? Linear(0) : Linear::Of(loop.var);
+  }
+  for (auto relation = schedule.relations.rbegin(); relation != schedule.relations.rend(); ++relation) {
+    if (relation->parents.size() == 2) {
+      Linear fused = values[relation->children[0]];
+      int64_t inner = vars.Range(extents[relation->parents[1]]).hi;
+      values[relation->parents[0]] = vars.DivFloor(fused, inner);
+      values[relation->parents[1]] = vars.Mod(fused, inner);
+      continue;
+    }
+    const std::vector<int64_t>& inner = factors[relation->parents[0]];
+    Linear value = values[relation->children.back()];
+    int64_t stride = 1;
+    for (size_t i = inner.size(); i-- > 0;) {
+      stride *= inner[i];
+      value.AddScaled(values[relation->children[i]], stride);
+    }
+    values[relation->parents[0]] = value;
+  }
+
+  for (size_t a = 0; a < state.axes.size(); ++a)
+    state.axes[a].local = values[a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name];
+  for (size_t l = 0; l < state.loops.size(); ++l)
+    for (size_t a = rank; a < state.axes.size(); ++a) {
+      // A loop reduces if a reduction axis depends on it, directly or through a fusion.
+      bool by_name = false;
+      if (state.loops[l].extent <= 1) {
+        // No trace in the form: go by the name, whose head is the axis.
+        const std::string& path = schedule.loops[l].path;
+        const std::string& axis_name = stage.reduce_axes[a - rank].name;
+        by_name = path == axis_name || path.starts_with(axis_name + ".") || path.starts_with(axis_name + "+");
+      }
+      state.loops[l].reduces |= by_name || Moves(state.axes[a].local, state.loops[l].var);
+    }
+  for (size_t a = 0; a < state.axes.size(); ++a) {
+    AxisState& axis = state.axes[a];
+    const std::string& axis_name = a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name;
+    // Direct loops of the axis, and the span that unrolled and vectorised ones cover.
+    int64_t granule = 1;
+    for (size_t l = 0; l < state.loops.size(); ++l) {
+      int64_t coef = axis.local.CoefOf(state.loops[l].var);
+      if (coef == 0) continue;
+      state.loops[l].axis = static_cast<int>(a);
+      state.loops[l].coef = coef;
+      LoopKind kind = schedule.loops[l].kind;
+      if (kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized)
+        granule = std::max(granule, coef * state.loops[l].extent);
+    }
+    // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
+    // known before them.
+    axis.granule = granule;
+    axis.shifts = false;
+    axis.clamps = true;
+    bool has_serial = false;
+    int64_t fused_reach = 0;
+    for (const Term& term : axis.local.terms()) {
+      size_t l = 0;
+      while (l < state.loops.size() && state.loops[l].var != term.var) ++l;
+      if (l == state.loops.size()) {
+        fused_reach += term.coef * vars[term.var].range.hi;
+        axis.clamps &= term.coef >= granule && term.coef % granule == 0;
+        continue;
+      }
+      LoopKind kind = schedule.loops[l].kind;
+      if (kind != LoopKind::kSerial && kind != LoopKind::kParallel) continue;
+      has_serial = true;
+      axis.clamps &= term.coef >= granule && term.coef % granule == 0;
+      for (const Term& other : axis.local.terms())
+        if (vars[other.var].kind != VarKind::kLoop) axis.clamps &= KnownBefore(index, other.var, l);
+    }
+    if (fused_reach > 0 && !has_serial) axis.clamps &= fused_reach < axis.extent_max;
+    axis.unshifted = axis.local;
+    int64_t total = vars.Range(axis.local).hi + 1;
+    bool is_static = axis.extent.IsConstant();
+    if (total <= axis.extent_max && is_static)
+      axis.padded = axis.extent_max;
+    else if (axis.clamps)
+      axis.padded = RoundUp(axis.extent_max, granule);
+    else
+      axis.padded = std::max(total, axis.extent_max);
+
+    auto tail = schedule.tails.find(axis_name);
+    const int64_t extent_min = is_static ? axis.extent_max : vars.Range(axis.extent).lo;
+    if (tail != schedule.tails.end() && tail->second == Tail::kShift && axis.clamps &&
+        (!is_static || axis.padded > axis.extent_max) && extent_min >= granule &&
+        ComputesTilesWhole(index, a, granule)) {
+      Linear outer, inner(axis.local.constant());
+      for (const Term& term : axis.local.terms()) {
+        bool is_outer = term.coef >= granule;
+        (is_outer ? outer : inner) += Linear::Of(term.var, term.coef);
+      }
+      // The loops still count whole tiles; only the coordinate of the last one moves.
+      axis.local = vars.Min(outer, axis.extent - Linear(granule)) + inner;
+      axis.padded = axis.extent_max;
+      axis.shifts = true;
+    }
+    Interval start = vars.Range(axis.min);
+    axis.var = vars.AddAxis(name + ":" + axis_name, axis.min + axis.local, {start.lo, start.hi + axis.padded - 1});
+  }
+}
+
+Result<void> Lowering::PlaceStage(size_t stage) {
+  HONE_TRY(InferRegion(stage));
+  for (AxisState& axis : states_[stage].axes) axis.origin = axis.min;
+  MakeLoops(stage);
+  HONE_TRY(MakeBuffer(stage));
+  return MakeTile(stage);
+}
+
+std::vector<Lowering::Part> Lowering::PartsOf(size_t index) const {
+  const Stage& stage = kernel_.stages[index];
+  std::vector<Part> parts{Part(stage.axes.size())};
+  for (const auto& [name, tail] : scheduled_.stages[index].tails) {
+    if (tail != Tail::kPeel) continue;
+    size_t a = 0;
+    while (stage.axes[a].name != name) ++a;
+    const AxisState& axis = states_[index].axes[a];
+    if (!axis.extent.IsConstant()) continue;
+    const int64_t extent = axis.extent.constant(), left = extent % axis.granule;
+    if (left == 0 || left == extent) continue;
+    for (size_t i = parts.size(); i-- > 0;) {
+      parts[i][a] = {0, extent - left};
+      Part rest = parts[i];
+      rest[a] = {extent - left, left};
+      parts.push_back(std::move(rest));
+    }
+  }
+  return parts;
+}
+
+Result<void> Lowering::PlacePart(size_t stage, const Part& part, bool fresh) {
+  StageState& state = states_[stage];
+  HONE_TRY(InferRegion(stage));
+  for (AxisState& axis : state.axes) axis.origin = axis.min;
+  for (size_t d = 0; d < part.size(); ++d) {
+    if (part[d].length == 0) continue;
+    state.axes[d].min += Linear(part[d].start);
+    state.axes[d].extent = Linear(part[d].length);
+  }
+  MakeLoops(stage);
+  if (fresh) state.tile = {};
+  HONE_TRY(MakeTile(stage));
+  std::vector<bool> inside(kernel_.stages.size());
+  inside[stage] = true;
+  for (size_t p = stage; p-- > 0;) {
+    const int consumer = scheduled_.stages[p].attach_stage;
+    inside[p] = consumer >= 0 && inside[static_cast<size_t>(consumer)];
+    if (!inside[p]) continue;
+    if (fresh) states_[p].buffer = states_[p].tile = {};
+    HONE_TRY(PlaceStage(p));
+  }
+  return {};
+}
+
+}  // namespace hone::lowering

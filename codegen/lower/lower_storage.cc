@@ -1,0 +1,158 @@
+// Where each stage keeps what it computes: buffers with their layouts, register tiles, and the workspace that they
+// share.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/arithmetic.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "codegen/lower/lower_internal.h"
+#include "codegen/lower/refuse.h"
+#include "ir/graph/print.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone::lowering {
+namespace {
+
+// "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32"; of what is computed, not copied, with a digest of its definition.
+std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& stage,
+                       const std::vector<LayoutDim>& layout) {
+  std::string text = fmt::format("{}[{}]", Name(buffer.dtype), fmt::join(buffer.extents, ","));
+  for (const LayoutDim& dim : layout) {
+    size_t position = 0;
+    while (stage.axes[position].name != dim.axis) ++position;
+    text += fmt::format(" d{}", position);
+    if (dim.part == LayoutDim::Part::kQuotient) text += fmt::format("/{}", dim.factor);
+    if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
+    if (dim.extra != 0) text += fmt::format("+{}", dim.extra);
+  }
+  if (stage.reduction != Reduction::kNone || stage.body.op() != Op::kLoad) {
+    Hasher64 hasher;
+    hasher.Update(PrintExpr(kernel, stage, stage.body));
+    text += fmt::format(" {:02x}", fmt::join(hasher.Finish(), ""));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<void> Lowering::MakeBuffer(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  const Tensor& tensor = kernel_.tensors[static_cast<size_t>(stage.output)];
+  if (tensor.kind == TensorKind::kOutput) {
+    state.buffer = operand_buffers_[static_cast<size_t>(stage.output)];
+    program_.buffers[state.buffer].written = true;
+    return {};
+  }
+  Buffer buffer;
+  buffer.name = tensor.name;
+  buffer.dtype = tensor.dtype;
+  buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope
+                 : schedule.attach_stage < 0       ? Scope::kWorkspace
+                                                   : Scope::kPerWorker;
+  buffer.written = true;
+  if (buffer.scope == Scope::kConst) {
+    const TensorId source = OnlyInputOf(kernel_, stage);
+    auto operand = std::find(kernel_.operands.begin(), kernel_.operands.end(), source);
+    HONE_CHECK(operand != kernel_.operands.end());
+    buffer.operand = static_cast<int>(operand - kernel_.operands.begin());
+    buffer.written = false;
+  }
+  auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
+  if (schedule.layout.empty()) {
+    for (size_t d = 0; d < stage.axes.size(); ++d) add(state.axes[d].padded);
+  } else {
+    for (const LayoutDim& dim : schedule.layout) {
+      size_t d = 0;
+      while (stage.axes[d].name != dim.axis) ++d;
+      int64_t padded = state.axes[d].padded;
+      switch (dim.part) {
+        case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
+        case LayoutDim::Part::kQuotient: add(CeilDiv(padded, dim.factor) + dim.extra); break;
+        case LayoutDim::Part::kRemainder: add(dim.factor + dim.extra); break;
+      }
+    }
+  }
+  if (buffer.scope == Scope::kConst) buffer.packed_layout = LayoutText(kernel_, buffer, stage, schedule.layout);
+  buffer.elements = 1;
+  buffer.strides.resize(buffer.extents.size());
+  for (size_t d = buffer.extents.size(); d-- > 0;) {
+    buffer.strides[d] = buffer.elements;
+    if (__builtin_mul_overflow(buffer.elements, buffer.extents[d], &buffer.elements) ||
+        buffer.elements > limits_.workspace_bytes)
+      return Error{ErrorKind::kLimit,
+                   fmt::format("{} would take more than {} bytes of workspace", tensor.name, limits_.workspace_bytes),
+                   ""};
+  }
+  if (buffer.scope == Scope::kRegisters && buffer.elements * ByteSize(buffer.dtype) > limits_.registers_bytes)
+    return Refuse(fmt::format("{} in registers would take {} bytes, at most {} are allowed", tensor.name,
+                              buffer.elements * ByteSize(buffer.dtype), limits_.registers_bytes));
+  SetBuffer(state.buffer, std::move(buffer));
+  return {};
+}
+
+void Lowering::SetBuffer(BufferId& slot, Buffer buffer) {
+  if (slot)
+    program_.buffers[slot] = std::move(buffer);
+  else
+    slot = program_.buffers.Add(std::move(buffer));
+}
+
+Result<void> Lowering::MakeTile(size_t index) {
+  const Stage& stage = kernel_.stages[index];
+  const StageSchedule& schedule = scheduled_.stages[index];
+  StageState& state = states_[index];
+  if (schedule.promote_loop.empty()) return {};
+  if (program_.buffers[state.buffer].scope == Scope::kRegisters)
+    return Refuse(fmt::format("{} is in registers already", program_.buffers[state.buffer].name));
+  std::vector<VarId> visible = VisibleInside(index, LoopIndex(index, schedule.promote_loop));
+  Buffer tile;
+  tile.name = program_.buffers[state.buffer].name + ".tile";
+  tile.dtype = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
+  tile.scope = Scope::kRegisters;
+  tile.written = true;
+  tile.elements = 1;
+  state.tile_min.clear();
+  for (size_t d = 0; d < stage.axes.size(); ++d) {
+    Span span = Widen(program_.vars.ExpandAxes(Linear::Of(state.axes[d].var)), visible);
+    state.tile_min.push_back(span.min);
+    tile.extents.push_back(span.extent);
+    tile.elements *= span.extent;
+    if (tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
+      return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place register_tile further inside",
+                                tile.name, limits_.registers_bytes));
+  }
+  tile.strides.resize(tile.extents.size());
+  int64_t stride = 1;
+  for (size_t d = tile.extents.size(); d-- > 0;) {
+    tile.strides[d] = stride;
+    stride *= tile.extents[d];
+  }
+  SetBuffer(state.tile, std::move(tile));
+  return {};
+}
+
+Result<void> Lowering::PlanWorkspace() {
+  for (Buffer& buffer : program_.buffers) {
+    int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
+    int64_t* total = buffer.scope == Scope::kWorkspace   ? &program_.workspace_common
+                     : buffer.scope == Scope::kPerWorker ? &program_.workspace_per_worker
+                                                         : nullptr;
+    if (!total) continue;
+    buffer.offset = *total;
+    *total += bytes;
+  }
+  int64_t need = program_.workspace_common + program_.workspace_per_worker;
+  if (need > limits_.workspace_bytes)
+    return Error{
+        ErrorKind::kLimit,
+        fmt::format("the schedule needs {} bytes of workspace, at most {} are allowed", need, limits_.workspace_bytes),
+        ""};
+  return {};
+}
+
+}  // namespace hone::lowering

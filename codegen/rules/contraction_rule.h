@@ -1,0 +1,86 @@
+// The rule for contractions, between its files: schedule_contraction.cc (blocks, loops, the sum), schedule_packing.cc
+// (copies of the operands in the order in which they are read) and schedule_padding.cc (terms of padding).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/rules/schedule_planner.h"
+#include "codegen/rules/tile_model.h"
+
+namespace hone {
+
+// Dimensions of a packed layout.
+inline LayoutDim Whole(std::string axis, int64_t extra = 0) {
+  return {std::move(axis), LayoutDim::Part::kWhole, 1, extra};
+}
+inline LayoutDim Quotient(std::string axis, int64_t factor) {
+  return {std::move(axis), LayoutDim::Part::kQuotient, factor, 0};
+}
+inline LayoutDim Remainder(std::string axis, int64_t factor) {
+  return {std::move(axis), LayoutDim::Part::kRemainder, factor, 0};
+}
+
+// The reduction and the element-wise stage over the same axes that alone reads it.
+struct ContractionPair {
+  std::string sum;
+  std::string out;
+};
+
+class ContractionRule {
+ public:
+  // `columns`: an intermediate that need not exist where a panel is packed from it; "" if there is none.
+  ContractionRule(SchedulePlanner& planner, const ContractionPair& pair, Contraction contraction,
+                  const RegisterTile& tile, std::string columns)
+      : planner_(planner), pair_(pair), c_(std::move(contraction)), tile_(tile), columns_(std::move(columns)) {}
+
+  void Emit();
+
+ private:
+  std::string Name(int position) const {
+    return planner_.AxisAt(planner_.StageNamed(pair_.sum), static_cast<size_t>(position)).name;
+  }
+  std::string OutName(int position) const {
+    return planner_.AxisAt(planner_.StageNamed(pair_.out), static_cast<size_t>(position)).name;
+  }
+  int64_t ExtentOf(int position) const { return c_.extents[static_cast<size_t>(position)]; }
+  std::vector<LayoutDim> PanelLayout(const AccessPattern& access, int axis, int64_t width,
+                                     const std::string& tensor) const;
+  void TrimPadding();
+  void ScheduleEdges();
+  void ScheduleInRegisters(const std::string& stage);
+  bool IsTrimmed(int position, TrimWay way) const;
+  void PackVectorOperand();
+  void PackRowOperand();
+  void ChooseBlock();
+  std::vector<int64_t> BlockOptions(int64_t tiles) const;
+  bool GivesEachTaskItsRows(int64_t tiles, int64_t blocks);
+  void ScheduleOut();
+  void ChooseReductionBlock();
+  void ScheduleSum();
+  void UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled);
+  void ScheduleBlockedSum();
+  void SchedulePanel();
+  void PrefetchOperand();
+
+  SchedulePlanner& planner_;
+  const ContractionPair& pair_;
+  Contraction c_;
+  RegisterTile tile_;
+  std::string columns_;
+  int64_t lanes_ = 1;        // of the vector axis
+  int64_t width_ = 1;        // elements of the vector axis in a tile
+  int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block
+  int block_axis_ = -1;
+  std::string own_rows_;  // the padded row operand, where each task makes its own part; else empty
+  std::string streamed_;  // what vectors read, where it comes from beyond the second-level cache; else empty
+  std::string panel_;     // packed inside the kernel, per task
+  std::vector<PaddedWindow> trimmed_;  // windows whose terms of padding are left out
+  std::string whole_;                  // the sum with what they come to; else empty
+  bool row_is_packed_const_ = false;
+  bool row_is_total_ = false;    // rows may run over: the operand is a copy of ours
+  int64_t reduction_block_ = 0;  // steps of the outermost reduction axis in a block; 0: not blocked
+  std::string out_task_, out_tile_;
+};
+
+}  // namespace hone

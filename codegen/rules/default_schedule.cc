@@ -1,0 +1,186 @@
+#include "codegen/rules/default_schedule.h"
+
+#include <algorithm>
+
+#include "codegen/lower/lower.h"
+#include "codegen/rules/schedule_planner.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/op_traits.h"
+#include "ir/graph/stage_graph.h"
+#include "ir/rewrites/inline_stage.h"
+#include "ir/schedule/apply.h"
+
+namespace hone {
+namespace {
+
+// Whether every pad() in the body stays inside its tensor: then the stage is a plain copy.
+bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
+  bool inside = true;
+  VarTable vars;
+  std::vector<VarId> axes;
+  for (const Axis& axis : stage.axes) axes.push_back(vars.AddLoop(axis.name, planner.Extent(axis)));
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() != Op::kPad) return;
+    const Expr& load = e.arg(0);
+    const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(load.int_value())];
+    for (size_t d = 0; d < load.args().size(); ++d) {
+      // Plain axis plus a constant is all that a convolution's padding needs.
+      const Expr& index = load.arg(d);
+      int64_t offset = 0;
+      Expr axis = index;
+      if (index.op() == Op::kAdd || index.op() == Op::kSub) {
+        Expr constant = index.arg(1);
+        if (constant.op() != Op::kInt) {
+          inside = false;
+          return;
+        }
+        int64_t value = constant.int_value();
+        offset = index.op() == Op::kAdd ? value : -value;
+        axis = index.arg(0);
+      }
+      if (axis.op() == Op::kInt) {
+        inside &= axis.int_value() + offset >= 0 &&
+                  axis.int_value() + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
+        continue;
+      }
+      if (axis.op() != Op::kAxis) {
+        inside = false;
+        return;
+      }
+      int64_t extent = planner.Extent(stage.axes[static_cast<size_t>(axis.int_value())]);
+      inside &= offset >= 0 && extent - 1 + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
+    }
+  });
+  return inside;
+}
+
+bool IsElementwise(const Stage& stage) { return stage.reduction == Reduction::kNone; }
+
+// Whether a stage can be inlined without its readers growing for it: one that a body mentions twice is doubled.
+bool StaysSmall(const Kernel& kernel, int stage, const std::vector<int>& readers) {
+  constexpr double kSmall = 500;  // some twenty operations of the library
+  return std::all_of(readers.begin(), readers.end(), [&](int reader) {
+    const double apart = kernel.stages[static_cast<size_t>(stage)].body.nodes() +
+                         kernel.stages[static_cast<size_t>(reader)].body.nodes();
+    return NodesOnceInlined(kernel, stage, reader) <= std::max(kSmall, apart);
+  });
+}
+
+// Inlines what costs nothing to compute where it is read.
+void InlineCopies(SchedulePlanner& planner) {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    const std::vector<std::vector<int>> all_readers = ReadersOfAll(planner.kernel());
+    for (const Stage& stage : planner.kernel().stages) {
+      const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
+      if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
+      bool pads = false, computes = false;
+      Walk(stage.body, [&](const Expr& e) {
+        pads |= e.op() == Op::kPad;
+        computes |= e.type() != DType::kI64 && TraitsOf(e.op()).cost != OpCost::kFree;
+      });
+      if (pads && !PadsNothing(planner, stage)) continue;
+      const std::vector<int>& readers = all_readers[static_cast<size_t>(stage.output)];
+      bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) {
+        return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]);
+      });
+      bool cheap = pads || !computes || (into_elementwise && readers.size() == 1);
+      const auto index = static_cast<int>(&stage - planner.kernel().stages.data());
+      if (!cheap || !StaysSmall(planner.kernel(), index, readers)) continue;
+      if (planner.Inline(tensor.name)) {
+        changed = true;
+        break;
+      }
+    }
+  }
+}
+
+// Runs of axes that every access walks together become one axis: fewer tails, longer vectors.
+void CollapseRuns(SchedulePlanner& planner) {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (const Stage& stage : planner.kernel().stages) {
+      auto try_group = [&](const std::vector<Axis>& axes) {
+        for (size_t i = 0; i + 1 < axes.size(); ++i)
+          if (planner.Extent(axes[i]) > 1 && planner.Extent(axes[i + 1]) > 1 &&
+              planner.Rewrite({"fuse_axes", planner.NameOf(stage), {axes[i].name, axes[i + 1].name}}))
+            return true;
+        return false;
+      };
+      if (try_group(stage.axes) || try_group(stage.reduce_axes)) {
+        changed = true;
+        break;
+      }
+    }
+  }
+}
+
+// The position of the first rule that may be tried on a reduction.
+size_t FirstRule(SchedulePlanner& planner, const RuleTable& rules, const std::string& stage) {
+  std::vector<int64_t> options;
+  for (size_t i = 0; i + 1 < rules.reductions.size(); ++i) options.push_back(static_cast<int64_t>(i));
+  const auto first = static_cast<size_t>(planner.Choose(
+      stage, {"rule", "the first rule tried: 0 contraction, 1 window, 2 rows", Decision::Kind::kAlternative, false},
+      std::move(options), 0));
+  for (size_t i = 0; i < first; ++i)
+    planner.Refuse(rules.reductions[i].name, stage, "left out by a choice of the search");
+  return first;
+}
+
+void ScheduleReductionStage(SchedulePlanner& planner, const RuleTable& rules, const std::string& stage) {
+  for (const ScheduleRule& rule : rules.reductions.subspan(FirstRule(planner, rules, stage)))
+    if (rule.schedule(planner, stage)) return;
+}
+
+void ScheduleElementwiseStage(SchedulePlanner& planner, const RuleTable& rules, const std::string& name) {
+  // It belongs to what it finishes.
+  const Stage stage = planner.StageNamed(name);
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
+    if (!producer || producer->reduction == Reduction::kNone) continue;
+    const std::string feeding = planner.NameOf(*producer);
+    if (planner.IsScheduled(feeding)) continue;
+    for (const ScheduleRule& rule : rules.reductions.subspan(FirstRule(planner, rules, feeding)))
+      if (rule.finishes && rule.schedule(planner, feeding)) break;
+    if (planner.IsScheduled(name)) return;
+  }
+  for (const ScheduleRule& rule : rules.elementwise)
+    if (rule.schedule(planner, name)) return;
+}
+
+}  // namespace
+
+Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser) {
+  SchedulePlanner planner(kernel, target, chooser);
+  const RuleTable& rules = RulesFor(target);
+  InlineCopies(planner);
+  CollapseRuns(planner);
+  // From the last stage to the first: a rule takes a stage together with what feeds it.
+  std::vector<std::string> names;
+  for (const Stage& stage : planner.kernel().stages) names.push_back(planner.NameOf(stage));
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    // A rewrite may have taken it away.
+    if (FindStage(planner.kernel(), *name) < 0 || planner.IsScheduled(*name)) continue;
+    if (planner.StageNamed(*name).reduction != Reduction::kNone)
+      ScheduleReductionStage(planner, rules, *name);
+    else
+      ScheduleElementwiseStage(planner, rules, *name);
+  }
+  return Plan{planner.schedule(), planner.choices(), planner.notes()};
+}
+
+Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
+  return HONE_TRY(PlanSchedule(kernel, target, {})).schedule;
+}
+
+int64_t ChooseModestly(const Choice& choice) {
+  return choice.decision.grows_code ? choice.options.front() : choice.preferred;
+}
+
+Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target) {
+  return HONE_TRY(PlanSchedule(kernel, target, ChooseModestly)).schedule;
+}
+
+}  // namespace hone

@@ -1,0 +1,30 @@
+// The schedule that a kernel gets when nothing better is known. Derived from the stage graph and the target, by rules,
+// not tabulated: what a user gets in the first 50 ms.
+#pragma once
+
+#include "base/result.h"
+#include "codegen/rules/choices.h"
+#include "ir/graph/kernel.h"
+#include "ir/schedule/schedule.h"
+#include "ir/target.h"
+
+namespace hone {
+
+// Always applies to and lowers for the kernel. REQUIRES: the kernel passed VerifyKernel.
+Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target);
+
+// The same with as little unrolled as the rules allow: for kernels whose default schedule becomes more code than can be
+// compiled while somebody waits.
+Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target);
+int64_t ChooseModestly(const Choice& choice);  // its chooser
+
+// A schedule by the same rules, steered: the space that a search walks through. Where the choices lead into something
+// that does not apply or lower, that shows when it is applied or lowered.
+struct Plan {
+  Schedule schedule;
+  std::vector<Choice> choices;  // in the order that they came up
+  std::vector<RuleNote> notes;  // the rules that were tried, in order
+};
+Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser);
+
+}  // namespace hone

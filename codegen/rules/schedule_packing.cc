@@ -1,0 +1,185 @@
+// Packing for contractions: constants once, ahead of time; panels of the other operand per task; rows where they would
+// evict each other.
+#include <algorithm>
+
+#include "codegen/rules/contraction_rule.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+// [axis / width, the other dimensions: batch, own, reduction, axis % width]; empty if the axis is no plain dimension.
+std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access, int axis, int64_t width,
+                                                    const std::string& tensor) const {
+  std::vector<std::string> names = planner_.CopyAxes(tensor, pair_.sum);
+  int split = access.dimension[static_cast<size_t>(axis)];
+  if (split < 0 || names.empty()) return {};
+  std::vector<LayoutDim> layout{Quotient(names[static_cast<size_t>(split)], width)};
+  std::vector<bool> placed(names.size(), false);
+  placed[static_cast<size_t>(split)] = true;
+  auto place = [&](size_t dimension) {
+    if (!placed[dimension]) layout.push_back(Whole(names[dimension]));
+    placed[dimension] = true;
+  };
+  for (const std::vector<int>* group : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
+    for (int position : *group)
+      if (int d = access.dimension[static_cast<size_t>(position)]; d >= 0) place(static_cast<size_t>(d));
+  for (size_t d = 0; d < names.size(); ++d) place(d);
+  layout.push_back(Remainder(names[static_cast<size_t>(split)], width));
+  return layout;
+}
+
+void ContractionRule::PackVectorOperand() {
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  const int64_t bytes = planner_.Bytes(access.tensor);
+  // A network's weights come from memory, even those that would stay in the cache of a kernel called alone.
+  const bool is_large =
+      tensor.kind == TensorKind::kInput && bytes > planner_.machine().l2_bytes / (tensor.is_const ? 8 : 1);
+  if (is_large && tile_.direct) streamed_ = tensor.name;
+  if (tile_.direct) return;
+  std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
+  if (tensor.kind == TensorKind::kInput && tensor.is_const) {
+    std::string axis = Name(tile_.vector_axis);
+    std::vector<LayoutDim> layout = PanelLayout(access, tile_.vector_axis, width_, tensor.name);
+    if (!layout.empty() && planner_.CacheRead(name, copy, pair_.sum, Scope::kConst, layout)) {
+      // Written in vectors along the panel's rows; read with the tensor's own stride.
+      planner_.Split(copy, axis, {lanes_});
+      std::vector<std::string> order{axis + ".0"};
+      for (const Axis& other : planner_.StageNamed(copy).axes)
+        if (other.name != axis) order.push_back(other.name);
+      order.push_back(axis + ".1");
+      planner_.Reorder(copy, order);
+      planner_.Vectorize(copy, {order.back()});
+      planner_.MarkScheduled(copy);
+      if (is_large) streamed_ = copy;
+      return;
+    }
+  }
+  if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPerWorker)) panel_ = copy;
+  // The panel takes its columns from where they come from.
+  if (!panel_.empty() && name == columns_) planner_.Inline(name);
+}
+
+void ContractionRule::PackRowOperand() {
+  const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
+  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  row_is_total_ = tensor.kind == TensorKind::kIntermediate;
+  int row = tile_.row_axis[1];
+  if (row < 0) return;
+  int64_t rows = tile_.rows[1];
+  bool plain = true;
+  for (size_t i = 0; i < c_.extents.size(); ++i) plain &= !access.uses[i] || access.dimension[i] >= 0;
+  if (!plain) return;
+  std::string copy = planner_.FreshName(tensor.name + "_rows");
+  if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
+    if (!planner_.ChooseIf(pair_.sum, {"pack_rows", "constant rows are packed ahead of time"}, true)) return;
+    std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
+    if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
+      row_is_packed_const_ = true;
+      planner_.MarkScheduled(copy);
+      // Rows are few; vectors run along the reduction where the tensor is contiguous.
+      const Stage stage = planner_.StageNamed(copy);
+      std::vector<std::string> order;
+      for (const Axis& axis : stage.axes)
+        if (axis.name != Name(row)) order.push_back(axis.name);
+      planner_.Split(copy, Name(row), {rows});
+      order.insert(order.begin(), Name(row) + ".0");
+      order.push_back(Name(row) + ".1");
+      planner_.Reorder(copy, order);
+      planner_.Vectorize(copy, {order.back()});
+    }
+    return;
+  }
+  // Rows in the operand's own order, far enough apart not to evict each other.
+  int64_t stride = access.strides[static_cast<size_t>(row)] * c_.element_bytes;
+  int last = c_.reduce.back();
+  if (tensor.kind != TensorKind::kInput) return;
+  bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 &&
+                 RowsCollide(planner_.machine(), rows, stride);
+  if (!planner_.ChooseIf(pair_.sum, {"copy_rows", "rows are copied apart, so that they do not evict each other"},
+                         collide || reduction_block_ > 0))
+    return;
+  std::vector<LayoutDim> layout;
+  for (size_t d = 0; d < tensor.shape.size(); ++d)
+    for (size_t i = 0; i < c_.extents.size(); ++i)
+      if (access.dimension[i] == static_cast<int>(d))
+        layout.push_back(Whole(Name(static_cast<int>(i)), collide && d + 1 == tensor.shape.size() ? 16 : 0));
+  if (layout.size() != tensor.shape.size()) layout.clear();
+  if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kWorkspace, layout)) return;
+  row_is_total_ = true;
+  ScheduleElementwise(planner_, copy);
+}
+
+// Constants are packed in the order in which they are read, so what lies ahead is what comes next. In a network they
+// come from memory; a measurement calls one kernel over and over and finds them in a cache, so this is not left to it.
+void ContractionRule::PrefetchOperand() {
+  if (streamed_.empty()) return;
+  constexpr int64_t kUsualAhead = 4096;
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const bool is_const = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
+  const int64_t ahead = is_const ? kUsualAhead : planner_.Choose(pair_.sum, kPrefetch, {0, 1024, kUsualAhead}, 0);
+  if (ahead == 0) return;
+  planner_.Prefetch(streamed_, pair_.sum, ahead);
+  planner_.Took("prefetch", pair_.sum,
+                is_const ? "constants come from memory when other kernels run between the calls"
+                         : "the operand comes from beyond the second-level cache");
+}
+
+// A panel of the vector operand, packed once per task: rows of `width_` elements, one after the other.
+void ContractionRule::SchedulePanel() {
+  planner_.ComputeAt(panel_, pair_.out, out_task_);
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const Stage stage = planner_.StageNamed(panel_);
+  std::string vector = Name(tile_.vector_axis);
+  std::vector<LayoutDim> layout;
+  std::vector<std::string> order;
+  for (const Axis& axis : stage.axes)
+    if (axis.name != vector) layout.push_back(Whole(axis.name)), order.push_back(axis.name);
+  layout.push_back(Whole(vector));
+  planner_.Store(panel_, Scope::kPerWorker, layout);
+  if (access.strides[static_cast<size_t>(tile_.vector_axis)] == 1) {
+    planner_.Split(panel_, vector, {lanes_});
+    order.push_back(vector + ".0");
+    order.push_back(vector + ".1");
+    planner_.Reorder(panel_, order);
+    planner_.Unroll(panel_, {vector + ".0"});
+    planner_.Vectorize(panel_, {vector + ".1"});
+    planner_.MarkScheduled(panel_);
+    return;
+  }
+  // The operand is contiguous along another axis: blocks of it go through registers and leave transposed.
+  std::string along;
+  for (const Axis& axis : stage.axes) {
+    size_t d = static_cast<size_t>(&axis - stage.axes.data());
+    if (d + 1 == stage.axes.size()) along = axis.name;
+  }
+  std::string tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].name;
+  std::string block = planner_.FreshName(tensor + "_block");
+  if (along == vector || !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters)) {
+    planner_.MarkScheduled(panel_);
+    return;
+  }
+  std::erase(order, along);
+  planner_.Split(panel_, vector, {lanes_});
+  planner_.Split(panel_, along, {lanes_});
+  order.push_back(along + ".0");
+  order.push_back(vector + ".0");
+  order.push_back(along + ".1");
+  order.push_back(vector + ".1");
+  planner_.Reorder(panel_, order);
+  planner_.Unroll(panel_, {along + ".1"});
+  planner_.Vectorize(panel_, {vector + ".1"});
+  planner_.ComputeAt(block, panel_, vector + ".0");
+  std::vector<std::string> block_order, block_unrolled;
+  for (const Axis& axis : planner_.StageNamed(block).axes)
+    if (axis.name != along) block_order.push_back(axis.name);
+  block_unrolled = block_order;
+  block_order.push_back(along);
+  planner_.Reorder(block, block_order);
+  planner_.Unroll(block, block_unrolled);
+  planner_.Vectorize(block, {along});
+  planner_.MarkScheduled(block);
+  planner_.MarkScheduled(panel_);
+}
+
+}  // namespace hone

@@ -1,0 +1,34 @@
+#include "codegen/rules/schedule_rules.h"
+
+namespace hone {
+namespace {
+
+bool ScheduleProducts(SchedulePlanner& planner, const std::string& stage) {
+  return ScheduleWinograd(planner, stage) || ScheduleContraction(planner, stage);
+}
+
+constexpr ScheduleRule kCpuReductions[] = {
+    {"contraction", ScheduleProducts, true},
+    {"window", ScheduleWindow, true},
+    {"rows", ScheduleRows},
+    {"reduction", ScheduleReduction},
+};
+constexpr ScheduleRule kCpuElementwise[] = {
+    {"rows", ScheduleRows},
+    {"transpose", ScheduleTranspose},
+    {"elementwise", ScheduleElementwise},
+};
+constexpr RuleTable kCpuRules{kCpuReductions, kCpuElementwise};
+
+}  // namespace
+
+const RuleTable& RulesFor(const Target& target) {
+  switch (target.isa) {
+    case Isa::kAvx2:
+    case Isa::kAvx512:
+    case Isa::kNeon: break;
+  }
+  return kCpuRules;
+}
+
+}  // namespace hone

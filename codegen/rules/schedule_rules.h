@@ -1,0 +1,46 @@
+// The rules of default schedules, and which of them a kind of device has, in which order.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "codegen/rules/schedule_planner.h"
+#include "ir/target.h"
+
+namespace hone {
+
+// Looks at the stage that writes the named tensor, with what feeds it; true if it scheduled it. Says why to the
+// planner.
+using ScheduleRuleFunction = bool (*)(SchedulePlanner& planner, const std::string& stage);
+
+struct ScheduleRule {
+  std::string_view name;  // in notes
+  ScheduleRuleFunction schedule;
+  bool finishes = false;  // a rule for reductions that also schedules the element-wise stage that reads the result
+};
+
+// In the order in which they are tried. The last rule of each list takes every stage.
+struct RuleTable {
+  // Positions are options of the decision "rule", the last one's excepted: stored, so new rules for reductions come
+  // before the last, and behind the others.
+  std::span<const ScheduleRule> reductions;
+  std::span<const ScheduleRule> elementwise;
+};
+
+const RuleTable& RulesFor(const Target& target);
+
+bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
+// A convolution by minimal filtering, where the kernel's accuracy allows other rounding.
+bool ScheduleWinograd(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleWindow(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleRows(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
+// Any reduction: vectors along the last axis, one register tile per vector, the reduction in serial loops.
+bool ScheduleReduction(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
+
+// No rule, but a part of some: loops of an element-wise stage that is computed inside another's, whole rows in vectors.
+void ScheduleInPlace(SchedulePlanner& planner, const std::string& stage);
+
+}  // namespace hone

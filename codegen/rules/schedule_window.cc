@@ -1,0 +1,169 @@
+// Small windows without reuse across channels: depthwise convolution and pooling. Rows of the output are blocked in
+// registers, so that each input row is loaded once for all the output rows that it touches; padding happens in a
+// private copy of the plane.
+#include <algorithm>
+#include <utility>
+
+#include "base/arithmetic.h"
+#include "codegen/rules/schedule_planner.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+// Multiply-adds of a tile that is unrolled whole: the code stays within a few hundred instructions.
+constexpr int64_t kMostUnrolled = 200;
+
+constexpr int64_t kLargestWindow = 200;
+
+// The stage that pads the windowed operand for this stage alone; nullptr if there is none.
+const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
+  const Tensor& source = planner.kernel().tensors[static_cast<size_t>(tensor)];
+  const Stage* pad = ProducerOf(planner.kernel(), tensor);
+  bool is_alone = pad && source.kind == TensorKind::kIntermediate && !planner.IsScheduled(source.name) &&
+                  pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), tensor).size() == 1;
+  return is_alone ? pad : nullptr;
+}
+
+// Rows of the output in a tile: those that leave the least work, where loads shared by the rows are paid once.
+int64_t ChooseRows(int64_t extent, int64_t most) {
+  int64_t rows = 1;
+  double best = 1e30;
+  for (int64_t r = 1; r <= std::min(extent, most); ++r) {
+    double tiles = static_cast<double>(CeilDiv(extent, r));
+    double cost = tiles * (static_cast<double>(r) + 1.5);
+    if (cost < best - 1e-9) best = cost, rows = r;
+  }
+  return rows;
+}
+
+}  // namespace
+
+bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  const size_t rank = stage.axes.size();
+  if (rank < 1 || stage.reduce_axes.empty()) return planner.Refuse("window", name, "no window to reduce over");
+  // Every reduction axis is short, and the windowed operand reads an axis of the output and one of the window together.
+  int64_t window = 1;
+  for (const Axis& axis : stage.reduce_axes) window *= planner.Extent(axis);
+  if (window > kLargestWindow) return planner.Refuse("window", name, "it reduces over more than a small window");
+  std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
+  const size_t last = rank - 1;
+  const AccessPattern* data = nullptr;
+  for (const AccessPattern& access : accesses)
+    if (access.affine && access.uses[last] && access.strides[last] >= 1) data = &access;
+  if (!data) return planner.Refuse("window", name, "nothing is read along the last axis of the output");
+  // Vectors of a few lanes are not worth it, nor is a window along an axis that lies far apart in memory.
+  if (data->strides[last] > planner.machine().widest_lane_stride)
+    return planner.Refuse("window", name, "what a vector would read lies far apart in memory");
+  const int64_t extent = planner.Extent(stage.axes[last]);
+  const int64_t row_extent = rank >= 2 ? planner.Extent(stage.axes[rank - 2]) : 1;
+  const int64_t registers = planner.machine().vector_registers;
+
+  // A plane whose rows are one vector needs no padded copy: a mask that is known now leaves out what lies outside.
+  const Stage* pad = PadOf(planner, data->tensor);
+  const bool has_masks = planner.machine().has_masked_access;
+  const bool is_padded = pad != nullptr;  // `pad` itself may be rewritten away
+  int64_t most_rows = registers / 5;
+  std::string padded = pad ? planner.NameOf(*pad) : "";
+  bool fits = pad && has_masks && extent <= planner.LanesFor(stage) &&
+              window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
+  if (pad && has_masks && planner.ChooseIf(name, {"masked", "padding by masks, without a padded copy"}, fits) &&
+      planner.Inline(padded)) {
+    most_rows = std::max<int64_t>(1, std::min(registers / 4, kMostUnrolled / window));
+    planner.MarkScheduled(std::exchange(padded, {}));
+  }
+
+  // The stage and its reader, or a reader made for it.
+  std::string sum = name, out = planner.FinishingStage(name);
+  if (out.empty()) {
+    sum = planner.FreshName("tile");
+    out = name;
+    if (!planner.Rewrite({"cache_write", name, {sum}}))
+      return planner.Refuse("window", name, "the reduction cannot be separated from what it is written to");
+  }
+
+  const Stage result = planner.StageNamed(out), part = planner.StageNamed(sum);
+  int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
+  if (lanes >= 8) lanes = planner.Choose(name, {"lanes", "lanes of a vector"}, {lanes / 2}, lanes);
+  std::vector<int64_t> row_options;
+  for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
+  const int64_t rows = planner.Choose(name, kRows, std::move(row_options), ChooseRows(row_extent, most_rows));
+  std::string w = result.axes[last].name, h = rank >= 2 ? result.axes[rank - 2].name : "";
+  std::vector<std::string> outer, order, unrolled;
+  int64_t tasks = 1;
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    outer.push_back(result.axes[i].name);
+    tasks *= planner.Extent(result.axes[i]);
+  }
+  planner.Split(out, w, {lanes});
+  // An operand that is read where it lies ends with its last element. Masks for the last vector, which are known only
+  // when it is reached, make every strided load a gather, which costs more than computing some outputs twice.
+  if (extent > lanes && extent % lanes != 0 &&
+      planner.ChooseIf(
+          name, {"shift", "the last vector of a row starts early and computes some outputs again, instead of masks"},
+          padded.empty()))
+    planner.SetTail(out, w, Tail::kShift);
+  order = outer;
+  std::string tile_loop = w + ".0";
+  if (rank >= 2) {
+    planner.Split(out, h, {rows});
+    order.push_back(h + ".0");
+    if (outer.empty()) {
+      outer.push_back(h + ".0");
+      tasks = CeilDiv(row_extent, rows);
+    }
+    order.push_back(tile_loop);
+    order.push_back(h + ".1");
+    unrolled.push_back(h + ".1");
+    if (row_extent % rows != 0 && row_extent >= rows) planner.SetTail(out, h, Tail::kShift);
+  } else {
+    order.push_back(tile_loop);
+    outer.push_back(tile_loop);
+    tasks = CeilDiv(extent, lanes);
+  }
+  order.push_back(w + ".1");
+  planner.Reorder(out, order);
+  double points = 1;
+  for (const Axis& axis : result.axes) points *= static_cast<double>(planner.Extent(axis));
+  std::string task = planner.Parallelize(
+      out, outer, tasks, points * static_cast<double>(window) / static_cast<double>(lanes) + points / 4);
+  if (rank == 1) tile_loop = task;
+  planner.Unroll(out, unrolled);
+  planner.Vectorize(out, {w + ".1"});
+  planner.MarkScheduled(out);
+
+  planner.ComputeAt(sum, out, tile_loop);
+  planner.Store(sum, Scope::kRegisters);
+  std::vector<std::string> sum_order, sum_unrolled;
+  bool unroll_all =
+      planner.ChooseIf(name, {.name = "unroll_window", .meaning = "the window is unrolled whole", .grows_code = true},
+                       window * rows <= kMostUnrolled);
+  for (size_t i = 0; i < part.reduce_axes.size(); ++i) {
+    sum_order.push_back(part.reduce_axes[i].name);
+    if (unroll_all) sum_unrolled.push_back(part.reduce_axes[i].name);
+  }
+  for (size_t i = 0; i + 1 < rank; ++i) {
+    sum_order.push_back(part.axes[i].name);
+    sum_unrolled.push_back(part.axes[i].name);
+  }
+  sum_order.push_back(part.axes[last].name);
+  planner.Reorder(sum, sum_order);
+  planner.Unroll(sum, sum_unrolled);
+  planner.Vectorize(sum, {part.axes[last].name});
+  planner.MarkScheduled(sum);
+
+  // The padded plane, per task.
+  if (!padded.empty()) {
+    planner.ComputeAt(padded, out, task);
+    ScheduleInPlace(planner, padded);
+  }
+  planner.Took("window", name,
+               !is_padded       ? "a small window, rows of the output side by side in registers"
+               : padded.empty() ? "a small window, rows of the output side by side in registers, padding by masks"
+                                : "a small window, rows of the output side by side in registers, over a padded copy");
+  return true;
+}
+
+}  // namespace hone

@@ -1,0 +1,368 @@
+#include "codegen/rules/tile_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/arithmetic.h"
+#include "ir/graph/affine.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+double Tiles(int64_t extent, int64_t tile) { return static_cast<double>(CeilDiv(extent, tile)); }
+
+// A row and a step of the reduction that together, and nothing else, move along a dimension of what is padded.
+std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const Stage& stage, const Expr& index,
+                                        const Expr& extent) {
+  const Kernel& kernel = planner.kernel();
+  const std::optional<Linear> form = AffineIndex(kernel, index);
+  const auto rank = static_cast<int>(stage.axes.size());
+  if (!form || form->terms().size() != 2 || LowerExtent(kernel, extent) != UpperExtent(kernel, extent))
+    return std::nullopt;
+  const Term row = form->terms()[0], step = form->terms()[1];  // by position
+  if (row.var.value >= rank || step.var.value < rank) return std::nullopt;
+  const Axis &rows = planner.AxisAt(stage, row.var.index()), &steps = planner.AxisAt(stage, step.var.index());
+  for (const Axis* axis : {&rows, &steps})
+    if (LowerExtent(kernel, axis->extent) != UpperExtent(kernel, axis->extent)) return std::nullopt;
+  constexpr int64_t kLongestWindow = 64;
+  const int64_t row_count = planner.Extent(rows), step_count = planner.Extent(steps);
+  if (row.coef <= 0 || step_count > kLongestWindow) return std::nullopt;
+  double inside = 0;
+  for (int64_t s = 0; s < step_count; ++s) {
+    const int64_t start = form->constant() + s * step.coef;  // of the first row
+    const int64_t first = std::max<int64_t>(0, FloorDiv(-start + row.coef - 1, row.coef));
+    const int64_t last = std::min(row_count - 1, FloorDiv(UpperExtent(kernel, extent) - 1 - start, row.coef));
+    inside += static_cast<double>(std::max<int64_t>(0, last - first + 1));
+  }
+  const double share = 1 - inside / (static_cast<double>(row_count) * static_cast<double>(step_count));
+  return share > 0 ? std::optional(PaddedWindow{row.var.value, step.var.value, share}) : std::nullopt;
+}
+
+void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contraction& c) {
+  const Kernel& kernel = planner.kernel();
+  if (stage.body.op() != Op::kMul || !IsFloat(stage.body.type())) return;
+  for (int v = 0; v < 2; ++v) {
+    const Tensor& constant = kernel.tensors[static_cast<size_t>(c.operands[1 - v].tensor)];
+    const Stage* pad = ProducerOf(kernel, c.operands[v].tensor);
+    if (!pad || !constant.is_const || constant.kind != TensorKind::kInput) continue;
+    if (pad->body.op() != Op::kPad || pad->body.arg(1).op() != Op::kFloat || pad->body.arg(1).float_value() != 0)
+      continue;
+    for (const Expr& load : stage.body.args()) {
+      if (load.op() != Op::kLoad || load.int_value() != c.operands[v].tensor) continue;
+      const Tensor& source = kernel.tensors[static_cast<size_t>(pad->body.arg(0).int_value())];
+      for (size_t d = 0; d < source.shape.size(); ++d)
+        if (std::optional<PaddedWindow> window =
+                WindowAlong(planner, stage, SubstituteAxes(pad->body.arg(0).arg(d), load.args()), source.shape[d]))
+          c.windows.push_back(*window);
+    }
+    if (!c.windows.empty()) c.padded = v;
+  }
+}
+
+}  // namespace
+
+TrimWay TrimWayOf(const Contraction& c, const PaddedWindow& window, const RegisterTile& tile) {
+  if (c.padded != 1 - tile.vector_operand || window.reduce == c.reduce[0]) return TrimWay::kNot;
+  int64_t rows = 1;
+  for (int i = 0; i < 2; ++i)
+    if (tile.row_axis[i] == window.row) rows = tile.rows[i];
+  if (rows == 1) return TrimWay::kByLoop;
+  constexpr int64_t kMostCopies = 8;
+  const bool fits = c.extents[static_cast<size_t>(window.reduce)] <= kMostCopies &&
+                    (tile.rows[0] * tile.rows[1] + 1) * tile.vectors <= c.most_in_copies;
+  return fits && rows >= c.extents[static_cast<size_t>(window.row)] ? TrimWay::kByCopies : TrimWay::kNot;
+}
+
+double TrimGain(const Contraction& c, const RegisterTile& tile, TrimWay most) {
+  constexpr double kEdgeSteps = 1.5;  // what one term of the edges costs, in steps of the reduction
+  double kept = 1, edges = kEdgeSteps;
+  bool any = false;
+  for (const PaddedWindow& window : c.windows) {
+    const TrimWay way = TrimWayOf(c, window, tile);
+    if (way == TrimWay::kNot || (way == TrimWay::kByCopies && most == TrimWay::kByLoop)) continue;
+    any = true;
+    kept *= 1 - window.share;
+    edges *= static_cast<double>(c.extents[static_cast<size_t>(window.reduce)]);
+  }
+  return any ? 1 - kept - edges / static_cast<double>(c.reduction) : 0;
+}
+
+std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, const std::string& name) {
+  const Stage& stage = planner.StageNamed(name);
+  if (stage.reduction != Reduction::kSum) return std::nullopt;
+  std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
+  if (accesses.size() != 2 || accesses[0].tensor == accesses[1].tensor || !accesses[0].affine || !accesses[1].affine)
+    return std::nullopt;
+  Contraction c;
+  c.stage = name;
+  c.lanes = planner.LanesFor(stage);
+  c.element_bytes = ByteSize(planner.kernel().tensors[static_cast<size_t>(stage.output)].dtype);
+  const size_t rank = stage.axes.size();
+  for (size_t i = 0; i < rank + stage.reduce_axes.size(); ++i) {
+    c.extents.push_back(planner.Extent(planner.AxisAt(stage, i)));
+    int position = static_cast<int>(i);
+    bool in_a = accesses[0].uses[i], in_b = accesses[1].uses[i];
+    if (i >= rank) {
+      c.reduce.push_back(position);
+      c.reduction *= c.extents[i];
+    } else if (in_a && in_b) {
+      c.batch.push_back(position);
+    } else if (in_a || in_b) {
+      c.only[in_a ? 0 : 1].push_back(position);
+    } else if (c.extents[i] == 1) {
+      c.batch.push_back(position);
+    } else {
+      return std::nullopt;
+    }
+  }
+  c.operands[0] = std::move(accesses[0]);
+  c.operands[1] = std::move(accesses[1]);
+  FindPaddedWindows(planner, stage, c);
+  c.most_in_copies = planner.machine().vector_registers - planner.machine().copy_registers;
+  return c;
+}
+
+namespace {
+
+// The operand that is read in vectors along one of its axes, and the axes of the other one that make rows.
+struct VectorSide {
+  int operand = 0;
+  int axis = -1;
+  int64_t extent = 1, lanes = 1;
+  bool plain = true;           // every axis is a dimension of its own: a panel can be packed
+  bool contiguous = false;     // the axis is: vectors can be read where they lie
+  bool is_const = false;       // packed ahead of time
+  double bytes = 0;            // of the operand
+  bool evicts_itself = false;  // where it lies, the vectors of all steps share a few sets of the first-level cache
+  bool crosses_lines = false;  // where it lies, vectors are not aligned
+  bool misses_pages = false;   // where it lies, each step is on another page, and they are too many to stay at hand
+  double other_tiles = 1;      // of the operand's other own axes
+  int outer = -1, inner = -1;
+  int64_t outer_extent = 1, inner_extent = 1;
+  double other_rows = 1;
+  bool transposed = false;
+};
+
+double BatchOf(const Contraction& c) {
+  double batch = 1;
+  for (int axis : c.batch) batch *= static_cast<double>(c.extents[static_cast<size_t>(axis)]);
+  return batch;
+}
+
+std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contraction& c, int operand, int axis,
+                                    int output_axis) {
+  const AccessPattern& access = c.operands[operand];
+  const auto position = static_cast<size_t>(axis);
+  VectorSide side;
+  side.operand = operand;
+  side.axis = axis;
+  side.extent = c.extents[position];
+  if (side.extent < 2 || c.reduce.empty()) return std::nullopt;
+  for (size_t i = 0; i < c.extents.size(); ++i) side.plain &= !access.uses[i] || access.dimension[i] >= 0;
+  side.contiguous = access.strides[position] == 1;
+  if (!side.plain && !side.contiguous) return std::nullopt;
+  side.lanes = std::min<int64_t>(c.lanes, BitCeil(side.extent));
+  side.is_const = planner.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
+  side.bytes = static_cast<double>(planner.Bytes(access.tensor));
+  auto extent_of = [&](int position) { return c.extents[static_cast<size_t>(position)]; };
+  const int longest =
+      *std::max_element(c.reduce.begin(), c.reduce.end(), [&](int a, int b) { return extent_of(a) < extent_of(b); });
+  const int64_t stride = access.strides[static_cast<size_t>(longest)] * c.element_bytes;
+  const MachineModel& machine = planner.machine();
+  side.evicts_itself = RowsCollide(machine, extent_of(longest), stride);
+  side.crosses_lines = stride % machine.line_bytes != 0;
+  side.misses_pages = stride >= machine.page_bytes && extent_of(longest) > machine.near_pages;
+  for (int other : c.only[operand])
+    if (other != axis) side.other_tiles *= static_cast<double>(extent_of(other));
+  const std::vector<int>& rows = c.only[1 - operand];
+  if (!rows.empty()) side.inner = rows.back();
+  if (rows.size() >= 2) side.outer = rows[rows.size() - 2];
+  for (size_t i = 0; i + 2 < rows.size(); ++i) side.other_rows *= static_cast<double>(extent_of(rows[i]));
+  if (side.inner >= 0) side.inner_extent = extent_of(side.inner);
+  if (side.outer >= 0) side.outer_extent = extent_of(side.outer);
+  side.transposed = output_axis != axis;
+  if (side.transposed && output_axis != side.inner) return std::nullopt;
+  return side;
+}
+
+// Cycles that `lines` next to each other take at each step of a far stride. Within the second-level cache, what that
+// delivers. Beyond it what the next one does, unless too few steps are in flight to hide its latency: prefetchers see
+// nothing in such a stride. `operations`: of one step.
+double FetchCycles(const MachineModel& machine, bool far, double lines, double operations) {
+  if (!far) return lines * static_cast<double>(machine.line_bytes) / machine.l2_bytes_per_cycle;
+  return std::max(lines * machine.far_line_cycles, machine.far_latency * operations / machine.instructions_in_flight);
+}
+
+// Steps of the reduction that a tile need not do, since they meet padding; less what the edges cost instead.
+double StepsSaved(const Contraction& c, const VectorSide& side, int64_t vectors, int64_t rows0, int64_t rows1) {
+  RegisterTile tile;
+  tile.vector_operand = side.operand;
+  tile.vectors = vectors;
+  tile.row_axis[0] = side.outer;
+  tile.row_axis[1] = side.inner;
+  tile.rows[0] = rows0;
+  tile.rows[1] = rows1;
+  return std::max(0.0, TrimGain(c, tile, TrimWay::kByCopies)) * static_cast<double>(c.reduction);
+}
+
+// Of the whole contraction.
+double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const VectorSide& side, int64_t vectors,
+                int64_t rows0, int64_t rows1, bool direct) {
+  const MachineModel& machine = planner.machine();
+  const int64_t rows = rows0 * rows1;
+  const double steps = static_cast<double>(c.reduction) - StepsSaved(c, side, vectors, rows0, rows1);
+  const double batch = BatchOf(c);
+  const double vector_tiles = Tiles(side.extent, vectors * side.lanes) * side.other_tiles;
+  const double row_tiles = Tiles(side.inner_extent, rows1) * Tiles(side.outer_extent, rows0) * side.other_rows;
+  const double step_bytes = static_cast<double>(vectors * side.lanes * c.element_bytes);
+  // Per step of the reduction: FMAs, loads, and the way from an FMA to the next of its chain.
+  double step = std::max({static_cast<double>(rows * vectors) / machine.fma_per_cycle,
+                          static_cast<double>(rows + vectors) / machine.loads_per_cycle, machine.fma_latency});
+  if (!side.plain) step += 0.5 * static_cast<double>(vectors);  // unaligned vectors cross lines
+  const double panel = steps * step_bytes;
+  // Then a piece stays in the first level.
+  const bool blocked = panel > static_cast<double>(machine.l2_bytes) / 2 && row_tiles >= 4;
+  if ((panel > static_cast<double>(machine.l1_bytes) * 0.7 && !blocked) || row_tiles < 2)
+    step = std::max(step, step_bytes / machine.l2_bytes_per_cycle);
+  double stores;
+  if (side.transposed) {
+    const auto lanes = static_cast<double>(side.lanes);
+    double blocks = static_cast<double>(vectors) * Tiles(rows1, side.lanes) * static_cast<double>(rows0);
+    stores = blocks * (lanes * std::log2(lanes) + 3.0 * lanes);
+  } else {
+    stores = static_cast<double>(rows * vectors) * 2;
+  }
+  double loops = 20;
+  if (c.reduce.size() > 1) loops += steps / static_cast<double>(c.extents.back()) * 1.5;
+  double cycles = batch * vector_tiles * row_tiles * (steps * step + stores + loops);
+  // A panel that is not constant comes from where the operand lies once for all row tiles: while it is packed, or under
+  // the first of them.
+  if (side.plain && !side.is_const) {
+    // Lines that two tiles share stay in the second level, or are fetched twice.
+    const bool far = side.bytes > static_cast<double>(machine.l2_bytes);
+    const double lines =
+        step_bytes / static_cast<double>(machine.line_bytes) + (far && side.contiguous && side.crosses_lines ? 1 : 0);
+    if (!direct) {
+      const double fetch = FetchCycles(machine, far, lines, 2 * static_cast<double>(vectors));
+      cycles +=
+          batch * vector_tiles * steps * std::max(fetch, static_cast<double>(vectors) * (side.contiguous ? 2.0 : 8.0));
+    } else {
+      const double fetch = FetchCycles(machine, far, lines, static_cast<double>(rows * vectors + rows + vectors));
+      double again = step + (side.misses_pages ? 1 : 0);
+      if (side.evicts_itself) again = std::max(again, step_bytes / machine.l2_bytes_per_cycle);
+      cycles += batch * vector_tiles * steps * (std::max(again, fetch) + (row_tiles - 1) * again - row_tiles * step);
+    }
+  }
+  // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
+  const AccessPattern& row_operand = c.operands[1 - side.operand];
+  const bool is_const = planner.kernel().tensors[static_cast<size_t>(row_operand.tensor)].is_const;
+  for (int k : c.reduce) {
+    const int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
+    const auto bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
+    if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 &&
+        bytes > static_cast<double>(machine.l2_bytes) / 2)
+      cycles += bytes * 0.2;
+  }
+  if (direct && !side.plain && side.extent % (vectors * side.lanes) != 0 && side.extent < vectors * side.lanes)
+    cycles *= 1.05;
+  return cycles;
+}
+
+// Read where it lies, packed, or either.
+std::vector<bool> WaysToRead(const VectorSide& side, double row_tiles) {
+  if (!side.plain) return {true};
+  if (!side.contiguous) return {false};
+  if (side.is_const) return {row_tiles < 4};
+  return {false, true};
+}
+
+}  // namespace
+
+bool RowsCollide(const MachineModel& machine, int64_t rows, int64_t stride_bytes) {
+  const int64_t way = machine.l1_way_bytes, ways = machine.l1_bytes / way;
+  const int64_t period = std::max(machine.line_bytes, std::min(way, stride_bytes & -stride_bytes));
+  const int64_t sets = way / period;
+  return rows / sets > ways / 2;
+}
+
+std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
+  const int64_t registers = planner.machine().vector_registers;
+  std::vector<RegisterTile> tiles;
+  for (int v = 0; v < 2; ++v) {
+    for (int axis : c.only[v]) {
+      const std::optional<VectorSide> side = SideAlong(planner, c, v, axis, output_axis);
+      if (!side) continue;
+      for (int64_t vectors = 1; vectors <= 8 && vectors <= CeilDiv(side->extent, side->lanes); ++vectors) {
+        for (int64_t rows1 = 1; rows1 <= std::min(side->inner_extent, registers); ++rows1) {
+          for (int64_t rows0 = 1; rows0 <= std::min(side->outer_extent, registers / rows1); ++rows0) {
+            if (rows0 > 1 && rows1 < side->inner_extent && rows1 < 4) continue;
+            // Accumulators, the vectors of one step, and one broadcast.
+            if (rows0 * rows1 * vectors + vectors + 1 > registers) continue;
+            const double row_tiles =
+                Tiles(side->inner_extent, rows1) * Tiles(side->outer_extent, rows0) * side->other_rows;
+            for (bool direct : WaysToRead(*side, row_tiles))
+              tiles.push_back({v,
+                               axis,
+                               vectors,
+                               {side->outer, side->inner},
+                               {rows0, rows1},
+                               direct,
+                               side->transposed,
+                               CyclesOf(planner, c, *side, vectors, rows0, rows1, direct)});
+          }
+        }
+      }
+    }
+  }
+  return tiles;
+}
+
+namespace {
+
+// A tile this many times as expensive as the cheapest is not worth measuring.
+constexpr double kHopeless = 3;
+
+// Vectors along a size that is known at run time only would all be masked.
+void KeepVectorsFixed(const SchedulePlanner& planner, const std::string& stage, std::vector<RegisterTile>& tiles) {
+  auto is_dynamic = [&](const RegisterTile& tile) {
+    const Expr& extent = planner.AxisAt(planner.StageNamed(stage), static_cast<size_t>(tile.vector_axis)).extent;
+    return LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent);
+  };
+  if (!std::all_of(tiles.begin(), tiles.end(), is_dynamic)) std::erase_if(tiles, is_dynamic);
+}
+
+const RegisterTile& Cheapest(const std::vector<RegisterTile>& tiles) {
+  return *std::min_element(tiles.begin(), tiles.end(),
+                           [](const RegisterTile& a, const RegisterTile& b) { return a.cycles < b.cycles; });
+}
+
+// Decides one number of the tile; what is left has it, and the cheapest of that is preferred in the next decision.
+template <typename Part>
+void Narrow(SchedulePlanner& planner, const std::string& stage, const Decision& decision,
+            std::vector<RegisterTile>& tiles, const Part& part) {
+  std::vector<int64_t> options;
+  for (const RegisterTile& tile : tiles) options.push_back(part(tile));
+  int64_t value = planner.Choose(stage, decision, std::move(options), part(Cheapest(tiles)));
+  std::erase_if(tiles, [&](const RegisterTile& tile) { return part(tile) != value; });
+}
+
+}  // namespace
+
+std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& c, int output_axis) {
+  std::vector<RegisterTile> tiles = RegisterTiles(planner, c, output_axis);
+  if (tiles.empty()) return std::nullopt;
+  KeepVectorsFixed(planner, c.stage, tiles);
+  double most = Cheapest(tiles).cycles * kHopeless;
+  std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.cycles > most; });
+  Narrow(planner, c.stage,
+         {"vector_axis", "the axis that vectors run along, by position", Decision::Kind::kAlternative}, tiles,
+         [](const RegisterTile& tile) { return int64_t{tile.vector_axis}; });
+  Narrow(planner, c.stage, kVectors, tiles, [](const RegisterTile& tile) { return tile.vectors; });
+  Narrow(planner, c.stage, kRows, tiles, [](const RegisterTile& tile) { return tile.rows[1]; });
+  Narrow(planner, c.stage, {"outer_rows", "rows of the register tile along the second axis"}, tiles,
+         [](const RegisterTile& tile) { return tile.rows[0]; });
+  return Cheapest(tiles);
+}
+
+}  // namespace hone

@@ -1,0 +1,46 @@
+#include "daemon/inspect/admin.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/generated_code.h"
+#include "daemon/inspect/record_facts.h"
+
+namespace hone {
+
+clockid_t CpuClockOfThisThread() {
+  clockid_t clock = 0;
+  pthread_getcpuclockid(pthread_self(), &clock);
+  return clock;
+}
+
+// The record for this machine if the kernel has one, else for another.
+Result<Record> Admin::FindRecord(const std::string& fingerprint_digits) {
+  Fingerprint fingerprint = HONE_TRY(cache.Resolve(fingerprint_digits));
+  std::vector<Record> records = HONE_TRY(cache.RecordsOf(fingerprint));
+  if (records.empty()) {
+    return Error{ErrorKind::kNotFound, "there is no record of it; `hone ls` lists those there are", fingerprint_digits};
+  }
+  std::string host = PrintTarget(path.host());
+  auto ours = std::ranges::find_if(records, [&](const Record& record) { return record.key.target == host; });
+  return std::move(ours != records.end() ? *ours : records.front());
+}
+
+Result<Record> Admin::FindRecordOf(const KernelName& name) {
+  if (name.is_fingerprint) return FindRecord(name.kernel);
+  const int threads = static_cast<int>(std::min(name.threads, 4096u));
+  ResolvedKernel identity = HONE_TRY(path.Identify({.kernel = name.kernel, .target = "", .threads = threads}));
+  return FindRecord(identity.key.fingerprint.Hex());
+}
+
+std::vector<Fact> Admin::ReasonsFor(const Record& record) const {
+  ArtifactState artifact;
+  artifact.is_ours = record.key.target == PrintTarget(path.host());
+  artifact.is_current = record.key.code == CodeKey(path.compiler(), HONE_ABI_VERSION, path.host());
+  artifact.is_checked = cache.IsCheckedHere(record);
+  return ReasonsOf(record, artifact);
+}
+
+}  // namespace hone

@@ -1,0 +1,61 @@
+// What the answers to people's questions about the daemon and its cache are made of (daemon/inspect/admin_*.cc), away
+// from serving, and from serving's processes.
+#pragma once
+
+#include <time.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cache/schedule_cache.h"
+#include "client/protocol/protocol.h"
+#include "daemon/inspect/insight.h"
+#include "daemon/metrics.h"
+#include "daemon/serve/event_loop.h"
+#include "daemon/serve/request_path.h"
+#include "daemon/worker_pools.h"
+
+namespace hone {
+
+struct AdminFacts {
+  std::string socket;
+  std::string cache;
+  int builders = 0;
+  bool inspects = false;  // nothing may be changed
+};
+
+// The processor time of the thread that asks.
+clockid_t CpuClockOfThisThread();
+
+// Made by the thread that runs the loop. Answers are made in several threads at once: what has a default is set before
+// anything is asked.
+struct Admin {
+  EventLoop& loop;
+  ScheduleCache& cache;
+  WorkerPools& serving;  // of which there is to be told
+  WorkerPools& own;      // builds and runs what is asked for here
+  RequestPath& path;
+  Metrics& metrics;
+  AdminFacts facts;
+  // Drops a kernel's code from memory; called in the loop's thread before the change is acknowledged.
+  std::function<void(const Fingerprint&)> forget;
+
+  // What idle time is used for: the gate's words, and the kernel that is refined now. Empty: for nothing.
+  std::function<std::pair<std::string, std::string>()> idle_facts{};
+  // What is refined, and why; empty in a daemon that refines nothing.
+  std::function<TopReply()> top{};
+  Insight insight{cache, path.host()};
+  std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  clockid_t loop_cpu_clock = CpuClockOfThisThread();
+
+  // The record for this machine if the kernel has one, else for another. kNotFound.
+  Result<Record> FindRecord(const std::string& fingerprint_digits);
+  Result<Record> FindRecordOf(const KernelName& name);
+  // Why its code is what a request gets.
+  std::vector<Fact> ReasonsFor(const Record& record) const;
+};
+
+}  // namespace hone

@@ -1,0 +1,36 @@
+// What there is to tell of one kernel: its time without compiling it, why its code is as it is, and that code as text.
+#include <algorithm>
+#include <chrono>
+
+#include "daemon/inspect/record_facts.h"
+#include "daemon/routes.h"
+#include "ir/schedule/schedule.h"
+#include "ir/target.h"
+
+namespace hone {
+
+Result<PredictReply> AnswerPredict(Admin& admin, const PredictRequest& request) {
+  const int threads = static_cast<int>(std::min(request.threads, 4096u));
+  return admin.insight.Predict(HONE_TRY(admin.path.Identify({request.kernel, "", threads})));
+}
+
+Result<ExplainReply> AnswerExplain(Admin& admin, const ExplainRequest& request) {
+  Record record = HONE_TRY(admin.FindRecordOf(request.name));
+  ExplainReply reply = HONE_TRY(admin.insight.Explain(record));
+  reply.row = RowOf(record, HONE_TRY(admin.cache.UseOf(record.key.fingerprint)));
+  std::vector<Fact> reasons = admin.ReasonsFor(record);
+  reply.reasons.insert(reply.reasons.begin(), reasons.begin(), reasons.end());
+  return reply;
+}
+
+Result<TextReply> AnswerText(Admin& admin, const TextRequest& request) {
+  const Record record = HONE_TRY(admin.FindRecordOf(request.name));
+  if (request.what == TextKind::kSchedule)
+    return TextReply{record.key.fingerprint.Hex(), InWordsOfToday(record.schedule)};
+  const Target target = HONE_TRY(ParseTarget(record.key.target));
+  std::string code = HONE_TRY(admin.own.Explain({record.key.canonical, record.schedule, target},
+                                                std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  return TextReply{record.key.fingerprint.Hex(), std::move(code)};
+}
+
+}  // namespace hone

@@ -1,0 +1,68 @@
+// What can be told of a kernel without compiling anything: how near it is to what the machine can do, how the search
+// came to its schedule, what each choice was worth, and which rules made it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "backends/machine_peaks.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/result.h"
+#include "cache/schedule_cache.h"
+#include "client/protocol/protocol.h"
+#include "daemon/serve/request_path.h"
+#include "ir/target.h"
+#include "tuner/cost_model.h"
+#include "tuner/space.h"
+
+namespace hone {
+
+// Thread-safe, once everything is set.
+class Insight {
+ public:
+  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
+  using PeaksSource = std::function<MachinePeaks(const Target& host, int threads)>;
+
+  // `measure`: the roofs of this machine; takes some tenths of a second.
+  Insight(ScheduleCache& cache, Target host, PeaksSource measure = MeasurePeaks)
+      : cache_(cache), host_(std::move(host)), measure_(std::move(measure)) {}
+
+  // Where the newest cost model is to be had; without one nothing is estimated. Before anything is asked.
+  void SetModel(ModelSource model) { model_ = std::move(model); }
+
+  // Everything but `row`, and of `reasons` those that only the search knows.
+  Result<ExplainReply> Explain(const Record& record);
+
+  // What the model says of a kernel of this machine, whether it was served or not. kNotFound: there is no model yet, or
+  // it has seen too little.
+  Result<PredictReply> Predict(const ResolvedKernel& identity);
+
+ private:
+  struct Trials;
+
+  Result<Trials> ReadTrials(const Record& record) const;
+  std::vector<std::string> RecipientsOf(const Record& record) const;
+  void ExplainSpace(const Record& record, const Trials& trials, ExplainReply& reply);
+  static ChoiceRow WorthOf(const Choice& choice, const Candidate& now, const Space& space, const Trials& trials,
+                           const CostModel* model);
+  Roofline RooflineOf(const Record& record, const Space& space, const Trials& trials);
+  // Of this machine, all threads together. Measured at first, and again after a while: what was measured under load is
+  // too low.
+  MachinePeaks Peaks(int threads) HONE_EXCLUDES(peaks_mutex_);
+
+  ScheduleCache& cache_;
+  const Target host_;
+  const PeaksSource measure_;
+  ModelSource model_ = [] { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  struct Measured {
+    MachinePeaks peaks;
+    MonotonicTime at{};
+  };
+  Mutex peaks_mutex_;                                            // one measures at a time
+  std::map<int, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by threads
+};
+
+}  // namespace hone

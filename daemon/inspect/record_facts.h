@@ -1,0 +1,30 @@
+// What a record says to people.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/record.h"
+#include "client/protocol/protocol.h"
+
+namespace hone {
+
+// How it was measured and checked, where it came from.
+std::vector<Fact> FactsOf(const Record& record);
+
+// What decides whether a record's artifact is served as it is.
+struct ArtifactState {
+  bool is_ours = false;     // of this machine
+  bool is_current = false;  // made by this compiler
+  bool is_checked = false;  // ScheduleCache::IsCheckedHere
+};
+// Why this code is what a request gets: one fact per decision.
+std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact);
+
+RecordRow RowOf(const Record& record, const KernelUse& use);
+
+// A kernel's text where many are shown: without comments, its first 4 KiB, and an ellipsis if that is not all.
+std::string ShownText(std::string_view kernel);
+
+}  // namespace hone

@@ -1,0 +1,389 @@
+#include "daemon/refine/idle_loop.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/log.h"
+
+namespace hone {
+namespace {
+
+// How often the machine is looked at. Other work ends idle time within 200 ms; most of it sooner, since between two
+// samples of an open gate a glance tells whether somebody is at work.
+constexpr std::chrono::milliseconds kSampleOpen{100};
+constexpr std::chrono::milliseconds kSampleClosed{400};
+constexpr std::chrono::milliseconds kGlance{20};
+constexpr double kGlanced = 0.02;               // seconds of processor time that ask for a sample
+constexpr std::chrono::seconds kKept{5};        // that processes wait for idle time to come back
+constexpr std::chrono::seconds kLookAgain{20};  // when everything is refined
+constexpr std::chrono::seconds kTryAgain{1};    // after a failure; twice as long after each in a row, up to kLookAgain
+constexpr std::chrono::minutes kLookEvery{5};
+constexpr int kSlice = 64;          // trials before the next kernel is chosen
+constexpr double kBetter = 1.005;   // a ratio that counts as progress
+constexpr double kDoubtful = 0.35;  // confidence below which a guess is looked at first
+
+std::string NameOf(const Record& record) {
+  return fmt::format("{} {} {}", record.key.fingerprint.Hex(), record.key.threads, record.key.target);
+}
+
+// The note that progress is kept in across restarts, so that what was refined yesterday is not searched again.
+constexpr std::string_view kNote = "refined";
+
+}  // namespace
+
+IdleLoop::IdleLoop(ScheduleCache& cache, RequestPath& path, Tuning& tuning, Metrics& metrics, const IdleLimits& limits,
+                   double share, std::function<Result<std::unique_ptr<WorkerPools>>()> start_pools,
+                   const IdleGroup* idle_group)
+    : cache_(cache),
+      path_(path),
+      tuning_(tuning),
+      metrics_(metrics),
+      start_pools_(std::move(start_pools)),
+      idle_group_(idle_group),
+      limits_(limits),
+      share_(share) {
+  watcher_ = std::jthread([this](std::stop_token stop) { Watch(stop); });
+  worker_ = std::jthread([this](std::stop_token stop) { Work(stop); });
+}
+
+IdleLoop::~IdleLoop() { Close(); }
+
+void IdleLoop::Close() {
+  worker_.request_stop();
+  {
+    MutexLock lock(mutex_);
+    Shut();
+  }
+  if (worker_.joinable()) worker_.join();  // the watcher sees to it that it ends soon
+  watcher_.request_stop();
+  {
+    MutexLock lock(mutex_);
+    changed_.NotifyAll();
+  }
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void IdleLoop::Interrupt() {
+  MutexLock lock(mutex_);
+  interrupted_ = true;
+  ++interrupts_;
+  if (open_) ++metrics_.idle_interrupts;
+  state_ = "serving";
+  Shut();
+}
+
+void IdleLoop::SetLimits(const IdleLimits& limits, double share) {
+  MutexLock lock(mutex_);
+  limits_ = limits;
+  share_ = share;
+}
+
+void IdleLoop::Heed(const IdleGate& gate) {
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (open_ != gate.open()) {
+    open_ = gate.open();
+    if (open_)
+      closed_for_ += now - closed_at_;
+    else
+      closed_at_ = now;
+    if (pools_ && open_) pools_->Resume();
+    if (pools_ && !open_) pools_->Pause();
+    changed_.NotifyAll();
+  } else if (!open_ && pools_ && now > closed_at_ + kKept) {
+    Shut();
+  }
+}
+
+void IdleLoop::Shut() {
+  if (open_) closed_at_ = std::chrono::steady_clock::now();
+  open_ = false;
+  slice_.request_stop();
+  changed_.NotifyAll();
+  if (!pools_) return;
+  pools_->Shutdown();
+  ended_ = std::move(pools_);
+}
+
+void IdleLoop::Bury() {
+  std::shared_ptr<WorkerPools> ended;
+  MutexLock lock(mutex_);
+  ended.swap(ended_);
+}
+
+std::string IdleLoop::state() const {
+  MutexLock lock(mutex_);
+  return state_;
+}
+
+IdleLoop::Plan IdleLoop::plan() const {
+  MutexLock lock(mutex_);
+  return plan_;
+}
+
+std::string IdleLoop::task() const {
+  MutexLock lock(mutex_);
+  return open_ ? task_ : "";
+}
+
+void IdleLoop::Watch(std::stop_token stop) {
+  IdleGate gate{{}};
+  MachineLoad load;
+  while (!stop.stop_requested()) {
+    Result<LoadSample> sample = load.Sample();
+    if (!sample) {
+      MutexLock lock(mutex_);
+      state_ = sample.error().Text();
+      Shut();
+      return;  // a system that does not tell is never idle
+    }
+    sample->is_serving = metrics_.builds_running > 0 || metrics_.builds_queued > 0;
+    bool is_at_work;
+    {
+      MutexLock lock(mutex_);
+      sample->is_serving |= std::exchange(interrupted_, false);
+      gate.SetLimits(limits_);
+      gate.Add(*sample);
+      Heed(gate);
+      state_ = resting_ && open_ ? "resting" : gate.why();
+      is_at_work = open_ && !resting_;
+    }
+    WaitForSample(load, *sample, is_at_work, stop);
+  }
+}
+
+// Looking costs time, too: often only where something could be disturbed. Meanwhile, a search that has to end is helped
+// to: on a machine that others have taken, what it thinks in the idle group could take seconds.
+void IdleLoop::WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop) {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + (is_at_work ? kSampleOpen : kSampleClosed);
+  Clock::duration glance = is_at_work ? kGlance : kSampleClosed;
+  bool has_to_end = false;
+  while (!stop.stop_requested() && Clock::now() < until) {
+    if (has_to_end && idle_group_ != nullptr) idle_group_->Recall();  // again and again, until it has
+    {
+      const auto next = std::min(until, Clock::now() + (has_to_end ? kGlance : glance));
+      MutexLock lock(mutex_);
+      for (auto left = next - Clock::now(); left.count() > 0 && has_to_end == HasToEnd() && !stop.stop_requested();
+           left = next - Clock::now())
+        changed_.WaitFor(mutex_, left);
+      has_to_end = HasToEnd();
+    }
+    if (!is_at_work || has_to_end) continue;
+    const auto begin = Clock::now();
+    if (load.BusyUserSeconds().value_or(0) - last.user_s > kGlanced - 1e-9) return;
+    glance = std::max<Clock::duration>(kGlance, 100 * (Clock::now() - begin));  // many cores take long to read
+  }
+}
+
+void IdleLoop::Work(std::stop_token stop) {
+  // Thinking and learning are idle work, too. (Of this thread alone; not of the lowest class: it holds locks.)
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+  std::chrono::nanoseconds try_again = kTryAgain;
+  while (!stop.stop_requested()) {
+    Bury();
+    std::stop_token slice;
+    std::chrono::nanoseconds closed_before;
+    {
+      MutexLock lock(mutex_);
+      if (!open_) changed_.WaitFor(mutex_, std::chrono::seconds(1));
+      if (!open_ || stop.stop_requested()) continue;
+      slice_ = std::stop_source();
+      slice = slice_.get_token();
+      is_refining_ = true;
+      closed_before = closed_for_;
+    }
+    const MonotonicTime begin = std::chrono::steady_clock::now();
+    Result<void> done = RefineOne(slice);
+    std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - begin;
+    double share;
+    {
+      MutexLock lock(mutex_);
+      task_.clear();
+      is_refining_ = false;
+      share = share_;
+      spent -= closed_for_ - closed_before;  // paused meanwhile
+      if (!done && pools_) ended_ = std::move(pools_);
+    }
+    Bury();
+    if (slice.stop_requested()) continue;
+    if (done) {
+      try_again = kTryAgain;
+      Rest(std::chrono::duration_cast<std::chrono::nanoseconds>(spent * (1 / share - 1)), stop);
+    } else if (done.error().kind == ErrorKind::kNotFound) {  // nothing to do
+      Rest(kLookAgain, stop);
+    } else {  // what a child's death or a full disk costs is over soon, or is there for long
+      LogWarn("idle_loop", {{"why", done.error().Text()}});
+      Rest(try_again, stop);
+      try_again = std::min<std::chrono::nanoseconds>(2 * try_again, kLookAgain);
+    }
+  }
+}
+
+void IdleLoop::Rest(std::chrono::nanoseconds time, std::stop_token stop) {
+  auto until = std::chrono::steady_clock::now() + time;
+  MutexLock lock(mutex_);
+  resting_ = true;
+  const uint64_t interrupts = interrupts_;  // each may bring a kernel to refine
+  for (auto left = time; left.count() > 0 && interrupts == interrupts_ && !stop.stop_requested();
+       left = until - std::chrono::steady_clock::now())
+    changed_.WaitFor(mutex_, left);
+  resting_ = false;
+}
+
+Result<void> IdleLoop::LookForTasks() {
+  // A cache of a million kernels takes a while to read: again only when there are others, or counts have changed much.
+  const uint64_t compiled = metrics_.misses;
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (!tasks_.empty() && compiled == looked_at_misses_ && now < looked_at_ + kLookEvery) return {};
+  std::vector<Record> records;
+  const std::string target = PrintTarget(path_.host());
+  HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
+    if (record.key.target == target && !record.pinned) records.push_back(record);
+    return true;
+  }));
+  tasks_.clear();
+  asks_.clear();
+  for (const Record& record : records) {
+    RefineTask task;
+    task.name = NameOf(record);
+    Progress& known = progress_[task.name];
+    if (known.created != record.created) {  // not seen yet, or removed and asked for again
+      known = Progress();
+      known.created = record.created;
+      Result<std::optional<std::string>> stored = cache_.GetNote(record.key, kNote);
+      long long trials = 0, stale = 0;
+      double won = 1;
+      if (stored && *stored && sscanf((*stored)->c_str(), "%lld %lld %lf", &trials, &stale, &won) >= 2)
+        known.trials = trials, known.stale = stale, known.won = won;
+    }
+    KernelUse use = HONE_TRY(cache_.UseOf(record.key.fingerprint));
+    task.calls = static_cast<double>(use.calls);
+    if (record.measured)
+      task.time_us = std::chrono::duration<double, std::micro>(record.measured->time).count();
+    else if (record.expected)
+      task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
+    task.is_doubtful = IsDoubtful(record, known);
+    tasks_.push_back(std::move(task));
+    asks_.push_back({record.key.fingerprint, {record.request, "", record.key.threads}});
+  }
+  looked_at_misses_ = compiled;
+  looked_at_ = now;
+  return {};
+}
+
+// A guess that nobody has looked at and that may be far off; or one from a donor that has become better since, which is
+// fitted anew.
+bool IdleLoop::IsDoubtful(const Record& record, Progress& progress) {
+  if (record.origin == Origin::kTuned && !record.donor) return false;
+  const Transfers* transfers = tuning_.transfers();
+  std::optional<WallTime> changed = transfers != nullptr ? transfers->DonorChanged(record) : std::nullopt;
+  if (changed && *changed > std::max(record.updated, progress.refitted)) {
+    progress.refit_for = *changed;
+    progress.stale = 0;
+    return true;
+  }
+  if (record.origin == Origin::kTuned || progress.trials > 0) return false;
+  std::optional<TransferProvenance> provenance = ProvenanceOf(cache_, record.key);
+  return provenance && provenance->confidence < kDoubtful;
+}
+
+Result<std::shared_ptr<WorkerPools>> IdleLoop::StartedWorkerPools(std::stop_token stop) {
+  {
+    MutexLock lock(mutex_);
+    if (pools_) return pools_;
+  }
+  std::shared_ptr<WorkerPools> started = HONE_TRY(start_pools_());
+  MutexLock lock(mutex_);
+  if (stop.stop_requested()) {  // meanwhile
+    started->Shutdown();
+  } else {
+    pools_ = started;
+    if (!open_) started->Pause();
+  }
+  return started;
+}
+
+void IdleLoop::PublishPlan() {
+  Plan plan;
+  plan.refinable = tasks_.size();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const RefineTask& task = tasks_[i];
+    const bool is_refined = task.stale >= kRefined;
+    plan.waiting += is_refined ? 0 : 1;
+    plan.tasks.push_back({asks_[i].second.kernel, task.calls, task.time_us, is_refined ? 0 : ExpectedGain(task),
+                          static_cast<uint64_t>(task.trials), progress_[task.name].won, is_refined});
+  }
+  std::sort(plan.tasks.begin(), plan.tasks.end(), [](const TopTask& a, const TopTask& b) {
+    return a.expected_us != b.expected_us ? a.expected_us > b.expected_us : a.kernel < b.kernel;
+  });
+  if (plan.tasks.size() > 100) plan.tasks.resize(100);
+  MutexLock lock(mutex_);
+  plan_ = std::move(plan);
+}
+
+Result<void> IdleLoop::RefineOne(std::stop_token stop) {
+  HONE_TRY(LookForTasks());
+  for (RefineTask& task : tasks_) {
+    const Progress& progress = progress_[task.name];
+    task.trials = progress.trials;
+    task.stale = progress.stale;
+    task.last_gain = progress.last_gain;
+    task.last_turn = progress.last_turn;
+  }
+  PublishPlan();
+  std::optional<size_t> next = NextTask(tasks_, ++turn_);
+  if (!next) return Error{ErrorKind::kNotFound, "everything is refined", ""};
+  RefineTask& task = tasks_[*next];
+  const auto& [fingerprint, ask] = asks_[*next];
+  Progress& progress = progress_[task.name];
+  // It may have been removed or pinned since.
+  std::vector<Record> records = HONE_TRY(cache_.RecordsOf(fingerprint));
+  auto record = std::find_if(records.begin(), records.end(),
+                             [&](const Record& each) { return NameOf(each) == task.name && !each.pinned; });
+  if (record == records.end()) {
+    tasks_.erase(tasks_.begin() + static_cast<int64_t>(*next));
+    asks_.erase(asks_.begin() + static_cast<int64_t>(*next));
+    return {};
+  }
+  // Words that mean another kernel to this hone would have that one searched, and it is not the one that was asked for.
+  if (Result<ResolvedKernel> asked = path_.Identify(ask); !asked || asked->key.fingerprint != fingerprint) {
+    progress.stale = kRefined;
+    return {};
+  }
+  std::shared_ptr<WorkerPools> pools = HONE_TRY(StartedWorkerPools(stop));
+  {
+    MutexLock lock(mutex_);
+    task_ = ask.kernel;
+  }
+  SearchOptions options;
+  options.trials = kSlice;
+  // Another seed each turn, or the same candidates would come again.
+  options.seed = static_cast<uint64_t>(task.trials) + 1;
+  if (!progress.best.empty()) options.known = {progress.best};
+  Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *pools, {}, stop, false);
+  progress.last_turn = turn_;
+  progress.refitted = progress.refit_for;
+  task.is_doubtful = false;
+  if (!outcome) {
+    if (stop.stop_requested()) return {};
+    progress.stale += kSlice;  // what cannot be measured does not keep the others from their turn
+    return outcome.error();
+  }
+  const std::vector<Trial>& top = outcome->search.top;
+  progress.best = stop.stop_requested() && !top.empty() ? PrintChoices(top[0].candidate.choices) : "";
+  int64_t trials = outcome->search.progress.trials;
+  progress.trials += trials;
+  if (outcome->ratio > 0) progress.won *= outcome->ratio;
+  if (outcome->ratio > 0) task.time_us = outcome->served_us / outcome->ratio;
+  progress.last_gain = std::max(0.0, outcome->ratio - 1);
+  progress.stale = outcome->ratio > kBetter ? 0 : progress.stale + trials;
+  if (trials < kSlice && !stop.stop_requested()) progress.stale = kRefined;  // the space is exhausted
+  return cache_.PutNote(record->key, kNote, fmt::format("{} {} {:.6g}", progress.trials, progress.stale, progress.won),
+                        Durability::kSoon);
+}
+
+}  // namespace hone

@@ -1,0 +1,131 @@
+// Refining kernels: searches, one at a time, by processes of their own, away from serving; what they find replaces what
+// is served. Who asks for searches takes turns of a few seconds; a search ends when nobody wants it any more.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <unordered_map>
+
+#include "base/mutex.h"
+#include "cache/schedule_cache.h"
+#include "client/protocol/protocol.h"
+#include "daemon/metrics.h"
+#include "daemon/refine/shared_model.h"
+#include "daemon/serve/compilations.h"
+#include "daemon/serve/event_loop.h"
+#include "daemon/serve/fair_queue.h"
+#include "daemon/serve/peer.h"
+#include "daemon/serve/request_path.h"
+#include "daemon/serve/transfers.h"
+#include "daemon/worker_pools.h"
+#include "tuner/case_search.h"
+#include "tuner/search.h"
+
+namespace hone {
+
+class Tuning : public Searcher {
+ public:
+  using StartWorkerPools = std::function<Result<std::unique_ptr<WorkerPools>>()>;
+
+  // `start` is called when there is something to search, and again after that pools had nothing to do for a while.
+  // `on_better` is called in the loop's thread once better code is stored: what is in memory is out of date.
+  Tuning(EventLoop& loop, ScheduleCache& cache, StartWorkerPools start, RequestPath& path, SharedModel& model,
+         Metrics& metrics, std::function<void(const Record&)> on_better);
+  ~Tuning() override;
+
+  // From the loop's thread. Answers with a TuneReply a round. kBusy when too many wait.
+  void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request);
+  // The searches that it asked for end; what they found is kept.
+  void OnGone(const Peer& peer);
+  // For somebody who waits: a search of at most that time.
+  Id Search(const KernelRequest& ask, std::chrono::milliseconds time, const ClientId& client,
+            std::function<void()> done) override;
+  void GiveUp(Id search) override;
+
+  void SetOnWork(std::function<void()> on_work) { on_work_ = std::move(on_work); }  // called when a request comes
+
+  // Whose guesses searches begin with. Before anything is asked.
+  void SetTransfers(const Transfers* transfers) { transfers_ = transfers; }
+  const Transfers* transfers() const { return transfers_; }
+
+  // What is searched now, from any thread.
+  struct Now {
+    std::string kernel;  // "" if nothing is
+    bool by_request = false;
+    int wanted = 0;
+    SearchProgress progress;
+  };
+  Now now() const;
+
+  // Stops what runs, keeps what it found; drops what waits. Shut the pools down first.
+  void Close();
+
+  // One kernel's search and what becomes of it. Thread-safe: searches take turns. When `stop` is requested, what was
+  // found by then is only looked at further if `keep_when_stopped`.
+  struct Outcome {
+    SearchResult search;
+    double served_us = 0;  // of what was served before, measured beside the best
+    double ratio = 0;      // of it to the new one's; 0: nothing better was found
+    Origin origin = Origin::kDefault;
+    Fingerprint fingerprint;
+  };
+  Result<Outcome> Refine(const KernelRequest& ask, SearchOptions options, WorkerPools& pools,
+                         const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped);
+
+ private:
+  // daemon/refine/tuning_queue.cc: who asks for searches, and whose turn it is.
+  struct Task;
+  using TaskPtr = std::shared_ptr<Task>;
+  bool Push(const TaskPtr& task);
+  void RunTurn(const TaskPtr& task, const std::stop_token& turn);
+  Result<Outcome> SearchInTurn(Task& task, const std::stop_token& stop);
+  void TellRound(Id id, std::string body);
+  void OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced);
+  void Finish(const TaskPtr& task, const Result<Outcome>& outcome);
+  Result<std::shared_ptr<WorkerPools>> TakeWorkerPools();
+  void CloseIdleWorkerPools(uint64_t uses);
+  void ShutWorkerPoolsDown();
+
+  Result<void> Promote(const LookUpResult& found, Record record, Evaluator& evaluator, std::stop_token stop,
+                       bool by_request, Outcome& outcome);
+
+  // Keeps it, has it served from now on, and tells. REQUIRES: the record's schedule, check and time are new_code's.
+  Result<void> StoreRefined(const LookUpResult& found, Record record, const BuiltArtifact& new_code, double ratio,
+                            bool by_request, Outcome& outcome);
+  // daemon/refine/refine_cases.cc: the same for kernels with dynamic sizes.
+  Result<Outcome> RefineCases(const LookUpResult& found, const Record& served, const SearchOptions& options,
+                              WorkerPools& pools, const SearchWatcher& watcher, std::stop_token stop,
+                              bool keep_when_stopped) HONE_REQUIRES(turn_);
+  Result<void> PromoteCases(const LookUpResult& found, Record record, const Kernel& kernel, const CasesFound& cases,
+                            WorkerPools& pools, std::stop_token stop, bool by_request, Outcome& outcome);
+
+  EventLoop& loop_;
+  ScheduleCache& cache_;
+  const StartWorkerPools start_;
+  RequestPath& path_;
+  SharedModel& model_;
+  Metrics& metrics_;
+  const std::function<void(const Record&)> on_better_;
+  std::function<void()> on_work_ = [] {};
+  const Transfers* transfers_ = nullptr;
+  Mutex turn_;  // one search at a time: two would measure each other
+
+  mutable Mutex now_mutex_;
+  Now now_ HONE_GUARDED_BY(now_mutex_);
+  std::atomic<uint64_t> searches_{0};
+  std::stop_source stop_;
+
+  Mutex pools_mutex_;
+  std::shared_ptr<WorkerPools> pools_ HONE_GUARDED_BY(pools_mutex_);
+  uint64_t pools_uses_ HONE_GUARDED_BY(pools_mutex_) = 0;
+
+  Id last_task_ = 0;
+  std::unordered_map<Id, TaskPtr> tasks_;  // that wait or run
+  // Where the thread hands its results to: outlives it, empty once this object is gone.
+  std::shared_ptr<Tuning*> self_ = std::make_shared<Tuning*>(this);
+  FairQueue queue_;
+};
+
+}  // namespace hone

@@ -1,0 +1,68 @@
+#include "daemon/serve/connection_context.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "daemon/serve/connection.h"
+
+namespace hone {
+namespace {
+
+constexpr std::chrono::milliseconds kFirstDelay{1}, kLongestDelay{8};
+
+}  // namespace
+
+void ConnectionContext::AddTurn(std::weak_ptr<Connection> connection) {
+  turns_.push_back(std::move(connection));
+  if (plan_ == 0 || delay_ > kFirstDelay) PlanTurns(kFirstDelay);
+}
+
+void ConnectionContext::PlanTurns(std::chrono::milliseconds delay) {
+  delay_ = delay;
+  plan_ = ++plans_;
+  loop_.After(delay, [self = shared_from_this(), plan = plan_] {
+    if (plan == self->plan_) self->TakeTurns();
+  });
+}
+
+void ConnectionContext::TakeTurns() {
+  plan_ = 0;
+  bool any_sent = false;
+  for (const std::weak_ptr<Connection>& turn : std::exchange(turns_, {})) {
+    std::shared_ptr<Connection> connection = turn.lock();
+    if (!connection) continue;
+    any_sent |= connection->SendHeldBack();
+    if (connection->KeepsTurn()) turns_.push_back(turn);
+  }
+  if (!turns_.empty() && plan_ == 0) PlanTurns(any_sent ? kFirstDelay : std::min(delay_ * 2, kLongestDelay));
+}
+
+bool ConnectionContext::LookAround() {
+  auto now = std::chrono::steady_clock::now();
+  if (now - looked_around_ < kFirstDelay) return false;
+  looked_around_ = now;
+  for (auto next = unread.begin(); next != unread.end();) (next++)->Look();
+  return true;
+}
+
+void ConnectionContext::Linger(UniqueFd socket, std::unique_ptr<Unread> unread, Shares::Part connection) {
+  shutdown(socket.get(), SHUT_RDWR);
+  try {
+    lingering_.push_back({std::move(socket), std::move(unread), std::move(connection)});
+  } catch (const std::bad_alloc&) {  // closed, and not counted
+  }
+  metrics.connections_lingering = static_cast<uint32_t>(lingering_.size());
+}
+
+void ConnectionContext::SweepLingering() {
+  std::erase_if(lingering_, [](Lingering& lingering) {
+    lingering.unread->Look();
+    return lingering.unread->empty();
+  });
+  metrics.connections_lingering = static_cast<uint32_t>(lingering_.size());
+}
+
+}  // namespace hone

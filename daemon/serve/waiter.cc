@@ -1,0 +1,67 @@
+#include "daemon/serve/waiter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hone {
+
+void Waiter::Answer(const HotCodePtr& answer) {
+  if (std::exchange(is_answered, true)) return;
+  if (steps.empty() && no_artifact) return peer->Reply(request_id, MessageType::kGetReply, answer->hit_body);
+  if (steps.empty()) return peer->ReplyHit(request_id, answer);
+  GetReply reply = answer->reply;
+  reply.hit = false;
+  reply.steps = steps;
+  peer->ReplyWithCode(request_id, EncodeBody(reply), no_artifact ? nullptr : answer);
+}
+
+void Waiter::AnswerError(const Error& error, uint32_t retry_after_ms) {
+  if (code) return Answer(code);
+  if (!std::exchange(is_answered, true)) peer->ReplyError(request_id, error, retry_after_ms);
+}
+
+std::chrono::microseconds Waiter::Left() const {
+  if (budget.count() == 0) return budget;
+  auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - WaitClock::now());
+  return std::max(left, std::chrono::microseconds(0));
+}
+
+size_t EraseWaitersOf(const Peer& peer, Waiters& waiters) {
+  size_t waited = 0;
+  std::erase_if(waiters, [&](const WaiterPtr& waiter) {
+    if (waiter->peer.get() != &peer) return false;
+    waited += waiter->is_answered ? 0 : 1;
+    waiter->is_answered = true;
+    return true;
+  });
+  return waited;
+}
+
+Budgets::Budgets(EventLoop& loop, std::function<void(const WaiterPtr&)> on_end)
+    : on_end_(std::move(on_end)), timer_(loop) {}
+
+void Budgets::Add(const WaiterPtr& waiter) {
+  if (waiter->budget.count() == 0) return;
+  if (ends_.size() >= sweep_at_) {
+    std::erase_if(ends_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max<size_t>(1024, 2 * ends_.size());
+  }
+  auto entry = ends_.emplace(waiter->until, waiter);
+  if (entry == ends_.begin()) Arm();
+}
+
+void Budgets::Arm() {
+  if (!ends_.empty()) timer_.Set(ends_.begin()->first, [this] { OnTimer(); });
+}
+
+void Budgets::OnTimer() {
+  const WaitClock::time_point now = WaitClock::now();
+  while (!ends_.empty() && ends_.begin()->first <= now) {
+    WaiterPtr waiter = ends_.begin()->second.lock();
+    ends_.erase(ends_.begin());
+    if (waiter && !waiter->is_answered) on_end_(waiter);
+  }
+  Arm();
+}
+
+}  // namespace hone

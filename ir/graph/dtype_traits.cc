@@ -1,0 +1,102 @@
+#include "ir/graph/dtype_traits.h"
+
+#include <array>
+#include <limits>
+
+namespace hone {
+namespace {
+
+constexpr size_t kRows = 16;
+
+template <typename T>
+constexpr DTypeTraits Integer(std::string_view name, std::string_view numpy, DType accumulator, uint64_t unwritten) {
+  return {.name = name,
+          .numpy = numpy,
+          .bytes = sizeof(T),
+          .is_computed = true,
+          .lowest = std::numeric_limits<T>::min(),
+          .highest = std::numeric_limits<T>::max(),
+          .accumulator = accumulator,
+          .unwritten = unwritten};
+}
+
+template <typename T>
+constexpr DTypeTraits Float(std::string_view name, std::string_view numpy, DType accumulator, uint64_t unwritten) {
+  return {.name = name,
+          .numpy = numpy,
+          .bytes = sizeof(T),
+          .is_float = true,
+          .is_computed = true,
+          .unit_roundoff = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2,
+          .largest = static_cast<double>(std::numeric_limits<T>::max()),
+          .smallest = static_cast<double>(std::numeric_limits<T>::min()),
+          .accumulator = accumulator,
+          .unwritten = unwritten};
+}
+
+// One case a type: the compiler sees that none is missing.
+constexpr DTypeTraits RowOf(DType type) {
+  switch (type) {
+    case DType::kBool: {
+      DTypeTraits row = Integer<uint8_t>("bool", "bool", DType::kBool, 0xa5);
+      row.highest = 1;
+      return row;
+    }
+    case DType::kI8: return Integer<int8_t>("i8", "int8", DType::kI32, 0xa5);
+    case DType::kI32: return Integer<int32_t>("i32", "int32", DType::kI32, 0x7fc5a5a5);
+    case DType::kI64: return Integer<int64_t>("i64", "int64", DType::kI64, 0x7ffda5a5a5a5a5a5);
+    case DType::kF16:
+      return {.name = "f16",
+              .numpy = "float16",
+              .bytes = 2,
+              .is_float = true,
+              .unit_roundoff = 0x1p-11,
+              .largest = 0x1.ffcp15,
+              .smallest = 0x1p-14,
+              .accumulator = DType::kF32,
+              .unwritten = 0x7fa5};
+    case DType::kBF16:
+      return {.name = "bf16",
+              .numpy = "bfloat16",
+              .bytes = 2,
+              .is_float = true,
+              .unit_roundoff = 0x1p-8,
+              .largest = 0x1.fep127,
+              .smallest = 0x1p-126,
+              .accumulator = DType::kF32,
+              .unwritten = 0x7fe5};
+    case DType::kF32: return Float<float>("f32", "float32", DType::kF32, 0x7fc5a5a5);
+    case DType::kF64: return Float<double>("f64", "float64", DType::kF64, 0x7ffda5a5a5a5a5a5);
+  }
+  return {.name = "?"};
+}
+
+constexpr std::array<DTypeTraits, kRows> kTable = [] {
+  std::array<DTypeTraits, kRows> table;
+  for (size_t i = 0; i < kRows; ++i) {
+    table[i] = RowOf(static_cast<DType>(i));
+    table[i].type = static_cast<DType>(i);
+  }
+  return table;
+}();
+
+}  // namespace
+
+const DTypeTraits& TraitsOf(DType type) {
+  const auto number = static_cast<size_t>(type);
+  return kTable[number < kRows ? number : 0];
+}
+
+std::span<const DTypeTraits> DTypeTable() { return kTable; }
+
+int64_t ByteSize(DType type) { return TraitsOf(type).bytes; }
+bool IsFloat(DType type) { return TraitsOf(type).is_float; }
+std::string_view Name(DType type) { return TraitsOf(type).name; }
+
+std::optional<DType> ParseDType(std::string_view name) {
+  for (const DTypeTraits& row : kTable)
+    if (row.bytes > 0 && row.name == name) return row.type;
+  return std::nullopt;
+}
+
+}  // namespace hone

@@ -1,0 +1,30 @@
+// How far from the double-precision reference r a result y may be: |y − r| ≤ Tolerance · A, element by element, where A
+// is the same expression over absolute values (for a non-linear f: A(f(x)) = max(|f(x)|, |f′(x)|·A(x))).
+#pragma once
+
+#include <cstdint>
+
+#include "ir/graph/kernel.h"
+#include "ir/reference/interpret.h"
+
+namespace hone {
+
+// strict: (4 + √K) · 2⁻²⁴ for f32 (2⁻⁵³ if every float tensor is f64); relaxed: 10⁻⁴; fast: 10⁻². Where a tensor is of
+// a type that is accumulated in a wider one: that one's, and a rounding (f16: 2⁻¹¹, bf16: 2⁻⁸). 0 at any accuracy if no
+// output is a float. REQUIRES: static kernel.
+double Tolerance(const Kernel& kernel, Accuracy accuracy);
+inline double Tolerance(const Kernel& kernel) { return Tolerance(kernel, kernel.options.accuracy); }
+
+// The same for a float of the given type, whatever the outputs are.
+double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type);
+
+// K of the formula: extents of the reduction axes, multiplied within a stage, the maximum over stages.
+int64_t LongestReduction(const Kernel& kernel);
+
+// |y − r| / A of a result of the given type: at most the tolerance for a right one. Equal values, two NaN, and a
+// reference beyond the type's range beside an infinity of its sign are 0; differences below the type's smallest normal
+// number count as none (underflow); anything else beside a NaN or an infinity is infinite. An integer is 0 if it is
+// within the reference's slack, and infinite otherwise.
+double RelativeError(double y, const Reference& reference, DType type);
+
+}  // namespace hone

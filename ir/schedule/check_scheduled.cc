@@ -1,0 +1,116 @@
+#include "ir/schedule/check_scheduled.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/graph/expr.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+// Every reader of an attached stage must be the stage that it is attached to, or lie inside the loop.
+Result<void> CheckPlace(const ScheduledKernel& scheduled, size_t stage) {
+  const StageSchedule& schedule = scheduled.stages[stage];
+  if (schedule.attach_stage < 0) return {};
+  const auto outer = static_cast<size_t>(schedule.attach_stage);
+  const size_t loop = HONE_TRY(FindLoop(scheduled, outer, schedule.attach_loop));
+  for (int reader : ReadersOf(scheduled.kernel, scheduled.kernel.stages[stage].output)) {
+    int at = reader;
+    while (at != schedule.attach_stage) {
+      const StageSchedule& between = scheduled.stages[static_cast<size_t>(at)];
+      if (between.attach_stage < 0)
+        return Refuse(fmt::format("{} is computed inside {}, but {} reads it outside", StageName(scheduled, stage),
+                                  StageName(scheduled, outer), StageName(scheduled, static_cast<size_t>(reader))));
+      if (between.attach_stage == schedule.attach_stage) {
+        Result<size_t> place = FindLoop(scheduled, outer, between.attach_loop);
+        if (place && *place < loop)
+          return Refuse(fmt::format("{} is computed at {}, inside the loop where {} already needs it",
+                                    StageName(scheduled, stage), schedule.attach_loop,
+                                    StageName(scheduled, static_cast<size_t>(at))));
+      }
+      at = between.attach_stage;
+    }
+  }
+  return {};
+}
+
+Result<void> CheckWorkers(const ScheduledKernel& scheduled, size_t stage) {
+  const StageSchedule& schedule = scheduled.stages[stage];
+  const std::string& name = StageName(scheduled, stage);
+  for (size_t l = 0; l < schedule.loops.size(); ++l) {
+    if (schedule.loops[l].kind != LoopKind::kParallel) continue;
+    if (schedule.attach_stage >= 0)
+      return Refuse(fmt::format("{}.{} is parallel inside another loop: only outermost loops run on workers", name,
+                                schedule.loops[l].path));
+    if (l != 0)
+      return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
+  }
+  if (schedule.scope != Scope::kWorkspace || schedule.attach_stage < 0) return {};
+  auto root = static_cast<size_t>(schedule.attach_stage);
+  while (scheduled.stages[root].attach_stage >= 0) root = static_cast<size_t>(scheduled.stages[root].attach_stage);
+  if (scheduled.stages[root].loops[0].kind == LoopKind::kParallel)
+    return Refuse(fmt::format("{} is in the workspace but computed inside a parallel loop of {}: workers would race",
+                              name, StageName(scheduled, root)));
+  return {};
+}
+
+Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
+  const StageSchedule& schedule = scheduled.stages[stage];
+  const std::string& name = StageName(scheduled, stage);
+  const bool is_at_root = schedule.attach_stage < 0;
+  if (schedule.scope == Scope::kPerWorker && is_at_root)
+    return Refuse(name + " is stored per worker but computed at the root");
+  if (schedule.scope == Scope::kRegisters && is_at_root)
+    return Refuse(name + " is in registers but computed at the root");
+  if (schedule.scope != Scope::kConst) return {};
+  if (!is_at_root) return Refuse(name + " is packed ahead of time: it is computed at the root");
+  // hone_pack has no workspace: what it needs in between stays in registers.
+  bool from_operand = true;
+  Walk(scheduled.kernel.stages[stage].body, [&](const Expr& e) {
+    if (e.op() != Op::kLoad) return;
+    const Tensor& read = scheduled.kernel.tensors[static_cast<size_t>(e.int_value())];
+    const int producer = FindStage(scheduled.kernel, read.name);
+    if (producer < 0) return;
+    const StageSchedule& inner = scheduled.stages[static_cast<size_t>(producer)];
+    from_operand &= inner.attach_stage == static_cast<int>(stage) && inner.scope == Scope::kRegisters;
+  });
+  if (!from_operand)
+    return Refuse(name + " is packed ahead of time: it can read nothing but its operand, and stages in registers");
+  return {};
+}
+
+}  // namespace
+
+const std::string& StageName(const ScheduledKernel& scheduled, size_t stage) {
+  return scheduled.kernel.tensors[static_cast<size_t>(scheduled.kernel.stages[stage].output)].name;
+}
+
+Result<size_t> FindLoop(const ScheduledKernel& scheduled, size_t stage, const std::string& path) {
+  const auto& loops = scheduled.stages[stage].loops;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (loops[i].path == path) return i;
+  std::string known;
+  for (size_t i = 0; i < loops.size(); ++i) known += (i ? ", " : "") + loops[i].path;
+  return Refuse(fmt::format("{} has no loop {}; it has {}", StageName(scheduled, stage), path, known));
+}
+
+Result<void> CheckScheduled(const ScheduledKernel& scheduled) {
+  for (size_t stage = 0; stage < scheduled.stages.size(); ++stage) {
+    HONE_TRY(CheckPlace(scheduled, stage));
+    HONE_TRY(CheckWorkers(scheduled, stage));
+    const StageSchedule& schedule = scheduled.stages[stage];
+    if (!schedule.promote_loop.empty()) HONE_TRY(FindLoop(scheduled, stage, schedule.promote_loop));
+    for (const auto& [tensor, _] : schedule.prefetches)
+      if (!ReadsTensor(scheduled.kernel.stages[stage], FindTensor(scheduled.kernel, tensor)))
+        return Refuse(
+            fmt::format("{} does not read {} any more: prefetch what it reads", StageName(scheduled, stage), tensor));
+    HONE_TRY(CheckStorage(scheduled, stage));
+  }
+  return {};
+}
+
+}  // namespace hone

@@ -1,0 +1,246 @@
+// What each kind of node computes, straight from its definition: constants are folded with it, and whole networks are
+// checked with it. Nothing here knows kernels or their language.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "base/parallel.h"
+#include "network/graph/evaluate_internal.h"
+
+namespace hone {
+namespace evaluating {
+namespace {
+
+// A tensor's elements as doubles: its own, or converted.
+class Reals {
+ public:
+  explicit Reals(const Numbers& numbers) {
+    if (!numbers.is_real()) converted_.assign(numbers.whole.begin(), numbers.whole.end());
+    data_ = numbers.is_real() ? numbers.real.data() : converted_.data();
+  }
+  Reals(const Reals&) = delete;
+  Reals& operator=(const Reals&) = delete;
+  const double* data() const { return data_; }
+
+ private:
+  std::vector<double> converted_;
+  const double* data_;
+};
+
+void Store(double value, Numbers& out, size_t to) {
+  if (out.is_real()) {
+    out.real[to] = value;
+  } else {
+    out.whole[to] = static_cast<int64_t>(value);
+  }
+}
+
+// Threads for so many multiplications.
+int ThreadsFor(double work) {
+  constexpr double kWorthAThread = 1e7;
+  return work < kWorthAThread ? 1 : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 64U));
+}
+
+// A plane of the output at a time: for each element of the window, the columns that it reaches inside the input.
+Numbers Conv(const Node& node, Arguments in, const TensorType& type) {
+  const Numbers &x = *in[0], &w = *in[1];
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  Reals inputs(x), weights(w);
+  int64_t per_group = w.shape[1], outputs_per_group = w.shape[0] / node.groups;
+  int64_t height = x.shape[2], width = x.shape[3], rows = type.shape[2], columns = type.shape[3];
+  int64_t stride = node.stride[1], window = w.shape[2] * w.shape[3];
+  double work = static_cast<double>(CountOf(type.shape)) * static_cast<double>(per_group * window);
+  ForEachIndex(static_cast<size_t>(type.shape[0] * type.shape[1]), ThreadsFor(work), [&](size_t index) {
+    const auto plane = static_cast<int64_t>(index);
+    int64_t n = plane / type.shape[1], o = plane % type.shape[1];
+    std::vector<double> sums(static_cast<size_t>(rows * columns),
+                             in.size() > 2 ? in[2]->RealAt(static_cast<size_t>(o)) : 0.0);
+    for (int64_t c = 0; c < per_group; ++c) {
+      const double* channel = inputs.data() + (n * x.shape[1] + o / outputs_per_group * per_group + c) * height * width;
+      for (int64_t at = 0; at < window; ++at) {
+        double factor = weights.data()[(o * per_group + c) * window + at];
+        int64_t shift = at % w.shape[3] * node.dilation[1] - node.pads[1];
+        // Columns z with 0 ≤ z·stride + shift < width.
+        int64_t first = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
+        int64_t last = shift >= width ? 0 : std::min(columns, (width - shift + stride - 1) / stride);
+        for (int64_t row = 0; row < rows; ++row) {
+          int64_t y = row * node.stride[0] - node.pads[0] + at / w.shape[3] * node.dilation[0];
+          if (y < 0 || y >= height) continue;
+          const double* line = channel + y * width + shift;
+          double* sum = sums.data() + row * columns;
+          for (int64_t z = first; z < last; ++z) sum[z] += factor * line[z * stride];
+        }
+      }
+    }
+    for (size_t i = 0; i < sums.size(); ++i) Store(sums[i], out, static_cast<size_t>(plane) * sums.size() + i);
+  });
+  return out;
+}
+
+Numbers MatMul(const Node& node, Arguments in, const TensorType& type) {
+  const Numbers &a = *in[0], &b = *in[1];
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  Reals left(a), right(b);
+  int64_t m = type.shape[type.shape.size() - 2], n = type.shape.back(), k = a.shape.back();
+  Shape batch(type.shape.begin(), type.shape.end() - 2);
+  auto batch_strides = [&](const Numbers& operand) {
+    Shape own(operand.shape.begin(), operand.shape.end() - 2);
+    return BroadcastStrides(own, batch);
+  };
+  double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  ForEach<2>(batch, {batch_strides(a), batch_strides(b)}, [&](size_t index, const auto& at) {
+    const double* matrix = right.data() + at[1] * k * n;
+    // Columns in blocks, so that one row of a has work for several threads.
+    constexpr int64_t kBlock = 64;
+    int64_t blocks = (n + kBlock - 1) / kBlock;
+    ForEachIndex(static_cast<size_t>(m * blocks), ThreadsFor(work), [&](size_t piece) {
+      const auto task = static_cast<int64_t>(piece);
+      int64_t row = task / blocks, begin = task % blocks * kBlock, end = std::min(n, begin + kBlock);
+      const double* line = left.data() + (at[0] * m + row) * k;
+      double sums[kBlock] = {};
+      for (int64_t i = 0; i < k && !node.flag; ++i) {
+        for (int64_t column = begin; column < end; ++column) sums[column - begin] += line[i] * matrix[i * n + column];
+      }
+      for (int64_t column = begin; column < end && node.flag; ++column) {
+        for (int64_t i = 0; i < k; ++i) sums[column - begin] += line[i] * matrix[column * k + i];
+      }
+      for (int64_t column = begin; column < end; ++column) {
+        Store(sums[column - begin], out, index * static_cast<size_t>(m * n) + static_cast<size_t>(row * n + column));
+      }
+    });
+  });
+  return out;
+}
+
+Numbers Pool(const Node& node, const Numbers& x, const TensorType& type) {
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  bool is_max = node.kind == NodeKind::kMaxPool;
+  int64_t height = x.shape[2], width = x.shape[3];
+  ForEach<0>(type.shape, {}, [&](size_t i, const auto&) {
+    auto index = static_cast<int64_t>(i);
+    int64_t column = index % type.shape[3], row = index / type.shape[3] % type.shape[2];
+    int64_t plane = index / (type.shape[2] * type.shape[3]) * height * width;
+    double total = 0, top = -std::numeric_limits<double>::infinity();
+    int64_t count = 0;
+    for (int64_t r = 0; r < node.window[0]; ++r) {
+      for (int64_t s = 0; s < node.window[1]; ++s) {
+        int64_t y = row * node.stride[0] - node.pads[0] + r * node.dilation[0];
+        int64_t z = column * node.stride[1] - node.pads[1] + s * node.dilation[1];
+        // Padding counts if asked for; what hangs over the padded input (ceil) never does.
+        if (y < height + node.pads[2] && z < width + node.pads[3] && node.flag) ++count;
+        if (y < 0 || y >= height || z < 0 || z >= width) continue;
+        double value = x.RealAt(static_cast<size_t>(plane + y * width + z));
+        if (!node.flag) ++count;
+        total += value;
+        top = std::isnan(value) || value > top ? value : top;
+      }
+    }
+    double result = is_max ? top : total / static_cast<double>(count);
+    if (out.is_real()) {
+      out.real[i] = result;
+    } else {
+      out.whole[i] = static_cast<int64_t>(result);
+    }
+  });
+  return out;
+}
+
+// ---- rows
+
+Numbers Reduce(const Node& node, const Numbers& x, const TensorType& type) {
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  std::vector<int64_t> into = BroadcastStrides(type.shape, x.shape);
+  std::vector<bool> begun(static_cast<size_t>(CountOf(type.shape)), false);
+  std::string_view f = node.function == "mean" || node.function == "sum" ? "add"
+                       : node.function == "prod"                         ? "mul"
+                                                                         : std::string_view(node.function);
+  ForEach<1>(x.shape, {into}, [&](size_t i, const auto& at) {
+    auto to = static_cast<size_t>(at[0]);
+    if (x.is_real()) {
+      out.real[to] = begun[to] ? BinaryReal(f, out.real[to], x.real[i]) : x.real[i];
+    } else {
+      out.whole[to] = begun[to] ? BinaryWhole(f, out.whole[to], x.whole[i]) : x.whole[i];
+    }
+    begun[to] = true;
+  });
+  if (node.function == "mean") {
+    int64_t count = CountOf(x.shape) / std::max<int64_t>(CountOf(type.shape), 1);
+    for (double& value : out.real) value /= static_cast<double>(count);
+    for (int64_t& value : out.whole) value /= count;
+  }
+  return out;
+}
+
+Numbers Softmax(const Node& node, const Numbers& x, const TensorType& type) {
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  auto axis = static_cast<size_t>(node.axis);
+  int64_t step = StridesOf(x.shape)[axis], extent = x.shape[axis];
+  Shape rest = x.shape;
+  rest[axis] = 1;
+  ForEach<1>(rest, {StridesOf(x.shape)}, [&](size_t, const auto& at) {
+    double top = -std::numeric_limits<double>::infinity(), total = 0;
+    for (int64_t i = 0; i < extent; ++i) top = std::max(top, x.real[static_cast<size_t>(at[0] + i * step)]);
+    for (int64_t i = 0; i < extent; ++i) {
+      auto to = static_cast<size_t>(at[0] + i * step);
+      total += out.real[to] = std::exp(x.real[to] - top);
+    }
+    for (int64_t i = 0; i < extent; ++i) out.real[static_cast<size_t>(at[0] + i * step)] /= total;
+  });
+  return out;
+}
+
+Numbers LayerNorm(const Node& node, Arguments in, const TensorType& type) {
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  const Numbers& x = *in[0];
+  size_t n = in[1]->real.size();
+  for (size_t begin = 0; begin < x.real.size(); begin += n) {
+    double mean = 0, squares = 0;
+    for (size_t i = 0; i < n; ++i) mean += x.real[begin + i];
+    mean /= static_cast<double>(n);
+    for (size_t i = 0; i < n; ++i) squares += (x.real[begin + i] - mean) * (x.real[begin + i] - mean);
+    double scale = 1 / std::sqrt(squares / static_cast<double>(n) + node.epsilon);
+    for (size_t i = 0; i < n; ++i) {
+      out.real[begin + i] = (x.real[begin + i] - mean) * scale * in[1]->real[i] + (in.size() > 2 ? in[2]->real[i] : 0);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace evaluating
+
+Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> in, const TensorType& type) {
+  using namespace evaluating;
+  if (node.kind == NodeKind::kHost) return std::move(HONE_TRY(node.host->compute(in))[static_cast<size_t>(node.axis)]);
+  const Numbers& x = *in[0];
+  switch (node.kind) {
+    case NodeKind::kConv: return Conv(node, in, type);
+    case NodeKind::kMatMul: return MatMul(node, in, type);
+    case NodeKind::kMaxPool:
+    case NodeKind::kAveragePool: return Pool(node, x, type);
+    case NodeKind::kReduce: return Reduce(node, x, type);
+    case NodeKind::kSoftmax: return Softmax(node, x, type);
+    case NodeKind::kLayerNorm: return LayerNorm(node, in, type);
+    case NodeKind::kUnary: return Unary(node, x, type);
+    case NodeKind::kBinary: return Binary(node, in, type);
+    case NodeKind::kSelect: return Select(in, type);
+    case NodeKind::kCast: return Cast(x, type);
+    case NodeKind::kTranspose: return Transpose(node, x, type);
+    case NodeKind::kSlice: return Slice(node, x, type);
+    case NodeKind::kPad: return Pad(node, x, type);
+    case NodeKind::kConcat: return Concat(node, in, type);
+    case NodeKind::kGather: return Gather(node, in, type);
+    case NodeKind::kGatherElements: return GatherElements(node, in, type);
+    case NodeKind::kExpand: return Expand(x, type);
+    case NodeKind::kReshape: {
+      Numbers out = x;
+      out.shape = type.shape;
+      return out;
+    }
+    case NodeKind::kHost: break;  // above
+  }
+  return Error{};
+}
+
+}  // namespace hone

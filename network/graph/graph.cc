@@ -1,0 +1,177 @@
+#include "network/graph/graph.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t kLargestScalar = 1;  // elements
+
+}  // namespace
+
+std::string_view Name(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kConv: return "conv";
+    case NodeKind::kMatMul: return "matmul";
+    case NodeKind::kMaxPool: return "maxpool";
+    case NodeKind::kAveragePool: return "avgpool";
+    case NodeKind::kReduce: return "reduce";
+    case NodeKind::kSoftmax: return "softmax";
+    case NodeKind::kLayerNorm: return "layer_norm";
+    case NodeKind::kUnary: return "unary";
+    case NodeKind::kBinary: return "binary";
+    case NodeKind::kSelect: return "select";
+    case NodeKind::kCast: return "cast";
+    case NodeKind::kTranspose: return "transpose";
+    case NodeKind::kSlice: return "slice";
+    case NodeKind::kPad: return "pad";
+    case NodeKind::kConcat: return "concat";
+    case NodeKind::kGather: return "gather";
+    case NodeKind::kGatherElements: return "gather_elements";
+    case NodeKind::kExpand: return "expand";
+    case NodeKind::kReshape: return "reshape";
+    case NodeKind::kHost: return "host";
+  }
+  return "?";
+}
+
+ValueId Graph::AddInput(std::string name, TensorType type) {
+  GraphValue value;
+  value.name = std::move(name);
+  value.type = std::move(type);
+  values.push_back(std::move(value));
+  inputs.push_back(static_cast<ValueId>(values.size()) - 1);
+  return inputs.back();
+}
+
+ValueId Graph::AddConstant(std::string name, std::shared_ptr<const HostTensor> data) {
+  GraphValue value;
+  value.name = std::move(name);
+  value.type = {data->dtype, data->shape};
+  value.is_constant = true;
+  value.data = std::move(data);
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+ValueId Graph::AddWeight(std::string name, TensorType type) {
+  GraphValue value;
+  value.name = std::move(name);
+  value.type = std::move(type);
+  value.is_constant = value.is_weight = true;
+  values.push_back(std::move(value));
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+Result<ValueId> Graph::Add(Node node) {
+  std::vector<TensorType> types;
+  bool all_constant = true;
+  for (ValueId input : node.inputs) {
+    types.push_back(values[static_cast<size_t>(input)].type);
+    all_constant = all_constant && is_constant(input);
+  }
+  Result<TensorType> type = InferType(node, types);
+  if (type) {
+    if (Result<void> fits = CheckShape(type->shape); !fits) type = fits.error();
+  }
+  if (!type) {
+    type.error().where = node.origin;
+    return std::move(type).error();
+  }
+  GraphValue value;
+  value.name = node.origin;
+  value.type = *std::move(type);
+  value.producer = static_cast<int>(nodes.size());
+  value.is_constant = all_constant;
+  node.output = static_cast<ValueId>(values.size());
+  values.push_back(std::move(value));
+  nodes.push_back(std::move(node));
+  return nodes.back().output;
+}
+
+void Graph::SetData(ValueId weight, std::shared_ptr<const HostTensor> data) {
+  GraphValue& value = values[static_cast<size_t>(weight)];
+  HONE_CHECK(value.is_weight && data->dtype == value.type.dtype && data->shape == value.type.shape);
+  value.data = std::move(data);
+}
+
+// Goes down to what is known without recursion: chains of constants may be as long as the network.
+Result<const Numbers*> Graph::Elements(ValueId constant) {
+  HONE_CHECK(is_constant(constant));
+  std::vector<ValueId> open = {constant};
+  while (!open.empty()) {
+    ValueId id = open.back();
+    if (elements_.count(id) != 0) {
+      open.pop_back();
+      continue;
+    }
+    const GraphValue& value = values[static_cast<size_t>(id)];
+    if (CountOf(value.type.shape) > folding_limit) {
+      return Error{ErrorKind::kLimit,
+                   "a constant of " + ShapeText(value.type.shape) + " elements; hone computes constants of up to " +
+                       std::to_string(folding_limit),
+                   value.name};
+    }
+    if (value.data != nullptr) {
+      elements_.emplace(id, ToNumbers(*value.data));
+      continue;
+    }
+    if (value.producer < 0) {
+      return Error{ErrorKind::kNotFound, "it depends on the elements of \"" + value.name + "\", which the file lacks",
+                   values[static_cast<size_t>(constant)].name};
+    }
+    const Node& node = nodes[static_cast<size_t>(value.producer)];
+    if (node.host != nullptr && node.host->steps > 64 * static_cast<double>(folding_limit)) {
+      return Error{ErrorKind::kLimit, "a constant that takes too many steps to compute", value.name};
+    }
+    std::vector<const Numbers*> arguments;
+    for (ValueId input : node.inputs) {
+      auto found = elements_.find(input);
+      if (found == elements_.end()) {
+        open.push_back(input);
+      } else {
+        arguments.push_back(&found->second);
+      }
+    }
+    if (arguments.size() != node.inputs.size()) continue;
+    Result<Numbers> result = Evaluate(node, arguments, value.type);
+    if (!result) {
+      result.error().where = node.origin;
+      return std::move(result).error();
+    }
+    elements_.emplace(id, *std::move(result));
+  }
+  return &elements_.at(constant);
+}
+
+const Numbers* Graph::TryElements(ValueId constant) {
+  if (!is_constant(constant)) return nullptr;
+  Result<const Numbers*> elements = Elements(constant);
+  return elements ? *elements : nullptr;
+}
+
+std::optional<double> Graph::ScalarOf(ValueId value) {
+  if (!is_constant(value) || CountOf(shape(value)) != kLargestScalar) return std::nullopt;
+  const Numbers* elements = TryElements(value);
+  if (elements == nullptr) return std::nullopt;
+  return elements->RealAt(0);
+}
+
+const Node* Graph::ProducerOf(ValueId value) const {
+  const GraphValue& found = values[static_cast<size_t>(value)];
+  return found.is_constant || found.producer < 0 ? nullptr : &nodes[static_cast<size_t>(found.producer)];
+}
+
+std::vector<int> CountReaders(const Graph& graph) {
+  std::vector<int> readers(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    if (graph.is_constant(node.output)) continue;
+    for (ValueId input : node.inputs) ++readers[static_cast<size_t>(input)];
+  }
+  for (ValueId output : graph.outputs) ++readers[static_cast<size_t>(output)];
+  return readers;
+}
+
+}  // namespace hone

@@ -1,0 +1,122 @@
+// A network as a graph of few kinds of nodes over values with known shapes. ONNX's many operators and their changes
+// from opset to opset become these (network/onnx/translate); what follows never sees ONNX.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "network/graph/host_operation.h"
+#include "network/graph/host_tensor.h"
+
+namespace hone {
+
+using ValueId = int;
+
+enum class NodeKind : uint8_t {
+  kConv,            // x[N,C,H,W], w[O,C/groups,R,S] [, bias[O]]
+  kMatMul,          // a[…,M,K], b[…,K,N] (N,K where `flag`), batch dimensions broadcast
+  kMaxPool,         // padding never wins
+  kAveragePool,     // `flag`: padding counts as zeros
+  kReduce,          // function over `axes`, which stay as 1: sum mean max min prod
+  kSoftmax,         // over `axis`
+  kLayerNorm,       // x, gamma, beta over dimensions `axis` and after
+  kUnary,           // function: a word of the kernel language
+  kBinary,          // function: add sub mul div pow min max mod eq ne lt le gt ge and or; broadcasts
+  kSelect,          // condition, a, b; broadcasts
+  kCast,            // to `dtype`
+  kTranspose,       // `axes`: output dimension d is input dimension axes[d]
+  kSlice,           // `starts` and `steps` for each dimension, `extents` of the output
+  kPad,             // `starts`: elements before, `extents` of the output, the rest is `fill`; negative ones cut
+  kConcat,          // along `axis`
+  kGather,          // x, indices along `axis`; negative indices count from the end
+  kGatherElements,  // the same, element by element
+  kExpand,          // to `extents`, broadcasting
+  kReshape,         // to `extents`: the same elements in the same order
+  kHost,            // result number `axis` of `host`
+};
+std::string_view Name(NodeKind kind);
+
+// Which fields mean something depends on the kind.
+struct Node {
+  NodeKind kind = NodeKind::kReshape;
+  std::string function;
+  std::vector<ValueId> inputs;
+  ValueId output = -1;
+  std::vector<int64_t> axes, starts, steps, extents;
+  int64_t axis = 0;
+  double fill = 0;
+  double epsilon = 0;
+  bool flag = false;
+  DType dtype = DType::kF32;
+  // Windows.
+  std::vector<int64_t> window, stride, dilation;  // h, w
+  std::vector<int64_t> pads;                      // top, left, bottom, right
+  int64_t groups = 1;
+  bool ceil = false;
+  std::shared_ptr<const HostOperation> host;  // the nodes of its results share it
+  std::string origin;                         // the ONNX node that it comes from
+};
+
+// Shape and element type of a node's output, by rules of our own. kInvalid: inputs that do not go together, with what
+// was seen and what was wanted; kUnsupported, kLimit.
+Result<TensorType> InferType(const Node& node, std::span<const TensorType> inputs);
+
+// What a node computes, in double precision or 64-bit integers, from ONNX's definition of it; knows nothing of kernels,
+// so that it can check them. kInvalid: an index outside of what it indexes.
+Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> inputs, const TensorType& type);
+
+struct GraphValue {
+  std::string name;
+  TensorType type;
+  int producer = -1;  // index of a node; -1: an input or a constant of the file
+  // Constant: its elements are known, or computed from known ones when they are wanted. A weight is a constant that the
+  // file has no elements of: they are brought later (Graph::SetData).
+  bool is_constant = false;
+  bool is_weight = false;
+  std::shared_ptr<const HostTensor> data;
+};
+
+// Nodes are in topological order. Not thread-safe.
+class Graph {
+ public:
+  std::vector<GraphValue> values;
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs, outputs;
+  // Constants with more elements are not computed.
+  int64_t folding_limit = int64_t{1} << 28;
+
+  ValueId AddInput(std::string name, TensorType type);
+  ValueId AddConstant(std::string name, std::shared_ptr<const HostTensor> data);
+  ValueId AddWeight(std::string name, TensorType type);
+  // Infers the type of the node's output and appends it; the output is constant if all inputs are. Errors of InferType,
+  // with the node's name.
+  Result<ValueId> Add(Node node);
+
+  void SetData(ValueId weight, std::shared_ptr<const HostTensor> data);
+  // Elements of a constant, computed if need be and kept. kNotFound: they depend on a weight without data (named);
+  // kLimit; errors of Evaluate.
+  Result<const Numbers*> Elements(ValueId constant);
+  // The same where they may well not be there: nullptr.
+  const Numbers* TryElements(ValueId constant);
+  // The one element of a constant scalar (of any rank), if it is known.
+  std::optional<double> ScalarOf(ValueId value);
+  void ForgetElements() { elements_.clear(); }
+
+  const Shape& shape(ValueId value) const { return values[static_cast<size_t>(value)].type.shape; }
+  DType dtype(ValueId value) const { return values[static_cast<size_t>(value)].type.dtype; }
+  bool is_constant(ValueId value) const { return values[static_cast<size_t>(value)].is_constant; }
+  // The node that computes a value at run time; nullptr for inputs and constants.
+  const Node* ProducerOf(ValueId value) const;
+
+ private:
+  std::map<ValueId, Numbers> elements_;
+};
+
+// How often nodes and the network's outputs read each value.
+std::vector<int> CountReaders(const Graph& graph);
+
+}  // namespace hone

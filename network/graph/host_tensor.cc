@@ -1,0 +1,98 @@
+#include "network/graph/host_tensor.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "ir/graph/element.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kMostDimensions = 8;
+constexpr int64_t kMostElements = int64_t{1} << 40;
+
+}  // namespace
+
+int64_t CountOf(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t dimension : shape) count *= dimension;
+  return count;
+}
+
+Result<void> CheckShape(const Shape& shape) {
+  if (shape.size() > kMostDimensions) {
+    return Error{
+        ErrorKind::kLimit,
+        "saw " + std::to_string(shape.size()) + " dimensions, hone's limit is " + std::to_string(kMostDimensions), ""};
+  }
+  int64_t count = 1;
+  for (int64_t dimension : shape) {
+    if (dimension < 0) return Error{ErrorKind::kInvalid, "saw a dimension of " + std::to_string(dimension), ""};
+    if (__builtin_mul_overflow(count, std::max<int64_t>(dimension, 1), &count) || count > kMostElements) {
+      return Error{ErrorKind::kLimit, "saw " + ShapeText(shape) + " elements, hone's limit is 2^40", ""};
+    }
+  }
+  return {};
+}
+
+std::string ShapeText(const Shape& shape) {
+  if (shape.empty()) return "a scalar";
+  std::string text;
+  for (int64_t dimension : shape) text += (text.empty() ? "" : "x") + std::to_string(dimension);
+  return text;
+}
+
+Numbers MakeNumbers(DType dtype, Shape shape) {
+  Numbers numbers{dtype, std::move(shape), {}, {}};
+  auto count = static_cast<size_t>(CountOf(numbers.shape));
+  if (numbers.is_real()) {
+    numbers.real.resize(count);
+  } else {
+    numbers.whole.resize(count);
+  }
+  return numbers;
+}
+
+Numbers WholeNumbers(const std::vector<int64_t>& values, Shape shape) {
+  Numbers numbers{DType::kI64, std::move(shape), {}, values};
+  HONE_CHECK(CountOf(numbers.shape) == static_cast<int64_t>(values.size()));
+  return numbers;
+}
+
+Numbers ToNumbers(const HostTensor& tensor) {
+  Numbers numbers = MakeNumbers(tensor.dtype, tensor.shape);
+  size_t count = numbers.real.size() + numbers.whole.size();
+  HONE_CHECK(tensor.data.size() == count * static_cast<size_t>(ByteSize(tensor.dtype)));
+  VisitElement(tensor.dtype, [&]<typename T>(std::type_identity<T>) {
+    for (size_t i = 0; i < count; ++i) {
+      T element;
+      std::memcpy(&element, tensor.data.data() + i * sizeof(T), sizeof(T));
+      if constexpr (std::is_integral_v<T>)
+        numbers.whole[i] = element;
+      else
+        numbers.real[i] = static_cast<double>(element);
+    }
+  });
+  return numbers;
+}
+
+HostTensor ToHost(const Numbers& numbers, DType dtype) {
+  HostTensor tensor{dtype, numbers.shape, {}};
+  auto fill = [&](const auto& values) {
+    VisitElement(dtype, [&]<typename T>(std::type_identity<T>) {
+      tensor.data.resize(values.size() * sizeof(T));
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto element = dtype == DType::kBool ? static_cast<T>(values[i] != 0) : static_cast<T>(values[i]);
+        std::memcpy(tensor.data.data() + i * sizeof(T), &element, sizeof(T));
+      }
+    });
+  };
+  if (numbers.is_real()) {
+    fill(numbers.real);
+  } else {
+    fill(numbers.whole);
+  }
+  return tensor;
+}
+
+}  // namespace hone

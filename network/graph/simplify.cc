@@ -1,0 +1,474 @@
+#include "network/graph/simplify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "network/graph/graph_builder.h"
+
+namespace hone {
+namespace {
+
+bool Near(double a, double b) { return std::abs(a - b) <= 1e-5 * std::abs(b); }
+
+// Rewrites a graph in passes. A pass looks at every node, last first, so that the largest pattern is seen before its
+// parts; new nodes are appended and take over the readers of what they replace. Afterwards nodes are sorted again.
+class Simplifier {
+ public:
+  explicit Simplifier(Graph& graph) : graph_(graph) {}
+
+  Result<void> Run() {
+    for (int round = 0; round < kMostRounds; ++round) {
+      Recount();
+      changed_ = false;
+      size_t count = graph_.nodes.size();
+      for (size_t i = count; i-- > 0;) HONE_TRY(Visit(i));
+      if (!changed_) return {};
+      Rebuild();
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int kMostRounds = 8;
+
+  // What a product is made of: computed factors, and one number.
+  struct Product {
+    std::vector<ValueId> factors;
+    double number = 1;
+  };
+
+  void Recount() { readers_ = CountReaders(graph_); }
+  bool IsOnlyRead(ValueId value) const {
+    return static_cast<size_t>(value) < readers_.size() && readers_[static_cast<size_t>(value)] == 1;
+  }
+
+  // The node that computes a value at run time, if it is of a kind.
+  const Node* Find(ValueId value, NodeKind kind, std::string_view function = "") const {
+    const Node* node = graph_.ProducerOf(value);
+    return node != nullptr && node->kind == kind && (function.empty() || node->function == function) ? node : nullptr;
+  }
+  const Node* FindInner(ValueId value, NodeKind kind, std::string_view function = "") const {
+    return IsOnlyRead(value) ? Find(value, kind, function) : nullptr;
+  }
+
+  void Collect(ValueId value, bool is_root, Product* product) {
+    if (std::optional<double> number = graph_.ScalarOf(value)) {
+      product->number *= *number;
+      return;
+    }
+    const Node* node = is_root ? graph_.ProducerOf(value) : FindInner(value, NodeKind::kBinary);
+    if (node != nullptr && node->kind == NodeKind::kBinary && product->factors.size() < 8) {
+      if (node->function == "mul") {
+        Collect(node->inputs[0], false, product);
+        Collect(node->inputs[1], false, product);
+        return;
+      }
+      std::optional<double> divisor = node->function == "div" ? graph_.ScalarOf(node->inputs[1]) : std::nullopt;
+      if (divisor && *divisor != 0) {
+        product->number /= *divisor;
+        Collect(node->inputs[0], false, product);
+        return;
+      }
+    }
+    product->factors.push_back(value);
+  }
+
+  Result<void> Visit(size_t index) {
+    const Node node = graph_.nodes[index];
+    if (graph_.is_constant(node.output) || replaced_.count(node.output) != 0) return {};
+    if (readers_[static_cast<size_t>(node.output)] == 0) return {};
+    if (node.kind == NodeKind::kBinary && (node.function == "mul" || node.function == "div")) {
+      if (HONE_TRY(MatchActivation(node))) return {};
+      if (HONE_TRY(FoldFactor(node))) return {};
+    }
+    if (node.kind == NodeKind::kBinary && node.function == "add") {
+      if (HONE_TRY(MatchLayerNorm(node))) return {};
+      if (HONE_TRY(FoldTerm(node))) return {};
+    }
+    if (node.kind == NodeKind::kBinary && (node.function == "min" || node.function == "max")) {
+      if (HONE_TRY(MatchClip(node))) return {};
+    }
+    if (node.kind == NodeKind::kReshape) {
+      if (const Node* inner = Find(node.inputs[0], NodeKind::kReshape)) {
+        Builder build(graph_, node.origin);
+        Replace(node.output, HONE_TRY(build.Reshape(inner->inputs[0], node.extents)));
+      }
+    }
+    if (node.kind == NodeKind::kTranspose) {
+      if (const Node* inner = FindInner(node.inputs[0], NodeKind::kTranspose)) {
+        std::vector<int64_t> axes;
+        for (int64_t axis : node.axes) axes.push_back(inner->axes[static_cast<size_t>(axis)]);
+        Builder build(graph_, node.origin);
+        Replace(node.output, HONE_TRY(build.Transpose(inner->inputs[0], axes)));
+      }
+    }
+    return {};
+  }
+
+  void Replace(ValueId old, ValueId with) {
+    replaced_[old] = with;
+    changed_ = true;
+  }
+
+  Result<bool> ReplaceByUnary(const Node& node, std::string_view function, ValueId x) {
+    if (graph_.shape(x) != graph_.shape(node.output)) return false;
+    Builder build(graph_, node.origin);
+    ValueId y = HONE_TRY(build.Unary(function, x));
+    graph_.values[static_cast<size_t>(y)].name = graph_.values[static_cast<size_t>(node.output)].name;
+    Replace(node.output, y);
+    return true;
+  }
+
+  // 1 + f(g(x)), in either order: f's operand.
+  std::optional<ValueId> OnePlus(ValueId value, std::string_view function) {
+    const Node* sum = FindInner(value, NodeKind::kBinary, "add");
+    if (sum == nullptr) return std::nullopt;
+    for (int side : {0, 1}) {
+      std::optional<double> one = graph_.ScalarOf(sum->inputs[static_cast<size_t>(side)]);
+      const Node* f = FindInner(sum->inputs[static_cast<size_t>(1 - side)], NodeKind::kUnary, function);
+      if (one == 1.0 && f != nullptr) return f->inputs[0];
+    }
+    return std::nullopt;
+  }
+
+  // c · x for the x that is asked about.
+  bool IsScaled(ValueId value, ValueId x, double factor) {
+    Product product;
+    Collect(value, true, &product);
+    return product.factors == std::vector<ValueId>{x} && Near(product.number, factor);
+  }
+
+  // √(2/π) · (x + 0.044715 · x³)
+  bool IsTanhArgument(ValueId value, ValueId x) {
+    Product outer;
+    Collect(value, true, &outer);
+    if (outer.factors.size() != 1 || !Near(outer.number, std::sqrt(2 / M_PI))) return false;
+    const Node* sum = Find(outer.factors[0], NodeKind::kBinary, "add");
+    if (sum == nullptr) return false;
+    for (size_t side : {0, 1}) {
+      if (sum->inputs[side] != x) continue;
+      Product cube;
+      Collect(sum->inputs[1 - side], true, &cube);
+      if (!Near(cube.number, 0.044715)) continue;
+      if (cube.factors == std::vector<ValueId>{x, x, x}) return true;
+      if (cube.factors.size() != 1) continue;
+      const Node* power = Find(cube.factors[0], NodeKind::kBinary, "pow");
+      if (power != nullptr && power->inputs[0] == x && graph_.ScalarOf(power->inputs[1]) == 3.0) return true;
+    }
+    return false;
+  }
+
+  // min(max(x + 3, 0), 6), in either order.
+  std::optional<ValueId> HardSwishGate(ValueId value) {
+    const Node* outer = FindInner(value, NodeKind::kBinary);
+    ValueId inner = -1;
+    if (const Node* relu6 = FindInner(value, NodeKind::kUnary, "relu6")) inner = relu6->inputs[0];
+    if (outer != nullptr && (outer->function == "min" || outer->function == "max")) {
+      const Node* next = FindInner(outer->inputs[0], NodeKind::kBinary, outer->function == "min" ? "max" : "min");
+      if (next == nullptr) return std::nullopt;
+      const Node *low = outer->function == "max" ? outer : next, *high = outer->function == "min" ? outer : next;
+      if (graph_.ScalarOf(low->inputs[1]) != 0.0 || graph_.ScalarOf(high->inputs[1]) != 6.0) return std::nullopt;
+      inner = next->inputs[0];
+    }
+    if (inner < 0) return std::nullopt;
+    const Node* sum = FindInner(inner, NodeKind::kBinary, "add");
+    if (sum == nullptr) return std::nullopt;
+    for (size_t side : {0, 1}) {
+      if (graph_.ScalarOf(sum->inputs[side]) == 3.0) return sum->inputs[1 - side];
+    }
+    return std::nullopt;
+  }
+
+  // max(0, min(1, x/6 + 1/2)), as HardSigmoid of MobileNetV3 becomes.
+  std::optional<ValueId> HardSigmoidOf(ValueId value) {
+    const Node* low = FindInner(value, NodeKind::kBinary, "max");
+    if (low == nullptr || graph_.ScalarOf(low->inputs[1]) != 0.0) return std::nullopt;
+    const Node* high = FindInner(low->inputs[0], NodeKind::kBinary, "min");
+    if (high == nullptr || graph_.ScalarOf(high->inputs[1]) != 1.0) return std::nullopt;
+    const Node* sum = FindInner(high->inputs[0], NodeKind::kBinary, "add");
+    if (sum == nullptr || graph_.ScalarOf(sum->inputs[1]) != 0.5) return std::nullopt;
+    Product product;
+    Collect(sum->inputs[0], false, &product);
+    if (product.factors.size() != 1 || !Near(product.number, 1.0 / 6)) return std::nullopt;
+    return product.factors[0];
+  }
+
+  Result<bool> MatchActivation(const Node& node) {
+    Product product;
+    Collect(node.output, true, &product);
+    if (product.factors.size() != 2) return false;
+    for (size_t side : {0, 1}) {
+      ValueId x = product.factors[side], gate = product.factors[1 - side];
+      if (Near(product.number, 0.5)) {
+        std::optional<ValueId> erf = OnePlus(gate, "erf");
+        if (erf && IsScaled(*erf, x, std::sqrt(0.5))) return ReplaceByUnary(node, "gelu", x);
+        std::optional<ValueId> tanh = OnePlus(gate, "tanh");
+        if (tanh && IsTanhArgument(*tanh, x)) return ReplaceByUnary(node, "gelu_tanh", x);
+      }
+      if (Near(product.number, 1)) {
+        const Node* sigmoid = FindInner(gate, NodeKind::kUnary, "sigmoid");
+        if (sigmoid != nullptr && sigmoid->inputs[0] == x) return ReplaceByUnary(node, "silu", x);
+        if (HardSigmoidOf(gate) == x) return ReplaceByUnary(node, "hardswish", x);
+      }
+      if (Near(product.number, 1.0 / 6) && HardSwishGate(gate) == x) return ReplaceByUnary(node, "hardswish", x);
+    }
+    return false;
+  }
+
+  // max(x, 0) is relu; with min(…, 6) relu6.
+  Result<bool> MatchClip(const Node& node) {
+    if (!IsFloat(graph_.dtype(node.output))) return false;
+    std::optional<double> bound = graph_.ScalarOf(node.inputs[1]);
+    if (node.function == "max" && bound == 0.0) {
+      const Node* inner = FindInner(node.inputs[0], NodeKind::kBinary, "min");
+      if (inner != nullptr && graph_.ScalarOf(inner->inputs[1]) == 6.0)
+        return ReplaceByUnary(node, "relu6", inner->inputs[0]);
+      return ReplaceByUnary(node, "relu", node.inputs[0]);
+    }
+    if (node.function == "min" && bound == 6.0) {
+      const Node* relu = FindInner(node.inputs[0], NodeKind::kUnary, "relu");
+      if (relu != nullptr) return ReplaceByUnary(node, "relu6", relu->inputs[0]);
+      const Node* inner = FindInner(node.inputs[0], NodeKind::kBinary, "max");
+      if (inner != nullptr && graph_.ScalarOf(inner->inputs[1]) == 0.0)
+        return ReplaceByUnary(node, "relu6", inner->inputs[0]);
+    }
+    return false;
+  }
+
+  // A mean over the last dimensions, kept as 1: where they begin.
+  std::optional<int64_t> MeanOverLast(const Node& reduce) const {
+    auto rank = static_cast<int64_t>(graph_.shape(reduce.inputs[0]).size());
+    if (reduce.function != "mean") return std::nullopt;
+    for (size_t i = 0; i < reduce.axes.size(); ++i) {
+      if (reduce.axes[i] != rank - static_cast<int64_t>(reduce.axes.size() - i)) return std::nullopt;
+    }
+    return rank - static_cast<int64_t>(reduce.axes.size());
+  }
+
+  // (x − mean(x)) / √(mean((x − mean(x))²) + ε) · gamma + beta. The factor may stand on either side, and the quotient
+  // may be a product with the reciprocal root.
+  Result<bool> MatchLayerNorm(const Node& node) {
+    for (size_t side : {0, 1}) {
+      ValueId beta = node.inputs[1 - side];
+      const Node* scaled = FindInner(node.inputs[side], NodeKind::kBinary, "mul");
+      if (scaled == nullptr || !graph_.is_constant(beta)) continue;
+      for (size_t inner : {0, 1}) {
+        ValueId gamma = scaled->inputs[1 - inner];
+        if (!graph_.is_constant(gamma)) continue;
+        if (HONE_TRY(MatchNormalized(node, scaled->inputs[inner], gamma, beta))) return true;
+      }
+    }
+    return false;
+  }
+
+  Result<bool> MatchNormalized(const Node& node, ValueId normalized, ValueId gamma, ValueId beta) {
+    const Node* quotient = FindInner(normalized, NodeKind::kBinary);
+    if (quotient == nullptr || (quotient->function != "div" && quotient->function != "mul")) return false;
+    for (size_t side : {0, 1}) {
+      if (quotient->function == "div" && side == 1) break;
+      ValueId centred = quotient->inputs[side];
+      const Node* root =
+          FindInner(quotient->inputs[1 - side], NodeKind::kUnary, quotient->function == "div" ? "sqrt" : "rsqrt");
+      if (root == nullptr && quotient->function == "mul") {  // 1 / √v
+        const Node* reciprocal = FindInner(quotient->inputs[1 - side], NodeKind::kBinary, "div");
+        if (reciprocal != nullptr && graph_.ScalarOf(reciprocal->inputs[0]) == 1.0) {
+          root = FindInner(reciprocal->inputs[1], NodeKind::kUnary, "sqrt");
+        }
+      }
+      const Node* spread = root == nullptr ? nullptr : FindInner(root->inputs[0], NodeKind::kBinary, "add");
+      if (spread == nullptr) continue;
+      std::optional<double> epsilon = graph_.ScalarOf(spread->inputs[1]);
+      const Node* variance = FindInner(spread->inputs[0], NodeKind::kReduce);
+      const Node* difference = Find(centred, NodeKind::kBinary, "sub");
+      if (!epsilon || variance == nullptr || difference == nullptr) continue;
+      const Node* square = FindInner(variance->inputs[0], NodeKind::kBinary, "mul");
+      const Node* mean = FindInner(difference->inputs[1], NodeKind::kReduce);
+      if (square == nullptr || mean == nullptr || square->inputs[0] != centred || square->inputs[1] != centred)
+        continue;
+      ValueId x = difference->inputs[0];
+      std::optional<int64_t> axis = MeanOverLast(*mean);
+      if (!axis || mean->inputs[0] != x || variance->axes != mean->axes) continue;
+      Shape row(graph_.shape(x).begin() + *axis, graph_.shape(x).end());
+      if (graph_.shape(gamma) != row || graph_.shape(beta) != row || graph_.shape(x) != graph_.shape(node.output))
+        continue;
+      Builder build(graph_, node.origin);
+      Node norm;
+      norm.kind = NodeKind::kLayerNorm;
+      norm.axis = *axis;
+      norm.epsilon = *epsilon;
+      norm.inputs = {x, gamma, beta};
+      ValueId y = HONE_TRY(build.Add(std::move(norm)));
+      Replace(node.output, y);
+      return true;
+    }
+    return false;
+  }
+
+  // The dimension that a layer's output channels run over; -1: `vector` is not one number an output channel.
+  int64_t ChannelOf(const Node& layer, ValueId vector) const {
+    const Shape &out = graph_.shape(layer.output), &own = graph_.shape(vector);
+    size_t channel = layer.kind == NodeKind::kConv ? 1 : out.size() - 1;
+    if (own.size() > out.size() || CountOf(own) != out[channel]) return -1;
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (out.size() - 1 - i != channel && own[own.size() - 1 - i] != 1) return -1;
+    }
+    if (own.size() < out.size() - channel) return -1;
+    return static_cast<int64_t>(channel);
+  }
+
+  // A layer with constant weights that nothing else reads; its node.
+  const Node* FindLayer(ValueId value) const {
+    const Node* layer = FindInner(value, NodeKind::kConv);
+    if (layer == nullptr) layer = FindInner(value, NodeKind::kMatMul);
+    if (layer == nullptr || !graph_.is_constant(layer->inputs[1])) return nullptr;
+    if (layer->kind == NodeKind::kMatMul && graph_.shape(layer->inputs[1]).size() != 2) return nullptr;
+    if (layer->kind == NodeKind::kConv && layer->inputs.size() > 2 && !graph_.is_constant(layer->inputs[2]))
+      return nullptr;
+    return layer;
+  }
+
+  Result<ValueId> ScaleWeight(Builder& build, const Node& layer, ValueId factor) {
+    Shape weight = graph_.shape(layer.inputs[1]), shape(weight.size(), 1);
+    size_t channel = layer.kind == NodeKind::kConv || layer.flag ? 0 : weight.size() - 1;
+    shape[channel] = weight[channel];
+    ValueId vector = HONE_TRY(build.Reshape(factor, shape));
+    return build.Binary("mul", layer.inputs[1], vector);
+  }
+
+  // layer(x) · f, f constant and one a channel, is the layer with its weights and bias times f; (layer(x) + b) · f is
+  // the scaled layer + b · f.
+  Result<bool> FoldFactor(const Node& node) {
+    if (node.function != "mul") return false;
+    for (size_t side : {0, 1}) {
+      ValueId factor = node.inputs[1 - side];
+      if (!graph_.is_constant(factor)) continue;
+      const Node* sum = FindInner(node.inputs[side], NodeKind::kBinary, "add");
+      ValueId term = -1;
+      const Node* found = FindLayer(node.inputs[side]);
+      for (size_t inner = 0; sum != nullptr && inner < 2; ++inner) {
+        const Node* layer = FindLayer(sum->inputs[inner]);
+        if (layer == nullptr || !graph_.is_constant(sum->inputs[1 - inner])) continue;
+        if (ChannelOf(*layer, sum->inputs[1 - inner]) < 0) continue;
+        found = layer;
+        term = sum->inputs[1 - inner];
+      }
+      if (found == nullptr || ChannelOf(*found, factor) < 0) continue;
+      Node layer = *found;
+      Shape shape = graph_.shape(layer.output);
+      Builder build(graph_, node.origin);
+      layer.inputs[1] = HONE_TRY(ScaleWeight(build, layer, factor));
+      if (layer.inputs.size() > 2) {
+        ValueId vector = HONE_TRY(build.Reshape(factor, graph_.shape(layer.inputs[2])));
+        layer.inputs[2] = HONE_TRY(build.Binary("mul", layer.inputs[2], vector));
+      }
+      ValueId y = HONE_TRY(graph_.Add(layer));
+      if (term >= 0) y = HONE_TRY(build.Binary("add", y, HONE_TRY(build.Binary("mul", term, factor))));
+      if (graph_.shape(y) != graph_.shape(node.output)) continue;
+      Replace(node.output, y);
+      return true;
+    }
+    return false;
+  }
+
+  // conv(x) + t, t constant and one a channel, is the convolution with that bias; (x + t) + u is x + (t + u).
+  Result<bool> FoldTerm(const Node& node) {
+    for (size_t side : {0, 1}) {
+      ValueId term = node.inputs[1 - side];
+      if (!graph_.is_constant(term) || graph_.shape(node.inputs[side]) != graph_.shape(node.output)) continue;
+      Builder build(graph_, node.origin);
+      const Node* found = FindLayer(node.inputs[side]);
+      if (found != nullptr && found->kind == NodeKind::kConv && ChannelOf(*found, term) >= 0) {
+        Node layer = *found;
+        ValueId bias = HONE_TRY(build.Reshape(term, {graph_.shape(layer.output)[1]}));
+        if (layer.inputs.size() > 2) {
+          layer.inputs[2] = HONE_TRY(build.Binary("add", layer.inputs[2], bias));
+        } else {
+          layer.inputs.push_back(bias);
+        }
+        Replace(node.output, HONE_TRY(graph_.Add(layer)));
+        return true;
+      }
+      const Node* sum = FindInner(node.inputs[side], NodeKind::kBinary, "add");
+      for (size_t inner = 0; sum != nullptr && inner < 2; ++inner) {
+        ValueId other = sum->inputs[1 - inner], base = sum->inputs[inner];
+        // Terms of one shape: a bias stays apart from what is added element by element.
+        if (!graph_.is_constant(other) || graph_.shape(other) != graph_.shape(term)) continue;
+        ValueId both = HONE_TRY(build.Binary("add", other, term));
+        Replace(node.output, HONE_TRY(build.Binary("add", base, both)));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  ValueId Current(ValueId value) const {
+    for (auto found = replaced_.find(value); found != replaced_.end(); found = replaced_.find(value))
+      value = found->second;
+    return value;
+  }
+
+  // Readers follow replacements, nodes that nothing needs go, the rest is sorted: a node's place is where it was, one
+  // that replaces another comes when the first reader wants it.
+  void Rebuild() {
+    for (Node& node : graph_.nodes) {
+      for (ValueId& input : node.inputs) input = Current(input);
+    }
+    for (ValueId& output : graph_.outputs) output = Current(output);
+    std::vector<Node> old = std::move(graph_.nodes), sorted;
+    std::vector<bool> done(old.size(), false), needed(old.size(), false);
+    auto producer = [&](ValueId value) { return graph_.values[static_cast<size_t>(value)].producer; };
+    std::vector<int> open;
+    for (ValueId output : graph_.outputs) open.push_back(producer(output));
+    while (!open.empty()) {
+      int at = open.back();
+      open.pop_back();
+      if (at < 0 || needed[static_cast<size_t>(at)]) continue;
+      needed[static_cast<size_t>(at)] = true;
+      for (ValueId input : old[static_cast<size_t>(at)].inputs) open.push_back(producer(input));
+    }
+    for (size_t i = 0; i < old.size(); ++i) {
+      if (needed[i]) open.push_back(static_cast<int>(i));
+      while (!open.empty()) {
+        auto at = static_cast<size_t>(open.back());
+        if (done[at]) {
+          open.pop_back();
+          continue;
+        }
+        bool ready = true;
+        for (ValueId input : old[at].inputs) {
+          int from = producer(input);
+          if (from >= 0 && !done[static_cast<size_t>(from)]) {
+            open.push_back(from);
+            ready = false;
+          }
+        }
+        if (!ready) continue;
+        open.pop_back();
+        done[at] = true;
+        order_.push_back(at);
+      }
+    }
+    for (size_t at : order_) sorted.push_back(std::move(old[at]));
+    for (GraphValue& value : graph_.values) value.producer = -1;
+    for (size_t i = 0; i < sorted.size(); ++i)
+      graph_.values[static_cast<size_t>(sorted[i].output)].producer = static_cast<int>(i);
+    graph_.nodes = std::move(sorted);
+    order_.clear();
+    replaced_.clear();
+    // A computed value whose node is gone is read by nobody.
+    graph_.ForgetElements();
+  }
+
+  Graph& graph_;
+  std::vector<int> readers_;
+  std::map<ValueId, ValueId> replaced_;
+  std::vector<size_t> order_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+Result<void> Simplify(Graph& graph) { return Simplifier(graph).Run(); }
+
+}  // namespace hone

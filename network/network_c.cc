@@ -1,0 +1,107 @@
+// The C interface of networks over Session: nothing but translation, and no exception leaves it.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/api/c_api.h"
+#include "network/hone_network.h"
+#include "network/run/session.h"
+
+struct hone_network {
+  std::unique_ptr<hone::Session> session;
+};
+
+namespace {
+
+using hone::Error;
+using hone::ErrorKind;
+
+hone::Result<hone::SessionOptions> SessionOptionsOf(const hone_network_options* given) {
+  constexpr char kName[] = "hone_network_options";
+  hone_network_options options =
+      HONE_TRY(hone::ReadOptions<hone_network_options>(given, HONE_NETWORK_OPTIONS_INIT, kName));
+  hone::SessionOptions to;
+  to.get = HONE_TRY(hone::GetOptionsOf(options.get));
+  if (options.value_count < 0 || (options.value_count > 0 && options.values == nullptr))
+    return Error{ErrorKind::kInvalid, "value_count without values", kName};
+  for (int32_t i = 0; i < options.value_count; ++i) {
+    const hone_network_value& value = options.values[i];
+    if (value.name == nullptr || value.rank < 0 || value.rank > HONE_MAX_RANK)
+      return Error{ErrorKind::kInvalid, "value " + std::to_string(i) + " has no name, or a rank beyond 0 … 16", kName};
+    hone::Shape shape(value.shape, value.shape + value.rank);
+    if (hone::Result<void> checked = hone::CheckShape(shape); !checked)
+      return std::move(checked).error().Context(value.name);
+    if (value.data == nullptr) {
+      to.shapes[value.name] = std::move(shape);
+      continue;
+    }
+    if (value.dtype < HONE_BOOL || value.dtype > HONE_F64)
+      return Error{ErrorKind::kInvalid, "no such element type: " + std::to_string(value.dtype), value.name};
+    auto tensor = std::make_shared<hone::HostTensor>();
+    tensor->dtype = static_cast<hone::DType>(value.dtype);
+    tensor->shape = std::move(shape);
+    const int64_t bytes = hone::CountOf(tensor->shape) * hone::ByteSize(tensor->dtype);
+    tensor->data.assign(static_cast<const char*>(value.data), static_cast<size_t>(bytes));
+    to.constants[value.name] = std::move(tensor);
+  }
+  return to;
+}
+
+const std::vector<hone::SessionValue>& ValuesOf(const hone_network& network, int32_t is_output) {
+  return is_output != 0 ? network.session->outputs() : network.session->inputs();
+}
+
+}  // namespace
+
+extern "C" {
+
+hone_network* hone_network_open(const char* path, const hone_connect_options* connect,
+                                const hone_network_options* options, hone_error* error) {
+  auto opened = hone::Guard([&]() -> hone::Result<std::unique_ptr<hone_network>> {
+    if (path == nullptr) return Error{ErrorKind::kInvalid, "no path", "hone_network_open"};
+    auto network = std::make_unique<hone_network>();
+    network->session = HONE_TRY(
+        hone::Session::Open(path, HONE_TRY(hone::ClientOptionsOf(connect)), HONE_TRY(SessionOptionsOf(options))));
+    return network;
+  });
+  if (opened) return opened->release();
+  hone::Report(opened.error(), error);
+  return nullptr;
+}
+
+int32_t hone_network_count(const hone_network* network, int32_t is_output) {
+  return network == nullptr ? 0 : static_cast<int32_t>(ValuesOf(*network, is_output).size());
+}
+
+int hone_network_describe(const hone_network* network, int32_t is_output, int32_t index, hone_network_value* value) {
+  if (network == nullptr || value == nullptr || index < 0 || index >= hone_network_count(network, is_output))
+    return HONE_INVALID;
+  const hone::SessionValue& from = ValuesOf(*network, is_output)[static_cast<size_t>(index)];
+  static_assert(HONE_MAX_RANK >= 8);  // CheckShape's limit
+  *value = {};
+  value->name = from.name.c_str();
+  value->dtype = static_cast<int32_t>(from.dtype);
+  value->rank = static_cast<int32_t>(from.shape.size());
+  std::copy(from.shape.begin(), from.shape.end(), value->shape);
+  value->bytes = hone::CountOf(from.shape) * hone::ByteSize(from.dtype);
+  return HONE_OK;
+}
+
+int hone_network_run(hone_network* network, const void* const* inputs, void* const* outputs, hone_error* error) {
+  auto ran = hone::Guard([&]() -> hone::Result<void> {
+    if (network == nullptr) return Error{ErrorKind::kInvalid, "no network", "hone_network_run"};
+    auto all = [](auto* pointers, size_t count) {
+      return count == 0 || (pointers != nullptr &&
+                            std::all_of(pointers, pointers + count, [](auto* pointer) { return pointer != nullptr; }));
+    };
+    const size_t in = ValuesOf(*network, 0).size(), out = ValuesOf(*network, 1).size();
+    if (!all(inputs, in) || !all(outputs, out))
+      return Error{ErrorKind::kInvalid, "an input or an output is missing", "hone_network_run"};
+    return network->session->Run({inputs, in}, {outputs, out});
+  });
+  return ran ? 0 : hone::Report(ran.error(), error);
+}
+
+void hone_network_close(hone_network* network) { delete network; }
+
+}  // extern "C"

@@ -1,0 +1,340 @@
+#include "network/onnx/import_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "network/graph/simplify.h"
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+// Which operands layers keep their weights in.
+bool IsWeightOperand(const OnnxNode& node, size_t i, const OnnxValue& value) {
+  auto rank = value.type.dimensions.size();
+  if (node.op == "Conv") return i == 1 || i == 2;
+  if (node.op == "Gemm") return i == 1 || i == 2;
+  if (node.op == "MatMul") return i == 1 && rank == 2;
+  if (node.op == "Gather") return i == 0 && rank == 2;
+  if (node.op == "BatchNormalization") return i >= 1 && i <= 4;
+  if (node.op == "LayerNormalization" || node.op == "InstanceNormalization" || node.op == "GroupNormalization") {
+    return i == 1 || i == 2;
+  }
+  return false;
+}
+
+// Operators that hand a weight on as it is.
+bool HandsOn(const OnnxNode& node, size_t i) {
+  for (std::string_view op : {"Transpose", "Reshape", "Identity", "Squeeze", "Unsqueeze", "Cast"}) {
+    if (node.op == op) return i == 0;
+  }
+  return false;
+}
+
+bool IsRealType(const OnnxValue& value) { return value.type.has_dtype && IsFloat(value.type.dtype); }
+
+class NetworkBuilder {
+ public:
+  NetworkBuilder(const OnnxModel& model, const std::string& path, const ImportOptions& options)
+      : model_(model), path_(path), options_(options) {}
+
+  Result<Network> Run() {
+    graph().folding_limit = options_.folding_limit;
+    network_.producer = model_.producer;
+    for (const OnnxTensor& tensor : model_.initializers)
+      ids_[tensor.name] = graph().AddConstant(tensor.name, tensor.tensor);
+    HONE_TRY(FindProducers());
+    HONE_TRY(AddInputs());
+    std::vector<size_t> order = HONE_TRY(Sort());
+    for (const OnnxValue& value : model_.values) declared_.emplace(value.name, &value);
+    for (const OnnxValue& value : model_.outputs) declared_.emplace(value.name, &value);
+    for (const OnnxNode& node : model_.nodes) network_.operators.emplace(node.name, OperatorName(node));
+    for (size_t index : order) HONE_TRY(Translate(model_.nodes[index]));
+    HONE_TRY(AddOutputs());
+    if (network_.left_out.size() == model_.nodes.size() && !model_.nodes.empty()) {
+      const LeftOut& first = network_.left_out.front();
+      return Error{
+          ErrorKind::kUnsupported,
+          fmt::format("no node of it could be taken; the first: {} ({}): {}", first.node, first.op, first.reason),
+          path_};
+    }
+    graph().ForgetElements();
+    return std::move(network_);
+  }
+
+ private:
+  Graph& graph() { return network_.graph; }
+
+  Error AtNode(Error error, const OnnxNode& node) const {
+    error.where = fmt::format("{}: node {} ({})", path_, node.name, node.op);
+    return error;
+  }
+
+  Result<void> FindProducers() {
+    for (size_t i = 0; i < model_.nodes.size(); ++i) {
+      for (const std::string& output : model_.nodes[i].outputs) {
+        if (output.empty()) continue;
+        if (!producer_.emplace(output, i).second || ids_.count(output) != 0) {
+          return AtNode({ErrorKind::kInvalid, fmt::format("\"{}\" is computed twice", output), ""}, model_.nodes[i]);
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<TensorType> TypeOf(const OnnxValue& value) const {
+    std::string where = fmt::format("{}: input {}", path_, value.name);
+    if (!value.type.is_tensor) return Error{ErrorKind::kUnsupported, "it is no tensor", where};
+    if (!value.type.has_dtype) {
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("it holds {}, wanted floats, whole numbers or truth values", value.type.type_name),
+                   where};
+    }
+    TensorType type{value.type.dtype, {}};
+    if (auto given = options_.shapes.find(value.name); given != options_.shapes.end()) {
+      const Shape& shape = given->second;
+      bool fits = !value.type.has_shape || shape.size() == value.type.dimensions.size();
+      for (size_t d = 0; fits && value.type.has_shape && d < shape.size(); ++d) {
+        fits = value.type.dimensions[d].value < 0 || value.type.dimensions[d].value == shape[d];
+      }
+      if (!fits) {
+        return Error{ErrorKind::kInvalid,
+                     fmt::format("--shape says {}, the file {}", ShapeText(shape), Described(value)), where};
+      }
+      type.shape = shape;
+    } else {
+      bool known = value.type.has_shape;
+      for (const OnnxDimension& dimension : value.type.dimensions) {
+        known = known && dimension.value >= 0;
+        type.shape.push_back(dimension.value);
+      }
+      if (!known) {
+        return Error{ErrorKind::kInvalid,
+                     fmt::format("its shape is {}, and every dimension must be known: give it with --shape {}={}",
+                                 Described(value), value.name, Example(value)),
+                     where};
+      }
+    }
+    if (Result<void> fits = CheckShape(type.shape); !fits) {
+      fits.error().where = where;
+      return fits.error();
+    }
+    if (CountOf(type.shape) == 0)
+      return Error{ErrorKind::kInvalid, "it has no elements: " + ShapeText(type.shape), where};
+    return type;
+  }
+
+  static std::string Described(const OnnxValue& value) {
+    if (!value.type.has_shape) return "not given";
+    std::string text;
+    for (const OnnxDimension& dimension : value.type.dimensions) {
+      if (!text.empty()) text += "x";
+      text += dimension.value >= 0       ? std::to_string(dimension.value)
+              : dimension.symbol.empty() ? "?"
+                                         : dimension.symbol;
+    }
+    return text.empty() ? "a scalar" : text;
+  }
+
+  static std::string Example(const OnnxValue& value) {
+    if (!value.type.has_shape) return "1x3x224x224";
+    std::string text;
+    for (const OnnxDimension& dimension : value.type.dimensions) {
+      if (!text.empty()) text += "x";
+      text += std::to_string(dimension.value >= 0 ? dimension.value : 1);
+    }
+    return text;
+  }
+
+  // Names of inputs that are weights.
+  std::unordered_set<std::string> FindWeights() const {
+    std::unordered_map<std::string, const OnnxValue*> open;
+    for (const OnnxValue& input : model_.inputs) {
+      if (ids_.count(input.name) == 0 && IsRealType(input) && options_.data.count(input.name) == 0) {
+        open.emplace(input.name, &input);
+      }
+    }
+    std::unordered_map<std::string, const OnnxValue*> handed = open;  // value → the input that it comes from
+    std::unordered_set<std::string> weights;
+    for (const OnnxNode& node : model_.nodes) {
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        auto found = handed.find(node.inputs[i]);
+        if (found == handed.end()) continue;
+        if (IsWeightOperand(node, i, *found->second)) weights.insert(found->second->name);
+        if (HandsOn(node, i) && !node.outputs.empty()) handed.emplace(node.outputs[0], found->second);
+      }
+    }
+    if (weights.empty()) return weights;
+    const std::string* first = nullptr;
+    for (const OnnxValue& input : model_.inputs) {
+      if (ids_.count(input.name) != 0) continue;
+      if (first == nullptr) first = &input.name;
+      if (&input.name != first && open.count(input.name) != 0) weights.insert(input.name);
+    }
+    if (weights.size() == model_.inputs.size() && first != nullptr) weights.erase(*first);
+    return weights;
+  }
+
+  Result<void> AddInputs() {
+    for (const auto& [name, shape] : options_.shapes) HONE_TRY(CheckIsInput(name, "--shape"));
+    for (const std::string& name : options_.data) HONE_TRY(CheckIsInput(name, "--data"));
+    std::unordered_set<std::string> weights = FindWeights();
+    for (const OnnxValue& input : model_.inputs) {
+      if (ids_.count(input.name) != 0) continue;  // an initialiser that is listed as an input, as before IR version 4
+      if (producer_.count(input.name) != 0) {
+        return Error{ErrorKind::kInvalid, "it is computed by a node as well",
+                     fmt::format("{}: input {}", path_, input.name)};
+      }
+      TensorType type = HONE_TRY(TypeOf(input));
+      bool is_weight = weights.count(input.name) != 0;
+      ids_[input.name] = is_weight ? graph().AddWeight(input.name, type) : graph().AddInput(input.name, type);
+      if (is_weight) network_.weights.push_back(ids_[input.name]);
+    }
+    return {};
+  }
+
+  Result<void> CheckIsInput(const std::string& name, std::string_view option) const {
+    for (const OnnxValue& input : model_.inputs) {
+      if (input.name == name) return {};
+    }
+    return Error{ErrorKind::kInvalid, fmt::format("{} names \"{}\", which is no input of the model", option, name),
+                 path_};
+  }
+
+  // Kahn's algorithm; among ready nodes, the file's order.
+  Result<std::vector<size_t>> Sort() const {
+    std::vector<std::vector<size_t>> readers(model_.nodes.size());
+    std::vector<size_t> missing(model_.nodes.size(), 0), order;
+    std::set<size_t> ready;
+    for (size_t i = 0; i < model_.nodes.size(); ++i) {
+      for (const std::string& input : model_.nodes[i].inputs) {
+        if (input.empty() || ids_.count(input) != 0) continue;
+        auto found = producer_.find(input);
+        if (found == producer_.end()) {
+          return AtNode({ErrorKind::kInvalid, fmt::format("it reads \"{}\", which nothing computes", input), ""},
+                        model_.nodes[i]);
+        }
+        readers[found->second].push_back(i);
+        ++missing[i];
+      }
+      if (missing[i] == 0) ready.insert(i);
+    }
+    while (!ready.empty()) {
+      size_t next = *ready.begin();
+      ready.erase(ready.begin());
+      order.push_back(next);
+      for (size_t reader : readers[next]) {
+        if (--missing[reader] == 0) ready.insert(reader);
+      }
+    }
+    if (order.size() == model_.nodes.size()) return order;
+    // Whoever waits for what waits comes by a node of a cycle again.
+    size_t at = 0;
+    while (missing[at] == 0) ++at;
+    std::vector<bool> seen(model_.nodes.size(), false);
+    while (!seen[at]) {
+      seen[at] = true;
+      for (const std::string& input : model_.nodes[at].inputs) {
+        auto found = producer_.find(input);
+        if (found != producer_.end() && missing[found->second] > 0) {
+          at = found->second;
+          break;
+        }
+      }
+    }
+    return AtNode({ErrorKind::kInvalid, "it is part of a cycle: it waits for its own output", ""}, model_.nodes[at]);
+  }
+
+  // Its outputs come from elsewhere: with the type that the file declares, or not at all.
+  void LeaveOut(const OnnxNode& node, std::string reason, bool follows = false) {
+    network_.left_out.push_back({node.name, OperatorName(node), std::move(reason), follows});
+    for (const std::string& output : node.outputs) {
+      if (output.empty()) continue;
+      auto declared = declared_.find(output);
+      Result<TensorType> type = declared == declared_.end() ? Result<TensorType>(Error{}) : TypeOf(*declared->second);
+      ids_[output] = type ? graph().AddInput(output, *type) : -1;
+    }
+  }
+
+  Result<void> Translate(const OnnxNode& node) {
+    const Operator* op = node.domain.empty() ? FindOperator(node.op) : nullptr;
+    if (op == nullptr) {
+      LeaveOut(node, "no operator that hone knows");
+      return {};
+    }
+    std::vector<ValueId> inputs;
+    for (const std::string& name : node.inputs) {
+      inputs.push_back(name.empty() ? -1 : ids_.at(name));
+      if (!name.empty() && inputs.back() < 0) {
+        LeaveOut(node,
+                 fmt::format("it reads \"{}\", whose node was left out and whose shape the file does not say", name),
+                 true);
+        return {};
+      }
+    }
+    for (size_t i = 0; i < op->fewest_inputs; ++i) {
+      if (i < inputs.size() && inputs[i] >= 0) continue;
+      return AtNode(
+          {ErrorKind::kInvalid, fmt::format("operand {} is missing, wanted {}", i + 1, op->fewest_inputs), ""}, node);
+    }
+    OperatorCall call(graph(), node, std::move(inputs), model_.opset);
+    Result<Outputs> outputs = op->translate(call);
+    if (!outputs) {
+      if (outputs.error().kind != ErrorKind::kUnsupported && outputs.error().kind != ErrorKind::kNotFound) {
+        return AtNode(std::move(outputs).error(), node);
+      }
+      LeaveOut(node, outputs.error().message);
+      return {};
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i].empty()) continue;
+      if (i >= outputs->size()) {
+        return AtNode({ErrorKind::kInvalid,
+                       fmt::format("it has {} outputs, wanted {}", node.outputs.size(), outputs->size()), ""},
+                      node);
+      }
+      ids_[node.outputs[i]] = (*outputs)[i];
+      GraphValue& value = graph().values[static_cast<size_t>((*outputs)[i])];
+      if (value.producer >= 0 && value.name == node.name) value.name = node.outputs[i];
+    }
+    return {};
+  }
+
+  Result<void> AddOutputs() {
+    if (model_.outputs.empty()) return Error{ErrorKind::kInvalid, "the graph has no outputs", path_};
+    for (const OnnxValue& output : model_.outputs) {
+      auto found = ids_.find(output.name);
+      if (found == ids_.end()) {
+        return Error{ErrorKind::kInvalid, "nothing computes it", fmt::format("{}: output {}", path_, output.name)};
+      }
+      if (found->second >= 0) graph().outputs.push_back(found->second);
+    }
+    return {};
+  }
+
+  const OnnxModel& model_;
+  const std::string& path_;
+  const ImportOptions& options_;
+  Network network_;
+  std::unordered_map<std::string, ValueId> ids_;  // -1: left out
+  std::unordered_map<std::string, size_t> producer_;
+  std::unordered_map<std::string, const OnnxValue*> declared_;
+};
+
+}  // namespace
+
+Result<Network> BuildNetwork(const OnnxModel& model, const std::string& path, const ImportOptions& options) {
+  return NetworkBuilder(model, path, options).Run();
+}
+
+Result<Network> ImportModel(const std::string& path, const ImportOptions& options) {
+  OnnxModel model = HONE_TRY(ReadOnnx(path));
+  Network network = HONE_TRY(BuildNetwork(model, path, options));
+  HONE_TRY(Simplify(network.graph));
+  return network;
+}
+
+}  // namespace hone

@@ -1,0 +1,47 @@
+// From an ONNX model to a graph with known shapes, and what of the model could not be taken.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "network/graph/graph.h"
+#include "network/onnx/onnx_model.h"
+
+namespace hone {
+
+struct ImportOptions {
+  std::map<std::string, Shape> shapes;       // of inputs, in place of what the file says
+  std::set<std::string> data;                // inputs that stay inputs, whatever they are used for
+  int64_t folding_limit = int64_t{1} << 28;  // elements of a constant that is computed
+};
+
+// A node that is not part of the graph, and why.
+struct LeftOut {
+  std::string node;
+  std::string op;
+  std::string reason;
+  bool follows = false;  // for no reason of its own: it reads what another one would have computed
+};
+
+struct Network {
+  Graph graph;
+  std::vector<LeftOut> left_out;  // in the file's order, those after a node that was left out included
+  std::vector<ValueId> weights;   // inputs of the file that count as constants
+  std::unordered_map<std::string, std::string> operators;  // of the file's nodes, by name
+  std::string producer;
+};
+
+// An input that the file has no elements of is a weight if some node uses it where layers keep theirs (the second
+// operand of a convolution, a matrix product or a table …); a file with such weights ships its structure alone, so its
+// other inputs of floats are weights too, except the first. Nodes are sorted. Errors, at "PATH: node NAME (OPERATOR)":
+// kInvalid for cycles, values that nothing computes or two nodes compute, operands that do not go together, dimensions
+// that are not known; kUnsupported if nothing at all could be taken; kLimit.
+Result<Network> BuildNetwork(const OnnxModel& model, const std::string& path, const ImportOptions& options);
+
+// ReadOnnx, BuildNetwork and Simplify (network/graph/simplify.h).
+Result<Network> ImportModel(const std::string& path, const ImportOptions& options = {});
+
+}  // namespace hone

@@ -1,0 +1,415 @@
+// The one file that knows protobuf and ONNX's messages.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/stubs/logging.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <set>
+
+#include "base/file.h"
+#include "network/onnx/onnx_model.h"
+#include "onnx.pb.h"
+
+namespace hone {
+namespace {
+
+using TensorType = onnx::TensorProto::DataType;
+
+// protobuf counts bytes in an int.
+constexpr uint64_t kMostBytes = INT_MAX;
+constexpr size_t kMostNodes = 200'000;
+
+struct ElementType {
+  int onnx;
+  std::string_view name;
+  DType dtype;    // what values of it become
+  int stored;     // bytes of an element in the file
+  bool is_exact;  // false: a constant is converted, and no operand can have the type
+};
+constexpr ElementType kElementTypes[] = {
+    {onnx::TensorProto::FLOAT, "float", DType::kF32, 4, true},
+    {onnx::TensorProto::UINT8, "uint8", DType::kI32, 1, false},
+    {onnx::TensorProto::INT8, "int8", DType::kI8, 1, true},
+    {onnx::TensorProto::UINT16, "uint16", DType::kI32, 2, false},
+    {onnx::TensorProto::INT16, "int16", DType::kI32, 2, false},
+    {onnx::TensorProto::INT32, "int32", DType::kI32, 4, true},
+    {onnx::TensorProto::INT64, "int64", DType::kI64, 8, true},
+    {onnx::TensorProto::BOOL, "bool", DType::kBool, 1, true},
+    {onnx::TensorProto::FLOAT16, "float16", DType::kF16, 2, true},
+    {onnx::TensorProto::DOUBLE, "double", DType::kF64, 8, true},
+    {onnx::TensorProto::UINT32, "uint32", DType::kI64, 4, false},
+    {onnx::TensorProto::BFLOAT16, "bfloat16", DType::kBF16, 2, true},
+};
+
+const ElementType* FindType(int onnx) {
+  for (const ElementType& type : kElementTypes) {
+    if (type.onnx == onnx) return &type;
+  }
+  return nullptr;
+}
+
+std::string TypeName(int onnx) {
+  if (const ElementType* type = FindType(onnx)) return std::string(type->name);
+  return onnx == onnx::TensorProto::STRING ? "string" : fmt::format("element type {}", onnx);
+}
+
+Error Corrupt(std::string message, std::string where) {
+  return Error{ErrorKind::kCorrupt, std::move(message), std::move(where)};
+}
+
+// Bytes of narrow integers, widened.
+template <typename From, typename To>
+std::string Widened(std::string_view bytes) {
+  std::string wide(bytes.size() / sizeof(From) * sizeof(To), '\0');
+  for (size_t i = 0; i * sizeof(From) < bytes.size(); ++i) {
+    From from;
+    std::memcpy(&from, bytes.data() + i * sizeof(From), sizeof(From));
+    To to = from;
+    std::memcpy(wide.data() + i * sizeof(To), &to, sizeof(To));
+  }
+  return wide;
+}
+
+// Elements in their typed fields: one protobuf number each.
+template <typename To, typename Field>
+std::string Packed(const Field& field) {
+  std::string bytes(static_cast<size_t>(field.size()) * sizeof(To), '\0');
+  size_t at = 0;
+  for (auto value : field) {
+    auto to = static_cast<To>(value);
+    std::memcpy(bytes.data() + at, &to, sizeof(To));
+    at += sizeof(To);
+  }
+  return bytes;
+}
+
+// A file below a folder: no absolute path, no "..", no link on the way.
+Result<UniqueFd> OpenBelow(const std::string& folder, const std::string& location, const std::string& where) {
+  auto refused = [&](std::string_view why) {
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("its data is in \"{}\", {}; external data is read from the model's own folder only: move "
+                             "it there",
+                             location, why),
+                 where};
+  };
+  if (folder.empty()) return refused("and no folder is known");
+  if (location.empty() || location.find('\0') != std::string::npos) return refused("which is no path");
+  if (location[0] == '/') return refused("an absolute path");
+  UniqueFd at(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!at) return ErrnoError(errno, "cannot open the model's folder", folder);
+  for (size_t begin = 0; begin <= location.size();) {
+    size_t end = std::min(location.find('/', begin), location.size());
+    std::string part = location.substr(begin, end - begin);
+    bool is_last = end == location.size();
+    begin = end + 1;
+    if (part == "..") return refused("outside its folder");
+    if (part.empty() || part == ".") {
+      if (is_last) return refused("which is no file");
+      continue;
+    }
+    int flags = O_NOFOLLOW | O_CLOEXEC | (is_last ? O_RDONLY | O_NONBLOCK : O_PATH | O_DIRECTORY);
+    UniqueFd next(openat(at.get(), part.c_str(), flags));
+    if (!next) {
+      if (errno == ELOOP || errno == ENOTDIR) return refused("which goes through a link");
+      return ErrnoError(errno, "cannot open its external data", folder + "/" + location);
+    }
+    at = std::move(next);
+  }
+  struct stat status{};
+  if (fstat(at.get(), &status) != 0 || !S_ISREG(status.st_mode)) return refused("which is no file");
+  return at;
+}
+
+Result<uint64_t> ExternalNumber(const std::string& text, const std::string& key, const std::string& where) {
+  uint64_t value = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) {
+    return Corrupt(fmt::format("{} of its external data is \"{}\", wanted a number of bytes", key, text), where);
+  }
+  return value;
+}
+
+class Reader {
+ public:
+  explicit Reader(const OnnxSource& source) : source_(source) {}
+
+  Result<OnnxModel> Model(onnx::ModelProto& proto) {
+    OnnxModel model;
+    model.producer = proto.producer_name();
+    for (const onnx::OperatorSetIdProto& set : proto.opset_import()) {
+      if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
+    }
+    if (!proto.has_graph()) return Corrupt("there is no graph in it, wanted an ONNX model", source_.path);
+    if (model.opset < kOldestOpset || model.opset > kNewestOpset) {
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("its operators are of opset {}, wanted {} to {}; export it with opset_version=18",
+                               model.opset, kOldestOpset, kNewestOpset),
+                   source_.path};
+    }
+    onnx::GraphProto& graph = *proto.mutable_graph();
+    if (static_cast<size_t>(graph.node_size()) > kMostNodes) {
+      return Error{ErrorKind::kLimit, fmt::format("it has {} nodes, hone's limit is {}", graph.node_size(), kMostNodes),
+                   source_.path};
+    }
+    if (graph.sparse_initializer_size() > 0) {
+      return Error{ErrorKind::kUnsupported, "it has sparse initialisers; export it with dense ones", source_.path};
+    }
+    for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+      std::string where = Where("initialiser " + tensor.name());
+      model.initializers.push_back({tensor.name(), HONE_TRY(Tensor(tensor, where))});
+    }
+    for (onnx::NodeProto& node : *graph.mutable_node()) model.nodes.push_back(HONE_TRY(Node(node)));
+    for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
+    for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
+    for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
+    return model;
+  }
+
+ private:
+  std::string Where(const std::string& what) const { return source_.path + ": " + what; }
+
+  static OnnxValue Value(const onnx::ValueInfoProto& proto) {
+    OnnxValue value;
+    value.name = proto.name();
+    value.type.is_tensor = proto.type().has_tensor_type();
+    const onnx::TypeProto::Tensor& tensor = proto.type().tensor_type();
+    value.type.type_name = TypeName(tensor.elem_type());
+    if (const ElementType* type = FindType(tensor.elem_type()); type != nullptr && type->is_exact) {
+      value.type.has_dtype = true;
+      value.type.dtype = type->dtype;
+    }
+    value.type.has_shape = tensor.has_shape();
+    for (const onnx::TensorShapeProto::Dimension& dimension : tensor.shape().dim()) {
+      OnnxDimension out;
+      if (dimension.has_dim_value()) out.value = dimension.dim_value();
+      out.symbol = dimension.dim_param();
+      value.type.dimensions.push_back(std::move(out));
+    }
+    return value;
+  }
+
+  Result<std::string> External(const onnx::TensorProto& proto, uint64_t wanted, const std::string& where) const {
+    std::string location;
+    uint64_t offset = 0, length = wanted;
+    for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
+      if (entry.key() == "location") location = entry.value();
+      if (entry.key() == "offset") offset = HONE_TRY(ExternalNumber(entry.value(), "the offset", where));
+      if (entry.key() == "length") length = HONE_TRY(ExternalNumber(entry.value(), "the length", where));
+    }
+    UniqueFd file = HONE_TRY(OpenBelow(source_.folder, location, where));
+    if (length != wanted) {
+      return Corrupt(fmt::format("its external data has {} bytes, its shape wants {}", length, wanted), where);
+    }
+    struct stat status{};
+    if (fstat(file.get(), &status) != 0) return ErrnoError(errno, "cannot look at its external data", location);
+    auto size = static_cast<uint64_t>(status.st_size);
+    if (offset > size || wanted > size - offset) {
+      return Corrupt(fmt::format("its external data is bytes {} to {} of {}, which has {}", offset, offset + wanted,
+                                 location, size),
+                     where);
+    }
+    std::string bytes(wanted, '\0');
+    for (size_t at = 0; at < bytes.size();) {
+      ssize_t got = pread(file.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(offset + at));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return ErrnoError(got == 0 ? EIO : errno, "cannot read external data", location);
+      at += static_cast<size_t>(got);
+    }
+    return bytes;
+  }
+
+  // Elements as the file has them, `stored` bytes each; raw bytes are taken, not copied.
+  Result<std::string> Stored(onnx::TensorProto& proto, const ElementType& type, uint64_t wanted,
+                             const std::string& where) const {
+    if (proto.data_location() == onnx::TensorProto::EXTERNAL) return External(proto, wanted, where);
+    if (proto.has_raw_data()) return std::move(*proto.mutable_raw_data());
+    switch (proto.data_type()) {
+      case onnx::TensorProto::FLOAT: return Packed<float>(proto.float_data());
+      case onnx::TensorProto::DOUBLE: return Packed<double>(proto.double_data());
+      case onnx::TensorProto::INT64: return Packed<int64_t>(proto.int64_data());
+      case onnx::TensorProto::UINT32: return Packed<uint32_t>(proto.uint64_data());
+      default: break;
+    }
+    if (type.stored == 1) return Packed<uint8_t>(proto.int32_data());
+    if (type.stored == 2) return Packed<uint16_t>(proto.int32_data());
+    return Packed<int32_t>(proto.int32_data());
+  }
+
+  Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where) const {
+    const ElementType* type = FindType(proto.data_type());
+    if (type == nullptr) {
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("it holds {}, wanted floats, integers or truth values", TypeName(proto.data_type())),
+                   where};
+    }
+    if (proto.has_segment()) return Error{ErrorKind::kUnsupported, "it is stored in segments", where};
+    auto tensor = std::make_shared<HostTensor>();
+    tensor->dtype = type->dtype;
+    tensor->shape.assign(proto.dims().begin(), proto.dims().end());
+    if (Result<void> fits = CheckShape(tensor->shape); !fits) {
+      fits.error().where = where;
+      return fits.error();
+    }
+    uint64_t wanted = static_cast<uint64_t>(CountOf(tensor->shape)) * static_cast<uint64_t>(type->stored);
+    std::string bytes = HONE_TRY(Stored(proto, *type, wanted, where));
+    if (bytes.size() != wanted) {
+      return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", bytes.size(), ShapeText(tensor->shape),
+                                 type->name, wanted),
+                     where);
+    }
+    switch (proto.data_type()) {
+      case onnx::TensorProto::UINT8: bytes = Widened<uint8_t, int32_t>(bytes); break;
+      case onnx::TensorProto::UINT16: bytes = Widened<uint16_t, int32_t>(bytes); break;
+      case onnx::TensorProto::INT16: bytes = Widened<int16_t, int32_t>(bytes); break;
+      case onnx::TensorProto::UINT32: bytes = Widened<uint32_t, int64_t>(bytes); break;
+      default: break;
+    }
+    tensor->data = std::move(bytes);
+    return tensor;
+  }
+
+  Result<OnnxNode> Node(onnx::NodeProto& proto) const {
+    OnnxNode node;
+    node.name = proto.name();
+    if (node.name.empty() && proto.output_size() > 0) node.name = proto.output(0);
+    node.domain = proto.domain() == "ai.onnx" ? "" : proto.domain();
+    node.op = proto.op_type();
+    node.inputs.assign(proto.input().begin(), proto.input().end());
+    node.outputs.assign(proto.output().begin(), proto.output().end());
+    for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
+      node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
+    }
+    return node;
+  }
+
+  Result<OnnxAttribute> Attribute(onnx::AttributeProto& proto, const std::string& where) const {
+    using Kind = OnnxAttribute::Kind;
+    OnnxAttribute attribute;
+    attribute.name = proto.name();
+    switch (proto.type()) {
+      case onnx::AttributeProto::INT:
+        attribute.kind = Kind::kInt;
+        attribute.whole = proto.i();
+        break;
+      case onnx::AttributeProto::FLOAT:
+        attribute.kind = Kind::kFloat;
+        attribute.real = proto.f();
+        break;
+      case onnx::AttributeProto::STRING:
+        attribute.kind = Kind::kText;
+        attribute.text = proto.s();
+        break;
+      case onnx::AttributeProto::INTS:
+        attribute.kind = Kind::kInts;
+        attribute.wholes.assign(proto.ints().begin(), proto.ints().end());
+        break;
+      case onnx::AttributeProto::FLOATS:
+        attribute.kind = Kind::kFloats;
+        attribute.reals.assign(proto.floats().begin(), proto.floats().end());
+        break;
+      case onnx::AttributeProto::STRINGS:
+        attribute.kind = Kind::kTexts;
+        attribute.texts.assign(proto.strings().begin(), proto.strings().end());
+        break;
+      case onnx::AttributeProto::TENSOR:
+        attribute.kind = Kind::kTensor;
+        attribute.tensor = HONE_TRY(Tensor(*proto.mutable_t(), where + ", attribute " + proto.name()));
+        break;
+      default: break;  // graphs, strings …: whoever wants them says so
+    }
+    return attribute;
+  }
+
+  const OnnxSource& source_;
+};
+
+Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::ModelProto& proto) {
+  if (bytes.size() > kMostBytes) {
+    return Error{ErrorKind::kLimit,
+                 fmt::format("it has {} bytes, and protobuf reads files below 2 GiB; export it with external data",
+                             bytes.size()),
+                 source.path};
+  }
+  google::protobuf::LogSilencer silence;  // its words on standard error; ours say where
+  if (bytes.empty() || !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return Corrupt(
+        fmt::format("it does not parse as an ONNX model ({} bytes): truncated, or another kind of file", bytes.size()),
+        source.path);
+  }
+  return {};
+}
+
+// A file's bytes as long as this lives.
+struct Mapping {
+  void* memory = MAP_FAILED;
+  size_t size = 0;
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (memory != MAP_FAILED) munmap(memory, size);
+  }
+  std::string_view bytes() const { return {static_cast<const char*>(memory), size}; }
+};
+
+}  // namespace
+
+Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source) {
+  onnx::ModelProto proto;
+  HONE_TRY(ParseProto(bytes, source, proto));
+  return Reader(source).Model(proto);
+}
+
+Result<OnnxModel> ReadOnnx(const std::string& path) {
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return ErrnoError(errno, "cannot open", path);
+  struct stat status{};
+  if (fstat(file.get(), &status) != 0) return ErrnoError(errno, "cannot look at", path);
+  if (!S_ISREG(status.st_mode)) return Error{ErrorKind::kInvalid, "wanted a file", path};
+  size_t slash = path.rfind('/');
+  OnnxSource source{path, slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash)};
+  Mapping mapping;
+  mapping.size = static_cast<size_t>(status.st_size);
+  if (mapping.size == 0) return ParseOnnx({}, source);
+  mapping.memory = mmap(nullptr, mapping.size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (mapping.memory == MAP_FAILED) return ErrnoError(errno, "cannot read", path);
+  return ParseOnnx(mapping.bytes(), source);
+}
+
+Result<std::string> WithInitializers(std::string_view bytes, const std::vector<OnnxTensor>& tensors,
+                                     const OnnxSource& source) {
+  onnx::ModelProto proto;
+  HONE_TRY(ParseProto(bytes, source, proto));
+  onnx::GraphProto& graph = *proto.mutable_graph();
+  std::set<std::string> names;
+  for (const OnnxTensor& tensor : tensors) {
+    names.insert(tensor.name);
+    const ElementType* type = nullptr;
+    for (const ElementType& each : kElementTypes) {
+      if (each.is_exact && each.dtype == tensor.tensor->dtype) type = &each;
+    }
+    onnx::TensorProto& added = *graph.add_initializer();
+    added.set_name(tensor.name);
+    added.set_data_type(type->onnx);
+    for (int64_t dimension : tensor.tensor->shape) added.add_dims(dimension);
+    added.set_raw_data(tensor.tensor->data);
+  }
+  google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> kept;
+  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
+    if (names.erase(input.name()) == 0) kept.Add(std::move(input));
+  }
+  graph.mutable_input()->Swap(&kept);
+  if (!names.empty()) return Error{ErrorKind::kInvalid, "it has no input \"" + *names.begin() + "\"", source.path};
+  if (proto.ByteSizeLong() > kMostBytes) {
+    return Error{ErrorKind::kLimit, "with its weights it has 2 GiB or more, which protobuf cannot write", source.path};
+  }
+  return proto.SerializeAsString();
+}
+
+}  // namespace hone

@@ -1,0 +1,96 @@
+// An ONNX file as plain values: what network/onnx/onnx_import reads, before anything is understood. Names are the
+// file's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "network/graph/host_tensor.h"
+
+namespace hone {
+
+// Where tensors may lie outside the file.
+struct OnnxSource {
+  std::string path;    // for messages
+  std::string folder;  // external data is read from below it; "": refused
+};
+
+struct OnnxDimension {
+  int64_t value = -1;  // -1: not given
+  std::string symbol;  // "batch"
+};
+
+// An element type that hone has no word for keeps its name ("string") and no dtype.
+struct OnnxType {
+  bool is_tensor = false;
+  bool has_dtype = false;
+  bool has_shape = false;
+  DType dtype = DType::kF32;
+  std::string type_name;
+  std::vector<OnnxDimension> dimensions;
+};
+
+struct OnnxValue {
+  std::string name;
+  OnnxType type;
+};
+
+struct OnnxTensor {
+  std::string name;
+  std::shared_ptr<HostTensor> tensor;
+};
+
+struct OnnxAttribute {
+  enum class Kind : uint8_t { kInt, kFloat, kText, kInts, kFloats, kTexts, kTensor, kOther };
+  std::string name;
+  Kind kind = Kind::kOther;
+  int64_t whole = 0;
+  double real = 0;
+  std::string text;
+  std::vector<int64_t> wholes;
+  std::vector<double> reals;
+  std::vector<std::string> texts;
+  std::shared_ptr<HostTensor> tensor;
+};
+
+struct OnnxNode {
+  std::string name;
+  std::string domain;
+  std::string op;
+  std::vector<std::string> inputs;  // "": left out
+  std::vector<std::string> outputs;
+  std::vector<OnnxAttribute> attributes;
+};
+
+// "Conv"; with its domain unless that is the standard one: "com.microsoft.Gelu".
+inline std::string OperatorName(const OnnxNode& node) {
+  return node.domain.empty() ? node.op : node.domain + "." + node.op;
+}
+
+struct OnnxModel {
+  std::string producer;
+  int64_t opset = 0;  // of the standard domain
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxTensor> initializers;
+  std::vector<OnnxValue> inputs, outputs, values;
+};
+
+// Opsets whose operators are understood.
+inline constexpr int64_t kOldestOpset = 7;
+inline constexpr int64_t kNewestOpset = 24;
+
+// kCorrupt: no ONNX, truncated, tensors whose bytes do not fit their shape; kUnsupported: an opset outside
+// kOldestOpset … kNewestOpset, element types that no constant can have; kLimit: 2 GiB and more (protobuf's own limit);
+// kInvalid: external data outside the folder; kNotFound, kIo: external data that is not there.
+Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source);
+// The same of a file. Errors name it.
+Result<OnnxModel> ReadOnnx(const std::string& path);
+
+// The file again, inputs without values replaced by initialisers. kInvalid for a tensor that is no input of the model.
+Result<std::string> WithInitializers(std::string_view bytes, const std::vector<OnnxTensor>& tensors,
+                                     const OnnxSource& source);
+
+}  // namespace hone

@@ -1,0 +1,89 @@
+#include "network/onnx/translate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace hone {
+namespace {
+
+constexpr int64_t kMostWholes = 4096;
+
+}  // namespace
+
+const OnnxAttribute* OperatorCall::Find(std::string_view name) const {
+  for (const OnnxAttribute& attribute : node_.attributes) {
+    if (attribute.name == name) return &attribute;
+  }
+  return nullptr;
+}
+
+int64_t OperatorCall::Whole(std::string_view name, int64_t standard) const {
+  const OnnxAttribute* attribute = Find(name);
+  return attribute == nullptr ? standard : attribute->whole;
+}
+
+double OperatorCall::Real(std::string_view name, double standard) const {
+  const OnnxAttribute* attribute = Find(name);
+  return attribute == nullptr ? standard : attribute->real;
+}
+
+std::string OperatorCall::Text(std::string_view name, std::string standard) const {
+  const OnnxAttribute* attribute = Find(name);
+  return attribute == nullptr ? standard : attribute->text;
+}
+
+std::vector<int64_t> OperatorCall::Wholes(std::string_view name, std::vector<int64_t> standard) const {
+  const OnnxAttribute* attribute = Find(name);
+  return attribute == nullptr ? standard : attribute->wholes;
+}
+
+Result<std::vector<int64_t>> OperatorCall::ConstantInput(size_t i, std::string_view what) {
+  ValueId value = In(i);
+  if (CountOf(shape(i)) > kMostWholes) {
+    return build.Invalid(fmt::format("{} is {}, wanted a few whole numbers", what, ShapeText(shape(i))));
+  }
+  if (!build.graph().is_constant(value)) {
+    return build.Unsupported(
+        fmt::format("{} is computed when the network runs, and shapes must be known before", what));
+  }
+  const Numbers* elements = HONE_TRY(build.graph().Elements(value));
+  if (elements->is_real())
+    return build.Invalid(fmt::format("{} holds {}, wanted whole numbers", what, Name(elements->dtype)));
+  return elements->whole;
+}
+
+Result<std::optional<std::vector<int64_t>>> OperatorCall::AttributeOrInput(std::string_view name, size_t i) {
+  if (const OnnxAttribute* attribute = Find(name)) return std::optional(attribute->wholes);
+  if (!Has(i)) return std::optional<std::vector<int64_t>>();
+  return std::optional(HONE_TRY(ConstantInput(i, name)));
+}
+
+Result<int64_t> OperatorCall::Axis(int64_t axis, int64_t rank) const {
+  if (axis < -rank || axis >= rank) { return build.Invalid(fmt::format("axis {} of {} dimensions", axis, rank)); }
+  return axis < 0 ? axis + rank : axis;
+}
+
+Result<std::vector<int64_t>> OperatorCall::Axes(std::vector<int64_t> axes, int64_t rank) const {
+  for (int64_t& axis : axes) axis = HONE_TRY(Axis(axis, rank));
+  std::sort(axes.begin(), axes.end());
+  if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) return build.Invalid("an axis is named twice");
+  return axes;
+}
+
+const Operator* FindOperator(const std::string& name) {
+  static const std::map<std::string, Operator> operators = [] {
+    std::map<std::string, Operator> all;
+    for (const auto& table :
+         {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
+          SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators()}) {
+      for (const Operator& each : table) all.emplace(each.name, each);
+    }
+    return all;
+  }();
+  auto found = operators.find(name);
+  return found == operators.end() ? nullptr : &found->second;
+}
+
+}  // namespace hone

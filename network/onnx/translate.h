@@ -1,0 +1,77 @@
+// ONNX's operators in terms of the graph's few kinds of nodes, for opsets 7 to 24: what was an attribute and became an
+// input is read from either.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "network/graph/graph_builder.h"
+#include "network/onnx/onnx_model.h"
+
+namespace hone {
+
+// One ONNX node being translated.
+class OperatorCall {
+ public:
+  OperatorCall(Graph& graph, const OnnxNode& node, std::vector<ValueId> inputs, int64_t opset)
+      : build(graph, node.name), node_(node), inputs_(std::move(inputs)), opset_(opset) {}
+
+  Builder build;
+
+  int64_t opset() const { return opset_; }
+  const OnnxNode& node() const { return node_; }
+  size_t input_count() const { return inputs_.size(); }
+  bool Has(size_t i) const { return i < inputs_.size() && inputs_[i] >= 0; }
+  ValueId In(size_t i) const { return inputs_[i]; }  // REQUIRES: Has(i)
+  const Shape& shape(size_t i) const { return build.shape(inputs_[i]); }
+  int64_t rank(size_t i) const { return static_cast<int64_t>(shape(i).size()); }
+
+  const OnnxAttribute* Find(std::string_view name) const;
+  int64_t Whole(std::string_view name, int64_t standard) const;
+  double Real(std::string_view name, double standard) const;
+  std::string Text(std::string_view name, std::string standard) const;
+  std::vector<int64_t> Wholes(std::string_view name, std::vector<int64_t> standard) const;
+
+  // Whole numbers that decide shapes: an input that must be a constant with known elements. At most 4096 of them.
+  Result<std::vector<int64_t>> ConstantInput(size_t i, std::string_view what);
+  // An attribute up to some opset, an input since; nullopt if neither is given.
+  Result<std::optional<std::vector<int64_t>>> AttributeOrInput(std::string_view name, size_t i);
+  // 0 … rank-1 for an axis that may count from the end.
+  Result<int64_t> Axis(int64_t axis, int64_t rank) const;
+  Result<std::vector<int64_t>> Axes(std::vector<int64_t> axes, int64_t rank) const;
+
+ private:
+  const OnnxNode& node_;
+  std::vector<ValueId> inputs_;
+  int64_t opset_;
+};
+
+using Outputs = std::vector<ValueId>;
+
+struct Operator {
+  std::string_view name;
+  size_t fewest_inputs;
+  Result<Outputs> (*translate)(OperatorCall& call);
+};
+
+// nullptr: not known.
+const Operator* FindOperator(const std::string& name);
+
+// The tables, one a file.
+std::vector<Operator> ElementwiseOperators();  // translate_elementwise.cc
+std::vector<Operator> MovementOperators();     // translate_movement.cc
+std::vector<Operator> LayerOperators();        // translate_layers.cc
+std::vector<Operator> IndexingOperators();     // translate_indexing.cc
+std::vector<Operator> ResizingOperators();     // translate_resizing.cc
+std::vector<Operator> SamplingOperators();     // translate_sampling.cc
+std::vector<Operator> FunctionOperators();     // translate_functions.cc
+std::vector<Operator> WindowOperators();       // translate_windows.cc
+std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
+
+// Of any number of dimensions, with every output that ONNX knows.
+Result<std::vector<ValueId>> ConvOnHost(OperatorCall& call);
+Result<std::vector<ValueId>> PoolOnHost(OperatorCall& call);
+
+}  // namespace hone

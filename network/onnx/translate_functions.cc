@@ -1,0 +1,448 @@
+// Functions and losses that become several nodes, and those that no kernel computes yet, which run on the host.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "network/graph/walk.h"
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+using evaluating::Arguments;
+using Computed = Result<std::vector<Numbers>>;
+
+// ---- Of one element, on the host
+
+struct RealFunction {
+  std::string_view name;
+  double (*compute)(double x);
+};
+
+constexpr RealFunction kRealFunctions[] = {
+    {"Sin", [](double x) { return std::sin(x); }},     {"Cos", [](double x) { return std::cos(x); }},
+    {"Tan", [](double x) { return std::tan(x); }},     {"Asin", [](double x) { return std::asin(x); }},
+    {"Acos", [](double x) { return std::acos(x); }},   {"Atan", [](double x) { return std::atan(x); }},
+    {"Sinh", [](double x) { return std::sinh(x); }},   {"Cosh", [](double x) { return std::cosh(x); }},
+    {"Asinh", [](double x) { return std::asinh(x); }}, {"Acosh", [](double x) { return std::acosh(x); }},
+    {"Atanh", [](double x) { return std::atanh(x); }}, {"Round", [](double x) { return std::nearbyint(x); }}};
+
+Result<Outputs> OfReals(OperatorCall& call) {
+  const RealFunction* function = std::find_if(std::begin(kRealFunctions), std::end(kRealFunctions),
+                                              [&](const RealFunction& f) { return f.name == call.node().op; });
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
+  const Shape shape = call.shape(0);
+  auto compute = [compute = function->compute, dtype, shape](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    std::transform(in[0]->real.begin(), in[0]->real.end(), out.real.begin(), compute);
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({call.node().op, {{dtype, shape}}, compute}, {call.In(0)});
+}
+
+// ---- Several nodes
+
+Result<Outputs> Sign(OperatorCall& call) {
+  ValueId x = call.In(0);
+  const DType dtype = call.build.dtype(x);
+  ValueId zero = call.build.Scalar(0, dtype);
+  ValueId negative = HONE_TRY(call.build.Select(HONE_TRY(call.build.Binary("lt", x, zero)),
+                                                call.build.Scalar(-1, dtype), IsFloat(dtype) ? x : zero));
+  ValueId is_positive = HONE_TRY(call.build.Binary("gt", x, zero));
+  return Outputs{HONE_TRY(call.build.Select(is_positive, call.build.Scalar(1, dtype), negative))};
+}
+
+Result<Outputs> IsNaN(OperatorCall& call) { return Outputs{HONE_TRY(call.build.Binary("ne", call.In(0), call.In(0)))}; }
+
+Result<Outputs> IsInf(OperatorCall& call) {
+  const bool positive = call.Whole("detect_positive", 1) != 0, negative = call.Whole("detect_negative", 1) != 0;
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  ValueId x = call.In(0);
+  if (positive && negative) x = HONE_TRY(call.build.Unary("abs", x));
+  if (!positive && !negative)
+    return Outputs{HONE_TRY(call.build.Expand(call.build.Scalar(0, DType::kBool), call.shape(0)))};
+  return Outputs{HONE_TRY(call.build.Binary("eq", x, call.build.Scalar(positive ? kInfinity : -kInfinity, dtype)))};
+}
+
+// `above` where x is greater than zero, scale·(exp(x / width) − 1) elsewhere.
+Result<ValueId> Exponential(OperatorCall& call, ValueId above, double scale, double width) {
+  ValueId x = call.In(0);
+  const DType dtype = call.build.dtype(x);
+  ValueId e = width == 1 ? x : HONE_TRY(call.build.Binary("div", x, call.build.Scalar(width, dtype)));
+  e = HONE_TRY(call.build.Unary("exp", e));
+  e = HONE_TRY(call.build.Binary("sub", e, call.build.Scalar(1, dtype)));
+  e = HONE_TRY(call.build.Binary("mul", e, call.build.Scalar(scale, dtype)));
+  return call.build.Select(HONE_TRY(call.build.Binary("gt", x, call.build.Scalar(0, dtype))), above, e);
+}
+
+Result<Outputs> Selu(OperatorCall& call) {
+  const double alpha = call.Real("alpha", 1.67326319217681884765625),
+               gamma = call.Real("gamma", 1.05070102214813232421875);
+  ValueId scaled =
+      HONE_TRY(call.build.Binary("mul", call.In(0), call.build.Scalar(gamma, call.build.dtype(call.In(0)))));
+  return Outputs{HONE_TRY(Exponential(call, scaled, alpha * gamma, 1))};
+}
+
+Result<Outputs> Celu(OperatorCall& call) {
+  const double alpha = call.Real("alpha", 1);
+  if (alpha == 0) return call.build.Invalid("alpha=0");
+  return Outputs{HONE_TRY(Exponential(call, call.In(0), alpha, alpha))};
+}
+
+Result<Outputs> Softsign(OperatorCall& call) {
+  ValueId below = HONE_TRY(call.build.Unary("abs", call.In(0)));
+  below = HONE_TRY(call.build.Binary("add", below, call.build.Scalar(1, call.build.dtype(below))));
+  return Outputs{HONE_TRY(call.build.Binary("div", call.In(0), below))};
+}
+
+Result<Outputs> ThresholdedRelu(OperatorCall& call) {
+  const DType dtype = call.build.dtype(call.In(0));
+  ValueId is_above = HONE_TRY(call.build.Binary("gt", call.In(0), call.build.Scalar(call.Real("alpha", 1), dtype)));
+  return Outputs{HONE_TRY(call.build.Select(is_above, call.In(0), call.build.Scalar(0, dtype)))};
+}
+
+Result<Outputs> Shrink(OperatorCall& call) {
+  ValueId x = call.In(0);
+  const DType dtype = call.build.dtype(x);
+  const double lambda = call.Real("lambd", 0.5), bias = call.Real("bias", 0);
+  ValueId low = HONE_TRY(call.build.Binary("lt", x, call.build.Scalar(-lambda, dtype)));
+  ValueId high = HONE_TRY(call.build.Binary("gt", x, call.build.Scalar(lambda, dtype)));
+  ValueId raised = HONE_TRY(call.build.Binary("add", x, call.build.Scalar(bias, dtype)));
+  ValueId lowered = HONE_TRY(call.build.Binary("sub", x, call.build.Scalar(bias, dtype)));
+  ValueId rest = HONE_TRY(call.build.Select(high, lowered, call.build.Scalar(0, dtype)));
+  return Outputs{HONE_TRY(call.build.Select(low, raised, rest))};
+}
+
+Result<Outputs> Swish(OperatorCall& call) {
+  ValueId x = call.In(0);
+  ValueId scaled = HONE_TRY(call.build.Binary("mul", x, call.build.Scalar(call.Real("alpha", 1), call.build.dtype(x))));
+  return Outputs{HONE_TRY(call.build.Binary("mul", x, HONE_TRY(call.build.Unary("sigmoid", scaled))))};
+}
+
+// (x − mean) / (deviation + 1e-9)
+Result<Outputs> MeanVariance(OperatorCall& call) {
+  std::vector<int64_t> axes = HONE_TRY(call.Axes(call.Wholes("axes", {0, 2, 3}), call.rank(0)));
+  const DType dtype = call.build.dtype(call.In(0));
+  ValueId mean = HONE_TRY(call.build.Reduce("mean", call.In(0), axes));
+  ValueId centred = HONE_TRY(call.build.Binary("sub", call.In(0), mean));
+  ValueId variance = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", centred, centred)), axes));
+  ValueId deviation = HONE_TRY(call.build.Unary("sqrt", variance));
+  deviation = HONE_TRY(call.build.Binary("add", deviation, call.build.Scalar(1e-9, dtype)));
+  return Outputs{HONE_TRY(call.build.Binary("div", centred, deviation))};
+}
+
+Result<Outputs> LpNormalization(OperatorCall& call) {
+  const int64_t axis = HONE_TRY(call.Axis(call.Whole("axis", -1), call.rank(0)));
+  const int64_t power = call.Whole("p", 2);
+  if (power != 1 && power != 2) return call.build.Invalid(fmt::format("p={}", power));
+  ValueId x = call.In(0);
+  ValueId norm = power == 1 ? HONE_TRY(call.build.Unary("abs", x)) : HONE_TRY(call.build.Binary("mul", x, x));
+  norm = HONE_TRY(call.build.Reduce("sum", norm, {axis}));
+  if (power == 2) norm = HONE_TRY(call.build.Unary("sqrt", norm));
+  return Outputs{HONE_TRY(call.build.Binary("div", x, norm))};
+}
+
+// ---- Whole numbers, on the host
+
+Result<Outputs> OfWholes(OperatorCall& call) {
+  const std::string op = call.node().op;
+  const bool is_unary = op == "BitwiseNot";
+  const DType dtype = call.build.dtype(call.In(0));
+  if (IsFloat(dtype)) return call.build.Invalid("it wants whole numbers");
+  if (!is_unary && !call.Has(1)) return call.build.Invalid("operand 2 is missing");
+  Shape shape = call.shape(0);
+  if (!is_unary) {
+    const Shape other = call.shape(1);
+    shape.assign(std::max(call.shape(0).size(), other.size()), 1);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const int64_t a = i < call.shape(0).size() ? call.shape(0)[call.shape(0).size() - 1 - i] : 1;
+      const int64_t b = i < other.size() ? other[other.size() - 1 - i] : 1;
+      if (a != b && a != 1 && b != 1) return call.build.Invalid("its operands do not go together");
+      shape[shape.size() - 1 - i] = a == 1 ? b : a;
+    }
+  }
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    if (is_unary) {
+      for (size_t i = 0; i < out.whole.size(); ++i) out.whole[i] = ~in[0]->whole[i];
+      return std::vector{std::move(out)};
+    }
+    evaluating::ForEach<2>(
+        shape, {evaluating::BroadcastStrides(in[0]->shape, shape), evaluating::BroadcastStrides(in[1]->shape, shape)},
+        [&](size_t i, const auto& at) {
+          const auto a = static_cast<uint64_t>(in[0]->whole[static_cast<size_t>(at[0])]);
+          const auto b = static_cast<uint64_t>(in[1]->whole[static_cast<size_t>(at[1])]);
+          uint64_t value = a ^ b;
+          if (op == "BitwiseAnd") value = a & b;
+          if (op == "BitwiseOr") value = a | b;
+          out.whole[i] = static_cast<int64_t>(value);
+        });
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {call.In(0)};
+  if (!is_unary) inputs.push_back(call.In(1));
+  return call.build.Host({op, {{dtype, shape}}, compute}, inputs);
+}
+
+// ---- Losses
+
+// −weight[target] · x[n, target, …], reduced.
+Result<Outputs> LogLikelihoodOf(OperatorCall& call, ValueId logs) {
+  const Shape x = call.shape(0), target = call.shape(1);
+  Shape wanted = x;
+  if (x.size() < 2) return call.build.Invalid("it wants classes as the second dimension");
+  wanted.erase(wanted.begin() + 1);
+  if (target != wanted)
+    return call.build.Invalid(fmt::format("targets of {}, wanted {}", ShapeText(target), ShapeText(wanted)));
+  if (call.Has(2) && call.shape(2) != Shape{x[1]}) return call.build.Invalid("the weights are not one a class");
+  const std::string reduction = call.Text("reduction", "mean");
+  const bool ignores = call.Find("ignore_index") != nullptr;
+  const int64_t ignored = call.Whole("ignore_index", 0);
+  const Shape shape = reduction == "none" ? target : Shape{};
+  const DType dtype = call.build.dtype(logs);
+  const evaluating::Lines lines(x, 1);
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers each = MakeNumbers(dtype, target);
+    double total = 0, weights = 0;
+    for (int64_t i = 0; i < lines.count(); ++i) {
+      const int64_t picked = in[1]->whole[static_cast<size_t>(i)];
+      if (ignores && picked == ignored) continue;
+      if (picked < 0 || picked >= lines.extent)
+        return Error{ErrorKind::kInvalid, fmt::format("target {} of {} classes", picked, lines.extent), ""};
+      const double weight = in.size() > 2 ? in[2]->real[static_cast<size_t>(picked)] : 1;
+      const double loss = -weight * in[0]->real[lines.At(i, picked)];
+      each.real[static_cast<size_t>(i)] = loss;
+      total += loss;
+      weights += weight;
+    }
+    if (reduction == "none") return std::vector{std::move(each)};
+    Numbers one = MakeNumbers(dtype, {});
+    one.real[0] = reduction == "sum" ? total : total / weights;
+    return std::vector{std::move(one)};
+  };
+  std::vector<ValueId> inputs = {logs, call.In(1)};
+  if (call.Has(2)) inputs.push_back(call.In(2));
+  return call.build.Host({call.node().op, {{dtype, shape}}, compute}, inputs);
+}
+
+Result<Outputs> NegativeLogLikelihood(OperatorCall& call) { return LogLikelihoodOf(call, call.In(0)); }
+
+Result<Outputs> CrossEntropy(OperatorCall& call) {
+  ValueId x = call.In(0);
+  if (call.rank(0) < 2) return call.build.Invalid("it wants classes as the second dimension");
+  ValueId centred = HONE_TRY(call.build.Binary("sub", x, HONE_TRY(call.build.Reduce("max", x, {1}))));
+  ValueId total = HONE_TRY(call.build.Reduce("sum", HONE_TRY(call.build.Unary("exp", centred)), {1}));
+  ValueId logs = HONE_TRY(call.build.Binary("sub", centred, HONE_TRY(call.build.Unary("log", total))));
+  Outputs outputs = HONE_TRY(LogLikelihoodOf(call, logs));
+  outputs.push_back(logs);
+  return outputs;
+}
+
+// ---- Einstein sums
+
+// Labels of the operands' dimensions and of the result's. A dimension of "..." has a label below zero, counted from the
+// last.
+struct Equation {
+  std::vector<std::vector<int>> operands;
+  std::vector<int> result;
+};
+
+Result<Equation> ReadEquation(const OperatorCall& call, std::string text) {
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const size_t arrow = text.find("->");
+  const std::string left = text.substr(0, arrow);
+  Equation equation;
+  size_t dots = 0;  // dimensions of the longest "..."
+  size_t operand = 0;
+  auto read = [&](const std::string& term, int64_t rank) -> Result<std::vector<int>> {
+    std::vector<int> labels;
+    const auto letters = static_cast<int64_t>(std::count_if(term.begin(), term.end(), [](char c) { return c != '.'; }));
+    for (size_t i = 0; i < term.size(); ++i) {
+      if (term[i] != '.') {
+        if (std::isalpha(static_cast<unsigned char>(term[i])) == 0) return call.build.Invalid("the equation " + text);
+        labels.push_back(term[i]);
+        continue;
+      }
+      if (term.compare(i, 3, "...") != 0) return call.build.Invalid("the equation " + text);
+      i += 2;
+      const int64_t hidden = rank < 0 ? static_cast<int64_t>(dots) : rank - letters;
+      if (hidden < 0) return call.build.Invalid(fmt::format("{} for {} dimensions", term, rank));
+      dots = std::max(dots, static_cast<size_t>(hidden));
+      for (int64_t d = hidden; d > 0; --d) labels.push_back(static_cast<int>(-d));
+    }
+    if (rank >= 0 && static_cast<int64_t>(labels.size()) != rank)
+      return call.build.Invalid(fmt::format("{} for {} dimensions", term, rank));
+    return labels;
+  };
+  for (size_t begin = 0; begin <= left.size(); ++operand) {
+    const size_t end = std::min(left.find(',', begin), left.size());
+    if (!call.Has(operand)) return call.build.Invalid("the equation has more operands than the node");
+    equation.operands.push_back(HONE_TRY(read(left.substr(begin, end - begin), call.rank(operand))));
+    begin = end + 1;
+  }
+  if (operand != call.input_count()) return call.build.Invalid("the equation has fewer operands than the node");
+  if (arrow != std::string::npos) {
+    equation.result = HONE_TRY(read(text.substr(arrow + 2), -1));
+    return equation;
+  }
+  // Without an arrow: what stands once, in the alphabet's order.
+  std::map<int, int> times;
+  for (const auto& labels : equation.operands)
+    for (int label : labels) ++times[label];
+  for (const auto& [label, count] : times)
+    if (label < 0 || count == 1) equation.result.push_back(label);
+  return equation;
+}
+
+Result<Outputs> Einsum(OperatorCall& call) {
+  const Equation equation = HONE_TRY(ReadEquation(call, call.Text("equation", "")));
+  std::map<int, int64_t> extents;
+  for (size_t i = 0; i < equation.operands.size(); ++i) {
+    for (size_t d = 0; d < equation.operands[i].size(); ++d) {
+      int64_t& extent = extents.emplace(equation.operands[i][d], 1).first->second;
+      const int64_t own = call.shape(i)[d];
+      if (extent != 1 && own != 1 && extent != own)
+        return call.build.Invalid(fmt::format("a dimension is {} and {}", extent, own));
+      if (extent == 1) extent = own;
+    }
+  }
+  Shape shape, all;
+  std::vector<int> order = equation.result;
+  for (int label : order) {
+    if (extents.count(label) == 0) return call.build.Invalid("the result has a dimension that no operand has");
+    shape.push_back(extents[label]);
+  }
+  for (const auto& [label, _] : extents)
+    if (std::find(order.begin(), order.end(), label) == order.end()) order.push_back(label);
+  for (int label : order) all.push_back(extents[label]);
+  HONE_TRY(CheckShape(all));
+  std::vector<std::vector<int64_t>> strides;  // of each operand, over all labels
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < equation.operands.size(); ++i) {
+    const std::vector<int64_t> own = evaluating::StridesOf(call.shape(i));
+    std::vector<int64_t> over(order.size(), 0);
+    for (size_t d = 0; d < own.size(); ++d) {
+      if (call.shape(i)[d] == 1) continue;
+      over[static_cast<size_t>(std::find(order.begin(), order.end(), equation.operands[i][d]) - order.begin())] +=
+          own[d];
+    }
+    strides.push_back(std::move(over));
+    inputs.push_back(call.In(i));
+  }
+  const DType dtype = call.build.dtype(call.In(0));
+  const int64_t summed = CountOf(Shape(all.begin() + static_cast<int64_t>(shape.size()), all.end()));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const int64_t count = CountOf(all);
+    std::vector<int64_t> index(all.size(), 0), at(in.size(), 0);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto to = static_cast<size_t>(i / std::max<int64_t>(summed, 1));
+      if (out.is_real()) {
+        double product = 1;
+        for (size_t k = 0; k < in.size(); ++k) product *= in[k]->real[static_cast<size_t>(at[k])];
+        out.real[to] += product;
+      } else {
+        int64_t product = 1;
+        for (size_t k = 0; k < in.size(); ++k) product *= in[k]->whole[static_cast<size_t>(at[k])];
+        out.whole[to] += product;
+      }
+      for (size_t d = all.size(); d-- > 0;) {
+        for (size_t k = 0; k < in.size(); ++k) at[k] += strides[k][d];
+        if (++index[d] < all[d]) break;
+        for (size_t k = 0; k < in.size(); ++k) at[k] -= strides[k][d] * all[d];
+        index[d] = 0;
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"Einsum", {{dtype, shape}}, compute, static_cast<double>(CountOf(all))}, inputs);
+}
+
+// ---- Constants
+
+// a − b·cos(2πi/N) + c·cos(4πi/N)
+Result<Outputs> SignalWindow(OperatorCall& call) {
+  std::optional<double> size = call.build.graph().ScalarOf(call.In(0));
+  if (!size)
+    return call.build.Unsupported("its size is computed when the network runs, and shapes must be known before");
+  if (!(*size >= 0 && *size <= 1e8)) return call.build.Invalid(fmt::format("a window of {}", *size));
+  const std::string& op = call.node().op;
+  const double a = op == "BlackmanWindow" ? 0.42 : op == "HannWindow" ? 0.5 : 25.0 / 46;
+  const double b = op == "BlackmanWindow" ? 0.5 : 1 - a, c = op == "BlackmanWindow" ? 0.08 : 0;
+  const double period = call.Whole("periodic", 1) != 0 ? *size : *size - 1;
+  const DType dtype = call.Whole("output_datatype", 1) == 11 ? DType::kF64 : DType::kF32;
+  Numbers numbers = MakeNumbers(dtype, {static_cast<int64_t>(*size)});
+  for (size_t i = 0; i < numbers.real.size(); ++i) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
+    numbers.real[i] = a - b * std::cos(angle) + c * std::cos(2 * angle);
+  }
+  return Outputs{call.build.Constant(numbers)};
+}
+
+Result<Outputs> EyeLike(OperatorCall& call) {
+  const Shape x = call.shape(0);
+  if (x.size() != 2) return call.build.Invalid("it wants a matrix");
+  if (CountOf(x) > (int64_t{1} << 24)) return call.build.Unsupported("a diagonal of more than 2^24 elements");
+  DType dtype = call.build.dtype(call.In(0));
+  if (call.Find("dtype") != nullptr) {
+    const int64_t wanted = call.Whole("dtype", 1);
+    if (wanted != 1 && wanted != 6 && wanted != 7 && wanted != 9 && wanted != 11)
+      return call.build.Unsupported(fmt::format("ONNX's element type {}", wanted));
+    dtype = wanted == 1   ? DType::kF32
+            : wanted == 6 ? DType::kI32
+            : wanted == 7 ? DType::kI64
+            : wanted == 9 ? DType::kBool
+                          : DType::kF64;
+  }
+  const int64_t k = std::clamp<int64_t>(call.Whole("k", 0), -(int64_t{1} << 40), int64_t{1} << 40);
+  Numbers numbers = MakeNumbers(dtype, x);
+  for (int64_t row = 0; row < x[0]; ++row) {
+    const int64_t column = row + k;
+    if (column < 0 || column >= x[1]) continue;
+    const auto at = static_cast<size_t>(row * x[1] + column);
+    if (numbers.is_real()) {
+      numbers.real[at] = 1;
+    } else {
+      numbers.whole[at] = 1;
+    }
+  }
+  return Outputs{call.build.Constant(numbers)};
+}
+
+}  // namespace
+
+std::vector<Operator> FunctionOperators() {
+  std::vector<Operator> table = {{"Sign", 1, Sign},
+                                 {"IsNaN", 1, IsNaN},
+                                 {"IsInf", 1, IsInf},
+                                 {"Selu", 1, Selu},
+                                 {"Celu", 1, Celu},
+                                 {"Softsign", 1, Softsign},
+                                 {"ThresholdedRelu", 1, ThresholdedRelu},
+                                 {"Shrink", 1, Shrink},
+                                 {"Swish", 1, Swish},
+                                 {"MeanVarianceNormalization", 1, MeanVariance},
+                                 {"LpNormalization", 1, LpNormalization},
+                                 {"BitwiseAnd", 2, OfWholes},
+                                 {"BitwiseOr", 2, OfWholes},
+                                 {"BitwiseXor", 2, OfWholes},
+                                 {"BitwiseNot", 1, OfWholes},
+                                 {"NegativeLogLikelihoodLoss", 2, NegativeLogLikelihood},
+                                 {"SoftmaxCrossEntropyLoss", 2, CrossEntropy},
+                                 {"Einsum", 1, Einsum},
+                                 {"HannWindow", 1, SignalWindow},
+                                 {"HammingWindow", 1, SignalWindow},
+                                 {"BlackmanWindow", 1, SignalWindow},
+                                 {"EyeLike", 1, EyeLike}};
+  for (const RealFunction& function : kRealFunctions) table.push_back({function.name, 1, OfReals});
+  return table;
+}
+
+}  // namespace hone

@@ -1,0 +1,339 @@
+// Operators that read between elements at places that are data: grids, regions. They run on the host.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "network/graph/walk.h"
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+using evaluating::Arguments;
+using evaluating::CubicWeight;
+using Computed = Result<std::vector<Numbers>>;
+
+// ---- Grids
+
+enum class Border : uint8_t { kZeros, kNearest, kReflection };
+
+// A coordinate mirrored at the borders until it lies between them.
+double Mirrored(double x, double low, double high) {
+  const double range = high - low;
+  if (range <= 0) return low;
+  double at = std::fmod(std::abs(x - low), 2 * range);
+  if (at > range) at = 2 * range - at;
+  return low + at;
+}
+
+// Reads a plane or volume between its elements.
+struct Sampler {
+  std::vector<int64_t> extents;  // of the dimensions that are sampled
+  Border border = Border::kZeros;
+  bool align_corners = false;
+
+  double Bounded(double x, size_t d) const {
+    const auto size = static_cast<double>(extents[d]);
+    if (border == Border::kNearest) return std::clamp(x, 0.0, size - 1);
+    if (border == Border::kReflection) {
+      x = align_corners ? Mirrored(x, 0, size - 1) : Mirrored(x, -0.5, size - 0.5);
+      return std::clamp(x, 0.0, size - 1);
+    }
+    return x;
+  }
+
+  double ElementAt(const double* data, const std::vector<int64_t>& index) const {
+    int64_t offset = 0;
+    for (size_t d = 0; d < extents.size(); ++d) {
+      int64_t at = index[d];
+      if (at < 0 || at >= extents[d]) {
+        if (border == Border::kZeros) return 0;
+        at = static_cast<int64_t>(Bounded(static_cast<double>(at), d));
+      }
+      offset = offset * extents[d] + at;
+    }
+    return data[offset];
+  }
+
+  // A sum over the `taps` nearest elements in each dimension.
+  template <typename Weight>
+  double Sum(const double* data, const std::vector<double>& at, int64_t before, int64_t taps,
+             const Weight& weight) const {
+    const size_t rank = extents.size();
+    std::vector<int64_t> base(rank), index(rank);
+    int64_t total = 1;
+    for (size_t d = 0; d < rank; ++d) {
+      base[d] = static_cast<int64_t>(std::floor(at[d])) - before;
+      total *= taps;
+    }
+    double sum = 0;
+    for (int64_t tap = 0; tap < total; ++tap) {
+      double factor = 1;
+      int64_t rest = tap;
+      for (size_t d = rank; d-- > 0;) {
+        index[d] = base[d] + rest % taps;
+        rest /= taps;
+        factor *= weight(at[d] - static_cast<double>(index[d]));
+      }
+      if (factor != 0) sum += factor * ElementAt(data, index);
+    }
+    return sum;
+  }
+};
+
+Result<Outputs> GridSample(OperatorCall& call) {
+  const Shape x = call.shape(0), grid = call.shape(1);
+  const size_t rank = x.size() < 3 ? 0 : x.size() - 2;
+  if (rank < 1 || grid.size() != x.size() || grid[0] != x[0] || grid.back() != static_cast<int64_t>(rank))
+    return call.build.Invalid(fmt::format("a grid of {} for {}", ShapeText(grid), ShapeText(x)));
+  if (!IsFloat(call.build.dtype(call.In(0)))) return call.build.Unsupported("it samples whole numbers");
+  std::string mode = call.Text("mode", "linear");
+  if (mode == "bilinear") mode = "linear";
+  if (mode == "bicubic") mode = "cubic";
+  if (mode != "linear" && mode != "nearest" && mode != "cubic") return call.build.Invalid("mode=" + mode);
+  const std::string padding = call.Text("padding_mode", "zeros");
+  Sampler sampler;
+  sampler.extents.assign(x.begin() + 2, x.end());
+  sampler.border = padding == "border"       ? Border::kNearest
+                   : padding == "reflection" ? Border::kReflection
+                                             : Border::kZeros;
+  sampler.align_corners = call.Whole("align_corners", 0) != 0;
+  Shape shape = {x[0], x[1]};
+  shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
+  const int64_t points = CountOf(Shape(grid.begin() + 1, grid.end() - 1));
+  const int64_t plane = CountOf(sampler.extents);
+  const DType dtype = call.build.dtype(call.In(0));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    std::vector<double> at(rank);
+    for (int64_t n = 0; n < x[0]; ++n) {
+      for (int64_t p = 0; p < points; ++p) {
+        for (size_t d = 0; d < rank; ++d) {  // the grid names the last dimension first
+          const double given = in[1]->real[static_cast<size_t>((n * points + p) * grid.back()) + (rank - 1 - d)];
+          const auto size = static_cast<double>(sampler.extents[d]);
+          at[d] = sampler.align_corners ? (given + 1) / 2 * (size - 1) : ((given + 1) * size - 1) / 2;
+          if (mode == "nearest") at[d] = std::nearbyint(at[d]);
+          if (mode != "cubic") at[d] = sampler.Bounded(at[d], d);
+          if (std::isnan(at[d]) || std::abs(at[d]) > 1e15) at[d] = -1e15;  // far outside
+        }
+        for (int64_t c = 0; c < x[1]; ++c) {
+          const double* data = in[0]->real.data() + (n * x[1] + c) * plane;
+          double value = 0;
+          if (mode == "cubic") {
+            value = sampler.Sum(data, at, 1, 4, [](double distance) { return CubicWeight(distance, -0.75); });
+          } else {
+            value = sampler.Sum(data, at, 0, 2, [](double distance) { return std::max(0.0, 1 - std::abs(distance)); });
+          }
+          out.real[static_cast<size_t>((n * x[1] + c) * points + p)] = value;
+        }
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"GridSample",
+                          {{dtype, shape}},
+                          compute,
+                          static_cast<double>(CountOf(shape)) * std::pow(4.0, static_cast<double>(rank))},
+                         {call.In(0), call.In(1)});
+}
+
+Result<Outputs> AffineGrid(OperatorCall& call) {
+  std::vector<int64_t> size = HONE_TRY(call.ConstantInput(1, "the size"));
+  HONE_TRY(CheckShape(size));
+  const auto rank = static_cast<int64_t>(size.size()) - 2;
+  const Shape theta = call.shape(0);
+  if (rank < 2 || rank > 3 || theta != Shape{size[0], rank, rank + 1})
+    return call.build.Invalid(fmt::format("a transformation of {} for {}", ShapeText(theta), ShapeText(size)));
+  Shape shape = {size[0]};
+  shape.insert(shape.end(), size.begin() + 2, size.end());
+  shape.push_back(rank);
+  const bool align = call.Whole("align_corners", 0) != 0;
+  const DType dtype = call.build.dtype(call.In(0));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const Shape space(size.begin() + 2, size.end());
+    const int64_t points = CountOf(space);
+    for (int64_t n = 0; n < size[0]; ++n) {
+      for (int64_t p = 0; p < points; ++p) {
+        std::vector<double> at(static_cast<size_t>(rank) + 1, 1);
+        int64_t rest = p;
+        for (size_t d = space.size(); d-- > 0;) {
+          const auto i = static_cast<double>(rest % space[d]), extent = static_cast<double>(space[d]);
+          rest /= space[d];
+          // The last dimension is the first coordinate.
+          at[space.size() - 1 - d] =
+              align ? (space[d] == 1 ? 0 : -1 + 2 * i / (extent - 1)) : -1 + (2 * i + 1) / extent;
+        }
+        for (int64_t row = 0; row < rank; ++row) {
+          double sum = 0;
+          for (int64_t k = 0; k <= rank; ++k)
+            sum += in[0]->real[static_cast<size_t>((n * rank + row) * (rank + 1) + k)] * at[static_cast<size_t>(k)];
+          out.real[static_cast<size_t>((n * points + p) * rank + row)] = sum;
+        }
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"AffineGrid", {{dtype, shape}}, compute}, {call.In(0)});
+}
+
+// ---- Regions
+
+Result<Outputs> RoiAlign(OperatorCall& call) {
+  const Shape x = call.shape(0), rois = call.shape(1);
+  if (x.size() != 4 || rois.size() != 2 || rois[1] != 4 || call.shape(2) != Shape{rois[0]})
+    return call.build.Invalid("it wants an image, regions of four corners, and each region's image");
+  const int64_t height = call.Whole("output_height", 1), width = call.Whole("output_width", 1);
+  const int64_t ratio = call.Whole("sampling_ratio", 0);
+  if (height < 1 || width < 1 || ratio < 0) return call.build.Invalid("its output has no elements");
+  const double scale = call.Real("spatial_scale", 1);
+  const bool is_max = call.Text("mode", "avg") == "max";
+  // Since opset 16 pixels have their centre at a half, unless the file says otherwise.
+  const bool is_half = call.Text("coordinate_transformation_mode",
+                                 call.opset() >= 16 ? "half_pixel" : "output_half_pixel") == "half_pixel";
+  const Shape shape = {rois[0], x[1], height, width};
+  const DType dtype = call.build.dtype(call.In(0));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    // Four neighbours' weights and offsets; none outside the image.
+    auto neighbours = [&](double y, double z) {
+      std::vector<std::pair<int64_t, double>> found;
+      if (y < -1 || y > static_cast<double>(x[2]) || z < -1 || z > static_cast<double>(x[3])) return found;
+      y = std::max(y, 0.0);
+      z = std::max(z, 0.0);
+      auto y0 = static_cast<int64_t>(y), z0 = static_cast<int64_t>(z);
+      int64_t y1 = y0 + 1, z1 = z0 + 1;
+      if (y0 >= x[2] - 1) {
+        y0 = y1 = x[2] - 1;
+        y = static_cast<double>(y0);
+      }
+      if (z0 >= x[3] - 1) {
+        z0 = z1 = x[3] - 1;
+        z = static_cast<double>(z0);
+      }
+      const double down = y - static_cast<double>(y0), right = z - static_cast<double>(z0);
+      found = {{y0 * x[3] + z0, (1 - down) * (1 - right)},
+               {y0 * x[3] + z1, (1 - down) * right},
+               {y1 * x[3] + z0, down * (1 - right)},
+               {y1 * x[3] + z1, down * right}};
+      return found;
+    };
+    const double offset = is_half ? 0.5 : 0;
+    for (int64_t r = 0; r < rois[0]; ++r) {
+      const int64_t image = in[2]->whole[static_cast<size_t>(r)];
+      if (image < 0 || image >= x[0])
+        return Error{ErrorKind::kInvalid, fmt::format("region {} is of image {} of {}", r, image, x[0]), ""};
+      const double* roi = in[1]->real.data() + r * 4;
+      const double left = roi[0] * scale - offset, top = roi[1] * scale - offset;
+      double wide = roi[2] * scale - offset - left, high = roi[3] * scale - offset - top;
+      if (!is_half) {
+        wide = std::max(wide, 1.0);
+        high = std::max(high, 1.0);
+      }
+      const double bin_high = high / static_cast<double>(height), bin_wide = wide / static_cast<double>(width);
+      const int64_t rows = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_high));
+      const int64_t columns = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_wide));
+      if (rows > 1'000 || columns > 1'000)
+        return Error{ErrorKind::kInvalid, fmt::format("region {} is {} by {}", r, high, wide), ""};
+      for (int64_t c = 0; c < x[1]; ++c) {
+        const double* data = in[0]->real.data() + (image * x[1] + c) * x[2] * x[3];
+        for (int64_t i = 0; i < height; ++i) {
+          for (int64_t j = 0; j < width; ++j) {
+            double value = 0;
+            bool is_first = true;
+            for (int64_t a = 0; a < rows; ++a) {
+              for (int64_t b = 0; b < columns; ++b) {
+                const double y =
+                    top +
+                    (static_cast<double>(i) + (static_cast<double>(a) + 0.5) / static_cast<double>(rows)) * bin_high;
+                const double z =
+                    left +
+                    (static_cast<double>(j) + (static_cast<double>(b) + 0.5) / static_cast<double>(columns)) * bin_wide;
+                double sum = 0, top_of_four = -INFINITY;
+                for (const auto& [at, weight] : neighbours(y, z)) {
+                  sum += weight * data[at];
+                  top_of_four = std::max(top_of_four, weight * data[at]);
+                }
+                if (is_max) {
+                  if (std::isinf(top_of_four)) top_of_four = 0;
+                  value = is_first ? top_of_four : std::max(value, top_of_four);
+                } else {
+                  value += sum;
+                }
+                is_first = false;
+              }
+            }
+            if (!is_max) value /= static_cast<double>(std::max<int64_t>(rows * columns, 1));
+            out.real[static_cast<size_t>(((r * x[1] + c) * height + i) * width + j)] = value;
+          }
+        }
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"RoiAlign", {{dtype, shape}}, compute, static_cast<double>(CountOf(shape)) * 1e6},
+                         {call.In(0), call.In(1), call.In(2)});
+}
+
+// Columns of windows added up where they came from.
+Result<Outputs> Col2Im(OperatorCall& call) {
+  const Shape image = HONE_TRY(call.ConstantInput(1, "the image's shape"));
+  const Shape block = HONE_TRY(call.ConstantInput(2, "the block's shape"));
+  const size_t rank = image.size();
+  const std::vector<int64_t> dilations = call.Wholes("dilations", std::vector<int64_t>(rank, 1));
+  const std::vector<int64_t> strides = call.Wholes("strides", std::vector<int64_t>(rank, 1));
+  const std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
+  const Shape x = call.shape(0);
+  HONE_TRY(CheckShape(image));
+  HONE_TRY(CheckShape(block));
+  if (block.size() != rank || dilations.size() != rank || strides.size() != rank || pads.size() != 2 * rank ||
+      x.size() != 3 || CountOf(block) < 1 || x[1] % CountOf(block) != 0)
+    return call.build.Invalid("image, block, strides, dilations and pads disagree");
+  Shape windows;
+  for (size_t d = 0; d < rank; ++d) {
+    if (strides[d] < 1 || dilations[d] < 1) return call.build.Invalid("a stride or dilation below 1");
+    const int64_t room = image[d] + pads[d] + pads[rank + d] - (dilations[d] * (block[d] - 1) + 1);
+    if (room < 0) return call.build.Invalid("the block does not fit the image");
+    windows.push_back(room / strides[d] + 1);
+  }
+  if (CountOf(windows) != x[2]) return call.build.Invalid(fmt::format("{} windows, wanted {}", x[2], CountOf(windows)));
+  const int64_t channels = x[1] / CountOf(block), plane = CountOf(image);
+  Shape shape = {x[0], channels};
+  shape.insert(shape.end(), image.begin(), image.end());
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Unsupported("it adds up whole numbers");
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const int64_t parts = CountOf(block);
+    for (int64_t row = 0; row < x[0] * x[1]; ++row) {
+      for (int64_t window = 0; window < x[2]; ++window) {
+        int64_t rest_of_block = row % parts, rest_of_window = window, offset = 0, scale = 1;
+        bool is_inside = true;
+        for (size_t d = rank; d-- > 0;) {
+          const int64_t at =
+              rest_of_window % windows[d] * strides[d] + rest_of_block % block[d] * dilations[d] - pads[d];
+          rest_of_window /= windows[d];
+          rest_of_block /= block[d];
+          is_inside = is_inside && at >= 0 && at < image[d];
+          offset += at * scale;
+          scale *= image[d];
+        }
+        if (is_inside)
+          out.real[static_cast<size_t>(row / parts * plane + offset)] +=
+              in[0]->real[static_cast<size_t>(row * x[2] + window)];
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"Col2Im", {{dtype, shape}}, compute}, {call.In(0)});
+}
+
+}  // namespace
+
+std::vector<Operator> SamplingOperators() {
+  return {
+      {"GridSample", 2, GridSample}, {"AffineGrid", 2, AffineGrid}, {"RoiAlign", 3, RoiAlign}, {"Col2Im", 3, Col2Im}};
+}
+
+}  // namespace hone

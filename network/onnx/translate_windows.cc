@@ -1,0 +1,394 @@
+// Windows over any number of dimensions, transposed convolutions and the pools that no kernel is written for. They run
+// on the host.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "network/graph/walk.h"
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+using evaluating::Arguments;
+using Computed = Result<std::vector<Numbers>>;
+
+// Where a window lies in each dimension.
+struct WindowPlan {
+  Shape from, window, to;  // extents of the input, of the window, of the output
+  std::vector<int64_t> stride, dilation, before, after;
+
+  size_t rank() const { return from.size(); }
+
+  // Calls visit(window element, input element) for each element of the window at an output element that lies within the
+  // input, in the window's order.
+  template <typename Visit>
+  void ForEachTap(int64_t output, const Visit& visit) const {
+    std::vector<int64_t> begin(rank());
+    for (size_t d = rank(); d-- > 0;) {
+      begin[d] = output % to[d] * stride[d] - before[d];
+      output /= to[d];
+    }
+    const int64_t taps = CountOf(window);
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t rest = tap, offset = 0, scale = 1;
+      bool is_inside = true;
+      for (size_t d = rank(); d-- > 0;) {
+        const int64_t at = begin[d] + rest % window[d] * dilation[d];
+        rest /= window[d];
+        is_inside = is_inside && at >= 0 && at < from[d];
+        offset += at * scale;
+        scale *= from[d];
+      }
+      if (is_inside) visit(tap, offset);
+    }
+  }
+
+  // Elements of the window at an output element that lie within the input or its padding, but not beyond it, where the
+  // last window of a rounded-up output may reach.
+  int64_t CountPadded(int64_t output) const {
+    int64_t count = 1;
+    for (size_t d = rank(); d-- > 0;) {
+      const int64_t begin = output % to[d] * stride[d];
+      output /= to[d];
+      int64_t fits = 0;
+      for (int64_t k = 0; k < window[d]; ++k) fits += begin + k * dilation[d] < from[d] + before[d] + after[d] ? 1 : 0;
+      count *= fits;
+    }
+    return count;
+  }
+};
+
+Result<void> CheckWindow(const OperatorCall& call, const Shape& window) {
+  constexpr int64_t kMostElements = int64_t{1} << 24;
+  HONE_TRY(CheckShape(window));
+  if (CountOf(window) < 1 || CountOf(window) > kMostElements)
+    return call.build.Invalid(fmt::format("a window of {}", ShapeText(window)));
+  return {};
+}
+
+Result<WindowPlan> PlanWindow(const OperatorCall& call, const Shape& x, Shape window, bool rounds_up) {
+  WindowPlan plan;
+  const size_t rank = window.size();
+  if (x.size() != rank + 2 || rank == 0)
+    return call.build.Invalid(fmt::format("a window of {} over {}", ShapeText(window), ShapeText(x)));
+  plan.from.assign(x.begin() + 2, x.end());
+  plan.window = std::move(window);
+  HONE_TRY(CheckWindow(call, plan.window));
+  plan.stride = call.Wholes("strides", std::vector<int64_t>(rank, 1));
+  plan.dilation = call.Wholes("dilations", std::vector<int64_t>(rank, 1));
+  std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
+  if (plan.stride.size() != rank || plan.dilation.size() != rank || pads.size() != 2 * rank)
+    return call.build.Invalid("strides, dilations, pads and the window disagree about the dimensions");
+  const std::string automatic = call.Text("auto_pad", "NOTSET");
+  for (size_t d = 0; d < rank; ++d) {
+    constexpr int64_t kMost = 1 << 30;
+    for (int64_t number : {plan.window[d], plan.stride[d], plan.dilation[d]})
+      if (number < 1 || number > kMost)
+        return call.build.Invalid(fmt::format("saw a window, stride or dilation of {}", number));
+    const int64_t reach = (plan.window[d] - 1) * plan.dilation[d] + 1;
+    int64_t before = pads[d], after = pads[rank + d];
+    if (automatic == "VALID") before = after = 0;
+    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+      const int64_t count = (plan.from[d] + plan.stride[d] - 1) / plan.stride[d];
+      const int64_t pad = std::max<int64_t>((count - 1) * plan.stride[d] + reach - plan.from[d], 0);
+      before = automatic == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
+      after = pad - before;
+    }
+    if (before < 0 || after < 0 || before > kMost || after > kMost || plan.from[d] > (int64_t{1} << 40))
+      return call.build.Invalid(fmt::format("padding {} and {}", before, after));
+    const int64_t room = plan.from[d] + before + after - reach;
+    if (room < 0)
+      return call.build.Invalid(fmt::format("a window of {} does not fit {} elements", reach, plan.from[d]));
+    int64_t extent = room / plan.stride[d] + 1;
+    if (rounds_up && room % plan.stride[d] != 0 && extent * plan.stride[d] < plan.from[d] + before) ++extent;
+    plan.before.push_back(before);
+    plan.after.push_back(after);
+    plan.to.push_back(extent);
+  }
+  return plan;
+}
+
+Shape Joined(int64_t n, int64_t c, const Shape& space) {
+  Shape shape = {n, c};
+  shape.insert(shape.end(), space.begin(), space.end());
+  return shape;
+}
+
+}  // namespace
+
+Result<Outputs> ConvOnHost(OperatorCall& call) {
+  const Shape x = call.shape(0), w = call.shape(1);
+  const int64_t groups = call.Whole("group", 1);
+  if (w.size() != x.size() || groups < 1 || x[1] % groups != 0 || w[0] % groups != 0 || w[1] != x[1] / groups)
+    return call.build.Invalid(fmt::format("a weight of {} for {} in {} groups", ShapeText(w), ShapeText(x), groups));
+  if (call.Has(2) && call.shape(2) != Shape{w[0]}) return call.build.Invalid("the bias is not one a channel");
+  const WindowPlan plan = HONE_TRY(PlanWindow(call, x, Shape(w.begin() + 2, w.end()), false));
+  const Shape shape = Joined(x[0], w[0], plan.to);
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Unsupported("it convolves whole numbers");
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const int64_t points = CountOf(plan.to), plane = CountOf(plan.from), taps = CountOf(plan.window);
+    const int64_t in_group = w[1], out_group = w[0] / groups;
+    for (int64_t n = 0; n < x[0]; ++n) {
+      for (int64_t p = 0; p < points; ++p) {
+        plan.ForEachTap(p, [&](int64_t tap, int64_t offset) {
+          for (int64_t o = 0; o < w[0]; ++o) {
+            double sum = 0;
+            for (int64_t c = 0; c < in_group; ++c)
+              sum += in[0]->real[static_cast<size_t>((n * x[1] + o / out_group * in_group + c) * plane + offset)] *
+                     in[1]->real[static_cast<size_t>((o * in_group + c) * taps + tap)];
+            out.real[static_cast<size_t>((n * w[0] + o) * points + p)] += sum;
+          }
+        });
+      }
+    }
+    if (in.size() > 2)
+      for (size_t i = 0; i < out.real.size(); ++i)
+        out.real[i] += in[2]->real[i / static_cast<size_t>(points) % static_cast<size_t>(w[0])];
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {call.In(0), call.In(1)};
+  if (call.Has(2)) inputs.push_back(call.In(2));
+  return call.build.Host(
+      {"Conv",
+       {{dtype, shape}},
+       compute,
+       static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
+      inputs);
+}
+
+Result<Outputs> PoolOnHost(OperatorCall& call) {
+  const Shape x = call.shape(0);
+  const std::string& op = call.node().op;
+  const bool is_max = op == "MaxPool", is_lp = op == "LpPool";
+  const WindowPlan plan =
+      HONE_TRY(PlanWindow(call, x, call.Wholes("kernel_shape", {}), call.Whole("ceil_mode", 0) != 0));
+  const bool counts_padding = call.Whole("count_include_pad", 0) != 0;
+  if (counts_padding && call.Whole("ceil_mode", 0) != 0 && op == "AveragePool" &&
+      std::any_of(plan.dilation.begin(), plan.dilation.end(), [](int64_t dilation) { return dilation != 1; }))
+    return call.build.Unsupported("ceil_mode, count_include_pad and dilations together over three dimensions");
+  const double power = static_cast<double>(call.Whole("p", 2));
+  const bool is_column_major = call.Whole("storage_order", 0) != 0;
+  const Shape shape = Joined(x[0], x[1], plan.to);
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype) && !is_max) return call.build.Unsupported("it averages whole numbers");
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape), indices = MakeNumbers(DType::kI64, shape);
+    const int64_t points = CountOf(plan.to), plane = CountOf(plan.from);
+    for (int64_t row = 0; row < x[0] * x[1]; ++row) {
+      for (int64_t p = 0; p < points; ++p) {
+        const auto to = static_cast<size_t>(row * points + p);
+        double sum = 0;
+        int64_t count = 0, best = -1;
+        plan.ForEachTap(p, [&](int64_t, int64_t offset) {
+          const int64_t at = row * plane + offset;
+          const double value = in[0]->RealAt(static_cast<size_t>(at));
+          ++count;
+          sum += is_lp ? std::pow(std::abs(value), power) : value;
+          if (best < 0 || value > in[0]->RealAt(static_cast<size_t>(best)) || std::isnan(value)) best = at;
+        });
+        if (!is_max) {
+          if (counts_padding) count = plan.CountPadded(p);
+          out.real[to] = is_lp ? std::pow(sum, 1 / power) : sum / static_cast<double>(std::max<int64_t>(count, 1));
+          continue;
+        }
+        if (best >= 0) evaluating::CopyElement(*in[0], best, out, to);
+        indices.whole[to] = best;
+        if (is_column_major && best >= 0 && plan.rank() == 2) {
+          const int64_t within = best - row * plane;
+          indices.whole[to] = row * plane + within / plan.from[1] + within % plan.from[1] * plan.from[0];
+        }
+      }
+    }
+    std::vector<Numbers> results;
+    results.push_back(std::move(out));
+    if (is_max) results.push_back(std::move(indices));
+    return results;
+  };
+  std::vector<TensorType> types = {{dtype, shape}};
+  if (is_max) types.push_back({DType::kI64, shape});
+  const double steps = static_cast<double>(CountOf(shape)) * static_cast<double>(CountOf(plan.window));
+  return call.build.Host({op, types, compute, steps}, {call.In(0)});
+}
+
+namespace {
+
+Result<Outputs> GlobalLpPool(OperatorCall& call) {
+  const Shape x = call.shape(0);
+  if (x.size() < 3) return call.build.Invalid("it wants 3 dimensions or more");
+  const double power = static_cast<double>(call.Whole("p", 2));
+  Shape shape(x.size(), 1);
+  shape[0] = x[0];
+  shape[1] = x[1];
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const size_t plane = out.real.empty() ? 0 : in[0]->real.size() / out.real.size();
+    for (size_t i = 0; i < out.real.size(); ++i) {
+      double sum = 0;
+      for (size_t k = 0; k < plane; ++k) sum += std::pow(std::abs(in[0]->real[i * plane + k]), power);
+      out.real[i] = std::pow(sum, 1 / power);
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"GlobalLpPool", {{dtype, shape}}, compute}, {call.In(0)});
+}
+
+// The gradient of a convolution: each input element is spread over a window of the output.
+Result<Outputs> ConvTranspose(OperatorCall& call) {
+  const Shape x = call.shape(0), w = call.shape(1);
+  const int64_t groups = call.Whole("group", 1);
+  if (x.size() < 3 || w.size() != x.size() || groups < 1 || x[1] % groups != 0 || w[0] != x[1])
+    return call.build.Invalid(fmt::format("a weight of {} for {} in {} groups", ShapeText(w), ShapeText(x), groups));
+  const size_t rank = x.size() - 2;
+  WindowPlan plan;  // of the convolution that this is the gradient of: from its output, x, to its input
+  plan.to.assign(x.begin() + 2, x.end());
+  plan.window.assign(w.begin() + 2, w.end());
+  HONE_TRY(CheckWindow(call, plan.window));
+  plan.stride = call.Wholes("strides", std::vector<int64_t>(rank, 1));
+  plan.dilation = call.Wholes("dilations", std::vector<int64_t>(rank, 1));
+  std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
+  const std::vector<int64_t> more = call.Wholes("output_padding", std::vector<int64_t>(rank, 0));
+  const std::vector<int64_t> wanted = call.Wholes("output_shape", {});
+  const std::string automatic = call.Text("auto_pad", "NOTSET");
+  if (plan.stride.size() != rank || plan.dilation.size() != rank || pads.size() != 2 * rank || more.size() != rank ||
+      (!wanted.empty() && wanted.size() != rank && wanted.size() != rank + 2))
+    return call.build.Invalid("strides, dilations, pads and the output's shape disagree about the dimensions");
+  for (size_t d = 0; d < rank; ++d) {
+    constexpr int64_t kMost = 1 << 30;
+    for (int64_t number : {plan.window[d], plan.stride[d], plan.dilation[d]})
+      if (number < 1 || number > kMost)
+        return call.build.Invalid(fmt::format("saw a window, stride or dilation of {}", number));
+    const int64_t full = plan.stride[d] * (plan.to[d] - 1) + more[d] + (plan.window[d] - 1) * plan.dilation[d] + 1;
+    int64_t before = pads[d], after = pads[rank + d], extent = 0;
+    const bool is_same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+    if (!wanted.empty() || is_same) {
+      extent = wanted.empty() ? plan.to[d] * plan.stride[d] : wanted[wanted.size() - rank + d];
+      const int64_t total = std::max<int64_t>(full - extent, 0);
+      before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      after = total - before;
+    } else {
+      if (automatic == "VALID") before = after = 0;
+      extent = full - before - after;
+    }
+    if (extent < 1 || extent > kMost) return call.build.Invalid(fmt::format("an output of {} elements", extent));
+    plan.from.push_back(extent);
+    plan.before.push_back(before);
+    plan.after.push_back(after);
+  }
+  const int64_t out_group = w[1], channels = out_group * groups;
+  if (call.Has(2) && call.shape(2) != Shape{channels}) return call.build.Invalid("the bias is not one a channel");
+  const Shape shape = Joined(x[0], channels, plan.from);
+  HONE_TRY(CheckShape(shape));
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Unsupported("it convolves whole numbers");
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const int64_t points = CountOf(plan.to), plane = CountOf(plan.from), taps = CountOf(plan.window);
+    const int64_t in_group = x[1] / groups;
+    if (in.size() > 2)
+      for (size_t i = 0; i < out.real.size(); ++i)
+        out.real[i] = in[2]->real[i / static_cast<size_t>(plane) % static_cast<size_t>(channels)];
+    for (int64_t n = 0; n < x[0]; ++n) {
+      for (int64_t p = 0; p < points; ++p) {
+        plan.ForEachTap(p, [&](int64_t tap, int64_t offset) {
+          for (int64_t c = 0; c < x[1]; ++c) {
+            const double value = in[0]->real[static_cast<size_t>((n * x[1] + c) * points + p)];
+            for (int64_t o = 0; o < out_group; ++o)
+              out.real[static_cast<size_t>((n * channels + c / in_group * out_group + o) * plane + offset)] +=
+                  value * in[1]->real[static_cast<size_t>((c * out_group + o) * taps + tap)];
+          }
+        });
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {call.In(0), call.In(1)};
+  if (call.Has(2)) inputs.push_back(call.In(2));
+  return call.build.Host(
+      {"ConvTranspose",
+       {{dtype, shape}},
+       compute,
+       static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
+      inputs);
+}
+
+Result<Outputs> MaxUnpool(OperatorCall& call) {
+  const Shape x = call.shape(0);
+  const size_t rank = x.size() < 3 ? 0 : x.size() - 2;
+  const std::vector<int64_t> window = call.Wholes("kernel_shape", {});
+  const std::vector<int64_t> stride = call.Wholes("strides", std::vector<int64_t>(rank, 1));
+  const std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
+  if (rank == 0 || window.size() != rank || stride.size() != rank || pads.size() != 2 * rank || call.shape(1) != x)
+    return call.build.Invalid("the window, strides, pads and indices disagree about the dimensions");
+  Shape natural = {x[0], x[1]};  // what the indices count in
+  for (size_t d = 0; d < rank; ++d)
+    natural.push_back((x[2 + d] - 1) * stride[d] - pads[d] - pads[rank + d] + window[d]);
+  Shape shape = natural;
+  if (call.Has(2)) shape = HONE_TRY(call.ConstantInput(2, "the output's shape"));
+  HONE_TRY(CheckShape(shape));
+  HONE_TRY(CheckShape(natural));
+  if (shape.size() != natural.size()) return call.build.Invalid("the output's shape has other dimensions");
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] < natural[d]) return call.build.Invalid("the output's shape is smaller than what is unpooled");
+  const DType dtype = call.build.dtype(call.In(0));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    const std::vector<int64_t> from = evaluating::StridesOf(natural), to = evaluating::StridesOf(shape);
+    for (size_t i = 0; i < in[1]->whole.size(); ++i) {
+      int64_t rest = in[1]->whole[i], offset = 0;
+      if (rest < 0 || rest >= CountOf(natural))
+        return Error{ErrorKind::kInvalid, fmt::format("index {} of {} elements", rest, CountOf(natural)), ""};
+      for (size_t d = 0; d < from.size(); ++d) {
+        offset += rest / from[d] * to[d];
+        rest %= from[d];
+      }
+      evaluating::CopyElement(*in[0], static_cast<int64_t>(i), out, static_cast<size_t>(offset));
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"MaxUnpool", {{dtype, shape}}, compute}, {call.In(0), call.In(1)});
+}
+
+// x / (bias + alpha/size · Σ x²)^beta over neighbouring channels.
+Result<Outputs> LocalResponse(OperatorCall& call) {
+  const Shape x = call.shape(0);
+  const int64_t size = call.Whole("size", 1);
+  if (x.size() < 3 || size < 1) return call.build.Invalid("it wants channels, and a number of them");
+  const double alpha = call.Real("alpha", 1e-4), beta = call.Real("beta", 0.75), bias = call.Real("bias", 1);
+  const DType dtype = call.build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
+  const evaluating::Lines lines(x, 1);
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, x);
+    for (int64_t i = 0; i < lines.count(); ++i) {
+      for (int64_t c = 0; c < lines.extent; ++c) {
+        double squares = 0;
+        for (int64_t k = std::max<int64_t>(0, c - (size - 1) / 2); k <= std::min(lines.extent - 1, c + size / 2); ++k) {
+          const double value = in[0]->real[lines.At(i, k)];
+          squares += value * value;
+        }
+        out.real[lines.At(i, c)] =
+            in[0]->real[lines.At(i, c)] / std::pow(bias + alpha / static_cast<double>(size) * squares, beta);
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host({"LRN", {{dtype, x}}, compute}, {call.In(0)});
+}
+
+}  // namespace
+
+std::vector<Operator> WindowOperators() {
+  return {{"ConvTranspose", 2, ConvTranspose},
+          {"LpPool", 1, PoolOnHost},
+          {"GlobalLpPool", 1, GlobalLpPool},
+          {"MaxUnpool", 2, MaxUnpool},
+          {"LRN", 1, LocalResponse}};
+}
+
+}  // namespace hone

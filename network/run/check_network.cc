@@ -1,0 +1,151 @@
+#include "network/run/check_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "ir/language/parse.h"
+#include "ir/reference/accuracy.h"
+#include "ir/reference/check_output.h"
+
+namespace hone {
+namespace {
+
+// Enough to meet every tile border and tail; networks have many kernels.
+constexpr SampleOptions kSamples{
+    .samples = 160, .budget = 2e6, .full_budget = 5e5, .full = false, .projection_budget = 0};
+
+Result<void> CheckKernel(Executor& executor, const CallPlan& plan, size_t call, NetworkCheck* check) {
+  Kernel kernel = HONE_TRY(ParseKernel(plan.calls[call].kernel));
+  std::span<void* const> operands = executor.operands(call);
+  std::vector<OperandView> inputs;
+  for (void* operand : operands.first(operands.size() - 1)) inputs.push_back({operand});
+  const KernelHandle& handle = executor.handle(call);
+  auto output = static_cast<int>(operands.size()) - 1;
+  std::span<std::byte> written{static_cast<std::byte*>(operands.back()), static_cast<size_t>(handle.BytesOf(output))};
+  FillUnwritten(handle.manifest().operands.back().dtype, written);
+  HONE_TRY(executor.RunCalls(call, call + 1));
+  Interpreter interpreter(kernel, inputs);
+  std::vector<Samples> samples = ComputeSamples(kernel, interpreter, kSamples, InputSeed(kernel));
+  std::span<const std::byte> outputs[] = {written};
+  Comparison comparison = CompareOutputs(kernel, interpreter, samples, outputs);
+  ++check->kernels;
+  check->max_rel_err = std::max(check->max_rel_err, comparison.max_rel_err);
+  if (comparison.failure && !check->failure) {
+    check->failure = *comparison.failure;
+    check->failure->where = fmt::format("{} (node {}): {}", plan.calls[call].label, plan.calls[call].nodes.front(),
+                                        comparison.failure->where);
+  }
+  return {};
+}
+
+// Kernels in the longest chain, and the tolerance of the one with the longest reduction.
+Result<void> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkCheck* check) {
+  std::vector<int> depth(graph.values.size(), 0);
+  double worst = 0;
+  std::set<std::string> seen;
+  for (const KernelCall& call : plan.calls) {
+    int deepest = 0;
+    for (ValueId input : call.inputs)
+      deepest = std::max(deepest, depth[static_cast<size_t>(plan.place[static_cast<size_t>(input)].root)]);
+    for (ValueId output : OutputsOf(graph, call)) {
+      int& own = depth[static_cast<size_t>(plan.place[static_cast<size_t>(output)].root)];
+      own = std::max(own, deepest + 1);
+      check->depth = std::max(check->depth, own);
+    }
+    if (call.is_host()) continue;
+    if (!seen.insert(call.kernel).second) continue;
+    Kernel kernel = HONE_TRY(ParseKernel(call.kernel));
+    worst = std::max(worst, FloatTolerance(kernel, kernel.options.accuracy, DType::kF32));
+  }
+  check->tolerance = check->depth * worst;
+  return {};
+}
+
+}  // namespace
+
+void SetInputs(Executor& executor, const Graph& graph, const std::vector<Numbers>& data) {
+  for (size_t i = 0; i < data.size(); ++i) {
+    HostTensor tensor = ToHost(data[i], KernelType(graph.dtype(graph.inputs[i])));
+    std::memcpy(executor.Input(i).data(), tensor.data.data(), tensor.data.size());
+  }
+}
+
+Result<std::vector<Numbers>> EvaluateNetwork(Graph& graph, const std::vector<Numbers>& data) {
+  std::map<ValueId, Numbers> values;
+  for (size_t i = 0; i < data.size(); ++i) values[graph.inputs[i]] = data[i];
+  std::vector<int> readers = CountReaders(graph);
+  for (const Node& node : graph.nodes) {
+    if (graph.is_constant(node.output) || readers[static_cast<size_t>(node.output)] == 0) continue;
+    std::vector<const Numbers*> arguments;
+    for (ValueId input : node.inputs) {
+      arguments.push_back(graph.is_constant(input) ? HONE_TRY(graph.Elements(input)) : &values.at(input));
+    }
+    Result<Numbers> result = Evaluate(node, arguments, graph.values[static_cast<size_t>(node.output)].type);
+    if (!result) {
+      result.error().where = node.origin;
+      return std::move(result).error();
+    }
+    values[node.output] = *std::move(result);
+    for (ValueId input : node.inputs) {
+      if (--readers[static_cast<size_t>(input)] == 0) values.erase(input);
+    }
+    graph.ForgetElements();
+  }
+  std::vector<Numbers> outputs;
+  for (ValueId output : graph.outputs) {
+    outputs.push_back(graph.is_constant(output) ? *HONE_TRY(graph.Elements(output)) : values.at(output));
+  }
+  return outputs;
+}
+
+Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPlan& plan, Graph& plain,
+                                  const std::vector<Numbers>& data) {
+  NetworkCheck check;
+  HONE_TRY(FindTolerance(graph, plan, &check));
+  SetInputs(executor, graph, data);
+  std::set<std::string> seen;
+  for (size_t i = 0; i < executor.call_count(); ++i) {
+    if (!executor.is_host(i) && seen.insert(plan.calls[i].kernel).second) {
+      HONE_TRY(CheckKernel(executor, plan, i, &check));
+    } else {
+      HONE_TRY(executor.RunCalls(i, i + 1));
+    }
+  }
+  std::vector<Numbers> expected = HONE_TRY(EvaluateNetwork(plain, data));
+  for (size_t o = 0; o < expected.size(); ++o) {
+    ValueId output = graph.outputs[o];
+    std::span<const std::byte> bytes = executor.Output(o);
+    Numbers seen_values = ToNumbers({KernelType(graph.dtype(output)), graph.shape(output),
+                                     std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+    double largest = 0, off = 0;
+    size_t count = expected[o].real.size() + expected[o].whole.size(), worst = 0;
+    for (size_t i = 0; i < count; ++i) {
+      double r = expected[o].RealAt(i), y = seen_values.RealAt(i);
+      if (std::isfinite(r)) largest = std::max(largest, std::abs(r));
+      double difference = y == r || (std::isnan(y) && std::isnan(r)) ? 0 : std::abs(y - r);
+      if (std::isnan(difference)) difference = INFINITY;
+      if (difference > off) {
+        off = difference;
+        worst = i;
+      }
+    }
+    double share = off == 0 ? 0 : off / std::max(largest, 1e-30);
+    check.difference = std::max(check.difference, share);
+    bool is_exact = !expected[o].is_real();
+    if (!check.failure && (is_exact ? off > 0 : !(share <= check.tolerance))) {
+      check.failure = Error{
+          ErrorKind::kWrongResult,
+          fmt::format("element {} of {} is {:.9g}, wanted {:.9g}; off by {:.3g} of the largest, at most {:.3g} is "
+                      "rounding",
+                      worst, count, seen_values.RealAt(worst), expected[o].RealAt(worst), share, check.tolerance),
+          "output " + graph.values[static_cast<size_t>(output)].name};
+    }
+  }
+  return check;
+}
+
+}  // namespace hone

@@ -1,0 +1,427 @@
+#include "network/run/kernel_calls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/language/parse.h"
+#include "network/run/write_kernel.h"
+
+namespace hone {
+namespace {
+
+std::string Pair(const std::vector<int64_t>& numbers) {
+  return numbers[0] == numbers[1] ? std::to_string(numbers[0]) : fmt::format("[{},{}]", numbers[0], numbers[1]);
+}
+
+std::string Margin(const std::vector<int64_t>& pads) {
+  if (pads[0] == pads[2] && pads[1] == pads[3]) return Pair(pads);
+  return fmt::format("[{}]", fmt::join(pads, ","));
+}
+
+// A library operation being spelled.
+struct Spelling {
+  std::string name;        // "conv2d"
+  std::string attributes;  // "C=64,H=56"
+  bool takes_const = false;
+  bool is_const = true;  // its weight and biases are constants
+  size_t channel = 0;    // dimension of the output, in the value's shape, that a bias runs over
+  std::vector<ValueId> inputs;
+  std::string epilogues;
+  std::vector<std::string> words;
+
+  std::string Text() const {
+    return fmt::format("{}({}{}){}", name, attributes, takes_const && is_const ? ",const=1" : "", epilogues);
+  }
+};
+
+class Lowerer {
+ public:
+  explicit Lowerer(Graph& graph) : graph_(graph), readers_(CountReaders(graph)) {}
+
+  CallPlan Run() {
+    FindReaders();
+    plan_.place.resize(graph_.values.size());
+    for (size_t i = 0; i < plan_.place.size(); ++i) plan_.place[i].root = static_cast<ValueId>(i);
+    fused_.assign(graph_.nodes.size(), false);
+    ends_.resize(graph_.nodes.size());
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) SpellLibraryCall(i);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) PlaceParts(i);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) FindInlined(i);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) Emit(i);
+    for (Place& place : plan_.place) place = Resolve(place);
+    graph_.ForgetElements();
+    return std::move(plan_);
+  }
+
+ private:
+  // Concatenations of concatenations, and views of them.
+  Place Resolve(Place place) const {
+    for (;;) {
+      const Place& next = plan_.place[static_cast<size_t>(place.root)];
+      if (next.root == place.root) return place;
+      place = {next.root, place.offset + next.offset};
+    }
+  }
+
+  static constexpr size_t kMostInlined = 24;  // nodes of one kernel
+
+  bool IsLive(const Node& node) const {
+    return !graph_.is_constant(node.output) && readers_[static_cast<size_t>(node.output)] > 0;
+  }
+
+  void FindReaders() {
+    reader_.assign(graph_.values.size(), -1);
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.is_constant(graph_.nodes[i].output)) continue;
+      for (ValueId input : graph_.nodes[i].inputs) reader_[static_cast<size_t>(input)] = static_cast<int>(i);
+    }
+  }
+
+  // The node that alone reads a value, once; -1: there is none.
+  int OnlyReader(ValueId value) const {
+    return readers_[static_cast<size_t>(value)] == 1 ? reader_[static_cast<size_t>(value)] : -1;
+  }
+
+  int64_t Count(ValueId value) const { return CountOf(graph_.shape(value)); }
+
+  std::optional<Spelling> SpellConv(const Node& node) {
+    const Shape &x = graph_.shape(node.inputs[0]), &w = graph_.shape(node.inputs[1]);
+    bool is_depthwise = node.groups == x[1] && node.groups == w[0] && node.groups > 1;
+    Spelling spelling;
+    spelling.name = is_depthwise ? "depthwise_conv2d" : "conv2d";
+    if (x[0] != 1) spelling.attributes = fmt::format("N={},", x[0]);
+    spelling.attributes += fmt::format("C={},H={},W={}", x[1], x[2], x[3]);
+    if (!is_depthwise) spelling.attributes += fmt::format(",O={}", w[0]);
+    spelling.attributes += fmt::format(",R={},S={},stride={},pad={}", w[2], w[3], Pair(node.stride), Margin(node.pads));
+    if (node.dilation != std::vector<int64_t>{1, 1}) spelling.attributes += ",dilation=" + Pair(node.dilation);
+    if (!is_depthwise && node.groups > 1) spelling.attributes += fmt::format(",groups={}", node.groups);
+    spelling.takes_const = true;
+    spelling.is_const = graph_.is_constant(node.inputs[1]);
+    spelling.channel = 1;
+    spelling.inputs = {node.inputs[0], node.inputs[1]};
+    if (node.inputs.size() > 2) {
+      spelling.epilogues = "+bias";
+      spelling.is_const = spelling.is_const && graph_.is_constant(node.inputs[2]);
+      spelling.inputs.push_back(node.inputs[2]);
+    }
+    return spelling;
+  }
+
+  std::optional<Spelling> SpellMatMul(const Node& node) {
+    const Shape &a = graph_.shape(node.inputs[0]), &b = graph_.shape(node.inputs[1]), &y = graph_.shape(node.output);
+    Spelling spelling;
+    int64_t n = y.back(), k = a.back();
+    spelling.channel = y.size() - 1;
+    spelling.inputs = node.inputs;
+    spelling.is_const = graph_.is_constant(node.inputs[1]);
+    spelling.takes_const = true;
+    int64_t batch_of_b = CountOf(Shape(b.begin(), b.end() - 2));
+    if (batch_of_b == 1) {  // all rows of a against one matrix
+      spelling.name = node.flag ? "dense" : "matmul";
+      spelling.attributes = fmt::format("M={},N={},K={}", CountOf(y) / n, n, k);
+      return spelling;
+    }
+    if (Shape(a.begin(), a.end() - 2) != Shape(y.begin(), y.end() - 2) ||
+        batch_of_b != CountOf(y) / (n * y[y.size() - 2])) {
+      return std::nullopt;
+    }
+    spelling.name = "batch_matmul";
+    spelling.attributes =
+        fmt::format("B={},M={},N={},K={}{}", batch_of_b, y[y.size() - 2], n, k, node.flag ? ",tb=1" : "");
+    return spelling;
+  }
+
+  std::optional<Spelling> SpellPool(const Node& node) {
+    if (node.flag || node.dilation != std::vector<int64_t>{1, 1}) return std::nullopt;
+    const Shape& x = graph_.shape(node.inputs[0]);
+    Spelling spelling;
+    spelling.name = node.kind == NodeKind::kMaxPool ? "maxpool2d" : "avgpool2d";
+    if (x[0] != 1) spelling.attributes = fmt::format("N={},", x[0]);
+    spelling.attributes +=
+        fmt::format("C={},H={},W={},R={},S={},stride={},pad={}{}", x[1], x[2], x[3], node.window[0], node.window[1],
+                    Pair(node.stride), Margin(node.pads), node.ceil ? ",ceil=1" : "");
+    spelling.channel = 1;
+    spelling.inputs = node.inputs;
+    return spelling;
+  }
+
+  std::optional<Spelling> SpellReduce(const Node& node) {
+    const Shape& x = graph_.shape(node.inputs[0]);
+    Spelling spelling;
+    spelling.inputs = node.inputs;
+    if (node.function == "mean" && x.size() == 4 && node.axes == std::vector<int64_t>{2, 3}) {
+      spelling.name = "global_avgpool";
+      spelling.attributes =
+          fmt::format("{}C={},H={},W={}", x[0] == 1 ? "" : fmt::format("N={},", x[0]), x[1], x[2], x[3]);
+      spelling.channel = 1;
+      return spelling;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Spelling> SpellRows(const Node& node) {
+    const Shape& x = graph_.shape(node.inputs[0]);
+    Spelling spelling;
+    spelling.inputs = node.inputs;
+    spelling.channel = x.size() - 1;
+    if (node.kind == NodeKind::kSoftmax) {
+      if (node.axis + 1 != static_cast<int64_t>(x.size())) return std::nullopt;
+      spelling.name = "softmax";
+      spelling.attributes = fmt::format("M={},N={}", CountOf(x) / x.back(), x.back());
+      return spelling;
+    }
+    int64_t n = CountOf(Shape(x.begin() + node.axis, x.end()));
+    spelling.name = "layer_norm";
+    spelling.attributes = fmt::format("M={},N={}", CountOf(x) / n, n);
+    // The usual one is spelled as it is in lists.
+    if (static_cast<float>(node.epsilon) != 1e-5F) spelling.attributes += fmt::format(",eps={:.9g}", node.epsilon);
+    return spelling;
+  }
+
+  std::optional<Spelling> Spell(const Node& node) {
+    std::optional<Spelling> spelling;
+    switch (node.kind) {
+      case NodeKind::kConv: spelling = SpellConv(node); break;
+      case NodeKind::kMatMul: spelling = SpellMatMul(node); break;
+      case NodeKind::kMaxPool:
+      case NodeKind::kAveragePool: spelling = SpellPool(node); break;
+      case NodeKind::kReduce: spelling = SpellReduce(node); break;
+      case NodeKind::kSoftmax:
+      case NodeKind::kLayerNorm: spelling = SpellRows(node); break;
+      default: break;
+    }
+    DType dtype = KernelType(graph_.dtype(node.output));
+    if (spelling && dtype != DType::kF32) {
+      if (dtype != DType::kF64) return std::nullopt;
+      spelling->attributes += ",dtype=f64";
+    }
+    return spelling;
+  }
+
+  // One number an output channel, for all else equal.
+  bool IsBias(const Spelling& spelling, ValueId output, ValueId operand) const {
+    const Shape &y = graph_.shape(output), &own = graph_.shape(operand);
+    if (own.size() > y.size() || own.size() < y.size() - spelling.channel) return false;
+    for (size_t i = 0; i < own.size(); ++i) {
+      size_t d = y.size() - 1 - i;
+      if (own[own.size() - 1 - i] != (d == spelling.channel ? y[d] : 1)) return false;
+    }
+    return true;
+  }
+
+  // The epilogue that a node is after `value`, with its operand: false if it is none.
+  bool ReadEpilogue(Spelling& spelling, const Node& node, ValueId value) {
+    if (graph_.shape(node.output) != graph_.shape(value) || graph_.dtype(node.output) != graph_.dtype(value))
+      return false;
+    if (node.kind == NodeKind::kUnary) {
+      for (std::string_view each : {"relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish"}) {
+        if (node.function != each) continue;
+        spelling.epilogues += "+" + node.function;
+        return true;
+      }
+      return false;
+    }
+    if (node.kind != NodeKind::kBinary || (node.function != "add" && node.function != "mul")) return false;
+    ValueId other = node.inputs[0] == value ? node.inputs[1] : node.inputs[0];
+    // A layer's own bias comes first and is packed with its weight; a scalar is no bias.
+    if (node.function == "add" && Count(other) > 1 && IsBias(spelling, value, other) && spelling.takes_const &&
+        spelling.epilogues.empty()) {
+      spelling.epilogues += "+bias";
+      spelling.is_const = spelling.is_const && graph_.is_constant(other);
+      spelling.inputs.push_back(other);
+      return true;
+    }
+    if (graph_.shape(other) != graph_.shape(value)) return false;
+    spelling.epilogues += "+" + node.function;
+    spelling.inputs.push_back(other);
+    return true;
+  }
+
+  // A value that a library operation computes for its only reader, itself or through epilogues.
+  bool EndsChain(ValueId value, int depth = 0) {
+    const Node* node = graph_.ProducerOf(value);
+    if (node == nullptr || OnlyReader(value) < 0 || depth > 8) return false;
+    if (node->kind != NodeKind::kUnary && node->kind != NodeKind::kBinary) return Spell(*node).has_value();
+    for (ValueId input : node->inputs) {
+      if (EndsChain(input, depth + 1)) return true;
+    }
+    return false;
+  }
+
+  // Of two operations that could both take a sum as their epilogue, the first operand's does: in residual blocks that
+  // is the branch with the layers.
+  bool IsOthers(const Node& next, ValueId value) {
+    return next.kind == NodeKind::kBinary && next.inputs[0] != value && EndsChain(next.inputs[0]);
+  }
+
+  // Spells a node as a library operation, with the epilogues after it. The call runs where its last node was, since the
+  // operands of epilogues may be computed between.
+  void SpellLibraryCall(size_t index) {
+    const Node& node = graph_.nodes[index];
+    if (!IsLive(node)) return;
+    std::optional<Spelling> spelling = Spell(node);
+    if (!spelling) return;
+    KernelCall call;
+    call.is_library = true;
+    call.nodes.push_back(node.origin);
+    size_t last = index;
+    ValueId value = node.output;
+    for (int reader = OnlyReader(value); reader >= 0; reader = OnlyReader(value)) {
+      const Node& next = graph_.nodes[static_cast<size_t>(reader)];
+      if (fused_[static_cast<size_t>(reader)] || IsOthers(next, value) || !ReadEpilogue(*spelling, next, value)) break;
+      last = static_cast<size_t>(reader);
+      fused_[last] = true;
+      value = next.output;
+      call.nodes.push_back(next.origin);
+    }
+    fused_[index] = true;
+    call.kernel = call.label = spelling->Text();
+    call.inputs = spelling->inputs;
+    call.output = value;
+    ends_[last] = std::move(call);
+  }
+
+  // A concatenation along the outermost dimension that is not 1 needs no kernel, if its parts are computed by kernels
+  // that can write them where they belong: each is computed, and part of this alone.
+  void PlaceParts(size_t index) {
+    const Node& node = graph_.nodes[index];
+    if (!IsLive(node) || node.kind != NodeKind::kConcat) return;
+    const Shape& shape = graph_.shape(node.output);
+    if (CountOf(Shape(shape.begin(), shape.begin() + node.axis)) != 1) return;
+    std::set<ValueId> parts;
+    for (ValueId input : node.inputs) {
+      const Node* producer = graph_.ProducerOf(input);
+      if (producer == nullptr || producer->kind == NodeKind::kReshape || producer->kind == NodeKind::kCast) return;
+      if (!parts.insert(input).second || plan_.place[static_cast<size_t>(input)].root != input) return;
+    }
+    int64_t begin = 0;
+    for (ValueId input : node.inputs) {
+      plan_.place[static_cast<size_t>(input)] = {node.output, begin};
+      begin += Count(input);
+    }
+    fused_[index] = true;
+  }
+
+  static bool IsCheap(const Node& node) {
+    if (node.kind == NodeKind::kUnary)
+      return node.function == "neg" || node.function == "relu" || node.function == "abs";
+    return node.kind != NodeKind::kBinary || (node.function != "div" && node.function != "pow");
+  }
+
+  // Whether a value is computed within the kernel of its reader.
+  void FindInlined(size_t index) {
+    const Node& node = graph_.nodes[index];
+    if (!IsLive(node) || fused_[index] || !IsPointwise(node.kind)) return;
+    int at = OnlyReader(node.output);
+    if (at < 0 || fused_[static_cast<size_t>(at)]) return;
+    const Node& reader = graph_.nodes[static_cast<size_t>(at)];
+    if (!IsPointwise(reader.kind) && reader.kind != NodeKind::kReduce) return;
+    // What broadcasts would be computed again and again.
+    if (!IsCheap(node) && Count(reader.output) > Count(node.output) && reader.kind != NodeKind::kReduce) return;
+    // A reduction in the middle of a gather's index, and the like, stays out: indices are read from memory.
+    if ((reader.kind == NodeKind::kGather || reader.kind == NodeKind::kGatherElements) &&
+        reader.inputs[1] == node.output)
+      return;
+    size_t nodes = 1;
+    for (ValueId input : node.inputs) {
+      auto found = inlined_.find(input);
+      if (found != inlined_.end()) nodes += found->second;
+    }
+    if (nodes < kMostInlined) inlined_[node.output] = nodes;
+  }
+
+  void LeaveOut(const Node& node, std::string reason) {
+    plan_.left_out.push_back({node.origin, std::string(Name(node.kind)), std::move(reason)});
+  }
+
+  void Emit(size_t index) {
+    const Node& node = graph_.nodes[index];
+    if (ends_[index]) {
+      plan_.calls.push_back(*std::move(ends_[index]));
+      return;
+    }
+    if (!IsLive(node) || fused_[index] || inlined_.count(node.output) != 0) return;
+    if (node.kind == NodeKind::kReshape ||
+        (node.kind == NodeKind::kCast && KernelType(node.dtype) == KernelType(graph_.dtype(node.inputs[0])))) {
+      plan_.place[static_cast<size_t>(node.output)] = {node.inputs[0], 0};
+      return;
+    }
+    if (CountOf(graph_.shape(node.output)) == 0) return LeaveOut(node, "it computes no elements");
+    if (node.kind == NodeKind::kHost) return EmitHost(index);
+    Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
+    // What the parser would refuse is no failed request either.
+    Result<Kernel> parsed = text ? ParseKernel(text->text) : Result<Kernel>(text.error());
+    if (!parsed) return EvaluateApart(index, parsed.error().Text());
+    KernelCall call;
+    call.kernel = std::move(text->text);
+    call.label = std::move(text->label);
+    call.inputs = std::move(text->inputs);
+    call.output = node.output;
+    for (int at : text->nodes) call.nodes.push_back(graph_.nodes[static_cast<size_t>(at)].origin);
+    plan_.calls.push_back(std::move(call));
+  }
+
+  // The results that are read of one operation are computed together, where the first of them was.
+  void EmitHost(size_t index) {
+    const Node& node = graph_.nodes[index];
+    KernelCall call = HostCall(node, "hone has no kernel for this operator");
+    call.label = node.host->name;
+    for (size_t i = index; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].host != node.host || !IsLive(graph_.nodes[i]) || fused_[i]) continue;
+      call.host_nodes.push_back(static_cast<int>(i));
+      fused_[i] = true;
+    }
+    plan_.calls.push_back(std::move(call));
+  }
+
+  // A node that no kernel could be written for; what was to be computed within its kernel is evaluated before it.
+  void EvaluateApart(size_t index, const std::string& why) {
+    const Node& node = graph_.nodes[index];
+    bool is_computed = TraitsOf(graph_.dtype(node.output)).is_computed;
+    for (ValueId input : node.inputs) is_computed = is_computed && TraitsOf(graph_.dtype(input)).is_computed;
+    if (!is_computed) return LeaveOut(node, why);
+    for (ValueId input : node.inputs) {
+      if (inlined_.erase(input) == 0) continue;
+      Emit(static_cast<size_t>(graph_.values[static_cast<size_t>(input)].producer));
+    }
+    KernelCall call = HostCall(node, why);
+    call.label = Name(node.kind);
+    call.host_nodes.push_back(static_cast<int>(index));
+    plan_.calls.push_back(std::move(call));
+  }
+
+  static KernelCall HostCall(const Node& node, const std::string& why) {
+    KernelCall call;
+    call.inputs = node.inputs;
+    call.output = node.output;
+    call.nodes = {node.origin};
+    call.why_host = why;
+    return call;
+  }
+
+  Graph& graph_;
+  std::vector<int> readers_, reader_;
+  std::vector<bool> fused_;                      // part of a library call, or of memory
+  std::vector<std::optional<KernelCall>> ends_;  // library calls, at their last node
+  std::map<ValueId, size_t> inlined_;            // → nodes in its expression
+  CallPlan plan_;
+};
+
+}  // namespace
+
+std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
+  if (!call.is_host()) return {call.output};
+  std::vector<ValueId> outputs;
+  for (int node : call.host_nodes) outputs.push_back(graph.nodes[static_cast<size_t>(node)].output);
+  return outputs;
+}
+
+CallPlan Lower(Graph& graph) { return Lowerer(graph).Run(); }
+
+DType KernelType(DType dtype) { return dtype == DType::kI64 ? DType::kI32 : dtype; }
+
+}  // namespace hone

@@ -1,0 +1,55 @@
+// A network as calls of kernels: library operations with the epilogues that follow them, and text in the kernel
+// language for all else. What only reads elements in another shape, or puts parts one after another, is no call: it
+// shares memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "network/graph/graph.h"
+#include "network/onnx/import_network.h"
+
+namespace hone {
+
+// An operand of a call: the elements of a value, of the type that kernels use for it (KernelType).
+struct KernelCall {
+  std::string kernel;           // as a client asks for it
+  std::string label;            // for people: the library operation, or what the text does: "mul+add", "gather"
+  bool is_library = false;      // spelled as a library operation
+  std::vector<ValueId> inputs;  // in the kernel's order
+  ValueId output = -1;
+  std::vector<std::string> nodes;  // the ONNX nodes in it
+  // Not empty: no kernel. These nodes of the graph are evaluated in its place, all of them reading `inputs`; each
+  // writes its own output, the first of which is `output`.
+  std::vector<int> host_nodes = {};
+  std::string why_host = {};  // no kernel is written
+
+  bool is_host() const { return !host_nodes.empty(); }
+};
+
+// What a call writes.
+std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call);
+
+// Where a value's elements lie: in the memory of `root`, from element `offset` on.
+struct Place {
+  ValueId root = -1;
+  int64_t offset = 0;
+};
+
+struct CallPlan {
+  std::vector<KernelCall> calls;  // in an order in which they can run
+  // One a value: itself; a value that it reads in another shape; or a concatenation whose parts follow each other in
+  // memory, where each part is computed in its place.
+  std::vector<Place> place;
+  // Nodes that no kernel could be written for; what reads them is listed too.
+  std::vector<LeftOut> left_out;
+};
+
+// An epilogue is fused into the operation before it when nothing else reads that value. Element-wise work, data
+// movement and broadcasting are fused along chains of single readers, into one kernel a chain.
+CallPlan Lower(Graph& graph);
+
+// The element type that kernels have for values of a type: whole numbers are i32 (they index and count).
+DType KernelType(DType dtype);
+
+}  // namespace hone

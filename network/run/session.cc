@@ -1,0 +1,122 @@
+#include "network/run/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "network/graph/simplify.h"
+#include "network/onnx/onnx_model.h"
+#include "network/run/missing_operators.h"
+
+namespace hone {
+namespace {
+
+const OnnxValue* FindInput(const OnnxModel& model, const std::string& name) {
+  auto found =
+      std::find_if(model.inputs.begin(), model.inputs.end(), [&](const OnnxValue& v) { return v.name == name; });
+  return found == model.inputs.end() ? nullptr : &*found;
+}
+
+Error NoInput(const OnnxModel& model, const std::string& name, const std::string& path) {
+  std::string names;
+  for (const OnnxValue& input : model.inputs) names += (names.empty() ? "" : ", ") + input.name;
+  return {ErrorKind::kInvalid, fmt::format("the model has no input {}; it has {}", name, names), path};
+}
+
+Result<void> CheckConstant(const OnnxValue& input, const HostTensor& given, const std::string& path) {
+  if (input.type.has_dtype && given.dtype != input.type.dtype)
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("a constant of {}, the model wants {}", Name(given.dtype), Name(input.type.dtype)),
+                 path + ": input " + input.name};
+  if (!input.type.has_shape) return {};
+  bool is_fit = given.shape.size() == input.type.dimensions.size();
+  for (size_t d = 0; is_fit && d < given.shape.size(); ++d)
+    is_fit = input.type.dimensions[d].value < 0 || input.type.dimensions[d].value == given.shape[d];
+  if (is_fit) return {};
+  Shape wanted;
+  for (const OnnxDimension& dimension : input.type.dimensions) wanted.push_back(dimension.value);
+  return Error{
+      ErrorKind::kInvalid,
+      fmt::format("a constant of shape {}, the model wants {} (-1: any)", ShapeText(given.shape), ShapeText(wanted)),
+      path + ": input " + input.name};
+}
+
+// Constants become the file's own; every other input stays one, whatever it is used for.
+Result<void> TakeConstants(OnnxModel& model, const SessionOptions& options, const std::string& path,
+                           ImportOptions& import) {
+  for (const auto& [name, tensor] : options.constants) {
+    const OnnxValue* input = FindInput(model, name);
+    if (input == nullptr) return NoInput(model, name, path);
+    HONE_TRY(CheckConstant(*input, *tensor, path));
+    model.initializers.push_back({name, std::make_shared<HostTensor>(*tensor)});
+    model.inputs.erase(model.inputs.begin() + (input - model.inputs.data()));
+  }
+  for (const auto& [name, _] : options.shapes)
+    if (FindInput(model, name) == nullptr) return NoInput(model, name, path);
+  import.shapes = options.shapes;
+  for (const OnnxValue& input : model.inputs) import.data.insert(input.name);
+  return {};
+}
+
+Result<void> CopyIn(const SessionValue& value, const void* from, std::span<std::byte> to) {
+  if (KernelType(value.dtype) == value.dtype) {
+    std::memcpy(to.data(), from, to.size());
+    return {};
+  }
+  auto* wide = static_cast<const int64_t*>(from);
+  auto* narrow = reinterpret_cast<int32_t*>(to.data());
+  for (size_t i = 0; i < to.size() / sizeof(int32_t); ++i) {
+    if (wide[i] < std::numeric_limits<int32_t>::min() || wide[i] > std::numeric_limits<int32_t>::max())
+      return Error{ErrorKind::kInvalid, fmt::format("element {} is {}: kernels count with 32 bits", i, wide[i]),
+                   "input " + value.name};
+    narrow[i] = static_cast<int32_t>(wide[i]);
+  }
+  return {};
+}
+
+void CopyOut(const SessionValue& value, std::span<const std::byte> from, void* to) {
+  if (KernelType(value.dtype) == value.dtype) {
+    std::memcpy(to, from.data(), from.size());
+    return;
+  }
+  auto* narrow = reinterpret_cast<const int32_t*>(from.data());
+  std::copy(narrow, narrow + from.size() / sizeof(int32_t), static_cast<int64_t*>(to));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOptions client, SessionOptions options) {
+  OnnxModel file = HONE_TRY(ReadOnnx(path));
+  ImportOptions import;
+  HONE_TRY(TakeConstants(file, options, path, import));
+  std::unique_ptr<Session> session(new Session);
+  session->network_ = HONE_TRY(BuildNetwork(file, path, import));
+  file = {};
+  Graph& graph = session->network_.graph;
+  HONE_TRY(Simplify(graph));
+  session->plan_ = Lower(graph);
+  HONE_TRY(CheckComplete(session->network_, session->plan_, path));
+  for (auto [from, to] : {std::pair(&graph.inputs, &session->inputs_), std::pair(&graph.outputs, &session->outputs_)})
+    for (ValueId value : *from)
+      to->push_back({graph.values[static_cast<size_t>(value)].name, graph.dtype(value), graph.shape(value)});
+  session->client_ = HONE_TRY(Client::Create(std::move(client)));
+  session->executor_ = HONE_TRY(Executor::Create(*session->client_, graph, session->plan_, {options.get}));
+  return session;
+}
+
+Result<void> Session::Run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size())
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("{} inputs and {} outputs, wanted {} and {}", inputs.size(), outputs.size(),
+                             inputs_.size(), outputs_.size()),
+                 ""};
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < inputs.size(); ++i) HONE_TRY(CopyIn(inputs_[i], inputs[i], executor_->Input(i)));
+  HONE_TRY(executor_->Run());
+  for (size_t i = 0; i < outputs.size(); ++i) CopyOut(outputs_[i], executor_->Output(i), outputs[i]);
+  return {};
+}
+
+}  // namespace hone

@@ -1,0 +1,58 @@
+// A model file that can be run: imported, its kernels served, its constants packed.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "client/api/client.h"
+#include "network/onnx/import_network.h"
+#include "network/run/executor.h"
+#include "network/run/kernel_calls.h"
+
+namespace hone {
+
+struct SessionOptions {
+  std::map<std::string, Shape> shapes;                                 // of inputs, in place of what the file says
+  std::map<std::string, std::shared_ptr<const HostTensor>> constants;  // inputs that never change, as of the file
+  GetOptions get;
+};
+
+// An input or output, in the type that the file declares.
+struct SessionValue {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+// Thread-safe: one run at a time, others wait.
+class Session {
+ public:
+  // Errors of ReadOnnx, BuildNetwork and Client::Get; kInvalid: a shape or constant of an input that there is not, or
+  // of another type or shape than the file says; kUnsupported: a node that cannot be taken (named, with how many).
+  static Result<std::unique_ptr<Session>> Open(const std::string& path, ClientOptions client, SessionOptions options);
+
+  const std::vector<SessionValue>& inputs() const { return inputs_; }
+  const std::vector<SessionValue>& outputs() const { return outputs_; }
+
+  // Elements of every input, and room for those of every output, in their order, dense and row-major. kInvalid: a whole
+  // number that does not fit the 32 bits that kernels count with; errors of Executor::Run.
+  Result<void> Run(std::span<const void* const> inputs, std::span<void* const> outputs);
+
+ private:
+  Session() = default;
+
+  std::unique_ptr<Client> client_;
+  Network network_;
+  CallPlan plan_;
+  std::vector<SessionValue> inputs_, outputs_;
+  Mutex mutex_;
+  std::unique_ptr<Executor> executor_ HONE_PT_GUARDED_BY(mutex_);
+};
+
+}  // namespace hone

@@ -1,0 +1,386 @@
+#include "network/run/write_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "network/run/kernel_calls.h"
+
+namespace hone {
+namespace {
+
+using Indices = std::vector<std::string>;
+
+constexpr size_t kMostOperands = 24;
+constexpr size_t kMostBytes = 16 << 10;
+
+std::string_view TypeName(DType dtype) { return Name(KernelType(dtype)); }
+
+std::string Literal(double value, DType dtype) {
+  if (dtype == DType::kBool) return value != 0 ? "true" : "false";
+  if (!IsFloat(dtype)) return value < 0 ? fmt::format("({:.0f})", value) : fmt::format("{:.0f}", value);
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "(-inf)" : "inf";
+  std::string text = fmt::format("{:.9g}", value);
+  if (dtype == DType::kF64) text = fmt::format("{:.17g}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
+}
+
+// "i0 + 3", "i0 - 3", "i0"
+std::string Shifted(const std::string& index, int64_t by) {
+  if (by == 0) return index;
+  return by > 0 ? fmt::format("({} + {})", index, by) : fmt::format("({} - {})", index, -by);
+}
+
+class Writer {
+ public:
+  Writer(Graph& graph, const std::function<bool(ValueId)>& inlines) : graph_(graph), inlines_(inlines) {}
+
+  Result<KernelText> Run(const Node& root) {
+    Shape shape = graph_.shape(root.output);
+    Indices indices;
+    for (size_t d = 0; d < shape.size(); ++d) indices.push_back(shape[d] == 1 ? "0" : fmt::format("i{}", d));
+    std::string body = HONE_TRY(Compute(root, indices));
+    std::string inputs, left_indices;
+    for (size_t i = 0; i < text_.inputs.size(); ++i) {
+      ValueId value = text_.inputs[i];
+      inputs += fmt::format("{}x{}: {}[{}]", i == 0 ? "" : ", ", i, TypeName(graph_.dtype(value)),
+                            Extents(graph_.shape(value)));
+    }
+    if (text_.inputs.empty()) return Error{ErrorKind::kUnsupported, "it reads nothing", root.origin};
+    if (shape.empty()) shape = {1};
+    for (size_t d = 0; d < shape.size(); ++d) left_indices += fmt::format("{}i{}", d == 0 ? "" : ", ", d);
+    for (const std::string& word : words_) { text_.label += (text_.label.empty() ? "" : "+") + word; }
+    text_.text = fmt::format("kernel \"{}\"({}) -> y: {}[{}] {{ y[{}] = {} }}", text_.label, inputs,
+                             TypeName(graph_.dtype(root.output)), Extents(shape), left_indices, body);
+    if (text_.text.size() > kMostBytes) return Error{ErrorKind::kLimit, "the kernel's text is too long", root.origin};
+    return std::move(text_);
+  }
+
+ private:
+  static std::string Extents(const Shape& shape) {
+    if (shape.empty()) return "1";
+    return fmt::format("{}", fmt::join(shape, ", "));
+  }
+
+  Result<std::string> Operand(ValueId value, const Indices& indices) {
+    if (std::optional<double> number = graph_.ScalarOf(value)) return Literal(*number, graph_.dtype(value));
+    auto found = std::find(text_.inputs.begin(), text_.inputs.end(), value);
+    if (found == text_.inputs.end()) {
+      if (text_.inputs.size() == kMostOperands) return Error{ErrorKind::kLimit, "too many operands", ""};
+      text_.inputs.push_back(value);
+      found = text_.inputs.end() - 1;
+    }
+    return fmt::format("x{}[{}]", found - text_.inputs.begin(),
+                       indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", ")));
+  }
+
+  // A value at an index: an expression over operands.
+  Result<std::string> At(ValueId value, const Indices& indices) {
+    const Node* node = graph_.ProducerOf(value);
+    if (node == nullptr || !inlines_(value)) return Operand(value, indices);
+    return Compute(*node, indices);
+  }
+
+  // The index of an operand that broadcasts.
+  Indices Broadcast(ValueId operand, const Indices& indices) const {
+    const Shape& shape = graph_.shape(operand);
+    Indices own(indices.end() - static_cast<std::ptrdiff_t>(shape.size()), indices.end());
+    for (size_t d = 0; d < own.size(); ++d) {
+      if (shape[d] == 1) own[d] = "0";
+    }
+    return own;
+  }
+
+  Result<std::string> At(const Node& node, size_t input, const Indices& indices) {
+    return At(node.inputs[input], Broadcast(node.inputs[input], indices));
+  }
+
+  void Word(std::string word) { words_.push_back(std::move(word)); }
+
+  Result<std::string> Compute(const Node& node, const Indices& indices) {
+    text_.nodes.push_back(static_cast<int>(&node - graph_.nodes.data()));
+    switch (node.kind) {
+      case NodeKind::kUnary: return Unary(node, indices);
+      case NodeKind::kBinary: return Binary(node, indices);
+      case NodeKind::kSelect: {
+        std::string condition = HONE_TRY(At(node, 0, indices)), a = HONE_TRY(At(node, 1, indices));
+        std::string b = HONE_TRY(At(node, 2, indices));
+        Word("where");
+        return fmt::format("if({}, {}, {})", condition, a, b);
+      }
+      case NodeKind::kCast: {
+        std::string x = HONE_TRY(At(node, 0, indices));
+        DType from = KernelType(graph_.dtype(node.inputs[0])), to = KernelType(node.dtype);
+        if (from == to) return x;
+        Word("cast");
+        if (from == DType::kBool) { return fmt::format("if({}, {}, {})", x, Literal(1, to), Literal(0, to)); }
+        return fmt::format("{}({})", Name(to), x);
+      }
+      case NodeKind::kTranspose: {
+        Indices own(indices.size());
+        for (size_t d = 0; d < indices.size(); ++d) own[static_cast<size_t>(node.axes[d])] = indices[d];
+        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Word("transpose");
+        return x;
+      }
+      case NodeKind::kExpand: {
+        std::string x = HONE_TRY(At(node, 0, indices));
+        Word("expand");
+        return x;
+      }
+      case NodeKind::kSlice: {
+        Indices own = indices;
+        for (size_t d = 0; d < own.size(); ++d) {
+          if (graph_.shape(node.inputs[0])[d] == 1) continue;
+          std::string scaled = node.steps[d] == 1 ? own[d] : fmt::format("{}*{}", own[d], std::abs(node.steps[d]));
+          own[d] =
+              node.steps[d] > 0 ? Shifted(scaled, node.starts[d]) : fmt::format("({} - {})", node.starts[d], scaled);
+        }
+        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Word("slice");
+        return x;
+      }
+      case NodeKind::kPad: return Pad(node, indices);
+      case NodeKind::kConcat: return Concat(node, indices);
+      case NodeKind::kGather: {
+        auto axis = static_cast<std::ptrdiff_t>(node.axis);
+        auto rank = static_cast<std::ptrdiff_t>(graph_.shape(node.inputs[1]).size());
+        Indices which(indices.begin() + axis, indices.begin() + axis + rank);
+        Indices own(indices.begin(), indices.begin() + axis);
+        own.push_back(HONE_TRY(Index(node, which)));
+        own.insert(own.end(), indices.begin() + axis + rank, indices.end());
+        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Word("gather");
+        return x;
+      }
+      case NodeKind::kGatherElements: {
+        Indices own = indices;
+        own[static_cast<size_t>(node.axis)] = HONE_TRY(Index(node, indices));
+        for (size_t d = 0; d < own.size(); ++d) {
+          if (graph_.shape(node.inputs[0])[d] == 1) own[d] = "0";
+        }
+        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Word("gather_elements");
+        return x;
+      }
+      case NodeKind::kReduce: return Reduce(node, indices);
+      case NodeKind::kAveragePool: return PaddedAverage(node, indices);
+      case NodeKind::kMaxPool: return DilatedMax(node, indices);
+      case NodeKind::kMatMul: return MatMul(node, indices);
+      case NodeKind::kSoftmax: return Softmax(node, indices);
+      case NodeKind::kConv:
+      case NodeKind::kLayerNorm:
+      case NodeKind::kReshape:
+      case NodeKind::kHost: break;
+    }
+    return Error{ErrorKind::kUnsupported, fmt::format("no kernel for {} here", Name(node.kind)), node.origin};
+  }
+
+  Result<std::string> Unary(const Node& node, const Indices& indices) {
+    std::string x = HONE_TRY(At(node, 0, indices));
+    Word(node.function);
+    if (node.function == "neg") return fmt::format("(-{})", x);
+    if (node.function == "not") return fmt::format("(not {})", x);
+    return fmt::format("{}({})", node.function, x);
+  }
+
+  Result<std::string> Binary(const Node& node, const Indices& indices) {
+    bool is_whole = !IsFloat(graph_.dtype(node.inputs[0]));
+    std::optional<double> divisor = graph_.ScalarOf(node.inputs[1]);
+    std::string a = HONE_TRY(At(node, 0, indices)), b = HONE_TRY(At(node, 1, indices));
+    const std::string& f = node.function;
+    Word(f);
+    if ((f == "div" || f == "mod") && is_whole && !(divisor && *divisor > 0)) {
+      return Error{ErrorKind::kUnsupported, "a division of whole numbers by what is no positive constant", node.origin};
+    }
+    if (f == "div" && is_whole) return fmt::format("if({0} < 0, -((-{0}) / {1}), {0} / {1})", a, b);  // towards zero
+    if (f == "mod" && !is_whole) return fmt::format("({0} - floor({0} / {1})*{1})", a, b);
+    if (f == "pow" && is_whole) {
+      return Error{ErrorKind::kUnsupported, "powers of whole numbers when the network runs", node.origin};
+    }
+    struct Infix {
+      std::string_view function, sign;
+    };
+    constexpr Infix kInfix[] = {{"add", "+"}, {"sub", "-"},   {"mul", "*"}, {"div", "/"}, {"mod", "%"},
+                                {"eq", "=="}, {"ne", "!="},   {"lt", "<"},  {"le", "<="}, {"gt", ">"},
+                                {"ge", ">="}, {"and", "and"}, {"or", "or"}};
+    for (const Infix& infix : kInfix) {
+      if (infix.function == f) return fmt::format("({} {} {})", a, infix.sign, b);
+    }
+    return fmt::format("{}({}, {})", f, a, b);  // min, max, pow
+  }
+
+  Result<std::string> Pad(const Node& node, const Indices& indices) {
+    const Shape shape = graph_.shape(node.inputs[0]);
+    Indices own = indices;
+    std::string condition;
+    for (size_t d = 0; d < own.size(); ++d) {
+      own[d] = Shifted(indices[d], -node.starts[d]);
+      auto demand = [&](std::string part) { condition += (condition.empty() ? "" : " and ") + std::move(part); };
+      if (node.starts[d] > 0) demand(fmt::format("{} >= {}", indices[d], node.starts[d]));
+      if (node.extents[d] - node.starts[d] > shape[d])
+        demand(fmt::format("{} < {}", indices[d], node.starts[d] + shape[d]));
+    }
+    std::string x = HONE_TRY(At(node.inputs[0], own));
+    Word("pad");
+    if (condition.empty()) return x;
+    return fmt::format("if({}, {}, {})", condition, x, Literal(node.fill, graph_.dtype(node.output)));
+  }
+
+  Result<std::string> Concat(const Node& node, const Indices& indices) {
+    auto axis = static_cast<size_t>(node.axis);
+    std::string text, closing;
+    int64_t begin = 0;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      int64_t extent = graph_.shape(node.inputs[i])[axis];
+      Indices own = indices;
+      own[axis] = extent == 1 ? "0" : Shifted(indices[axis], -begin);
+      std::string x = HONE_TRY(At(node.inputs[i], own));
+      begin += extent;
+      if (i + 1 == node.inputs.size()) {
+        text += x;
+      } else {
+        text += fmt::format("if({} < {}, {}, ", indices[axis], begin, x);
+        closing += ")";
+      }
+    }
+    Word("concat");
+    return text + closing;
+  }
+
+  // Where a gather reads: an index from data, kept inside whatever it is; negative ones count from the end.
+  Result<std::string> Index(const Node& node, const Indices& which) {
+    int64_t extent = graph_.shape(node.inputs[0])[static_cast<size_t>(node.axis)];
+    if (std::optional<double> number = graph_.ScalarOf(node.inputs[1])) {
+      int64_t index = static_cast<int64_t>(*number) + (*number < 0 ? extent : 0);
+      if (index < 0 || index >= extent) {
+        return Error{ErrorKind::kUnsupported, fmt::format("index {} of {} elements", *number, extent), node.origin};
+      }
+      return std::to_string(index);
+    }
+    std::string index = HONE_TRY(At(node.inputs[1], which));
+    return fmt::format("clamp(int(if({0} < 0, {0} + {1}, {0})), 0, {2})", index, extent, extent - 1);
+  }
+
+  Result<std::string> Reduce(const Node& node, const Indices& indices) {
+    const Shape shape = graph_.shape(node.inputs[0]);
+    Indices own = indices;
+    std::string variables;
+    int64_t count = 1;
+    for (int64_t axis : node.axes) {
+      auto d = static_cast<size_t>(axis);
+      count *= shape[d];
+      own[d] = fmt::format("r{}", reductions_);
+      variables += fmt::format("{}r{} < {}", variables.empty() ? "" : ", ", reductions_, shape[d]);
+      ++reductions_;
+    }
+    std::string x = HONE_TRY(At(node.inputs[0], own));
+    Word(node.function == "mean" ? "mean" : "reduce_" + node.function);
+    std::string f = node.function == "mean" ? "sum" : node.function;
+    std::string text = fmt::format("({}({}) ({}))", f, variables, x);
+    if (node.function != "mean") return text;
+    return fmt::format("({} / {})", text, Literal(static_cast<double>(count), graph_.dtype(node.output)));
+  }
+
+  // Windows that the library's pools do not have: padding that counts, dilation. Indices are n, c, h, w.
+  std::string WindowIndex(const Node& node, const Indices& indices, size_t d, const std::string& variable) const {
+    std::string begin = node.stride[d] == 1 ? indices[2 + d] : fmt::format("{}*{}", indices[2 + d], node.stride[d]);
+    std::string step = node.dilation[d] == 1 ? variable : fmt::format("{}*{}", variable, node.dilation[d]);
+    return Shifted(fmt::format("{} + {}", begin, step), -node.pads[d]);
+  }
+
+  Result<std::string> Windowed(const Node& node, const Indices& indices, std::string_view fill) {
+    std::string load = HONE_TRY(Operand(node.inputs[0], {indices[0], indices[1], WindowIndex(node, indices, 0, "r0"),
+                                                         WindowIndex(node, indices, 1, "r1")}));
+    return fmt::format("(r0 < {}, r1 < {}) pad({}, {})", node.window[0], node.window[1], load, fill);
+  }
+
+  // Divided by what of the window lies in the padded input.
+  Result<std::string> PaddedAverage(const Node& node, const Indices& indices) {
+    if (node.dilation != std::vector<int64_t>{1, 1}) {
+      return Error{ErrorKind::kUnsupported, "an average over a dilated window", node.origin};
+    }
+    if (node.ceil) return Error{ErrorKind::kUnsupported, "ceil_mode=1 with padding that counts", node.origin};
+    std::string total = HONE_TRY(Windowed(node, indices, "0"));
+    Word("avgpool2d_padded");
+    return fmt::format("(sum{}) / {}", total,
+                       Literal(static_cast<double>(node.window[0] * node.window[1]), graph_.dtype(node.output)));
+  }
+
+  Result<std::string> DilatedMax(const Node& node, const Indices& indices) {
+    if (!IsFloat(graph_.dtype(node.output))) {
+      return Error{ErrorKind::kUnsupported, "the maximum of whole numbers over a dilated window", node.origin};
+    }
+    std::string top = HONE_TRY(Windowed(node, indices, "-inf"));
+    Word("maxpool2d_dilated");
+    return "max" + top;
+  }
+
+  // Batch dimensions that broadcast.
+  Result<std::string> MatMul(const Node& node, const Indices& indices) {
+    auto operand = [&](size_t i, std::string row, std::string column) -> Result<std::string> {
+      const Shape& shape = graph_.shape(node.inputs[i]);
+      size_t batch = shape.size() - 2;
+      Indices own(indices.end() - 2 - static_cast<std::ptrdiff_t>(batch), indices.end() - 2);
+      for (size_t d = 0; d < batch; ++d) {
+        if (shape[d] == 1) own[d] = "0";
+      }
+      own.push_back(std::move(row));
+      own.push_back(std::move(column));
+      return Operand(node.inputs[i], own);
+    };
+    std::string a = HONE_TRY(operand(0, indices[indices.size() - 2], "r0"));
+    std::string b = HONE_TRY(node.flag ? operand(1, indices.back(), "r0") : operand(1, "r0", indices.back()));
+    Word("matmul_broadcast");
+    return fmt::format("sum(r0 < {}) {}*{}", graph_.shape(node.inputs[0]).back(), a, b);
+  }
+
+  // Over a dimension that is not the last.
+  Result<std::string> Softmax(const Node& node, const Indices& indices) {
+    auto axis = static_cast<size_t>(node.axis);
+    int64_t extent = graph_.shape(node.inputs[0])[axis];
+    auto load = [&](std::string index) {
+      Indices own = indices;
+      own[axis] = std::move(index);
+      return Operand(node.inputs[0], own);
+    };
+    std::string top = fmt::format("(max(r0 < {}) {})", extent, HONE_TRY(load("r0")));
+    std::string total = fmt::format("(sum(r1 < {}) exp({} - {}))", extent, HONE_TRY(load("r1")), top);
+    Word("softmax_axis");
+    return fmt::format("exp({} - {}) / {}", HONE_TRY(load(indices[axis])), top, total);
+  }
+
+  Graph& graph_;
+  const std::function<bool(ValueId)>& inlines_;
+  KernelText text_;
+  std::vector<std::string> words_;
+  int reductions_ = 0;
+};
+
+}  // namespace
+
+Result<KernelText> WriteKernel(Graph& graph, const Node& node, const std::function<bool(ValueId)>& inlines) {
+  return Writer(graph, inlines).Run(node);
+}
+
+bool IsPointwise(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kUnary:
+    case NodeKind::kBinary:
+    case NodeKind::kSelect:
+    case NodeKind::kCast:
+    case NodeKind::kTranspose:
+    case NodeKind::kSlice:
+    case NodeKind::kPad:
+    case NodeKind::kConcat:
+    case NodeKind::kGather:
+    case NodeKind::kGatherElements:
+    case NodeKind::kExpand: return true;
+    default: return false;
+  }
+}
+
+}  // namespace hone

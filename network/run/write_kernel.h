@@ -1,0 +1,27 @@
+// Nodes between library operations as one kernel in the kernel language.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "network/graph/graph.h"
+
+namespace hone {
+
+struct KernelText {
+  std::string text;   // one line
+  std::string label;  // "mul+add"
+  std::vector<ValueId> inputs;
+  std::vector<int> nodes;  // indices into Graph::nodes
+};
+
+// The value of `node`, with those computed on the way for which `inlines` says so; other values are operands.
+// kUnsupported for what the language cannot say; kLimit: too many operands or too long.
+Result<KernelText> WriteKernel(Graph& graph, const Node& node, const std::function<bool(ValueId)>& inlines);
+
+// Node kinds that can be computed in the middle of a larger expression.
+bool IsPointwise(NodeKind kind);
+
+}  // namespace hone

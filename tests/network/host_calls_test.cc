@@ -1,0 +1,88 @@
+// What no kernel is written for is computed on the host, between kernels, as ONNX defines it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "network/graph/simplify.h"
+#include "network/onnx/import_network.h"
+#include "network/onnx/onnx_model.h"
+#include "network/run/check_network.h"
+#include "network/run/kernel_calls.h"
+#include "network/run/missing_operators.h"
+#include "tests/network/model_files.h"
+
+namespace hone {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Network Imported(const ModelFileBuilder& builder) {
+  Result<OnnxModel> model = ParseOnnx(builder.Bytes(), {"host.onnx", ""});
+  EXPECT_TRUE(model) << model.error().Text();
+  Result<Network> network = BuildNetwork(*model, "host.onnx", {});
+  EXPECT_TRUE(network) << network.error().Text();
+  EXPECT_TRUE(Simplify(network->graph));
+  return *std::move(network);
+}
+
+Numbers Reals(Shape shape, std::vector<double> values) {
+  Numbers numbers = MakeNumbers(DType::kF32, std::move(shape));
+  numbers.real = std::move(values);
+  return numbers;
+}
+
+TEST(HostCalls, ResultsOfOneOperationAreOneCall) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2, 4}).Wholes("k", {2}).Node("Relu", {"x"}, {"r"}).Node("TopK", {"r", "k"}, {"top", "at"});
+  builder.Node("Neg", {"top"}, {"y"}).Output("y").Output("at", {2, 2}, 7);
+  Network network = Imported(builder);
+  CallPlan plan = Lower(network.graph);
+  EXPECT_TRUE(CheckComplete(network, plan, "host.onnx"));
+  ASSERT_EQ(plan.calls.size(), 3U);
+  EXPECT_FALSE(plan.calls[0].is_host());
+  EXPECT_EQ(plan.calls[1].label, "TopK");
+  EXPECT_EQ(plan.calls[1].host_nodes.size(), 2U);
+  EXPECT_EQ(OutputsOf(network.graph, plan.calls[1]).size(), 2U);
+  EXPECT_FALSE(plan.calls[2].is_host());
+  Result<std::vector<Numbers>> outputs = EvaluateNetwork(network.graph, {Reals({2, 4}, {1, 5, -3, 5, 0, -1, -2, 7})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].real, ElementsAre(-5, -5, -7, 0));
+  EXPECT_THAT((*outputs)[1].whole, ElementsAre(1, 3, 3, 0));
+}
+
+TEST(HostCalls, ResultsThatNobodyReadsAreNotWritten) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2, 4}).Wholes("k", {2}).Node("TopK", {"x", "k"}, {"top", "at"}).Output("at", {2, 2}, 7);
+  Network network = Imported(builder);
+  CallPlan plan = Lower(network.graph);
+  ASSERT_EQ(plan.calls.size(), 1U);
+  EXPECT_EQ(OutputsOf(network.graph, plan.calls[0]).size(), 1U);
+}
+
+TEST(HostCalls, AnIndexOutsideIsAnErrorThatNamesIt) {
+  ModelFileBuilder builder;
+  builder.Input("x", {4}).Input("at", {1, 1}, 7).Floats("u", {1}, {9}).Node("ScatterND", {"x", "at", "u"}, {"y"});
+  builder.Output("y");
+  Network network = Imported(builder);
+  Result<std::vector<Numbers>> inside =
+      EvaluateNetwork(network.graph, {Reals({4}, {1, 2, 3, 4}), WholeNumbers({-1}, {1, 1})});
+  ASSERT_TRUE(inside) << inside.error().Text();
+  EXPECT_THAT((*inside)[0].real, ElementsAre(1, 2, 3, 9));
+  Result<std::vector<Numbers>> outside =
+      EvaluateNetwork(network.graph, {Reals({4}, {1, 2, 3, 4}), WholeNumbers({4}, {1, 1})});
+  ASSERT_FALSE(outside);
+  EXPECT_EQ(outside.error().kind, ErrorKind::kInvalid);
+  EXPECT_THAT(outside.error().Text(), HasSubstr("index 4 of 4 elements"));
+}
+
+TEST(HostCalls, AModelWithoutKernelsRuns) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2, 3}).Node("Identity", {"x"}, {"y"}).Output("y");
+  Network network = Imported(builder);
+  CallPlan plan = Lower(network.graph);
+  EXPECT_TRUE(plan.calls.empty());
+  EXPECT_TRUE(CheckComplete(network, plan, "host.onnx"));
+}
+
+}  // namespace
+}  // namespace hone
