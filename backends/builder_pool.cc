@@ -27,7 +27,7 @@ struct BuilderPool::Impl {
   Result<ChildFrame> Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,
                          MonotonicTime deadline, const std::stop_token& stop);
   Result<ChildFrame> AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
-                            MonotonicTime deadline, const std::stop_token& stop, bool& was_killed);
+                            MonotonicTime deadline, const std::stop_token& stop, MonotonicTime& killed_at);
   Result<BuiltArtifact> Build(const BuildRequest& request, MonotonicTime deadline, const std::stop_token& stop);
 };
 
@@ -59,22 +59,23 @@ void BuilderPool::Shutdown() { impl_->children->Shutdown(); }
 Result<ChildFrame> BuilderPool::Impl::Ask(ChildMessage question, ChildMessage answer, const BuildRequest& request,
                                           MonotonicTime deadline, const std::stop_token& stop) {
   ++builds;
-  bool was_killed = false;
-  Result<ChildFrame> frame = AskOne(question, answer, request, deadline, stop, was_killed);
-  if (!frame && was_killed) frame = AskOne(question, answer, request, deadline, stop, was_killed);
+  MonotonicTime killed_at{};
+  Result<ChildFrame> frame = AskOne(question, answer, request, deadline, stop, killed_at);
+  if (!frame && killed_at != MonotonicTime()) frame = AskOne(question, answer, request, deadline, stop, killed_at);
   return frame;
 }
 
-// `was_killed`: it failed because somebody else ended the builder.
+// `killed_at`: when somebody else ended the builder, if that is why it failed; before: the last one.
 Result<ChildFrame> BuilderPool::Impl::AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
-                                             MonotonicTime deadline, const std::stop_token& stop, bool& was_killed) {
-  ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline, stop));
+                                             MonotonicTime deadline, const std::stop_token& stop,
+                                             MonotonicTime& killed_at) {
+  ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline, stop, killed_at));
   lease.StartRequest(options.cpu_seconds);
   MonotonicTime limit = std::min(deadline, std::chrono::steady_clock::now() + options.deadline);
   Result<ChildFrame> frame = lease.Call(question, EncodeBuildRequest(request), {}, limit, stop);
   if (!frame && stop.stop_requested()) return frame;
   if (!frame) {
-    was_killed = lease.was_killed();
+    killed_at = lease.killed_at();
     if (frame.error().kind == ErrorKind::kTimeout)
       ++timed_out;
     else

@@ -48,6 +48,7 @@ struct ChildPool::Child {
   std::optional<Subprocess> process;
   std::vector<Subprocess> dying;  // killed, and nobody waited until they had ended
   ChildChannel channel;
+  MonotonicTime born{};
   int deaths = 0;  // since it last answered
   MonotonicTime not_before{};
   // Guarded by the pool's mutex.
@@ -111,6 +112,7 @@ Result<void> ChildPool::StartChild(Child& child) {
   SubprocessOptions process = options_.process;
   process.fds.emplace_back(theirs.get(), kChildChannelFd);
   child.process.emplace(HONE_TRY(Subprocess::Start(process)));
+  child.born = std::chrono::steady_clock::now();
   child.channel = std::move(ours);
   MutexLock lock(mutex_);
   child.group = child.process->pid();
@@ -121,7 +123,8 @@ Result<void> ChildPool::StartChild(Child& child) {
   return {};
 }
 
-Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::stop_token& stop) {
+Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::stop_token& stop,
+                                            MonotonicTime born_after) {
   Child* found = nullptr;
   {
     MutexLock lock(mutex_);
@@ -150,6 +153,7 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
     LogWarn("child_died", {{"name", options_.name}, {"how", found->process->Wait({})->Text()}, {"idle", true}});
     found->process.reset();
   }
+  if (found->process && found->born < born_after) lease.Bury();
   if (found->process) return lease;
 
   MonotonicTime now = std::chrono::steady_clock::now();
@@ -272,12 +276,12 @@ class ChildPool::CutOnStop {
 ChildPool::Lease::Lease(Lease&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
       child_(std::exchange(other.child_, nullptr)),
-      was_killed_(other.was_killed_) {}
+      killed_at_(other.killed_at_) {}
 
 ChildPool::Lease& ChildPool::Lease::operator=(Lease&& other) noexcept {
   std::swap(pool_, other.pool_);
   std::swap(child_, other.child_);
-  std::swap(was_killed_, other.was_killed_);
+  std::swap(killed_at_, other.killed_at_);
   return *this;
 }
 
@@ -368,7 +372,7 @@ Error ChildPool::Lease::Died() {
   if (pool_->IsShutDown()) return Discard(ErrorKind::kUnavailable, "");
   pool_->Disown(*child_);
   std::optional<ExitStatus> own = child_->process->Wait(std::chrono::steady_clock::now() + kReapTime);
-  was_killed_ = own && IsFromOutside(own->signal);
+  if (own && IsFromOutside(own->signal)) killed_at_ = std::chrono::steady_clock::now();
   ExitStatus status = child_->process->Kill();
   return Discard(ErrorKind::kUnavailable, fmt::format("the {} died: {}", pool_->options_.name, status.Text()));
 }

@@ -59,7 +59,8 @@ class ChildPool {
     // Kills the child because of what it said. Returns `why` with the end of its standard error.
     Error Reject(std::string_view why);
     // It was ended by somebody else: by hand, or for want of memory. What it was asked is not to blame.
-    bool was_killed() const { return was_killed_; }
+    bool was_killed() const { return killed_at_ != MonotonicTime(); }
+    MonotonicTime killed_at() const { return killed_at_; }  // when that was found out
 
    private:
     friend class ChildPool;
@@ -71,7 +72,7 @@ class ChildPool {
     void Bury();
     ChildPool* pool_ = nullptr;
     Child* child_ = nullptr;
-    bool was_killed_ = false;
+    MonotonicTime killed_at_{};
   };
 
   // Starts the children. kIo, kNotFound.
@@ -79,8 +80,10 @@ class ChildPool {
   ~ChildPool();  // = Shutdown. REQUIRES: no lease is alive
 
   // Waits for a free child. kBusy at the deadline; kUnavailable after Shutdown, when children cannot be started, or
-  // when `stop` is requested.
-  Result<Lease> Acquire(MonotonicTime deadline, const std::stop_token& stop = {});
+  // when `stop` is requested. A child that was started before `born_after` is replaced first. That is for who lost
+  // one that somebody else killed, at that moment: whoever did it may have killed idle ones as well, and a process that
+  // was killed looks alive until it has been given a processor to end on.
+  Result<Lease> Acquire(MonotonicTime deadline, const std::stop_token& stop = {}, MonotonicTime born_after = {});
 
   // Stops all children and what they started where they are, and those that are started meanwhile, until Resume. Calls
   // under way wait; the pause is not counted against what a child has until its deadline.

@@ -62,6 +62,7 @@ RunnerPool::Prepared::Prepared(Prepared&&) noexcept = default;
 RunnerPool::Prepared& RunnerPool::Prepared::operator=(Prepared&&) noexcept = default;
 RunnerPool::Prepared::~Prepared() = default;
 bool RunnerPool::Prepared::lost() const { return !lease_->child.alive(); }
+MonotonicTime RunnerPool::Prepared::killed_at() const { return lease_->child.killed_at(); }
 
 namespace {
 
@@ -101,12 +102,18 @@ void RunnerPool::Resume() { impl_->children->Resume(); }
 void RunnerPool::Shutdown() { impl_->children->Shutdown(); }
 
 Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, MonotonicTime deadline,
-                                                 const std::stop_token& stop) {
-  ChildPool::Lease child = HONE_TRY(impl_->children->Acquire(deadline, stop));
+                                                 const std::stop_token& stop, MonotonicTime born_after) {
+  ChildPool::Lease child = HONE_TRY(impl_->children->Acquire(deadline, stop, born_after));
   child.StartRequest(0);
-  uint64_t id = HONE_TRY(child.Send(ChildMessage::kPrepare, kernel, {}, deadline, stop));
+  Result<uint64_t> id = child.Send(ChildMessage::kPrepare, kernel, {}, deadline, stop);
+  if (!id && child.was_killed()) {
+    child = HONE_TRY(impl_->children->Acquire(deadline, stop, child.killed_at()));
+    child.StartRequest(0);
+    id = child.Send(ChildMessage::kPrepare, kernel, {}, deadline, stop);
+  }
+  if (!id) return std::move(id).error();
   ++impl_->prepared;
-  return Prepared(std::make_unique<Prepared::Lease>(std::move(child), id, stop));
+  return Prepared(std::make_unique<Prepared::Lease>(std::move(child), *id, stop));
 }
 
 Result<CheckReport> RunnerPool::Check(Prepared& prepared, const SealedMemfd& artifact, const CheckOptions& options,

@@ -101,6 +101,7 @@ class RunnerPool {
 
     // Its runner died or was given up, and the kernel with it: prepare it again.
     bool lost() const;
+    MonotonicTime killed_at() const;  // when somebody else ended the runner; MonotonicTime(): nobody did
 
    private:
     friend class RunnerPool;
@@ -115,8 +116,9 @@ class RunnerPool {
   // Sends the kernel (anything ParseKernel reads) to a free runner, waiting for one until `deadline` (then kBusy), and
   // returns without waiting for the inputs and reference values. What is wrong with the kernel comes out of Check.
   // A request to stop ends at once what is asked of the kernel, now and later: kUnavailable, and the runner is
-  // replaced.
-  Result<Prepared> Prepare(const std::string& kernel, MonotonicTime deadline, const std::stop_token& stop = {});
+  // replaced. `born_after`: as ChildPool::Acquire.
+  Result<Prepared> Prepare(const std::string& kernel, MonotonicTime deadline, const std::stop_token& stop = {},
+                           MonotonicTime born_after = {});
 
   // Runs and compares. The report tells of the artifact; errors are about the attempt: kInvalid, kUnsupported, kLimit
   // (the kernel cannot be checked), kTimeout (no answer until `deadline`; the runner is replaced), kUnavailable.

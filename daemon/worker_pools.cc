@@ -43,9 +43,10 @@ class RunnerReference : public WorkerPools::Reference {
   Result<CheckReport> CheckOnce(const SealedMemfd& artifact, const CheckOptions& options,
                                 WorkerPools::Deadline deadline) {
     was_refused_ = !prepared_;
-    if (!prepared_) prepared_ = HONE_TRY(pool_.Prepare(kernel_, deadline, stop_));
+    if (!prepared_) prepared_ = HONE_TRY(pool_.Prepare(kernel_, deadline, stop_, killed_at_));
     was_refused_ = false;
     Result<CheckReport> report = pool_.Check(*prepared_, artifact, options, deadline);
+    killed_at_ = prepared_->killed_at();
     if (prepared_->lost()) prepared_.reset();
     return report;
   }
@@ -54,7 +55,8 @@ class RunnerReference : public WorkerPools::Reference {
   const std::string kernel_;
   std::optional<RunnerPool::Prepared> prepared_;
   const std::stop_token stop_;
-  bool was_refused_ = false;  // there was no runner to be had
+  bool was_refused_ = false;   // there was no runner to be had
+  MonotonicTime killed_at_{};  // when somebody else ended the last one
 };
 
 // Says what holds the children of a kind: once, until it is something else.

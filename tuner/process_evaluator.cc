@@ -49,13 +49,15 @@ class ProcessEvaluator : public Evaluator {
   // lost for reasons of their own (killed, or starved of memory). If that one is lost, too, the candidate is at fault.
   template <typename Answer, typename Question>
   Result<Answer> Ask(const Question& ask) {
+    MonotonicTime killed_at{};
     for (bool again : {false, true}) {
-      if (!prepared_) prepared_ = HONE_TRY(runners_.Prepare(kernel_, Deadline(), stop_));
+      if (!prepared_) prepared_ = HONE_TRY(runners_.Prepare(kernel_, Deadline(), stop_, killed_at));
       Result<Answer> answer = ask();
       if (!prepared_->lost()) {
         lost_ = 0;
         return answer;
       }
+      killed_at = prepared_->killed_at();
       prepared_.reset();
       if (++lost_ >= kMostLost)
         return Error{ErrorKind::kUnavailable,

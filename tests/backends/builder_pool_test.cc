@@ -109,6 +109,13 @@ TEST_F(FakeBuilder, OneThatIsKilledByOthersIsReplacedAndItsWorkDoneAgain) {
   EXPECT_EQ(pool_->Stats().crashed, 3u);  // tried twice, and no more
 }
 
+// A process that was killed looks alive until it has been given a processor to end on.
+TEST_F(FakeBuilder, WorkIsNotDoneAgainByOneThatWasKilledWithTheFirst) {
+  pool_ = StartPool(FakeOptions(3));
+  Result<BuiltArtifact> built = Ask("all-killed-once");
+  EXPECT_TRUE(built) << built.error().Text();
+}
+
 TEST_F(FakeBuilder, BadObjectsAreRefused) {
   ExpectFailure("unsealed", ErrorKind::kInvalid, "seals", false);
   ExpectFailure("no-elf", ErrorKind::kBuildFailed, "artifact refused", false);

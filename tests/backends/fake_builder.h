@@ -33,6 +33,10 @@ inline void RawWrite(const void* data, size_t size) {
   [[maybe_unused]] ssize_t written = ::send(kChildChannelFd, data, size, MSG_NOSIGNAL);
 }
 
+// By the clock that all processes share.
+inline int64_t Now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+inline int64_t fake_builder_born = 0;
+
 inline void Act(ChildChannel& channel, const ChildFrame& frame) {
   BuildRequest request = *DecodeBuildRequest(frame.body);
   const std::string& act = request.kernel;
@@ -93,6 +97,14 @@ inline void Act(ChildChannel& channel, const ChildFrame& frame) {
     WriteFile(request.schedule + ".killed", "");
     ::kill(::getpid(), SIGKILL);
   }
+  // The first one, and all that were there then: as if somebody had killed all of them, and those that nobody had asked
+  // for anything had not yet ended.
+  if (act == "all-killed-once") {
+    const std::string marker = request.schedule + ".all-killed";
+    if (::access(marker.c_str(), F_OK) != 0) WriteFile(marker, std::to_string(Now()));
+    if (fake_builder_born <= std::stoll(ReadFile(marker))) ::kill(::getpid(), SIGKILL);
+    Reply(channel, frame.id, SealedMemfd::Create(AsBytes(ReadFile(request.schedule)))->fd());
+  }
   if (act == "killed-once") Reply(channel, frame.id, SealedMemfd::Create(AsBytes(ReadFile(request.schedule)))->fd());
   if (act == "hello-again")
     (void)channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({}) + "x", {}, MonotonicTime::max());
@@ -121,6 +133,7 @@ inline void Act(ChildChannel& channel, const ChildFrame& frame) {
 inline __attribute__((constructor)) void BecomeFakeBuilder(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "--fake-builder") != 0) return;
   if (argc > 2 && std::strcmp(argv[2], "die-at-start") == 0) ::_exit(3);
+  fake_builder_born = Now();
   ChildChannel channel{UniqueFd(kChildChannelFd)};
   while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());

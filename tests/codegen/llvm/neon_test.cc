@@ -29,7 +29,7 @@ TEST(Neon, RunsUnderAnEmulator) {
   std::string compile =
       "clang-19 --target=aarch64-linux-gnu -O1 -nostdlib -static -ffreestanding -fno-stack-protector "
       "--ld-path=ld.lld-19 -o " +
-      directory + "/call " HONE_SOURCE_DIR "/tests/codegen/llvm_neon_call.c";
+      directory + "/call " HONE_SOURCE_DIR "/tests/codegen/llvm/neon_call.c";
   ASSERT_EQ(std::system(compile.c_str()), 0);
 
   struct Case {

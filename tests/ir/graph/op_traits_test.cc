@@ -71,7 +71,7 @@ Computed OnIntegers(const OpTraits& traits, const int64_t (&x)[2], const double 
 }
 
 TEST(OpTraits, EveryOperationOfTheEnumerationHasARow) {
-  std::ifstream file(HONE_SOURCE_DIR "/ir/expr.h");
+  std::ifstream file(HONE_SOURCE_DIR "/ir/graph/expr.h");
   std::stringstream header;
   header << file.rdbuf();
   std::string text = header.str();
