@@ -56,6 +56,7 @@ class Walker {
         return;
       case Stmt::Kind::kLoop: return WalkLoop(stmt);
       case Stmt::Kind::kStore: return CountStore(stmt);
+      case Stmt::Kind::kBarrier: return;
     }
   }
 

@@ -450,6 +450,10 @@ void ModuleEmitter::EmitCopy(llvm::Function* pack, const PackedCopy& copy, llvm:
 
 Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch, const Target& target,
                                                  const ObjectCompiler& compiler, llvm::LLVMContext& context) {
+  for (const ProgramBody& body : dispatch.bodies)
+    if (body.program->for_gpu)
+      return Error{ErrorKind::kUnsupported,
+                   "the schedule binds loops to blocks and threads of a GPU: a processor runs loops as parallel", ""};
   return ModuleEmitter(kernel, dispatch, target, compiler, context).Run();
 }
 

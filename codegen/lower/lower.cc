@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "codegen/lower/lower_internal.h"
+#include "codegen/lower/place_barriers.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/op_traits.h"
 #include "ir/graph/stage_graph.h"
@@ -118,8 +119,9 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
   stmt->var = var;
   stmt->loop = dim.kind;
   stmt->grain = dim.grain;
+  stmt->axis = dim.axis;
   stmt->extent = Linear(loop.extent);
-  bool serial = dim.kind == LoopKind::kSerial || dim.kind == LoopKind::kParallel;
+  const bool serial = StopsAtTheEnd(dim.kind);
   if (loop.axis < 0) {
     stmt->extent = loop.exact;
   } else if (serial && state.axes[static_cast<size_t>(loop.axis)].clamps) {
@@ -307,6 +309,7 @@ Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, 
 
 Result<StmtPtr> Lowering::BuildNest(size_t stage) {
   auto block = std::make_unique<Stmt>();
+  block->all_threads = EffectiveScope(scheduled_, stage) == Scope::kBlock;
   auto build = [&]() -> Result<void> {
     const std::vector<Part> parts = PartsOf(stage);
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -335,6 +338,7 @@ Result<void> Lowering::CheckInstructionCount() const {
 
 Result<LoopProgram> Lowering::Run() {
   program_.kernel = kernel_;
+  program_.for_gpu = IsForGpu(scheduled_);
   for (const Tensor& tensor : kernel_.tensors)
     if (!TraitsOf(tensor.dtype).is_computed)
       return Error{ErrorKind::kUnsupported,
@@ -377,6 +381,8 @@ Result<LoopProgram> Lowering::Run() {
   }
   HONE_TRY(CheckInstructionCount());
   HONE_TRY(PlanWorkspace());
+  if (program_.for_gpu)
+    for (StmtPtr& nest : program_.entry) PlaceBarriers(program_, *nest);
   return std::move(program_);
 }
 

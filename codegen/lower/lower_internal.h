@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,11 @@
 #include "codegen/lower/program.h"
 
 namespace hone::lowering {
+
+// Kinds of loops that stop at the end of their axis by themselves.
+inline bool StopsAtTheEnd(LoopKind kind) {
+  return kind == LoopKind::kSerial || kind == LoopKind::kParallel || kind == LoopKind::kBound;
+}
 
 // One loop of a stage's nest.
 struct LoopState {
@@ -139,6 +145,7 @@ class Lowering {
   LoopProgram program_;
   std::vector<StageState> states_;
   std::map<VarId, LoopKind> loop_kinds_;
+  std::set<VarId> thread_loops_;                       // bound to threads
   std::unordered_multimap<uint64_t, ValuePtr> nodes_;  // by hash
   std::vector<BufferId> operand_buffers_;              // by TensorId; none: not an operand
 };

@@ -140,6 +140,9 @@ Result<void> Lowering::InferRegion(size_t index) {
   if (schedule.attach_stage >= 0) {
     size_t consumer = static_cast<size_t>(schedule.attach_stage);
     state.visible = VisibleInside(consumer, LoopIndex(consumer, schedule.attach_loop));
+    // What a block shares is there for all of its threads: the region spans them.
+    if (EffectiveScope(scheduled_, index) == Scope::kBlock)
+      std::erase_if(state.visible, [&](VarId var) { return thread_loops_.contains(var); });
   }
   if (is_output) return {};
 
@@ -315,6 +318,8 @@ void Lowering::MakeLoops(size_t index) {
     loop.extent = vars.Range(loop.exact).hi;
     loop.var = vars.AddLoop(name + "." + path, std::max<int64_t>(1, loop.extent));
     loop_kinds_[loop.var] = schedule.loops[i].kind;
+    if (schedule.loops[i].kind == LoopKind::kBound && IsThreadAxis(schedule.loops[i].axis))
+      thread_loops_.insert(loop.var);
     values[path] = loop.extent <= 1 ? Linear(0) : Linear::Of(loop.var);
   }
   for (auto relation = schedule.relations.rbegin(); relation != schedule.relations.rend(); ++relation) {
@@ -379,7 +384,7 @@ void Lowering::MakeLoops(size_t index) {
         continue;
       }
       LoopKind kind = schedule.loops[l].kind;
-      if (kind != LoopKind::kSerial && kind != LoopKind::kParallel) continue;
+      if (!StopsAtTheEnd(kind)) continue;
       has_serial = true;
       axis.clamps &= term.coef >= granule && term.coef % granule == 0;
       for (const Term& other : axis.local.terms())

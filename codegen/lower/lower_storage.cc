@@ -51,9 +51,7 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   Buffer buffer;
   buffer.name = tensor.name;
   buffer.dtype = tensor.dtype;
-  buffer.scope = schedule.scope != Scope::kDefault ? schedule.scope
-                 : schedule.attach_stage < 0       ? Scope::kWorkspace
-                                                   : Scope::kPerWorker;
+  buffer.scope = EffectiveScope(scheduled_, index);
   buffer.written = true;
   if (buffer.scope == Scope::kConst) {
     const TensorId source = OnlyInputOf(kernel_, stage);

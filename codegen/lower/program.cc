@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/steps/step_reader.h"
+
 namespace hone {
 namespace {
 
@@ -69,20 +71,22 @@ class Printer {
   void Print(const Stmt& stmt, int depth) {
     switch (stmt.kind) {
       case Stmt::Kind::kBlock:
-        for (const StmtPtr& child : stmt.body) Print(*child, depth);
+        if (stmt.all_threads) Line(depth, "all threads");
+        for (const StmtPtr& child : stmt.body) Print(*child, depth + (stmt.all_threads ? 1 : 0));
         return;
       case Stmt::Kind::kLoop: {
-        if (stmt.RunsOnce()) {
+        if (stmt.RunsOnce() && stmt.loop != LoopKind::kBound) {
           for (const StmtPtr& child : stmt.body) Print(*child, depth);
           return;
         }
-        static constexpr const char* kKinds[] = {"?", "for", "parallel", "vector", "unroll"};
+        static constexpr const char* kKinds[] = {"?", "for", "parallel", "vector", "unroll", "bind"};
         Line(depth,
-             fmt::format(
-                 "{} {}{} < {}{}", kKinds[static_cast<int>(stmt.loop)],
-                 stmt.begin == Linear(0) ? "" : Form(stmt.begin) + " <= ", program_.vars[stmt.var].name,
-                 Form(stmt.extent),
-                 stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain) : ""));
+             fmt::format("{} {}{} < {}{}", kKinds[static_cast<int>(stmt.loop)],
+                         stmt.begin == Linear(0) ? "" : Form(stmt.begin) + " <= ", program_.vars[stmt.var].name,
+                         Form(stmt.extent),
+                         stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain)
+                         : stmt.loop == LoopKind::kBound ? fmt::format(" to {}", LaunchAxisName(stmt.axis))
+                                                         : ""));
         for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
         return;
       }
@@ -92,6 +96,7 @@ class Printer {
         for (const StmtPtr& child : stmt.body) Print(*child, depth);
         return;
       }
+      case Stmt::Kind::kBarrier: Line(depth, "barrier"); return;
       case Stmt::Kind::kStore: {
         static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*=", "max_of_numbers="};
         Line(depth, fmt::format("{}{} {} {}{}", program_.buffer(stmt.buffer).name, Index(stmt.index),
@@ -185,8 +190,8 @@ std::set<BufferId> UsedBuffers(const LoopProgram& program, const Stmt& nest) {
 std::string PrintProgram(const LoopProgram& program, ProgramText form) {
   Printer printer(program);
   for (const Buffer& buffer : program.buffers) {
-    static constexpr const char* kShown[] = {"?", "operand", "workspace", "per_worker", "registers", "const"};
-    static constexpr const char* kHashed[] = {"?", "operand", "shared", "private", "registers", "const"};
+    static constexpr const char* kShown[] = {"?", "operand", "workspace", "per_worker", "registers", "const", "block"};
+    static constexpr const char* kHashed[] = {"?", "operand", "shared", "private", "registers", "const", "block"};
     const char* scope = (form == ProgramText::kShown ? kShown : kHashed)[static_cast<int>(buffer.scope)];
     printer.Line(0, fmt::format("{} {}: {}{}", scope, buffer.name, Name(buffer.dtype), Printer::Extents(buffer)));
   }

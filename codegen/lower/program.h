@@ -69,13 +69,15 @@ using StmtPtr = std::unique_ptr<Stmt>;
 
 struct Stmt {
   enum class Kind : uint8_t {
-    kBlock = 1,  // `body`, one after the other
+    kBlock = 1,  // `body`, one after the other. With `all_threads`: whatever loops of threads enclose it
     kLoop,       // `body` for var = begin … extent − 1. Only serial loops begin elsewhere than at 0
     kStore,      // buffer[index] = value, or combine(buffer[index], value); only where every guard is ≥ 0
     kRegisters,  // `body`, inside of which `buffer` lives: a register tile
+    kBarrier,    // no thread of the block goes on before all have come here
   };
   Kind kind = Kind::kBlock;
-  std::vector<StmtPtr> body;  // all but kStore
+  std::vector<StmtPtr> body;  // all but kStore and kBarrier
+  bool all_threads = false;   // kBlock: a nest that all threads of a block compute together
 
   // kLoop
   VarId var;
@@ -83,6 +85,9 @@ struct Stmt {
   Linear extent;
   LoopKind loop = LoopKind::kSerial;
   int64_t grain = 1;  // kParallel: trips that a worker takes at once, at least
+  // kBound: the body runs once, where the block's or thread's number along the axis is below the extent; `var` is that
+  // number.
+  LaunchAxis axis = LaunchAxis::kBlockX;
 
   BufferId buffer;  // kStore, kRegisters
 
@@ -112,6 +117,7 @@ struct LoopProgram {
   std::vector<StmtPtr> pack;         // nests that fill packed constants; each writes one kConst buffer
   int64_t workspace_common = 0;      // bytes
   int64_t workspace_per_worker = 0;  // bytes per worker
+  bool for_gpu = false;              // each nest is a launch
 
   const Buffer& buffer(BufferId id) const { return buffers[id]; }
   bool InRegisters(BufferId id) const { return buffers[id].scope == Scope::kRegisters; }

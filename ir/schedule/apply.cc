@@ -21,6 +21,22 @@ Result<ScheduledKernel> FinishState(ScheduleState state) {
 
 }  // namespace
 
+bool IsForGpu(const ScheduledKernel& scheduled) {
+  return std::any_of(scheduled.stages.begin(), scheduled.stages.end(), [](const StageSchedule& stage) {
+    return stage.scope == Scope::kBlock || std::any_of(stage.loops.begin(), stage.loops.end(), [](const LoopDim& loop) {
+             return loop.kind == LoopKind::kBound;
+           });
+  });
+}
+
+Scope EffectiveScope(const ScheduledKernel& scheduled, size_t stage) {
+  const StageSchedule& schedule = scheduled.stages[stage];
+  const Tensor& tensor = scheduled.kernel.tensors[static_cast<size_t>(scheduled.kernel.stages[stage].output)];
+  if (schedule.scope != Scope::kDefault || tensor.kind == TensorKind::kOutput) return schedule.scope;
+  if (schedule.attach_stage < 0) return Scope::kWorkspace;
+  return IsForGpu(scheduled) ? Scope::kBlock : Scope::kPerWorker;
+}
+
 Result<ScheduledKernel> ApplySchedule(const Kernel& kernel, const Schedule& schedule) {
   ScheduleState state(kernel);
   for (size_t i = 0; i < schedule.size(); ++i) {

@@ -15,12 +15,13 @@
 namespace hone {
 
 // Stored nowhere; the numbers are for readers of dumps.
-enum class LoopKind : uint8_t { kSerial = 1, kParallel, kVectorized, kUnrolled };
+enum class LoopKind : uint8_t { kSerial = 1, kParallel, kVectorized, kUnrolled, kBound };
 
 struct LoopDim {
   std::string path;  // "n.0", "n.0+m.0"
   LoopKind kind = LoopKind::kSerial;
-  int64_t grain = 1;  // parallel: smallest range worth a worker
+  int64_t grain = 1;                      // parallel: smallest range worth a worker
+  LaunchAxis axis = LaunchAxis::kBlockX;  // bound: to which axis of the launch
 };
 
 // How a loop came about. Split: parent = Σ child·stride, factors of all children but the first (derived). Fuse: two
@@ -48,6 +49,11 @@ struct ScheduledKernel {
   Kernel kernel;                      // after the rewrites
   std::vector<StageSchedule> stages;  // parallel to kernel.stages
 };
+
+// Whether a schedule is for a GPU: it binds loops, or stores something per block.
+bool IsForGpu(const ScheduledKernel& scheduled);
+// Where a stage's values live, with what the default comes to at its place.
+Scope EffectiveScope(const ScheduledKernel& scheduled, size_t stage);
 
 // kInvalid: "step 3 (split y.q 4): y has no loop q; it has n, h, w". REQUIRES: the kernel passed VerifyKernel.
 Result<ScheduledKernel> ApplySchedule(const Kernel& kernel, const Schedule& schedule);

@@ -6,6 +6,7 @@
 
 #include "ir/graph/expr.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/check_launch.h"
 
 namespace hone {
 namespace {
@@ -110,7 +111,7 @@ Result<void> CheckScheduled(const ScheduledKernel& scheduled) {
             fmt::format("{} does not read {} any more: prefetch what it reads", StageName(scheduled, stage), tensor));
     HONE_TRY(CheckStorage(scheduled, stage));
   }
-  return {};
+  return CheckLaunches(scheduled);
 }
 
 }  // namespace hone

@@ -16,8 +16,9 @@
 //   fuse y.n.0 y.m.0                                 y.n.0+m.0
 //   reorder y.n.0+m.0 y.m.1 y.n.1                    all loops of y, outermost first
 //   parallel y.n.0 grain=2      vectorize y.n.2      unroll y.m.1
+//   bind y.m.0 block.x                               a GPU: the loop's trips are blocks, or threads of each block
 //   compute_at t y.n.1                               compute what y needs of t inside that loop
-//   store t registers                                registers, per_worker, workspace; with an optional layout
+//   store t registers                                registers, block, per_worker, workspace; with a layout
 //   register_tile t.m.0                              inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
 //   prefetch x for t 4096                            vectors that t loads of x ask for what lies 4096 bytes further on
@@ -39,11 +40,12 @@ namespace hone {
 
 // Where a stage's values live.
 enum class Scope : uint8_t {
-  kDefault = 1,    // an output operand, or: the workspace at the root, per worker below
+  kDefault = 1,    // an output operand, or: the workspace at the root, per worker (on a GPU: per block) below
   kWorkspace = 2,  // one copy in the workspace
   kPerWorker = 3,  // one copy per worker
   kRegisters = 4,  // SSA values; every index must be constant once unrolled and vectorised loops are expanded
   kConst = 5,      // computed once from a constant operand, by hone_pack
+  kBlock = 6,      // a GPU: one copy per block, which its threads share
 };
 
 // What happens at the end of an axis whose extent the unrolled and vectorised inner loops do not divide. (Serial loops
@@ -54,6 +56,12 @@ enum class Tail : uint8_t {
   kShift = 3,  // the last tile starts early and recomputes what overlaps
   kPeel = 4,   // a second, shorter copy of the loop nest
 };
+
+// What the trips of a bound loop are on a GPU: blocks of a launch, or threads of a block, along one of three axes.
+enum class LaunchAxis : uint8_t { kBlockX = 1, kBlockY, kBlockZ, kThreadX, kThreadY, kThreadZ };
+constexpr bool IsThreadAxis(LaunchAxis axis) { return axis >= LaunchAxis::kThreadX; }
+// 0, 1, 2 for x, y, z.
+constexpr size_t DimensionOf(LaunchAxis axis) { return (static_cast<size_t>(axis) - 1) % 3; }
 
 // One dimension of a storage layout: the whole of a stage's axis, its quotient or its remainder.
 struct LayoutDim {
@@ -136,6 +144,13 @@ struct UnrollStep {
   bool operator==(const UnrollStep&) const = default;
 };
 
+struct BindStep {
+  std::string stage;
+  std::string loop;
+  LaunchAxis axis = LaunchAxis::kBlockX;
+  bool operator==(const BindStep&) const = default;
+};
+
 struct ComputeAtStep {
   std::string stage;
   std::string consumer;  // a later stage
@@ -171,9 +186,9 @@ struct PrefetchStep {
 };
 
 // How each is read, printed, applied and fitted to another kernel: ir/steps/step_type.h.
-using Step =
-    std::variant<RewriteStep, InlineStep, CacheReadStep, RfactorStep, SplitStep, FuseStep, ReorderStep, ParallelStep,
-                 VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, RegisterTileStep, TailStep, PrefetchStep>;
+using Step = std::variant<RewriteStep, InlineStep, CacheReadStep, RfactorStep, SplitStep, FuseStep, ReorderStep,
+                          ParallelStep, VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, RegisterTileStep, TailStep,
+                          PrefetchStep, BindStep>;
 
 using Schedule = std::vector<Step>;
 

@@ -316,6 +316,32 @@ Result<void> ApplyUnroll(const UnrollStep& step, ScheduleState& state) {
   return {};
 }
 
+// ---- bind STAGE.LOOP AXIS
+
+Result<BindStep> ReadBind(StepReader& in) {
+  BindStep step;
+  step.loop = HONE_TRY(in.Loop(step.stage));
+  step.axis = HONE_TRY(in.AxisOfLaunch());
+  return step;
+}
+
+std::string PrintBind(const BindStep& step) {
+  return fmt::format("bind {}.{} {}", step.stage, step.loop, LaunchAxisName(step.axis));
+}
+
+Result<void> ApplyBind(const BindStep& step, ScheduleState& state) {
+  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  LoopDim* loop = HONE_TRY(SerialLoop(state, stage, step.loop));
+  if (state.IsReduction(stage, step.loop))
+    return Refuse(fmt::format("{} is reduced over: threads would race; rfactor it first", step.loop));
+  for (const LoopDim& other : state.schedule(stage).loops)
+    if (other.kind == LoopKind::kBound && other.axis == step.axis)
+      return Refuse(fmt::format("{}.{} is bound to {} already", step.stage, other.path, LaunchAxisName(step.axis)));
+  loop->kind = LoopKind::kBound;
+  loop->axis = step.axis;
+  return {};
+}
+
 }  // namespace
 
 namespace steps {
@@ -331,6 +357,7 @@ constinit const StepType kVectorize = MakeStepType<VectorizeStep, ReadLoops<Vect
 constinit const StepType kUnroll =
     MakeStepType<UnrollStep, ReadLoops<UnrollStep>, PrintUnroll, ApplyUnroll, nullptr, RepairLoops<UnrollStep>>(
         "unroll");
+constinit const StepType kBind = MakeStepType<BindStep, ReadBind, PrintBind, ApplyBind>("bind");
 
 }  // namespace steps
 }  // namespace hone

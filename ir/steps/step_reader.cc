@@ -15,12 +15,20 @@ namespace {
 
 constexpr int64_t kMaxFactor = int64_t{1} << 32;
 
-constexpr std::array<std::pair<std::string_view, Scope>, 4> kScopes = {{{"workspace", Scope::kWorkspace},
+constexpr std::array<std::pair<std::string_view, Scope>, 5> kScopes = {{{"workspace", Scope::kWorkspace},
                                                                         {"per_worker", Scope::kPerWorker},
+                                                                        {"block", Scope::kBlock},
                                                                         {"registers", Scope::kRegisters},
                                                                         {"const", Scope::kConst}}};
 constexpr std::array<std::pair<std::string_view, Tail>, 4> kTails = {
     {{"pad", Tail::kPad}, {"guard", Tail::kGuard}, {"shift", Tail::kShift}, {"peel", Tail::kPeel}}};
+
+constexpr std::array<std::pair<std::string_view, LaunchAxis>, 6> kLaunchAxes = {{{"block.x", LaunchAxis::kBlockX},
+                                                                                 {"block.y", LaunchAxis::kBlockY},
+                                                                                 {"block.z", LaunchAxis::kBlockZ},
+                                                                                 {"thread.x", LaunchAxis::kThreadX},
+                                                                                 {"thread.y", LaunchAxis::kThreadY},
+                                                                                 {"thread.z", LaunchAxis::kThreadZ}}};
 
 template <typename Table, typename T>
 std::string_view NameIn(const Table& table, T value) {
@@ -125,6 +133,11 @@ Result<Tail> StepReader::TailChoice() {
   return Choice(*this, word_, kTails);
 }
 
+Result<LaunchAxis> StepReader::AxisOfLaunch() {
+  Next();
+  return Choice(*this, word_, kLaunchAxes);
+}
+
 Result<std::string> StepReader::LoopHere(std::string& stage) const {
   const size_t dot = word_.find('.');
   if (!IsName(word_) || dot == std::string_view::npos || dot == 0 || dot + 1 == word_.size())
@@ -177,6 +190,7 @@ Result<std::vector<LayoutDim>> StepReader::OptionalLayout() {
 }
 
 std::string_view ScopeName(Scope scope) { return NameIn(kScopes, scope); }
+std::string_view LaunchAxisName(LaunchAxis axis) { return NameIn(kLaunchAxes, axis); }
 std::string_view TailName(Tail tail) { return NameIn(kTails, tail); }
 
 std::string LayoutText(const std::vector<LayoutDim>& layout) {

@@ -28,6 +28,7 @@ class StepReader {
   Result<int64_t> Number();
   Result<Scope> StorageScope();
   Result<Tail> TailChoice();
+  Result<LaunchAxis> AxisOfLaunch();
   // "stage.path" becomes the path. Sets `stage`, or demands that stage if it is set.
   Result<std::string> Loop(std::string& stage);
   // The layout, if there is another word; empty otherwise.
@@ -53,6 +54,7 @@ class StepReader {
 // As the reader reads them.
 std::string_view ScopeName(Scope scope);
 std::string_view TailName(Tail tail);
+std::string_view LaunchAxisName(LaunchAxis axis);
 std::string LayoutText(const std::vector<LayoutDim>& layout);                            // " [o/32, c]", or ""
 std::string LoopsText(const std::string& stage, const std::vector<std::string>& loops);  // " y.n y.m"
 

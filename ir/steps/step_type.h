@@ -79,9 +79,10 @@ constexpr StepType MakeStepType(std::string_view verb) {
 
 namespace steps {
 
-extern const StepType kRewrite, kInline, kCacheRead, kRfactor;                  // graph_steps.cc
-extern const StepType kSplit, kFuse, kReorder, kParallel, kVectorize, kUnroll;  // loop_steps.cc
-extern const StepType kComputeAt, kStore, kRegisterTile, kTail, kPrefetch;      // storage_steps.cc
+extern const StepType kRewrite, kInline, kCacheRead, kRfactor;  // graph_steps.cc
+extern const StepType kSplit, kFuse, kReorder, kParallel, kVectorize, kUnroll,
+    kBind;                                                                  // loop_steps.cc
+extern const StepType kComputeAt, kStore, kRegisterTile, kTail, kPrefetch;  // storage_steps.cc
 
 extern const StepType kOldRegisterTile;  // storage_steps.cc; read alone
 

@@ -63,6 +63,9 @@ const std::vector<std::string>& PrintedSteps() {
       "tail y.m shift",
       "tail y.m peel",
       "prefetch x for t 4096",
+      "store t block",
+      "bind y.m.1 block.z",
+      "bind y.m.1 thread.x",
   };
   return lines;
 }
@@ -125,6 +128,7 @@ TEST(Schedule, ReadsFields) {
   reads("register_tile t.m.0", RegisterTileStep{"t", "m.0"});
   reads("tail y.m shift", TailStep{"y", "m", Tail::kShift});
   reads("prefetch x for t 4096", PrefetchStep{"x", "t", 4096});
+  reads("bind y.m.1 thread.y", BindStep{"y", "m.1", LaunchAxis::kThreadY});
 }
 
 // Stored texts are of any age: ir/steps/old_words.h.

@@ -1,0 +1,144 @@
+#include "ir/schedule/check_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/schedule/check_scheduled.h"
+#include "ir/steps/step_reader.h"
+
+namespace hone {
+namespace {
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+bool IsBound(const LoopDim& loop) { return loop.kind == LoopKind::kBound; }
+bool IsThreads(const LoopDim& loop) { return IsBound(loop) && IsThreadAxis(loop.axis); }
+bool IsBlocks(const LoopDim& loop) { return IsBound(loop) && !IsThreadAxis(loop.axis); }
+
+bool BindsThreads(const StageSchedule& stage) {
+  return std::any_of(stage.loops.begin(), stage.loops.end(), IsThreads);
+}
+
+class LaunchCheck {
+ public:
+  explicit LaunchCheck(const ScheduledKernel& scheduled) : scheduled_(scheduled) {}
+
+  Result<void> CheckStage(size_t stage) const {
+    HONE_TRY(CheckBlocks(stage));
+    HONE_TRY(CheckThreads(stage));
+    HONE_TRY(CheckStorage(stage));
+    return CheckTiles(stage);
+  }
+
+ private:
+  const StageSchedule& At(size_t stage) const { return scheduled_.stages[stage]; }
+  std::string Name(size_t stage) const { return StageName(scheduled_, stage); }
+  std::string LoopName(size_t stage, const LoopDim& loop) const { return Name(stage) + "." + loop.path; }
+
+  // Blocks are the outermost loops of a launch.
+  Result<void> CheckBlocks(size_t stage) const {
+    bool only_blocks = true;
+    for (const LoopDim& loop : At(stage).loops) {
+      if (loop.kind == LoopKind::kParallel)
+        return Refuse(fmt::format("{} is parallel in a schedule that binds loops: bind it to block.x",
+                                  LoopName(stage, loop)));
+      if (!IsBlocks(loop)) {
+        only_blocks = false;
+        continue;
+      }
+      if (At(stage).attach_stage >= 0)
+        return Refuse(fmt::format("{} is bound to {} inside another stage: only loops of a stage at the root are blocks",
+                                  LoopName(stage, loop), LaunchAxisName(loop.axis)));
+      if (!only_blocks)
+        return Refuse(fmt::format("{} is bound to {} but not outermost: reorder", LoopName(stage, loop),
+                                  LaunchAxisName(loop.axis)));
+    }
+    return {};
+  }
+
+  // Inside a loop of threads each of them is on its own, except for what the block computes together.
+  Result<void> CheckThreads(size_t stage) const {
+    for (const LoopDim& loop : At(stage).loops) {
+      if (!IsThreads(loop) || ScopeOf(stage) == Scope::kBlock) continue;
+      for (size_t inner = stage; At(inner).attach_stage >= 0 && ScopeOf(inner) != Scope::kBlock;) {
+        const auto outer = static_cast<size_t>(At(inner).attach_stage);
+        for (const LoopDim& around : At(outer).loops) {
+          if (IsThreads(around) && around.axis == loop.axis)
+            return Refuse(fmt::format("{} is bound to {} inside {}, which is too: store {} block, or bind one of them",
+                                      LoopName(stage, loop), LaunchAxisName(loop.axis), LoopName(outer, around),
+                                      Name(stage)));
+          if (around.path == At(inner).attach_loop) break;
+        }
+        inner = outer;
+      }
+    }
+    return {};
+  }
+
+  Result<void> CheckStorage(size_t stage) const {
+    const StageSchedule& schedule = At(stage);
+    const bool is_at_root = schedule.attach_stage < 0;
+    switch (ScopeOf(stage)) {
+      case Scope::kPerWorker:
+        return Refuse(fmt::format("{} is stored per worker in a schedule for a GPU: store it block or registers",
+                                  Name(stage)));
+      case Scope::kBlock:
+        if (is_at_root)
+          return Refuse(Name(stage) + " is stored per block but computed at the root: compute it inside a block");
+        return {};
+      case Scope::kRegisters:
+        if (BindsThreads(schedule))
+          return Refuse(fmt::format("{} is in registers, which other threads do not see, and binds a loop to threads: "
+                                    "store it block",
+                                    Name(stage)));
+        return {};
+      case Scope::kWorkspace: {
+        if (is_at_root) return {};
+        size_t root = stage;
+        while (At(root).attach_stage >= 0) root = static_cast<size_t>(At(root).attach_stage);
+        if (std::any_of(At(root).loops.begin(), At(root).loops.end(), IsBound))
+          return Refuse(fmt::format("{} is in the workspace but computed inside bound loops of {}: blocks would race",
+                                    Name(stage), Name(root)));
+        return {};
+      }
+      default: return {};
+    }
+  }
+
+  Result<void> CheckTiles(size_t stage) const {
+    const StageSchedule& schedule = At(stage);
+    const auto bound = std::find_if(schedule.loops.begin(), schedule.loops.end(), IsBound);
+    if (bound == schedule.loops.end()) return {};
+    for (const auto& [axis, tail] : schedule.tails)
+      if (tail == Tail::kShift || tail == Tail::kPeel)
+        return Refuse(fmt::format("tail {}.{}: {} is bound to {}, so that tiles cannot shift or be peeled; pad or guard",
+                                  Name(stage), axis, LoopName(stage, *bound), LaunchAxisName(bound->axis)));
+    bool is_inside = false;
+    for (const LoopDim& loop : schedule.loops) {
+      if (is_inside && IsBound(loop))
+        return Refuse(fmt::format("the register tile at {}.{} lies outside {}, which is bound to {}: a tile is one "
+                                  "thread's",
+                                  Name(stage), schedule.promote_loop, LoopName(stage, loop),
+                                  LaunchAxisName(loop.axis)));
+      is_inside |= loop.path == schedule.promote_loop;
+    }
+    return {};
+  }
+
+  // As lowering takes it.
+  Scope ScopeOf(size_t stage) const { return EffectiveScope(scheduled_, stage); }
+
+  const ScheduledKernel& scheduled_;
+};
+
+}  // namespace
+
+Result<void> CheckLaunches(const ScheduledKernel& scheduled) {
+  if (!IsForGpu(scheduled)) return {};
+  for (size_t stage = 0; stage < scheduled.stages.size(); ++stage)
+    HONE_TRY(LaunchCheck(scheduled).CheckStage(stage));
+  return {};
+}
+
+}  // namespace hone
