@@ -66,6 +66,10 @@ Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
     case Op::kMul: return vars.Product(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
     case Op::kMin: return vars.Min(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
     case Op::kMax: return vars.Max(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
+    case Op::kAbs: {
+      Linear a = HONE_TRY(IndexForm(stage, e.arg(0)));
+      return vars.Max(a, a * -1);
+    }
     case Op::kFloorDiv:
     case Op::kMod: {
       Linear a = HONE_TRY(IndexForm(stage, e.arg(0))), b = HONE_TRY(IndexForm(stage, e.arg(1)));

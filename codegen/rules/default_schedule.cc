@@ -156,6 +156,7 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
   SchedulePlanner planner(kernel, target, chooser);
   const RuleTable& rules = RulesFor(target);
   InlineCopies(planner);
+  StraightenAccesses(planner);
   CollapseRuns(planner);
   // From the last stage to the first: a rule takes a stage together with what feeds it.
   std::vector<std::string> names;

@@ -40,6 +40,9 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleReduction(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
 
+// Ahead of all rules: rewrites accesses by functions of axes (`clamp(i + r - 1, 0, N - 1)`) into accesses by sums.
+void StraightenAccesses(SchedulePlanner& planner);
+
 // No rule, but a part of some: loops of an element-wise stage that is computed inside another's, whole rows in vectors.
 void ScheduleInPlace(SchedulePlanner& planner, const std::string& stage);
 

@@ -224,6 +224,13 @@ std::optional<Form> BoundsProver::Extreme(Op op, const Form& a, const Form& b) {
     atom.range = {std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
     atom.lowers = {{1, a}, {1, b}};
   }
+  // Of two that add up to a constant, as in |a| = max(a, -a), the larger is at least half of it.
+  if (std::optional<Form> sum = AddScaled(a, b, 1); sum && sum->IsConstant()) {
+    if (op == Op::kMin)
+      atom.range.hi = std::min(atom.range.hi, FloorDiv(sum->constant, 2));
+    else
+      atom.range.lo = std::max(atom.range.lo, -FloorDiv(-sum->constant, 2));
+  }
   return MakeAtom(&key, std::move(atom));
 }
 

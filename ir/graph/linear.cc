@@ -140,14 +140,19 @@ Linear VarTable::Min(const Linear& a, const Linear& b) {
   if (ProvenNonNegative(b - a)) return a;
   if (ProvenNonNegative(a - b)) return b;
   Interval x = Range(a), y = Range(b);
-  return AsVar(VarKind::kMin, a, b, 1, {std::min(x.lo, y.lo), std::min(x.hi, y.hi)});
+  Interval range{std::min(x.lo, y.lo), std::min(x.hi, y.hi)};
+  if (const Linear sum = a + b; sum.IsConstant()) range.hi = std::min(range.hi, FloorDiv(sum.constant(), 2));
+  return AsVar(VarKind::kMin, a, b, 1, range);
 }
 
 Linear VarTable::Max(const Linear& a, const Linear& b) {
   if (ProvenNonNegative(a - b)) return a;
   if (ProvenNonNegative(b - a)) return b;
   Interval x = Range(a), y = Range(b);
-  return AsVar(VarKind::kMax, a, b, 1, {std::max(x.lo, y.lo), std::max(x.hi, y.hi)});
+  Interval range{std::max(x.lo, y.lo), std::max(x.hi, y.hi)};
+  // Of two that add up to a constant, as in |a| = max(a, -a), the larger is at least half of it.
+  if (const Linear sum = a + b; sum.IsConstant()) range.lo = std::max(range.lo, -FloorDiv(-sum.constant(), 2));
+  return AsVar(VarKind::kMax, a, b, 1, range);
 }
 
 Linear VarTable::Product(const Linear& a, const Linear& b) {

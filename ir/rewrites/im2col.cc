@@ -7,39 +7,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "ir/graph/bounds.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/rewrites/in_bounds.h"
 #include "ir/rewrites/registry.h"
 
 namespace hone {
 namespace {
 
-constexpr int64_t kProofWork = 1'000'000;  // ir/graph/bounds.h
-
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
-
-// Whether the stage's load stays inside its tensor everywhere, so that no condition around it is needed.
-bool AlwaysInBounds(const Kernel& kernel, const Stage& stage) {
-  if (stage.body.op() == Op::kPad) return true;
-  int64_t work = kProofWork;
-  const std::vector<int> ranges = DynamicSizes(kernel);
-  BoundsProver prover(kernel, stage, ranges, &work);
-  const Tensor& source = kernel.tensors[static_cast<size_t>(stage.body.int_value())];
-  for (size_t d = 0; d < source.shape.size(); ++d) {
-    std::optional<BoundsProver::Form> index = prover.FormOf(stage.body.arg(d)), extent = prover.FormOf(source.shape[d]);
-    if (!index || !extent || !prover.NonNegative(*index)) return false;
-    std::optional<BoundsProver::Form> room = prover.Difference(*extent, *index);
-    if (!room) return false;
-    room->constant -= 1;
-    if (!prover.NonNegative(*room)) return false;
-  }
-  return true;
-}
 
 Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
   const TensorId tensor = FindTensor(kernel, step.names[0]);

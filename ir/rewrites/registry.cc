@@ -7,7 +7,8 @@
 namespace hone {
 namespace rewrites {
 
-extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan;
+extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan,
+    kReindex, kSplitClamp;
 
 }  // namespace rewrites
 
@@ -19,7 +20,7 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kIm2col,       //
     &rewrites::kWinograd,     //
     &rewrites::kTrimPadding,  //
-    &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan,
+    &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex, &rewrites::kSplitClamp,
 };
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <iterator>
+#include <utility>
 
 namespace hone {
 namespace {
@@ -15,7 +16,7 @@ class Maker {
   std::string Make() {
     std::string options = Pick({"", "", ",const=1", ",const=1"}) + Pick({"", "", "", "", ",dtype=f64", ",dtype=i8"});
     bool is_float = options.find("i8") == std::string::npos;
-    switch (rng_.Below(12)) {
+    switch (rng_.Below(13)) {
       case 0:
       case 1:
         return fmt::format("matmul(M={},N={},K={},ta={},tb={}{}){}", Size(), Size(), Size(), rng_.Below(2),
@@ -45,11 +46,29 @@ class Maker {
       case 10:
         return fmt::format("{}(M={},N={}{})", Pick({"reduce_sum", "transpose"}), Size(), Size(),
                            Pick({"", "", ",dtype=f64", ",dtype=i8"}));
+      case 11: return Stencil();
       default: return fmt::format("{}(M={},N={}){}", Pick({"add", "mul", "gelu"}), Size(), Size(), Epilogue(true));
     }
   }
 
  private:
+  // Windows and neighbours beyond whose borders something else than zero lies.
+  std::string Stencil() {
+    const std::string row = Pick({"clamp(i + r - 1, 0, H - 1)", "(i + r) % H", "max(abs(i + r - 1) - 1, 0)"});
+    const std::string column =
+        Pick({"clamp(j + s - 2, 0, W - 1)", "clamp(2*j - s, 1, W - 2)", "clamp(j + s, 0, 2*W - 1) / 2"});
+    const std::string body =
+        Pick({"sum(r < 3, s < 4) x[$row, $column]", "max(r < 2, s < 3) x[$row, $column] * 2",
+              "sum(r < 3, s < 4) x[$row, $column] * w[r, s]",
+              "x[clamp(i - 1, 0, H - 1), j] + x[i, clamp(j + 1, 0, W - 1)] * x[i, clamp(j - 3, 0, W - 1)]"});
+    std::string text = fmt::format(
+        "kernel k(x: f32[H, W], w: f32[3, 4]) -> y: f32[H, W] where H={}, W={} {{ y[i, j] = {} + 0 * w[0, 0] }}",
+        rng_.Between(4, 19), rng_.Between(5, 45), body);
+    for (const auto& [name, index] : {std::pair<std::string, std::string>("$row", row), {"$column", column}})
+      for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), index);
+    return text;
+  }
+
   std::string Convolution(const std::string& options, bool is_float) {
     int64_t groups = rng_.Chance(0.25) ? rng_.Between(2, 4) : 1;
     int64_t inputs = groups * rng_.Between(1, groups > 1 ? 5 : 19),

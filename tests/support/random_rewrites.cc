@@ -47,6 +47,17 @@ void RandomSchedule::Im2col() {
 
 void RandomSchedule::MaxIgnoreNan() { Propose({RewriteStep{"max_ignore_nan", NameOf(AnyStage())}}); }
 
+void RandomSchedule::SplitClamp() { Propose({RewriteStep{"split_clamp", NameOf(AnyStage())}}); }
+
+void RandomSchedule::Reindex() {
+  const Stage& stage = AnyStage();
+  std::vector<std::string> tensors;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad) tensors.push_back(state_.kernel.tensors[static_cast<size_t>(e.int_value())].name);
+  });
+  if (!tensors.empty()) Propose({RewriteStep{"reindex", NameOf(stage), {Pick(tensors), FreshName()}}});
+}
+
 void RandomSchedule::OnlineReduction() {
   // Few stages are such a reduction: one that is, if there is one.
   for (size_t tries = 2 * state_.kernel.stages.size(); tries-- > 0;) {

@@ -39,7 +39,8 @@ Schedule RandomSchedule::Make() {
   static constexpr Move kRewrites[] = {
       {2, &RandomSchedule::Inline},      {2, &RandomSchedule::FuseAxes},     {2, &RandomSchedule::CacheWrite},
       {2, &RandomSchedule::Im2col},      {1, &RandomSchedule::MaxIgnoreNan}, {1, &RandomSchedule::OnlineReduction},
-      {1, &RandomSchedule::TrimPadding}, {2, &RandomSchedule::Rfactor},      {4, &RandomSchedule::CacheRead}};
+      {1, &RandomSchedule::TrimPadding}, {2, &RandomSchedule::Rfactor},      {4, &RandomSchedule::CacheRead},
+      {1, &RandomSchedule::Reindex},     {1, &RandomSchedule::SplitClamp}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
       {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},

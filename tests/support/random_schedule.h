@@ -38,6 +38,8 @@ class RandomSchedule {
   void CacheWrite();
   void Im2col();
   void MaxIgnoreNan();
+  void Reindex();
+  void SplitClamp();
   void OnlineReduction();
   void TrimPadding();
   void Rfactor();
