@@ -8,7 +8,7 @@ packages=(
   cmake ninja-build g++ pkg-config ccache git ca-certificates
   # libraries
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev librocksdb-dev libboost1.81-dev libcereal-dev libexpected-dev
-  libonnx-dev libprotobuf-dev protobuf-compiler libfmt-dev libb2-dev libseccomp-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxgboost-dev
+  libonnx-dev libprotobuf-dev protobuf-compiler libfmt-dev libb2-dev libsodium-dev libseccomp-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxgboost-dev
   # scripts
   python3 procps
 )

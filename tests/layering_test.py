@@ -25,6 +25,8 @@ LAYERS = {
     "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h"},
     "backends": {"base", "ir", "codegen"},
     "cache": {"base", "ir"},
+    # Read and written without a database.
+    "cache/bundle": {"base", "ir", "cache/record.h", "cache/keys.h"},
     "tuner": {"base", "ir", "codegen", "backends", "cache"},
     "client": {"base", "ir"},
     "client/protocol": {"base", "ir"},
@@ -35,7 +37,7 @@ LAYERS = {
     "network": {"base", "ir", "client", "network"},
     # What commands print with is shared by the report.
     "client/cli/report": {"base", "ir", "client/protocol", "client/cli/print_values.h", "client/cli/roofline_bound.h"},
-    "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h"},
+    "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h"},
     # The daemon speaks the client's protocol, and nothing else of it.
     "daemon/serve": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h"},
     "daemon/refine": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h",
@@ -59,7 +61,8 @@ FOREIGN = {
     r"xgboost/": r"tuner/booster\.cc",
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
-    r"zstd\.h|lz4": r"cache/.*",
+    r"sodium": r"cache/bundle/ed25519\.cc",
+    r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
