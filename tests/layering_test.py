@@ -22,7 +22,8 @@ LAYERS = {
     "codegen": {"base", "ir"},
     "codegen/lower": {"base", "ir"},
     "codegen/rules": {"base", "ir", "codegen/lower", "codegen/machine_model.h"},
-    "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h"},
+    "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/math_tables.h"},
+    "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/math_tables.h"},
     "backends": {"base", "ir", "codegen"},
     "cache": {"base", "ir"},
     # Read and written without a database.

@@ -1,18 +1,14 @@
 // log(x) = e ln 2 + log(m), x = m · 2^e, 3/4 ≤ m < 3/2: e = 0 on both sides of 1, where the result is small and its
-// error must be too. Coefficients: scripts/minimax.py prints them under the names used here.
+// error must be too. Coefficients: codegen/math_tables.h.
 #include "codegen/llvm/math.h"
 #include "codegen/llvm/math_ops.h"
+#include "codegen/math_tables.h"
 #include "llvm/IR/Constants.h"
 
 namespace hone {
 namespace {
 
-// (log(1 + f) − f) / f²
-constexpr double kLogF32[] = {-0x1p-1,       0x1.5555acp-2,  -0x1.000082p-2, 0x1.996718p-3, -0x1.54d6bap-3,
-                              0x1.2876aap-3, -0x1.0e9296p-3, 0x1.b201fcp-4,  -0x1.796866p-5};
-// (2 atanh(s) − 2 s) / s³ in z = s²; the constant term first
-constexpr double kLogF64[] = {0x1.555555555554fp-1, 0x1.999999999c175p-2, 0x1.24924921e4c28p-2, 0x1.c71c748f330a3p-3,
-                              0x1.745c4b02eed4bp-3, 0x1.3b35bb29fd92fp-3, 0x1.0dcbfc48935f1p-3, 0x1.1b7eb3c4f0b8ep-3};
+using namespace math_tables;
 
 // log(m) = f + tail, f = m − 1 exact. Returns the tail.
 llvm::Value* LogTail(MathOps& m, llvm::Value* f) {

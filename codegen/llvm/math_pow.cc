@@ -7,11 +7,14 @@
 
 #include "codegen/llvm/math.h"
 #include "codegen/llvm/math_ops.h"
+#include "codegen/math_tables.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DerivedTypes.h"
 
 namespace hone {
 namespace {
+
+using namespace math_tables;
 
 // log2(m) / s, s = (m − 1) / (m + 1), in z = s²
 constexpr double kLog2PowF32[] = {0x1.71547652b8308p+1, 0x1.ec709dc38892bp-1, 0x1.2776c533d4eb2p-1,
@@ -30,21 +33,6 @@ constexpr double kExp2PowF32[] = {1,
 constexpr double kLogPowF64[] = {0x1.999999999999ap-3, 0x1.2492492491f88p-3, 0x1.c71c71c869a0dp-4,
                                  0x1.745d163f95567p-4, 0x1.3b1416ad9f753p-4, 0x1.10fbb55eadfa8p-4,
                                  0x1.e6e36d4ea6dbdp-5, 0x1.60014a34112cdp-5, 0x1.ccfdf3da8acedp-4};
-// exp(r), as in llvm_math_exp.cc (exp_f64)
-constexpr double kExpF64[] = {1,
-                              1,
-                              0x1p-1,
-                              0x1.555555555555dp-3,
-                              0x1.555555555556cp-5,
-                              0x1.111111110e54ap-7,
-                              0x1.6c16c16c0a3fep-10,
-                              0x1.a01a01b5f427cp-13,
-                              0x1.a01a01e8bb1a1p-16,
-                              0x1.71ddeaae6e018p-19,
-                              0x1.27e44a45fc0e9p-22,
-                              0x1.af7443b3b9ff3p-26,
-                              0x1.2051035fc6724p-29};
-
 // What SplitExponent leaves open below AVX-512: e = −∞ for zero, +∞ for infinity; NaN stays.
 llvm::Value* WithSpecialExponents(MathOps& m, llvm::Value* magnitude, llvm::Value* exponent) {
   if (m.avx512()) return exponent;

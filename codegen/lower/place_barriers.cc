@@ -3,8 +3,8 @@
 // nest of loops is looked at by itself first (a loop twice, so that its second trip meets what the first one left), and
 // only what still clashes then is settled in front of it.
 //
-// Loops of threads do not repeat, and barriers may stand inside of them: whoever makes code of the program applies their
-// bounds to the statements between barriers, so that all threads come to each barrier.
+// Loops of threads do not repeat, and barriers may stand inside of them: whoever makes code of the program applies
+// their bounds to the statements between barriers, so that all threads come to each barrier.
 #include "codegen/lower/place_barriers.h"
 
 #include <algorithm>

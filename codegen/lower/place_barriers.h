@@ -6,8 +6,8 @@
 
 namespace hone {
 
-// Puts barriers into a launch's nest, as few and as far out as it finds: none between accesses of which it can tell that
-// they are of the same thread or of other elements. Those of later trips of a loop count as well.
+// Puts barriers into a launch's nest, as few and as far out as it finds: none between accesses of which it can tell
+// that they are of the same thread or of other elements. Those of later trips of a loop count as well.
 void PlaceBarriers(const LoopProgram& program, Stmt& nest);
 
 }  // namespace hone

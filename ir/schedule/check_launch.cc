@@ -16,9 +16,7 @@ bool IsBound(const LoopDim& loop) { return loop.kind == LoopKind::kBound; }
 bool IsThreads(const LoopDim& loop) { return IsBound(loop) && IsThreadAxis(loop.axis); }
 bool IsBlocks(const LoopDim& loop) { return IsBound(loop) && !IsThreadAxis(loop.axis); }
 
-bool BindsThreads(const StageSchedule& stage) {
-  return std::any_of(stage.loops.begin(), stage.loops.end(), IsThreads);
-}
+bool BindsThreads(const StageSchedule& stage) { return std::any_of(stage.loops.begin(), stage.loops.end(), IsThreads); }
 
 class LaunchCheck {
  public:
@@ -41,15 +39,16 @@ class LaunchCheck {
     bool only_blocks = true;
     for (const LoopDim& loop : At(stage).loops) {
       if (loop.kind == LoopKind::kParallel)
-        return Refuse(fmt::format("{} is parallel in a schedule that binds loops: bind it to block.x",
-                                  LoopName(stage, loop)));
+        return Refuse(
+            fmt::format("{} is parallel in a schedule that binds loops: bind it to block.x", LoopName(stage, loop)));
       if (!IsBlocks(loop)) {
         only_blocks = false;
         continue;
       }
       if (At(stage).attach_stage >= 0)
-        return Refuse(fmt::format("{} is bound to {} inside another stage: only loops of a stage at the root are blocks",
-                                  LoopName(stage, loop), LaunchAxisName(loop.axis)));
+        return Refuse(
+            fmt::format("{} is bound to {} inside another stage: only loops of a stage at the root are blocks",
+                        LoopName(stage, loop), LaunchAxisName(loop.axis)));
       if (!only_blocks)
         return Refuse(fmt::format("{} is bound to {} but not outermost: reorder", LoopName(stage, loop),
                                   LaunchAxisName(loop.axis)));
@@ -81,17 +80,18 @@ class LaunchCheck {
     const bool is_at_root = schedule.attach_stage < 0;
     switch (ScopeOf(stage)) {
       case Scope::kPerWorker:
-        return Refuse(fmt::format("{} is stored per worker in a schedule for a GPU: store it block or registers",
-                                  Name(stage)));
+        return Refuse(
+            fmt::format("{} is stored per worker in a schedule for a GPU: store it block or registers", Name(stage)));
       case Scope::kBlock:
         if (is_at_root)
           return Refuse(Name(stage) + " is stored per block but computed at the root: compute it inside a block");
         return {};
       case Scope::kRegisters:
         if (BindsThreads(schedule))
-          return Refuse(fmt::format("{} is in registers, which other threads do not see, and binds a loop to threads: "
-                                    "store it block",
-                                    Name(stage)));
+          return Refuse(
+              fmt::format("{} is in registers, which other threads do not see, and binds a loop to threads: "
+                          "store it block",
+                          Name(stage)));
         return {};
       case Scope::kWorkspace: {
         if (is_at_root) return {};
@@ -112,15 +112,16 @@ class LaunchCheck {
     if (bound == schedule.loops.end()) return {};
     for (const auto& [axis, tail] : schedule.tails)
       if (tail == Tail::kShift || tail == Tail::kPeel)
-        return Refuse(fmt::format("tail {}.{}: {} is bound to {}, so that tiles cannot shift or be peeled; pad or guard",
-                                  Name(stage), axis, LoopName(stage, *bound), LaunchAxisName(bound->axis)));
+        return Refuse(
+            fmt::format("tail {}.{}: {} is bound to {}, so that tiles cannot shift or be peeled; pad or guard",
+                        Name(stage), axis, LoopName(stage, *bound), LaunchAxisName(bound->axis)));
     bool is_inside = false;
     for (const LoopDim& loop : schedule.loops) {
       if (is_inside && IsBound(loop))
-        return Refuse(fmt::format("the register tile at {}.{} lies outside {}, which is bound to {}: a tile is one "
-                                  "thread's",
-                                  Name(stage), schedule.promote_loop, LoopName(stage, loop),
-                                  LaunchAxisName(loop.axis)));
+        return Refuse(
+            fmt::format("the register tile at {}.{} lies outside {}, which is bound to {}: a tile is one "
+                        "thread's",
+                        Name(stage), schedule.promote_loop, LoopName(stage, loop), LaunchAxisName(loop.axis)));
       is_inside |= loop.path == schedule.promote_loop;
     }
     return {};
@@ -136,8 +137,7 @@ class LaunchCheck {
 
 Result<void> CheckLaunches(const ScheduledKernel& scheduled) {
   if (!IsForGpu(scheduled)) return {};
-  for (size_t stage = 0; stage < scheduled.stages.size(); ++stage)
-    HONE_TRY(LaunchCheck(scheduled).CheckStage(stage));
+  for (size_t stage = 0; stage < scheduled.stages.size(); ++stage) HONE_TRY(LaunchCheck(scheduled).CheckStage(stage));
   return {};
 }
 

@@ -3,8 +3,8 @@
 
 namespace hone {
 
-// acc, with bias and relu in y: blocks of 16×32 elements, 4×8 threads of 4×4, operands through block storage, 8 steps of
-// k at a time.
+// acc, with bias and relu in y: blocks of 16×32 elements, 4×8 threads of 4×4, operands through block storage, 8 steps
+// of k at a time.
 inline constexpr char kTiledMatmul[] = "matmul(M=37,N=45,K=29)+bias+relu";
 inline constexpr char kTiledMatmulSchedule[] = R"(
 split y.m 4 4

@@ -27,7 +27,8 @@ size_t BarriersIn(const std::string& program) {
   return count;
 }
 
-// Copies wait for the readers of the trip before, readers for the copies: two barriers in the loop over k, none outside.
+// Copies wait for the readers of the trip before, readers for the copies: two barriers in the loop over k, none
+// outside.
 TEST(PlaceBarriers, TilesInBlockStorageTakeTwoPerTrip) {
   const std::string program = ProgramText(kTiledMatmul, kTiledMatmulSchedule);
   EXPECT_EQ(BarriersIn(program), 2u) << program;
@@ -42,8 +43,9 @@ constexpr char kChain[] =
     "y[m, n] = t[m, n] * 2 }";
 
 TEST(PlaceBarriers, NoneWhereEveryThreadReadsItsOwn) {
-  EXPECT_EQ(BarriersIn(ProgramText(kChain, "bind y.m block.x\nbind y.n thread.x\ncompute_at t y.m\nstore t block\n"
-                                           "bind t.n thread.x\n")),
+  EXPECT_EQ(BarriersIn(ProgramText(kChain,
+                                   "bind y.m block.x\nbind y.n thread.x\ncompute_at t y.m\nstore t block\n"
+                                   "bind t.n thread.x\n")),
             0u);
 }
 
@@ -51,8 +53,9 @@ TEST(PlaceBarriers, OneWhereThreadsReadEachOthers) {
   const std::string reversed =
       "kernel turn(x: f32[M, N]) -> y: f32[M, N] where M=4, N=32 { t: f32[M, N] t[m, n] = x[m, n] + 1 "
       "y[m, n] = t[m, 31 - n] * 2 }";
-  EXPECT_EQ(BarriersIn(ProgramText(reversed, "bind y.m block.x\nbind y.n thread.x\ncompute_at t y.m\nstore t block\n"
-                                             "bind t.n thread.x\n")),
+  EXPECT_EQ(BarriersIn(ProgramText(reversed,
+                                   "bind y.m block.x\nbind y.n thread.x\ncompute_at t y.m\nstore t block\n"
+                                   "bind t.n thread.x\n")),
             1u);
 }
 
@@ -65,13 +68,15 @@ TEST(PlaceBarriers, OneWhereALoopIsNotBound) {
 // In a loop the second trip's writes wait for the first one's reads.
 TEST(PlaceBarriers, LaterTripsCount) {
   const std::string program = ProgramText(
-      kChain, "bind y.n thread.x\nreorder y.n y.m\ncompute_at t y.m\nstore t block\nsplit t.n 32\nbind t.n.1 thread.y\n");
+      kChain,
+      "bind y.n thread.x\nreorder y.n y.m\ncompute_at t y.m\nstore t block\nsplit t.n 32\nbind t.n.1 thread.y\n");
   EXPECT_EQ(BarriersIn(program), 2u) << program;
 }
 
 TEST(PlaceBarriers, RegistersNeedNone) {
-  EXPECT_EQ(BarriersIn(ProgramText(kChain, "bind y.m block.x\nbind y.n thread.x\ncompute_at t y.n\nstore t registers\n")),
-            0u);
+  EXPECT_EQ(
+      BarriersIn(ProgramText(kChain, "bind y.m block.x\nbind y.n thread.x\ncompute_at t y.n\nstore t registers\n")),
+      0u);
 }
 
 }  // namespace

@@ -1,0 +1,137 @@
+#include "codegen/gpu/dialect.h"
+
+#include "base/check.h"
+
+namespace hone {
+namespace {
+
+constexpr DialectType kOpenClTypes[] = {
+    {DType::kBool, "bool", "uchar", {"", ""}, {"", ""}},
+    {DType::kI8, "char", "char", {"char2", "char4"}, {"(char2)({0})", "(char4)({0})"}},
+    {DType::kI32, "int", "int", {"int2", "int4"}, {"(int2)({0})", "(int4)({0})"}},
+    {DType::kI64, "long", "long", {"", ""}, {"", ""}, "L"},
+    {DType::kF32, "float", "float", {"float2", "float4"}, {"(float2)({0})", "(float4)({0})"}, "f"},
+    {DType::kF64, "double", "double", {"double2", ""}, {"(double2)({0})", ""}},
+};
+constexpr DialectType kCudaTypes[] = {
+    {DType::kBool, "bool", "unsigned char", {"", ""}, {"", ""}},
+    {DType::kI8, "signed char", "signed char", {"char2", "char4"}, {"make_char2({0})", "make_char4({0})"}},
+    {DType::kI32, "int", "int", {"int2", "int4"}, {"make_int2({0})", "make_int4({0})"}},
+    {DType::kI64, "long long", "long long", {"", ""}, {"", ""}, "LL"},
+    {DType::kF32, "float", "float", {"float2", "float4"}, {"make_float2({0})", "make_float4({0})"}, "f"},
+    {DType::kF64, "double", "double", {"double2", ""}, {"make_double2({0})", ""}},
+};
+constexpr DialectType kGlslTypes[] = {
+    {DType::kBool, "bool", "uint8_t", {"", ""}, {"", ""}},
+    {DType::kI8, "int8_t", "int8_t", {"i8vec2", "i8vec4"}, {"i8vec2({0})", "i8vec4({0})"}},
+    {DType::kI32, "int", "int", {"ivec2", "ivec4"}, {"ivec2({0})", "ivec4({0})"}},
+    {DType::kI64, "int64_t", "int64_t", {"", ""}, {"", ""}, "L"},
+    {DType::kF32, "float", "float", {"vec2", "vec4"}, {"vec2({0})", "vec4({0})"}, "f"},
+    {DType::kF64, "double", "double", {"dvec2", ""}, {"dvec2({0})", ""}, "lf"},
+};
+
+constexpr Dialect kDialects[] = {
+    {
+        .name = "opencl",
+        .prelude = "#pragma OPENCL FP_CONTRACT OFF\n",
+        .prelude_f64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n",
+        .cast = "({0})({1})",
+        .unsigned_shift = {"(int)((uint){0} >> {1})", "(long)((ulong){0} >> {1})"},
+        .function = "static ",
+        .variable = {"const {0} {1}", "{0} {1}"},
+        .shared = "__local {0} {1}[{2}] __attribute__((aligned(16)))",
+        .barrier = "barrier(CLK_LOCAL_MEM_FENCE)",
+        .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
+        .block = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
+        .head = "__kernel __attribute__((reqd_work_group_size({2}, {3}, {4})))\nvoid {0}({1}) {{\n",
+        .parameter = {"__global const {0}* restrict {1}", "__global {0}* restrict {1}"},
+        .size = "int {0}",
+        .load_vector = "vload{3}(0, {1} + {2})",
+        .store_vector = "vstore{3}({4}, 0, {1} + {2})",
+        .element = "{0}[{1}]",
+        .types = kOpenClTypes,
+        .f32 = {"fma({0}, {1}, {2})", "fabs({0})", "floor({0})", "sqrt({0})", "copysign({0}, {1})", "as_int({0})",
+                "as_float({0})", "INFINITY", "NAN"},
+        .f64 = {"fma({0}, {1}, {2})", "fabs({0})", "floor({0})", "sqrt({0})", "copysign({0}, {1})", "as_long({0})",
+                "as_double({0})", "(double)INFINITY", "(double)NAN"},
+    },
+    {
+        .name = "cuda",
+        .prelude = "// --fmad=false: sums of products are fused where fmaf says so, and nowhere else.\n",
+        .prelude_f64 = "",
+        .cast = "({0})({1})",
+        .unsigned_shift = {"(int)((unsigned){0} >> {1})", "(long long)((unsigned long long){0} >> {1})"},
+        .function = "static __device__ __forceinline__ ",
+        .variable = {"const {0} {1}", "{0} {1}"},
+        .shared = "__shared__ __align__(16) {0} {1}[{2}]",
+        .barrier = "__syncthreads()",
+        .thread = {"(int)threadIdx.x", "(int)threadIdx.y", "(int)threadIdx.z"},
+        .block = {"(int)blockIdx.x", "(int)blockIdx.y", "(int)blockIdx.z"},
+        .head = "extern \"C\" __global__ void __launch_bounds__({5}) {0}({1}) {{\n",
+        .parameter = {"const {0}* __restrict__ {1}", "{0}* __restrict__ {1}"},
+        .size = "int {0}",
+        .load_vector = "*reinterpret_cast<const {0}*>({1} + {2})",
+        .store_vector = "*reinterpret_cast<{0}*>({1} + {2}) = {4}",
+        .element = "{0}[{1}]",
+        .types = kCudaTypes,
+        .f32 = {"fmaf({0}, {1}, {2})", "fabsf({0})", "floorf({0})", "sqrtf({0})", "copysignf({0}, {1})",
+                "__float_as_int({0})", "__int_as_float({0})", "__int_as_float(0x7f800000)",
+                "__int_as_float(0x7fc00000)"},
+        .f64 = {"fma({0}, {1}, {2})", "fabs({0})", "floor({0})", "sqrt({0})", "copysign({0}, {1})",
+                "__double_as_longlong({0})", "__longlong_as_double({0})", "__longlong_as_double(0x7ff0000000000000LL)",
+                "__longlong_as_double(0x7ff8000000000000LL)"},
+    },
+    {
+        .name = "glsl",
+        .prelude = "#version 450\n"
+                   "#extension GL_EXT_buffer_reference : require\n"
+                   "#extension GL_EXT_scalar_block_layout : require\n"
+                   "#extension GL_EXT_shader_explicit_arithmetic_types : require\n",
+        .prelude_f64 = "",
+        .cast = "{0}({1})",
+        .unsigned_shift = {"int(uint({0}) >> {1})", "int64_t(uint64_t({0}) >> {1})"},
+        .function = "",
+        .variable = {"precise const {0} {1}", "precise {0} {1}"},
+        .shared = "shared {0} {1}[{2}]",
+        .barrier = "memoryBarrierShared(); barrier()",
+        .thread = {"int(gl_LocalInvocationID.x)", "int(gl_LocalInvocationID.y)", "int(gl_LocalInvocationID.z)"},
+        .block = {"int(gl_WorkGroupID.x)", "int(gl_WorkGroupID.y)", "int(gl_WorkGroupID.z)"},
+        .head = "layout(local_size_x = {2}, local_size_y = {3}, local_size_z = {4}) in;\n"
+                "layout(push_constant, scalar) uniform Arguments {{\n{1}}} args;\n",
+        .parameter = {"  Of_{0} {1};\n", "  Of_{0} {1};\n"},
+        .size = "  int {0};\n",
+        .load_vector = "Of_{0}(args.{1}).at[({2}) / {3}]",
+        .store_vector = "Of_{0}(args.{1}).at[({2}) / {3}] = {4}",
+        .element = "args.{0}.at[{1}]",
+        .shared_vectors = false,
+        .is_shader = true,
+        .types = kGlslTypes,
+        .f32 = {"fma({0}, {1}, {2})", "abs({0})", "floor({0})", "sqrt({0})",
+                "intBitsToFloat((floatBitsToInt({0}) & 0x7fffffff) | (floatBitsToInt({1}) & (1 << 31)))",
+                "floatBitsToInt({0})", "intBitsToFloat({0})", "intBitsToFloat(0x7f800000)",
+                "intBitsToFloat(0x7fc00000)"},
+        .f64 = {"fma({0}, {1}, {2})", "abs({0})", "floor({0})", "sqrt({0})",
+                "int64BitsToDouble((doubleBitsToInt64({0}) & 0x7fffffffffffffffL) | (doubleBitsToInt64({1}) & (1L << 63)))",
+                "doubleBitsToInt64({0})", "int64BitsToDouble({0})", "int64BitsToDouble(0x7ff0000000000000L)",
+                "int64BitsToDouble(0x7ff8000000000000L)"},
+    },
+};
+
+}  // namespace
+
+const DialectType& Dialect::Of(DType type) const {
+  for (const DialectType& known : types)
+    if (known.type == type) return known;
+  HONE_CHECK(!"a type that code for GPUs knows");
+  return types[0];
+}
+
+std::span<const Dialect> Dialects() { return kDialects; }
+
+const Dialect* FindDialect(std::string_view name) {
+  for (const Dialect& dialect : kDialects)
+    if (dialect.name == name) return &dialect;
+  return nullptr;
+}
+
+}  // namespace hone

@@ -1,0 +1,64 @@
+// The C-like languages that devices compile, as one table: codegen/gpu/print_launch writes straight code in any of them.
+// A further one is a row in dialect.cc.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "ir/graph/type.h"
+
+namespace hone {
+
+// How values of one type are spelled. In patterns {0}, {1}, {2} are arguments.
+struct DialectType {
+  DType type = DType::kF32;
+  std::string_view value;      // "float": of a variable
+  std::string_view memory;     // "uchar": of an element, where that is another one
+  std::string_view vector[2];  // of 2 and 4 lanes; "" if there are none
+  std::string_view pack[2];    // a vector of 2 and 4 values: "make_float2({0})"
+  std::string_view suffix = "";  // of constants
+};
+
+// Functions on one type of floats.
+struct DialectFloat {
+  std::string_view fma, abs, floor, sqrt, copysign;
+  std::string_view bits, from_bits;    // to an integer of that size and back
+  std::string_view infinity, nan;
+};
+
+struct Dialect {
+  std::string_view name;  // "opencl": of files and options
+  std::string_view prelude;
+  std::string_view prelude_f64;         // where there are f64
+  std::string_view cast;                // {1} as {0}
+  std::string_view unsigned_shift[2];   // {0} >> {1} of an i32 and an i64 whose bits are a number without sign
+  std::string_view function;            // before a function's type
+  std::string_view variable[2];         // "const {0} {1}": set once; set again. Type, name
+  std::string_view shared;              // an array that the block shares: type, name, elements
+  std::string_view barrier;
+  std::array<std::string_view, 3> thread, block;
+
+  // Where a launch begins: name, parameters, threads along x, y, z and all together.
+  std::string_view head;
+  std::string_view parameter[2];  // a buffer that is only read; one that is written: type, name
+  std::string_view size;          // a dynamic size: name
+  // A vector of lanes of global memory: vector type, buffer, index, lanes. `shared_vectors`: of a block's as well.
+  std::string_view load_vector, store_vector;  // the stored value is {4}
+  std::string_view element;                    // of global memory: buffer, index
+  bool shared_vectors = true;
+  // GLSL: every launch is a text of its own, its parameters a block of constants, of references that need declarations.
+  bool is_shader = false;
+
+  std::span<const DialectType> types;
+  DialectFloat f32, f64;
+
+  const DialectType& Of(DType type) const;
+};
+
+// OpenCL C 1.2, CUDA C (for nvcc or NVRTC), GLSL 4.5 for Vulkan 1.2.
+std::span<const Dialect> Dialects();
+const Dialect* FindDialect(std::string_view name);  // nullptr: there is none
+
+}  // namespace hone

@@ -1,0 +1,85 @@
+// State shared by the parts of straightening: statements (straighten.cc), values and accesses (straighten_values.cc).
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codegen/gpu/straight.h"
+#include "codegen/gpu/straight_builder.h"
+
+namespace hone::straight {
+
+// An index: a value, or none, and a constant.
+struct Address {
+  ValueId base;
+  int64_t offset = 0;
+};
+
+// Makes one launch of a nest.
+class LaunchMaker {
+ public:
+  // Functions and variables are added to `out` as they are needed.
+  LaunchMaker(const LoopProgram& program, const DeviceLimits& limits, Program& out)
+      : program_(program), limits_(limits), out_(out), builder_(launch_.code) {}
+  Result<Launch> Make(const Stmt& nest, std::string name);
+
+ private:
+  // straighten.cc
+  void FindThreads(const Stmt& stmt);
+  Result<void> CheckLimits() const;
+  Result<void> EmitAll(const std::vector<StmtPtr>& list);
+  Result<void> Emit(const Stmt& stmt);
+  Result<void> EmitUnguarded(const Stmt& stmt);
+  Result<void> EmitLoop(const Stmt& stmt);
+  Result<void> EmitBound(const Stmt& stmt);
+  Result<void> EmitSerial(const Stmt& stmt);
+  Result<void> EmitStore(const Stmt& stmt);
+  Result<void> EmitLanes(const Stmt& stmt, int64_t begin, int64_t end);
+  Result<ValueId> Combined(const Stmt& stmt, const Address& at);
+  Result<void> DeclareTile(BufferId buffer);
+  void ForgetStores(const Stmt& stmt);
+
+  // straighten_values.cc
+  // With what is known of the loops at this point put in.
+  Linear Known(const Linear& form);
+  Result<Address> AddressOf(const Linear& form);
+  Result<ValueId> IndexValue(const Linear& form);
+  Result<ValueId> VarValue(VarId id);
+  Result<ValueId> QuotientDown(const Linear& a, int64_t divisor);
+  Result<ValueId> Holds(const Linear& form);  // form ≥ 0
+  Result<ValueId> AllHold(const std::vector<Linear>& forms);
+  Result<ValueId> ValueOf(const ValueNode& node);
+  Result<ValueId> OperationOf(const ValueNode& node);
+  Result<ValueId> FloorDivision(const ValueNode& node, ValueId a, ValueId b);
+  Result<ValueId> LoadOf(const ValueNode& node);
+  // How many lanes from this one on an access may take at once: 1, 2 or 4. `first`: of those.
+  int VectorWidth(BufferId buffer, const Linear& flat, int64_t lane, int64_t end, int64_t* first);
+  Result<ValueId> TileElement(BufferId buffer, const std::vector<Linear>& index);
+  // Puts the vectorised loop's lane in for as long as it lives.
+  void SetLane(int64_t lane) { constants_[vector_] = lane; }
+
+  const LoopProgram& program_;
+  const DeviceLimits& limits_;
+  Program& out_;
+  Launch launch_;
+  Builder builder_;
+  std::map<VarId, ValueId> known_;      // loops that are there in the code
+  std::map<VarId, int64_t> constants_;  // unrolled ones, and the lane
+  std::array<bool, 3> has_thread_ = {};  // a loop of threads along the axis encloses
+  ValueId pending_;                      // condition of enclosing loops of threads that has not been applied yet
+  VarId vector_;                         // the vectorised loop; none: outside of one
+  int64_t lanes_ = 1;
+  std::map<BufferId, std::vector<ValueId>> tiles_;
+  int64_t registers_ = 0;
+};
+
+// The function of Program::functions for an elementary operation, made if it is not there.
+Result<int64_t> FunctionFor(Program& program, Op op, DType type);
+
+// i64 is for indices, which are 32 bits wide here.
+inline DType TypeInCode(DType type) { return type == DType::kI64 ? DType::kI32 : type; }
+
+}  // namespace hone::straight

@@ -1,0 +1,507 @@
+// Values that are used once, where nothing can come in between, are written where they are used; all others get a name.
+// Helpers that some dialects lack (extrema that keep NaN, conversions that saturate) are functions, written before the
+// launches if these use them.
+#include "codegen/gpu/print_launch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+
+namespace hone {
+namespace {
+
+using straight::Code;
+using straight::Do;
+using straight::Node;
+using straight::Value;
+using straight::ValueId;
+
+// Words that some dialect has for itself, among those that a stage may be called.
+constexpr std::string_view kReserved[] = {
+    "abs",    "args",   "bool",   "block",  "buffer", "case",  "char",   "constant", "const", "default", "do",
+    "double", "else",   "exp",    "fabs",   "float",  "floor", "fma",    "for",      "global", "half",   "if",
+    "in",     "inout",  "input",  "int",    "kernel", "layout", "local", "log",      "long",  "main",    "max",
+    "min",    "mix",    "out",    "output", "pow",    "precise", "private", "return", "sample", "shared", "short",
+    "signed", "sqrt",   "static", "step",   "switch", "tanh",  "texture", "this",    "uint",  "uniform", "unsigned",
+    "void",   "while",  "bx",     "by",     "bz",     "tx",    "ty",     "tz",       "erf",   "sum",     "dot"};
+
+template <typename... Args>
+std::string Fill(std::string_view pattern, Args&&... args) {
+  return fmt::format(fmt::runtime(pattern), std::forward<Args>(args)...);
+}
+
+// One launch or function.
+class CodePrinter {
+ public:
+  CodePrinter(const straight::Program& program, const Code& code, const Dialect& dialect,
+              std::set<std::string>& helpers)
+      : program_(program), code_(code), dialect_(dialect), helpers_(helpers) {
+    for (std::string_view word : kReserved) taken_.insert(std::string(word));
+    CountUses(code.nodes);
+  }
+
+  std::string Unique(std::string_view hint) {
+    std::string name;
+    for (char c : hint) name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+    if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) != 0 || name[0] == '_') name = "n" + name;
+    while (name.find("__") != std::string::npos) name.replace(name.find("__"), 2, "_");
+    std::string free = name;
+    for (int i = 2; !taken_.insert(free).second; ++i) free = fmt::format("{}_{}", name, i);
+    return free;
+  }
+  void NameBuffer(BufferId id) { buffers_[id] = Unique(program_.buffers[id].name); }
+  const std::string& BufferName(BufferId id) const { return buffers_.at(id); }
+  void NameSize(int size) { sizes_[size] = Unique(program_.kernel.sizes[static_cast<size_t>(size)].name); }
+  const std::string& SizeName(int size) const { return sizes_.at(size); }
+
+  std::string Print(const std::vector<Node>& nodes, int depth) {
+    text_.clear();
+    PrintList(nodes, depth);
+    return std::move(text_);
+  }
+  std::string Expression(ValueId id);
+
+ private:
+  struct Use {
+    const std::vector<Node>* list;
+    size_t at;
+  };
+
+  template <typename Visit>
+  void ForOperands(const Node& node, Visit visit) const {
+    if (node.kind == Node::Kind::kLet)
+      for (ValueId arg : code_.values[node.value].args) visit(arg);
+    if (node.a) visit(node.a);
+    if (node.b) visit(node.b);
+  }
+
+  void CountUses(const std::vector<Node>& nodes) {
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      ForOperands(nodes[i], [&](ValueId id) {
+        if (!id) return;
+        // A lane stands for its vector.
+        const ValueId used = id;
+        ++uses_[used];
+        use_[used] = {&nodes, i};
+      });
+      CountUses(nodes[i].body);
+    }
+  }
+
+  bool ReadsMemory(ValueId id) const {
+    const Value& value = code_.values[id];
+    if (value.what == Do::kLoad || value.what == Do::kRegister) return true;
+    return std::any_of(value.args.begin(), value.args.end(), [&](ValueId arg) {
+      return arg && (code_.values[arg].what == Do::kRegister || (inlined_.contains(arg) && ReadsMemory(arg)));
+    });
+  }
+
+  bool IsInlined(const std::vector<Node>& list, size_t at) {
+    const ValueId id = list[at].value;
+    if (code_.values[id].what == Do::kLane) return true;
+    if (code_.values[id].what == Do::kLoad || uses_[id] != 1) return false;
+    const Use& use = use_.at(id);
+    if (use.list != &list || list[use.at].kind == Node::Kind::kFor) return false;
+    return !ReadsMemory(id) || use.at == at + 1;
+  }
+
+  void Line(int depth, const std::string& line) { text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + line + "\n"; }
+  void PrintList(const std::vector<Node>& nodes, int depth);
+  void PrintNode(const Node& node, int depth);
+  void PrintStore(const Node& node, int depth);
+
+  std::string TypeName(const Value& value) const {
+    const DialectType& type = dialect_.Of(value.type);
+    return std::string(value.lanes == 1 ? type.value : type.vector[value.lanes / 4]);
+  }
+  std::string Constant(const Value& value) const;
+  std::string Index(ValueId base, int64_t offset);
+  bool IsShared(BufferId id) const { return program_.buffers[id].scope == Scope::kBlock; }
+  std::string Element(BufferId id, const std::string& index, DType type);
+  std::string Load(const Value& value);
+  std::string Operation(const Value& value);
+  std::string Floating(const Value& value, const std::vector<std::string>& args);
+  // The name of a helper: "hone_max_f32".
+  std::string Helper(std::string_view what, DType type) {
+    helpers_.insert(fmt::format("{}_{}", what, Name(type)));
+    return fmt::format("hone_{}_{}", what, Name(type));
+  }
+
+  const straight::Program& program_;
+  const Code& code_;
+  const Dialect& dialect_;
+  std::set<std::string>& helpers_;
+  std::map<ValueId, int> uses_;
+  std::map<ValueId, Use> use_;
+  std::set<ValueId> inlined_;
+  std::map<ValueId, std::string> names_;
+  std::map<BufferId, std::string> buffers_;
+  std::map<int, std::string> sizes_;
+  std::set<std::string> taken_;
+  std::string text_;
+};
+
+std::string CodePrinter::Constant(const Value& value) const {
+  const DialectType& type = dialect_.Of(value.type);
+  if (value.type == DType::kBool) return value.number != 0 ? "true" : "false";
+  if (!IsFloat(value.type)) {
+    if (value.number == INT32_MIN) return "(-2147483647 - 1)";
+    if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
+    return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);
+  }
+  const DialectFloat& spelled = value.type == DType::kF64 ? dialect_.f64 : dialect_.f32;
+  if (std::isnan(value.real)) return std::string(spelled.nan);
+  if (std::isinf(value.real)) return (value.real < 0 ? "(-" : "(") + std::string(spelled.infinity) + ")";
+  std::string digits =
+      value.type == DType::kF32 ? fmt::format("{}", static_cast<float>(value.real)) : fmt::format("{}", value.real);
+  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  return Fill(std::signbit(value.real) ? "({}{})" : "{}{}", digits, type.suffix);
+}
+
+std::string CodePrinter::Index(ValueId base, int64_t offset) {
+  if (!base) return fmt::format("{}", offset);
+  if (offset == 0) return Expression(base);
+  return offset > 0 ? fmt::format("{} + {}", Expression(base), offset) : fmt::format("{} - {}", Expression(base), -offset);
+}
+
+std::string CodePrinter::Element(BufferId id, const std::string& index, DType type) {
+  const std::string element =
+      IsShared(id) ? fmt::format("{}[{}]", BufferName(id), index) : Fill(dialect_.element, BufferName(id), index);
+  const DialectType& spelled = dialect_.Of(program_.buffers[id].dtype);
+  (void)type;
+  return spelled.memory == spelled.value ? element : fmt::format("({} != {})", element, Fill(dialect_.cast, spelled.memory, 0));
+}
+
+std::string CodePrinter::Load(const Value& value) {
+  std::string load;
+  if (value.lanes == 1) {
+    load = Element(value.buffer, Index(value.args[0], value.number), value.type);
+  } else if (IsShared(value.buffer) && !dialect_.shared_vectors) {
+    std::vector<std::string> elements;
+    for (int lane = 0; lane < value.lanes; ++lane)
+      elements.push_back(Element(value.buffer, Index(value.args[0], value.number + lane), value.type));
+    load = Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(elements, ", ")));
+  } else {
+    load = Fill(dialect_.load_vector, TypeName(value), BufferName(value.buffer),
+                Index(value.args[0], value.number), value.lanes);
+  }
+  if (value.args.size() == 1) return load;
+  std::string fill = Expression(value.args[2]);
+  if (value.lanes > 1) {
+    const std::vector<std::string> fills(static_cast<size_t>(value.lanes), fill);
+    fill = Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(fills, ", ")));
+  }
+  return fmt::format("({} ? {} : {})", Expression(value.args[1]), load, fill);
+}
+
+std::string CodePrinter::Expression(ValueId id) {
+  if (auto named = names_.find(id); named != names_.end()) return named->second;
+  const Value& value = code_.values[id];
+  static constexpr const char* kThreads[] = {"tx", "ty", "tz"};
+  static constexpr const char* kBlocks[] = {"bx", "by", "bz"};
+  switch (value.what) {
+    case Do::kConstant: return Constant(value);
+    case Do::kThread: return kThreads[value.number];
+    case Do::kBlock: return kBlocks[value.number];
+    case Do::kSize: return (dialect_.is_shader ? "args." : "") + SizeName(static_cast<int>(value.number));
+    case Do::kArgument: return "x";
+    case Do::kLane: return fmt::format("{}.{}", Expression(value.args[0]), "xyzw"[value.number]);
+    case Do::kLoad: return Load(value);
+    default: return Operation(value);
+  }
+}
+
+std::string CodePrinter::Floating(const Value& value, const std::vector<std::string>& args) {
+  const DialectFloat& spelled = value.type == DType::kF64 ? dialect_.f64 : dialect_.f32;
+  switch (value.what) {
+    case Do::kFma: return Fill(spelled.fma, args[0], args[1], args[2]);
+    case Do::kAbs: return Fill(spelled.abs, args[0]);
+    case Do::kFloor: return Fill(spelled.floor, args[0]);
+    case Do::kSqrt: return Fill(spelled.sqrt, args[0]);
+    case Do::kCopySign: return Fill(spelled.copysign, args[0], args[1]);
+    default: return "";
+  }
+}
+
+std::string CodePrinter::Operation(const Value& value) {
+  std::vector<std::string> args;
+  for (ValueId arg : value.args) args.push_back(Expression(arg));
+  const Value& first = code_.values[value.args[0]];
+  const bool is_float = IsFloat(first.type);
+  // Arithmetic on bytes is done on ints and cut back.
+  auto narrow = [&](std::string text) {
+    return value.type == DType::kI8 ? Fill(dialect_.cast, dialect_.Of(DType::kI8).value, text) : text;
+  };
+  auto infix = [&](const char* op) { return narrow(fmt::format("({} {} {})", args[0], op, args[1])); };
+  switch (value.what) {
+    case Do::kPack:
+      return Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(args, ", ")));
+    case Do::kAdd: return infix("+");
+    case Do::kSub: return infix("-");
+    case Do::kMul: return infix("*");
+    case Do::kDiv:
+    case Do::kQuotient: return infix("/");
+    case Do::kNeg: return narrow(fmt::format("(-{})", args[0]));
+    case Do::kEq: return infix("==");
+    case Do::kNe: return infix("!=");
+    case Do::kLt: return infix("<");
+    case Do::kLe: return infix("<=");
+    case Do::kAnd: return infix("&&");
+    case Do::kOr: return infix("||");
+    case Do::kNot: return fmt::format("(!{})", args[0]);
+    case Do::kBitAnd: return infix("&");
+    case Do::kBitOr: return infix("|");
+    case Do::kShiftLeft: return infix("<<");
+    case Do::kShiftRight: return Fill(dialect_.unsigned_shift[value.type == DType::kI64], args[0], args[1]);
+    case Do::kSelect: return fmt::format("({} ? {} : {})", args[0], args[1], args[2]);
+    case Do::kMin: return fmt::format("{}({}, {})", Helper("min", value.type), args[0], args[1]);
+    case Do::kMax: return fmt::format("{}({}, {})", Helper("max", value.type), args[0], args[1]);
+    case Do::kLargerNumber: return fmt::format("{}({}, {})", Helper("larger", value.type), args[0], args[1]);
+    case Do::kAbs:
+      if (!is_float) return fmt::format("{}({})", Helper("abs", value.type), args[0]);
+      return Floating(value, args);
+    case Do::kBits: {
+      const DialectFloat& spelled =
+          value.type == DType::kF64 || first.type == DType::kF64 ? dialect_.f64 : dialect_.f32;
+      return Fill(is_float ? spelled.bits : spelled.from_bits, args[0]);
+    }
+    case Do::kConvert:
+      if (value.type == DType::kBool) return fmt::format("({} != {})", args[0], is_float ? "0.0" : "0");
+      if (first.type == DType::kBool)
+        return fmt::format("({} ? {} : {})", args[0], Fill(dialect_.cast, dialect_.Of(value.type).value, 1),
+                           Fill(dialect_.cast, dialect_.Of(value.type).value, 0));
+      if (is_float && !IsFloat(value.type))
+        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type), args[0]);
+      return Fill(dialect_.cast, dialect_.Of(value.type).value, args[0]);
+    case Do::kCall:
+      return fmt::format("{}({})", program_.functions[static_cast<size_t>(value.number)].name, fmt::join(args, ", "));
+    default: return Floating(value, args);
+  }
+}
+
+void CodePrinter::PrintStore(const Node& node, int depth) {
+  const Value& value = code_.values[node.b];
+  const DialectType& spelled = dialect_.Of(program_.buffers[node.buffer].dtype);
+  const std::string index = Index(node.a, node.offset);
+  if (value.lanes == 1) {
+    const std::string element = IsShared(node.buffer) ? fmt::format("{}[{}]", BufferName(node.buffer), index)
+                                                      : Fill(dialect_.element, BufferName(node.buffer), index);
+    std::string stored = Expression(node.b);
+    if (spelled.memory != spelled.value) stored = Fill(dialect_.cast, spelled.memory, fmt::format("{} ? 1 : 0", stored));
+    return Line(depth, fmt::format("{} = {};", element, stored));
+  }
+  if (IsShared(node.buffer) && !dialect_.shared_vectors) {
+    for (int lane = 0; lane < value.lanes; ++lane)
+      Line(depth, fmt::format("{}[{}] = {};", BufferName(node.buffer), Index(node.a, node.offset + lane),
+                              value.what == Do::kPack ? Expression(value.args[static_cast<size_t>(lane)])
+                                                      : fmt::format("{}.{}", Expression(node.b), "xyzw"[lane])));
+    return;
+  }
+  Line(depth, Fill(dialect_.store_vector, TypeName(value), BufferName(node.buffer), index, value.lanes,
+                   Expression(node.b)) +
+                  ";");
+}
+
+void CodePrinter::PrintNode(const Node& node, int depth) {
+  switch (node.kind) {
+    case Node::Kind::kLet: {
+      const Value& value = code_.values[node.value];
+      const std::string text = Expression(node.value);
+      const std::string name = Unique(fmt::format("v{}", node.value.value));
+      Line(depth, Fill(dialect_.variable[0], TypeName(value), name) + " = " + text + ";");
+      names_[node.value] = name;
+      return;
+    }
+    case Node::Kind::kDeclare: {
+      const Value& value = code_.values[node.value];
+      names_[node.value] = Unique(value.name);
+      return Line(depth, Fill(dialect_.variable[1], TypeName(value), names_[node.value]) + ";");
+    }
+    case Node::Kind::kAssign: return Line(depth, fmt::format("{} = {};", Expression(node.value), Expression(node.a)));
+    case Node::Kind::kStore: return PrintStore(node, depth);
+    case Node::Kind::kBarrier: return Line(depth, std::string(dialect_.barrier) + ";");
+    case Node::Kind::kIf:
+      Line(depth, fmt::format("if ({}) {{", Expression(node.a)));
+      PrintList(node.body, depth + 1);
+      return Line(depth, "}");
+    case Node::Kind::kFor: {
+      const std::string name = Unique(code_.values[node.value].name);
+      names_[node.value] = name;
+      Line(depth, fmt::format("for (int {0} = {1}; {0} < {2}; ++{0}) {{", name, Expression(node.a), Expression(node.b)));
+      PrintList(node.body, depth + 1);
+      return Line(depth, "}");
+    }
+  }
+}
+
+void CodePrinter::PrintList(const std::vector<Node>& nodes, int depth) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == Node::Kind::kLet && IsInlined(nodes, i)) {
+      inlined_.insert(nodes[i].value);
+      continue;
+    }
+    PrintNode(nodes[i], depth);
+  }
+}
+
+bool Stores(const std::vector<Node>& nodes, BufferId buffer) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+    return (node.kind == Node::Kind::kStore && node.buffer == buffer) || Stores(node.body, buffer);
+  });
+}
+
+class SourcePrinter {
+ public:
+  SourcePrinter(const straight::Program& program, const Dialect& dialect) : program_(program), dialect_(dialect) {}
+
+  std::vector<std::string> Print() {
+    const size_t count = program_.pack.size() + program_.launches.size();
+    std::vector<std::string> sources;
+    std::string body;
+    for (size_t i = 0; i < count; ++i) {
+      body += (body.empty() ? "" : "\n") + PrintLaunch(i);
+      if (dialect_.is_shader || i + 1 == count) sources.push_back(Head() + std::exchange(body, ""));
+    }
+    return sources;
+  }
+
+ private:
+  const straight::Launch& LaunchAt(size_t index) const {
+    const size_t packs = program_.pack.size();
+    return index < packs ? program_.pack[index] : program_.launches[index - packs];
+  }
+
+  std::string PrintLaunch(size_t index);
+  std::string PrintFunction(const straight::Function& function);
+  std::string PrintHelper(const std::string& name);
+  // What comes before the launches: needs of those printed so far.
+  std::string Head();
+
+  const straight::Program& program_;
+  const Dialect& dialect_;
+  std::set<std::string> helpers_;
+  std::set<std::string> references_;  // types that a shader's references point to
+  std::set<size_t> functions_;
+};
+
+std::string SourcePrinter::PrintLaunch(size_t index) {
+  const straight::Launch& launch = LaunchAt(index);
+  CodePrinter printer(program_, launch.code, dialect_, helpers_);
+  std::string parameters, shared, ids;
+  auto add = [&](const std::string& parameter) {
+    parameters += (parameters.empty() || dialect_.is_shader ? "" : ", ") + parameter;
+  };
+  for (BufferId id : launch.params) {
+    printer.NameBuffer(id);
+    const DialectType& type = dialect_.Of(program_.buffers[id].dtype);
+    references_.insert(std::string(type.memory));
+    add(Fill(dialect_.parameter[Stores(launch.code.nodes, id) ? 1 : 0], type.memory, printer.BufferName(id)));
+  }
+  for (int size : launch.sizes) {
+    printer.NameSize(size);
+    add(Fill(dialect_.size, printer.SizeName(size)));
+  }
+  for (BufferId id : launch.shared) {
+    printer.NameBuffer(id);
+    const Buffer& buffer = program_.buffers[id];
+    shared += (dialect_.is_shader ? "" : "  ") + Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory,
+                                                      printer.BufferName(id), buffer.elements) +
+              ";\n";
+  }
+  for (const Value& value : launch.code.values) {
+    if (value.what == Do::kCall) functions_.insert(static_cast<size_t>(value.number));
+    if (value.lanes > 1) references_.insert(std::string(dialect_.Of(value.type).vector[value.lanes / 4]));
+    if (value.what != Do::kThread && value.what != Do::kBlock) continue;
+    const bool is_thread = value.what == Do::kThread;
+    const auto axis = static_cast<size_t>(value.number);
+    ids += fmt::format("  const int {}{} = {};\n", is_thread ? 't' : 'b', "xyz"[axis],
+                       (is_thread ? dialect_.thread : dialect_.block)[axis]);
+  }
+  const std::string body = printer.Print(launch.code.nodes, 1);
+  std::string text = Fill(dialect_.head, LaunchName(program_, index), parameters, launch.block[0], launch.block[1],
+                          launch.block[2], launch.Threads());
+  text += dialect_.is_shader ? shared + "void main() {\n" : shared;
+  return text + ids + body + "}\n";
+}
+
+std::string SourcePrinter::PrintFunction(const straight::Function& function) {
+  CodePrinter printer(program_, function.code, dialect_, helpers_);
+  const std::string type(dialect_.Of(function.type).value);
+  const std::string body = printer.Print(function.code.nodes, 1);
+  return fmt::format("{}{} {}({} x) {{\n{}  return {};\n}}\n\n", dialect_.function, type, function.name, type, body,
+                     printer.Expression(function.result));
+}
+
+std::string SourcePrinter::PrintHelper(const std::string& name) {
+  const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
+  const std::string what = name.substr(0, name.rfind('_'));
+  const std::string t(dialect_.Of(type).value), suffix(IsFloat(type) ? dialect_.Of(type).suffix : "");
+  auto two = [&](const std::string& result) {
+    return fmt::format("{}{} hone_{}({} a, {} b) {{ return {}; }}\n", dialect_.function, t, name, t, t, result);
+  };
+  if (what == "max") return two(IsFloat(type) ? "a != a || a > b ? a : b" : "a > b ? a : b");
+  if (what == "min") return two(IsFloat(type) ? "a != a || a < b ? a : b" : "a < b ? a : b");
+  if (what == "larger") return two("b > a ? b : a");
+  if (what == "abs")
+    return fmt::format("{}{} hone_{}({} x) {{ return {}; }}\n", dialect_.function, t, name, t,
+                       Fill(dialect_.cast, t, "x < 0 ? -x : x"));
+  // i32_of_f32: towards zero, saturating, NaN is 0.
+  const DType to = ParseDType(what.substr(0, what.find('_'))).value();
+  const std::string result(dialect_.Of(to).value);
+  const std::string bound = to == DType::kI8 ? "128.0" : "2147483648.0";
+  const std::string most = to == DType::kI8 ? "127" : "2147483647";
+  return fmt::format("{0}{1} hone_{2}({3} x) {{ return {4}; }}\n", dialect_.function, result, name, t,
+                     Fill(dialect_.cast, result,
+                          fmt::format("x != x ? 0 : x >= {0}{1} ? {2} : x <= -{0}{1} ? -{2} - 1 : {3}", bound, suffix,
+                                      most, Fill(dialect_.cast, "int", "x"))));
+}
+
+std::string SourcePrinter::Head() {
+  std::string functions;
+  for (size_t i : functions_) functions += PrintFunction(program_.functions[i]);
+  std::string helpers;
+  for (const std::string& helper : helpers_) helpers += PrintHelper(helper);
+  if (!helpers.empty()) helpers += "\n";
+  const bool has_f64 = std::any_of(program_.buffers.begin(), program_.buffers.end(),
+                                   [](const Buffer& buffer) { return buffer.dtype == DType::kF64; });
+  std::string text = std::string(has_f64 ? dialect_.prelude_f64 : "") + std::string(dialect_.prelude) + "\n";
+  if (dialect_.is_shader) {
+    for (const std::string& type : references_)
+      text += fmt::format("layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Of_{0} {{ {0} at[]; }};\n",
+                          type);
+    text += "\n";
+    references_.clear();
+  }
+  text += helpers + functions;
+  if (dialect_.is_shader) {
+    helpers_.clear();
+    functions_.clear();
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string LaunchName(const straight::Program& program, size_t index) {
+  const size_t packs = program.pack.size();
+  std::string name =
+      fmt::format("hone_{}_{}", index, index < packs ? program.pack[index].name : program.launches[index - packs].name);
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
+std::vector<std::string> PrintSources(const straight::Program& program, const Dialect& dialect) {
+  return SourcePrinter(program, dialect).Print();
+}
+
+}  // namespace hone

@@ -1,0 +1,491 @@
+#include "codegen/gpu/simt_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "base/check.h"
+#include "codegen/gpu/simt_memory.h"
+
+namespace hone {
+namespace simt {
+namespace {
+
+using straight::Code;
+using straight::Do;
+using straight::Node;
+using straight::Value;
+using straight::ValueId;
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kBankBytes = 4;
+constexpr int64_t kSectorBytes = 32;
+
+// A lane: floats in `real`, integers and conditions in `number`.
+struct Lane {
+  double real = 0;
+  int64_t number = 0;
+};
+struct Slot {
+  std::array<Lane, 4> lanes = {};
+  bool is_set = false;
+};
+
+int64_t Wrapped(DType type, int64_t value) {
+  switch (type) {
+    case DType::kBool: return value != 0;
+    case DType::kI8: return static_cast<int8_t>(value);
+    case DType::kI64: return value;
+    default: return static_cast<int32_t>(value);
+  }
+}
+
+double Rounded(DType type, double value) {
+  return type == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+int64_t Saturated(DType type, double value) {
+  if (std::isnan(value)) return 0;
+  const double lo = type == DType::kI8 ? -128 : -2147483648.0, hi = type == DType::kI8 ? 127 : 2147483647.0;
+  return static_cast<int64_t>(std::clamp(std::trunc(value), lo, hi));
+}
+
+double Extreme(bool is_max, double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
+  return is_max ? std::max(a, b) : std::min(a, b);
+}
+
+Lane Convert(DType from, DType to, const Lane& x) {
+  const bool is_float = IsFloat(from);
+  if (to == DType::kBool) return {0, is_float ? x.real != 0 : x.number != 0};
+  if (IsFloat(to)) return {Rounded(to, is_float ? x.real : static_cast<double>(x.number)), 0};
+  return {0, is_float ? Saturated(to, x.real) : Wrapped(to, x.number)};
+}
+
+Lane Bits(DType from, DType to, const Lane& x) {
+  switch (to) {
+    case DType::kI32: return {0, std::bit_cast<int32_t>(static_cast<float>(x.real))};
+    case DType::kI64: return {0, std::bit_cast<int64_t>(x.real)};
+    case DType::kF32: return {std::bit_cast<float>(static_cast<int32_t>(x.number)), 0};
+    default: return {std::bit_cast<double>(x.number), 0};
+  }
+}
+
+Lane Floating(Do what, DType type, const Lane* a) {
+  const double x = a[0].real, y = a[1].real;
+  switch (what) {
+    case Do::kAdd: return {Rounded(type, x + y), 0};
+    case Do::kSub: return {Rounded(type, x - y), 0};
+    case Do::kMul: return {Rounded(type, x * y), 0};
+    case Do::kDiv: return {Rounded(type, x / y), 0};
+    case Do::kFma:
+      if (type == DType::kF32)
+        return {std::fma(static_cast<float>(x), static_cast<float>(y), static_cast<float>(a[2].real)), 0};
+      return {std::fma(x, y, a[2].real), 0};
+    case Do::kMin:
+    case Do::kMax: return {Extreme(what == Do::kMax, x, y), 0};
+    case Do::kLargerNumber: return {y > x ? y : x, 0};
+    case Do::kNeg: return {-x, 0};
+    case Do::kAbs: return {std::fabs(x), 0};
+    case Do::kFloor: return {std::floor(x), 0};
+    case Do::kSqrt: return {Rounded(type, std::sqrt(x)), 0};
+    case Do::kCopySign: return {std::copysign(x, y), 0};
+    case Do::kEq: return {0, x == y};
+    case Do::kNe: return {0, x != y};
+    case Do::kLt: return {0, x < y};
+    case Do::kLe: return {0, x <= y};
+    default: HONE_CHECK(!"an operation on floats");
+  }
+  return {};
+}
+
+Lane Integral(Do what, DType type, const Lane* a) {
+  const int64_t x = a[0].number, y = a[1].number;
+  const auto ux = static_cast<uint64_t>(x), uy = static_cast<uint64_t>(y);
+  const bool is_wide = type == DType::kI64;
+  switch (what) {
+    case Do::kAdd: return {0, Wrapped(type, static_cast<int64_t>(ux + uy))};
+    case Do::kSub: return {0, Wrapped(type, static_cast<int64_t>(ux - uy))};
+    case Do::kMul: return {0, Wrapped(type, static_cast<int64_t>(ux * uy))};
+    case Do::kQuotient: return {0, y == 0 ? 0 : Wrapped(type, x / y)};
+    case Do::kMin: return {0, std::min(x, y)};
+    case Do::kMax:
+    case Do::kLargerNumber: return {0, std::max(x, y)};
+    case Do::kNeg: return {0, Wrapped(type, static_cast<int64_t>(0 - ux))};
+    case Do::kAbs: return {0, Wrapped(type, x < 0 ? static_cast<int64_t>(0 - ux) : x)};
+    case Do::kEq: return {0, x == y};
+    case Do::kNe: return {0, x != y};
+    case Do::kLt: return {0, x < y};
+    case Do::kLe: return {0, x <= y};
+    case Do::kAnd: return {0, x != 0 && y != 0};
+    case Do::kOr: return {0, x != 0 || y != 0};
+    case Do::kNot: return {0, x == 0};
+    case Do::kBitAnd: return {0, x & y};
+    case Do::kBitOr: return {0, x | y};
+    case Do::kShiftLeft: return {0, Wrapped(type, static_cast<int64_t>(ux << y))};
+    case Do::kShiftRight:
+      return {0, is_wide ? static_cast<int64_t>(ux >> y) : static_cast<int64_t>(static_cast<uint32_t>(x) >> y)};
+    default: HONE_CHECK(!"an operation on integers");
+  }
+  return {};
+}
+
+// Nodes in a row, with jumps.
+struct Instruction {
+  enum class Kind : uint8_t { kNode, kLoopBegin, kLoopEnd, kSkipUnless };
+  Kind kind = Kind::kNode;
+  const Node* node = nullptr;
+  size_t target = 0;
+};
+
+void Flatten(const std::vector<Node>& nodes, std::vector<Instruction>& out) {
+  for (const Node& node : nodes) {
+    if (node.kind != Node::Kind::kFor && node.kind != Node::Kind::kIf) {
+      out.push_back({Instruction::Kind::kNode, &node, 0});
+      continue;
+    }
+    const bool is_loop = node.kind == Node::Kind::kFor;
+    const size_t begin = out.size();
+    out.push_back({is_loop ? Instruction::Kind::kLoopBegin : Instruction::Kind::kSkipUnless, &node, 0});
+    Flatten(node.body, out);
+    if (is_loop) out.push_back({Instruction::Kind::kLoopEnd, &node, begin + 1});
+    out[begin].target = out.size();
+  }
+}
+
+class Machine {
+ public:
+  Machine(const straight::Program& program, std::span<const int64_t> sizes, const SimtOptions& options)
+      : program_(program), sizes_(sizes), options_(options) {}
+
+  void AddMemory(BufferId id, Memory memory) { memories_.emplace(id, std::move(memory)); }
+  void Run(const straight::Launch& launch);
+  SimtReport Take() { return std::move(report_); }
+
+ private:
+  struct Thread {
+    std::vector<Slot> slots;
+    size_t pc = 0;
+    std::array<int64_t, 3> at = {};
+    std::map<size_t, int64_t> visits;  // of each access, when counting
+  };
+
+  bool IsOver() const { return report_.findings.size() >= options_.findings; }
+  void Find(std::string what) {
+    // One of a kind and a buffer is enough.
+    const std::string kind = what.substr(0, what.find('['));
+    if (!what.empty() && !IsOver() && seen_.insert(kind.substr(0, 24)).second) report_.findings.push_back(std::move(what));
+  }
+
+  void RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block);
+  // To the next barrier, or the end; false: it ended.
+  bool RunThread(Thread& thread);
+  void Execute(const Node& node, Thread& thread);
+  Slot Evaluate(const Value& value, Thread& thread, const Code& code, std::vector<Slot>& slots);
+  Slot Load(const Value& value, Thread& thread, std::vector<Slot>& slots);
+  const Slot& Read(ValueId id, const Code& code, const std::vector<Slot>& slots);
+  Slot Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread);
+  void Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread);
+  void AddCounts();
+
+  const straight::Program& program_;
+  std::span<const int64_t> sizes_;
+  const SimtOptions& options_;
+  std::map<BufferId, Memory> memories_;
+  std::map<BufferId, Memory> shared_;
+  SimtReport report_;
+  std::set<std::string> seen_;
+
+  const Code* code_ = nullptr;
+  std::vector<Instruction> instructions_;
+  std::vector<Slot> constants_;
+  Actor actor_;
+  bool counts_ = false;
+  // (warp, instruction, visit, shared) → bytes that are touched, from … to
+  std::map<std::tuple<int64_t, size_t, int64_t, bool>, std::vector<std::pair<int64_t, int64_t>>> touched_;
+};
+
+const Slot& Machine::Read(ValueId id, const Code& code, const std::vector<Slot>& slots) {
+  const Slot& slot = slots[id.index()];
+  if (!slot.is_set)
+    Find(fmt::format("{} is read before it is set[", code.values[id].what == Do::kRegister ? code.values[id].name
+                                                                                      : "a value"));
+  return slot;
+}
+
+void Machine::Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread) {
+  if (!counts_) return;
+  const bool is_shared = shared_.contains(buffer);
+  const int64_t bytes = ByteSize(program_.buffers[buffer].dtype);
+  const int64_t visit = thread.visits[thread.pc * 4096 + static_cast<size_t>(buffer.value)]++;
+  touched_[{actor_.thread / kWarp, thread.pc * 4096 + static_cast<size_t>(buffer.value), visit, is_shared}].emplace_back(
+      index * bytes, (index + lanes) * bytes);
+}
+
+void Machine::AddCounts() {
+  for (const auto& [key, ranges] : touched_) {
+    const bool is_shared = std::get<3>(key);
+    std::set<int64_t> units;  // sectors, or words of banks
+    for (const auto& [begin, end] : ranges) {
+      const int64_t unit = is_shared ? kBankBytes : kSectorBytes;
+      for (int64_t at = begin / unit; at * unit < end; ++at) units.insert(at);
+    }
+    if (!is_shared) {
+      ++report_.global_accesses;
+      report_.global_sectors += static_cast<int64_t>(units.size());
+      continue;
+    }
+    std::map<int64_t, int64_t> banks;
+    int64_t passes = 0;
+    for (int64_t word : units) passes = std::max(passes, ++banks[word % kWarp]);
+    ++report_.shared_accesses;
+    report_.shared_passes += passes;
+  }
+  touched_.clear();
+}
+
+Slot Machine::Load(const Value& value, Thread& thread, std::vector<Slot>& slots) {
+  Slot slot;
+  slot.is_set = true;
+  if (value.args.size() > 1 && Read(value.args[1], *code_, slots).lanes[0].number == 0) {
+    slot.lanes.fill(Read(value.args[2], *code_, slots).lanes[0]);
+    return slot;
+  }
+  const int64_t base = value.args[0] ? Read(value.args[0], *code_, slots).lanes[0].number : 0;
+  auto shared = shared_.find(value.buffer);
+  Memory& memory = shared != shared_.end() ? shared->second : memories_.at(value.buffer);
+  Count(value.buffer, base + value.number, value.lanes, thread);
+  for (int lane = 0; lane < value.lanes; ++lane) {
+    const int64_t index = base + value.number + lane;
+    std::string wrong = memory.Read(index, actor_);
+    const bool is_stray = wrong.starts_with("stray");
+    Find(std::move(wrong));
+    const double element = is_stray ? 0 : memory.Load(index);
+    Lane& to = slot.lanes[static_cast<size_t>(lane)];
+    if (IsFloat(value.type))
+      to.real = element;
+    else
+      to.number = static_cast<int64_t>(element);
+  }
+  return slot;
+}
+
+Slot Machine::Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread) {
+  std::vector<Slot> slots(function.code.values.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Value& value = function.code.values[ValueId(static_cast<int>(i))];
+    if (value.what != Do::kConstant) continue;
+    slots[i].lanes[0] = {value.real, value.number};
+    slots[i].is_set = true;
+  }
+  for (size_t i = 0; i < args.size(); ++i) slots[function.params[i].index()] = args[i];
+  for (const Node& node : function.code.nodes)
+    slots[node.value.index()] = Evaluate(function.code.values[node.value], thread, function.code, slots);
+  return slots[function.result.index()];
+}
+
+Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, std::vector<Slot>& slots) {
+  if (value.what == Do::kLoad) return Load(value, thread, slots);
+  std::vector<Slot> args;
+  for (ValueId arg : value.args) args.push_back(Read(arg, code, slots));
+  Slot slot;
+  slot.is_set = true;
+  switch (value.what) {
+    case Do::kLane: slot.lanes[0] = args[0].lanes[static_cast<size_t>(value.number)]; return slot;
+    case Do::kPack:
+      for (size_t lane = 0; lane < args.size(); ++lane) slot.lanes[lane] = args[lane].lanes[0];
+      return slot;
+    case Do::kSelect: return args[args[0].lanes[0].number != 0 ? 1 : 2];
+    case Do::kCall: return Call(program_.functions[static_cast<size_t>(value.number)], args, thread);
+    default: break;
+  }
+  const DType from = code.values[value.args[0]].type;
+  std::array<Lane, 3> of = {};
+  for (size_t i = 0; i < args.size(); ++i) of[i] = args[i].lanes[0];
+  if (value.what == Do::kConvert)
+    slot.lanes[0] = Convert(from, value.type, of[0]);
+  else if (value.what == Do::kBits)
+    slot.lanes[0] = Bits(from, value.type, of[0]);
+  else if (IsFloat(from))
+    slot.lanes[0] = Floating(value.what, value.type, of.data());
+  else
+    slot.lanes[0] = Integral(value.what, value.type, of.data());
+  return slot;
+}
+
+void Machine::Execute(const Node& node, Thread& thread) {
+  switch (node.kind) {
+    case Node::Kind::kLet:
+      thread.slots[node.value.index()] = Evaluate(code_->values[node.value], thread, *code_, thread.slots);
+      return;
+    case Node::Kind::kDeclare: thread.slots[node.value.index()] = {}; return;
+    case Node::Kind::kAssign: {
+      const Slot value = Read(node.a, *code_, thread.slots);
+      thread.slots[node.value.index()] = value;
+      return;
+    }
+    case Node::Kind::kStore: {
+      const Slot value = Read(node.b, *code_, thread.slots);
+      const int64_t base = node.a ? Read(node.a, *code_, thread.slots).lanes[0].number : 0;
+      const Value& stored = code_->values[node.b];
+      auto shared = shared_.find(node.buffer);
+      Memory& memory = shared != shared_.end() ? shared->second : memories_.at(node.buffer);
+      Count(node.buffer, base + node.offset, stored.lanes, thread);
+      for (int lane = 0; lane < stored.lanes; ++lane) {
+        const int64_t index = base + node.offset + lane;
+        std::string wrong = memory.Write(index, actor_);
+        const bool is_stray = wrong.starts_with("stray");
+        Find(std::move(wrong));
+        const Lane& from = value.lanes[static_cast<size_t>(lane)];
+        if (!is_stray) memory.Store(index, IsFloat(stored.type) ? from.real : static_cast<double>(from.number));
+      }
+      return;
+    }
+    default: HONE_CHECK(!"a node without a body");
+  }
+}
+
+bool Machine::RunThread(Thread& thread) {
+  while (thread.pc < instructions_.size()) {
+    const Instruction& instruction = instructions_[thread.pc];
+    const Node& node = *instruction.node;
+    switch (instruction.kind) {
+      case Instruction::Kind::kNode:
+        if (node.kind == Node::Kind::kBarrier) return true;
+        Execute(node, thread);
+        ++thread.pc;
+        break;
+      case Instruction::Kind::kSkipUnless:
+        thread.pc = Read(node.a, *code_, thread.slots).lanes[0].number != 0 ? thread.pc + 1 : instruction.target;
+        break;
+      case Instruction::Kind::kLoopBegin: {
+        Slot& counter = thread.slots[node.value.index()];
+        counter = Read(node.a, *code_, thread.slots);
+        const bool enters = counter.lanes[0].number < Read(node.b, *code_, thread.slots).lanes[0].number;
+        thread.pc = enters ? thread.pc + 1 : instruction.target;
+        break;
+      }
+      case Instruction::Kind::kLoopEnd: {
+        Slot& counter = thread.slots[node.value.index()];
+        ++counter.lanes[0].number;
+        const bool again = counter.lanes[0].number < Read(node.b, *code_, thread.slots).lanes[0].number;
+        thread.pc = again ? instruction.target : thread.pc + 1;
+        break;
+      }
+    }
+  }
+  return false;
+}
+
+void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block) {
+  for (auto& [id, memory] : shared_) memory.Settle(true);
+  std::vector<Thread> threads(static_cast<size_t>(launch.Threads()));
+  for (size_t t = 0; t < threads.size(); ++t) {
+    const auto number = static_cast<int64_t>(t);
+    threads[t].slots = constants_;
+    threads[t].at = {number % launch.block[0], number / launch.block[0] % launch.block[1],
+                     number / launch.block[0] / launch.block[1]};
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      const Value& value = launch.code.values[ValueId(static_cast<int>(i))];
+      Slot& slot = threads[t].slots[i];
+      const auto axis = static_cast<size_t>(value.number);
+      if (value.what == Do::kThread) slot.lanes[0].number = threads[t].at[axis];
+      else if (value.what == Do::kBlock) slot.lanes[0].number = block[axis];
+      else continue;
+      slot.is_set = true;
+    }
+  }
+  actor_.interval = 0;
+  for (bool goes_on = true; goes_on && !IsOver();) {
+    size_t waiting = 0;
+    size_t where = 0;
+    bool is_divergent = false;
+    for (size_t t = 0; t < threads.size() && !IsOver(); ++t) {
+      actor_.thread = static_cast<int64_t>(t);
+      if (!RunThread(threads[t])) continue;
+      is_divergent |= waiting > 0 && threads[t].pc != where;
+      where = threads[t].pc;
+      ++waiting;
+    }
+    if (IsOver()) return;
+    if (is_divergent || (waiting > 0 && waiting < threads.size())) {
+      Find(fmt::format("divergent barrier: {} of {} threads wait at one that others do not come to[", waiting,
+                       threads.size()));
+      return;
+    }
+    goes_on = waiting > 0;
+    if (!goes_on) return;
+    ++report_.barriers;
+    ++actor_.interval;
+    for (Thread& thread : threads) ++thread.pc;
+  }
+}
+
+void Machine::Run(const straight::Launch& launch) {
+  code_ = &launch.code;
+  instructions_.clear();
+  Flatten(launch.code.nodes, instructions_);
+  shared_.clear();
+  for (BufferId id : launch.shared) {
+    const Buffer& buffer = program_.buffers[id];
+    shared_.emplace(id, Memory(buffer.name, buffer.dtype, buffer.elements, nullptr, false));
+  }
+  constants_.assign(launch.code.values.size(), {});
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    const Value& value = launch.code.values[ValueId(static_cast<int>(i))];
+    if (value.what == Do::kConstant)
+      constants_[i].lanes[0] = {value.real, value.number};
+    else if (value.what == Do::kSize)
+      constants_[i].lanes[0].number = sizes_[static_cast<size_t>(value.number)];
+    else
+      continue;
+    constants_[i].is_set = true;
+  }
+  std::array<int64_t, 3> grid = {};
+  for (size_t d = 0; d < 3; ++d) grid[d] = straight::BlocksAlong(program_, launch, d, sizes_);
+  report_.most_threads = std::max(report_.most_threads, launch.Threads());
+  actor_.block = 0;
+  for (int64_t z = 0; z < grid[2]; ++z)
+    for (int64_t y = 0; y < grid[1]; ++y)
+      for (int64_t x = 0; x < grid[0] && !IsOver(); ++x) {
+        counts_ = options_.count && actor_.block == 0;
+        RunBlock(launch, {x, y, z});
+        ++actor_.block;
+        ++report_.blocks;
+      }
+  AddCounts();
+  for (auto& [id, memory] : memories_) memory.Settle(false);
+}
+
+}  // namespace
+}  // namespace simt
+
+Result<SimtReport> SimtRun(const straight::Program& program, std::span<void* const> operands,
+                           std::span<const int64_t> sizes, const SimtOptions& options) {
+  if (operands.size() != program.kernel.operands.size())
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("{} operands, the kernel has {}", operands.size(), program.kernel.operands.size()), ""};
+  simt::Machine machine(program, sizes, options);
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const BufferId id(static_cast<int>(i));
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.scope == Scope::kBlock || buffer.scope == Scope::kRegisters) continue;
+    const bool is_operand = buffer.scope == Scope::kDefault;
+    void* data = is_operand ? operands[static_cast<size_t>(buffer.operand)] : nullptr;
+    const int64_t elements = is_operand ? straight::ElementsAt(program, buffer, sizes) : buffer.elements;
+    machine.AddMemory(id, simt::Memory(buffer.name, buffer.dtype, elements, data, is_operand && !buffer.written));
+  }
+  for (const auto* launches : {&program.pack, &program.launches})
+    for (const straight::Launch& launch : *launches) machine.Run(launch);
+  return machine.Take();
+}
+
+}  // namespace hone

@@ -1,0 +1,51 @@
+#include "codegen/gpu/straight.h"
+
+#include <algorithm>
+
+namespace hone::straight {
+namespace {
+
+int64_t Evaluate(const Program& program, const Linear& form, std::span<const int64_t> sizes);
+
+int64_t Evaluate(const Program& program, VarId id, std::span<const int64_t> sizes) {
+  const Var& var = program.vars[id];
+  auto of = [&](const Linear& form) { return Evaluate(program, form, sizes); };
+  switch (var.kind) {
+    case VarKind::kSize:
+      for (size_t size = 0; size < program.size_vars.size(); ++size)
+        if (program.size_vars[size] == id) return sizes[size];
+      return 0;
+    case VarKind::kFloorDiv: {
+      const int64_t a = of(var.a);
+      return a >= 0 ? a / var.divisor : -((-a + var.divisor - 1) / var.divisor);
+    }
+    case VarKind::kMin: return std::min(of(var.a), of(var.b));
+    case VarKind::kMax: return std::max(of(var.a), of(var.b));
+    case VarKind::kProduct: return of(var.a) * of(var.b);
+    default: return of(var.a);
+  }
+}
+
+int64_t Evaluate(const Program& program, const Linear& form, std::span<const int64_t> sizes) {
+  int64_t value = form.constant();
+  for (const Term& term : form.terms()) value += term.coef * Evaluate(program, term.var, sizes);
+  return value;
+}
+
+}  // namespace
+
+int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes) {
+  return Evaluate(program, launch.grid[dimension], sizes);
+}
+
+int64_t ElementsAt(const Program& program, const Buffer& buffer, std::span<const int64_t> sizes) {
+  const Tensor& tensor =
+      program.kernel.tensors[static_cast<size_t>(program.kernel.operands[static_cast<size_t>(buffer.operand)])];
+  if (tensor.shape.empty()) return 1;
+  const Expr& first = tensor.shape[0];
+  if (LowerExtent(program.kernel, first) == UpperExtent(program.kernel, first) || first.op() != Op::kSize)
+    return buffer.elements;
+  return buffer.elements / UpperExtent(program.kernel, first) * sizes[static_cast<size_t>(first.int_value())];
+}
+
+}  // namespace hone::straight

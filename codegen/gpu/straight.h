@@ -1,0 +1,147 @@
+// Straight code: what is left between a loop program for a GPU and text in some dialect of C. One launch per nest; loops
+// that stay loops, conditions, barriers; everything else are values and stores of one thread: unrolled, vector or scalar
+// accesses decided, guards folded, indices in 32 bits and computed as far out as they can be, register tiles as named
+// scalars. codegen/gpu/print_launch writes it as text, codegen/gpu/simt_run executes it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/id.h"
+#include "codegen/lower/program.h"
+#include "ir/graph/expr.h"
+
+namespace hone::straight {
+
+using ValueId = Id<struct StraightValueTag>;  // of Code::values
+
+// What a value is made by. Types are those of its arguments unless it says otherwise; integers are i32 (indices too)
+// and wrap around.
+enum class Do : uint8_t {
+  kConstant,  // `number` or `real`
+  kThread,    // the thread's number in its block along axis `number`
+  kBlock,     // the block's number in the launch
+  kSize,      // dynamic size `number`
+  kCounter,   // of the kFor that names it
+  kArgument,  // `number` of a function
+  kRegister,  // a variable, read as often as it is named
+  kLoad,      // buffer[args[0] + number], `lanes` elements; args[0] may be none. With a condition args[1]: only where it
+              // holds, else args[2] in every lane
+  kLane,      // element `number` of a vector
+  kPack,      // a vector of args
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,        // floats
+  kQuotient,   // integers, towards zero
+  kFma,        // a·b + c, rounded once
+  kMin,        // NaN if either is
+  kMax,
+  kLargerNumber,  // b > a ? b : a
+  kNeg,
+  kAbs,
+  kFloor,
+  kSqrt,
+  kCopySign,
+  kEq,  // kBool from here …
+  kNe,
+  kLt,
+  kLe,
+  kAnd,
+  kOr,
+  kNot,     // … to here
+  kSelect,  // args[0] ? args[1] : args[2]
+  kBitAnd,
+  kBitOr,
+  kShiftLeft,   // by args[1]
+  kShiftRight,  // of an unsigned number
+  kBits,        // the same bits as another type of that size
+  kConvert,     // Op::kCast
+  kCall,        // function `number`
+};
+
+struct Value {
+  Do what = Do::kConstant;
+  DType type = DType::kI32;
+  int lanes = 1;
+  std::vector<ValueId> args = {};
+  int64_t number = 0;
+  double real = 0;
+  BufferId buffer = {};
+  std::string name = {};   // kRegister, kCounter: a hint
+  bool varies = false;     // perhaps, between the threads of a block
+};
+
+struct Node {
+  enum class Kind : uint8_t {
+    kLet,      // `value` is computed here
+    kDeclare,  // the register `value` is there from here on
+    kAssign,   // register `value` = a
+    kStore,    // buffer[a + offset] = b, as many elements as b has lanes; a may be none
+    kFor,      // `body` for value = a … b − 1
+    kIf,       // `body` where a
+    kBarrier,
+  };
+  Kind kind = Kind::kLet;
+  ValueId value = {}, a = {}, b = {};
+  int64_t offset = 0;
+  BufferId buffer = {};
+  std::vector<Node> body = {};
+};
+
+struct Code {
+  IdVector<ValueId, Value> values;
+  std::vector<Node> nodes;
+};
+
+// An elementary function: one argument or two, and what it comes to.
+struct Function {
+  std::string name;
+  Op op = Op::kExp;
+  DType type = DType::kF32;
+  std::vector<ValueId> params;
+  ValueId result;
+  Code code;
+};
+
+struct Launch {
+  std::string name;
+  std::array<Linear, 3> grid = {Linear(1), Linear(1), Linear(1)};  // over sizes
+  std::array<int64_t, 3> block = {1, 1, 1};
+  std::vector<BufferId> params;  // in global memory, in the order in which they are passed
+  std::vector<int> sizes;        // dynamic ones, by index into Kernel::sizes, passed after the buffers as i32
+  std::vector<BufferId> shared;  // by the threads of a block
+  int64_t shared_bytes = 0;
+  Code code;
+
+  int64_t Threads() const { return block[0] * block[1] * block[2]; }
+};
+
+struct Program {
+  Kernel kernel;
+  VarTable vars;
+  std::vector<VarId> size_vars;
+  IdVector<BufferId, Buffer> buffers;
+  std::vector<Function> functions;
+  std::vector<Launch> launches;  // one after the other
+  std::vector<Launch> pack;      // once, when constants are known
+  int64_t workspace_bytes = 0;   // of the buffers in the workspace, at their offsets
+};
+
+// At those values of the dynamic sizes, by index into Kernel::sizes: how many blocks a launch has along a dimension, and
+// how many elements an operand.
+int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes);
+int64_t ElementsAt(const Program& program, const Buffer& buffer, std::span<const int64_t> sizes);
+
+// What a device can do at most.
+struct DeviceLimits {
+  int64_t threads = 256;             // of a block
+  int64_t shared_bytes = 32 << 10;   // of a block
+  int64_t registers = 240;           // 32-bit values in register tiles of a thread
+  std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};
+};
+
+}  // namespace hone::straight

@@ -1,0 +1,176 @@
+// Elementary functions as straight code, by the same polynomials as on the CPU (codegen/llvm/math_exp.cc and math_log.cc
+// explain the methods): no device's own functions, whose accuracy differs from driver to driver.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "codegen/gpu/launch_maker.h"
+#include "codegen/math_tables.h"
+#include "ir/graph/op_traits.h"
+
+namespace hone::straight {
+namespace {
+
+using namespace math_tables;
+
+class Math {
+ public:
+  Math(Builder& builder, DType type) : b_(builder), type_(type) {}
+
+  ValueId Exp(ValueId x) { return ExpInRange(AtMost(AtLeast(x, is_f64() ? -746 : -104), is_f64() ? 710 : 89)); }
+
+  ValueId Tanh(ValueId x) {
+    const ValueId magnitude = AtMost(Abs(x), is_f64() ? 19.5 : 9.25);  // tanh rounds to 1 from there on
+    const ValueId e = Expm1InRange(Add(magnitude, magnitude));
+    return CopySign(Div(e, Add(e, Const(2))), x);
+  }
+
+  ValueId Erf(ValueId x) {
+    const ValueId magnitude = AtMost(Abs(x), is_f64() ? 5.95 : 3.93);  // erf rounds to 1 from there on
+    const ValueId t =
+        is_f64() ? Div(Horner(magnitude, kErfPF64), Horner(magnitude, kErfQF64)) : Horner(magnitude, kErfF32);
+    const ValueId negative = Make(Do::kNeg, {magnitude});
+    return CopySign(Expm1InRange(Fma(negative, t, negative)), x);
+  }
+
+  ValueId Log(ValueId x) {
+    const auto [mantissa, e] = SplitExponent(x);
+    const ValueId f = Sub(mantissa, Const(1));
+    const ValueId small = Add(f, Fma(e, Const(Low()), LogTail(f)));
+    const ValueId result = Fma(e, Const(High()), small);
+    // Infinity and NaN give themselves, zero −∞, negative numbers NaN.
+    const ValueId zero = Const(0), infinity = Const(HUGE_VAL);
+    const ValueId finite = Select(Make(Do::kLt, DType::kBool, {x, infinity}), result, x);
+    const ValueId special =
+        Select(Make(Do::kEq, DType::kBool, {x, zero}), Const(-HUGE_VAL), Const(std::numeric_limits<double>::quiet_NaN()));
+    return Select(Make(Do::kLe, DType::kBool, {x, zero}), special, finite);
+  }
+
+ private:
+  struct Rounded {
+    ValueId value, bits;
+  };
+  struct Split {
+    ValueId mantissa, exponent;
+  };
+
+  bool is_f64() const { return type_ == DType::kF64; }
+  DType bits_type() const { return is_f64() ? DType::kI64 : DType::kI32; }
+  int mantissa_bits() const { return is_f64() ? 52 : 23; }
+  double Magic() const { return is_f64() ? 0x1.8p52 : 0x1.8p23; }
+  double High() const { return is_f64() ? 0x1.62e42feep-1 : 0x1.62e4p-1; }  // of ln 2, in two parts
+  double Low() const { return is_f64() ? 0x1.a39ef35793c76p-33 : 0x1.7f7d1cf79abcap-20; }
+
+  ValueId Make(Do what, std::vector<ValueId> args) { return b_.Make(what, type_, std::move(args)); }
+  ValueId Make(Do what, DType type, std::vector<ValueId> args) { return b_.Make(what, type, std::move(args)); }
+  ValueId Const(double value) { return b_.Constant(type_, 0, value); }
+  ValueId Int(int64_t value) { return b_.Constant(bits_type(), value, 0); }
+  ValueId Add(ValueId a, ValueId b) { return Make(Do::kAdd, {a, b}); }
+  ValueId Sub(ValueId a, ValueId b) { return Make(Do::kSub, {a, b}); }
+  ValueId Mul(ValueId a, ValueId b) { return Make(Do::kMul, {a, b}); }
+  ValueId Div(ValueId a, ValueId b) { return Make(Do::kDiv, {a, b}); }
+  ValueId Fma(ValueId a, ValueId b, ValueId c) { return Make(Do::kFma, {a, b, c}); }
+  ValueId Abs(ValueId a) { return Make(Do::kAbs, {a}); }
+  ValueId CopySign(ValueId a, ValueId b) { return Make(Do::kCopySign, {a, b}); }
+  ValueId Select(ValueId c, ValueId a, ValueId b) { return Make(Do::kSelect, {c, a, b}); }
+  ValueId AtLeast(ValueId x, double bound) { return Select(Make(Do::kLt, DType::kBool, {x, Const(bound)}), Const(bound), x); }
+  ValueId AtMost(ValueId x, double bound) { return Select(Make(Do::kLt, DType::kBool, {Const(bound), x}), Const(bound), x); }
+  ValueId ToBits(ValueId x) { return Make(Do::kBits, bits_type(), {x}); }
+  ValueId FromBits(ValueId x) { return Make(Do::kBits, {x}); }
+  ValueId BitsOf(double value) {
+    return Int(is_f64() ? std::bit_cast<int64_t>(value) : std::bit_cast<int32_t>(static_cast<float>(value)));
+  }
+  ValueId IntAdd(ValueId a, ValueId b) { return Make(Do::kAdd, bits_type(), {a, b}); }
+  ValueId ShiftLeft(ValueId a) { return Make(Do::kShiftLeft, bits_type(), {a, b_.Int(mantissa_bits())}); }
+
+  ValueId Horner(ValueId x, std::span<const double> c) {
+    ValueId sum = Const(c.back());
+    for (size_t i = c.size() - 1; i-- > 0;) sum = Fma(sum, x, Const(c[i]));
+    return sum;
+  }
+
+  Rounded RoundScaled(ValueId x, double factor) {
+    const ValueId shifted = Fma(x, Const(factor), Const(Magic()));
+    return {Sub(shifted, Const(Magic())), ToBits(shifted)};
+  }
+  ValueId PowerOfTwo(ValueId bits) { return FromBits(IntAdd(ShiftLeft(bits), BitsOf(1))); }
+  // In two factors, the second of which rounds.
+  ValueId Scale(ValueId p, const Rounded& n) {
+    const ValueId half = ToBits(Fma(n.value, Const(0.5), Const(Magic())));
+    const ValueId rest = Make(Do::kSub, bits_type(), {n.bits, half});
+    return Mul(Mul(p, PowerOfTwo(half)), PowerOfTwo(rest));
+  }
+
+  std::pair<Rounded, ValueId> Reduce(ValueId x) {
+    const Rounded n = RoundScaled(x, 0x1.71547652b82fep+0);
+    return {n, Fma(n.value, Const(-Low()), Fma(n.value, Const(-High()), x))};
+  }
+  ValueId ExpInRange(ValueId x) {
+    const auto [n, r] = Reduce(x);
+    return Scale(is_f64() ? Horner(r, kExpF64) : Horner(r, kExpF32), n);
+  }
+  ValueId Expm1InRange(ValueId x) {
+    const auto [n, r] = Reduce(x);
+    const ValueId q = is_f64() ? Horner(r, kExpm1F64) : Horner(r, kExpm1F32);
+    const ValueId p = Fma(Mul(r, r), q, r);
+    const ValueId scale = PowerOfTwo(n.bits);
+    return Fma(scale, p, Sub(scale, Const(1)));
+  }
+
+  ValueId LogTail(ValueId f) {
+    if (!is_f64()) return Mul(Mul(f, f), Horner(f, kLogF32));
+    const ValueId s = Div(f, Add(f, Const(2)));
+    const ValueId z = Mul(s, s);
+    const ValueId r = Mul(z, Horner(z, kLogF64));
+    const ValueId h = Mul(Mul(f, Const(0.5)), f);
+    return Sub(Mul(s, Add(h, r)), h);
+  }
+  Split SplitExponent(ValueId x) {
+    const ValueId tiny = Make(Do::kLt, DType::kBool, {x, Const(is_f64() ? 0x1p-1022 : 0x1p-126)});
+    const double two_to_mantissa = is_f64() ? 0x1p52 : 0x1p23, bias = is_f64() ? 1023 : 127;
+    const ValueId normal = Select(tiny, Mul(x, Const(two_to_mantissa)), x);
+    const int64_t distance = is_f64() ? std::bit_cast<int64_t>(1.0) - std::bit_cast<int64_t>(0.75)
+                                      : std::bit_cast<int32_t>(1.0f) - std::bit_cast<int32_t>(0.75f);
+    const ValueId moved = IntAdd(ToBits(normal), Int(distance));
+    const ValueId biased = Make(Do::kShiftRight, bits_type(), {moved, b_.Int(mantissa_bits())});
+    const ValueId converted = FromBits(Make(Do::kBitOr, bits_type(), {biased, BitsOf(two_to_mantissa)}));
+    const ValueId offset =
+        Select(tiny, Const(two_to_mantissa + bias + mantissa_bits()), Const(two_to_mantissa + bias));
+    const ValueId field = Make(Do::kBitAnd, bits_type(), {moved, Int((int64_t{1} << mantissa_bits()) - 1)});
+    return {FromBits(IntAdd(field, BitsOf(0.75))), Sub(converted, offset)};
+  }
+
+  Builder& b_;
+  const DType type_;
+};
+
+}  // namespace
+
+Result<int64_t> FunctionFor(Program& program, Op op, DType type) {
+  for (size_t i = 0; i < program.functions.size(); ++i)
+    if (program.functions[i].op == op && program.functions[i].type == type) return static_cast<int64_t>(i);
+  Function function;
+  function.name = fmt::format("hone_{}_{}", OpName(op), Name(type));
+  function.op = op;
+  function.type = type;
+  Builder builder(function.code);
+  const ValueId x = builder.Given({.what = Do::kArgument, .type = type, .number = 0});
+  function.params = {x};
+  Math math(builder, type);
+  switch (op) {
+    case Op::kExp: function.result = math.Exp(x); break;
+    case Op::kTanh: function.result = math.Tanh(x); break;
+    case Op::kErf: function.result = math.Erf(x); break;
+    case Op::kLog: function.result = math.Log(x); break;
+    default:
+      return Error{ErrorKind::kUnsupported, std::string(OpName(op)) + " in code for a GPU", ""};
+  }
+  builder.Finish();
+  program.functions.push_back(std::move(function));
+  return static_cast<int64_t>(program.functions.size()) - 1;
+}
+
+}  // namespace hone::straight

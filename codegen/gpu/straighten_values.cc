@@ -1,0 +1,274 @@
+// Values and accesses. Every index is a linear form; what of it is known in an outer scope is computed there, once, and
+// the constant part stays with the access.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/arithmetic.h"
+#include "base/check.h"
+#include "codegen/gpu/launch_maker.h"
+#include "ir/graph/op_traits.h"
+
+namespace hone::straight {
+namespace {
+
+int64_t RoundedDown(int64_t a, int64_t b) { return a >= 0 ? a / b : -CeilDiv(-a, b); }
+
+bool FitsInt(const Interval& range) { return range.lo >= INT32_MIN && range.hi <= INT32_MAX; }
+
+}  // namespace
+
+Linear LaunchMaker::Known(const Linear& form) {
+  return out_.vars.Substitute(out_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
+    const auto constant = constants_.find(var);
+    if (constant == constants_.end()) return false;
+    *value = Linear(constant->second);
+    return true;
+  });
+}
+
+Result<ValueId> LaunchMaker::QuotientDown(const Linear& a, int64_t divisor) {
+  const Interval range = out_.vars.Range(a);
+  // A multiple of the divisor makes it positive, so that C's division rounds down.
+  const int64_t lift = range.lo >= 0 ? 0 : CeilDiv(-range.lo, divisor);
+  if (!FitsInt({range.lo, range.hi + lift * divisor}))
+    return Error{ErrorKind::kUnsupported, "an index beyond 32 bits is divided", ""};
+  const ValueId lifted = HONE_TRY(IndexValue(a + Linear(lift * divisor)));
+  const ValueId quotient = builder_.Make(Do::kQuotient, DType::kI32, {lifted, builder_.Int(divisor)});
+  return lift == 0 ? quotient : builder_.Make(Do::kSub, DType::kI32, {quotient, builder_.Int(lift)});
+}
+
+Result<ValueId> LaunchMaker::VarValue(VarId id) {
+  const Var var = out_.vars[id];
+  switch (var.kind) {
+    case VarKind::kLoop: {
+      const auto known = known_.find(id);
+      if (known != known_.end()) return known->second;
+      return Error{ErrorKind::kInvalid, fmt::format("{} is not known where it is needed", var.name), ""};
+    }
+    case VarKind::kSize:
+      for (size_t size = 0; size < program_.size_vars.size(); ++size)
+        if (program_.size_vars[size] == id)
+          return builder_.Given({.what = Do::kSize, .type = DType::kI32, .number = static_cast<int64_t>(size)});
+      break;
+    case VarKind::kAxis: return IndexValue(var.a);
+    case VarKind::kFloorDiv: return QuotientDown(var.a, var.divisor);
+    case VarKind::kMin:
+    case VarKind::kMax:
+    case VarKind::kProduct: {
+      const ValueId a = HONE_TRY(IndexValue(var.a)), b = HONE_TRY(IndexValue(var.b));
+      const Do what = var.kind == VarKind::kMin ? Do::kMin : var.kind == VarKind::kMax ? Do::kMax : Do::kMul;
+      return builder_.Make(what, DType::kI32, {a, b});
+    }
+    case VarKind::kOpaque: return ValueOf(program_.OpaqueValue(var));
+  }
+  return Error{ErrorKind::kUnsupported, fmt::format("{} in an index", var.name), ""};
+}
+
+Result<Address> LaunchMaker::AddressOf(const Linear& unresolved) {
+  const Linear form = Known(unresolved);
+  // Outer values first: their sum is computed where they are.
+  std::vector<std::pair<ValueId, int64_t>> terms;
+  for (const Term& term : form.terms()) terms.emplace_back(HONE_TRY(VarValue(term.var)), term.coef);
+  std::stable_sort(terms.begin(), terms.end(), [&](const auto& a, const auto& b) {
+    return builder_.DepthOf(a.first) < builder_.DepthOf(b.first);
+  });
+  Address address{{}, form.constant()};
+  for (const auto& [value, coef] : terms) {
+    int64_t number = 0;
+    if (builder_.IsConstant(value, &number)) {
+      address.offset += number * coef;
+      continue;
+    }
+    const ValueId scaled = builder_.Make(Do::kMul, DType::kI32, {value, builder_.Int(coef)});
+    address.base = address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, scaled}) : scaled;
+  }
+  return address;
+}
+
+Result<ValueId> LaunchMaker::IndexValue(const Linear& form) {
+  const Address address = HONE_TRY(AddressOf(form));
+  const ValueId offset = builder_.Int(address.offset);
+  return address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, offset}) : offset;
+}
+
+Result<ValueId> LaunchMaker::Holds(const Linear& unresolved) {
+  const Linear form = Known(unresolved);
+  const Interval range = out_.vars.Range(form);
+  if (range.lo >= 0) return builder_.Bool(true);
+  if (range.hi < 0) return builder_.Bool(false);
+  // k·e + c ≥ 0 where e ≥ −⌊c/k⌋: the same for all lanes of a vector that lies inside or outside as a whole.
+  int64_t k = 0;
+  for (const Term& term : form.terms()) k = std::gcd(k, term.coef);
+  Linear reduced(RoundedDown(form.constant(), k));
+  for (const Term& term : form.terms()) reduced += Linear::Of(term.var, term.coef / k);
+  const Address address = HONE_TRY(AddressOf(reduced));
+  if (!address.base) return builder_.Bool(address.offset >= 0);
+  return builder_.Make(Do::kLe, DType::kBool, {builder_.Int(-address.offset), address.base});
+}
+
+Result<ValueId> LaunchMaker::AllHold(const std::vector<Linear>& forms) {
+  ValueId all;
+  for (const Linear& form : forms) {
+    const ValueId holds = HONE_TRY(Holds(form));
+    int64_t known = 0;
+    if (builder_.IsConstant(holds, &known)) {
+      if (known == 0) return holds;
+      continue;
+    }
+    all = builder_.And(all, holds);
+  }
+  return all;
+}
+
+Result<ValueId> LaunchMaker::ValueOf(const ValueNode& node) {
+  switch (node.kind) {
+    case ValueNode::Kind::kConstant:
+      return builder_.Constant(TypeInCode(node.type), node.int_value, node.float_value);
+    case ValueNode::Kind::kIndex: return IndexValue(node.index[0]);
+    case ValueNode::Kind::kGuard: return Holds(node.index[0]);
+    case ValueNode::Kind::kLoad: return LoadOf(node);
+    case ValueNode::Kind::kOperation: return OperationOf(node);
+  }
+  return ValueId();
+}
+
+// Rounded down, whatever the signs.
+Result<ValueId> LaunchMaker::FloorDivision(const ValueNode& node, ValueId a, ValueId b) {
+  const DType type = TypeInCode(node.type);
+  if (IsFloat(type)) return builder_.Make(Do::kFloor, type, {builder_.Make(Do::kDiv, type, {a, b})});
+  const ValueId quotient = builder_.Make(Do::kQuotient, type, {a, b});
+  const ValueId product = builder_.Make(Do::kMul, type, {quotient, b});
+  const ValueId below = builder_.Make(Do::kLt, DType::kBool, {a, product});
+  const ValueId one = builder_.Constant(type, 1, 1);
+  const ValueId down = builder_.Make(
+      Do::kSelect, type, {below, builder_.Make(Do::kSub, type, {quotient, one}), quotient});
+  if (node.op != Op::kMod) return down;
+  return builder_.Make(Do::kSub, type, {a, builder_.Make(Do::kMul, type, {down, b})});
+}
+
+Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
+  const DType type = TypeInCode(node.type);
+  if (node.op == Op::kSelect) {
+    const ValueId condition = HONE_TRY(ValueOf(*node.args[0]));
+    int64_t known = 0;
+    if (builder_.IsConstant(condition, &known)) return ValueOf(*node.args[known != 0 ? 1 : 2]);
+    const ValueId a = HONE_TRY(ValueOf(*node.args[1])), b = HONE_TRY(ValueOf(*node.args[2]));
+    return builder_.Make(Do::kSelect, type, {condition, a, b});
+  }
+  std::vector<ValueId> args;
+  for (const ValuePtr& arg : node.args) args.push_back(HONE_TRY(ValueOf(*arg)));
+  const DType of = TypeInCode(node.args[0]->type);
+  switch (node.op) {
+    case Op::kAdd: return builder_.Make(Do::kAdd, type, args);
+    case Op::kSub: return builder_.Make(Do::kSub, type, args);
+    case Op::kMul: return builder_.Make(Do::kMul, type, args);
+    case Op::kDiv:
+      if (IsFloat(type)) return builder_.Make(Do::kDiv, type, args);
+      return FloorDivision(node, args[0], args[1]);
+    case Op::kFloorDiv:
+    case Op::kMod: return FloorDivision(node, args[0], args[1]);
+    case Op::kMin: return builder_.Make(type == DType::kBool ? Do::kAnd : Do::kMin, type, args);
+    case Op::kMax: return builder_.Make(type == DType::kBool ? Do::kOr : Do::kMax, type, args);
+    case Op::kEq: return builder_.Make(Do::kEq, DType::kBool, args);
+    case Op::kNe: return builder_.Make(Do::kNe, DType::kBool, args);
+    case Op::kLt: return builder_.Make(Do::kLt, DType::kBool, args);
+    case Op::kLe: return builder_.Make(Do::kLe, DType::kBool, args);
+    case Op::kAnd: return builder_.Make(Do::kAnd, DType::kBool, args);
+    case Op::kOr: return builder_.Make(Do::kOr, DType::kBool, args);
+    case Op::kNot: return builder_.Make(Do::kNot, DType::kBool, args);
+    case Op::kAbs: return builder_.Make(Do::kAbs, type, args);
+    case Op::kSqrt: return builder_.Make(Do::kSqrt, type, args);
+    case Op::kFloor: return builder_.Make(Do::kFloor, type, args);
+    case Op::kRsqrt:
+      return builder_.Make(Do::kDiv, type,
+                           {builder_.Constant(type, 1, 1), builder_.Make(Do::kSqrt, type, {args[0]})});
+    case Op::kCast: return of == type ? args[0] : builder_.Make(Do::kConvert, type, args);
+    default: break;
+  }
+  if (IsElementary(node.op))
+    return builder_.Make(Do::kCall, type, args, HONE_TRY(FunctionFor(out_, node.op, type)));
+  return Error{ErrorKind::kUnsupported, std::string(OpName(node.op)) + " in code for a GPU", ""};
+}
+
+Result<ValueId> LaunchMaker::TileElement(BufferId buffer, const std::vector<Linear>& index) {
+  const Linear flat = Known(program_.FlatIndex(buffer, index));
+  const auto tile = tiles_.find(buffer);
+  const std::string& name = program_.buffer(buffer).name;
+  if (tile == tiles_.end())
+    return Error{ErrorKind::kInvalid, name + " is in registers and used where they are not there yet", ""};
+  if (!flat.IsConstant())
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("{} is in registers, but which element is used depends on {}: unroll that loop", name,
+                             out_.vars[flat.terms()[0].var].name),
+                 ""};
+  const int64_t position = flat.constant();
+  HONE_CHECK(position >= 0 && position < static_cast<int64_t>(tile->second.size()));
+  return tile->second[static_cast<size_t>(position)];
+}
+
+int LaunchMaker::VectorWidth(BufferId id, const Linear& flat, int64_t lane, int64_t end, int64_t* first) {
+  const Buffer& buffer = program_.buffer(id);
+  *first = lane;
+  if (!vector_ || buffer.dtype == DType::kBool) return 1;
+  SetLane(lane);
+  const Linear here = Known(flat);
+  for (int width = ByteSize(buffer.dtype) == 8 ? 2 : 4; width > 1; width /= 2) {
+    const int64_t start = lane / width * width;
+    if (start + width > end) continue;
+    SetLane(start);
+    const Linear at = Known(flat);
+    SetLane(start + width - 1);
+    const Linear last = Known(flat);
+    SetLane(lane);
+    const bool is_aligned = at.constant() % width == 0 &&
+                            std::all_of(at.terms().begin(), at.terms().end(),
+                                        [&](const Term& term) { return term.coef % width == 0; });
+    if (!is_aligned || !(last - at == Linear(width - 1)) || !(here - at == Linear(lane - start))) continue;
+    *first = start;
+    return width;
+  }
+  return 1;
+}
+
+Result<ValueId> LaunchMaker::LoadOf(const ValueNode& node) {
+  ValueId condition = HONE_TRY(AllHold(node.guard));
+  int64_t known = 1;
+  if (condition && builder_.IsConstant(condition, &known)) {
+    if (known == 0) return ValueOf(*node.args[0]);
+    condition = {};
+  }
+  const DType type = TypeInCode(node.type);
+  ValueId fill;
+  if (condition) fill = HONE_TRY(ValueOf(*node.args[0]));
+  if (program_.InRegisters(node.buffer)) {
+    const ValueId element = HONE_TRY(TileElement(node.buffer, node.index));
+    return condition ? builder_.Make(Do::kSelect, type, {condition, element, fill}) : element;
+  }
+  const Linear flat = program_.FlatIndex(node.buffer, node.index);
+  const auto lane = constants_.find(vector_);
+  if (vector_ && lane != constants_.end()) {
+    const int64_t here = lane->second;
+    int64_t first = here;
+    int width = VectorWidth(node.buffer, flat, here, lanes_, &first);
+    // One condition for all of the vector, and a fill that is the same in every lane.
+    for (int64_t other = first; other < first + width && width > 1 && !node.guard.empty(); ++other) {
+      SetLane(other);
+      const ValueId there = HONE_TRY(AllHold(node.guard));
+      if (there != condition || (condition && !builder_.IsConstant(fill))) width = 1;
+    }
+    if (width > 1) {
+      SetLane(first);
+      const Address at = HONE_TRY(AddressOf(flat));
+      SetLane(here);
+      const ValueId vector = builder_.Load(node.buffer, type, width, at.base, at.offset, condition, fill);
+      return builder_.Make(Do::kLane, type, {vector}, here - first);
+    }
+    SetLane(here);
+  }
+  const Address at = HONE_TRY(AddressOf(flat));
+  return builder_.Load(node.buffer, type, 1, at.base, at.offset, condition, fill);
+}
+
+}  // namespace hone::straight

@@ -1,0 +1,57 @@
+// One kernel and schedule in every dialect, as files for review. Set HONE_UPDATE_GOLDEN=1 to write them anew.
+#include "codegen/gpu/print_launch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/support/gpu_run.h"
+#include "tests/support/gpu_schedules.h"
+
+namespace hone {
+namespace {
+
+TEST(PrintSources, OneKernelInThreeDialects) {
+  const straight::Program program = StraightOf(kTiledMatmul, ParseSchedule(kTiledMatmulSchedule).value()).value();
+  ASSERT_EQ(Dialects().size(), 3u);
+  for (const Dialect& dialect : Dialects()) {
+    const std::vector<std::string> sources = PrintSources(program, dialect);
+    ASSERT_EQ(sources.size(), 1u);
+    const std::string path = HONE_SOURCE_DIR "/tests/golden/tiled_matmul." + std::string(dialect.name) + ".txt";
+    if (std::getenv("HONE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << sources[0];
+    std::ifstream file(path);
+    std::stringstream wanted;
+    wanted << file.rdbuf();
+    EXPECT_EQ(sources[0], wanted.str()) << path;
+  }
+}
+
+// What a stage may be called and a dialect has for itself gets another name.
+TEST(PrintSources, NamesAreNoWordsOfTheDialect) {
+  const std::string text = "kernel copy(half: f32[N]) -> uniform: f32[N] where N=64 { uniform[n] = half[n] }";
+  const straight::Program program =
+      StraightOf(text, ParseSchedule("split uniform.n 32\nbind uniform.n.0 block.x\nbind uniform.n.1 thread.x\n").value())
+          .value();
+  const std::string source = PrintSources(program, *FindDialect("opencl"))[0];
+  EXPECT_NE(source.find("restrict half_2"), std::string::npos) << source;
+  EXPECT_NE(source.find("restrict uniform_2"), std::string::npos) << source;
+}
+
+// A shader is one launch.
+TEST(PrintSources, AShaderForEachLaunch) {
+  const std::string text =
+      "kernel two(x: f32[N]) -> y: f32[N], z: f32[N] where N=64 { y[n] = tanh(x[n]) z[n] = max(y[63 - n], x[n]) }";
+  const straight::Program program =
+      StraightOf(text, ParseSchedule("bind y.n thread.x\nbind z.n thread.x\n").value()).value();
+  EXPECT_EQ(PrintSources(program, *FindDialect("opencl")).size(), 1u);
+  const std::vector<std::string> shaders = PrintSources(program, *FindDialect("glsl"));
+  ASSERT_EQ(shaders.size(), 2u);
+  EXPECT_NE(shaders[0].find("hone_tanh_f32(float x)"), std::string::npos) << shaders[0];
+  EXPECT_EQ(shaders[1].find("hone_tanh_f32"), std::string::npos) << shaders[1];
+  EXPECT_NE(shaders[1].find("hone_max_f32(float a"), std::string::npos) << shaders[1];
+}
+
+}  // namespace
+}  // namespace hone
