@@ -108,7 +108,13 @@ enum hone_dtype {
   HONE_F16 = 5,
   HONE_BF16 = 6,
   HONE_F32 = 7,
-  HONE_F64 = 8
+  HONE_F64 = 8,
+  /* Of networks' inputs and outputs; no kernel computes with them yet. */
+  HONE_U8 = 9,
+  HONE_U16 = 10,
+  HONE_I16 = 11,
+  HONE_U32 = 12,
+  HONE_U64 = 13
 };
 
 #define HONE_MAX_RANK 16

@@ -35,7 +35,7 @@ hone::Result<hone::SessionOptions> SessionOptionsOf(const hone_network_options* 
       to.shapes[value.name] = std::move(shape);
       continue;
     }
-    if (value.dtype < HONE_BOOL || value.dtype > HONE_F64)
+    if (hone::ByteSize(static_cast<hone::DType>(value.dtype)) == 0)
       return Error{ErrorKind::kInvalid, "no such element type: " + std::to_string(value.dtype), value.name};
     auto tensor = std::make_shared<hone::HostTensor>();
     tensor->dtype = static_cast<hone::DType>(value.dtype);

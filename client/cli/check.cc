@@ -129,7 +129,7 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
   report.opset = file.opset;
   report.producer = file.producer;
   report.nodes = file.nodes.size();
-  for (Missing& missing : MissingOf(model.network, model.plan)) {
+  for (Missing& missing : MissingOf(model.network)) {
     const size_t dependents = CountDependents(file, missing.nodes);
     report.causes.push_back({std::move(missing), dependents});
   }

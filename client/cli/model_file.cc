@@ -8,7 +8,6 @@
 #include <map>
 
 #include "base/unique_fd.h"
-#include "network/run/missing_operators.h"
 
 namespace hone::cli {
 namespace {
@@ -42,8 +41,6 @@ Result<void> ReadShape(const std::string& text, std::map<std::string, Shape>* sh
 }
 
 }  // namespace
-
-std::vector<LeftOut> ModelFile::LeftOuts() const { return AllLeftOut(network, plan); }
 
 std::vector<NamedKernel> ModelFile::Kernels() const {
   std::vector<NamedKernel> kernels;
@@ -82,7 +79,7 @@ Result<ModelFile> ReadModel(const std::string& path, const ImportOptions& option
 }
 
 void PrintLeftOut(const ModelFile& model) {
-  for (const LeftOut& left : model.LeftOuts()) {
+  for (const LeftOut& left : model.network.left_out) {
     PrintError({ErrorKind::kUnsupported, "left out: " + left.reason,
                 model.path + ": node " + left.node + " (" + left.op + ")"},
                false);
@@ -91,7 +88,7 @@ void PrintLeftOut(const ModelFile& model) {
 
 std::vector<Json> LeftOutJson(const ModelFile& model) {
   std::vector<Json> all;
-  for (const LeftOut& left : model.LeftOuts()) {
+  for (const LeftOut& left : model.network.left_out) {
     all.push_back(Json().Set("node", left.node).Set("op", left.op).Set("reason", left.reason));
   }
   return all;

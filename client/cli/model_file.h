@@ -16,8 +16,6 @@ struct ModelFile {
   Network network;
   CallPlan plan;
 
-  // Of the import and of the lowering.
-  std::vector<LeftOut> LeftOuts() const;
   // Distinct kernels in the order of their first calls, with how often they are called.
   std::vector<NamedKernel> Kernels() const;
 };

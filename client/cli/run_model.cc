@@ -132,9 +132,8 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
   for (size_t i = 0; i < plain.outputs.size(); ++i) {
     ValueId output = plain.outputs[i];
     std::span<const std::byte> seen = executor.Output(i);
-    HostTensor tensor{KernelType(plain.dtype(output)), plain.shape(output),
+    HostTensor tensor{plain.dtype(output), plain.shape(output),
                       std::string(reinterpret_cast<const char*>(seen.data()), seen.size())};
-    if (plain.dtype(output) != tensor.dtype) tensor = ToHost(ToNumbers(tensor), plain.dtype(output));
     HONE_TRY(add("output", i, output, tensor.data));
   }
   return WriteFileAtomically(directory + "/tensors.json", Json().Set("tensors", tensors).Dump() + "\n", 0644);
@@ -149,7 +148,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   Graph plain = network.graph;  // as the file says it; elements are shared
   HONE_TRY(Simplify(network.graph));
   CallPlan plan = Lower(network.graph);
-  HONE_TRY(CheckComplete(network, plan, path));
+  HONE_TRY(CheckComplete(network, path));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
   // Starts the daemon once, before many connections ask for it.
   StatusReply status = HONE_TRY(client->Call(StatusRequest{}, Context::Patience()));

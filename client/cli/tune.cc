@@ -64,7 +64,7 @@ Result<std::vector<NamedKernel>> ReadKernelsOf(const std::string& argument, cons
   if (!NamesModel(argument)) return ReadKernels(argument);
   ModelFile model = HONE_TRY(ReadModel(argument, import));
   PrintLeftOut(model);
-  if (!model.LeftOuts().empty()) *status = kFailed;
+  if (!model.network.left_out.empty()) *status = kFailed;
   return model.Kernels();
 }
 

@@ -41,9 +41,14 @@ const ValueNode* SigmoidArgument(const ValueNode& division) {
 llvm::Type* FunctionEmitter::MemoryType(llvm::LLVMContext& context, DType type) {
   switch (type) {
     case DType::kBool:
-    case DType::kI8: return llvm::Type::getInt8Ty(context);
-    case DType::kI32: return llvm::Type::getInt32Ty(context);
-    case DType::kI64: return llvm::Type::getInt64Ty(context);
+    case DType::kI8:
+    case DType::kU8: return llvm::Type::getInt8Ty(context);
+    case DType::kI16:
+    case DType::kU16: return llvm::Type::getInt16Ty(context);
+    case DType::kI32:
+    case DType::kU32: return llvm::Type::getInt32Ty(context);
+    case DType::kI64:
+    case DType::kU64: return llvm::Type::getInt64Ty(context);
     case DType::kF16: return llvm::Type::getHalfTy(context);
     case DType::kBF16: return llvm::Type::getBFloatTy(context);
     case DType::kF32: return llvm::Type::getFloatTy(context);

@@ -14,10 +14,19 @@ constexpr DTypeTraits Integer(std::string_view name, std::string_view numpy, DTy
           .numpy = numpy,
           .bytes = sizeof(T),
           .is_computed = true,
-          .lowest = std::numeric_limits<T>::min(),
-          .highest = std::numeric_limits<T>::max(),
+          .lowest = static_cast<int64_t>(std::numeric_limits<T>::min()),
+          .highest = static_cast<int64_t>(std::numeric_limits<T>::max()),
           .accumulator = accumulator,
           .unwritten = unwritten};
+}
+
+// A type that memory has and kernels do not compute with. The range is that of 64-bit numbers with a sign at most.
+template <typename T>
+constexpr DTypeTraits Held(std::string_view name, std::string_view numpy, DType accumulator, uint64_t unwritten) {
+  DTypeTraits row = Integer<T>(name, numpy, accumulator, unwritten);
+  row.is_computed = false;
+  if (sizeof(T) == sizeof(int64_t)) row.highest = std::numeric_limits<int64_t>::max();
+  return row;
 }
 
 template <typename T>
@@ -67,6 +76,11 @@ constexpr DTypeTraits RowOf(DType type) {
               .unwritten = 0x7fe5};
     case DType::kF32: return Float<float>("f32", "float32", DType::kF32, 0x7fc5a5a5);
     case DType::kF64: return Float<double>("f64", "float64", DType::kF64, 0x7ffda5a5a5a5a5a5);
+    case DType::kU8: return Held<uint8_t>("u8", "uint8", DType::kI32, 0xa5);
+    case DType::kU16: return Held<uint16_t>("u16", "uint16", DType::kI32, 0xa5a5);
+    case DType::kI16: return Held<int16_t>("i16", "int16", DType::kI32, 0x7fa5);
+    case DType::kU32: return Held<uint32_t>("u32", "uint32", DType::kU32, 0x7fc5a5a5);
+    case DType::kU64: return Held<uint64_t>("u64", "uint64", DType::kU64, 0x7ffda5a5a5a5a5a5);
   }
   return {.name = "?"};
 }

@@ -88,6 +88,11 @@ decltype(auto) VisitElement(DType type, Visit&& visit) {
     case DType::kBF16: return visit(std::type_identity<BFloat16>());
     case DType::kF32: return visit(std::type_identity<float>());
     case DType::kF64: return visit(std::type_identity<double>());
+    case DType::kU8: return visit(std::type_identity<uint8_t>());
+    case DType::kU16: return visit(std::type_identity<uint16_t>());
+    case DType::kI16: return visit(std::type_identity<int16_t>());
+    case DType::kU32: return visit(std::type_identity<uint32_t>());
+    case DType::kU64: return visit(std::type_identity<uint64_t>());
   }
   HONE_CHECK(!"an element type");
   __builtin_unreachable();

@@ -6,11 +6,14 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "ir/graph/dtype_traits.h"
 #include "network/graph/evaluate_internal.h"
 
 namespace hone {
 namespace evaluating {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A tensor's elements as doubles: its own, or converted.
 class Reals {
@@ -78,10 +81,10 @@ Numbers Conv(const Node& node, Arguments in, const TensorType& type) {
   return out;
 }
 
-Numbers MatMul(const Node& node, Arguments in, const TensorType& type) {
-  const Numbers &a = *in[0], &b = *in[1];
-  Numbers out = MakeNumbers(type.dtype, type.shape);
-  Reals left(a), right(b);
+// Elements of reals or of whole numbers, whose sums and products wrap around.
+template <typename T>
+void MultiplyMatrices(const Node& node, const Numbers& a, const Numbers& b, const TensorType& type, const T* left,
+                      const T* right, T* out) {
   int64_t m = type.shape[type.shape.size() - 2], n = type.shape.back(), k = a.shape.back();
   Shape batch(type.shape.begin(), type.shape.end() - 2);
   auto batch_strides = [&](const Numbers& operand) {
@@ -90,26 +93,36 @@ Numbers MatMul(const Node& node, Arguments in, const TensorType& type) {
   };
   double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   ForEach<2>(batch, {batch_strides(a), batch_strides(b)}, [&](size_t index, const auto& at) {
-    const double* matrix = right.data() + at[1] * k * n;
+    const T* matrix = right + at[1] * k * n;
     // Columns in blocks, so that one row of a has work for several threads.
     constexpr int64_t kBlock = 64;
     int64_t blocks = (n + kBlock - 1) / kBlock;
     ForEachIndex(static_cast<size_t>(m * blocks), ThreadsFor(work), [&](size_t piece) {
       const auto task = static_cast<int64_t>(piece);
       int64_t row = task / blocks, begin = task % blocks * kBlock, end = std::min(n, begin + kBlock);
-      const double* line = left.data() + (at[0] * m + row) * k;
-      double sums[kBlock] = {};
+      const T* line = left + (at[0] * m + row) * k;
+      T sums[kBlock] = {};
       for (int64_t i = 0; i < k && !node.flag; ++i) {
         for (int64_t column = begin; column < end; ++column) sums[column - begin] += line[i] * matrix[i * n + column];
       }
       for (int64_t column = begin; column < end && node.flag; ++column) {
         for (int64_t i = 0; i < k; ++i) sums[column - begin] += line[i] * matrix[column * k + i];
       }
-      for (int64_t column = begin; column < end; ++column) {
-        Store(sums[column - begin], out, index * static_cast<size_t>(m * n) + static_cast<size_t>(row * n + column));
-      }
+      for (int64_t column = begin; column < end; ++column)
+        out[index * static_cast<size_t>(m * n) + static_cast<size_t>(row * n + column)] = sums[column - begin];
     });
   });
+}
+
+Numbers MatMul(const Node& node, Arguments in, const TensorType& type) {
+  const Numbers &a = *in[0], &b = *in[1];
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  if (out.is_real()) {
+    MultiplyMatrices(node, a, b, type, a.real.data(), b.real.data(), out.real.data());
+  } else {  // without a sign, so that what wraps around is defined
+    auto bits = [](const Numbers& numbers) { return reinterpret_cast<const uint64_t*>(numbers.whole.data()); };
+    MultiplyMatrices(node, a, b, type, bits(a), bits(b), reinterpret_cast<uint64_t*>(out.whole.data()));
+  }
   return out;
 }
 
@@ -121,7 +134,7 @@ Numbers Pool(const Node& node, const Numbers& x, const TensorType& type) {
     auto index = static_cast<int64_t>(i);
     int64_t column = index % type.shape[3], row = index / type.shape[3] % type.shape[2];
     int64_t plane = index / (type.shape[2] * type.shape[3]) * height * width;
-    double total = 0, top = -std::numeric_limits<double>::infinity();
+    double total = 0, top = -kInfinity;
     int64_t count = 0;
     for (int64_t r = 0; r < node.window[0]; ++r) {
       for (int64_t s = 0; s < node.window[1]; ++s) {
@@ -151,23 +164,34 @@ Numbers Pool(const Node& node, const Numbers& x, const TensorType& type) {
 Numbers Reduce(const Node& node, const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   std::vector<int64_t> into = BroadcastStrides(type.shape, x.shape);
-  std::vector<bool> begun(static_cast<size_t>(CountOf(type.shape)), false);
-  std::string_view f = node.function == "mean" || node.function == "sum" ? "add"
-                       : node.function == "prod"                         ? "mul"
-                                                                         : std::string_view(node.function);
-  ForEach<1>(x.shape, {into}, [&](size_t i, const auto& at) {
-    auto to = static_cast<size_t>(at[0]);
-    if (x.is_real()) {
-      out.real[to] = begun[to] ? BinaryReal(f, out.real[to], x.real[i]) : x.real[i];
-    } else {
-      out.whole[to] = begun[to] ? BinaryWhole(f, out.whole[to], x.whole[i]) : x.whole[i];
-    }
-    begun[to] = true;
-  });
+  const std::string& name = node.function;
+  std::string_view f = name == "mean" || name == "sum" ? "add" : name == "prod" ? "mul" : std::string_view(name);
+  const DTypeTraits& traits = TraitsOf(x.dtype);
+  // What is left of no elements, and changes no others.
+  const double infinity = name == "max" ? -kInfinity : kInfinity;
+  const int64_t end = x.dtype == DType::kU64 ? (name == "max" ? 0 : -1)
+                      : name == "max"        ? traits.lowest
+                                             : traits.highest;
+  const bool is_extreme = name == "max" || name == "min";
+  if (x.is_real()) {
+    std::fill(out.real.begin(), out.real.end(), is_extreme ? infinity : name == "prod" ? 1 : 0);
+    const auto function = BinaryReal(f);
+    ForEach<1>(x.shape, {into}, [&](size_t i, const auto& at) {
+      double& to = out.real[static_cast<size_t>(at[0])];
+      to = function(to, x.real[i]);
+    });
+  } else {
+    std::fill(out.whole.begin(), out.whole.end(), is_extreme ? end : name == "prod" ? 1 : 0);
+    const auto function = BinaryWhole(f, x.dtype);
+    ForEach<1>(x.shape, {into}, [&](size_t i, const auto& at) {
+      int64_t& to = out.whole[static_cast<size_t>(at[0])];
+      to = function(to, x.whole[i]);
+    });
+  }
   if (node.function == "mean") {
     int64_t count = CountOf(x.shape) / std::max<int64_t>(CountOf(type.shape), 1);
     for (double& value : out.real) value /= static_cast<double>(count);
-    for (int64_t& value : out.whole) value /= count;
+    for (int64_t& value : out.whole) value = count == 0 ? 0 : value / count;
   }
   return out;
 }
@@ -179,7 +203,7 @@ Numbers Softmax(const Node& node, const Numbers& x, const TensorType& type) {
   Shape rest = x.shape;
   rest[axis] = 1;
   ForEach<1>(rest, {StridesOf(x.shape)}, [&](size_t, const auto& at) {
-    double top = -std::numeric_limits<double>::infinity(), total = 0;
+    double top = -kInfinity, total = 0;
     for (int64_t i = 0; i < extent; ++i) top = std::max(top, x.real[static_cast<size_t>(at[0] + i * step)]);
     for (int64_t i = 0; i < extent; ++i) {
       auto to = static_cast<size_t>(at[0] + i * step);
@@ -210,7 +234,9 @@ Numbers LayerNorm(const Node& node, Arguments in, const TensorType& type) {
 }  // namespace
 }  // namespace evaluating
 
-Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> in, const TensorType& type) {
+namespace {
+
+Result<Numbers> EvaluateExactly(const Node& node, std::span<const Numbers* const> in, const TensorType& type) {
   using namespace evaluating;
   if (node.kind == NodeKind::kHost) return std::move(HONE_TRY(node.host->compute(in))[static_cast<size_t>(node.axis)]);
   const Numbers& x = *in[0];
@@ -241,6 +267,14 @@ Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> in, c
     case NodeKind::kHost: break;  // above
   }
   return Error{};
+}
+
+}  // namespace
+
+Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> in, const TensorType& type) {
+  Numbers result = HONE_TRY(EvaluateExactly(node, in, type));
+  SettleInType(result);
+  return result;
 }
 
 }  // namespace hone

@@ -9,110 +9,173 @@
 namespace hone::evaluating {
 namespace {
 
+template <typename Function>
+struct Named {
+  std::string_view name;
+  Function function;
+};
+
+template <typename Function, size_t kCount>
+Function FunctionIn(const Named<Function> (&table)[kCount], std::string_view name) {
+  for (const Named<Function>& row : table)
+    if (row.name == name) return row.function;
+  return nullptr;
+}
+
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double Tanh3(double x) { return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }
 
-double UnaryReal(std::string_view f, double x) {
-  if (f == "neg") return -x;
-  if (f == "relu") return x < 0 ? 0 : x;  // NaN stays
-  if (f == "relu6") return x < 0 ? 0 : x > 6 ? 6 : x;
-  if (f == "sigmoid") return Sigmoid(x);
-  if (f == "silu") return x * Sigmoid(x);
-  if (f == "hardswish") return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
-  if (f == "gelu") return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-  if (f == "gelu_tanh") return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-  if (f == "tanh") return std::tanh(x);
-  if (f == "exp") return std::exp(x);
-  if (f == "log") return std::log(x);
-  if (f == "sqrt") return std::sqrt(x);
-  if (f == "rsqrt") return 1 / std::sqrt(x);
-  if (f == "erf") return std::erf(x);
-  if (f == "abs") return std::abs(x);
-  if (f == "floor") return std::floor(x);
-  HONE_CHECK(false);
+constexpr Named<double (*)(double)> kUnaryReal[] = {
+    {"neg", [](double x) { return -x; }},
+    {"relu", [](double x) { return x < 0 ? 0 : x; }},  // NaN stays
+    {"relu6", [](double x) { return x < 0   ? 0
+                                    : x > 6 ? 6
+                                            : x; }},
+    {"sigmoid", Sigmoid},
+    {"silu", [](double x) { return x * Sigmoid(x); }},
+    {"hardswish", [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; }},
+    {"gelu", [](double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }},
+    {"gelu_tanh", [](double x) { return 0.5 * x * (1 + Tanh3(x)); }},
+    {"tanh", [](double x) { return std::tanh(x); }},
+    {"exp", [](double x) { return std::exp(x); }},
+    {"log", [](double x) { return std::log(x); }},
+    {"sqrt", [](double x) { return std::sqrt(x); }},
+    {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
+    {"erf", [](double x) { return std::erf(x); }},
+    {"abs", [](double x) { return std::abs(x); }},
+    {"floor", [](double x) { return std::floor(x); }}};
+
+int64_t Negated(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
+
+constexpr Named<int64_t (*)(int64_t)> kUnaryWhole[] = {{"neg", Negated},
+                                                       {"abs", [](int64_t x) { return x < 0 ? Negated(x) : x; }},
+                                                       {"relu", [](int64_t x) { return std::max<int64_t>(x, 0); }},
+                                                       {"not", [](int64_t x) { return int64_t{x == 0}; }},
+                                                       {"floor", [](int64_t x) { return x; }}};
+
+constexpr Named<double (*)(double, double)> kBinaryReal[] = {
+    {"add", [](double a, double b) { return a + b; }},
+    {"sub", [](double a, double b) { return a - b; }},
+    {"mul", [](double a, double b) { return a * b; }},
+    {"div", [](double a, double b) { return a / b; }},
+    {"pow", [](double a, double b) { return std::pow(a, b); }},
+    {"min", [](double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }},
+    {"max", [](double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }},
+    {"mod", [](double a, double b) { return a - std::floor(a / b) * b; }}};
+
+uint64_t Bits(int64_t x) { return static_cast<uint64_t>(x); }
+
+// By squaring; what is no whole number is cut off.
+int64_t Power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  uint64_t result = 1, factor = Bits(base);
+  for (uint64_t left = Bits(exponent); left > 0; left >>= 1) {
+    if ((left & 1) != 0) result *= factor;
+    factor *= factor;
+  }
+  return static_cast<int64_t>(result);
 }
 
-int64_t UnaryWhole(std::string_view f, int64_t x) {
-  if (f == "neg") return static_cast<int64_t>(-static_cast<uint64_t>(x));
-  if (f == "abs") return x < 0 ? static_cast<int64_t>(-static_cast<uint64_t>(x)) : x;
-  if (f == "relu") return std::max<int64_t>(x, 0);
-  if (f == "not") return x == 0;
-  if (f == "floor") return x;
-  return static_cast<int64_t>(UnaryReal(f, static_cast<double>(x)));
-}
+// Sums and products wrap around; a division by zero gives 0, as nothing else is defined.
+constexpr Named<int64_t (*)(int64_t, int64_t)> kBinaryWhole[] = {
+    {"add", [](int64_t a, int64_t b) { return static_cast<int64_t>(Bits(a) + Bits(b)); }},
+    {"sub", [](int64_t a, int64_t b) { return static_cast<int64_t>(Bits(a) - Bits(b)); }},
+    {"mul", [](int64_t a, int64_t b) { return static_cast<int64_t>(Bits(a) * Bits(b)); }},
+    {"div", [](int64_t a, int64_t b) { return b == 0    ? 0
+                                              : b == -1 ? Negated(a)
+                                                        : a / b; }},  // towards zero
+    {"mod",
+     [](int64_t a, int64_t b) {
+       if (b == 0 || b == -1) return int64_t{0};
+       const int64_t rest = a % b;
+       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+     }},
+    {"min", [](int64_t a, int64_t b) { return std::min(a, b); }},
+    {"max", [](int64_t a, int64_t b) { return std::max(a, b); }},
+    {"and", [](int64_t a, int64_t b) { return int64_t{a != 0 && b != 0}; }},
+    {"or", [](int64_t a, int64_t b) { return int64_t{a != 0 || b != 0}; }},
+    {"pow", Power}};
 
 template <typename T>
-T Compare(std::string_view f, T a, T b, bool* known) {
-  *known = true;
-  if (f == "eq") return a == b;
-  if (f == "ne") return a != b;
-  if (f == "lt") return a < b;
-  if (f == "le") return a <= b;
-  if (f == "gt") return a > b;
-  if (f == "ge") return a >= b;
-  *known = false;
-  return 0;
+constexpr Named<bool (*)(T, T)> kComparisons[] = {
+    {"eq", [](T a, T b) { return a == b; }}, {"ne", [](T a, T b) { return a != b; }},
+    {"lt", [](T a, T b) { return a < b; }},  {"le", [](T a, T b) { return a <= b; }},
+    {"gt", [](T a, T b) { return a > b; }},  {"ge", [](T a, T b) { return a >= b; }}};
+
+// Calls visit(i, a, b) with the elements of two operands, which broadcast, as numbers of type T.
+template <typename T, typename From, typename Visit>
+void ForEachPair(const std::vector<From>& a, const std::vector<From>& b, Arguments in, const Shape& shape,
+                 const Visit& visit) {
+  ForEach<2>(shape, {BroadcastStrides(in[0]->shape, shape), BroadcastStrides(in[1]->shape, shape)},
+             [&](size_t i, const auto& at) {
+               visit(i, static_cast<T>(a[static_cast<size_t>(at[0])]), static_cast<T>(b[static_cast<size_t>(at[1])]));
+             });
+}
+
+template <typename T, typename From>
+Numbers Compared(std::string_view name, const std::vector<From>& a, const std::vector<From>& b, Arguments in,
+                 const TensorType& type) {
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  const auto function = FunctionIn(kComparisons<T>, name);
+  ForEachPair<T>(a, b, in, type.shape, [&](size_t i, T x, T y) { out.whole[i] = function(x, y); });
+  return out;
 }
 
 }  // namespace
 
-double BinaryReal(std::string_view f, double a, double b) {
-  if (f == "add") return a + b;
-  if (f == "sub") return a - b;
-  if (f == "mul") return a * b;
-  if (f == "div") return a / b;
-  if (f == "pow") return std::pow(a, b);
-  if (f == "min") return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
-  if (f == "max") return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
-  if (f == "mod") return a - std::floor(a / b) * b;
-  HONE_CHECK(false);
+double (*BinaryReal(std::string_view name))(double, double) {
+  const auto function = FunctionIn(kBinaryReal, name);
+  HONE_CHECK(function != nullptr);
+  return function;
 }
 
-// Wraps around; a division by zero gives 0, as nothing else is defined.
-int64_t BinaryWhole(std::string_view f, int64_t a, int64_t b) {
-  auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  if (f == "add") return static_cast<int64_t>(ua + ub);
-  if (f == "sub") return static_cast<int64_t>(ua - ub);
-  if (f == "mul") return static_cast<int64_t>(ua * ub);
-  if (f == "div") return b == 0 ? 0 : b == -1 ? static_cast<int64_t>(-ua) : a / b;  // towards zero
-  if (f == "mod") {
-    if (b == 0 || b == -1) return 0;
-    int64_t rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+int64_t (*BinaryWhole(std::string_view name, DType dtype))(int64_t, int64_t) {
+  // What of two numbers is the same without a sign, is taken from those with one.
+  if (dtype == DType::kU64) {
+    if (name == "div") return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) / Bits(b)); };
+    if (name == "mod") return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) % Bits(b)); };
+    if (name == "min") return [](int64_t a, int64_t b) { return Bits(a) < Bits(b) ? a : b; };
+    if (name == "max") return [](int64_t a, int64_t b) { return Bits(a) > Bits(b) ? a : b; };
   }
-  if (f == "min") return std::min(a, b);
-  if (f == "max") return std::max(a, b);
-  if (f == "and") return a != 0 && b != 0;
-  if (f == "or") return a != 0 || b != 0;
-  if (f == "pow") return static_cast<int64_t>(std::pow(static_cast<double>(a), static_cast<double>(b)));
-  HONE_CHECK(false);
+  const auto function = FunctionIn(kBinaryWhole, name);
+  HONE_CHECK(function != nullptr);
+  return function;
 }
 
 Numbers Unary(const Node& node, const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
-  for (size_t i = 0; i < out.real.size(); ++i) out.real[i] = UnaryReal(node.function, x.real[i]);
-  for (size_t i = 0; i < out.whole.size(); ++i) out.whole[i] = UnaryWhole(node.function, x.whole[i]);
+  const auto real = FunctionIn(kUnaryReal, node.function);
+  if (out.is_real()) {
+    HONE_CHECK(real != nullptr);
+    std::transform(x.real.begin(), x.real.end(), out.real.begin(), real);
+    return out;
+  }
+  if (const auto whole = FunctionIn(kUnaryWhole, node.function)) {
+    std::transform(x.whole.begin(), x.whole.end(), out.whole.begin(), whole);
+    return out;
+  }
+  HONE_CHECK(real != nullptr);
+  for (size_t i = 0; i < out.whole.size(); ++i) out.whole[i] = static_cast<int64_t>(real(x.RealAt(i)));
   return out;
 }
 
 Numbers Binary(const Node& node, Arguments in, const TensorType& type) {
-  Numbers out = MakeNumbers(type.dtype, type.shape);
   const Numbers &a = *in[0], &b = *in[1];
-  ForEach<2>(type.shape, {BroadcastStrides(a.shape, type.shape), BroadcastStrides(b.shape, type.shape)},
-             [&](size_t i, const auto& at) {
-               auto x = static_cast<size_t>(at[0]), y = static_cast<size_t>(at[1]);
-               bool compared = false;
-               if (a.is_real()) {
-                 double truth = Compare(node.function, a.real[x], b.real[y], &compared);
-                 if (compared) {
-                   out.whole[i] = truth != 0;
-                 } else {
-                   out.real[i] = BinaryReal(node.function, a.real[x], b.real[y]);
-                 }
-               } else {
-                 int64_t truth = Compare(node.function, a.whole[x], b.whole[y], &compared);
-                 out.whole[i] = compared ? truth : BinaryWhole(node.function, a.whole[x], b.whole[y]);
-               }
-             });
+  if (FunctionIn(kComparisons<double>, node.function) != nullptr) {
+    if (a.is_real()) return Compared<double>(node.function, a.real, b.real, in, type);
+    if (a.dtype == DType::kU64) return Compared<uint64_t>(node.function, a.whole, b.whole, in, type);
+    return Compared<int64_t>(node.function, a.whole, b.whole, in, type);
+  }
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  if (a.is_real()) {
+    const auto function = BinaryReal(node.function);
+    ForEachPair<double>(a.real, b.real, in, type.shape,
+                        [&](size_t i, double x, double y) { out.real[i] = function(x, y); });
+  } else {
+    const auto function = BinaryWhole(node.function, a.dtype);
+    ForEachPair<int64_t>(a.whole, b.whole, in, type.shape,
+                         [&](size_t i, int64_t x, int64_t y) { out.whole[i] = function(x, y); });
+  }
   return out;
 }
 
@@ -128,6 +191,22 @@ Numbers Select(Arguments in, const TensorType& type) {
   return out;
 }
 
+namespace {
+
+// Towards zero; what is too large or too small becomes the type's last number, NaN 0.
+int64_t Truncated(double x, DType dtype) {
+  if (std::isnan(x)) return 0;
+  if (dtype == DType::kU64) {
+    if (x <= 0) return 0;
+    return x >= 0x1p64 ? -1 : static_cast<int64_t>(static_cast<uint64_t>(x));
+  }
+  const DTypeTraits& traits = TraitsOf(dtype);
+  if (x <= static_cast<double>(traits.lowest)) return traits.lowest;
+  return x >= static_cast<double>(traits.highest) ? traits.highest : static_cast<int64_t>(x);
+}
+
+}  // namespace
+
 Numbers Cast(const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
   size_t count = x.real.size() + x.whole.size();
@@ -136,14 +215,10 @@ Numbers Cast(const Numbers& x, const TensorType& type) {
       out.real[i] = RoundedTo(type.dtype, x.RealAt(i));
     } else if (type.dtype == DType::kBool) {
       out.whole[i] = x.RealAt(i) != 0;
-    } else if (!x.is_real()) {
-      out.whole[i] = VisitElement(type.dtype, [&]<typename T>(std::type_identity<T>) {
-        if constexpr (std::is_integral_v<T>) return static_cast<int64_t>(static_cast<T>(x.whole[i]));
-        return int64_t{0};
-      });
+    } else if (x.is_real()) {
+      out.whole[i] = Truncated(x.real[i], type.dtype);
     } else {
-      constexpr double kMost = 9.2e18;
-      out.whole[i] = std::isnan(x.real[i]) ? 0 : static_cast<int64_t>(std::clamp(x.real[i], -kMost, kMost));
+      out.whole[i] = x.whole[i];  // wraps around in a narrower type: SettleInType
     }
   }
   return out;

@@ -43,8 +43,8 @@ void CopyElement(const Numbers& x, int64_t from, Numbers& out, size_t to);
 Numbers ReadStrided(const Numbers& x, const Shape& shape, std::vector<int64_t> strides, int64_t base);
 
 // A function of two numbers by its name in Node::function.
-double BinaryReal(std::string_view f, double a, double b);
-int64_t BinaryWhole(std::string_view f, int64_t a, int64_t b);
+double (*BinaryReal(std::string_view name))(double, double);
+int64_t (*BinaryWhole(std::string_view name, DType dtype))(int64_t, int64_t);
 
 // `type`: of the result, which shape inference says.
 Numbers Unary(const Node& node, const Numbers& x, const TensorType& type);

@@ -68,7 +68,7 @@ Numbers ToNumbers(const HostTensor& tensor) {
       T element;
       std::memcpy(&element, tensor.data.data() + i * sizeof(T), sizeof(T));
       if constexpr (std::is_integral_v<T>)
-        numbers.whole[i] = element;
+        numbers.whole[i] = static_cast<int64_t>(element);
       else
         numbers.real[i] = static_cast<double>(element);
     }
@@ -93,6 +93,17 @@ HostTensor ToHost(const Numbers& numbers, DType dtype) {
     fill(numbers.whole);
   }
   return tensor;
+}
+
+void SettleInType(Numbers& numbers) {
+  if (numbers.dtype == DType::kF16 || numbers.dtype == DType::kBF16) {
+    for (double& value : numbers.real) value = RoundedTo(numbers.dtype, value);
+  }
+  if (numbers.is_real() || numbers.dtype == DType::kBool || ByteSize(numbers.dtype) == sizeof(int64_t)) return;
+  VisitElement(numbers.dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>)
+      for (int64_t& value : numbers.whole) value = static_cast<int64_t>(static_cast<T>(value));
+  });
 }
 
 }  // namespace hone

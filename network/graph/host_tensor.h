@@ -26,8 +26,8 @@ struct HostTensor {
   std::string data;
 };
 
-// Elements to compute with: floats of any width as doubles, integers and truth values as 64-bit integers. One of the
-// two vectors holds them, by the element type.
+// Elements to compute with: floats of any width as doubles, integers and truth values as 64-bit integers, those of u64
+// as the bits that they have. One of the two vectors holds them, by the element type.
 struct Numbers {
   DType dtype = DType::kF32;
   Shape shape;
@@ -35,7 +35,10 @@ struct Numbers {
   std::vector<int64_t> whole;
 
   bool is_real() const { return IsFloat(dtype); }
-  double RealAt(size_t i) const { return is_real() ? real[i] : static_cast<double>(whole[i]); }
+  double RealAt(size_t i) const {
+    if (is_real()) return real[i];
+    return dtype == DType::kU64 ? static_cast<double>(static_cast<uint64_t>(whole[i])) : static_cast<double>(whole[i]);
+  }
 };
 
 Numbers MakeNumbers(DType dtype, Shape shape);  // zeros
@@ -45,5 +48,8 @@ Numbers WholeNumbers(const std::vector<int64_t>& values, Shape shape);
 Numbers ToNumbers(const HostTensor& tensor);
 // Rounds floats to the type; integers are cut to its width.
 HostTensor ToHost(const Numbers& numbers, DType dtype);
+// What memory of their own type would hold of results: whole numbers wrap around, f16 and bf16 are rounded. f32 keeps
+// the digits of double precision, which checks compare with.
+void SettleInType(Numbers& numbers);
 
 }  // namespace hone

@@ -13,8 +13,6 @@ using Types = std::span<const TensorType>;
 
 Error Wrong(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
-bool IsArithmetic(DType dtype) { return dtype != DType::kBool && TraitsOf(dtype).is_computed; }
-
 // Dimensions from the last: equal, or one of them 1.
 Result<Shape> Broadcast(const Shape& a, const Shape& b) {
   Shape out(std::max(a.size(), b.size()), 1);
@@ -113,7 +111,6 @@ Result<TensorType> InferMatMul(const Node& node, Types inputs) {
 
 Result<TensorType> InferReduce(const Node& node, Types inputs) {
   TensorType type = inputs[0];
-  if (CountOf(type.shape) == 0) return Wrong("a reduction of no elements");
   for (int64_t axis : node.axes) type.shape[static_cast<size_t>(axis)] = 1;
   return type;
 }
@@ -195,7 +192,7 @@ Result<TensorType> InferGather(const Node& node, Types inputs) {
     return Wrong(fmt::format("its indices are {}, wanted whole numbers", Name(inputs[1].dtype)));
   }
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
-  if (x[static_cast<size_t>(node.axis)] == 0) return Wrong("there is nothing to gather from");
+  if (x[static_cast<size_t>(node.axis)] == 0 && CountOf(indices) > 0) return Wrong("there is nothing to gather from");
   TensorType type{inputs[0].dtype, Shape(x.begin(), x.begin() + node.axis)};
   type.shape.insert(type.shape.end(), indices.begin(), indices.end());
   type.shape.insert(type.shape.end(), x.begin() + node.axis + 1, x.end());
@@ -206,7 +203,7 @@ Result<TensorType> InferGatherElements(const Node& node, Types inputs) {
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   bool fits = x.size() == indices.size();
   for (size_t d = 0; fits && d < x.size(); ++d) fits = d == static_cast<size_t>(node.axis) || indices[d] <= x[d];
-  if (!fits || x[static_cast<size_t>(node.axis)] == 0) {
+  if (!fits || (x[static_cast<size_t>(node.axis)] == 0 && CountOf(indices) > 0)) {
     return Wrong(fmt::format("indices of {} do not fit {}", ShapeText(indices), ShapeText(x)));
   }
   return TensorType{inputs[0].dtype, indices};
@@ -233,12 +230,9 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
                        node.kind == NodeKind::kReduce || node.kind == NodeKind::kSoftmax ||
                        node.kind == NodeKind::kLayerNorm;
   for (const TensorType& input : inputs) {
-    if (wants_numbers && !IsArithmetic(input.dtype)) {
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("it computes with {}, wanted f32, f64 or whole numbers; export the model in float32",
-                               Name(input.dtype)),
-                   ""};
-    }
+    const bool is_extreme = node.kind == NodeKind::kReduce && (node.function == "max" || node.function == "min");
+    if (wants_numbers && input.dtype == DType::kBool && !is_extreme)
+      return Wrong("it computes with truth values, wanted numbers");
     if (wants_numbers && input.dtype != inputs[0].dtype) {
       return Wrong(fmt::format("saw {} and {}, wanted one element type", Name(inputs[0].dtype), Name(input.dtype)));
     }

@@ -51,7 +51,6 @@ class NetworkBuilder {
     std::vector<size_t> order = HONE_TRY(Sort());
     for (const OnnxValue& value : model_.values) declared_.emplace(value.name, &value);
     for (const OnnxValue& value : model_.outputs) declared_.emplace(value.name, &value);
-    for (const OnnxNode& node : model_.nodes) network_.operators.emplace(node.name, OperatorName(node));
     for (size_t index : order) HONE_TRY(Translate(model_.nodes[index]));
     HONE_TRY(AddOutputs());
     if (network_.left_out.size() == model_.nodes.size() && !model_.nodes.empty()) {
@@ -122,8 +121,6 @@ class NetworkBuilder {
       fits.error().where = where;
       return fits.error();
     }
-    if (CountOf(type.shape) == 0)
-      return Error{ErrorKind::kInvalid, "it has no elements: " + ShapeText(type.shape), where};
     return type;
   }
 

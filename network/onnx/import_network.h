@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "network/graph/graph.h"
@@ -30,7 +29,6 @@ struct Network {
   Graph graph;
   std::vector<LeftOut> left_out;  // in the file's order, those after a node that was left out included
   std::vector<ValueId> weights;   // inputs of the file that count as constants
-  std::unordered_map<std::string, std::string> operators;  // of the file's nodes, by name
   std::string producer;
 };
 

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "base/file.h"
@@ -28,23 +29,16 @@ constexpr size_t kMostNodes = 200'000;
 struct ElementType {
   int onnx;
   std::string_view name;
-  DType dtype;    // what values of it become
-  int stored;     // bytes of an element in the file
-  bool is_exact;  // false: a constant is converted, and no operand can have the type
+  DType dtype;
 };
 constexpr ElementType kElementTypes[] = {
-    {onnx::TensorProto::FLOAT, "float", DType::kF32, 4, true},
-    {onnx::TensorProto::UINT8, "uint8", DType::kI32, 1, false},
-    {onnx::TensorProto::INT8, "int8", DType::kI8, 1, true},
-    {onnx::TensorProto::UINT16, "uint16", DType::kI32, 2, false},
-    {onnx::TensorProto::INT16, "int16", DType::kI32, 2, false},
-    {onnx::TensorProto::INT32, "int32", DType::kI32, 4, true},
-    {onnx::TensorProto::INT64, "int64", DType::kI64, 8, true},
-    {onnx::TensorProto::BOOL, "bool", DType::kBool, 1, true},
-    {onnx::TensorProto::FLOAT16, "float16", DType::kF16, 2, true},
-    {onnx::TensorProto::DOUBLE, "double", DType::kF64, 8, true},
-    {onnx::TensorProto::UINT32, "uint32", DType::kI64, 4, false},
-    {onnx::TensorProto::BFLOAT16, "bfloat16", DType::kBF16, 2, true},
+    {onnx::TensorProto::FLOAT, "float", DType::kF32},        {onnx::TensorProto::UINT8, "uint8", DType::kU8},
+    {onnx::TensorProto::INT8, "int8", DType::kI8},           {onnx::TensorProto::UINT16, "uint16", DType::kU16},
+    {onnx::TensorProto::INT16, "int16", DType::kI16},        {onnx::TensorProto::INT32, "int32", DType::kI32},
+    {onnx::TensorProto::INT64, "int64", DType::kI64},        {onnx::TensorProto::BOOL, "bool", DType::kBool},
+    {onnx::TensorProto::FLOAT16, "float16", DType::kF16},    {onnx::TensorProto::DOUBLE, "double", DType::kF64},
+    {onnx::TensorProto::UINT32, "uint32", DType::kU32},      {onnx::TensorProto::UINT64, "uint64", DType::kU64},
+    {onnx::TensorProto::BFLOAT16, "bfloat16", DType::kBF16},
 };
 
 const ElementType* FindType(int onnx) {
@@ -61,19 +55,6 @@ std::string TypeName(int onnx) {
 
 Error Corrupt(std::string message, std::string where) {
   return Error{ErrorKind::kCorrupt, std::move(message), std::move(where)};
-}
-
-// Bytes of narrow integers, widened.
-template <typename From, typename To>
-std::string Widened(std::string_view bytes) {
-  std::string wide(bytes.size() / sizeof(From) * sizeof(To), '\0');
-  for (size_t i = 0; i * sizeof(From) < bytes.size(); ++i) {
-    From from;
-    std::memcpy(&from, bytes.data() + i * sizeof(From), sizeof(From));
-    To to = from;
-    std::memcpy(wide.data() + i * sizeof(To), &to, sizeof(To));
-  }
-  return wide;
 }
 
 // Elements in their typed fields: one protobuf number each.
@@ -180,7 +161,7 @@ class Reader {
     value.type.is_tensor = proto.type().has_tensor_type();
     const onnx::TypeProto::Tensor& tensor = proto.type().tensor_type();
     value.type.type_name = TypeName(tensor.elem_type());
-    if (const ElementType* type = FindType(tensor.elem_type()); type != nullptr && type->is_exact) {
+    if (const ElementType* type = FindType(tensor.elem_type())) {
       value.type.has_dtype = true;
       value.type.dtype = type->dtype;
     }
@@ -224,9 +205,8 @@ class Reader {
     return bytes;
   }
 
-  // Elements as the file has them, `stored` bytes each; raw bytes are taken, not copied.
-  Result<std::string> Stored(onnx::TensorProto& proto, const ElementType& type, uint64_t wanted,
-                             const std::string& where) const {
+  // Elements as memory has them; raw bytes are taken, not copied.
+  Result<std::string> Stored(onnx::TensorProto& proto, DType dtype, uint64_t wanted, const std::string& where) const {
     if (proto.data_location() == onnx::TensorProto::EXTERNAL) return External(proto, wanted, where);
     if (proto.has_raw_data()) return std::move(*proto.mutable_raw_data());
     switch (proto.data_type()) {
@@ -234,10 +214,11 @@ class Reader {
       case onnx::TensorProto::DOUBLE: return Packed<double>(proto.double_data());
       case onnx::TensorProto::INT64: return Packed<int64_t>(proto.int64_data());
       case onnx::TensorProto::UINT32: return Packed<uint32_t>(proto.uint64_data());
+      case onnx::TensorProto::UINT64: return Packed<uint64_t>(proto.uint64_data());
       default: break;
     }
-    if (type.stored == 1) return Packed<uint8_t>(proto.int32_data());
-    if (type.stored == 2) return Packed<uint16_t>(proto.int32_data());
+    if (ByteSize(dtype) == 1) return Packed<uint8_t>(proto.int32_data());
+    if (ByteSize(dtype) == 2) return Packed<uint16_t>(proto.int32_data());
     return Packed<int32_t>(proto.int32_data());
   }
 
@@ -256,19 +237,12 @@ class Reader {
       fits.error().where = where;
       return fits.error();
     }
-    uint64_t wanted = static_cast<uint64_t>(CountOf(tensor->shape)) * static_cast<uint64_t>(type->stored);
-    std::string bytes = HONE_TRY(Stored(proto, *type, wanted, where));
+    uint64_t wanted = static_cast<uint64_t>(CountOf(tensor->shape)) * static_cast<uint64_t>(ByteSize(type->dtype));
+    std::string bytes = HONE_TRY(Stored(proto, type->dtype, wanted, where));
     if (bytes.size() != wanted) {
       return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", bytes.size(), ShapeText(tensor->shape),
                                  type->name, wanted),
                      where);
-    }
-    switch (proto.data_type()) {
-      case onnx::TensorProto::UINT8: bytes = Widened<uint8_t, int32_t>(bytes); break;
-      case onnx::TensorProto::UINT16: bytes = Widened<uint16_t, int32_t>(bytes); break;
-      case onnx::TensorProto::INT16: bytes = Widened<int16_t, int32_t>(bytes); break;
-      case onnx::TensorProto::UINT32: bytes = Widened<uint32_t, int64_t>(bytes); break;
-      default: break;
     }
     tensor->data = std::move(bytes);
     return tensor;
@@ -360,6 +334,12 @@ struct Mapping {
 
 }  // namespace
 
+std::optional<DType> ElementTypeOf(int64_t onnx) {
+  for (const ElementType& type : kElementTypes)
+    if (type.onnx == onnx) return type.dtype;
+  return std::nullopt;
+}
+
 Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source) {
   onnx::ModelProto proto;
   HONE_TRY(ParseProto(bytes, source, proto));
@@ -392,7 +372,7 @@ Result<std::string> WithInitializers(std::string_view bytes, const std::vector<O
     names.insert(tensor.name);
     const ElementType* type = nullptr;
     for (const ElementType& each : kElementTypes) {
-      if (each.is_exact && each.dtype == tensor.tensor->dtype) type = &each;
+      if (each.dtype == tensor.tensor->dtype) type = &each;
     }
     onnx::TensorProto& added = *graph.add_initializer();
     added.set_name(tensor.name);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,9 @@ struct OnnxModel {
   std::vector<OnnxTensor> initializers;
   std::vector<OnnxValue> inputs, outputs, values;
 };
+
+// ONNX's numbers of element types, as casts have them; nullopt: hone has no word for it.
+std::optional<DType> ElementTypeOf(int64_t onnx);
 
 // Opsets whose operators are understood.
 inline constexpr int64_t kOldestOpset = 7;

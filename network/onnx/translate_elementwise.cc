@@ -188,21 +188,10 @@ Result<Outputs> Where(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Select(call.In(0), call.In(1), call.In(2)))};
 }
 
-// ONNX's numbers for element types that a value can have here.
 Result<Outputs> Cast(OperatorCall& call) {
-  DType dtype = DType::kF32;
-  switch (call.Whole("to", 0)) {
-    case 1: dtype = DType::kF32; break;
-    case 3: dtype = DType::kI8; break;
-    case 6: dtype = DType::kI32; break;
-    case 7: dtype = DType::kI64; break;
-    case 9: dtype = DType::kBool; break;
-    case 11: dtype = DType::kF64; break;
-    default:
-      return call.build.Unsupported(fmt::format(
-          "it casts to ONNX's element type {}, wanted f32, f64, i64, i32, i8 or bool", call.Whole("to", 0)));
-  }
-  return Outputs{HONE_TRY(call.build.Cast(call.In(0), dtype))};
+  const std::optional<DType> dtype = ElementTypeOf(call.Whole("to", 0));
+  if (!dtype) return call.build.Unsupported(fmt::format("it casts to ONNX's element type {}", call.Whole("to", 0)));
+  return Outputs{HONE_TRY(call.build.Cast(call.In(0), *dtype))};
 }
 
 Result<Outputs> CastLike(OperatorCall& call) {

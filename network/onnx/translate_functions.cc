@@ -377,7 +377,10 @@ Result<Outputs> SignalWindow(OperatorCall& call) {
   const double a = op == "BlackmanWindow" ? 0.42 : op == "HannWindow" ? 0.5 : 25.0 / 46;
   const double b = op == "BlackmanWindow" ? 0.5 : 1 - a, c = op == "BlackmanWindow" ? 0.08 : 0;
   const double period = call.Whole("periodic", 1) != 0 ? *size : *size - 1;
-  const DType dtype = call.Whole("output_datatype", 1) == 11 ? DType::kF64 : DType::kF32;
+  const std::optional<DType> wanted = ElementTypeOf(call.Whole("output_datatype", 1));
+  if (!wanted || !IsFloat(*wanted))
+    return call.build.Unsupported(fmt::format("ONNX's element type {}", call.Whole("output_datatype", 1)));
+  const DType dtype = *wanted;
   Numbers numbers = MakeNumbers(dtype, {static_cast<int64_t>(*size)});
   for (size_t i = 0; i < numbers.real.size(); ++i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
@@ -392,14 +395,9 @@ Result<Outputs> EyeLike(OperatorCall& call) {
   if (CountOf(x) > (int64_t{1} << 24)) return call.build.Unsupported("a diagonal of more than 2^24 elements");
   DType dtype = call.build.dtype(call.In(0));
   if (call.Find("dtype") != nullptr) {
-    const int64_t wanted = call.Whole("dtype", 1);
-    if (wanted != 1 && wanted != 6 && wanted != 7 && wanted != 9 && wanted != 11)
-      return call.build.Unsupported(fmt::format("ONNX's element type {}", wanted));
-    dtype = wanted == 1   ? DType::kF32
-            : wanted == 6 ? DType::kI32
-            : wanted == 7 ? DType::kI64
-            : wanted == 9 ? DType::kBool
-                          : DType::kF64;
+    const std::optional<DType> wanted = ElementTypeOf(call.Whole("dtype", 1));
+    if (!wanted) return call.build.Unsupported(fmt::format("ONNX's element type {}", call.Whole("dtype", 1)));
+    dtype = *wanted;
   }
   const int64_t k = std::clamp<int64_t>(call.Whole("k", 0), -(int64_t{1} << 40), int64_t{1} << 40);
   Numbers numbers = MakeNumbers(dtype, x);

@@ -321,6 +321,17 @@ Result<Outputs> Gather(OperatorCall& call) {
   node.kind = call.node().op == "Gather" ? NodeKind::kGather : NodeKind::kGatherElements;
   node.axis = HONE_TRY(call.Axis(call.Whole("axis", 0), call.rank(0)));
   node.inputs = {call.In(0), call.In(1)};
+  if (const Numbers* known = call.build.graph().TryElements(call.In(1)); known != nullptr && !known->is_real()) {
+    // None of them is below zero afterwards.
+    const int64_t extent = call.shape(0)[static_cast<size_t>(node.axis)];
+    Numbers indices = *known;
+    for (int64_t& index : indices.whole) {
+      if (index < -extent || index >= extent)
+        return call.build.Invalid(fmt::format("index {} of {} elements", index, extent));
+      if (index < 0) index += extent;
+    }
+    if (indices.whole != known->whole) node.inputs[1] = call.build.Constant(indices);
+  }
   return Outputs{HONE_TRY(call.build.Add(std::move(node)))};
 }
 

@@ -69,7 +69,7 @@ Result<void> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkChec
 
 void SetInputs(Executor& executor, const Graph& graph, const std::vector<Numbers>& data) {
   for (size_t i = 0; i < data.size(); ++i) {
-    HostTensor tensor = ToHost(data[i], KernelType(graph.dtype(graph.inputs[i])));
+    HostTensor tensor = ToHost(data[i], graph.dtype(graph.inputs[i]));
     std::memcpy(executor.Input(i).data(), tensor.data.data(), tensor.data.size());
   }
 }
@@ -119,7 +119,7 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
   for (size_t o = 0; o < expected.size(); ++o) {
     ValueId output = graph.outputs[o];
     std::span<const std::byte> bytes = executor.Output(o);
-    Numbers seen_values = ToNumbers({KernelType(graph.dtype(output)), graph.shape(output),
+    Numbers seen_values = ToNumbers({graph.dtype(output), graph.shape(output),
                                      std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
     double largest = 0, off = 0;
     size_t count = expected[o].real.size() + expected[o].whole.size(), worst = 0;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "network/run/host_call.h"
 
 namespace hone {
 namespace {
@@ -40,7 +41,7 @@ void FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& optio
 }  // namespace
 
 int64_t KernelBytes(const Graph& graph, ValueId value) {
-  return CountOf(graph.shape(value)) * ByteSize(KernelType(graph.dtype(value)));
+  return CountOf(graph.shape(value)) * ByteSize(graph.dtype(value));
 }
 
 Result<std::unique_ptr<Executor>> Executor::Create(Client& client, Graph& graph, const CallPlan& plan,
@@ -91,11 +92,10 @@ Result<void*> Executor::ConstantData(ValueId value) {
   int64_t bytes = KernelBytes(graph_, value);
   AlignedBytes memory = HONE_TRY(Allocate(bytes));
   const GraphValue& constant = graph_.values[static_cast<size_t>(value)];
-  DType dtype = KernelType(constant.type.dtype);
-  if (constant.data != nullptr && constant.data->dtype == dtype) {
+  if (constant.data != nullptr) {
     std::memcpy(memory.get(), constant.data->data.data(), static_cast<size_t>(bytes));
   } else {
-    HostTensor tensor = ToHost(*HONE_TRY(graph_.Elements(value)), dtype);
+    HostTensor tensor = ToHost(*HONE_TRY(graph_.Elements(value)), constant.type.dtype);
     std::memcpy(memory.get(), tensor.data.data(), static_cast<size_t>(bytes));
     graph_.ForgetElements();  // doubles of large weights
   }
@@ -108,8 +108,13 @@ Result<void*> Executor::Address(ValueId value) {
   const Place& place = plan_.place[static_cast<size_t>(value)];
   auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), place.root);
   if (input != graph_.inputs.end()) return inputs_[static_cast<size_t>(input - graph_.inputs.begin())].get();
-  int64_t within = place.offset * ByteSize(KernelType(graph_.dtype(value)));
-  return static_cast<char*>(memory_.get()) + offsets_.at(place.root) + within;
+  int64_t within = place.offset * ByteSize(graph_.dtype(value));
+  const auto owned = offsets_.find(place.root);
+  if (owned == offsets_.end()) {  // of no elements, so that no call writes it
+    HONE_CHECK(KernelBytes(graph_, place.root) == 0);
+    return memory_.get();
+  }
+  return static_cast<char*>(memory_.get()) + owned->second + within;
 }
 
 Result<void> Executor::Prepare(Client& client, const ExecutorOptions& options) {
@@ -166,55 +171,10 @@ std::span<const std::byte> Executor::Output(size_t i) const {
   return {static_cast<const std::byte*>(*address), static_cast<size_t>(KernelBytes(graph_, output))};
 }
 
-// Elements as kernels hold them become numbers, and back.
-Result<void> Executor::RunOnHost(size_t index) {
-  const KernelCall& plan = plan_.calls[index];
-  const std::vector<void*>& operands = calls_[index].operands;
-  std::vector<Numbers> inputs;
-  std::vector<const Numbers*> arguments;
-  inputs.reserve(plan.inputs.size());
-  for (size_t i = 0; i < plan.inputs.size(); ++i) {
-    const ValueId value = plan.inputs[i];
-    const auto* bytes = static_cast<const char*>(operands[i]);
-    inputs.push_back(ToNumbers({KernelType(graph_.dtype(value)), graph_.shape(value),
-                                std::string(bytes, static_cast<size_t>(KernelBytes(graph_, value)))}));
-    inputs.back().dtype = graph_.dtype(value);
-    arguments.push_back(&inputs.back());
-  }
-  auto fail = [&](Error error) {
-    error.where = fmt::format("{} (node {})", plan.label, plan.nodes.front());
-    return error;
-  };
-  std::vector<Numbers> results;
-  const Node& first = graph_.nodes[static_cast<size_t>(plan.host_nodes.front())];
-  if (first.kind == NodeKind::kHost) {
-    Result<std::vector<Numbers>> computed = first.host->compute(arguments);
-    if (!computed) return fail(computed.error());
-    for (int node : plan.host_nodes)
-      results.push_back(std::move((*computed)[static_cast<size_t>(graph_.nodes[static_cast<size_t>(node)].axis)]));
-  } else {
-    Result<Numbers> computed = Evaluate(first, arguments, graph_.values[static_cast<size_t>(first.output)].type);
-    if (!computed) return fail(computed.error());
-    results.push_back(*std::move(computed));
-  }
-  for (size_t i = 0; i < results.size(); ++i) {
-    const ValueId output = graph_.nodes[static_cast<size_t>(plan.host_nodes[i])].output;
-    const DType dtype = KernelType(graph_.dtype(output));
-    if (dtype == DType::kI32)
-      for (int64_t number : results[i].whole)
-        if (number < INT32_MIN || number > INT32_MAX)
-          return fail({ErrorKind::kInvalid, fmt::format("it computes {}: kernels count with 32 bits", number), ""});
-    const std::string data = ToHost(results[i], dtype).data;
-    HONE_CHECK(static_cast<int64_t>(data.size()) == KernelBytes(graph_, output));
-    data.copy(static_cast<char*>(operands[plan.inputs.size() + i]), data.size());
-  }
-  return {};
-}
-
 Result<void> Executor::RunCalls(size_t begin, size_t end) {
   for (size_t i = begin; i < end; ++i) {
     if (calls_[i].handle == nullptr) {
-      HONE_TRY(RunOnHost(i));
+      HONE_TRY(RunHostCall(graph_, plan_.calls[i], calls_[i].operands));
       continue;
     }
     int status = calls_[i].handle->Call(calls_[i].buffers.data(), nullptr);

@@ -27,7 +27,7 @@ class Executor {
   static Result<std::unique_ptr<Executor>> Create(Client& client, Graph& graph, const CallPlan& plan,
                                                   const ExecutorOptions& options);
 
-  // Elements of an input, of its KernelType, to be written before Run; of an output, to be read after it. In the order
+  // Elements of an input, to be written before Run; of an output, to be read after it. In the order
   // of Graph::inputs and Graph::outputs.
   std::span<std::byte> Input(size_t i);
   std::span<const std::byte> Output(size_t i) const;
@@ -54,7 +54,6 @@ class Executor {
 
   Executor(Graph& graph, const CallPlan& plan) : graph_(graph), plan_(plan) {}
   Result<void> PlanMemory();
-  Result<void> RunOnHost(size_t call);
   Result<void*> ConstantData(ValueId value);
   Result<void*> Address(ValueId value);
   Result<void> Prepare(Client& client, const ExecutorOptions& options);

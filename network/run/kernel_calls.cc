@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/language/parse.h"
+#include "network/graph/check_indices.h"
 #include "network/run/write_kernel.h"
 
 namespace hone {
@@ -184,6 +185,8 @@ class Lowerer {
 
   std::optional<Spelling> Spell(const Node& node) {
     std::optional<Spelling> spelling;
+    for (ValueId input : node.inputs)
+      if (Count(input) == 0) return std::nullopt;
     switch (node.kind) {
       case NodeKind::kConv: spelling = SpellConv(node); break;
       case NodeKind::kMatMul: spelling = SpellMatMul(node); break;
@@ -194,7 +197,7 @@ class Lowerer {
       case NodeKind::kLayerNorm: spelling = SpellRows(node); break;
       default: break;
     }
-    DType dtype = KernelType(graph_.dtype(node.output));
+    DType dtype = graph_.dtype(node.output);
     if (spelling && dtype != DType::kF32) {
       if (dtype != DType::kF64) return std::nullopt;
       spelling->attributes += ",dtype=f64";
@@ -312,6 +315,13 @@ class Lowerer {
     return node.kind != NodeKind::kBinary || (node.function != "div" && node.function != "pow");
   }
 
+  // Whether kernels have tensors of all that a node reads and writes.
+  bool IsOfKernelTypes(const Node& node) const {
+    return IsKernelType(graph_.dtype(node.output)) &&
+           std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId input) { return IsKernelType(graph_.dtype(input)); });
+  }
+
   // Whether a value is computed within the kernel of its reader.
   void FindInlined(size_t index) {
     const Node& node = graph_.nodes[index];
@@ -319,6 +329,7 @@ class Lowerer {
     int at = OnlyReader(node.output);
     if (at < 0 || fused_[static_cast<size_t>(at)]) return;
     const Node& reader = graph_.nodes[static_cast<size_t>(at)];
+    if (!IsOfKernelTypes(node) || !IsOfKernelTypes(reader)) return;
     if (!IsPointwise(reader.kind) && reader.kind != NodeKind::kReduce) return;
     // What broadcasts would be computed again and again.
     if (!IsCheap(node) && Count(reader.output) > Count(node.output) && reader.kind != NodeKind::kReduce) return;
@@ -334,10 +345,6 @@ class Lowerer {
     if (nodes < kMostInlined) inlined_[node.output] = nodes;
   }
 
-  void LeaveOut(const Node& node, std::string reason) {
-    plan_.left_out.push_back({node.origin, std::string(Name(node.kind)), std::move(reason)});
-  }
-
   void Emit(size_t index) {
     const Node& node = graph_.nodes[index];
     if (ends_[index]) {
@@ -345,12 +352,11 @@ class Lowerer {
       return;
     }
     if (!IsLive(node) || fused_[index] || inlined_.count(node.output) != 0) return;
-    if (node.kind == NodeKind::kReshape ||
-        (node.kind == NodeKind::kCast && KernelType(node.dtype) == KernelType(graph_.dtype(node.inputs[0])))) {
+    if (node.kind == NodeKind::kReshape) {
       plan_.place[static_cast<size_t>(node.output)] = {node.inputs[0], 0};
       return;
     }
-    if (CountOf(graph_.shape(node.output)) == 0) return LeaveOut(node, "it computes no elements");
+    if (Count(node.output) == 0 && node.kind != NodeKind::kHost) return;  // there is nothing to compute
     if (node.kind == NodeKind::kHost) return EmitHost(index);
     Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
     // What the parser would refuse is no failed request either.
@@ -381,9 +387,6 @@ class Lowerer {
   // A node that no kernel could be written for; what was to be computed within its kernel is evaluated before it.
   void EvaluateApart(size_t index, const std::string& why) {
     const Node& node = graph_.nodes[index];
-    bool is_computed = TraitsOf(graph_.dtype(node.output)).is_computed;
-    for (ValueId input : node.inputs) is_computed = is_computed && TraitsOf(graph_.dtype(input)).is_computed;
-    if (!is_computed) return LeaveOut(node, why);
     for (ValueId input : node.inputs) {
       if (inlined_.erase(input) == 0) continue;
       Emit(static_cast<size_t>(graph_.values[static_cast<size_t>(input)].producer));
@@ -420,8 +423,11 @@ std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
   return outputs;
 }
 
-CallPlan Lower(Graph& graph) { return Lowerer(graph).Run(); }
+CallPlan Lower(Graph& graph) {
+  CheckIndices(graph);
+  return Lowerer(graph).Run();
+}
 
-DType KernelType(DType dtype) { return dtype == DType::kI64 ? DType::kI32 : dtype; }
+bool IsKernelType(DType dtype) { return dtype != DType::kI64 && TraitsOf(dtype).is_computed; }
 
 }  // namespace hone

@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "network/graph/graph.h"
-#include "network/onnx/import_network.h"
 
 namespace hone {
 
-// An operand of a call: the elements of a value, of the type that kernels use for it (KernelType).
+// One step of a network: a kernel, or nodes that are evaluated on the host.
 struct KernelCall {
   std::string kernel;           // as a client asks for it
   std::string label;            // for people: the library operation, or what the text does: "mul+add", "gather"
@@ -41,15 +40,15 @@ struct CallPlan {
   // One a value: itself; a value that it reads in another shape; or a concatenation whose parts follow each other in
   // memory, where each part is computed in its place.
   std::vector<Place> place;
-  // Nodes that no kernel could be written for; what reads them is listed too.
-  std::vector<LeftOut> left_out;
 };
 
-// An epilogue is fused into the operation before it when nothing else reads that value. Element-wise work, data
+// First puts a check before each gather by indices from data (network/graph/check_indices.h): kernels read where it
+// says. An epilogue is fused into the operation before it when nothing else reads that value. Element-wise work, data
 // movement and broadcasting are fused along chains of single readers, into one kernel a chain.
 CallPlan Lower(Graph& graph);
 
-// The element type that kernels have for values of a type: whole numbers are i32 (they index and count).
-DType KernelType(DType dtype);
+// Whether kernels have tensors of a type. Whole numbers of 64 bits and what is narrower than a kernel computes with are
+// computed on the host.
+bool IsKernelType(DType dtype);
 
 }  // namespace hone

@@ -13,18 +13,9 @@ constexpr size_t kMostNamed = 4;  // causes in one message
 
 }  // namespace
 
-std::vector<LeftOut> AllLeftOut(const Network& network, const CallPlan& plan) {
-  std::vector<LeftOut> all = network.left_out;
-  for (LeftOut left : plan.left_out) {  // the lowering knows kinds of nodes
-    if (auto found = network.operators.find(left.node); found != network.operators.end()) left.op = found->second;
-    all.push_back(std::move(left));
-  }
-  return all;
-}
-
-std::vector<Missing> MissingOf(const Network& network, const CallPlan& plan) {
+std::vector<Missing> MissingOf(const Network& network) {
   std::vector<Missing> all;
-  for (const LeftOut& left : AllLeftOut(network, plan)) {
+  for (const LeftOut& left : network.left_out) {
     if (left.follows) continue;
     auto known = std::find_if(all.begin(), all.end(),
                               [&](const Missing& one) { return one.op == left.op && one.reason == left.reason; });
@@ -65,8 +56,8 @@ size_t CountDependents(const OnnxModel& model, const std::vector<std::string>& n
   return count;
 }
 
-Result<void> CheckComplete(const Network& network, const CallPlan& plan, const std::string& path) {
-  const std::vector<Missing> all = MissingOf(network, plan);
+Result<void> CheckComplete(const Network& network, const std::string& path) {
+  const std::vector<Missing> all = MissingOf(network);
   if (all.empty()) return {};
   std::string causes;
   for (size_t i = 0; i < std::min(all.size(), kMostNamed); ++i) {

@@ -8,7 +8,6 @@
 
 #include "network/onnx/import_network.h"
 #include "network/onnx/onnx_model.h"
-#include "network/run/kernel_calls.h"
 
 namespace hone {
 
@@ -19,16 +18,13 @@ struct Missing {
   std::vector<std::string> nodes;
 };
 
-// Of the import, then of the lowering.
-std::vector<LeftOut> AllLeftOut(const Network& network, const CallPlan& plan);
-
 // In the order of their first nodes.
-std::vector<Missing> MissingOf(const Network& network, const CallPlan& plan);
+std::vector<Missing> MissingOf(const Network& network);
 
 // How many other nodes of the file depend on one of these, directly or through others.
 size_t CountDependents(const OnnxModel& model, const std::vector<std::string>& nodes);
 
-// kUnsupported where the import or the lowering left nodes out: each cause of it in one line.
-Result<void> CheckComplete(const Network& network, const CallPlan& plan, const std::string& path);
+// kUnsupported where the import left nodes out: each cause of it in one line.
+Result<void> CheckComplete(const Network& network, const std::string& path);
 
 }  // namespace hone

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "network/graph/simplify.h"
 #include "network/onnx/onnx_model.h"
@@ -60,31 +59,6 @@ Result<void> TakeConstants(OnnxModel& model, const SessionOptions& options, cons
   return {};
 }
 
-Result<void> CopyIn(const SessionValue& value, const void* from, std::span<std::byte> to) {
-  if (KernelType(value.dtype) == value.dtype) {
-    std::memcpy(to.data(), from, to.size());
-    return {};
-  }
-  auto* wide = static_cast<const int64_t*>(from);
-  auto* narrow = reinterpret_cast<int32_t*>(to.data());
-  for (size_t i = 0; i < to.size() / sizeof(int32_t); ++i) {
-    if (wide[i] < std::numeric_limits<int32_t>::min() || wide[i] > std::numeric_limits<int32_t>::max())
-      return Error{ErrorKind::kInvalid, fmt::format("element {} is {}: kernels count with 32 bits", i, wide[i]),
-                   "input " + value.name};
-    narrow[i] = static_cast<int32_t>(wide[i]);
-  }
-  return {};
-}
-
-void CopyOut(const SessionValue& value, std::span<const std::byte> from, void* to) {
-  if (KernelType(value.dtype) == value.dtype) {
-    std::memcpy(to, from.data(), from.size());
-    return;
-  }
-  auto* narrow = reinterpret_cast<const int32_t*>(from.data());
-  std::copy(narrow, narrow + from.size() / sizeof(int32_t), static_cast<int64_t*>(to));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOptions client, SessionOptions options) {
@@ -97,7 +71,7 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOp
   Graph& graph = session->network_.graph;
   HONE_TRY(Simplify(graph));
   session->plan_ = Lower(graph);
-  HONE_TRY(CheckComplete(session->network_, session->plan_, path));
+  HONE_TRY(CheckComplete(session->network_, path));
   for (auto [from, to] : {std::pair(&graph.inputs, &session->inputs_), std::pair(&graph.outputs, &session->outputs_)})
     for (ValueId value : *from)
       to->push_back({graph.values[static_cast<size_t>(value)].name, graph.dtype(value), graph.shape(value)});
@@ -113,9 +87,15 @@ Result<void> Session::Run(std::span<const void* const> inputs, std::span<void* c
                              inputs_.size(), outputs_.size()),
                  ""};
   MutexLock lock(mutex_);
-  for (size_t i = 0; i < inputs.size(); ++i) HONE_TRY(CopyIn(inputs_[i], inputs[i], executor_->Input(i)));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::span<std::byte> to = executor_->Input(i);
+    std::memcpy(to.data(), inputs[i], to.size());
+  }
   HONE_TRY(executor_->Run());
-  for (size_t i = 0; i < outputs.size(); ++i) CopyOut(outputs_[i], executor_->Output(i), outputs[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::span<const std::byte> from = executor_->Output(i);
+    std::memcpy(outputs[i], from.data(), from.size());
+  }
   return {};
 }
 

@@ -40,8 +40,8 @@ class Session {
   const std::vector<SessionValue>& inputs() const { return inputs_; }
   const std::vector<SessionValue>& outputs() const { return outputs_; }
 
-  // Elements of every input, and room for those of every output, in their order, dense and row-major. kInvalid: a whole
-  // number that does not fit the 32 bits that kernels count with; errors of Executor::Run.
+  // Elements of every input, and room for those of every output, in their order, dense and row-major. kInvalid: an
+  // index outside of what it indexes; errors of Executor::Run.
   Result<void> Run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
  private:

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "network/run/kernel_calls.h"
+#include "ir/graph/dtype_traits.h"
 
 namespace hone {
 namespace {
@@ -14,8 +14,6 @@ using Indices = std::vector<std::string>;
 
 constexpr size_t kMostOperands = 24;
 constexpr size_t kMostBytes = 16 << 10;
-
-std::string_view TypeName(DType dtype) { return Name(KernelType(dtype)); }
 
 std::string Literal(double value, DType dtype) {
   if (dtype == DType::kBool) return value != 0 ? "true" : "false";
@@ -46,15 +44,15 @@ class Writer {
     std::string inputs, left_indices;
     for (size_t i = 0; i < text_.inputs.size(); ++i) {
       ValueId value = text_.inputs[i];
-      inputs += fmt::format("{}x{}: {}[{}]", i == 0 ? "" : ", ", i, TypeName(graph_.dtype(value)),
-                            Extents(graph_.shape(value)));
+      inputs +=
+          fmt::format("{}x{}: {}[{}]", i == 0 ? "" : ", ", i, Name(graph_.dtype(value)), Extents(graph_.shape(value)));
     }
     if (text_.inputs.empty()) return Error{ErrorKind::kUnsupported, "it reads nothing", root.origin};
     if (shape.empty()) shape = {1};
     for (size_t d = 0; d < shape.size(); ++d) left_indices += fmt::format("{}i{}", d == 0 ? "" : ", ", d);
     for (const std::string& word : words_) { text_.label += (text_.label.empty() ? "" : "+") + word; }
     text_.text = fmt::format("kernel \"{}\"({}) -> y: {}[{}] {{ y[{}] = {} }}", text_.label, inputs,
-                             TypeName(graph_.dtype(root.output)), Extents(shape), left_indices, body);
+                             Name(graph_.dtype(root.output)), Extents(shape), left_indices, body);
     if (text_.text.size() > kMostBytes) return Error{ErrorKind::kLimit, "the kernel's text is too long", root.origin};
     return std::move(text_);
   }
@@ -113,8 +111,7 @@ class Writer {
       }
       case NodeKind::kCast: {
         std::string x = HONE_TRY(At(node, 0, indices));
-        DType from = KernelType(graph_.dtype(node.inputs[0])), to = KernelType(node.dtype);
-        if (from == to) return x;
+        const DType from = graph_.dtype(node.inputs[0]), to = node.dtype;
         Word("cast");
         if (from == DType::kBool) { return fmt::format("if({}, {}, {})", x, Literal(1, to), Literal(0, to)); }
         return fmt::format("{}({})", Name(to), x);
@@ -251,18 +248,15 @@ class Writer {
     return text + closing;
   }
 
-  // Where a gather reads: an index from data, kept inside whatever it is; negative ones count from the end.
+  // Where a gather reads: an index that was checked before (network/graph/check_indices.h), so that what keeps it
+  // inside changes none.
   Result<std::string> Index(const Node& node, const Indices& which) {
     int64_t extent = graph_.shape(node.inputs[0])[static_cast<size_t>(node.axis)];
     if (std::optional<double> number = graph_.ScalarOf(node.inputs[1])) {
-      int64_t index = static_cast<int64_t>(*number) + (*number < 0 ? extent : 0);
-      if (index < 0 || index >= extent) {
-        return Error{ErrorKind::kUnsupported, fmt::format("index {} of {} elements", *number, extent), node.origin};
-      }
-      return std::to_string(index);
+      return std::to_string(static_cast<int64_t>(*number) + (*number < 0 ? extent : 0));
     }
     std::string index = HONE_TRY(At(node.inputs[1], which));
-    return fmt::format("clamp(int(if({0} < 0, {0} + {1}, {0})), 0, {2})", index, extent, extent - 1);
+    return fmt::format("clamp(int({}), 0, {})", index, extent - 1);
   }
 
   Result<std::string> Reduce(const Node& node, const Indices& indices) {

@@ -6,7 +6,8 @@ import numpy
 from hone import library as lib
 
 # enum hone_dtype → NumPy; bfloat16 has no NumPy type of its own.
-DTYPES = {1: numpy.bool_, 2: numpy.int8, 3: numpy.int32, 4: numpy.int64, 5: numpy.float16, 7: numpy.float32, 8: numpy.float64}
+DTYPES = {1: numpy.bool_, 2: numpy.int8, 3: numpy.int32, 4: numpy.int64, 5: numpy.float16, 7: numpy.float32, 8: numpy.float64,
+          9: numpy.uint8, 10: numpy.uint16, 11: numpy.int16, 12: numpy.uint32, 13: numpy.uint64}
 
 
 class Operand:

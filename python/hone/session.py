@@ -8,8 +8,9 @@ import numpy
 from hone import library as lib
 from hone.kernel import DTYPES, as_array
 
-ONNX_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)", "int64": "tensor(int64)", "int32": "tensor(int32)",
-              "int8": "tensor(int8)", "bool": "tensor(bool)"}
+# onnxruntime's names where they are not NumPy's.
+ONNX_NAMES = {"float32": "tensor(float)", "float64": "tensor(double)"}
+BFLOAT16 = 6
 NUMBERS = {numpy.dtype(dtype): number for number, dtype in DTYPES.items()}
 
 
@@ -19,8 +20,10 @@ class Value:
     def __init__(self, described):
         self.name = described.name.decode()
         self.shape = list(described.shape[:described.rank])
-        self.dtype = numpy.dtype(DTYPES[described.dtype])
-        self.type = ONNX_NAMES.get(self.dtype.name, self.dtype.name)
+        # NumPy has no bfloat16: arrays of float32 hold it, and are rounded on the way in.
+        self.is_bfloat16 = described.dtype == BFLOAT16
+        self.dtype = numpy.dtype(numpy.float32 if self.is_bfloat16 else DTYPES[described.dtype])
+        self.type = "tensor(bfloat16)" if self.is_bfloat16 else ONNX_NAMES.get(self.dtype.name, f"tensor({self.dtype.name})")
 
     def __repr__(self):
         return f"{self.name}: {self.type}{self.shape}"
@@ -87,10 +90,11 @@ class Session:
             if name not in known:
                 raise lib.Error("invalid", f"there is no output {name}; there are: {', '.join(known)}", self._path)
         arrays = [self._checked(value, array) for value, array in zip(self._inputs, self._in_order(given))]
-        results = [numpy.empty(value.shape, value.dtype) for value in self._outputs]
+        results = [numpy.empty(value.shape, numpy.uint16 if value.is_bfloat16 else value.dtype) for value in self._outputs]
         error = lib.ErrorStruct()
         if self._library.hone_network_run(self._handle, pointers(arrays), pointers(results), ctypes.byref(error)):
             raise error.raised()
+        results = [from_bfloat16(array) if value.is_bfloat16 else array for value, array in zip(self._outputs, results)]
         return [results[known.index(name)] for name in names] if names else results
 
     def _in_order(self, given):
@@ -112,7 +116,7 @@ class Session:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {value.dtype}", value.name)
         if list(array.shape) != value.shape:
             raise lib.Error("invalid", f"shape {list(array.shape)}, wanted {value.shape}", value.name)
-        return numpy.ascontiguousarray(array)
+        return to_bfloat16(array) if value.is_bfloat16 else numpy.ascontiguousarray(array)
 
     def close(self):
         """Not while it runs."""
@@ -142,6 +146,17 @@ class NetworkValue(ctypes.Structure):
 class NetworkOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("value_count", ctypes.c_int32), ("values", ctypes.POINTER(NetworkValue)),
                 ("get", ctypes.POINTER(lib.GetOptions))]
+
+
+def to_bfloat16(array):
+    """The upper halves of float32, rounded to nearest, ties to even."""
+    bits = numpy.ascontiguousarray(array).view(numpy.uint32)
+    rounded = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(numpy.uint16)
+    return numpy.where(numpy.isnan(array), (bits >> 16 | 0x40).astype(numpy.uint16), rounded)
+
+
+def from_bfloat16(bits):
+    return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
 
 
 def pointers(arrays):

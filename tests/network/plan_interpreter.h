@@ -1,5 +1,5 @@
-// Runs a plan's kernels in the reference interpreter, and the network that it was made from by its definition: what the
-// importer writes computes what the file says.
+// Runs a plan, its kernels in the reference interpreter, and the network that it was made from by its definition: what
+// the importer writes computes what the file says.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include "ir/language/parse.h"
 #include "ir/reference/interpret.h"
 #include "network/graph/graph.h"
+#include "network/run/host_call.h"
 #include "network/run/kernel_calls.h"
 
 namespace hone {
@@ -36,22 +37,37 @@ inline ValueNumbers RandomInputs(const Graph& graph, uint32_t seed) {
 inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& plan, const ValueNumbers& inputs) {
   std::map<ValueId, std::string> memory;  // by root
   auto bytes_of = [&](ValueId value) {
-    return static_cast<size_t>(CountOf(graph.shape(value)) * ByteSize(KernelType(graph.dtype(value))));
+    return static_cast<size_t>(CountOf(graph.shape(value)) * ByteSize(graph.dtype(value)));
   };
   auto address = [&](ValueId value) -> Result<char*> {
     const Place& place = plan.place[static_cast<size_t>(value)];
     auto found = memory.find(place.root);
+    if (found == memory.end() && bytes_of(place.root) == 0) found = memory.emplace(place.root, "").first;
     if (found == memory.end()) return Error{ErrorKind::kInternal, "read before it is computed", ""};
-    return found->second.data() + place.offset * ByteSize(KernelType(graph.dtype(value)));
+    return found->second.data() + place.offset * ByteSize(graph.dtype(value));
   };
-  for (const auto& [id, numbers] : inputs) memory[id] = ToHost(numbers, KernelType(numbers.dtype)).data;
+  for (const auto& [id, numbers] : inputs) memory[id] = ToHost(numbers, numbers.dtype).data;
   for (const KernelCall& call : plan.calls) {
-    if (call.is_host()) return Error{ErrorKind::kUnsupported, call.label + " is no kernel: " + call.why_host, ""};
+    if (call.is_host()) {
+      std::vector<void*> operands;
+      for (ValueId input : call.inputs) {
+        if (graph.is_constant(input) && memory.count(input) == 0)
+          memory[input] = ToHost(*HONE_TRY(graph.Elements(input)), graph.dtype(input)).data;
+        operands.push_back(HONE_TRY(address(input)));
+      }
+      for (ValueId output : OutputsOf(graph, call)) {
+        const ValueId root = plan.place[static_cast<size_t>(output)].root;
+        if (memory.count(root) == 0) memory[root].resize(bytes_of(root));
+        operands.push_back(HONE_TRY(address(output)));
+      }
+      HONE_TRY(RunHostCall(graph, call, operands));
+      continue;
+    }
     Kernel kernel = HONE_TRY(ParseKernel(call.kernel));
     std::vector<OperandView> views;
     for (ValueId input : call.inputs) {
       if (graph.is_constant(input) && memory.count(input) == 0) {
-        memory[input] = ToHost(*HONE_TRY(graph.Elements(input)), KernelType(graph.dtype(input))).data;
+        memory[input] = ToHost(*HONE_TRY(graph.Elements(input)), graph.dtype(input)).data;
       }
       views.push_back({HONE_TRY(address(input))});
     }
@@ -70,7 +86,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
     }
     ValueId root = plan.place[static_cast<size_t>(call.output)].root;
     if (memory.count(root) == 0) memory[root].resize(bytes_of(root));
-    std::string data = ToHost(result, KernelType(result.dtype)).data;
+    std::string data = ToHost(result, result.dtype).data;
     data.copy(HONE_TRY(address(call.output)), data.size());
   }
   std::vector<Numbers> outputs;
@@ -79,7 +95,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
       outputs.push_back(*HONE_TRY(graph.Elements(output)));
       continue;
     }
-    HostTensor tensor{KernelType(graph.dtype(output)), graph.shape(output), {}};
+    HostTensor tensor{graph.dtype(output), graph.shape(output), {}};
     tensor.data.assign(HONE_TRY(address(output)), bytes_of(output));
     outputs.push_back(ToNumbers(tensor));
   }

@@ -16,7 +16,6 @@ using ::testing::Not;
 struct Taken {
   OnnxModel file;
   Network network;
-  CallPlan plan;
 };
 
 Taken Take(const ModelFileBuilder& builder) {
@@ -25,7 +24,6 @@ Taken Take(const ModelFileBuilder& builder) {
   Result<Network> network = BuildNetwork(taken.file, "some.onnx", {});
   EXPECT_TRUE(network) << network.error().Text();
   taken.network = *std::move(network);
-  taken.plan = Lower(taken.network.graph);
   return taken;
 }
 
@@ -33,8 +31,8 @@ TEST(Complete, NothingIsMissing) {
   ModelFileBuilder builder;
   builder.Input("x", {4}).Node("Relu", {"x"}, {"y"}).Output("y");
   Taken taken = Take(builder);
-  EXPECT_TRUE(MissingOf(taken.network, taken.plan).empty());
-  EXPECT_TRUE(CheckComplete(taken.network, taken.plan, "some.onnx"));
+  EXPECT_TRUE(MissingOf(taken.network).empty());
+  EXPECT_TRUE(CheckComplete(taken.network, "some.onnx"));
 }
 
 // Two of one kind, one of another; what reads them has no cause of its own, whether the file says its shape or not.
@@ -51,7 +49,7 @@ TEST(Complete, CausesNotConsequences) {
       .Output("f")
       .Output("g");
   Taken taken = Take(builder);
-  std::vector<Missing> missing = MissingOf(taken.network, taken.plan);
+  std::vector<Missing> missing = MissingOf(taken.network);
   ASSERT_EQ(missing.size(), 2u);
   EXPECT_EQ(missing[0].op, "com.example.Fancy");
   EXPECT_THAT(missing[0].nodes, ElementsAre("n_a", "n_c"));
@@ -60,24 +58,13 @@ TEST(Complete, CausesNotConsequences) {
   EXPECT_THAT(missing[1].nodes, ElementsAre("n_e"));
   EXPECT_EQ(CountDependents(taken.file, missing[1].nodes), 1u);
 
-  Result<void> complete = CheckComplete(taken.network, taken.plan, "some.onnx");
+  Result<void> complete = CheckComplete(taken.network, "some.onnx");
   ASSERT_FALSE(complete);
   EXPECT_EQ(complete.error().kind, ErrorKind::kUnsupported);
   EXPECT_EQ(complete.error().where, "some.onnx");
   EXPECT_THAT(complete.error().message, HasSubstr("com.example.Fancy ×2: no operator that hone knows (node n_a)"));
   EXPECT_THAT(complete.error().message, HasSubstr("com.example.Odd: "));
   EXPECT_THAT(complete.error().message, Not(HasSubstr("left out")));
-}
-
-// What the lowering cannot write is named as the file names it.
-TEST(Complete, WhatHasNoKernelHasItsOperator) {
-  ModelFileBuilder builder;
-  builder.Input("x", {4}, 10).Input("z", {4}, 10).Node("Max", {"x", "z"}, {"y"}).Output("y", {4}, 10);
-  Taken taken = Take(builder);
-  std::vector<Missing> missing = MissingOf(taken.network, taken.plan);
-  ASSERT_EQ(missing.size(), 1u);
-  EXPECT_EQ(missing[0].op, "Max");
-  EXPECT_THAT(missing[0].reason, HasSubstr("f16"));
 }
 
 }  // namespace

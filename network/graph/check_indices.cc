@@ -1,0 +1,53 @@
+#include "network/graph/check_indices.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/check.h"
+
+namespace hone {
+namespace {
+
+HostOperation CheckOperation(int64_t extent, const Shape& shape) {
+  auto compute = [extent, shape](std::span<const Numbers* const> in) -> Result<std::vector<Numbers>> {
+    Numbers out = MakeNumbers(DType::kI32, shape);
+    for (size_t i = 0; i < out.whole.size(); ++i) {
+      const int64_t index = in[0]->whole[i];
+      if (index < -extent || index >= extent)
+        return Error{ErrorKind::kInvalid, fmt::format("index {} of {} elements", index, extent), ""};
+      out.whole[i] = index < 0 ? index + extent : index;
+    }
+    return std::vector{std::move(out)};
+  };
+  return {"index", {{DType::kI32, shape}}, compute};
+}
+
+}  // namespace
+
+void CheckIndices(Graph& graph) {
+  std::vector<Node> nodes = std::move(graph.nodes);
+  graph.nodes.clear();
+  for (Node& node : nodes) {
+    const bool gathers = node.kind == NodeKind::kGather || node.kind == NodeKind::kGatherElements;
+    if (gathers && !graph.is_constant(node.inputs[1])) {
+      const int64_t extent = graph.shape(node.inputs[0])[static_cast<size_t>(node.axis)];
+      const Node* producer = graph.ProducerOf(node.inputs[1]);
+      const bool is_checked = producer != nullptr && producer->host != nullptr && producer->host->name == "index";
+      if (!is_checked && extent <= std::numeric_limits<int32_t>::max()) {
+        Node check;
+        check.kind = NodeKind::kHost;
+        check.inputs = {node.inputs[1]};
+        check.origin = node.origin;
+        check.host = std::make_shared<const HostOperation>(CheckOperation(extent, graph.shape(node.inputs[1])));
+        Result<ValueId> checked = graph.Add(std::move(check));
+        HONE_CHECK(checked);
+        node.inputs[1] = *checked;
+      }
+    }
+    graph.values[static_cast<size_t>(node.output)].producer = static_cast<int>(graph.nodes.size());
+    graph.nodes.push_back(std::move(node));
+  }
+}
+
+}  // namespace hone

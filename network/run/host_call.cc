@@ -1,0 +1,55 @@
+#include "network/run/host_call.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace hone {
+namespace {
+
+size_t BytesOf(const Graph& graph, ValueId value) {
+  return static_cast<size_t>(CountOf(graph.shape(value)) * ByteSize(graph.dtype(value)));
+}
+
+// In the order of the call's nodes.
+Result<std::vector<Numbers>> Compute(const Graph& graph, const KernelCall& call,
+                                     const std::vector<const Numbers*>& inputs) {
+  std::vector<Numbers> results;
+  const Node& first = graph.nodes[static_cast<size_t>(call.host_nodes.front())];
+  if (first.kind != NodeKind::kHost) {
+    results.push_back(HONE_TRY(Evaluate(first, inputs, graph.values[static_cast<size_t>(first.output)].type)));
+    return results;
+  }
+  std::vector<Numbers> computed = HONE_TRY(first.host->compute(inputs));
+  for (int node : call.host_nodes)
+    results.push_back(std::move(computed[static_cast<size_t>(graph.nodes[static_cast<size_t>(node)].axis)]));
+  return results;
+}
+
+}  // namespace
+
+Result<void> RunHostCall(const Graph& graph, const KernelCall& call, std::span<void* const> operands) {
+  std::vector<Numbers> inputs;
+  std::vector<const Numbers*> arguments;
+  inputs.reserve(call.inputs.size());
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const ValueId value = call.inputs[i];
+    inputs.push_back(ToNumbers(
+        {graph.dtype(value), graph.shape(value), {static_cast<const char*>(operands[i]), BytesOf(graph, value)}}));
+    arguments.push_back(&inputs.back());
+  }
+  Result<std::vector<Numbers>> results = Compute(graph, call, arguments);
+  if (!results) {
+    results.error().where = fmt::format("{} (node {})", call.label, call.nodes.front());
+    return results.error();
+  }
+  for (size_t i = 0; i < results->size(); ++i) {
+    const ValueId output = graph.nodes[static_cast<size_t>(call.host_nodes[i])].output;
+    const std::string data = ToHost((*results)[i], graph.dtype(output)).data;
+    HONE_CHECK(data.size() == BytesOf(graph, output));
+    data.copy(static_cast<char*>(operands[call.inputs.size() + i]), data.size());
+  }
+  return {};
+}
+
+}  // namespace hone
