@@ -266,7 +266,15 @@ Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<St
   });
 }
 
+// Loop number `depth` and what is inside; where it pays, once for each piece of an axis.
 Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
+  if (std::optional<Pieces> pieces = PiecesInside(stage, depth)) {
+    return BuildPieces(stage, depth, pieces->axis, pieces->borders, out);
+  }
+  return BuildLoops(stage, depth, initialised, out);
+}
+
+Result<void> Lowering::BuildLoops(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
   if (s.reduction != Reduction::kNone && !initialised && !state.tile &&

@@ -1,10 +1,12 @@
 // State shared by the parts of lowering: regions (lower_regions.cc), values (lower_values.cc), conditions of reductions
-// (lower_conditions.cc), nests (lower.cc).
+// (lower_conditions.cc), bodies that choose by an index (lower_pieces.cc), nests (lower.cc).
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -123,10 +125,24 @@ class Lowering {
   void BoundLoop(size_t stage, size_t loop, Stmt& stmt);
   bool Moves(const Linear& form, VarId loop);
 
+  // lower_pieces.cc
+  // An axis in pieces: [0, borders[0]), … up to its extent.
+  struct Pieces {
+    size_t axis;
+    std::vector<int64_t> borders;
+  };
+  // Where conditions of the body change along an axis.
+  std::vector<int64_t> BordersAlong(size_t stage, size_t axis) const;
+  // Those that the loops from `depth` on are built for one by one; nullopt: they are built once.
+  std::optional<Pieces> PiecesInside(size_t stage, size_t depth);
+  Result<void> BuildPieces(size_t stage, size_t depth, size_t axis, std::span<const int64_t> borders,
+                           std::vector<StmtPtr>& out);
+  void RenewLoops(size_t stage, size_t depth);
+
   // lower.cc
   Result<StmtPtr> BuildNest(size_t stage);
   Result<void> BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
-  Result<void> BuildAttached(size_t stage, size_t depth, std::vector<StmtPtr>& out);
+  Result<void> BuildLoops(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
   Result<void> BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile);
   Result<void> BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out);
   Result<StmtPtr> BuildLeaf(size_t stage);

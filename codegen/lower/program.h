@@ -97,7 +97,7 @@ struct Stmt {
   ValuePtr value;
   Reduction combine = Reduction::kNone;
 
-  bool RunsOnce() const { return kind == Kind::kLoop && extent == Linear(1); }
+  bool RunsOnce() const { return kind == Kind::kLoop && begin == Linear(0) && extent == Linear(1); }
   // A loop that stays one in the code: neither unrolled nor vectorised, and of more than one trip.
   bool IsRuntimeLoop() const {
     return kind == Kind::kLoop && !RunsOnce() && (loop == LoopKind::kSerial || loop == LoopKind::kParallel);

@@ -5,8 +5,8 @@
 // it, and the reader's rows lie side by side. It may be any function of such a sum: borders that repeat, mirror or wrap
 // around, the division of an image that is scaled up.
 //
-// All loads of the tensor by such indices move to the copy; they may differ by constants. Dimensions that are indexed by
-// sums alone stay as they are. (ReIndex in TVM's MetaSchedule; BoundaryConditions in Halide are the same idea.)
+// All loads of the tensor by such indices move to the copy; they may differ by constants. Dimensions that are indexed
+// by sums alone stay as they are. (ReIndex in TVM's MetaSchedule; BoundaryConditions in Halide are the same idea.)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,14 +82,15 @@ bool HasRange(const Kernel& kernel, const Expr& e) {
 // One dimension of the tensor, as all loads index it.
 struct Dimension {
   bool is_plain = true;
-  Expr function;        // of the sum, where it is not plain
-  std::vector<Term> terms;  // of the sum
+  Expr function;                // of the sum, where it is not plain
+  std::vector<Term> terms;      // of the sum
   int64_t least = 0, most = 0;  // constants of the sums
 };
 
 class Reindexing {
  public:
-  Reindexing(Kernel kernel, int reader, TensorId tensor) : kernel_(std::move(kernel)), reader_(reader), tensor_(tensor) {}
+  Reindexing(Kernel kernel, int reader, TensorId tensor)
+      : kernel_(std::move(kernel)), reader_(reader), tensor_(tensor) {}
 
   Result<Kernel> Run(const std::string& result) && {
     HONE_TRY(Look());
@@ -156,8 +157,7 @@ class Reindexing {
         if (HasRange(kernel_, load.arg(d)))
           return Refuse(fmt::format("an index of {} is over a size that is a range", Source().name));
         std::optional<Split> split = SplitIndex(kernel_, load.arg(d));
-        if (!split)
-          return Refuse(fmt::format("an index of {} is no function of one sum of axes", Source().name));
+        if (!split) return Refuse(fmt::format("an index of {} is no function of one sum of axes", Source().name));
         const int64_t constant = split->sum.constant();
         if (is_first) {
           dimension.function = split->function;

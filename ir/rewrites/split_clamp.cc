@@ -1,5 +1,5 @@
-// Border values without gathers: `x[clamp(j - 1, 0, W - 1)]` differs from lane to lane in a way that no vector load has,
-// though all but the lanes at the borders read what lies side by side. The rewrite takes each such load of a stage
+// Border values without gathers: `x[clamp(j - 1, 0, W - 1)]` differs from lane to lane in a way that no vector load
+// has, though all but the lanes at the borders read what lies side by side. The rewrite takes each such load of a stage
 // apart: one element for what is beyond either end, and a load under a condition on the index for the rest.
 #include "ir/rewrites/split_clamp.h"
 
@@ -51,9 +51,9 @@ Expr SplitClamp(const Expr& load) {
     indices.back() = index;
     return LoadOf(static_cast<int>(load.int_value()), load.type(), std::move(indices));
   };
-  return SelectOf(Binary(Op::kLt, clamp.index, clamp.lo), at(clamp.lo),
-                  SelectOf(Binary(Op::kLt, clamp.hi, clamp.index), at(clamp.hi),
-                           PadOf(at(clamp.index), Zero(load.type()))));
+  return SelectOf(
+      Binary(Op::kLt, clamp.index, clamp.lo), at(clamp.lo),
+      SelectOf(Binary(Op::kLt, clamp.hi, clamp.index), at(clamp.hi), PadOf(at(clamp.index), Zero(load.type()))));
 }
 
 namespace {

@@ -5,9 +5,9 @@
 
 namespace hone {
 
-// `load` with its last index `clamp(i, lo, hi)` taken apart: `if(i < lo, x[…, lo], if(i > hi, x[…, hi], pad(x[…, i])))`.
-// The inside is read where it lies, a whole vector at once. The load itself if its last index is no clamp between
-// bounds that no axis changes.
+// `load` with its last index `clamp(i, lo, hi)` taken apart: `if(i < lo, x[…, lo], if(i > hi, x[…, hi], pad(x[…,
+// i])))`. The inside is read where it lies, a whole vector at once. The load itself if its last index is no clamp
+// between bounds that no axis changes.
 Expr SplitClamp(const Expr& load);
 
 }  // namespace hone

@@ -16,7 +16,7 @@ class Maker {
   std::string Make() {
     std::string options = Pick({"", "", ",const=1", ",const=1"}) + Pick({"", "", "", "", ",dtype=f64", ",dtype=i8"});
     bool is_float = options.find("i8") == std::string::npos;
-    switch (rng_.Below(13)) {
+    switch (rng_.Below(14)) {
       case 0:
       case 1:
         return fmt::format("matmul(M={},N={},K={},ta={},tb={}{}){}", Size(), Size(), Size(), rng_.Below(2),
@@ -47,11 +47,31 @@ class Maker {
         return fmt::format("{}(M={},N={}{})", Pick({"reduce_sum", "transpose"}), Size(), Size(),
                            Pick({"", "", ",dtype=f64", ",dtype=i8"}));
       case 11: return Stencil();
+      case 12: return Joined();
       default: return fmt::format("{}(M={},N={}){}", Pick({"add", "mul", "gelu"}), Size(), Size(), Epilogue(true));
     }
   }
 
  private:
+  // Tensors one after another along an axis, whole or in part, and what follows.
+  std::string Joined() {
+    const int64_t parts = rng_.Between(2, 9);
+    int64_t rows = 0;
+    std::string operands, value, closing;
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t height = rng_.Between(1, 5);
+      operands += fmt::format("{}x{}: f32[{}, W]", i == 0 ? "" : ", ", i, height);
+      const std::string load = fmt::format("x{}[i - {}, j]", i, rows);
+      rows += height;
+      value += i + 1 == parts ? load : fmt::format("if(i < {}, {}, ", rows, load);
+      if (i + 1 < parts) closing += ")";
+    }
+    const std::string body = fmt::format(
+        fmt::runtime(Pick({"{}", "max({} * s[i], 0)", "if(i != 2, {}, s[i])", "exp({}) + s[i]"})), value + closing);
+    return fmt::format("kernel k({}, s: f32[{}]) -> y: f32[{}, W] where W={} {{ y[i, j] = {} + 0 * s[i] }}", operands,
+                       rows, rows, rng_.Between(1, 70), body);
+  }
+
   // Windows and neighbours beyond whose borders something else than zero lies.
   std::string Stencil() {
     const std::string row = Pick({"clamp(i + r - 1, 0, H - 1)", "(i + r) % H", "max(abs(i + r - 1) - 1, 0)"});

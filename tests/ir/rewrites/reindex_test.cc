@@ -109,8 +109,10 @@ Kernel WithSplitClamps(const std::string& text) {
 
 TEST(SplitClamp, BordersAndInsideAreReadApart) {
   for (const char* text : {
-           "kernel k(x: f32[N]) -> y: f32[N] where N=9 { y[i] = x[clamp(i - 2, 0, N - 1)] - x[clamp(i + 3, 0, N - 1)] }",
-           "kernel k(x: f32[M, N]) -> y: f32[M, N] where M=4, N=9 { y[i, j] = x[clamp(i - 1, 0, M - 1), clamp(j + 1, 2, 6)] }",
+           "kernel k(x: f32[N]) -> y: f32[N] where N=9 { y[i] = x[clamp(i - 2, 0, N - 1)] - x[clamp(i + 3, 0, N - 1)] "
+           "}",
+           "kernel k(x: f32[M, N]) -> y: f32[M, N] where M=4, N=9 { y[i, j] = x[clamp(i - 1, 0, M - 1), clamp(j + 1, "
+           "2, 6)] }",
            "kernel k(x: f32[N]) -> y: f32[N] where N=9 { y[i] = x[min(max(2*i - 4, 1), N - 2)] }",
            "kernel k(x: i8[N]) -> y: i32[N] where N=9 { y[i] = sum(r < 3) i32(x[clamp(i + r, 0, N - 1)]) }",
        }) {
