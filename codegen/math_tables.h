@@ -8,56 +8,58 @@ namespace hone::math_tables {
 // exp(r), |r| ≤ ln 2 / 2
 inline constexpr double kExpF32[] = {1, 1, 0x1.fffffcp-2, 0x1.55548cp-3, 0x1.555858p-5, 0x1.123dep-7, 0x1.6ac74cp-10};
 inline constexpr double kExpF64[] = {1,
-                              1,
-                              0x1p-1,
-                              0x1.555555555555dp-3,
-                              0x1.555555555556cp-5,
-                              0x1.111111110e54ap-7,
-                              0x1.6c16c16c0a3fep-10,
-                              0x1.a01a01b5f427cp-13,
-                              0x1.a01a01e8bb1a1p-16,
-                              0x1.71ddeaae6e018p-19,
-                              0x1.27e44a45fc0e9p-22,
-                              0x1.af7443b3b9ff3p-26,
-                              0x1.2051035fc6724p-29};
+                                     1,
+                                     0x1p-1,
+                                     0x1.555555555555dp-3,
+                                     0x1.555555555556cp-5,
+                                     0x1.111111110e54ap-7,
+                                     0x1.6c16c16c0a3fep-10,
+                                     0x1.a01a01b5f427cp-13,
+                                     0x1.a01a01e8bb1a1p-16,
+                                     0x1.71ddeaae6e018p-19,
+                                     0x1.27e44a45fc0e9p-22,
+                                     0x1.af7443b3b9ff3p-26,
+                                     0x1.2051035fc6724p-29};
 
 // (exp(r) − 1 − r) / r²
-inline constexpr double kExpm1F32[] = {0x1p-1, 0x1.55552cp-3, 0x1.555502p-5, 0x1.1155a8p-7, 0x1.6d2e4ap-10, 0x1.3b8acap-13};
+inline constexpr double kExpm1F32[] = {0x1p-1,        0x1.55552cp-3,  0x1.555502p-5,
+                                       0x1.1155a8p-7, 0x1.6d2e4ap-10, 0x1.3b8acap-13};
 inline constexpr double kExpm1F64[] = {0x1p-1,
-                                0x1.5555555555556p-3,
-                                0x1.5555555555557p-5,
-                                0x1.1111111110d4ap-7,
-                                0x1.6c16c16c1553fp-10,
-                                0x1.a01a01a1d101dp-13,
-                                0x1.a01a01ac93334p-16,
-                                0x1.71de3509d489cp-19,
-                                0x1.27e4cc6551056p-22,
-                                0x1.ae72a0d2db011p-26,
-                                0x1.1f8db921cd8ccp-29,
-                                0x1.53d1a416a61b7p-33};
+                                       0x1.5555555555556p-3,
+                                       0x1.5555555555557p-5,
+                                       0x1.1111111110d4ap-7,
+                                       0x1.6c16c16c1553fp-10,
+                                       0x1.a01a01a1d101dp-13,
+                                       0x1.a01a01ac93334p-16,
+                                       0x1.71de3509d489cp-19,
+                                       0x1.27e4cc6551056p-22,
+                                       0x1.ae72a0d2db011p-26,
+                                       0x1.1f8db921cd8ccp-29,
+                                       0x1.53d1a416a61b7p-33};
 
 // −log(erfc(x)) / x − 1, a polynomial (f32), a quotient P / Q (f64). The 1 apart: it keeps the leading coefficient 2/√π
 // from losing half a bit to rounding.
 inline constexpr double kErfF32[] = {0x1.06eba8p-3,  0x1.45f3p-1,     0x1.a4f8c4p-4,  -0x1.39b7ccp-6, -0x1.6374bep-13,
-                              0x1.b74396p-10, -0x1.4e2796p-11, 0x1.f2849cp-14, -0x1.3afb48p-17};
-inline constexpr double kErfPF64[] = {0x1.06eba8214db69p-3,  0x1.b9e2f4df6e893p-1, 0x1.6c9bf07fe92fp+0,  0x1.41070d0838e83p+0,
-                               0x1.6369775a81054p-1,  0x1.057877888531cp-2, 0x1.fe534948c84b5p-5, 0x1.38d69123ddb4p-7,
-                               0x1.9eab6113f9085p-11, 0x1.767959c166f79p-16};
+                                     0x1.b74396p-10, -0x1.4e2796p-11, 0x1.f2849cp-14, -0x1.3afb48p-17};
+inline constexpr double kErfPF64[] = {
+    0x1.06eba8214db69p-3, 0x1.b9e2f4df6e893p-1, 0x1.6c9bf07fe92fp+0, 0x1.41070d0838e83p+0,  0x1.6369775a81054p-1,
+    0x1.057877888531cp-2, 0x1.fe534948c84b5p-5, 0x1.38d69123ddb4p-7, 0x1.9eab6113f9085p-11, 0x1.767959c166f79p-16};
 inline constexpr double kErfQF64[] = {1,
-                               0x1.c38ace3cb4beap+0,
-                               0x1.8c0100ec0c026p+0,
-                               0x1.ab1573b71333fp-1,
-                               0x1.2fe5819c09516p-2,
-                               0x1.1d6539aef5f8bp-4,
-                               0x1.4fd1fc88cc99dp-7,
-                               0x1.aa3160ce68a35p-11,
-                               0x1.768288e620decp-16};
+                                      0x1.c38ace3cb4beap+0,
+                                      0x1.8c0100ec0c026p+0,
+                                      0x1.ab1573b71333fp-1,
+                                      0x1.2fe5819c09516p-2,
+                                      0x1.1d6539aef5f8bp-4,
+                                      0x1.4fd1fc88cc99dp-7,
+                                      0x1.aa3160ce68a35p-11,
+                                      0x1.768288e620decp-16};
 
 // (log(1 + f) − f) / f²
 inline constexpr double kLogF32[] = {-0x1p-1,       0x1.5555acp-2,  -0x1.000082p-2, 0x1.996718p-3, -0x1.54d6bap-3,
-                              0x1.2876aap-3, -0x1.0e9296p-3, 0x1.b201fcp-4,  -0x1.796866p-5};
+                                     0x1.2876aap-3, -0x1.0e9296p-3, 0x1.b201fcp-4,  -0x1.796866p-5};
 // (2 atanh(s) − 2 s) / s³ in z = s²; the constant term first
-inline constexpr double kLogF64[] = {0x1.555555555554fp-1, 0x1.999999999c175p-2, 0x1.24924921e4c28p-2, 0x1.c71c748f330a3p-3,
-                              0x1.745c4b02eed4bp-3, 0x1.3b35bb29fd92fp-3, 0x1.0dcbfc48935f1p-3, 0x1.1b7eb3c4f0b8ep-3};
+inline constexpr double kLogF64[] = {0x1.555555555554fp-1, 0x1.999999999c175p-2, 0x1.24924921e4c28p-2,
+                                     0x1.c71c748f330a3p-3, 0x1.745c4b02eed4bp-3, 0x1.3b35bb29fd92fp-3,
+                                     0x1.0dcbfc48935f1p-3, 0x1.1b7eb3c4f0b8ep-3};
 
 }  // namespace hone::math_tables

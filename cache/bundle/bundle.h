@@ -30,12 +30,12 @@ inline constexpr size_t kBundleHeadBytes = 32;
 inline constexpr size_t kBundleSignatureBytes = 96;
 
 struct BundleLimits {
-  static constexpr uint64_t kBytes = uint64_t{1} << 30;       // of a bundle
-  static constexpr uint64_t kManifest = uint64_t{64} << 20;   // bytes
-  static constexpr uint64_t kFrames = uint64_t{1} << 20;      // in number, and records in all
-  static constexpr uint64_t kFrame = uint64_t{64} << 20;      // unpacked bytes of one
-  static constexpr uint64_t kRecords = uint64_t{512} << 20;   // unpacked bytes of all records
-  static constexpr uint64_t kFilled = uint64_t{256} << 10;    // a frame of records ends when it has this many
+  static constexpr uint64_t kBytes = uint64_t{1} << 30;      // of a bundle
+  static constexpr uint64_t kManifest = uint64_t{64} << 20;  // bytes
+  static constexpr uint64_t kFrames = uint64_t{1} << 20;     // in number, and records in all
+  static constexpr uint64_t kFrame = uint64_t{64} << 20;     // unpacked bytes of one
+  static constexpr uint64_t kRecords = uint64_t{512} << 20;  // unpacked bytes of all records
+  static constexpr uint64_t kFilled = uint64_t{256} << 10;   // a frame of records ends when it has this many
   static constexpr size_t kName = 64, kText = 256, kTarget = 4096, kTargets = 4096;
 };
 

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <chrono>
 #include <charconv>
+#include <chrono>
 #include <vector>
 
 #include "base/file.h"
@@ -103,7 +103,8 @@ std::optional<WallTime> ParseDate(std::string_view text) {
     auto [rest, code] = std::from_chars(text.data() + kBegins[i], end, parts[i]);
     if (code != std::errc() || rest != end || parts[i] < 0) return std::nullopt;
   }
-  const std::chrono::year_month_day day(std::chrono::year(parts[0]), std::chrono::month(static_cast<unsigned>(parts[1])),
+  const std::chrono::year_month_day day(std::chrono::year(parts[0]),
+                                        std::chrono::month(static_cast<unsigned>(parts[1])),
                                         std::chrono::day(static_cast<unsigned>(parts[2])));
   if (!day.ok() || parts[0] < 1970) return std::nullopt;
   return WallTime(std::chrono::sys_days(day));
@@ -116,9 +117,9 @@ std::string DateText(WallTime time) {
 }
 
 std::string EncodeKeyFile(const KeyFile& file) {
-  std::string text = fmt::format("{}\nkind {}\nname {}\nroles {}\nexpires {}\npublic {}\n", kHead,
-                                 file.seed ? "secret" : "public", file.name, RolesText(file.roles),
-                                 file.expires ? DateText(*file.expires) : "never", HexOf(file.key));
+  std::string text =
+      fmt::format("{}\nkind {}\nname {}\nroles {}\nexpires {}\npublic {}\n", kHead, file.seed ? "secret" : "public",
+                  file.name, RolesText(file.roles), file.expires ? DateText(*file.expires) : "never", HexOf(file.key));
   if (file.seed) text += fmt::format("seed {}\n", HexOf(*file.seed));
   return text;
 }
@@ -155,9 +156,10 @@ Result<ReadKey> ReadKeyFile(const std::string& path) {
   if (fstat(opened.get(), &info) != 0) return ErrnoError(errno, "cannot look at the key", path);
   ReadKey key{HONE_TRY(DecodeKeyFile(HONE_TRY(ReadAll(opened.get(), kFileLimit)), path)), ""};
   if (key.file.seed && (info.st_mode & 077) != 0)
-    key.warning = fmt::format("{}: others can read this secret key (mode {:o}): chmod 600 it, and make a new one if "
-                              "somebody may have",
-                              path, info.st_mode & 07777);
+    key.warning = fmt::format(
+        "{}: others can read this secret key (mode {:o}): chmod 600 it, and make a new one if "
+        "somebody may have",
+        path, info.st_mode & 07777);
   return key;
 }
 

@@ -19,7 +19,7 @@ namespace hone {
 
 // What a key may vouch for. Schedules are data and taken from anybody: without that role they count as nobody's.
 enum Role : uint8_t { kSchedules = 1, kArtifacts = 2, kCostModels = 4 };
-using Roles = uint8_t;  // of Role
+using Roles = uint8_t;               // of Role
 std::string RolesText(Roles roles);  // "schedules artifacts"
 // Words between spaces or commas. kInvalid names the unknown one; kInvalid if there is none.
 Result<Roles> ParseRoles(std::string_view text);

@@ -23,8 +23,8 @@ struct Packed {
 // Equal bytes give equal bytes, with one version of zstd.
 Packed Pack(std::string_view bytes);
 
-// `size`: what comes out, as the manifest says. kCorrupt if it does not; kLimit if that is more than kMostGrowth allows.
-// Allocates `size` bytes, once that is known to be allowed.
+// `size`: what comes out, as the manifest says. kCorrupt if it does not; kLimit if that is more than kMostGrowth
+// allows. Allocates `size` bytes, once that is known to be allowed.
 Result<std::string> Unpack(Packing packing, std::string_view stored, uint64_t size);
 // Whether it may be that long: what Unpack checks first.
 Result<void> CheckGrowth(Packing packing, uint64_t stored, uint64_t size);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kMagic = "hone.bdl";
 constexpr uint16_t kSigned = 1;
-constexpr size_t kTextLimit = 1 << 20;                   // a class's text
+constexpr size_t kTextLimit = 1 << 20;                          // a class's text
 constexpr size_t kRecordLimit = (size_t{3} << 20) + (1 << 17);  // a stored record: three such texts, and the rest
 
 struct Head {
@@ -27,23 +27,25 @@ Error Damaged(std::string what) { return {ErrorKind::kCorrupt, std::move(what), 
 
 Result<Head> ReadHead(std::string_view bytes) {
   const size_t known = std::min(bytes.size(), kMagic.size());
-  if (bytes.substr(0, known) != kMagic.substr(0, known)) return Damaged("this is no bundle: it does not begin like one");
+  if (bytes.substr(0, known) != kMagic.substr(0, known))
+    return Damaged("this is no bundle: it does not begin like one");
   if (bytes.size() < kBundleHeadBytes)
     return Damaged(fmt::format("the bundle is cut: {} bytes of its head's {}", bytes.size(), kBundleHeadBytes));
   ByteReader in(bytes.substr(kMagic.size(), kBundleHeadBytes - kMagic.size()));
   const uint16_t version = HONE_TRY(in.U16()), flags = HONE_TRY(in.U16());
   if (version > kBundleVersion || (flags & ~kSigned) != 0)
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("a newer hone wrote this bundle (format {}, flags {:#x}; this hone reads format {}): update "
-                             "hone",
-                             version, flags, kBundleVersion),
-                 ""};
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("a newer hone wrote this bundle (format {}, flags {:#x}; this hone reads format {}): update "
+                    "hone",
+                    version, flags, kBundleVersion),
+        ""};
   if (version == 0) return Damaged("the bundle's head has no version");
   Head head{(flags & kSigned) != 0, HONE_TRY(in.U32()), HONE_TRY(in.U64()), HONE_TRY(in.Array<8>())};
   if (head.manifest_bytes > BundleLimits::kManifest || head.frame_bytes > BundleLimits::kBytes)
     return Error{ErrorKind::kLimit,
-                 fmt::format("the bundle's head says {} and {} bytes, hone takes at most {} and {}", head.manifest_bytes,
-                             head.frame_bytes, BundleLimits::kManifest, BundleLimits::kBytes),
+                 fmt::format("the bundle's head says {} and {} bytes, hone takes at most {} and {}",
+                             head.manifest_bytes, head.frame_bytes, BundleLimits::kManifest, BundleLimits::kBytes),
                  ""};
   const uint64_t wanted =
       kBundleHeadBytes + head.manifest_bytes + head.frame_bytes + (head.is_signed ? kBundleSignatureBytes : 0);
@@ -59,10 +61,11 @@ Result<PublicKey> CheckSignature(std::string_view signature, const Digest256& di
   const PublicKey key = HONE_TRY(in.Array<32>());
   const Signature made = HONE_TRY(in.Array<64>());
   if (IsSignedBy(key, made, SignedText(digest))) return key;
-  return Error{ErrorKind::kInvalid,
-               "the bundle's signature is not that of its bytes: it was damaged or changed after it was signed, or signed "
-               "by another key than it says",
-               ""};
+  return Error{
+      ErrorKind::kInvalid,
+      "the bundle's signature is not that of its bytes: it was damaged or changed after it was signed, or signed "
+      "by another key than it says",
+      ""};
 }
 
 Result<BundleEntry> ReadEntry(ByteReader& in) {
@@ -88,8 +91,7 @@ Result<Bundle> Bundle::Open(std::span<const std::byte> bytes) {
   const std::string_view manifest = text.substr(kBundleHeadBytes, head.manifest_bytes);
   if (HeadCheck(text.substr(0, kBundleHeadBytes - head.check.size()), manifest) != head.check)
     return Damaged("the bundle's head or manifest is damaged: its checksum is another");
-  bundle.manifest_ =
-      HONE_TRY(DecodeBundleManifest(manifest, frames, head.frame_bytes));
+  bundle.manifest_ = HONE_TRY(DecodeBundleManifest(manifest, frames, head.frame_bytes));
   return bundle;
 }
 
@@ -134,8 +136,8 @@ Result<void> Bundle::ForEachEntry(const std::function<Result<void>(BundleEntry&&
       if (const std::optional<Digest256>& digest = entry.record.artifact_digest) {
         const BundleFrame* code = FindArtifact(*digest);
         if (code == nullptr || code->unpacked != entry.record.artifact_bytes)
-          return Damaged(fmt::format("record {} names code that is not in the bundle",
-                                     entry.record.key.fingerprint.Hex()));
+          return Damaged(
+              fmt::format("record {} names code that is not in the bundle", entry.record.key.fingerprint.Hex()));
         named.insert(*digest);
       }
       if (!std::ranges::binary_search(manifest_.targets, entry.record.key.target))

@@ -118,17 +118,19 @@ Result<void> CheckFollows(const Bundle& bundle, const Predecessor& predecessor) 
       fmt::format("version {} of {}, issued on {}", predecessor.version, manifest.name, DateText(predecessor.issued));
   if (manifest.version < predecessor.version ||
       (manifest.version > predecessor.version && manifest.issued < predecessor.issued))
-    return Error{ErrorKind::kInvalid,
-                 fmt::format("the bundle is version {}, issued on {}; {}, was imported before, and an older one does not "
-                             "replace it",
-                             manifest.version, DateText(manifest.issued), known),
-                 ""};
+    return Error{
+        ErrorKind::kInvalid,
+        fmt::format("the bundle is version {}, issued on {}; {}, was imported before, and an older one does not "
+                    "replace it",
+                    manifest.version, DateText(manifest.issued), known),
+        ""};
   if (manifest.version == predecessor.version)
-    return Error{ErrorKind::kInvalid,
-                 fmt::format("{}, was imported before, and this is another bundle of the same version: export it with a "
-                             "higher --version",
-                             known),
-                 ""};
+    return Error{
+        ErrorKind::kInvalid,
+        fmt::format("{}, was imported before, and this is another bundle of the same version: export it with a "
+                    "higher --version",
+                    known),
+        ""};
   return {};
 }
 

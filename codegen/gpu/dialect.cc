@@ -111,7 +111,8 @@ constexpr Dialect kDialects[] = {
                 "floatBitsToInt({0})", "intBitsToFloat({0})", "intBitsToFloat(0x7f800000)",
                 "intBitsToFloat(0x7fc00000)"},
         .f64 = {"fma({0}, {1}, {2})", "abs({0})", "floor({0})", "sqrt({0})",
-                "int64BitsToDouble((doubleBitsToInt64({0}) & 0x7fffffffffffffffL) | (doubleBitsToInt64({1}) & (1L << 63)))",
+                "int64BitsToDouble((doubleBitsToInt64({0}) & 0x7fffffffffffffffL) | (doubleBitsToInt64({1}) & (1L << "
+                "63)))",
                 "doubleBitsToInt64({0})", "int64BitsToDouble({0})", "int64BitsToDouble(0x7ff0000000000000L)",
                 "int64BitsToDouble(0x7ff8000000000000L)"},
     },

@@ -1,5 +1,5 @@
-// The C-like languages that devices compile, as one table: codegen/gpu/print_launch writes straight code in any of them.
-// A further one is a row in dialect.cc.
+// The C-like languages that devices compile, as one table: codegen/gpu/print_launch writes straight code in any of
+// them. A further one is a row in dialect.cc.
 #pragma once
 
 #include <array>
@@ -14,29 +14,29 @@ namespace hone {
 // How values of one type are spelled. In patterns {0}, {1}, {2} are arguments.
 struct DialectType {
   DType type = DType::kF32;
-  std::string_view value;      // "float": of a variable
-  std::string_view memory;     // "uchar": of an element, where that is another one
-  std::string_view vector[2];  // of 2 and 4 lanes; "" if there are none
-  std::string_view pack[2];    // a vector of 2 and 4 values: "make_float2({0})"
+  std::string_view value;        // "float": of a variable
+  std::string_view memory;       // "uchar": of an element, where that is another one
+  std::string_view vector[2];    // of 2 and 4 lanes; "" if there are none
+  std::string_view pack[2];      // a vector of 2 and 4 values: "make_float2({0})"
   std::string_view suffix = "";  // of constants
 };
 
 // Functions on one type of floats.
 struct DialectFloat {
   std::string_view fma, abs, floor, sqrt, copysign;
-  std::string_view bits, from_bits;    // to an integer of that size and back
+  std::string_view bits, from_bits;  // to an integer of that size and back
   std::string_view infinity, nan;
 };
 
 struct Dialect {
   std::string_view name;  // "opencl": of files and options
   std::string_view prelude;
-  std::string_view prelude_f64;         // where there are f64
-  std::string_view cast;                // {1} as {0}
-  std::string_view unsigned_shift[2];   // {0} >> {1} of an i32 and an i64 whose bits are a number without sign
-  std::string_view function;            // before a function's type
-  std::string_view variable[2];         // "const {0} {1}": set once; set again. Type, name
-  std::string_view shared;              // an array that the block shares: type, name, elements
+  std::string_view prelude_f64;        // where there are f64
+  std::string_view cast;               // {1} as {0}
+  std::string_view unsigned_shift[2];  // {0} >> {1} of an i32 and an i64 whose bits are a number without sign
+  std::string_view function;           // before a function's type
+  std::string_view variable[2];        // "const {0} {1}": set once; set again. Type, name
+  std::string_view shared;             // an array that the block shares: type, name, elements
   std::string_view barrier;
   std::array<std::string_view, 3> thread, block;
 

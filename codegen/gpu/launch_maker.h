@@ -66,8 +66,8 @@ class LaunchMaker {
   Program& out_;
   Launch launch_;
   Builder builder_;
-  std::map<VarId, ValueId> known_;      // loops that are there in the code
-  std::map<VarId, int64_t> constants_;  // unrolled ones, and the lane
+  std::map<VarId, ValueId> known_;       // loops that are there in the code
+  std::map<VarId, int64_t> constants_;   // unrolled ones, and the lane
   std::array<bool, 3> has_thread_ = {};  // a loop of threads along the axis encloses
   ValueId pending_;                      // condition of enclosing loops of threads that has not been applied yet
   VarId vector_;                         // the vectorised loop; none: outside of one

@@ -27,12 +27,12 @@ using straight::ValueId;
 
 // Words that some dialect has for itself, among those that a stage may be called.
 constexpr std::string_view kReserved[] = {
-    "abs",    "args",   "bool",   "block",  "buffer", "case",  "char",   "constant", "const", "default", "do",
-    "double", "else",   "exp",    "fabs",   "float",  "floor", "fma",    "for",      "global", "half",   "if",
-    "in",     "inout",  "input",  "int",    "kernel", "layout", "local", "log",      "long",  "main",    "max",
-    "min",    "mix",    "out",    "output", "pow",    "precise", "private", "return", "sample", "shared", "short",
-    "signed", "sqrt",   "static", "step",   "switch", "tanh",  "texture", "this",    "uint",  "uniform", "unsigned",
-    "void",   "while",  "bx",     "by",     "bz",     "tx",    "ty",     "tz",       "erf",   "sum",     "dot"};
+    "abs",    "args",  "bool",   "block",  "buffer", "case",    "char",    "constant", "const",  "default", "do",
+    "double", "else",  "exp",    "fabs",   "float",  "floor",   "fma",     "for",      "global", "half",    "if",
+    "in",     "inout", "input",  "int",    "kernel", "layout",  "local",   "log",      "long",   "main",    "max",
+    "min",    "mix",   "out",    "output", "pow",    "precise", "private", "return",   "sample", "shared",  "short",
+    "signed", "sqrt",  "static", "step",   "switch", "tanh",    "texture", "this",     "uint",   "uniform", "unsigned",
+    "void",   "while", "bx",     "by",     "bz",     "tx",      "ty",      "tz",       "erf",    "sum",     "dot"};
 
 template <typename... Args>
 std::string Fill(std::string_view pattern, Args&&... args) {
@@ -114,7 +114,9 @@ class CodePrinter {
     return !ReadsMemory(id) || use.at == at + 1;
   }
 
-  void Line(int depth, const std::string& line) { text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + line + "\n"; }
+  void Line(int depth, const std::string& line) {
+    text_ += std::string(static_cast<size_t>(depth) * 2, ' ') + line + "\n";
+  }
   void PrintList(const std::vector<Node>& nodes, int depth);
   void PrintNode(const Node& node, int depth);
   void PrintStore(const Node& node, int depth);
@@ -170,7 +172,8 @@ std::string CodePrinter::Constant(const Value& value) const {
 std::string CodePrinter::Index(ValueId base, int64_t offset) {
   if (!base) return fmt::format("{}", offset);
   if (offset == 0) return Expression(base);
-  return offset > 0 ? fmt::format("{} + {}", Expression(base), offset) : fmt::format("{} - {}", Expression(base), -offset);
+  return offset > 0 ? fmt::format("{} + {}", Expression(base), offset)
+                    : fmt::format("{} - {}", Expression(base), -offset);
 }
 
 std::string CodePrinter::Element(BufferId id, const std::string& index, DType type) {
@@ -178,7 +181,8 @@ std::string CodePrinter::Element(BufferId id, const std::string& index, DType ty
       IsShared(id) ? fmt::format("{}[{}]", BufferName(id), index) : Fill(dialect_.element, BufferName(id), index);
   const DialectType& spelled = dialect_.Of(program_.buffers[id].dtype);
   (void)type;
-  return spelled.memory == spelled.value ? element : fmt::format("({} != {})", element, Fill(dialect_.cast, spelled.memory, 0));
+  return spelled.memory == spelled.value ? element
+                                         : fmt::format("({} != {})", element, Fill(dialect_.cast, spelled.memory, 0));
 }
 
 std::string CodePrinter::Load(const Value& value) {
@@ -191,8 +195,8 @@ std::string CodePrinter::Load(const Value& value) {
       elements.push_back(Element(value.buffer, Index(value.args[0], value.number + lane), value.type));
     load = Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(elements, ", ")));
   } else {
-    load = Fill(dialect_.load_vector, TypeName(value), BufferName(value.buffer),
-                Index(value.args[0], value.number), value.lanes);
+    load = Fill(dialect_.load_vector, TypeName(value), BufferName(value.buffer), Index(value.args[0], value.number),
+                value.lanes);
   }
   if (value.args.size() == 1) return load;
   std::string fill = Expression(value.args[2]);
@@ -296,7 +300,8 @@ void CodePrinter::PrintStore(const Node& node, int depth) {
     const std::string element = IsShared(node.buffer) ? fmt::format("{}[{}]", BufferName(node.buffer), index)
                                                       : Fill(dialect_.element, BufferName(node.buffer), index);
     std::string stored = Expression(node.b);
-    if (spelled.memory != spelled.value) stored = Fill(dialect_.cast, spelled.memory, fmt::format("{} ? 1 : 0", stored));
+    if (spelled.memory != spelled.value)
+      stored = Fill(dialect_.cast, spelled.memory, fmt::format("{} ? 1 : 0", stored));
     return Line(depth, fmt::format("{} = {};", element, stored));
   }
   if (IsShared(node.buffer) && !dialect_.shared_vectors) {
@@ -306,9 +311,9 @@ void CodePrinter::PrintStore(const Node& node, int depth) {
                                                       : fmt::format("{}.{}", Expression(node.b), "xyzw"[lane])));
     return;
   }
-  Line(depth, Fill(dialect_.store_vector, TypeName(value), BufferName(node.buffer), index, value.lanes,
-                   Expression(node.b)) +
-                  ";");
+  Line(depth,
+       Fill(dialect_.store_vector, TypeName(value), BufferName(node.buffer), index, value.lanes, Expression(node.b)) +
+           ";");
 }
 
 void CodePrinter::PrintNode(const Node& node, int depth) {
@@ -336,7 +341,8 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
     case Node::Kind::kFor: {
       const std::string name = Unique(code_.values[node.value].name);
       names_[node.value] = name;
-      Line(depth, fmt::format("for (int {0} = {1}; {0} < {2}; ++{0}) {{", name, Expression(node.a), Expression(node.b)));
+      Line(depth,
+           fmt::format("for (int {0} = {1}; {0} < {2}; ++{0}) {{", name, Expression(node.a), Expression(node.b)));
       PrintList(node.body, depth + 1);
       return Line(depth, "}");
     }
@@ -413,9 +419,8 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
   for (BufferId id : launch.shared) {
     printer.NameBuffer(id);
     const Buffer& buffer = program_.buffers[id];
-    shared += (dialect_.is_shader ? "" : "  ") + Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory,
-                                                      printer.BufferName(id), buffer.elements) +
-              ";\n";
+    shared += (dialect_.is_shader ? "" : "  ") +
+              Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory, printer.BufferName(id), buffer.elements) + ";\n";
   }
   for (const Value& value : launch.code.values) {
     if (value.what == Do::kCall) functions_.insert(static_cast<size_t>(value.number));
@@ -476,8 +481,8 @@ std::string SourcePrinter::Head() {
   std::string text = std::string(has_f64 ? dialect_.prelude_f64 : "") + std::string(dialect_.prelude) + "\n";
   if (dialect_.is_shader) {
     for (const std::string& type : references_)
-      text += fmt::format("layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Of_{0} {{ {0} at[]; }};\n",
-                          type);
+      text += fmt::format(
+          "layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Of_{0} {{ {0} at[]; }};\n", type);
     text += "\n";
     references_.clear();
   }

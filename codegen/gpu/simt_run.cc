@@ -182,7 +182,8 @@ class Machine {
   void Find(std::string what) {
     // One of a kind and a buffer is enough.
     const std::string kind = what.substr(0, what.find('['));
-    if (!what.empty() && !IsOver() && seen_.insert(kind.substr(0, 24)).second) report_.findings.push_back(std::move(what));
+    if (!what.empty() && !IsOver() && seen_.insert(kind.substr(0, 24)).second)
+      report_.findings.push_back(std::move(what));
   }
 
   void RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block);
@@ -216,8 +217,8 @@ class Machine {
 const Slot& Machine::Read(ValueId id, const Code& code, const std::vector<Slot>& slots) {
   const Slot& slot = slots[id.index()];
   if (!slot.is_set)
-    Find(fmt::format("{} is read before it is set[", code.values[id].what == Do::kRegister ? code.values[id].name
-                                                                                      : "a value"));
+    Find(fmt::format("{} is read before it is set[",
+                     code.values[id].what == Do::kRegister ? code.values[id].name : "a value"));
   return slot;
 }
 
@@ -226,8 +227,8 @@ void Machine::Count(BufferId buffer, int64_t index, int64_t lanes, Thread& threa
   const bool is_shared = shared_.contains(buffer);
   const int64_t bytes = ByteSize(program_.buffers[buffer].dtype);
   const int64_t visit = thread.visits[thread.pc * 4096 + static_cast<size_t>(buffer.value)]++;
-  touched_[{actor_.thread / kWarp, thread.pc * 4096 + static_cast<size_t>(buffer.value), visit, is_shared}].emplace_back(
-      index * bytes, (index + lanes) * bytes);
+  touched_[{actor_.thread / kWarp, thread.pc * 4096 + static_cast<size_t>(buffer.value), visit, is_shared}]
+      .emplace_back(index * bytes, (index + lanes) * bytes);
 }
 
 void Machine::AddCounts() {
@@ -397,9 +398,12 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
       const Value& value = launch.code.values[ValueId(static_cast<int>(i))];
       Slot& slot = threads[t].slots[i];
       const auto axis = static_cast<size_t>(value.number);
-      if (value.what == Do::kThread) slot.lanes[0].number = threads[t].at[axis];
-      else if (value.what == Do::kBlock) slot.lanes[0].number = block[axis];
-      else continue;
+      if (value.what == Do::kThread)
+        slot.lanes[0].number = threads[t].at[axis];
+      else if (value.what == Do::kBlock)
+        slot.lanes[0].number = block[axis];
+      else
+        continue;
       slot.is_set = true;
     }
   }

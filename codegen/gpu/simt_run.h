@@ -1,6 +1,6 @@
-// A machine model in software: executes straight code on the host as a GPU would, blocks one after the other, the threads
-// of a block from barrier to barrier. It reports what a device may do without telling, and counts what a device's time
-// depends on.
+// A machine model in software: executes straight code on the host as a GPU would, blocks one after the other, the
+// threads of a block from barrier to barrier. It reports what a device may do without telling, and counts what a
+// device's time depends on.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ struct SimtReport {
   int64_t barriers = 0;      // as all threads of a block come to it
   // Of 32 threads that access memory with one instruction:
   int64_t global_accesses = 0;
-  int64_t global_sectors = 0;    // of 32 bytes that they touch
+  int64_t global_sectors = 0;  // of 32 bytes that they touch
   int64_t shared_accesses = 0;
-  int64_t shared_passes = 0;     // over 32 banks of 4 bytes; one per access where none conflict
+  int64_t shared_passes = 0;  // over 32 banks of 4 bytes; one per access where none conflict
 };
 
 // Runs `pack`, then the launches. `operands`: in the kernel's order, each as large as its tensor at `sizes` (the values

@@ -1,7 +1,7 @@
-// Straight code: what is left between a loop program for a GPU and text in some dialect of C. One launch per nest; loops
-// that stay loops, conditions, barriers; everything else are values and stores of one thread: unrolled, vector or scalar
-// accesses decided, guards folded, indices in 32 bits and computed as far out as they can be, register tiles as named
-// scalars. codegen/gpu/print_launch writes it as text, codegen/gpu/simt_run executes it.
+// Straight code: what is left between a loop program for a GPU and text in some dialect of C. One launch per nest;
+// loops that stay loops, conditions, barriers; everything else are values and stores of one thread: unrolled, vector or
+// scalar accesses decided, guards folded, indices in 32 bits and computed as far out as they can be, register tiles as
+// named scalars. codegen/gpu/print_launch writes it as text, codegen/gpu/simt_run executes it.
 #pragma once
 
 #include <array>
@@ -28,17 +28,17 @@ enum class Do : uint8_t {
   kCounter,   // of the kFor that names it
   kArgument,  // `number` of a function
   kRegister,  // a variable, read as often as it is named
-  kLoad,      // buffer[args[0] + number], `lanes` elements; args[0] may be none. With a condition args[1]: only where it
-              // holds, else args[2] in every lane
-  kLane,      // element `number` of a vector
-  kPack,      // a vector of args
+  kLoad,  // buffer[args[0] + number], `lanes` elements; args[0] may be none. With a condition args[1]: only where it
+          // holds, else args[2] in every lane
+  kLane,  // element `number` of a vector
+  kPack,  // a vector of args
   kAdd,
   kSub,
   kMul,
-  kDiv,        // floats
-  kQuotient,   // integers, towards zero
-  kFma,        // a·b + c, rounded once
-  kMin,        // NaN if either is
+  kDiv,       // floats
+  kQuotient,  // integers, towards zero
+  kFma,       // a·b + c, rounded once
+  kMin,       // NaN if either is
   kMax,
   kLargerNumber,  // b > a ? b : a
   kNeg,
@@ -71,8 +71,8 @@ struct Value {
   int64_t number = 0;
   double real = 0;
   BufferId buffer = {};
-  std::string name = {};   // kRegister, kCounter: a hint
-  bool varies = false;     // perhaps, between the threads of a block
+  std::string name = {};  // kRegister, kCounter: a hint
+  bool varies = false;    // perhaps, between the threads of a block
 };
 
 struct Node {
@@ -131,16 +131,16 @@ struct Program {
   int64_t workspace_bytes = 0;   // of the buffers in the workspace, at their offsets
 };
 
-// At those values of the dynamic sizes, by index into Kernel::sizes: how many blocks a launch has along a dimension, and
-// how many elements an operand.
+// At those values of the dynamic sizes, by index into Kernel::sizes: how many blocks a launch has along a dimension,
+// and how many elements an operand.
 int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes);
 int64_t ElementsAt(const Program& program, const Buffer& buffer, std::span<const int64_t> sizes);
 
 // What a device can do at most.
 struct DeviceLimits {
-  int64_t threads = 256;             // of a block
-  int64_t shared_bytes = 32 << 10;   // of a block
-  int64_t registers = 240;           // 32-bit values in register tiles of a thread
+  int64_t threads = 256;            // of a block
+  int64_t shared_bytes = 32 << 10;  // of a block
+  int64_t registers = 240;          // 32-bit values in register tiles of a thread
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};
 };
 

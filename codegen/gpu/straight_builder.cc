@@ -219,7 +219,8 @@ void Builder::CloseIf(ValueId condition) {
   std::vector<Node>& nodes = scopes_.back().nodes;
   int64_t known = 0;
   if (IsConstant(condition, &known)) {
-    if (known != 0) nodes.insert(nodes.end(), std::make_move_iterator(body.begin()), std::make_move_iterator(body.end()));
+    if (known != 0)
+      nodes.insert(nodes.end(), std::make_move_iterator(body.begin()), std::make_move_iterator(body.end()));
     return;
   }
   if (!nodes.empty() && nodes.back().kind == Node::Kind::kIf && nodes.back().a == condition) {

@@ -22,7 +22,9 @@ class Builder {
   // Without a node of its own: threads, blocks, sizes, arguments.
   ValueId Given(Value value);
   // `type`: of the result, if it is not that of the first argument.
-  ValueId Make(Do what, std::vector<ValueId> args) { return Make(what, code_.values[args.back()].type, std::move(args)); }
+  ValueId Make(Do what, std::vector<ValueId> args) {
+    return Make(what, code_.values[args.back()].type, std::move(args));
+  }
   ValueId Make(Do what, DType type, std::vector<ValueId> args, int64_t number = 0);
   ValueId Load(BufferId buffer, DType type, int lanes, ValueId base, int64_t offset, ValueId condition = {},
                ValueId fill = {});

@@ -1,5 +1,5 @@
-// Elementary functions as straight code, by the same polynomials as on the CPU (codegen/llvm/math_exp.cc and math_log.cc
-// explain the methods): no device's own functions, whose accuracy differs from driver to driver.
+// Elementary functions as straight code, by the same polynomials as on the CPU (codegen/llvm/math_exp.cc and
+// math_log.cc explain the methods): no device's own functions, whose accuracy differs from driver to driver.
 #include <fmt/format.h>
 
 #include <bit>
@@ -44,8 +44,8 @@ class Math {
     // Infinity and NaN give themselves, zero −∞, negative numbers NaN.
     const ValueId zero = Const(0), infinity = Const(HUGE_VAL);
     const ValueId finite = Select(Make(Do::kLt, DType::kBool, {x, infinity}), result, x);
-    const ValueId special =
-        Select(Make(Do::kEq, DType::kBool, {x, zero}), Const(-HUGE_VAL), Const(std::numeric_limits<double>::quiet_NaN()));
+    const ValueId special = Select(Make(Do::kEq, DType::kBool, {x, zero}), Const(-HUGE_VAL),
+                                   Const(std::numeric_limits<double>::quiet_NaN()));
     return Select(Make(Do::kLe, DType::kBool, {x, zero}), special, finite);
   }
 
@@ -76,8 +76,12 @@ class Math {
   ValueId Abs(ValueId a) { return Make(Do::kAbs, {a}); }
   ValueId CopySign(ValueId a, ValueId b) { return Make(Do::kCopySign, {a, b}); }
   ValueId Select(ValueId c, ValueId a, ValueId b) { return Make(Do::kSelect, {c, a, b}); }
-  ValueId AtLeast(ValueId x, double bound) { return Select(Make(Do::kLt, DType::kBool, {x, Const(bound)}), Const(bound), x); }
-  ValueId AtMost(ValueId x, double bound) { return Select(Make(Do::kLt, DType::kBool, {Const(bound), x}), Const(bound), x); }
+  ValueId AtLeast(ValueId x, double bound) {
+    return Select(Make(Do::kLt, DType::kBool, {x, Const(bound)}), Const(bound), x);
+  }
+  ValueId AtMost(ValueId x, double bound) {
+    return Select(Make(Do::kLt, DType::kBool, {Const(bound), x}), Const(bound), x);
+  }
   ValueId ToBits(ValueId x) { return Make(Do::kBits, bits_type(), {x}); }
   ValueId FromBits(ValueId x) { return Make(Do::kBits, {x}); }
   ValueId BitsOf(double value) {
@@ -137,8 +141,7 @@ class Math {
     const ValueId moved = IntAdd(ToBits(normal), Int(distance));
     const ValueId biased = Make(Do::kShiftRight, bits_type(), {moved, b_.Int(mantissa_bits())});
     const ValueId converted = FromBits(Make(Do::kBitOr, bits_type(), {biased, BitsOf(two_to_mantissa)}));
-    const ValueId offset =
-        Select(tiny, Const(two_to_mantissa + bias + mantissa_bits()), Const(two_to_mantissa + bias));
+    const ValueId offset = Select(tiny, Const(two_to_mantissa + bias + mantissa_bits()), Const(two_to_mantissa + bias));
     const ValueId field = Make(Do::kBitAnd, bits_type(), {moved, Int((int64_t{1} << mantissa_bits()) - 1)});
     return {FromBits(IntAdd(field, BitsOf(0.75))), Sub(converted, offset)};
   }
@@ -165,8 +168,7 @@ Result<int64_t> FunctionFor(Program& program, Op op, DType type) {
     case Op::kTanh: function.result = math.Tanh(x); break;
     case Op::kErf: function.result = math.Erf(x); break;
     case Op::kLog: function.result = math.Log(x); break;
-    default:
-      return Error{ErrorKind::kUnsupported, std::string(OpName(op)) + " in code for a GPU", ""};
+    default: return Error{ErrorKind::kUnsupported, std::string(OpName(op)) + " in code for a GPU", ""};
   }
   builder.Finish();
   program.functions.push_back(std::move(function));

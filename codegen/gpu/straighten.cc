@@ -1,5 +1,5 @@
-// Statements. Loops of threads are conditions on the thread's number. They are not applied where the loop stands, but to
-// the longest runs of statements inside of it that have no barrier, so that all threads come to every barrier.
+// Statements. Loops of threads are conditions on the thread's number. They are not applied where the loop stands, but
+// to the longest runs of statements inside of it that have no barrier, so that all threads come to every barrier.
 #include "codegen/gpu/straighten.h"
 
 #include <fmt/format.h>
@@ -61,8 +61,8 @@ Result<void> LaunchMaker::CheckLimits() const {
   if (launch_.Threads() > limits_.threads)
     return refuse(fmt::format("{} threads in a block, at most {} are allowed", launch_.Threads(), limits_.threads));
   if (launch_.shared_bytes > limits_.shared_bytes)
-    return refuse(fmt::format("{} bytes of block storage, at most {} are allowed", launch_.shared_bytes,
-                              limits_.shared_bytes));
+    return refuse(
+        fmt::format("{} bytes of block storage, at most {} are allowed", launch_.shared_bytes, limits_.shared_bytes));
   for (size_t d = 0; d < 3; ++d) {
     const int64_t blocks = out_.vars.Range(launch_.grid[d]).hi;
     if (blocks > limits_.grid[d])
@@ -114,7 +114,8 @@ Result<void> LaunchMaker::EmitUnguarded(const Stmt& stmt) {
     case Stmt::Kind::kBlock: {
       if (!stmt.all_threads) return EmitAll(stmt.body);
       if (vector_)
-        return Error{ErrorKind::kInvalid, "what a block computes together lies inside a vectorised loop: unroll it", ""};
+        return Error{ErrorKind::kInvalid, "what a block computes together lies inside a vectorised loop: unroll it",
+                     ""};
       const auto has_thread = std::exchange(has_thread_, {});
       const ValueId pending = std::exchange(pending_, ValueId());
       HONE_TRY(EmitAll(stmt.body));
@@ -122,9 +123,7 @@ Result<void> LaunchMaker::EmitUnguarded(const Stmt& stmt) {
       pending_ = pending;
       return {};
     }
-    case Stmt::Kind::kRegisters:
-      HONE_TRY(DeclareTile(stmt.buffer));
-      return EmitAll(stmt.body);
+    case Stmt::Kind::kRegisters: HONE_TRY(DeclareTile(stmt.buffer)); return EmitAll(stmt.body);
     case Stmt::Kind::kBarrier:
       builder_.Barrier();
       for (BufferId id : launch_.shared) builder_.Forget(id);
@@ -171,8 +170,7 @@ Result<void> LaunchMaker::EmitBound(const Stmt& stmt) {
       return EmitAll(stmt.body);
     }
     launch_.grid[d] = Linear(trips.hi);
-    const ValueId inside =
-        builder_.Make(Do::kLt, DType::kBool, {block, HONE_TRY(IndexValue(stmt.extent))});
+    const ValueId inside = builder_.Make(Do::kLt, DType::kBool, {block, HONE_TRY(IndexValue(stmt.extent))});
     builder_.OpenIf();
     HONE_TRY(EmitAll(stmt.body));
     builder_.CloseIf(inside);
@@ -184,7 +182,8 @@ Result<void> LaunchMaker::EmitBound(const Stmt& stmt) {
   const ValueId pending = pending_;
   const bool had_thread = std::exchange(has_thread_[d], true);
   if (trips.lo < launch_.block[d])
-    pending_ = builder_.And(pending_, builder_.Make(Do::kLt, DType::kBool, {thread, HONE_TRY(IndexValue(stmt.extent))}));
+    pending_ =
+        builder_.And(pending_, builder_.Make(Do::kLt, DType::kBool, {thread, HONE_TRY(IndexValue(stmt.extent))}));
   HONE_TRY(EmitAll(stmt.body));
   pending_ = pending;
   has_thread_[d] = had_thread;
@@ -201,9 +200,9 @@ Result<void> LaunchMaker::EmitSerial(const Stmt& stmt) {
   const bool varies = builder_[begin].varies || builder_[end].varies;
   const std::string& name = out_.vars[stmt.var].name;
   if (varies && NeedsAllThreads(stmt))
-    return Error{ErrorKind::kInvalid,
-                 fmt::format("threads wait for each other inside {}, of which they make different numbers of trips", name),
-                 ""};
+    return Error{
+        ErrorKind::kInvalid,
+        fmt::format("threads wait for each other inside {}, of which they make different numbers of trips", name), ""};
   ForgetStores(stmt);
   const ValueId counter = builder_.OpenFor(name, varies);
   known_[stmt.var] = counter;
@@ -241,8 +240,8 @@ Result<void> LaunchMaker::EmitStore(const Stmt& stmt) {
   if (!program_.InRegisters(stmt.buffer))
     for (size_t d = 0; d < 3; ++d) {
       if (launch_.block[d] <= 1 || has_thread_[d]) continue;
-      const ValueId thread = builder_.Given(
-          {.what = Do::kThread, .type = DType::kI32, .number = static_cast<int64_t>(d), .varies = true});
+      const ValueId thread =
+          builder_.Given({.what = Do::kThread, .type = DType::kI32, .number = static_cast<int64_t>(d), .varies = true});
       alone = builder_.And(alone, builder_.Make(Do::kEq, DType::kBool, {thread, builder_.Int(0)}));
     }
   std::vector<ValueId> conditions;
@@ -305,9 +304,8 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
 Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
   if (stmt.combine == Reduction::kNone) return ValueOf(*stmt.value);
   const DType type = TypeInCode(program_.buffer(stmt.buffer).dtype);
-  const ValueId old = program_.InRegisters(stmt.buffer)
-                          ? at.base
-                          : builder_.Load(stmt.buffer, type, 1, at.base, at.offset);
+  const ValueId old =
+      program_.InRegisters(stmt.buffer) ? at.base : builder_.Load(stmt.buffer, type, 1, at.base, at.offset);
   auto is_product = [&](const ValueNode& value) {
     return stmt.combine == Reduction::kSum && value.Is(Op::kMul) && IsFloat(value.type);
   };

@@ -71,9 +71,8 @@ Result<Address> LaunchMaker::AddressOf(const Linear& unresolved) {
   // Outer values first: their sum is computed where they are.
   std::vector<std::pair<ValueId, int64_t>> terms;
   for (const Term& term : form.terms()) terms.emplace_back(HONE_TRY(VarValue(term.var)), term.coef);
-  std::stable_sort(terms.begin(), terms.end(), [&](const auto& a, const auto& b) {
-    return builder_.DepthOf(a.first) < builder_.DepthOf(b.first);
-  });
+  std::stable_sort(terms.begin(), terms.end(),
+                   [&](const auto& a, const auto& b) { return builder_.DepthOf(a.first) < builder_.DepthOf(b.first); });
   Address address{{}, form.constant()};
   for (const auto& [value, coef] : terms) {
     int64_t number = 0;
@@ -124,8 +123,7 @@ Result<ValueId> LaunchMaker::AllHold(const std::vector<Linear>& forms) {
 
 Result<ValueId> LaunchMaker::ValueOf(const ValueNode& node) {
   switch (node.kind) {
-    case ValueNode::Kind::kConstant:
-      return builder_.Constant(TypeInCode(node.type), node.int_value, node.float_value);
+    case ValueNode::Kind::kConstant: return builder_.Constant(TypeInCode(node.type), node.int_value, node.float_value);
     case ValueNode::Kind::kIndex: return IndexValue(node.index[0]);
     case ValueNode::Kind::kGuard: return Holds(node.index[0]);
     case ValueNode::Kind::kLoad: return LoadOf(node);
@@ -142,8 +140,8 @@ Result<ValueId> LaunchMaker::FloorDivision(const ValueNode& node, ValueId a, Val
   const ValueId product = builder_.Make(Do::kMul, type, {quotient, b});
   const ValueId below = builder_.Make(Do::kLt, DType::kBool, {a, product});
   const ValueId one = builder_.Constant(type, 1, 1);
-  const ValueId down = builder_.Make(
-      Do::kSelect, type, {below, builder_.Make(Do::kSub, type, {quotient, one}), quotient});
+  const ValueId down =
+      builder_.Make(Do::kSelect, type, {below, builder_.Make(Do::kSub, type, {quotient, one}), quotient});
   if (node.op != Op::kMod) return down;
   return builder_.Make(Do::kSub, type, {a, builder_.Make(Do::kMul, type, {down, b})});
 }
@@ -182,13 +180,11 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
     case Op::kSqrt: return builder_.Make(Do::kSqrt, type, args);
     case Op::kFloor: return builder_.Make(Do::kFloor, type, args);
     case Op::kRsqrt:
-      return builder_.Make(Do::kDiv, type,
-                           {builder_.Constant(type, 1, 1), builder_.Make(Do::kSqrt, type, {args[0]})});
+      return builder_.Make(Do::kDiv, type, {builder_.Constant(type, 1, 1), builder_.Make(Do::kSqrt, type, {args[0]})});
     case Op::kCast: return of == type ? args[0] : builder_.Make(Do::kConvert, type, args);
     default: break;
   }
-  if (IsElementary(node.op))
-    return builder_.Make(Do::kCall, type, args, HONE_TRY(FunctionFor(out_, node.op, type)));
+  if (IsElementary(node.op)) return builder_.Make(Do::kCall, type, args, HONE_TRY(FunctionFor(out_, node.op, type)));
   return Error{ErrorKind::kUnsupported, std::string(OpName(node.op)) + " in code for a GPU", ""};
 }
 
@@ -222,9 +218,9 @@ int LaunchMaker::VectorWidth(BufferId id, const Linear& flat, int64_t lane, int6
     SetLane(start + width - 1);
     const Linear last = Known(flat);
     SetLane(lane);
-    const bool is_aligned = at.constant() % width == 0 &&
-                            std::all_of(at.terms().begin(), at.terms().end(),
-                                        [&](const Term& term) { return term.coef % width == 0; });
+    const bool is_aligned =
+        at.constant() % width == 0 &&
+        std::all_of(at.terms().begin(), at.terms().end(), [&](const Term& term) { return term.coef % width == 0; });
     if (!is_aligned || !(last - at == Linear(width - 1)) || !(here - at == Linear(lane - start))) continue;
     *first = start;
     return width;

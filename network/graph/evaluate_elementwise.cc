@@ -61,7 +61,8 @@ constexpr Named<double (*)(double, double)> kBinaryReal[] = {
     {"pow", [](double a, double b) { return std::pow(a, b); }},
     {"min", [](double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }},
     {"max", [](double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }},
-    {"mod", [](double a, double b) { return a - std::floor(a / b) * b; }}};
+    {"mod", [](double a, double b) { return a - std::floor(a / b) * b; }},
+    {"fmod", [](double a, double b) { return std::fmod(a, b); }}};
 
 uint64_t Bits(int64_t x) { return static_cast<uint64_t>(x); }
 
@@ -90,6 +91,7 @@ constexpr Named<int64_t (*)(int64_t, int64_t)> kBinaryWhole[] = {
        const int64_t rest = a % b;
        return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
      }},
+    {"fmod", [](int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }},
     {"min", [](int64_t a, int64_t b) { return std::min(a, b); }},
     {"max", [](int64_t a, int64_t b) { return std::max(a, b); }},
     {"and", [](int64_t a, int64_t b) { return int64_t{a != 0 && b != 0}; }},
@@ -133,7 +135,8 @@ int64_t (*BinaryWhole(std::string_view name, DType dtype))(int64_t, int64_t) {
   // What of two numbers is the same without a sign, is taken from those with one.
   if (dtype == DType::kU64) {
     if (name == "div") return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) / Bits(b)); };
-    if (name == "mod") return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) % Bits(b)); };
+    if (name == "mod" || name == "fmod")
+      return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) % Bits(b)); };
     if (name == "min") return [](int64_t a, int64_t b) { return Bits(a) < Bits(b) ? a : b; };
     if (name == "max") return [](int64_t a, int64_t b) { return Bits(a) > Bits(b) ? a : b; };
   }

@@ -25,7 +25,7 @@ enum class NodeKind : uint8_t {
   kSoftmax,         // over `axis`
   kLayerNorm,       // x, gamma, beta over dimensions `axis` and after
   kUnary,           // function: a word of the kernel language
-  kBinary,          // function: add sub mul div pow min max mod eq ne lt le gt ge and or; broadcasts
+  kBinary,          // function: add sub mul div pow min max mod fmod eq ne lt le gt ge and or; broadcasts
   kSelect,          // condition, a, b; broadcasts
   kCast,            // to `dtype`
   kTranspose,       // `axes`: output dimension d is input dimension axes[d]

@@ -34,6 +34,44 @@ bool HandsOn(const OnnxNode& node, size_t i) {
   return false;
 }
 
+// Operators whose definition covers opset 1 to 6: they never broadcast, and their attributes stayed.
+bool IsAsOldAsOnnx(std::string_view op) {
+  constexpr std::string_view kUnchanged[] = {"Abs",
+                                             "AveragePool",
+                                             "Ceil",
+                                             "Constant",
+                                             "Conv",
+                                             "Elu",
+                                             "Exp",
+                                             "Floor",
+                                             "Identity",
+                                             "GlobalAveragePool",
+                                             "GlobalMaxPool",
+                                             "HardSigmoid",
+                                             "InstanceNormalization",
+                                             "LeakyRelu",
+                                             "Log",
+                                             "LogSoftmax",
+                                             "MatMul",
+                                             "MaxPool",
+                                             "Neg",
+                                             "Not",
+                                             "Reciprocal",
+                                             "Relu",
+                                             "Selu",
+                                             "Shape",
+                                             "Sigmoid",
+                                             "Softmax",
+                                             "Softplus",
+                                             "Softsign",
+                                             "Sqrt",
+                                             "Squeeze",
+                                             "Tanh",
+                                             "Transpose",
+                                             "Unsqueeze"};
+  return std::find(std::begin(kUnchanged), std::end(kUnchanged), op) != std::end(kUnchanged);
+}
+
 bool IsRealType(const OnnxValue& value) { return value.type.has_dtype && IsFloat(value.type.dtype); }
 
 class NetworkBuilder {
@@ -258,6 +296,11 @@ class NetworkBuilder {
 
   Result<void> Translate(const OnnxNode& node) {
     const Operator* op = node.domain.empty() ? FindOperator(node.op) : nullptr;
+    if (op != nullptr && model_.opset < kOldestWholeOpset && !IsAsOldAsOnnx(node.op)) {
+      LeaveOut(node, fmt::format("it meant something else in opset {}; export the model with opset_version=18",
+                                 model_.opset));
+      return {};
+    }
     if (op == nullptr) {
       LeaveOut(node, "no operator that hone knows");
       return {};

@@ -75,9 +75,9 @@ Result<std::vector<int64_t>> OperatorCall::Axes(std::vector<int64_t> axes, int64
 const Operator* FindOperator(const std::string& name) {
   static const std::map<std::string, Operator> operators = [] {
     std::map<std::string, Operator> all;
-    for (const auto& table :
-         {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
-          SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators()}) {
+    for (const auto& table : {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(),
+                              ResizingOperators(), SamplingOperators(), WindowOperators(), FunctionOperators(),
+                              RecurrentOperators(), QuantizedOperators(), SelectionOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

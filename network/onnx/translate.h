@@ -69,6 +69,8 @@ std::vector<Operator> SamplingOperators();     // translate_sampling.cc
 std::vector<Operator> FunctionOperators();     // translate_functions.cc
 std::vector<Operator> WindowOperators();       // translate_windows.cc
 std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
+std::vector<Operator> QuantizedOperators();    // translate_quantized.cc
+std::vector<Operator> SelectionOperators();    // translate_selection.cc
 
 // Of any number of dimensions, with every output that ONNX knows.
 Result<std::vector<ValueId>> ConvOnHost(OperatorCall& call);

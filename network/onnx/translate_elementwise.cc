@@ -75,8 +75,8 @@ Result<Outputs> Pow(OperatorCall& call) {
 }
 
 Result<Outputs> Mod(OperatorCall& call) {
-  if (call.Whole("fmod", 0) != 0) return call.build.Unsupported("fmod=1, the remainder with the dividend's sign");
-  return Outputs{HONE_TRY(call.build.Binary("mod", call.In(0), call.In(1)))};
+  const bool has_dividends_sign = call.Whole("fmod", 0) != 0;
+  return Outputs{HONE_TRY(call.build.Binary(has_dividends_sign ? "fmod" : "mod", call.In(0), call.In(1)))};
 }
 
 Result<Outputs> Gelu(OperatorCall& call) {

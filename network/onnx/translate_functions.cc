@@ -153,7 +153,7 @@ Result<Outputs> LpNormalization(OperatorCall& call) {
 
 Result<Outputs> OfWholes(OperatorCall& call) {
   const std::string op = call.node().op;
-  const bool is_unary = op == "BitwiseNot";
+  const bool is_unary = op == "BitwiseNot", shifts_left = call.Text("direction", "LEFT") == "LEFT";
   const DType dtype = call.build.dtype(call.In(0));
   if (IsFloat(dtype)) return call.build.Invalid("it wants whole numbers");
   if (!is_unary && !call.Has(1)) return call.build.Invalid("operand 2 is missing");
@@ -182,6 +182,7 @@ Result<Outputs> OfWholes(OperatorCall& call) {
           uint64_t value = a ^ b;
           if (op == "BitwiseAnd") value = a & b;
           if (op == "BitwiseOr") value = a | b;
+          if (op == "BitShift") value = b >= 64 ? 0 : shifts_left ? a << b : a >> b;
           out.whole[i] = static_cast<int64_t>(value);
         });
     return std::vector{std::move(out)};
@@ -432,6 +433,7 @@ std::vector<Operator> FunctionOperators() {
                                  {"BitwiseOr", 2, OfWholes},
                                  {"BitwiseXor", 2, OfWholes},
                                  {"BitwiseNot", 1, OfWholes},
+                                 {"BitShift", 2, OfWholes},
                                  {"NegativeLogLikelihoodLoss", 2, NegativeLogLikelihood},
                                  {"SoftmaxCrossEntropyLoss", 2, CrossEntropy},
                                  {"Einsum", 1, Einsum},

@@ -37,7 +37,7 @@ struct Tap {
 double OriginalCoordinate(const Resizing& how, int64_t at, double scale, int64_t from, int64_t to, double begin,
                           double end) {
   const auto x = static_cast<double>(at), in = static_cast<double>(from), out = static_cast<double>(to);
-  if (how.coordinates == "align_corners") return to == 1 ? 0 : x * (in - 1) / (out - 1);
+  if (how.coordinates == "align_corners") return to == 1 ? 0 : x * (in - 1) / (scale * in - 1);
   if (how.coordinates == "asymmetric") return x / scale;
   if (how.coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0;
   if (how.coordinates == "half_pixel_symmetric") {

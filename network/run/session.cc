@@ -25,7 +25,11 @@ Error NoInput(const OnnxModel& model, const std::string& name, const std::string
 }
 
 Result<void> CheckConstant(const OnnxValue& input, const HostTensor& given, const std::string& path) {
-  if (input.type.has_dtype && given.dtype != input.type.dtype)
+  if (!input.type.has_dtype)
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("it holds {}, wanted floats, whole numbers or truth values", input.type.type_name),
+                 path + ": input " + input.name};
+  if (given.dtype != input.type.dtype)
     return Error{ErrorKind::kInvalid,
                  fmt::format("a constant of {}, the model wants {}", Name(given.dtype), Name(input.type.dtype)),
                  path + ": input " + input.name};

@@ -195,6 +195,7 @@ class Writer {
     }
     if (f == "div" && is_whole) return fmt::format("if({0} < 0, -((-{0}) / {1}), {0} / {1})", a, b);  // towards zero
     if (f == "mod" && !is_whole) return fmt::format("({0} - floor({0} / {1})*{1})", a, b);
+    if (f == "fmod") return Error{ErrorKind::kUnsupported, "a remainder with the dividend's sign", node.origin};
     if (f == "pow" && is_whole) {
       return Error{ErrorKind::kUnsupported, "powers of whole numbers when the network runs", node.origin};
     }

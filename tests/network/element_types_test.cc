@@ -1,5 +1,5 @@
-// Every element type computes what ONNX says: whole numbers of 64 bits in 64 bits, narrow ones wrap around, small floats
-// round once an operation; indices from data are checked.
+// Every element type computes what ONNX says: whole numbers of 64 bits in 64 bits, narrow ones wrap around, small
+// floats round once an operation; indices from data are checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,10 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 TEST(WideNumbers, SumsAndProductsHave64Bits) {
   ModelFileBuilder sum;
-  sum.Input("x", {2}, kInt64).Wholes("far", {int64_t{1} << 40}).Node("Add", {"x", "far"}, {"y"}).Output("y", {2}, kInt64);
+  sum.Input("x", {2}, kInt64)
+      .Wholes("far", {int64_t{1} << 40})
+      .Node("Add", {"x", "far"}, {"y"})
+      .Output("y", {2}, kInt64);
   EXPECT_THAT(WholesOf(sum, {Wholes(DType::kI64, {2}, {1, -1})}),
               ElementsAre((int64_t{1} << 40) + 1, (int64_t{1} << 40) - 1));
   ModelFileBuilder product;
@@ -81,8 +84,8 @@ TEST(WideNumbers, ReductionsAndMatrixProductsHave64Bits) {
   ModelFileBuilder product;
   product.Input("x", {1, 2}, kInt64).Input("z", {2, 1}, kInt64).Node("MatMul", {"x", "z"}, {"y"});
   product.Output("y", {1, 1}, kInt64);
-  EXPECT_THAT(WholesOf(product, {Wholes(DType::kI64, {1, 2}, {(int64_t{1} << 53) + 1, 2}),
-                                 Wholes(DType::kI64, {2, 1}, {1, 0})}),
+  EXPECT_THAT(WholesOf(product,
+                       {Wholes(DType::kI64, {1, 2}, {(int64_t{1} << 53) + 1, 2}), Wholes(DType::kI64, {2, 1}, {1, 0})}),
               ElementsAre((int64_t{1} << 53) + 1));
 }
 
@@ -113,7 +116,10 @@ TEST(NarrowNumbers, WrapAroundInTheirWidth) {
 // The highest bit is no sign.
 TEST(NarrowNumbers, ThoseWithoutASignOf64BitsHaveNone) {
   ModelFileBuilder builder;
-  builder.Input("x", {2}, kUint64).Input("z", {2}, kUint64).Node("Max", {"x", "z"}, {"m"}).Node("Div", {"m", "z"}, {"y"});
+  builder.Input("x", {2}, kUint64)
+      .Input("z", {2}, kUint64)
+      .Node("Max", {"x", "z"}, {"m"})
+      .Node("Div", {"m", "z"}, {"y"});
   builder.Output("y", {2}, kUint64);
   EXPECT_THAT(WholesOf(builder, {Wholes(DType::kU64, {2}, {-1, 6}), Wholes(DType::kU64, {2}, {2, 3})}),
               ElementsAre(kMost, 2));
@@ -156,13 +162,50 @@ TEST(Indices, OfAFileAreCheckedWhenItIsRead) {
   EXPECT_THAT(refused.error().Text(), HasSubstr("node n_y (Gather): index 4 of 4 elements"));
 }
 
+TEST(Quantized, RoundToEvenAndSaturate) {
+  ModelFileBuilder builder(13);
+  builder.Input("x", {4}).Scalar("scale", 2).Input("zero", {}, kUint8);
+  builder.Node("QuantizeLinear", {"x", "scale", "zero"}, {"q"}).Output("q", {4}, kUint8);
+  EXPECT_THAT(WholesOf(builder, {Reals(DType::kF32, {4}, {1, 3, 1000, -1000}), Wholes(DType::kU8, {}, {128})}),
+              ElementsAre(128, 130, 255, 0));
+}
+
+TEST(Quantized, ProductsAreOfCentredNumbers) {
+  ModelFileBuilder builder(13);
+  builder.Input("a", {1, 2}, kUint8).Input("b", {2, 1}, kUint8).Input("za", {1}, kUint8).Input("zb", {1}, kUint8);
+  builder.Node("MatMulInteger", {"a", "b", "za", "zb"}, {"y"}).Output("y", {1, 1}, kInt32);
+  EXPECT_THAT(WholesOf(builder, {Wholes(DType::kU8, {1, 2}, {0, 255}), Wholes(DType::kU8, {2, 1}, {255, 0}),
+                                 Wholes(DType::kU8, {1}, {255}), Wholes(DType::kU8, {1}, {255})}),
+              ElementsAre(0));
+  EXPECT_THAT(WholesOf(builder, {Wholes(DType::kU8, {1, 2}, {0, 255}), Wholes(DType::kU8, {2, 1}, {0, 0}),
+                                 Wholes(DType::kU8, {1}, {1}), Wholes(DType::kU8, {1}, {2})}),
+              ElementsAre(2 - 508));
+}
+
+TEST(Pad, RepeatsMirrorsAndWrapsAround) {
+  struct Case {
+    const char* mode;
+    std::vector<double> wanted;
+  };
+  for (const Case& each :
+       {Case{"edge", {1, 1, 1, 2, 3, 3}}, Case{"reflect", {3, 2, 1, 2, 3, 2}}, Case{"wrap", {2, 3, 1, 2, 3, 1}}}) {
+    SCOPED_TRACE(each.mode);
+    ModelFileBuilder builder(19);
+    builder.Input("x", {3})
+        .Wholes("pads", {2, 1})
+        .Node("Pad", {"x", "pads"}, {"y"}, {{"mode", std::string(each.mode)}});
+    builder.Output("y", {6});
+    EXPECT_EQ(RealsOf(builder, {Reals(DType::kF32, {3}, {1, 2, 3})}), each.wanted);
+  }
+}
+
 TEST(Empty, ReductionsOfNothingHaveTheirNeutralElement) {
   struct Case {
     const char* op;
     double wanted;
   };
-  for (const Case& each : {Case{"ReduceSum", 0}, Case{"ReduceProd", 1}, Case{"ReduceMax", -INFINITY},
-                           Case{"ReduceMin", INFINITY}}) {
+  for (const Case& each :
+       {Case{"ReduceSum", 0}, Case{"ReduceProd", 1}, Case{"ReduceMax", -INFINITY}, Case{"ReduceMin", INFINITY}}) {
     SCOPED_TRACE(each.op);
     ModelFileBuilder builder(13);
     builder.Input("x", {2, 0}).Node(each.op, {"x"}, {"y"}).Output("y", {1, 1});

@@ -4,8 +4,9 @@
 usage: suite.py [--data DIR] [--filter TEXT] [--json FILE] [--list refused|wrong|passed] [--floor FILE]
 
 A case is passed (every output agrees with the file's, to the suite's tolerances), refused (with a message that names an
-operator), wrong, or crashed. An input that decides a shape (axes, sizes, the new shape of a Reshape) is an input of the
-model in many cases; where a session refuses it so, it is given as a constant, and the case is counted as passed_constant.
+operator), wrong, or crashed. An input that decides a shape (axes, sizes, the new shape of a Reshape, the scales of a Resize) is an
+input of the model in many cases; where a session refuses it so, it is given as a constant, and the case is counted as
+passed_constant.
 
 With --floor, the counts are compared with those in the file for this version of the package: it is an error if a case is
 wrong or crashes, if fewer pass than stand there, if a refusal names neither an operator nor an input of its model,
@@ -26,6 +27,11 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("HONE_BIN_DIR", os.path.join(ROOT, "build/release/bin"))
+
+
+# Their numbers contradict ONNX's definition of the operator: what overflows int8 wraps around in them, and is to
+# saturate.
+WRONG_FILES = {f"test_qlinearmatmul_{rank}_int8_{scale}" for rank in ("2D", "3D") for scale in ("float16", "float32")}
 
 
 def case_directories(data):
@@ -81,6 +87,8 @@ def run_case(directory, socket):
     graph = onnx.load(path).graph
     stored = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in stored]
+    if os.path.basename(directory) in WRONG_FILES:
+        return "beyond", "its numbers contradict the operator's definition"
     data = os.path.join(directory, "test_data_set_0")
     try:
         given = read_values(data, "input", [value.type for value in inputs])
@@ -89,11 +97,11 @@ def run_case(directory, socket):
         return "beyond", str(error)
     arrays = {value.name: array for value, array in zip(inputs, given)}
     refusal = ""
-    for as_constants in (False, True):
-        constants = {name: array for name, array in arrays.items()
-                     if as_constants and array.dtype.kind in "ib" and array.ndim <= 1}
+    for kinds in ("", "ib", "ibf"):
+        as_constants = kinds != ""
+        constants = {name: array for name, array in arrays.items() if array.dtype.kind in kinds and array.ndim <= 1}
         if as_constants and not constants:
-            break
+            continue
         try:
             shapes = {name: array.shape for name, array in arrays.items() if name not in constants}
             with hone.Session(path, constants=constants, shapes=shapes, threads=1, socket=socket, start=False) as session:

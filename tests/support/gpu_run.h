@@ -40,7 +40,8 @@ inline Result<straight::Program> StraightOf(std::string_view text, const Schedul
 }
 
 // Runs what is there already, perhaps with something broken on purpose.
-inline GpuOutcome RunStraight(std::string_view text, const straight::Program& program, const SimtOptions& options = {}) {
+inline GpuOutcome RunStraight(std::string_view text, const straight::Program& program,
+                              const SimtOptions& options = {}) {
   GpuOutcome outcome;
   const Kernel kernel = Specialize(ParseKernel(text).value());
   std::vector<std::vector<std::byte>> storage;

@@ -162,11 +162,8 @@ TEST(Bundle, EveryFlippedBitIsRefused) {
 TEST(Bundle, NothingIsDecodedBeforeTheSignatureFits) {
   std::string bytes = *SampleBundle(4).Write(kSampleSeed);
   bytes[kBundleHeadBytes + 1] ^= 1;  // the manifest's name, and its checksum with it
-  const uint32_t manifest_bytes = static_cast<uint32_t>(Bundle::Open(AsBytes(*SampleBundle(4).Write(kSampleSeed)))
-                                                            ->manifest()
-                                                            .frames[0]
-                                                            .offset -
-                                                        kBundleHeadBytes);
+  const uint32_t manifest_bytes = static_cast<uint32_t>(
+      Bundle::Open(AsBytes(*SampleBundle(4).Write(kSampleSeed)))->manifest().frames[0].offset - kBundleHeadBytes);
   const Digest64 check = HeadCheck(bytes.substr(0, 24), bytes.substr(kBundleHeadBytes, manifest_bytes));
   bytes.replace(24, 8, reinterpret_cast<const char*>(check.data()), 8);
   EXPECT_EQ(KindOf(bytes), ErrorKind::kInvalid);
@@ -184,7 +181,8 @@ TEST(Bundle, PartsOfTwoAreRefused) {
     mixed.replace(a.offset, a.stored, two, b.offset, b.stored);
     EXPECT_EQ(KindOf(mixed), ErrorKind::kInvalid);
   }
-  std::string mixed = one.substr(0, one.size() - kBundleSignatureBytes) + two.substr(two.size() - kBundleSignatureBytes);
+  std::string mixed =
+      one.substr(0, one.size() - kBundleSignatureBytes) + two.substr(two.size() - kBundleSignatureBytes);
   EXPECT_EQ(KindOf(mixed), ErrorKind::kInvalid);
 }
 
@@ -318,8 +316,7 @@ TEST(Bundle, PathTricksInNamesAreRefused) {
   }
   EXPECT_TRUE(IsBundleName(std::string(64, 'a')));
   EXPECT_FALSE(IsBundleName(std::string(65, 'a')));
-  for (const char* name : {"a", "resnet18", "conv2d+bias", "v1.2_x-y"})
-    EXPECT_TRUE(IsBundleName(name));
+  for (const char* name : {"a", "resnet18", "conv2d+bias", "v1.2_x-y"}) EXPECT_TRUE(IsBundleName(name));
   BundleManifest manifest = SampleBundle(0).manifest;
   manifest.by = "\x1b]0;owned\a";
   EXPECT_EQ(KindOf(Forge(manifest, {})), ErrorKind::kCorrupt);

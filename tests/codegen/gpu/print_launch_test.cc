@@ -32,7 +32,8 @@ TEST(PrintSources, OneKernelInThreeDialects) {
 TEST(PrintSources, NamesAreNoWordsOfTheDialect) {
   const std::string text = "kernel copy(half: f32[N]) -> uniform: f32[N] where N=64 { uniform[n] = half[n] }";
   const straight::Program program =
-      StraightOf(text, ParseSchedule("split uniform.n 32\nbind uniform.n.0 block.x\nbind uniform.n.1 thread.x\n").value())
+      StraightOf(text,
+                 ParseSchedule("split uniform.n 32\nbind uniform.n.0 block.x\nbind uniform.n.1 thread.x\n").value())
           .value();
   const std::string source = PrintSources(program, *FindDialect("opencl"))[0];
   EXPECT_NE(source.find("restrict half_2"), std::string::npos) << source;

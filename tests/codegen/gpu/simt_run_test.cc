@@ -16,8 +16,7 @@ namespace {
 using straight::Node;
 
 TEST(SimtRun, TilesInBlockStorage) {
-  const GpuOutcome outcome =
-      RunOnGpu(kTiledMatmul, ParseSchedule(kTiledMatmulSchedule).value(), {}, {.count = true});
+  const GpuOutcome outcome = RunOnGpu(kTiledMatmul, ParseSchedule(kTiledMatmulSchedule).value(), {}, {.count = true});
   EXPECT_TRUE(outcome.IsRight()) << outcome.Text();
   EXPECT_EQ(outcome.report.most_threads, 32);
   EXPECT_EQ(outcome.report.blocks, 6);
@@ -114,7 +113,8 @@ TEST(SimtRun, ThreadsMustComeToTheSameBarriers) {
   const straight::ValueId thread =
       code.values.Add({.what = straight::Do::kThread, .type = DType::kI32, .number = 0, .varies = true});
   const straight::ValueId one = code.values.Add({.what = straight::Do::kConstant, .type = DType::kI32, .number = 1});
-  const straight::ValueId first = code.values.Add({.what = straight::Do::kLt, .type = DType::kBool, .args = {thread, one}});
+  const straight::ValueId first =
+      code.values.Add({.what = straight::Do::kLt, .type = DType::kBool, .args = {thread, one}});
   Node barrier{.kind = Node::Kind::kBarrier};
   Node condition{.kind = Node::Kind::kIf, .a = first};
   condition.body.push_back(barrier);
@@ -127,7 +127,8 @@ TEST(SimtRun, ThreadsMustComeToTheSameBarriers) {
 TEST(SimtRun, CountsBankConflicts) {
   const std::string text = "kernel turn(x: f32[M, N]) -> y: f32[N, M] where M=32, N=32 { y[n, m] = x[m, n] }";
   const std::string shared =
-      "split y.n 8\nreorder y.n.0 y.n.1 y.m\nbind y.n.1 thread.y\nbind y.m thread.x\ncache_read x -> xs for y block %s\n"
+      "split y.n 8\nreorder y.n.0 y.n.1 y.m\nbind y.n.1 thread.y\nbind y.m thread.x\ncache_read x -> xs for y block "
+      "%s\n"
       "compute_at xs y.n.0\nsplit xs.m 4\nreorder xs.m.0 xs.m.1 xs.n\nbind xs.m.1 thread.x\nbind xs.n thread.y\n";
   auto with = [&](const std::string& layout) {
     std::string schedule = shared;
