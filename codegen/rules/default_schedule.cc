@@ -152,9 +152,9 @@ void ScheduleElementwiseStage(SchedulePlanner& planner, const RuleTable& rules, 
 
 }  // namespace
 
-Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser) {
-  SchedulePlanner planner(kernel, target, chooser);
-  const RuleTable& rules = RulesFor(target);
+namespace {
+
+Plan PlanByRules(SchedulePlanner& planner, const RuleTable& rules) {
   InlineCopies(planner);
   StraightenAccesses(planner);
   CollapseRuns(planner);
@@ -170,6 +170,18 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
       ScheduleElementwiseStage(planner, rules, *name);
   }
   return Plan{planner.schedule(), planner.choices(), planner.notes()};
+}
+
+}  // namespace
+
+Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser) {
+  SchedulePlanner planner(kernel, target, chooser);
+  return PlanByRules(planner, RulesFor(target));
+}
+
+Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser) {
+  SchedulePlanner planner(kernel, Target{}, chooser);
+  return PlanByRules(planner, RulesForGpus());
 }
 
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {

@@ -26,5 +26,7 @@ struct Plan {
   std::vector<RuleNote> notes;  // the rules that were tried, in order
 };
 Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser);
+// The same for a GPU, by its rules.
+Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser);
 
 }  // namespace hone

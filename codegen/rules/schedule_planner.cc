@@ -105,6 +105,10 @@ void SchedulePlanner::Vectorize(const std::string& stage, const std::vector<std:
   if (!loops.empty()) schedule_.push_back(VectorizeStep{stage, loops});
 }
 
+void SchedulePlanner::Bind(const std::string& stage, const std::string& loop, LaunchAxis axis) {
+  schedule_.push_back(BindStep{stage, loop, axis});
+}
+
 void SchedulePlanner::ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop) {
   schedule_.push_back(ComputeAtStep{stage, consumer, loop});
 }

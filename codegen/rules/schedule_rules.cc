@@ -20,7 +20,19 @@ constexpr ScheduleRule kCpuElementwise[] = {
 };
 constexpr RuleTable kCpuRules{kCpuReductions, kCpuElementwise};
 
+constexpr ScheduleRule kGpuReductions[] = {
+    {"tiles", ScheduleGpuTiles, true},
+    {"block_rows", ScheduleGpuRows},
+    {"outputs", ScheduleGpuOutputs},
+};
+constexpr ScheduleRule kGpuElementwise[] = {
+    {"elementwise", ScheduleGpuElementwise},
+};
+constexpr RuleTable kGpuRules{kGpuReductions, kGpuElementwise};
+
 }  // namespace
+
+const RuleTable& RulesForGpus() { return kGpuRules; }
 
 const RuleTable& RulesFor(const Target& target) {
   switch (target.isa) {

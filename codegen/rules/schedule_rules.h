@@ -29,6 +29,7 @@ struct RuleTable {
 };
 
 const RuleTable& RulesFor(const Target& target);
+const RuleTable& RulesForGpus();
 
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
 // A convolution by minimal filtering, where the kernel's accuracy allows other rounding.
@@ -42,6 +43,12 @@ bool ScheduleElementwise(SchedulePlanner& planner, const std::string& stage);
 
 // Ahead of all rules: rewrites accesses by functions of axes (`clamp(i + r - 1, 0, N - 1)`) into accesses by sums.
 void StraightenAccesses(SchedulePlanner& planner);
+
+// For GPUs: schedule_gpu.cc.
+bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);
+bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& stage);
 
 // No rule, but a part of some: loops of an element-wise stage that is computed inside another's, whole rows in vectors.
 void ScheduleInPlace(SchedulePlanner& planner, const std::string& stage);

@@ -1,0 +1,55 @@
+// Schedules by the rules for GPUs: they apply, and what comes of them is right and free of races.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/rng.h"
+#include "codegen/rules/default_schedule.h"
+#include "tests/support/gpu_run.h"
+#include "tests/support/operation_samples.h"
+
+namespace hone {
+namespace {
+
+TEST(GpuRules, DefaultSchedulesOfAllOperations) {
+  int with_block_storage = 0;
+  for (const std::string& text : OperationSamples()) {
+    const Plan plan = PlanGpuSchedule(Specialize(ParseKernel(text).value()), {}).value();
+    const GpuOutcome outcome = RunOnGpu(text, plan.schedule);
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(plan.schedule);
+    with_block_storage += outcome.report.barriers > 0;
+  }
+  EXPECT_GT(with_block_storage, 15);
+}
+
+// Whatever the rules' decisions: legal, right, no race. What the device's limits refuse is counted.
+TEST(GpuRules, RandomSchedules) {
+  Rng rng(24);
+  int runs = 0, refusals = 0, reducing = 0, shared_by_several = 0;
+  for (const std::string& text : OperationSamples()) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    for (int trial = 0; trial < 6; ++trial) {
+      const Chooser any = [&](const Choice& choice) {
+        if (choice.is_flag && rng.Chance(0.8)) return int64_t{1};  // copies in block storage: what is to be tried
+        return choice.options[static_cast<size_t>(rng.Below(choice.options.size()))];
+      };
+      const Plan plan = PlanGpuSchedule(kernel, any).value();
+      const GpuOutcome outcome = RunOnGpu(text, plan.schedule);
+      if (outcome.refusal.starts_with("limit")) {
+        ++refusals;
+        continue;
+      }
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(plan.schedule);
+      ++runs;
+      reducing += std::any_of(kernel.stages.begin(), kernel.stages.end(),
+                              [](const Stage& stage) { return stage.reduction != Reduction::kNone; });
+      shared_by_several += outcome.report.barriers > 0 && outcome.report.most_threads > 1;
+    }
+  }
+  EXPECT_GT(runs, 100);
+  EXPECT_GE(3 * shared_by_several, reducing);  // pooling and short rows share nothing
+  EXPECT_LT(refusals, runs / 4);
+}
+
+}  // namespace
+}  // namespace hone
