@@ -63,6 +63,7 @@ FOREIGN = {
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
     r"sodium": r"cache/bundle/ed25519\.cc",
+    r"CL/": r"bench/gpu_lab\.cc",
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }
 

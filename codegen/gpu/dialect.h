@@ -38,6 +38,7 @@ struct Dialect {
   std::string_view variable[2];        // "const {0} {1}": set once; set again. Type, name
   std::string_view shared;             // an array that the block shares: type, name, elements
   std::string_view barrier;
+  std::string_view keep_loop = "";  // before a loop that must stay one: a line
   std::array<std::string_view, 3> thread, block;
 
   // Where a launch begins: name, parameters, threads along x, y, z and all together.

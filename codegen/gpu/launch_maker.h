@@ -32,7 +32,6 @@ class LaunchMaker {
   Result<void> CheckLimits() const;
   Result<void> EmitAll(const std::vector<StmtPtr>& list);
   Result<void> Emit(const Stmt& stmt);
-  Result<void> EmitUnguarded(const Stmt& stmt);
   Result<void> EmitLoop(const Stmt& stmt);
   Result<void> EmitBound(const Stmt& stmt);
   Result<void> EmitSerial(const Stmt& stmt);
@@ -69,7 +68,7 @@ class LaunchMaker {
   std::map<VarId, ValueId> known_;       // loops that are there in the code
   std::map<VarId, int64_t> constants_;   // unrolled ones, and the lane
   std::array<bool, 3> has_thread_ = {};  // a loop of threads along the axis encloses
-  ValueId pending_;                      // condition of enclosing loops of threads that has not been applied yet
+  ValueId pending_;                      // which threads the enclosing loops of threads mean
   VarId vector_;                         // the vectorised loop; none: outside of one
   int64_t lanes_ = 1;
   std::map<BufferId, std::vector<ValueId>> tiles_;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "codegen/gpu/print_helpers.h"
 
 namespace hone {
 namespace {
@@ -25,18 +26,9 @@ using straight::Node;
 using straight::Value;
 using straight::ValueId;
 
-// Words that some dialect has for itself, among those that a stage may be called.
-constexpr std::string_view kReserved[] = {
-    "abs",    "args",  "bool",   "block",  "buffer", "case",    "char",    "constant", "const",  "default", "do",
-    "double", "else",  "exp",    "fabs",   "float",  "floor",   "fma",     "for",      "global", "half",    "if",
-    "in",     "inout", "input",  "int",    "kernel", "layout",  "local",   "log",      "long",   "main",    "max",
-    "min",    "mix",   "out",    "output", "pow",    "precise", "private", "return",   "sample", "shared",  "short",
-    "signed", "sqrt",  "static", "step",   "switch", "tanh",    "texture", "this",     "uint",   "uniform", "unsigned",
-    "void",   "while", "bx",     "by",     "bz",     "tx",      "ty",      "tz",       "erf",    "sum",     "dot"};
-
-template <typename... Args>
-std::string Fill(std::string_view pattern, Args&&... args) {
-  return fmt::format(fmt::runtime(pattern), std::forward<Args>(args)...);
+bool HasBarrier(const std::vector<Node>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const Node& node) { return node.kind == Node::Kind::kBarrier || HasBarrier(node.body); });
 }
 
 // One launch or function.
@@ -45,7 +37,7 @@ class CodePrinter {
   CodePrinter(const straight::Program& program, const Code& code, const Dialect& dialect,
               std::set<std::string>& helpers)
       : program_(program), code_(code), dialect_(dialect), helpers_(helpers) {
-    for (std::string_view word : kReserved) taken_.insert(std::string(word));
+    for (std::string_view word : ReservedWords()) taken_.insert(std::string(word));
     CountUses(code.nodes);
   }
 
@@ -341,6 +333,8 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
     case Node::Kind::kFor: {
       const std::string name = Unique(code_.values[node.value].name);
       names_[node.value] = name;
+      // PoCL 3.1 computes something else where its compiler unrolls a loop around barriers.
+      if (!dialect_.keep_loop.empty() && HasBarrier(node.body)) Line(depth, std::string(dialect_.keep_loop));
       Line(depth,
            fmt::format("for (int {0} = {1}; {0} < {2}; ++{0}) {{", name, Expression(node.a), Expression(node.b)));
       PrintList(node.body, depth + 1);
@@ -388,7 +382,6 @@ class SourcePrinter {
 
   std::string PrintLaunch(size_t index);
   std::string PrintFunction(const straight::Function& function);
-  std::string PrintHelper(const std::string& name);
   // What comes before the launches: needs of those printed so far.
   std::string Head();
 
@@ -446,35 +439,11 @@ std::string SourcePrinter::PrintFunction(const straight::Function& function) {
                      printer.Expression(function.result));
 }
 
-std::string SourcePrinter::PrintHelper(const std::string& name) {
-  const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
-  const std::string what = name.substr(0, name.rfind('_'));
-  const std::string t(dialect_.Of(type).value), suffix(IsFloat(type) ? dialect_.Of(type).suffix : "");
-  auto two = [&](const std::string& result) {
-    return fmt::format("{}{} hone_{}({} a, {} b) {{ return {}; }}\n", dialect_.function, t, name, t, t, result);
-  };
-  if (what == "max") return two(IsFloat(type) ? "a != a || a > b ? a : b" : "a > b ? a : b");
-  if (what == "min") return two(IsFloat(type) ? "a != a || a < b ? a : b" : "a < b ? a : b");
-  if (what == "larger") return two("b > a ? b : a");
-  if (what == "abs")
-    return fmt::format("{}{} hone_{}({} x) {{ return {}; }}\n", dialect_.function, t, name, t,
-                       Fill(dialect_.cast, t, "x < 0 ? -x : x"));
-  // i32_of_f32: towards zero, saturating, NaN is 0.
-  const DType to = ParseDType(what.substr(0, what.find('_'))).value();
-  const std::string result(dialect_.Of(to).value);
-  const std::string bound = to == DType::kI8 ? "128.0" : "2147483648.0";
-  const std::string most = to == DType::kI8 ? "127" : "2147483647";
-  return fmt::format("{0}{1} hone_{2}({3} x) {{ return {4}; }}\n", dialect_.function, result, name, t,
-                     Fill(dialect_.cast, result,
-                          fmt::format("x != x ? 0 : x >= {0}{1} ? {2} : x <= -{0}{1} ? -{2} - 1 : {3}", bound, suffix,
-                                      most, Fill(dialect_.cast, "int", "x"))));
-}
-
 std::string SourcePrinter::Head() {
   std::string functions;
   for (size_t i : functions_) functions += PrintFunction(program_.functions[i]);
   std::string helpers;
-  for (const std::string& helper : helpers_) helpers += PrintHelper(helper);
+  for (const std::string& helper : helpers_) helpers += HelperText(dialect_, helper);
   if (!helpers.empty()) helpers += "\n";
   const bool has_f64 = std::any_of(program_.buffers.begin(), program_.buffers.end(),
                                    [](const Buffer& buffer) { return buffer.dtype == DType::kF64; });

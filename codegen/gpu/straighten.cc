@@ -1,5 +1,6 @@
-// Statements. Loops of threads are conditions on the thread's number. They are not applied where the loop stands, but
-// to the longest runs of statements inside of it that have no barrier, so that all threads come to every barrier.
+// Statements. A loop of threads has fewer trips than the block has threads: those beyond compute what the last trip
+// computes, in registers, and store nothing. So there is no condition around anything but stores: all threads come to
+// every barrier, and compilers are not led into splitting loops by a thread's number.
 #include "codegen/gpu/straighten.h"
 
 #include <fmt/format.h>
@@ -100,16 +101,6 @@ Result<void> LaunchMaker::EmitAll(const std::vector<StmtPtr>& list) {
 }
 
 Result<void> LaunchMaker::Emit(const Stmt& stmt) {
-  if (!pending_ || NeedsAllThreads(stmt)) return EmitUnguarded(stmt);
-  const ValueId condition = std::exchange(pending_, ValueId());
-  builder_.OpenIf();
-  HONE_TRY(EmitUnguarded(stmt));
-  builder_.CloseIf(condition);
-  pending_ = condition;
-  return {};
-}
-
-Result<void> LaunchMaker::EmitUnguarded(const Stmt& stmt) {
   switch (stmt.kind) {
     case Stmt::Kind::kBlock: {
       if (!stmt.all_threads) return EmitAll(stmt.body);
@@ -181,9 +172,12 @@ Result<void> LaunchMaker::EmitBound(const Stmt& stmt) {
   known_[stmt.var] = thread;
   const ValueId pending = pending_;
   const bool had_thread = std::exchange(has_thread_[d], true);
-  if (trips.lo < launch_.block[d])
-    pending_ =
-        builder_.And(pending_, builder_.Make(Do::kLt, DType::kBool, {thread, HONE_TRY(IndexValue(stmt.extent))}));
+  if (trips.lo < launch_.block[d]) {
+    const ValueId extent = HONE_TRY(IndexValue(stmt.extent));
+    pending_ = builder_.And(pending_, builder_.Make(Do::kLt, DType::kBool, {thread, extent}));
+    const ValueId last = HONE_TRY(IndexValue(stmt.extent - Linear(1)));
+    known_[stmt.var] = builder_.Make(Do::kMin, DType::kI32, {thread, last});
+  }
   HONE_TRY(EmitAll(stmt.body));
   pending_ = pending;
   has_thread_[d] = had_thread;
@@ -236,14 +230,17 @@ Result<void> LaunchMaker::DeclareTile(BufferId id) {
 
 // Lanes under the same condition are stored together.
 Result<void> LaunchMaker::EmitStore(const Stmt& stmt) {
-  ValueId alone;  // no loop says which threads do it: one of them
-  if (!program_.InRegisters(stmt.buffer))
+  ValueId alone;  // a condition on threads alone
+  if (!program_.InRegisters(stmt.buffer)) {
+    alone = pending_;
+    // Where no loop says which threads do it, one of them does.
     for (size_t d = 0; d < 3; ++d) {
       if (launch_.block[d] <= 1 || has_thread_[d]) continue;
       const ValueId thread =
           builder_.Given({.what = Do::kThread, .type = DType::kI32, .number = static_cast<int64_t>(d), .varies = true});
       alone = builder_.And(alone, builder_.Make(Do::kEq, DType::kBool, {thread, builder_.Int(0)}));
     }
+  }
   std::vector<ValueId> conditions;
   for (int64_t lane = 0; lane < lanes_; ++lane) {
     if (vector_) SetLane(lane);

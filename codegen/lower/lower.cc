@@ -121,7 +121,7 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
   stmt->grain = dim.grain;
   stmt->axis = dim.axis;
   stmt->extent = Linear(loop.extent);
-  const bool serial = StopsAtTheEnd(dim.kind);
+  const bool serial = StopsAtTheEnd(dim);
   if (loop.axis < 0) {
     stmt->extent = loop.exact;
   } else if (serial && state.axes[static_cast<size_t>(loop.axis)].clamps) {

@@ -17,9 +17,11 @@
 
 namespace hone::lowering {
 
-// Kinds of loops that stop at the end of their axis by themselves.
-inline bool StopsAtTheEnd(LoopKind kind) {
-  return kind == LoopKind::kSerial || kind == LoopKind::kParallel || kind == LoopKind::kBound;
+// Whether a loop stops at the end of its axis by itself. Threads do not, no more than lanes: they run over, so that all
+// of them come to every barrier without a condition around what they compute.
+inline bool StopsAtTheEnd(const LoopDim& loop) {
+  return loop.kind == LoopKind::kSerial || loop.kind == LoopKind::kParallel ||
+         (loop.kind == LoopKind::kBound && !IsThreadAxis(loop.axis));
 }
 
 // One loop of a stage's nest.

@@ -357,16 +357,14 @@ void Lowering::MakeLoops(size_t index) {
   for (size_t a = 0; a < state.axes.size(); ++a) {
     AxisState& axis = state.axes[a];
     const std::string& axis_name = a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name;
-    // Direct loops of the axis, and the span that unrolled and vectorised ones cover.
+    // Direct loops of the axis, and the span that unrolled and vectorised ones cover, and threads.
     int64_t granule = 1;
     for (size_t l = 0; l < state.loops.size(); ++l) {
       int64_t coef = axis.local.CoefOf(state.loops[l].var);
       if (coef == 0) continue;
       state.loops[l].axis = static_cast<int>(a);
       state.loops[l].coef = coef;
-      LoopKind kind = schedule.loops[l].kind;
-      if (kind == LoopKind::kUnrolled || kind == LoopKind::kVectorized)
-        granule = std::max(granule, coef * state.loops[l].extent);
+      if (!StopsAtTheEnd(schedule.loops[l])) granule = std::max(granule, coef * state.loops[l].extent);
     }
     // Serial loops stop at the end of the axis if each steps over whole granules, and what fused loops contribute is
     // known before them.
@@ -383,8 +381,7 @@ void Lowering::MakeLoops(size_t index) {
         axis.clamps &= term.coef >= granule && term.coef % granule == 0;
         continue;
       }
-      LoopKind kind = schedule.loops[l].kind;
-      if (!StopsAtTheEnd(kind)) continue;
+      if (!StopsAtTheEnd(schedule.loops[l])) continue;
       has_serial = true;
       axis.clamps &= term.coef >= granule && term.coef % granule == 0;
       for (const Term& other : axis.local.terms())

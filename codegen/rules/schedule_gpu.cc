@@ -12,15 +12,17 @@ namespace {
 
 constexpr Decision kThreadsX{"threads_x", "threads of a block along the last axis"};
 constexpr Decision kThreadsY{"threads_y", "threads of a block along the axis of rows"};
-constexpr Decision kColumns{.name = "columns", .meaning = "elements of a thread along the last axis", .grows_code = true};
+constexpr Decision kColumns{
+    .name = "columns", .meaning = "elements of a thread along the last axis", .grows_code = true};
 constexpr Decision kThreadRows{.name = "rows", .meaning = "rows of a thread's tile", .grows_code = true};
-constexpr Decision kSteps{.name = "steps", .meaning = "steps of the reduction whose operands are in block storage at once",
+constexpr Decision kSteps{.name = "steps",
+                          .meaning = "steps of the reduction whose operands are in block storage at once",
                           .grows_code = true};
 constexpr Decision kShare{"share", "operands are copied into block storage", Decision::Kind::kAlternative};
 constexpr Decision kThreads{"threads", "threads of a block"};
 constexpr Decision kLanes{"lanes", "threads among which a reduction is divided"};
 
-constexpr int64_t kFewTerms = 64;      // a reduction that one thread makes alone
+constexpr int64_t kFewTerms = 64;       // a reduction that one thread makes alone
 constexpr int64_t kManyOutputs = 8192;  // enough threads without dividing reductions
 
 int64_t Terms(const SchedulePlanner& planner, const Stage& stage) {
@@ -63,8 +65,8 @@ void BindOutputs(SchedulePlanner& planner, const std::string& name) {
 }
 
 struct Tile {
-  size_t x = 0;          // axis of columns
-  int y = -1;            // axis of rows; -1: none
+  size_t x = 0;  // axis of columns
+  int y = -1;    // axis of rows; -1: none
   int64_t threads_x = 1, threads_y = 1;
   int64_t columns = 1, rows = 1;  // of a thread
   int64_t steps = 1;
@@ -232,11 +234,13 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   tile.y = RowAxis(stage, accesses, tile.x);
   const int64_t width = planner.Extent(stage.axes[tile.x]);
   tile.columns = planner.Choose(name, kColumns, {1, 2, 4}, width >= 32 ? 4 : width >= 8 ? 2 : 1);
-  tile.threads_x = planner.Choose(name, kThreadsX, {4, 8, 16, 32}, std::clamp<int64_t>(BitCeil(CeilDiv(width, tile.columns)), 4, 16));
+  tile.threads_x = planner.Choose(name, kThreadsX, {4, 8, 16, 32},
+                                  std::clamp<int64_t>(BitCeil(CeilDiv(width, tile.columns)), 4, 16));
   if (tile.y >= 0) {
     const int64_t height = planner.Extent(stage.axes[static_cast<size_t>(tile.y)]);
     tile.rows = planner.Choose(name, kThreadRows, {1, 2, 4, 8}, height >= 32 ? 4 : height >= 8 ? 2 : 1);
-    tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16}, std::clamp<int64_t>(BitCeil(CeilDiv(height, tile.rows)), 1, 8));
+    tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
+                                    std::clamp<int64_t>(BitCeil(CeilDiv(height, tile.rows)), 1, 8));
   }
   const int64_t depth = planner.Extent(stage.reduce_axes[0]);
   tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16}, std::min<int64_t>(8, BitCeil(depth)));
@@ -251,8 +255,9 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   }
   planner.MarkScheduled(sum);
   planner.MarkScheduled(out);
-  planner.Took("tiles", name, tile.shares ? "a tile of a block, from copies that its threads share, and one of a thread"
-                                          : "a tile of a thread");
+  planner.Took("tiles", name,
+               tile.shares ? "a tile of a block, from copies that its threads share, and one of a thread"
+                           : "a tile of a thread");
   TiledReduction(planner, sum, out, tile).Emit();
   return true;
 }
@@ -265,7 +270,8 @@ bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& name) {
     return planner.Refuse("block_rows", name, "one thread per output makes enough of them");
   const std::string k = stage.reduce_axes.back().name;
   const int64_t extent = planner.Extent(stage.reduce_axes.back());
-  const int64_t lanes = planner.Choose(name, kLanes, {8, 16, 32, 64, 128}, std::clamp<int64_t>(BitCeil(extent) / 2, 8, 64));
+  const int64_t lanes =
+      planner.Choose(name, kLanes, {8, 16, 32, 64, 128}, std::clamp<int64_t>(BitCeil(extent) / 2, 8, 64));
   const std::string parts = planner.FreshName(name + "_parts");
   if (!planner.Rfactor(name, k, lanes, parts))
     return planner.Refuse("block_rows", name, "the reduction cannot be divided");
@@ -305,7 +311,8 @@ bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& name) {
   }
   planner.Took("elementwise", name, "a thread per vector along the last axis");
   const int64_t columns = planner.Choose(name, kColumns, {1, 2, 4}, width % 4 == 0 ? 4 : 1);
-  const int64_t threads = planner.Choose(name, kThreads, {32, 64, 128, 256}, std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), 32, 128));
+  const int64_t threads = planner.Choose(name, kThreads, {32, 64, 128, 256},
+                                         std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), 32, 128));
   planner.Split(name, x, {threads, columns});
   std::vector<std::string> others = NamesOf(stage.axes);
   others.pop_back();

@@ -79,17 +79,12 @@ TEST(SimtRun, EachBoundIsNeeded) {
   int guards = 0;
   const straight::ValueId always =
       code.values.Add({.what = straight::Do::kConstant, .type = DType::kBool, .number = 1});
-  ForEachPlace(code.nodes, Node::Kind::kIf, [&](std::vector<Node>& outside, size_t around) {
-    ForEachPlace(outside[around].body, Node::Kind::kIf, [&](std::vector<Node>& list, size_t at) {
-      // With the bounds of threads around it, which say the same where tiles end with the operand.
-      if (!std::any_of(list[at].body.begin(), list[at].body.end(), stores_operand)) return;
-      const straight::ValueId condition = std::exchange(list[at].a, always);
-      const straight::ValueId bounds = std::exchange(outside[around].a, always);
-      EXPECT_FALSE(RunStraight(kTiledMatmul, program).IsRight()) << "without guard " << guards;
-      list[at].a = condition;
-      outside[around].a = bounds;
-      ++guards;
-    });
+  ForEachPlace(code.nodes, Node::Kind::kIf, [&](std::vector<Node>& list, size_t at) {
+    if (!std::any_of(list[at].body.begin(), list[at].body.end(), stores_operand)) return;
+    const straight::ValueId condition = std::exchange(list[at].a, always);
+    EXPECT_FALSE(RunStraight(kTiledMatmul, program).IsRight()) << "without guard " << guards;
+    list[at].a = condition;
+    ++guards;
   });
   EXPECT_GT(guards, 0);
   int loops = 0;
