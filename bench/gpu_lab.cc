@@ -235,7 +235,9 @@ Result<void> RunOnDevice(const std::string&, const Kernel&, const straight::Prog
 Result<void> Run(const Lab& lab, const std::string& text) {
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
   Schedule schedule;
-  if (lab.schedule.empty()) {
+  if (lab.schedule.empty() && lab.choices.empty()) {
+    schedule = HONE_TRY(DefaultGpuSchedule(kernel));
+  } else if (lab.schedule.empty()) {
     const Chooser chooser = HONE_TRY(ParseChoices(lab.choices));
     schedule = HONE_TRY(PlanGpuSchedule(kernel, chooser)).schedule;
   } else {

@@ -184,6 +184,26 @@ Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser) {
   return PlanByRules(planner, RulesForGpus());
 }
 
+Result<Schedule> DefaultGpuSchedule(const Kernel& kernel, int64_t block_bytes) {
+  Schedule preferred = HONE_TRY(PlanGpuSchedule(kernel, {})).schedule;
+  auto fits = [&]() -> Result<bool> {
+    const LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, preferred))));
+    for (const StmtPtr& nest : program.entry) {
+      int64_t bytes = 0;
+      for (BufferId id : UsedBuffers(program, *nest))
+        if (program.buffer(id).scope == Scope::kBlock)
+          bytes += program.buffer(id).elements * ByteSize(program.buffer(id).dtype);
+      if (bytes > block_bytes) return false;
+    }
+    return true;
+  };
+  if (Result<bool> known = fits(); known && *known) return preferred;
+  const Chooser without_copies = [](const Choice& choice) {
+    return choice.site.ends_with(".share") ? int64_t{0} : choice.preferred;
+  };
+  return HONE_TRY(PlanGpuSchedule(kernel, without_copies)).schedule;
+}
+
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
   return HONE_TRY(PlanSchedule(kernel, target, {})).schedule;
 }

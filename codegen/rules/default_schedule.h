@@ -28,5 +28,7 @@ struct Plan {
 Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser);
 // The same for a GPU, by its rules.
 Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser);
+// As the rules prefer it; without copies in block storage where a block of the device has fewer bytes than they take.
+Result<Schedule> DefaultGpuSchedule(const Kernel& kernel, int64_t block_bytes = 32 << 10);
 
 }  // namespace hone

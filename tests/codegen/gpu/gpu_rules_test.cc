@@ -22,6 +22,16 @@ TEST(GpuRules, DefaultSchedulesOfAllOperations) {
   EXPECT_GT(with_block_storage, 15);
 }
 
+TEST(GpuRules, CopiesThatABlockHasNoRoomForAreNotMade) {
+  const std::string text = "depthwise_conv2d(C=96,H=112,W=112,R=3,S=3,stride=2,pad=1)";
+  const Kernel kernel = Specialize(ParseKernel(text).value());
+  const Result<straight::Program> preferred = StraightOf(text, PlanGpuSchedule(kernel, {}).value().schedule);
+  ASSERT_FALSE(preferred);
+  EXPECT_NE(preferred.error().Text().find("block storage"), std::string::npos) << preferred.error().Text();
+  const Result<straight::Program> fitted = StraightOf(text, DefaultGpuSchedule(kernel).value());
+  EXPECT_TRUE(fitted) << fitted.error().Text();
+}
+
 // Whatever the rules' decisions: legal, right, no race. What the device's limits refuse is counted.
 TEST(GpuRules, RandomSchedules) {
   Rng rng(24);
