@@ -148,6 +148,8 @@ std::string CodePrinter::Constant(const Value& value) const {
   const DialectType& type = dialect_.Of(value.type);
   if (value.type == DType::kBool) return value.number != 0 ? "true" : "false";
   if (!IsFloat(value.type)) {
+    // In GLSL a number is no byte by itself.
+    if (value.type == DType::kI8 && dialect_.is_shader) return Fill(dialect_.cast, type.value, value.number);
     if (value.number == INT32_MIN) return "(-2147483647 - 1)";
     if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
     return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);

@@ -40,6 +40,13 @@ TEST(PrintSources, NamesAreNoWordsOfTheDialect) {
   EXPECT_NE(source.find("restrict uniform_2"), std::string::npos) << source;
 }
 
+TEST(PrintSources, BytesInShadersAreBytes) {
+  const std::string text = "kernel cut(x: i8[N]) -> y: i8[N] where N=64 { y[n] = if(n < 9, x[n], 0) }";
+  const straight::Program program = StraightOf(text, ParseSchedule("bind y.n thread.x\n").value()).value();
+  const std::string shader = PrintSources(program, *FindDialect("glsl"))[0];
+  EXPECT_NE(shader.find(": int8_t(0))"), std::string::npos) << shader;
+}
+
 // A shader is one launch.
 TEST(PrintSources, AShaderForEachLaunch) {
   const std::string text =
