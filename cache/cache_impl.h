@@ -30,6 +30,7 @@ class CacheImpl final : public ScheduleCache {
   Result<std::optional<CacheHit>> Lookup(const CacheKey& key, Counting counting) override;
   Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) override;
   bool IsCheckedHere(const Record& record) const override { return record.artifact_digest && IsMarkedBy(record, key_); }
+  ArtifactCheck CheckOf(const Record& record) const override;
   Result<void> Put(const NewRecord& entry, Durability durability) override;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
   Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
@@ -89,8 +90,8 @@ class CacheImpl final : public ScheduleCache {
                 const Error& reason) HONE_EXCLUDES(notes_mutex_);
   void LogOnce(std::string_view event, Family family, std::string_view key, const Error& reason)
       HONE_EXCLUDES(notes_mutex_);
-  // Of a record that was changed here. `checked`: so was its artifact.
-  std::string Encoded(Record& record, bool checked) const;
+  // Of a record that was changed here. `check`: what is known of its artifact.
+  std::string Encoded(Record& record, ArtifactCheck check) const;
   // What a record's first write brings with it: its class's row, its kernel's.
   void AddIndexRows(const Record& record, std::string_view class_text, StoreBatch& batch);
 

@@ -63,7 +63,7 @@ uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreB
     }
     found.record.artifact_digest.reset();
     found.record.artifact_bytes = 0;
-    batch.Put(Family::kRecords, found.key, Encoded(found.record, /*checked=*/false));
+    batch.Put(Family::kRecords, found.key, Encoded(found.record, ArtifactCheck::kNone));
     return true;
   });
   if (records && !kept) {

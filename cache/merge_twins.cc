@@ -91,10 +91,10 @@ Result<void> CacheImpl::RenameDonor(const std::string& recipient, const Renamed&
   if (!found || !found->record.donor) return {};
   auto names = renamed.find(*found->record.donor);
   if (names == renamed.end()) return {};
-  const bool checked = IsCheckedHere(found->record);
+  const ArtifactCheck check = CheckOf(found->record);
   found->record.donor = names->second;
   StoreBatch batch;
-  batch.Put(Family::kRecords, recipient, Encoded(found->record, checked));
+  batch.Put(Family::kRecords, recipient, Encoded(found->record, check));
   return store_->Write(batch, Durability::kSoon);
 }
 
@@ -112,7 +112,7 @@ Result<void> CacheImpl::MergeTwin(const std::string& twin_key) {
 
   StoreBatch batch;
   Record merged;
-  bool checked = false;
+  ArtifactCheck check = ArtifactCheck::kNone;
   if (!asked || IsBetter(twin->record, asked->record)) {
     merged = twin->record;
     merged.key = *today;
@@ -124,7 +124,7 @@ Result<void> CacheImpl::MergeTwin(const std::string& twin_key) {
     MoveEntries(Family::kMeta, NotePrefix(twin_key), NotePrefix(key), batch);
   } else {
     merged = asked->record;
-    checked = IsCheckedHere(asked->record);
+    check = CheckOf(asked->record);
   }
   if (asked) {
     merged.request = asked->record.request;
@@ -132,7 +132,7 @@ Result<void> CacheImpl::MergeTwin(const std::string& twin_key) {
   }
   merged.pinned |= twin->record.pinned;
   if (merged.donor == today->fingerprint) merged.donor.reset();
-  batch.Put(Family::kRecords, key, Encoded(merged, checked));
+  batch.Put(Family::kRecords, key, Encoded(merged, check));
   AddIndexRows(merged, ClassTextOf(merged.key.class_fingerprint), batch);
   MoveUse(twin->record.key.fingerprint, today->fingerprint, batch);
   MoveEntries(Family::kTrials, twin_key, key, batch);

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kTextLimit = 1 << 20;   // canonical text, schedule, request, class text
 constexpr size_t kShortLimit = 1 << 12;  // target, code key, label
 constexpr size_t kRankLimit = 1 << 12;   // sizes of a shape
+constexpr Digest256 kNoMark{};           // in a record with a source
 
 // Which optional parts of a record follow.
 enum RecordFlags : uint8_t {
@@ -23,7 +24,8 @@ enum RecordFlags : uint8_t {
   kHasArtifact = 4,
   kHasDonor = 8,
   kIsPinned = 16,
-  kAllFlags = 31,
+  kHasSource = 32,  // of version 3, and of all that have it
+  kAllFlags = 63,
 };
 
 void WriteFingerprint(ByteWriter& out, const Fingerprint& fingerprint) {
@@ -66,6 +68,25 @@ Result<Timing> ReadTiming(ByteReader& in) {
   timing.threads = HONE_TRY(ReadInt32(in));
   timing.repeats = HONE_TRY(ReadInt32(in));
   return timing;
+}
+
+void WriteSource(ByteWriter& out, const RecordSource& source) {
+  out.String(source.bundle);
+  out.Varint(source.version);
+  out.Bool(source.key.has_value());
+  if (source.key) out.Raw(std::span<const uint8_t>(*source.key));
+  out.U8(static_cast<uint8_t>(source.origin));
+  out.Bool(source.times_elsewhere);
+}
+
+Result<RecordSource> ReadSource(ByteReader& in) {
+  RecordSource source;
+  source.bundle = HONE_TRY(in.String(kShortLimit));
+  source.version = HONE_TRY(in.Varint());
+  if (HONE_TRY(in.Bool())) source.key = HONE_TRY(in.Array<32>());
+  source.origin = HONE_TRY(in.Enumerator(Origin::kTuned, Origin::kImported));
+  source.times_elsewhere = HONE_TRY(in.Bool());
+  return source;
 }
 
 Result<std::string> ReadString(ByteReader& in, size_t limit) { return std::string(HONE_TRY(in.String(limit))); }
@@ -112,6 +133,8 @@ Result<void> CheckRecord(const Record& record) {
                                    {"code key", &record.key.code, kShortLimit},
                                    {"label", &record.label, kShortLimit}})
     if (text->size() > limit) return TooLong(what, text->size(), limit);
+  if (record.source && record.source->bundle.size() > kShortLimit)
+    return TooLong("bundle's name", record.source->bundle.size(), kShortLimit);
   if (record.shape.size() > kRankLimit) return TooLong("shape", record.shape.size(), kRankLimit);
   constexpr std::chrono::nanoseconds kZero{0};
   bool negative = record.key.threads < 0 || record.check.samples < 0 || record.expected.value_or(kZero) < kZero;
@@ -131,7 +154,7 @@ std::string RecordBody(const Record& record) {
   WriteFingerprint(out, record.key.fingerprint);
   out.U8(static_cast<uint8_t>((record.measured ? kHasMeasured : 0) | (record.expected ? kHasExpected : 0) |
                               (record.artifact_digest ? kHasArtifact : 0) | (record.donor ? kHasDonor : 0) |
-                              (record.pinned ? kIsPinned : 0)));
+                              (record.pinned ? kIsPinned : 0) | (record.source ? kHasSource : 0)));
   out.U8(static_cast<uint8_t>(record.origin));
   out.String(record.key.target);
   out.Varint(static_cast<uint64_t>(record.key.threads));
@@ -154,10 +177,14 @@ std::string RecordBody(const Record& record) {
   if (record.donor) WriteFingerprint(out, *record.donor);
   WriteStamp(out, record.created);
   WriteStamp(out, record.updated);
+  if (record.source) WriteSource(out, *record.source);
   return out.Take();
 }
 
 Digest256 MarkOf(const Record& record, const Digest256& key) { return Mac256(key, "record " + RecordBody(record)); }
+Digest256 MarkToCheckOf(const Record& record, const Digest256& key) {
+  return Mac256(key, "to check " + RecordBody(record));
+}
 
 }  // namespace
 
@@ -167,11 +194,18 @@ bool IsMarkedBy(const Record& record, const Digest256& key) {
   return record.mark && *record.mark == MarkOf(record, key);
 }
 
+void MarkToCheck(Record& record, const Digest256& key) { record.mark = MarkToCheckOf(record, key); }
+
+bool IsMarkedToCheckBy(const Record& record, const Digest256& key) {
+  return record.mark && *record.mark == MarkToCheckOf(record, key);
+}
+
 std::string EncodeRecord(const Record& record) {
   std::string body = RecordBody(record);
-  if (!record.mark) return Seal(ValueType::kRecord, 1, body);
-  body.append(reinterpret_cast<const char*>(record.mark->data()), record.mark->size());
-  return Seal(ValueType::kRecord, 2, body);
+  if (!record.mark && !record.source) return Seal(ValueType::kRecord, 1, body);
+  const Digest256 mark = record.mark.value_or(kNoMark);
+  body.append(reinterpret_cast<const char*>(mark.data()), mark.size());
+  return Seal(ValueType::kRecord, record.source ? 3 : 2, body);
 }
 
 Result<Record> DecodeRecord(std::string_view value) {
@@ -203,7 +237,12 @@ Result<Record> DecodeRecord(std::string_view value) {
   record.pinned = (flags & kIsPinned) != 0;
   record.created = HONE_TRY(ReadStamp(in));
   record.updated = HONE_TRY(ReadStamp(in));
-  if (SealedVersion(value) >= 2) record.mark = HONE_TRY(in.Array<32>());
+  const uint8_t version = SealedVersion(value);
+  if ((version >= 3) != ((flags & kHasSource) != 0))
+    return Error{ErrorKind::kCorrupt, "a record has a source in version 3, and in no other", ""};
+  if (version >= 3) record.source = HONE_TRY(ReadSource(in));
+  if (version >= 2) record.mark = HONE_TRY(in.Array<32>());
+  if (version >= 3 && record.mark == kNoMark) record.mark.reset();
   HONE_TRY(in.Finish());
   return record;
 }

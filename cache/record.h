@@ -61,6 +61,17 @@ struct CacheKey {
 std::string CodeKey(std::string_view compiler, uint32_t abi_version, const Target& target);
 CacheKey MakeCacheKey(const Canonical& canonical, const Target& target, int32_t threads, std::string code);
 
+// Of a record that came in a bundle: from whom.
+struct RecordSource {
+  std::string bundle;                // its name
+  uint64_t version = 0;              // and version
+  std::optional<Digest256> key;      // the trusted key that signed it; nullopt: nobody who is known here
+  Origin origin = Origin::kDefault;  // of the schedule where it was measured
+  // `measured` and `expected` are those of another machine: good for nothing but to order what is to be measured here.
+  bool times_elsewhere = false;
+  bool operator==(const RecordSource&) const = default;
+};
+
 struct Record {
   CacheKey key;                // `code` is the key that the artifact was made under
   std::vector<int64_t> shape;  // Canonical::shape, for finding neighbours of the class
@@ -73,11 +84,12 @@ struct Record {
   CheckSummary check;
   std::optional<Digest256> artifact_digest;  // nullopt: schedule only, as after an eviction
   uint64_t artifact_bytes = 0;
-  std::optional<Fingerprint> donor;  // whose schedule was transferred
-  bool pinned = false;               // never evicted, refined or replaced
-  WallTime created{};                // stamped by the cache when 0
-  WallTime updated{};                // stamped by the cache
-  std::optional<Digest256> mark;     // of who checked the artifact, as stored: see IsMarkedBy
+  std::optional<Fingerprint> donor;    // whose schedule was transferred
+  bool pinned = false;                 // never evicted, refined or replaced
+  WallTime created{};                  // stamped by the cache when 0
+  WallTime updated{};                  // stamped by the cache
+  std::optional<RecordSource> source;  // nullopt: made here
+  std::optional<Digest256> mark;       // of who checked the artifact, as stored: see IsMarkedBy
   bool operator==(const Record&) const = default;
 };
 
@@ -85,6 +97,9 @@ struct Record {
 // that its artifact was checked here.
 void Mark(Record& record, const Digest256& key);
 bool IsMarkedBy(const Record& record, const Digest256& key);
+// Another one says that its artifact came from somebody who is trusted, and has still to be checked here.
+void MarkToCheck(Record& record, const Digest256& key);
+bool IsMarkedToCheckBy(const Record& record, const Digest256& key);
 
 // How often a kernel is asked for. Kept apart from records, so that a hit rewrites nothing large.
 struct KernelUse {
@@ -103,7 +118,7 @@ struct ClassInfo {
 };
 
 // Values are wrapped by base/envelope.h; each type counts its versions on its own.
-inline constexpr uint8_t kRecordVersion = 2;  // 1: without a mark
+inline constexpr uint8_t kRecordVersion = 3;  // 1: without a mark; 2: without a source
 inline constexpr uint8_t kKernelUseVersion = 1;
 inline constexpr uint8_t kClassVersion = 1;
 

@@ -130,8 +130,9 @@ Result<std::optional<CacheHit>> CacheImpl::Lookup(const CacheKey& key, Counting 
   }
   ++hits_;
   if (counting == Counting::kAsUse) NoteUse(key.fingerprint, key.class_fingerprint, 1);
-  bool current = found->record.key.code == key.code && IsCheckedHere(found->record);
-  return CacheHit{std::move(found->record), found->layer, current};
+  const ArtifactCheck check = found->record.key.code == key.code ? CheckOf(found->record) : ArtifactCheck::kNone;
+  return CacheHit{std::move(found->record), found->layer, check == ArtifactCheck::kHere,
+                  check == ArtifactCheck::kTrusted};
 }
 
 Result<std::optional<std::vector<std::byte>>> CacheImpl::Artifact(const Record& record) {
@@ -161,9 +162,16 @@ Result<std::optional<std::vector<std::byte>>> CacheImpl::Artifact(const Record& 
   return artifact;
 }
 
-std::string CacheImpl::Encoded(Record& record, bool checked) const {
+ArtifactCheck CacheImpl::CheckOf(const Record& record) const {
+  if (IsCheckedHere(record)) return ArtifactCheck::kHere;
+  const bool is_trusted = record.artifact_digest && IsMarkedToCheckBy(record, key_);
+  return is_trusted ? ArtifactCheck::kTrusted : ArtifactCheck::kNone;
+}
+
+std::string CacheImpl::Encoded(Record& record, ArtifactCheck check) const {
   record.mark.reset();
-  if (checked && record.artifact_digest) Mark(record, key_);
+  if (check == ArtifactCheck::kHere && record.artifact_digest) Mark(record, key_);
+  if (check == ArtifactCheck::kTrusted && record.artifact_digest) MarkToCheck(record, key_);
   return EncodeRecord(record);
 }
 
@@ -206,7 +214,7 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   else if (record.created == WallTime())
     record.created = record.updated;
   record.pinned |= old && old->pinned;
-  bool checked = entry.artifact.has_value();
+  ArtifactCheck check = entry.artifact ? entry.check : ArtifactCheck::kNone;
   if (entry.artifact) {
     record.artifact_digest = Hash256(*entry.artifact);
     record.artifact_bytes = entry.artifact->size();
@@ -214,13 +222,13 @@ Result<void> CacheImpl::Put(const NewRecord& entry, Durability durability) {
   } else if (old && SameSchedule(old->schedule, record.schedule) && old->key.code == record.key.code) {
     record.artifact_digest = old->artifact_digest;
     record.artifact_bytes = old->artifact_bytes;
-    checked = IsCheckedHere(*old);
+    check = CheckOf(*old);
   } else {
     record.artifact_digest = std::nullopt;
     record.artifact_bytes = 0;
     if (found) batch.Delete(Family::kArtifacts, key);
   }
-  batch.Put(Family::kRecords, key, Encoded(record, checked));
+  batch.Put(Family::kRecords, key, Encoded(record, check));
   AddIndexRows(record, entry.class_text, batch);
   const uint64_t pinned_before = old && old->pinned ? PinnedCost(*old, found->layer) : 0;
   const uint64_t pinned_now = record.pinned ? PinnedCost(record, CacheLayer::kUser) : 0;
@@ -328,10 +336,10 @@ Result<void> CacheImpl::Pin(const Fingerprint& fingerprint, bool pinned) {
   for (Found& found : records) {
     if (found.record.pinned == pinned) continue;
     bytes += PinnedCost(found.record, found.layer);
-    const bool checked = IsCheckedHere(found.record);
+    const ArtifactCheck check = CheckOf(found.record);
     found.record.pinned = pinned;
     found.record.updated = options_.clock->WallNow();
-    batch.Put(Family::kRecords, found.key, Encoded(found.record, checked));
+    batch.Put(Family::kRecords, found.key, Encoded(found.record, check));
     AddIndexRows(found.record, ClassTextOf(found.record.key.class_fingerprint), batch);
   }
   if (pinned) HONE_TRY(CheckRoomForPinned(bytes, records[0].record.label));

@@ -58,6 +58,15 @@ struct CacheHit {
   // is good for its schedule: a system layer, a copied directory and what an older hone wrote are compiled and checked
   // anew.
   bool artifact_current = false;
+  // There is one, made so, from a bundle that a trusted key signed: to be checked here before it is served.
+  bool artifact_to_check = false;
+};
+
+// What is known of an artifact that is stored.
+enum class ArtifactCheck : uint8_t {
+  kNone,     // nothing: only the schedule of its record is used
+  kTrusted,  // whoever is trusted signed it: it may be run here, to be checked
+  kHere,     // checked on this machine by this user: it may be served
 };
 
 struct NewRecord {
@@ -66,6 +75,7 @@ struct NewRecord {
   std::optional<std::span<const std::byte>> artifact;  // nullopt: the record keeps the artifact it has, if it is the
                                                        // same schedule under the same code key; else it has none
   bool spares_pinned = false;                          // kUnsupported, and nothing changes, if there is a pinned record
+  ArtifactCheck check = ArtifactCheck::kHere;          // of `artifact`
 };
 
 struct ClassSummary {
@@ -125,9 +135,11 @@ class ScheduleCache {
   virtual Result<std::optional<std::vector<std::byte>>> Artifact(const Record& record) = 0;
   // The record names an artifact that this user checked on this machine: see CacheHit::artifact_current.
   virtual bool IsCheckedHere(const Record& record) const = 0;
+  // What is known of the artifact that it names.
+  virtual ArtifactCheck CheckOf(const Record& record) const = 0;
 
-  // Writes record and artifact as one. REQUIRES: the artifact was checked here: it is served without another run from
-  // now on. Replaces a record of the same key, keeping its pin and `created`. When the disk
+  // Writes record and artifact as one. REQUIRES: `check` is true: what is kHere is served without another run from now
+  // on. Replaces a record of the same key, keeping its pin and `created`. When the disk
   // refuses: kSoon succeeds, kSynced gives kIo or kLimit (kBusy during a repair); either way the record is served from
   // memory and written when the disk is back.
   virtual Result<void> Put(const NewRecord& entry, Durability durability) = 0;

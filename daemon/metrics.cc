@@ -44,6 +44,8 @@ std::vector<Stat> Metrics::Snapshot() const {
     add(std::move(name), trials_by_verdict[v]);
   }
   add("refined", refined);
+  add("imported_checked", imported_checked);
+  add("imported_refused", imported_refused);
   add("transferred", transferred);
   add("misses", misses);
   add("joined", joined);

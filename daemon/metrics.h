@@ -35,19 +35,21 @@ struct Metrics {
   Counter trials{0};         // candidates that a search built and ran …
   Counter trials_failed{0};  // … of them without a time
   std::array<Counter, static_cast<size_t>(Verdict::kDisturbed) + 1> trials_by_verdict{};  // … by what became of them
-  Counter refined{0};          // kernels that got better code
-  Counter transferred{0};      // misses that were served with a neighbour's schedule
-  Counter idle_interrupts{0};  // idle time that ended because somebody wanted something
-  Counter hits_disk{0};        // code was in the cache on disk
-  Counter misses{0};           // compiled
-  Counter joined{0};           // waited for a compilation that another request had started
-  Counter not_compiled{0};     // a miss that asked for no compilation
-  Counter refused{0};          // the kernel's own fault: syntax, limits, not on this target
-  Counter failed{0};           // could not be built, or computed something wrong
-  Counter busy{0};             // told to come again
-  Counter over_budget{0};      // answered "not within the budget"
-  Counter displaced{0};        // compilations and searches that made room for another client's
-  Counter abandoned{0};        // clients that left before their answer; queued work dropped
+  Counter refined{0};           // kernels that got better code
+  Counter transferred{0};       // misses that were served with a neighbour's schedule
+  Counter imported_checked{0};  // artifacts of bundles that were checked here, and are served from then on …
+  Counter imported_refused{0};  // … and those that failed it: their schedules are compiled
+  Counter idle_interrupts{0};   // idle time that ended because somebody wanted something
+  Counter hits_disk{0};         // code was in the cache on disk
+  Counter misses{0};            // compiled
+  Counter joined{0};            // waited for a compilation that another request had started
+  Counter not_compiled{0};      // a miss that asked for no compilation
+  Counter refused{0};           // the kernel's own fault: syntax, limits, not on this target
+  Counter failed{0};            // could not be built, or computed something wrong
+  Counter busy{0};              // told to come again
+  Counter over_budget{0};       // answered "not within the budget"
+  Counter displaced{0};         // compilations and searches that made room for another client's
+  Counter abandoned{0};         // clients that left before their answer; queued work dropped
   Counter connections_accepted{0};
   Counter connections_refused{0};  // other users
   Counter connections_dropped{0};  // broke the protocol, stopped reading, or made room for others

@@ -1,10 +1,12 @@
 #include "daemon/router.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "base/bytes.h"
@@ -26,6 +28,21 @@ std::optional<Request> Read(Services& services, const Asked& asked, Body body) {
   return std::nullopt;
 }
 
+// What brings code along is for the user whose honed this is, and root.
+template <typename Request>
+constexpr bool kForOwners = std::is_same_v<Request, UploadRequest> || std::is_same_v<Request, ImportRequest>;
+
+// Whether it was refused because of who asks.
+template <typename Request>
+bool IsForOthers(const Asked& asked) {
+  if constexpr (!kForOwners<Request>) return false;
+  const uid_t uid = asked.peer->client().uid;
+  if (uid == geteuid() || uid == 0) return false;
+  asked.Refuse(
+      {ErrorKind::kInvalid, fmt::format("only uid {}, whose honed this is, and root may import", geteuid()), "honed"});
+  return true;
+}
+
 template <typename Request, auto answer>
 void InLoop(Services& services, Answers&, const Asked& asked, Body body) {
   std::optional<Request> request = Read<Request>(services, asked, body);
@@ -35,6 +52,7 @@ void InLoop(Services& services, Answers&, const Asked& asked, Body body) {
 template <typename Request, auto answer, auto lane>
 void Once(Services& services, Answers& answers, const Asked& asked, Body body) {
   static_assert(MessageTraits<Request>::kReplies == Replies::kOne);
+  if (IsForOthers<Request>(asked)) return;
   std::optional<Request> read = Read<Request>(services, asked, body);
   if (!read) return;
   answers.Push(lane(*read), asked.peer, asked.request_id, body.size(),
@@ -47,6 +65,7 @@ void Once(Services& services, Answers& answers, const Asked& asked, Body body) {
 template <typename Request, auto answer, auto lane>
 void InParts(Services& services, Answers& answers, const Asked& asked, Body body) {
   static_assert(MessageTraits<Request>::kReplies == Replies::kMany);
+  if (IsForOthers<Request>(asked)) return;
   std::optional<Request> request = Read<Request>(services, asked, body);
   if (!request) return;
   answers.Push(lane(*request), asked.peer, asked.request_id, body.size(),

@@ -64,7 +64,10 @@ using NextPart = std::function<Result<Reply>(const std::stop_token& stop)>;
   IN_PARTS(Verify, Lane::kWork)                                            \
   ONCE(Text, request.what == TextKind::kCode ? Lane::kWork : Lane::kQuick) \
   ONCE(Predict, Lane::kWork)                                               \
-  ONCE(Explain, Lane::kWork)
+  ONCE(Explain, Lane::kWork)                                               \
+  IN_PARTS(Export, Lane::kList)                                            \
+  ONCE(Upload, Lane::kQuick)                                               \
+  IN_PARTS(Import, Lane::kWork)
 
 #define HONE_IN_LOOP(name) void Answer##name(Services& services, const Asked& asked, name##Request request);
 #define HONE_ONCE(name, lane) Result<name##Reply> Answer##name(Admin& admin, const name##Request& request);

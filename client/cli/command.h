@@ -24,6 +24,7 @@ struct Option {
   std::string_view value;  // "TIME"; "" for a flag
   std::string_view help;
   std::string_view letter = "";  // "-o", the same in short
+  bool many = false;             // may be given several times; else the last counts
 };
 
 struct Positional {

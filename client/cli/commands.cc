@@ -23,6 +23,10 @@ namespace hone::cli {
   X(Unpin)               \
   X(Remove)              \
   X(Verify)              \
+  X(Export)              \
+  X(Import)              \
+  X(Bundle)              \
+  X(Keygen)              \
   X(Report)              \
   X(Stats)               \
   X(Completion)

@@ -36,14 +36,18 @@ class Sinks {
       sink.option = app.add_flag(names, sink.flag, std::string(option.help));
     } else {
       sink.option = app.add_option(names, sink.values, std::string(option.help));
-      sink.option->type_name(std::string(option.value))->expected(1)->allow_extra_args(false)->take_last();
+      sink.option->type_name(std::string(option.value))->expected(1)->allow_extra_args(false);
+      if (option.many)
+        sink.option->take_all();
+      else
+        sink.option->take_last();
     }
   }
   void Add(CLI::App& app, const Positional& positional) {
     Sink& sink = sinks_.emplace_back();
     sink.name = positional.name;
     sink.option = app.add_option(sink.name, sink.values, std::string(positional.help));
-    sink.option->type_name("")->expected(positional.many ? -1 : 1);
+    sink.option->type_name("")->expected(positional.many ? -1 : 1)->allow_extra_args(positional.many);
     if (positional.required) sink.option->required();
   }
   Arguments Take() const {

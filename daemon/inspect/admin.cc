@@ -39,7 +39,9 @@ std::vector<Fact> Admin::ReasonsFor(const Record& record) const {
   ArtifactState artifact;
   artifact.is_ours = record.key.target == PrintTarget(path.host());
   artifact.is_current = record.key.code == CodeKey(path.compiler(), HONE_ABI_VERSION, path.host());
-  artifact.is_checked = cache.IsCheckedHere(record);
+  const ArtifactCheck check = cache.CheckOf(record);
+  artifact.is_checked = check == ArtifactCheck::kHere;
+  artifact.is_to_check = check == ArtifactCheck::kTrusted;
   return ReasonsOf(record, artifact);
 }
 

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "cache/bundle/trusted_keys.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
+#include "daemon/inspect/bundle_uploads.h"
 #include "daemon/inspect/insight.h"
 #include "daemon/metrics.h"
 #include "daemon/serve/event_loop.h"
@@ -47,6 +49,8 @@ struct Admin {
   std::function<std::pair<std::string, std::string>()> idle_facts{};
   // What is refined, and why; empty in a daemon that refines nothing.
   std::function<TopReply()> top{};
+  BundleUploads uploads{};
+  std::vector<std::string> key_directories = TrustedKeys::StandardDirectories();  // whom bundles are believed
   Insight insight{cache, path.host()};
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock = CpuClockOfThisThread();

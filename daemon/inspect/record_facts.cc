@@ -36,6 +36,11 @@ std::string MeasuredText(const Timing& timing) {
                      timing.threads == 1 ? "" : "s");
 }
 
+std::string SourceText(const RecordSource& source) {
+  return fmt::format("bundle {} version {}, {} there, {}", source.bundle, source.version, OriginName(source.origin),
+                     source.key ? "signed by " + HexOf(*source.key).substr(0, 16) : "vouched for by nobody");
+}
+
 }  // namespace
 
 std::vector<Fact> FactsOf(const Record& record) {
@@ -43,8 +48,10 @@ std::vector<Fact> FactsOf(const Record& record) {
   facts.push_back({"target", record.key.target});
   facts.push_back({"threads", std::to_string(record.key.threads)});
   facts.push_back({"origin", std::string(OriginName(record.origin))});
+  if (record.source) facts.push_back({"source", SourceText(*record.source)});
   if (record.donor) facts.push_back({"donor", record.donor->Hex()});
-  if (record.measured) facts.push_back({"measured", MeasuredText(*record.measured)});
+  const std::string_view where = record.source && record.source->times_elsewhere ? ", on another machine" : "";
+  if (record.measured) facts.push_back({"measured", MeasuredText(*record.measured) + std::string(where)});
   if (record.expected) facts.push_back({"expected", fmt::format("{:.1f} us", Us(*record.expected))});
   facts.push_back({"max_rel_err", fmt::format("{:.3g}", record.check.max_rel_err)});
   facts.push_back({"checked", record.check.full ? "every element" : fmt::format("{} elements", record.check.samples)});
@@ -69,7 +76,10 @@ std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact)
       reasons.push_back(
           {"schedule", "fitted from another kernel's" + (record.donor ? ", " + record.donor->Hex() : std::string())});
       break;
-    case Origin::kImported: reasons.push_back({"schedule", "came in a bundle; compiled and checked here"}); break;
+    case Origin::kImported:
+      reasons.push_back(
+          {"schedule", record.source ? "came in a bundle: " + SourceText(*record.source) : "came in a bundle"});
+      break;
   }
   reasons.push_back(
       {"target", artifact.is_ours ? "this machine" : "another machine; requests for this one do not get it"});
@@ -79,6 +89,8 @@ std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact)
     reasons.push_back({"artifact", "kept, for the other machine"});
   } else if (!artifact.is_current) {
     reasons.push_back({"artifact", "made by another compiler; the next request compiles the schedule again"});
+  } else if (artifact.is_to_check) {
+    reasons.push_back({"artifact", "came with the schedule, signed by a trusted key; the next request checks it here"});
   } else if (!artifact.is_checked) {
     reasons.push_back({"artifact",
                        "kept, but nothing shows that this user checked it on this machine; the next request compiles "
@@ -91,7 +103,10 @@ std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact)
                             record.check.full ? "every element" : fmt::format("{} elements", record.check.samples),
                             record.check.max_rel_err)});
   if (record.measured) {
-    reasons.push_back({"expectation", "from measured calls: " + MeasuredText(*record.measured)});
+    const bool is_elsewhere = record.source && record.source->times_elsewhere;
+    reasons.push_back(
+        {"expectation", (is_elsewhere ? "from another machine, to be measured here: " : "from measured calls: ") +
+                            MeasuredText(*record.measured)});
   } else if (record.expected) {
     reasons.push_back({"expectation", "from its first call, not measured yet"});
   }

@@ -15,9 +15,10 @@ std::vector<Fact> FactsOf(const Record& record);
 
 // What decides whether a record's artifact is served as it is.
 struct ArtifactState {
-  bool is_ours = false;     // of this machine
-  bool is_current = false;  // made by this compiler
-  bool is_checked = false;  // ScheduleCache::IsCheckedHere
+  bool is_ours = false;      // of this machine
+  bool is_current = false;   // made by this compiler
+  bool is_checked = false;   // ScheduleCache::IsCheckedHere
+  bool is_to_check = false;  // it came in a bundle of a trusted key, and is checked when it is wanted
 };
 // Why this code is what a request gets: one fact per decision.
 std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact);

@@ -184,6 +184,7 @@ Result<void> Tuning::StoreRefined(const LookUpResult& found, Record record, cons
   outcome.ratio = ratio;
   const Origin before = record.origin;
   outcome.origin = record.origin = Origin::kTuned;
+  record.source.reset();
   record.key = identity.key;
   Digest256 digest{};
   HONE_CHECK(new_code.digest.size() == digest.size());

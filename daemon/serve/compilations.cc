@@ -70,7 +70,7 @@ void Compilations::SetLimits(const MissLimits& limits) {
 void Compilations::Start(const std::string& name, LookUpResult found, Waiters waiters) {
   std::erase_if(waiters, [&](const WaiterPtr& waiter) {
     if (waiter->peer->closed()) return true;
-    if (!waiter->no_compile) return false;
+    if (!waiter->no_compile || found.is_to_check) return false;  // checking compiles nothing
     metrics_.not_compiled += waiter->is_answered ? 0 : 1;
     waiter->AnswerError({ErrorKind::kNotFound, "not in the cache, and compiling was not wanted", found.identity.label});
     return true;
@@ -197,6 +197,19 @@ void Compilations::OnCompiled(const std::string& key, Result<Compiled> compiled,
   const bool is_ours = done.found->identity.key.target == PrintTarget(path_.host());
   for (const WaiterPtr& waiter : done.waiters) {
     if (waiter->is_answered) continue;
+    if (waiter->no_compile && !compiled->was_here) {  // what was to be checked only was no good
+      ++metrics_.not_compiled;
+      waiter->AnswerError(
+          {ErrorKind::kNotFound, "not in the cache, and compiling was not wanted", done.found->identity.label});
+      continue;
+    }
+    if (compiled->was_here) {
+      ++metrics_.hits_disk;
+      ++code->uses;
+      waiter->Answer(code);
+      metrics_.disk_hit.Add(waiter->begun.Microseconds());
+      continue;
+    }
     waiter->steps = compiled->steps;
     if (searcher_ != nullptr && !waiter->code && !stopped_ && is_ours && waiter->Left() >= kTimeToSearch) {
       waiter->code = code;

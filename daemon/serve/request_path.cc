@@ -2,12 +2,14 @@
 //
 //   LookUp:   parse → canonical form → fingerprint → cache (→ artifact): most requests end here
 //   Compile:  neighbours' schedules, ranked (→ measured, where there is time) → reference values in a runner ∥ build in
-//             a builder → check in the runner → store → reply
+//             a builder → check in the runner → store → reply. Code that came in a bundle is there already: it is only
+//             checked
 #include "daemon/serve/request_path.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/check_sizes.h"
 #include "base/bytes.h"
@@ -57,6 +59,18 @@ class Steps {
   Stopwatch stopwatch_;
 };
 
+// Runs the code and compares what it computes; a few more calls where they are cheap.
+Result<CheckReport> Check(const ResolvedKernel& identity, const std::string& schedule,
+                          WorkerPools::Reference& reference, const SealedMemfd& object, const CompileOptions& options) {
+  CheckOptions check;
+  check.workers = identity.key.threads;
+  bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
+  check.timed_runs = cheap ? kTimedRuns : 0;
+  const auto deadline = steady_clock::now() + options.limits.check;
+  return CheckAllSizes(HONE_TRY(ParseKernel(identity.key.canonical)), schedule, check,
+                       [&](const CheckOptions& each) { return reference.Check(object, each, deadline); });
+}
+
 double ExpectedUs(const Record& record) {
   auto us = [](std::chrono::nanoseconds time) { return std::chrono::duration<double, std::micro>(time).count(); };
   if (record.measured) return us(record.measured->time);
@@ -75,6 +89,7 @@ int64_t OperandBytes(const Kernel& kernel) {
 
 // What the check's calls took, as a first idea of the kernel's speed. Tuning measures properly.
 void NoteTime(const CheckReport& report, int threads, Record& record) {
+  if (record.source && std::exchange(record.source->times_elsewhere, false)) record.measured.reset();
   auto ns = [](double us) { return std::chrono::nanoseconds(static_cast<int64_t>(us * 1000)); };
   if (report.time_us > 0) {
     record.measured = Timing{.time = ns(report.time_us),
@@ -156,13 +171,27 @@ Result<LookUpResult> RequestPath::LookUp(const KernelRequest& ask, Counting coun
       }
     }
   }
-  if (hit && !found.code) found.known = std::move(hit->record);
+  if (hit && !found.code) {
+    found.is_to_check = hit->artifact_to_check;
+    found.known = std::move(hit->record);
+  }
   steps.Done("lookup", metrics_.lookup);
   found.steps = steps.Take();
   return found;
 }
 
 Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileOptions& options) {
+  if (found.is_to_check) {
+    Result<Compiled> checked = CheckImported(found, options);
+    const bool is_passing =
+        !checked && (checked.error().kind == ErrorKind::kUnavailable || checked.error().kind == ErrorKind::kBusy);
+    if (checked || is_passing) return checked;
+    ++metrics_.imported_refused;
+    LogError("imported_code_refused", {{"fingerprint", found.identity.key.fingerprint.Hex()},
+                                       {"bundle", found.known->source ? found.known->source->bundle : ""},
+                                       {"why", checked.error().Text()},
+                                       {"then", "its schedule is compiled here"}});
+  }
   if (found.known) {
     Result<Compiled> compiled = CompileWith(found, found.known->schedule, options);
     bool schedule_is_stale =
@@ -231,6 +260,32 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
   return CompileWith(with, "", options);
 }
 
+Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const CompileOptions& options) {
+  const ResolvedKernel& identity = found.identity;
+  std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(*found.known));
+  if (!artifact) return Error{ErrorKind::kCorrupt, "its code is gone or damaged", ""};
+  const ArtifactExpectations expectations{.size = artifact->size(), .digest = {}, .isa = {}, .features = {}};
+  const ArtifactLayout layout = HONE_TRY(CheckArtifact(*artifact, expectations));
+  auto reference = HONE_TRY(
+      WorkerPoolsOf(options).Prepare(identity.key.canonical, steady_clock::now() + options.limits.check, options.stop));
+  SealedMemfd object = HONE_TRY(SealedMemfd::Create(*artifact));
+  Stopwatch watch;
+  CheckReport report = HONE_TRY(Check(identity, found.known->schedule, *reference, object, options));
+  metrics_.check.Add(watch.Microseconds());
+  if (report.failure) return std::move(*report.failure).Context("the code from a bundle failed its check");
+
+  Record record = *found.known;
+  record.check = {report.max_rel_err, report.samples, report.full};
+  NoteTime(report, identity.key.threads, record);
+  if (Result<void> stored = cache_.Put({record, identity.class_text, *artifact}, Durability::kSoon); !stored)
+    LogError("store_failed", {{"why", stored.error().Text()}});
+  ++metrics_.imported_checked;
+  Compiled compiled;
+  compiled.code = MakeCode(identity, record, std::move(object), std::string(AsText(layout.manifest)));
+  compiled.was_here = true;
+  return compiled;
+}
+
 Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::string& schedule,
                                           const CompileOptions& options) {
   const ResolvedKernel& identity = found.identity;
@@ -251,14 +306,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   steps.Add("link", built.times.link);
   steps.Done("build", metrics_.build);
 
-  CheckOptions check;
-  check.workers = identity.key.threads;
-  bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
-  check.timed_runs = cheap ? kTimedRuns : 0;
-  const auto deadline = steady_clock::now() + options.limits.check;
-  CheckReport report =
-      HONE_TRY(CheckAllSizes(HONE_TRY(ParseKernel(identity.key.canonical)), built.schedule, check,
-                             [&](const CheckOptions& each) { return reference->Check(built.object, each, deadline); }));
+  CheckReport report = HONE_TRY(Check(identity, built.schedule, *reference, built.object, options));
   steps.Done("check", metrics_.check);
   if (report.failure) return std::move(*report.failure).Context("the code that was built failed its check");
 
@@ -267,7 +315,10 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   record.shape = identity.shape;
   if (record.request.empty()) record.request = identity.request;
   record.label = identity.label;
-  if (schedule.empty()) record.origin = Origin::kDefault;
+  if (schedule.empty()) {
+    record.origin = Origin::kDefault;
+    record.source.reset();
+  }
   // The builder gives back the steps alone; what was decided about them stays with them.
   const std::string choices = ChoicesOf(schedule);
   record.schedule = ChoicesOf(built.schedule) == choices ? built.schedule : WithChoices(built.schedule, choices);

@@ -46,12 +46,14 @@ struct LookUpResult {
   ResolvedKernel identity;
   HotCodePtr code;              // nullptr: it has to be compiled …
   std::optional<Record> known;  // … with this record's schedule, if there is one
+  bool is_to_check = false;     // … or its code, which came in a bundle of a trusted key, only checked
   std::vector<StepTime> steps;
 };
 
 struct Compiled {
   HotCodePtr code;
-  std::vector<StepTime> steps;
+  std::vector<StepTime> steps;  // empty if nothing was compiled:
+  bool was_here = false;        // code from a bundle, that has been checked now
 };
 
 struct PathLimits {
@@ -93,6 +95,8 @@ class RequestPath {
   Result<Target> ChooseTarget(const std::string& text) const;
   // As a neighbour's schedule or the default is the best guess; the provenance is kept.
   Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileOptions& options);
+  // Code that came in a bundle of a trusted key, checked as if it had been built here.
+  Result<Compiled> CheckImported(const LookUpResult& found, const CompileOptions& options);
   Result<Compiled> CompileWith(const LookUpResult& found, const std::string& schedule, const CompileOptions& options);
   WorkerPools& WorkerPoolsOf(const CompileOptions& options) { return options.pools ? *options.pools : pools_; }
   HotCodePtr MakeCode(const ResolvedKernel& identity, const Record& record, SealedMemfd artifact, std::string manifest);

@@ -70,6 +70,27 @@ class MarkTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
+TEST_F(MarkTest, WhatSomebodyTrustedSentIsToBeCheckedAndNotServed) {
+  {
+    std::unique_ptr<ScheduleCache> cache = Open(Cache());
+    const std::vector<std::byte> artifact = SampleArtifact(2);
+    NewRecord entry = SampleEntry(2);
+    entry.artifact = artifact;
+    entry.check = ArtifactCheck::kTrusted;
+    ASSERT_TRUE(cache->Put(entry, Durability::kSynced).has_value());
+  }
+  std::unique_ptr<ScheduleCache> cache = Open(Cache());
+  CacheHit hit = **cache->Lookup(SampleKey(2));
+  EXPECT_FALSE(hit.artifact_current);
+  EXPECT_TRUE(hit.artifact_to_check);
+  ASSERT_TRUE(cache->Pin(SampleKey(2).fingerprint, true).has_value());
+  EXPECT_TRUE((*cache->Lookup(SampleKey(2)))->artifact_to_check);
+  Put(*cache, 2);  // it was checked
+  hit = **cache->Lookup(SampleKey(2));
+  EXPECT_TRUE(hit.artifact_current);
+  EXPECT_FALSE(hit.artifact_to_check);
+}
+
 TEST_F(MarkTest, WhatWasCheckedHereIsServedAfterARestart) { EXPECT_TRUE(IsCurrent(*Open(Cache()), 1)); }
 
 TEST_F(MarkTest, TheKeyLiesBesideTheCacheAndIsNobodyElses) {

@@ -57,6 +57,10 @@ Record RandomRecord(Rng& rng) {
   record.pinned = rng.Chance(0.5);
   record.created = WallTime(std::chrono::milliseconds(static_cast<int64_t>(rng.Next())));
   record.updated = WallTime(std::chrono::milliseconds(static_cast<int64_t>(rng.Next())));
+  if (rng.Chance(0.5)) {
+    record.source = RecordSource{text(64), rng.Next(), std::nullopt, Origin::kTuned, rng.Chance(0.5)};
+    if (rng.Chance(0.5)) record.source->key = Hash256(text(20));
+  }
   if (rng.Chance(0.5)) Mark(record, Hash256(text(20)));
   return record;
 }
@@ -94,6 +98,20 @@ TEST(Record, AMarkIsOfOneKeyAndOneRecord) {
     change(changed);
     EXPECT_FALSE(IsMarkedBy(changed, key));
   }
+}
+
+TEST(Record, CodeThatIsToBeCheckedHasAnotherMark) {
+  const Digest256 key = Hash256("a key");
+  Record record = FullRecord();
+  record.source = RecordSource{"fleet", 3, Hash256("signer"), Origin::kTuned, true};
+  MarkToCheck(record, key);
+  const Record read = *DecodeRecord(EncodeRecord(record));
+  EXPECT_EQ(read, record);
+  EXPECT_TRUE(IsMarkedToCheckBy(read, key));
+  EXPECT_FALSE(IsMarkedBy(read, key));
+  EXPECT_FALSE(IsMarkedToCheckBy(read, Hash256("another")));
+  record.source->key.reset();  // the mark covers where it came from
+  EXPECT_FALSE(IsMarkedToCheckBy(record, key));
 }
 
 TEST(Record, RefusesEveryTruncation) {

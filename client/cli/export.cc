@@ -1,0 +1,191 @@
+// hone export: records and code of the cache in a file that other machines take.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "cache/bundle/bundle.h"
+#include "cache/bundle/key_file.h"
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+
+namespace hone::cli {
+namespace {
+
+using Code = std::map<Digest256, std::vector<std::byte>>;
+
+struct Gathered {
+  std::vector<BundleEntry> entries;
+  Code code;
+};
+
+Result<uint64_t> ReadSize(const std::string& text) {
+  uint64_t value = 0;
+  auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(rest, static_cast<size_t>(text.data() + text.size() - rest));
+  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit.empty() ? 0 : -1;
+  if (code != std::errc() || shift < 0 || value == 0 || value > BundleLimits::kBytes >> shift)
+    return Error{ErrorKind::kInvalid, fmt::format("saw \"{}\", wanted a size such as 500K, 20M or 1G", text),
+                 "--max-size"};
+  return value << shift;
+}
+
+// The words of the manifest that the command line gives. The time of issue is that of the content, so that equal caches
+// give equal files.
+Result<BundleManifest> Describe(const Arguments& arguments) {
+  BundleManifest manifest;
+  manifest.producer = "hone " HONE_VERSION;
+  manifest.by = arguments.Text("--by");
+  auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (manifest.by.size() > BundleLimits::kText || std::ranges::any_of(manifest.by, is_control))
+    return Error{ErrorKind::kInvalid, "wanted at most 256 bytes on one line", "--by"};
+  manifest.name = arguments.Text("--name");
+  if (!arguments.Has("--name")) {
+    // Bundles of one key and name follow one another, so different selections have different names.
+    manifest.name = "kernels";
+    for (const std::string& word : arguments.Texts("SELECTION")) manifest.name += "-" + word;
+    for (const std::string& word : arguments.Texts("--target")) manifest.name += "-" + word.substr(0, word.find(' '));
+    if (!IsBundleName(manifest.name)) return Error{ErrorKind::kInvalid, "say --name NAME with this selection", "--name"};
+  }
+  if (!IsBundleName(manifest.name))
+    return Error{ErrorKind::kInvalid, "wanted 1 to 64 letters, digits or \"._+-\", the first no dot", "--name"};
+  if (arguments.Has("--expires")) {
+    manifest.expires = ParseDate(arguments.Text("--expires"));
+    if (!manifest.expires)
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("saw \"{}\", wanted a date such as 2030-12-31", arguments.Text("--expires")),
+                   "--expires"};
+  }
+  manifest.version =
+      static_cast<uint64_t>(HONE_TRY(arguments.Number("--bundle-version", 0, 1, std::numeric_limits<int64_t>::max())));
+  return manifest;
+}
+
+Result<Gathered> Gather(Context& context, const Arguments& arguments) {
+  Channel channel = HONE_TRY(context.Ask());
+  const ExportRequest request{arguments.Texts("SELECTION"), arguments.Texts("--target"), arguments.Has("--artifacts")};
+  const uint64_t id = HONE_TRY(channel.Ask(request, Context::Patience()));
+  Gathered gathered;
+  for (bool more = true; more;) {
+    ExportReply part = HONE_TRY(channel.Await<ExportReply>(id, Context::Patience()));
+    more = part.more;
+    for (ExportRow& row : part.rows) {
+      BundleEntry entry{HONE_TRY(DecodeRecord(row.record)), std::move(row.class_text), row.calls};
+      if (entry.record.artifact_digest) {
+        const std::span<const std::byte> code = AsBytes(row.artifact);
+        if (Hash256(code) != *entry.record.artifact_digest)
+          return Error{ErrorKind::kCorrupt, "the code that honed sent is not the record's", entry.record.label};
+        gathered.code.emplace(*entry.record.artifact_digest, std::vector(code.begin(), code.end()));
+      }
+      gathered.entries.push_back(std::move(entry));
+    }
+  }
+  return gathered;
+}
+
+// What a kernel is worth to whoever gets it: the time that is spent in it.
+double WorthOf(const BundleEntry& entry) {
+  const Record& record = entry.record;
+  const auto time = record.measured ? record.measured->time : record.expected.value_or(std::chrono::nanoseconds(0));
+  return (static_cast<double>(entry.calls) + 1) * (static_cast<double>(time.count()) + 1);
+}
+
+// Keeps what is worth most and fits: what a record takes alone is at least what it takes beside others.
+void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const Code& code) {
+  constexpr uint64_t kRow = 96;  // at most, in the manifest
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const BundleEntry& a, const BundleEntry& b) { return WorthOf(a) > WorthOf(b); });
+  uint64_t taken = 4096;
+  std::erase_if(entries, [&](const BundleEntry& entry) {
+    uint64_t more = Pack(EncodeEntry(entry)).stored.size() + kRow;
+    if (entry.record.artifact_digest) {
+      const std::vector<std::byte>& own = code.at(*entry.record.artifact_digest);
+      more += Pack(AsText(own)).stored.size() + kRow;
+    }
+    if (taken + more > bytes) return true;
+    taken += more;
+    return false;
+  });
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  Result<BundleManifest> manifest = Describe(arguments);
+  if (!manifest) return context.WrongUsage(manifest.error());
+  if (!arguments.Has("--out")) return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE", "--out"});
+  Result<uint64_t> most = arguments.Has("--max-size") ? ReadSize(arguments.Text("--max-size")) : BundleLimits::kBytes;
+  if (!most) return context.WrongUsage(most.error());
+  std::optional<SigningSeed> seed;
+  if (arguments.Has("--key")) {
+    Result<ReadKey> key = ReadKeyFile(arguments.Text("--key"));
+    if (!key) return context.Fail(key.error());
+    if (!key->file.seed)
+      return context.Fail({ErrorKind::kInvalid, "is a public key; wanted the secret one, NAME.key", arguments.Text("--key")});
+    if (!key->warning.empty()) fmt::print(stderr, "hone: warning: {}\n", key->warning);
+    seed = key->file.seed;
+  }
+  if (!seed && arguments.Has("--artifacts"))
+    fmt::print(stderr, "hone: warning: without --key nobody takes the code of this bundle, only its schedules\n");
+
+  Result<Gathered> gathered = Gather(context, arguments);
+  if (!gathered) return context.Fail(gathered.error());
+  if (gathered->entries.empty())
+    return context.Fail({ErrorKind::kNotFound, "no record is selected; `hone ls` lists those there are", ""});
+  const size_t all = gathered->entries.size();
+  if (arguments.Has("--max-size")) KeepWithin(*most, gathered->entries, gathered->code);
+  for (const BundleEntry& entry : gathered->entries) manifest->issued = std::max(manifest->issued, entry.record.updated);
+  if (manifest->version == 0)
+    manifest->version = static_cast<uint64_t>(std::max<int64_t>(1, manifest->issued.time_since_epoch().count()));
+  const size_t kept = gathered->entries.size();
+  const auto with_code = std::ranges::count_if(
+      gathered->entries, [](const BundleEntry& entry) { return entry.record.artifact_digest.has_value(); });
+  auto source = [&](const Digest256& digest) -> Result<std::vector<std::byte>> { return gathered->code.at(digest); };
+  Result<std::string> bytes = WriteBundle(*manifest, std::move(gathered->entries), source, seed);
+  if (!bytes) return context.Fail(bytes.error());
+  const std::string path = arguments.Text("--out");
+  if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  if (context.json()) {
+    Json json;
+    json.Set("file", path).Set("name", manifest->name).Set("version", manifest->version).Set("records", kept);
+    json.Set("artifacts", static_cast<uint64_t>(with_code)).Set("left_out", all - kept).Set("bytes", bytes->size());
+    json.Set("signed", seed.has_value());
+    Print(json.Dump() + "\n");
+  } else {
+    Print(fmt::format("{}: {} version {}, {} kernels, {} with code, {}{}{}\n", path, manifest->name, manifest->version,
+                      kept, with_code, BytesText(static_cast<double>(bytes->size())), seed ? ", signed" : "",
+                      all > kept ? fmt::format("; {} left out for --max-size", all - kept) : ""));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Command ExportCommand() {
+  return {.name = "export",
+          .summary = "write kernels of the cache into a bundle for other machines",
+          .details = R"(A bundle holds schedules, which anybody can take: they are compiled and checked there. With
+--artifacts it also holds the code, which is taken only from a key that is trusted there (hone keygen). Pinned or not,
+all records of the selection are written; equal caches give equal files.
+
+Examples:
+  hone export -o all.bundle
+  hone export -o conv.bundle conv2d depthwise --max-size 20M
+  hone export -o fleet.bundle --artifacts --key fleet.key --name fleet)",
+          .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
+          .options = {{"--out", "FILE", "the file to write", "-o"},
+                      {"--artifacts", "", "also the code that was checked on this machine"},
+                      {"--target", "T", "only this device's, such as avx2; may be repeated", "", true},
+                      {"--max-size", "SIZE", "the kernels in which most time is spent, as many as fit, such as 20M"},
+                      {"--key", "FILE", "sign with this secret key"},
+                      {"--name", "NAME", "the bundle's name (default: kernels, and the selection)"},
+                      {"--bundle-version", "N", "its version: machines take no older one of this name and key (default: "
+                                                "the time of its newest record)"},
+                      {"--expires", "DATE", "to be refused from this day on, such as 2030-12-31"},
+                      {"--by", "TEXT", "who measured this, and where"}},
+          .run = Run};
+}
+
+}  // namespace hone::cli

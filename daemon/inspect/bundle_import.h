@@ -1,0 +1,60 @@
+// Takes a bundle up: looks at all of it first, then stores its records, some at a time. A schedule is data, taken from
+// anybody, and compiled and checked here. Code is taken only from a trusted key, and checked here before it is served.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/sealed_memfd.h"
+#include "cache/bundle/bundle.h"
+#include "cache/bundle/trusted_keys.h"
+#include "cache/schedule_cache.h"
+#include "client/protocol/messages.h"
+
+namespace hone {
+
+// Not thread-safe. The cache outlives it.
+class BundleImport {
+ public:
+  // Everything is checked, and nothing changed: the signature, whose it is, that it follows what was imported of that
+  // key and name before, every part of it. `compiler` names what builds here: code that something else built is
+  // compiled again from its schedule. Errors: those of Bundle, TrustedKeys::Judge and CheckFollows.
+  static Result<BundleImport> Open(ReadOnlyMapping bytes, const TrustedKeys& keys, ScheduleCache& cache,
+                                   std::string compiler, WallTime now);
+
+  // Stores the next records, synced, and says what became of them. kLimit, kIo: what the message says has been stored,
+  // and another import of the same bundle goes on from there.
+  Result<ImportReply> Next();
+
+  // Of the records that the last Next changed.
+  std::vector<Fingerprint> TakeChanged() { return std::exchange(changed_, {}); }
+
+ private:
+  struct Planned {
+    BundleEntry entry;
+    std::string refused;  // why; "" if it can be taken
+  };
+  BundleImport(ReadOnlyMapping bytes, ScheduleCache& cache, std::string compiler)
+      : bytes_(std::move(bytes)), cache_(&cache), compiler_(std::move(compiler)) {}
+
+  std::string PredecessorName() const;
+  Result<void> Read();
+  // What becomes of a record, and why; it is stored if that is "added" or "replaced".
+  Result<ImportRow> Take(const BundleEntry& entry, Durability durability);
+
+  ReadOnlyMapping bytes_;
+  ScheduleCache* cache_;
+  std::string compiler_;
+  std::optional<Bundle> bundle_;
+  Judgement judgement_;
+  std::vector<Planned> planned_;
+  size_t next_ = 0;
+  uint64_t artifacts_ = 0, artifacts_left_ = 0;
+  std::string why_left_;
+  std::vector<Fingerprint> changed_;
+};
+
+}  // namespace hone

@@ -1,0 +1,174 @@
+"""Kernels that leave a machine in a bundle, and what another honed does with it."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import harness
+from harness import SMALL, small
+
+OTHER = small(77)
+
+
+class Bundles(harness.HoneTest):
+    def setUp(self):
+        super().setUp()
+        self.bundle = os.path.join(self.directory.path, "out.bundle")
+        self.keys = os.path.join(self.directory.path, "config", "hone", "keys")
+        os.makedirs(self.keys, 0o700)
+        self.hone("keygen", "fleet", "--dir", self.directory.path)
+        self.secret = os.path.join(self.directory.path, "fleet.key")
+        self.public = os.path.join(self.directory.path, "fleet.pub")
+
+    def serve_two(self):
+        daemon = self.start()
+        for kernel in (SMALL, OTHER):
+            self.hone("get", kernel)
+        return daemon
+
+    def move_to_an_empty_cache(self, daemon):
+        daemon.stop()
+        shutil.rmtree(os.path.join(self.directory.path, "cache"))
+        return self.start()
+
+    def stat(self, name):
+        return next(one["value"] for one in self.stats() if one["name"] == name)
+
+    def stats(self):
+        rows = []
+        for one in self.hone_json("stats"):
+            rows.extend([one] if "name" in one else [{"name": key, "value": value} for key, value in one.items()])
+        return rows
+
+    def export(self, *arguments, key=True):
+        return self.hone_json("export", "-o", self.bundle, *(["--key", self.secret] if key else []), *arguments)[0]
+
+    def test_a_signed_bundle_with_code_is_hits_all_over_and_checked_once(self):
+        daemon = self.serve_two()
+        out = self.export("--artifacts")
+        self.assertEqual((out["records"], out["artifacts"], out["signed"]), (2, 2, True))
+        daemon = self.move_to_an_empty_cache(daemon)
+        *rows, last = self.hone_json("import", self.bundle, "--trust", self.public)
+        self.assertEqual([row["fate"] for row in rows], ["added", "added"])
+        self.assertEqual((last["vouched"], last["added"], last["artifacts"]), ("known", 2, 2))
+        self.assertEqual(self.stat("imported_checked"), 0)
+        for kernel in (SMALL, OTHER):
+            served = self.hone_json("get", kernel, "--no-compile")[0]
+            self.assertEqual((served["hit"], served["origin"]), (True, "imported"))
+        self.assertEqual((self.stat("imported_checked"), self.stat("misses")), (2, 0))
+        self.hone("get", SMALL, "--no-compile")
+        # Repeated, it changes nothing, and what was checked stays checked.
+        self.assertEqual(self.hone_json("import", self.bundle, "--trust", self.public)[-1]["kept"], 2)
+        daemon.stop()
+        self.start()
+        self.assertTrue(self.hone_json("get", SMALL, "--no-compile")[0]["hit"])
+        self.assertEqual(self.stat("imported_checked"), 0)
+        self.assertTrue(self.hone_json("run", SMALL)[0]["verified"])
+        self.assertIn("imported", self.hone("ls"))
+        shown = self.hone("show", json.loads(self.hone("--json", "ls").splitlines()[0])["fingerprint"])
+        self.assertIn("bundle kernels version", shown)
+
+    def test_unsigned_or_by_an_unknown_key_only_schedules_are_taken(self):
+        daemon = self.serve_two()
+        for key, vouched in ((False, "unsigned"), (True, "unknown")):
+            self.export("--artifacts", key=key)
+            daemon = self.move_to_an_empty_cache(daemon)
+            last = self.hone_json("import", self.bundle)[-1]
+            self.assertEqual((last["vouched"], last["added"], last["artifacts"], last["artifacts_left"]),
+                             (vouched, 2, 0, 2))
+            self.hone("get", SMALL, "--no-compile", status=1)
+            served = self.hone_json("get", SMALL)[0]
+            self.assertEqual((served["hit"], served["origin"]), (False, "imported"))
+            self.assertEqual(self.stat("imported_checked"), 0)
+            self.hone("get", OTHER)
+
+    def test_a_key_in_the_directory_is_trusted_until_it_is_revoked(self):
+        daemon = self.serve_two()
+        self.export("--artifacts")
+        daemon = self.move_to_an_empty_cache(daemon)
+        shutil.copy(self.public, self.keys)
+        self.assertIn("trusted with schedules artifacts", self.hone("bundle", "verify", self.bundle))
+        with open(self.public, encoding="utf-8") as public:
+            key = next(line.split()[1] for line in public if line.startswith("public "))
+        revoked = os.path.join(self.keys, "revoked")
+        with open(revoked, "w", encoding="utf-8") as file:
+            file.write(key + " lost\n")
+        for command in (("import",), ("bundle", "verify")):
+            self.hone(*command, self.bundle, status=1)
+            self.assertIn("was revoked: lost", self.last_error)
+            self.assertEqual(len(self.last_error.splitlines()), 1)
+        self.assertEqual(self.hone("ls"), "no kernels\n")
+        os.remove(revoked)
+        self.assertEqual(self.hone_json("import", self.bundle)[-1]["artifacts"], 2)
+
+    def test_an_older_bundle_does_not_come_back(self):
+        shutil.copy(self.public, self.keys)
+        self.start()
+        self.hone("get", SMALL)
+        self.export("--name", "fleet")
+        old = self.bundle + ".old"
+        os.rename(self.bundle, old)
+        self.hone("get", OTHER)
+        self.export("--name", "fleet")
+        self.hone("import", self.bundle)
+        self.hone("import", old, status=1)
+        self.assertIn("an older one does not replace it", self.last_error)
+        self.hone("import", self.bundle)
+
+    def test_equal_caches_are_equal_files_and_a_stranger_reads_them(self):
+        self.serve_two()
+        self.export("--artifacts")
+        with open(self.bundle, "rb") as file:
+            first = file.read()
+        self.export("--artifacts")
+        with open(self.bundle, "rb") as file:
+            self.assertEqual(file.read(), first)
+        reader = os.path.join(harness.SOURCE, "tests", "bundle_reader.py")
+        head, *rows = subprocess.run(["python3", reader, self.bundle], capture_output=True, text=True,
+                                     check=True).stdout.splitlines()
+        self.assertEqual((json.loads(head)["records"], len(rows)), (2, 2))
+        shown = self.hone_json("bundle", "show", self.bundle)
+        self.assertEqual([row["fingerprint"] for row in shown[1:]], [json.loads(row)["kernel"] for row in rows])
+        # Part of it, and without a daemon.
+        part = self.hone_json("--cache", self.directory.cache, "export", "-o", self.bundle + ".part", "matmul")[0]
+        self.assertEqual((part["records"], part["name"]), (1, "kernels-matmul"))
+        self.assertEqual(self.hone("bundle", "diff", self.bundle, self.bundle + ".part").splitlines()[-1], "2 differences")
+        self.hone("export", "-o", self.bundle, "--target", "neon", status=1)
+        self.assertIn("no record is selected", self.last_error)
+        self.assertEqual(self.hone_json("export", "-o", self.bundle, "--max-size", "6K")[0]["left_out"], 0)
+
+    def test_damage_changes_nothing(self):
+        daemon = self.serve_two()
+        self.export("--artifacts")
+        daemon = self.move_to_an_empty_cache(daemon)
+        with open(self.bundle, "rb") as file:
+            sound = file.read()
+        for damaged in (b"", sound[:20], sound[:1024], sound[:-1], sound[:100] + b"?" + sound[101:], b"x" * 5000,
+                        sound[:8] + b"\x02" + sound[9:]):
+            with open(self.bundle, "wb") as file:
+                file.write(damaged)
+            self.hone("import", self.bundle, "--trust", self.public, status=1)
+            self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
+        self.assertEqual(self.hone("ls"), "no kernels\n")
+        self.hone("--cache", self.directory.cache, "import", self.bundle, status=1)
+
+    def test_what_was_tuned_here_stays(self):
+        self.start()
+        self.hone("get", SMALL)
+        self.export()
+        self.hone("pin", json.loads(self.hone("--json", "ls").splitlines()[0])["fingerprint"])
+        *rows, last = self.hone_json("import", self.bundle)
+        self.assertEqual((last["kept"], rows[0]["why"]), (1, "it is pinned"))
+
+    def test_a_careless_secret_key_is_warned_about(self):
+        self.start()
+        self.hone("get", SMALL)
+        os.chmod(self.secret, 0o644)
+        self.export()
+        self.assertIn("others can read this secret key", self.last_error)
+        self.hone("keygen", "fleet", "--dir", self.directory.path, status=1)
+
+
+if __name__ == "__main__":
+    harness.main()
