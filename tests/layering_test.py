@@ -38,7 +38,7 @@ LAYERS = {
     "network": {"base", "ir", "client", "network"},
     # What commands print with is shared by the report.
     "client/cli/report": {"base", "ir", "client/protocol", "client/cli/print_values.h", "client/cli/roofline_bound.h"},
-    "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h"},
+    "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h", "cache/keys.h"},
     # The daemon speaks the client's protocol, and nothing else of it.
     "daemon/serve": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h"},
     "daemon/refine": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h",

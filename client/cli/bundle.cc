@@ -65,8 +65,8 @@ Json ManifestJson(const Bundle& bundle) {
   json.Set("expires", manifest.expires ? DateText(*manifest.expires) : "never");
   json.Set("producer", manifest.producer).Set("by", manifest.by).Set("targets", manifest.targets);
   json.Set("records", manifest.records).Set("bytes", bundle.bytes());
-  json.Set("artifacts", static_cast<uint64_t>(
-                            std::ranges::count(manifest.frames, FrameKind::kArtifact, &BundleFrame::kind)));
+  json.Set("artifacts",
+           static_cast<uint64_t>(std::ranges::count(manifest.frames, FrameKind::kArtifact, &BundleFrame::kind)));
   json.Set("signer", bundle.signer() ? HexOf(*bundle.signer()) : "");
   return json;
 }
@@ -137,17 +137,19 @@ int Verify(Context& context, const Arguments& arguments) {
   }
   if (context.json()) {
     Json json = ManifestJson(*opened.bundle);
-    json.Set("vouched", judged->vouched == Vouched::kKnown ? "known" : opened.bundle->signer() ? "unknown" : "unsigned");
+    json.Set("vouched", judged->vouched == Vouched::kKnown ? "known"
+                        : opened.bundle->signer()          ? "unknown"
+                                                           : "unsigned");
     if (judged->key) json.Set("key", judged->key->name).Set("roles", RolesText(judged->key->roles));
     Print(json.Dump() + "\n");
     return kDone;
   }
-  const std::string who = judged->key ? fmt::format("signed by {}, which is trusted with {}", judged->key->name,
-                                                    RolesText(judged->key->roles))
-                          : opened.bundle->signer()
-                              ? fmt::format("signed by {}, which is not trusted here: only schedules are taken",
-                                            SignerText(*opened.bundle))
-                              : "not signed: only schedules are taken";
+  const std::string who =
+      judged->key
+          ? fmt::format("signed by {}, which is trusted with {}", judged->key->name, RolesText(judged->key->roles))
+      : opened.bundle->signer()
+          ? fmt::format("signed by {}, which is not trusted here: only schedules are taken", SignerText(*opened.bundle))
+          : "not signed: only schedules are taken";
   Print(fmt::format("{}: sound, {} kernels; {}\n", path, opened.entries.size(), who));
   return kDone;
 }
@@ -203,18 +205,19 @@ int Run(Context& context, const Arguments& arguments) {
 }  // namespace
 
 Command BundleCommand() {
-  return {.name = "bundle",
-          .summary = "show, verify or compare bundles",
-          .details = R"(show: what a bundle says of itself, and its kernels. verify: whether it is as it was written, and
+  return {
+      .name = "bundle",
+      .summary = "show, verify or compare bundles",
+      .details = R"(show: what a bundle says of itself, and its kernels. verify: whether it is as it was written, and
 who vouches for it. diff: which kernels another bundle added, removed or changed. No daemon is asked.
 
 Examples:
   hone bundle show fleet.bundle
   hone bundle verify fleet.bundle --trust fleet.pub
   hone bundle diff old.bundle new.bundle)",
-          .positionals = {{"ACTION", "show, verify or diff"}, {"FILE", "a bundle"}, {"OTHER", "diff: another", false}},
-          .options = {{"--trust", "KEY", "verify: trust this public key file"}},
-          .run = Run};
+      .positionals = {{"ACTION", "show, verify or diff"}, {"FILE", "a bundle"}, {"OTHER", "diff: another", false}},
+      .options = {{"--trust", "KEY", "verify: trust this public key file"}},
+      .run = Run};
 }
 
 }  // namespace hone::cli

@@ -49,7 +49,8 @@ Result<BundleManifest> Describe(const Arguments& arguments) {
     manifest.name = "kernels";
     for (const std::string& word : arguments.Texts("SELECTION")) manifest.name += "-" + word;
     for (const std::string& word : arguments.Texts("--target")) manifest.name += "-" + word.substr(0, word.find(' '));
-    if (!IsBundleName(manifest.name)) return Error{ErrorKind::kInvalid, "say --name NAME with this selection", "--name"};
+    if (!IsBundleName(manifest.name))
+      return Error{ErrorKind::kInvalid, "say --name NAME with this selection", "--name"};
   }
   if (!IsBundleName(manifest.name))
     return Error{ErrorKind::kInvalid, "wanted 1 to 64 letters, digits or \"._+-\", the first no dot", "--name"};
@@ -123,7 +124,8 @@ int Run(Context& context, const Arguments& arguments) {
     Result<ReadKey> key = ReadKeyFile(arguments.Text("--key"));
     if (!key) return context.Fail(key.error());
     if (!key->file.seed)
-      return context.Fail({ErrorKind::kInvalid, "is a public key; wanted the secret one, NAME.key", arguments.Text("--key")});
+      return context.Fail(
+          {ErrorKind::kInvalid, "is a public key; wanted the secret one, NAME.key", arguments.Text("--key")});
     if (!key->warning.empty()) fmt::print(stderr, "hone: warning: {}\n", key->warning);
     seed = key->file.seed;
   }
@@ -136,7 +138,8 @@ int Run(Context& context, const Arguments& arguments) {
     return context.Fail({ErrorKind::kNotFound, "no record is selected; `hone ls` lists those there are", ""});
   const size_t all = gathered->entries.size();
   if (arguments.Has("--max-size")) KeepWithin(*most, gathered->entries, gathered->code);
-  for (const BundleEntry& entry : gathered->entries) manifest->issued = std::max(manifest->issued, entry.record.updated);
+  for (const BundleEntry& entry : gathered->entries)
+    manifest->issued = std::max(manifest->issued, entry.record.updated);
   if (manifest->version == 0)
     manifest->version = static_cast<uint64_t>(std::max<int64_t>(1, manifest->issued.time_since_epoch().count()));
   const size_t kept = gathered->entries.size();
@@ -181,8 +184,9 @@ Examples:
                       {"--max-size", "SIZE", "the kernels in which most time is spent, as many as fit, such as 20M"},
                       {"--key", "FILE", "sign with this secret key"},
                       {"--name", "NAME", "the bundle's name (default: kernels, and the selection)"},
-                      {"--bundle-version", "N", "its version: machines take no older one of this name and key (default: "
-                                                "the time of its newest record)"},
+                      {"--bundle-version", "N",
+                       "its version: machines take no older one of this name and key (default: "
+                       "the time of its newest record)"},
                       {"--expires", "DATE", "to be refused from this day on, such as 2030-12-31"},
                       {"--by", "TEXT", "who measured this, and where"}},
           .run = Run};

@@ -72,7 +72,10 @@ int Run(Context& context, const Arguments& arguments) {
   }
   if (context.json()) {
     Json json;
-    json.Set("bundle", last.bundle).Set("version", last.version).Set("vouched", last.vouched).Set("records", last.total);
+    json.Set("bundle", last.bundle)
+        .Set("version", last.version)
+        .Set("vouched", last.vouched)
+        .Set("records", last.total);
     for (const char* fate : {"added", "replaced", "kept", "refused"}) json.Set(fate, fates[fate]);
     json.Set("artifacts", last.artifacts).Set("artifacts_left", last.artifacts_left);
     if (!last.why_left.empty()) json.Set("why_left", last.why_left);

@@ -53,9 +53,10 @@ int Run(Context& context, const Arguments& arguments) {
     json.Set("secret_file", secret).Set("public_file", open);
     Print(json.Dump() + "\n");
   } else {
-    Print(fmt::format("{}: keep it secret, hone export --key signs with it\n{}: in ~/.config/hone/keys or /etc/hone/keys "
-                      "it makes bundles of this key trusted ({})\n",
-                      secret, open, RolesText(file->roles)));
+    Print(
+        fmt::format("{}: keep it secret, hone export --key signs with it\n{}: in ~/.config/hone/keys or /etc/hone/keys "
+                    "it makes bundles of this key trusted ({})\n",
+                    secret, open, RolesText(file->roles)));
   }
   return kDone;
 }
@@ -63,19 +64,20 @@ int Run(Context& context, const Arguments& arguments) {
 }  // namespace
 
 Command KeygenCommand() {
-  return {.name = "keygen",
-          .summary = "make a pair of keys that sign bundles and have them trusted",
-          .details = R"(Writes NAME.key, which is secret, and NAME.pub. Whoever puts NAME.pub into ~/.config/hone/keys or
+  return {
+      .name = "keygen",
+      .summary = "make a pair of keys that sign bundles and have them trusted",
+      .details = R"(Writes NAME.key, which is secret, and NAME.pub. Whoever puts NAME.pub into ~/.config/hone/keys or
 /etc/hone/keys takes code that this key signed; a line in the file "revoked" there ends that.
 
 Examples:
   hone keygen fleet
   hone keygen pool --roles schedules --expires 2030-12-31)",
-          .positionals = {{"NAME", "the key's name"}},
-          .options = {{"--roles", "ROLES", "what it may vouch for (default: schedules,artifacts)"},
-                      {"--expires", "DATE", "bundles are refused from this day on, such as 2030-12-31"},
-                      {"--dir", "DIR", "where the files go (default: here)"}},
-          .run = Run};
+      .positionals = {{"NAME", "the key's name"}},
+      .options = {{"--roles", "ROLES", "what it may vouch for (default: schedules,artifacts)"},
+                  {"--expires", "DATE", "bundles are refused from this day on, such as 2030-12-31"},
+                  {"--dir", "DIR", "where the files go (default: here)"}},
+      .run = Run};
 }
 
 }  // namespace hone::cli

@@ -40,7 +40,8 @@ Result<void> Adopt(BundleEntry& entry) {
   if (canonical.text != record.key.canonical || canonical.class_text != entry.class_text ||
       canonical.shape != record.shape)
     return Error{ErrorKind::kInvalid, "its text is not canonical", ""};
-  if (FingerprintOf(canonical) != record.key.fingerprint || ClassFingerprintOf(canonical) != record.key.class_fingerprint)
+  if (FingerprintOf(canonical) != record.key.fingerprint ||
+      ClassFingerprintOf(canonical) != record.key.class_fingerprint)
     return Error{ErrorKind::kInvalid, "its fingerprint is not that of its text", ""};
   if (record.key.threads < 1 || kernel.options.threads != ThreadsToSay(record.key.threads, target.cores))
     return Error{ErrorKind::kInvalid, "its text and its key name different numbers of threads", ""};
@@ -66,8 +67,7 @@ std::string WhyKept(const Record& there, const Record& incoming) {
     return RankOf(incoming.source->origin) > 0 ? "" : "it was made here, and this one was not tuned either";
   if (!there.source) return "";
   const bool is_same = InWordsOfToday(there.schedule) == InWordsOfToday(incoming.schedule);
-  if (is_same && (there.artifact_digest || !incoming.artifact_digest) &&
-      (there.source->key || !incoming.source->key))
+  if (is_same && (there.artifact_digest || !incoming.artifact_digest) && (there.source->key || !incoming.source->key))
     return "it is the same";
   if (there.source->key && !incoming.source->key) return "it came from a trusted key, and this one did not";
   if (!there.source->key && incoming.source->key) return "";
@@ -173,8 +173,9 @@ Result<ImportReply> BundleImport::Next() {
   const size_t end = std::min(planned_.size(), next_ + kRecordsPerPart);
   const size_t begin = next_;
   auto stopped = [&](Error error) {
-    error.message = fmt::format("{} of the bundle's {} records are in, and import goes on there when it is repeated: {}",
-                                begin, planned_.size(), error.message);
+    error.message =
+        fmt::format("{} of the bundle's {} records are in, and import goes on there when it is repeated: {}", begin,
+                    planned_.size(), error.message);
     return error;
   };
   for (; next_ < end; ++next_) {
@@ -192,10 +193,10 @@ Result<ImportReply> BundleImport::Next() {
   reply.more = next_ < planned_.size();
   // What the part stored is on disk with this: all writes go through one log, in order.
   const BundleManifest& manifest = bundle_->manifest();
-  Result<void> synced = judgement_.vouched == Vouched::kKnown && !reply.more
-                            ? cache_->PutMeta(PredecessorName(), EncodePredecessor(PredecessorOf(*bundle_)),
-                                              Durability::kSynced)
-                            : cache_->PutMeta("importing", manifest.name, Durability::kSynced);
+  Result<void> synced =
+      judgement_.vouched == Vouched::kKnown && !reply.more
+          ? cache_->PutMeta(PredecessorName(), EncodePredecessor(PredecessorOf(*bundle_)), Durability::kSynced)
+          : cache_->PutMeta("importing", manifest.name, Durability::kSynced);
   if (!synced) return stopped(std::move(synced).error());
   reply.bundle = manifest.name;
   reply.version = manifest.version;

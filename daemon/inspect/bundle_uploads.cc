@@ -38,7 +38,8 @@ void BundleUploads::DropIdle() {
 Result<uint64_t> BundleUploads::Begin(const UploadRequest& request, const std::string& directory) {
   if (request.total > BundleLimits::kBytes)
     return Error{ErrorKind::kLimit,
-                 fmt::format("the bundle has {} bytes, hone takes at most {}", request.total, BundleLimits::kBytes), ""};
+                 fmt::format("the bundle has {} bytes, hone takes at most {}", request.total, BundleLimits::kBytes),
+                 ""};
   if (uploads_.size() >= kAtOnce)
     return Error{ErrorKind::kBusy, fmt::format("{} bundles are imported at once already; try again", kAtOnce), "honed"};
   Upload upload;
