@@ -109,8 +109,8 @@ enum hone_dtype {
   HONE_BF16 = 6,
   HONE_F32 = 7,
   HONE_F64 = 8,
-  /* Of networks' inputs and outputs; no kernel computes with them yet. */
   HONE_U8 = 9,
+  /* Of networks' inputs and outputs; no kernel computes with them yet. */
   HONE_U16 = 10,
   HONE_I16 = 11,
   HONE_U32 = 12,

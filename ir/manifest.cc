@@ -57,7 +57,7 @@ void WriteOperand(ByteWriter& out, const ManifestOperand& operand) {
 Result<ManifestOperand> ReadOperand(ByteReader& in, size_t dynamic_sizes) {
   ManifestOperand operand;
   operand.name = HONE_TRY(in.String(kShortLimit));
-  operand.dtype = HONE_TRY(in.Enumerator(DType::kBool, DType::kF64));
+  operand.dtype = HONE_TRY(in.Enumerator(DType::kBool, DType::kU8));
   uint8_t flags = HONE_TRY(in.Enumerator<uint8_t>(0, kIsOutput | kIsConst));
   operand.is_output = (flags & kIsOutput) != 0;
   operand.is_const = (flags & kIsConst) != 0;

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "codegen/llvm/math_ops.h"
+#include "llvm/IR/Intrinsics.h"
 
 namespace hone {
 
@@ -11,6 +12,10 @@ llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::
 
 llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
   return MathOps(builder, target, x).Floor(x);
+}
+
+llvm::Value* EmitRound(llvm::IRBuilderBase& builder, const Target&, llvm::Value* x) {
+  return builder.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
 }
 
 llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
@@ -55,6 +60,7 @@ llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const Target& target, Op op,
     case Op::kTanh: emit = EmitTanh; break;
     case Op::kErf: emit = EmitErf; break;
     case Op::kFloor: emit = EmitFloor; break;
+    case Op::kRound: emit = EmitRound; break;
     default: return nullptr;
   }
   HONE_CHECK(args.size() == 1);

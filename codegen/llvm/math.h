@@ -37,6 +37,7 @@ llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::
 llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const Target& target,
                        llvm::Value* x);  // 1/sqrt(x); rsqrt(±0) = ±inf
 llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // exact
+llvm::Value* EmitRound(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // exact; ties to even
 llvm::Value* EmitPow(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x, llvm::Value* y);
 
 // 1/(1+exp(-x)) over the whole domain in one exponential; silu(x) is x times it.
@@ -46,7 +47,7 @@ llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const Target& target, llv
 // REQUIRES: 2⁻¹²⁶ ≤ |x| ≤ 2¹²⁵ (f32), 2⁻¹⁰²² ≤ |x| ≤ 2¹⁰²¹ (f64), as sums of exponentials are; NaN gives NaN.
 llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
 
-// Op::kExp … kFloor (one argument) and kPow (two) through the functions above. nullptr: not one of these.
+// Op::kExp … kRound (one argument) and kPow (two) through the functions above. nullptr: not one of these.
 llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const Target& target, Op op, std::span<llvm::Value* const> args);
 
 }  // namespace hone

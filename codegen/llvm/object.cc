@@ -74,7 +74,9 @@ std::string FeatureString(const Target& target) {
     case Isa::kAvx512: features = "+avx2,+fma,+avx512f,+avx512bw,+avx512dq,+avx512vl"; break;
     case Isa::kNeon: features = "+neon"; break;
   }
-  for (const std::string& feature : target.features) features += ",+" + feature;
+  // f16 is computed with in f32 alone, and the conversions are those of the base.
+  for (const std::string& feature : target.features)
+    if (feature != "avx512fp16") features += ",+" + feature;
   return features;
 }
 

@@ -11,6 +11,9 @@
 #include "codegen/llvm/function_emitter.h"
 #include "codegen/llvm/lanes.h"
 #include "codegen/llvm/math.h"
+#include "codegen/llvm/narrow_floats.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/element.h"
 #include "ir/graph/op_traits.h"
 
 namespace hone {
@@ -18,6 +21,12 @@ namespace {
 
 bool IsConstant(const ValueNode& value, double number) {
   return value.IsConstant() && IsFloat(value.type) && value.float_value == number;
+}
+
+// `scalar`, or as many of it as `value` has.
+llvm::Type* LikeValue(llvm::Value* value, llvm::Type* scalar) {
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+  return vector ? llvm::FixedVectorType::get(scalar, vector->getNumElements()) : scalar;
 }
 
 // x where the divisor of the division is 1 + exp(−x), f32; nullptr elsewhere.
@@ -43,14 +52,14 @@ llvm::Type* FunctionEmitter::MemoryType(llvm::LLVMContext& context, DType type) 
     case DType::kBool:
     case DType::kI8:
     case DType::kU8: return llvm::Type::getInt8Ty(context);
+    case DType::kF16:
+    case DType::kBF16:
     case DType::kI16:
     case DType::kU16: return llvm::Type::getInt16Ty(context);
     case DType::kI32:
     case DType::kU32: return llvm::Type::getInt32Ty(context);
     case DType::kI64:
     case DType::kU64: return llvm::Type::getInt64Ty(context);
-    case DType::kF16: return llvm::Type::getHalfTy(context);
-    case DType::kBF16: return llvm::Type::getBFloatTy(context);
     case DType::kF32: return llvm::Type::getFloatTy(context);
     case DType::kF64: return llvm::Type::getDoubleTy(context);
   }
@@ -59,19 +68,22 @@ llvm::Type* FunctionEmitter::MemoryType(llvm::LLVMContext& context, DType type) 
 
 llvm::Type* FunctionEmitter::ValueType(DType type) const {
   llvm::LLVMContext& context = function_.getContext();
+  if (IsNarrowFloat(type)) return llvm::Type::getFloatTy(context);
+  if (type == DType::kU8) return llvm::Type::getInt32Ty(context);  // so that its order is that of signed integers
   return type == DType::kBool ? llvm::Type::getInt1Ty(context) : MemoryType(context, type);
 }
 
 llvm::Value* FunctionEmitter::FromMemory(DType type, llvm::Value* loaded) {
+  if (IsNarrowFloat(type)) return EmitFromBits(builder_, type, loaded);
+  if (type == DType::kU8) return builder_.CreateZExt(loaded, LikeValue(loaded, builder_.getInt32Ty()));
   return type == DType::kBool ? builder_.CreateICmpNE(loaded, llvm::Constant::getNullValue(loaded->getType())) : loaded;
 }
 
 llvm::Value* FunctionEmitter::ToMemory(DType type, llvm::Value* value) {
+  if (IsNarrowFloat(type)) return EmitToBits(builder_, type, value);
+  if (type == DType::kU8) return builder_.CreateTrunc(value, LikeValue(value, builder_.getInt8Ty()));
   if (type != DType::kBool) return value;
-  llvm::Type* byte = builder_.getInt8Ty();
-  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType()))
-    byte = llvm::FixedVectorType::get(byte, vector->getNumElements());
-  return builder_.CreateZExt(value, byte);
+  return builder_.CreateZExt(value, LikeValue(value, builder_.getInt8Ty()));
 }
 
 llvm::Value* FunctionEmitter::Splat(llvm::Value* scalar) {
@@ -84,7 +96,10 @@ llvm::Value* FunctionEmitter::Splat(llvm::Value* scalar) {
 Result<llvm::Value*> FunctionEmitter::EmitValue(const ValueNode& value) {
   switch (value.kind) {
     case ValueNode::Kind::kConstant:
-      if (IsFloat(value.type)) return llvm::ConstantFP::get(ValueType(value.type), value.float_value);
+      if (IsFloat(value.type)) {
+        const double number = IsNarrowFloat(value.type) ? RoundedTo(value.type, value.float_value) : value.float_value;
+        return llvm::ConstantFP::get(ValueType(value.type), number);
+      }
       return llvm::ConstantInt::getSigned(ValueType(value.type), value.int_value);
     case ValueNode::Kind::kIndex: {
       Form form = Resolve(value.index[0]);
@@ -218,21 +233,27 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
     narrow = range.lo > INT32_MIN && range.hi < INT32_MAX;
   }
   x = HONE_TRY(EmitValue(source));
-  auto like = [&](llvm::Type* scalar) -> llvm::Type* {
-    if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType()))
-      return llvm::FixedVectorType::get(scalar, vector->getNumElements());
-    return scalar;
-  };
-  if (narrow) x = builder_.CreateTrunc(x, like(builder_.getInt32Ty()));
-  llvm::Type* type = like(ValueType(to));
+  if (narrow) x = builder_.CreateTrunc(x, LikeValue(x, builder_.getInt32Ty()));
+  llvm::Type* type = LikeValue(x, ValueType(to));
   if (to == DType::kBool)
     return IsFloat(from) ? builder_.CreateFCmpUNE(x, llvm::Constant::getNullValue(x->getType()))
                          : builder_.CreateICmpNE(x, llvm::Constant::getNullValue(x->getType()));
   if (from == DType::kBool) return IsFloat(to) ? builder_.CreateUIToFP(x, type) : builder_.CreateZExt(x, type);
-  if (IsFloat(from) && IsFloat(to)) return builder_.CreateFPCast(x, type);
-  if (IsFloat(from)) return builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
-  if (IsFloat(to)) return builder_.CreateSIToFP(x, type);
-  return builder_.CreateSExtOrTrunc(x, type);
+  if (IsFloat(to)) {
+    if (!IsFloat(from))
+      x = builder_.CreateSIToFP(x, type);
+    else if (!IsNarrowFloat(to))
+      x = builder_.CreateFPCast(x, type);
+    return IsNarrowFloat(to) ? EmitRoundTo(builder_, target_, to, x) : x;
+  }
+  if (IsFloat(from)) {
+    x = builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
+    if (to != DType::kU8) return x;
+    x = EmitMax(builder_, x, llvm::ConstantInt::get(type, 0));
+    return EmitMin(builder_, x, llvm::ConstantInt::get(type, 255));
+  }
+  x = builder_.CreateSExtOrTrunc(x, type);
+  return to == DType::kU8 ? builder_.CreateAnd(x, llvm::ConstantInt::get(type, 255)) : x;
 }
 
 Result<llvm::Value*> FunctionEmitter::EmitLoad(const ValueNode& load) {

@@ -39,6 +39,7 @@ constexpr DTypeTraits Float(std::string_view name, std::string_view numpy, DType
           .unit_roundoff = static_cast<double>(std::numeric_limits<T>::epsilon()) / 2,
           .largest = static_cast<double>(std::numeric_limits<T>::max()),
           .smallest = static_cast<double>(std::numeric_limits<T>::min()),
+          .underflow = static_cast<double>(std::numeric_limits<T>::min()),
           .accumulator = accumulator,
           .unwritten = unwritten};
 }
@@ -52,6 +53,7 @@ constexpr DTypeTraits RowOf(DType type) {
       return row;
     }
     case DType::kI8: return Integer<int8_t>("i8", "int8", DType::kI32, 0xa5);
+    case DType::kU8: return Integer<uint8_t>("u8", "uint8", DType::kI32, 0xa5);
     case DType::kI32: return Integer<int32_t>("i32", "int32", DType::kI32, 0x7fc5a5a5);
     case DType::kI64: return Integer<int64_t>("i64", "int64", DType::kI64, 0x7ffda5a5a5a5a5a5);
     case DType::kF16:
@@ -59,9 +61,11 @@ constexpr DTypeTraits RowOf(DType type) {
               .numpy = "float16",
               .bytes = 2,
               .is_float = true,
+              .is_computed = true,
               .unit_roundoff = 0x1p-11,
               .largest = 0x1.ffcp15,
               .smallest = 0x1p-14,
+              .underflow = 0x1p-25,
               .accumulator = DType::kF32,
               .unwritten = 0x7fa5};
     case DType::kBF16:
@@ -69,14 +73,15 @@ constexpr DTypeTraits RowOf(DType type) {
               .numpy = "bfloat16",
               .bytes = 2,
               .is_float = true,
+              .is_computed = true,
               .unit_roundoff = 0x1p-8,
               .largest = 0x1.fep127,
               .smallest = 0x1p-126,
+              .underflow = 0x1p-126,
               .accumulator = DType::kF32,
               .unwritten = 0x7fe5};
     case DType::kF32: return Float<float>("f32", "float32", DType::kF32, 0x7fc5a5a5);
     case DType::kF64: return Float<double>("f64", "float64", DType::kF64, 0x7ffda5a5a5a5a5a5);
-    case DType::kU8: return Held<uint8_t>("u8", "uint8", DType::kI32, 0xa5);
     case DType::kU16: return Held<uint16_t>("u16", "uint16", DType::kI32, 0xa5a5);
     case DType::kI16: return Held<int16_t>("i16", "int16", DType::kI32, 0x7fa5);
     case DType::kU32: return Held<uint32_t>("u32", "uint32", DType::kU32, 0x7fc5a5a5);
@@ -106,6 +111,21 @@ std::span<const DTypeTraits> DTypeTable() { return kTable; }
 int64_t ByteSize(DType type) { return TraitsOf(type).bytes; }
 bool IsFloat(DType type) { return TraitsOf(type).is_float; }
 std::string_view Name(DType type) { return TraitsOf(type).name; }
+
+bool IsNarrowFloat(DType type) {
+  const DTypeTraits& row = TraitsOf(type);
+  return row.is_float && row.accumulator != type;
+}
+
+std::string ElementTypes(bool numbers) {
+  std::string text, last;
+  for (const DTypeTraits& row : kTable) {
+    if (!row.is_computed || row.type == DType::kI64 || (numbers && row.type == DType::kBool)) continue;
+    if (!last.empty()) text += (text.empty() ? "" : ", ") + last;
+    last = row.name;
+  }
+  return text + " or " + last;
+}
 
 std::optional<DType> ParseDType(std::string_view name) {
   for (const DTypeTraits& row : kTable)

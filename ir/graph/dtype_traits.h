@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ir/graph/type.h"
@@ -21,6 +22,9 @@ struct DTypeTraits {
   double unit_roundoff = 0;
   double largest = 0;
   double smallest = 0;
+  // How far below it a result may be off: by all of it where the processor may flush such numbers to zero, as it may
+  // f32 and what is made of its bits; by half of the least number where they are always rounded.
+  double underflow = 0;
   // Integers and bool: the range.
   int64_t lowest = 0;
   int64_t highest = 0;
@@ -32,6 +36,12 @@ struct DTypeTraits {
 
 // The row of a type; one of no bytes for a number that none has.
 const DTypeTraits& TraitsOf(DType type);
+
+// f16 and bf16: held in memory, computed with in a wider type, and rounded to by a conversion alone.
+bool IsNarrowFloat(DType type);
+
+// What tensors of kernels may be made of, for messages: "bool, i8, … or f64". `numbers`: without bool.
+std::string ElementTypes(bool numbers = false);
 
 // Rows by number; those of no bytes are no types.
 std::span<const DTypeTraits> DTypeTable();

@@ -82,13 +82,13 @@ decltype(auto) VisitElement(DType type, Visit&& visit) {
   switch (type) {
     case DType::kBool: return visit(std::type_identity<uint8_t>());
     case DType::kI8: return visit(std::type_identity<int8_t>());
+    case DType::kU8: return visit(std::type_identity<uint8_t>());
     case DType::kI32: return visit(std::type_identity<int32_t>());
     case DType::kI64: return visit(std::type_identity<int64_t>());
     case DType::kF16: return visit(std::type_identity<Half>());
     case DType::kBF16: return visit(std::type_identity<BFloat16>());
     case DType::kF32: return visit(std::type_identity<float>());
     case DType::kF64: return visit(std::type_identity<double>());
-    case DType::kU8: return visit(std::type_identity<uint8_t>());
     case DType::kU16: return visit(std::type_identity<uint16_t>());
     case DType::kI16: return visit(std::type_identity<int16_t>());
     case DType::kU32: return visit(std::type_identity<uint32_t>());

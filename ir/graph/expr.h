@@ -46,7 +46,10 @@ enum class Op : uint8_t {
   kTanh = 35,
   kErf = 36,
   kFloor = 37,
-  kCast = 40,  // to `type`; float to integer truncates towards zero and saturates, NaN gives 0; integers wrap around
+  kRound = 38,  // to the nearest integer, of two the even one
+  // to `type`; float to integer truncates towards zero and saturates, NaN gives 0; integers wrap around; to a float
+  // rounds to the nearest, of two to the even one
+  kCast = 40,
 };
 
 constexpr uint64_t OpBit(Op op) { return uint64_t{1} << static_cast<int>(op); }

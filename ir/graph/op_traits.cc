@@ -129,9 +129,14 @@ double RootMagnitude(Point x, double v, double tolerance) {
   return std::max(v, std::min(steep, whole));
 }
 
-double FloorMagnitude(Point x, double v, double tolerance) {
+double Floor(double x) { return std::floor(x); }
+double RoundToEven(double x) { return std::nearbyint(x); }  // nobody changes the rounding mode
+
+// Of a function that is constant between its jumps.
+template <double (*kStep)(double)>
+double StepMagnitude(Point x, double v, double tolerance) {
   const double error = x.exact ? 0 : tolerance * x.magnitude;
-  const double jump = std::floor(x.value + error) - std::floor(x.value - error);
+  const double jump = kStep(x.value + error) - kStep(x.value - error);
   return std::max(std::abs(v), jump > 0 ? jump / tolerance : 0);
 }
 
@@ -250,7 +255,12 @@ constexpr Row RowOf(Op op) {
       return Function("floor", 1, kFloats, OpCost::kConvert)
           .KeepsNan()
           .Is(ErrorFlow::kSteps)
-          .OfFloats<[](double x) { return std::floor(x); }, FloorMagnitude>();
+          .OfFloats<Floor, StepMagnitude<Floor>>();
+    case Op::kRound:
+      return Function("round", 1, kFloats, OpCost::kConvert)
+          .KeepsNan()
+          .Is(ErrorFlow::kSteps)
+          .OfFloats<RoundToEven, StepMagnitude<RoundToEven>>();
     case Op::kCast: return Special("cast", 1, OpCost::kConvert);
   }
   return {};

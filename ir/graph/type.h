@@ -17,8 +17,8 @@ enum class DType : uint8_t {
   kBF16 = 6,
   kF32 = 7,
   kF64 = 8,
-  // What networks hand in and out; no kernel computes with them yet.
   kU8 = 9,
+  // What networks hand in and out; no kernel computes with them yet.
   kU16 = 10,
   kI16 = 11,
   kU32 = 12,

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "ir/graph/bounds.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/op_traits.h"
 #include "ir/graph/print.h"
 
@@ -17,6 +18,8 @@ namespace {
 constexpr int64_t kProofBudget = 8'000'000;
 constexpr int64_t kVisitWork = 16;
 
+bool IsOnlyConverted(DType type) { return IsNarrowFloat(type) || type == DType::kU8; }
+
 // Arguments and types of one node, its arguments being right. Loads are checked against their tensor elsewhere.
 bool NodeIsWellTyped(const Expr& e) {
   const OpTraits& traits = TraitsOf(e.op());
@@ -25,7 +28,10 @@ bool NodeIsWellTyped(const Expr& e) {
   if (traits.arity >= 0 && e.args().size() != static_cast<size_t>(traits.arity)) return false;
   const bool alike = std::all_of(e.args().begin(), e.args().end(), [&](const Expr& a) { return a.type() == arg(0); });
   switch (traits.typing) {
-    case Typing::kAlike: return alike && arg(0) == type && Contains(traits.takes, type);
+    case Typing::kAlike:
+      // Arithmetic on these is arithmetic on what they are converted to: it rounds or wraps where the kernel says so.
+      if (IsOnlyConverted(type) && traits.error_flow != ErrorFlow::kChooses) return false;
+      return alike && arg(0) == type && Contains(traits.takes, type);
     case Typing::kCompares: return alike && type == DType::kBool && Contains(traits.takes, arg(0));
     case Typing::kOwn: break;
   }
@@ -131,6 +137,9 @@ class Verifier {
     if (!stage.body || stage.body.type() != output.dtype ||
         (stage.reduction != Reduction::kNone && output.dtype == DType::kBool))
       return Fail(fmt::format("the value of {} has another type than the tensor", output.name));
+    if ((stage.reduction == Reduction::kSum || stage.reduction == Reduction::kProd) && IsOnlyConverted(output.dtype))
+      return Fail(fmt::format("{} sums up in {}, wanted a tensor of {}", output.name, Name(output.dtype),
+                              Name(TraitsOf(output.dtype).accumulator)));
     std::unordered_set<const ExprNode*> seen;
     CheckForm(stage, stage.body, seen);
     if (found_) return;

@@ -265,7 +265,7 @@ Result<bool> Expander::ReadCommon(const Call::Given& given) {
       return At(token.position, fmt::format("{} is not on this target yet; use dtype=f32", token.text),
                 ErrorKind::kUnsupported);
     if (!dtype || dtype == DType::kBool || dtype == DType::kI64)
-      return At(token.position, saw + ", wanted f32, f64, i32 or i8");
+      return At(token.position, fmt::format("{}, wanted {}", saw, ElementTypes(/*numbers=*/true)));
     dtype_ = *dtype;
   } else if (name == "layout") {
     if (plain && (token.text == "nhwc" || token.text == "nchw8c" || token.text == "nchw16c"))
@@ -378,10 +378,10 @@ Result<void> Expander::AddEpilogues(OperationText& text) {
         for (size_t d : text.channel) view.push_back(whole[d]), indices.push_back(text.indices[d]);
         // The channel's declared dimension: the last of a matrix, the second of an image.
         std::string declared = text.view.empty() ? view[0] : text.output[1];
-        text.inputs += fmt::format(", $C{}: $A[{}]", name, declared);
+        text.inputs += fmt::format(", $C{}: $E[{}]", name, declared);
         if (!text.view.empty()) text.inputs += fmt::format(" as [{}]", fmt::join(view, ", "));
       } else {
-        text.inputs += fmt::format(", {}: $A[{}]", name, fmt::join(text.output, ", "));
+        text.inputs += fmt::format(", {}: $E[{}]", name, fmt::join(text.output, ", "));
         if (!text.view.empty()) text.inputs += fmt::format(" as [{}]", fmt::join(text.view, ", "));
         indices = text.indices;
       }
@@ -389,14 +389,20 @@ Result<void> Expander::AddEpilogues(OperationText& text) {
     }
     value = Replace(Replace(it->text, "$V", value), "$B", operand);
   }
-  if (call_.epilogues.empty()) {
+  // Sums of a narrow float are floats of the wider type, and its results are rounded once, at the end.
+  const bool rounds = IsNarrowFloat(dtype_) && (text.output_type == "$A" || !call_.epilogues.empty());
+  if (call_.epilogues.empty() && !rounds) {
     text.body = Replace(text.body, "$Y", "y");
     return {};
   }
+  if (rounds) value = "$T(" + value + ")";
   std::string acc =
       fmt::format("  acc: {}[{}]\n", text.output_type, fmt::join(text.view.empty() ? text.output : text.view, ", "));
   text.body = acc + Replace(text.body, "$Y", "acc") + fmt::format("  y{} = {}\n", element, value);
-  if (arithmetic) text.output_type = "$A";
+  if (rounds)
+    text.output_type = "$T";
+  else if (arithmetic)
+    text.output_type = "$A";
   return {};
 }
 
@@ -427,6 +433,7 @@ Result<Expansion> Expander::Run() {
   source = Replace(source, "$LOWEST", IsFloat(dtype_) ? "-inf" : fmt::format("{}", TraitsOf(dtype_).lowest));
   source = Replace(source, "$T", Name(dtype_));
   source = Replace(source, "$A", Name(TraitsOf(dtype_).accumulator));
+  source = Replace(source, "$E", Name(IsFloat(dtype_) ? dtype_ : TraitsOf(dtype_).accumulator));
   source = Replace(source, "$C", is_const_ ? "const " : "");
   return Expansion{text.name, std::move(source), call_.operation.position};
 }

@@ -207,7 +207,7 @@ Result<OperationText> AvgPool(const Attributes& a) {
   text.body =
       "  xp: $T[N, C, PH, PW]\n"
       "  xp[n, c, h, w0] = pad(x[n, c, h - pt, w0 - pl], 0)\n"
-      "  total: $T[N, C, OH, OW]\n"
+      "  total: $A[N, C, OH, OW]\n"
       "  total[n, c, h, w0] = sum(r < R, s < S) xp[n, c, h*sh + r, w0*sw + s]\n"
       "  $Y[n, c, h, w0] = total[n, c, h, w0] / float((min(h*sh - pt + R, H) - max(h*sh - pt, 0))\n"
       "                                               * (min(w0*sw - pl + S, W) - max(w0*sw - pl, 0)))\n";
@@ -227,7 +227,7 @@ Result<OperationText> GlobalAvgPool(const Attributes&) {
   text.indices = {"n", "c", "u", "v"};
   text.channel = {1};
   text.body =
-      "  total: $T[N, C]\n"
+      "  total: $A[N, C]\n"
       "  total[n, c] = sum(h, w) x[n, c, h, w]\n"
       "  $Y[n, c, u, v] = total[n, c] / float(H*W)\n";
   return text;
@@ -255,11 +255,11 @@ Result<OperationText> Softmax(const Attributes&) {
   return RowsText("softmax", "x: $T[M, N]",
                   "  top: $T[M]\n"
                   "  top[m] = max(n) x[m, n]\n"
-                  "  e: $T[M, N]\n"
+                  "  e: $A[M, N]\n"
                   "  e[m, n] = exp(x[m, n] - top[m])\n"
-                  "  total: $T[M]\n"
+                  "  total: $A[M]\n"
                   "  total[m] = sum(n) e[m, n]\n"
-                  "  scale: $T[M]\n"
+                  "  scale: $A[M]\n"
                   "  scale[m] = 1.0 / total[m]\n"
                   "  $Y[m, n] = e[m, n] * scale[m]\n");
 }
@@ -267,15 +267,15 @@ Result<OperationText> Softmax(const Attributes&) {
 // Two passes: the variance of centred values does not cancel.
 Result<OperationText> LayerNorm(const Attributes& a) {
   return RowsText("layer_norm", "x: $T[M, N], $Cgamma: $T[N], $Cbeta: $T[N]",
-                  fmt::format("  total: $T[M]\n"
+                  fmt::format("  total: $A[M]\n"
                               "  total[m] = sum(n) x[m, n]\n"
-                              "  mean: $T[M]\n"
+                              "  mean: $A[M]\n"
                               "  mean[m] = total[m] / float(N)\n"
-                              "  centred: $T[M, N]\n"
+                              "  centred: $A[M, N]\n"
                               "  centred[m, n] = x[m, n] - mean[m]\n"
-                              "  squares: $T[M]\n"
+                              "  squares: $A[M]\n"
                               "  squares[m] = sum(n) centred[m, n] * centred[m, n]\n"
-                              "  inverse: $T[M]\n"
+                              "  inverse: $A[M]\n"
                               "  inverse[m] = rsqrt(squares[m] / float(N) + {})\n"
                               "  $Y[m, n] = centred[m, n] * inverse[m] * gamma[n] + beta[n]\n",
                               a["eps"].real));
@@ -283,9 +283,9 @@ Result<OperationText> LayerNorm(const Attributes& a) {
 
 Result<OperationText> RmsNorm(const Attributes& a) {
   return RowsText("rms_norm", "x: $T[M, N], $Cgamma: $T[N]",
-                  fmt::format("  squares: $T[M]\n"
+                  fmt::format("  squares: $A[M]\n"
                               "  squares[m] = sum(n) x[m, n] * x[m, n]\n"
-                              "  inverse: $T[M]\n"
+                              "  inverse: $A[M]\n"
                               "  inverse[m] = rsqrt(squares[m] / float(N) + {})\n"
                               "  $Y[m, n] = x[m, n] * inverse[m] * gamma[n]\n",
                               a["eps"].real));

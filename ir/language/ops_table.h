@@ -43,8 +43,9 @@ struct Attributes {
   const AttributeValue& operator[](std::string_view name) const { return values.at(name); }
 };
 
-// Texts with placeholders: $T element type, $A element type of sums, $C "const " for constant operands, $Y the tensor
-// that the operation fills.
+// Texts with placeholders: $T element type, $A element type of sums and of what arithmetic makes, $E element type of
+// what an epilogue adds, $C "const " for constant operands, $Y the tensor that the operation fills. A result of $A that
+// is to be a narrow float is converted at the end.
 struct OperationText {
   std::string name;  // for Kernel::name
   std::string inputs;

@@ -116,10 +116,10 @@ Result<void> KernelResolver::Declare(const TensorTree& tree, TensorKind kind) {
   std::optional<DType> dtype = ParseDType(tree.dtype.name);
   if (!dtype)
     return At(tree.dtype.position,
-              fmt::format("unknown element type \"{}\", wanted f32, f64, i32, i8 or bool", tree.dtype.name));
+              fmt::format("unknown element type \"{}\", wanted {}", tree.dtype.name, ElementTypes()));
   if (!TraitsOf(*dtype).is_computed || *dtype == DType::kI64)
     return At(tree.dtype.position,
-              fmt::format("{} tensors are not on this target yet; use f32, f64, i32, i8 or bool", tree.dtype.name),
+              fmt::format("{} tensors are not on this target yet; use {}", tree.dtype.name, ElementTypes()),
               ErrorKind::kUnsupported);
   if (std::max(tree.dims.size(), tree.view ? tree.view->size() : 0) > static_cast<size_t>(limits_.rank))
     return At(tree.position, fmt::format("{} has more than {} dimensions", tree.name, limits_.rank), ErrorKind::kLimit);

@@ -1,6 +1,7 @@
 // Reductions: their ranges, the factors that leave them, and stages for those inside larger expressions.
 #include <algorithm>
 
+#include "ir/graph/dtype_traits.h"
 #include "ir/language/parse_resolver.h"
 
 namespace hone {
@@ -166,7 +167,7 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
   Value body = parts.body;
   if (body.weak) {
     bool whole = body.type() == DType::kI64;
-    DType type = whole ? (IsFloat(target_) ? target_ : DType::kI32) : (IsFloat(target_) ? target_ : DType::kF32);
+    DType type = IsFloat(target_) ? TraitsOf(target_).accumulator : whole ? DType::kI32 : DType::kF32;
     body = HONE_TRY(Place(build_.Adapt(body, type), tree.position));
   }
   HONE_TRY(Count(body.expr, tree.position));

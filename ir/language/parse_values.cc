@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "ir/graph/dtype_traits.h"
+#include "ir/graph/element.h"
 #include "ir/graph/op_traits.h"
 
 namespace hone {
@@ -44,6 +45,9 @@ std::string ConversionHint(const Value& a, const Value& b) {
   if (IsFloat(a.type()) != IsFloat(b.type())) return "convert the integer with float(x)";
   return fmt::format("convert one of them, as in {}(x)", Name(a.type()));
 }
+
+// A number of a narrow float is the nearest one that the type has.
+Expr Literal(double value, DType type) { return Float(IsNarrowFloat(type) ? RoundedTo(type, value) : value, type); }
 
 Result<void> WantsArguments(const std::vector<Value>& args, size_t count, std::string_view spelling) {
   if (args.size() == count) return {};
@@ -84,13 +88,13 @@ Result<Expr> ValueBuilder::Retype(const Expr& weak, DType type) {
   };
   switch (weak.op()) {
     case Op::kInt:
-      if (IsFloat(type)) return Intern(Float(static_cast<double>(weak.int_value()), type));
+      if (IsFloat(type)) return Intern(Literal(static_cast<double>(weak.int_value()), type));
       if (!FitsInto(weak.int_value(), type) || type == DType::kBool)
         return mismatch(fmt::format("the number {}", weak.int_value()));
       return Intern(Int(weak.int_value(), type));
     case Op::kFloat:
       if (!IsFloat(type)) return mismatch(fmt::format("the number {}", weak.float_value()));
-      return Intern(Float(weak.float_value(), type));
+      return Intern(Literal(weak.float_value(), type));
     case Op::kCast:
       if (!IsFloat(type)) return mismatch("a float number");
       return Intern(CastTo(type, weak.arg(0)));
@@ -98,6 +102,8 @@ Result<Expr> ValueBuilder::Retype(const Expr& weak, DType type) {
   }
   if (!IsFloat(type) && (type != DType::kI32 && type != DType::kI64) && weak.op() != Op::kSelect)
     return mismatch("arithmetic");
+  const bool chooses = weak.op() == Op::kSelect || weak.op() == Op::kMin || weak.op() == Op::kMax;
+  if (IsNarrowFloat(type) && !chooses) return Intern(CastTo(type, HONE_TRY(Retype(weak, TraitsOf(type).accumulator))));
   std::vector<Expr> args;
   for (size_t i = 0; i < weak.args().size(); ++i) {
     bool condition = weak.op() == Op::kSelect && i == 0;
@@ -120,7 +126,7 @@ Result<Value> ValueBuilder::Adapt(Value value, DType type) {
 
 Result<Value> ValueBuilder::Widen(Value value) {
   const DTypeTraits& traits = TraitsOf(value.type());
-  if (traits.is_float || traits.accumulator == traits.type) return value;
+  if (traits.accumulator == traits.type) return value;
   return Make(CastTo(traits.accumulator, value.expr));
 }
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <unordered_set>
+#include <vector>
 
 #include "ir/graph/dtype_traits.h"
 
@@ -18,16 +21,50 @@ int64_t LongestReduction(const Kernel& kernel) {
   return longest;
 }
 
-double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type) {
-  const DTypeTraits& traits = TraitsOf(type);
-  const double stored = traits.accumulator == type ? 0 : traits.unit_roundoff;  // rounded once more
-  switch (accuracy) {
-    case Accuracy::kRelaxed: return 1e-4 + stored;
-    case Accuracy::kFast: return 1e-2 + stored;
-    case Accuracy::kStrict: break;
+namespace {
+
+// The conversion that a stage's value is, or may be: under what chooses one of its operands.
+void FindLast(const Expr& e, std::unordered_set<const ExprNode*>& last) {
+  if (!IsNarrowFloat(e.type()) || !last.insert(e.id()).second) return;
+  if (e.op() == Op::kSelect || e.op() == Op::kMin || e.op() == Op::kMax)
+    for (const Expr& arg : e.args()) FindLast(arg, last);
+}
+
+// What roundings to narrow floats add to the tolerance where their values are computed with: a unit of each. The last
+// one of a result is not among them, which Allowed counts.
+double InnerRoundings(const Kernel& kernel) {
+  std::unordered_set<int64_t> read;
+  std::unordered_set<const ExprNode*> seen;
+  std::vector<Expr> conversions;
+  std::function<void(const Expr&)> visit = [&](const Expr& e) {
+    if (!seen.insert(e.id()).second) return;
+    if (e.op() == Op::kLoad) read.insert(e.int_value());
+    if (e.op() == Op::kCast && IsNarrowFloat(e.type())) conversions.push_back(e);
+    for (const Expr& arg : e.args()) visit(arg);
+  };
+  for (const Stage& stage : kernel.stages) visit(stage.body);
+  std::unordered_set<const ExprNode*> last;
+  for (const Stage& stage : kernel.stages) {
+    const bool is_result = kernel.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput;
+    if (is_result && !read.contains(static_cast<int64_t>(stage.output))) FindLast(stage.body, last);
   }
-  return (4 + std::sqrt(static_cast<double>(LongestReduction(kernel)))) * TraitsOf(traits.accumulator).unit_roundoff +
-         stored;
+  double sum = 0;
+  for (const Expr& conversion : conversions)
+    if (!last.contains(conversion.id())) sum += TraitsOf(conversion.type()).unit_roundoff;
+  return sum;
+}
+
+}  // namespace
+
+double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type) {
+  const double unit = TraitsOf(TraitsOf(type).accumulator).unit_roundoff;
+  double tolerance = InnerRoundings(kernel);
+  switch (accuracy) {
+    case Accuracy::kStrict: return tolerance + (4 + std::sqrt(static_cast<double>(LongestReduction(kernel)))) * unit;
+    case Accuracy::kRelaxed: return tolerance + 1e-4;
+    case Accuracy::kFast: return tolerance + 1e-2;
+  }
+  return tolerance;
 }
 
 double Tolerance(const Kernel& kernel, Accuracy accuracy) {
@@ -42,6 +79,15 @@ double Tolerance(const Kernel& kernel, Accuracy accuracy) {
   return FloatTolerance(kernel, accuracy, coarsest);
 }
 
+double Allowed(const Reference& reference, DType type, double tolerance) {
+  if (!IsFloat(type)) return 0;
+  if (!IsNarrowFloat(type)) return tolerance;
+  const double unit = TraitsOf(type).unit_roundoff, size = std::abs(reference.value);
+  if (!(reference.magnitude > 0) || !std::isfinite(size)) return tolerance;
+  // What is rounded is y, which may be that much larger than r.
+  return tolerance * (1 + unit) + unit * size / reference.magnitude;
+}
+
 double RelativeError(double y, const Reference& reference, DType type) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   double r = reference.value;
@@ -50,7 +96,7 @@ double RelativeError(double y, const Reference& reference, DType type) {
   if (std::isinf(y) && std::abs(r) >= TraitsOf(type).largest && std::signbit(y) == std::signbit(r)) return 0;
   if (!std::isfinite(y) || !std::isfinite(r)) return kInfinite;
   double difference = std::abs(y - r);
-  if (difference <= TraitsOf(type).smallest) return 0;
+  if (difference <= TraitsOf(type).underflow) return 0;
   return reference.magnitude > 0 ? difference / reference.magnitude : kInfinite;
 }
 

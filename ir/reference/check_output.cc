@@ -207,16 +207,16 @@ std::optional<Error> CheckWritten(const Output& output, const Scan& scan) {
 void CompareElements(const Output& output, const Samples& sampled, std::span<const std::byte> data, double tolerance,
                      const Scan& scan, Interpreter& interpreter, Comparison& comparison) {
   DType type = output.tensor->dtype;
-  double allowed = IsFloat(type) ? tolerance : 0;
   int64_t wrong = 0, compared = 0, worst = -1;
-  double worst_error = 0;
+  double worst_error = 0, allowed = 0;
   Reference wanted;
   auto compare = [&](int64_t index, const Reference& reference) {
     double error = RelativeError(ValueAt(type, data, index), reference, type);
     comparison.max_rel_err = std::max(comparison.max_rel_err, error);
     ++compared;
-    if (error <= allowed) return;
-    if (wrong++ == 0 || error > worst_error) worst = index, worst_error = error, wanted = reference;
+    const double most = Allowed(reference, type, tolerance);
+    if (error <= most) return;
+    if (wrong++ == 0 || error > worst_error) worst = index, worst_error = error, wanted = reference, allowed = most;
   };
   for (size_t i = 0; i < sampled.indices.size(); ++i) compare(sampled.indices[i], sampled.references[i]);
   // After a failure there is nothing to learn from more of them.
@@ -235,12 +235,13 @@ void CompareElements(const Output& output, const Samples& sampled, std::span<con
 
 std::optional<Error> CheckProjection(const Output& output, const Projection& projection,
                                      std::span<const std::byte> data) {
-  double sum = ProjectionOf(projection, data.data(), output.tensor->dtype);
-  if (std::abs(sum - projection.value) <= projection.bound) return std::nullopt;
+  const ProjectedSum sum = ProjectionOf(projection, data.data(), output.tensor->dtype);
+  const double bound = projection.bound + sum.rounding;
+  if (std::abs(sum.value - projection.value) <= bound) return std::nullopt;
   return Wrong(
       fmt::format("the compared elements of {} are right, but the sum of all under random signs is {:.9g}, "
                   "wanted {:.9g} ± {:.3g}",
-                  output.tensor->name, sum, projection.value, projection.bound));
+                  output.tensor->name, sum.value, projection.value, bound));
 }
 
 }  // namespace

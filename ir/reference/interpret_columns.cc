@@ -67,22 +67,39 @@ void FloatSelect(const Operands& in, const Register& result, const Column& out) 
   }
 }
 
-void CastToFloat(const Operands& in, const Register& result, const Column& out) {
+// Numbers that a narrow float cannot hold become infinite; what may be either way stays as it is. Other roundings are
+// part of the tolerance.
+void Overflow(DType type, const Operands& in, const Register& result, const Column& out) {
+  const DTypeTraits& traits = TraitsOf(type);
+  // Half a unit in the last place beyond the largest.
+  const double limit = traits.largest * (1 + traits.unit_roundoff / (2 - 2 * traits.unit_roundoff));
+  const double* error = in.regs[0]->is_float ? in.error(0) : in.slack(0);
+  for (size_t i = 0; i < in.n; ++i) {
+    if (!(std::abs(out.value[i]) - error[i] >= limit)) continue;
+    out.value[i] = std::copysign(std::numeric_limits<double>::infinity(), out.value[i]);
+    if (!result.plain) out.magnitude[i] = 0;
+  }
+}
+
+void CastToFloat(DType type, const Operands& in, const Register& result, const Column& out) {
   if (in.regs[0]->is_float) {
     std::copy_n(in.value(0), in.n, out.value);
     if (!result.plain) std::copy_n(in.magnitude(0), in.n, out.magnitude);
+    if (IsNarrowFloat(type)) Overflow(type, in, result, out);
     return;
   }
   const int64_t* x = in.integer(0);
   for (size_t i = 0; i < in.n; ++i) out.value[i] = static_cast<double>(x[i]);
-  if (result.plain) return;
-  const double* slack = in.slack(0);
-  for (size_t i = 0; i < in.n; ++i) out.magnitude[i] = std::abs(out.value[i]) + slack[i] / in.tolerance;
+  if (!result.plain) {
+    const double* slack = in.slack(0);
+    for (size_t i = 0; i < in.n; ++i) out.magnitude[i] = std::abs(out.value[i]) + slack[i] / in.tolerance;
+  }
+  if (IsNarrowFloat(type)) Overflow(type, in, result, out);
 }
 
 void RunFloat(const Instruction& instruction, const Operands& in, const Register& result, const Column& out) {
   if (instruction.op == Op::kSelect) return FloatSelect(in, result, out);
-  if (instruction.op == Op::kCast) return CastToFloat(in, result, out);
+  if (instruction.op == Op::kCast) return CastToFloat(instruction.type, in, result, out);
   const OpTraits& traits = TraitsOf(instruction.op);
   HONE_CHECK(traits.on_floats);
   FloatColumns columns{.lanes = in.n, .tolerance = in.tolerance, .result = out.value};

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/expr_table.h"
 #include "ir/graph/op_traits.h"
 #include "ir/reference/interpret_program.h"
@@ -293,7 +294,7 @@ class ProgramCompiler {
     }
     if (e.op() == Op::kCast) {
       reg->plain = arg(0).is_float ? arg(0).plain : !any_slack;
-      reg->exact = arg(0).is_float ? arg(0).exact : !any_slack;
+      reg->exact = (arg(0).is_float ? arg(0).exact : !any_slack) && !IsNarrowFloat(e.type());
       return;
     }
     if (e.op() == Op::kSelect) {

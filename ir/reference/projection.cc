@@ -15,6 +15,9 @@ namespace {
 
 constexpr double kDeviations = 32;
 
+// Of the worst that the errors of so many elements can come to under random signs.
+double ShareOfWorst(double elements) { return std::min(1.0, kDeviations / std::sqrt(elements)); }
+
 // A dense array whose dimensions are indexed by forms over axes; outside it is 0. An operand is read where it lies; a
 // sum has values and, beside them, the same sums over absolute values.
 struct Array {
@@ -349,12 +352,11 @@ std::optional<Projection> ProjectOutput(const Kernel& kernel, std::span<const Op
     TermProjector projector(kernel, data, *sum, weights, &budget);
     if (!projector.Run(term, &projection.value, &projection.magnitude)) return std::nullopt;
   }
-  double worst = Tolerance(kernel) * projection.magnitude;
-  projection.bound = worst * std::min(1.0, kDeviations / std::sqrt(elements));
+  projection.bound = Tolerance(kernel) * projection.magnitude * ShareOfWorst(elements);
   return projection;
 }
 
-double ProjectionOf(const Projection& projection, const void* output, DType type) {
+ProjectedSum ProjectionOf(const Projection& projection, const void* output, DType type) {
   HONE_CHECK(IsFloat(type));
   std::vector<int64_t> extents;
   for (const std::vector<double>& signs : projection.signs) extents.push_back(static_cast<int64_t>(signs.size()));
@@ -362,20 +364,23 @@ double ProjectionOf(const Projection& projection, const void* output, DType type
   const std::vector<double>& row = extents.empty() ? kOne : projection.signs.back();
   if (!extents.empty()) extents.back() = 1;
   std::vector<int64_t> index(extents.size(), 0);
-  double total = 0;
+  double total = 0, sizes = 0;
   size_t at = 0;
+  const bool is_narrow = IsNarrowFloat(type);
   do {
     double sum[4] = {};
     VisitElement(type, [&]<typename T>(std::type_identity<T>) {
       const T* y = static_cast<const T*>(output) + at;
       for (size_t i = 0; i < row.size(); ++i) sum[i % 4] += row[i] * static_cast<double>(y[i]);
+      if (is_narrow)
+        for (size_t i = 0; i < row.size(); ++i) sizes += std::abs(static_cast<double>(y[i]));
     });
     at += row.size();
     double sign = 1;
     for (size_t d = 0; d + 1 < index.size(); ++d) sign *= projection.signs[d][static_cast<size_t>(index[d])];
     total += sign * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
   } while (NextIndex(index, extents));
-  return total;
+  return {total, is_narrow ? TraitsOf(type).unit_roundoff * sizes * ShareOfWorst(static_cast<double>(at)) : 0};
 }
 
 }  // namespace hone

@@ -29,7 +29,13 @@ struct Projection {
 std::optional<Projection> ProjectOutput(const Kernel& kernel, std::span<const OperandView> inputs, int output, Rng& rng,
                                         double budget);
 
-// Σ signs · y for an output in memory.
-double ProjectionOf(const Projection& projection, const void* output, DType type);
+// Σ signs · y for an output in memory, and how far it may be off because each y was rounded to a narrow float: at most
+// its unit · Σ|y|, by the same reckoning as above. 0 for other types. What the rounding adds is thus taken from the
+// output itself: one that is larger than it should be is off by more than that buys it.
+struct ProjectedSum {
+  double value = 0;
+  double rounding = 0;
+};
+ProjectedSum ProjectionOf(const Projection& projection, const void* output, DType type);
 
 }  // namespace hone

@@ -428,6 +428,9 @@ CallPlan Lower(Graph& graph) {
   return Lowerer(graph).Run();
 }
 
-bool IsKernelType(DType dtype) { return dtype != DType::kI64 && TraitsOf(dtype).is_computed; }
+bool IsKernelType(DType dtype) {
+  if (IsNarrowFloat(dtype) || dtype == DType::kU8) return false;  // not written yet: write_kernel converts nothing
+  return dtype != DType::kI64 && TraitsOf(dtype).is_computed;
+}
 
 }  // namespace hone

@@ -5,9 +5,14 @@ import numpy
 
 from hone import library as lib
 
-# enum hone_dtype → NumPy; bfloat16 has no NumPy type of its own.
+# enum hone_dtype → NumPy. NumPy has no bfloat16 of its own; ml_dtypes (which JAX and TensorFlow install) brings one.
 DTYPES = {1: numpy.bool_, 2: numpy.int8, 3: numpy.int32, 4: numpy.int64, 5: numpy.float16, 7: numpy.float32, 8: numpy.float64,
           9: numpy.uint8, 10: numpy.uint16, 11: numpy.int16, 12: numpy.uint32, 13: numpy.uint64}
+try:
+    import ml_dtypes
+    DTYPES[6] = ml_dtypes.bfloat16
+except ImportError:
+    pass
 
 
 class Operand:
@@ -84,7 +89,7 @@ class Kernel:
         """As the operand wants it; copied only where the memory is not dense."""
         array = as_array(value)
         if operand.dtype is None:
-            raise lib.Error("unsupported", "NumPy has no such element type", operand.name)
+            raise lib.Error("unsupported", "NumPy has no bfloat16; install ml_dtypes", operand.name)
         if array.dtype != operand.dtype:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {operand.dtype}", operand.name)
         if self._sizes == 0 and array.shape != operand.shape:

@@ -65,6 +65,41 @@ const std::vector<Corner>& Corners() {
        ""},
       {"windows_of_nothing_but_padding", "conv2d(C=3,H=2,W=3,O=4,R=3,S=3,pad=4,const=1)",
        "rewrite cache_write y t\nrewrite trim_padding t xp whole r s\nreorder t.n t.o t.h t.w0 t.r t.s t.c\n"},
+      {"quantised_and_saturated",
+       R"(kernel a(x: f32[37], h: f16[37]) -> y: u8[37], z: i8[37], w: u8[37] {
+         y[i] = u8(round(x[i] * 300) + 128)
+         z[i] = i8(round(x[i] * 300))
+         w[i] = u8(h[i] * 300)
+       })",
+       ""},
+      {"bytes_without_a_sign",
+       R"(kernel a(x: u8[37], z: u8[37], v: i8[37]) -> y: u8[37], w: bool[37], s: i32[], t: u8[], n: u8[37], f: f32[37] {
+         y[i] = max(min(x[i], 200), z[i])
+         w[i] = x[i] < z[i]
+         s[] = sum(k) x[k] * v[k]
+         t[] = max(k) x[k]
+         n[i] = u8(x[i] * v[i] - 1000)
+         f[i] = float(x[i]) / float(1 + abs(v[i]))
+       })",
+       ""},
+      {"roundings_of_every_pair",
+       R"(kernel a(x: f32[19], d: f64[19], h: f16[19], b: bf16[19], n: i32[19]) -> p: f16[19], q: bf16[19], r: f16[19], s: bf16[19], t: f16[19], u: bf16[19], v: f64[19], w: bf16[19] {
+         p[i] = f16(x[i] * 1000)
+         q[i] = bf16(x[i] * 1000)
+         r[i] = f16(d[i] * 1e6)
+         s[i] = bf16(d[i] * 1e6)
+         t[i] = f16(b[i])
+         u[i] = bf16(h[i])
+         v[i] = f64(h[i]) + f64(b[i])
+         w[i] = bf16(n[i] * 12345)
+       })",
+       ""},
+      {"rows_of_halves",
+       R"(kernel a(x: f16[5, 37]) -> y: f16[5], z: bf16[37, 5] {
+         y[i] = max(k) x[i, k]
+         z[j, i] = bf16(if(f32(x[i, j]) > y[i] / 2, x[i, j], 0.1))
+       })",
+       ""},
       {"hints_far_beyond_the_end", "matmul(M=23,N=37,K=13)+bias",
        "split y.n 16\nvectorize y.n.1\nprefetch bias for y 1048576\nsplit acc.n 16\nreorder acc.k acc.m acc.n.0 "
        "acc.n.1\n"

@@ -92,6 +92,33 @@ class Python(unittest.TestCase):
         numpy.testing.assert_array_equal(out.array, a + b)
         numpy.testing.assert_array_equal(numpy.from_dlpack(add(a, b)), a + b)
 
+    def test_narrow_types_are_numpys(self):
+        a, b = (array.astype(numpy.float16) for array in self.arrays((5, 40), (9, 40)))
+        dense = self.client.kernel("dense(M=5,N=9,K=40,dtype=f16)")
+        out = dense(a, b)
+        self.assertEqual(out.dtype, numpy.float16)
+        wanted = a.astype(numpy.float64) @ b.astype(numpy.float64).T
+        numpy.testing.assert_allclose(out.astype(numpy.float64), wanted, rtol=2**-11 + 1e-6)
+        numpy.testing.assert_array_equal(numpy.from_dlpack(out), out)
+
+        x, w = (numpy.random.default_rng(3).integers(0, 256, shape, numpy.uint8) for shape in ((5, 40), (9, 40)))
+        out = self.client.kernel("dense(M=5,N=9,K=40,dtype=u8)")(x, w)
+        self.assertEqual(out.dtype, numpy.int32)
+        numpy.testing.assert_array_equal(out, x.astype(numpy.int32) @ w.astype(numpy.int32).T)
+        with self.assertRaisesRegex(self.hone.Error, "int8 elements, wanted uint8"):
+            self.client.kernel("dense(M=5,N=9,K=40,dtype=u8)")(x.view(numpy.int8), w)
+
+        add = self.client.kernel("add(M=5,N=40,dtype=bf16)")
+        try:
+            import ml_dtypes
+        except ImportError:
+            print("[SKIP] ml_dtypes is not installed: arrays of bfloat16 were not tried")
+            with self.assertRaisesRegex(self.hone.Error, "install ml_dtypes"):
+                add(a, a)
+            return
+        x = self.arrays((5, 40))[0].astype(ml_dtypes.bfloat16)
+        numpy.testing.assert_array_equal(add(x, x), x + x)
+
     def test_errors_say_what_and_where(self):
         with self.assertRaises(self.hone.Error) as caught:
             self.client.kernel("matmul(M=3,N=4")

@@ -14,8 +14,9 @@ class Maker {
   explicit Maker(Rng& rng) : rng_(rng) {}
 
   std::string Make() {
-    std::string options = Pick({"", "", ",const=1", ",const=1"}) + Pick({"", "", "", "", ",dtype=f64", ",dtype=i8"});
-    bool is_float = options.find("i8") == std::string::npos;
+    std::string options = Pick({"", "", ",const=1", ",const=1"}) +
+                          Pick({"", "", "", "", ",dtype=f64", ",dtype=i8", ",dtype=u8", ",dtype=f16", ",dtype=bf16"});
+    bool is_float = options.find("8") == std::string::npos;
     switch (rng_.Below(14)) {
       case 0:
       case 1:
@@ -45,7 +46,7 @@ class Maker {
                            Pick({"", "", "+add", "+mul"}));
       case 10:
         return fmt::format("{}(M={},N={}{})", Pick({"reduce_sum", "transpose"}), Size(), Size(),
-                           Pick({"", "", ",dtype=f64", ",dtype=i8"}));
+                           Pick({"", "", ",dtype=f64", ",dtype=i8", ",dtype=u8", ",dtype=f16", ",dtype=bf16"}));
       case 11: return Stencil();
       case 12: return Joined();
       default: return fmt::format("{}(M={},N={}){}", Pick({"add", "mul", "gelu"}), Size(), Size(), Epilogue(true));

@@ -59,6 +59,12 @@ inline std::optional<OpDefinition> DefinitionOf(Op op) {
       return OpDefinition{"tanh(x[])", "f", [](double x, double) { return 1 - 2 / (std::exp(2 * x) + 1); }};
     case Op::kErf: return OpDefinition{"erf(x[])", "f", [](double x, double) { return 1 - std::erfc(x); }};
     case Op::kFloor: return OpDefinition{"floor(x[])", "f", [](double x, double) { return -std::ceil(-x); }};
+    case Op::kRound:
+      return OpDefinition{"round(x[])", "f", [](double x, double) {
+                            const double below = std::floor(x), rest = x - below;
+                            const bool up = rest > 0.5 || (rest == 0.5 && std::fmod(below, 2) != 0);
+                            return up ? below + 1 : below;
+                          }};
   }
   return std::nullopt;
 }

@@ -156,10 +156,11 @@ std::string Compare(const KernelCase& kernel, const Outputs& outputs, double* wo
     for (size_t e = 0; e < references.size(); ++e) {
       double y = LoadElement(tensor.dtype, outputs.bytes[output].data(), e);
       double error = RelativeError(y, references[e], tensor.dtype);
-      if (tolerance > 0) *worst = std::max(*worst, error / tolerance);
-      if (error <= tolerance || !failure.empty()) continue;
+      const double allowed = Allowed(references[e], tensor.dtype, tolerance);
+      if (allowed > 0) *worst = std::max(*worst, error / allowed);
+      if (error <= allowed || !failure.empty()) continue;
       failure = fmt::format("element {} of {} is {}, wanted {} (magnitude {}, error {} of what is allowed)", e,
-                            tensor.name, y, references[e].value, references[e].magnitude, error / tolerance);
+                            tensor.name, y, references[e].value, references[e].magnitude, error / allowed);
     }
     ++output;
   }

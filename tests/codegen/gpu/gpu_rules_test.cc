@@ -13,7 +13,7 @@ namespace {
 
 TEST(GpuRules, DefaultSchedulesOfAllOperations) {
   int with_block_storage = 0;
-  for (const std::string& text : OperationSamples()) {
+  for (const std::string& text : GpuSamples()) {
     const Plan plan = PlanGpuSchedule(Specialize(ParseKernel(text).value()), {}).value();
     const GpuOutcome outcome = RunOnGpu(text, plan.schedule);
     EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(plan.schedule);
@@ -36,7 +36,7 @@ TEST(GpuRules, CopiesThatABlockHasNoRoomForAreNotMade) {
 TEST(GpuRules, RandomSchedules) {
   Rng rng(24);
   int runs = 0, refusals = 0, reducing = 0, shared_by_several = 0;
-  for (const std::string& text : OperationSamples()) {
+  for (const std::string& text : GpuSamples()) {
     const Kernel kernel = Specialize(ParseKernel(text).value());
     for (int trial = 0; trial < 6; ++trial) {
       const Chooser any = [&](const Choice& choice) {

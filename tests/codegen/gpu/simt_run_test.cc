@@ -29,7 +29,7 @@ TEST(SimtRun, SchedulesForProcessorsAsOneThread) {
   const Target target = ParseTarget("avx2 cpu=generic l1=32768 l2=524288 l3=4194304 cores=1").value();
   straight::DeviceLimits limits;
   limits.registers = 4096;
-  for (const std::string& text : OperationSamples()) {
+  for (const std::string& text : GpuSamples()) {
     const Kernel kernel = Specialize(ParseKernel(text).value());
     const GpuOutcome outcome = RunOnGpu(text, DefaultSchedule(kernel, target).value(), limits);
     EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();

@@ -42,10 +42,15 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 long double SigmoidWide(long double x) { return 1 / (1 + std::exp(-x)); }
 
 const Function kFunctions[] = {
-    {"exp", EmitExp, std::exp, std::exp, 0.9, 0.9},           {"log", EmitLog, std::log, std::log, 1.0, 1.0},
-    {"tanh", EmitTanh, std::tanh, std::tanh, 2.6, 2.6},       {"erf", EmitErf, std::erf, std::erf, 1.8, 1.8},
-    {"sqrt", EmitSqrt, std::sqrt, std::sqrt, 0.5001, 0.5001}, {"rsqrt", EmitRsqrt, Rsqrt, RsqrtWide, 1.5, 1.5},
-    {"floor", EmitFloor, std::floor, std::floor, 0, 0},       {"sigmoid", EmitSigmoid, Sigmoid, SigmoidWide, 2.5, 2.5},
+    {"exp", EmitExp, std::exp, std::exp, 0.9, 0.9},
+    {"log", EmitLog, std::log, std::log, 1.0, 1.0},
+    {"tanh", EmitTanh, std::tanh, std::tanh, 2.6, 2.6},
+    {"erf", EmitErf, std::erf, std::erf, 1.8, 1.8},
+    {"sqrt", EmitSqrt, std::sqrt, std::sqrt, 0.5001, 0.5001},
+    {"rsqrt", EmitRsqrt, Rsqrt, RsqrtWide, 1.5, 1.5},
+    {"floor", EmitFloor, std::floor, std::floor, 0, 0},
+    {"round", EmitRound, std::nearbyint, std::nearbyint, 0, 0},
+    {"sigmoid", EmitSigmoid, Sigmoid, SigmoidWide, 2.5, 2.5},
 };
 
 // out[i] = f(in[i]) over sizes[0] vectors of `lanes`; lanes = 0: scalars.

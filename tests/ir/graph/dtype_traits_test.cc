@@ -3,15 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <set>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "ir/graph/element.h"
+#include "ir/graph/verify_kernel.h"
 #include "ir/language/parse.h"
 #include "ir/reference/accuracy.h"
 #include "ir/reference/check_output.h"
@@ -88,7 +92,7 @@ TEST(DTypeTraits, FloatsHaveTheLimitsOfTheirFormat) {
 
 TEST(DTypeTraits, NarrowTypesAreAccumulatedInWiderOnes) {
   for (DType type : {DType::kF16, DType::kBF16, DType::kF32}) EXPECT_EQ(TraitsOf(type).accumulator, DType::kF32);
-  for (DType type : {DType::kI8, DType::kI32}) EXPECT_EQ(TraitsOf(type).accumulator, DType::kI32);
+  for (DType type : {DType::kI8, DType::kU8, DType::kI32}) EXPECT_EQ(TraitsOf(type).accumulator, DType::kI32);
   EXPECT_EQ(TraitsOf(DType::kF64).accumulator, DType::kF64);
   EXPECT_EQ(TraitsOf(DType::kI64).accumulator, DType::kI64);
 }
@@ -145,6 +149,9 @@ TEST(Element, OthersAreConvertedAsTheLanguageDoes) {
   }
   EXPECT_EQ(RoundedTo(DType::kI8, -200), -128);
   EXPECT_EQ(RoundedTo(DType::kI8, 127.9), 127);
+  EXPECT_EQ(RoundedTo(DType::kU8, -0.5), 0);
+  EXPECT_EQ(RoundedTo(DType::kU8, 254.9), 254);
+  EXPECT_EQ(RoundedTo(DType::kU8, 300), 255);
   EXPECT_EQ(RoundedTo(DType::kI32, -2.9), -2);
   EXPECT_EQ(RoundedTo(DType::kI32, 1e10), std::numeric_limits<int32_t>::max());
   EXPECT_EQ(RoundedTo(DType::kI64, -1e30), -0x1p63);
@@ -188,91 +195,233 @@ TEST(DTypeTraits, UnwrittenAndScratchAreNoNumbers) {
   }
 }
 
-// No kernel can be compiled with tensors of these types yet, but what checks results is ready for them: a kernel made
-// by hand.
-Kernel Rewritten(std::string_view text, DType type) {
-  Result<Kernel> kernel = ParseKernel(text);
-  EXPECT_TRUE(kernel) << kernel.error().Text();
-  for (Tensor& tensor : kernel->tensors) tensor.dtype = type;
-  for (Stage& stage : kernel->stages)
-    stage.body = Rewrite(stage.body, [&](const Expr& e) {
-      return e.type() == DType::kF32 ? Expr(e.op(), type, e.args(), e.int_value(), e.float_value()) : e;
-    });
-  return *kernel;
-}
+// A matrix product of one of the types that are new to arithmetic, its inputs, and what each element comes to.
+struct Product {
+  static constexpr size_t kM = 70, kN = 90, kK = 17;
+  DType type, result;
+  Kernel kernel;
+  std::vector<std::vector<std::byte>> inputs;
+  std::vector<OperandView> views;
+  std::vector<double> sums;
+  std::vector<std::byte> output;
 
-TEST(SmallFloats, AreReadCheckedAndProjectedAsThemselves) {
-  for (DType type : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
-    SCOPED_TRACE(Name(type));
-    const Kernel kernel = Rewritten("matmul(M=70,N=90,K=17)", type);
-    std::vector<std::vector<std::byte>> inputs;
-    std::vector<OperandView> views;
+  explicit Product(DType of)
+      : type(of),
+        result(IsFloat(of) ? of : DType::kI32),
+        kernel(Parsed("matmul(M=70,N=90,K=17,dtype=" + std::string(Name(of)) + ")")) {
     for (int operand : {0, 1}) {
       const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[static_cast<size_t>(operand)])];
+      EXPECT_EQ(tensor.dtype, type);
       inputs.emplace_back(static_cast<size_t>(ElementCount(kernel, tensor) * ByteSize(type)));
       FillInput(kernel, operand, 1, inputs.back());
     }
     for (const auto& input : inputs) views.push_back({input.data()});
-    double largest = 0;
-    for (size_t i = 0; i < 70 * 17; ++i) largest = std::max(largest, std::abs(LoadElement(type, inputs[0].data(), i)));
-    EXPECT_LE(largest, 1);
-    EXPECT_GT(largest, 0.9);
+    Fill([](double a, double b) { return a * b; }, [](double sum) { return sum; });
+  }
 
-    std::vector<std::byte> output(70 * 90 * static_cast<size_t>(ByteSize(type)));
-    for (size_t m = 0; m < 70; ++m)
-      for (size_t n = 0; n < 90; ++n) {
+  static Kernel Parsed(const std::string& text) {
+    Result<Kernel> kernel = ParseKernel(text);
+    EXPECT_TRUE(kernel) << kernel.error().Text();
+    return *kernel;
+  }
+
+  template <typename Multiply, typename Add>
+  void Fill(const Multiply& multiply, const Add& add) {
+    sums.clear();
+    output.assign(kM * kN * static_cast<size_t>(ByteSize(result)), std::byte{0});
+    for (size_t m = 0; m < kM; ++m)
+      for (size_t n = 0; n < kN; ++n) {
         double sum = 0;
-        for (size_t k = 0; k < 17; ++k)
-          sum += LoadElement(type, inputs[0].data(), m * 17 + k) * LoadElement(type, inputs[1].data(), k * 90 + n);
-        StoreElement(type, sum, output.data(), m * 90 + n);
+        for (size_t k = 0; k < kK; ++k)
+          sum = add(sum + multiply(LoadElement(type, inputs[0].data(), m * kK + k),
+                                   LoadElement(type, inputs[1].data(), k * kN + n)));
+        sums.push_back(sum);
+        StoreElement(result, sum, output.data(), m * kN + n);
       }
-    Interpreter interpreter(kernel, views);
-    SampleOptions options{.samples = 60, .full_budget = 0};
-    std::vector<Samples> samples = ComputeSamples(kernel, interpreter, options, 1, views);
-    ASSERT_TRUE(samples[0].projection);
-    std::span<const std::byte> buffers[] = {output};
-    Comparison right = CompareOutputs(kernel, interpreter, samples, buffers);
-    EXPECT_FALSE(right.failure) << right.failure->Text();
+  }
 
-    const std::vector<std::byte> whole = output;
-    auto failure = [&] {
-      Comparison comparison = CompareOutputs(kernel, interpreter, samples, buffers);
-      return comparison.failure ? comparison.failure->message : "";
-    };
-    FillUnwritten(type, std::span(output).last(whole.size() / 90));
-    EXPECT_NE(failure().find("never written"), std::string::npos) << failure();
-    output = whole;
-    FillScratch(std::span(output).subspan(static_cast<size_t>(64 * ByteSize(type)), 16));
-    EXPECT_NE(failure().find("workspace that was never written"), std::string::npos) << failure();
-    output = whole;
-    for (size_t i = 0; i < 70 * 90; ++i)
-      StoreElement(type, LoadElement(type, output.data(), i) * 1.05, output.data(), i);
-    EXPECT_NE(failure(), "");
+  // Why the output is not the kernel's; "" if it may be. Few elements are compared, so that the sum of all counts too.
+  std::string Failure(int64_t samples = 60) const {
+    Interpreter interpreter(kernel, views);
+    const SampleOptions options{.samples = samples, .full_budget = 0};
+    const std::vector<Samples> chosen = ComputeSamples(kernel, interpreter, options, 1, views);
+    EXPECT_EQ(chosen[0].projection.has_value(), IsFloat(result));
+    std::span<const std::byte> buffers[] = {output};
+    Comparison comparison = CompareOutputs(kernel, interpreter, chosen, buffers);
+    return comparison.failure ? comparison.failure->message : "";
+  }
+};
+
+constexpr DType kNarrow[] = {DType::kF16, DType::kBF16, DType::kU8, DType::kI8};
+
+TEST(NarrowTypes, InputsSpreadOverTheirRange) {
+  for (DType type : kNarrow) {
+    SCOPED_TRACE(Name(type));
+    const Product product(type);
+    double least = 0, most = 0;
+    for (size_t i = 0; i < Product::kM * Product::kK; ++i) {
+      const double value = LoadElement(type, product.inputs[0].data(), i);
+      least = std::min(least, value), most = std::max(most, value);
+    }
+    const DTypeTraits& traits = TraitsOf(type);
+    const double lowest = IsFloat(type) ? -1 : static_cast<double>(traits.lowest);
+    const double highest = IsFloat(type) ? 1 : static_cast<double>(traits.highest);
+    EXPECT_GE(least, lowest);
+    EXPECT_LE(least, lowest * 0.9);
+    EXPECT_LE(most, highest);
+    EXPECT_GE(most, highest * 0.9);
   }
 }
 
-TEST(SmallFloats, ToleranceIsTheAccumulatorsAndOneRounding) {
-  auto of = [](DType type, Accuracy accuracy) { return Tolerance(Rewritten("matmul(M=3,N=4,K=256)", type), accuracy); };
-  EXPECT_DOUBLE_EQ(of(DType::kF16, Accuracy::kStrict), 20 * 0x1p-24 + 0x1p-11);
-  EXPECT_DOUBLE_EQ(of(DType::kBF16, Accuracy::kStrict), 20 * 0x1p-24 + 0x1p-8);
-  EXPECT_DOUBLE_EQ(of(DType::kBF16, Accuracy::kRelaxed), 1e-4 + 0x1p-8);
+// Tests of the test: right results of each type pass, and each way to go wrong is seen.
+TEST(NarrowTypes, RightResultsPassAndBrokenOnesAreSeen) {
+  for (DType type : kNarrow) {
+    SCOPED_TRACE(Name(type));
+    Product product(type);
+    EXPECT_EQ(product.Failure(), "");
+    const std::vector<std::byte> right = product.output;
+    const auto bytes = static_cast<size_t>(ByteSize(product.result));
+
+    FillUnwritten(product.result, std::span(product.output).last(right.size() / 90));
+    EXPECT_NE(product.Failure(), "") << "the last row was not written";
+    product.output = right;
+    FillScratch(std::span(product.output).subspan(64 * bytes, 16));
+    if (IsFloat(product.result)) { EXPECT_NE(product.Failure(), "") << "computed from memory that was not written"; }
+    product.output = right;
+    for (size_t i = 0; i < product.sums.size(); ++i)
+      StoreElement(product.result, product.sums[i] * 1.05, product.output.data(), i);
+    EXPECT_NE(product.Failure(), "") << "5 per cent too large";
+  }
+}
+
+TEST(NarrowTypes, TruncationForRoundingIsSeen) {
+  for (const Format& format : kSmall) {
+    SCOPED_TRACE(Name(format.type));
+    Product product(format.type);
+    const double unit = TraitsOf(format.type).unit_roundoff;
+    for (size_t i = 0; i < product.sums.size(); ++i) {
+      double stored = LoadElement(format.type, product.output.data(), i);
+      // The next one towards zero where rounding went away from it.
+      if (std::abs(stored) > std::abs(product.sums[i])) stored *= 1 - 1.5 * unit;
+      StoreElement(format.type, stored, product.output.data(), i);
+    }
+    EXPECT_NE(product.Failure(), "");
+  }
+}
+
+TEST(NarrowTypes, SumsInTheNarrowTypeAreSeen) {
+  for (const Format& format : kSmall) {
+    SCOPED_TRACE(Name(format.type));
+    Product product(format.type);
+    product.Fill([](double a, double b) { return a * b; }, [&](double sum) { return RoundedTo(format.type, sum); });
+    EXPECT_NE(product.Failure(), "");
+  }
+}
+
+TEST(NarrowTypes, WrongSignednessAndSaturationOfIntegersAreSeen) {
+  for (DType type : {DType::kU8, DType::kI8}) {
+    SCOPED_TRACE(Name(type));
+    Product product(type);
+    auto other = [&](double x) {  // the same byte read as the other type
+      if (type == DType::kU8) return x > 127 ? x - 256 : x;
+      return x < 0 ? x + 256 : x;
+    };
+    auto plain = [](double sum) { return sum; };
+    product.Fill([&](double a, double b) { return other(a) * b; }, plain);
+    EXPECT_NE(product.Failure(), "") << "the first operand";
+    product.Fill([&](double a, double b) { return a * other(b); }, plain);
+    EXPECT_NE(product.Failure(), "") << "the second operand";
+    product.Fill([](double a, double b) { return a * b; },
+                 [](double sum) { return std::clamp(sum, -32768.0, 32767.0); });
+    EXPECT_NE(product.Failure(), "") << "sums that saturate at 16 bits";
+  }
+}
+
+TEST(NarrowTypes, ABytesIntegerOffByOneIsSeenWhereverItIs) {
+  for (std::string_view text : {"maxpool2d(C=2,H=9,W=9,R=3,S=3,dtype=u8)", "transpose(M=7,N=9,dtype=u8)"}) {
+    const Kernel kernel = Product::Parsed(std::string(text));
+    std::vector<std::byte> input(static_cast<size_t>(ElementCount(kernel, kernel.tensors[0])));
+    FillInput(kernel, 0, 1, input);
+    const std::vector<OperandView> views = {{input.data()}};
+    Interpreter interpreter(kernel, views);
+    std::vector<Samples> samples = ComputeSamples(kernel, interpreter, {}, 1, views);
+    ASSERT_TRUE(samples[0].full);
+    std::vector<std::byte> output(samples[0].references.size());
+    for (size_t i = 0; i < output.size(); ++i)
+      StoreElement(DType::kU8, samples[0].references[i].value, output.data(), i);
+    std::span<const std::byte> buffers[] = {output};
+    EXPECT_FALSE(CompareOutputs(kernel, interpreter, samples, buffers).failure);
+    output[output.size() / 2] = static_cast<std::byte>(static_cast<uint8_t>(output[output.size() / 2]) ^ 1);
+    EXPECT_TRUE(CompareOutputs(kernel, interpreter, samples, buffers).failure);
+  }
+}
+
+TEST(SmallFloats, ToleranceIsTheAccumulatorsAndTheResultsOwnRounding) {
+  auto tolerance = [](std::string_view text) { return Tolerance(*ParseKernel(text)); };
+  for (std::string_view type : {"f16", "bf16", "f32"}) {
+    const std::string name(type);
+    EXPECT_DOUBLE_EQ(tolerance("matmul(M=3,N=4,K=256,dtype=" + name + ")"), 20 * 0x1p-24) << type;
+    EXPECT_DOUBLE_EQ(tolerance("matmul(M=3,N=4,K=256,accuracy=relaxed,dtype=" + name + ")"), 1e-4) << type;
+  }
+  const Reference reference{0.5, 4};
+  EXPECT_DOUBLE_EQ(Allowed(reference, DType::kF32, 1e-6), 1e-6);
+  EXPECT_DOUBLE_EQ(Allowed(reference, DType::kF16, 1e-6), 1e-6 * (1 + 0x1p-11) + 0x1p-11 / 8);
+  EXPECT_DOUBLE_EQ(Allowed(reference, DType::kBF16, 1e-6), 1e-6 * (1 + 0x1p-8) + 0x1p-8 / 8);
+  EXPECT_EQ(Allowed(reference, DType::kU8, 1e-6), 0);
   const Reference large{7e4, 7e4};
   EXPECT_EQ(RelativeError(kInfinity, large, DType::kF16), 0);
   EXPECT_EQ(RelativeError(kInfinity, large, DType::kBF16), kInfinity);
+  EXPECT_GT(RelativeError(65504, large, DType::kF16), Allowed(large, DType::kF16, 1e-6));
 }
 
-TEST(SmallFloats, AreRefusedByNameWhereNothingComputesWithThem) {
-  for (std::string_view name : {"f16", "bf16"}) {
-    const std::string type(name);
-    for (const std::string& text :
-         {"matmul(M=3,N=4,K=5,dtype=" + type + ")", "kernel k(x: " + type + "[4]) -> y: f32[4] { y[n] = 0 }",
-          "kernel k(x: f32[4]) -> y: f32[4] { y[n] = " + type + "(x[n]) }"}) {
-      Result<Kernel> kernel = ParseKernel(text);
-      ASSERT_FALSE(kernel) << text;
-      EXPECT_EQ(kernel.error().kind, ErrorKind::kUnsupported) << text;
-      EXPECT_NE(kernel.error().message.find(type), std::string::npos) << kernel.error().message;
-    }
-  }
+// Rounding in the middle is passed on like any error, each time; in the end, or under what chooses, it is the result's.
+TEST(SmallFloats, RoundingsInTheMiddleAddToTheTolerance) {
+  auto tolerance = [](const std::string& body) {
+    Result<Kernel> kernel = ParseKernel("kernel k(x: f32[4]) -> y: f16[4] { " + body + " }");
+    EXPECT_TRUE(kernel) << kernel.error().Text();
+    return Tolerance(*kernel);
+  };
+  const double none = 5 * 0x1p-24;
+  EXPECT_DOUBLE_EQ(tolerance("y[n] = f16(x[n] * x[n])"), none);
+  EXPECT_DOUBLE_EQ(tolerance("y[n] = max(f16(x[n] * x[n]), 1)"), none);
+  EXPECT_DOUBLE_EQ(tolerance("y[n] = f16(exp(f16(x[n])))"), none + 0x1p-11);
+  EXPECT_DOUBLE_EQ(tolerance("y[n] = f16(bf16(x[n]) + f16(x[n]))"), none + 0x1p-8 + 0x1p-11);
+  EXPECT_DOUBLE_EQ(tolerance("t: f16[4] t[n] = f16(x[n]) y[n] = f16(2 * t[n])"), none + 0x1p-11);
+}
+
+// Half of the least number, and not the least normal one: f16 is never flushed to zero.
+TEST(SmallFloats, SubnormalResultsAreCompared) {
+  const Reference small{0x1p-15, 0x1p-15};
+  EXPECT_EQ(RelativeError(0x1p-15 + 0x1p-25, small, DType::kF16), 0);
+  EXPECT_EQ(RelativeError(0, small, DType::kF16), 1);
+  EXPECT_EQ(RelativeError(0, {0x1p-127, 0x1p-127}, DType::kBF16), 0);
+}
+
+TEST(SmallFloats, ConversionsOverflowInTheReferenceAsInMemory) {
+  const Kernel kernel = Product::Parsed("kernel k(x: f32[4]) -> y: f32[4] { y[n] = 1 / f32(f16(x[n])) }");
+  const float x[] = {65519, 65521, -1e6, 4};
+  const OperandView view{x};
+  Interpreter interpreter(kernel, std::span(&view, 1));
+  const double wanted[] = {1 / 65519.0, 0, 0, 0.25};
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(interpreter.At(0, i).value, wanted[i], 1e-12) << x[i];
+}
+
+TEST(SmallFloats, ArithmeticIsInF32AndTypesThatAreMadeByHandCannotSayOtherwise) {
+  Kernel kernel = Product::Parsed("kernel k(x: f16[4], z: f16[4]) -> y: f16[4] { y[n] = max(x[n], z[n]) }");
+  EXPECT_TRUE(VerifyKernel(kernel));
+  const std::vector<Expr> args = kernel.stages[0].body.args();
+  kernel.stages[0].body = Expr(Op::kAdd, DType::kF16, args);
+  EXPECT_FALSE(VerifyKernel(kernel));
+
+  kernel = Product::Parsed("kernel k(x: bf16[4, 5]) -> y: bf16[4] { y[n] = max(k) x[n, k] }");
+  EXPECT_TRUE(VerifyKernel(kernel));
+  kernel.stages[0].reduction = Reduction::kSum;
+  EXPECT_FALSE(VerifyKernel(kernel));
+}
+
+TEST(SmallFloats, NumbersTakeTheNearestValueOfTheirType) {
+  const Kernel kernel = Product::Parsed("kernel k(x: bf16[4]) -> y: bf16[4] { y[n] = max(x[n], 0.1) }");
+  EXPECT_EQ(kernel.stages[0].body.arg(1).float_value(), RoundedTo(DType::kBF16, 0.1));
 }
 
 }  // namespace

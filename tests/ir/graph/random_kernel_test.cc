@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/graph/element.h"
 #include "ir/graph/print.h"
 #include "ir/graph/verify_kernel.h"
 #include "ir/language/canonical.h"
@@ -93,6 +94,9 @@ class TreeWalk {
         case DType::kF64: out->push_back(static_cast<const double*>(data)[i]); break;
         case DType::kI32: out->push_back(static_cast<const int32_t*>(data)[i]); break;
         case DType::kI8: out->push_back(static_cast<const int8_t*>(data)[i]); break;
+        case DType::kU8: out->push_back(static_cast<const uint8_t*>(data)[i]); break;
+        case DType::kF16:
+        case DType::kBF16: out->push_back(LoadElement(tensor.dtype, data, static_cast<size_t>(i))); break;
         default: out->push_back(static_cast<const uint8_t*>(data)[i] != 0); break;
       }
     }

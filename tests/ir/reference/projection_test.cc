@@ -118,10 +118,11 @@ TEST(Projection, SeesOneWrongElementAndAcceptsSinglePrecision) {
   for (int trial = 0; trial < 20; ++trial) {
     std::optional<Projection> projection = ProjectOutput(kernel, views, 0, rng, 1e9);
     ASSERT_TRUE(projection);
-    EXPECT_LE(std::abs(ProjectionOf(*projection, y.data(), DType::kF32) - projection->value), projection->bound);
+    EXPECT_LE(std::abs(ProjectionOf(*projection, y.data(), DType::kF32).value - projection->value), projection->bound);
     std::vector<float> wrong = y;
     wrong[rng.Below(wrong.size())] += 0.5f;
-    EXPECT_GT(std::abs(ProjectionOf(*projection, wrong.data(), DType::kF32) - projection->value), projection->bound);
+    EXPECT_GT(std::abs(ProjectionOf(*projection, wrong.data(), DType::kF32).value - projection->value),
+              projection->bound);
   }
 }
 
