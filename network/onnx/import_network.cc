@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -245,7 +246,9 @@ class NetworkBuilder {
     std::vector<size_t> missing(model_.nodes.size(), 0), order;
     std::set<size_t> ready;
     for (size_t i = 0; i < model_.nodes.size(); ++i) {
-      for (const std::string& input : model_.nodes[i].inputs) {
+      std::vector<std::string> read = model_.nodes[i].inputs;
+      read.insert(read.end(), model_.nodes[i].captured.begin(), model_.nodes[i].captured.end());
+      for (const std::string& input : read) {
         if (input.empty() || ids_.count(input) != 0) continue;
         auto found = producer_.find(input);
         if (found == producer_.end()) {
@@ -294,8 +297,41 @@ class NetworkBuilder {
     }
   }
 
+  // The branch of an If whose condition the file decides takes the node's place.
+  Result<void> TranslateBranch(const OnnxNode& node) {
+    const ValueId condition = node.inputs.size() == 1 && !node.inputs[0].empty() ? ids_.at(node.inputs[0]) : -1;
+    const std::optional<double> truth = condition < 0 ? std::nullopt : graph().ScalarOf(condition);
+    if (!truth) {
+      LeaveOut(node, "its condition is computed when the network runs, and shapes must be known before", condition < 0);
+      return {};
+    }
+    const std::string_view branch = *truth != 0 ? "then_branch" : "else_branch";
+    const OnnxBody* body = nullptr;
+    for (const OnnxAttribute& attribute : node.attributes)
+      if (attribute.name == branch) body = attribute.body.get();
+    if (body == nullptr || body->outputs.size() != node.outputs.size())
+      return AtNode({ErrorKind::kInvalid, fmt::format("{} does not fit its outputs", branch), ""}, node);
+    for (const OnnxTensor& tensor : body->initializers)
+      ids_[tensor.name] = graph().AddConstant(tensor.name, tensor.tensor);
+    for (const OnnxNode& inner : body->nodes) {
+      for (const auto* names : {&inner.inputs, &inner.captured})
+        for (const std::string& name : *names)
+          if (!name.empty() && ids_.count(name) == 0)
+            return AtNode({ErrorKind::kInvalid, fmt::format("it reads \"{}\" before it is computed", name), ""}, inner);
+      HONE_TRY(Translate(inner));
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      auto found = ids_.find(body->outputs[i]);
+      if (found == ids_.end())
+        return AtNode({ErrorKind::kInvalid, fmt::format("nothing computes \"{}\"", body->outputs[i]), ""}, node);
+      ids_[node.outputs[i]] = found->second;
+    }
+    return {};
+  }
+
   Result<void> Translate(const OnnxNode& node) {
-    const Operator* op = node.domain.empty() ? FindOperator(node.op) : nullptr;
+    if (node.op == "If" && node.domain.empty()) return TranslateBranch(node);
+    const Operator* op = FindOperator(OperatorName(node));
     if (op != nullptr && model_.opset < kOldestWholeOpset && !IsAsOldAsOnnx(node.op)) {
       LeaveOut(node, fmt::format("it meant something else in opset {}; export the model with opset_version=18",
                                  model_.opset));

@@ -258,8 +258,36 @@ class Reader {
     node.outputs.assign(proto.output().begin(), proto.output().end());
     for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
       node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
+      if (node.attributes.back().body != nullptr) AddCaptured(*node.attributes.back().body, node.captured);
     }
     return node;
+  }
+
+  Result<std::shared_ptr<const OnnxBody>> Body(onnx::GraphProto& proto, const std::string& where) const {
+    if (static_cast<size_t>(proto.node_size()) > kMostNodes || proto.sparse_initializer_size() > 0)
+      return Error{ErrorKind::kUnsupported, "its body has too many nodes, or sparse initialisers", where};
+    auto body = std::make_shared<OnnxBody>();
+    for (onnx::TensorProto& tensor : *proto.mutable_initializer())
+      body->initializers.push_back({tensor.name(), HONE_TRY(Tensor(tensor, where + ", initialiser " + tensor.name()))});
+    for (onnx::NodeProto& node : *proto.mutable_node()) body->nodes.push_back(HONE_TRY(Node(node)));
+    for (const auto& value : proto.input()) body->inputs.push_back(value.name());
+    for (const auto& value : proto.output()) body->outputs.push_back(value.name());
+    return body;
+  }
+
+  static void AddCaptured(const OnnxBody& body, std::vector<std::string>& captured) {
+    std::set<std::string> own(body.inputs.begin(), body.inputs.end());
+    for (const OnnxTensor& tensor : body.initializers) own.insert(tensor.name);
+    for (const OnnxNode& node : body.nodes) own.insert(node.outputs.begin(), node.outputs.end());
+    auto add = [&](const std::vector<std::string>& names) {
+      for (const std::string& name : names)
+        if (!name.empty() && own.count(name) == 0) captured.push_back(name);
+    };
+    for (const OnnxNode& node : body.nodes) {
+      add(node.inputs);
+      add(node.captured);
+    }
+    add(body.outputs);
   }
 
   Result<OnnxAttribute> Attribute(onnx::AttributeProto& proto, const std::string& where) const {
@@ -295,7 +323,11 @@ class Reader {
         attribute.kind = Kind::kTensor;
         attribute.tensor = HONE_TRY(Tensor(*proto.mutable_t(), where + ", attribute " + proto.name()));
         break;
-      default: break;  // graphs, strings …: whoever wants them says so
+      case onnx::AttributeProto::GRAPH:
+        attribute.kind = Kind::kGraph;
+        attribute.body = HONE_TRY(Body(*proto.mutable_g(), where));
+        break;
+      default: break;  // lists of graphs …: whoever wants them says so
     }
     return attribute;
   }

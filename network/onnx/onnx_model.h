@@ -44,8 +44,10 @@ struct OnnxTensor {
   std::shared_ptr<HostTensor> tensor;
 };
 
+struct OnnxBody;
+
 struct OnnxAttribute {
-  enum class Kind : uint8_t { kInt, kFloat, kText, kInts, kFloats, kTexts, kTensor, kOther };
+  enum class Kind : uint8_t { kInt, kFloat, kText, kInts, kFloats, kTexts, kTensor, kGraph, kOther };
   std::string name;
   Kind kind = Kind::kOther;
   int64_t whole = 0;
@@ -55,6 +57,7 @@ struct OnnxAttribute {
   std::vector<double> reals;
   std::vector<std::string> texts;
   std::shared_ptr<HostTensor> tensor;
+  std::shared_ptr<const OnnxBody> body;
 };
 
 struct OnnxNode {
@@ -64,6 +67,14 @@ struct OnnxNode {
   std::vector<std::string> inputs;  // "": left out
   std::vector<std::string> outputs;
   std::vector<OnnxAttribute> attributes;
+  std::vector<std::string> captured;  // what the bodies among the attributes read from around them
+};
+
+// A graph inside of a node: a branch. Its nodes see the values around it.
+struct OnnxBody {
+  std::vector<OnnxNode> nodes;
+  std::vector<OnnxTensor> initializers;
+  std::vector<std::string> inputs, outputs;
 };
 
 // "Conv"; with its domain unless that is the standard one: "com.microsoft.Gelu".

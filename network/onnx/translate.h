@@ -56,7 +56,7 @@ struct Operator {
   Result<Outputs> (*translate)(OperatorCall& call);
 };
 
-// nullptr: not known.
+// By OperatorName; nullptr: not known.
 const Operator* FindOperator(const std::string& name);
 
 // The tables, one a file.
@@ -71,6 +71,14 @@ std::vector<Operator> WindowOperators();       // translate_windows.cc
 std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
 std::vector<Operator> QuantizedOperators();    // translate_quantized.cc
 std::vector<Operator> SelectionOperators();    // translate_selection.cc
+
+// Whole numbers and their zero point; -1: none.
+struct WholeOperand {
+  ValueId value = -1;
+  ValueId zero = -1;
+};
+// The convolution of centred whole numbers, in f64; `weight` is the operand that the window's shape comes from.
+Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const WholeOperand& w, size_t weight);
 
 // Of any number of dimensions, with every output that ONNX knows.
 Result<std::vector<ValueId>> ConvOnHost(OperatorCall& call);

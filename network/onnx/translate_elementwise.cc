@@ -84,6 +84,21 @@ Result<Outputs> Gelu(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Unary(is_tanh ? "gelu_tanh" : "gelu", call.In(0)))};
 }
 
+// onnxruntime's: with a bias that is added before.
+Result<Outputs> BiasGelu(OperatorCall& call) {
+  ValueId x = call.In(0);
+  if (call.Has(1)) x = HONE_TRY(call.build.Binary("add", x, call.In(1)));
+  return Outputs{HONE_TRY(call.build.Unary(call.node().op == "FastGelu" ? "gelu_tanh" : "gelu", x))};
+}
+
+// x · sigmoid(alpha · x)
+Result<Outputs> QuickGelu(OperatorCall& call) {
+  ValueId x = call.In(0);
+  ValueId scaled =
+      HONE_TRY(call.build.Binary("mul", x, call.build.Scalar(call.Real("alpha", 1.702), call.build.dtype(x))));
+  return Outputs{HONE_TRY(call.build.Binary("mul", x, HONE_TRY(call.build.Unary("sigmoid", scaled))))};
+}
+
 Result<Outputs> Identity(OperatorCall& call) { return Outputs{call.In(0)}; }
 
 // At inference it changes nothing; its mask is all true.
@@ -203,6 +218,10 @@ Result<Outputs> CastLike(OperatorCall& call) {
 std::vector<Operator> ElementwiseOperators() {
   std::vector<Operator> table = {
       {"Gelu", 1, Gelu},
+      {"com.microsoft.Gelu", 1, BiasGelu},
+      {"com.microsoft.BiasGelu", 2, BiasGelu},
+      {"com.microsoft.FastGelu", 1, BiasGelu},
+      {"com.microsoft.QuickGelu", 1, QuickGelu},
       {"Identity", 1, Identity},
       {"Dropout", 1, Dropout},
       {"Clip", 1, Clip},

@@ -72,8 +72,9 @@ Result<Outputs> AddWindowed(OperatorCall& call, Node node, const Window& window)
   if (is_line) {
     node.inputs[0] = HONE_TRY(call.build.Reshape(node.inputs[0], WithHeight(call.shape(0))));
     if (node.kind == NodeKind::kConv) {
-      if (call.rank(1) != 3) return call.build.Invalid(fmt::format("the weight is {}", ShapeText(call.shape(1))));
-      node.inputs[1] = HONE_TRY(call.build.Reshape(node.inputs[1], WithHeight(call.shape(1))));
+      const Shape weight = call.build.shape(node.inputs[1]);
+      if (weight.size() != 3) return call.build.Invalid(fmt::format("the weight is {}", ShapeText(weight)));
+      node.inputs[1] = HONE_TRY(call.build.Reshape(node.inputs[1], WithHeight(weight)));
     }
   }
   ValueId y = HONE_TRY(call.build.Add(std::move(node)));
@@ -94,6 +95,38 @@ Result<Outputs> Conv(OperatorCall& call) {
   if (call.Has(2)) node.inputs.push_back(call.In(2));
   node.groups = call.Whole("group", 1);
   return AddWindowed(call, std::move(node), window);
+}
+
+}  // namespace
+
+Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const WholeOperand& w, size_t weight) {
+  if (call.rank(weight) != 3 && call.rank(weight) != 4)
+    return call.build.Unsupported("a convolution of whole numbers over other than 1 or 2 dimensions");
+  Node node;
+  node.kind = NodeKind::kConv;
+  for (const WholeOperand& operand : {x, w}) {
+    ValueId value = HONE_TRY(call.build.Cast(operand.value, DType::kF64));
+    if (operand.zero >= 0) {
+      ValueId zero = HONE_TRY(call.build.Cast(operand.zero, DType::kF64));
+      Shape shape = CountOf(call.build.shape(zero)) == 1 ? Shape{} : call.build.shape(zero);
+      if (!shape.empty()) shape.resize(call.build.shape(value).size(), 1);  // one an output channel
+      value = HONE_TRY(call.build.Binary("sub", value, HONE_TRY(call.build.Reshape(zero, shape))));
+    }
+    node.inputs.push_back(value);
+  }
+  const Shape& shape = call.shape(weight);
+  const Window window = HONE_TRY(ReadWindow(call, call.Wholes("kernel_shape", Shape(shape.begin() + 2, shape.end()))));
+  node.groups = call.Whole("group", 1);
+  return HONE_TRY(AddWindowed(call, std::move(node), window))[0];
+}
+
+namespace {
+
+// Exact: sums of products of bytes fit a double.
+Result<Outputs> ConvInteger(OperatorCall& call) {
+  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : -1; };
+  ValueId y = HONE_TRY(ConvolveWholes(call, {call.In(0), zero_of(2)}, {call.In(1), zero_of(3)}, 1));
+  return Outputs{HONE_TRY(call.build.Cast(y, DType::kI32))};
 }
 
 Result<Outputs> Pool(OperatorCall& call) {
@@ -158,8 +191,8 @@ Result<Outputs> Gemm(OperatorCall& call) {
 
 // Multiplication and addition a channel, with constants computed ahead: simplify folds them into what comes before.
 Result<Outputs> BatchNorm(OperatorCall& call) {
-  if (call.Whole("training_mode", 0) != 0) return call.build.Unsupported("training_mode=1");
   if (call.rank(0) < 2) return call.build.Invalid("it wants 2 dimensions or more");
+  const bool is_training = call.Whole("training_mode", 0) != 0;
   DType dtype = call.build.dtype(call.In(0));
   Shape channel(call.shape(0).size() - 1, 1);
   channel[0] = call.shape(0)[1];
@@ -171,12 +204,30 @@ Result<Outputs> BatchNorm(OperatorCall& call) {
     }
     parts[i] = HONE_TRY(call.build.Reshape(call.In(i + 1), channel));
   }
+  Outputs running;
+  if (is_training) {  // by the batch's own mean and variance; those of before go on, by `momentum` of them
+    std::vector<int64_t> axes(static_cast<size_t>(call.rank(0)));
+    std::iota(axes.begin(), axes.end(), 0);
+    axes.erase(axes.begin() + 1);
+    ValueId mean = HONE_TRY(call.build.Reduce("mean", call.In(0), axes));
+    ValueId centred = HONE_TRY(call.build.Binary("sub", call.In(0), mean));
+    ValueId variance = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", centred, centred)), axes));
+    const double momentum = call.Real("momentum", 0.9);
+    for (auto [i, now] : {std::pair(size_t{2}, mean), std::pair(size_t{3}, variance)}) {
+      ValueId old = HONE_TRY(call.build.Binary("mul", parts[i], call.build.Scalar(momentum, dtype)));
+      parts[i] = HONE_TRY(call.build.Reshape(now, channel));
+      ValueId share = HONE_TRY(call.build.Binary("mul", parts[i], call.build.Scalar(1 - momentum, dtype)));
+      running.push_back(HONE_TRY(call.build.Reshape(HONE_TRY(call.build.Binary("add", old, share)), {channel[0]})));
+    }
+  }
   ValueId spread = HONE_TRY(call.build.Binary("add", parts[3], call.build.Scalar(call.Real("epsilon", 1e-5), dtype)));
   ValueId factor = HONE_TRY(call.build.Binary("div", parts[0], HONE_TRY(call.build.Unary("sqrt", spread))));
   ValueId shift = HONE_TRY(call.build.Binary("mul", parts[2], factor));
   shift = HONE_TRY(call.build.Binary("sub", parts[1], shift));
   ValueId scaled = HONE_TRY(call.build.Binary("mul", call.In(0), factor));
-  return Outputs{HONE_TRY(call.build.Binary("add", scaled, shift))};
+  Outputs outputs{HONE_TRY(call.build.Binary("add", scaled, shift))};
+  outputs.insert(outputs.end(), running.begin(), running.end());
+  return outputs;
 }
 
 Result<Outputs> LayerNorm(OperatorCall& call) {
@@ -211,6 +262,18 @@ Result<Outputs> LayerNorm(OperatorCall& call) {
     outputs.push_back(HONE_TRY(call.build.Unary("rsqrt", variance)));
   }
   return outputs;
+}
+
+// x / √(mean(x²) + ε) · scale over the last dimensions.
+Result<Outputs> RootMeanSquareNorm(OperatorCall& call) {
+  const int64_t axis = HONE_TRY(call.Axis(call.Whole("axis", -1), call.rank(0)));
+  std::vector<int64_t> axes(static_cast<size_t>(call.rank(0) - axis));
+  std::iota(axes.begin(), axes.end(), axis);
+  ValueId x = call.In(0);
+  ValueId squares = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", x, x)), axes));
+  ValueId epsilon = call.build.Scalar(call.Real("epsilon", 1e-5), call.build.dtype(x));
+  ValueId inverse = HONE_TRY(call.build.Unary("rsqrt", HONE_TRY(call.build.Binary("add", squares, epsilon))));
+  return Outputs{HONE_TRY(call.build.Binary("mul", HONE_TRY(call.build.Binary("mul", x, inverse)), call.In(1)))};
 }
 
 // (x − mean) / √(variance + ε) over some dimensions, then a factor and a term a channel.
@@ -320,6 +383,7 @@ Result<Outputs> Reduce(OperatorCall& call) {
 
 std::vector<Operator> LayerOperators() {
   std::vector<Operator> table = {{"Conv", 2, Conv},
+                                 {"ConvInteger", 2, ConvInteger},
                                  {"MaxPool", 1, Pool},
                                  {"AveragePool", 1, Pool},
                                  {"GlobalAveragePool", 1, GlobalPool},
@@ -328,6 +392,8 @@ std::vector<Operator> LayerOperators() {
                                  {"Gemm", 2, Gemm},
                                  {"BatchNormalization", 5, BatchNorm},
                                  {"LayerNormalization", 2, LayerNorm},
+                                 {"RMSNormalization", 2, RootMeanSquareNorm},
+                                 {"SimplifiedLayerNormalization", 2, RootMeanSquareNorm},
                                  {"InstanceNormalization", 3, ChannelNorm},
                                  {"GroupNormalization", 3, ChannelNorm},
                                  {"Softmax", 1, Softmax},

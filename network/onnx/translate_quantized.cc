@@ -188,6 +188,36 @@ Result<Outputs> QLinearMatMul(OperatorCall& call) {
                          {product, call.In(1), call.In(4), call.In(6), call.In(7)});
 }
 
+// x, its scale and zero point; w, its scale (one for all, or one an output channel) and zero point; the result's; bias.
+Result<Outputs> QLinearConv(OperatorCall& call) {
+  ValueId y = HONE_TRY(ConvolveWholes(call, {call.In(0), call.In(2)}, {call.In(3), call.In(5)}, 3));
+  const Shape shape = call.build.shape(y);
+  const DType dtype = call.build.dtype(call.In(7));
+  if (IsFloat(dtype) || dtype == DType::kBool) return call.build.Invalid("it wants a type of whole numbers");
+  for (size_t i : {1, 4, 6})
+    if (!IsFloat(call.build.dtype(call.In(i)))) return call.build.Invalid("its scales are no floats");
+  for (size_t i : {1, 6, 7})
+    if (CountOf(call.shape(i)) != 1) return call.build.Invalid("a scale or zero point is no scalar");
+  const int64_t channels = shape[1], scales = CountOf(call.shape(4));
+  if (scales != 1 && scales != channels)
+    return call.build.Invalid(fmt::format("{} scales for {} channels", scales, channels));
+  if (call.Has(8) && call.shape(8) != Shape{channels}) return call.build.Invalid("the bias is not one a channel");
+  const int64_t plane = shape[0] * channels == 0 ? 1 : std::max<int64_t>(CountOf(shape) / (shape[0] * channels), 1);
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, shape);
+    for (size_t i = 0; i < out.whole.size(); ++i) {
+      const auto channel = static_cast<size_t>(static_cast<int64_t>(i) / plane % channels);
+      const double bias = in.size() > 5 ? in[5]->RealAt(channel) : 0;
+      const double scale = in[3]->real[0] / (in[1]->real[0] * in[2]->real[scales == 1 ? 0 : channel]);
+      out.whole[i] = Quantized(in[0]->real[i] + bias, scale, in[4]->whole[0], dtype);
+    }
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {y, call.In(1), call.In(4), call.In(6), call.In(7)};
+  if (call.Has(8)) inputs.push_back(call.In(8));
+  return call.build.Host({"QLinearConv", {{dtype, shape}}, compute}, inputs);
+}
+
 }  // namespace
 
 std::vector<Operator> QuantizedOperators() {
@@ -195,6 +225,7 @@ std::vector<Operator> QuantizedOperators() {
           {"DequantizeLinear", 2, DequantizeLinear},
           {"DynamicQuantizeLinear", 1, DynamicQuantizeLinear},
           {"MatMulInteger", 2, MatMulInteger},
+          {"QLinearConv", 8, QLinearConv},
           {"QLinearMatMul", 8, QLinearMatMul}};
 }
 

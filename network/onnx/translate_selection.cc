@@ -215,10 +215,51 @@ Result<Outputs> CountGrams(OperatorCall& call) {
   return call.build.Host({"TfIdfVectorizer", {{DType::kF32, shape}}, compute}, {call.In(0)});
 }
 
+// Triangles over the bins of a spectrum, equally far apart on the mel scale.
+Result<Outputs> MelWeights(OperatorCall& call) {
+  double given[5];
+  for (size_t i = 0; i < 5; ++i) {
+    const Numbers& number = *HONE_TRY(KnownInput(call, i, "one of its numbers"));
+    if (CountOf(number.shape) != 1) return call.build.Invalid("its numbers are no scalars");
+    given[i] = number.RealAt(0);
+  }
+  const auto [bands, length, rate, lower, upper] = given;
+  if (!(bands >= 1 && bands <= 1e5 && length >= 2 && length <= 1e6 && rate > 0 && lower >= 0 && upper > lower))
+    return call.build.Invalid("its numbers cannot be");
+  const std::optional<DType> dtype = ElementTypeOf(call.Whole("output_datatype", 1));
+  if (!dtype || !IsFloat(*dtype)) return call.build.Unsupported("a result that holds no floats");
+  const auto bins = static_cast<int64_t>(length) / 2 + 1, columns = static_cast<int64_t>(bands);
+  HONE_TRY(CheckShape({bins, columns}));
+  if (bins * columns > (int64_t{1} << 26)) return call.build.Unsupported("weights of more than 2^26 elements");
+  auto mel_of = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double step = (mel_of(upper) - mel_of(lower)) / (bands + 2);
+  std::vector<int64_t> edges;
+  for (int64_t i = 0; i < columns + 2; ++i) {
+    const double hertz = 700 * (std::pow(10, (mel_of(lower) + static_cast<double>(i) * step) / 2595) - 1);
+    edges.push_back(static_cast<int64_t>(std::floor((length + 1) * hertz / rate)));
+  }
+  Numbers out = MakeNumbers(*dtype, {bins, columns});
+  auto set = [&](int64_t bin, int64_t column, double weight) {
+    if (bin >= 0 && bin < bins) out.real[static_cast<size_t>(bin * columns + column)] = weight;
+  };
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t low = edges[static_cast<size_t>(column)], middle = edges[static_cast<size_t>(column) + 1];
+    const int64_t high = edges[static_cast<size_t>(column) + 2];
+    if (low == middle) set(middle, column, 1);
+    for (int64_t bin = low; bin < middle; ++bin)
+      set(bin, column, static_cast<double>(bin - low) / static_cast<double>(middle - low));
+    if (low != middle) set(middle, column, 1);
+    for (int64_t bin = middle; bin < high; ++bin)
+      set(bin, column, static_cast<double>(high - bin) / static_cast<double>(high - middle));
+  }
+  return Outputs{call.build.Constant(out)};
+}
+
 }  // namespace
 
 std::vector<Operator> SelectionOperators() {
-  return {{"NonZero", 1, NonZero},
+  return {{"MelWeightMatrix", 5, MelWeights},
+          {"NonZero", 1, NonZero},
           {"Compress", 2, Compress},
           {"CenterCropPad", 2, CenterCropPad},
           {"DFT", 1, Fourier},

@@ -28,9 +28,9 @@ std::vector<Missing> MissingOf(const Network& network) {
 size_t CountDependents(const OnnxModel& model, const std::vector<std::string>& nodes) {
   std::unordered_map<std::string, std::vector<size_t>> readers;  // of a value
   for (size_t i = 0; i < model.nodes.size(); ++i) {
-    for (const std::string& input : model.nodes[i].inputs) {
-      if (!input.empty()) readers[input].push_back(i);
-    }
+    for (const auto* names : {&model.nodes[i].inputs, &model.nodes[i].captured})
+      for (const std::string& name : *names)
+        if (!name.empty()) readers[name].push_back(i);
   }
   const std::set<std::string> named(nodes.begin(), nodes.end());
   std::vector<bool> reached(model.nodes.size(), false);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "network/graph/simplify.h"
@@ -180,6 +181,27 @@ TEST(Quantized, ProductsAreOfCentredNumbers) {
   EXPECT_THAT(WholesOf(builder, {Wholes(DType::kU8, {1, 2}, {0, 255}), Wholes(DType::kU8, {2, 1}, {0, 0}),
                                  Wholes(DType::kU8, {1}, {1}), Wholes(DType::kU8, {1}, {2})}),
               ElementsAre(2 - 508));
+}
+
+// onnxruntime's own operators, as its exporters write them.
+TEST(Contributed, ActivationsWithABias) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2}).Floats("b", {2}, {1, -1}).Node("BiasGelu", {"x", "b"}, {"y"}, {}, "com.microsoft");
+  builder.Output("y", {2});
+  const std::vector<double> seen = RealsOf(builder, {Reals(DType::kF32, {2}, {0, 3})});
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_NEAR(seen[0], 0.5 * (1 + std::erf(std::sqrt(0.5))), 1e-6);
+  EXPECT_NEAR(seen[1], 1 + std::erf(std::sqrt(2)), 1e-6);
+}
+
+TEST(RmsNormalization, DividesByTheRootOfTheMeanSquare) {
+  ModelFileBuilder builder(23);
+  builder.Input("x", {1, 2}).Floats("scale", {2}, {1, 10});
+  builder.Node("RMSNormalization", {"x", "scale"}, {"y"}, {{"epsilon", 0.0F}}).Output("y", {1, 2});
+  const std::vector<double> seen = RealsOf(builder, {Reals(DType::kF32, {1, 2}, {1, 7})});  // a mean square of 25
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_NEAR(seen[0], 0.2, 1e-6);
+  EXPECT_NEAR(seen[1], 14, 1e-5);
 }
 
 TEST(Pad, RepeatsMirrorsAndWrapsAround) {
