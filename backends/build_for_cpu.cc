@@ -103,7 +103,7 @@ Result<Source> ReadKernel(const std::string& text) {
 }
 
 // Creating a target machine costs more than linking: one is kept for the target used last.
-Result<ObjectCompiler*> CompilerFor(const Target& target) {
+Result<ObjectCompiler*> CompilerFor(const CpuTarget& target) {
   static std::string open_for;
   static std::unique_ptr<ObjectCompiler> compiler;
   std::string name = PrintTarget(target);
@@ -115,7 +115,7 @@ Result<ObjectCompiler*> CompilerFor(const Target& target) {
 }
 
 // The schedules' way to a module.
-Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const Target& target,
+Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const CpuTarget& target,
                          const ObjectCompiler& compiler, llvm::LLVMContext& context, BuildTimes& times,
                          const LowerLimits& limits = {}) {
   Stopwatch watch;
@@ -156,17 +156,25 @@ Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const
 // range of sizes each case may be as long.
 constexpr int64_t kServedInstructions = 1'600;
 
+Result<const CpuTarget*> CpuOf(const BuildRequest& request) {
+  if (const CpuTarget* cpu = request.target.cpu()) return cpu;
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("builds for CPUs, and was asked to for a device of kind \"{}\"", request.target.kind()),
+               "target"};
+}
+
 // The requested schedule, or the default one, or its modest form. A default that is refused for another reason is a gap
 // in its rules and no reason to leave the user without a kernel: plain loops always lower.
 Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, const ObjectCompiler& compiler,
                             llvm::LLVMContext& context, BuildTimes& times, std::string& schedule_text) {
+  const CpuTarget& target = *HONE_TRY(CpuOf(request));
   Stopwatch watch;
   if (!request.schedule.empty()) {
     ScheduleCases cases = HONE_TRY(ParseScheduleCases(request.schedule));
     for (ScheduleCase& scheduled : cases.cases) scheduled.choices.clear();
     schedule_text = PrintScheduleCases(cases);
     times.schedule = watch.Lap();
-    return EmitWith(kernel, cases, request.target, compiler, context, times);
+    return EmitWith(kernel, cases, target, compiler, context, times);
   }
   std::string refusal;
   LowerLimits limits;
@@ -175,21 +183,21 @@ Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, c
     ScheduleCases cases = HONE_TRY(PlanCases(kernel, request.target, modest));
     schedule_text = PrintScheduleCases(cases);
     times.schedule += watch.Lap();
-    Result<Emitted> emitted = EmitWith(kernel, cases, request.target, compiler, context, times, limits);
+    Result<Emitted> emitted = EmitWith(kernel, cases, target, compiler, context, times, limits);
     if (emitted || emitted.error().kind == ErrorKind::kUnsupported) return emitted;
     refusal = emitted.error().message;
     watch.Lap();
     limits = {};
   }
   schedule_text = "# plain loops: the default schedule was refused: " + refusal + "\n";
-  return EmitWith(kernel, {"", {{}}}, request.target, compiler, context, times);
+  return EmitWith(kernel, {"", {{}}}, target, compiler, context, times);
 }
 
 }  // namespace
 
 Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
   BuildOutput output;
-  ObjectCompiler* compiler = HONE_TRY(CompilerFor(request.target));
+  ObjectCompiler* compiler = HONE_TRY(CompilerFor(*HONE_TRY(CpuOf(request))));
   Stopwatch watch;
   Source source = HONE_TRY(ReadKernel(request.kernel));
   output.times.parse = watch.Lap();
@@ -212,7 +220,7 @@ Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
 
 Result<std::string> ExplainCode(const BuildRequest& request) {
   BuildTimes times;
-  ObjectCompiler* compiler = HONE_TRY(CompilerFor(request.target));
+  ObjectCompiler* compiler = HONE_TRY(CompilerFor(*HONE_TRY(CpuOf(request))));
   Source source = HONE_TRY(ReadKernel(request.kernel));
   llvm::LLVMContext context;
   std::string schedule;

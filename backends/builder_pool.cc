@@ -5,7 +5,6 @@
 #include "backends/child_messages.h"
 #include "backends/child_pool.h"
 #include "base/bytes.h"
-#include "base/elf_check.h"
 #include "base/hash.h"
 
 namespace hone {
@@ -104,8 +103,7 @@ Result<BuiltArtifact> BuilderPool::Impl::Build(const BuildRequest& request, Mono
   ReadOnlyMapping mapping = HONE_TRY(artifact.object.Map());
   Digest256 digest = Hash256(mapping.bytes());
   artifact.digest = AsText(std::as_bytes(std::span(digest)));
-  ArtifactLayout layout = HONE_TRY(CheckArtifact(mapping.bytes(), {.other_machine = true}));
-  artifact.manifest = HONE_TRY(DecodeManifest(layout.manifest));
+  artifact.manifest = HONE_TRY(options.open(mapping.bytes()));
   return artifact;
 }
 

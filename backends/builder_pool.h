@@ -3,8 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
+#include "ir/native_artifact.h"
 
 namespace hone {
 
@@ -25,6 +29,11 @@ struct BuilderPoolOptions {
   int cpu_seconds = 20;                        // of one build
   int64_t address_space = int64_t{4} << 30;    // of a builder, LLVM included
   int64_t object_bytes = int64_t{32} << 20;    // of one artifact
+  // Its gate: the manifest of what a builder made, for whatever machine, or why it is refused (kCorrupt: it is no such
+  // artifact at all).
+  std::function<Result<Manifest>(std::span<const std::byte> artifact)> open = [](std::span<const std::byte> artifact) {
+    return OpenNativeArtifact(artifact, {.other_machine = true});
+  };
   int nice = 10;                               // below the serving threads
   bool idle = false;                           // as SubprocessLimits
   std::string idle_group = {};
@@ -33,7 +42,7 @@ struct BuilderPoolOptions {
 struct BuiltArtifact {
   std::string schedule;  // text form, also when it was the default
   Manifest manifest;     // decoded from the object itself
-  SealedMemfd object;    // passed CheckArtifact, for any machine: request.target may be another one
+  SealedMemfd object;    // passed the pool's gate, for any machine: request.target may be another one
   std::string digest;    // BLAKE2b-256 of the object, 32 raw bytes
   BuildTimes times;
 };
@@ -41,6 +50,12 @@ struct BuiltArtifact {
 struct BuilderPoolStats {
   uint64_t builds = 0, failed = 0, crashed = 0, timed_out = 0, restarts = 0;
   int busy = 0;
+
+  BuilderPoolStats& operator+=(const BuilderPoolStats& more) {
+    builds += more.builds, failed += more.failed, crashed += more.crashed, timed_out += more.timed_out;
+    restarts += more.restarts, busy += more.busy;
+    return *this;
+  }
 };
 
 // Thread-safe. Calls block; as many run at once as there are builders, the others wait for a free one.

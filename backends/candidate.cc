@@ -23,7 +23,7 @@
 #include "backends/candidate_threads.h"
 #include "backends/seccomp_filter.h"
 #include "base/bytes.h"
-#include "base/elf_check.h"
+#include "ir/native_artifact.h"
 #include "base/file.h"
 #include "base/generated_code.h"
 #include "base/subprocess.h"
@@ -173,8 +173,8 @@ void LoadCode(int artifact_fd, Call& call) {
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", artifact_fd);
   void* library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) FailSetup("loading the code", ::dlerror());
-  call.entry = reinterpret_cast<hone_entry_fn>(::dlsym(library, std::string(kEntrySymbolName).c_str()));
-  call.pack = reinterpret_cast<hone_pack_fn>(::dlsym(library, std::string(kPackSymbolName).c_str()));
+  call.entry = reinterpret_cast<hone_entry_fn>(::dlsym(library, kEntryName));
+  call.pack = reinterpret_cast<hone_pack_fn>(::dlsym(library, kPackName));
   if (call.entry == nullptr) FailSetup("loading the code", "no hone_entry");
 }
 

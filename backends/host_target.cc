@@ -182,7 +182,7 @@ Result<Isa> DetectIsa() { return Isa::kNeon; }
 #endif
 
 // Caches of the first core. Where sysfs says nothing (some containers) the defaults of Target stay.
-void DetectCaches(Target& target) {
+void DetectCaches(CpuTarget& target) {
   int threads = CountList(ReadLine("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list"));
   for (int index = 0; index < 8; ++index) {
     std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", index);
@@ -208,9 +208,13 @@ Result<Target> HostTarget() {
   if (const char* text = ::secure_getenv("HONE_TARGET"); text != nullptr && *text != '\0') {
     Result<Target> target = ParseTarget(text);
     if (!target) return std::move(target).error().Context("HONE_TARGET");
+    if (!target->cpu())
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("saw \"{}\", wanted a CPU's target, which begins with \"cpu\"", target->kind()),
+                   "HONE_TARGET"};
     return target;
   }
-  Target target;
+  CpuTarget target;
   target.isa = HONE_TRY(DetectIsa());
   target.cpu = CpuName(target.isa);
   for (std::string_view feature : kNamedFeatures)
@@ -218,7 +222,7 @@ Result<Target> HostTarget() {
       target.features.emplace_back(feature);
   target.cores = UsableCores();
   DetectCaches(target);
-  return target;
+  return Target(std::move(target));
 }
 
 }  // namespace hone

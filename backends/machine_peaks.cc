@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "codegen/machine_model.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -151,7 +152,7 @@ Words MakeWords(int64_t count) {
 // Bytes a thread reads over and over so that they come from this level: few of those that do, since a roof is what the
 // level gives at most, and the size of a shared cache is not what one of its users gets. 0: the level is no larger than
 // the one before.
-int64_t BytesAt(int level, const Target& host, int threads) {
+int64_t BytesAt(int level, const CpuTarget& host, int threads) {
   const int64_t sizes[] = {host.l1_bytes, host.l2_bytes, host.l3_bytes / threads};
   int64_t bytes;
   if (level == kMemoryLevels - 1)
@@ -172,8 +173,10 @@ std::string_view MemoryLevelName(int level) {
   return kNames[static_cast<size_t>(std::clamp(level, 0, kMemoryLevels - 1))];
 }
 
-MachinePeaks MeasurePeaks(const Target& host, int threads) {
+MachinePeaks MeasurePeaks(const Target& target, int threads) {
   MachinePeaks peaks;
+  if (!target.cpu()) return peaks;
+  const CpuTarget& host = *target.cpu();
   const Loops loops = LoopsFor(host.isa);
   threads = std::clamp(threads, 1, std::max(1, host.cores));
   if (loops.fma == nullptr) return peaks;
@@ -226,10 +229,11 @@ Result<MachinePeaks> ParsePeaks(std::string_view text) {
 }
 
 int LevelOf(double bytes, const Target& target, int threads) {
+  const MachineModel machine = ModelMachine(target);
   const double cores = std::max(1, threads);
-  if (bytes <= static_cast<double>(target.l1_bytes) * cores) return 0;
-  if (bytes <= static_cast<double>(target.l2_bytes) * cores) return 1;
-  return bytes <= static_cast<double>(target.l3_bytes) ? 2 : 3;
+  if (bytes <= static_cast<double>(machine.l1_bytes) * cores) return 0;
+  if (bytes <= static_cast<double>(machine.l2_bytes) * cores) return 1;
+  return bytes <= static_cast<double>(machine.l3_bytes) ? 2 : 3;
 }
 
 }  // namespace hone

@@ -10,7 +10,7 @@
 #include <new>
 #include <numeric>
 
-#include "base/elf_check.h"
+#include "ir/native_artifact.h"
 #include "ir/target.h"
 
 namespace hone {
@@ -38,18 +38,8 @@ int Workers(int wanted, const Kernel& kernel) {
 // The manifest of an artifact that may be mapped here, and that is this kernel's.
 Result<Manifest> Admit(const Workload& workload, const SealedMemfd& artifact) {
   ReadOnlyMapping mapping = HONE_TRY(artifact.Map());
-  ArtifactLayout layout = HONE_TRY(CheckArtifact(mapping.bytes(), {}));
-  Manifest manifest = HONE_TRY(DecodeManifest(layout.manifest));
-  Target target = HONE_TRY(ParseTarget(manifest.target));
-  ArtifactExpectations expectations;
-  expectations.isa = manifest.target.substr(0, manifest.target.find(' '));
-  expectations.features = target.features;
-  HONE_TRY(CheckArtifact(mapping.bytes(), expectations));
+  Manifest manifest = HONE_TRY(OpenNativeArtifact(mapping.bytes()));
   HONE_TRY(workload.CheckManifest(manifest));
-  bool packs = std::any_of(manifest.operands.begin(), manifest.operands.end(),
-                           [](const ManifestOperand& operand) { return operand.packed_bytes > 0; });
-  if (packs && !layout.has_pack)
-    return Error{ErrorKind::kInvalid, "the artifact has packed operands and no hone_pack", ""};
   return manifest;
 }
 

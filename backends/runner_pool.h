@@ -85,6 +85,12 @@ struct RunTiming {
 struct RunnerPoolStats {
   uint64_t prepared = 0, checked = 0, refused = 0, restarts = 0;
   int busy = 0;
+
+  RunnerPoolStats& operator+=(const RunnerPoolStats& more) {
+    prepared += more.prepared, checked += more.checked, refused += more.refused, restarts += more.restarts;
+    busy += more.busy;
+    return *this;
+  }
 };
 
 // Thread-safe.

@@ -1,5 +1,7 @@
 #include "base/cpu_features.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #if defined(__x86_64__)
@@ -121,6 +123,16 @@ std::vector<std::string_view> FeaturesOfIsa(std::string_view isa) {
     return {"avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl",
             "bmi", "bmi2", "f16c",     "fma",      "lzcnt",    "movbe",   "popcnt"};
   if (isa == "neon") return {"neon"};
+  return {};
+}
+
+Result<void> CheckProcessor(std::string_view isa, std::span<const std::string> features) {
+  std::vector<std::string_view> needed = FeaturesOfIsa(isa);
+  if (needed.empty()) return Error{ErrorKind::kUnsupported, fmt::format("artifact for unknown ISA \"{}\"", isa), ""};
+  needed.insert(needed.end(), features.begin(), features.end());
+  for (std::string_view feature : needed)
+    if (!CpuHasFeature(feature))
+      return Error{ErrorKind::kUnsupported, fmt::format("artifact needs {}, which this CPU lacks", feature), ""};
   return {};
 }
 

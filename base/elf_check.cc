@@ -14,7 +14,6 @@
 
 #include "base/bytes.h"
 #include "base/code_check.h"
-#include "base/cpu_features.h"
 #include "base/hash.h"
 
 namespace hone {
@@ -402,18 +401,6 @@ class Image {
   ArtifactLayout layout_;
 };
 
-Result<void> CheckIsa(const ArtifactExpectations& expectations) {
-  if (expectations.isa.empty()) return {};
-  std::vector<std::string_view> features = FeaturesOfIsa(expectations.isa);
-  if (features.empty())
-    return Error{ErrorKind::kUnsupported, fmt::format("artifact for unknown ISA \"{}\"", expectations.isa), ""};
-  features.insert(features.end(), expectations.features.begin(), expectations.features.end());
-  for (std::string_view feature : features)
-    if (!CpuHasFeature(feature))
-      return Error{ErrorKind::kUnsupported, fmt::format("artifact needs {}, which this CPU lacks", feature), ""};
-  return {};
-}
-
 }  // namespace
 
 Result<ArtifactLayout> CheckArtifact(std::span<const std::byte> bytes, const ArtifactExpectations& expectations) {
@@ -425,7 +412,6 @@ Result<ArtifactLayout> CheckArtifact(std::span<const std::byte> bytes, const Art
     if (expectations.digest != AsText(std::as_bytes(std::span(digest))))
       return Error{ErrorKind::kInvalid, "artifact's digest differs from the one it was announced with", ""};
   }
-  HONE_TRY(CheckIsa(expectations));
   return Image(bytes, expectations.other_machine).Check();
 }
 

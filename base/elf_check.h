@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
 
@@ -21,10 +20,6 @@ inline constexpr std::string_view kManifestSymbolName = "hone_manifest";
 struct ArtifactExpectations {
   uint64_t size = 0;        // exact; 0: not known
   std::string digest = {};  // BLAKE2b-256, 32 raw bytes; "": not known
-  // What the code was compiled for: ISA name and feature names as in ir/target.h's text ("avx512", {"avx512vnni"}).
-  // "": not checked here.
-  std::string isa = {};
-  std::vector<std::string> features = {};
   bool other_machine = false;  // built for shipping: any architecture that we emit code for. Never load such a one
 };
 
@@ -35,8 +30,8 @@ struct ArtifactLayout {
 };
 
 // Accepts `bytes` as an artifact for this machine, or says what is wrong. kCorrupt: not the ELF file that hone emits
-// (the message names the first offence); kInvalid: digest or size differ; kUnsupported: needs an ISA this CPU lacks.
-// Reads nothing outside `bytes`, whatever they hold. Thread-safe.
+// (the message names the first offence); kInvalid: digest or size differ. What instructions the processor has to know is
+// another question: CheckProcessor in base/cpu_features.h. Reads nothing outside `bytes`, whatever they hold. Thread-safe.
 Result<ArtifactLayout> CheckArtifact(std::span<const std::byte> bytes, const ArtifactExpectations& expectations);
 
 }  // namespace hone

@@ -78,7 +78,7 @@ void PrintDigests(const std::string& kernel, const Target& target, int samples) 
   std::string name = kernel;
   std::replace(name.begin(), name.end(), '\n', ' ');
   auto print = [&](int sample, const std::string& digest) {
-    fmt::print("{} {} {} {}\n", digest, IsaName(target.isa), sample, name);
+    fmt::print("{} {} {} {}\n", digest, ArchitectureName(target), sample, name);
   };
   print(0, Digest({kernel, "", target}));
   Result<Kernel> parsed = ParseKernel(kernel);

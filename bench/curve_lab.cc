@@ -35,7 +35,7 @@
 #include "ir/language/parse.h"
 #include "ir/schedule/apply.h"
 #include "tuner/features.h"
-#include "tuner/process_evaluator.h"
+#include "backends/process_evaluator.h"
 #include "tuner/recording.h"
 #include "tuner/replay.h"
 #include "tuner/search.h"

@@ -339,8 +339,9 @@ int Main(int argc, char** argv) {
   CollectOptions options;
   Result<Target> host = HostTarget();
   if (!host) return std::fprintf(stderr, "%s\n", host.error().Text().c_str()), 1;
-  options.target = *host;
-  options.target.cores = 1;
+  CpuTarget one_core = *host->cpu();
+  one_core.cores = 1;
+  options.target = one_core;
   std::string only;
   std::vector<std::string> rest;
   for (int i = 2; i < argc; ++i) {

@@ -20,7 +20,7 @@
 #include "backends/host_target.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
-#include "tuner/process_evaluator.h"
+#include "backends/process_evaluator.h"
 #include "tuner/recording.h"
 #include "tuner/replay.h"
 #include "tuner/search.h"

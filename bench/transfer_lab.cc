@@ -40,7 +40,7 @@
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
 #include "tuner/measure.h"
-#include "tuner/process_evaluator.h"
+#include "backends/process_evaluator.h"
 #include "tuner/ranked_transfer.h"
 #include "tuner/xgb_model.h"
 

@@ -28,7 +28,7 @@ std::string Tagged(char tag, const Fingerprint& fingerprint) {
 std::string RecordKey(const CacheKey& key) {
   std::string bytes = KernelPrefix(key.class_fingerprint, key.fingerprint);
   Hasher64 timing;
-  timing.Update(key.target);
+  timing.Update(HashedTarget(key.target));
   timing.Update(std::string_view("\0", 1));
   timing.Update(fmt::format("{}", key.threads));
   Digest64 digest = timing.Finish();

@@ -22,7 +22,7 @@ const std::string& TwinsMergedKey() {
 std::optional<CacheKey> KeyOfToday(const Record& record) {
   Result<Target> target = ParseTarget(record.key.target);
   if (!target) return std::nullopt;
-  const int said = ThreadsSaidBy(record.key.canonical), to_say = ThreadsToSay(said, target->cores);
+  const int said = ThreadsSaidBy(record.key.canonical), to_say = ThreadsToSay(said, target->cores());
   if (to_say == said) return std::nullopt;
   CacheKey key = record.key;
   key.canonical = WithThreads(record.key.canonical, to_say);

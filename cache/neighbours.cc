@@ -150,11 +150,13 @@ std::shared_ptr<const Donor> Neighbours::Find(const Fingerprint& fingerprint) co
 
 std::vector<Neighbour> Neighbours::Nearest(const Query& query) const {
   std::vector<Neighbour> all;
+  const std::string_view kind = KindOfTarget(query.target);
   {
     MutexLock lock(mutex_);
     for (const auto& [_, donor] : donors_) {
       const bool is_alike = donor->target == query.target && donor->threads == query.threads;
       if (is_alike && donor->fingerprint == query.fingerprint) continue;
+      if (KindOfTarget(donor->target) != kind) continue;
       if (query.leave_out && query.leave_out(*donor)) continue;
       Neighbour neighbour{donor, donor->class_fingerprint == query.class_fingerprint,
                           Distance(donor->silhouette, query.silhouette)};

@@ -24,8 +24,9 @@ enum RecordFlags : uint8_t {
   kHasArtifact = 4,
   kHasDonor = 8,
   kIsPinned = 16,
-  kHasSource = 32,  // of version 3, and of all that have it
-  kAllFlags = 63,
+  kHasSource = 32,  // since version 3, where each has one
+  kHasMark = 64,    // since version 4
+  kAllFlags = 127,
 };
 
 void WriteFingerprint(ByteWriter& out, const Fingerprint& fingerprint) {
@@ -110,10 +111,11 @@ std::string_view OriginName(Origin origin) {
 }
 
 std::string CodeKey(std::string_view compiler, uint32_t abi_version, const Target& target) {
-  std::string text = PrintTarget(target);
-  std::string_view isa = std::string_view(text).substr(0, text.find(' '));
-  return fmt::format("{} abi={} {} cpu={} features={}", compiler, abi_version, isa, target.cpu,
-                     fmt::join(target.features, ","));
+  // Of a CPU without its kind, as it was written before targets had kinds: what was built then is current still.
+  if (const CpuTarget* cpu = target.cpu())
+    return fmt::format("{} abi={} {} cpu={} features={}", compiler, abi_version, IsaName(cpu->isa), cpu->cpu,
+                       fmt::join(cpu->features, ","));
+  return fmt::format("{} abi={} {}", compiler, abi_version, PrintTarget(target));
 }
 
 CacheKey MakeCacheKey(const Canonical& canonical, const Target& target, int32_t threads, std::string code) {
@@ -146,17 +148,17 @@ Result<void> CheckRecord(const Record& record) {
 
 namespace {
 
-// All but the mark.
-std::string RecordBody(const Record& record) {
+// All but the mark. `flags`: further ones.
+std::string RecordBody(const Record& record, std::string_view target, uint8_t flags) {
   ByteWriter out;
   out.Reserve(512 + record.key.canonical.size() + record.schedule.size() + record.request.size());
   WriteFingerprint(out, record.key.class_fingerprint);
   WriteFingerprint(out, record.key.fingerprint);
   out.U8(static_cast<uint8_t>((record.measured ? kHasMeasured : 0) | (record.expected ? kHasExpected : 0) |
                               (record.artifact_digest ? kHasArtifact : 0) | (record.donor ? kHasDonor : 0) |
-                              (record.pinned ? kIsPinned : 0) | (record.source ? kHasSource : 0)));
+                              (record.pinned ? kIsPinned : 0) | (record.source ? kHasSource : 0) | flags));
   out.U8(static_cast<uint8_t>(record.origin));
-  out.String(record.key.target);
+  out.String(target);
   out.Varint(static_cast<uint64_t>(record.key.threads));
   out.String(record.key.code);
   out.String(record.label);
@@ -181,9 +183,13 @@ std::string RecordBody(const Record& record) {
   return out.Take();
 }
 
-Digest256 MarkOf(const Record& record, const Digest256& key) { return Mac256(key, "record " + RecordBody(record)); }
+// What a mark is over: a CPU's target without its kind, so that marks of what was checked before targets had kinds are
+// good still.
+std::string MarkedBody(const Record& record) { return RecordBody(record, HashedTarget(record.key.target), 0); }
+
+Digest256 MarkOf(const Record& record, const Digest256& key) { return Mac256(key, "record " + MarkedBody(record)); }
 Digest256 MarkToCheckOf(const Record& record, const Digest256& key) {
-  return Mac256(key, "to check " + RecordBody(record));
+  return Mac256(key, "to check " + MarkedBody(record));
 }
 
 }  // namespace
@@ -201,11 +207,9 @@ bool IsMarkedToCheckBy(const Record& record, const Digest256& key) {
 }
 
 std::string EncodeRecord(const Record& record) {
-  std::string body = RecordBody(record);
-  if (!record.mark && !record.source) return Seal(ValueType::kRecord, 1, body);
-  const Digest256 mark = record.mark.value_or(kNoMark);
-  body.append(reinterpret_cast<const char*>(mark.data()), mark.size());
-  return Seal(ValueType::kRecord, record.source ? 3 : 2, body);
+  std::string body = RecordBody(record, TargetInWordsOfToday(record.key.target), record.mark ? kHasMark : 0);
+  if (record.mark) body.append(reinterpret_cast<const char*>(record.mark->data()), record.mark->size());
+  return Seal(ValueType::kRecord, kRecordVersion, body);
 }
 
 Result<Record> DecodeRecord(std::string_view value) {
@@ -214,9 +218,12 @@ Result<Record> DecodeRecord(std::string_view value) {
   record.key.class_fingerprint = HONE_TRY(ReadFingerprint(in));
   record.key.fingerprint = HONE_TRY(ReadFingerprint(in));
   uint8_t flags = HONE_TRY(in.U8());
-  if (flags > kAllFlags) return Error{ErrorKind::kCorrupt, fmt::format("unknown record flags {:#x}", flags), ""};
+  const uint8_t version = SealedVersion(value);
+  if (flags > (version < 3 ? kHasSource - 1 : version < 4 ? kHasMark - 1 : kAllFlags)) return Error{ErrorKind::kCorrupt, fmt::format("unknown record flags {:#x}", flags), ""};
   record.origin = HONE_TRY(in.Enumerator(Origin::kTuned, Origin::kImported));
-  record.key.target = HONE_TRY(ReadString(in, kShortLimit));
+  const std::string target = HONE_TRY(ReadString(in, kShortLimit));
+  record.key.target = TargetInWordsOfToday(target);
+  if (version >= 4 && record.key.target != target) return Error{ErrorKind::kCorrupt, "a target without its kind", ""};
   record.key.threads = HONE_TRY(ReadInt32(in));
   record.key.code = HONE_TRY(ReadString(in, kShortLimit));
   record.label = HONE_TRY(ReadString(in, kShortLimit));
@@ -237,12 +244,11 @@ Result<Record> DecodeRecord(std::string_view value) {
   record.pinned = (flags & kIsPinned) != 0;
   record.created = HONE_TRY(ReadStamp(in));
   record.updated = HONE_TRY(ReadStamp(in));
-  const uint8_t version = SealedVersion(value);
-  if ((version >= 3) != ((flags & kHasSource) != 0))
-    return Error{ErrorKind::kCorrupt, "a record has a source in version 3, and in no other", ""};
-  if (version >= 3) record.source = HONE_TRY(ReadSource(in));
-  if (version >= 2) record.mark = HONE_TRY(in.Array<32>());
-  if (version >= 3 && record.mark == kNoMark) record.mark.reset();
+  if (version == 3 && (flags & kHasSource) == 0)
+    return Error{ErrorKind::kCorrupt, "a record of version 3 has a source", ""};
+  if (flags & kHasSource) record.source = HONE_TRY(ReadSource(in));
+  if (version == 2 || version == 3 || (flags & kHasMark) != 0) record.mark = HONE_TRY(in.Array<32>());
+  if (version == 3 && record.mark == kNoMark) record.mark.reset();
   HONE_TRY(in.Finish());
   return record;
 }

@@ -51,7 +51,7 @@ struct CacheKey {
   Fingerprint class_fingerprint;
   Fingerprint fingerprint;
   std::string canonical;  // compared on lookup: a collision of fingerprints is a miss
-  std::string target;     // timing key: PrintTarget …
+  std::string target;     // timing key: PrintTarget, in the words of today …
   int32_t threads = 1;    // … and how many the code was made for; both compared on lookup
   std::string code;       // code key: compiler, ABI, ISA; see CodeKey
   bool operator==(const CacheKey&) const = default;
@@ -118,7 +118,8 @@ struct ClassInfo {
 };
 
 // Values are wrapped by base/envelope.h; each type counts its versions on its own.
-inline constexpr uint8_t kRecordVersion = 3;  // 1: without a mark; 2: without a source
+// 1: without a mark; 2: without a source; 3: with a source; before 4: targets without a kind.
+inline constexpr uint8_t kRecordVersion = 4;
 inline constexpr uint8_t kKernelUseVersion = 1;
 inline constexpr uint8_t kClassVersion = 1;
 

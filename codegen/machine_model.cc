@@ -2,7 +2,7 @@
 
 namespace hone {
 
-MachineModel ModelMachine(const Target& target) {
+MachineModel ModelCpu(const CpuTarget& target) {
   MachineModel machine;
   machine.vector_bits = target.VectorBits();
   machine.vector_registers = target.VectorRegisters();

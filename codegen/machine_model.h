@@ -84,7 +84,8 @@ struct MachineModel {
   double far_line_cycles = 6, far_latency = 300, instructions_in_flight = 512;
 };
 
-// The only place that makes a model of a target.
+// By its kind (codegen/device_kinds.h). REQUIRES: there is a row for the kind.
 MachineModel ModelMachine(const Target& target);
+MachineModel ModelCpu(const CpuTarget& target);
 
 }  // namespace hone

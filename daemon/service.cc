@@ -10,7 +10,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <optional>
 
-#include "backends/host_target.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/idle_group.h"
@@ -23,13 +22,14 @@
 #include "daemon/refine/idle_loop.h"
 #include "daemon/refine/tuning.h"
 #include "daemon/router.h"
+#include "daemon/serve/devices.h"
 #include "daemon/serve/event_loop.h"
 #include "daemon/serve/hot_set.h"
 #include "daemon/serve/listen.h"
 #include "daemon/serve/misses.h"
 #include "daemon/serve/server.h"
 #include "daemon/serve/transfers.h"
-#include "daemon/worker_pools.h"
+#include "backends/worker_pools.h"
 
 namespace hone {
 namespace {
@@ -124,14 +124,6 @@ WorkerPoolsOptions IdleWorkerPoolsOptionsOf(WorkerPoolsOptions options, int core
   return options;
 }
 
-// What builds, as part of every artifact's key: code made by another builder is made again from its schedule.
-Result<std::string> CompilerName(const std::string& program) {
-  std::string path = program;
-  if (path.empty()) path = HONE_TRY(FindOwnProgram("hone-builder"));
-  std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 30));
-  return fmt::format("hone-{} builder={}", HONE_VERSION, HexOf(Hash64(bytes)));
-}
-
 class Service {
  public:
   Service(const ServiceOptions& options, Config config) : options_(options), config_(std::move(config)) {}
@@ -159,7 +151,8 @@ class Service {
   bool refines() const { return !inspects() && options_.idle && config_.idle; }
 
   Result<void> Open() {
-    Target host = HONE_TRY(HostTarget());
+    Devices devices = HONE_TRY(Devices::Probe(options_.builder));
+    const int cores = devices.host().target.cores();
     if (config_.cache.empty()) config_.cache = HONE_TRY(DefaultCacheDir());
     if (!inspects()) {
       std::optional<ListeningSocket> inherited = HONE_TRY(InheritedSocket());
@@ -178,17 +171,17 @@ class Service {
     cache.memory_bytes = config_.store_memory;
     cache_ = HONE_TRY(ScheduleCache::Open(cache));
     if (refines()) MakeIdleGroup();
-    WorkerPoolsOptions pools = WorkerPoolsOptionsOf(config_, options_, host.cores);
-    std::string compiler = HONE_TRY(CompilerName(options_.builder));
+    WorkerPoolsOptions pools = WorkerPoolsOptionsOf(config_, options_, cores);
     if (inspects()) {
-      pools_ = MakeLazyWorkerPools(pools);
+      pools_ = MakeLazyWorkerPools([devices, pools] { return StartPools(devices, pools, false); });
     } else {
-      pools_ = HONE_TRY(StartWorkerPools(pools));
+      pools_ = HONE_TRY(StartPools(devices, pools, true));
     }
-    admin_pools_ = MakeLazyWorkerPools(AdminWorkerPoolsOptionsOf(pools));
+    admin_pools_ = MakeLazyWorkerPools(
+        [devices, options = AdminWorkerPoolsOptionsOf(pools)] { return StartPools(devices, options, false); });
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
-    path_ = std::make_unique<RequestPath>(*cache_, *pools_, metrics_, host, compiler);
-    model_ = std::make_unique<SharedModel>(*cache_, host);
+    path_ = std::make_unique<RequestPath>(*cache_, *pools_, metrics_, devices);
+    model_ = std::make_unique<SharedModel>(*cache_, devices);
     if (!inspects()) {
       transfers_ = std::make_unique<Transfers>(*cache_, pools.builders.builders);
       path_->SetTransfers(transfers_.get());
@@ -209,7 +202,7 @@ class Service {
                            }});
     if (!inspects()) {
       tuning_ = std::make_unique<Tuning>(
-          loop_, *cache_, [pools] { return StartWorkerPools(pools); }, *path_, *model_, metrics_,
+          loop_, *cache_, [devices, pools] { return StartPools(devices, pools, false); }, *path_, *model_, metrics_,
           [this](const Record& record) {
             hot_->Forget(record.key.fingerprint);
             transfers_->Put(record);
@@ -217,19 +210,21 @@ class Service {
           });
       tuning_->SetTransfers(transfers_.get());
       misses_->SetSearcher(tuning_.get());
-      transfers_->SetModel([this] { return model_->ToAsk(); });
+      transfers_->SetModel([this](std::string_view kind) { return model_->ToAsk(kind); });
       notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
     }
     if (refines()) {
       idle_ = std::make_unique<IdleLoop>(
           *cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_), config_.idle_share,
-          [options = IdleWorkerPoolsOptionsOf(pools, host.cores, idle_group_)] { return StartWorkerPools(options); },
+          [devices, options = IdleWorkerPoolsOptionsOf(pools, cores, idle_group_)] {
+            return StartPools(devices, options, false);
+          },
           idle_group_ ? &*idle_group_ : nullptr);
       misses_->SetOnWork([this] { idle_->Interrupt(); });
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->idle_facts = [this] { return std::pair(idle_->state(), idle_->task()); };
     }
-    admin_->insight.SetModel([this] { return model_->ToAsk(); });
+    admin_->insight.SetModel([this](std::string_view kind) { return model_->ToAsk(kind); });
     if (!inspects()) admin_->top = [this] { return Top(); };
     router_ = std::make_unique<Router>(
         loop_, Services{*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_});

@@ -21,7 +21,7 @@ LAYERS = {
     "ir": {"base", "ir"},
     "codegen": {"base", "ir"},
     "codegen/lower": {"base", "ir"},
-    "codegen/rules": {"base", "ir", "codegen/lower", "codegen/machine_model.h"},
+    "codegen/rules": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/device_kinds.h"},
     "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/math_tables.h"},
     "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/math_tables.h"},
     "backends": {"base", "ir", "codegen"},

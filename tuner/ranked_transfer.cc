@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/parallel.h"
+#include "codegen/device_kinds.h"
 #include "codegen/rules/default_schedule.h"
 #include "ir/graph/specialize.h"
 #include "ir/language/parse.h"
@@ -79,9 +80,9 @@ struct Draft {
 // (docs/transfer.md), however much they look like a gain to trees that have not seen it. Decisions carry over.
 Result<Fit> FitSteps(const Donor& donor, const Space& space, const TransferOptions& options) {
   const Target target = HONE_TRY(ParseTarget(donor.target));
-  if (target.isa != space.target().isa)
+  if (!HaveSameRegisters(target, space.target()))
     return Error{ErrorKind::kUnsupported,
-                 fmt::format("its tiles are made for the vectors and registers of {}", IsaName(target.isa)), ""};
+                 fmt::format("its tiles are made for the vectors and registers of {}", ArchitectureName(target)), ""};
   Kernel kernel = Specialize(HONE_TRY(ParseKernel(donor.canonical)));
   return FitToShape(kernel, HONE_TRY(ParseSchedule(donor.schedule)), space.kernel(), options.mode, options.workers);
 }

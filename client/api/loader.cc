@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "ir/language/canonical.h"
-#include "ir/target.h"
+#include "ir/native_artifact.h"
 
 namespace hone {
 namespace {
@@ -34,17 +34,7 @@ Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifac
   std::unique_ptr<LoadedArtifact> loaded(new LoadedArtifact);
   {
     ReadOnlyMapping mapping = HONE_TRY(artifact.Map());
-    ArtifactExpectations expectations;
-    expectations.size = size;
-    expectations.digest = digest;
-    ArtifactLayout layout = HONE_TRY(CheckArtifact(mapping.bytes(), expectations));
-    loaded->manifest_ = HONE_TRY(DecodeManifest(layout.manifest));
-    // Again, now that the manifest says what the code needs of the processor.
-    Target target = HONE_TRY(ParseTarget(loaded->manifest_.target));
-    expectations.digest.clear();
-    expectations.isa = loaded->manifest_.target.substr(0, loaded->manifest_.target.find(' '));
-    expectations.features = target.features;
-    HONE_TRY(CheckArtifact(mapping.bytes(), expectations));
+    loaded->manifest_ = HONE_TRY(OpenNativeArtifact(mapping.bytes(), {.size = size, .digest = digest}));
   }
   // All threads of a target are not said, and which number that is honed knows.
   if (!canonical.empty() && !SameButThreads(canonical, loaded->manifest_.kernel)) {
@@ -53,15 +43,9 @@ Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifac
   loaded->handle_ = dlopen(UniquePath(artifact.fd()).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded->handle_ == nullptr) return Error{ErrorKind::kIo, "cannot map the code: " + DlError(), "artifact"};
   loaded->file_ = std::move(artifact);
-  loaded->entry_ = reinterpret_cast<hone_entry_fn>(dlsym(loaded->handle_, std::string(kEntrySymbolName).c_str()));
-  loaded->pack_ = reinterpret_cast<hone_pack_fn>(dlsym(loaded->handle_, std::string(kPackSymbolName).c_str()));
+  loaded->entry_ = reinterpret_cast<hone_entry_fn>(dlsym(loaded->handle_, kEntryName));
+  loaded->pack_ = reinterpret_cast<hone_pack_fn>(dlsym(loaded->handle_, kPackName));
   if (loaded->entry_ == nullptr) return Error{ErrorKind::kCorrupt, "the code has no entry", "artifact"};
-  for (const ManifestOperand& operand : loaded->manifest_.operands) {
-    if (operand.packed_bytes > 0 && loaded->pack_ == nullptr) {
-      return Error{ErrorKind::kCorrupt, "operand " + operand.name + " is to be packed, and there is no code for it",
-                   "artifact"};
-    }
-  }
   return loaded;
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/elf_check.h"
 #include "base/generated_code.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
@@ -19,7 +18,7 @@ class LoadedArtifact {
  public:
   // Checks, maps and looks up. `canonical`: the kernel that the code must be for, with any number of threads; "" if the
   // caller does not know.
-  // kCorrupt, kInvalid, kUnsupported as CheckArtifact; kCorrupt for another kernel's code.
+  // kCorrupt, kInvalid, kUnsupported as OpenNativeArtifact; kCorrupt for another kernel's code.
   static Result<std::unique_ptr<LoadedArtifact>> Load(SealedMemfd artifact, uint64_t size, std::string_view digest,
                                                       std::string_view canonical);
   ~LoadedArtifact();

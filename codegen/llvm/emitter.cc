@@ -43,7 +43,7 @@ struct NestFunction {
 // Emits one program's functions. Their names begin with `prefix`.
 class BodyEmitter {
  public:
-  BodyEmitter(const Kernel& kernel, const ProgramBody& body, const Target& target, const ObjectCompiler& compiler,
+  BodyEmitter(const Kernel& kernel, const ProgramBody& body, const CpuTarget& target, const ObjectCompiler& compiler,
               llvm::Module& module, std::string prefix)
       : program_(*body.program),
         offsets_(body.offsets),
@@ -97,7 +97,7 @@ class BodyEmitter {
   const LoopProgram& program_;
   const IdVector<BufferId, int64_t>& offsets_;
   VarTable vars_;
-  const Target& target_;
+  const CpuTarget& target_;
   const ObjectCompiler& compiler_;
   llvm::LLVMContext& context_;
   llvm::Module& module_;
@@ -285,7 +285,7 @@ void BodyEmitter::CallPackNest(llvm::IRBuilder<>& builder, const NestFunction& n
 // Emits what the bodies share: the way to one of them, and packing.
 class ModuleEmitter {
  public:
-  ModuleEmitter(const Kernel& kernel, const Dispatch& dispatch, const Target& target, const ObjectCompiler& compiler,
+  ModuleEmitter(const Kernel& kernel, const Dispatch& dispatch, const CpuTarget& target, const ObjectCompiler& compiler,
                 llvm::LLVMContext& context)
       : kernel_(kernel),
         dispatch_(dispatch),
@@ -448,7 +448,7 @@ void ModuleEmitter::EmitCopy(llvm::Function* pack, const PackedCopy& copy, llvm:
 
 }  // namespace
 
-Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch, const Target& target,
+Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch, const CpuTarget& target,
                                                  const ObjectCompiler& compiler, llvm::LLVMContext& context) {
   for (const ProgramBody& body : dispatch.bodies)
     if (body.program->for_gpu)
@@ -457,7 +457,7 @@ Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dis
   return ModuleEmitter(kernel, dispatch, target, compiler, context).Run();
 }
 
-Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const Target& target,
+Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const CpuTarget& target,
                                                  const ObjectCompiler& compiler, llvm::LLVMContext& context) {
   return EmitModule(program.kernel, PlanDispatch(program), target, compiler, context);
 }

@@ -21,13 +21,13 @@ void CollectStores(const Stmt& stmt, std::set<BufferId>& stored) {
 
 }  // namespace
 
-FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target,
+FunctionEmitter::FunctionEmitter(const LoopProgram& program, VarTable& vars, const CpuTarget& target,
                                  llvm::Function& function, IdVector<BufferId, llvm::Value*> bases,
                                  std::vector<llvm::Value*> sizes)
     : program_(program),
       vars_(vars),
       target_(target),
-      machine_(ModelMachine(target)),
+      machine_(ModelCpu(target)),
       function_(function),
       builder_(function.getContext()),
       bases_(std::move(bases)),

@@ -20,7 +20,7 @@ namespace hone {
 class FunctionEmitter {
  public:
   // `bases`: pointer of each buffer (null if the nest does not touch it); `sizes`: values by index into Kernel::sizes.
-  FunctionEmitter(const LoopProgram& program, VarTable& vars, const Target& target, llvm::Function& function,
+  FunctionEmitter(const LoopProgram& program, VarTable& vars, const CpuTarget& target, llvm::Function& function,
                   IdVector<BufferId, llvm::Value*> bases, std::vector<llvm::Value*> sizes);
 
   // The nest; a parallel outermost loop runs from `begin` to `end`. Ends with `ret void`.
@@ -132,7 +132,7 @@ class FunctionEmitter {
 
   const LoopProgram& program_;
   VarTable& vars_;
-  const Target& target_;
+  const CpuTarget& target_;
   const MachineModel machine_;
   llvm::Function& function_;
   llvm::IRBuilder<> builder_;

@@ -48,7 +48,7 @@ llvm::Value* EmitExtremum(llvm::IRBuilderBase& builder, bool is_max, llvm::Value
 }
 
 // How lanes are left out on a target.
-bool HasMaskedMemory(const Target& target, llvm::Type* vector_type) {
+bool HasMaskedMemory(const CpuTarget& target, llvm::Type* vector_type) {
   unsigned bits = vector_type->getScalarSizeInBits();
   return target.isa == Isa::kAvx512 || (target.isa == Isa::kAvx2 && bits >= 32);
 }
@@ -204,7 +204,7 @@ void EmitMaskedStore(llvm::IRBuilderBase& builder, llvm::Value* vector, llvm::Va
   builder.CreateMaskedStore(vector, ptr, llvm::Align(static_cast<uint64_t>(alignment)), mask);
 }
 
-llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const Target& target, llvm::Type* vector_type,
+llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Type* vector_type,
                             llvm::Value* ptr, llvm::Value* count, int64_t alignment) {
   int lanes = LanesOf(vector_type);
   auto* constant = llvm::dyn_cast<llvm::ConstantInt>(count);
@@ -225,7 +225,7 @@ llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const Target& target, 
   return builder.CreateAlignedLoad(vector_type, buffer, buffer->getAlign());
 }
 
-void EmitStorePrefix(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* vector, llvm::Value* ptr,
+void EmitStorePrefix(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* vector, llvm::Value* ptr,
                      llvm::Value* count, int64_t alignment) {
   llvm::Type* type = vector->getType();
   int lanes = LanesOf(type);

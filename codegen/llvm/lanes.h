@@ -59,9 +59,9 @@ llvm::Value* EmitTailMask(llvm::IRBuilderBase& builder, llvm::Value* count, int 
 // Loads and stores of the first `count` elements of a vector; lanes beyond are zero, memory beyond is not touched.
 // Constant counts become plain loads and stores of parts; others masked ones where the target has them (AVX2: 32 and 64
 // bit, AVX-512: all), else a short run of branches: the builder's insertion point then moves to a new block.
-llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const Target& target, llvm::Type* vector_type,
+llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Type* vector_type,
                             llvm::Value* ptr, llvm::Value* count, int64_t alignment);
-void EmitStorePrefix(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* vector, llvm::Value* ptr,
+void EmitStorePrefix(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* vector, llvm::Value* ptr,
                      llvm::Value* count, int64_t alignment);
 
 // The same under any mask (lanes off: zero, memory not touched). For 8-bit data below AVX-512 and all data on NEON LLVM

@@ -6,19 +6,19 @@
 
 namespace hone {
 
-llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   return MathOps(builder, target, x).Sqrt(x);
 }
 
-llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   return MathOps(builder, target, x).Floor(x);
 }
 
-llvm::Value* EmitRound(llvm::IRBuilderBase& builder, const Target&, llvm::Value* x) {
+llvm::Value* EmitRound(llvm::IRBuilderBase& builder, const CpuTarget&, llvm::Value* x) {
   return builder.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
 }
 
-llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   if (!m.avx512()) return m.Div(m.Const(1), m.Sqrt(x));  // the estimates of AVX2 and NEON are too coarse to pay
   // Newton on the 14-bit estimate, error 2⁻¹⁴ -> 1.5 · 2⁻²⁸ -> below 2⁻⁵⁴. x·y first: it is near √x, so that neither a
@@ -34,7 +34,7 @@ llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const Target& target, llvm:
   return m.Select(builder.CreateFCmpUNO(residual, residual), estimate, y);
 }
 
-llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   if (!m.avx512()) return m.Div(m.Const(1), x);
   llvm::Value* y = m.Estimate14(x, /*square_root=*/false);
@@ -45,12 +45,12 @@ llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const Target& target, 
   return y;
 }
 
-llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const Target& target, Op op, std::span<llvm::Value* const> args) {
+llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const CpuTarget& target, Op op, std::span<llvm::Value* const> args) {
   if (op == Op::kPow) {
     HONE_CHECK(args.size() == 2);
     return EmitPow(builder, target, args[0], args[1]);
   }
-  using Unary = llvm::Value* (*)(llvm::IRBuilderBase&, const Target&, llvm::Value*);
+  using Unary = llvm::Value* (*)(llvm::IRBuilderBase&, const CpuTarget&, llvm::Value*);
   Unary emit = nullptr;
   switch (op) {
     case Op::kExp: emit = EmitExp; break;

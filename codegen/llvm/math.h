@@ -29,25 +29,25 @@ class Value;
 
 namespace hone {
 
-llvm::Value* EmitExp(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
-llvm::Value* EmitLog(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
-llvm::Value* EmitTanh(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
-llvm::Value* EmitErf(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
-llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // correctly rounded
-llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const Target& target,
+llvm::Value* EmitExp(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);
+llvm::Value* EmitLog(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);
+llvm::Value* EmitTanh(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);
+llvm::Value* EmitErf(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);
+llvm::Value* EmitSqrt(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);  // correctly rounded
+llvm::Value* EmitRsqrt(llvm::IRBuilderBase& builder, const CpuTarget& target,
                        llvm::Value* x);  // 1/sqrt(x); rsqrt(±0) = ±inf
-llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // exact
-llvm::Value* EmitRound(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);  // exact; ties to even
-llvm::Value* EmitPow(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x, llvm::Value* y);
+llvm::Value* EmitFloor(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);  // exact
+llvm::Value* EmitRound(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);  // exact; ties to even
+llvm::Value* EmitPow(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x, llvm::Value* y);
 
 // 1/(1+exp(-x)) over the whole domain in one exponential; silu(x) is x times it.
-llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);
 
 // 1/x in the fast form: a hardware estimate and Newton steps in place of a division.
 // REQUIRES: 2⁻¹²⁶ ≤ |x| ≤ 2¹²⁵ (f32), 2⁻¹⁰²² ≤ |x| ≤ 2¹⁰²¹ (f64), as sums of exponentials are; NaN gives NaN.
-llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x);
+llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x);
 
 // Op::kExp … kRound (one argument) and kPow (two) through the functions above. nullptr: not one of these.
-llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const Target& target, Op op, std::span<llvm::Value* const> args);
+llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const CpuTarget& target, Op op, std::span<llvm::Value* const> args);
 
 }  // namespace hone

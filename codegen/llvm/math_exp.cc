@@ -49,14 +49,14 @@ llvm::Value* Expm1InRange(MathOps& m, llvm::Value* x) {
 
 }  // namespace
 
-llvm::Value* EmitExp(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitExp(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   // Beyond these the result is zero or infinite, which Scale gives for them too.
   llvm::Value* bounded = m.AtMost(m.AtLeast(x, m.is_f64() ? -746 : -104), m.is_f64() ? 710 : 89);
   return ExpInRange(m, bounded);
 }
 
-llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   // e = exp(−|x|) ≤ 1: 1/(1+e) for x ≥ 0, e/(1+e) below, where 1/(1+exp(−x)) would overflow.
   llvm::Value* e = ExpInRange(m, m.AtLeast(m.Neg(m.Abs(x)), m.is_f64() ? -746 : -104));
@@ -64,14 +64,14 @@ llvm::Value* EmitSigmoid(llvm::IRBuilderBase& builder, const Target& target, llv
   return m.Div(numerator, m.Add(m.Const(1), e));
 }
 
-llvm::Value* EmitTanh(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitTanh(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   llvm::Value* magnitude = m.AtMost(m.Abs(x), m.is_f64() ? 19.5 : 9.25);  // tanh rounds to 1 from there on
   llvm::Value* e = Expm1InRange(m, m.Add(magnitude, magnitude));
   return m.CopySign(m.Div(e, m.Add(e, m.Const(2))), x);
 }
 
-llvm::Value* EmitErf(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitErf(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   llvm::Value* magnitude = m.AtMost(m.Abs(x), m.is_f64() ? 5.95 : 3.93);  // erf rounds to 1 from there on
   llvm::Value* t =

@@ -23,7 +23,7 @@ llvm::Value* LogTail(MathOps& m, llvm::Value* f) {
 
 }  // namespace
 
-llvm::Value* EmitLog(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x) {
+llvm::Value* EmitLog(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x) {
   MathOps m(builder, target, x);
   MathOps::Split split = m.SplitExponent(x);
   llvm::Value* f = m.Sub(split.mantissa, m.Const(1));

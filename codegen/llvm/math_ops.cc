@@ -62,7 +62,7 @@ llvm::Value* EmitUnmasked(llvm::IRBuilderBase& builder, const Family& family, st
 
 }  // namespace
 
-MathOps::MathOps(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* like)
+MathOps::MathOps(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* like)
     : builder_(builder), fast_math_guard_(builder), target_(target), type_(like->getType()) {
   HONE_CHECK(type_->getScalarType()->isFloatTy() || type_->getScalarType()->isDoubleTy());
   is_f64_ = type_->getScalarType()->isDoubleTy();

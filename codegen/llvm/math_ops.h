@@ -15,12 +15,12 @@ namespace hone {
 // Emits for one element type and lane count, those of `like`. Fast-math flags of the builder are off while it lives.
 class MathOps {
  public:
-  MathOps(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* like);
+  MathOps(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* like);
   MathOps(const MathOps&) = delete;
   MathOps& operator=(const MathOps&) = delete;
 
   llvm::IRBuilderBase& builder() { return builder_; }
-  const Target& target() const { return target_; }
+  const CpuTarget& target() const { return target_; }
   bool is_f64() const { return is_f64_; }
   bool avx512() const { return target_.isa == Isa::kAvx512; }
   int mantissa_bits() const { return is_f64_ ? 52 : 23; }
@@ -85,7 +85,7 @@ class MathOps {
 
   llvm::IRBuilderBase& builder_;
   llvm::IRBuilderBase::FastMathFlagGuard fast_math_guard_;
-  const Target& target_;
+  const CpuTarget& target_;
   bool is_f64_;
   llvm::Type* type_;
   llvm::Type* int_type_;

@@ -45,7 +45,7 @@ llvm::Value* WithSpecialExponents(MathOps& m, llvm::Value* magnitude, llvm::Valu
 }
 
 // |x|^y for f32 through f64; x ≥ 0 here. NaN where 0 · ∞ appears.
-llvm::Value* PowF32(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x, llvm::Value* y) {
+llvm::Value* PowF32(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x, llvm::Value* y) {
   llvm::Type* wide = x->getType()->getWithNewType(builder.getDoubleTy());
   llvm::Value* wide_x = builder.CreateFPExt(x, wide);
   llvm::Value* wide_y = builder.CreateFPExt(y, wide);
@@ -122,7 +122,7 @@ llvm::Value* PowF64(MathOps& m, llvm::Value* x, llvm::Value* y) {
 
 }  // namespace
 
-llvm::Value* EmitPow(llvm::IRBuilderBase& builder, const Target& target, llvm::Value* x, llvm::Value* y) {
+llvm::Value* EmitPow(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x, llvm::Value* y) {
   MathOps m(builder, target, x);
   llvm::Value* magnitude = m.Abs(x);
   llvm::Value* power = m.is_f64() ? PowF64(m, magnitude, y) : PowF32(builder, target, magnitude, y);

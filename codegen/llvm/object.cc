@@ -67,7 +67,7 @@ const char* TripleOf(Isa isa) { return isa == Isa::kNeon ? "aarch64-unknown-linu
 // scheduled, because a virtual machine may hide features that its CPU's name implies.
 const char* BaseCpu(Isa isa) { return isa == Isa::kNeon ? "generic" : "x86-64"; }
 
-std::string FeatureString(const Target& target) {
+std::string FeatureString(const CpuTarget& target) {
   std::string features;
   switch (target.isa) {
     case Isa::kAvx2: features = "+avx2,+fma"; break;
@@ -163,7 +163,7 @@ Result<std::string> UndefinedSymbols(llvm::StringRef object) {
 }  // namespace
 
 struct ObjectCompiler::Impl {
-  Target target;
+  CpuTarget target;
   std::string features;
   std::unique_ptr<llvm::TargetMachine> machine;
   bool crashed = false;
@@ -234,7 +234,7 @@ Result<llvm::SmallVector<char, 0>> ObjectCompiler::Impl::Generate(llvm::Module& 
 ObjectCompiler::ObjectCompiler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ObjectCompiler::~ObjectCompiler() = default;
 
-Result<std::unique_ptr<ObjectCompiler>> ObjectCompiler::Open(const Target& target) {
+Result<std::unique_ptr<ObjectCompiler>> ObjectCompiler::Open(const CpuTarget& target) {
   InitializeTargets();
   std::string problem;
   const llvm::Target* architecture = llvm::TargetRegistry::lookupTarget(TripleOf(target.isa), problem);

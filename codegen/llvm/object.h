@@ -59,7 +59,7 @@ struct CodeText {
 class ObjectCompiler {
  public:
   // kInvalid: a CPU or feature that LLVM does not know; kUnsupported: this LLVM lacks the architecture.
-  static Result<std::unique_ptr<ObjectCompiler>> Open(const Target& target);
+  static Result<std::unique_ptr<ObjectCompiler>> Open(const CpuTarget& target);
   ~ObjectCompiler();
 
   // Triple, data layout, PIC level. Call before emitting into `module`.

@@ -4,6 +4,7 @@
 
 #include "codegen/lower/lower.h"
 #include "codegen/rules/schedule_planner.h"
+#include "codegen/device_kinds.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/op_traits.h"
 #include "ir/graph/stage_graph.h"
@@ -175,8 +176,9 @@ Plan PlanByRules(SchedulePlanner& planner, const RuleTable& rules) {
 }  // namespace
 
 Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser) {
+  const RuleTable& rules = *HONE_TRY(DeviceKindOf(target))->rules;
   SchedulePlanner planner(kernel, target, chooser);
-  return PlanByRules(planner, RulesFor(target));
+  return PlanByRules(planner, rules);
 }
 
 Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser) {

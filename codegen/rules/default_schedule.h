@@ -10,7 +10,8 @@
 
 namespace hone {
 
-// Always applies to and lowers for the kernel. REQUIRES: the kernel passed VerifyKernel.
+// Always applies to and lowers for the kernel. kUnsupported: a target of a kind that there is no backend for, here as
+// below. REQUIRES: the kernel passed VerifyKernel.
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target);
 
 // The same with as little unrolled as the rules allow: for kernels whose default schedule becomes more code than can be

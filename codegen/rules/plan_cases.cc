@@ -8,6 +8,7 @@
 
 #include "base/arithmetic.h"
 #include "base/check.h"
+#include "codegen/device_kinds.h"
 #include "codegen/rules/default_schedule.h"
 #include "codegen/rules/schedule_planner.h"
 #include "codegen/rules/tile_model.h"
@@ -132,7 +133,7 @@ class Width {
 }  // namespace
 
 std::optional<RowCosts> ModelRowCosts(const Kernel& asked, const Target& target) {
-  if (IsStatic(asked)) return std::nullopt;
+  if (IsStatic(asked) || !FindDeviceKind(target.kind())) return std::nullopt;
   const Kernel kernel = KeepPackable(asked);
   SchedulePlanner planner(kernel, target);
   for (const Stage& stage : kernel.stages) {

@@ -18,7 +18,6 @@ constexpr ScheduleRule kCpuElementwise[] = {
     {"transpose", ScheduleTranspose},
     {"elementwise", ScheduleElementwise},
 };
-constexpr RuleTable kCpuRules{kCpuReductions, kCpuElementwise};
 
 constexpr ScheduleRule kGpuReductions[] = {
     {"tiles", ScheduleGpuTiles, true},
@@ -32,15 +31,8 @@ constexpr RuleTable kGpuRules{kGpuReductions, kGpuElementwise};
 
 }  // namespace
 
-const RuleTable& RulesForGpus() { return kGpuRules; }
+constinit const RuleTable kCpuRules{kCpuReductions, kCpuElementwise};
 
-const RuleTable& RulesFor(const Target& target) {
-  switch (target.isa) {
-    case Isa::kAvx2:
-    case Isa::kAvx512:
-    case Isa::kNeon: break;
-  }
-  return kCpuRules;
-}
+const RuleTable& RulesForGpus() { return kGpuRules; }
 
 }  // namespace hone

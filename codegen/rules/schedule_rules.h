@@ -1,4 +1,5 @@
-// The rules of default schedules, and which of them a kind of device has, in which order.
+// The rules of default schedules, and which of them CPUs have, in which order. Another kind of device has a table of its
+// own (codegen/device_kinds.h).
 #pragma once
 
 #include <span>
@@ -28,6 +29,8 @@ struct RuleTable {
   std::span<const ScheduleRule> elementwise;
 };
 
+extern const RuleTable kCpuRules;
+// By the target's kind (codegen/device_kinds.h). REQUIRES: there is a row for it.
 const RuleTable& RulesFor(const Target& target);
 const RuleTable& RulesForGpus();
 

@@ -16,16 +16,19 @@ clockid_t CpuClockOfThisThread() {
   return clock;
 }
 
-// The record for this machine if the kernel has one, else for another.
+// The record for this machine if the kernel has one, its CPU's before its other devices', else for another.
 Result<Record> Admin::FindRecord(const std::string& fingerprint_digits) {
   Fingerprint fingerprint = HONE_TRY(cache.Resolve(fingerprint_digits));
   std::vector<Record> records = HONE_TRY(cache.RecordsOf(fingerprint));
   if (records.empty()) {
     return Error{ErrorKind::kNotFound, "there is no record of it; `hone ls` lists those there are", fingerprint_digits};
   }
-  std::string host = PrintTarget(path.host());
-  auto ours = std::ranges::find_if(records, [&](const Record& record) { return record.key.target == host; });
-  return std::move(ours != records.end() ? *ours : records.front());
+  for (const ServedDevice& device : path.devices().all()) {
+    auto ours =
+        std::ranges::find_if(records, [&](const Record& record) { return record.key.target == device.target_text; });
+    if (ours != records.end()) return std::move(*ours);
+  }
+  return std::move(records.front());
 }
 
 Result<Record> Admin::FindRecordOf(const KernelName& name) {
@@ -37,8 +40,10 @@ Result<Record> Admin::FindRecordOf(const KernelName& name) {
 
 std::vector<Fact> Admin::ReasonsFor(const Record& record) const {
   ArtifactState artifact;
-  artifact.is_ours = record.key.target == PrintTarget(path.host());
-  artifact.is_current = record.key.code == CodeKey(path.compiler(), HONE_ABI_VERSION, path.host());
+  const ServedDevice* device = path.devices().Find(record.key.target);
+  artifact.is_ours = device != nullptr;
+  artifact.is_current =
+      device != nullptr && record.key.code == CodeKey(device->compiler, HONE_ABI_VERSION, device->target);
   const ArtifactCheck check = cache.CheckOf(record);
   artifact.is_checked = check == ArtifactCheck::kHere;
   artifact.is_to_check = check == ArtifactCheck::kTrusted;

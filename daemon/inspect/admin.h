@@ -18,7 +18,7 @@
 #include "daemon/metrics.h"
 #include "daemon/serve/event_loop.h"
 #include "daemon/serve/request_path.h"
-#include "daemon/worker_pools.h"
+#include "backends/worker_pools.h"
 
 namespace hone {
 
@@ -51,11 +51,11 @@ struct Admin {
   std::function<TopReply()> top{};
   BundleUploads uploads{};
   std::vector<std::string> key_directories = TrustedKeys::StandardDirectories();  // whom bundles are believed
-  Insight insight{cache, path.host()};
+  Insight insight{cache, path.devices()};
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock = CpuClockOfThisThread();
 
-  // The record for this machine if the kernel has one, else for another. kNotFound.
+  // The record for this machine if the kernel has one, its CPU's first, else for another. kNotFound.
   Result<Record> FindRecord(const std::string& fingerprint_digits);
   Result<Record> FindRecordOf(const KernelName& name);
   // Why its code is what a request gets.

@@ -22,6 +22,7 @@ bool IsSelected(const ExportRequest& request, const Record& record) {
   auto is_for = [&](const std::string& text) {
     const std::string& target = record.key.target;
     if (target == text || target.starts_with(text + " ")) return true;
+    if (target.starts_with(TargetInWordsOfToday(text) + " ")) return true;  // "avx512" for "cpu avx512"
     const Result<Target> same = ParseTarget(text);
     return same && target == PrintTarget(*same);
   };
@@ -83,7 +84,7 @@ Result<BundleImport> OpenImport(Admin& admin, const ImportRequest& request) {
   ReadOnlyMapping bytes = HONE_TRY(admin.uploads.Take(request.upload));
   TrustedKeys keys = HONE_TRY(TrustedKeys::Read(admin.key_directories));
   if (!request.trust.empty()) keys.Add(HONE_TRY(DecodeKeyFile(request.trust, "--trust")));
-  return BundleImport::Open(std::move(bytes), keys, admin.cache, admin.path.compiler(), Clock::Real().WallNow());
+  return BundleImport::Open(std::move(bytes), keys, admin.cache, admin.path.devices(), Clock::Real().WallNow());
 }
 
 Result<ImportReply> NextOfImport(Admin& admin, std::optional<BundleImport>& import, const ImportRequest& request) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "backends/check_sizes.h"
-#include "base/elf_check.h"
+#include "backends/registry.h"
 #include "daemon/inspect/record_facts.h"
 #include "daemon/routes.h"
 #include "ir/language/parse.h"
@@ -86,11 +86,11 @@ VerifyRow VerifyRecord(Admin& admin, const Record& record, bool run) {
   auto check = [&]() -> Result<void> {
     std::optional<std::vector<std::byte>> artifact = HONE_TRY(admin.cache.Artifact(record));
     if (!artifact) return Error{ErrorKind::kCorrupt, "its artifact is gone or damaged", ""};
-    ArtifactExpectations expectations{.size = record.artifact_bytes, .digest = {}, .isa = {}, .features = {}};
-    HONE_TRY(CheckArtifact(*artifact, expectations));
+    const Target target = HONE_TRY(ParseTarget(record.key.target));
+    HONE_TRY(HONE_TRY(BackendOf(target))->OpenArtifact(*artifact, record.artifact_bytes));
     if (!run) return {};
     auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    auto reference = HONE_TRY(admin.own.Prepare(record.key.canonical, deadline));
+    auto reference = HONE_TRY(admin.own.Prepare(record.key.canonical, target, deadline));
     SealedMemfd file = HONE_TRY(SealedMemfd::Create(*artifact));
     CheckOptions options;
     options.workers = record.key.threads;

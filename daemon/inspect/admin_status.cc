@@ -17,7 +17,7 @@ Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest&) {
   reply.uptime_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - admin.started).count();
   reply.socket = admin.facts.socket;
   reply.cache = admin.facts.cache;
-  reply.targets = {PrintTarget(admin.path.host())};
+  for (const ServedDevice& device : admin.path.devices().all()) reply.targets.push_back(device.target_text);
   reply.cache_bytes = cache.disk_bytes;
   reply.cache_problem = cache.not_persisting.empty() ? cache.problem : "nothing is kept: " + cache.not_persisting;
   for (const CacheStats::Family& family : cache.families) {

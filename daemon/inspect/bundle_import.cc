@@ -91,8 +91,8 @@ std::string_view VouchedName(Vouched vouched) {
 }  // namespace
 
 Result<BundleImport> BundleImport::Open(ReadOnlyMapping bytes, const TrustedKeys& keys, ScheduleCache& cache,
-                                        std::string compiler, WallTime now) {
-  BundleImport import(std::move(bytes), cache, std::move(compiler));
+                                        const Devices& devices, WallTime now) {
+  BundleImport import(std::move(bytes), cache, devices);
   import.bundle_ = HONE_TRY(Bundle::Open(import.bytes_.bytes()));
   import.judgement_ = HONE_TRY(keys.Judge(*import.bundle_, now));
   if (import.judgement_.vouched == Vouched::kKnown) {
@@ -136,9 +136,13 @@ Result<ImportRow> BundleImport::Take(const BundleEntry& entry, Durability durabi
   std::optional<std::vector<std::byte>> code;
   if (record.artifact_digest) {
     const Target target = HONE_TRY(ParseTarget(record.key.target));
+    const ServedDevice* device = devices_->OfKind(target.kind());
     if (!judgement_.Allows(kArtifacts)) {
       ++artifacts_left_;
-    } else if (record.key.code != CodeKey(compiler_, HONE_ABI_VERSION, target)) {
+    } else if (device == nullptr) {
+      ++artifacts_left_;
+      why_left_ = "no device of its kind is served here";
+    } else if (record.key.code != CodeKey(device->compiler, HONE_ABI_VERSION, target)) {
       ++artifacts_left_;
       why_left_ = "another version of hone built it";
     } else {

@@ -13,6 +13,7 @@
 #include "cache/bundle/trusted_keys.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/messages.h"
+#include "daemon/serve/devices.h"
 
 namespace hone {
 
@@ -20,10 +21,10 @@ namespace hone {
 class BundleImport {
  public:
   // Everything is checked, and nothing changed: the signature, whose it is, that it follows what was imported of that
-  // key and name before, every part of it. `compiler` names what builds here: code that something else built is
+  // key and name before, every part of it. `devices` outlive it: code that something else than their backends built is
   // compiled again from its schedule. Errors: those of Bundle, TrustedKeys::Judge and CheckFollows.
   static Result<BundleImport> Open(ReadOnlyMapping bytes, const TrustedKeys& keys, ScheduleCache& cache,
-                                   std::string compiler, WallTime now);
+                                   const Devices& devices, WallTime now);
 
   // Stores the next records, synced, and says what became of them. kLimit, kIo: what the message says has been stored,
   // and another import of the same bundle goes on from there.
@@ -37,8 +38,8 @@ class BundleImport {
     BundleEntry entry;
     std::string refused;  // why; "" if it can be taken
   };
-  BundleImport(ReadOnlyMapping bytes, ScheduleCache& cache, std::string compiler)
-      : bytes_(std::move(bytes)), cache_(&cache), compiler_(std::move(compiler)) {}
+  BundleImport(ReadOnlyMapping bytes, ScheduleCache& cache, const Devices& devices)
+      : bytes_(std::move(bytes)), cache_(&cache), devices_(&devices) {}
 
   std::string PredecessorName() const;
   Result<void> Read();
@@ -47,7 +48,7 @@ class BundleImport {
 
   ReadOnlyMapping bytes_;
   ScheduleCache* cache_;
-  std::string compiler_;
+  const Devices* devices_;
   std::optional<Bundle> bundle_;
   Judgement judgement_;
   std::vector<Planned> planned_;

@@ -197,7 +197,7 @@ void Insight::ExplainSpace(const Record& record, const Trials& trials, ExplainRe
 
   std::shared_ptr<const CostModel> model;
   if (trials.count > 0)
-    if (Result<std::shared_ptr<const CostModel>> newest = model_()) model = *std::move(newest);
+    if (Result<std::shared_ptr<const CostModel>> newest = model_(target->kind())) model = *std::move(newest);
   for (const Choice& choice : now.choices) reply.choices.push_back(WorthOf(choice, now, *space, trials, model.get()));
 }
 
@@ -244,7 +244,7 @@ ChoiceRow Insight::WorthOf(const Choice& choice, const Candidate& now, const Spa
 }
 
 Result<PredictReply> Insight::Predict(const ResolvedKernel& identity) {
-  Result<std::shared_ptr<const CostModel>> model = model_();
+  Result<std::shared_ptr<const CostModel>> model = model_(identity.target.kind());
   if (!model && model.error().kind != ErrorKind::kNotFound) return std::move(model).error();
   Space space = HONE_TRY(Space::Open(identity.key.canonical, identity.target));
   PredictReply reply;
@@ -301,25 +301,25 @@ Roofline Insight::RooflineOf(const Record& record, const Space& space, const Tri
   }
   const int level = LevelOf(roofline.operand_bytes, space.target(), record.key.threads);
   roofline.level = MemoryLevelName(level);
-  if (record.key.target != PrintTarget(host_)) return roofline;
-  const MachinePeaks peaks = Peaks(record.key.threads);
+  const ServedDevice* device = devices_.Find(record.key.target);
+  if (device == nullptr) return roofline;
+  const MachinePeaks peaks = Peaks(*device, record.key.threads);
   if (is_float) roofline.peak_gflops = peaks.gflops;  // other types have other units
   roofline.read_gb_s = peaks.read_gb_s[static_cast<size_t>(level)];
   return roofline;
 }
 
-MachinePeaks Insight::Peaks(int threads) {
-  const Target& host = host_;
-  threads = std::clamp(threads, 1, std::max(1, host.cores));
+MachinePeaks Insight::Peaks(const ServedDevice& device, int threads) {
+  threads = std::clamp(threads, 1, std::max(1, device.target.cores()));
   MutexLock lock(peaks_mutex_);
-  auto [known, is_new] = peaks_.try_emplace(threads);
+  auto [known, is_new] = peaks_.try_emplace({device.target_text, threads});
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (!is_new && now - known->second.at < kMeasureAgain) return known->second.peaks;
-  const std::string name = fmt::format("peaks {} {}", threads, PrintTarget(host));
+  const std::string name = fmt::format("peaks {} {}", threads, HashedTarget(device.target_text));
   MachinePeaks& peaks = known->second.peaks;
   if (Result<std::optional<std::string>> stored = cache_.GetMeta(name); stored && *stored)
     if (Result<MachinePeaks> before = ParsePeaks(**stored)) peaks = Highest(peaks, *before);
-  peaks = Highest(peaks, measure_(host, threads));
+  peaks = Highest(peaks, measure_ ? measure_(device.target, threads) : device.backend->MeasurePeaks(device.target, threads));
   known->second.at = now;
   (void)cache_.PutMeta(name, PrintPeaks(peaks), Durability::kSoon);  // a cache that is only looked at keeps nothing
   return peaks;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "backends/machine_peaks.h"
@@ -23,14 +25,14 @@ namespace hone {
 // Thread-safe, once everything is set.
 class Insight {
  public:
-  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
-  using PeaksSource = std::function<MachinePeaks(const Target& host, int threads)>;
+  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>(std::string_view kind)>;
+  using PeaksSource = std::function<MachinePeaks(const Target& device, int threads)>;
 
-  // `measure`: the roofs of this machine; takes some tenths of a second.
-  Insight(ScheduleCache& cache, Target host, PeaksSource measure = MeasurePeaks)
-      : cache_(cache), host_(std::move(host)), measure_(std::move(measure)) {}
+  // `measure`: the roofs of a device; takes some tenths of a second. Without it, its backend measures.
+  Insight(ScheduleCache& cache, const Devices& devices, PeaksSource measure = {})
+      : cache_(cache), devices_(devices), measure_(std::move(measure)) {}
 
-  // Where the newest cost model is to be had; without one nothing is estimated. Before anything is asked.
+  // Where the newest cost model of a kind of device is to be had; without one nothing is estimated. Before anything is asked.
   void SetModel(ModelSource model) { model_ = std::move(model); }
 
   // Everything but `row`, and of `reasons` those that only the search knows.
@@ -49,20 +51,20 @@ class Insight {
   static ChoiceRow WorthOf(const Choice& choice, const Candidate& now, const Space& space, const Trials& trials,
                            const CostModel* model);
   Roofline RooflineOf(const Record& record, const Space& space, const Trials& trials);
-  // Of this machine, all threads together. Measured at first, and again after a while: what was measured under load is
-  // too low.
-  MachinePeaks Peaks(int threads) HONE_EXCLUDES(peaks_mutex_);
+  // Of a device, all threads together. Measured at first, and again after a while: what was measured under load is too
+  // low.
+  MachinePeaks Peaks(const ServedDevice& device, int threads) HONE_EXCLUDES(peaks_mutex_);
 
   ScheduleCache& cache_;
-  const Target host_;
+  const Devices devices_;
   const PeaksSource measure_;
-  ModelSource model_ = [] { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  ModelSource model_ = [](std::string_view) { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
   struct Measured {
     MachinePeaks peaks;
     MonotonicTime at{};
   };
-  Mutex peaks_mutex_;                                            // one measures at a time
-  std::map<int, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by threads
+  Mutex peaks_mutex_;  // one measures at a time
+  std::map<std::pair<std::string, int>, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by target and threads
 };
 
 }  // namespace hone

@@ -240,9 +240,9 @@ Result<void> IdleLoop::LookForTasks() {
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (!tasks_.empty() && compiled == looked_at_misses_ && now < looked_at_ + kLookEvery) return {};
   std::vector<Record> records;
-  const std::string target = PrintTarget(path_.host());
+  const Devices& devices = path_.devices();
   HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    if (record.key.target == target && !record.pinned) records.push_back(record);
+    if (devices.Find(record.key.target) != nullptr && !record.pinned) records.push_back(record);
     return true;
   }));
   tasks_.clear();
@@ -268,7 +268,7 @@ Result<void> IdleLoop::LookForTasks() {
       task.time_us = std::chrono::duration<double, std::micro>(*record.expected).count();
     task.is_doubtful = IsDoubtful(record, known);
     tasks_.push_back(std::move(task));
-    asks_.push_back({record.key.fingerprint, {record.request, "", record.key.threads}});
+    asks_.push_back({record.key.fingerprint, {record.request, record.key.target, record.key.threads}});
   }
   looked_at_misses_ = compiled;
   looked_at_ = now;

@@ -21,7 +21,7 @@
 #include "daemon/refine/idle_gate.h"
 #include "daemon/refine/tuning.h"
 #include "daemon/serve/request_path.h"
-#include "daemon/worker_pools.h"
+#include "backends/worker_pools.h"
 #include "tuner/task_scheduler.h"
 
 namespace hone {

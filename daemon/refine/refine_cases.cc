@@ -43,7 +43,7 @@ Result<Tuning::Outcome> Tuning::RefineCases(const LookUpResult& found, const Rec
   CasesFound cases = HONE_TRY(SearchCases(
       kernel, identity.target, served.schedule,
       [&](const std::string& text) { return pools.MakeEvaluator(text, identity.target); },
-      model_.ToTeach(stop_.get_token()), options, watcher, stop));
+      model_.ToTeach(identity.target.kind(), stop_.get_token()), options, watcher, stop));
   outcome.search = std::move(cases.search);
   const bool is_better = std::find(cases.is_new.begin(), cases.is_new.end(), true) != cases.is_new.end();
   const bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());

@@ -17,7 +17,6 @@
 namespace hone {
 namespace {
 
-constexpr std::string_view kModelName = "cpu";
 constexpr size_t kLearnEvery =
     512;  // samples, or a quarter of those there are: learning takes as long as they are many
 constexpr size_t kFewestToLearn = 16;
@@ -36,39 +35,46 @@ uint64_t SampleGroup(const CacheKey& key) {
   return group;
 }
 
-CostModel* SharedModel::ToTeach(std::stop_token stop) {
-  if (!model_) Load(stop);
+CostModel* SharedModel::ToTeach(std::string_view kind, std::stop_token stop) {
+  auto taught = taught_.find(kind);
+  if (taught == taught_.end()) taught = taught_.emplace(std::string(kind), Load(kind, stop)).first;
   MutexLock lock(mutex_);
-  asked_ = model_;
-  return model_.get();
+  asked_[std::string(kind)] = taught->second.model;
+  return taught->second.model.get();
 }
 
-void SharedModel::Load(std::stop_token stop) {
+SharedModel::Taught SharedModel::Load(std::string_view kind, std::stop_token stop) {
+  Taught taught;
+  std::shared_ptr<CostModel>& model = taught.model;
   bool is_of_no_use = false;
-  Result<std::optional<std::string>> saved = cache_.GetModel(kModelName);
+  Result<std::optional<std::string>> saved = cache_.GetModel(std::string(kind));
   if (saved && *saved) {
     Result<std::unique_ptr<CostModel>> loaded = LoadXgbModel(**saved);
     if (loaded) {
-      model_ = *std::move(loaded);
+      model = *std::move(loaded);
     } else {
       LogWarn("model_left_out", {{"why", loaded.error().Text()}});
       is_of_no_use = true;
     }
   }
-  const bool is_new = !model_;
-  if (is_new) model_ = MakeXgbModel();
-  // Trials of this machine's records, until there are enough to learn from.
-  const std::string target = PrintTarget(host_);
+  const bool is_new = !model;
+  if (is_new) model = MakeXgbModel();
+  // Trials of the records of this machine's devices of the kind, until there are enough to learn from.
+  auto device_of = [&](const Record& record) {
+    const ServedDevice* device = devices_.Find(record.key.target);
+    return device != nullptr && device->target.kind() == kind ? device : nullptr;
+  };
   size_t searched = 0;
   (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    searched += record.key.target == target && record.origin == Origin::kTuned ? 1 : 0;
+    searched += device_of(record) != nullptr && record.origin == Origin::kTuned ? 1 : 0;
     return true;
   });
   const size_t of_one = std::clamp(kMostSamples / std::max<size_t>(1, searched), kFewestOfOne, kMostOfOne);
   size_t left = kMostSamples;
   (void)cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    if (record.key.target != target) return true;
-    Result<Space> space = Space::Open(record.key.canonical, host_);
+    const ServedDevice* device = device_of(record);
+    if (device == nullptr) return true;
+    Result<Space> space = Space::Open(record.key.canonical, device->target);
     if (!space) return true;
     uint64_t group = SampleGroup(record.key);
     std::vector<Sample> samples;
@@ -83,29 +89,34 @@ void SharedModel::Load(std::stop_token stop) {
       return samples.size() < of_one && samples.size() < left;
     });
     left -= samples.size();
-    if (Result<void> added = model_->Add(samples); !added) LogWarn("samples_refused", {{"why", added.error().Text()}});
+    if (Result<void> added = model->Add(samples); !added) LogWarn("samples_refused", {{"why", added.error().Text()}});
     return left > 0 && !stop.stop_requested();
   });
   // What takes the place of a model that was there does not wait for as many samples again.
-  learn_at_ = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : NextLearning(model_->SampleCount());
+  taught.learn_at = is_of_no_use ? kFewestToLearn : is_new ? kLearnEvery : NextLearning(model->SampleCount());
+  return taught;
 }
 
-void SharedModel::LearnAnew() {
-  if (model_->SampleCount() < learn_at_) return;
-  if (Result<void> trained = model_->Retrain(); !trained)
+void SharedModel::LearnAnew(std::string_view kind) {
+  auto found = taught_.find(kind);
+  if (found == taught_.end()) return;
+  auto& [model, learn_at] = found->second;
+  if (model->SampleCount() < learn_at) return;
+  if (Result<void> trained = model->Retrain(); !trained)
     return LogWarn("model_not_trained", {{"why", trained.error().Text()}});
-  learn_at_ = NextLearning(model_->SampleCount());
-  Result<std::string> saved = model_->Save();
+  learn_at = NextLearning(model->SampleCount());
+  Result<std::string> saved = model->Save();
   if (saved)
-    (void)cache_.PutModel(kModelName, *saved);
+    (void)cache_.PutModel(std::string(kind), *saved);
   else
     LogWarn("model_not_kept", {{"why", saved.error().Text()}});
 }
 
-Result<std::shared_ptr<const CostModel>> SharedModel::ToAsk() {
+Result<std::shared_ptr<const CostModel>> SharedModel::ToAsk(std::string_view kind) {
   MutexLock lock(mutex_);
-  if (!asked_) {
-    std::optional<std::string> saved = HONE_TRY(cache_.GetModel(kModelName));
+  std::shared_ptr<const CostModel>& asked = asked_[std::string(kind)];
+  if (!asked) {
+    std::optional<std::string> saved = HONE_TRY(cache_.GetModel(std::string(kind)));
     if (!saved)
       return Error{
           ErrorKind::kNotFound,
@@ -118,9 +129,9 @@ Result<std::shared_ptr<const CostModel>> SharedModel::ToAsk() {
                    fmt::format("the stored cost model is of no use: {}; the next search (`hone tune`) trains another",
                                loaded.error().Text()),
                    "model"};
-    asked_ = *std::move(loaded);
+    asked = *std::move(loaded);
   }
-  return asked_;
+  return asked;
 }
 
 }  // namespace hone

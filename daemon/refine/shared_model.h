@@ -1,15 +1,19 @@
-// The cost model of all kernels: searches teach it, predictions ask it, the cache keeps it.
+// The cost models of all kernels, one for each kind of device: searches teach them, predictions ask them, the cache keeps
+// them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "base/result.h"
 #include "cache/schedule_cache.h"
-#include "ir/target.h"
+#include "daemon/serve/devices.h"
 #include "tuner/cost_model.h"
 
 namespace hone {
@@ -19,28 +23,32 @@ uint64_t SampleGroup(const CacheKey& key);
 
 class SharedModel {
  public:
-  SharedModel(ScheduleCache& cache, Target host) : cache_(cache), host_(std::move(host)) {}
+  SharedModel(ScheduleCache& cache, Devices devices) : cache_(cache), devices_(std::move(devices)) {}
 
-  // For a search; one at a time. The first time it is loaded as it was stored, and the samples that it learnt from are
+  // For a search; one at a time. The first time the kind's is loaded as it was stored, and the samples that it learnt from are
   // made from the log of trials again: seconds, cut short by `stop`.
-  CostModel* ToTeach(std::stop_token stop);
+  CostModel* ToTeach(std::string_view kind, std::stop_token stop);
 
   // After a search: every few hundred trials the model learns from all of them anew, and is stored.
-  void LearnAnew();
+  void LearnAnew(std::string_view kind);
 
   // The newest one, from any thread; waits for no search. kNotFound: there is none yet.
-  Result<std::shared_ptr<const CostModel>> ToAsk();
+  Result<std::shared_ptr<const CostModel>> ToAsk(std::string_view kind);
 
  private:
-  void Load(std::stop_token stop);
+  struct Taught {
+    std::shared_ptr<CostModel> model;
+    size_t learn_at = 0;  // samples at which it learns anew
+  };
+  Taught Load(std::string_view kind, std::stop_token stop);
 
   ScheduleCache& cache_;
-  const Target host_;
-  std::shared_ptr<CostModel> model_;  // nullptr before the first search
-  size_t learn_at_ = 0;               // samples at which it learns anew
+  const Devices devices_;
+  std::map<std::string, Taught, std::less<>> taught_;  // by kind, after its first search
 
   Mutex mutex_;
-  std::shared_ptr<const CostModel> asked_ HONE_GUARDED_BY(mutex_);  // model_, or the stored one before a search
+  // By kind: the one that is taught, or the stored one before a search.
+  std::map<std::string, std::shared_ptr<const CostModel>, std::less<>> asked_ HONE_GUARDED_BY(mutex_);
 };
 
 }  // namespace hone

@@ -19,7 +19,7 @@
 #include "daemon/serve/peer.h"
 #include "daemon/serve/request_path.h"
 #include "daemon/serve/transfers.h"
-#include "daemon/worker_pools.h"
+#include "backends/worker_pools.h"
 #include "tuner/case_search.h"
 #include "tuner/search.h"
 
@@ -27,8 +27,6 @@ namespace hone {
 
 class Tuning : public Searcher {
  public:
-  using StartWorkerPools = std::function<Result<std::unique_ptr<WorkerPools>>()>;
-
   // `start` is called when there is something to search, and again after that pools had nothing to do for a while.
   // `on_better` is called in the loop's thread once better code is stored: what is in memory is out of date.
   Tuning(EventLoop& loop, ScheduleCache& cache, StartWorkerPools start, RequestPath& path, SharedModel& model,

@@ -194,7 +194,7 @@ void Compilations::OnCompiled(const std::string& key, Result<Compiled> compiled,
                    {"bytes", code->reply.size},
                    {"waiters", done.waiters.size()}});
   Waiters patient;
-  const bool is_ours = done.found->identity.key.target == PrintTarget(path_.host());
+  const bool is_ours = path_.devices().Find(done.found->identity.key.target) != nullptr;
   for (const WaiterPtr& waiter : done.waiters) {
     if (waiter->is_answered) continue;
     if (waiter->no_compile && !compiled->was_here) {  // what was to be checked only was no good
@@ -239,7 +239,7 @@ bool Compilations::BeginAgain(const std::string& key, Compilation& compilation) 
 
 void Compilations::SearchFurther(const std::string& key, const Compilation& compilation, Waiters waiters) {
   const ResolvedKernel& identity = compilation.found->identity;
-  const KernelRequest ask{identity.request, "", identity.key.threads};
+  const KernelRequest ask{identity.request, identity.key.target, identity.key.threads};
   auto longest = std::max_element(waiters.begin(), waiters.end(),
                                   [](const WaiterPtr& a, const WaiterPtr& b) { return a->until < b->until; });
   // What is found has to be checked in full and compared before it is served.

@@ -12,11 +12,8 @@
 #include <utility>
 
 #include "backends/check_sizes.h"
-#include "base/bytes.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/cpu_features.h"
-#include "base/elf_check.h"
 #include "base/generated_code.h"
 #include "base/log.h"
 #include "codegen/rules/choices.h"
@@ -105,39 +102,21 @@ void NoteTime(const CheckReport& report, int threads, Record& record) {
 
 }  // namespace
 
-RequestPath::RequestPath(ScheduleCache& cache, WorkerPools& pools, Metrics& metrics, Target host, std::string compiler)
-    : cache_(cache), pools_(pools), metrics_(metrics), host_(std::move(host)), compiler_(std::move(compiler)) {}
-
-// Code for another machine can be built here, but not checked, unless this machine can run it.
-Result<Target> RequestPath::ChooseTarget(const std::string& text) const {
-  if (text.empty()) return host_;
-  Target target = HONE_TRY(ParseTarget(text));
-  if (target.cpu.empty()) target.cpu = "generic";
-  std::sort(target.features.begin(), target.features.end());
-  std::string isa = text.substr(0, text.find(' '));
-  std::vector<std::string_view> needed = FeaturesOfIsa(isa);
-  needed.insert(needed.end(), target.features.begin(), target.features.end());
-  for (std::string_view feature : needed) {
-    if (!CpuHasFeature(feature)) {
-      return Error{
-          ErrorKind::kUnsupported,
-          fmt::format("this machine lacks {}, so it cannot check code for it; it is {}", feature, PrintTarget(host_)),
-          "target"};
-    }
-  }
-  return target;
-}
+RequestPath::RequestPath(ScheduleCache& cache, WorkerPools& pools, Metrics& metrics, Devices devices)
+    : cache_(cache), pools_(pools), metrics_(metrics), devices_(std::move(devices)) {}
 
 Result<ResolvedKernel> RequestPath::Identify(const KernelRequest& ask) const {
   ResolvedKernel identity;
-  identity.target = HONE_TRY(ChooseTarget(ask.target));
+  Devices::Choice choice = HONE_TRY(devices_.Choose(ask.target));
+  identity.target = std::move(choice.target);
+  identity.device = choice.device;
   Kernel kernel = HONE_TRY(ParseKernel(ask.kernel));
   int threads = kernel.options.threads > 0 ? kernel.options.threads : ask.threads;
-  if (threads <= 0) threads = identity.target.cores;
-  kernel.options.threads = ThreadsToSay(threads, identity.target.cores);
+  if (threads <= 0) threads = identity.target.cores();
+  kernel.options.threads = ThreadsToSay(threads, identity.target.cores());
   Canonical canonical = Canonicalize(kernel);
-  identity.key =
-      MakeCacheKey(canonical, identity.target, threads, CodeKey(compiler_, HONE_ABI_VERSION, identity.target));
+  identity.key = MakeCacheKey(canonical, identity.target, threads,
+                              CodeKey(identity.device->compiler, HONE_ABI_VERSION, identity.target));
   identity.name = fmt::format("{} {}", identity.key.fingerprint.Hex(), identity.key.target);
   identity.class_text = std::move(canonical.class_text);
   identity.shape = std::move(canonical.shape);
@@ -160,14 +139,13 @@ Result<LookUpResult> RequestPath::LookUp(const KernelRequest& ask, Counting coun
   if (hit && hit->artifact_current) {
     std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(hit->record));
     if (artifact) {
-      ArtifactExpectations expectations{.size = artifact->size(), .digest = {}, .isa = {}, .features = {}};
-      Result<ArtifactLayout> layout = CheckArtifact(*artifact, expectations);
-      if (layout) {
+      Result<Manifest> manifest = found.identity.device->backend->OpenArtifact(*artifact, artifact->size());
+      if (manifest) {
         SealedMemfd file = HONE_TRY(SealedMemfd::Create(*artifact));
-        found.code = MakeCode(found.identity, hit->record, std::move(file), std::string(AsText(layout->manifest)));
+        found.code = MakeCode(found.identity, hit->record, std::move(file), EncodeManifest(*manifest));
       } else {
         LogWarn("artifact_refused",
-                {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", layout.error().Text()}});
+                {{"fingerprint", found.identity.key.fingerprint.Hex()}, {"why", manifest.error().Text()}});
       }
     }
   }
@@ -264,10 +242,9 @@ Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const Com
   const ResolvedKernel& identity = found.identity;
   std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(*found.known));
   if (!artifact) return Error{ErrorKind::kCorrupt, "its code is gone or damaged", ""};
-  const ArtifactExpectations expectations{.size = artifact->size(), .digest = {}, .isa = {}, .features = {}};
-  const ArtifactLayout layout = HONE_TRY(CheckArtifact(*artifact, expectations));
-  auto reference = HONE_TRY(
-      WorkerPoolsOf(options).Prepare(identity.key.canonical, steady_clock::now() + options.limits.check, options.stop));
+  const Manifest manifest = HONE_TRY(identity.device->backend->OpenArtifact(*artifact, artifact->size()));
+  auto reference = HONE_TRY(WorkerPoolsOf(options).Prepare(
+      identity.key.canonical, identity.target, steady_clock::now() + options.limits.check, options.stop));
   SealedMemfd object = HONE_TRY(SealedMemfd::Create(*artifact));
   Stopwatch watch;
   CheckReport report = HONE_TRY(Check(identity, found.known->schedule, *reference, object, options));
@@ -281,7 +258,7 @@ Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const Com
     LogError("store_failed", {{"why", stored.error().Text()}});
   ++metrics_.imported_checked;
   Compiled compiled;
-  compiled.code = MakeCode(identity, record, std::move(object), std::string(AsText(layout.manifest)));
+  compiled.code = MakeCode(identity, record, std::move(object), EncodeManifest(manifest));
   compiled.was_here = true;
   return compiled;
 }
@@ -293,7 +270,8 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   Steps steps(found.steps);
   // The runner computes the reference while the builder builds.
   auto reference =
-      HONE_TRY(pools.Prepare(identity.key.canonical, steady_clock::now() + options.limits.check, options.stop));
+      HONE_TRY(pools.Prepare(identity.key.canonical, identity.target,
+                                           steady_clock::now() + options.limits.check, options.stop));
   steps.Done("runner", metrics_.reference);
 
   BuildRequest request{identity.key.canonical, schedule, identity.target};

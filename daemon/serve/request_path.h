@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "backends/worker_pools.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
 #include "daemon/metrics.h"
+#include "daemon/serve/devices.h"
 #include "daemon/serve/hot_set.h"
 #include "daemon/serve/transfers.h"
-#include "daemon/worker_pools.h"
 #include "ir/graph/kernel.h"
 #include "ir/target.h"
 
@@ -24,7 +25,7 @@ namespace hone {
 // What decides which code is served.
 struct KernelRequest {
   std::string kernel;
-  std::string target;  // "": this machine
+  std::string target;  // "": this machine's CPU; Devices::Choose
   int threads = 0;     // overrides the kernel's own if that is 0
 };
 
@@ -37,6 +38,7 @@ struct ResolvedKernel {
   std::string label;    // "conv2d+bias+relu"
   std::string request;  // as the user wrote it, without comments
   Target target;
+  const ServedDevice* device = nullptr;  // that it is for, or one of its kind
   bool is_dynamic = false;  // has sizes that are ranges
   double flops = 0;         // at the largest sizes
   int64_t operand_bytes = 0;
@@ -74,8 +76,8 @@ struct CompileOptions {
 // Thread-safe.
 class RequestPath {
  public:
-  // `compiler` names what builds, as precisely as is needed to tell whether an artifact is still what it would build.
-  RequestPath(ScheduleCache& cache, WorkerPools& pools, Metrics& metrics, Target host, std::string compiler);
+  // `pools`: of all kinds of devices that are served.
+  RequestPath(ScheduleCache& cache, WorkerPools& pools, Metrics& metrics, Devices devices);
 
   // Where schedules for kernels that nobody has tuned come from; without it they get their defaults. Before anything is
   // asked.
@@ -88,11 +90,9 @@ class RequestPath {
 
   // The kernel's names, without a look into the cache.
   Result<ResolvedKernel> Identify(const KernelRequest& ask) const;
-  const Target& host() const { return host_; }
-  const std::string& compiler() const { return compiler_; }
+  const Devices& devices() const { return devices_; }
 
  private:
-  Result<Target> ChooseTarget(const std::string& text) const;
   // As a neighbour's schedule or the default is the best guess; the provenance is kept.
   Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileOptions& options);
   // Code that came in a bundle of a trusted key, checked as if it had been built here.
@@ -104,8 +104,7 @@ class RequestPath {
   ScheduleCache& cache_;
   WorkerPools& pools_;
   Metrics& metrics_;
-  const Target host_;
-  const std::string compiler_;
+  const Devices devices_;
   Transfers* transfers_ = nullptr;
 };
 

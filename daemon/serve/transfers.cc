@@ -86,7 +86,7 @@ Result<TransferPlan> Transfers::Plan(const CacheKey& key, const Target& target, 
   options.stop = stop;
   plan.transfers = MakeTransfers(space, donors_.Nearest(query), options);
   if (stop.stop_requested()) return Error{ErrorKind::kUnavailable, "given up", ""};
-  Result<std::shared_ptr<const CostModel>> model = model_();
+  Result<std::shared_ptr<const CostModel>> model = model_(target.kind());
   plan.order = RankTransfers(plan.transfers, model ? model->get() : nullptr);
   plan.measured_us.resize(plan.transfers.size());
   plan.confidence = ConfidenceOf(plan);

@@ -43,7 +43,7 @@ enum class Reach : uint8_t {
 // every two doublings of distance, halved between classes and where there was no model to ask, 0 without any donor.
 class Transfers {
  public:
-  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>()>;
+  using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>(std::string_view kind)>;
 
   // Reads the donors of the cache in a thread of its own; until then those read so far count. A plan is made on up to
   // `threads`.
@@ -72,7 +72,7 @@ class Transfers {
   ScheduleCache& cache_;
   const int threads_;
   Neighbours donors_;
-  ModelSource model_ = [] { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  ModelSource model_ = [](std::string_view) { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
   std::atomic<bool> is_ready_{false};
   std::jthread reader_;
 };

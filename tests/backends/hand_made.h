@@ -24,7 +24,7 @@ inline Manifest ManifestOf(const std::string& text) {
   EXPECT_TRUE(kernel) << text << ": " << kernel.error().Text();
   if (!kernel) return manifest;
   manifest.kernel = Canonicalize(*kernel).text;
-  Target target = *HostTarget();
+  CpuTarget target = *HostTarget()->cpu();
   if (target.isa == Isa::kAvx512) target.isa = Isa::kAvx2;
   target.features.clear();
   manifest.target = PrintTarget(target);

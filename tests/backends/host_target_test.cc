@@ -1,5 +1,6 @@
 #include "backends/host_target.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
@@ -14,8 +15,11 @@ using ::testing::HasSubstr;
 
 TEST(HostTarget, DescribesThisMachine) {
   ::unsetenv("HONE_TARGET");
-  Result<Target> target = HostTarget();
-  ASSERT_TRUE(target) << target.error().message;
+  Result<Target> found = HostTarget();
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->kind(), kCpuKind);
+  const CpuTarget* target = found->cpu();
+  ASSERT_NE(target, nullptr);
   EXPECT_FALSE(target->cpu.empty());
   EXPECT_GE(target->cores, 1);
   EXPECT_GE(target->l1_bytes, 8 << 10);
@@ -24,8 +28,8 @@ TEST(HostTarget, DescribesThisMachine) {
   EXPECT_GE(target->l3_bytes, 1 << 20);
   EXPECT_TRUE(std::is_sorted(target->features.begin(), target->features.end()));
   for (const std::string& feature : target->features) EXPECT_TRUE(CpuHasFeature(feature)) << feature;
-  std::string isa = PrintTarget(*target).substr(0, PrintTarget(*target).find(' '));
-  for (std::string_view feature : FeaturesOfIsa(isa)) EXPECT_TRUE(CpuHasFeature(feature)) << feature;
+  EXPECT_TRUE(PrintTarget(*found).starts_with(fmt::format("cpu {} cpu={} ", IsaName(target->isa), target->cpu)));
+  for (std::string_view feature : FeaturesOfIsa(IsaName(target->isa))) EXPECT_TRUE(CpuHasFeature(feature)) << feature;
 }
 
 TEST(HostTarget, IsTheSameEveryTimeAndReadsBack) {
@@ -40,10 +44,12 @@ TEST(HostTarget, CanBeOverridden) {
   ::setenv("HONE_TARGET", text, 1);
   Result<Target> target = HostTarget();
   ASSERT_TRUE(target) << target.error().message;
-  EXPECT_EQ(target->isa, Isa::kAvx2);
-  EXPECT_EQ(target->cores, 4);
-  ::setenv("HONE_TARGET", "vax cpu=780", 1);
+  EXPECT_EQ(target->cpu()->isa, Isa::kAvx2);
+  EXPECT_EQ(target->cores(), 4);
+  ::setenv("HONE_TARGET", "cpu vax cpu=780", 1);
   EXPECT_THAT(HostTarget().error().message, HasSubstr("HONE_TARGET: target: saw \"vax\""));
+  ::setenv("HONE_TARGET", "vax cpu=780", 1);  // some device, and no CPU
+  EXPECT_THAT(HostTarget().error().message, HasSubstr("saw \"vax\", wanted a CPU's target"));
   ::unsetenv("HONE_TARGET");
 }
 

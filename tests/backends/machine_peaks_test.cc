@@ -28,8 +28,10 @@ TEST(MachinePeaks, EveryRoofOfThisMachineIsMeasured) {
 TEST(MachinePeaks, AnInstructionSetThatIsNotHereHasNoRoofs) {
   Result<Target> target = HostTarget();
   ASSERT_TRUE(target);
-  target->isa = target->isa == Isa::kNeon ? Isa::kAvx2 : Isa::kNeon;
-  EXPECT_EQ(MeasurePeaks(*target, 1), MachinePeaks{});
+  CpuTarget other = *target->cpu();
+  other.isa = other.isa == Isa::kNeon ? Isa::kAvx2 : Isa::kNeon;
+  EXPECT_EQ(MeasurePeaks(other, 1), MachinePeaks{});
+  EXPECT_EQ(MeasurePeaks(DeviceTarget{"toaster", {}}, 1), MachinePeaks{});
 }
 
 TEST(MachinePeaks, TextReadsBack) {
@@ -51,7 +53,7 @@ TEST(MachinePeaks, HighestTakesEachRoofForItself) {
 }
 
 TEST(MachinePeaks, OperandsComeFromTheNearestLevelThatHoldsThem) {
-  Target target;
+  CpuTarget target;
   target.l1_bytes = 32 << 10;
   target.l2_bytes = 256 << 10;
   target.l3_bytes = 8 << 20;

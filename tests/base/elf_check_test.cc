@@ -359,16 +359,16 @@ TEST(CheckArtifact, ComparesSizeAndDigest) {
   EXPECT_THAT(CheckArtifact(bytes, wanted).error().message, HasSubstr("bytes, wanted"));
 }
 
-TEST(CheckArtifact, RefusesAnIsaThatThisCpuLacks) {
-  std::vector<std::byte> bytes = CompileArtifact(Good());
+TEST(CheckProcessor, RefusesAnIsaThatThisCpuLacks) {
   std::string foreign = CpuHasFeature("neon") ? "avx512" : "neon";
-  Result<ArtifactLayout> layout = CheckArtifact(bytes, {.isa = foreign});
-  ASSERT_FALSE(layout);
-  EXPECT_EQ(layout.error().kind, ErrorKind::kUnsupported);
+  Result<void> checked = CheckProcessor(foreign, {});
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().kind, ErrorKind::kUnsupported);
   std::string own = CpuHasFeature("neon") ? "neon" : "avx2";
-  EXPECT_TRUE(CheckArtifact(bytes, {.isa = own}));
-  EXPECT_FALSE(CheckArtifact(bytes, {.isa = own, .features = {"quantum"}}));
-  EXPECT_FALSE(CheckArtifact(bytes, {.isa = "vax"}));
+  const std::vector<std::string> unheard_of = {"quantum"};
+  EXPECT_TRUE(CheckProcessor(own, {}));
+  EXPECT_FALSE(CheckProcessor(own, unheard_of));
+  EXPECT_FALSE(CheckProcessor("vax", {}));
 }
 
 TEST(CheckArtifact, AcceptsOtherMachinesOnlyWhenAsked) {

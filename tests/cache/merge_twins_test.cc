@@ -25,7 +25,7 @@ constexpr char kText[] = "matmul(M=64,N=64,K=64,const=1)";
 constexpr char kOther[] = "matmul(M=96,N=64,K=64,const=1)";
 
 std::string TargetOf(int cores) {
-  return "avx2 cpu=haswell features= l1=32768 l2=262144 l3=8388608 cores=" + std::to_string(cores);
+  return "cpu avx2 cpu=haswell features= l1=32768 l2=262144 l3=8388608 cores=" + std::to_string(cores);
 }
 
 // As a honed of that time wrote it: the text says what was said, and the key what was meant.

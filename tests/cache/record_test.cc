@@ -122,21 +122,21 @@ TEST(Record, RefusesEveryTruncation) {
 
 TEST(Record, RefusesTruncatedBodiesInSoundEnvelopes) {
   std::string value = EncodeRecord(FullRecord());
-  std::string body(*Unseal(ValueType::kRecord, 1, value));
+  std::string body(*Unseal(ValueType::kRecord, kRecordVersion, value));
   for (size_t size = 0; size < body.size(); ++size)
-    EXPECT_FALSE(DecodeRecord(Seal(ValueType::kRecord, 1, body.substr(0, size))).has_value()) << size;
-  EXPECT_FALSE(DecodeRecord(Seal(ValueType::kRecord, 1, body + '\0')).has_value());
+    EXPECT_FALSE(DecodeRecord(Seal(ValueType::kRecord, kRecordVersion, body.substr(0, size))).has_value()) << size;
+  EXPECT_FALSE(DecodeRecord(Seal(ValueType::kRecord, kRecordVersion, body + '\0')).has_value());
 }
 
 TEST(Record, DamagedBodiesInSoundEnvelopesNeverCrashAndRoundTripIfAccepted) {
-  std::string body(*Unseal(ValueType::kRecord, 1, EncodeRecord(FullRecord())));
+  std::string body(*Unseal(ValueType::kRecord, kRecordVersion, EncodeRecord(FullRecord())));
   Rng rng(5);
   int accepted = 0;
   for (int round = 0; round < 20'000; ++round) {
     std::string damaged = body;
     for (uint64_t hits = 1 + rng.Below(3); hits > 0; --hits)
       damaged[rng.Below(damaged.size())] = static_cast<char>(rng.Next());
-    std::string value = Seal(ValueType::kRecord, 1, damaged);
+    std::string value = Seal(ValueType::kRecord, kRecordVersion, damaged);
     Result<Record> decoded = DecodeRecord(value);
     if (!decoded) continue;
     ++accepted;
@@ -145,8 +145,14 @@ TEST(Record, DamagedBodiesInSoundEnvelopesNeverCrashAndRoundTripIfAccepted) {
   EXPECT_GT(accepted, 1000);
 }
 
+std::string BytesOfHex(std::string_view hex) {
+  std::string bytes(hex.size() / 2, '\0');
+  EXPECT_TRUE(ParseHex(hex, std::span(reinterpret_cast<uint8_t*>(bytes.data()), bytes.size())));
+  return bytes;
+}
+
 TEST(Record, StoredExampleStaysReadable) {
-  // Written by format 1. If this fails, the format changed without a new version.
+  // Written by formats 4 and 1. If this fails, the format changed without a new version.
   Record record;
   record.key = {Fingerprint{Hash128("class")}, Fingerprint{Hash128("kernel")}, "canonical", "target", 2, "code"};
   record.shape = {1, -2, 300};
@@ -164,11 +170,36 @@ TEST(Record, StoredExampleStaysReadable) {
   record.pinned = true;
   record.created = WallTime(std::chrono::milliseconds(1));
   record.updated = WallTime(std::chrono::milliseconds(2));
-  EXPECT_EQ(
-      HexOf(EncodeRecord(record)),
-      "686f6e65010169e9cc73bea1eb4ae9efbc8a10f70cfb7d3d6675cde25173ae6386edbcc2d4c7951102067461726765740204636f6465"
-      "056c6162656c07726571756573740963616e6f6e6963616c030203d804087363686564756c65e8070a0101020948afbc9af2d77a3eac"
-      "0201020403fb40a29bd4861c");
+  const std::string body =
+      "69e9cc73bea1eb4ae9efbc8a10f70cfb7d3d6675cde25173ae6386edbcc2d4c7951102067461726765740204636f6465056c6162656c0772"
+      "6571756573740963616e6f6e6963616c030203d804087363686564756c65e8070a0101020948afbc9af2d77a3eac02010204";
+  EXPECT_EQ(HexOf(EncodeRecord(record)), "686f6e650301" + body + "ac57d26bda5c996d");
+  EXPECT_EQ(*DecodeRecord(BytesOfHex("686f6e650101" + body + "03fb40a29bd4861c")), record);  // format 1
+}
+
+// Before version 4 a CPU's target had no kind. What was stored then has the same key, and is as if written today.
+TEST(Record, ATargetWithoutAKindIsACpus) {
+  const Digest256 key = Hash256("a key");
+  Record today = FullRecord(), once = today;
+  ASSERT_TRUE(today.key.target.starts_with("cpu avx512 "));
+  once.key.target = today.key.target.substr(4);
+  EXPECT_EQ(RecordKey(once.key), RecordKey(today.key));
+  Mark(today, key);
+  Mark(once, key);
+  EXPECT_EQ(once.mark, today.mark);  // code that was checked then is served
+  // As version 2 wrote it: without the mark's flag, behind which the mark stands all the same.
+  std::string body(*Unseal(ValueType::kRecord, kRecordVersion, EncodeRecord(today)));
+  const size_t at = body.find(today.key.target);
+  ASSERT_NE(at, std::string::npos);
+  ASSERT_LT(today.key.target.size(), 128u);
+  body.replace(at - 1, today.key.target.size() + 1,
+               std::string(1, static_cast<char>(once.key.target.size())) + once.key.target);
+  body[32] = static_cast<char>(body[32] & 31);
+  Result<Record> read = DecodeRecord(Seal(ValueType::kRecord, 2, body));
+  ASSERT_TRUE(read) << read.error().Text();
+  EXPECT_EQ(*read, today);
+  EXPECT_TRUE(IsMarkedBy(*read, key));
+  EXPECT_FALSE(DecodeRecord(Seal(ValueType::kRecord, kRecordVersion, body)));  // there is one spelling today
 }
 
 TEST(Record, NewerVersionSaysSo) {
@@ -211,12 +242,12 @@ TEST(Record, KeysSeparateKernelsTargetsAndThreads) {
 }
 
 TEST(Record, CodeKeyNamesWhatCompiledCodeDependsOn) {
-  Target target;
+  CpuTarget target;
   target.isa = Isa::kAvx512;
   target.cpu = "znver5";
   target.features = {"avx512bf16", "avx512vnni"};
   EXPECT_EQ(CodeKey("llvm-19.1.7", 1, target), "llvm-19.1.7 abi=1 avx512 cpu=znver5 features=avx512bf16,avx512vnni");
-  Target other = target;
+  CpuTarget other = target;
   other.cores = 64;  // concerns timings, not code
   EXPECT_EQ(CodeKey("llvm-19.1.7", 1, other), CodeKey("llvm-19.1.7", 1, target));
 }

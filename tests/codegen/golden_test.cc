@@ -122,9 +122,9 @@ Result<Lowered> LowerGolden(const Golden& golden) {
 
 // A program that nobody can emit is no example of anything.
 Result<void> Emitted(const Lowered& lowered) {
-  std::unique_ptr<ObjectCompiler> compiler = HONE_TRY(ObjectCompiler::Open(lowered.target));
+  std::unique_ptr<ObjectCompiler> compiler = HONE_TRY(ObjectCompiler::Open(*lowered.target.cpu()));
   llvm::LLVMContext context;
-  HONE_TRY(EmitModule(lowered.program, lowered.target, *compiler, context));
+  HONE_TRY(EmitModule(lowered.program, *lowered.target.cpu(), *compiler, context));
   return {};
 }
 

@@ -39,13 +39,13 @@ Result<void> Refusal(const Kernel& kernel, const std::string& text, const Target
   EXPECT_EQ(PrintKernel(kernel), before);
   LoopProgram program = HONE_TRY(Lower(HONE_TRY(std::move(applied))));
   llvm::LLVMContext context;
-  HONE_TRY(EmitModule(program, target, compiler, context));
+  HONE_TRY(EmitModule(program, *target.cpu(), compiler, context));
   return {};
 }
 
 TEST(ScheduleMessages, SayStepSeenAndWanted) {
   const Target target = ParseTarget("avx512 cpu=sapphirerapids l1=49152 l2=2097152").value();
-  Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(target);
+  Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(*target.cpu());
   ASSERT_TRUE(compiler) << compiler.error().Text();
   std::vector<std::filesystem::path> inputs;
   for (const auto& entry : std::filesystem::directory_iterator(HONE_SOURCE_DIR "/tests/errors/schedule"))

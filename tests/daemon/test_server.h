@@ -51,7 +51,8 @@ class LoopThread {
 // Builds the same few lines of C for every kernel; what happens is scripted by the test.
 class FakeWorkerPools : public WorkerPools {
  public:
-  Result<std::unique_ptr<Reference>> Prepare(const std::string&, Deadline, const std::stop_token&) override {
+  Result<std::unique_ptr<Reference>> Prepare(const std::string&, const Target&, Deadline,
+                                             const std::stop_token&) override {
     return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
   }
 
@@ -173,10 +174,11 @@ class TestServer {
     Result<std::unique_ptr<ScheduleCache>> opened = ScheduleCache::Open(cache_options);
     EXPECT_TRUE(opened) << opened.error().Text();
     cache = *std::move(opened);
-    Target host;
+    CpuTarget host;
     host.cpu = "generic";
     host.cores = options.cores;
-    path = std::make_unique<RequestPath>(*cache, pools, metrics, host, options.compiler);
+    const Devices devices = Devices::OfCpu(host, options.compiler);
+    path = std::make_unique<RequestPath>(*cache, pools, metrics, devices);
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);
       misses = std::make_unique<Misses>(loop_.loop, *path, *hot, metrics, options.builders, options.misses);
@@ -188,7 +190,7 @@ class TestServer {
                              .metrics = metrics,
                              .facts = {"socket", "cache", 1, false},
                              .forget = [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); }});
-      model_ = std::make_unique<SharedModel>(*cache, host);
+      model_ = std::make_unique<SharedModel>(*cache, devices);
       tuning = std::make_unique<Tuning>(
           loop_.loop, *cache, [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); },
           *path, *model_, metrics, [this](const Record& record) { OnBetter(record); });

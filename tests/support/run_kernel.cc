@@ -218,14 +218,14 @@ std::vector<Target> TestTargets() {
   Result<Target> host = HostTarget();
   HONE_CHECK(host);
   std::vector<Target> targets{*host};
-  if (host->isa == Isa::kAvx512) {
-    Target avx2;
+  if (host->cpu()->isa == Isa::kAvx512) {
+    CpuTarget avx2;
     avx2.cpu = "haswell";
     avx2.cores = 2;
     targets.push_back(avx2);
   }
   for (size_t i = 0, count = targets.size(); i < count; ++i) {
-    Target small = targets[i];
+    CpuTarget small = *targets[i].cpu();
     small.l1_bytes = 4 << 10;
     small.l2_bytes = 16 << 10;
     small.l3_bytes = 64 << 10;

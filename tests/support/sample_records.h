@@ -14,7 +14,7 @@
 namespace hone {
 
 inline const std::string kSampleTarget =
-    "avx512 cpu=znver5 features=avx512vnni l1=49152 l2=1048576 l3=33554432 cores=2";
+    "cpu avx512 cpu=znver5 features=avx512vnni l1=49152 l2=1048576 l3=33554432 cores=2";
 inline const std::string kSampleCode = "llvm-19.1.7 abi=1 avx512 cpu=znver5 features=avx512vnni";
 
 inline Canonical SampleCanonical(int kernel, int class_number = 0) {

@@ -179,7 +179,7 @@ TEST(Features, WhatIsReadTwiceIsLoadedOnce) {
 
 TEST(Features, SmallerCachesMeanMoreTraffic) {
   const std::string kernel = "matmul(M=512,N=512,K=512)";
-  Target roomy = Avx512();
+  CpuTarget roomy = *Avx512().cpu();
   roomy.l1_bytes = 128 << 10;  // holds the 16 KiB of a and the 64 KiB of b that the loop over k reads: a stays
   Features large(kernel, roomy, kTiled), less(kernel, Avx512(), kTiled);
   EXPECT_GT(less.Count("cache1.bytes"), large.Count("cache1.bytes") * 1.01);
@@ -249,7 +249,7 @@ TEST(Features, OneAccumulatorIsBoundByItsLatency) {
 }
 
 TEST(Features, PartsOfWorkers) {
-  Target target = Avx512();
+  CpuTarget target = *Avx512().cpu();
   target.cores = 2;
   const std::string kernel = "add(M=96,N=64)";
   auto parallel = [](int rows) {

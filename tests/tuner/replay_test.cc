@@ -58,7 +58,7 @@ Recording Scripted() {
   Recording recording;
   recording.name = "matmul(M=64,N=96,K=80)";
   recording.kernel = "matmul(M=64,N=96,K=80)";
-  Target target;
+  CpuTarget target;
   target.cpu = "haswell";
   recording.target = PrintTarget(target);
   testing::ScriptedEvaluator evaluator;

@@ -18,7 +18,7 @@ namespace hone::testing {
 
 // Of a kernel on a processor whatever this one is.
 inline Space OpenSpace(const std::string& kernel = "matmul(M=64,N=96,K=80)") {
-  Target target;
+  CpuTarget target;
   target.cpu = "haswell";
   Result<Space> space = Space::Open(kernel, target);
   EXPECT_TRUE(space) << space.error().Text();

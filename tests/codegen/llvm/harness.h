@@ -22,29 +22,29 @@
 
 namespace hone::test {
 
-inline Target Avx2Target() {
-  Target target;
+inline CpuTarget Avx2Target() {
+  CpuTarget target;
   target.isa = Isa::kAvx2;
   target.cpu = "haswell";
   return target;
 }
 
-inline Target Avx512Target() {
-  Target target;
+inline CpuTarget Avx512Target() {
+  CpuTarget target;
   target.isa = Isa::kAvx512;
   target.cpu = "sapphirerapids";
   return target;
 }
 
-inline Target NeonTarget() {
-  Target target;
+inline CpuTarget NeonTarget() {
+  CpuTarget target;
   target.isa = Isa::kNeon;
   target.cpu = "neoverse-n1";
   return target;
 }
 
 // Whether this machine can run code for `target`.
-inline bool CanRun(const Target& target) {
+inline bool CanRun(const CpuTarget& target) {
 #if defined(__x86_64__)
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -58,9 +58,9 @@ inline bool CanRun(const Target& target) {
 }
 
 // The targets that this machine can run code for.
-inline std::vector<Target> HostTargets() {
-  std::vector<Target> targets;
-  for (const Target& target : {Avx2Target(), Avx512Target(), NeonTarget()}) {
+inline std::vector<CpuTarget> HostTargets() {
+  std::vector<CpuTarget> targets;
+  for (const CpuTarget& target : {Avx2Target(), Avx512Target(), NeonTarget()}) {
     if (CanRun(target)) targets.push_back(target);
   }
   return targets;
@@ -80,13 +80,13 @@ struct Body {
 // Compiles for one target; keeps LLVM's context and target machine. Fails the test when something cannot be built.
 class Builder {
  public:
-  explicit Builder(Target target) : target_(std::move(target)) {
+  explicit Builder(CpuTarget target) : target_(std::move(target)) {
     auto compiler = ObjectCompiler::Open(target_);
     if (!compiler) ADD_FAILURE() << compiler.error().Text();
     compiler_ = *std::move(compiler);
   }
 
-  const Target& target() const { return target_; }
+  const CpuTarget& target() const { return target_; }
   ObjectCompiler& compiler() { return *compiler_; }
   llvm::LLVMContext& context() { return context_; }
 
@@ -109,7 +109,7 @@ class Builder {
   }
 
  private:
-  Target target_;
+  CpuTarget target_;
   llvm::LLVMContext context_;
   std::unique_ptr<ObjectCompiler> compiler_;
 };

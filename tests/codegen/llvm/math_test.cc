@@ -25,7 +25,7 @@ namespace {
 using test::Body;
 using test::Builder;
 
-using Unary = llvm::Value* (*)(llvm::IRBuilderBase&, const Target&, llvm::Value*);
+using Unary = llvm::Value* (*)(llvm::IRBuilderBase&, const CpuTarget&, llvm::Value*);
 
 struct Function {
   const char* name;
@@ -106,7 +106,7 @@ double UlpError(T y, Wide r) {
   }
 }
 
-const char* IsaName(const Target& target) {
+const char* IsaName(const CpuTarget& target) {
   return target.isa == Isa::kAvx512 ? "avx512" : target.isa == Isa::kAvx2 ? "avx2  " : "neon  ";
 }
 
@@ -139,10 +139,10 @@ struct Worst {
 TEST(Math, F32IsAccurateOverItsWholeDomain) {
   constexpr int kBatch = 1 << 14;
   uint64_t step = Exhaustive() ? 1 : 4099;  // a prime: every exponent, mantissas spread
-  std::vector<Target> targets = test::HostTargets();
+  std::vector<CpuTarget> targets = test::HostTargets();
   for (const Function& f : kFunctions) {
     std::vector<std::unique_ptr<test::LoadedObject>> kernels;
-    for (const Target& target : targets) {
+    for (const CpuTarget& target : targets) {
       Builder builder(target);
       kernels.push_back(LoadUnary(builder, false, target.Lanes(4), f.emit));
       ASSERT_NE(kernels.back(), nullptr);
@@ -208,7 +208,7 @@ std::vector<double> DoubleSamples(size_t count) {
 
 TEST(Math, F64IsAccurateOnSamples) {
   std::vector<double> x = DoubleSamples(Exhaustive() ? 1 << 24 : 1 << 16), y(x.size());
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (const Function& f : kFunctions) {
       SCOPED_TRACE(PrintTarget(target) + " " + f.name);
@@ -230,7 +230,7 @@ TEST(Math, F64IsAccurateOnSamples) {
 
 TEST(Math, SignsOfZerosAndInfinitiesAreThoseOfC) {
   const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, -1, 0x1p-149, -0x1p-149};
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (const Function& f : kFunctions) {
       auto narrow = LoadUnary(builder, false, 8, f.emit);
@@ -263,7 +263,7 @@ TEST(Math, SignsOfZerosAndInfinitiesAreThoseOfC) {
 TEST(Math, EveryVectorLengthGivesTheSameBits) {
   std::mt19937 random(7);
   constexpr int kCount = 17 * 32 * 3 * 5;  // a multiple of every length below
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (const Function& f : kFunctions) {
       std::vector<float> x(kCount), base(kCount), y(kCount);
@@ -284,7 +284,7 @@ TEST(Math, EveryVectorLengthGivesTheSameBits) {
 }
 
 TEST(Math, TanhErfAndSigmoidStayWithinTheirRange) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (Unary emit : {EmitTanh, EmitErf, EmitSigmoid}) {
       auto kernel = LoadUnary(builder, false, 16, emit);
@@ -301,7 +301,7 @@ TEST(Math, TanhErfAndSigmoidStayWithinTheirRange) {
 
 TEST(Math, ReciprocalIsAccurateOnItsRange) {
   std::mt19937_64 random(3);
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     auto narrow = LoadUnary(builder, false, 16, EmitReciprocal);
     auto wide = LoadUnary(builder, true, 8, EmitReciprocal);
@@ -326,7 +326,7 @@ TEST(Math, ReciprocalIsAccurateOnItsRange) {
 }
 
 template <typename T, typename Wide>
-void TestPow(const Target& target, double max_ulp) {
+void TestPow(const CpuTarget& target, double max_ulp) {
   constexpr bool kF64 = sizeof(T) == 8;
   std::mt19937_64 random(11);
   std::vector<T> x, y;
@@ -383,14 +383,14 @@ void TestPow(const Target& target, double max_ulp) {
 }
 
 TEST(Math, PowIsAccurateAndSpecialAsInC) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     TestPow<float, double>(target, 1);
     TestPow<double, long double>(target, 2.4);
   }
 }
 
 TEST(Math, ConstantsAndFastMathFlagsOfTheCallerChangeNothing) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     std::vector<float> x = {-0.0f, -1e-30f, 3.5f, -88.5f, 88.7f, INFINITY, -INFINITY, NAN}, plain(8), fast(8);
     auto kernel = LoadUnary(builder, false, 8, EmitExp);
@@ -423,7 +423,7 @@ TEST(Math, EmitMathKnowsEveryElementaryOperation) {
 
 // Code for NEON cannot run here (llvm_object_test runs some under an emulator); it must compile and call nothing.
 TEST(Math, CompilesForEveryTarget) {
-  for (const Target& target : {test::Avx2Target(), test::Avx512Target(), test::NeonTarget()}) {
+  for (const CpuTarget& target : {test::Avx2Target(), test::Avx512Target(), test::NeonTarget()}) {
     Builder builder(target);
     for (bool f64 : {false, true}) {
       for (int lanes : {0, 1, 3, 4, 16}) {

@@ -34,7 +34,7 @@ TEST(Neon, RunsUnderAnEmulator) {
 
   struct Case {
     const char* name;
-    llvm::Value* (*emit)(llvm::IRBuilderBase&, const Target&, llvm::Value*);
+    llvm::Value* (*emit)(llvm::IRBuilderBase&, const CpuTarget&, llvm::Value*);
     double (*reference)(double);
   };
   Builder builder(test::NeonTarget());

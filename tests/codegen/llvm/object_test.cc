@@ -49,7 +49,7 @@ std::unique_ptr<llvm::Module> ExampleModule(Builder& builder) {
 
 // One SSA register tile of `rows` × `vectors`, as the emitter writes it: C[rows][vectors] = Σk A[k][rows] ·
 // B[k][vectors].
-void EmitMicroKernel(Body& body, const Target& target, int rows, int vectors) {
+void EmitMicroKernel(Body& body, const CpuTarget& target, int rows, int vectors) {
   auto& b = body.builder;
   int lanes = target.Lanes(4);
   llvm::Type* f32 = b.getFloatTy();
@@ -95,7 +95,7 @@ void EmitMicroKernel(Body& body, const Target& target, int rows, int vectors) {
 }
 
 // As many independent FMAs as the hardware can have in flight: what the core can do at most.
-void EmitFmaPeak(Body& body, const Target& target, int chains) {
+void EmitFmaPeak(Body& body, const CpuTarget& target, int chains) {
   auto& b = body.builder;
   auto* type = llvm::FixedVectorType::get(b.getFloatTy(), target.Lanes(4));
   llvm::Value* x = b.CreateAlignedLoad(type, body.buffers[0], llvm::Align(4));
@@ -136,7 +136,7 @@ Elf Parse(const std::vector<std::byte>& bytes) {
 
 TEST(ObjectCompiler, EmitsAMinimalClosedSharedObject) {
   const std::string manifest("a manifest, \0 and all", 22);
-  for (const Target& target : {test::Avx2Target(), test::Avx512Target(), test::NeonTarget()}) {
+  for (const CpuTarget& target : {test::Avx2Target(), test::Avx512Target(), test::NeonTarget()}) {
     SCOPED_TRACE(PrintTarget(target));
     Builder builder(target);
     auto object = builder.compiler().Compile(ExampleModule(builder), BytesOf(manifest));
@@ -179,7 +179,7 @@ TEST(ObjectCompiler, EmitsAMinimalClosedSharedObject) {
 
 TEST(ObjectCompiler, WhatItEmitsPassesTheGateLoadsAndRuns) {
   const std::string manifest = "the manifest";
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     auto object = builder.compiler().Compile(ExampleModule(builder), BytesOf(manifest));
     ASSERT_TRUE(object) << object.error().Text();
@@ -196,7 +196,7 @@ TEST(ObjectCompiler, WhatItEmitsPassesTheGateLoadsAndRuns) {
 }
 
 TEST(ObjectCompiler, SameInputGivesTheSameBytesWhateverCameBefore) {
-  for (const Target& target : {test::Avx2Target(), test::Avx512Target(), test::NeonTarget()}) {
+  for (const CpuTarget& target : {test::Avx2Target(), test::Avx512Target(), test::NeonTarget()}) {
     Builder first(target), second(target);
     auto one = first.compiler().Compile(ExampleModule(first), BytesOf("m"));
     // Other work on the same target machine and context in between.
@@ -282,7 +282,7 @@ TEST(ObjectCompiler, LoopsStayLoopsUnderAnyPipeline) {
 }
 
 TEST(ObjectCompiler, ErrorsSayWhatIsWrong) {
-  Target target = test::Avx2Target();
+  CpuTarget target = test::Avx2Target();
   target.cpu = "pentium-9";
   auto cpu = ObjectCompiler::Open(target);
   ASSERT_FALSE(cpu);

@@ -73,7 +73,7 @@ void EmitTransposeKernel(Body& body, llvm::Type* element, int rows, int columns,
 }
 
 TEST(Transpose, MovesEveryElementOfEveryShape) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (int bytes : {1, 4, 8}) {
       llvm::Type* element = llvm::Type::getIntNTy(builder.context(), bytes * 8);
@@ -126,7 +126,7 @@ TEST(Transpose, UsesZipsOnNeon) {
 }
 
 TEST(DeinterleavedLoads, ReadTheirSpanAndNothingElse) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (int bytes : {1, 4, 8}) {
       llvm::Type* element = llvm::Type::getIntNTy(builder.context(), bytes * 8);
@@ -217,7 +217,7 @@ void ExpectMaskedLoad(Builder& builder, int bytes, int stride, const std::vector
 }
 
 TEST(MaskedDeinterleavedLoads, ReadTheirLanesAndNothingElse) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (int bytes : {1, 4, 8}) {
       for (int stride = 1; stride <= 4; ++stride) {
@@ -239,7 +239,7 @@ TEST(MaskedDeinterleavedLoads, ReadTheirLanesAndNothingElse) {
 
 TEST(Reduce, HalvesInAFixedOrder) {
   std::vector<float> last;
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (int lanes : {1, 2, 3, 4, 5, 7, 8, 12, 16, 32}) {
       SCOPED_TRACE(testing::Message() << PrintTarget(target) << " lanes " << lanes);
@@ -284,7 +284,7 @@ TEST(Reduce, HalvesInAFixedOrder) {
 }
 
 TEST(Maximum, CostsOneInstructionAgainstAConstant) {
-  for (const Target& target : {test::Avx2Target(), test::Avx512Target()}) {
+  for (const CpuTarget& target : {test::Avx2Target(), test::Avx512Target()}) {
     Builder builder(target);
     auto text = builder.compiler().Explain(builder.Emit(2, [&](Body& body) {
       auto& b = body.builder;
@@ -299,7 +299,7 @@ TEST(Maximum, CostsOneInstructionAgainstAConstant) {
 }
 
 TEST(Prefix, TouchesTheFirstElementsOnly) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     for (int bytes : {1, 4, 8}) {
       llvm::Type* element = llvm::Type::getIntNTy(builder.context(), bytes * 8);
@@ -339,7 +339,7 @@ TEST(Prefix, TouchesTheFirstElementsOnly) {
 }
 
 TEST(Prefix, LimitsCountsOutOfRange) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     auto kernel = test::Load(builder, 2, [&](Body& body) {
       auto* type = llvm::FixedVectorType::get(body.builder.getInt32Ty(), 8);
@@ -360,7 +360,7 @@ TEST(Prefix, LimitsCountsOutOfRange) {
 }
 
 TEST(Masked, LeavesMemoryUnderOffLanesAlone) {
-  for (const Target& target : test::HostTargets()) {
+  for (const CpuTarget& target : test::HostTargets()) {
     Builder builder(target);
     auto kernel = test::Load(builder, 3, [&](Body& body) {
       auto& b = body.builder;

@@ -38,7 +38,7 @@ Result<void> Refusal(const Kernel& kernel, const Schedule& schedule, const Targe
   LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
   EXPECT_FALSE(program.entry.empty());
   llvm::LLVMContext context;
-  HONE_TRY(EmitModule(program, target, compiler, context));
+  HONE_TRY(EmitModule(program, *target.cpu(), compiler, context));
   return {};
 }
 
@@ -104,7 +104,7 @@ class DefaultScheduleOfModels : public testing::TestWithParam<ModelRun> {};
 TEST_P(DefaultScheduleOfModels, IsAccepted) {
   Result<Target> target = ParseTarget(GetParam().target);
   ASSERT_TRUE(target) << target.error().Text();
-  Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(*target);
+  Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(*target->cpu());
   ASSERT_TRUE(compiler) << compiler.error().Text();
   for (const std::string& kernel : GetParam().kernels) {
     Schedule schedule;
@@ -199,7 +199,7 @@ class DefaultScheduleOfAwkwardKernels : public testing::TestWithParam<std::strin
   void ExpectAllAccepted(const std::vector<std::string>& kernels) {
     Result<Target> target = ParseTarget(GetParam());
     ASSERT_TRUE(target) << target.error().Text();
-    Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(*target);
+    Result<std::unique_ptr<ObjectCompiler>> compiler = ObjectCompiler::Open(*target->cpu());
     ASSERT_TRUE(compiler) << compiler.error().Text();
     for (const std::string& kernel : kernels) {
       Schedule schedule;
@@ -351,7 +351,7 @@ TEST(DefaultSchedule, OfAChainThatDoublesStaysSmall) {
 TEST(DefaultSchedule, WindowsGatherNothing) {
   for (const std::string& text : {TargetTexts()[0], TargetTexts()[1]}) {
     const Target target = ParseTarget(text).value();
-    std::unique_ptr<ObjectCompiler> compiler = ObjectCompiler::Open(target).value();
+    std::unique_ptr<ObjectCompiler> compiler = ObjectCompiler::Open(*target.cpu()).value();
     for (const char* kernel :
          {"maxpool2d(C=64,H=55,W=55,R=3,S=3,stride=2)", "maxpool2d(C=256,H=56,W=56,R=2,S=2,stride=2)",
           "avgpool2d(C=128,H=57,W=57,R=2,S=2,stride=2)", "maxpool2d(C=64,H=112,W=112,R=3,S=3,stride=2,pad=1)",
@@ -364,7 +364,7 @@ TEST(DefaultSchedule, WindowsGatherNothing) {
       llvm::LLVMContext context;
       Result<LoopProgram> program = Lower(*applied);
       ASSERT_TRUE(program) << program.error().Text();
-      auto module = EmitModule(*program, target, *compiler, context);
+      auto module = EmitModule(*program, *target.cpu(), *compiler, context);
       ASSERT_TRUE(module) << module.error().Text();
       std::string code;
       llvm::raw_string_ostream out(code);

@@ -71,15 +71,15 @@ class InsightTest : public ::testing::Test {
     ASSERT_TRUE(cache_->AppendTrials(record_.key, {{trial}}));
   }
   Insight MakeInsight() {
-    return Insight(*cache_, Host(), [this](const Target&, int threads) {
+    return Insight(*cache_, Devices::OfCpu(*Host().cpu(), "cc 1"), [this](const Target&, int threads) {
       ++measured_;
-      EXPECT_LE(threads, Host().cores);
+      EXPECT_LE(threads, Host().cores());
       return peaks_;
     });
   }
   ExplainReply Explain() {
     Insight insight = MakeInsight();
-    insight.SetModel([this]() -> Result<std::shared_ptr<const CostModel>> { return model_; });
+    insight.SetModel([this](std::string_view) -> Result<std::shared_ptr<const CostModel>> { return model_; });
     Result<ExplainReply> reply = insight.Explain(record_);
     EXPECT_TRUE(reply) << reply.error().Text();
     return reply ? *reply : ExplainReply{};
@@ -269,7 +269,7 @@ TEST_F(InsightTest, AKernelThatWasNeverMeasuredHasNoTime) {
 }
 
 TEST_F(InsightTest, AnotherMachinesRecordIsNotHeldAgainstThisOnesRoofs) {
-  record_.key.target = "avx512 cpu=sapphirerapids l1=49152 l2=2097152 l3=33554432 cores=8";
+  record_.key.target = "cpu avx512 cpu=sapphirerapids l1=49152 l2=2097152 l3=33554432 cores=8";
   ExplainReply reply = Explain();
   EXPECT_EQ(reply.roofline.peak_gflops, 0);
   EXPECT_EQ(reply.roofline.read_gb_s, 0);

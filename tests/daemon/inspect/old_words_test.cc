@@ -88,7 +88,7 @@ TEST_F(OldWords, TrialsAreThoseOfTheProgramsThatSchedulesMakeToday) {
 TEST_F(OldWords, ARecordIsExplained) {
   const Record* tuned = Tuned();
   ASSERT_NE(tuned, nullptr);
-  Insight insight(*cache_, *ParseTarget(tuned->key.target),
+  Insight insight(*cache_, Devices::OfCpu(*ParseTarget(tuned->key.target)->cpu(), "cc 1"),
                   [](const Target&, int) { return MachinePeaks{100, {400, 200, 100, 10}}; });
   Result<ExplainReply> reply = insight.Explain(*tuned);
   ASSERT_TRUE(reply) << reply.error().Text();

@@ -135,7 +135,7 @@ TEST_F(TransfersTest, WhatADonorGainedIsReadFromItsTrials) {
   auto gain = [&] {
     StartTransfers();
     TransferPlan plan =
-        *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host(), Reach::kWide);
+        *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->devices().host().target, Reach::kWide);
     return plan.transfers.at(1).donor->gain;
   };
   EXPECT_EQ(gain(), 0) << "there is no trial of the default";
@@ -159,7 +159,7 @@ TEST_F(TransfersTest, ARecipientIsFittedAnewWhenItsDonorIsBettered) {
   EXPECT_LE(*transfers_->DonorChanged(recipient), recipient.updated);
   EXPECT_FALSE(transfers_->DonorChanged(RecordOf(kDonor))) << "it has none itself";
   auto fits = [&] {
-    const TransferPlan plan = *transfers_->Plan(recipient.key, server_.path->host(), Reach::kNear);
+    const TransferPlan plan = *transfers_->Plan(recipient.key, server_.path->devices().host().target, Reach::kNear);
     std::set<std::string> schedules;
     for (const Transfer& fit : plan.transfers)
       if (fit.donor) schedules.insert(fit.candidate.schedule);
@@ -190,7 +190,7 @@ TEST_F(TransfersTest, AGuessThatCannotBeBuiltIsPassedOver) {
   PutDonor(kDonor, "rows", 3);
   StartTransfers();
   TransferPlan plan =
-      *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->host(), Reach::kWide);
+      *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->devices().host().target, Reach::kWide);
   ASSERT_GE(plan.order.size(), 2u);
   const Candidate& first = plan.transfers[plan.order[0]].candidate;
   server_.pools.fail_schedule = WithChoices(first.schedule, PrintChoices(first.choices));

@@ -1,8 +1,10 @@
 // What a miss needs from outside the daemon: somebody who builds, and somebody who checks. Behind it stand the builder
-// and runner processes; tests put scripts in their place.
+// and runner processes of a kind of device (backends/backend.h); tests put scripts in their place.
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -13,7 +15,7 @@
 #include "backends/sandbox.h"
 #include "base/idle_group.h"
 #include "base/result.h"
-#include "tuner/evaluator.h"
+#include "backends/evaluator.h"
 
 namespace hone {
 
@@ -33,8 +35,8 @@ class WorkerPools {
   };
 
   virtual ~WorkerPools() = default;
-  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
-                                                     const std::stop_token& stop = {}) = 0;
+  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, const Target& target,
+                                                     Deadline deadline, const std::stop_token& stop = {}) = 0;
   // For a search: holds a runner until it is gone.
   virtual Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string& kernel, const Target& target,
                                                            const std::stop_token& stop = {}) = 0;
@@ -52,6 +54,8 @@ class WorkerPools {
   virtual void Shutdown() = 0;
 };
 
+// How many processes, below whom, where: any kind of device's. The executables are the CPU's; what is built for other
+// kinds is built and run by their backends' own.
 struct WorkerPoolsOptions {
   BuilderPoolOptions builders;
   RunnerPoolOptions runners;
@@ -61,11 +65,17 @@ struct WorkerPoolsOptions {
 // Builder and runner processes; both are started now. Once they have locked themselves in, the log says what holds
 // them; what should and does not is a warning, once for all pools of this process. kLimit if this process may not
 // open as many descriptors as they take; the message says how many that are.
-Result<std::unique_ptr<WorkerPools>> StartWorkerPools(const WorkerPoolsOptions& options);
+Result<std::unique_ptr<WorkerPools>> StartProcessPools(const WorkerPoolsOptions& options);
 
-// The same, started when something is wanted of it and shut down when nothing was for a while. Nothing is searched
-// there: MakeEvaluator gives kUnsupported.
-std::unique_ptr<WorkerPools> MakeLazyWorkerPools(const WorkerPoolsOptions& options,
+using StartWorkerPools = std::function<Result<std::unique_ptr<WorkerPools>>()>;
+
+// Pools that are started when something is wanted of them and shut down when nothing was for a while. Nothing is
+// searched there: MakeEvaluator gives kUnsupported.
+std::unique_ptr<WorkerPools> MakeLazyWorkerPools(StartWorkerPools start,
                                                  std::chrono::milliseconds keep = std::chrono::seconds(30));
+
+// The pools of several kinds of devices behind one face. Which is meant, the target says: each kind's are started when
+// it is asked for first. kUnsupported for a kind that has none.
+std::unique_ptr<WorkerPools> MakePoolsByKind(std::map<std::string, StartWorkerPools, std::less<>> kinds);
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-#include "tuner/process_evaluator.h"
+#include "backends/process_evaluator.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include "backends/builder_pool.h"
 #include "backends/runner_pool.h"
 #include "base/idle_group.h"
-#include "tuner/evaluator.h"
+#include "backends/evaluator.h"
 
 namespace hone {
 

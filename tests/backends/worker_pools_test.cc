@@ -1,5 +1,5 @@
 // The pools with the real programs, and what happens to their work when somebody kills them.
-#include "daemon/worker_pools.h"
+#include "backends/worker_pools.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ class RealWorkerPools : public ::testing::Test {
         GTEST_SKIP() << "[SKIP] " << program << " is not built";
     options_.builders.executable = HONE_BIN_DIR "/hone-builder";
     options_.runners.executable = HONE_BIN_DIR "/hone-runner";
-    Result<std::unique_ptr<WorkerPools>> pools = StartWorkerPools(options_);
+    Result<std::unique_ptr<WorkerPools>> pools = StartProcessPools(options_);
     ASSERT_TRUE(pools) << pools.error().Text();
     pools_ = std::move(*pools);
   }
@@ -57,11 +57,11 @@ class RealWorkerPools : public ::testing::Test {
 
 TEST_F(RealWorkerPools, OneThatIsLentEndsWhenNobodyHasHadItForAWhile) {
   pools_.reset();
-  std::unique_ptr<WorkerPools> lent = MakeLazyWorkerPools(options_, milliseconds(300));
+  std::unique_ptr<WorkerPools> lent = MakeLazyWorkerPools([this] { return StartProcessPools(options_); }, milliseconds(300));
   EXPECT_THAT(Children("hone-builder"), ::testing::IsEmpty());
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);
   for (int round = 0; round < 2; ++round) {
-    Result<std::unique_ptr<WorkerPools::Reference>> reference = lent->Prepare(kRelu, deadline);
+    Result<std::unique_ptr<WorkerPools::Reference>> reference = lent->Prepare(kRelu, *HostTarget(), deadline);
     ASSERT_TRUE(reference) << reference.error().Text();
     std::this_thread::sleep_for(milliseconds(600));
     EXPECT_THAT(Children("hone-runner"), ::testing::SizeIs(1)) << "somebody has it";
@@ -74,7 +74,7 @@ TEST_F(RealWorkerPools, OneThatIsLentEndsWhenNobodyHasHadItForAWhile) {
     EXPECT_TRUE(ended) << round;
   }
   lent->Shutdown();
-  EXPECT_EQ(lent->Prepare(kRelu, deadline).error().kind, ErrorKind::kUnavailable);
+  EXPECT_EQ(lent->Prepare(kRelu, *HostTarget(), deadline).error().kind, ErrorKind::kUnavailable);
 }
 
 TEST_F(RealWorkerPools, EachKindSaysWhatHoldsIt) {
@@ -93,7 +93,7 @@ TEST_F(RealWorkerPools, EachKindSaysWhatHoldsIt) {
 Result<CheckReport> CheckAndKill(WorkerPools& pools, int kills, const std::function<std::vector<pid_t>()>& runners) {
   const std::string spin = "for (long i = 0; i < 300000000; ++i) __asm__ volatile(\"\");";
   SealedMemfd slow = testing::HandMade(testing::ManifestOf(kRelu), testing::Entry(spin + testing::kReluLoop));
-  Result<std::unique_ptr<WorkerPools::Reference>> reference = pools.Prepare(kRelu, In(seconds(30)));
+  Result<std::unique_ptr<WorkerPools::Reference>> reference = pools.Prepare(kRelu, *HostTarget(), In(seconds(30)));
   if (!reference) return reference.error();
   std::atomic<bool> is_over{false};
   std::thread killer([&] {
@@ -146,7 +146,7 @@ TEST_F(RealWorkerPools, WhatIsGivenUpIsNobodysFaultAndNotTriedAgain) {
   SealedMemfd endless =
       testing::HandMade(testing::ManifestOf(kRelu), testing::Entry("while (1) __asm__ volatile(\"\");"));
   std::stop_source stop;
-  Result<std::unique_ptr<WorkerPools::Reference>> reference = pools_->Prepare(kRelu, In(seconds(30)), stop.get_token());
+  Result<std::unique_ptr<WorkerPools::Reference>> reference = pools_->Prepare(kRelu, *HostTarget(), In(seconds(30)), stop.get_token());
   ASSERT_TRUE(reference) << reference.error().Text();
   std::thread stopper([&] {
     std::this_thread::sleep_for(milliseconds(300));
@@ -173,10 +173,10 @@ TEST_F(RealWorkerPools, SaysHowManyDescriptorsItNeeds) {
     const rlim_t open = ListDirectory("/proc/self/fd").value_or(std::vector<std::string>()).size();
     rlimit limit{open, 4096};
     ::setrlimit(RLIMIT_NOFILE, &limit);
-    if (Result<std::unique_ptr<WorkerPools>> started = StartWorkerPools(options_); !started) ::_exit(1);
+    if (Result<std::unique_ptr<WorkerPools>> started = StartProcessPools(options_); !started) ::_exit(1);
     limit = {open + 10, open + 10};
     ::setrlimit(RLIMIT_NOFILE, &limit);
-    Result<std::unique_ptr<WorkerPools>> started = StartWorkerPools(options_);
+    Result<std::unique_ptr<WorkerPools>> started = StartProcessPools(options_);
     if (started || started.error().kind != ErrorKind::kLimit) ::_exit(2);
     std::fprintf(stderr, "%s\n", started.error().Text().c_str());
     ::_exit(started.error().Text().find("raise RLIMIT_NOFILE") != std::string::npos ? 0 : 3);

@@ -1,4 +1,4 @@
-#include "daemon/worker_pools.h"
+#include "backends/worker_pools.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "tuner/process_evaluator.h"
+#include "backends/process_evaluator.h"
 
 namespace hone {
 namespace {
@@ -101,7 +101,7 @@ class ProcessWorkerPools : public WorkerPools {
         idle_group_(options.idle_group),
         herald_([this](const std::stop_token& stop) { Herald(stop); }) {}
 
-  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
+  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, const Target&, Deadline deadline,
                                              const std::stop_token& stop) override {
     RunnerPool::Prepared prepared = HONE_TRY(runners_->Prepare(kernel, deadline, stop));
     return std::unique_ptr<Reference>(std::make_unique<RunnerReference>(*runners_, kernel, std::move(prepared), stop));
@@ -162,124 +162,14 @@ class ProcessWorkerPools : public WorkerPools {
   std::jthread herald_;  // last: ends before what it looks at
 };
 
-// A pools that is there while it is used, and for a while afterwards. What it hands out keeps it.
-class LazyWorkerPools : public WorkerPools {
- public:
-  LazyWorkerPools(const WorkerPoolsOptions& options, std::chrono::milliseconds keep) : options_(options), keep_(keep) {}
-
-  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, Deadline deadline,
-                                             const std::stop_token& stop) override {
-    std::shared_ptr<WorkerPools> pools = HONE_TRY(Borrow());
-    std::unique_ptr<Reference> reference = HONE_TRY(pools->Prepare(kernel, deadline, stop));
-    return std::unique_ptr<Reference>(std::make_unique<LentReference>(std::move(pools), std::move(reference)));
-  }
-  Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string&, const Target&, const std::stop_token&) override {
-    return Error{ErrorKind::kUnsupported, "nothing is searched here", ""};
-  }
-  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
-    std::shared_ptr<WorkerPools> pools = HONE_TRY(Borrow());
-    return pools->Build(request, deadline, stop);
-  }
-  Result<std::string> Explain(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
-    std::shared_ptr<WorkerPools> pools = HONE_TRY(Borrow());
-    return pools->Explain(request, deadline, stop);
-  }
-  BuilderPoolStats BuilderStats() const override {
-    MutexLock lock(mutex_);
-    return pools_ ? pools_->BuilderStats() : BuilderPoolStats{};
-  }
-  RunnerPoolStats RunnerStats() const override {
-    MutexLock lock(mutex_);
-    return pools_ ? pools_->RunnerStats() : RunnerPoolStats{};
-  }
-  std::vector<Confinement> Confinements() const override {
-    MutexLock lock(mutex_);
-    return pools_ ? pools_->Confinements() : std::vector<Confinement>{};
-  }
-  void Pause() override {
-    MutexLock lock(mutex_);
-    if (pools_) pools_->Pause();
-  }
-  void Resume() override {
-    MutexLock lock(mutex_);
-    if (pools_) pools_->Resume();
-  }
-  void Shutdown() override {
-    caretaker_.request_stop();
-    MutexLock lock(mutex_);
-    is_shut_ = true;
-    if (pools_) pools_->Shutdown();
-  }
-
- private:
-  // Lent together with the pools, which goes back after it.
-  class LentReference : public Reference {
-   public:
-    LentReference(std::shared_ptr<WorkerPools> pools, std::unique_ptr<Reference> reference)
-        : pools_(std::move(pools)), reference_(std::move(reference)) {}
-    Result<CheckReport> Check(const SealedMemfd& artifact, const CheckOptions& options, Deadline deadline) override {
-      return reference_->Check(artifact, options, deadline);
-    }
-
-   private:
-    const std::shared_ptr<WorkerPools> pools_;
-    const std::unique_ptr<Reference> reference_;
-  };
-
-  // The pools, started if there is none. It is not taken down while somebody has it.
-  Result<std::shared_ptr<WorkerPools>> Borrow() {
-    MutexLock lock(mutex_);
-    if (is_shut_) return Error{ErrorKind::kUnavailable, "the pools is shut down", ""};
-    if (!pools_) pools_ = HONE_TRY(StartWorkerPools(options_));
-    ++borrowers_;
-    return std::shared_ptr<WorkerPools>(pools_.get(), [this](WorkerPools*) { GiveBack(); });
-  }
-
-  void GiveBack() {
-    MutexLock lock(mutex_);
-    --borrowers_;
-    given_back_ = std::chrono::steady_clock::now();
-    changed_.NotifyAll();
-  }
-
-  // Takes it down when nobody has had it for a while.
-  void TakeCare(const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      std::unique_ptr<WorkerPools> old;  // goes without the lock
-      MutexLock lock(mutex_);
-      const auto now = std::chrono::steady_clock::now();
-      if (!pools_ || borrowers_ > 0)
-        changed_.WaitFor(mutex_, keep_, stop);
-      else if (now < given_back_ + keep_)
-        changed_.WaitFor(mutex_, given_back_ + keep_ - now, stop);
-      else
-        old = std::move(pools_);
-    }
-  }
-
-  const WorkerPoolsOptions options_;
-  const std::chrono::milliseconds keep_;
-  mutable Mutex mutex_;
-  CondVar changed_;
-  std::unique_ptr<WorkerPools> pools_ HONE_GUARDED_BY(mutex_);
-  int borrowers_ HONE_GUARDED_BY(mutex_) = 0;
-  Deadline given_back_ HONE_GUARDED_BY(mutex_){};
-  bool is_shut_ HONE_GUARDED_BY(mutex_) = false;
-  std::jthread caretaker_{[this](const std::stop_token& stop) { TakeCare(stop); }};  // last: ends first
-};
-
 }  // namespace
 
-Result<std::unique_ptr<WorkerPools>> StartWorkerPools(const WorkerPoolsOptions& options) {
+Result<std::unique_ptr<WorkerPools>> StartProcessPools(const WorkerPoolsOptions& options) {
   HONE_TRY(CheckDescriptors(options));
   std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(options.builders));
   std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start(options.runners));
   return std::unique_ptr<WorkerPools>(
       std::make_unique<ProcessWorkerPools>(std::move(builders), std::move(runners), options));
-}
-
-std::unique_ptr<WorkerPools> MakeLazyWorkerPools(const WorkerPoolsOptions& options, std::chrono::milliseconds keep) {
-  return std::make_unique<LazyWorkerPools>(options, keep);
 }
 
 }  // namespace hone

@@ -1,5 +1,5 @@
 // The evaluator on real runners, with artifacts written by hand: what is lost when they are.
-#include "tuner/process_evaluator.h"
+#include "backends/process_evaluator.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>

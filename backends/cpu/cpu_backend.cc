@@ -1,0 +1,67 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/host_target.h"
+#include "base/cpu_features.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/subprocess.h"
+#include "ir/native_artifact.h"
+
+namespace hone {
+namespace {
+
+class Cpu : public Backend {
+ public:
+  const DeviceKind& kind() const override { return *FindDeviceKind(kCpuKind); }
+
+  Result<std::vector<Device>> Probe() const override {
+    return std::vector<Device>{{std::string(kCpuKind), HONE_TRY(HostTarget())}};
+  }
+
+  // Code for another machine can be built here, but not checked, unless this machine can run it.
+  Result<Target> Accept(const Target& asked, std::span<const Device> devices) const override {
+    CpuTarget target = *asked.cpu();
+    if (target.cpu.empty()) target.cpu = "generic";
+    std::sort(target.features.begin(), target.features.end());
+    Result<void> runs = CheckProcessor(IsaName(target.isa), target.features);
+    if (!runs)
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("code for it cannot be checked here: {}; this machine is {}", runs.error().message,
+                               devices.empty() ? "another" : PrintTarget(devices.front().target)),
+                   "target"};
+    return Target(std::move(target));
+  }
+
+  Result<std::string> CompilerName(const std::string& program) const override {
+    std::string path = program;
+    if (path.empty()) path = HONE_TRY(FindOwnProgram("hone-builder"));
+    std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 30));
+    return fmt::format("hone-{} builder={}", HONE_VERSION, HexOf(Hash64(bytes)));
+  }
+
+  Result<Manifest> OpenArtifact(std::span<const std::byte> bytes, uint64_t size) const override {
+    return OpenNativeArtifact(bytes, {.size = size});
+  }
+
+  Result<std::unique_ptr<WorkerPools>> StartPools(const WorkerPoolsOptions& options) const override {
+    return StartProcessPools(options);
+  }
+
+  MachinePeaks MeasurePeaks(const Target& target, int threads) const override {
+    return hone::MeasurePeaks(target, threads);
+  }
+};
+
+}  // namespace
+
+const Backend& CpuBackend() {
+  static const Cpu& cpu = *new Cpu;
+  return cpu;
+}
+
+}  // namespace hone

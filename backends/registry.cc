@@ -1,0 +1,60 @@
+#include "backends/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "backends/cpu/cpu_backend.h"
+#include "base/mutex.h"
+
+namespace hone {
+namespace {
+
+// A row for each kind that is built in.
+constexpr const Backend& (*kBuiltIn[])() = {CpuBackend};
+
+struct Added {
+  Mutex mutex;
+  std::vector<std::unique_ptr<const Backend>> backends HONE_GUARDED_BY(mutex);  // never removed
+};
+
+Added& TheAdded() {
+  static Added& added = *new Added;  // outlives whoever asks
+  return added;
+}
+
+}  // namespace
+
+std::vector<const Backend*> Backends() {
+  std::vector<const Backend*> backends;
+  for (auto built_in : kBuiltIn) backends.push_back(&built_in());
+  Added& added = TheAdded();
+  MutexLock lock(added.mutex);
+  for (const auto& backend : added.backends) backends.push_back(backend.get());
+  return backends;
+}
+
+const Backend* FindBackend(std::string_view kind) {
+  for (const Backend* backend : Backends())
+    if (backend->kind().name == kind) return backend;
+  return nullptr;
+}
+
+Result<const Backend*> BackendOf(const Target& target) {
+  if (const Backend* backend = FindBackend(target.kind())) return backend;
+  std::vector<std::string> kinds;
+  for (const Backend* backend : Backends()) kinds.push_back(backend->kind().name);
+  return Error{ErrorKind::kUnsupported,
+               fmt::format("no backend is for devices of kind \"{}\"; there are backends for: {}", target.kind(),
+                           fmt::join(kinds, ", ")),
+               "target"};
+}
+
+Result<void> AddBackend(std::unique_ptr<const Backend> backend) {
+  HONE_TRY(AddDeviceKind(backend->kind()));
+  Added& added = TheAdded();
+  MutexLock lock(added.mutex);
+  added.backends.push_back(std::move(backend));
+  return {};
+}
+
+}  // namespace hone
