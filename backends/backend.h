@@ -26,8 +26,8 @@ struct Device {
   Target target;
 };
 
-// Thread-safe, and lasts as long as the program. A backend lives in honed, so it loads no driver and runs nothing that it
-// built: processes of its own do (StartPools), also to find out which devices there are.
+// Thread-safe, and lasts as long as the program. A backend lives in honed, so it loads no driver and runs nothing that
+// it built: processes of its own do (StartPools), also to find out which devices there are.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -47,8 +47,8 @@ class Backend {
   // options' builders, as for StartPools.
   virtual Result<std::string> CompilerName(const std::string& program) const = 0;
 
-  // The gate: what an artifact says of itself, or why it is none of this kind's, is damaged, or could do harm where it is
-  // loaded (kCorrupt, kInvalid, kUnsupported). Called with bytes from disk. `size`: exact; 0: not known.
+  // The gate: what an artifact says of itself, or why it is none of this kind's, is damaged, or could do harm where it
+  // is loaded (kCorrupt, kInvalid, kUnsupported). Called with bytes from disk. `size`: exact; 0: not known.
   virtual Result<Manifest> OpenArtifact(std::span<const std::byte> bytes, uint64_t size) const = 0;
 
   // Builds, checks and times for the devices of this kind, in processes. What `options` says of executables, arguments

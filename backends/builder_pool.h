@@ -34,8 +34,8 @@ struct BuilderPoolOptions {
   std::function<Result<Manifest>(std::span<const std::byte> artifact)> open = [](std::span<const std::byte> artifact) {
     return OpenNativeArtifact(artifact, {.other_machine = true});
   };
-  int nice = 10;                               // below the serving threads
-  bool idle = false;                           // as SubprocessLimits
+  int nice = 10;      // below the serving threads
+  bool idle = false;  // as SubprocessLimits
   std::string idle_group = {};
 };
 

@@ -23,10 +23,10 @@
 #include "backends/candidate_threads.h"
 #include "backends/seccomp_filter.h"
 #include "base/bytes.h"
-#include "ir/native_artifact.h"
 #include "base/file.h"
 #include "base/generated_code.h"
 #include "base/subprocess.h"
+#include "ir/native_artifact.h"
 #include "ir/reference/check_output.h"
 
 #if defined(__x86_64__)

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "backends/builder_pool.h"
+#include "backends/evaluator.h"
 #include "backends/runner_pool.h"
 #include "base/idle_group.h"
-#include "backends/evaluator.h"
 
 namespace hone {
 

@@ -9,10 +9,10 @@
 #include <stop_token>
 #include <thread>
 
+#include "backends/process_evaluator.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "backends/process_evaluator.h"
 
 namespace hone {
 namespace {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/cpu_backend.h"
+#include "base/check.h"
 #include "base/mutex.h"
 
 namespace hone {
@@ -18,16 +19,20 @@ struct Added {
 };
 
 Added& TheAdded() {
-  static Added& added = *new Added;  // outlives whoever asks
+  static Added& added = []() -> Added& {
+    for (auto built_in : kBuiltIn)
+      if (!FindDeviceKind(built_in().kind().name)) HONE_CHECK(AddDeviceKind(built_in().kind()));
+    return *new Added;  // outlives whoever asks
+  }();
   return added;
 }
 
 }  // namespace
 
 std::vector<const Backend*> Backends() {
+  Added& added = TheAdded();
   std::vector<const Backend*> backends;
   for (auto built_in : kBuiltIn) backends.push_back(&built_in());
-  Added& added = TheAdded();
   MutexLock lock(added.mutex);
   for (const auto& backend : added.backends) backends.push_back(backend.get());
   return backends;

@@ -183,8 +183,8 @@ class PoolsByKind : public WorkerPools {
     if (is_shut_) return Error{ErrorKind::kUnavailable, "the worker pools are shut down", ""};
     auto pools = pools_.find(target.kind());
     if (pools == pools_.end())
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("no device of kind \"{}\" is in service here", target.kind()), "target"};
+      return Error{ErrorKind::kUnsupported, fmt::format("no device of kind \"{}\" is in service here", target.kind()),
+                   "target"};
     if (!pools->second) {
       pools->second = HONE_TRY(starts_.find(target.kind())->second());
       if (is_paused_) pools->second->Pause();

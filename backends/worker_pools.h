@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "backends/builder_pool.h"
+#include "backends/evaluator.h"
 #include "backends/runner_pool.h"
 #include "backends/sandbox.h"
 #include "base/idle_group.h"
 #include "base/result.h"
-#include "backends/evaluator.h"
 
 namespace hone {
 
@@ -35,8 +35,8 @@ class WorkerPools {
   };
 
   virtual ~WorkerPools() = default;
-  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, const Target& target,
-                                                     Deadline deadline, const std::stop_token& stop = {}) = 0;
+  virtual Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, const Target& target, Deadline deadline,
+                                                     const std::stop_token& stop = {}) = 0;
   // For a search: holds a runner until it is gone.
   virtual Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string& kernel, const Target& target,
                                                            const std::stop_token& stop = {}) = 0;

@@ -18,8 +18,8 @@ inline constexpr std::string_view kPackSymbolName = "hone_pack";
 inline constexpr std::string_view kManifestSymbolName = "hone_manifest";
 
 struct ArtifactExpectations {
-  uint64_t size = 0;        // exact; 0: not known
-  std::string digest = {};  // BLAKE2b-256, 32 raw bytes; "": not known
+  uint64_t size = 0;           // exact; 0: not known
+  std::string digest = {};     // BLAKE2b-256, 32 raw bytes; "": not known
   bool other_machine = false;  // built for shipping: any architecture that we emit code for. Never load such a one
 };
 
@@ -30,8 +30,9 @@ struct ArtifactLayout {
 };
 
 // Accepts `bytes` as an artifact for this machine, or says what is wrong. kCorrupt: not the ELF file that hone emits
-// (the message names the first offence); kInvalid: digest or size differ. What instructions the processor has to know is
-// another question: CheckProcessor in base/cpu_features.h. Reads nothing outside `bytes`, whatever they hold. Thread-safe.
+// (the message names the first offence); kInvalid: digest or size differ. What instructions the processor has to know
+// is another question: CheckProcessor in base/cpu_features.h. Reads nothing outside `bytes`, whatever they hold.
+// Thread-safe.
 Result<ArtifactLayout> CheckArtifact(std::span<const std::byte> bytes, const ArtifactExpectations& expectations);
 
 }  // namespace hone

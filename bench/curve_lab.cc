@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "backends/host_target.h"
+#include "backends/process_evaluator.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "codegen/rules/default_schedule.h"
@@ -35,7 +36,6 @@
 #include "ir/language/parse.h"
 #include "ir/schedule/apply.h"
 #include "tuner/features.h"
-#include "backends/process_evaluator.h"
 #include "tuner/recording.h"
 #include "tuner/replay.h"
 #include "tuner/search.h"

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "backends/host_target.h"
+#include "backends/process_evaluator.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
-#include "backends/process_evaluator.h"
 #include "tuner/recording.h"
 #include "tuner/replay.h"
 #include "tuner/search.h"

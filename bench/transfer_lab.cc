@@ -34,13 +34,13 @@
 #include <vector>
 
 #include "backends/host_target.h"
+#include "backends/process_evaluator.h"
 #include "base/clock.h"
 #include "cache/schedule_cache.h"
 #include "cache/tuning_gain.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
 #include "tuner/measure.h"
-#include "backends/process_evaluator.h"
 #include "tuner/ranked_transfer.h"
 #include "tuner/xgb_model.h"
 

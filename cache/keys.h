@@ -22,8 +22,8 @@ namespace hone {
 inline constexpr size_t kRecordKeyBytes = 40;
 inline constexpr char kUseTag = 'k', kClassTag = 'c', kMetaTag = 'v', kNoteTag = 'n', kQuarantineTag = 'q';
 
-// timing: BLAKE2b-64 of the target's text (a CPU's without its kind, as it was written once), a zero byte and the number
-// of threads in decimal.
+// timing: BLAKE2b-64 of the target's text (a CPU's without its kind, as it was written once), a zero byte and the
+// number of threads in decimal.
 std::string RecordKey(const CacheKey& key);
 std::string ClassPrefix(const Fingerprint& class_fingerprint);
 std::string KernelPrefix(const Fingerprint& class_fingerprint, const Fingerprint& fingerprint);

@@ -77,7 +77,8 @@ class Neighbours {
     // Which donors are left out besides; empty: none.
     std::function<bool(const Donor&)> leave_out;
   };
-  // Of devices of the same kind. Those of the class first, each part by distance; donors tuned for this target and number of threads before others.
+  // Of devices of the same kind. Those of the class first, each part by distance; donors tuned for this target and
+  // number of threads before others.
   std::vector<Neighbour> Nearest(const Query& query) const;
 
   // The donor of that name, newest first if it was tuned several times; nullptr: there is none.

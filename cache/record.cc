@@ -113,7 +113,7 @@ std::string_view OriginName(Origin origin) {
 std::string CodeKey(std::string_view compiler, uint32_t abi_version, const Target& target) {
   // Of a CPU without its kind, as it was written before targets had kinds: what was built then is current still.
   if (const CpuTarget* cpu = target.cpu())
-    return fmt::format("{} abi={} {} cpu={} features={}", compiler, abi_version, IsaName(cpu->isa), cpu->cpu,
+    return fmt::format("{} abi={} {} cpu={} features={}", compiler, abi_version, ArchitectureName(target), cpu->cpu,
                        fmt::join(cpu->features, ","));
   return fmt::format("{} abi={} {}", compiler, abi_version, PrintTarget(target));
 }
@@ -219,7 +219,8 @@ Result<Record> DecodeRecord(std::string_view value) {
   record.key.fingerprint = HONE_TRY(ReadFingerprint(in));
   uint8_t flags = HONE_TRY(in.U8());
   const uint8_t version = SealedVersion(value);
-  if (flags > (version < 3 ? kHasSource - 1 : version < 4 ? kHasMark - 1 : kAllFlags)) return Error{ErrorKind::kCorrupt, fmt::format("unknown record flags {:#x}", flags), ""};
+  if (flags > (version < 3 ? kHasSource - 1 : version < 4 ? kHasMark - 1 : kAllFlags))
+    return Error{ErrorKind::kCorrupt, fmt::format("unknown record flags {:#x}", flags), ""};
   record.origin = HONE_TRY(in.Enumerator(Origin::kTuned, Origin::kImported));
   const std::string target = HONE_TRY(ReadString(in, kShortLimit));
   record.key.target = TargetInWordsOfToday(target);

@@ -14,8 +14,8 @@ namespace {
 
 // The CPU's row is asked for with every candidate: it takes no lock.
 const DeviceKind& Cpu() {
-  static const DeviceKind cpu{
-      std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); }, &kCpuRules};
+  static const DeviceKind cpu{std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); },
+                              &kCpuRules};
   return cpu;
 }
 

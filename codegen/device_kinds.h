@@ -1,5 +1,5 @@
-// What code generation knows of each kind of device: how to model one, and by which rules its default schedules are made.
-// A table with a row for each kind; CPUs have theirs here, and a backend brings its own (backends/registry.h).
+// What code generation knows of each kind of device: how to model one, and by which rules its default schedules are
+// made. A table with a row for each kind; CPUs have theirs here, and a backend brings its own (backends/registry.h).
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ namespace hone {
 struct RuleTable;  // codegen/rules/schedule_rules.h
 
 struct DeviceKind {
-  std::string name;                           // first word of its targets
+  std::string name;                                       // first word of its targets
   MachineModel (*model)(const Target& target) = nullptr;  // REQUIRES: a target of this kind
-  const RuleTable* rules = nullptr;           // for as long as the program runs
+  const RuleTable* rules = nullptr;                       // for as long as the program runs
 };
 
 // nullptr: there is no such row. Thread-safe; what it points to stays.

@@ -10,6 +10,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <optional>
 
+#include "backends/worker_pools.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/idle_group.h"
@@ -29,7 +30,6 @@
 #include "daemon/serve/misses.h"
 #include "daemon/serve/server.h"
 #include "daemon/serve/transfers.h"
-#include "backends/worker_pools.h"
 
 namespace hone {
 namespace {

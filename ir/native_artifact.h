@@ -21,8 +21,8 @@ struct NativeExpectations {
   bool other_machine = false;    // for shipping: need not run here. Never map such a one
 };
 
-// The manifest of an artifact that may be mapped here, or what is wrong with it: kCorrupt (not what hone emits), kInvalid
-// (size or digest differ), kUnsupported (this processor lacks what its target needs, or it is no CPU's).
+// The manifest of an artifact that may be mapped here, or what is wrong with it: kCorrupt (not what hone emits),
+// kInvalid (size or digest differ), kUnsupported (this processor lacks what its target needs, or it is no CPU's).
 Result<Manifest> OpenNativeArtifact(std::span<const std::byte> bytes, const NativeExpectations& expectations = {});
 
 }  // namespace hone

@@ -54,9 +54,9 @@ struct DeviceTarget {
 
 class Target {
  public:
-  Target() = default;                                              // some CPU
-  Target(CpuTarget cpu) : facts_(std::move(cpu)) {}                // NOLINT: each is a target
-  Target(DeviceTarget device) : facts_(std::move(device)) {}       // NOLINT
+  Target() = default;                                         // some CPU
+  Target(CpuTarget cpu) : facts_(std::move(cpu)) {}           // NOLINT: each is a target
+  Target(DeviceTarget device) : facts_(std::move(device)) {}  // NOLINT
   std::string_view kind() const { return device() ? std::string_view(device()->kind) : kCpuKind; }
   // Threads that one call of a kernel may use: on other devices than CPUs, the one that asks.
   int cores() const { return cpu() ? cpu()->cores : 1; }

@@ -48,7 +48,7 @@ def unpack(packing, stored, size):
 
 def read_record(entry):
     value, class_text, calls = entry.string(), entry.string(), entry.varint()
-    assert value[:6] == b"hone\1\1" and digest(value[:-8], 8) == value[-8:], "a damaged record"
+    assert value[:6] in (b"hone\4\1", b"hone\1\1") and digest(value[:-8], 8) == value[-8:], "a damaged record"
     r = Reader(Reader(value[6:-8]).string())
     kernel_class, kernel, flags, origin = r.raw(16), r.raw(16), r.u8(), r.u8()
     target, threads, _, label, _, canonical = r.string(), r.varint(), r.string(), r.string(), r.string(), r.string()
@@ -57,9 +57,9 @@ def read_record(entry):
     expected, error, samples, full = r.varint() if flags & 2 else None, r.raw(8), r.varint(), r.u8()
     artifact = (r.raw(32), r.varint()) if flags & 4 else None
     donor, created, updated = r.raw(16) if flags & 8 else None, r.svarint(), r.svarint()
-    assert r.at == len(r.data) and not flags & 16 and 1 <= origin <= 4, "not a record of version 1"
+    assert r.at == len(r.data) and not flags & 112 and 1 <= origin <= 4, "not a record as bundles have them"
     assert kernel_class == digest(class_text, 16) and kernel == digest(canonical, 16), "a fingerprint of another text"
-    key = kernel_class + kernel + digest(target + b"\0" + str(threads).encode(), 8)
+    key = kernel_class + kernel + digest(target.removeprefix(b"cpu ") + b"\0" + str(threads).encode(), 8)
     return key, artifact, {"kernel": kernel.hex(), "label": label.decode(), "target": target.decode(), "shape": shape,
                            "calls": calls, "time_ns": timing and timing[0], "artifact": artifact and artifact[0].hex()}
 

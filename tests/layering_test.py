@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Includes point down the layers, and each foreign library is included only by the files that wrap it.
+"""Includes point down the layers, each foreign library is included only by the files that wrap it, and nothing above
+codegen/ and backends/ names what a device is.
 
-Usage: layering_test.py SOURCE_DIR. Prints file:line for every include that breaks a rule; exit status 1 if any does.
+Usage: layering_test.py SOURCE_DIR. Prints file:line for everything that breaks a rule; exit status 1 if any does.
 """
 
 import pathlib
@@ -67,6 +68,25 @@ FOREIGN = {
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }
 
+# Above codegen/ and backends/ a device is a kind and its facts: no code names an instruction set, the format of its
+# programs or its compiler, and none asks for what is the CPU's. base/ and ir/target are below.
+ABOVE_THE_SEAM = ("daemon", "tuner", "cache", "client", "network", "ir")
+KNOWS_A_DEVICE = re.compile(r"elf|elf64\w*|elf_\w+|cpuid|cpu_features|avx\w*|neon|llvm\w*|isa|isaname|kavx\w*|kneon|x86\w*|arm64|aarch64",
+                            re.IGNORECASE)
+MAY_NAME_DEVICES = {
+    "ir/target.h", "ir/target.cc",  # what there is to say of a CPU, as text
+    "ir/native_artifact.cc",  # hands code that a process maps to the gate in base/
+    "client/cli/code.cc", "client/cli/context.cc",  # help texts, for people
+}
+WORD = re.compile(r"[A-Za-z_]\w*")
+COMMENT = re.compile(r"//.*|/\*.*?\*/")
+
+
+def names_a_device(line):
+    """The word by which a line of code knows what its device is; None if it does not."""
+    return next((word for word in WORD.findall(COMMENT.sub("", line)) if KNOWS_A_DEVICE.fullmatch(word)), None)
+
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -95,6 +115,9 @@ def check(root):
             name = path.relative_to(root).as_posix()
             layer = layer_of(name)
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                known = names_a_device(line)
+                if known and folder in ABOVE_THE_SEAM and name not in MAY_NAME_DEVICES:
+                    problems.append(f"{name}:{number}: names {known}; what is a device's own belongs in backends/ or codegen/")
                 match = INCLUDE.match(line)
                 if not match:
                     continue
@@ -114,7 +137,7 @@ def main():
     seen, problems = check(root)
     for problem in problems:
         print(problem)
-    print(f"layering: {seen} files, {len(problems)} wrong includes")
+    print(f"layering: {seen} files, {len(problems)} problems")
     return 1 if problems or seen == 0 else 0
 
 

@@ -72,7 +72,9 @@ Result<BundleEntry> ReadEntry(ByteReader& in) {
   BundleEntry entry;
   const std::string_view value = HONE_TRY(in.String(kRecordLimit));
   entry.record = HONE_TRY(DecodeRecord(value));
-  if (SealedVersion(value) != 1 || entry.record.pinned)
+  const uint8_t version = SealedVersion(value);
+  const bool is_plain = version == 1 || (version == kRecordVersion && !entry.record.mark && !entry.record.source);
+  if (!is_plain || entry.record.pinned)
     return Damaged("a record of the bundle has what only a cache's has");
   entry.class_text = HONE_TRY(in.String(kTextLimit));
   entry.calls = HONE_TRY(in.Varint());
@@ -140,7 +142,10 @@ Result<void> Bundle::ForEachEntry(const std::function<Result<void>(BundleEntry&&
               fmt::format("record {} names code that is not in the bundle", entry.record.key.fingerprint.Hex()));
         named.insert(*digest);
       }
-      if (!std::ranges::binary_search(manifest_.targets, entry.record.key.target))
+      // Bundles of before version 4 of records say a CPU's target without its kind.
+      const std::string& target = entry.record.key.target;
+      if (!std::ranges::binary_search(manifest_.targets, target) &&
+          !std::ranges::binary_search(manifest_.targets, std::string(HashedTarget(target))))
         return Damaged("a record's target is not among those that the manifest says");
       HONE_TRY(visit(std::move(entry)));
     }

@@ -448,8 +448,9 @@ void ModuleEmitter::EmitCopy(llvm::Function* pack, const PackedCopy& copy, llvm:
 
 }  // namespace
 
-Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch, const CpuTarget& target,
-                                                 const ObjectCompiler& compiler, llvm::LLVMContext& context) {
+Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch,
+                                                 const CpuTarget& target, const ObjectCompiler& compiler,
+                                                 llvm::LLVMContext& context) {
   for (const ProgramBody& body : dispatch.bodies)
     if (body.program->for_gpu)
       return Error{ErrorKind::kUnsupported,

@@ -24,8 +24,9 @@ class ObjectCompiler;
 
 // kInvalid: a program cannot be emitted as scheduled (a register tile indexed by a serial loop), with the reason.
 // `kernel`: as the caller knows it.
-Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch, const CpuTarget& target,
-                                                 const ObjectCompiler& compiler, llvm::LLVMContext& context);
+Result<std::unique_ptr<llvm::Module>> EmitModule(const Kernel& kernel, const Dispatch& dispatch,
+                                                 const CpuTarget& target, const ObjectCompiler& compiler,
+                                                 llvm::LLVMContext& context);
 // One program for all sizes.
 Result<std::unique_ptr<llvm::Module>> EmitModule(const LoopProgram& program, const CpuTarget& target,
                                                  const ObjectCompiler& compiler, llvm::LLVMContext& context);

@@ -45,7 +45,8 @@ llvm::Value* EmitReciprocal(llvm::IRBuilderBase& builder, const CpuTarget& targe
   return y;
 }
 
-llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const CpuTarget& target, Op op, std::span<llvm::Value* const> args) {
+llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const CpuTarget& target, Op op,
+                      std::span<llvm::Value* const> args) {
   if (op == Op::kPow) {
     HONE_CHECK(args.size() == 2);
     return EmitPow(builder, target, args[0], args[1]);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "codegen/device_kinds.h"
 #include "codegen/lower/lower.h"
 #include "codegen/rules/schedule_planner.h"
-#include "codegen/device_kinds.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/op_traits.h"
 #include "ir/graph/stage_graph.h"

@@ -1,5 +1,5 @@
-// The rules of default schedules, and which of them CPUs have, in which order. Another kind of device has a table of its
-// own (codegen/device_kinds.h).
+// The rules of default schedules, and which of them CPUs have, in which order. Another kind of device has a table of
+// its own (codegen/device_kinds.h).
 #pragma once
 
 #include <span>

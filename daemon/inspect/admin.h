@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/worker_pools.h"
 #include "cache/bundle/trusted_keys.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
@@ -18,7 +19,6 @@
 #include "daemon/metrics.h"
 #include "daemon/serve/event_loop.h"
 #include "daemon/serve/request_path.h"
-#include "backends/worker_pools.h"
 
 namespace hone {
 

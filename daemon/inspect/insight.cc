@@ -319,7 +319,8 @@ MachinePeaks Insight::Peaks(const ServedDevice& device, int threads) {
   MachinePeaks& peaks = known->second.peaks;
   if (Result<std::optional<std::string>> stored = cache_.GetMeta(name); stored && *stored)
     if (Result<MachinePeaks> before = ParsePeaks(**stored)) peaks = Highest(peaks, *before);
-  peaks = Highest(peaks, measure_ ? measure_(device.target, threads) : device.backend->MeasurePeaks(device.target, threads));
+  peaks = Highest(peaks,
+                  measure_ ? measure_(device.target, threads) : device.backend->MeasurePeaks(device.target, threads));
   known->second.at = now;
   (void)cache_.PutMeta(name, PrintPeaks(peaks), Durability::kSoon);  // a cache that is only looked at keeps nothing
   return peaks;

@@ -32,7 +32,8 @@ class Insight {
   Insight(ScheduleCache& cache, const Devices& devices, PeaksSource measure = {})
       : cache_(cache), devices_(devices), measure_(std::move(measure)) {}
 
-  // Where the newest cost model of a kind of device is to be had; without one nothing is estimated. Before anything is asked.
+  // Where the newest cost model of a kind of device is to be had; without one nothing is estimated. Before anything is
+  // asked.
   void SetModel(ModelSource model) { model_ = std::move(model); }
 
   // Everything but `row`, and of `reasons` those that only the search knows.
@@ -58,12 +59,14 @@ class Insight {
   ScheduleCache& cache_;
   const Devices devices_;
   const PeaksSource measure_;
-  ModelSource model_ = [](std::string_view) { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  ModelSource model_ = [](std::string_view) {
+    return Error{ErrorKind::kNotFound, "there is no cost model here", "model"};
+  };
   struct Measured {
     MachinePeaks peaks;
     MonotonicTime at{};
   };
-  Mutex peaks_mutex_;  // one measures at a time
+  Mutex peaks_mutex_;                                                                    // one measures at a time
   std::map<std::pair<std::string, int>, Measured> peaks_ HONE_GUARDED_BY(peaks_mutex_);  // by target and threads
 };
 

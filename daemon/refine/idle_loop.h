@@ -15,13 +15,13 @@
 #include <string>
 #include <thread>
 
+#include "backends/worker_pools.h"
 #include "base/mutex.h"
 #include "cache/schedule_cache.h"
 #include "daemon/metrics.h"
 #include "daemon/refine/idle_gate.h"
 #include "daemon/refine/tuning.h"
 #include "daemon/serve/request_path.h"
-#include "backends/worker_pools.h"
 #include "tuner/task_scheduler.h"
 
 namespace hone {

@@ -1,5 +1,5 @@
-// The cost models of all kernels, one for each kind of device: searches teach them, predictions ask them, the cache keeps
-// them.
+// The cost models of all kernels, one for each kind of device: searches teach them, predictions ask them, the cache
+// keeps them.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class SharedModel {
  public:
   SharedModel(ScheduleCache& cache, Devices devices) : cache_(cache), devices_(std::move(devices)) {}
 
-  // For a search; one at a time. The first time the kind's is loaded as it was stored, and the samples that it learnt from are
-  // made from the log of trials again: seconds, cut short by `stop`.
+  // For a search; one at a time. The first time the kind's is loaded as it was stored, and the samples that it learnt
+  // from are made from the log of trials again: seconds, cut short by `stop`.
   CostModel* ToTeach(std::string_view kind, std::stop_token stop);
 
   // After a search: every few hundred trials the model learns from all of them anew, and is stored.

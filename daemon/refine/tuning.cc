@@ -112,7 +112,8 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   Outcome outcome;
   outcome.fingerprint = identity.key.fingerprint;
   outcome.origin = served->record.origin;
-  outcome.search = HONE_TRY(hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()), options, counted, stop));
+  outcome.search = HONE_TRY(hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()),
+                                         options, counted, stop));
   if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());  // who stops a search does not wait for that
   bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {

@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <unordered_map>
 
+#include "backends/worker_pools.h"
 #include "base/mutex.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
@@ -19,7 +20,6 @@
 #include "daemon/serve/peer.h"
 #include "daemon/serve/request_path.h"
 #include "daemon/serve/transfers.h"
-#include "backends/worker_pools.h"
 #include "tuner/case_search.h"
 #include "tuner/search.h"
 

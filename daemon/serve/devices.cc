@@ -22,8 +22,8 @@ Result<Devices> Devices::Probe(const std::string& builder) {
     Result<std::string> compiler = found && !found->empty() ? backend->CompilerName(is_host ? builder : "") : "";
     if (is_host) HONE_TRY(found), HONE_TRY(compiler);
     if (!found || !compiler) {
-      LogWarn("devices_left_out", {{"kind", backend->kind().name},
-                                   {"why", found ? compiler.error().Text() : found.error().Text()}});
+      LogWarn("devices_left_out",
+              {{"kind", backend->kind().name}, {"why", found ? compiler.error().Text() : found.error().Text()}});
       continue;
     }
     for (Device& device : *found) devices.Add(std::move(device), *backend, *compiler);
@@ -41,11 +41,13 @@ Devices Devices::OfCpu(CpuTarget host, std::string compiler) {
 void Devices::Add(Device device, const Backend& backend, std::string compiler) {
   HONE_CHECK(device.target.kind() == backend.kind().name);
   std::string text = PrintTarget(device.target);
-  devices_.push_back({std::move(device.name), std::move(device.target), std::move(text), &backend, std::move(compiler)});
+  devices_.push_back(
+      {std::move(device.name), std::move(device.target), std::move(text), &backend, std::move(compiler)});
 }
 
 const ServedDevice* Devices::Find(std::string_view target_text) const {
-  auto found = std::ranges::find_if(devices_, [&](const ServedDevice& each) { return each.target_text == target_text; });
+  auto found =
+      std::ranges::find_if(devices_, [&](const ServedDevice& each) { return each.target_text == target_text; });
   return found == devices_.end() ? nullptr : &*found;
 }
 
@@ -70,10 +72,10 @@ Result<Devices::Choice> Devices::Choose(const std::string& text) const {
   if (of_kind == nullptr) {
     std::vector<std::string_view> names;
     for (const ServedDevice& device : devices_) names.push_back(device.name);
-    return Error{ErrorKind::kUnsupported,
-                 fmt::format("no device of kind \"{}\" is served here; there is: {}", target.kind(),
-                             fmt::join(names, ", ")),
-                 "target"};
+    return Error{
+        ErrorKind::kUnsupported,
+        fmt::format("no device of kind \"{}\" is served here; there is: {}", target.kind(), fmt::join(names, ", ")),
+        "target"};
   }
   std::vector<Device> peers;
   for (const ServedDevice& device : devices_)
@@ -88,8 +90,7 @@ Result<std::unique_ptr<WorkerPools>> StartPools(const Devices& devices, const Wo
   for (const Backend* backend : backends)
     kinds[backend->kind().name] = [backend, options] { return backend->StartPools(options); };
   if (eager) {
-    auto started =
-        std::make_shared<std::unique_ptr<WorkerPools>>(HONE_TRY(backends.front()->StartPools(options)));
+    auto started = std::make_shared<std::unique_ptr<WorkerPools>>(HONE_TRY(backends.front()->StartPools(options)));
     kinds[backends.front()->kind().name] = [started]() -> Result<std::unique_ptr<WorkerPools>> {
       return std::move(*started);  // asked for once
     };

@@ -1,5 +1,5 @@
-// The devices that this daemon serves: found at the start by each backend (backends/registry.h), the machine's CPU first.
-// Whoever has to do with a target asks here whose it is.
+// The devices that this daemon serves: found at the start by each backend (backends/registry.h), the machine's CPU
+// first. Whoever has to do with a target asks here whose it is.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ struct ServedDevice {
 // Immutable, never empty; thread-safe.
 class Devices {
  public:
-  // Of every backend; one whose devices cannot be found is left out, and the log says why. `builder`: the CPU's, "": the
-  // usual one. Errors: the CPU cannot be used.
+  // Of every backend; one whose devices cannot be found is left out, and the log says why. `builder`: the CPU's, "":
+  // the usual one. Errors: the CPU cannot be used.
   static Result<Devices> Probe(const std::string& builder);
   // A CPU alone, and any devices of registered kinds.
   static Devices OfCpu(CpuTarget host, std::string compiler);

@@ -269,9 +269,8 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   WorkerPools& pools = WorkerPoolsOf(options);
   Steps steps(found.steps);
   // The runner computes the reference while the builder builds.
-  auto reference =
-      HONE_TRY(pools.Prepare(identity.key.canonical, identity.target,
-                                           steady_clock::now() + options.limits.check, options.stop));
+  auto reference = HONE_TRY(
+      pools.Prepare(identity.key.canonical, identity.target, steady_clock::now() + options.limits.check, options.stop));
   steps.Done("runner", metrics_.reference);
 
   BuildRequest request{identity.key.canonical, schedule, identity.target};

@@ -39,8 +39,8 @@ struct ResolvedKernel {
   std::string request;  // as the user wrote it, without comments
   Target target;
   const ServedDevice* device = nullptr;  // that it is for, or one of its kind
-  bool is_dynamic = false;  // has sizes that are ranges
-  double flops = 0;         // at the largest sizes
+  bool is_dynamic = false;               // has sizes that are ranges
+  double flops = 0;                      // at the largest sizes
   int64_t operand_bytes = 0;
 };
 

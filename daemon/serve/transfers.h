@@ -72,7 +72,9 @@ class Transfers {
   ScheduleCache& cache_;
   const int threads_;
   Neighbours donors_;
-  ModelSource model_ = [](std::string_view) { return Error{ErrorKind::kNotFound, "there is no cost model here", "model"}; };
+  ModelSource model_ = [](std::string_view) {
+    return Error{ErrorKind::kNotFound, "there is no cost model here", "model"};
+  };
   std::atomic<bool> is_ready_{false};
   std::jthread reader_;
 };

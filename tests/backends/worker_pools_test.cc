@@ -57,7 +57,8 @@ class RealWorkerPools : public ::testing::Test {
 
 TEST_F(RealWorkerPools, OneThatIsLentEndsWhenNobodyHasHadItForAWhile) {
   pools_.reset();
-  std::unique_ptr<WorkerPools> lent = MakeLazyWorkerPools([this] { return StartProcessPools(options_); }, milliseconds(300));
+  std::unique_ptr<WorkerPools> lent =
+      MakeLazyWorkerPools([this] { return StartProcessPools(options_); }, milliseconds(300));
   EXPECT_THAT(Children("hone-builder"), ::testing::IsEmpty());
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);
   for (int round = 0; round < 2; ++round) {
@@ -146,7 +147,8 @@ TEST_F(RealWorkerPools, WhatIsGivenUpIsNobodysFaultAndNotTriedAgain) {
   SealedMemfd endless =
       testing::HandMade(testing::ManifestOf(kRelu), testing::Entry("while (1) __asm__ volatile(\"\");"));
   std::stop_source stop;
-  Result<std::unique_ptr<WorkerPools::Reference>> reference = pools_->Prepare(kRelu, *HostTarget(), In(seconds(30)), stop.get_token());
+  Result<std::unique_ptr<WorkerPools::Reference>> reference =
+      pools_->Prepare(kRelu, *HostTarget(), In(seconds(30)), stop.get_token());
   ASSERT_TRUE(reference) << reference.error().Text();
   std::thread stopper([&] {
     std::this_thread::sleep_for(milliseconds(300));

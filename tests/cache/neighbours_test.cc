@@ -22,7 +22,7 @@ Record Tuned(const std::string& text, Origin origin = Origin::kTuned) {
   record.key.fingerprint = FingerprintOf(canonical);
   record.key.class_fingerprint = ClassFingerprintOf(canonical);
   record.key.canonical = canonical.text;
-  record.key.target = "here";
+  record.key.target = "cpu here";
   record.request = text;
   record.schedule = "parallel t2.i0 grain=1\n";
   record.origin = origin;
@@ -36,7 +36,7 @@ std::vector<std::string> NearestTo(const Neighbours& neighbours, const std::stri
   query.fingerprint = FingerprintOf(canonical);
   query.class_fingerprint = ClassFingerprintOf(canonical);
   query.silhouette = Of(text);
-  query.target = "here";
+  query.target = "cpu here";
   query.of_class = of_class;
   query.of_others = of_others;
   std::vector<std::string> requests;
@@ -92,7 +92,7 @@ TEST(Neighbours, OnlyTunedKernelsAreDonors) {
 TEST(Neighbours, DonorsOfThisTargetComeBeforeOthers) {
   Neighbours neighbours;
   Record elsewhere = Tuned("dense(M=64,N=64,K=64)");
-  elsewhere.key.target = "there";
+  elsewhere.key.target = "cpu there";
   neighbours.Put(elsewhere);
   neighbours.Put(Tuned("dense(M=256,N=64,K=64)"));
   EXPECT_THAT(NearestTo(neighbours, "dense(M=65,N=64,K=64)", 1, 0), ElementsAre("dense(M=256,N=64,K=64)"));
@@ -103,6 +103,17 @@ TEST(Neighbours, DonorsOfThisTargetComeBeforeOthers) {
   threaded.key.threads = 2;
   neighbours.Put(threaded);
   EXPECT_THAT(NearestTo(neighbours, "dense(M=256,N=64,K=64)", 1, 0), ElementsAre("dense(M=256,N=64,K=64)"));
+}
+
+TEST(Neighbours, DevicesOfOtherKindsHaveNoDonors) {
+  Neighbours neighbours;
+  Record elsewhere = Tuned("dense(M=64,N=64,K=64)");
+  elsewhere.key.target = "opencl model=here";
+  neighbours.Put(elsewhere);
+  EXPECT_THAT(NearestTo(neighbours, "dense(M=65,N=64,K=64)"), ElementsAre());
+  elsewhere.key.target = "avx2 cpu=here";  // a CPU's, as it was written once
+  neighbours.Put(elsewhere);
+  EXPECT_THAT(NearestTo(neighbours, "dense(M=65,N=64,K=64)"), ElementsAre("dense(M=64,N=64,K=64)"));
 }
 
 }  // namespace

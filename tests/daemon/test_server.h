@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "backends/registry.h"
 #include "base/hash.h"
 #include "base/mutex.h"
 #include "client/protocol/channel.h"
@@ -48,19 +49,24 @@ class LoopThread {
   std::thread thread_;
 };
 
-// Builds the same few lines of C for every kernel; what happens is scripted by the test.
+// Builds the same few lines of C for every kernel of a CPU's; what happens is scripted by the test. Other kinds of
+// devices have their own pools.
 class FakeWorkerPools : public WorkerPools {
  public:
-  Result<std::unique_ptr<Reference>> Prepare(const std::string&, const Target&, Deadline,
-                                             const std::stop_token&) override {
+  Result<std::unique_ptr<Reference>> Prepare(const std::string& kernel, const Target& target, Deadline deadline,
+                                             const std::stop_token& stop) override {
+    if (target.kind() != kCpuKind) return others_->Prepare(kernel, target, deadline, stop);
     return std::unique_ptr<Reference>(std::make_unique<FakeReference>(*this));
   }
 
-  Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string&, const Target&, const std::stop_token&) override {
+  Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string& kernel, const Target& target,
+                                                   const std::stop_token& stop) override {
+    if (target.kind() != kCpuKind) return others_->MakeEvaluator(kernel, target, stop);
     return Error{ErrorKind::kUnsupported, "no searches here", "test"};
   }
 
-  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline, const std::stop_token& stop) override {
+  Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
+    if (request.target.kind() != kCpuKind) return others_->Build(request, deadline, stop);
     ++builds;
     {
       MutexLock lock(mutex_);
@@ -147,6 +153,15 @@ class FakeWorkerPools : public WorkerPools {
     return held_ && kernel.find(*held_) != std::string::npos;
   }
 
+  // Other kinds of devices that this program has.
+  static std::unique_ptr<WorkerPools> PoolsOfOthers() {
+    std::map<std::string, StartWorkerPools, std::less<>> kinds;
+    for (const Backend* backend : Backends())
+      if (backend->kind().name != kCpuKind) kinds[backend->kind().name] = [backend] { return backend->StartPools({}); };
+    return MakePoolsByKind(std::move(kinds));
+  }
+
+  const std::unique_ptr<WorkerPools> others_ = PoolsOfOthers();
   Mutex mutex_;
   CondVar changed_;
   std::optional<std::string> held_ HONE_GUARDED_BY(mutex_);
@@ -177,7 +192,12 @@ class TestServer {
     CpuTarget host;
     host.cpu = "generic";
     host.cores = options.cores;
-    const Devices devices = Devices::OfCpu(host, options.compiler);
+    Devices devices = Devices::OfCpu(host, options.compiler);
+    for (const Backend* backend : Backends()) {
+      if (backend->kind().name == kCpuKind) continue;
+      Result<std::vector<Device>> found = backend->Probe();
+      for (Device& device : *found) devices.Add(std::move(device), *backend, *backend->CompilerName(""));
+    }
     path = std::make_unique<RequestPath>(*cache, pools, metrics, devices);
     loop_.Do([&] {
       hot = std::make_unique<HotSet>(options.hot);

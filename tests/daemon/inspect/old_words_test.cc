@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "base/generated_code.h"
 #include "cache/schedule_cache.h"
 #include "codegen/rules/choices.h"
 #include "daemon/inspect/insight.h"
@@ -83,6 +84,24 @@ TEST_F(OldWords, TrialsAreThoseOfTheProgramsThatSchedulesMakeToday) {
     return true;
   }));
   EXPECT_TRUE(found);
+}
+
+// Targets had no kind then. Whoever asks in the words of today, or of then, finds the record, its trials and its notes.
+TEST_F(OldWords, TargetsHaveTheirKindAndRecordsTheirKeys) {
+  const Record* tuned = Tuned();
+  ASSERT_NE(tuned, nullptr);
+  ASSERT_TRUE(tuned->key.target.starts_with("cpu avx")) << tuned->key.target;
+  for (const Record& record : records_) {
+    const Result<Target> target = ParseTarget(record.key.target);
+    ASSERT_TRUE(target) << target.error().Text();
+    EXPECT_EQ(record.key.target, PrintTarget(*target));
+    EXPECT_EQ(PrintTarget(*ParseTarget(record.key.target.substr(4))), record.key.target);
+    Result<std::optional<CacheHit>> hit = cache_->Lookup(record.key);
+    ASSERT_TRUE(hit && *hit) << record.label;
+    EXPECT_EQ((*hit)->record, record);
+    // The code was made under a key that is the same today.
+    EXPECT_TRUE(record.key.code.ends_with(CodeKey("", HONE_ABI_VERSION, *target))) << record.key.code;
+  }
 }
 
 TEST_F(OldWords, ARecordIsExplained) {

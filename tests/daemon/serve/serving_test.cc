@@ -272,7 +272,7 @@ TEST(Serving, TargetsThatCannotBeCheckedHereAreRefused) {
   EXPECT_EQ(reply.error().kind, ErrorKind::kUnsupported);
   EXPECT_TRUE(server.Get(kKernel, {.target = "avx2"}));
 #endif
-  EXPECT_EQ(server.Get(kKernel, {.target = "pentium"}).error().kind, ErrorKind::kInvalid);
+  EXPECT_EQ(server.Get(kKernel, {.target = "pentium"}).error().kind, ErrorKind::kUnsupported);
 }
 
 TEST(Serving, ThreadsArePartOfTheKernel) {

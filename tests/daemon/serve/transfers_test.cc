@@ -134,8 +134,8 @@ TEST_F(TransfersTest, WhatADonorGainedIsReadFromItsTrials) {
   ASSERT_TRUE(server_.cache->Put({.record = donor, .class_text = "", .artifact = {}}, Durability::kSoon));
   auto gain = [&] {
     StartTransfers();
-    TransferPlan plan =
-        *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->devices().host().target, Reach::kWide);
+    TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key,
+                                          server_.path->devices().host().target, Reach::kWide);
     return plan.transfers.at(1).donor->gain;
   };
   EXPECT_EQ(gain(), 0) << "there is no trial of the default";
@@ -189,8 +189,8 @@ TEST_F(TransfersTest, WithoutDonorsTheDefaultIsServed) {
 TEST_F(TransfersTest, AGuessThatCannotBeBuiltIsPassedOver) {
   PutDonor(kDonor, "rows", 3);
   StartTransfers();
-  TransferPlan plan =
-      *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key, server_.path->devices().host().target, Reach::kWide);
+  TransferPlan plan = *transfers_->Plan(server_.path->Identify({kWanted, "", 0})->key,
+                                        server_.path->devices().host().target, Reach::kWide);
   ASSERT_GE(plan.order.size(), 2u);
   const Candidate& first = plan.transfers[plan.order[0]].candidate;
   server_.pools.fail_schedule = WithChoices(first.schedule, PrintChoices(first.choices));

@@ -1,0 +1,174 @@
+// A daemon with a kind of device that is no CPU: served, tuned and refined in idle time by the same path, and never
+// mixed up with the CPU, nor one device with another.
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "base/bytes.h"
+#include "daemon/refine/idle_loop.h"
+#include "tests/daemon/test_server.h"
+#include "tests/support/devices/scripted_device.h"
+
+namespace hone {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeWorkerPools;
+using ::testing::HasSubstr;
+using testing::Soon;
+using ::testing::StartsWith;
+using testing::TestServer;
+
+constexpr const char* kKernel = "matmul(M=24,N=40,K=16)";
+const std::string kFirst = "scripted model=toy speed=1", kSecond = "scripted model=toy speed=4";
+
+class OtherDevices : public ::testing::Test {
+ protected:
+  Result<GetReply> Get(const std::string& target) { return server_.Get(kKernel, {.kernel = "", .target = target}); }
+
+  Result<TuneReply> Tune(const std::string& target, uint32_t trials) {
+    TuneRequest request;
+    request.kernel = kKernel;
+    request.target = target;
+    request.trials = trials;
+    request.seed = 7;
+    Channel channel = server_.Connect();
+    const uint64_t id = HONE_TRY(channel.Ask(request, Soon()));
+    for (;;) {
+      TuneReply reply = HONE_TRY(channel.Await<TuneReply>(id, Soon()));
+      if (!reply.more) return reply;
+    }
+  }
+
+  std::optional<Record> RecordOf(const std::string& target) {
+    const Result<ResolvedKernel> identity = server_.path->Identify({kKernel, target, 0});
+    if (Result<std::optional<CacheHit>> hit = server_.cache->Lookup(identity->key, Counting::kNot); hit && *hit)
+      return std::move((*hit)->record);
+    return std::nullopt;
+  }
+
+  TestServer server_;
+};
+
+TEST_F(OtherDevices, AreServedByNameAndByTarget) {
+  Result<GetReply> reply = Get("scripted:0");
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_FALSE(reply->hit);
+  EXPECT_EQ(reply->target, kFirst);
+  EXPECT_EQ(reply->origin, "default");
+  EXPECT_EQ(reply->expected_us, testing::ScriptedUs("", true, 1));
+  Result<Manifest> manifest = DecodeManifest(AsBytes(reply->manifest));
+  ASSERT_TRUE(manifest) << manifest.error().Text();
+  EXPECT_EQ(manifest->target, kFirst);
+  EXPECT_TRUE(Get(kFirst)->hit);
+  EXPECT_EQ(server_.pools.builds, 0);  // the CPU's builders had nothing to do
+
+  Result<GetReply> second = Get("scripted:1");
+  ASSERT_TRUE(second) << second.error().Text();
+  EXPECT_FALSE(second->hit);  // what was built for one device is not another's
+  EXPECT_EQ(second->target, kSecond);
+  EXPECT_EQ(second->expected_us, testing::ScriptedUs("", true, 4));
+
+  Result<GetReply> cpu = Get("");
+  ASSERT_TRUE(cpu) << cpu.error().Text();
+  EXPECT_FALSE(cpu->hit);
+  EXPECT_THAT(cpu->target, StartsWith("cpu avx2 "));
+  EXPECT_EQ(server_.pools.builds, 1);
+  EXPECT_EQ(Get("cpu")->target, cpu->target);
+  EXPECT_EQ(server_.cache->RecordsOf(*server_.cache->Resolve(cpu->fingerprint))->size(), 3u);
+}
+
+TEST_F(OtherDevices, CodeOnDiskIsOpenedByTheirBackend) {
+  ASSERT_TRUE(Get("scripted:0"));
+  server_.Do([&] { server_.hot->Forget(RecordOf("scripted:0")->key.fingerprint); });
+  Result<LookUpResult> found = server_.path->LookUp({kKernel, "scripted:0", 0});
+  ASSERT_TRUE(found) << found.error().Text();
+  ASSERT_NE(found->code, nullptr);
+  EXPECT_EQ(found->code->reply.target, kFirst);
+  EXPECT_FALSE(found->identity.device->backend->OpenArtifact(AsBytes("\x7f"
+                                                                     "ELF"),
+                                                             0));
+}
+
+TEST_F(OtherDevices, AreListedAndWhatIsNoneIsRefused) {
+  Channel channel = server_.Connect();
+  Result<StatusReply> status = channel.Call(StatusRequest{}, Soon());
+  ASSERT_TRUE(status) << status.error().Text();
+  EXPECT_THAT(status->targets, ElementsAre(StartsWith("cpu avx2 "), kFirst, kSecond));
+  EXPECT_THAT(Get("toaster").error().Text(),
+              HasSubstr("no device of kind \"toaster\" is served here; there is: cpu, scripted:0, scripted:1"));
+  EXPECT_THAT(Get("scripted model=toy speed=3").error().Text(), HasSubstr("no such toy"));
+}
+
+TEST_F(OtherDevices, AreTuned) {
+  ASSERT_TRUE(Get(""));
+  ASSERT_TRUE(Get("scripted:1"));
+  const Record cpu = *RecordOf("");
+  Result<TuneReply> reply = Tune("scripted:0", 48);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_GT(reply->trials, 10u);
+  EXPECT_GT(reply->ratio, 1);
+  EXPECT_EQ(reply->origin, "tuned");
+  const std::optional<Record> tuned = RecordOf("scripted:0");
+  ASSERT_TRUE(tuned && tuned->measured);
+  EXPECT_EQ(tuned->origin, Origin::kTuned);
+  // The time is the best of the trials that were made on this device, and on no other.
+  int64_t best = std::numeric_limits<int64_t>::max();
+  ASSERT_TRUE(server_.cache->ForEachTrial(tuned->key, [&](const TrialRecord& trial) {
+    best = std::min(best, trial.time.count());
+    return true;
+  }));
+  EXPECT_EQ(tuned->measured->time.count(), best);
+  EXPECT_LT(best, 100'000);
+  for (const char* other : {"", "scripted:1"}) {
+    EXPECT_EQ(RecordOf(other)->origin, Origin::kDefault) << other;
+    ASSERT_TRUE(server_.cache->ForEachTrial(RecordOf(other)->key, [](const TrialRecord&) {
+      ADD_FAILURE() << "a trial of another device";
+      return true;
+    }));
+  }
+  EXPECT_EQ(*RecordOf(""), cpu);
+  Result<GetReply> served = Get("scripted:0");
+  ASSERT_TRUE(served) << served.error().Text();
+  EXPECT_EQ(served->origin, "tuned");
+  EXPECT_EQ(served->expected_us, static_cast<double>(best) / 1e3);
+}
+
+TEST_F(OtherDevices, AreRefinedInIdleTime) {
+  ASSERT_TRUE(Get("scripted:1"));
+  IdleLimits limits;
+  limits.busy_cores = 1000;
+  limits.stalled = 1000;
+  limits.quiet = std::chrono::milliseconds(10);
+  limits.on_battery = true;
+  IdleLoop idle(*server_.cache, *server_.path, *server_.tuning, server_.metrics, limits, 1.0,
+                [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); });
+  EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf("scripted:1")->origin == Origin::kTuned; }));
+  idle.Close();
+  EXPECT_LT(RecordOf("scripted:1")->measured->time.count(), 25'000);
+}
+
+TEST_F(OtherDevices, AreExplainedAgainstTheirOwnRoofs) {
+  ASSERT_TRUE(Tune("scripted:1", 16));
+  Insight insight(*server_.cache, server_.path->devices());
+  Result<ExplainReply> reply = insight.Explain(*RecordOf("scripted:1"));
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(reply->roofline.peak_gflops, 4);
+  EXPECT_FALSE(reply->choices.empty());
+}
+
+TEST_F(OtherDevices, PoolsOfKindsAreStartedWhenWantedAndEndTogether) {
+  const Devices& devices = server_.path->devices();
+  Result<std::unique_ptr<WorkerPools>> pools = StartPools(devices, {}, false);  // starts no process yet
+  ASSERT_TRUE(pools) << pools.error().Text();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const BuildRequest request{kKernel, "", devices.Choose("scripted:0")->target};
+  EXPECT_TRUE((*pools)->Build(request, deadline));
+  EXPECT_EQ((*pools)->Build({kKernel, "", DeviceTarget{"toaster", {}}}, deadline).error().kind,
+            ErrorKind::kUnsupported);
+  (*pools)->Shutdown();
+  EXPECT_EQ((*pools)->Build(request, deadline).error().kind, ErrorKind::kUnavailable);
+}
+
+}  // namespace
+}  // namespace hone
