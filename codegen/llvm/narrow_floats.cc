@@ -64,7 +64,7 @@ llvm::Value* EmitToBits(llvm::IRBuilderBase& builder, DType type, llvm::Value* v
   return builder.CreateTrunc(builder.CreateLShr(bits, 16), i16);
 }
 
-llvm::Value* EmitRoundTo(llvm::IRBuilderBase& builder, const Target& target, DType type, llvm::Value* value) {
+llvm::Value* EmitRoundTo(llvm::IRBuilderBase& builder, const CpuTarget& target, DType type, llvm::Value* value) {
   if (value->getType()->getScalarType()->isDoubleTy()) value = ToOddF32(builder, value);
   if (type == DType::kF16) return EmitFromBits(builder, type, EmitToBits(builder, type, value));
   HONE_CHECK(type == DType::kBF16);

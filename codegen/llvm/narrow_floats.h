@@ -22,6 +22,6 @@ llvm::Value* EmitToBits(llvm::IRBuilderBase& builder, DType type, llvm::Value* v
 
 // The nearest number of the type, as an f32, of an f32 or f64. An f64 is rounded once, unless it is smaller than bf16's
 // least normal number.
-llvm::Value* EmitRoundTo(llvm::IRBuilderBase& builder, const Target& target, DType type, llvm::Value* value);
+llvm::Value* EmitRoundTo(llvm::IRBuilderBase& builder, const CpuTarget& target, DType type, llvm::Value* value);
 
 }  // namespace hone

@@ -43,7 +43,7 @@ Result<void> Adopt(BundleEntry& entry) {
   if (FingerprintOf(canonical) != record.key.fingerprint ||
       ClassFingerprintOf(canonical) != record.key.class_fingerprint)
     return Error{ErrorKind::kInvalid, "its fingerprint is not that of its text", ""};
-  if (record.key.threads < 1 || kernel.options.threads != ThreadsToSay(record.key.threads, target.cores))
+  if (record.key.threads < 1 || kernel.options.threads != ThreadsToSay(record.key.threads, target.cores()))
     return Error{ErrorKind::kInvalid, "its text and its key name different numbers of threads", ""};
   if (record.schedule.empty()) return Error{ErrorKind::kInvalid, "it has no schedule", ""};
   if (IsStatic(kernel))

@@ -29,9 +29,9 @@ constexpr int kLanes[] = {0, 3, 16, 32};
 constexpr int64_t kUnit = 96;  // a multiple of each
 
 // With and without the instruction that rounds to bf16.
-std::vector<Target> Targets() {
-  std::vector<Target> targets = test::HostTargets();
-  Target with = test::Avx512Target();
+std::vector<CpuTarget> Targets() {
+  std::vector<CpuTarget> targets = test::HostTargets();
+  CpuTarget with = test::Avx512Target();
   with.features = {"avx512bf16"};
   if (test::CanRun(with) && CpuHasFeature("avx512bf16"))
     targets.push_back(with);
@@ -87,7 +87,7 @@ std::vector<T> NumbersAround(DType type) {
 
 TEST(NarrowFloats, EveryPatternIsReadAsItsNumber) {
   const std::vector<uint16_t> bits = AllPatterns();
-  for (const Target& target : Targets()) {
+  for (const CpuTarget& target : Targets()) {
     Builder builder(target);
     for (DType type : kTypes)
       for (int lanes : kLanes) {
@@ -109,7 +109,7 @@ TEST(NarrowFloats, EveryPatternIsReadAsItsNumber) {
 
 template <typename T>
 void ExpectNearest(std::initializer_list<int> all_lanes) {
-  for (const Target& target : Targets()) {
+  for (const CpuTarget& target : Targets()) {
     Builder builder(target);
     for (DType type : kTypes) {
       const std::vector<T> numbers = NumbersAround<T>(type);
