@@ -74,8 +74,7 @@ Result<BundleEntry> ReadEntry(ByteReader& in) {
   entry.record = HONE_TRY(DecodeRecord(value));
   const uint8_t version = SealedVersion(value);
   const bool is_plain = version == 1 || (version == kRecordVersion && !entry.record.mark && !entry.record.source);
-  if (!is_plain || entry.record.pinned)
-    return Damaged("a record of the bundle has what only a cache's has");
+  if (!is_plain || entry.record.pinned) return Damaged("a record of the bundle has what only a cache's has");
   entry.class_text = HONE_TRY(in.String(kTextLimit));
   entry.calls = HONE_TRY(in.Varint());
   return entry;

@@ -138,6 +138,7 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
       ++report.kernel_calls;
       continue;
     }
+    if (call.is_check) continue;  // part of what reads by these indices
     ++report.host_calls;
     auto known = std::find_if(report.host.begin(), report.host.end(),
                               [&](const HostWork& one) { return one.label == call.label && one.why == call.why_host; });

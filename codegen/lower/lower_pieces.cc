@@ -1,12 +1,11 @@
-// Stages whose body chooses by an index: `if(c < 64, x[c], if(c < 96, y[c - 64], …))`, as where tensors are joined along
-// an axis. Under a condition that the vector's lanes share, both sides would be computed and one be kept, for each
-// vector and each part. Instead the loops inside the one that settles the index are built once for each piece of the
-// axis in which all conditions are what they are: inside, values are without choice, loads without guards. Around each
-// piece stands a loop that is passed through once if the index lies in the piece, and never if not.
+// Stages whose body chooses by an index: `if(c < 64, x[c], if(c < 96, y[c - 64], …))`, as where tensors are joined
+// along an axis. Under a condition that the vector's lanes share, both sides would be computed and one be kept, for
+// each vector and each part. Instead the loops inside the one that settles the index are built once for each piece of
+// the axis in which all conditions are what they are: inside, values are without choice, loads without guards. Around
+// each piece stands a loop that is passed through once if the index lies in the piece, and never if not.
 #include <algorithm>
 #include <map>
 #include <set>
-
 
 #include "codegen/lower/lower_internal.h"
 #include "ir/graph/affine.h"
@@ -47,7 +46,8 @@ std::vector<int64_t> Lowering::BordersAlong(size_t stage, size_t axis) const {
 std::optional<Lowering::Pieces> Lowering::PiecesInside(size_t stage, size_t depth) {
   const StageState& state = states_[stage];
   const StageSchedule& schedule = scheduled_.stages[stage];
-  if (depth == 0 || depth >= state.loops.size() || program_.for_gpu || kernel_.stages[stage].reduction != Reduction::kNone || state.tile)
+  if (depth == 0 || depth >= state.loops.size() || program_.for_gpu ||
+      kernel_.stages[stage].reduction != Reduction::kNone || state.tile)
     return std::nullopt;
   const LoopKind kind = schedule.loops[depth - 1].kind;
   if (kind != LoopKind::kSerial && kind != LoopKind::kParallel) return std::nullopt;

@@ -36,7 +36,7 @@ class Devices {
   // A target's; nullptr: it is another machine's, or no device of that kind is served.
   const ServedDevice* Find(std::string_view target_text) const;
   const ServedDevice* OfKind(std::string_view kind) const;  // the first of that kind; nullptr: none
-  std::vector<const Backend*> backends() const;  // each once, the CPU's first
+  std::vector<const Backend*> backends() const;             // each once, the CPU's first
 
   // Which target is asked for: "" the host, a device's name, or a target's text, which may be another than the devices'
   // own where these can run code for it. kInvalid, kUnsupported; the message says which devices there are.

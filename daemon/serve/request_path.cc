@@ -243,8 +243,8 @@ Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const Com
   std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(*found.known));
   if (!artifact) return Error{ErrorKind::kCorrupt, "its code is gone or damaged", ""};
   const Manifest manifest = HONE_TRY(identity.device->backend->OpenArtifact(*artifact, artifact->size()));
-  auto reference = HONE_TRY(WorkerPoolsOf(options).Prepare(
-      identity.key.canonical, identity.target, steady_clock::now() + options.limits.check, options.stop));
+  auto reference = HONE_TRY(WorkerPoolsOf(options).Prepare(identity.key.canonical, identity.target,
+                                                           steady_clock::now() + options.limits.check, options.stop));
   SealedMemfd object = HONE_TRY(SealedMemfd::Create(*artifact));
   Stopwatch watch;
   CheckReport report = HONE_TRY(Check(identity, found.known->schedule, *reference, object, options));

@@ -20,7 +20,9 @@ HostOperation CheckOperation(int64_t extent, const Shape& shape) {
     }
     return std::vector{std::move(out)};
   };
-  return {"index", {{DType::kI32, shape}}, compute};
+  HostOperation check{"index", {{DType::kI32, shape}}, compute};
+  check.is_check = true;
+  return check;
 }
 
 }  // namespace
@@ -33,7 +35,7 @@ void CheckIndices(Graph& graph) {
     if (gathers && !graph.is_constant(node.inputs[1])) {
       const int64_t extent = graph.shape(node.inputs[0])[static_cast<size_t>(node.axis)];
       const Node* producer = graph.ProducerOf(node.inputs[1]);
-      const bool is_checked = producer != nullptr && producer->host != nullptr && producer->host->name == "index";
+      const bool is_checked = producer != nullptr && producer->host != nullptr && producer->host->is_check;
       if (!is_checked && extent <= std::numeric_limits<int32_t>::max()) {
         Node check;
         check.kind = NodeKind::kHost;

@@ -22,7 +22,8 @@ struct HostOperation {
   // All results, of these types, from the inputs in the node's order. Thread-safe. kInvalid: an index or a size among
   // the inputs that cannot be.
   std::function<Result<std::vector<Numbers>>(std::span<const Numbers* const> inputs)> compute;
-  double steps = 0;  // about how many it takes, where that is far more than elements go in and come out
+  double steps = 0;       // about how many it takes, where that is far more than elements go in and come out
+  bool is_check = false;  // looks at its input and passes it on: no work that a kernel would do
 };
 
 }  // namespace hone

@@ -288,7 +288,7 @@ class Simplifier {
         continue;
       ValueId x = difference->inputs[0];
       std::optional<int64_t> axis = MeanOverLast(*mean);
-      if (!axis || mean->inputs[0] != x || variance->axes != mean->axes) continue;
+      if (!axis || mean->inputs[0] != x || variance->function != "mean" || variance->axes != mean->axes) continue;
       Shape row(graph_.shape(x).begin() + *axis, graph_.shape(x).end());
       if (graph_.shape(gamma) != row || graph_.shape(beta) != row || graph_.shape(x) != graph_.shape(node.output))
         continue;

@@ -38,7 +38,8 @@ class Parameters {
       return all;
     }
     if (scale != Shape{x[static_cast<size_t>(axis)]})
-      return call.build.Invalid(fmt::format("a scale of {} along dimension {} of {}", ShapeText(scale), axis, ShapeText(x)));
+      return call.build.Invalid(
+          fmt::format("a scale of {} along dimension {} of {}", ShapeText(scale), axis, ShapeText(x)));
     all.steps_[static_cast<size_t>(axis)] = 1;
     return all;
   }
@@ -137,8 +138,8 @@ Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
     }
     return std::vector{std::move(out), std::move(scale), std::move(zero)};
   };
-  return call.build.Host(
-      {"DynamicQuantizeLinear", {{DType::kU8, x}, {DType::kF32, {}}, {DType::kU8, {}}}, compute}, {call.In(0)});
+  return call.build.Host({"DynamicQuantizeLinear", {{DType::kU8, x}, {DType::kF32, {}}, {DType::kU8, {}}}, compute},
+                         {call.In(0)});
 }
 
 // Whole numbers less their zero point (-1: none), in 32 bits. A vector of zero points belongs to rows of the first

@@ -44,7 +44,8 @@ Result<Outputs> NonZero(OperatorCall& call) {
 // The slices along an axis (or elements of all, read as one line) for which a constant says so.
 Result<Outputs> Compress(OperatorCall& call) {
   const Numbers condition = *HONE_TRY(KnownInput(call, 1, "the condition"));
-  if (condition.is_real() || condition.shape.size() != 1) return call.build.Invalid("the condition is no vector of truth values");
+  if (condition.is_real() || condition.shape.size() != 1)
+    return call.build.Invalid("the condition is no vector of truth values");
   ValueId x = call.In(0);
   int64_t axis = 0;
   if (call.Find("axis") != nullptr) {
@@ -103,7 +104,8 @@ Result<Outputs> CenterCropPad(OperatorCall& call) {
   return Outputs{x};
 }
 
-// The discrete Fourier transform along a dimension, by its definition; the last dimension holds real and imaginary part.
+// The discrete Fourier transform along a dimension, by its definition; the last dimension holds real and imaginary
+// part.
 Result<Outputs> Fourier(OperatorCall& call) {
   const Shape x = call.shape(0);
   const int64_t rank = call.rank(0);
@@ -177,7 +179,8 @@ Result<Outputs> CountGrams(OperatorCall& call) {
       return call.build.Invalid("ngram_counts go beyond the pool");
     const auto width = static_cast<int64_t>(n) + 1;
     for (int64_t at = begins[n]; at + width <= end; at += width, ++number)
-      if (width >= least && width <= most) grams.emplace(std::vector(pool.begin() + at, pool.begin() + at + width), number);
+      if (width >= least && width <= most)
+        grams.emplace(std::vector(pool.begin() + at, pool.begin() + at + width), number);
     if (number > columns.size()) return call.build.Invalid("ngram_indexes are fewer than the n-grams");
   }
   if (weights != nullptr && weights->reals.size() != columns.size())
@@ -258,12 +261,8 @@ Result<Outputs> MelWeights(OperatorCall& call) {
 }  // namespace
 
 std::vector<Operator> SelectionOperators() {
-  return {{"MelWeightMatrix", 5, MelWeights},
-          {"NonZero", 1, NonZero},
-          {"Compress", 2, Compress},
-          {"CenterCropPad", 2, CenterCropPad},
-          {"DFT", 1, Fourier},
-          {"TfIdfVectorizer", 1, CountGrams}};
+  return {{"MelWeightMatrix", 5, MelWeights},  {"NonZero", 1, NonZero}, {"Compress", 2, Compress},
+          {"CenterCropPad", 2, CenterCropPad}, {"DFT", 1, Fourier},     {"TfIdfVectorizer", 1, CountGrams}};
 }
 
 }  // namespace hone

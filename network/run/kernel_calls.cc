@@ -374,8 +374,10 @@ class Lowerer {
   // The results that are read of one operation are computed together, where the first of them was.
   void EmitHost(size_t index) {
     const Node& node = graph_.nodes[index];
-    KernelCall call = HostCall(node, "hone has no kernel for this operator");
+    KernelCall call = HostCall(
+        node, node.host->is_check ? "indices from data are checked first" : "hone has no kernel for this operator");
     call.label = node.host->name;
+    call.is_check = node.host->is_check;
     for (size_t i = index; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].host != node.host || !IsLive(graph_.nodes[i]) || fused_[i]) continue;
       call.host_nodes.push_back(static_cast<int>(i));

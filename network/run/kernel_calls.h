@@ -22,6 +22,7 @@ struct KernelCall {
   // writes its own output, the first of which is `output`.
   std::vector<int> host_nodes = {};
   std::string why_host = {};  // no kernel is written
+  bool is_check = false;      // of indices from data: HostOperation::is_check
 
   bool is_host() const { return !host_nodes.empty(); }
 };

@@ -1,5 +1,5 @@
-// What looks like a pattern that the simplifier recognises and is none: each differs in one condition, and computes what
-// its file says.
+// What looks like a pattern that the simplifier recognises and is none: each differs in one condition, and computes
+// what its file says.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -59,12 +59,12 @@ struct Norm {
 ModelFileBuilder Written(const Norm& norm) {
   ModelFileBuilder builder(11);
   builder.Input("x", {3, 4}).Input("z", {3, 4}).Scalar("epsilon", 1e-2F).Random("beta", {4});
+  builder.Scalar("large", 20);  // where the sum is of no squares, it may be negative
   builder.Random("gamma", norm.factors, 3);
   builder.Node("ReduceMean", {norm.averaged}, {"mean"}, {{"axes", norm.mean_axes}});
   builder.Node("Sub", {"x", "mean"}, {"centred"}).Node("Mul", {"centred", norm.multiplied}, {"square"});
   builder.Node(norm.spread, {"square"}, {"variance"}, {{"axes", norm.spread_axes}});
-  builder.Node("Abs", {"variance"}, {"size"});  // where it is no variance it may be negative
-  builder.Node("Add", {norm.multiplied == "centred" ? "variance" : "size", "epsilon"}, {"sum"});
+  builder.Node("Add", {"variance", norm.multiplied == "centred" ? "epsilon" : "large"}, {"sum"});
   builder.Node(norm.root, {"sum"}, {"root"}).Node(norm.division, {"centred", "root"}, {"normal"});
   builder.Node("Mul", {"normal", "gamma"}, {"scaled"}).Node("Add", {"scaled", "beta"}, {"y"}).Output("y", {3, 4});
   return builder;

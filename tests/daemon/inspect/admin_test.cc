@@ -43,7 +43,8 @@ TEST(Admin, StatusCounts) {
   EXPECT_EQ(status->hits, 1u);
   EXPECT_EQ(status->misses, 1u);
   EXPECT_EQ(status->pid, getpid());
-  EXPECT_EQ(status->targets.size(), 1u);
+  ASSERT_FALSE(status->targets.empty());  // this program has a device of another kind, too
+  EXPECT_TRUE(status->targets.front().starts_with("cpu ")) << status->targets.front();
 }
 
 TEST(Admin, HealthSaysWhatHoldsTheProcessesThatServe) {
