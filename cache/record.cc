@@ -98,6 +98,8 @@ Result<std::vector<int64_t>> ReadShape(ByteReader& in) {
   return shape;
 }
 
+bool IsErrorMeasure(double error) { return error >= 0; }  // no NaN, which equals nothing
+
 Error TooLong(std::string_view what, size_t seen, size_t limit) {
   return Error{ErrorKind::kLimit, fmt::format("{} has {}, the cache takes at most {}", what, seen, limit), ""};
 }
@@ -143,6 +145,8 @@ Result<void> CheckRecord(const Record& record) {
   if (const auto& measured = record.measured)
     negative |= measured->time < kZero || measured->noise < kZero || measured->threads < 0 || measured->repeats < 0;
   if (negative) return Error{ErrorKind::kInvalid, "a record holds no negative times or counts", record.label};
+  if (!IsErrorMeasure(record.check.max_rel_err))
+    return Error{ErrorKind::kInvalid, fmt::format("a relative error of {}", record.check.max_rel_err), record.label};
   return {};
 }
 
@@ -225,6 +229,7 @@ Result<Record> DecodeRecord(std::string_view value) {
   const std::string target = HONE_TRY(ReadString(in, kShortLimit));
   record.key.target = TargetInWordsOfToday(target);
   if (version >= 4 && record.key.target != target) return Error{ErrorKind::kCorrupt, "a target without its kind", ""};
+  if (record.key.target.size() > kShortLimit) return Error{ErrorKind::kCorrupt, "a target's text is too long", ""};
   record.key.threads = HONE_TRY(ReadInt32(in));
   record.key.code = HONE_TRY(ReadString(in, kShortLimit));
   record.label = HONE_TRY(ReadString(in, kShortLimit));
@@ -235,6 +240,8 @@ Result<Record> DecodeRecord(std::string_view value) {
   if (flags & kHasMeasured) record.measured = HONE_TRY(ReadTiming(in));
   if (flags & kHasExpected) record.expected = HONE_TRY(ReadDuration(in));
   record.check.max_rel_err = HONE_TRY(in.F64());
+  if (!IsErrorMeasure(record.check.max_rel_err))
+    return Error{ErrorKind::kCorrupt, fmt::format("a relative error of {}", record.check.max_rel_err), ""};
   record.check.samples = HONE_TRY(ReadNonNegative(in, std::numeric_limits<int64_t>::max()));
   record.check.full = HONE_TRY(in.Bool());
   if (flags & kHasArtifact) {

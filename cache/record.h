@@ -125,7 +125,7 @@ inline constexpr uint8_t kClassVersion = 1;
 
 // Decoders give kCorrupt for what does not decode and kUnsupported for what a newer hone wrote.
 // kLimit if a text is longer than what DecodeRecord accepts (1 MiB; 4 KiB for target, code key and label); kInvalid for
-// negative times and counts.
+// negative times, counts and errors, and an error that is no number.
 Result<void> CheckRecord(const Record& record);
 // REQUIRES: CheckRecord.
 std::string EncodeRecord(const Record& record);

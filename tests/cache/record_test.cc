@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "base/bytes.h"
 #include "base/envelope.h"
 #include "base/rng.h"
@@ -48,7 +51,7 @@ Record RandomRecord(Rng& rng) {
                static_cast<CacheTemperature>(1 + rng.Below(2)), static_cast<TimeStatistic>(1 + rng.Below(3)),
                static_cast<int32_t>(rng.Below(1u << 31)),       static_cast<int32_t>(rng.Below(1u << 31))};
   if (rng.Chance(0.5)) record.expected = std::chrono::nanoseconds(rng.Next() >> 1);
-  record.check = {rng.Normal(), static_cast<int64_t>(rng.Next() >> 1), rng.Chance(0.5)};
+  record.check = {std::abs(rng.Normal()), static_cast<int64_t>(rng.Next() >> 1), rng.Chance(0.5)};
   if (rng.Chance(0.5)) {
     record.artifact_digest = Hash256(text(20));
     record.artifact_bytes = rng.Next();
@@ -200,6 +203,27 @@ TEST(Record, ATargetWithoutAKindIsACpus) {
   EXPECT_EQ(*read, today);
   EXPECT_TRUE(IsMarkedBy(*read, key));
   EXPECT_FALSE(DecodeRecord(Seal(ValueType::kRecord, kRecordVersion, body)));  // there is one spelling today
+}
+
+// Whatever is read can be written: the kind in front counts for the length as well.
+TEST(Record, ATargetIsNotTooLongForTodaysWords) {
+  Record record = FullRecord();
+  record.key.target = "cpu avx512 " + std::string(4096 - 11, 'x');
+  ASSERT_TRUE(DecodeRecord(EncodeRecord(record)));
+  std::string body(*Unseal(ValueType::kRecord, kRecordVersion, EncodeRecord(record)));
+  body.replace(body.find("cpu avx512"), 10, "avx512 xxx");  // as long, without its kind
+  body[32] = static_cast<char>(body[32] & 31);
+  EXPECT_EQ(DecodeRecord(Seal(ValueType::kRecord, 2, body)).error().message, "a target's text is too long");
+}
+
+// An error that is no number would equal nothing, itself included, and be within no bound.
+TEST(Record, HoldsNoErrorThatIsNoNumber) {
+  for (double error : {std::numeric_limits<double>::quiet_NaN(), -1e-7}) {
+    Record record = FullRecord();
+    record.check.max_rel_err = error;
+    EXPECT_EQ(CheckRecord(record).error().kind, ErrorKind::kInvalid);
+    EXPECT_EQ(DecodeRecord(EncodeRecord(record)).error().kind, ErrorKind::kCorrupt);
+  }
 }
 
 TEST(Record, NewerVersionSaysSo) {

@@ -34,7 +34,9 @@ void Run(uint8_t choice, std::string_view rest) {
     return choice & 4 ? Seal(type, version, rest) : std::string(rest);
   };
   switch (choice & 3) {
-    case 0: return CheckRecordValue(value(ValueType::kRecord, choice & 8 ? 1 + (choice >> 4 & 1) : kRecordVersion));
+    case 0:
+      return CheckRecordValue(
+          value(ValueType::kRecord, choice & 8 ? 1 + (choice >> 4) % (kRecordVersion - 1) : kRecordVersion));
     case 1: return Check(value(ValueType::kKernelUse), DecodeKernelUse, EncodeKernelUse);
     case 2: return Check(value(ValueType::kClass), DecodeClass, EncodeClass);
     case 3:
