@@ -72,6 +72,8 @@ std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
 std::vector<Operator> QuantizedOperators();    // translate_quantized.cc
 std::vector<Operator> SelectionOperators();    // translate_selection.cc
 
+Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
+
 // Whole numbers and their zero point; -1: none.
 struct WholeOperand {
   ValueId value = -1;

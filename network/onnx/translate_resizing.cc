@@ -1,8 +1,10 @@
-// Resize and its predecessors: each dimension a sum of weighted elements of the original one. They run on the host.
+// Resize and its predecessors: each dimension a sum of weighted elements of the original one. Of floats and up to
+// kMostTaps elements these are gathers; what is left runs on the host.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "network/graph/walk.h"
@@ -84,6 +86,53 @@ Tap TapAt(const Resizing& how, int64_t at, double scale, int64_t from, int64_t t
   if ((how.excludes_outside || how.antialias) && total != 0)
     for (auto& [_, weight] : tap.from) weight /= total;
   return tap;
+}
+
+constexpr size_t kMostTaps = 4;
+
+// Without elements that count nothing; what stands twice once.
+Tap Merged(const Tap& tap) {
+  std::map<int64_t, double> weights;
+  for (const auto& [element, weight] : tap.from) weights[element] += weight;
+  Tap merged;
+  for (const auto& [element, weight] : weights)
+    if (weight != 0) merged.from.emplace_back(element, weight);
+  return merged;
+}
+
+// One dimension resized by a gather for each tap; nullopt: too many, or an element outside.
+Result<std::optional<ValueId>> GatherAlong(Builder& build, ValueId x, int64_t axis, const std::vector<Tap>& taps) {
+  std::vector<Tap> merged;
+  size_t most = 1;
+  for (const Tap& tap : taps) {
+    if (tap.is_outside) return std::optional<ValueId>();
+    merged.push_back(Merged(tap));
+    most = std::max(most, merged.back().from.size());
+  }
+  if (most > kMostTaps) return std::optional<ValueId>();
+  const auto extent = static_cast<int64_t>(taps.size());
+  Shape weight_shape(build.shape(x).size() - static_cast<size_t>(axis), 1);
+  weight_shape[0] = extent;
+  std::optional<ValueId> sum;
+  for (size_t k = 0; k < most; ++k) {
+    Numbers which = MakeNumbers(DType::kI32, {extent}), weights = MakeNumbers(build.dtype(x), weight_shape);
+    bool is_one = true;
+    for (size_t i = 0; i < merged.size(); ++i) {
+      const auto [element, weight] =
+          k < merged[i].from.size() ? merged[i].from[k] : std::pair<int64_t, double>(taps[i].from[0].first, 0);
+      which.whole[i] = element;
+      weights.real[i] = weight;
+      is_one = is_one && weight == 1;
+    }
+    Node gather;
+    gather.kind = NodeKind::kGather;
+    gather.axis = axis;
+    gather.inputs = {x, build.Constant(which)};
+    ValueId part = HONE_TRY(build.Add(std::move(gather)));
+    if (!is_one) part = HONE_TRY(build.Binary("mul", part, build.Constant(weights)));
+    sum = sum ? HONE_TRY(build.Binary("add", *sum, part)) : part;
+  }
+  return sum;
 }
 
 // One dimension resized.
@@ -209,6 +258,12 @@ Result<Outputs> Resize(OperatorCall& call) {
     steps.emplace_back(each.axis, std::move(taps));
   }
   const DType dtype = call.build.dtype(call.In(0));
+  if (dtype == DType::kF32 || dtype == DType::kF64) {
+    std::optional<ValueId> resized = call.In(0);
+    for (const auto& [axis, taps] : steps)
+      if (resized) resized = HONE_TRY(GatherAlong(call.build, *resized, axis, taps));
+    if (resized) return Outputs{*resized};
+  }
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = *in[0];
     if (dtype != DType::kF32 && dtype != DType::kF64 && steps.size() > 1) {  // rounded once, at the end

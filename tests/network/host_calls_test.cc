@@ -75,6 +75,39 @@ TEST(HostCalls, AnIndexOutsideIsAnErrorThatNamesIt) {
   EXPECT_THAT(outside.error().Text(), HasSubstr("index 4 of 4 elements"));
 }
 
+size_t HostCallsOf(const ModelFileBuilder& builder) {
+  Network network = Imported(builder);
+  size_t count = 0;
+  for (const KernelCall& call : Lower(network.graph).calls) count += call.is_host() ? 1 : 0;
+  return count;
+}
+
+TEST(HostCalls, EinsteinSumsAreProductsOfMatricesButForDiagonals) {
+  auto sum = [](const std::string& equation, const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+    ModelFileBuilder builder;
+    builder.Input("a", a).Input("b", b).Node("Einsum", {"a", "b"}, {"y"}, {{"equation", equation}});
+    builder.Output("y");
+    return HostCallsOf(builder);
+  };
+  EXPECT_EQ(sum("bhid,bhjd->bhij", {2, 3, 4, 5}, {2, 3, 6, 5}), 0U);
+  EXPECT_EQ(sum("...ij,jk->i...k", {2, 3, 4, 5}, {5, 6}), 0U);
+  EXPECT_EQ(sum("i,j->ji", {2}, {3}), 0U);
+  EXPECT_EQ(sum("ii,ij->j", {3, 3}, {3, 2}), 1U);
+}
+
+TEST(HostCalls, ResizingOfFloatsIsGathersButForWideFilters) {
+  auto resized = [](const std::string& mode, int64_t antialias, float scale) {
+    ModelFileBuilder builder;
+    builder.Input("x", {1, 2, 8, 8}).Floats("scales", {4}, {1, 1, scale, scale});
+    builder.Node("Resize", {"x", "", "scales"}, {"y"}, {{"mode", mode}, {"antialias", antialias}}).Output("y");
+    return HostCallsOf(builder);
+  };
+  EXPECT_EQ(resized("linear", 0, 2.0F), 0U);
+  EXPECT_EQ(resized("cubic", 0, 1.5F), 0U);
+  EXPECT_EQ(resized("nearest", 0, 0.5F), 0U);
+  EXPECT_EQ(resized("linear", 1, 0.25F), 1U);
+}
+
 TEST(HostCalls, AModelWithoutKernelsRuns) {
   ModelFileBuilder builder;
   builder.Input("x", {2, 3}).Node("Identity", {"x"}, {"y"}).Output("y");
