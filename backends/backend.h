@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backends/machine_peaks.h"
-#include "backends/worker_pools.h"
+#include "backends/processes/worker_pools.h"
 #include "base/result.h"
 #include "codegen/device_kinds.h"
 #include "ir/manifest.h"

@@ -1,5 +1,4 @@
-// What this machine can do at most: the roofs that a kernel's time is held against. Measured, since no table knows the
-// clock, the memory or the neighbours of a machine.
+// What a device can do at most: the roofs that a kernel's time is held against. Its backend measures them.
 #pragma once
 
 #include <array>
@@ -19,10 +18,6 @@ struct MachinePeaks {
   bool operator==(const MachinePeaks&) const = default;
 };
 std::string_view MemoryLevelName(int level);  // "L1" … "memory"
-
-// All of `threads` together, each on data of its own; the best of several short runs. About 0.1 s, and up to 256 MiB
-// for that time. `host`: this machine. A roof of 0 could not be measured.
-MachinePeaks MeasurePeaks(const Target& host, int threads);
 
 // What was measured under load is too low, never too high.
 MachinePeaks Highest(const MachinePeaks& a, const MachinePeaks& b);

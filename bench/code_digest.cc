@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/builder.h"
+#include "backends/cpu/build_for_cpu.h"
 #include "base/hash.h"
 #include "codegen/rules/default_schedule.h"
 #include "ir/graph/specialize.h"

@@ -27,8 +27,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/host_target.h"
-#include "backends/process_evaluator.h"
+#include "backends/cpu/host_target.h"
+#include "backends/processes/process_evaluator.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "codegen/rules/default_schedule.h"

@@ -22,8 +22,8 @@
 #include <thread>
 #include <vector>
 
-#include "backends/builder.h"
-#include "backends/host_target.h"
+#include "backends/cpu/build_for_cpu.h"
+#include "backends/cpu/host_target.h"
 #include "base/generated_code.h"
 #include "codegen/rules/choices.h"
 #include "codegen/rules/default_schedule.h"

@@ -22,7 +22,7 @@
 #include <set>
 #include <sstream>
 
-#include "backends/host_target.h"
+#include "backends/cpu/host_target.h"
 #include "base/hash.h"
 #include "bench/model_collect.h"
 #include "codegen/lower/lower.h"

@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "backends/builder.h"
+#include "backends/cpu/build_for_cpu.h"
 #include "base/generated_code.h"
 #include "base/hash.h"
 #include "base/rng.h"

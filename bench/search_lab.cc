@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/host_target.h"
-#include "backends/process_evaluator.h"
+#include "backends/cpu/host_target.h"
+#include "backends/processes/process_evaluator.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
 #include "tuner/recording.h"

@@ -33,8 +33,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/host_target.h"
-#include "backends/process_evaluator.h"
+#include "backends/cpu/host_target.h"
+#include "backends/processes/process_evaluator.h"
 #include "base/clock.h"
 #include "cache/schedule_cache.h"
 #include "cache/tuning_gain.h"

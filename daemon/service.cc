@@ -10,7 +10,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <optional>
 
-#include "backends/worker_pools.h"
+#include "backends/processes/worker_pools.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/idle_group.h"

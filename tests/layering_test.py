@@ -25,6 +25,10 @@ LAYERS = {
     "codegen/rules": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/device_kinds.h"},
     "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/math_tables.h"},
     "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/math_tables.h"},
+    # A child process; what runs in a runner, and what the two sides of its channel share; then a kind of device.
+    "backends/sandbox": {"base"},
+    "backends/processes": {"base", "ir", "codegen", "backends/sandbox", "backends/runner/candidate_spec.h", "backends/runner/guarded_arena.h"},
+    "backends/runner": {"base", "ir", "codegen", "backends/sandbox", "backends/processes/runner_pool.h"},
     "backends": {"base", "ir", "codegen"},
     "cache": {"base", "ir"},
     # Read and written without a database.
@@ -51,7 +55,7 @@ LAYERS = {
 
 # header prefix -> files (regular expressions) that may include it
 FOREIGN = {
-    r"llvm[/-]|lld/": r"codegen/llvm/[a-z_]*\.(cc|h)|backends/build_for_cpu\.cc|tests/codegen/.*|tests/build/.*",
+    r"llvm[/-]|lld/": r"codegen/llvm/[a-z_]*\.(cc|h)|backends/cpu/build_for_cpu\.cc|tests/codegen/.*|tests/build/.*",
     r"rocksdb/": r"cache/rocks_[a-z_]*\.(cc|h)|cache/cache_directory\.cc|tests/.*",
     r"cereal/": r"client/protocol/protocol\.(cc|h)",
     r"boost/": r"daemon/.*|tests/.*",
@@ -59,7 +63,7 @@ FOREIGN = {
     r"nlohmann/": r"client/cli/json\.(cc|h)|client/cli/.*\.cc|bench/.*|tests/cli/.*",
     r"CLI/": r"client/cli/parse_command_line\.cc|client/cli/main\.cc|client/cli/command\.h",
     r"blake2\.h": r"base/hash\.cc",
-    r"seccomp\.h|linux/seccomp\.h": r"backends/seccomp_filter\.(cc|h)",
+    r"seccomp\.h|linux/seccomp\.h": r"backends/sandbox/seccomp_filter\.(cc|h)",
     r"xgboost/": r"tuner/booster\.cc",
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",

@@ -1,7 +1,7 @@
-// What searches ask of an evaluator (backends/evaluator.h), whatever it measures with.
+// What searches ask of an evaluator (backends/processes/evaluator.h), whatever it measures with.
 #pragma once
 
-#include "backends/evaluator.h"
+#include "backends/processes/evaluator.h"
 #include "base/result.h"
 
 namespace hone {

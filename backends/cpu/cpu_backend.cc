@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/host_target.h"
+#include "backends/cpu/host_target.h"
+#include "backends/cpu/measure_peaks.h"
 #include "base/cpu_features.h"
 #include "base/file.h"
 #include "base/hash.h"

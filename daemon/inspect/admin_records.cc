@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "backends/check_sizes.h"
+#include "backends/processes/check_sizes.h"
 #include "backends/registry.h"
 #include "daemon/inspect/record_facts.h"
 #include "daemon/routes.h"

@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "backends/worker_pools.h"
+#include "backends/processes/worker_pools.h"
 #include "base/mutex.h"
 #include "cache/schedule_cache.h"
 #include "daemon/metrics.h"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/check_sizes.h"
+#include "backends/processes/check_sizes.h"
 #include "base/log.h"
 #include "daemon/refine/tuning.h"
 #include "ir/language/parse.h"

@@ -8,7 +8,7 @@
 #include <stop_token>
 #include <unordered_map>
 
-#include "backends/worker_pools.h"
+#include "backends/processes/worker_pools.h"
 #include "base/mutex.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/check_sizes.h"
+#include "backends/processes/check_sizes.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/generated_code.h"

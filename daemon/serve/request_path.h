@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/worker_pools.h"
+#include "backends/processes/worker_pools.h"
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
 #include "daemon/metrics.h"

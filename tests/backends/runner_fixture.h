@@ -6,7 +6,7 @@
 #include <chrono>
 #include <memory>
 
-#include "backends/runner_pool.h"
+#include "backends/processes/runner_pool.h"
 
 namespace hone::testing {
 

@@ -8,7 +8,7 @@
 
 #include <array>
 
-#include "backends/builder.h"
+#include "backends/cpu/build_for_cpu.h"
 #include "ir/graph/print.h"
 #include "ir/language/parse.h"
 #include "ir/schedule/schedule_cases.h"

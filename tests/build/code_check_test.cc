@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/builder.h"
+#include "backends/cpu/build_for_cpu.h"
 #include "base/elf_check.h"
 #include "base/file.h"
 #include "base/rng.h"

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "backends/candidate.h"
-#include "backends/child_channel.h"
-#include "backends/child_messages.h"
-#include "backends/sandbox.h"
+#include "backends/processes/child_channel.h"
+#include "backends/processes/child_messages.h"
+#include "backends/runner/candidate_spec.h"
+#include "backends/sandbox/sandbox.h"
 #include "base/check.h"
 
 namespace hone {

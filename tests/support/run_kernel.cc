@@ -9,7 +9,8 @@
 #include <cstring>
 #include <span>
 
-#include "backends/host_target.h"
+#include "backends/cpu/build_for_cpu.h"
+#include "backends/cpu/host_target.h"
 #include "base/check.h"
 #include "ir/graph/element.h"
 #include "ir/language/parse.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/builder.h"
+#include "backends/processes/build_request.h"
 #include "base/generated_code.h"
 #include "ir/graph/kernel.h"
 #include "ir/reference/interpret.h"

@@ -1,0 +1,35 @@
+// Bodies of the messages between the daemon and its builders and runners. Decoding never trusts: a child may have gone
+// wild. Grammars stand with the code; strings are length-prefixed, numbers little-endian (base/bytes.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "backends/processes/build_request.h"
+#include "backends/processes/runner_pool.h"
+#include "base/result.h"
+
+namespace hone {
+
+std::string EncodeBuildRequest(const BuildRequest& request);
+Result<BuildRequest> DecodeBuildRequest(std::string_view body);
+
+// What a builder answers besides the object, whose manifest is inside it.
+struct BuiltReply {
+  std::string schedule;
+  BuildTimes times;
+};
+std::string EncodeBuilt(const BuiltReply& reply);
+Result<BuiltReply> DecodeBuilt(std::string_view body);
+
+std::string EncodeCheckOptions(const CheckOptions& options);
+Result<CheckOptions> DecodeCheckOptions(std::string_view body);
+std::string EncodeCheckReport(const CheckReport& report);
+Result<CheckReport> DecodeCheckReport(std::string_view body);
+
+std::string EncodeTimeOptions(const TimeOptions& options);
+Result<TimeOptions> DecodeTimeOptions(std::string_view body);
+std::string EncodeTiming(const RunTiming& timing);
+Result<RunTiming> DecodeTiming(std::string_view body);
+
+}  // namespace hone

@@ -1,0 +1,21 @@
+// The runner's work on one artifact: gate, run, verdict.
+#pragma once
+
+#include "backends/processes/runner_pool.h"
+#include "backends/runner/launcher.h"
+#include "backends/runner/workload.h"
+#include "base/result.h"
+#include "base/sealed_memfd.h"
+
+namespace hone {
+
+// Runs the artifact once and compares. What is wrong with the artifact is in the report; an Error is about the attempt.
+// REQUIRES: workload.ComputeReference was called, placement kAtGuards.
+Result<CheckReport> CheckCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
+                                   const CheckOptions& options);
+
+// Measures. REQUIRES: placement kAligned.
+Result<RunTiming> TimeCandidate(Workload& workload, Arena& arena, Launcher& launcher, const SealedMemfd& artifact,
+                                const TimeOptions& options);
+
+}  // namespace hone
