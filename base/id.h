@@ -33,8 +33,11 @@ class IdVector {
     return IdType(static_cast<int>(elements_.size()) - 1);
   }
 
-  T& operator[](IdType id) { return elements_[id.index()]; }
-  const T& operator[](IdType id) const { return elements_[id.index()]; }
+  typename std::vector<T>::reference operator[](IdType id) { return elements_[id.index()]; }
+  typename std::vector<T>::const_reference operator[](IdType id) const { return elements_[id.index()]; }
+  T& back() { return elements_.back(); }
+  const T& back() const { return elements_.back(); }
+  bool contains(IdType id) const { return id.value >= 0 && id.index() < elements_.size(); }
   size_t size() const { return elements_.size(); }
   bool empty() const { return elements_.empty(); }
   auto begin() { return elements_.begin(); }

@@ -54,7 +54,7 @@ struct Operands {
 
   explicit Operands(const Kernel& kernel) {
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];
+      const Tensor& tensor = kernel.tensors[kernel.operands[i]];
       storage.emplace_back(static_cast<size_t>(ElementCount(kernel, tensor) * ByteSize(tensor.dtype)));
       if (tensor.kind == TensorKind::kInput)
         FillInput(kernel, static_cast<int>(i), InputSeed(kernel), storage.back());
@@ -68,7 +68,7 @@ Result<double> Checked(const Kernel& kernel, const Operands& operands) {
   std::vector<OperandView> inputs;
   std::vector<std::span<const std::byte>> outputs;
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    if (kernel.tensors[static_cast<size_t>(kernel.operands[i])].kind == TensorKind::kInput)
+    if (kernel.tensors[kernel.operands[i]].kind == TensorKind::kInput)
       inputs.push_back({operands.storage[i].data()});
     else
       outputs.push_back(operands.storage[i]);

@@ -102,7 +102,7 @@ int Run(const Lab& lab, const std::string& text) {
   hone_env env{sizeof(hone_env), HONE_ABI_VERSION, &threads, threads, ParallelFor, nullptr};
   env.workspace = Allocate(built->manifest.workspace_common + threads * built->manifest.workspace_per_worker);
   for (size_t i = 0; i < kernel->operands.size(); ++i) {
-    const Tensor& tensor = kernel->tensors[static_cast<size_t>(kernel->operands[i])];
+    const Tensor& tensor = kernel->tensors[kernel->operands[i]];
     int64_t count = ElementCount(*kernel, tensor);
     void* data = Allocate(count * ByteSize(tensor.dtype));
     if (tensor.kind == TensorKind::kOutput)
@@ -134,7 +134,7 @@ int Run(const Lab& lab, const std::string& text) {
   int64_t worst_index = 0;
   int output = 0;
   for (size_t i = 0; i < kernel->operands.size(); ++i) {
-    const Tensor& tensor = kernel->tensors[static_cast<size_t>(kernel->operands[i])];
+    const Tensor& tensor = kernel->tensors[kernel->operands[i]];
     if (tensor.kind != TensorKind::kOutput) continue;
     int64_t count = ElementCount(*kernel, tensor);
     int64_t samples =

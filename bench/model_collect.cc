@@ -71,7 +71,7 @@ double TimeOf(const BuildOutput& built, const Kernel& kernel, double best_us) {
   memory.emplace_back(built.manifest.workspace_common + built.manifest.workspace_per_worker);
   hone_env env{sizeof(hone_env), HONE_ABI_VERSION, nullptr, 1, RunHere, memory[0].get()};
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];
+    const Tensor& tensor = kernel.tensors[kernel.operands[i]];
     memory.emplace_back(ElementCount(kernel, tensor) * ByteSize(tensor.dtype));
     buffers.push_back(memory.back().get());
     if (int64_t packed = built.manifest.operands[i].packed_bytes) {

@@ -82,7 +82,7 @@ Silhouette SilhouetteOf(const Kernel& kernel) {
   if (!main->axes.empty()) silhouette.innermost = Log2(UpperExtent(kernel, main->axes.back().extent));
   silhouette.kind =
       fmt::format("{} of {} {}{}", static_cast<int>(main->reduction), moves.size(),
-                  static_cast<int>(kernel.tensors[static_cast<size_t>(main->output)].dtype),
+                  static_cast<int>(kernel.tensors[main->output].dtype),
                   main->reduction != Reduction::kNone && silhouette.batch >= silhouette.columns && moves.size() > 1
                       ? " side by side"
                       : "");

@@ -61,7 +61,7 @@ Result<Manifest> MakeManifest(const std::string& canonical, const Kernel& kernel
       manifest.dynamic_sizes.push_back(kernel.sizes[s].name);
     }
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];
+    const Tensor& tensor = kernel.tensors[kernel.operands[i]];
     ManifestOperand operand;
     operand.name = tensor.name;
     operand.dtype = tensor.dtype;

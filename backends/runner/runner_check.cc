@@ -84,7 +84,7 @@ std::string Doing(const CandidateStatus& status, const Workload& workload) {
       size_t operand = static_cast<size_t>(status.operand);
       const Kernel& kernel = workload.kernel();
       if (operand >= kernel.operands.size()) return "in hone_pack";
-      return fmt::format("in hone_pack of {}", kernel.tensors[static_cast<size_t>(kernel.operands[operand])].name);
+      return fmt::format("in hone_pack of {}", kernel.tensors[kernel.operands[operand]].name);
     }
     case RunStage::kRepeat: return "in a repeated call of hone_entry";
     default: return "in hone_entry";
@@ -108,7 +108,7 @@ std::string DescribeAddress(uint64_t address, const CandidateStatus& status, con
   };
   const Kernel& kernel = workload.kernel();
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    const std::string& name = kernel.tensors[static_cast<size_t>(kernel.operands[i])].name;
+    const std::string& name = kernel.tensors[kernel.operands[i]].name;
     consider(status.operands[i], name);
     consider(status.packed[i], "packed " + name);
   }

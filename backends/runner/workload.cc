@@ -48,9 +48,7 @@ Workload::~Workload() {
     if (mapped.base != nullptr) ::munmap(mapped.base, mapped.size);
 }
 
-const Tensor& Workload::OperandTensor(size_t operand) const {
-  return kernel_.tensors[static_cast<size_t>(kernel_.operands[operand])];
-}
+const Tensor& Workload::OperandTensor(size_t operand) const { return kernel_.tensors[kernel_.operands[operand]]; }
 
 Result<std::unique_ptr<Workload>> Workload::Open(const std::string& text, const std::vector<int64_t>& sizes,
                                                  Arena& arena, Placement placement) {
@@ -165,7 +163,7 @@ Result<void> Workload::CheckManifest(const Manifest& manifest) const {
     if (operand.is_const != tensor.is_const) return Differs(name + "'s constness", "another", "its own");
     if (operand.alignment < 1 || operand.alignment > ByteSize(tensor.dtype))
       return Differs(name + "'s alignment", std::to_string(operand.alignment), "no more than an element");
-    const Tensor& asked = asked_.tensors[static_cast<size_t>(asked_.operands[i])];
+    const Tensor& asked = asked_.tensors[asked_.operands[i]];
     const std::vector<Expr>& shape = asked.declared.empty() ? asked.shape : asked.declared;
     if (operand.shape.size() != shape.size())
       return Differs(name + "'s rank", std::to_string(operand.shape.size()), std::to_string(shape.size()));

@@ -22,7 +22,7 @@ void Fill(const Kernel& kernel, int operand, uint64_t seed, std::span<std::byte>
 }
 
 int64_t BytesAt(const Kernel& kernel, int operand) {
-  const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[static_cast<size_t>(operand)])];
+  const Tensor& tensor = kernel.tensors[kernel.operands[static_cast<size_t>(operand)]];
   return ElementCount(kernel, tensor) * ByteSize(tensor.dtype);
 }
 

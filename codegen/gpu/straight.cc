@@ -39,8 +39,7 @@ int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimensi
 }
 
 int64_t ElementsAt(const Program& program, const Buffer& buffer, std::span<const int64_t> sizes) {
-  const Tensor& tensor =
-      program.kernel.tensors[static_cast<size_t>(program.kernel.operands[static_cast<size_t>(buffer.operand)])];
+  const Tensor& tensor = program.kernel.tensors[program.kernel.operands[static_cast<size_t>(buffer.operand)]];
   if (tensor.shape.empty()) return 1;
   const Expr& first = tensor.shape[0];
   if (LowerExtent(program.kernel, first) == UpperExtent(program.kernel, first) || first.op() != Op::kSize)

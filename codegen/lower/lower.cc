@@ -103,8 +103,7 @@ std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {
 Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
                                                std::vector<Linear>* guard) {
   const Stage& s = kernel_.stages[stage];
-  if (kernel_.tensors[static_cast<size_t>(s.output)].kind != TensorKind::kOutput)
-    return StorageIndex(stage, coordinates);
+  if (kernel_.tensors[s.output].kind != TensorKind::kOutput) return StorageIndex(stage, coordinates);
   for (size_t d = 0; d < coordinates.size(); ++d)
     HONE_TRY(GuardInside(*guard, coordinates[d], ExtentForm(s.axes[d].extent)));
   return coordinates;
@@ -227,7 +226,7 @@ Result<void> Lowering::BuildSpatialCopy(size_t stage, size_t depth, std::vector<
 Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
-  DType type = kernel_.tensors[static_cast<size_t>(s.output)].dtype;
+  DType type = kernel_.tensors[s.output].dtype;
   return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
     ValuePtr start = FromExpr(ReductionIdentity(s.reduction, type));
     std::vector<Linear> guard;
@@ -255,7 +254,7 @@ Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr
 Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
-  DType type = kernel_.tensors[static_cast<size_t>(s.output)].dtype;
+  DType type = kernel_.tensors[s.output].dtype;
   return BuildSpatialCopy(stage, depth, out, [&](const std::vector<Linear>& coordinates) -> Result<StmtPtr> {
     std::vector<Linear> at, guard;
     for (size_t d = 0; d < coordinates.size(); ++d) at.push_back(coordinates[d] - state.tile_min[d]);
@@ -328,7 +327,7 @@ Result<StmtPtr> Lowering::BuildNest(size_t stage) {
     return {};
   };
   if (Result<void> built = build(); !built)
-    return std::move(built).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
+    return std::move(built).error().Context(kernel_.tensors[kernel_.stages[stage].output].name);
   return block;
 }
 
@@ -357,9 +356,9 @@ Result<LoopProgram> Lowering::Run() {
     program_.size_vars.push_back(
         size.is_constant() ? VarId() : program_.vars.Add({VarKind::kSize, size.name, {size.lo, size.hi}, 0, 0, 1, -1}));
 
-  operand_buffers_.assign(kernel_.tensors.size(), BufferId());
+  operand_buffers_ = IdVector<TensorId, BufferId>(kernel_.tensors.size());
   for (size_t i = 0; i < kernel_.operands.size(); ++i) {
-    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(kernel_.operands[i])];
+    const Tensor& tensor = kernel_.tensors[kernel_.operands[i]];
     Buffer buffer;
     buffer.name = tensor.name;
     buffer.dtype = tensor.dtype;
@@ -375,13 +374,13 @@ Result<LoopProgram> Lowering::Run() {
                      fmt::format("dimension {} of {} is dynamic: only the first one may be", d, tensor.name), ""};
     }
     for (const Expr& extent : tensor.shape) buffer.extents.push_back(UpperExtent(kernel_, extent));
-    operand_buffers_[static_cast<size_t>(kernel_.operands[i])] = program_.buffers.Add(std::move(buffer));
+    operand_buffers_[kernel_.operands[i]] = program_.buffers.Add(std::move(buffer));
   }
 
   states_.resize(kernel_.stages.size());
   for (size_t stage = kernel_.stages.size(); stage-- > 0;)
     if (Result<void> placed = PlaceStage(stage); !placed)
-      return std::move(placed).error().Context(kernel_.tensors[static_cast<size_t>(kernel_.stages[stage].output)].name);
+      return std::move(placed).error().Context(kernel_.tensors[kernel_.stages[stage].output].name);
   for (size_t stage = 0; stage < kernel_.stages.size(); ++stage) {
     if (scheduled_.stages[stage].attach_stage >= 0) continue;
     bool packs = scheduled_.stages[stage].scope == Scope::kConst;

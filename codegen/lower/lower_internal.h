@@ -165,7 +165,7 @@ class Lowering {
   std::map<VarId, LoopKind> loop_kinds_;
   std::set<VarId> thread_loops_;                       // bound to threads
   std::unordered_multimap<uint64_t, ValuePtr> nodes_;  // by hash
-  std::vector<BufferId> operand_buffers_;              // by TensorId; none: not an operand
+  IdVector<TensorId, BufferId> operand_buffers_;       // none: not an operand
 };
 
 int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt);

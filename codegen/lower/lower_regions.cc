@@ -128,7 +128,7 @@ Result<void> Lowering::InferRegion(size_t index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
-  const bool is_output = kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput;
+  const bool is_output = kernel_.tensors[stage.output].kind == TensorKind::kOutput;
   const size_t rank = stage.axes.size();
 
   state.axes.resize(rank + stage.reduce_axes.size());
@@ -154,7 +154,7 @@ Result<void> Lowering::InferRegion(size_t index) {
     Result<void> outcome;
     auto visit = [&](auto&& self, const Expr& e, bool padded) -> void {
       if (!outcome) return;
-      if (e.op() == Op::kLoad && e.int_value() == stage.output) {
+      if (e.Loads(stage.output)) {
         for (size_t d = 0; d < rank; ++d) {
           Result<Linear> form = IndexForm(r, e.arg(d));
           if (!form) {
@@ -201,8 +201,7 @@ Result<void> Lowering::InferRegion(size_t index) {
   for (size_t d = 0; d < rank; ++d) {
     if (hull[d].extent > kUnbounded / 2)
       return Error{ErrorKind::kUnsupported,
-                   fmt::format("{} is read at an index without bounds: clamp it",
-                               kernel_.tensors[static_cast<size_t>(stage.output)].name),
+                   fmt::format("{} is read at an index without bounds: clamp it", kernel_.tensors[stage.output].name),
                    ""};
     if (schedule.scope == Scope::kConst) {
       const Interval start = program_.vars.Range(program_.vars.ExpandAxes(hull[d].min));
@@ -279,7 +278,7 @@ void Lowering::MakeLoops(size_t index) {
   StageState& state = states_[index];
   VarTable& vars = program_.vars;
   const size_t rank = stage.axes.size();
-  const std::string& name = kernel_.tensors[static_cast<size_t>(stage.output)].name;
+  const std::string& name = kernel_.tensors[stage.output].name;
 
   // Forward: extents of what each split and fusion makes.
   std::map<std::string, Linear> extents;

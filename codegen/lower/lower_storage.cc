@@ -42,9 +42,9 @@ Result<void> Lowering::MakeBuffer(size_t index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
-  const Tensor& tensor = kernel_.tensors[static_cast<size_t>(stage.output)];
+  const Tensor& tensor = kernel_.tensors[stage.output];
   if (tensor.kind == TensorKind::kOutput) {
-    state.buffer = operand_buffers_[static_cast<size_t>(stage.output)];
+    state.buffer = operand_buffers_[stage.output];
     program_.buffers[state.buffer].written = true;
     return {};
   }
@@ -110,7 +110,7 @@ Result<void> Lowering::MakeTile(size_t index) {
   std::vector<VarId> visible = VisibleInside(index, LoopIndex(index, schedule.promote_loop));
   Buffer tile;
   tile.name = program_.buffers[state.buffer].name + ".tile";
-  tile.dtype = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
+  tile.dtype = kernel_.tensors[stage.output].dtype;
   tile.scope = Scope::kRegisters;
   tile.written = true;
   tile.elements = 1;

@@ -122,8 +122,8 @@ std::vector<Linear> Lowering::StorageIndex(size_t stage, const std::vector<Linea
 }
 
 Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* fill) {
-  TensorId tensor_id = static_cast<TensorId>(load.int_value());
-  const Tensor& tensor = kernel_.tensors[static_cast<size_t>(tensor_id)];
+  TensorId tensor_id = load.tensor();
+  const Tensor& tensor = kernel_.tensors[tensor_id];
   std::vector<Linear> coordinates;
   for (const Expr& arg : load.args()) coordinates.push_back(HONE_TRY(IndexForm(stage, arg)));
 
@@ -134,7 +134,7 @@ Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* 
     for (size_t d = 0; d < coordinates.size(); ++d)
       HONE_TRY(GuardInside(node.guard, coordinates[d], ExtentForm(tensor.shape[d])));
   if (in_operand) {
-    node.buffer = operand_buffers_[static_cast<size_t>(tensor_id)];
+    node.buffer = operand_buffers_[tensor_id];
     node.index = std::move(coordinates);
   } else {
     node.buffer = states_[static_cast<size_t>(producer)].buffer;

@@ -23,7 +23,7 @@ bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
   Walk(stage.body, [&](const Expr& e) {
     if (e.op() != Op::kPad) return;
     const Expr& load = e.arg(0);
-    const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(load.int_value())];
+    const Tensor& tensor = planner.kernel().tensors[load.tensor()];
     for (size_t d = 0; d < load.args().size(); ++d) {
       // Plain axis plus a constant is all that a convolution's padding needs.
       const Expr& index = load.arg(d);
@@ -72,9 +72,9 @@ void InlineCopies(SchedulePlanner& planner) {
   bool changed = true;
   while (changed) {
     changed = false;
-    const std::vector<std::vector<int>> all_readers = ReadersOfAll(planner.kernel());
+    const IdVector<TensorId, std::vector<int>> all_readers = ReadersOfAll(planner.kernel());
     for (const Stage& stage : planner.kernel().stages) {
-      const Tensor& tensor = planner.kernel().tensors[static_cast<size_t>(stage.output)];
+      const Tensor& tensor = planner.kernel().tensors[stage.output];
       if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
       bool pads = false, computes = false;
       Walk(stage.body, [&](const Expr& e) {
@@ -82,7 +82,7 @@ void InlineCopies(SchedulePlanner& planner) {
         computes |= e.type() != DType::kI64 && TraitsOf(e.op()).cost != OpCost::kFree;
       });
       if (pads && !PadsNothing(planner, stage)) continue;
-      const std::vector<int>& readers = all_readers[static_cast<size_t>(stage.output)];
+      const std::vector<int>& readers = all_readers[stage.output];
       bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) {
         return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]);
       });

@@ -37,7 +37,7 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
   if (!c || c->reduce.size() < 2) return "";
   for (int v = 0; v < 2; ++v) {
     const AccessPattern& access = c->operands[v];
-    const Tensor tensor = planner.kernel().tensors[static_cast<size_t>(access.tensor)];
+    const Tensor tensor = planner.kernel().tensors[access.tensor];
     bool windows = false;
     for (size_t i = 0; i < c->extents.size(); ++i) windows |= access.uses[i] && access.dimension[i] < 0;
     if (!windows || tensor.is_const || c->only[v].empty()) continue;
@@ -133,7 +133,7 @@ std::vector<int64_t> ContractionRule::BlockOptions(int64_t tiles) const {
 // does. Where the blocks of rows are enough for the workers, each task pads its own rows and passes all panels over
 // them.
 bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
-  const Tensor& rows = planner_.kernel().tensors[static_cast<size_t>(c_.operands[1 - tile_.vector_operand].tensor)];
+  const Tensor& rows = planner_.kernel().tensors[c_.operands[1 - tile_.vector_operand].tensor];
   const Stage* pad = ProducerOf(planner_.kernel(), c_.operands[1 - tile_.vector_operand].tensor);
   if (reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) ||
       pad->reduction != Reduction::kNone || ReadersOf(planner_.kernel(), pad->output).size() != 1)
@@ -393,8 +393,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
   if (!has_rows || !has_columns) {
-    const Tensor& matrix =
-        planner.kernel().tensors[static_cast<size_t>(contraction->operands[has_rows ? 0 : 1].tensor)];
+    const Tensor& matrix = planner.kernel().tensors[contraction->operands[has_rows ? 0 : 1].tensor];
     if (!matrix.is_const || matrix.kind != TensorKind::kInput ||
         contraction->reduction > kShortRow * contraction->lanes)
       return planner.Refuse("contraction", name,

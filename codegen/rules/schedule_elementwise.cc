@@ -88,7 +88,7 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
     if (!plain || across < 0 || planner.Extent(stage.axes[last]) < 4 ||
         planner.Extent(stage.axes[static_cast<size_t>(across)]) < 4)
       continue;
-    const std::string source = planner.kernel().tensors[static_cast<size_t>(access.tensor)].name;
+    const std::string source = planner.kernel().tensors[access.tensor].name;
     std::vector<std::string> dims = planner.CopyAxes(source, name);
     std::string block = planner.FreshName(source + "_block");
     if (dims.empty() || !planner.CacheRead(source, block, name, Scope::kRegisters)) continue;

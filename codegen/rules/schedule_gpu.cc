@@ -161,7 +161,7 @@ class TiledReduction {
     const Stage sum = planner_.StageNamed(sum_);
     std::vector<std::string> tensors;
     for (const AccessPattern& access : planner_.AccessesOf(sum)) {
-      const std::string name = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].name;
+      const std::string name = planner_.kernel().tensors[access.tensor].name;
       if (access.affine && std::find(tensors.begin(), tensors.end(), name) == tensors.end()) tensors.push_back(name);
     }
     for (const std::string& name : tensors) {
@@ -184,7 +184,7 @@ class TiledReduction {
     if (producer < 0 || planner_.IsScheduled(name)) return false;
     const Stage& stage = planner_.kernel().stages[static_cast<size_t>(producer)];
     return stage.reduction == Reduction::kNone && !stage.axes.empty() &&
-           planner_.kernel().tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kIntermediate &&
+           planner_.kernel().tensors[stage.output].kind == TensorKind::kIntermediate &&
            ReadersOf(planner_.kernel(), stage.output).size() == 1;
   }
 

@@ -30,7 +30,7 @@ std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access,
 
 void ContractionRule::PackVectorOperand() {
   const AccessPattern& access = c_.operands[tile_.vector_operand];
-  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  const Tensor tensor = planner_.kernel().tensors[access.tensor];
   const int64_t bytes = planner_.Bytes(access.tensor);
   // A network's weights come from memory, even those that would stay in the cache of a kernel called alone.
   const bool is_large =
@@ -62,7 +62,7 @@ void ContractionRule::PackVectorOperand() {
 
 void ContractionRule::PackRowOperand() {
   const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
-  const Tensor tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)];
+  const Tensor tensor = planner_.kernel().tensors[access.tensor];
   row_is_total_ = tensor.kind == TensorKind::kIntermediate;
   int row = tile_.row_axis[1];
   if (row < 0) return;
@@ -116,7 +116,7 @@ void ContractionRule::PrefetchOperand() {
   if (streamed_.empty()) return;
   constexpr int64_t kUsualAhead = 4096;
   const AccessPattern& access = c_.operands[tile_.vector_operand];
-  const bool is_const = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
+  const bool is_const = planner_.kernel().tensors[access.tensor].is_const;
   const int64_t ahead = is_const ? kUsualAhead : planner_.Choose(pair_.sum, kPrefetch, {0, 1024, kUsualAhead}, 0);
   if (ahead == 0) return;
   planner_.Prefetch(streamed_, pair_.sum, ahead);
@@ -153,7 +153,7 @@ void ContractionRule::SchedulePanel() {
     size_t d = static_cast<size_t>(&axis - stage.axes.data());
     if (d + 1 == stage.axes.size()) along = axis.name;
   }
-  std::string tensor = planner_.kernel().tensors[static_cast<size_t>(access.tensor)].name;
+  std::string tensor = planner_.kernel().tensors[access.tensor].name;
   std::string block = planner_.FreshName(tensor + "_block");
   if (along == vector || !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters)) {
     planner_.MarkScheduled(panel_);

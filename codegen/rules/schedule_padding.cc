@@ -43,7 +43,7 @@ void ContractionRule::TrimPadding() {
     trimmed.push_back(window);
   }
   if (axes.empty()) return;
-  const std::string padded = planner_.kernel().tensors[static_cast<size_t>(c_.operands[c_.padded].tensor)].name;
+  const std::string padded = planner_.kernel().tensors[c_.operands[c_.padded].tensor].name;
   const std::string base = planner_.FreshName(pair_.sum + "_whole");
   std::vector<std::string> names = {padded, base};
   names.insert(names.end(), axes.begin(), axes.end());

@@ -152,7 +152,7 @@ bool SchedulePlanner::IndexesInPlace(const Expr& index, const Stage& producer, s
 
 std::string SchedulePlanner::FinishingStage(const std::string& name) const {
   const Stage& stage = StageNamed(name);
-  if (kernel_.tensors[static_cast<size_t>(stage.output)].kind != TensorKind::kIntermediate) return "";
+  if (kernel_.tensors[stage.output].kind != TensorKind::kIntermediate) return "";
   std::vector<int> readers = ReadersOf(kernel_, stage.output);
   if (readers.size() != 1) return "";
   const Stage& reader = kernel_.stages[static_cast<size_t>(readers[0])];
@@ -161,7 +161,7 @@ std::string SchedulePlanner::FinishingStage(const std::string& name) const {
   for (size_t i = 0; same && i < stage.axes.size(); ++i) same = Extent(reader.axes[i]) == Extent(stage.axes[i]);
   if (same)
     Walk(reader.body, [&](const Expr& e) {
-      if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
+      if (!e.Loads(stage.output)) return;
       for (size_t i = 0; i < e.args().size(); ++i) same &= IndexesInPlace(e.arg(i), stage, i);
     });
   return same ? NameOf(reader) : "";
@@ -174,9 +174,9 @@ const Stage& SchedulePlanner::StageNamed(const std::string& name) const {
 }
 
 std::string SchedulePlanner::FreshName(const std::string& base) const {
-  if (FindTensor(kernel_, base) < 0) return base;
+  if (!FindTensor(kernel_, base)) return base;
   for (int i = 2;; ++i)
-    if (std::string name = fmt::format("{}{}", base, i); FindTensor(kernel_, name) < 0) return name;
+    if (std::string name = fmt::format("{}{}", base, i); !FindTensor(kernel_, name)) return name;
 }
 
 const Axis& SchedulePlanner::AxisAt(const Stage& stage, size_t position) const {
@@ -189,11 +189,11 @@ std::vector<AccessPattern> SchedulePlanner::AccessesOf(const Stage& stage) const
   Walk(stage.body, [&](const Expr& load) {
     if (load.op() != Op::kLoad) return;
     AccessPattern access;
-    access.tensor = static_cast<TensorId>(load.int_value());
+    access.tensor = load.tensor();
     access.strides.assign(count, 0);
     access.uses.assign(count, false);
     access.dimension.assign(count, -1);
-    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(access.tensor)];
+    const Tensor& tensor = kernel_.tensors[access.tensor];
     int64_t stride = 1;
     for (size_t d = load.args().size(); d-- > 0;) {
       Walk(load.arg(d), [&](const Expr& e) {
@@ -218,14 +218,14 @@ std::vector<AccessPattern> SchedulePlanner::AccessesOf(const Stage& stage) const
 }
 
 int64_t SchedulePlanner::Bytes(TensorId tensor) const {
-  const Tensor& t = kernel_.tensors[static_cast<size_t>(tensor)];
+  const Tensor& t = kernel_.tensors[tensor];
   int64_t bytes = ByteSize(t.dtype);
   for (const Expr& extent : t.shape) bytes *= UpperExtent(kernel_, extent);
   return bytes;
 }
 
 int SchedulePlanner::LanesFor(const Stage& stage) const {
-  int64_t bytes = ByteSize(kernel_.tensors[static_cast<size_t>(stage.output)].dtype);
+  int64_t bytes = ByteSize(kernel_.tensors[stage.output].dtype);
   return machine_.Lanes(std::max<int64_t>(bytes, 4));
 }
 

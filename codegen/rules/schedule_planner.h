@@ -21,7 +21,7 @@ namespace hone {
 // Where a load goes as the stage's axes move: element offset = Σ strides[axis]·axis + a constant. Axes by position,
 // reduction axes after the others.
 struct AccessPattern {
-  TensorId tensor = -1;
+  TensorId tensor;
   std::vector<int64_t> strides;  // in elements
   std::vector<bool> uses;        // the axis appears in some index
   std::vector<int> dimension;    // tensor dimension that the axis indexes plainly (alone, step 1); -1: none
@@ -100,9 +100,7 @@ class SchedulePlanner {
   bool IndexesInPlace(const Expr& index, const Stage& producer, size_t position) const;
 
   const Stage& StageNamed(const std::string& name) const;
-  const std::string& NameOf(const Stage& stage) const {
-    return kernel_.tensors[static_cast<size_t>(stage.output)].name;
-  }
+  const std::string& NameOf(const Stage& stage) const { return kernel_.tensors[stage.output].name; }
   std::string FreshName(const std::string& base) const;
   int64_t Extent(const Axis& axis) const { return UpperExtent(kernel_, axis.extent); }
   const Axis& AxisAt(const Stage& stage, size_t position) const;

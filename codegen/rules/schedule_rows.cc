@@ -32,7 +32,7 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
   std::vector<std::string> names;
   for (int s = static_cast<int>(kernel.stages.size()) - 1; s >= 0; --s) {
     const Stage& stage = kernel.stages[static_cast<size_t>(s)];
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+    const Tensor& tensor = kernel.tensors[stage.output];
     if (group.contains(s) || tensor.kind != TensorKind::kIntermediate || planner.IsScheduled(tensor.name) ||
         stage.axes.size() < rows)
       continue;
@@ -41,7 +41,7 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
     for (int reader : readers) {
       inside &= group.contains(reader);
       Walk(kernel.stages[static_cast<size_t>(reader)].body, [&](const Expr& e) {
-        if (e.op() != Op::kLoad || e.int_value() != stage.output) return;
+        if (!e.Loads(stage.output)) return;
         for (size_t i = 0; i < rows; ++i) inside &= planner.IndexesInPlace(e.arg(i), stage, i);
       });
     }
@@ -175,7 +175,7 @@ RowCost CostOf(const SchedulePlanner& planner, const std::vector<std::string>& g
   for (const std::string& name : group) {
     const Stage& stage = planner.StageNamed(name);
     double points = 1;
-    int64_t bytes = ByteSize(planner.kernel().tensors[static_cast<size_t>(stage.output)].dtype);
+    int64_t bytes = ByteSize(planner.kernel().tensors[stage.output].dtype);
     for (size_t i = rows; i < stage.axes.size(); ++i) {
       bytes *= planner.Extent(stage.axes[i]);
       points *= static_cast<double>(planner.Extent(stage.axes[i]));
@@ -319,17 +319,17 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
   const Kernel& kernel = planner.kernel();
   int64_t bytes = 0;
   std::vector<std::pair<std::string, std::string>> first_reads;  // tensor, stage
-  for (size_t t = 0; t < kernel.tensors.size(); ++t) {
-    const auto tensor = static_cast<TensorId>(t);
-    if (kernel.tensors[t].kind == TensorKind::kIntermediate) continue;
-    bytes += planner.Bytes(tensor);
-    const bool stays = planner.Bytes(tensor) <= planner.machine().l2_bytes / 8;  // a scale per column
-    if (kernel.tensors[t].kind != TensorKind::kInput || stays) continue;
-    const std::vector<int> readers = ReadersOf(kernel, tensor);
+  for (TensorId id : kernel.tensors.ids()) {
+    const Tensor& tensor = kernel.tensors[id];
+    if (tensor.kind == TensorKind::kIntermediate) continue;
+    bytes += planner.Bytes(id);
+    const bool stays = planner.Bytes(id) <= planner.machine().l2_bytes / 8;  // a scale per column
+    if (tensor.kind != TensorKind::kInput || stays) continue;
+    const std::vector<int> readers = ReadersOf(kernel, id);
     if (readers.empty()) continue;
     const Stage& reader = kernel.stages[static_cast<size_t>(*std::min_element(readers.begin(), readers.end()))];
     if (std::find(group.begin(), group.end(), planner.NameOf(reader)) == group.end()) continue;
-    first_reads.emplace_back(kernel.tensors[t].name, planner.NameOf(reader));
+    first_reads.emplace_back(tensor.name, planner.NameOf(reader));
   }
   if (bytes <= planner.machine().l2_bytes || first_reads.empty()) return;
   const int64_t ahead = planner.Choose(name, kPrefetch, {0, 1024, kUsualAhead, 16384}, kUsualAhead);

@@ -19,7 +19,7 @@ constexpr int64_t kLargestWindow = 200;
 
 // The stage that pads the windowed operand for this stage alone; nullptr if there is none.
 const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
-  const Tensor& source = planner.kernel().tensors[static_cast<size_t>(tensor)];
+  const Tensor& source = planner.kernel().tensors[tensor];
   const Stage* pad = ProducerOf(planner.kernel(), tensor);
   bool is_alone = pad && source.kind == TensorKind::kIntermediate && !planner.IsScheduled(source.name) &&
                   pad->reduction == Reduction::kNone && ReadersOf(planner.kernel(), tensor).size() == 1;

@@ -120,13 +120,13 @@ class WinogradRule {
       return Refuse(fits.error().message);
     lanes_ = planner_.LanesFor(stage);
     const size_t rank = stage.axes.size();
-    shape_.element_bytes = ByteSize(kernel.tensors[static_cast<size_t>(stage.output)].dtype);
+    shape_.element_bytes = ByteSize(kernel.tensors[stage.output].dtype);
     std::vector<AccessPattern> operands = planner_.AccessesOf(stage);
     if (operands.size() != 2) return Refuse("not a product of two tensors");
     // Columns move through the input alone.
     const AccessPattern &input = operands[operands[0].uses[rank - 1] ? 0 : 1],
                         &filter = operands[operands[0].uses[rank - 1] ? 1 : 0];
-    const Tensor& weights = kernel.tensors[static_cast<size_t>(filter.tensor)];
+    const Tensor& weights = kernel.tensors[filter.tensor];
     if (!weights.is_const || weights.kind != TensorKind::kInput || ReadersOf(kernel, filter.tensor).size() != 1)
       return Refuse("the filter is not a constant of this stage alone: it would be transformed on every call");
     size_t filters = 0;

@@ -35,7 +35,7 @@ std::vector<TensorId> WindowedBy(const Kernel& kernel, const Stage& stage) {
   std::vector<TensorId> tensors;
   Walk(stage.body, [&](const Expr& e) {
     if (e.op() != Op::kLoad || !SlidesAWindow(kernel, stage, e)) return;
-    const auto tensor = static_cast<TensorId>(e.int_value());
+    const auto tensor = e.tensor();
     if (std::find(tensors.begin(), tensors.end(), tensor) == tensors.end()) tensors.push_back(tensor);
   });
   return tensors;
@@ -65,7 +65,7 @@ void StraightenAccesses(SchedulePlanner& planner) {
     // The copy costs about what one step of the window does.
     if (const Stage& stage = planner.StageNamed(name); stage.reduction != Reduction::kNone)
       for (TensorId tensor : WindowedBy(planner.kernel(), stage)) {
-        const std::string source = planner.kernel().tensors[static_cast<size_t>(tensor)].name;
+        const std::string source = planner.kernel().tensors[tensor].name;
         if (planner.Rewrite({"reindex", name, {source, planner.FreshName(source + "_at")}}))
           planner.Took("straighten", name, "a window is read through a copy in which it lies side by side");
       }

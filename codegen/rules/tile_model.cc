@@ -43,14 +43,14 @@ void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contr
   const Kernel& kernel = planner.kernel();
   if (stage.body.op() != Op::kMul || !IsFloat(stage.body.type())) return;
   for (int v = 0; v < 2; ++v) {
-    const Tensor& constant = kernel.tensors[static_cast<size_t>(c.operands[1 - v].tensor)];
+    const Tensor& constant = kernel.tensors[c.operands[1 - v].tensor];
     const Stage* pad = ProducerOf(kernel, c.operands[v].tensor);
     if (!pad || !constant.is_const || constant.kind != TensorKind::kInput) continue;
     if (pad->body.op() != Op::kPad || pad->body.arg(1).op() != Op::kFloat || pad->body.arg(1).float_value() != 0)
       continue;
     for (const Expr& load : stage.body.args()) {
-      if (load.op() != Op::kLoad || load.int_value() != c.operands[v].tensor) continue;
-      const Tensor& source = kernel.tensors[static_cast<size_t>(pad->body.arg(0).int_value())];
+      if (!load.Loads(c.operands[v].tensor)) continue;
+      const Tensor& source = kernel.tensors[pad->body.arg(0).tensor()];
       for (size_t d = 0; d < source.shape.size(); ++d)
         if (std::optional<PaddedWindow> window =
                 WindowAlong(planner, stage, SubstituteAxes(pad->body.arg(0).arg(d), load.args()), source.shape[d]))
@@ -97,7 +97,7 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   Contraction c;
   c.stage = name;
   c.lanes = planner.LanesFor(stage);
-  c.element_bytes = ByteSize(planner.kernel().tensors[static_cast<size_t>(stage.output)].dtype);
+  c.element_bytes = ByteSize(planner.kernel().tensors[stage.output].dtype);
   const size_t rank = stage.axes.size();
   for (size_t i = 0; i < rank + stage.reduce_axes.size(); ++i) {
     c.extents.push_back(planner.Extent(planner.AxisAt(stage, i)));
@@ -163,7 +163,7 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
   side.contiguous = access.strides[position] == 1;
   if (!side.plain && !side.contiguous) return std::nullopt;
   side.lanes = std::min<int64_t>(c.lanes, BitCeil(side.extent));
-  side.is_const = planner.kernel().tensors[static_cast<size_t>(access.tensor)].is_const;
+  side.is_const = planner.kernel().tensors[access.tensor].is_const;
   side.bytes = static_cast<double>(planner.Bytes(access.tensor));
   auto extent_of = [&](int position) { return c.extents[static_cast<size_t>(position)]; };
   const int longest =
@@ -256,7 +256,7 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   }
   // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
   const AccessPattern& row_operand = c.operands[1 - side.operand];
-  const bool is_const = planner.kernel().tensors[static_cast<size_t>(row_operand.tensor)].is_const;
+  const bool is_const = planner.kernel().tensors[row_operand.tensor].is_const;
   for (int k : c.reduce) {
     const int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
     const auto bytes = static_cast<double>(planner.Bytes(row_operand.tensor));

@@ -283,7 +283,7 @@ Roofline Insight::RooflineOf(const Record& record, const Space& space, const Tri
   const Kernel& kernel = space.kernel();
   bool is_float = true;
   for (TensorId operand : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(operand)];
+    const Tensor& tensor = kernel.tensors[operand];
     double bytes = static_cast<double>(ByteSize(tensor.dtype));
     for (const Expr& extent : tensor.shape) bytes *= static_cast<double>(UpperExtent(kernel, extent));
     roofline.operand_bytes += bytes;

@@ -48,8 +48,8 @@ Expr Int(int64_t value, DType type) { return Expr(Op::kInt, type, {}, value); }
 Expr Float(double value, DType type) { return Expr(Op::kFloat, type, {}, 0, value); }
 Expr SizeRef(int index) { return Expr(Op::kSize, DType::kI64, {}, index); }
 Expr AxisRef(int position) { return Expr(Op::kAxis, DType::kI64, {}, position); }
-Expr LoadOf(int tensor, DType type, std::vector<Expr> indices) {
-  return Expr(Op::kLoad, type, std::move(indices), tensor);
+Expr LoadOf(TensorId tensor, DType type, std::vector<Expr> indices) {
+  return Expr(Op::kLoad, type, std::move(indices), tensor.value);
 }
 
 Expr PadOf(Expr load, Expr fill) {

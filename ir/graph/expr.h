@@ -8,9 +8,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/id.h"
 #include "ir/graph/type.h"
 
 namespace hone {
+
+using TensorId = Id<struct TensorTag>;  // in Kernel::tensors
 
 // Stored and sent: never reuse a number.
 enum class Op : uint8_t {
@@ -18,7 +21,7 @@ enum class Op : uint8_t {
   kFloat = 2,  // float_value
   kSize = 3,   // int_value: index into Kernel::sizes; type i64
   kAxis = 4,   // int_value: position in the stage's axes, reduction axes following the others; type i64
-  kLoad = 5,   // int_value: TensorId; args: one index per dimension. Out of bounds is a kernel error
+  kLoad = 5,   // tensor; args: one index per dimension. Out of bounds is a kernel error
   kPad = 6,    // args: a kLoad and a fill value; the fill where any index of the load is out of bounds
   // i32 wraps around. The index type i64 never overflows: ir/graph/verify_kernel proves it.
   kAdd = 10,
@@ -69,6 +72,7 @@ class Expr {
   inline DType type() const;
   inline int64_t int_value() const;
   inline double float_value() const;
+  inline TensorId tensor() const;  // REQUIRES: kLoad
   inline const std::vector<Expr>& args() const;
   inline const Expr& arg(size_t i) const;
   // Of the whole tree, known without walking it: shared parts count each time, so these bound what a walk costs.
@@ -76,6 +80,7 @@ class Expr {
   inline uint16_t height() const;                     // a leaf has 1; at most 65,535
   inline uint64_t ops() const;                        // an OpBit for each operation in the tree
   bool Has(Op op) const;                              // one of them
+  inline bool Loads(TensorId tensor) const;           // is itself an element of this tensor
   const ExprNode* id() const { return node_.get(); }  // for memo tables that live no longer than the tree
 
  private:
@@ -98,11 +103,13 @@ inline Op Expr::op() const { return node_->op; }
 inline DType Expr::type() const { return node_->type; }
 inline int64_t Expr::int_value() const { return node_->int_value; }
 inline double Expr::float_value() const { return node_->float_value; }
+inline TensorId Expr::tensor() const { return TensorId(static_cast<int>(node_->int_value)); }
 inline const std::vector<Expr>& Expr::args() const { return node_->args; }
 inline const Expr& Expr::arg(size_t i) const { return node_->args[i]; }
 inline uint32_t Expr::nodes() const { return node_->nodes; }
 inline uint16_t Expr::height() const { return node_->height; }
 inline uint64_t Expr::ops() const { return node_->ops; }
+inline bool Expr::Loads(TensorId tensor) const { return op() == Op::kLoad && this->tensor() == tensor; }
 inline bool Expr::Has(Op op) const { return (node_->ops & OpBit(op)) != 0; }
 
 // Builders. Binary ones take the type of their first argument (comparisons: bool) and fold integer constants.
@@ -110,7 +117,7 @@ Expr Int(int64_t value, DType type = DType::kI64);
 Expr Float(double value, DType type = DType::kF32);
 Expr SizeRef(int index);
 Expr AxisRef(int position);
-Expr LoadOf(int tensor, DType type, std::vector<Expr> indices);
+Expr LoadOf(TensorId tensor, DType type, std::vector<Expr> indices);
 Expr PadOf(Expr load, Expr fill);
 Expr Unary(Op op, Expr a);
 Expr Binary(Op op, Expr a, Expr b);

@@ -96,12 +96,12 @@ std::vector<int> SizesByFirstUse(const Kernel& kernel) {
     });
   };
   for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel.tensors[id];
     for (const Expr& extent : tensor.declared) mention(extent);
     for (const Expr& extent : tensor.shape) mention(extent);
   }
   for (const Stage& stage : kernel.stages) {
-    for (const Expr& extent : kernel.tensors[static_cast<size_t>(stage.output)].shape) mention(extent);
+    for (const Expr& extent : kernel.tensors[stage.output].shape) mention(extent);
     for (const Axis& axis : stage.reduce_axes) mention(axis.extent);
     mention(stage.body);
   }
@@ -111,7 +111,7 @@ std::vector<int> SizesByFirstUse(const Kernel& kernel) {
 namespace {
 
 template <typename T, typename Same>
-bool SameList(const std::vector<T>& a, const std::vector<T>& b, const Same& same) {
+bool SameList(const T& a, const T& b, const Same& same) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }
 
@@ -153,21 +153,21 @@ const Stage* ProducerOf(const Kernel& kernel, TensorId tensor) {
 }
 
 TensorId OnlyInputOf(const Kernel& kernel, const Stage& stage) {
-  TensorId found = -1;
+  TensorId found;
   bool one = true;
-  std::vector<bool> visited(kernel.tensors.size(), false);  // a stage that many read is looked at once
+  IdVector<TensorId, bool> visited(kernel.tensors.size());  // a stage that many read is looked at once
   auto visit = [&](auto&& self, const Stage& at) -> void {
     Walk(at.body, [&](const Expr& e) {
-      if (e.op() != Op::kLoad || visited[static_cast<size_t>(e.int_value())]) return;
-      const TensorId tensor = static_cast<TensorId>(e.int_value());
-      visited[static_cast<size_t>(tensor)] = true;
+      if (e.op() != Op::kLoad || visited[e.tensor()]) return;
+      const TensorId tensor = e.tensor();
+      visited[tensor] = true;
       if (const Stage* producer = ProducerOf(kernel, tensor)) return self(self, *producer);
-      one &= found < 0 || found == tensor;
+      one &= !found || found == tensor;
       found = tensor;
     });
   };
   visit(visit, stage);
-  return one ? found : -1;
+  return one ? found : TensorId();
 }
 
 double FlopCount(const Kernel& kernel) {

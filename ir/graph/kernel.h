@@ -12,8 +12,6 @@
 
 namespace hone {
 
-using TensorId = int;  // index into Kernel::tensors
-
 // A named size or attribute (M, stride, pad …): a constant (lo == hi), or a range, lo ≤ value ≤ hi, that the caller
 // passes at run time in hone_entry's `sizes`, in the order of Kernel::sizes, constants left out.
 struct Size {
@@ -54,7 +52,7 @@ enum class Reduction : uint8_t {
 // output's dimensions in order, axes.size() … the reduction axes. Tensors it loads are inputs or outputs of earlier
 // stages.
 struct Stage {
-  TensorId output = -1;
+  TensorId output;
   std::vector<Axis> axes;
   std::vector<Axis> reduce_axes;
   Reduction reduction = Reduction::kNone;
@@ -72,7 +70,7 @@ struct KernelOptions {
 struct Kernel {
   std::string name;  // "conv2d+bias+relu" for a library operation, else the name given in the kernel language
   std::vector<Size> sizes;
-  std::vector<Tensor> tensors;
+  IdVector<TensorId, Tensor> tensors;
   std::vector<TensorId> operands;  // inputs in the order of the declaration, then outputs: hone_entry's `buffers`
   std::vector<Stage> stages;       // in order: each reads only what comes before it
   KernelOptions options;
@@ -106,7 +104,7 @@ int64_t ElementCount(const Kernel& kernel, const Tensor& tensor);
 
 // The stage that writes a tensor; nullptr for an input.
 const Stage* ProducerOf(const Kernel& kernel, TensorId tensor);
-// The one input that a stage is computed from, itself or through other stages; -1 if there are several or none.
+// The one input that a stage is computed from, itself or through other stages; none if there are several or none.
 TensorId OnlyInputOf(const Kernel& kernel, const Stage& stage);
 
 // Floating-point operations (each + - * / min max compare and function call counts one, per element computed).

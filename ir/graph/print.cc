@@ -132,7 +132,7 @@ void ExprPrinter::Print(const Expr& e, int precedence, LiteralType literals) {
     case Op::kSize: out_ += kernel_.sizes[static_cast<size_t>(e.int_value())].name; return;
     case Op::kAxis: out_ += AxisName(e.int_value()); return;
     case Op::kLoad:
-      out_ += kernel_.tensors[static_cast<size_t>(e.int_value())].name;
+      out_ += kernel_.tensors[e.tensor()].name;
       out_ += "[";
       Items(e.args());
       out_ += "]";
@@ -227,7 +227,7 @@ void PrintTensor(const Kernel& kernel, const Tensor& tensor, std::string* out) {
 }
 
 void PrintStage(const Kernel& kernel, const Stage& stage, std::string* out) {
-  const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+  const Tensor& tensor = kernel.tensors[stage.output];
   if (tensor.kind == TensorKind::kIntermediate) {
     *out += "  ";
     PrintTensor(kernel, tensor, out);
@@ -273,7 +273,7 @@ std::string PrintKernel(const Kernel& kernel, SizeValues sizes) {
   auto operands = [&](TensorKind kind) {
     first = true;
     for (TensorId id : kernel.operands) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+      const Tensor& tensor = kernel.tensors[id];
       if (tensor.kind != kind) continue;
       if (!first) out += ", ";
       first = false;

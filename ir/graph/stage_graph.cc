@@ -10,19 +10,19 @@ namespace hone {
 
 int FindStage(const Kernel& kernel, std::string_view tensor_name) {
   for (size_t i = 0; i < kernel.stages.size(); ++i)
-    if (kernel.tensors[static_cast<size_t>(kernel.stages[i].output)].name == tensor_name) return static_cast<int>(i);
+    if (kernel.tensors[kernel.stages[i].output].name == tensor_name) return static_cast<int>(i);
   return -1;
 }
 
 TensorId FindTensor(const Kernel& kernel, std::string_view name) {
-  for (size_t i = 0; i < kernel.tensors.size(); ++i)
-    if (kernel.tensors[i].name == name) return static_cast<TensorId>(i);
-  return -1;
+  for (TensorId id : kernel.tensors.ids())
+    if (kernel.tensors[id].name == name) return id;
+  return {};
 }
 
 bool ReadsTensor(const Stage& stage, TensorId tensor) {
   bool found = false;
-  Walk(stage.body, [&](const Expr& e) { found |= e.op() == Op::kLoad && e.int_value() == tensor; });
+  Walk(stage.body, [&](const Expr& e) { found |= e.Loads(tensor); });
   return found;
 }
 
@@ -33,13 +33,13 @@ std::vector<int> ReadersOf(const Kernel& kernel, TensorId tensor) {
   return readers;
 }
 
-std::vector<std::vector<int>> ReadersOfAll(const Kernel& kernel) {
-  std::vector<std::vector<int>> readers(kernel.tensors.size());
+IdVector<TensorId, std::vector<int>> ReadersOfAll(const Kernel& kernel) {
+  IdVector<TensorId, std::vector<int>> readers(kernel.tensors.size());
   for (size_t i = 0; i < kernel.stages.size(); ++i) {
     const int stage = static_cast<int>(i);
     Walk(kernel.stages[i].body, [&](const Expr& e) {
       if (e.op() != Op::kLoad) return;
-      std::vector<int>& known = readers[static_cast<size_t>(e.int_value())];
+      std::vector<int>& known = readers[e.tensor()];
       if (known.empty() || known.back() != stage) known.push_back(stage);
     });
   }

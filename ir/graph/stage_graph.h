@@ -10,12 +10,12 @@ namespace hone {
 
 // Index into kernel.stages of the stage that writes the tensor of that name; -1 if none does.
 int FindStage(const Kernel& kernel, std::string_view tensor_name);
-// Index into kernel.tensors; -1 if there is none.
+// None if there is none.
 TensorId FindTensor(const Kernel& kernel, std::string_view name);
 bool ReadsTensor(const Stage& stage, TensorId tensor);
 // Stages that load a tensor, by index.
 std::vector<int> ReadersOf(const Kernel& kernel, TensorId tensor);
-std::vector<std::vector<int>> ReadersOfAll(const Kernel& kernel);  // by tensor
+IdVector<TensorId, std::vector<int>> ReadersOfAll(const Kernel& kernel);
 // `expr` with axis i replaced by values[i].
 Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values);
 // The value a reduction starts from, in that type.

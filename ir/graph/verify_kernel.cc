@@ -53,14 +53,14 @@ bool NodeIsWellTyped(const Expr& e) {
 class Verifier {
  public:
   explicit Verifier(const Kernel& kernel)
-      : kernel_(kernel), ranges_(DynamicSizes(kernel)), written_(kernel.tensors.size(), false) {}
+      : kernel_(kernel), ranges_(DynamicSizes(kernel)), written_(kernel.tensors.size()) {}
 
   std::optional<Violation> Run() {
     CheckSizes();
     if (!found_) CheckTensors();
     for (stage_ = 0; !found_ && stage_ < static_cast<int>(kernel_.stages.size()); ++stage_) CheckStage();
-    for (size_t i = 0; !found_ && i < kernel_.tensors.size(); ++i)
-      if (!written_[i]) Fail(fmt::format("no stage fills {}", kernel_.tensors[i].name));
+    for (TensorId id : kernel_.tensors.ids())
+      if (!found_ && !written_[id]) Fail(fmt::format("no stage fills {}", kernel_.tensors[id].name));
     return std::move(found_);
   }
 
@@ -100,30 +100,30 @@ class Verifier {
       check_all(tensor.declared, tensor);
       check_all(tensor.shape, tensor);
     }
-    std::vector<bool> listed(kernel_.tensors.size(), false);
+    IdVector<TensorId, bool> listed(kernel_.tensors.size());
     bool outputs = false;
     for (TensorId id : kernel_.operands) {
-      if (static_cast<size_t>(id) >= kernel_.tensors.size() || listed[static_cast<size_t>(id)])
+      if (!kernel_.tensors.contains(id) || listed[id])
         return Fail("the list of operands names no tensor, or one twice");
-      TensorKind kind = kernel_.tensors[static_cast<size_t>(id)].kind;
-      listed[static_cast<size_t>(id)] = true;
+      TensorKind kind = kernel_.tensors[id].kind;
+      listed[id] = true;
       if (kind == TensorKind::kIntermediate || (kind == TensorKind::kInput && outputs))
         return Fail("operands are inputs, then outputs");
       outputs |= kind == TensorKind::kOutput;
-      written_[static_cast<size_t>(id)] = kind == TensorKind::kInput;
+      written_[id] = kind == TensorKind::kInput;
     }
     if (!outputs) Fail("a kernel has at least one output");
-    for (size_t i = 0; i < kernel_.tensors.size(); ++i)
-      if (!listed[i] && kernel_.tensors[i].kind != TensorKind::kIntermediate)
-        Fail(fmt::format("{} is not in the list of operands", kernel_.tensors[i].name));
+    for (TensorId id : kernel_.tensors.ids())
+      if (!listed[id] && kernel_.tensors[id].kind != TensorKind::kIntermediate)
+        Fail(fmt::format("{} is not in the list of operands", kernel_.tensors[id].name));
   }
 
   void CheckStage() {
     const Stage& stage = kernel_.stages[static_cast<size_t>(stage_)];
-    if (static_cast<size_t>(stage.output) >= kernel_.tensors.size()) return Fail("a stage writes no tensor");
-    const Tensor& output = kernel_.tensors[static_cast<size_t>(stage.output)];
+    if (!kernel_.tensors.contains(stage.output)) return Fail("a stage writes no tensor");
+    const Tensor& output = kernel_.tensors[stage.output];
     if (output.kind == TensorKind::kInput) return Fail(fmt::format("input {} is written", output.name));
-    if (written_[static_cast<size_t>(stage.output)]) return Fail(fmt::format("{} is written twice", output.name));
+    if (written_[stage.output]) return Fail(fmt::format("{} is written twice", output.name));
     if (stage.axes.size() != output.shape.size())
       return Fail(
           fmt::format("{} has {} dimensions, its stage {} axes", output.name, output.shape.size(), stage.axes.size()));
@@ -147,7 +147,7 @@ class Verifier {
     BoundsProver prover(kernel_, stage, ranges_, &budget_);
     if (budget_ <= 0) return Fail(TooHard(stage));
     CheckAccesses(stage, stage.body, prover);
-    written_[static_cast<size_t>(stage.output)] = true;
+    written_[stage.output] = true;
   }
 
   // Types, arities and references of every node.
@@ -167,8 +167,9 @@ class Verifier {
       return Fail("an expression names an axis that is not there");
     if (e.op() != Op::kLoad) return;
     if (value >= kernel_.tensors.size()) return Fail("an expression reads a tensor that is not there");
-    const Tensor& tensor = kernel_.tensors[value];
-    if (!written_[value]) return Fail(fmt::format("{} is read before the stage that fills it", tensor.name), e.id());
+    const Tensor& tensor = kernel_.tensors[e.tensor()];
+    if (!written_[e.tensor()])
+      return Fail(fmt::format("{} is read before the stage that fills it", tensor.name), e.id());
     if (e.args().size() != tensor.shape.size())
       return Fail(
           fmt::format("{} has {} dimensions, saw {} indices", tensor.name, tensor.shape.size(), e.args().size()),
@@ -220,7 +221,7 @@ class Verifier {
 
   std::string TooHard(const Stage& stage) const {
     return fmt::format("the accesses of {} are too hard to prove; simplify its conditions",
-                       kernel_.tensors[static_cast<size_t>(stage.output)].name);
+                       kernel_.tensors[stage.output].name);
   }
 
   void CheckIndex(const Stage& stage, const Expr& e, BoundsProver& prover) {
@@ -247,7 +248,7 @@ class Verifier {
   }
 
   void CheckLoad(const Stage& stage, const Expr& load, BoundsProver& prover) {
-    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(load.int_value())];
+    const Tensor& tensor = kernel_.tensors[load.tensor()];
     for (size_t d = 0; d < load.args().size() && !found_; ++d) {
       const Expr& index = load.arg(d);
       CheckIndex(stage, index, prover);
@@ -279,7 +280,7 @@ class Verifier {
 
   const Kernel& kernel_;
   const std::vector<int> ranges_;  // the sizes that are ranges
-  std::vector<bool> written_;
+  IdVector<TensorId, bool> written_;
   int stage_ = 0;
   int conditions_ = 0;
   int64_t budget_ = kProofBudget;

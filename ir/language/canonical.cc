@@ -16,12 +16,12 @@ namespace {
 template <typename Visit>
 void VisitShownExtents(Kernel& kernel, const Visit& visit) {
   for (TensorId id : kernel.operands) {
-    Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    Tensor& tensor = kernel.tensors[id];
     for (Expr& extent : tensor.declared) visit(extent);
     for (Expr& extent : tensor.shape) visit(extent);
   }
   for (Stage& stage : kernel.stages) {
-    Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+    Tensor& tensor = kernel.tensors[stage.output];
     if (tensor.kind == TensorKind::kIntermediate)
       for (Expr& extent : tensor.shape) visit(extent);
     for (Axis& axis : stage.reduce_axes) visit(axis.extent);
@@ -66,9 +66,9 @@ void NameSizes(Kernel& kernel) {
 
 void NameTensorsAndAxes(Kernel& kernel) {
   int next = 0;
-  for (TensorId id : kernel.operands) kernel.tensors[static_cast<size_t>(id)].name = fmt::format("t{}", next++);
+  for (TensorId id : kernel.operands) kernel.tensors[id].name = fmt::format("t{}", next++);
   for (Stage& stage : kernel.stages) {
-    Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+    Tensor& tensor = kernel.tensors[stage.output];
     if (tensor.kind == TensorKind::kIntermediate) tensor.name = fmt::format("t{}", next++);
     int axis_number = 0;
     for (std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})

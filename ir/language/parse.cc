@@ -27,23 +27,23 @@ class SizeChecker {
 
   Result<void> Run() {
     double operands = 0;
-    for (size_t i = 0; i < kernel_.tensors.size(); ++i) {
-      const Tensor& tensor = kernel_.tensors[i];
+    for (TensorId id : kernel_.tensors.ids()) {
+      const Tensor& tensor = kernel_.tensors[id];
       for (size_t d = 0; d < tensor.declared.size(); ++d)
         HONE_TRY(
-            CheckExtent(map_.tensors[i], tensor.declared[d], fmt::format("dimension {} of {}", d + 1, tensor.name)));
+            CheckExtent(map_.tensors[id], tensor.declared[d], fmt::format("dimension {} of {}", d + 1, tensor.name)));
       double bytes = static_cast<double>(ByteSize(tensor.dtype));
       for (size_t d = 0; d < tensor.shape.size(); ++d) {
         std::string what = fmt::format("dimension {} of {}", d + 1, tensor.name);
-        bytes *= static_cast<double>(HONE_TRY(CheckExtent(map_.tensors[i], tensor.shape[d], what)));
+        bytes *= static_cast<double>(HONE_TRY(CheckExtent(map_.tensors[id], tensor.shape[d], what)));
       }
       if (tensor.kind != TensorKind::kIntermediate) operands += bytes;
       double limit = static_cast<double>(limits_.tensor_bytes);
       if (bytes > limit)
-        return At(map_.tensors[i], ErrorKind::kLimit,
+        return At(map_.tensors[id], ErrorKind::kLimit,
                   fmt::format("{} takes {}, hone's limit is {}", tensor.name, BytesText(bytes), BytesText(limit)));
       if (operands > limit)
-        return At(map_.tensors[i], ErrorKind::kLimit,
+        return At(map_.tensors[id], ErrorKind::kLimit,
                   fmt::format("the operands up to {} take {} together, hone's limit is {}", tensor.name,
                               BytesText(operands), BytesText(limit)));
     }
@@ -54,10 +54,9 @@ class SizeChecker {
         points *= static_cast<double>(
             HONE_TRY(CheckExtent(map_.stages[i], axis.extent, fmt::format("the range of {}", axis.name))));
       if (points > limits_.points)
-        return At(
-            map_.stages[i], ErrorKind::kLimit,
-            fmt::format("{} takes {:.3g} steps to compute, hone's limit is {:.3g}",
-                        kernel_.tensors[static_cast<size_t>(kernel_.stages[i].output)].name, points, limits_.points));
+        return At(map_.stages[i], ErrorKind::kLimit,
+                  fmt::format("{} takes {:.3g} steps to compute, hone's limit is {:.3g}",
+                              kernel_.tensors[kernel_.stages[i].output].name, points, limits_.points));
     }
     return {};
   }

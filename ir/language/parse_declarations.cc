@@ -132,13 +132,16 @@ Result<void> KernelResolver::Declare(const TensorTree& tree, TensorKind kind) {
     HONE_TRY(CheckView(tree, tensor));
   }
   HONE_TRY(Count(tensor, tree.position));
-  TensorId id = static_cast<TensorId>(kernel_.tensors.size());
-  tensors_[tensor.name] = id;
-  kernel_.tensors.push_back(std::move(tensor));
-  map_.tensors.push_back(tree.position);
-  written_.push_back(kind == TensorKind::kInput);
+  const TensorId id = AddTensor(std::move(tensor), tree.position, kind == TensorKind::kInput);
+  tensors_[TensorOf(id).name] = id;
   if (kind != TensorKind::kIntermediate) kernel_.operands.push_back(id);
   return {};
+}
+
+TensorId KernelResolver::AddTensor(Tensor tensor, Position position, bool is_written) {
+  map_.tensors.Add(position);
+  written_.Add(is_written);
+  return kernel_.tensors.Add(std::move(tensor));
 }
 
 std::string KernelResolver::FreshName(std::string_view stem) {

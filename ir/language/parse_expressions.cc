@@ -30,7 +30,7 @@ Result<Value> KernelResolver::Load(const Tree& tree) {
   if (it == tensors_.end())
     return At(tree.position, fmt::format("unknown tensor \"{}\"{}", tree.name, Suggestion(tree.name)));
   const Tensor& tensor = TensorOf(it->second);
-  if (!written_[static_cast<size_t>(it->second)])
+  if (!written_[it->second])
     return At(tree.position,
               fmt::format("{} is read before the statement that fills it; move that statement up", tree.name));
   if (tree.args.size() != tensor.shape.size())

@@ -5,16 +5,16 @@ namespace hone {
 
 // Drops stages that nothing reads, then numbers sizes and intermediates in the order of the text.
 Result<void> KernelResolver::Finish() {
-  std::vector<bool> needed(kernel_.tensors.size(), false);
-  for (TensorId id : kernel_.operands) needed[static_cast<size_t>(id)] = true;
+  IdVector<TensorId, bool> needed(kernel_.tensors.size());
+  for (TensorId id : kernel_.operands) needed[id] = true;
   for (size_t i = kernel_.stages.size(); i-- > 0;) {
-    if (!needed[static_cast<size_t>(kernel_.stages[i].output)]) {
+    if (!needed[kernel_.stages[i].output]) {
       kernel_.stages.erase(kernel_.stages.begin() + static_cast<ptrdiff_t>(i));
       map_.stages.erase(map_.stages.begin() + static_cast<ptrdiff_t>(i));
       continue;
     }
     Walk(kernel_.stages[i].body, [&](const Expr& e) {
-      if (e.op() == Op::kLoad) needed[static_cast<size_t>(e.int_value())] = true;
+      if (e.op() == Op::kLoad) needed[e.tensor()] = true;
     });
   }
 
@@ -28,12 +28,10 @@ Result<void> KernelResolver::Finish() {
   }
   std::vector<TensorId> tensor_order = kernel_.operands;
   for (const Stage& stage : kernel_.stages)
-    if (kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kIntermediate)
-      tensor_order.push_back(stage.output);
+    if (kernel_.tensors[stage.output].kind == TensorKind::kIntermediate) tensor_order.push_back(stage.output);
 
-  std::vector<int> new_tensor(kernel_.tensors.size(), -1);
-  for (size_t i = 0; i < tensor_order.size(); ++i)
-    new_tensor[static_cast<size_t>(tensor_order[i])] = static_cast<int>(i);
+  IdVector<TensorId, TensorId> new_tensor(kernel_.tensors.size());
+  for (int next = 0; TensorId id : tensor_order) new_tensor[id] = TensorId(next++);
 
   struct Renumbered {
     Expr from;  // kept alive: the table goes by address
@@ -48,7 +46,7 @@ Result<void> KernelResolver::Finish() {
     } else if (expr.op() == Op::kLoad || !expr.args().empty()) {
       std::vector<Expr> args;
       for (const Expr& arg : expr.args()) args.push_back(self(arg, self));
-      int64_t value = expr.op() == Op::kLoad ? new_tensor[static_cast<size_t>(expr.int_value())] : expr.int_value();
+      int64_t value = expr.op() == Op::kLoad ? new_tensor[expr.tensor()].value : expr.int_value();
       made = Expr(expr.op(), expr.type(), std::move(args), value, expr.float_value());
       if (auto it = map_.nodes.find(expr.id()); it != map_.nodes.end()) {
         Position position = it->second;
@@ -63,21 +61,21 @@ Result<void> KernelResolver::Finish() {
   };
   std::vector<Size> sizes;
   for (int index : size_order) sizes.push_back(kernel_.sizes[static_cast<size_t>(index)]);
-  std::vector<Tensor> tensors;
-  std::vector<Position> positions;
+  IdVector<TensorId, Tensor> tensors;
+  IdVector<TensorId, Position> positions;
   for (TensorId id : tensor_order) {
-    tensors.push_back(std::move(TensorOf(id)));
-    positions.push_back(map_.tensors[static_cast<size_t>(id)]);
+    tensors.Add(std::move(TensorOf(id)));
+    positions.Add(map_.tensors[id]);
     renumber_all(tensors.back().shape);
     renumber_all(tensors.back().declared);
   }
   for (Stage& stage : kernel_.stages) {
-    stage.output = new_tensor[static_cast<size_t>(stage.output)];
+    stage.output = new_tensor[stage.output];
     for (Axis& axis : stage.axes) axis.extent = renumber(axis.extent, renumber);
     for (Axis& axis : stage.reduce_axes) axis.extent = renumber(axis.extent, renumber);
     stage.body = renumber(stage.body, renumber);
   }
-  for (TensorId& id : kernel_.operands) id = new_tensor[static_cast<size_t>(id)];
+  for (TensorId& id : kernel_.operands) id = new_tensor[id];
   kernel_.sizes = std::move(sizes);
   kernel_.tensors = std::move(tensors);
   map_.tensors = std::move(positions);

@@ -19,7 +19,7 @@ std::vector<KernelResolver::IndexedDims> KernelResolver::DimsOf(const Tree& redu
   auto consider = [&](const Tree& load, bool padded) {
     auto it = tensors_.find(load.name);
     if (it == tensors_.end()) return;
-    const std::vector<Expr>& shape = kernel_.tensors[static_cast<size_t>(it->second)].shape;
+    const std::vector<Expr>& shape = kernel_.tensors[it->second].shape;
     for (size_t d = 0; d < std::min(load.args.size(), shape.size()); ++d) {
       if (load.args[d].kind != TreeKind::kName) continue;
       for (size_t v = 0; v < reduction.vars.size(); ++v) {
@@ -181,8 +181,8 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
               fmt::format("a {} that uses more than {} variables from outside, each a dimension of its result",
                           tree.name, limits_.rank),
               ErrorKind::kLimit);
-  Stage stage = MakeStage(-1, axes, parts, body.expr);
-  TensorId id = -1;
+  Stage stage = MakeStage(TensorId(), axes, parts, body.expr);
+  TensorId id;
   for (size_t index : hoisted_) {
     const Stage& other = kernel_.stages[index];
     auto same_extent = [](const Axis& a, const Axis& b) { return SameExpr(a.extent, b.extent); };
@@ -192,16 +192,12 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
                    stage.reduce_axes.end(), same_extent))
       id = other.output;
   }
-  if (id < 0) {
-    id = static_cast<TensorId>(kernel_.tensors.size());
+  if (!id) {
     Tensor tensor{
         FreshName(fmt::format("{}_{}", statement_, tree.name)), body.type(), {}, {}, TensorKind::kIntermediate, false};
     for (int v : axes) tensor.shape.push_back(variables_[static_cast<size_t>(v)].extent);
     HONE_TRY(Count(tensor, tree.position));
-    kernel_.tensors.push_back(std::move(tensor));
-    map_.tensors.push_back(tree.position);
-    written_.push_back(true);
-    stage.output = id;
+    id = stage.output = AddTensor(std::move(tensor), tree.position, true);
     hoisted_.push_back(kernel_.stages.size());
     HONE_TRY(AddStage(std::move(stage), tree.position));
   }

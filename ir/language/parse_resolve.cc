@@ -83,7 +83,7 @@ Result<void> KernelResolver::Statement(const StatementTree& tree) {
   if (TensorOf(output).kind == TensorKind::kInput)
     return At(tree.position,
               fmt::format("{} is an input and cannot be written; write an output or an intermediate", tree.name));
-  if (written_[static_cast<size_t>(output)])
+  if (written_[output])
     return At(tree.position, fmt::format("{} is written twice; each tensor is filled by one statement", tree.name));
   const std::vector<Expr> shape = TensorOf(output).shape;
   if (tree.indices.size() != shape.size())
@@ -123,7 +123,7 @@ Result<void> KernelResolver::Statement(const StatementTree& tree) {
   Value body = HONE_TRY(Place(build_.Adapt(parts.body, target_), tree.value.position));
   HONE_TRY(Count(body.expr, tree.value.position));
   HONE_TRY(AddStage(MakeStage(output, axes, parts, body.expr), tree.position));
-  written_[static_cast<size_t>(output)] = true;
+  written_[output] = true;
   return {};
 }
 
@@ -149,10 +149,10 @@ Result<Kernel> KernelResolver::Run() {
     else
       HONE_TRY(Statement(std::get<StatementTree>(item)));
   }
-  for (size_t i = 0; i < kernel_.tensors.size(); ++i)
-    if (!written_[i])
-      return At(map_.tensors[i],
-                fmt::format("{} is never filled; write {}[…] = …", kernel_.tensors[i].name, kernel_.tensors[i].name));
+  for (TensorId id : kernel_.tensors.ids())
+    if (!written_[id])
+      return At(map_.tensors[id],
+                fmt::format("{} is never filled; write {}[…] = …", TensorOf(id).name, TensorOf(id).name));
   HONE_TRY(Finish());
   return std::move(kernel_);
 }

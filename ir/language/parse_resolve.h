@@ -13,7 +13,7 @@ namespace hone {
 
 // Where the parts of a kernel stand in the source, for errors that are found after names are resolved.
 struct SourceMap {
-  std::vector<Position> tensors;                        // by tensor
+  IdVector<TensorId, Position> tensors;
   std::vector<Position> stages;                         // by stage
   std::unordered_map<const ExprNode*, Position> nodes;  // one place of each operation; valid while the kernel lives
 };

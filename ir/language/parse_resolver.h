@@ -94,10 +94,11 @@ class KernelResolver {
   // Counts what the kernel holds, extents wherever they stand included; kLimit beyond ParseLimits::nodes.
   Result<void> Count(const Expr& expr, Position position);
   Result<void> Count(const Tensor& tensor, Position position);
+  TensorId AddTensor(Tensor tensor, Position position, bool is_written);
   std::string FreshName(std::string_view stem);
   std::string Suggestion(std::string_view name) const;
 
-  Tensor& TensorOf(TensorId id) { return kernel_.tensors[static_cast<size_t>(id)]; }
+  Tensor& TensorOf(TensorId id) { return kernel_.tensors[id]; }
 
   const KernelTree& tree_;
   std::string_view file_;
@@ -109,7 +110,7 @@ class KernelResolver {
   std::map<std::string_view, Expr> sizes_;  // a SizeRef, or the expression that the name abbreviates
   std::map<std::string_view, Position> size_positions_;
   std::map<std::string, TensorId, std::less<>> tensors_;
-  std::vector<bool> written_;                                               // by tensor
+  IdVector<TensorId, bool> written_;
   std::set<std::string, std::less<>> names_;                                // of tensors, taken
   std::map<std::string, int> next_fresh_;                                   // by stem
   std::unordered_map<const ExprNode*, std::optional<ExtentRange>> ranges_;  // of tensors' extents, which build_ keeps

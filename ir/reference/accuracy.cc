@@ -33,20 +33,20 @@ void FindLast(const Expr& e, std::unordered_set<const ExprNode*>& last) {
 // What roundings to narrow floats add to the tolerance where their values are computed with: a unit of each. The last
 // one of a result is not among them, which Allowed counts.
 double InnerRoundings(const Kernel& kernel) {
-  std::unordered_set<int64_t> read;
+  IdVector<TensorId, bool> read(kernel.tensors.size());
   std::unordered_set<const ExprNode*> seen;
   std::vector<Expr> conversions;
   std::function<void(const Expr&)> visit = [&](const Expr& e) {
     if (!seen.insert(e.id()).second) return;
-    if (e.op() == Op::kLoad) read.insert(e.int_value());
+    if (e.op() == Op::kLoad) read[e.tensor()] = true;
     if (e.op() == Op::kCast && IsNarrowFloat(e.type())) conversions.push_back(e);
     for (const Expr& arg : e.args()) visit(arg);
   };
   for (const Stage& stage : kernel.stages) visit(stage.body);
   std::unordered_set<const ExprNode*> last;
   for (const Stage& stage : kernel.stages) {
-    const bool is_result = kernel.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput;
-    if (is_result && !read.contains(static_cast<int64_t>(stage.output))) FindLast(stage.body, last);
+    const bool is_result = kernel.tensors[stage.output].kind == TensorKind::kOutput;
+    if (is_result && !read[stage.output]) FindLast(stage.body, last);
   }
   double sum = 0;
   for (const Expr& conversion : conversions)

@@ -40,7 +40,7 @@ struct Output {
 std::vector<Output> OutputsOf(const Kernel& kernel) {
   std::vector<Output> outputs;
   for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel.tensors[id];
     if (tensor.kind == TensorKind::kOutput)
       outputs.push_back({&tensor, StaticShape(kernel, tensor), ElementCount(kernel, tensor)});
   }

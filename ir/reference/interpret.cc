@@ -88,11 +88,11 @@ struct Interpreter::Impl {
     HONE_CHECK(IsStatic(kernel));
     // Kernels whose results are all integers may still decide by floats on the way.
     if (tolerance == 0) tolerance = FloatTolerance(kernel, kernel.options.accuracy, DType::kF32);
-    data.resize(kernel.tensors.size(), nullptr);
+    data = IdVector<TensorId, const void*>(kernel.tensors.size());
     size_t next = 0;
     for (TensorId id : kernel.operands) {
-      if (kernel.tensors[static_cast<size_t>(id)].kind == TensorKind::kInput)
-        data[static_cast<size_t>(id)] = inputs[next++].data;
+      if (kernel.tensors[id].kind == TensorKind::kInput)
+        data[id] = inputs[next++].data;
       else
         outputs.push_back(id);
     }
@@ -103,7 +103,7 @@ struct Interpreter::Impl {
         frames.push_back(nullptr);
         continue;
       }
-      int64_t elements = ElementCount(kernel, kernel.tensors[static_cast<size_t>(program.stage->output)]);
+      int64_t elements = ElementCount(kernel, kernel.tensors[program.stage->output]);
       frames.push_back(std::make_unique<Frame>(program, elements));
     }
     for (TensorId id : outputs)
@@ -131,7 +131,7 @@ struct Interpreter::Impl {
       index /= program.extents[a];
     }
     RunUniform(frame);
-    DType type = kernel.tensors[static_cast<size_t>(program.stage->output)].dtype;
+    DType type = kernel.tensors[program.stage->output].dtype;
     ReductionState state(program.stage->reduction, type, tolerance);
     const Register& result = program.registers[static_cast<size_t>(program.result)];
     for (int64_t first = 0; first < program.lanes; first += static_cast<int64_t>(kBlockLanes)) {
@@ -280,7 +280,7 @@ struct Interpreter::Impl {
 
   template <typename T, typename Out>
   void Gather(const Frame& frame, const LoadSite& site, int64_t first, size_t n, Out* out) const {
-    const T* source = static_cast<const T*>(data[static_cast<size_t>(site.tensor)]);
+    const T* source = static_cast<const T*>(data[site.tensor]);
     if (site.affine && !site.checks && site.offset.pattern.kind != LanePattern::kGeneric) {
       const T* base = source + Base(frame, site.offset);
       const LanePattern& pattern = site.offset.pattern;
@@ -363,7 +363,7 @@ struct Interpreter::Impl {
         if (instruction.op != Op::kLoad) continue;
         const LoadSite& site = program.sites[static_cast<size_t>(instruction.site)];
         if (site.computed < 0) continue;
-        double elements = static_cast<double>(ElementCount(kernel, kernel.tensors[static_cast<size_t>(site.tensor)]));
+        double elements = static_cast<double>(ElementCount(kernel, kernel.tensors[site.tensor]));
         cost += std::min(times, elements) * Cost(static_cast<size_t>(site.computed), known);
       }
     };
@@ -375,7 +375,7 @@ struct Interpreter::Impl {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Kernel kernel;
   double tolerance;
-  std::vector<const void*> data;  // by tensor; inputs only
+  IdVector<TensorId, const void*> data;  // inputs only
   std::vector<TensorId> outputs;
   std::vector<size_t> output_stages;
   std::vector<Program> programs;

@@ -70,7 +70,7 @@ class Inliner {
     const Expr& load = e.op() == Op::kPad ? e.arg(0) : e;
     std::vector<Expr> indices;
     for (const Expr& index : load.args()) indices.push_back(Expand(index));
-    int stage = StageOf(static_cast<TensorId>(load.int_value()));
+    int stage = StageOf(load.tensor());
     if (stage < 0 || !inlined_[static_cast<size_t>(stage)]) {
       Expr made = Rebuild(load, indices);
       return e.op() == Op::kPad ? Rebuild(e, {made, Expand(e.arg(1))}) : made;
@@ -78,7 +78,7 @@ class Inliner {
     std::unordered_map<const ExprNode*, Expr> memo;
     Expr body = Substitute(bodies_[static_cast<size_t>(stage)], indices, memo);
     if (e.op() != Op::kPad) return body;
-    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(load.int_value())];
+    const Tensor& tensor = kernel_.tensors[load.tensor()];
     Expr inside;
     for (size_t d = 0; d < indices.size(); ++d) {
       auto both = [&](Expr a) { inside = inside ? table_.Intern(Binary(Op::kAnd, inside, a)) : a; };
@@ -314,12 +314,12 @@ class ProgramCompiler {
 
   int CompileLoad(const Expr& load, const Expr* fill) {
     LoadSite site;
-    site.tensor = static_cast<TensorId>(load.int_value());
+    site.tensor = load.tensor();
     site.computed = inliner_.StageOf(site.tensor);
     site.dtype = load.type();
     if (fill) site.fill = fill->op() == Op::kInt ? static_cast<double>(fill->int_value()) : fill->float_value();
     bool may_miss = fill != nullptr || !unconditional_.count(load.id());
-    std::vector<int64_t> shape = StaticShape(kernel_, kernel_.tensors[static_cast<size_t>(site.tensor)]);
+    std::vector<int64_t> shape = StaticShape(kernel_, kernel_.tensors[site.tensor]);
     AffineIndex offset;
     offset.coef.assign(program_.extents.size(), 0);
     site.affine = true;
@@ -397,7 +397,7 @@ std::vector<Program> CompilePrograms(const Kernel& kernel) {
   std::vector<Program> programs(kernel.stages.size());
   std::vector<bool> needed(kernel.stages.size(), false);
   for (size_t s = kernel.stages.size(); s-- > 0;) {
-    const Tensor& output = kernel.tensors[static_cast<size_t>(kernel.stages[s].output)];
+    const Tensor& output = kernel.tensors[kernel.stages[s].output];
     if (!needed[s] && output.kind != TensorKind::kOutput) continue;
     programs[s] = ProgramCompiler(kernel, inliner, s).Run();
     for (const LoadSite& site : programs[s].sites)

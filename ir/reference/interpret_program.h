@@ -59,7 +59,7 @@ struct LoadSite {
     int64_t stride = 0;
     bool check = false;  // may be out of range under a pad or an if
   };
-  TensorId tensor = -1;
+  TensorId tensor;
   int computed = -1;  // stage whose elements are computed on demand; -1: an input in memory
   DType dtype = DType::kF32;
   bool affine = false;  // every dimension is: `offset` is the element number

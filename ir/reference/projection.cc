@@ -202,7 +202,7 @@ class AxisSummation {
 
 class TermProjector {
  public:
-  TermProjector(const Kernel& kernel, const std::vector<const void*>& data, const SumOfProducts& sum,
+  TermProjector(const Kernel& kernel, const IdVector<TensorId, const void*>& data, const SumOfProducts& sum,
                 const std::vector<std::vector<double>>& weights, double* budget)
       : kernel_(kernel), data_(data), sum_(sum), weights_(weights), budget_(*budget) {}
 
@@ -242,11 +242,11 @@ class TermProjector {
   bool Spend(double work) { return (budget_ -= work) >= 0; }
 
   void Read(const ProductFactor& factor) {
-    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(factor.tensor)];
+    const Tensor& tensor = kernel_.tensors[factor.tensor];
     Array array;
     array.slots = factor.indices;
     array.SetExtents(StaticShape(kernel_, tensor));
-    array.operand = data_[static_cast<size_t>(factor.tensor)];
+    array.operand = data_[factor.tensor];
     array.dtype = tensor.dtype;
     arrays_.push_back(std::move(array));
   }
@@ -312,7 +312,7 @@ class TermProjector {
   }
 
   const Kernel& kernel_;
-  const std::vector<const void*>& data_;
+  const IdVector<TensorId, const void*>& data_;
   const SumOfProducts& sum_;
   const std::vector<std::vector<double>>& weights_;
   double& budget_;
@@ -325,16 +325,16 @@ class TermProjector {
 std::optional<Projection> ProjectOutput(const Kernel& kernel, std::span<const OperandView> inputs, int output, Rng& rng,
                                         double budget) {
   HONE_CHECK(IsStatic(kernel));
-  std::vector<const void*> data(kernel.tensors.size(), nullptr);
-  TensorId target = -1;
+  IdVector<TensorId, const void*> data(kernel.tensors.size());
+  TensorId target;
   size_t next = 0;
   for (TensorId id : kernel.operands) {
-    if (kernel.tensors[static_cast<size_t>(id)].kind == TensorKind::kInput)
-      data[static_cast<size_t>(id)] = inputs[next++].data;
+    if (kernel.tensors[id].kind == TensorKind::kInput)
+      data[id] = inputs[next++].data;
     else if (output-- == 0)
       target = id;
   }
-  HONE_CHECK(target >= 0 && next == inputs.size());
+  HONE_CHECK(target && next == inputs.size());
   std::optional<SumOfProducts> sum = FindSumOfProducts(kernel, target);
   if (!sum) return std::nullopt;
 

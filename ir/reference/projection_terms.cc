@@ -98,7 +98,7 @@ class TermFinder {
   }
 
   std::optional<Terms> OfLoad(const Expr& load, const std::vector<AxisForm>& axes, bool padded) {
-    TensorId tensor = static_cast<TensorId>(load.int_value());
+    TensorId tensor = load.tensor();
     std::vector<AxisForm> indices;
     for (const Expr& arg : load.args()) {
       std::optional<AxisForm> form = FormOf(arg, axes);

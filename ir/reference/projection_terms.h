@@ -15,7 +15,7 @@ struct AxisForm {
 };
 
 struct ProductFactor {
-  TensorId tensor = -1;  // an input
+  TensorId tensor;  // an input
   std::vector<AxisForm> indices;
 };
 

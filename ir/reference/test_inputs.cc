@@ -70,10 +70,10 @@ int64_t IndexedExtent(const Kernel& kernel, TensorId tensor) {
   for (const Stage& stage : kernel.stages)
     Walk(stage.body, [&](const Expr& load) {
       if (load.op() != Op::kLoad) return;
-      std::vector<int64_t> shape = StaticShape(kernel, kernel.tensors[static_cast<size_t>(load.int_value())]);
+      std::vector<int64_t> shape = StaticShape(kernel, kernel.tensors[load.tensor()]);
       for (size_t d = 0; d < load.args().size(); ++d)
         Walk(load.arg(d), [&](const Expr& part) {
-          if (part.op() == Op::kLoad && part.int_value() == tensor) extent = std::max(extent, shape[d]);
+          if (part.Loads(tensor)) extent = std::max(extent, shape[d]);
         });
     });
   return extent;
@@ -88,7 +88,7 @@ bool MultipliesUp(const Kernel& kernel) {
 
 void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::byte> data) {
   TensorId id = kernel.operands[static_cast<size_t>(operand)];
-  const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+  const Tensor& tensor = kernel.tensors[id];
   std::span<std::byte> first = data.first(std::min(data.size(), static_cast<size_t>(kInputPeriod)));
   seed = Mix(seed + static_cast<uint64_t>(operand) + 1);
   Spread spread = MultipliesUp(kernel) ? Spread::kNearOne : Spread::kUsual;

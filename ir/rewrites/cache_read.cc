@@ -15,14 +15,13 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 }  // namespace
 
 Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std::string& result) {
-  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
   Stage& reader = kernel.stages[static_cast<size_t>(index)];
-  const Tensor source = kernel.tensors[static_cast<size_t>(tensor_id)];
+  const Tensor source = kernel.tensors[tensor_id];
   if (!ReadsTensor(reader, tensor_id))
-    return Refuse(
-        fmt::format("{} does not read {}", kernel.tensors[static_cast<size_t>(reader.output)].name, source.name));
-  Tensor copy{result, source.dtype, source.shape, {}, TensorKind::kIntermediate, false};
-  TensorId copy_id = static_cast<TensorId>(kernel.tensors.size());
+    return Refuse(fmt::format("{} does not read {}", kernel.tensors[reader.output].name, source.name));
+  const TensorId copy_id =
+      kernel.tensors.Add({result, source.dtype, source.shape, {}, TensorKind::kIntermediate, false});
 
   // Axis names: the reader's, where its first load indexes plainly.
   Stage stage;
@@ -30,7 +29,7 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std
   std::vector<Expr> indices;
   const Expr* first_load = nullptr;
   Walk(reader.body, [&](const Expr& e) {
-    if (!first_load && e.op() == Op::kLoad && e.int_value() == tensor_id) first_load = &e;
+    if (!first_load && e.Loads(tensor_id)) first_load = &e;
   });
   std::set<std::string> taken;
   for (size_t d = 0; d < source.shape.size(); ++d) {
@@ -49,10 +48,9 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std
   }
   stage.body = LoadOf(tensor_id, source.dtype, std::move(indices));
   reader.body = Rewrite(reader.body, [&](const Expr& e) {
-    if (e.op() != Op::kLoad || e.int_value() != tensor_id) return e;
+    if (!e.Loads(tensor_id)) return e;
     return LoadOf(copy_id, source.dtype, e.args());
   });
-  kernel.tensors.push_back(std::move(copy));
   kernel.stages.insert(kernel.stages.begin() + index, std::move(stage));
   return kernel;
 }

@@ -16,18 +16,17 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 Result<Kernel> CacheWrite(Kernel kernel, int index, const RewriteStep& step) {
   const std::string& result = step.names[0];
-  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
   Stage& stage = kernel.stages[static_cast<size_t>(index)];
-  const Tensor& out = kernel.tensors[static_cast<size_t>(stage.output)];
+  const Tensor out = kernel.tensors[stage.output];
   if (stage.reduction == Reduction::kNone) return Refuse(out.name + " reduces nothing");
   Stage part = stage;
-  part.output = static_cast<TensorId>(kernel.tensors.size());
+  part.output = kernel.tensors.Add({result, out.dtype, out.shape, {}, TensorKind::kIntermediate, false});
   std::vector<Expr> at;
   for (size_t i = 0; i < stage.axes.size(); ++i) at.push_back(AxisRef(static_cast<int>(i)));
   stage.body = LoadOf(part.output, out.dtype, std::move(at));
   stage.reduce_axes.clear();
   stage.reduction = Reduction::kNone;
-  kernel.tensors.push_back({result, out.dtype, out.shape, {}, TensorKind::kIntermediate, false});
   kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
   return kernel;
 }

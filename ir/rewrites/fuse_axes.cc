@@ -61,8 +61,8 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     auto at = std::search(all.begin(), all.end(), names.begin(), names.end());
     size_t first = static_cast<size_t>(at - all.begin());
     if (at == all.end() || (first < spatial && first + count > spatial))
-      return Refuse(fmt::format("fuse_axes: {} has no adjacent axes of these names",
-                                kernel.tensors[static_cast<size_t>(start.output)].name));
+      return Refuse(
+          fmt::format("fuse_axes: {} has no adjacent axes of these names", kernel.tensors[start.output].name));
     if (first < spatial)
       HONE_TRY(add_view(start.output, first));
     else
@@ -80,7 +80,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
       Result<void> outcome;
       Walk(kernel.stages[s].body, [&](const Expr& load) {
         if (load.op() != Op::kLoad || !outcome) return;
-        TensorId tensor = static_cast<TensorId>(load.int_value());
+        TensorId tensor = load.tensor();
         if (first_axis[s] >= 0) {
           // A load that walks the collapsed axes in order makes its tensor a view too.
           size_t first = static_cast<size_t>(first_axis[s]);
@@ -94,8 +94,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
         if (auto v = view_of(tensor); v != views.end() && outcome) {
           const Expr& lead = load.arg(v->first);
           if (lead.op() != Op::kAxis) {
-            outcome =
-                Refuse("fuse_axes: " + kernel.tensors[static_cast<size_t>(tensor)].name + " is not indexed plainly");
+            outcome = Refuse("fuse_axes: " + kernel.tensors[tensor].name + " is not indexed plainly");
             return;
           }
           outcome = add_stage(s, static_cast<size_t>(lead.int_value()));
@@ -120,7 +119,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     // Neighbours in the one axis must be neighbours in every view: all but the outermost dimension have the axes'
     // extents.
     for (const View& view : views) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
+      const Tensor& tensor = kernel.tensors[view.tensor];
       if (view.tensor != stage.output && !ReadsTensor(stage, view.tensor)) continue;
       for (size_t j = 1; j < count; ++j)
         if (!SameExpr(axes[at + j].extent, tensor.shape[view.first + j]))
@@ -133,7 +132,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
           e.int_value() < static_cast<int64_t>(first + count))
         ++uses;
       if (e.op() != Op::kLoad) return;
-      auto v = view_of(static_cast<TensorId>(e.int_value()));
+      auto v = view_of(e.tensor());
       if (v == views.end()) return;
       for (size_t j = 0; j < count; ++j) split_axis |= !is_axis(e.arg(v->first + j), first + j);
       plain_uses += count;
@@ -147,7 +146,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
       if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first + count))
         return AxisRef(static_cast<int>(e.int_value() - static_cast<int64_t>(count - 1)));
       if (e.op() != Op::kLoad) return e;
-      auto v = view_of(static_cast<TensorId>(e.int_value()));
+      auto v = view_of(e.tensor());
       if (v == views.end()) return e;
       std::vector<Expr> args = e.args();
       args.erase(args.begin() + static_cast<int64_t>(v->first) + 1,
@@ -156,7 +155,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     });
   }
   for (const View& view : views) {
-    Tensor& tensor = kernel.tensors[static_cast<size_t>(view.tensor)];
+    Tensor& tensor = kernel.tensors[view.tensor];
     if (tensor.declared.empty()) tensor.declared = tensor.shape;
     for (size_t j = 1; j < count; ++j)
       tensor.shape[view.first] = tensor.shape[view.first] * tensor.shape[view.first + j];

@@ -22,19 +22,19 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
   const TensorId tensor = FindTensor(kernel, step.names[0]);
-  if (tensor < 0) return Refuse("there is no tensor " + step.names[0]);
+  if (!tensor) return Refuse("there is no tensor " + step.names[0]);
   const std::string& result = step.names[1];
   const std::vector<std::string> axes(step.names.begin() + 2, step.names.end());
   Stage& reader = kernel.stages[static_cast<size_t>(index)];
-  const std::string reader_name = kernel.tensors[static_cast<size_t>(reader.output)].name;
-  const Tensor source = kernel.tensors[static_cast<size_t>(tensor)];
-  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  const std::string reader_name = kernel.tensors[reader.output].name;
+  const Tensor source = kernel.tensors[tensor];
+  if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
 
   Expr access;  // with its fill, where it has one
   bool one_way = true;
   auto visit = [&](auto&& self, const Expr& e) -> void {
-    const bool is_load = e.op() == Op::kLoad && e.int_value() == tensor;
-    const bool is_padded = e.op() == Op::kPad && e.arg(0).op() == Op::kLoad && e.arg(0).int_value() == tensor;
+    const bool is_load = e.Loads(tensor);
+    const bool is_padded = e.op() == Op::kPad && e.arg(0).Loads(tensor);
     if (is_load || is_padded) {
       one_way &= !access || SameExpr(access, e);
       access = e;
@@ -62,7 +62,6 @@ Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
                               fmt::join(wanted, " ")));
 
   Stage stage;
-  stage.output = static_cast<TensorId>(kernel.tensors.size());
   Tensor expanded;
   expanded.name = result;
   expanded.dtype = source.dtype;
@@ -77,12 +76,12 @@ Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
     own[position] = AxisRef(static_cast<int>(d));
     indices.push_back(AxisRef(static_cast<int>(position)));
   }
+  stage.output = kernel.tensors.Add(std::move(expanded));
   stage.body = SubstituteAxes(access, own);
   if (!AlwaysInBounds(kernel, stage))
     return Refuse(fmt::format("{} reads {} under a condition", reader_name, source.name));
   const Expr load = LoadOf(stage.output, source.dtype, std::move(indices));
   reader.body = Rewrite(reader.body, [&](const Expr& e) { return SameExpr(e, access) ? load : e; });
-  kernel.tensors.push_back(std::move(expanded));
   kernel.stages.insert(kernel.stages.begin() + index, std::move(stage));
   return kernel;
 }

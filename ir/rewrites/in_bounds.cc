@@ -17,7 +17,7 @@ bool AlwaysInBounds(const Kernel& kernel, const Stage& stage) {
   int64_t work = kProofWork;
   const std::vector<int> ranges = DynamicSizes(kernel);
   BoundsProver prover(kernel, stage, ranges, &work);
-  const Tensor& source = kernel.tensors[static_cast<size_t>(stage.body.int_value())];
+  const Tensor& source = kernel.tensors[stage.body.tensor()];
   for (size_t d = 0; d < source.shape.size(); ++d) {
     std::optional<BoundsProver::Form> index = prover.FormOf(stage.body.arg(d)), extent = prover.FormOf(source.shape[d]);
     if (!index || !extent || !prover.NonNegative(*index)) return false;

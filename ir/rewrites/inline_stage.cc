@@ -12,7 +12,7 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 // In-bounds test of an index vector for a tensor, as a bool expression over the reader's axes.
 Expr InBounds(const Kernel& kernel, TensorId tensor, const std::vector<Expr>& indices) {
-  const Tensor& t = kernel.tensors[static_cast<size_t>(tensor)];
+  const Tensor& t = kernel.tensors[tensor];
   if (indices.empty()) return Int(1, DType::kBool);
   Expr all;
   for (size_t d = 0; d < indices.size(); ++d) {
@@ -26,14 +26,14 @@ Expr InBounds(const Kernel& kernel, TensorId tensor, const std::vector<Expr>& in
 Expr InlineInto(const Kernel& kernel, const Expr& expr, const Stage& producer) {
   std::vector<Expr> args;
   for (const Expr& arg : expr.args()) args.push_back(InlineInto(kernel, arg, producer));
-  if (expr.op() == Op::kLoad && expr.int_value() == producer.output) return SubstituteAxes(producer.body, args);
+  if (expr.Loads(producer.output)) return SubstituteAxes(producer.body, args);
   if (expr.op() == Op::kPad && args[0].op() != Op::kLoad) {
     // pad() of an inlined load: outside the producer's domain the outer fill holds.
     std::vector<Expr> indices;
     for (const Expr& index : expr.arg(0).args()) indices.push_back(InlineInto(kernel, index, producer));
     return SelectOf(InBounds(kernel, producer.output, indices), args[0], args[1]);
   }
-  if (expr.op() == Op::kPad && expr.arg(0).int_value() == producer.output) {
+  if (expr.op() == Op::kPad && expr.arg(0).tensor() == producer.output) {
     std::vector<Expr> indices;
     for (const Expr& index : expr.arg(0).args()) indices.push_back(InlineInto(kernel, index, producer));
     return SelectOf(InBounds(kernel, producer.output, indices), args[0], args[1]);
@@ -46,12 +46,12 @@ double NodesInlined(const Kernel& kernel, const Expr& expr, const Stage& produce
   auto inlined = [&](const Expr& e) { return NodesInlined(kernel, e, producer, mentions); };
   const bool pads = expr.op() == Op::kPad;
   const Expr& load = pads ? expr.arg(0) : expr;
-  if (load.op() != Op::kLoad || load.int_value() != producer.output) {
+  if (!load.Loads(producer.output)) {
     double nodes = 1;
     for (const Expr& arg : expr.args()) nodes += inlined(arg);
     return nodes;
   }
-  const Tensor& tensor = kernel.tensors[static_cast<size_t>(producer.output)];
+  const Tensor& tensor = kernel.tensors[producer.output];
   double nodes = producer.body.nodes() + (pads ? 1 + inlined(expr.arg(1)) : 0);
   for (size_t d = 0; d < load.args().size(); ++d) {
     const double index = inlined(load.arg(d));
@@ -73,7 +73,7 @@ double NodesOnceInlined(const Kernel& kernel, int stage, int reader) {
 
 Result<Kernel> InlineStage(Kernel kernel, int index) {
   const Stage producer = kernel.stages[static_cast<size_t>(index)];
-  const Tensor& tensor = kernel.tensors[static_cast<size_t>(producer.output)];
+  const Tensor& tensor = kernel.tensors[producer.output];
   if (producer.reduction != Reduction::kNone)
     return Refuse(tensor.name + " is a reduction: it can be placed, not inlined");
   if (tensor.kind == TensorKind::kOutput) return Refuse(tensor.name + " is an output: it must be stored");

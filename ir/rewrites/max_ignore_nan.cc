@@ -34,8 +34,6 @@ std::optional<Axes> PlainAxes(const Expr& load) {
   return axes;
 }
 
-bool IsLoadOf(const Expr& e, TensorId tensor) { return e.op() == Op::kLoad && e.int_value() == tensor; }
-
 class Proof {
  public:
   Proof(const Kernel& kernel, int stage)
@@ -43,10 +41,10 @@ class Proof {
 
   // Why not, or "".
   std::string Refusal() {
-    if (kernel_.tensors[static_cast<size_t>(top_.output)].kind == TensorKind::kOutput) return "it is an output";
+    if (kernel_.tensors[top_.output].kind == TensorKind::kOutput) return "it is an output";
     for (const Stage& stage : kernel_.stages) FindShifted(stage);
     for (const Stage& stage : kernel_.stages) FindTotal(stage);
-    if (total_ < 0) return "nothing sums exp(x - max x) over all of x";
+    if (!total_) return "nothing sums exp(x - max x) over all of x";
     for (const Stage& stage : kernel_.stages) {
       const bool exempt = stage.output == shifted_ || stage.output == total_;
       if (!exempt && !Covered(stage.body)) return "some use of it does not depend on the sum of exp(x - max x)";
@@ -57,7 +55,7 @@ class Proof {
  private:
   // The axes of T, its own and the reduced ones, as positions among `count` axes, where `e` is exp(x − T) over these.
   std::optional<Axes> MatchShifted(const Expr& e, size_t count) const {
-    if (e.op() != Op::kExp || e.arg(0).op() != Op::kSub || !IsLoadOf(e.arg(0).arg(1), top_.output)) return std::nullopt;
+    if (e.op() != Op::kExp || e.arg(0).op() != Op::kSub || !e.arg(0).arg(1).Loads(top_.output)) return std::nullopt;
     std::optional<Axes> places = PlainAxes(e.arg(0).arg(1));
     if (!places || count != rank_ + top_.reduce_axes.size()) return std::nullopt;
     for (int axis = 0; axis < static_cast<int>(count); ++axis)
@@ -82,8 +80,8 @@ class Proof {
 
   // E, where the exponentials are a stage of their own.
   void FindShifted(const Stage& stage) {
-    if (shifted_ >= 0 || stage.reduction != Reduction::kNone) return;
-    if (kernel_.tensors[static_cast<size_t>(stage.output)].kind == TensorKind::kOutput) return;
+    if (shifted_ || stage.reduction != Reduction::kNone) return;
+    if (kernel_.tensors[stage.output].kind == TensorKind::kOutput) return;
     std::optional<Axes> places = MatchShifted(stage.body, stage.axes.size());
     if (!places || !HasSameExtents(stage, *places)) return;
     shifted_ = stage.output;
@@ -92,9 +90,9 @@ class Proof {
 
   // S, of E or of exp(x − T) itself: summed over what T is the maximum of, kept apart where T is.
   void FindTotal(const Stage& stage) {
-    if (total_ >= 0 || stage.reduction != Reduction::kSum || stage.axes.size() != rank_) return;
+    if (total_ || stage.reduction != Reduction::kSum || stage.axes.size() != rank_) return;
     std::optional<Axes> places = MatchShifted(stage.body, stage.axes.size() + stage.reduce_axes.size());
-    if (shifted_ >= 0 && IsLoadOf(stage.body, shifted_)) {
+    if (stage.body.Loads(shifted_)) {
       if (std::optional<Axes> axes = PlainAxes(stage.body)) {
         places.emplace();
         for (int place : places_) places->push_back((*axes)[static_cast<size_t>(place)]);
@@ -111,9 +109,9 @@ class Proof {
   std::vector<Expr> RowOf(const Expr& load) const {
     std::vector<Expr> row(rank_);
     for (size_t i = 0; i < rank_; ++i) {
-      if (load.int_value() == top_.output) row[i] = load.arg(i);
-      if (load.int_value() == shifted_) row[i] = load.arg(static_cast<size_t>(places_[i]));
-      if (load.int_value() == total_) row[i] = load.arg(static_cast<size_t>(total_axes_[i]));
+      if (load.tensor() == top_.output) row[i] = load.arg(i);
+      if (load.tensor() == shifted_) row[i] = load.arg(static_cast<size_t>(places_[i]));
+      if (load.tensor() == total_) row[i] = load.arg(static_cast<size_t>(total_axes_[i]));
     }
     return row;
   }
@@ -125,9 +123,9 @@ class Proof {
 
   // Whether `e` is NaN wherever the sum of that row is, by itself or by the stages that it reads.
   bool FollowsTotal(const Expr& e, const std::vector<Expr>& row) const {
-    if (IsLoadOf(e, total_)) return SameRow(RowOf(e), row);
+    if (e.Loads(total_)) return SameRow(RowOf(e), row);
     if (e.op() == Op::kLoad) {
-      const int source = FindStage(kernel_, kernel_.tensors[static_cast<size_t>(e.int_value())].name);
+      const int source = FindStage(kernel_, kernel_.tensors[e.tensor()].name);
       if (source < 0 || kernel_.stages[static_cast<size_t>(source)].reduction != Reduction::kNone) return false;
       return FollowsTotal(SubstituteAxes(kernel_.stages[static_cast<size_t>(source)].body, e.args()), row);
     }
@@ -139,28 +137,28 @@ class Proof {
   bool Covered(const Expr& e) const {
     std::vector<std::vector<Expr>> rows;
     Walk(e, [&](const Expr& part) {
-      if (!IsLoadOf(part, top_.output) && !IsLoadOf(part, shifted_)) return;
+      if (!part.Loads(top_.output) && !part.Loads(shifted_)) return;
       const std::vector<Expr> row = RowOf(part);
       if (std::none_of(rows.begin(), rows.end(), [&](const auto& known) { return SameRow(known, row); }))
         rows.push_back(row);
     });
     if (rows.empty()) return true;
     if (rows.size() == 1 && FollowsTotal(e, rows[0])) return true;
-    if (IsLoadOf(e, top_.output) || IsLoadOf(e, shifted_)) return false;
+    if (e.Loads(top_.output) || e.Loads(shifted_)) return false;
     return std::all_of(e.args().begin(), e.args().end(), [&](const Expr& arg) { return Covered(arg); });
   }
 
   const Kernel& kernel_;
   const Stage& top_;
   const size_t rank_;
-  TensorId shifted_ = -1, total_ = -1;
+  TensorId shifted_, total_;
   Axes places_;      // E's dimension that is T's axis i, its own, then the reduced ones
   Axes total_axes_;  // S's dimension that is T's axis i
 };
 
 Result<Kernel> MaxIgnoreNan(Kernel kernel, int index, const RewriteStep&) {
   Stage& stage = kernel.stages[static_cast<size_t>(index)];
-  const Tensor& tensor = kernel.tensors[static_cast<size_t>(stage.output)];
+  const Tensor& tensor = kernel.tensors[stage.output];
   if (stage.reduction != Reduction::kMax || !IsFloat(tensor.dtype))
     return Refuse(fmt::format("{} is no maximum of floats", tensor.name));
   if (std::string why = Proof(kernel, index).Refusal(); !why.empty())

@@ -17,19 +17,15 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-const std::string& NameOf(const Kernel& kernel, const Stage& stage) {
-  return kernel.tensors[static_cast<size_t>(stage.output)].name;
-}
+const std::string& NameOf(const Kernel& kernel, const Stage& stage) { return kernel.tensors[stage.output].name; }
 
-DType TypeOf(const Kernel& kernel, const Stage& stage) {
-  return kernel.tensors[static_cast<size_t>(stage.output)].dtype;
-}
+DType TypeOf(const Kernel& kernel, const Stage& stage) { return kernel.tensors[stage.output].dtype; }
 
 // What an expression is made of, through element-wise stages that it is a load of. Only through plain indices:
 // expressions do not grow.
 Expr Resolved(const Kernel& kernel, Expr e) {
   while (e.op() == Op::kLoad) {
-    const Stage* producer = ProducerOf(kernel, static_cast<TensorId>(e.int_value()));
+    const Stage* producer = ProducerOf(kernel, e.tensor());
     const bool plain = std::all_of(e.args().begin(), e.args().end(),
                                    [](const Expr& arg) { return arg.op() == Op::kAxis || arg.op() == Op::kInt; });
     if (!producer || producer->reduction != Reduction::kNone || !plain) break;
@@ -48,7 +44,7 @@ int RowStage(const Kernel& kernel, const Expr& load, const Stage& reader) {
     const bool only_one = index.op() == Op::kInt && UpperExtent(kernel, reader.axes[i].extent) == 1;
     if (!in_place && !only_one) return -1;
   }
-  return FindStage(kernel, kernel.tensors[static_cast<size_t>(load.int_value())].name);
+  return FindStage(kernel, kernel.tensors[load.tensor()].name);
 }
 
 // A factor through which infinity stays infinity of the same sign.
@@ -181,7 +177,7 @@ class Maker {
       const Expr index = Int(which);
       return LoadOf(kept, type_, Indices(&index, BlockAt(rank_)));
     };
-    const std::vector<bool> was_read = Read();
+    const IdVector<TensorId, bool> was_read = Read();
     Stage& merged_first = kernel_.stages[first_index_];
     Stage& merged_second = kernel_.stages[second_index_];
     merged_first.body = statistic(0);
@@ -198,8 +194,7 @@ class Maker {
     Tensor tensor{name, type_, {}, {}, TensorKind::kIntermediate, false};
     for (const Axis& axis : second_.axes) tensor.shape.push_back(axis.extent);
     tensor.shape.insert(tensor.shape.end(), inner.begin(), inner.end());
-    kernel_.tensors.push_back(std::move(tensor));
-    return static_cast<TensorId>(kernel_.tensors.size()) - 1;
+    return kernel_.tensors.Add(std::move(tensor));
   }
 
   // The block's number, where it is the axis at `position`.
@@ -266,21 +261,21 @@ class Maker {
     return second + elements * (apart * apart);
   }
 
-  std::vector<bool> Read() const {
-    std::vector<bool> read(kernel_.tensors.size());
+  IdVector<TensorId, bool> Read() const {
+    IdVector<TensorId, bool> read(kernel_.tensors.size());
     for (const Stage& stage : kernel_.stages)
       Walk(stage.body, [&](const Expr& e) {
-        if (e.op() == Op::kLoad) read[static_cast<size_t>(e.int_value())] = true;
+        if (e.op() == Op::kLoad) read[e.tensor()] = true;
       });
     return read;
   }
 
-  void DropUnread(const std::vector<bool>& was_read) {
+  void DropUnread(const IdVector<TensorId, bool>& was_read) {
     for (bool changed = true; changed;) {
-      const std::vector<bool> read = Read();
+      const IdVector<TensorId, bool> read = Read();
       changed = std::erase_if(kernel_.stages, [&](const Stage& stage) {
-        const size_t id = static_cast<size_t>(stage.output);
-        return kernel_.tensors[id].kind == TensorKind::kIntermediate && !read[id] && id < was_read.size() &&
+        const TensorId id = stage.output;
+        return kernel_.tensors[id].kind == TensorKind::kIntermediate && !read[id] && was_read.contains(id) &&
                was_read[id];
       });
     }
@@ -307,7 +302,7 @@ Result<Kernel> OnlineReduction(Kernel kernel, int stage, const RewriteStep& step
   if (block < 1) return Refuse("a block of a row has at least one element");
   const OnlineNames names(base);
   for (const std::string& name : {names.first, names.second, names.kept})
-    if (FindTensor(kernel, name) >= 0) return Refuse(fmt::format("the name {} is taken", name));
+    if (FindTensor(kernel, name)) return Refuse(fmt::format("the name {} is taken", name));
   Pair pair = HONE_TRY(FindPair(kernel, stage));
   return Maker(std::move(kernel), stage, std::move(pair), base, block).Make();
 }

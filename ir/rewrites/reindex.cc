@@ -95,7 +95,6 @@ class Reindexing {
   Result<Kernel> Run(const std::string& result) && {
     HONE_TRY(Look());
     Stage copy;
-    copy.output = static_cast<TensorId>(kernel_.tensors.size());
     Tensor copied;
     copied.name = result;
     copied.dtype = Source().dtype;
@@ -112,27 +111,26 @@ class Reindexing {
       copied.shape.push_back(extent);
       copy.axes.push_back({fmt::format("i{}", d), std::move(extent)});
     }
+    copy.output = kernel_.tensors.Add(std::move(copied));
     copy.body = LoadOf(tensor_, Source().dtype, std::move(indices));
     if (!AlwaysInBounds(kernel_, copy))
       return Refuse(fmt::format("{} reads {} under a condition", ReaderName(), Source().name));
     copy.body = SplitClamp(copy.body);
     Stage& reader = kernel_.stages[static_cast<size_t>(reader_)];
     reader.body = Replaced(reader.body, copy.output);
-    kernel_.tensors.push_back(std::move(copied));
     kernel_.stages.insert(kernel_.stages.begin() + reader_, std::move(copy));
     return std::move(kernel_);
   }
 
  private:
-  const Tensor& Source() const { return kernel_.tensors[static_cast<size_t>(tensor_)]; }
+  const Tensor& Source() const { return kernel_.tensors[tensor_]; }
   const Stage& Reader() const { return kernel_.stages[static_cast<size_t>(reader_)]; }
-  const std::string& ReaderName() const { return kernel_.tensors[static_cast<size_t>(Reader().output)].name; }
+  const std::string& ReaderName() const { return kernel_.tensors[Reader().output].name; }
 
   // By more than sums in some dimension.
   bool Moves(const Expr& load) const {
-    return load.op() == Op::kLoad && load.int_value() == tensor_ &&
-           std::any_of(load.args().begin(), load.args().end(),
-                       [&](const Expr& index) { return !IsAffine(kernel_, index); });
+    return load.Loads(tensor_) && std::any_of(load.args().begin(), load.args().end(),
+                                              [&](const Expr& index) { return !IsAffine(kernel_, index); });
   }
 
   // What all loads that move have in common.
@@ -216,8 +214,8 @@ class Reindexing {
 
 Result<Kernel> Reindex(Kernel kernel, int index, const RewriteStep& step) {
   const TensorId tensor = FindTensor(kernel, step.names[0]);
-  if (tensor < 0) return Refuse("there is no tensor " + step.names[0]);
-  if (FindTensor(kernel, step.names[1]) >= 0) return Refuse(fmt::format("the name {} is taken", step.names[1]));
+  if (!tensor) return Refuse("there is no tensor " + step.names[0]);
+  if (FindTensor(kernel, step.names[1])) return Refuse(fmt::format("the name {} is taken", step.names[1]));
   return Reindexing(std::move(kernel), index, tensor).Run(step.names[1]);
 }
 

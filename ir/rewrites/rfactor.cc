@@ -29,20 +29,19 @@ std::string FreshAxis(const Stage& stage, const std::string& base) {
 Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, int64_t lanes,
                        const std::string& result) {
   Stage& stage = kernel.stages[static_cast<size_t>(index)];
-  const std::string stage_name = kernel.tensors[static_cast<size_t>(stage.output)].name;
-  if (FindTensor(kernel, result) >= 0) return Refuse(fmt::format("the name {} is taken", result));
+  const std::string stage_name = kernel.tensors[stage.output].name;
+  if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
   auto axis = std::find_if(stage.reduce_axes.begin(), stage.reduce_axes.end(),
                            [&](const Axis& a) { return a.name == axis_name; });
   if (stage.reduction == Reduction::kNone || axis == stage.reduce_axes.end())
     return Refuse(fmt::format("{} does not reduce over {}", stage_name, axis_name));
-  const Tensor& out = kernel.tensors[static_cast<size_t>(stage.output)];
+  const Tensor& out = kernel.tensors[stage.output];
   size_t spatial = stage.axes.size(), which = static_cast<size_t>(axis - stage.reduce_axes.begin());
   Expr extent = axis->extent;
 
   // part[spatial…, l] = reduce over (k.q, the other axes) of body with k = q·lanes + l; outside, the identity.
   const std::string lane = FreshAxis(stage, "l");
   Stage part;
-  part.output = static_cast<TensorId>(kernel.tensors.size());
   part.axes = stage.axes;
   part.axes.push_back({lane, Int(lanes)});
   part.reduce_axes = stage.reduce_axes;
@@ -61,12 +60,12 @@ Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, i
   }
   Tensor tensor{result, stage.body.type(), out.shape, {}, TensorKind::kIntermediate, false};
   tensor.shape.push_back(Int(lanes));
+  part.output = kernel.tensors.Add(std::move(tensor));
 
   std::vector<Expr> at;
   for (size_t i = 0; i <= spatial; ++i) at.push_back(AxisRef(static_cast<int>(i)));
   stage.body = LoadOf(part.output, stage.body.type(), std::move(at));
   stage.reduce_axes = {{lane, Int(lanes)}};
-  kernel.tensors.push_back(std::move(tensor));
   kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
   return kernel;
 }

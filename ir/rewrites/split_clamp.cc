@@ -49,7 +49,7 @@ Expr SplitClamp(const Expr& load) {
   auto at = [&](const Expr& index) {
     std::vector<Expr> indices = load.args();
     indices.back() = index;
-    return LoadOf(static_cast<int>(load.int_value()), load.type(), std::move(indices));
+    return LoadOf(load.tensor(), load.type(), std::move(indices));
   };
   return SelectOf(
       Binary(Op::kLt, clamp.index, clamp.lo), at(clamp.lo),

@@ -23,12 +23,12 @@ std::vector<bool> AxesIn(const Expr& e, size_t count) {
 // Where the padded element of the stage's load comes from inside x, as far as `trimmed` axes move it.
 Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& padded_load,
                           const std::vector<bool>& trimmed) {
-  const std::string& name = kernel.tensors[static_cast<size_t>(padded_load.int_value())].name;
+  const std::string& name = kernel.tensors[padded_load.tensor()].name;
   const int producer = FindStage(kernel, name);
   const Expr pad = producer < 0 ? Expr() : kernel.stages[static_cast<size_t>(producer)].body;
   if (!pad || pad.op() != Op::kPad || pad.arg(1).op() != Op::kFloat || pad.arg(1).float_value() != 0)
     return Refuse(name + " is not padded with zeros");
-  const Tensor& source = kernel.tensors[static_cast<size_t>(pad.arg(0).int_value())];
+  const Tensor& source = kernel.tensors[pad.arg(0).tensor()];
   const size_t rank = stage.axes.size();
   std::vector<bool> covered(trimmed.size());
   Expr inside;
@@ -55,25 +55,23 @@ Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& 
 
 Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
   const TensorId padded = FindTensor(kernel, step.names[0]);
-  if (padded < 0) return Refuse("there is no tensor " + step.names[0]);
+  if (!padded) return Refuse("there is no tensor " + step.names[0]);
   const std::string& base = step.names[1];
   const std::vector<std::string> axes(step.names.begin() + 2, step.names.end());
   const Stage sum = kernel.stages[static_cast<size_t>(index)];
-  const Tensor total = kernel.tensors[static_cast<size_t>(sum.output)];
+  const Tensor total = kernel.tensors[sum.output];
   const TrimNames names(base);
   for (const std::string& name : {names.whole, names.edges, names.weights})
-    if (FindTensor(kernel, name) >= 0) return Refuse(fmt::format("the name {} is taken", name));
+    if (FindTensor(kernel, name)) return Refuse(fmt::format("the name {} is taken", name));
   if (total.kind == TensorKind::kOutput)
     return Refuse(total.name + " is an output: move the sum to a stage of its own first, by cache_write");
   if (sum.reduction != Reduction::kSum || !IsFloat(total.dtype) || sum.body.op() != Op::kMul)
     return Refuse(total.name + " is no sum of products of floats");
-  auto is_load = [](const Expr& e, TensorId tensor) { return e.op() == Op::kLoad && e.int_value() == tensor; };
-  const size_t side = is_load(sum.body.arg(0), padded) ? 0 : 1;
+  const size_t side = sum.body.arg(0).Loads(padded) ? 0 : 1;
   const Expr padded_load = sum.body.arg(side), weight = sum.body.arg(1 - side);
-  if (!is_load(padded_load, padded) || weight.op() != Op::kLoad ||
-      !kernel.tensors[static_cast<size_t>(weight.int_value())].is_const)
-    return Refuse(fmt::format("{} is no sum over the product of {} with a constant", total.name,
-                              kernel.tensors[static_cast<size_t>(padded)].name));
+  if (!padded_load.Loads(padded) || weight.op() != Op::kLoad || !kernel.tensors[weight.tensor()].is_const)
+    return Refuse(
+        fmt::format("{} is no sum over the product of {} with a constant", total.name, kernel.tensors[padded].name));
 
   const size_t rank = sum.axes.size(), count = rank + sum.reduce_axes.size();
   std::vector<bool> trimmed(count);
@@ -111,8 +109,7 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
     for (Expr& axis : *own)
       if (!axis) axis = Int(0);  // it does not depend on it
     stage.reduction = stage.reduce_axes.empty() ? Reduction::kNone : Reduction::kSum;
-    stage.output = static_cast<TensorId>(kernel.tensors.size());
-    kernel.tensors.push_back(std::move(tensor));
+    stage.output = kernel.tensors.Add(std::move(tensor));
     return stage;
   };
   std::vector<Expr> own;
@@ -137,7 +134,7 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
   for (int reader : ReadersOf(kernel, sum.output)) {
     Stage& stage = kernel.stages[static_cast<size_t>(reader)];
     stage.body = Rewrite(stage.body, [&](const Expr& e) {
-      return is_load(e, sum.output) ? LoadOf(whole.output, total.dtype, e.args()) : e;
+      return e.Loads(sum.output) ? LoadOf(whole.output, total.dtype, e.args()) : e;
     });
   }
   kernel.stages[static_cast<size_t>(index)].body = SelectOf(inside, sum.body, zero);

@@ -97,7 +97,7 @@ class Winograd {
     HONE_TRY(Recognise());
     for (const std::string* name : {&names_.input, &names_.rows, &names_.tiles, &names_.filter_rows, &names_.filter,
                                     &names_.product, &names_.half, &names_.result})
-      if (FindTensor(kernel_, *name) >= 0) return Refuse(fmt::format("the name {} is taken", *name));
+      if (FindTensor(kernel_, *name)) return Refuse(fmt::format("the name {} is taken", *name));
     AddInput();
     AddRows();
     AddTiles();
@@ -125,7 +125,7 @@ class Winograd {
 
   Result<void> Recognise() {
     const Stage& stage = Sum();
-    type_ = kernel_.tensors[static_cast<size_t>(stage.output)].dtype;
+    type_ = kernel_.tensors[stage.output].dtype;
     if (m_ != 2 && m_ != 4) return Refuse("winograd takes tiles of 2 or 4");
     if (stage.reduction != Reduction::kSum || stage.body.op() != Op::kMul || stage.axes.size() < 2 ||
         (type_ != DType::kF32 && type_ != DType::kF64))
@@ -246,12 +246,10 @@ class Winograd {
 
   // Adds the stage before the sum and its tensor; the tensor's id.
   TensorId Finish(StageBuilder builder, const std::string& name, Expr body) {
-    TensorId id = static_cast<TensorId>(kernel_.tensors.size());
     Tensor tensor{name, type_, {}, {}, TensorKind::kIntermediate, false};
     for (const Axis& axis : builder.stage.axes) tensor.shape.push_back(axis.extent);
-    builder.stage.output = id;
+    const TensorId id = builder.stage.output = kernel_.tensors.Add(std::move(tensor));
     builder.stage.body = std::move(body);
-    kernel_.tensors.push_back(std::move(tensor));
     kernel_.stages.insert(kernel_.stages.begin() + index_, std::move(builder.stage));
     ++index_;
     return id;
@@ -266,7 +264,7 @@ class Winograd {
     values[static_cast<size_t>(h_)] = builder.Add(AxisOf(h_).name, Int(rows_ * m_ + 2));
     values[static_cast<size_t>(w_)] = builder.Add(AxisOf(w_).name, Int(columns_ * m_ + 2));
     Expr load = SubstituteAxes(x_.load, values);
-    const Stage* producer = ProducerOf(kernel_, static_cast<TensorId>(load.int_value()));
+    const Stage* producer = ProducerOf(kernel_, load.tensor());
     if (producer != nullptr && EndsInZeros(*producer)) {
       replaced_ = producer->output;
       Expr body = SubstituteAxes(producer->body, load.args());
@@ -284,7 +282,7 @@ class Winograd {
         body.arg(1).float_value() != 0)
       return false;
     const Expr& load = body.arg(0);
-    const Tensor& source = kernel_.tensors[static_cast<size_t>(load.int_value())];
+    const Tensor& source = kernel_.tensors[load.tensor()];
     for (size_t axis = 0; axis < producer.axes.size(); ++axis) {
       if (!Uses(x_.load.arg(axis), h_) && !Uses(x_.load.arg(axis), w_)) continue;
       bool ends = false;
@@ -423,7 +421,7 @@ class Winograd {
     sum.reduce_axes.clear();
     sum.body = body;
     // The padded copy that `input` took the place of.
-    if (replaced_ < 0 || !ReadersOf(kernel_, replaced_).empty()) return;
+    if (!replaced_ || !ReadersOf(kernel_, replaced_).empty()) return;
     std::erase_if(kernel_.stages, [&](const Stage& stage) { return stage.output == replaced_; });
   }
 
@@ -438,9 +436,8 @@ class Winograd {
   std::vector<int> channels_, others_;     // reduction axes but the window; spatial axes but rows and columns
   Side x_, f_;
   int64_t rows_ = 0;  // of tiles
-  TensorId replaced_ = -1;
-  TensorId input_ = -1, row_sums_ = -1, tiles_ = -1, filter_rows_ = -1, filter_ = -1, product_ = -1, half_ = -1,
-           result_ = -1;
+  TensorId replaced_;
+  TensorId input_, row_sums_, tiles_, filter_rows_, filter_, product_, half_, result_;
 };
 
 Result<Kernel> ApplyWinograd(Kernel kernel, int stage, const RewriteStep& step) {

@@ -31,7 +31,7 @@ bool IsForGpu(const ScheduledKernel& scheduled) {
 
 Scope EffectiveScope(const ScheduledKernel& scheduled, size_t stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
-  const Tensor& tensor = scheduled.kernel.tensors[static_cast<size_t>(scheduled.kernel.stages[stage].output)];
+  const Tensor& tensor = scheduled.kernel.tensors[scheduled.kernel.stages[stage].output];
   if (schedule.scope != Scope::kDefault || tensor.kind == TensorKind::kOutput) return schedule.scope;
   if (schedule.attach_stage < 0) return Scope::kWorkspace;
   return IsForGpu(scheduled) ? Scope::kBlock : Scope::kPerWorker;

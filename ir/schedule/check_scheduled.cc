@@ -73,7 +73,7 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
   bool from_operand = true;
   Walk(scheduled.kernel.stages[stage].body, [&](const Expr& e) {
     if (e.op() != Op::kLoad) return;
-    const Tensor& read = scheduled.kernel.tensors[static_cast<size_t>(e.int_value())];
+    const Tensor& read = scheduled.kernel.tensors[e.tensor()];
     const int producer = FindStage(scheduled.kernel, read.name);
     if (producer < 0) return;
     const StageSchedule& inner = scheduled.stages[static_cast<size_t>(producer)];
@@ -87,7 +87,7 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
 }  // namespace
 
 const std::string& StageName(const ScheduledKernel& scheduled, size_t stage) {
-  return scheduled.kernel.tensors[static_cast<size_t>(scheduled.kernel.stages[stage].output)].name;
+  return scheduled.kernel.tensors[scheduled.kernel.stages[stage].output].name;
 }
 
 Result<size_t> FindLoop(const ScheduledKernel& scheduled, size_t stage, const std::string& path) {

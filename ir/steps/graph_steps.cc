@@ -84,7 +84,7 @@ std::string PrintCacheRead(const CacheReadStep& step) {
 Result<void> ApplyCacheRead(const CacheReadStep& step, ScheduleState& state) {
   const size_t reader = HONE_TRY(state.FindStage(step.stage));
   const TensorId tensor = HONE_TRY(state.FindTensor(step.tensor));
-  const Tensor& source = state.kernel().tensors[static_cast<size_t>(tensor)];
+  const Tensor& source = state.kernel().tensors[tensor];
   if (step.scope == Scope::kConst && (source.kind != TensorKind::kInput || !source.is_const))
     return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", source.name));
   HONE_TRY(state.Rewritten(HONE_TRY(CacheRead(state.kernel(), tensor, static_cast<int>(reader), step.result))));

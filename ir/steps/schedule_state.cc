@@ -50,14 +50,14 @@ Result<size_t> ScheduleState::FindLoop(size_t stage, const std::string& path) co
 
 Result<TensorId> ScheduleState::FindTensor(const std::string& name) const {
   const TensorId tensor = hone::FindTensor(result_.kernel, name);
-  if (tensor < 0) return Refuse("there is no tensor " + name);
+  if (!tensor) return Refuse("there is no tensor " + name);
   return tensor;
 }
 
 Result<void> ScheduleState::Rewritten(Kernel kernel) {
   std::vector<StageSchedule> stages;
   for (const Stage& stage : kernel.stages) {
-    const std::string& name = kernel.tensors[static_cast<size_t>(stage.output)].name;
+    const std::string& name = kernel.tensors[stage.output].name;
     int old = hone::FindStage(result_.kernel, name);
     if (old < 0) {
       stages.push_back(InitialSchedule(stage));

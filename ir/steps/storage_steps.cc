@@ -19,7 +19,7 @@ constexpr int64_t kFarthestPrefetch = 1 << 20;  // bytes
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 bool IsOutput(const ScheduleState& state, size_t stage) {
-  return state.kernel().tensors[static_cast<size_t>(state.stage(stage).output)].kind == TensorKind::kOutput;
+  return state.kernel().tensors[state.stage(stage).output].kind == TensorKind::kOutput;
 }
 
 // ---- compute_at STAGE CONSUMER.LOOP
@@ -62,9 +62,9 @@ std::string PrintStore(const StoreStep& step) {
 // Whether hone_pack can compute the stage: from one constant operand.
 Result<void> CheckComputedFromConstant(const ScheduleState& state, size_t stage) {
   const TensorId source = OnlyInputOf(state.kernel(), state.stage(stage));
-  if (source < 0)
+  if (!source)
     return Refuse(fmt::format("{} does not come from one operand alone", StageName(state.scheduled(), stage)));
-  const Tensor& operand = state.kernel().tensors[static_cast<size_t>(source)];
+  const Tensor& operand = state.kernel().tensors[source];
   if (operand.kind != TensorKind::kInput || !operand.is_const)
     return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", operand.name));
   return {};

@@ -35,7 +35,7 @@ void Interpret(const Kernel& kernel) {
   std::vector<OperandView> views;
   int outputs = 0;
   for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel.tensors[id];
     if (tensor.kind == TensorKind::kOutput) {
       ++outputs;
       continue;
@@ -46,7 +46,7 @@ void Interpret(const Kernel& kernel) {
   Interpreter interpreter(kernel, views);
   int output = 0;
   for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel.tensors[id];
     if (tensor.kind != TensorKind::kOutput) continue;
     if (interpreter.CostPerElement(output) <= kSmallCost) {
       interpreter.At(output, 0);

@@ -48,7 +48,7 @@ inline GpuOutcome RunStraight(std::string_view text, const straight::Program& pr
   std::vector<OperandView> inputs;
   std::vector<void*> operands;
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];
+    const Tensor& tensor = kernel.tensors[kernel.operands[i]];
     storage.emplace_back(static_cast<size_t>(ElementCount(kernel, tensor) * ByteSize(tensor.dtype)));
     if (tensor.kind == TensorKind::kInput)
       FillInput(kernel, static_cast<int>(i), 7, storage.back());
@@ -57,15 +57,14 @@ inline GpuOutcome RunStraight(std::string_view text, const straight::Program& pr
   }
   for (size_t i = 0; i < storage.size(); ++i) {
     operands.push_back(storage[i].data());
-    if (kernel.tensors[static_cast<size_t>(kernel.operands[i])].kind == TensorKind::kInput)
-      inputs.push_back({storage[i].data()});
+    if (kernel.tensors[kernel.operands[i]].kind == TensorKind::kInput) inputs.push_back({storage[i].data()});
   }
   outcome.report = SimtRun(program, operands, {}, options).value();
   Interpreter reference(kernel, inputs);
   const double tolerance = Tolerance(kernel);
   int output = -1;
   for (size_t i = 0; i < storage.size() && outcome.failure.empty(); ++i) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];
+    const Tensor& tensor = kernel.tensors[kernel.operands[i]];
     if (tensor.kind != TensorKind::kOutput) continue;
     ++output;
     for (int64_t e = 0; e < ElementCount(kernel, tensor); ++e) {

@@ -33,7 +33,7 @@ inline std::string LookUpKernel(std::string_view text) {
   const Canonical canonical = Canonicalize(*kernel);
   std::string seen = FingerprintOf(canonical).Hex() + ClassFingerprintOf(canonical).Hex();
   for (TensorId id : kernel->operands)
-    for (const Expr& extent : kernel->tensors[static_cast<size_t>(id)].shape)
+    for (const Expr& extent : kernel->tensors[id].shape)
       if (UpperExtent(*kernel, extent) < LowerExtent(*kernel, extent)) return "an extent without values";
   if (!IsStatic(*kernel))
     for (Size& size : kernel->sizes) size.lo = size.hi;

@@ -18,7 +18,7 @@ class KernelInputs {
  public:
   KernelInputs(const Kernel& kernel, Rng& rng) {
     for (TensorId id : kernel.operands) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+      const Tensor& tensor = kernel.tensors[id];
       if (tensor.kind != TensorKind::kInput) continue;
       size_t count = static_cast<size_t>(ElementCount(kernel, tensor));
       std::vector<std::byte> bytes(count * static_cast<size_t>(ByteSize(tensor.dtype)));
@@ -62,7 +62,7 @@ inline std::vector<Reference> WholeReference(const Kernel& kernel, const KernelI
   Interpreter interpreter(kernel, views);
   int seen = 0;
   for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel.tensors[id];
     if (tensor.kind != TensorKind::kOutput || seen++ != output) continue;
     std::vector<int64_t> indices(static_cast<size_t>(ElementCount(kernel, tensor)));
     std::iota(indices.begin(), indices.end(), 0);

@@ -36,7 +36,7 @@ void PutOddNumbers(T* values, size_t rows, size_t row) {
 
 // In an operand, along its last dimension. REQUIRES: it is an input of f32 or f64.
 inline void PutOddNumbers(const Kernel& kernel, KernelInputs& inputs, size_t operand = 0) {
-  const Tensor& x = kernel.tensors[static_cast<size_t>(kernel.operands[operand])];
+  const Tensor& x = kernel.tensors[kernel.operands[operand]];
   const size_t row = static_cast<size_t>(EvalExtent(kernel, x.shape.back()));
   const size_t rows = static_cast<size_t>(ElementCount(kernel, x)) / row;
   if (x.dtype == DType::kF64)

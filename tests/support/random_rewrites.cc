@@ -40,7 +40,7 @@ void RandomSchedule::Im2col() {
     if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
   });
   RewriteStep step{"im2col", NameOf(stage)};
-  step.names = {state_.kernel.tensors[static_cast<size_t>(read.int_value())].name, FreshName()};
+  step.names = {state_.kernel.tensors[read.tensor()].name, FreshName()};
   step.names.insert(step.names.end(), used.begin(), used.end());
   Propose({step});
 }
@@ -53,7 +53,7 @@ void RandomSchedule::Reindex() {
   const Stage& stage = AnyStage();
   std::vector<std::string> tensors;
   Walk(stage.body, [&](const Expr& e) {
-    if (e.op() == Op::kLoad) tensors.push_back(state_.kernel.tensors[static_cast<size_t>(e.int_value())].name);
+    if (e.op() == Op::kLoad) tensors.push_back(state_.kernel.tensors[e.tensor()].name);
   });
   if (!tensors.empty()) Propose({RewriteStep{"reindex", NameOf(stage), {Pick(tensors), FreshName()}}});
 }
@@ -74,13 +74,12 @@ void RandomSchedule::TrimPadding() {
   const Stage& stage = AnyStage();
   std::vector<TensorId> padded;
   Walk(stage.body, [&](const Expr& e) {
-    const Stage* producer =
-        e.op() == Op::kLoad ? ProducerOf(state_.kernel, static_cast<TensorId>(e.int_value())) : nullptr;
+    const Stage* producer = e.op() == Op::kLoad ? ProducerOf(state_.kernel, e.tensor()) : nullptr;
     if (producer && producer->body.op() == Op::kPad) padded.push_back(producer->output);
   });
   if (padded.empty() || stage.reduce_axes.empty()) return;
   RewriteStep step{"trim_padding", NameOf(stage)};
-  step.names = {state_.kernel.tensors[static_cast<size_t>(Pick(padded))].name, FreshName()};
+  step.names = {state_.kernel.tensors[Pick(padded)].name, FreshName()};
   for (const Axis& axis : stage.reduce_axes)
     if (rng_.Chance(0.5)) step.names.push_back(axis.name);
   Propose({step});
@@ -98,10 +97,10 @@ void RandomSchedule::CacheRead() {
   const Stage& stage = AnyStage();
   std::vector<TensorId> read;
   Walk(stage.body, [&](const Expr& e) {
-    if (e.op() == Op::kLoad) read.push_back(static_cast<TensorId>(e.int_value()));
+    if (e.op() == Op::kLoad) read.push_back(e.tensor());
   });
   if (read.empty()) return;
-  const Tensor& tensor = state_.kernel.tensors[static_cast<size_t>(Pick(read))];
+  const Tensor& tensor = state_.kernel.tensors[Pick(read)];
   CacheReadStep step{tensor.name, FreshName(), NameOf(stage), Scope::kWorkspace};
   if (tensor.is_const && rng_.Chance(0.6)) step.scope = Scope::kConst;
   // The copy's axes have names once it is there.
@@ -110,7 +109,7 @@ void RandomSchedule::CacheRead() {
   Result<ScheduledKernel> applied = ApplySchedule(kernel_, with_copy);
   if (!applied) return;
   for (const Stage& copy : applied->kernel.stages)
-    if (applied->kernel.tensors[static_cast<size_t>(copy.output)].name == step.result) step.layout = AnyLayout(copy);
+    if (applied->kernel.tensors[copy.output].name == step.result) step.layout = AnyLayout(copy);
   if (step.scope != Scope::kWorkspace || LoopsOf(stage).loops.empty() || !rng_.Chance(0.6)) {
     Propose({step});
     return;

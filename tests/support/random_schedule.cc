@@ -96,9 +96,7 @@ std::vector<std::string> RandomSchedule::NamesOf(const std::vector<Axis>& axes) 
   return names;
 }
 
-std::string RandomSchedule::NameOf(const Stage& stage) const {
-  return state_.kernel.tensors[static_cast<size_t>(stage.output)].name;
-}
+std::string RandomSchedule::NameOf(const Stage& stage) const { return state_.kernel.tensors[stage.output].name; }
 
 std::string RandomSchedule::AnyLoop(const StageSchedule& stage) {
   return stage.loops.empty() ? "none" : Pick(stage.loops).path;
@@ -293,7 +291,7 @@ void RandomSchedule::Prefetch() {
   const Stage& stage = AnyStage();
   std::vector<std::string> reads;
   Walk(stage.body, [&](const Expr& e) {
-    if (e.op() == Op::kLoad) reads.push_back(state_.kernel.tensors[static_cast<size_t>(e.int_value())].name);
+    if (e.op() == Op::kLoad) reads.push_back(state_.kernel.tensors[e.tensor()].name);
   });
   if (reads.empty()) return;
   const std::string tensor = Pick(reads);

@@ -12,8 +12,7 @@ namespace hone {
 inline Result<Kernel> RewriteStage(const Kernel& kernel, const char* rewrite, int stage,
                                    std::vector<std::string> names = {}, std::vector<int64_t> numbers = {}) {
   const TensorId output = kernel.stages[static_cast<size_t>(stage)].output;
-  return ApplyRewrite(
-      kernel, {rewrite, kernel.tensors[static_cast<size_t>(output)].name, std::move(names), std::move(numbers)});
+  return ApplyRewrite(kernel, {rewrite, kernel.tensors[output].name, std::move(names), std::move(numbers)});
 }
 
 inline Result<Kernel> FuseAxes(const Kernel& kernel, int stage, const std::vector<std::string>& axes) {

@@ -112,7 +112,7 @@ Outputs RunOnce(const Library& library, const Manifest& manifest, KernelCase& ke
   std::vector<void*> pointers;
   size_t input = 0;
   for (size_t i = 0; i < k.operands.size(); ++i) {
-    const Tensor& tensor = k.tensors[static_cast<size_t>(k.operands[i])];
+    const Tensor& tensor = k.tensors[k.operands[i]];
     int64_t bytes = ElementCount(k, tensor) * ByteSize(tensor.dtype);
     GuardedBuffer& buffer = buffers.emplace_back(bytes, ByteSize(tensor.dtype), mode.against, mode.scratch);
     pointers.push_back(buffer.data());
@@ -131,7 +131,7 @@ Outputs RunOnce(const Library& library, const Manifest& manifest, KernelCase& ke
   }
   if (library.entry()(&env, pointers.data(), sizes.data()) != 0) fail("hone_entry failed");
   for (size_t i = 0; i < k.operands.size(); ++i) {
-    const Tensor& tensor = k.tensors[static_cast<size_t>(k.operands[i])];
+    const Tensor& tensor = k.tensors[k.operands[i]];
     if (!buffers[i].Intact()) fail("wrote outside " + tensor.name);
     if (tensor.kind != TensorKind::kOutput) continue;
     const auto* data = static_cast<const std::byte*>(buffers[i].data());
@@ -151,7 +151,7 @@ std::string Compare(const KernelCase& kernel, const Outputs& outputs, double* wo
   std::string failure;
   size_t output = 0;
   for (TensorId id : k.operands) {
-    const Tensor& tensor = k.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = k.tensors[id];
     if (tensor.kind != TensorKind::kOutput) continue;
     const std::vector<Reference>& references = kernel.references(output);
     for (size_t e = 0; e < references.size(); ++e) {
@@ -180,7 +180,7 @@ KernelCase::KernelCase(std::string text, uint64_t seed, double slack,
   inputs_ = std::make_unique<KernelInputs>(kernel_, rng);
   if (change) change(kernel_, *inputs_);
   int outputs = static_cast<int>(std::count_if(kernel_.operands.begin(), kernel_.operands.end(), [&](TensorId id) {
-    return kernel_.tensors[static_cast<size_t>(id)].kind == TensorKind::kOutput;
+    return kernel_.tensors[id].kind == TensorKind::kOutput;
   }));
   for (int output = 0; output < outputs; ++output) references_.push_back(WholeReference(kernel_, *inputs_, output));
 }

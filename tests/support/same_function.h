@@ -31,24 +31,24 @@ inline bool IsSameValue(const Reference& a, const Reference& b) {
 
 inline int OutputCount(const Kernel& kernel) {
   int count = 0;
-  for (TensorId id : kernel.operands) count += kernel.tensors[static_cast<size_t>(id)].kind == TensorKind::kOutput;
+  for (TensorId id : kernel.operands) count += kernel.tensors[id].kind == TensorKind::kOutput;
   return count;
 }
 
 // Rewrites leave tensors behind that nothing fills or reads; the verifier wants a stage for each.
 inline Kernel WithoutUnused(const Kernel& kernel) {
   Kernel result = kernel;
-  result.tensors.clear();
-  std::map<int64_t, TensorId> places;
+  result.tensors = {};
+  std::map<TensorId, TensorId> places;
   auto keep = [&](TensorId id) {
-    if (places.emplace(id, static_cast<TensorId>(result.tensors.size())).second)
-      result.tensors.push_back(kernel.tensors[static_cast<size_t>(id)]);
-    return places.at(id);
+    TensorId& place = places[id];
+    if (!place) place = result.tensors.Add(kernel.tensors[id]);
+    return place;
   };
   for (TensorId& operand : result.operands) operand = keep(operand);
   for (Stage& stage : result.stages) {
     stage.body = Rewrite(stage.body, [&](const Expr& e) {
-      return e.op() == Op::kLoad ? LoadOf(keep(static_cast<TensorId>(e.int_value())), e.type(), e.args()) : e;
+      return e.op() == Op::kLoad ? LoadOf(keep(e.tensor()), e.type(), e.args()) : e;
     });
     stage.output = keep(stage.output);
   }
@@ -62,8 +62,8 @@ inline void ExpectSameFunction(const Kernel& before, const Kernel& after, uint64
   ASSERT_TRUE(verified) << verified.error().Text();
   ASSERT_EQ(before.operands.size(), after.operands.size());
   for (size_t i = 0; i < before.operands.size(); ++i) {
-    const Tensor& a = before.tensors[static_cast<size_t>(before.operands[i])];
-    const Tensor& b = after.tensors[static_cast<size_t>(after.operands[i])];
+    const Tensor& a = before.tensors[before.operands[i]];
+    const Tensor& b = after.tensors[after.operands[i]];
     EXPECT_EQ(a.name, b.name);
     EXPECT_EQ(a.dtype, b.dtype);
     EXPECT_EQ(a.kind, b.kind);
@@ -92,7 +92,7 @@ inline std::string RefusalOf(const Result<Kernel>& result) { return result ? "no
 
 inline std::vector<std::string> StageNames(const Kernel& kernel) {
   std::vector<std::string> names;
-  for (const Stage& stage : kernel.stages) names.push_back(kernel.tensors[static_cast<size_t>(stage.output)].name);
+  for (const Stage& stage : kernel.stages) names.push_back(kernel.tensors[stage.output].name);
   return names;
 }
 
@@ -109,7 +109,7 @@ inline const Stage& StageOf(const Kernel& kernel, const std::string& name) {
 // The first stage that reduces.
 inline std::string SumOf(const Kernel& kernel) {
   for (const Stage& stage : kernel.stages)
-    if (stage.reduction != Reduction::kNone) return kernel.tensors[static_cast<size_t>(stage.output)].name;
+    if (stage.reduction != Reduction::kNone) return kernel.tensors[stage.output].name;
   return "";
 }
 

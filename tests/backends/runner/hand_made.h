@@ -32,7 +32,7 @@ inline Manifest ManifestOf(const std::string& text) {
   for (const Size& size : kernel->sizes)
     if (!size.is_constant()) manifest.dynamic_sizes.push_back(size.name);
   for (TensorId id : kernel->operands) {
-    const Tensor& tensor = kernel->tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel->tensors[id];
     ManifestOperand operand;
     operand.name = tensor.name;
     operand.dtype = tensor.dtype;

@@ -210,7 +210,7 @@ struct Product {
         result(IsFloat(of) ? of : DType::kI32),
         kernel(Parsed("matmul(M=70,N=90,K=17,dtype=" + std::string(Name(of)) + ")")) {
     for (int operand : {0, 1}) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[static_cast<size_t>(operand)])];
+      const Tensor& tensor = kernel.tensors[kernel.operands[static_cast<size_t>(operand)]];
       EXPECT_EQ(tensor.dtype, type);
       inputs.emplace_back(static_cast<size_t>(ElementCount(kernel, tensor) * ByteSize(type)));
       FillInput(kernel, operand, 1, inputs.back());
@@ -340,7 +340,7 @@ TEST(NarrowTypes, WrongSignednessAndSaturationOfIntegersAreSeen) {
 TEST(NarrowTypes, ABytesIntegerOffByOneIsSeenWhereverItIs) {
   for (std::string_view text : {"maxpool2d(C=2,H=9,W=9,R=3,S=3,dtype=u8)", "transpose(M=7,N=9,dtype=u8)"}) {
     const Kernel kernel = Product::Parsed(std::string(text));
-    std::vector<std::byte> input(static_cast<size_t>(ElementCount(kernel, kernel.tensors[0])));
+    std::vector<std::byte> input(static_cast<size_t>(ElementCount(kernel, kernel.tensors[TensorId(0)])));
     FillInput(kernel, 0, 1, input);
     const std::vector<OperandView> views = {{input.data()}};
     Interpreter interpreter(kernel, views);

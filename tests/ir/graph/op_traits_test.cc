@@ -129,7 +129,7 @@ bool Verifies(const OpTraits& traits, const OpDefinition& definition, DType type
   std::vector<Expr> args;
   for (int i = 0; i < arity; ++i) {
     const bool divides = i == 1 && definition.divisor > 0 && !IsFloat(type);
-    args.push_back(divides ? Int(3, type) : LoadOf(std::min(i, 1), type, {}));
+    args.push_back(divides ? Int(3, type) : LoadOf(TensorId(std::min(i, 1)), type, {}));
   }
   kernel->stages[0].body = Expr(traits.op, result, std::move(args));
   return VerifyKernel(*kernel).has_value();

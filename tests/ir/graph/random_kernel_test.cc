@@ -53,7 +53,7 @@ TEST(RandomKernels, CanonicalFormIgnoresNames) {
       return std::string(stem) + std::to_string(rng.Below(1000)) + "_" + std::to_string(i);
     };
     renamed.name = "other";
-    for (size_t i = 0; i < renamed.tensors.size(); ++i) renamed.tensors[i].name = fresh("t", i);
+    for (TensorId id : renamed.tensors.ids()) renamed.tensors[id].name = fresh("t", id.index());
     for (size_t i = 0; i < renamed.sizes.size(); ++i) renamed.sizes[i].name = fresh("S", i);
     for (Stage& stage : renamed.stages) {
       for (size_t i = 0; i < stage.axes.size(); ++i) stage.axes[i].name = fresh("a", i);
@@ -79,12 +79,12 @@ class TreeWalk {
       : kernel_(kernel), values_(kernel.tensors.size()) {
     size_t next = 0;
     for (TensorId id : kernel.operands) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
-      if (tensor.kind == TensorKind::kInput) ReadInput(tensor, inputs[next++].data, &values_[static_cast<size_t>(id)]);
+      const Tensor& tensor = kernel.tensors[id];
+      if (tensor.kind == TensorKind::kInput) ReadInput(tensor, inputs[next++].data, &values_[id]);
     }
     for (const Stage& stage : kernel.stages) Run(stage);
   }
-  const std::vector<double>& Of(TensorId id) const { return values_[static_cast<size_t>(id)]; }
+  const std::vector<double>& Of(TensorId id) const { return values_[id]; }
 
  private:
   void ReadInput(const Tensor& tensor, const void* data, std::vector<double>* out) const {
@@ -106,8 +106,8 @@ class TreeWalk {
     std::vector<int64_t> extents;
     for (const Axis& axis : stage.axes) extents.push_back(EvalExtent(kernel_, axis.extent));
     for (const Axis& axis : stage.reduce_axes) extents.push_back(EvalExtent(kernel_, axis.extent));
-    std::vector<double>& out = values_[static_cast<size_t>(stage.output)];
-    out.resize(static_cast<size_t>(ElementCount(kernel_, kernel_.tensors[static_cast<size_t>(stage.output)])));
+    std::vector<double>& out = values_[stage.output];
+    out.resize(static_cast<size_t>(ElementCount(kernel_, kernel_.tensors[stage.output])));
     point_.assign(extents.size(), 0);
     for (double& element : out) {
       double result = stage.reduction == Reduction::kProd ? 1 : 0;
@@ -139,7 +139,7 @@ class TreeWalk {
   }
 
   double Load(const Expr& load, const Expr* fill) {
-    const Tensor& tensor = kernel_.tensors[static_cast<size_t>(load.int_value())];
+    const Tensor& tensor = kernel_.tensors[load.tensor()];
     int64_t offset = 0;
     for (size_t d = 0; d < load.args().size(); ++d) {
       int64_t extent = EvalExtent(kernel_, tensor.shape[d]), index = static_cast<int64_t>(Value(load.arg(d)));
@@ -149,7 +149,7 @@ class TreeWalk {
       }
       offset = offset * extent + index;
     }
-    return values_[static_cast<size_t>(load.int_value())][static_cast<size_t>(offset)];
+    return values_[load.tensor()][static_cast<size_t>(offset)];
   }
 
   double Value(const Expr& e) {
@@ -172,7 +172,7 @@ class TreeWalk {
   }
 
   const Kernel& kernel_;
-  std::vector<std::vector<double>> values_;
+  IdVector<TensorId, std::vector<double>> values_;
   std::vector<int64_t> point_;
 };
 
@@ -181,7 +181,7 @@ void ExpectInterpreterAgrees(const Kernel& kernel, Rng& rng) {
   TreeWalk walk(kernel, inputs.Views());
   int output = 0;
   for (TensorId id : kernel.operands) {
-    if (kernel.tensors[static_cast<size_t>(id)].kind != TensorKind::kOutput) continue;
+    if (kernel.tensors[id].kind != TensorKind::kOutput) continue;
     std::vector<Reference> results = WholeReference(kernel, inputs, output++);
     const std::vector<double>& wanted = walk.Of(id);
     ASSERT_EQ(results.size(), wanted.size());

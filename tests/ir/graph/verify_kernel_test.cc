@@ -162,12 +162,14 @@ TEST(Verify, RefusesBrokenGraphs) {
   expect_refused("stages swapped", [](Kernel& k) { std::swap(k.stages[0], k.stages[1]); });
   expect_refused("written twice", [](Kernel& k) { k.stages.push_back(k.stages.back()); });
   expect_refused("never written", [](Kernel& k) { k.stages.pop_back(); });
-  expect_refused("input written", [](Kernel& k) { k.stages[0].output = 0; });
-  expect_refused("no such tensor", [](Kernel& k) { k.stages[0].output = 99; });
-  expect_refused("no such tensor read", [](Kernel& k) { k.stages[0].body = LoadOf(77, DType::kF32, {Int(0)}); });
-  expect_refused("wrong rank", [](Kernel& k) { k.stages[0].body = LoadOf(0, DType::kF32, {Int(0)}); });
-  expect_refused("wrong type", [](Kernel& k) { k.tensors[0].dtype = DType::kI32; });
-  expect_refused("axis out of range", [](Kernel& k) { k.stages[1].body = LoadOf(2, DType::kF32, {AxisRef(7)}); });
+  expect_refused("input written", [](Kernel& k) { k.stages[0].output = TensorId(0); });
+  expect_refused("no such tensor", [](Kernel& k) { k.stages[0].output = TensorId(99); });
+  expect_refused("no such tensor read",
+                 [](Kernel& k) { k.stages[0].body = LoadOf(TensorId(77), DType::kF32, {Int(0)}); });
+  expect_refused("wrong rank", [](Kernel& k) { k.stages[0].body = LoadOf(TensorId(0), DType::kF32, {Int(0)}); });
+  expect_refused("wrong type", [](Kernel& k) { k.tensors[TensorId(0)].dtype = DType::kI32; });
+  expect_refused("axis out of range",
+                 [](Kernel& k) { k.stages[1].body = LoadOf(TensorId(2), DType::kF32, {AxisRef(7)}); });
   expect_refused("extent differs", [](Kernel& k) { k.stages[0].axes[0].extent = Int(2); });
   expect_refused("zero size", [](Kernel& k) { k.sizes[0].lo = k.sizes[0].hi = 0; });
   expect_refused("operand missing", [](Kernel& k) { k.operands.erase(k.operands.begin()); });
@@ -224,7 +226,7 @@ int64_t Value(const Expr& e, const Point& p) {
 void ExpectInBounds(const Expr& e, const Point& p, const std::string& text) {
   if (e.op() == Op::kSelect) return ExpectInBounds(Holds(e.arg(0), p) ? e.arg(1) : e.arg(2), p, text);
   if (e.op() == Op::kLoad) {
-    const Tensor& tensor = p.kernel->tensors[static_cast<size_t>(e.int_value())];
+    const Tensor& tensor = p.kernel->tensors[e.tensor()];
     for (size_t d = 0; d < e.args().size(); ++d) {
       int64_t index = Value(e.arg(d), p), extent = Value(tensor.shape[d], p);
       ASSERT_TRUE(index >= 0 && index < extent) << text << "\nindex " << index << " of " << extent;

@@ -34,7 +34,7 @@ void ExpectRoundTrip(const Kernel& kernel) {
 
 const Stage& StageOf(const Kernel& kernel, std::string_view tensor) {
   for (const Stage& stage : kernel.stages)
-    if (kernel.tensors[static_cast<size_t>(stage.output)].name == tensor) return stage;
+    if (kernel.tensors[stage.output].name == tensor) return stage;
   ADD_FAILURE() << "no stage " << tensor << " in\n" << PrintKernel(kernel);
   return kernel.stages.at(0);
 }
@@ -124,7 +124,7 @@ TEST(Parse, ConvolutionKeepsItsPadStageWithoutPadding) {
 
 TEST(Parse, GroupsAreAViewOfTheSameMemory) {
   Kernel kernel = Parse("conv2d(C=6,H=5,W=7,O=9,R=3,S=3,groups=3)+bias");
-  const Tensor& x = kernel.tensors[0];
+  const Tensor& x = kernel.tensors[TensorId(0)];
   EXPECT_EQ(StaticShape(kernel, x), (std::vector<int64_t>{1, 3, 2, 5, 7}));
   ASSERT_EQ(x.declared.size(), 4u);
   EXPECT_EQ(EvalExtent(kernel, x.declared[1]), 6);
@@ -138,7 +138,7 @@ TEST(Parse, OneChannelAGroupIsDepthwise) {
 TEST(Parse, PoolOutputExtents) {
   auto height = [](const std::string& attributes) {
     Kernel kernel = Parse("maxpool2d(C=1,W=9,S=1," + attributes + ")");
-    return StaticShape(kernel, kernel.tensors[static_cast<size_t>(kernel.operands.back())])[2];
+    return StaticShape(kernel, kernel.tensors[kernel.operands.back()])[2];
   };
   EXPECT_EQ(height("H=7,R=3,stride=2"), 3);
   EXPECT_EQ(height("H=8,R=3,stride=2"), 3);
@@ -152,9 +152,9 @@ TEST(Parse, PoolOutputExtents) {
 
 TEST(Parse, IntegersAccumulateInI32) {
   Kernel kernel = Parse("matmul(M=3,N=4,K=9,dtype=i8)");
-  EXPECT_EQ(kernel.tensors[2].dtype, DType::kI32);
+  EXPECT_EQ(kernel.tensors[TensorId(2)].dtype, DType::kI32);
   EXPECT_EQ(BodyOf(kernel, "y"), "i32(a[m, k]) * i32(b[k, n])");
-  EXPECT_EQ(Parse("maxpool2d(C=2,H=6,W=6,R=2,S=2,dtype=i8)").tensors[1].dtype, DType::kI8);
+  EXPECT_EQ(Parse("maxpool2d(C=2,H=6,W=6,R=2,S=2,dtype=i8)").tensors[TensorId(1)].dtype, DType::kI8);
 }
 
 TEST(Parse, RangesAreDynamicSizes) {
@@ -277,7 +277,7 @@ TEST(Parse, ExpressionsRoundTrip) {
 
 TEST(Parse, AbbreviationsStandForTheirExpression) {
   Kernel kernel = Parse("kernel k(x: f32[N]) -> y: f32[P] where N=7, P=(N - 1)/2, Q=2*3 { y[p] = x[2*p] * float(Q) }");
-  EXPECT_EQ(EvalExtent(kernel, kernel.tensors[1].shape[0]), 3);
+  EXPECT_EQ(EvalExtent(kernel, kernel.tensors[TensorId(1)].shape[0]), 3);
   EXPECT_EQ(kernel.sizes.size(), 2u);
   ExpectRoundTrip(kernel);
 }

@@ -26,7 +26,7 @@ Kernel Parse(const std::string& text) {
 struct Case {
   explicit Case(const std::string& text, const SampleOptions& options = {}) : kernel(Parse(text)) {
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
-      const Tensor& tensor = kernel.tensors[static_cast<size_t>(kernel.operands[i])];
+      const Tensor& tensor = kernel.tensors[kernel.operands[i]];
       buffers.emplace_back(static_cast<size_t>(ElementCount(kernel, tensor) * ByteSize(tensor.dtype)));
       if (tensor.kind == TensorKind::kOutput) {
         FillUnwritten(tensor.dtype, buffers.back());

@@ -20,9 +20,8 @@ Kernel Parse(std::string_view text) {
 
 const Tensor& FirstOutput(const Kernel& kernel) {
   for (TensorId id : kernel.operands)
-    if (kernel.tensors[static_cast<size_t>(id)].kind == TensorKind::kOutput)
-      return kernel.tensors[static_cast<size_t>(id)];
-  return kernel.tensors[0];
+    if (kernel.tensors[id].kind == TensorKind::kOutput) return kernel.tensors[id];
+  return kernel.tensors[TensorId(0)];
 }
 
 // The projection agrees with the reference of every element, summed under the same signs.

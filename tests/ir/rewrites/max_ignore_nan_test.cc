@@ -21,7 +21,7 @@ int Top(const Kernel& kernel) {
 
 // Rows without, with one, and with nothing but NaN; rows with either infinity.
 void PutOddNumbers(const Kernel& kernel, KernelInputs& inputs) {
-  const Tensor& x = kernel.tensors[static_cast<size_t>(kernel.operands[0])];
+  const Tensor& x = kernel.tensors[kernel.operands[0]];
   const size_t row = static_cast<size_t>(EvalExtent(kernel, x.shape.back()));
   const size_t rows = static_cast<size_t>(ElementCount(kernel, x)) / row;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

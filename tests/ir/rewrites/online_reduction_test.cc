@@ -141,8 +141,7 @@ TEST(OnlineReduction, MakesStagesOfBlocksAndDropsWhatNothingReads) {
   EXPECT_THAT(StageNames(softmax),
               ElementsAre("blocks_first", "blocks_second", "blocks", "top", "e", "total", "scale", "y"));
   EXPECT_THAT(AxisNames(StageOf(softmax, "blocks").axes), ElementsAre("m", "s", "b"));
-  EXPECT_THAT(StaticShape(softmax, softmax.tensors[static_cast<size_t>(FindTensor(softmax, "blocks"))]),
-              ElementsAre(4, 2, 4));
+  EXPECT_THAT(StaticShape(softmax, softmax.tensors[FindTensor(softmax, "blocks")]), ElementsAre(4, 2, 4));
   EXPECT_THAT(AxisNames(StageOf(softmax, "total").reduce_axes), ElementsAre("b"));
   EXPECT_EQ(EvalExtent(softmax, StageOf(softmax, "blocks_first").reduce_axes[0].extent), 32);
   // A block is not longer than the row.

@@ -25,7 +25,7 @@ Kernel Reindexed(const std::string& text, const std::string& tensor = "x", int s
 bool ReadsBySums(const Kernel& kernel, const Stage& stage, const std::string& tensor) {
   bool by_sums = true;
   Walk(stage.body, [&](const Expr& e) {
-    if (e.op() != Op::kLoad || kernel.tensors[static_cast<size_t>(e.int_value())].name != tensor) return;
+    if (e.op() != Op::kLoad || kernel.tensors[e.tensor()].name != tensor) return;
     for (const Expr& index : e.args()) by_sums &= AffineIndex(kernel, index).has_value();
   });
   return by_sums;

@@ -25,8 +25,8 @@ TEST(Rewrite, FindsByName) {
   EXPECT_EQ(FindStage(kernel, "acc"), 0);
   EXPECT_EQ(FindStage(kernel, "y"), 1);
   EXPECT_EQ(FindStage(kernel, "a"), -1);
-  EXPECT_EQ(kernel.tensors[static_cast<size_t>(FindTensor(kernel, "bias"))].name, "bias");
-  EXPECT_EQ(FindTensor(kernel, "nothing"), -1);
+  EXPECT_EQ(kernel.tensors[FindTensor(kernel, "bias")].name, "bias");
+  EXPECT_FALSE(FindTensor(kernel, "nothing"));
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "acc")), testing::ElementsAre(1));
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "a")), testing::ElementsAre(0));
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "y")), testing::IsEmpty());
@@ -160,7 +160,7 @@ TEST(FuseAxes, MakesOneAxisInEveryTensor) {
   Kernel after = Kept(before, FuseAxes(before, FindStage(before, "y"), {"m", "n"}));
   EXPECT_EQ(AxisNames(StageOf(after, "y").axes).size(), 1u);
   for (TensorId id : after.operands) {
-    const Tensor& tensor = after.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = after.tensors[id];
     EXPECT_THAT(StaticShape(after, tensor), testing::ElementsAre(91)) << tensor.name;
     EXPECT_EQ(tensor.declared.size(), 2u) << tensor.name;  // callers still see two
   }
@@ -171,8 +171,7 @@ TEST(FuseAxes, FollowsAccessesThroughTheGraph) {
   const Stage& y = StageOf(before, "y");
   Kernel after = Kept(before, FuseAxes(before, FindStage(before, "y"), {y.axes[2].name, y.axes[3].name}));
   for (const Stage& stage : after.stages) EXPECT_EQ(stage.axes.size(), 3u);
-  EXPECT_THAT(StaticShape(after, after.tensors[static_cast<size_t>(FindTensor(after, "x"))]),
-              testing::ElementsAre(2, 5, 21));
+  EXPECT_THAT(StaticShape(after, after.tensors[FindTensor(after, "x")]), testing::ElementsAre(2, 5, 21));
 }
 
 TEST(FuseAxes, OfReductionAxes) {
@@ -183,8 +182,7 @@ TEST(FuseAxes, OfReductionAxes) {
   ASSERT_NE(sum, nullptr);
   Kernel after =
       Kept(before, FuseAxes(before, static_cast<int>(sum - before.stages.data()), AxisNames(sum->reduce_axes)));
-  EXPECT_THAT(StaticShape(after, after.tensors[static_cast<size_t>(FindTensor(after, "x"))]),
-              testing::ElementsAre(2, 3, 35));
+  EXPECT_THAT(StaticShape(after, after.tensors[FindTensor(after, "x")]), testing::ElementsAre(2, 3, 35));
 }
 
 TEST(FuseAxes, OfThreeAxes) {
@@ -383,7 +381,7 @@ std::vector<std::string> AxesOfReads(const Kernel& kernel, const Stage& stage, T
   for (const std::string& name : AxisNames(stage.reduce_axes)) names.push_back(name);
   std::vector<bool> uses(names.size());
   Walk(stage.body, [&](const Expr& e) {
-    if (e.op() != Op::kLoad || e.int_value() != tensor) return;
+    if (!e.Loads(tensor)) return;
     Walk(e, [&](const Expr& part) {
       if (part.op() == Op::kAxis) uses[static_cast<size_t>(part.int_value())] = true;
     });
@@ -399,7 +397,7 @@ std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fres
   for (size_t s = 0; s < kernel.stages.size(); ++s) {
     const int stage = static_cast<int>(s);
     const Stage& at = kernel.stages[s];
-    const std::string name = kernel.tensors[static_cast<size_t>(at.output)].name;
+    const std::string name = kernel.tensors[at.output].name;
     all.push_back({"inline", name, InlineStage(kernel, stage)});
     all.push_back({"cache_write", name, CacheWrite(kernel, stage, fresh)});
     for (const auto* axes : {&at.axes, &at.reduce_axes})
@@ -413,13 +411,12 @@ std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fres
       for (int lanes : {2, 5})
         all.push_back({"rfactor", name + " " + axis.name, Rfactor(kernel, stage, axis.name, lanes, fresh)});
     all.push_back({"max_ignore_nan", name, MaxIgnoreNan(kernel, stage)});
-    for (size_t t = 0; t < kernel.tensors.size(); ++t) {
-      std::vector<std::string> axes = AxesOfReads(kernel, at, static_cast<TensorId>(t));
+    for (TensorId tensor : kernel.tensors.ids()) {
+      const std::string& source = kernel.tensors[tensor].name;
+      std::vector<std::string> axes = AxesOfReads(kernel, at, tensor);
       std::reverse(axes.begin(), axes.end());
-      all.push_back({"im2col", kernel.tensors[t].name + " for " + name,
-                     Im2col(kernel, stage, kernel.tensors[t].name, fresh, axes)});
-      all.push_back({"cache_read", kernel.tensors[t].name + " for " + name,
-                     CacheRead(kernel, static_cast<TensorId>(t), stage, fresh)});
+      all.push_back({"im2col", source + " for " + name, Im2col(kernel, stage, source, fresh, axes)});
+      all.push_back({"cache_read", source + " for " + name, CacheRead(kernel, tensor, stage, fresh)});
     }
   }
   return all;

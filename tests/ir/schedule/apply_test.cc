@@ -66,8 +66,7 @@ std::string Loops(const ScheduledKernel& scheduled, const std::string& stage) {
 
 std::vector<std::string> StageNames(const ScheduledKernel& scheduled) {
   std::vector<std::string> names;
-  for (const Stage& stage : scheduled.kernel.stages)
-    names.push_back(scheduled.kernel.tensors[static_cast<size_t>(stage.output)].name);
+  for (const Stage& stage : scheduled.kernel.stages) names.push_back(scheduled.kernel.tensors[stage.output].name);
   return names;
 }
 

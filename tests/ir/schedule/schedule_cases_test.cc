@@ -121,9 +121,9 @@ TEST(ScheduleCases, ACaseNarrowsTheKernel) {
 TEST(ScheduleCases, AConstantWhoseShapeIsNotKnownIsNotPacked) {
   const Kernel kernel = Parse("dense(M=1..16,N=2..4,K=32,const=1)+bias");
   const Kernel packable = KernelOfCase(Parse("dense(M=1..16,N=4,K=32,const=1)+bias"), -1, {});
-  EXPECT_TRUE(packable.tensors[static_cast<size_t>(packable.operands[1])].is_const);
+  EXPECT_TRUE(packable.tensors[packable.operands[1]].is_const);
   const Kernel case_of_three = KernelOfCase(kernel, 1, {{{3, 3}}, {}, {}});
-  EXPECT_FALSE(case_of_three.tensors[static_cast<size_t>(case_of_three.operands[1])].is_const);
+  EXPECT_FALSE(case_of_three.tensors[case_of_three.operands[1]].is_const);
 }
 
 TEST(ScheduleCases, SizesToCheckAreEndsAndBetween) {

@@ -70,7 +70,7 @@ Result<Program> Compile(const BuildRequest& request) {
   program.manifest.target = PrintTarget(request.target);
   program.manifest.accuracy = kernel.options.accuracy;
   for (TensorId id : kernel.operands) {
-    const Tensor& tensor = kernel.tensors[static_cast<size_t>(id)];
+    const Tensor& tensor = kernel.tensors[id];
     ManifestOperand operand;
     operand.name = tensor.name;
     operand.dtype = tensor.dtype;
