@@ -27,14 +27,18 @@ extern "C" {
 
 typedef struct hone_network hone_network; /* thread-safe: one run at a time, others wait */
 
+/* What one run of a network with open shapes gave; does not depend on the network. */
+typedef struct hone_network_results hone_network_results;
+
 /* An input or output. When a network is opened: the shape of an input whose dimensions the file leaves open, or its
- * elements, which make it a constant. */
+ * elements, which make it a constant. Of a network, a dimension is -1 where each run decides it, and so is the rank where
+ * nothing is known of a shape. */
 typedef struct hone_network_value {
   const char* name;
   int32_t dtype; /* enum hone_dtype; not read where `data` is NULL */
   int32_t rank;
   int64_t shape[HONE_MAX_RANK];
-  int64_t bytes;    /* of all elements, dense and row-major; not read */
+  int64_t bytes;    /* of all elements, dense and row-major; -1: the shape is open; not read */
   const void* data; /* elements of a constant, copied; NULL: the shape alone */
 } hone_network_value;
 
@@ -59,9 +63,18 @@ HONE_PUBLIC int hone_network_describe(const hone_network* network, int32_t is_ou
                                       hone_network_value* value);
 
 /* Computes: elements of every input, room for every output. 0, or: HONE_INVALID (a pointer missing, an index outside of
- * what it indexes), HONE_LIMIT, HONE_RUN_FAILED. */
+ * what it indexes, shapes that are open), HONE_LIMIT, HONE_RUN_FAILED. */
 HONE_PUBLIC int hone_network_run(hone_network* network, const void* const* inputs, void* const* outputs,
                                  hone_error* error);
+
+/* Computes where shapes are open: inputs in the file's order (name is not read), each with its type, shape and elements.
+ * Kernels for shapes that are new are made first, and kept. NULL on failure: what hone_network_run fails with, and
+ * HONE_INVALID where shapes contradict the file or each other. */
+HONE_PUBLIC hone_network_results* hone_network_compute(hone_network* network, const hone_network_value* inputs,
+                                                       hone_error* error);
+/* Result number `index`, whose elements live as long as the results. 0, or HONE_INVALID: there is no such one. */
+HONE_PUBLIC int hone_network_result(const hone_network_results* results, int32_t index, hone_network_value* value);
+HONE_PUBLIC void hone_network_results_free(hone_network_results* results); /* NULL is fine */
 
 /* Not while it runs. NULL is fine. */
 HONE_PUBLIC void hone_network_close(hone_network* network);

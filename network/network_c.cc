@@ -11,6 +11,11 @@ struct hone_network {
   std::unique_ptr<hone::Session> session;
 };
 
+struct hone_network_results {
+  std::vector<std::string> names;
+  std::vector<hone::HostTensor> tensors;
+};
+
 namespace {
 
 using hone::Error;
@@ -51,6 +56,25 @@ const std::vector<hone::SessionValue>& ValuesOf(const hone_network& network, int
   return is_output != 0 ? network.session->outputs() : network.session->inputs();
 }
 
+void Describe(const std::string& name, hone::DType dtype, const hone::Shape& shape, hone_network_value* value) {
+  *value = {};
+  value->name = name.c_str();
+  value->dtype = static_cast<int32_t>(dtype);
+  value->rank = static_cast<int32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), value->shape);
+  value->bytes = hone::CountOf(shape) * hone::ByteSize(dtype);
+}
+
+hone::Result<hone::TensorView> ViewOf(const hone_network_value& value, const std::string& name) {
+  if (value.rank < 0 || value.rank > HONE_MAX_RANK)
+    return Error{ErrorKind::kInvalid, "a rank of " + std::to_string(value.rank), "input " + name};
+  if (hone::ByteSize(static_cast<hone::DType>(value.dtype)) == 0)
+    return Error{ErrorKind::kInvalid, "no such element type: " + std::to_string(value.dtype), "input " + name};
+  const hone::Shape shape(value.shape, value.shape + value.rank);
+  if (value.data == nullptr) return Error{ErrorKind::kInvalid, "it has no elements", "input " + name};
+  return hone::TensorView{static_cast<hone::DType>(value.dtype), shape, value.data};
+}
+
 }  // namespace
 
 extern "C" {
@@ -78,12 +102,9 @@ int hone_network_describe(const hone_network* network, int32_t is_output, int32_
     return HONE_INVALID;
   const hone::SessionValue& from = ValuesOf(*network, is_output)[static_cast<size_t>(index)];
   static_assert(HONE_MAX_RANK >= 8);  // CheckShape's limit
-  *value = {};
-  value->name = from.name.c_str();
-  value->dtype = static_cast<int32_t>(from.dtype);
-  value->rank = static_cast<int32_t>(from.shape.size());
-  std::copy(from.shape.begin(), from.shape.end(), value->shape);
-  value->bytes = hone::CountOf(from.shape) * hone::ByteSize(from.dtype);
+  Describe(from.name, from.dtype, from.shape, value);
+  if (!from.has_shape) value->rank = -1;
+  if (from.is_open()) value->bytes = -1;
   return HONE_OK;
 }
 
@@ -101,6 +122,35 @@ int hone_network_run(hone_network* network, const void* const* inputs, void* con
   });
   return ran ? 0 : hone::Report(ran.error(), error);
 }
+
+hone_network_results* hone_network_compute(hone_network* network, const hone_network_value* inputs, hone_error* error) {
+  auto computed = hone::Guard([&]() -> hone::Result<std::unique_ptr<hone_network_results>> {
+    if (network == nullptr) return Error{ErrorKind::kInvalid, "no network", "hone_network_compute"};
+    const std::vector<hone::SessionValue>& wanted = ValuesOf(*network, 0);
+    if (inputs == nullptr && !wanted.empty()) return Error{ErrorKind::kInvalid, "no inputs", "hone_network_compute"};
+    std::vector<hone::TensorView> views;
+    for (size_t i = 0; i < wanted.size(); ++i) views.push_back(HONE_TRY(ViewOf(inputs[i], wanted[i].name)));
+    auto results = std::make_unique<hone_network_results>();
+    results->tensors = HONE_TRY(network->session->Compute(views));
+    for (const hone::SessionValue& output : ValuesOf(*network, 1)) results->names.push_back(output.name);
+    return results;
+  });
+  if (computed) return computed->release();
+  hone::Report(computed.error(), error);
+  return nullptr;
+}
+
+int hone_network_result(const hone_network_results* results, int32_t index, hone_network_value* value) {
+  if (results == nullptr || value == nullptr || index < 0 || static_cast<size_t>(index) >= results->tensors.size())
+    return HONE_INVALID;
+  const auto at = static_cast<size_t>(index);
+  const hone::HostTensor& tensor = results->tensors[at];
+  Describe(results->names[at], tensor.dtype, tensor.shape, value);
+  value->data = tensor.data.data();
+  return HONE_OK;
+}
+
+void hone_network_results_free(hone_network_results* results) { delete results; }
 
 void hone_network_close(hone_network* network) { delete network; }
 

@@ -54,6 +54,7 @@ struct ModelReport {
   size_t nodes = 0;
   std::vector<Cause> causes;
   std::vector<HostWork> host;
+  size_t waiting = 0;  // nodes whose shapes are decided when the network runs
   size_t kernels = 0, kernel_calls = 0, host_calls = 0;
   std::vector<Value> inputs, outputs;
   std::optional<Expectation> expectation;  // of a model that runs
@@ -120,7 +121,10 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
   const OnnxModel file = HONE_TRY(ReadOnnx(path));
   ModelFile model;
   model.path = path;
-  model.network = HONE_TRY(BuildNetwork(file, path, options));
+  ImportOptions in_stages = options;
+  in_stages.in_stages = true;
+  model.network = HONE_TRY(BuildNetwork(file, path, in_stages));
+  report.waiting = model.network.rest.nodes.size();
   Graph& graph = model.network.graph;
   for (ValueId input : graph.inputs) report.inputs.push_back(ValueOf(graph, input));
   for (ValueId output : graph.outputs) report.outputs.push_back(ValueOf(graph, output));
@@ -194,6 +198,9 @@ void PrintText(const ModelReport& report) {
       {"outputs", ValuesText(report.outputs)},
       {"calls", fmt::format("{} to {}, {} to host code", report.kernel_calls, Plural(report.kernels, "kernel"),
                             report.host_calls)}};
+  if (report.waiting > 0)
+    facts.emplace_back("when it runs",
+                       fmt::format("{} more, when values decide their shapes", Plural(report.waiting, "node")));
   if (report.expectation) facts.emplace_back("expected", ExpectedText(*report.expectation, report.kernels));
   Print(WrappedFacts(facts, kColumns));
   if (!report.causes.empty()) {
@@ -237,6 +244,7 @@ Json ToJson(const ModelReport& report) {
       .Set("kernels", report.kernels)
       .Set("kernel_calls", report.kernel_calls)
       .Set("host_calls", report.host_calls)
+      .Set("waiting_nodes", report.waiting)
       .Set("missing", std::move(missing))
       .Set("host", std::move(host))
       .Set("inputs", ValuesJson(report.inputs))

@@ -8,6 +8,8 @@
 #include <unordered_set>
 
 #include "network/graph/simplify.h"
+#include "network/onnx/data_shaped.h"
+#include "network/onnx/symbols.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -73,6 +75,8 @@ bool IsAsOldAsOnnx(std::string_view op) {
   return std::find(std::begin(kUnchanged), std::end(kUnchanged), op) != std::end(kUnchanged);
 }
 
+constexpr int64_t kFirstScan = 9;  // as it is since
+
 bool IsRealType(const OnnxValue& value) { return value.type.has_dtype && IsFloat(value.type.dtype); }
 
 class NetworkBuilder {
@@ -92,6 +96,7 @@ class NetworkBuilder {
     for (const OnnxValue& value : model_.outputs) declared_.emplace(value.name, &value);
     for (size_t index : order) HONE_TRY(Translate(model_.nodes[index]));
     HONE_TRY(AddOutputs());
+    HONE_TRY(EndStage());
     if (network_.left_out.size() == model_.nodes.size() && !model_.nodes.empty()) {
       const LeftOut& first = network_.left_out.front();
       return Error{
@@ -133,26 +138,14 @@ class NetworkBuilder {
     }
     TensorType type{value.type.dtype, {}};
     if (auto given = options_.shapes.find(value.name); given != options_.shapes.end()) {
-      const Shape& shape = given->second;
-      bool fits = !value.type.has_shape || shape.size() == value.type.dimensions.size();
-      for (size_t d = 0; fits && value.type.has_shape && d < shape.size(); ++d) {
-        fits = value.type.dimensions[d].value < 0 || value.type.dimensions[d].value == shape[d];
-      }
-      if (!fits) {
-        return Error{ErrorKind::kInvalid,
-                     fmt::format("--shape says {}, the file {}", ShapeText(shape), Described(value)), where};
-      }
-      type.shape = shape;
+      type.shape = given->second;  // it was bound to what the file says
     } else {
-      bool known = value.type.has_shape;
-      for (const OnnxDimension& dimension : value.type.dimensions) {
-        known = known && dimension.value >= 0;
-        type.shape.push_back(dimension.value);
-      }
-      if (!known) {
+      if (value.type.has_shape) type.shape = symbols_.ShapeOf(value);
+      if (!value.type.has_shape ||
+          std::any_of(type.shape.begin(), type.shape.end(), [](int64_t size) { return size < 0; })) {
         return Error{ErrorKind::kInvalid,
                      fmt::format("its shape is {}, and every dimension must be known: give it with --shape {}={}",
-                                 Described(value), value.name, Example(value)),
+                                 ShapeText(value.type), value.name, Example(value)),
                      where};
       }
     }
@@ -161,18 +154,6 @@ class NetworkBuilder {
       return fits.error();
     }
     return type;
-  }
-
-  static std::string Described(const OnnxValue& value) {
-    if (!value.type.has_shape) return "not given";
-    std::string text;
-    for (const OnnxDimension& dimension : value.type.dimensions) {
-      if (!text.empty()) text += "x";
-      text += dimension.value >= 0       ? std::to_string(dimension.value)
-              : dimension.symbol.empty() ? "?"
-                                         : dimension.symbol;
-    }
-    return text.empty() ? "a scalar" : text;
   }
 
   static std::string Example(const OnnxValue& value) {
@@ -217,12 +198,24 @@ class NetworkBuilder {
   Result<void> AddInputs() {
     for (const auto& [name, shape] : options_.shapes) HONE_TRY(CheckIsInput(name, "--shape"));
     for (const std::string& name : options_.data) HONE_TRY(CheckIsInput(name, "--data"));
+    for (const OnnxValue& input : model_.inputs) {
+      auto given = options_.shapes.find(input.name);
+      if (given == options_.shapes.end() || ids_.count(input.name) != 0) continue;
+      if (Result<void> bound = symbols_.Bind(input, given->second); !bound) {
+        bound.error().where = path_ + ": " + bound.error().where;
+        return bound.error();
+      }
+    }
     std::unordered_set<std::string> weights = FindWeights();
     for (const OnnxValue& input : model_.inputs) {
       if (ids_.count(input.name) != 0) continue;  // an initialiser that is listed as an input, as before IR version 4
       if (producer_.count(input.name) != 0) {
         return Error{ErrorKind::kInvalid, "it is computed by a node as well",
                      fmt::format("{}: input {}", path_, input.name)};
+      }
+      if (auto known = options_.elements.find(input.name); known != options_.elements.end()) {
+        ids_[input.name] = graph().AddConstant(input.name, known->second);
+        continue;
       }
       TensorType type = HONE_TRY(TypeOf(input));
       bool is_weight = weights.count(input.name) != 0;
@@ -297,12 +290,119 @@ class NetworkBuilder {
     }
   }
 
+  Result<void> CheckOperands(const OnnxNode& node, size_t fewest) const {
+    for (size_t i = 0; i < fewest; ++i) {
+      if (i < node.inputs.size() && !node.inputs[i].empty()) continue;
+      return AtNode({ErrorKind::kInvalid, fmt::format("operand {} is missing, wanted {}", i + 1, fewest), ""}, node);
+    }
+    return {};
+  }
+
+  bool IsWaiting(const std::vector<std::string>& names) const {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return waiting_.count(name) != 0; });
+  }
+
+  // A node for the next stage, which wants to know the elements of these of its inputs; without stages it is left out.
+  void Defer(const OnnxNode& node, const std::vector<size_t>& deciding, std::string reason, bool follows = false) {
+    if (!options_.in_stages) return LeaveOut(node, std::move(reason), follows);
+    network_.rest.nodes.push_back(node);
+    for (size_t i : deciding) network_.rest.deciding.insert(node.inputs[i]);
+    for (const std::string& output : node.outputs) {
+      if (output.empty()) continue;
+      ids_[output] = -1;
+      waiting_.insert(output);
+    }
+  }
+
+  void DropUnread(std::vector<OnnxNode>& nodes) const {
+    std::unordered_set<std::string> read;
+    for (const OnnxValue& output : model_.outputs) read.insert(output.name);
+    std::vector<OnnxNode> kept;
+    for (; !nodes.empty(); nodes.pop_back()) {
+      OnnxNode& node = nodes.back();
+      const bool is_read = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](const std::string& name) { return read.count(name) != 0; });
+      if (!is_read) continue;
+      read.insert(node.inputs.begin(), node.inputs.end());
+      read.insert(node.captured.begin(), node.captured.end());
+      kept.push_back(std::move(node));
+    }
+    nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  }
+
+  // Whatever waits reads of this stage becomes an output of it, or a constant of the next one.
+  Result<void> EndStage() {
+    Rest& rest = network_.rest;
+    DropUnread(rest.nodes);
+    std::set<std::string> seen;
+    auto read = [&](const std::string& name) -> Result<void> {
+      if (name.empty() || waiting_.count(name) != 0 || !seen.insert(name).second) return {};
+      const ValueId value = ids_.at(name);
+      if (value < 0) return {};  // left out
+      if (!graph().is_constant(value)) {
+        rest.reads.push_back(name);
+        graph().outputs.push_back(value);
+        return {};
+      }
+      std::shared_ptr<const HostTensor> data = graph().values[static_cast<size_t>(value)].data;
+      if (data == nullptr) {
+        const Numbers& elements = *HONE_TRY(graph().Elements(value));
+        data = std::make_shared<HostTensor>(ToHost(elements, graph().dtype(value)));
+      }
+      rest.constants.push_back({name, std::move(data)});
+      return {};
+    };
+    for (const OnnxNode& node : rest.nodes) {
+      for (const std::string& name : node.inputs) HONE_TRY(read(name));
+      for (const std::string& name : node.captured) HONE_TRY(read(name));
+    }
+    return {};
+  }
+
+  // Results whose number of elements depends on elements: known if those are.
+  Result<void> TranslateDataShaped(const OnnxNode& node, const DataShapedOperator& op) {
+    HONE_TRY(CheckOperands(node, op.fewest_inputs));
+    std::vector<const Numbers*> inputs;
+    bool is_known = !IsWaiting(node.inputs);
+    for (const std::string& name : node.inputs) {
+      const ValueId value = name.empty() ? -1 : ids_.at(name);
+      is_known = is_known && (name.empty() || (value >= 0 && graph().is_constant(value)));
+      if (!is_known) break;
+      inputs.push_back(name.empty() ? nullptr : HONE_TRY(graph().Elements(value)));
+    }
+    if (!is_known) {
+      Defer(node, {}, "its input is computed when the network runs, and shapes must be known before");
+      return {};
+    }
+    Result<std::vector<Numbers>> results = op.compute(node, inputs);
+    if (!results) return AtNode(results.error(), node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i].empty()) continue;
+      if (i >= results->size())
+        return AtNode({ErrorKind::kInvalid,
+                       fmt::format("it has {} outputs, wanted {}", node.outputs.size(), results->size()), ""},
+                      node);
+      auto tensor = std::make_shared<HostTensor>(ToHost((*results)[i], (*results)[i].dtype));
+      ids_[node.outputs[i]] = graph().AddConstant(node.outputs[i], std::move(tensor));
+    }
+    return {};
+  }
+
   // The branch of an If whose condition the file decides takes the node's place.
   Result<void> TranslateBranch(const OnnxNode& node) {
+    if (IsWaiting(node.inputs)) {
+      Defer(node, {0}, "", true);
+      return {};
+    }
     const ValueId condition = node.inputs.size() == 1 && !node.inputs[0].empty() ? ids_.at(node.inputs[0]) : -1;
     const std::optional<double> truth = condition < 0 ? std::nullopt : graph().ScalarOf(condition);
     if (!truth) {
-      LeaveOut(node, "its condition is computed when the network runs, and shapes must be known before", condition < 0);
+      constexpr std::string_view kReason =
+          "its condition is computed when the network runs, and shapes must be known before";
+      if (condition < 0)
+        LeaveOut(node, std::string(kReason), true);
+      else
+        Defer(node, {0}, std::string(kReason));
       return {};
     }
     const std::string_view branch = *truth != 0 ? "then_branch" : "else_branch";
@@ -325,12 +425,28 @@ class NetworkBuilder {
       if (found == ids_.end())
         return AtNode({ErrorKind::kInvalid, fmt::format("nothing computes \"{}\"", body->outputs[i]), ""}, node);
       ids_[node.outputs[i]] = found->second;
+      if (waiting_.count(body->outputs[i]) == 0) continue;
+      OnnxNode copy;
+      copy.name = node.name;
+      copy.op = "Identity";
+      copy.inputs = {body->outputs[i]};
+      copy.outputs = {node.outputs[i]};
+      Defer(copy, {}, "", true);
     }
     return {};
   }
 
   Result<void> Translate(const OnnxNode& node) {
     if (node.op == "If" && node.domain.empty()) return TranslateBranch(node);
+    if (IsLoop(node) && node.op == "Scan" && model_.opset < kFirstScan) {
+      LeaveOut(node, fmt::format("it has a batch in opset {}; export the model with opset_version=18", model_.opset));
+      return {};
+    }
+    if (IsLoop(node)) {
+      Defer(node, {}, "its body runs as often as values say that are computed when the network runs");
+      return {};
+    }
+    if (const DataShapedOperator* found = FindDataShaped(OperatorName(node))) return TranslateDataShaped(node, *found);
     const Operator* op = FindOperator(OperatorName(node));
     if (op != nullptr && model_.opset < kOldestWholeOpset && !IsAsOldAsOnnx(node.op)) {
       LeaveOut(node, fmt::format("it meant something else in opset {}; export the model with opset_version=18",
@@ -339,6 +455,10 @@ class NetworkBuilder {
     }
     if (op == nullptr) {
       LeaveOut(node, "no operator that hone knows");
+      return {};
+    }
+    if (IsWaiting(node.inputs)) {
+      Defer(node, {}, "", true);
       return {};
     }
     std::vector<ValueId> inputs;
@@ -351,18 +471,17 @@ class NetworkBuilder {
         return {};
       }
     }
-    for (size_t i = 0; i < op->fewest_inputs; ++i) {
-      if (i < inputs.size() && inputs[i] >= 0) continue;
-      return AtNode(
-          {ErrorKind::kInvalid, fmt::format("operand {} is missing, wanted {}", i + 1, op->fewest_inputs), ""}, node);
-    }
+    HONE_TRY(CheckOperands(node, op->fewest_inputs));
     OperatorCall call(graph(), node, std::move(inputs), model_.opset);
     Result<Outputs> outputs = op->translate(call);
     if (!outputs) {
       if (outputs.error().kind != ErrorKind::kUnsupported && outputs.error().kind != ErrorKind::kNotFound) {
         return AtNode(std::move(outputs).error(), node);
       }
-      LeaveOut(node, outputs.error().message);
+      if (call.undecided().empty())
+        LeaveOut(node, outputs.error().message);
+      else
+        Defer(node, call.undecided(), outputs.error().message);
       return {};
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -386,7 +505,9 @@ class NetworkBuilder {
       if (found == ids_.end()) {
         return Error{ErrorKind::kInvalid, "nothing computes it", fmt::format("{}: output {}", path_, output.name)};
       }
-      if (found->second >= 0) graph().outputs.push_back(found->second);
+      if (found->second < 0) continue;
+      graph().outputs.push_back(found->second);
+      network_.outputs.push_back(output.name);
     }
     return {};
   }
@@ -398,6 +519,8 @@ class NetworkBuilder {
   std::unordered_map<std::string, ValueId> ids_;  // -1: left out
   std::unordered_map<std::string, size_t> producer_;
   std::unordered_map<std::string, const OnnxValue*> declared_;
+  std::unordered_set<std::string> waiting_;  // values of the next stage
+  Symbols symbols_;
 };
 
 }  // namespace

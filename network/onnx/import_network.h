@@ -15,6 +15,9 @@ struct ImportOptions {
   std::map<std::string, Shape> shapes;       // of inputs, in place of what the file says
   std::set<std::string> data;                // inputs that stay inputs, whatever they are used for
   int64_t folding_limit = int64_t{1} << 28;  // elements of a constant that is computed
+  std::map<std::string, std::shared_ptr<const HostTensor>> elements = {};  // of inputs that are constants
+  // What waits for numbers that are computed when the network runs becomes Network::rest; otherwise it is left out.
+  bool in_stages = false;
 };
 
 // A node that is not part of the graph, and why.
@@ -25,8 +28,18 @@ struct LeftOut {
   bool follows = false;  // for no reason of its own: it reads what another one would have computed
 };
 
+// Nodes of a model whose shapes are decided by numbers that the others compute: to be imported when those are known.
+struct Rest {
+  std::vector<OnnxNode> nodes;        // in an order in which they can run
+  std::vector<std::string> reads;     // what of the network they read, and outputs of the model among that
+  std::set<std::string> deciding;     // values whose elements must be known to import them
+  std::vector<OnnxTensor> constants;  // of the network, that they read
+};
+
 struct Network {
-  Graph graph;
+  Graph graph;                       // its outputs: those of `outputs`, then those of Rest::reads
+  std::vector<std::string> outputs;  // the model's, but for those that are left out or computed by the rest
+  Rest rest;
   std::vector<LeftOut> left_out;  // in the file's order, those after a node that was left out included
   std::vector<ValueId> weights;   // inputs of the file that count as constants
   std::string producer;

@@ -41,7 +41,7 @@ struct OnnxValue {
 
 struct OnnxTensor {
   std::string name;
-  std::shared_ptr<HostTensor> tensor;
+  std::shared_ptr<const HostTensor> tensor;
 };
 
 struct OnnxBody;
@@ -56,7 +56,7 @@ struct OnnxAttribute {
   std::vector<int64_t> wholes;
   std::vector<double> reals;
   std::vector<std::string> texts;
-  std::shared_ptr<HostTensor> tensor;
+  std::shared_ptr<const HostTensor> tensor;
   std::shared_ptr<const OnnxBody> body;
 };
 

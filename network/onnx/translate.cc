@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "network/onnx/data_shaped.h"
+
 namespace hone {
 namespace {
 
@@ -12,12 +14,7 @@ constexpr int64_t kMostWholes = 4096;
 
 }  // namespace
 
-const OnnxAttribute* OperatorCall::Find(std::string_view name) const {
-  for (const OnnxAttribute& attribute : node_.attributes) {
-    if (attribute.name == name) return &attribute;
-  }
-  return nullptr;
-}
+const OnnxAttribute* OperatorCall::Find(std::string_view name) const { return FindAttribute(node_, name); }
 
 int64_t OperatorCall::Whole(std::string_view name, int64_t standard) const {
   const OnnxAttribute* attribute = Find(name);
@@ -44,14 +41,16 @@ Result<std::vector<int64_t>> OperatorCall::ConstantInput(size_t i, std::string_v
   if (CountOf(shape(i)) > kMostWholes) {
     return build.Invalid(fmt::format("{} is {}, wanted a few whole numbers", what, ShapeText(shape(i))));
   }
-  if (!build.graph().is_constant(value)) {
-    return build.Unsupported(
-        fmt::format("{} is computed when the network runs, and shapes must be known before", what));
-  }
+  if (!build.graph().is_constant(value)) return Undecided(i, what);
   const Numbers* elements = HONE_TRY(build.graph().Elements(value));
   if (elements->is_real())
     return build.Invalid(fmt::format("{} holds {}, wanted whole numbers", what, Name(elements->dtype)));
   return elements->whole;
+}
+
+Error OperatorCall::Undecided(size_t i, std::string_view what) {
+  undecided_.push_back(i);
+  return build.Unsupported(fmt::format("{} is computed when the network runs, and shapes must be known before", what));
 }
 
 Result<std::optional<std::vector<int64_t>>> OperatorCall::AttributeOrInput(std::string_view name, size_t i) {

@@ -36,6 +36,9 @@ class OperatorCall {
 
   // Whole numbers that decide shapes: an input that must be a constant with known elements. At most 4096 of them.
   Result<std::vector<int64_t>> ConstantInput(size_t i, std::string_view what);
+  // kUnsupported: input i decides a shape, and is computed when the network runs.
+  Error Undecided(size_t i, std::string_view what);
+  const std::vector<size_t>& undecided() const { return undecided_; }  // inputs that this was said of
   // An attribute up to some opset, an input since; nullopt if neither is given.
   Result<std::optional<std::vector<int64_t>>> AttributeOrInput(std::string_view name, size_t i);
   // 0 … rank-1 for an axis that may count from the end.
@@ -45,6 +48,7 @@ class OperatorCall {
  private:
   const OnnxNode& node_;
   std::vector<ValueId> inputs_;
+  std::vector<size_t> undecided_;
   int64_t opset_;
 };
 

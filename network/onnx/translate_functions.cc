@@ -251,8 +251,7 @@ Result<Outputs> CrossEntropy(OperatorCall& call) {
 // a − b·cos(2πi/N) + c·cos(4πi/N)
 Result<Outputs> SignalWindow(OperatorCall& call) {
   std::optional<double> size = call.build.graph().ScalarOf(call.In(0));
-  if (!size)
-    return call.build.Unsupported("its size is computed when the network runs, and shapes must be known before");
+  if (!size) return call.Undecided(0, "its size");
   if (!(*size >= 0 && *size <= 1e8)) return call.build.Invalid(fmt::format("a window of {}", *size));
   const std::string& op = call.node().op;
   const double a = op == "BlackmanWindow" ? 0.42 : op == "HannWindow" ? 0.5 : 25.0 / 46;

@@ -277,8 +277,7 @@ Result<Outputs> GatherND(OperatorCall& call) {
 
 Result<Outputs> OneHot(OperatorCall& call) {
   std::optional<double> depth = call.build.graph().ScalarOf(call.In(1));
-  if (!depth)
-    return call.build.Unsupported("the depth is computed when the network runs, and shapes must be known before");
+  if (!depth) return call.Undecided(1, "the depth");
   if (!(*depth >= 1 && *depth < 1e9)) return call.build.Invalid(fmt::format("a depth of {}", *depth));
   if (call.shape(2) != Shape{2}) return call.build.Invalid("it wants the values for off and on");
   const auto extent = static_cast<int64_t>(*depth);

@@ -59,7 +59,7 @@ Result<Outputs> Range(OperatorCall& call) {
   double bounds[3];
   for (size_t i = 0; i < 3; ++i) {
     std::optional<double> bound = call.build.graph().ScalarOf(call.In(i));
-    if (!bound) return call.build.Unsupported("its bounds are computed when the network runs");
+    if (!bound) return call.Undecided(i, "a bound of it");
     bounds[i] = *bound;
   }
   double count = bounds[2] == 0 ? -1 : std::max(0.0, std::ceil((bounds[1] - bounds[0]) / bounds[2]));
@@ -330,7 +330,7 @@ Result<Outputs> Pad(OperatorCall& call) {
   if (std::string mode = call.Text("mode", "constant"); mode != "constant") return PadFromWithin(call, mode, node);
   if (call.Has(2)) {
     std::optional<double> fill = call.build.graph().ScalarOf(call.In(2));
-    if (!fill) return call.build.Unsupported("what it pads with is computed when the network runs");
+    if (!fill) return call.Undecided(2, "what it pads with");
     node.fill = *fill;
   } else {
     node.fill = call.Real("value", 0);

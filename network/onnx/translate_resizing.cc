@@ -157,9 +157,7 @@ Numbers ResizeAlong(const Numbers& x, int64_t axis, const std::vector<Tap>& taps
 }
 
 Result<std::vector<double>> ConstantReals(OperatorCall& call, size_t i, std::string_view what) {
-  if (!call.build.graph().is_constant(call.In(i)))
-    return call.build.Unsupported(
-        fmt::format("{} are computed when the network runs, and shapes must be known before", what));
+  if (!call.build.graph().is_constant(call.In(i))) return call.Undecided(i, what);
   const Numbers* elements = HONE_TRY(call.build.graph().Elements(call.In(i)));
   std::vector<double> values;
   for (size_t k = 0; k < elements->real.size() + elements->whole.size(); ++k) values.push_back(elements->RealAt(k));
@@ -181,7 +179,7 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
   for (int64_t& axis : axes) axis = HONE_TRY(call.Axis(axis, call.rank(0)));
   std::vector<double> given_scales, given_region;
   std::vector<int64_t> given_sizes;
-  if (call.Has(scales)) given_scales = HONE_TRY(ConstantReals(call, scales, "the scales"));
+  if (call.Has(scales)) given_scales = HONE_TRY(ConstantReals(call, scales, "one of the scales"));
   if (call.Find("scales") != nullptr) given_scales = call.Find("scales")->reals;
   if (call.Has(sizes) && sizes != scales) given_sizes = HONE_TRY(call.ConstantInput(sizes, "the sizes"));
   if (call.Has(region) && region != scales) given_region = HONE_TRY(ConstantReals(call, region, "the region"));

@@ -21,24 +21,8 @@ using Computed = Result<std::vector<Numbers>>;
 
 // Elements of a constant; kUnsupported for what is computed when the network runs.
 Result<const Numbers*> KnownInput(OperatorCall& call, size_t i, std::string_view what) {
-  if (!call.build.graph().is_constant(call.In(i)))
-    return call.build.Unsupported(
-        fmt::format("{} is computed when the network runs, and shapes must be known before", what));
+  if (!call.build.graph().is_constant(call.In(i))) return call.Undecided(i, what);
   return call.build.graph().Elements(call.In(i));
-}
-
-// Where a constant is not zero: a row of indices a dimension.
-Result<Outputs> NonZero(OperatorCall& call) {
-  const Numbers& x = *HONE_TRY(KnownInput(call, 0, "its input"));
-  std::vector<size_t> found;
-  for (size_t i = 0; i < x.real.size() + x.whole.size(); ++i)
-    if (x.is_real() ? x.real[i] != 0 : x.whole[i] != 0) found.push_back(i);
-  const std::vector<int64_t> strides = evaluating::StridesOf(x.shape);
-  Numbers out = MakeNumbers(DType::kI64, {static_cast<int64_t>(x.shape.size()), static_cast<int64_t>(found.size())});
-  for (size_t d = 0; d < x.shape.size(); ++d)
-    for (size_t i = 0; i < found.size(); ++i)
-      out.whole[d * found.size() + i] = static_cast<int64_t>(found[i]) / strides[d] % x.shape[d];
-  return Outputs{call.build.Constant(out)};
 }
 
 // The slices along an axis (or elements of all, read as one line) for which a constant says so.
@@ -261,8 +245,11 @@ Result<Outputs> MelWeights(OperatorCall& call) {
 }  // namespace
 
 std::vector<Operator> SelectionOperators() {
-  return {{"MelWeightMatrix", 5, MelWeights},  {"NonZero", 1, NonZero}, {"Compress", 2, Compress},
-          {"CenterCropPad", 2, CenterCropPad}, {"DFT", 1, Fourier},     {"TfIdfVectorizer", 1, CountGrams}};
+  return {{"MelWeightMatrix", 5, MelWeights},
+          {"Compress", 2, Compress},
+          {"CenterCropPad", 2, CenterCropPad},
+          {"DFT", 1, Fourier},
+          {"TfIdfVectorizer", 1, CountGrams}};
 }
 
 }  // namespace hone

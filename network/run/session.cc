@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <set>
 
-#include "network/graph/simplify.h"
 #include "network/onnx/onnx_model.h"
-#include "network/run/missing_operators.h"
+#include "network/onnx/symbols.h"
 
 namespace hone {
 namespace {
@@ -46,41 +47,95 @@ Result<void> CheckConstant(const OnnxValue& input, const HostTensor& given, cons
       path + ": input " + input.name};
 }
 
-// Constants become the file's own; every other input stays one, whatever it is used for.
-Result<void> TakeConstants(OnnxModel& model, const SessionOptions& options, const std::string& path,
-                           ImportOptions& import) {
+// Constants become the file's own.
+Result<void> TakeConstants(OnnxModel& model, const SessionOptions& options, const std::string& path) {
   for (const auto& [name, tensor] : options.constants) {
     const OnnxValue* input = FindInput(model, name);
     if (input == nullptr) return NoInput(model, name, path);
     HONE_TRY(CheckConstant(*input, *tensor, path));
-    model.initializers.push_back({name, std::make_shared<HostTensor>(*tensor)});
+    model.initializers.push_back({name, tensor});
     model.inputs.erase(model.inputs.begin() + (input - model.inputs.data()));
   }
   for (const auto& [name, _] : options.shapes)
     if (FindInput(model, name) == nullptr) return NoInput(model, name, path);
-  import.shapes = options.shapes;
-  for (const OnnxValue& input : model.inputs) import.data.insert(input.name);
+  // Before IR version 4 initialisers are listed as inputs.
+  std::set<std::string> known;
+  for (const OnnxTensor& tensor : model.initializers) known.insert(tensor.name);
+  model.inputs.erase(std::remove_if(model.inputs.begin(), model.inputs.end(),
+                                    [&](const OnnxValue& input) { return known.count(input.name) != 0; }),
+                     model.inputs.end());
   return {};
+}
+
+Result<SessionValue> DescribedInput(const OnnxValue& input, const SessionOptions& options, const Symbols& symbols) {
+  const std::string where = "input " + input.name;
+  if (!input.type.is_tensor) return Error{ErrorKind::kUnsupported, "it is no tensor", where};
+  if (!input.type.has_dtype)
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("it holds {}, wanted floats, whole numbers or truth values", input.type.type_name), where};
+  SessionValue value{input.name, input.type.dtype, {}};
+  if (auto given = options.shapes.find(input.name); given != options.shapes.end()) {
+    value.shape = given->second;
+  } else {
+    value.has_shape = input.type.has_shape;
+    if (value.has_shape) value.shape = symbols.ShapeOf(input);
+  }
+  return value;
+}
+
+SessionValue DescribedOutput(const OnnxValue& output, const std::optional<TensorType>& known) {
+  SessionValue value{output.name, output.type.dtype, {}};
+  if (known) {
+    value.dtype = known->dtype;
+    value.shape = known->shape;
+  } else {
+    value.has_shape = output.type.has_shape;
+    for (const OnnxDimension& dimension : output.type.dimensions) value.shape.push_back(dimension.value);
+  }
+  return value;
+}
+
+bool AreClosed(const std::vector<SessionValue>& values) {
+  return std::none_of(values.begin(), values.end(), [](const SessionValue& value) { return value.is_open(); });
 }
 
 }  // namespace
 
+bool SessionValue::is_open() const {
+  return !has_shape || std::any_of(shape.begin(), shape.end(), [](int64_t size) { return size < 0; });
+}
+
+bool Session::is_closed() const { return AreClosed(inputs_) && AreClosed(outputs_); }
+
 Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOptions client, SessionOptions options) {
-  OnnxModel file = HONE_TRY(ReadOnnx(path));
-  ImportOptions import;
-  HONE_TRY(TakeConstants(file, options, path, import));
+  OnnxModel model = HONE_TRY(ReadOnnx(path));
+  HONE_TRY(TakeConstants(model, options, path));
   std::unique_ptr<Session> session(new Session);
-  session->network_ = HONE_TRY(BuildNetwork(file, path, import));
-  file = {};
-  Graph& graph = session->network_.graph;
-  HONE_TRY(Simplify(graph));
-  session->plan_ = Lower(graph);
-  HONE_TRY(CheckComplete(session->network_, path));
-  for (auto [from, to] : {std::pair(&graph.inputs, &session->inputs_), std::pair(&graph.outputs, &session->outputs_)})
-    for (ValueId value : *from)
-      to->push_back({graph.values[static_cast<size_t>(value)].name, graph.dtype(value), graph.shape(value)});
+  session->declared_ = model.inputs;
+  auto fail = [&](Error error) {
+    error.where = path + ": " + error.where;
+    return error;
+  };
+  Symbols symbols;
+  for (const OnnxValue& input : model.inputs) {
+    auto given = options.shapes.find(input.name);
+    if (given == options.shapes.end()) continue;
+    if (Result<void> bound = symbols.Bind(input, given->second); !bound) return fail(bound.error());
+  }
+  std::vector<TensorView> types;
+  for (const OnnxValue& input : model.inputs) {
+    Result<SessionValue> value = DescribedInput(input, options, symbols);
+    if (!value) return fail(value.error());
+    types.push_back({value->dtype, value->shape});
+    session->inputs_.push_back(*std::move(value));
+  }
+  const std::vector<OnnxValue> outputs = model.outputs;
   session->client_ = HONE_TRY(Client::Create(std::move(client)));
-  session->executor_ = HONE_TRY(Executor::Create(*session->client_, graph, session->plan_, {options.get}));
+  auto context = std::make_shared<const ProgramContext>(ProgramContext{path, session->client_.get(), options.get});
+  session->program_ = std::make_unique<Program>(std::move(model), std::move(context));
+  std::vector<std::optional<TensorType>> known(outputs.size());
+  if (AreClosed(session->inputs_)) known = HONE_TRY(session->program_->Prepare(types));
+  for (size_t i = 0; i < outputs.size(); ++i) session->outputs_.push_back(DescribedOutput(outputs[i], known[i]));
   return session;
 }
 
@@ -90,17 +145,39 @@ Result<void> Session::Run(std::span<const void* const> inputs, std::span<void* c
                  fmt::format("{} inputs and {} outputs, wanted {} and {}", inputs.size(), outputs.size(),
                              inputs_.size(), outputs_.size()),
                  ""};
+  if (!is_closed())
+    return Error{ErrorKind::kInvalid, "shapes of its inputs or outputs are open, and a run must say them", ""};
+  std::vector<TensorView> given;
+  for (size_t i = 0; i < inputs.size(); ++i) given.push_back({inputs_[i].dtype, inputs_[i].shape, inputs[i]});
   MutexLock lock(mutex_);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::span<std::byte> to = executor_->Input(i);
-    std::memcpy(to.data(), inputs[i], to.size());
-  }
-  HONE_TRY(executor_->Run());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::span<const std::byte> from = executor_->Output(i);
-    std::memcpy(outputs[i], from.data(), from.size());
-  }
+  const std::vector<TensorView> results = HONE_TRY(program_->Run(given));
+  for (size_t i = 0; i < outputs.size(); ++i) std::memcpy(outputs[i], results[i].data, results[i].bytes());
   return {};
+}
+
+Result<std::vector<HostTensor>> Session::Compute(const std::vector<TensorView>& inputs) {
+  if (inputs.size() != inputs_.size())
+    return Error{ErrorKind::kInvalid, fmt::format("{} inputs, wanted {}", inputs.size(), inputs_.size()), ""};
+  Symbols symbols;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const SessionValue& wanted = inputs_[i];
+    const std::string where = "input " + wanted.name;
+    if (inputs[i].dtype != wanted.dtype)
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("{} elements, wanted {}", Name(inputs[i].dtype), Name(wanted.dtype)), where};
+    if (Result<void> checked = CheckShape(inputs[i].shape); !checked) {
+      checked.error().where = where;
+      return checked.error();
+    }
+    if (!wanted.is_open() && wanted.shape != inputs[i].shape)
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("shape {}, wanted {}", ShapeText(inputs[i].shape), ShapeText(wanted.shape)), where};
+    HONE_TRY(symbols.Bind(declared_[i], inputs[i].shape));
+  }
+  MutexLock lock(mutex_);
+  std::vector<HostTensor> results;
+  for (const TensorView& result : HONE_TRY(program_->Run(inputs))) results.push_back(CopyOf(result));
+  return results;
 }
 
 }  // namespace hone

@@ -12,8 +12,7 @@
 #include "base/result.h"
 #include "client/api/client.h"
 #include "network/onnx/import_network.h"
-#include "network/run/executor.h"
-#include "network/run/kernel_calls.h"
+#include "network/run/program.h"
 
 namespace hone {
 
@@ -27,10 +26,15 @@ struct SessionOptions {
 struct SessionValue {
   std::string name;
   DType dtype = DType::kF32;
-  Shape shape;
+  Shape shape;            // -1: decided by the inputs of a run, or by what it computes
+  bool has_shape = true;  // false: not even its rank is known
+
+  bool is_open() const;
 };
 
-// Thread-safe: one run at a time, others wait.
+// Where the file leaves dimensions open and the options do not say them, or values decide them that the network
+// computes, each run has shapes of its own: kernels for them are made at first use, and kept. Thread-safe: one run at a
+// time, others wait.
 class Session {
  public:
   // Errors of ReadOnnx, BuildNetwork and Client::Get; kInvalid: a shape or constant of an input that there is not, or
@@ -40,19 +44,23 @@ class Session {
   const std::vector<SessionValue>& inputs() const { return inputs_; }
   const std::vector<SessionValue>& outputs() const { return outputs_; }
 
-  // Elements of every input, and room for those of every output, in their order, dense and row-major. kInvalid: an
-  // index outside of what it indexes; errors of Executor::Run.
+  // Whether inputs and outputs are of the same shapes in every run.
+  bool is_closed() const;
+
+  // Elements of every input, and room for those of every output, in their order, dense and row-major. kInvalid: shapes
+  // are open, or an index outside of what it indexes; errors of Executor::Run.
   Result<void> Run(std::span<const void* const> inputs, std::span<void* const> outputs);
+  // The same for any shapes that the file allows. kInvalid: other types, or dimensions of one name of different sizes.
+  Result<std::vector<HostTensor>> Compute(const std::vector<TensorView>& inputs);
 
  private:
   Session() = default;
 
   std::unique_ptr<Client> client_;
-  Network network_;
-  CallPlan plan_;
+  std::vector<OnnxValue> declared_;  // the inputs
   std::vector<SessionValue> inputs_, outputs_;
   Mutex mutex_;
-  std::unique_ptr<Executor> executor_ HONE_PT_GUARDED_BY(mutex_);
+  std::unique_ptr<Program> program_ HONE_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace hone

@@ -15,15 +15,20 @@ NUMBERS = {numpy.dtype(dtype): number for number, dtype in DTYPES.items()}
 
 
 class Value:
-    """name, shape, dtype and type (as onnxruntime spells it) of an input or output."""
+    """name, shape, dtype and type (as onnxruntime spells it) of an input or output. A dimension that each run decides is None,
+    and so is a shape of which nothing is known."""
 
     def __init__(self, described):
         self.name = described.name.decode()
-        self.shape = list(described.shape[:described.rank])
+        self.shape = [size if size >= 0 else None for size in described.shape[:described.rank]] if described.rank >= 0 else None
         # NumPy has no bfloat16: arrays of float32 hold it, and are rounded on the way in.
         self.is_bfloat16 = described.dtype == BFLOAT16
         self.dtype = numpy.dtype(numpy.float32 if self.is_bfloat16 else DTYPES[described.dtype])
         self.type = "tensor(bfloat16)" if self.is_bfloat16 else ONNX_NAMES.get(self.dtype.name, f"tensor({self.dtype.name})")
+
+    def is_open(self):
+        """Whether each run decides its shape."""
+        return self.shape is None or None in self.shape
 
     def __repr__(self):
         return f"{self.name}: {self.type}{self.shape}"
@@ -32,6 +37,9 @@ class Value:
 class Session:
     """A network whose kernels are served, whose constants are packed and whose memory is planned. It becomes faster while it
     is held. Any number of threads may use it; one run goes after another.
+
+    Where the file leaves dimensions open, or values decide shapes that the network computes, each run has shapes of its own;
+    kernels for those that are new are made then, and kept.
 
     path: an ONNX file; constants: inputs that never change (name → array), as weights of a file that ships without them;
     shapes: of inputs whose dimensions the file leaves open (name → sequence); threads: of its kernels, 0 for as many as
@@ -90,12 +98,40 @@ class Session:
             if name not in known:
                 raise lib.Error("invalid", f"there is no output {name}; there are: {', '.join(known)}", self._path)
         arrays = [self._checked(value, array) for value, array in zip(self._inputs, self._in_order(given))]
+        if any(value.is_open() for value in self._inputs + self._outputs):
+            results = self._compute(arrays)
+            return [results[known.index(name)] for name in names] if names else results
         results = [numpy.empty(value.shape, numpy.uint16 if value.is_bfloat16 else value.dtype) for value in self._outputs]
         error = lib.ErrorStruct()
         if self._library.hone_network_run(self._handle, pointers(arrays), pointers(results), ctypes.byref(error)):
             raise error.raised()
         results = [from_bfloat16(array) if value.is_bfloat16 else array for value, array in zip(self._outputs, results)]
         return [results[known.index(name)] for name in names] if names else results
+
+    def _compute(self, arrays):
+        given = (NetworkValue * max(1, len(arrays)))()
+        for value, input_value, array in zip(given, self._inputs, arrays):
+            if array.ndim > lib.MAX_RANK:
+                raise lib.Error("unsupported", f"rank {array.ndim}, at most {lib.MAX_RANK}", input_value.name)
+            value.rank, value.data = array.ndim, array.ctypes.data
+            value.dtype = BFLOAT16 if input_value.is_bfloat16 else NUMBERS[array.dtype]
+            value.shape[:array.ndim] = array.shape
+        error = lib.ErrorStruct()
+        handle = self._library.hone_network_compute(self._handle, given, ctypes.byref(error))
+        if not handle:
+            raise error.raised()
+        try:
+            results = []
+            for i in range(len(self._outputs)):
+                value = NetworkValue()
+                self._library.hone_network_result(handle, i, ctypes.byref(value))
+                is_bfloat16 = value.dtype == BFLOAT16
+                array = numpy.empty(list(value.shape[:value.rank]), numpy.uint16 if is_bfloat16 else DTYPES[value.dtype])
+                ctypes.memmove(array.ctypes.data, value.data, value.bytes)
+                results.append(from_bfloat16(array) if is_bfloat16 else array)
+            return results
+        finally:
+            self._library.hone_network_results_free(handle)
 
     def _in_order(self, given):
         names = [value.name for value in self._inputs]
@@ -114,9 +150,10 @@ class Session:
         array = as_array(given)
         if array.dtype != value.dtype:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {value.dtype}", value.name)
-        if list(array.shape) != value.shape:
+        if value.shape is not None and (len(value.shape) != array.ndim or
+                                        any(size not in (None, seen) for size, seen in zip(value.shape, array.shape))):
             raise lib.Error("invalid", f"shape {list(array.shape)}, wanted {value.shape}", value.name)
-        return to_bfloat16(array) if value.is_bfloat16 else numpy.ascontiguousarray(array)
+        return to_bfloat16(array) if value.is_bfloat16 else numpy.ascontiguousarray(array).reshape(array.shape)
 
     def close(self):
         """Not while it runs."""
@@ -181,6 +218,12 @@ def load():
                                                       ctypes.POINTER(NetworkValue)]
             library.hone_network_run.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
                                                  ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(lib.ErrorStruct)]
+            library.hone_network_compute.restype = ctypes.c_void_p
+            library.hone_network_compute.argtypes = [ctypes.c_void_p, ctypes.POINTER(NetworkValue),
+                                                     ctypes.POINTER(lib.ErrorStruct)]
+            library.hone_network_result.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.POINTER(NetworkValue)]
+            library.hone_network_results_free.argtypes = [ctypes.c_void_p]
+            library.hone_network_results_free.restype = None
             library.hone_network_close.argtypes = [ctypes.c_void_p]
             library.hone_network_close.restype = None
             _LOADED = library

@@ -88,7 +88,7 @@ class Models(harness.HoneTest):
         self.assertEqual(self.hone_json("warm", "absent.onnx", status=1)[0]["error"]["kind"], "not_found")
         self.hone_json("warm", path("attention"), "--shape", "ids", status=2)
         error = self.hone_json("warm", path("attention"), "--shape", "ids=1x6", status=1)[0]["error"]
-        self.assertIn("--shape says 1x6", error["message"])
+        self.assertIn("shape 1x6, wanted 1x5", error["message"])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,28 @@ except ImportError:
 
 @unittest.skipIf(numpy is None, "NumPy is not installed")
 @unittest.skipIf(SANITIZED, "Python would have to be built with the sanitizer, too")
+def open_model():
+    """An ONNX file: a + b of [rows, 4], and where that is not zero."""
+    def field(number, value):
+        if isinstance(value, int):
+            return bytes([number << 3, value])
+        value = value.encode() if isinstance(value, str) else value
+        length = [len(value)] if len(value) < 128 else [len(value) & 127 | 128, len(value) >> 7]
+        return bytes([number << 3 | 2, *length]) + value
+
+    def value(name, dtype, *dimensions):
+        shape = b"".join(field(1, field(2, each) if isinstance(each, str) else field(1, each)) for each in dimensions)
+        return field(1, name) + field(2, field(1, field(1, dtype) + field(2, shape)))
+
+    def node(op, inputs, output):
+        return b"".join(field(1, each) for each in inputs) + field(2, output) + field(4, op)
+
+    graph = (field(1, node("Add", "ab", "total")) + field(1, node("NonZero", ["total"], "where")) + field(2, "open") +
+             field(11, value("a", 1, "rows", 4)) + field(11, value("b", 1, "rows", 4)) +
+             field(12, value("total", 1, "rows", 4)) + field(12, value("where", 7, 2, "found")))
+    return field(1, 8) + field(7, graph) + field(8, field(2, 18))
+
+
 class Python(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -188,6 +210,24 @@ class Python(unittest.TestCase):
                              ({values[1].name: numpy.zeros(values[1].shape)}, "a constant of f64")):
             with self.assertRaisesRegex(self.hone.Error, words):
                 self.session(path, constants=wrong)
+
+    def test_one_session_runs_for_every_shape_that_the_file_allows(self):
+        path = os.path.join(self.directory.path, "open.onnx")
+        with open(path, "wb") as file:
+            file.write(open_model())
+        random = numpy.random.default_rng(6)
+        with self.session(path) as session:
+            self.assertEqual([value.shape for value in session.get_inputs()], [[None, 4], [None, 4]])
+            for rows in (3, 1, 0, 3):
+                a, b = random.standard_normal((2, rows, 4)).astype(numpy.float32)
+                total, where = session.run({"a": a, "b": b})
+                numpy.testing.assert_allclose(total, a + b, rtol=1e-6)
+                numpy.testing.assert_array_equal(where, numpy.nonzero(a + b))
+            for shapes, words in (([(2, 4), (3, 4)], 'it has 3 of "rows", input a has 2'), ([(2, 5), (2, 5)], "shape .* wanted")):
+                with self.assertRaisesRegex(self.hone.Error, words):
+                    session.run([numpy.zeros(shape, numpy.float32) for shape in shapes])
+        with self.session(path, shapes={"a": (2, 4)}) as session:  # a name has one size
+            self.assertEqual([value.shape for value in session.get_inputs()], [[2, 4], [2, 4]])
 
     def test_errors_of_networks_say_what_and_where(self):
         path, inputs, outputs = self.exported(os.path.join(SOURCE, "tests/fuzz/corpus/onnx/attention.onnx"))

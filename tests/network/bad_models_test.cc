@@ -123,7 +123,7 @@ TEST(BadModels, DimensionsThatAreNotKnown) {
   options.shapes["x"] = {2, 3};
   EXPECT_TRUE(Import(builder, options));
   options.shapes["x"] = {2, 4};
-  ExpectError(Import(builder, options), ErrorKind::kInvalid, "--shape says 2x4, the file batchx3", "bad.onnx: input x");
+  ExpectError(Import(builder, options), ErrorKind::kInvalid, "shape 2x4, wanted batchx3", "bad.onnx: input x");
   ImportOptions unknown;
   unknown.shapes["nobody"] = {1};
   ExpectError(Import(builder, unknown), ErrorKind::kInvalid, "names \"nobody\"", "bad.onnx");

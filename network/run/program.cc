@@ -1,0 +1,366 @@
+#include "network/run/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "network/graph/simplify.h"
+#include "network/onnx/data_shaped.h"
+#include "network/run/check_network.h"
+#include "network/run/loops.h"
+#include "network/run/missing_operators.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kMostVersions = 16;
+constexpr int64_t kMostConstantBytes = int64_t{1} << 31;  // of all versions but the newest
+// Steps of a stage that is interpreted when it is met first, since kernels for it would be longer in the making; and
+// how often it is until they are made all the same.
+constexpr double kSmallSteps = 1e6;
+constexpr int kSmallRuns = 3;
+
+// Shapes of all inputs, elements of those that decide.
+std::string KeyOf(const OnnxModel& model, const std::set<std::string>& deciding,
+                  const std::vector<TensorView>& inputs) {
+  std::string key;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    key += fmt::format("{}{};", static_cast<int>(inputs[i].dtype), ShapeText(inputs[i].shape));
+    if (deciding.count(model.inputs[i].name) != 0)
+      key.append(static_cast<const char*>(inputs[i].data), inputs[i].bytes()) += ";";
+  }
+  return key;
+}
+
+// About how many steps the definition takes.
+double StepsOf(const Graph& graph) {
+  double steps = 0;
+  for (const Node& node : graph.nodes) {
+    if (graph.is_constant(node.output)) continue;
+    auto each = static_cast<double>(CountOf(graph.shape(node.output)));
+    for (ValueId input : node.inputs) steps += static_cast<double>(CountOf(graph.shape(input)));
+    if (node.kind == NodeKind::kMatMul) each *= static_cast<double>(graph.shape(node.inputs[0]).back());
+    if (node.kind == NodeKind::kConv) {
+      const Shape& w = graph.shape(node.inputs[1]);
+      each *= static_cast<double>(CountOf(w)) / static_cast<double>(std::max<int64_t>(w[0], 1));
+    }
+    if (node.kind == NodeKind::kMaxPool || node.kind == NodeKind::kAveragePool)
+      each *= static_cast<double>(CountOf(node.window));
+    if (node.host != nullptr) each += node.host->steps;
+    steps += each;
+  }
+  return steps;
+}
+
+}  // namespace
+
+TensorView ViewOf(const HostTensor& tensor) { return {tensor.dtype, tensor.shape, tensor.data.data()}; }
+
+HostTensor CopyOf(const TensorView& view) {
+  return {view.dtype, view.shape, std::string(static_cast<const char*>(view.data), view.bytes())};
+}
+
+// One version of a program: a network of known shapes, and what waits for its results.
+class ProgramVersion {
+ public:
+  static Result<std::unique_ptr<ProgramVersion>> Create(const Program& program, const std::vector<TensorView>& inputs) {
+    std::unique_ptr<ProgramVersion> stage(new ProgramVersion(program));
+    ImportOptions options;
+    options.in_stages = true;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string& name = program.model_.inputs[i].name;
+      options.data.insert(name);
+      if (program.deciding_.count(name) != 0) {
+        options.elements[name] = std::make_shared<HostTensor>(CopyOf(inputs[i]));
+      } else {
+        options.shapes[name] = inputs[i].shape;
+        stage->read_.push_back(i);
+      }
+    }
+    stage->network_ = HONE_TRY(BuildNetwork(program.model_, stage->context_->path, options));
+    HONE_TRY(CheckComplete(stage->network_, stage->context_->path));
+    if (!stage->context_->is_plain) HONE_TRY(Simplify(stage->network_.graph));
+    stage->is_interpreted_ =
+        stage->context_->is_plain || (!program.is_whole_ && StepsOf(stage->network_.graph) <= kSmallSteps);
+    stage->SplitRest();
+    return stage;
+  }
+
+  Result<void> MakeKernels() {
+    if (executor_ != nullptr || context_->is_plain) return {};
+    is_interpreted_ = false;
+    Graph& graph = network_.graph;
+    plan_ = Lower(graph);
+    executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, {context_->get}));
+    return {};
+  }
+
+  int64_t constant_bytes() const { return executor_ == nullptr ? 0 : executor_->constant_bytes(); }
+
+  std::vector<std::optional<TensorType>> OutputTypes() const {
+    std::vector<std::optional<TensorType>> types;
+    for (const OnnxValue& output : program_.model_.outputs) {
+      auto found = std::find(network_.outputs.begin(), network_.outputs.end(), output.name);
+      if (found == network_.outputs.end()) {
+        types.push_back(std::nullopt);
+      } else {
+        const ValueId value = network_.graph.outputs[static_cast<size_t>(found - network_.outputs.begin())];
+        types.push_back(network_.graph.values[static_cast<size_t>(value)].type);
+      }
+    }
+    return types;
+  }
+
+  Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs) {
+    ++runs_;
+    if (!is_interpreted_ || runs_ > kSmallRuns) HONE_TRY(MakeKernels());
+    HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs));
+    std::map<std::string, TensorView> known;
+    for (size_t i = 0; i < network_.outputs.size(); ++i) known[network_.outputs[i]] = results_[i];
+    if (!network_.rest.nodes.empty()) HONE_TRY(RunRest(known));
+    std::vector<TensorView> outputs;
+    for (const OnnxValue& output : program_.model_.outputs) outputs.push_back(known.at(output.name));
+    return outputs;
+  }
+
+ private:
+  explicit ProgramVersion(const Program& program) : program_(program), context_(program.context_) {}
+
+  // What can be computed as soon as the network has run, and what comes after that.
+  void SplitRest() {
+    std::set<std::string> known(network_.rest.reads.begin(), network_.rest.reads.end());
+    for (const OnnxTensor& tensor : network_.rest.constants) known.insert(tensor.name);
+    auto is_known = [&](const std::string& name) { return name.empty() || known.count(name) != 0; };
+    for (OnnxNode& node : network_.rest.nodes) {
+      const bool is_apart = IsLoop(node) || FindDataShaped(OperatorName(node)) != nullptr;
+      if (is_apart && std::all_of(node.inputs.begin(), node.inputs.end(), is_known) &&
+          std::all_of(node.captured.begin(), node.captured.end(), is_known)) {
+        apart_.push_back(std::move(node));
+      } else {
+        waiting_.push_back(std::move(node));
+      }
+    }
+  }
+
+  Result<void> Execute(const std::vector<TensorView>& inputs) {
+    for (size_t i = 0; i < read_.size(); ++i) {
+      const std::span<std::byte> to = executor_->Input(i);
+      HONE_CHECK(to.size() == inputs[read_[i]].bytes());
+      std::memcpy(to.data(), inputs[read_[i]].data, to.size());
+    }
+    HONE_TRY(executor_->Run());
+    results_.clear();
+    const Graph& graph = network_.graph;
+    for (size_t i = 0; i < graph.outputs.size(); ++i)
+      results_.push_back({graph.dtype(graph.outputs[i]), graph.shape(graph.outputs[i]), executor_->Output(i).data()});
+    return {};
+  }
+
+  Result<void> Interpret(const std::vector<TensorView>& inputs) {
+    std::vector<Numbers> data;
+    for (size_t i : read_) data.push_back(ToNumbers(CopyOf(inputs[i])));
+    const std::vector<Numbers> outputs = HONE_TRY(EvaluateNetwork(network_.graph, data));
+    interpreted_.clear();
+    for (const Numbers& output : outputs) interpreted_.push_back(ToHost(output, output.dtype));
+    results_.clear();
+    for (const HostTensor& output : interpreted_) results_.push_back(ViewOf(output));
+    return {};
+  }
+
+  // Adds the model's other outputs to `known`.
+  Result<void> RunRest(std::map<std::string, TensorView>& known) {
+    std::map<std::string, TensorView> values = known;
+    for (size_t i = 0; i < network_.rest.reads.size(); ++i)
+      values[network_.rest.reads[i]] = results_[network_.outputs.size() + i];
+    for (const OnnxTensor& tensor : network_.rest.constants) values[tensor.name] = ViewOf(*tensor.tensor);
+    computed_.clear();
+    for (const OnnxNode& node : apart_) {
+      std::vector<HostTensor> results = HONE_TRY(RunApart(node, values));
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        if (node.outputs[i].empty()) continue;
+        if (i >= results.size())
+          return Error{ErrorKind::kInvalid,
+                       fmt::format("it has {} outputs, wanted {}", node.outputs.size(), results.size()),
+                       fmt::format("{}: node {} ({})", context_->path, node.name, node.op)};
+        computed_.push_back(std::move(results[i]));
+        values[node.outputs[i]] = ViewOf(computed_.back());
+      }
+    }
+    if (next_ == nullptr) next_ = MakeNext(values);
+    std::vector<TensorView> inputs;
+    for (const OnnxValue& input : next_->model_.inputs) inputs.push_back(values.at(input.name));
+    std::vector<TensorView> outputs;
+    if (!next_->model_.outputs.empty()) outputs = HONE_TRY(next_->Run(inputs));
+    for (size_t i = 0; i < outputs.size(); ++i) known[next_->model_.outputs[i].name] = outputs[i];
+    for (const OnnxValue& output : program_.model_.outputs)
+      if (known.count(output.name) == 0) known[output.name] = values.at(output.name);
+    return {};
+  }
+
+  std::unique_ptr<Program> MakeNext(const std::map<std::string, TensorView>& values) const {
+    OnnxModel model;
+    model.producer = program_.model_.producer;
+    model.opset = program_.model_.opset;
+    model.nodes = waiting_;
+    std::set<std::string> constants, computed, read;
+    for (const OnnxTensor& tensor : network_.rest.constants) {
+      model.initializers.push_back(tensor);
+      constants.insert(tensor.name);
+    }
+    for (const OnnxNode& node : waiting_) computed.insert(node.outputs.begin(), node.outputs.end());
+    for (const OnnxNode& node : waiting_) {
+      for (const auto* names : {&node.inputs, &node.captured}) {
+        for (const std::string& name : *names) {
+          if (name.empty() || constants.count(name) != 0 || computed.count(name) != 0 || !read.insert(name).second)
+            continue;
+          model.inputs.push_back(InputOf(name, values.at(name)));
+        }
+      }
+    }
+    for (const OnnxValue& output : program_.model_.outputs)
+      if (computed.count(output.name) != 0) model.outputs.push_back(output);
+    std::set<std::string> deciding;
+    for (const std::string& name : network_.rest.deciding)
+      if (read.count(name) != 0) deciding.insert(name);
+    return std::unique_ptr<Program>(new Program(std::move(model), std::move(deciding), false, context_));
+  }
+
+  static OnnxValue InputOf(const std::string& name, const TensorView& value) {
+    OnnxValue input;
+    input.name = name;
+    input.type.is_tensor = input.type.has_dtype = true;
+    input.type.dtype = value.dtype;
+    return input;
+  }
+
+  Result<std::vector<HostTensor>> RunApart(const OnnxNode& node, const std::map<std::string, TensorView>& values) {
+    auto fail = [&](Error error) {
+      if (error.where.find(context_->path) == std::string::npos)
+        error.where = fmt::format("{}: node {} ({})", context_->path, node.name, node.op);
+      return error;
+    };
+    if (IsLoop(node)) {
+      std::vector<TensorView> captured;
+      Program* body = HONE_TRY(BodyOf(node, values, &captured));
+      std::vector<std::optional<TensorView>> inputs;
+      for (const std::string& name : node.inputs)
+        inputs.push_back(name.empty() ? std::nullopt : std::optional(values.at(name)));
+      Result<std::vector<HostTensor>> results = RunLoop(node, *body, inputs, captured);
+      if (!results) return fail(results.error());
+      return results;
+    }
+    std::vector<Numbers> numbers;
+    std::vector<const Numbers*> arguments;
+    numbers.reserve(node.inputs.size());
+    for (const std::string& name : node.inputs) {
+      if (!name.empty()) numbers.push_back(ToNumbers(CopyOf(values.at(name))));
+      arguments.push_back(name.empty() ? nullptr : &numbers.back());
+    }
+    Result<std::vector<Numbers>> computed = FindDataShaped(OperatorName(node))->compute(node, arguments);
+    if (!computed) return fail(computed.error());
+    std::vector<HostTensor> results;
+    for (const Numbers& each : *computed) results.push_back(ToHost(each, each.dtype));
+    return results;
+  }
+
+  // The program of a loop's body: its own inputs, then what it reads from around it.
+  Result<Program*> BodyOf(const OnnxNode& node, const std::map<std::string, TensorView>& values,
+                          std::vector<TensorView>* captured) {
+    const OnnxAttribute* attribute = FindAttribute(node, "body");
+    if (attribute == nullptr || attribute->body == nullptr)
+      return Error{ErrorKind::kInvalid, "it has no body",
+                   fmt::format("{}: node {} ({})", context_->path, node.name, node.op)};
+    const OnnxBody& body = *attribute->body;
+    std::set<std::string> constants, read;
+    OnnxModel model;
+    model.producer = program_.model_.producer;
+    model.opset = program_.model_.opset;
+    model.nodes = body.nodes;
+    model.initializers = body.initializers;
+    for (const std::string& name : body.inputs)
+      model.inputs.push_back(InputOf(name, {}));  // its type comes with the values
+    for (const OnnxTensor& tensor : network_.rest.constants) constants.insert(tensor.name);
+    for (const std::string& name : node.captured) {
+      if (!read.insert(name).second) continue;
+      if (constants.count(name) != 0) {
+        for (const OnnxTensor& tensor : network_.rest.constants)
+          if (tensor.name == name) model.initializers.push_back(tensor);
+        continue;
+      }
+      model.inputs.push_back(InputOf(name, values.at(name)));
+      captured->push_back(values.at(name));
+    }
+    std::unique_ptr<Program>& program = bodies_[&body];
+    if (program != nullptr) return program.get();
+    for (const std::string& name : body.outputs) {
+      OnnxValue output;
+      output.name = name;
+      model.outputs.push_back(output);
+    }
+    program = Program::ForBody(std::move(model), context_);
+    return program.get();
+  }
+
+  const Program& program_;
+  const std::shared_ptr<const ProgramContext> context_;
+  Network network_;
+  CallPlan plan_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<size_t> read_;  // of the program's inputs, those of the graph
+  bool is_interpreted_ = false;
+  int runs_ = 0;
+  std::vector<HostTensor> interpreted_;
+  std::list<HostTensor> computed_;   // apart
+  std::vector<TensorView> results_;  // of the graph's outputs
+  std::vector<OnnxNode> apart_, waiting_;
+  std::unique_ptr<Program> next_;
+  std::map<const OnnxBody*, std::unique_ptr<Program>> bodies_;
+};
+
+Program::Program(OnnxModel model, std::shared_ptr<const ProgramContext> context)
+    : Program(std::move(model), {}, true, std::move(context)) {}
+
+std::unique_ptr<Program> Program::ForBody(OnnxModel model, std::shared_ptr<const ProgramContext> context) {
+  return std::unique_ptr<Program>(new Program(std::move(model), {}, false, std::move(context)));
+}
+
+Program::Program(OnnxModel model, std::set<std::string> deciding, bool is_whole,
+                 std::shared_ptr<const ProgramContext> context)
+    : model_(std::move(model)), deciding_(std::move(deciding)), is_whole_(is_whole), context_(std::move(context)) {}
+
+Program::~Program() = default;
+
+Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& inputs) {
+  HONE_CHECK(inputs.size() == model_.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) model_.inputs[i].type.dtype = inputs[i].dtype;
+  std::string key = KeyOf(model_, deciding_, inputs);
+  auto found = std::find_if(versions_.begin(), versions_.end(), [&](const auto& one) { return one.first == key; });
+  if (found == versions_.end()) {
+    std::unique_ptr<ProgramVersion> stage = HONE_TRY(ProgramVersion::Create(*this, inputs));
+    versions_.emplace_front(std::move(key), std::move(stage));
+    int64_t bytes = 0;
+    for (const auto& [_, version] : versions_) bytes += version->constant_bytes();
+    while (versions_.size() > 1 && (versions_.size() > kMostVersions || bytes > kMostConstantBytes)) {
+      bytes -= versions_.back().second->constant_bytes();
+      versions_.pop_back();
+    }
+  } else {
+    versions_.splice(versions_.begin(), versions_, found);
+  }
+  return versions_.front().second.get();
+}
+
+Result<std::vector<TensorView>> Program::Run(const std::vector<TensorView>& inputs) {
+  ProgramVersion* stage = HONE_TRY(VersionFor(inputs));
+  return stage->Run(inputs);
+}
+
+Result<std::vector<std::optional<TensorType>>> Program::Prepare(const std::vector<TensorView>& inputs) {
+  ProgramVersion* stage = HONE_TRY(VersionFor(inputs));
+  if (is_whole_) HONE_TRY(stage->MakeKernels());
+  return stage->OutputTypes();
+}
+
+}  // namespace hone

@@ -1,0 +1,76 @@
+// A model whose shapes inputs and computed values decide. Once they are known, the model is a network of known shapes:
+// a version, which is made when its shapes are first met, and kept. Where values of the network itself decide shapes,
+// or how often a body runs, it is cut there: a version ends with these values, what waits for them is a program of its
+// own that is run next, and between the two come operators whose results only then have a size, and loops.
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "client/api/client.h"
+#include "network/onnx/import_network.h"
+#include "network/onnx/onnx_model.h"
+#include "network/run/executor.h"
+
+namespace hone {
+
+class ProgramVersion;
+
+// Elements in memory of somebody else.
+struct TensorView {
+  DType dtype = DType::kF32;
+  Shape shape;
+  const void* data = nullptr;
+
+  size_t bytes() const { return static_cast<size_t>(CountOf(shape) * ByteSize(dtype)); }
+};
+
+TensorView ViewOf(const HostTensor& tensor);
+HostTensor CopyOf(const TensorView& view);
+
+// What all programs of a model share.
+struct ProgramContext {
+  std::string path;  // of the model, for messages
+  Client* client = nullptr;
+  GetOptions get;
+  // Nothing is simplified and no kernel asked for: what the file says, by definition. No client is needed.
+  bool is_plain = false;
+};
+
+// Not thread-safe.
+class Program {
+ public:
+  // A whole model. Its inputs have element types; what it says of their shapes is checked by whoever runs it.
+  Program(OnnxModel model, std::shared_ptr<const ProgramContext> context);
+  // The body of a loop, whose inputs are of the types that they come with.
+  static std::unique_ptr<Program> ForBody(OnnxModel model, std::shared_ptr<const ProgramContext> context);
+  ~Program();
+
+  // Every input, in the model's order, and all outputs, which live until the next run. Errors of BuildNetwork,
+  // CheckComplete, Executor::Create and Executor::Run.
+  Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs);
+
+  // Makes the version for these inputs, of which only the types are read, with its kernels, and says which types the
+  // outputs have; nullopt for those that values decide which are computed.
+  Result<std::vector<std::optional<TensorType>>> Prepare(const std::vector<TensorView>& inputs);
+
+  const OnnxModel& model() const { return model_; }
+
+ private:
+  friend class ProgramVersion;
+  Program(OnnxModel model, std::set<std::string> deciding, bool is_whole,
+          std::shared_ptr<const ProgramContext> context);
+  Result<ProgramVersion*> VersionFor(const std::vector<TensorView>& inputs);
+
+  OnnxModel model_;
+  const std::set<std::string> deciding_;  // inputs whose elements a version is for
+  const bool is_whole_;                   // not what is run between others, and may be little
+  std::shared_ptr<const ProgramContext> context_;
+  std::list<std::pair<std::string, std::unique_ptr<ProgramVersion>>> versions_;  // the last one used first
+};
+
+}  // namespace hone

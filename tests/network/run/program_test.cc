@@ -1,0 +1,255 @@
+// Models whose shapes are decided by inputs and by what they compute, by definition: no kernels are asked for.
+#include "network/run/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "network/onnx/symbols.h"
+
+namespace hone {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+OnnxValue Value(std::string name, DType dtype = DType::kF32) {
+  OnnxValue value;
+  value.name = std::move(name);
+  value.type.is_tensor = value.type.has_dtype = true;
+  value.type.dtype = dtype;
+  return value;
+}
+
+OnnxNode Node(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
+  OnnxNode node;
+  node.name = "n_" + outputs[0];
+  node.op = op;
+  node.inputs = std::move(inputs);
+  node.outputs = std::move(outputs);
+  return node;
+}
+
+OnnxNode With(OnnxNode node, const std::string& name, std::shared_ptr<const OnnxBody> body) {
+  OnnxAttribute attribute;
+  attribute.name = name;
+  attribute.kind = OnnxAttribute::Kind::kGraph;
+  attribute.body = std::move(body);
+  node.attributes.push_back(std::move(attribute));
+  return node;
+}
+
+OnnxNode With(OnnxNode node, const std::string& name, int64_t whole) {
+  OnnxAttribute attribute;
+  attribute.name = name;
+  attribute.kind = OnnxAttribute::Kind::kInt;
+  attribute.whole = whole;
+  node.attributes.push_back(std::move(attribute));
+  return node;
+}
+
+HostTensor Reals(Shape shape, std::vector<double> values) {
+  Numbers numbers = MakeNumbers(DType::kF32, std::move(shape));
+  numbers.real = std::move(values);
+  return ToHost(numbers, DType::kF32);
+}
+
+HostTensor Wholes(Shape shape, const std::vector<int64_t>& values) {
+  return ToHost(WholeNumbers(values, std::move(shape)), DType::kI64);
+}
+
+OnnxTensor Constant(std::string name, HostTensor tensor) {
+  return {std::move(name), std::make_shared<HostTensor>(std::move(tensor))};
+}
+
+OnnxModel Model(std::vector<OnnxValue> inputs, std::vector<OnnxNode> nodes, const std::vector<std::string>& outputs) {
+  OnnxModel model;
+  model.opset = 18;
+  model.inputs = std::move(inputs);
+  model.nodes = std::move(nodes);
+  for (const std::string& name : outputs) model.outputs.push_back(Value(name));
+  return model;
+}
+
+class Plain {
+ public:
+  explicit Plain(OnnxModel model) {
+    ProgramContext context;
+    context.path = "program.onnx";
+    context.is_plain = true;
+    program_ = std::make_unique<Program>(std::move(model), std::make_shared<const ProgramContext>(std::move(context)));
+  }
+
+  std::vector<Numbers> Run(const std::vector<HostTensor>& inputs) {
+    Result<std::vector<TensorView>> views = Try(inputs);
+    EXPECT_TRUE(views) << (views ? "" : views.error().Text());
+    std::vector<Numbers> results;
+    if (!views) return std::vector<Numbers>(8);
+    for (const TensorView& view : *views) results.push_back(ToNumbers(CopyOf(view)));
+    return results;
+  }
+
+  Result<std::vector<TensorView>> Try(const std::vector<HostTensor>& inputs) {
+    std::vector<TensorView> views;
+    for (const HostTensor& input : inputs) views.push_back(ViewOf(input));
+    return program_->Run(views);
+  }
+
+ private:
+  std::unique_ptr<Program> program_;
+};
+
+TEST(Program, TheSameModelRunsForOneShapeAfterAnother) {
+  Plain program(Model({Value("x")}, {Node("Neg", {"x"}, {"y"})}, {"y"}));
+  EXPECT_THAT(program.Run({Reals({2}, {1, 2})})[0].real, ElementsAre(-1, -2));
+  const Numbers longer = program.Run({Reals({3, 1}, {1, 2, 3})})[0];
+  EXPECT_THAT(longer.shape, ElementsAre(3, 1));
+  EXPECT_THAT(longer.real, ElementsAre(-1, -2, -3));
+  EXPECT_THAT(program.Run({Reals({2}, {5, 6})})[0].real, ElementsAre(-5, -6));
+}
+
+// How many elements are positive decides how long everything after is.
+TEST(Program, WhereElementsAreDecidesAShape) {
+  OnnxModel model =
+      Model({Value("x")},
+            {Node("Relu", {"x"}, {"r"}), Node("NonZero", {"r"}, {"at"}), Node("Squeeze", {"at", "zero"}, {"which"}),
+             Node("Gather", {"r", "which"}, {"kept"}), Node("Neg", {"kept"}, {"y"}), Node("Shape", {"y"}, {"count"})},
+            {"r", "y", "count"});
+  model.initializers = {Constant("zero", Wholes({1}, {0}))};
+  Plain program(std::move(model));
+  std::vector<Numbers> results = program.Run({Reals({4}, {1, -2, 3, 0})});
+  EXPECT_THAT(results[0].real, ElementsAre(1, 0, 3, 0));
+  EXPECT_THAT(results[1].real, ElementsAre(-1, -3));
+  EXPECT_THAT(results[2].whole, ElementsAre(2));
+  results = program.Run({Reals({4}, {-1, -2, -3, 7})});
+  EXPECT_THAT(results[1].real, ElementsAre(-7));
+  EXPECT_THAT(results[2].whole, ElementsAre(1));
+  results = program.Run({Reals({4}, {-1, -2, -3, -4})});
+  EXPECT_THAT(results[1].real, IsEmpty());
+}
+
+TEST(Program, ANumberThatIsComputedDecidesAShape) {
+  OnnxModel model = Model({Value("x"), Value("n", DType::kI64)},
+                          {Node("Add", {"n", "one"}, {"more"}), Node("Concat", {"more", "rest"}, {"shape"}),
+                           Node("Reshape", {"x", "shape"}, {"y"})},
+                          {"y"});
+  model.nodes[1] = With(model.nodes[1], "axis", 0);
+  model.initializers = {Constant("one", Wholes({1}, {1})), Constant("rest", Wholes({1}, {-1}))};
+  Plain program(std::move(model));
+  EXPECT_THAT(program.Run({Reals({6}, {1, 2, 3, 4, 5, 6}), Wholes({1}, {1})})[0].shape, ElementsAre(2, 3));
+  EXPECT_THAT(program.Run({Reals({6}, {1, 2, 3, 4, 5, 6}), Wholes({1}, {2})})[0].shape, ElementsAre(3, 2));
+  Result<std::vector<TensorView>> wrong = program.Try({Reals({6}, {1, 2, 3, 4, 5, 6}), Wholes({1}, {4})});
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().Text(), HasSubstr("n_y"));
+}
+
+TEST(Program, AComputedConditionChoosesABranch) {
+  auto then_branch = std::make_shared<OnnxBody>(), else_branch = std::make_shared<OnnxBody>();
+  then_branch->nodes = {Node("Neg", {"x"}, {"t"})};
+  then_branch->outputs = {"t"};
+  else_branch->nodes = {Node("Concat", {"x", "x"}, {"e"})};
+  else_branch->nodes[0] = With(else_branch->nodes[0], "axis", 0);
+  else_branch->outputs = {"e"};
+  OnnxNode choice =
+      With(With(Node("If", {"is_negative"}, {"y"}), "then_branch", then_branch), "else_branch", else_branch);
+  choice.captured = {"x"};
+  OnnxModel model = Model({Value("x")},
+                          {Node("ReduceSum", {"x"}, {"sum"}), Node("Less", {"sum", "zero"}, {"is_negative"}), choice,
+                           Node("Abs", {"y"}, {"z"})},
+                          {"z"});
+  model.nodes[0] = With(model.nodes[0], "keepdims", 0);
+  model.initializers = {Constant("zero", Reals({}, {0}))};
+  Plain program(std::move(model));
+  EXPECT_THAT(program.Run({Reals({2}, {-1, -2})})[0].real, ElementsAre(1, 2));
+  EXPECT_THAT(program.Run({Reals({2}, {1, 2})})[0].real, ElementsAre(1, 2, 1, 2));
+}
+
+// state ← state + step·k, collected, until it is above 5.
+OnnxModel Looping() {
+  auto body = std::make_shared<OnnxBody>();
+  body->inputs = {"i", "before", "state"};
+  body->nodes = {Node("Cast", {"i"}, {"step"}), Node("Mul", {"step", "k"}, {"scaled"}),
+                 Node("Add", {"state", "scaled"}, {"next"}), Node("LessOrEqual", {"next", "limit"}, {"goes_on"}),
+                 Node("Identity", {"next"}, {"seen"})};
+  body->nodes[0] = With(body->nodes[0], "to", 1);
+  body->initializers = {Constant("limit", Reals({}, {5}))};
+  body->outputs = {"goes_on", "next", "seen"};
+  OnnxNode loop = With(Node("Loop", {"most", "", "begin"}, {"last", "all"}), "body", body);
+  loop.captured = {"k"};
+  return Model({Value("begin"), Value("k"), Value("most", DType::kI64)}, {loop, Node("Neg", {"all"}, {"y"})},
+               {"last", "y"});
+}
+
+TEST(Program, ALoopRunsAsOftenAsItsBodySays) {
+  Plain program(Looping());
+  std::vector<Numbers> results = program.Run({Reals({}, {1}), Reals({}, {2}), Wholes({}, {10})});
+  EXPECT_THAT(results[0].real, ElementsAre(7));
+  EXPECT_THAT(results[1].real, ElementsAre(-1, -3, -7));
+  results = program.Run({Reals({}, {1}), Reals({}, {2}), Wholes({}, {2})});
+  EXPECT_THAT(results[0].real, ElementsAre(3));
+  EXPECT_THAT(results[1].real, ElementsAre(-1, -3));
+  results = program.Run({Reals({}, {1}), Reals({}, {2}), Wholes({}, {0})});
+  EXPECT_THAT(results[0].real, ElementsAre(1));
+  EXPECT_THAT(results[1].shape, ElementsAre(0));
+}
+
+TEST(Program, AScanGoesAlongADimensionFromEitherEnd) {
+  auto sums = [](int64_t direction) {
+    auto body = std::make_shared<OnnxBody>();
+    body->inputs = {"sum", "x"};
+    body->nodes = {Node("Add", {"sum", "x"}, {"next"}), Node("Identity", {"next"}, {"seen"})};
+    body->outputs = {"next", "seen"};
+    OnnxNode scan = With(With(Node("Scan", {"zero", "rows"}, {"total", "sums"}), "body", body), "num_scan_inputs", 1);
+    OnnxAttribute directions;
+    directions.name = "scan_input_directions";
+    directions.kind = OnnxAttribute::Kind::kInts;
+    directions.wholes = {direction};
+    scan.attributes.push_back(directions);
+    OnnxModel model = Model({Value("rows")}, {scan}, {"total", "sums"});
+    model.initializers = {Constant("zero", Reals({2}, {0, 0}))};
+    return Plain(std::move(model)).Run({Reals({3, 2}, {1, 2, 3, 4, 5, 6})});
+  };
+  EXPECT_THAT(sums(0)[0].real, ElementsAre(9, 12));
+  EXPECT_THAT(sums(0)[1].real, ElementsAre(1, 2, 4, 6, 9, 12));
+  EXPECT_THAT(sums(1)[1].real, ElementsAre(5, 6, 8, 10, 9, 12));
+}
+
+TEST(Program, OverlappingBoxesAreSuppressed) {
+  OnnxModel model = Model({Value("boxes"), Value("scores")},
+                          {Node("NonMaxSuppression", {"boxes", "scores", "most", "overlap"}, {"y"})}, {"y"});
+  model.initializers = {Constant("most", Wholes({}, {5})), Constant("overlap", Reals({}, {0.5}))};
+  Plain program(std::move(model));
+  const Numbers kept =
+      program.Run({Reals({1, 3, 4}, {0, 0, 1, 1, 0, 0, 1, 0.9, 0, 2, 1, 3}), Reals({1, 1, 3}, {0.5, 0.9, 0.7})})[0];
+  EXPECT_THAT(kept.shape, ElementsAre(2, 3));
+  EXPECT_THAT(kept.whole, ElementsAre(0, 0, 1, 0, 0, 2));
+}
+
+TEST(Program, AnOperatorThatHoneLacksIsSaidBeforeItIsWaitedFor) {
+  Plain program(Model({Value("x")}, {Node("NonZero", {"x"}, {"at"}), Node("Nonsense", {"at"}, {"y"})}, {"y"}));
+  Result<std::vector<TensorView>> run = program.Try({Reals({2}, {0, 1})});
+  ASSERT_FALSE(run);
+  EXPECT_EQ(run.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(run.error().Text(), HasSubstr("Nonsense"));
+}
+
+TEST(Symbols, HaveOneSize) {
+  auto value = [](const std::string& name, const std::vector<std::string>& symbols) {
+    OnnxValue of = Value(name);
+    of.type.has_shape = true;
+    for (const std::string& symbol : symbols) of.type.dimensions.push_back({-1, symbol});
+    return of;
+  };
+  Symbols symbols;
+  ASSERT_TRUE(symbols.Bind(value("ids", {"batch", "length"}), {2, 10}));
+  EXPECT_THAT(symbols.ShapeOf(value("mask", {"length", "", "other"})), ElementsAre(10, -1, -1));
+  Result<void> bound = symbols.Bind(value("mask", {"batch", "length"}), {2, 12});
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().Text(), "input mask: it has 12 of \"length\", input ids has 10");
+  bound = symbols.Bind(value("mask", {"batch", "length"}), {2});
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().Text(), "input mask: shape 2, wanted batchxlength");
+}
+
+}  // namespace
+}  // namespace hone
