@@ -31,8 +31,8 @@ typedef struct hone_network hone_network; /* thread-safe: one run at a time, oth
 typedef struct hone_network_results hone_network_results;
 
 /* An input or output. When a network is opened: the shape of an input whose dimensions the file leaves open, or its
- * elements, which make it a constant. Of a network, a dimension is -1 where each run decides it, and so is the rank where
- * nothing is known of a shape. */
+ * elements, which make it a constant. Of a network, a dimension is -1 where each run decides it, and so is the rank
+ * where nothing is known of a shape. */
 typedef struct hone_network_value {
   const char* name;
   int32_t dtype; /* enum hone_dtype; not read where `data` is NULL */
@@ -67,9 +67,9 @@ HONE_PUBLIC int hone_network_describe(const hone_network* network, int32_t is_ou
 HONE_PUBLIC int hone_network_run(hone_network* network, const void* const* inputs, void* const* outputs,
                                  hone_error* error);
 
-/* Computes where shapes are open: inputs in the file's order (name is not read), each with its type, shape and elements.
- * Kernels for shapes that are new are made first, and kept. NULL on failure: what hone_network_run fails with, and
- * HONE_INVALID where shapes contradict the file or each other. */
+/* Computes where shapes are open: inputs in the file's order (name is not read), each with its type, shape and
+ * elements. Kernels for shapes that are new are made first, and kept. NULL on failure: what hone_network_run fails
+ * with, and HONE_INVALID where shapes contradict the file or each other. */
 HONE_PUBLIC hone_network_results* hone_network_compute(hone_network* network, const hone_network_value* inputs,
                                                        hone_error* error);
 /* Result number `index`, whose elements live as long as the results. 0, or HONE_INVALID: there is no such one. */

@@ -275,6 +275,21 @@ Result<Outputs> Concat(OperatorCall& call) {
   }
   if (node.inputs.empty()) return Outputs{call.In(0)};
   if (node.inputs.size() == 1) return Outputs{node.inputs[0]};
+  // Along the outermost dimension parts share memory. Elsewhere a kernel reads them all, and no kernel reads very many.
+  constexpr size_t kMostParts = 16;
+  const Shape& x = call.shape(0);
+  const bool is_outermost = CountOf(Shape(x.begin(), x.begin() + node.axis)) == 1;
+  while (!is_outermost && node.inputs.size() > kMostParts) {
+    std::vector<ValueId> joined;
+    for (size_t i = 0; i < node.inputs.size(); i += kMostParts) {
+      Node some = node;
+      some.inputs.assign(
+          node.inputs.begin() + static_cast<std::ptrdiff_t>(i),
+          node.inputs.begin() + static_cast<std::ptrdiff_t>(std::min(i + kMostParts, node.inputs.size())));
+      joined.push_back(some.inputs.size() == 1 ? some.inputs[0] : HONE_TRY(call.build.Add(std::move(some))));
+    }
+    node.inputs = std::move(joined);
+  }
   return Outputs{HONE_TRY(call.build.Add(std::move(node)))};
 }
 

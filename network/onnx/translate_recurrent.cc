@@ -1,36 +1,17 @@
-// RNN, GRU and LSTM: a step after the other on the host.
+// RNN, GRU and LSTM: what is not unrolled into kernels (unroll_recurrence.cc) runs on the host, a step after the other.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "network/graph/walk.h"
-#include "network/onnx/translate.h"
+#include "network/onnx/recurrence.h"
 
 namespace hone {
 namespace {
 
 using evaluating::Arguments;
 using Computed = Result<std::vector<Numbers>>;
-
-struct Activation {
-  std::string name;
-  double alpha = 0, beta = 0;
-
-  double operator()(double x) const {
-    if (name == "sigmoid") return 1 / (1 + std::exp(-x));
-    if (name == "tanh") return std::tanh(x);
-    if (name == "relu") return std::max(x, 0.0);
-    if (name == "affine") return alpha * x + beta;
-    if (name == "leakyrelu") return x < 0 ? alpha * x : x;
-    if (name == "thresholdedrelu") return x > alpha ? x : 0;
-    if (name == "scaledtanh") return alpha * std::tanh(beta * x);
-    if (name == "hardsigmoid") return std::clamp(alpha * x + beta, 0.0, 1.0);
-    if (name == "elu") return x < 0 ? alpha * (std::exp(x) - 1) : x;
-    if (name == "softsign") return x / (1 + std::abs(x));
-    return std::log1p(std::exp(-std::abs(x))) + std::max(x, 0.0);  // softplus
-  }
-};
 
 // Names, with what ONNX takes for their parameters where the file says nothing.
 Result<std::vector<Activation>> ReadActivations(const OperatorCall& call, std::vector<std::string> standard,
@@ -71,18 +52,6 @@ Result<std::vector<Activation>> ReadActivations(const OperatorCall& call, std::v
   }
   return all;
 }
-
-enum class Cell : uint8_t { kRnn, kGru, kLstm };
-
-struct Recurrence {
-  Cell cell = Cell::kRnn;
-  int64_t gates = 1;
-  int64_t steps = 0, batch = 0, inputs = 0, hidden = 0, directions = 1;
-  std::vector<bool> is_reverse;
-  std::vector<Activation> activations;  // of the first direction, then of the second
-  double clip = 0;                      // 0: none
-  bool batch_first = false, linear_before_reset = false, input_forget = false;
-};
 
 // Which operand is which; nullptr: left out.
 struct RecurrentOperands {
@@ -280,6 +249,7 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   }
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
+  if (IsUnrolled(call, of)) return Unrolled(call, of);
   auto compute = [=, slots = std::vector<int>(slots, slots + 5)](Arguments in) -> Computed {
     auto operand = [&](size_t i) { return slots[i] < 0 ? nullptr : in[static_cast<size_t>(slots[i])]; };
     return RunRecurrence(of, {in[0], in[1], in[2], operand(0), operand(1), operand(2), operand(3), operand(4)}, dtype,

@@ -106,9 +106,12 @@ Result<void*> Executor::ConstantData(ValueId value) {
 Result<void*> Executor::Address(ValueId value) {
   if (graph_.is_constant(value)) return ConstantData(value);
   const Place& place = plan_.place[static_cast<size_t>(value)];
+  const int64_t within = place.offset * ByteSize(graph_.dtype(value));
   auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), place.root);
-  if (input != graph_.inputs.end()) return inputs_[static_cast<size_t>(input - graph_.inputs.begin())].get();
-  int64_t within = place.offset * ByteSize(graph_.dtype(value));
+  if (input != graph_.inputs.end()) {
+    return static_cast<char*>(static_cast<void*>(inputs_[static_cast<size_t>(input - graph_.inputs.begin())].get())) +
+           within;
+  }
   const auto owned = offsets_.find(place.root);
   if (owned == offsets_.end()) {  // of no elements, so that no call writes it
     HONE_CHECK(KernelBytes(graph_, place.root) == 0);
@@ -118,7 +121,7 @@ Result<void*> Executor::Address(ValueId value) {
 }
 
 Result<void> Executor::Prepare(Client& client, const ExecutorOptions& options) {
-  std::map<std::string, std::shared_ptr<KernelHandle>> shared;
+  std::map<std::string, std::shared_ptr<KernelHandle>> shared;  // what binds nothing, and by what is bound
   for (const KernelCall& plan : plan_.calls) {
     auto fail = [&](Error error) {
       error.where =
@@ -133,7 +136,11 @@ Result<void> Executor::Prepare(Client& client, const ExecutorOptions& options) {
       calls_.push_back(std::move(call));
       continue;
     }
-    if (auto found = shared.find(plan.kernel); found != shared.end()) {
+    std::string with_constants = plan.kernel;
+    for (ValueId input : plan.inputs)
+      with_constants += graph_.is_constant(input) ? fmt::format(" {}", input) : std::string(" -");
+    const bool is_bound = shared.count(with_constants) != 0;
+    if (auto found = shared.find(is_bound ? with_constants : plan.kernel); found != shared.end()) {
       call.handle = found->second;
     } else {
       Result<std::unique_ptr<KernelHandle>> handle = client.Get(plan.kernel, options.get);
@@ -151,9 +158,10 @@ Result<void> Executor::Prepare(Client& client, const ExecutorOptions& options) {
       call.buffers.push_back(operands[i].is_const ? nullptr : address);
       if (!operands[i].is_const) continue;
       binds = true;
+      if (is_bound) continue;
       if (Result<void> bound = call.handle->Bind(static_cast<int>(i), address); !bound) return fail(bound.error());
     }
-    if (!binds) shared.emplace(plan.kernel, call.handle);
+    shared.emplace(binds ? with_constants : plan.kernel, call.handle);
     calls_.push_back(std::move(call));
   }
   return {};

@@ -298,7 +298,7 @@ class Lowerer {
     std::set<ValueId> parts;
     for (ValueId input : node.inputs) {
       const Node* producer = graph_.ProducerOf(input);
-      if (producer == nullptr || producer->kind == NodeKind::kReshape || producer->kind == NodeKind::kCast) return;
+      if (producer == nullptr || IsView(*producer) || producer->kind == NodeKind::kCast) return;
       if (!parts.insert(input).second || plan_.place[static_cast<size_t>(input)].root != input) return;
     }
     int64_t begin = 0;
@@ -345,6 +345,27 @@ class Lowerer {
     if (nodes < kMostInlined) inlined_[node.output] = nodes;
   }
 
+  // Rows of the outermost dimension that is not 1 lie together: they are read where they are. Part of a kernel, they
+  // cost nothing either.
+  bool IsView(const Node& node) const {
+    if (node.kind == NodeKind::kReshape) return true;
+    if (node.kind != NodeKind::kSlice || graph_.is_constant(node.inputs[0])) return false;
+    const Shape& x = graph_.shape(node.inputs[0]);
+    size_t outermost = 0;
+    while (outermost < x.size() && x[outermost] == 1) ++outermost;
+    for (size_t d = 0; d < x.size(); ++d)
+      if (node.steps[d] != 1 || (d != outermost && node.extents[d] != x[d])) return false;
+    return true;
+  }
+
+  Place ViewPlace(const Node& node) const {
+    int64_t offset = 0;
+    const Shape& x = graph_.shape(node.inputs[0]);
+    if (node.kind == NodeKind::kSlice)
+      for (size_t d = 0; d < x.size(); ++d) offset = offset * x[d] + node.starts[d];
+    return {node.inputs[0], offset};
+  }
+
   void Emit(size_t index) {
     const Node& node = graph_.nodes[index];
     if (ends_[index]) {
@@ -352,16 +373,16 @@ class Lowerer {
       return;
     }
     if (!IsLive(node) || fused_[index] || inlined_.count(node.output) != 0) return;
-    if (node.kind == NodeKind::kReshape) {
-      plan_.place[static_cast<size_t>(node.output)] = {node.inputs[0], 0};
+    if (IsView(node) && Count(node.output) > 0) {
+      plan_.place[static_cast<size_t>(node.output)] = ViewPlace(node);
       return;
     }
     if (Count(node.output) == 0 && node.kind != NodeKind::kHost) return;  // there is nothing to compute
     if (node.kind == NodeKind::kHost) return EmitHost(index);
-    Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
-    // What the parser would refuse is no failed request either.
-    Result<Kernel> parsed = text ? ParseKernel(text->text) : Result<Kernel>(text.error());
-    if (!parsed) return EvaluateApart(index, parsed.error().Text());
+    Result<KernelText> text = Write(node);
+    // Smaller kernels, where it reads too much as one.
+    if (!text && text.error().kind == ErrorKind::kLimit && EmitInlined(node)) text = Write(node);
+    if (!text) return EvaluateApart(index, text.error().Text());
     KernelCall call;
     call.kernel = std::move(text->text);
     call.label = std::move(text->label);
@@ -386,13 +407,29 @@ class Lowerer {
     plan_.calls.push_back(std::move(call));
   }
 
-  // A node that no kernel could be written for; what was to be computed within its kernel is evaluated before it.
-  void EvaluateApart(size_t index, const std::string& why) {
-    const Node& node = graph_.nodes[index];
+  // What the parser would refuse is no failed request either.
+  Result<KernelText> Write(const Node& node) {
+    Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
+    if (!text) return text;
+    if (Result<Kernel> parsed = ParseKernel(text->text); !parsed) return parsed.error();
+    return text;
+  }
+
+  // Computes before a node what was to be computed within its kernel; false: there is nothing.
+  bool EmitInlined(const Node& node) {
+    bool any = false;
     for (ValueId input : node.inputs) {
       if (inlined_.erase(input) == 0) continue;
+      any = true;
       Emit(static_cast<size_t>(graph_.values[static_cast<size_t>(input)].producer));
     }
+    return any;
+  }
+
+  // A node that no kernel could be written for.
+  void EvaluateApart(size_t index, const std::string& why) {
+    const Node& node = graph_.nodes[index];
+    EmitInlined(node);
     KernelCall call = HostCall(node, why);
     call.label = Name(node.kind);
     call.host_nodes.push_back(static_cast<int>(index));
