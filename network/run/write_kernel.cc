@@ -260,22 +260,52 @@ class Writer {
     return fmt::format("clamp(int({}), 0, {})", index, extent - 1);
   }
 
+  // A variable of a reduction.
+  std::string Variable(int64_t extent, std::string* name) {
+    *name = fmt::format("r{}", reductions_++);
+    return fmt::format("{} < {}", *name, extent);
+  }
+
+  // A sum's outer variables, the inner ones, and with them the index of what is summed. A long sum is a sum of sums:
+  // each number would otherwise be added to ever larger ones, and rounding that leans one way grows with their count.
+  // Along the innermost dimension the lanes of a vector are as many sums already.
+  std::pair<std::string, std::string> Variables(const Node& node, const Shape& shape, Indices& own) {
+    constexpr int64_t kLongSum = 32, kLongRow = 4096;
+    std::string outer, inner, name;
+    const bool is_sum = (node.function == "sum" || node.function == "mean") && IsFloat(graph_.dtype(node.output));
+    const auto last = static_cast<size_t>(node.axes.back());
+    if (const int64_t extent = shape[last];
+        is_sum && node.axes.size() == 1 && extent >= (last + 1 < shape.size() ? kLongSum : kLongRow)) {
+      auto parts = static_cast<int64_t>(std::sqrt(static_cast<double>(extent)));
+      while (extent % parts != 0) --parts;
+      if (parts > 1) {
+        outer = Variable(parts, &name);
+        own[last] = fmt::format("{}*{}", name, extent / parts);
+        inner = Variable(extent / parts, &name);
+        own[last] += " + " + name;
+        return {outer, inner};
+      }
+    }
+    for (int64_t axis : node.axes) {
+      const auto d = static_cast<size_t>(axis);
+      std::string& to = is_sum && node.axes.size() > 1 && axis == node.axes.front() ? outer : inner;
+      to += (to.empty() ? "" : ", ") + Variable(shape[d], &name);
+      own[d] = name;
+    }
+    return {outer, inner};
+  }
+
   Result<std::string> Reduce(const Node& node, const Indices& indices) {
     const Shape shape = graph_.shape(node.inputs[0]);
     Indices own = indices;
-    std::string variables;
     int64_t count = 1;
-    for (int64_t axis : node.axes) {
-      auto d = static_cast<size_t>(axis);
-      count *= shape[d];
-      own[d] = fmt::format("r{}", reductions_);
-      variables += fmt::format("{}r{} < {}", variables.empty() ? "" : ", ", reductions_, shape[d]);
-      ++reductions_;
-    }
+    for (int64_t axis : node.axes) count *= shape[static_cast<size_t>(axis)];
+    const auto [outer, inner] = Variables(node, shape, own);
     std::string x = HONE_TRY(At(node.inputs[0], own));
     Word(node.function == "mean" ? "mean" : "reduce_" + node.function);
     std::string f = node.function == "mean" ? "sum" : node.function;
-    std::string text = fmt::format("({}({}) ({}))", f, variables, x);
+    std::string text = fmt::format("({}({}) ({}))", f, inner, x);
+    if (!outer.empty()) text = fmt::format("({}({}) {})", f, outer, text);
     if (node.function != "mean") return text;
     return fmt::format("({} / {})", text, Literal(static_cast<double>(count), graph_.dtype(node.output)));
   }
