@@ -87,7 +87,7 @@ struct WholeOperand {
 Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const WholeOperand& w, size_t weight);
 
 // Of any number of dimensions, with every output that ONNX knows.
-Result<std::vector<ValueId>> ConvOnHost(OperatorCall& call);
-Result<std::vector<ValueId>> PoolOnHost(OperatorCall& call);
+Result<std::vector<ValueId>> ConvOfAnyRank(OperatorCall& call);
+Result<std::vector<ValueId>> PoolOfAnyRank(OperatorCall& call);
 
 }  // namespace hone

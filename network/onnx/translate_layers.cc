@@ -87,7 +87,7 @@ Result<Outputs> AddWindowed(OperatorCall& call, Node node, const Window& window)
 Result<Outputs> Conv(OperatorCall& call) {
   if (call.rank(1) < 3) return call.build.Invalid(fmt::format("the weight is {}", ShapeText(call.shape(1))));
   std::vector<int64_t> standard(call.shape(1).begin() + 2, call.shape(1).end());
-  if (standard.size() > 2) return ConvOnHost(call);
+  if (standard.size() > 2) return ConvOfAnyRank(call);
   Window window = HONE_TRY(ReadWindow(call, call.Wholes("kernel_shape", standard)));
   Node node;
   node.kind = NodeKind::kConv;
@@ -131,7 +131,7 @@ Result<Outputs> ConvInteger(OperatorCall& call) {
 
 Result<Outputs> Pool(OperatorCall& call) {
   std::vector<int64_t> extents = call.Wholes("kernel_shape", {});
-  if (call.node().outputs.size() > 1 || extents.size() > 2) return PoolOnHost(call);
+  if (call.node().outputs.size() > 1 || extents.size() > 2) return PoolOfAnyRank(call);
   Window window = HONE_TRY(ReadWindow(call, std::move(extents)));
   Node node;
   node.kind = call.node().op == "MaxPool" ? NodeKind::kMaxPool : NodeKind::kAveragePool;

@@ -116,9 +116,96 @@ Shape Joined(int64_t n, int64_t c, const Shape& space) {
   return shape;
 }
 
+constexpr int64_t kMostPlanes = 16;  // under a window
+
+// The planes of a volume that meet plane `tap` of a window, one for each plane of the result: [N, C, planes, H, W].
+Result<ValueId> PlanesUnder(Builder& build, ValueId padded, const WindowPlan& plan, int64_t tap) {
+  Node node;
+  node.kind = NodeKind::kSlice;
+  node.inputs = {padded};
+  node.extents = build.shape(padded);
+  node.starts.assign(node.extents.size(), 0);
+  node.steps.assign(node.extents.size(), 1);
+  node.starts[2] = tap * plan.dilation[0];
+  node.steps[2] = plan.stride[0];
+  node.extents[2] = plan.to[0];
+  return build.Add(std::move(node));
+}
+
+// A convolution of volumes as one of planes: the planes that a window meets are channels.
+Result<Outputs> ConvByPlanes(OperatorCall& call, const WindowPlan& plan, int64_t groups) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0), w = call.shape(1);
+  ValueId padded = call.In(0);
+  if (plan.before[0] > 0 || plan.after[0] > 0) {
+    Node pad;
+    pad.kind = NodeKind::kPad;
+    pad.inputs = {padded};
+    pad.starts = {0, 0, plan.before[0], 0, 0};
+    pad.extents = x;
+    pad.extents[2] += plan.before[0] + plan.after[0];
+    padded = HONE_TRY(build.Add(std::move(pad)));
+  }
+  Node join;
+  join.kind = NodeKind::kConcat;
+  join.axis = 3;
+  for (int64_t tap = 0; tap < plan.window[0]; ++tap) {
+    ValueId planes = HONE_TRY(build.Transpose(HONE_TRY(PlanesUnder(build, padded, plan, tap)), {0, 2, 1, 3, 4}));
+    join.inputs.push_back(HONE_TRY(build.Reshape(planes, {x[0], plan.to[0], x[1], 1, x[3] * x[4]})));
+  }
+  const ValueId joined = join.inputs.size() == 1 ? join.inputs[0] : HONE_TRY(build.Add(std::move(join)));
+  Node conv;
+  conv.kind = NodeKind::kConv;
+  conv.groups = groups;
+  conv.window = {plan.window[1], plan.window[2]};
+  conv.stride = {plan.stride[1], plan.stride[2]};
+  conv.dilation = {plan.dilation[1], plan.dilation[2]};
+  conv.pads = {plan.before[1], plan.before[2], plan.after[1], plan.after[2]};
+  conv.inputs = {HONE_TRY(build.Reshape(joined, {x[0] * plan.to[0], x[1] * plan.window[0], x[3], x[4]})),
+                 HONE_TRY(build.Reshape(call.In(1), {w[0], w[1] * w[2], w[3], w[4]}))};
+  if (call.Has(2)) conv.inputs.push_back(call.In(2));
+  ValueId y = HONE_TRY(build.Add(std::move(conv)));
+  y = HONE_TRY(build.Reshape(y, {x[0], plan.to[0], w[0], plan.to[1], plan.to[2]}));
+  return Outputs{HONE_TRY(build.Transpose(y, {0, 2, 1, 3, 4}))};
+}
+
+// A pool of volumes: of their planes, then of what these give along the third dimension.
+Result<Outputs> PoolByPlanes(OperatorCall& call, const WindowPlan& plan, NodeKind kind) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  auto pooled = [&](ValueId value, Shape shape, const std::vector<size_t>& dimensions) -> Result<ValueId> {
+    Node node;
+    node.kind = kind;
+    node.inputs = {HONE_TRY(build.Reshape(value, std::move(shape)))};
+    node.window = node.stride = node.dilation = {1, 1};
+    node.pads = {0, 0, 0, 0};
+    for (size_t i = 0; i < dimensions.size(); ++i) {
+      node.window[i] = plan.window[dimensions[i]];
+      node.stride[i] = plan.stride[dimensions[i]];
+      node.dilation[i] = plan.dilation[dimensions[i]];
+      node.pads[i] = plan.before[dimensions[i]];
+      node.pads[2 + i] = plan.after[dimensions[i]];
+    }
+    return build.Add(std::move(node));
+  };
+  ValueId y = HONE_TRY(pooled(call.In(0), {x[0], x[1] * x[2], x[3], x[4]}, {1, 2}));
+  y = HONE_TRY(pooled(y, {x[0], x[1], x[2], plan.to[1] * plan.to[2]}, {0}));
+  return Outputs{HONE_TRY(build.Reshape(y, Joined(x[0], x[1], plan.to)))};
+}
+
+bool IsAll(const std::vector<int64_t>& numbers, int64_t wanted) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number == wanted; });
+}
+
+bool HasNoEmptyWindow(const WindowPlan& plan) {
+  for (size_t d = 0; d < plan.rank(); ++d)
+    if (std::max(plan.before[d], plan.after[d]) >= plan.window[d]) return false;
+  return true;
+}
+
 }  // namespace
 
-Result<Outputs> ConvOnHost(OperatorCall& call) {
+Result<Outputs> ConvOfAnyRank(OperatorCall& call) {
   const Shape x = call.shape(0), w = call.shape(1);
   const int64_t groups = call.Whole("group", 1);
   if (w.size() != x.size() || groups < 1 || x[1] % groups != 0 || w[0] % groups != 0 || w[1] != x[1] / groups)
@@ -128,6 +215,8 @@ Result<Outputs> ConvOnHost(OperatorCall& call) {
   const Shape shape = Joined(x[0], w[0], plan.to);
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype)) return call.build.Unsupported("it convolves whole numbers");
+  if (plan.rank() == 3 && plan.window[0] <= kMostPlanes && CountOf(x) > 0 && CountOf(w) > 0)
+    return ConvByPlanes(call, plan, groups);
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
     const int64_t points = CountOf(plan.to), plane = CountOf(plan.from), taps = CountOf(plan.window);
@@ -160,7 +249,7 @@ Result<Outputs> ConvOnHost(OperatorCall& call) {
       inputs);
 }
 
-Result<Outputs> PoolOnHost(OperatorCall& call) {
+Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   const Shape x = call.shape(0);
   const std::string& op = call.node().op;
   const bool is_max = op == "MaxPool", is_lp = op == "LpPool";
@@ -175,6 +264,10 @@ Result<Outputs> PoolOnHost(OperatorCall& call) {
   const Shape shape = Joined(x[0], x[1], plan.to);
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype) && !is_max) return call.build.Unsupported("it averages whole numbers");
+  const bool is_even = IsAll(plan.before, 0) && IsAll(plan.after, 0) && IsAll(plan.dilation, 1);
+  if (plan.rank() == 3 && IsFloat(dtype) && call.node().outputs.size() == 1 && call.Whole("ceil_mode", 0) == 0 &&
+      CountOf(x) > 0 && HasNoEmptyWindow(plan) && (is_max || (op == "AveragePool" && is_even)))
+    return PoolByPlanes(call, plan, is_max ? NodeKind::kMaxPool : NodeKind::kAveragePool);
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape), indices = MakeNumbers(DType::kI64, shape);
     const int64_t points = CountOf(plan.to), plane = CountOf(plan.from);
@@ -385,7 +478,7 @@ Result<Outputs> LocalResponse(OperatorCall& call) {
 
 std::vector<Operator> WindowOperators() {
   return {{"ConvTranspose", 2, ConvTranspose},
-          {"LpPool", 1, PoolOnHost},
+          {"LpPool", 1, PoolOfAnyRank},
           {"GlobalLpPool", 1, GlobalLpPool},
           {"MaxUnpool", 2, MaxUnpool},
           {"LRN", 1, LocalResponse}};

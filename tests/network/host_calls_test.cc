@@ -95,6 +95,30 @@ TEST(HostCalls, EinsteinSumsAreProductsOfMatricesButForDiagonals) {
   EXPECT_EQ(sum("ii,ij->j", {3, 3}, {3, 2}), 1U);
 }
 
+TEST(HostCalls, WindowsOverVolumesAreWindowsOverPlanes) {
+  ModelFileBuilder conv, pool;
+  conv.Input("x", {1, 2, 5, 6, 7})
+      .Random("w", {4, 1, 3, 3, 3})
+      .Node("Conv", {"x", "w"}, {"y"}, {{"group", 2}})
+      .Output("y");
+  EXPECT_EQ(HostCallsOf(conv), 0U);
+  pool.Input("x", {1, 2, 5, 6, 7});
+  pool.Node("MaxPool", {"x"}, {"y"}, {{"kernel_shape", std::vector<int64_t>{3, 2, 2}}}).Output("y");
+  EXPECT_EQ(HostCallsOf(pool), 0U);
+}
+
+TEST(HostCalls, RecurrentLayersAreUnrolledUnlessSequencesEndEarly) {
+  auto layer = [](bool has_lengths) {
+    ModelFileBuilder builder;
+    builder.Input("x", {4, 1, 3}).Random("w", {1, 8, 3}).Random("r", {1, 8, 2}, 2).Random("b", {1, 16}, 3);
+    if (has_lengths) builder.Input("lengths", {1}, 6);
+    builder.Node("LSTM", {"x", "w", "r", "b", has_lengths ? "lengths" : ""}, {"y"}, {{"hidden_size", 2}}).Output("y");
+    return HostCallsOf(builder);
+  };
+  EXPECT_EQ(layer(false), 0U);
+  EXPECT_EQ(layer(true), 1U);
+}
+
 TEST(HostCalls, ResizingOfFloatsIsGathersButForWideFilters) {
   auto resized = [](const std::string& mode, int64_t antialias, float scale) {
     ModelFileBuilder builder;
