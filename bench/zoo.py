@@ -135,6 +135,18 @@ def host_share(daemon, path, threads):
     return sum(host.values()), dict(sorted(host.items(), key=lambda item: -item[1])[:4])
 
 
+def refusal_of_onnxruntime(path):
+    """Why onnxruntime does not load it either: then the exporter wrote what is no model. "" if it does."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own kinds, which are not public
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
 def measure(daemon, path, arguments):
     name = os.path.basename(path)[:-len(".onnx")]
     row = {"model": name}
@@ -144,6 +156,8 @@ def measure(daemon, path, arguments):
     if "error" in check:
         row["missing"] = [["-", check["error"]["message"], 1]]
     row["host"] = {each["op"]: each["calls"] for each in check.get("host", [])}
+    if not row["runs"] and (why := refusal_of_onnxruntime(path)):
+        return {"model": name, "excluded": why}
     if not row["runs"] or arguments.check_only:
         return row
     words = [sys.executable, os.path.abspath(__file__), "--one", path, "--socket", daemon.socket, "--rounds", str(arguments.rounds),
@@ -170,6 +184,8 @@ def measure(daemon, path, arguments):
 
 
 def text(row, threads):
+    if "excluded" in row:
+        return f"out  {row['model']:52} onnxruntime refuses it too: {row['excluded'][:120]}"
     if not row["runs"]:
         causes = ", ".join(f"{op} ×{count}" if op != "-" else why for op, why, count in row["missing"])
         return f"NO   {row['model']:52} {causes[:160]}"
@@ -236,7 +252,7 @@ def main():
             if arguments.json:
                 with open(arguments.json, "a", encoding="utf-8") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
-    summarise(rows, arguments.threads)
+    summarise([row for row in rows if "excluded" not in row], arguments.threads)
     return 0
 
 

@@ -230,9 +230,12 @@ class Lowerer {
     }
     if (node.kind != NodeKind::kBinary || (node.function != "add" && node.function != "mul")) return false;
     ValueId other = node.inputs[0] == value ? node.inputs[1] : node.inputs[0];
-    // A layer's own bias comes first and is packed with its weight; a scalar is no bias.
-    if (node.function == "add" && Count(other) > 1 && IsBias(spelling, value, other) && spelling.takes_const &&
-        spelling.epilogues.empty()) {
+    // A layer's own bias comes first and is packed with its weight; a scalar is no bias, and what is computed beside a
+    // weight that can be packed is none either: of one row, a residual sum looks like one.
+    const bool is_computed =
+        spelling.is_const && !graph_.is_constant(other) && graph_.shape(other) == graph_.shape(value);
+    if (node.function == "add" && !is_computed && Count(other) > 1 && IsBias(spelling, value, other) &&
+        spelling.takes_const && spelling.epilogues.empty()) {
       spelling.epilogues += "+bias";
       spelling.is_const = spelling.is_const && graph_.is_constant(other);
       spelling.inputs.push_back(other);

@@ -132,6 +132,16 @@ TEST(HostCalls, ResizingOfFloatsIsGathersButForWideFilters) {
   EXPECT_EQ(resized("linear", 1, 0.25F), 1U);
 }
 
+TEST(HostCalls, AResidualSumOfOneRowLeavesTheWeightPacked) {
+  ModelFileBuilder builder;
+  builder.Input("x", {1, 8}).Input("z", {1, 6}).Random("w", {8, 6}).Node("MatMul", {"x", "w"}, {"p"});
+  builder.Node("Add", {"p", "z"}, {"y"}).Output("y");
+  Network network = Imported(builder);
+  const CallPlan plan = Lower(network.graph);
+  ASSERT_EQ(plan.calls.size(), 1U);
+  EXPECT_EQ(plan.calls[0].kernel, "matmul(M=1,N=6,K=8,const=1)+add");
+}
+
 TEST(HostCalls, AModelWithoutKernelsRuns) {
   ModelFileBuilder builder;
   builder.Input("x", {2, 3}).Node("Identity", {"x"}, {"y"}).Output("y");
