@@ -88,6 +88,67 @@ Result<Outputs> CenterCropPad(OperatorCall& call) {
   return Outputs{x};
 }
 
+struct Transform {
+  int64_t axis = 0, length = 1;
+  bool is_inverse = false;
+
+  // What element n adds to element k.
+  std::complex<double> Factor(int64_t n, int64_t k) const {
+    const double turn = static_cast<double>(k * n % length) / static_cast<double>(length);
+    const std::complex<double> factor = std::polar(1.0, (is_inverse ? 2 : -2) * std::numbers::pi * turn);
+    return is_inverse ? factor / static_cast<double>(length) : factor;
+  }
+};
+
+constexpr int64_t kMostFactors = int64_t{1} << 22;
+
+// As a product with a matrix of all factors, real and imaginary parts side by side.
+Result<Outputs> FourierByMatrix(OperatorCall& call, const Transform& transform, const Shape& shape) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const auto axis = static_cast<size_t>(transform.axis);
+  const int64_t parts = x.back(), from = std::min(x[axis], transform.length), to = shape[axis];
+  Numbers factors = MakeNumbers(build.dtype(call.In(0)), {to * 2, from * parts});
+  for (int64_t k = 0; k < to; ++k) {
+    for (int64_t n = 0; n < from; ++n) {
+      const std::complex<double> factor = transform.Factor(n, k);
+      const auto real = static_cast<size_t>((2 * k * from + n) * parts);
+      const auto imaginary = real + static_cast<size_t>(from * parts);
+      factors.real[real] = factor.real();
+      factors.real[imaginary] = factor.imag();
+      if (parts == 1) continue;
+      factors.real[real + 1] = -factor.imag();
+      factors.real[imaginary + 1] = factor.real();
+    }
+  }
+  ValueId value = call.In(0);
+  if (from < x[axis]) {
+    Node cut;
+    cut.kind = NodeKind::kSlice;
+    cut.inputs = {value};
+    cut.starts.assign(x.size(), 0);
+    cut.steps.assign(x.size(), 1);
+    cut.extents = x;
+    cut.extents[axis] = from;
+    value = HONE_TRY(build.Add(std::move(cut)));
+  }
+  // The dimension next to the last one, and back; the exchange is its own inverse.
+  std::vector<int64_t> order(x.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[axis], order[x.size() - 2]);
+  value = HONE_TRY(build.Transpose(value, order));
+  Shape moved = build.shape(value);
+  value = HONE_TRY(build.Reshape(value, {CountOf(moved) / (from * parts), from * parts}));
+  Node product;
+  product.kind = NodeKind::kMatMul;
+  product.flag = true;
+  product.inputs = {value, build.Constant(factors)};
+  value = HONE_TRY(build.Add(std::move(product)));
+  moved[x.size() - 2] = to;
+  moved.back() = 2;
+  return Outputs{HONE_TRY(build.Transpose(HONE_TRY(build.Reshape(value, moved)), order))};
+}
+
 // The discrete Fourier transform along a dimension, by its definition; the last dimension holds real and imaginary
 // part.
 Result<Outputs> Fourier(OperatorCall& call) {
@@ -115,6 +176,10 @@ Result<Outputs> Fourier(OperatorCall& call) {
   shape.back() = 2;
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
+  const Transform transform{axis, length, is_inverse};
+  const int64_t factors =
+      2 * shape[static_cast<size_t>(axis)] * std::min(x[static_cast<size_t>(axis)], length) * x.back();
+  if (factors <= kMostFactors && CountOf(x) > 0) return FourierByMatrix(call, transform, shape);
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
     // Pairs of numbers are complex ones: a line has every second element.
@@ -127,10 +192,8 @@ Result<Outputs> Fourier(OperatorCall& call) {
         for (int64_t n = 0; n < std::min(from.extent, length); ++n) {
           const size_t at = from.At(i, n) * parts;
           const std::complex<double> value(in[0]->real[at], parts == 2 ? in[0]->real[at + 1] : 0);
-          const double turn = static_cast<double>(k * n % length) / static_cast<double>(length);
-          sum += value * std::polar(1.0, (is_inverse ? 2 : -2) * std::numbers::pi * turn);
+          sum += value * transform.Factor(n, k);
         }
-        if (is_inverse) sum /= static_cast<double>(length);
         out.real[to.At(i, k) * 2] = sum.real();
         out.real[to.At(i, k) * 2 + 1] = sum.imag();
       }
