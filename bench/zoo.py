@@ -2,12 +2,16 @@
 """The zoo: real architectures through hone and onnxruntime, whether they run, agree, and how fast.
 
 usage: bench/zoo.py [--bin DIR] [--zoo DIR] [--only REGEX] [--threads N …] [--rounds N] [--check-only] [--json FILE]
+       bench/zoo.py --graphs DIR [--bin DIR] [--only REGEX]
 
 The files are those of bench/zoo_export.py (build/zoo); what it has not exported yet it is asked for first, unless --zoo names
 a folder. Each model gets a line: what `hone check` says, whether it runs, how far its outputs are from onnxruntime's on the
 same inputs (the largest difference over the largest value, of the worst output; whole numbers and truth values must be equal),
 hone's time over onnxruntime's (schedules that hone serves at once with an empty cache), and the share of hone's time that no
 kernel ran. A summary and the marks come last; then what keeps models from running, by cause.
+
+--graphs: models without their weights (bench/zoo_graphs.py), which are made from seeds; none is timed, and the exit status is 1 if
+one of them does not run and agree.
 
 A model runs in a process of its own, so that one that dies costs its line alone."""
 import argparse
@@ -23,6 +27,7 @@ import tempfile
 import time
 
 import lib
+import zoo_graphs
 
 AGREE = 1e-3  # of the largest value: networks of a hundred layers round differently
 BURST_S = 0.3
@@ -115,6 +120,9 @@ def one(path, socket, threads, rounds):
         if count != threads[0]:
             options.intra_op_num_threads = count
             theirs = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        if rounds == 0:
+            ours.close()
+            continue
         pairs = []
         for turn in range(rounds):
             runs = [lambda: ours.run(given), lambda: theirs.run(None, inputs)]
@@ -179,7 +187,8 @@ def measure(daemon, path, arguments):
             row["error"] = f"no end within {LIMIT_S} s"
     if "worst" in row:
         row["agrees"] = row["worst"] <= AGREE
-        row["host_share"], row["host_by"] = host_share(daemon, path, arguments.threads[0]) if row["host"] else (0.0, {})
+        is_timed = arguments.rounds > 0 and row["host"]
+        row["host_share"], row["host_by"] = host_share(daemon, path, arguments.threads[0]) if is_timed else (0.0, {})
     return row
 
 
@@ -193,6 +202,8 @@ def text(row, threads):
         return f"FAIL {row['model']:52} {row['error'][:160]}"
     if "worst" not in row:
         return f"yes  {row['model']:52} host {row['host']}"
+    if f"ratio_{threads[0]}" not in row:
+        return f"{'yes ' if row['agrees'] else 'OFF '} {row['model']:52} off {row['worst']:8.1e}"
     ratios = " ".join(f"{row[f'ratio_{count}']:6.2f}" for count in threads)
     return (f"{'yes ' if row['agrees'] else 'OFF '} {row['model']:52} off {row['worst']:8.1e}  "
             f"{row[f'hone_ms_{threads[0]}']:9.2f} ms  ratio {ratios}  host {100 * row['host_share']:5.1f} %  "
@@ -221,10 +232,25 @@ def summarise(rows, threads):
     lib.mark("zoo: interpreted share of time, worst", max(row["host_share"] for row in ran), "", MOST_HOST, at_most=True)
 
 
+def run_graphs(arguments):
+    """Each model of the folder with weights from seeds; the exit status."""
+    arguments.rounds = 0
+    paths = [path for path in sorted(glob.glob(os.path.join(arguments.graphs, "*.onnx"))) if re.search(arguments.only, path)]
+    failed = len(paths) == 0
+    with lib.Daemon(arguments.bin) as daemon, tempfile.TemporaryDirectory(prefix="hone-zoo-") as folder:
+        for path in paths:
+            zoo_graphs.fill(path, folder)
+            row = measure(daemon, os.path.join(folder, os.path.basename(path)), arguments)
+            print(text(row, arguments.threads), flush=True)
+            failed = failed or not row.get("agrees")
+    return 1 if failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=lib.BIN)
     parser.add_argument("--zoo")
+    parser.add_argument("--graphs", metavar="DIR")
     parser.add_argument("--only", default="")
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--rounds", type=int, default=3)
@@ -233,12 +259,14 @@ def main():
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--socket", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if not arguments.one and not arguments.zoo:
+    if not arguments.one and not arguments.zoo and not arguments.graphs:
         subprocess.run([sys.executable, os.path.join(lib.ROOT, "bench/zoo_export.py"), "--only", arguments.only], check=True)
     lib.enter("bench-python")
     if arguments.one:
         print(json.dumps(one(arguments.one, arguments.socket, arguments.threads, arguments.rounds)))
         return 0
+    if arguments.graphs:
+        return run_graphs(arguments)
     folder = arguments.zoo or os.path.join(lib.ROOT, "build/zoo")
     paths = [path for path in sorted(glob.glob(os.path.join(folder, "*.onnx")))
              if re.search(arguments.only, os.path.basename(path)) and not path.endswith(".part.onnx")]
