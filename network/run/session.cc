@@ -132,10 +132,11 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOp
   const std::vector<OnnxValue> outputs = model.outputs;
   session->client_ = HONE_TRY(Client::Create(std::move(client)));
   auto context = std::make_shared<const ProgramContext>(ProgramContext{path, session->client_.get(), options.get});
-  session->program_ = std::make_unique<Program>(std::move(model), std::move(context));
+  auto program = std::make_unique<Program>(std::move(model), std::move(context));
   std::vector<std::optional<TensorType>> known(outputs.size());
-  if (AreClosed(session->inputs_)) known = HONE_TRY(session->program_->Prepare(types));
+  if (AreClosed(session->inputs_)) known = HONE_TRY(program->Prepare(types));
   for (size_t i = 0; i < outputs.size(); ++i) session->outputs_.push_back(DescribedOutput(outputs[i], known[i]));
+  session->program_ = std::move(program);
   return session;
 }
 
