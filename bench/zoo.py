@@ -31,7 +31,7 @@ import zoo_graphs
 
 AGREE = 1e-3  # of the largest value: networks of a hundred layers round differently
 BURST_S = 0.3
-LIMIT_S = 300  # of one model
+LIMIT_S = 900  # of one model
 MOST_RATIO, MOST_MEAN, MOST_HOST = 1.5, 0.95, 0.02
 
 
