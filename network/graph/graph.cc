@@ -141,7 +141,8 @@ Result<const Numbers*> Graph::Elements(ValueId constant) {
       result.error().where = node.origin;
       return std::move(result).error();
     }
-    // As memory would hold it: where a constant jumps (the bucket of a distance), all others see the rounded operand too.
+    // As memory would hold it: where a constant jumps (the bucket of a distance), all others see the rounded operand
+    // too.
     if (value.type.dtype == DType::kF32)
       for (double& element : result->real) element = static_cast<float>(element);
     elements_.emplace(id, *std::move(result));
