@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/gpu/gpu_backend.h"
 #include "base/check.h"
 #include "base/mutex.h"
 
@@ -11,7 +12,7 @@ namespace hone {
 namespace {
 
 // A row for each kind that is built in.
-constexpr const Backend& (*kBuiltIn[])() = {CpuBackend};
+constexpr const Backend& (*kBuiltIn[])() = {CpuBackend, OpenClBackend};
 
 struct Added {
   Mutex mutex;

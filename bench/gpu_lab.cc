@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/device_kinds.h"
 #include "codegen/gpu/print_launch.h"
 #include "codegen/gpu/simt_run.h"
 #include "codegen/gpu/straighten.h"
@@ -232,14 +233,19 @@ Result<void> RunOnDevice(const std::string&, const Kernel&, const straight::Prog
 
 #endif
 
+// What every device that we know of can do.
+Target SomeDevice() {
+  return DeviceTarget{std::string(kOpenClKind), {{"block_threads", "256"}, {"block_bytes", "32768"}}};
+}
+
 Result<void> Run(const Lab& lab, const std::string& text) {
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
   Schedule schedule;
   if (lab.schedule.empty() && lab.choices.empty()) {
-    schedule = HONE_TRY(DefaultGpuSchedule(kernel));
+    schedule = HONE_TRY(DefaultSchedule(kernel, SomeDevice()));
   } else if (lab.schedule.empty()) {
     const Chooser chooser = HONE_TRY(ParseChoices(lab.choices));
-    schedule = HONE_TRY(PlanGpuSchedule(kernel, chooser)).schedule;
+    schedule = HONE_TRY(PlanSchedule(kernel, SomeDevice(), chooser)).schedule;
   } else {
     schedule = HONE_TRY(ParseSchedule(lab.schedule));
   }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <list>
+#include <span>
 
 #include "base/check.h"
 #include "base/mutex.h"
@@ -12,11 +13,15 @@
 namespace hone {
 namespace {
 
-// The CPU's row is asked for with every candidate: it takes no lock.
-const DeviceKind& Cpu() {
-  static const DeviceKind cpu{std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); },
-                              &kCpuRules};
-  return cpu;
+MachineModel ModelOfGpu(const Target& target) { return ModelGpu(*target.device()); }
+
+// These are asked for with every candidate: no lock.
+std::span<const DeviceKind> BuiltIn() {
+  static const DeviceKind kinds[] = {
+      {std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); }, &kCpuRules},
+      {std::string(kOpenClKind), ModelOfGpu, &kGpuRules},
+  };
+  return kinds;
 }
 
 struct Others {
@@ -32,7 +37,8 @@ Others& TheOthers() {
 }  // namespace
 
 const DeviceKind* FindDeviceKind(std::string_view name) {
-  if (name == kCpuKind) return &Cpu();
+  for (const DeviceKind& kind : BuiltIn())
+    if (kind.name == name) return &kind;
   Others& others = TheOthers();
   MutexLock lock(others.mutex);
   for (const DeviceKind& kind : others.kinds)
@@ -41,7 +47,8 @@ const DeviceKind* FindDeviceKind(std::string_view name) {
 }
 
 std::vector<std::string> DeviceKindNames() {
-  std::vector<std::string> names{Cpu().name};
+  std::vector<std::string> names;
+  for (const DeviceKind& kind : BuiltIn()) names.push_back(kind.name);
   Others& others = TheOthers();
   MutexLock lock(others.mutex);
   for (const DeviceKind& kind : others.kinds) names.push_back(kind.name);

@@ -1,5 +1,6 @@
 // What code generation knows of each kind of device: how to model one, and by which rules its default schedules are
-// made. A table with a row for each kind; CPUs have theirs here, and a backend brings its own (backends/registry.h).
+// made. A table with a row for each kind: those that are built in, and those that a backend brings along
+// (backends/registry.h).
 #pragma once
 
 #include <string>

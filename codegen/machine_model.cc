@@ -17,4 +17,16 @@ MachineModel ModelCpu(const CpuTarget& target) {
   return machine;
 }
 
+MachineModel ModelGpu(const DeviceTarget& target) {
+  MachineModel machine;
+  machine.vector_bits = 128;       // an access of a thread
+  machine.vector_registers = 128;  // of its
+  machine.block_threads = target.Number("block_threads").value_or(256);
+  machine.block_bytes = target.Number("block_bytes").value_or(16 << 10);
+  machine.cores = static_cast<int>(target.Number("units").value_or(1));
+  machine.l1_bytes = machine.block_bytes;
+  machine.l2_bytes = machine.l3_bytes = target.Number("l2").value_or(4 << 20);
+  return machine;
+}
+
 }  // namespace hone

@@ -67,6 +67,10 @@ struct MachineModel {
   double fork_cycles = 12'000;   // a fork and join over all workers (bench/serving_bench: 2 … 5 µs)
   int cores = 1;                 // workers, at most
 
+  // ---- Blocks of threads, where a device has them; 0: it has none
+  int64_t block_threads = 0;  // at most
+  int64_t block_bytes = 0;    // of storage that the threads of a block share
+
   // ---- Memory
   static constexpr int kCacheLevels = 3;
   int64_t l1_bytes = 0, l2_bytes = 0, l3_bytes = 0;
@@ -87,5 +91,8 @@ struct MachineModel {
 // By its kind (codegen/device_kinds.h). REQUIRES: there is a row for the kind.
 MachineModel ModelMachine(const Target& target);
 MachineModel ModelCpu(const CpuTarget& target);
+// By the facts block_threads, block_bytes and units (what OpenCL calls compute units); where one is not there, what
+// every device has.
+MachineModel ModelGpu(const DeviceTarget& target);
 
 }  // namespace hone

@@ -25,6 +25,7 @@ enum class Isa : uint8_t {
 std::string_view IsaName(Isa isa);  // "avx512"
 
 inline constexpr std::string_view kCpuKind = "cpu";
+inline constexpr std::string_view kOpenClKind = "opencl";
 
 // A processor: ISA, registers, caches. backends/cpu/host_target.h detects this machine's.
 struct CpuTarget {

@@ -24,11 +24,12 @@ LAYERS = {
     "codegen/lower": {"base", "ir"},
     "codegen/rules": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/device_kinds.h"},
     "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/math_tables.h"},
-    "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/math_tables.h"},
+    "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/math_tables.h", "codegen/machine_model.h"},
     # A child process; what runs in a runner, and what the two sides of its channel share; then a kind of device.
     "backends/sandbox": {"base"},
     "backends/processes": {"base", "ir", "codegen", "backends/sandbox", "backends/runner/candidate_spec.h", "backends/runner/guarded_arena.h"},
     "backends/runner": {"base", "ir", "codegen", "backends/sandbox", "backends/processes/runner_pool.h"},
+    "backends/drivers": {"base", "ir"},
     "backends": {"base", "ir", "codegen"},
     "cache": {"base", "ir"},
     # Read and written without a database.
@@ -43,7 +44,8 @@ LAYERS = {
     "network": {"base", "ir", "client", "network"},
     # What commands print with is shared by the report.
     "client/cli/report": {"base", "ir", "client/protocol", "client/cli/print_values.h", "client/cli/roofline_bound.h"},
-    "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h", "cache/keys.h"},
+    "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h", "cache/keys.h",
+                   "backends/drivers"},
     # The daemon speaks the client's protocol, and nothing else of it.
     "daemon/serve": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h"},
     "daemon/refine": {"base", "ir", "codegen", "backends", "cache", "tuner", "client/protocol", "daemon/metrics.h", "daemon/worker_pools.h",
@@ -68,7 +70,7 @@ FOREIGN = {
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
     r"sodium": r"cache/bundle/ed25519\.cc",
-    r"CL/": r"bench/gpu_lab\.cc",
+    r"CL/": r"backends/drivers/opencl_context\.cc|bench/gpu_lab\.cc",
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }
 

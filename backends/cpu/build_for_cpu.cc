@@ -9,6 +9,7 @@
 #include <map>
 
 #include "backends/cpu/build_for_cpu.h"
+#include "backends/processes/kernel_source.h"
 #include "codegen/llvm/emitter.h"
 #include "codegen/llvm/object.h"
 #include "codegen/lower/dispatch.h"
@@ -22,20 +23,6 @@
 
 namespace hone {
 namespace {
-
-class Stopwatch {
- public:
-  // Microseconds since the last call.
-  double Lap() {
-    auto now = std::chrono::steady_clock::now();
-    double us = std::chrono::duration<double, std::micro>(now - last_).count();
-    last_ = now;
-    return us;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 // A size and the program for it, or one of the programs for a range of sizes.
 struct Body {
@@ -51,55 +38,14 @@ struct Emitted {
 
 Result<Manifest> MakeManifest(const std::string& canonical, const Kernel& kernel, const Emitted& emitted,
                               const Target& target) {
-  Manifest manifest;
-  manifest.kernel = canonical;
-  manifest.target = PrintTarget(target);
-  std::map<int64_t, int32_t> dynamic;  // index into Kernel::sizes -> index into hone_entry's sizes
-  for (size_t s = 0; s < kernel.sizes.size(); ++s)
-    if (!kernel.sizes[s].is_constant()) {
-      dynamic[static_cast<int64_t>(s)] = static_cast<int32_t>(manifest.dynamic_sizes.size());
-      manifest.dynamic_sizes.push_back(kernel.sizes[s].name);
-    }
-  for (size_t i = 0; i < kernel.operands.size(); ++i) {
-    const Tensor& tensor = kernel.tensors[kernel.operands[i]];
-    ManifestOperand operand;
-    operand.name = tensor.name;
-    operand.dtype = tensor.dtype;
-    for (const Expr& extent : tensor.declared.empty() ? tensor.shape : tensor.declared) {
-      ManifestDim dim{LowerExtent(kernel, extent), UpperExtent(kernel, extent), -1};
-      if (extent.op() == Op::kSize && dim.lo != dim.hi) dim.size_index = dynamic.at(extent.int_value());
-      if (dim.lo != dim.hi && dim.size_index < 0)
-        return Error{
-            ErrorKind::kUnsupported,
-            fmt::format("a dimension of {} is computed from a size that is a range: it must be the size itself",
-                        tensor.name),
-            ""};
-      operand.shape.push_back(dim);
-    }
-    operand.is_output = tensor.kind == TensorKind::kOutput;
-    operand.is_const = tensor.is_const;
-    operand.alignment = ByteSize(tensor.dtype);
-    operand.packed_bytes = emitted.dispatch.PackedBytes(static_cast<int>(i));
-    operand.packed_layout = emitted.dispatch.PackedLayout(static_cast<int>(i));
-    manifest.operands.push_back(std::move(operand));
+  Manifest manifest = HONE_TRY(DescribeKernel(canonical, kernel, target));
+  for (size_t i = 0; i < manifest.operands.size(); ++i) {
+    manifest.operands[i].packed_bytes = emitted.dispatch.PackedBytes(static_cast<int>(i));
+    manifest.operands[i].packed_layout = emitted.dispatch.PackedLayout(static_cast<int>(i));
   }
   manifest.workspace_common = emitted.bodies.front().program.workspace_common;
   manifest.workspace_per_worker = emitted.bodies.front().program.workspace_per_worker;
-  manifest.accuracy = kernel.options.accuracy;
-  if (IsStatic(kernel)) manifest.flops = FlopCount(kernel);
   return manifest;
-}
-
-// A kernel as a build sees it.
-struct Source {
-  std::string canonical;
-  Kernel kernel;  // at its sizes
-};
-
-Result<Source> ReadKernel(const std::string& text) {
-  Kernel kernel = HONE_TRY(ParseKernel(text));
-  std::string canonical = Canonicalize(kernel).text;
-  return Source{std::move(canonical), Specialize(std::move(kernel))};
 }
 
 // Creating a target machine costs more than linking: one is kept for the target used last.
@@ -118,7 +64,7 @@ Result<ObjectCompiler*> CompilerFor(const CpuTarget& target) {
 Result<Emitted> EmitWith(const Kernel& kernel, const ScheduleCases& cases, const CpuTarget& target,
                          const ObjectCompiler& compiler, llvm::LLVMContext& context, BuildTimes& times,
                          const LowerLimits& limits = {}) {
-  Stopwatch watch;
+  LapClock watch;
   const int size = HONE_TRY(FindCaseSize(kernel, cases));
   Emitted emitted;
   std::vector<ProgramBody> bodies;
@@ -168,7 +114,7 @@ Result<const CpuTarget*> CpuOf(const BuildRequest& request) {
 Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, const ObjectCompiler& compiler,
                             llvm::LLVMContext& context, BuildTimes& times, std::string& schedule_text) {
   const CpuTarget& target = *HONE_TRY(CpuOf(request));
-  Stopwatch watch;
+  LapClock watch;
   if (!request.schedule.empty()) {
     ScheduleCases cases = HONE_TRY(ParseScheduleCases(request.schedule));
     for (ScheduleCase& scheduled : cases.cases) scheduled.choices.clear();
@@ -198,8 +144,8 @@ Result<Emitted> EmitRequest(const BuildRequest& request, const Kernel& kernel, c
 Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
   BuildOutput output;
   ObjectCompiler* compiler = HONE_TRY(CompilerFor(*HONE_TRY(CpuOf(request))));
-  Stopwatch watch;
-  Source source = HONE_TRY(ReadKernel(request.kernel));
+  LapClock watch;
+  KernelSource source = HONE_TRY(ReadKernel(request.kernel));
   output.times.parse = watch.Lap();
   llvm::LLVMContext context;
   Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, output.times, output.schedule));
@@ -221,7 +167,7 @@ Result<BuildOutput> BuildForCpu(const BuildRequest& request) {
 Result<std::string> ExplainCode(const BuildRequest& request) {
   BuildTimes times;
   ObjectCompiler* compiler = HONE_TRY(CompilerFor(*HONE_TRY(CpuOf(request))));
-  Source source = HONE_TRY(ReadKernel(request.kernel));
+  KernelSource source = HONE_TRY(ReadKernel(request.kernel));
   llvm::LLVMContext context;
   std::string schedule;
   Emitted emitted = HONE_TRY(EmitRequest(request, source.kernel, *compiler, context, times, schedule));

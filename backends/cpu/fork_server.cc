@@ -58,25 +58,6 @@ LaunchOutcome Await(pid_t child, int64_t limit_ns) {
   return outcome;
 }
 
-// launched ::= timed_out:bool code:svarint signal:svarint
-std::string EncodeOutcome(const LaunchOutcome& outcome) {
-  ByteWriter writer;
-  writer.Bool(outcome.timed_out);
-  writer.SignedVarint(outcome.status.code);
-  writer.SignedVarint(outcome.status.signal);
-  return writer.Take();
-}
-
-Result<LaunchOutcome> DecodeOutcome(std::string_view body) {
-  ByteReader reader(body);
-  LaunchOutcome outcome;
-  outcome.timed_out = HONE_TRY(reader.Bool());
-  outcome.status.code = static_cast<int>(HONE_TRY(reader.SignedVarint()));
-  outcome.status.signal = static_cast<int>(HONE_TRY(reader.SignedVarint()));
-  HONE_TRY(reader.Finish());
-  return outcome;
-}
-
 [[noreturn]] void Serve(ChildChannel channel) {
   pid_t self = ::getpid();
   PrepareForCandidates();
@@ -113,7 +94,12 @@ class ForkServer : public Launcher {
 
   Result<Manifest> Admit(const SealedMemfd& artifact) const override {
     ReadOnlyMapping mapping = HONE_TRY(artifact.Map());
-    return OpenNativeArtifact(mapping.bytes());
+    Manifest manifest = HONE_TRY(OpenNativeArtifact(mapping.bytes()));
+    if (manifest.launches != 1)
+      return Error{ErrorKind::kInvalid,
+                   "the artifact's number of launches is " + std::to_string(manifest.launches) + ", a CPU's code has 1",
+                   ""};
+    return manifest;
   }
 
   Result<LaunchOutcome> Run(const CandidateSpec& spec, const SealedMemfd& artifact, int arena_fd) override {

@@ -35,6 +35,7 @@ enum class ChildMessage : uint8_t {
   kTimed = 15,
   kLaunch = 20,  // with the artifact and the buffers
   kLaunched = 21,
+  kListed = 30,  // unasked: the devices of a kind, a target a line
 };
 
 struct ChildFrame {

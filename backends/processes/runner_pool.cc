@@ -88,7 +88,9 @@ Result<std::unique_ptr<RunnerPool>> RunnerPool::Start(const RunnerPoolOptions& o
   pool.children = options.runners;
   pool.process.executable = options.executable.empty() ? HONE_TRY(FindOwnProgram("hone-runner")) : options.executable;
   pool.process.arguments = options.arguments;
+  pool.process.environment = options.environment;
   pool.process.limits.address_space = options.address_space;
+  pool.process.limits.open_files = options.open_files;
   pool.process.limits.nice = options.nice;
   pool.process.limits.idle = options.idle;
   pool.process.limits.idle_group = options.idle_group;

@@ -29,6 +29,8 @@ struct RunnerPoolOptions {
   bool idle = false;  // as SubprocessLimits
   std::string idle_group = {};
   int64_t address_space = 0;  // of a runner; 0: unlimited (what a kernel takes is compared with free memory)
+  std::vector<std::string> environment = {};  // NAME=value; nothing is inherited
+  int open_files = 64;
 };
 
 struct CheckOptions {

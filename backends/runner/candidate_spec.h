@@ -99,7 +99,8 @@ struct CandidateStatus {
 inline constexpr size_t kStatusBytes = (sizeof(CandidateStatus) + kPageBytes - 1) / kPageBytes * kPageBytes;
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitSetup = 90;  // setup_error says why
-inline constexpr int kExitFault = 91;  // fault_… say what
+inline constexpr int kExitSetup = 90;    // setup_error says why
+inline constexpr int kExitFault = 91;    // fault_… say what
+inline constexpr int kExitMisdeed = 92;  // setup_error says what it did
 
 }  // namespace hone

@@ -2,6 +2,9 @@
 // memory and so no reference value either.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "backends/runner/candidate_spec.h"
 #include "backends/sandbox/sandbox.h"
 #include "base/result.h"
@@ -15,6 +18,9 @@ struct LaunchOutcome {
   bool timed_out = false;  // killed after spec.limit_ns
   ExitStatus status;
 };
+
+std::string EncodeOutcome(const LaunchOutcome& outcome);
+Result<LaunchOutcome> DecodeOutcome(std::string_view body);
 
 // One thread.
 class Launcher {

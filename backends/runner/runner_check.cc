@@ -151,6 +151,8 @@ std::optional<Error> Verdict(const LaunchOutcome& outcome, const CandidateStatus
     size_t length = ::strnlen(status.setup_error, sizeof status.setup_error);
     return RunFailed("it could not be started: " + std::string(status.setup_error, length));
   }
+  if (outcome.status.code == kExitMisdeed)
+    return RunFailed(std::string(status.setup_error, ::strnlen(status.setup_error, sizeof status.setup_error)));
   if (status.return_code != 0) return RunFailed(fmt::format("returned {}, {}", status.return_code, doing));
   if (outcome.status.code != kExitDone || status.stage.load() != RunStage::kDone)
     return RunFailed(fmt::format("it ended the process ({}), {}", outcome.status.Text(), doing));

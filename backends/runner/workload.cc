@@ -149,7 +149,6 @@ Result<void> Workload::CheckManifest(const Manifest& manifest) const {
     if (manifest.dynamic_sizes[static_cast<size_t>(position)] != asked_.sizes[static_cast<size_t>(s)].name)
       return Differs("dynamic size", manifest.dynamic_sizes[static_cast<size_t>(position)],
                      asked_.sizes[static_cast<size_t>(s)].name);
-  if (manifest.launches != 1) return Differs("number of launches", std::to_string(manifest.launches), "1");
   if (manifest.accuracy != kernel_.options.accuracy) return Differs("accuracy class", "another", "its own");
   if (manifest.operands.size() != plans_.size())
     return Differs("number of operands", std::to_string(manifest.operands.size()), std::to_string(plans_.size()));

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
@@ -57,12 +58,46 @@ int Version() { return static_cast<int>(::syscall(SYS_landlock_create_ruleset, n
 
 int LandlockAbi() { return std::max(Version(), 0); }
 
-Result<int> DenyFiles() {
-  const int abi = Version();
+namespace {
+
+Result<UniqueFd> MakeRuleset(const RulesetAttributes& rights, int abi) {
   if (abi < 1) return Denied("landlock_create_ruleset");
-  const RulesetAttributes rights = AllRights(abi);
   UniqueFd ruleset(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &rights, SizeFor(abi), 0)));
   if (!ruleset) return Denied("landlock_create_ruleset");
+  return ruleset;
+}
+
+Result<void> Allow(const UniqueFd& ruleset, const std::string& directory, uint64_t rights) {
+  struct __attribute__((packed)) {  // struct landlock_path_beneath_attr
+    uint64_t rights;
+    int32_t parent;
+  } rule{};
+  UniqueFd parent(::open(directory.c_str(), O_PATH | O_CLOEXEC));
+  if (!parent) return ErrnoError(errno, directory);
+  rule.rights = rights;
+  rule.parent = parent.get();
+  constexpr int kPathBeneath = 1;
+  if (::syscall(SYS_landlock_add_rule, ruleset.get(), kPathBeneath, &rule, 0) != 0) return Denied("landlock_add_rule");
+  return {};
+}
+
+}  // namespace
+
+Result<int> DenyWritingFiles(const std::vector<std::string>& writable) {
+  constexpr uint64_t kReading = 1 | 4 | 8;  // execute, read files, read directories
+  const int abi = Version();
+  const RulesetAttributes rights = AllRights(abi);
+  const UniqueFd ruleset = HONE_TRY(MakeRuleset(rights, abi));
+  HONE_TRY(Allow(ruleset, "/", kReading));
+  for (const std::string& directory : writable) HONE_TRY(Allow(ruleset, directory, rights.files));
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return ErrnoError(errno, "prctl");
+  if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return Denied("landlock_restrict_self");
+  return abi;
+}
+
+Result<int> DenyFiles() {
+  const int abi = Version();
+  const UniqueFd ruleset = HONE_TRY(MakeRuleset(AllRights(abi), abi));
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return ErrnoError(errno, "prctl");
   if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return Denied("landlock_restrict_self");
   if (UniqueFd root(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)); root)

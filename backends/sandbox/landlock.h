@@ -1,6 +1,9 @@
 // Landlock: a process gives up its right to open files, and to reach other processes but its own children.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/result.h"
 
 namespace hone {
@@ -14,5 +17,8 @@ int LandlockAbi();
 // opening a file. Sets no_new_privs. kUnsupported: this kernel has none; kIo: it has, and it could not be used. The
 // message says why, and what to do. REQUIRES: one thread.
 Result<int> DenyFiles();
+
+// The same, but for reading, which is allowed everywhere, and everything below these directories.
+Result<int> DenyWritingFiles(const std::vector<std::string>& writable);
 
 }  // namespace hone

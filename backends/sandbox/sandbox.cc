@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -134,14 +135,12 @@ uint64_t LimitOf(__rlimit_resource resource) {
   return ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : 0;
 }
 
-Confinement GiveUpFiles(const char* child) {
-  ::prctl(PR_SET_DUMPABLE, 0);
+Confinement Describe(const char* child, const Result<int>& landlock) {
   Confinement found;
   found.child = child;
   found.address_space = LimitOf(RLIMIT_AS);
   found.file_size = LimitOf(RLIMIT_FSIZE);
   found.descriptors = LimitOf(RLIMIT_NOFILE);
-  Result<int> landlock = DenyFiles();
   if (landlock) {
     found.landlock = *landlock;
   } else {
@@ -149,6 +148,23 @@ Confinement GiveUpFiles(const char* child) {
     found.is_refused = landlock.error().kind != ErrorKind::kUnsupported;
   }
   return found;
+}
+
+Confinement GiveUpFiles(const char* child) {
+  ::prctl(PR_SET_DUMPABLE, 0);
+  return Describe(child, DenyFiles());
+}
+
+// All but what reaches others: drivers ask the kernel for much, and a list of it would be another one for each of them.
+SeccompFilter DeviceFilter() {
+  SeccompFilter filter;
+  for (const uint32_t family : {AF_INET, AF_INET6, AF_PACKET, AF_VSOCK})
+    filter.AddIf(Action::kDeny, SYS_socket, 0, ~uint32_t{0}, family);
+  filter.Add(Action::kKill, {SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_bpf, SYS_setns, SYS_unshare,
+                             SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_init_module, SYS_finit_module,
+                             SYS_delete_module, SYS_kexec_load, SYS_keyctl, SYS_add_key, SYS_request_key});
+  filter.Otherwise(Action::kAllow);
+  return filter;
 }
 
 Result<void> Install(const SeccompFilter& filter) {
@@ -160,8 +176,8 @@ Result<void> Install(const SeccompFilter& filter) {
 
 std::string Confinement::Text() const {
   std::string text = child + ": system calls filtered, ";
-  text +=
-      landlock > 0 ? fmt::format("no files (Landlock {})", landlock) : "files that this user can read: " + no_landlock;
+  const char* held = reads_files ? "no files but to read (Landlock {})" : "no files (Landlock {})";
+  text += landlock > 0 ? fmt::format(fmt::runtime(held), landlock) : "files that this user can read: " + no_landlock;
   if (address_space > 0) text += fmt::format(", {} MiB of memory", address_space >> 20);
   if (file_size > 0) text += fmt::format(", {} MiB a file", file_size >> 20);
   return text + fmt::format(", {} descriptors", descriptors);
@@ -170,6 +186,14 @@ std::string Confinement::Text() const {
 Result<Confinement> EnterBuilderSandbox() {
   Confinement found = GiveUpFiles("builder");
   HONE_TRY(Install(BuilderFilter()));
+  return found;
+}
+
+Result<Confinement> EnterDeviceSandbox(const std::string& own) {
+  std::vector<std::string> writable{own, "/dev"};
+  Confinement found = Describe("device", DenyWritingFiles(writable));
+  found.reads_files = true;
+  HONE_TRY(Install(DeviceFilter()));
   return found;
 }
 
@@ -182,13 +206,14 @@ Result<Confinement> EnterLauncherSandbox() {
   return found;
 }
 
-// confined ::= count:varint (child:string landlock:varint no_landlock:string refused:bool
+// confined ::= count:varint (child:string reads_files:bool landlock:varint no_landlock:string refused:bool
 //              address_space:varint file_size:varint descriptors:varint)*
 std::string EncodeConfinements(const std::vector<Confinement>& confinements) {
   ByteWriter writer;
   writer.Varint(confinements.size());
   for (const Confinement& each : confinements) {
     writer.String(each.child);
+    writer.Bool(each.reads_files);
     writer.Varint(static_cast<uint64_t>(each.landlock));
     writer.String(each.no_landlock);
     writer.Bool(each.is_refused);
@@ -203,6 +228,7 @@ Result<std::vector<Confinement>> DecodeConfinements(std::string_view body) {
   std::vector<Confinement> confinements(HONE_TRY(reader.Count(4)));
   for (Confinement& each : confinements) {
     each.child = HONE_TRY(reader.String(kMostText));
+    each.reads_files = HONE_TRY(reader.Bool());
     each.landlock = static_cast<int>(std::min<uint64_t>(HONE_TRY(reader.Varint()), 1000));
     each.no_landlock = HONE_TRY(reader.String(kMostText));
     each.is_refused = HONE_TRY(reader.Bool());

@@ -15,8 +15,9 @@ namespace hone {
 // What holds a child process, as it found when it had given up its rights. Its limits are read back from the kernel;
 // that files cannot be opened was tried.
 struct Confinement {
-  std::string child;           // "builder", "runner", "launcher"
-  int landlock = 0;            // version that denies it all files; 0: none does
+  std::string child;           // "builder", "runner", "launcher", "device"
+  bool reads_files = false;    // a driver reads its libraries, and writes below a directory of its own
+  int landlock = 0;            // version that denies it all (other) files; 0: none does
   std::string no_landlock;     // why none does, and what to do
   bool is_refused = false;     // the kernel has Landlock, and something keeps it from being used
   uint64_t address_space = 0;  // bytes; 0: unlimited
@@ -41,6 +42,10 @@ Confinement DenyRunnerFiles();
 Result<void> FilterRunner();
 // May fork, end its children, and map code from memfds. No network, no other program, no files.
 Result<Confinement> EnterLauncherSandbox();
+
+// For a process with a driver in it, and its children: no network, nobody else's memory, no writing of files but below
+// `own` and to devices. A driver reads its libraries, may start programs (PoCL links with ld) and makes code.
+Result<Confinement> EnterDeviceSandbox(const std::string& own);
 
 // The first frame that a child sends, by itself: what holds it and, of a runner, its launcher.
 std::string EncodeConfinements(const std::vector<Confinement>& confinements);

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/device_run.h"
 
 namespace hone::cli {
 namespace {
@@ -40,6 +42,30 @@ Json WithSteps(Json json, const GetReply& reply) {
   return json;
 }
 
+// What was served: code that this process could call, or code for a device.
+struct Got {
+  ServedFacts facts;
+  std::unique_ptr<KernelHandle> handle;
+  SealedMemfd for_device;
+  const SealedMemfd& artifact() const { return handle ? handle->artifact() : for_device; }
+};
+
+Result<Got> Get(Client& client, const std::string& kernel, const GetOptions& options) {
+  if (!options.target.empty()) {
+    Stopwatch stopwatch;
+    Served served = HONE_TRY(client.Fetch(kernel, options));
+    if (IsForDevice(served)) {
+      HONE_TRY(CheckServed(served));
+      return Got{{std::move(served.reply), std::move(served.source), stopwatch.Microseconds()},
+                 nullptr,
+                 std::move(served.artifact)};
+    }
+  }
+  std::unique_ptr<KernelHandle> handle = HONE_TRY(client.Get(kernel, options));
+  ServedFacts facts = handle->facts();
+  return Got{std::move(facts), std::move(handle), {}};
+}
+
 int Run(Context& context, const Arguments& arguments) {
   Result<GetOptions> options = ReadGetOptions(arguments);
   if (!options) return context.WrongUsage(options.error());
@@ -47,13 +73,11 @@ int Run(Context& context, const Arguments& arguments) {
   if (!kernel) return context.Fail(kernel.error());
   Result<Client*> client = context.Daemon();
   if (!client) return context.Fail(client.error());
-  Result<std::unique_ptr<KernelHandle>> handle = (*client)->Get(kernel->text, *options);
-  if (!handle) return context.Fail(AtPlace(handle.error(), *kernel));
-  const ServedFacts& facts = (*handle)->facts();
+  Result<Got> got = Get(**client, kernel->text, *options);
+  if (!got) return context.Fail(AtPlace(got.error(), *kernel));
+  const ServedFacts& facts = got->facts;
   if (std::string path = arguments.Text("--out"); !path.empty()) {
-    if (Result<void> written = WriteArtifact((*handle)->artifact(), path); !written) {
-      return context.Fail(written.error());
-    }
+    if (Result<void> written = WriteArtifact(got->artifact(), path); !written) { return context.Fail(written.error()); }
   }
   if (context.json()) {
     Print(WithSteps(ServedJson(facts.reply, facts.served_us), facts.reply).Dump() + "\n");

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/device_run.h"
 #include "client/cli/model_file.h"
 #include "client/cli/run_model.h"
 #include "client/cli/run_sizes.h"
@@ -19,6 +21,15 @@ struct Outcome {
 };
 
 Result<Outcome> RunOne(Client& client, const NamedKernel& kernel, const GetOptions& options, int samples) {
+  if (!options.target.empty()) {
+    Stopwatch stopwatch;
+    Served served = HONE_TRY(client.Fetch(kernel.text, options));
+    const double served_us = stopwatch.Microseconds();
+    if (IsForDevice(served)) {
+      RunReport report = HONE_TRY(RunOnDevice(served, samples));
+      return Outcome{{std::move(served.reply), std::move(served.source), served_us}, std::move(report)};
+    }
+  }
   std::unique_ptr<KernelHandle> handle = HONE_TRY(client.Get(kernel.text, options));
   RunReport report = HONE_TRY(TrialRun(*handle, samples));
   return Outcome{handle->facts(), std::move(report)};

@@ -34,6 +34,13 @@ int64_t Evaluate(const Program& program, const Linear& form, std::span<const int
 
 }  // namespace
 
+DeviceLimits LimitsOf(const MachineModel& machine) {
+  DeviceLimits limits;
+  limits.threads = machine.block_threads;
+  limits.shared_bytes = machine.block_bytes;
+  return limits;
+}
+
 int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes) {
   return Evaluate(program, launch.grid[dimension], sizes);
 }

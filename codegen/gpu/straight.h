@@ -12,6 +12,7 @@
 
 #include "base/id.h"
 #include "codegen/lower/program.h"
+#include "codegen/machine_model.h"
 #include "ir/graph/expr.h"
 
 namespace hone::straight {
@@ -136,12 +137,13 @@ struct Program {
 int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes);
 int64_t ElementsAt(const Program& program, const Buffer& buffer, std::span<const int64_t> sizes);
 
-// What a device can do at most.
+// What a device can do at most (codegen/machine_model.h).
 struct DeviceLimits {
   int64_t threads = 256;            // of a block
   int64_t shared_bytes = 32 << 10;  // of a block
   int64_t registers = 240;          // 32-bit values in register tiles of a thread
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};
 };
+DeviceLimits LimitsOf(const MachineModel& machine);
 
 }  // namespace hone::straight

@@ -181,33 +181,43 @@ Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Choo
   return PlanByRules(planner, rules);
 }
 
-Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser) {
-  SchedulePlanner planner(kernel, Target{}, chooser);
-  return PlanByRules(planner, RulesForGpus());
+namespace {
+
+// Bytes of block storage that a launch takes, the most of all; an error where the schedule has no meaning.
+Result<int64_t> BlockBytes(const Kernel& kernel, const Schedule& schedule) {
+  const LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
+  int64_t most = 0;
+  for (const StmtPtr& nest : program.entry) {
+    int64_t bytes = 0;
+    for (BufferId id : UsedBuffers(program, *nest))
+      if (program.buffer(id).scope == Scope::kBlock)
+        bytes += program.buffer(id).elements * ByteSize(program.buffer(id).dtype);
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
-Result<Schedule> DefaultGpuSchedule(const Kernel& kernel, int64_t block_bytes) {
-  Schedule preferred = HONE_TRY(PlanGpuSchedule(kernel, {})).schedule;
-  auto fits = [&]() -> Result<bool> {
-    const LoopProgram program = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, preferred))));
-    for (const StmtPtr& nest : program.entry) {
-      int64_t bytes = 0;
-      for (BufferId id : UsedBuffers(program, *nest))
-        if (program.buffer(id).scope == Scope::kBlock)
-          bytes += program.buffer(id).elements * ByteSize(program.buffer(id).dtype);
-      if (bytes > block_bytes) return false;
-    }
-    return true;
+// `chooser`, and no copies in block storage.
+Chooser WithoutCopies(const Chooser& chooser) {
+  return [chooser](const Choice& choice) {
+    if (choice.site.ends_with(".share")) return int64_t{0};
+    return chooser ? chooser(choice) : choice.preferred;
   };
-  if (Result<bool> known = fits(); known && *known) return preferred;
-  const Chooser without_copies = [](const Choice& choice) {
-    return choice.site.ends_with(".share") ? int64_t{0} : choice.preferred;
-  };
-  return HONE_TRY(PlanGpuSchedule(kernel, without_copies)).schedule;
 }
+
+Result<Schedule> ScheduleThatFits(const Kernel& kernel, const Target& target, const Chooser& chooser) {
+  Schedule preferred = HONE_TRY(PlanSchedule(kernel, target, chooser)).schedule;
+  const MachineModel machine = ModelMachine(target);
+  if (machine.block_threads == 0) return preferred;
+  const Result<int64_t> bytes = BlockBytes(kernel, preferred);
+  if (bytes && *bytes <= machine.block_bytes) return preferred;
+  return HONE_TRY(PlanSchedule(kernel, target, WithoutCopies(chooser))).schedule;
+}
+
+}  // namespace
 
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target) {
-  return HONE_TRY(PlanSchedule(kernel, target, {})).schedule;
+  return ScheduleThatFits(kernel, target, {});
 }
 
 int64_t ChooseModestly(const Choice& choice) {
@@ -215,7 +225,7 @@ int64_t ChooseModestly(const Choice& choice) {
 }
 
 Result<Schedule> ModestSchedule(const Kernel& kernel, const Target& target) {
-  return HONE_TRY(PlanSchedule(kernel, target, ChooseModestly)).schedule;
+  return ScheduleThatFits(kernel, target, ChooseModestly);
 }
 
 }  // namespace hone

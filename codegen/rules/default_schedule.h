@@ -10,6 +10,7 @@
 
 namespace hone {
 
+// As the rules prefer it; on a device whose blocks have fewer bytes of storage than that takes, without copies there.
 // Always applies to and lowers for the kernel. kUnsupported: a target of a kind that there is no backend for, here as
 // below. REQUIRES: the kernel passed VerifyKernel.
 Result<Schedule> DefaultSchedule(const Kernel& kernel, const Target& target);
@@ -27,9 +28,5 @@ struct Plan {
   std::vector<RuleNote> notes;  // the rules that were tried, in order
 };
 Result<Plan> PlanSchedule(const Kernel& kernel, const Target& target, const Chooser& chooser);
-// The same for a GPU, by its rules.
-Result<Plan> PlanGpuSchedule(const Kernel& kernel, const Chooser& chooser);
-// As the rules prefer it; without copies in block storage where a block of the device has fewer bytes than they take.
-Result<Schedule> DefaultGpuSchedule(const Kernel& kernel, int64_t block_bytes = 32 << 10);
 
 }  // namespace hone

@@ -27,12 +27,10 @@ constexpr ScheduleRule kGpuReductions[] = {
 constexpr ScheduleRule kGpuElementwise[] = {
     {"elementwise", ScheduleGpuElementwise},
 };
-constexpr RuleTable kGpuRules{kGpuReductions, kGpuElementwise};
 
 }  // namespace
 
 constinit const RuleTable kCpuRules{kCpuReductions, kCpuElementwise};
-
-const RuleTable& RulesForGpus() { return kGpuRules; }
+constinit const RuleTable kGpuRules{kGpuReductions, kGpuElementwise};
 
 }  // namespace hone

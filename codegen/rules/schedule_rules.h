@@ -30,9 +30,9 @@ struct RuleTable {
 };
 
 extern const RuleTable kCpuRules;
+extern const RuleTable kGpuRules;
 // By the target's kind (codegen/device_kinds.h). REQUIRES: there is a row for it.
 const RuleTable& RulesFor(const Target& target);
-const RuleTable& RulesForGpus();
 
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& stage);
 // A convolution by minimal filtering, where the kernel's accuracy allows other rounding.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "codegen/device_kinds.h"
 #include "codegen/gpu/simt_run.h"
 #include "codegen/gpu/straighten.h"
 #include "codegen/lower/lower.h"
@@ -19,6 +20,11 @@
 #include "ir/schedule/apply.h"
 
 namespace hone {
+
+// A device with 256 threads and 32 KiB a block.
+inline Target SomeGpu() {
+  return DeviceTarget{std::string(kOpenClKind), {{"block_threads", "256"}, {"block_bytes", "32768"}}};
+}
 
 struct GpuOutcome {
   std::string refusal;  // the schedule cannot be made code, for this reason

@@ -14,7 +14,7 @@ namespace {
 TEST(GpuRules, DefaultSchedulesOfAllOperations) {
   int with_block_storage = 0;
   for (const std::string& text : GpuSamples()) {
-    const Plan plan = PlanGpuSchedule(Specialize(ParseKernel(text).value()), {}).value();
+    const Plan plan = PlanSchedule(Specialize(ParseKernel(text).value()), SomeGpu(), {}).value();
     const GpuOutcome outcome = RunOnGpu(text, plan.schedule);
     EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(plan.schedule);
     with_block_storage += outcome.report.barriers > 0;
@@ -25,10 +25,10 @@ TEST(GpuRules, DefaultSchedulesOfAllOperations) {
 TEST(GpuRules, CopiesThatABlockHasNoRoomForAreNotMade) {
   const std::string text = "depthwise_conv2d(C=96,H=112,W=112,R=3,S=3,stride=2,pad=1)";
   const Kernel kernel = Specialize(ParseKernel(text).value());
-  const Result<straight::Program> preferred = StraightOf(text, PlanGpuSchedule(kernel, {}).value().schedule);
+  const Result<straight::Program> preferred = StraightOf(text, PlanSchedule(kernel, SomeGpu(), {}).value().schedule);
   ASSERT_FALSE(preferred);
   EXPECT_NE(preferred.error().Text().find("block storage"), std::string::npos) << preferred.error().Text();
-  const Result<straight::Program> fitted = StraightOf(text, DefaultGpuSchedule(kernel).value());
+  const Result<straight::Program> fitted = StraightOf(text, DefaultSchedule(kernel, SomeGpu()).value());
   EXPECT_TRUE(fitted) << fitted.error().Text();
 }
 
@@ -43,7 +43,7 @@ TEST(GpuRules, RandomSchedules) {
         if (choice.is_flag && rng.Chance(0.8)) return int64_t{1};  // copies in block storage: what is to be tried
         return choice.options[static_cast<size_t>(rng.Below(choice.options.size()))];
       };
-      const Plan plan = PlanGpuSchedule(kernel, any).value();
+      const Plan plan = PlanSchedule(kernel, SomeGpu(), any).value();
       const GpuOutcome outcome = RunOnGpu(text, plan.schedule);
       if (outcome.refusal.starts_with("limit")) {
         ++refusals;

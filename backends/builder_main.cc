@@ -1,11 +1,13 @@
 // hone-builder: stays resident, answers build requests on the socket it was started with (descriptor 3), one at a time.
-// Its parent limits its memory and time, and replaces it when it dies.
+// Its parent limits its memory and time, and replaces it when it dies. It builds for every kind of device that is built
+// in, and loads no driver.
 #include <sys/socket.h>
 
 #include <cstdio>
 
 #include "backends/cpu/build_for_cpu.h"
 #include "backends/cpu/host_target.h"
+#include "backends/gpu/build_for_gpu.h"
 #include "backends/processes/child_messages.h"
 #include "backends/processes/child_pool.h"
 #include "backends/sandbox/sandbox.h"
@@ -27,12 +29,12 @@ Result<void> Answer(ChildChannel& channel, const ChildFrame& frame) {
   };
   if (!request) return refuse(request.error());
   if (frame.type == ChildMessage::kExplain) {
-    Result<std::string> text = ExplainCode(*request);
+    Result<std::string> text = request->target.cpu() ? ExplainCode(*request) : ExplainGpuCode(*request);
     if (!text) return refuse(text.error());
     return channel.Send(ChildMessage::kExplained, frame.id, *text, {}, MonotonicTime::max());
   }
   if (frame.type != ChildMessage::kBuild) return refuse({ErrorKind::kInvalid, "a builder builds and explains", ""});
-  Result<BuildOutput> output = BuildForCpu(*request);
+  Result<BuildOutput> output = request->target.cpu() ? BuildForCpu(*request) : BuildForGpu(*request);
   if (!output) return refuse(output.error());
   Result<SealedMemfd> object = SealedMemfd::Create(output->object);
   if (!object) return refuse(object.error());

@@ -1,0 +1,167 @@
+#include "backends/gpu/build_for_gpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "backends/processes/kernel_source.h"
+#include "base/bytes.h"
+#include "base/check.h"
+#include "codegen/device_kinds.h"
+#include "codegen/gpu/print_launch.h"
+#include "codegen/gpu/straighten.h"
+#include "codegen/lower/lower.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/device_artifact.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/specialize.h"
+#include "ir/schedule/apply.h"
+#include "ir/schedule/schedule_cases.h"
+
+namespace hone {
+namespace {
+
+struct KindOfGpu {
+  std::string_view kind, dialect;
+};
+constexpr KindOfGpu kKinds[] = {{kOpenClKind, "opencl"}};
+
+Error Unsupported(std::string message, std::string where = "") {
+  return {ErrorKind::kUnsupported, std::move(message), std::move(where)};
+}
+
+// What the language may say and this device cannot.
+Result<void> CheckTypes(const Kernel& kernel, const DeviceTarget& device) {
+  if (device.Number("f64").value_or(1) != 0) return {};
+  for (const Tensor& tensor : kernel.tensors)
+    if (tensor.dtype == DType::kF64)
+      return Unsupported("this device computes no f64; ask for another target or for f32", tensor.name);
+  return {};
+}
+
+struct Printed {
+  std::string schedule;
+  LoopProgram loops;
+  straight::Program program;
+  std::vector<std::string> sources;
+};
+
+Result<Printed> PrintWith(const Kernel& kernel, const Schedule& schedule, const Target& target, BuildTimes& times) {
+  LapClock watch;
+  Printed printed;
+  printed.loops = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
+  times.lower += watch.Lap();
+  printed.program = HONE_TRY(Straighten(printed.loops, straight::LimitsOf(ModelMachine(target))));
+  printed.sources = PrintSources(printed.program, *FindDialect(LanguageOf(target.kind())));
+  times.emit += watch.Lap();
+  return printed;
+}
+
+// By the request's schedule, or the default one. A default that does not fit the device after all is a gap in its
+// rules: a thread per output, without register tiles, always fits.
+Result<Printed> Print(const BuildRequest& request, const Kernel& kernel, BuildTimes& times) {
+  HONE_TRY(DeviceKindOf(request.target));
+  HONE_CHECK(request.target.device() != nullptr);
+  if (!IsStatic(kernel))
+    return Unsupported(fmt::format("code for devices of kind \"{}\" is of fixed sizes; ask for each size by itself",
+                                   request.target.kind()));
+  HONE_TRY(CheckTypes(kernel, *request.target.device()));
+  LapClock watch;
+  if (!request.schedule.empty()) {
+    const ScheduleCases cases = HONE_TRY(ParseScheduleCases(request.schedule));
+    if (cases.cases.size() != 1) return Unsupported("a schedule of several cases is for ranges of sizes", "schedule");
+    times.schedule = watch.Lap();
+    Printed printed = HONE_TRY(PrintWith(kernel, cases.cases.front().steps, request.target, times));
+    ScheduleCases stated = cases;
+    stated.cases.front().choices.clear();
+    printed.schedule = PrintScheduleCases(stated);
+    return printed;
+  }
+  std::string refusal;
+  for (const bool modest : {false, true}) {
+    const Schedule schedule =
+        HONE_TRY(modest ? ModestSchedule(kernel, request.target) : DefaultSchedule(kernel, request.target));
+    times.schedule += watch.Lap();
+    Result<Printed> printed = PrintWith(kernel, schedule, request.target, times);
+    watch.Lap();
+    if (printed) {
+      printed->schedule = PrintSchedule(schedule);
+      return printed;
+    }
+    if (printed.error().kind == ErrorKind::kUnsupported) return printed;
+    refusal = printed.error().Text();
+  }
+  return Error{ErrorKind::kLimit, "no default schedule fits this device: " + refusal, ""};
+}
+
+bool IsInGlobalMemory(const Buffer& buffer) {
+  return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters;
+}
+
+DeviceArtifact MakeArtifact(Manifest manifest, const Printed& printed, std::string_view language) {
+  const straight::Program& program = printed.program;
+  DeviceArtifact artifact;
+  artifact.manifest = std::move(manifest);
+  artifact.language = language;
+  artifact.sources = printed.sources;
+  std::map<BufferId, int32_t> positions;
+  for (BufferId id : program.buffers.ids()) {
+    const Buffer& buffer = program.buffers[id];
+    if (!IsInGlobalMemory(buffer)) continue;
+    positions[id] = static_cast<int32_t>(artifact.buffers.size());
+    const bool is_operand = buffer.scope == Scope::kDefault;
+    artifact.buffers.push_back({buffer.elements * ByteSize(buffer.dtype),
+                                is_operand ? static_cast<int32_t>(buffer.operand) : -1, buffer.written});
+  }
+  const size_t packs = program.pack.size();
+  for (size_t i = 0; i < packs + program.launches.size(); ++i) {
+    const straight::Launch& from = i < packs ? program.pack[i] : program.launches[i - packs];
+    DeviceLaunch launch;
+    launch.entry = LaunchName(program, i);
+    launch.source = artifact.sources.size() > 1 ? static_cast<int32_t>(i) : 0;
+    launch.packs = i < packs;
+    for (size_t d = 0; d < 3; ++d) launch.grid[d] = straight::BlocksAlong(program, from, d, {});
+    launch.block = from.block;
+    launch.shared_bytes = from.shared_bytes;
+    for (BufferId id : from.params) launch.buffers.push_back(positions.at(id));
+    artifact.launches.push_back(std::move(launch));
+  }
+  artifact.manifest.launches = static_cast<int32_t>(program.launches.size());
+  return artifact;
+}
+
+}  // namespace
+
+std::string_view LanguageOf(std::string_view kind) {
+  const auto row = std::ranges::find(kKinds, kind, &KindOfGpu::kind);
+  return row == std::end(kKinds) ? std::string_view() : row->dialect;
+}
+
+Result<BuildOutput> BuildForGpu(const BuildRequest& request) {
+  BuildOutput output;
+  LapClock watch;
+  const KernelSource source = HONE_TRY(ReadKernel(request.kernel));
+  output.times.parse = watch.Lap();
+  Printed printed = HONE_TRY(Print(request, source.kernel, output.times));
+  Manifest manifest = HONE_TRY(DescribeKernel(source.canonical, source.kernel, request.target));
+  const DeviceArtifact artifact = MakeArtifact(std::move(manifest), printed, LanguageOf(request.target.kind()));
+  output.schedule = std::move(printed.schedule);
+  output.manifest = artifact.manifest;
+  const std::string bytes = EncodeDeviceArtifact(artifact);
+  output.object.assign(AsBytes(bytes).begin(), AsBytes(bytes).end());
+  return output;
+}
+
+Result<std::string> ExplainGpuCode(const BuildRequest& request) {
+  BuildTimes times;
+  const KernelSource source = HONE_TRY(ReadKernel(request.kernel));
+  const Printed printed = HONE_TRY(Print(request, source.kernel, times));
+  std::string text = "# schedule\n" + printed.schedule + "\n# loop program\n" + PrintProgram(printed.loops);
+  for (const std::string& unit : printed.sources)
+    text += fmt::format("\n// {}\n{}", LanguageOf(request.target.kind()), unit);
+  return text;
+}
+
+}  // namespace hone

@@ -1,0 +1,16 @@
+// The process with the driver in it: opens devices, runs candidates one after the other, and stays. Nothing of the
+// runner's is in it: it maps the arena's operands, copies them to the device and the outputs back.
+#pragma once
+
+#include "backends/processes/child_channel.h"
+
+namespace hone {
+
+// Answers kLaunch (an artifact, an arena) until the channel closes. What goes wrong with a candidate is in the arena's
+// CandidateStatus and in the outcome. After an error of the context the process ends, and its parent starts another.
+[[noreturn]] void RunDeviceProcess(ChildChannel channel);
+
+// Sends kListed, the targets of the kind's devices, a line each, or kError.
+[[noreturn]] void ListDevices(ChildChannel channel, const char* kind);
+
+}  // namespace hone

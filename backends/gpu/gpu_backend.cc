@@ -1,0 +1,135 @@
+#include "backends/gpu/gpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "backends/gpu/build_for_gpu.h"
+#include "backends/processes/child_channel.h"
+#include "backends/processes/child_pool.h"
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/subprocess.h"
+#include "ir/device_artifact.h"
+
+namespace hone {
+namespace {
+
+constexpr const char* kRunner = "hone-device-runner";
+constexpr std::chrono::seconds kFinding{5};
+
+// What users steer drivers by. A child inherits nothing else.
+std::vector<std::string> DriverEnvironment() {
+  std::vector<std::string> environment{"PATH=/usr/local/bin:/usr/bin:/bin"};
+  for (const char* name : {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "LD_LIBRARY_PATH",
+                           "CUDA_VISIBLE_DEVICES", "POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "XDG_RUNTIME_DIR"})
+    if (const char* value = std::getenv(name)) environment.push_back(std::string(name) + "=" + value);
+  return environment;
+}
+
+// Whether it is worth a process to ask for OpenCL's devices: an installed driver says so in a file.
+bool MayHaveOpenCl() {
+  for (const char* name : {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"})
+    if (std::getenv(name) != nullptr) return true;
+  return !ListDirectory("/etc/OpenCL/vendors").value_or(std::vector<std::string>()).empty();
+}
+
+class Gpu : public Backend {
+ public:
+  Gpu(std::string_view kind, bool (*may_be_here)()) : kind_(*FindDeviceKind(kind)), may_be_here_(may_be_here) {}
+
+  const DeviceKind& kind() const override { return kind_; }
+
+  // A driver may crash or hang while it is asked: a process of its own asks it.
+  Result<std::vector<Device>> Probe() const override {
+    if (!may_be_here_()) return std::vector<Device>();
+    auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
+    SubprocessOptions options;
+    options.executable = HONE_TRY(FindOwnProgram(kRunner));
+    options.arguments = {"--list", kind_.name};
+    options.environment = DriverEnvironment();
+    options.fds = {{theirs.get(), kChildChannelFd}};
+    options.limits.open_files = 256;
+    Subprocess child = HONE_TRY(Subprocess::Start(options));
+    theirs.Reset();
+    const Result<ChildFrame> frame = ours.Receive(std::chrono::steady_clock::now() + kFinding);
+    if (!frame)
+      return Error{ErrorKind::kUnavailable,
+                   fmt::format("the driver did not say which devices there are: {}; {}", frame.error().message,
+                               child.ErrorTail()),
+                   kind_.name};
+    if (frame->type == ChildMessage::kError) {
+      Error error = DecodeError(frame->body);
+      if (error.kind == ErrorKind::kNotFound) return std::vector<Device>();
+      return error;
+    }
+    std::vector<Device> devices;
+    std::string_view lines = frame->body;
+    for (size_t end = 0; (end = lines.find('\n')) != std::string_view::npos; lines.remove_prefix(end + 1)) {
+      Target target = HONE_TRY(ParseTarget(lines.substr(0, end)));
+      if (target.kind() != kind_.name) return Error{ErrorKind::kCorrupt, "a device of another kind", kind_.name};
+      devices.push_back({fmt::format("{}:{}", kind_.name, devices.size()), std::move(target)});
+    }
+    return devices;
+  }
+
+  // A device of this machine that has the facts that were asked for: none is any of them.
+  Result<Target> Accept(const Target& asked, std::span<const Device> devices) const override {
+    for (const Device& device : devices) {
+      const auto& facts = device.target.device()->facts;
+      if (std::ranges::all_of(asked.device()->facts, [&](const auto& fact) {
+            const auto found = facts.find(fact.first);
+            return found != facts.end() && found->second == fact.second;
+          }))
+        return device.target;
+    }
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("no device here is \"{}\", so code for it cannot be checked", PrintTarget(asked)),
+                 "target"};
+  }
+
+  Result<std::string> CompilerName(const std::string& program) const override {
+    const std::string path = program.empty() ? HONE_TRY(FindOwnProgram("hone-builder")) : program;
+    const std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 30));
+    return fmt::format("hone-{} builder={}", HONE_VERSION, HexOf(Hash64(bytes)));
+  }
+
+  Result<Manifest> OpenArtifact(std::span<const std::byte> bytes, uint64_t size) const override {
+    Manifest manifest = HONE_TRY(DecodeDeviceArtifact(bytes, size)).manifest;
+    if (KindOfTarget(manifest.target) != kind_.name)
+      return Error{ErrorKind::kUnsupported,
+                   fmt::format("code for devices of kind \"{}\"", KindOfTarget(manifest.target)), "artifact"};
+    return manifest;
+  }
+
+  // One runner: who shares a device with others measures them.
+  Result<std::unique_ptr<WorkerPools>> StartPools(const WorkerPoolsOptions& options) const override {
+    WorkerPoolsOptions own = options;
+    own.builders.open = [this](std::span<const std::byte> artifact) { return OpenArtifact(artifact, 0); };
+    own.runners.executable = HONE_TRY(FindOwnProgram(kRunner));
+    own.runners.arguments = {};
+    own.runners.runners = 1;
+    own.runners.address_space = 0;  // drivers reserve more than anybody has
+    own.runners.environment = DriverEnvironment();
+    own.runners.open_files = 256;
+    return StartProcessPools(own);
+  }
+
+  // Not measured yet: no roof.
+  MachinePeaks MeasurePeaks(const Target&, int) const override { return {}; }
+
+ private:
+  const DeviceKind& kind_;
+  bool (*const may_be_here_)();
+};
+
+}  // namespace
+
+const Backend& OpenClBackend() {
+  static const Gpu& opencl = *new Gpu(kOpenClKind, MayHaveOpenCl);
+  return opencl;
+}
+
+}  // namespace hone
