@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -85,15 +86,31 @@ class DeviceHost {
  private:
   // Compiling, which a driver may do at the first launch, is no run of the candidate's.
   static constexpr std::chrono::seconds kLoading{20};
+  static constexpr int64_t kLookMs = 50;
 
   Result<LaunchOutcome> Launch(ChildFrame& frame, int64_t limit_ns) {
     if (device_pid_ < 0) HONE_TRY(StartDevice());
-    const MonotonicTime deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit_ns) + kLoading;
+    BufferPlan plan;
+    plan.bytes = kStatusBytes;
+    const MappedBuffer shared = HONE_TRY(MapBuffer(plan, frame.fds[1].get(), false));
+    const auto& status = *reinterpret_cast<const CandidateStatus*>(shared.data);
+    Result<LaunchOutcome> outcome = LaunchWatching(frame, std::chrono::nanoseconds(limit_ns), status);
+    ::munmap(shared.base, shared.size);
+    return outcome;
+  }
+
+  Result<LaunchOutcome> LaunchWatching(ChildFrame& frame, std::chrono::nanoseconds limit,
+                                       const CandidateStatus& status) {
+    MonotonicTime deadline = std::chrono::steady_clock::now() + kLoading;
     const Result<void> sent =
         device_.Send(ChildMessage::kLaunch, frame.id, frame.body, {frame.fds[0].get(), frame.fds[1].get()}, deadline);
-    if (sent && Await(deadline)) {
+    if (sent && Await(deadline, limit, status)) {
       Result<ChildFrame> reply = device_.Receive(deadline);
-      if (reply && reply->type == ChildMessage::kLaunched && reply->id == frame.id) return DecodeOutcome(reply->body);
+      if (reply && reply->type == ChildMessage::kLaunched && reply->id == frame.id) {
+        LaunchOutcome outcome = HONE_TRY(DecodeOutcome(reply->body));
+        if (outcome.status.code == kExitMisdeed) EndDevice();
+        return outcome;
+      }
     }
     // It hangs, or died of the candidate.
     LaunchOutcome outcome;
@@ -102,12 +119,17 @@ class DeviceHost {
     return outcome;
   }
 
-  // False: it is later than that. Ends this process if the runner has ended.
-  bool Await(MonotonicTime deadline) {
-    while (true) {
+  // False: the device process had its time, `limit` from when the candidate began to run. Ends this process if the
+  // runner has ended.
+  bool Await(MonotonicTime& deadline, std::chrono::nanoseconds limit, const CandidateStatus& status) {
+    for (bool runs = false;;) {
+      if (!runs && status.stage.load() != RunStage::kSetup) {
+        runs = true;
+        deadline = std::chrono::steady_clock::now() + limit;
+      }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       struct pollfd fds[] = {{device_.fd(), POLLIN, 0}, {runner_.fd(), POLLRDHUP, 0}};
-      const int ready = ::poll(fds, 2, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000)));
+      const int ready = ::poll(fds, 2, static_cast<int>(std::clamp<int64_t>(left.count(), 0, kLookMs)));
       if (ready > 0 && fds[1].revents != 0) Quit();
       if (ready > 0 && fds[0].revents != 0) return true;
       if (left.count() <= 0) return false;

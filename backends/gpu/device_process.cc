@@ -143,12 +143,8 @@ class DeviceProcess {
     if (!ran) std::snprintf(status.setup_error, sizeof status.setup_error, "%s", ran.error().Text().c_str());
     const bool is_setup = status.stage == RunStage::kSetup;
     ::munmap(shared->base, shared->size);
-    if (ran) return kExitDone;
-    // What a context is good for after a launch that failed, nobody says.
-    if (!is_setup) must_end_ = true;
-    return is_setup ? kExitSetup : kExitMisdeed;
+    return ran ? kExitDone : is_setup ? kExitSetup : kExitMisdeed;
   }
-  bool must_end() const { return must_end_; }
 
  private:
   struct Loaded {
@@ -194,14 +190,13 @@ class DeviceProcess {
   std::unique_ptr<GpuContext> context_;
   DeviceTarget open_for_;
   std::list<Loaded> loaded_;  // the one used last first
-  bool must_end_ = false;
 };
 
 }  // namespace
 
 void RunDeviceProcess(ChildChannel channel) {
   DeviceProcess process;
-  while (!process.must_end()) {
+  while (true) {
     Result<ChildFrame> frame = channel.Receive(MonotonicTime::max());
     if (!frame || frame->type != ChildMessage::kLaunch || frame->fds.size() != 2) break;
     const Result<CandidateSpec> spec = DecodeCandidateSpec(frame->body);

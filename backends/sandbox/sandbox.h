@@ -16,13 +16,13 @@ namespace hone {
 // that files cannot be opened was tried.
 struct Confinement {
   std::string child;           // "builder", "runner", "launcher", "device"
-  bool reads_files = false;    // a driver reads its libraries, and writes below a directory of its own
   int landlock = 0;            // version that denies it all (other) files; 0: none does
   std::string no_landlock;     // why none does, and what to do
   bool is_refused = false;     // the kernel has Landlock, and something keeps it from being used
   uint64_t address_space = 0;  // bytes; 0: unlimited
   uint64_t file_size = 0;      // bytes of any memfd it writes; 0: unlimited
   uint64_t descriptors = 0;
+  bool reads_files = false;  // as drivers do their libraries; Landlock denies them to write, but below one directory
 
   bool complete() const { return landlock > 0; }
   // "builder: system calls filtered, no files (Landlock 7), 4096 MiB of memory, …"

@@ -25,6 +25,11 @@ constexpr Decision kLanes{"lanes", "threads among which a reduction is divided"}
 constexpr int64_t kFewTerms = 64;       // a reduction that one thread makes alone
 constexpr int64_t kManyOutputs = 8192;  // enough threads without dividing reductions
 
+// Threads of a block that the device allows, `taken` times fewer.
+int64_t Allowed(const SchedulePlanner& planner, int64_t taken = 1) {
+  return std::max<int64_t>(1, planner.machine().block_threads / taken);
+}
+
 int64_t Terms(const SchedulePlanner& planner, const Stage& stage) {
   int64_t terms = 1;
   for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
@@ -56,7 +61,8 @@ void BindOutputs(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
   if (stage.axes.empty()) return;
   const int64_t outputs = Outputs(planner, stage);
-  const int64_t threads = planner.Choose(name, kThreads, {32, 64, 128, 256}, std::min<int64_t>(128, BitCeil(outputs)));
+  const int64_t threads =
+      planner.Choose(name, kThreads, {32, 64, 128, 256}, std::min({int64_t{128}, BitCeil(outputs), Allowed(planner)}));
   const std::string all = Fused(planner, name, NamesOf(stage.axes));
   planner.Split(name, all, {threads});
   planner.Bind(name, all + ".0", LaunchAxis::kBlockX);
@@ -234,13 +240,15 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   tile.y = RowAxis(stage, accesses, tile.x);
   const int64_t width = planner.Extent(stage.axes[tile.x]);
   tile.columns = planner.Choose(name, kColumns, {1, 2, 4}, width >= 32 ? 4 : width >= 8 ? 2 : 1);
-  tile.threads_x = planner.Choose(name, kThreadsX, {4, 8, 16, 32},
-                                  std::clamp<int64_t>(BitCeil(CeilDiv(width, tile.columns)), 4, 16));
+  tile.threads_x = planner.Choose(
+      name, kThreadsX, {4, 8, 16, 32},
+      std::clamp<int64_t>(BitCeil(CeilDiv(width, tile.columns)), 4, std::min<int64_t>(16, Allowed(planner))));
   if (tile.y >= 0) {
     const int64_t height = planner.Extent(stage.axes[static_cast<size_t>(tile.y)]);
     tile.rows = planner.Choose(name, kThreadRows, {1, 2, 4, 8}, height >= 32 ? 4 : height >= 8 ? 2 : 1);
     tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
-                                    std::clamp<int64_t>(BitCeil(CeilDiv(height, tile.rows)), 1, 8));
+                                    std::clamp<int64_t>(BitCeil(CeilDiv(height, tile.rows)), 1,
+                                                        std::min<int64_t>(8, Allowed(planner, tile.threads_x))));
   }
   const int64_t depth = planner.Extent(stage.reduce_axes[0]);
   tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16}, std::min<int64_t>(8, BitCeil(depth)));
@@ -271,7 +279,8 @@ bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& name) {
   const std::string k = stage.reduce_axes.back().name;
   const int64_t extent = planner.Extent(stage.reduce_axes.back());
   const int64_t lanes =
-      planner.Choose(name, kLanes, {8, 16, 32, 64, 128}, std::clamp<int64_t>(BitCeil(extent) / 2, 8, 64));
+      planner.Choose(name, kLanes, {8, 16, 32, 64, 128},
+                     std::clamp<int64_t>(BitCeil(extent) / 2, 8, std::min<int64_t>(64, Allowed(planner))));
   const std::string parts = planner.FreshName(name + "_parts");
   if (!planner.Rfactor(name, k, lanes, parts))
     return planner.Refuse("block_rows", name, "the reduction cannot be divided");
@@ -311,8 +320,9 @@ bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& name) {
   }
   planner.Took("elementwise", name, "a thread per vector along the last axis");
   const int64_t columns = planner.Choose(name, kColumns, {1, 2, 4}, width % 4 == 0 ? 4 : 1);
-  const int64_t threads = planner.Choose(name, kThreads, {32, 64, 128, 256},
-                                         std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), 32, 128));
+  const int64_t threads = planner.Choose(
+      name, kThreads, {32, 64, 128, 256},
+      std::clamp<int64_t>(BitCeil(CeilDiv(width, columns)), 32, std::min<int64_t>(128, Allowed(planner))));
   planner.Split(name, x, {threads, columns});
   std::vector<std::string> others = NamesOf(stage.axes);
   others.pop_back();

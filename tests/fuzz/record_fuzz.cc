@@ -1,6 +1,6 @@
-// Decoders of stored values: records, use counts, classes, manifests. Whatever the bytes, they decode or are refused;
-// and what decodes has one spelling. The first byte chooses the decoder and whether the rest is a whole value or the
-// body of a sound envelope, which random bytes would never get past.
+// Decoders of stored values: records, use counts, classes, manifests, devices' artifacts. Whatever the bytes, they
+// decode or are refused; and what decodes has one spelling. The first byte chooses the decoder and whether the rest is
+// a whole value or the body of a sound envelope, which random bytes would never get past.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/envelope.h"
 #include "cache/record.h"
+#include "ir/device_artifact.h"
 #include "ir/manifest.h"
 
 namespace hone {
@@ -30,6 +31,11 @@ void CheckRecordValue(std::string_view value) {
 }
 
 void Run(uint8_t choice, std::string_view rest) {
+  if (choice >= 0xc0) {
+    const Result<DeviceArtifact> artifact = DecodeDeviceArtifact(AsBytes(rest));
+    if (artifact) HONE_CHECK(EncodeDeviceArtifact(*artifact) == rest);
+    return;
+  }
   auto value = [&](ValueType type, uint8_t version = 1) {
     return choice & 4 ? Seal(type, version, rest) : std::string(rest);
   };
