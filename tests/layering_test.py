@@ -28,7 +28,7 @@ LAYERS = {
     # A child process; what runs in a runner, and what the two sides of its channel share; then a kind of device.
     "backends/sandbox": {"base"},
     "backends/processes": {"base", "ir", "codegen", "backends/sandbox", "backends/runner/candidate_spec.h", "backends/runner/guarded_arena.h"},
-    "backends/runner": {"base", "ir", "codegen", "backends/sandbox", "backends/processes/runner_pool.h"},
+    "backends/runner": {"base", "ir", "codegen", "backends/sandbox", "backends/processes"},
     "backends/drivers": {"base", "ir"},
     "backends": {"base", "ir", "codegen"},
     "cache": {"base", "ir"},

@@ -22,14 +22,15 @@ constexpr size_t kGuard = 4096;
 constexpr auto kGuardByte = std::byte{0xc3};
 
 // The functions that we call, found in the loader.
-#define HONE_OPENCL_FUNCTIONS(F)                                                                        \
-  F(clGetPlatformIDs)                                                                                   \
-  F(clGetPlatformInfo)                                                                                  \
-  F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext) F(clCreateCommandQueue)   \
-      F(clReleaseCommandQueue) F(clCreateProgramWithSource) F(clBuildProgram) F(clGetProgramBuildInfo)  \
-          F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg) F(clCreateBuffer)  \
-              F(clCreateSubBuffer) F(clReleaseMemObject) F(clEnqueueWriteBuffer) F(clEnqueueReadBuffer) \
-                  F(clEnqueueNDRangeKernel) F(clFinish) F(clGetEventProfilingInfo) F(clReleaseEvent)
+// clang-format off
+#define HONE_OPENCL_FUNCTIONS(F)                                                              \
+  F(clGetPlatformIDs) F(clGetPlatformInfo) F(clGetDeviceIDs) F(clGetDeviceInfo)               \
+  F(clCreateContext) F(clReleaseContext) F(clCreateCommandQueue) F(clReleaseCommandQueue)     \
+  F(clCreateProgramWithSource) F(clBuildProgram) F(clGetProgramBuildInfo) F(clReleaseProgram) \
+  F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg) F(clCreateBuffer)                    \
+  F(clCreateSubBuffer) F(clReleaseMemObject) F(clEnqueueWriteBuffer) F(clEnqueueReadBuffer)   \
+  F(clEnqueueNDRangeKernel) F(clFinish) F(clGetEventProfilingInfo) F(clReleaseEvent)
+// clang-format on
 
 struct OpenCl {
 #define HONE_DECLARE(function) decltype(&::function) function = nullptr;

@@ -194,7 +194,8 @@ class TestServer {
     host.cores = options.cores;
     Devices devices = Devices::OfCpu(host, options.compiler);
     for (const Backend* backend : Backends()) {
-      if (backend->kind().name == kCpuKind) continue;
+      // Kinds that tests register: what this machine has beside them is no matter of theirs.
+      if (backend->kind().name == kCpuKind || backend->kind().name == kOpenClKind) continue;
       Result<std::vector<Device>> found = backend->Probe();
       for (Device& device : *found) devices.Add(std::move(device), *backend, *backend->CompilerName(""));
     }

@@ -43,7 +43,7 @@ class Lock:
 
 LOCKS = [
     # What a child of the daemon may do.
-    Lock("landlock", "backends/sandbox/sandbox.cc", "Result<int> landlock = DenyFiles();", "Result<int> landlock = 1;",
+    Lock("landlock", "backends/sandbox/sandbox.cc", "return Describe(child, DenyFiles());", "return Describe(child, Result<int>(1));",
          "backends_tests", "Sandbox.NoFileOpens"),
     Lock("builder's filter", "backends/sandbox/sandbox.cc", "HONE_TRY(Install(BuilderFilter()));", "BuilderFilter();",
          "backends_tests", "Sandbox.*:RealBuilder.IsLockedIn"),
