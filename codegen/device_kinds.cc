@@ -19,7 +19,8 @@ MachineModel ModelOfGpu(const Target& target) { return ModelGpu(*target.device()
 std::span<const DeviceKind> BuiltIn() {
   static const DeviceKind kinds[] = {
       {std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); }, &kCpuRules},
-      {std::string(kOpenClKind), ModelOfGpu, &kGpuRules},
+      {std::string(kOpenClKind), ModelOfGpu, &kGpuRules, "opencl"},
+      {std::string(kVulkanKind), ModelOfGpu, &kGpuRules, "glsl"},
   };
   return kinds;
 }

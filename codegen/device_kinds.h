@@ -19,6 +19,7 @@ struct DeviceKind {
   std::string name;                                       // first word of its targets
   MachineModel (*model)(const Target& target) = nullptr;  // REQUIRES: a target of this kind
   const RuleTable* rules = nullptr;                       // for as long as the program runs
+  std::string_view language = "";  // that its code is written in, a dialect of codegen/gpu; "": machine code
 };
 
 // nullptr: there is no such row. Thread-safe; what it points to stays.

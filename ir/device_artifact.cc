@@ -129,8 +129,11 @@ Result<DeviceArtifact> DecodeDeviceArtifact(std::span<const std::byte> bytes, ui
   artifact.sources.resize(HONE_TRY(in.Count(kMostSources)));
   for (std::string& source : artifact.sources) {
     source = HONE_TRY(in.String(kSourceLimit));
-    // Compilers take texts that end at a zero.
-    if (source.find('\0') != std::string::npos) return Corrupt("a source with a zero in it");
+    if (artifact.language == kSpirv) {
+      if (source.empty() || source.size() % 4 != 0) return Corrupt("a SPIR-V module that is no row of words");
+    } else if (source.find('\0') != std::string::npos) {
+      return Corrupt("a source with a zero in it");  // compilers take texts that end at one
+    }
   }
   if (artifact.sources.empty()) return Corrupt("no source");
   artifact.buffers.resize(HONE_TRY(in.Count(kMostBuffers)));

@@ -1,6 +1,7 @@
 // Artifacts of devices that are handed text and buffers: the manifest, the source of the launches in the device's
-// language, and the plan: which buffers there are, and which launches one call makes with them, in order. The device's
-// own compiler turns the source into code where it runs, so an artifact is good for any driver.
+// language (of Vulkan: SPIR-V modules), and the plan: which buffers there are, and which launches one call makes with
+// them, in order. The device's own compiler turns the source into code where it runs, so an artifact is good for any
+// driver.
 #pragma once
 
 #include <array>
@@ -8,12 +9,15 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/manifest.h"
 
 namespace hone {
+
+inline constexpr std::string_view kSpirv = "spirv";  // a language that is not text
 
 struct DeviceBuffer {
   int64_t bytes = 0;
@@ -33,7 +37,7 @@ struct DeviceLaunch {
 
 struct DeviceArtifact {
   Manifest manifest;
-  std::string language;  // "opencl": a dialect of codegen/gpu
+  std::string language;  // "opencl", "cuda": a dialect of codegen/gpu; kSpirv
   std::vector<std::string> sources;
   std::vector<DeviceBuffer> buffers;
   std::vector<DeviceLaunch> launches;

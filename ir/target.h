@@ -26,6 +26,7 @@ std::string_view IsaName(Isa isa);  // "avx512"
 
 inline constexpr std::string_view kCpuKind = "cpu";
 inline constexpr std::string_view kOpenClKind = "opencl";
+inline constexpr std::string_view kVulkanKind = "vulkan";
 
 // A processor: ISA, registers, caches. backends/cpu/host_target.h detects this machine's.
 struct CpuTarget {

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 scripts/install_dependencies.sh --build-only
 echo "Building …"
-cmake --preset release -DHONE_TESTS=OFF >/dev/null
+cmake --preset release -DHONE_TESTS=OFF -DHONE_PRECOMPILE=ON >/dev/null
 cmake --build --preset release --target honed hone hone-builder hone-runner peak
 
 work=$(mktemp -d)

@@ -71,6 +71,8 @@ FOREIGN = {
     r"tl/": r"base/result\.h",
     r"sodium": r"cache/bundle/ed25519\.cc",
     r"CL/": r"backends/drivers/opencl_context\.cc|bench/gpu_lab\.cc",
+    r"vulkan/": r"backends/drivers/vulkan_[a-z]*\.(cc|h)",
+    r"shaderc/": r"backends/drivers/glsl_compiler\.cc",
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }
 

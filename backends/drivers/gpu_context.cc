@@ -1,6 +1,10 @@
 #include "backends/drivers/gpu_context.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "backends/drivers/opencl_context.h"
+#include "backends/drivers/vulkan_context.h"
 
 namespace hone {
 namespace {
@@ -10,7 +14,10 @@ struct Driver {
   Result<std::vector<DeviceTarget>> (*find)();
   Result<std::unique_ptr<GpuContext>> (*open)(const DeviceTarget& target);
 };
-constexpr Driver kDrivers[] = {{kOpenClKind, FindOpenClDevices, OpenOpenClDevice}};
+constexpr Driver kDrivers[] = {
+    {kOpenClKind, FindOpenClDevices, OpenOpenClDevice},
+    {kVulkanKind, FindVulkanDevices, OpenVulkanDevice},
+};
 
 Result<const Driver*> DriverOf(std::string_view kind) {
   for (const Driver& driver : kDrivers)
@@ -19,6 +26,27 @@ Result<const Driver*> DriverOf(std::string_view kind) {
 }
 
 }  // namespace
+
+std::string FactWord(std::string text) {
+  text.resize(std::min(text.find('\0'), text.size()));
+  std::string word;
+  for (char c : text) {
+    const bool is_plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::strchr(".+-:", c) != nullptr;
+    if (is_plain)
+      word += c;
+    else if (!word.empty() && word.back() != '_')
+      word += '_';
+  }
+  word.resize(std::min<size_t>(word.size(), 100));
+  while (!word.empty() && word.back() == '_') word.pop_back();
+  return word.empty() ? "unnamed" : word;
+}
+
+Error DeviceIsGone(const DeviceTarget& target) {
+  return {ErrorKind::kNotFound, "the device is not there any more, or has another driver: " + PrintTarget(target),
+          "target"};
+}
 
 Result<std::vector<DeviceTarget>> FindDevices(std::string_view kind) { return HONE_TRY(DriverOf(kind))->find(); }
 Result<std::unique_ptr<GpuContext>> OpenDevice(const DeviceTarget& target) {

@@ -18,6 +18,14 @@
 
 namespace hone {
 
+// Bytes on both sides of a buffer that nobody may write. A multiple of what any device wants buffers aligned to.
+inline constexpr size_t kDeviceGuardBytes = 4096;
+inline constexpr auto kDeviceGuardByte = std::byte{0xc3};
+
+// A fact's value: what a driver says, in one word.
+std::string FactWord(std::string text);
+Error DeviceIsGone(const DeviceTarget& target);
+
 // An artifact on a device: its code, its buffers with guards on both sides, its scratch. One thread.
 class LoadedKernel {
  public:

@@ -17,10 +17,6 @@
 namespace hone {
 namespace {
 
-// Bytes on both sides of a buffer that nobody may write. A multiple of what any device wants sub-buffers aligned to.
-constexpr size_t kGuard = 4096;
-constexpr auto kGuardByte = std::byte{0xc3};
-
 // The functions that we call, found in the loader.
 // clang-format off
 #define HONE_OPENCL_FUNCTIONS(F)                                                              \
@@ -77,23 +73,6 @@ Error Failed(const std::string& what, cl_int code) {
           fmt::format("{} failed: {} (OpenCL's error {})", what, name.empty() ? "see cl.h" : name, code), ""};
 }
 
-// A fact's value: what the driver says, in one word.
-std::string Word(std::string text) {
-  text.resize(std::min(text.find('\0'), text.size()));
-  std::string word;
-  for (char c : text) {
-    const bool is_plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::strchr(".+-:", c) != nullptr;
-    if (is_plain)
-      word += c;
-    else if (!word.empty() && word.back() != '_')
-      word += '_';
-  }
-  while (!word.empty() && word.back() == '_') word.pop_back();
-  word.resize(std::min<size_t>(word.size(), 100));
-  return word.empty() ? "unnamed" : word;
-}
-
 struct Found {
   cl_device_id device = nullptr;
   DeviceTarget target;
@@ -109,7 +88,7 @@ T Ask(const OpenCl& cl, cl_device_id device, cl_device_info what) {
 std::string AskText(const OpenCl& cl, cl_device_id device, cl_device_info what) {
   std::string text(1024, '\0');
   cl.clGetDeviceInfo(device, what, text.size() - 1, text.data(), nullptr);
-  return Word(std::move(text));
+  return FactWord(std::move(text));
 }
 
 DeviceTarget Describe(const OpenCl& cl, cl_platform_id platform, cl_device_id device) {
@@ -118,7 +97,7 @@ DeviceTarget Describe(const OpenCl& cl, cl_platform_id platform, cl_device_id de
   DeviceTarget target;
   target.kind = kOpenClKind;
   auto number = [&](const char* fact, auto value) { target.facts[fact] = std::to_string(value); };
-  target.facts["platform"] = Word(std::move(name));
+  target.facts["platform"] = FactWord(std::move(name));
   target.facts["device"] = AskText(cl, device, CL_DEVICE_NAME);
   target.facts["driver"] = AskText(cl, device, CL_DRIVER_VERSION);
   target.facts["type"] = (Ask<cl_device_type>(cl, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0 ? "cpu" : "gpu";
@@ -210,14 +189,14 @@ class OpenClKernel : public LoadedKernel {
   Result<int64_t> Call(int calls) override { return Run(entries_, calls); }
 
   Result<std::optional<size_t>> FindOverrun() override {
-    std::vector<std::byte> guard(kGuard);
+    std::vector<std::byte> guard(kDeviceGuardBytes);
     for (size_t i = 0; i < memory_.size(); ++i) {
       const Memory& memory = memory_[i];
-      for (const size_t at : {size_t{0}, kGuard + memory.bytes}) {
-        const cl_int code =
-            cl_.clEnqueueReadBuffer(queue_, memory.whole.get(), CL_TRUE, at, kGuard, guard.data(), 0, nullptr, nullptr);
+      for (const size_t at : {size_t{0}, kDeviceGuardBytes + memory.bytes}) {
+        const cl_int code = cl_.clEnqueueReadBuffer(queue_, memory.whole.get(), CL_TRUE, at, kDeviceGuardBytes,
+                                                    guard.data(), 0, nullptr, nullptr);
         if (code != CL_SUCCESS) return Failed("copying from the device", code);
-        if (std::ranges::any_of(guard, [](std::byte b) { return b != kGuardByte; })) return std::optional(i);
+        if (std::ranges::any_of(guard, [](std::byte b) { return b != kDeviceGuardByte; })) return std::optional(i);
       }
     }
     return std::optional<size_t>();
@@ -299,17 +278,18 @@ class OpenClContext : public GpuContext {
   Result<Memory> Allocate(size_t bytes) {
     Memory memory;
     memory.bytes = std::max<size_t>(bytes, 16);
-    const std::vector<std::byte> guard(kGuard, kGuardByte);
+    const std::vector<std::byte> guard(kDeviceGuardBytes, kDeviceGuardByte);
     cl_int code = CL_SUCCESS;
-    memory.whole = {cl_.clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, memory.bytes + 2 * kGuard, nullptr, &code),
-                    cl_.clReleaseMemObject};
+    memory.whole = {
+        cl_.clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, memory.bytes + 2 * kDeviceGuardBytes, nullptr, &code),
+        cl_.clReleaseMemObject};
     if (code != CL_SUCCESS) return Failed(fmt::format("allocating {} bytes", memory.bytes), code);
-    for (const size_t at : {size_t{0}, kGuard + memory.bytes}) {
-      code = cl_.clEnqueueWriteBuffer(queue_.get(), memory.whole.get(), CL_TRUE, at, kGuard, guard.data(), 0, nullptr,
-                                      nullptr);
+    for (const size_t at : {size_t{0}, kDeviceGuardBytes + memory.bytes}) {
+      code = cl_.clEnqueueWriteBuffer(queue_.get(), memory.whole.get(), CL_TRUE, at, kDeviceGuardBytes, guard.data(), 0,
+                                      nullptr, nullptr);
       if (code != CL_SUCCESS) return Failed("copying to the device", code);
     }
-    const cl_buffer_region region{kGuard, memory.bytes};
+    const cl_buffer_region region{kDeviceGuardBytes, memory.bytes};
     memory.inside = {
         cl_.clCreateSubBuffer(memory.whole.get(), CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code),
         cl_.clReleaseMemObject};
@@ -354,9 +334,7 @@ Result<std::unique_ptr<GpuContext>> OpenOpenClDevice(const DeviceTarget& target)
   const OpenCl& cl = *HONE_TRY(LoadOpenCl());
   std::vector<Found> all = HONE_TRY(Find(cl));
   const auto found = std::ranges::find(all, target, &Found::target);
-  if (found == all.end())
-    return Error{ErrorKind::kNotFound,
-                 "the device is not there any more, or has another driver: " + PrintTarget(target), "target"};
+  if (found == all.end()) return DeviceIsGone(target);
   cl_int code = CL_SUCCESS;
   Owned<cl_context> context(cl.clCreateContext(nullptr, 1, &found->device, nullptr, nullptr, &code),
                             cl.clReleaseContext);

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "backends/gpu/compile_glsl.h"
 #include "backends/processes/kernel_source.h"
 #include "base/bytes.h"
 #include "base/check.h"
@@ -23,23 +25,17 @@
 namespace hone {
 namespace {
 
-struct KindOfGpu {
-  std::string_view kind, dialect;
-};
-constexpr KindOfGpu kKinds[] = {{kOpenClKind, "opencl"}};
-
 Error Unsupported(std::string message, std::string where = "") {
   return {ErrorKind::kUnsupported, std::move(message), std::move(where)};
 }
 
-// What the language may say and this device cannot.
-Result<void> CheckTypes(const Kernel& kernel, const DeviceTarget& device) {
-  if (device.Number("f64").value_or(1) != 0) return {};
-  for (const Tensor& tensor : kernel.tensors)
-    if (tensor.dtype == DType::kF64)
-      return Unsupported("this device computes no f64; ask for another target or for f32", tensor.name);
-  return {};
-}
+// A type that devices may lack, and the fact that says so.
+struct OptionalType {
+  DType type;
+  std::string_view fact, instead;
+};
+constexpr OptionalType kOptionalTypes[] = {
+    {DType::kF64, "f64", "f32"}, {DType::kI64, "i64", "i32"}, {DType::kI8, "i8", "i32"}, {DType::kBool, "i8", "i32"}};
 
 struct Printed {
   std::string schedule;
@@ -48,12 +44,28 @@ struct Printed {
   std::vector<std::string> sources;
 };
 
+// What the language may say and this device cannot. A bool in memory is a byte.
+Result<void> CheckTypes(const straight::Program& program, const DeviceTarget& device) {
+  std::set<DType> used;
+  for (BufferId id : program.buffers.ids()) used.insert(program.buffers[id].dtype);
+  for (const auto* launches : {&program.pack, &program.launches})
+    for (const straight::Launch& launch : *launches)
+      for (const straight::Value& value : launch.code.values)
+        if (value.type != DType::kBool) used.insert(value.type);
+  for (const OptionalType& optional : kOptionalTypes)
+    if (used.contains(optional.type) && device.Number(optional.fact).value_or(1) == 0)
+      return Unsupported(fmt::format("this device computes no {}; ask for another target or for {}",
+                                     Name(optional.type), optional.instead));
+  return {};
+}
+
 Result<Printed> PrintWith(const Kernel& kernel, const Schedule& schedule, const Target& target, BuildTimes& times) {
   LapClock watch;
   Printed printed;
   printed.loops = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
   times.lower += watch.Lap();
   printed.program = HONE_TRY(Straighten(printed.loops, straight::LimitsOf(ModelMachine(target))));
+  HONE_TRY(CheckTypes(printed.program, *target.device()));
   printed.sources = PrintSources(printed.program, *FindDialect(LanguageOf(target.kind())));
   times.emit += watch.Lap();
   return printed;
@@ -67,7 +79,6 @@ Result<Printed> Print(const BuildRequest& request, const Kernel& kernel, BuildTi
   if (!IsStatic(kernel))
     return Unsupported(fmt::format("code for devices of kind \"{}\" is of fixed sizes; ask for each size by itself",
                                    request.target.kind()));
-  HONE_TRY(CheckTypes(kernel, *request.target.device()));
   LapClock watch;
   if (!request.schedule.empty()) {
     const ScheduleCases cases = HONE_TRY(ParseScheduleCases(request.schedule));
@@ -100,12 +111,19 @@ bool IsInGlobalMemory(const Buffer& buffer) {
   return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters;
 }
 
-DeviceArtifact MakeArtifact(Manifest manifest, const Printed& printed, std::string_view language) {
+// What the driver takes: the text, or what a compiler of ours makes of it.
+Result<void> AddCode(std::vector<std::string> sources, const Dialect& dialect, DeviceArtifact& artifact) {
+  artifact.language = dialect.is_shader ? kSpirv : dialect.name;
+  for (std::string& source : sources)
+    artifact.sources.push_back(dialect.is_shader ? HONE_TRY(CompileGlsl(source)) : std::move(source));
+  return {};
+}
+
+Result<DeviceArtifact> MakeArtifact(Manifest manifest, const Printed& printed, const Dialect& dialect) {
   const straight::Program& program = printed.program;
   DeviceArtifact artifact;
   artifact.manifest = std::move(manifest);
-  artifact.language = language;
-  artifact.sources = printed.sources;
+  HONE_TRY(AddCode(printed.sources, dialect, artifact));
   std::map<BufferId, int32_t> positions;
   for (BufferId id : program.buffers.ids()) {
     const Buffer& buffer = program.buffers[id];
@@ -135,8 +153,8 @@ DeviceArtifact MakeArtifact(Manifest manifest, const Printed& printed, std::stri
 }  // namespace
 
 std::string_view LanguageOf(std::string_view kind) {
-  const auto row = std::ranges::find(kKinds, kind, &KindOfGpu::kind);
-  return row == std::end(kKinds) ? std::string_view() : row->dialect;
+  const DeviceKind* known = FindDeviceKind(kind);
+  return known == nullptr ? std::string_view() : known->language;
 }
 
 Result<BuildOutput> BuildForGpu(const BuildRequest& request) {
@@ -146,7 +164,10 @@ Result<BuildOutput> BuildForGpu(const BuildRequest& request) {
   output.times.parse = watch.Lap();
   Printed printed = HONE_TRY(Print(request, source.kernel, output.times));
   Manifest manifest = HONE_TRY(DescribeKernel(source.canonical, source.kernel, request.target));
-  const DeviceArtifact artifact = MakeArtifact(std::move(manifest), printed, LanguageOf(request.target.kind()));
+  const Dialect& dialect = *FindDialect(LanguageOf(request.target.kind()));
+  watch.Lap();
+  const DeviceArtifact artifact = HONE_TRY(MakeArtifact(std::move(manifest), printed, dialect));
+  output.times.codegen = watch.Lap();
   output.schedule = std::move(printed.schedule);
   output.manifest = artifact.manifest;
   const std::string bytes = EncodeDeviceArtifact(artifact);

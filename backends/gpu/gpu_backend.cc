@@ -24,16 +24,27 @@ constexpr std::chrono::seconds kFinding{5};
 std::vector<std::string> DriverEnvironment() {
   std::vector<std::string> environment{"PATH=/usr/local/bin:/usr/bin:/bin"};
   for (const char* name : {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH", "LD_LIBRARY_PATH",
-                           "CUDA_VISIBLE_DEVICES", "POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "XDG_RUNTIME_DIR"})
+                           "CUDA_VISIBLE_DEVICES", "POCL_DEVICES", "POCL_MAX_PTHREAD_COUNT", "VK_ICD_FILENAMES",
+                           "VK_DRIVER_FILES", "LP_NUM_THREADS", "XDG_RUNTIME_DIR"})
     if (const char* value = std::getenv(name)) environment.push_back(std::string(name) + "=" + value);
   return environment;
 }
 
-// Whether it is worth a process to ask for OpenCL's devices: an installed driver says so in a file.
+// Whether it is worth a process to ask for a kind's devices: an installed driver says so in a file of a directory, or
+// the user by a variable.
+bool IsAnnounced(std::initializer_list<const char*> variables, std::initializer_list<const char*> directories) {
+  return std::ranges::any_of(variables, [](const char* name) { return std::getenv(name) != nullptr; }) ||
+         std::ranges::any_of(directories, [](const char* path) {
+           return !ListDirectory(path).value_or(std::vector<std::string>()).empty();
+         });
+}
+
 bool MayHaveOpenCl() {
-  for (const char* name : {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"})
-    if (std::getenv(name) != nullptr) return true;
-  return !ListDirectory("/etc/OpenCL/vendors").value_or(std::vector<std::string>()).empty();
+  return IsAnnounced({"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"}, {"/etc/OpenCL/vendors"});
+}
+bool MayHaveVulkan() {
+  return IsAnnounced({"VK_ICD_FILENAMES", "VK_DRIVER_FILES"},
+                     {"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"});
 }
 
 class Gpu : public Backend {
@@ -130,6 +141,11 @@ class Gpu : public Backend {
 const Backend& OpenClBackend() {
   static const Gpu& opencl = *new Gpu(kOpenClKind, MayHaveOpenCl);
   return opencl;
+}
+
+const Backend& VulkanBackend() {
+  static const Gpu& vulkan = *new Gpu(kVulkanKind, MayHaveVulkan);
+  return vulkan;
 }
 
 }  // namespace hone

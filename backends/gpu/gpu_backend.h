@@ -7,5 +7,6 @@
 namespace hone {
 
 const Backend& OpenClBackend();
+const Backend& VulkanBackend();
 
 }  // namespace hone

@@ -99,7 +99,8 @@ constexpr Dialect kDialects[] = {
         .thread = {"int(gl_LocalInvocationID.x)", "int(gl_LocalInvocationID.y)", "int(gl_LocalInvocationID.z)"},
         .block = {"int(gl_WorkGroupID.x)", "int(gl_WorkGroupID.y)", "int(gl_WorkGroupID.z)"},
         .head = "layout(local_size_x = {2}, local_size_y = {3}, local_size_z = {4}) in;\n"
-                "layout(push_constant, scalar) uniform Arguments {{\n{1}}} args;\n",
+                "layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arguments {{\n{1}}};\n"
+                "layout(push_constant) uniform Call {{ Arguments args; }};\n",
         .parameter = {"  Of_{0} {1};\n", "  Of_{0} {1};\n"},
         .size = "  int {0};\n",
         .load_vector = "Of_{0}(args.{1}).at[({2}) / {3}]",

@@ -38,6 +38,7 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   DeviceLimits limits;
   limits.threads = machine.block_threads;
   limits.shared_bytes = machine.block_bytes;
+  limits.grid = machine.grid;
   return limits;
 }
 

@@ -139,10 +139,10 @@ int64_t ElementsAt(const Program& program, const Buffer& buffer, std::span<const
 
 // What a device can do at most (codegen/machine_model.h).
 struct DeviceLimits {
-  int64_t threads = 256;            // of a block
-  int64_t shared_bytes = 32 << 10;  // of a block
-  int64_t registers = 240;          // 32-bit values in register tiles of a thread
-  std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};
+  int64_t threads = 256;                              // of a block
+  int64_t shared_bytes = 32 << 10;                    // of a block
+  int64_t registers = 240;                            // 32-bit values in register tiles of a thread
+  std::array<int64_t, 3> grid = MachineModel().grid;  // blocks
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
 

@@ -195,7 +195,7 @@ class TestServer {
     Devices devices = Devices::OfCpu(host, options.compiler);
     for (const Backend* backend : Backends()) {
       // Kinds that tests register: what this machine has beside them is no matter of theirs.
-      if (backend->kind().name == kCpuKind || backend->kind().name == kOpenClKind) continue;
+      if (backend->kind().name == kCpuKind || !backend->kind().language.empty()) continue;
       Result<std::vector<Device>> found = backend->Probe();
       for (Device& device : *found) devices.Add(std::move(device), *backend, *backend->CompilerName(""));
     }

@@ -1,0 +1,213 @@
+// Code for GPUs on real devices, where some are installed (PoCL and lavapipe make a processor one): built, checked and
+// timed by the pools that serve it; and what a device's code may do wrong without harm to anybody.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "backends/gpu/build_for_gpu.h"
+#include "backends/gpu/compile_glsl.h"
+#include "backends/gpu/gpu_backend.h"
+#include "base/bytes.h"
+#include "ir/device_artifact.h"
+#include "tests/backends/runner_fixture.h"
+#include "tests/support/operation_samples.h"
+
+namespace hone {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using testing::In;
+
+constexpr char kScale[] = "kernel scale(x: f32[N]) -> y: f32[N] where N=4096 { y[i] = x[i] * 2.0 }";
+
+struct Kind {
+  std::string name;
+  const Backend& (*backend)();
+  std::string package;
+  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+};
+
+// A device of each kind with the pools that serve it, shared by the tests: starting a driver takes a while.
+struct Opened {
+  Device device;
+  std::unique_ptr<WorkerPools> pools;
+  std::string why;  // there is none
+};
+
+Opened Open(const Kind& kind) {
+  Opened opened;
+  Result<std::vector<Device>> found = kind.backend().Probe();
+  if (!found || found->empty()) {
+    opened.why = found ? fmt::format("no {} device is installed (Debian: {})", kind.name, kind.package)
+                       : kind.name + ": " + found.error().Text();
+    return opened;
+  }
+  opened.device = (*found)[0];
+  WorkerPoolsOptions options;
+  options.builders.builders = 1;
+  opened.pools = kind.backend().StartPools(options).value();
+  return opened;
+}
+
+class GpuDevice : public ::testing::TestWithParam<Kind> {
+ protected:
+  static void TearDownTestSuite() { opened_.clear(); }
+  void SetUp() override {
+    auto [at, is_new] = opened_.try_emplace(GetParam().name);
+    if (is_new) at->second = Open(GetParam());
+    device_ = at->second.device;
+    pools_ = at->second.pools.get();
+    if (pools_ == nullptr) GTEST_SKIP() << "[SKIP] " << at->second.why;
+  }
+
+  DeviceArtifact Build(const std::string& kernel, const std::string& schedule = "") const {
+    const Result<BuildOutput> built = BuildForGpu({kernel, schedule, device_.target});
+    EXPECT_TRUE(built) << kernel << ": " << built.error().Text();
+    return DecodeDeviceArtifact(built->object).value();
+  }
+
+  Result<CheckReport> Check(const std::string& kernel, const DeviceArtifact& artifact,
+                            CheckOptions options = {}) const {
+    const std::string bytes = EncodeDeviceArtifact(artifact);
+    const SealedMemfd file = SealedMemfd::Create(AsBytes(bytes)).value();
+    std::unique_ptr<WorkerPools::Reference> reference =
+        pools_->Prepare(kernel, device_.target, In(seconds(60))).value();
+    return reference->Check(file, options, In(seconds(120)));
+  }
+
+  // The reason why that artifact is refused.
+  std::string Refusal(const DeviceArtifact& artifact, CheckOptions options = {}) const {
+    const Result<CheckReport> report = Check(kScale, artifact, options);
+    if (!report) return report.error().Text();
+    return report->failure ? report->failure->Text() : "it is verified";
+  }
+
+  // kScale with other code.
+  Result<DeviceArtifact> Edited(const std::function<void(std::string&)>& edit) const {
+    DeviceArtifact artifact = Build(kScale);
+    std::string text = ExplainGpuCode({kScale, "", device_.target}).value();
+    text.erase(0, text.find("\n// " + std::string(LanguageOf(GetParam().name))));
+    edit(text);
+    artifact.sources = {artifact.language == kSpirv ? HONE_TRY(CompileGlsl(text)) : text};
+    return artifact;
+  }
+
+  // With a statement before everything else that a thread does. `y`: its output.
+  Result<DeviceArtifact> With(const std::string& statement) const {
+    return Edited([&](std::string& text) {
+      const bool is_shader = text.find("void main()") != std::string::npos;
+      std::string put = statement;
+      if (is_shader)
+        for (size_t at = 0; (at = put.find("y[", at)) != std::string::npos; at += 10) put.replace(at, 1, "args.y.at");
+      text.insert(text.find("{\n", text.find(is_shader ? "void main()" : "hone_0")) + 2, put + "\n");
+    });
+  }
+
+  Device device_;
+  WorkerPools* pools_ = nullptr;
+
+ private:
+  static inline std::map<std::string, Opened> opened_;
+};
+
+TEST_P(GpuDevice, EveryOperationIsRight) {
+  for (const std::string& kernel : GpuSamples()) {
+    const Result<CheckReport> report = Check(kernel, Build(kernel), {.full = true});
+    ASSERT_TRUE(report) << kernel << ": " << report.error().Text();
+    EXPECT_TRUE(report->verified()) << kernel << ": " << report->failure->Text();
+  }
+}
+
+TEST_P(GpuDevice, IsTimedByItsOwnEvents) {
+  std::unique_ptr<Evaluator> evaluator = pools_->MakeEvaluator(kScale, device_.target, {}).value();
+  const Result<BuiltArtifact> built = evaluator->Build("");
+  ASSERT_TRUE(built) << built.error().Text();
+  EXPECT_EQ(KindOfTarget(built->manifest.target), GetParam().name);
+  const Result<CheckReport> report = evaluator->Check(built->object, {});
+  ASSERT_TRUE(report && report->verified());
+  const Result<RunTiming> timing = evaluator->Time(built->object, {.samples = 7});
+  ASSERT_TRUE(timing) << timing.error().Text();
+  EXPECT_GE(timing->samples, 5);
+  EXPECT_GT(timing->median_us, 0);
+}
+
+TEST_P(GpuDevice, WrongResultsAreSeen) {
+  const Result<DeviceArtifact> artifact = Edited([](std::string& text) {
+    const size_t at = text.rfind("2.0");
+    ASSERT_NE(at, std::string::npos) << text;
+    text.replace(at, 3, "2.1");
+  });
+  EXPECT_THAT(Refusal(artifact.value()), HasSubstr("elements are wrong"));
+}
+
+TEST_P(GpuDevice, OutputsThatNobodyWritesAreSeen) {
+  EXPECT_THAT(Refusal(With("if (1 < 2) return;").value()), HasSubstr("y["));
+}
+
+TEST_P(GpuDevice, WritesBesideABufferAreSeen) {
+  EXPECT_THAT(Refusal(With("int before = -1; y[before] = 1.0f;").value()), HasSubstr("a stray write beside y"));
+}
+
+TEST_P(GpuDevice, ItsCompilersWordsAreTheReason) {
+  const Result<DeviceArtifact> artifact = With("int k = nonsense;");
+  EXPECT_THAT(artifact ? Refusal(*artifact) : artifact.error().Text(), HasSubstr("nonsense"));
+}
+
+TEST_P(GpuDevice, WhatNeverEndsIsEndedAndTheNextIsRight) {
+  const DeviceArtifact endless = With("for (int i = 0; i < 2; i = 0) { y[0] = y[0] + 1.0f; }").value();
+  // lavapipe leaves its loops by itself, after 65,535 iterations of all of them.
+  const bool leaves = device_.target.device()->facts.at("driver").starts_with("llvmpipe");
+  EXPECT_THAT(Refusal(endless, {.run_limit = milliseconds(500)}),
+              AnyOf(HasSubstr("still running"), HasSubstr(leaves ? "never written" : "still running")));
+  EXPECT_EQ(Refusal(Build(kScale)), "it is verified");
+}
+
+TEST_P(GpuDevice, ADeviceThatIsNotHereRunsNothing) {
+  DeviceArtifact artifact = Build(kScale);
+  DeviceTarget other = *device_.target.device();
+  other.facts["driver"] = "0.1";
+  artifact.manifest.target = PrintTarget(other);
+  EXPECT_THAT(Refusal(artifact), HasSubstr("not there any more"));
+}
+
+TEST_P(GpuDevice, IsMeantByFewerFacts) {
+  const Backend& backend = GetParam().backend();
+  const std::vector<Device> devices{device_};
+  EXPECT_EQ(backend.Accept(DeviceTarget{GetParam().name, {}}, devices).value(), device_.target);
+  EXPECT_EQ(backend.Accept(DeviceTarget{GetParam().name, {{"device", "toaster"}}}, devices).error().kind,
+            ErrorKind::kUnsupported);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GpuDevice,
+                         ::testing::Values(Kind{"opencl", OpenClBackend, "pocl-opencl-icd"},
+                                           Kind{"vulkan", VulkanBackend, "mesa-vulkan-drivers"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(BuildForGpu, WhatADeviceLacksIsSaid) {
+  const auto refusal = [](const std::string& kernel, std::map<std::string, std::string, std::less<>> facts) {
+    const Result<BuildOutput> built = BuildForGpu({kernel, "", DeviceTarget{"opencl", std::move(facts)}});
+    return built ? std::string("built") : built.error().Text();
+  };
+  EXPECT_THAT(refusal("matmul(M=8,N=8,K=8,dtype=f64)", {{"f64", "0"}}), HasSubstr("no f64"));
+  EXPECT_EQ(refusal("matmul(M=8,N=8,K=8,dtype=f64)", {{"f64", "1"}}), "built");
+  EXPECT_THAT(refusal("matmul(M=1..8,N=8,K=8)", {}), HasSubstr("fixed sizes"));
+  // Small blocks, hardly any storage: there is a schedule for them all the same.
+  EXPECT_EQ(refusal("matmul(M=256,N=256,K=256)", {{"block_threads", "32"}, {"block_bytes", "256"}}), "built");
+}
+
+TEST(BuildForGpu, IsReproducible) {
+  const BuildRequest request{"matmul(M=64,N=64,K=64)+bias+relu", "", DeviceTarget{"opencl", {}}};
+  EXPECT_EQ(BuildForGpu(request)->object, BuildForGpu(request)->object);
+}
+
+}  // namespace
+}  // namespace hone
