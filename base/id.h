@@ -3,6 +3,7 @@
 
 #include <compare>
 #include <cstddef>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,16 @@ struct Id {
   constexpr explicit operator bool() const { return value >= 0; }
   constexpr size_t index() const { return static_cast<size_t>(value); }  // REQUIRES: not none
   auto operator<=>(const Id&) const = default;
+
+  // The next one, and the one before; none before the first: `for (StageId s = stages.last(); s; --s)`.
+  constexpr Id& operator++() {
+    ++value;
+    return *this;
+  }
+  constexpr Id& operator--() {
+    --value;
+    return *this;
+  }
 };
 
 // A table whose elements are found by their ids. The first one added has id 0, the next one 1.
@@ -30,13 +41,27 @@ class IdVector {
 
   IdType Add(T element) {
     elements_.push_back(std::move(element));
-    return IdType(static_cast<int>(elements_.size()) - 1);
+    return last();
+  }
+
+  // Before the element of that id: it and those behind it get other ids.
+  void Insert(IdType before, T element) { elements_.insert(At(before), std::move(element)); }
+  void Insert(IdType before, std::initializer_list<T> elements) { elements_.insert(At(before), elements); }
+  // Those behind it, or behind any, get other ids.
+  void Erase(IdType id) { elements_.erase(At(id)); }
+  template <typename Predicate>
+  size_t EraseIf(const Predicate& predicate) {
+    return std::erase_if(elements_, predicate);
   }
 
   typename std::vector<T>::reference operator[](IdType id) { return elements_[id.index()]; }
   typename std::vector<T>::const_reference operator[](IdType id) const { return elements_[id.index()]; }
+  const T& at(IdType id) const { return elements_.at(id.index()); }  // checked
+  T& front() { return elements_.front(); }
+  const T& front() const { return elements_.front(); }
   T& back() { return elements_.back(); }
   const T& back() const { return elements_.back(); }
+  IdType last() const { return IdType(static_cast<int>(elements_.size()) - 1); }  // none: there is no element
   bool contains(IdType id) const { return id.value >= 0 && id.index() < elements_.size(); }
   size_t size() const { return elements_.size(); }
   bool empty() const { return elements_.empty(); }
@@ -71,6 +96,8 @@ class IdVector {
   Ids ids() const { return Ids(elements_.size()); }
 
  private:
+  auto At(IdType id) { return elements_.begin() + id.value; }
+
   std::vector<T> elements_;
 };
 

@@ -92,7 +92,7 @@ int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
   return CountStatement(program, stmt, unrolled);
 }
 
-std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {
+std::vector<Linear> Lowering::OwnCoordinates(StageId stage) const {
   std::vector<Linear> coordinates;
   for (size_t d = 0; d < kernel_.stages[stage].axes.size(); ++d)
     coordinates.push_back(Linear::Of(states_[stage].axes[d].var));
@@ -100,7 +100,7 @@ std::vector<Linear> Lowering::OwnCoordinates(size_t stage) const {
 }
 
 // Storage of the stage's own element; for an operand also the guard that keeps it inside.
-Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
+Result<std::vector<Linear>> Lowering::OwnIndex(StageId stage, const std::vector<Linear>& coordinates,
                                                std::vector<Linear>* guard) {
   const Stage& s = kernel_.stages[stage];
   if (kernel_.tensors[s.output].kind != TensorKind::kOutput) return StorageIndex(stage, coordinates);
@@ -109,7 +109,7 @@ Result<std::vector<Linear>> Lowering::OwnIndex(size_t stage, const std::vector<L
   return coordinates;
 }
 
-StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
+StmtPtr Lowering::MakeLoop(StageId stage, size_t index, VarId var) {
   const LoopDim& dim = scheduled_.stages[stage].loops[index];
   const StageState& state = states_[stage];
   const LoopState& loop = state.loops[index];
@@ -140,7 +140,7 @@ StmtPtr Lowering::MakeLoop(size_t stage, size_t index, VarId var) {
   return stmt;
 }
 
-Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
+Result<StmtPtr> Lowering::BuildLeaf(StageId stage) {
   const Stage& s = kernel_.stages[stage];
   StageState& state = states_[stage];
   const size_t rank = s.axes.size();
@@ -187,7 +187,7 @@ Result<StmtPtr> Lowering::BuildLeaf(size_t stage) {
   return store;
 }
 
-Result<void> Lowering::BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
+Result<void> Lowering::BuildSpatialCopy(StageId stage, size_t depth, std::vector<StmtPtr>& out,
                                         const std::function<Result<StmtPtr>(const std::vector<Linear>&)>& leaf) {
   const StageState& state = states_[stage];
   std::map<VarId, VarId> copies;
@@ -223,7 +223,7 @@ Result<void> Lowering::BuildSpatialCopy(size_t stage, size_t depth, std::vector<
 }
 
 // Where a reduction starts: its identity, or, with a tile inside outer reduction loops, what those left behind.
-Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile) {
+Result<void> Lowering::BuildInit(StageId stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
   DType type = kernel_.tensors[s.output].dtype;
@@ -251,7 +251,7 @@ Result<void> Lowering::BuildInit(size_t stage, size_t depth, std::vector<StmtPtr
   });
 }
 
-Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out) {
+Result<void> Lowering::BuildWriteBack(StageId stage, size_t depth, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
   DType type = kernel_.tensors[s.output].dtype;
@@ -266,14 +266,14 @@ Result<void> Lowering::BuildWriteBack(size_t stage, size_t depth, std::vector<St
 }
 
 // Loop number `depth` and what is inside; where it pays, once for each piece of an axis.
-Result<void> Lowering::BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
+Result<void> Lowering::BuildLevel(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
   if (std::optional<Pieces> pieces = PiecesInside(stage, depth)) {
     return BuildPieces(stage, depth, pieces->axis, pieces->borders, out);
   }
   return BuildLoops(stage, depth, initialised, out);
 }
 
-Result<void> Lowering::BuildLoops(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
+Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out) {
   const Stage& s = kernel_.stages[stage];
   const StageState& state = states_[stage];
   if (s.reduction != Reduction::kNone && !initialised && !state.tile &&
@@ -295,11 +295,9 @@ Result<void> Lowering::BuildLoops(size_t stage, size_t depth, bool initialised, 
     body->push_back(std::move(scope));
     body = &body->back()->body;
   };
-  for (size_t p = 0; p < kernel_.stages.size(); ++p) {
+  for (StageId p : kernel_.stages.ids()) {
     const StageSchedule& producer = scheduled_.stages[p];
-    if (producer.attach_stage != static_cast<int>(stage) ||
-        producer.attach_loop != scheduled_.stages[stage].loops[depth].path)
-      continue;
+    if (producer.attach_stage != stage || producer.attach_loop != scheduled_.stages[stage].loops[depth].path) continue;
     if (program_.InRegisters(states_[p].buffer)) enter_registers(states_[p].buffer);
     body->push_back(HONE_TRY(BuildNest(p)));
   }
@@ -314,7 +312,7 @@ Result<void> Lowering::BuildLoops(size_t stage, size_t depth, bool initialised, 
   return {};
 }
 
-Result<StmtPtr> Lowering::BuildNest(size_t stage) {
+Result<StmtPtr> Lowering::BuildNest(StageId stage) {
   auto block = std::make_unique<Stmt>();
   block->all_threads = EffectiveScope(scheduled_, stage) == Scope::kBlock;
   auto build = [&]() -> Result<void> {
@@ -377,12 +375,12 @@ Result<LoopProgram> Lowering::Run() {
     operand_buffers_[kernel_.operands[i]] = program_.buffers.Add(std::move(buffer));
   }
 
-  states_.resize(kernel_.stages.size());
-  for (size_t stage = kernel_.stages.size(); stage-- > 0;)
+  states_ = IdVector<StageId, StageState>(kernel_.stages.size());
+  for (StageId stage = kernel_.stages.last(); stage; --stage)
     if (Result<void> placed = PlaceStage(stage); !placed)
       return std::move(placed).error().Context(kernel_.tensors[kernel_.stages[stage].output].name);
-  for (size_t stage = 0; stage < kernel_.stages.size(); ++stage) {
-    if (scheduled_.stages[stage].attach_stage >= 0) continue;
+  for (StageId stage : kernel_.stages.ids()) {
+    if (scheduled_.stages[stage].attach_stage) continue;
     bool packs = scheduled_.stages[stage].scope == Scope::kConst;
     (packs ? program_.pack : program_.entry).push_back(HONE_TRY(BuildNest(stage)));
   }

@@ -26,7 +26,7 @@ bool Lowering::Moves(const Linear& form, VarId loop) {
   }) == form);
 }
 
-Result<void> Lowering::FindCondition(size_t stage) {
+Result<void> Lowering::FindCondition(StageId stage) {
   const Stage& s = kernel_.stages[stage];
   StageState& state = states_[stage];
   state.has_condition = false;
@@ -57,7 +57,7 @@ Result<void> Lowering::FindCondition(size_t stage) {
   return {};
 }
 
-void Lowering::BoundLoop(size_t stage, size_t index, Stmt& stmt) {
+void Lowering::BoundLoop(StageId stage, size_t index, Stmt& stmt) {
   StageState& state = states_[stage];
   VarTable& vars = program_.vars;
   const VarId var = state.loops[index].var;

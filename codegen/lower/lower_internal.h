@@ -84,19 +84,19 @@ class Lowering {
   };
   using Part = std::vector<Stretch>;
 
-  Result<void> PlaceStage(size_t stage);
+  Result<void> PlaceStage(StageId stage);
   // What Tail::kPeel makes of a placed stage's region: whole tiles, and what is left of each peeled axis.
-  std::vector<Part> PartsOf(size_t stage) const;
+  std::vector<Part> PartsOf(StageId stage) const;
   // Places a stage again, on a part of its region, and what is attached to it, in tiles of its own if `fresh`.
-  Result<void> PlacePart(size_t stage, const Part& part, bool fresh);
-  Result<void> InferRegion(size_t stage);
-  void MakeLoops(size_t stage);
-  bool KnownBefore(size_t stage, VarId var, size_t loop) const;
-  bool ShiftIsSafe(size_t stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const;
-  bool ComputesTilesWhole(size_t stage, size_t axis, int64_t granule) const;
+  Result<void> PlacePart(StageId stage, const Part& part, bool fresh);
+  Result<void> InferRegion(StageId stage);
+  void MakeLoops(StageId stage);
+  bool KnownBefore(StageId stage, VarId var, size_t loop) const;
+  bool ShiftIsSafe(StageId stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const;
+  bool ComputesTilesWhole(StageId stage, size_t axis, int64_t granule) const;
   // In the place of the buffer that the stage has, if it has one.
-  Result<void> MakeBuffer(size_t stage);
-  Result<void> MakeTile(size_t stage);
+  Result<void> MakeBuffer(StageId stage);
+  Result<void> MakeTile(StageId stage);
   void SetBuffer(BufferId& slot, Buffer buffer);
   // Hull of a form while the visible loops stay fixed and all others run.
   Span Widen(const Linear& e, const std::vector<VarId>& visible);
@@ -104,27 +104,27 @@ class Lowering {
   // Whether a variable is made of visible loops, and whether of hidden ones.
   std::pair<bool, bool> Visibility(VarId var, const std::vector<VarId>& visible) const;
   // Loops of `stage` that enclose the body of its loop number `depth` (inclusive), and what encloses the stage.
-  std::vector<VarId> VisibleInside(size_t stage, size_t depth) const;
-  size_t LoopIndex(size_t stage, const std::string& path) const;
+  std::vector<VarId> VisibleInside(StageId stage, size_t depth) const;
+  size_t LoopIndex(StageId stage, const std::string& path) const;
   Result<void> PlanWorkspace();
 
   // lower_values.cc
   ValuePtr Node(ValueNode node);
   ValuePtr Constant(DType type, int64_t int_value, double float_value);
-  Result<Linear> IndexForm(size_t stage, const Expr& e);
-  Result<ValuePtr> MakeValue(size_t stage, const Expr& e);
-  Result<ValuePtr> MakeLoad(size_t stage, const Expr& load, const Expr* fill);
+  Result<Linear> IndexForm(StageId stage, const Expr& e);
+  Result<ValuePtr> MakeValue(StageId stage, const Expr& e);
+  Result<ValuePtr> MakeLoad(StageId stage, const Expr& load, const Expr* fill);
   ValuePtr LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index);
   Result<void> GuardInside(std::vector<Linear>& guard, const Linear& index, const Linear& extent);
   // Where element `coordinates` (absolute, per dimension) of a stage's tensor is stored.
-  std::vector<Linear> StorageIndex(size_t stage, const std::vector<Linear>& coordinates);
+  std::vector<Linear> StorageIndex(StageId stage, const std::vector<Linear>& coordinates);
   Linear ExtentForm(const Expr& extent);
 
   // lower_conditions.cc
   // Takes a stage's condition apart, at its place.
-  Result<void> FindCondition(size_t stage);
+  Result<void> FindCondition(StageId stage);
   // Lets a loop run over what the condition admits, and no further.
-  void BoundLoop(size_t stage, size_t loop, Stmt& stmt);
+  void BoundLoop(StageId stage, size_t loop, Stmt& stmt);
   bool Moves(const Linear& form, VarId loop);
 
   // lower_pieces.cc
@@ -134,34 +134,34 @@ class Lowering {
     std::vector<int64_t> borders;
   };
   // Where conditions of the body change along an axis.
-  std::vector<int64_t> BordersAlong(size_t stage, size_t axis) const;
+  std::vector<int64_t> BordersAlong(StageId stage, size_t axis) const;
   // Those that the loops from `depth` on are built for one by one; nullopt: they are built once.
-  std::optional<Pieces> PiecesInside(size_t stage, size_t depth);
-  Result<void> BuildPieces(size_t stage, size_t depth, size_t axis, std::span<const int64_t> borders,
+  std::optional<Pieces> PiecesInside(StageId stage, size_t depth);
+  Result<void> BuildPieces(StageId stage, size_t depth, size_t axis, std::span<const int64_t> borders,
                            std::vector<StmtPtr>& out);
-  void RenewLoops(size_t stage, size_t depth);
+  void RenewLoops(StageId stage, size_t depth);
 
   // lower.cc
-  Result<StmtPtr> BuildNest(size_t stage);
-  Result<void> BuildLevel(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
-  Result<void> BuildLoops(size_t stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
-  Result<void> BuildInit(size_t stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile);
-  Result<void> BuildWriteBack(size_t stage, size_t depth, std::vector<StmtPtr>& out);
-  Result<StmtPtr> BuildLeaf(size_t stage);
-  StmtPtr MakeLoop(size_t stage, size_t loop, VarId var);
+  Result<StmtPtr> BuildNest(StageId stage);
+  Result<void> BuildLevel(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
+  Result<void> BuildLoops(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);
+  Result<void> BuildInit(StageId stage, size_t depth, std::vector<StmtPtr>& out, bool into_tile);
+  Result<void> BuildWriteBack(StageId stage, size_t depth, std::vector<StmtPtr>& out);
+  Result<StmtPtr> BuildLeaf(StageId stage);
+  StmtPtr MakeLoop(StageId stage, size_t loop, VarId var);
   // Copies of the spatial loops from `depth` on, around what `leaf` makes with the copied variables.
-  Result<void> BuildSpatialCopy(size_t stage, size_t depth, std::vector<StmtPtr>& out,
+  Result<void> BuildSpatialCopy(StageId stage, size_t depth, std::vector<StmtPtr>& out,
                                 const std::function<Result<StmtPtr>(const std::vector<Linear>& coordinates)>& leaf);
   Result<void> CheckInstructionCount() const;
-  Result<std::vector<Linear>> OwnIndex(size_t stage, const std::vector<Linear>& coordinates,
+  Result<std::vector<Linear>> OwnIndex(StageId stage, const std::vector<Linear>& coordinates,
                                        std::vector<Linear>* guard);
-  std::vector<Linear> OwnCoordinates(size_t stage) const;
+  std::vector<Linear> OwnCoordinates(StageId stage) const;
 
   const ScheduledKernel& scheduled_;
   const Kernel& kernel_;
   const LowerLimits& limits_;
   LoopProgram program_;
-  std::vector<StageState> states_;
+  IdVector<StageId, StageState> states_;
   std::map<VarId, LoopKind> loop_kinds_;
   std::set<VarId> thread_loops_;                       // bound to threads
   std::unordered_multimap<uint64_t, ValuePtr> nodes_;  // by hash

@@ -27,7 +27,7 @@ void AddBorder(const Linear& room, size_t axis, int64_t extent, std::set<int64_t
 
 }  // namespace
 
-std::vector<int64_t> Lowering::BordersAlong(size_t stage, size_t axis) const {
+std::vector<int64_t> Lowering::BordersAlong(StageId stage, size_t axis) const {
   std::set<int64_t> borders;
   const int64_t extent = states_[stage].axes[axis].extent_max;
   auto conditions = [&](auto&& self, const Expr& e) -> void {
@@ -43,7 +43,7 @@ std::vector<int64_t> Lowering::BordersAlong(size_t stage, size_t axis) const {
   return {borders.begin(), borders.end()};
 }
 
-std::optional<Lowering::Pieces> Lowering::PiecesInside(size_t stage, size_t depth) {
+std::optional<Lowering::Pieces> Lowering::PiecesInside(StageId stage, size_t depth) {
   const StageState& state = states_[stage];
   const StageSchedule& schedule = scheduled_.stages[stage];
   if (depth == 0 || depth >= state.loops.size() || program_.for_gpu ||
@@ -53,7 +53,7 @@ std::optional<Lowering::Pieces> Lowering::PiecesInside(size_t stage, size_t dept
   if (kind != LoopKind::kSerial && kind != LoopKind::kParallel) return std::nullopt;
   // What is computed inside would have to be placed anew in each piece.
   for (const StageSchedule& producer : scheduled_.stages) {
-    if (producer.attach_stage != static_cast<int>(stage)) continue;
+    if (producer.attach_stage != stage) continue;
     if (LoopIndex(stage, producer.attach_loop) >= depth) return std::nullopt;
   }
   int64_t copies = 1;
@@ -75,7 +75,7 @@ std::optional<Lowering::Pieces> Lowering::PiecesInside(size_t stage, size_t dept
 }
 
 // Loops of their own for those from `depth` on, and the axes over these.
-void Lowering::RenewLoops(size_t stage, size_t depth) {
+void Lowering::RenewLoops(StageId stage, size_t depth) {
   StageState& state = states_[stage];
   VarTable& vars = program_.vars;
   std::map<VarId, VarId> renewed;
@@ -103,7 +103,7 @@ void Lowering::RenewLoops(size_t stage, size_t depth) {
 }
 
 // In halves, each with a loop of its own around it: a piece is found in as many steps as the number of pieces has bits.
-Result<void> Lowering::BuildPieces(size_t stage, size_t depth, size_t axis, std::span<const int64_t> borders,
+Result<void> Lowering::BuildPieces(StageId stage, size_t depth, size_t axis, std::span<const int64_t> borders,
                                    std::vector<StmtPtr>& out) {
   const StageState whole = states_[stage];
   if (borders.empty()) {

@@ -18,7 +18,7 @@ bool Contains(const std::vector<VarId>& list, VarId var) {
 
 }  // namespace
 
-size_t Lowering::LoopIndex(size_t stage, const std::string& path) const {
+size_t Lowering::LoopIndex(StageId stage, const std::string& path) const {
   const auto& loops = scheduled_.stages[stage].loops;
   for (size_t i = 0; i < loops.size(); ++i)
     if (loops[i].path == path) return i;
@@ -26,7 +26,7 @@ size_t Lowering::LoopIndex(size_t stage, const std::string& path) const {
   return 0;
 }
 
-std::vector<VarId> Lowering::VisibleInside(size_t stage, size_t depth) const {
+std::vector<VarId> Lowering::VisibleInside(StageId stage, size_t depth) const {
   std::vector<VarId> visible = states_[stage].visible;
   for (size_t i = 0; i <= depth; ++i) visible.push_back(states_[stage].loops[i].var);
   return visible;
@@ -124,7 +124,7 @@ Linear Lowering::ExtentForm(const Expr& extent) {
   return {};
 }
 
-Result<void> Lowering::InferRegion(size_t index) {
+Result<void> Lowering::InferRegion(StageId index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
@@ -137,8 +137,8 @@ Result<void> Lowering::InferRegion(size_t index) {
     state.axes[i].min = Linear(0);
     state.axes[i].extent = ExtentForm(axis.extent);
   }
-  if (schedule.attach_stage >= 0) {
-    size_t consumer = static_cast<size_t>(schedule.attach_stage);
+  if (schedule.attach_stage) {
+    const StageId consumer = schedule.attach_stage;
     state.visible = VisibleInside(consumer, LoopIndex(consumer, schedule.attach_loop));
     // What a block shares is there for all of its threads: the region spans them.
     if (EffectiveScope(scheduled_, index) == Scope::kBlock)
@@ -149,14 +149,13 @@ Result<void> Lowering::InferRegion(size_t index) {
   // What the readers want: the hull of their accesses, dimension by dimension.
   std::vector<Span> hull;
   bool first = true;
-  for (int reader : ReadersOf(kernel_, stage.output)) {
-    size_t r = static_cast<size_t>(reader);
+  for (StageId reader : ReadersOf(kernel_, stage.output)) {
     Result<void> outcome;
     auto visit = [&](auto&& self, const Expr& e, bool padded) -> void {
       if (!outcome) return;
       if (e.Loads(stage.output)) {
         for (size_t d = 0; d < rank; ++d) {
-          Result<Linear> form = IndexForm(r, e.arg(d));
+          Result<Linear> form = IndexForm(reader, e.arg(d));
           if (!form) {
             outcome = std::move(form).error();
             return;
@@ -194,7 +193,7 @@ Result<void> Lowering::InferRegion(size_t index) {
       }
       for (const Expr& arg : e.args()) self(self, arg, e.op() == Op::kPad);
     };
-    visit(visit, kernel_.stages[r].body, false);
+    visit(visit, kernel_.stages[reader].body, false);
     HONE_TRY(std::move(outcome));
   }
   if (first) return {};  // read by nobody: the whole tensor
@@ -223,7 +222,7 @@ Result<void> Lowering::InferRegion(size_t index) {
 
 // A shifted tile overlaps the one before it. Elements that are computed whole there may be computed again; sums in
 // memory may not be added to twice: the loops over tiles must lie outside every reduction loop.
-bool Lowering::ShiftIsSafe(size_t stage, size_t axis, int64_t granule,
+bool Lowering::ShiftIsSafe(StageId stage, size_t axis, int64_t granule,
                            const std::map<std::string, Linear>& values) const {
   const Stage& s = kernel_.stages[stage];
   const std::vector<LoopState>& loops = states_[stage].loops;
@@ -241,7 +240,7 @@ bool Lowering::ShiftIsSafe(size_t stage, size_t axis, int64_t granule,
 }
 
 // Whether the stage's loops outside of number `loop` decide a variable.
-bool Lowering::KnownBefore(size_t stage, VarId id, size_t loop) const {
+bool Lowering::KnownBefore(StageId stage, VarId id, size_t loop) const {
   const Var& var = program_.vars[id];
   if (var.kind == VarKind::kLoop) {
     const std::vector<LoopState>& loops = states_[stage].loops;
@@ -257,7 +256,7 @@ bool Lowering::KnownBefore(size_t stage, VarId id, size_t loop) const {
 
 // Whether each tile of an axis is finished before the next begins, so that elements of two tiles may be computed twice.
 // A reduction must not come back to a tile, nor work in memory that another worker works in.
-bool Lowering::ComputesTilesWhole(size_t index, size_t axis, int64_t granule) const {
+bool Lowering::ComputesTilesWhole(StageId index, size_t axis, int64_t granule) const {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   const StageState& state = states_[index];
@@ -272,7 +271,7 @@ bool Lowering::ComputesTilesWhole(size_t index, size_t axis, int64_t granule) co
   return !schedule.promote_loop.empty() && LoopIndex(index, schedule.promote_loop) < first_reducing;
 }
 
-void Lowering::MakeLoops(size_t index) {
+void Lowering::MakeLoops(StageId index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
@@ -417,7 +416,7 @@ void Lowering::MakeLoops(size_t index) {
   }
 }
 
-Result<void> Lowering::PlaceStage(size_t stage) {
+Result<void> Lowering::PlaceStage(StageId stage) {
   HONE_TRY(InferRegion(stage));
   for (AxisState& axis : states_[stage].axes) axis.origin = axis.min;
   MakeLoops(stage);
@@ -425,7 +424,7 @@ Result<void> Lowering::PlaceStage(size_t stage) {
   return MakeTile(stage);
 }
 
-std::vector<Lowering::Part> Lowering::PartsOf(size_t index) const {
+std::vector<Lowering::Part> Lowering::PartsOf(StageId index) const {
   const Stage& stage = kernel_.stages[index];
   std::vector<Part> parts{Part(stage.axes.size())};
   for (const auto& [name, tail] : scheduled_.stages[index].tails) {
@@ -446,7 +445,7 @@ std::vector<Lowering::Part> Lowering::PartsOf(size_t index) const {
   return parts;
 }
 
-Result<void> Lowering::PlacePart(size_t stage, const Part& part, bool fresh) {
+Result<void> Lowering::PlacePart(StageId stage, const Part& part, bool fresh) {
   StageState& state = states_[stage];
   HONE_TRY(InferRegion(stage));
   for (AxisState& axis : state.axes) axis.origin = axis.min;
@@ -458,11 +457,11 @@ Result<void> Lowering::PlacePart(size_t stage, const Part& part, bool fresh) {
   MakeLoops(stage);
   if (fresh) state.tile = {};
   HONE_TRY(MakeTile(stage));
-  std::vector<bool> inside(kernel_.stages.size());
+  IdVector<StageId, bool> inside(kernel_.stages.size());
   inside[stage] = true;
-  for (size_t p = stage; p-- > 0;) {
-    const int consumer = scheduled_.stages[p].attach_stage;
-    inside[p] = consumer >= 0 && inside[static_cast<size_t>(consumer)];
+  for (StageId p = stage; --p;) {
+    const StageId consumer = scheduled_.stages[p].attach_stage;
+    inside[p] = consumer && inside[consumer];
     if (!inside[p]) continue;
     if (fresh) states_[p].buffer = states_[p].tile = {};
     HONE_TRY(PlaceStage(p));

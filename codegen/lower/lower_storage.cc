@@ -38,7 +38,7 @@ std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& 
 
 }  // namespace
 
-Result<void> Lowering::MakeBuffer(size_t index) {
+Result<void> Lowering::MakeBuffer(StageId index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
@@ -100,7 +100,7 @@ void Lowering::SetBuffer(BufferId& slot, Buffer buffer) {
     slot = program_.buffers.Add(std::move(buffer));
 }
 
-Result<void> Lowering::MakeTile(size_t index) {
+Result<void> Lowering::MakeTile(StageId index) {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];

@@ -55,7 +55,7 @@ ValuePtr Lowering::Constant(DType type, int64_t int_value, double float_value) {
   return Node(ValueNode::Constant(type, int_value, float_value));
 }
 
-Result<Linear> Lowering::IndexForm(size_t stage, const Expr& e) {
+Result<Linear> Lowering::IndexForm(StageId stage, const Expr& e) {
   VarTable& vars = program_.vars;
   switch (e.op()) {
     case Op::kInt: return Linear(e.int_value());
@@ -100,7 +100,7 @@ Result<void> Lowering::GuardInside(std::vector<Linear>& guard, const Linear& ind
   return {};
 }
 
-std::vector<Linear> Lowering::StorageIndex(size_t stage, const std::vector<Linear>& coordinates) {
+std::vector<Linear> Lowering::StorageIndex(StageId stage, const std::vector<Linear>& coordinates) {
   const StageSchedule& schedule = scheduled_.stages[stage];
   const StageState& state = states_[stage];
   VarTable& vars = program_.vars;
@@ -121,14 +121,13 @@ std::vector<Linear> Lowering::StorageIndex(size_t stage, const std::vector<Linea
   return index;
 }
 
-Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* fill) {
+Result<ValuePtr> Lowering::MakeLoad(StageId stage, const Expr& load, const Expr* fill) {
   TensorId tensor_id = load.tensor();
   const Tensor& tensor = kernel_.tensors[tensor_id];
   std::vector<Linear> coordinates;
   for (const Expr& arg : load.args()) coordinates.push_back(HONE_TRY(IndexForm(stage, arg)));
 
   ValueNode node = ValueNode::Load(tensor.dtype, {}, {});
-  int producer = FindStage(kernel_, tensor.name);
   bool in_operand = tensor.kind != TensorKind::kIntermediate;
   if (in_operand || fill)
     for (size_t d = 0; d < coordinates.size(); ++d)
@@ -137,8 +136,9 @@ Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* 
     node.buffer = operand_buffers_[tensor_id];
     node.index = std::move(coordinates);
   } else {
-    node.buffer = states_[static_cast<size_t>(producer)].buffer;
-    node.index = StorageIndex(static_cast<size_t>(producer), coordinates);
+    const StageId producer = FindStage(kernel_, tensor.name);
+    node.buffer = states_[producer].buffer;
+    node.index = StorageIndex(producer, coordinates);
   }
   const auto& prefetches = scheduled_.stages[stage].prefetches;
   if (auto ahead = prefetches.find(tensor.name); ahead != prefetches.end()) node.prefetch = ahead->second;
@@ -146,7 +146,7 @@ Result<ValuePtr> Lowering::MakeLoad(size_t stage, const Expr& load, const Expr* 
   return Node(std::move(node));
 }
 
-Result<ValuePtr> Lowering::MakeValue(size_t stage, const Expr& e) {
+Result<ValuePtr> Lowering::MakeValue(StageId stage, const Expr& e) {
   switch (e.op()) {
     case Op::kLoad: return MakeLoad(stage, e, nullptr);
     case Op::kPad: return MakeLoad(stage, e.arg(0), &e.arg(1));

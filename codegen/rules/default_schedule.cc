@@ -58,11 +58,10 @@ bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
 bool IsElementwise(const Stage& stage) { return stage.reduction == Reduction::kNone; }
 
 // Whether a stage can be inlined without its readers growing for it: one that a body mentions twice is doubled.
-bool StaysSmall(const Kernel& kernel, int stage, const std::vector<int>& readers) {
+bool StaysSmall(const Kernel& kernel, StageId stage, const std::vector<StageId>& readers) {
   constexpr double kSmall = 500;  // some twenty operations of the library
-  return std::all_of(readers.begin(), readers.end(), [&](int reader) {
-    const double apart = kernel.stages[static_cast<size_t>(stage)].body.nodes() +
-                         kernel.stages[static_cast<size_t>(reader)].body.nodes();
+  return std::all_of(readers.begin(), readers.end(), [&](StageId reader) {
+    const double apart = kernel.stages[stage].body.nodes() + kernel.stages[reader].body.nodes();
     return NodesOnceInlined(kernel, stage, reader) <= std::max(kSmall, apart);
   });
 }
@@ -72,8 +71,9 @@ void InlineCopies(SchedulePlanner& planner) {
   bool changed = true;
   while (changed) {
     changed = false;
-    const IdVector<TensorId, std::vector<int>> all_readers = ReadersOfAll(planner.kernel());
-    for (const Stage& stage : planner.kernel().stages) {
+    const IdVector<TensorId, std::vector<StageId>> all_readers = ReadersOfAll(planner.kernel());
+    for (StageId id : planner.kernel().stages.ids()) {
+      const Stage& stage = planner.kernel().stages[id];
       const Tensor& tensor = planner.kernel().tensors[stage.output];
       if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
       bool pads = false, computes = false;
@@ -82,13 +82,12 @@ void InlineCopies(SchedulePlanner& planner) {
         computes |= e.type() != DType::kI64 && TraitsOf(e.op()).cost != OpCost::kFree;
       });
       if (pads && !PadsNothing(planner, stage)) continue;
-      const std::vector<int>& readers = all_readers[stage.output];
-      bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](int r) {
-        return IsElementwise(planner.kernel().stages[static_cast<size_t>(r)]);
+      const std::vector<StageId>& readers = all_readers[stage.output];
+      bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](StageId reader) {
+        return IsElementwise(planner.kernel().stages[reader]);
       });
       bool cheap = pads || !computes || (into_elementwise && readers.size() == 1);
-      const auto index = static_cast<int>(&stage - planner.kernel().stages.data());
-      if (!cheap || !StaysSmall(planner.kernel(), index, readers)) continue;
+      if (!cheap || !StaysSmall(planner.kernel(), id, readers)) continue;
       if (planner.Inline(tensor.name)) {
         changed = true;
         break;
@@ -164,7 +163,7 @@ Plan PlanByRules(SchedulePlanner& planner, const RuleTable& rules) {
   for (const Stage& stage : planner.kernel().stages) names.push_back(planner.NameOf(stage));
   for (auto name = names.rbegin(); name != names.rend(); ++name) {
     // A rewrite may have taken it away.
-    if (FindStage(planner.kernel(), *name) < 0 || planner.IsScheduled(*name)) continue;
+    if (!FindStage(planner.kernel(), *name) || planner.IsScheduled(*name)) continue;
     if (planner.StageNamed(*name).reduction != Reduction::kNone)
       ScheduleReductionStage(planner, rules, *name);
     else

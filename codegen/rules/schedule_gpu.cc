@@ -186,9 +186,9 @@ class TiledReduction {
   }
 
   bool IsOnlyForSum(const std::string& name) const {
-    const int producer = FindStage(planner_.kernel(), name);
-    if (producer < 0 || planner_.IsScheduled(name)) return false;
-    const Stage& stage = planner_.kernel().stages[static_cast<size_t>(producer)];
+    const StageId producer = FindStage(planner_.kernel(), name);
+    if (!producer || planner_.IsScheduled(name)) return false;
+    const Stage& stage = planner_.kernel().stages[producer];
     return stage.reduction == Reduction::kNone && !stage.axes.empty() &&
            planner_.kernel().tensors[stage.output].kind == TensorKind::kIntermediate &&
            ReadersOf(planner_.kernel(), stage.output).size() == 1;

@@ -81,7 +81,7 @@ std::vector<std::string> SchedulePlanner::CopyAxes(const std::string& tensor, co
   Result<Kernel> next = hone::CacheRead(kernel_, FindTensor(kernel_, tensor), FindStage(kernel_, reader), copy);
   std::vector<std::string> names;
   if (!next) return names;
-  for (const Axis& axis : next->stages[static_cast<size_t>(FindStage(*next, copy))].axes) names.push_back(axis.name);
+  for (const Axis& axis : next->stages[FindStage(*next, copy)].axes) names.push_back(axis.name);
   return names;
 }
 
@@ -153,9 +153,9 @@ bool SchedulePlanner::IndexesInPlace(const Expr& index, const Stage& producer, s
 std::string SchedulePlanner::FinishingStage(const std::string& name) const {
   const Stage& stage = StageNamed(name);
   if (kernel_.tensors[stage.output].kind != TensorKind::kIntermediate) return "";
-  std::vector<int> readers = ReadersOf(kernel_, stage.output);
+  const std::vector<StageId> readers = ReadersOf(kernel_, stage.output);
   if (readers.size() != 1) return "";
-  const Stage& reader = kernel_.stages[static_cast<size_t>(readers[0])];
+  const Stage& reader = kernel_.stages[readers[0]];
   bool same =
       reader.reduction == Reduction::kNone && reader.axes.size() == stage.axes.size() && !IsScheduled(NameOf(reader));
   for (size_t i = 0; same && i < stage.axes.size(); ++i) same = Extent(reader.axes[i]) == Extent(stage.axes[i]);
@@ -168,9 +168,9 @@ std::string SchedulePlanner::FinishingStage(const std::string& name) const {
 }
 
 const Stage& SchedulePlanner::StageNamed(const std::string& name) const {
-  int index = FindStage(kernel_, name);
-  HONE_CHECK(index >= 0);
-  return kernel_.stages[static_cast<size_t>(index)];
+  const StageId stage = FindStage(kernel_, name);
+  HONE_CHECK(stage);
+  return kernel_.stages[stage];
 }
 
 std::string SchedulePlanner::FreshName(const std::string& base) const {

@@ -28,19 +28,19 @@ constexpr int64_t kUsualOnlineBlock = 4096;
 // `rows` leading axes of out.
 std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::string& out, size_t rows) {
   const Kernel& kernel = planner.kernel();
-  std::set<int> group{FindStage(kernel, out)};
+  std::set<StageId> group{FindStage(kernel, out)};
   std::vector<std::string> names;
-  for (int s = static_cast<int>(kernel.stages.size()) - 1; s >= 0; --s) {
-    const Stage& stage = kernel.stages[static_cast<size_t>(s)];
+  for (StageId s = kernel.stages.last(); s; --s) {
+    const Stage& stage = kernel.stages[s];
     const Tensor& tensor = kernel.tensors[stage.output];
     if (group.contains(s) || tensor.kind != TensorKind::kIntermediate || planner.IsScheduled(tensor.name) ||
         stage.axes.size() < rows)
       continue;
-    std::vector<int> readers = ReadersOf(kernel, stage.output);
+    const std::vector<StageId> readers = ReadersOf(kernel, stage.output);
     bool inside = !readers.empty();
-    for (int reader : readers) {
+    for (StageId reader : readers) {
       inside &= group.contains(reader);
-      Walk(kernel.stages[static_cast<size_t>(reader)].body, [&](const Expr& e) {
+      Walk(kernel.stages[reader].body, [&](const Expr& e) {
         if (!e.Loads(stage.output)) return;
         for (size_t i = 0; i < rows; ++i) inside &= planner.IndexesInPlace(e.arg(i), stage, i);
       });
@@ -204,9 +204,9 @@ std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::strin
                                       const std::vector<std::string>& group, size_t rows, int64_t row_bytes) {
   for (const std::string& name : group) {
     const Stage stage = planner.StageNamed(name);
-    const Result<int> found = FirstOfOnline(planner.kernel(), FindStage(planner.kernel(), name));
+    const Result<StageId> found = FirstOfOnline(planner.kernel(), FindStage(planner.kernel(), name));
     if (!found || stage.axes.size() != rows) continue;
-    const Stage first = planner.kernel().stages[static_cast<size_t>(*found)];
+    const Stage first = planner.kernel().stages[*found];
     const std::string first_name = planner.NameOf(first);
     if (std::find(group.begin(), group.end(), first_name) == group.end()) continue;
     const int64_t extent = planner.Extent(stage.reduce_axes[0]);
@@ -228,11 +228,11 @@ std::optional<OnlineNames> TakeOnline(SchedulePlanner& planner, const std::strin
     const int64_t block = BlockOf(extent, wanted, kChains * lanes, lanes);
     if (!planner.Rewrite({"online_reduction", name, {names.kept}, {block}})) return std::nullopt;
     for (const std::string& other : group) {
-      if (FindStage(planner.kernel(), other) < 0) continue;
+      if (!FindStage(planner.kernel(), other)) continue;
       const Stage& left = planner.StageNamed(other);
-      const std::vector<int> readers = ReadersOf(planner.kernel(), left.output);
+      const std::vector<StageId> readers = ReadersOf(planner.kernel(), left.output);
       if (left.reduction == Reduction::kNone && left.axes.size() > rows && readers.size() == 1 &&
-          planner.kernel().stages[static_cast<size_t>(readers[0])].reduction == Reduction::kNone)
+          planner.kernel().stages[readers[0]].reduction == Reduction::kNone)
         planner.Inline(other);
     }
     planner.Took(
@@ -325,9 +325,9 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
     bytes += planner.Bytes(id);
     const bool stays = planner.Bytes(id) <= planner.machine().l2_bytes / 8;  // a scale per column
     if (tensor.kind != TensorKind::kInput || stays) continue;
-    const std::vector<int> readers = ReadersOf(kernel, id);
+    const std::vector<StageId> readers = ReadersOf(kernel, id);
     if (readers.empty()) continue;
-    const Stage& reader = kernel.stages[static_cast<size_t>(*std::min_element(readers.begin(), readers.end()))];
+    const Stage& reader = kernel.stages[readers.front()];
     if (std::find(group.begin(), group.end(), planner.NameOf(reader)) == group.end()) continue;
     first_reads.emplace_back(tensor.name, planner.NameOf(reader));
   }

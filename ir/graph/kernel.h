@@ -12,6 +12,8 @@
 
 namespace hone {
 
+using StageId = Id<struct StageTag>;  // in Kernel::stages
+
 // A named size or attribute (M, stride, pad …): a constant (lo == hi), or a range, lo ≤ value ≤ hi, that the caller
 // passes at run time in hone_entry's `sizes`, in the order of Kernel::sizes, constants left out.
 struct Size {
@@ -71,8 +73,8 @@ struct Kernel {
   std::string name;  // "conv2d+bias+relu" for a library operation, else the name given in the kernel language
   std::vector<Size> sizes;
   IdVector<TensorId, Tensor> tensors;
-  std::vector<TensorId> operands;  // inputs in the order of the declaration, then outputs: hone_entry's `buffers`
-  std::vector<Stage> stages;       // in order: each reads only what comes before it
+  std::vector<TensorId> operands;   // inputs in the order of the declaration, then outputs: hone_entry's `buffers`
+  IdVector<StageId, Stage> stages;  // in order: each reads only what comes before it
   KernelOptions options;
 };
 

@@ -8,10 +8,10 @@
 
 namespace hone {
 
-int FindStage(const Kernel& kernel, std::string_view tensor_name) {
-  for (size_t i = 0; i < kernel.stages.size(); ++i)
-    if (kernel.tensors[kernel.stages[i].output].name == tensor_name) return static_cast<int>(i);
-  return -1;
+StageId FindStage(const Kernel& kernel, std::string_view tensor_name) {
+  for (StageId stage : kernel.stages.ids())
+    if (kernel.tensors[kernel.stages[stage].output].name == tensor_name) return stage;
+  return {};
 }
 
 TensorId FindTensor(const Kernel& kernel, std::string_view name) {
@@ -26,20 +26,19 @@ bool ReadsTensor(const Stage& stage, TensorId tensor) {
   return found;
 }
 
-std::vector<int> ReadersOf(const Kernel& kernel, TensorId tensor) {
-  std::vector<int> readers;
-  for (size_t i = 0; i < kernel.stages.size(); ++i)
-    if (ReadsTensor(kernel.stages[i], tensor)) readers.push_back(static_cast<int>(i));
+std::vector<StageId> ReadersOf(const Kernel& kernel, TensorId tensor) {
+  std::vector<StageId> readers;
+  for (StageId stage : kernel.stages.ids())
+    if (ReadsTensor(kernel.stages[stage], tensor)) readers.push_back(stage);
   return readers;
 }
 
-IdVector<TensorId, std::vector<int>> ReadersOfAll(const Kernel& kernel) {
-  IdVector<TensorId, std::vector<int>> readers(kernel.tensors.size());
-  for (size_t i = 0; i < kernel.stages.size(); ++i) {
-    const int stage = static_cast<int>(i);
-    Walk(kernel.stages[i].body, [&](const Expr& e) {
+IdVector<TensorId, std::vector<StageId>> ReadersOfAll(const Kernel& kernel) {
+  IdVector<TensorId, std::vector<StageId>> readers(kernel.tensors.size());
+  for (StageId stage : kernel.stages.ids()) {
+    Walk(kernel.stages[stage].body, [&](const Expr& e) {
       if (e.op() != Op::kLoad) return;
-      std::vector<int>& known = readers[e.tensor()];
+      std::vector<StageId>& known = readers[e.tensor()];
       if (known.empty() || known.back() != stage) known.push_back(stage);
     });
   }

@@ -8,14 +8,14 @@
 
 namespace hone {
 
-// Index into kernel.stages of the stage that writes the tensor of that name; -1 if none does.
-int FindStage(const Kernel& kernel, std::string_view tensor_name);
+// The stage that writes the tensor of that name; none if none does.
+StageId FindStage(const Kernel& kernel, std::string_view tensor_name);
 // None if there is none.
 TensorId FindTensor(const Kernel& kernel, std::string_view name);
 bool ReadsTensor(const Stage& stage, TensorId tensor);
-// Stages that load a tensor, by index.
-std::vector<int> ReadersOf(const Kernel& kernel, TensorId tensor);
-IdVector<TensorId, std::vector<int>> ReadersOfAll(const Kernel& kernel);
+// Stages that load a tensor, in order.
+std::vector<StageId> ReadersOf(const Kernel& kernel, TensorId tensor);
+IdVector<TensorId, std::vector<StageId>> ReadersOfAll(const Kernel& kernel);
 // `expr` with axis i replaced by values[i].
 Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values);
 // The value a reduction starts from, in that type.

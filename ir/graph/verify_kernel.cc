@@ -58,7 +58,7 @@ class Verifier {
   std::optional<Violation> Run() {
     CheckSizes();
     if (!found_) CheckTensors();
-    for (stage_ = 0; !found_ && stage_ < static_cast<int>(kernel_.stages.size()); ++stage_) CheckStage();
+    for (stage_ = StageId(0); !found_ && kernel_.stages.contains(stage_); ++stage_) CheckStage();
     for (TensorId id : kernel_.tensors.ids())
       if (!found_ && !written_[id]) Fail(fmt::format("no stage fills {}", kernel_.tensors[id].name));
     return std::move(found_);
@@ -67,8 +67,9 @@ class Verifier {
  private:
   void Fail(std::string message, const ExprNode* node = nullptr) {
     if (found_) return;
-    int stage = std::clamp(stage_, 0, std::max(0, static_cast<int>(kernel_.stages.size()) - 1));
-    found_ = Violation{Error{ErrorKind::kInvalid, std::move(message), fmt::format("stage {}", stage + 1)}, stage, node};
+    const StageId stage = std::clamp(stage_, StageId(0), std::max(StageId(0), kernel_.stages.last()));
+    found_ = Violation{Error{ErrorKind::kInvalid, std::move(message), fmt::format("stage {}", stage.value + 1)}, stage,
+                       node};
   }
 
   void CheckSizes() {
@@ -119,7 +120,7 @@ class Verifier {
   }
 
   void CheckStage() {
-    const Stage& stage = kernel_.stages[static_cast<size_t>(stage_)];
+    const Stage& stage = kernel_.stages[stage_];
     if (!kernel_.tensors.contains(stage.output)) return Fail("a stage writes no tensor");
     const Tensor& output = kernel_.tensors[stage.output];
     if (output.kind == TensorKind::kInput) return Fail(fmt::format("input {} is written", output.name));
@@ -281,7 +282,7 @@ class Verifier {
   const Kernel& kernel_;
   const std::vector<int> ranges_;  // the sizes that are ranges
   IdVector<TensorId, bool> written_;
-  int stage_ = 0;
+  StageId stage_ = StageId(0);
   int conditions_ = 0;
   int64_t budget_ = kProofBudget;
   std::unordered_set<const ExprNode*> checked_;

@@ -15,7 +15,7 @@ Result<void> VerifyKernel(const Kernel& kernel);
 // The same for callers that know places better: what is wrong first, nullopt if nothing.
 struct Violation {
   Error error;
-  int stage = 0;
+  StageId stage = StageId(0);
   const ExprNode* node = nullptr;  // the offending access or operation; null if the error is about the stage
 };
 std::optional<Violation> FindViolation(const Kernel& kernel);

@@ -47,16 +47,16 @@ class SizeChecker {
                   fmt::format("the operands up to {} take {} together, hone's limit is {}", tensor.name,
                               BytesText(operands), BytesText(limit)));
     }
-    for (size_t i = 0; i < kernel_.stages.size(); ++i) {
+    for (StageId id : kernel_.stages.ids()) {
       double points = 1;
-      for (const Axis& axis : kernel_.stages[i].axes) points *= static_cast<double>(UpperExtent(kernel_, axis.extent));
-      for (const Axis& axis : kernel_.stages[i].reduce_axes)
+      for (const Axis& axis : kernel_.stages[id].axes) points *= static_cast<double>(UpperExtent(kernel_, axis.extent));
+      for (const Axis& axis : kernel_.stages[id].reduce_axes)
         points *= static_cast<double>(
-            HONE_TRY(CheckExtent(map_.stages[i], axis.extent, fmt::format("the range of {}", axis.name))));
+            HONE_TRY(CheckExtent(map_.stages[id], axis.extent, fmt::format("the range of {}", axis.name))));
       if (points > limits_.points)
-        return At(map_.stages[i], ErrorKind::kLimit,
+        return At(map_.stages[id], ErrorKind::kLimit,
                   fmt::format("{} takes {:.3g} steps to compute, hone's limit is {:.3g}",
-                              kernel_.tensors[kernel_.stages[i].output].name, points, limits_.points));
+                              kernel_.tensors[kernel_.stages[id].output].name, points, limits_.points));
     }
     return {};
   }
@@ -96,7 +96,7 @@ Result<Kernel> ParseLanguage(std::string_view text, std::string_view file, const
   Kernel kernel = HONE_TRY(ResolveKernel(tree, file, limits, &map));
   HONE_TRY(SizeChecker(kernel, map, file, limits).Run());
   if (std::optional<Violation> violation = FindViolation(kernel)) {
-    Position position = map.stages[static_cast<size_t>(violation->stage)];
+    Position position = map.stages[violation->stage];
     if (auto it = map.nodes.find(violation->node); it != map.nodes.end()) position = it->second;
     violation->error.where = WhereText(file, position);
     return std::move(violation->error);

@@ -7,13 +7,13 @@ namespace hone {
 Result<void> KernelResolver::Finish() {
   IdVector<TensorId, bool> needed(kernel_.tensors.size());
   for (TensorId id : kernel_.operands) needed[id] = true;
-  for (size_t i = kernel_.stages.size(); i-- > 0;) {
-    if (!needed[kernel_.stages[i].output]) {
-      kernel_.stages.erase(kernel_.stages.begin() + static_cast<ptrdiff_t>(i));
-      map_.stages.erase(map_.stages.begin() + static_cast<ptrdiff_t>(i));
+  for (StageId id = kernel_.stages.last(); id; --id) {
+    if (!needed[kernel_.stages[id].output]) {
+      kernel_.stages.Erase(id);
+      map_.stages.Erase(id);
       continue;
     }
-    Walk(kernel_.stages[i].body, [&](const Expr& e) {
+    Walk(kernel_.stages[id].body, [&](const Expr& e) {
       if (e.op() == Op::kLoad) needed[e.tensor()] = true;
     });
   }

@@ -183,8 +183,8 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
               ErrorKind::kLimit);
   Stage stage = MakeStage(TensorId(), axes, parts, body.expr);
   TensorId id;
-  for (size_t index : hoisted_) {
-    const Stage& other = kernel_.stages[index];
+  for (StageId known : hoisted_) {
+    const Stage& other = kernel_.stages[known];
     auto same_extent = [](const Axis& a, const Axis& b) { return SameExpr(a.extent, b.extent); };
     if (other.reduction == stage.reduction && SameExpr(other.body, stage.body) &&
         std::equal(other.axes.begin(), other.axes.end(), stage.axes.begin(), stage.axes.end(), same_extent) &&
@@ -198,8 +198,8 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
     for (int v : axes) tensor.shape.push_back(variables_[static_cast<size_t>(v)].extent);
     HONE_TRY(Count(tensor, tree.position));
     id = stage.output = AddTensor(std::move(tensor), tree.position, true);
-    hoisted_.push_back(kernel_.stages.size());
     HONE_TRY(AddStage(std::move(stage), tree.position));
+    hoisted_.push_back(kernel_.stages.last());
   }
   std::vector<Expr> indices;
   for (int v : axes) indices.push_back(build_.Leaf(AxisRef(v)).expr);

@@ -69,8 +69,8 @@ Result<void> KernelResolver::AddStage(Stage stage, Position position) {
     return At(position, fmt::format("more than {} stages in one kernel", limits_.stages), ErrorKind::kLimit);
   for (const std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
     for (const Axis& axis : *axes) HONE_TRY(Count(axis.extent, position));
-  kernel_.stages.push_back(std::move(stage));
-  map_.stages.push_back(position);
+  kernel_.stages.Add(std::move(stage));
+  map_.stages.Add(position);
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace hone {
 // Where the parts of a kernel stand in the source, for errors that are found after names are resolved.
 struct SourceMap {
   IdVector<TensorId, Position> tensors;
-  std::vector<Position> stages;                         // by stage
+  IdVector<StageId, Position> stages;
   std::unordered_map<const ExprNode*, Position> nodes;  // one place of each operation; valid while the kernel lives
 };
 

@@ -122,7 +122,7 @@ class KernelResolver {
   DType target_ = DType::kF32;
   std::vector<StatementVariable> variables_;
   std::map<std::string_view, int> scope_;
-  std::vector<size_t> hoisted_;                           // stages made for this statement
+  std::vector<StageId> hoisted_;                          // stages made for this statement
   std::unordered_map<const ExprNode*, Position> places_;  // of operations
 };
 

@@ -100,18 +100,18 @@ struct Interpreter::Impl {
     programs = CompilePrograms(kernel);
     for (const Program& program : programs) {
       if (!program.stage) {
-        frames.push_back(nullptr);
+        frames.Add(nullptr);
         continue;
       }
       int64_t elements = ElementCount(kernel, kernel.tensors[program.stage->output]);
-      frames.push_back(std::make_unique<Frame>(program, elements));
+      frames.Add(std::make_unique<Frame>(program, elements));
     }
     for (TensorId id : outputs)
-      for (size_t s = 0; s < kernel.stages.size(); ++s)
-        if (kernel.stages[s].output == id) output_stages.push_back(s);
+      for (StageId stage : kernel.stages.ids())
+        if (kernel.stages[stage].output == id) output_stages.push_back(stage);
   }
 
-  Reference Element(size_t stage, int64_t index) {
+  Reference Element(StageId stage, int64_t index) {
     Frame& frame = *frames[stage];
     if (const Reference* known = frame.memo.Find(index)) return *known;
     Reference reference = Compute(frame, index);
@@ -312,7 +312,7 @@ struct Interpreter::Impl {
       if (offsets[i] < 0)
         reference = {site.fill, IsFloat(site.dtype) && std::abs(site.fill) < kInfinity ? std::abs(site.fill) : 0};
       else if (i == 0 || offsets[i] != offsets[i - 1])
-        reference = Element(static_cast<size_t>(site.computed), offsets[i]);
+        reference = Element(site.computed, offsets[i]);
       if (out.value)
         out.value[i] = reference.value;
       else
@@ -324,7 +324,7 @@ struct Interpreter::Impl {
   void Load(Frame& frame, const Instruction& instruction, int64_t first, size_t n) {
     const LoadSite& site = frame.program->sites[static_cast<size_t>(instruction.site)];
     const Column& out = frame.registers[static_cast<size_t>(instruction.result)];
-    if (site.computed >= 0) return LoadComputed(frame, site, first, n, out);
+    if (site.computed) return LoadComputed(frame, site, first, n, out);
     VisitElement(site.dtype, [&]<typename T>(std::type_identity<T>) {
       if constexpr (std::is_integral_v<T>)
         Gather<T>(frame, site, first, n, out.integer);
@@ -352,7 +352,7 @@ struct Interpreter::Impl {
                        tolerance);
   }
 
-  double Cost(size_t stage, std::vector<double>& known) const {
+  double Cost(StageId stage, IdVector<StageId, double>& known) const {
     if (known[stage] > 0) return known[stage];
     const Program& program = programs[stage];
     double lanes = static_cast<double>(program.lanes);
@@ -362,9 +362,9 @@ struct Interpreter::Impl {
       for (const Instruction& instruction : instructions) {
         if (instruction.op != Op::kLoad) continue;
         const LoadSite& site = program.sites[static_cast<size_t>(instruction.site)];
-        if (site.computed < 0) continue;
+        if (!site.computed) continue;
         double elements = static_cast<double>(ElementCount(kernel, kernel.tensors[site.tensor]));
-        cost += std::min(times, elements) * Cost(static_cast<size_t>(site.computed), known);
+        cost += std::min(times, elements) * Cost(site.computed, known);
       }
     };
     add_computed(program.uniform, 1);
@@ -377,9 +377,9 @@ struct Interpreter::Impl {
   double tolerance;
   IdVector<TensorId, const void*> data;  // inputs only
   std::vector<TensorId> outputs;
-  std::vector<size_t> output_stages;
-  std::vector<Program> programs;
-  std::vector<std::unique_ptr<Frame>> frames;
+  std::vector<StageId> output_stages;
+  IdVector<StageId, Program> programs;
+  IdVector<StageId, std::unique_ptr<Frame>> frames;
 };
 
 Interpreter::Interpreter(const Kernel& kernel, std::span<const OperandView> inputs)
@@ -399,7 +399,7 @@ void Interpreter::Evaluate(int output, std::span<const int64_t> indices, std::sp
 }
 
 double Interpreter::CostPerElement(int output) const {
-  std::vector<double> known(impl_->programs.size(), 0);
+  IdVector<StageId, double> known(impl_->programs.size(), 0);
   return impl_->Cost(impl_->output_stages[static_cast<size_t>(output)], known);
 }
 

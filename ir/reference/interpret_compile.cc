@@ -31,17 +31,17 @@ class Inliner {
       : kernel_(kernel), bodies_(kernel.stages.size()), inlined_(kernel.stages.size()) {}
 
   void Run() {
-    for (size_t s = 0; s < kernel_.stages.size(); ++s) {
+    for (StageId s : kernel_.stages.ids()) {
       memo_.clear();
       bodies_[s] = Expand(kernel_.stages[s].body);
       inlined_[s] = kernel_.stages[s].reduction == Reduction::kNone && IsSmall(bodies_[s]);
     }
   }
-  const Expr& body(size_t stage) const { return bodies_[stage]; }
-  int StageOf(TensorId tensor) const {
-    for (size_t s = 0; s < kernel_.stages.size(); ++s)
-      if (kernel_.stages[s].output == tensor) return static_cast<int>(s);
-    return -1;
+  const Expr& body(StageId stage) const { return bodies_[stage]; }
+  StageId StageOf(TensorId tensor) const {
+    for (StageId s : kernel_.stages.ids())
+      if (kernel_.stages[s].output == tensor) return s;
+    return {};
   }
 
  private:
@@ -70,13 +70,13 @@ class Inliner {
     const Expr& load = e.op() == Op::kPad ? e.arg(0) : e;
     std::vector<Expr> indices;
     for (const Expr& index : load.args()) indices.push_back(Expand(index));
-    int stage = StageOf(load.tensor());
-    if (stage < 0 || !inlined_[static_cast<size_t>(stage)]) {
+    const StageId stage = StageOf(load.tensor());
+    if (!stage || !inlined_[stage]) {
       Expr made = Rebuild(load, indices);
       return e.op() == Op::kPad ? Rebuild(e, {made, Expand(e.arg(1))}) : made;
     }
     std::unordered_map<const ExprNode*, Expr> memo;
-    Expr body = Substitute(bodies_[static_cast<size_t>(stage)], indices, memo);
+    Expr body = Substitute(bodies_[stage], indices, memo);
     if (e.op() != Op::kPad) return body;
     const Tensor& tensor = kernel_.tensors[load.tensor()];
     Expr inside;
@@ -113,8 +113,8 @@ class Inliner {
 
   const Kernel& kernel_;
   ExprTable table_;
-  std::vector<Expr> bodies_;
-  std::vector<bool> inlined_;
+  IdVector<StageId, Expr> bodies_;
+  IdVector<StageId, bool> inlined_;
   std::unordered_map<const ExprNode*, Expr> memo_;
 };
 
@@ -122,7 +122,7 @@ class Inliner {
 
 class ProgramCompiler {
  public:
-  ProgramCompiler(const Kernel& kernel, const Inliner& inliner, size_t stage)
+  ProgramCompiler(const Kernel& kernel, const Inliner& inliner, StageId stage)
       : kernel_(kernel), inliner_(inliner), body_(inliner.body(stage)) {
     program_.stage = &kernel.stages[stage];
   }
@@ -354,7 +354,7 @@ class ProgramCompiler {
       for (LoadSite::Dim& dim : site.dims)
         if (dim.index_register == kNoRegister && !dim.check) dim.index = Pattern(dim.index.affine);
     }
-    bool from_memory = site.computed < 0;
+    bool from_memory = !site.computed;
     bool is_float = IsFloat(site.dtype);
     // An element that is computed on demand brings its magnitude along.
     Register reg{.is_float = is_float,
@@ -391,17 +391,17 @@ class ProgramCompiler {
 
 }  // namespace
 
-std::vector<Program> CompilePrograms(const Kernel& kernel) {
+IdVector<StageId, Program> CompilePrograms(const Kernel& kernel) {
   Inliner inliner(kernel);
   inliner.Run();
-  std::vector<Program> programs(kernel.stages.size());
-  std::vector<bool> needed(kernel.stages.size(), false);
-  for (size_t s = kernel.stages.size(); s-- > 0;) {
+  IdVector<StageId, Program> programs(kernel.stages.size());
+  IdVector<StageId, bool> needed(kernel.stages.size());
+  for (StageId s = kernel.stages.last(); s; --s) {
     const Tensor& output = kernel.tensors[kernel.stages[s].output];
     if (!needed[s] && output.kind != TensorKind::kOutput) continue;
     programs[s] = ProgramCompiler(kernel, inliner, s).Run();
     for (const LoadSite& site : programs[s].sites)
-      if (site.computed >= 0) needed[static_cast<size_t>(site.computed)] = true;
+      if (site.computed) needed[site.computed] = true;
   }
   return programs;
 }

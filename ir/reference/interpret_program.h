@@ -60,7 +60,7 @@ struct LoadSite {
     bool check = false;  // may be out of range under a pad or an if
   };
   TensorId tensor;
-  int computed = -1;  // stage whose elements are computed on demand; -1: an input in memory
+  StageId computed;  // whose elements are computed on demand; none: an input in memory
   DType dtype = DType::kF32;
   bool affine = false;  // every dimension is: `offset` is the element number
   bool checks = false;  // some dimension is checked
@@ -95,6 +95,6 @@ struct Program {
 
 // Programs of the stages that cannot be substituted into their readers, by stage; others are empty (no stage).
 // REQUIRES: static kernel.
-std::vector<Program> CompilePrograms(const Kernel& kernel);
+IdVector<StageId, Program> CompilePrograms(const Kernel& kernel);
 
 }  // namespace hone

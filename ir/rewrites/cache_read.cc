@@ -14,9 +14,9 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 }  // namespace
 
-Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std::string& result) {
+Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, StageId index, const std::string& result) {
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
-  Stage& reader = kernel.stages[static_cast<size_t>(index)];
+  Stage& reader = kernel.stages[index];
   const Tensor source = kernel.tensors[tensor_id];
   if (!ReadsTensor(reader, tensor_id))
     return Refuse(fmt::format("{} does not read {}", kernel.tensors[reader.output].name, source.name));
@@ -51,7 +51,7 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, int index, const std
     if (!e.Loads(tensor_id)) return e;
     return LoadOf(copy_id, source.dtype, e.args());
   });
-  kernel.stages.insert(kernel.stages.begin() + index, std::move(stage));
+  kernel.stages.Insert(index, std::move(stage));
   return kernel;
 }
 

@@ -9,6 +9,6 @@
 namespace hone {
 
 // stage reads `tensor` through a copy: a new stage, result[i…] = tensor[i…], placed just before it.
-Result<Kernel> CacheRead(Kernel kernel, TensorId tensor, int stage, const std::string& result);
+Result<Kernel> CacheRead(Kernel kernel, TensorId tensor, StageId stage, const std::string& result);
 
 }  // namespace hone

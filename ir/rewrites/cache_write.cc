@@ -14,10 +14,10 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-Result<Kernel> CacheWrite(Kernel kernel, int index, const RewriteStep& step) {
+Result<Kernel> CacheWrite(Kernel kernel, StageId index, const RewriteStep& step) {
   const std::string& result = step.names[0];
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
-  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+  Stage& stage = kernel.stages[index];
   const Tensor out = kernel.tensors[stage.output];
   if (stage.reduction == Reduction::kNone) return Refuse(out.name + " reduces nothing");
   Stage part = stage;
@@ -27,7 +27,7 @@ Result<Kernel> CacheWrite(Kernel kernel, int index, const RewriteStep& step) {
   stage.body = LoadOf(part.output, out.dtype, std::move(at));
   stage.reduce_axes.clear();
   stage.reduction = Reduction::kNone;
-  kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
+  kernel.stages.Insert(index, std::move(part));
   return kernel;
 }
 

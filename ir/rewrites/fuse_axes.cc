@@ -15,7 +15,7 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
+Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
   const std::vector<std::string>& names = step.names;
   const size_t count = names.size();
   // Tensors whose dimensions first … first+count-1 become one. Found by walking accesses from the stage's own axes.
@@ -28,10 +28,10 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     return std::find_if(views.begin(), views.end(), [&](const View& v) { return v.tensor == tensor; });
   };
   // Position of the first collapsed axis in each stage (spatial or reduction), -1 if the stage has none.
-  std::vector<int> first_axis(kernel.stages.size(), -1);
-  std::vector<size_t> queue;
+  IdVector<StageId, int> first_axis(kernel.stages.size(), -1);
+  std::vector<StageId> queue;
 
-  auto add_stage = [&](size_t s, size_t first) -> Result<void> {
+  auto add_stage = [&](StageId s, size_t first) -> Result<void> {
     if (first_axis[s] >= 0) {
       if (first_axis[s] != static_cast<int>(first))
         return Refuse("fuse_axes: one stage uses the dimensions in two ways");
@@ -47,12 +47,12 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
       return {};
     }
     views.push_back({tensor, first});
-    for (size_t s = 0; s < kernel.stages.size(); ++s)
+    for (StageId s : kernel.stages.ids())
       if (kernel.stages[s].output == tensor) HONE_TRY(add_stage(s, first));
     return {};
   };
 
-  const Stage& start = kernel.stages[static_cast<size_t>(index)];
+  const Stage& start = kernel.stages[index];
   {
     std::vector<std::string> all;
     for (const Axis& axis : start.axes) all.push_back(axis.name);
@@ -66,7 +66,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
     if (first < spatial)
       HONE_TRY(add_view(start.output, first));
     else
-      HONE_TRY(add_stage(static_cast<size_t>(index), first));
+      HONE_TRY(add_stage(index, first));
   }
 
   // Propagate through accesses until nothing new is found.
@@ -76,7 +76,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
   bool grew = true;
   while (grew) {
     size_t before = views.size() + queue.size();
-    for (size_t s = 0; s < kernel.stages.size(); ++s) {
+    for (StageId s : kernel.stages.ids()) {
       Result<void> outcome;
       Walk(kernel.stages[s].body, [&](const Expr& load) {
         if (load.op() != Op::kLoad || !outcome) return;
@@ -106,7 +106,7 @@ Result<Kernel> FuseAxes(Kernel kernel, int index, const RewriteStep& step) {
   }
 
   // Check every access and every extent, then rewrite.
-  for (size_t s = 0; s < kernel.stages.size(); ++s) {
+  for (StageId s : kernel.stages.ids()) {
     if (first_axis[s] < 0) continue;
     Stage& stage = kernel.stages[s];
     size_t first = static_cast<size_t>(first_axis[s]), spatial = stage.axes.size();

@@ -20,12 +20,12 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
+Result<Kernel> Im2col(Kernel kernel, StageId index, const RewriteStep& step) {
   const TensorId tensor = FindTensor(kernel, step.names[0]);
   if (!tensor) return Refuse("there is no tensor " + step.names[0]);
   const std::string& result = step.names[1];
   const std::vector<std::string> axes(step.names.begin() + 2, step.names.end());
-  Stage& reader = kernel.stages[static_cast<size_t>(index)];
+  Stage& reader = kernel.stages[index];
   const std::string reader_name = kernel.tensors[reader.output].name;
   const Tensor source = kernel.tensors[tensor];
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
@@ -82,7 +82,7 @@ Result<Kernel> Im2col(Kernel kernel, int index, const RewriteStep& step) {
     return Refuse(fmt::format("{} reads {} under a condition", reader_name, source.name));
   const Expr load = LoadOf(stage.output, source.dtype, std::move(indices));
   reader.body = Rewrite(reader.body, [&](const Expr& e) { return SameExpr(e, access) ? load : e; });
-  kernel.stages.insert(kernel.stages.begin() + index, std::move(stage));
+  kernel.stages.Insert(index, std::move(stage));
   return kernel;
 }
 

@@ -62,36 +62,36 @@ double NodesInlined(const Kernel& kernel, const Expr& expr, const Stage& produce
 
 }  // namespace
 
-double NodesOnceInlined(const Kernel& kernel, int stage, int reader) {
-  const Stage& producer = kernel.stages[static_cast<size_t>(stage)];
+double NodesOnceInlined(const Kernel& kernel, StageId stage, StageId reader) {
+  const Stage& producer = kernel.stages[stage];
   std::vector<int> mentions(producer.axes.size());
   Walk(producer.body, [&](const Expr& e) {
     if (e.op() == Op::kAxis) ++mentions[static_cast<size_t>(e.int_value())];
   });
-  return NodesInlined(kernel, kernel.stages[static_cast<size_t>(reader)].body, producer, mentions);
+  return NodesInlined(kernel, kernel.stages[reader].body, producer, mentions);
 }
 
-Result<Kernel> InlineStage(Kernel kernel, int index) {
-  const Stage producer = kernel.stages[static_cast<size_t>(index)];
+Result<Kernel> InlineStage(Kernel kernel, StageId index) {
+  const Stage producer = kernel.stages[index];
   const Tensor& tensor = kernel.tensors[producer.output];
   if (producer.reduction != Reduction::kNone)
     return Refuse(tensor.name + " is a reduction: it can be placed, not inlined");
   if (tensor.kind == TensorKind::kOutput) return Refuse(tensor.name + " is an output: it must be stored");
   constexpr ParseLimits kLimits;
-  const std::vector<int> readers = ReadersOf(kernel, producer.output);
+  const std::vector<StageId> readers = ReadersOf(kernel, producer.output);
   double nodes = 0;
   for (const Stage& stage : kernel.stages) nodes += stage.body.nodes();
-  for (int reader : readers) {
-    const Expr& body = kernel.stages[static_cast<size_t>(reader)].body;
+  for (StageId reader : readers) {
+    const Expr& body = kernel.stages[reader].body;
     nodes += NodesOnceInlined(kernel, index, reader) - body.nodes();
     if (nodes > kLimits.nodes || body.height() + producer.body.height() > kLimits.height)
       return Refuse(tensor.name + " is read too often, or in too long a chain, to be inlined");
   }
-  for (int reader : readers) {
-    Stage& stage = kernel.stages[static_cast<size_t>(reader)];
+  for (StageId reader : readers) {
+    Stage& stage = kernel.stages[reader];
     stage.body = InlineInto(kernel, stage.body, producer);
   }
-  kernel.stages.erase(kernel.stages.begin() + index);
+  kernel.stages.Erase(index);
   return kernel;
 }
 

@@ -36,8 +36,7 @@ std::optional<Axes> PlainAxes(const Expr& load) {
 
 class Proof {
  public:
-  Proof(const Kernel& kernel, int stage)
-      : kernel_(kernel), top_(kernel.stages[static_cast<size_t>(stage)]), rank_(top_.axes.size()) {}
+  Proof(const Kernel& kernel, StageId stage) : kernel_(kernel), top_(kernel.stages[stage]), rank_(top_.axes.size()) {}
 
   // Why not, or "".
   std::string Refusal() {
@@ -125,9 +124,9 @@ class Proof {
   bool FollowsTotal(const Expr& e, const std::vector<Expr>& row) const {
     if (e.Loads(total_)) return SameRow(RowOf(e), row);
     if (e.op() == Op::kLoad) {
-      const int source = FindStage(kernel_, kernel_.tensors[e.tensor()].name);
-      if (source < 0 || kernel_.stages[static_cast<size_t>(source)].reduction != Reduction::kNone) return false;
-      return FollowsTotal(SubstituteAxes(kernel_.stages[static_cast<size_t>(source)].body, e.args()), row);
+      const StageId source = FindStage(kernel_, kernel_.tensors[e.tensor()].name);
+      if (!source || kernel_.stages[source].reduction != Reduction::kNone) return false;
+      return FollowsTotal(SubstituteAxes(kernel_.stages[source].body, e.args()), row);
     }
     return TraitsOf(e.op()).keeps_nan &&
            std::any_of(e.args().begin(), e.args().end(), [&](const Expr& arg) { return FollowsTotal(arg, row); });
@@ -156,8 +155,8 @@ class Proof {
   Axes total_axes_;  // S's dimension that is T's axis i
 };
 
-Result<Kernel> MaxIgnoreNan(Kernel kernel, int index, const RewriteStep&) {
-  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+Result<Kernel> MaxIgnoreNan(Kernel kernel, StageId index, const RewriteStep&) {
+  Stage& stage = kernel.stages[index];
   const Tensor& tensor = kernel.tensors[stage.output];
   if (stage.reduction != Reduction::kMax || !IsFloat(tensor.dtype))
     return Refuse(fmt::format("{} is no maximum of floats", tensor.name));

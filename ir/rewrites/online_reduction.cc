@@ -34,15 +34,15 @@ Expr Resolved(const Kernel& kernel, Expr e) {
   return e;
 }
 
-// The stage that a load reads, if its indices are the reader's leading axes in order; -1 otherwise. An axis of one
+// The stage that a load reads, if its indices are the reader's leading axes in order; none otherwise. An axis of one
 // element may be left out of its index.
-int RowStage(const Kernel& kernel, const Expr& load, const Stage& reader) {
-  if (load.op() != Op::kLoad || load.args().size() != reader.axes.size()) return -1;
+StageId RowStage(const Kernel& kernel, const Expr& load, const Stage& reader) {
+  if (load.op() != Op::kLoad || load.args().size() != reader.axes.size()) return {};
   for (size_t i = 0; i < load.args().size(); ++i) {
     const Expr& index = load.arg(i);
     const bool in_place = index.op() == Op::kAxis && index.int_value() == static_cast<int64_t>(i);
     const bool only_one = index.op() == Op::kInt && UpperExtent(kernel, reader.axes[i].extent) == 1;
-    if (!in_place && !only_one) return -1;
+    if (!in_place && !only_one) return {};
   }
   return FindStage(kernel, kernel.tensors[load.tensor()].name);
 }
@@ -61,26 +61,26 @@ bool IsPositive(const Kernel& kernel, const Expr& e) {
 enum class Kind { kExponentials, kDeviations };
 
 struct Pair {
-  int first = -1;
+  StageId first;
   Kind kind = Kind::kExponentials;
   Expr taken_off;  // T[o] or c·T[o], over the axes of S
 };
 
 // The stage T of c·T, where `e` is that.
-int ScaledSum(const Kernel& kernel, const Expr& e, const Stage& reader) {
+StageId ScaledSum(const Kernel& kernel, const Expr& e, const Stage& reader) {
   auto stage_of = [&](const Expr& part) { return RowStage(kernel, Resolved(kernel, part), reader); };
   switch (e.op()) {
     case Op::kLoad: return RowStage(kernel, e, reader);
-    case Op::kDiv: return IsPositive(kernel, e.arg(1)) ? stage_of(e.arg(0)) : -1;
+    case Op::kDiv: return IsPositive(kernel, e.arg(1)) ? stage_of(e.arg(0)) : StageId();
     case Op::kMul:
       if (IsPositive(kernel, e.arg(1))) return stage_of(e.arg(0));
-      return IsPositive(kernel, e.arg(0)) ? stage_of(e.arg(1)) : -1;
-    default: return -1;
+      return IsPositive(kernel, e.arg(0)) ? stage_of(e.arg(1)) : StageId();
+    default: return {};
   }
 }
 
-Result<Pair> FindPair(const Kernel& kernel, int index) {
-  const Stage& second = kernel.stages[static_cast<size_t>(index)];
+Result<Pair> FindPair(const Kernel& kernel, StageId index) {
+  const Stage& second = kernel.stages[index];
   const std::string& name = NameOf(kernel, second);
   const DType type = TypeOf(kernel, second);
   if (second.reduction != Reduction::kSum || second.reduce_axes.size() != 1 ||
@@ -101,10 +101,10 @@ Result<Pair> FindPair(const Kernel& kernel, int index) {
   pair.taken_off = Resolved(kernel, difference.arg(1));
   pair.first = pair.kind == Kind::kExponentials ? RowStage(kernel, pair.taken_off, second)
                                                 : ScaledSum(kernel, pair.taken_off, second);
-  if (pair.first < 0)
+  if (!pair.first)
     return Refuse(fmt::format("what {} takes off x is no {} of the same row", name,
                               pair.kind == Kind::kExponentials ? "maximum" : "multiple of a sum"));
-  const Stage& first = kernel.stages[static_cast<size_t>(pair.first)];
+  const Stage& first = kernel.stages[pair.first];
   const bool is_maximum = first.reduction == Reduction::kMax || first.reduction == Reduction::kMaxOfNumbers;
   auto same = [](const std::vector<Axis>& a, const std::vector<Axis>& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -134,14 +134,13 @@ std::string FreshAxis(const std::vector<const Stage*>& stages, const std::string
 
 class Maker {
  public:
-  Maker(Kernel kernel, int second, Pair pair, const std::string& base, int64_t block)
+  Maker(Kernel kernel, StageId second, Pair pair, const std::string& base, int64_t block)
       : kernel_(std::move(kernel)),
         pair_(std::move(pair)),
         names_(base),
-        second_index_(static_cast<size_t>(second)),
-        first_index_(static_cast<size_t>(pair_.first)),
-        first_(kernel_.stages[first_index_]),
-        second_(kernel_.stages[second_index_]),
+        second_id_(second),
+        first_(kernel_.stages[pair_.first]),
+        second_(kernel_.stages[second]),
         type_(TypeOf(kernel_, second_)),
         rank_(second_.axes.size()),
         extent_(second_.reduce_axes[0].extent),
@@ -178,13 +177,12 @@ class Maker {
       return LoadOf(kept, type_, Indices(&index, BlockAt(rank_)));
     };
     const IdVector<TensorId, bool> was_read = Read();
-    Stage& merged_first = kernel_.stages[first_index_];
-    Stage& merged_second = kernel_.stages[second_index_];
+    Stage& merged_first = kernel_.stages[pair_.first];
+    Stage& merged_second = kernel_.stages[second_id_];
     merged_first.body = statistic(0);
     merged_second.body = Merged(statistic(0), statistic(1));
     merged_first.reduce_axes = merged_second.reduce_axes = {{block_axis_, count_}};
-    const auto at = kernel_.stages.begin() + static_cast<ptrdiff_t>(first_index_);
-    kernel_.stages.insert(at, {std::move(of_first), std::move(of_second), std::move(both)});
+    kernel_.stages.Insert(pair_.first, {std::move(of_first), std::move(of_second), std::move(both)});
     DropUnread(was_read);
     return std::move(kernel_);
   }
@@ -273,7 +271,7 @@ class Maker {
   void DropUnread(const IdVector<TensorId, bool>& was_read) {
     for (bool changed = true; changed;) {
       const IdVector<TensorId, bool> read = Read();
-      changed = std::erase_if(kernel_.stages, [&](const Stage& stage) {
+      changed = kernel_.stages.EraseIf([&](const Stage& stage) {
         const TensorId id = stage.output;
         return kernel_.tensors[id].kind == TensorKind::kIntermediate && !read[id] && was_read.contains(id) &&
                was_read[id];
@@ -284,7 +282,7 @@ class Maker {
   Kernel kernel_;
   const Pair pair_;
   const OnlineNames names_;
-  const size_t second_index_, first_index_;
+  const StageId second_id_;
   const Stage first_, second_;  // as they were
   const DType type_;
   const size_t rank_;
@@ -296,7 +294,7 @@ class Maker {
   std::string block_axis_;
 };
 
-Result<Kernel> OnlineReduction(Kernel kernel, int stage, const RewriteStep& step) {
+Result<Kernel> OnlineReduction(Kernel kernel, StageId stage, const RewriteStep& step) {
   const std::string& base = step.names[0];
   const int64_t block = step.numbers[0];
   if (block < 1) return Refuse("a block of a row has at least one element");
@@ -309,9 +307,9 @@ Result<Kernel> OnlineReduction(Kernel kernel, int stage, const RewriteStep& step
 
 // A block of a row is at most the row.
 std::string FitOnlineReduction(RewriteStep& step, const FitContext& context) {
-  const int index = FindStage(context.before.kernel, step.stage);
-  if (step.numbers.size() != 1 || index < 0) return "";
-  const Stage& stage = context.before.kernel.stages[static_cast<size_t>(index)];
+  const StageId index = FindStage(context.before.kernel, step.stage);
+  if (step.numbers.size() != 1 || !index) return "";
+  const Stage& stage = context.before.kernel.stages[index];
   if (stage.reduce_axes.size() != 1) return "";
   const int64_t length = UpperExtent(context.before.kernel, stage.reduce_axes[0].extent);
   if (length < 1 || step.numbers[0] <= length) return "";
@@ -321,7 +319,7 @@ std::string FitOnlineReduction(RewriteStep& step, const FitContext& context) {
 
 }  // namespace
 
-Result<int> FirstOfOnline(const Kernel& kernel, int stage) { return HONE_TRY(FindPair(kernel, stage)).first; }
+Result<StageId> FirstOfOnline(const Kernel& kernel, StageId stage) { return HONE_TRY(FindPair(kernel, stage)).first; }
 
 namespace rewrites {
 

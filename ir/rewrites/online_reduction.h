@@ -30,6 +30,6 @@ struct OnlineNames {
 };
 
 // Index of the stage T, if `stage` (by index) is such an S.
-Result<int> FirstOfOnline(const Kernel& kernel, int stage);
+Result<StageId> FirstOfOnline(const Kernel& kernel, StageId stage);
 
 }  // namespace hone

@@ -52,8 +52,8 @@ Result<Kernel> ApplyRewrite(const Kernel& kernel, const RewriteStep& step) {
       step.names.size() == rewrite->names || (rewrite->or_more_names && step.names.size() > rewrite->names);
   if (!enough_names || step.numbers.size() != rewrite->numbers)
     return Refuse(fmt::format("{} takes {}", rewrite->name, rewrite->takes));
-  const int stage = FindStage(kernel, step.stage);
-  if (stage < 0) return Refuse("there is no stage " + step.stage);
+  const StageId stage = FindStage(kernel, step.stage);
+  if (!stage) return Refuse("there is no stage " + step.stage);
   return rewrite->apply(kernel, stage, step);
 }
 

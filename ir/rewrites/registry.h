@@ -38,9 +38,9 @@ struct GraphRewrite {
   // Whether the rest of a schedule means nothing without it: a fit that would drop it is refused.
   bool is_algorithm = false;
 
-  // The kernel with the stage (by index) rewritten. kInvalid, kLimit: why not. REQUIRES: as many names and numbers as
+  // The kernel with the stage rewritten. kInvalid, kLimit: why not. REQUIRES: as many names and numbers as
   // it takes.
-  Result<Kernel> (*apply)(Kernel kernel, int stage, const RewriteStep& step) = nullptr;
+  Result<Kernel> (*apply)(Kernel kernel, StageId stage, const RewriteStep& step) = nullptr;
   // Changes names and numbers to what suits the context's kernel, and says why; "" if they suit it as they are.
   // nullptr: they always do.
   std::string (*fit)(RewriteStep& step, const FitContext& context) = nullptr;

@@ -89,7 +89,7 @@ struct Dimension {
 
 class Reindexing {
  public:
-  Reindexing(Kernel kernel, int reader, TensorId tensor)
+  Reindexing(Kernel kernel, StageId reader, TensorId tensor)
       : kernel_(std::move(kernel)), reader_(reader), tensor_(tensor) {}
 
   Result<Kernel> Run(const std::string& result) && {
@@ -116,15 +116,15 @@ class Reindexing {
     if (!AlwaysInBounds(kernel_, copy))
       return Refuse(fmt::format("{} reads {} under a condition", ReaderName(), Source().name));
     copy.body = SplitClamp(copy.body);
-    Stage& reader = kernel_.stages[static_cast<size_t>(reader_)];
+    Stage& reader = kernel_.stages[reader_];
     reader.body = Replaced(reader.body, copy.output);
-    kernel_.stages.insert(kernel_.stages.begin() + reader_, std::move(copy));
+    kernel_.stages.Insert(reader_, std::move(copy));
     return std::move(kernel_);
   }
 
  private:
   const Tensor& Source() const { return kernel_.tensors[tensor_]; }
-  const Stage& Reader() const { return kernel_.stages[static_cast<size_t>(reader_)]; }
+  const Stage& Reader() const { return kernel_.stages[reader_]; }
   const std::string& ReaderName() const { return kernel_.tensors[Reader().output].name; }
 
   // By more than sums in some dimension.
@@ -207,12 +207,12 @@ class Reindexing {
   }
 
   Kernel kernel_;
-  const int reader_;
+  const StageId reader_;
   const TensorId tensor_;
   std::vector<Dimension> dimensions_;
 };
 
-Result<Kernel> Reindex(Kernel kernel, int index, const RewriteStep& step) {
+Result<Kernel> Reindex(Kernel kernel, StageId index, const RewriteStep& step) {
   const TensorId tensor = FindTensor(kernel, step.names[0]);
   if (!tensor) return Refuse("there is no tensor " + step.names[0]);
   if (FindTensor(kernel, step.names[1])) return Refuse(fmt::format("the name {} is taken", step.names[1]));

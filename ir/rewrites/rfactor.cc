@@ -26,9 +26,9 @@ std::string FreshAxis(const Stage& stage, const std::string& base) {
 
 }  // namespace
 
-Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, int64_t lanes,
+Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_name, int64_t lanes,
                        const std::string& result) {
-  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+  Stage& stage = kernel.stages[index];
   const std::string stage_name = kernel.tensors[stage.output].name;
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
   auto axis = std::find_if(stage.reduce_axes.begin(), stage.reduce_axes.end(),
@@ -66,7 +66,7 @@ Result<Kernel> Rfactor(Kernel kernel, int index, const std::string& axis_name, i
   for (size_t i = 0; i <= spatial; ++i) at.push_back(AxisRef(static_cast<int>(i)));
   stage.body = LoadOf(part.output, stage.body.type(), std::move(at));
   stage.reduce_axes = {{lane, Int(lanes)}};
-  kernel.stages.insert(kernel.stages.begin() + index, std::move(part));
+  kernel.stages.Insert(index, std::move(part));
   return kernel;
 }
 

@@ -10,6 +10,6 @@
 namespace hone {
 
 // Reduces axis in `lanes` independent lanes: result[…, l] over the axis' quotient, then the stage over l alone.
-Result<Kernel> Rfactor(Kernel kernel, int stage, const std::string& axis, int64_t lanes, const std::string& result);
+Result<Kernel> Rfactor(Kernel kernel, StageId stage, const std::string& axis, int64_t lanes, const std::string& result);
 
 }  // namespace hone

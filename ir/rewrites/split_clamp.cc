@@ -58,8 +58,8 @@ Expr SplitClamp(const Expr& load) {
 
 namespace {
 
-Result<Kernel> SplitClamps(Kernel kernel, int index, const RewriteStep&) {
-  Stage& stage = kernel.stages[static_cast<size_t>(index)];
+Result<Kernel> SplitClamps(Kernel kernel, StageId index, const RewriteStep&) {
+  Stage& stage = kernel.stages[index];
   // Loads under a pad have a condition of their own.
   auto split = [](auto&& self, const Expr& e) -> Expr {
     if (e.op() == Op::kPad) return e;

@@ -24,8 +24,8 @@ std::vector<bool> AxesIn(const Expr& e, size_t count) {
 Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& padded_load,
                           const std::vector<bool>& trimmed) {
   const std::string& name = kernel.tensors[padded_load.tensor()].name;
-  const int producer = FindStage(kernel, name);
-  const Expr pad = producer < 0 ? Expr() : kernel.stages[static_cast<size_t>(producer)].body;
+  const StageId producer = FindStage(kernel, name);
+  const Expr pad = !producer ? Expr() : kernel.stages[producer].body;
   if (!pad || pad.op() != Op::kPad || pad.arg(1).op() != Op::kFloat || pad.arg(1).float_value() != 0)
     return Refuse(name + " is not padded with zeros");
   const Tensor& source = kernel.tensors[pad.arg(0).tensor()];
@@ -53,12 +53,12 @@ Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& 
   return inside;
 }
 
-Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
+Result<Kernel> TrimPadding(Kernel kernel, StageId index, const RewriteStep& step) {
   const TensorId padded = FindTensor(kernel, step.names[0]);
   if (!padded) return Refuse("there is no tensor " + step.names[0]);
   const std::string& base = step.names[1];
   const std::vector<std::string> axes(step.names.begin() + 2, step.names.end());
-  const Stage sum = kernel.stages[static_cast<size_t>(index)];
+  const Stage sum = kernel.stages[index];
   const Tensor total = kernel.tensors[sum.output];
   const TrimNames names(base);
   for (const std::string& name : {names.whole, names.edges, names.weights})
@@ -131,15 +131,16 @@ Result<Kernel> TrimPadding(Kernel kernel, int index, const RewriteStep& step) {
     if (used_by_edges(i)) edge.push_back(own[i]);
   whole.body = Binary(Op::kAdd, LoadOf(sum.output, total.dtype, std::move(all)),
                       LoadOf(edges.output, total.dtype, std::move(edge)));
-  for (int reader : ReadersOf(kernel, sum.output)) {
-    Stage& stage = kernel.stages[static_cast<size_t>(reader)];
+  for (StageId reader : ReadersOf(kernel, sum.output)) {
+    Stage& stage = kernel.stages[reader];
     stage.body = Rewrite(stage.body, [&](const Expr& e) {
       return e.Loads(sum.output) ? LoadOf(whole.output, total.dtype, e.args()) : e;
     });
   }
-  kernel.stages[static_cast<size_t>(index)].body = SelectOf(inside, sum.body, zero);
-  kernel.stages.insert(kernel.stages.begin() + index + 1, std::move(whole));
-  kernel.stages.insert(kernel.stages.begin() + index, {std::move(weights), std::move(edges)});
+  kernel.stages[index].body = SelectOf(inside, sum.body, zero);
+  StageId behind = index;
+  kernel.stages.Insert(++behind, std::move(whole));
+  kernel.stages.Insert(index, {std::move(weights), std::move(edges)});
   return kernel;
 }
 
@@ -174,14 +175,13 @@ std::string LongerAlong(const std::string& window, const Kernel& kernel, const S
 // elsewhere every term would ask.
 std::string FitTrimPadding(RewriteStep& step, const FitContext& context) {
   const Kernel &here = context.before.kernel, &there = context.donor.kernel;
-  const int index = FindStage(here, step.stage), donor_index = FindStage(there, step.stage);
-  if (index < 0 || donor_index < 0) return "";
-  const StageSchedule& donor_loops = context.donor.stages[static_cast<size_t>(donor_index)];
+  const StageId index = FindStage(here, step.stage), donor_index = FindStage(there, step.stage);
+  if (!index || !donor_index) return "";
+  const StageSchedule& donor_loops = context.donor.stages[donor_index];
   std::string why;
   std::erase_if(step.names, [&](const std::string& name) {
     if (KindOf(donor_loops, name) != LoopKind::kUnrolled) return false;
-    const std::string reason = LongerAlong(name, here, here.stages[static_cast<size_t>(index)], there,
-                                           there.stages[static_cast<size_t>(donor_index)]);
+    const std::string reason = LongerAlong(name, here, here.stages[index], there, there.stages[donor_index]);
     if (!reason.empty()) why = reason;
     return !reason.empty();
   });

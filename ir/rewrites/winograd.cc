@@ -83,7 +83,7 @@ struct StageBuilder {
 
 class Winograd {
  public:
-  Winograd(Kernel kernel, int stage, const std::string& base, int64_t m, int64_t columns)
+  Winograd(Kernel kernel, StageId stage, const std::string& base, int64_t m, int64_t columns)
       : kernel_(std::move(kernel)),
         index_(stage),
         names_(base),
@@ -209,7 +209,7 @@ class Winograd {
     return {};
   }
 
-  const Stage& Sum() const { return kernel_.stages[static_cast<size_t>(index_)]; }
+  const Stage& Sum() const { return kernel_.stages[index_]; }
   const Axis& AxisOf(int position) const {
     return position < rank_ ? Sum().axes[static_cast<size_t>(position)]
                             : Sum().reduce_axes[static_cast<size_t>(position - rank_)];
@@ -250,7 +250,7 @@ class Winograd {
     for (const Axis& axis : builder.stage.axes) tensor.shape.push_back(axis.extent);
     const TensorId id = builder.stage.output = kernel_.tensors.Add(std::move(tensor));
     builder.stage.body = std::move(body);
-    kernel_.stages.insert(kernel_.stages.begin() + index_, std::move(builder.stage));
+    kernel_.stages.Insert(index_, std::move(builder.stage));
     ++index_;
     return id;
   }
@@ -416,17 +416,17 @@ class Winograd {
     Expr t = Binary(Op::kFloorDiv, h, Int(m_)) * Int(columns_) + Binary(Op::kFloorDiv, w, Int(m_));
     Expr body =
         Load(result_, Join({Binary(Op::kMod, h, Int(m_)), Binary(Op::kMod, w, Int(m_))}, Join(At(others_, own), {t})));
-    Stage& sum = kernel_.stages[static_cast<size_t>(index_)];
+    Stage& sum = kernel_.stages[index_];
     sum.reduction = Reduction::kNone;
     sum.reduce_axes.clear();
     sum.body = body;
     // The padded copy that `input` took the place of.
     if (!replaced_ || !ReadersOf(kernel_, replaced_).empty()) return;
-    std::erase_if(kernel_.stages, [&](const Stage& stage) { return stage.output == replaced_; });
+    kernel_.stages.EraseIf([&](const Stage& stage) { return stage.output == replaced_; });
   }
 
   Kernel kernel_;
-  int index_;  // of the sum
+  StageId index_;  // of the sum
   const WinogradNames names_;
   const int64_t m_, columns_;
   const Transforms& transforms_;
@@ -440,7 +440,7 @@ class Winograd {
   TensorId input_, row_sums_, tiles_, filter_rows_, filter_, product_, half_, result_;
 };
 
-Result<Kernel> ApplyWinograd(Kernel kernel, int stage, const RewriteStep& step) {
+Result<Kernel> ApplyWinograd(Kernel kernel, StageId stage, const RewriteStep& step) {
   return Winograd(std::move(kernel), stage, step.names[0], step.numbers[0], step.numbers[1]).Go();
 }
 
@@ -451,9 +451,9 @@ std::string FitWinograd(RewriteStep& step, const FitContext& context) {
   int64_t& columns = step.numbers[1];
   auto tiles_in_a_row = [&](int64_t width) { return (width + m - 1) / m; };
   auto width = [&](const Kernel& kernel) -> int64_t {
-    const int stage = FindStage(kernel, step.stage);
-    if (stage < 0 || kernel.stages[static_cast<size_t>(stage)].axes.empty()) return 0;
-    return UpperExtent(kernel, kernel.stages[static_cast<size_t>(stage)].axes.back().extent);
+    const StageId stage = FindStage(kernel, step.stage);
+    if (!stage || kernel.stages[stage].axes.empty()) return 0;
+    return UpperExtent(kernel, kernel.stages[stage].axes.back().extent);
   };
   const int64_t there = width(context.donor_kernel), here = width(context.before.kernel);
   if (there == 0 || here == 0) return "";
@@ -466,7 +466,7 @@ std::string FitWinograd(RewriteStep& step, const FitContext& context) {
 
 }  // namespace
 
-Result<void> CheckWinograd(const Kernel& kernel, int stage, int64_t m, int64_t columns) {
+Result<void> CheckWinograd(const Kernel& kernel, StageId stage, int64_t m, int64_t columns) {
   return Winograd(kernel, stage, "", m, columns).Check();
 }
 

@@ -36,6 +36,6 @@ struct WinogradNames {
 // What refuses such a rewrite of the stage y (by index), names apart. `m`: 2 or 4. `columns`: tiles in a row, at least
 // as many as y's width needs. kInvalid: no such convolution; another window than 3×3, strides, dilation, integers,
 // dynamic sizes. y itself becomes a copy of `result`.
-Result<void> CheckWinograd(const Kernel& kernel, int stage, int64_t m, int64_t columns);
+Result<void> CheckWinograd(const Kernel& kernel, StageId stage, int64_t m, int64_t columns);
 
 }  // namespace hone

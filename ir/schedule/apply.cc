@@ -29,11 +29,11 @@ bool IsForGpu(const ScheduledKernel& scheduled) {
   });
 }
 
-Scope EffectiveScope(const ScheduledKernel& scheduled, size_t stage) {
+Scope EffectiveScope(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   const Tensor& tensor = scheduled.kernel.tensors[scheduled.kernel.stages[stage].output];
   if (schedule.scope != Scope::kDefault || tensor.kind == TensorKind::kOutput) return schedule.scope;
-  if (schedule.attach_stage < 0) return Scope::kWorkspace;
+  if (!schedule.attach_stage) return Scope::kWorkspace;
   return IsForGpu(scheduled) ? Scope::kBlock : Scope::kPerWorker;
 }
 

@@ -35,7 +35,7 @@ struct LoopRelation {
 struct StageSchedule {
   std::vector<LoopDim> loops;           // outermost first
   std::vector<LoopRelation> relations;  // in the order they were made
-  int attach_stage = -1;                // index into stages; -1: at the root
+  StageId attach_stage;                 // none: at the root
   std::string attach_loop;              // path in that stage
   Scope scope = Scope::kDefault;
   std::vector<LayoutDim> layout;
@@ -46,14 +46,14 @@ struct StageSchedule {
 };
 
 struct ScheduledKernel {
-  Kernel kernel;                      // after the rewrites
-  std::vector<StageSchedule> stages;  // parallel to kernel.stages
+  Kernel kernel;                            // after the rewrites
+  IdVector<StageId, StageSchedule> stages;  // of kernel.stages
 };
 
 // Whether a schedule is for a GPU: it binds loops, or stores something per block.
 bool IsForGpu(const ScheduledKernel& scheduled);
 // Where a stage's values live, with what the default comes to at its place.
-Scope EffectiveScope(const ScheduledKernel& scheduled, size_t stage);
+Scope EffectiveScope(const ScheduledKernel& scheduled, StageId stage);
 
 // kInvalid: "step 3 (split y.q 4): y has no loop q; it has n, h, w". REQUIRES: the kernel passed VerifyKernel.
 Result<ScheduledKernel> ApplySchedule(const Kernel& kernel, const Schedule& schedule);

@@ -22,7 +22,7 @@ class LaunchCheck {
  public:
   explicit LaunchCheck(const ScheduledKernel& scheduled) : scheduled_(scheduled) {}
 
-  Result<void> CheckStage(size_t stage) const {
+  Result<void> CheckStage(StageId stage) const {
     HONE_TRY(CheckBlocks(stage));
     HONE_TRY(CheckThreads(stage));
     HONE_TRY(CheckStorage(stage));
@@ -30,12 +30,12 @@ class LaunchCheck {
   }
 
  private:
-  const StageSchedule& At(size_t stage) const { return scheduled_.stages[stage]; }
-  std::string Name(size_t stage) const { return StageName(scheduled_, stage); }
-  std::string LoopName(size_t stage, const LoopDim& loop) const { return Name(stage) + "." + loop.path; }
+  const StageSchedule& At(StageId stage) const { return scheduled_.stages[stage]; }
+  std::string Name(StageId stage) const { return StageName(scheduled_, stage); }
+  std::string LoopName(StageId stage, const LoopDim& loop) const { return Name(stage) + "." + loop.path; }
 
   // Blocks are the outermost loops of a launch.
-  Result<void> CheckBlocks(size_t stage) const {
+  Result<void> CheckBlocks(StageId stage) const {
     bool only_blocks = true;
     for (const LoopDim& loop : At(stage).loops) {
       if (loop.kind == LoopKind::kParallel)
@@ -45,7 +45,7 @@ class LaunchCheck {
         only_blocks = false;
         continue;
       }
-      if (At(stage).attach_stage >= 0)
+      if (At(stage).attach_stage)
         return Refuse(
             fmt::format("{} is bound to {} inside another stage: only loops of a stage at the root are blocks",
                         LoopName(stage, loop), LaunchAxisName(loop.axis)));
@@ -57,11 +57,11 @@ class LaunchCheck {
   }
 
   // Inside a loop of threads each of them is on its own, except for what the block computes together.
-  Result<void> CheckThreads(size_t stage) const {
+  Result<void> CheckThreads(StageId stage) const {
     for (const LoopDim& loop : At(stage).loops) {
       if (!IsThreads(loop) || ScopeOf(stage) == Scope::kBlock) continue;
-      for (size_t inner = stage; At(inner).attach_stage >= 0 && ScopeOf(inner) != Scope::kBlock;) {
-        const auto outer = static_cast<size_t>(At(inner).attach_stage);
+      for (StageId inner = stage; At(inner).attach_stage && ScopeOf(inner) != Scope::kBlock;) {
+        const StageId outer = At(inner).attach_stage;
         for (const LoopDim& around : At(outer).loops) {
           if (IsThreads(around) && around.axis == loop.axis)
             return Refuse(fmt::format("{} is bound to {} inside {}, which is too: store {} block, or bind one of them",
@@ -75,9 +75,9 @@ class LaunchCheck {
     return {};
   }
 
-  Result<void> CheckStorage(size_t stage) const {
+  Result<void> CheckStorage(StageId stage) const {
     const StageSchedule& schedule = At(stage);
-    const bool is_at_root = schedule.attach_stage < 0;
+    const bool is_at_root = !schedule.attach_stage;
     switch (ScopeOf(stage)) {
       case Scope::kPerWorker:
         return Refuse(
@@ -95,8 +95,8 @@ class LaunchCheck {
         return {};
       case Scope::kWorkspace: {
         if (is_at_root) return {};
-        size_t root = stage;
-        while (At(root).attach_stage >= 0) root = static_cast<size_t>(At(root).attach_stage);
+        StageId root = stage;
+        while (At(root).attach_stage) root = At(root).attach_stage;
         if (std::any_of(At(root).loops.begin(), At(root).loops.end(), IsBound))
           return Refuse(fmt::format("{} is in the workspace but computed inside bound loops of {}: blocks would race",
                                     Name(stage), Name(root)));
@@ -106,7 +106,7 @@ class LaunchCheck {
     }
   }
 
-  Result<void> CheckTiles(size_t stage) const {
+  Result<void> CheckTiles(StageId stage) const {
     const StageSchedule& schedule = At(stage);
     const auto bound = std::find_if(schedule.loops.begin(), schedule.loops.end(), IsBound);
     if (bound == schedule.loops.end()) return {};
@@ -128,7 +128,7 @@ class LaunchCheck {
   }
 
   // As lowering takes it.
-  Scope ScopeOf(size_t stage) const { return EffectiveScope(scheduled_, stage); }
+  Scope ScopeOf(StageId stage) const { return EffectiveScope(scheduled_, stage); }
 
   const ScheduledKernel& scheduled_;
 };
@@ -137,7 +137,7 @@ class LaunchCheck {
 
 Result<void> CheckLaunches(const ScheduledKernel& scheduled) {
   if (!IsForGpu(scheduled)) return {};
-  for (size_t stage = 0; stage < scheduled.stages.size(); ++stage) HONE_TRY(LaunchCheck(scheduled).CheckStage(stage));
+  for (StageId stage : scheduled.stages.ids()) HONE_TRY(LaunchCheck(scheduled).CheckStage(stage));
   return {};
 }
 

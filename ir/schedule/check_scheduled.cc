@@ -14,24 +14,23 @@ namespace {
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // Every reader of an attached stage must be the stage that it is attached to, or lie inside the loop.
-Result<void> CheckPlace(const ScheduledKernel& scheduled, size_t stage) {
+Result<void> CheckPlace(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
-  if (schedule.attach_stage < 0) return {};
-  const auto outer = static_cast<size_t>(schedule.attach_stage);
+  if (!schedule.attach_stage) return {};
+  const StageId outer = schedule.attach_stage;
   const size_t loop = HONE_TRY(FindLoop(scheduled, outer, schedule.attach_loop));
-  for (int reader : ReadersOf(scheduled.kernel, scheduled.kernel.stages[stage].output)) {
-    int at = reader;
+  for (StageId reader : ReadersOf(scheduled.kernel, scheduled.kernel.stages[stage].output)) {
+    StageId at = reader;
     while (at != schedule.attach_stage) {
-      const StageSchedule& between = scheduled.stages[static_cast<size_t>(at)];
-      if (between.attach_stage < 0)
+      const StageSchedule& between = scheduled.stages[at];
+      if (!between.attach_stage)
         return Refuse(fmt::format("{} is computed inside {}, but {} reads it outside", StageName(scheduled, stage),
-                                  StageName(scheduled, outer), StageName(scheduled, static_cast<size_t>(reader))));
+                                  StageName(scheduled, outer), StageName(scheduled, reader)));
       if (between.attach_stage == schedule.attach_stage) {
         Result<size_t> place = FindLoop(scheduled, outer, between.attach_loop);
         if (place && *place < loop)
           return Refuse(fmt::format("{} is computed at {}, inside the loop where {} already needs it",
-                                    StageName(scheduled, stage), schedule.attach_loop,
-                                    StageName(scheduled, static_cast<size_t>(at))));
+                                    StageName(scheduled, stage), schedule.attach_loop, StageName(scheduled, at)));
       }
       at = between.attach_stage;
     }
@@ -39,30 +38,30 @@ Result<void> CheckPlace(const ScheduledKernel& scheduled, size_t stage) {
   return {};
 }
 
-Result<void> CheckWorkers(const ScheduledKernel& scheduled, size_t stage) {
+Result<void> CheckWorkers(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   const std::string& name = StageName(scheduled, stage);
   for (size_t l = 0; l < schedule.loops.size(); ++l) {
     if (schedule.loops[l].kind != LoopKind::kParallel) continue;
-    if (schedule.attach_stage >= 0)
+    if (schedule.attach_stage)
       return Refuse(fmt::format("{}.{} is parallel inside another loop: only outermost loops run on workers", name,
                                 schedule.loops[l].path));
     if (l != 0)
       return Refuse(fmt::format("{}.{} is parallel but not outermost: reorder or fuse", name, schedule.loops[l].path));
   }
-  if (schedule.scope != Scope::kWorkspace || schedule.attach_stage < 0) return {};
-  auto root = static_cast<size_t>(schedule.attach_stage);
-  while (scheduled.stages[root].attach_stage >= 0) root = static_cast<size_t>(scheduled.stages[root].attach_stage);
+  if (schedule.scope != Scope::kWorkspace || !schedule.attach_stage) return {};
+  StageId root = schedule.attach_stage;
+  while (scheduled.stages[root].attach_stage) root = scheduled.stages[root].attach_stage;
   if (scheduled.stages[root].loops[0].kind == LoopKind::kParallel)
     return Refuse(fmt::format("{} is in the workspace but computed inside a parallel loop of {}: workers would race",
                               name, StageName(scheduled, root)));
   return {};
 }
 
-Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
+Result<void> CheckStorage(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   const std::string& name = StageName(scheduled, stage);
-  const bool is_at_root = schedule.attach_stage < 0;
+  const bool is_at_root = !schedule.attach_stage;
   if (schedule.scope == Scope::kPerWorker && is_at_root)
     return Refuse(name + " is stored per worker but computed at the root");
   if (schedule.scope == Scope::kRegisters && is_at_root)
@@ -74,10 +73,10 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
   Walk(scheduled.kernel.stages[stage].body, [&](const Expr& e) {
     if (e.op() != Op::kLoad) return;
     const Tensor& read = scheduled.kernel.tensors[e.tensor()];
-    const int producer = FindStage(scheduled.kernel, read.name);
-    if (producer < 0) return;
-    const StageSchedule& inner = scheduled.stages[static_cast<size_t>(producer)];
-    from_operand &= inner.attach_stage == static_cast<int>(stage) && inner.scope == Scope::kRegisters;
+    const StageId producer = FindStage(scheduled.kernel, read.name);
+    if (!producer) return;
+    const StageSchedule& inner = scheduled.stages[producer];
+    from_operand &= inner.attach_stage == stage && inner.scope == Scope::kRegisters;
   });
   if (!from_operand)
     return Refuse(name + " is packed ahead of time: it can read nothing but its operand, and stages in registers");
@@ -86,11 +85,11 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, size_t stage) {
 
 }  // namespace
 
-const std::string& StageName(const ScheduledKernel& scheduled, size_t stage) {
+const std::string& StageName(const ScheduledKernel& scheduled, StageId stage) {
   return scheduled.kernel.tensors[scheduled.kernel.stages[stage].output].name;
 }
 
-Result<size_t> FindLoop(const ScheduledKernel& scheduled, size_t stage, const std::string& path) {
+Result<size_t> FindLoop(const ScheduledKernel& scheduled, StageId stage, const std::string& path) {
   const auto& loops = scheduled.stages[stage].loops;
   for (size_t i = 0; i < loops.size(); ++i)
     if (loops[i].path == path) return i;
@@ -100,7 +99,7 @@ Result<size_t> FindLoop(const ScheduledKernel& scheduled, size_t stage, const st
 }
 
 Result<void> CheckScheduled(const ScheduledKernel& scheduled) {
-  for (size_t stage = 0; stage < scheduled.stages.size(); ++stage) {
+  for (StageId stage : scheduled.stages.ids()) {
     HONE_TRY(CheckPlace(scheduled, stage));
     HONE_TRY(CheckWorkers(scheduled, stage));
     const StageSchedule& schedule = scheduled.stages[stage];

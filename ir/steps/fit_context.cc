@@ -5,15 +5,14 @@
 namespace hone {
 
 const StageSchedule* FindStageSchedule(const ScheduledKernel& scheduled, const std::string& stage) {
-  const int index = FindStage(scheduled.kernel, stage);
-  return index < 0 ? nullptr : &scheduled.stages[static_cast<size_t>(index)];
+  const StageId index = FindStage(scheduled.kernel, stage);
+  return index ? &scheduled.stages[index] : nullptr;
 }
 
 std::optional<int64_t> TripsOf(const ScheduledKernel& scheduled, const std::string& stage, const std::string& path) {
-  const int index = FindStage(scheduled.kernel, stage);
-  if (index < 0) return std::nullopt;
-  return LoopTrips(scheduled.kernel, scheduled.kernel.stages[static_cast<size_t>(index)],
-                   scheduled.stages[static_cast<size_t>(index)], path);
+  const StageId index = FindStage(scheduled.kernel, stage);
+  if (!index) return std::nullopt;
+  return LoopTrips(scheduled.kernel, scheduled.kernel.stages[index], scheduled.stages[index], path);
 }
 
 LoopKind KindOf(const StageSchedule& stage, const std::string& path) {

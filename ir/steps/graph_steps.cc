@@ -58,8 +58,8 @@ Result<InlineStep> ReadInline(StepReader& in) { return InlineStep{HONE_TRY(in.Na
 std::string PrintInline(const InlineStep& step) { return "inline " + step.stage; }
 
 Result<void> ApplyInline(const InlineStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
-  return state.Rewritten(HONE_TRY(InlineStage(state.kernel(), static_cast<int>(stage))));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
+  return state.Rewritten(HONE_TRY(InlineStage(state.kernel(), stage)));
 }
 
 // ---- cache_read TENSOR -> RESULT for STAGE SCOPE [LAYOUT]
@@ -82,13 +82,13 @@ std::string PrintCacheRead(const CacheReadStep& step) {
 }
 
 Result<void> ApplyCacheRead(const CacheReadStep& step, ScheduleState& state) {
-  const size_t reader = HONE_TRY(state.FindStage(step.stage));
+  const StageId reader = HONE_TRY(state.FindStage(step.stage));
   const TensorId tensor = HONE_TRY(state.FindTensor(step.tensor));
   const Tensor& source = state.kernel().tensors[tensor];
   if (step.scope == Scope::kConst && (source.kind != TensorKind::kInput || !source.is_const))
     return Refuse(fmt::format("{} is no constant operand: only those are packed ahead of time", source.name));
-  HONE_TRY(state.Rewritten(HONE_TRY(CacheRead(state.kernel(), tensor, static_cast<int>(reader), step.result))));
-  const size_t copy = HONE_TRY(state.FindStage(step.result));
+  HONE_TRY(state.Rewritten(HONE_TRY(CacheRead(state.kernel(), tensor, reader, step.result))));
+  const StageId copy = HONE_TRY(state.FindStage(step.result));
   HONE_TRY(CheckLayout(state, copy, step.layout));
   state.schedule(copy).scope = step.scope;
   state.schedule(copy).layout = step.layout;
@@ -114,9 +114,8 @@ std::string PrintRfactor(const RfactorStep& step) {
 }
 
 Result<void> ApplyRfactor(const RfactorStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
-  return state.Rewritten(
-      HONE_TRY(Rfactor(state.kernel(), static_cast<int>(stage), step.axis, step.lanes, step.result)));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
+  return state.Rewritten(HONE_TRY(Rfactor(state.kernel(), stage, step.axis, step.lanes, step.result)));
 }
 
 std::string FitRfactor(RfactorStep& step, const FitContext& context) {

@@ -14,7 +14,7 @@ Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(messa
 
 }  // namespace
 
-Result<void> CheckLayout(const ScheduleState& state, size_t stage, const std::vector<LayoutDim>& layout) {
+Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::vector<LayoutDim>& layout) {
   if (layout.empty()) return {};
   const Stage& s = state.stage(stage);
   for (const Axis& axis : s.axes) {

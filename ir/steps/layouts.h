@@ -14,7 +14,7 @@ namespace hone {
 
 // Whether the layout has each axis of the stage once: whole, or as its quotient and remainder by one factor. Empty:
 // yes.
-Result<void> CheckLayout(const ScheduleState& state, size_t stage, const std::vector<LayoutDim>& layout);
+Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::vector<LayoutDim>& layout);
 
 // Factors follow the tiles that the layout was made for. Why they changed; "" if they did not.
 std::string FitLayout(std::vector<LayoutDim>& layout, const FitContext& context);

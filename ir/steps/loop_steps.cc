@@ -50,7 +50,7 @@ std::string PrintSplit(const SplitStep& step) {
 
 // The last trips of an inner part that is split unevenly would come again with the next trip of the outer one: a sum
 // would count them twice.
-Result<void> CheckDivides(const ScheduleState& state, size_t stage, const std::string& path,
+Result<void> CheckDivides(const ScheduleState& state, StageId stage, const std::string& path,
                           const std::vector<int64_t>& factors) {
   const int64_t trips = state.TripsOfInnerPart(stage, path);
   if (trips == 0) return Refuse(fmt::format("{} is made of inner parts of a split: split before fusing", path));
@@ -63,7 +63,7 @@ Result<void> CheckDivides(const ScheduleState& state, size_t stage, const std::s
 }
 
 Result<void> ApplySplit(const SplitStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   const size_t loop = HONE_TRY(state.FindLoop(stage, step.loop));
   StageSchedule& schedule = state.schedule(stage);
   const LoopDim parent = schedule.loops[loop];
@@ -149,7 +149,7 @@ Result<FuseStep> ReadFuse(StepReader& in) {
 std::string PrintFuse(const FuseStep& step) { return "fuse" + LoopsText(step.stage, step.loops); }
 
 Result<void> ApplyFuse(const FuseStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   StageSchedule& schedule = state.schedule(stage);
   for (size_t i = 1; i < step.loops.size(); ++i) {
     // n loops: fuse the first two, then the result with the third, and so on.
@@ -189,7 +189,7 @@ Result<ReorderStep> ReadReorder(StepReader& in) {
 std::string PrintReorder(const ReorderStep& step) { return "reorder" + LoopsText(step.stage, step.loops); }
 
 Result<void> ApplyReorder(const ReorderStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   StageSchedule& schedule = state.schedule(stage);
   if (step.loops.size() != schedule.loops.size())
     return Refuse(fmt::format("{} loops named, {} has {}", step.loops.size(), step.stage, schedule.loops.size()));
@@ -221,7 +221,7 @@ std::optional<ReorderStep> RepairReorder(const ReorderStep& step, const StageSch
 }
 
 // The loop, which no step has given a kind yet.
-Result<LoopDim*> SerialLoop(ScheduleState& state, size_t stage, const std::string& path) {
+Result<LoopDim*> SerialLoop(ScheduleState& state, StageId stage, const std::string& path) {
   LoopDim& loop = state.schedule(stage).loops[HONE_TRY(state.FindLoop(stage, path))];
   if (loop.kind != LoopKind::kSerial) return Refuse(fmt::format("{} has a kind already", path));
   return &loop;
@@ -244,7 +244,7 @@ std::string PrintParallel(const ParallelStep& step) {
 }
 
 Result<void> ApplyParallel(const ParallelStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   LoopDim* loop = HONE_TRY(SerialLoop(state, stage, step.loop));
   if (state.IsReduction(stage, step.loop))
     return Refuse(fmt::format("{} is reduced over: workers would race", step.loop));
@@ -297,7 +297,7 @@ std::optional<S> RepairLoops(const S& step, const StageSchedule& stage) {
 std::string PrintVectorize(const VectorizeStep& step) { return "vectorize" + LoopsText(step.stage, step.loops); }
 
 Result<void> ApplyVectorize(const VectorizeStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   const std::vector<LoopDim>& loops = state.schedule(stage).loops;
   for (const std::string& path : step.loops) {
     LoopDim* loop = HONE_TRY(SerialLoop(state, stage, path));
@@ -311,7 +311,7 @@ Result<void> ApplyVectorize(const VectorizeStep& step, ScheduleState& state) {
 std::string PrintUnroll(const UnrollStep& step) { return "unroll" + LoopsText(step.stage, step.loops); }
 
 Result<void> ApplyUnroll(const UnrollStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   for (const std::string& path : step.loops) HONE_TRY(SerialLoop(state, stage, path))->kind = LoopKind::kUnrolled;
   return {};
 }
@@ -330,7 +330,7 @@ std::string PrintBind(const BindStep& step) {
 }
 
 Result<void> ApplyBind(const BindStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   LoopDim* loop = HONE_TRY(SerialLoop(state, stage, step.loop));
   if (state.IsReduction(stage, step.loop))
     return Refuse(fmt::format("{} is reduced over: threads would race; rfactor it first", step.loop));

@@ -22,7 +22,7 @@ StageSchedule InitialSchedule(const Stage& stage) {
 
 // Whether a step other than a rewrite was applied to the stage: its axes must stay as they are then.
 bool HasSteps(const StageSchedule& schedule) {
-  return schedule.is_rewritten || schedule.attach_stage >= 0 || schedule.scope != Scope::kDefault ||
+  return schedule.is_rewritten || schedule.attach_stage || schedule.scope != Scope::kDefault ||
          !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() ||
          !schedule.prefetches.empty() ||
          std::any_of(schedule.loops.begin(), schedule.loops.end(),
@@ -33,18 +33,18 @@ bool HasSteps(const StageSchedule& schedule) {
 
 ScheduleState::ScheduleState(const Kernel& kernel) {
   result_.kernel = kernel;
-  for (const Stage& stage : kernel.stages) result_.stages.push_back(InitialSchedule(stage));
+  for (const Stage& stage : kernel.stages) result_.stages.Add(InitialSchedule(stage));
 }
 
-Result<size_t> ScheduleState::FindStage(const std::string& name) const {
-  int index = hone::FindStage(result_.kernel, name);
-  if (index >= 0) return static_cast<size_t>(index);
+Result<StageId> ScheduleState::FindStage(const std::string& name) const {
+  const StageId found = hone::FindStage(result_.kernel, name);
+  if (found) return found;
   std::string known;
-  for (size_t i = 0; i < result_.kernel.stages.size(); ++i) known += (i ? ", " : "") + StageName(result_, i);
+  for (StageId stage : result_.kernel.stages.ids()) known += (known.empty() ? "" : ", ") + StageName(result_, stage);
   return Refuse(fmt::format("there is no stage {}; there are {}", name, known));
 }
 
-Result<size_t> ScheduleState::FindLoop(size_t stage, const std::string& path) const {
+Result<size_t> ScheduleState::FindLoop(StageId stage, const std::string& path) const {
   return hone::FindLoop(result_, stage, path);
 }
 
@@ -55,32 +55,32 @@ Result<TensorId> ScheduleState::FindTensor(const std::string& name) const {
 }
 
 Result<void> ScheduleState::Rewritten(Kernel kernel) {
-  std::vector<StageSchedule> stages;
+  IdVector<StageId, StageSchedule> stages;
   for (const Stage& stage : kernel.stages) {
     const std::string& name = kernel.tensors[stage.output].name;
-    int old = hone::FindStage(result_.kernel, name);
-    if (old < 0) {
-      stages.push_back(InitialSchedule(stage));
+    const StageId old = hone::FindStage(result_.kernel, name);
+    if (!old) {
+      stages.Add(InitialSchedule(stage));
       continue;
     }
-    const Stage& before = result_.kernel.stages[static_cast<size_t>(old)];
-    StageSchedule& schedule = result_.stages[static_cast<size_t>(old)];
+    const Stage& before = result_.kernel.stages[old];
+    StageSchedule& schedule = result_.stages[old];
     auto same_axes = [](const std::vector<Axis>& a, const std::vector<Axis>& b) {
       return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                         [](const Axis& x, const Axis& y) { return x.name == y.name && SameExpr(x.extent, y.extent); });
     };
     if (same_axes(before.axes, stage.axes) && same_axes(before.reduce_axes, stage.reduce_axes)) {
-      if (schedule.attach_stage >= 0) {
-        const std::string& consumer = StageName(result_, static_cast<size_t>(schedule.attach_stage));
+      if (schedule.attach_stage) {
+        const std::string& consumer = StageName(result_, schedule.attach_stage);
         schedule.attach_stage = hone::FindStage(kernel, consumer);
-        if (schedule.attach_stage < 0)
+        if (!schedule.attach_stage)
           return Refuse(fmt::format("{} is computed inside {}: inline that first", name, consumer));
       }
-      stages.push_back(std::move(schedule));
+      stages.Add(std::move(schedule));
     } else {
       if (HasSteps(schedule))
         return Refuse(fmt::format("{} has loops, a place or storage already: rewrite its axes before that", name));
-      stages.push_back(InitialSchedule(stage));
+      stages.Add(InitialSchedule(stage));
     }
   }
   result_.kernel = std::move(kernel);
@@ -88,7 +88,7 @@ Result<void> ScheduleState::Rewritten(Kernel kernel) {
   return {};
 }
 
-bool ScheduleState::IsReduction(size_t stage, const std::string& path) const {
+bool ScheduleState::IsReduction(StageId stage, const std::string& path) const {
   const Stage& s = result_.kernel.stages[stage];
   auto is_reduce_axis = [&](const std::string& name) {
     return std::any_of(s.reduce_axes.begin(), s.reduce_axes.end(), [&](const Axis& a) { return a.name == name; });
@@ -101,7 +101,7 @@ bool ScheduleState::IsReduction(size_t stage, const std::string& path) const {
   return false;
 }
 
-bool ScheduleState::IsInnerPart(size_t stage, const std::string& path) const {
+bool ScheduleState::IsInnerPart(StageId stage, const std::string& path) const {
   for (const LoopRelation& relation : result_.stages[stage].relations) {
     auto child = std::find(relation.children.begin(), relation.children.end(), path);
     if (child == relation.children.end()) continue;
@@ -110,7 +110,7 @@ bool ScheduleState::IsInnerPart(size_t stage, const std::string& path) const {
   return false;
 }
 
-int64_t ScheduleState::TripsOfInnerPart(size_t stage, const std::string& path) const {
+int64_t ScheduleState::TripsOfInnerPart(StageId stage, const std::string& path) const {
   for (const LoopRelation& relation : result_.stages[stage].relations) {
     auto child = std::find(relation.children.begin(), relation.children.end(), path);
     if (child == relation.children.end() || relation.factors.empty()) continue;

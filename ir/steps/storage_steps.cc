@@ -18,7 +18,7 @@ constexpr int64_t kFarthestPrefetch = 1 << 20;  // bytes
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-bool IsOutput(const ScheduleState& state, size_t stage) {
+bool IsOutput(const ScheduleState& state, StageId stage) {
   return state.kernel().tensors[state.stage(stage).output].kind == TensorKind::kOutput;
 }
 
@@ -36,11 +36,11 @@ std::string PrintComputeAt(const ComputeAtStep& step) {
 }
 
 Result<void> ApplyComputeAt(const ComputeAtStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage)), consumer = HONE_TRY(state.FindStage(step.consumer));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage)), consumer = HONE_TRY(state.FindStage(step.consumer));
   HONE_TRY(state.FindLoop(consumer, step.loop));
   if (IsOutput(state, stage)) return Refuse(fmt::format("{} is an output: it is computed at the root", step.stage));
   if (consumer <= stage) return Refuse(fmt::format("{} does not come after {}", step.consumer, step.stage));
-  state.schedule(stage).attach_stage = static_cast<int>(consumer);
+  state.schedule(stage).attach_stage = consumer;
   state.schedule(stage).attach_loop = step.loop;
   return {};
 }
@@ -60,7 +60,7 @@ std::string PrintStore(const StoreStep& step) {
 }
 
 // Whether hone_pack can compute the stage: from one constant operand.
-Result<void> CheckComputedFromConstant(const ScheduleState& state, size_t stage) {
+Result<void> CheckComputedFromConstant(const ScheduleState& state, StageId stage) {
   const TensorId source = OnlyInputOf(state.kernel(), state.stage(stage));
   if (!source)
     return Refuse(fmt::format("{} does not come from one operand alone", StageName(state.scheduled(), stage)));
@@ -71,7 +71,7 @@ Result<void> CheckComputedFromConstant(const ScheduleState& state, size_t stage)
 }
 
 Result<void> ApplyStore(const StoreStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   if (IsOutput(state, stage)) return Refuse(step.stage + " is an output: it is stored in its operand");
   if (step.scope == Scope::kConst) HONE_TRY(CheckComputedFromConstant(state, stage));
   HONE_TRY(CheckLayout(state, stage, step.layout));
@@ -104,7 +104,7 @@ std::string PrintRegisterTile(const RegisterTileStep& step) {
 }
 
 Result<void> ApplyRegisterTile(const RegisterTileStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   if (state.stage(stage).reduction == Reduction::kNone)
     return Refuse(step.stage + " reduces nothing: it has no tile to keep");
   HONE_TRY(state.FindLoop(stage, step.loop));
@@ -126,7 +126,7 @@ std::string PrintTail(const TailStep& step) {
 }
 
 Result<void> ApplyTail(const TailStep& step, ScheduleState& state) {
-  const size_t index = HONE_TRY(state.FindStage(step.stage));
+  const StageId index = HONE_TRY(state.FindStage(step.stage));
   const Stage& stage = state.stage(index);
   auto find = [&](const std::vector<Axis>& axes) {
     return std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == step.axis; });
@@ -161,7 +161,7 @@ std::string PrintPrefetch(const PrefetchStep& step) {
 }
 
 Result<void> ApplyPrefetch(const PrefetchStep& step, ScheduleState& state) {
-  const size_t stage = HONE_TRY(state.FindStage(step.stage));
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
   const TensorId tensor = HONE_TRY(state.FindTensor(step.tensor));
   if (!ReadsTensor(state.stage(stage), tensor))
     return Refuse(fmt::format("{} does not read {}", step.stage, step.tensor));

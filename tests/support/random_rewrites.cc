@@ -61,9 +61,9 @@ void RandomSchedule::Reindex() {
 void RandomSchedule::OnlineReduction() {
   // Few stages are such a reduction: one that is, if there is one.
   for (size_t tries = 2 * state_.kernel.stages.size(); tries-- > 0;) {
-    size_t index = 0;
-    const Stage& stage = AnyStage(&index);
-    if (!FirstOfOnline(state_.kernel, static_cast<int>(index))) continue;
+    StageId id;
+    const Stage& stage = AnyStage(&id);
+    if (!FirstOfOnline(state_.kernel, id)) continue;
     const std::string base = FreshName();
     Propose({RewriteStep{"online_reduction", NameOf(stage), {base}, {AnyFactor()}}});
     return;

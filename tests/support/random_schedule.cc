@@ -80,14 +80,14 @@ bool RandomSchedule::Propose(std::vector<Step> steps) {
   return true;
 }
 
-const Stage& RandomSchedule::AnyStage(size_t* index) {
-  size_t chosen = rng_.Below(state_.kernel.stages.size());
-  if (index) *index = chosen;
+const Stage& RandomSchedule::AnyStage(StageId* id) {
+  const StageId chosen(static_cast<int>(rng_.Below(state_.kernel.stages.size())));
+  if (id) *id = chosen;
   return state_.kernel.stages[chosen];
 }
 
 const StageSchedule& RandomSchedule::LoopsOf(const Stage& stage) const {
-  return state_.stages[static_cast<size_t>(&stage - state_.kernel.stages.data())];
+  return state_.stages[FindStage(state_.kernel, NameOf(stage))];
 }
 
 std::vector<std::string> RandomSchedule::NamesOf(const std::vector<Axis>& axes) {
@@ -154,9 +154,9 @@ void RandomSchedule::SplitLoop() {
 // Two or three levels of tiles, the inner ones unrolled or in vectors, perhaps in registers: what real schedules look
 // like.
 void RandomSchedule::TileStage() {
-  size_t index = 0;
-  const Stage stage = AnyStage(&index);  // a copy: proposals replace the kernel
-  if (state_.stages[index].is_rewritten) return;
+  StageId id;
+  const Stage stage = AnyStage(&id);  // a copy: proposals replace the kernel
+  if (state_.stages[id].is_rewritten) return;
   const std::string name = NameOf(stage);
   std::vector<Step> steps;
   std::vector<std::string> outer, middle, inner;
@@ -187,7 +187,7 @@ void RandomSchedule::TileStage() {
   if (order.loops.size() > 1) steps.push_back(order);
   if (!Propose(steps)) return;
 
-  std::map<std::string, int64_t> extents = Extents(state_.kernel.stages[index]);
+  std::map<std::string, int64_t> extents = Extents(state_.kernel.stages[id]);
   UnrollStep unroll{name, {}};
   VectorizeStep vectorize{name, {}};
   int64_t copies = 1;
@@ -250,18 +250,18 @@ void RandomSchedule::ParallelLoop() {
 }
 
 void RandomSchedule::PlaceStage() {
-  size_t index = 0;
-  const Stage& stage = AnyStage(&index);
-  std::vector<int> readers = ReadersOf(state_.kernel, stage.output);
+  StageId id;
+  const Stage& stage = AnyStage(&id);
+  const std::vector<StageId> readers = ReadersOf(state_.kernel, stage.output);
   if (readers.empty()) return;
-  size_t consumer = static_cast<size_t>(Pick(readers));
-  if (rng_.Chance(0.2)) consumer = rng_.Below(state_.kernel.stages.size());
+  StageId consumer = Pick(readers);
+  if (rng_.Chance(0.2)) AnyStage(&consumer);
   const ComputeAtStep at{NameOf(stage), NameOf(state_.kernel.stages[consumer]), AnyLoop(state_.stages[consumer])};
   if (!Propose({at})) return;
   if (!rng_.Chance(0.6)) return;
   static constexpr Scope kScopes[] = {Scope::kWorkspace, Scope::kPerWorker, Scope::kRegisters, Scope::kRegisters};
   StoreStep store{at.stage, kScopes[rng_.Below(std::size(kScopes))]};
-  if (rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[index]);
+  if (rng_.Chance(0.5)) store.layout = AnyLayout(state_.kernel.stages[id]);
   Propose({store});
 }
 

@@ -58,7 +58,7 @@ class RandomSchedule {
   void SetTail();
   void Prefetch();
 
-  const Stage& AnyStage(size_t* index = nullptr);
+  const Stage& AnyStage(StageId* id = nullptr);
   const StageSchedule& LoopsOf(const Stage& stage) const;
   std::string NameOf(const Stage& stage) const;
   static std::vector<std::string> NamesOf(const std::vector<Axis>& axes);

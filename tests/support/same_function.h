@@ -103,7 +103,7 @@ inline std::vector<std::string> AxisNames(const std::vector<Axis>& axes) {
 }
 
 inline const Stage& StageOf(const Kernel& kernel, const std::string& name) {
-  return kernel.stages.at(static_cast<size_t>(FindStage(kernel, name)));
+  return kernel.stages.at(FindStage(kernel, name));
 }
 
 // The first stage that reduces.

@@ -409,19 +409,19 @@ TEST(SmallFloats, ConversionsOverflowInTheReferenceAsInMemory) {
 TEST(SmallFloats, ArithmeticIsInF32AndTypesThatAreMadeByHandCannotSayOtherwise) {
   Kernel kernel = Product::Parsed("kernel k(x: f16[4], z: f16[4]) -> y: f16[4] { y[n] = max(x[n], z[n]) }");
   EXPECT_TRUE(VerifyKernel(kernel));
-  const std::vector<Expr> args = kernel.stages[0].body.args();
-  kernel.stages[0].body = Expr(Op::kAdd, DType::kF16, args);
+  const std::vector<Expr> args = kernel.stages.front().body.args();
+  kernel.stages.front().body = Expr(Op::kAdd, DType::kF16, args);
   EXPECT_FALSE(VerifyKernel(kernel));
 
   kernel = Product::Parsed("kernel k(x: bf16[4, 5]) -> y: bf16[4] { y[n] = max(k) x[n, k] }");
   EXPECT_TRUE(VerifyKernel(kernel));
-  kernel.stages[0].reduction = Reduction::kSum;
+  kernel.stages.front().reduction = Reduction::kSum;
   EXPECT_FALSE(VerifyKernel(kernel));
 }
 
 TEST(SmallFloats, NumbersTakeTheNearestValueOfTheirType) {
   const Kernel kernel = Product::Parsed("kernel k(x: bf16[4]) -> y: bf16[4] { y[n] = max(x[n], 0.1) }");
-  EXPECT_EQ(kernel.stages[0].body.arg(1).float_value(), RoundedTo(DType::kBF16, 0.1));
+  EXPECT_EQ(kernel.stages.front().body.arg(1).float_value(), RoundedTo(DType::kBF16, 0.1));
 }
 
 }  // namespace

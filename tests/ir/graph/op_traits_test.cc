@@ -97,7 +97,7 @@ TEST(OpTraits, ParserVerifierPrinterAndInterpreterKnowEachOne) {
     for (DType type : {DType::kF32, DType::kI32, DType::kBool}) {
       const DType result = IsComparison(traits.op) ? DType::kBool : type;
       Result<Kernel> kernel = Scalars(type, result, std::string(definition.text));
-      const bool found = kernel && kernel->stages[0].body.op() == traits.op;  // x / 3 is another one for floats
+      const bool found = kernel && kernel->stages.front().body.op() == traits.op;  // x / 3 is another one for floats
       ASSERT_EQ(found, Takes(definition, type)) << Name(type) << " " << (kernel ? "" : kernel.error().Text());
       if (!found) continue;
       Result<Kernel> again = ParseKernel(PrintKernel(*kernel));
@@ -131,7 +131,7 @@ bool Verifies(const OpTraits& traits, const OpDefinition& definition, DType type
     const bool divides = i == 1 && definition.divisor > 0 && !IsFloat(type);
     args.push_back(divides ? Int(3, type) : LoadOf(TensorId(std::min(i, 1)), type, {}));
   }
-  kernel->stages[0].body = Expr(traits.op, result, std::move(args));
+  kernel->stages.front().body = Expr(traits.op, result, std::move(args));
   return VerifyKernel(*kernel).has_value();
 }
 

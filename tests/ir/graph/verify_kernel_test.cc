@@ -159,25 +159,25 @@ TEST(Verify, RefusesBrokenGraphs) {
     damage(kernel);
     EXPECT_FALSE(VerifyKernel(kernel)) << what;
   };
-  expect_refused("stages swapped", [](Kernel& k) { std::swap(k.stages[0], k.stages[1]); });
-  expect_refused("written twice", [](Kernel& k) { k.stages.push_back(k.stages.back()); });
-  expect_refused("never written", [](Kernel& k) { k.stages.pop_back(); });
-  expect_refused("input written", [](Kernel& k) { k.stages[0].output = TensorId(0); });
-  expect_refused("no such tensor", [](Kernel& k) { k.stages[0].output = TensorId(99); });
+  expect_refused("stages swapped", [](Kernel& k) { std::swap(k.stages.front(), k.stages[StageId(1)]); });
+  expect_refused("written twice", [](Kernel& k) { k.stages.Add(k.stages.back()); });
+  expect_refused("never written", [](Kernel& k) { k.stages.Erase(k.stages.last()); });
+  expect_refused("input written", [](Kernel& k) { k.stages.front().output = TensorId(0); });
+  expect_refused("no such tensor", [](Kernel& k) { k.stages.front().output = TensorId(99); });
   expect_refused("no such tensor read",
-                 [](Kernel& k) { k.stages[0].body = LoadOf(TensorId(77), DType::kF32, {Int(0)}); });
-  expect_refused("wrong rank", [](Kernel& k) { k.stages[0].body = LoadOf(TensorId(0), DType::kF32, {Int(0)}); });
+                 [](Kernel& k) { k.stages.front().body = LoadOf(TensorId(77), DType::kF32, {Int(0)}); });
+  expect_refused("wrong rank", [](Kernel& k) { k.stages.front().body = LoadOf(TensorId(0), DType::kF32, {Int(0)}); });
   expect_refused("wrong type", [](Kernel& k) { k.tensors[TensorId(0)].dtype = DType::kI32; });
   expect_refused("axis out of range",
-                 [](Kernel& k) { k.stages[1].body = LoadOf(TensorId(2), DType::kF32, {AxisRef(7)}); });
-  expect_refused("extent differs", [](Kernel& k) { k.stages[0].axes[0].extent = Int(2); });
+                 [](Kernel& k) { k.stages[StageId(1)].body = LoadOf(TensorId(2), DType::kF32, {AxisRef(7)}); });
+  expect_refused("extent differs", [](Kernel& k) { k.stages.front().axes[0].extent = Int(2); });
   expect_refused("zero size", [](Kernel& k) { k.sizes[0].lo = k.sizes[0].hi = 0; });
   expect_refused("operand missing", [](Kernel& k) { k.operands.erase(k.operands.begin()); });
   expect_refused("operand twice", [](Kernel& k) { k.operands[0] = k.operands[1]; });
-  expect_refused("reduction without axes", [](Kernel& k) { k.stages[0].reduce_axes.clear(); });
+  expect_refused("reduction without axes", [](Kernel& k) { k.stages.front().reduce_axes.clear(); });
   expect_refused("mixed types", [](Kernel& k) {
-    Expr body = k.stages[1].body;
-    k.stages[1].body = Expr(Op::kAdd, DType::kF32, {body, Int(1)});
+    Expr body = k.stages[StageId(1)].body;
+    k.stages[StageId(1)].body = Expr(Op::kAdd, DType::kF32, {body, Int(1)});
   });
 }
 
@@ -285,7 +285,7 @@ TEST(Verify, AcceptedRandomAccessesAreInBounds) {
     }
     ++accepted;
     SCOPED_TRACE(testing::Message() << "seed " << kSeed << " trial " << trial);
-    const Stage& stage = kernel->stages.at(0);
+    const Stage& stage = kernel->stages.at(StageId(0));
     bool has_float = false;  // 1/2 outside an index is a half
     Walk(stage.body, [&](const Expr& e) {
       has_float |= IsFloat(e.type()) && (e.op() == Op::kFloat || e.op() == Op::kDiv) && e.float_value() != 0;

@@ -36,7 +36,7 @@ const Stage& StageOf(const Kernel& kernel, std::string_view tensor) {
   for (const Stage& stage : kernel.stages)
     if (kernel.tensors[stage.output].name == tensor) return stage;
   ADD_FAILURE() << "no stage " << tensor << " in\n" << PrintKernel(kernel);
-  return kernel.stages.at(0);
+  return kernel.stages.at(StageId(0));
 }
 
 std::string BodyOf(const Kernel& kernel, std::string_view tensor) {

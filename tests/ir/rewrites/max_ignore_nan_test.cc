@@ -13,10 +13,10 @@ namespace hone {
 namespace {
 
 // The first stage that is a maximum.
-int Top(const Kernel& kernel) {
-  for (size_t i = 0; i < kernel.stages.size(); ++i)
-    if (kernel.stages[i].reduction == Reduction::kMax) return static_cast<int>(i);
-  return -1;
+StageId Top(const Kernel& kernel) {
+  for (StageId stage : kernel.stages.ids())
+    if (kernel.stages[stage].reduction == Reduction::kMax) return stage;
+  return {};
 }
 
 // Rows without, with one, and with nothing but NaN; rows with either infinity.
@@ -37,7 +37,7 @@ void PutOddNumbers(const Kernel& kernel, KernelInputs& inputs) {
 void ExpectSameWithOddNumbers(const std::string& text) {
   SCOPED_TRACE(text);
   const Kernel before = Parsed(text);
-  ASSERT_GE(Top(before), 0);
+  ASSERT_TRUE(Top(before));
   Result<Kernel> after = MaxIgnoreNan(before, Top(before));
   ASSERT_TRUE(after) << after.error().message << "\n" << PrintKernel(before);
   Rng rng(1);

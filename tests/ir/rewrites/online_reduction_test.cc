@@ -17,16 +17,16 @@ namespace {
 
 using testing::ElementsAre;
 
-// The first stage that is the second one of two such reductions; -1 without.
-int SecondOf(const Kernel& kernel) {
-  for (size_t i = 0; i < kernel.stages.size(); ++i)
-    if (FirstOfOnline(kernel, static_cast<int>(i))) return static_cast<int>(i);
-  return -1;
+// The first stage that is the second one of two such reductions; none without.
+StageId SecondOf(const Kernel& kernel) {
+  for (StageId stage : kernel.stages.ids())
+    if (FirstOfOnline(kernel, stage)) return stage;
+  return {};
 }
 
 Result<Kernel> Online(const Kernel& kernel, int64_t block) {
-  const int second = SecondOf(kernel);
-  if (second < 0) return Error{ErrorKind::kInvalid, "nothing to take in one pass", ""};
+  const StageId second = SecondOf(kernel);
+  if (!second) return Error{ErrorKind::kInvalid, "nothing to take in one pass", ""};
   return OnlineReduction(kernel, second, "blocks", block);
 }
 
@@ -213,7 +213,7 @@ TEST(OnlineReduction, RefusesEverythingElse) {
             "t is no sum of the x that y sums over");
   // Names and sizes.
   const Kernel softmax = Parsed("softmax(M=3,N=7)");
-  const int total = FindStage(softmax, "total");
+  const StageId total = FindStage(softmax, "total");
   EXPECT_EQ(RefusalOf(OnlineReduction(softmax, total, "top", 4)), "the name top is taken");
   EXPECT_EQ(RefusalOf(OnlineReduction(softmax, total, "blocks", 0)), "a block of a row has at least one element");
   EXPECT_EQ(RefusalOf(OnlineReduction(softmax, FindStage(softmax, "y"), "blocks", 4)),

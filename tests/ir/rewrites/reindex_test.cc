@@ -11,7 +11,7 @@
 namespace hone {
 namespace {
 
-Kernel Reindexed(const std::string& text, const std::string& tensor = "x", int stage = 0) {
+Kernel Reindexed(const std::string& text, const std::string& tensor = "x", StageId stage = StageId(0)) {
   SCOPED_TRACE(text);
   const Kernel before = Parsed(text);
   Result<Kernel> after = RewriteStage(before, "reindex", stage, {tensor, "copy"});
@@ -32,7 +32,7 @@ bool ReadsBySums(const Kernel& kernel, const Stage& stage, const std::string& te
 }
 
 std::string ReindexRefusal(const std::string& text, const std::string& tensor = "x", const std::string& name = "copy") {
-  Result<Kernel> after = RewriteStage(Parsed(text), "reindex", 0, {tensor, name});
+  Result<Kernel> after = RewriteStage(Parsed(text), "reindex", StageId(0), {tensor, name});
   return after ? "" : after.error().message;
 }
 
@@ -41,7 +41,7 @@ TEST(Reindex, WindowsOverBordersThatRepeat) {
     y[i, j] = sum(r < 5, s < 3) x[clamp(i + r - 2, 0, H - 1), clamp(j + s - 1, 0, W - 1)]
   })");
   ASSERT_EQ(box.stages.size(), 2u);
-  EXPECT_TRUE(ReadsBySums(box, box.stages[1], "copy"));
+  EXPECT_TRUE(ReadsBySums(box, box.stages[StageId(1)], "copy"));
   EXPECT_EQ(StaticShape(box, box.tensors.back()), (std::vector<int64_t>{11, 11}));
 }
 
@@ -66,7 +66,7 @@ TEST(Reindex, LoadsThatDifferByConstantsShareTheCopy) {
   ASSERT_EQ(kernel.stages.size(), 2u) << PrintKernel(kernel);
   // From i + r − 3 = −3 to i + r + 2 = 10; what is read by a sum is read where it lies.
   EXPECT_EQ(StaticShape(kernel, kernel.tensors.back()), std::vector<int64_t>{14});
-  EXPECT_TRUE(ReadsTensor(kernel.stages[1], FindTensor(kernel, "x")));
+  EXPECT_TRUE(ReadsTensor(kernel.stages[StageId(1)], FindTensor(kernel, "x")));
 }
 
 TEST(Reindex, RefusesWithTheReason) {
@@ -100,7 +100,7 @@ TEST(Reindex, RefusesWithTheReason) {
 Kernel WithSplitClamps(const std::string& text) {
   SCOPED_TRACE(text);
   const Kernel before = Parsed(text);
-  Result<Kernel> after = RewriteStage(before, "split_clamp", 0);
+  Result<Kernel> after = RewriteStage(before, "split_clamp", StageId(0));
   EXPECT_TRUE(after) << after.error().message;
   if (!after) return {};
   ExpectSameFunction(before, *after);
@@ -118,13 +118,14 @@ TEST(SplitClamp, BordersAndInsideAreReadApart) {
        }) {
     const Kernel kernel = WithSplitClamps(text);
     ASSERT_EQ(kernel.stages.size(), 1u);
-    EXPECT_TRUE(kernel.stages[0].body.Has(Op::kPad)) << text;
+    EXPECT_TRUE(kernel.stages.front().body.Has(Op::kPad)) << text;
   }
 }
 
 TEST(SplitClamp, SizesMayBeRanges) {
-  Result<Kernel> after = RewriteStage(
-      Parsed("kernel k(x: f32[N]) -> y: f32[N] where N=3..9 { y[i] = x[clamp(i - 1, 0, N - 1)] }"), "split_clamp", 0);
+  Result<Kernel> after =
+      RewriteStage(Parsed("kernel k(x: f32[N]) -> y: f32[N] where N=3..9 { y[i] = x[clamp(i - 1, 0, N - 1)] }"),
+                   "split_clamp", StageId(0));
   ASSERT_TRUE(after) << after.error().message;
   Result<void> verified = VerifyKernel(*after);
   EXPECT_TRUE(verified) << verified.error().Text();
@@ -136,7 +137,7 @@ TEST(SplitClamp, LeavesWhatIsNoClampBetweenFixedBounds) {
            "kernel k(x: f32[N], p: i32[N]) -> y: f32[N] where N=9 { y[i] = x[clamp(p[i], 0, N - 1)] }",
            "kernel k(x: f32[N]) -> y: f32[N, N] where N=9 { y[i, j] = x[max(min(i + 2, j), 0)] }",
        }) {
-    Result<Kernel> after = RewriteStage(Parsed(text), "split_clamp", 0);
+    Result<Kernel> after = RewriteStage(Parsed(text), "split_clamp", StageId(0));
     ASSERT_FALSE(after) << text;
     EXPECT_EQ(after.error().message, "no last index of what it reads is a clamp between fixed bounds");
   }

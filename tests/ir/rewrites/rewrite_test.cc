@@ -22,13 +22,13 @@ namespace {
 TEST(Rewrite, FindsByName) {
   const Kernel kernel = Parsed("matmul(M=7,N=5,K=13)+bias+relu");
   EXPECT_THAT(StageNames(kernel), testing::ElementsAre("acc", "y"));
-  EXPECT_EQ(FindStage(kernel, "acc"), 0);
-  EXPECT_EQ(FindStage(kernel, "y"), 1);
-  EXPECT_EQ(FindStage(kernel, "a"), -1);
+  EXPECT_EQ(FindStage(kernel, "acc"), StageId(0));
+  EXPECT_EQ(FindStage(kernel, "y"), StageId(1));
+  EXPECT_FALSE(FindStage(kernel, "a"));
   EXPECT_EQ(kernel.tensors[FindTensor(kernel, "bias")].name, "bias");
   EXPECT_FALSE(FindTensor(kernel, "nothing"));
-  EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "acc")), testing::ElementsAre(1));
-  EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "a")), testing::ElementsAre(0));
+  EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "acc")), testing::ElementsAre(StageId(1)));
+  EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "a")), testing::ElementsAre(StageId(0)));
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "y")), testing::IsEmpty());
 }
 
@@ -56,7 +56,7 @@ TEST(Inline, PutsAStageIntoItsReader) {
   ASSERT_THAT(StageNames(before), testing::ElementsAre("xp", "acc", "y"));
   Kernel after = Kept(before, InlineStage(before, FindStage(before, "xp")));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("acc", "y"));
-  EXPECT_THAT(ReadersOf(after, FindTensor(after, "x")), testing::ElementsAre(0));
+  EXPECT_THAT(ReadersOf(after, FindTensor(after, "x")), testing::ElementsAre(StageId(0)));
 }
 
 TEST(Inline, PutsAStageIntoAllItsReaders) {
@@ -113,8 +113,8 @@ TEST(Inline, EndsWhereAChainWouldDoubleWithoutEnd) {
   Kernel kernel = Parsed(text + "  y[n] = t40[n]\n}");
   int refused = 0;
   for (int i = 0; i <= 40; ++i) {
-    const int stage = FindStage(kernel, fmt::format("t{}", i));
-    const double wanted = NodesOnceInlined(kernel, stage, stage + 1);
+    const StageId stage = FindStage(kernel, fmt::format("t{}", i));
+    const double wanted = NodesOnceInlined(kernel, stage, StageId(stage.value + 1));
     Result<Kernel> next = InlineStage(kernel, stage);
     if (!next) {
       EXPECT_THAT(next.error().message, testing::HasSubstr("is read too often, or in too long a chain, to be inlined"));
@@ -122,7 +122,7 @@ TEST(Inline, EndsWhereAChainWouldDoubleWithoutEnd) {
       continue;
     }
     kernel = *std::move(next);
-    EXPECT_LE(kernel.stages[static_cast<size_t>(stage)].body.nodes(), wanted);
+    EXPECT_LE(kernel.stages[stage].body.nodes(), wanted);
   }
   double nodes = 0;
   for (const Stage& stage : kernel.stages) nodes += stage.body.nodes();
@@ -136,7 +136,7 @@ TEST(Inline, EndsWhereABodyWouldBecomeTooHigh) {
   text += "\n  y[n] = t0[n]";
   for (int i = 0; i < 600; ++i) text += " + 1";
   const Kernel kernel = Parsed(text + "\n}");
-  EXPECT_EQ(RefusalOf(InlineStage(kernel, 0)), "t0 is read too often, or in too long a chain, to be inlined");
+  EXPECT_EQ(RefusalOf(InlineStage(kernel, StageId(0))), "t0 is read too often, or in too long a chain, to be inlined");
 }
 
 // Of pads, whose indices come three times, too.
@@ -146,10 +146,10 @@ TEST(Inline, CountsWhatItWillMake) {
                            "t[n] = exp(pad(x[n + 3], 7)) y[n] = t[n] + pad(t[2*n - 3], 1) * pad(t[n + 1], 2)"}) {
     const Kernel before =
         Parsed(std::string("kernel pads(x: f32[N]) -> y: f32[N] where N=7 { t: f32[N] ") + body + " }");
-    const double counted = NodesOnceInlined(before, 0, 1);
-    const Kernel after = *InlineStage(before, 0);
-    EXPECT_GE(counted, after.stages[0].body.nodes()) << body;
-    EXPECT_LE(counted, 3 * after.stages[0].body.nodes()) << body;
+    const double counted = NodesOnceInlined(before, StageId(0), StageId(1));
+    const Kernel after = *InlineStage(before, StageId(0));
+    EXPECT_GE(counted, after.stages.front().body.nodes()) << body;
+    EXPECT_LE(counted, 3 * after.stages.front().body.nodes()) << body;
   }
 }
 
@@ -176,20 +176,17 @@ TEST(FuseAxes, FollowsAccessesThroughTheGraph) {
 
 TEST(FuseAxes, OfReductionAxes) {
   const Kernel before = Parsed("global_avgpool(N=2,C=3,H=5,W=7)");
-  const Stage* sum = nullptr;
-  for (const Stage& stage : before.stages)
-    if (stage.reduction == Reduction::kSum) sum = &stage;
-  ASSERT_NE(sum, nullptr);
-  Kernel after =
-      Kept(before, FuseAxes(before, static_cast<int>(sum - before.stages.data()), AxisNames(sum->reduce_axes)));
+  const StageId sum = FindStage(before, SumOf(before));
+  ASSERT_TRUE(sum);
+  Kernel after = Kept(before, FuseAxes(before, sum, AxisNames(before.stages[sum].reduce_axes)));
   EXPECT_THAT(StaticShape(after, after.tensors[FindTensor(after, "x")]), testing::ElementsAre(2, 3, 35));
 }
 
 TEST(FuseAxes, OfThreeAxes) {
   const Kernel before =
       Parsed("kernel cube(x: f32[A, B, C]) -> y: f32[A, B, C] where A=3, B=5, C=7 { y[a, b, c] = x[a, b, c] * 2 }");
-  Kernel after = Kept(before, FuseAxes(before, 0, {"a", "b", "c"}));
-  EXPECT_EQ(after.stages[0].axes.size(), 1u);
+  Kernel after = Kept(before, FuseAxes(before, StageId(0), {"a", "b", "c"}));
+  EXPECT_EQ(after.stages.front().axes.size(), 1u);
 }
 
 TEST(FuseAxes, RefusesWhatNeedsTheDimensionsApart) {
@@ -213,17 +210,17 @@ TEST(FuseAxes, RefusesWhatNeedsTheDimensionsApart) {
 // Elements next to each other in the one axis must be neighbours in the tensor.
 TEST(FuseAxes, RefusesAPartOfADimension) {
   const Kernel kernel = Parsed("kernel k(x: f32[M, N]) -> y: f32[M, L] where M=5, N=7, L=4 { y[m, l] = x[m, l] }");
-  EXPECT_EQ(RefusalOf(FuseAxes(kernel, 0, {"m", "l"})), "fuse_axes: only a part of x is indexed");
+  EXPECT_EQ(RefusalOf(FuseAxes(kernel, StageId(0), {"m", "l"})), "fuse_axes: only a part of x is indexed");
   // The outermost dimension may be a part.
   const Kernel rows = Parsed("kernel k(x: f32[M, N]) -> y: f32[L, N] where M=5, N=7, L=3 { y[l, n] = x[l, n] }");
-  Kept(rows, FuseAxes(rows, 0, {"l", "n"}));
+  Kept(rows, FuseAxes(rows, StageId(0), {"l", "n"}));
 }
 
 // ---- separate
 
 TEST(CacheWrite, MovesTheReductionOut) {
   const Kernel before = Parsed("matmul(M=7,N=5,K=13)");
-  Kernel after = Kept(before, CacheWrite(before, 0, "t"));
+  Kernel after = Kept(before, CacheWrite(before, StageId(0), "t"));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("t", "y"));
   EXPECT_EQ(StageOf(after, "t").reduction, Reduction::kSum);
   EXPECT_EQ(StageOf(after, "y").reduction, Reduction::kNone);
@@ -240,25 +237,25 @@ TEST(CacheWrite, Refuses) {
 
 TEST(CacheReadOf, AnOperandGoesThroughACopy) {
   const Kernel before = Parsed("matmul(M=7,N=5,K=13)");
-  Kernel after = Kept(before, CacheRead(before, FindTensor(before, "b"), 0, "bp"));
+  Kernel after = Kept(before, CacheRead(before, FindTensor(before, "b"), StageId(0), "bp"));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("bp", "y"));
   // Named as in the reader.
   EXPECT_THAT(AxisNames(StageOf(after, "bp").axes), testing::ElementsAre("k", "n"));
-  EXPECT_THAT(ReadersOf(after, FindTensor(after, "b")), testing::ElementsAre(0));
+  EXPECT_THAT(ReadersOf(after, FindTensor(after, "b")), testing::ElementsAre(StageId(0)));
 }
 
 TEST(CacheReadOf, ManyAccessesGoThroughOneCopy) {
   const Kernel before = Parsed(R"(kernel jacobi(u: f32[H, W]) -> v: f32[H, W] where H=7, W=5 {
     v[i, j] = 0.25 * (pad(u[i-1, j], 0) + pad(u[i+1, j], 1) + pad(u[i, j-1], 2) + pad(u[i, j+1], 3))
   })");
-  Kernel after = Kept(before, CacheRead(before, FindTensor(before, "u"), 0, "copy"));
+  Kernel after = Kept(before, CacheRead(before, FindTensor(before, "u"), StageId(0), "copy"));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("copy", "v"));
-  EXPECT_THAT(ReadersOf(after, FindTensor(after, "u")), testing::ElementsAre(0));
+  EXPECT_THAT(ReadersOf(after, FindTensor(after, "u")), testing::ElementsAre(StageId(0)));
 }
 
 TEST(CacheReadOf, AxesOfOneNameBecomeTwo) {
   const Kernel before = Parsed("kernel diagonal(x: f32[N, N]) -> y: f32[N] where N=7 { y[n] = x[n, n] }");
-  Kernel after = Kept(before, CacheRead(before, FindTensor(before, "x"), 0, "xp"));
+  Kernel after = Kept(before, CacheRead(before, FindTensor(before, "x"), StageId(0), "xp"));
   std::vector<std::string> names = AxisNames(StageOf(after, "xp").axes);
   EXPECT_NE(names.at(0), names.at(1));
 }
@@ -268,7 +265,7 @@ TEST(CacheReadOf, OnlyOneOfTwoReadersChanges) {
       Parsed("kernel two(x: f32[N]) -> y: f32[N], z: f32[N] where N=7 { y[n] = x[n] + 1 z[n] = x[n] * y[n] }");
   Kernel after = Kept(before, CacheRead(before, FindTensor(before, "x"), FindStage(before, "z"), "xp"));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("y", "xp", "z"));
-  EXPECT_THAT(ReadersOf(after, FindTensor(after, "x")), testing::ElementsAre(0, 1));
+  EXPECT_THAT(ReadersOf(after, FindTensor(after, "x")), testing::ElementsAre(StageId(0), StageId(1)));
 }
 
 TEST(CacheReadOf, Refuses) {
@@ -285,7 +282,7 @@ TEST(RfactorOf, ReducesInLanesFirst) {
   for (int lanes : {1, 2, 4, 8, 16, 64}) {
     for (int k : {1, 3, 8, 13, 31}) {
       const Kernel before = Parsed("matmul(M=3,N=5,K=" + std::to_string(k) + ")");
-      Kernel after = Kept(before, Rfactor(before, 0, "k", lanes, "part"));
+      Kernel after = Kept(before, Rfactor(before, StageId(0), "k", lanes, "part"));
       EXPECT_THAT(StageNames(after), testing::ElementsAre("part", "y"));
       EXPECT_EQ(EvalExtent(after, StageOf(after, "part").axes.back().extent), lanes);
       EXPECT_EQ(EvalExtent(after, StageOf(after, "part").reduce_axes[0].extent), (k + lanes - 1) / lanes);
@@ -306,7 +303,7 @@ TEST(RfactorOf, EveryReductionAndType) {
         const Kernel before =
             Parsed("kernel r(x: " + std::string(type) + "[M, N]) -> y: " + result +
                    "[M] where M=3, N=" + std::to_string(n) + " { y[m] = " + reduction + "(n) x[m, n] }");
-        Kept(before, Rfactor(before, 0, "n", 4, "part"));
+        Kept(before, Rfactor(before, StageId(0), "n", 4, "part"));
       }
     }
   }
@@ -322,7 +319,7 @@ TEST(RfactorOf, OneOfSeveralAxes) {
 // The lanes' axis is new, whatever the stage's are called.
 TEST(RfactorOf, AnAxisCalledL) {
   const Kernel before = Parsed("kernel r(x: f32[L, M]) -> y: f32[M] where L=7, M=5 { y[m] = sum(l) x[l, m] }");
-  Kernel after = Kept(before, Rfactor(before, 0, "l", 4, "part"));
+  Kernel after = Kept(before, Rfactor(before, StageId(0), "l", 4, "part"));
   const Stage& part = StageOf(after, "part");
   EXPECT_NE(part.axes.back().name, part.reduce_axes[0].name);
 }
@@ -338,7 +335,7 @@ TEST(RfactorOf, Refuses) {
 
 TEST(Im2col, MakesColumns) {
   const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1,stride=2)+bias");
-  const int acc = FindStage(conv, "acc");
+  const StageId acc = FindStage(conv, "acc");
   const Kernel after = Kept(conv, Im2col(conv, acc, "xp", "cols", {"n", "c", "r", "s", "h", "w0"}));
   EXPECT_THAT(StageNames(after), testing::ElementsAre("xp", "cols", "acc", "y"));
   EXPECT_THAT(AxisNames(StageOf(after, "cols").axes), testing::ElementsAre("n", "c", "r", "s", "h", "w0"));
@@ -347,13 +344,12 @@ TEST(Im2col, MakesColumns) {
 TEST(Im2col, TakesTheFillAlong) {
   const Kernel before =
       Parsed(R"(kernel blur(x: f32[N]) -> y: f32[N] where N=9 { y[i] = sum(k < 3) pad(x[i + k - 1], 2) })");
-  const int sum = static_cast<int>(before.stages.size()) - 1;
-  Kept(before, Im2col(before, sum, "x", "cols", {"k", "i"}));
+  Kept(before, Im2col(before, before.stages.last(), "x", "cols", {"k", "i"}));
 }
 
 TEST(Im2col, Refuses) {
   const Kernel conv = Parsed("conv2d(C=3,H=7,W=9,O=4,R=3,S=2,pad=1)");
-  const int acc = FindStage(conv, SumOf(conv));
+  const StageId acc = FindStage(conv, SumOf(conv));
   auto refusal = [&](const char* tensor, const std::vector<std::string>& axes, const std::string& name = "cols") {
     return RefusalOf(Im2col(conv, acc, tensor, name, axes));
   };
@@ -364,7 +360,7 @@ TEST(Im2col, Refuses) {
   EXPECT_EQ(refusal("x", {"n"}), "y does not read x");
   EXPECT_EQ(refusal("xp", {"n", "c", "r", "s", "h", "w0"}, "w"), "the name w is taken");
   const Kernel twice = Parsed("kernel t(x: f32[N]) -> y: f32[N] where N=9 { y[i] = x[i] + x[8 - i] }");
-  EXPECT_EQ(RefusalOf(Im2col(twice, 0, "x", "cols", {"i"})), "y reads x in more than one way");
+  EXPECT_EQ(RefusalOf(Im2col(twice, StageId(0), "x", "cols", {"i"})), "y reads x in more than one way");
 }
 
 // ---- all of them, everywhere
@@ -394,9 +390,8 @@ std::vector<std::string> AxesOfReads(const Kernel& kernel, const Stage& stage, T
 // Every single rewrite of the kernel.
 std::vector<Candidate> AllRewrites(const Kernel& kernel, const std::string& fresh) {
   std::vector<Candidate> all;
-  for (size_t s = 0; s < kernel.stages.size(); ++s) {
-    const int stage = static_cast<int>(s);
-    const Stage& at = kernel.stages[s];
+  for (StageId stage : kernel.stages.ids()) {
+    const Stage& at = kernel.stages[stage];
     const std::string name = kernel.tensors[at.output].name;
     all.push_back({"inline", name, InlineStage(kernel, stage)});
     all.push_back({"cache_write", name, CacheWrite(kernel, stage, fresh)});

@@ -113,7 +113,7 @@ TEST(TrimPadding, RefusesWhatIsNoWindowOverPadding) {
               HasSubstr("k does not move over xp"));
   Kernel kernel = Specialize(Parsed(conv));
   kernel = *CacheWrite(kernel, FindStage(kernel, SumOf(kernel)), "t");
-  const int acc = FindStage(kernel, "t");
+  const StageId acc = FindStage(kernel, "t");
   EXPECT_THAT(RefusalOf(TrimPadding(kernel, acc, "xp", "y", {"r"})), HasSubstr("the name y is taken"));
 }
 

@@ -50,7 +50,7 @@ std::string RefusalOf(const Kernel& kernel, const std::string& before, const std
 }
 
 const StageSchedule& Of(const ScheduledKernel& scheduled, const std::string& stage) {
-  return scheduled.stages.at(static_cast<size_t>(FindStage(scheduled.kernel, stage)));
+  return scheduled.stages.at(FindStage(scheduled.kernel, stage));
 }
 
 // "parallel n.0 grain 2, m, vector n.1"
@@ -86,7 +86,7 @@ TEST(Apply, NothingGivesPlainLoops) {
   EXPECT_EQ(Loops(scheduled, "acc"), "m, n, k");
   EXPECT_EQ(Loops(scheduled, "y"), "m, n");
   for (const StageSchedule& stage : scheduled.stages) {
-    EXPECT_EQ(stage.attach_stage, -1);
+    EXPECT_FALSE(stage.attach_stage);
     EXPECT_EQ(stage.scope, Scope::kDefault);
     EXPECT_THAT(stage.relations, IsEmpty());
   }
@@ -180,7 +180,7 @@ TEST(ComputeAt, PlacesAStageInsideALoop) {
   EXPECT_EQ(Of(scheduled, "acc").attach_stage, FindStage(scheduled.kernel, "y"));
   EXPECT_EQ(Of(scheduled, "acc").attach_loop, "n.0");
   EXPECT_EQ(Of(scheduled, "acc").scope, Scope::kRegisters);
-  EXPECT_EQ(Of(scheduled, "y").attach_stage, -1);
+  EXPECT_FALSE(Of(scheduled, "y").attach_stage);
 }
 
 TEST(ComputeAt, FollowsItsConsumerThroughRewrites) {
@@ -235,7 +235,7 @@ TEST(CacheReadStep, ReadsThroughACopyWithALayout) {
   EXPECT_EQ(Of(scheduled, "bp").layout.size(), 3u);
   EXPECT_EQ(Loops(scheduled, "bp"), "k, n");
   EXPECT_EQ(Loops(scheduled, "y"), "m, n, k");
-  EXPECT_THAT(ReadersOf(scheduled.kernel, FindTensor(scheduled.kernel, "b")), ElementsAre(0));
+  EXPECT_THAT(ReadersOf(scheduled.kernel, FindTensor(scheduled.kernel, "b")), ElementsAre(StageId(0)));
 }
 
 // The reader's axes stay, and so does what was done to its loops.

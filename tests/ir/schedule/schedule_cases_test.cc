@@ -113,9 +113,9 @@ TEST(ScheduleCases, ACaseNarrowsTheKernel) {
   const int size = FindCaseSize(kernel, cases).value();
   const Kernel one = KernelOfCase(kernel, size, cases.cases[0]), some = KernelOfCase(kernel, size, cases.cases[1]);
   EXPECT_TRUE(IsStatic(one));
-  EXPECT_EQ(one.stages[0].axes[0].extent.op(), Op::kInt);
-  EXPECT_EQ(LowerExtent(some, some.stages[0].axes[0].extent), 2);
-  EXPECT_EQ(UpperExtent(some, some.stages[0].axes[0].extent), 16);
+  EXPECT_EQ(one.stages.front().axes[0].extent.op(), Op::kInt);
+  EXPECT_EQ(LowerExtent(some, some.stages.front().axes[0].extent), 2);
+  EXPECT_EQ(UpperExtent(some, some.stages.front().axes[0].extent), 16);
 }
 
 TEST(ScheduleCases, AConstantWhoseShapeIsNotKnownIsNotPacked) {
