@@ -16,6 +16,7 @@ struct Id {
 
   constexpr Id() = default;
   constexpr explicit Id(int position) : value(position) {}
+  constexpr explicit Id(size_t position) : value(static_cast<int>(position)) {}
 
   constexpr explicit operator bool() const { return value >= 0; }
   constexpr size_t index() const { return static_cast<size_t>(value); }  // REQUIRES: not none
@@ -30,6 +31,34 @@ struct Id {
     --value;
     return *this;
   }
+};
+
+// Ids in ascending order: `for (BufferId id : program.buffers.ids())`.
+template <typename IdType>
+class IdRange {
+ public:
+  class Iterator {
+   public:
+    explicit Iterator(IdType at) : at_(at) {}
+    IdType operator*() const { return at_; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    IdType at_;
+  };
+
+  explicit IdRange(size_t size) : IdRange(0, size) {}
+  IdRange(size_t begin, size_t end) : begin_(begin), end_(end) {}
+  Iterator begin() const { return Iterator(begin_); }
+  Iterator end() const { return Iterator(end_); }
+  size_t size() const { return end_.index() - begin_.index(); }
+
+ private:
+  IdType begin_, end_;
 };
 
 // A table whose elements are found by their ids. The first one added has id 0, the next one 1.
@@ -65,35 +94,14 @@ class IdVector {
   bool contains(IdType id) const { return id.value >= 0 && id.index() < elements_.size(); }
   size_t size() const { return elements_.size(); }
   bool empty() const { return elements_.empty(); }
+  void resize(size_t size) { elements_.resize(size); }
+  void clear() { elements_.clear(); }
   auto begin() { return elements_.begin(); }
   auto end() { return elements_.end(); }
   auto begin() const { return elements_.begin(); }
   auto end() const { return elements_.end(); }
 
-  // All ids, ascending: `for (BufferId id : program.buffers.ids())`.
-  class Ids {
-   public:
-    class Iterator {
-     public:
-      explicit Iterator(int at) : at_(at) {}
-      IdType operator*() const { return IdType(at_); }
-      Iterator& operator++() {
-        ++at_;
-        return *this;
-      }
-      bool operator==(const Iterator&) const = default;
-
-     private:
-      int at_;
-    };
-    explicit Ids(size_t size) : size_(static_cast<int>(size)) {}
-    Iterator begin() const { return Iterator(0); }
-    Iterator end() const { return Iterator(size_); }
-
-   private:
-    int size_;
-  };
-  Ids ids() const { return Ids(elements_.size()); }
+  IdRange<IdType> ids() const { return IdRange<IdType>(elements_.size()); }
 
  private:
   auto At(IdType id) { return elements_.begin() + id.value; }

@@ -46,26 +46,24 @@ Silhouette SilhouetteOf(const Kernel& kernel) {
   }
   if (main == nullptr) return silhouette;
 
-  const size_t plain = main->axes.size();
-  std::vector<std::set<int64_t>> moves;  // axes by which each load moves
-  std::set<int64_t> window;
+  std::vector<std::set<AxisId>> moves;  // axes by which each load moves
+  std::set<AxisId> window;
   Walk(main->body, [&](const Expr& e) {
     if (e.op() != Op::kLoad) return;
-    std::set<int64_t>& axes = moves.emplace_back();
+    std::set<AxisId>& axes = moves.emplace_back();
     for (const Expr& index : e.args()) {
-      std::set<int64_t> of_index;
+      std::set<AxisId> of_index;
       Walk(index, [&](const Expr& part) {
-        if (part.op() == Op::kAxis) of_index.insert(part.int_value());
+        if (part.op() == Op::kAxis) of_index.insert(part.axis());
       });
       axes.insert(of_index.begin(), of_index.end());
       if (of_index.size() < 2) continue;
-      for (int64_t axis : of_index)
-        if (axis >= static_cast<int64_t>(plain)) window.insert(axis);
+      for (AxisId axis : of_index)
+        if (main->Reduces(axis)) window.insert(axis);
     }
   });
-  for (size_t i = 0; i < plain; ++i) {
-    const double extent = Log2(UpperExtent(kernel, main->axes[i].extent));
-    const auto axis = static_cast<int64_t>(i);
+  for (AxisId axis : main->spatial_ids()) {
+    const double extent = Log2(UpperExtent(kernel, main->axis(axis).extent));
     const auto readers = std::count_if(moves.begin(), moves.end(), [&](const auto& m) { return m.contains(axis); });
     if (readers == static_cast<std::ptrdiff_t>(moves.size()) && moves.size() > 1)
       silhouette.batch += extent;
@@ -74,10 +72,10 @@ Silhouette SilhouetteOf(const Kernel& kernel) {
     else
       silhouette.columns += extent;
   }
-  for (size_t i = 0; i < main->reduce_axes.size(); ++i) {
-    const double extent = Log2(UpperExtent(kernel, main->reduce_axes[i].extent));
+  for (AxisId axis : main->reduce_ids()) {
+    const double extent = Log2(UpperExtent(kernel, main->axis(axis).extent));
     silhouette.reduction += extent;
-    if (window.contains(static_cast<int64_t>(plain + i))) silhouette.window += extent;
+    if (window.contains(axis)) silhouette.window += extent;
   }
   if (!main->axes.empty()) silhouette.innermost = Log2(UpperExtent(kernel, main->axes.back().extent));
   silhouette.kind =

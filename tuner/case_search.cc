@@ -30,7 +30,7 @@ std::optional<int64_t> Pinned(const CasesOutline& outline, int64_t rows, const C
   const std::string_view decision = std::string_view(choice.site).substr(choice.site.rfind('.') + 1);
   if (decision == "direct" || decision == "pack_rows") return choice.preferred;
   const int64_t wanted = decision == "vectors"       ? outline.vectors
-                         : decision == "vector_axis" ? outline.vector_axis
+                         : decision == "vector_axis" ? outline.vector_axis.value
                          : decision == "rows"        ? rows
                                                      : -1;
   if (wanted < 0 || !std::binary_search(choice.options.begin(), choice.options.end(), wanted)) return std::nullopt;

@@ -94,8 +94,8 @@ int64_t CountInstructions(const LoopProgram& program, const Stmt& stmt) {
 
 std::vector<Linear> Lowering::OwnCoordinates(StageId stage) const {
   std::vector<Linear> coordinates;
-  for (size_t d = 0; d < kernel_.stages[stage].axes.size(); ++d)
-    coordinates.push_back(Linear::Of(states_[stage].axes[d].var));
+  for (AxisId axis : kernel_.stages[stage].spatial_ids())
+    coordinates.push_back(Linear::Of(states_[stage].axes[axis].var));
   return coordinates;
 }
 
@@ -121,11 +121,11 @@ StmtPtr Lowering::MakeLoop(StageId stage, size_t index, VarId var) {
   stmt->axis = dim.axis;
   stmt->extent = Linear(loop.extent);
   const bool serial = StopsAtTheEnd(dim);
-  if (loop.axis < 0) {
+  if (!loop.axis) {
     stmt->extent = loop.exact;
-  } else if (serial && state.axes[static_cast<size_t>(loop.axis)].clamps) {
+  } else if (serial && state.axes[loop.axis].clamps) {
     // What is left of the axis after the loops already open, in steps of this loop. Tiles that shift are whole.
-    const AxisState& axis = state.axes[static_cast<size_t>(loop.axis)];
+    const AxisState& axis = state.axes[loop.axis];
     Linear left = axis.extent;
     for (const Term& term : axis.unshifted.terms())
       if (KnownBefore(stage, term.var, index) && !(axis.shifts && term.coef < axis.granule))
@@ -162,13 +162,13 @@ Result<StmtPtr> Lowering::BuildLeaf(StageId stage) {
     else
       value = Select(NonNegative(state.condition[i]), value, FromExpr(s.body.arg(2)));
   }
-  for (size_t a = 0; a < state.axes.size(); ++a) {
+  for (AxisId a : state.axes.ids()) {
     const AxisState& axis = state.axes[a];
     if (axis.padded <= program_.vars.Range(axis.extent).lo) continue;
     Linear room = axis.min + axis.extent - Linear(1) - Linear::Of(axis.var);
-    if (a >= rank) {
+    if (s.Reduces(a)) {
       value = Select(NonNegative(room), value, FromExpr(ReductionIdentity(s.reduction, value->type)));
-    } else if (auto tail = scheduled_.stages[stage].tails.find(s.axes[a].name);
+    } else if (auto tail = scheduled_.stages[stage].tails.find(s.axis(a).name);
                tail != scheduled_.stages[stage].tails.end() && tail->second == Tail::kGuard) {
       guard.push_back(room);
     }

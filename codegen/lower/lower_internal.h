@@ -30,7 +30,7 @@ struct LoopState {
   int64_t extent = 1;  // largest
   Linear exact;        // number of trips of an outermost part: derived from the region
   bool reduces = false;
-  int axis = -1;  // the axis whose value contains the loop with `coef`; -1: a fused loop
+  AxisId axis;  // whose value contains the loop with `coef`; none: a fused loop
   int64_t coef = 0;
 };
 
@@ -50,7 +50,7 @@ struct AxisState {
 };
 
 struct StageState {
-  std::vector<AxisState> axes;   // spatial, then reduction
+  IdVector<AxisId, AxisState> axes;
   std::vector<LoopState> loops;  // as StageSchedule::loops
   std::vector<VarId> visible;    // loops that enclose the stage
   BufferId buffer;
@@ -92,8 +92,7 @@ class Lowering {
   Result<void> InferRegion(StageId stage);
   void MakeLoops(StageId stage);
   bool KnownBefore(StageId stage, VarId var, size_t loop) const;
-  bool ShiftIsSafe(StageId stage, size_t axis, int64_t granule, const std::map<std::string, Linear>& values) const;
-  bool ComputesTilesWhole(StageId stage, size_t axis, int64_t granule) const;
+  bool ComputesTilesWhole(StageId stage, AxisId axis, int64_t granule) const;
   // In the place of the buffer that the stage has, if it has one.
   Result<void> MakeBuffer(StageId stage);
   Result<void> MakeTile(StageId stage);
@@ -130,14 +129,14 @@ class Lowering {
   // lower_pieces.cc
   // An axis in pieces: [0, borders[0]), … up to its extent.
   struct Pieces {
-    size_t axis;
+    AxisId axis;
     std::vector<int64_t> borders;
   };
   // Where conditions of the body change along an axis.
-  std::vector<int64_t> BordersAlong(StageId stage, size_t axis) const;
+  std::vector<int64_t> BordersAlong(StageId stage, AxisId axis) const;
   // Those that the loops from `depth` on are built for one by one; nullopt: they are built once.
   std::optional<Pieces> PiecesInside(StageId stage, size_t depth);
-  Result<void> BuildPieces(StageId stage, size_t depth, size_t axis, std::span<const int64_t> borders,
+  Result<void> BuildPieces(StageId stage, size_t depth, AxisId axis, std::span<const int64_t> borders,
                            std::vector<StmtPtr>& out);
   void RenewLoops(StageId stage, size_t depth);
 

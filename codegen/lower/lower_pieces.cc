@@ -18,8 +18,8 @@ constexpr size_t kMostPieces = 128;
 constexpr int64_t kMostCopies = 1024;
 
 // Where, between 0 and extent, conditions on the axis alone change: `coef · axis + constant ≥ 0`.
-void AddBorder(const Linear& room, size_t axis, int64_t extent, std::set<int64_t>& borders) {
-  if (room.terms().size() != 1 || room.terms()[0].var.index() != axis) return;
+void AddBorder(const Linear& room, AxisId axis, int64_t extent, std::set<int64_t>& borders) {
+  if (room.terms().size() != 1 || AxisOf(room.terms()[0].var) != axis) return;
   const int64_t coef = room.terms()[0].coef, constant = room.constant();
   const int64_t border = coef > 0 ? -FloorDiv(constant, coef) : FloorDiv(constant, -coef) + 1;
   if (border > 0 && border < extent) borders.insert(border);
@@ -27,7 +27,7 @@ void AddBorder(const Linear& room, size_t axis, int64_t extent, std::set<int64_t
 
 }  // namespace
 
-std::vector<int64_t> Lowering::BordersAlong(StageId stage, size_t axis) const {
+std::vector<int64_t> Lowering::BordersAlong(StageId stage, AxisId axis) const {
   std::set<int64_t> borders;
   const int64_t extent = states_[stage].axes[axis].extent_max;
   auto conditions = [&](auto&& self, const Expr& e) -> void {
@@ -59,7 +59,7 @@ std::optional<Lowering::Pieces> Lowering::PiecesInside(StageId stage, size_t dep
   int64_t copies = 1;
   for (size_t l = depth; l < state.loops.size(); ++l)
     if (schedule.loops[l].kind == LoopKind::kUnrolled) copies *= state.loops[l].extent;
-  for (size_t a = 0; a < state.axes.size(); ++a) {
+  for (AxisId a : state.axes.ids()) {
     // Settled by this loop, and by none further in.
     const AxisState& axis = state.axes[a];
     if (!axis.extent.IsConstant() || !axis.min.IsConstant() || !Moves(axis.local, state.loops[depth - 1].var)) continue;
@@ -103,7 +103,7 @@ void Lowering::RenewLoops(StageId stage, size_t depth) {
 }
 
 // In halves, each with a loop of its own around it: a piece is found in as many steps as the number of pieces has bits.
-Result<void> Lowering::BuildPieces(StageId stage, size_t depth, size_t axis, std::span<const int64_t> borders,
+Result<void> Lowering::BuildPieces(StageId stage, size_t depth, AxisId axis, std::span<const int64_t> borders,
                                    std::vector<StmtPtr>& out) {
   const StageState whole = states_[stage];
   if (borders.empty()) {

@@ -131,11 +131,10 @@ Result<void> Lowering::InferRegion(StageId index) {
   const bool is_output = kernel_.tensors[stage.output].kind == TensorKind::kOutput;
   const size_t rank = stage.axes.size();
 
-  state.axes.resize(rank + stage.reduce_axes.size());
-  for (size_t i = 0; i < state.axes.size(); ++i) {
-    const Axis& axis = i < rank ? stage.axes[i] : stage.reduce_axes[i - rank];
-    state.axes[i].min = Linear(0);
-    state.axes[i].extent = ExtentForm(axis.extent);
+  state.axes.resize(stage.axis_count());
+  for (AxisId axis : stage.axis_ids()) {
+    state.axes[axis].min = Linear(0);
+    state.axes[axis].extent = ExtentForm(stage.axis(axis).extent);
   }
   if (schedule.attach_stage) {
     const StageId consumer = schedule.attach_stage;
@@ -155,15 +154,16 @@ Result<void> Lowering::InferRegion(StageId index) {
       if (!outcome) return;
       if (e.Loads(stage.output)) {
         for (size_t d = 0; d < rank; ++d) {
+          const Linear& whole = state.axes[AxisId(d)].extent;
           Result<Linear> form = IndexForm(reader, e.arg(d));
           if (!form) {
             outcome = std::move(form).error();
             return;
           }
           Span span = Widen(*form, state.visible);
-          if (padded && span.min.IsConstant() && state.axes[d].extent.IsConstant()) {
+          if (padded && span.min.IsConstant() && whole.IsConstant()) {
             // The guard of pad() keeps reads inside the domain.
-            const int64_t last = state.axes[d].extent.constant() - 1;
+            const int64_t last = whole.constant() - 1;
             const int64_t lo = std::clamp<int64_t>(span.min.constant(), 0, last);
             const int64_t hi = std::clamp<int64_t>(span.min.constant() + span.extent - 1, lo, last);
             span = {Linear(lo), hi - lo + 1};
@@ -198,6 +198,7 @@ Result<void> Lowering::InferRegion(StageId index) {
   }
   if (first) return {};  // read by nobody: the whole tensor
   for (size_t d = 0; d < rank; ++d) {
+    AxisState& axis = state.axes[AxisId(d)];
     if (hull[d].extent > kUnbounded / 2)
       return Error{ErrorKind::kUnsupported,
                    fmt::format("{} is read at an index without bounds: clamp it", kernel_.tensors[stage.output].name),
@@ -205,38 +206,19 @@ Result<void> Lowering::InferRegion(StageId index) {
     if (schedule.scope == Scope::kConst) {
       const Interval start = program_.vars.Range(program_.vars.ExpandAxes(hull[d].min));
       const int64_t begin = std::min<int64_t>(0, start.lo), end = start.hi + hull[d].extent;
-      hull[d] = {Linear(begin), std::max(end, program_.vars.Range(state.axes[d].extent).hi) - begin};
+      hull[d] = {Linear(begin), std::max(end, program_.vars.Range(axis.extent).hi) - begin};
     }
-    state.axes[d].min = hull[d].min;
-    state.axes[d].extent = Linear(hull[d].extent);
+    axis.min = hull[d].min;
+    axis.extent = Linear(hull[d].extent);
   }
   // Whole tiles of a split storage dimension are computed, so that nothing in a panel is left unwritten.
   for (const LayoutDim& dim : schedule.layout) {
     if (dim.part != LayoutDim::Part::kQuotient) continue;
-    for (size_t d = 0; d < rank; ++d)
-      if (stage.axes[d].name == dim.axis)
-        state.axes[d].extent = Linear(RoundUp(state.axes[d].extent.constant(), dim.factor));
+    for (AxisId axis : stage.spatial_ids())
+      if (stage.axis(axis).name == dim.axis)
+        state.axes[axis].extent = Linear(RoundUp(state.axes[axis].extent.constant(), dim.factor));
   }
   return {};
-}
-
-// A shifted tile overlaps the one before it. Elements that are computed whole there may be computed again; sums in
-// memory may not be added to twice: the loops over tiles must lie outside every reduction loop.
-bool Lowering::ShiftIsSafe(StageId stage, size_t axis, int64_t granule,
-                           const std::map<std::string, Linear>& values) const {
-  const Stage& s = kernel_.stages[stage];
-  const std::vector<LoopState>& loops = states_[stage].loops;
-  size_t first_reduction = loops.size();
-  for (size_t l = loops.size(); l-- > 0;) {
-    bool reduces = false;
-    for (const Axis& reduce : s.reduce_axes)
-      for (const Term& term : values.at(reduce.name).terms())
-        reduces |= KnownBefore(stage, term.var, l + 1) && !KnownBefore(stage, term.var, l);
-    if (reduces) first_reduction = l;
-  }
-  for (const Term& term : states_[stage].axes[axis].local.terms())
-    if (term.coef >= granule && !KnownBefore(stage, term.var, first_reduction)) return false;
-  return true;
 }
 
 // Whether the stage's loops outside of number `loop` decide a variable.
@@ -256,7 +238,7 @@ bool Lowering::KnownBefore(StageId stage, VarId id, size_t loop) const {
 
 // Whether each tile of an axis is finished before the next begins, so that elements of two tiles may be computed twice.
 // A reduction must not come back to a tile, nor work in memory that another worker works in.
-bool Lowering::ComputesTilesWhole(StageId index, size_t axis, int64_t granule) const {
+bool Lowering::ComputesTilesWhole(StageId index, AxisId axis, int64_t granule) const {
   const Stage& stage = kernel_.stages[index];
   const StageSchedule& schedule = scheduled_.stages[index];
   const StageState& state = states_[index];
@@ -276,15 +258,14 @@ void Lowering::MakeLoops(StageId index) {
   const StageSchedule& schedule = scheduled_.stages[index];
   StageState& state = states_[index];
   VarTable& vars = program_.vars;
-  const size_t rank = stage.axes.size();
   const std::string& name = kernel_.tensors[stage.output].name;
 
   // Forward: extents of what each split and fusion makes.
   std::map<std::string, Linear> extents;
   std::map<std::string, std::vector<int64_t>> factors;  // of each split, after small extents shrank them
-  for (size_t i = 0; i < state.axes.size(); ++i) {
-    state.axes[i].extent_max = vars.Range(state.axes[i].extent).hi;
-    extents[i < rank ? stage.axes[i].name : stage.reduce_axes[i - rank].name] = state.axes[i].extent;
+  for (AxisId axis : stage.axis_ids()) {
+    state.axes[axis].extent_max = vars.Range(state.axes[axis].extent).hi;
+    extents[stage.axis(axis).name] = state.axes[axis].extent;
   }
   for (const LoopRelation& relation : schedule.relations) {
     if (relation.parents.size() == 2) {
@@ -338,29 +319,28 @@ void Lowering::MakeLoops(StageId index) {
     values[relation->parents[0]] = value;
   }
 
-  for (size_t a = 0; a < state.axes.size(); ++a)
-    state.axes[a].local = values[a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name];
+  for (AxisId axis : stage.axis_ids()) state.axes[axis].local = values[stage.axis(axis).name];
   for (size_t l = 0; l < state.loops.size(); ++l)
-    for (size_t a = rank; a < state.axes.size(); ++a) {
+    for (AxisId a : stage.reduce_ids()) {
       // A loop reduces if a reduction axis depends on it, directly or through a fusion.
       bool by_name = false;
       if (state.loops[l].extent <= 1) {
         // No trace in the form: go by the name, whose head is the axis.
         const std::string& path = schedule.loops[l].path;
-        const std::string& axis_name = stage.reduce_axes[a - rank].name;
+        const std::string& axis_name = stage.axis(a).name;
         by_name = path == axis_name || path.starts_with(axis_name + ".") || path.starts_with(axis_name + "+");
       }
       state.loops[l].reduces |= by_name || Moves(state.axes[a].local, state.loops[l].var);
     }
-  for (size_t a = 0; a < state.axes.size(); ++a) {
+  for (AxisId a : stage.axis_ids()) {
     AxisState& axis = state.axes[a];
-    const std::string& axis_name = a < rank ? stage.axes[a].name : stage.reduce_axes[a - rank].name;
+    const std::string& axis_name = stage.axis(a).name;
     // Direct loops of the axis, and the span that unrolled and vectorised ones cover, and threads.
     int64_t granule = 1;
     for (size_t l = 0; l < state.loops.size(); ++l) {
       int64_t coef = axis.local.CoefOf(state.loops[l].var);
       if (coef == 0) continue;
-      state.loops[l].axis = static_cast<int>(a);
+      state.loops[l].axis = a;
       state.loops[l].coef = coef;
       if (!StopsAtTheEnd(schedule.loops[l])) granule = std::max(granule, coef * state.loops[l].extent);
     }
@@ -431,7 +411,7 @@ std::vector<Lowering::Part> Lowering::PartsOf(StageId index) const {
     if (tail != Tail::kPeel) continue;
     size_t a = 0;
     while (stage.axes[a].name != name) ++a;
-    const AxisState& axis = states_[index].axes[a];
+    const AxisState& axis = states_[index].axes[AxisId(a)];
     if (!axis.extent.IsConstant()) continue;
     const int64_t extent = axis.extent.constant(), left = extent % axis.granule;
     if (left == 0 || left == extent) continue;
@@ -451,8 +431,9 @@ Result<void> Lowering::PlacePart(StageId stage, const Part& part, bool fresh) {
   for (AxisState& axis : state.axes) axis.origin = axis.min;
   for (size_t d = 0; d < part.size(); ++d) {
     if (part[d].length == 0) continue;
-    state.axes[d].min += Linear(part[d].start);
-    state.axes[d].extent = Linear(part[d].length);
+    AxisState& axis = state.axes[AxisId(d)];
+    axis.min += Linear(part[d].start);
+    axis.extent = Linear(part[d].length);
   }
   MakeLoops(stage);
   if (fresh) state.tile = {};

@@ -62,12 +62,12 @@ Result<void> Lowering::MakeBuffer(StageId index) {
   }
   auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
   if (schedule.layout.empty()) {
-    for (size_t d = 0; d < stage.axes.size(); ++d) add(state.axes[d].padded);
+    for (AxisId axis : stage.spatial_ids()) add(state.axes[axis].padded);
   } else {
     for (const LayoutDim& dim : schedule.layout) {
-      size_t d = 0;
-      while (stage.axes[d].name != dim.axis) ++d;
-      int64_t padded = state.axes[d].padded;
+      AxisId axis(0);
+      while (stage.axis(axis).name != dim.axis) ++axis;
+      int64_t padded = state.axes[axis].padded;
       switch (dim.part) {
         case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
         case LayoutDim::Part::kQuotient: add(CeilDiv(padded, dim.factor) + dim.extra); break;
@@ -115,8 +115,8 @@ Result<void> Lowering::MakeTile(StageId index) {
   tile.written = true;
   tile.elements = 1;
   state.tile_min.clear();
-  for (size_t d = 0; d < stage.axes.size(); ++d) {
-    Span span = Widen(program_.vars.ExpandAxes(Linear::Of(state.axes[d].var)), visible);
+  for (AxisId axis : stage.spatial_ids()) {
+    Span span = Widen(program_.vars.ExpandAxes(Linear::Of(state.axes[axis].var)), visible);
     state.tile_min.push_back(span.min);
     tile.extents.push_back(span.extent);
     tile.elements *= span.extent;

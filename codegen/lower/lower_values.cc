@@ -60,7 +60,7 @@ Result<Linear> Lowering::IndexForm(StageId stage, const Expr& e) {
   switch (e.op()) {
     case Op::kInt: return Linear(e.int_value());
     case Op::kSize: return ExtentForm(e);
-    case Op::kAxis: return Linear::Of(states_[stage].axes[static_cast<size_t>(e.int_value())].var);
+    case Op::kAxis: return Linear::Of(states_[stage].axes[e.axis()].var);
     case Op::kAdd: return HONE_TRY(IndexForm(stage, e.arg(0))) + HONE_TRY(IndexForm(stage, e.arg(1)));
     case Op::kSub: return HONE_TRY(IndexForm(stage, e.arg(0))) - HONE_TRY(IndexForm(stage, e.arg(1)));
     case Op::kMul: return vars.Product(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
@@ -106,7 +106,7 @@ std::vector<Linear> Lowering::StorageIndex(StageId stage, const std::vector<Line
   VarTable& vars = program_.vars;
   std::vector<Linear> local;
   for (size_t d = 0; d < coordinates.size(); ++d)
-    local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[d].origin));
+    local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[AxisId(d)].origin));
   if (schedule.layout.empty()) return local;
   std::vector<Linear> index;
   for (const LayoutDim& dim : schedule.layout) {

@@ -37,19 +37,14 @@ class ContractionRule {
   void Emit();
 
  private:
-  std::string Name(int position) const {
-    return planner_.AxisAt(planner_.StageNamed(pair_.sum), static_cast<size_t>(position)).name;
-  }
-  std::string OutName(int position) const {
-    return planner_.AxisAt(planner_.StageNamed(pair_.out), static_cast<size_t>(position)).name;
-  }
-  int64_t ExtentOf(int position) const { return c_.extents[static_cast<size_t>(position)]; }
-  std::vector<LayoutDim> PanelLayout(const AccessPattern& access, int axis, int64_t width,
+  std::string Name(AxisId axis) const { return planner_.StageNamed(pair_.sum).axis(axis).name; }
+  std::string OutName(AxisId axis) const { return planner_.StageNamed(pair_.out).axis(axis).name; }
+  std::vector<LayoutDim> PanelLayout(const AccessPattern& access, AxisId axis, int64_t width,
                                      const std::string& tensor) const;
   void TrimPadding();
   void ScheduleEdges();
   void ScheduleInRegisters(const std::string& stage);
-  bool IsTrimmed(int position, TrimWay way) const;
+  bool IsTrimmed(AxisId axis, TrimWay way) const;
   void PackVectorOperand();
   void PackRowOperand();
   void ChooseBlock();
@@ -71,7 +66,7 @@ class ContractionRule {
   int64_t lanes_ = 1;        // of the vector axis
   int64_t width_ = 1;        // elements of the vector axis in a tile
   int64_t block_tiles_ = 1;  // tiles of the blocked row axis in a block
-  int block_axis_ = -1;
+  AxisId block_axis_;
   std::string own_rows_;  // the padded row operand, where each task makes its own part; else empty
   std::string streamed_;  // what vectors read, where it comes from beyond the second-level cache; else empty
   std::string panel_;     // packed inside the kernel, per task

@@ -48,7 +48,7 @@ bool PadsNothing(const SchedulePlanner& planner, const Stage& stage) {
         inside = false;
         return;
       }
-      int64_t extent = planner.Extent(stage.axes[static_cast<size_t>(axis.int_value())]);
+      int64_t extent = planner.Extent(stage, axis.axis());
       inside &= offset >= 0 && extent - 1 + offset < LowerExtent(planner.kernel(), tensor.shape[d]);
     }
   });

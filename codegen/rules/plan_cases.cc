@@ -33,27 +33,23 @@ std::optional<RowCosts> CostsOf(const SchedulePlanner& planner, const std::strin
   const std::optional<Contraction> c = AnalyzeContraction(planner, name);
   if (!c || c->reduce.empty()) return std::nullopt;
   const Stage& stage = planner.StageNamed(name);
-  int output_axis = static_cast<int>(stage.axes.size()) - 1;
-  while (output_axis > 0 && c->extents[static_cast<size_t>(output_axis)] == 1) --output_axis;
   const RegisterTile* best = nullptr;
-  const std::vector<RegisterTile> tiles = RegisterTiles(planner, *c, output_axis);
+  const std::vector<RegisterTile> tiles = RegisterTiles(planner, *c);
   auto is_along_size = [&](const RegisterTile& tile) {
-    if (tile.row_axis[1] < 0 || tile.rows[0] != 1) return false;
-    const Expr& rows = planner.AxisAt(stage, static_cast<size_t>(tile.row_axis[1])).extent;
-    return rows.op() == Op::kSize && IsDynamic(kernel, rows) &&
-           !IsDynamic(kernel, planner.AxisAt(stage, static_cast<size_t>(tile.vector_axis)).extent);
+    if (!tile.row_axis[1] || tile.rows[0] != 1) return false;
+    const Expr& rows = stage.axis(tile.row_axis[1]).extent;
+    return rows.op() == Op::kSize && IsDynamic(kernel, rows) && !IsDynamic(kernel, stage.axis(tile.vector_axis).extent);
   };
   for (const RegisterTile& tile : tiles)
     if (is_along_size(tile) && (best == nullptr || tile.cycles < best->cycles)) best = &tile;
   if (best == nullptr) return std::nullopt;
   RowCosts costs;
-  const size_t axis = static_cast<size_t>(best->row_axis[1]);
-  costs.size = static_cast<int>(planner.AxisAt(stage, axis).extent.int_value());
+  const AxisId rows = best->row_axis[1];
+  costs.size = static_cast<int>(stage.axis(rows).extent.int_value());
   costs.vector_axis = best->vector_axis;
   for (const RegisterTile& tile : tiles) {
-    if (!is_along_size(tile) || tile.vector_axis != best->vector_axis || tile.row_axis[1] != best->row_axis[1])
-      continue;
-    const double each = tile.cycles / static_cast<double>(CeilDiv(c->extents[axis], tile.rows[1]));
+    if (!is_along_size(tile) || tile.vector_axis != best->vector_axis || tile.row_axis[1] != rows) continue;
+    const double each = tile.cycles / static_cast<double>(CeilDiv(c->extents[rows], tile.rows[1]));
     auto [known, is_new] = costs.cost.try_emplace({tile.vectors, tile.rows[1]}, each);
     if (!is_new) known->second = std::min(known->second, each);
   }
@@ -184,11 +180,11 @@ CasesOutline OutlineCases(const Kernel& kernel, const Target& target, size_t mos
   for (size_t s = 0; s < kernel.sizes.size(); ++s) {
     const Size& size = kernel.sizes[s];
     if (size.is_constant() || size.hi - size.lo >= static_cast<int64_t>(most)) continue;
-    CasesOutline outline{static_cast<int>(s), {}, -1, -1};
+    CasesOutline outline{static_cast<int>(s), {}, -1, {}};
     for (int64_t value = size.lo; value <= size.hi; ++value) outline.cases.push_back({{{value, value}}, 0});
     return outline;
   }
-  return {-1, {{}}, -1, -1};
+  return {-1, {{}}, -1, {}};
 }
 
 Chooser ChooserForCase(const CasesOutline& outline, const CaseOutline& which, Chooser otherwise) {
@@ -197,7 +193,7 @@ Chooser ChooserForCase(const CasesOutline& outline, const CaseOutline& which, Ch
     const std::string_view decision = std::string_view(choice.site).substr(choice.site.rfind('.') + 1);
     const int64_t wanted = decision == "rows" && rows > 0              ? rows
                            : decision == "vectors" && vectors >= 0     ? vectors
-                           : decision == "vector_axis" && vectors >= 0 ? axis
+                           : decision == "vector_axis" && vectors >= 0 ? axis.value
                                                                        : -1;
     if (wanted >= 0 && std::binary_search(choice.options.begin(), choice.options.end(), wanted)) return wanted;
     return otherwise ? otherwise(choice) : choice.preferred;

@@ -28,15 +28,16 @@ struct CaseOutline {
 struct CasesOutline {
   int size = -1;  // index into Kernel::sizes that the cases are told apart by; -1: there is one case
   std::vector<CaseOutline> cases;
-  // The same in all cases, so that they read one packed copy of a constant operand; -1: as the rules prefer.
-  int64_t vectors = -1, vector_axis = -1;
+  // The same in all cases, so that they read one packed copy of a constant operand; -1, none: as the rules prefer.
+  int64_t vectors = -1;
+  AxisId vector_axis;
 };
 
 // What register tiles cost whose rows run along a dynamic size: of one row of tiles, by vectors and rows of the tile,
 // in any unit.
 struct RowCosts {
-  int size = -1;             // index into Kernel::sizes
-  int64_t vector_axis = -1;  // position, as RegisterTile's
+  int size = -1;  // index into Kernel::sizes
+  AxisId vector_axis;
   std::map<std::pair<int64_t, int64_t>, double> cost;
 };
 // By the tile model; nullopt where no register tile has rows along a dynamic size.

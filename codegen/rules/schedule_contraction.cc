@@ -38,9 +38,7 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
   for (int v = 0; v < 2; ++v) {
     const AccessPattern& access = c->operands[v];
     const Tensor tensor = planner.kernel().tensors[access.tensor];
-    bool windows = false;
-    for (size_t i = 0; i < c->extents.size(); ++i) windows |= access.uses[i] && access.dimension[i] < 0;
-    if (!windows || tensor.is_const || c->only[v].empty()) continue;
+    if (access.IsPlain() || tensor.is_const || c->only[v].empty()) continue;
     const int64_t form = planner.Choose(
         name,
         {"im2col", "how windows are read: 0 in place, 1 from columns in memory, 2 from columns in the panel",
@@ -49,10 +47,10 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
     if (form == kInPlace) return "";
     const Stage stage = planner.StageNamed(name);
     std::vector<std::string> axes, reduced, own;
-    auto add = [&](const std::vector<int>& positions, std::vector<std::string>* group) {
-      for (int position : positions) {
-        if (!access.uses[static_cast<size_t>(position)]) continue;
-        axes.push_back(planner.AxisAt(stage, static_cast<size_t>(position)).name);
+    auto add = [&](const std::vector<AxisId>& from, std::vector<std::string>* group) {
+      for (AxisId axis : from) {
+        if (!access.uses[axis]) continue;
+        axes.push_back(stage.axis(axis).name);
         if (group) group->push_back(axes.back());
       }
     };
@@ -74,11 +72,10 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
 }  // namespace
 
 void ContractionRule::Emit() {
-  lanes_ = std::min<int64_t>(c_.lanes, BitCeil(ExtentOf(tile_.vector_axis)));
+  lanes_ = std::min<int64_t>(c_.lanes, BitCeil(c_.extents[tile_.vector_axis]));
   width_ = lanes_ * tile_.vectors;
   if (const AccessPattern& access = c_.operands[tile_.vector_operand];
-      access.strides[static_cast<size_t>(tile_.vector_axis)] == 1 &&
-      access.dimension[static_cast<size_t>(tile_.vector_axis)] >= 0)
+      access.strides[tile_.vector_axis] == 1 && access.dimension[tile_.vector_axis])
     tile_.direct =
         planner_.ChooseIf(pair_.sum, {"direct", "the vector operand is read where it lies, not packed"}, tile_.direct);
   TrimPadding();
@@ -102,12 +99,12 @@ void ContractionRule::ChooseReductionBlock() {
   const MachineModel& machine = planner_.machine();
   int64_t step_bytes = width_ * c_.element_bytes;
   double row_tiles = 1;
-  for (int position : c_.only[1 - tile_.vector_operand]) {
-    int64_t rows = position == tile_.row_axis[0] ? tile_.rows[0] : position == tile_.row_axis[1] ? tile_.rows[1] : 1;
-    row_tiles *= static_cast<double>(CeilDiv(ExtentOf(position), rows));
+  for (AxisId axis : c_.only[1 - tile_.vector_operand]) {
+    int64_t rows = axis == tile_.row_axis[0] ? tile_.rows[0] : axis == tile_.row_axis[1] ? tile_.rows[1] : 1;
+    row_tiles *= static_cast<double>(CeilDiv(c_.extents[axis], rows));
   }
   if (tile_.direct || row_tiles < 4) return;
-  int64_t outer = ExtentOf(c_.reduce[0]), inner = c_.reduction / outer;
+  int64_t outer = c_.extents[c_.reduce[0]], inner = c_.reduction / outer;
   int64_t steps = std::max<int64_t>(64, machine.l1_bytes / 2 / step_bytes);
   int64_t block = std::max<int64_t>(1, steps / inner);
   int64_t blocks = CeilDiv(outer, block);
@@ -153,18 +150,18 @@ bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
 void ContractionRule::ChooseBlock() {
   const AccessPattern& rows = c_.operands[1 - tile_.vector_operand];
   int64_t bytes = planner_.Bytes(rows.tensor);
-  for (int axis : c_.batch) bytes /= std::max<int64_t>(1, ExtentOf(axis));
+  for (AxisId axis : c_.batch) bytes /= std::max<int64_t>(1, c_.extents[axis]);
   // The outermost of the tiled row axes is the one to block.
-  int which = tile_.row_axis[0] >= 0 ? 0 : 1;
+  int which = tile_.row_axis[0] ? 0 : 1;
   block_axis_ = tile_.row_axis[which];
-  if (block_axis_ < 0) return;
-  int64_t tiles = CeilDiv(ExtentOf(block_axis_), tile_.rows[which]);
+  if (!block_axis_) return;
+  int64_t tiles = CeilDiv(c_.extents[block_axis_], tile_.rows[which]);
   int64_t budget = planner_.machine().l2_bytes / 2;
   int64_t blocks = std::max<int64_t>(1, CeilDiv(bytes, budget));
   if (GivesEachTaskItsRows(tiles, blocks)) return;
   // Enough tasks for the workers, without cutting blocks thinner than their panels are worth.
-  int64_t vector_tiles = CeilDiv(ExtentOf(tile_.vector_axis), width_);
-  for (int axis : c_.batch) vector_tiles *= ExtentOf(axis);
+  int64_t vector_tiles = CeilDiv(c_.extents[tile_.vector_axis], width_);
+  for (AxisId axis : c_.batch) vector_tiles *= c_.extents[axis];
   int64_t wanted = 4 * planner_.machine().cores;
   if (planner_.kernel().options.threads != 1 && vector_tiles * blocks < wanted)
     blocks = std::max(blocks, CeilDiv(wanted, vector_tiles));
@@ -176,16 +173,15 @@ void ContractionRule::ScheduleOut() {
   const std::string& out = pair_.out;
   std::vector<std::string> task, tiles, inside;  // loops from outside in
   int64_t tasks = 1;
-  auto outer = [&](int position) {
-    task.push_back(OutName(position));
-    tasks *= ExtentOf(position);
+  auto outer = [&](AxisId axis) {
+    task.push_back(OutName(axis));
+    tasks *= c_.extents[axis];
   };
-  for (int position : c_.batch) outer(position);
-  const std::vector<int>& row_axes = c_.only[1 - tile_.vector_operand];
-  for (int position : row_axes)
-    if (position != tile_.row_axis[0] && position != tile_.row_axis[1]) outer(position);
-  for (int position : c_.only[tile_.vector_operand])
-    if (position != tile_.vector_axis) outer(position);
+  for (AxisId axis : c_.batch) outer(axis);
+  for (AxisId axis : c_.only[1 - tile_.vector_operand])
+    if (axis != tile_.row_axis[0] && axis != tile_.row_axis[1]) outer(axis);
+  for (AxisId axis : c_.only[tile_.vector_operand])
+    if (axis != tile_.vector_axis) outer(axis);
 
   std::string vector = OutName(tile_.vector_axis);
   std::vector<std::string> vector_inside;
@@ -198,23 +194,23 @@ void ContractionRule::ScheduleOut() {
   }
   std::vector<std::string> row_inside;
   for (int i = 0; i < 2; ++i) {
-    int position = tile_.row_axis[i];
-    if (position < 0) continue;
-    std::string row = OutName(position);
-    if (position == block_axis_) {
+    const AxisId axis = tile_.row_axis[i];
+    if (!axis) continue;
+    std::string row = OutName(axis);
+    if (axis == block_axis_) {
       planner_.Split(out, row, {block_tiles_, tile_.rows[i]});
       task.push_back(row + ".0");
       tiles.push_back(row + ".1");
       row_inside.push_back(row + ".2");
-      tasks *= CeilDiv(ExtentOf(position), block_tiles_ * tile_.rows[i]);
+      tasks *= CeilDiv(c_.extents[axis], block_tiles_ * tile_.rows[i]);
     } else {
       planner_.Split(out, row, {tile_.rows[i]});
       tiles.push_back(row + ".0");
       row_inside.push_back(row + ".1");
     }
-    const Expr& extent = planner_.AxisAt(planner_.StageNamed(out), static_cast<size_t>(position)).extent;
+    const Expr& extent = planner_.StageNamed(out).axis(axis).extent;
     const bool is_fixed = LowerExtent(planner_.kernel(), extent) == UpperExtent(planner_.kernel(), extent);
-    if (ExtentOf(position) < tile_.rows[i] || (is_fixed && ExtentOf(position) % tile_.rows[i] == 0)) continue;
+    if (c_.extents[axis] < tile_.rows[i] || (is_fixed && c_.extents[axis] % tile_.rows[i] == 0)) continue;
     if (is_fixed && planner_.ChooseIf(pair_.sum, i == 0 ? kOuterPeel : kPeel, false))
       planner_.SetTail(out, row, Tail::kPeel);
     else if (!row_is_packed_const_ && !row_is_total_)
@@ -225,11 +221,11 @@ void ContractionRule::ScheduleOut() {
         task.size() > 0 &&
         planner_.ChooseIf(pair_.sum, {"panels_outside", "panels in the outermost loop, rows inside"}, false);
     task.insert(panels_outside ? task.begin() : task.end(), vector + ".0");
-    tasks *= CeilDiv(ExtentOf(tile_.vector_axis), width_);
+    tasks *= CeilDiv(c_.extents[tile_.vector_axis], width_);
   } else {
     tiles.insert(tiles.begin(), vector + ".0");
   }
-  if (tile_.direct && ExtentOf(tile_.vector_axis) >= width_ && ExtentOf(tile_.vector_axis) % width_ != 0)
+  if (tile_.direct && c_.extents[tile_.vector_axis] >= width_ && c_.extents[tile_.vector_axis] % width_ != 0)
     planner_.SetTail(out, vector, Tail::kShift);
 
   std::vector<std::string> order = task;
@@ -263,7 +259,7 @@ void ContractionRule::ScheduleOut() {
 void ContractionRule::UnrollReduction(std::vector<std::string>& order, std::vector<std::string>& unrolled) {
   int64_t steps = planner_.Choose(pair_.sum, kUnroll, {1, 2, 3, 4, 8, 9}, 1);
   for (size_t i = c_.reduce.size(); i-- > 0;) {
-    int64_t extent = ExtentOf(c_.reduce[i]);
+    int64_t extent = c_.extents[c_.reduce[i]];
     const bool in_copies = IsTrimmed(c_.reduce[i], TrimWay::kByCopies);
     if (in_copies || (extent <= steps && steps > 1)) {
       unrolled.push_back(order[i]);
@@ -290,13 +286,14 @@ void ContractionRule::ScheduleSum() {
   planner_.Split(sum, vector, {lanes_});
   std::vector<std::string> order, unrolled;
   // Windows stay loops: unrolled, their broadcasts would be kept in registers from one step to the next.
-  for (int position : c_.reduce) order.push_back(Name(position));
+  for (AxisId axis : c_.reduce) order.push_back(Name(axis));
   UnrollReduction(order, unrolled);
-  for (const std::vector<int>* group : {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
-    for (int position : *group) {
-      if (position == tile_.vector_axis) continue;
-      order.push_back(Name(position));
-      unrolled.push_back(Name(position));
+  for (const std::vector<AxisId>* group :
+       {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
+    for (AxisId axis : *group) {
+      if (axis == tile_.vector_axis) continue;
+      order.push_back(Name(axis));
+      unrolled.push_back(Name(axis));
     }
   order.push_back(vector + ".0");
   unrolled.push_back(vector + ".0");
@@ -348,17 +345,18 @@ void ContractionRule::ScheduleBlockedSum() {
   planner_.Split(sum, vector, {lanes_});
   planner_.Split(sum, first, {reduction_block_});
   std::vector<std::string> order{first + ".0"}, inside, unrolled;
-  for (const std::vector<int>* group : {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
-    for (int position : *group) {
-      if (position == tile_.vector_axis) continue;
-      int which = position == tile_.row_axis[0] ? 0 : position == tile_.row_axis[1] ? 1 : -1;
+  for (const std::vector<AxisId>* group :
+       {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
+    for (AxisId axis : *group) {
+      if (axis == tile_.vector_axis) continue;
+      int which = axis == tile_.row_axis[0] ? 0 : axis == tile_.row_axis[1] ? 1 : -1;
       if (which < 0) {
-        order.push_back(Name(position));  // one element in a task
+        order.push_back(Name(axis));  // one element in a task
         continue;
       }
-      planner_.Split(sum, Name(position), {tile_.rows[which]});
-      order.push_back(Name(position) + ".0");
-      inside.push_back(Name(position) + ".1");
+      planner_.Split(sum, Name(axis), {tile_.rows[which]});
+      order.push_back(Name(axis) + ".0");
+      inside.push_back(Name(axis) + ".1");
     }
   std::string tile_loop = order.back();
   order.push_back(first + ".1");
@@ -383,9 +381,9 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
   if (!contraction || contraction->reduce.empty())
     return planner.Refuse("contraction", name, "not a sum over the product of two tensors that are read plainly");
-  auto total = [&](const std::vector<int>& axes) {
+  auto total = [&](const std::vector<AxisId>& axes) {
     int64_t product = 1;
-    for (int axis : axes) product *= contraction->extents[static_cast<size_t>(axis)];
+    for (AxisId axis : axes) product *= contraction->extents[axis];
     return product;
   };
   // A matrix times a vector, or less: rows against the vector, unless the matrix is a constant with short rows. Packed
@@ -399,10 +397,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
       return planner.Refuse("contraction", name,
                             "a matrix times a vector uses nothing twice; packing pays for constants with short rows");
   }
-  int output_axis = static_cast<int>(planner.StageNamed(name).axes.size()) - 1;
-  // The innermost axis of more than one element is the contiguous one.
-  while (output_axis > 0 && contraction->extents[static_cast<size_t>(output_axis)] == 1) --output_axis;
-  std::optional<RegisterTile> tile = ChooseTile(planner, *contraction, output_axis);
+  std::optional<RegisterTile> tile = ChooseTile(planner, *contraction);
   if (!tile) return planner.Refuse("contraction", name, "no axis that vectors could run along");
   std::optional<ContractionPair> pair = FindPair(planner, name);
   if (!pair) return planner.Refuse("contraction", name, "the sum cannot be separated from what it is written to");

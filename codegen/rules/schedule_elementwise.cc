@@ -74,26 +74,23 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
   if (rank < 2) return planner.Refuse("transpose", name, "less than two axes");
   const int64_t lanes = planner.LanesFor(stage);
   // An operand that is contiguous along another axis than the output.
-  const size_t last = rank - 1;
+  const AxisId last = stage.last_axis();
   const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
   for (const AccessPattern& access : accesses) {
     if (!access.affine || access.strides[last] <= 1) continue;
     // The block is one tile of the tensor: other reads of it would need others.
     auto is_same = [&](const AccessPattern& other) { return other.tensor == access.tensor; };
     if (std::count_if(accesses.begin(), accesses.end(), is_same) > 1) continue;
-    bool plain = std::all_of(access.dimension.begin(), access.dimension.end(), [](int d) { return d >= -1; });
-    int across = -1;
-    for (size_t i = 0; i < last; ++i)
-      if (access.strides[i] == 1) across = static_cast<int>(i);
-    if (!plain || across < 0 || planner.Extent(stage.axes[last]) < 4 ||
-        planner.Extent(stage.axes[static_cast<size_t>(across)]) < 4)
-      continue;
+    AxisId across;
+    for (AxisId axis : stage.spatial_ids())
+      if (axis != last && access.strides[axis] == 1) across = axis;
+    if (!access.IsPlain() || !across || planner.Extent(stage, last) < 4 || planner.Extent(stage, across) < 4) continue;
     const std::string source = planner.kernel().tensors[access.tensor].name;
     std::vector<std::string> dims = planner.CopyAxes(source, name);
     std::string block = planner.FreshName(source + "_block");
     if (dims.empty() || !planner.CacheRead(source, block, name, Scope::kRegisters)) continue;
 
-    std::string j = stage.axes[last].name, i = stage.axes[static_cast<size_t>(across)].name;
+    std::string j = stage.axis(last).name, i = stage.axis(across).name;
     planner.Split(name, j, {lanes});
     planner.Split(name, i, {lanes});
     std::vector<std::string> order;
@@ -106,7 +103,7 @@ bool ScheduleTranspose(SchedulePlanner& planner, const std::string& name) {
       tasks *= planner.Extent(axis);
     }
     order.push_back(i + ".0");
-    tasks *= CeilDiv(planner.Extent(stage.axes[static_cast<size_t>(across)]), lanes);
+    tasks *= CeilDiv(planner.Extent(stage, across), lanes);
     std::vector<std::string> outer = order;
     order.push_back(j + ".0");
     order.push_back(i + ".1");

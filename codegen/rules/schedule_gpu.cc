@@ -71,8 +71,8 @@ void BindOutputs(SchedulePlanner& planner, const std::string& name) {
 }
 
 struct Tile {
-  size_t x = 0;  // axis of columns
-  int y = -1;    // axis of rows; -1: none
+  AxisId x;  // axis of columns
+  AxisId y;  // axis of rows; none: there is none
   int64_t threads_x = 1, threads_y = 1;
   int64_t columns = 1, rows = 1;  // of a thread
   int64_t steps = 1;
@@ -80,13 +80,14 @@ struct Tile {
 };
 
 // The axis of rows: one that an operand depends on which does not depend on the columns, else the one before.
-int RowAxis(const Stage& stage, const std::vector<AccessPattern>& accesses, size_t x) {
-  for (size_t axis = stage.axes.size(); axis-- > 0;) {
+AxisId RowAxis(const Stage& stage, const std::vector<AccessPattern>& accesses, AxisId x) {
+  for (AxisId axis = stage.last_axis(); axis; --axis) {
     if (axis == x) continue;
     for (const AccessPattern& access : accesses)
-      if (access.uses[axis] && !access.uses[x]) return static_cast<int>(axis);
+      if (access.uses[axis] && !access.uses[x]) return axis;
   }
-  return stage.axes.size() > 1 ? static_cast<int>(stage.axes.size()) - 2 : -1;
+  AxisId before = stage.last_axis();
+  return --before;
 }
 
 class TiledReduction {
@@ -106,21 +107,18 @@ class TiledReduction {
   }
 
  private:
-  const std::string AxisName(const std::string& stage, size_t axis) const {
-    return planner_.StageNamed(stage).axes[axis].name;
-  }
-  bool IsTiled(size_t axis) const { return axis == tile_.x || static_cast<int>(axis) == tile_.y; }
+  bool IsTiled(AxisId axis) const { return axis == tile_.x || axis == tile_.y; }
 
   // The innermost loop of threads.
   std::string ScheduleOut() {
     const Stage out = planner_.StageNamed(out_);
-    const std::string x = out.axes[tile_.x].name;
-    const std::string y = tile_.y >= 0 ? out.axes[static_cast<size_t>(tile_.y)].name : "";
+    const std::string x = out.axis(tile_.x).name;
+    const std::string y = tile_.y ? out.axis(tile_.y).name : "";
     planner_.Split(out_, x, {tile_.threads_x, tile_.columns});
     if (!y.empty()) planner_.Split(out_, y, {tile_.threads_y, tile_.rows});
     std::vector<std::string> others, order;
-    for (size_t axis = 0; axis < out.axes.size(); ++axis)
-      if (!IsTiled(axis)) others.push_back(out.axes[axis].name);
+    for (AxisId axis : out.spatial_ids())
+      if (!IsTiled(axis)) others.push_back(out.axis(axis).name);
     order = others;
     for (const char* part : {".0", ".1", ".2"}) {
       if (!y.empty()) order.push_back(y + part);
@@ -145,16 +143,16 @@ class TiledReduction {
     const std::string k = sum.reduce_axes[0].name;
     planner_.Split(sum_, k, {tile_.steps});
     std::vector<std::string> order, unrolled{k + ".1"};
-    for (size_t axis = 0; axis < sum.axes.size(); ++axis)
-      if (!IsTiled(axis)) order.push_back(sum.axes[axis].name);
+    for (AxisId axis : sum.spatial_ids())
+      if (!IsTiled(axis)) order.push_back(sum.axis(axis).name);
     order.push_back(k + ".0");
     for (size_t axis = 1; axis < sum.reduce_axes.size(); ++axis) order.push_back(sum.reduce_axes[axis].name);
     order.push_back(k + ".1");
-    if (tile_.y >= 0) {
-      order.push_back(sum.axes[static_cast<size_t>(tile_.y)].name);
+    if (tile_.y) {
+      order.push_back(sum.axis(tile_.y).name);
       unrolled.push_back(order.back());
     }
-    order.push_back(sum.axes[tile_.x].name);
+    order.push_back(sum.axis(tile_.x).name);
     planner_.Reorder(sum_, order);
     planner_.Unroll(sum_, unrolled);
     planner_.Vectorize(sum_, {order.back()});
@@ -201,7 +199,7 @@ class TiledReduction {
     std::vector<std::string> order;
     const size_t rank = stage.axes.size();
     if (rank == 0) return;
-    const std::string x = stage.axes[rank - 1].name, y = rank > 1 && tile_.y >= 0 ? stage.axes[rank - 2].name : "";
+    const std::string x = stage.axes[rank - 1].name, y = rank > 1 && tile_.y ? stage.axes[rank - 2].name : "";
     for (size_t axis = 0; axis + 1 < rank; ++axis)
       if (stage.axes[axis].name != y) order.push_back(stage.axes[axis].name);
     planner_.Split(copy, x, {tile_.threads_x});
@@ -229,22 +227,22 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
   if (stage.axes.empty()) return planner.Refuse("tiles", name, "it is one number");
   const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
   const bool reuses = std::any_of(accesses.begin(), accesses.end(), [&](const AccessPattern& access) {
-    for (size_t axis = 0; axis < stage.axes.size(); ++axis)
-      if (planner.Extent(stage.axes[axis]) > 1 && !access.uses[axis]) return true;
+    for (AxisId axis : stage.spatial_ids())
+      if (planner.Extent(stage, axis) > 1 && !access.uses[axis]) return true;
     return false;
   });
   if (!reuses || accesses.size() < 2)
     return planner.Refuse("tiles", name, "no operand is read again for other outputs");
   Tile tile;
-  tile.x = stage.axes.size() - 1;
+  tile.x = stage.last_axis();
   tile.y = RowAxis(stage, accesses, tile.x);
-  const int64_t width = planner.Extent(stage.axes[tile.x]);
+  const int64_t width = planner.Extent(stage, tile.x);
   tile.columns = planner.Choose(name, kColumns, {1, 2, 4}, width >= 32 ? 4 : width >= 8 ? 2 : 1);
   tile.threads_x = planner.Choose(
       name, kThreadsX, {4, 8, 16, 32},
       std::clamp<int64_t>(BitCeil(CeilDiv(width, tile.columns)), 4, std::min<int64_t>(16, Allowed(planner))));
-  if (tile.y >= 0) {
-    const int64_t height = planner.Extent(stage.axes[static_cast<size_t>(tile.y)]);
+  if (tile.y) {
+    const int64_t height = planner.Extent(stage, tile.y);
     tile.rows = planner.Choose(name, kThreadRows, {1, 2, 4, 8}, height >= 32 ? 4 : height >= 8 ? 2 : 1);
     tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
                                     std::clamp<int64_t>(BitCeil(CeilDiv(height, tile.rows)), 1,

@@ -8,23 +8,23 @@
 
 namespace hone {
 // [axis / width, the other dimensions: batch, own, reduction, axis % width]; empty if the axis is no plain dimension.
-std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access, int axis, int64_t width,
+std::vector<LayoutDim> ContractionRule::PanelLayout(const AccessPattern& access, AxisId axis, int64_t width,
                                                     const std::string& tensor) const {
   std::vector<std::string> names = planner_.CopyAxes(tensor, pair_.sum);
-  int split = access.dimension[static_cast<size_t>(axis)];
-  if (split < 0 || names.empty()) return {};
-  std::vector<LayoutDim> layout{Quotient(names[static_cast<size_t>(split)], width)};
+  const std::optional<size_t> split = access.dimension[axis];
+  if (!split || names.empty()) return {};
+  std::vector<LayoutDim> layout{Quotient(names[*split], width)};
   std::vector<bool> placed(names.size(), false);
-  placed[static_cast<size_t>(split)] = true;
+  placed[*split] = true;
   auto place = [&](size_t dimension) {
     if (!placed[dimension]) layout.push_back(Whole(names[dimension]));
     placed[dimension] = true;
   };
-  for (const std::vector<int>* group : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
-    for (int position : *group)
-      if (int d = access.dimension[static_cast<size_t>(position)]; d >= 0) place(static_cast<size_t>(d));
+  for (const std::vector<AxisId>* group : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
+    for (AxisId other : *group)
+      if (std::optional<size_t> d = access.dimension[other]) place(*d);
   for (size_t d = 0; d < names.size(); ++d) place(d);
-  layout.push_back(Remainder(names[static_cast<size_t>(split)], width));
+  layout.push_back(Remainder(names[*split], width));
   return layout;
 }
 
@@ -64,14 +64,12 @@ void ContractionRule::PackRowOperand() {
   const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[access.tensor];
   row_is_total_ = tensor.kind == TensorKind::kIntermediate;
-  int row = tile_.row_axis[1];
-  if (row < 0) return;
+  const AxisId row = tile_.row_axis[1];
+  if (!row) return;
   int64_t rows = tile_.rows[1];
-  bool plain = true;
-  for (size_t i = 0; i < c_.extents.size(); ++i) plain &= !access.uses[i] || access.dimension[i] >= 0;
-  if (!plain) return;
+  if (!access.IsPlain()) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");
-  if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[static_cast<size_t>(row)] != 1) {
+  if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[row] != 1) {
     if (!planner_.ChooseIf(pair_.sum, {"pack_rows", "constant rows are packed ahead of time"}, true)) return;
     std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
     if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
@@ -91,19 +89,18 @@ void ContractionRule::PackRowOperand() {
     return;
   }
   // Rows in the operand's own order, far enough apart not to evict each other.
-  int64_t stride = access.strides[static_cast<size_t>(row)] * c_.element_bytes;
-  int last = c_.reduce.back();
+  int64_t stride = access.strides[row] * c_.element_bytes;
   if (tensor.kind != TensorKind::kInput) return;
-  bool collide = access.strides[static_cast<size_t>(last)] == 1 && c_.reduce.size() == 1 &&
-                 RowsCollide(planner_.machine(), rows, stride);
+  bool collide =
+      access.strides[c_.reduce.back()] == 1 && c_.reduce.size() == 1 && RowsCollide(planner_.machine(), rows, stride);
   if (!planner_.ChooseIf(pair_.sum, {"copy_rows", "rows are copied apart, so that they do not evict each other"},
                          collide || reduction_block_ > 0))
     return;
   std::vector<LayoutDim> layout;
   for (size_t d = 0; d < tensor.shape.size(); ++d)
-    for (size_t i = 0; i < c_.extents.size(); ++i)
-      if (access.dimension[i] == static_cast<int>(d))
-        layout.push_back(Whole(Name(static_cast<int>(i)), collide && d + 1 == tensor.shape.size() ? 16 : 0));
+    for (AxisId axis : c_.extents.ids())
+      if (access.dimension[axis] == d)
+        layout.push_back(Whole(Name(axis), collide && d + 1 == tensor.shape.size() ? 16 : 0));
   if (layout.size() != tensor.shape.size()) layout.clear();
   if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kWorkspace, layout)) return;
   row_is_total_ = true;
@@ -137,7 +134,7 @@ void ContractionRule::SchedulePanel() {
     if (axis.name != vector) layout.push_back(Whole(axis.name)), order.push_back(axis.name);
   layout.push_back(Whole(vector));
   planner_.Store(panel_, Scope::kPerWorker, layout);
-  if (access.strides[static_cast<size_t>(tile_.vector_axis)] == 1) {
+  if (access.strides[tile_.vector_axis] == 1) {
     planner_.Split(panel_, vector, {lanes_});
     order.push_back(vector + ".0");
     order.push_back(vector + ".1");
@@ -148,11 +145,7 @@ void ContractionRule::SchedulePanel() {
     return;
   }
   // The operand is contiguous along another axis: blocks of it go through registers and leave transposed.
-  std::string along;
-  for (const Axis& axis : stage.axes) {
-    size_t d = static_cast<size_t>(&axis - stage.axes.data());
-    if (d + 1 == stage.axes.size()) along = axis.name;
-  }
+  const std::string along = stage.axes.back().name;
   std::string tensor = planner_.kernel().tensors[access.tensor].name;
   std::string block = planner_.FreshName(tensor + "_block");
   if (along == vector || !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters)) {

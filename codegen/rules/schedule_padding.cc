@@ -8,9 +8,9 @@
 
 namespace hone {
 
-bool ContractionRule::IsTrimmed(int position, TrimWay way) const {
+bool ContractionRule::IsTrimmed(AxisId axis, TrimWay way) const {
   return std::any_of(trimmed_.begin(), trimmed_.end(), [&](const PaddedWindow& window) {
-    return window.reduce == position && TrimWayOf(c_, window, tile_) == way;
+    return window.reduce == axis && TrimWayOf(c_, window, tile_) == way;
   });
 }
 

@@ -145,9 +145,9 @@ std::string SchedulePlanner::Parallelize(const std::string& stage, const std::ve
   return name;
 }
 
-bool SchedulePlanner::IndexesInPlace(const Expr& index, const Stage& producer, size_t position) const {
-  if (index.op() == Op::kAxis) return index.int_value() == static_cast<int64_t>(position);
-  return index.op() == Op::kInt && Extent(producer.axes[position]) == 1;
+bool SchedulePlanner::IndexesInPlace(const Expr& index, const Stage& producer, AxisId axis) const {
+  if (index.op() == Op::kAxis) return index.axis() == axis;
+  return index.op() == Op::kInt && Extent(producer, axis) == 1;
 }
 
 std::string SchedulePlanner::FinishingStage(const std::string& name) const {
@@ -162,7 +162,7 @@ std::string SchedulePlanner::FinishingStage(const std::string& name) const {
   if (same)
     Walk(reader.body, [&](const Expr& e) {
       if (!e.Loads(stage.output)) return;
-      for (size_t i = 0; i < e.args().size(); ++i) same &= IndexesInPlace(e.arg(i), stage, i);
+      for (AxisId axis : stage.spatial_ids()) same &= IndexesInPlace(e.arg(axis.index()), stage, axis);
     });
   return same ? NameOf(reader) : "";
 }
@@ -179,35 +179,36 @@ std::string SchedulePlanner::FreshName(const std::string& base) const {
     if (std::string name = fmt::format("{}{}", base, i); !FindTensor(kernel_, name)) return name;
 }
 
-const Axis& SchedulePlanner::AxisAt(const Stage& stage, size_t position) const {
-  return position < stage.axes.size() ? stage.axes[position] : stage.reduce_axes[position - stage.axes.size()];
+bool AccessPattern::IsPlain() const {
+  for (AxisId axis : uses.ids())
+    if (uses[axis] && !dimension[axis]) return false;
+  return true;
 }
 
 std::vector<AccessPattern> SchedulePlanner::AccessesOf(const Stage& stage) const {
   std::vector<AccessPattern> accesses;
-  size_t count = stage.axes.size() + stage.reduce_axes.size();
   Walk(stage.body, [&](const Expr& load) {
     if (load.op() != Op::kLoad) return;
     AccessPattern access;
     access.tensor = load.tensor();
-    access.strides.assign(count, 0);
-    access.uses.assign(count, false);
-    access.dimension.assign(count, -1);
+    access.strides.resize(stage.axis_count());
+    access.uses.resize(stage.axis_count());
+    access.dimension.resize(stage.axis_count());
+    IdVector<AxisId, bool> moves(stage.axis_count());  // a dimension further in
     const Tensor& tensor = kernel_.tensors[access.tensor];
     int64_t stride = 1;
     for (size_t d = load.args().size(); d-- > 0;) {
-      Walk(load.arg(d), [&](const Expr& e) {
-        if (e.op() == Op::kAxis) access.uses[static_cast<size_t>(e.int_value())] = true;
-      });
+      for (AxisId axis : AxesOf(load.arg(d))) access.uses[axis] = true;
       std::optional<Linear> form = AffineIndex(kernel_, load.arg(d));
       if (!form) {
         access.affine = false;
       } else {
         for (const Term& term : form->terms()) {
-          const size_t axis = term.var.index();
+          const AxisId axis = AxisOf(term.var);
           access.strides[axis] += term.coef * stride;
-          bool alone = form->terms().size() == 1 && term.coef == 1 && form->constant() == 0;
-          access.dimension[axis] = alone && access.dimension[axis] == -1 ? static_cast<int>(d) : -2;
+          const bool is_alone = form->terms().size() == 1 && term.coef == 1 && form->constant() == 0;
+          access.dimension[axis] = is_alone && !moves[axis] ? std::optional(d) : std::nullopt;
+          moves[axis] = true;
         }
       }
       stride *= UpperExtent(kernel_, tensor.shape[d]);

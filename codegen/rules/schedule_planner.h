@@ -18,14 +18,16 @@
 
 namespace hone {
 
-// Where a load goes as the stage's axes move: element offset = Σ strides[axis]·axis + a constant. Axes by position,
-// reduction axes after the others.
+// Where a load goes as the stage's axes move: element offset = Σ strides[axis]·axis + a constant.
 struct AccessPattern {
   TensorId tensor;
-  std::vector<int64_t> strides;  // in elements
-  std::vector<bool> uses;        // the axis appears in some index
-  std::vector<int> dimension;    // tensor dimension that the axis indexes plainly (alone, step 1); -1: none
+  IdVector<AxisId, int64_t> strides;                  // in elements
+  IdVector<AxisId, bool> uses;                        // the axis appears in some index
+  IdVector<AxisId, std::optional<size_t>> dimension;  // of the tensor, if the axis alone indexes it, with step 1
   bool affine = true;
+
+  // Whether all axes that it uses have dimensions of their own.
+  bool IsPlain() const;
 };
 
 // Decisions of several rules.
@@ -96,14 +98,15 @@ class SchedulePlanner {
   // The element-wise stage that alone reads a stage's tensor, element for element over the same axes, and is not
   // scheduled yet; "" if there is none.
   std::string FinishingStage(const std::string& stage) const;
-  // Whether index `position` of a load is the reader's own axis of that position (or the only element there is).
-  bool IndexesInPlace(const Expr& index, const Stage& producer, size_t position) const;
+  // Whether the index of a load along an axis of the stage that made it is the reader's own such axis (or the only
+  // element there is).
+  bool IndexesInPlace(const Expr& index, const Stage& producer, AxisId axis) const;
 
   const Stage& StageNamed(const std::string& name) const;
   const std::string& NameOf(const Stage& stage) const { return kernel_.tensors[stage.output].name; }
   std::string FreshName(const std::string& base) const;
   int64_t Extent(const Axis& axis) const { return UpperExtent(kernel_, axis.extent); }
-  const Axis& AxisAt(const Stage& stage, size_t position) const;
+  int64_t Extent(const Stage& stage, AxisId axis) const { return Extent(stage.axis(axis)); }
   std::vector<AccessPattern> AccessesOf(const Stage& stage) const;
   int64_t Bytes(TensorId tensor) const;
   int LanesFor(const Stage& stage) const;  // of the stage's element type

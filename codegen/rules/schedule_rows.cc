@@ -42,7 +42,7 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
       inside &= group.contains(reader);
       Walk(kernel.stages[reader].body, [&](const Expr& e) {
         if (!e.Loads(stage.output)) return;
-        for (size_t i = 0; i < rows; ++i) inside &= planner.IndexesInPlace(e.arg(i), stage, i);
+        for (size_t i = 0; i < rows; ++i) inside &= planner.IndexesInPlace(e.arg(i), stage, AxisId(i));
       });
     }
     if (!inside) continue;

@@ -49,7 +49,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   for (const Axis& axis : stage.reduce_axes) window *= planner.Extent(axis);
   if (window > kLargestWindow) return planner.Refuse("window", name, "it reduces over more than a small window");
   std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
-  const size_t last = rank - 1;
+  const AxisId last = stage.last_axis();
   const AccessPattern* data = nullptr;
   for (const AccessPattern& access : accesses)
     if (access.affine && access.uses[last] && access.strides[last] >= 1) data = &access;
@@ -57,7 +57,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   // Vectors of a few lanes are not worth it, nor is a window along an axis that lies far apart in memory.
   if (data->strides[last] > planner.machine().widest_lane_stride)
     return planner.Refuse("window", name, "what a vector would read lies far apart in memory");
-  const int64_t extent = planner.Extent(stage.axes[last]);
+  const int64_t extent = planner.Extent(stage, last);
   const int64_t row_extent = rank >= 2 ? planner.Extent(stage.axes[rank - 2]) : 1;
   const int64_t registers = planner.machine().vector_registers;
 
@@ -90,7 +90,7 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   std::vector<int64_t> row_options;
   for (int64_t rows = 1; rows <= std::min(row_extent, registers / 2); ++rows) row_options.push_back(rows);
   const int64_t rows = planner.Choose(name, kRows, std::move(row_options), ChooseRows(row_extent, most_rows));
-  std::string w = result.axes[last].name, h = rank >= 2 ? result.axes[rank - 2].name : "";
+  std::string w = result.axis(last).name, h = rank >= 2 ? result.axes[rank - 2].name : "";
   std::vector<std::string> outer, order, unrolled;
   int64_t tasks = 1;
   for (size_t i = 0; i + 2 < rank; ++i) {
@@ -148,10 +148,10 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
     sum_order.push_back(part.axes[i].name);
     sum_unrolled.push_back(part.axes[i].name);
   }
-  sum_order.push_back(part.axes[last].name);
+  sum_order.push_back(part.axis(last).name);
   planner.Reorder(sum, sum_order);
   planner.Unroll(sum, sum_unrolled);
-  planner.Vectorize(sum, {part.axes[last].name});
+  planner.Vectorize(sum, {part.axis(last).name});
   planner.MarkScheduled(sum);
 
   // The padded plane, per task.

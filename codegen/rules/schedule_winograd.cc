@@ -103,7 +103,7 @@ class WinogradRule {
 
  private:
   bool Refuse(std::string_view why) { return planner_.Refuse("winograd", sum_, why); }
-  const Axis& AxisAt(const std::string& stage, size_t i) const { return planner_.StageNamed(stage).axes[i]; }
+  const Axis& AxisAt(const std::string& stage, AxisId axis) const { return planner_.StageNamed(stage).axis(axis); }
 
   // The roles of the sum's axes, as the rewrite will find them.
   bool Recognise() {
@@ -119,42 +119,41 @@ class WinogradRule {
         !fits)
       return Refuse(fits.error().message);
     lanes_ = planner_.LanesFor(stage);
-    const size_t rank = stage.axes.size();
+    const AxisId last = stage.last_axis();
     shape_.element_bytes = ByteSize(kernel.tensors[stage.output].dtype);
     std::vector<AccessPattern> operands = planner_.AccessesOf(stage);
     if (operands.size() != 2) return Refuse("not a product of two tensors");
     // Columns move through the input alone.
-    const AccessPattern &input = operands[operands[0].uses[rank - 1] ? 0 : 1],
-                        &filter = operands[operands[0].uses[rank - 1] ? 1 : 0];
+    const AccessPattern &input = operands[operands[0].uses[last] ? 0 : 1],
+                        &filter = operands[operands[0].uses[last] ? 1 : 0];
     const Tensor& weights = kernel.tensors[filter.tensor];
     if (!weights.is_const || weights.kind != TensorKind::kInput || ReadersOf(kernel, filter.tensor).size() != 1)
       return Refuse("the filter is not a constant of this stage alone: it would be transformed on every call");
     size_t filters = 0;
-    std::vector<size_t> windows;
-    for (size_t i = 0; i + 1 < rank; ++i) {
-      if (input.uses[i] && !filter.uses[i]) windows.push_back(i);
-      if (filter.uses[i] && !input.uses[i]) {
+    AxisId window;  // the last of those along which one slides, but for columns
+    for (AxisId axis : stage.spatial_ids()) {
+      if (axis == last) continue;
+      if (input.uses[axis] && !filter.uses[axis]) window = axis;
+      if (filter.uses[axis] && !input.uses[axis]) {
         ++filters;
-        filter_axis_ = stage.axes[i].name;
-        shape_.filters *= static_cast<double>(planner_.Extent(stage.axes[i]));
+        filter_ = axis;
+        filter_axis_ = stage.axis(axis).name;
+        shape_.filters *= static_cast<double>(planner_.Extent(stage, axis));
       }
     }
-    if (filters != 1 || windows.empty()) return Refuse("not one axis of filters over one image");
-    height_ = stage.axes[windows.back()].name;
-    width_ = stage.axes[rank - 1].name;
-    shape_.rows = static_cast<double>(planner_.Extent(stage.axes[windows.back()]));
-    shape_.columns = static_cast<double>(planner_.Extent(stage.axes[rank - 1]));
-    for (size_t i = 0; i + 1 < rank; ++i) {
-      if (i == windows.back() || stage.axes[i].name == filter_axis_) continue;
-      outer_.push_back(i);
-      shape_.batch *= static_cast<double>(planner_.Extent(stage.axes[i]));
+    if (filters != 1 || !window) return Refuse("not one axis of filters over one image");
+    rows_ = window;
+    height_ = stage.axis(rows_).name;
+    width_ = stage.axis(last).name;
+    shape_.rows = static_cast<double>(planner_.Extent(stage, rows_));
+    shape_.columns = static_cast<double>(planner_.Extent(stage, last));
+    for (AxisId axis : stage.spatial_ids()) {
+      if (axis == last || axis == rows_ || axis == filter_) continue;
+      outer_.push_back(axis);
+      shape_.batch *= static_cast<double>(planner_.Extent(stage, axis));
     }
     for (const Axis& axis : stage.reduce_axes) shape_.channels *= static_cast<double>(planner_.Extent(axis));
     shape_.channels /= 9;
-    filter_position_ = static_cast<size_t>(
-        std::find_if(stage.axes.begin(), stage.axes.end(), [&](const Axis& a) { return a.name == filter_axis_; }) -
-        stage.axes.begin());
-    height_position_ = windows.back();
     return true;
   }
 
@@ -202,14 +201,14 @@ class WinogradRule {
   }
 
   void ScheduleOut(const std::string& out, int64_t per_block, int64_t rows) {
-    std::string height = AxisAt(out, height_position_).name, width = planner_.StageNamed(out).axes.back().name,
-                filter = AxisAt(out, filter_position_).name;
+    std::string height = AxisAt(out, rows_).name, width = planner_.StageNamed(out).axes.back().name,
+                filter = AxisAt(out, filter_).name;
     const int64_t span = m_ * lanes_in_row_, vector = std::min(span, lanes_);
     planner_.Split(out, height, {per_block, m_});
     planner_.Split(out, width, {span / vector, vector});
     std::vector<std::string> task;
     double tasks = shape_.batch;
-    for (size_t position : outer_) task.push_back(AxisAt(out, position).name);
+    for (AxisId axis : outer_) task.push_back(AxisAt(out, axis).name);
     std::vector<std::string> order;
     if (by_filters_) {
       // The filters of a task: whole register tiles.
@@ -364,8 +363,8 @@ class WinogradRule {
   double cycles_ = 0;
   bool by_filters_ = false;
   std::string filter_axis_, height_, width_;
-  size_t filter_position_ = 0, height_position_ = 0;
-  std::vector<size_t> outer_;  // positions of what is neither window nor filter
+  AxisId filter_, rows_;
+  std::vector<AxisId> outer_;  // what is neither window nor filter
   std::string task_, inside_;  // loops of `out`
 };
 

@@ -22,11 +22,10 @@ bool IsByFunction(const Kernel& kernel, const Expr& index) {
 // Whether a window slides over the load: one index takes an axis of the output and one of the reduction through a
 // function, so that elements are read more than once.
 bool SlidesAWindow(const Kernel& kernel, const Stage& stage, const Expr& load) {
-  const auto outputs = static_cast<int64_t>(stage.axes.size());
   return std::any_of(load.args().begin(), load.args().end(), [&](const Expr& index) {
     if (!IsByFunction(kernel, index)) return false;
-    const std::vector<int64_t> axes = AxesOf(index);
-    return axes.front() < outputs && axes.back() >= outputs;
+    const std::vector<AxisId> axes = AxesOf(index);
+    return !stage.Reduces(axes.front()) && stage.Reduces(axes.back());
   });
 }
 
@@ -44,14 +43,13 @@ std::vector<TensorId> WindowedBy(const Kernel& kernel, const Stage& stage) {
 // Whether the vectors of the stage, along its last axis, would run along the last index of a clamped load.
 bool RunsAlongAClamp(const Kernel& kernel, const Stage& stage) {
   if (stage.axes.empty()) return false;
-  const auto last = static_cast<int64_t>(stage.axes.size()) - 1;
   bool runs = false;
   Walk(stage.body, [&](const Expr& e) {
     if (e.op() != Op::kLoad || e.args().empty() || !IsByFunction(kernel, e.args().back())) return;
     const Expr& index = e.args().back();
     if (index.op() != Op::kMin && index.op() != Op::kMax) return;
-    const std::vector<int64_t> axes = AxesOf(index);
-    runs |= std::find(axes.begin(), axes.end(), last) != axes.end();
+    const std::vector<AxisId> axes = AxesOf(index);
+    runs |= std::find(axes.begin(), axes.end(), stage.last_axis()) != axes.end();
   });
   return runs;
 }

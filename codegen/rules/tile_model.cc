@@ -17,12 +17,12 @@ std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const St
                                         const Expr& extent) {
   const Kernel& kernel = planner.kernel();
   const std::optional<Linear> form = AffineIndex(kernel, index);
-  const auto rank = static_cast<int>(stage.axes.size());
   if (!form || form->terms().size() != 2 || LowerExtent(kernel, extent) != UpperExtent(kernel, extent))
     return std::nullopt;
-  const Term row = form->terms()[0], step = form->terms()[1];  // by position
-  if (row.var.value >= rank || step.var.value < rank) return std::nullopt;
-  const Axis &rows = planner.AxisAt(stage, row.var.index()), &steps = planner.AxisAt(stage, step.var.index());
+  const Term row = form->terms()[0], step = form->terms()[1];  // in the order of their axes
+  const AxisId row_axis = AxisOf(row.var), step_axis = AxisOf(step.var);
+  if (stage.Reduces(row_axis) || !stage.Reduces(step_axis)) return std::nullopt;
+  const Axis &rows = stage.axis(row_axis), &steps = stage.axis(step_axis);
   for (const Axis* axis : {&rows, &steps})
     if (LowerExtent(kernel, axis->extent) != UpperExtent(kernel, axis->extent)) return std::nullopt;
   constexpr int64_t kLongestWindow = 64;
@@ -36,7 +36,7 @@ std::optional<PaddedWindow> WindowAlong(const SchedulePlanner& planner, const St
     inside += static_cast<double>(std::max<int64_t>(0, last - first + 1));
   }
   const double share = 1 - inside / (static_cast<double>(row_count) * static_cast<double>(step_count));
-  return share > 0 ? std::optional(PaddedWindow{row.var.value, step.var.value, share}) : std::nullopt;
+  return share > 0 ? std::optional(PaddedWindow{row_axis, step_axis, share}) : std::nullopt;
 }
 
 void FindPaddedWindows(const SchedulePlanner& planner, const Stage& stage, Contraction& c) {
@@ -69,9 +69,9 @@ TrimWay TrimWayOf(const Contraction& c, const PaddedWindow& window, const Regist
     if (tile.row_axis[i] == window.row) rows = tile.rows[i];
   if (rows == 1) return TrimWay::kByLoop;
   constexpr int64_t kMostCopies = 8;
-  const bool fits = c.extents[static_cast<size_t>(window.reduce)] <= kMostCopies &&
-                    (tile.rows[0] * tile.rows[1] + 1) * tile.vectors <= c.most_in_copies;
-  return fits && rows >= c.extents[static_cast<size_t>(window.row)] ? TrimWay::kByCopies : TrimWay::kNot;
+  const bool fits =
+      c.extents[window.reduce] <= kMostCopies && (tile.rows[0] * tile.rows[1] + 1) * tile.vectors <= c.most_in_copies;
+  return fits && rows >= c.extents[window.row] ? TrimWay::kByCopies : TrimWay::kNot;
 }
 
 double TrimGain(const Contraction& c, const RegisterTile& tile, TrimWay most) {
@@ -83,7 +83,7 @@ double TrimGain(const Contraction& c, const RegisterTile& tile, TrimWay most) {
     if (way == TrimWay::kNot || (way == TrimWay::kByCopies && most == TrimWay::kByLoop)) continue;
     any = true;
     kept *= 1 - window.share;
-    edges *= static_cast<double>(c.extents[static_cast<size_t>(window.reduce)]);
+    edges *= static_cast<double>(c.extents[window.reduce]);
   }
   return any ? 1 - kept - edges / static_cast<double>(c.reduction) : 0;
 }
@@ -98,24 +98,24 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
   c.stage = name;
   c.lanes = planner.LanesFor(stage);
   c.element_bytes = ByteSize(planner.kernel().tensors[stage.output].dtype);
-  const size_t rank = stage.axes.size();
-  for (size_t i = 0; i < rank + stage.reduce_axes.size(); ++i) {
-    c.extents.push_back(planner.Extent(planner.AxisAt(stage, i)));
-    int position = static_cast<int>(i);
-    bool in_a = accesses[0].uses[i], in_b = accesses[1].uses[i];
-    if (i >= rank) {
-      c.reduce.push_back(position);
-      c.reduction *= c.extents[i];
+  for (AxisId axis : stage.axis_ids()) {
+    c.extents.Add(planner.Extent(stage, axis));
+    bool in_a = accesses[0].uses[axis], in_b = accesses[1].uses[axis];
+    if (stage.Reduces(axis)) {
+      c.reduce.push_back(axis);
+      c.reduction *= c.extents[axis];
     } else if (in_a && in_b) {
-      c.batch.push_back(position);
+      c.batch.push_back(axis);
     } else if (in_a || in_b) {
-      c.only[in_a ? 0 : 1].push_back(position);
-    } else if (c.extents[i] == 1) {
-      c.batch.push_back(position);
+      c.only[in_a ? 0 : 1].push_back(axis);
+    } else if (c.extents[axis] == 1) {
+      c.batch.push_back(axis);
     } else {
       return std::nullopt;
     }
   }
+  for (AxisId axis : stage.spatial_ids())
+    if (!c.contiguous || c.extents[axis] > 1) c.contiguous = axis;
   c.operands[0] = std::move(accesses[0]);
   c.operands[1] = std::move(accesses[1]);
   FindPaddedWindows(planner, stage, c);
@@ -128,7 +128,7 @@ namespace {
 // The operand that is read in vectors along one of its axes, and the axes of the other one that make rows.
 struct VectorSide {
   int operand = 0;
-  int axis = -1;
+  AxisId axis;
   int64_t extent = 1, lanes = 1;
   bool plain = true;           // every axis is a dimension of its own: a panel can be packed
   bool contiguous = false;     // the axis is: vectors can be read where they lie
@@ -138,7 +138,7 @@ struct VectorSide {
   bool crosses_lines = false;  // where it lies, vectors are not aligned
   bool misses_pages = false;   // where it lies, each step is on another page, and they are too many to stay at hand
   double other_tiles = 1;      // of the operand's other own axes
-  int outer = -1, inner = -1;
+  AxisId outer, inner;
   int64_t outer_extent = 1, inner_extent = 1;
   double other_rows = 1;
   bool transposed = false;
@@ -146,43 +146,40 @@ struct VectorSide {
 
 double BatchOf(const Contraction& c) {
   double batch = 1;
-  for (int axis : c.batch) batch *= static_cast<double>(c.extents[static_cast<size_t>(axis)]);
+  for (AxisId axis : c.batch) batch *= static_cast<double>(c.extents[axis]);
   return batch;
 }
 
-std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contraction& c, int operand, int axis,
-                                    int output_axis) {
+std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contraction& c, int operand, AxisId axis) {
   const AccessPattern& access = c.operands[operand];
-  const auto position = static_cast<size_t>(axis);
   VectorSide side;
   side.operand = operand;
   side.axis = axis;
-  side.extent = c.extents[position];
+  side.extent = c.extents[axis];
   if (side.extent < 2 || c.reduce.empty()) return std::nullopt;
-  for (size_t i = 0; i < c.extents.size(); ++i) side.plain &= !access.uses[i] || access.dimension[i] >= 0;
-  side.contiguous = access.strides[position] == 1;
+  side.plain = access.IsPlain();
+  side.contiguous = access.strides[axis] == 1;
   if (!side.plain && !side.contiguous) return std::nullopt;
   side.lanes = std::min<int64_t>(c.lanes, BitCeil(side.extent));
   side.is_const = planner.kernel().tensors[access.tensor].is_const;
   side.bytes = static_cast<double>(planner.Bytes(access.tensor));
-  auto extent_of = [&](int position) { return c.extents[static_cast<size_t>(position)]; };
-  const int longest =
-      *std::max_element(c.reduce.begin(), c.reduce.end(), [&](int a, int b) { return extent_of(a) < extent_of(b); });
-  const int64_t stride = access.strides[static_cast<size_t>(longest)] * c.element_bytes;
+  const AxisId longest = *std::max_element(c.reduce.begin(), c.reduce.end(),
+                                           [&](AxisId a, AxisId b) { return c.extents[a] < c.extents[b]; });
+  const int64_t stride = access.strides[longest] * c.element_bytes;
   const MachineModel& machine = planner.machine();
-  side.evicts_itself = RowsCollide(machine, extent_of(longest), stride);
+  side.evicts_itself = RowsCollide(machine, c.extents[longest], stride);
   side.crosses_lines = stride % machine.line_bytes != 0;
-  side.misses_pages = stride >= machine.page_bytes && extent_of(longest) > machine.near_pages;
-  for (int other : c.only[operand])
-    if (other != axis) side.other_tiles *= static_cast<double>(extent_of(other));
-  const std::vector<int>& rows = c.only[1 - operand];
+  side.misses_pages = stride >= machine.page_bytes && c.extents[longest] > machine.near_pages;
+  for (AxisId other : c.only[operand])
+    if (other != axis) side.other_tiles *= static_cast<double>(c.extents[other]);
+  const std::vector<AxisId>& rows = c.only[1 - operand];
   if (!rows.empty()) side.inner = rows.back();
   if (rows.size() >= 2) side.outer = rows[rows.size() - 2];
-  for (size_t i = 0; i + 2 < rows.size(); ++i) side.other_rows *= static_cast<double>(extent_of(rows[i]));
-  if (side.inner >= 0) side.inner_extent = extent_of(side.inner);
-  if (side.outer >= 0) side.outer_extent = extent_of(side.outer);
-  side.transposed = output_axis != axis;
-  if (side.transposed && output_axis != side.inner) return std::nullopt;
+  for (size_t i = 0; i + 2 < rows.size(); ++i) side.other_rows *= static_cast<double>(c.extents[rows[i]]);
+  if (side.inner) side.inner_extent = c.extents[side.inner];
+  if (side.outer) side.outer_extent = c.extents[side.outer];
+  side.transposed = c.contiguous != axis;
+  if (side.transposed && c.contiguous != side.inner) return std::nullopt;
   return side;
 }
 
@@ -257,11 +254,10 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   // Rows read along a far stride get no help from the prefetchers: each line comes at its latency.
   const AccessPattern& row_operand = c.operands[1 - side.operand];
   const bool is_const = planner.kernel().tensors[row_operand.tensor].is_const;
-  for (int k : c.reduce) {
-    const int64_t far = row_operand.strides[static_cast<size_t>(k)] * c.element_bytes;
+  for (AxisId k : c.reduce) {
+    const int64_t far = row_operand.strides[k] * c.element_bytes;
     const auto bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
-    if (!is_const && c.extents[static_cast<size_t>(k)] > 8 && far >= 1024 &&
-        bytes > static_cast<double>(machine.l2_bytes) / 2)
+    if (!is_const && c.extents[k] > 8 && far >= 1024 && bytes > static_cast<double>(machine.l2_bytes) / 2)
       cycles += bytes * 0.2;
   }
   if (direct && !side.plain && side.extent % (vectors * side.lanes) != 0 && side.extent < vectors * side.lanes)
@@ -286,12 +282,12 @@ bool RowsCollide(const MachineModel& machine, int64_t rows, int64_t stride_bytes
   return rows / sets > ways / 2;
 }
 
-std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c, int output_axis) {
+std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& c) {
   const int64_t registers = planner.machine().vector_registers;
   std::vector<RegisterTile> tiles;
   for (int v = 0; v < 2; ++v) {
-    for (int axis : c.only[v]) {
-      const std::optional<VectorSide> side = SideAlong(planner, c, v, axis, output_axis);
+    for (AxisId axis : c.only[v]) {
+      const std::optional<VectorSide> side = SideAlong(planner, c, v, axis);
       if (!side) continue;
       for (int64_t vectors = 1; vectors <= 8 && vectors <= CeilDiv(side->extent, side->lanes); ++vectors) {
         for (int64_t rows1 = 1; rows1 <= std::min(side->inner_extent, registers); ++rows1) {
@@ -326,7 +322,7 @@ constexpr double kHopeless = 3;
 // Vectors along a size that is known at run time only would all be masked.
 void KeepVectorsFixed(const SchedulePlanner& planner, const std::string& stage, std::vector<RegisterTile>& tiles) {
   auto is_dynamic = [&](const RegisterTile& tile) {
-    const Expr& extent = planner.AxisAt(planner.StageNamed(stage), static_cast<size_t>(tile.vector_axis)).extent;
+    const Expr& extent = planner.StageNamed(stage).axis(tile.vector_axis).extent;
     return LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent);
   };
   if (!std::all_of(tiles.begin(), tiles.end(), is_dynamic)) std::erase_if(tiles, is_dynamic);
@@ -349,15 +345,15 @@ void Narrow(SchedulePlanner& planner, const std::string& stage, const Decision& 
 
 }  // namespace
 
-std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& c, int output_axis) {
-  std::vector<RegisterTile> tiles = RegisterTiles(planner, c, output_axis);
+std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& c) {
+  std::vector<RegisterTile> tiles = RegisterTiles(planner, c);
   if (tiles.empty()) return std::nullopt;
   KeepVectorsFixed(planner, c.stage, tiles);
   double most = Cheapest(tiles).cycles * kHopeless;
   std::erase_if(tiles, [&](const RegisterTile& tile) { return tile.cycles > most; });
   Narrow(planner, c.stage,
          {"vector_axis", "the axis that vectors run along, by position", Decision::Kind::kAlternative}, tiles,
-         [](const RegisterTile& tile) { return int64_t{tile.vector_axis}; });
+         [](const RegisterTile& tile) { return int64_t{tile.vector_axis.value}; });
   Narrow(planner, c.stage, kVectors, tiles, [](const RegisterTile& tile) { return tile.vectors; });
   Narrow(planner, c.stage, kRows, tiles, [](const RegisterTile& tile) { return tile.rows[1]; });
   Narrow(planner, c.stage, {"outer_rows", "rows of the register tile along the second axis"}, tiles,

@@ -13,7 +13,7 @@ namespace hone {
 // A row axis along which windows of a tensor padded with zeros are read, the reduction axis that moves within the
 // window, and the share of their pairs that meet padding.
 struct PaddedWindow {
-  int row = -1, reduce = -1;  // positions
+  AxisId row, reduce;
   double share = 0;
 };
 
@@ -21,11 +21,12 @@ struct PaddedWindow {
 struct Contraction {
   std::string stage;
   AccessPattern operands[2];
-  std::vector<int> batch;    // both
-  std::vector<int> only[2];  // one of them, by position
-  std::vector<int> reduce;
-  std::vector<int64_t> extents;  // by position, reduction axes after the others
-  int64_t reduction = 1;         // product of the reduction extents
+  std::vector<AxisId> batch;    // both
+  std::vector<AxisId> only[2];  // one of them
+  std::vector<AxisId> reduce;
+  IdVector<AxisId, int64_t> extents;
+  AxisId contiguous;      // in the output: the innermost axis of more than one element, or the first
+  int64_t reduction = 1;  // product of the reduction extents
   int lanes = 16;
   int64_t element_bytes = 4;
   int padded = -1;  // the operand that is padded, where the other one is a constant: terms of padding can be left out
@@ -38,9 +39,9 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
 
 struct RegisterTile {
   int vector_operand = 0;  // 0 or 1
-  int vector_axis = -1;    // position
+  AxisId vector_axis;
   int64_t vectors = 1;
-  int row_axis[2] = {-1, -1};  // positions, outer and inner; -1: none
+  AxisId row_axis[2];  // outer and inner; none: there is none
   int64_t rows[2] = {1, 1};
   bool direct = false;      // the vector operand is read where it lies, not from a packed panel
   bool transposed = false;  // the output's contiguous axis is a row axis
@@ -59,11 +60,9 @@ double TrimGain(const Contraction& contraction, const RegisterTile& tile, TrimWa
 bool RowsCollide(const MachineModel& machine, int64_t rows, int64_t stride_bytes);
 
 // Every tile that fits the registers, with its cost.
-std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& contraction,
-                                        int output_axis);
+std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Contraction& contraction);
 
-// A tile: the cheapest unless choices say otherwise; nullopt: no axis to vectorise along. `output_axis`: the position
-// that is contiguous in the output.
-std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& contraction, int output_axis);
+// A tile: the cheapest unless choices say otherwise; nullopt: no axis to vectorise along.
+std::optional<RegisterTile> ChooseTile(SchedulePlanner& planner, const Contraction& contraction);
 
 }  // namespace hone

@@ -9,7 +9,7 @@ std::optional<Linear> AffineIndex(const Kernel& kernel, const Expr& e) {
       const Size& size = kernel.sizes[static_cast<size_t>(e.int_value())];
       return Linear(size.hi);
     }
-    case Op::kAxis: return Linear::Of(VarId(static_cast<int>(e.int_value())));
+    case Op::kAxis: return Linear::Of(VarOf(e.axis()));
     case Op::kAdd:
     case Op::kSub:
     case Op::kMul: {

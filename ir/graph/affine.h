@@ -8,7 +8,11 @@
 
 namespace hone {
 
-// Variables of the form are positions of axes; sizes take their upper bound. nullopt: not affine.
+// The variables of such a form are the stage's axes.
+inline VarId VarOf(AxisId axis) { return VarId(axis.value); }
+inline AxisId AxisOf(VarId var) { return AxisId(var.value); }
+
+// Sizes take their upper bound. nullopt: not affine.
 std::optional<Linear> AffineIndex(const Kernel& kernel, const Expr& index);
 
 }  // namespace hone

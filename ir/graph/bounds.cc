@@ -62,7 +62,7 @@ BoundsProver::BoundsProver(const Kernel& kernel, const Stage& stage, const std::
         atom.uppers.push_back({1, last});
       }
       // Without work left nothing is proven of the axis, whatever stands for it.
-      axes_.push_back(MakeAtom(nullptr, std::move(atom)).value_or(Constant(kLargest)));
+      axes_.Add(MakeAtom(nullptr, std::move(atom)).value_or(Constant(kLargest)));
     }
 }
 
@@ -253,7 +253,7 @@ std::optional<Form> BoundsProver::Compute(const Expr& e) {
       auto it = ranges_.find(e.int_value());
       return it == ranges_.end() ? std::nullopt : std::optional(it->second);
     }
-    case Op::kAxis: return axes_[static_cast<size_t>(e.int_value())];
+    case Op::kAxis: return axes_[e.axis()];
     case Op::kCast: return opaque(RangeOfType(IsFloat(e.arg(0).type()) ? DType::kI64 : e.arg(0).type()));
     case Op::kSelect: {
       std::optional<Form> a = FormOf(e.arg(1)), b = FormOf(e.arg(2));

@@ -81,7 +81,7 @@ class BoundsProver {
   const Kernel& kernel_;
   int64_t& work_;
   int product_depth_ = 0;
-  std::vector<Form> axes_;
+  IdVector<AxisId, Form> axes_;
   std::unordered_map<int64_t, Form> ranges_;  // of sizes that are ranges
   std::vector<Atom> atoms_;
   std::map<Key, AtomId> known_;

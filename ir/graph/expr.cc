@@ -47,7 +47,12 @@ int64_t FloorMod(int64_t a, int64_t b) { return a - FloorDiv(a, b) * b; }
 Expr Int(int64_t value, DType type) { return Expr(Op::kInt, type, {}, value); }
 Expr Float(double value, DType type) { return Expr(Op::kFloat, type, {}, 0, value); }
 Expr SizeRef(int index) { return Expr(Op::kSize, DType::kI64, {}, index); }
-Expr AxisRef(int position) { return Expr(Op::kAxis, DType::kI64, {}, position); }
+Expr AxisRef(AxisId axis) { return Expr(Op::kAxis, DType::kI64, {}, axis.value); }
+std::vector<Expr> AxisRefs(IdRange<AxisId> axes) {
+  std::vector<Expr> refs;
+  for (AxisId axis : axes) refs.push_back(AxisRef(axis));
+  return refs;
+}
 Expr LoadOf(TensorId tensor, DType type, std::vector<Expr> indices) {
   return Expr(Op::kLoad, type, std::move(indices), tensor.value);
 }
@@ -137,12 +142,12 @@ bool SameExpr(const Expr& a, const Expr& b) {
   return true;
 }
 
-std::vector<int64_t> AxesOf(const Expr& expr) {
-  std::vector<int64_t> axes;
+std::vector<AxisId> AxesOf(const Expr& expr) {
+  std::vector<AxisId> axes;
   std::unordered_set<const ExprNode*> seen;
   auto visit = [&](const Expr& e, const auto& self) -> void {
     if (!e.Has(Op::kAxis) || !seen.insert(e.id()).second) return;
-    if (e.op() == Op::kAxis) axes.push_back(e.int_value());
+    if (e.op() == Op::kAxis) axes.push_back(e.axis());
     for (const Expr& arg : e.args()) self(arg, self);
   };
   visit(expr, visit);

@@ -14,13 +14,14 @@
 namespace hone {
 
 using TensorId = Id<struct TensorTag>;  // in Kernel::tensors
+using AxisId = Id<struct AxisTag>;      // of a stage: its axes, then those that it reduces over
 
 // Stored and sent: never reuse a number.
 enum class Op : uint8_t {
   kInt = 1,    // int_value, of any integer type or bool
   kFloat = 2,  // float_value
   kSize = 3,   // int_value: index into Kernel::sizes; type i64
-  kAxis = 4,   // int_value: position in the stage's axes, reduction axes following the others; type i64
+  kAxis = 4,   // axis; type i64
   kLoad = 5,   // tensor; args: one index per dimension. Out of bounds is a kernel error
   kPad = 6,    // args: a kLoad and a fill value; the fill where any index of the load is out of bounds
   // i32 wraps around. The index type i64 never overflows: ir/graph/verify_kernel proves it.
@@ -72,6 +73,7 @@ class Expr {
   inline DType type() const;
   inline int64_t int_value() const;
   inline double float_value() const;
+  inline AxisId axis() const;      // REQUIRES: kAxis
   inline TensorId tensor() const;  // REQUIRES: kLoad
   inline const std::vector<Expr>& args() const;
   inline const Expr& arg(size_t i) const;
@@ -81,6 +83,7 @@ class Expr {
   inline uint64_t ops() const;                        // an OpBit for each operation in the tree
   bool Has(Op op) const;                              // one of them
   inline bool Loads(TensorId tensor) const;           // is itself an element of this tensor
+  inline bool IsAxis(AxisId axis) const;              // is itself this axis
   const ExprNode* id() const { return node_.get(); }  // for memo tables that live no longer than the tree
 
  private:
@@ -103,6 +106,7 @@ inline Op Expr::op() const { return node_->op; }
 inline DType Expr::type() const { return node_->type; }
 inline int64_t Expr::int_value() const { return node_->int_value; }
 inline double Expr::float_value() const { return node_->float_value; }
+inline AxisId Expr::axis() const { return AxisId(static_cast<int>(node_->int_value)); }
 inline TensorId Expr::tensor() const { return TensorId(static_cast<int>(node_->int_value)); }
 inline const std::vector<Expr>& Expr::args() const { return node_->args; }
 inline const Expr& Expr::arg(size_t i) const { return node_->args[i]; }
@@ -110,13 +114,15 @@ inline uint32_t Expr::nodes() const { return node_->nodes; }
 inline uint16_t Expr::height() const { return node_->height; }
 inline uint64_t Expr::ops() const { return node_->ops; }
 inline bool Expr::Loads(TensorId tensor) const { return op() == Op::kLoad && this->tensor() == tensor; }
+inline bool Expr::IsAxis(AxisId axis) const { return op() == Op::kAxis && this->axis() == axis; }
 inline bool Expr::Has(Op op) const { return (node_->ops & OpBit(op)) != 0; }
 
 // Builders. Binary ones take the type of their first argument (comparisons: bool) and fold integer constants.
 Expr Int(int64_t value, DType type = DType::kI64);
 Expr Float(double value, DType type = DType::kF32);
 Expr SizeRef(int index);
-Expr AxisRef(int position);
+Expr AxisRef(AxisId axis);
+std::vector<Expr> AxisRefs(IdRange<AxisId> axes);
 Expr LoadOf(TensorId tensor, DType type, std::vector<Expr> indices);
 Expr PadOf(Expr load, Expr fill);
 Expr Unary(Op op, Expr a);
@@ -130,7 +136,7 @@ inline Expr operator*(Expr a, Expr b) { return Binary(Op::kMul, std::move(a), st
 bool SameExpr(const Expr& a, const Expr& b);  // structural equality; NaN constants of equal bits are equal
 
 // The axes that the expression names, each once, in increasing order. Shared parts are looked at once.
-std::vector<int64_t> AxesOf(const Expr& expr);
+std::vector<AxisId> AxesOf(const Expr& expr);
 
 bool IsCommutative(Op op);
 std::string_view OpName(Op op);  // "add", "floordiv": for messages and canonical text

@@ -50,8 +50,8 @@ enum class Reduction : uint8_t {
   kMaxOfNumbers = 6,  // of floats, NaN overlooked: ir/rewrites/max_ignore_nan.cc makes it
 };
 
-// output[axes…] = reduction over reduce_axes of body. The body names axes by position: 0 … axes.size()-1 index the
-// output's dimensions in order, axes.size() … the reduction axes. Tensors it loads are inputs or outputs of earlier
+// output[axes…] = reduction over reduce_axes of body. The body names axes by their ids: those of `axes`, which index
+// the output's dimensions in order, then those of `reduce_axes`. Tensors it loads are inputs or outputs of earlier
 // stages.
 struct Stage {
   TensorId output;
@@ -59,6 +59,14 @@ struct Stage {
   std::vector<Axis> reduce_axes;
   Reduction reduction = Reduction::kNone;
   Expr body;
+
+  size_t axis_count() const { return axes.size() + reduce_axes.size(); }
+  IdRange<AxisId> axis_ids() const { return IdRange<AxisId>(axis_count()); }
+  IdRange<AxisId> spatial_ids() const { return IdRange<AxisId>(axes.size()); }
+  IdRange<AxisId> reduce_ids() const { return IdRange<AxisId>(axes.size(), axis_count()); }
+  bool Reduces(AxisId id) const { return id.index() >= axes.size(); }  // is one of reduce_axes
+  const Axis& axis(AxisId id) const { return Reduces(id) ? reduce_axes[id.index() - axes.size()] : axes[id.index()]; }
+  AxisId last_axis() const { return AxisId(static_cast<int>(axes.size()) - 1); }  // of `axes`; none: there is none
 };
 
 // Stored and sent: never reuse a number. Bounds: ir/reference/accuracy.h.

@@ -32,7 +32,7 @@ class ExprPrinter {
   void Infix(const Expr& e, int precedence, LiteralType literals);
   void Call(std::string_view name, const Expr& e, LiteralType literals);
   void Items(const std::vector<Expr>& items);
-  std::string AxisName(int64_t position) const;
+  const std::string& AxisName(AxisId axis) const;
   LiteralType ForArgs(const Expr& e, LiteralType outer);
   bool IsLiteralTree(const Expr& e);
 
@@ -62,13 +62,9 @@ LiteralType ExprPrinter::ForArgs(const Expr& e, LiteralType outer) {
   return IsComparison(e.op()) ? LiteralType::kDefault : outer;
 }
 
-std::string ExprPrinter::AxisName(int64_t position) const {
-  HONE_CHECK(stage_ != nullptr);
-  size_t i = static_cast<size_t>(position);
-  if (i < stage_->axes.size()) return stage_->axes[i].name;
-  i -= stage_->axes.size();
-  HONE_CHECK(i < stage_->reduce_axes.size());
-  return stage_->reduce_axes[i].name;
+const std::string& ExprPrinter::AxisName(AxisId axis) const {
+  HONE_CHECK(stage_ != nullptr && axis.index() < stage_->axis_count());
+  return stage_->axis(axis).name;
 }
 
 std::string FloatText(double value) {
@@ -130,7 +126,7 @@ void ExprPrinter::Print(const Expr& e, int precedence, LiteralType literals) {
     case Op::kInt:
     case Op::kFloat: return Literal(e, precedence, literals);
     case Op::kSize: out_ += kernel_.sizes[static_cast<size_t>(e.int_value())].name; return;
-    case Op::kAxis: out_ += AxisName(e.int_value()); return;
+    case Op::kAxis: out_ += AxisName(e.axis()); return;
     case Op::kLoad:
       out_ += kernel_.tensors[e.tensor()].name;
       out_ += "[";
@@ -176,9 +172,7 @@ bool KeepsFactorsInside(const Stage& stage) {
   if (stage.reduction != Reduction::kSum) return false;
   auto fixed = [&](const Expr& factor) {
     bool uses = false;
-    Walk(factor, [&](const Expr& e) {
-      uses |= e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(stage.axes.size());
-    });
+    Walk(factor, [&](const Expr& e) { uses |= e.op() == Op::kAxis && stage.Reduces(e.axis()); });
     return !uses;
   };
   const Expr* node = &stage.body;

@@ -16,10 +16,8 @@ class Specializer {
         return size.is_constant() ? Int(size.lo) : node;
       }
       if (node.op() == Op::kAxis && stage_) {
-        size_t position = static_cast<size_t>(node.int_value());
-        const Axis& axis = position < stage_->axes.size() ? stage_->axes[position]
-                                                          : stage_->reduce_axes[position - stage_->axes.size()];
-        return axis.extent.op() == Op::kInt && axis.extent.int_value() == 1 ? Int(0) : node;
+        const Expr& extent = stage_->axis(node.axis()).extent;
+        return extent.op() == Op::kInt && extent.int_value() == 1 ? Int(0) : node;
       }
       if (node.type() != DType::kI64 || node.args().size() != 2 || !IsIndexArithmetic(node.op())) return node;
       // 0·x and x − 0 and the like fold here; Binary folds constants.

@@ -46,7 +46,7 @@ IdVector<TensorId, std::vector<StageId>> ReadersOfAll(const Kernel& kernel) {
 }
 
 Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values) {
-  if (expr.op() == Op::kAxis) return values[static_cast<size_t>(expr.int_value())];
+  if (expr.op() == Op::kAxis) return values[expr.axis().index()];
   std::vector<Expr> args;
   args.reserve(expr.args().size());
   bool changed = false;

@@ -16,7 +16,7 @@ bool ReadsTensor(const Stage& stage, TensorId tensor);
 // Stages that load a tensor, in order.
 std::vector<StageId> ReadersOf(const Kernel& kernel, TensorId tensor);
 IdVector<TensorId, std::vector<StageId>> ReadersOfAll(const Kernel& kernel);
-// `expr` with axis i replaced by values[i].
+// `expr` with each axis replaced by the value at its position.
 Expr SubstituteAxes(const Expr& expr, const std::vector<Expr>& values);
 // The value a reduction starts from, in that type.
 Expr ReductionIdentity(Reduction reduction, DType type);

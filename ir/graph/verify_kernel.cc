@@ -164,7 +164,7 @@ class Verifier {
     uint64_t value = static_cast<uint64_t>(e.int_value());
     if (e.op() == Op::kSize && value >= kernel_.sizes.size())
       return Fail("an expression names a size that is not there");
-    if (e.op() == Op::kAxis && value >= stage.axes.size() + stage.reduce_axes.size())
+    if (e.op() == Op::kAxis && value >= stage.axis_count())
       return Fail("an expression names an axis that is not there");
     if (e.op() != Op::kLoad) return;
     if (value >= kernel_.tensors.size()) return Fail("an expression reads a tensor that is not there");

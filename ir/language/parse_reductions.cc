@@ -63,10 +63,10 @@ Result<Expr> KernelResolver::ReductionExtent(const Tree& reduction, const Reduce
   return first.extent;
 }
 
-bool KernelResolver::Uses(const Expr& expr, const std::vector<int>& variables) const {
-  const std::vector<int64_t> axes = AxesOf(expr);
+bool KernelResolver::Uses(const Expr& expr, const std::vector<AxisId>& variables) const {
+  const std::vector<AxisId> axes = AxesOf(expr);
   return std::any_of(variables.begin(), variables.end(),
-                     [&](int v) { return std::binary_search(axes.begin(), axes.end(), v); });
+                     [&](AxisId v) { return std::binary_search(axes.begin(), axes.end(), v); });
 }
 
 // Reads the operand of a sum. Factors of its product that do not depend on the reduction's variables are taken out:
@@ -141,10 +141,8 @@ Result<ReductionParts> KernelResolver::Reduce(const Tree& tree) {
                                           : sizes_.count(var.name) ? "a size"
                                                                    : "a tensor"));
     Expr extent = HONE_TRY(ReductionExtent(tree, var, dims[v]));
-    int id = static_cast<int>(variables_.size());
-    variables_.push_back({var.name, extent});
-    scope_[var.name] = id;
-    parts.variables.push_back(id);
+    parts.variables.push_back(variables_.Add({var.name, extent}));
+    scope_[var.name] = parts.variables.back();
   }
   HONE_TRY(Factor(tree.args[0], parts));
   for (const ReduceVar& var : tree.vars) scope_.erase(var.name);
@@ -171,11 +169,9 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
     body = HONE_TRY(Place(build_.Adapt(body, type), tree.position));
   }
   HONE_TRY(Count(body.expr, tree.position));
-  std::vector<int> axes;
-  for (int64_t axis : AxesOf(body.expr)) {
-    const int v = static_cast<int>(axis);
+  std::vector<AxisId> axes;
+  for (AxisId v : AxesOf(body.expr))
     if (std::find(parts.variables.begin(), parts.variables.end(), v) == parts.variables.end()) axes.push_back(v);
-  }
   if (axes.size() > static_cast<size_t>(limits_.rank))
     return At(tree.position,
               fmt::format("a {} that uses more than {} variables from outside, each a dimension of its result",
@@ -195,14 +191,14 @@ Result<Value> KernelResolver::Hoist(const Tree& tree, const ReductionParts& part
   if (!id) {
     Tensor tensor{
         FreshName(fmt::format("{}_{}", statement_, tree.name)), body.type(), {}, {}, TensorKind::kIntermediate, false};
-    for (int v : axes) tensor.shape.push_back(variables_[static_cast<size_t>(v)].extent);
+    for (AxisId v : axes) tensor.shape.push_back(variables_[v].extent);
     HONE_TRY(Count(tensor, tree.position));
     id = stage.output = AddTensor(std::move(tensor), tree.position, true);
     HONE_TRY(AddStage(std::move(stage), tree.position));
     hoisted_.push_back(kernel_.stages.last());
   }
   std::vector<Expr> indices;
-  for (int v : axes) indices.push_back(build_.Leaf(AxisRef(v)).expr);
+  for (AxisId v : axes) indices.push_back(build_.Leaf(AxisRef(v)).expr);
   Value value = HONE_TRY(Place(build_.Make(LoadOf(id, body.type(), std::move(indices))), tree.position));
   places_.try_emplace(value.expr.id(), tree.position);
   for (const Value& factor : parts.multiplied)

@@ -8,15 +8,15 @@
 
 namespace hone {
 
-// Renumbers variables to the stage's positions; equal nodes stay one node.
-Expr KernelResolver::Renumber(const Expr& expr, const std::vector<int>& order,
+// Renumbers variables to the stage's axes; equal nodes stay one node.
+Expr KernelResolver::Renumber(const Expr& expr, const std::vector<AxisId>& order,
                               std::unordered_map<const ExprNode*, Expr>& memo) {
   if (auto it = memo.find(expr.id()); it != memo.end()) return it->second;
   Expr placed = expr;
   if (expr.op() == Op::kAxis) {
-    auto it = std::find(order.begin(), order.end(), static_cast<int>(expr.int_value()));
+    auto it = std::find(order.begin(), order.end(), expr.axis());
     HONE_CHECK(it != order.end());
-    placed = AxisRef(static_cast<int>(it - order.begin()));
+    placed = AxisRef(AxisId(static_cast<int>(it - order.begin())));
   } else if (!expr.args().empty()) {
     std::vector<Expr> args;
     for (const Expr& arg : expr.args()) args.push_back(Renumber(arg, order, memo));
@@ -27,18 +27,18 @@ Expr KernelResolver::Renumber(const Expr& expr, const std::vector<int>& order,
   return placed;
 }
 
-Stage KernelResolver::MakeStage(TensorId output, const std::vector<int>& axes, const ReductionParts& parts,
+Stage KernelResolver::MakeStage(TensorId output, const std::vector<AxisId>& axes, const ReductionParts& parts,
                                 const Expr& body) {
   Stage stage;
   stage.output = output;
   stage.reduction = parts.reduction;
-  auto axis = [&](int v) {
-    const StatementVariable& variable = variables_[static_cast<size_t>(v)];
+  auto axis = [&](AxisId v) {
+    const StatementVariable& variable = variables_[v];
     return Axis{std::string(variable.name), variable.extent};
   };
-  std::vector<int> order = axes;
-  for (int v : axes) stage.axes.push_back(axis(v));
-  for (int v : parts.variables) stage.reduce_axes.push_back(axis(v)), order.push_back(v);
+  std::vector<AxisId> order = axes;
+  for (AxisId v : axes) stage.axes.push_back(axis(v));
+  for (AxisId v : parts.variables) stage.reduce_axes.push_back(axis(v)), order.push_back(v);
   std::unordered_map<const ExprNode*, Expr> memo;
   stage.body = Renumber(body, order, memo);
   return stage;
@@ -96,17 +96,16 @@ Result<void> KernelResolver::Statement(const StatementTree& tree) {
   scope_.clear();
   hoisted_.clear();
   places_.clear();
-  std::vector<int> axes;
+  std::vector<AxisId> axes;
   for (size_t d = 0; d < tree.indices.size(); ++d) {
     const NameTree& name = tree.indices[d];
     if (sizes_.count(name.name) || tensors_.count(name.name))
       return At(name.position, fmt::format("{} is already {}, wanted an index variable of its own", name.name,
                                            sizes_.count(name.name) ? "a size" : "a tensor"));
-    if (!scope_.try_emplace(name.name, static_cast<int>(d)).second)
+    if (!scope_.try_emplace(name.name, AxisId(d)).second)
       return At(name.position,
                 fmt::format("{} indexes two dimensions of {}, wanted another variable", name.name, tree.name));
-    axes.push_back(static_cast<int>(d));
-    variables_.push_back({name.name, shape[d]});
+    axes.push_back(variables_.Add({name.name, shape[d]}));
   }
 
   ReductionParts parts;

@@ -21,7 +21,8 @@
 
 namespace hone {
 
-// An index variable of the statement at hand. Expressions name it by its number until the stage is made.
+// An index variable of the statement at hand. Until its stage is made, it is the axis that expressions name by its id
+// in a table of all that the statement has.
 struct StatementVariable {
   std::string_view name;
   Expr extent;
@@ -30,7 +31,7 @@ struct StatementVariable {
 // A reduction whose operand is known: outer factors do not depend on the reduction's variables.
 struct ReductionParts {
   Reduction reduction = Reduction::kNone;
-  std::vector<int> variables;
+  std::vector<AxisId> variables;
   Value body;
   std::vector<Value> multiplied;
   std::vector<Value> divided;
@@ -87,9 +88,9 @@ class KernelResolver {
   Result<void> Factor(const Tree& product, ReductionParts& parts);
   Result<Value> Hoist(const Tree& tree, const ReductionParts& parts);
 
-  bool Uses(const Expr& expr, const std::vector<int>& variables) const;
-  Expr Renumber(const Expr& body, const std::vector<int>& order, std::unordered_map<const ExprNode*, Expr>& memo);
-  Stage MakeStage(TensorId output, const std::vector<int>& axes, const ReductionParts& parts, const Expr& body);
+  bool Uses(const Expr& expr, const std::vector<AxisId>& variables) const;
+  Expr Renumber(const Expr& body, const std::vector<AxisId>& order, std::unordered_map<const ExprNode*, Expr>& memo);
+  Stage MakeStage(TensorId output, const std::vector<AxisId>& axes, const ReductionParts& parts, const Expr& body);
   Result<void> AddStage(Stage stage, Position position);
   // Counts what the kernel holds, extents wherever they stand included; kLimit beyond ParseLimits::nodes.
   Result<void> Count(const Expr& expr, Position position);
@@ -120,8 +121,8 @@ class KernelResolver {
   // Of the statement at hand.
   std::string_view statement_;
   DType target_ = DType::kF32;
-  std::vector<StatementVariable> variables_;
-  std::map<std::string_view, int> scope_;
+  IdVector<AxisId, StatementVariable> variables_;
+  std::map<std::string_view, AxisId> scope_;
   std::vector<StageId> hoisted_;                          // stages made for this statement
   std::unordered_map<const ExprNode*, Position> places_;  // of operations
 };

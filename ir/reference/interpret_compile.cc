@@ -90,7 +90,7 @@ class Inliner {
   }
 
   Expr Substitute(const Expr& e, const std::vector<Expr>& indices, std::unordered_map<const ExprNode*, Expr>& memo) {
-    if (e.op() == Op::kAxis) return indices[static_cast<size_t>(e.int_value())];
+    if (e.op() == Op::kAxis) return indices[e.axis().index()];
     if (e.args().empty()) return e;
     if (auto it = memo.find(e.id()); it != memo.end()) return it->second;
     std::vector<Expr> args;
@@ -165,7 +165,7 @@ class ProgramCompiler {
     result.coef.assign(program_.extents.size(), 0);
     switch (e.op()) {
       case Op::kInt: result.constant = e.int_value(); return result;
-      case Op::kAxis: result.coef[static_cast<size_t>(e.int_value())] = 1; return result;
+      case Op::kAxis: result.coef[e.axis().index()] = 1; return result;
       case Op::kAdd:
       case Op::kSub: {
         std::optional<AffineIndex> a = Affine(e.arg(0)), b = Affine(e.arg(1));

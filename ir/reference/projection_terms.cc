@@ -115,7 +115,7 @@ class TermFinder {
     switch (e.op()) {
       case Op::kInt: return AxisForm{{}, e.int_value()};
       case Op::kSize: return AxisForm{{}, EvalExtent(kernel_, e)};
-      case Op::kAxis: return axes[static_cast<size_t>(e.int_value())];
+      case Op::kAxis: return axes[e.axis().index()];
       case Op::kAdd:
       case Op::kSub:
       case Op::kMul: break;

@@ -26,7 +26,6 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, StageId index, const
   // Axis names: the reader's, where its first load indexes plainly.
   Stage stage;
   stage.output = copy_id;
-  std::vector<Expr> indices;
   const Expr* first_load = nullptr;
   Walk(reader.body, [&](const Expr& e) {
     if (!first_load && e.Loads(tensor_id)) first_load = &e;
@@ -35,18 +34,15 @@ Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, StageId index, const
   for (size_t d = 0; d < source.shape.size(); ++d) {
     std::string name;
     if (const Expr& at = first_load->arg(d); at.op() == Op::kAxis) {
-      size_t position = static_cast<size_t>(at.int_value());
-      const std::string& axis = position < reader.axes.size() ? reader.axes[position].name
-                                                              : reader.reduce_axes[position - reader.axes.size()].name;
+      const std::string& axis = reader.axis(at.axis()).name;
       if (!taken.contains(axis)) name = axis;
     }
     for (size_t n = d; name.empty(); ++n)
       if (std::string free = fmt::format("d{}", n); !taken.contains(free)) name = free;
     taken.insert(name);
     stage.axes.push_back({name, source.shape[d]});
-    indices.push_back(AxisRef(static_cast<int>(d)));
   }
-  stage.body = LoadOf(tensor_id, source.dtype, std::move(indices));
+  stage.body = LoadOf(tensor_id, source.dtype, AxisRefs(stage.spatial_ids()));
   reader.body = Rewrite(reader.body, [&](const Expr& e) {
     if (!e.Loads(tensor_id)) return e;
     return LoadOf(copy_id, source.dtype, e.args());

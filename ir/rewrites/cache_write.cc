@@ -22,9 +22,7 @@ Result<Kernel> CacheWrite(Kernel kernel, StageId index, const RewriteStep& step)
   if (stage.reduction == Reduction::kNone) return Refuse(out.name + " reduces nothing");
   Stage part = stage;
   part.output = kernel.tensors.Add({result, out.dtype, out.shape, {}, TensorKind::kIntermediate, false});
-  std::vector<Expr> at;
-  for (size_t i = 0; i < stage.axes.size(); ++i) at.push_back(AxisRef(static_cast<int>(i)));
-  stage.body = LoadOf(part.output, out.dtype, std::move(at));
+  stage.body = LoadOf(part.output, out.dtype, AxisRefs(stage.spatial_ids()));
   stage.reduce_axes.clear();
   stage.reduction = Reduction::kNone;
   kernel.stages.Insert(index, std::move(part));

@@ -70,9 +70,6 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
   }
 
   // Propagate through accesses until nothing new is found.
-  auto is_axis = [](const Expr& e, size_t position) {
-    return e.op() == Op::kAxis && e.int_value() == static_cast<int64_t>(position);
-  };
   bool grew = true;
   while (grew) {
     size_t before = views.size() + queue.size();
@@ -86,7 +83,7 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
           size_t first = static_cast<size_t>(first_axis[s]);
           for (size_t d = 0; d + count <= load.args().size(); ++d) {
             bool plain = true;
-            for (size_t j = 0; j < count; ++j) plain &= is_axis(load.arg(d + j), first + j);
+            for (size_t j = 0; j < count; ++j) plain &= load.arg(d + j).IsAxis(AxisId(first + j));
             if (plain) outcome = add_view(tensor, d);
             if (plain) break;
           }
@@ -97,7 +94,7 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
             outcome = Refuse("fuse_axes: " + kernel.tensors[tensor].name + " is not indexed plainly");
             return;
           }
-          outcome = add_stage(s, static_cast<size_t>(lead.int_value()));
+          outcome = add_stage(s, lead.axis().index());
         }
       });
       HONE_TRY(std::move(outcome));
@@ -128,13 +125,11 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
     size_t plain_uses = 0, uses = 0;
     bool split_axis = false;
     Walk(stage.body, [&](const Expr& e) {
-      if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first) &&
-          e.int_value() < static_cast<int64_t>(first + count))
-        ++uses;
+      if (e.op() == Op::kAxis && e.axis() >= AxisId(first) && e.axis() < AxisId(first + count)) ++uses;
       if (e.op() != Op::kLoad) return;
       auto v = view_of(e.tensor());
       if (v == views.end()) return;
-      for (size_t j = 0; j < count; ++j) split_axis |= !is_axis(e.arg(v->first + j), first + j);
+      for (size_t j = 0; j < count; ++j) split_axis |= !e.arg(v->first + j).IsAxis(AxisId(first + j));
       plain_uses += count;
     });
     if (split_axis || uses != plain_uses) return Refuse("fuse_axes: an access needs the dimensions apart");
@@ -143,8 +138,8 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
     axes[at] = merged;
     axes.erase(axes.begin() + static_cast<int64_t>(at) + 1, axes.begin() + static_cast<int64_t>(at + count));
     stage.body = Rewrite(stage.body, [&](const Expr& e) {
-      if (e.op() == Op::kAxis && e.int_value() >= static_cast<int64_t>(first + count))
-        return AxisRef(static_cast<int>(e.int_value() - static_cast<int64_t>(count - 1)));
+      if (e.op() == Op::kAxis && e.axis() >= AxisId(first + count))
+        return AxisRef(AxisId(e.axis().index() - (count - 1)));
       if (e.op() != Op::kLoad) return e;
       auto v = view_of(e.tensor());
       if (v == views.end()) return e;

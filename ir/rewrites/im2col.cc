@@ -46,17 +46,8 @@ Result<Kernel> Im2col(Kernel kernel, StageId index, const RewriteStep& step) {
   if (!access) return Refuse(fmt::format("{} does not read {}", reader_name, source.name));
   if (!one_way) return Refuse(fmt::format("{} reads {} in more than one way", reader_name, source.name));
 
-  const size_t rank = reader.axes.size();
-  auto axis_at = [&](size_t position) -> const Axis& {
-    return position < rank ? reader.axes[position] : reader.reduce_axes[position - rank];
-  };
-  std::vector<bool> used(rank + reader.reduce_axes.size());
-  Walk(access, [&](const Expr& e) {
-    if (e.op() == Op::kAxis) used[static_cast<size_t>(e.int_value())] = true;
-  });
   std::vector<std::string> wanted;
-  for (size_t i = 0; i < used.size(); ++i)
-    if (used[i]) wanted.push_back(axis_at(i).name);
+  for (AxisId axis : AxesOf(access)) wanted.push_back(reader.axis(axis).name);
   if (!std::is_permutation(axes.begin(), axes.end(), wanted.begin(), wanted.end()))
     return Refuse(fmt::format("{} reads {} by {}: name these, in any order, and no others", reader_name, source.name,
                               fmt::join(wanted, " ")));
@@ -66,15 +57,14 @@ Result<Kernel> Im2col(Kernel kernel, StageId index, const RewriteStep& step) {
   expanded.name = result;
   expanded.dtype = source.dtype;
   expanded.kind = TensorKind::kIntermediate;
-  std::vector<Expr> own(used.size()), indices;  // the reader's axes as the new stage's, and back
-  for (size_t i = 0; i < used.size(); ++i) own[i] = AxisRef(static_cast<int>(i));
+  std::vector<Expr> own = AxisRefs(reader.axis_ids()), indices;  // the reader's axes as the new stage's, and back
   for (size_t d = 0; d < axes.size(); ++d) {
-    size_t position = 0;
-    while (axis_at(position).name != axes[d]) ++position;
-    stage.axes.push_back(axis_at(position));
-    expanded.shape.push_back(axis_at(position).extent);
-    own[position] = AxisRef(static_cast<int>(d));
-    indices.push_back(AxisRef(static_cast<int>(position)));
+    AxisId axis(0);
+    while (reader.axis(axis).name != axes[d]) ++axis;
+    stage.axes.push_back(reader.axis(axis));
+    expanded.shape.push_back(reader.axis(axis).extent);
+    own[axis.index()] = AxisRef(AxisId(d));
+    indices.push_back(AxisRef(axis));
   }
   stage.output = kernel.tensors.Add(std::move(expanded));
   stage.body = SubstituteAxes(access, own);

@@ -66,7 +66,7 @@ double NodesOnceInlined(const Kernel& kernel, StageId stage, StageId reader) {
   const Stage& producer = kernel.stages[stage];
   std::vector<int> mentions(producer.axes.size());
   Walk(producer.body, [&](const Expr& e) {
-    if (e.op() == Op::kAxis) ++mentions[static_cast<size_t>(e.int_value())];
+    if (e.op() == Op::kAxis) ++mentions[e.axis().index()];
   });
   return NodesInlined(kernel, kernel.stages[reader].body, producer, mentions);
 }

@@ -20,14 +20,14 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-using Axes = std::vector<int>;  // of a load: the reader's axis at each dimension
+using Axes = std::vector<AxisId>;  // of a load: the reader's axis at each dimension
 
 // The load's indices, if each is an axis of its own.
 std::optional<Axes> PlainAxes(const Expr& load) {
   Axes axes;
   for (const Expr& index : load.args()) {
     if (index.op() != Op::kAxis) return std::nullopt;
-    const int axis = static_cast<int>(index.int_value());
+    const AxisId axis = index.axis();
     if (std::find(axes.begin(), axes.end(), axis) != axes.end()) return std::nullopt;
     axes.push_back(axis);
   }
@@ -52,28 +52,24 @@ class Proof {
   }
 
  private:
-  // The axes of T, its own and the reduced ones, as positions among `count` axes, where `e` is exp(x − T) over these.
-  std::optional<Axes> MatchShifted(const Expr& e, size_t count) const {
+  // The axes of T, its own and the reduced ones, among the stage's axes `all`, where `e` is exp(x − T) over these.
+  std::optional<Axes> MatchShifted(const Expr& e, IdRange<AxisId> all) const {
     if (e.op() != Op::kExp || e.arg(0).op() != Op::kSub || !e.arg(0).arg(1).Loads(top_.output)) return std::nullopt;
     std::optional<Axes> places = PlainAxes(e.arg(0).arg(1));
-    if (!places || count != rank_ + top_.reduce_axes.size()) return std::nullopt;
-    for (int axis = 0; axis < static_cast<int>(count); ++axis)
+    if (!places || all.size() != top_.axis_count()) return std::nullopt;
+    for (AxisId axis : all)
       if (std::find(places->begin(), places->begin() + static_cast<ptrdiff_t>(rank_), axis) ==
           places->begin() + static_cast<ptrdiff_t>(rank_))
         places->push_back(axis);
     std::vector<Expr> values;
-    for (int place : *places) values.push_back(AxisRef(place));
+    for (AxisId place : *places) values.push_back(AxisRef(place));
     return SameExpr(SubstituteAxes(top_.body, values), e.arg(0).arg(0)) ? places : std::nullopt;
   }
 
   // Whether the axes of a stage run over all that T's do.
   bool HasSameExtents(const Stage& stage, const Axes& places) const {
-    for (size_t i = 0; i < places.size(); ++i) {
-      const Axis& mine = i < rank_ ? top_.axes[i] : top_.reduce_axes[i - rank_];
-      const size_t place = static_cast<size_t>(places[i]);
-      const Axis& other = place < stage.axes.size() ? stage.axes[place] : stage.reduce_axes[place - stage.axes.size()];
-      if (!SameExpr(mine.extent, other.extent)) return false;
-    }
+    for (size_t i = 0; i < places.size(); ++i)
+      if (!SameExpr(top_.axis(AxisId(i)).extent, stage.axis(places[i]).extent)) return false;
     return true;
   }
 
@@ -81,7 +77,7 @@ class Proof {
   void FindShifted(const Stage& stage) {
     if (shifted_ || stage.reduction != Reduction::kNone) return;
     if (kernel_.tensors[stage.output].kind == TensorKind::kOutput) return;
-    std::optional<Axes> places = MatchShifted(stage.body, stage.axes.size());
+    std::optional<Axes> places = MatchShifted(stage.body, stage.spatial_ids());
     if (!places || !HasSameExtents(stage, *places)) return;
     shifted_ = stage.output;
     places_ = *std::move(places);
@@ -90,16 +86,16 @@ class Proof {
   // S, of E or of exp(x − T) itself: summed over what T is the maximum of, kept apart where T is.
   void FindTotal(const Stage& stage) {
     if (total_ || stage.reduction != Reduction::kSum || stage.axes.size() != rank_) return;
-    std::optional<Axes> places = MatchShifted(stage.body, stage.axes.size() + stage.reduce_axes.size());
+    std::optional<Axes> places = MatchShifted(stage.body, stage.axis_ids());
     if (stage.body.Loads(shifted_)) {
       if (std::optional<Axes> axes = PlainAxes(stage.body)) {
         places.emplace();
-        for (int place : places_) places->push_back((*axes)[static_cast<size_t>(place)]);
+        for (AxisId place : places_) places->push_back((*axes)[place.index()]);
       }
     }
     if (!places || places->size() != rank_ + stage.reduce_axes.size() || !HasSameExtents(stage, *places)) return;
     for (size_t i = 0; i < places->size(); ++i)
-      if (((*places)[i] < static_cast<int>(rank_)) != (i < rank_)) return;
+      if (stage.Reduces((*places)[i]) != (i >= rank_)) return;
     total_ = stage.output;
     total_axes_.assign(places->begin(), places->begin() + static_cast<ptrdiff_t>(rank_));
   }
@@ -109,8 +105,8 @@ class Proof {
     std::vector<Expr> row(rank_);
     for (size_t i = 0; i < rank_; ++i) {
       if (load.tensor() == top_.output) row[i] = load.arg(i);
-      if (load.tensor() == shifted_) row[i] = load.arg(static_cast<size_t>(places_[i]));
-      if (load.tensor() == total_) row[i] = load.arg(static_cast<size_t>(total_axes_[i]));
+      if (load.tensor() == shifted_) row[i] = load.arg(places_[i].index());
+      if (load.tensor() == total_) row[i] = load.arg(total_axes_[i].index());
     }
     return row;
   }

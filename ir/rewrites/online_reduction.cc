@@ -40,7 +40,7 @@ StageId RowStage(const Kernel& kernel, const Expr& load, const Stage& reader) {
   if (load.op() != Op::kLoad || load.args().size() != reader.axes.size()) return {};
   for (size_t i = 0; i < load.args().size(); ++i) {
     const Expr& index = load.arg(i);
-    const bool in_place = index.op() == Op::kAxis && index.int_value() == static_cast<int64_t>(i);
+    const bool in_place = index.IsAxis(AxisId(i));
     const bool only_one = index.op() == Op::kInt && UpperExtent(kernel, reader.axes[i].extent) == 1;
     if (!in_place && !only_one) return {};
   }
@@ -169,8 +169,8 @@ class Maker {
     both.axes.push_back({FreshAxis({&first_, &second_}, "s"), Int(2)});
     both.axes.push_back({block_axis_, count_});
     const Expr block = BlockAt(rank_ + 1);
-    both.body = SelectOf(Binary(Op::kEq, AxisRef(static_cast<int>(rank_)), Int(0)),
-                         LoadOf(first, type_, Indices(nullptr, block)), LoadOf(second, type_, Indices(nullptr, block)));
+    both.body = SelectOf(Binary(Op::kEq, AxisRef(AxisId(rank_)), Int(0)), LoadOf(first, type_, Indices(nullptr, block)),
+                         LoadOf(second, type_, Indices(nullptr, block)));
 
     auto statistic = [&](int64_t which) {
       const Expr index = Int(which);
@@ -196,11 +196,10 @@ class Maker {
   }
 
   // The block's number, where it is the axis at `position`.
-  Expr BlockAt(size_t position) const { return is_single_ ? Int(0) : AxisRef(static_cast<int>(position)); }
+  Expr BlockAt(size_t position) const { return is_single_ ? Int(0) : AxisRef(AxisId(position)); }
 
   std::vector<Expr> Indices(const Expr* statistic, const Expr& block) const {
-    std::vector<Expr> indices;
-    for (size_t i = 0; i < rank_; ++i) indices.push_back(AxisRef(static_cast<int>(i)));
+    std::vector<Expr> indices = AxisRefs(second_.spatial_ids());
     if (statistic) indices.push_back(*statistic);
     indices.push_back(block);
     return indices;
@@ -208,12 +207,11 @@ class Maker {
 
   // Where an element of a block (axes o…, b; reduced i) is in its row.
   Expr Place() const {
-    const Expr within = block_ == 1 ? Int(0) : AxisRef(static_cast<int>(rank_) + 1);
+    const Expr within = block_ == 1 ? Int(0) : AxisRef(AxisId(rank_ + 1));
     return BlockAt(rank_) * Int(block_) + within;
   }
   Expr ElementOfBlock(const Expr& body) const {
-    std::vector<Expr> values;
-    for (size_t i = 0; i < rank_; ++i) values.push_back(AxisRef(static_cast<int>(i)));
+    std::vector<Expr> values = AxisRefs(second_.spatial_ids());
     values.push_back(Place());
     return SubstituteAxes(body, values);
   }

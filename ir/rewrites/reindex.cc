@@ -54,7 +54,7 @@ std::optional<Split> SplitIndex(const Kernel& kernel, const Expr& index) {
       std::optional<int64_t> factor = FactorOf(*form, split.sum);
       works &= factor.has_value();
       if (!factor) return e;
-      return AxisRef(0) * Int(*factor) + Int(form->constant() - *factor * split.sum.constant());
+      return AxisRef(AxisId(0)) * Int(*factor) + Int(form->constant() - *factor * split.sum.constant());
     }
     if (e.op() == Op::kAxis || e.op() == Op::kLoad) {
       works = false;
@@ -102,7 +102,7 @@ class Reindexing {
     std::vector<Expr> indices;
     for (size_t d = 0; d < dimensions_.size(); ++d) {
       const Dimension& dimension = dimensions_[d];
-      const Expr axis = AxisRef(static_cast<int>(d));
+      const Expr axis = AxisRef(AxisId(d));
       Expr extent = dimension.is_plain ? Source().shape[d] : Most(dimension) - Least(dimension) + Int(1);
       if (dimension.is_plain)
         indices.push_back(axis);
@@ -175,20 +175,13 @@ class Reindexing {
     return Refuse(fmt::format("{} reads {} in more than one way", ReaderName(), Source().name));
   }
 
-  const Expr& ExtentOf(VarId axis) const {
-    const Stage& reader = Reader();
-    const size_t position = axis.index();
-    return position < reader.axes.size() ? reader.axes[position].extent
-                                         : reader.reduce_axes[position - reader.axes.size()].extent;
-  }
-
   // The least and the most that the sums come to.
   Expr Least(const Dimension& dimension) const { return End(dimension, dimension.least, false); }
   Expr Most(const Dimension& dimension) const { return End(dimension, dimension.most, true); }
   Expr End(const Dimension& dimension, int64_t constant, bool upper) const {
     Expr end = Int(constant);
     for (const Term& term : dimension.terms)
-      if ((term.coef > 0) == upper) end = end + (ExtentOf(term.var) - Int(1)) * Int(term.coef);
+      if ((term.coef > 0) == upper) end = end + (Reader().axis(AxisOf(term.var)).extent - Int(1)) * Int(term.coef);
     return end;
   }
 

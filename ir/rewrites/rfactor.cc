@@ -47,10 +47,9 @@ Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_nam
   part.reduce_axes = stage.reduce_axes;
   part.reduce_axes[which].extent = Binary(Op::kFloorDiv, extent + Int(lanes - 1), Int(lanes));
   part.reduction = stage.reduction;
-  std::vector<Expr> values;
-  for (size_t i = 0; i < spatial; ++i) values.push_back(AxisRef(static_cast<int>(i)));
-  for (size_t i = 0; i < stage.reduce_axes.size(); ++i) values.push_back(AxisRef(static_cast<int>(spatial + 1 + i)));
-  Expr k = values[spatial + which] * Int(lanes) + AxisRef(static_cast<int>(spatial));
+  std::vector<Expr> values = AxisRefs(stage.spatial_ids());
+  for (AxisId axis : part.reduce_ids()) values.push_back(AxisRef(axis));
+  Expr k = values[spatial + which] * Int(lanes) + AxisRef(part.last_axis());
   values[spatial + which] = k;
   part.body = SubstituteAxes(stage.body, values);
   bool divides = extent.op() == Op::kInt && extent.int_value() % lanes == 0;
@@ -62,9 +61,7 @@ Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_nam
   tensor.shape.push_back(Int(lanes));
   part.output = kernel.tensors.Add(std::move(tensor));
 
-  std::vector<Expr> at;
-  for (size_t i = 0; i <= spatial; ++i) at.push_back(AxisRef(static_cast<int>(i)));
-  stage.body = LoadOf(part.output, stage.body.type(), std::move(at));
+  stage.body = LoadOf(part.output, stage.body.type(), AxisRefs(part.spatial_ids()));
   stage.reduce_axes = {{lane, Int(lanes)}};
   kernel.stages.Insert(index, std::move(part));
   return kernel;

@@ -12,44 +12,40 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-std::vector<bool> AxesIn(const Expr& e, size_t count) {
-  std::vector<bool> used(count);
-  Walk(e, [&](const Expr& part) {
-    if (part.op() == Op::kAxis) used[static_cast<size_t>(part.int_value())] = true;
-  });
+using AxisSet = IdVector<AxisId, bool>;  // of all axes of a stage, whether it is one of them
+
+AxisSet AxesIn(const Expr& e, const Stage& stage) {
+  AxisSet used(stage.axis_count());
+  for (AxisId axis : AxesOf(e)) used[axis] = true;
   return used;
 }
 
 // Where the padded element of the stage's load comes from inside x, as far as `trimmed` axes move it.
-Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& padded_load,
-                          const std::vector<bool>& trimmed) {
+Result<Expr> InsideSource(const Kernel& kernel, const Stage& stage, const Expr& padded_load, const AxisSet& trimmed) {
   const std::string& name = kernel.tensors[padded_load.tensor()].name;
   const StageId producer = FindStage(kernel, name);
   const Expr pad = !producer ? Expr() : kernel.stages[producer].body;
   if (!pad || pad.op() != Op::kPad || pad.arg(1).op() != Op::kFloat || pad.arg(1).float_value() != 0)
     return Refuse(name + " is not padded with zeros");
   const Tensor& source = kernel.tensors[pad.arg(0).tensor()];
-  const size_t rank = stage.axes.size();
-  std::vector<bool> covered(trimmed.size());
+  AxisSet covered(trimmed.size());
   Expr inside;
   for (size_t d = 0; d < source.shape.size(); ++d) {
     const Expr index = SubstituteAxes(pad.arg(0).arg(d), padded_load.args());
-    const std::vector<bool> used = AxesIn(index, trimmed.size());
-    bool is_trimmed = false;
-    for (size_t i = 0; i < used.size(); ++i) is_trimmed |= used[i] && trimmed[i];
-    if (!is_trimmed) continue;
-    for (size_t i = 0; i < used.size(); ++i) {
-      if (i >= rank && used[i] && !trimmed[i])
+    const std::vector<AxisId> used = AxesOf(index);
+    if (std::none_of(used.begin(), used.end(), [&](AxisId axis) { return trimmed[axis]; })) continue;
+    for (AxisId axis : used) {
+      if (stage.Reduces(axis) && !trimmed[axis])
         return Refuse(fmt::format("{} moves along dimension {} of {}, too: trim all of its axes, or none",
-                                  stage.reduce_axes[i - rank].name, d, source.name));
-      covered[i] = covered[i] || used[i];
+                                  stage.axis(axis).name, d, source.name));
+      covered[axis] = true;
     }
     const Expr bounds = Binary(Op::kAnd, Binary(Op::kLe, Int(0), index), Binary(Op::kLt, index, source.shape[d]));
     inside = inside ? Binary(Op::kAnd, inside, bounds) : bounds;
   }
-  for (size_t i = rank; i < trimmed.size(); ++i)
-    if (trimmed[i] && !covered[i])
-      return Refuse(fmt::format("{} does not move over {}", stage.reduce_axes[i - rank].name, name));
+  for (AxisId axis : stage.reduce_ids())
+    if (trimmed[axis] && !covered[axis])
+      return Refuse(fmt::format("{} does not move over {}", stage.axis(axis).name, name));
   return inside;
 }
 
@@ -73,38 +69,37 @@ Result<Kernel> TrimPadding(Kernel kernel, StageId index, const RewriteStep& step
     return Refuse(
         fmt::format("{} is no sum over the product of {} with a constant", total.name, kernel.tensors[padded].name));
 
-  const size_t rank = sum.axes.size(), count = rank + sum.reduce_axes.size();
-  std::vector<bool> trimmed(count);
-  for (const std::string& axis : axes) {
-    size_t i = 0;
-    while (i < sum.reduce_axes.size() && sum.reduce_axes[i].name != axis) ++i;
-    if (i == sum.reduce_axes.size() || trimmed[rank + i])
-      return Refuse(fmt::format("{} does not reduce {}, or it is named twice", total.name, axis));
-    trimmed[rank + i] = true;
+  AxisSet trimmed(sum.axis_count());
+  for (const std::string& name : axes) {
+    AxisId found;
+    for (AxisId axis : sum.reduce_ids())
+      if (!found && sum.axis(axis).name == name) found = axis;
+    if (!found || trimmed[found])
+      return Refuse(fmt::format("{} does not reduce {}, or it is named twice", total.name, name));
+    trimmed[found] = true;
   }
   const Expr inside = HONE_TRY(InsideSource(kernel, sum, padded_load, trimmed));
   const Expr zero = Float(0, total.dtype);
-  const std::vector<bool> by_weight = AxesIn(weight, count), by_condition = AxesIn(inside, count);
+  const AxisSet by_weight = AxesIn(weight, sum), by_condition = AxesIn(inside, sum);
 
-  // A new stage over those axes of the sum, in its order; `own[i]`: the sum's axis i there.
+  // A new stage over those axes of the sum, in its order; `own`: the sum's axes there.
   auto add_stage = [&](const std::string& name, auto&& keeps, auto&& reduces, std::vector<Expr>* own) {
     Stage stage;
     Tensor tensor;
     tensor.name = name;
     tensor.dtype = total.dtype;
     tensor.kind = TensorKind::kIntermediate;
-    own->assign(count, Expr());
-    auto axis_at = [&](size_t i) { return i < rank ? sum.axes[i] : sum.reduce_axes[i - rank]; };
-    for (size_t i = 0; i < count; ++i) {
-      if (!keeps(i)) continue;
-      (*own)[i] = AxisRef(static_cast<int>(stage.axes.size()));
-      stage.axes.push_back(axis_at(i));
-      tensor.shape.push_back(axis_at(i).extent);
+    own->assign(sum.axis_count(), Expr());
+    for (AxisId axis : sum.axis_ids()) {
+      if (!keeps(axis)) continue;
+      (*own)[axis.index()] = AxisRef(AxisId(stage.axis_count()));
+      stage.axes.push_back(sum.axis(axis));
+      tensor.shape.push_back(sum.axis(axis).extent);
     }
-    for (size_t i = 0; i < count; ++i) {
-      if (!reduces(i)) continue;
-      (*own)[i] = AxisRef(static_cast<int>(stage.axes.size() + stage.reduce_axes.size()));
-      stage.reduce_axes.push_back(axis_at(i));
+    for (AxisId axis : sum.axis_ids()) {
+      if (!reduces(axis)) continue;
+      (*own)[axis.index()] = AxisRef(AxisId(stage.axis_count()));
+      stage.reduce_axes.push_back(sum.axis(axis));
     }
     for (Expr& axis : *own)
       if (!axis) axis = Int(0);  // it does not depend on it
@@ -113,22 +108,24 @@ Result<Kernel> TrimPadding(Kernel kernel, StageId index, const RewriteStep& step
     return stage;
   };
   std::vector<Expr> own;
-  auto used_by_weights = [&](size_t i) { return i < rank ? by_weight[i] : trimmed[i]; };
-  Stage weights = add_stage(names.weights, used_by_weights, [&](size_t i) { return i >= rank && !trimmed[i]; }, &own);
+  auto used_by_weights = [&](AxisId axis) { return sum.Reduces(axis) ? trimmed[axis] : by_weight[axis]; };
+  auto summed_by_weights = [&](AxisId axis) { return sum.Reduces(axis) && !trimmed[axis]; };
+  Stage weights = add_stage(names.weights, used_by_weights, summed_by_weights, &own);
   weights.body = Binary(Op::kMul, SubstituteAxes(weight, own), zero);
 
-  auto used_by_edges = [&](size_t i) { return i < rank && (by_weight[i] || by_condition[i]); };
-  Stage edges = add_stage(names.edges, used_by_edges, [&](size_t i) { return trimmed[i]; }, &own);
+  auto used_by_edges = [&](AxisId axis) { return !sum.Reduces(axis) && (by_weight[axis] || by_condition[axis]); };
+  Stage edges = add_stage(names.edges, used_by_edges, [&](AxisId axis) { return trimmed[axis]; }, &own);
   std::vector<Expr> from_weights;
-  for (size_t i = 0; i < count; ++i)
-    if (used_by_weights(i)) from_weights.push_back(own[i]);
+  for (AxisId axis : sum.axis_ids())
+    if (used_by_weights(axis)) from_weights.push_back(own[axis.index()]);
   edges.body =
       SelectOf(SubstituteAxes(inside, own), zero, LoadOf(weights.output, total.dtype, std::move(from_weights)));
 
-  Stage whole = add_stage(names.whole, [&](size_t i) { return i < rank; }, [](size_t) { return false; }, &own);
-  std::vector<Expr> all(own.begin(), own.begin() + static_cast<ptrdiff_t>(rank)), edge;
-  for (size_t i = 0; i < rank; ++i)
-    if (used_by_edges(i)) edge.push_back(own[i]);
+  Stage whole =
+      add_stage(names.whole, [&](AxisId axis) { return !sum.Reduces(axis); }, [](AxisId) { return false; }, &own);
+  std::vector<Expr> all = AxisRefs(whole.spatial_ids()), edge;
+  for (AxisId axis : sum.spatial_ids())
+    if (used_by_edges(axis)) edge.push_back(AxisRef(axis));
   whole.body = Binary(Op::kAdd, LoadOf(sum.output, total.dtype, std::move(all)),
                       LoadOf(edges.output, total.dtype, std::move(edge)));
   for (StageId reader : ReadersOf(kernel, sum.output)) {
@@ -144,27 +141,23 @@ Result<Kernel> TrimPadding(Kernel kernel, StageId index, const RewriteStep& step
   return kernel;
 }
 
-const Axis& AxisAt(const Stage& stage, size_t i) {
-  return i < stage.axes.size() ? stage.axes[i] : stage.reduce_axes[i - stage.axes.size()];
-}
-
 // "h of 14, 7 there", if the image is longer than the donor's where the window moves along it; "" otherwise.
 std::string LongerAlong(const std::string& window, const Kernel& kernel, const Stage& stage, const Kernel& donor_kernel,
                         const Stage& donor_stage) {
-  const size_t count = stage.axes.size() + stage.reduce_axes.size();
-  const size_t shared = std::min(stage.axes.size(), donor_stage.axes.size());
+  const IdRange<AxisId> shared(std::min(stage.axes.size(), donor_stage.axes.size()));
   std::string found;
   Walk(stage.body, [&](const Expr& load) {
     if (load.op() != Op::kLoad) return;
-    for (const Expr& position : load.args()) {
-      const std::vector<bool> used = AxesIn(position, count);
+    for (const Expr& index : load.args()) {
+      const AxisSet used = AxesIn(index, stage);
       bool moves = false;
-      for (size_t i = 0; i < count; ++i) moves |= used[i] && AxisAt(stage, i).name == window;
-      for (size_t i = 0; moves && i < shared; ++i) {
-        if (!used[i]) continue;
-        const int64_t here = UpperExtent(kernel, stage.axes[i].extent);
-        const int64_t there = UpperExtent(donor_kernel, donor_stage.axes[i].extent);
-        if (here > there) found = fmt::format("{} of {}, {} there", stage.axes[i].name, here, there);
+      for (AxisId axis : stage.axis_ids()) moves |= used[axis] && stage.axis(axis).name == window;
+      if (!moves) continue;
+      for (AxisId axis : shared) {
+        if (!used[axis]) continue;
+        const int64_t here = UpperExtent(kernel, stage.axis(axis).extent);
+        const int64_t there = UpperExtent(donor_kernel, donor_stage.axis(axis).extent);
+        if (here > there) found = fmt::format("{} of {}, {} there", stage.axis(axis).name, here, there);
       }
     }
   });

@@ -72,12 +72,12 @@ Expr Choose(const Expr& axis, const std::vector<Row>& rows, DType type, const st
   return chosen;
 }
 
-// Builds one stage: axes are added in order and referred to by their positions.
+// Builds one stage: axes are added in order.
 struct StageBuilder {
   Stage stage;
   Expr Add(std::string name, Expr extent) {
     stage.axes.push_back({std::move(name), std::move(extent)});
-    return AxisRef(static_cast<int>(stage.axes.size() - 1));
+    return AxisRef(stage.last_axis());
   }
 };
 
@@ -111,15 +111,15 @@ class Winograd {
   }
 
  private:
-  // One side of the product. Spatial axes of the sum by position; h_, w_, r_, s_ are left out of `axes`.
+  // One side of the product. h_, w_, r_, s_ are left out of `axes`.
   struct Side {
-    Expr load;              // without the pad() around it
-    std::vector<int> axes;  // spatial axes it depends on
+    Expr load;                 // without the pad() around it
+    std::vector<AxisId> axes;  // spatial axes of the sum that it depends on
   };
 
-  bool Uses(const Expr& e, int position) const {
+  bool Uses(const Expr& e, AxisId axis) const {
     bool found = false;
-    Walk(e, [&](const Expr& part) { found |= part.op() == Op::kAxis && part.int_value() == position; });
+    Walk(e, [&](const Expr& part) { found |= part.IsAxis(axis); });
     return found;
   }
 
@@ -133,8 +133,6 @@ class Winograd {
     for (const auto* axes : {&stage.axes, &stage.reduce_axes})
       for (const Axis& axis : *axes)
         if (axis.extent.op() != Op::kInt) return Refuse("winograd takes constant sizes");
-    rank_ = static_cast<int>(stage.axes.size());
-    const int all = rank_ + static_cast<int>(stage.reduce_axes.size());
     Expr sides[2];
     bool is_padded[2] = {false, false};
     for (size_t i = 0; i < 2; ++i) {
@@ -148,19 +146,20 @@ class Winograd {
       if (sides[i].op() != Op::kLoad || sides[i].type() != type_) return Refuse("no product of two tensors");
     }
     // A window: one dimension of x goes with h + r, another with w + s.
-    for (size_t i = 0; i < 2 && h_ < 0; ++i) {
-      int found[4] = {-1, -1, -1, -1};
+    for (size_t i = 0; i < 2 && !h_; ++i) {
+      AxisId found[4];
       size_t windows = 0;
       for (const Expr& at : sides[i].args()) {
         std::optional<Linear> form = AffineIndex(kernel_, at);
         if (!form) return Refuse("an index that is not linear");
-        int space = -1, window = -1;
+        AxisId space, window;
         bool steps_by_one = true;
         for (const Term& term : form->terms()) {
-          (term.var.value < rank_ ? space : window) = term.var.value;
+          const AxisId axis = AxisOf(term.var);
+          (stage.Reduces(axis) ? window : space) = axis;
           steps_by_one &= term.coef == 1;
         }
-        if (form->terms().size() != 2 || space < 0 || window < 0) continue;
+        if (form->terms().size() != 2 || !space || !window) continue;
         if (!steps_by_one || windows == 2) return Refuse("a window with strides or dilation, or of more dimensions");
         found[2 * windows] = space;
         found[2 * windows + 1] = window;
@@ -175,8 +174,8 @@ class Winograd {
       x_.load = sides[i];
       f_.load = sides[1 - i];
     }
-    if (h_ < 0) return Refuse("no window over two dimensions");
-    if (h_ >= w_ || w_ != rank_ - 1) return Refuse("the window is not over rows and columns in this order");
+    if (!h_) return Refuse("no window over two dimensions");
+    if (h_ >= w_ || w_ != stage.last_axis()) return Refuse("the window is not over rows and columns in this order");
     if (Extent(r_) != 3 || Extent(s_) != 3) return Refuse("a window that is not 3×3");
     if (Uses(f_.load, h_) || Uses(f_.load, w_) || !Uses(f_.load, r_) || !Uses(f_.load, s_))
       return Refuse("a filter that is not the same everywhere");
@@ -186,20 +185,20 @@ class Winograd {
     }
     size_t times[4] = {0, 0, 0, 0};
     for (const Expr& at : x_.load.args())
-      for (int i = 0; int position : {h_, r_, w_, s_}) times[i++] += Uses(at, position) ? 1 : 0;
+      for (int i = 0; AxisId axis : {h_, r_, w_, s_}) times[i++] += Uses(at, axis) ? 1 : 0;
     for (size_t count : times)
       if (count != 1) return Refuse("a window over more than two dimensions");
-    for (int position = 0; position < all; ++position) {
-      if (position == h_ || position == w_ || position == r_ || position == s_) continue;
-      bool in_x = Uses(x_.load, position), in_f = Uses(f_.load, position);
-      if (position >= rank_) {
+    for (AxisId axis : stage.axis_ids()) {
+      if (axis == h_ || axis == w_ || axis == r_ || axis == s_) continue;
+      bool in_x = Uses(x_.load, axis), in_f = Uses(f_.load, axis);
+      if (stage.Reduces(axis)) {
         if (!in_x || !in_f) return Refuse("a sum over something that is not a channel");
-        channels_.push_back(position);
+        channels_.push_back(axis);
         continue;
       }
-      others_.push_back(position);
-      if (in_x) x_.axes.push_back(position);
-      if (in_f) f_.axes.push_back(position);
+      others_.push_back(axis);
+      if (in_x) x_.axes.push_back(axis);
+      if (in_f) f_.axes.push_back(axis);
     }
     rows_ = (Extent(h_) + m_ - 1) / m_;
     constexpr int64_t kMostTiles = int64_t{1} << 30;
@@ -210,21 +209,18 @@ class Winograd {
   }
 
   const Stage& Sum() const { return kernel_.stages[index_]; }
-  const Axis& AxisOf(int position) const {
-    return position < rank_ ? Sum().axes[static_cast<size_t>(position)]
-                            : Sum().reduce_axes[static_cast<size_t>(position - rank_)];
-  }
-  int64_t Extent(int position) const { return AxisOf(position).extent.int_value(); }
+  int64_t Extent(AxisId axis) const { return Sum().axis(axis).extent.int_value(); }
   int64_t size() const { return m_ + 2; }
 
-  // Adds the axes of the sum that `positions` name; values[position] refers to them.
-  void Carry(StageBuilder& builder, const std::vector<int>& positions, std::vector<Expr>& values) const {
-    for (int position : positions) {
-      const Axis& axis = AxisOf(position);
-      values[static_cast<size_t>(position)] = builder.Add(axis.name, axis.extent);
-    }
+  // Adds an axis of the sum, or some, with an extent of its own if there is one; values[axis] refers to it.
+  void Carry(StageBuilder& builder, AxisId id, std::vector<Expr>& values, const Expr& extent = Expr()) const {
+    const Axis& axis = Sum().axis(id);
+    values[id.index()] = builder.Add(axis.name, extent ? extent : axis.extent);
   }
-  std::vector<Expr> NoValues() const { return std::vector<Expr>(Sum().axes.size() + Sum().reduce_axes.size(), Int(0)); }
+  void Carry(StageBuilder& builder, const std::vector<AxisId>& axes, std::vector<Expr>& values) const {
+    for (AxisId axis : axes) Carry(builder, axis, values);
+  }
+  std::vector<Expr> NoValues() const { return std::vector<Expr>(Sum().axis_count(), Int(0)); }
   // Names that no axis of the sum has.
   std::string Fresh(std::string name) const {
     auto taken = [&](const Axis& axis) { return axis.name == name; };
@@ -233,9 +229,9 @@ class Winograd {
       name += "_";
     return name;
   }
-  std::vector<Expr> At(const std::vector<int>& positions, const std::vector<Expr>& values) const {
+  std::vector<Expr> At(const std::vector<AxisId>& axes, const std::vector<Expr>& values) const {
     std::vector<Expr> at;
-    for (int position : positions) at.push_back(values[static_cast<size_t>(position)]);
+    for (AxisId axis : axes) at.push_back(values[axis.index()]);
     return at;
   }
   static std::vector<Expr> Join(std::vector<Expr> a, std::vector<Expr> b) {
@@ -261,8 +257,8 @@ class Winograd {
     StageBuilder builder;
     std::vector<Expr> values = NoValues();
     Carry(builder, InputAxes(), values);
-    values[static_cast<size_t>(h_)] = builder.Add(AxisOf(h_).name, Int(rows_ * m_ + 2));
-    values[static_cast<size_t>(w_)] = builder.Add(AxisOf(w_).name, Int(columns_ * m_ + 2));
+    Carry(builder, h_, values, Int(rows_ * m_ + 2));
+    Carry(builder, w_, values, Int(columns_ * m_ + 2));
     Expr load = SubstituteAxes(x_.load, values);
     const Stage* producer = ProducerOf(kernel_, load.tensor());
     if (producer != nullptr && EndsInZeros(*producer)) {
@@ -288,7 +284,7 @@ class Winograd {
       bool ends = false;
       for (size_t d = 0; d < load.args().size(); ++d) {
         std::optional<Linear> form = AffineIndex(kernel_, load.arg(d));
-        if (!form || form->CoefOf(VarId(static_cast<int>(axis))) != 1 || form->terms().size() != 1) continue;
+        if (!form || form->CoefOf(VarOf(AxisId(axis))) != 1 || form->terms().size() != 1) continue;
         ends |= LowerExtent(kernel_, producer.axes[axis].extent) + form->constant() >=
                 UpperExtent(kernel_, source.shape[d]);
       }
@@ -297,15 +293,11 @@ class Winograd {
     return true;
   }
 
-  std::vector<int> InputAxes() const {
-    std::vector<int> positions = x_.axes;
-    positions.insert(positions.end(), channels_.begin(), channels_.end());
-    return positions;
-  }
-  std::vector<int> FilterAxes() const {
-    std::vector<int> positions = f_.axes;
-    positions.insert(positions.end(), channels_.begin(), channels_.end());
-    return positions;
+  std::vector<AxisId> InputAxes() const { return WithChannels(x_.axes); }
+  std::vector<AxisId> FilterAxes() const { return WithChannels(f_.axes); }
+  std::vector<AxisId> WithChannels(std::vector<AxisId> axes) const {
+    axes.insert(axes.end(), channels_.begin(), channels_.end());
+    return axes;
   }
 
   void AddRows() {
@@ -341,11 +333,11 @@ class Winograd {
     std::vector<Expr> values = NoValues();
     Expr i = builder.Add(Fresh("i"), Int(size()));
     Carry(builder, FilterAxes(), values);
-    values[static_cast<size_t>(s_)] = builder.Add(AxisOf(s_).name, AxisOf(s_).extent);
+    Carry(builder, s_, values);
     Expr body = Choose(i, transforms_.filter, type_, [&](const Row& weights) {
       return Combine(weights, type_, [&](int64_t p) {
         std::vector<Expr> at = values;
-        at[static_cast<size_t>(r_)] = Int(p);
+        at[r_.index()] = Int(p);
         return SubstituteAxes(f_.load, at);
       });
     });
@@ -371,10 +363,9 @@ class Winograd {
     Expr i = builder.Add(Fresh("i"), Int(size())), j = builder.Add(Fresh("j"), Int(size()));
     Carry(builder, others_, values);
     Expr t = builder.Add(Fresh("t"), Int(rows_ * columns_));
-    for (int position : channels_) {
-      values[static_cast<size_t>(position)] =
-          AxisRef(static_cast<int>(builder.stage.axes.size() + builder.stage.reduce_axes.size()));
-      builder.stage.reduce_axes.push_back(AxisOf(position));
+    for (AxisId axis : channels_) {
+      values[axis.index()] = AxisRef(AxisId(builder.stage.axis_count()));
+      builder.stage.reduce_axes.push_back(Sum().axis(axis));
     }
     builder.stage.reduction = Reduction::kSum;
     Expr row = Binary(Op::kFloorDiv, t, Int(columns_)), column = Binary(Op::kMod, t, Int(columns_));
@@ -410,9 +401,8 @@ class Winograd {
   }
 
   void ReplaceSum() {
-    std::vector<Expr> own;
-    for (int i = 0; i < rank_; ++i) own.push_back(AxisRef(i));
-    const Expr &h = own[static_cast<size_t>(h_)], &w = own[static_cast<size_t>(w_)];
+    const std::vector<Expr> own = AxisRefs(Sum().spatial_ids());
+    const Expr &h = own[h_.index()], &w = own[w_.index()];
     Expr t = Binary(Op::kFloorDiv, h, Int(m_)) * Int(columns_) + Binary(Op::kFloorDiv, w, Int(m_));
     Expr body =
         Load(result_, Join({Binary(Op::kMod, h, Int(m_)), Binary(Op::kMod, w, Int(m_))}, Join(At(others_, own), {t})));
@@ -431,9 +421,8 @@ class Winograd {
   const int64_t m_, columns_;
   const Transforms& transforms_;
   DType type_ = DType::kF32;
-  int rank_ = 0;
-  int h_ = -1, w_ = -1, r_ = -1, s_ = -1;  // positions
-  std::vector<int> channels_, others_;     // reduction axes but the window; spatial axes but rows and columns
+  AxisId h_, w_, r_, s_;
+  std::vector<AxisId> channels_, others_;  // reduction axes but the window; spatial axes but rows and columns
   Side x_, f_;
   int64_t rows_ = 0;  // of tiles
   TensorId replaced_;

@@ -39,5 +39,33 @@ TEST(IdVector, CountsItsElementsFromZero) {
   EXPECT_EQ(lengths[RiverId(2)], 7);
 }
 
+TEST(IdVector, GivesOtherIdsBehindWhatComesAndGoes) {
+  IdVector<LakeId, std::string> lakes;
+  const LakeId baikal = lakes.Add("Baikal"), titicaca = lakes.Add("Titicaca");
+  lakes.Insert(titicaca, {"Como", "Garda"});
+  lakes.Insert(baikal, "Aral");
+  lakes.Erase(LakeId(2));
+  auto text = [&] {
+    std::string all;
+    for (LakeId id = lakes.last(); id; --id) all += lakes[id] + " ";
+    return all;
+  };
+  EXPECT_EQ(text(), "Titicaca Garda Baikal Aral ");
+  EXPECT_EQ(lakes.EraseIf([](const std::string& name) { return name.size() == 4; }), 1u);
+  EXPECT_EQ(text(), "Titicaca Garda Baikal ");
+  EXPECT_TRUE(lakes.contains(LakeId(2)));
+  EXPECT_FALSE(lakes.contains(LakeId(3)));
+  EXPECT_FALSE(lakes.contains(LakeId()));
+  EXPECT_FALSE((IdVector<LakeId, int>().last()));
+}
+
+TEST(IdRange, GoesFromOneIdUpToAnother) {
+  std::string all;
+  for (LakeId id : IdRange<LakeId>(2, 5)) all += std::to_string(id.value);
+  EXPECT_EQ(all, "234");
+  EXPECT_EQ(IdRange<LakeId>(2, 5).size(), 3u);
+  EXPECT_EQ(IdRange<LakeId>(0).size(), 0u);
+}
+
 }  // namespace
 }  // namespace hone

@@ -32,11 +32,10 @@ void RandomSchedule::Im2col() {
   });
   if (reads.empty()) return;
   const Expr& read = Pick(reads);
-  std::vector<std::string> names = NamesOf(stage.axes), used;
-  for (const std::string& name : NamesOf(stage.reduce_axes)) names.push_back(name);
+  std::vector<std::string> used;
   Walk(read, [&](const Expr& e) {
     if (e.op() != Op::kAxis) return;
-    const std::string& name = names[static_cast<size_t>(e.int_value())];
+    const std::string& name = stage.axis(e.axis()).name;
     if (std::find(used.begin(), used.end(), name) == used.end()) used.push_back(name);
   });
   RewriteStep step{"im2col", NameOf(stage)};

@@ -158,7 +158,7 @@ class TreeWalk {
       case Op::kInt: return static_cast<double>(e.int_value());
       case Op::kFloat: return e.float_value();
       case Op::kSize: return static_cast<double>(EvalExtent(kernel_, e));
-      case Op::kAxis: return static_cast<double>(point_[static_cast<size_t>(e.int_value())]);
+      case Op::kAxis: return static_cast<double>(point_[e.axis().index()]);
       case Op::kLoad: return Load(e, nullptr);
       case Op::kPad: return Load(e.arg(0), &e.arg(1));
       case Op::kSelect: return arg(0) != 0 ? arg(1) : arg(2);

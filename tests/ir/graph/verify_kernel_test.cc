@@ -169,7 +169,7 @@ TEST(Verify, RefusesBrokenGraphs) {
   expect_refused("wrong rank", [](Kernel& k) { k.stages.front().body = LoadOf(TensorId(0), DType::kF32, {Int(0)}); });
   expect_refused("wrong type", [](Kernel& k) { k.tensors[TensorId(0)].dtype = DType::kI32; });
   expect_refused("axis out of range",
-                 [](Kernel& k) { k.stages[StageId(1)].body = LoadOf(TensorId(2), DType::kF32, {AxisRef(7)}); });
+                 [](Kernel& k) { k.stages[StageId(1)].body = LoadOf(TensorId(2), DType::kF32, {AxisRef(AxisId(7))}); });
   expect_refused("extent differs", [](Kernel& k) { k.stages.front().axes[0].extent = Int(2); });
   expect_refused("zero size", [](Kernel& k) { k.sizes[0].lo = k.sizes[0].hi = 0; });
   expect_refused("operand missing", [](Kernel& k) { k.operands.erase(k.operands.begin()); });
@@ -208,7 +208,7 @@ int64_t Value(const Expr& e, const Point& p) {
   switch (e.op()) {
     case Op::kInt: return e.int_value();
     case Op::kSize: return (*p.sizes)[static_cast<size_t>(e.int_value())];
-    case Op::kAxis: return (*p.axes)[static_cast<size_t>(e.int_value())];
+    case Op::kAxis: return (*p.axes)[e.axis().index()];
     case Op::kAdd: return arg(0) + arg(1);
     case Op::kSub: return arg(0) - arg(1);
     case Op::kMul: return arg(0) * arg(1);

@@ -228,7 +228,7 @@ TEST(HostileTexts, OneInputIsFoundThroughManyStages) {
 }
 
 TEST(ExprCounts, AreThoseOfTheTree) {
-  Expr e = AxisRef(3);
+  Expr e = AxisRef(AxisId(3));
   EXPECT_EQ(e.nodes(), 1u);
   EXPECT_EQ(e.height(), 1);
   for (int i = 0; i < 10; ++i) e = Expr(Op::kMul, DType::kI64, {e, e});
@@ -237,12 +237,12 @@ TEST(ExprCounts, AreThoseOfTheTree) {
   EXPECT_EQ(e.ops(), OpBit(Op::kAxis) | OpBit(Op::kMul));
   for (int i = 0; i < 60; ++i) e = Expr(Op::kMul, DType::kI64, {e, e});
   EXPECT_EQ(e.nodes(), std::numeric_limits<uint32_t>::max());
-  EXPECT_EQ(AxesOf(e), std::vector<int64_t>{3});
+  EXPECT_EQ(AxesOf(e), std::vector<AxisId>{AxisId(3)});
 }
 
 TEST(ExprCounts, DifferentTreesAreToldApartAtTheRoot) {
   // Equal but for their last leaf; comparing them from the left would take 2^40 steps.
-  Expr a = AxisRef(0), b = AxisRef(0);
+  Expr a = AxisRef(AxisId(0)), b = AxisRef(AxisId(0));
   for (int i = 0; i < 40; ++i) {
     a = Expr(Op::kAdd, DType::kI64, {a, a});
     b = Expr(Op::kAdd, DType::kI64, {b, b});

@@ -373,17 +373,14 @@ struct Candidate {
 
 // The stage's axes that appear in its reads of a tensor.
 std::vector<std::string> AxesOfReads(const Kernel& kernel, const Stage& stage, TensorId tensor) {
-  std::vector<std::string> names = AxisNames(stage.axes), used;
-  for (const std::string& name : AxisNames(stage.reduce_axes)) names.push_back(name);
-  std::vector<bool> uses(names.size());
+  IdVector<AxisId, bool> uses(stage.axis_count());
   Walk(stage.body, [&](const Expr& e) {
     if (!e.Loads(tensor)) return;
-    Walk(e, [&](const Expr& part) {
-      if (part.op() == Op::kAxis) uses[static_cast<size_t>(part.int_value())] = true;
-    });
+    for (AxisId axis : AxesOf(e)) uses[axis] = true;
   });
-  for (size_t i = 0; i < names.size(); ++i)
-    if (uses[i]) used.push_back(names[i]);
+  std::vector<std::string> used;
+  for (AxisId axis : stage.axis_ids())
+    if (uses[axis]) used.push_back(stage.axis(axis).name);
   return used;
 }
 
