@@ -173,12 +173,12 @@ class Service {
     if (refines()) MakeIdleGroup();
     WorkerPoolsOptions pools = WorkerPoolsOptionsOf(config_, options_, cores);
     if (inspects()) {
-      pools_ = MakeLazyWorkerPools([devices, pools] { return StartPools(devices, pools, false); });
+      pools_ = MakeLazyWorkerPools([pools] { return StartPools(pools, false); });
     } else {
-      pools_ = HONE_TRY(StartPools(devices, pools, true));
+      pools_ = HONE_TRY(StartPools(pools, true));
     }
-    admin_pools_ = MakeLazyWorkerPools(
-        [devices, options = AdminWorkerPoolsOptionsOf(pools)] { return StartPools(devices, options, false); });
+    admin_pools_ =
+        MakeLazyWorkerPools([options = AdminWorkerPoolsOptionsOf(pools)] { return StartPools(options, false); });
     hot_ = std::make_unique<HotSet>(HotLimitsOf(config_, descriptors_));
     path_ = std::make_unique<RequestPath>(*cache_, *pools_, metrics_, devices);
     model_ = std::make_unique<SharedModel>(*cache_, devices);
@@ -202,7 +202,7 @@ class Service {
                            }});
     if (!inspects()) {
       tuning_ = std::make_unique<Tuning>(
-          loop_, *cache_, [devices, pools] { return StartPools(devices, pools, false); }, *path_, *model_, metrics_,
+          loop_, *cache_, [pools] { return StartPools(pools, false); }, *path_, *model_, metrics_,
           [this](const Record& record) {
             hot_->Forget(record.key.fingerprint);
             transfers_->Put(record);
@@ -216,9 +216,7 @@ class Service {
     if (refines()) {
       idle_ = std::make_unique<IdleLoop>(
           *cache_, *path_, *tuning_, metrics_, IdleLimitsOf(config_), config_.idle_share,
-          [devices, options = IdleWorkerPoolsOptionsOf(pools, cores, idle_group_)] {
-            return StartPools(devices, options, false);
-          },
+          [options = IdleWorkerPoolsOptionsOf(pools, cores, idle_group_)] { return StartPools(options, false); },
           idle_group_ ? &*idle_group_ : nullptr);
       misses_->SetOnWork([this] { idle_->Interrupt(); });
       tuning_->SetOnWork([this] { idle_->Interrupt(); });

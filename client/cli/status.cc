@@ -1,6 +1,10 @@
 // hone status: is the daemon there, and how is it doing.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <ranges>
+
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 
@@ -69,11 +73,18 @@ int Run(Context& context, const Arguments&) {
       {"socket", status->socket},
       {"cache", fmt::format("{}, {}, {} records", status->cache, BytesText(static_cast<double>(status->cache_bytes)),
                             status->records)},
-      {"target", status->targets.empty() ? "-" : status->targets[0]},
-      {"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},
-      {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
-      {"clients", std::to_string(status->connections)},
-      {"idle", status->tuning.empty() ? status->idle_state : "tuning " + status->tuning}};
+      {"target", status->targets.empty() ? "-" : status->targets[0]}};
+  // Other devices than the CPU, under the names that --target takes.
+  std::map<std::string, int> of_kind;
+  for (const std::string& target : status->targets | std::views::drop(1)) {
+    const std::string kind = target.substr(0, target.find(' '));
+    facts.emplace_back(fmt::format("{}:{}", kind, of_kind[kind]++),
+                       target.substr(std::min(kind.size() + 1, target.size())));
+  }
+  facts.insert(facts.end(), {{"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},
+                             {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
+                             {"clients", std::to_string(status->connections)},
+                             {"idle", status->tuning.empty() ? status->idle_state : "tuning " + status->tuning}});
   for (const ChildHold& child : health->children)
     facts.emplace_back("sandbox", (child.complete ? "" : "incomplete: ") + child.holds);
   if (health->losses > 0 || health->quarantined > 0)

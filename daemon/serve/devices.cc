@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <future>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "backends/registry.h"
@@ -14,84 +17,113 @@
 
 namespace hone {
 
+namespace {
+
+ServedDevice Serve(Device device, const Backend& backend, std::string compiler) {
+  HONE_CHECK(device.target.kind() == backend.kind().name);
+  std::string text = PrintTarget(device.target);
+  return {std::move(device.name), std::move(device.target), std::move(text), &backend, std::move(compiler)};
+}
+
+// Those of a backend. Its compiler counts only where it has devices.
+Result<std::vector<ServedDevice>> ProbeOne(const Backend& backend, const std::string& builder) {
+  std::vector<Device> found = HONE_TRY(backend.Probe());
+  std::vector<ServedDevice> served;
+  if (found.empty()) return served;
+  const std::string compiler = HONE_TRY(backend.CompilerName(builder));
+  for (Device& device : found) served.push_back(Serve(std::move(device), backend, compiler));
+  return served;
+}
+
+std::shared_future<std::vector<ServedDevice>> Ready(std::vector<ServedDevice> devices) {
+  std::promise<std::vector<ServedDevice>> promise;
+  promise.set_value(std::move(devices));
+  return promise.get_future().share();
+}
+
+}  // namespace
+
 Result<Devices> Devices::Probe(const std::string& builder) {
-  Devices devices;
-  for (const Backend* backend : Backends()) {
-    const bool is_host = devices.devices_.empty();
-    Result<std::vector<Device>> found = backend->Probe();
-    Result<std::string> compiler = found && !found->empty() ? backend->CompilerName(is_host ? builder : "") : "";
-    if (is_host) HONE_TRY(found), HONE_TRY(compiler);
-    if (!found || !compiler) {
-      LogWarn("devices_left_out",
-              {{"kind", backend->kind().name}, {"why", found ? compiler.error().Text() : found.error().Text()}});
-      continue;
+  const std::vector<const Backend*> backends = Backends();
+  std::vector<ServedDevice> hosts = HONE_TRY(ProbeOne(*backends.front(), builder));
+  if (hosts.empty()) return Error{ErrorKind::kUnsupported, "there is no device to serve", ""};
+  Found found{hosts.front(), {}};
+  found.all = std::async(std::launch::async, [backends, hosts = std::move(hosts)] {
+    std::vector<std::future<Result<std::vector<ServedDevice>>>> asked;
+    for (const Backend* backend : backends | std::views::drop(1))
+      asked.push_back(std::async(std::launch::async, [backend] { return ProbeOne(*backend, ""); }));
+    std::vector<ServedDevice> all = hosts;
+    for (size_t i = 0; i < asked.size(); ++i) {
+      Result<std::vector<ServedDevice>> devices = asked[i].get();
+      if (!devices)
+        LogWarn("devices_left_out", {{"kind", backends[i + 1]->kind().name}, {"why", devices.error().Text()}});
+      else
+        std::ranges::move(*devices, std::back_inserter(all));
     }
-    for (Device& device : *found) devices.Add(std::move(device), *backend, *compiler);
-  }
-  if (devices.devices_.empty()) return Error{ErrorKind::kUnsupported, "there is no device to serve", ""};
-  return devices;
+    return all;
+  });
+  return Devices(std::make_shared<const Found>(std::move(found)));
 }
 
 Devices Devices::OfCpu(CpuTarget host, std::string compiler) {
-  Devices devices;
-  devices.Add({std::string(kCpuKind), Target(std::move(host))}, *FindBackend(kCpuKind), std::move(compiler));
-  return devices;
+  ServedDevice device =
+      Serve({std::string(kCpuKind), Target(std::move(host))}, *FindBackend(kCpuKind), std::move(compiler));
+  return Devices(std::make_shared<const Found>(Found{device, Ready({device})}));
 }
 
 void Devices::Add(Device device, const Backend& backend, std::string compiler) {
-  HONE_CHECK(device.target.kind() == backend.kind().name);
-  std::string text = PrintTarget(device.target);
-  devices_.push_back(
-      {std::move(device.name), std::move(device.target), std::move(text), &backend, std::move(compiler)});
+  std::vector<ServedDevice> more = all();
+  more.push_back(Serve(std::move(device), backend, std::move(compiler)));
+  found_ = std::make_shared<const Found>(Found{host(), Ready(std::move(more))});
 }
 
 const ServedDevice* Devices::Find(std::string_view target_text) const {
-  auto found =
-      std::ranges::find_if(devices_, [&](const ServedDevice& each) { return each.target_text == target_text; });
-  return found == devices_.end() ? nullptr : &*found;
+  if (host().target_text == target_text) return &host();
+  if (KindOfTarget(target_text) == host().target.kind()) return nullptr;
+  const auto found = std::ranges::find(all(), target_text, &ServedDevice::target_text);
+  return found == all().end() ? nullptr : &*found;
 }
 
 const ServedDevice* Devices::OfKind(std::string_view kind) const {
-  auto found = std::ranges::find_if(devices_, [&](const ServedDevice& each) { return each.target.kind() == kind; });
-  return found == devices_.end() ? nullptr : &*found;
-}
-
-std::vector<const Backend*> Devices::backends() const {
-  std::vector<const Backend*> backends;
-  for (const ServedDevice& device : devices_)
-    if (std::ranges::find(backends, device.backend) == backends.end()) backends.push_back(device.backend);
-  return backends;
+  if (host().target.kind() == kind) return &host();
+  const auto found = std::ranges::find_if(all(), [&](const ServedDevice& each) { return each.target.kind() == kind; });
+  return found == all().end() ? nullptr : &*found;
 }
 
 Result<Devices::Choice> Devices::Choose(const std::string& text) const {
-  if (text.empty()) return Choice{host().target, &host()};
-  for (const ServedDevice& device : devices_)
-    if (device.name == text || device.target_text == text) return Choice{device.target, &device};
+  if (text.empty() || text == host().name || text == host().target_text) return Choice{host().target, &host()};
+  const auto refuse = [&](const std::string& what) {
+    std::vector<std::string_view> names;
+    for (const ServedDevice& device : all()) names.push_back(device.name);
+    return Error{ErrorKind::kUnsupported, fmt::format("{} is served here; there is: {}", what, fmt::join(names, ", ")),
+                 "target"};
+  };
+  if (text.find(' ') == std::string::npos && text.find(':') != std::string::npos) {
+    const auto named = std::ranges::find(all(), text, &ServedDevice::name);
+    if (named == all().end()) return refuse(fmt::format("no device \"{}\"", text));
+    return Choice{named->target, &*named};
+  }
   const Target target = HONE_TRY(ParseTarget(text));
   const ServedDevice* of_kind = OfKind(target.kind());
-  if (of_kind == nullptr) {
-    std::vector<std::string_view> names;
-    for (const ServedDevice& device : devices_) names.push_back(device.name);
-    return Error{
-        ErrorKind::kUnsupported,
-        fmt::format("no device of kind \"{}\" is served here; there is: {}", target.kind(), fmt::join(names, ", ")),
-        "target"};
+  if (of_kind == nullptr) return refuse(fmt::format("no device of kind \"{}\"", target.kind()));
+  if (of_kind == &host()) {
+    const Device peer{host().name, host().target};
+    return Choice{HONE_TRY(of_kind->backend->Accept(target, {&peer, 1})), of_kind};
   }
   std::vector<Device> peers;
-  for (const ServedDevice& device : devices_)
+  for (const ServedDevice& device : all())
     if (device.backend == of_kind->backend) peers.push_back({device.name, device.target});
   return Choice{HONE_TRY(of_kind->backend->Accept(target, peers)), of_kind};
 }
 
-Result<std::unique_ptr<WorkerPools>> StartPools(const Devices& devices, const WorkerPoolsOptions& options, bool eager) {
-  const std::vector<const Backend*> backends = devices.backends();
-  if (eager && backends.size() == 1) return backends.front()->StartPools(options);
+Result<std::unique_ptr<WorkerPools>> StartPools(const WorkerPoolsOptions& options, bool eager) {
   std::map<std::string, StartWorkerPools, std::less<>> kinds;
-  for (const Backend* backend : backends)
+  for (const Backend* backend : Backends())
     kinds[backend->kind().name] = [backend, options] { return backend->StartPools(options); };
   if (eager) {
-    auto started = std::make_shared<std::unique_ptr<WorkerPools>>(HONE_TRY(backends.front()->StartPools(options)));
-    kinds[backends.front()->kind().name] = [started]() -> Result<std::unique_ptr<WorkerPools>> {
+    const Backend& host = *Backends().front();
+    auto started = std::make_shared<std::unique_ptr<WorkerPools>>(HONE_TRY(host.StartPools(options)));
+    kinds[host.kind().name] = [started]() -> Result<std::unique_ptr<WorkerPools>> {
       return std::move(*started);  // asked for once
     };
   }

@@ -1,7 +1,10 @@
 // The devices that this daemon serves: found at the start by each backend (backends/registry.h), the machine's CPU
-// first. Whoever has to do with a target asks here whose it is.
+// first. Drivers take their time to say what there is, so the others are looked for beside everything else; who asks
+// for them waits. Whoever has to do with a target asks here whose it is.
 #pragma once
 
+#include <future>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +23,7 @@ struct ServedDevice {
   std::string compiler;  // of the artifacts that are current
 };
 
-// Immutable, never empty; thread-safe.
+// Never empty; copies are one; thread-safe but for Add.
 class Devices {
  public:
   // Of every backend; one whose devices cannot be found is left out, and the log says why. `builder`: the CPU's, "":
@@ -30,13 +33,13 @@ class Devices {
   static Devices OfCpu(CpuTarget host, std::string compiler);
   void Add(Device device, const Backend& backend, std::string compiler);
 
-  const std::vector<ServedDevice>& all() const { return devices_; }
-  // What is meant where nothing is said.
-  const ServedDevice& host() const { return devices_.front(); }
+  // What is meant where nothing is said: never waits.
+  const ServedDevice& host() const { return found_->host; }
+  // The host first.
+  const std::vector<ServedDevice>& all() const { return found_->all.get(); }
   // A target's; nullptr: it is another machine's, or no device of that kind is served.
   const ServedDevice* Find(std::string_view target_text) const;
   const ServedDevice* OfKind(std::string_view kind) const;  // the first of that kind; nullptr: none
-  std::vector<const Backend*> backends() const;             // each once, the CPU's first
 
   // Which target is asked for: "" the host, a device's name, or a target's text, which may be another than the devices'
   // own where these can run code for it. kInvalid, kUnsupported; the message says which devices there are.
@@ -47,11 +50,15 @@ class Devices {
   Result<Choice> Choose(const std::string& text) const;
 
  private:
-  Devices() = default;
-  std::vector<ServedDevice> devices_;
+  struct Found {
+    ServedDevice host;
+    std::shared_future<std::vector<ServedDevice>> all;
+  };
+  explicit Devices(std::shared_ptr<const Found> found) : found_(std::move(found)) {}
+  std::shared_ptr<const Found> found_;
 };
 
-// The pools of all kinds that are served: the CPU's are started now if `eager`, the others' when wanted first.
-Result<std::unique_ptr<WorkerPools>> StartPools(const Devices& devices, const WorkerPoolsOptions& options, bool eager);
+// The pools of all kinds: the host's are started now if `eager`, the others' when wanted first.
+Result<std::unique_ptr<WorkerPools>> StartPools(const WorkerPoolsOptions& options, bool eager);
 
 }  // namespace hone

@@ -50,6 +50,12 @@ class OtherDevices : public ::testing::Test {
   TestServer server_;
 };
 
+TEST_F(OtherDevices, ThatAreNotThereAreAnsweredWithThoseThatAre) {
+  const Result<GetReply> reply = Get("scripted:7");
+  ASSERT_FALSE(reply);
+  EXPECT_THAT(reply.error().Text(), HasSubstr("no device \"scripted:7\" is served here; there is: cpu, scripted:0"));
+}
+
 TEST_F(OtherDevices, AreServedByNameAndByTarget) {
   Result<GetReply> reply = Get("scripted:0");
   ASSERT_TRUE(reply) << reply.error().Text();
@@ -159,7 +165,7 @@ TEST_F(OtherDevices, AreExplainedAgainstTheirOwnRoofs) {
 
 TEST_F(OtherDevices, PoolsOfKindsAreStartedWhenWantedAndEndTogether) {
   const Devices& devices = server_.path->devices();
-  Result<std::unique_ptr<WorkerPools>> pools = StartPools(devices, {}, false);  // starts no process yet
+  Result<std::unique_ptr<WorkerPools>> pools = StartPools({}, false);  // starts no process yet
   ASSERT_TRUE(pools) << pools.error().Text();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const BuildRequest request{kKernel, "", devices.Choose("scripted:0")->target};
