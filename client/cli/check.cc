@@ -63,8 +63,7 @@ struct ModelReport {
 };
 
 ModelReport::Value ValueOf(const Graph& graph, ValueId value) {
-  return {graph.values[static_cast<size_t>(value)].name, std::string(TraitsOf(graph.dtype(value)).name),
-          graph.shape(value)};
+  return {graph.values[value].name, std::string(TraitsOf(graph.dtype(value)).name), graph.shape(value)};
 }
 
 // In microseconds, 0 where nothing is known: as it was tuned, as the cost model expects it, as its first call took.

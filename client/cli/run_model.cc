@@ -105,7 +105,7 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
   HONE_TRY(CreateDirectories(directory));
   std::vector<OnnxTensor> weights;
   for (ValueId weight : network.weights) {
-    const GraphValue& value = plain.values[static_cast<size_t>(weight)];
+    const GraphValue& value = plain.values[weight];
     weights.push_back({value.name, std::make_shared<HostTensor>(*value.data)});
   }
   std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 31));
@@ -117,7 +117,7 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
     HONE_TRY(WriteFileAtomically(directory + "/" + file, elements, 0644));
     tensors.push_back(Json()
                           .Set("role", role)
-                          .Set("name", plain.values[static_cast<size_t>(value)].name)
+                          .Set("name", plain.values[value].name)
                           .Set("dtype", TraitsOf(plain.dtype(value)).numpy)
                           .Set("shape", plain.shape(value))
                           .Set("file", file));

@@ -28,7 +28,7 @@ HostOperation CheckOperation(int64_t extent, const Shape& shape) {
 }  // namespace
 
 void CheckIndices(Graph& graph) {
-  std::vector<Node> nodes = std::move(graph.nodes);
+  IdVector<NodeId, Node> nodes = std::move(graph.nodes);
   graph.nodes.clear();
   for (Node& node : nodes) {
     const bool gathers = node.kind == NodeKind::kGather || node.kind == NodeKind::kGatherElements;
@@ -47,8 +47,8 @@ void CheckIndices(Graph& graph) {
         node.inputs[1] = *checked;
       }
     }
-    graph.values[static_cast<size_t>(node.output)].producer = static_cast<int>(graph.nodes.size());
-    graph.nodes.push_back(std::move(node));
+    const ValueId output = node.output;
+    graph.values[output].producer = graph.nodes.Add(std::move(node));
   }
 }
 

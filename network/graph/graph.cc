@@ -41,8 +41,7 @@ ValueId Graph::AddInput(std::string name, TensorType type) {
   GraphValue value;
   value.name = std::move(name);
   value.type = std::move(type);
-  values.push_back(std::move(value));
-  inputs.push_back(static_cast<ValueId>(values.size()) - 1);
+  inputs.push_back(values.Add(std::move(value)));
   return inputs.back();
 }
 
@@ -52,8 +51,7 @@ ValueId Graph::AddConstant(std::string name, std::shared_ptr<const HostTensor> d
   value.type = {data->dtype, data->shape};
   value.is_constant = true;
   value.data = std::move(data);
-  values.push_back(std::move(value));
-  return static_cast<ValueId>(values.size()) - 1;
+  return values.Add(std::move(value));
 }
 
 ValueId Graph::AddWeight(std::string name, TensorType type) {
@@ -61,15 +59,14 @@ ValueId Graph::AddWeight(std::string name, TensorType type) {
   value.name = std::move(name);
   value.type = std::move(type);
   value.is_constant = value.is_weight = true;
-  values.push_back(std::move(value));
-  return static_cast<ValueId>(values.size()) - 1;
+  return values.Add(std::move(value));
 }
 
 Result<ValueId> Graph::Add(Node node) {
   std::vector<TensorType> types;
   bool all_constant = true;
   for (ValueId input : node.inputs) {
-    types.push_back(values[static_cast<size_t>(input)].type);
+    types.push_back(values[input].type);
     all_constant = all_constant && is_constant(input);
   }
   Result<TensorType> type = InferType(node, types);
@@ -83,16 +80,14 @@ Result<ValueId> Graph::Add(Node node) {
   GraphValue value;
   value.name = node.origin;
   value.type = *std::move(type);
-  value.producer = static_cast<int>(nodes.size());
   value.is_constant = all_constant;
-  node.output = static_cast<ValueId>(values.size());
-  values.push_back(std::move(value));
-  nodes.push_back(std::move(node));
-  return nodes.back().output;
+  const ValueId output = node.output = values.Add(std::move(value));
+  values[output].producer = nodes.Add(std::move(node));
+  return output;
 }
 
 void Graph::SetData(ValueId weight, std::shared_ptr<const HostTensor> data) {
-  GraphValue& value = values[static_cast<size_t>(weight)];
+  GraphValue& value = values[weight];
   HONE_CHECK(value.is_weight && data->dtype == value.type.dtype && data->shape == value.type.shape);
   value.data = std::move(data);
 }
@@ -107,7 +102,7 @@ Result<const Numbers*> Graph::Elements(ValueId constant) {
       open.pop_back();
       continue;
     }
-    const GraphValue& value = values[static_cast<size_t>(id)];
+    const GraphValue& value = values[id];
     if (CountOf(value.type.shape) > folding_limit) {
       return Error{ErrorKind::kLimit,
                    "a constant of " + ShapeText(value.type.shape) + " elements; hone computes constants of up to " +
@@ -118,11 +113,11 @@ Result<const Numbers*> Graph::Elements(ValueId constant) {
       elements_.emplace(id, ToNumbers(*value.data));
       continue;
     }
-    if (value.producer < 0) {
+    if (!value.producer) {
       return Error{ErrorKind::kNotFound, "it depends on the elements of \"" + value.name + "\", which the file lacks",
-                   values[static_cast<size_t>(constant)].name};
+                   values[constant].name};
     }
-    const Node& node = nodes[static_cast<size_t>(value.producer)];
+    const Node& node = nodes[value.producer];
     if (node.host != nullptr && node.host->steps > 64 * static_cast<double>(folding_limit)) {
       return Error{ErrorKind::kLimit, "a constant that takes too many steps to compute", value.name};
     }
@@ -164,17 +159,17 @@ std::optional<double> Graph::ScalarOf(ValueId value) {
 }
 
 const Node* Graph::ProducerOf(ValueId value) const {
-  const GraphValue& found = values[static_cast<size_t>(value)];
-  return found.is_constant || found.producer < 0 ? nullptr : &nodes[static_cast<size_t>(found.producer)];
+  const GraphValue& found = values[value];
+  return found.is_constant || !found.producer ? nullptr : &nodes[found.producer];
 }
 
-std::vector<int> CountReaders(const Graph& graph) {
-  std::vector<int> readers(graph.values.size(), 0);
+IdVector<ValueId, int> CountReaders(const Graph& graph) {
+  IdVector<ValueId, int> readers(graph.values.size());
   for (const Node& node : graph.nodes) {
     if (graph.is_constant(node.output)) continue;
-    for (ValueId input : node.inputs) ++readers[static_cast<size_t>(input)];
+    for (ValueId input : node.inputs) ++readers[input];
   }
-  for (ValueId output : graph.outputs) ++readers[static_cast<size_t>(output)];
+  for (ValueId output : graph.outputs) ++readers[output];
   return readers;
 }
 

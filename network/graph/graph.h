@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "base/id.h"
 #include "base/result.h"
 #include "network/graph/host_operation.h"
 #include "network/graph/host_tensor.h"
 
 namespace hone {
 
-using ValueId = int;
+using ValueId = Id<struct ValueTag>;  // in Graph::values
+using NodeId = Id<struct NodeTag>;    // in Graph::nodes
 
 enum class NodeKind : uint8_t {
   kConv,            // x[N,C,H,W], w[O,C/groups,R,S] [, bias[O]]
@@ -45,7 +47,7 @@ struct Node {
   NodeKind kind = NodeKind::kReshape;
   std::string function;
   std::vector<ValueId> inputs;
-  ValueId output = -1;
+  ValueId output;
   std::vector<int64_t> axes, starts, steps, extents;
   int64_t axis = 0;
   double fill = 0;
@@ -72,7 +74,7 @@ Result<Numbers> Evaluate(const Node& node, std::span<const Numbers* const> input
 struct GraphValue {
   std::string name;
   TensorType type;
-  int producer = -1;  // index of a node; -1: an input or a constant of the file
+  NodeId producer;  // none: an input or a constant of the file
   // Constant: its elements are known, or computed from known ones when they are wanted. A weight is a constant that the
   // file has no elements of: they are brought later (Graph::SetData).
   bool is_constant = false;
@@ -83,8 +85,8 @@ struct GraphValue {
 // Nodes are in topological order. Not thread-safe.
 class Graph {
  public:
-  std::vector<GraphValue> values;
-  std::vector<Node> nodes;
+  IdVector<ValueId, GraphValue> values;
+  IdVector<NodeId, Node> nodes;
   std::vector<ValueId> inputs, outputs;
   // Constants with more elements are not computed.
   int64_t folding_limit = int64_t{1} << 28;
@@ -106,9 +108,9 @@ class Graph {
   std::optional<double> ScalarOf(ValueId value);
   void ForgetElements() { elements_.clear(); }
 
-  const Shape& shape(ValueId value) const { return values[static_cast<size_t>(value)].type.shape; }
-  DType dtype(ValueId value) const { return values[static_cast<size_t>(value)].type.dtype; }
-  bool is_constant(ValueId value) const { return values[static_cast<size_t>(value)].is_constant; }
+  const Shape& shape(ValueId value) const { return values[value].type.shape; }
+  DType dtype(ValueId value) const { return values[value].type.dtype; }
+  bool is_constant(ValueId value) const { return values[value].is_constant; }
   // The node that computes a value at run time; nullptr for inputs and constants.
   const Node* ProducerOf(ValueId value) const;
 
@@ -117,6 +119,6 @@ class Graph {
 };
 
 // How often nodes and the network's outputs read each value.
-std::vector<int> CountReaders(const Graph& graph);
+IdVector<ValueId, int> CountReaders(const Graph& graph);
 
 }  // namespace hone

@@ -21,8 +21,7 @@ class Simplifier {
     for (int round = 0; round < kMostRounds; ++round) {
       Recount();
       changed_ = false;
-      size_t count = graph_.nodes.size();
-      for (size_t i = count; i-- > 0;) HONE_TRY(Visit(i));
+      for (NodeId node = graph_.nodes.last(); node; --node) HONE_TRY(Visit(node));
       if (!changed_) return {};
       Rebuild();
     }
@@ -39,9 +38,7 @@ class Simplifier {
   };
 
   void Recount() { readers_ = CountReaders(graph_); }
-  bool IsOnlyRead(ValueId value) const {
-    return static_cast<size_t>(value) < readers_.size() && readers_[static_cast<size_t>(value)] == 1;
-  }
+  bool IsOnlyRead(ValueId value) const { return readers_.contains(value) && readers_[value] == 1; }
 
   // The node that computes a value at run time, if it is of a kind.
   const Node* Find(ValueId value, NodeKind kind, std::string_view function = "") const {
@@ -74,10 +71,10 @@ class Simplifier {
     product->factors.push_back(value);
   }
 
-  Result<void> Visit(size_t index) {
-    const Node node = graph_.nodes[index];
+  Result<void> Visit(NodeId id) {
+    const Node node = graph_.nodes[id];
     if (graph_.is_constant(node.output) || replaced_.count(node.output) != 0) return {};
-    if (readers_[static_cast<size_t>(node.output)] == 0) return {};
+    if (readers_[node.output] == 0) return {};
     if (node.kind == NodeKind::kBinary && (node.function == "mul" || node.function == "div")) {
       if (HONE_TRY(MatchActivation(node))) return {};
       if (HONE_TRY(FoldFactor(node))) return {};
@@ -115,7 +112,7 @@ class Simplifier {
     if (graph_.shape(x) != graph_.shape(node.output)) return false;
     Builder build(graph_, node.origin);
     ValueId y = HONE_TRY(build.Unary(function, x));
-    graph_.values[static_cast<size_t>(y)].name = graph_.values[static_cast<size_t>(node.output)].name;
+    graph_.values[y].name = graph_.values[node.output].name;
     Replace(node.output, y);
     return true;
   }
@@ -124,9 +121,9 @@ class Simplifier {
   std::optional<ValueId> OnePlus(ValueId value, std::string_view function) {
     const Node* sum = FindInner(value, NodeKind::kBinary, "add");
     if (sum == nullptr) return std::nullopt;
-    for (int side : {0, 1}) {
-      std::optional<double> one = graph_.ScalarOf(sum->inputs[static_cast<size_t>(side)]);
-      const Node* f = FindInner(sum->inputs[static_cast<size_t>(1 - side)], NodeKind::kUnary, function);
+    for (size_t side : {0, 1}) {
+      std::optional<double> one = graph_.ScalarOf(sum->inputs[side]);
+      const Node* f = FindInner(sum->inputs[1 - side], NodeKind::kUnary, function);
       if (one == 1.0 && f != nullptr) return f->inputs[0];
     }
     return std::nullopt;
@@ -162,7 +159,7 @@ class Simplifier {
   // min(max(x + 3, 0), 6), in either order.
   std::optional<ValueId> HardSwishGate(ValueId value) {
     const Node* outer = FindInner(value, NodeKind::kBinary);
-    ValueId inner = -1;
+    ValueId inner;
     if (const Node* relu6 = FindInner(value, NodeKind::kUnary, "relu6")) inner = relu6->inputs[0];
     if (outer != nullptr && (outer->function == "min" || outer->function == "max")) {
       const Node* next = FindInner(outer->inputs[0], NodeKind::kBinary, outer->function == "min" ? "max" : "min");
@@ -171,7 +168,7 @@ class Simplifier {
       if (graph_.ScalarOf(low->inputs[1]) != 0.0 || graph_.ScalarOf(high->inputs[1]) != 6.0) return std::nullopt;
       inner = next->inputs[0];
     }
-    if (inner < 0) return std::nullopt;
+    if (!inner) return std::nullopt;
     const Node* sum = FindInner(inner, NodeKind::kBinary, "add");
     if (sum == nullptr) return std::nullopt;
     for (size_t side : {0, 1}) {
@@ -344,7 +341,7 @@ class Simplifier {
       ValueId factor = node.inputs[1 - side];
       if (!graph_.is_constant(factor)) continue;
       const Node* sum = FindInner(node.inputs[side], NodeKind::kBinary, "add");
-      ValueId term = -1;
+      ValueId term;
       const Node* found = FindLayer(node.inputs[side]);
       for (size_t inner = 0; sum != nullptr && inner < 2; ++inner) {
         const Node* layer = FindLayer(sum->inputs[inner]);
@@ -363,7 +360,7 @@ class Simplifier {
         layer.inputs[2] = HONE_TRY(build.Binary("mul", layer.inputs[2], vector));
       }
       ValueId y = HONE_TRY(graph_.Add(layer));
-      if (term >= 0) y = HONE_TRY(build.Binary("add", y, HONE_TRY(build.Binary("mul", term, factor))));
+      if (term) y = HONE_TRY(build.Binary("add", y, HONE_TRY(build.Binary("mul", term, factor))));
       if (graph_.shape(y) != graph_.shape(node.output)) continue;
       Replace(node.output, y);
       return true;
@@ -415,30 +412,30 @@ class Simplifier {
       for (ValueId& input : node.inputs) input = Current(input);
     }
     for (ValueId& output : graph_.outputs) output = Current(output);
-    std::vector<Node> old = std::move(graph_.nodes), sorted;
-    std::vector<bool> done(old.size(), false), needed(old.size(), false);
-    auto producer = [&](ValueId value) { return graph_.values[static_cast<size_t>(value)].producer; };
-    std::vector<int> open;
+    IdVector<NodeId, Node> old = std::move(graph_.nodes), sorted;
+    IdVector<NodeId, bool> done(old.size()), needed(old.size());
+    auto producer = [&](ValueId value) { return graph_.values[value].producer; };
+    std::vector<NodeId> open;
     for (ValueId output : graph_.outputs) open.push_back(producer(output));
     while (!open.empty()) {
-      int at = open.back();
+      const NodeId at = open.back();
       open.pop_back();
-      if (at < 0 || needed[static_cast<size_t>(at)]) continue;
-      needed[static_cast<size_t>(at)] = true;
-      for (ValueId input : old[static_cast<size_t>(at)].inputs) open.push_back(producer(input));
+      if (!at || needed[at]) continue;
+      needed[at] = true;
+      for (ValueId input : old[at].inputs) open.push_back(producer(input));
     }
-    for (size_t i = 0; i < old.size(); ++i) {
-      if (needed[i]) open.push_back(static_cast<int>(i));
+    for (NodeId id : old.ids()) {
+      if (needed[id]) open.push_back(id);
       while (!open.empty()) {
-        auto at = static_cast<size_t>(open.back());
+        const NodeId at = open.back();
         if (done[at]) {
           open.pop_back();
           continue;
         }
         bool ready = true;
         for (ValueId input : old[at].inputs) {
-          int from = producer(input);
-          if (from >= 0 && !done[static_cast<size_t>(from)]) {
+          const NodeId from = producer(input);
+          if (from && !done[from]) {
             open.push_back(from);
             ready = false;
           }
@@ -449,10 +446,9 @@ class Simplifier {
         order_.push_back(at);
       }
     }
-    for (size_t at : order_) sorted.push_back(std::move(old[at]));
-    for (GraphValue& value : graph_.values) value.producer = -1;
-    for (size_t i = 0; i < sorted.size(); ++i)
-      graph_.values[static_cast<size_t>(sorted[i].output)].producer = static_cast<int>(i);
+    for (NodeId at : order_) sorted.Add(std::move(old[at]));
+    for (GraphValue& value : graph_.values) value.producer = {};
+    for (NodeId id : sorted.ids()) graph_.values[sorted[id].output].producer = id;
     graph_.nodes = std::move(sorted);
     order_.clear();
     replaced_.clear();
@@ -461,9 +457,9 @@ class Simplifier {
   }
 
   Graph& graph_;
-  std::vector<int> readers_;
+  IdVector<ValueId, int> readers_;
   std::map<ValueId, ValueId> replaced_;
-  std::vector<size_t> order_;
+  std::vector<NodeId> order_;
   bool changed_ = false;
 };
 

@@ -286,7 +286,7 @@ class NetworkBuilder {
       if (output.empty()) continue;
       auto declared = declared_.find(output);
       Result<TensorType> type = declared == declared_.end() ? Result<TensorType>(Error{}) : TypeOf(*declared->second);
-      ids_[output] = type ? graph().AddInput(output, *type) : -1;
+      ids_[output] = type ? graph().AddInput(output, *type) : ValueId();
     }
   }
 
@@ -309,7 +309,7 @@ class NetworkBuilder {
     for (size_t i : deciding) network_.rest.deciding.insert(node.inputs[i]);
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
-      ids_[output] = -1;
+      ids_[output] = {};
       waiting_.insert(output);
     }
   }
@@ -338,13 +338,13 @@ class NetworkBuilder {
     auto read = [&](const std::string& name) -> Result<void> {
       if (name.empty() || waiting_.count(name) != 0 || !seen.insert(name).second) return {};
       const ValueId value = ids_.at(name);
-      if (value < 0) return {};  // left out
+      if (!value) return {};  // left out
       if (!graph().is_constant(value)) {
         rest.reads.push_back(name);
         graph().outputs.push_back(value);
         return {};
       }
-      std::shared_ptr<const HostTensor> data = graph().values[static_cast<size_t>(value)].data;
+      std::shared_ptr<const HostTensor> data = graph().values[value].data;
       if (data == nullptr) {
         const Numbers& elements = *HONE_TRY(graph().Elements(value));
         data = std::make_shared<HostTensor>(ToHost(elements, graph().dtype(value)));
@@ -365,8 +365,8 @@ class NetworkBuilder {
     std::vector<const Numbers*> inputs;
     bool is_known = !IsWaiting(node.inputs);
     for (const std::string& name : node.inputs) {
-      const ValueId value = name.empty() ? -1 : ids_.at(name);
-      is_known = is_known && (name.empty() || (value >= 0 && graph().is_constant(value)));
+      const ValueId value = name.empty() ? ValueId() : ids_.at(name);
+      is_known = is_known && (name.empty() || (value && graph().is_constant(value)));
       if (!is_known) break;
       inputs.push_back(name.empty() ? nullptr : HONE_TRY(graph().Elements(value)));
     }
@@ -394,12 +394,12 @@ class NetworkBuilder {
       Defer(node, {0}, "", true);
       return {};
     }
-    const ValueId condition = node.inputs.size() == 1 && !node.inputs[0].empty() ? ids_.at(node.inputs[0]) : -1;
-    const std::optional<double> truth = condition < 0 ? std::nullopt : graph().ScalarOf(condition);
+    const ValueId condition = node.inputs.size() == 1 && !node.inputs[0].empty() ? ids_.at(node.inputs[0]) : ValueId();
+    const std::optional<double> truth = !condition ? std::nullopt : graph().ScalarOf(condition);
     if (!truth) {
       constexpr std::string_view kReason =
           "its condition is computed when the network runs, and shapes must be known before";
-      if (condition < 0)
+      if (!condition)
         LeaveOut(node, std::string(kReason), true);
       else
         Defer(node, {0}, std::string(kReason));
@@ -463,8 +463,8 @@ class NetworkBuilder {
     }
     std::vector<ValueId> inputs;
     for (const std::string& name : node.inputs) {
-      inputs.push_back(name.empty() ? -1 : ids_.at(name));
-      if (!name.empty() && inputs.back() < 0) {
+      inputs.push_back(name.empty() ? ValueId() : ids_.at(name));
+      if (!name.empty() && !inputs.back()) {
         LeaveOut(node,
                  fmt::format("it reads \"{}\", whose node was left out and whose shape the file does not say", name),
                  true);
@@ -492,8 +492,8 @@ class NetworkBuilder {
                       node);
       }
       ids_[node.outputs[i]] = (*outputs)[i];
-      GraphValue& value = graph().values[static_cast<size_t>((*outputs)[i])];
-      if (value.producer >= 0 && value.name == node.name) value.name = node.outputs[i];
+      GraphValue& value = graph().values[(*outputs)[i]];
+      if (value.producer && value.name == node.name) value.name = node.outputs[i];
     }
     return {};
   }
@@ -505,7 +505,7 @@ class NetworkBuilder {
       if (found == ids_.end()) {
         return Error{ErrorKind::kInvalid, "nothing computes it", fmt::format("{}: output {}", path_, output.name)};
       }
-      if (found->second < 0) continue;
+      if (!found->second) continue;
       graph().outputs.push_back(found->second);
       network_.outputs.push_back(output.name);
     }
@@ -516,7 +516,7 @@ class NetworkBuilder {
   const std::string& path_;
   const ImportOptions& options_;
   Network network_;
-  std::unordered_map<std::string, ValueId> ids_;  // -1: left out
+  std::unordered_map<std::string, ValueId> ids_;  // none: left out
   std::unordered_map<std::string, size_t> producer_;
   std::unordered_map<std::string, const OnnxValue*> declared_;
   std::unordered_set<std::string> waiting_;  // values of the next stage

@@ -23,7 +23,7 @@ class OperatorCall {
   int64_t opset() const { return opset_; }
   const OnnxNode& node() const { return node_; }
   size_t input_count() const { return inputs_.size(); }
-  bool Has(size_t i) const { return i < inputs_.size() && inputs_[i] >= 0; }
+  bool Has(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   ValueId In(size_t i) const { return inputs_[i]; }  // REQUIRES: Has(i)
   const Shape& shape(size_t i) const { return build.shape(inputs_[i]); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(shape(i).size()); }
@@ -80,8 +80,8 @@ Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 
 // Whole numbers and their zero point; -1: none.
 struct WholeOperand {
-  ValueId value = -1;
-  ValueId zero = -1;
+  ValueId value;
+  ValueId zero;
 };
 // The convolution of centred whole numbers, in f64; `weight` is the operand that the window's shape comes from.
 Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const WholeOperand& w, size_t weight);

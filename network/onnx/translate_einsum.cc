@@ -96,7 +96,7 @@ bool IsDiagonal(Labels labels) {
 
 // A value with a label a dimension.
 struct Term {
-  ValueId value = -1;
+  ValueId value;
   Labels labels;
 };
 

@@ -106,7 +106,7 @@ Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const 
   node.kind = NodeKind::kConv;
   for (const WholeOperand& operand : {x, w}) {
     ValueId value = HONE_TRY(call.build.Cast(operand.value, DType::kF64));
-    if (operand.zero >= 0) {
+    if (operand.zero) {
       ValueId zero = HONE_TRY(call.build.Cast(operand.zero, DType::kF64));
       Shape shape = CountOf(call.build.shape(zero)) == 1 ? Shape{} : call.build.shape(zero);
       if (!shape.empty()) shape.resize(call.build.shape(value).size(), 1);  // one an output channel
@@ -124,7 +124,7 @@ namespace {
 
 // Exact: sums of products of bytes fit a double.
 Result<Outputs> ConvInteger(OperatorCall& call) {
-  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : -1; };
+  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : ValueId(); };
   ValueId y = HONE_TRY(ConvolveWholes(call, {call.In(0), zero_of(2)}, {call.In(1), zero_of(3)}, 1));
   return Outputs{HONE_TRY(call.build.Cast(y, DType::kI32))};
 }
@@ -347,7 +347,7 @@ Result<Outputs> Reduce(OperatorCall& call) {
     std::iota(axes->begin(), axes->end(), 0);
   }
   *axes = HONE_TRY(call.Axes(*axes, rank));
-  ValueId x = call.In(0), taken_off = -1;
+  ValueId x = call.In(0), taken_off;
   if (op == "ReduceL1") x = HONE_TRY(call.build.Unary("abs", x));
   if (op == "ReduceL2" || op == "ReduceSumSquare") x = HONE_TRY(call.build.Binary("mul", x, x));
   if (op == "ReduceLogSumExp") {  // the largest is taken off, so that nothing overflows
@@ -368,7 +368,7 @@ Result<Outputs> Reduce(OperatorCall& call) {
   ValueId y = HONE_TRY(call.build.Reduce(function, x, *axes));
   if (op == "ReduceL2") y = HONE_TRY(call.build.Unary("sqrt", y));
   if (op == "ReduceLogSum" || op == "ReduceLogSumExp") y = HONE_TRY(call.build.Unary("log", y));
-  if (taken_off >= 0) y = HONE_TRY(call.build.Binary("add", y, taken_off));
+  if (taken_off) y = HONE_TRY(call.build.Binary("add", y, taken_off));
   if (call.Whole("keepdims", 1) == 0) {
     Shape shape;
     for (int64_t d = 0; d < rank; ++d) {

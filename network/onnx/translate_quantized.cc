@@ -146,7 +146,7 @@ Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
 // operand and to columns of the second.
 Result<ValueId> Centred(OperatorCall& call, ValueId x, ValueId zero, bool by_rows) {
   ValueId wide = HONE_TRY(call.build.Cast(x, DType::kI32));
-  if (zero < 0) return wide;
+  if (!zero) return wide;
   ValueId point = HONE_TRY(call.build.Cast(zero, DType::kI32));
   Shape shape = call.build.shape(point);
   if (CountOf(shape) == 1) shape = {};
@@ -157,7 +157,7 @@ Result<ValueId> Centred(OperatorCall& call, ValueId x, ValueId zero, bool by_row
 
 Result<ValueId> WholeProduct(OperatorCall& call, size_t a, size_t a_zero, size_t b, size_t b_zero) {
   if (call.rank(a) < 2 || call.rank(b) < 2) return call.build.Unsupported("a product of whole numbers with a vector");
-  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : -1; };
+  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : ValueId(); };
   Node node;
   node.kind = NodeKind::kMatMul;
   node.inputs = {HONE_TRY(Centred(call, call.In(a), zero_of(a_zero), true)),

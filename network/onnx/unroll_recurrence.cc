@@ -27,8 +27,8 @@ class Unroller {
 
  private:
   struct State {
-    ValueId hidden = -1, cell = -1;  // [1, batch, hidden]
-    ValueId all = -1;                // [steps, 1, batch, hidden]
+    ValueId hidden, cell;  // [1, batch, hidden]
+    ValueId all;           // [steps, 1, batch, hidden]
   };
 
   Result<ValueId> Joined(const std::vector<ValueId>& parts, int64_t axis) {
@@ -92,7 +92,7 @@ class Unroller {
     r_ = HONE_TRY(OfDirection(2, direction));
     ValueId x = HONE_TRY(build_.Reshape(call_.In(0), {of_.steps * of_.batch, of_.inputs}));
     x = HONE_TRY(Times(x, HONE_TRY(OfDirection(1, direction))));
-    inner_bias_ = -1;
+    inner_bias_ = {};
     if (call_.Has(kBias)) {
       const ValueId both = HONE_TRY(OfDirection(kBias, direction));
       ValueId bias = HONE_TRY(Part(both, 0, 0, rows)), recurrent = HONE_TRY(Part(both, 0, rows, rows));
@@ -144,7 +144,7 @@ class Unroller {
   // Gates: update, reset, hidden.
   Result<void> StepGru(ValueId own) {
     const ValueId open = HONE_TRY(Gates(own, 2, 3));
-    ValueId proposed = -1, update = -1;
+    ValueId proposed, update;
     auto gates_of = [&](ValueId recurrent, int64_t which) -> Result<ValueId> {
       const ValueId sum = HONE_TRY(
           build_.Binary("add", HONE_TRY(Gates(recurrent, which, which + 1)), HONE_TRY(Gates(own, which, which + 1))));
@@ -154,7 +154,7 @@ class Unroller {
       const ValueId recurrent = HONE_TRY(Times(hidden_, r_));
       update = HONE_TRY(gates_of(recurrent, 0));
       ValueId inner = HONE_TRY(Gates(recurrent, 2, 3));
-      if (inner_bias_ >= 0) inner = HONE_TRY(build_.Binary("add", inner, inner_bias_));
+      if (inner_bias_) inner = HONE_TRY(build_.Binary("add", inner, inner_bias_));
       proposed = HONE_TRY(build_.Binary("mul", HONE_TRY(gates_of(recurrent, 1)), inner));
     } else {
       const ValueId both = HONE_TRY(Times(hidden_, HONE_TRY(Part(r_, 0, 0, 2 * of_.hidden))));
@@ -172,7 +172,7 @@ class Unroller {
   Builder& build_;
   const Recurrence& of_;
   size_t first_activation_ = 0;
-  ValueId r_ = -1, hidden_ = -1, cell_ = -1, inner_bias_ = -1;
+  ValueId r_, hidden_, cell_, inner_bias_;
 };
 
 }  // namespace

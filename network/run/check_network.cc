@@ -44,15 +44,14 @@ Result<void> CheckKernel(Executor& executor, const CallPlan& plan, size_t call, 
 
 // Kernels in the longest chain, and the tolerance of the one with the longest reduction.
 Result<void> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkCheck* check) {
-  std::vector<int> depth(graph.values.size(), 0);
+  IdVector<ValueId, int> depth(graph.values.size());
   double worst = 0;
   std::set<std::string> seen;
   for (const KernelCall& call : plan.calls) {
     int deepest = 0;
-    for (ValueId input : call.inputs)
-      deepest = std::max(deepest, depth[static_cast<size_t>(plan.place[static_cast<size_t>(input)].root)]);
+    for (ValueId input : call.inputs) deepest = std::max(deepest, depth[plan.place[input].root]);
     for (ValueId output : OutputsOf(graph, call)) {
-      int& own = depth[static_cast<size_t>(plan.place[static_cast<size_t>(output)].root)];
+      int& own = depth[plan.place[output].root];
       own = std::max(own, deepest + 1);
       check->depth = std::max(check->depth, own);
     }
@@ -77,21 +76,21 @@ void SetInputs(Executor& executor, const Graph& graph, const std::vector<Numbers
 Result<std::vector<Numbers>> EvaluateNetwork(Graph& graph, const std::vector<Numbers>& data) {
   std::map<ValueId, Numbers> values;
   for (size_t i = 0; i < data.size(); ++i) values[graph.inputs[i]] = data[i];
-  std::vector<int> readers = CountReaders(graph);
+  IdVector<ValueId, int> readers = CountReaders(graph);
   for (const Node& node : graph.nodes) {
-    if (graph.is_constant(node.output) || readers[static_cast<size_t>(node.output)] == 0) continue;
+    if (graph.is_constant(node.output) || readers[node.output] == 0) continue;
     std::vector<const Numbers*> arguments;
     for (ValueId input : node.inputs) {
       arguments.push_back(graph.is_constant(input) ? HONE_TRY(graph.Elements(input)) : &values.at(input));
     }
-    Result<Numbers> result = Evaluate(node, arguments, graph.values[static_cast<size_t>(node.output)].type);
+    Result<Numbers> result = Evaluate(node, arguments, graph.values[node.output].type);
     if (!result) {
       result.error().where = node.origin;
       return std::move(result).error();
     }
     values[node.output] = *std::move(result);
     for (ValueId input : node.inputs) {
-      if (--readers[static_cast<size_t>(input)] == 0) values.erase(input);
+      if (--readers[input] == 0) values.erase(input);
     }
     graph.ForgetElements();
   }
@@ -142,7 +141,7 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
           fmt::format("element {} of {} is {:.9g}, wanted {:.9g}; off by {:.3g} of the largest, at most {:.3g} is "
                       "rounding",
                       worst, count, seen_values.RealAt(worst), expected[o].RealAt(worst), share, check.tolerance),
-          "output " + graph.values[static_cast<size_t>(output)].name};
+          "output " + graph.values[output].name};
     }
   }
   return check;

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(Client& client, Graph& graph,
 Result<void> Executor::PlanMemory() {
   std::map<ValueId, Lifetime> alive;
   auto step = [](size_t i) { return static_cast<int>(i); };
-  auto root = [&](ValueId value) { return plan_.place[static_cast<size_t>(value)].root; };
+  auto root = [&](ValueId value) { return plan_.place[value].root; };
   for (size_t i = 0; i < plan_.calls.size(); ++i) {
     for (ValueId output : OutputsOf(graph_, plan_.calls[i])) {
       ValueId written = root(output);
@@ -91,7 +91,7 @@ Result<void*> Executor::ConstantData(ValueId value) {
   if (auto found = constants_.find(value); found != constants_.end()) return found->second.get();
   int64_t bytes = KernelBytes(graph_, value);
   AlignedBytes memory = HONE_TRY(Allocate(bytes));
-  const GraphValue& constant = graph_.values[static_cast<size_t>(value)];
+  const GraphValue& constant = graph_.values[value];
   if (constant.data != nullptr) {
     std::memcpy(memory.get(), constant.data->data.data(), static_cast<size_t>(bytes));
   } else {
@@ -105,7 +105,7 @@ Result<void*> Executor::ConstantData(ValueId value) {
 
 Result<void*> Executor::Address(ValueId value) {
   if (graph_.is_constant(value)) return ConstantData(value);
-  const Place& place = plan_.place[static_cast<size_t>(value)];
+  const Place& place = plan_.place[value];
   const int64_t within = place.offset * ByteSize(graph_.dtype(value));
   auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), place.root);
   if (input != graph_.inputs.end()) {
@@ -138,7 +138,7 @@ Result<void> Executor::Prepare(Client& client, const ExecutorOptions& options) {
     }
     std::string with_constants = plan.kernel;
     for (ValueId input : plan.inputs)
-      with_constants += graph_.is_constant(input) ? fmt::format(" {}", input) : std::string(" -");
+      with_constants += graph_.is_constant(input) ? fmt::format(" {}", input.value) : std::string(" -");
     const bool is_bound = shared.count(with_constants) != 0;
     if (auto found = shared.find(is_bound ? with_constants : plan.kernel); found != shared.end()) {
       call.handle = found->second;

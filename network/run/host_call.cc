@@ -15,14 +15,14 @@ size_t BytesOf(const Graph& graph, ValueId value) {
 Result<std::vector<Numbers>> Compute(const Graph& graph, const KernelCall& call,
                                      const std::vector<const Numbers*>& inputs) {
   std::vector<Numbers> results;
-  const Node& first = graph.nodes[static_cast<size_t>(call.host_nodes.front())];
+  const Node& first = graph.nodes[call.host_nodes.front()];
   if (first.kind != NodeKind::kHost) {
-    results.push_back(HONE_TRY(Evaluate(first, inputs, graph.values[static_cast<size_t>(first.output)].type)));
+    results.push_back(HONE_TRY(Evaluate(first, inputs, graph.values[first.output].type)));
     return results;
   }
   std::vector<Numbers> computed = HONE_TRY(first.host->compute(inputs));
-  for (int node : call.host_nodes)
-    results.push_back(std::move(computed[static_cast<size_t>(graph.nodes[static_cast<size_t>(node)].axis)]));
+  for (NodeId node : call.host_nodes)
+    results.push_back(std::move(computed[static_cast<size_t>(graph.nodes[node].axis)]));
   return results;
 }
 
@@ -44,7 +44,7 @@ Result<void> RunHostCall(const Graph& graph, const KernelCall& call, std::span<v
     return results.error();
   }
   for (size_t i = 0; i < results->size(); ++i) {
-    const ValueId output = graph.nodes[static_cast<size_t>(call.host_nodes[i])].output;
+    const ValueId output = graph.nodes[call.host_nodes[i]].output;
     const std::string data = ToHost((*results)[i], graph.dtype(output)).data;
     HONE_CHECK(data.size() == BytesOf(graph, output));
     data.copy(static_cast<char*>(operands[call.inputs.size() + i]), data.size());

@@ -46,13 +46,13 @@ class Lowerer {
   CallPlan Run() {
     FindReaders();
     plan_.place.resize(graph_.values.size());
-    for (size_t i = 0; i < plan_.place.size(); ++i) plan_.place[i].root = static_cast<ValueId>(i);
-    fused_.assign(graph_.nodes.size(), false);
+    for (ValueId value : plan_.place.ids()) plan_.place[value].root = value;
+    fused_.resize(graph_.nodes.size());
     ends_.resize(graph_.nodes.size());
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) SpellLibraryCall(i);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) PlaceParts(i);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) FindInlined(i);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) Emit(i);
+    for (NodeId node : graph_.nodes.ids()) SpellLibraryCall(node);
+    for (NodeId node : graph_.nodes.ids()) PlaceParts(node);
+    for (NodeId node : graph_.nodes.ids()) FindInlined(node);
+    for (NodeId node : graph_.nodes.ids()) Emit(node);
     for (Place& place : plan_.place) place = Resolve(place);
     graph_.ForgetElements();
     return std::move(plan_);
@@ -62,7 +62,7 @@ class Lowerer {
   // Concatenations of concatenations, and views of them.
   Place Resolve(Place place) const {
     for (;;) {
-      const Place& next = plan_.place[static_cast<size_t>(place.root)];
+      const Place& next = plan_.place[place.root];
       if (next.root == place.root) return place;
       place = {next.root, place.offset + next.offset};
     }
@@ -70,22 +70,18 @@ class Lowerer {
 
   static constexpr size_t kMostInlined = 24;  // nodes of one kernel
 
-  bool IsLive(const Node& node) const {
-    return !graph_.is_constant(node.output) && readers_[static_cast<size_t>(node.output)] > 0;
-  }
+  bool IsLive(const Node& node) const { return !graph_.is_constant(node.output) && readers_[node.output] > 0; }
 
   void FindReaders() {
-    reader_.assign(graph_.values.size(), -1);
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (graph_.is_constant(graph_.nodes[i].output)) continue;
-      for (ValueId input : graph_.nodes[i].inputs) reader_[static_cast<size_t>(input)] = static_cast<int>(i);
+    reader_.resize(graph_.values.size());
+    for (NodeId id : graph_.nodes.ids()) {
+      if (graph_.is_constant(graph_.nodes[id].output)) continue;
+      for (ValueId input : graph_.nodes[id].inputs) reader_[input] = id;
     }
   }
 
-  // The node that alone reads a value, once; -1: there is none.
-  int OnlyReader(ValueId value) const {
-    return readers_[static_cast<size_t>(value)] == 1 ? reader_[static_cast<size_t>(value)] : -1;
-  }
+  // The node that alone reads a value, once; none: there is none.
+  NodeId OnlyReader(ValueId value) const { return readers_[value] == 1 ? reader_[value] : NodeId(); }
 
   int64_t Count(ValueId value) const { return CountOf(graph_.shape(value)); }
 
@@ -250,7 +246,7 @@ class Lowerer {
   // A value that a library operation computes for its only reader, itself or through epilogues.
   bool EndsChain(ValueId value, int depth = 0) {
     const Node* node = graph_.ProducerOf(value);
-    if (node == nullptr || OnlyReader(value) < 0 || depth > 8) return false;
+    if (node == nullptr || !OnlyReader(value) || depth > 8) return false;
     if (node->kind != NodeKind::kUnary && node->kind != NodeKind::kBinary) return Spell(*node).has_value();
     for (ValueId input : node->inputs) {
       if (EndsChain(input, depth + 1)) return true;
@@ -266,25 +262,25 @@ class Lowerer {
 
   // Spells a node as a library operation, with the epilogues after it. The call runs where its last node was, since the
   // operands of epilogues may be computed between.
-  void SpellLibraryCall(size_t index) {
-    const Node& node = graph_.nodes[index];
+  void SpellLibraryCall(NodeId id) {
+    const Node& node = graph_.nodes[id];
     if (!IsLive(node)) return;
     std::optional<Spelling> spelling = Spell(node);
     if (!spelling) return;
     KernelCall call;
     call.is_library = true;
     call.nodes.push_back(node.origin);
-    size_t last = index;
+    NodeId last = id;
     ValueId value = node.output;
-    for (int reader = OnlyReader(value); reader >= 0; reader = OnlyReader(value)) {
-      const Node& next = graph_.nodes[static_cast<size_t>(reader)];
-      if (fused_[static_cast<size_t>(reader)] || IsOthers(next, value) || !ReadEpilogue(*spelling, next, value)) break;
-      last = static_cast<size_t>(reader);
+    for (NodeId reader = OnlyReader(value); reader; reader = OnlyReader(value)) {
+      const Node& next = graph_.nodes[reader];
+      if (fused_[reader] || IsOthers(next, value) || !ReadEpilogue(*spelling, next, value)) break;
+      last = reader;
       fused_[last] = true;
       value = next.output;
       call.nodes.push_back(next.origin);
     }
-    fused_[index] = true;
+    fused_[id] = true;
     call.kernel = call.label = spelling->Text();
     call.inputs = spelling->inputs;
     call.output = value;
@@ -293,8 +289,8 @@ class Lowerer {
 
   // A concatenation along the outermost dimension that is not 1 needs no kernel, if its parts are computed by kernels
   // that can write them where they belong: each is computed, and part of this alone.
-  void PlaceParts(size_t index) {
-    const Node& node = graph_.nodes[index];
+  void PlaceParts(NodeId id) {
+    const Node& node = graph_.nodes[id];
     if (!IsLive(node) || node.kind != NodeKind::kConcat) return;
     const Shape& shape = graph_.shape(node.output);
     if (CountOf(Shape(shape.begin(), shape.begin() + node.axis)) != 1) return;
@@ -302,14 +298,14 @@ class Lowerer {
     for (ValueId input : node.inputs) {
       const Node* producer = graph_.ProducerOf(input);
       if (producer == nullptr || IsView(*producer) || producer->kind == NodeKind::kCast) return;
-      if (!parts.insert(input).second || plan_.place[static_cast<size_t>(input)].root != input) return;
+      if (!parts.insert(input).second || plan_.place[input].root != input) return;
     }
     int64_t begin = 0;
     for (ValueId input : node.inputs) {
-      plan_.place[static_cast<size_t>(input)] = {node.output, begin};
+      plan_.place[input] = {node.output, begin};
       begin += Count(input);
     }
-    fused_[index] = true;
+    fused_[id] = true;
   }
 
   static bool IsCheap(const Node& node) {
@@ -326,12 +322,12 @@ class Lowerer {
   }
 
   // Whether a value is computed within the kernel of its reader.
-  void FindInlined(size_t index) {
-    const Node& node = graph_.nodes[index];
-    if (!IsLive(node) || fused_[index] || !IsPointwise(node.kind)) return;
-    int at = OnlyReader(node.output);
-    if (at < 0 || fused_[static_cast<size_t>(at)]) return;
-    const Node& reader = graph_.nodes[static_cast<size_t>(at)];
+  void FindInlined(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    if (!IsLive(node) || fused_[id] || !IsPointwise(node.kind)) return;
+    const NodeId at = OnlyReader(node.output);
+    if (!at || fused_[at]) return;
+    const Node& reader = graph_.nodes[at];
     if (!IsOfKernelTypes(node) || !IsOfKernelTypes(reader)) return;
     if (!IsPointwise(reader.kind) && reader.kind != NodeKind::kReduce) return;
     // What broadcasts would be computed again and again.
@@ -369,43 +365,43 @@ class Lowerer {
     return {node.inputs[0], offset};
   }
 
-  void Emit(size_t index) {
-    const Node& node = graph_.nodes[index];
-    if (ends_[index]) {
-      plan_.calls.push_back(*std::move(ends_[index]));
+  void Emit(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    if (ends_[id]) {
+      plan_.calls.push_back(*std::move(ends_[id]));
       return;
     }
-    if (!IsLive(node) || fused_[index] || inlined_.count(node.output) != 0) return;
+    if (!IsLive(node) || fused_[id] || inlined_.count(node.output) != 0) return;
     if (IsView(node) && Count(node.output) > 0) {
-      plan_.place[static_cast<size_t>(node.output)] = ViewPlace(node);
+      plan_.place[node.output] = ViewPlace(node);
       return;
     }
     if (Count(node.output) == 0 && node.kind != NodeKind::kHost) return;  // there is nothing to compute
-    if (node.kind == NodeKind::kHost) return EmitHost(index);
+    if (node.kind == NodeKind::kHost) return EmitHost(id);
     Result<KernelText> text = Write(node);
     // Smaller kernels, where it reads too much as one.
     if (!text && text.error().kind == ErrorKind::kLimit && EmitInlined(node)) text = Write(node);
-    if (!text) return EvaluateApart(index, text.error().Text());
+    if (!text) return EvaluateApart(id, text.error().Text());
     KernelCall call;
     call.kernel = std::move(text->text);
     call.label = std::move(text->label);
     call.inputs = std::move(text->inputs);
     call.output = node.output;
-    for (int at : text->nodes) call.nodes.push_back(graph_.nodes[static_cast<size_t>(at)].origin);
+    for (NodeId at : text->nodes) call.nodes.push_back(graph_.nodes[at].origin);
     plan_.calls.push_back(std::move(call));
   }
 
   // The results that are read of one operation are computed together, where the first of them was.
-  void EmitHost(size_t index) {
-    const Node& node = graph_.nodes[index];
+  void EmitHost(NodeId id) {
+    const Node& node = graph_.nodes[id];
     KernelCall call = HostCall(
         node, node.host->is_check ? "indices from data are checked first" : "hone has no kernel for this operator");
     call.label = node.host->name;
     call.is_check = node.host->is_check;
-    for (size_t i = index; i < graph_.nodes.size(); ++i) {
-      if (graph_.nodes[i].host != node.host || !IsLive(graph_.nodes[i]) || fused_[i]) continue;
-      call.host_nodes.push_back(static_cast<int>(i));
-      fused_[i] = true;
+    for (NodeId at = id; graph_.nodes.contains(at); ++at) {
+      if (graph_.nodes[at].host != node.host || !IsLive(graph_.nodes[at]) || fused_[at]) continue;
+      call.host_nodes.push_back(at);
+      fused_[at] = true;
     }
     plan_.calls.push_back(std::move(call));
   }
@@ -424,18 +420,18 @@ class Lowerer {
     for (ValueId input : node.inputs) {
       if (inlined_.erase(input) == 0) continue;
       any = true;
-      Emit(static_cast<size_t>(graph_.values[static_cast<size_t>(input)].producer));
+      Emit(graph_.values[input].producer);
     }
     return any;
   }
 
   // A node that no kernel could be written for.
-  void EvaluateApart(size_t index, const std::string& why) {
-    const Node& node = graph_.nodes[index];
+  void EvaluateApart(NodeId id, const std::string& why) {
+    const Node& node = graph_.nodes[id];
     EmitInlined(node);
     KernelCall call = HostCall(node, why);
     call.label = Name(node.kind);
-    call.host_nodes.push_back(static_cast<int>(index));
+    call.host_nodes.push_back(id);
     plan_.calls.push_back(std::move(call));
   }
 
@@ -449,10 +445,11 @@ class Lowerer {
   }
 
   Graph& graph_;
-  std::vector<int> readers_, reader_;
-  std::vector<bool> fused_;                      // part of a library call, or of memory
-  std::vector<std::optional<KernelCall>> ends_;  // library calls, at their last node
-  std::map<ValueId, size_t> inlined_;            // → nodes in its expression
+  IdVector<ValueId, int> readers_;
+  IdVector<ValueId, NodeId> reader_;
+  IdVector<NodeId, bool> fused_;                      // part of a library call, or of memory
+  IdVector<NodeId, std::optional<KernelCall>> ends_;  // library calls, at their last node
+  std::map<ValueId, size_t> inlined_;                 // → nodes in its expression
   CallPlan plan_;
 };
 
@@ -461,7 +458,7 @@ class Lowerer {
 std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
   if (!call.is_host()) return {call.output};
   std::vector<ValueId> outputs;
-  for (int node : call.host_nodes) outputs.push_back(graph.nodes[static_cast<size_t>(node)].output);
+  for (NodeId node : call.host_nodes) outputs.push_back(graph.nodes[node].output);
   return outputs;
 }
 

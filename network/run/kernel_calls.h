@@ -16,11 +16,11 @@ struct KernelCall {
   std::string label;            // for people: the library operation, or what the text does: "mul+add", "gather"
   bool is_library = false;      // spelled as a library operation
   std::vector<ValueId> inputs;  // in the kernel's order
-  ValueId output = -1;
+  ValueId output;
   std::vector<std::string> nodes;  // the ONNX nodes in it
   // Not empty: no kernel. These nodes of the graph are evaluated in its place, all of them reading `inputs`; each
   // writes its own output, the first of which is `output`.
-  std::vector<int> host_nodes = {};
+  std::vector<NodeId> host_nodes = {};
   std::string why_host = {};  // no kernel is written
   bool is_check = false;      // of indices from data: HostOperation::is_check
 
@@ -32,7 +32,7 @@ std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call);
 
 // Where a value's elements lie: in the memory of `root`, from element `offset` on.
 struct Place {
-  ValueId root = -1;
+  ValueId root;
   int64_t offset = 0;
 };
 
@@ -40,7 +40,7 @@ struct CallPlan {
   std::vector<KernelCall> calls;  // in an order in which they can run
   // One a value: itself; a value that it reads in another shape; or a concatenation whose parts follow each other in
   // memory, where each part is computed in its place.
-  std::vector<Place> place;
+  IdVector<ValueId, Place> place;
 };
 
 // First puts a check before each gather by indices from data (network/graph/check_indices.h): kernels read where it

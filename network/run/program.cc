@@ -107,7 +107,7 @@ class ProgramVersion {
         types.push_back(std::nullopt);
       } else {
         const ValueId value = network_.graph.outputs[static_cast<size_t>(found - network_.outputs.begin())];
-        types.push_back(network_.graph.values[static_cast<size_t>(value)].type);
+        types.push_back(network_.graph.values[value].type);
       }
     }
     return types;

@@ -99,7 +99,7 @@ class Writer {
   void Word(std::string word) { words_.push_back(std::move(word)); }
 
   Result<std::string> Compute(const Node& node, const Indices& indices) {
-    text_.nodes.push_back(static_cast<int>(&node - graph_.nodes.data()));
+    text_.nodes.push_back(graph_.values[node.output].producer);
     switch (node.kind) {
       case NodeKind::kUnary: return Unary(node, indices);
       case NodeKind::kBinary: return Binary(node, indices);

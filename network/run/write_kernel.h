@@ -14,7 +14,7 @@ struct KernelText {
   std::string text;   // one line
   std::string label;  // "mul+add"
   std::vector<ValueId> inputs;
-  std::vector<int> nodes;  // indices into Graph::nodes
+  std::vector<NodeId> nodes;
 };
 
 // The value of `node`, with those computed on the way for which `inlines` says so; other values are operands.

@@ -59,16 +59,13 @@ TEST(Lists, EveryListedKernelIsFound) {
     }
     EXPECT_GT(kernels, 0);
     // Whatever a kernel does beyond the lists, it parses, and inputs are computed before they are read.
-    std::vector<bool> ready(network->graph.values.size(), false);
-    for (ValueId input : network->graph.inputs) ready[static_cast<size_t>(input)] = true;
+    IdVector<ValueId, bool> ready(network->graph.values.size());
+    for (ValueId input : network->graph.inputs) ready[input] = true;
     for (const KernelCall& call : plan.calls) {
       for (ValueId input : call.inputs) {
-        EXPECT_TRUE(network->graph.is_constant(input) ||
-                    ready[static_cast<size_t>(plan.place[static_cast<size_t>(input)].root)])
-            << call.label;
+        EXPECT_TRUE(network->graph.is_constant(input) || ready[plan.place[input].root]) << call.label;
       }
-      for (ValueId output : OutputsOf(network->graph, call))
-        ready[static_cast<size_t>(plan.place[static_cast<size_t>(output)].root)] = true;
+      for (ValueId output : OutputsOf(network->graph, call)) ready[plan.place[output].root] = true;
     }
   }
 }

@@ -40,7 +40,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
     return static_cast<size_t>(CountOf(graph.shape(value)) * ByteSize(graph.dtype(value)));
   };
   auto address = [&](ValueId value) -> Result<char*> {
-    const Place& place = plan.place[static_cast<size_t>(value)];
+    const Place& place = plan.place[value];
     auto found = memory.find(place.root);
     if (found == memory.end() && bytes_of(place.root) == 0) found = memory.emplace(place.root, "").first;
     if (found == memory.end()) return Error{ErrorKind::kInternal, "read before it is computed", ""};
@@ -56,7 +56,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
         operands.push_back(HONE_TRY(address(input)));
       }
       for (ValueId output : OutputsOf(graph, call)) {
-        const ValueId root = plan.place[static_cast<size_t>(output)].root;
+        const ValueId root = plan.place[output].root;
         if (memory.count(root) == 0) memory[root].resize(bytes_of(root));
         operands.push_back(HONE_TRY(address(output)));
       }
@@ -84,7 +84,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
         result.whole[i] = static_cast<int64_t>(references[i].value);
       }
     }
-    ValueId root = plan.place[static_cast<size_t>(call.output)].root;
+    ValueId root = plan.place[call.output].root;
     if (memory.count(root) == 0) memory[root].resize(bytes_of(root));
     std::string data = ToHost(result, result.dtype).data;
     data.copy(HONE_TRY(address(call.output)), data.size());

@@ -37,7 +37,7 @@ Network Structure() {
 
 Numbers WeightOf(const Network& network, const std::string& name) {
   for (ValueId weight : network.weights) {
-    const GraphValue& value = network.graph.values[static_cast<size_t>(weight)];
+    const GraphValue& value = network.graph.values[weight];
     if (value.name == name) return ToNumbers(*value.data);
   }
   ADD_FAILURE() << name;
