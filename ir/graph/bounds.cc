@@ -75,8 +75,7 @@ std::optional<Form> BoundsProver::MakeAtom(const Key* key, Atom atom) {
   if (key) terms += std::get<1>(*key).terms.size() + std::get<2>(*key).terms.size();
   Spend(kAtomWork + kKeepWork * terms);
   if (!Fits(atom.range) || work_ <= 0) return std::nullopt;
-  AtomId id = static_cast<AtomId>(atoms_.size());
-  atoms_.push_back(std::move(atom));
+  const AtomId id = atoms_.Add(std::move(atom));
   if (key) known_.emplace(*key, id);
   return Form{{{id, 1}}, 0};
 }
@@ -85,7 +84,7 @@ Range BoundsProver::RangeOf(const Form& form) const {
   Spend(1 + form.terms.size());
   __int128 lo = form.constant, hi = form.constant;
   for (auto [atom, coef] : form.terms) {
-    const Range& range = atoms_[static_cast<size_t>(atom)].range;
+    const Range& range = atoms_[atom].range;
     lo += static_cast<__int128>(coef) * (coef > 0 ? range.lo : range.hi);
     hi += static_cast<__int128>(coef) * (coef > 0 ? range.hi : range.lo);
   }
@@ -126,7 +125,7 @@ std::optional<Form> BoundsProver::ProductAtom(AtomId a, AtomId b) {
   auto bound = [&](AtomId bounded, const Form& other) {
     if (RangeOf(other).lo < 0 || work_ <= 0) return;
     // Copies: multiplying may add atoms.
-    std::vector<Bound> uppers = atoms_[static_cast<size_t>(bounded)].uppers;
+    std::vector<Bound> uppers = atoms_[bounded].uppers;
     for (const Bound& upper : uppers)
       if (std::optional<Form> product = Multiply(upper.form, other)) atom.uppers.push_back({upper.scale, *product});
   };
@@ -322,7 +321,7 @@ bool BoundsProver::Prove(const Form& form, int assumptions, int depth) {
   auto [id, coef] = form.terms.back();
   Form without = form;
   without.terms.pop_back();
-  const Atom& atom = atoms_[static_cast<size_t>(id)];  // proofs add no atoms
+  const Atom& atom = atoms_[id];  // proofs add no atoms
   const std::vector<Bound>& bounds = coef < 0 ? atom.uppers : atom.lowers;
   for (size_t i = 0; i < bounds.size(); ++i) {
     if (coef % bounds[i].scale != 0) continue;

@@ -18,7 +18,7 @@ namespace hone {
 // Of one stage. Not thread-safe.
 class BoundsProver {
  public:
-  using AtomId = int;
+  using AtomId = Id<struct AtomTag>;
 
   // Σ coef · atom + constant; sorted by atom, no zero coefficients.
   struct Form {
@@ -83,7 +83,7 @@ class BoundsProver {
   int product_depth_ = 0;
   IdVector<AxisId, Form> axes_;
   std::unordered_map<int64_t, Form> ranges_;  // of sizes that are ranges
-  std::vector<Atom> atoms_;
+  IdVector<AtomId, Atom> atoms_;
   std::map<Key, AtomId> known_;
   std::unordered_map<const ExprNode*, std::optional<Form>> forms_;
   std::vector<Form> assumptions_;  // each at least 0

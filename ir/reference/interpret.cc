@@ -66,7 +66,7 @@ struct Frame {
       if (!reg.plain && (reg.is_float || reg.has_slack)) column.magnitude = reinterpret_cast<double*>(take());
       if (reg.constant && reg.is_float) std::fill_n(column.value, kBlockLanes, reg.float_value);
       if (reg.constant && !reg.is_float) std::fill_n(column.integer, kBlockLanes, reg.int_value);
-      registers.push_back(column);
+      registers.Add(column);
     }
     if (program.needs_axis_columns)
       for (size_t a = 0; a < program.extents.size(); ++a) axes.push_back(reinterpret_cast<int64_t*>(take()));
@@ -76,7 +76,7 @@ struct Frame {
   const Program* program;
   Memo memo;
   std::vector<uint64_t> storage;
-  std::vector<Column> registers;
+  IdVector<RegisterId, Column> registers;
   std::vector<int64_t*> axes;  // columns of axis values, if some index needs them
   std::vector<int64_t> outer;  // values of the axes that are the same in every lane
 };
@@ -133,12 +133,12 @@ struct Interpreter::Impl {
     RunUniform(frame);
     DType type = kernel.tensors[program.stage->output].dtype;
     ReductionState state(program.stage->reduction, type, tolerance);
-    const Register& result = program.registers[static_cast<size_t>(program.result)];
+    const Register& result = program.registers[program.result];
     for (int64_t first = 0; first < program.lanes; first += static_cast<int64_t>(kBlockLanes)) {
       size_t n = static_cast<size_t>(std::min<int64_t>(static_cast<int64_t>(kBlockLanes), program.lanes - first));
       if (program.needs_axis_columns) FillReductionAxes(frame, first, n);
       for (const Instruction& instruction : program.varying) Run(frame, instruction, first, n);
-      state.Add(result, frame.registers[static_cast<size_t>(program.result)], n);
+      state.Add(result, frame.registers[program.result], n);
     }
     return state.Result();
   }
@@ -158,8 +158,8 @@ struct Interpreter::Impl {
         }
       }
       for (const Instruction& instruction : program.varying) Run(frame, instruction, 0, n);
-      const Register& reg = program.registers[static_cast<size_t>(program.result)];
-      const Column& column = frame.registers[static_cast<size_t>(program.result)];
+      const Register& reg = program.registers[program.result];
+      const Column& column = frame.registers[program.result];
       for (size_t lane = 0; lane < n; ++lane) {
         Reference& reference = results[first + lane];
         reference.value = reg.is_float ? column.value[lane] : static_cast<double>(column.integer[lane]);
@@ -175,8 +175,8 @@ struct Interpreter::Impl {
     const Program& program = *frame.program;
     for (const Instruction& instruction : program.uniform) {
       Run(frame, instruction, 0, 1);
-      if (!program.registers[static_cast<size_t>(instruction.result)].broadcast) continue;
-      Column& column = frame.registers[static_cast<size_t>(instruction.result)];
+      if (!program.registers[instruction.result].broadcast) continue;
+      Column& column = frame.registers[instruction.result];
       size_t n =
           program.lanes_are_elements ? kBlockLanes : static_cast<size_t>(std::min<int64_t>(kBlockLanes, program.lanes));
       if (column.value) std::fill_n(column.value + 1, n - 1, column.value[0]);
@@ -247,8 +247,8 @@ struct Interpreter::Impl {
       int64_t dim_index[kBlockLanes];
       for (const LoadSite::Dim& dim : site.dims) {
         const int64_t* column = dim_index;
-        if (dim.index_register != kNoRegister)
-          column = frame.registers[static_cast<size_t>(dim.index_register)].integer;
+        if (dim.index_register)
+          column = frame.registers[dim.index_register].integer;
         else
           FillIndex(frame, dim.index, first, n, dim_index);
         for (size_t i = 0; i < n; ++i) out[i] += dim.stride * column[i];
@@ -260,8 +260,8 @@ struct Interpreter::Impl {
     for (const LoadSite::Dim& dim : site.dims) {
       if (!dim.check) continue;
       const int64_t* column = dim_index;
-      if (dim.index_register != kNoRegister) {
-        column = frame.registers[static_cast<size_t>(dim.index_register)].integer;
+      if (dim.index_register) {
+        column = frame.registers[dim.index_register].integer;
       } else {
         int64_t base = Base(frame, dim.index);
         if (base + dim.index.pattern.min >= 0 && base + dim.index.pattern.max < dim.extent) continue;
@@ -322,8 +322,8 @@ struct Interpreter::Impl {
   }
 
   void Load(Frame& frame, const Instruction& instruction, int64_t first, size_t n) {
-    const LoadSite& site = frame.program->sites[static_cast<size_t>(instruction.site)];
-    const Column& out = frame.registers[static_cast<size_t>(instruction.result)];
+    const LoadSite& site = frame.program->sites[instruction.site];
+    const Column& out = frame.registers[instruction.result];
     if (site.computed) return LoadComputed(frame, site, first, n, out);
     VisitElement(site.dtype, [&]<typename T>(std::type_identity<T>) {
       if constexpr (std::is_integral_v<T>)
@@ -340,16 +340,15 @@ struct Interpreter::Impl {
   void Run(Frame& frame, const Instruction& instruction, int64_t first, size_t n) {
     if (instruction.op == Op::kLoad) return Load(frame, instruction, first, n);
     const Program& program = *frame.program;
-    const Column& out = frame.registers[static_cast<size_t>(instruction.result)];
+    const Column& out = frame.registers[instruction.result];
     if (instruction.op == Op::kAxis) return FillIndex(frame, instruction.index, first, n, out.integer);
     const Register* regs[3] = {};
     Column args[3];
-    for (int i = 0; i < 3 && instruction.args[i] != kNoRegister; ++i) {
-      regs[i] = &program.registers[static_cast<size_t>(instruction.args[i])];
-      args[i] = frame.registers[static_cast<size_t>(instruction.args[i])];
+    for (int i = 0; i < 3 && instruction.args[i]; ++i) {
+      regs[i] = &program.registers[instruction.args[i]];
+      args[i] = frame.registers[instruction.args[i]];
     }
-    RunColumnOperation(instruction, regs, args, program.registers[static_cast<size_t>(instruction.result)], out, n,
-                       tolerance);
+    RunColumnOperation(instruction, regs, args, program.registers[instruction.result], out, n, tolerance);
   }
 
   double Cost(StageId stage, IdVector<StageId, double>& known) const {
@@ -361,7 +360,7 @@ struct Interpreter::Impl {
     auto add_computed = [&](const std::vector<Instruction>& instructions, double times) {
       for (const Instruction& instruction : instructions) {
         if (instruction.op != Op::kLoad) continue;
-        const LoadSite& site = program.sites[static_cast<size_t>(instruction.site)];
+        const LoadSite& site = program.sites[instruction.site];
         if (!site.computed) continue;
         double elements = static_cast<double>(ElementCount(kernel, kernel.tensors[site.tensor]));
         cost += std::min(times, elements) * Cost(site.computed, known);

@@ -137,7 +137,7 @@ class ProgramCompiler {
     MarkUnconditional(body_);
     program_.result = Compile(body_);
     for (const Instruction& instruction : program_.varying)
-      for (int arg : instruction.args) MarkBroadcast(arg);
+      for (RegisterId arg : instruction.args) MarkBroadcast(arg);
     for (const LoadSite& site : program_.sites)
       for (const LoadSite::Dim& dim : site.dims) MarkBroadcast(dim.index_register);
     MarkBroadcast(program_.result);
@@ -145,9 +145,9 @@ class ProgramCompiler {
   }
 
  private:
-  void MarkBroadcast(int index) {
-    if (index == kNoRegister) return;
-    Register& reg = program_.registers[static_cast<size_t>(index)];
+  void MarkBroadcast(RegisterId id) {
+    if (!id) return;
+    Register& reg = At(id);
     reg.broadcast = !reg.varies && !reg.constant;
   }
 
@@ -235,27 +235,24 @@ class ProgramCompiler {
     }
   }
 
-  Register& At(int index) { return program_.registers[static_cast<size_t>(index)]; }
+  Register& At(RegisterId id) { return program_.registers[id]; }
 
-  int NewRegister(Register reg) {
-    program_.registers.push_back(reg);
-    return static_cast<int>(program_.registers.size()) - 1;
-  }
+  RegisterId NewRegister(Register reg) { return program_.registers.Add(reg); }
 
-  int Emit(Instruction instruction, Register reg) {
+  RegisterId Emit(Instruction instruction, Register reg) {
     instruction.result = NewRegister(reg);
     (reg.varies ? program_.varying : program_.uniform).push_back(std::move(instruction));
-    return static_cast<int>(program_.registers.size()) - 1;
+    return program_.registers.last();
   }
 
-  int Compile(const Expr& e) {
+  RegisterId Compile(const Expr& e) {
     if (auto it = compiled_.find(e.id()); it != compiled_.end()) return it->second;
-    int reg = CompileNode(e);
+    const RegisterId reg = CompileNode(e);
     compiled_.emplace(e.id(), reg);
     return reg;
   }
 
-  int CompileNode(const Expr& e) {
+  RegisterId CompileNode(const Expr& e) {
     if (e.op() == Op::kInt || e.op() == Op::kFloat) {
       Register reg{.is_float = e.op() == Op::kFloat, .constant = true, .plain = true, .exact = true};
       reg.float_value = e.float_value();
@@ -312,7 +309,7 @@ class ProgramCompiler {
     }
   }
 
-  int CompileLoad(const Expr& load, const Expr* fill) {
+  RegisterId CompileLoad(const Expr& load, const Expr* fill) {
     LoadSite site;
     site.tensor = load.tensor();
     site.computed = inliner_.StageOf(site.tensor);
@@ -352,7 +349,7 @@ class ProgramCompiler {
       site.offset = Pattern(offset);
     } else {
       for (LoadSite::Dim& dim : site.dims)
-        if (dim.index_register == kNoRegister && !dim.check) dim.index = Pattern(dim.index.affine);
+        if (!dim.index_register && !dim.check) dim.index = Pattern(dim.index.affine);
     }
     bool from_memory = !site.computed;
     bool is_float = IsFloat(site.dtype);
@@ -362,9 +359,8 @@ class ProgramCompiler {
                  .plain = from_memory,
                  .exact = from_memory,
                  .has_slack = !is_float && (!from_memory || slack)};
-    program_.sites.push_back(std::move(site));
     Instruction instruction{.op = Op::kLoad, .type = load.type()};
-    instruction.site = static_cast<int>(program_.sites.size()) - 1;
+    instruction.site = program_.sites.Add(std::move(site));
     return Emit(std::move(instruction), reg);
   }
 
@@ -385,7 +381,7 @@ class ProgramCompiler {
   const Inliner& inliner_;
   const Expr& body_;
   Program program_;
-  std::unordered_map<const ExprNode*, int> compiled_;
+  std::unordered_map<const ExprNode*, RegisterId> compiled_;
   std::unordered_set<const ExprNode*> unconditional_;
 };
 

@@ -35,7 +35,8 @@ struct LaneIndex {
   LanePattern pattern;
 };
 
-constexpr int kNoRegister = -1;
+using RegisterId = Id<struct RegisterTag>;  // of a Program
+using SiteId = Id<struct SiteTag>;          // of a Program
 
 struct Register {
   bool is_float = false;
@@ -53,8 +54,8 @@ struct Register {
 // One tensor access.
 struct LoadSite {
   struct Dim {
-    LaneIndex index;  // if index_register is kNoRegister
-    int index_register = kNoRegister;
+    LaneIndex index;  // if there is no index_register
+    RegisterId index_register;
     int64_t extent = 0;
     int64_t stride = 0;
     bool check = false;  // may be out of range under a pad or an if
@@ -72,9 +73,9 @@ struct LoadSite {
 struct Instruction {
   Op op = Op::kAdd;
   DType type = DType::kF32;  // of the result
-  int result = kNoRegister;
-  int args[3] = {kNoRegister, kNoRegister, kNoRegister};
-  int site = -1;         // kLoad
+  RegisterId result = {};
+  RegisterId args[3] = {};
+  SiteId site = {};      // kLoad
   LaneIndex index = {};  // kAxis: an affine index as a value
 };
 
@@ -86,11 +87,11 @@ struct Program {
   bool lanes_are_elements = false;  // element-wise: lanes run over any elements; else over the reduction's space
   int64_t lanes = 1;                // points of the reduction's space
   bool needs_axis_columns = false;
-  std::vector<Register> registers;
+  IdVector<RegisterId, Register> registers;
   std::vector<Instruction> uniform;  // once per element
   std::vector<Instruction> varying;  // once per block of lanes
-  std::vector<LoadSite> sites;
-  int result = kNoRegister;
+  IdVector<SiteId, LoadSite> sites;
+  RegisterId result;
 };
 
 // Programs of the stages that cannot be substituted into their readers, by stage; others are empty (no stage).

@@ -40,10 +40,10 @@ struct Array {
   }
   double MagnitudeAt(size_t i) const { return operand ? std::abs(ValueAt(i)) : magnitude[i]; }
   int64_t size() const { return extents.empty() ? 1 : strides[0] * extents[0]; }
-  bool Mentions(int axis) const {
+  bool Mentions(SumAxisId axis) const {
     return std::any_of(slots.begin(), slots.end(), [&](const AxisForm& slot) { return CoefOf(slot, axis) != 0; });
   }
-  static int64_t CoefOf(const AxisForm& slot, int axis) {
+  static int64_t CoefOf(const AxisForm& slot, SumAxisId axis) {
     for (auto [a, coef] : slot.terms)
       if (a == axis) return coef;
     return 0;
@@ -63,8 +63,8 @@ bool NextIndex(std::vector<int64_t>& index, const std::vector<int64_t>& extents)
 // falls apart into one dimension for each of them.
 class AxisSummation {
  public:
-  AxisSummation(const Array& from, int axis, const std::vector<int64_t>& axis_extents)
-      : from_(from), axis_extent_(axis_extents[static_cast<size_t>(axis)]) {
+  AxisSummation(const Array& from, SumAxisId axis, const IdVector<SumAxisId, int64_t>& axis_extents)
+      : from_(from), axis_extent_(axis_extents[axis]) {
     std::vector<int64_t> extents;
     for (size_t d = 0; d < from.slots.size(); ++d) {
       if (Array::CoefOf(from.slots[d], axis) != 0) continue;
@@ -82,7 +82,7 @@ class AxisSummation {
         while (slot < to_.slots.size() && to_.slots[slot].terms[0].first != other) ++slot;
         if (slot == to_.slots.size()) {
           to_.slots.push_back(AxisForm{{{other, 1}}, 0});
-          extents.push_back(axis_extents[static_cast<size_t>(other)]);
+          extents.push_back(axis_extents[other]);
         }
         summed.rest.emplace_back(slot, coef);
       }
@@ -203,27 +203,26 @@ class AxisSummation {
 class TermProjector {
  public:
   TermProjector(const Kernel& kernel, const IdVector<TensorId, const void*>& data, const SumOfProducts& sum,
-                const std::vector<std::vector<double>>& weights, double* budget)
+                const IdVector<SumAxisId, std::vector<double>>& weights, double* budget)
       : kernel_(kernel), data_(data), sum_(sum), weights_(weights), budget_(*budget) {}
 
   // Adds the term's share to *value and *magnitude; false if the budget does not suffice.
   bool Run(const ProductTerm& term, double* value, double* magnitude) {
     for (const ProductFactor& factor : term.factors) Read(factor);
-    for (size_t a = 0; a < sum_.outputs; ++a) open_.push_back(static_cast<int>(a));
+    for (SumAxisId axis : IdRange<SumAxisId>(sum_.outputs)) open_.push_back(axis);
     open_.insert(open_.end(), term.summed.begin(), term.summed.end());
     double scale = term.coefficient, size = std::abs(term.coefficient);
     // An axis of one point is always 0 in an index.
     for (Array& array : arrays_)
-      for (AxisForm& slot : array.slots)
-        std::erase_if(slot.terms, [&](auto& t) { return sum_.extents[static_cast<size_t>(t.first)] == 1; });
+      for (AxisForm& slot : array.slots) std::erase_if(slot.terms, [&](auto& t) { return sum_.extents[t.first] == 1; });
     // An axis that no factor mentions only counts.
-    std::erase_if(open_, [&](int axis) {
+    std::erase_if(open_, [&](SumAxisId axis) {
       if (std::any_of(arrays_.begin(), arrays_.end(), [&](const Array& array) { return array.Mentions(axis); }))
         return false;
       double total = 0;
-      for (double weight : weights_[static_cast<size_t>(axis)]) total += weight;
+      for (double weight : weights_[axis]) total += weight;
       scale *= total;
-      size *= static_cast<double>(sum_.extents[static_cast<size_t>(axis)]);
+      size *= static_cast<double>(sum_.extents[axis]);
       return true;
     });
     while (true) {
@@ -266,9 +265,8 @@ class TermProjector {
     }
     if (best == std::numeric_limits<double>::infinity()) return false;
     if (!Spend(best)) return std::nullopt;
-    int axis = open_[best_open];
-    arrays_[best_array] =
-        AxisSummation(arrays_[best_array], axis, sum_.extents).Run(weights_[static_cast<size_t>(axis)]);
+    const SumAxisId axis = open_[best_open];
+    arrays_[best_array] = AxisSummation(arrays_[best_array], axis, sum_.extents).Run(weights_[axis]);
     open_.erase(open_.begin() + static_cast<ptrdiff_t>(best_open));
     return true;
   }
@@ -277,16 +275,15 @@ class TermProjector {
   bool SumTogether(double* value, double* magnitude) {
     double points = 1;
     std::vector<int64_t> extents;
-    for (int axis : open_) {
-      extents.push_back(sum_.extents[static_cast<size_t>(axis)]);
+    for (SumAxisId axis : open_) {
+      extents.push_back(sum_.extents[axis]);
       points *= static_cast<double>(extents.back());
     }
     if (!Spend(points * static_cast<double>(4 * arrays_.size() + 1))) return false;
     std::vector<int64_t> index(open_.size(), 0);
     do {
       double product = 1, size = 1;
-      for (size_t i = 0; i < open_.size(); ++i)
-        product *= weights_[static_cast<size_t>(open_[i])][static_cast<size_t>(index[i])];
+      for (size_t i = 0; i < open_.size(); ++i) product *= weights_[open_[i]][static_cast<size_t>(index[i])];
       for (const Array& array : arrays_) {
         int64_t offset = OffsetAt(array, index);
         product *= offset < 0 ? 0 : array.ValueAt(static_cast<size_t>(offset));
@@ -314,10 +311,10 @@ class TermProjector {
   const Kernel& kernel_;
   const IdVector<TensorId, const void*>& data_;
   const SumOfProducts& sum_;
-  const std::vector<std::vector<double>>& weights_;
+  const IdVector<SumAxisId, std::vector<double>>& weights_;
   double& budget_;
   std::vector<Array> arrays_;
-  std::vector<int> open_;  // axes still to be summed
+  std::vector<SumAxisId> open_;  // axes still to be summed
 };
 
 }  // namespace
@@ -339,13 +336,13 @@ std::optional<Projection> ProjectOutput(const Kernel& kernel, std::span<const Op
   if (!sum) return std::nullopt;
 
   Projection projection;
-  std::vector<std::vector<double>> weights;
+  IdVector<SumAxisId, std::vector<double>> weights;
   double elements = 1;
-  for (size_t a = 0; a < sum->extents.size(); ++a) {
-    weights.emplace_back(static_cast<size_t>(sum->extents[a]), 1.0);
-    if (a >= sum->outputs) continue;
+  for (int64_t extent : sum->extents) {
+    const SumAxisId axis = weights.Add(std::vector<double>(static_cast<size_t>(extent), 1.0));
+    if (axis.index() >= sum->outputs) continue;
     for (double& weight : weights.back()) weight = rng.Chance(0.5) ? 1 : -1;
-    elements *= static_cast<double>(sum->extents[a]);
+    elements *= static_cast<double>(extent);
     projection.signs.push_back(weights.back());
   }
   for (const ProductTerm& term : sum->terms) {

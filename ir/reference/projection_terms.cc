@@ -28,18 +28,15 @@ class TermFinder {
   }
 
  private:
-  AxisForm NewAxis(int64_t extent) {
-    found_.extents.push_back(extent);
-    return AxisForm{{{static_cast<int>(found_.extents.size()) - 1, 1}}, 0};
-  }
+  AxisForm NewAxis(int64_t extent) { return AxisForm{{{found_.extents.Add(extent), 1}}, 0}; }
 
   // The stage's element at the given indices.
   std::optional<Terms> OfStage(const Stage& stage, std::vector<AxisForm> axes) {
     if (stage.reduction != Reduction::kNone && stage.reduction != Reduction::kSum) return std::nullopt;
-    std::vector<int> summed;
+    std::vector<SumAxisId> summed;
     for (const Axis& axis : stage.reduce_axes) {
-      summed.push_back(static_cast<int>(found_.extents.size()));
       axes.push_back(NewAxis(EvalExtent(kernel_, axis.extent)));
+      summed.push_back(found_.extents.last());
     }
     if (found_.extents.size() > kMaxAxes) return std::nullopt;
     std::optional<Terms> terms = OfExpr(stage.body, axes);
@@ -130,7 +127,7 @@ class TermFinder {
   }
 
   static AxisForm Sum(const AxisForm& a, const AxisForm& b, int64_t factor) {
-    std::map<int, int64_t> coefficients(a.terms.begin(), a.terms.end());
+    std::map<SumAxisId, int64_t> coefficients(a.terms.begin(), a.terms.end());
     for (auto [axis, coef] : b.terms) coefficients[axis] += coef * factor;
     AxisForm sum{{}, a.constant + b.constant * factor};
     for (auto [axis, coef] : coefficients)

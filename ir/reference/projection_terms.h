@@ -8,9 +8,11 @@
 
 namespace hone {
 
-// Σ coef · axis + constant over the axes of a SumOfProducts.
+using SumAxisId = Id<struct SumAxisTag>;  // of a SumOfProducts
+
+// Σ coef · axis + constant.
 struct AxisForm {
-  std::vector<std::pair<int, int64_t>> terms;  // axis, coefficient; no zeros, sorted
+  std::vector<std::pair<SumAxisId, int64_t>> terms;  // axis, coefficient; no zeros, sorted
   int64_t constant = 0;
 };
 
@@ -23,12 +25,12 @@ struct ProductFactor {
 struct ProductTerm {
   double coefficient = 1;
   std::vector<ProductFactor> factors;
-  std::vector<int> summed;
+  std::vector<SumAxisId> summed;
 };
 
 struct SumOfProducts {
-  std::vector<int64_t> extents;  // of all axes; the output's come first
-  size_t outputs = 0;            // number of the output's axes
+  IdVector<SumAxisId, int64_t> extents;  // of all axes; the output's come first
+  size_t outputs = 0;                    // number of the output's axes
   std::vector<ProductTerm> terms;
 };
 

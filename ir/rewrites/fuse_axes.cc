@@ -27,17 +27,16 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
   auto view_of = [&](TensorId tensor) {
     return std::find_if(views.begin(), views.end(), [&](const View& v) { return v.tensor == tensor; });
   };
-  // Position of the first collapsed axis in each stage (spatial or reduction), -1 if the stage has none.
-  IdVector<StageId, int> first_axis(kernel.stages.size(), -1);
+  // The first collapsed axis of each stage (spatial or reduction), if it has one.
+  IdVector<StageId, AxisId> first_axis(kernel.stages.size());
   std::vector<StageId> queue;
 
-  auto add_stage = [&](StageId s, size_t first) -> Result<void> {
-    if (first_axis[s] >= 0) {
-      if (first_axis[s] != static_cast<int>(first))
-        return Refuse("fuse_axes: one stage uses the dimensions in two ways");
+  auto add_stage = [&](StageId s, AxisId first) -> Result<void> {
+    if (first_axis[s]) {
+      if (first_axis[s] != first) return Refuse("fuse_axes: one stage uses the dimensions in two ways");
       return {};
     }
-    first_axis[s] = static_cast<int>(first);
+    first_axis[s] = first;
     queue.push_back(s);
     return {};
   };
@@ -48,7 +47,7 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
     }
     views.push_back({tensor, first});
     for (StageId s : kernel.stages.ids())
-      if (kernel.stages[s].output == tensor) HONE_TRY(add_stage(s, first));
+      if (kernel.stages[s].output == tensor) HONE_TRY(add_stage(s, AxisId(first)));
     return {};
   };
 
@@ -66,7 +65,7 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
     if (first < spatial)
       HONE_TRY(add_view(start.output, first));
     else
-      HONE_TRY(add_stage(index, first));
+      HONE_TRY(add_stage(index, AxisId(first)));
   }
 
   // Propagate through accesses until nothing new is found.
@@ -78,9 +77,9 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
       Walk(kernel.stages[s].body, [&](const Expr& load) {
         if (load.op() != Op::kLoad || !outcome) return;
         TensorId tensor = load.tensor();
-        if (first_axis[s] >= 0) {
+        if (first_axis[s]) {
           // A load that walks the collapsed axes in order makes its tensor a view too.
-          size_t first = static_cast<size_t>(first_axis[s]);
+          const size_t first = first_axis[s].index();
           for (size_t d = 0; d + count <= load.args().size(); ++d) {
             bool plain = true;
             for (size_t j = 0; j < count; ++j) plain &= load.arg(d + j).IsAxis(AxisId(first + j));
@@ -94,7 +93,7 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
             outcome = Refuse("fuse_axes: " + kernel.tensors[tensor].name + " is not indexed plainly");
             return;
           }
-          outcome = add_stage(s, lead.axis().index());
+          outcome = add_stage(s, lead.axis());
         }
       });
       HONE_TRY(std::move(outcome));
@@ -104,9 +103,9 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
 
   // Check every access and every extent, then rewrite.
   for (StageId s : kernel.stages.ids()) {
-    if (first_axis[s] < 0) continue;
+    if (!first_axis[s]) continue;
     Stage& stage = kernel.stages[s];
-    size_t first = static_cast<size_t>(first_axis[s]), spatial = stage.axes.size();
+    size_t first = first_axis[s].index(), spatial = stage.axes.size();
     bool reduces = first >= spatial;
     std::vector<Axis>& axes = reduces ? stage.reduce_axes : stage.axes;
     size_t at = reduces ? first - spatial : first;
