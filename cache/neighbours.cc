@@ -20,8 +20,7 @@ double Log2(int64_t extent) { return std::log2(static_cast<double>(std::max<int6
 
 int64_t Points(const Kernel& kernel, const Stage& stage) {
   double points = 1;
-  for (const std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
-    for (const Axis& axis : *axes) points *= static_cast<double>(UpperExtent(kernel, axis.extent));
+  for (AxisId axis : stage.axis_ids()) points *= static_cast<double>(UpperExtent(kernel, stage.axis(axis).extent));
   return points > 9e18 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(points);
 }
 

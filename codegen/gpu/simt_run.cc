@@ -172,7 +172,7 @@ class Machine {
 
  private:
   struct Thread {
-    std::vector<Slot> slots;
+    IdVector<ValueId, Slot> slots;
     size_t pc = 0;
     std::array<int64_t, 3> at = {};
     std::map<size_t, int64_t> visits;  // of each access, when counting
@@ -190,9 +190,9 @@ class Machine {
   // To the next barrier, or the end; false: it ended.
   bool RunThread(Thread& thread);
   void Execute(const Node& node, Thread& thread);
-  Slot Evaluate(const Value& value, Thread& thread, const Code& code, std::vector<Slot>& slots);
-  Slot Load(const Value& value, Thread& thread, std::vector<Slot>& slots);
-  const Slot& Read(ValueId id, const Code& code, const std::vector<Slot>& slots);
+  Slot Evaluate(const Value& value, Thread& thread, const Code& code, IdVector<ValueId, Slot>& slots);
+  Slot Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots);
+  const Slot& Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots);
   Slot Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread);
   void Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread);
   void AddCounts();
@@ -207,15 +207,15 @@ class Machine {
 
   const Code* code_ = nullptr;
   std::vector<Instruction> instructions_;
-  std::vector<Slot> constants_;
+  IdVector<ValueId, Slot> constants_;
   Actor actor_;
   bool counts_ = false;
   // (warp, instruction, visit, shared) → bytes that are touched, from … to
   std::map<std::tuple<int64_t, size_t, int64_t, bool>, std::vector<std::pair<int64_t, int64_t>>> touched_;
 };
 
-const Slot& Machine::Read(ValueId id, const Code& code, const std::vector<Slot>& slots) {
-  const Slot& slot = slots[id.index()];
+const Slot& Machine::Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots) {
+  const Slot& slot = slots[id];
   if (!slot.is_set)
     Find(fmt::format("{} is read before it is set[",
                      code.values[id].what == Do::kRegister ? code.values[id].name : "a value"));
@@ -253,7 +253,7 @@ void Machine::AddCounts() {
   touched_.clear();
 }
 
-Slot Machine::Load(const Value& value, Thread& thread, std::vector<Slot>& slots) {
+Slot Machine::Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots) {
   Slot slot;
   slot.is_set = true;
   if (value.args.size() > 1 && Read(value.args[1], *code_, slots).lanes[0].number == 0) {
@@ -280,20 +280,20 @@ Slot Machine::Load(const Value& value, Thread& thread, std::vector<Slot>& slots)
 }
 
 Slot Machine::Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread) {
-  std::vector<Slot> slots(function.code.values.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Value& value = function.code.values[ValueId(static_cast<int>(i))];
+  IdVector<ValueId, Slot> slots(function.code.values.size());
+  for (ValueId id : slots.ids()) {
+    const Value& value = function.code.values[id];
     if (value.what != Do::kConstant) continue;
-    slots[i].lanes[0] = {value.real, value.number};
-    slots[i].is_set = true;
+    slots[id].lanes[0] = {value.real, value.number};
+    slots[id].is_set = true;
   }
-  for (size_t i = 0; i < args.size(); ++i) slots[function.params[i].index()] = args[i];
+  for (size_t i = 0; i < args.size(); ++i) slots[function.params[i]] = args[i];
   for (const Node& node : function.code.nodes)
-    slots[node.value.index()] = Evaluate(function.code.values[node.value], thread, function.code, slots);
-  return slots[function.result.index()];
+    slots[node.value] = Evaluate(function.code.values[node.value], thread, function.code, slots);
+  return slots[function.result];
 }
 
-Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, std::vector<Slot>& slots) {
+Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, IdVector<ValueId, Slot>& slots) {
   if (value.what == Do::kLoad) return Load(value, thread, slots);
   std::vector<Slot> args;
   for (ValueId arg : value.args) args.push_back(Read(arg, code, slots));
@@ -325,12 +325,12 @@ Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, std
 void Machine::Execute(const Node& node, Thread& thread) {
   switch (node.kind) {
     case Node::Kind::kLet:
-      thread.slots[node.value.index()] = Evaluate(code_->values[node.value], thread, *code_, thread.slots);
+      thread.slots[node.value] = Evaluate(code_->values[node.value], thread, *code_, thread.slots);
       return;
-    case Node::Kind::kDeclare: thread.slots[node.value.index()] = {}; return;
+    case Node::Kind::kDeclare: thread.slots[node.value] = {}; return;
     case Node::Kind::kAssign: {
       const Slot value = Read(node.a, *code_, thread.slots);
-      thread.slots[node.value.index()] = value;
+      thread.slots[node.value] = value;
       return;
     }
     case Node::Kind::kStore: {
@@ -368,14 +368,14 @@ bool Machine::RunThread(Thread& thread) {
         thread.pc = Read(node.a, *code_, thread.slots).lanes[0].number != 0 ? thread.pc + 1 : instruction.target;
         break;
       case Instruction::Kind::kLoopBegin: {
-        Slot& counter = thread.slots[node.value.index()];
+        Slot& counter = thread.slots[node.value];
         counter = Read(node.a, *code_, thread.slots);
         const bool enters = counter.lanes[0].number < Read(node.b, *code_, thread.slots).lanes[0].number;
         thread.pc = enters ? thread.pc + 1 : instruction.target;
         break;
       }
       case Instruction::Kind::kLoopEnd: {
-        Slot& counter = thread.slots[node.value.index()];
+        Slot& counter = thread.slots[node.value];
         ++counter.lanes[0].number;
         const bool again = counter.lanes[0].number < Read(node.b, *code_, thread.slots).lanes[0].number;
         thread.pc = again ? instruction.target : thread.pc + 1;
@@ -394,9 +394,9 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
     threads[t].slots = constants_;
     threads[t].at = {number % launch.block[0], number / launch.block[0] % launch.block[1],
                      number / launch.block[0] / launch.block[1]};
-    for (size_t i = 0; i < constants_.size(); ++i) {
-      const Value& value = launch.code.values[ValueId(static_cast<int>(i))];
-      Slot& slot = threads[t].slots[i];
+    for (ValueId id : constants_.ids()) {
+      const Value& value = launch.code.values[id];
+      Slot& slot = threads[t].slots[id];
       const auto axis = static_cast<size_t>(value.number);
       if (value.what == Do::kThread)
         slot.lanes[0].number = threads[t].at[axis];
@@ -442,16 +442,16 @@ void Machine::Run(const straight::Launch& launch) {
     const Buffer& buffer = program_.buffers[id];
     shared_.emplace(id, Memory(buffer.name, buffer.dtype, buffer.elements, nullptr, false));
   }
-  constants_.assign(launch.code.values.size(), {});
-  for (size_t i = 0; i < constants_.size(); ++i) {
-    const Value& value = launch.code.values[ValueId(static_cast<int>(i))];
+  constants_ = IdVector<ValueId, Slot>(launch.code.values.size());
+  for (ValueId id : constants_.ids()) {
+    const Value& value = launch.code.values[id];
     if (value.what == Do::kConstant)
-      constants_[i].lanes[0] = {value.real, value.number};
+      constants_[id].lanes[0] = {value.real, value.number};
     else if (value.what == Do::kSize)
-      constants_[i].lanes[0].number = sizes_[static_cast<size_t>(value.number)];
+      constants_[id].lanes[0].number = sizes_[static_cast<size_t>(value.number)];
     else
       continue;
-    constants_[i].is_set = true;
+    constants_[id].is_set = true;
   }
   std::array<int64_t, 3> grid = {};
   for (size_t d = 0; d < 3; ++d) grid[d] = straight::BlocksAlong(program_, launch, d, sizes_);
@@ -478,8 +478,7 @@ Result<SimtReport> SimtRun(const straight::Program& program, std::span<void* con
     return Error{ErrorKind::kInvalid,
                  fmt::format("{} operands, the kernel has {}", operands.size(), program.kernel.operands.size()), ""};
   simt::Machine machine(program, sizes, options);
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
-    const BufferId id(static_cast<int>(i));
+  for (BufferId id : program.buffers.ids()) {
     const Buffer& buffer = program.buffers[id];
     if (buffer.scope == Scope::kBlock || buffer.scope == Scope::kRegisters) continue;
     const bool is_operand = buffer.scope == Scope::kDefault;

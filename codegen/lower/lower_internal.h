@@ -82,7 +82,7 @@ class Lowering {
     int64_t start = 0;
     int64_t length = 0;  // 0: all of the axis
   };
-  using Part = std::vector<Stretch>;
+  using Part = IdVector<AxisId, Stretch>;
 
   Result<void> PlaceStage(StageId stage);
   // What Tail::kPeel makes of a placed stage's region: whole tiles, and what is left of each peeled axis.

@@ -214,9 +214,8 @@ Result<void> Lowering::InferRegion(StageId index) {
   // Whole tiles of a split storage dimension are computed, so that nothing in a panel is left unwritten.
   for (const LayoutDim& dim : schedule.layout) {
     if (dim.part != LayoutDim::Part::kQuotient) continue;
-    for (AxisId axis : stage.spatial_ids())
-      if (stage.axis(axis).name == dim.axis)
-        state.axes[axis].extent = Linear(RoundUp(state.axes[axis].extent.constant(), dim.factor));
+    Linear& extent = state.axes[FindAxis(stage, dim.axis)].extent;
+    extent = Linear(RoundUp(extent.constant(), dim.factor));
   }
   return {};
 }
@@ -409,9 +408,8 @@ std::vector<Lowering::Part> Lowering::PartsOf(StageId index) const {
   std::vector<Part> parts{Part(stage.axes.size())};
   for (const auto& [name, tail] : scheduled_.stages[index].tails) {
     if (tail != Tail::kPeel) continue;
-    size_t a = 0;
-    while (stage.axes[a].name != name) ++a;
-    const AxisState& axis = states_[index].axes[AxisId(a)];
+    const AxisId a = FindAxis(stage, name);
+    const AxisState& axis = states_[index].axes[a];
     if (!axis.extent.IsConstant()) continue;
     const int64_t extent = axis.extent.constant(), left = extent % axis.granule;
     if (left == 0 || left == extent) continue;
@@ -429,11 +427,10 @@ Result<void> Lowering::PlacePart(StageId stage, const Part& part, bool fresh) {
   StageState& state = states_[stage];
   HONE_TRY(InferRegion(stage));
   for (AxisState& axis : state.axes) axis.origin = axis.min;
-  for (size_t d = 0; d < part.size(); ++d) {
-    if (part[d].length == 0) continue;
-    AxisState& axis = state.axes[AxisId(d)];
-    axis.min += Linear(part[d].start);
-    axis.extent = Linear(part[d].length);
+  for (AxisId axis : part.ids()) {
+    if (part[axis].length == 0) continue;
+    state.axes[axis].min += Linear(part[axis].start);
+    state.axes[axis].extent = Linear(part[axis].length);
   }
   MakeLoops(stage);
   if (fresh) state.tile = {};

@@ -21,9 +21,7 @@ std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& 
                        const std::vector<LayoutDim>& layout) {
   std::string text = fmt::format("{}[{}]", Name(buffer.dtype), fmt::join(buffer.extents, ","));
   for (const LayoutDim& dim : layout) {
-    size_t position = 0;
-    while (stage.axes[position].name != dim.axis) ++position;
-    text += fmt::format(" d{}", position);
+    text += fmt::format(" d{}", FindAxis(stage, dim.axis).value);
     if (dim.part == LayoutDim::Part::kQuotient) text += fmt::format("/{}", dim.factor);
     if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
     if (dim.extra != 0) text += fmt::format("+{}", dim.extra);
@@ -65,9 +63,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
     for (AxisId axis : stage.spatial_ids()) add(state.axes[axis].padded);
   } else {
     for (const LayoutDim& dim : schedule.layout) {
-      AxisId axis(0);
-      while (stage.axis(axis).name != dim.axis) ++axis;
-      int64_t padded = state.axes[axis].padded;
+      const int64_t padded = state.axes[FindAxis(stage, dim.axis)].padded;
       switch (dim.part) {
         case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
         case LayoutDim::Part::kQuotient: add(CeilDiv(padded, dim.factor) + dim.extra); break;

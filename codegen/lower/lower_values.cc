@@ -110,8 +110,7 @@ std::vector<Linear> Lowering::StorageIndex(StageId stage, const std::vector<Line
   if (schedule.layout.empty()) return local;
   std::vector<Linear> index;
   for (const LayoutDim& dim : schedule.layout) {
-    size_t d = 0;
-    while (kernel_.stages[stage].axes[d].name != dim.axis) ++d;
+    const size_t d = FindAxis(kernel_.stages[stage], dim.axis).index();
     switch (dim.part) {
       case LayoutDim::Part::kWhole: index.push_back(local[d]); break;
       case LayoutDim::Part::kQuotient: index.push_back(vars.DivFloor(local[d], dim.factor)); break;

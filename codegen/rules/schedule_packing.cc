@@ -1,6 +1,5 @@
 // Packing for contractions: constants once, ahead of time; panels of the other operand per task; rows where they would
 // evict each other.
-#include <algorithm>
 
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/schedule_rules.h"

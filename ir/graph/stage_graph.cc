@@ -1,5 +1,8 @@
 #include "ir/graph/stage_graph.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
 
 #include "base/check.h"
@@ -18,6 +21,19 @@ TensorId FindTensor(const Kernel& kernel, std::string_view name) {
   for (TensorId id : kernel.tensors.ids())
     if (kernel.tensors[id].name == name) return id;
   return {};
+}
+
+AxisId FindAxis(const Stage& stage, std::string_view name) {
+  for (AxisId axis : stage.axis_ids())
+    if (stage.axis(axis).name == name) return axis;
+  return {};
+}
+
+std::string FreshAxis(std::initializer_list<const Stage*> stages, const std::string& base) {
+  std::string name = base;
+  auto has_it = [&](const Stage* stage) { return FindAxis(*stage, name); };
+  for (int i = 1; std::any_of(stages.begin(), stages.end(), has_it); ++i) name = fmt::format("{}{}", base, i);
+  return name;
 }
 
 bool ReadsTensor(const Stage& stage, TensorId tensor) {

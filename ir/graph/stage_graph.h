@@ -1,6 +1,8 @@
 // Questions about a kernel's graph of stages, for whoever rewrites or schedules it.
 #pragma once
 
+#include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +14,10 @@ namespace hone {
 StageId FindStage(const Kernel& kernel, std::string_view tensor_name);
 // None if there is none.
 TensorId FindTensor(const Kernel& kernel, std::string_view name);
+// None if there is none.
+AxisId FindAxis(const Stage& stage, std::string_view name);
+// `base`, or base1, base2 …: the first that no axis of any of the stages has.
+std::string FreshAxis(std::initializer_list<const Stage*> stages, const std::string& base);
 bool ReadsTensor(const Stage& stage, TensorId tensor);
 // Stages that load a tensor, in order.
 std::vector<StageId> ReadersOf(const Kernel& kernel, TensorId tensor);

@@ -59,8 +59,7 @@ Result<Kernel> Im2col(Kernel kernel, StageId index, const RewriteStep& step) {
   expanded.kind = TensorKind::kIntermediate;
   std::vector<Expr> own = AxisRefs(reader.axis_ids()), indices;  // the reader's axes as the new stage's, and back
   for (size_t d = 0; d < axes.size(); ++d) {
-    AxisId axis(0);
-    while (reader.axis(axis).name != axes[d]) ++axis;
+    const AxisId axis = FindAxis(reader, axes[d]);
     stage.axes.push_back(reader.axis(axis));
     expanded.shape.push_back(reader.axis(axis).extent);
     own[axis.index()] = AxisRef(AxisId(d));

@@ -118,20 +118,6 @@ Result<Pair> FindPair(const Kernel& kernel, StageId index) {
   return pair;
 }
 
-// `base`, or base1, base2 … : the first that is no axis of any of the stages.
-std::string FreshAxis(const std::vector<const Stage*>& stages, const std::string& base) {
-  auto is_taken = [&](const std::string& name) {
-    auto has = [&](const std::vector<Axis>& axes) {
-      return std::any_of(axes.begin(), axes.end(), [&](const Axis& axis) { return axis.name == name; });
-    };
-    return std::any_of(stages.begin(), stages.end(),
-                       [&](const Stage* stage) { return has(stage->axes) || has(stage->reduce_axes); });
-  };
-  std::string name = base;
-  for (int i = 1; is_taken(name); ++i) name = fmt::format("{}{}", base, i);
-  return name;
-}
-
 class Maker {
  public:
   Maker(Kernel kernel, StageId second, Pair pair, const std::string& base, int64_t block)

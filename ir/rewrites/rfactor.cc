@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "ir/graph/stage_graph.h"
@@ -12,18 +11,6 @@ namespace {
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
-// `base`, or base1, base2 … : the first that no axis of the stage has.
-std::string FreshAxis(const Stage& stage, const std::string& base) {
-  auto taken = [&](const std::string& name) {
-    auto is_it = [&](const Axis& axis) { return axis.name == name; };
-    return std::any_of(stage.axes.begin(), stage.axes.end(), is_it) ||
-           std::any_of(stage.reduce_axes.begin(), stage.reduce_axes.end(), is_it);
-  };
-  std::string name = base;
-  for (int i = 1; taken(name); ++i) name = fmt::format("{}{}", base, i);
-  return name;
-}
-
 }  // namespace
 
 Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_name, int64_t lanes,
@@ -31,26 +18,25 @@ Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_nam
   Stage& stage = kernel.stages[index];
   const std::string stage_name = kernel.tensors[stage.output].name;
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
-  auto axis = std::find_if(stage.reduce_axes.begin(), stage.reduce_axes.end(),
-                           [&](const Axis& a) { return a.name == axis_name; });
-  if (stage.reduction == Reduction::kNone || axis == stage.reduce_axes.end())
+  const AxisId axis = FindAxis(stage, axis_name);
+  if (stage.reduction == Reduction::kNone || !axis || !stage.Reduces(axis))
     return Refuse(fmt::format("{} does not reduce over {}", stage_name, axis_name));
   const Tensor& out = kernel.tensors[stage.output];
-  size_t spatial = stage.axes.size(), which = static_cast<size_t>(axis - stage.reduce_axes.begin());
-  Expr extent = axis->extent;
+  const Expr extent = stage.axis(axis).extent;
 
   // part[spatial…, l] = reduce over (k.q, the other axes) of body with k = q·lanes + l; outside, the identity.
-  const std::string lane = FreshAxis(stage, "l");
+  const std::string lane = FreshAxis({&stage}, "l");
   Stage part;
   part.axes = stage.axes;
   part.axes.push_back({lane, Int(lanes)});
   part.reduce_axes = stage.reduce_axes;
-  part.reduce_axes[which].extent = Binary(Op::kFloorDiv, extent + Int(lanes - 1), Int(lanes));
+  part.reduce_axes[axis.index() - stage.axes.size()].extent =
+      Binary(Op::kFloorDiv, extent + Int(lanes - 1), Int(lanes));
   part.reduction = stage.reduction;
   std::vector<Expr> values = AxisRefs(stage.spatial_ids());
-  for (AxisId axis : part.reduce_ids()) values.push_back(AxisRef(axis));
-  Expr k = values[spatial + which] * Int(lanes) + AxisRef(part.last_axis());
-  values[spatial + which] = k;
+  for (AxisId reduced : part.reduce_ids()) values.push_back(AxisRef(reduced));
+  Expr k = values[axis.index()] * Int(lanes) + AxisRef(part.last_axis());
+  values[axis.index()] = k;
   part.body = SubstituteAxes(stage.body, values);
   bool divides = extent.op() == Op::kInt && extent.int_value() % lanes == 0;
   if (!divides) {

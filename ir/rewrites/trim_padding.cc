@@ -71,12 +71,10 @@ Result<Kernel> TrimPadding(Kernel kernel, StageId index, const RewriteStep& step
 
   AxisSet trimmed(sum.axis_count());
   for (const std::string& name : axes) {
-    AxisId found;
-    for (AxisId axis : sum.reduce_ids())
-      if (!found && sum.axis(axis).name == name) found = axis;
-    if (!found || trimmed[found])
+    const AxisId axis = FindAxis(sum, name);
+    if (!axis || !sum.Reduces(axis) || trimmed[axis])
       return Refuse(fmt::format("{} does not reduce {}, or it is named twice", total.name, name));
-    trimmed[found] = true;
+    trimmed[axis] = true;
   }
   const Expr inside = HONE_TRY(InsideSource(kernel, sum, padded_load, trimmed));
   const Expr zero = Float(0, total.dtype);

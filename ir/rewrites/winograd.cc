@@ -130,9 +130,8 @@ class Winograd {
     if (stage.reduction != Reduction::kSum || stage.body.op() != Op::kMul || stage.axes.size() < 2 ||
         (type_ != DType::kF32 && type_ != DType::kF64))
       return Refuse("no convolution of floats");
-    for (const auto* axes : {&stage.axes, &stage.reduce_axes})
-      for (const Axis& axis : *axes)
-        if (axis.extent.op() != Op::kInt) return Refuse("winograd takes constant sizes");
+    for (AxisId axis : stage.axis_ids())
+      if (stage.axis(axis).extent.op() != Op::kInt) return Refuse("winograd takes constant sizes");
     Expr sides[2];
     bool is_padded[2] = {false, false};
     for (size_t i = 0; i < 2; ++i) {
@@ -223,10 +222,7 @@ class Winograd {
   std::vector<Expr> NoValues() const { return std::vector<Expr>(Sum().axis_count(), Int(0)); }
   // Names that no axis of the sum has.
   std::string Fresh(std::string name) const {
-    auto taken = [&](const Axis& axis) { return axis.name == name; };
-    while (std::any_of(Sum().axes.begin(), Sum().axes.end(), taken) ||
-           std::any_of(Sum().reduce_axes.begin(), Sum().reduce_axes.end(), taken))
-      name += "_";
+    while (FindAxis(Sum(), name)) name += "_";
     return name;
   }
   std::vector<Expr> At(const std::vector<AxisId>& axes, const std::vector<Expr>& values) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_scheduled.h"
 #include "ir/steps/schedule_state.h"
 #include "ir/steps/step_type.h"
@@ -67,9 +68,7 @@ Result<ScheduledKernel> ScheduleBuilder::Finish() { return FinishState(std::move
 
 std::optional<int64_t> LoopTrips(const Kernel& kernel, const Stage& stage, const StageSchedule& schedule,
                                  const std::string& path) {
-  for (const std::vector<Axis>* axes : {&stage.axes, &stage.reduce_axes})
-    for (const Axis& axis : *axes)
-      if (axis.name == path) return UpperExtent(kernel, axis.extent);
+  if (const AxisId axis = FindAxis(stage, path)) return UpperExtent(kernel, stage.axis(axis).extent);
   for (const LoopRelation& relation : schedule.relations) {
     auto child = std::find(relation.children.begin(), relation.children.end(), path);
     if (child == relation.children.end()) continue;

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
+#include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_scheduled.h"
 
 namespace hone {
@@ -33,7 +33,7 @@ Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::v
           fmt::format("the layout must name {} once, or as {}/f and {}%f with one f", axis.name, axis.name, axis.name));
   }
   for (const LayoutDim& dim : layout)
-    if (std::none_of(s.axes.begin(), s.axes.end(), [&](const Axis& a) { return a.name == dim.axis; }))
+    if (const AxisId axis = FindAxis(s, dim.axis); !axis || s.Reduces(axis))
       return Refuse(
           fmt::format("the layout names {}, which is no axis of {}", dim.axis, StageName(state.scheduled(), stage)));
   return {};

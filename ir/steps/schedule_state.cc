@@ -90,10 +90,7 @@ Result<void> ScheduleState::Rewritten(Kernel kernel) {
 
 bool ScheduleState::IsReduction(StageId stage, const std::string& path) const {
   const Stage& s = result_.kernel.stages[stage];
-  auto is_reduce_axis = [&](const std::string& name) {
-    return std::any_of(s.reduce_axes.begin(), s.reduce_axes.end(), [&](const Axis& a) { return a.name == name; });
-  };
-  if (is_reduce_axis(path)) return true;
+  if (const AxisId axis = FindAxis(s, path); axis && s.Reduces(axis)) return true;
   for (const LoopRelation& relation : result_.stages[stage].relations)
     if (std::find(relation.children.begin(), relation.children.end(), path) != relation.children.end())
       return std::any_of(relation.parents.begin(), relation.parents.end(),

@@ -1,7 +1,6 @@
 // Steps that say where a stage is computed and stored, and how its ends and reads are treated.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,17 +127,14 @@ std::string PrintTail(const TailStep& step) {
 Result<void> ApplyTail(const TailStep& step, ScheduleState& state) {
   const StageId index = HONE_TRY(state.FindStage(step.stage));
   const Stage& stage = state.stage(index);
-  auto find = [&](const std::vector<Axis>& axes) {
-    return std::find_if(axes.begin(), axes.end(), [&](const Axis& a) { return a.name == step.axis; });
-  };
-  const auto axis = find(stage.axes);
-  const bool is_reduced = axis == stage.axes.end();
-  if (is_reduced && find(stage.reduce_axes) == stage.reduce_axes.end())
-    return Refuse(fmt::format("{} has no axis {}", step.stage, step.axis));
+  const AxisId axis = FindAxis(stage, step.axis);
+  if (!axis) return Refuse(fmt::format("{} has no axis {}", step.stage, step.axis));
+  const bool is_reduced = stage.Reduces(axis);
   if (step.tail == Tail::kShift && is_reduced) return Refuse("a reduction cannot shift: it would count elements twice");
   if (step.tail == Tail::kPeel) {
     if (is_reduced) return Refuse("a reduction cannot be peeled: what is left would start from nothing again");
-    if (LowerExtent(state.kernel(), axis->extent) != UpperExtent(state.kernel(), axis->extent))
+    const Expr& extent = stage.axis(axis).extent;
+    if (LowerExtent(state.kernel(), extent) != UpperExtent(state.kernel(), extent))
       return Refuse(fmt::format("{} is a dynamic size: how much is left to peel is not known", step.axis));
   }
   state.schedule(index).tails[step.axis] = step.tail;

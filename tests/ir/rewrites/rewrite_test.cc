@@ -30,6 +30,13 @@ TEST(Rewrite, FindsByName) {
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "acc")), testing::ElementsAre(StageId(1)));
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "a")), testing::ElementsAre(StageId(0)));
   EXPECT_THAT(ReadersOf(kernel, FindTensor(kernel, "y")), testing::IsEmpty());
+  const Stage& acc = StageOf(kernel, "acc");
+  EXPECT_EQ(FindAxis(acc, "n"), AxisId(1));
+  EXPECT_EQ(FindAxis(acc, "k"), AxisId(2));
+  EXPECT_TRUE(acc.Reduces(FindAxis(acc, "k")) && !acc.Reduces(FindAxis(acc, "n")));
+  EXPECT_FALSE(FindAxis(acc, "q"));
+  EXPECT_EQ(FreshAxis({&acc}, "q"), "q");
+  EXPECT_EQ(FreshAxis({&StageOf(kernel, "y"), &acc}, "k"), "k1");
 }
 
 TEST(Rewrite, IdentitiesLeaveAReductionAsItIs) {
