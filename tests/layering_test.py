@@ -41,7 +41,7 @@ LAYERS = {
     "network/graph": {"base", "ir"},
     "network/onnx": {"base", "ir", "network/graph"},
     "network/run": {"base", "ir", "client", "network/graph", "network/onnx"},
-    "network": {"base", "ir", "client", "network"},
+    "network": {"base", "ir", "client", "network", "backends/drivers"},
     # What commands print with is shared by the report.
     "client/cli/report": {"base", "ir", "client/protocol", "client/cli/print_values.h", "client/cli/roofline_bound.h"},
     "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h", "cache/keys.h",
@@ -72,7 +72,7 @@ FOREIGN = {
     r"sodium": r"cache/bundle/ed25519\.cc",
     r"CL/": r"backends/drivers/opencl_context\.cc|bench/gpu_lab\.cc",
     r"vulkan/": r"backends/drivers/vulkan_[a-z]*\.(cc|h)",
-    r"shaderc/": r"backends/drivers/glsl_compiler\.cc",
+    r"glslang/": r"backends/gpu/compile_glsl\.cc",
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }
 

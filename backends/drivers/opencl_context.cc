@@ -12,7 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
+#include <map>
+#include <memory>
 
 namespace hone {
 namespace {
@@ -25,7 +26,7 @@ namespace {
   F(clCreateProgramWithSource) F(clBuildProgram) F(clGetProgramBuildInfo) F(clReleaseProgram) \
   F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg) F(clCreateBuffer)                    \
   F(clCreateSubBuffer) F(clReleaseMemObject) F(clEnqueueWriteBuffer) F(clEnqueueReadBuffer)   \
-  F(clEnqueueNDRangeKernel) F(clFinish) F(clGetEventProfilingInfo) F(clReleaseEvent)
+  F(clEnqueueNDRangeKernel) F(clEnqueueCopyBuffer) F(clFinish) F(clGetEventProfilingInfo) F(clReleaseEvent)
 // clang-format on
 
 struct OpenCl {
@@ -149,25 +150,58 @@ class Owned {
 };
 
 struct Memory {
-  Owned<cl_mem> whole, inside;  // with guards and without
+  Owned<cl_mem> whole, inside;  // with guards and without; of memory that is somebody else's, the part alone
   size_t bytes = 0;
 };
 
+struct OpenClMemory : DeviceMemory {
+  explicit OpenClMemory(Owned<cl_mem> owned) : memory(std::move(owned)) {}
+  Owned<cl_mem> memory;
+};
+
+cl_mem Of(const DeviceMemory& memory) { return static_cast<const OpenClMemory&>(memory).memory.get(); }
+
 struct Entry {
   Owned<cl_kernel> kernel;
+  std::vector<int32_t> buffers;
   std::array<size_t, 3> global{}, local{};
 };
 
 class OpenClKernel : public LoadedKernel {
  public:
-  OpenClKernel(const OpenCl& cl, cl_command_queue queue, Owned<cl_program> program, std::vector<Memory> memory,
-               std::vector<Entry> pack, std::vector<Entry> entries)
+  OpenClKernel(const OpenCl& cl, cl_command_queue queue, std::shared_ptr<Owned<cl_program>> program,
+               std::vector<Memory> memory, std::vector<Entry> pack, std::vector<Entry> entries)
       : cl_(cl),
         queue_(queue),
         program_(std::move(program)),
         memory_(std::move(memory)),
         pack_(std::move(pack)),
         entries_(std::move(entries)) {}
+
+  Result<void> Place(size_t buffer, const DeviceMemory& memory, size_t offset) override {
+    const cl_buffer_region region{offset, memory_[buffer].bytes};
+    cl_int code = CL_SUCCESS;
+    Owned<cl_mem> part(
+        cl_.clCreateSubBuffer(Of(memory), CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code),
+        cl_.clReleaseMemObject);
+    if (code == CL_MISALIGNED_SUB_BUFFER_OFFSET)
+      return Error{ErrorKind::kUnsupported, fmt::format("a buffer at offset {}", offset), ""};
+    if (code != CL_SUCCESS) return Failed("placing a buffer", code);
+    memory_[buffer].whole = {};
+    memory_[buffer].inside = std::move(part);
+    for (std::vector<Entry>* entries : {&pack_, &entries_})
+      for (Entry& entry : *entries) HONE_TRY(Pass(entry, static_cast<int32_t>(buffer)));
+    return {};
+  }
+
+  Result<void> Enqueue() override {
+    for (const Entry& entry : entries_) {
+      const cl_int code = cl_.clEnqueueNDRangeKernel(queue_, entry.kernel.get(), 3, nullptr, entry.global.data(),
+                                                     entry.local.data(), 0, nullptr, nullptr);
+      if (code != CL_SUCCESS) return Failed("launching", code);
+    }
+    return {};
+  }
 
   Result<void> Write(size_t buffer, std::span<const std::byte> data) override {
     if (data.empty()) return {};
@@ -192,6 +226,7 @@ class OpenClKernel : public LoadedKernel {
     std::vector<std::byte> guard(kDeviceGuardBytes);
     for (size_t i = 0; i < memory_.size(); ++i) {
       const Memory& memory = memory_[i];
+      if (memory.whole.get() == nullptr) continue;
       for (const size_t at : {size_t{0}, kDeviceGuardBytes + memory.bytes}) {
         const cl_int code = cl_.clEnqueueReadBuffer(queue_, memory.whole.get(), CL_TRUE, at, kDeviceGuardBytes,
                                                     guard.data(), 0, nullptr, nullptr);
@@ -203,6 +238,17 @@ class OpenClKernel : public LoadedKernel {
   }
 
  private:
+  // A buffer as an argument of a launch that has it.
+  Result<void> Pass(Entry& entry, int32_t buffer) {
+    cl_mem argument = memory_[static_cast<size_t>(buffer)].inside.get();
+    for (cl_uint position = 0; position < entry.buffers.size(); ++position) {
+      if (entry.buffers[position] != buffer) continue;
+      const cl_int code = cl_.clSetKernelArg(entry.kernel.get(), position, sizeof argument, &argument);
+      if (code != CL_SUCCESS) return Failed("passing an argument", code);
+    }
+    return {};
+  }
+
   Result<int64_t> Run(const std::vector<Entry>& entries, int calls) {
     if (entries.empty()) return 0;
     cl_event first = nullptr, last = nullptr;
@@ -234,7 +280,7 @@ class OpenClKernel : public LoadedKernel {
 
   const OpenCl& cl_;
   const cl_command_queue queue_;
-  Owned<cl_program> program_;
+  const std::shared_ptr<Owned<cl_program>> program_;
   std::vector<Memory> memory_;
   std::vector<Entry> pack_, entries_;
 };
@@ -244,19 +290,71 @@ class OpenClContext : public GpuContext {
   OpenClContext(const OpenCl& cl, Found found, Owned<cl_context> context, Owned<cl_command_queue> queue)
       : cl_(cl), found_(std::move(found)), context_(std::move(context)), queue_(std::move(queue)) {}
 
-  Result<std::unique_ptr<LoadedKernel>> Load(const DeviceArtifact& artifact) override {
-    Owned<cl_program> program = HONE_TRY(Build(artifact));
+  Result<std::unique_ptr<LoadedKernel>> Load(const DeviceArtifact& artifact, Operands operands) override {
+    std::shared_ptr<Owned<cl_program>> program = HONE_TRY(ProgramOf(artifact));
     std::vector<Memory> memory;
-    for (const DeviceBuffer& buffer : artifact.buffers)
-      memory.push_back(HONE_TRY(Allocate(static_cast<size_t>(buffer.bytes))));
+    for (const DeviceBuffer& buffer : artifact.buffers) {
+      const auto bytes = static_cast<size_t>(buffer.bytes);
+      const bool is_elsewhere = operands == Operands::kPlaced && buffer.operand >= 0;
+      memory.push_back(is_elsewhere ? Memory{{}, {}, bytes} : HONE_TRY(AllocateGuarded(bytes)));
+    }
     std::vector<Entry> pack, entries;
     for (const DeviceLaunch& launch : artifact.launches)
-      (launch.packs ? pack : entries).push_back(HONE_TRY(MakeEntry(program.get(), launch, memory)));
+      (launch.packs ? pack : entries).push_back(HONE_TRY(MakeEntry(program->get(), launch, memory)));
     return std::unique_ptr<LoadedKernel>(std::make_unique<OpenClKernel>(
         cl_, queue_.get(), std::move(program), std::move(memory), std::move(pack), std::move(entries)));
   }
 
+  Result<std::unique_ptr<DeviceMemory>> Allocate(size_t bytes) override {
+    cl_int code = CL_SUCCESS;
+    Owned<cl_mem> memory(
+        cl_.clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, std::max<size_t>(bytes, 16), nullptr, &code),
+        cl_.clReleaseMemObject);
+    if (code != CL_SUCCESS) return Failed(fmt::format("allocating {} bytes", bytes), code);
+    return std::unique_ptr<DeviceMemory>(std::make_unique<OpenClMemory>(std::move(memory)));
+  }
+
+  Result<void> Write(const DeviceMemory& to, size_t offset, std::span<const std::byte> data) override {
+    if (data.empty()) return {};
+    const cl_int code =
+        cl_.clEnqueueWriteBuffer(queue_.get(), Of(to), CL_TRUE, offset, data.size(), data.data(), 0, nullptr, nullptr);
+    if (code != CL_SUCCESS) return Failed("copying to the device", code);
+    return {};
+  }
+
+  Result<void> Read(const DeviceMemory& from, size_t offset, std::span<std::byte> data) override {
+    if (data.empty()) return {};
+    const cl_int code =
+        cl_.clEnqueueReadBuffer(queue_.get(), Of(from), CL_TRUE, offset, data.size(), data.data(), 0, nullptr, nullptr);
+    if (code != CL_SUCCESS) return Failed("copying from the device", code);
+    return {};
+  }
+
+  Result<void> Copy(const DeviceMemory& from, size_t from_offset, const DeviceMemory& to, size_t to_offset,
+                    size_t bytes) override {
+    if (bytes == 0) return {};
+    const cl_int code =
+        cl_.clEnqueueCopyBuffer(queue_.get(), Of(from), Of(to), from_offset, to_offset, bytes, 0, nullptr, nullptr);
+    if (code != CL_SUCCESS) return Failed("copying on the device", code);
+    return {};
+  }
+
+  Result<void> Finish() override {
+    const cl_int code = cl_.clFinish(queue_.get());
+    if (code != CL_SUCCESS) return Failed("running", code);
+    return {};
+  }
+
  private:
+  // The same code at other places is compiled once, for as long as it is loaded.
+  Result<std::shared_ptr<Owned<cl_program>>> ProgramOf(const DeviceArtifact& artifact) {
+    std::weak_ptr<Owned<cl_program>>& known = programs_[artifact.sources.empty() ? "" : artifact.sources[0]];
+    if (std::shared_ptr<Owned<cl_program>> program = known.lock()) return program;
+    auto program = std::make_shared<Owned<cl_program>>(HONE_TRY(Build(artifact)));
+    known = program;
+    return program;
+  }
+
   Result<Owned<cl_program>> Build(const DeviceArtifact& artifact) {
     if (artifact.language != "opencl" || artifact.sources.size() != 1)
       return Error{ErrorKind::kUnsupported, "an artifact in " + artifact.language + " for OpenCL", "artifact"};
@@ -275,7 +373,7 @@ class OpenClContext : public GpuContext {
     return Error{ErrorKind::kBuildFailed, "the device's compiler refuses the code: " + log, ""};
   }
 
-  Result<Memory> Allocate(size_t bytes) {
+  Result<Memory> AllocateGuarded(size_t bytes) {
     Memory memory;
     memory.bytes = std::max<size_t>(bytes, 16);
     const std::vector<std::byte> guard(kDeviceGuardBytes, kDeviceGuardByte);
@@ -302,10 +400,11 @@ class OpenClContext : public GpuContext {
     Entry entry;
     entry.kernel = {cl_.clCreateKernel(program, launch.entry.c_str(), &code), cl_.clReleaseKernel};
     if (code != CL_SUCCESS) return Failed("finding " + launch.entry, code);
-    cl_uint position = 0;
-    for (int32_t buffer : launch.buffers) {
-      cl_mem argument = memory[static_cast<size_t>(buffer)].inside.get();
-      code = cl_.clSetKernelArg(entry.kernel.get(), position++, sizeof argument, &argument);
+    entry.buffers = launch.buffers;
+    for (cl_uint position = 0; position < launch.buffers.size(); ++position) {
+      cl_mem argument = memory[static_cast<size_t>(launch.buffers[position])].inside.get();
+      if (argument == nullptr) continue;  // placed later
+      code = cl_.clSetKernelArg(entry.kernel.get(), position, sizeof argument, &argument);
       if (code != CL_SUCCESS) return Failed("passing the arguments of " + launch.entry, code);
     }
     for (size_t d = 0; d < 3; ++d) {
@@ -319,6 +418,7 @@ class OpenClContext : public GpuContext {
   const Found found_;
   Owned<cl_context> context_;
   Owned<cl_command_queue> queue_;
+  std::map<std::string, std::weak_ptr<Owned<cl_program>>> programs_;  // by source
 };
 
 }  // namespace

@@ -241,12 +241,26 @@ VulkanDevice::~VulkanDevice() {
   vk_.vkDestroyDevice(device_, nullptr);
 }
 
-Result<void> VulkanDevice::Do(const Record& record) {
-  VkCommandBufferBeginInfo begin{};
-  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-  begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  HONE_TRY(CheckVulkan("recording", vk_.vkBeginCommandBuffer(recording_, &begin)));
+Result<void> VulkanDevice::Add(const Record& record) {
+  if (!is_recording_) {
+    VkCommandBufferBeginInfo begin{};
+    begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+    begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    HONE_TRY(CheckVulkan("recording", vk_.vkBeginCommandBuffer(recording_, &begin)));
+    is_recording_ = true;
+  }
   record(recording_);
+  return {};
+}
+
+Result<void> VulkanDevice::Do(const Record& record) {
+  HONE_TRY(Add(record));
+  return Finish();
+}
+
+Result<void> VulkanDevice::Finish() {
+  if (!is_recording_) return {};
+  is_recording_ = false;
   HONE_TRY(CheckVulkan("recording", vk_.vkEndCommandBuffer(recording_)));
   VkSubmitInfo submit{};
   submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
@@ -257,6 +271,7 @@ Result<void> VulkanDevice::Do(const Record& record) {
 }
 
 Result<int64_t> VulkanDevice::Time(const Record& record) {
+  HONE_TRY(Finish());
   const Stopwatch watch;
   HONE_TRY(Do([&](VkCommandBuffer commands) {
     vk_.vkCmdResetQueryPool(commands, queries_.get(), 0, 2);
@@ -331,8 +346,10 @@ Result<VulkanMemory> VulkanDevice::Allocate(size_t bytes, bool seen) {
 Result<void> VulkanDevice::Write(const VulkanMemory& to, size_t offset, std::span<const std::byte> data) {
   for (size_t at = 0; at < data.size(); at += kStagingBytes) {
     const std::span<const std::byte> part = data.subspan(at, std::min(kStagingBytes, data.size() - at));
+    HONE_TRY(Finish());  // nobody reads the staging memory any more
     std::memcpy(staging_.mapped, part.data(), part.size());
     HONE_TRY(Copy(staging_, 0, to, offset + at, part.size()));
+    HONE_TRY(Finish());
   }
   return {};
 }
@@ -341,6 +358,7 @@ Result<void> VulkanDevice::Read(const VulkanMemory& from, size_t offset, std::sp
   for (size_t at = 0; at < data.size(); at += kStagingBytes) {
     const std::span<std::byte> part = data.subspan(at, std::min(kStagingBytes, data.size() - at));
     HONE_TRY(Copy(from, offset + at, staging_, 0, part.size()));
+    HONE_TRY(Finish());
     std::memcpy(part.data(), staging_.mapped, part.size());
   }
   return {};
@@ -349,7 +367,7 @@ Result<void> VulkanDevice::Read(const VulkanMemory& from, size_t offset, std::sp
 Result<void> VulkanDevice::Copy(const VulkanMemory& from, size_t from_offset, const VulkanMemory& to, size_t to_offset,
                                 size_t bytes) {
   const VkBufferCopy region{from_offset, to_offset, bytes};
-  return Do([&](VkCommandBuffer commands) {
+  return Add([&](VkCommandBuffer commands) {
     Order(commands);
     vk_.vkCmdCopyBuffer(commands, from.buffer.get(), to.buffer.get(), 1, &region);
     Order(commands);

@@ -99,9 +99,12 @@ class VulkanDevice {
   VkDevice get() const { return device_; }
 
   using Record = std::function<void(VkCommandBuffer)>;
-  // Runs what is recorded, and waits.
+  // Runs what is recorded after all that was added before, when somebody waits.
+  Result<void> Add(const Record& record);
+  Result<void> Finish();
+  // Adds, and waits.
   Result<void> Do(const Record& record);
-  // The same; nanoseconds that the device took for it, or, where it has no clock, the host.
+  // The same, by itself; nanoseconds that the device took for it, or, where it has no clock, the host.
   Result<int64_t> Time(const Record& record);
   // Later commands see what earlier ones wrote.
   void Order(VkCommandBuffer commands) const;
@@ -110,13 +113,14 @@ class VulkanDevice {
   Result<VulkanMemory> Allocate(size_t bytes, bool seen);
   Result<void> Write(const VulkanMemory& to, size_t offset, std::span<const std::byte> data);
   Result<void> Read(const VulkanMemory& from, size_t offset, std::span<std::byte> data);
+  // Added.
+  Result<void> Copy(const VulkanMemory& from, size_t from_offset, const VulkanMemory& to, size_t to_offset,
+                    size_t bytes);
 
  private:
   VulkanDevice(const VulkanFunctions& vk, VulkanFound found, VkDevice device)
       : vk_(vk), found_(std::move(found)), device_(device) {}
   Result<void> MakeParts();
-  Result<void> Copy(const VulkanMemory& from, size_t from_offset, const VulkanMemory& to, size_t to_offset,
-                    size_t bytes);
   Result<uint32_t> MemoryType(uint32_t allowed, bool seen) const;
 
   const VulkanFunctions& vk_;
@@ -125,6 +129,7 @@ class VulkanDevice {
   VkQueue queue_ = nullptr;
   VulkanOwned<VkCommandPool> commands_;
   VkCommandBuffer recording_ = nullptr;
+  bool is_recording_ = false;
   VulkanOwned<VkQueryPool> queries_;
   VulkanMemory staging_;
 };

@@ -182,7 +182,7 @@ class DeviceProcess {
       context_ = HONE_TRY(OpenDevice(*target.device()));
       open_for_ = *target.device();
     }
-    std::unique_ptr<LoadedKernel> kernel = HONE_TRY(context_->Load(artifact));
+    std::unique_ptr<LoadedKernel> kernel = HONE_TRY(context_->Load(artifact, Operands::kOwned));
     loaded_.push_front({digest, std::move(artifact), std::move(kernel)});
     return &loaded_.front();
   }

@@ -4,11 +4,8 @@
 #include <cmath>
 
 #include "backends/drivers/gpu_context.h"
-#include "base/bytes.h"
 #include "base/clock.h"
-#include "base/hash.h"
-#include "ir/device_artifact.h"
-#include "ir/language/canonical.h"
+#include "client/api/device_code.h"
 #include "ir/language/parse.h"
 
 namespace hone::cli {
@@ -16,17 +13,6 @@ namespace {
 
 constexpr double kSampleNs = 1e6;      // between two events, so that their clock's grain does not matter
 constexpr double kMostUs = 1'000'000;  // for all samples together
-
-Result<DeviceArtifact> Open(const Served& served) {
-  ReadOnlyMapping mapping = HONE_TRY(served.artifact.Map());
-  const Digest256 digest = Hash256(mapping.bytes());
-  if (AsText(std::as_bytes(std::span(digest))) != served.reply.digest)
-    return Error{ErrorKind::kCorrupt, "the code is not what honed announced", "artifact"};
-  DeviceArtifact artifact = HONE_TRY(DecodeDeviceArtifact(mapping.bytes(), served.reply.size));
-  if (!served.canonical.empty() && !SameButThreads(served.canonical, artifact.manifest.kernel))
-    return Error{ErrorKind::kCorrupt, "the code is another kernel's", "artifact"};
-  return artifact;
-}
 
 Comparison Compare(const Kernel& kernel, const DeviceArtifact& artifact,
                    const std::vector<std::vector<std::byte>>& operands) {
@@ -44,15 +30,11 @@ Comparison Compare(const Kernel& kernel, const DeviceArtifact& artifact,
 
 }  // namespace
 
-bool IsForDevice(const Served& served) { return KindOfTarget(served.reply.target) != kCpuKind; }
-
-Result<Manifest> CheckServed(const Served& served) { return HONE_TRY(Open(served)).manifest; }
-
 Result<RunReport> RunOnDevice(const Served& served, int samples) {
-  const DeviceArtifact artifact = HONE_TRY(Open(served));
+  const DeviceArtifact artifact = HONE_TRY(OpenDeviceCode(served));
   const Target target = HONE_TRY(ParseTarget(artifact.manifest.target));
   std::unique_ptr<GpuContext> context = HONE_TRY(OpenDevice(*target.device()));
-  std::unique_ptr<LoadedKernel> loaded = HONE_TRY(context->Load(artifact));
+  std::unique_ptr<LoadedKernel> loaded = HONE_TRY(context->Load(artifact, Operands::kOwned));
   const Kernel kernel = HONE_TRY(ParseKernel(artifact.manifest.kernel));
   std::vector<std::vector<std::byte>> operands(artifact.manifest.operands.size());
   for (size_t b = 0; b < artifact.buffers.size(); ++b) {

@@ -4,9 +4,9 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "client/api/device_code.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
-#include "client/cli/device_run.h"
 
 namespace hone::cli {
 namespace {
@@ -55,7 +55,7 @@ Result<Got> Get(Client& client, const std::string& kernel, const GetOptions& opt
     Stopwatch stopwatch;
     Served served = HONE_TRY(client.Fetch(kernel, options));
     if (IsForDevice(served)) {
-      HONE_TRY(CheckServed(served));
+      HONE_TRY(OpenDeviceCode(served));
       return Got{{std::move(served.reply), std::move(served.source), stopwatch.Microseconds()},
                  nullptr,
                  std::move(served.artifact)};

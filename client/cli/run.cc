@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "client/api/device_code.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/device_run.h"

@@ -131,7 +131,7 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
   HONE_TRY(executor.Run());
   for (size_t i = 0; i < plain.outputs.size(); ++i) {
     ValueId output = plain.outputs[i];
-    std::span<const std::byte> seen = executor.Output(i);
+    const std::span<const std::byte> seen = HONE_TRY(executor.Output(i));
     HostTensor tensor{plain.dtype(output), plain.shape(output),
                       std::string(reinterpret_cast<const char*>(seen.data()), seen.size())};
     HONE_TRY(add("output", i, output, tensor.data));
@@ -160,7 +160,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   report.arena = executor->arena();
   report.constant_bytes = executor->constant_bytes();
   for (size_t i = 0; i < executor->call_count(); ++i)
-    if (!executor->is_host(i)) report.expected_us += executor->handle(i).facts().reply.expected_us;
+    if (!executor->is_host(i)) report.expected_us += executor->expected_us(i);
   if (options.check) report.check = HONE_TRY(CheckNetwork(*executor, network.graph, plan, plain, data));
   SetInputs(*executor, plain, data);
   HONE_TRY(MeasureRuns(*executor, options.repeats, &report));

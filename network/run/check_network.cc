@@ -18,16 +18,18 @@ namespace {
 constexpr SampleOptions kSamples{
     .samples = 160, .budget = 2e6, .full_budget = 5e5, .full = false, .projection_budget = 0};
 
-Result<void> CheckKernel(Executor& executor, const CallPlan& plan, size_t call, NetworkCheck* check) {
+Result<void> CheckKernel(Executor& executor, const Graph& graph, const CallPlan& plan, size_t call,
+                         NetworkCheck* check) {
   Kernel kernel = HONE_TRY(ParseKernel(plan.calls[call].kernel));
-  std::span<void* const> operands = executor.operands(call);
+  std::span<void* const> operands = HONE_TRY(executor.Operands(call));
+  const auto bytes = static_cast<size_t>(KernelBytes(graph, plan.calls[call].output));
+  FillUnwritten(executor.manifest(call).operands.back().dtype, {static_cast<std::byte*>(operands.back()), bytes});
+  HONE_TRY(executor.SetOutput(call));
+  HONE_TRY(executor.RunCalls(call, call + 1));
+  operands = HONE_TRY(executor.Operands(call));
   std::vector<OperandView> inputs;
   for (void* operand : operands.first(operands.size() - 1)) inputs.push_back({operand});
-  const KernelHandle& handle = executor.handle(call);
-  auto output = static_cast<int>(operands.size()) - 1;
-  std::span<std::byte> written{static_cast<std::byte*>(operands.back()), static_cast<size_t>(handle.BytesOf(output))};
-  FillUnwritten(handle.manifest().operands.back().dtype, written);
-  HONE_TRY(executor.RunCalls(call, call + 1));
+  const std::span<const std::byte> written{static_cast<const std::byte*>(operands.back()), bytes};
   Interpreter interpreter(kernel, inputs);
   std::vector<Samples> samples = ComputeSamples(kernel, interpreter, kSamples, InputSeed(kernel));
   std::span<const std::byte> outputs[] = {written};
@@ -109,7 +111,7 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
   std::set<std::string> seen;
   for (size_t i = 0; i < executor.call_count(); ++i) {
     if (!executor.is_host(i) && seen.insert(plan.calls[i].kernel).second) {
-      HONE_TRY(CheckKernel(executor, plan, i, &check));
+      HONE_TRY(CheckKernel(executor, graph, plan, i, &check));
     } else {
       HONE_TRY(executor.RunCalls(i, i + 1));
     }
@@ -117,7 +119,7 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
   std::vector<Numbers> expected = HONE_TRY(EvaluateNetwork(plain, data));
   for (size_t o = 0; o < expected.size(); ++o) {
     ValueId output = graph.outputs[o];
-    std::span<const std::byte> bytes = executor.Output(o);
+    const std::span<const std::byte> bytes = HONE_TRY(executor.Output(o));
     Numbers seen_values = ToNumbers({graph.dtype(output), graph.shape(output),
                                      std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
     double largest = 0, off = 0;

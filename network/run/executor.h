@@ -1,7 +1,8 @@
 // Runs a network through kernels that honed serves: constants bound and packed once, memory planned ahead, calls in
-// order.
+// order. Two of them: on the CPU (host_executor) and on a device with a driver (device_executor).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,52 +23,58 @@ struct ExecutorOptions {
 // Not thread-safe: one call of Run at a time.
 class Executor {
  public:
-  // Gets every kernel and binds its constants. `graph` must know all constants (SeedWeights) and live as long as this.
-  // Errors of Client::Get, with the call's label; kLimit: no memory.
+  // Gets every kernel and binds its constants: on the CPU, or on the device that `options.get.target` names. `graph`
+  // must know all constants (SeedWeights) and live as long as this. Errors of Client::Fetch, with the call's label;
+  // kLimit: no memory; on a device errors of its driver.
   static Result<std::unique_ptr<Executor>> Create(Client& client, Graph& graph, const CallPlan& plan,
                                                   const ExecutorOptions& options);
+  virtual ~Executor() = default;
 
-  // Elements of an input, to be written before Run; of an output, to be read after it. In the order
-  // of Graph::inputs and Graph::outputs.
-  std::span<std::byte> Input(size_t i);
-  std::span<const std::byte> Output(size_t i) const;
+  // Elements of an input, to be written before Run; of an output, to be read after it, and good until the next one. In
+  // the order of Graph::inputs and Graph::outputs.
+  virtual std::span<std::byte> Input(size_t i) = 0;
+  virtual Result<std::span<const std::byte>> Output(size_t i) = 0;
 
-  // Errors say which call failed: kInvalid, kLimit, kRunFailed.
-  Result<void> Run() { return RunCalls(0, calls_.size()); }
-  Result<void> RunCalls(size_t begin, size_t end);
+  // Errors say which call failed: kInvalid, kLimit, kRunFailed. Inputs are taken when the first call runs.
+  Result<void> Run() { return RunCalls(0, call_count()); }
+  virtual Result<void> RunCalls(size_t begin, size_t end) = 0;
 
-  size_t call_count() const { return calls_.size(); }
+  size_t call_count() const { return plan_.calls.size(); }
+  bool is_host(size_t call) const { return plan_.calls[call].is_host(); }
   const ArenaPlan& arena() const { return arena_; }
   int64_t constant_bytes() const { return constant_bytes_; }
-  bool is_host(size_t call) const { return calls_[call].handle == nullptr; }
-  const KernelHandle& handle(size_t call) const { return *calls_[call].handle; }  // REQUIRES: !is_host(call)
-  // What a call reads and then writes, in the kernel's order, constants included.
-  std::span<void* const> operands(size_t call) const { return calls_[call].operands; }
+  // Of a kernel, as honed served it. REQUIRES: !is_host(call).
+  virtual const Manifest& manifest(size_t call) const = 0;
+  virtual double expected_us(size_t call) const = 0;
 
- private:
-  struct Call {
-    std::shared_ptr<KernelHandle> handle;  // shared where no constants are bound; nullptr: no kernel
-    std::vector<void*> buffers;            // nullptr for what is bound
-    std::vector<void*> operands;
-    std::string label;
-  };
+  // For checks: what a call reads and then writes, in the kernel's order, constants included, as it is now. Good until
+  // the next call of this, or of RunCalls.
+  virtual Result<std::span<void* const>> Operands(size_t call) = 0;
+  // What was written there becomes the call's output.
+  virtual Result<void> SetOutput(size_t call) = 0;
 
+ protected:
   Executor(Graph& graph, const CallPlan& plan) : graph_(graph), plan_(plan) {}
-  Result<void> PlanMemory();
-  Result<void*> ConstantData(ValueId value);
-  Result<void*> Address(ValueId value);
-  Result<void> Prepare(Client& client, const ExecutorOptions& options);
+
+  // Lays out what flows between calls: a step a call. Inputs have memory of their own, which calls leave alone; outputs
+  // stay until the end. Values that own memory begin at multiples of `alignment`, or of kArenaAlignment if that is
+  // more.
+  void PlanMemory(int64_t alignment);
+  // Elements of a constant, as kernels hold them.
+  Result<std::shared_ptr<const HostTensor>> Constant(ValueId value);
+  // Where an error of a call belongs.
+  static Error InCall(Error error, const KernelCall& call);
 
   Graph& graph_;
   const CallPlan& plan_;
   ArenaPlan arena_;
-  AlignedBytes memory_;
-  std::vector<AlignedBytes> inputs_;
-  std::map<ValueId, AlignedBytes> constants_;
+  std::map<ValueId, int64_t> offsets_;  // in the arena, of values that own a part of it
   int64_t constant_bytes_ = 0;
-  std::map<ValueId, int64_t> offsets_;  // of values that own a part of the arena
-  std::vector<Call> calls_;
 };
+
+// Has the daemon make what it does not have, over several connections at once. What fails is asked for again, and said,
+// one by one.
+void FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& options);
 
 // Bytes of a value as kernels hold it.
 int64_t KernelBytes(const Graph& graph, ValueId value);

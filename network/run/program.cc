@@ -154,7 +154,8 @@ class ProgramVersion {
     results_.clear();
     const Graph& graph = network_.graph;
     for (size_t i = 0; i < graph.outputs.size(); ++i)
-      results_.push_back({graph.dtype(graph.outputs[i]), graph.shape(graph.outputs[i]), executor_->Output(i).data()});
+      results_.push_back(
+          {graph.dtype(graph.outputs[i]), graph.shape(graph.outputs[i]), HONE_TRY(executor_->Output(i)).data()});
     return {};
   }
 

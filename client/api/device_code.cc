@@ -1,0 +1,23 @@
+#include "client/api/device_code.h"
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "ir/language/canonical.h"
+#include "ir/target.h"
+
+namespace hone {
+
+bool IsForDevice(const Served& served) { return KindOfTarget(served.reply.target) != kCpuKind; }
+
+Result<DeviceArtifact> OpenDeviceCode(const Served& served) {
+  const ReadOnlyMapping mapping = HONE_TRY(served.artifact.Map());
+  const Digest256 digest = Hash256(mapping.bytes());
+  if (AsText(std::as_bytes(std::span(digest))) != served.reply.digest)
+    return Error{ErrorKind::kCorrupt, "the code is not what honed announced", "artifact"};
+  DeviceArtifact artifact = HONE_TRY(DecodeDeviceArtifact(mapping.bytes(), served.reply.size));
+  if (!served.canonical.empty() && !SameButThreads(served.canonical, artifact.manifest.kernel))
+    return Error{ErrorKind::kCorrupt, "the code is another kernel's", "artifact"};
+  return artifact;
+}
+
+}  // namespace hone

@@ -1,0 +1,16 @@
+// Code for another kind of device than the CPU, as it was served: no process can map and call it.
+#pragma once
+
+#include "base/result.h"
+#include "client/api/client.h"
+#include "ir/device_artifact.h"
+
+namespace hone {
+
+// Whether that is what was served.
+bool IsForDevice(const Served& served);
+
+// Checked: it is whole, and the kernel's that was asked for. kCorrupt.
+Result<DeviceArtifact> OpenDeviceCode(const Served& served);
+
+}  // namespace hone
