@@ -39,6 +39,20 @@ class Models(harness.HoneTest):
         text = self.hone("run", path("squeeze_excite"), "--repeat", "3")
         self.assertIn("verified", text)
 
+    def test_run_checks_whole_networks_on_other_devices(self):
+        self.start()
+        targets = self.hone_json("status")[0]["targets"]
+        kinds = sorted({target.split()[0] for target in targets} - {"cpu"})
+        if not kinds:
+            self.skipTest("[SKIP] no OpenCL or Vulkan device is installed (Debian: pocl-opencl-icd, mesa-vulkan-drivers)")
+        # Parts of concatenations that begin anywhere, values in other shapes, work without a kernel, packed weights.
+        for kind in kinds:
+            for name in ("attention", "dense_blocks", "movement"):
+                with self.subTest(kind + " " + name):
+                    out = self.hone_json("run", path(name), "--repeat", "1", "--target", kind + ":0")[0]
+                    self.assertTrue(out["verified"])
+                    self.assertLessEqual(out["difference"], out["tolerance"])
+
     def test_run_exports_what_went_in_and_came_out(self):
         self.start()
         directory = os.path.join(self.directory.path, "exported")
