@@ -1,5 +1,7 @@
 #include "codegen/machine_model.h"
 
+#include "codegen/instructions.h"
+
 namespace hone {
 
 MachineModel ModelCpu(const CpuTarget& target) {
@@ -11,6 +13,8 @@ MachineModel ModelCpu(const CpuTarget& target) {
   // Of 512 bits; half a vector is done in half the time.
   machine.divide_cycles = machine.divide_cycles * machine.vector_bits / 512;
   machine.cores = target.cores;
+  for (const Instruction& instruction : AllInstructions())
+    if (HasInstruction(target, instruction)) machine.instructions.push_back(&instruction);
   machine.l1_bytes = target.l1_bytes;
   machine.l2_bytes = target.l2_bytes;
   machine.l3_bytes = target.l3_bytes;

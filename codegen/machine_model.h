@@ -5,11 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "ir/graph/op_traits.h"
 #include "ir/target.h"
 
 namespace hone {
+
+struct Instruction;
 
 // Of one core, where nothing else is said. What has a value here is the same on every core that there is a target for
 // (Haswell … Sapphire Rapids, Zen 2 … 5, Neoverse): Agner Fog's tables and uops.info.
@@ -31,6 +34,9 @@ struct MachineModel {
   int HoistedLoads() const { return vector_registers * 3 / 8; }
   // Independent accumulators that keep the FMA pipes busy.
   int FmaChains() const { return static_cast<int>(fma_latency * fma_per_cycle); }
+
+  // ---- Instructions that sum several products in a lane (codegen/instructions.h), those preferred first
+  std::vector<const Instruction*> instructions;
 
   // ---- Ports: vector instructions that start in a cycle
   double fma_per_cycle = 2;  // any arithmetic

@@ -47,7 +47,8 @@ class Walker {
   void Walk(const Stmt& stmt) {
     if (open_tiles_at_.size() < analysis_.nodes.size()) open_tiles_at_.resize(analysis_.nodes.size());
     switch (stmt.kind) {
-      case Stmt::Kind::kBlock: return WalkBody(stmt);
+      case Stmt::Kind::kBlock:
+      case Stmt::Kind::kInstruction: return WalkBody(stmt);
       case Stmt::Kind::kRegisters:
         open_tiles_at_[static_cast<size_t>(node_)].push_back(stmt.buffer);
         open_tiles_.push_back(stmt.buffer);

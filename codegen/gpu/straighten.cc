@@ -102,6 +102,7 @@ Result<void> LaunchMaker::EmitAll(const std::vector<StmtPtr>& list) {
 
 Result<void> LaunchMaker::Emit(const Stmt& stmt) {
   switch (stmt.kind) {
+    case Stmt::Kind::kInstruction: return EmitAll(stmt.body);  // as what it means
     case Stmt::Kind::kBlock: {
       if (!stmt.all_threads) return EmitAll(stmt.body);
       if (vector_)

@@ -70,6 +70,7 @@ Result<void> FunctionEmitter::EmitStmt(const Stmt& stmt) {
       return {};
     case Stmt::Kind::kLoop: return EmitLoop(stmt);
     case Stmt::Kind::kStore: return EmitStore(stmt);
+    case Stmt::Kind::kInstruction: return EmitInstruction(stmt);
     case Stmt::Kind::kBarrier: HONE_CHECK(!"a barrier on a processor");
   }
   return {};

@@ -118,9 +118,15 @@ class FunctionEmitter {
     return value->getType()->isVectorTy() || lanes_ == 0 ? value : Splat(value);
   }
 
+  // emit_instruction.cc
+  Result<llvm::Value*> EmitOperand(const ValueNode& load, int64_t steps);
+  Result<void> EmitInstruction(const Stmt& stmt);
+
   // llvm_registers.cc
   Result<llvm::Value*> ReadTile(BufferId buffer, const std::vector<Linear>& index);
   Result<void> WriteTile(const Stmt& stmt, const Mask& mask);
+  using Place = std::pair<const Slot*, int>;  // of an element of a tile: its lane; −1: a scalar
+  llvm::Value* PickFromNarrow(DType type, const std::vector<llvm::Value*>& sources, const std::vector<Place>& places);
   Result<llvm::Value*> AccumulateLanes(const Stmt& stmt, llvm::Value* old);
   // A buffer of which an unrolled loop of a reduction broadcasts elements that its next copies want again, more than
   // there are registers for beside the tile; none: there is no such. Read again where they are used, they cost nothing.

@@ -4,6 +4,7 @@
 #include <llvm/IR/InlineAsm.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "base/check.h"
@@ -104,7 +105,7 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(BufferId buffer, const std::vecto
     return slot->second.value;
 
   // Where an element lives: its slot and the lane there (-1: a scalar).
-  auto locate = [&](int64_t element) -> std::optional<std::pair<const Slot*, int>> {
+  auto locate = [&](int64_t element) -> std::optional<Place> {
     auto owner = tile.owner.find(element);
     if (owner == tile.owner.end()) return std::nullopt;
     const Slot& s = tile.slots.at(owner->second);
@@ -120,7 +121,7 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(BufferId buffer, const std::vecto
     return extract(place->first, place->second);
   }
   std::vector<llvm::Value*> rows;
-  std::vector<std::pair<const Slot*, int>> places;
+  std::vector<Place> places;
   bool one_column = true;
   for (int lane = 0; lane < active_; ++lane) {
     auto place = locate(uneven.empty() ? offset + step * lane : uneven[static_cast<size_t>(lane)]);
@@ -159,6 +160,7 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(BufferId buffer, const std::vecto
     }
     return picked;
   }
+  if (llvm::Value* picked = PickFromNarrow(program_.buffer(buffer).dtype, sources, places)) return picked;
   llvm::Value* gathered = llvm::PoisonValue::get(
       llvm::FixedVectorType::get(rows[0]->getType()->getScalarType(), static_cast<unsigned>(lanes_)));
   for (int lane = 0; lane < active_; ++lane)
@@ -166,6 +168,35 @@ Result<llvm::Value*> FunctionEmitter::ReadTile(BufferId buffer, const std::vecto
         gathered, extract(places[static_cast<size_t>(lane)].first, places[static_cast<size_t>(lane)].second),
         static_cast<uint64_t>(lane));
   return gathered;
+}
+
+// A vector of the lanes' places in narrower vectors, as where rows are interleaved: these are put side by side, as
+// memory holds them, and one shuffle picks. nullptr: they are not vectors of one kind, or too many for that.
+llvm::Value* FunctionEmitter::PickFromNarrow(DType type, const std::vector<llvm::Value*>& sources,
+                                             const std::vector<Place>& places) {
+  const int narrow = places[0].first->lanes;
+  bool are_alike = narrow > 0 && narrow < lanes_ && sources.size() * static_cast<size_t>(narrow) <= 2 * places.size();
+  for (const auto& [slot, lane] : places) are_alike = are_alike && lane >= 0 && slot->lanes == narrow;
+  if (!are_alike) return nullptr;
+  std::vector<llvm::Value*> whole;
+  for (llvm::Value* source : sources) whole.push_back(ToMemory(type, source));
+  int width = narrow;
+  while (whole.size() > 1) {
+    if (whole.size() % 2 != 0) whole.push_back(llvm::PoisonValue::get(whole[0]->getType()));
+    std::vector<int> both(static_cast<size_t>(2 * width));
+    std::iota(both.begin(), both.end(), 0);
+    std::vector<llvm::Value*> wider;
+    for (size_t i = 0; i < whole.size(); i += 2)
+      wider.push_back(builder_.CreateShuffleVector(whole[i], whole[i + 1], both));
+    whole = std::move(wider);
+    width *= 2;
+  }
+  std::vector<int> mask(static_cast<size_t>(lanes_), -1);
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto source = std::find(sources.begin(), sources.end(), places[i].first->value) - sources.begin();
+    mask[i] = static_cast<int>(source) * narrow + places[i].second;
+  }
+  return FromMemory(type, builder_.CreateShuffleVector(whole[0], mask));
 }
 
 Result<void> FunctionEmitter::WriteTile(const Stmt& stmt, const Mask& mask) {

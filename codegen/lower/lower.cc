@@ -308,6 +308,7 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
   }
   HONE_TRY(BuildLevel(stage, depth + 1, initialised || promotes, *body));
   if (promotes) HONE_TRY(BuildWriteBack(stage, depth + 1, *body));
+  if (depth == InstructionDepth(stage)) loop = HONE_TRY(WrapInstruction(stage, std::move(loop)));
   out.push_back(std::move(loop));
   return {};
 }

@@ -126,6 +126,15 @@ class Lowering {
   void BoundLoop(StageId stage, size_t loop, Stmt& stmt);
   bool Moves(const Linear& form, VarId loop);
 
+  // lower_instruction.cc
+  // Number of the first loop that an instruction does; of all loops if none does any.
+  size_t InstructionDepth(StageId stage) const;
+  Result<const Instruction*> CheckInstruction(StageId stage) const;
+  Result<void> CheckOperand(const Instruction& instruction, const ValueNode& load, VarId steps, VarId lanes) const;
+  bool DependsOn(VarId id, VarId on) const;
+  // The instruction, with the loops that it does.
+  Result<StmtPtr> WrapInstruction(StageId stage, StmtPtr loops);
+
   // lower_pieces.cc
   // An axis in pieces: [0, borders[0]), … up to its extent.
   struct Pieces {

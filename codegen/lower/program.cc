@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/instructions.h"
 #include "ir/steps/step_reader.h"
 
 namespace hone {
@@ -97,6 +98,10 @@ class Printer {
         return;
       }
       case Stmt::Kind::kBarrier: Line(depth, "barrier"); return;
+      case Stmt::Kind::kInstruction:
+        Line(depth, std::string(stmt.instruction->name));
+        for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
+        return;
       case Stmt::Kind::kStore: {
         static constexpr const char* kCombine[] = {"?", "=", "+=", "max=", "min=", "*=", "max_of_numbers="};
         Line(depth, fmt::format("{}{} {} {}{}", program_.buffer(stmt.buffer).name, Index(stmt.index),

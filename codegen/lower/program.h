@@ -64,6 +64,8 @@ struct ValueNode {
   static ValueNode Operation(Op op, DType type, std::vector<ValuePtr> args);
 };
 
+struct Instruction;  // codegen/instructions.h
+
 struct Stmt;
 using StmtPtr = std::unique_ptr<Stmt>;
 
@@ -74,10 +76,18 @@ struct Stmt {
     kStore,      // buffer[index] = value, or combine(buffer[index], value); only where every guard is ≥ 0
     kRegisters,  // `body`, inside of which `buffer` lives: a register tile
     kBarrier,    // no thread of the block goes on before all have come here
+    // One instruction, or `body`, which comes to the same: a loop over steps around one over lanes around a store that
+    // adds to a register tile.
+    kInstruction,
   };
   Kind kind = Kind::kBlock;
   std::vector<StmtPtr> body;  // all but kStore and kBarrier
-  bool all_threads = false;   // kBlock: a nest that all threads of a block compute together
+
+  // kInstruction
+  const Instruction* instruction = nullptr;
+  std::vector<ValuePtr> operands;  // loads, in the instruction's order
+
+  bool all_threads = false;  // kBlock: a nest that all threads of a block compute together
 
   // kLoop
   VarId var;

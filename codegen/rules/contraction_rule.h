@@ -27,6 +27,10 @@ struct ContractionPair {
   std::string out;
 };
 
+// The contraction by an instruction, if the target has one for it: rewritten so that it fits. Else as it is.
+// schedule_instruction.cc.
+Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction);
+
 class ContractionRule {
  public:
   // `columns`: an intermediate that need not exist where a panel is packed from it; "" if there is none.
@@ -46,6 +50,12 @@ class ContractionRule {
   void ScheduleInRegisters(const std::string& stage);
   bool IsTrimmed(AxisId axis, TrimWay way) const;
   void PackVectorOperand();
+  std::vector<LayoutDim> GroupedLayout(const std::vector<std::string>& names, const AccessPattern& access,
+                                       int64_t width) const;
+  void PackGroups();
+  void CopyRowGroups();
+  void FinishSum(std::vector<std::string> order, const std::vector<std::string>& unrolled, const std::string& group,
+                 const std::string& lanes, const std::string& tile_loop);
   void PackRowOperand();
   void ChooseBlock();
   std::vector<int64_t> BlockOptions(int64_t tiles) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/arithmetic.h"
+#include "codegen/instructions.h"
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/stage_graph.h"
@@ -75,12 +76,15 @@ void ContractionRule::Emit() {
   lanes_ = std::min<int64_t>(c_.lanes, BitCeil(c_.extents[tile_.vector_axis]));
   width_ = lanes_ * tile_.vectors;
   if (const AccessPattern& access = c_.operands[tile_.vector_operand];
-      access.strides[tile_.vector_axis] == 1 && access.dimension[tile_.vector_axis])
+      access.strides[tile_.vector_axis] == 1 && access.dimension[tile_.vector_axis] && c_.group == 1)
     tile_.direct =
         planner_.ChooseIf(pair_.sum, {"direct", "the vector operand is read where it lies, not packed"}, tile_.direct);
   TrimPadding();
   ChooseReductionBlock();
-  PackVectorOperand();
+  if (c_.group > 1)
+    PackGroups(), CopyRowGroups();
+  else
+    PackVectorOperand();
   PackRowOperand();
   ChooseBlock();
   ScheduleOut();
@@ -286,7 +290,12 @@ void ContractionRule::ScheduleSum() {
   planner_.Split(sum, vector, {lanes_});
   std::vector<std::string> order, unrolled;
   // Windows stay loops: unrolled, their broadcasts would be kept in registers from one step to the next.
-  for (AxisId axis : c_.reduce) order.push_back(Name(axis));
+  for (AxisId axis : c_.reduce) {
+    order.push_back(Name(axis));
+    if (axis != c_.use.grouped) continue;
+    planner_.Split(sum, order.back(), {c_.group});
+    order.back() += ".0";
+  }
   UnrollReduction(order, unrolled);
   for (const std::vector<AxisId>* group :
        {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
@@ -297,10 +306,23 @@ void ContractionRule::ScheduleSum() {
     }
   order.push_back(vector + ".0");
   unrolled.push_back(vector + ".0");
-  order.push_back(vector + ".1");
+  FinishSum(order, unrolled, c_.group > 1 ? Name(c_.use.grouped) + ".1" : "", vector + ".1", "");
+}
+
+// The sum's loops in their order, and inside them the lanes, or what an instruction does at once. `tile_loop`: inside
+// it a register tile of the sum; "": all of it is in registers.
+void ContractionRule::FinishSum(std::vector<std::string> order, const std::vector<std::string>& unrolled,
+                                const std::string& group, const std::string& lanes, const std::string& tile_loop) {
+  const std::string& sum = pair_.sum;
+  if (!group.empty()) order.push_back(group);
+  order.push_back(lanes);
   planner_.Reorder(sum, order);
+  if (!tile_loop.empty()) planner_.RegisterTile(sum, tile_loop);
   planner_.Unroll(sum, unrolled);
-  planner_.Vectorize(sum, {vector + ".1"});
+  if (group.empty())
+    planner_.Vectorize(sum, {lanes});
+  else
+    planner_.Tensorize(std::string(c_.use.instruction->name), sum, {group, lanes});
   planner_.MarkScheduled(sum);
 }
 
@@ -343,7 +365,13 @@ void ContractionRule::ScheduleBlockedSum() {
   planner_.Store(sum, Scope::kPerWorker, layout);
 
   planner_.Split(sum, vector, {lanes_});
-  planner_.Split(sum, first, {reduction_block_});
+  std::string steps;
+  if (c_.use.grouped == c_.reduce[0]) {
+    planner_.Split(sum, first, {reduction_block_, c_.group});
+    steps = first + ".2";
+  } else {
+    planner_.Split(sum, first, {reduction_block_});
+  }
   std::vector<std::string> order{first + ".0"}, inside, unrolled;
   for (const std::vector<AxisId>* group :
        {&c_.batch, &c_.only[1 - tile_.vector_operand], &c_.only[tile_.vector_operand]})
@@ -363,17 +391,16 @@ void ContractionRule::ScheduleBlockedSum() {
   for (size_t i = 1; i < c_.reduce.size(); ++i) {
     order.push_back(Name(c_.reduce[i]));
     if (IsTrimmed(c_.reduce[i], TrimWay::kByCopies)) unrolled.push_back(order.back());
+    if (c_.use.grouped != c_.reduce[i]) continue;
+    planner_.Split(sum, order.back(), {c_.group});
+    steps = order.back() + ".1";
+    order.back() += ".0";
   }
   unrolled.insert(unrolled.end(), inside.begin(), inside.end());
   order.insert(order.end(), inside.begin(), inside.end());
   order.push_back(vector + ".0");
   unrolled.push_back(vector + ".0");
-  order.push_back(vector + ".1");
-  planner_.Reorder(sum, order);
-  planner_.RegisterTile(sum, tile_loop);
-  planner_.Unroll(sum, unrolled);
-  planner_.Vectorize(sum, {vector + ".1"});
-  planner_.MarkScheduled(sum);
+  FinishSum(std::move(order), unrolled, steps, vector + ".1", tile_loop);
 }
 
 bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
@@ -390,7 +417,9 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   // by columns it needs no sums across lanes, and what follows runs in whole vectors.
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
-  if (!has_rows || !has_columns) {
+  if (columns.empty()) contraction = UseInstruction(planner, *std::move(contraction));
+  const std::string sum = contraction->stage;
+  if (contraction->group == 1 && (!has_rows || !has_columns)) {
     const Tensor& matrix = planner.kernel().tensors[contraction->operands[has_rows ? 0 : 1].tensor];
     if (!matrix.is_const || matrix.kind != TensorKind::kInput ||
         contraction->reduction > kShortRow * contraction->lanes)
@@ -399,7 +428,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   }
   std::optional<RegisterTile> tile = ChooseTile(planner, *contraction);
   if (!tile) return planner.Refuse("contraction", name, "no axis that vectors could run along");
-  std::optional<ContractionPair> pair = FindPair(planner, name);
+  std::optional<ContractionPair> pair = FindPair(planner, sum);
   if (!pair) return planner.Refuse("contraction", name, "the sum cannot be separated from what it is written to");
   contraction->stage = pair->sum;
   ContractionRule(planner, *pair, *std::move(contraction), *tile, columns).Emit();

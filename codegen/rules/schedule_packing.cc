@@ -62,9 +62,9 @@ void ContractionRule::PackVectorOperand() {
 void ContractionRule::PackRowOperand() {
   const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[access.tensor];
-  row_is_total_ = tensor.kind == TensorKind::kIntermediate;
+  row_is_total_ = row_is_total_ || tensor.kind == TensorKind::kIntermediate;
   const AxisId row = tile_.row_axis[1];
-  if (!row) return;
+  if (!row || c_.group > 1) return;
   int64_t rows = tile_.rows[1];
   if (!access.IsPlain()) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");

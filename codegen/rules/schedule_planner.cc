@@ -105,6 +105,11 @@ void SchedulePlanner::Vectorize(const std::string& stage, const std::vector<std:
   if (!loops.empty()) schedule_.push_back(VectorizeStep{stage, loops});
 }
 
+void SchedulePlanner::Tensorize(const std::string& instruction, const std::string& stage,
+                                const std::vector<std::string>& loops) {
+  schedule_.push_back(TensorizeStep{instruction, stage, loops});
+}
+
 void SchedulePlanner::Bind(const std::string& stage, const std::string& loop, LaunchAxis axis) {
   schedule_.push_back(BindStep{stage, loop, axis});
 }

@@ -82,6 +82,7 @@ class SchedulePlanner {
   void Reorder(const std::string& stage, const std::vector<std::string>& loops);
   void Unroll(const std::string& stage, const std::vector<std::string>& loops);     // of none: no step
   void Vectorize(const std::string& stage, const std::vector<std::string>& loops);  // of none: no step
+  void Tensorize(const std::string& instruction, const std::string& stage, const std::vector<std::string>& loops);
   void Bind(const std::string& stage, const std::string& loop, LaunchAxis axis);
   void ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop);
   void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});

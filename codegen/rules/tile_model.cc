@@ -158,14 +158,15 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
   side.extent = c.extents[axis];
   if (side.extent < 2 || c.reduce.empty()) return std::nullopt;
   side.plain = access.IsPlain();
-  side.contiguous = access.strides[axis] == 1;
+  side.contiguous = access.strides[axis] == 1 && c.group == 1;  // groups of steps lie nowhere side by side in lanes
+  if (c.group > 1 && (operand != c.use.packed || side.extent < c.lanes)) return std::nullopt;
   if (!side.plain && !side.contiguous) return std::nullopt;
   side.lanes = std::min<int64_t>(c.lanes, BitCeil(side.extent));
   side.is_const = planner.kernel().tensors[access.tensor].is_const;
   side.bytes = static_cast<double>(planner.Bytes(access.tensor));
   const AxisId longest = *std::max_element(c.reduce.begin(), c.reduce.end(),
                                            [&](AxisId a, AxisId b) { return c.extents[a] < c.extents[b]; });
-  const int64_t stride = access.strides[longest] * c.element_bytes;
+  const int64_t stride = access.strides[longest] * c.element_bytes / c.group;
   const MachineModel& machine = planner.machine();
   side.evicts_itself = RowsCollide(machine, c.extents[longest], stride);
   side.crosses_lines = stride % machine.line_bytes != 0;
@@ -255,7 +256,7 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   const AccessPattern& row_operand = c.operands[1 - side.operand];
   const bool is_const = planner.kernel().tensors[row_operand.tensor].is_const;
   for (AxisId k : c.reduce) {
-    const int64_t far = row_operand.strides[k] * c.element_bytes;
+    const int64_t far = row_operand.strides[k] * c.element_bytes / c.group;
     const auto bytes = static_cast<double>(planner.Bytes(row_operand.tensor));
     if (!is_const && c.extents[k] > 8 && far >= 1024 && bytes > static_cast<double>(machine.l2_bytes) / 2)
       cycles += bytes * 0.2;

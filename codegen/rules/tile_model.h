@@ -17,6 +17,13 @@ struct PaddedWindow {
   double share = 0;
 };
 
+// How an instruction that sums several products in a lane does a contraction.
+struct InstructionUse {
+  const Instruction* instruction = nullptr;  // codegen/instructions.h
+  int packed = 0;                            // the operand that vectors are read of, packed in groups
+  AxisId grouped;                            // the reduction axis whose steps are taken in groups
+};
+
 // acc[batch…, a-axes…, b-axes…] = Σ a·b: spatial axes by the operands that depend on them.
 struct Contraction {
   std::string stage;
@@ -31,6 +38,9 @@ struct Contraction {
   int64_t element_bytes = 4;
   int padded = -1;  // the operand that is padded, where the other one is a constant: terms of padding can be left out
   std::vector<PaddedWindow> windows;
+  InstructionUse use;          // with an instruction, a group of steps stands for a step, in the extents as well
+  int64_t group = 1;           // steps in a group
+  std::string correction;      // the stage that holds what a change of sign is to be corrected by; "": none
   int64_t most_in_copies = 0;  // accumulators and vectors of a tile that the registers hold in unrolled code, too
 };
 

@@ -35,6 +35,8 @@ double Saturate(double whole, DType type) {
 
 double Truncate(double x, DType type) { return std::isnan(x) ? 0 : Saturate(std::trunc(x), type); }
 
+constexpr double kWholeFloats = 0x1p24;  // f32 holds every whole number up to this one
+
 struct Operands {
   const Register* const* regs;
   const Column* args;
@@ -50,8 +52,13 @@ struct Operands {
   const double* error(int i) const {
     const double* m = magnitude(i);
     double factor = regs[i]->exact ? 0 : tolerance;
-    for (size_t lane = 0; lane < n; ++lane) scratch[i][lane] = factor * m[lane];
+    for (size_t lane = 0; lane < n; ++lane) scratch[i][lane] = factor * (m[lane] - Sure(i, lane));
     return scratch[i];
+  }
+  // The part of a magnitude that carries no error.
+  double Sure(int i, size_t lane) const {
+    const double size = std::abs(args[i].value[lane]);
+    return regs[i]->whole && size <= kWholeFloats ? size : 0;
   }
 };
 
@@ -97,6 +104,17 @@ void CastToFloat(DType type, const Operands& in, const Register& result, const C
   if (IsNarrowFloat(type)) Overflow(type, in, result, out);
 }
 
+// Sums and products of small whole numbers are exact: they are off by what their operands are, and no more.
+void KeepWhole(Op op, const Operands& in, const Column& out) {
+  const double *a = in.value(0), *b = in.value(1), *ma = in.magnitude(0), *mb = in.magnitude(1);
+  for (size_t i = 0; i < in.n; ++i) {
+    const double size = std::abs(out.value[i]), sa = std::abs(a[i]), sb = std::abs(b[i]);
+    if (!(std::max({size, sa, sb}) <= kWholeFloats)) continue;
+    const double ea = ma[i] - sa, eb = mb[i] - sb;
+    out.magnitude[i] = size + (op == Op::kMul ? sa * eb + sb * ea + ea * eb * in.tolerance : ea + eb);
+  }
+}
+
 void RunFloat(const Instruction& instruction, const Operands& in, const Register& result, const Column& out) {
   if (instruction.op == Op::kSelect) return FloatSelect(in, result, out);
   if (instruction.op == Op::kCast) return CastToFloat(instruction.type, in, result, out);
@@ -110,6 +128,8 @@ void RunFloat(const Instruction& instruction, const Operands& in, const Register
     if (!result.plain) columns.magnitude[i] = in.magnitude(i);
   }
   traits.on_floats(columns);
+  const bool computes = instruction.op == Op::kAdd || instruction.op == Op::kSub || instruction.op == Op::kMul;
+  if (computes && result.whole && !result.plain) KeepWhole(instruction.op, in, out);
 }
 
 void Compare(const Instruction& instruction, const Operands& in, const Register& result, const Column& out) {

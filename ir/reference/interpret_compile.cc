@@ -1,6 +1,7 @@
 // Compiles stages for the reference interpreter: sizes become numbers, element-wise stages are substituted into their
 // readers, index arithmetic becomes affine forms whose lane patterns are known in advance.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <unordered_map>
@@ -255,6 +256,7 @@ class ProgramCompiler {
   RegisterId CompileNode(const Expr& e) {
     if (e.op() == Op::kInt || e.op() == Op::kFloat) {
       Register reg{.is_float = e.op() == Op::kFloat, .constant = true, .plain = true, .exact = true};
+      reg.whole = reg.is_float && std::trunc(e.float_value()) == e.float_value();
       reg.float_value = e.float_value();
       reg.int_value = e.int_value();
       return NewRegister(reg);
@@ -289,6 +291,7 @@ class ProgramCompiler {
           any_slack || (decides && arg(0).is_float && !(arg(0).exact && (e.op() == Op::kCast || arg(1).exact)));
       return;
     }
+    reg->whole = IsWhole(e, instruction);
     if (e.op() == Op::kCast) {
       reg->plain = arg(0).is_float ? arg(0).plain : !any_slack;
       reg->exact = (arg(0).is_float ? arg(0).exact : !any_slack) && !IsNarrowFloat(e.type());
@@ -306,6 +309,24 @@ class ProgramCompiler {
       case ErrorFlow::kChooses: reg->exact = exact; break;
       case ErrorFlow::kMirrors: reg->plain = plain, reg->exact = exact; break;
       case ErrorFlow::kSteps: reg->plain = reg->exact = exact; break;
+    }
+  }
+
+  // Of a float result.
+  bool IsWhole(const Expr& e, const Instruction& instruction) {
+    auto is_whole = [&](size_t i) { return At(instruction.args[i]).whole; };
+    switch (e.op()) {
+      case Op::kFloor:
+      case Op::kRound: return true;
+      case Op::kCast: return !IsNarrowFloat(e.type()) && (!At(instruction.args[0]).is_float || is_whole(0));
+      case Op::kSelect: return is_whole(1) && is_whole(2);
+      case Op::kAdd:
+      case Op::kSub:
+      case Op::kMul:
+      case Op::kMin:
+      case Op::kMax: return is_whole(0) && is_whole(1);
+      case Op::kAbs: return is_whole(0);
+      default: return false;
     }
   }
 

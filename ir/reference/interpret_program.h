@@ -44,6 +44,9 @@ struct Register {
   bool constant = false;  // its column is filled once
   bool plain = false;     // float: the magnitude is the absolute value and has no column of its own
   bool exact = false;     // float: carries no rounding error, as inputs and literals
+  // Float: a whole number, which arithmetic on whole numbers keeps as it is while they are small (kWholeFloats): what
+  // its magnitude has beyond the absolute value is what it may be off by, and nothing else.
+  bool whole = false;
   bool has_slack =
       false;  // integer or bool: a float on the way decided it; the magnitude column says how far it may be off
   bool broadcast = false;  // uniform, but read by code that varies

@@ -4,6 +4,7 @@
 
 #include "ir/graph/stage_graph.h"
 #include "ir/language/parse.h"
+#include "ir/rewrites/in_bounds.h"
 
 namespace hone {
 namespace {
@@ -72,7 +73,14 @@ double NodesOnceInlined(const Kernel& kernel, StageId stage, StageId reader) {
 }
 
 Result<Kernel> InlineStage(Kernel kernel, StageId index) {
-  const Stage producer = kernel.stages[index];
+  Stage producer = kernel.stages[index];
+  // A border of no width, as of a 1×1 window: what is read through it are elements, plainly. Instructions for narrow
+  // types want to see that; of others lowering proves as much, and what there is of their schedules was found with it.
+  if (producer.body.op() == Op::kPad && ByteSize(producer.body.type()) < 4) {
+    Stage bare = producer;
+    bare.body = producer.body.arg(0);
+    if (AlwaysInBounds(kernel, bare)) producer.body = bare.body;
+  }
   const Tensor& tensor = kernel.tensors[producer.output];
   if (producer.reduction != Reduction::kNone)
     return Refuse(tensor.name + " is a reduction: it can be placed, not inlined");

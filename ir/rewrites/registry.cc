@@ -8,7 +8,7 @@ namespace hone {
 namespace rewrites {
 
 extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan,
-    kReindex, kSplitClamp;
+    kReindex, kSplitClamp, kShiftSign, kPadReduction;
 
 }  // namespace rewrites
 
@@ -21,6 +21,8 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kWinograd,     //
     &rewrites::kTrimPadding,  //
     &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex, &rewrites::kSplitClamp,
+    &rewrites::kShiftSign,  //
+    &rewrites::kPadReduction,
 };
 
 Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }

@@ -22,6 +22,7 @@ struct LoopDim {
   LoopKind kind = LoopKind::kSerial;
   int64_t grain = 1;                      // parallel: smallest range worth a worker
   LaunchAxis axis = LaunchAxis::kBlockX;  // bound: to which axis of the launch
+  bool is_instruction = false;            // one of those that StageSchedule::instruction does
 };
 
 // How a loop came about. Split: parent = Σ child·stride, factors of all children but the first (derived). Fuse: two
@@ -42,6 +43,8 @@ struct StageSchedule {
   std::string promote_loop;                   // register_tile: inside this loop the tile lives in registers
   std::map<std::string, Tail> tails;          // by axis name; absent: kPad
   std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead
+  std::string instruction;                    // tensorize: what does the innermost loops, …
+  size_t instruction_loops = 0;               // … so many of them
   bool is_rewritten = false;                  // has loops changed: graph rewrites are over for this stage
 };
 

@@ -98,6 +98,23 @@ Result<size_t> FindLoop(const ScheduledKernel& scheduled, StageId stage, const s
   return Refuse(fmt::format("{} has no loop {}; it has {}", StageName(scheduled, stage), path, known));
 }
 
+namespace {
+
+// An instruction has the innermost loops: a step that came later may have moved others between them.
+Result<void> CheckInstruction(const ScheduledKernel& scheduled, StageId stage) {
+  const StageSchedule& schedule = scheduled.stages[stage];
+  if (schedule.instruction.empty()) return {};
+  const std::vector<LoopDim>& loops = schedule.loops;
+  for (size_t i = 0; i < schedule.instruction_loops; ++i)
+    if (const LoopDim& loop = loops[loops.size() - 1 - i]; !loop.is_instruction)
+      return Refuse(fmt::format("{} is done by {}, but {}.{} is inside its loops: tensorize after reordering",
+                                StageName(scheduled, stage), schedule.instruction, StageName(scheduled, stage),
+                                loop.path));
+  return {};
+}
+
+}  // namespace
+
 Result<void> CheckScheduled(const ScheduledKernel& scheduled) {
   for (StageId stage : scheduled.stages.ids()) {
     HONE_TRY(CheckPlace(scheduled, stage));
@@ -109,6 +126,7 @@ Result<void> CheckScheduled(const ScheduledKernel& scheduled) {
         return Refuse(
             fmt::format("{} does not read {} any more: prefetch what it reads", StageName(scheduled, stage), tensor));
     HONE_TRY(CheckStorage(scheduled, stage));
+    HONE_TRY(CheckInstruction(scheduled, stage));
   }
   return CheckLaunches(scheduled);
 }

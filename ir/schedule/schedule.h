@@ -22,6 +22,7 @@
 //   register_tile t.m.0                              inside that loop the tile of t lives in registers
 //   tail y.m shift                                   pad (default), shift, guard or peel
 //   prefetch x for t 4096                            vectors that t loads of x ask for what lies 4096 bytes further on
+//   tensorize vpdpbusd_512 t.k.1 t.n.1               an instruction does these loops (codegen/instructions.h)
 //
 // Texts that were written with other words are read, too: ir/steps/old_words.h.
 //
@@ -185,10 +186,17 @@ struct PrefetchStep {
   bool operator==(const PrefetchStep&) const = default;
 };
 
+struct TensorizeStep {
+  std::string instruction;
+  std::string stage;
+  std::vector<std::string> loops;  // the innermost ones, outermost first
+  bool operator==(const TensorizeStep&) const = default;
+};
+
 // How each is read, printed, applied and fitted to another kernel: ir/steps/step_type.h.
 using Step = std::variant<RewriteStep, InlineStep, CacheReadStep, RfactorStep, SplitStep, FuseStep, ReorderStep,
                           ParallelStep, VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, RegisterTileStep, TailStep,
-                          PrefetchStep, BindStep>;
+                          PrefetchStep, BindStep, TensorizeStep>;
 
 using Schedule = std::vector<Step>;
 

@@ -24,7 +24,7 @@ StageSchedule InitialSchedule(const Stage& stage) {
 bool HasSteps(const StageSchedule& schedule) {
   return schedule.is_rewritten || schedule.attach_stage || schedule.scope != Scope::kDefault ||
          !schedule.layout.empty() || !schedule.promote_loop.empty() || !schedule.tails.empty() ||
-         !schedule.prefetches.empty() ||
+         !schedule.prefetches.empty() || !schedule.instruction.empty() ||
          std::any_of(schedule.loops.begin(), schedule.loops.end(),
                      [](const LoopDim& loop) { return loop.kind != LoopKind::kSerial; });
 }

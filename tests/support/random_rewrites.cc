@@ -84,6 +84,24 @@ void RandomSchedule::TrimPadding() {
   Propose({step});
 }
 
+void RandomSchedule::ShiftSign() {
+  const Stage& stage = AnyStage();
+  std::vector<std::string> bytes;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() == Op::kLoad && ByteSize(e.type()) == 1) bytes.push_back(state_.kernel.tensors[e.tensor()].name);
+  });
+  if (bytes.empty() || stage.reduce_axes.empty()) return;
+  const std::string base = FreshName();
+  Propose({RewriteStep{"shift_sign", NameOf(stage), {Pick(bytes), base + "x", base + "t", base + "c"}}});
+}
+
+void RandomSchedule::PadReduction() {
+  const Stage& stage = AnyStage();
+  if (stage.reduce_axes.empty()) return;
+  const std::string axis = Pick(stage.reduce_axes).name, base = FreshName();
+  Propose({RewriteStep{"pad_reduction", NameOf(stage), {axis, base + "a", base + "b"}, {AnyFactor()}}});
+}
+
 void RandomSchedule::Rfactor() {
   const Stage& stage = AnyStage();
   if (stage.reduce_axes.empty()) return;

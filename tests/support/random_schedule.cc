@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "codegen/instructions.h"
 #include "codegen/lower/lower.h"
 #include "ir/graph/stage_graph.h"
 
@@ -40,12 +41,14 @@ Schedule RandomSchedule::Make() {
       {2, &RandomSchedule::Inline},      {2, &RandomSchedule::FuseAxes},     {2, &RandomSchedule::CacheWrite},
       {2, &RandomSchedule::Im2col},      {1, &RandomSchedule::MaxIgnoreNan}, {1, &RandomSchedule::OnlineReduction},
       {1, &RandomSchedule::TrimPadding}, {2, &RandomSchedule::Rfactor},      {4, &RandomSchedule::CacheRead},
-      {1, &RandomSchedule::Reindex},     {1, &RandomSchedule::SplitClamp}};
+      {1, &RandomSchedule::Reindex},     {1, &RandomSchedule::SplitClamp},   {1, &RandomSchedule::ShiftSign},
+      {1, &RandomSchedule::PadReduction}};
   static constexpr Move kLoops[] = {
       {3, &RandomSchedule::TileStage},    {2, &RandomSchedule::SplitLoop},  {1, &RandomSchedule::FuseLoops},
       {1, &RandomSchedule::ReorderLoops}, {2, &RandomSchedule::UnrollLoop}, {3, &RandomSchedule::VectorizeLoop},
       {1, &RandomSchedule::ParallelLoop}, {3, &RandomSchedule::PlaceStage}, {1, &RandomSchedule::StoreStage},
-      {1, &RandomSchedule::RegisterTile}, {2, &RandomSchedule::SetTail},    {1, &RandomSchedule::Prefetch}};
+      {1, &RandomSchedule::RegisterTile}, {2, &RandomSchedule::SetTail},    {1, &RandomSchedule::Prefetch},
+      {1, &RandomSchedule::Tensorize}};
   auto make = [&](std::span<const Move> moves) {
     double total = 0;
     for (const Move& move : moves) total += move.odds;
@@ -240,6 +243,45 @@ void RandomSchedule::VectorizeLoop() {
   std::map<std::string, int64_t> extents = Extents(stage);
   const std::string loop = loops.loops.empty() ? "none" : rng_.Chance(0.6) ? loops.loops.back().path : AnyLoop(loops);
   if (extents[loop] <= kMostLanes) Propose({VectorizeStep{NameOf(stage), {loop}}});
+}
+
+// Both operands in groups, the sum's loops around them, in a register tile somewhere.
+void RandomSchedule::Tensorize() {
+  const Stage stage = AnyStage();
+  const std::string name = NameOf(stage);
+  const std::vector<std::string> axes = NamesOf(stage.axes), reduced = NamesOf(stage.reduce_axes);
+  if (axes.empty() || reduced.empty()) return;
+  const Instruction& instruction = AllInstructions()[rng_.Below(AllInstructions().size())];
+  const Result<std::vector<Expr>> operands = MatchInstruction(state_.kernel, stage, instruction);
+  if (!operands) return;
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  const std::string lanes = Pick(axes), steps = Pick(reduced);
+  std::vector<Step> proposed;
+  for (const Expr& load : *operands) {
+    CacheReadStep copy{state_.kernel.tensors[load.tensor()].name, FreshName(), name, Scope::kWorkspace};
+    std::vector<LayoutDim> groups;
+    for (const Expr& index : load.args()) {
+      if (index.op() != Op::kAxis) return;
+      const std::string& axis = stage.axis(index.axis()).name;
+      const int64_t factor = axis == lanes ? meaning.lanes : axis == steps ? meaning.steps : 1;
+      copy.layout.push_back({axis, factor > 1 ? LayoutDim::Part::kQuotient : LayoutDim::Part::kWhole, factor});
+      if (factor == 1) continue;
+      groups.insert(axis == steps ? groups.end() : groups.begin(), {axis, LayoutDim::Part::kRemainder, factor});
+    }
+    copy.layout.insert(copy.layout.end(), groups.begin(), groups.end());
+    proposed.push_back(std::move(copy));
+  }
+  std::vector<std::string> order;
+  for (const std::vector<std::string>* list : {&axes, &reduced})
+    for (const std::string& axis : *list) order.push_back(axis == lanes || axis == steps ? axis + ".0" : axis);
+  const std::string tile = Pick(order);
+  order.insert(order.end(), {steps + ".1", lanes + ".1"});
+  proposed.push_back(SplitStep{name, lanes, {meaning.lanes}});
+  proposed.push_back(SplitStep{name, steps, {meaning.steps}});
+  proposed.push_back(ReorderStep{name, order});
+  proposed.push_back(TensorizeStep{std::string(instruction.name), name, {steps + ".1", lanes + ".1"}});
+  proposed.push_back(RegisterTileStep{name, tile});
+  Propose(std::move(proposed));
 }
 
 void RandomSchedule::ParallelLoop() {

@@ -43,6 +43,8 @@ class RandomSchedule {
   void OnlineReduction();
   void TrimPadding();
   void Rfactor();
+  void ShiftSign();
+  void PadReduction();
   void CacheRead();
 
   void SplitLoop();
@@ -57,6 +59,7 @@ class RandomSchedule {
   void RegisterTile();
   void SetTail();
   void Prefetch();
+  void Tensorize();
 
   const Stage& AnyStage(StageId* id = nullptr);
   const StageSchedule& LoopsOf(const Stage& stage) const;

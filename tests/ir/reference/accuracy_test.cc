@@ -96,6 +96,21 @@ TEST(Accuracy, JumpsWithinTheErrorCount) {
   EXPECT_DOUBLE_EQ(Of("float(i32(a[] * b[]))", 3, 1).magnitude, 3 + 1 / tolerance);
 }
 
+// What is quantised is right or wrong: a whole number has an error only where a rounding could have gone either way.
+TEST(Accuracy, WholeNumbersAreExactUnlessAJumpIsNear) {
+  auto slack = [](const std::string& value, float a, float b) { return Of(value, a, b, 0, "i32").magnitude; };
+  EXPECT_EQ(slack("i32(round(a[] * b[]) + 128)", 37, 0.1f), 0);
+  EXPECT_EQ(slack("i32(round(a[] * b[]) + 128)", 35, 0.1f), 1);  // a tie
+  EXPECT_EQ(slack("i32(128 - 2 * round(a[] * b[]))", 37, 0.1f), 0);
+  EXPECT_GE(slack("i32(128 - 2 * round(a[] * b[]))", 35, 0.1f), 2);
+  EXPECT_EQ(slack("i32(clamp(floor(a[] * b[]) * 3 + 1, -128, 127))", 37, 0.1f), 0);
+  EXPECT_EQ(slack("i32(float(i32(a[] * b[])) + 7)", 37, 0.1f), 0);
+  EXPECT_EQ(slack("i32(round(a[] * b[]) + 0.5)", 37, 0.1f), 0);   // no whole number, and no jump near
+  EXPECT_EQ(slack("i32(round(a[] * b[]) * 0.1)", 101, 0.1f), 1);  // nor this, which may come out below 1
+  EXPECT_GT(slack("i32(round(a[] * b[]))", 3e8f, 0.1f), 1);       // beyond 2^24 f32 rounds whole numbers, too
+  EXPECT_EQ(Of("round(a[] * b[]) < 4", 37, 0.1f, 0, "bool").magnitude, 0);
+}
+
 TEST(Accuracy, InfinitiesCarryNoError) {
   // One masked score of a softmax must not make every error acceptable.
   float x[] = {1, 2, 3, 4};

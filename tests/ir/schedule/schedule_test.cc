@@ -64,6 +64,9 @@ const std::vector<std::string>& PrintedSteps() {
       "tail y.m peel",
       "prefetch x for t 4096",
       "store t block",
+      "rewrite shift_sign t x xs ts c",
+      "rewrite pad_reduction t k a b 4",
+      "tensorize vpdpbusd_512 t.k.1 t.n.1",
       "bind y.m.1 block.z",
       "bind y.m.1 thread.x",
   };

@@ -1,0 +1,140 @@
+#include "codegen/instructions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/print.h"
+#include "ir/language/parse.h"
+
+namespace hone {
+namespace {
+
+// Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else.
+constexpr Instruction kInstructions[] = {
+    {"vpdpbusd_512", Isa::kAvx512, "avx512vnni",
+     "kernel vpdpbusd_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"vdpbf16ps_512", Isa::kAvx512, "avx512bf16",
+     "kernel vdpbf16ps_512(a: bf16[16, 2], b: bf16[16, 2]) -> y: f32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+};
+constexpr size_t kCount = std::size(kInstructions);
+
+InstructionMeaning Read(const Instruction& instruction) {
+  Result<Kernel> kernel = ParseKernel(instruction.meaning, instruction.name);
+  HONE_CHECK(kernel.has_value());
+  InstructionMeaning meaning;
+  meaning.kernel = *std::move(kernel);
+  const Stage& stage = meaning.stage();
+  HONE_CHECK(stage.axes.size() == 1 && stage.reduce_axes.size() == 1);
+  meaning.lanes = EvalExtent(meaning.kernel, stage.axes[0].extent);
+  meaning.steps = EvalExtent(meaning.kernel, stage.reduce_axes[0].extent);
+  for (size_t i = 0; i < 2; ++i) meaning.operands[i] = meaning.kernel.tensors[meaning.kernel.operands[i]].dtype;
+  meaning.step_bytes = ByteSize(meaning.operands[0]);
+  meaning.sum = meaning.kernel.tensors[stage.output].dtype;
+  return meaning;
+}
+
+// Finds what stands for the meaning's operands in a body; says what differs.
+class Matcher {
+ public:
+  Matcher(const Kernel& meaning, const Kernel& kernel, const Stage& stage)
+      : meaning_(meaning), kernel_(kernel), stage_(stage), found_(meaning.tensors.size()) {}
+
+  bool Match(const Expr& meant, const Expr& seen) {
+    if (meant.op() == Op::kLoad) return Bind(meant, seen);
+    if (meant.op() != seen.op() || meant.args().size() != seen.args().size())
+      return Differs(fmt::format("{} where {} is meant", PrintExpr(kernel_, stage_, seen), OpName(meant.op())));
+    if (meant.type() != seen.type())
+      return Differs(
+          fmt::format("{} is {}, not {}", PrintExpr(kernel_, stage_, seen), Name(seen.type()), Name(meant.type())));
+    if (meant.args().size() == 2 && IsCommutative(meant.op())) {
+      const Matcher before = *this;
+      if (Match(meant.arg(0), seen.arg(0)) && Match(meant.arg(1), seen.arg(1))) return true;
+      const std::string first = std::exchange(why_, "");
+      found_ = before.found_;
+      if (Match(meant.arg(0), seen.arg(1)) && Match(meant.arg(1), seen.arg(0))) return true;
+      return Differs(first);
+    }
+    for (size_t i = 0; i < meant.args().size(); ++i)
+      if (!Match(meant.arg(i), seen.arg(i))) return false;
+    return true;
+  }
+
+  const Expr& Operand(size_t position) const { return found_[meaning_.operands[position]]; }
+  const std::string& why() const { return why_; }
+
+ private:
+  bool Differs(std::string why) {
+    why_ = std::move(why);
+    return false;
+  }
+  bool Bind(const Expr& meant, const Expr& seen) {
+    if (seen.op() != Op::kLoad)
+      return Differs(fmt::format("{} is no element of a tensor", PrintExpr(kernel_, stage_, seen)));
+    if (seen.type() != meant.type())
+      return Differs(fmt::format("{} is {} where {} is meant", kernel_.tensors[seen.tensor()].name, Name(seen.type()),
+                                 Name(meant.type())));
+    Expr& bound = found_[meant.tensor()];
+    if (bound && !SameExpr(bound, seen)) return Differs("two elements where one is meant");
+    bound = seen;
+    return true;
+  }
+
+  const Kernel& meaning_;
+  const Kernel& kernel_;
+  const Stage& stage_;
+  IdVector<TensorId, Expr> found_;
+  std::string why_;
+};
+
+}  // namespace
+
+std::span<const Instruction> AllInstructions() { return kInstructions; }
+
+const Instruction* FindInstruction(std::string_view name) {
+  for (const Instruction& instruction : kInstructions)
+    if (instruction.name == name) return &instruction;
+  return nullptr;
+}
+
+std::string InstructionNames() {
+  std::string names;
+  for (const Instruction& instruction : kInstructions) names.append(names.empty() ? "" : ", ").append(instruction.name);
+  return names;
+}
+
+const InstructionMeaning& MeaningOf(const Instruction& instruction) {
+  static const std::array<InstructionMeaning, kCount> meanings = [] {
+    std::array<InstructionMeaning, kCount> all;
+    std::transform(std::begin(kInstructions), std::end(kInstructions), all.begin(), Read);
+    return all;
+  }();
+  return meanings[static_cast<size_t>(&instruction - kInstructions)];
+}
+
+bool HasInstruction(const CpuTarget& target, const Instruction& instruction) {
+  return target.isa == instruction.isa &&
+         (instruction.feature.empty() ||
+          std::find(target.features.begin(), target.features.end(), instruction.feature) != target.features.end());
+}
+
+Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& stage, const Instruction& instruction) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  auto refuse = [&](const std::string& why) {
+    return Error{ErrorKind::kInvalid, fmt::format("{} does something else: {}", instruction.name, why), ""};
+  };
+  if (stage.reduction != meaning.stage().reduction)
+    return refuse(fmt::format("{} is no sum", kernel.tensors[stage.output].name));
+  if (const DType type = kernel.tensors[stage.output].dtype; type != meaning.sum)
+    return refuse(
+        fmt::format("{} is {}, the sum {}", kernel.tensors[stage.output].name, Name(type), Name(meaning.sum)));
+  Matcher matcher(meaning.kernel, kernel, stage);
+  if (!matcher.Match(meaning.stage().body, stage.body)) return refuse(matcher.why());
+  return std::vector<Expr>{matcher.Operand(0), matcher.Operand(1)};
+}
+
+}  // namespace hone

@@ -1,0 +1,51 @@
+// Instructions that do a block of loops at once, such as the dot products of four bytes in each lane. A schedule gives
+// a block to one of them by name (`tensorize`); it may where the stage's body over these loops is what the instruction
+// means. A new instruction is a row of the table in instructions.cc and a function of codegen/llvm/emit_instruction.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph/kernel.h"
+#include "ir/target.h"
+
+namespace hone {
+
+struct Instruction {
+  std::string_view name;     // in schedules; stored, so it never changes
+  Isa isa;                   // that has it,
+  std::string_view feature;  // with this feature beyond its base, as targets spell it; "": the base has it
+  // A kernel of two operands over [lanes, steps] and an output over [lanes], summed over the steps. An operand of the
+  // instruction is a register: lanes side by side, in each the elements of its steps side by side.
+  std::string_view meaning;
+  double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width
+};
+
+// What the row's text comes to.
+struct InstructionMeaning {
+  Kernel kernel;
+  int64_t lanes = 1;
+  int64_t steps = 1;       // of the sum, in each lane
+  int64_t step_bytes = 1;  // of an element of an operand
+  DType operands[2] = {};  // in the order of the text
+  DType sum = DType::kI32;
+  const Stage& stage() const { return kernel.stages.back(); }
+};
+
+std::span<const Instruction> AllInstructions();
+const Instruction* FindInstruction(std::string_view name);  // nullptr: there is none of that name
+std::string InstructionNames();                             // for messages
+const InstructionMeaning& MeaningOf(const Instruction& instruction);
+
+// Whether the target's processor has it. If not, code does what it means.
+bool HasInstruction(const CpuTarget& target, const Instruction& instruction);
+
+// The loads of a stage's body that stand for the instruction's operands, in its order. kInvalid: the body is another
+// than the meaning's, with what differs.
+Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& stage, const Instruction& instruction);
+
+}  // namespace hone

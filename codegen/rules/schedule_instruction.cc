@@ -1,0 +1,254 @@
+// Contractions by instructions that sum several products in a lane (codegen/instructions.h). Groups of steps of the
+// reduction take the place of steps; everything else is as the rule for contractions has it. Both operands are brought
+// into an order in which a group lies side by side: a constant by hone_pack, the other one by a copy where it is not.
+#include <algorithm>
+
+#include "base/arithmetic.h"
+#include "codegen/instructions.h"
+#include "codegen/rules/contraction_rule.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t kMostPadding = 2;  // groups may come to so many times the steps that there are
+
+DType OtherSign(DType type) { return type == DType::kI8 ? DType::kU8 : type == DType::kU8 ? DType::kI8 : type; }
+
+bool Takes(const InstructionMeaning& meaning, DType a, DType b) {
+  return (a == meaning.operands[0] && b == meaning.operands[1]) ||
+         (b == meaning.operands[0] && a == meaning.operands[1]);
+}
+
+bool IsConstant(const SchedulePlanner& planner, TensorId tensor) {
+  const Tensor& t = planner.kernel().tensors[tensor];
+  return t.is_const && t.kind == TensorKind::kInput;
+}
+
+// A product of two elements, as the instructions sum them.
+bool IsProductOfElements(const Stage& stage) {
+  const Expr& body = stage.body;
+  return body.op() == Op::kMul && std::all_of(body.args().begin(), body.args().end(), [](const Expr& factor) {
+           return factor.op() == Op::kCast && factor.arg(0).op() == Op::kLoad;
+         });
+}
+
+// The reduction axis whose steps are grouped: one that both operands have as a dimension, the longest. None: there is
+// none that is worth it.
+AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t group) {
+  const Stage& stage = planner.StageNamed(c.stage);
+  AxisId best;
+  for (AxisId axis : c.reduce) {
+    const Expr& extent = stage.axis(axis).extent;
+    if (!c.operands[0].dimension[axis] || !c.operands[1].dimension[axis]) continue;
+    if (LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent)) continue;
+    if (RoundUp(c.extents[axis], group) > kMostPadding * c.extents[axis]) continue;
+    if (!best || c.extents[axis] > c.extents[best]) best = axis;
+  }
+  return best;
+}
+
+// The contraction in groups.
+void InGroups(Contraction& c, const InstructionUse& use) {
+  const InstructionMeaning& meaning = MeaningOf(*use.instruction);
+  c.use = use;
+  c.group = meaning.steps;
+  c.lanes = static_cast<int>(meaning.lanes);
+  c.element_bytes = meaning.steps * meaning.step_bytes;
+  int64_t& extent = c.extents[use.grouped];
+  c.reduction /= extent;
+  extent = CeilDiv(extent, meaning.steps);
+  c.reduction *= extent;
+}
+
+struct Fitting {
+  InstructionUse use;
+  bool shifts = false;  // the sign of the operand that is not packed
+};
+
+// The first instruction of the target's that does this sum.
+std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Contraction& c) {
+  const Kernel& kernel = planner.kernel();
+  const Stage& stage = planner.StageNamed(c.stage);
+  if (!IsProductOfElements(stage)) return std::nullopt;
+  for (const Instruction* instruction : planner.machine().instructions) {
+    const InstructionMeaning& meaning = MeaningOf(*instruction);
+    if (kernel.tensors[stage.output].dtype != meaning.sum || stage.body.type() != meaning.sum) continue;
+    for (int packed : {1, 0}) {
+      if (!IsConstant(planner, c.operands[packed].tensor)) continue;
+      const DType constant = kernel.tensors[c.operands[packed].tensor].dtype;
+      const DType other = kernel.tensors[c.operands[1 - packed].tensor].dtype;
+      Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, !Takes(meaning, other, constant)};
+      if (fitting.shifts && !Takes(meaning, OtherSign(other), constant)) continue;
+      if (!fitting.use.grouped) continue;
+      Contraction grouped = c;
+      InGroups(grouped, fitting.use);
+      if (!RegisterTiles(planner, grouped).empty()) return fitting;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
+  const std::string name = contraction.stage;
+  const std::optional<Fitting> fitting = FindInstruction(planner, contraction);
+  if (!fitting || !planner.ChooseIf(name, {"instruction", "an instruction sums several products in a lane"}, true))
+    return contraction;
+  const InstructionUse& use = fitting->use;
+  const int64_t group = MeaningOf(*use.instruction).steps;
+  auto tensor_of = [&](int operand) {
+    const Expr& load = planner.StageNamed(name).body.arg(static_cast<size_t>(operand)).arg(0);
+    return planner.kernel().tensors[load.tensor()].name;
+  };
+  // An element-wise stage that only the copy of it reads, or nobody any more, is computed there.
+  auto absorb = [&](const std::string& producer) {
+    if (!FindStage(planner.kernel(), producer) || planner.IsScheduled(producer)) return;
+    const Stage& stage = planner.StageNamed(producer);
+    if (stage.reduction == Reduction::kNone && ReadersOf(planner.kernel(), stage.output).size() <= 1)
+      planner.Inline(producer);
+  };
+  const std::string axis = planner.StageNamed(name).axis(use.grouped).name;
+  if (contraction.extents[use.grouped] % group != 0) {
+    const std::string tensors[2] = {tensor_of(0), tensor_of(1)};
+    const std::string copies[2] = {planner.FreshName(tensors[0] + "_groups"),
+                                   planner.FreshName(tensors[1] + "_groups")};
+    if (!planner.Rewrite({"pad_reduction", name, {axis, copies[0], copies[1]}, {group}})) return contraction;
+    absorb(tensors[1 - use.packed]);
+  }
+  std::string sum = name, correction;
+  if (fitting->shifts) {
+    const std::string operand = tensor_of(1 - use.packed);
+    const std::string products = planner.FreshName(name + "_products");
+    correction = planner.FreshName(name + "_shift");
+    if (planner.Rewrite(
+            {"shift_sign", name, {operand, planner.FreshName(operand + "_shifted"), products, correction}})) {
+      absorb(operand);
+      sum = products;
+      if (!planner.FinishingStage(name).empty()) planner.Inline(name);
+    }
+  }
+  std::optional<Contraction> fitted = AnalyzeContraction(planner, sum);
+  HONE_CHECK(fitted.has_value());
+  fitted->correction = correction;
+  InGroups(*fitted, use);
+  planner.Took("instruction", sum, use.instruction->name);
+  return *std::move(fitted);
+}
+
+// ---- ContractionRule
+
+// [vector axis / width, the rest, the grouped axis / group in its place, vector axis % width, grouped axis % group]
+std::vector<LayoutDim> ContractionRule::GroupedLayout(const std::vector<std::string>& names,
+                                                      const AccessPattern& access, int64_t width) const {
+  std::vector<LayoutDim> layout, innermost;
+  std::vector<bool> placed(names.size());
+  auto place = [&](AxisId axis, int64_t factor) {
+    const std::optional<size_t> dimension = access.dimension[axis];
+    if (!dimension || placed[*dimension]) return;
+    const std::string& name = names[*dimension];
+    placed[*dimension] = true;
+    layout.push_back(factor > 1 ? Quotient(name, factor) : Whole(name));
+    if (factor > 1) innermost.push_back(Remainder(name, factor));
+  };
+  if (width > 1) place(tile_.vector_axis, width);
+  for (const std::vector<AxisId>* axes : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
+    for (AxisId axis : *axes) place(axis, axis == c_.use.grouped ? c_.group : 1);
+  for (size_t d = 0; d < names.size(); ++d)
+    if (!placed[d]) layout.insert(layout.begin(), Whole(names[d]));
+  layout.insert(layout.end(), innermost.begin(), innermost.end());
+  return layout;
+}
+
+// The constant, ahead of time: a group is moved at once.
+void ContractionRule::PackGroups() {
+  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const Tensor tensor = planner_.kernel().tensors[access.tensor];
+  const std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
+  const std::string grouped = Name(c_.use.grouped);
+  const std::vector<std::string> names = planner_.CopyAxes(name, pair_.sum);
+  const std::vector<LayoutDim> layout = GroupedLayout(names, access, width_);
+  const bool is_operand = tensor.kind == TensorKind::kInput;
+  HONE_CHECK(planner_.CacheRead(name, copy, pair_.sum, is_operand ? Scope::kConst : Scope::kWorkspace,
+                                is_operand ? layout : std::vector<LayoutDim>{}));
+  if (!is_operand) {
+    // A copy with zeros at its end: that is computed where it is read.
+    HONE_CHECK(planner_.Inline(name));
+    planner_.Store(copy, Scope::kConst, layout);
+  }
+  std::vector<std::string> order;
+  for (const Axis& axis : planner_.StageNamed(copy).axes)
+    if (axis.name != grouped) order.push_back(axis.name);
+  planner_.Split(copy, grouped, {c_.group});
+  order.push_back(grouped + ".0");
+  order.push_back(grouped + ".1");
+  planner_.Reorder(copy, order);
+  planner_.Vectorize(copy, {grouped + ".1"});
+  planner_.MarkScheduled(copy);
+  if (planner_.Bytes(access.tensor) > planner_.machine().l2_bytes / 8) streamed_ = copy;
+  if (c_.correction.empty()) return;
+  const Stage correction = planner_.StageNamed(c_.correction);
+  planner_.Store(c_.correction, Scope::kConst);
+  if (!correction.axes.empty()) planner_.RegisterTile(c_.correction, correction.axes.back().name);
+  planner_.MarkScheduled(c_.correction);
+}
+
+// The other operand, where a group of it does not lie side by side: a copy whose rows are interleaved. Vectors along
+// what is contiguous go through registers, whatever makes them of the operand.
+void ContractionRule::CopyRowGroups() {
+  const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
+  if (access.strides[c_.use.grouped] == 1) return;
+  const Tensor tensor = planner_.kernel().tensors[access.tensor];
+  const std::string copy = planner_.FreshName(tensor.name + "_interleaved");
+  HONE_CHECK(planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kWorkspace));
+  row_is_total_ = true;
+  std::string rows = tensor.name;
+  const bool is_alone = tensor.kind == TensorKind::kIntermediate && !planner_.IsScheduled(rows) &&
+                        planner_.StageNamed(rows).reduction == Reduction::kNone &&
+                        ReadersOf(planner_.kernel(), access.tensor).size() == 1;
+  if (!is_alone) {
+    rows = planner_.FreshName(tensor.name + "_rows");
+    HONE_CHECK(planner_.CacheRead(tensor.name, rows, copy, Scope::kWorkspace));
+  }
+  const Stage stage = planner_.StageNamed(copy), source = planner_.StageNamed(rows);
+  const size_t grouped = *access.dimension[c_.use.grouped];
+  const size_t last = stage.axes.size() - 1;
+  std::vector<LayoutDim> layout;
+  for (size_t d = 0; d <= last; ++d)
+    layout.push_back(d == grouped ? Quotient(stage.axes[d].name, c_.group) : Whole(stage.axes[d].name));
+  layout.push_back(Remainder(stage.axes[grouped].name, c_.group));
+  planner_.Store(copy, Scope::kWorkspace, layout);
+
+  const int64_t extent = planner_.Extent(stage.axes[last]);
+  const int64_t lanes = std::min<int64_t>(planner_.machine().Lanes(4), BitCeil(extent));
+  const std::string along = stage.axes[last].name, across = stage.axes[grouped].name;
+  planner_.Split(copy, across, {c_.group});
+  planner_.Split(copy, along, {lanes});
+  std::vector<std::string> order;
+  int64_t tasks = 1;
+  for (size_t d = 0; d < last; ++d) {
+    order.push_back(d == grouped ? across + ".0" : stage.axes[d].name);
+    tasks *= d == grouped ? CeilDiv(planner_.Extent(stage.axes[d]), c_.group) : planner_.Extent(stage.axes[d]);
+  }
+  const std::vector<std::string> task = order;
+  order.insert(order.end(), {along + ".0", along + ".1", across + ".1"});
+  planner_.Reorder(copy, order);
+  planner_.Fuse(copy, {along + ".1", across + ".1"});
+  constexpr double kCyclesOfAVector = 8;
+  planner_.Parallelize(copy, task, tasks, static_cast<double>(tasks * CeilDiv(extent, lanes)) * kCyclesOfAVector);
+  planner_.Vectorize(copy, {along + ".1+" + across + ".1"});
+  planner_.MarkScheduled(copy);
+
+  planner_.ComputeAt(rows, copy, along + ".0");
+  planner_.Store(rows, Scope::kRegisters);
+  order.clear();
+  for (size_t d = 0; d < last; ++d) order.push_back(source.axes[d].name);
+  planner_.Unroll(rows, order);
+  planner_.Vectorize(rows, {source.axes[last].name});
+  planner_.MarkScheduled(rows);
+}
+
+}  // namespace hone

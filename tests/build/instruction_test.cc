@@ -1,0 +1,254 @@
+// Kernels that an instruction of codegen/instructions.h does, in both ways of emission: as the instruction, where this
+// machine has it, and as the loops that it stands for. Integers bit for bit. And that what could be wrong with them is
+// seen: the mutants at the end compute something else from the same bytes.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/build_for_cpu.h"
+#include "backends/cpu/host_target.h"
+#include "codegen/instructions.h"
+#include "codegen/rules/default_schedule.h"
+#include "ir/graph/specialize.h"
+#include "ir/language/parse.h"
+#include "tests/support/odd_numbers.h"
+#include "tests/support/run_cases.h"
+#include "tests/support/run_kernel.h"
+
+namespace hone {
+namespace {
+
+constexpr uint64_t kUsualSeed = 23;
+constexpr int kRandomKernels = 120;
+
+// A target that has the instruction, and one that runs its loops, on any machine with its registers.
+struct Ways {
+  CpuTarget with, without;
+  bool runs_here = false;  // the instruction
+};
+
+std::vector<Ways> WaysOf(const Instruction& instruction) {
+  std::vector<Ways> ways;
+  const CpuTarget host = *HostTarget().value().cpu();
+  for (const bool small : {false, true}) {
+    Ways way;
+    way.without.isa = host.isa;
+    way.without.cores = 3;
+    if (small) way.without.l1_bytes = 4 << 10, way.without.l2_bytes = 16 << 10, way.without.l3_bytes = 64 << 10;
+    way.with = way.without;
+    way.with.isa = instruction.isa;
+    if (!instruction.feature.empty()) way.with.features = {std::string(instruction.feature)};
+    way.runs_here = HasInstruction(host, instruction);
+    ways.push_back(way);
+  }
+  return ways;
+}
+
+std::string TypeFor(const Instruction& instruction, Rng& rng) {
+  if (MeaningOf(instruction).sum == DType::kF32) return "bf16";
+  return rng.Chance(0.5) ? "i8" : "u8";
+}
+
+// Products and convolutions with a constant, of odd sizes, some in the kernel language, with types as the
+// instruction's.
+std::string RandomKernelFor(const Instruction& instruction, Rng& rng) {
+  auto number = [&](int64_t most) { return rng.Between(1, most); };
+  const std::string type = TypeFor(instruction, rng);
+  const char* epilogues[] = {"", "+bias", "+bias+relu", "+relu"};
+  const std::string rest = fmt::format(",const=1,dtype={}){}", type, epilogues[rng.Below(4)]);
+  switch (rng.Below(4)) {
+    case 0: return fmt::format("dense(M={},N={},K={}{}", number(40), 15 + number(90), number(200), rest);
+    case 1: return fmt::format("matmul(M={},N={},K={}{}", number(40), 15 + number(90), number(200), rest);
+    case 2: {
+      const int64_t window = 1 + 2 * rng.Between(0, 1);
+      return fmt::format("conv2d(N={},C={},H={},W={},O={},R={},S={},pad={},stride={}{}", number(2), number(40),
+                         window + number(9), window + number(17), 15 + number(50), window, window,
+                         rng.Between(0, window / 2), number(2), rest);
+    }
+    default: break;
+  }
+  if (type == "bf16")
+    return fmt::format("batch_matmul(B={},M={},N={},K={},const=1,dtype=bf16)", number(3), number(20), 15 + number(40),
+                       number(100));
+  // As a network's: bytes without and with a sign, scaled, rounded and saturated.
+  return fmt::format(
+      "kernel q(x: u8[{0}, {2}], const w: i8[{1}, {2}], bias: i32[{1}]) -> y: u8[{0}, {1}] {{\n"
+      "  y[m, n] = u8(round(float((sum(k) x[m, k] * w[n, k]) + bias[n]) * 0.01) + 128)\n}}",
+      number(30), 15 + number(70), number(150));
+}
+
+void TryBoth(const Instruction& instruction, const std::string& text, uint64_t seed, CaseLog& log,
+             const std::function<void(const Kernel&, KernelInputs&)>& change = {}) {
+  KernelCase kernel(text, seed, 1, change);
+  for (const Ways& ways : WaysOf(instruction)) {
+    const Result<Schedule> planned = DefaultSchedule(Specialize(kernel.kernel()), Target(ways.with));
+    if (!planned) return log.Fail(text + ": " + planned.error().Text());
+    const std::string schedule = PrintSchedule(*planned);
+    const bool is_used = schedule.find("tensorize " + std::string(instruction.name)) != std::string::npos;
+    log.Count(is_used ? "with the instruction" : "without");
+    for (const bool itself : {true, false}) {
+      if (itself && !ways.runs_here) continue;
+      log.Note(fmt::format("{}\n{}\n{}", text, itself ? "as itself" : "as its meaning", schedule));
+      const RunOutcome outcome = BuildAndRun(kernel, schedule, Target(itself ? ways.with : ways.without));
+      if (!outcome.ran()) return log.Fail(outcome.failure + outcome.refusal);
+      log.Count(itself ? "as itself" : "as its meaning");
+    }
+  }
+}
+
+class InstructionProperty : public testing::TestWithParam<std::string_view> {
+ protected:
+  const Instruction& instruction() const { return *FindInstruction(GetParam()); }
+};
+
+TEST_P(InstructionProperty, RandomKernels) {
+  if (instruction().isa == Isa::kNeon) GTEST_SKIP() << "[SKIP] this processor has other registers";
+  const uint64_t seed = SeedFromEnvironment(kUsualSeed);
+  CaseReport report = RunCases(RoundsFromEnvironment(kRandomKernels), [&](int index, CaseLog& log) {
+    Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
+    TryBoth(instruction(), RandomKernelFor(instruction(), rng), seed, log);
+  });
+  std::printf("seed %lu\n", seed);
+  for (const auto& [label, count] : report.counts) std::printf("%8ld %s\n", count, label.c_str());
+  EXPECT_EQ(report.failures.size(), 0u) << report.Text();
+  EXPECT_GT(report.count("with the instruction"), kRandomKernels);
+  if (report.count("as itself") == 0)
+    std::printf("[SKIP] this processor has no %s: its meaning alone was run\n", std::string(GetParam()).c_str());
+}
+
+// Numbers as large as they can be, all of one sign, as many as the first layer of VGG's classifier has.
+TEST_P(InstructionProperty, Extremes) {
+  if (instruction().isa == Isa::kNeon) GTEST_SKIP() << "[SKIP] this processor has other registers";
+  if (MeaningOf(instruction()).sum != DType::kI32) GTEST_SKIP() << "of integers";
+  struct Extreme {
+    const char *x, *w;
+    int with, by;
+  };
+  const std::vector<Extreme> extremes = {{"u8", "i8", 255, -128}, {"u8", "i8", 255, 127}, {"i8", "i8", -128, -128},
+                                         {"i8", "i8", 127, -128}, {"u8", "u8", 255, 255}, {"i8", "u8", -128, 255}};
+  CaseReport report = RunCases(static_cast<int>(extremes.size()), [&](int index, CaseLog& log) {
+    const Extreme& extreme = extremes[static_cast<size_t>(index)];
+    const std::string text = fmt::format(
+        "kernel e(x: {}[3, K], const w: {}[17, K]) -> y: i32[3, 17] where K=25088 {{ y[m, n] = sum(k) x[m, k] * w[n, "
+        "k] "
+        "}}",
+        extreme.x, extreme.w);
+    TryBoth(instruction(), text, 1, log, [&](const Kernel& kernel, KernelInputs& inputs) {
+      const auto rows = static_cast<size_t>(ElementCount(kernel, kernel.tensors[kernel.operands[0]]));
+      const auto columns = static_cast<size_t>(ElementCount(kernel, kernel.tensors[kernel.operands[1]]));
+      std::fill_n(inputs.As<int8_t>(0), rows, static_cast<int8_t>(extreme.with));
+      std::fill_n(inputs.As<int8_t>(1), columns, static_cast<int8_t>(extreme.by));
+    });
+  });
+  EXPECT_EQ(report.failures.size(), 0u) << report.Text();
+  EXPECT_GT(report.count("with the instruction"), 0);
+}
+
+// NaN, infinities and zeros of both signs go where the kernel says; what is too small for bf16's exponents may count as
+// zero (docs/kernel_language.md).
+TEST_P(InstructionProperty, OddNumbers) {
+  if (instruction().isa == Isa::kNeon) GTEST_SKIP() << "[SKIP] this processor has other registers";
+  if (MeaningOf(instruction()).sum != DType::kF32) GTEST_SKIP() << "of floats";
+  CaseReport report = RunCases(1, [&](int, CaseLog& log) {
+    for (const char* text : {"dense(M=5,N=33,K=37,const=1,dtype=bf16)+relu", "matmul(M=4,N=48,K=8,const=1,dtype=bf16)"})
+      TryBoth(instruction(), text, 2, log, [&](const Kernel& kernel, KernelInputs& inputs) {
+        Rng rng(9);
+        for (size_t i = 0; i < 2; ++i) {
+          const int64_t count = ElementCount(kernel, kernel.tensors[kernel.operands[i]]);
+          for (int64_t e = 0; e < count; ++e) {
+            if (!rng.Chance(0.02)) continue;
+            const double odd[] = {INFINITY, -INFINITY, NAN, -0.0, 0.0, 0x1p-126, 0x1p100, -0x1p90};
+            StoreElement(DType::kBF16, odd[rng.Below(8)], inputs.buffer(i), static_cast<size_t>(e));
+          }
+        }
+      });
+  });
+  EXPECT_EQ(report.failures.size(), 0u) << report.Text();
+  EXPECT_GT(report.count("with the instruction"), 0);
+}
+
+std::vector<std::string_view> Names() {
+  std::vector<std::string_view> names;
+  for (const Instruction& instruction : AllInstructions()) names.push_back(instruction.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InstructionProperty, testing::ValuesIn(Names()),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- Mutants: code for another kernel over the same bytes. A check that passes one of them would pass such a mistake.
+
+struct Mutant {
+  std::string name, kernel, mutant;
+};
+
+std::vector<Mutant> Mutants() {
+  const std::string kernel =
+      "kernel q(x: u8[6, K], const w: i8[40, K]) -> y: i32[6, 40] where K=75 { y[m, n] = sum(k) x[m, k] * w[n, k] }";
+  auto with = [](std::string text, const std::string& old, const std::string& now) {
+    const size_t at = text.find(old);
+    EXPECT_NE(at, std::string::npos) << old;
+    return text.replace(at, old.size(), now);
+  };
+  const std::string rounded = with(with(kernel, "y: i32", "y: u8"), "= sum(k) x[m, k] * w[n, k]",
+                                   "= u8(round(float(sum(k) x[m, k] * w[n, k]) * 0.01) + 128)");
+  return {
+      {"pairs_where_fours_are_interleaved", kernel,
+       with(kernel, "x[m, k]", "x[m, clamp(k/4*4 + k%2*2 + k%4/2, 0, K - 1)]")},
+      {"the_other_sign_of_the_first", kernel, with(kernel, "x: u8", "x: i8")},
+      {"the_other_sign_of_the_second", kernel, with(kernel, "w: i8", "w: u8")},
+      {"the_signs_swapped", kernel, with(with(kernel, "x: u8", "x: i8"), "w: i8", "w: u8")},
+      {"no_correction", with(kernel, "x: u8", "x: i8"),
+       with(with(kernel, "x: u8", "x: i8"), "x[m, k] *", "(x[m, k] + 128) *")},
+      {"a_step_of_the_tail_too_many", kernel,
+       with(kernel, "x[m, k] * w[n, k]", "x[m, k] * w[n, k] * if(k == K - 1, 2, 1)")},
+      {"a_step_of_the_tail_too_few", kernel, with(kernel, "sum(k)", "sum(k < K - 1)")},
+      {"products_that_saturate", kernel, with(kernel, "x[m, k] * w[n, k]", "clamp(x[m, k] * w[n, k], -16384, 16383)")},
+      {"truncated_not_rounded", rounded, with(rounded, "round(", "(")},
+  };
+}
+
+TEST(InstructionMutants, AreSeen) {
+  const Target host = HostTarget().value();
+  for (const Mutant& mutant : Mutants()) {
+    SCOPED_TRACE(mutant.name);
+    KernelCase kernel(mutant.kernel, 7);
+    const RunOutcome right = BuildAndRun(kernel, "", host);
+    EXPECT_EQ(right.failure, "");
+    const Result<BuildOutput> built = BuildForCpu({mutant.mutant, "", host});
+    ASSERT_TRUE(built) << built.error().Text();
+    EXPECT_NE(RunBuilt(*built, kernel).failure, "");
+  }
+}
+
+// Layouts of the wrong interleave, and loops that the instruction does not do, are refused before there is code.
+TEST(InstructionMutants, WrongLayoutsAreRefused) {
+  const Instruction& instruction = *FindInstruction("vpdpbusd_512");
+  const Ways ways = WaysOf(instruction)[0];
+  const std::string text = "dense(M=8,N=64,K=64,const=1,dtype=i8)";
+  KernelCase kernel(text, 1);
+  const std::string schedule = PrintSchedule(DefaultSchedule(Specialize(kernel.kernel()), Target(ways.with)).value());
+  auto changed = [&](const std::string& old, const std::string& now) {
+    std::string other = schedule;
+    const size_t at = other.find(old);
+    EXPECT_NE(at, std::string::npos) << old << " in\n" << schedule;
+    other.replace(at, old.size(), now);
+    return BuildAndRun(kernel, other, Target(ways.with));
+  };
+  EXPECT_EQ(changed("k/4", "k/4").failure, "");
+  for (const auto& [old, now] :
+       std::vector<std::pair<std::string, std::string>>{{"split y_products.k 4", "split y_products.k 2"},
+                                                        {"split y_products.n 16", "split y_products.n 8"},
+                                                        {"tensorize vpdpbusd_512 y_products.k.1 y_products.n.1",
+                                                         "tensorize vdpbf16ps_512 y_products.k.1 y_products.n.1"}}) {
+    const RunOutcome outcome = changed(old, now);
+    EXPECT_NE(outcome.refusal, "") << old;
+    EXPECT_EQ(outcome.failure, "") << old;
+  }
+}
+
+}  // namespace
+}  // namespace hone
