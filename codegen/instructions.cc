@@ -20,6 +20,8 @@ constexpr Instruction kInstructions[] = {
      "kernel vpdpbusd_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
     {"vdpbf16ps_512", Isa::kAvx512, "avx512bf16",
      "kernel vdpbf16ps_512(a: bf16[16, 2], b: bf16[16, 2]) -> y: f32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"vpdpbusd_256", Isa::kAvx2, "avxvnni",
+     "kernel vpdpbusd_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
 };
 constexpr size_t kCount = std::size(kInstructions);
 

@@ -18,6 +18,10 @@ llvm::Value* EmitVpdpbusd512(llvm::IRBuilderBase& builder, llvm::Value* sum, llv
   return builder.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_512, {}, {sum, a, b});
 }
 
+llvm::Value* EmitVpdpbusd256(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  return builder.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpdpbusd_256, {}, {sum, a, b});
+}
+
 llvm::Value* EmitVdpbf16ps512(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
   llvm::Type* pairs = llvm::FixedVectorType::get(builder.getBFloatTy(), 32);
   return builder.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512, {},
@@ -27,6 +31,7 @@ llvm::Value* EmitVdpbf16ps512(llvm::IRBuilderBase& builder, llvm::Value* sum, ll
 constexpr std::pair<std::string_view, EmitFunction> kFunctions[] = {
     {"vpdpbusd_512", EmitVpdpbusd512},
     {"vdpbf16ps_512", EmitVdpbf16ps512},
+    {"vpdpbusd_256", EmitVpdpbusd256},
 };
 
 EmitFunction FunctionOf(const Instruction& instruction) {
