@@ -22,6 +22,15 @@ constexpr Instruction kInstructions[] = {
      "kernel vdpbf16ps_512(a: bf16[16, 2], b: bf16[16, 2]) -> y: f32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
     {"vpdpbusd_256", Isa::kAvx2, "avxvnni",
      "kernel vpdpbusd_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    // Products of bytes widened to 16 bits, which sums of two of them cannot leave: what every processor has.
+    {"vpmaddwd_i8_512", Isa::kAvx512, "",
+     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"vpmaddwd_u8_512", Isa::kAvx512, "",
+     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"vpmaddwd_i8_256", Isa::kAvx2, "",
+     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"vpmaddwd_u8_256", Isa::kAvx2, "",
+     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
 };
 constexpr size_t kCount = std::size(kInstructions);
 

@@ -28,10 +28,32 @@ llvm::Value* EmitVdpbf16ps512(llvm::IRBuilderBase& builder, llvm::Value* sum, ll
                                  {sum, builder.CreateBitCast(a, pairs), builder.CreateBitCast(b, pairs)});
 }
 
+// Bytes 0 and 2 of each lane, then 1 and 3, as 16 bits.
+std::pair<llvm::Value*, llvm::Value*> WidenBytes(llvm::IRBuilderBase& builder, llvm::Value* bytes, bool is_signed) {
+  const unsigned lanes = llvm::cast<llvm::FixedVectorType>(bytes->getType())->getNumElements();
+  llvm::Value* pairs = builder.CreateBitCast(bytes, llvm::FixedVectorType::get(builder.getInt16Ty(), 2 * lanes));
+  llvm::Value* even = builder.CreateShl(pairs, 8);
+  return {is_signed ? builder.CreateAShr(even, 8) : builder.CreateLShr(even, 8),
+          is_signed ? builder.CreateAShr(pairs, 8) : builder.CreateLShr(pairs, 8)};
+}
+
+template <llvm::Intrinsic::ID kMultiplyAdd, bool kIsFirstSigned>
+llvm::Value* EmitVpmaddwd(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  const auto [a_even, a_odd] = WidenBytes(builder, a, kIsFirstSigned);
+  const auto [b_even, b_odd] = WidenBytes(builder, b, true);
+  llvm::Value* even = builder.CreateIntrinsic(kMultiplyAdd, {}, {a_even, b_even});
+  llvm::Value* odd = builder.CreateIntrinsic(kMultiplyAdd, {}, {a_odd, b_odd});
+  return builder.CreateAdd(sum, builder.CreateAdd(even, odd));
+}
+
 constexpr std::pair<std::string_view, EmitFunction> kFunctions[] = {
     {"vpdpbusd_512", EmitVpdpbusd512},
     {"vdpbf16ps_512", EmitVdpbf16ps512},
     {"vpdpbusd_256", EmitVpdpbusd256},
+    {"vpmaddwd_i8_512", EmitVpmaddwd<llvm::Intrinsic::x86_avx512_pmaddw_d_512, true>},
+    {"vpmaddwd_u8_512", EmitVpmaddwd<llvm::Intrinsic::x86_avx512_pmaddw_d_512, false>},
+    {"vpmaddwd_i8_256", EmitVpmaddwd<llvm::Intrinsic::x86_avx2_pmadd_wd, true>},
+    {"vpmaddwd_u8_256", EmitVpmaddwd<llvm::Intrinsic::x86_avx2_pmadd_wd, false>},
 };
 
 EmitFunction FunctionOf(const Instruction& instruction) {
