@@ -122,6 +122,16 @@ class DamageTest : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
+
+  // An open database as a killed process leaves it. It is at work: a file may go while it is copied.
+  void CopyAtWork(const std::string& live) {
+    std::error_code error = std::make_error_code(std::errc::no_such_file_or_directory);
+    for (int attempt = 0; attempt < 10 && error; ++attempt) {
+      fs::remove_all(Directory());
+      fs::copy(live, Directory(), fs::copy_options::recursive, error);
+    }
+    ASSERT_FALSE(error) << error.message();
+  }
 };
 
 constexpr int kMany = 3000;
@@ -224,7 +234,7 @@ TEST_F(DamageTest, DamageInTheLogCostsWhatItHitsAndIsSaid) {
       ASSERT_TRUE(cache->Put(SampleEntry(kernel, kernel % kClasses), Durability::kSynced).has_value());
       ASSERT_TRUE(cache->Pin(SampleKey(kernel, kernel % kClasses).fingerprint, true).has_value());
     }
-    fs::copy(live, Directory(), fs::copy_options::recursive);  // as a killed process leaves it
+    CopyAtWork(live);
   }
   std::vector<fs::path> logs = FilesOf(Database(), ".log");
   ASSERT_EQ(logs.size(), 1u);
@@ -268,7 +278,7 @@ TEST_F(DamageTest, LostManifestAfterAKillKeepsWhatTheLogHolds) {
       for (int kernel = 0; kernel < 60; ++kernel)
         ASSERT_TRUE(cache->Put(SampleEntry(kernel, kernel % kClasses), Durability::kSynced).has_value());
       ASSERT_TRUE(cache->Remove(SampleKey(59, 59 % kClasses).fingerprint).has_value());
-      fs::copy(live, Directory(), fs::copy_options::recursive);
+      CopyAtWork(live);
     }
     for (const fs::directory_entry& entry : fs::directory_iterator(Database())) {
       if (!entry.path().filename().string().starts_with("MANIFEST")) continue;

@@ -316,7 +316,8 @@ TEST(Connection, OneClientsConnectionsLeaveRoomForOthers) {
   for (int i = 2; i < 5; ++i) {
     ids.push_back(*greedy[i].Ask(GetRequest{.kernel = "add(M=1,N=" + std::to_string(i) + ")"}, Soon()));
   }
-  ASSERT_TRUE(TestServer::Eventually([&] { return server.pools.builds == 1; }));
+  ASSERT_TRUE(TestServer::Eventually(
+      [&] { return server.metrics.builds_running + server.metrics.builds_queued == ids.size(); }));
   Channel refused = server.Connect({1000, 1});
   Result<ReceivedFrame> answer = refused.Receive(Soon());
   ASSERT_TRUE(answer) << answer.error().Text();
