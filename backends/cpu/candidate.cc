@@ -98,9 +98,14 @@ const SeccompFilter& CandidateFilter() {
     SeccompFilter f;
     f.Add(Action::kAllow, {SYS_futex, SYS_sched_yield, SYS_clock_gettime, SYS_getrusage, SYS_exit, SYS_exit_group,
                            SYS_rt_sigreturn, SYS_restart_syscall});
-    // AddressSanitizer asks where the stack is whenever a function does not return; ThreadSanitizer has a thread that
-    // wakes up now and then.
-    if (kShadowMemory) f.Add(Action::kAllow, {SYS_sigaltstack, SYS_nanosleep, SYS_gettimeofday});
+    // AddressSanitizer asks where the stack is whenever a function does not return. ThreadSanitizer has a thread that
+    // wakes up now and then, of which the first steps may come after this filter, and allocates memory for signals and
+    // for what it remembers of each thread.
+    if (kShadowMemory) {
+      f.Add(Action::kAllow, {SYS_sigaltstack, SYS_nanosleep, SYS_gettimeofday, SYS_rseq, SYS_set_robust_list,
+                             SYS_rt_sigprocmask, SYS_madvise, SYS_munmap});
+      f.AddIf(Action::kAllow, SYS_mmap, 2, PROT_EXEC, 0);
+    }
     f.Otherwise(Action::kKill);
     return f;
   }();

@@ -282,8 +282,7 @@ class TestServer {
   // Waits until something is true; false after a long while.
   template <typename Condition>
   static bool Eventually(const Condition& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (std::chrono::steady_clock::now() < deadline) {
+    for (int i = 0; i < 10'000; ++i) {
       if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
