@@ -160,7 +160,7 @@ class Service {
         listening_ = *std::move(inherited);
       } else {
         if (config_.socket.empty()) config_.socket = HONE_TRY(DefaultSocketPath());
-        listening_ = HONE_TRY(Listen(config_.socket));
+        listening_ = HONE_TRY(BindSocket(config_.socket));
       }
     }
     CacheOptions cache;
@@ -231,6 +231,7 @@ class Service {
       server_->Adopt(UniqueFd(options_.inspect));
       StopWhenAlone();
     } else {
+      HONE_TRY(StartListening(listening_));
       server_->Accept(UniqueFd(listening_.socket.Release()));
     }
     return {};

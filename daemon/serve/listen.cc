@@ -11,12 +11,15 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "base/file.h"
 #include "base/paths.h"
 
 namespace hone {
 namespace {
+
+using std::chrono::steady_clock;
 
 constexpr int kFirstInherited = 3;  // sd_listen_fds(3)
 constexpr int kBacklog = 4096;
@@ -30,12 +33,24 @@ std::optional<long> NumberIn(const char* name) {
   return value;
 }
 
-Result<UniqueFd> LockPath(const std::string& socket) {
-  std::string path = socket + ".lock";
+UniqueFd NewSocket() { return UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+bool TakesConnections(const sockaddr_un& address) {
+  UniqueFd socket = NewSocket();
+  return connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN;
+}
+
+Result<UniqueFd> LockPath(const sockaddr_un& address, steady_clock::time_point deadline) {
+  const std::string socket = address.sun_path, path = socket + ".lock";
   UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock) return ErrnoError(errno, "cannot open the lock", path);
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+  while (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return ErrnoError(errno, "cannot lock", path);
+    if (!TakesConnections(address) && steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      continue;
+    }
     char pid[32] = {};
     ssize_t size = pread(lock.get(), pid, sizeof pid - 1, 0);
     while (size > 0 && pid[size - 1] == '\n') pid[--size] = '\0';
@@ -53,7 +68,7 @@ Result<UniqueFd> LockPath(const std::string& socket) {
 
 }  // namespace
 
-Result<ListeningSocket> Listen(const std::string& path) {
+Result<ListeningSocket> BindSocket(const std::string& path, std::chrono::milliseconds patience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path[0] != '/') return Error{ErrorKind::kInvalid, "a socket's path must be absolute", path};
@@ -65,8 +80,8 @@ Result<ListeningSocket> Listen(const std::string& path) {
   HONE_TRY(EnsurePrivateDirectory(path.substr(0, std::max<size_t>(path.rfind('/'), 1))));
   ListeningSocket listening;
   listening.path = path;
-  listening.lock = HONE_TRY(LockPath(path));
-  listening.socket.Reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listening.lock = HONE_TRY(LockPath(address, steady_clock::now() + patience));
+  listening.socket = NewSocket();
   if (!listening.socket) return ErrnoError(errno, "cannot make a socket");
   struct stat status;
   if (lstat(path.c_str(), &status) == 0) {
@@ -78,8 +93,12 @@ Result<ListeningSocket> Listen(const std::string& path) {
   int code = errno;
   umask(before);
   if (bound != 0) return ErrnoError(code, "cannot bind", path);
-  if (listen(listening.socket.get(), kBacklog) != 0) return ErrnoError(errno, "cannot listen", path);
   return listening;
+}
+
+Result<void> StartListening(const ListeningSocket& bound) {
+  if (listen(bound.socket.get(), kBacklog) != 0) return ErrnoError(errno, "cannot listen", bound.path);
+  return {};
 }
 
 Result<std::optional<ListeningSocket>> InheritedSocket() {

@@ -2,6 +2,7 @@
 // systemd opened for us.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -17,8 +18,13 @@ struct ListeningSocket {
   bool inherited = false;
 };
 
-// kBusy: another honed serves this path; the message says which. kInvalid: the directory is not to be trusted; kIo.
-Result<ListeningSocket> Listen(const std::string& path);
+// Takes the path; nobody can connect yet. One that another honed has taken which takes no connections, because it starts
+// or ends, is waited for. kBusy: another honed serves this path; the message says which. kInvalid: the directory is not
+// to be trusted; kIo.
+Result<ListeningSocket> BindSocket(const std::string& path, std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+// From now on clients can connect. Once all else is ready: who connects to a honed that then cannot start learns nothing.
+Result<void> StartListening(const ListeningSocket& bound);
 
 // The socket that systemd passed (LISTEN_PID, LISTEN_FDS), if it did; kInvalid if what it passed is no listening Unix
 // socket.

@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/file.h"
 #include "tests/daemon/test_server.h"
@@ -21,10 +22,17 @@ using testing::Soon;
 using testing::TestServer;
 using testing::TestServerOptions;
 
+// Clients may connect.
+Result<ListeningSocket> Listen(const std::string& path) {
+  ListeningSocket listening = HONE_TRY(BindSocket(path));
+  HONE_TRY(StartListening(listening));
+  return listening;
+}
+
 TEST(Listen, MakesASocketThatOnlyItsUserMayUse) {
   testing::ScratchFolder folder;
   std::string path = folder.path() + "/run/honed.sock";
-  Result<ListeningSocket> listening = Listen(path);
+  Result<ListeningSocket> listening = BindSocket(path);
   ASSERT_TRUE(listening) << listening.error().Text();
   struct stat status;
   ASSERT_EQ(stat(path.c_str(), &status), 0);
@@ -40,36 +48,68 @@ TEST(Listen, ASecondOneIsToldWhoIsThere) {
   std::string path = folder.path() + "/honed.sock";
   Result<ListeningSocket> first = Listen(path);
   ASSERT_TRUE(first);
-  Result<ListeningSocket> second = Listen(path);
+  Result<ListeningSocket> second = BindSocket(path);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().kind, ErrorKind::kBusy);
   EXPECT_NE(second.error().message.find(std::to_string(getpid())), std::string::npos);
   EXPECT_TRUE(fs::exists(path));
 }
 
+TEST(Listen, NobodyConnectsBeforeAllIsReady) {
+  testing::ScratchFolder folder;
+  std::string path = folder.path() + "/honed.sock";
+  Result<ListeningSocket> listening = BindSocket(path);
+  ASSERT_TRUE(listening);
+  EXPECT_EQ(Channel::Connect(path, Soon()).error().kind, ErrorKind::kUnavailable);
+  ASSERT_TRUE(StartListening(*listening));
+  EXPECT_TRUE(Channel::Connect(path, Soon()));
+}
+
+TEST(Listen, ASecondOneWaitsForOneThatStartsOrEnds) {
+  testing::ScratchFolder folder;
+  std::string path = folder.path() + "/honed.sock";
+  Result<ListeningSocket> first = BindSocket(path);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(BindSocket(path, std::chrono::milliseconds(20)).error().kind, ErrorKind::kBusy);
+  std::thread starts([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(StartListening(*first));
+  });
+  EXPECT_EQ(BindSocket(path, std::chrono::hours(1)).error().kind, ErrorKind::kBusy);
+  starts.join();
+  first->socket.Reset();
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    StopListening(*first);
+    first->lock.Reset();
+  });
+  EXPECT_TRUE(BindSocket(path, std::chrono::hours(1)));
+  ends.join();
+}
+
 TEST(Listen, ASocketLeftByAKilledDaemonIsReplaced) {
   testing::ScratchFolder folder;
   std::string path = folder.path() + "/honed.sock";
-  { ASSERT_TRUE(Listen(path)); }  // closed without removing its file, as by kill -9
+  { ASSERT_TRUE(BindSocket(path)); }  // closed without removing its file, as by kill -9
   ASSERT_TRUE(fs::exists(path));
-  EXPECT_TRUE(Listen(path));
+  EXPECT_TRUE(BindSocket(path));
 }
 
 TEST(Listen, AFileThatIsNoSocketStays) {
   testing::ScratchFolder folder;
   std::string path = folder.path() + "/precious";
   testing::WriteFile(path, "data");
-  EXPECT_EQ(Listen(path).error().kind, ErrorKind::kInvalid);
+  EXPECT_EQ(BindSocket(path).error().kind, ErrorKind::kInvalid);
   EXPECT_EQ(testing::ReadFile(path), "data");
 }
 
 TEST(Listen, RefusesDirectoriesThatOthersMayWrite) {
   testing::ScratchFolder folder;
   fs::permissions(folder.path(), fs::perms(0777));
-  EXPECT_EQ(Listen(folder.path() + "/honed.sock").error().kind, ErrorKind::kInvalid);
-  EXPECT_FALSE(Listen("/tmp/honed.sock"));
-  EXPECT_FALSE(Listen("relative.sock"));
-  EXPECT_FALSE(Listen("/" + std::string(200, 'x') + "/honed.sock"));
+  EXPECT_EQ(BindSocket(folder.path() + "/honed.sock").error().kind, ErrorKind::kInvalid);
+  EXPECT_FALSE(BindSocket("/tmp/honed.sock"));
+  EXPECT_FALSE(BindSocket("relative.sock"));
+  EXPECT_FALSE(BindSocket("/" + std::string(200, 'x') + "/honed.sock"));
   fs::permissions(folder.path(), fs::perms(0700));
 }
 
