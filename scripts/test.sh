@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/install_dependencies.sh
-cmake --preset release -DHONE_WERROR=ON
+cmake --preset release -DHONE_WERROR=ON -DHONE_PRECOMPILE=ON
 cmake --build --preset release
 ctest --preset release --timeout 300 -j "$(nproc)" "$@"
