@@ -18,12 +18,14 @@ struct ListeningSocket {
   bool inherited = false;
 };
 
-// Takes the path; nobody can connect yet. One that another honed has taken which takes no connections, because it starts
-// or ends, is waited for. kBusy: another honed serves this path; the message says which. kInvalid: the directory is not
-// to be trusted; kIo.
-Result<ListeningSocket> BindSocket(const std::string& path, std::chrono::milliseconds patience = std::chrono::seconds(10));
+// Takes the path; nobody can connect yet. One that another honed has taken which takes no connections, because it
+// starts or ends, is waited for. kBusy: another honed serves this path; the message says which. kInvalid: the directory
+// is not to be trusted; kIo.
+Result<ListeningSocket> BindSocket(const std::string& path,
+                                   std::chrono::milliseconds patience = std::chrono::seconds(10));
 
-// From now on clients can connect. Once all else is ready: who connects to a honed that then cannot start learns nothing.
+// From now on clients can connect. Once all else is ready: who connects to a honed that then cannot start learns
+// nothing.
 Result<void> StartListening(const ListeningSocket& bound);
 
 // The socket that systemd passed (LISTEN_PID, LISTEN_FDS), if it did; kInvalid if what it passed is no listening Unix
