@@ -35,11 +35,13 @@ class Backend {
   // Name, machine model and scheduling rules.
   virtual const DeviceKind& kind() const = 0;
 
-  // The devices of this machine, the one that is meant by the kind's name first; none: empty. Errors are logged, and
-  // leave the kind out.
+  // The devices of this machine, the one that is meant by the kind's name first; none: empty. Behind them those that
+  // code can be built for though they are not here (kUncheckedFact). Errors are logged, and leave the kind out; whoever
+  // asks for one of its devices is told. kNotFound: what would have to be installed; nobody is to blame.
   virtual Result<std::vector<Device>> Probe() const = 0;
 
-  // A target that somebody asked for, in full, if code for it can be checked on these devices, which Probe gave.
+  // A target that somebody asked for, in full, if code for it can be checked on these devices, which Probe gave and are
+  // here.
   // kUnsupported with what is lacking.
   virtual Result<Target> Accept(const Target& asked, std::span<const Device> devices) const = 0;
 

@@ -124,6 +124,10 @@ std::string_view ArchitectureName(const Target& target) {
   return target.cpu() ? IsaName(target.cpu()->isa) : target.kind();
 }
 
+bool IsChecked(const Target& target) {
+  return target.device() == nullptr || !target.device()->facts.contains(kUncheckedFact);
+}
+
 std::string PrintTarget(const Target& target) {
   if (const CpuTarget* cpu = target.cpu())
     return fmt::format("{}{} cpu={} features={} l1={} l2={} l3={} cores={}", kCpuPrefix, IsaName(cpu->isa), cpu->cpu,
@@ -149,6 +153,13 @@ Result<Target> ParseTarget(std::string_view text) {
 std::string_view KindOfTarget(std::string_view text) {
   const std::string_view first = FirstWord(text);
   return IsIsa(first) ? kCpuKind : first;
+}
+
+std::string_view UncheckedName(std::string_view text) {
+  for (std::string_view word : SplitAt(text, ' '))
+    if (word.starts_with(kUncheckedFact) && word.substr(kUncheckedFact.size()).starts_with('='))
+      return word.substr(kUncheckedFact.size() + 1);
+  return {};
 }
 
 std::string TargetInWordsOfToday(std::string_view text) {

@@ -27,6 +27,11 @@ std::string_view IsaName(Isa isa);  // "avx512"
 inline constexpr std::string_view kCpuKind = "cpu";
 inline constexpr std::string_view kOpenClKind = "opencl";
 inline constexpr std::string_view kVulkanKind = "vulkan";
+inline constexpr std::string_view kCudaKind = "cuda";
+
+// A fact of devices that are not here: code for them is built and never run, so nothing shows that it is right. Its
+// value is what users call them by, behind the kind: "cuda:sm_90".
+inline constexpr std::string_view kUncheckedFact = "unchecked";
 
 // A processor: ISA, registers, caches. backends/cpu/host_target.h detects this machine's.
 struct CpuTarget {
@@ -71,6 +76,9 @@ class Target {
   std::variant<CpuTarget, DeviceTarget> facts_;
 };
 
+// Whether code for it is run before it is served, as all is for devices that are here (kUncheckedFact).
+bool IsChecked(const Target& target);
+
 // What code is made of, in a word: a CPU's ISA, another device's kind.
 std::string_view ArchitectureName(const Target& target);
 
@@ -84,6 +92,8 @@ Result<Target> ParseTarget(std::string_view text);
 
 // Of a text that ParseTarget accepts, without parsing it: its kind, …
 std::string_view KindOfTarget(std::string_view text);
+// … of an unchecked one, the name (kUncheckedFact) that it goes by; "" of any other, …
+std::string_view UncheckedName(std::string_view text);
 // … the text as PrintTarget writes it today, be it of any age, …
 std::string TargetInWordsOfToday(std::string_view text);
 // … and what stands for it in hashes: a CPU's without its kind, as it was written once, so that names stay.

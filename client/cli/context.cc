@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "client/cli/model_file.h"
 #include "client/protocol/start_daemon.h"
+#include "ir/target.h"
 
 namespace hone::cli {
 namespace {
@@ -190,6 +191,7 @@ Json ServedJson(const GetReply& reply, double served_us) {
       .Set("hit", reply.hit)
       .Set("pinned", reply.pinned)
       .Set("origin", reply.origin)
+      .Set("verified", UncheckedName(reply.target).empty())
       .Set("served_us", served_us)
       .Set("expected_us", reply.expected_us)
       .Set("confidence", reply.confidence);

@@ -7,6 +7,7 @@
 #include "client/api/device_code.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "ir/target.h"
 
 namespace hone::cli {
 namespace {
@@ -25,6 +26,7 @@ void PrintServed(const GetReply& reply, double served_us) {
                               BytesText(static_cast<double>(reply.size)))},
        {"origin", reply.origin + (reply.pinned ? ", pinned" : "") +
                       (reply.origin == "transferred" ? fmt::format(", confidence {:.2f}", reply.confidence) : "")},
+       {"verified", UncheckedName(reply.target).empty() ? "yes" : "no: there is no such device here to run it on"},
        {"expected", reply.expected_us > 0 ? TimeText(reply.expected_us) + " a call" : "not measured yet"}}));
   if (reply.steps.empty()) return;
   std::string steps;

@@ -5,6 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "ir/target.h"
 
 namespace hone::cli {
 namespace {
@@ -16,6 +17,7 @@ Json ToJson(const RecordRow& row) {
       .Set("kernel", row.kernel)
       .Set("target", row.target)
       .Set("origin", row.origin)
+      .Set("verified", UncheckedName(row.target).empty())
       .Set("pinned", row.pinned)
       .Set("expected_us", row.expected_us)
       .Set("artifact_bytes", row.artifact_bytes)
@@ -55,9 +57,11 @@ int Run(Context& context, const Arguments& arguments) {
         lines += ToJson(row).Dump() + "\n";
         continue;
       }
-      table.Add({row.fingerprint.substr(0, 12), row.class_name, row.pinned ? row.origin + ", pinned" : row.origin,
-                 TimeText(row.expected_us), BytesText(static_cast<double>(row.artifact_bytes)),
-                 std::to_string(row.requests), AgeText(row.last_used_s), Short(row.kernel)});
+      table.Add(
+          {row.fingerprint.substr(0, 12), row.class_name,
+           row.origin + (row.pinned ? ", pinned" : "") + (UncheckedName(row.target).empty() ? "" : ", unverified"),
+           TimeText(row.expected_us), BytesText(static_cast<double>(row.artifact_bytes)), std::to_string(row.requests),
+           AgeText(row.last_used_s), Short(row.kernel)});
     }
     Print(lines);
   }

@@ -1,6 +1,7 @@
 // hone show: everything known of one record.
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "ir/target.h"
 
 namespace hone::cli {
 namespace {
@@ -18,6 +19,7 @@ int Run(Context& context, const Arguments& arguments) {
         .Set("kernel", row.kernel)
         .Set("target", row.target)
         .Set("origin", row.origin)
+        .Set("verified", UncheckedName(row.target).empty())
         .Set("pinned", row.pinned)
         .Set("expected_us", row.expected_us)
         .Set("artifact_bytes", row.artifact_bytes)

@@ -7,6 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "ir/target.h"
 
 namespace hone::cli {
 namespace {
@@ -76,11 +77,16 @@ int Run(Context& context, const Arguments&) {
       {"target", status->targets.empty() ? "-" : status->targets[0]}};
   // Other devices than the CPU, under the names that --target takes.
   std::map<std::string, int> of_kind;
+  std::string unchecked;
   for (const std::string& target : status->targets | std::views::drop(1)) {
     const std::string kind = target.substr(0, target.find(' '));
-    facts.emplace_back(fmt::format("{}:{}", kind, of_kind[kind]++),
-                       target.substr(std::min(kind.size() + 1, target.size())));
+    if (const std::string_view name = UncheckedName(target); !name.empty())
+      unchecked += fmt::format("{}{}:{}", unchecked.empty() ? "" : ", ", kind, name);
+    else
+      facts.emplace_back(fmt::format("{}:{}", kind, of_kind[kind]++),
+                         target.substr(std::min(kind.size() + 1, target.size())));
   }
+  if (!unchecked.empty()) facts.emplace_back("unverified", unchecked + ": code is built for them, and run nowhere");
   facts.insert(facts.end(), {{"requests", fmt::format("{} hits, {} misses", status->hits, status->misses)},
                              {"builders", fmt::format("{}, {} builds waiting", status->builders, status->queued)},
                              {"clients", std::to_string(status->connections)},

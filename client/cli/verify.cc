@@ -22,7 +22,7 @@ int Run(Context& context, const Arguments& arguments) {
   Result<uint64_t> id = channel->Ask(VerifyRequest{run}, Context::Patience());
   if (!id) return context.Fail(id.error());
   std::optional<ProgressBar> bar;
-  uint64_t checked = 0, bad = 0, without_artifact = 0;
+  uint64_t checked = 0, bad = 0, without_artifact = 0, not_run = 0;
   double worst = 0;
   for (bool more = true; more;) {
     Result<VerifyReply> part = channel->Await<VerifyReply>(*id, Context::Patience());
@@ -34,6 +34,7 @@ int Run(Context& context, const Arguments& arguments) {
       ++checked;
       worst = std::max(worst, row.max_rel_err);
       if (context.json()) Print(ToJson(row).Dump() + "\n");
+      if (row.ok && run && !row.ran) ++not_run;
       if (row.ok) continue;
       ++bad;
       bar->Clear();
@@ -47,9 +48,11 @@ int Run(Context& context, const Arguments& arguments) {
   if (context.json()) {
     Json json;
     json.Set("checked", checked).Set("bad", bad).Set("without_artifact", without_artifact).Set("ran", run);
+    if (run) json.Set("not_run", not_run);
     Print(json.Dump() + "\n");
   } else {
     std::string note = run && checked > 0 ? ", largest error " + ErrorText(worst) : "";
+    if (not_run > 0) note += fmt::format(", {} for devices that are not here were not run", not_run);
     if (without_artifact > 0) note += fmt::format(", {} more with a schedule only", without_artifact);
     Print(bad == 0 ? fmt::format("{} kernels checked, all sound{}\n", checked, note)
                    : fmt::format("{} kernels checked, {} not sound{}\n", checked, bad, note));

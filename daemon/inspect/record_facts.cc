@@ -9,6 +9,7 @@
 
 #include "daemon/serve/request_path.h"
 #include "ir/language/without_comments.h"
+#include "ir/target.h"
 
 namespace hone {
 namespace {
@@ -53,8 +54,12 @@ std::vector<Fact> FactsOf(const Record& record) {
   const std::string_view where = record.source && record.source->times_elsewhere ? ", on another machine" : "";
   if (record.measured) facts.push_back({"measured", MeasuredText(*record.measured) + std::string(where)});
   if (record.expected) facts.push_back({"expected", fmt::format("{:.1f} us", Us(*record.expected))});
-  facts.push_back({"max_rel_err", fmt::format("{:.3g}", record.check.max_rel_err)});
-  facts.push_back({"checked", record.check.full ? "every element" : fmt::format("{} elements", record.check.samples)});
+  const bool is_checked = UncheckedName(record.key.target).empty();
+  facts.push_back({"verified", is_checked ? "yes" : "no"});
+  if (is_checked) facts.push_back({"max_rel_err", fmt::format("{:.3g}", record.check.max_rel_err)});
+  facts.push_back({"checked", !is_checked         ? "never: built for a device that is not here"
+                              : record.check.full ? "every element"
+                                                  : fmt::format("{} elements", record.check.samples)});
   facts.push_back({"artifact", record.artifact_digest
                                    ? fmt::format("{} bytes, {}", record.artifact_bytes, HexOf(*record.artifact_digest))
                                    : "none: only the schedule is kept"});
@@ -98,10 +103,13 @@ std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact)
   } else {
     reasons.push_back({"artifact", "kept; a request compiles nothing"});
   }
-  reasons.push_back(
-      {"check", fmt::format("compared with the reference at {}, off by at most {:.3g} of the bound's scale",
-                            record.check.full ? "every element" : fmt::format("{} elements", record.check.samples),
-                            record.check.max_rel_err)});
+  if (UncheckedName(record.key.target).empty())
+    reasons.push_back(
+        {"check", fmt::format("compared with the reference at {}, off by at most {:.3g} of the bound's scale",
+                              record.check.full ? "every element" : fmt::format("{} elements", record.check.samples),
+                              record.check.max_rel_err)});
+  else
+    reasons.push_back({"check", "none: built for a device that is not here, and never run"});
   if (record.measured) {
     const bool is_elsewhere = record.source && record.source->times_elsewhere;
     reasons.push_back(

@@ -242,7 +242,8 @@ Result<void> IdleLoop::LookForTasks() {
   std::vector<Record> records;
   const Devices& devices = path_.devices();
   HONE_TRY(cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-    if (devices.Find(record.key.target) != nullptr && !record.pinned) records.push_back(record);
+    const ServedDevice* device = devices.Find(record.key.target);
+    if (device != nullptr && IsChecked(device->target) && !record.pinned) records.push_back(record);
     return true;
   }));
   tasks_.clear();

@@ -40,6 +40,8 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   MutexLock turn(turn_);
   LookUpResult found = HONE_TRY(path_.LookUp(ask, Counting::kNot));
   const ResolvedKernel& identity = found.identity;
+  if (!IsChecked(identity.target))
+    return Error{ErrorKind::kUnsupported, "there is no such device here to measure on", identity.key.target};
   // What is served until then: what is found is compared with it.
   if (!found.code) HONE_TRY(path_.Compile(found, {.stop = stop, .pools = &pools}));
   std::optional<CacheHit> served = HONE_TRY(cache_.Lookup(identity.key, Counting::kNot));

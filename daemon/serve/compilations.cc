@@ -194,7 +194,8 @@ void Compilations::OnCompiled(const std::string& key, Result<Compiled> compiled,
                    {"bytes", code->reply.size},
                    {"waiters", done.waiters.size()}});
   Waiters patient;
-  const bool is_ours = path_.devices().Find(done.found->identity.key.target) != nullptr;
+  const bool is_ours = IsChecked(done.found->identity.target) &&  // else there is nothing to measure
+                       path_.devices().Find(done.found->identity.key.target) != nullptr;
   for (const WaiterPtr& waiter : done.waiters) {
     if (waiter->is_answered) continue;
     if (waiter->no_compile && !compiled->was_here) {  // what was to be checked only was no good

@@ -35,32 +35,36 @@ Result<std::vector<ServedDevice>> ProbeOne(const Backend& backend, const std::st
   return served;
 }
 
-std::shared_future<std::vector<ServedDevice>> Ready(std::vector<ServedDevice> devices) {
-  std::promise<std::vector<ServedDevice>> promise;
-  promise.set_value(std::move(devices));
+}  // namespace
+
+std::shared_future<Devices::Others> Devices::Ready(Others others) {
+  std::promise<Others> promise;
+  promise.set_value(std::move(others));
   return promise.get_future().share();
 }
-
-}  // namespace
 
 Result<Devices> Devices::Probe(const std::string& builder) {
   const std::vector<const Backend*> backends = Backends();
   std::vector<ServedDevice> hosts = HONE_TRY(ProbeOne(*backends.front(), builder));
   if (hosts.empty()) return Error{ErrorKind::kUnsupported, "there is no device to serve", ""};
   Found found{hosts.front(), {}};
-  found.all = std::async(std::launch::async, [backends, hosts = std::move(hosts)] {
+  found.others = std::async(std::launch::async, [backends, hosts = std::move(hosts)] {
     std::vector<std::future<Result<std::vector<ServedDevice>>>> asked;
     for (const Backend* backend : backends | std::views::drop(1))
       asked.push_back(std::async(std::launch::async, [backend] { return ProbeOne(*backend, ""); }));
-    std::vector<ServedDevice> all = hosts;
+    Others others{hosts, {}};
     for (size_t i = 0; i < asked.size(); ++i) {
       Result<std::vector<ServedDevice>> devices = asked[i].get();
-      if (!devices)
-        LogWarn("devices_left_out", {{"kind", backends[i + 1]->kind().name}, {"why", devices.error().Text()}});
-      else
-        std::ranges::move(*devices, std::back_inserter(all));
+      if (devices) {
+        std::ranges::move(*devices, std::back_inserter(others.all));
+        continue;
+      }
+      const std::string& kind = backends[i + 1]->kind().name;
+      others.missing[kind] = devices.error().message;
+      if (devices.error().kind != ErrorKind::kNotFound)
+        LogWarn("devices_left_out", {{"kind", kind}, {"why", devices.error().Text()}});
     }
-    return all;
+    return others;
   });
   return Devices(std::make_shared<const Found>(std::move(found)));
 }
@@ -68,12 +72,12 @@ Result<Devices> Devices::Probe(const std::string& builder) {
 Devices Devices::OfCpu(CpuTarget host, std::string compiler) {
   ServedDevice device =
       Serve({std::string(kCpuKind), Target(std::move(host))}, *FindBackend(kCpuKind), std::move(compiler));
-  return Devices(std::make_shared<const Found>(Found{device, Ready({device})}));
+  return Devices(std::make_shared<const Found>(Found{device, Ready({{device}, {}})}));
 }
 
 void Devices::Add(Device device, const Backend& backend, std::string compiler) {
-  std::vector<ServedDevice> more = all();
-  more.push_back(Serve(std::move(device), backend, std::move(compiler)));
+  Others more = found_->others.get();
+  more.all.push_back(Serve(std::move(device), backend, std::move(compiler)));
   found_ = std::make_shared<const Found>(Found{host(), Ready(std::move(more))});
 }
 
@@ -92,27 +96,34 @@ const ServedDevice* Devices::OfKind(std::string_view kind) const {
 
 Result<Devices::Choice> Devices::Choose(const std::string& text) const {
   if (text.empty() || text == host().name || text == host().target_text) return Choice{host().target, &host()};
-  const auto refuse = [&](const std::string& what) {
+  const auto refuse = [&](const std::string& what, std::string_view kind) {
     std::vector<std::string_view> names;
     for (const ServedDevice& device : all()) names.push_back(device.name);
-    return Error{ErrorKind::kUnsupported, fmt::format("{} is served here; there is: {}", what, fmt::join(names, ", ")),
+    const auto missing = found_->others.get().missing.find(kind);
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("{} is served here; there is: {}{}", what, fmt::join(names, ", "),
+                             missing == found_->others.get().missing.end() ? "" : " (" + missing->second + ")"),
                  "target"};
   };
   if (text.find(' ') == std::string::npos && text.find(':') != std::string::npos) {
     const auto named = std::ranges::find(all(), text, &ServedDevice::name);
-    if (named == all().end()) return refuse(fmt::format("no device \"{}\"", text));
+    if (named == all().end())
+      return refuse(fmt::format("no device \"{}\"", text), std::string_view(text).substr(0, text.find(':')));
     return Choice{named->target, &*named};
   }
   const Target target = HONE_TRY(ParseTarget(text));
+  if (const auto same = std::ranges::find(all(), target, &ServedDevice::target); same != all().end())
+    return Choice{same->target, &*same};
   const ServedDevice* of_kind = OfKind(target.kind());
-  if (of_kind == nullptr) return refuse(fmt::format("no device of kind \"{}\"", target.kind()));
+  if (of_kind == nullptr || !IsChecked(of_kind->target))
+    return refuse(fmt::format("no device of kind \"{}\"", target.kind()), target.kind());
   if (of_kind == &host()) {
     const Device peer{host().name, host().target};
     return Choice{HONE_TRY(of_kind->backend->Accept(target, {&peer, 1})), of_kind};
   }
   std::vector<Device> peers;
   for (const ServedDevice& device : all())
-    if (device.backend == of_kind->backend) peers.push_back({device.name, device.target});
+    if (device.backend == of_kind->backend && IsChecked(device.target)) peers.push_back({device.name, device.target});
   return Choice{HONE_TRY(of_kind->backend->Accept(target, peers)), of_kind};
 }
 

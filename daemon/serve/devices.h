@@ -3,7 +3,9 @@
 // for them waits. Whoever has to do with a target asks here whose it is.
 #pragma once
 
+#include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,14 +37,15 @@ class Devices {
 
   // What is meant where nothing is said: never waits.
   const ServedDevice& host() const { return found_->host; }
-  // The host first.
-  const std::vector<ServedDevice>& all() const { return found_->all.get(); }
+  // The host first; of a kind, those that are here first (IsChecked).
+  const std::vector<ServedDevice>& all() const { return found_->others.get().all; }
   // A target's; nullptr: it is another machine's, or no device of that kind is served.
   const ServedDevice* Find(std::string_view target_text) const;
   const ServedDevice* OfKind(std::string_view kind) const;  // the first of that kind; nullptr: none
 
   // Which target is asked for: "" the host, a device's name, or a target's text, which may be another than the devices'
-  // own where these can run code for it. kInvalid, kUnsupported; the message says which devices there are.
+  // own where these can run code for it. Code that nobody can run is for who names such a device, or its target in
+  // full. kInvalid, kUnsupported; the message says which devices there are.
   struct Choice {
     Target target;
     const ServedDevice* device;  // one of that kind: its backend is the target's
@@ -50,10 +53,15 @@ class Devices {
   Result<Choice> Choose(const std::string& text) const;
 
  private:
+  struct Others {
+    std::vector<ServedDevice> all;
+    std::map<std::string, std::string, std::less<>> missing;  // why there is none of a kind
+  };
   struct Found {
     ServedDevice host;
-    std::shared_future<std::vector<ServedDevice>> all;
+    std::shared_future<Others> others;
   };
+  static std::shared_future<Others> Ready(Others others);
   explicit Devices(std::shared_ptr<const Found> found) : found_(std::move(found)) {}
   std::shared_ptr<const Found> found_;
 };

@@ -159,7 +159,7 @@ Result<LookUpResult> RequestPath::LookUp(const KernelRequest& ask, Counting coun
 }
 
 Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileOptions& options) {
-  if (found.is_to_check) {
+  if (found.is_to_check && IsChecked(found.identity.target)) {
     Result<Compiled> checked = CheckImported(found, options);
     const bool is_passing =
         !checked && (checked.error().kind == ErrorKind::kUnavailable || checked.error().kind == ErrorKind::kBusy);
@@ -188,7 +188,7 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
   if (transfers_ == nullptr || transfers_->donors().size() == 0 || identity.is_dynamic)
     return CompileWith(found, "", options);
   Stopwatch watch;
-  const bool measures = options.budget >= kTimeToMeasure;
+  const bool measures = options.budget >= kTimeToMeasure && IsChecked(identity.target);
   Result<TransferPlan> plan =
       transfers_->Plan(identity.key, identity.target, measures ? Reach::kWide : Reach::kNear, options.stop);
   if (!plan) return CompileWith(found, "", options);
@@ -269,9 +269,13 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   WorkerPools& pools = WorkerPoolsOf(options);
   Steps steps(found.steps);
   // The runner computes the reference while the builder builds.
-  auto reference = HONE_TRY(
-      pools.Prepare(identity.key.canonical, identity.target, steady_clock::now() + options.limits.check, options.stop));
-  steps.Done("runner", metrics_.reference);
+  const bool is_checked = IsChecked(identity.target);
+  std::unique_ptr<WorkerPools::Reference> reference;
+  if (is_checked) {
+    reference = HONE_TRY(pools.Prepare(identity.key.canonical, identity.target,
+                                       steady_clock::now() + options.limits.check, options.stop));
+    steps.Done("runner", metrics_.reference);
+  }
 
   BuildRequest request{identity.key.canonical, schedule, identity.target};
   BuiltArtifact built = HONE_TRY(pools.Build(request, steady_clock::now() + options.limits.build, options.stop));
@@ -283,8 +287,11 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   steps.Add("link", built.times.link);
   steps.Done("build", metrics_.build);
 
-  CheckReport report = HONE_TRY(Check(identity, built.schedule, *reference, built.object, options));
-  steps.Done("check", metrics_.check);
+  CheckReport report;
+  if (is_checked) {
+    report = HONE_TRY(Check(identity, built.schedule, *reference, built.object, options));
+    steps.Done("check", metrics_.check);
+  }
   if (report.failure) return std::move(*report.failure).Context("the code that was built failed its check");
 
   Record record = found.known.value_or(Record{});
@@ -300,7 +307,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   const std::string choices = ChoicesOf(schedule);
   record.schedule = ChoicesOf(built.schedule) == choices ? built.schedule : WithChoices(built.schedule, choices);
   record.check = {report.max_rel_err, report.samples, report.full};
-  NoteTime(report, identity.key.threads, record);
+  if (is_checked) NoteTime(report, identity.key.threads, record);
   Digest256 digest{};
   HONE_CHECK(built.digest.size() == digest.size());
   std::copy(built.digest.begin(), built.digest.end(), digest.begin());

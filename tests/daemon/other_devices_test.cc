@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "daemon/inspect/record_facts.h"
 #include "daemon/refine/idle_loop.h"
 #include "tests/daemon/test_server.h"
 #include "tests/support/devices/scripted_device.h"
@@ -20,7 +21,8 @@ using ::testing::StartsWith;
 using testing::TestServer;
 
 constexpr const char* kKernel = "matmul(M=24,N=40,K=16)";
-const std::string kFirst = "scripted model=toy speed=1", kSecond = "scripted model=toy speed=4";
+const std::string kFirst = "scripted model=toy speed=1", kSecond = "scripted model=toy speed=4",
+                  kNotHere = "scripted speed=1 unchecked=old";
 
 class OtherDevices : public ::testing::Test {
  protected:
@@ -100,10 +102,71 @@ TEST_F(OtherDevices, AreListedAndWhatIsNoneIsRefused) {
   Channel channel = server_.Connect();
   Result<StatusReply> status = channel.Call(StatusRequest{}, Soon());
   ASSERT_TRUE(status) << status.error().Text();
-  EXPECT_THAT(status->targets, ElementsAre(StartsWith("cpu avx2 "), kFirst, kSecond));
-  EXPECT_THAT(Get("toaster").error().Text(),
-              HasSubstr("no device of kind \"toaster\" is served here; there is: cpu, scripted:0, scripted:1"));
+  EXPECT_THAT(status->targets, ElementsAre(StartsWith("cpu avx2 "), kFirst, kSecond, kNotHere));
+  EXPECT_THAT(
+      Get("toaster").error().Text(),
+      HasSubstr("no device of kind \"toaster\" is served here; there is: cpu, scripted:0, scripted:1, scripted:old"));
   EXPECT_THAT(Get("scripted model=toy speed=3").error().Text(), HasSubstr("no such toy"));
+}
+
+// Code for a device that is not here is built, never run, marked wherever it shows, and for who names that device
+// alone.
+TEST_F(OtherDevices, ThatAreNotHereHaveCodeThatNobodyChecked) {
+  Result<GetReply> reply = Get("scripted:old");
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(reply->target, kNotHere);
+  EXPECT_EQ(UncheckedName(reply->target), "old");
+  EXPECT_EQ(reply->expected_us, 0);
+  EXPECT_GT(reply->size, 0u);
+  EXPECT_TRUE(Get("scripted:old")->hit);
+  EXPECT_TRUE(Get(kNotHere)->hit);
+  const std::optional<Record> record = RecordOf("scripted:old");
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->check, CheckSummary{});
+  EXPECT_FALSE(record->measured || record->expected);
+
+  // From disk, too.
+  server_.Do([&] { server_.hot->Forget(record->key.fingerprint); });
+  EXPECT_NE(server_.path->LookUp({kKernel, "scripted:old", 0})->code, nullptr);
+  // Whoever names another device, or the kind, gets that one's.
+  Result<GetReply> here = Get("scripted:0");
+  ASSERT_TRUE(here) << here.error().Text();
+  EXPECT_FALSE(here->hit);
+  EXPECT_EQ(RecordOf("scripted:0")->check.samples, 1);
+  EXPECT_THAT(Get("scripted speed=1").error().Text(), HasSubstr("no such toy"));
+
+  EXPECT_THAT(Tune("scripted:old", 8).error().Text(), HasSubstr("no such device here to measure on"));
+  Channel channel = server_.Connect();
+  const uint64_t id = *channel.Ask(ListRequest{""}, Soon());
+  std::vector<std::string> unchecked;
+  const Result<ListReply> list = channel.Await<ListReply>(id, Soon());
+  for (const RecordRow& row : list->rows)
+    if (!UncheckedName(row.target).empty()) unchecked.push_back(row.target);
+  EXPECT_THAT(unchecked, ElementsAre(kNotHere));
+  const auto verified = [](const Record& shown) {
+    for (const Fact& fact : FactsOf(shown))
+      if (fact.name == "verified") return fact.value;
+    return std::string();
+  };
+  EXPECT_EQ(verified(*record), "no");
+  EXPECT_EQ(verified(*RecordOf("scripted:0")), "yes");
+}
+
+TEST_F(OtherDevices, ThatAreNotHereAreNotRefinedInIdleTime) {
+  ASSERT_TRUE(Get("scripted:old"));
+  ASSERT_TRUE(Get("scripted:1"));
+  IdleLimits limits;
+  limits.busy_cores = 1000;
+  limits.stalled = 1000;
+  limits.quiet = std::chrono::milliseconds(10);
+  limits.on_battery = true;
+  IdleLoop idle(*server_.cache, *server_.path, *server_.tuning, server_.metrics, limits, 1.0,
+                [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); });
+  EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf("scripted:1")->origin == Origin::kTuned; }));
+  const IdleLoop::Plan plan = idle.plan();
+  idle.Close();
+  EXPECT_EQ(plan.refinable, 1u);
+  EXPECT_EQ(RecordOf("scripted:old")->origin, Origin::kDefault);
 }
 
 TEST_F(OtherDevices, AreTuned) {

@@ -36,6 +36,17 @@ TEST(Target, WithoutAKindIsACpusAndMeansTheSame) {
   for (const char* short_one : {"avx2", "cpu neon"}) EXPECT_TRUE(ParseTarget(short_one)) << short_one;
 }
 
+TEST(Target, SaysWhetherItsCodeIsEverRun) {
+  const std::string not_here = "cuda arch=sm_90 unchecked=sm_90 units=132";
+  EXPECT_EQ(UncheckedName(not_here), "sm_90");
+  EXPECT_FALSE(IsChecked(ParseTarget(not_here).value()));
+  for (const std::string text : {"cuda arch=sm_90 units=132", "cuda uncheckedness=3", "cuda x=unchecked=1"}) {
+    EXPECT_EQ(UncheckedName(text), "");
+    EXPECT_TRUE(IsChecked(ParseTarget(text).value())) << text;
+  }
+  EXPECT_TRUE(IsChecked(ParseTarget(kCpu).value()));
+}
+
 TEST(Target, OfAnotherKindHoldsItsFacts) {
   const std::string text = "opencl driver=3.1 model=pocl-znver5 work_group=4096";
   Result<Target> target = ParseTarget("opencl work_group=4096 model=pocl-znver5 driver=3.1");

@@ -176,11 +176,14 @@ class Scripted : public Backend {
       return Device{fmt::format("{}:{}", kind_.name, number),
                     DeviceTarget{kind_.name, {{"model", "toy"}, {"speed", speed}}}};
     };
-    return std::vector<Device>{device(0, "1"), device(1, "4")};
+    Device old{kind_.name + ":old", DeviceTarget{kind_.name, {{"speed", "1"}, {std::string(kUncheckedFact), "old"}}}};
+    return std::vector<Device>{device(0, "1"), device(1, "4"), std::move(old)};
   }
   Result<Target> Accept(const Target& asked, std::span<const Device> devices) const override {
-    for (const Device& device : devices)
+    for (const Device& device : devices) {
+      HONE_CHECK(IsChecked(device.target));
       if (device.target == asked) return asked;
+    }
     return Error{ErrorKind::kUnsupported, "this machine has no such toy", "target"};
   }
   Result<std::string> CompilerName(const std::string&) const override { return std::string("script 1"); }

@@ -1,6 +1,7 @@
 // A kind of device that is there in tests alone: two devices whose programs are schedules in an envelope, and whose
-// times are scripted. It registers itself when the program starts, and is then served and tuned like any other: nothing
-// else names it. For what a backend has to do, read scripted_device.cc beside backends/backend.h.
+// times are scripted, and one that code is built for though it is not here. It registers itself when the program
+// starts, and is then served and tuned like any other: nothing else names it. For what a backend has to do, read
+// scripted_device.cc beside backends/backend.h.
 #pragma once
 
 #include <string>
