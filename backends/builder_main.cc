@@ -1,13 +1,15 @@
 // hone-builder: stays resident, answers build requests on the socket it was started with (descriptor 3), one at a time.
 // Its parent limits its memory and time, and replaces it when it dies. It builds for every kind of device that is built
-// in, and loads no driver.
+// in, and loads no driver. With --nvrtc LIBRARY it opens the compiler of CUDA's code before it gives up its files.
 #include <sys/socket.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "backends/cpu/build_for_cpu.h"
 #include "backends/cpu/host_target.h"
 #include "backends/gpu/build_for_gpu.h"
+#include "backends/gpu/compile_cuda.h"
 #include "backends/processes/child_messages.h"
 #include "backends/processes/child_pool.h"
 #include "backends/sandbox/sandbox.h"
@@ -42,7 +44,7 @@ Result<void> Answer(ChildChannel& channel, const ChildFrame& frame) {
   return channel.Send(ChildMessage::kBuilt, frame.id, body, {object->fd()}, MonotonicTime::max());
 }
 
-int Main() {
+int Main(int argc, char** argv) {
   int type = 0;
   socklen_t size = sizeof type;
   if (::getsockopt(kChildChannelFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
@@ -51,6 +53,8 @@ int Main() {
   }
   ChildChannel channel{UniqueFd(kChildChannelFd)};
   Result<Target> target = HostTarget();  // reads files
+  if (argc == 3 && std::strcmp(argv[1], "--nvrtc") == 0)
+    (void)OpenNvrtc(argv[2]);  // why it cannot be used is the reason of each build that wants it
   Result<Confinement> confined = EnterBuilderSandbox();
   if (!confined) {
     std::fprintf(stderr, "hone-builder: no sandbox: %s\n", confined.error().Text().c_str());
@@ -68,4 +72,4 @@ int Main() {
 }  // namespace
 }  // namespace hone
 
-int main() { return hone::Main(); }
+int main(int argc, char** argv) { return hone::Main(argc, argv); }

@@ -12,7 +12,7 @@ namespace hone {
 namespace {
 
 // A row for each kind that is built in.
-constexpr const Backend& (*kBuiltIn[])() = {CpuBackend, OpenClBackend, VulkanBackend};
+constexpr const Backend& (*kBuiltIn[])() = {CpuBackend, OpenClBackend, VulkanBackend, CudaBackend};
 
 struct Added {
   Mutex mutex;

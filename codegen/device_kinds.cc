@@ -21,6 +21,7 @@ std::span<const DeviceKind> BuiltIn() {
       {std::string(kCpuKind), [](const Target& target) { return ModelCpu(*target.cpu()); }, &kCpuRules},
       {std::string(kOpenClKind), ModelOfGpu, &kGpuRules, "opencl"},
       {std::string(kVulkanKind), ModelOfGpu, &kGpuRules, "glsl"},
+      {std::string(kCudaKind), ModelOfGpu, &kGpuRules, "cuda"},
   };
   return kinds;
 }

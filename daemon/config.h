@@ -28,6 +28,7 @@ struct Config {
   int runners = 0;   // 0: as many as builders
   std::chrono::milliseconds build_limit{20'000};
   std::chrono::milliseconds check_limit{30'000};
+  std::string nvrtc;                            // "": looked for (backends/gpu/find_nvrtc.h)
   bool idle = true;                             // refine kernels while the machine is idle
   double idle_busy = 0.25;                      // cores that others may use meanwhile
   std::chrono::milliseconds idle_quiet{2'000};  // as IdleLimits::quiet

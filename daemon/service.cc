@@ -10,6 +10,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <optional>
 
+#include "backends/gpu/find_nvrtc.h"
 #include "backends/processes/worker_pools.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -151,6 +152,7 @@ class Service {
   bool refines() const { return !inspects() && options_.idle && config_.idle; }
 
   Result<void> Open() {
+    ConfigureNvrtc(config_.nvrtc);
     Devices devices = HONE_TRY(Devices::Probe(options_.builder));
     const int cores = devices.host().target.cores();
     if (config_.cache.empty()) config_.cache = HONE_TRY(DefaultCacheDir());

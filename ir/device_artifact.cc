@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/cubin_check.h"
 #include "ir/graph/dtype_traits.h"
 
 namespace hone {
@@ -131,6 +132,8 @@ Result<DeviceArtifact> DecodeDeviceArtifact(std::span<const std::byte> bytes, ui
     source = HONE_TRY(in.String(kSourceLimit));
     if (artifact.language == kSpirv) {
       if (source.empty() || source.size() % 4 != 0) return Corrupt("a SPIR-V module that is no row of words");
+    } else if (artifact.language == kCubin) {
+      HONE_TRY(CheckCubin(AsBytes(source)));
     } else if (source.find('\0') != std::string::npos) {
       return Corrupt("a source with a zero in it");  // compilers take texts that end at one
     }

@@ -1,7 +1,7 @@
 // Artifacts of devices that are handed text and buffers: the manifest, the source of the launches in the device's
-// language (of Vulkan: SPIR-V modules), and the plan: which buffers there are, and which launches one call makes with
-// them, in order. The device's own compiler turns the source into code where it runs, so an artifact is good for any
-// driver.
+// language (of Vulkan: SPIR-V modules; of CUDA: code for one architecture), and the plan: which buffers there are, and
+// which launches one call makes with them, in order. Of a text or a SPIR-V module the device's own compiler makes code
+// where it runs, so such an artifact is good for any driver.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@
 
 namespace hone {
 
-inline constexpr std::string_view kSpirv = "spirv";  // a language that is not text
+// Languages that are not text.
+inline constexpr std::string_view kSpirv = "spirv", kCubin = "cubin";
 
 struct DeviceBuffer {
   int64_t bytes = 0;
@@ -37,7 +38,7 @@ struct DeviceLaunch {
 
 struct DeviceArtifact {
   Manifest manifest;
-  std::string language;  // "opencl", "cuda": a dialect of codegen/gpu; kSpirv
+  std::string language;  // "opencl": a dialect of codegen/gpu; kSpirv, kCubin
   std::vector<std::string> sources;
   std::vector<DeviceBuffer> buffers;
   std::vector<DeviceLaunch> launches;

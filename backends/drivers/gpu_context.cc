@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/drivers/cuda_context.h"
 #include "backends/drivers/opencl_context.h"
 #include "backends/drivers/vulkan_context.h"
 
@@ -17,6 +18,7 @@ struct Driver {
 constexpr Driver kDrivers[] = {
     {kOpenClKind, FindOpenClDevices, OpenOpenClDevice},
     {kVulkanKind, FindVulkanDevices, OpenVulkanDevice},
+    {kCudaKind, FindCudaDevices, OpenCudaDevice},
 };
 
 Result<const Driver*> DriverOf(std::string_view kind) {
@@ -50,6 +52,8 @@ Error DeviceIsGone(const DeviceTarget& target) {
 
 Result<std::vector<DeviceTarget>> FindDevices(std::string_view kind) { return HONE_TRY(DriverOf(kind))->find(); }
 Result<std::unique_ptr<GpuContext>> OpenDevice(const DeviceTarget& target) {
+  if (!IsChecked(target))
+    return Error{ErrorKind::kUnsupported, "code for a device that is not here can be built, and not run", "target"};
   return HONE_TRY(DriverOf(target.kind))->open(target);
 }
 

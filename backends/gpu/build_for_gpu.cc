@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "backends/gpu/compile_cuda.h"
 #include "backends/gpu/compile_glsl.h"
 #include "backends/processes/kernel_source.h"
 #include "base/bytes.h"
@@ -111,19 +112,38 @@ bool IsInGlobalMemory(const Buffer& buffer) {
   return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters;
 }
 
-// What the driver takes: the text, or what a compiler of ours makes of it.
-Result<void> AddCode(std::vector<std::string> sources, const Dialect& dialect, DeviceArtifact& artifact) {
-  artifact.language = dialect.is_shader ? kSpirv : dialect.name;
-  for (std::string& source : sources)
-    artifact.sources.push_back(dialect.is_shader ? HONE_TRY(CompileGlsl(source)) : std::move(source));
+Result<std::string> ShaderOf(const std::string& source, const DeviceTarget&) { return CompileGlsl(source); }
+
+Result<std::string> CubinOf(const std::string& source, const DeviceTarget& device) {
+  const auto arch = device.facts.find("arch");
+  if (arch == device.facts.end()) return Error{ErrorKind::kInvalid, "for which architecture, as arch=sm_90?", "target"};
+  return CompileCuda(source, arch->second);
+}
+
+// Languages that drivers do not take, and what is made of their texts.
+struct CompiledLanguage {
+  std::string_view name, compiled;
+  Result<std::string> (*compile)(const std::string& source, const DeviceTarget& device);
+};
+constexpr CompiledLanguage kCompiledLanguages[] = {{"glsl", kSpirv, ShaderOf}, {"cuda", kCubin, CubinOf}};
+
+// What the driver takes: the texts, or what a compiler of ours makes of them.
+Result<void> AddCode(const std::vector<std::string>& sources, const Dialect& dialect, const DeviceTarget& device,
+                     DeviceArtifact& artifact) {
+  const auto* compiled = std::ranges::find(kCompiledLanguages, dialect.name, &CompiledLanguage::name);
+  const bool is_text = compiled == std::end(kCompiledLanguages);
+  artifact.language = is_text ? dialect.name : compiled->compiled;
+  for (const std::string& source : sources)
+    artifact.sources.push_back(is_text ? source : HONE_TRY(compiled->compile(source, device)));
   return {};
 }
 
-Result<DeviceArtifact> MakeArtifact(Manifest manifest, const Printed& printed, const Dialect& dialect) {
+Result<DeviceArtifact> MakeArtifact(Manifest manifest, const Printed& printed, const Dialect& dialect,
+                                    const DeviceTarget& device) {
   const straight::Program& program = printed.program;
   DeviceArtifact artifact;
   artifact.manifest = std::move(manifest);
-  HONE_TRY(AddCode(printed.sources, dialect, artifact));
+  HONE_TRY(AddCode(printed.sources, dialect, device, artifact));
   std::map<BufferId, int32_t> positions;
   for (BufferId id : program.buffers.ids()) {
     const Buffer& buffer = program.buffers[id];
@@ -166,7 +186,8 @@ Result<BuildOutput> BuildForGpu(const BuildRequest& request) {
   Manifest manifest = HONE_TRY(DescribeKernel(source.canonical, source.kernel, request.target));
   const Dialect& dialect = *FindDialect(LanguageOf(request.target.kind()));
   watch.Lap();
-  const DeviceArtifact artifact = HONE_TRY(MakeArtifact(std::move(manifest), printed, dialect));
+  const DeviceArtifact artifact =
+      HONE_TRY(MakeArtifact(std::move(manifest), printed, dialect, *request.target.device()));
   output.times.codegen = watch.Lap();
   output.schedule = std::move(printed.schedule);
   output.manifest = artifact.manifest;

@@ -1,5 +1,6 @@
-// Building a kernel for a GPU: the source of its launches in the device's language, and the plan of a call. The
-// device's own compiler comes later, where the code runs (backends/gpu/device_process.h).
+// Building a kernel for a GPU: the source of its launches in the device's language, or what a compiler of ours makes of
+// it where the driver takes no text, and the plan of a call. The device's own compiler comes later, where the code runs
+// (backends/gpu/device_process.h).
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "backends/gpu/build_for_gpu.h"
+#include "backends/gpu/find_nvrtc.h"
 #include "backends/processes/child_channel.h"
 #include "backends/processes/child_pool.h"
 #include "base/bytes.h"
@@ -39,6 +40,12 @@ bool IsAnnounced(std::initializer_list<const char*> variables, std::initializer_
          });
 }
 
+struct Kind {
+  std::string_view name;
+  bool (*may_be_here)();
+  std::string_view install;  // what to, where there is none
+};
+
 bool MayHaveOpenCl() {
   return IsAnnounced({"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"}, {"/etc/OpenCL/vendors"});
 }
@@ -47,15 +54,25 @@ bool MayHaveVulkan() {
                      {"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"});
 }
 
+bool MayHaveCuda() { return IsAnnounced({"CUDA_VISIBLE_DEVICES"}, {"/proc/driver/nvidia/gpus"}); }
+
+constexpr Kind kOpenCl = {kOpenClKind, MayHaveOpenCl,
+                          "no driver for OpenCL is installed (Debian: pocl-opencl-icd makes processors such devices)"};
+constexpr Kind kVulkan = {
+    kVulkanKind, MayHaveVulkan,
+    "no driver for Vulkan is installed (Debian: mesa-vulkan-drivers makes processors such devices)"};
+constexpr Kind kCuda = {kCudaKind, MayHaveCuda, "NVIDIA's driver is not installed, or has no device"};
+
 class Gpu : public Backend {
  public:
-  Gpu(std::string_view kind, bool (*may_be_here)()) : kind_(*FindDeviceKind(kind)), may_be_here_(may_be_here) {}
+  explicit Gpu(const Kind& kind) : kind_(*FindDeviceKind(kind.name)), spec_(kind) {}
 
   const DeviceKind& kind() const override { return kind_; }
 
   // A driver may crash or hang while it is asked: a process of its own asks it.
   Result<std::vector<Device>> Probe() const override {
-    if (!may_be_here_()) return std::vector<Device>();
+    const Error none{ErrorKind::kNotFound, std::string(spec_.install), kind_.name};
+    if (!spec_.may_be_here()) return none;
     auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
     SubprocessOptions options;
     options.executable = HONE_TRY(FindOwnProgram(kRunner));
@@ -73,7 +90,7 @@ class Gpu : public Backend {
                    kind_.name};
     if (frame->type == ChildMessage::kError) {
       Error error = DecodeError(frame->body);
-      if (error.kind == ErrorKind::kNotFound) return std::vector<Device>();
+      if (error.kind == ErrorKind::kNotFound) return none;
       return error;
     }
     std::vector<Device> devices;
@@ -83,6 +100,7 @@ class Gpu : public Backend {
       if (target.kind() != kind_.name) return Error{ErrorKind::kCorrupt, "a device of another kind", kind_.name};
       devices.push_back({fmt::format("{}:{}", kind_.name, devices.size()), std::move(target)});
     }
+    if (devices.empty()) return none;
     return devices;
   }
 
@@ -118,6 +136,7 @@ class Gpu : public Backend {
   // One runner: who shares a device with others measures them.
   Result<std::unique_ptr<WorkerPools>> StartPools(const WorkerPoolsOptions& options) const override {
     WorkerPoolsOptions own = options;
+    own.builders.arguments = BuilderArguments();
     own.builders.open = [this](std::span<const std::byte> artifact) { return OpenArtifact(artifact, 0); };
     own.runners.executable = HONE_TRY(FindOwnProgram(kRunner));
     own.runners.arguments = {};
@@ -131,21 +150,82 @@ class Gpu : public Backend {
   // Not measured yet: no roof.
   MachinePeaks MeasurePeaks(const Target&, int) const override { return {}; }
 
+ protected:
+  virtual std::vector<std::string> BuilderArguments() const { return {}; }
+
  private:
   const DeviceKind& kind_;
-  bool (*const may_be_here_)();
+  const Kind& spec_;
+};
+
+// Architectures that code is built for where no such device is, with the limits that all of them have, and the size of
+// their largest one that is widespread (CUDA C++ Programming Guide, table of compute capabilities; white papers).
+struct Architecture {
+  std::string_view name;
+  int64_t units, l2;
+};
+constexpr Architecture kArchitectures[] = {{"sm_75", 40, 4 << 20},     // T4
+                                           {"sm_80", 108, 40 << 20},   // A100
+                                           {"sm_86", 82, 6 << 20},     // RTX 3090
+                                           {"sm_89", 128, 72 << 20},   // RTX 4090
+                                           {"sm_90", 132, 50 << 20}};  // H100
+constexpr int64_t kThreads = 1024, kStaticShared = 48 << 10;
+
+Device Unchecked(const Architecture& architecture) {
+  const std::string name(architecture.name);
+  DeviceTarget target;
+  target.kind = kCudaKind;
+  target.facts = {{"arch", name},
+                  {"block_bytes", std::to_string(kStaticShared)},
+                  {"block_threads", std::to_string(kThreads)},
+                  {"l2", std::to_string(architecture.l2)},
+                  {"units", std::to_string(architecture.units)},
+                  {std::string(kUncheckedFact), name}};
+  return {fmt::format("{}:{}", kCudaKind, name), Target(std::move(target))};
+}
+
+// CUDA's code is made by NVRTC, in a builder: without it there is nothing to serve, and with it something even without
+// a device.
+class Cuda : public Gpu {
+ public:
+  Cuda() : Gpu(kCuda) {}
+
+  Result<std::vector<Device>> Probe() const override {
+    HONE_TRY(FindNvrtc());
+    Result<std::vector<Device>> found = Gpu::Probe();
+    if (!found && found.error().kind != ErrorKind::kNotFound) return found;
+    std::vector<Device> devices = found ? *std::move(found) : std::vector<Device>();
+    for (const Architecture& architecture : kArchitectures) devices.push_back(Unchecked(architecture));
+    return devices;
+  }
+
+  Result<std::string> CompilerName(const std::string& program) const override {
+    const std::string nvrtc = HONE_TRY(ReadFile(HONE_TRY(FindNvrtc()), size_t{1} << 30));
+    return fmt::format("{} nvrtc={}", HONE_TRY(Gpu::CompilerName(program)), HexOf(Hash64(nvrtc)));
+  }
+
+ protected:
+  std::vector<std::string> BuilderArguments() const override {
+    const Result<std::string> path = FindNvrtc();
+    return path ? std::vector<std::string>{"--nvrtc", *path} : std::vector<std::string>();
+  }
 };
 
 }  // namespace
 
 const Backend& OpenClBackend() {
-  static const Gpu& opencl = *new Gpu(kOpenClKind, MayHaveOpenCl);
+  static const Gpu& opencl = *new Gpu(kOpenCl);
   return opencl;
 }
 
 const Backend& VulkanBackend() {
-  static const Gpu& vulkan = *new Gpu(kVulkanKind, MayHaveVulkan);
+  static const Gpu& vulkan = *new Gpu(kVulkan);
   return vulkan;
+}
+
+const Backend& CudaBackend() {
+  static const Cuda& cuda = *new Cuda;
+  return cuda;
 }
 
 }  // namespace hone

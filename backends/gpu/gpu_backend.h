@@ -1,5 +1,5 @@
-// GPUs as kinds of devices: those whose drivers compile text. Code is made by hone-builder like a CPU's, and run by
-// hone-device-runner, which has the driver; honed has none.
+// GPUs as kinds of devices. Code is made by hone-builder like a CPU's, and run by hone-device-runner, which has the
+// driver; honed has none.
 #pragma once
 
 #include "backends/backend.h"
@@ -8,5 +8,6 @@ namespace hone {
 
 const Backend& OpenClBackend();
 const Backend& VulkanBackend();
+const Backend& CudaBackend();
 
 }  // namespace hone

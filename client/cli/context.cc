@@ -191,10 +191,10 @@ Json ServedJson(const GetReply& reply, double served_us) {
       .Set("hit", reply.hit)
       .Set("pinned", reply.pinned)
       .Set("origin", reply.origin)
-      .Set("verified", UncheckedName(reply.target).empty())
       .Set("served_us", served_us)
       .Set("expected_us", reply.expected_us)
-      .Set("confidence", reply.confidence);
+      .Set("confidence", reply.confidence)
+      .Set("verified", UncheckedName(reply.target).empty());
   return json;
 }
 

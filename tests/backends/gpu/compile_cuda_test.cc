@@ -1,0 +1,173 @@
+// CUDA C as NVRTC takes it: what every operation becomes for two architectures, what ptxas says of it, and the reasons
+// of what is refused. No device is needed.
+#include "backends/gpu/compile_cuda.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+
+#include "backends/gpu/build_for_gpu.h"
+#include "backends/gpu/find_nvrtc.h"
+#include "backends/gpu/gpu_backend.h"
+#include "base/bytes.h"
+#include "ir/device_artifact.h"
+#include "tests/backends/runner_fixture.h"
+#include "tests/support/operation_samples.h"
+
+namespace hone {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using testing::In;
+
+constexpr char kMatmul[] = "matmul(M=256,N=256,K=256)+bias+relu";
+
+DeviceTarget TargetOf(const std::string& arch) {
+  return {std::string(kCudaKind), {{"arch", arch}, {"block_bytes", "49152"}, {"block_threads", "1024"}}};
+}
+
+// Before it is opened, be it here or not.
+TEST(BuildForCuda, WithoutNvrtcSaysWhatToInstall) {
+  const Result<BuildOutput> built = BuildForGpu({kMatmul, "", TargetOf("sm_80")});
+  ASSERT_FALSE(built);
+  EXPECT_EQ(built.error().kind, ErrorKind::kUnsupported);
+  EXPECT_THAT(built.error().message, HasSubstr("pip install nvidia-cuda-nvrtc-cu12"));
+  EXPECT_THAT(ExplainGpuCode({kMatmul, "", TargetOf("sm_80")}).value(), HasSubstr("__global__"));  // needs none
+}
+
+class CompileCudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    static const Result<void> opened = []() -> Result<void> { return OpenNvrtc(HONE_TRY(FindNvrtc())); }();
+    if (!opened) GTEST_SKIP() << "[SKIP] " << opened.error().message;
+  }
+};
+
+// The numbers before a word in ptxas' report, one for each launch: "66 registers".
+std::vector<int64_t> Numbers(const std::string& report, const std::string& word) {
+  std::vector<int64_t> numbers;
+  const std::regex pattern("([0-9]+) " + word);
+  for (std::sregex_iterator at(report.begin(), report.end(), pattern), end; at != end; ++at)
+    numbers.push_back(std::stoll((*at)[1]));
+  return numbers;
+}
+
+TEST_F(CompileCudaTest, EveryOperationIsTakenForBothArchitectures) {
+  for (const std::string& kernel : GpuSamples()) {
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const Result<BuildOutput> built = BuildForGpu({kernel, "", TargetOf(arch)});
+      ASSERT_TRUE(built) << arch << " " << kernel << ": " << built.error().Text();
+      const Result<DeviceArtifact> artifact = DecodeDeviceArtifact(built->object);
+      ASSERT_TRUE(artifact) << artifact.error().Text();
+      EXPECT_EQ(artifact->language, kCubin);
+      for (const DeviceLaunch& launch : artifact->launches)
+        EXPECT_NE(artifact->sources[0].find(launch.entry), std::string::npos) << launch.entry;
+    }
+  }
+}
+
+// What our checks took for granted of a launch, and ptxas counted.
+TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
+  for (const std::string kernel : {kMatmul, "softmax(M=64,N=512)", "layer_norm(M=64,N=768)",
+                                   "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu"}) {
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const BuildRequest request{kernel, "", TargetOf(arch)};
+      const DeviceArtifact artifact = DecodeDeviceArtifact(BuildForGpu(request)->object).value();
+      std::string text = ExplainGpuCode(request).value();
+      text.erase(0, text.find("\n// cuda\n"));
+      const Result<std::string> report = ReportOfPtxas(text, arch);
+      ASSERT_TRUE(report) << report.error().Text();
+      const std::vector<int64_t> registers = Numbers(*report, "registers");
+      ASSERT_EQ(registers.size(), artifact.launches.size()) << *report;
+      // "… 1600 bytes smem" is said only of launches that have some.
+      std::vector<int64_t> shared = Numbers(*report, "bytes smem");
+      std::vector<int64_t> ours;
+      for (const DeviceLaunch& launch : artifact.launches)
+        if (launch.shared_bytes > 0) ours.push_back(launch.shared_bytes);
+      std::ranges::sort(shared);
+      std::ranges::sort(ours);
+      ASSERT_EQ(shared.size(), ours.size()) << *report;
+      for (size_t i = 0; i < shared.size(); ++i) {
+        EXPECT_GE(shared[i], ours[i]);
+        EXPECT_LE(shared[i], ours[i] + 1024 + 64) << "sm_90 keeps 1024 bytes for itself";
+        EXPECT_LE(ours[i], 49152);
+      }
+      for (size_t i = 0; i < artifact.launches.size(); ++i) {
+        const auto& block = artifact.launches[i].block;
+        EXPECT_LE(block[0] * block[1] * block[2] * *std::ranges::max_element(registers), 65536);
+      }
+      for (const char* spills : {"bytes spill stores", "bytes spill loads"})
+        EXPECT_THAT(Numbers(*report, spills), ::testing::Each(0)) << kernel << " " << arch << "\n" << *report;
+    }
+  }
+}
+
+TEST_F(CompileCudaTest, IsReproducible) {
+  const BuildRequest request{kMatmul, "", TargetOf("sm_80")};
+  EXPECT_EQ(BuildForGpu(request)->object, BuildForGpu(request)->object);
+}
+
+TEST_F(CompileCudaTest, ItsWordsAreTheReason) {
+  const Result<std::string> code = CompileCuda("extern \"C\" __global__ void f() { nonsense; }", "sm_80");
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().kind, ErrorKind::kBuildFailed);
+  EXPECT_THAT(code.error().message, HasSubstr("identifier \"nonsense\" is undefined"));
+  const Result<std::string> large = CompileCuda(
+      "extern \"C\" __global__ void f(float* y) { __shared__ float s[16384]; s[threadIdx.x] = y[0]; "
+      "__syncthreads(); y[1] = s[y[3] > 0]; }",
+      "sm_80");
+  ASSERT_FALSE(large);
+  EXPECT_THAT(large.error().message, HasSubstr("too much shared data"));
+  EXPECT_THAT(CompileCuda("", "sm_1").error().message, HasSubstr("sm_1"));
+}
+
+// As honed does it: in a builder that has given up its files, with the registry's devices.
+TEST_F(CompileCudaTest, BuildersCompileLockedIn) {
+  const Backend& cuda = CudaBackend();
+  const Result<std::vector<Device>> devices = cuda.Probe();
+  ASSERT_TRUE(devices) << devices.error().Text();
+  const auto device = std::ranges::find(*devices, "cuda:sm_90", &Device::name);
+  ASSERT_NE(device, devices->end());
+  EXPECT_FALSE(IsChecked(device->target));
+  EXPECT_THAT(cuda.CompilerName("").value(), HasSubstr("nvrtc="));
+  WorkerPoolsOptions options;
+  options.builders.builders = 1;
+  std::unique_ptr<WorkerPools> pools = cuda.StartPools(options).value();
+  const Result<BuiltArtifact> built = pools->Build({kMatmul, "", device->target}, In(seconds(60)));
+  ASSERT_TRUE(built) << built.error().Text();
+  EXPECT_EQ(built->manifest.target, PrintTarget(device->target));
+  bool is_locked_in = false;
+  for (const Confinement& confinement : pools->Confinements())
+    is_locked_in |= confinement.child == "builder" && !confinement.reads_files;
+  EXPECT_TRUE(is_locked_in);
+}
+
+TEST(FindNvrtc, LooksWhereItIsTold) {
+  const std::filesystem::path place = std::filesystem::canonical(::testing::TempDir()) / "nvrtc_place";
+  std::filesystem::remove_all(place);
+  std::filesystem::create_directories(place);
+  struct Restore {
+    ~Restore() { ConfigureNvrtc(""); }
+  } restore;
+  ConfigureNvrtc(place);
+  EXPECT_EQ(FindNvrtc().error().kind, ErrorKind::kNotFound);
+  EXPECT_THAT(FindNvrtc().error().message, HasSubstr(place.string()));
+  EXPECT_EQ(CudaBackend().Probe().error().kind, ErrorKind::kNotFound);  // without a compiler there is nothing to serve
+  for (const char* name : {"libnvrtc.so.9", "libnvrtc.so.12", "libnvrtc.alt.so.13", "libnvrtc-builtins.so.13.0"})
+    std::ofstream(place / name) << "no library";
+  EXPECT_EQ(FindNvrtc().value(), place / "libnvrtc.so.12");
+  ConfigureNvrtc(place / "libnvrtc.so.9");
+  EXPECT_EQ(FindNvrtc().value(), place / "libnvrtc.so.9");
+  std::filesystem::permissions(place, std::filesystem::perms::others_write, std::filesystem::perm_options::add);
+  EXPECT_EQ(FindNvrtc().error().kind, ErrorKind::kInvalid);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,85 @@
+// What CUDA's driver is handed lies wholly inside its bytes, whatever its tables say.
+#include "base/cubin_check.h"
+
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+namespace hone {
+namespace {
+
+// A file with a segment and three sections: none, one of eight bytes, one that only memory has.
+struct Cubin {
+  Elf64_Ehdr header{};
+  Elf64_Phdr segment{};
+  Elf64_Shdr sections[3]{};
+  char body[8] = "code";
+
+  Cubin() {
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_ident[EI_DATA] = ELFDATA2LSB;
+    header.e_machine = 190;
+    header.e_phoff = offsetof(Cubin, segment);
+    header.e_phentsize = sizeof segment;
+    header.e_phnum = 1;
+    header.e_shoff = offsetof(Cubin, sections);
+    header.e_shentsize = sizeof sections[0];
+    header.e_shnum = 3;
+    header.e_shstrndx = 1;
+    segment.p_offset = sections[1].sh_offset = offsetof(Cubin, body);
+    segment.p_filesz = sections[1].sh_size = sizeof body;
+    sections[1].sh_type = SHT_PROGBITS;
+    sections[2].sh_type = SHT_NOBITS;
+    sections[2].sh_offset = offsetof(Cubin, body);
+    sections[2].sh_size = 1 << 20;
+  }
+};
+
+bool IsTaken(const Cubin& cubin, size_t size = sizeof(Cubin)) {
+  // Of exactly that size, so that a sanitizer sees what is read beyond.
+  std::vector<std::byte> bytes(size);
+  std::memcpy(bytes.data(), &cubin, size);
+  return CheckCubin(bytes).has_value();
+}
+
+TEST(CubinCheck, TakesWhatLiesInside) { EXPECT_TRUE(IsTaken({})); }
+
+TEST(CubinCheck, RefusesEveryTruncation) {
+  for (size_t size = 0; size < sizeof(Cubin); ++size) EXPECT_FALSE(IsTaken({}, size)) << size;
+}
+
+TEST(CubinCheck, RefusesWhatLiesOutsideAndWhatIsNone) {
+  const std::function<void(Cubin&)> edits[] = {
+      [](Cubin& c) { c.header.e_ident[0] = 'E'; },
+      [](Cubin& c) { c.header.e_ident[EI_CLASS] = ELFCLASS32; },
+      [](Cubin& c) { c.header.e_machine = EM_X86_64; },
+      [](Cubin& c) { c.header.e_shoff = ~uint64_t{0}; },
+      [](Cubin& c) { c.header.e_shoff = sizeof(Cubin) - 8; },
+      [](Cubin& c) { c.header.e_shnum = 0; },
+      [](Cubin& c) { c.header.e_shnum = 0xffff; },
+      [](Cubin& c) { c.header.e_shentsize = 1; },
+      [](Cubin& c) { c.header.e_shstrndx = 3; },
+      [](Cubin& c) { c.sections[1].sh_size = 9; },
+      [](Cubin& c) { c.sections[1].sh_offset = ~uint64_t{0} - 3; },
+      [](Cubin& c) { c.header.e_phnum = 0xffff; },
+      [](Cubin& c) { c.header.e_phoff = ~uint64_t{0} - 7; },
+      [](Cubin& c) { c.header.e_phentsize = 0; },
+      [](Cubin& c) { c.segment.p_filesz = ~uint64_t{0}; },
+      [](Cubin& c) { c.segment.p_offset = sizeof(Cubin) + 1; },
+  };
+  for (size_t i = 0; i < std::size(edits); ++i) {
+    Cubin cubin;
+    edits[i](cubin);
+    EXPECT_FALSE(IsTaken(cubin)) << i;
+  }
+  Cubin without_segments;
+  without_segments.header.e_phnum = 0;
+  EXPECT_TRUE(IsTaken(without_segments));
+}
+
+}  // namespace
+}  // namespace hone
