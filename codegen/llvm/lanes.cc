@@ -2,6 +2,7 @@
 // rule, and loads and stores of a vector's first lanes.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "base/check.h"
@@ -158,6 +159,24 @@ llvm::Value* EmitMin(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* 
 
 llvm::Value* EmitMaxOfNumbers(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b) {
   return builder.CreateSelect(builder.CreateFCmpOGT(b, a), b, a);
+}
+
+// LLVM's saturating conversion goes lane by lane.
+llvm::Value* EmitTruncated(llvm::IRBuilderBase& builder, llvm::Value* x, int32_t lowest, int32_t highest) {
+  llvm::Type* type = x->getType()->getWithNewType(builder.getInt32Ty());
+  auto number = [&](double value) { return llvm::ConstantFP::get(x->getType(), value); };
+  auto whole = [&](int32_t value) { return llvm::ConstantInt::get(type, static_cast<uint64_t>(int64_t{value}), true); };
+  // The last float that is not above `highest`.
+  const bool is_double = x->getType()->getScalarType()->isDoubleTy();
+  const double end = highest, top = is_double || static_cast<float>(highest) <= end
+                                        ? end
+                                        : std::nextafterf(static_cast<float>(highest), 0);
+  llvm::Value* inside = builder.CreateSelect(builder.CreateFCmpOGT(x, number(lowest)), x, number(lowest));
+  inside = builder.CreateSelect(builder.CreateFCmpOLT(inside, number(top)), inside, number(top));
+  llvm::Value* result = builder.CreateFPToSI(inside, type);
+  if (top < end) result = builder.CreateSelect(builder.CreateFCmpOGT(x, number(top)), whole(highest), result);
+  if (lowest == 0) return result;  // as which NaN was taken
+  return builder.CreateSelect(builder.CreateFCmpUNO(x, x), whole(0), result);
 }
 
 llvm::Value* EmitReduce(llvm::IRBuilderBase& builder, ReduceOp op, llvm::Value* vector) {

@@ -247,10 +247,10 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
     return IsNarrowFloat(to) ? EmitRoundTo(builder_, target_, to, x) : x;
   }
   if (IsFloat(from)) {
-    x = builder_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, x->getType()}, {x});
-    if (to != DType::kU8) return x;
-    x = EmitMax(builder_, x, llvm::ConstantInt::get(type, 0));
-    return EmitMin(builder_, x, llvm::ConstantInt::get(type, 255));
+    const DTypeTraits& traits = TraitsOf(to);
+    HONE_CHECK(ByteSize(to) <= 4);
+    x = EmitTruncated(builder_, x, static_cast<int32_t>(traits.lowest), static_cast<int32_t>(traits.highest));
+    return builder_.CreateTrunc(x, type);
   }
   x = builder_.CreateSExtOrTrunc(x, type);
   return to == DType::kU8 ? builder_.CreateAnd(x, llvm::ConstantInt::get(type, 255)) : x;

@@ -72,6 +72,16 @@ const std::vector<Corner>& Corners() {
          w[i] = u8(h[i] * 300)
        })",
        ""},
+      {"cut_off_at_both_ends",
+       R"(kernel a(x: f32[37], d: f64[37]) -> y: i32[37], z: i32[37], n: i8[37], u: u8[37], m: i32[37], e: i32[37] {
+         y[i] = i32(x[i] * 1e10)
+         z[i] = i32(d[i] * 1e10)
+         n[i] = i8(log(x[i]) * 100)
+         u[i] = u8(log(x[i]) * 100)
+         m[i] = i32(log(x[i]) * 1e9)
+         e[i] = i32(x[i] / (x[i] - x[i]))
+       })",
+       ""},
       {"bytes_without_a_sign",
        R"(kernel a(x: u8[37], z: u8[37], v: i8[37]) -> y: u8[37], w: bool[37], s: i32[], t: u8[], n: u8[37], f: f32[37] {
          y[i] = max(min(x[i], 200), z[i])
