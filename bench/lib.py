@@ -15,7 +15,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "build/release/bin")
 ENVIRONMENTS = {
-    "bench-python": ["onnxruntime", "onnx", "numpy"],
+    "bench-python": ["onnxruntime", "onnx", "numpy", "sympy"],
     "bench-zoo-python": ["torch", "torchvision", "timm", "transformers", "onnxscript", "onnx", "numpy"],
     # Later releases of tvm-ffi crash with this TVM; the rest is what its tuner imports.
     "bench-tvm-python": ["apache-tvm==0.27.0.post1", "apache-tvm-ffi==0.1.14.post1", "xgboost-cpu", "scipy", "psutil",

@@ -11,6 +11,7 @@
 #include "client/cli/model_file.h"
 #include "client/cli/text_layout.h"
 #include "ir/graph/dtype_traits.h"
+#include "ir/target.h"
 #include "network/graph/simplify.h"
 #include "network/run/check_network.h"
 #include "network/run/missing_operators.h"
@@ -147,7 +148,8 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   SeedWeights(network, options.seed);
   Graph plain = network.graph;  // as the file says it; elements are shared
   HONE_TRY(Simplify(network.graph));
-  CallPlan plan = Lower(network.graph);
+  const bool on_cpu = options.get.target.empty() || KindOfTarget(options.get.target) == kCpuKind;
+  CallPlan plan = Lower(network.graph, {.has_narrow_types = on_cpu});
   HONE_TRY(CheckComplete(network, path));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
   // Starts the daemon once, before many connections ask for it.
@@ -186,6 +188,8 @@ void PrintJson(const std::string& path, const ModelReport& report) {
     json.Set("difference", report.check->difference)
         .Set("tolerance", report.check->tolerance)
         .Set("max_rel_err", report.check->max_rel_err)
+        .Set("quantized", report.check->quantized)
+        .Set("ties", report.check->ties)
         .Set("verified", !report.check->failure.has_value());
     if (report.check->failure) json.Set("error", ErrorJson(*report.check->failure));
   }
@@ -241,6 +245,9 @@ void PrintText(const std::string& path, const ModelReport& report) {
                                ErrorText(check.difference), ErrorText(check.tolerance), check.depth));
     facts.emplace_back("kernels", fmt::format("{} checked on the values that flow, off by at most {} of the scale",
                                               check.kernels, ErrorText(check.max_rel_err)));
+    if (check.quantized > 0)
+      facts.emplace_back(
+          "quantised", fmt::format("{} elements, {} of them on the other side of a tie", check.quantized, check.ties));
     facts.emplace_back("verified", check.failure ? "NO" : "yes");
   }
   Print(FactsText(facts));

@@ -57,8 +57,12 @@ Numbers Conv(const Node& node, Arguments in, const TensorType& type) {
   ForEachIndex(static_cast<size_t>(type.shape[0] * type.shape[1]), ThreadsFor(work), [&](size_t index) {
     const auto plane = static_cast<int64_t>(index);
     int64_t n = plane / type.shape[1], o = plane % type.shape[1];
-    std::vector<double> sums(static_cast<size_t>(rows * columns),
-                             in.size() > 2 ? in[2]->RealAt(static_cast<size_t>(o)) : 0.0);
+    // What lies outside holds `fill`: all of the window does, and what lies inside counts less that.
+    double outside = in.size() > 2 ? in[2]->RealAt(static_cast<size_t>(o)) : 0.0;
+    if (node.fill != 0)
+      for (int64_t i = 0; i < per_group * window; ++i)
+        outside += node.fill * weights.data()[o * per_group * window + i];
+    std::vector<double> sums(static_cast<size_t>(rows * columns), outside);
     for (int64_t c = 0; c < per_group; ++c) {
       const double* channel = inputs.data() + (n * x.shape[1] + o / outputs_per_group * per_group + c) * height * width;
       for (int64_t at = 0; at < window; ++at) {
@@ -72,7 +76,7 @@ Numbers Conv(const Node& node, Arguments in, const TensorType& type) {
           if (y < 0 || y >= height) continue;
           const double* line = channel + y * width + shift;
           double* sum = sums.data() + row * columns;
-          for (int64_t z = first; z < last; ++z) sum[z] += factor * line[z * stride];
+          for (int64_t z = first; z < last; ++z) sum[z] += factor * (line[z * stride] - node.fill);
         }
       }
     }

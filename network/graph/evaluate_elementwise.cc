@@ -43,7 +43,8 @@ constexpr Named<double (*)(double)> kUnaryReal[] = {
     {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
     {"erf", [](double x) { return std::erf(x); }},
     {"abs", [](double x) { return std::abs(x); }},
-    {"floor", [](double x) { return std::floor(x); }}};
+    {"floor", [](double x) { return std::floor(x); }},
+    {"round", [](double x) { return std::nearbyint(x); }}};
 
 int64_t Negated(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
 
@@ -51,7 +52,8 @@ constexpr Named<int64_t (*)(int64_t)> kUnaryWhole[] = {{"neg", Negated},
                                                        {"abs", [](int64_t x) { return x < 0 ? Negated(x) : x; }},
                                                        {"relu", [](int64_t x) { return std::max<int64_t>(x, 0); }},
                                                        {"not", [](int64_t x) { return int64_t{x == 0}; }},
-                                                       {"floor", [](int64_t x) { return x; }}};
+                                                       {"floor", [](int64_t x) { return x; }},
+                                                       {"round", [](int64_t x) { return x; }}};
 
 constexpr Named<double (*)(double, double)> kBinaryReal[] = {
     {"add", [](double a, double b) { return a + b; }},

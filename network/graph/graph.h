@@ -19,8 +19,8 @@ using ValueId = Id<struct ValueTag>;  // in Graph::values
 using NodeId = Id<struct NodeTag>;    // in Graph::nodes
 
 enum class NodeKind : uint8_t {
-  kConv,            // x[N,C,H,W], w[O,C/groups,R,S] [, bias[O]]
-  kMatMul,          // a[…,M,K], b[…,K,N] (N,K where `flag`), batch dimensions broadcast
+  kConv,            // x[N,C,H,W], w[O,C/groups,R,S] [, bias[O]]; padding holds `fill`; bytes of either sign give i32
+  kMatMul,          // a[…,M,K], b[…,K,N] (N,K where `flag`), batch dimensions broadcast; bytes give i32
   kMaxPool,         // padding never wins
   kAveragePool,     // `flag`: padding counts as zeros
   kReduce,          // function over `axes`, which stay as 1: sum mean max min prod
@@ -80,6 +80,7 @@ struct GraphValue {
   bool is_constant = false;
   bool is_weight = false;
   std::shared_ptr<const HostTensor> data;
+  ValueId replaces;  // the value of the file that it takes the place of, where another way to compute it was found
 };
 
 // Nodes are in topological order. Not thread-safe.

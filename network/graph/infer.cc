@@ -53,9 +53,17 @@ Result<int64_t> WindowExtent(int64_t size, int64_t window, int64_t stride, int64
   return (count - 1) * stride >= size + before ? count - 1 : count;
 }
 
+bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
+
+bool IsContraction(const Node& node) { return node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul; }
+
+DType SumType(const Node& node, Types inputs) {
+  return IsContraction(node) && IsByte(inputs[0].dtype) ? DType::kI32 : inputs[0].dtype;
+}
+
 Result<TensorType> Window(const Node& node, Types inputs, int64_t channels) {
   const Shape& x = inputs[0].shape;
-  TensorType type{inputs[0].dtype, {x[0], channels}};
+  TensorType type{SumType(node, inputs), {x[0], channels}};
   for (size_t d = 0; d < 2; ++d) {
     type.shape.push_back(HONE_TRY(WindowExtent(x[2 + d], node.window[d], node.stride[d], node.dilation[d], node.pads[d],
                                                node.pads[2 + d], node.ceil)));
@@ -106,7 +114,7 @@ Result<TensorType> InferMatMul(const Node& node, Types inputs) {
   Shape batch = HONE_TRY(Broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   batch.push_back(a[a.size() - 2]);
   batch.push_back(node.flag ? b[b.size() - 2] : b.back());
-  return TensorType{inputs[0].dtype, std::move(batch)};
+  return TensorType{SumType(node, inputs), std::move(batch)};
 }
 
 Result<TensorType> InferReduce(const Node& node, Types inputs) {
@@ -233,7 +241,11 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     const bool is_extreme = node.kind == NodeKind::kReduce && (node.function == "max" || node.function == "min");
     if (wants_numbers && input.dtype == DType::kBool && !is_extreme)
       return Wrong("it computes with truth values, wanted numbers");
-    if (wants_numbers && input.dtype != inputs[0].dtype) {
+    const bool is_bias = node.kind == NodeKind::kConv && &input - inputs.data() == 2;
+    const bool is_of_bytes = IsContraction(node) && IsByte(inputs[0].dtype);
+    const bool fits =
+        is_of_bytes ? is_bias ? input.dtype == DType::kI32 : IsByte(input.dtype) : input.dtype == inputs[0].dtype;
+    if (wants_numbers && !fits) {
       return Wrong(fmt::format("saw {} and {}, wanted one element type", Name(inputs[0].dtype), Name(input.dtype)));
     }
   }

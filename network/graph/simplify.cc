@@ -4,49 +4,31 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/graph/dtype_traits.h"
+#include "network/graph/fold_quantized.h"
 #include "network/graph/graph_builder.h"
+#include "network/graph/rewrite_pass.h"
 
 namespace hone {
 namespace {
 
-bool Near(double a, double b) { return std::abs(a - b) <= 1e-5 * std::abs(b); }
-
-// Rewrites a graph in passes. A pass looks at every node, last first, so that the largest pattern is seen before its
-// parts; new nodes are appended and take over the readers of what they replace. Afterwards nodes are sorted again.
-class Simplifier {
+class Simplifier : public RewritePass {
  public:
-  explicit Simplifier(Graph& graph) : graph_(graph) {}
-
-  Result<void> Run() {
-    for (int round = 0; round < kMostRounds; ++round) {
-      Recount();
-      changed_ = false;
-      for (NodeId node = graph_.nodes.last(); node; --node) HONE_TRY(Visit(node));
-      if (!changed_) return {};
-      Rebuild();
-    }
-    return {};
-  }
+  using RewritePass::RewritePass;
 
  private:
-  static constexpr int kMostRounds = 8;
-
   // What a product is made of: computed factors, and one number.
   struct Product {
     std::vector<ValueId> factors;
     double number = 1;
   };
 
-  void Recount() { readers_ = CountReaders(graph_); }
-  bool IsOnlyRead(ValueId value) const { return readers_.contains(value) && readers_[value] == 1; }
-
-  // The node that computes a value at run time, if it is of a kind.
-  const Node* Find(ValueId value, NodeKind kind, std::string_view function = "") const {
-    const Node* node = graph_.ProducerOf(value);
-    return node != nullptr && node->kind == kind && (function.empty() || node->function == function) ? node : nullptr;
-  }
-  const Node* FindInner(ValueId value, NodeKind kind, std::string_view function = "") const {
-    return IsOnlyRead(value) ? Find(value, kind, function) : nullptr;
+  // Whether a number is what a formula says; those of narrow floats are rounded, and two may be multiplied.
+  bool Near(double a, double b, ValueId of) const {
+    constexpr double kNear = 1e-5;
+    const DType type = graph_.dtype(of);
+    const double off = IsNarrowFloat(type) ? 2 * TraitsOf(type).unit_roundoff : kNear;
+    return std::abs(a - b) <= off * std::abs(b);
   }
 
   void Collect(ValueId value, bool is_root, Product* product) {
@@ -71,10 +53,7 @@ class Simplifier {
     product->factors.push_back(value);
   }
 
-  Result<void> Visit(NodeId id) {
-    const Node node = graph_.nodes[id];
-    if (graph_.is_constant(node.output) || replaced_.count(node.output) != 0) return {};
-    if (readers_[node.output] == 0) return {};
+  Result<void> Visit(const Node& node) override {
     if (node.kind == NodeKind::kBinary && (node.function == "mul" || node.function == "div")) {
       if (HONE_TRY(MatchActivation(node))) return {};
       if (HONE_TRY(FoldFactor(node))) return {};
@@ -103,11 +82,6 @@ class Simplifier {
     return {};
   }
 
-  void Replace(ValueId old, ValueId with) {
-    replaced_[old] = with;
-    changed_ = true;
-  }
-
   Result<bool> ReplaceByUnary(const Node& node, std::string_view function, ValueId x) {
     if (graph_.shape(x) != graph_.shape(node.output)) return false;
     Builder build(graph_, node.origin);
@@ -133,21 +107,21 @@ class Simplifier {
   bool IsScaled(ValueId value, ValueId x, double factor) {
     Product product;
     Collect(value, true, &product);
-    return product.factors == std::vector<ValueId>{x} && Near(product.number, factor);
+    return product.factors == std::vector<ValueId>{x} && Near(product.number, factor, x);
   }
 
   // √(2/π) · (x + 0.044715 · x³)
   bool IsTanhArgument(ValueId value, ValueId x) {
     Product outer;
     Collect(value, true, &outer);
-    if (outer.factors.size() != 1 || !Near(outer.number, std::sqrt(2 / M_PI))) return false;
+    if (outer.factors.size() != 1 || !Near(outer.number, std::sqrt(2 / M_PI), x)) return false;
     const Node* sum = Find(outer.factors[0], NodeKind::kBinary, "add");
     if (sum == nullptr) return false;
     for (size_t side : {0, 1}) {
       if (sum->inputs[side] != x) continue;
       Product cube;
       Collect(sum->inputs[1 - side], true, &cube);
-      if (!Near(cube.number, 0.044715)) continue;
+      if (!Near(cube.number, 0.044715, x)) continue;
       if (cube.factors == std::vector<ValueId>{x, x, x}) return true;
       if (cube.factors.size() != 1) continue;
       const Node* power = Find(cube.factors[0], NodeKind::kBinary, "pow");
@@ -187,7 +161,7 @@ class Simplifier {
     if (sum == nullptr || graph_.ScalarOf(sum->inputs[1]) != 0.5) return std::nullopt;
     Product product;
     Collect(sum->inputs[0], false, &product);
-    if (product.factors.size() != 1 || !Near(product.number, 1.0 / 6)) return std::nullopt;
+    if (product.factors.size() != 1 || !Near(product.number, 1.0 / 6, value)) return std::nullopt;
     return product.factors[0];
   }
 
@@ -197,18 +171,18 @@ class Simplifier {
     if (product.factors.size() != 2) return false;
     for (size_t side : {0, 1}) {
       ValueId x = product.factors[side], gate = product.factors[1 - side];
-      if (Near(product.number, 0.5)) {
+      if (Near(product.number, 0.5, x)) {
         std::optional<ValueId> erf = OnePlus(gate, "erf");
         if (erf && IsScaled(*erf, x, std::sqrt(0.5))) return ReplaceByUnary(node, "gelu", x);
         std::optional<ValueId> tanh = OnePlus(gate, "tanh");
         if (tanh && IsTanhArgument(*tanh, x)) return ReplaceByUnary(node, "gelu_tanh", x);
       }
-      if (Near(product.number, 1)) {
+      if (Near(product.number, 1, x)) {
         const Node* sigmoid = FindInner(gate, NodeKind::kUnary, "sigmoid");
         if (sigmoid != nullptr && sigmoid->inputs[0] == x) return ReplaceByUnary(node, "silu", x);
         if (HardSigmoidOf(gate) == x) return ReplaceByUnary(node, "hardswish", x);
       }
-      if (Near(product.number, 1.0 / 6) && HardSwishGate(gate) == x) return ReplaceByUnary(node, "hardswish", x);
+      if (Near(product.number, 1.0 / 6, x) && HardSwishGate(gate) == x) return ReplaceByUnary(node, "hardswish", x);
     }
     return false;
   }
@@ -398,73 +372,13 @@ class Simplifier {
     }
     return false;
   }
-
-  ValueId Current(ValueId value) const {
-    for (auto found = replaced_.find(value); found != replaced_.end(); found = replaced_.find(value))
-      value = found->second;
-    return value;
-  }
-
-  // Readers follow replacements, nodes that nothing needs go, the rest is sorted: a node's place is where it was, one
-  // that replaces another comes when the first reader wants it.
-  void Rebuild() {
-    for (Node& node : graph_.nodes) {
-      for (ValueId& input : node.inputs) input = Current(input);
-    }
-    for (ValueId& output : graph_.outputs) output = Current(output);
-    IdVector<NodeId, Node> old = std::move(graph_.nodes), sorted;
-    IdVector<NodeId, bool> done(old.size()), needed(old.size());
-    auto producer = [&](ValueId value) { return graph_.values[value].producer; };
-    std::vector<NodeId> open;
-    for (ValueId output : graph_.outputs) open.push_back(producer(output));
-    while (!open.empty()) {
-      const NodeId at = open.back();
-      open.pop_back();
-      if (!at || needed[at]) continue;
-      needed[at] = true;
-      for (ValueId input : old[at].inputs) open.push_back(producer(input));
-    }
-    for (NodeId id : old.ids()) {
-      if (needed[id]) open.push_back(id);
-      while (!open.empty()) {
-        const NodeId at = open.back();
-        if (done[at]) {
-          open.pop_back();
-          continue;
-        }
-        bool ready = true;
-        for (ValueId input : old[at].inputs) {
-          const NodeId from = producer(input);
-          if (from && !done[from]) {
-            open.push_back(from);
-            ready = false;
-          }
-        }
-        if (!ready) continue;
-        open.pop_back();
-        done[at] = true;
-        order_.push_back(at);
-      }
-    }
-    for (NodeId at : order_) sorted.Add(std::move(old[at]));
-    for (GraphValue& value : graph_.values) value.producer = {};
-    for (NodeId id : sorted.ids()) graph_.values[sorted[id].output].producer = id;
-    graph_.nodes = std::move(sorted);
-    order_.clear();
-    replaced_.clear();
-    // A computed value whose node is gone is read by nobody.
-    graph_.ForgetElements();
-  }
-
-  Graph& graph_;
-  IdVector<ValueId, int> readers_;
-  std::map<ValueId, ValueId> replaced_;
-  std::vector<NodeId> order_;
-  bool changed_ = false;
 };
 
 }  // namespace
 
-Result<void> Simplify(Graph& graph) { return Simplifier(graph).Run(); }
+Result<void> Simplify(Graph& graph) {
+  HONE_TRY(FoldQuantized(graph));
+  return Simplifier(graph).Run();
+}
 
 }  // namespace hone

@@ -78,14 +78,6 @@ std::vector<Operator> SelectionOperators();    // translate_selection.cc
 
 Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 
-// Whole numbers and their zero point; -1: none.
-struct WholeOperand {
-  ValueId value;
-  ValueId zero;
-};
-// The convolution of centred whole numbers, in f64; `weight` is the operand that the window's shape comes from.
-Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const WholeOperand& w, size_t weight);
-
 // Of any number of dimensions, with every output that ONNX knows.
 Result<std::vector<ValueId>> ConvOfAnyRank(OperatorCall& call);
 Result<std::vector<ValueId>> PoolOfAnyRank(OperatorCall& call);

@@ -19,9 +19,19 @@ std::string_view UnaryFunction(std::string_view op) {
   struct Pair {
     std::string_view op, function;
   };
-  constexpr Pair kPairs[] = {{"Relu", "relu"},   {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"}, {"Exp", "exp"},
-                             {"Log", "log"},     {"Sqrt", "sqrt"},       {"Erf", "erf"},   {"Abs", "abs"},
-                             {"Floor", "floor"}, {"Neg", "neg"},         {"Not", "not"},   {"HardSwish", "hardswish"}};
+  constexpr Pair kPairs[] = {{"Relu", "relu"},
+                             {"Sigmoid", "sigmoid"},
+                             {"Tanh", "tanh"},
+                             {"Exp", "exp"},
+                             {"Log", "log"},
+                             {"Sqrt", "sqrt"},
+                             {"Erf", "erf"},
+                             {"Abs", "abs"},
+                             {"Floor", "floor"},
+                             {"Round", "round"},
+                             {"Neg", "neg"},
+                             {"Not", "not"},
+                             {"HardSwish", "hardswish"}};
   for (const Pair& pair : kPairs) {
     if (pair.op == op) return pair.function;
   }
@@ -244,7 +254,7 @@ std::vector<Operator> ElementwiseOperators() {
       {"Mean", 1, Variadic},
   };
   for (std::string_view op :
-       {"Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Abs", "Floor", "Neg", "Not", "HardSwish"}) {
+       {"Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Abs", "Floor", "Round", "Neg", "Not", "HardSwish"}) {
     table.push_back({op, 1, Unary});
   }
   for (std::string_view op :

@@ -29,7 +29,7 @@ constexpr RealFunction kRealFunctions[] = {
     {"Acos", [](double x) { return std::acos(x); }},   {"Atan", [](double x) { return std::atan(x); }},
     {"Sinh", [](double x) { return std::sinh(x); }},   {"Cosh", [](double x) { return std::cosh(x); }},
     {"Asinh", [](double x) { return std::asinh(x); }}, {"Acosh", [](double x) { return std::acosh(x); }},
-    {"Atanh", [](double x) { return std::atanh(x); }}, {"Round", [](double x) { return std::nearbyint(x); }}};
+    {"Atanh", [](double x) { return std::atanh(x); }}};
 
 Result<Outputs> OfReals(OperatorCall& call) {
   const RealFunction* function = std::find_if(std::begin(kRealFunctions), std::end(kRealFunctions),

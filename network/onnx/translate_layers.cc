@@ -97,38 +97,6 @@ Result<Outputs> Conv(OperatorCall& call) {
   return AddWindowed(call, std::move(node), window);
 }
 
-}  // namespace
-
-Result<ValueId> ConvolveWholes(OperatorCall& call, const WholeOperand& x, const WholeOperand& w, size_t weight) {
-  if (call.rank(weight) != 3 && call.rank(weight) != 4)
-    return call.build.Unsupported("a convolution of whole numbers over other than 1 or 2 dimensions");
-  Node node;
-  node.kind = NodeKind::kConv;
-  for (const WholeOperand& operand : {x, w}) {
-    ValueId value = HONE_TRY(call.build.Cast(operand.value, DType::kF64));
-    if (operand.zero) {
-      ValueId zero = HONE_TRY(call.build.Cast(operand.zero, DType::kF64));
-      Shape shape = CountOf(call.build.shape(zero)) == 1 ? Shape{} : call.build.shape(zero);
-      if (!shape.empty()) shape.resize(call.build.shape(value).size(), 1);  // one an output channel
-      value = HONE_TRY(call.build.Binary("sub", value, HONE_TRY(call.build.Reshape(zero, shape))));
-    }
-    node.inputs.push_back(value);
-  }
-  const Shape& shape = call.shape(weight);
-  const Window window = HONE_TRY(ReadWindow(call, call.Wholes("kernel_shape", Shape(shape.begin() + 2, shape.end()))));
-  node.groups = call.Whole("group", 1);
-  return HONE_TRY(AddWindowed(call, std::move(node), window))[0];
-}
-
-namespace {
-
-// Exact: sums of products of bytes fit a double.
-Result<Outputs> ConvInteger(OperatorCall& call) {
-  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : ValueId(); };
-  ValueId y = HONE_TRY(ConvolveWholes(call, {call.In(0), zero_of(2)}, {call.In(1), zero_of(3)}, 1));
-  return Outputs{HONE_TRY(call.build.Cast(y, DType::kI32))};
-}
-
 Result<Outputs> Pool(OperatorCall& call) {
   std::vector<int64_t> extents = call.Wholes("kernel_shape", {});
   if (call.node().outputs.size() > 1 || extents.size() > 2) return PoolOfAnyRank(call);
@@ -383,7 +351,6 @@ Result<Outputs> Reduce(OperatorCall& call) {
 
 std::vector<Operator> LayerOperators() {
   std::vector<Operator> table = {{"Conv", 2, Conv},
-                                 {"ConvInteger", 2, ConvInteger},
                                  {"MaxPool", 1, Pool},
                                  {"AveragePool", 1, Pool},
                                  {"GlobalAveragePool", 1, GlobalPool},

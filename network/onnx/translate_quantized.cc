@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/element.h"
+#include "network/graph/quantization.h"
 #include "network/graph/walk.h"
 #include "network/onnx/translate.h"
 
@@ -57,7 +59,7 @@ class Parameters {
 };
 
 // To the nearest whole number, ties to even, kept inside the type.
-int64_t Quantized(double x, double scale, int64_t zero, DType dtype) {
+int64_t Rounded(double x, double scale, int64_t zero, DType dtype) {
   const double value = std::nearbyint(RoundedTo(DType::kF32, x / scale)) + static_cast<double>(zero);
   const DTypeTraits& traits = TraitsOf(dtype);
   if (std::isnan(value)) return zero;
@@ -72,6 +74,63 @@ Result<void> CheckZeroPoint(const OperatorCall& call, size_t zero, size_t scale)
       fmt::format("a zero point of {} for a scale of {}", ShapeText(call.shape(zero)), ShapeText(call.shape(scale))));
 }
 
+// Scales must be positive numbers; what is computed when the network runs is taken as it comes.
+Result<void> CheckScale(OperatorCall& call, size_t i) {
+  if (!IsFloat(call.build.dtype(call.In(i)))) return call.build.Invalid("a scale that is no float");
+  const Numbers* known = call.build.graph().TryElements(call.In(i));
+  if (known == nullptr) return {};
+  for (double scale : known->real)
+    if (!(scale > 0) || std::isinf(scale))
+      return call.build.Invalid(fmt::format("a scale of {}, wanted a positive number", scale));
+  return {};
+}
+
+// Whether kernels compute with these whole numbers; onnxruntime's tools make no others.
+bool IsPlain(DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8 || dtype == DType::kI32; }
+
+// Scale and zero point i and i + 1 of a tensor: one for all, or a vector along `axis`.
+Result<Quantized> ParametersOf(OperatorCall& call, ValueId x, size_t i, int64_t axis) {
+  HONE_TRY(CheckScale(call, i));
+  Quantized parameters{x, call.In(i), call.Has(i + 1) ? call.In(i + 1) : ValueId(), DType::kU8};
+  HONE_TRY(CheckZeroPoint(call, i + 1, i));
+  Shape shape;
+  if (CountOf(call.shape(i)) != 1) {
+    const Shape& own = call.build.shape(x);
+    axis = HONE_TRY(call.Axis(axis, static_cast<int64_t>(own.size())));
+    if (call.shape(i) != Shape{own[static_cast<size_t>(axis)]})
+      return call.build.Invalid(
+          fmt::format("a scale of {} along dimension {} of {}", ShapeText(call.shape(i)), axis, ShapeText(own)));
+    shape.assign(own.size() - static_cast<size_t>(axis), 1);
+    shape[0] = call.shape(i)[0];
+  }
+  parameters.scale = HONE_TRY(call.build.Cast(HONE_TRY(call.build.Reshape(parameters.scale, shape)), DType::kF32));
+  if (parameters.zero) parameters.zero = HONE_TRY(call.build.Reshape(parameters.zero, shape));
+  return parameters;
+}
+
+Result<ValueId> Quantized8(OperatorCall& call, ValueId x, size_t scale, DType dtype, int64_t axis) {
+  Quantized parameters = HONE_TRY(ParametersOf(call, x, scale, axis));
+  parameters.type = dtype;
+  return Quantize(call.build, parameters);
+}
+
+// Operand x, whose scale and zero point are i and i + 1, as floats.
+Result<ValueId> Dequantized(OperatorCall& call, size_t x, size_t i, int64_t axis, DType to = DType::kF32) {
+  const DType dtype = call.build.dtype(call.In(x));
+  if (!IsPlain(dtype)) return call.build.Unsupported(fmt::format("quantised numbers of {}", Name(dtype)));
+  if (call.Has(i + 1) && call.build.dtype(call.In(i + 1)) != dtype)
+    return call.build.Invalid(
+        fmt::format("a zero point of {} for {}, wanted one type", Name(call.build.dtype(call.In(i + 1))), Name(dtype)));
+  Quantized q = HONE_TRY(ParametersOf(call, call.In(x), i, axis));
+  if (q.zero && dtype == DType::kI32) {
+    const Numbers* known = call.build.graph().TryElements(q.zero);
+    if (known != nullptr && std::any_of(known->whole.begin(), known->whole.end(), [](int64_t z) { return z != 0; }))
+      return call.build.Invalid("a zero point that is not 0, of whole numbers of 32 bits");
+    if (known != nullptr) q.zero = {};
+  }
+  return Dequantize(call.build, q, to);
+}
+
 Result<Outputs> QuantizeLinear(OperatorCall& call) {
   DType dtype = DType::kU8;
   if (call.Has(2)) {
@@ -82,14 +141,17 @@ Result<Outputs> QuantizeLinear(OperatorCall& call) {
     dtype = *known;
   }
   if (IsFloat(dtype) || dtype == DType::kBool) return call.build.Invalid("it wants a type of whole numbers");
+  HONE_TRY(CheckScale(call, 1));
   HONE_TRY(CheckZeroPoint(call, 2, 1));
   const Shape x = call.shape(0);
   const Parameters parameters = HONE_TRY(Parameters::Of(call, x, call.shape(1)));
+  if (IsPlain(dtype) && call.Whole("block_size", 0) == 0 && IsFloat(call.build.dtype(call.In(0))))
+    return Outputs{HONE_TRY(Quantized8(call, call.In(0), 1, dtype, call.Whole("axis", 1)))};
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, x);
     for (size_t i = 0; i < out.whole.size(); ++i) {
       const size_t at = parameters.At(i);
-      out.whole[i] = Quantized(in[0]->RealAt(i), in[1]->RealAt(at), in.size() > 2 ? in[2]->whole[at] : 0, dtype);
+      out.whole[i] = Rounded(in[0]->RealAt(i), in[1]->RealAt(at), in.size() > 2 ? in[2]->whole[at] : 0, dtype);
     }
     return std::vector{std::move(out)};
   };
@@ -102,9 +164,12 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   const DType dtype = call.build.dtype(call.In(1));
   if (!IsFloat(dtype) || IsFloat(call.build.dtype(call.In(0))))
     return call.build.Invalid("it wants whole numbers and a scale of floats");
+  HONE_TRY(CheckScale(call, 1));
   HONE_TRY(CheckZeroPoint(call, 2, 1));
   const Shape x = call.shape(0);
   const Parameters parameters = HONE_TRY(Parameters::Of(call, x, call.shape(1)));
+  if (IsPlain(call.build.dtype(call.In(0))) && call.Whole("block_size", 0) == 0)
+    return Outputs{HONE_TRY(Dequantized(call, 0, 1, call.Whole("axis", 1), dtype))};
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, x);
     for (size_t i = 0; i < out.real.size(); ++i) {
@@ -119,115 +184,171 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   return call.build.Host({"DequantizeLinear", {{dtype, x}}, compute}, inputs);
 }
 
-// The range of what comes, 0 included, on 256 steps: values, scale, zero point.
+// The range of what comes, 0 included, on 256 steps: values, scale, zero point. Of nothing but zeros the scale is 0,
+// and 0 / 0 becomes 0.
 Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
-  const Shape x = call.shape(0);
-  if (call.build.dtype(call.In(0)) != DType::kF32) return call.build.Invalid("it wants f32");
-  auto compute = [=](Arguments in) -> Computed {
-    double least = 0, most = 0;
-    for (double value : in[0]->real) {
-      least = std::min(least, value);
-      most = std::max(most, value);
-    }
-    Numbers out = MakeNumbers(DType::kU8, x), scale = MakeNumbers(DType::kF32, {}), zero = MakeNumbers(DType::kU8, {});
-    scale.real[0] = RoundedTo(DType::kF32, RoundedTo(DType::kF32, most - least) / 255);
-    if (scale.real[0] > 0) {
-      zero.whole[0] = Quantized(-least, scale.real[0], 0, DType::kU8);
-      for (size_t i = 0; i < out.whole.size(); ++i)
-        out.whole[i] = Quantized(in[0]->real[i], scale.real[0], zero.whole[0], DType::kU8);
-    }
-    return std::vector{std::move(out), std::move(scale), std::move(zero)};
+  Builder& build = call.build;
+  const ValueId x = call.In(0);
+  if (build.dtype(x) != DType::kF32) return build.Invalid("it wants f32");
+  std::vector<int64_t> axes(call.shape(0).size());
+  std::iota(axes.begin(), axes.end(), 0);
+  const ValueId zero = build.Scalar(0, DType::kF32);
+  auto end = [&](std::string_view function) -> Result<ValueId> {
+    const ValueId extreme = HONE_TRY(build.Reduce(function, x, axes));
+    return build.Binary(function, HONE_TRY(build.Reshape(extreme, {})), zero);
   };
-  return call.build.Host({"DynamicQuantizeLinear", {{DType::kU8, x}, {DType::kF32, {}}, {DType::kU8, {}}}, compute},
-                         {call.In(0)});
+  const ValueId least = HONE_TRY(end("min")), most = HONE_TRY(end("max"));
+  const ValueId range = HONE_TRY(build.Binary("sub", most, least));
+  const ValueId scale = HONE_TRY(build.Binary("div", range, build.Scalar(255, DType::kF32)));
+  const ValueId point = HONE_TRY(Quantize(build, {HONE_TRY(build.Unary("neg", least)), scale, {}, DType::kU8}));
+  return Outputs{HONE_TRY(Quantize(build, {x, scale, point, DType::kU8})), scale, point};
 }
 
-// Whole numbers less their zero point (-1: none), in 32 bits. A vector of zero points belongs to rows of the first
-// operand and to columns of the second.
-Result<ValueId> Centred(OperatorCall& call, ValueId x, ValueId zero, bool by_rows) {
-  ValueId wide = HONE_TRY(call.build.Cast(x, DType::kI32));
-  if (!zero) return wide;
-  ValueId point = HONE_TRY(call.build.Cast(zero, DType::kI32));
-  Shape shape = call.build.shape(point);
-  if (CountOf(shape) == 1) shape = {};
-  if (by_rows && shape.size() == 1) shape.push_back(1);
-  point = HONE_TRY(call.build.Reshape(point, shape));
-  return call.build.Binary("sub", wide, point);
+// ---- Products of whole numbers
+
+// Operand x less its zero point (which may be missing), in 32 bits. A vector of zero points belongs to a dimension.
+Result<ValueId> CentredOperand(OperatorCall& call, size_t x, size_t zero, size_t dimension) {
+  const DType dtype = call.build.dtype(call.In(x));
+  if (dtype != DType::kU8 && dtype != DType::kI8)
+    return call.build.Invalid(fmt::format("it multiplies {}, wanted bytes", Name(dtype)));
+  if (!call.Has(zero)) return Centre(call.build, call.In(x), {});
+  Shape shape = call.shape(zero);
+  if (CountOf(shape) == 1) {
+    shape = {};
+  } else if (shape.size() == 1) {
+    const Shape& own = call.shape(x);
+    if (own[dimension] != shape[0])
+      return call.build.Invalid(fmt::format("{} zero points for {}", shape[0], ShapeText(own)));
+    shape.assign(own.size() - dimension, 1);
+    shape[0] = own[dimension];
+  }
+  return Centre(call.build, call.In(x), HONE_TRY(call.build.Reshape(call.In(zero), shape)));
 }
 
-Result<ValueId> WholeProduct(OperatorCall& call, size_t a, size_t a_zero, size_t b, size_t b_zero) {
-  if (call.rank(a) < 2 || call.rank(b) < 2) return call.build.Unsupported("a product of whole numbers with a vector");
-  auto zero_of = [&](size_t i) { return call.Has(i) ? call.In(i) : ValueId(); };
-  Node node;
-  node.kind = NodeKind::kMatMul;
-  node.inputs = {HONE_TRY(Centred(call, call.In(a), zero_of(a_zero), true)),
-                 HONE_TRY(Centred(call, call.In(b), zero_of(b_zero), false))};
-  return call.build.Add(std::move(node));
+// Another operator of the same attributes, on other inputs: its first output.
+Result<ValueId> Apply(OperatorCall& call, std::string op, std::vector<ValueId> inputs) {
+  OnnxNode node = call.node();
+  node.op = std::move(op);
+  node.domain.clear();
+  node.outputs.resize(1);
+  const int64_t opset = call.Whole("opset", call.opset());  // onnxruntime's softmax says which one it means
+  OperatorCall inner(call.build.graph(), node, std::move(inputs), opset);
+  return HONE_TRY(FindOperator(node.op)->translate(inner))[0];
 }
 
-Result<Outputs> MatMulInteger(OperatorCall& call) { return Outputs{HONE_TRY(WholeProduct(call, 0, 2, 1, 3))}; }
+Result<Outputs> MatMulInteger(OperatorCall& call) {
+  if (call.rank(0) < 2 || call.rank(1) < 2) return call.build.Unsupported("a product of whole numbers with a vector");
+  const ValueId a = HONE_TRY(CentredOperand(call, 0, 2, call.shape(0).size() - 2));
+  const ValueId b = HONE_TRY(CentredOperand(call, 1, 3, call.shape(1).size() - 1));
+  return Outputs{HONE_TRY(Apply(call, "MatMul", {a, b}))};
+}
 
-// The product of whole numbers times a_scale · b_scale / y_scale, quantised.
-Result<Outputs> QLinearMatMul(OperatorCall& call) {
-  for (size_t i : {1, 4, 6})
-    if (CountOf(call.shape(i)) != 1) return call.build.Unsupported("a scale for each row or column");
-  ValueId product = HONE_TRY(WholeProduct(call, 0, 2, 3, 5));
-  const Shape shape = call.build.shape(product);
-  const DType dtype = call.build.dtype(call.In(7));
-  if (IsFloat(dtype) || dtype == DType::kBool) return call.build.Invalid("it wants a type of whole numbers");
-  if (CountOf(call.shape(7)) != 1) return call.build.Invalid("the zero point of the result is no scalar");
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    const double scale = in[3]->real[0] / (in[1]->real[0] * in[2]->real[0]);
-    for (size_t i = 0; i < out.whole.size(); ++i)
-      out.whole[i] = Quantized(static_cast<double>(in[0]->whole[i]), scale, in[4]->whole[0], dtype);
-    return std::vector{std::move(out)};
-  };
-  for (size_t i : {1, 4, 6})
-    if (!IsFloat(call.build.dtype(call.In(i)))) return call.build.Invalid("its scales are no floats");
-  return call.build.Host({"QLinearMatMul", {{dtype, shape}}, compute},
-                         {product, call.In(1), call.In(4), call.In(6), call.In(7)});
+Result<Outputs> ConvInteger(OperatorCall& call) {
+  const ValueId x = HONE_TRY(CentredOperand(call, 0, 2, 1)), w = HONE_TRY(CentredOperand(call, 1, 3, 0));
+  return Outputs{HONE_TRY(Apply(call, "Conv", {x, w}))};
+}
+
+// onnxruntime's: the product of bytes as floats, with a bias.
+Result<Outputs> MatMulIntegerToFloat(OperatorCall& call) {
+  for (size_t i : {2, 3}) HONE_TRY(CheckScale(call, i));
+  const ValueId a = HONE_TRY(CentredOperand(call, 0, 4, call.shape(0).size() - 2));
+  const ValueId b = HONE_TRY(CentredOperand(call, 1, 5, call.shape(1).size() - 1));
+  ValueId y = HONE_TRY(call.build.Cast(HONE_TRY(Apply(call, "MatMul", {a, b})), DType::kF32));
+  y = HONE_TRY(call.build.Binary("mul", y, HONE_TRY(call.build.Binary("mul", call.In(2), call.In(3)))));
+  if (call.Has(6)) y = HONE_TRY(call.build.Binary("add", y, call.In(6)));
+  return Outputs{y};
+}
+
+// ---- An operator on dequantised operands, whose result is quantised: network/graph/fold_quantized finds it again
+
+Result<Outputs> Requantized(OperatorCall& call, ValueId y, size_t scale, int64_t axis = 0) {
+  if (!call.Has(scale + 1)) return Outputs{HONE_TRY(Quantized8(call, y, scale, DType::kU8, axis))};
+  const DType dtype = call.build.dtype(call.In(scale + 1));
+  if (dtype != DType::kU8 && dtype != DType::kI8)
+    return call.build.Invalid(fmt::format("a zero point of {}, wanted one of bytes", Name(dtype)));
+  return Outputs{HONE_TRY(Quantized8(call, y, scale, dtype, axis))};
+}
+
+// A bias of 32 bits, whose scale is the product of two others.
+Result<ValueId> DequantizedBias(OperatorCall& call, size_t bias, size_t x_scale, size_t w_scale, double factor) {
+  if (call.build.dtype(call.In(bias)) != DType::kI32) return call.build.Invalid("its bias is not of 32 bits");
+  ValueId scale =
+      HONE_TRY(call.build.Binary("mul", HONE_TRY(call.build.Reshape(call.In(x_scale), {})), call.In(w_scale)));
+  if (factor != 1) scale = HONE_TRY(call.build.Binary("mul", scale, call.build.Scalar(factor, DType::kF32)));
+  if (CountOf(call.build.shape(scale)) == 1) scale = HONE_TRY(call.build.Reshape(scale, {}));
+  return Dequantize(call.build, {call.In(bias), scale, {}, DType::kI32}, DType::kF32);
 }
 
 // x, its scale and zero point; w, its scale (one for all, or one an output channel) and zero point; the result's; bias.
 Result<Outputs> QLinearConv(OperatorCall& call) {
-  ValueId y = HONE_TRY(ConvolveWholes(call, {call.In(0), call.In(2)}, {call.In(3), call.In(5)}, 3));
-  const Shape shape = call.build.shape(y);
-  const DType dtype = call.build.dtype(call.In(7));
-  if (IsFloat(dtype) || dtype == DType::kBool) return call.build.Invalid("it wants a type of whole numbers");
-  for (size_t i : {1, 4, 6})
-    if (!IsFloat(call.build.dtype(call.In(i)))) return call.build.Invalid("its scales are no floats");
-  for (size_t i : {1, 6, 7})
+  for (size_t i : {1, 6})
     if (CountOf(call.shape(i)) != 1) return call.build.Invalid("a scale or zero point is no scalar");
-  const int64_t channels = shape[1], scales = CountOf(call.shape(4));
-  if (scales != 1 && scales != channels)
-    return call.build.Invalid(fmt::format("{} scales for {} channels", scales, channels));
-  if (call.Has(8) && call.shape(8) != Shape{channels}) return call.build.Invalid("the bias is not one a channel");
-  const int64_t plane = shape[0] * channels == 0 ? 1 : std::max<int64_t>(CountOf(shape) / (shape[0] * channels), 1);
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    for (size_t i = 0; i < out.whole.size(); ++i) {
-      const auto channel = static_cast<size_t>(static_cast<int64_t>(i) / plane % channels);
-      const double bias = in.size() > 5 ? in[5]->RealAt(channel) : 0;
-      const double scale = in[3]->real[0] / (in[1]->real[0] * in[2]->real[scales == 1 ? 0 : channel]);
-      out.whole[i] = Quantized(in[0]->real[i] + bias, scale, in[4]->whole[0], dtype);
-    }
-    return std::vector{std::move(out)};
-  };
-  std::vector<ValueId> inputs = {y, call.In(1), call.In(4), call.In(6), call.In(7)};
-  if (call.Has(8)) inputs.push_back(call.In(8));
-  return call.build.Host({"QLinearConv", {{dtype, shape}}, compute}, inputs);
+  std::vector<ValueId> inputs = {HONE_TRY(Dequantized(call, 0, 1, 1)), HONE_TRY(Dequantized(call, 3, 4, 0))};
+  if (call.Has(8)) inputs.push_back(HONE_TRY(DequantizedBias(call, 8, 1, 4, 1)));
+  return Requantized(call, HONE_TRY(Apply(call, "Conv", std::move(inputs))), 6);
+}
+
+Result<Outputs> QLinearMatMul(OperatorCall& call) {
+  const ValueId a = HONE_TRY(Dequantized(call, 0, 1, -2)), b = HONE_TRY(Dequantized(call, 3, 4, -1));
+  return Requantized(call, HONE_TRY(Apply(call, "MatMul", {a, b})), 6);
+}
+
+// onnxruntime's: alpha·A·B + C; floats where no scale of the result is given.
+Result<Outputs> QGemm(OperatorCall& call) {
+  const int64_t channel = call.Whole("transB", 0) != 0 ? 0 : 1;
+  std::vector<ValueId> inputs = {HONE_TRY(Dequantized(call, 0, 1, 1)), HONE_TRY(Dequantized(call, 3, 4, channel))};
+  if (call.Has(6)) inputs.push_back(HONE_TRY(DequantizedBias(call, 6, 1, 4, call.Real("alpha", 1))));
+  const ValueId y = HONE_TRY(Apply(call, "Gemm", std::move(inputs)));
+  return call.Has(7) ? Requantized(call, y, 7) : Outputs{y};
+}
+
+// onnxruntime's QLinearAdd and so on: an operator of one or two operands, each with scale and zero point, then the
+// result's.
+template <size_t kOperands>
+Result<Outputs> QLinear(OperatorCall& call) {
+  if (call.Whole("channels_last", 0) != 0) return call.build.Unsupported("channels that come last");
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < kOperands; ++i) {
+    if (!call.Has(3 * i) || !call.Has(3 * i + 1)) return call.build.Invalid("an operand or a scale is missing");
+    inputs.push_back(HONE_TRY(Dequantized(call, 3 * i, 3 * i + 1, 0)));
+  }
+  if (!call.Has(3 * kOperands)) return call.build.Invalid("the result's scale is missing");
+  const std::string op = call.node().op.substr(std::string_view("QLinear").size());
+  return Requantized(call, HONE_TRY(Apply(call, op, std::move(inputs))), 3 * kOperands);
+}
+
+// Here the result's come first.
+Result<Outputs> QLinearConcat(OperatorCall& call) {
+  std::vector<ValueId> inputs;
+  for (size_t i = 2; i + 1 < call.input_count(); i += 3) {
+    if (!call.Has(i) || !call.Has(i + 1)) return call.build.Invalid("an operand or a scale is missing");
+    inputs.push_back(HONE_TRY(Dequantized(call, i, i + 1, 0)));
+  }
+  return Requantized(call, HONE_TRY(Apply(call, "Concat", std::move(inputs))), 0);
 }
 
 }  // namespace
 
 std::vector<Operator> QuantizedOperators() {
-  return {{"QuantizeLinear", 2, QuantizeLinear},
-          {"DequantizeLinear", 2, DequantizeLinear},
-          {"DynamicQuantizeLinear", 1, DynamicQuantizeLinear},
-          {"MatMulInteger", 2, MatMulInteger},
-          {"QLinearConv", 8, QLinearConv},
-          {"QLinearMatMul", 8, QLinearMatMul}};
+  std::vector<Operator> table = {{"QuantizeLinear", 2, QuantizeLinear},
+                                 {"DequantizeLinear", 2, DequantizeLinear},
+                                 {"com.microsoft.QuantizeLinear", 2, QuantizeLinear},
+                                 {"com.microsoft.DequantizeLinear", 2, DequantizeLinear},
+                                 {"DynamicQuantizeLinear", 1, DynamicQuantizeLinear},
+                                 {"MatMulInteger", 2, MatMulInteger},
+                                 {"ConvInteger", 2, ConvInteger},
+                                 {"com.microsoft.MatMulIntegerToFloat", 4, MatMulIntegerToFloat},
+                                 {"QLinearConv", 8, QLinearConv},
+                                 {"QLinearMatMul", 8, QLinearMatMul},
+                                 {"com.microsoft.QGemm", 6, QGemm},
+                                 {"com.microsoft.QLinearConcat", 5, QLinearConcat}};
+  for (std::string_view op : {"com.microsoft.QLinearAdd", "com.microsoft.QLinearMul"})
+    table.push_back({op, 7, QLinear<2>});
+  for (std::string_view op :
+       {"com.microsoft.QLinearGlobalAveragePool", "com.microsoft.QLinearAveragePool", "com.microsoft.QLinearSigmoid",
+        "com.microsoft.QLinearLeakyRelu", "com.microsoft.QLinearSoftmax"})
+    table.push_back({op, 4, QLinear<1>});
+  return table;
 }
 
 }  // namespace hone

@@ -10,6 +10,7 @@
 #include "ir/language/parse.h"
 #include "ir/reference/accuracy.h"
 #include "ir/reference/check_output.h"
+#include "network/run/follow_network.h"
 
 namespace hone {
 namespace {
@@ -44,8 +45,8 @@ Result<void> CheckKernel(Executor& executor, const Graph& graph, const CallPlan&
   return {};
 }
 
-// Kernels in the longest chain, and the tolerance of the one with the longest reduction.
-Result<void> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkCheck* check) {
+// Kernels in the longest chain, and the tolerance of the one with the longest reduction, which is returned.
+Result<double> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkCheck* check) {
   IdVector<ValueId, int> depth(graph.values.size());
   double worst = 0;
   std::set<std::string> seen;
@@ -63,6 +64,27 @@ Result<void> FindTolerance(const Graph& graph, const CallPlan& plan, NetworkChec
     worst = std::max(worst, FloatTolerance(kernel, kernel.options.accuracy, DType::kF32));
   }
   check->tolerance = check->depth * worst;
+  return worst;
+}
+
+Numbers ElementsAt(const Graph& graph, ValueId value, const void* data) {
+  const auto bytes = static_cast<size_t>(KernelBytes(graph, value));
+  return ToNumbers({graph.dtype(value), graph.shape(value), std::string(static_cast<const char*>(data), bytes)});
+}
+
+// Adds what a call computed, if the definition is to go on with it.
+Result<void> KeepFollowed(Executor& executor, const Graph& graph, const CallPlan& plan, size_t call, const Graph& plain,
+                          std::map<ValueId, Numbers>* seen) {
+  const std::vector<ValueId> outputs = OutputsOf(graph, plan.calls[call]);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const ValueId replaced = graph.values[outputs[i]].replaces, value = replaced ? replaced : outputs[i];
+    if (!plain.values.contains(value) || plain.is_constant(value) || !plain.values[value].producer) continue;
+    if (plain.shape(value) != graph.shape(outputs[i]) || plain.dtype(value) != graph.dtype(outputs[i])) continue;
+    if (!IsFollowed(plain, value)) continue;
+    const std::span<void* const> operands = HONE_TRY(executor.Operands(call));
+    const void* data = operands[operands.size() - outputs.size() + i];
+    seen->emplace(value, ElementsAt(graph, outputs[i], data));
+  }
   return {};
 }
 
@@ -76,37 +98,14 @@ void SetInputs(Executor& executor, const Graph& graph, const std::vector<Numbers
 }
 
 Result<std::vector<Numbers>> EvaluateNetwork(Graph& graph, const std::vector<Numbers>& data) {
-  std::map<ValueId, Numbers> values;
-  for (size_t i = 0; i < data.size(); ++i) values[graph.inputs[i]] = data[i];
-  IdVector<ValueId, int> readers = CountReaders(graph);
-  for (const Node& node : graph.nodes) {
-    if (graph.is_constant(node.output) || readers[node.output] == 0) continue;
-    std::vector<const Numbers*> arguments;
-    for (ValueId input : node.inputs) {
-      arguments.push_back(graph.is_constant(input) ? HONE_TRY(graph.Elements(input)) : &values.at(input));
-    }
-    Result<Numbers> result = Evaluate(node, arguments, graph.values[node.output].type);
-    if (!result) {
-      result.error().where = node.origin;
-      return std::move(result).error();
-    }
-    values[node.output] = *std::move(result);
-    for (ValueId input : node.inputs) {
-      if (--readers[input] == 0) values.erase(input);
-    }
-    graph.ForgetElements();
-  }
-  std::vector<Numbers> outputs;
-  for (ValueId output : graph.outputs) {
-    outputs.push_back(graph.is_constant(output) ? *HONE_TRY(graph.Elements(output)) : values.at(output));
-  }
-  return outputs;
+  return HONE_TRY(FollowNetwork(graph, data, {}, 0)).outputs;
 }
 
 Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPlan& plan, Graph& plain,
                                   const std::vector<Numbers>& data) {
   NetworkCheck check;
-  HONE_TRY(FindTolerance(graph, plan, &check));
+  const double tolerance = HONE_TRY(FindTolerance(graph, plan, &check));
+  std::map<ValueId, Numbers> followed;
   SetInputs(executor, graph, data);
   std::set<std::string> seen;
   for (size_t i = 0; i < executor.call_count(); ++i) {
@@ -115,13 +114,19 @@ Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPl
     } else {
       HONE_TRY(executor.RunCalls(i, i + 1));
     }
+    HONE_TRY(KeepFollowed(executor, graph, plan, i, plain, &followed));
   }
-  std::vector<Numbers> expected = HONE_TRY(EvaluateNetwork(plain, data));
+  Followed definition = HONE_TRY(FollowNetwork(plain, data, followed, tolerance));
+  const std::vector<Numbers>& expected = definition.outputs;
+  if (!check.failure) check.failure = definition.failure;
+  check.difference = definition.difference;
+  check.tolerance = std::max(check.tolerance, definition.tolerance);
+  check.quantized = definition.quantized;
+  check.ties = definition.ties;
   for (size_t o = 0; o < expected.size(); ++o) {
     ValueId output = graph.outputs[o];
     const std::span<const std::byte> bytes = HONE_TRY(executor.Output(o));
-    Numbers seen_values = ToNumbers({graph.dtype(output), graph.shape(output),
-                                     std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+    Numbers seen_values = ElementsAt(graph, output, bytes.data());
     double largest = 0, off = 0;
     size_t count = expected[o].real.size() + expected[o].whole.size(), worst = 0;
     for (size_t i = 0; i < count; ++i) {

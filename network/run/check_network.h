@@ -2,7 +2,8 @@
 //   each distinct kernel, on the values that flow through it, against the reference of its text
 //   (ir/reference/check_output), within the accuracy that it promises: wrong code; the network's outputs against the
 //   network by ONNX's definitions in double precision (network/graph/evaluate), before anything was simplified or
-//   lowered: wrong import, wrong fusion, wrong memory.
+//   lowered: wrong import, wrong fusion, wrong memory. Where values are quantised or narrow floats, part by part
+//   (network/run/follow_network).
 //
 // How far an output may be off. A kernel's error is at most (4 + √K) · 2⁻²⁴ of its magnitudes, K its longest reduction
 // (ir/reference/accuracy.h). Networks keep what flows through them at one scale (that is what their normalisations, and
@@ -26,6 +27,8 @@ struct NetworkCheck {
   double difference = 0;         // largest |y − r| over the largest |r|, of all outputs
   double tolerance = 0;          // for it
   int depth = 0;                 // L
+  size_t quantized = 0;          // elements of quantised values
+  size_t ties = 0;               // those among them that are off, because of a tie
   double max_rel_err = 0;        // of the kernels, by their own measure
   size_t kernels = 0;            // distinct ones that were checked
 };

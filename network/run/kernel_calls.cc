@@ -41,7 +41,8 @@ struct Spelling {
 
 class Lowerer {
  public:
-  explicit Lowerer(Graph& graph) : graph_(graph), readers_(CountReaders(graph)) {}
+  Lowerer(Graph& graph, const LowerOptions& options)
+      : graph_(graph), options_(options), readers_(CountReaders(graph)) {}
 
   CallPlan Run() {
     FindReaders();
@@ -49,8 +50,10 @@ class Lowerer {
     for (ValueId value : plan_.place.ids()) plan_.place[value].root = value;
     fused_.resize(graph_.nodes.size());
     ends_.resize(graph_.nodes.size());
+    ended_.resize(graph_.nodes.size());
     for (NodeId node : graph_.nodes.ids()) SpellLibraryCall(node);
     for (NodeId node : graph_.nodes.ids()) PlaceParts(node);
+    for (NodeId node : graph_.nodes.ids()) FuseContraction(node);
     for (NodeId node : graph_.nodes.ids()) FindInlined(node);
     for (NodeId node : graph_.nodes.ids()) Emit(node);
     for (Place& place : plan_.place) place = Resolve(place);
@@ -193,11 +196,13 @@ class Lowerer {
       case NodeKind::kLayerNorm: spelling = SpellRows(node); break;
       default: break;
     }
-    DType dtype = graph_.dtype(node.output);
-    if (spelling && dtype != DType::kF32) {
-      if (dtype != DType::kF64) return std::nullopt;
-      spelling->attributes += ",dtype=f64";
-    }
+    const DType dtype = graph_.dtype(node.output);
+    if (!spelling || dtype == DType::kF32) return spelling;
+    // Of whole numbers the library has sums of products, which are i32, and maxima.
+    const bool is_known = IsFloat(dtype) || node.kind == NodeKind::kMaxPool ||
+                          (dtype == DType::kI32 && (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul));
+    if (!is_known || !IsOfKernelTypes(node) || IsWholeContraction(graph_, node)) return std::nullopt;
+    spelling->attributes += fmt::format(",dtype={}", Name(dtype));
     return spelling;
   }
 
@@ -316,15 +321,39 @@ class Lowerer {
 
   // Whether kernels have tensors of all that a node reads and writes.
   bool IsOfKernelTypes(const Node& node) const {
-    return IsKernelType(graph_.dtype(node.output)) &&
+    return IsKernelType(graph_.dtype(node.output), options_) &&
            std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId input) { return IsKernelType(graph_.dtype(input)); });
+                       [&](ValueId input) { return IsKernelType(graph_.dtype(input), options_); });
+  }
+
+  // The element-wise nodes after a convolution or product of bytes are computed with it, up to the last one of those
+  // that take the least memory: what it is quantised to, not the sums.
+  void FuseContraction(NodeId id) {
+    const Node& node = graph_.nodes[id];
+    if (!IsLive(node) || !IsOfKernelTypes(node) || !IsWholeContraction(graph_, node)) return;
+    std::vector<NodeId> path = {id};
+    size_t end = 0;
+    while (path.size() < kMostInlined) {
+      const ValueId value = graph_.nodes[path.back()].output;
+      const NodeId next = OnlyReader(value);
+      if (!next || fused_[next] || ended_[next] || inlined_.count(graph_.nodes[next].output) != 0) break;
+      const Node& reader = graph_.nodes[next];
+      const bool is_elementwise = reader.kind == NodeKind::kUnary || reader.kind == NodeKind::kBinary ||
+                                  reader.kind == NodeKind::kSelect || reader.kind == NodeKind::kCast;
+      if (!is_elementwise || !IsOfKernelTypes(reader) || graph_.shape(reader.output) != graph_.shape(value)) break;
+      path.push_back(next);
+      if (ByteSize(graph_.dtype(reader.output)) <= ByteSize(graph_.dtype(graph_.nodes[path[end]].output)))
+        end = path.size() - 1;
+    }
+    for (size_t i = 0; i < end; ++i) inlined_[graph_.nodes[path[i]].output] = i + 1;
+    ended_[path[end]] = true;
   }
 
   // Whether a value is computed within the kernel of its reader.
   void FindInlined(NodeId id) {
     const Node& node = graph_.nodes[id];
-    if (!IsLive(node) || fused_[id] || !IsPointwise(node.kind)) return;
+    if (!IsLive(node) || fused_[id] || ended_[id] || inlined_.count(node.output) != 0 || !IsPointwise(node.kind))
+      return;
     const NodeId at = OnlyReader(node.output);
     if (!at || fused_[at]) return;
     const Node& reader = graph_.nodes[at];
@@ -408,6 +437,8 @@ class Lowerer {
 
   // What the parser would refuse is no failed request either.
   Result<KernelText> Write(const Node& node) {
+    if (!options_.has_narrow_types && !IsOfKernelTypes(node))
+      return Error{ErrorKind::kUnsupported, "the device has no kernels of these types", ""};
     Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
     if (!text) return text;
     if (Result<Kernel> parsed = ParseKernel(text->text); !parsed) return parsed.error();
@@ -445,10 +476,12 @@ class Lowerer {
   }
 
   Graph& graph_;
+  const LowerOptions options_;
   IdVector<ValueId, int> readers_;
   IdVector<ValueId, NodeId> reader_;
   IdVector<NodeId, bool> fused_;                      // part of a library call, or of memory
   IdVector<NodeId, std::optional<KernelCall>> ends_;  // library calls, at their last node
+  IdVector<NodeId, bool> ended_;                      // last of a contraction's nodes: no other kernel computes it
   std::map<ValueId, size_t> inlined_;                 // → nodes in its expression
   CallPlan plan_;
 };
@@ -462,13 +495,13 @@ std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
   return outputs;
 }
 
-CallPlan Lower(Graph& graph) {
+CallPlan Lower(Graph& graph, const LowerOptions& options) {
   CheckIndices(graph);
-  return Lowerer(graph).Run();
+  return Lowerer(graph, options).Run();
 }
 
-bool IsKernelType(DType dtype) {
-  if (IsNarrowFloat(dtype) || dtype == DType::kU8) return false;  // not written yet: write_kernel converts nothing
+bool IsKernelType(DType dtype, const LowerOptions& options) {
+  if (!options.has_narrow_types && (IsNarrowFloat(dtype) || dtype == DType::kU8)) return false;
   return dtype != DType::kI64 && TraitsOf(dtype).is_computed;
 }
 

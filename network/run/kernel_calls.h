@@ -46,10 +46,14 @@ struct CallPlan {
 // First puts a check before each gather by indices from data (network/graph/check_indices.h): kernels read where it
 // says. An epilogue is fused into the operation before it when nothing else reads that value. Element-wise work, data
 // movement and broadcasting are fused along chains of single readers, into one kernel a chain.
-CallPlan Lower(Graph& graph);
+//
+// A convolution or product of bytes is one kernel with the element-wise nodes after it: what quantises its sums.
+struct LowerOptions {
+  bool has_narrow_types = true;  // f16, bf16 and u8: GPUs have no kernels of them
+};
+CallPlan Lower(Graph& graph, const LowerOptions& options = {});
 
-// Whether kernels have tensors of a type. Whole numbers of 64 bits and what is narrower than a kernel computes with are
-// computed on the host.
-bool IsKernelType(DType dtype);
+// Whether kernels have tensors of a type. Others, such as whole numbers of 64 bits, are computed on the host.
+bool IsKernelType(DType dtype, const LowerOptions& options = {});
 
 }  // namespace hone

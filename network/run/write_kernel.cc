@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/graph/dtype_traits.h"
+#include "network/run/kernel_term.h"
 
 namespace hone {
 namespace {
@@ -14,17 +15,6 @@ using Indices = std::vector<std::string>;
 
 constexpr size_t kMostOperands = 24;
 constexpr size_t kMostBytes = 16 << 10;
-
-std::string Literal(double value, DType dtype) {
-  if (dtype == DType::kBool) return value != 0 ? "true" : "false";
-  if (!IsFloat(dtype)) return value < 0 ? fmt::format("({:.0f})", value) : fmt::format("{:.0f}", value);
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "(-inf)" : "inf";
-  std::string text = fmt::format("{:.9g}", value);
-  if (dtype == DType::kF64) text = fmt::format("{:.17g}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
-}
 
 // "i0 + 3", "i0 - 3", "i0"
 std::string Shifted(const std::string& index, int64_t by) {
@@ -40,19 +30,20 @@ class Writer {
     Shape shape = graph_.shape(root.output);
     Indices indices;
     for (size_t d = 0; d < shape.size(); ++d) indices.push_back(shape[d] == 1 ? "0" : fmt::format("i{}", d));
-    std::string body = HONE_TRY(Compute(root, indices));
+    const std::string body = As(HONE_TRY(Compute(root, indices)), graph_.dtype(root.output));
     std::string inputs, left_indices;
     for (size_t i = 0; i < text_.inputs.size(); ++i) {
       ValueId value = text_.inputs[i];
-      inputs +=
-          fmt::format("{}x{}: {}[{}]", i == 0 ? "" : ", ", i, Name(graph_.dtype(value)), Extents(graph_.shape(value)));
+      inputs += fmt::format("{}{}x{}: {}[{}]", i == 0 ? "" : ", ",
+                            binds_constants_ && graph_.is_constant(value) ? "const " : "", i, Name(graph_.dtype(value)),
+                            Extents(graph_.shape(value)));
     }
     if (text_.inputs.empty()) return Error{ErrorKind::kUnsupported, "it reads nothing", root.origin};
     if (shape.empty()) shape = {1};
     for (size_t d = 0; d < shape.size(); ++d) left_indices += fmt::format("{}i{}", d == 0 ? "" : ", ", d);
     for (const std::string& word : words_) { text_.label += (text_.label.empty() ? "" : "+") + word; }
-    text_.text = fmt::format("kernel \"{}\"({}) -> y: {}[{}] {{ y[{}] = {} }}", text_.label, inputs,
-                             Name(graph_.dtype(root.output)), Extents(shape), left_indices, body);
+    text_.text = fmt::format("kernel \"{}\"({}) -> y: {}[{}] {{ {}y[{}] = {} }}", text_.label, inputs,
+                             Name(graph_.dtype(root.output)), Extents(shape), before_, left_indices, body);
     if (text_.text.size() > kMostBytes) return Error{ErrorKind::kLimit, "the kernel's text is too long", root.origin};
     return std::move(text_);
   }
@@ -63,20 +54,22 @@ class Writer {
     return fmt::format("{}", fmt::join(shape, ", "));
   }
 
-  Result<std::string> Operand(ValueId value, const Indices& indices) {
-    if (std::optional<double> number = graph_.ScalarOf(value)) return Literal(*number, graph_.dtype(value));
+  Result<Term> Operand(ValueId value, const Indices& indices) {
+    const DType type = graph_.dtype(value);
+    if (std::optional<double> number = graph_.ScalarOf(value)) return Term{Literal(*number, Wide(type)), type, number};
     auto found = std::find(text_.inputs.begin(), text_.inputs.end(), value);
     if (found == text_.inputs.end()) {
       if (text_.inputs.size() == kMostOperands) return Error{ErrorKind::kLimit, "too many operands", ""};
       text_.inputs.push_back(value);
       found = text_.inputs.end() - 1;
     }
-    return fmt::format("x{}[{}]", found - text_.inputs.begin(),
-                       indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", ")));
+    return Term{fmt::format("x{}[{}]", found - text_.inputs.begin(),
+                            indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", "))),
+                type};
   }
 
   // A value at an index: an expression over operands.
-  Result<std::string> At(ValueId value, const Indices& indices) {
+  Result<Term> At(ValueId value, const Indices& indices) {
     const Node* node = graph_.ProducerOf(value);
     if (node == nullptr || !inlines_(value)) return Operand(value, indices);
     return Compute(*node, indices);
@@ -92,39 +85,45 @@ class Writer {
     return own;
   }
 
-  Result<std::string> At(const Node& node, size_t input, const Indices& indices) {
+  Result<Term> At(const Node& node, size_t input, const Indices& indices) {
     return At(node.inputs[input], Broadcast(node.inputs[input], indices));
   }
 
   void Word(std::string word) { words_.push_back(std::move(word)); }
 
-  Result<std::string> Compute(const Node& node, const Indices& indices) {
+  // The result of a node's arithmetic.
+  Term Made(const Node& node, std::string text) const {
+    const DType type = graph_.dtype(node.output);
+    if (!IsByte(type)) return {std::move(text), Wide(type)};
+    return {fmt::format("{}({})", Name(type), text), type};
+  }
+
+  Result<Term> Compute(const Node& node, const Indices& indices) {
     text_.nodes.push_back(graph_.values[node.output].producer);
     switch (node.kind) {
       case NodeKind::kUnary: return Unary(node, indices);
       case NodeKind::kBinary: return Binary(node, indices);
       case NodeKind::kSelect: {
-        std::string condition = HONE_TRY(At(node, 0, indices)), a = HONE_TRY(At(node, 1, indices));
-        std::string b = HONE_TRY(At(node, 2, indices));
+        const Term condition = HONE_TRY(At(node, 0, indices)), a = HONE_TRY(At(node, 1, indices));
+        const Term b = HONE_TRY(At(node, 2, indices));
+        const DType type = Common(a, b);
         Word("where");
-        return fmt::format("if({}, {}, {})", condition, a, b);
+        return Term{fmt::format("if({}, {}, {})", As(condition, DType::kBool), As(a, type), As(b, type)), type};
       }
       case NodeKind::kCast: {
-        std::string x = HONE_TRY(At(node, 0, indices));
-        const DType from = graph_.dtype(node.inputs[0]), to = node.dtype;
+        const Term x = HONE_TRY(At(node, 0, indices));
         Word("cast");
-        if (from == DType::kBool) { return fmt::format("if({}, {}, {})", x, Literal(1, to), Literal(0, to)); }
-        return fmt::format("{}({})", Name(to), x);
+        return Term{As(x, node.dtype), node.dtype};
       }
       case NodeKind::kTranspose: {
         Indices own(indices.size());
         for (size_t d = 0; d < indices.size(); ++d) own[static_cast<size_t>(node.axes[d])] = indices[d];
-        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Term x = HONE_TRY(At(node.inputs[0], own));
         Word("transpose");
         return x;
       }
       case NodeKind::kExpand: {
-        std::string x = HONE_TRY(At(node, 0, indices));
+        Term x = HONE_TRY(At(node, 0, indices));
         Word("expand");
         return x;
       }
@@ -136,7 +135,7 @@ class Writer {
           own[d] =
               node.steps[d] > 0 ? Shifted(scaled, node.starts[d]) : fmt::format("({} - {})", node.starts[d], scaled);
         }
-        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Term x = HONE_TRY(At(node.inputs[0], own));
         Word("slice");
         return x;
       }
@@ -149,7 +148,7 @@ class Writer {
         Indices own(indices.begin(), indices.begin() + axis);
         own.push_back(HONE_TRY(Index(node, which)));
         own.insert(own.end(), indices.begin() + axis + rank, indices.end());
-        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Term x = HONE_TRY(At(node.inputs[0], own));
         Word("gather");
         return x;
       }
@@ -159,7 +158,7 @@ class Writer {
         for (size_t d = 0; d < own.size(); ++d) {
           if (graph_.shape(node.inputs[0])[d] == 1) own[d] = "0";
         }
-        std::string x = HONE_TRY(At(node.inputs[0], own));
+        Term x = HONE_TRY(At(node.inputs[0], own));
         Word("gather_elements");
         return x;
       }
@@ -169,6 +168,8 @@ class Writer {
       case NodeKind::kMatMul: return MatMul(node, indices);
       case NodeKind::kSoftmax: return Softmax(node, indices);
       case NodeKind::kConv:
+        if (IsWholeContraction(graph_, node)) return Conv(node, indices);
+        break;
       case NodeKind::kLayerNorm:
       case NodeKind::kReshape:
       case NodeKind::kHost: break;
@@ -176,25 +177,27 @@ class Writer {
     return Error{ErrorKind::kUnsupported, fmt::format("no kernel for {} here", Name(node.kind)), node.origin};
   }
 
-  Result<std::string> Unary(const Node& node, const Indices& indices) {
-    std::string x = HONE_TRY(At(node, 0, indices));
+  Result<Term> Unary(const Node& node, const Indices& indices) {
+    const std::string x = As(HONE_TRY(At(node, 0, indices)), Wide(graph_.dtype(node.inputs[0])));
     Word(node.function);
-    if (node.function == "neg") return fmt::format("(-{})", x);
-    if (node.function == "not") return fmt::format("(not {})", x);
-    return fmt::format("{}({})", node.function, x);
+    if (node.function == "neg") return Made(node, fmt::format("(-{})", x));
+    if (node.function == "not") return Made(node, fmt::format("(not {})", x));
+    return Made(node, fmt::format("{}({})", node.function, x));
   }
 
-  Result<std::string> Binary(const Node& node, const Indices& indices) {
-    bool is_whole = !IsFloat(graph_.dtype(node.inputs[0]));
+  Result<Term> Binary(const Node& node, const Indices& indices) {
+    const DType type = Wide(graph_.dtype(node.inputs[0]));
+    const bool is_whole = !IsFloat(type);
     std::optional<double> divisor = graph_.ScalarOf(node.inputs[1]);
-    std::string a = HONE_TRY(At(node, 0, indices)), b = HONE_TRY(At(node, 1, indices));
+    const std::string a = As(HONE_TRY(At(node, 0, indices)), type), b = As(HONE_TRY(At(node, 1, indices)), type);
     const std::string& f = node.function;
     Word(f);
     if ((f == "div" || f == "mod") && is_whole && !(divisor && *divisor > 0)) {
       return Error{ErrorKind::kUnsupported, "a division of whole numbers by what is no positive constant", node.origin};
     }
-    if (f == "div" && is_whole) return fmt::format("if({0} < 0, -((-{0}) / {1}), {0} / {1})", a, b);  // towards zero
-    if (f == "mod" && !is_whole) return fmt::format("({0} - floor({0} / {1})*{1})", a, b);
+    if (f == "div" && is_whole)  // towards zero
+      return Made(node, fmt::format("if({0} < 0, -((-{0}) / {1}), {0} / {1})", a, b));
+    if (f == "mod" && !is_whole) return Made(node, fmt::format("({0} - floor({0} / {1})*{1})", a, b));
     if (f == "fmod") return Error{ErrorKind::kUnsupported, "a remainder with the dividend's sign", node.origin};
     if (f == "pow" && is_whole) {
       return Error{ErrorKind::kUnsupported, "powers of whole numbers when the network runs", node.origin};
@@ -206,12 +209,12 @@ class Writer {
                                 {"eq", "=="}, {"ne", "!="},   {"lt", "<"},  {"le", "<="}, {"gt", ">"},
                                 {"ge", ">="}, {"and", "and"}, {"or", "or"}};
     for (const Infix& infix : kInfix) {
-      if (infix.function == f) return fmt::format("({} {} {})", a, infix.sign, b);
+      if (infix.function == f) return Made(node, fmt::format("({} {} {})", a, infix.sign, b));
     }
-    return fmt::format("{}({}, {})", f, a, b);  // min, max, pow
+    return Made(node, fmt::format("{}({}, {})", f, a, b));  // min, max, pow
   }
 
-  Result<std::string> Pad(const Node& node, const Indices& indices) {
+  Result<Term> Pad(const Node& node, const Indices& indices) {
     const Shape shape = graph_.shape(node.inputs[0]);
     Indices own = indices;
     std::string condition;
@@ -222,31 +225,39 @@ class Writer {
       if (node.extents[d] - node.starts[d] > shape[d])
         demand(fmt::format("{} < {}", indices[d], node.starts[d] + shape[d]));
     }
-    std::string x = HONE_TRY(At(node.inputs[0], own));
+    Term x = HONE_TRY(At(node.inputs[0], own));
     Word("pad");
     if (condition.empty()) return x;
-    return fmt::format("if({}, {}, {})", condition, x, Literal(node.fill, graph_.dtype(node.output)));
+    const Term fill{"", x.type, node.fill};
+    return Term{fmt::format("if({}, {}, {})", condition, As(x, x.type), As(fill, x.type)), x.type};
   }
 
-  Result<std::string> Concat(const Node& node, const Indices& indices) {
+  Result<Term> Concat(const Node& node, const Indices& indices) {
     auto axis = static_cast<size_t>(node.axis);
+    std::vector<Term> parts;
     std::string text, closing;
     int64_t begin = 0;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      int64_t extent = graph_.shape(node.inputs[i])[axis];
+    DType type = graph_.dtype(node.output);
+    for (ValueId input : node.inputs) {
+      int64_t extent = graph_.shape(input)[axis];
       Indices own = indices;
       own[axis] = extent == 1 ? "0" : Shifted(indices[axis], -begin);
-      std::string x = HONE_TRY(At(node.inputs[i], own));
+      parts.push_back(HONE_TRY(At(input, own)));
+      if (!parts.back().number && parts.back().type != type) type = Wide(type);
       begin += extent;
-      if (i + 1 == node.inputs.size()) {
-        text += x;
+    }
+    begin = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      begin += graph_.shape(node.inputs[i])[axis];
+      if (i + 1 == parts.size()) {
+        text += As(parts[i], type);
       } else {
-        text += fmt::format("if({} < {}, {}, ", indices[axis], begin, x);
+        text += fmt::format("if({} < {}, {}, ", indices[axis], begin, As(parts[i], type));
         closing += ")";
       }
     }
     Word("concat");
-    return text + closing;
+    return Term{text + closing, type};
   }
 
   // Where a gather reads: an index that was checked before (network/graph/check_indices.h), so that what keeps it
@@ -256,8 +267,8 @@ class Writer {
     if (std::optional<double> number = graph_.ScalarOf(node.inputs[1])) {
       return std::to_string(static_cast<int64_t>(*number) + (*number < 0 ? extent : 0));
     }
-    std::string index = HONE_TRY(At(node.inputs[1], which));
-    return fmt::format("clamp(int({}), 0, {})", index, extent - 1);
+    const Term index = HONE_TRY(At(node.inputs[1], which));
+    return fmt::format("clamp(int({}), 0, {})", index.text, extent - 1);
   }
 
   // A variable of a reduction.
@@ -295,58 +306,104 @@ class Writer {
     return {outer, inner};
   }
 
-  Result<std::string> Reduce(const Node& node, const Indices& indices) {
+  Result<Term> Reduce(const Node& node, const Indices& indices) {
     const Shape shape = graph_.shape(node.inputs[0]);
     Indices own = indices;
     int64_t count = 1;
     for (int64_t axis : node.axes) count *= shape[static_cast<size_t>(axis)];
     const auto [outer, inner] = Variables(node, shape, own);
-    std::string x = HONE_TRY(At(node.inputs[0], own));
+    const DType type = graph_.dtype(node.output);
+    const bool is_extreme = node.function == "max" || node.function == "min";
+    Term x = HONE_TRY(At(node.inputs[0], own));
+    x = {As(x, is_extreme ? x.type : Wide(type)), is_extreme ? x.type : Wide(type)};
     Word(node.function == "mean" ? "mean" : "reduce_" + node.function);
     std::string f = node.function == "mean" ? "sum" : node.function;
-    std::string text = fmt::format("({}({}) ({}))", f, inner, x);
+    std::string text = fmt::format("({}({}) ({}))", f, inner, x.text);
     if (!outer.empty()) text = fmt::format("({}({}) {})", f, outer, text);
-    if (node.function != "mean") return text;
-    return fmt::format("({} / {})", text, Literal(static_cast<double>(count), graph_.dtype(node.output)));
+    if (is_extreme) return Term{text, x.type};
+    if (node.function != "mean") return Made(node, text);
+    return Made(node, fmt::format("({} / {})", text, Literal(static_cast<double>(count), type)));
   }
 
   // Windows that the library's pools do not have: padding that counts, dilation. Indices are n, c, h, w.
-  std::string WindowIndex(const Node& node, const Indices& indices, size_t d, const std::string& variable) const {
+  static std::string WindowIndex(const Node& node, const Indices& indices, size_t d, const std::string& variable,
+                                 int64_t pad) {
     std::string begin = node.stride[d] == 1 ? indices[2 + d] : fmt::format("{}*{}", indices[2 + d], node.stride[d]);
     std::string step = node.dilation[d] == 1 ? variable : fmt::format("{}*{}", variable, node.dilation[d]);
-    return Shifted(fmt::format("{} + {}", begin, step), -node.pads[d]);
+    return Shifted(fmt::format("{} + {}", begin, step), -pad);
   }
 
   Result<std::string> Windowed(const Node& node, const Indices& indices, std::string_view fill) {
-    std::string load = HONE_TRY(Operand(node.inputs[0], {indices[0], indices[1], WindowIndex(node, indices, 0, "r0"),
-                                                         WindowIndex(node, indices, 1, "r1")}));
-    return fmt::format("(r0 < {}, r1 < {}) pad({}, {})", node.window[0], node.window[1], load, fill);
+    const Term load =
+        HONE_TRY(Operand(node.inputs[0], {indices[0], indices[1], WindowIndex(node, indices, 0, "r0", node.pads[0]),
+                                          WindowIndex(node, indices, 1, "r1", node.pads[1])}));
+    return fmt::format("(r0 < {}, r1 < {}) pad({}, {})", node.window[0], node.window[1], load.text, fill);
   }
 
   // Divided by what of the window lies in the padded input.
-  Result<std::string> PaddedAverage(const Node& node, const Indices& indices) {
+  Result<Term> PaddedAverage(const Node& node, const Indices& indices) {
     if (node.dilation != std::vector<int64_t>{1, 1}) {
       return Error{ErrorKind::kUnsupported, "an average over a dilated window", node.origin};
     }
     if (node.ceil) return Error{ErrorKind::kUnsupported, "ceil_mode=1 with padding that counts", node.origin};
     std::string total = HONE_TRY(Windowed(node, indices, "0"));
     Word("avgpool2d_padded");
-    return fmt::format("(sum{}) / {}", total,
-                       Literal(static_cast<double>(node.window[0] * node.window[1]), graph_.dtype(node.output)));
+    return Made(node,
+                fmt::format("(sum{}) / {}", total,
+                            Literal(static_cast<double>(node.window[0] * node.window[1]), graph_.dtype(node.output))));
   }
 
-  Result<std::string> DilatedMax(const Node& node, const Indices& indices) {
-    if (!IsFloat(graph_.dtype(node.output))) {
+  Result<Term> DilatedMax(const Node& node, const Indices& indices) {
+    const DType type = graph_.dtype(node.output);
+    if (!IsFloat(type)) {
       return Error{ErrorKind::kUnsupported, "the maximum of whole numbers over a dilated window", node.origin};
     }
     std::string top = HONE_TRY(Windowed(node, indices, "-inf"));
     Word("maxpool2d_dilated");
-    return "max" + top;
+    return Term{"max" + top, type};
   }
 
-  // Batch dimensions that broadcast.
-  Result<std::string> MatMul(const Node& node, const Indices& indices) {
-    auto operand = [&](size_t i, std::string row, std::string column) -> Result<std::string> {
+  // A convolution of bytes. What padding holds is part of a copy, as in the library's convolutions.
+  Result<Term> Conv(const Node& node, const Indices& indices) {
+    const Shape x = graph_.shape(node.inputs[0]), w = graph_.shape(node.inputs[1]);
+    const std::string& channel = indices[1];
+    const int64_t outputs = w[0] / node.groups;
+    const bool is_padded = std::any_of(node.pads.begin(), node.pads.end(), [](int64_t pad) { return pad != 0; });
+    binds_constants_ = true;
+    auto variable = [](int64_t extent, const std::string& name) { return extent == 1 ? "0" : name; };
+    const std::string c = variable(w[1], "r0"), r = variable(w[2], "r1"), s = variable(w[3], "r2");
+    std::string from = w[1] == 1 && outputs == 1 ? channel
+                       : node.groups == 1        ? c
+                                                 : fmt::format("({}/{})*{} + {}", channel, outputs, w[1], c);
+    if (x[1] == 1) from = "0";
+    Term load = HONE_TRY(Operand(
+        node.inputs[0], {indices[0], from, WindowIndex(node, indices, 0, r, 0), WindowIndex(node, indices, 1, s, 0)}));
+    const Term weight = HONE_TRY(Operand(node.inputs[1], {channel, c, r, s}));
+    if (is_padded) {
+      const std::string name = "p";
+      const Term inside =
+          HONE_TRY(Operand(node.inputs[0], {"n", "c", Shifted("h", -node.pads[0]), Shifted("v", -node.pads[1])}));
+      before_ = fmt::format("{0}: {1}[{2}, {3}, {4}, {5}] {0}[n, c, h, v] = pad({6}, {7:.0f}) ", name,
+                            Name(graph_.dtype(node.inputs[0])), x[0], x[1], x[2] + node.pads[0] + node.pads[2],
+                            x[3] + node.pads[1] + node.pads[3], inside.text, node.fill);
+      load.text.replace(0, load.text.find('['), name);
+    }
+    std::string variables;
+    for (auto [extent, name] : {std::pair(w[1], "r0"), std::pair(w[2], "r1"), std::pair(w[3], "r2")})
+      if (extent != 1) variables += fmt::format("{}{} < {}", variables.empty() ? "" : ", ", name, extent);
+    Word(w[1] == 1 && outputs == 1 && node.groups > 1 ? "depthwise_conv2d" : "conv2d");
+    const std::string product = fmt::format("{}*{}", load.text, weight.text);
+    std::string sum = variables.empty() ? product : fmt::format("(sum({}) {})", variables, product);
+    if (node.inputs.size() > 2) {
+      sum = fmt::format("({} + {})", sum, As(HONE_TRY(Operand(node.inputs[2], {channel})), DType::kI32));
+      Word("bias");
+    }
+    return Term{sum, DType::kI32};
+  }
+
+  // Batch dimensions that broadcast, and products of bytes.
+  Result<Term> MatMul(const Node& node, const Indices& indices) {
+    auto operand = [&](size_t i, std::string row, std::string column) -> Result<Term> {
       const Shape& shape = graph_.shape(node.inputs[i]);
       size_t batch = shape.size() - 2;
       Indices own(indices.end() - 2 - static_cast<std::ptrdiff_t>(batch), indices.end() - 2);
@@ -357,35 +414,44 @@ class Writer {
       own.push_back(std::move(column));
       return Operand(node.inputs[i], own);
     };
-    std::string a = HONE_TRY(operand(0, indices[indices.size() - 2], "r0"));
-    std::string b = HONE_TRY(node.flag ? operand(1, indices.back(), "r0") : operand(1, "r0", indices.back()));
-    Word("matmul_broadcast");
-    return fmt::format("sum(r0 < {}) {}*{}", graph_.shape(node.inputs[0]).back(), a, b);
+    const bool is_whole = IsWholeContraction(graph_, node);
+    binds_constants_ = binds_constants_ || is_whole;
+    const Term a = HONE_TRY(operand(0, indices[indices.size() - 2], "r0"));
+    const Term b = HONE_TRY(node.flag ? operand(1, indices.back(), "r0") : operand(1, "r0", indices.back()));
+    Word(is_whole ? "matmul" : "matmul_broadcast");
+    std::string sum = fmt::format("sum(r0 < {}) {}*{}", graph_.shape(node.inputs[0]).back(), a.text, b.text);
+    return Made(node, is_whole ? "(" + sum + ")" : sum);
   }
 
   // Over a dimension that is not the last.
-  Result<std::string> Softmax(const Node& node, const Indices& indices) {
+  Result<Term> Softmax(const Node& node, const Indices& indices) {
     auto axis = static_cast<size_t>(node.axis);
     int64_t extent = graph_.shape(node.inputs[0])[axis];
-    auto load = [&](std::string index) {
+    auto load = [&](std::string index) -> Result<std::string> {
       Indices own = indices;
       own[axis] = std::move(index);
-      return Operand(node.inputs[0], own);
+      return HONE_TRY(Operand(node.inputs[0], own)).text;
     };
     std::string top = fmt::format("(max(r0 < {}) {})", extent, HONE_TRY(load("r0")));
     std::string total = fmt::format("(sum(r1 < {}) exp({} - {}))", extent, HONE_TRY(load("r1")), top);
     Word("softmax_axis");
-    return fmt::format("exp({} - {}) / {}", HONE_TRY(load(indices[axis])), top, total);
+    return Made(node, fmt::format("exp({} - {}) / {}", HONE_TRY(load(indices[axis])), top, total));
   }
 
   Graph& graph_;
   const std::function<bool(ValueId)>& inlines_;
   KernelText text_;
+  std::string before_;  // statements that the value's needs
+  bool binds_constants_ = false;
   std::vector<std::string> words_;
   int reductions_ = 0;
 };
 
 }  // namespace
+
+bool IsWholeContraction(const Graph& graph, const Node& node) {
+  return (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul) && IsByte(graph.dtype(node.inputs[0]));
+}
 
 Result<KernelText> WriteKernel(Graph& graph, const Node& node, const std::function<bool(ValueId)>& inlines) {
   return Writer(graph, inlines).Run(node);

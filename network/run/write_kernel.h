@@ -21,6 +21,10 @@ struct KernelText {
 // kUnsupported for what the language cannot say; kLimit: too many operands or too long.
 Result<KernelText> WriteKernel(Graph& graph, const Node& node, const std::function<bool(ValueId)>& inlines);
 
+// A convolution or a product of bytes, which is summed in i32: it can be computed in the middle of an expression that
+// is element-wise otherwise.
+bool IsWholeContraction(const Graph& graph, const Node& node);
+
 // Node kinds that can be computed in the middle of a larger expression.
 bool IsPointwise(NodeKind kind);
 

@@ -126,13 +126,15 @@ TEST(NarrowNumbers, ThoseWithoutASignOf64BitsHaveNone) {
               ElementsAre(kMost, 2));
 }
 
-TEST(SmallFloats, RoundOnceAnOperation) {
+// 2048 + 1 is no f16, 1 + 0.5 is one.
+TEST(SmallFloats, RoundWhereTheyAreStored) {
   ModelFileBuilder builder;
   builder.Input("x", {2}, kHalf).Input("z", {2}, kHalf).Node("Add", {"x", "z"}, {"a"}).Node("Sub", {"a", "x"}, {"y"});
   builder.Output("y", {2}, kHalf);
-  // 2048 + 1 is no f16, 1 + 0.5 is one.
-  EXPECT_THAT(RealsOf(builder, {Reals(DType::kF16, {2}, {2048, 1}), Reals(DType::kF16, {2}, {1, 0.5})}),
-              ElementsAre(0, 0.5));
+  const std::vector<Numbers> data = {Reals(DType::kF16, {2}, {2048, 1}), Reals(DType::kF16, {2}, {1, 0.5})};
+  EXPECT_THAT(RealsOf(builder, data), ElementsAre(1, 0.5));
+  builder.Output("a", {2}, kHalf);
+  EXPECT_THAT(RealsOf(builder, data), ElementsAre(0, 0.5));
 }
 
 TEST(Indices, CountFromTheEndAndAreRefusedOutside) {

@@ -1,0 +1,155 @@
+#include "network/run/follow_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "ir/graph/dtype_traits.h"
+#include "network/graph/quantization.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t kMostSteps = 4;   // that one tie is worth, where a step is quantised again to smaller ones
+constexpr double kMostKernels = 8;  // between two values that are followed, to say how near to a tie is near
+
+double LargestOf(const Numbers& numbers) {
+  double largest = 0;
+  for (double value : numbers.real)
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+class Follower {
+ public:
+  Follower(Graph& graph, const std::map<ValueId, Numbers>& seen, double tolerance)
+      : graph_(graph), seen_(seen), tolerance_(tolerance), roundings_(graph.values.size()) {}
+
+  Result<Followed> Run(const std::vector<Numbers>& data) {
+    for (size_t i = 0; i < data.size(); ++i) values_[graph_.inputs[i]] = data[i];
+    IdVector<ValueId, int> readers = CountReaders(graph_);
+    for (const Node& node : graph_.nodes) {
+      if (graph_.is_constant(node.output) || readers[node.output] == 0) continue;
+      std::vector<const Numbers*> arguments;
+      for (ValueId input : node.inputs) {
+        arguments.push_back(graph_.is_constant(input) ? HONE_TRY(graph_.Elements(input)) : &values_.at(input));
+        roundings_[node.output] = std::max(roundings_[node.output], roundings_[input]);
+      }
+      Result<Numbers> result = Evaluate(node, arguments, graph_.values[node.output].type);
+      if (!result) {
+        result.error().where = node.origin;
+        return std::move(result).error();
+      }
+      if (IsNarrowFloat(result->dtype)) ++roundings_[node.output];
+      if (node.kind == NodeKind::kUnary && node.function == "round") before_rounding_ = *arguments[0];
+      values_[node.output] = *std::move(result);
+      FindUnsure(node);
+      Follow(node);
+      for (ValueId input : node.inputs) {
+        if (--readers[input] > 0) continue;
+        values_.erase(input);
+        unsure_.erase(input);
+      }
+      graph_.ForgetElements();
+    }
+    for (ValueId output : graph_.outputs)
+      followed_.outputs.push_back(graph_.is_constant(output) ? *HONE_TRY(graph_.Elements(output)) : values_.at(output));
+    return std::move(followed_);
+  }
+
+ private:
+  double Near() const { return kMostKernels * tolerance_ * std::max(LargestOf(before_rounding_), 1.0); }
+  static double FromTie(double value) { return std::abs(value - std::floor(value) - 0.5); }
+
+  // Elements that may have fallen to either side of a tie within a kernel, which shows what came of it alone: those of
+  // what is quantised, and what is computed of them one by one.
+  void FindUnsure(const Node& node) {
+    if (node.kind != NodeKind::kUnary && node.kind != NodeKind::kBinary && node.kind != NodeKind::kCast) return;
+    std::set<size_t> unsure;
+    for (ValueId input : node.inputs) {
+      const auto found = unsure_.find(input);
+      if (found != unsure_.end() && graph_.shape(input) == graph_.shape(node.output))
+        unsure.insert(found->second.begin(), found->second.end());
+    }
+    if (node.function == "round") {
+      const double near = Near();
+      for (size_t i = 0; i < before_rounding_.real.size(); ++i)
+        if (FromTie(before_rounding_.real[i]) <= near) unsure.insert(i);
+    }
+    if (!unsure.empty()) unsure_[node.output] = std::move(unsure);
+  }
+
+  void Follow(const Node& node) {
+    const auto found = seen_.find(node.output);
+    if (found == seen_.end()) return;
+    Numbers& expected = values_.at(node.output);
+    if (expected.is_real())
+      CompareFloats(node, expected, found->second);
+    else
+      CompareWholes(node, expected, found->second);
+    expected = found->second;
+    unsure_.erase(node.output);
+    roundings_[node.output] = 0;
+  }
+
+  void Fail(const Node& node, std::string message) {
+    if (!followed_.failure)
+      followed_.failure = Error{ErrorKind::kWrongResult, std::move(message), "node " + node.origin};
+  }
+
+  // Each of the definition's operations rounds; kernels round less often.
+  void CompareFloats(const Node& node, const Numbers& expected, const Numbers& seen) {
+    const double largest = std::max(LargestOf(expected), 1e-30);
+    const double allowed = tolerance_ + (1 + roundings_[node.output]) * TraitsOf(expected.dtype).unit_roundoff;
+    followed_.tolerance = std::max(followed_.tolerance, allowed);
+    for (size_t i = 0; i < expected.real.size(); ++i) {
+      const double r = expected.real[i], y = seen.real[i];
+      double share = y == r || (std::isnan(y) && std::isnan(r)) ? 0 : std::abs(y - r) / largest;
+      if (std::isnan(share)) share = INFINITY;
+      if (!std::isfinite(r) && std::isfinite(y)) continue;  // it grew too large on the way, where kernels have f32
+      followed_.difference = std::max(followed_.difference, share);
+      if (share > allowed)
+        return Fail(node,
+                    fmt::format("element {} of {} is {:.9g}, wanted {:.9g}; off by {:.3g} of the largest, at most "
+                                "{:.3g} is rounding",
+                                i, expected.real.size(), y, r, share, allowed));
+    }
+  }
+
+  void CompareWholes(const Node& node, const Numbers& expected, const Numbers& seen) {
+    const std::set<size_t>& unsure = unsure_[node.output];
+    followed_.quantized += expected.whole.size();
+    for (size_t i = 0; i < expected.whole.size(); ++i) {
+      const int64_t off = std::abs(expected.whole[i] - seen.whole[i]);
+      if (off == 0) continue;
+      if (off > kMostSteps || unsure.count(i) == 0)
+        return Fail(node, fmt::format("element {} of {} is {}, wanted {}", i, expected.whole.size(), seen.whole[i],
+                                      expected.whole[i]));
+      ++followed_.ties;
+    }
+  }
+
+  Graph& graph_;
+  const std::map<ValueId, Numbers>& seen_;
+  const double tolerance_;
+  std::map<ValueId, Numbers> values_;
+  IdVector<ValueId, int> roundings_;  // to narrow floats, since values were followed
+  std::map<ValueId, std::set<size_t>> unsure_;
+  Numbers before_rounding_;  // by the last node that rounds
+  Followed followed_;
+};
+
+}  // namespace
+
+bool IsFollowed(const Graph& graph, ValueId value) {
+  return IsNarrowFloat(graph.dtype(value)) || FindQuantize(graph, value).has_value();
+}
+
+Result<Followed> FollowNetwork(Graph& graph, const std::vector<Numbers>& data, const std::map<ValueId, Numbers>& seen,
+                               double tolerance) {
+  return Follower(graph, seen, tolerance).Run(data);
+}
+
+}  // namespace hone

@@ -1,0 +1,30 @@
+// An expression of the kernel language with its type, as the writer of kernels puts them together.
+//
+// Arithmetic on narrow floats is in f32 and on bytes in i32, as the language has it: what comes of it is made narrow
+// where it is stored, and of bytes at once, since whole numbers wrap around in each operation.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ir/graph/type.h"
+
+namespace hone {
+
+struct Term {
+  std::string text;
+  DType type = DType::kF32;
+  std::optional<double> number = {};  // a literal, which takes the type of what it meets
+};
+
+bool IsByte(DType type);
+// What arithmetic on a type gives.
+DType Wide(DType type);
+
+std::string Literal(double value, DType type);
+// A term as one of another type.
+std::string As(const Term& term, DType type);
+// The type in which two terms go together without a change.
+DType Common(const Term& a, const Term& b);
+
+}  // namespace hone

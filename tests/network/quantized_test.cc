@@ -1,0 +1,485 @@
+// Quantised networks: as onnxruntime's tools write them, in whole numbers where that is the same, right where it is
+// not, and refused in one line where a file contradicts itself. Scales are powers of two, so that floats and whole
+// numbers agree exactly, ties included.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "network/graph/simplify.h"
+#include "network/onnx/import_network.h"
+#include "network/onnx/onnx_model.h"
+#include "network/run/check_network.h"
+#include "network/run/follow_network.h"
+#include "network/run/missing_operators.h"
+#include "tests/network/model_files.h"
+#include "tests/network/plan_interpreter.h"
+
+namespace hone {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kUint8 = 2, kInt8 = 3, kInt32 = 6;
+using Attributes = std::vector<ModelFileBuilder::Attribute>;
+
+struct Values {
+  std::vector<int64_t> shape;
+  int type;
+};
+
+std::string RandomBytes(const Values& values, uint32_t seed, int lowest = -128, int highest = 127) {
+  std::mt19937 random(seed);
+  std::string bytes;
+  for (int64_t i = 0; i < CountOf(values.shape); ++i) {
+    const auto value = static_cast<int32_t>(random() % static_cast<uint32_t>(highest - lowest + 1)) + lowest;
+    bytes.append(reinterpret_cast<const char*>(&value), values.type == kInt32 ? 4 : 1);
+  }
+  return bytes;
+}
+
+// A file of quantised operators, by opset 13.
+class Model {
+ public:
+  ModelFileBuilder file{21};
+
+  Model& Byte(const std::string& name, int value, int type = kUint8) {
+    file.Raw(name, {}, type, std::string(1, static_cast<char>(value)));
+    return *this;
+  }
+  // x, bytes that come from outside, as a float: `name`.
+  Model& Input(const std::string& name, const std::vector<int64_t>& shape, float scale, int zero, int type = kUint8) {
+    file.Input(name + "_q", shape, type);
+    return Dequantized(name, scale, zero, type);
+  }
+  Model& Dequantized(const std::string& name, float scale, int zero, int type = kUint8) {
+    file.Scalar(name + "_s", scale);
+    Byte(name + "_z", zero, type);
+    file.Node("DequantizeLinear", {name + "_q", name + "_s", name + "_z"}, {name});
+    return *this;
+  }
+  // A constant with a scale for each index of `axis`.
+  Model& Weight(const std::string& name, const Values& values, int64_t axis, int zero = 0, int lowest = -128,
+                int highest = 127) {
+    const int64_t count = values.shape[static_cast<size_t>(axis)];
+    std::vector<float> scales;
+    for (int64_t i = 0; i < count; ++i) scales.push_back(i % 2 == 0 ? 0.25F : 0.125F);
+    file.Raw(name + "_q", values.shape, values.type, RandomBytes(values, 3, lowest, highest))
+        .Floats(name + "_s", {count}, scales);
+    file.Raw(name + "_z", {count}, values.type, std::string(static_cast<size_t>(count), static_cast<char>(zero)));
+    file.Node("DequantizeLinear", {name + "_q", name + "_s", name + "_z"}, {name}, {{"axis", axis}});
+    return *this;
+  }
+  // In 32 bits, with the scales of x times the weight's.
+  Model& Bias(const std::string& name, int64_t count, float x_scale) {
+    std::vector<float> scales;
+    for (int64_t i = 0; i < count; ++i) scales.push_back(x_scale * (i % 2 == 0 ? 0.25F : 0.125F));
+    file.Raw(name + "_q", {count}, kInt32, RandomBytes({{count}, kInt32}, 5, -3000, 3000))
+        .Floats(name + "_s", {count}, scales);
+    file.Node("DequantizeLinear", {name + "_q", name + "_s"}, {name}, {{"axis", int64_t{0}}});
+    return *this;
+  }
+  Model& Quantized(const std::string& name, float scale, int zero, int type = kUint8) {
+    file.Scalar(name + "_s", scale);
+    Byte(name + "_z", zero, type);
+    file.Node("QuantizeLinear", {name, name + "_s", name + "_z"}, {name + "_q"});
+    return *this;
+  }
+  Model& Output(const std::string& name, int type = kUint8) {
+    file.Output(name, {}, type);
+    return *this;
+  }
+};
+
+Result<Network> Imported(const ModelFileBuilder& builder) {
+  OnnxModel model = HONE_TRY(ParseOnnx(builder.Bytes(), {"quantized.onnx", ""}));
+  Network network = HONE_TRY(BuildNetwork(model, "quantized.onnx", {}));
+  HONE_TRY(CheckComplete(network, "quantized.onnx"));
+  return network;
+}
+
+ValueNumbers AnyBytes(const Graph& graph) {
+  ValueNumbers inputs = RandomInputs(graph, 11);
+  std::mt19937 random(12);
+  for (auto& [id, numbers] : inputs) {
+    const bool is_signed = graph.dtype(id) == DType::kI8;
+    for (int64_t& value : numbers.whole) value = static_cast<int64_t>(random() % 256) - (is_signed ? 128 : 0);
+  }
+  return inputs;
+}
+
+// The kernels of a network, each of whose outputs is exactly what the file says.
+std::vector<std::string> KernelsOf(const ModelFileBuilder& builder) {
+  Result<Network> plain = Imported(builder), network = Imported(builder);
+  EXPECT_TRUE(plain && network) << plain.error().Text();
+  if (!plain || !network) return {};
+  EXPECT_TRUE(Simplify(network->graph));
+  const CallPlan plan = Lower(network->graph);
+  const ValueNumbers inputs = AnyBytes(plain->graph);
+  std::vector<Numbers> data;
+  for (ValueId input : plain->graph.inputs) data.push_back(inputs.at(input));
+  Result<std::vector<Numbers>> expected = EvaluateNetwork(plain->graph, data);
+  Result<std::vector<Numbers>> seen = InterpretPlan(network->graph, plan, inputs);
+  EXPECT_TRUE(expected && seen) << (expected ? seen.error().Text() : expected.error().Text());
+  for (size_t o = 0; expected && seen && o < seen->size(); ++o) {
+    EXPECT_EQ((*seen)[o].whole, (*expected)[o].whole) << "output " << o;
+    for (size_t i = 0; i < (*expected)[o].real.size(); ++i)
+      EXPECT_FLOAT_EQ((*seen)[o].real[i], (*expected)[o].real[i]) << "output " << o << ", element " << i;
+  }
+  std::vector<std::string> kernels;
+  for (const KernelCall& call : plan.calls) {
+    EXPECT_FALSE(call.is_host()) << call.label << ": " << call.why_host;
+    kernels.push_back(call.kernel);
+  }
+  return kernels;
+}
+
+// One kernel, which sums products of bytes and multiplies floats nowhere but after it.
+void ExpectOneOfBytes(const Model& model) {
+  const std::vector<std::string> kernels = KernelsOf(model.file);
+  ASSERT_EQ(kernels.size(), 1U) << testing::PrintToString(kernels);
+  EXPECT_THAT(kernels[0], HasSubstr("const x1: i8["));
+  EXPECT_THAT(kernels[0], HasSubstr("u8("));
+}
+
+struct ConvCase {
+  std::string name;
+  int64_t channels = 6, outputs = 8, groups = 1;
+  Attributes attributes = {};
+  int x_type = kUint8, x_zero = 131, w_type = kInt8, w_zero = 0;
+  bool has_bias = true;
+};
+
+class Convolutions : public testing::TestWithParam<ConvCase> {};
+void PrintTo(const ConvCase& each, std::ostream* out) { *out << each.name; }
+
+Model Written(const ConvCase& each, bool as_one_operator) {
+  Model model;
+  Attributes attributes = each.attributes;
+  attributes.emplace_back("group", each.groups);
+  model.Input("x", {2, each.channels, 7, 6}, 0.5F, each.x_zero, each.x_type);
+  model.Weight("w", {{each.outputs, each.channels / each.groups, 3, 3}, each.w_type}, 0, each.w_zero,
+               each.w_type == kUint8 ? 0 : -128, each.w_type == kUint8 ? 255 : 127);
+  if (each.has_bias) model.Bias("b", each.outputs, 0.5F);
+  if (!as_one_operator) {
+    model.file.Node("Conv",
+                    each.has_bias ? std::vector<std::string>{"x", "w", "b"} : std::vector<std::string>{"x", "w"}, {"y"},
+                    attributes);
+    return std::move(model.Quantized("y", 64, 120).Output("y_q"));
+  }
+  model.file.Scalar("y_s", 64);
+  model.Byte("y_z", 120);
+  std::vector<std::string> inputs = {"x_q", "x_s", "x_z", "w_q", "w_s", "w_z", "y_s", "y_z"};
+  if (each.has_bias) inputs.emplace_back("b_q");
+  model.file.Node("QLinearConv", inputs, {"y_q"}, attributes);
+  return std::move(model.Output("y_q"));
+}
+
+TEST_P(Convolutions, AreOneKernelOfBytes) {
+  ExpectOneOfBytes(Written(GetParam(), false));
+  ExpectOneOfBytes(Written(GetParam(), true));
+}
+
+const Attributes kPadded = {{"pads", std::vector<int64_t>{1, 1, 1, 1}}};
+INSTANTIATE_TEST_SUITE_P(
+    All, Convolutions,
+    testing::Values(ConvCase{.name = "plain"}, ConvCase{.name = "without_a_bias", .has_bias = false},
+                    ConvCase{.name = "padded_with_the_zero_point", .attributes = kPadded},
+                    ConvCase{.name = "strides",
+                             .attributes = {{"pads", std::vector<int64_t>{1, 2, 0, 1}},
+                                            {"strides", std::vector<int64_t>{2, 1}}}},
+                    ConvCase{.name = "dilated", .attributes = {{"dilations", std::vector<int64_t>{2, 1}}}},
+                    ConvCase{.name = "depthwise", .outputs = 6, .groups = 6, .attributes = kPadded},
+                    ConvCase{.name = "groups", .groups = 2, .attributes = kPadded},
+                    ConvCase{.name = "with_a_sign", .attributes = kPadded, .x_type = kInt8, .x_zero = -7},
+                    ConvCase{.name = "no_zero_point", .attributes = kPadded, .x_zero = 0},
+                    ConvCase{.name = "weights_around_128", .attributes = kPadded, .w_type = kUint8, .w_zero = 128}),
+    [](const testing::TestParamInfo<ConvCase>& info) { return info.param.name; });
+
+TEST(QuantizedProducts, AreOneKernelOfBytes) {
+  for (const char* op : {"MatMul", "Gemm"}) {
+    SCOPED_TRACE(op);
+    Model model;
+    const bool is_gemm = op == std::string("Gemm");
+    model.Input("x", {3, 10}, 0.5F, 12).Weight("w", {{10, 5}, kInt8}, 1);
+    if (is_gemm) model.Bias("b", 5, 0.5F);
+    model.file.Node(op, is_gemm ? std::vector<std::string>{"x", "w", "b"} : std::vector<std::string>{"x", "w"}, {"y"});
+    ExpectOneOfBytes(model.Quantized("y", 32, 128).Output("y_q"));
+  }
+  Model turned;
+  turned.Input("x", {3, 10}, 0.5F, 12).Weight("w", {{5, 10}, kInt8}, 0);
+  turned.file.Node("Gemm", {"x", "w"}, {"y"}, {{"transB", int64_t{1}}}).Node("Relu", {"y"}, {"r"});
+  ExpectOneOfBytes(turned.Quantized("r", 32, 3).Output("r_q"));
+}
+
+TEST(QuantizedProducts, OfQLinearMatMulAndQGemm) {
+  for (const char* op : {"QLinearMatMul", "QGemm"}) {
+    SCOPED_TRACE(op);
+    Model model;
+    const bool is_gemm = op == std::string("QGemm");
+    model.Input("x", {3, 10}, 0.5F, 12).Weight("w", {{10, 5}, kInt8}, 1).Bias("b", 5, 0.5F);
+    model.file.Scalar("y_s", 32);
+    model.Byte("y_z", 128);
+    std::vector<std::string> inputs = {"x_q", "x_s", "x_z", "w_q", "w_s", "w_z", "y_s", "y_z"};
+    if (is_gemm) inputs.insert(inputs.begin() + 6, "b_q");
+    model.file.Node(op, inputs, {"y_q"}, {}, is_gemm ? "com.microsoft" : "");
+    ExpectOneOfBytes(model.Output("y_q"));
+  }
+}
+
+// A scale that is no power of two meets ties: then a step more or less is right, and nothing else is.
+TEST(QuantizedResiduals, AreOneKernelWithTheConvolutionBefore) {
+  Model model;
+  model.Input("x", {1, 4, 5, 5}, 0.5F, 131).Input("r", {1, 8, 5, 5}, 8, 7).Weight("w", {{8, 4, 1, 1}, kInt8}, 0);
+  model.file.Node("Conv", {"x", "w"}, {"c"});
+  model.Quantized("c", 64, 120);
+  model.file.Node("DequantizeLinear", {"c_q", "c_s", "c_z"}, {"d"})
+      .Node("Add", {"d", "r"}, {"a"})
+      .Node("Relu", {"a"}, {"y"});
+  ExpectOneOfBytes(model.Quantized("y", 32, 0).Output("y_q"));
+}
+
+TEST(QuantizedPools, ComputeWithBytes) {
+  Model top;
+  top.Input("x", {1, 3, 6, 6}, 0.5F, 131);
+  top.file.Node("MaxPool", {"x"}, {"y"},
+                {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}});
+  const std::vector<std::string> kernels = KernelsOf(top.Quantized("y", 0.5F, 131).Output("y_q").file);
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_THAT(kernels[0], HasSubstr("maxpool2d(C=3,H=6,W=6,R=2,S=2,stride=1,pad=1,dtype=u8)"));
+  Model mean;
+  mean.Input("x", {1, 3, 4, 8}, 0.5F, 131);
+  mean.file.Node("GlobalAveragePool", {"x"}, {"y"});
+  for (const std::string& kernel : KernelsOf(mean.Quantized("y", 0.25F, 100).Output("y_q").file))
+    EXPECT_THAT(kernel, testing::AnyOf(HasSubstr("y: i32["), HasSubstr("y: u8[")));
+}
+
+TEST(QuantizedMoves, LeaveBytesAsTheyAre) {
+  Model model;
+  model.Input("x", {2, 3, 4}, 0.5F, 131);
+  model.file.Node("Transpose", {"x"}, {"t"}, {{"perm", std::vector<int64_t>{2, 0, 1}}}).Wholes("shape", {8, 3});
+  model.file.Node("Reshape", {"t", "shape"}, {"y"});
+  const std::vector<std::string> kernels = KernelsOf(model.Quantized("y", 0.5F, 131).Output("y_q").file);
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_THAT(kernels[0], testing::Not(HasSubstr("f32")));
+}
+
+TEST(OnnxruntimesOwn, QLinearOperatorsComputeWhatTheyAreMadeOf) {
+  struct Case {
+    const char* op;
+    size_t operands;
+  };
+  for (const Case& each : {Case{"QLinearAdd", 2}, Case{"QLinearMul", 2}, Case{"QLinearLeakyRelu", 1},
+                           Case{"QLinearGlobalAveragePool", 1}}) {
+    SCOPED_TRACE(each.op);
+    Model model;
+    std::vector<std::string> inputs;
+    for (const char* name : {"a", "b"}) {
+      if (inputs.size() == 3 * each.operands) break;
+      model.Input(name, {1, 4, 2, 2}, 0.5F, 130);
+      for (const char* part : {"_q", "_s", "_z"}) inputs.push_back(name + std::string(part));
+    }
+    model.file.Scalar("y_s", 1);
+    model.Byte("y_z", 100);
+    inputs.insert(inputs.end(), {"y_s", "y_z"});
+    model.file.Node(each.op, inputs, {"y_q"}, {{"alpha", 0.5F}}, "com.microsoft");
+    KernelsOf(model.Output("y_q").file);
+  }
+  Model parts;
+  parts.Input("a", {1, 2}, 0.5F, 130).Input("b", {1, 3}, 2, 3);
+  parts.file.Scalar("y_s", 1);
+  parts.Byte("y_z", 100);
+  parts.file.Node("QLinearConcat", {"y_s", "y_z", "a_q", "a_s", "a_z", "b_q", "b_s", "b_z"}, {"y_q"},
+                  {{"axis", int64_t{1}}}, "com.microsoft");
+  KernelsOf(parts.Output("y_q").file);
+}
+
+// The zero point is known when the network runs.
+TEST(DynamicallyQuantized, ProductsAreOfBytes) {
+  Model model;
+  model.file.Input("x", {3, 10}).Raw("w", {10, 5}, kInt8, RandomBytes({{10, 5}, kInt8}, 3));
+  model.file.Node("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"}).Node("MatMulInteger", {"q", "w", "z"}, {"y"});
+  const std::vector<std::string> kernels = KernelsOf(model.Output("y", kInt32).file);
+  ASSERT_FALSE(kernels.empty());
+  EXPECT_THAT(kernels.back(), HasSubstr("const x1: i8[10, 5]"));
+}
+
+TEST(DynamicallyQuantized, ConvolutionsWithPaddingAreRight) {
+  for (int padding : {0, 1}) {
+    Model model;
+    model.file.Input("x", {1, 4, 6, 6}, kUint8).Raw("w", {5, 4, 3, 3}, kInt8, RandomBytes({{5, 4, 3, 3}, kInt8}, 3));
+    model.Byte("z", 77);
+    model.file.Node("ConvInteger", {"x", "w", "z"}, {"y"}, {{"pads", std::vector<int64_t>(4, padding)}});
+    const std::vector<std::string> kernels = KernelsOf(model.Output("y", kInt32).file);
+    ASSERT_EQ(kernels.size(), 1U);
+    EXPECT_THAT(kernels[0], HasSubstr("const x1: i8["));
+  }
+}
+
+TEST(DynamicallyQuantized, NothingButZerosHasAScaleOf0) {
+  ModelFileBuilder file(13);
+  file.Input("x", {3})
+      .Node("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"})
+      .Output("q", {}, kUint8)
+      .Output("z", {}, kUint8);
+  Result<Network> network = Imported(file);
+  ASSERT_TRUE(network) << network.error().Text();
+  const CallPlan plan = Lower(network->graph);
+  Result<std::vector<Numbers>> seen =
+      InterpretPlan(network->graph, plan, {{network->graph.inputs[0], MakeNumbers(DType::kF32, {3})}});
+  ASSERT_TRUE(seen) << seen.error().Text();
+  EXPECT_EQ((*seen)[0].whole, std::vector<int64_t>(3, 0));
+  EXPECT_EQ((*seen)[1].whole, std::vector<int64_t>(1, 0));
+}
+
+// ---- near misses: floats, and right
+
+void ExpectFloats(const Model& model) {
+  for (const std::string& kernel : KernelsOf(model.file)) EXPECT_THAT(kernel, testing::Not(HasSubstr("const x1: i8[")));
+}
+
+TEST(NearlyQuantized, AScaleThatIsComputed) {
+  Model model;
+  model.file.Input("x_q", {3, 8}, kUint8).Input("x_s", {});
+  model.Byte("x_z", 3).Weight("w", {{8, 5}, kInt8}, 1);
+  model.file.Node("DequantizeLinear", {"x_q", "x_s", "x_z"}, {"x"}).Node("MatMul", {"x", "w"}, {"y"}).Output("y");
+  ExpectFloats(model);
+}
+
+TEST(NearlyQuantized, WeightsBeyondI8) {
+  Model model;
+  model.Input("x", {3, 8}, 0.5F, 12).Weight("w", {{8, 5}, kUint8}, 1, 3, 0, 255);
+  model.file.Node("MatMul", {"x", "w"}, {"y"});
+  ExpectFloats(model.Quantized("y", 32, 128).Output("y_q"));
+}
+
+TEST(NearlyQuantized, ScalesAlongTheSum) {
+  Model model;
+  model.Input("x", {3, 8}, 0.5F, 12).Weight("w", {{8, 5}, kInt8}, 0);
+  model.file.Node("MatMul", {"x", "w"}, {"y"});
+  ExpectFloats(model.Quantized("y", 32, 128).Output("y_q"));
+}
+
+TEST(NearlyQuantized, ABiasWithAnotherScaleStaysAFloat) {
+  Model model;
+  model.Input("x", {1, 4, 5, 5}, 0.5F, 131).Weight("w", {{8, 4, 3, 3}, kInt8}, 0).Bias("b", 8, 2);
+  model.file.Node("Conv", {"x", "w", "b"}, {"y"});
+  const std::vector<std::string> kernels = KernelsOf(model.Quantized("y", 64, 120).Output("y_q").file);
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_THAT(kernels[0], HasSubstr("const x1: i8["));
+}
+
+TEST(NearlyQuantized, ARoundTripByOtherParameters) {
+  for (const auto& [scale, zero] : {std::pair(0.5F, 130), std::pair(0.25F, 131)}) {
+    Model model;
+    model.Input("x", {9}, 0.5F, 131).file.Node("Identity", {"x"}, {"y"});
+    const std::vector<std::string> kernels = KernelsOf(model.Quantized("y", scale, zero).Output("y_q").file);
+    EXPECT_EQ(kernels.size(), 1U);
+  }
+}
+
+// ---- refusals
+
+void ExpectRefusal(const ModelFileBuilder& file, const std::string& message, const std::string& where) {
+  Result<Network> network = Imported(file);
+  ASSERT_FALSE(network);
+  EXPECT_EQ(network.error().kind, ErrorKind::kInvalid);
+  EXPECT_THAT(network.error().message, HasSubstr(message));
+  EXPECT_THAT(network.error().where, HasSubstr(where));
+  EXPECT_EQ(network.error().Text().find('\n'), std::string::npos);
+}
+
+TEST(BadQuantization, ScalesThatAreNoPositiveNumbers) {
+  for (float scale : {0.0F, -0.5F, NAN, INFINITY}) {
+    for (const char* op : {"QuantizeLinear", "DequantizeLinear"}) {
+      Model model;
+      const bool quantizes = op == std::string("QuantizeLinear");
+      model.file.Input("x", {4}, quantizes ? 1 : kUint8).Scalar("s", scale);
+      model.Byte("z", 3);
+      model.file.Node(op, {"x", "s", "z"}, {"y"}).Output("y", {}, quantizes ? kUint8 : 1);
+      ExpectRefusal(model.file, "a scale of", std::string("node n_y (") + op + ")");
+    }
+    Model model;
+    model.Input("x", {1, 4, 5, 5}, scale, 3);
+    ExpectRefusal(model.Output("x", 1).file, "wanted a positive number", "node n_x");
+  }
+}
+
+TEST(BadQuantization, ScalesAndZeroPointsOfTheWrongLength) {
+  Model scales;
+  scales.file.Input("x", {2, 3})
+      .Floats("s", {2}, {1, 1})
+      .Node("QuantizeLinear", {"x", "s"}, {"y"})
+      .Output("y", {}, kUint8);
+  ExpectRefusal(scales.file, "a scale of 2 along dimension 1 of 2x3", "node n_y (QuantizeLinear)");
+  Model zeros;
+  zeros.file.Input("x", {2, 3}).Floats("s", {3}, {1, 1, 1}).Raw("z", {2}, kUint8, "ab");
+  zeros.file.Node("QuantizeLinear", {"x", "s", "z"}, {"y"}).Output("y", {}, kUint8);
+  ExpectRefusal(zeros.file, "a zero point of 2 for a scale of 3", "node n_y (QuantizeLinear)");
+  Model products;
+  products.file.Input("a", {2, 3}, kUint8).Input("b", {3, 4}, kUint8).Raw("z", {3}, kUint8, "abc");
+  products.file.Node("MatMulInteger", {"a", "b", "", "z"}, {"y"}).Output("y", {}, kInt32);
+  ExpectRefusal(products.file, "3 zero points for 3x4", "node n_y (MatMulInteger)");
+}
+
+TEST(BadQuantization, ZeroPointsOfAnotherTypeOrOutOfRange) {
+  Model type;
+  type.file.Input("x", {4}, kUint8).Scalar("s", 1);
+  type.Byte("z", 3, kInt8);
+  type.file.Node("DequantizeLinear", {"x", "s", "z"}, {"y"}).Output("y");
+  ExpectRefusal(type.file, "a zero point of i8 for u8", "node n_y (DequantizeLinear)");
+  Model range;
+  range.file.Input("x", {4}, kInt32).Scalar("s", 1).Raw("z", {}, kInt32, std::string("\1\0\0\0", 4));
+  range.file.Node("DequantizeLinear", {"x", "s", "z"}, {"y"}).Output("y");
+  ExpectRefusal(range.file, "a zero point that is not 0", "node n_y (DequantizeLinear)");
+}
+
+TEST(BadQuantization, ProductsOfOtherThanBytes) {
+  ModelFileBuilder file(13);
+  file.Input("a", {2, 3}, kInt32)
+      .Input("b", {3, 4}, kUint8)
+      .Node("MatMulInteger", {"a", "b"}, {"y"})
+      .Output("y", {}, kInt32);
+  ExpectRefusal(file, "it multiplies i32, wanted bytes", "node n_y (MatMulInteger)");
+}
+
+// ---- following kernels by definition
+
+TEST(Following, SeesAWrongStepAndTakesATie) {
+  ModelFileBuilder file(13);
+  file.Input("x", {3}).Scalar("s", 1).Node("QuantizeLinear", {"x", "s"}, {"q"}).Output("q", {}, kUint8);
+  Result<Network> network = Imported(file);
+  ASSERT_TRUE(network);
+  Graph& graph = network->graph;
+  Numbers x = MakeNumbers(DType::kF32, {3}), seen = MakeNumbers(DType::kU8, {3});
+  x.real = {0.5, 3.2, 7};
+  seen.whole = {1, 3, 7};  // 0 and 1 are as near
+  const ValueId output = graph.outputs[0];
+  Result<Followed> tie = FollowNetwork(graph, {x}, {{output, seen}}, 1e-6);
+  ASSERT_TRUE(tie);
+  EXPECT_FALSE(tie->failure) << tie->failure->Text();
+  EXPECT_EQ(tie->ties, 1U);
+  EXPECT_EQ(tie->quantized, 3U);
+  for (size_t wrong : {1U, 2U}) {
+    Numbers other = seen;
+    ++other.whole[wrong];
+    EXPECT_TRUE(FollowNetwork(graph, {x}, {{output, other}}, 1e-6)->failure);
+  }
+}
+
+TEST(Following, HoldsNarrowFloatsToTheirOwnRounding) {
+  ModelFileBuilder file(13);
+  constexpr int kHalf = 10;
+  file.Input("x", {2}, kHalf).Node("Exp", {"x"}, {"y"}).Output("y", {}, kHalf);
+  Result<Network> network = Imported(file);
+  ASSERT_TRUE(network);
+  Numbers x = MakeNumbers(DType::kF16, {2}), seen = x;
+  seen.real = {1, 1.0009765625};
+  const ValueId output = network->graph.outputs[0];
+  EXPECT_FALSE(FollowNetwork(network->graph, {x}, {{output, seen}}, 1e-6)->failure);
+  seen.real[1] = 1.0029296875;
+  EXPECT_TRUE(FollowNetwork(network->graph, {x}, {{output, seen}}, 1e-6)->failure);
+}
+
+}  // namespace
+}  // namespace hone
