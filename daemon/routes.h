@@ -63,6 +63,7 @@ using NextPart = std::function<Result<Reply>(const std::stop_token& stop)>;
   IN_PARTS(List, Lane::kList)                                              \
   IN_PARTS(Verify, Lane::kWork)                                            \
   ONCE(Text, request.what == TextKind::kCode ? Lane::kWork : Lane::kQuick) \
+  ONCE(TargetText, Lane::kWork)                                            \
   ONCE(Predict, Lane::kWork)                                               \
   ONCE(Explain, Lane::kWork)                                               \
   IN_PARTS(Export, Lane::kList)                                            \

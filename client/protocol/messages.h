@@ -39,7 +39,8 @@ inline constexpr uint16_t kProtocolMax = 1;  // newest
   X(Health, 34, kOne)    \
   X(Export, 36, kMany)   \
   X(Upload, 38, kOne)    \
-  X(Import, 40, kMany)
+  X(Import, 40, kMany)   \
+  X(TargetText, 42, kOne)
 
 enum class MessageType : uint16_t {
   kError = 1,   // ErrorReply, in place of any reply
@@ -266,6 +267,19 @@ struct TextRequest {
   HONE_FIELDS(what, name)
 };
 struct TextReply {
+  std::string fingerprint;
+  std::string text;
+  HONE_FIELDS(fingerprint, text)
+};
+
+// The same for a device: of its record, or, of code, as it would be built now; compiles and keeps nothing.
+struct TargetTextRequest {
+  TextKind what = TextKind::kSchedule;
+  KernelName name;
+  std::string target;  // as GetRequest's
+  HONE_FIELDS(what, name, target)
+};
+struct TargetTextReply {
   std::string fingerprint;
   std::string text;
   HONE_FIELDS(fingerprint, text)

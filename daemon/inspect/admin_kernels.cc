@@ -1,6 +1,7 @@
 // What there is to tell of one kernel: its time without compiling it, why its code is as it is, and that code as text.
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "daemon/inspect/record_facts.h"
 #include "daemon/routes.h"
@@ -31,6 +32,24 @@ Result<TextReply> AnswerText(Admin& admin, const TextRequest& request) {
   std::string code = HONE_TRY(admin.own.Explain({record.key.canonical, record.schedule, target},
                                                 std::chrono::steady_clock::now() + std::chrono::seconds(30)));
   return TextReply{record.key.fingerprint.Hex(), std::move(code)};
+}
+
+Result<TargetTextReply> AnswerTargetText(Admin& admin, const TargetTextRequest& request) {
+  KernelRequest ask{request.name.kernel, request.target, static_cast<int>(std::min(request.name.threads, 4096u))};
+  if (request.name.is_fingerprint) {
+    const Record of_some_target = HONE_TRY(admin.FindRecord(request.name.kernel));
+    ask.kernel = of_some_target.key.canonical;
+    ask.threads = 0;  // the text says
+  }
+  const ResolvedKernel identity = HONE_TRY(admin.path.Identify(ask));
+  const std::optional<CacheHit> hit = HONE_TRY(admin.cache.Lookup(identity.key, Counting::kNot));
+  TargetTextReply reply{identity.key.fingerprint.Hex(), hit ? InWordsOfToday(hit->record.schedule) : ""};
+  if (request.what == TextKind::kCode)
+    reply.text = HONE_TRY(admin.own.Explain({identity.key.canonical, hit ? hit->record.schedule : "", identity.target},
+                                            std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  else if (!hit)
+    return Error{ErrorKind::kNotFound, "there is no record of it for this device", request.target};
+  return reply;
 }
 
 }  // namespace hone

@@ -169,6 +169,26 @@ TEST_F(OtherDevices, ThatAreNotHereAreNotRefinedInIdleTime) {
   EXPECT_EQ(RecordOf("scripted:old")->origin, Origin::kDefault);
 }
 
+TEST_F(OtherDevices, HaveTextsOfTheirOwn) {
+  Channel channel = server_.Connect();
+  const auto ask = [&](TextKind what, KernelName name, const std::string& target) {
+    return channel.Call(TargetTextRequest{what, std::move(name), target}, Soon());
+  };
+  EXPECT_EQ(ask(TextKind::kSchedule, {kKernel, false, 0}, "scripted:0").error().kind, ErrorKind::kNotFound);
+  const Result<TargetTextReply> code = ask(TextKind::kCode, {kKernel, false, 0}, "scripted:old");
+  ASSERT_TRUE(code) << code.error().Text();
+  EXPECT_FALSE(code->text.empty());
+  EXPECT_FALSE(RecordOf("scripted:old"));  // nothing was kept
+  Result<GetReply> reply = Get("scripted:0");
+  ASSERT_TRUE(reply) << reply.error().Text();
+  const Result<TargetTextReply> schedule = ask(TextKind::kSchedule, {reply->fingerprint, true, 0}, "scripted:0");
+  ASSERT_TRUE(schedule) << schedule.error().Text();
+  EXPECT_EQ(schedule->fingerprint, reply->fingerprint);
+  EXPECT_EQ(schedule->text, RecordOf("scripted:0")->schedule);
+  EXPECT_EQ(ask(TextKind::kSchedule, {reply->fingerprint, true, 0}, "scripted:1").error().kind, ErrorKind::kNotFound);
+  EXPECT_THAT(ask(TextKind::kCode, {kKernel, false, 0}, "toaster:0").error().Text(), HasSubstr("there is: cpu"));
+}
+
 TEST_F(OtherDevices, AreTuned) {
   ASSERT_TRUE(Get(""));
   ASSERT_TRUE(Get("scripted:1"));

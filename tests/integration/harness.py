@@ -140,7 +140,7 @@ class Directory:
             "XDG_CONFIG_HOME": os.path.join(self.path, "config"),
         }
         for name, value in os.environ.items():
-            if name.startswith(("ASAN_", "TSAN_", "UBSAN_", "LSAN_")):
+            if name.startswith(("ASAN_", "TSAN_", "UBSAN_", "LSAN_")) or name == "VIRTUAL_ENV":  # which may have NVRTC
                 self.environment[name] = value
 
     def remove(self):

@@ -167,6 +167,29 @@ class Commands(harness.HoneTest):
         self.hone("show", "zz", status=1)
         self.hone("show", "0123456789abcdef", status=1)
 
+    def test_code_of_each_kind_of_device(self):
+        self.start()
+        kinds = {target.split(" ")[0] for target in self.hone_json("status")[0]["targets"]}
+        for kind, target, word in [("opencl", "opencl:0", "__kernel"), ("vulkan", "vulkan:0", "#version 450"),
+                                   ("cuda", "cuda:sm_90", "__global__")]:
+            with self.subTest(kind):
+                if kind not in kinds:
+                    self.hone("code", SMALL, "--target", target, status=1)
+                    print(f"[SKIP] nothing for {kind} is here")
+                    continue
+                code = self.hone("code", SMALL, "--target", target)
+                self.assertIn("# schedule", code)
+                self.assertIn(word, code)
+                self.assertEqual(self.hone_json("ls"), [])  # printing keeps nothing
+        if "cuda" in kinds:
+            served = self.hone_json("get", SMALL, "--target", "cuda:sm_90")[0]
+            self.assertIs(served["verified"], False)
+            self.assertIn("unchecked=sm_90", served["target"])
+            self.assertIs(self.hone_json("ls")[0]["verified"], False)
+            self.assertIs(self.hone_json("show", served["fingerprint"])[0]["verified"], False)
+            self.assertIn("unverified", self.hone("ls"))
+            self.hone("run", SMALL, "--target", "cuda:sm_90", status=1)
+
     def test_pin_unpin_rm_are_durable(self):
         daemon = self.start()
         fingerprint = self.hone_json("get", SMALL)[0]["fingerprint"]
