@@ -1,4 +1,5 @@
-// Written after the API's manual: no machine with such a device has run it yet.
+// Written after the API's manual, and run by tests against a driver without a device (tests/support/fake_cuda): no
+// machine with such a device has run it yet. bench/gpu_machine.py does.
 #include "backends/drivers/cuda_context.h"
 
 #include <dlfcn.h>

@@ -25,7 +25,7 @@ using Stream = CUstream_st*;
 using Event = CUevent_st*;
 
 inline constexpr Status kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kStubLibrary = 34, kNoDevice = 100,
-                        kInvalidImage = 200, kNoBinaryForGpu = 209, kUnsupportedPtx = 222, kNotFound = 500;
+                        kInvalidImage = 200, kNoBinaryForGpu = 209, kNotFound = 500;
 inline constexpr Attribute kMaxThreadsPerBlock = 1, kMaxSharedPerBlock = 8, kMultiprocessors = 16, kComputeMode = 20,
                            kL2Bytes = 38, kMajor = 75, kMinor = 76, kMaxSharedPerBlockOptIn = 97;
 inline constexpr int kComputeModeProhibited = 2;

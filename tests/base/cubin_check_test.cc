@@ -1,43 +1,18 @@
 // What CUDA's driver is handed lies wholly inside its bytes, whatever its tables say.
 #include "base/cubin_check.h"
 
-#include <elf.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 #include <vector>
 
+#include "tests/support/some_cubin.h"
+
 namespace hone {
 namespace {
 
-// A file with a segment and three sections: none, one of eight bytes, one that only memory has.
-struct Cubin {
-  Elf64_Ehdr header{};
-  Elf64_Phdr segment{};
-  Elf64_Shdr sections[3]{};
-  char body[8] = "code";
-
-  Cubin() {
-    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_machine = 190;
-    header.e_phoff = offsetof(Cubin, segment);
-    header.e_phentsize = sizeof segment;
-    header.e_phnum = 1;
-    header.e_shoff = offsetof(Cubin, sections);
-    header.e_shentsize = sizeof sections[0];
-    header.e_shnum = 3;
-    header.e_shstrndx = 1;
-    segment.p_offset = sections[1].sh_offset = offsetof(Cubin, body);
-    segment.p_filesz = sections[1].sh_size = sizeof body;
-    sections[1].sh_type = SHT_PROGBITS;
-    sections[2].sh_type = SHT_NOBITS;
-    sections[2].sh_offset = offsetof(Cubin, body);
-    sections[2].sh_size = 1 << 20;
-  }
-};
+using Cubin = testing::CubinParts;
 
 bool IsTaken(const Cubin& cubin, size_t size = sizeof(Cubin)) {
   // Of exactly that size, so that a sanitizer sees what is read beyond.

@@ -95,7 +95,7 @@ TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
       std::ranges::sort(ours);
       ASSERT_EQ(shared.size(), ours.size()) << *report;
       for (size_t i = 0; i < shared.size(); ++i) {
-        EXPECT_GE(shared[i], ours[i]);
+        EXPECT_GE(shared[i] + 64, ours[i]) << "we round arrays up";
         EXPECT_LE(shared[i], ours[i] + 1024 + 64) << "sm_90 keeps 1024 bytes for itself";
         EXPECT_LE(ours[i], 49152);
       }

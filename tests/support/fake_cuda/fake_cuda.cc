@@ -1,0 +1,219 @@
+// A libcuda.so.1 without a device: CUDA's driver API as far as backends/drivers/cuda_context.cc calls it, with the
+// host's memory as a device's. It is stricter than the real one where that is what tests want: calls need a current
+// context, copies lie inside one allocation, arguments of launches are aligned. "Code" is a file that CheckCubin takes;
+// which function a launch means, its name says (kFunctions). Single-threaded.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "backends/drivers/cuda_driver.h"
+
+namespace {
+
+using namespace hone::cuda;
+
+constexpr Status kInvalidContext = 201, kIllegalAddress = 700;
+constexpr size_t kDeviceBytes = size_t{1} << 30;
+
+struct State {
+  std::map<Address, size_t> memory;  // begin, bytes
+  size_t allocated = 0;
+  int contexts = 0, modules = 0, streams = 0, events = 0;
+  Status sticky = kSuccess;  // what every later call answers
+  float clock_ms = 0;        // of the device: a launch takes half of one
+};
+State state;
+thread_local Context current = nullptr;
+const Context kContext = reinterpret_cast<Context>(&state);
+
+// What every call that needs a context begins with.
+#define FAKE_ENTER()                                                        \
+  do {                                                                      \
+    if (state.sticky != kSuccess) return state.sticky;                      \
+    if (current != kContext || state.contexts == 0) return kInvalidContext; \
+  } while (false)
+
+bool Holds(Address address, size_t bytes) {
+  auto after = state.memory.upper_bound(address);
+  if (after == state.memory.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address >= begin && address - begin <= size && bytes <= size - (address - begin);
+}
+
+struct Call {
+  unsigned threads;
+  void** parameters;
+  float* Pointer(int i) const { return *static_cast<float**>(parameters[i]); }
+};
+
+void Twice(const Call& call) {
+  for (unsigned i = 0; i < call.threads; ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * 2;
+}
+void Thrice(const Call& call) {
+  for (unsigned i = 0; i < call.threads; ++i) call.Pointer(1)[i] = call.Pointer(0)[i] * 3;
+}
+void Stray(const Call& call) {
+  Twice(call);
+  call.Pointer(1)[-1] = 1;
+}
+void Fault(const Call&) { state.sticky = kIllegalAddress; }
+void Endless(const Call&) {
+  for (volatile int forever = 1; forever != 0;) continue;
+}
+
+struct Known {
+  std::string_view name;
+  void (*run)(const Call&);
+};
+constexpr Known kFunctions[] = {
+    {"twice", Twice}, {"thrice", Thrice}, {"stray", Stray}, {"fault", Fault}, {"endless", Endless}};
+
+}  // namespace
+
+extern "C" {
+
+// For tests in the same process: what was made and not released.
+__attribute__((visibility("default"))) int FakeCudaHeld() {
+  return state.contexts + state.modules + state.streams + state.events + static_cast<int>(state.memory.size());
+}
+
+#define FAKE __attribute__((visibility("default"))) Status
+
+FAKE cuInit(unsigned) { return kSuccess; }
+FAKE cuDriverGetVersion(int* version) { return *version = 12040, kSuccess; }
+FAKE cuGetErrorString(Status code, const char** text) {
+  *text = code == kOutOfMemory      ? "out of memory"
+          : code == kIllegalAddress ? "an illegal memory access was encountered"
+                                    : "unknown error";
+  return kSuccess;
+}
+FAKE cuDeviceGetCount(int* count) { return *count = 2, kSuccess; }
+FAKE cuDeviceGet(Device* device, int i) { return *device = i, kSuccess; }
+FAKE cuDeviceGetName(char* name, int size, Device device) {
+  std::snprintf(name, static_cast<size_t>(size), "Fake GPU %d", device);
+  return kSuccess;
+}
+FAKE cuDeviceGetAttribute(int* value, Attribute attribute, Device device) {
+  const std::map<Attribute, int> values = {{kMaxThreadsPerBlock, 1024},
+                                           {kMaxSharedPerBlock, 49152},
+                                           {kMaxSharedPerBlockOptIn, 101376},
+                                           {kMultiprocessors, 3},
+                                           {kL2Bytes, 1 << 20},
+                                           {kMajor, 8},
+                                           {kMinor, 6},
+                                           {kComputeMode, device == 0 ? 0 : kComputeModeProhibited}};
+  const auto found = values.find(attribute);
+  if (found == values.end()) return kInvalidValue;
+  return *value = found->second, kSuccess;
+}
+FAKE cuDevicePrimaryCtxRetain(Context* context, Device) { return ++state.contexts, *context = kContext, kSuccess; }
+FAKE cuDevicePrimaryCtxRelease_v2(Device) { return --state.contexts, kSuccess; }
+FAKE cuCtxSetCurrent(Context context) { return current = context, state.sticky; }
+
+FAKE cuModuleLoadDataEx(Module* module, const void* image, unsigned options, JitOption* option, void** value) {
+  FAKE_ENTER();
+  if (std::memcmp(image, "\177ELF", 4) != 0) {
+    for (unsigned i = 0; i < options; ++i)
+      if (option[i] == kJitErrorLog) std::strcpy(static_cast<char*>(value[i]), "no such code");
+    return kInvalidImage;
+  }
+  return ++state.modules, *module = reinterpret_cast<Module>(&state), kSuccess;
+}
+FAKE cuModuleUnload(Module) { return --state.modules, kSuccess; }
+FAKE cuModuleGetFunction(Function* function, Module, const char* name) {
+  FAKE_ENTER();
+  const auto* found = std::ranges::find(kFunctions, std::string_view(name), &Known::name);
+  if (found == std::end(kFunctions)) return kNotFound;
+  *function = reinterpret_cast<Function>(const_cast<Known*>(found));
+  return kSuccess;
+}
+
+FAKE cuMemAlloc_v2(Address* address, size_t bytes) {
+  FAKE_ENTER();
+  if (bytes == 0) return kInvalidValue;
+  if (bytes > kDeviceBytes - state.allocated) return kOutOfMemory;
+  void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *address = reinterpret_cast<Address>(memory);
+  state.memory[*address] = bytes;
+  state.allocated += bytes;
+  return kSuccess;
+}
+FAKE cuMemFree_v2(Address address) {
+  FAKE_ENTER();
+  const auto found = state.memory.find(address);
+  if (found == state.memory.end()) return kInvalidValue;
+  state.allocated -= found->second;
+  state.memory.erase(found);
+  std::free(reinterpret_cast<void*>(address));
+  return kSuccess;
+}
+FAKE cuMemsetD8Async(Address address, unsigned char value, size_t bytes, Stream) {
+  FAKE_ENTER();
+  if (!Holds(address, bytes)) return kInvalidValue;
+  std::memset(reinterpret_cast<void*>(address), value, bytes);
+  return kSuccess;
+}
+FAKE cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, Stream) {
+  FAKE_ENTER();
+  if (!Holds(to, bytes)) return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return kSuccess;
+}
+FAKE cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, Stream) {
+  FAKE_ENTER();
+  if (!Holds(from, bytes)) return kInvalidValue;
+  std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+  return kSuccess;
+}
+FAKE cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream) {
+  FAKE_ENTER();
+  if (!Holds(to, bytes) || !Holds(from, bytes)) return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+  return kSuccess;
+}
+
+FAKE cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                    unsigned block_y, unsigned block_z, unsigned, Stream, void** parameters, void** extra) {
+  FAKE_ENTER();
+  const Call call{grid_x * grid_y * grid_z * block_x * block_y * block_z, parameters};
+  if (extra != nullptr || block_x * block_y * block_z > 1024) return kInvalidValue;
+  for (int i = 0; i < 2; ++i)
+    if (reinterpret_cast<uintptr_t>(call.Pointer(i)) % 16 != 0) return kIllegalAddress;
+  reinterpret_cast<const Known*>(function)->run(call);
+  state.clock_ms += 0.5F;
+  return kSuccess;
+}
+
+FAKE cuStreamCreate(Stream* stream, unsigned flags) {
+  FAKE_ENTER();
+  if (flags != kStreamNonBlocking) return kInvalidValue;
+  return ++state.streams, *stream = reinterpret_cast<Stream>(&state), kSuccess;
+}
+FAKE cuStreamDestroy_v2(Stream) { return --state.streams, kSuccess; }
+FAKE cuStreamSynchronize(Stream) {
+  FAKE_ENTER();
+  return kSuccess;
+}
+FAKE cuEventCreate(Event* event, unsigned) {
+  FAKE_ENTER();
+  return ++state.events, *event = reinterpret_cast<Event>(new float(0)), kSuccess;
+}
+FAKE cuEventDestroy_v2(Event event) {
+  delete reinterpret_cast<float*>(event);
+  return --state.events, kSuccess;
+}
+FAKE cuEventRecord(Event event, Stream) {
+  FAKE_ENTER();
+  return *reinterpret_cast<float*>(event) = state.clock_ms, kSuccess;
+}
+FAKE cuEventElapsedTime(float* milliseconds, Event from, Event to) {
+  FAKE_ENTER();
+  return *milliseconds = *reinterpret_cast<float*>(to) - *reinterpret_cast<float*>(from), kSuccess;
+}
+
+}  // extern "C"
