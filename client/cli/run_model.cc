@@ -34,6 +34,7 @@ void AllowManyFiles() {
 
 struct Share {
   std::string label;
+  std::string kernel;  // as it was asked for; "": none
   int64_t calls = 0;
   double time_us = 0;    // of all its calls
   std::string why_host;  // "": a kernel
@@ -87,6 +88,7 @@ Result<void> MeasureShares(Executor& executor, const CallPlan& plan, ModelReport
     const KernelCall& call = plan.calls[i];
     Share& share = shares[call.is_host() ? "host " + call.label : call.kernel];
     share.label = call.label;
+    share.kernel = call.kernel;
     share.why_host = call.why_host;
     ++share.calls;
     share.time_us += times[i][kRuns / 2];
@@ -197,6 +199,7 @@ void PrintJson(const std::string& path, const ModelReport& report) {
   for (const Share& share : report.shares) {
     Json row;
     row.Set("kernel", share.label).Set("calls", share.calls).Set("time_us", share.time_us);
+    if (!share.kernel.empty() && share.kernel != share.label) row.Set("text", share.kernel);
     if (!share.why_host.empty()) row.Set("no_kernel", share.why_host);
     shares.push_back(std::move(row));
   }

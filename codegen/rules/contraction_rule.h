@@ -50,10 +50,10 @@ class ContractionRule {
   void ScheduleInRegisters(const std::string& stage);
   bool IsTrimmed(AxisId axis, TrimWay way) const;
   void PackVectorOperand();
-  std::vector<LayoutDim> GroupedLayout(const std::vector<std::string>& names, const AccessPattern& access,
+  std::vector<LayoutDim> GroupedLayout(const std::vector<std::string>& names, const AccessPattern& access, AxisId axis,
                                        int64_t width) const;
   void PackGroups();
-  void CopyRowGroups();
+  void CopyGroups();
   void FinishSum(std::vector<std::string> order, const std::vector<std::string>& unrolled, const std::string& group,
                  const std::string& lanes, const std::string& tile_loop);
   void PackRowOperand();

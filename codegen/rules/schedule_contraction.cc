@@ -82,7 +82,7 @@ void ContractionRule::Emit() {
   TrimPadding();
   ChooseReductionBlock();
   if (c_.group > 1)
-    PackGroups(), CopyRowGroups();
+    PackGroups(), CopyGroups();
   else
     PackVectorOperand();
   PackRowOperand();

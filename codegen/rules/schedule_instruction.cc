@@ -141,9 +141,9 @@ Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
 
 // ---- ContractionRule
 
-// [vector axis / width, the rest, the grouped axis / group in its place, vector axis % width, grouped axis % group]
+// [axis / width, the rest, the grouped axis / group in its place, axis % width, grouped axis % group]
 std::vector<LayoutDim> ContractionRule::GroupedLayout(const std::vector<std::string>& names,
-                                                      const AccessPattern& access, int64_t width) const {
+                                                      const AccessPattern& access, AxisId axis, int64_t width) const {
   std::vector<LayoutDim> layout, innermost;
   std::vector<bool> placed(names.size());
   auto place = [&](AxisId axis, int64_t factor) {
@@ -154,23 +154,26 @@ std::vector<LayoutDim> ContractionRule::GroupedLayout(const std::vector<std::str
     layout.push_back(factor > 1 ? Quotient(name, factor) : Whole(name));
     if (factor > 1) innermost.push_back(Remainder(name, factor));
   };
-  if (width > 1) place(tile_.vector_axis, width);
+  if (width > 1) place(axis, width);
   for (const std::vector<AxisId>* axes : {&c_.batch, &c_.only[0], &c_.only[1], &c_.reduce})
-    for (AxisId axis : *axes) place(axis, axis == c_.use.grouped ? c_.group : 1);
+    for (AxisId other : *axes) place(other, other == c_.use.grouped ? c_.group : 1);
   for (size_t d = 0; d < names.size(); ++d)
     if (!placed[d]) layout.insert(layout.begin(), Whole(names[d]));
   layout.insert(layout.end(), innermost.begin(), innermost.end());
   return layout;
 }
 
-// The constant, ahead of time: a group is moved at once.
+// The constant, ahead of time: a group is moved at once. Vectors are read of it, or its rows.
 void ContractionRule::PackGroups() {
-  const AccessPattern& access = c_.operands[tile_.vector_operand];
+  const AccessPattern& access = c_.operands[c_.use.packed];
+  const bool is_rows = c_.use.packed != tile_.vector_operand;
+  row_is_packed_const_ = is_rows;
   const Tensor tensor = planner_.kernel().tensors[access.tensor];
   const std::string name = tensor.name, copy = planner_.FreshName(name + "_panel");
   const std::string grouped = Name(c_.use.grouped);
   const std::vector<std::string> names = planner_.CopyAxes(name, pair_.sum);
-  const std::vector<LayoutDim> layout = GroupedLayout(names, access, width_);
+  const std::vector<LayoutDim> layout = is_rows ? GroupedLayout(names, access, tile_.row_axis[1], tile_.rows[1])
+                                                : GroupedLayout(names, access, tile_.vector_axis, width_);
   const bool is_operand = tensor.kind == TensorKind::kInput;
   HONE_CHECK(planner_.CacheRead(name, copy, pair_.sum, is_operand ? Scope::kConst : Scope::kWorkspace,
                                 is_operand ? layout : std::vector<LayoutDim>{}));
@@ -188,7 +191,7 @@ void ContractionRule::PackGroups() {
   planner_.Reorder(copy, order);
   planner_.Vectorize(copy, {grouped + ".1"});
   planner_.MarkScheduled(copy);
-  if (planner_.Bytes(access.tensor) > planner_.machine().l2_bytes / 8) streamed_ = copy;
+  if (!is_rows && planner_.Bytes(access.tensor) > planner_.machine().l2_bytes / 8) streamed_ = copy;
   if (c_.correction.empty()) return;
   const Stage correction = planner_.StageNamed(c_.correction);
   planner_.Store(c_.correction, Scope::kConst);
@@ -196,10 +199,10 @@ void ContractionRule::PackGroups() {
   planner_.MarkScheduled(c_.correction);
 }
 
-// The other operand, where a group of it does not lie side by side: a copy whose rows are interleaved. Vectors along
-// what is contiguous go through registers, whatever makes them of the operand.
-void ContractionRule::CopyRowGroups() {
-  const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
+// The other operand, where a group of it does not lie side by side: a copy whose rows are interleaved, in panels where
+// vectors are read of it. Vectors along what is contiguous go through registers, whatever makes them of the operand.
+void ContractionRule::CopyGroups() {
+  const AccessPattern& access = c_.operands[1 - c_.use.packed];
   if (access.strides[c_.use.grouped] == 1) return;
   const Tensor tensor = planner_.kernel().tensors[access.tensor];
   const std::string copy = planner_.FreshName(tensor.name + "_interleaved");
@@ -217,8 +220,11 @@ void ContractionRule::CopyRowGroups() {
   const size_t grouped = *access.dimension[c_.use.grouped];
   const size_t last = stage.axes.size() - 1;
   std::vector<LayoutDim> layout;
-  for (size_t d = 0; d <= last; ++d)
+  const bool in_panels = c_.use.packed != tile_.vector_operand && access.IsPlain();
+  if (in_panels) layout.push_back(Quotient(stage.axes[last].name, width_));
+  for (size_t d = 0; d < last; ++d)
     layout.push_back(d == grouped ? Quotient(stage.axes[d].name, c_.group) : Whole(stage.axes[d].name));
+  layout.push_back(in_panels ? Remainder(stage.axes[last].name, width_) : Whole(stage.axes[last].name));
   layout.push_back(Remainder(stage.axes[grouped].name, c_.group));
   planner_.Store(copy, Scope::kWorkspace, layout);
 

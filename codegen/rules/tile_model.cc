@@ -159,8 +159,16 @@ std::optional<VectorSide> SideAlong(const SchedulePlanner& planner, const Contra
   if (side.extent < 2 || c.reduce.empty()) return std::nullopt;
   side.plain = access.IsPlain();
   side.contiguous = access.strides[axis] == 1 && c.group == 1;  // groups of steps lie nowhere side by side in lanes
-  if (c.group > 1 && (operand != c.use.packed || side.extent < c.lanes)) return std::nullopt;
-  if (!side.plain && !side.contiguous) return std::nullopt;
+  if (c.group > 1) {
+    // The other operand becomes a copy in groups, whose lanes lie side by side where the elements of its last dimension
+    // did.
+    const Tensor& tensor = planner.kernel().tensors[access.tensor];
+    const bool is_interleaved = access.strides[axis] == 1 && access.strides[c.use.grouped] != 1 &&
+                                UpperExtent(planner.kernel(), tensor.shape.back()) >= side.extent;
+    if (side.extent < c.lanes || (operand != c.use.packed && !is_interleaved)) return std::nullopt;
+  } else if (!side.plain && !side.contiguous) {
+    return std::nullopt;
+  }
   side.lanes = std::min<int64_t>(c.lanes, BitCeil(side.extent));
   side.is_const = planner.kernel().tensors[access.tensor].is_const;
   side.bytes = static_cast<double>(planner.Bytes(access.tensor));
@@ -236,7 +244,7 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   double cycles = batch * vector_tiles * row_tiles * (steps * step + stores + loops);
   // A panel that is not constant comes from where the operand lies once for all row tiles: while it is packed, or under
   // the first of them.
-  if (side.plain && !side.is_const) {
+  if (side.plain && !side.is_const && c.group == 1) {
     // Lines that two tiles share stay in the second level, or are fetched twice.
     const bool far = side.bytes > static_cast<double>(machine.l2_bytes);
     const double lines =
@@ -298,7 +306,7 @@ std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Co
             if (rows0 * rows1 * vectors + vectors + 1 > registers) continue;
             const double row_tiles =
                 Tiles(side->inner_extent, rows1) * Tiles(side->outer_extent, rows0) * side->other_rows;
-            for (bool direct : WaysToRead(*side, row_tiles))
+            for (bool direct : c.group > 1 ? std::vector<bool>{false} : WaysToRead(*side, row_tiles))
               tiles.push_back({v,
                                axis,
                                vectors,

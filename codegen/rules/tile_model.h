@@ -20,7 +20,7 @@ struct PaddedWindow {
 // How an instruction that sums several products in a lane does a contraction.
 struct InstructionUse {
   const Instruction* instruction = nullptr;  // codegen/instructions.h
-  int packed = 0;                            // the operand that vectors are read of, packed in groups
+  int packed = 0;                            // the constant operand: hone_pack brings its groups together
   AxisId grouped;                            // the reduction axis whose steps are taken in groups
 };
 

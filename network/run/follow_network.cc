@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "ir/graph/dtype_traits.h"
 #include "network/graph/quantization.h"
@@ -45,7 +44,7 @@ class Follower {
       if (IsNarrowFloat(result->dtype)) ++roundings_[node.output];
       if (node.kind == NodeKind::kUnary && node.function == "round") before_rounding_ = *arguments[0];
       values_[node.output] = *std::move(result);
-      FindUnsure(node);
+      HONE_TRY(FindUnsure(node));
       Follow(node);
       for (ValueId input : node.inputs) {
         if (--readers[input] > 0) continue;
@@ -64,29 +63,49 @@ class Follower {
   static double FromTie(double value) { return std::abs(value - std::floor(value) - 0.5); }
 
   // Elements that may have fallen to either side of a tie within a kernel, which shows what came of it alone: those of
-  // what is quantised, and what is computed of them one by one.
-  void FindUnsure(const Node& node) {
-    if (node.kind != NodeKind::kUnary && node.kind != NodeKind::kBinary && node.kind != NodeKind::kCast) return;
-    std::set<size_t> unsure;
+  // what is quantised, what is computed of them one by one, and where they are moved. As truth values, by the nodes
+  // themselves.
+  Result<void> FindUnsure(const Node& node) {
+    const bool is_elementwise =
+        node.kind == NodeKind::kUnary || node.kind == NodeKind::kBinary || node.kind == NodeKind::kCast;
+    const bool moves = node.kind == NodeKind::kTranspose || node.kind == NodeKind::kReshape ||
+                       node.kind == NodeKind::kSlice || node.kind == NodeKind::kConcat ||
+                       node.kind == NodeKind::kExpand;
+    std::vector<Numbers> unsure;
+    bool any = false;
     for (ValueId input : node.inputs) {
       const auto found = unsure_.find(input);
-      if (found != unsure_.end() && graph_.shape(input) == graph_.shape(node.output))
-        unsure.insert(found->second.begin(), found->second.end());
+      any = any || found != unsure_.end();
+      unsure.push_back(found != unsure_.end() ? found->second : MakeNumbers(DType::kBool, graph_.shape(input)));
     }
-    if (node.function == "round") {
+    Numbers result = MakeNumbers(DType::kBool, graph_.shape(node.output));
+    if (any && moves) {
+      std::vector<const Numbers*> arguments;
+      for (const Numbers& each : unsure) arguments.push_back(&each);
+      result = HONE_TRY(Evaluate(node, arguments, {DType::kBool, graph_.shape(node.output)}));
+    } else if (any && is_elementwise) {
+      for (const Numbers& each : unsure)
+        for (size_t i = 0; each.shape == result.shape && i < result.whole.size(); ++i) result.whole[i] |= each.whole[i];
+    } else {
+      any = false;
+    }
+    if (node.kind == NodeKind::kUnary && node.function == "round") {
       const double near = Near();
       for (size_t i = 0; i < before_rounding_.real.size(); ++i)
-        if (FromTie(before_rounding_.real[i]) <= near) unsure.insert(i);
+        if (FromTie(before_rounding_.real[i]) <= near) result.whole[i] = any = true;
     }
-    if (!unsure.empty()) unsure_[node.output] = std::move(unsure);
+    if (any) unsure_[node.output] = std::move(result);
+    return {};
   }
 
   void Follow(const Node& node) {
     const auto found = seen_.find(node.output);
     if (found == seen_.end()) return;
     Numbers& expected = values_.at(node.output);
-    if (expected.is_real())
+    if (IsNarrowFloat(expected.dtype))
       CompareFloats(node, expected, found->second);
+    else if (expected.is_real())
+      CompareDequantized(node, expected, found->second);
     else
       CompareWholes(node, expected, found->second);
     expected = found->second;
@@ -118,13 +137,30 @@ class Follower {
     }
   }
 
+  bool IsUnsure(ValueId value, size_t i) const {
+    const auto found = unsure_.find(value);
+    return found != unsure_.end() && found->second.whole[i] != 0;
+  }
+
+  // What is quantised and dequantised at once.
+  void CompareDequantized(const Node& node, const Numbers& expected, const Numbers& seen) {
+    const double rounding = kMostKernels * tolerance_ * LargestOf(expected);
+    followed_.quantized += expected.real.size();
+    for (size_t i = 0; i < expected.real.size(); ++i) {
+      if (std::abs(expected.real[i] - seen.real[i]) <= rounding) continue;
+      if (!IsUnsure(node.output, i))
+        return Fail(node, fmt::format("element {} of {} is {:.9g}, wanted {:.9g}", i, expected.real.size(),
+                                      seen.real[i], expected.real[i]));
+      ++followed_.ties;
+    }
+  }
+
   void CompareWholes(const Node& node, const Numbers& expected, const Numbers& seen) {
-    const std::set<size_t>& unsure = unsure_[node.output];
     followed_.quantized += expected.whole.size();
     for (size_t i = 0; i < expected.whole.size(); ++i) {
       const int64_t off = std::abs(expected.whole[i] - seen.whole[i]);
       if (off == 0) continue;
-      if (off > kMostSteps || unsure.count(i) == 0)
+      if (off > kMostSteps || !IsUnsure(node.output, i))
         return Fail(node, fmt::format("element {} of {} is {}, wanted {}", i, expected.whole.size(), seen.whole[i],
                                       expected.whole[i]));
       ++followed_.ties;
@@ -136,7 +172,7 @@ class Follower {
   const double tolerance_;
   std::map<ValueId, Numbers> values_;
   IdVector<ValueId, int> roundings_;  // to narrow floats, since values were followed
-  std::map<ValueId, std::set<size_t>> unsure_;
+  std::map<ValueId, Numbers> unsure_;
   Numbers before_rounding_;  // by the last node that rounds
   Followed followed_;
 };
@@ -144,7 +180,9 @@ class Follower {
 }  // namespace
 
 bool IsFollowed(const Graph& graph, ValueId value) {
-  return IsNarrowFloat(graph.dtype(value)) || FindQuantize(graph, value).has_value();
+  if (IsNarrowFloat(graph.dtype(value)) || FindQuantize(graph, value)) return true;
+  const std::optional<Quantized> q = FindDequantize(graph, value);
+  return q && FindQuantize(graph, q->value);
 }
 
 Result<Followed> FollowNetwork(Graph& graph, const std::vector<Numbers>& data, const std::map<ValueId, Numbers>& seen,

@@ -28,6 +28,7 @@ class Writer {
 
   Result<KernelText> Run(const Node& root) {
     Shape shape = graph_.shape(root.output);
+    is_quantized_ = ComputesWithBytes(root);
     Indices indices;
     for (size_t d = 0; d < shape.size(); ++d) indices.push_back(shape[d] == 1 ? "0" : fmt::format("i{}", d));
     const std::string body = As(HONE_TRY(Compute(root, indices)), graph_.dtype(root.output));
@@ -56,7 +57,8 @@ class Writer {
 
   Result<Term> Operand(ValueId value, const Indices& indices) {
     const DType type = graph_.dtype(value);
-    if (std::optional<double> number = graph_.ScalarOf(value)) return Term{Literal(*number, Wide(type)), type, number};
+    const std::optional<double> number = graph_.ScalarOf(value);
+    if (number && !(is_quantized_ && *number != 0)) return Term{Literal(*number, Wide(type)), type, number};
     auto found = std::find(text_.inputs.begin(), text_.inputs.end(), value);
     if (found == text_.inputs.end()) {
       if (text_.inputs.size() == kMostOperands) return Error{ErrorKind::kLimit, "too many operands", ""};
@@ -66,6 +68,15 @@ class Writer {
     return Term{fmt::format("x{}[{}]", found - text_.inputs.begin(),
                             indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", "))),
                 type};
+  }
+
+  // Kernels of quantised layers differ in their scales and zero points, which are operands: so equal layers share one.
+  bool ComputesWithBytes(const Node& node) const {
+    if (IsByte(graph_.dtype(node.output))) return true;
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+      const Node* inner = inlines_(input) ? graph_.ProducerOf(input) : nullptr;
+      return IsByte(graph_.dtype(input)) || (inner != nullptr && ComputesWithBytes(*inner));
+    });
   }
 
   // A value at an index: an expression over operands.
@@ -168,7 +179,7 @@ class Writer {
       case NodeKind::kMatMul: return MatMul(node, indices);
       case NodeKind::kSoftmax: return Softmax(node, indices);
       case NodeKind::kConv:
-        if (IsWholeContraction(graph_, node)) return Conv(node, indices);
+        if (IsWholeContraction(graph_, node)) return Conv(node);
         break;
       case NodeKind::kLayerNorm:
       case NodeKind::kReshape:
@@ -363,13 +374,28 @@ class Writer {
     return Term{"max" + top, type};
   }
 
+  static Indices AllIndices(size_t rank) {
+    Indices all;
+    for (size_t d = 0; d < rank; ++d) all.push_back(fmt::format("i{}", d));
+    return all;
+  }
+
+  // A sum of products of bytes in a statement of its own, over the same axes as the value's: it stays in registers.
+  Term Summed(const Node& node, std::string_view sum) {
+    const Shape& shape = graph_.shape(node.output);
+    const std::string element = fmt::format("a[{}]", fmt::join(AllIndices(shape.size()), ", "));
+    before_ += fmt::format("a: i32[{}] {} = {} ", Extents(shape), element, sum);
+    binds_constants_ = true;
+    return Term{element, DType::kI32};
+  }
+
   // A convolution of bytes. What padding holds is part of a copy, as in the library's convolutions.
-  Result<Term> Conv(const Node& node, const Indices& indices) {
+  Result<Term> Conv(const Node& node) {
+    const Indices indices = AllIndices(4);
     const Shape x = graph_.shape(node.inputs[0]), w = graph_.shape(node.inputs[1]);
     const std::string& channel = indices[1];
     const int64_t outputs = w[0] / node.groups;
     const bool is_padded = std::any_of(node.pads.begin(), node.pads.end(), [](int64_t pad) { return pad != 0; });
-    binds_constants_ = true;
     auto variable = [](int64_t extent, const std::string& name) { return extent == 1 ? "0" : name; };
     const std::string c = variable(w[1], "r0"), r = variable(w[2], "r1"), s = variable(w[3], "r2");
     std::string from = w[1] == 1 && outputs == 1 ? channel
@@ -383,9 +409,9 @@ class Writer {
       const std::string name = "p";
       const Term inside =
           HONE_TRY(Operand(node.inputs[0], {"n", "c", Shifted("h", -node.pads[0]), Shifted("v", -node.pads[1])}));
-      before_ = fmt::format("{0}: {1}[{2}, {3}, {4}, {5}] {0}[n, c, h, v] = pad({6}, {7:.0f}) ", name,
-                            Name(graph_.dtype(node.inputs[0])), x[0], x[1], x[2] + node.pads[0] + node.pads[2],
-                            x[3] + node.pads[1] + node.pads[3], inside.text, node.fill);
+      before_ += fmt::format("{0}: {1}[{2}, {3}, {4}, {5}] {0}[n, c, h, v] = pad({6}, {7:.0f}) ", name,
+                             Name(graph_.dtype(node.inputs[0])), x[0], x[1], x[2] + node.pads[0] + node.pads[2],
+                             x[3] + node.pads[1] + node.pads[3], inside.text, node.fill);
       load.text.replace(0, load.text.find('['), name);
     }
     std::string variables;
@@ -393,16 +419,18 @@ class Writer {
       if (extent != 1) variables += fmt::format("{}{} < {}", variables.empty() ? "" : ", ", name, extent);
     Word(w[1] == 1 && outputs == 1 && node.groups > 1 ? "depthwise_conv2d" : "conv2d");
     const std::string product = fmt::format("{}*{}", load.text, weight.text);
-    std::string sum = variables.empty() ? product : fmt::format("(sum({}) {})", variables, product);
+    Term sum = Summed(node, variables.empty() ? product : fmt::format("sum({}) {}", variables, product));
     if (node.inputs.size() > 2) {
-      sum = fmt::format("({} + {})", sum, As(HONE_TRY(Operand(node.inputs[2], {channel})), DType::kI32));
+      sum.text = fmt::format("({} + {})", sum.text, As(HONE_TRY(Operand(node.inputs[2], {channel})), DType::kI32));
       Word("bias");
     }
-    return Term{sum, DType::kI32};
+    return sum;
   }
 
   // Batch dimensions that broadcast, and products of bytes.
-  Result<Term> MatMul(const Node& node, const Indices& indices) {
+  Result<Term> MatMul(const Node& node, const Indices& value_indices) {
+    const bool is_whole = IsWholeContraction(graph_, node);
+    const Indices indices = is_whole ? AllIndices(value_indices.size()) : value_indices;
     auto operand = [&](size_t i, std::string row, std::string column) -> Result<Term> {
       const Shape& shape = graph_.shape(node.inputs[i]);
       size_t batch = shape.size() - 2;
@@ -414,13 +442,11 @@ class Writer {
       own.push_back(std::move(column));
       return Operand(node.inputs[i], own);
     };
-    const bool is_whole = IsWholeContraction(graph_, node);
-    binds_constants_ = binds_constants_ || is_whole;
     const Term a = HONE_TRY(operand(0, indices[indices.size() - 2], "r0"));
     const Term b = HONE_TRY(node.flag ? operand(1, indices.back(), "r0") : operand(1, "r0", indices.back()));
     Word(is_whole ? "matmul" : "matmul_broadcast");
     std::string sum = fmt::format("sum(r0 < {}) {}*{}", graph_.shape(node.inputs[0]).back(), a.text, b.text);
-    return Made(node, is_whole ? "(" + sum + ")" : sum);
+    return is_whole ? Summed(node, sum) : Made(node, sum);
   }
 
   // Over a dimension that is not the last.
@@ -442,7 +468,7 @@ class Writer {
   const std::function<bool(ValueId)>& inlines_;
   KernelText text_;
   std::string before_;  // statements that the value's needs
-  bool binds_constants_ = false;
+  bool binds_constants_ = false, is_quantized_ = false;
   std::vector<std::string> words_;
   int reductions_ = 0;
 };

@@ -76,7 +76,15 @@ std::string RandomKernelFor(const Instruction& instruction, Rng& rng) {
   if (type == "bf16")
     return fmt::format("batch_matmul(B={},M={},N={},K={},const=1,dtype=bf16)", number(3), number(20), 15 + number(40),
                        number(100));
-  // As a network's: bytes without and with a sign, scaled, rounded and saturated.
+  // As a network's: bytes without and with a sign, scaled, rounded and saturated. Vectors along columns, or along
+  // pixels.
+  if (rng.Chance(0.5))
+    return fmt::format(
+        "kernel q(x: {5}[{0}, {1}, {2}, {3}], const w: i8[{4}, {1}], const bias: i32[{4}], const factor: f32[{4}]) -> "
+        "y: u8[{0}, {4}, {2}, {3}] {{\n"
+        "  a: i32[{0}, {4}, {2}, {3}] a[n, o, h, v] = sum(c) x[n, c, h, v] * w[o, c]\n"
+        "  y[n, o, h, v] = u8(round(float(a[n, o, h, v] + bias[o]) * factor[o]) + 128)\n}}",
+        number(2), number(40), number(20), number(20), number(40), type);
   return fmt::format(
       "kernel q(x: u8[{0}, {2}], const w: i8[{1}, {2}], bias: i32[{1}]) -> y: u8[{0}, {1}] {{\n"
       "  y[m, n] = u8(round(float((sum(k) x[m, k] * w[n, k]) + bias[n]) * 0.01) + 128)\n}}",
