@@ -57,6 +57,9 @@ class Tuning : public Searcher {
   };
   Now now() const;
 
+  // How long the processes of searches stay when there is nothing to search.
+  void SetPoolsIdle(std::chrono::milliseconds idle) { pools_idle_ = idle; }
+
   // Stops what runs, keeps what it found; drops what waits. Shut the pools down first.
   void Close();
 
@@ -83,6 +86,7 @@ class Tuning : public Searcher {
   void OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced);
   void Finish(const TaskPtr& task, const Result<Outcome>& outcome);
   Result<std::shared_ptr<WorkerPools>> TakeWorkerPools();
+  uint64_t WorkerPoolsUses();
   void CloseIdleWorkerPools(uint64_t uses);
   void ShutWorkerPoolsDown();
 
@@ -115,6 +119,7 @@ class Tuning : public Searcher {
   std::atomic<uint64_t> searches_{0};
   std::stop_source stop_;
 
+  std::chrono::milliseconds pools_idle_ = std::chrono::seconds(30);
   Mutex pools_mutex_;
   std::shared_ptr<WorkerPools> pools_ HONE_GUARDED_BY(pools_mutex_);
   uint64_t pools_uses_ HONE_GUARDED_BY(pools_mutex_) = 0;

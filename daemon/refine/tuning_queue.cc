@@ -21,7 +21,6 @@ constexpr int kPatience = 128;  // trials without a better one, where nobody sai
 constexpr std::chrono::milliseconds kTurn{5'000};
 // A search that is stopped has so long to look at what it found; then its processes are killed.
 constexpr std::chrono::milliseconds kGrace{3'000};
-constexpr std::chrono::seconds kWorkerPoolsIdle{30};
 // Who has so many bytes unread is told of no more rounds: a search waits for nobody.
 constexpr size_t kMostUnread = 64 << 10;
 
@@ -232,8 +231,9 @@ void Tuning::TellRound(Id id, std::string body) {
 void Tuning::OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced) {
   {
     MutexLock lock(pools_mutex_);
-    loop_.After(kWorkerPoolsIdle, [self = self_, uses = pools_uses_] {
-      if (!*self) return;
+    loop_.After(pools_idle_, [self = self_, uses = pools_uses_] {
+      // A job that waits would end the turn of the search that uses them again.
+      if (!*self || (*self)->WorkerPoolsUses() != uses) return;
       FairQueue::Job close;  // waits for processes to end
       close.run = [tuning = *self, uses](const std::stop_token&) { tuning->CloseIdleWorkerPools(uses); };
       (void)(*self)->queue_.Push(std::move(close));
@@ -288,6 +288,11 @@ Result<std::shared_ptr<WorkerPools>> Tuning::TakeWorkerPools() {
   ++pools_uses_;
   if (!pools_) pools_ = HONE_TRY(start_());
   return pools_;
+}
+
+uint64_t Tuning::WorkerPoolsUses() {
+  MutexLock lock(pools_mutex_);
+  return pools_uses_;
 }
 
 void Tuning::CloseIdleWorkerPools(uint64_t uses) {

@@ -223,6 +223,25 @@ TEST_F(OtherDevices, AreTuned) {
   EXPECT_EQ(served->expected_us, static_cast<double>(best) / 1e3);
 }
 
+// The processes of one search go when nothing follows for a while. Another that has begun meanwhile is not put off for
+// that, which costs it those it works with.
+TEST_F(OtherDevices, ASearchIsNotPutOffByWhatTheLastOneLeaves) {
+  server_.Do([&] { server_.tuning->SetPoolsIdle(std::chrono::milliseconds(100)); });
+  ASSERT_TRUE(Tune("scripted:0", 4));
+  TuneRequest request;
+  request.kernel = "softmax(M=512,N=512)";
+  request.target = "scripted:0";
+  request.trials = 100'000;
+  request.time_us = 6'500'000;  // longer than a turn
+  Channel channel = server_.Connect();
+  const uint64_t id = *channel.Ask(request, Soon());
+  Result<TuneReply> reply;
+  do reply = channel.Await<TuneReply>(id, Soon());
+  while (reply && reply->more);
+  ASSERT_TRUE(reply) << reply.error().Text();
+  EXPECT_EQ(server_.metrics.displaced, 0u);
+}
+
 TEST_F(OtherDevices, AreRefinedInIdleTime) {
   ASSERT_TRUE(Get("scripted:1"));
   IdleLimits limits;
