@@ -84,8 +84,10 @@ class DeviceHost {
   }
 
  private:
-  // Compiling, which a driver may do at the first launch, is no run of the candidate's.
   static constexpr std::chrono::seconds kLoading{20};
+  // Some drivers compile at the first launch (PoCL does, for some tenths of a second), which is no run of the
+  // candidate's: it has so much longer than its limit.
+  static constexpr std::chrono::seconds kFirstLaunch{2};
   static constexpr int64_t kLookMs = 50;
 
   Result<LaunchOutcome> Launch(ChildFrame& frame, int64_t limit_ns) {
@@ -119,13 +121,13 @@ class DeviceHost {
     return outcome;
   }
 
-  // False: the device process had its time, `limit` from when the candidate began to run. Ends this process if the
-  // runner has ended.
+  // False: the device process had its time, `limit` and kFirstLaunch from when the candidate began to run. Ends this
+  // process if the runner has ended.
   bool Await(MonotonicTime& deadline, std::chrono::nanoseconds limit, const CandidateStatus& status) {
     for (bool runs = false;;) {
       if (!runs && status.stage.load() != RunStage::kSetup) {
         runs = true;
-        deadline = std::chrono::steady_clock::now() + limit;
+        deadline = std::chrono::steady_clock::now() + limit + kFirstLaunch;
       }
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       struct pollfd fds[] = {{device_.fd(), POLLIN, 0}, {runner_.fd(), POLLRDHUP, 0}};

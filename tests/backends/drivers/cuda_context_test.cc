@@ -202,6 +202,10 @@ TEST_F(CudaRunner, ChecksAndTimes) {
   EXPECT_EQ(report->time_us, 500);
 }
 
+TEST_F(CudaRunner, WhatADriverCompilesAtTheFirstLaunchIsNotTheCandidatesTime) {
+  EXPECT_EQ(Refusal("twice_after_a_while", {.run_limit = milliseconds(100)}), "it is verified");
+}
+
 TEST_F(CudaRunner, SeesWhatIsWrongAndGoesOn) {
   EXPECT_THAT(Refusal("thrice"), HasSubstr("elements are wrong"));
   EXPECT_THAT(Refusal("stray"), HasSubstr("a stray write beside y"));
