@@ -62,4 +62,28 @@ inline constexpr double kLogF64[] = {0x1.555555555554fp-1, 0x1.999999999c175p-2,
                                      0x1.c71c748f330a3p-3, 0x1.745c4b02eed4bp-3, 0x1.3b35bb29fd92fp-3,
                                      0x1.0dcbfc48935f1p-3, 0x1.1b7eb3c4f0b8ep-3};
 
+// sin(t) = t + t³ (c0 + c1 t² + …) and cos(t) = 1 − t²/2 + t⁴ (c0 + c1 t² + …), |t| ≤ π/4
+inline constexpr double kSinF32[] = {-0x1.555546p-3, 0x1.110778p-7, -0x1.9953fep-13};
+inline constexpr double kSinF64[] = {-0x1.5555555555548p-3, 0x1.111111110f73p-7,    -0x1.a01a019be9217p-13,
+                                     0x1.71de35552b511p-19, -0x1.ae5e4b83e0acep-26, 0x1.5d8b5592e34f7p-33};
+inline constexpr double kCosF32[] = {0x1.555554p-5, -0x1.6c114ep-10, 0x1.9b3054p-16};
+inline constexpr double kCosF64[] = {0x1.555555555554bp-5,   -0x1.6c16c16c06b64p-10, 0x1.a01a017901a71p-16,
+                                     -0x1.27e4d85746093p-22, 0x1.1ed1d2fd3210dp-29,  -0x1.825c6b0b1af06p-37};
+
+// 2/π cut into pieces of 24 (53) bits, times 2⁹⁶ (2²⁰⁰), and what undoes that; enough of them for the largest number,
+// of whose product with 2/π everything counts but multiples of 4
+inline constexpr double kTwoOverPiF32[] = {0x1.45f306p+95, 0x1.b93910p+70, 0x1.529fcp+44,  0x1.3abe88p+21,
+                                           0x1.ea69bap-1,  0x1.81b6c4p-25, 0x1.2b3278p-49, 0x1.0e4104p-74};
+inline constexpr double kTwoOverPiF64[] = {
+    0x1.45f306dc9c882p+199, 0x1.4a7f09d5f47d4p+146, 0x1.a6ee06db14accp+93,  0x1.3c439041fe516p+40,
+    0x1.d5ef5de2b0db8p-15,  0x1.2371d2126e970p-67,  0x1.924bba8274600p-126, 0x1.21cfe1deb1cb1p-172,
+    0x1.4d39f74411af8p-227, 0x1.4baed1213a671p-278, 0x1.8135a2fbf209cp-331, 0x1.91d639835339fp-384,
+    0x1.272117e2ef7e4p-438, 0x1.41d8ffc4bffeep-491, 0x1.02cc07f79788cp-543, 0x1.6b414da3eda6cp-597,
+    0x1.fb3c9f2c26dd2p-650, 0x1.d18fd9a797fa8p-702, 0x1.6ba93dd63f5f2p-755, 0x1.f17b3d0739f78p-808,
+    0x1.4a525d4d7f6bfp-861, 0x1.88fc6ae842b00p-915};
+inline constexpr double kTwoOverPiScaleF32 = 0x1p-96, kTwoOverPiScaleF64 = 0x1p-200;
+// π/2 in two parts
+inline constexpr double kHalfPiF32[] = {0x1.921fb6p+0, -0x1.777a5cp-25};
+inline constexpr double kHalfPiF64[] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54};
+
 }  // namespace hone::math_tables

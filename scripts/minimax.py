@@ -11,7 +11,7 @@ after each (as Sollya's fpminimax aims at); that keeps most of the accuracy that
 
 import sys
 
-from mpmath import atanh, erf, erfc, exp, expm1, inf, linspace, log, lu_solve, matrix, mp, mpf, pi, sqrt
+from mpmath import atanh, cos, erf, erfc, exp, expm1, inf, linspace, log, lu_solve, matrix, mp, mpf, pi, sin, sqrt
 
 mp.dps = 60
 
@@ -227,6 +227,7 @@ def emit(name, coefficients, bits, error):
 
 
 HALF_LN2 = log(2) / 2 * mpf("1.0001")  # range reduction may land a little outside
+QUARTER_PI = pi / 4 * mpf("1.0001")
 
 
 def exp_f32():
@@ -269,6 +270,24 @@ def erf_f64():
     return RationalFit(f, 9, 8, mpf(10) ** -12, mpf("5.95"), lambda x: erf(x) / erfc(x) / x), 53
 
 
+def sin_f32():
+    """sin(t) = t + t^3 (c0 + c1 t^2 + ...)"""
+    return Fit(sin, range(3, 8, 2), 0, QUARTER_PI, lambda x: abs(sin(x)), lambda x: x), 24
+
+
+def sin_f64():
+    return Fit(sin, range(3, 14, 2), 0, QUARTER_PI, lambda x: abs(sin(x)), lambda x: x), 53
+
+
+def cos_f32():
+    """cos(t) = 1 - t^2 / 2 + t^4 (c0 + c1 t^2 + ...)"""
+    return Fit(cos, range(4, 9, 2), 0, QUARTER_PI, cos, lambda x: 1 - x * x / 2), 24
+
+
+def cos_f64():
+    return Fit(cos, range(4, 15, 2), 0, QUARTER_PI, cos, lambda x: 1 - x * x / 2), 53
+
+
 def exp2_pow_f32():
     """2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2, in f64 for a result rounded to f32"""
     return Fit(lambda x: mpf(2) ** x, range(1, 8), mpf(-1) / 2, mpf(1) / 2, lambda x: mpf(2) ** x, lambda x: mpf(1)), 53
@@ -286,9 +305,21 @@ def log_pow_f64():
     return Fit(f, range(0, 9), mpf(10) ** -12, mpf(1) / 25 * mpf("1.0001"), f), 53
 
 
+def two_over_pi(bits, pieces, shift):
+    """2/pi * 2^shift, cut into pieces of so many bits."""
+    saved, mp.prec = mp.prec, bits * pieces + 64
+    rest, cut = 2 / pi * mpf(2) ** shift, []
+    for i in range(pieces):
+        unit = mpf(2) ** (shift - bits * (i + 1))
+        cut.append(mp.floor(rest / unit) * unit)
+        rest -= cut[-1]
+    mp.prec = saved
+    return cut
+
+
 def main():
     wanted = sys.argv[1:] or [""]
-    for name in ("exp_f32 exp_f64 expm1_f32 expm1_f64 log_f32 log_f64 erf_f32 erf_f64 exp2_pow_f32 log2_pow_f32 log_pow_f64").split():
+    for name in ("exp_f32 exp_f64 expm1_f32 expm1_f64 log_f32 log_f64 erf_f32 erf_f64 sin_f32 sin_f64 cos_f32 cos_f64 exp2_pow_f32 log2_pow_f32 log_pow_f64").split():
         if not any(name.startswith(w) for w in wanted):
             continue
         fit, bits = globals()[name]()
@@ -296,6 +327,9 @@ def main():
             fit.powers = list(fit.powers)
         coefficients = fit.rounded(bits)
         emit(name, coefficients, bits, fit.worst(coefficients, 2000))
+    for name, bits, pieces, shift in (("two_over_pi_f32", 24, 8, 96), ("two_over_pi_f64", 53, 22, 200)):
+        if any(name.startswith(w) for w in wanted):
+            emit(name, two_over_pi(bits, pieces, shift), bits, mpf(2) ** -(bits * pieces))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ struct DialectType {
 
 // Functions on one type of floats.
 struct DialectFloat {
-  std::string_view fma, abs, floor, sqrt, copysign;
-  std::string_view bits, from_bits;  // to an integer of that size and back
+  std::string_view fma, abs, floor, round, sqrt, copysign;  // round: of two to the even one
+  std::string_view bits, from_bits;                         // to an integer of that size and back
   std::string_view infinity, nan;
 };
 

@@ -224,6 +224,7 @@ std::string CodePrinter::Floating(const Value& value, const std::vector<std::str
     case Do::kFma: return Fill(spelled.fma, args[0], args[1], args[2]);
     case Do::kAbs: return Fill(spelled.abs, args[0]);
     case Do::kFloor: return Fill(spelled.floor, args[0]);
+    case Do::kRound: return Fill(spelled.round, args[0]);
     case Do::kSqrt: return Fill(spelled.sqrt, args[0]);
     case Do::kCopySign: return Fill(spelled.copysign, args[0], args[1]);
     default: return "";
@@ -258,6 +259,7 @@ std::string CodePrinter::Operation(const Value& value) {
     case Do::kNot: return fmt::format("(!{})", args[0]);
     case Do::kBitAnd: return infix("&");
     case Do::kBitOr: return infix("|");
+    case Do::kBitXor: return infix("^");
     case Do::kShiftLeft: return infix("<<");
     case Do::kShiftRight: return Fill(dialect_.unsigned_shift[value.type == DType::kI64], args[0], args[1]);
     case Do::kSelect: return fmt::format("({} ? {} : {})", args[0], args[1], args[2]);

@@ -96,6 +96,7 @@ Lane Floating(Do what, DType type, const Lane* a) {
     case Do::kNeg: return {-x, 0};
     case Do::kAbs: return {std::fabs(x), 0};
     case Do::kFloor: return {std::floor(x), 0};
+    case Do::kRound: return {std::nearbyint(x), 0};
     case Do::kSqrt: return {Rounded(type, std::sqrt(x)), 0};
     case Do::kCopySign: return {std::copysign(x, y), 0};
     case Do::kEq: return {0, x == y};
@@ -130,6 +131,7 @@ Lane Integral(Do what, DType type, const Lane* a) {
     case Do::kNot: return {0, x == 0};
     case Do::kBitAnd: return {0, x & y};
     case Do::kBitOr: return {0, x | y};
+    case Do::kBitXor: return {0, x ^ y};
     case Do::kShiftLeft: return {0, Wrapped(type, static_cast<int64_t>(ux << y))};
     case Do::kShiftRight:
       return {0, is_wide ? static_cast<int64_t>(ux >> y) : static_cast<int64_t>(static_cast<uint32_t>(x) >> y)};

@@ -45,6 +45,7 @@ enum class Do : uint8_t {
   kNeg,
   kAbs,
   kFloor,
+  kRound,  // to the nearest whole number, of two to the even one
   kSqrt,
   kCopySign,
   kEq,  // kBool from here …
@@ -57,6 +58,7 @@ enum class Do : uint8_t {
   kSelect,  // args[0] ? args[1] : args[2]
   kBitAnd,
   kBitOr,
+  kBitXor,
   kShiftLeft,   // by args[1]
   kShiftRight,  // of an unsigned number
   kBits,        // the same bits as another type of that size

@@ -1,5 +1,6 @@
-// Elementary functions as straight code, by the same polynomials as on the CPU (codegen/llvm/math_exp.cc and
-// math_log.cc explain the methods): no device's own functions, whose accuracy differs from driver to driver.
+// Elementary functions as straight code, by the same polynomials as on the CPU (codegen/llvm/math_exp.cc,
+// math_log.cc and math_trig.cc explain the methods): no device's own functions, whose accuracy differs from driver to
+// driver.
 #include <fmt/format.h>
 
 #include <bit>
@@ -48,6 +49,13 @@ class Math {
                                    Const(std::numeric_limits<double>::quiet_NaN()));
     return Select(Make(Do::kLe, DType::kBool, {x, zero}), special, finite);
   }
+
+  ValueId Sin(ValueId x) {
+    const ValueId magnitude = Abs(x);
+    const ValueId sign = Make(Do::kBitXor, bits_type(), {ToBits(x), ToBits(magnitude)});
+    return FromBits(Make(Do::kBitXor, bits_type(), {ToBits(SinOf(magnitude, 0)), sign}));
+  }
+  ValueId Cos(ValueId x) { return SinOf(Abs(x), 1); }
 
  private:
   struct Rounded {
@@ -124,6 +132,46 @@ class Math {
     return Fma(scale, p, Sub(scale, Const(1)));
   }
 
+  std::pair<ValueId, ValueId> TwoSum(ValueId a, ValueId b) {
+    const ValueId sum = Add(a, b);
+    const ValueId of_b = Sub(sum, a);
+    return {sum, Add(Sub(a, Sub(sum, of_b)), Sub(b, of_b))};
+  }
+  ValueId LessFours(ValueId x) { return Fma(Make(Do::kRound, {Mul(x, Const(0.25))}), Const(-4), x); }
+  // |x| less so many times π/2, and bits that end in that number's.
+  std::pair<ValueId, ValueId> ReduceAngle(ValueId magnitude) {
+    const ValueId scaled = Mul(magnitude, Const(is_f64() ? kTwoOverPiScaleF64 : kTwoOverPiScaleF32));
+    ValueId sum = Const(0), errors = Const(0);
+    for (double piece : is_f64() ? std::span<const double>(kTwoOverPiF64) : std::span<const double>(kTwoOverPiF32)) {
+      const ValueId product = Mul(scaled, Const(piece));
+      const ValueId rest = Fma(scaled, Const(piece), Make(Do::kNeg, {product}));
+      for (ValueId part : {LessFours(product), LessFours(rest)}) {
+        const auto [total, error] = TwoSum(sum, part);
+        sum = total;
+        errors = Add(errors, error);
+      }
+    }
+    const Rounded n = RoundScaled(sum, 1);
+    const auto [r, r_low] = TwoSum(Sub(sum, n.value), errors);
+    const auto [high, low] = is_f64() ? kHalfPiF64 : kHalfPiF32;
+    const ValueId t = Fma(r, Const(high), Fma(r, Const(low), Mul(r_low, Const(high))));
+    const ValueId is_small = Make(Do::kLt, DType::kBool, {magnitude, Const(0.785)});
+    return {Select(is_small, magnitude, t), Make(Do::kSelect, bits_type(), {is_small, Int(0), n.bits})};
+  }
+  // sin((n + r) π/2) for x's n and r, `ahead` quadrants further on; without its sign but for that of the quadrant.
+  ValueId SinOf(ValueId magnitude, int64_t ahead) {
+    const auto [t, n] = ReduceAngle(magnitude);
+    const ValueId square = Mul(t, t);
+    const ValueId sine = Fma(Mul(t, square), is_f64() ? Horner(square, kSinF64) : Horner(square, kSinF32), t);
+    const ValueId bend = is_f64() ? Horner(square, kCosF64) : Horner(square, kCosF32);
+    const ValueId cosine = Fma(Fma(bend, square, Const(-0.5)), square, Const(1));
+    const ValueId quadrant = IntAdd(n, Int(ahead));
+    const ValueId is_odd = Make(Do::kEq, DType::kBool, {Make(Do::kBitAnd, bits_type(), {quadrant, Int(1)}), Int(1)});
+    const ValueId second = Make(Do::kBitAnd, bits_type(), {quadrant, Int(2)});
+    const ValueId sign = Make(Do::kShiftLeft, bits_type(), {second, b_.Int(is_f64() ? 62 : 30)});
+    return FromBits(Make(Do::kBitXor, bits_type(), {ToBits(Select(is_odd, cosine, sine)), sign}));
+  }
+
   ValueId LogTail(ValueId f) {
     if (!is_f64()) return Mul(Mul(f, f), Horner(f, kLogF32));
     const ValueId s = Div(f, Add(f, Const(2)));
@@ -168,6 +216,8 @@ Result<int64_t> FunctionFor(Program& program, Op op, DType type) {
     case Op::kTanh: function.result = math.Tanh(x); break;
     case Op::kErf: function.result = math.Erf(x); break;
     case Op::kLog: function.result = math.Log(x); break;
+    case Op::kSin: function.result = math.Sin(x); break;
+    case Op::kCos: function.result = math.Cos(x); break;
     default: return Error{ErrorKind::kUnsupported, std::string(OpName(op)) + " in code for a GPU", ""};
   }
   builder.Finish();

@@ -179,6 +179,7 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
     case Op::kAbs: return builder_.Make(Do::kAbs, type, args);
     case Op::kSqrt: return builder_.Make(Do::kSqrt, type, args);
     case Op::kFloor: return builder_.Make(Do::kFloor, type, args);
+    case Op::kRound: return builder_.Make(Do::kRound, type, args);
     case Op::kRsqrt:
       return builder_.Make(Do::kDiv, type, {builder_.Constant(type, 1, 1), builder_.Make(Do::kSqrt, type, {args[0]})});
     case Op::kCast: return of == type ? args[0] : builder_.Make(Do::kConvert, type, args);

@@ -60,6 +60,8 @@ llvm::Value* EmitMath(llvm::IRBuilderBase& builder, const CpuTarget& target, Op 
     case Op::kRsqrt: emit = EmitRsqrt; break;
     case Op::kTanh: emit = EmitTanh; break;
     case Op::kErf: emit = EmitErf; break;
+    case Op::kSin: emit = EmitSin; break;
+    case Op::kCos: emit = EmitCos; break;
     case Op::kFloor: emit = EmitFloor; break;
     case Op::kRound: emit = EmitRound; break;
     default: return nullptr;

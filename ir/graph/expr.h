@@ -54,6 +54,8 @@ enum class Op : uint8_t {
   // to `type`; float to integer truncates towards zero and saturates, NaN gives 0; integers wrap around; to a float
   // rounds to the nearest, of two to the even one
   kCast = 40,
+  kSin = 41,  // of radians
+  kCos = 42,
 };
 
 constexpr uint64_t OpBit(Op op) { return uint64_t{1} << static_cast<int>(op); }

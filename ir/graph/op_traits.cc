@@ -1,6 +1,7 @@
 #include "ir/graph/op_traits.h"
 
 #include <array>
+#include <cmath>
 #include <numbers>
 #include <type_traits>
 
@@ -129,6 +130,14 @@ double RootMagnitude(Point x, double v, double tolerance) {
   return std::max(v, std::min(steep, whole));
 }
 
+// max(|f|, |f′|·A), and as far as f bends over a computed x's error: where f′ is 0 that is all there is. No two values
+// are further apart than 2.
+double WaveMagnitude(Point x, double v, double slope, double tolerance) {
+  const double m = x.magnitude;
+  const double bend = x.exact || m == 0 ? 0 : tolerance * m * m / 2;
+  return std::max(std::abs(v), std::min(std::abs(slope) * m + bend, tolerance > 0 ? 2 / tolerance : HUGE_VAL));
+}
+
 double Floor(double x) { return std::floor(x); }
 double RoundToEven(double x) { return std::nearbyint(x); }  // nobody changes the rounding mode
 
@@ -250,6 +259,20 @@ constexpr Row RowOf(Op op) {
                     [](Point x, double f, double) {
                       const double slope = 2 * std::numbers::inv_sqrtpi * std::exp(-x.value * x.value);
                       return std::max(std::abs(f), slope * x.magnitude);
+                    }>();
+    case Op::kSin:
+      return Elementary("sin", 1, 200)
+          .KeepsNan()
+          .OfFloats<[](double x) { return std::sin(x); },
+                    [](Point x, double f, double tolerance) {
+                      return WaveMagnitude(x, f, std::cos(x.value), tolerance);
+                    }>();
+    case Op::kCos:
+      return Elementary("cos", 1, 200)
+          .KeepsNan()
+          .OfFloats<[](double x) { return std::cos(x); },
+                    [](Point x, double f, double tolerance) {
+                      return WaveMagnitude(x, f, std::sin(x.value), tolerance);
                     }>();
     case Op::kFloor:
       return Function("floor", 1, kFloats, OpCost::kConvert)

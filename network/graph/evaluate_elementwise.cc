@@ -44,7 +44,9 @@ constexpr Named<double (*)(double)> kUnaryReal[] = {
     {"erf", [](double x) { return std::erf(x); }},
     {"abs", [](double x) { return std::abs(x); }},
     {"floor", [](double x) { return std::floor(x); }},
-    {"round", [](double x) { return std::nearbyint(x); }}};
+    {"round", [](double x) { return std::nearbyint(x); }},
+    {"sin", [](double x) { return std::sin(x); }},
+    {"cos", [](double x) { return std::cos(x); }}};
 
 int64_t Negated(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
 

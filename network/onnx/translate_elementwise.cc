@@ -19,19 +19,10 @@ std::string_view UnaryFunction(std::string_view op) {
   struct Pair {
     std::string_view op, function;
   };
-  constexpr Pair kPairs[] = {{"Relu", "relu"},
-                             {"Sigmoid", "sigmoid"},
-                             {"Tanh", "tanh"},
-                             {"Exp", "exp"},
-                             {"Log", "log"},
-                             {"Sqrt", "sqrt"},
-                             {"Erf", "erf"},
-                             {"Abs", "abs"},
-                             {"Floor", "floor"},
-                             {"Round", "round"},
-                             {"Neg", "neg"},
-                             {"Not", "not"},
-                             {"HardSwish", "hardswish"}};
+  constexpr Pair kPairs[] = {{"Relu", "relu"},   {"Sigmoid", "sigmoid"}, {"Tanh", "tanh"},  {"Exp", "exp"},
+                             {"Log", "log"},     {"Sqrt", "sqrt"},       {"Erf", "erf"},    {"Abs", "abs"},
+                             {"Floor", "floor"}, {"Neg", "neg"},         {"Not", "not"},    {"HardSwish", "hardswish"},
+                             {"Sin", "sin"},     {"Cos", "cos"},         {"Round", "round"}};
   for (const Pair& pair : kPairs) {
     if (pair.op == op) return pair.function;
   }
@@ -253,8 +244,8 @@ std::vector<Operator> ElementwiseOperators() {
       {"Sum", 1, Variadic},
       {"Mean", 1, Variadic},
   };
-  for (std::string_view op :
-       {"Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Abs", "Floor", "Round", "Neg", "Not", "HardSwish"}) {
+  for (std::string_view op : {"Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Erf", "Abs", "Floor", "Neg", "Not",
+                              "HardSwish", "Sin", "Cos", "Round"}) {
     table.push_back({op, 1, Unary});
   }
   for (std::string_view op :

@@ -24,7 +24,6 @@ struct RealFunction {
 };
 
 constexpr RealFunction kRealFunctions[] = {
-    {"Sin", [](double x) { return std::sin(x); }},     {"Cos", [](double x) { return std::cos(x); }},
     {"Tan", [](double x) { return std::tan(x); }},     {"Asin", [](double x) { return std::asin(x); }},
     {"Acos", [](double x) { return std::acos(x); }},   {"Atan", [](double x) { return std::atan(x); }},
     {"Sinh", [](double x) { return std::sinh(x); }},   {"Cosh", [](double x) { return std::cosh(x); }},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <optional>
 #include <string_view>
 
@@ -58,6 +59,8 @@ inline std::optional<OpDefinition> DefinitionOf(Op op) {
     case Op::kTanh:
       return OpDefinition{"tanh(x[])", "f", [](double x, double) { return 1 - 2 / (std::exp(2 * x) + 1); }};
     case Op::kErf: return OpDefinition{"erf(x[])", "f", [](double x, double) { return 1 - std::erfc(x); }};
+    case Op::kSin: return OpDefinition{"sin(x[])", "f", [](double x, double) { return std::imag(std::polar(1.0, x)); }};
+    case Op::kCos: return OpDefinition{"cos(x[])", "f", [](double x, double) { return std::real(std::polar(1.0, x)); }};
     case Op::kFloor: return OpDefinition{"floor(x[])", "f", [](double x, double) { return -std::ceil(-x); }};
     case Op::kRound:
       return OpDefinition{"round(x[])", "f", [](double x, double) {

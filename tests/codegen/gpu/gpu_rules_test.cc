@@ -1,10 +1,12 @@
 // Schedules by the rules for GPUs: they apply, and what comes of them is right and free of races.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "base/rng.h"
 #include "codegen/rules/default_schedule.h"
+#include "ir/graph/op_traits.h"
 #include "tests/support/gpu_run.h"
 #include "tests/support/operation_samples.h"
 
@@ -20,6 +22,22 @@ TEST(GpuRules, DefaultSchedulesOfAllOperations) {
     with_block_storage += outcome.report.barriers > 0;
   }
   EXPECT_GT(with_block_storage, 15);
+}
+
+TEST(GpuRules, EveryFunctionOfFloatsButPow) {
+  int functions = 0;
+  for (const OpTraits& op : OpTable()) {
+    if (op.notation != Notation::kFunction || op.takes != TypeSet::kFloats || op.op == Op::kPow) continue;
+    ++functions;
+    for (const char* type : {"f32", "f64"}) {
+      const std::string text =
+          fmt::format("kernel f(x: {0}[N]) -> y: {0}[N] where N=997 {{ y[n] = {1}(x[n] * 50.0) }}", type, op.name);
+      const Kernel kernel = Specialize(ParseKernel(text).value());
+      const GpuOutcome outcome = RunOnGpu(text, DefaultSchedule(kernel, SomeGpu()).value());
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    }
+  }
+  EXPECT_GE(functions, 10);
 }
 
 TEST(GpuRules, CopiesThatABlockHasNoRoomForAreNotMade) {

@@ -46,6 +46,8 @@ const Function kFunctions[] = {
     {"log", EmitLog, std::log, std::log, 1.0, 1.0},
     {"tanh", EmitTanh, std::tanh, std::tanh, 2.6, 2.6},
     {"erf", EmitErf, std::erf, std::erf, 1.8, 1.8},
+    {"sin", EmitSin, std::sin, std::sin, 2.1, 2.1},
+    {"cos", EmitCos, std::cos, std::cos, 2.1, 2.1},
     {"sqrt", EmitSqrt, std::sqrt, std::sqrt, 0.5001, 0.5001},
     {"rsqrt", EmitRsqrt, Rsqrt, RsqrtWide, 1.5, 1.5},
     {"floor", EmitFloor, std::floor, std::floor, 0, 0},
