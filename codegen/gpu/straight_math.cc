@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <tuple>
 
 #include "codegen/gpu/launch_maker.h"
 #include "codegen/math_tables.h"
@@ -141,22 +142,29 @@ class Math {
   // |x| less so many times π/2, and bits that end in that number's.
   std::pair<ValueId, ValueId> ReduceAngle(ValueId magnitude) {
     const ValueId scaled = Mul(magnitude, Const(is_f64() ? kTwoOverPiScaleF64 : kTwoOverPiScaleF32));
-    ValueId sum = Const(0), errors = Const(0);
+    ValueId sum = Const(0), low_sum = Const(0), whole = Const(0);
+    auto add = [&](ValueId part) {
+      const auto [total, error] = TwoSum(sum, part);
+      sum = total;
+      low_sum = Add(low_sum, error);
+    };
     for (double piece : is_f64() ? std::span<const double>(kTwoOverPiF64) : std::span<const double>(kTwoOverPiF32)) {
       const ValueId product = Mul(scaled, Const(piece));
       const ValueId rest = Fma(scaled, Const(piece), Make(Do::kNeg, {product}));
-      for (ValueId part : {LessFours(product), LessFours(rest)}) {
-        const auto [total, error] = TwoSum(sum, part);
-        sum = total;
-        errors = Add(errors, error);
-      }
+      add(LessFours(product));
+      const ValueId quarters = RoundScaled(sum, 1).value;
+      sum = Sub(sum, quarters);
+      whole = Add(whole, quarters);
+      add(LessFours(rest));
+      std::tie(sum, low_sum) = TwoSum(sum, low_sum);
     }
-    const Rounded n = RoundScaled(sum, 1);
-    const auto [r, r_low] = TwoSum(Sub(sum, n.value), errors);
+    const ValueId quarters = RoundScaled(sum, 1).value;
+    const ValueId n = RoundScaled(Add(whole, quarters), 1).bits;
+    const auto [r, r_low] = TwoSum(Sub(sum, quarters), low_sum);
     const auto [high, low] = is_f64() ? kHalfPiF64 : kHalfPiF32;
     const ValueId t = Fma(r, Const(high), Fma(r, Const(low), Mul(r_low, Const(high))));
     const ValueId is_small = Make(Do::kLt, DType::kBool, {magnitude, Const(0.785)});
-    return {Select(is_small, magnitude, t), Make(Do::kSelect, bits_type(), {is_small, Int(0), n.bits})};
+    return {Select(is_small, magnitude, t), Make(Do::kSelect, bits_type(), {is_small, Int(0), n})};
   }
   // sin((n + r) π/2) for x's n and r, `ahead` quadrants further on; without its sign but for that of the quadrant.
   ValueId SinOf(ValueId magnitude, int64_t ahead) {

@@ -15,7 +15,7 @@
 //   log         0.96      1.7      0.95   sigmoid    2.4       3.0       2.4
 //   tanh        2.42      3.0      2.6    pow        0.51      1.0       2.3
 //   erf         1.70      2.2      1.7    sqrt       0.5, floor exact   (f64 relative: at most 3.2, tanh)
-//   sin, cos    1.49      2.0      1.39
+//   sin, cos    1.52      2.0      1.39
 #pragma once
 
 #include <span>

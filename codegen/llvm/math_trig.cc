@@ -2,8 +2,11 @@
 // sign. x · 2/π is needed to the precision of its distance from a whole number, which cancels all but some thirty bits
 // (f64: sixty) of it, and 2/π as far as its bits move that, 2⁻¹⁸⁴ for the largest f32 (Payne and Hanek's reduction).
 // Their table is read by x's exponent. Here all pieces of 2/π are multiplied, each exactly in two parts, and what is a
-// multiple of 4 of each part falls away: what remains are a few parts of size 1 and smaller ones, whose sum with that of
-// its errors is exact as far as it counts. The same operations whatever x is.
+// multiple of 4 of each part falls away: what remains are a few parts of size 1 and smaller ones. They are summed in
+// two words, from which whole numbers are taken as they come up, so that what cancels costs no precision. The same
+// operations whatever x is.
+#include <tuple>
+
 #include "codegen/llvm/math.h"
 #include "codegen/llvm/math_ops.h"
 #include "codegen/math_tables.h"
@@ -33,23 +36,31 @@ Angle Reduce(MathOps& m, llvm::Value* magnitude) {
   };
   llvm::Value* scaled = m.Mul(magnitude, m.Const(m.is_f64() ? kTwoOverPiScaleF64 : kTwoOverPiScaleF32));
   llvm::Value* sum = m.Const(0);
-  llvm::Value* errors = m.Const(0);
+  llvm::Value* low_sum = m.Const(0);
+  llvm::Value* whole = m.Const(0);
+  auto add = [&](llvm::Value* part) {
+    auto [total, error] = TwoSum(m, sum, part);
+    sum = total;
+    low_sum = m.Add(low_sum, error);
+  };
   for (double piece : m.is_f64() ? std::span<const double>(kTwoOverPiF64) : std::span<const double>(kTwoOverPiF32)) {
     llvm::Value* product = m.Mul(scaled, m.Const(piece));
     llvm::Value* rest = m.Fma(scaled, m.Const(piece), m.Neg(product));
-    for (llvm::Value* part : {less_fours(product), less_fours(rest)}) {
-      auto [total, error] = TwoSum(m, sum, part);
-      sum = total;
-      errors = m.Add(errors, error);
-    }
+    add(less_fours(product));
+    llvm::Value* quarters = m.RoundScaled(sum, 1).value;
+    sum = m.Sub(sum, quarters);
+    whole = m.Add(whole, quarters);
+    add(less_fours(rest));
+    std::tie(sum, low_sum) = TwoSum(m, sum, low_sum);
   }
-  const MathOps::Rounded n = m.RoundScaled(sum, 1);
-  auto [r, r_low] = TwoSum(m, m.Sub(sum, n.value), errors);
+  llvm::Value* quarters = m.RoundScaled(sum, 1).value;
+  llvm::Value* n = m.RoundScaled(m.Add(whole, quarters), 1).bits;
+  auto [r, r_low] = TwoSum(m, m.Sub(sum, quarters), low_sum);
   auto [high, low] = m.is_f64() ? kHalfPiF64 : kHalfPiF32;
   llvm::Value* t = m.Fma(r, m.Const(high), m.Fma(r, m.Const(low), m.Mul(r_low, m.Const(high))));
   // Small numbers stand for themselves: their products may be too small.
   llvm::Value* is_small = m.builder().CreateFCmpOLT(magnitude, m.Const(0.785));
-  return {m.Select(is_small, magnitude, t), m.Select(is_small, m.IntConst(0), n.bits)};
+  return {m.Select(is_small, magnitude, t), m.Select(is_small, m.IntConst(0), n)};
 }
 
 // sin((n + r) π/2) for x's n and r, `ahead` quadrants further on; without its sign but for that of the quadrant.
