@@ -70,6 +70,9 @@ inline constexpr double kCosF32[] = {0x1.555554p-5, -0x1.6c114ep-10, 0x1.9b3054p
 inline constexpr double kCosF64[] = {0x1.555555555554bp-5,   -0x1.6c16c16c06b64p-10, 0x1.a01a017901a71p-16,
                                      -0x1.27e4d85746093p-22, 0x1.1ed1d2fd3210dp-29,  -0x1.825c6b0b1af06p-37};
 
+// 2/π cut into pieces of 29 bits, which times an f32 are f64 exactly
+inline constexpr double kTwoOverPiWide[] = {0x1.45f306dp-1,   0x1.9391054p-30, 0x1.4fe13abp-59, 0x1.d1f534dp-88,
+                                            0x1.b81b6c5p-117, 0x1.5993c4p-148, 0x1.c820ff2p-175};
 // 2/π cut into pieces of 24 (53) bits, times 2⁹⁶ (2²⁰⁰), and what undoes that; enough of them for the largest number,
 // of whose product with 2/π everything counts but multiples of 4
 inline constexpr double kTwoOverPiF32[] = {0x1.45f306p+95, 0x1.b93910p+70, 0x1.529fcp+44,  0x1.3abe88p+21,

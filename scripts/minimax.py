@@ -327,7 +327,7 @@ def main():
             fit.powers = list(fit.powers)
         coefficients = fit.rounded(bits)
         emit(name, coefficients, bits, fit.worst(coefficients, 2000))
-    for name, bits, pieces, shift in (("two_over_pi_f32", 24, 8, 96), ("two_over_pi_f64", 53, 22, 200)):
+    for name, bits, pieces, shift in (("two_over_pi_wide", 29, 7, 0), ("two_over_pi_f32", 24, 8, 96), ("two_over_pi_f64", 53, 22, 200)):
         if any(name.startswith(w) for w in wanted):
             emit(name, two_over_pi(bits, pieces, shift), bits, mpf(2) ** -(bits * pieces))
 

@@ -1,11 +1,11 @@
 // sin and cos of any number. |x| = (n + r) π/2, |r| ≤ 1/2: the last bits of n choose between sin and cos of r π/2 and a
 // sign. x · 2/π is needed to the precision of its distance from a whole number, which cancels all but some thirty bits
 // (f64: sixty) of it, and 2/π as far as its bits move that, 2⁻¹⁸⁴ for the largest f32 (Payne and Hanek's reduction).
-// Their table is read by x's exponent. Here all pieces of 2/π are multiplied, each exactly in two parts, and what is a
-// multiple of 4 of each part falls away: what remains are a few parts of size 1 and smaller ones. They are summed in
-// two words, from which whole numbers are taken as they come up, so that what cancels costs no precision. The same
-// operations whatever x is.
+// Their table is read by x's exponent. Here all pieces of 2/π are multiplied, each exactly, and what is a multiple of 4
+// of each product falls away: what remains are one or two of size 1 and smaller ones, from whose sum a whole number
+// goes before what it cancels can be rounded away. The same operations whatever x is. f32 is reduced in f64.
 #include <tuple>
+#include <vector>
 
 #include "codegen/llvm/math.h"
 #include "codegen/llvm/math_ops.h"
@@ -29,12 +29,28 @@ struct Angle {
   llvm::Value* quadrant;  // bits whose last two are n's
 };
 
-Angle Reduce(MathOps& m, llvm::Value* magnitude) {
-  auto less_fours = [&](llvm::Value* v) {
-    llvm::Value* fours = m.builder().CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, m.Mul(v, m.Const(0.25)));
-    return m.Fma(fours, m.Const(-4), v);
-  };
-  llvm::Value* scaled = m.Mul(magnitude, m.Const(m.is_f64() ? kTwoOverPiScaleF64 : kTwoOverPiScaleF32));
+llvm::Value* LessFours(MathOps& m, llvm::Value* v) {
+  llvm::Value* fours = m.builder().CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, m.Mul(v, m.Const(0.25)));
+  return m.Fma(fours, m.Const(-4), v);
+}
+
+Angle ReduceF32(MathOps& narrow, llvm::Value* magnitude) {
+  llvm::IRBuilderBase& b = narrow.builder();
+  llvm::Value* x = b.CreateFPExt(magnitude, narrow.type()->getWithNewType(b.getDoubleTy()));
+  MathOps m(b, narrow.target(), x);
+  std::vector<llvm::Value*> parts;
+  for (double piece : kTwoOverPiWide) parts.push_back(LessFours(m, m.Mul(x, m.Const(piece))));
+  llvm::Value* sum = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) sum = m.Add(sum, parts[i]);
+  const MathOps::Rounded n = m.RoundScaled(sum, 1);
+  llvm::Value* r = m.Neg(n.value);
+  for (llvm::Value* part : parts) r = m.Add(r, part);
+  return {b.CreateFPTrunc(m.Mul(r, m.Const(kHalfPiF64[0])), narrow.type()), b.CreateTrunc(n.bits, narrow.int_type())};
+}
+
+// In two words.
+Angle ReduceF64(MathOps& m, llvm::Value* magnitude) {
+  llvm::Value* scaled = m.Mul(magnitude, m.Const(kTwoOverPiScaleF64));
   llvm::Value* sum = m.Const(0);
   llvm::Value* low_sum = m.Const(0);
   llvm::Value* whole = m.Const(0);
@@ -43,20 +59,20 @@ Angle Reduce(MathOps& m, llvm::Value* magnitude) {
     sum = total;
     low_sum = m.Add(low_sum, error);
   };
-  for (double piece : m.is_f64() ? std::span<const double>(kTwoOverPiF64) : std::span<const double>(kTwoOverPiF32)) {
+  for (double piece : kTwoOverPiF64) {
     llvm::Value* product = m.Mul(scaled, m.Const(piece));
     llvm::Value* rest = m.Fma(scaled, m.Const(piece), m.Neg(product));
-    add(less_fours(product));
+    add(LessFours(m, product));
     llvm::Value* quarters = m.RoundScaled(sum, 1).value;
     sum = m.Sub(sum, quarters);
     whole = m.Add(whole, quarters);
-    add(less_fours(rest));
+    add(LessFours(m, rest));
     std::tie(sum, low_sum) = TwoSum(m, sum, low_sum);
   }
   llvm::Value* quarters = m.RoundScaled(sum, 1).value;
   llvm::Value* n = m.RoundScaled(m.Add(whole, quarters), 1).bits;
   auto [r, r_low] = TwoSum(m, m.Sub(sum, quarters), low_sum);
-  auto [high, low] = m.is_f64() ? kHalfPiF64 : kHalfPiF32;
+  auto [high, low] = kHalfPiF64;
   llvm::Value* t = m.Fma(r, m.Const(high), m.Fma(r, m.Const(low), m.Mul(r_low, m.Const(high))));
   // Small numbers stand for themselves: their products may be too small.
   llvm::Value* is_small = m.builder().CreateFCmpOLT(magnitude, m.Const(0.785));
@@ -66,7 +82,7 @@ Angle Reduce(MathOps& m, llvm::Value* magnitude) {
 // sin((n + r) π/2) for x's n and r, `ahead` quadrants further on; without its sign but for that of the quadrant.
 llvm::Value* SinOf(MathOps& m, llvm::Value* magnitude, int ahead) {
   llvm::IRBuilderBase& b = m.builder();
-  const Angle angle = Reduce(m, magnitude);
+  const Angle angle = m.is_f64() ? ReduceF64(m, magnitude) : ReduceF32(m, magnitude);
   llvm::Value* square = m.Mul(angle.t, angle.t);
   llvm::Value* sine =
       m.Fma(m.Mul(angle.t, square), m.is_f64() ? m.Horner(square, kSinF64) : m.Horner(square, kSinF32), angle.t);
