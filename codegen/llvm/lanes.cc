@@ -10,6 +10,7 @@
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DerivedTypes.h"
 #include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsX86.h"
 
 namespace hone {
 namespace {
@@ -161,8 +162,24 @@ llvm::Value* EmitMaxOfNumbers(llvm::IRBuilderBase& builder, llvm::Value* a, llvm
   return builder.CreateSelect(builder.CreateFCmpOGT(b, a), b, a);
 }
 
+namespace {
+
+// Of values that fit.
+llvm::Value* EmitNearest(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* x, llvm::Type* type) {
+  constexpr int kLanes = 16;
+  constexpr uint32_t kNearestEven = 8;  // whatever the caller's rounding mode is
+  if (target.isa != Isa::kAvx512 || !x->getType()->getScalarType()->isFloatTy() || LanesOf(x->getType()) != kLanes)
+    return builder.CreateFPToSI(builder.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x), type);
+  return builder.CreateIntrinsic(
+      llvm::Intrinsic::x86_avx512_mask_cvtps2dq_512, {},
+      {x, llvm::PoisonValue::get(type), builder.getInt16(0xffff), builder.getInt32(kNearestEven)});
+}
+
+}  // namespace
+
 // LLVM's saturating conversion goes lane by lane.
-llvm::Value* EmitTruncated(llvm::IRBuilderBase& builder, llvm::Value* x, int32_t lowest, int32_t highest) {
+llvm::Value* EmitInteger(llvm::IRBuilderBase& builder, const CpuTarget& target, ToInteger how, llvm::Value* x,
+                         int32_t lowest, int32_t highest) {
   llvm::Type* type = x->getType()->getWithNewType(builder.getInt32Ty());
   auto number = [&](double value) { return llvm::ConstantFP::get(x->getType(), value); };
   auto whole = [&](int32_t value) { return llvm::ConstantInt::get(type, static_cast<uint64_t>(int64_t{value}), true); };
@@ -173,7 +190,8 @@ llvm::Value* EmitTruncated(llvm::IRBuilderBase& builder, llvm::Value* x, int32_t
                                         : std::nextafterf(static_cast<float>(highest), 0);
   llvm::Value* inside = builder.CreateSelect(builder.CreateFCmpOGT(x, number(lowest)), x, number(lowest));
   inside = builder.CreateSelect(builder.CreateFCmpOLT(inside, number(top)), inside, number(top));
-  llvm::Value* result = builder.CreateFPToSI(inside, type);
+  llvm::Value* result =
+      how == ToInteger::kNearest ? EmitNearest(builder, target, inside, type) : builder.CreateFPToSI(inside, type);
   if (top < end) result = builder.CreateSelect(builder.CreateFCmpOGT(x, number(top)), whole(highest), result);
   if (lowest == 0) return result;  // as which NaN was taken
   return builder.CreateSelect(builder.CreateFCmpUNO(x, x), whole(0), result);

@@ -52,9 +52,11 @@ llvm::Value* EmitMin(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* 
 // The larger of a and b, a where b is NaN. One instruction on x86.
 llvm::Value* EmitMaxOfNumbers(llvm::IRBuilderBase& builder, llvm::Value* a, llvm::Value* b);
 
-// Floats as integers of 32 bits: cut towards zero, what lies outside [lowest, highest] becomes its end and NaN 0.
-// REQUIRES: lowest ≤ 0 < highest.
-llvm::Value* EmitTruncated(llvm::IRBuilderBase& builder, llvm::Value* x, int32_t lowest, int32_t highest);
+// Floats as integers of 32 bits: cut towards zero or to the nearest, ties to even; what lies outside [lowest, highest]
+// becomes its end and NaN 0. REQUIRES: lowest ≤ 0 < highest.
+enum class ToInteger : uint8_t { kTruncate, kNearest };
+llvm::Value* EmitInteger(llvm::IRBuilderBase& builder, const CpuTarget& target, ToInteger how, llvm::Value* x,
+                         int32_t lowest, int32_t highest);
 
 // <lanes x i1>: lane i is on if i < count. `count` is any integer value; ≤ 0 gives none, ≥ lanes all. A constant count
 // gives a constant mask. `element_bits` is the width of the data it will mask: on AVX2 the comparison is made in it.

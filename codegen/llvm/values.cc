@@ -232,7 +232,11 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
     Interval range = vars_.Range(source.index[0]);
     narrow = range.lo > INT32_MIN && range.hi < INT32_MAX;
   }
-  x = HONE_TRY(EmitValue(source));
+  // What is rounded first is converted to the nearest at once.
+  const bool is_rounded =
+      source.kind == ValueNode::Kind::kOperation && source.op == Op::kRound && !IsFloat(to) && to != DType::kBool;
+  const ToInteger how = is_rounded ? ToInteger::kNearest : ToInteger::kTruncate;
+  x = HONE_TRY(EmitValue(is_rounded ? *source.args[0] : source));
   if (narrow) x = builder_.CreateTrunc(x, LikeValue(x, builder_.getInt32Ty()));
   llvm::Type* type = LikeValue(x, ValueType(to));
   if (to == DType::kBool)
@@ -249,7 +253,8 @@ Result<llvm::Value*> FunctionEmitter::EmitCast(const ValueNode& value) {
   if (IsFloat(from)) {
     const DTypeTraits& traits = TraitsOf(to);
     HONE_CHECK(ByteSize(to) <= 4);
-    x = EmitTruncated(builder_, x, static_cast<int32_t>(traits.lowest), static_cast<int32_t>(traits.highest));
+    x = EmitInteger(builder_, target_, how, x, static_cast<int32_t>(traits.lowest),
+                    static_cast<int32_t>(traits.highest));
     return builder_.CreateTrunc(x, type);
   }
   x = builder_.CreateSExtOrTrunc(x, type);

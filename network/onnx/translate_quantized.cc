@@ -91,7 +91,7 @@ bool IsPlain(DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8 ||
 // Scale and zero point i and i + 1 of a tensor: one for all, or a vector along `axis`.
 Result<Quantized> ParametersOf(OperatorCall& call, ValueId x, size_t i, int64_t axis) {
   HONE_TRY(CheckScale(call, i));
-  Quantized parameters{x, call.In(i), call.Has(i + 1) ? call.In(i + 1) : ValueId(), DType::kU8};
+  Quantized parameters{x, call.In(i), {}, DType::kU8};  // a zero point of 0 is none
   HONE_TRY(CheckZeroPoint(call, i + 1, i));
   Shape shape;
   if (CountOf(call.shape(i)) != 1) {
@@ -104,7 +104,12 @@ Result<Quantized> ParametersOf(OperatorCall& call, ValueId x, size_t i, int64_t 
     shape[0] = call.shape(i)[0];
   }
   parameters.scale = HONE_TRY(call.build.Cast(HONE_TRY(call.build.Reshape(parameters.scale, shape)), DType::kF32));
-  if (parameters.zero) parameters.zero = HONE_TRY(call.build.Reshape(parameters.zero, shape));
+  if (call.Has(i + 1)) {
+    const Numbers* known = call.build.graph().TryElements(call.In(i + 1));
+    const bool is_nothing =
+        known != nullptr && std::all_of(known->whole.begin(), known->whole.end(), [](int64_t z) { return z == 0; });
+    if (!is_nothing) parameters.zero = HONE_TRY(call.build.Reshape(call.In(i + 1), shape));
+  }
   return parameters;
 }
 
@@ -122,12 +127,8 @@ Result<ValueId> Dequantized(OperatorCall& call, size_t x, size_t i, int64_t axis
     return call.build.Invalid(
         fmt::format("a zero point of {} for {}, wanted one type", Name(call.build.dtype(call.In(i + 1))), Name(dtype)));
   Quantized q = HONE_TRY(ParametersOf(call, call.In(x), i, axis));
-  if (q.zero && dtype == DType::kI32) {
-    const Numbers* known = call.build.graph().TryElements(q.zero);
-    if (known != nullptr && std::any_of(known->whole.begin(), known->whole.end(), [](int64_t z) { return z != 0; }))
-      return call.build.Invalid("a zero point that is not 0, of whole numbers of 32 bits");
-    if (known != nullptr) q.zero = {};
-  }
+  if (q.zero && dtype == DType::kI32 && call.build.graph().is_constant(q.zero))
+    return call.build.Invalid("a zero point that is not 0, of whole numbers of 32 bits");
   return Dequantize(call.build, q, to);
 }
 

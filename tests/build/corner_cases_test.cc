@@ -73,13 +73,15 @@ const std::vector<Corner>& Corners() {
        })",
        ""},
       {"cut_off_at_both_ends",
-       R"(kernel a(x: f32[37], d: f64[37]) -> y: i32[37], z: i32[37], n: i8[37], u: u8[37], m: i32[37], e: i32[37] {
+       R"(kernel a(x: f32[37], d: f64[37]) -> y: i32[37], z: i32[37], n: i8[37], u: u8[37], m: i32[37], e: i32[37], r: i32[37], h: i8[37] {
          y[i] = i32(x[i] * 1e10)
          z[i] = i32(d[i] * 1e10)
          n[i] = i8(log(x[i]) * 100)
          u[i] = u8(log(x[i]) * 100)
          m[i] = i32(log(x[i]) * 1e9)
          e[i] = i32(x[i] / (x[i] - x[i]))
+         r[i] = i32(round(x[i] * 1e10))
+         h[i] = i8(round(floor(x[i] * 300) + 0.5))
        })",
        ""},
       {"bytes_without_a_sign",
