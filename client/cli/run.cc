@@ -67,7 +67,7 @@ int Run(Context& context, const Arguments& arguments) {
     }
     return RunModel(context, named[0],
                     {*options, *import, static_cast<int>(*samples), static_cast<uint64_t>(*seed),
-                     !arguments.Has("--no-check"), arguments.Text("--export")});
+                     !arguments.Has("--no-check"), arguments.Text("--export"), arguments.Text("--against")});
   }
   std::vector<NamedKernel> kernels;
   for (const std::string& argument : named) {
@@ -153,6 +153,8 @@ Examples:
                   kDataOption,
                   {"--seed", "N", "seed for a model's inputs and for weights that its file lacks (default 1)"},
                   {"--no-check", "", "time a model without checking its outputs"},
+                  {"--against", "FILE",
+                   "show where a model's layers differ from those of this model, as before it was quantised"},
                   {"--export", "DIR", "write a model with its weights, inputs and outputs to this directory"}},
       .run = Run};
 }

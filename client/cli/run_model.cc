@@ -14,6 +14,7 @@
 #include "ir/target.h"
 #include "network/graph/simplify.h"
 #include "network/run/check_network.h"
+#include "network/run/compare_layers.h"
 #include "network/run/missing_operators.h"
 #include "network/run/seed_weights.h"
 
@@ -22,7 +23,8 @@ namespace {
 
 constexpr size_t kShownShares = 20;
 constexpr int kWarmRuns = 2;
-constexpr double kMostUs = 30e6;  // for all repetitions
+constexpr double kMostError = 0.1;  // of a layer beside another model's, before it is named
+constexpr double kMostUs = 30e6;    // for all repetitions
 
 // Networks have hundreds of kernels, and each keeps its file open.
 void AllowManyFiles() {
@@ -49,6 +51,7 @@ struct ModelReport {
   ArenaPlan arena;
   int64_t constant_bytes = 0;
   std::optional<NetworkCheck> check;
+  std::vector<LayerError> layers;  // beside another model's
 };
 
 double At(const std::vector<double>& sorted, double quantile) {
@@ -142,6 +145,15 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
   return WriteFileAtomically(directory + "/tensors.json", Json().Set("tensors", tensors).Dump() + "\n", 0644);
 }
 
+// The layers of a network beside those of another file's, on inputs of that one.
+Result<std::vector<LayerError>> Against(Graph& plain, const ModelRunOptions& options) {
+  OnnxModel file = HONE_TRY(ReadOnnx(options.against));
+  Network exact = HONE_TRY(BuildNetwork(file, options.against, options.import));
+  HONE_TRY(CheckComplete(exact, options.against));
+  SeedWeights(exact, options.seed);
+  return CompareLayers(plain, exact.graph, RandomData(exact.graph, options.seed + 1));
+}
+
 Result<ModelReport> Measure(Context& context, const std::string& path, const ModelRunOptions& options) {
   AllowManyFiles();
   OnnxModel file = HONE_TRY(ReadOnnx(path));
@@ -169,6 +181,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   SetInputs(*executor, plain, data);
   HONE_TRY(MeasureRuns(*executor, options.repeats, &report));
   HONE_TRY(MeasureShares(*executor, plan, &report));
+  if (!options.against.empty()) report.layers = HONE_TRY(Against(plain, options));
   if (!options.export_dir.empty()) HONE_TRY(Export(path, options, network, plain, data, *executor));
   return report;
 }
@@ -204,7 +217,35 @@ void PrintJson(const std::string& path, const ModelReport& report) {
     shares.push_back(std::move(row));
   }
   json.Set("shares", std::move(shares));
+  if (!report.layers.empty()) {
+    std::vector<Json> layers;
+    for (const LayerError& layer : report.layers)
+      layers.push_back(Json()
+                           .Set("value", layer.name)
+                           .Set("node", layer.node)
+                           .Set("error", layer.error)
+                           .Set("largest", layer.largest));
+    json.Set("layers", std::move(layers));
+    if (const std::optional<LayerError> first = FirstAbove(report.layers, kMostError))
+      json.Set("first_above", first->name);
+  }
   Print(json.Dump() + "\n");
+}
+
+// Where accuracy is lost beside another model.
+void PrintLosses(const std::vector<LayerError>& layers) {
+  if (layers.empty()) return;
+  Table table({{"error", Table::Align::kRight}, {"largest", Table::Align::kRight}, {"value"}, {"node"}});
+  for (const LayerError& layer : Losses(layers))
+    table.Add({fmt::format("{:.2g} %", 100 * layer.error), fmt::format("{:.2g} %", 100 * layer.largest),
+               Cut(OneLine(layer.name), 60), Cut(OneLine(layer.node), 60)});
+  Print(table.Text());
+  const std::optional<LayerError> first = FirstAbove(layers, kMostError);
+  Print(FactsText({{"layers", fmt::format("{} compared, the last one {:.2g} % off; above: where the error grows",
+                                          layers.size(), 100 * layers.back().error)},
+                   {"first", first ? fmt::format("{} is the first that is more than {:.0f} % off, by {:.2g} %",
+                                                 first->name, 100 * kMostError, 100 * first->error)
+                                   : fmt::format("none is more than {:.0f} % off", 100 * kMostError)}}));
 }
 
 void PrintText(const std::string& path, const ModelReport& report) {
@@ -254,6 +295,7 @@ void PrintText(const std::string& path, const ModelReport& report) {
     facts.emplace_back("verified", check.failure ? "NO" : "yes");
   }
   Print(FactsText(facts));
+  PrintLosses(report.layers);
 }
 
 }  // namespace

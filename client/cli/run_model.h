@@ -15,6 +15,7 @@ struct ModelRunOptions {
   uint64_t seed = 1;  // of weights that the file lacks, and of the inputs
   bool check = true;
   std::string export_dir;  // "": nothing is written
+  std::string against;     // the model whose layers this one's are compared with; "": none
 };
 
 // Prints the result; the exit status.

@@ -97,10 +97,6 @@ void SetInputs(Executor& executor, const Graph& graph, const std::vector<Numbers
   }
 }
 
-Result<std::vector<Numbers>> EvaluateNetwork(Graph& graph, const std::vector<Numbers>& data) {
-  return HONE_TRY(FollowNetwork(graph, data, {}, 0)).outputs;
-}
-
 Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPlan& plan, Graph& plain,
                                   const std::vector<Numbers>& data) {
   NetworkCheck check;

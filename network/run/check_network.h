@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "network/graph/evaluate_network.h"
 #include "network/run/executor.h"
 
 namespace hone {
@@ -37,10 +38,6 @@ struct NetworkCheck {
 // inputs. kInvalid, kLimit, kRunFailed.
 Result<NetworkCheck> CheckNetwork(Executor& executor, Graph& graph, const CallPlan& plan, Graph& plain,
                                   const std::vector<Numbers>& data);
-
-// Outputs of a network by definition, node by node; values nobody reads any more are forgotten. kInvalid: data that
-// index outside of what they index.
-Result<std::vector<Numbers>> EvaluateNetwork(Graph& graph, const std::vector<Numbers>& data);
 
 // Writes data where the executor reads it.
 void SetInputs(Executor& executor, const Graph& graph, const std::vector<Numbers>& data);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/graph/dtype_traits.h"
+#include "network/graph/evaluate_network.h"
 #include "network/graph/quantization.h"
 
 namespace hone {
@@ -24,37 +25,25 @@ double LargestOf(const Numbers& numbers) {
 class Follower {
  public:
   Follower(Graph& graph, const std::map<ValueId, Numbers>& seen, double tolerance)
-      : graph_(graph), seen_(seen), tolerance_(tolerance), roundings_(graph.values.size()) {}
+      : graph_(graph),
+        seen_(seen),
+        tolerance_(tolerance),
+        roundings_(graph.values.size()),
+        readers_(CountReaders(graph)) {}
 
   Result<Followed> Run(const std::vector<Numbers>& data) {
-    for (size_t i = 0; i < data.size(); ++i) values_[graph_.inputs[i]] = data[i];
-    IdVector<ValueId, int> readers = CountReaders(graph_);
-    for (const Node& node : graph_.nodes) {
-      if (graph_.is_constant(node.output) || readers[node.output] == 0) continue;
-      std::vector<const Numbers*> arguments;
-      for (ValueId input : node.inputs) {
-        arguments.push_back(graph_.is_constant(input) ? HONE_TRY(graph_.Elements(input)) : &values_.at(input));
-        roundings_[node.output] = std::max(roundings_[node.output], roundings_[input]);
-      }
-      Result<Numbers> result = Evaluate(node, arguments, graph_.values[node.output].type);
-      if (!result) {
-        result.error().where = node.origin;
-        return std::move(result).error();
-      }
-      if (IsNarrowFloat(result->dtype)) ++roundings_[node.output];
-      if (node.kind == NodeKind::kUnary && node.function == "round") before_rounding_ = *arguments[0];
-      values_[node.output] = *std::move(result);
-      HONE_TRY(FindUnsure(node));
-      Follow(node);
-      for (ValueId input : node.inputs) {
-        if (--readers[input] > 0) continue;
-        values_.erase(input);
-        unsure_.erase(input);
-      }
-      graph_.ForgetElements();
-    }
-    for (ValueId output : graph_.outputs)
-      followed_.outputs.push_back(graph_.is_constant(output) ? *HONE_TRY(graph_.Elements(output)) : values_.at(output));
+    followed_.outputs = HONE_TRY(EvaluateNetwork(
+        graph_, data, [&](const Node& node, std::span<const Numbers* const> arguments, Numbers& value) -> Result<void> {
+          for (ValueId input : node.inputs)
+            roundings_[node.output] = std::max(roundings_[node.output], roundings_[input]);
+          if (IsNarrowFloat(value.dtype)) ++roundings_[node.output];
+          if (node.kind == NodeKind::kUnary && node.function == "round") before_rounding_ = *arguments[0];
+          HONE_TRY(FindUnsure(node));
+          Follow(node, value);
+          for (ValueId input : node.inputs)
+            if (--readers_[input] == 0) unsure_.erase(input);
+          return {};
+        }));
     return std::move(followed_);
   }
 
@@ -98,10 +87,9 @@ class Follower {
     return {};
   }
 
-  void Follow(const Node& node) {
+  void Follow(const Node& node, Numbers& expected) {
     const auto found = seen_.find(node.output);
     if (found == seen_.end()) return;
-    Numbers& expected = values_.at(node.output);
     if (IsNarrowFloat(expected.dtype))
       CompareFloats(node, expected, found->second);
     else if (expected.is_real())
@@ -170,8 +158,8 @@ class Follower {
   Graph& graph_;
   const std::map<ValueId, Numbers>& seen_;
   const double tolerance_;
-  std::map<ValueId, Numbers> values_;
   IdVector<ValueId, int> roundings_;  // to narrow floats, since values were followed
+  IdVector<ValueId, int> readers_;
   std::map<ValueId, Numbers> unsure_;
   Numbers before_rounding_;  // by the last node that rounds
   Followed followed_;

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "network/graph/simplify.h"
 #include "network/onnx/import_network.h"
 #include "network/onnx/onnx_model.h"
 #include "network/run/check_network.h"
+#include "network/run/compare_layers.h"
 #include "network/run/follow_network.h"
 #include "network/run/missing_operators.h"
 #include "tests/network/model_files.h"
@@ -479,6 +481,78 @@ TEST(Following, HoldsNarrowFloatsToTheirOwnRounding) {
   EXPECT_FALSE(FollowNetwork(network->graph, {x}, {{output, seen}}, 1e-6)->failure);
   seen.real[1] = 1.0029296875;
   EXPECT_TRUE(FollowNetwork(network->graph, {x}, {{output, seen}}, 1e-6)->failure);
+}
+
+// ---- layers beside those of the network before it was quantised
+
+// Four layers, the weights of one of which may be wrong.
+ModelFileBuilder Layers(bool is_quantized, int wrong) {
+  Model model;
+  std::string x = "x";
+  model.file.Input("x", {2, 16});
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string w = "w" + std::to_string(layer), y = "y" + std::to_string(layer);
+    model.Weight(w, {{16, 16}, kInt8}, 1);
+    std::string weight = w;
+    if (layer == wrong) {
+      model.file.Node("Neg", {w}, {w + "_wrong"});
+      weight += "_wrong";
+    }
+    if (is_quantized) {
+      model.Quantized(x, layer == 0 ? 1.0F / 32 : 3 * std::pow(57.0F, static_cast<float>(layer - 1)), 128);
+      model.file.Node("DequantizeLinear", {x + "_q", x + "_s", x + "_z"}, {x + "_d"});
+      x += "_d";
+    }
+    model.file.Node("MatMul", {x, weight}, {y});
+    x = y;
+  }
+  model.file.Output(x);
+  return std::move(model.file);
+}
+
+TEST(Layers, TheOneWithAFaultIsFound) {
+  Result<Network> exact = Imported(Layers(false, -1));
+  ASSERT_TRUE(exact);
+  const ValueNumbers inputs = RandomInputs(exact->graph, 3);
+  const std::vector<Numbers> data = {inputs.at(exact->graph.inputs[0])};
+  for (int wrong : {-1, 0, 2, 3}) {
+    SCOPED_TRACE(wrong);
+    Result<Network> quantized = Imported(Layers(true, wrong));
+    ASSERT_TRUE(quantized) << quantized.error().Text();
+    Result<std::vector<LayerError>> layers = CompareLayers(quantized->graph, exact->graph, data);
+    ASSERT_TRUE(layers) << layers.error().Text();
+    EXPECT_EQ(layers->size(), 4U);
+    const std::optional<LayerError> first = FirstAbove(*layers, 0.1);
+    EXPECT_EQ(first ? first->name : "", wrong < 0 ? "" : "y" + std::to_string(wrong));
+    if (first) { EXPECT_EQ(Losses(*layers).back().name, first->name); }
+  }
+}
+
+// onnxruntime's tools leave out a relu that quantising does as well, and give its name to what comes before.
+TEST(Layers, AreComparedAsTheyAreQuantized) {
+  ModelFileBuilder exact(13);
+  exact.Input("x", {64}).Node("Relu", {"x"}, {"y"}).Node("Neg", {"y"}, {"n"}).Output("n");
+  Model model;
+  model.file.Input("x", {64}).Node("Identity", {"x"}, {"c"}).Node("Add", {"c", "zero"}, {"y"}).Scalar("zero", 0);
+  model.Quantized("y", 1.0F / 64, 0).file.Node("DequantizeLinear", {"y_q", "y_s", "y_z"}, {"d"});
+  model.file.Node("Neg", {"d"}, {"n"}).Output("n");
+  Result<Network> plain = Imported(exact), network = Imported(model.file);
+  ASSERT_TRUE(plain && network) << network.error().Text();
+  Result<std::vector<LayerError>> layers =
+      CompareLayers(network->graph, plain->graph, {RandomInputs(plain->graph, 3).begin()->second});
+  ASSERT_TRUE(layers) << layers.error().Text();
+  EXPECT_FALSE(FirstAbove(*layers, 0.1)) << FirstAbove(*layers, 0.1)->name;
+}
+
+TEST(Layers, OfOtherInputsAreNotCompared) {
+  ModelFileBuilder other(13);
+  other.Input("z", {2, 16}).Node("Relu", {"z"}, {"y"}).Output("y");
+  Result<Network> exact = Imported(Layers(false, -1)), network = Imported(other);
+  ASSERT_TRUE(exact && network);
+  Result<std::vector<LayerError>> layers =
+      CompareLayers(network->graph, exact->graph, {RandomInputs(exact->graph, 3).begin()->second});
+  ASSERT_FALSE(layers);
+  EXPECT_EQ(layers.error().where, "input z");
 }
 
 }  // namespace
