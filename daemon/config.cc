@@ -193,8 +193,7 @@ const Key kKeys[] = {
     {"build.check_limit", R"("30s")", "Longest time for checking one build's result.", false,
      HONE_READ(ReadTime(node, config.check_limit)), HONE_EQUAL(check_limit)},
     {"build.nvrtc", R"("")",
-     "NVRTC, which compiles for CUDA devices: its file or folder; empty: in a CUDA installation or a Python package. "
-     "(start)",
+     "NVRTC, which compiles for CUDA devices: its file or folder; empty: in a CUDA installation or a Python package.",
      true, HONE_READ(ReadPath(node, config.nvrtc)), HONE_EQUAL(nvrtc)},
     {"idle.enabled", "true", "Refine kernels while the machine is idle.", true,
      HONE_READ(ReadSwitch(node, config.idle)), HONE_EQUAL(idle)},
