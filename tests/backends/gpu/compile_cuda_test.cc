@@ -130,6 +130,7 @@ TEST_F(CompileCudaTest, ItsWordsAreTheReason) {
 
 // As honed does it: in a builder that has given up its files, with the registry's devices.
 TEST_F(CompileCudaTest, BuildersCompileLockedIn) {
+  if (!testing::HasBuilder()) GTEST_SKIP() << testing::kNoBuilder;
   const Backend& cuda = CudaBackend();
   const Result<std::vector<Device>> devices = cuda.Probe();
   ASSERT_TRUE(devices) << devices.error().Text();

@@ -46,6 +46,10 @@ struct Opened {
 
 Opened Open(const Kind& kind) {
   Opened opened;
+  if (!testing::HasBuilder()) {
+    opened.why = kind.name + ": hone-builder is not built";
+    return opened;
+  }
   Result<std::vector<Device>> found = kind.backend().Probe();
   if (!found || !IsChecked(found->front().target)) {
     opened.why = kind.name + ": " + (found ? "no such device is here" : found.error().Text());
