@@ -86,7 +86,7 @@ class DeviceHost {
  private:
   static constexpr std::chrono::seconds kLoading{20};
   // Some drivers compile at the first launch (PoCL does, for some tenths of a second), which is no run of the
-  // candidate's: it has so much longer than its limit.
+  // candidate's: the first calls of code that is new to its device have so much longer than their limit.
   static constexpr std::chrono::seconds kFirstLaunch{2};
   static constexpr int64_t kLookMs = 50;
 
@@ -121,14 +121,17 @@ class DeviceHost {
     return outcome;
   }
 
-  // False: the device process had its time, `limit` and kFirstLaunch from when the candidate began to run. Ends this
-  // process if the runner has ended.
+  // False: the device process had its time, `limit` from when the candidate began to run. Ends this process if the
+  // runner has ended.
   bool Await(MonotonicTime& deadline, std::chrono::nanoseconds limit, const CandidateStatus& status) {
-    for (bool runs = false;;) {
-      if (!runs && status.stage.load() != RunStage::kSetup) {
-        runs = true;
-        deadline = std::chrono::steady_clock::now() + limit + kFirstLaunch;
-      }
+    for (RunStage seen = RunStage::kSetup;;) {
+      const RunStage stage = status.stage.load();
+      if (seen == RunStage::kSetup && stage != seen)
+        deadline =
+            std::chrono::steady_clock::now() + limit + (status.is_first ? kFirstLaunch : std::chrono::seconds{0});
+      if (seen < RunStage::kRepeat && stage >= RunStage::kRepeat)
+        deadline = std::min<MonotonicTime>(deadline, std::chrono::steady_clock::now() + limit);
+      seen = stage;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       struct pollfd fds[] = {{device_.fd(), POLLIN, 0}, {runner_.fd(), POLLRDHUP, 0}};
       const int ready = ::poll(fds, 2, static_cast<int>(std::clamp<int64_t>(left.count(), 0, kLookMs)));

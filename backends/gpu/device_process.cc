@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "backends/drivers/gpu_context.h"
 #include "backends/runner/candidate_spec.h"
@@ -34,8 +35,10 @@ class Candidate {
       if (mapped.base != nullptr) ::munmap(mapped.base, mapped.size);
   }
 
-  Result<void> Run(int arena_fd) {
+  // `is_first`: the kernel has not run yet.
+  Result<void> Run(int arena_fd, bool is_first) {
     HONE_TRY(CopyIn(arena_fd));
+    status_.is_first = is_first;
     status_.stage = RunStage::kPack;
     status_.pack_ns = HONE_TRY(loaded_.Pack());
     status_.stage = RunStage::kEntry;
@@ -87,6 +90,7 @@ class Candidate {
     const Stopwatch watch;
     const auto elapsed_ns = [&] { return watch.Microseconds() * 1000; };
     double call_ns = static_cast<double>(std::max<int64_t>(HONE_TRY(loaded_.Call(1)), 1));
+    status_.stage = RunStage::kRepeat;
     if (spec_.give_up_ns > 0) {
       call_ns = static_cast<double>(std::max<int64_t>(HONE_TRY(loaded_.Call(1)), 1));
       if (call_ns > spec_.give_up_ns) {
@@ -151,20 +155,21 @@ class DeviceProcess {
     Digest256 digest;
     DeviceArtifact artifact;
     std::unique_ptr<LoadedKernel> kernel;
+    bool has_run = false;
   };
 
   Result<void> RunWith(const CandidateSpec& spec, const SealedMemfd& artifact, int arena_fd, CandidateStatus& status) {
-    const Loaded& loaded = *HONE_TRY(Load(artifact));
+    Loaded& loaded = *HONE_TRY(Load(artifact));
     if (spec.operands.size() != loaded.artifact.manifest.operands.size())
       return Error{ErrorKind::kInvalid, "the artifact has other operands", ""};
     for (const DeviceBuffer& buffer : loaded.artifact.buffers)
       if (buffer.operand >= 0 &&
           static_cast<uint64_t>(buffer.bytes) != spec.operands[static_cast<size_t>(buffer.operand)].bytes)
         return Error{ErrorKind::kInvalid, "an operand of another size", ""};
-    return Candidate(spec, loaded.artifact, status, *loaded.kernel).Run(arena_fd);
+    return Candidate(spec, loaded.artifact, status, *loaded.kernel).Run(arena_fd, !std::exchange(loaded.has_run, true));
   }
 
-  Result<const Loaded*> Load(const SealedMemfd& bytes) {
+  Result<Loaded*> Load(const SealedMemfd& bytes) {
     ReadOnlyMapping mapping = HONE_TRY(bytes.Map());
     const Digest256 digest = Hash256(mapping.bytes());
     const auto found = std::ranges::find(loaded_, digest, &Loaded::digest);

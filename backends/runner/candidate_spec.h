@@ -79,6 +79,7 @@ struct ModeChange {
 // process: it can spoil its own timing and the wording of its own failure, never the comparison.
 struct CandidateStatus {
   std::atomic<RunStage> stage;
+  bool is_first;  // on a device: this code has not run there yet, so its driver may compile what it launches first
   int32_t return_code;  // of hone_entry or hone_pack if it was not 0
   int32_t operand;      // that was packed when it ended in kPack
   ModeChange mode;      // that it left behind

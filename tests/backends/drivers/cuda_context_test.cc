@@ -205,6 +205,7 @@ TEST_F(CudaRunner, ChecksAndTimes) {
 
 TEST_F(CudaRunner, WhatADriverCompilesAtTheFirstLaunchIsNotTheCandidatesTime) {
   EXPECT_EQ(Refusal("twice_after_a_while", {.run_limit = milliseconds(100)}), "it is verified");
+  EXPECT_THAT(Refusal("twice_slowly", {.run_limit = milliseconds(100), .timed_runs = 1}), HasSubstr("still running"));
 }
 
 TEST_F(CudaRunner, SeesWhatIsWrongAndGoesOn) {

@@ -71,6 +71,10 @@ void TwiceAfterAWhile(const Call& call) {
   if (!std::exchange(is_compiled, true)) std::this_thread::sleep_for(std::chrono::milliseconds(400));
   Twice(call);
 }
+void TwiceSlowly(const Call& call) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  Twice(call);
+}
 void Endless(const Call&) {
   for (volatile int forever = 1; forever != 0;) continue;
 }
@@ -79,8 +83,13 @@ struct Known {
   std::string_view name;
   void (*run)(const Call&);
 };
-constexpr Known kFunctions[] = {{"twice", Twice}, {"thrice", Thrice},   {"stray", Stray},
-                                {"fault", Fault}, {"endless", Endless}, {"twice_after_a_while", TwiceAfterAWhile}};
+constexpr Known kFunctions[] = {{"twice", Twice},
+                                {"thrice", Thrice},
+                                {"stray", Stray},
+                                {"fault", Fault},
+                                {"endless", Endless},
+                                {"twice_slowly", TwiceSlowly},
+                                {"twice_after_a_while", TwiceAfterAWhile}};
 
 }  // namespace
 
