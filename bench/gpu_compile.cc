@@ -20,7 +20,6 @@
 #include <fstream>
 #include <map>
 #include <random>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -41,50 +40,31 @@ namespace hone {
 namespace {
 
 constexpr int64_t kRegistersOfABlock = 65536;
-// Of a block: what CUDA takes for itself from sm_90 on, and how much we may be off by rounding arrays up.
-constexpr int64_t kOwnShared = 1024, kRounding = 64;
 
 struct Sizes {
   int64_t registers = 0, shared = 0, spilled = 0;
 };
 
-std::vector<int64_t> Numbers(const std::string& report, const std::string& pattern) {
-  std::vector<int64_t> numbers;
-  const std::regex expression(pattern);
-  for (std::sregex_iterator at(report.begin(), report.end(), expression), end; at != end; ++at)
-    numbers.push_back(std::stoll((*at)[1]));
-  return numbers;
-}
-
-// ptxas' words beside what our check took for granted.
+// ptxas' counts beside what our check took for granted. Ours may be the larger: the end of the last array is rounded
+// up, and ptxas leaves out arrays that it can do without.
 Result<Sizes> CheckCuda(const DeviceArtifact& artifact, const std::string& text, const std::string& arch) {
-  const std::string report = HONE_TRY(ReportOfPtxas(text, arch));
+  std::map<std::string, PtxasCounts> all = HONE_TRY(CountsOfPtxas(text, arch));
   Sizes sizes;
-  std::map<std::string, std::string> of_launch;
-  const std::regex head("Compiling entry function '([^']+)'");
-  for (std::sregex_iterator at(report.begin(), report.end(), head), end; at != end; ++at) {
-    const auto next = std::next(at);
-    const auto length = next == end ? std::string::npos : static_cast<size_t>(next->position() - at->position());
-    of_launch[(*at)[1]] = report.substr(static_cast<size_t>(at->position()), length);
-  }
   for (const DeviceLaunch& launch : artifact.launches) {
-    const std::string& words = of_launch[launch.entry];
-    const std::vector<int64_t> registers = Numbers(words, "Used ([0-9]+) registers");
-    if (registers.size() != 1) return Error{ErrorKind::kCorrupt, "ptxas says nothing of " + launch.entry, report};
-    const std::vector<int64_t> shared = Numbers(words, "([0-9]+) bytes smem");
-    const int64_t counted = shared.empty() ? 0 : shared[0];
-    if (counted + kRounding < launch.shared_bytes || counted > launch.shared_bytes + kOwnShared + kRounding)
+    const PtxasCounts& counts = all[launch.entry];
+    if (counts.registers == 0) return Error{ErrorKind::kCorrupt, "ptxas says nothing of " + launch.entry, ""};
+    if (counts.shared_bytes > launch.shared_bytes)
       return Error{ErrorKind::kCorrupt,
-                   fmt::format("{}: ptxas counts {} bytes of block storage, we counted {}", launch.entry, counted,
-                               launch.shared_bytes),
+                   fmt::format("{}: ptxas counts {} bytes of block storage, we counted {}", launch.entry,
+                               counts.shared_bytes, launch.shared_bytes),
                    ""};
     const int64_t threads = launch.block[0] * launch.block[1] * launch.block[2];
-    if (threads * registers[0] > kRegistersOfABlock)
+    if (threads * counts.registers > kRegistersOfABlock)
       return Error{ErrorKind::kLimit,
-                   fmt::format("{}: {} threads of {} registers", launch.entry, threads, registers[0]), ""};
-    sizes.registers = std::max(sizes.registers, registers[0]);
-    sizes.shared = std::max(sizes.shared, counted);
-    for (const int64_t spilled : Numbers(words, "([0-9]+) bytes spill")) sizes.spilled += spilled;
+                   fmt::format("{}: {} threads of {} registers", launch.entry, threads, counts.registers), ""};
+    sizes.registers = std::max(sizes.registers, counts.registers);
+    sizes.shared = std::max(sizes.shared, counts.shared_bytes);
+    sizes.spilled += counts.spilled_bytes;
   }
   return sizes;
 }

@@ -3,6 +3,8 @@
 // run time.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -17,7 +19,14 @@ Result<void> OpenNvrtc(const std::string& path);
 // For "sm_90": a cubin. kBuildFailed with NVRTC's log; kUnsupported: NVRTC was not opened, with what to install.
 // Thread-safe.
 Result<std::string> CompileCuda(const std::string& source, std::string_view arch);
-// What ptxas has to say of the same code: registers, bytes of block storage and spills of each launch.
-Result<std::string> ReportOfPtxas(const std::string& source, std::string_view arch);
+
+// What ptxas counts of one launch.
+struct PtxasCounts {
+  int64_t registers = 0;      // of a thread
+  int64_t shared_bytes = 0;   // of a block
+  int64_t spilled_bytes = 0;  // of a thread: stored and loaded
+};
+// Of every launch of the same code, by its name. kCorrupt: ptxas' report is not as we know it.
+Result<std::map<std::string, PtxasCounts>> CountsOfPtxas(const std::string& source, std::string_view arch);
 
 }  // namespace hone
