@@ -24,6 +24,9 @@ NUMBERS = {
     "time_us": (1, 1000, 100_000),
     "budget_us": (0, 0, 1, 1000, 200_000),
     "threads": (0, 0, 0, 1, 2, 4095, 2**32 - 1),
+    # Enumerators: a body with another one is no message.
+    "action": (1, 2, 3),
+    "what": (1, 2),
 }
 BITS = {"u8": 8, "u16": 16, "u32": 32, "u64": 64, "i64": 63}
 
@@ -51,11 +54,12 @@ def random_values(rng, name, known):
 
 
 def random_request(rng, known):
-    """(number, body): seven in eight are exactly a message; the others had a byte changed, go on too long or end early.
-    `known` are fingerprints of records."""
+    """(number, body, exact): seven in eight are exactly a message; the others had a byte changed, go on too long or end
+    early. `known` are fingerprints of records."""
     name = rng.choice(protocol_grammar.REQUESTS)
     body = protocol_grammar.encode(name, random_values(rng, name, known))
-    if rng.random() < 1 / 8:
+    exact = rng.random() >= 1 / 8
+    if not exact:
         how = rng.randrange(3)
         if how == 0 and body:
             at = rng.randrange(len(body))
@@ -64,4 +68,4 @@ def random_request(rng, known):
             body = body[:rng.randrange(len(body) + 1)]
         else:
             body += rng.randbytes(rng.randrange(1, 9))
-    return protocol_grammar.NUMBERS[name], body
+    return protocol_grammar.NUMBERS[name], body, exact
