@@ -80,16 +80,6 @@ std::vector<std::string> Places() {
   return places;
 }
 
-}  // namespace
-
-void ConfigureNvrtc(std::string place) {
-  Configured& configured = TheConfigured();
-  MutexLock lock(configured.mutex);
-  configured.place = std::move(place);
-}
-
-namespace {
-
 Result<std::string> FindAny() {
   Configured& configured = TheConfigured();
   std::string place;
@@ -109,6 +99,12 @@ Result<std::string> FindAny() {
 }
 
 }  // namespace
+
+void ConfigureNvrtc(std::string place) {
+  Configured& configured = TheConfigured();
+  MutexLock lock(configured.mutex);
+  configured.place = std::move(place);
+}
 
 // Its code is run: nobody else may have written it.
 Result<std::string> FindNvrtc() {

@@ -9,33 +9,12 @@
 
 #include "network/graph/simplify.h"
 #include "network/onnx/data_shaped.h"
+#include "network/onnx/find_weights.h"
 #include "network/onnx/symbols.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
 namespace {
-
-// Which operands layers keep their weights in.
-bool IsWeightOperand(const OnnxNode& node, size_t i, const OnnxValue& value) {
-  auto rank = value.type.dimensions.size();
-  if (node.op == "Conv") return i == 1 || i == 2;
-  if (node.op == "Gemm") return i == 1 || i == 2;
-  if (node.op == "MatMul") return i == 1 && rank == 2;
-  if (node.op == "Gather") return i == 0 && rank == 2;
-  if (node.op == "BatchNormalization") return i >= 1 && i <= 4;
-  if (node.op == "LayerNormalization" || node.op == "InstanceNormalization" || node.op == "GroupNormalization") {
-    return i == 1 || i == 2;
-  }
-  return false;
-}
-
-// Operators that hand a weight on as it is.
-bool HandsOn(const OnnxNode& node, size_t i) {
-  for (std::string_view op : {"Transpose", "Reshape", "Identity", "Squeeze", "Unsqueeze", "Cast"}) {
-    if (node.op == op) return i == 0;
-  }
-  return false;
-}
 
 // Operators whose definition covers opset 1 to 6: they never broadcast, and their attributes stayed.
 bool IsAsOldAsOnnx(std::string_view op) {
@@ -76,8 +55,6 @@ bool IsAsOldAsOnnx(std::string_view op) {
 }
 
 constexpr int64_t kFirstScan = 9;  // as it is since
-
-bool IsRealType(const OnnxValue& value) { return value.type.has_dtype && IsFloat(value.type.dtype); }
 
 class NetworkBuilder {
  public:
@@ -166,35 +143,6 @@ class NetworkBuilder {
     return text;
   }
 
-  // Names of inputs that are weights.
-  std::unordered_set<std::string> FindWeights() const {
-    std::unordered_map<std::string, const OnnxValue*> open;
-    for (const OnnxValue& input : model_.inputs) {
-      if (ids_.count(input.name) == 0 && IsRealType(input) && options_.data.count(input.name) == 0) {
-        open.emplace(input.name, &input);
-      }
-    }
-    std::unordered_map<std::string, const OnnxValue*> handed = open;  // value → the input that it comes from
-    std::unordered_set<std::string> weights;
-    for (const OnnxNode& node : model_.nodes) {
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        auto found = handed.find(node.inputs[i]);
-        if (found == handed.end()) continue;
-        if (IsWeightOperand(node, i, *found->second)) weights.insert(found->second->name);
-        if (HandsOn(node, i) && !node.outputs.empty()) handed.emplace(node.outputs[0], found->second);
-      }
-    }
-    if (weights.empty()) return weights;
-    const std::string* first = nullptr;
-    for (const OnnxValue& input : model_.inputs) {
-      if (ids_.count(input.name) != 0) continue;
-      if (first == nullptr) first = &input.name;
-      if (&input.name != first && open.count(input.name) != 0) weights.insert(input.name);
-    }
-    if (weights.size() == model_.inputs.size() && first != nullptr) weights.erase(*first);
-    return weights;
-  }
-
   Result<void> AddInputs() {
     for (const auto& [name, shape] : options_.shapes) HONE_TRY(CheckIsInput(name, "--shape"));
     for (const std::string& name : options_.data) HONE_TRY(CheckIsInput(name, "--data"));
@@ -206,7 +154,7 @@ class NetworkBuilder {
         return bound.error();
       }
     }
-    std::unordered_set<std::string> weights = FindWeights();
+    const std::unordered_set<std::string> weights = FindWeights(model_, options_.data);
     for (const OnnxValue& input : model_.inputs) {
       if (ids_.count(input.name) != 0) continue;  // an initialiser that is listed as an input, as before IR version 4
       if (producer_.count(input.name) != 0) {

@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tests/support/some_cubin.h"
@@ -16,8 +17,8 @@ using Cubin = testing::CubinParts;
 
 bool IsTaken(const Cubin& cubin, size_t size = sizeof(Cubin)) {
   // Of exactly that size, so that a sanitizer sees what is read beyond.
-  std::vector<std::byte> bytes(size);
-  std::memcpy(bytes.data(), &cubin, size);
+  const auto whole = std::as_bytes(std::span(&cubin, 1));
+  const std::vector<std::byte> bytes(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size));
   return CheckCubin(bytes).has_value();
 }
 

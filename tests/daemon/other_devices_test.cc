@@ -49,6 +49,18 @@ class OtherDevices : public ::testing::Test {
     return std::nullopt;
   }
 
+  // On a machine that is never too busy.
+  std::unique_ptr<IdleLoop> StartIdleLoop() {
+    IdleLimits limits;
+    limits.busy_cores = 1000;
+    limits.stalled = 1000;
+    limits.quiet = std::chrono::milliseconds(10);
+    limits.on_battery = true;
+    return std::make_unique<IdleLoop>(*server_.cache, *server_.path, *server_.tuning, server_.metrics, limits, 1.0, [] {
+      return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>());
+    });
+  }
+
   TestServer server_;
 };
 
@@ -155,16 +167,10 @@ TEST_F(OtherDevices, ThatAreNotHereHaveCodeThatNobodyChecked) {
 TEST_F(OtherDevices, ThatAreNotHereAreNotRefinedInIdleTime) {
   ASSERT_TRUE(Get("scripted:old"));
   ASSERT_TRUE(Get("scripted:1"));
-  IdleLimits limits;
-  limits.busy_cores = 1000;
-  limits.stalled = 1000;
-  limits.quiet = std::chrono::milliseconds(10);
-  limits.on_battery = true;
-  IdleLoop idle(*server_.cache, *server_.path, *server_.tuning, server_.metrics, limits, 1.0,
-                [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); });
+  const std::unique_ptr<IdleLoop> idle = StartIdleLoop();
   EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf("scripted:1")->origin == Origin::kTuned; }));
-  const IdleLoop::Plan plan = idle.plan();
-  idle.Close();
+  const IdleLoop::Plan plan = idle->plan();
+  idle->Close();
   EXPECT_EQ(plan.refinable, 1u);
   EXPECT_EQ(RecordOf("scripted:old")->origin, Origin::kDefault);
 }
@@ -244,15 +250,9 @@ TEST_F(OtherDevices, ASearchIsNotPutOffByWhatTheLastOneLeaves) {
 
 TEST_F(OtherDevices, AreRefinedInIdleTime) {
   ASSERT_TRUE(Get("scripted:1"));
-  IdleLimits limits;
-  limits.busy_cores = 1000;
-  limits.stalled = 1000;
-  limits.quiet = std::chrono::milliseconds(10);
-  limits.on_battery = true;
-  IdleLoop idle(*server_.cache, *server_.path, *server_.tuning, server_.metrics, limits, 1.0,
-                [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); });
+  const std::unique_ptr<IdleLoop> idle = StartIdleLoop();
   EXPECT_TRUE(TestServer::Eventually([&] { return RecordOf("scripted:1")->origin == Origin::kTuned; }));
-  idle.Close();
+  idle->Close();
   EXPECT_LT(RecordOf("scripted:1")->measured->time.count(), 25'000);
 }
 
