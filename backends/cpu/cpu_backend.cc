@@ -7,9 +7,8 @@
 
 #include "backends/cpu/host_target.h"
 #include "backends/cpu/measure_peaks.h"
+#include "base/content_id.h"
 #include "base/cpu_features.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/subprocess.h"
 #include "ir/native_artifact.h"
 
@@ -41,8 +40,7 @@ class Cpu : public Backend {
   Result<std::string> CompilerName(const std::string& program) const override {
     std::string path = program;
     if (path.empty()) path = HONE_TRY(FindOwnProgram("hone-builder"));
-    std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 30));
-    return fmt::format("hone-{} builder={}", HONE_VERSION, HexOf(Hash64(bytes)));
+    return fmt::format("hone-{} builder={}", HONE_VERSION, HONE_TRY(ContentId(path)));
   }
 
   Result<Manifest> OpenArtifact(std::span<const std::byte> bytes, uint64_t size) const override {

@@ -10,8 +10,8 @@
 #include "backends/processes/child_channel.h"
 #include "backends/processes/child_pool.h"
 #include "base/bytes.h"
+#include "base/content_id.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/subprocess.h"
 #include "ir/device_artifact.h"
 
@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* kRunner = "hone-device-runner";
 constexpr std::chrono::seconds kFinding{5};
+constexpr int kFindingNice = 10;  // drivers are asked while the first kernel is built
 
 // What users steer drivers by. A child inherits nothing else.
 std::vector<std::string> DriverEnvironment() {
@@ -80,6 +81,7 @@ class Gpu : public Backend {
     options.environment = DriverEnvironment();
     options.fds = {{theirs.get(), kChildChannelFd}};
     options.limits.open_files = 256;
+    options.limits.nice = kFindingNice;
     Subprocess child = HONE_TRY(Subprocess::Start(options));
     theirs.Reset();
     const Result<ChildFrame> frame = ours.Receive(std::chrono::steady_clock::now() + kFinding);
@@ -121,8 +123,7 @@ class Gpu : public Backend {
 
   Result<std::string> CompilerName(const std::string& program) const override {
     const std::string path = program.empty() ? HONE_TRY(FindOwnProgram("hone-builder")) : program;
-    const std::string bytes = HONE_TRY(ReadFile(path, size_t{1} << 30));
-    return fmt::format("hone-{} builder={}", HONE_VERSION, HexOf(Hash64(bytes)));
+    return fmt::format("hone-{} builder={}", HONE_VERSION, HONE_TRY(ContentId(path)));
   }
 
   Result<Manifest> OpenArtifact(std::span<const std::byte> bytes, uint64_t size) const override {
@@ -200,8 +201,7 @@ class Cuda : public Gpu {
   }
 
   Result<std::string> CompilerName(const std::string& program) const override {
-    const std::string nvrtc = HONE_TRY(ReadFile(HONE_TRY(FindNvrtc()), size_t{1} << 30));
-    return fmt::format("{} nvrtc={}", HONE_TRY(Gpu::CompilerName(program)), HexOf(Hash64(nvrtc)));
+    return fmt::format("{} nvrtc={}", HONE_TRY(Gpu::CompilerName(program)), HONE_TRY(ContentId(HONE_TRY(FindNvrtc()))));
   }
 
  protected:
