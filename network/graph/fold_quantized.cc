@@ -102,9 +102,7 @@ class QuantizedFolder : public RewritePass {
   Result<ValueId> SumOfProducts(Builder& build, const Node& node, const Quantized& x, const Quantized& w,
                                 std::vector<int64_t> bias) {
     const std::optional<double> zero = x.zero ? graph_.ScalarOf(x.zero) : 0;
-    const bool is_padded = std::any_of(node.pads.begin(), node.pads.end(), [](int64_t pad) { return pad != 0; });
     if (x.zero && CountOf(graph_.shape(x.zero)) != 1) return ValueId();
-    if (!zero && is_padded && node.kind == NodeKind::kConv) return ValueId();  // it would hold what nobody knows
     const std::optional<Weight> weight = CentredWeight(build, node, w);
     if (!weight) return ValueId();
     bias.resize(weight->sums.size(), 0);
@@ -112,6 +110,11 @@ class QuantizedFolder : public RewritePass {
       for (size_t i = 0; i < bias.size(); ++i) bias[i] -= static_cast<int64_t>(*zero) * weight->sums[i];
     Node product = node;
     product.inputs = {x.value, weight->bytes};
+    const bool is_padded = std::any_of(node.pads.begin(), node.pads.end(), [](int64_t pad) { return pad != 0; });
+    if (!zero && is_padded && node.kind == NodeKind::kConv) {
+      product.inputs[0] = HONE_TRY(Surround(build, x.value, node.pads, x.zero));
+      std::ranges::fill(product.pads, 0);
+    }
     const bool is_biased = std::any_of(bias.begin(), bias.end(), [](int64_t each) { return each != 0; });
     const auto channels = static_cast<int64_t>(bias.size());
     const Shape shape = ChannelShape(node, channels);

@@ -41,6 +41,41 @@ Result<ValueId> Dequantize(Builder& build, const Quantized& q, DType to) {
   return build.Cast(HONE_TRY(build.Binary("mul", real, q.scale)), to);
 }
 
+Result<ValueId> Surround(Builder& build, ValueId x, const std::vector<int64_t>& pads, ValueId zero) {
+  const Shape inner = build.shape(x);
+  const size_t h = inner.size() - 2, w = inner.size() - 1;
+  Node pad;
+  pad.kind = NodeKind::kPad;
+  pad.inputs = {x};
+  pad.starts.assign(inner.size(), 0);
+  pad.starts[h] = pads[0];
+  pad.starts[w] = pads[1];
+  pad.extents = inner;
+  pad.extents[h] += pads[0] + pads[2];
+  pad.extents[w] += pads[1] + pads[3];
+  Numbers is_inside = MakeNumbers(DType::kBool, {pad.extents[h], pad.extents[w]});
+  for (int64_t row = 0; row < inner[h]; ++row)
+    for (int64_t column = 0; column < inner[w]; ++column)
+      is_inside.whole[static_cast<size_t>((row + pads[0]) * pad.extents[w] + column + pads[1])] = 1;
+  const ValueId padded = HONE_TRY(build.Add(std::move(pad)));
+  return build.Select(build.Constant(is_inside), padded, HONE_TRY(build.Reshape(zero, {})));
+}
+
+std::optional<Node> FindSurrounded(const Graph& graph, ValueId value) {
+  const Node* select = Producer(graph, value, NodeKind::kSelect);
+  const Node* pad = select == nullptr ? nullptr : Producer(graph, select->inputs[1], NodeKind::kPad);
+  if (pad == nullptr || !graph.is_constant(select->inputs[0])) return std::nullopt;
+  const ValueId inner = pad->inputs[0];
+  Node slice;
+  slice.kind = NodeKind::kSlice;
+  slice.inputs = {value};
+  slice.output = inner;
+  slice.starts = pad->starts;
+  slice.extents = graph.shape(inner);
+  slice.steps.assign(slice.extents.size(), 1);
+  return slice;
+}
+
 std::optional<Quantized> FindCentred(const Graph& graph, ValueId value) {
   if (graph.dtype(value) != DType::kI32) return std::nullopt;
   Quantized found{value, {}, {}};

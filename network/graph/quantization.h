@@ -22,10 +22,15 @@ Result<ValueId> Quantize(Builder& build, const Quantized& x);
 Result<ValueId> Dequantize(Builder& build, const Quantized& q, DType to);
 // q − zero in i32.
 Result<ValueId> Centre(Builder& build, ValueId q, ValueId zero);
+// x[…,H,W] with `zero` around it, one number: what a convolution reads as padding where nobody knows it before the
+// network runs. `pads`: top, left, bottom, right.
+Result<ValueId> Surround(Builder& build, ValueId x, const std::vector<int64_t>& pads, ValueId zero);
 
 // What these functions made, constants too.
 std::optional<Quantized> FindQuantize(const Graph& graph, ValueId value);
 std::optional<Quantized> FindDequantize(const Graph& graph, ValueId value);
 std::optional<Quantized> FindCentred(const Graph& graph, ValueId value);  // without a scale
+// As the slice that gives what is surrounded: its input is `value`, its output what Surround was given.
+std::optional<Node> FindSurrounded(const Graph& graph, ValueId value);
 
 }  // namespace hone

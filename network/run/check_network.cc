@@ -10,6 +10,7 @@
 #include "ir/language/parse.h"
 #include "ir/reference/accuracy.h"
 #include "ir/reference/check_output.h"
+#include "network/graph/quantization.h"
 #include "network/run/follow_network.h"
 
 namespace hone {
@@ -77,13 +78,19 @@ Result<void> KeepFollowed(Executor& executor, const Graph& graph, const CallPlan
                           std::map<ValueId, Numbers>* seen) {
   const std::vector<ValueId> outputs = OutputsOf(graph, plan.calls[call]);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const ValueId replaced = graph.values[outputs[i]].replaces, value = replaced ? replaced : outputs[i];
+    const std::optional<Node> inner = FindSurrounded(graph, outputs[i]);
+    const ValueId own = inner ? inner->output : outputs[i];
+    const ValueId replaced = graph.values[own].replaces, value = replaced ? replaced : own;
     if (!plain.values.contains(value) || plain.is_constant(value) || !plain.values[value].producer) continue;
-    if (plain.shape(value) != graph.shape(outputs[i]) || plain.dtype(value) != graph.dtype(outputs[i])) continue;
+    if (plain.shape(value) != graph.shape(own) || plain.dtype(value) != graph.dtype(own)) continue;
     if (!IsFollowed(plain, value)) continue;
     const std::span<void* const> operands = HONE_TRY(executor.Operands(call));
-    const void* data = operands[operands.size() - outputs.size() + i];
-    seen->emplace(value, ElementsAt(graph, outputs[i], data));
+    Numbers elements = ElementsAt(graph, outputs[i], operands[operands.size() - outputs.size() + i]);
+    if (inner) {
+      const Numbers* whole = &elements;
+      elements = HONE_TRY(Evaluate(*inner, std::span(&whole, 1), graph.values[own].type));
+    }
+    seen->emplace(value, std::move(elements));
   }
   return {};
 }

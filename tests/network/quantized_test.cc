@@ -4,101 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-
+#include "network/graph/evaluate_network.h"
 #include "network/graph/simplify.h"
-#include "network/onnx/import_network.h"
-#include "network/onnx/onnx_model.h"
-#include "network/run/check_network.h"
-#include "network/run/compare_layers.h"
-#include "network/run/follow_network.h"
-#include "network/run/missing_operators.h"
-#include "tests/network/model_files.h"
+#include "network/run/kernel_calls.h"
 #include "tests/network/plan_interpreter.h"
+#include "tests/network/quantized_model.h"
 
 namespace hone {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr int kUint8 = 2, kInt8 = 3, kInt32 = 6;
-using Attributes = std::vector<ModelFileBuilder::Attribute>;
-
-struct Values {
-  std::vector<int64_t> shape;
-  int type;
-};
-
-std::string RandomBytes(const Values& values, uint32_t seed, int lowest = -128, int highest = 127) {
-  std::mt19937 random(seed);
-  std::string bytes;
-  for (int64_t i = 0; i < CountOf(values.shape); ++i) {
-    const auto value = static_cast<int32_t>(random() % static_cast<uint32_t>(highest - lowest + 1)) + lowest;
-    bytes.append(reinterpret_cast<const char*>(&value), values.type == kInt32 ? 4 : 1);
-  }
-  return bytes;
-}
-
-// A file of quantised operators, by opset 13.
-class Model {
- public:
-  ModelFileBuilder file{21};
-
-  Model& Byte(const std::string& name, int value, int type = kUint8) {
-    file.Raw(name, {}, type, std::string(1, static_cast<char>(value)));
-    return *this;
-  }
-  // x, bytes that come from outside, as a float: `name`.
-  Model& Input(const std::string& name, const std::vector<int64_t>& shape, float scale, int zero, int type = kUint8) {
-    file.Input(name + "_q", shape, type);
-    return Dequantized(name, scale, zero, type);
-  }
-  Model& Dequantized(const std::string& name, float scale, int zero, int type = kUint8) {
-    file.Scalar(name + "_s", scale);
-    Byte(name + "_z", zero, type);
-    file.Node("DequantizeLinear", {name + "_q", name + "_s", name + "_z"}, {name});
-    return *this;
-  }
-  // A constant with a scale for each index of `axis`.
-  Model& Weight(const std::string& name, const Values& values, int64_t axis, int zero = 0, int lowest = -128,
-                int highest = 127) {
-    const int64_t count = values.shape[static_cast<size_t>(axis)];
-    std::vector<float> scales;
-    for (int64_t i = 0; i < count; ++i) scales.push_back(i % 2 == 0 ? 0.25F : 0.125F);
-    file.Raw(name + "_q", values.shape, values.type, RandomBytes(values, 3, lowest, highest))
-        .Floats(name + "_s", {count}, scales);
-    file.Raw(name + "_z", {count}, values.type, std::string(static_cast<size_t>(count), static_cast<char>(zero)));
-    file.Node("DequantizeLinear", {name + "_q", name + "_s", name + "_z"}, {name}, {{"axis", axis}});
-    return *this;
-  }
-  // In 32 bits, with the scales of x times the weight's.
-  Model& Bias(const std::string& name, int64_t count, float x_scale) {
-    std::vector<float> scales;
-    for (int64_t i = 0; i < count; ++i) scales.push_back(x_scale * (i % 2 == 0 ? 0.25F : 0.125F));
-    file.Raw(name + "_q", {count}, kInt32, RandomBytes({{count}, kInt32}, 5, -3000, 3000))
-        .Floats(name + "_s", {count}, scales);
-    file.Node("DequantizeLinear", {name + "_q", name + "_s"}, {name}, {{"axis", int64_t{0}}});
-    return *this;
-  }
-  Model& Quantized(const std::string& name, float scale, int zero, int type = kUint8) {
-    file.Scalar(name + "_s", scale);
-    Byte(name + "_z", zero, type);
-    file.Node("QuantizeLinear", {name, name + "_s", name + "_z"}, {name + "_q"});
-    return *this;
-  }
-  Model& Output(const std::string& name, int type = kUint8) {
-    file.Output(name, {}, type);
-    return *this;
-  }
-};
-
-Result<Network> Imported(const ModelFileBuilder& builder) {
-  OnnxModel model = HONE_TRY(ParseOnnx(builder.Bytes(), {"quantized.onnx", ""}));
-  Network network = HONE_TRY(BuildNetwork(model, "quantized.onnx", {}));
-  HONE_TRY(CheckComplete(network, "quantized.onnx"));
-  return network;
-}
 
 ValueNumbers AnyBytes(const Graph& graph) {
   ValueNumbers inputs = RandomInputs(graph, 11);
@@ -318,6 +233,17 @@ TEST(DynamicallyQuantized, ConvolutionsWithPaddingAreRight) {
   }
 }
 
+// What pads them is known when the network runs, too.
+TEST(DynamicallyQuantized, ConvolutionsWithPaddingAreOfBytes) {
+  Model model;
+  model.file.Input("x", {1, 4, 6, 5}).Raw("w", {5, 4, 3, 3}, kInt8, RandomBytes({{5, 4, 3, 3}, kInt8}, 3));
+  model.file.Node("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"})
+      .Node("ConvInteger", {"q", "w", "z"}, {"y"}, {{"pads", std::vector<int64_t>{1, 0, 2, 3}}});
+  const std::vector<std::string> kernels = KernelsOf(model.Output("y", kInt32).file);
+  ASSERT_FALSE(kernels.empty());
+  EXPECT_THAT(kernels.back(), HasSubstr("const x1: i8["));
+}
+
 TEST(DynamicallyQuantized, NothingButZerosHasAScaleOf0) {
   ModelFileBuilder file(13);
   file.Input("x", {3})
@@ -443,116 +369,6 @@ TEST(BadQuantization, ProductsOfOtherThanBytes) {
       .Node("MatMulInteger", {"a", "b"}, {"y"})
       .Output("y", {}, kInt32);
   ExpectRefusal(file, "it multiplies i32, wanted bytes", "node n_y (MatMulInteger)");
-}
-
-// ---- following kernels by definition
-
-TEST(Following, SeesAWrongStepAndTakesATie) {
-  ModelFileBuilder file(13);
-  file.Input("x", {3}).Scalar("s", 1).Node("QuantizeLinear", {"x", "s"}, {"q"}).Output("q", {}, kUint8);
-  Result<Network> network = Imported(file);
-  ASSERT_TRUE(network);
-  Graph& graph = network->graph;
-  Numbers x = MakeNumbers(DType::kF32, {3}), seen = MakeNumbers(DType::kU8, {3});
-  x.real = {0.5, 3.2, 7};
-  seen.whole = {1, 3, 7};  // 0 and 1 are as near
-  const ValueId output = graph.outputs[0];
-  Result<Followed> tie = FollowNetwork(graph, {x}, {{output, seen}}, 1e-6);
-  ASSERT_TRUE(tie);
-  EXPECT_FALSE(tie->failure) << tie->failure->Text();
-  EXPECT_EQ(tie->ties, 1U);
-  EXPECT_EQ(tie->quantized, 3U);
-  for (size_t wrong : {1U, 2U}) {
-    Numbers other = seen;
-    ++other.whole[wrong];
-    EXPECT_TRUE(FollowNetwork(graph, {x}, {{output, other}}, 1e-6)->failure);
-  }
-}
-
-TEST(Following, HoldsNarrowFloatsToTheirOwnRounding) {
-  ModelFileBuilder file(13);
-  constexpr int kHalf = 10;
-  file.Input("x", {2}, kHalf).Node("Exp", {"x"}, {"y"}).Output("y", {}, kHalf);
-  Result<Network> network = Imported(file);
-  ASSERT_TRUE(network);
-  Numbers x = MakeNumbers(DType::kF16, {2}), seen = x;
-  seen.real = {1, 1.0009765625};
-  const ValueId output = network->graph.outputs[0];
-  EXPECT_FALSE(FollowNetwork(network->graph, {x}, {{output, seen}}, 1e-6)->failure);
-  seen.real[1] = 1.0029296875;
-  EXPECT_TRUE(FollowNetwork(network->graph, {x}, {{output, seen}}, 1e-6)->failure);
-}
-
-// ---- layers beside those of the network before it was quantised
-
-// Four layers, the weights of one of which may be wrong.
-ModelFileBuilder Layers(bool is_quantized, int wrong) {
-  Model model;
-  std::string x = "x";
-  model.file.Input("x", {2, 16});
-  for (int layer = 0; layer < 4; ++layer) {
-    const std::string w = "w" + std::to_string(layer), y = "y" + std::to_string(layer);
-    model.Weight(w, {{16, 16}, kInt8}, 1);
-    std::string weight = w;
-    if (layer == wrong) {
-      model.file.Node("Neg", {w}, {w + "_wrong"});
-      weight += "_wrong";
-    }
-    if (is_quantized) {
-      model.Quantized(x, layer == 0 ? 1.0F / 32 : 3 * std::pow(57.0F, static_cast<float>(layer - 1)), 128);
-      model.file.Node("DequantizeLinear", {x + "_q", x + "_s", x + "_z"}, {x + "_d"});
-      x += "_d";
-    }
-    model.file.Node("MatMul", {x, weight}, {y});
-    x = y;
-  }
-  model.file.Output(x);
-  return std::move(model.file);
-}
-
-TEST(Layers, TheOneWithAFaultIsFound) {
-  Result<Network> exact = Imported(Layers(false, -1));
-  ASSERT_TRUE(exact);
-  const ValueNumbers inputs = RandomInputs(exact->graph, 3);
-  const std::vector<Numbers> data = {inputs.at(exact->graph.inputs[0])};
-  for (int wrong : {-1, 0, 2, 3}) {
-    SCOPED_TRACE(wrong);
-    Result<Network> quantized = Imported(Layers(true, wrong));
-    ASSERT_TRUE(quantized) << quantized.error().Text();
-    Result<std::vector<LayerError>> layers = CompareLayers(quantized->graph, exact->graph, data);
-    ASSERT_TRUE(layers) << layers.error().Text();
-    EXPECT_EQ(layers->size(), 4U);
-    const std::optional<LayerError> first = FirstAbove(*layers, 0.1);
-    EXPECT_EQ(first ? first->name : "", wrong < 0 ? "" : "y" + std::to_string(wrong));
-    if (first) { EXPECT_EQ(Losses(*layers).back().name, first->name); }
-  }
-}
-
-// onnxruntime's tools leave out a relu that quantising does as well, and give its name to what comes before.
-TEST(Layers, AreComparedAsTheyAreQuantized) {
-  ModelFileBuilder exact(13);
-  exact.Input("x", {64}).Node("Relu", {"x"}, {"y"}).Node("Neg", {"y"}, {"n"}).Output("n");
-  Model model;
-  model.file.Input("x", {64}).Node("Identity", {"x"}, {"c"}).Node("Add", {"c", "zero"}, {"y"}).Scalar("zero", 0);
-  model.Quantized("y", 1.0F / 64, 0).file.Node("DequantizeLinear", {"y_q", "y_s", "y_z"}, {"d"});
-  model.file.Node("Neg", {"d"}, {"n"}).Output("n");
-  Result<Network> plain = Imported(exact), network = Imported(model.file);
-  ASSERT_TRUE(plain && network) << network.error().Text();
-  Result<std::vector<LayerError>> layers =
-      CompareLayers(network->graph, plain->graph, {RandomInputs(plain->graph, 3).begin()->second});
-  ASSERT_TRUE(layers) << layers.error().Text();
-  EXPECT_FALSE(FirstAbove(*layers, 0.1)) << FirstAbove(*layers, 0.1)->name;
-}
-
-TEST(Layers, OfOtherInputsAreNotCompared) {
-  ModelFileBuilder other(13);
-  other.Input("z", {2, 16}).Node("Relu", {"z"}, {"y"}).Output("y");
-  Result<Network> exact = Imported(Layers(false, -1)), network = Imported(other);
-  ASSERT_TRUE(exact && network);
-  Result<std::vector<LayerError>> layers =
-      CompareLayers(network->graph, exact->graph, {RandomInputs(exact->graph, 3).begin()->second});
-  ASSERT_FALSE(layers);
-  EXPECT_EQ(layers.error().where, "input z");
 }
 
 }  // namespace
