@@ -10,6 +10,7 @@
 #include "client/cli/text_layout.h"
 #include "ir/graph/dtype_traits.h"
 #include "network/graph/simplify.h"
+#include "network/run/lower_served.h"
 #include "network/run/missing_operators.h"
 
 namespace hone::cli {
@@ -74,8 +75,8 @@ Result<double> TimeOf(Channel& channel, const PredictReply& reply) {
   return HONE_TRY(channel.Call(ShowRequest{reply.fingerprint}, Context::Patience())).row.expected_us;
 }
 
-// Asks honed about each kernel. One that it refuses keeps the model from running: a cause.
-Expectation Expect(Context& context, const ModelFile& model, int threads, std::vector<Cause>* causes) {
+// Asks honed about each kernel, and keeps those that it refuses.
+Expectation Expect(Context& context, const ModelFile& model, int threads, Refusals* refused) {
   Expectation all;
   Result<Channel> channel = context.Ask();
   if (!channel) {
@@ -91,12 +92,8 @@ Expectation Expect(Context& context, const ModelFile& model, int threads, std::v
         channel->Call(PredictRequest{kernel.text, static_cast<uint32_t>(threads)}, Context::Patience());
     Result<double> us = reply ? TimeOf(*channel, *reply) : reply.error();
     if (!us) {
-      const ErrorKind kind = us.error().kind;
-      if (kind == ErrorKind::kInvalid || kind == ErrorKind::kUnsupported || kind == ErrorKind::kLimit) {
-        std::vector<std::string> nodes;
-        for (const KernelCall& call : model.plan.calls)
-          if (call.kernel == kernel.text) nodes.push_back(call.nodes.front());
-        causes->push_back({{OneLine(kernel.shown()), "honed refuses the kernel: " + us.error().message, nodes}, 0});
+      if (IsRefusal(us.error())) {
+        refused->emplace(kernel.text, us.error());
         continue;
       }
       all.problem = us.error().Text();
@@ -128,7 +125,6 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
   for (ValueId input : graph.inputs) report.inputs.push_back(ValueOf(graph, input));
   for (ValueId output : graph.outputs) report.outputs.push_back(ValueOf(graph, output));
   HONE_TRY(Simplify(graph));
-  model.plan = Lower(graph);
   report.opset = file.opset;
   report.producer = file.producer;
   report.nodes = file.nodes.size();
@@ -136,6 +132,18 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
     const size_t dependents = CountDependents(file, missing.nodes);
     report.causes.push_back({std::move(missing), dependents});
   }
+  Result<CallPlan> served = LowerServed(graph, {}, [&](const CallPlan& plan) {
+    Refusals refused;
+    if (!report.runs()) return refused;
+    model.plan = plan;
+    report.expectation = Expect(context, model, threads, &refused);
+    return refused;
+  });
+  if (!served) {
+    report.causes.push_back({{"kernel", "honed refuses all kernels: " + served.error().Text(), {}}, 0});
+    return report;
+  }
+  model.plan = *std::move(served);
   for (const KernelCall& call : model.plan.calls) {
     if (!call.is_host()) {
       ++report.kernel_calls;
@@ -149,9 +157,6 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
     ++known->calls;
   }
   report.kernels = model.Kernels().size();
-  if (!report.runs()) return report;
-  report.expectation = Expect(context, model, threads, &report.causes);
-  for (Cause& cause : report.causes) cause.dependents = CountDependents(file, cause.missing.nodes);
   return report;
 }
 

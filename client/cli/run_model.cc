@@ -15,6 +15,7 @@
 #include "network/graph/simplify.h"
 #include "network/run/check_network.h"
 #include "network/run/compare_layers.h"
+#include "network/run/lower_served.h"
 #include "network/run/missing_operators.h"
 #include "network/run/seed_weights.h"
 
@@ -163,13 +164,13 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   Graph plain = network.graph;  // as the file says it; elements are shared
   HONE_TRY(Simplify(network.graph));
   const bool on_cpu = options.get.target.empty() || KindOfTarget(options.get.target) == kCpuKind;
-  CallPlan plan = Lower(network.graph, {.has_narrow_types = on_cpu});
   HONE_TRY(CheckComplete(network, path));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
   // Starts the daemon once, before many connections ask for it.
   StatusReply status = HONE_TRY(client->Call(StatusRequest{}, Context::Patience()));
-  std::unique_ptr<Executor> executor =
-      HONE_TRY(Executor::Create(*client, network.graph, plan, {options.get, static_cast<int>(status.builders) + 1}));
+  const ExecutorOptions execution{options.get, static_cast<int>(status.builders) + 1};
+  const CallPlan plan = HONE_TRY(LowerServed(*client, network.graph, {.has_narrow_types = on_cpu}, execution));
+  std::unique_ptr<Executor> executor = HONE_TRY(Executor::Create(*client, network.graph, plan, execution));
   std::vector<Numbers> data = RandomData(plain, options.seed + 1);
   ModelReport report;
   report.calls = plan.calls.size();

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <set>
-#include <thread>
 
 #include "base/arithmetic.h"
 #include "ir/target.h"
@@ -14,28 +11,12 @@
 
 namespace hone {
 
-void FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& options) {
-  std::set<std::string> distinct;
-  for (const KernelCall& call : plan.calls)
-    if (!call.is_host()) distinct.insert(call.kernel);
-  std::vector<std::string> kernels(distinct.begin(), distinct.end());
-  std::atomic<size_t> next{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < std::min<int>(options.connections, static_cast<int>(kernels.size())); ++i) {
-    threads.emplace_back([&] {
-      for (size_t at; (at = next.fetch_add(1)) < kernels.size();) (void)client.Fetch(kernels[at], options.get);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 int64_t KernelBytes(const Graph& graph, ValueId value) {
   return CountOf(graph.shape(value)) * ByteSize(graph.dtype(value));
 }
 
 Result<std::unique_ptr<Executor>> Executor::Create(Client& client, Graph& graph, const CallPlan& plan,
                                                    const ExecutorOptions& options) {
-  FetchAll(client, plan, options);
   const bool is_device = !options.get.target.empty() && KindOfTarget(options.get.target) != kCpuKind;
   std::unique_ptr<Executor> executor = is_device ? HONE_TRY(MakeDeviceExecutor(client, graph, plan, options))
                                                  : HONE_TRY(MakeHostExecutor(client, graph, plan, options));

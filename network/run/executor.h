@@ -72,10 +72,6 @@ class Executor {
   int64_t constant_bytes_ = 0;
 };
 
-// Has the daemon make what it does not have, over several connections at once. What fails is asked for again, and said,
-// one by one.
-void FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& options);
-
 // Bytes of a value as kernels hold it.
 int64_t KernelBytes(const Graph& graph, ValueId value);
 

@@ -9,35 +9,11 @@
 #include "ir/graph/dtype_traits.h"
 #include "ir/language/parse.h"
 #include "network/graph/check_indices.h"
+#include "network/run/spell_library.h"
 #include "network/run/write_kernel.h"
 
 namespace hone {
 namespace {
-
-std::string Pair(const std::vector<int64_t>& numbers) {
-  return numbers[0] == numbers[1] ? std::to_string(numbers[0]) : fmt::format("[{},{}]", numbers[0], numbers[1]);
-}
-
-std::string Margin(const std::vector<int64_t>& pads) {
-  if (pads[0] == pads[2] && pads[1] == pads[3]) return Pair(pads);
-  return fmt::format("[{}]", fmt::join(pads, ","));
-}
-
-// A library operation being spelled.
-struct Spelling {
-  std::string name;        // "conv2d"
-  std::string attributes;  // "C=64,H=56"
-  bool takes_const = false;
-  bool is_const = true;  // its weight and biases are constants
-  size_t channel = 0;    // dimension of the output, in the value's shape, that a bias runs over
-  std::vector<ValueId> inputs;
-  std::string epilogues;
-  std::vector<std::string> words;
-
-  std::string Text() const {
-    return fmt::format("{}({}{}){}", name, attributes, takes_const && is_const ? ",const=1" : "", epilogues);
-  }
-};
 
 class Lowerer {
  public:
@@ -88,171 +64,12 @@ class Lowerer {
 
   int64_t Count(ValueId value) const { return CountOf(graph_.shape(value)); }
 
-  std::optional<Spelling> SpellConv(const Node& node) {
-    const Shape &x = graph_.shape(node.inputs[0]), &w = graph_.shape(node.inputs[1]);
-    bool is_depthwise = node.groups == x[1] && node.groups == w[0] && node.groups > 1;
-    Spelling spelling;
-    spelling.name = is_depthwise ? "depthwise_conv2d" : "conv2d";
-    if (x[0] != 1) spelling.attributes = fmt::format("N={},", x[0]);
-    spelling.attributes += fmt::format("C={},H={},W={}", x[1], x[2], x[3]);
-    if (!is_depthwise) spelling.attributes += fmt::format(",O={}", w[0]);
-    spelling.attributes += fmt::format(",R={},S={},stride={},pad={}", w[2], w[3], Pair(node.stride), Margin(node.pads));
-    if (node.dilation != std::vector<int64_t>{1, 1}) spelling.attributes += ",dilation=" + Pair(node.dilation);
-    if (!is_depthwise && node.groups > 1) spelling.attributes += fmt::format(",groups={}", node.groups);
-    spelling.takes_const = true;
-    spelling.is_const = graph_.is_constant(node.inputs[1]);
-    spelling.channel = 1;
-    spelling.inputs = {node.inputs[0], node.inputs[1]};
-    if (node.inputs.size() > 2) {
-      spelling.epilogues = "+bias";
-      spelling.is_const = spelling.is_const && graph_.is_constant(node.inputs[2]);
-      spelling.inputs.push_back(node.inputs[2]);
-    }
-    return spelling;
-  }
-
-  std::optional<Spelling> SpellMatMul(const Node& node) {
-    const Shape &a = graph_.shape(node.inputs[0]), &b = graph_.shape(node.inputs[1]), &y = graph_.shape(node.output);
-    Spelling spelling;
-    int64_t n = y.back(), k = a.back();
-    spelling.channel = y.size() - 1;
-    spelling.inputs = node.inputs;
-    spelling.is_const = graph_.is_constant(node.inputs[1]);
-    spelling.takes_const = true;
-    int64_t batch_of_b = CountOf(Shape(b.begin(), b.end() - 2));
-    if (batch_of_b == 1) {  // all rows of a against one matrix
-      spelling.name = node.flag ? "dense" : "matmul";
-      spelling.attributes = fmt::format("M={},N={},K={}", CountOf(y) / n, n, k);
-      return spelling;
-    }
-    if (Shape(a.begin(), a.end() - 2) != Shape(y.begin(), y.end() - 2) ||
-        batch_of_b != CountOf(y) / (n * y[y.size() - 2])) {
-      return std::nullopt;
-    }
-    spelling.name = "batch_matmul";
-    spelling.attributes =
-        fmt::format("B={},M={},N={},K={}{}", batch_of_b, y[y.size() - 2], n, k, node.flag ? ",tb=1" : "");
-    return spelling;
-  }
-
-  std::optional<Spelling> SpellPool(const Node& node) {
-    if (node.flag || node.dilation != std::vector<int64_t>{1, 1}) return std::nullopt;
-    const Shape& x = graph_.shape(node.inputs[0]);
-    Spelling spelling;
-    spelling.name = node.kind == NodeKind::kMaxPool ? "maxpool2d" : "avgpool2d";
-    if (x[0] != 1) spelling.attributes = fmt::format("N={},", x[0]);
-    spelling.attributes +=
-        fmt::format("C={},H={},W={},R={},S={},stride={},pad={}{}", x[1], x[2], x[3], node.window[0], node.window[1],
-                    Pair(node.stride), Margin(node.pads), node.ceil ? ",ceil=1" : "");
-    spelling.channel = 1;
-    spelling.inputs = node.inputs;
-    return spelling;
-  }
-
-  std::optional<Spelling> SpellReduce(const Node& node) {
-    const Shape& x = graph_.shape(node.inputs[0]);
-    Spelling spelling;
-    spelling.inputs = node.inputs;
-    if (node.function == "mean" && x.size() == 4 && node.axes == std::vector<int64_t>{2, 3}) {
-      spelling.name = "global_avgpool";
-      spelling.attributes =
-          fmt::format("{}C={},H={},W={}", x[0] == 1 ? "" : fmt::format("N={},", x[0]), x[1], x[2], x[3]);
-      spelling.channel = 1;
-      return spelling;
-    }
-    return std::nullopt;
-  }
-
-  std::optional<Spelling> SpellRows(const Node& node) {
-    const Shape& x = graph_.shape(node.inputs[0]);
-    Spelling spelling;
-    spelling.inputs = node.inputs;
-    spelling.channel = x.size() - 1;
-    if (node.kind == NodeKind::kSoftmax) {
-      if (node.axis + 1 != static_cast<int64_t>(x.size())) return std::nullopt;
-      spelling.name = "softmax";
-      spelling.attributes = fmt::format("M={},N={}", CountOf(x) / x.back(), x.back());
-      return spelling;
-    }
-    int64_t n = CountOf(Shape(x.begin() + node.axis, x.end()));
-    spelling.name = "layer_norm";
-    spelling.attributes = fmt::format("M={},N={}", CountOf(x) / n, n);
-    // The usual one is spelled as it is in lists.
-    if (static_cast<float>(node.epsilon) != 1e-5F) spelling.attributes += fmt::format(",eps={:.9g}", node.epsilon);
-    return spelling;
-  }
-
-  std::optional<Spelling> Spell(const Node& node) {
-    std::optional<Spelling> spelling;
-    for (ValueId input : node.inputs)
-      if (Count(input) == 0) return std::nullopt;
-    switch (node.kind) {
-      case NodeKind::kConv: spelling = SpellConv(node); break;
-      case NodeKind::kMatMul: spelling = SpellMatMul(node); break;
-      case NodeKind::kMaxPool:
-      case NodeKind::kAveragePool: spelling = SpellPool(node); break;
-      case NodeKind::kReduce: spelling = SpellReduce(node); break;
-      case NodeKind::kSoftmax:
-      case NodeKind::kLayerNorm: spelling = SpellRows(node); break;
-      default: break;
-    }
-    const DType dtype = graph_.dtype(node.output);
-    if (!spelling || dtype == DType::kF32) return spelling;
-    // Of whole numbers the library has sums of products, which are i32, and maxima.
-    const bool is_known = IsFloat(dtype) || node.kind == NodeKind::kMaxPool ||
-                          (dtype == DType::kI32 && (node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul));
-    if (!is_known || !IsOfKernelTypes(node) || IsWholeContraction(graph_, node)) return std::nullopt;
-    spelling->attributes += fmt::format(",dtype={}", Name(dtype));
-    return spelling;
-  }
-
-  // One number an output channel, for all else equal.
-  bool IsBias(const Spelling& spelling, ValueId output, ValueId operand) const {
-    const Shape &y = graph_.shape(output), &own = graph_.shape(operand);
-    if (own.size() > y.size() || own.size() < y.size() - spelling.channel) return false;
-    for (size_t i = 0; i < own.size(); ++i) {
-      size_t d = y.size() - 1 - i;
-      if (own[own.size() - 1 - i] != (d == spelling.channel ? y[d] : 1)) return false;
-    }
-    return true;
-  }
-
-  // The epilogue that a node is after `value`, with its operand: false if it is none.
-  bool ReadEpilogue(Spelling& spelling, const Node& node, ValueId value) {
-    if (graph_.shape(node.output) != graph_.shape(value) || graph_.dtype(node.output) != graph_.dtype(value))
-      return false;
-    if (node.kind == NodeKind::kUnary) {
-      for (std::string_view each : {"relu", "relu6", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "hardswish"}) {
-        if (node.function != each) continue;
-        spelling.epilogues += "+" + node.function;
-        return true;
-      }
-      return false;
-    }
-    if (node.kind != NodeKind::kBinary || (node.function != "add" && node.function != "mul")) return false;
-    ValueId other = node.inputs[0] == value ? node.inputs[1] : node.inputs[0];
-    // A layer's own bias comes first and is packed with its weight; a scalar is no bias, and what is computed beside a
-    // weight that can be packed is none either: of one row, a residual sum looks like one.
-    const bool is_computed =
-        spelling.is_const && !graph_.is_constant(other) && graph_.shape(other) == graph_.shape(value);
-    if (node.function == "add" && !is_computed && Count(other) > 1 && IsBias(spelling, value, other) &&
-        spelling.takes_const && spelling.epilogues.empty()) {
-      spelling.epilogues += "+bias";
-      spelling.is_const = spelling.is_const && graph_.is_constant(other);
-      spelling.inputs.push_back(other);
-      return true;
-    }
-    if (graph_.shape(other) != graph_.shape(value)) return false;
-    spelling.epilogues += "+" + node.function;
-    spelling.inputs.push_back(other);
-    return true;
-  }
-
   // A value that a library operation computes for its only reader, itself or through epilogues.
   bool EndsChain(ValueId value, int depth = 0) {
     const Node* node = graph_.ProducerOf(value);
     if (node == nullptr || !OnlyReader(value) || depth > 8) return false;
-    if (node->kind != NodeKind::kUnary && node->kind != NodeKind::kBinary) return Spell(*node).has_value();
+    if (node->kind != NodeKind::kUnary && node->kind != NodeKind::kBinary)
+      return SpellLibraryOperation(graph_, *node, options_).has_value();
     for (ValueId input : node->inputs) {
       if (EndsChain(input, depth + 1)) return true;
     }
@@ -270,26 +87,42 @@ class Lowerer {
   void SpellLibraryCall(NodeId id) {
     const Node& node = graph_.nodes[id];
     if (!IsLive(node)) return;
-    std::optional<Spelling> spelling = Spell(node);
+    std::optional<Spelling> spelling = SpellLibraryOperation(graph_, node, options_);
     if (!spelling) return;
+    struct Chain {
+      Spelling spelling;
+      std::vector<NodeId> nodes;
+      ValueId output;
+    };
+    std::vector<Chain> chains = {{*std::move(spelling), {id}, node.output}};  // each an epilogue longer
+    while (true) {
+      Chain next = chains.back();
+      const NodeId reader = OnlyReader(next.output);
+      if (!reader || fused_[reader]) break;
+      const Node& epilogue = graph_.nodes[reader];
+      if (IsOthers(epilogue, next.output) || !SpellEpilogue(graph_, epilogue, next.output, &next.spelling)) break;
+      next.nodes.push_back(reader);
+      next.output = epilogue.output;
+      chains.push_back(std::move(next));
+    }
+    while (!chains.empty()) {
+      const auto refused = options_.refused.find(chains.back().spelling.Text());
+      if (refused == options_.refused.end()) break;
+      refused_[id] = refused->second;
+      chains.pop_back();
+    }
+    if (chains.empty()) return;
+    const Chain& longest = chains.back();
     KernelCall call;
     call.is_library = true;
-    call.nodes.push_back(node.origin);
-    NodeId last = id;
-    ValueId value = node.output;
-    for (NodeId reader = OnlyReader(value); reader; reader = OnlyReader(value)) {
-      const Node& next = graph_.nodes[reader];
-      if (fused_[reader] || IsOthers(next, value) || !ReadEpilogue(*spelling, next, value)) break;
-      last = reader;
-      fused_[last] = true;
-      value = next.output;
-      call.nodes.push_back(next.origin);
+    for (const NodeId part : longest.nodes) {
+      fused_[part] = true;
+      call.nodes.push_back(graph_.nodes[part].origin);
     }
-    fused_[id] = true;
-    call.kernel = call.label = spelling->Text();
-    call.inputs = spelling->inputs;
-    call.output = value;
-    ends_[last] = std::move(call);
+    call.kernel = call.label = longest.spelling.Text();
+    call.inputs = longest.spelling.inputs;
+    call.output = longest.output;
+    ends_[longest.nodes.back()] = std::move(call);
   }
 
   // A concatenation along the outermost dimension that is not 1 needs no kernel, if its parts are computed by kernels
@@ -319,18 +152,11 @@ class Lowerer {
     return node.kind != NodeKind::kBinary || (node.function != "div" && node.function != "pow");
   }
 
-  // Whether kernels have tensors of all that a node reads and writes.
-  bool IsOfKernelTypes(const Node& node) const {
-    return IsKernelType(graph_.dtype(node.output), options_) &&
-           std::all_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId input) { return IsKernelType(graph_.dtype(input), options_); });
-  }
-
   // The element-wise nodes after a convolution or product of bytes are computed with it, up to the last one of those
   // that take the least memory: what it is quantised to, not the sums.
   void FuseContraction(NodeId id) {
     const Node& node = graph_.nodes[id];
-    if (!IsLive(node) || !IsOfKernelTypes(node) || !IsWholeContraction(graph_, node)) return;
+    if (!IsLive(node) || !IsOfKernelTypes(graph_, node, options_) || !IsWholeContraction(graph_, node)) return;
     std::vector<NodeId> path = {id};
     size_t end = 0;
     while (path.size() < kMostInlined) {
@@ -340,7 +166,9 @@ class Lowerer {
       const Node& reader = graph_.nodes[next];
       const bool is_elementwise = reader.kind == NodeKind::kUnary || reader.kind == NodeKind::kBinary ||
                                   reader.kind == NodeKind::kSelect || reader.kind == NodeKind::kCast;
-      if (!is_elementwise || !IsOfKernelTypes(reader) || graph_.shape(reader.output) != graph_.shape(value)) break;
+      if (!is_elementwise || !IsOfKernelTypes(graph_, reader, options_) ||
+          graph_.shape(reader.output) != graph_.shape(value))
+        break;
       path.push_back(next);
       if (ByteSize(graph_.dtype(reader.output)) <= ByteSize(graph_.dtype(graph_.nodes[path[end]].output)))
         end = path.size() - 1;
@@ -357,7 +185,7 @@ class Lowerer {
     const NodeId at = OnlyReader(node.output);
     if (!at || fused_[at]) return;
     const Node& reader = graph_.nodes[at];
-    if (!IsOfKernelTypes(node) || !IsOfKernelTypes(reader)) return;
+    if (!IsOfKernelTypes(graph_, node, options_) || !IsOfKernelTypes(graph_, reader, options_)) return;
     if (!IsPointwise(reader.kind) && reader.kind != NodeKind::kReduce) return;
     // What broadcasts would be computed again and again.
     if (!IsCheap(node) && Count(reader.output) > Count(node.output) && reader.kind != NodeKind::kReduce) return;
@@ -410,7 +238,7 @@ class Lowerer {
     Result<KernelText> text = Write(node);
     // Smaller kernels, where it reads too much as one.
     if (!text && text.error().kind == ErrorKind::kLimit && EmitInlined(node)) text = Write(node);
-    if (!text) return EvaluateApart(id, text.error().Text());
+    if (!text) return EvaluateApart(id, refused_.contains(id) ? refused_[id] : text.error().Text());
     KernelCall call;
     call.kernel = std::move(text->text);
     call.label = std::move(text->label);
@@ -437,11 +265,13 @@ class Lowerer {
 
   // What the parser would refuse is no failed request either.
   Result<KernelText> Write(const Node& node) {
-    if (!options_.has_narrow_types && !IsOfKernelTypes(node))
+    if (!options_.has_narrow_types && !IsOfKernelTypes(graph_, node, options_))
       return Error{ErrorKind::kUnsupported, "the device has no kernels of these types", ""};
     Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
     if (!text) return text;
     if (Result<Kernel> parsed = ParseKernel(text->text); !parsed) return parsed.error();
+    if (const auto refused = options_.refused.find(text->text); refused != options_.refused.end())
+      return Error{ErrorKind::kLimit, refused->second, ""};
     return text;
   }
 
@@ -482,6 +312,7 @@ class Lowerer {
   IdVector<NodeId, bool> fused_;                      // part of a library call, or of memory
   IdVector<NodeId, std::optional<KernelCall>> ends_;  // library calls, at their last node
   IdVector<NodeId, bool> ended_;                      // last of a contraction's nodes: no other kernel computes it
+  std::map<NodeId, std::string> refused_;             // library calls without an epilogue, and why
   std::map<ValueId, size_t> inlined_;                 // → nodes in its expression
   CallPlan plan_;
 };
@@ -498,11 +329,6 @@ std::vector<ValueId> OutputsOf(const Graph& graph, const KernelCall& call) {
 CallPlan Lower(Graph& graph, const LowerOptions& options) {
   CheckIndices(graph);
   return Lowerer(graph, options).Run();
-}
-
-bool IsKernelType(DType dtype, const LowerOptions& options) {
-  if (!options.has_narrow_types && (IsNarrowFloat(dtype) || dtype == DType::kU8)) return false;
-  return dtype != DType::kI64 && TraitsOf(dtype).is_computed;
 }
 
 }  // namespace hone

@@ -3,6 +3,7 @@
 // shares memory.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,8 @@ struct CallPlan {
 //
 // A convolution or product of bytes is one kernel with the element-wise nodes after it: what quantises its sums.
 struct LowerOptions {
-  bool has_narrow_types = true;  // f16, bf16 and u8: GPUs have no kernels of them
+  bool has_narrow_types = true;                     // f16, bf16 and u8: GPUs have no kernels of them
+  std::map<std::string, std::string> refused = {};  // kernels that are not to be called, each with the reason
 };
 CallPlan Lower(Graph& graph, const LowerOptions& options = {});
 

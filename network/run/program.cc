@@ -10,6 +10,7 @@
 #include "network/onnx/data_shaped.h"
 #include "network/run/check_network.h"
 #include "network/run/loops.h"
+#include "network/run/lower_served.h"
 #include "network/run/missing_operators.h"
 
 namespace hone {
@@ -92,8 +93,9 @@ class ProgramVersion {
     if (executor_ != nullptr || context_->is_plain) return {};
     is_interpreted_ = false;
     Graph& graph = network_.graph;
-    plan_ = Lower(graph);
-    executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, {context_->get}));
+    const ExecutorOptions options{context_->get};
+    plan_ = HONE_TRY(LowerServed(*context_->client, graph, {}, options));
+    executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, options));
     return {};
   }
 

@@ -5,11 +5,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <random>
 #include <sstream>
+#include <utility>
 
 #include "network/graph/simplify.h"
 #include "network/onnx/import_network.h"
 #include "network/run/check_network.h"
+#include "network/run/lower_served.h"
 #include "tests/network/model_files.h"
 #include "tests/network/plan_interpreter.h"
 
@@ -47,6 +52,27 @@ std::vector<Numbers> InOrder(const Graph& graph, const ValueNumbers& inputs) {
   return data;
 }
 
+// The plan's results are those of the definition.
+void ExpectRight(const Graph& plain, Graph& graph, const CallPlan& plan) {
+  for (uint32_t seed : {1U, 2U}) {
+    const ValueNumbers inputs = RandomInputs(plain, seed);
+    Graph definition = plain;
+    Result<std::vector<Numbers>> expected = EvaluateNetwork(definition, InOrder(plain, inputs));
+    ASSERT_TRUE(expected) << expected.error().Text();
+    Result<std::vector<Numbers>> seen = InterpretPlan(graph, plan, inputs);
+    ASSERT_TRUE(seen) << seen.error().Text();
+    ASSERT_EQ(seen->size(), expected->size());
+    for (size_t o = 0; o < seen->size(); ++o) {
+      const Numbers &a = (*seen)[o], &b = (*expected)[o];
+      ASSERT_EQ(a.shape, b.shape);
+      for (size_t i = 0; i < b.real.size() + b.whole.size(); ++i) {
+        // Each of a handful of kernels rounds its operands to float.
+        ASSERT_NEAR(a.RealAt(i), b.RealAt(i), 2e-5 * (1 + std::abs(b.RealAt(i)))) << "element " << i;
+      }
+    }
+  }
+}
+
 TEST(Samples, KernelsComputeWhatTheFileSays) {
   for (const SampleModel& sample : SampleModels()) {
     SCOPED_TRACE(sample.name);
@@ -56,23 +82,81 @@ TEST(Samples, KernelsComputeWhatTheFileSays) {
     ASSERT_TRUE(simplified) << simplified.error().Text();
     CallPlan plan = Lower(network.graph);
     ASSERT_FALSE(plan.calls.empty());
-    for (uint32_t seed : {1U, 2U}) {
-      ValueNumbers inputs = RandomInputs(plain.graph, seed);
-      Result<std::vector<Numbers>> expected = EvaluateNetwork(plain.graph, InOrder(plain.graph, inputs));
-      ASSERT_TRUE(expected) << expected.error().Text();
-      Result<std::vector<Numbers>> seen = InterpretPlan(network.graph, plan, inputs);
-      ASSERT_TRUE(seen) << seen.error().Text();
-      ASSERT_EQ(seen->size(), expected->size());
-      for (size_t o = 0; o < seen->size(); ++o) {
-        const Numbers &a = (*seen)[o], &b = (*expected)[o];
-        ASSERT_EQ(a.shape, b.shape);
-        for (size_t i = 0; i < b.real.size() + b.whole.size(); ++i) {
-          // Each of a handful of kernels rounds its operands to float.
-          ASSERT_NEAR(a.RealAt(i), b.RealAt(i), 2e-5 * (1 + std::abs(b.RealAt(i)))) << "element " << i;
+    ExpectRight(plain.graph, network.graph, plan);
+  }
+}
+
+// Whatever honed refuses, in every round: what is left computes the same.
+TEST(Samples, ComputeWhatTheFileSaysWithoutKernelsThatAreRefused) {
+  for (const SampleModel& sample : SampleModels()) {
+    for (uint32_t seed = 0; seed < 8; ++seed) {
+      SCOPED_TRACE(sample.name + ", seed " + std::to_string(seed));
+      const Network plain = Import(sample.bytes);
+      Network network = Import(sample.bytes);
+      ASSERT_TRUE(Simplify(network.graph));
+      std::mt19937 random(seed);
+      std::map<std::string, bool> is_refused;
+      bool is_first = true;
+      Result<CallPlan> plan = LowerServed(network.graph, {}, [&](const CallPlan& tried) {
+        Refusals refused;
+        for (const KernelCall& call : tried.calls) {
+          if (call.is_host()) continue;
+          const bool is_one = is_refused.emplace(call.kernel, random() % 2 == 0).first->second;
+          if (is_one) refused.emplace(call.kernel, Error{ErrorKind::kLimit, "there is no kernel for it", ""});
         }
-      }
+        if (is_first && refused.size() == is_refused.size()) {
+          is_refused[refused.begin()->first] = false;  // all of them would be nobody's fault
+          refused.erase(refused.begin());
+        }
+        is_first = false;
+        return refused;
+      });
+      ASSERT_TRUE(plan) << plan.error().Text();
+      for (const KernelCall& call : plan->calls)
+        if (!call.is_host()) { EXPECT_FALSE(is_refused.at(call.kernel)) << call.kernel; }
+      ExpectRight(plain.graph, network.graph, *plan);
     }
   }
+}
+
+std::vector<std::string> LabelsWithout(const std::string& bytes,
+                                       const std::function<bool(const KernelCall&)>& refuses) {
+  Network network = Import(bytes);
+  EXPECT_TRUE(Simplify(network.graph));
+  const CallPlan plan = LowerServed(network.graph, {}, [&](const CallPlan& tried) {
+                          Refusals refused;
+                          for (const KernelCall& call : tried.calls)
+                            if (!call.is_host() && refuses(call))
+                              refused.emplace(call.kernel, Error{ErrorKind::kBuildFailed, "too large", call.kernel});
+                          return refused;
+                        }).value();
+  std::vector<std::string> labels;
+  for (const KernelCall& call : plan.calls)
+    labels.push_back(call.is_host() ? call.label + " on the host: " + call.why_host : call.label);
+  return labels;
+}
+
+TEST(Samples, WhatIsRefusedIsWrittenInSmallerPartsAndThenLeftToTheHost) {
+  const std::string& bytes = Find("conv_batchnorm_relu").bytes;
+  EXPECT_EQ(LabelsWithout(bytes, [](const KernelCall& call) { return call.kernel.ends_with("+bias"); }),
+            KernelsOf(bytes));
+  const auto last = [&](const std::string& word) {
+    bool is_first = true;
+    return LabelsWithout(Find("squeeze_excite").bytes, [&, word](const KernelCall& call) {
+      return call.label.find(word) != std::string::npos && std::exchange(is_first, false);
+    });
+  };
+  EXPECT_EQ(last("depthwise")[0], "depthwise_conv2d(C=6,H=5,W=4,R=3,S=3,stride=1,pad=1,const=1)");
+  const std::vector<std::string> without = LabelsWithout(
+      Find("squeeze_excite").bytes, [](const KernelCall& call) { return call.label.starts_with("depthwise"); });
+  EXPECT_EQ(without[0], "conv on the host: depthwise_conv2d(C=6,H=5,W=4,R=3,S=3,stride=1,pad=1,const=1): too large");
+  Network network = Import(bytes);
+  ASSERT_TRUE(Simplify(network.graph));
+  const Result<CallPlan> none = LowerServed(network.graph, {}, [&](const CallPlan& tried) {
+    return Refusals{{tried.calls[0].kernel, Error{ErrorKind::kUnsupported, "no builder", ""}}};
+  });
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "no builder");
 }
 
 TEST(Samples, BatchNormalizationGoesIntoTheConvolution) {

@@ -1,0 +1,72 @@
+#include "network/run/lower_served.h"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace hone {
+namespace {
+
+std::vector<std::string> KernelsOf(const CallPlan& plan) {
+  std::set<std::string> distinct;
+  for (const KernelCall& call : plan.calls)
+    if (!call.is_host()) distinct.insert(call.kernel);
+  return {distinct.begin(), distinct.end()};
+}
+
+// Over several connections at once.
+Refusals FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& options) {
+  const std::vector<std::string> kernels = KernelsOf(plan);
+  Mutex mutex;
+  Refusals refused;
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < std::min<int>(options.connections, static_cast<int>(kernels.size())); ++i) {
+    threads.emplace_back([&] {
+      for (size_t at; (at = next.fetch_add(1)) < kernels.size();) {
+        const auto code = client.Fetch(kernels[at], options.get);
+        if (code || !IsRefusal(code.error())) continue;
+        MutexLock lock(mutex);
+        refused.emplace(kernels[at], code.error());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return refused;
+}
+
+}  // namespace
+
+bool IsRefusal(const Error& error) {
+  if (error.where == "target") return false;  // there is no such device
+  switch (error.kind) {
+    case ErrorKind::kUnsupported:
+    case ErrorKind::kLimit:
+    case ErrorKind::kBuildFailed:
+    case ErrorKind::kRunFailed:
+    case ErrorKind::kWrongResult: return true;
+    default: return false;
+  }
+}
+
+Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::function<Refusals(const CallPlan&)>& ask) {
+  while (true) {
+    CallPlan plan = Lower(graph, options);
+    const Refusals refused = ask(plan);
+    if (refused.empty()) return plan;
+    if (options.refused.empty() && refused.size() == KernelsOf(plan).size()) return refused.begin()->second;
+    for (const auto& [kernel, error] : refused) options.refused.emplace(kernel, error.Text());
+  }
+}
+
+Result<CallPlan> LowerServed(Client& client, Graph& graph, const LowerOptions& options,
+                             const ExecutorOptions& executor) {
+  return LowerServed(graph, options, [&](const CallPlan& plan) { return FetchAll(client, plan, executor); });
+}
+
+}  // namespace hone
