@@ -46,9 +46,10 @@ class Models(harness.HoneTest):
         kinds = sorted({target.split()[0] for target in here} - {"cpu"})
         if not kinds:
             self.skipTest("[SKIP] no OpenCL or Vulkan device is installed (Debian: pocl-opencl-icd, mesa-vulkan-drivers)")
-        # Parts of concatenations that begin anywhere, values in other shapes, work without a kernel, packed weights.
+        # Parts of concatenations that begin anywhere, values in other shapes, work without a kernel, packed weights, a
+        # kernel that honed refuses for such devices.
         for kind in kinds:
-            for name in ("attention", "dense_blocks", "movement"):
+            for name in ("attention", "dense_blocks", "movement", "powers"):
                 with self.subTest(kind + " " + name):
                     out = self.hone_json("run", path(name), "--repeat", "1", "--target", kind + ":0")[0]
                     self.assertTrue(out["verified"])

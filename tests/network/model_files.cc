@@ -371,6 +371,16 @@ std::vector<SampleModel> SampleModels() {
                               .Random("v", {2})
                               .Node("MatMul", {"s", "v"}, {"y"})
                               .Output("y"));
+  add("powers",  // of which code for GPUs has none
+      ModelFileBuilder(18)
+          .Input("x", {5, 6})
+          .Random("w", {6, 6})
+          .Node("Relu", {"x"}, {"r"})
+          .Node("MatMul", {"r", "w"}, {"m"})
+          .Node("Sigmoid", {"m"}, {"s"})
+          .Node("Pow", {"r", "s"}, {"p"})
+          .Node("Add", {"p", "m"}, {"y"})
+          .Output("y"));
   add("dense_blocks", ModelFileBuilder(18)
                           .Input("x", {1, 3, 4, 4})
                           .Random("w1", {2, 3, 1, 1})
