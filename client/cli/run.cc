@@ -134,6 +134,7 @@ Command RunCommand() {
 A kernel with a range of sizes runs at many sizes, in turns with the kernel for each size alone; in a list, it runs at its
 largest sizes. For a model (ONNX), runs the whole network: shows its time, shows which kernels take that time, and compares
 its outputs with the network in double precision. Weights that the file lacks are random (--seed), scaled by their fan-in.
+A model that runs in parts, because values that it computes decide shapes, is timed and compared as a whole.
 
 Examples:
   hone run 'softmax(M=3072,N=256)'

@@ -9,7 +9,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "client/cli/model_file.h"
+#include "client/cli/run_in_parts.h"
 #include "client/cli/text_layout.h"
+#include "client/cli/timed_runs.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/target.h"
 #include "network/graph/simplify.h"
@@ -23,9 +25,7 @@ namespace hone::cli {
 namespace {
 
 constexpr size_t kShownShares = 20;
-constexpr int kWarmRuns = 2;
 constexpr double kMostError = 0.1;  // of a layer beside another model's, before it is named
-constexpr double kMostUs = 30e6;    // for all repetitions
 
 // Networks have hundreds of kernels, and each keeps its file open.
 void AllowManyFiles() {
@@ -44,8 +44,7 @@ struct Share {
 };
 
 struct ModelReport {
-  double median_us = 0, low_us = 0, high_us = 0;  // a tenth of the runs is below, a tenth above
-  int runs = 0;
+  TimedRuns time;
   double expected_us = 0;
   std::vector<Share> shares;  // largest first
   size_t kernels = 0, calls = 0;
@@ -54,26 +53,6 @@ struct ModelReport {
   std::optional<NetworkCheck> check;
   std::vector<LayerError> layers;  // beside another model's
 };
-
-double At(const std::vector<double>& sorted, double quantile) {
-  return sorted[static_cast<size_t>(quantile * static_cast<double>(sorted.size() - 1) + 0.5)];
-}
-
-Result<void> MeasureRuns(Executor& executor, int repeats, ModelReport* report) {
-  for (int i = 0; i < kWarmRuns; ++i) HONE_TRY(executor.Run());
-  std::vector<double> times;
-  for (Stopwatch all; static_cast<int>(times.size()) < repeats && (times.size() < 3 || all.Microseconds() < kMostUs);) {
-    Stopwatch stopwatch;
-    HONE_TRY(executor.Run());
-    times.push_back(stopwatch.Microseconds());
-  }
-  std::sort(times.begin(), times.end());
-  report->runs = static_cast<int>(times.size());
-  report->median_us = At(times, 0.5);
-  report->low_us = At(times, 0.1);
-  report->high_us = At(times, 0.9);
-  return {};
-}
 
 // Medians of each call over a few runs, summed a kernel.
 Result<void> MeasureShares(Executor& executor, const CallPlan& plan, ModelReport* report) {
@@ -180,7 +159,7 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
     if (!executor->is_host(i)) report.expected_us += executor->expected_us(i);
   if (options.check) report.check = HONE_TRY(CheckNetwork(*executor, network.graph, plan, plain, data));
   SetInputs(*executor, plain, data);
-  HONE_TRY(MeasureRuns(*executor, options.repeats, &report));
+  report.time = HONE_TRY(TimeRuns([&] { return executor->Run(); }, options.repeats));
   HONE_TRY(MeasureShares(*executor, plan, &report));
   if (!options.against.empty()) report.layers = HONE_TRY(Against(plain, options));
   if (!options.export_dir.empty()) HONE_TRY(Export(path, options, network, plain, data, *executor));
@@ -190,10 +169,10 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
 void PrintJson(const std::string& path, const ModelReport& report) {
   Json json;
   json.Set("model", path)
-      .Set("time_us", report.median_us)
-      .Set("low_us", report.low_us)
-      .Set("high_us", report.high_us)
-      .Set("runs", report.runs)
+      .Set("time_us", report.time.median_us)
+      .Set("low_us", report.time.low_us)
+      .Set("high_us", report.time.high_us)
+      .Set("runs", report.time.runs)
       .Set("expected_us", report.expected_us)
       .Set("kernels", report.kernels)
       .Set("calls", report.calls)
@@ -274,8 +253,7 @@ void PrintText(const std::string& path, const ModelReport& report) {
   Print(table.Text());
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", path},
-      {"time", fmt::format("{} ({} … {}), median of {} runs and the middle eight tenths", TimeText(report.median_us),
-                           TimeText(report.low_us), TimeText(report.high_us), report.runs)},
+      {"time", report.time.Text()},
       {"expected",
        fmt::format("{} for {} calls of {} kernels", TimeText(report.expected_us), report.calls, report.kernels)},
       {"memory",
@@ -303,6 +281,8 @@ void PrintText(const std::string& path, const ModelReport& report) {
 
 int RunModel(Context& context, const std::string& path, const ModelRunOptions& options) {
   Result<ModelReport> report = Measure(context, path, options);
+  if (!report && report.error().kind == ErrorKind::kUnsupported && RunsInParts(path, options))
+    return RunModelInParts(context, path, options);
   if (!report) {
     Error error = report.error();
     if (error.where.find(path) == std::string::npos)

@@ -405,4 +405,23 @@ std::vector<SampleModel> SampleModels() {
   return models;
 }
 
+std::vector<SampleModel> SampleModelsInParts() {
+  return {{"selected_rows", ModelFileBuilder(18)
+                                .Input("x", {16, 6})
+                                .Random("w", {6, 8})
+                                .Random("v", {8, 3})
+                                .Wholes("last", {1})
+                                .Wholes("first", {0})
+                                .Scalar("zero", 0)
+                                .Node("MatMul", {"x", "w"}, {"m"})
+                                .Node("ReduceSum", {"m", "last"}, {"s"}, {{"keepdims", int64_t{0}}})
+                                .Node("Greater", {"s", "zero"}, {"p"})
+                                .Node("NonZero", {"p"}, {"at"})
+                                .Node("Squeeze", {"at", "first"}, {"rows"})
+                                .Node("Gather", {"m", "rows"}, {"g"})
+                                .Node("MatMul", {"g", "v"}, {"y"})
+                                .Output("y")
+                                .Bytes()}};
+}
+
 }  // namespace hone

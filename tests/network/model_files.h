@@ -54,5 +54,7 @@ struct SampleModel {
   std::string bytes;
 };
 std::vector<SampleModel> SampleModels();
+// Those that run in parts: what they compute decides shapes.
+std::vector<SampleModel> SampleModelsInParts();
 
 }  // namespace hone

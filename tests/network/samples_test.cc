@@ -2,10 +2,12 @@
 // interpreter, against the network computed by definition before anything was simplified.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <random>
 #include <sstream>
@@ -202,7 +204,9 @@ TEST(Samples, ConcatenationsAreMemory) {
 // The fuzzer's corpus is these files, every few bytes of them cut. HONE_WRITE_CORPUS=1 writes them anew.
 TEST(Samples, TheFuzzersCorpusIsTheseFiles) {
   const std::string folder = HONE_SOURCE_DIR "/tests/fuzz/corpus/onnx/";
-  for (const SampleModel& sample : SampleModels()) {
+  std::vector<SampleModel> samples = SampleModels();
+  std::ranges::move(SampleModelsInParts(), std::back_inserter(samples));
+  for (const SampleModel& sample : samples) {
     const std::string path = folder + sample.name + ".onnx";
     if (getenv("HONE_WRITE_CORPUS") != nullptr) std::ofstream(path, std::ios::binary) << sample.bytes;
     std::stringstream kept;
