@@ -72,7 +72,9 @@ bool NamesModel(const std::string& argument) {
 Result<ModelFile> ReadModel(const std::string& path, const ImportOptions& options) {
   ModelFile model;
   model.path = path;
-  model.network = HONE_TRY(ImportModel(path, options));
+  ImportOptions in_stages = options;
+  in_stages.in_stages = true;  // of a model that runs in parts, the one that inputs decide
+  model.network = HONE_TRY(ImportModel(path, in_stages));
   model.plan = Lower(model.network.graph);
   if (model.plan.calls.empty()) { return Error{ErrorKind::kUnsupported, "there is no kernel in this model", path}; }
   return model;
@@ -84,6 +86,9 @@ void PrintLeftOut(const ModelFile& model) {
                 model.path + ": node " + left.node + " (" + left.op + ")"},
                false);
   }
+  if (const size_t later = model.network.rest.nodes.size(); later > 0)
+    fmt::print(stderr, "hone: {}: {} more when values decide their shapes; kernels for them are made when it runs\n",
+               model.path, later == 1 ? "1 node runs" : fmt::format("{} nodes run", later));
 }
 
 std::vector<Json> LeftOutJson(const ModelFile& model) {

@@ -26,7 +26,7 @@ bool NamesModel(const std::string& argument);
 // Errors of ImportModel.
 Result<ModelFile> ReadModel(const std::string& path, const ImportOptions& options);
 
-// A line on standard error for each node that was left out.
+// A line on standard error for each node that was left out, and one for those that run when values decide their shapes.
 void PrintLeftOut(const ModelFile& model);
 std::vector<Json> LeftOutJson(const ModelFile& model);
 

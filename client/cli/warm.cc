@@ -74,6 +74,7 @@ struct Summary {
   int64_t unknown = 0;
   bool has_models = false;
   std::vector<Json> left_out;
+  size_t later = 0;  // nodes that run when values decide their shapes
 
   void Count(const NamedKernel& kernel, const Outcome& outcome) {
     calls += kernel.count;
@@ -108,7 +109,7 @@ int Finish(Context& context, const Summary& summary, const Table& table) {
         .Set("calls", summary.calls)
         .Set("expected_us", summary.expected_us);
     if (summary.unknown > 0) json.Set("calls_without_expected_time", summary.unknown);
-    if (summary.has_models) json.Set("left_out", summary.left_out);
+    if (summary.has_models) json.Set("left_out", summary.left_out).Set("nodes_decided_later", summary.later);
     Print(json.Dump() + "\n");
   } else {
     Print(table.Text());
@@ -136,6 +137,7 @@ int Run(Context& context, const Arguments& arguments) {
       if (!model) return context.Fail(model.error());
       PrintLeftOut(*model);
       summary.has_models = true;
+      summary.later += model->network.rest.nodes.size();
       for (Json& left : LeftOutJson(*model)) summary.left_out.push_back(std::move(left));
       std::vector<NamedKernel> some = model->Kernels();
       std::move(some.begin(), some.end(), std::back_inserter(kernels));

@@ -70,6 +70,10 @@ class Models(harness.HoneTest):
                 self.hone("run", model, "--against", path("attention"), status=None)
                 self.assertNotEqual(self.last_status, 0)
                 self.assertIn("runs in parts", self.last_error)
+                *lines, summary = self.hone_json("warm", model)
+                self.assertGreater(len(lines), 0)
+                self.assertGreater(summary["nodes_decided_later"], 0)
+                self.assertIn("kernels for them are made when it runs", self.last_error)
 
     def test_run_exports_what_went_in_and_came_out(self):
         self.start()
