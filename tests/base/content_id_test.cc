@@ -35,7 +35,8 @@ struct WithNotes {
 };
 
 std::string IdOf(const WithNotes& notes, const std::string& rest = "") {
-  const std::string path = ::testing::TempDir() + "content_id";
+  const std::string path =
+      ::testing::TempDir() + "content_id." + ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::string bytes(sizeof notes, '\0');
   std::memcpy(bytes.data(), &notes, sizeof notes);
   EXPECT_TRUE(WriteFileAtomically(path, bytes + rest));

@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // ONNX's numbers.
-constexpr int kFloat = 1, kUint8 = 2, kInt32 = 6, kInt64 = 7, kBool = 9, kHalf = 10, kUint32 = 12, kUint64 = 13;
+constexpr int kUint8 = 2, kInt32 = 6, kInt64 = 7, kBool = 9, kHalf = 10, kUint32 = 12, kUint64 = 13;
 
 Numbers Wholes(DType dtype, Shape shape, std::vector<int64_t> values) {
   Numbers numbers = MakeNumbers(dtype, std::move(shape));
