@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Includes point down the layers, each foreign library is included only by the files that wrap it, and nothing above
-codegen/ and backends/ names what a device is.
+"""Includes point down the layers, each foreign library is included only by the files that wrap it, nothing above
+codegen/ and backends/ names what a device is, and no two types have one name.
 
 Usage: layering_test.py SOURCE_DIR. Prints file:line for everything that breaks a rule; exit status 1 if any does.
 """
@@ -114,8 +114,26 @@ def layer_of(path):
     return best
 
 
+NAMESPACE = re.compile(r"namespace ([\w:]*) ?\{")
+TYPE = re.compile(r"(?:struct|class|enum class) (\w+)(?: final)?(?: *:(?!:).*)? *\{")
+
+
+def types_of(text):
+    """(line, name with its namespaces) of each type that a file defines where other files' types of that name would be
+    the same one to the linker, which then takes either's functions for both."""
+    spaces = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := NAMESPACE.match(line):
+            spaces.append(match.group(1))
+        elif line.startswith("}  // namespace") and spaces:
+            spaces.pop()
+        elif (match := TYPE.match(line)) and "" not in spaces:
+            yield number, "::".join([*spaces, match.group(1)])
+
+
 def check(root):
     problems = []
+    defined = {}
     seen = 0
     for folder in sorted({layer.split("/")[0] for layer in LAYERS} | {"tests", "bench"}):
         for path in sorted((root / folder).rglob("*")):
@@ -124,7 +142,12 @@ def check(root):
             seen += 1
             name = path.relative_to(root).as_posix()
             layer = layer_of(name)
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            text = path.read_text(encoding="utf-8")
+            for number, kind in types_of(text) if layer else ():
+                first = defined.setdefault(kind, f"{name}:{number}")
+                if first != f"{name}:{number}":
+                    problems.append(f"{name}:{number}: {kind} is defined at {first} as well")
+            for number, line in enumerate(text.splitlines(), 1):
                 known = names_a_device(line)
                 if known and folder in ABOVE_THE_SEAM and name not in MAY_NAME_DEVICES:
                     problems.append(f"{name}:{number}: names {known}; what is a device's own belongs in backends/ or codegen/")

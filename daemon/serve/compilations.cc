@@ -156,7 +156,7 @@ bool Compilations::Push(const std::string& key, Compilation& compilation) {
 Result<Compiled> Compilations::Compile(LookUpResult found, const PathLimits& limits, WaitClock::time_point until,
                                        const std::stop_token& stop) {
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - WaitClock::now());
-  CompileOptions options;
+  CompileRequest options;
   options.limits = limits;
   options.budget = std::clamp(left, std::chrono::microseconds(0), kMostMeasuring);
   options.stop = stop;

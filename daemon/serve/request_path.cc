@@ -58,7 +58,7 @@ class Steps {
 
 // Runs the code and compares what it computes; a few more calls where they are cheap.
 Result<CheckReport> Check(const ResolvedKernel& identity, const std::string& schedule,
-                          WorkerPools::Reference& reference, const SealedMemfd& object, const CompileOptions& options) {
+                          WorkerPools::Reference& reference, const SealedMemfd& object, const CompileRequest& options) {
   CheckOptions check;
   check.workers = identity.key.threads;
   bool cheap = identity.flops <= kTimedFlops && identity.operand_bytes <= kTimedBytes;
@@ -158,7 +158,7 @@ Result<LookUpResult> RequestPath::LookUp(const KernelRequest& ask, Counting coun
   return found;
 }
 
-Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileOptions& options) {
+Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileRequest& options) {
   if (found.is_to_check && IsChecked(found.identity.target)) {
     Result<Compiled> checked = CheckImported(found, options);
     const bool is_passing =
@@ -182,7 +182,7 @@ Result<Compiled> RequestPath::Compile(const LookUpResult& found, const CompileOp
   return CompileTransferred(found, options);
 }
 
-Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, const CompileOptions& options) {
+Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, const CompileRequest& options) {
   const ResolvedKernel& identity = found.identity;
   // The default schedules of a range of sizes are chosen together; a neighbour's is for one.
   if (transfers_ == nullptr || transfers_->donors().size() == 0 || identity.is_dynamic)
@@ -238,7 +238,7 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
   return CompileWith(with, "", options);
 }
 
-Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const CompileOptions& options) {
+Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const CompileRequest& options) {
   const ResolvedKernel& identity = found.identity;
   std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(*found.known));
   if (!artifact) return Error{ErrorKind::kCorrupt, "its code is gone or damaged", ""};
@@ -264,7 +264,7 @@ Result<Compiled> RequestPath::CheckImported(const LookUpResult& found, const Com
 }
 
 Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::string& schedule,
-                                          const CompileOptions& options) {
+                                          const CompileRequest& options) {
   const ResolvedKernel& identity = found.identity;
   WorkerPools& pools = WorkerPoolsOf(options);
   Steps steps(found.steps);

@@ -64,7 +64,7 @@ struct PathLimits {
 };
 
 // How a kernel is compiled.
-struct CompileOptions {
+struct CompileRequest {
   PathLimits limits = {};
   // What somebody would wait for better code: where there is time for it, transferred schedules are measured and the
   // fastest is taken.
@@ -86,7 +86,7 @@ class RequestPath {
   // kInvalid, kLimit, kUnsupported: the request's own fault.
   Result<LookUpResult> LookUp(const KernelRequest& ask, Counting counting = Counting::kAsUse);
   // Besides: kBuildFailed, kRunFailed, kWrongResult, kTimeout, kBusy, kUnavailable (also when it was stopped).
-  Result<Compiled> Compile(const LookUpResult& found, const CompileOptions& options);
+  Result<Compiled> Compile(const LookUpResult& found, const CompileRequest& options);
 
   // The kernel's names, without a look into the cache.
   Result<ResolvedKernel> Identify(const KernelRequest& ask) const;
@@ -94,11 +94,11 @@ class RequestPath {
 
  private:
   // As a neighbour's schedule or the default is the best guess; the provenance is kept.
-  Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileOptions& options);
+  Result<Compiled> CompileTransferred(const LookUpResult& found, const CompileRequest& options);
   // Code that came in a bundle of a trusted key, checked as if it had been built here.
-  Result<Compiled> CheckImported(const LookUpResult& found, const CompileOptions& options);
-  Result<Compiled> CompileWith(const LookUpResult& found, const std::string& schedule, const CompileOptions& options);
-  WorkerPools& WorkerPoolsOf(const CompileOptions& options) { return options.pools ? *options.pools : pools_; }
+  Result<Compiled> CheckImported(const LookUpResult& found, const CompileRequest& options);
+  Result<Compiled> CompileWith(const LookUpResult& found, const std::string& schedule, const CompileRequest& options);
+  WorkerPools& WorkerPoolsOf(const CompileRequest& options) { return options.pools ? *options.pools : pools_; }
   HotCodePtr MakeCode(const ResolvedKernel& identity, const Record& record, SealedMemfd artifact, std::string manifest);
 
   ScheduleCache& cache_;

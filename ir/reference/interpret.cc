@@ -13,6 +13,9 @@
 #include "ir/reference/interpret_program.h"
 
 namespace hone {
+
+using namespace interpreted;
+
 namespace {
 
 // Elements that a stage has computed. Small tensors are remembered whole, of large ones the latest million.

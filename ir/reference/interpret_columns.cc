@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "ir/graph/op_reference.h"
 
-namespace hone {
+namespace hone::interpreted {
 namespace {
 
 using reference::Sane;
@@ -275,4 +275,4 @@ Reference ReductionState::Result() const {
   return {value_, Sane(value_, magnitude_)};
 }
 
-}  // namespace hone
+}  // namespace hone::interpreted

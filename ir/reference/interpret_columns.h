@@ -13,7 +13,7 @@
 #include "ir/reference/interpret.h"
 #include "ir/reference/interpret_program.h"
 
-namespace hone {
+namespace hone::interpreted {
 
 constexpr size_t kBlockLanes = 256;
 
@@ -44,4 +44,4 @@ class ReductionState {
   int64_t integer_ = 0;
 };
 
-}  // namespace hone
+}  // namespace hone::interpreted

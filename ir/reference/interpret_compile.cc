@@ -13,7 +13,7 @@
 #include "ir/graph/op_traits.h"
 #include "ir/reference/interpret_program.h"
 
-namespace hone {
+namespace hone::interpreted {
 namespace {
 
 // Offsets of reduction spaces up to this many points are kept in tables.
@@ -423,4 +423,4 @@ IdVector<StageId, Program> CompilePrograms(const Kernel& kernel) {
   return programs;
 }
 
-}  // namespace hone
+}  // namespace hone::interpreted

@@ -7,7 +7,7 @@
 
 #include "ir/graph/kernel.h"
 
-namespace hone {
+namespace hone::interpreted {
 
 // Σ coef[axis] · axis + constant, over a stage's axes and reduction axes.
 struct AffineIndex {
@@ -101,4 +101,4 @@ struct Program {
 // REQUIRES: static kernel.
 IdVector<StageId, Program> CompilePrograms(const Kernel& kernel);
 
-}  // namespace hone
+}  // namespace hone::interpreted

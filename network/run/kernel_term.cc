@@ -23,7 +23,7 @@ std::string Literal(double value, DType dtype) {
   return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
 }
 
-std::string As(const Term& term, DType type) {
+std::string As(const KernelTerm& term, DType type) {
   if (term.number && Wide(type) == type) return Literal(*term.number, type);
   const DType own = term.number ? Wide(type) : term.type;
   const std::string text = term.number ? Literal(*term.number, own) : term.text;
@@ -32,7 +32,7 @@ std::string As(const Term& term, DType type) {
   return fmt::format("{}({})", Name(type), text);
 }
 
-DType Common(const Term& a, const Term& b) {
+DType Common(const KernelTerm& a, const KernelTerm& b) {
   if (a.number) return b.number ? Wide(b.type) : b.type;
   return b.number || a.type == b.type ? a.type : Wide(a.type);
 }

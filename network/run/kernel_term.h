@@ -11,7 +11,7 @@
 
 namespace hone {
 
-struct Term {
+struct KernelTerm {
   std::string text;
   DType type = DType::kF32;
   std::optional<double> number = {};  // a literal, which takes the type of what it meets
@@ -23,8 +23,8 @@ DType Wide(DType type);
 
 std::string Literal(double value, DType type);
 // A term as one of another type.
-std::string As(const Term& term, DType type);
+std::string As(const KernelTerm& term, DType type);
 // The type in which two terms go together without a change.
-DType Common(const Term& a, const Term& b);
+DType Common(const KernelTerm& a, const KernelTerm& b);
 
 }  // namespace hone

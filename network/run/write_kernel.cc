@@ -55,19 +55,19 @@ class Writer {
     return fmt::format("{}", fmt::join(shape, ", "));
   }
 
-  Result<Term> Operand(ValueId value, const Indices& indices) {
+  Result<KernelTerm> Operand(ValueId value, const Indices& indices) {
     const DType type = graph_.dtype(value);
     const std::optional<double> number = graph_.ScalarOf(value);
-    if (number && !(is_quantized_ && *number != 0)) return Term{Literal(*number, Wide(type)), type, number};
+    if (number && !(is_quantized_ && *number != 0)) return KernelTerm{Literal(*number, Wide(type)), type, number};
     auto found = std::find(text_.inputs.begin(), text_.inputs.end(), value);
     if (found == text_.inputs.end()) {
       if (text_.inputs.size() == kMostOperands) return Error{ErrorKind::kLimit, "too many operands", ""};
       text_.inputs.push_back(value);
       found = text_.inputs.end() - 1;
     }
-    return Term{fmt::format("x{}[{}]", found - text_.inputs.begin(),
-                            indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", "))),
-                type};
+    return KernelTerm{fmt::format("x{}[{}]", found - text_.inputs.begin(),
+                                  indices.empty() ? "0" : fmt::format("{}", fmt::join(indices, ", "))),
+                      type};
   }
 
   // Kernels of quantised layers differ in their scales and zero points, which are operands: so equal layers share one.
@@ -80,7 +80,7 @@ class Writer {
   }
 
   // A value at an index: an expression over operands.
-  Result<Term> At(ValueId value, const Indices& indices) {
+  Result<KernelTerm> At(ValueId value, const Indices& indices) {
     const Node* node = graph_.ProducerOf(value);
     if (node == nullptr || !inlines_(value)) return Operand(value, indices);
     return Compute(*node, indices);
@@ -96,45 +96,45 @@ class Writer {
     return own;
   }
 
-  Result<Term> At(const Node& node, size_t input, const Indices& indices) {
+  Result<KernelTerm> At(const Node& node, size_t input, const Indices& indices) {
     return At(node.inputs[input], Broadcast(node.inputs[input], indices));
   }
 
   void Word(std::string word) { words_.push_back(std::move(word)); }
 
   // The result of a node's arithmetic.
-  Term Made(const Node& node, std::string text) const {
+  KernelTerm Made(const Node& node, std::string text) const {
     const DType type = graph_.dtype(node.output);
     if (!IsByte(type)) return {std::move(text), Wide(type)};
     return {fmt::format("{}({})", Name(type), text), type};
   }
 
-  Result<Term> Compute(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Compute(const Node& node, const Indices& indices) {
     text_.nodes.push_back(graph_.values[node.output].producer);
     switch (node.kind) {
       case NodeKind::kUnary: return Unary(node, indices);
       case NodeKind::kBinary: return Binary(node, indices);
       case NodeKind::kSelect: {
-        const Term condition = HONE_TRY(At(node, 0, indices)), a = HONE_TRY(At(node, 1, indices));
-        const Term b = HONE_TRY(At(node, 2, indices));
+        const KernelTerm condition = HONE_TRY(At(node, 0, indices)), a = HONE_TRY(At(node, 1, indices));
+        const KernelTerm b = HONE_TRY(At(node, 2, indices));
         const DType type = Common(a, b);
         Word("where");
-        return Term{fmt::format("if({}, {}, {})", As(condition, DType::kBool), As(a, type), As(b, type)), type};
+        return KernelTerm{fmt::format("if({}, {}, {})", As(condition, DType::kBool), As(a, type), As(b, type)), type};
       }
       case NodeKind::kCast: {
-        const Term x = HONE_TRY(At(node, 0, indices));
+        const KernelTerm x = HONE_TRY(At(node, 0, indices));
         Word("cast");
-        return Term{As(x, node.dtype), node.dtype};
+        return KernelTerm{As(x, node.dtype), node.dtype};
       }
       case NodeKind::kTranspose: {
         Indices own(indices.size());
         for (size_t d = 0; d < indices.size(); ++d) own[static_cast<size_t>(node.axes[d])] = indices[d];
-        Term x = HONE_TRY(At(node.inputs[0], own));
+        KernelTerm x = HONE_TRY(At(node.inputs[0], own));
         Word("transpose");
         return x;
       }
       case NodeKind::kExpand: {
-        Term x = HONE_TRY(At(node, 0, indices));
+        KernelTerm x = HONE_TRY(At(node, 0, indices));
         Word("expand");
         return x;
       }
@@ -146,7 +146,7 @@ class Writer {
           own[d] =
               node.steps[d] > 0 ? Shifted(scaled, node.starts[d]) : fmt::format("({} - {})", node.starts[d], scaled);
         }
-        Term x = HONE_TRY(At(node.inputs[0], own));
+        KernelTerm x = HONE_TRY(At(node.inputs[0], own));
         Word("slice");
         return x;
       }
@@ -159,7 +159,7 @@ class Writer {
         Indices own(indices.begin(), indices.begin() + axis);
         own.push_back(HONE_TRY(Index(node, which)));
         own.insert(own.end(), indices.begin() + axis + rank, indices.end());
-        Term x = HONE_TRY(At(node.inputs[0], own));
+        KernelTerm x = HONE_TRY(At(node.inputs[0], own));
         Word("gather");
         return x;
       }
@@ -169,7 +169,7 @@ class Writer {
         for (size_t d = 0; d < own.size(); ++d) {
           if (graph_.shape(node.inputs[0])[d] == 1) own[d] = "0";
         }
-        Term x = HONE_TRY(At(node.inputs[0], own));
+        KernelTerm x = HONE_TRY(At(node.inputs[0], own));
         Word("gather_elements");
         return x;
       }
@@ -188,7 +188,7 @@ class Writer {
     return Error{ErrorKind::kUnsupported, fmt::format("no kernel for {} here", Name(node.kind)), node.origin};
   }
 
-  Result<Term> Unary(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Unary(const Node& node, const Indices& indices) {
     const std::string x = As(HONE_TRY(At(node, 0, indices)), Wide(graph_.dtype(node.inputs[0])));
     Word(node.function);
     if (node.function == "neg") return Made(node, fmt::format("(-{})", x));
@@ -196,7 +196,7 @@ class Writer {
     return Made(node, fmt::format("{}({})", node.function, x));
   }
 
-  Result<Term> Binary(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Binary(const Node& node, const Indices& indices) {
     const DType type = Wide(graph_.dtype(node.inputs[0]));
     const bool is_whole = !IsFloat(type);
     std::optional<double> divisor = graph_.ScalarOf(node.inputs[1]);
@@ -225,7 +225,7 @@ class Writer {
     return Made(node, fmt::format("{}({}, {})", f, a, b));  // min, max, pow
   }
 
-  Result<Term> Pad(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Pad(const Node& node, const Indices& indices) {
     const Shape shape = graph_.shape(node.inputs[0]);
     Indices own = indices;
     std::string condition;
@@ -236,16 +236,16 @@ class Writer {
       if (node.extents[d] - node.starts[d] > shape[d])
         demand(fmt::format("{} < {}", indices[d], node.starts[d] + shape[d]));
     }
-    Term x = HONE_TRY(At(node.inputs[0], own));
+    KernelTerm x = HONE_TRY(At(node.inputs[0], own));
     Word("pad");
     if (condition.empty()) return x;
-    const Term fill{"", x.type, node.fill};
-    return Term{fmt::format("if({}, {}, {})", condition, As(x, x.type), As(fill, x.type)), x.type};
+    const KernelTerm fill{"", x.type, node.fill};
+    return KernelTerm{fmt::format("if({}, {}, {})", condition, As(x, x.type), As(fill, x.type)), x.type};
   }
 
-  Result<Term> Concat(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Concat(const Node& node, const Indices& indices) {
     auto axis = static_cast<size_t>(node.axis);
-    std::vector<Term> parts;
+    std::vector<KernelTerm> parts;
     std::string text, closing;
     int64_t begin = 0;
     DType type = graph_.dtype(node.output);
@@ -268,7 +268,7 @@ class Writer {
       }
     }
     Word("concat");
-    return Term{text + closing, type};
+    return KernelTerm{text + closing, type};
   }
 
   // Where a gather reads: an index that was checked before (network/graph/check_indices.h), so that what keeps it
@@ -278,7 +278,7 @@ class Writer {
     if (std::optional<double> number = graph_.ScalarOf(node.inputs[1])) {
       return std::to_string(static_cast<int64_t>(*number) + (*number < 0 ? extent : 0));
     }
-    const Term index = HONE_TRY(At(node.inputs[1], which));
+    const KernelTerm index = HONE_TRY(At(node.inputs[1], which));
     return fmt::format("clamp(int({}), 0, {})", index.text, extent - 1);
   }
 
@@ -317,7 +317,7 @@ class Writer {
     return {outer, inner};
   }
 
-  Result<Term> Reduce(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Reduce(const Node& node, const Indices& indices) {
     const Shape shape = graph_.shape(node.inputs[0]);
     Indices own = indices;
     int64_t count = 1;
@@ -325,13 +325,13 @@ class Writer {
     const auto [outer, inner] = Variables(node, shape, own);
     const DType type = graph_.dtype(node.output);
     const bool is_extreme = node.function == "max" || node.function == "min";
-    Term x = HONE_TRY(At(node.inputs[0], own));
+    KernelTerm x = HONE_TRY(At(node.inputs[0], own));
     x = {As(x, is_extreme ? x.type : Wide(type)), is_extreme ? x.type : Wide(type)};
     Word(node.function == "mean" ? "mean" : "reduce_" + node.function);
     std::string f = node.function == "mean" ? "sum" : node.function;
     std::string text = fmt::format("({}({}) ({}))", f, inner, x.text);
     if (!outer.empty()) text = fmt::format("({}({}) {})", f, outer, text);
-    if (is_extreme) return Term{text, x.type};
+    if (is_extreme) return KernelTerm{text, x.type};
     if (node.function != "mean") return Made(node, text);
     return Made(node, fmt::format("({} / {})", text, Literal(static_cast<double>(count), type)));
   }
@@ -345,14 +345,14 @@ class Writer {
   }
 
   Result<std::string> Windowed(const Node& node, const Indices& indices, std::string_view fill) {
-    const Term load =
+    const KernelTerm load =
         HONE_TRY(Operand(node.inputs[0], {indices[0], indices[1], WindowIndex(node, indices, 0, "r0", node.pads[0]),
                                           WindowIndex(node, indices, 1, "r1", node.pads[1])}));
     return fmt::format("(r0 < {}, r1 < {}) pad({}, {})", node.window[0], node.window[1], load.text, fill);
   }
 
   // Divided by what of the window lies in the padded input.
-  Result<Term> PaddedAverage(const Node& node, const Indices& indices) {
+  Result<KernelTerm> PaddedAverage(const Node& node, const Indices& indices) {
     if (node.dilation != std::vector<int64_t>{1, 1}) {
       return Error{ErrorKind::kUnsupported, "an average over a dilated window", node.origin};
     }
@@ -364,14 +364,14 @@ class Writer {
                             Literal(static_cast<double>(node.window[0] * node.window[1]), graph_.dtype(node.output))));
   }
 
-  Result<Term> DilatedMax(const Node& node, const Indices& indices) {
+  Result<KernelTerm> DilatedMax(const Node& node, const Indices& indices) {
     const DType type = graph_.dtype(node.output);
     if (!IsFloat(type)) {
       return Error{ErrorKind::kUnsupported, "the maximum of whole numbers over a dilated window", node.origin};
     }
     std::string top = HONE_TRY(Windowed(node, indices, "-inf"));
     Word("maxpool2d_dilated");
-    return Term{"max" + top, type};
+    return KernelTerm{"max" + top, type};
   }
 
   static Indices AllIndices(size_t rank) {
@@ -381,16 +381,16 @@ class Writer {
   }
 
   // A sum of products of bytes in a statement of its own, over the same axes as the value's: it stays in registers.
-  Term Summed(const Node& node, std::string_view sum) {
+  KernelTerm Summed(const Node& node, std::string_view sum) {
     const Shape& shape = graph_.shape(node.output);
     const std::string element = fmt::format("a[{}]", fmt::join(AllIndices(shape.size()), ", "));
     before_ += fmt::format("a: i32[{}] {} = {} ", Extents(shape), element, sum);
     binds_constants_ = true;
-    return Term{element, DType::kI32};
+    return KernelTerm{element, DType::kI32};
   }
 
   // A convolution of bytes. What padding holds is part of a copy, as in the library's convolutions.
-  Result<Term> Conv(const Node& node) {
+  Result<KernelTerm> Conv(const Node& node) {
     const Indices indices = AllIndices(4);
     const Shape x = graph_.shape(node.inputs[0]), w = graph_.shape(node.inputs[1]);
     const std::string& channel = indices[1];
@@ -402,12 +402,12 @@ class Writer {
                        : node.groups == 1        ? c
                                                  : fmt::format("({}/{})*{} + {}", channel, outputs, w[1], c);
     if (x[1] == 1) from = "0";
-    Term load = HONE_TRY(Operand(
+    KernelTerm load = HONE_TRY(Operand(
         node.inputs[0], {indices[0], from, WindowIndex(node, indices, 0, r, 0), WindowIndex(node, indices, 1, s, 0)}));
-    const Term weight = HONE_TRY(Operand(node.inputs[1], {channel, c, r, s}));
+    const KernelTerm weight = HONE_TRY(Operand(node.inputs[1], {channel, c, r, s}));
     if (is_padded) {
       const std::string name = "p";
-      const Term inside =
+      const KernelTerm inside =
           HONE_TRY(Operand(node.inputs[0], {"n", "c", Shifted("h", -node.pads[0]), Shifted("v", -node.pads[1])}));
       before_ += fmt::format("{0}: {1}[{2}, {3}, {4}, {5}] {0}[n, c, h, v] = pad({6}, {7:.0f}) ", name,
                              Name(graph_.dtype(node.inputs[0])), x[0], x[1], x[2] + node.pads[0] + node.pads[2],
@@ -419,7 +419,7 @@ class Writer {
       if (extent != 1) variables += fmt::format("{}{} < {}", variables.empty() ? "" : ", ", name, extent);
     Word(w[1] == 1 && outputs == 1 && node.groups > 1 ? "depthwise_conv2d" : "conv2d");
     const std::string product = fmt::format("{}*{}", load.text, weight.text);
-    Term sum = Summed(node, variables.empty() ? product : fmt::format("sum({}) {}", variables, product));
+    KernelTerm sum = Summed(node, variables.empty() ? product : fmt::format("sum({}) {}", variables, product));
     if (node.inputs.size() > 2) {
       sum.text = fmt::format("({} + {})", sum.text, As(HONE_TRY(Operand(node.inputs[2], {channel})), DType::kI32));
       Word("bias");
@@ -428,10 +428,10 @@ class Writer {
   }
 
   // Batch dimensions that broadcast, and products of bytes.
-  Result<Term> MatMul(const Node& node, const Indices& value_indices) {
+  Result<KernelTerm> MatMul(const Node& node, const Indices& value_indices) {
     const bool is_whole = IsWholeContraction(graph_, node);
     const Indices indices = is_whole ? AllIndices(value_indices.size()) : value_indices;
-    auto operand = [&](size_t i, std::string row, std::string column) -> Result<Term> {
+    auto operand = [&](size_t i, std::string row, std::string column) -> Result<KernelTerm> {
       const Shape& shape = graph_.shape(node.inputs[i]);
       size_t batch = shape.size() - 2;
       Indices own(indices.end() - 2 - static_cast<std::ptrdiff_t>(batch), indices.end() - 2);
@@ -442,15 +442,15 @@ class Writer {
       own.push_back(std::move(column));
       return Operand(node.inputs[i], own);
     };
-    const Term a = HONE_TRY(operand(0, indices[indices.size() - 2], "r0"));
-    const Term b = HONE_TRY(node.flag ? operand(1, indices.back(), "r0") : operand(1, "r0", indices.back()));
+    const KernelTerm a = HONE_TRY(operand(0, indices[indices.size() - 2], "r0"));
+    const KernelTerm b = HONE_TRY(node.flag ? operand(1, indices.back(), "r0") : operand(1, "r0", indices.back()));
     Word(is_whole ? "matmul" : "matmul_broadcast");
     std::string sum = fmt::format("sum(r0 < {}) {}*{}", graph_.shape(node.inputs[0]).back(), a.text, b.text);
     return is_whole ? Summed(node, sum) : Made(node, sum);
   }
 
   // Over a dimension that is not the last.
-  Result<Term> Softmax(const Node& node, const Indices& indices) {
+  Result<KernelTerm> Softmax(const Node& node, const Indices& indices) {
     auto axis = static_cast<size_t>(node.axis);
     int64_t extent = graph_.shape(node.inputs[0])[axis];
     auto load = [&](std::string index) -> Result<std::string> {
