@@ -20,6 +20,9 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name);  // nullopt if unk
 void SetLogLevel(LogLevel level);
 LogLevel GetLogLevel();
 void SetLogFd(int fd);  // borrowed; must stay open
+// From now on entries go to the journal, with their values as fields, if it reads the descriptor above (JOURNAL_STREAM)
+// and listens at `socket`; what it does not take goes to the descriptor. False if it does not read it.
+bool LogToJournal(const std::string& socket = "/run/systemd/journal/socket");
 inline bool LogEnabled(LogLevel level) { return level <= GetLogLevel(); }
 
 // key=value. Holds views: lasts for the statement that logs.

@@ -386,6 +386,7 @@ Result<void> RunService(const ServiceOptions& options, const std::function<void(
   signal(SIGPIPE, SIG_IGN);
   Config config = HONE_TRY(ReadConfig(options));
   SetLogLevel(config.log);
+  LogToJournal();
   ReturnLargeBlocksAtOnce();
   Service service(options, std::move(config));
   return service.Run(on_ready);

@@ -3,9 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <limits>
 #include <regex>
 #include <string>
@@ -13,12 +17,15 @@
 #include <vector>
 
 #include "base/file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace hone {
 namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using namespace std::string_literals;
 
 class LogTest : public ::testing::Test {
  protected:
@@ -93,6 +100,57 @@ TEST_F(LogTest, LeavesErrnoAlone) {
   errno = ENOENT;
   LogError("event");
   EXPECT_EQ(errno, ENOENT);
+}
+
+// `fd`: where the log went before.
+void LogToAJournal(int fd, const std::function<std::string()>& text) {
+  TemporaryDirectory directory;
+  const std::string path = directory / "journal";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  UniqueFd journal(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(bind(journal.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  struct stat info;
+  ASSERT_EQ(fstat(fd, &info), 0);
+
+  unsetenv("JOURNAL_STREAM");
+  EXPECT_FALSE(LogToJournal(path));
+  setenv("JOURNAL_STREAM", "1:2", 1);  // standard error of somebody else
+  EXPECT_FALSE(LogToJournal(path));
+  setenv("JOURNAL_STREAM", (std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino)).c_str(), 1);
+  EXPECT_FALSE(LogToJournal(directory / "none"));
+  LogInfo("before");
+  ASSERT_TRUE(LogToJournal(path));
+  LogWarn("trial", {{"key", "9f3c"}, {"worst.us", 41.25}, {"text", "two\nlines"}});
+  char entry[4096];
+  const ssize_t size = recv(journal.get(), entry, sizeof entry, MSG_DONTWAIT);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string(entry, static_cast<size_t>(size)),
+            "MESSAGE=trial key=9f3c worst.us=41.25 text=\"two\\nlines\"\n"
+            "PRIORITY=4\nSYSLOG_IDENTIFIER=honed\nHONE_EVENT=trial\nHONE_KEY=9f3c\nHONE_WORST_US=41.25\n"
+            "HONE_TEXT\n\x09\0\0\0\0\0\0\0two\nlines\n"s);
+  // What the journal does not take is a line.
+  const std::string huge(1 << 20, 'x');
+  LogError("huge", {{"text", huge}});
+  EXPECT_EQ(recv(journal.get(), entry, sizeof entry, MSG_DONTWAIT), -1);
+  EXPECT_THAT(text(), HasSubstr("info before\n"));
+  EXPECT_THAT(text(), HasSubstr("error huge text=xxx"));
+  EXPECT_THAT(text(), Not(HasSubstr("trial")));
+  // One that does not read keeps nobody waiting.
+  for (int i = 0; i < 5000; ++i) LogInfo("flood", {{"i", i}});
+  journal.Reset();
+  LogInfo("gone");
+  EXPECT_THAT(text(), HasSubstr("info gone\n"));
+}
+
+// In a process of its own: what goes to the journal goes there for good.
+TEST_F(LogTest, GoesToTheJournalAsFieldsWhereThatReadsIt) {
+  const auto in_child = [this] {
+    LogToAJournal(fd_.get(), [this] { return Text(); });
+    _exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(in_child(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
