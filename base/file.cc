@@ -10,6 +10,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <sstream>
+
+#include "base/paths.h"
 
 namespace hone {
 namespace {
@@ -20,8 +24,38 @@ std::string ParentOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-bool IsOurs(const struct stat& info, Owner owner) {
-  return info.st_uid == geteuid() || (owner == Owner::kSelfOrRoot && info.st_uid == 0);
+// Whether this process is in a namespace of users that has no root, as a user's service manager makes them: there what
+// is root's belongs to nobody, and so does what is anybody else's.
+bool RootIsNobody(uid_t uid) {
+  std::istringstream nobody(ReadFile("/proc/sys/kernel/overflowuid", 64).value_or(""));
+  uid_t number = 0;
+  if (!(nobody >> number) || uid != number) return false;
+  std::istringstream map(ReadFile("/proc/self/uid_map", 1 << 16).value_or("0 0 1"));
+  for (uint64_t inside = 0, outside = 0, count = 0; map >> inside >> outside >> count;)
+    if (inside == 0) return false;
+  return true;
+}
+
+bool IsAbove(std::string_view directory, std::string_view path) {
+  return directory == "/" ||
+         (path.starts_with(directory) && path.size() > directory.size() && path[directory.size()] == '/');
+}
+
+// Places that are root's whoever they seem to belong to: else this user's account would be another's already.
+bool IsRootsPlace(const std::string& path) {
+  for (const char* system : {"/etc", "/usr"})
+    if (path == system || IsAbove(system, path)) return true;
+  for (const char* own : {"HOME", "XDG_RUNTIME_DIR"})
+    if (std::optional<std::string> directory = Environment(own); directory && IsAbove(path, *directory)) return true;
+  return false;
+}
+
+bool IsRoots(const struct stat& info, const std::string& path) {
+  return info.st_uid == 0 || (RootIsNobody(info.st_uid) && IsRootsPlace(path));
+}
+
+bool IsOurs(const struct stat& info, const std::string& path, Owner owner) {
+  return info.st_uid == geteuid() || (owner == Owner::kSelfOrRoot && IsRoots(info, path));
 }
 
 std::string NotOurs(const struct stat& info) {
@@ -35,11 +69,11 @@ std::string WritableByOthers(const struct stat& info) {
 }
 
 // What is wrong with a part of a private path; "" if nothing is.
-std::string Complaint(const struct stat& info, bool last, Owner owner) {
+std::string Complaint(const struct stat& info, const std::string& path, bool last, Owner owner) {
   if (!S_ISDIR(info.st_mode)) return "is not a directory";
-  if (!IsOurs(info, last ? owner : Owner::kSelfOrRoot)) return NotOurs(info);
+  if (!IsOurs(info, path, last ? owner : Owner::kSelfOrRoot)) return NotOurs(info);
   bool shared = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-  bool sticky = (info.st_mode & S_ISVTX) != 0 && info.st_uid == 0;
+  bool sticky = (info.st_mode & S_ISVTX) != 0 && IsRoots(info, path);
   return shared && (last || !sticky) ? WritableByOthers(info) : "";
 }
 
@@ -163,8 +197,9 @@ Result<UniqueFd> OpenPrivateDirectory(const std::string& path, Owner owner) {
     bool last = path.find_first_not_of('/', path.find('/', begin)) == std::string::npos;
     struct stat info;
     if (fstat(here.get(), &info) != 0) return ErrnoError(errno, "cannot look at", path.substr(0, end));
-    if (std::string complaint = Complaint(info, begin == std::string::npos, owner); !complaint.empty())
-      return Error{ErrorKind::kInvalid, std::move(complaint), path.substr(0, std::max<size_t>(end, 1))};
+    const std::string so_far = path.substr(0, std::max<size_t>(end, 1));
+    if (std::string complaint = Complaint(info, so_far, begin == std::string::npos, owner); !complaint.empty())
+      return Error{ErrorKind::kInvalid, std::move(complaint), so_far};
     if (begin == std::string::npos) return here;
     end = std::min(path.find('/', begin), path.size());
     std::string part = path.substr(begin, end - begin);
@@ -189,7 +224,7 @@ Result<UniqueFd> OpenPrivateFile(int directory, const std::string& name, int fla
   struct stat info;
   if (!file || fstat(file.get(), &info) != 0) return ErrnoError(errno, "cannot open", path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorKind::kInvalid, "is not a plain file", path};
-  if (!IsOurs(info, owner)) return Error{ErrorKind::kInvalid, NotOurs(info), path};
+  if (!IsOurs(info, path, owner)) return Error{ErrorKind::kInvalid, NotOurs(info), path};
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return Error{ErrorKind::kInvalid, WritableByOthers(info), path};
   return file;
 }

@@ -40,8 +40,10 @@ enum class Owner : uint8_t { kSelf, kSelfOrRoot };
 
 // Opens a directory whose every part no one but this user and root can change: each part is a directory (links are not
 // followed), owned by this user or root, and writable by its owner alone; a root-owned sticky folder (/tmp) may be on
-// the way, since what this user owns in it cannot be replaced by others. The last part is `owner`'s. kInvalid names the
-// part, what is wrong with it and what to do; kNotFound.
+// the way, since what this user owns in it cannot be replaced by others. In a namespace of users without root (a user
+// unit's PrivateUsers=) root's files seem to be nobody's, as everyone else's do: nobody's are then taken for root's
+// above $HOME and $XDG_RUNTIME_DIR, in /etc and in /usr, where the account would be lost were they not. The last part
+// is `owner`'s. kInvalid names the part, what is wrong with it and what to do; kNotFound.
 Result<UniqueFd> OpenPrivateDirectory(const std::string& path, Owner owner = Owner::kSelf);
 
 // Opens a plain file in a directory opened like that; no link, `owner`'s, and writable by its owner alone. `flags` are

@@ -91,6 +91,13 @@ Refusal ReadTime(const toml::node& node, std::chrono::milliseconds& out) {
   return refusal;
 }
 
+// 0: "".
+Refusal ReadTimeOrNever(const toml::node& node, std::chrono::milliseconds& out) {
+  if (!node.is_string() || !node.as_string()->get().empty()) return ReadTime(node, out);
+  out = {};
+  return {};
+}
+
 Refusal ReadSize(const toml::node& node, int64_t least, uint64_t& out) {
   int64_t bytes = 0;
   Refusal refusal = ReadMeasure(node, kSizes, "4GiB", least, int64_t{1} << 50, bytes);
@@ -170,6 +177,9 @@ const Key kKeys[] = {
      HONE_READ(ReadTime(node, config.frame_time)), HONE_EQUAL(frame_time)},
     {"server.stall_time", R"("10s")", "How long a client may leave its answers unread before it is closed.", false,
      HONE_READ(ReadTime(node, config.stall_time)), HONE_EQUAL(stall_time)},
+    {"service.idle_exit", R"("")",
+     "Ends a honed that systemd's socket started after so long without connections and work; empty: never.", true,
+     HONE_READ(ReadTimeOrNever(node, config.idle_exit)), HONE_EQUAL(idle_exit)},
     {"cache.directory", R"("")", "The cache; empty: hone in $XDG_CACHE_HOME.", true,
      HONE_READ(ReadPath(node, config.cache)), HONE_EQUAL(cache)},
     {"cache.system", R"("")", "A cache that is only read, under the user's own; empty: none.", true,
@@ -225,7 +235,8 @@ std::string KnownNames(std::string_view section) {
     names += (names.empty() ? "" : ", ") + std::string(key.name.substr(dot == std::string_view::npos ? 0 : dot + 1));
   }
   if (section.empty()) {
-    for (std::string_view table : {"server", "cache", "memory", "build", "idle"}) names += fmt::format(", [{}]", table);
+    for (std::string_view table : {"server", "service", "cache", "memory", "build", "idle"})
+      names += fmt::format(", [{}]", table);
   }
   return names;
 }

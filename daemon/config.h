@@ -21,8 +21,9 @@ struct Config {
   std::string socket;        // "": DefaultSocketPath
   std::vector<uid_t> users;  // besides our own who may connect
   bool any_user = false;
-  std::string cache;         // "": DefaultCacheDir
-  std::string system_cache;  // read-only layer; "" for none
+  std::string cache;                       // "": DefaultCacheDir
+  std::chrono::milliseconds idle_exit{0};  // of a honed that its socket started; 0: it stays
+  std::string system_cache;                // read-only layer; "" for none
   uint64_t cache_bytes = uint64_t{4} << 30;
   int builders = 0;  // 0: one a core, at most 4
   int runners = 0;   // 0: as many as builders

@@ -20,6 +20,7 @@
 #include "cache/schedule_cache.h"
 #include "daemon/config.h"
 #include "daemon/free_memory.h"
+#include "daemon/idle_exit.h"
 #include "daemon/inspect/admin.h"
 #include "daemon/refine/idle_loop.h"
 #include "daemon/refine/tuning.h"
@@ -31,6 +32,7 @@
 #include "daemon/serve/misses.h"
 #include "daemon/serve/server.h"
 #include "daemon/serve/transfers.h"
+#include "daemon/watchdog.h"
 
 namespace hone {
 namespace {
@@ -235,8 +237,31 @@ class Service {
     } else {
       HONE_TRY(StartListening(listening_));
       server_->Accept(UniqueFd(listening_.socket.Release()));
+      Guard();
     }
     return {};
+  }
+
+  // What the service manager is told and expects: a sign of life, and an end when nobody wants anything.
+  void Guard() {
+    if (std::optional<std::chrono::microseconds> limit = WatchdogLimit())
+      watchdog_.emplace(
+          loop_, *limit,
+          [this](std::function<void(bool)> answered) { router_->RunQuickly([] {}, std::move(answered)); },
+          [] { NotifyServiceManager("WATCHDOG=1"); });
+    if (!listening_.inherited || config_.idle_exit.count() == 0) return;
+    idle_exit_.emplace(
+        loop_, config_.idle_exit, [this] { return IsBusy(); },
+        [this] {
+          server_->StopAcceptingIfAlone([this](bool is_alone) {
+            if (is_alone) Stop("nobody wanted anything");
+          });
+        });
+  }
+
+  bool IsBusy() const {
+    return server_->connections() > 0 || metrics_.builds_queued > 0 || metrics_.builds_running > 0 ||
+           !tuning_->now().kernel.empty() || (idle_ && !idle_->task().empty());
   }
 
   void MakeIdleGroup() {
@@ -253,6 +278,8 @@ class Service {
     if (transfers_) transfers_->Close();
     if (misses_) misses_->Close();
     if (tuning_) tuning_->Close();
+    watchdog_.reset();
+    idle_exit_.reset();
     router_->Close();
     server_.reset();
     HandUsesOver();
@@ -316,7 +343,8 @@ class Service {
       if (signal == SIGHUP) {
         Reload();
       } else {
-        Stop(signal);
+        if (stopping_) return loop_.Stop();  // asked twice: at once
+        Stop(fmt::format("signal {}", signal));
       }
       WatchSignals();
     });
@@ -342,9 +370,9 @@ class Service {
     LogInfo("reloaded");
   }
 
-  void Stop(int signal) {
-    if (std::exchange(stopping_, true)) return loop_.Stop();  // asked twice: at once
-    LogInfo("stopping", {{"signal", signal}});
+  void Stop(const std::string& why) {
+    if (std::exchange(stopping_, true)) return;
+    LogInfo("stopping", {{"why", why}});
     NotifyServiceManager("STOPPING=1");
     // The file goes first: who looks for a daemon now starts another one, which waits for the lock that we hold.
     StopListening(listening_);
@@ -378,6 +406,8 @@ class Service {
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<Router> router_;
   std::unique_ptr<Server> server_;
+  std::optional<Watchdog> watchdog_;
+  std::optional<IdleExit> idle_exit_;
 };
 
 }  // namespace

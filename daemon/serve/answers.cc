@@ -1,6 +1,7 @@
 #include "daemon/serve/answers.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <new>
 #include <optional>
@@ -56,6 +57,21 @@ void Answers::Push(Lane lane, const PeerPtr& peer, uint64_t request_id, size_t b
   Talk& talk = talks_[key];
   talk.works.push_back({++last_number_, peer, request_id, bytes, std::make_shared<const MakePart>(std::move(make))});
   if (talk.works.size() == 1) Begin(key);
+}
+
+void Answers::Run(Lane lane, std::function<void()> work, std::function<void(bool)> done) {
+  FairQueue::Job job;
+  job.client = {geteuid(), getpid()};
+  job.run = [this, work = std::move(work), done](const std::stop_token&) {
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      return loop_.Post([done] { done(false); });
+    }
+    loop_.Post([done] { done(true); });
+  };
+  job.drop = [this, done] { loop_.Post([done] { done(false); }); };
+  if (!queues_[static_cast<size_t>(lane)]->Push(std::move(job))) loop_.Post([done] { done(false); });
 }
 
 // Has the first of a talk made, once the client has taken what was sent before.

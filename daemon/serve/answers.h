@@ -53,6 +53,9 @@ class Answers {
 
   // Answers the request: at once with kBusy if too much is asked. `bytes`: what it holds while it waits.
   void Push(Lane lane, const PeerPtr& peer, uint64_t request_id, size_t bytes, MakePart make);
+  // Runs `work` in a thread of the lane, as for a client's request; then calls `done` in the loop's thread, with false
+  // if there was no room for it.
+  void Run(Lane lane, std::function<void()> work, std::function<void(bool)> done);
   // The peer has taken all that was sent to it: its answers go on.
   void GoOn(const Peer& peer);
   // The peer is gone: nothing more is made for it.

@@ -8,6 +8,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <functional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/log.h"
 #include "daemon/serve/connection.h"
@@ -35,7 +36,12 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   void AcceptNext() {
     acceptor.async_accept(
         [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
-          if (self->stopped || error == boost::asio::error::operation_aborted) return;
+          if (self->stopped) return;
+          if (std::function<void(bool)> done = std::exchange(self->if_alone, nullptr)) {
+            if (!error) self->Welcome(std::move(socket));
+            return self->StopIfAlone(done);
+          }
+          if (error == boost::asio::error::operation_aborted) return;
           if (!error) {
             self->Welcome(std::move(socket));
             return self->AcceptNext();
@@ -47,6 +53,18 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
             if (!self->stopped) self->AcceptNext();
           });
         });
+  }
+
+  // REQUIRES: nothing is being accepted.
+  void StopIfAlone(const std::function<void(bool)>& done) {
+    if (!connections.empty()) {
+      AcceptNext();
+      return done(false);
+    }
+    stopped = true;
+    boost::system::error_code ignored;
+    acceptor.close(ignored);
+    done(true);
   }
 
   void Welcome(stream_protocol::socket socket) {
@@ -141,6 +159,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   ServerLimits limits;
   stream_protocol::acceptor acceptor;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
+  std::function<void(bool)> if_alone;  // what StopAcceptingIfAlone is to call once what is being accepted has ended
   bool stopped = false;
   bool swept = true;
 };
@@ -182,6 +201,14 @@ void Server::StopAccepting() {
   impl_->stopped = true;
   boost::system::error_code ignored;
   impl_->acceptor.close(ignored);
+}
+
+void Server::StopAcceptingIfAlone(std::function<void(bool)> done) {
+  if (impl_->stopped || impl_->if_alone) return done(false);
+  impl_->if_alone = std::move(done);
+  // A connection that was accepted and whose handler has not run yet ends the accept as well as this does.
+  boost::system::error_code ignored;
+  impl_->acceptor.cancel(ignored);
 }
 
 void Server::Drain(std::chrono::milliseconds limit, std::function<void()> done) {

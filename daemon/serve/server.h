@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -39,6 +40,9 @@ class Server {
   void Adopt(UniqueFd connected_socket, const ClientId& client = {geteuid(), getpid()});
   void SetLimits(const ServerLimits& limits);
   void StopAccepting();
+  // Calls `done` with true, and accepts nobody from then on, if there is no connection, not even one that was accepted
+  // this moment; else with false, and goes on.
+  void StopAcceptingIfAlone(std::function<void(bool)> done);
   // Calls `done` when every answer that is owed was sent, or `limit` passed; then closes all connections.
   void Drain(std::chrono::milliseconds limit, std::function<void()> done);
   size_t connections() const;

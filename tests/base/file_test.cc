@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -149,6 +152,44 @@ TEST_F(PrivateDirectory, MissingAndRelativeAreTold) {
   EXPECT_EQ(OpenPrivateDirectory("relative").error().kind, ErrorKind::kInvalid);
   ASSERT_TRUE(WriteFileAtomically(directory_ / "file", "").has_value());
   EXPECT_EQ(Refusal("file").kind, ErrorKind::kInvalid);
+}
+
+// As a user's service manager starts a unit with PrivateUsers=: this user is mapped, root and the others are nobody.
+bool EnterNamespaceWithoutRoot(uid_t uid) {
+  if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0) return false;
+  if (unshare(CLONE_NEWUSER) != 0) return false;
+  UniqueFd map(open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC));
+  const std::string line = std::to_string(uid) + " " + std::to_string(uid) + " 1";
+  return map && WriteAll(map.get(), line).has_value();
+}
+
+TEST_F(PrivateDirectory, OfRootIsKnownByItsPlaceWhereThereIsNoRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "[SKIP] only root makes directories of others";
+  constexpr uid_t kUser = 12345, kOther = 12346;
+  const std::string home = directory_ / "home", others = directory_ / "others";
+  for (const std::string& path : {home, home + "/cache", others, others + "/cache"})
+    ASSERT_TRUE(CreateDirectories(path, 0755));
+  fs::permissions(directory_.path(), static_cast<fs::perms>(0755));
+  for (const std::string& path : {home, home + "/cache", others + "/cache"})
+    ASSERT_EQ(chown(path.c_str(), kUser, kUser), 0);
+  ASSERT_EQ(chown(others.c_str(), kOther, kOther), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("HOME", (home + "/user").c_str(), 1);
+    unsetenv("XDG_RUNTIME_DIR");
+    if (!EnterNamespaceWithoutRoot(kUser)) _exit(77);
+    if (!OpenPrivateDirectory(home + "/cache")) _exit(1);             // below directories of root
+    if (OpenPrivateDirectory(others + "/cache")) _exit(2);            // below somebody else's
+    if (!OpenPrivateDirectory("/etc", Owner::kSelfOrRoot)) _exit(3);  // root's
+    if (OpenPrivateDirectory("/etc", Owner::kSelf)) _exit(4);         // and not this user's
+    if (OpenPrivateDirectory(others, Owner::kSelfOrRoot)) _exit(5);   // somebody's
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "[SKIP] no namespaces of users here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

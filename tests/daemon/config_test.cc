@@ -57,6 +57,8 @@ size = "2GiB"
 [memory]
 code = "16 MiB"
 store = "8MiB"
+[service]
+idle_exit = "15min"
 )",
                                       "honed.toml");
   ASSERT_TRUE(config) << config.error().Text();
@@ -68,6 +70,8 @@ store = "8MiB"
   EXPECT_EQ(config->cache_bytes, uint64_t{2} << 30);
   EXPECT_EQ(config->hot_bytes, uint64_t{16} << 20);
   EXPECT_EQ(config->store_memory, uint64_t{8} << 20);
+  EXPECT_EQ(config->idle_exit, std::chrono::minutes(15));
+  EXPECT_EQ(ParseConfig("service.idle_exit = \"\"", "x")->idle_exit, std::chrono::milliseconds(0));
   EXPECT_TRUE(ParseConfig("server.users = \"any\"", "x")->any_user);
 }
 
@@ -91,6 +95,7 @@ TEST(Config, ErrorsSayPlaceSeenAndWanted) {
   Refusal("[server]\nusers = \"everybody\"");
   Refusal("[build]\nbuild_limit = \"0ms\"");
   Refusal("[build]\nbuild_limit = 30");
+  Refusal("[service]\nidle_exit = \"soon\"");
 }
 
 TEST(Config, KnowsWhatNeedsARestart) {

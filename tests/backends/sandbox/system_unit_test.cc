@@ -1,6 +1,9 @@
 // Builders and runners below the system-call filter that systemd installs for the system unit: they still lock
 // themselves in, and still work.
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <map>
@@ -71,10 +74,12 @@ std::map<std::string, int> CallNumbers() {
   return numbers;
 }
 
+std::string Unit() { return testing::ReadFile(HONE_SOURCE_DIR "/systemd/honed.service.in"); }
+
 // The calls that the unit allows; the rest fails with EPERM.
 std::set<std::string> AllowedByUnit(const Sets& sets) {
   std::set<std::string> calls;
-  std::istringstream unit(testing::ReadFile(HONE_SOURCE_DIR "/systemd/honed.service.in"));
+  std::istringstream unit(Unit());
   for (std::string line; std::getline(unit, line);) {
     constexpr std::string_view kKey = "SystemCallFilter=";
     if (!line.starts_with(kKey)) continue;
@@ -82,6 +87,20 @@ std::set<std::string> AllowedByUnit(const Sets& sets) {
     for (std::string name; names >> name;) Expand(sets, name, calls);
   }
   return calls;
+}
+
+// As systemd does for MemoryDenyWriteExecute=: memory is never written and run, nor made runnable later.
+bool DenyWritableCode() {
+  SeccompFilter filter;
+  const auto deny = [&](int call, uint32_t flags) {
+    filter.AddIf(SeccompFilter::Action::kDeny, call, 2, flags, flags);
+  };
+  deny(SYS_mmap, PROT_EXEC | PROT_WRITE);
+  deny(SYS_mprotect, PROT_EXEC);
+  deny(SYS_pkey_mprotect, PROT_EXEC);
+  deny(SYS_shmat, SHM_EXEC);
+  filter.Otherwise(SeccompFilter::Action::kAllow);
+  return filter.Install(true);
 }
 
 bool InstallUnitFilter(const std::set<std::string>& allowed, const std::map<std::string, int>& numbers) {
@@ -126,6 +145,7 @@ class SystemUnit : public ::testing::TestWithParam<const char*> {};
 TEST_P(SystemUnit, ChildrenLockThemselvesInBelowItsFilter) {
   if (::access(HONE_BIN_DIR "/hone-builder", X_OK) != 0) GTEST_SKIP() << "[SKIP] hone-builder is not built";
   if (LandlockAbi() < 1) GTEST_SKIP() << "[SKIP] this kernel has no Landlock";
+  ASSERT_THAT(Unit(), HasSubstr("\nMemoryDenyWriteExecute=yes\n"));
   const std::string text = OutputOf(GetParam());
   if (text.empty()) GTEST_SKIP() << "[SKIP] no systemd-analyze";
   const std::set<std::string> allowed = AllowedByUnit(ParseSets(text));
@@ -134,7 +154,9 @@ TEST_P(SystemUnit, ChildrenLockThemselvesInBelowItsFilter) {
   ASSERT_GT(numbers.size(), 200u);
   pid_t child = ::fork();
   if (child == 0) {
-    if (!InstallUnitFilter(allowed, numbers)) ::_exit(9);
+    if (!InstallUnitFilter(allowed, numbers) || !DenyWritableCode()) ::_exit(9);
+    void* memory = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) ::_exit(8);
     BuildAndCheck();
   }
   int status = 0;
