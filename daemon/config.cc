@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/paths.h"
+#include "daemon/metrics_port.h"
 
 namespace hone {
 namespace {
@@ -139,6 +140,16 @@ Refusal ReadReal(const toml::node& node, double least, double most, double& out)
   return {};
 }
 
+Refusal ReadListen(const toml::node& node, Config& config) {
+  std::string text;
+  if (Refusal refusal = ReadText(node, text)) return refusal;
+  if (!text.empty() && !ParseLoopbackPort(text))
+    return fmt::format("\"{}\" is no port of the loopback; expected such as \"127.0.0.1:9464\" or \"[::1]:9464\"",
+                       text);
+  config.metrics_listen = std::move(text);
+  return {};
+}
+
 Refusal ReadHours(const toml::node& node, Config& config) {
   std::string text;
   if (Refusal refusal = ReadText(node, text)) return refusal;
@@ -180,6 +191,9 @@ const Key kKeys[] = {
     {"service.idle_exit", R"("")",
      "Ends a honed that systemd's socket started after so long without connections and work; empty: never.", true,
      HONE_READ(ReadTimeOrNever(node, config.idle_exit)), HONE_EQUAL(idle_exit)},
+    {"metrics.listen", R"("")",
+     "A port of the loopback that serves counters and times to Prometheus, such as \"127.0.0.1:9464\"; empty: none.",
+     true, ReadListen, HONE_EQUAL(metrics_listen)},
     {"cache.directory", R"("")", "The cache; empty: hone in $XDG_CACHE_HOME.", true,
      HONE_READ(ReadPath(node, config.cache)), HONE_EQUAL(cache)},
     {"cache.system", R"("")", "A cache that is only read, under the user's own; empty: none.", true,
@@ -235,7 +249,7 @@ std::string KnownNames(std::string_view section) {
     names += (names.empty() ? "" : ", ") + std::string(key.name.substr(dot == std::string_view::npos ? 0 : dot + 1));
   }
   if (section.empty()) {
-    for (std::string_view table : {"server", "service", "cache", "memory", "build", "idle"})
+    for (std::string_view table : {"server", "service", "metrics", "cache", "memory", "build", "idle"})
       names += fmt::format(", [{}]", table);
   }
   return names;

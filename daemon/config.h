@@ -23,6 +23,7 @@ struct Config {
   bool any_user = false;
   std::string cache;                       // "": DefaultCacheDir
   std::chrono::milliseconds idle_exit{0};  // of a honed that its socket started; 0: it stays
+  std::string metrics_listen;              // a LoopbackPort; "" for none
   std::string system_cache;                // read-only layer; "" for none
   uint64_t cache_bytes = uint64_t{4} << 30;
   int builders = 0;  // 0: one a core, at most 4

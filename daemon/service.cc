@@ -18,13 +18,16 @@
 #include "base/paths.h"
 #include "base/subprocess.h"
 #include "cache/schedule_cache.h"
+#include "client/protocol/prometheus.h"
 #include "daemon/config.h"
 #include "daemon/free_memory.h"
 #include "daemon/idle_exit.h"
 #include "daemon/inspect/admin.h"
+#include "daemon/metrics_port.h"
 #include "daemon/refine/idle_loop.h"
 #include "daemon/refine/tuning.h"
 #include "daemon/router.h"
+#include "daemon/routes.h"
 #include "daemon/serve/devices.h"
 #include "daemon/serve/event_loop.h"
 #include "daemon/serve/hot_set.h"
@@ -235,10 +238,28 @@ class Service {
       server_->Adopt(UniqueFd(options_.inspect));
       StopWhenAlone();
     } else {
+      HONE_TRY(OpenMetricsPort());
       HONE_TRY(StartListening(listening_));
       server_->Accept(UniqueFd(listening_.socket.Release()));
       Guard();
     }
+    return {};
+  }
+
+  Result<void> OpenMetricsPort() {
+    const std::optional<LoopbackPort> where = ParseLoopbackPort(config_.metrics_listen);
+    if (!where) return {};
+    metrics_port_ = HONE_TRY(MetricsPort::Open(loop_, *where, [this](std::function<void(MetricsPort::Text)> made) {
+      auto text = std::make_shared<std::string>();
+      router_->RunQuickly(
+          [this, text] {
+            if (Result<StatsReply> reply = AnswerStats(*admin_, {})) *text = PrometheusText(reply->stats);
+          },
+          [text, made = std::move(made)](bool was_made) {
+            made(was_made ? MetricsPort::Text(std::move(*text)) : std::nullopt);
+          });
+    }));
+    LogInfo("metrics", {{"address", where->address}, {"port", metrics_port_->port()}});
     return {};
   }
 
@@ -278,6 +299,7 @@ class Service {
     if (transfers_) transfers_->Close();
     if (misses_) misses_->Close();
     if (tuning_) tuning_->Close();
+    metrics_port_.reset();
     watchdog_.reset();
     idle_exit_.reset();
     router_->Close();
@@ -406,6 +428,7 @@ class Service {
   std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<Router> router_;
   std::unique_ptr<Server> server_;
+  std::unique_ptr<MetricsPort> metrics_port_;
   std::optional<Watchdog> watchdog_;
   std::optional<IdleExit> idle_exit_;
 };

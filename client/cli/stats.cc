@@ -5,6 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/protocol/prometheus.h"
 
 namespace hone::cli {
 namespace {
@@ -15,9 +16,13 @@ std::string ValueText(const Stat& stat) {
   return fmt::format("{:.0f}", stat.value);
 }
 
-int Run(Context& context, const Arguments&) {
+int Run(Context& context, const Arguments& arguments) {
   Result<StatsReply> reply = context.Call(StatsRequest{});
   if (!reply) return context.Fail(reply.error());
+  if (arguments.Has("--prometheus")) {
+    Print(PrometheusText(reply->stats));
+    return kDone;
+  }
   if (context.json()) {
     Json json;
     for (const Stat& stat : reply->stats) {
@@ -41,12 +46,17 @@ int Run(Context& context, const Arguments&) {
 }  // namespace
 
 Command StatsCommand() {
-  return {.name = "stats",
-          .summary = "show counters, and where time is spent",
-          .details = "Example: hone stats --json",
-          .positionals = {},
-          .options = {},
-          .run = Run};
+  return {
+      .name = "stats",
+      .summary = "show counters, and where time is spent",
+      .details = R"(With --prometheus they are printed as Prometheus reads them: for a collector of text files, or for
+whoever asks over the socket of honed. [metrics] listen in honed's configuration serves the same on a port.
+
+Example: hone stats --json
+Example: hone stats --prometheus)",
+      .positionals = {},
+      .options = {{"--prometheus", "", "in Prometheus' text format"}},
+      .run = Run};
 }
 
 }  // namespace hone::cli

@@ -59,6 +59,8 @@ code = "16 MiB"
 store = "8MiB"
 [service]
 idle_exit = "15min"
+[metrics]
+listen = "[::1]:9464"
 )",
                                       "honed.toml");
   ASSERT_TRUE(config) << config.error().Text();
@@ -71,6 +73,7 @@ idle_exit = "15min"
   EXPECT_EQ(config->hot_bytes, uint64_t{16} << 20);
   EXPECT_EQ(config->store_memory, uint64_t{8} << 20);
   EXPECT_EQ(config->idle_exit, std::chrono::minutes(15));
+  EXPECT_EQ(config->metrics_listen, "[::1]:9464");
   EXPECT_EQ(ParseConfig("service.idle_exit = \"\"", "x")->idle_exit, std::chrono::milliseconds(0));
   EXPECT_TRUE(ParseConfig("server.users = \"any\"", "x")->any_user);
 }
@@ -95,6 +98,8 @@ TEST(Config, ErrorsSayPlaceSeenAndWanted) {
   Refusal("[server]\nusers = \"everybody\"");
   Refusal("[build]\nbuild_limit = \"0ms\"");
   Refusal("[build]\nbuild_limit = 30");
+  EXPECT_NE(Refusal("[metrics]\nlisten = \"0.0.0.0:9464\"").message.find("loopback"), std::string::npos);
+  Refusal("[metrics]\nlisten = 9464");
   Refusal("[service]\nidle_exit = \"soon\"");
 }
 

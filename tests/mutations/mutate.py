@@ -103,6 +103,8 @@ LOCKS = [
          "base_tests", "PrivateDirectory.*"),
     Lock("nobody's directories", "base/file.cc", "RootIsNobody(info.st_uid) && IsRootsPlace(path)", "RootIsNobody(info.st_uid)",
          "base_tests", "PrivateDirectory.OfRoot*"),
+    Lock("other addresses than the loopback's", "daemon/metrics_port.cc", "!address.is_loopback() || ", "",
+         "daemon_tests", "ParseLoopbackPort.*"),
     Lock("links to directories", "base/file.cc",
          "int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;",
          "int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_CLOEXEC;", "base_tests", "PrivateDirectory.*"),
