@@ -97,6 +97,9 @@ Result<ListeningSocket> BindSocket(const std::string& path, std::chrono::millise
 }
 
 Result<void> StartListening(const ListeningSocket& bound) {
+  // An inherited one does so already. Were this to be repeated, its clients would see us on the other side instead of
+  // root, whose service manager opened it and vouches for us, and refuse us.
+  if (bound.inherited) return {};
   if (listen(bound.socket.get(), kBacklog) != 0) return ErrnoError(errno, "cannot listen", bound.path);
   return {};
 }

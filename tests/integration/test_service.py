@@ -105,7 +105,8 @@ class Filters(harness.HoneTest):
 class Activator:
     """What systemd does with a socket unit: listens, starts honed when somebody connects, and again when it has ended."""
 
-    def __init__(self, directory, *arguments):
+    def __init__(self, directory, *arguments, user=None):
+        self.user = user
         self.directory = directory
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         os.makedirs(os.path.dirname(directory.socket), mode=0o700, exist_ok=True)
@@ -126,7 +127,8 @@ class Activator:
             if not select.select([self.socket], [], [], 0.05)[0]:
                 continue
             self.process = subprocess.Popen(["/bin/sh", "-c", shell, "sh", *self.words], env=self.directory.environment,
-                                            stderr=self.log, pass_fds=(own,))
+                                            stderr=self.log, pass_fds=(own,), user=self.user, group=self.user,
+                                            extra_groups=None if self.user is None else [])
             self.starts += 1
             self.statuses.append(self.process.wait())
 
@@ -197,6 +199,28 @@ class Activation(harness.HoneTest):
         print(f"{answered} answers by {activator.starts} daemons")
         self.assertGreater(activator.starts, 5)
         self.assertEqual(set(activator.statuses), {0})
+
+    def test_who_opened_the_socket_is_who_clients_see(self):
+        """Root opens the system's, and honed runs as a user whom programs of others do not know."""
+        if os.geteuid() != 0:
+            self.skipTest("only root becomes another user")
+        user = 12345
+        os.chmod(self.directory.path, 0o755)
+        os.mkdir(os.path.dirname(self.directory.socket), 0o755)
+        os.chmod(os.path.dirname(os.path.dirname(self.directory.socket)), 0o755)
+        os.makedirs(self.directory.environment["XDG_CACHE_HOME"])
+        os.chown(self.directory.environment["XDG_CACHE_HOME"], user, user)
+        activator = Activator(self.directory, *self.configure('[server]\nusers = "any"\n'), user=user)
+        self.addCleanup(activator.close)
+        os.chmod(self.directory.socket, 0o666)
+        home = os.path.join(self.directory.path, "other")
+        os.mkdir(home)
+        os.chown(home, user + 1, user + 1)
+        for _ in range(3):
+            done = subprocess.run([os.path.join(harness.BIN, "hone"), "run", SMALL], user=user + 1, group=user + 1, extra_groups=[],
+                                  env={"HOME": home, "HONE_SOCKET": self.directory.socket, "PATH": "/usr/bin:/bin"}, cwd="/",
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_one_that_nobody_activates_stays(self):
         daemon = self.start(*self.configure('[service]\nidle_exit = "50ms"\n'))
