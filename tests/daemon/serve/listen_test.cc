@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "base/file.h"
@@ -122,6 +123,46 @@ TEST(Listen, ClientsRefuseASocketWhereOthersMayWrite) {
   fs::permissions(folder.path(), fs::perms(0722));
   EXPECT_EQ(Channel::Connect(path, Soon()).error().kind, ErrorKind::kInvalid);
   fs::permissions(folder.path(), fs::perms(0700));
+}
+
+TEST(Listen, WhoIsAloneStopsAndWhoComesThisMomentIsLeftForTheNext) {
+  testing::ScratchFolder folder;
+  std::string path = folder.path() + "/honed.sock";
+  Result<ListeningSocket> listening = Listen(path);
+  ASSERT_TRUE(listening);
+  UniqueFd managers(dup(listening->socket.get()));  // a service manager keeps it
+  TestServer server;
+  server.Do([&] { server.server->Accept(UniqueFd(listening->socket.Release())); });
+  std::atomic<int> answers{0}, left{0};
+  const auto try_to_leave = [&] {
+    server.server->StopAcceptingIfAlone([&](bool is_alone) {
+      left += is_alone;
+      ++answers;
+    });
+  };
+  {
+    Result<Channel> client = Channel::Connect(path, Soon());
+    ASSERT_TRUE(client && client->Call(StatusRequest{}, Soon()));
+    server.Do(try_to_leave);
+    EXPECT_TRUE(TestServer::Eventually([&] { return answers == 1; }));
+    EXPECT_EQ(left, 0);
+    Result<Channel> second = Channel::Connect(path, Soon());  // it goes on
+    ASSERT_TRUE(second && second->Call(StatusRequest{}, Soon()));
+  }
+  EXPECT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; }));
+  std::optional<Result<Channel>> late;
+  server.Do([&] {
+    late.emplace(Channel::Connect(path, Soon()));
+    try_to_leave();
+  });
+  EXPECT_TRUE(TestServer::Eventually([&] { return answers == 2; }));
+  ASSERT_TRUE(late->has_value());
+  if (left == 0) {
+    EXPECT_TRUE((*late)->Call(StatusRequest{}, Soon()));
+  } else {
+    UniqueFd next(accept4(managers.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    EXPECT_TRUE(next) << "it was accepted and dropped";
+  }
 }
 
 TEST(Listen, ClientsAreServedOverTheSocketAndMakeRoomForEachOther) {
