@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Makes the Debian packages honed, libhone, libhone-dev and python3-hone in dist/. With --revision N, that revision of them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+revision=1
+while (($# > 0)); do
+  case $1 in
+    --revision) revision=${2:?}; shift 2 ;;
+    *) echo "usage: scripts/packages.sh [--revision N]" >&2; exit 2 ;;
+  esac
+done
+build=build/packages
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DHONE_TESTS=OFF -DHONE_BENCH=OFF \
+  -DHONE_PACKAGE_REVISION="$revision"
+cmake --build "$build" --parallel "${HONE_JOBS:-$(nproc)}"
+mkdir -p dist
+packages=$(cd "$build" && umask 022 && cpack -G DEB -B "$PWD/cpack" >cpack.log 2>&1 && sed -n 's/^CPack: - package: \(.*\) generated\.$/\1/p' cpack.log) ||
+  { cat "$build/cpack.log" >&2; exit 1; }
+for package in $packages; do
+  cp "$package" dist/
+  echo "dist/$(basename "$package")"
+done
