@@ -1,6 +1,7 @@
 """libhone through ctypes: its structures, where it is, and its errors. client/hone.h says what everything means."""
 import ctypes
 import ctypes.util
+import glob
 import os
 
 MAX_RANK = 16
@@ -82,11 +83,23 @@ def candidates(variable, name):
     yield os.path.join(here, "..", "..", "build", "release", "lib", f"lib{name}.so")
 
 
+def _load_beside(directory):
+    """What a wheel brings for its libraries: the linker takes what is loaded already for what they ask for by name."""
+    for path in sorted(glob.glob(os.path.join(directory, "lib*.so.*"))):
+        _BESIDE.setdefault(path, ctypes.CDLL(path))
+
+
+_BESIDE = {}
+
+
 def find(variable, name):
     """The library. Error("not found") names what was tried."""
     tried = []
+    here = os.path.dirname(os.path.abspath(__file__))
     for path in candidates(variable, name):
         try:
+            if os.path.dirname(path) == here and os.path.exists(path):
+                _load_beside(here)
             return ctypes.CDLL(path)
         except OSError as error:
             tried.append(str(error))
