@@ -21,6 +21,26 @@ ValueId Converted(const Graph& graph, ValueId value, DType to) {
 
 bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
 
+// Of the last two dimensions of what a node pads: where elements of the inner tensor are.
+Numbers IsInside(const Node& pad, const Shape& inner) {
+  const size_t h = inner.size() - 2, w = inner.size() - 1;
+  Numbers inside = MakeNumbers(DType::kBool, {pad.extents[h], pad.extents[w]});
+  for (int64_t row = 0; row < inner[h]; ++row)
+    for (int64_t column = 0; column < inner[w]; ++column)
+      inside.whole[static_cast<size_t>((row + pad.starts[h]) * pad.extents[w] + column + pad.starts[w])] = 1;
+  return inside;
+}
+
+// Whether nothing is cut away, and only the last two dimensions grow.
+bool OnlySurrounds(const Node& pad, const Shape& inner) {
+  if (inner.size() < 2) return false;
+  for (size_t d = 0; d < inner.size(); ++d) {
+    const int64_t after = pad.extents[d] - pad.starts[d] - inner[d];
+    if (pad.starts[d] < 0 || after < 0 || (d + 2 < inner.size() && pad.extents[d] != inner[d])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<ValueId> Centre(Builder& build, ValueId q, ValueId zero) {
@@ -53,19 +73,19 @@ Result<ValueId> Surround(Builder& build, ValueId x, const std::vector<int64_t>& 
   pad.extents = inner;
   pad.extents[h] += pads[0] + pads[2];
   pad.extents[w] += pads[1] + pads[3];
-  Numbers is_inside = MakeNumbers(DType::kBool, {pad.extents[h], pad.extents[w]});
-  for (int64_t row = 0; row < inner[h]; ++row)
-    for (int64_t column = 0; column < inner[w]; ++column)
-      is_inside.whole[static_cast<size_t>((row + pads[0]) * pad.extents[w] + column + pads[1])] = 1;
+  const ValueId is_inside = build.Constant(IsInside(pad, inner));
   const ValueId padded = HONE_TRY(build.Add(std::move(pad)));
-  return build.Select(build.Constant(is_inside), padded, HONE_TRY(build.Reshape(zero, {})));
+  return build.Select(is_inside, padded, HONE_TRY(build.Reshape(zero, {})));
 }
 
 std::optional<Node> FindSurrounded(const Graph& graph, ValueId value) {
   const Node* select = Producer(graph, value, NodeKind::kSelect);
   const Node* pad = select == nullptr ? nullptr : Producer(graph, select->inputs[1], NodeKind::kPad);
-  if (pad == nullptr || !graph.is_constant(select->inputs[0])) return std::nullopt;
+  if (pad == nullptr || !OnlySurrounds(*pad, graph.shape(pad->inputs[0]))) return std::nullopt;
   const ValueId inner = pad->inputs[0];
+  const std::shared_ptr<const HostTensor> inside = graph.values[select->inputs[0]].data;
+  const HostTensor wanted = ToHost(IsInside(*pad, graph.shape(inner)), DType::kBool);
+  if (inside == nullptr || inside->shape != wanted.shape || inside->data != wanted.data) return std::nullopt;
   Node slice;
   slice.kind = NodeKind::kSlice;
   slice.inputs = {value};

@@ -73,6 +73,10 @@ TEST(Following, FindsWhatIsSurrounded) {
   const Numbers* whole = &seen;
   EXPECT_EQ(Evaluate(*inner, std::span(&whole, 1), {DType::kU8, {2, 2, 3}})->whole, elements.whole);
   EXPECT_FALSE(FindSurrounded(graph, x));
+  // Nor is what anybody else selects from a padded tensor.
+  const Node select = graph.nodes[graph.values[around].producer];
+  const ValueId never = build.Constant(MakeNumbers(DType::kBool, {5, 6}));
+  EXPECT_FALSE(FindSurrounded(graph, build.Select(never, select.inputs[1], select.inputs[2]).value()));
 }
 
 // ---- layers beside those of the network before it was quantised
