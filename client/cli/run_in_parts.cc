@@ -40,15 +40,14 @@ struct Prepared {
   std::vector<HostTensor> inputs;
 };
 
-Result<Network> InStages(const OnnxModel& model, const std::string& path, ImportOptions options) {
-  options.in_stages = true;
-  return BuildNetwork(model, path, options);
-}
-
-Result<Prepared> Prepare(const std::string& path, const ModelRunOptions& options) {
+// nullopt: it does not run in parts, or lacks an operator.
+Result<std::optional<Prepared>> Prepare(const std::string& path, const ModelRunOptions& options) {
   Prepared prepared{HONE_TRY(ReadOnnx(path)), {}};
   OnnxModel& model = prepared.model;
-  Network network = HONE_TRY(InStages(model, path, options.import));
+  ImportOptions in_stages = options.import;
+  in_stages.in_stages = true;
+  Network network = HONE_TRY(BuildNetwork(model, path, in_stages));
+  if (network.rest.nodes.empty() || !MissingOf(network).empty()) return std::optional<Prepared>();
   SeedWeights(network, options.seed);
   for (ValueId weight : network.weights) {
     const GraphValue& value = network.graph.values[weight];
@@ -62,7 +61,7 @@ Result<Prepared> Prepare(const std::string& path, const ModelRunOptions& options
   }
   std::erase_if(model.inputs, [&](const OnnxValue& input) { return !by_name.contains(input.name); });
   for (const OnnxValue& input : model.inputs) prepared.inputs.push_back(by_name.at(input.name));
-  return prepared;
+  return std::optional(std::move(prepared));
 }
 
 // Adds what an output is off by from what it is by definition.
@@ -93,11 +92,11 @@ void Compare(const std::string& name, const TensorView& seen, const TensorView& 
                      worst, y.RealAt(worst), r.RealAt(worst), share, kTolerance));
 }
 
-Result<PartsReport> Measure(Context& context, const std::string& path, const ModelRunOptions& options) {
+Result<PartsReport> Measure(Context& context, const std::string& path, const Prepared& prepared,
+                            const ModelRunOptions& options) {
   if (!options.against.empty() || !options.export_dir.empty())
     return Error{ErrorKind::kUnsupported,
                  "the model runs in parts: --against and --export are for those that run whole", ""};
-  const Prepared prepared = HONE_TRY(Prepare(path, options));
   std::vector<TensorView> inputs;
   for (const HostTensor& input : prepared.inputs) inputs.push_back(ViewOf(input));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
@@ -163,14 +162,10 @@ void PrintText(const std::string& path, const ModelRunOptions& options, const Pa
 
 }  // namespace
 
-bool RunsInParts(const std::string& path, const ModelRunOptions& options) {
-  const Result<OnnxModel> model = ReadOnnx(path);
-  const Result<Network> network = model ? InStages(*model, path, options.import) : model.error();
-  return network && !network->rest.nodes.empty() && MissingOf(*network).empty();
-}
-
-int RunModelInParts(Context& context, const std::string& path, const ModelRunOptions& options) {
-  const Result<PartsReport> report = Measure(context, path, options);
+std::optional<int> RunModelInParts(Context& context, const std::string& path, const ModelRunOptions& options) {
+  const Result<std::optional<Prepared>> prepared = Prepare(path, options);
+  if (!prepared || !*prepared) return std::nullopt;
+  const Result<PartsReport> report = Measure(context, path, **prepared, options);
   if (!report) {
     Error error = report.error();
     if (error.where.find(path) == std::string::npos)

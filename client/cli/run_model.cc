@@ -281,8 +281,8 @@ void PrintText(const std::string& path, const ModelReport& report) {
 
 int RunModel(Context& context, const std::string& path, const ModelRunOptions& options) {
   Result<ModelReport> report = Measure(context, path, options);
-  if (!report && report.error().kind == ErrorKind::kUnsupported && RunsInParts(path, options))
-    return RunModelInParts(context, path, options);
+  if (!report && report.error().kind == ErrorKind::kUnsupported)
+    if (const std::optional<int> status = RunModelInParts(context, path, options)) return *status;
   if (!report) {
     Error error = report.error();
     if (error.where.find(path) == std::string::npos)
