@@ -8,7 +8,8 @@ packages=(
   cmake ninja-build g++ pkg-config ccache git ca-certificates
   # libraries
   llvm-19-dev liblld-19-dev libzstd-dev zlib1g-dev librocksdb-dev libboost1.81-dev libcereal-dev libexpected-dev
-  libonnx-dev libprotobuf-dev protobuf-compiler libfmt-dev libb2-dev libsodium-dev libseccomp-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxgboost-dev opencl-headers libvulkan-dev glslang-dev spirv-tools
+  libonnx-dev libprotobuf-dev protobuf-compiler libfmt-dev libb2-dev libsodium-dev libseccomp-dev libtomlplusplus-dev
+  nlohmann-json3-dev libcli11-dev libxgboost-dev opencl-headers libvulkan-dev glslang-dev spirv-tools
   # scripts
   python3 procps
 )
@@ -16,7 +17,8 @@ case ${1:-} in
   --build-only) ;;
   # tests, sanitizers and checks
   "") packages+=(libgtest-dev libgmock-dev clang-19 lld-19 libclang-rt-19-dev clang-format-19 clang-tidy-19
-                 python3-numpy python3-setuptools python3-pip ocl-icd-libopencl1 pocl-opencl-icd mesa-vulkan-drivers) ;;
+                 python3-numpy python3-setuptools python3-pip python3-venv ocl-icd-libopencl1 pocl-opencl-icd
+                 mesa-vulkan-drivers) ;;
   *) echo "usage: scripts/install_dependencies.sh [--build-only]" >&2; exit 2 ;;
 esac
 

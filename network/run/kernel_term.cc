@@ -23,6 +23,11 @@ std::string Literal(double value, DType dtype) {
   return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
 }
 
+std::string Shifted(const std::string& index, int64_t by) {
+  if (by == 0) return index;
+  return by > 0 ? fmt::format("({} + {})", index, by) : fmt::format("({} - {})", index, -by);
+}
+
 std::string As(const KernelTerm& term, DType type) {
   if (term.number && Wide(type) == type) return Literal(*term.number, type);
   const DType own = term.number ? Wide(type) : term.type;

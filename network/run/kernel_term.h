@@ -4,6 +4,7 @@
 // where it is stored, and of bytes at once, since whole numbers wrap around in each operation.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,8 @@ bool IsByte(DType type);
 DType Wide(DType type);
 
 std::string Literal(double value, DType type);
+// An index and a number: "(i0 + 3)", "(i0 - 3)", "i0".
+std::string Shifted(const std::string& index, int64_t by);
 // A term as one of another type.
 std::string As(const KernelTerm& term, DType type);
 // The type in which two terms go together without a change.

@@ -16,12 +16,6 @@ using Indices = std::vector<std::string>;
 constexpr size_t kMostOperands = 24;
 constexpr size_t kMostBytes = 16 << 10;
 
-// "i0 + 3", "i0 - 3", "i0"
-std::string Shifted(const std::string& index, int64_t by) {
-  if (by == 0) return index;
-  return by > 0 ? fmt::format("({} + {})", index, by) : fmt::format("({} - {})", index, -by);
-}
-
 class Writer {
  public:
   Writer(Graph& graph, const std::function<bool(ValueId)>& inlines) : graph_(graph), inlines_(inlines) {}
