@@ -93,6 +93,45 @@ Result<ValueId> Builder::Expand(ValueId x, Shape shape) {
   return Add(std::move(node));
 }
 
+Result<ValueId> Builder::Concat(std::vector<ValueId> parts, int64_t axis) {
+  if (parts.size() == 1) return parts[0];
+  Node node;
+  node.kind = NodeKind::kConcat;
+  node.axis = axis;
+  node.inputs = std::move(parts);
+  return Add(std::move(node));
+}
+
+Result<ValueId> Builder::Slice(ValueId x, size_t axis, int64_t begin, int64_t count, int64_t step) {
+  Node node;
+  node.kind = NodeKind::kSlice;
+  node.inputs = {x};
+  node.extents = shape(x);
+  node.starts.assign(node.extents.size(), 0);
+  node.steps.assign(node.extents.size(), 1);
+  if (begin == 0 && node.extents[axis] == count) return x;
+  node.starts[axis] = begin;
+  node.steps[axis] = step;
+  node.extents[axis] = count;
+  return Add(std::move(node));
+}
+
+Result<ValueId> Builder::Gather(ValueId x, ValueId indices, int64_t axis) {
+  Node node;
+  node.kind = NodeKind::kGather;
+  node.axis = axis;
+  node.inputs = {x, indices};
+  return Add(std::move(node));
+}
+
+Result<ValueId> Builder::MatMul(ValueId a, ValueId b, bool is_transposed) {
+  Node node;
+  node.kind = NodeKind::kMatMul;
+  node.flag = is_transposed;
+  node.inputs = {a, b};
+  return Add(std::move(node));
+}
+
 Result<ValueId> Builder::Reduce(std::string_view function, ValueId x, std::vector<int64_t> axes) {
   if (axes.empty()) return x;
   Node node;

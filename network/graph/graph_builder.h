@@ -28,6 +28,11 @@ class Builder {
   Result<ValueId> Reshape(ValueId x, Shape shape);                  // x itself where it has that shape
   Result<ValueId> Transpose(ValueId x, std::vector<int64_t> axes);  // x itself for the identity
   Result<ValueId> Expand(ValueId x, Shape shape);
+  Result<ValueId> Concat(std::vector<ValueId> parts, int64_t axis);  // a single part is itself
+  Result<ValueId> Slice(ValueId x, size_t axis, int64_t begin, int64_t count, int64_t step = 1);  // all of it: x itself
+  Result<ValueId> Gather(ValueId x, ValueId indices, int64_t axis);
+  // a[…,M,K] · b[…,K,N], or b[…,N,K] where it is transposed.
+  Result<ValueId> MatMul(ValueId a, ValueId b, bool is_transposed = false);
   Result<ValueId> Reduce(std::string_view function, ValueId x, std::vector<int64_t> axes);  // axes stay as 1
   // A value for each result.
   Result<std::vector<ValueId>> Host(HostOperation operation, const std::vector<ValueId>& inputs);

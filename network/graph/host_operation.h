@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,13 @@ struct HostOperation {
   std::vector<TensorType> types;  // of the results
   // All results, of these types, from the inputs in the node's order. Thread-safe. kInvalid: an index or a size among
   // the inputs that cannot be.
-  std::function<Result<std::vector<Numbers>>(std::span<const Numbers* const> inputs)> compute;
+  std::function<Result<std::vector<Numbers>>(std::span<const Numbers* const> inputs)> compute = {};
   double steps = 0;       // about how many it takes, where that is far more than elements go in and come out
   bool is_check = false;  // looks at its input and passes it on: no work that a kernel would do
+  // The same over elements as memory holds them, dense and of the values' own types, where numbers in double precision
+  // would cost much of the work; empty: there is none. Sessions run it, checks compare it with `compute`. A result that
+  // nobody reads has no memory: nullptr.
+  std::function<Result<void>(std::span<const void* const> inputs, std::span<void* const> results)> run = {};
 };
 
 }  // namespace hone

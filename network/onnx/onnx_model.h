@@ -96,7 +96,7 @@ std::optional<DType> ElementTypeOf(int64_t onnx);
 // Opsets whose operators are understood.
 inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kOldestWholeOpset = 7;  // before it, only those that mean the same today
-inline constexpr int64_t kNewestOpset = 24;
+inline constexpr int64_t kNewestOpset = 27;
 
 // kCorrupt: no ONNX, truncated, tensors whose bytes do not fit their shape; kUnsupported: an opset outside
 // kOldestOpset … kNewestOpset, element types that no constant can have; kLimit: 2 GiB and more (protobuf's own limit);

@@ -59,6 +59,11 @@ Result<std::optional<std::vector<int64_t>>> OperatorCall::AttributeOrInput(std::
   return std::optional(HONE_TRY(ConstantInput(i, name)));
 }
 
+Result<const Numbers*> OperatorCall::Known(size_t i, std::string_view what) {
+  if (!build.graph().is_constant(In(i))) return Undecided(i, what);
+  return build.graph().Elements(In(i));
+}
+
 Result<int64_t> OperatorCall::Axis(int64_t axis, int64_t rank) const {
   if (axis < -rank || axis >= rank) { return build.Invalid(fmt::format("axis {} of {} dimensions", axis, rank)); }
   return axis < 0 ? axis + rank : axis;
@@ -71,12 +76,24 @@ Result<std::vector<int64_t>> OperatorCall::Axes(std::vector<int64_t> axes, int64
   return axes;
 }
 
+// Another operator of the same attributes, on other inputs: its first output.
+Result<ValueId> Apply(OperatorCall& call, std::string op, std::vector<ValueId> inputs) {
+  OnnxNode node = call.node();
+  node.op = std::move(op);
+  node.domain.clear();
+  node.outputs.resize(1);
+  const int64_t opset = call.Whole("opset", call.opset());  // onnxruntime's softmax says which one it means
+  OperatorCall inner(call.build.graph(), node, std::move(inputs), opset);
+  return HONE_TRY(FindOperator(node.op)->translate(inner))[0];
+}
+
 const Operator* FindOperator(const std::string& name) {
   static const std::map<std::string, Operator> operators = [] {
     std::map<std::string, Operator> all;
-    for (const auto& table : {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(),
-                              ResizingOperators(), SamplingOperators(), WindowOperators(), FunctionOperators(),
-                              RecurrentOperators(), QuantizedOperators(), SelectionOperators()}) {
+    for (const auto& table :
+         {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
+          SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators(), QuantizedOperators(),
+          SelectionOperators(), AttentionOperators(), SignalOperators(), FusedOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

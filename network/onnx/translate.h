@@ -1,4 +1,4 @@
-// ONNX's operators in terms of the graph's few kinds of nodes, for opsets 7 to 24: what was an attribute and became an
+// ONNX's operators in terms of the graph's few kinds of nodes, for opsets 7 to 27: what was an attribute and became an
 // input is read from either.
 #pragma once
 
@@ -36,6 +36,8 @@ class OperatorCall {
 
   // Whole numbers that decide shapes: an input that must be a constant with known elements. At most 4096 of them.
   Result<std::vector<int64_t>> ConstantInput(size_t i, std::string_view what);
+  // Elements of a constant; Undecided for what is computed when the network runs.
+  Result<const Numbers*> Known(size_t i, std::string_view what);
   // kUnsupported: input i decides a shape, and is computed when the network runs.
   Error Undecided(size_t i, std::string_view what);
   const std::vector<size_t>& undecided() const { return undecided_; }  // inputs that this was said of
@@ -63,6 +65,9 @@ struct Operator {
 // By OperatorName; nullptr: not known.
 const Operator* FindOperator(const std::string& name);
 
+// Another standard operator of the same attributes, on other inputs: its first output.
+Result<ValueId> Apply(OperatorCall& call, std::string op, std::vector<ValueId> inputs);
+
 // The tables, one a file.
 std::vector<Operator> ElementwiseOperators();  // translate_elementwise.cc
 std::vector<Operator> MovementOperators();     // translate_movement.cc
@@ -75,6 +80,9 @@ std::vector<Operator> WindowOperators();       // translate_windows.cc
 std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
 std::vector<Operator> QuantizedOperators();    // translate_quantized.cc
 std::vector<Operator> SelectionOperators();    // translate_selection.cc
+std::vector<Operator> SignalOperators();       // translate_signals.cc
+std::vector<Operator> AttentionOperators();    // translate_attention.cc
+std::vector<Operator> FusedOperators();        // translate_fused.cc
 
 Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 

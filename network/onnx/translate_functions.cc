@@ -145,6 +145,10 @@ Result<Outputs> LpNormalization(OperatorCall& call) {
   ValueId norm = power == 1 ? HONE_TRY(call.build.Unary("abs", x)) : HONE_TRY(call.build.Binary("mul", x, x));
   norm = HONE_TRY(call.build.Reduce("sum", norm, {axis}));
   if (power == 2) norm = HONE_TRY(call.build.Unary("sqrt", norm));
+  // Where all is zero it stays zero.
+  const DType dtype = call.build.dtype(x);
+  ValueId is_zero = HONE_TRY(call.build.Binary("eq", norm, call.build.Scalar(0, dtype)));
+  norm = HONE_TRY(call.build.Select(is_zero, call.build.Scalar(1, dtype), norm));
   return Outputs{HONE_TRY(call.build.Binary("div", x, norm))};
 }
 
@@ -247,25 +251,19 @@ Result<Outputs> CrossEntropy(OperatorCall& call) {
 
 // ---- Constants
 
-// a − b·cos(2πi/N) + c·cos(4πi/N)
-Result<Outputs> SignalWindow(OperatorCall& call) {
-  std::optional<double> size = call.build.graph().ScalarOf(call.In(0));
-  if (!size) return call.Undecided(0, "its size");
-  if (!(*size >= 0 && *size <= 1e8)) return call.build.Invalid(fmt::format("a window of {}", *size));
-  const std::string& op = call.node().op;
-  const double a = op == "BlackmanWindow" ? 0.42 : op == "HannWindow" ? 0.5 : 25.0 / 46;
-  const double b = op == "BlackmanWindow" ? 0.5 : 1 - a, c = op == "BlackmanWindow" ? 0.08 : 0;
-  const double period = call.Whole("periodic", 1) != 0 ? *size : *size - 1;
-  const std::optional<DType> wanted = ElementTypeOf(call.Whole("output_datatype", 1));
-  if (!wanted || !IsFloat(*wanted))
-    return call.build.Unsupported(fmt::format("ONNX's element type {}", call.Whole("output_datatype", 1)));
-  const DType dtype = *wanted;
-  Numbers numbers = MakeNumbers(dtype, {static_cast<int64_t>(*size)});
-  for (size_t i = 0; i < numbers.real.size(); ++i) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
-    numbers.real[i] = a - b * std::cos(angle) + c * std::cos(2 * angle);
-  }
-  return Outputs{call.build.Constant(numbers)};
+// The same bits as another type.
+Result<Outputs> BitCast(OperatorCall& call) {
+  const std::optional<DType> dtype = ElementTypeOf(call.Whole("to", 0));
+  if (!dtype) return call.build.Unsupported(fmt::format("ONNX's element type {}", call.Whole("to", 0)));
+  const DType from = call.build.dtype(call.In(0));
+  if (ByteSize(*dtype) != ByteSize(from))
+    return call.build.Invalid(fmt::format("{} and {} have other sizes", Name(from), Name(*dtype)));
+  auto compute = [from, to = *dtype](Arguments in) -> Computed {
+    HostTensor tensor = ToHost(*in[0], from);
+    tensor.dtype = to;
+    return std::vector{ToNumbers(tensor)};
+  };
+  return call.build.Host({"BitCast", {{*dtype, call.shape(0)}}, compute}, {call.In(0)});
 }
 
 Result<Outputs> EyeLike(OperatorCall& call) {
@@ -315,9 +313,7 @@ std::vector<Operator> FunctionOperators() {
                                  {"NegativeLogLikelihoodLoss", 2, NegativeLogLikelihood},
                                  {"SoftmaxCrossEntropyLoss", 2, CrossEntropy},
                                  {"Einsum", 1, Einsum},
-                                 {"HannWindow", 1, SignalWindow},
-                                 {"HammingWindow", 1, SignalWindow},
-                                 {"BlackmanWindow", 1, SignalWindow},
+                                 {"BitCast", 1, BitCast},
                                  {"EyeLike", 1, EyeLike}};
   for (const RealFunction& function : kRealFunctions) table.push_back({function.name, 1, OfReals});
   return table;

@@ -103,16 +103,17 @@ Result<Outputs> CumSum(OperatorCall& call) {
   const Shape x = call.shape(0);
   const Lines lines(x, HONE_TRY(call.Axis(given[0], call.rank(0))));
   const bool is_exclusive = call.Whole("exclusive", 0) != 0, is_reverse = call.Whole("reverse", 0) != 0;
+  const bool is_product = call.node().op == "CumProd";
   const DType dtype = call.build.dtype(call.In(0));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, x);
     auto scan = [&](const auto& from, auto& to) {
       for (int64_t i = 0; i < lines.count(); ++i) {
-        typename std::decay_t<decltype(to)>::value_type total = 0;
+        typename std::decay_t<decltype(to)>::value_type total = is_product ? 1 : 0;
         for (int64_t k = 0; k < lines.extent; ++k) {
           const size_t at = lines.At(i, is_reverse ? lines.extent - 1 - k : k);
           if (is_exclusive) to[at] = total;
-          total += from[at];
+          total = is_product ? total * from[at] : total + from[at];
           if (!is_exclusive) to[at] = total;
         }
       }
@@ -124,7 +125,7 @@ Result<Outputs> CumSum(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"CumSum", {{dtype, x}}, compute}, {call.In(0)});
+  return call.build.Host({call.node().op, {{dtype, x}}, compute}, {call.In(0)});
 }
 
 // 1 where the first maximum of a line is, 0 elsewhere.
@@ -366,6 +367,7 @@ std::vector<Operator> IndexingOperators() {
           {"ArgMin", 1, ArgExtreme},
           {"TopK", 1, TopK},
           {"CumSum", 2, CumSum},
+          {"CumProd", 2, CumSum},
           {"Hardmax", 1, Hardmax},
           {"Scatter", 3, ScatterElements},
           {"ScatterElements", 3, ScatterElements},

@@ -226,17 +226,6 @@ Result<ValueId> CentredOperand(OperatorCall& call, size_t x, size_t zero, size_t
   return Centre(call.build, call.In(x), HONE_TRY(call.build.Reshape(call.In(zero), shape)));
 }
 
-// Another operator of the same attributes, on other inputs: its first output.
-Result<ValueId> Apply(OperatorCall& call, std::string op, std::vector<ValueId> inputs) {
-  OnnxNode node = call.node();
-  node.op = std::move(op);
-  node.domain.clear();
-  node.outputs.resize(1);
-  const int64_t opset = call.Whole("opset", call.opset());  // onnxruntime's softmax says which one it means
-  OperatorCall inner(call.build.graph(), node, std::move(inputs), opset);
-  return HONE_TRY(FindOperator(node.op)->translate(inner))[0];
-}
-
 Result<Outputs> MatMulInteger(OperatorCall& call) {
   if (call.rank(0) < 2 || call.rank(1) < 2) return call.build.Unsupported("a product of whole numbers with a vector");
   const ValueId a = HONE_TRY(CentredOperand(call, 0, 2, call.shape(0).size() - 2));

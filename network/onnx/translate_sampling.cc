@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "network/graph/walk.h"
+#include "network/onnx/align_regions.h"
+#include "network/onnx/deform_columns.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -192,88 +194,79 @@ Result<Outputs> RoiAlign(OperatorCall& call) {
   // Since opset 16 pixels have their centre at a half, unless the file says otherwise.
   const bool is_half = call.Text("coordinate_transformation_mode",
                                  call.opset() >= 16 ? "half_pixel" : "output_half_pixel") == "half_pixel";
+  const RegionGrid grid{x, height, width, ratio, scale, is_half, is_max};
   const Shape shape = {rois[0], x[1], height, width};
   const DType dtype = call.build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    // Four neighbours' weights and offsets; none outside the image.
-    auto neighbours = [&](double y, double z) {
-      std::vector<std::pair<int64_t, double>> found;
-      if (y < -1 || y > static_cast<double>(x[2]) || z < -1 || z > static_cast<double>(x[3])) return found;
-      y = std::max(y, 0.0);
-      z = std::max(z, 0.0);
-      auto y0 = static_cast<int64_t>(y), z0 = static_cast<int64_t>(z);
-      int64_t y1 = y0 + 1, z1 = z0 + 1;
-      if (y0 >= x[2] - 1) {
-        y0 = y1 = x[2] - 1;
-        y = static_cast<double>(y0);
-      }
-      if (z0 >= x[3] - 1) {
-        z0 = z1 = x[3] - 1;
-        z = static_cast<double>(z0);
-      }
-      const double down = y - static_cast<double>(y0), right = z - static_cast<double>(z0);
-      found = {{y0 * x[3] + z0, (1 - down) * (1 - right)},
-               {y0 * x[3] + z1, (1 - down) * right},
-               {y1 * x[3] + z0, down * (1 - right)},
-               {y1 * x[3] + z1, down * right}};
-      return found;
+  HostOperation host{"RoiAlign", {{dtype, shape}}};
+  host.compute = [=](Arguments in) -> Computed {
+    return std::vector{HONE_TRY(AlignRegions(grid, *in[0], *in[1], *in[2], dtype))};
+  };
+  if (dtype == DType::kF32 && call.build.dtype(call.In(1)) == dtype && call.build.dtype(call.In(2)) == DType::kI64) {
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) {
+      return AlignRegions(grid, static_cast<const float*>(in[0]), static_cast<const float*>(in[1]),
+                          static_cast<const int64_t*>(in[2]), rois[0], static_cast<float*>(out[0]));
     };
-    const double offset = is_half ? 0.5 : 0;
-    for (int64_t r = 0; r < rois[0]; ++r) {
-      const int64_t image = in[2]->whole[static_cast<size_t>(r)];
-      if (image < 0 || image >= x[0])
-        return Error{ErrorKind::kInvalid, fmt::format("region {} is of image {} of {}", r, image, x[0]), ""};
-      const double* roi = in[1]->real.data() + r * 4;
-      const double left = roi[0] * scale - offset, top = roi[1] * scale - offset;
-      double wide = roi[2] * scale - offset - left, high = roi[3] * scale - offset - top;
-      if (!is_half) {
-        wide = std::max(wide, 1.0);
-        high = std::max(high, 1.0);
-      }
-      const double bin_high = high / static_cast<double>(height), bin_wide = wide / static_cast<double>(width);
-      const int64_t rows = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_high));
-      const int64_t columns = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(bin_wide));
-      if (rows > 1'000 || columns > 1'000)
-        return Error{ErrorKind::kInvalid, fmt::format("region {} is {} by {}", r, high, wide), ""};
-      for (int64_t c = 0; c < x[1]; ++c) {
-        const double* data = in[0]->real.data() + (image * x[1] + c) * x[2] * x[3];
-        for (int64_t i = 0; i < height; ++i) {
-          for (int64_t j = 0; j < width; ++j) {
-            double value = 0;
-            bool is_first = true;
-            for (int64_t a = 0; a < rows; ++a) {
-              for (int64_t b = 0; b < columns; ++b) {
-                const double y =
-                    top +
-                    (static_cast<double>(i) + (static_cast<double>(a) + 0.5) / static_cast<double>(rows)) * bin_high;
-                const double z =
-                    left +
-                    (static_cast<double>(j) + (static_cast<double>(b) + 0.5) / static_cast<double>(columns)) * bin_wide;
-                double sum = 0, top_of_four = -INFINITY;
-                for (const auto& [at, weight] : neighbours(y, z)) {
-                  sum += weight * data[at];
-                  top_of_four = std::max(top_of_four, weight * data[at]);
-                }
-                if (is_max) {
-                  if (std::isinf(top_of_four)) top_of_four = 0;
-                  value = is_first ? top_of_four : std::max(value, top_of_four);
-                } else {
-                  value += sum;
-                }
-                is_first = false;
-              }
-            }
-            if (!is_max) value /= static_cast<double>(std::max<int64_t>(rows * columns, 1));
-            out.real[static_cast<size_t>(((r * x[1] + c) * height + i) * width + j)] = value;
-          }
-        }
-      }
-    }
+  }
+  host.steps = static_cast<double>(CountOf(shape)) * 1e6;
+  return call.build.Host(std::move(host), {call.In(0), call.In(1), call.In(2)});
+}
+
+// The columns on the host, and their product with the weights as a convolution of 1x1.
+Result<Outputs> DeformConv(OperatorCall& call) {
+  Builder& build = call.build;
+  if (call.rank(0) != 4 || call.rank(1) != 4) return build.Unsupported("images of other than two dimensions");
+  const Shape x = call.shape(0), w = call.shape(1);
+  DeformedWindows of;
+  of.image = x;
+  of.window = {w[2], w[3]};
+  of.stride = call.Wholes("strides", {1, 1});
+  of.dilation = call.Wholes("dilations", {1, 1});
+  const std::vector<int64_t> pads = call.Wholes("pads", {0, 0, 0, 0});
+  of.offset_groups = call.Whole("offset_group", 1);
+  const int64_t groups = call.Whole("group", 1);
+  if (of.stride.size() != 2 || of.dilation.size() != 2 || pads.size() != 4 || of.offset_groups < 1 || groups < 1 ||
+      x[1] % of.offset_groups != 0 || w[1] * groups != x[1] || call.Wholes("kernel_shape", of.window) != of.window)
+    return build.Invalid("its windows, groups and weights disagree");
+  int64_t extents[2];
+  for (size_t d = 0; d < 2; ++d) {
+    if (of.stride[d] < 1 || of.dilation[d] < 1) return build.Invalid("a stride or dilation below 1");
+    const int64_t room = x[2 + d] + pads[d] + pads[2 + d] - (of.dilation[d] * (of.window[d] - 1) + 1);
+    if (room < 0) return build.Invalid("the window does not fit the image");
+    extents[d] = room / of.stride[d] + 1;
+  }
+  of.height = extents[0];
+  of.width = extents[1];
+  of.top = pads[0];
+  of.left = pads[1];
+  if (call.shape(2) != of.Offsets() || (call.Has(4) && call.shape(4) != of.Mask()))
+    return build.Invalid(fmt::format("offsets of {}, wanted {}", ShapeText(call.shape(2)), ShapeText(of.Offsets())));
+  const DType dtype = build.dtype(call.In(0));
+  HostOperation host{"DeformConv", {{dtype, of.Columns()}}};
+  host.compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, of.Columns());
+    DeformColumns(of, in[0]->real.data(), in[1]->real.data(), in.size() > 2 ? in[2]->real.data() : nullptr,
+                  out.real.data());
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"RoiAlign", {{dtype, shape}}, compute, static_cast<double>(CountOf(shape)) * 1e6},
-                         {call.In(0), call.In(1), call.In(2)});
+  if (dtype == DType::kF32) {
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      DeformColumns(of, static_cast<const float*>(in[0]), static_cast<const float*>(in[1]),
+                    in.size() > 2 ? static_cast<const float*>(in[2]) : nullptr, static_cast<float*>(out[0]));
+      return {};
+    };
+  }
+  host.steps = static_cast<double>(CountOf(of.Columns())) * 4;
+  std::vector<ValueId> inputs = {call.In(0), call.In(2)};
+  if (call.Has(4)) inputs.push_back(call.In(4));
+  Node conv;
+  conv.kind = NodeKind::kConv;
+  conv.window = conv.stride = conv.dilation = {1, 1};
+  conv.pads = {0, 0, 0, 0};
+  conv.groups = groups;
+  conv.inputs = {HONE_TRY(build.Host(std::move(host), inputs))[0],
+                 HONE_TRY(build.Reshape(call.In(1), {w[0], w[1] * w[2] * w[3], 1, 1}))};
+  if (call.Has(3)) conv.inputs.push_back(call.In(3));
+  return Outputs{HONE_TRY(build.Add(std::move(conv)))};
 }
 
 // Columns of windows added up where they came from.
@@ -332,8 +325,11 @@ Result<Outputs> Col2Im(OperatorCall& call) {
 }  // namespace
 
 std::vector<Operator> SamplingOperators() {
-  return {
-      {"GridSample", 2, GridSample}, {"AffineGrid", 2, AffineGrid}, {"RoiAlign", 3, RoiAlign}, {"Col2Im", 3, Col2Im}};
+  return {{"GridSample", 2, GridSample},
+          {"AffineGrid", 2, AffineGrid},
+          {"RoiAlign", 3, RoiAlign},
+          {"DeformConv", 3, DeformConv},
+          {"Col2Im", 3, Col2Im}};
 }
 
 }  // namespace hone

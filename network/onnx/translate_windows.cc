@@ -118,20 +118,6 @@ Shape Joined(int64_t n, int64_t c, const Shape& space) {
 
 constexpr int64_t kMostPlanes = 16;  // under a window
 
-// The planes of a volume that meet plane `tap` of a window, one for each plane of the result: [N, C, planes, H, W].
-Result<ValueId> PlanesUnder(Builder& build, ValueId padded, const WindowPlan& plan, int64_t tap) {
-  Node node;
-  node.kind = NodeKind::kSlice;
-  node.inputs = {padded};
-  node.extents = build.shape(padded);
-  node.starts.assign(node.extents.size(), 0);
-  node.steps.assign(node.extents.size(), 1);
-  node.starts[2] = tap * plan.dilation[0];
-  node.steps[2] = plan.stride[0];
-  node.extents[2] = plan.to[0];
-  return build.Add(std::move(node));
-}
-
 // A convolution of volumes as one of planes: the planes that a window meets are channels.
 Result<Outputs> ConvByPlanes(OperatorCall& call, const WindowPlan& plan, int64_t groups) {
   Builder& build = call.build;
@@ -146,14 +132,14 @@ Result<Outputs> ConvByPlanes(OperatorCall& call, const WindowPlan& plan, int64_t
     pad.extents[2] += plan.before[0] + plan.after[0];
     padded = HONE_TRY(build.Add(std::move(pad)));
   }
-  Node join;
-  join.kind = NodeKind::kConcat;
-  join.axis = 3;
+  std::vector<ValueId> parts;
   for (int64_t tap = 0; tap < plan.window[0]; ++tap) {
-    ValueId planes = HONE_TRY(build.Transpose(HONE_TRY(PlanesUnder(build, padded, plan, tap)), {0, 2, 1, 3, 4}));
-    join.inputs.push_back(HONE_TRY(build.Reshape(planes, {x[0], plan.to[0], x[1], 1, x[3] * x[4]})));
+    // The planes that meet plane `tap` of the window, one for each plane of the result.
+    ValueId planes = HONE_TRY(build.Slice(padded, 2, tap * plan.dilation[0], plan.to[0], plan.stride[0]));
+    planes = HONE_TRY(build.Transpose(planes, {0, 2, 1, 3, 4}));
+    parts.push_back(HONE_TRY(build.Reshape(planes, {x[0], plan.to[0], x[1], 1, x[3] * x[4]})));
   }
-  const ValueId joined = join.inputs.size() == 1 ? join.inputs[0] : HONE_TRY(build.Add(std::move(join)));
+  const ValueId joined = HONE_TRY(build.Concat(std::move(parts), 3));
   Node conv;
   conv.kind = NodeKind::kConv;
   conv.groups = groups;

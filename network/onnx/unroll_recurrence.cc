@@ -20,8 +20,8 @@ class Unroller {
       hidden.push_back(state.hidden);
       cells.push_back(state.cell);
     }
-    Outputs outputs = {HONE_TRY(Joined(rows, 1)), HONE_TRY(Joined(hidden, 0))};
-    if (of_.cell == Cell::kLstm) outputs.push_back(HONE_TRY(Joined(cells, 0)));
+    Outputs outputs = {HONE_TRY(build_.Concat(rows, 1)), HONE_TRY(build_.Concat(hidden, 0))};
+    if (of_.cell == Cell::kLstm) outputs.push_back(HONE_TRY(build_.Concat(cells, 0)));
     return outputs;
   }
 
@@ -31,31 +31,9 @@ class Unroller {
     ValueId all;           // [steps, 1, batch, hidden]
   };
 
-  Result<ValueId> Joined(const std::vector<ValueId>& parts, int64_t axis) {
-    if (parts.size() == 1) return parts[0];
-    Node node;
-    node.kind = NodeKind::kConcat;
-    node.axis = axis;
-    node.inputs = parts;
-    return build_.Add(std::move(node));
-  }
-
-  Result<ValueId> Part(ValueId x, size_t axis, int64_t begin, int64_t count) {
-    Node node;
-    node.kind = NodeKind::kSlice;
-    node.inputs = {x};
-    node.extents = build_.shape(x);
-    node.starts.assign(node.extents.size(), 0);
-    node.steps.assign(node.extents.size(), 1);
-    if (node.extents[axis] == count) return x;
-    node.starts[axis] = begin;
-    node.extents[axis] = count;
-    return build_.Add(std::move(node));
-  }
-
   // One direction's part of an operand, without that dimension.
   Result<ValueId> OfDirection(size_t operand, int64_t direction) {
-    ValueId part = HONE_TRY(Part(call_.In(operand), 0, direction, 1));
+    ValueId part = HONE_TRY(build_.Slice(call_.In(operand), 0, direction, 1));
     Shape shape = build_.shape(part);
     shape.erase(shape.begin());
     return build_.Reshape(part, shape);
@@ -63,7 +41,7 @@ class Unroller {
 
   // Gates `begin` to `end` of [batch, gates * hidden], or of a vector.
   Result<ValueId> Gates(ValueId x, int64_t begin, int64_t end) {
-    return Part(x, build_.shape(x).size() - 1, begin * of_.hidden, (end - begin) * of_.hidden);
+    return build_.Slice(x, build_.shape(x).size() - 1, begin * of_.hidden, (end - begin) * of_.hidden);
   }
 
   // x · wᵀ
@@ -95,10 +73,10 @@ class Unroller {
     inner_bias_ = {};
     if (call_.Has(kBias)) {
       const ValueId both = HONE_TRY(OfDirection(kBias, direction));
-      ValueId bias = HONE_TRY(Part(both, 0, 0, rows)), recurrent = HONE_TRY(Part(both, 0, rows, rows));
+      ValueId bias = HONE_TRY(build_.Slice(both, 0, 0, rows)), recurrent = HONE_TRY(build_.Slice(both, 0, rows, rows));
       if (of_.cell == Cell::kGru && of_.linear_before_reset) {
         inner_bias_ = HONE_TRY(Gates(recurrent, 2, 3));  // the reset gate weighs it
-        recurrent = HONE_TRY(Joined({HONE_TRY(Gates(recurrent, 0, 2)), HONE_TRY(Zeros({of_.hidden}))}, 0));
+        recurrent = HONE_TRY(build_.Concat({HONE_TRY(Gates(recurrent, 0, 2)), HONE_TRY(Zeros({of_.hidden}))}, 0));
       }
       x = HONE_TRY(build_.Binary("add", x, HONE_TRY(build_.Binary("add", bias, recurrent))));
     }
@@ -108,7 +86,7 @@ class Unroller {
     std::vector<ValueId> all(static_cast<size_t>(of_.steps));
     for (int64_t i = 0; i < of_.steps; ++i) {
       const int64_t step = of_.is_reverse[static_cast<size_t>(direction)] ? of_.steps - 1 - i : i;
-      const ValueId own = HONE_TRY(build_.Reshape(HONE_TRY(Part(x, 0, step, 1)), {of_.batch, rows}));
+      const ValueId own = HONE_TRY(build_.Reshape(HONE_TRY(build_.Slice(x, 0, step, 1)), {of_.batch, rows}));
       switch (of_.cell) {
         case Cell::kRnn: HONE_TRY(StepRnn(own)); break;
         case Cell::kGru: HONE_TRY(StepGru(own)); break;
@@ -117,7 +95,7 @@ class Unroller {
       all[static_cast<size_t>(step)] = hidden_;
     }
     State state;
-    state.all = HONE_TRY(build_.Reshape(HONE_TRY(Joined(all, 0)), {of_.steps, 1, of_.batch, of_.hidden}));
+    state.all = HONE_TRY(build_.Reshape(HONE_TRY(build_.Concat(all, 0)), {of_.steps, 1, of_.batch, of_.hidden}));
     state.hidden = HONE_TRY(build_.Reshape(hidden_, {1, of_.batch, of_.hidden}));
     if (of_.cell == Cell::kLstm) state.cell = HONE_TRY(build_.Reshape(cell_, {1, of_.batch, of_.hidden}));
     return state;
@@ -157,10 +135,10 @@ class Unroller {
       if (inner_bias_) inner = HONE_TRY(build_.Binary("add", inner, inner_bias_));
       proposed = HONE_TRY(build_.Binary("mul", HONE_TRY(gates_of(recurrent, 1)), inner));
     } else {
-      const ValueId both = HONE_TRY(Times(hidden_, HONE_TRY(Part(r_, 0, 0, 2 * of_.hidden))));
+      const ValueId both = HONE_TRY(Times(hidden_, HONE_TRY(build_.Slice(r_, 0, 0, 2 * of_.hidden))));
       update = HONE_TRY(gates_of(both, 0));
       const ValueId reset = HONE_TRY(build_.Binary("mul", HONE_TRY(gates_of(both, 1)), hidden_));
-      proposed = HONE_TRY(Times(reset, HONE_TRY(Part(r_, 0, 2 * of_.hidden, of_.hidden))));
+      proposed = HONE_TRY(Times(reset, HONE_TRY(build_.Slice(r_, 0, 2 * of_.hidden, of_.hidden))));
     }
     proposed = HONE_TRY(Activated(first_activation_ + 1, HONE_TRY(build_.Binary("add", proposed, open))));
     const ValueId difference = HONE_TRY(build_.Binary("sub", hidden_, proposed));

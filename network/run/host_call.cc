@@ -26,9 +26,29 @@ Result<std::vector<Numbers>> Compute(const Graph& graph, const KernelCall& call,
   return results;
 }
 
+Error InCall(Error error, const KernelCall& call) {
+  error.where = fmt::format("{} (node {})", call.label, call.nodes.front());
+  return error;
+}
+
+// On the elements where they lie.
+Result<void> RunInPlace(const Graph& graph, const KernelCall& call, const HostOperation& host,
+                        std::span<void* const> operands) {
+  const std::vector<const void*> inputs(operands.begin(), operands.begin() + static_cast<long>(call.inputs.size()));
+  std::vector<void*> results(host.types.size(), nullptr);
+  for (size_t i = 0; i < call.host_nodes.size(); ++i)
+    results[static_cast<size_t>(graph.nodes[call.host_nodes[i]].axis)] = operands[call.inputs.size() + i];
+  return host.run(inputs, results);
+}
+
 }  // namespace
 
 Result<void> RunHostCall(const Graph& graph, const KernelCall& call, std::span<void* const> operands) {
+  const Node& first = graph.nodes[call.host_nodes.front()];
+  if (first.kind == NodeKind::kHost && first.host->run) {
+    Result<void> done = RunInPlace(graph, call, *first.host, operands);
+    return done ? done : InCall(done.error(), call);
+  }
   std::vector<Numbers> inputs;
   std::vector<const Numbers*> arguments;
   inputs.reserve(call.inputs.size());
@@ -39,10 +59,7 @@ Result<void> RunHostCall(const Graph& graph, const KernelCall& call, std::span<v
     arguments.push_back(&inputs.back());
   }
   Result<std::vector<Numbers>> results = Compute(graph, call, arguments);
-  if (!results) {
-    results.error().where = fmt::format("{} (node {})", call.label, call.nodes.front());
-    return results.error();
-  }
+  if (!results) return InCall(results.error(), call);
   for (size_t i = 0; i < results->size(); ++i) {
     const ValueId output = graph.nodes[call.host_nodes[i]].output;
     const std::string data = ToHost((*results)[i], graph.dtype(output)).data;

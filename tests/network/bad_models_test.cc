@@ -47,8 +47,8 @@ TEST(BadModels, NoModelAtAll) {
 TEST(BadModels, Opsets) {
   EXPECT_TRUE(Import(Relu(7)));
   EXPECT_TRUE(Import(Relu(24)));
-  ExpectError(Import(Relu(25)), ErrorKind::kUnsupported, "opset 25, wanted 1 to 24", "bad.onnx");
-  ExpectError(Import(Relu(0)), ErrorKind::kUnsupported, "opset 0, wanted 1 to 24", "bad.onnx");
+  ExpectError(Import(Relu(28)), ErrorKind::kUnsupported, "opset 28, wanted 1 to 27", "bad.onnx");
+  ExpectError(Import(Relu(0)), ErrorKind::kUnsupported, "opset 0, wanted 1 to 27", "bad.onnx");
   EXPECT_TRUE(Import(Relu(6)));
   ModelFileBuilder sum(6);  // a sum of that time broadcasts only where an attribute says so
   sum.Input("x", {4}).Node("Add", {"x", "x"}, {"y"}).Output("y");

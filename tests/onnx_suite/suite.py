@@ -59,8 +59,9 @@ def read_values(directory, kind, types):
         if tensor.data_type == onnx.TensorProto.STRING:
             raise ValueError("a tensor of strings")
         array = numpy.asarray(numpy_helper.to_array(tensor))
-        if value_type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 and array.dtype == numpy.uint16:
-            array = (array.astype(numpy.uint32) << 16).view(numpy.float32)  # the files hold the bits
+        if value_type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:  # sessions take and give floats
+            is_bits = array.dtype == numpy.uint16
+            array = (array.astype(numpy.uint32) << 16).view(numpy.float32) if is_bits else array.astype(numpy.float32)
         values.append(array)
     return values
 

@@ -1,0 +1,434 @@
+// Attention and the rotation of positions, ONNX's own and onnxruntime's (com.microsoft).
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// ---- Heads
+
+// [batch, length, heads·size] as [batch, heads, length, size].
+Result<ValueId> SplitHeads(Builder& build, ValueId x, int64_t heads) {
+  const Shape shape = build.shape(x);
+  if (shape.size() != 3 || heads < 1 || shape[2] % heads != 0)
+    return build.Invalid(fmt::format("{} cannot be split into {} heads", ShapeText(shape), heads));
+  ValueId split = HONE_TRY(build.Reshape(x, {shape[0], shape[1], heads, shape[2] / heads}));
+  return build.Transpose(split, {0, 2, 1, 3});
+}
+
+Result<ValueId> JoinHeads(Builder& build, ValueId x) {
+  const Shape shape = build.shape(x);
+  ValueId moved = HONE_TRY(build.Transpose(x, {0, 2, 1, 3}));
+  return build.Reshape(moved, {shape[0], shape[2], shape[1] * shape[3]});
+}
+
+// 0, 1, 2 …, along the last but `after` dimensions of four.
+ValueId Positions(Builder& build, int64_t count, size_t after, int64_t first = 0) {
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  Shape shape(4, 1);
+  shape[3 - after] = count;
+  return build.Constant(WholeNumbers(values, shape));
+}
+
+// ---- Attention
+
+// Probabilities of keys for each query: softmax(scale · q·kᵀ, bounded, + biases); their means of v.
+struct Attention {
+  ValueId q, k, v;  // [batch, heads, length, size]; a head of k and v may serve several of q
+  double scale = 1;
+  double softcap = 0;                 // scores are bounded by ±softcap, smoothly; 0: they are not
+  std::vector<ValueId> biases = {};   // added to scores [batch, heads, queries, keys], which they broadcast to
+  std::vector<ValueId> allowed = {};  // truth values that do so; elsewhere `forbidden` is added
+  double forbidden = -kInfinity;
+  bool may_forbid_all = false;    // of a query: then it gets zeros
+  DType precision = DType::kF32;  // of the softmax
+};
+
+struct Attended {
+  ValueId result;                                  // [batch, heads, queries, size of v]
+  ValueId scores, bounded, biased, probabilities;  // [batch, heads, queries, keys]
+};
+
+Result<Attended> Attend(Builder& build, const Attention& of) {
+  const Shape q = build.shape(of.q), k = build.shape(of.k), v = build.shape(of.v);
+  const bool fits = q.size() == 4 && k.size() == 4 && v.size() == 4 && q[0] == k[0] && k[0] == v[0] && k[1] == v[1] &&
+                    k[1] >= 1 && q[1] % k[1] == 0 && q[3] == k[3] && k[2] == v[2];
+  if (!fits)
+    return build.Invalid(fmt::format("queries of {}, keys of {} and values of {} do not go together", ShapeText(q),
+                                     ShapeText(k), ShapeText(v)));
+  const DType dtype = build.dtype(of.q);
+  const Shape shape = {q[0], q[1], q[2], k[2]};
+  // Heads of q that share one of k lie one after the other: they are rows of one product.
+  const int64_t rows = q[1] / k[1] * q[2];
+  Attended done;
+  ValueId scores = HONE_TRY(build.Reshape(of.q, {q[0], k[1], rows, q[3]}));
+  scores = HONE_TRY(build.Reshape(HONE_TRY(build.MatMul(scores, of.k, true)), shape));
+  if (of.scale != 1) scores = HONE_TRY(build.Binary("mul", scores, build.Scalar(of.scale, dtype)));
+  done.scores = scores;
+  if (of.softcap > 0) {
+    ValueId cap = build.Scalar(of.softcap, dtype);
+    scores = HONE_TRY(build.Unary("tanh", HONE_TRY(build.Binary("div", scores, cap))));
+    scores = HONE_TRY(build.Binary("mul", scores, cap));
+  }
+  done.bounded = scores;
+  ValueId bias;
+  auto add = [&](ValueId term) -> Result<void> {
+    bias = bias ? HONE_TRY(build.Binary("add", bias, term)) : term;
+    return {};
+  };
+  for (ValueId term : of.biases) HONE_TRY(add(HONE_TRY(build.Cast(term, dtype))));
+  for (ValueId condition : of.allowed)
+    HONE_TRY(add(HONE_TRY(build.Select(condition, build.Scalar(0, dtype), build.Scalar(of.forbidden, dtype)))));
+  if (bias) scores = HONE_TRY(build.Binary("add", scores, bias));
+  if (build.shape(scores) != shape)
+    return build.Invalid(fmt::format("a mask of {} for scores of {}", ShapeText(build.shape(bias)), ShapeText(shape)));
+  done.biased = scores;
+  Node softmax;
+  softmax.kind = NodeKind::kSoftmax;
+  softmax.axis = 3;
+  softmax.inputs = {HONE_TRY(build.Cast(scores, of.precision))};
+  ValueId shares = HONE_TRY(build.Add(std::move(softmax)));
+  if (bias && of.may_forbid_all) {
+    const auto last = static_cast<int64_t>(build.shape(bias).size()) - 1;
+    ValueId top = HONE_TRY(build.Reduce("max", bias, {last}));
+    ValueId none = HONE_TRY(build.Binary("eq", top, build.Scalar(-kInfinity, dtype)));
+    shares = HONE_TRY(build.Select(none, build.Scalar(0, of.precision), shares));
+  }
+  done.probabilities = HONE_TRY(build.Cast(shares, dtype));
+  ValueId result = HONE_TRY(build.Reshape(done.probabilities, {q[0], k[1], rows, k[2]}));
+  result = HONE_TRY(build.MatMul(result, of.v));
+  done.result = HONE_TRY(build.Reshape(result, {q[0], q[1], q[2], v[3]}));
+  return done;
+}
+
+// Keys up to the query's own position, which is `before` keys further on.
+Result<ValueId> Causal(Builder& build, int64_t queries, int64_t keys, int64_t before) {
+  return build.Binary("le", Positions(build, keys, 0), Positions(build, queries, 1, before));
+}
+
+// A cache's keys or values, and then the new ones.
+Result<ValueId> After(Builder& build, ValueId past, ValueId now) {
+  if (build.shape(past).size() != 4) return build.Invalid("a cache has four dimensions");
+  if (build.shape(past)[2] == 0) return now;
+  return build.Concat({past, now}, 2);
+}
+
+// ---- ONNX's
+
+// A mask with fewer keys than there are allows none of the rest.
+Result<ValueId> WholeMask(Builder& build, ValueId mask, int64_t keys) {
+  const Shape shape = build.shape(mask);
+  if (shape.empty() || shape.size() > 4) return build.Invalid(fmt::format("a mask of {}", ShapeText(shape)));
+  if (shape.back() >= keys || shape.back() == 1) return mask;
+  Node pad;
+  pad.kind = NodeKind::kPad;
+  pad.inputs = {mask};
+  pad.starts.assign(shape.size(), 0);
+  pad.extents = shape;
+  pad.extents.back() = keys;
+  pad.fill = build.dtype(mask) == DType::kBool ? 0 : -kInfinity;
+  return build.Add(std::move(pad));
+}
+
+Result<DType> SoftmaxPrecision(const OperatorCall& call, DType standard) {
+  switch (call.Whole("softmax_precision", 0)) {
+    case 0: return standard;
+    case 1: return DType::kF32;
+    case 10: return DType::kF16;
+    case 11: return DType::kF64;
+    case 16: return DType::kBF16;
+    default: return call.build.Invalid("softmax_precision is no type of floats");
+  }
+}
+
+// q, k, v, mask, cached keys and values, how many keys of each batch count.
+Result<Outputs> OnnxAttention(OperatorCall& call) {
+  Builder& build = call.build;
+  Attention of{call.In(0), call.In(1), call.In(2)};
+  const bool is_joined = call.rank(0) == 3;
+  if (is_joined) {
+    const int64_t q_heads = call.Whole("q_num_heads", 0), kv_heads = call.Whole("kv_num_heads", 0);
+    of.q = HONE_TRY(SplitHeads(build, of.q, q_heads));
+    of.k = HONE_TRY(SplitHeads(build, of.k, kv_heads));
+    of.v = HONE_TRY(SplitHeads(build, of.v, kv_heads));
+  }
+  for (ValueId x : {of.q, of.k, of.v})
+    if (build.shape(x).size() != 4) return build.Invalid("queries, keys and values want 3 or 4 dimensions");
+  if (call.Has(4) != call.Has(5)) return build.Invalid("a cache of keys and one of values come together");
+  int64_t before = 0;
+  if (call.Has(4)) {
+    if (call.Has(6)) return build.Invalid("a cache, and numbers of keys that count");
+    before = call.rank(4) == 4 ? call.shape(4)[2] : 0;
+    of.k = HONE_TRY(After(build, call.In(4), of.k));
+    of.v = HONE_TRY(After(build, call.In(5), of.v));
+  }
+  const int64_t queries = build.shape(of.q)[2], keys = build.shape(of.k)[2];
+  const DType dtype = build.dtype(of.q);
+  of.precision = HONE_TRY(SoftmaxPrecision(call, dtype));
+  const auto size = static_cast<double>(build.shape(of.q)[3]);
+  of.scale = call.Real("scale", 1 / std::sqrt(size));
+  of.softcap = call.Real("softcap", 0);
+  ValueId counted;  // [batch, 1, 1, 1]
+  if (call.Has(6))
+    counted = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(call.In(6), DType::kI64)), {build.shape(of.q)[0], 1, 1, 1}));
+  if (call.Has(3)) {
+    ValueId mask = HONE_TRY(WholeMask(build, call.In(3), keys));
+    (build.dtype(mask) == DType::kBool ? of.allowed : of.biases).push_back(mask);
+    of.may_forbid_all = true;
+  }
+  // The position of each query among the keys.
+  ValueId at = Positions(build, queries, 1, before);
+  if (counted) {
+    at = HONE_TRY(build.Binary(
+        "add", HONE_TRY(build.Binary("sub", at, build.Scalar(static_cast<double>(queries), DType::kI64))), counted));
+    of.allowed.push_back(HONE_TRY(build.Binary("lt", Positions(build, keys, 0), counted)));
+    of.may_forbid_all = true;
+  }
+  if (call.Whole("is_causal", 0) != 0)
+    of.allowed.push_back(HONE_TRY(build.Binary("le", Positions(build, keys, 0), at)));
+  for (const bool is_left : {true, false}) {
+    const int64_t window = call.Whole(is_left ? "left_window_size" : "right_window_size", -1);
+    if (window < 0) continue;
+    ValueId edge =
+        HONE_TRY(build.Binary(is_left ? "sub" : "add", at, build.Scalar(static_cast<double>(window), DType::kI64)));
+    of.allowed.push_back(HONE_TRY(build.Binary(is_left ? "ge" : "le", Positions(build, keys, 0), edge)));
+    of.may_forbid_all = true;
+  }
+  const Attended done = HONE_TRY(Attend(build, of));
+  const ValueId shown[] = {done.scores, done.bounded, done.biased, done.probabilities};
+  const int64_t mode = call.Whole("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3) return build.Invalid(fmt::format("qk_matmul_output_mode={}", mode));
+  return Outputs{is_joined ? HONE_TRY(JoinHeads(build, done.result)) : done.result, of.k, of.v, shown[mode]};
+}
+
+// ---- onnxruntime's
+
+// Which keys count, as onnxruntime's operators are told: a truth value a key ([batch, keys], [batch, queries, keys]),
+// or how many keys of each batch do ([batch]).
+Result<ValueId> AllowedKeys(Builder& build, ValueId mask, int64_t batch, int64_t queries, int64_t keys) {
+  const Shape shape = build.shape(mask);
+  mask = HONE_TRY(build.Cast(mask, DType::kI64));
+  if (shape == Shape{batch}) {
+    ValueId count = HONE_TRY(build.Reshape(mask, {batch, 1, 1, 1}));
+    return build.Binary("lt", Positions(build, keys, 0), count);
+  }
+  if (shape == Shape{batch, keys} || shape == Shape{batch, queries, keys}) {
+    const int64_t rows = shape.size() == 3 ? queries : 1;
+    ValueId spread = HONE_TRY(build.Reshape(mask, {batch, 1, rows, keys}));
+    return build.Binary("ne", spread, build.Scalar(0, DType::kI64));
+  }
+  return build.Unsupported(
+      fmt::format("a mask of {} for {} batches, {} queries and {} keys", ShapeText(shape), batch, queries, keys));
+}
+
+double ScaleOf(const OperatorCall& call, int64_t size) {
+  const double scale = call.Real("scale", 0);
+  return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(size));
+}
+
+// input · weights + bias holds q, k and v side by side; a mask; the cache of both; a bias of scores.
+Result<Outputs> JoinedAttention(OperatorCall& call) {
+  Builder& build = call.build;
+  if (call.rank(0) != 3 || call.rank(1) != 2)
+    return build.Invalid("it wants an input of 3 dimensions and a matrix of weights");
+  if (call.Whole("do_rotary", 0) != 0 || call.Whole("past_present_share_buffer", 0) != 0)
+    return build.Unsupported("do_rotary, or a cache that is its own result");
+  const int64_t heads = call.Whole("num_heads", 0), columns = call.shape(1)[1];
+  const std::vector<int64_t> sizes =
+      call.Wholes("qkv_hidden_sizes", {columns / 3, columns / 3, columns - columns / 3 * 2});
+  if (sizes.size() != 3 || sizes[0] < 1 || sizes[1] < 1 || sizes[2] < 1 || sizes[0] + sizes[1] + sizes[2] != columns)
+    return build.Invalid(fmt::format("qkv_hidden_sizes {} of {} columns", fmt::join(sizes, "+"), columns));
+  ValueId all = HONE_TRY(build.MatMul(call.In(0), call.In(1)));
+  if (call.Has(2)) all = HONE_TRY(build.Binary("add", all, call.In(2)));
+  ValueId parts[3];
+  for (size_t i = 0, begin = 0; i < 3; begin += static_cast<size_t>(sizes[i++])) {
+    const ValueId part = HONE_TRY(build.Slice(all, 2, static_cast<int64_t>(begin), sizes[i]));
+    parts[i] = HONE_TRY(SplitHeads(build, part, heads));
+  }
+  Attention of{parts[0], parts[1], parts[2]};
+  int64_t before = 0;
+  ValueId present;
+  if (call.Has(4)) {
+    const Shape past = call.shape(4);
+    if (past.size() != 5 || past[0] != 2) return build.Invalid(fmt::format("a cache of {}", ShapeText(past)));
+    before = past[3];
+    for (size_t i : {0, 1}) {
+      ValueId old = HONE_TRY(build.Slice(call.In(4), 0, static_cast<int64_t>(i), 1));
+      old = HONE_TRY(build.Reshape(old, {past[1], past[2], past[3], past[4]}));
+      (i == 0 ? of.k : of.v) = HONE_TRY(After(build, old, parts[i + 1]));
+    }
+  }
+  if (call.node().outputs.size() > 1) {
+    Shape one = build.shape(of.k);
+    one.insert(one.begin(), 1);
+    present = HONE_TRY(build.Concat({HONE_TRY(build.Reshape(of.k, one)), HONE_TRY(build.Reshape(of.v, one))}, 0));
+  }
+  const Shape q = build.shape(of.q);
+  const int64_t keys = build.shape(of.k)[2];
+  of.scale = ScaleOf(call, q[3]);
+  of.precision = build.dtype(of.q);
+  of.forbidden = call.Real("mask_filter_value", -10000);
+  if (call.Has(3)) of.allowed.push_back(HONE_TRY(AllowedKeys(build, call.In(3), q[0], q[2], keys)));
+  if (call.Has(5)) of.biases.push_back(call.In(5));
+  if (call.Whole("unidirectional", 0) != 0) {
+    ValueId causal = HONE_TRY(Causal(build, q[2], keys, before));
+    of.biases.push_back(HONE_TRY(build.Select(causal, build.Scalar(0, of.precision),
+                                              build.Scalar(std::numeric_limits<float>::lowest(), of.precision))));
+  }
+  Outputs outputs{HONE_TRY(JoinHeads(build, HONE_TRY(Attend(build, of)).result))};
+  if (present) outputs.push_back(present);
+  return outputs;
+}
+
+// q, k, v; biases of the three; which keys count; a bias of scores; cached keys and values.
+Result<Outputs> MultiHeadAttention(OperatorCall& call) {
+  Builder& build = call.build;
+  const int64_t heads = call.Whole("num_heads", 0);
+  if (heads < 1) return build.Invalid("it has no heads");
+  if (call.Has(8) || call.Has(9)) return build.Unsupported("a cache that is its own result");
+  ValueId parts[3];
+  if (call.rank(0) == 5 || (call.Has(1) && call.rank(1) == 5)) {  // [batch, length, heads, parts, size]
+    const size_t from = call.rank(0) == 5 ? 0 : 1;
+    const Shape packed = call.shape(from);
+    if (from == 1) parts[0] = call.In(0);
+    for (size_t i = from; i < 3; ++i) {
+      ValueId part = HONE_TRY(build.Slice(call.In(from), 3, static_cast<int64_t>(i - from), 1));
+      parts[i] = HONE_TRY(build.Reshape(part, {packed[0], packed[1], packed[2] * packed[4]}));
+    }
+  } else {
+    if (!call.Has(1) || !call.Has(2)) return build.Invalid("keys and values are missing");
+    for (size_t i = 0; i < 3; ++i) parts[i] = call.In(i);
+  }
+  int64_t begin = 0;
+  for (ValueId& part : parts) {
+    if (build.shape(part).size() == 3) {
+      const int64_t width = build.shape(part)[2];
+      if (call.Has(3)) {
+        if (begin + width > CountOf(call.shape(3))) return build.Invalid("its bias is too short");
+        ValueId bias = HONE_TRY(build.Slice(call.In(3), 0, begin, width));
+        part = HONE_TRY(build.Binary("add", part, bias));
+      }
+      begin += width;
+      part = HONE_TRY(SplitHeads(build, part, heads));
+    }
+  }
+  Attention of{parts[0], parts[1], parts[2]};
+  int64_t before = 0;
+  if (call.Has(6) && call.Has(7)) {
+    before = call.rank(6) == 4 ? call.shape(6)[2] : 0;
+    of.k = HONE_TRY(After(build, call.In(6), of.k));
+    of.v = HONE_TRY(After(build, call.In(7), of.v));
+  }
+  const Shape q = build.shape(of.q), k = build.shape(of.k);
+  if (q.size() != 4 || k.size() != 4) return build.Invalid("queries and keys want 3 or 4 dimensions");
+  of.scale = ScaleOf(call, q[3]);
+  of.precision = build.dtype(of.q);
+  of.forbidden = call.Real("mask_filter_value", -10000);
+  if (call.Has(4)) of.allowed.push_back(HONE_TRY(AllowedKeys(build, call.In(4), q[0], q[2], k[2])));
+  if (call.Has(5)) of.biases.push_back(call.In(5));
+  if (call.Whole("unidirectional", 0) != 0) {
+    ValueId causal = HONE_TRY(Causal(build, q[2], k[2], before));
+    of.biases.push_back(HONE_TRY(build.Select(causal, build.Scalar(0, of.precision),
+                                              build.Scalar(std::numeric_limits<float>::lowest(), of.precision))));
+  }
+  const Attended done = HONE_TRY(Attend(build, of));
+  return Outputs{HONE_TRY(JoinHeads(build, done.result)), of.k, of.v, done.scores};
+}
+
+// ---- Rotation of positions
+
+// x [batch, heads, length, size]; cos, sin [1 or batch, 1, length, half of `rotated`]. The first `rotated` elements of
+// each vector are pairs, the two halves' or neighbours, that are turned.
+Result<ValueId> Rotate(Builder& build, ValueId x, ValueId cos, ValueId sin, int64_t rotated, bool is_interleaved) {
+  const Shape shape = build.shape(x);
+  const int64_t half = rotated / 2;
+  if (rotated < 2 || rotated % 2 != 0 || rotated > shape[3] || build.shape(cos).back() != half ||
+      build.shape(sin).back() != half)
+    return build.Invalid(
+        fmt::format("a rotation of {} elements of {} by angles of {}", rotated, shape[3], ShapeText(build.shape(cos))));
+  const ValueId turned = HONE_TRY(build.Slice(x, 3, 0, rotated));
+  ValueId a, b;
+  if (is_interleaved) {
+    a = HONE_TRY(build.Slice(turned, 3, 0, half, 2));
+    b = HONE_TRY(build.Slice(turned, 3, 1, half, 2));
+  } else {
+    a = HONE_TRY(build.Slice(turned, 3, 0, half));
+    b = HONE_TRY(build.Slice(turned, 3, half, half));
+  }
+  auto sum = [&](std::string_view function, ValueId of_cos, ValueId of_sin) -> Result<ValueId> {
+    return build.Binary(function, HONE_TRY(build.Binary("mul", cos, of_cos)),
+                        HONE_TRY(build.Binary("mul", sin, of_sin)));
+  };
+  ValueId first = HONE_TRY(sum("sub", a, b)), second = HONE_TRY(sum("add", b, a)), done;
+  if (is_interleaved) {
+    Shape pair = build.shape(first);
+    pair.push_back(1);
+    done = HONE_TRY(build.Concat({HONE_TRY(build.Reshape(first, pair)), HONE_TRY(build.Reshape(second, pair))}, 4));
+    done = HONE_TRY(build.Reshape(done, build.shape(turned)));
+  } else {
+    done = HONE_TRY(build.Concat({first, second}, 3));
+  }
+  if (rotated == shape[3]) return done;
+  return build.Concat({done, HONE_TRY(build.Slice(x, 3, rotated, shape[3] - rotated))}, 3);
+}
+
+// ONNX's: x, cos, sin, positions; onnxruntime's: x, positions, cos, sin.
+Result<Outputs> RotaryEmbedding(OperatorCall& call) {
+  Builder& build = call.build;
+  const bool is_onnx = call.node().domain.empty() || call.node().domain == "ai.onnx";
+  const size_t at_cos = is_onnx ? 1 : 2, at_sin = at_cos + 1, at_positions = is_onnx ? 3 : 1;
+  if (!is_onnx && (call.Whole("is_packed_batching", 0) != 0 || call.Real("scale", 1) != 1))
+    return build.Unsupported("is_packed_batching, or a scale");
+  const bool is_joined = call.rank(0) == 3;
+  if (!is_joined && call.rank(0) != 4) return build.Invalid("it wants 3 or 4 dimensions");
+  ValueId x = call.In(0);
+  int64_t rotated = call.Whole("rotary_embedding_dim", 0);
+  if (is_joined) {
+    int64_t heads = call.Whole("num_heads", 0);
+    if (heads == 0 && !is_onnx && rotated == 0)
+      heads = call.shape(0)[2] / std::max<int64_t>(2 * call.shape(at_cos).back(), 1);
+    x = HONE_TRY(SplitHeads(build, x, heads));
+  }
+  const Shape shape = build.shape(x);
+  if (rotated == 0) rotated = shape[3];
+  ValueId angles[2] = {call.In(at_cos), call.In(at_sin)};
+  for (ValueId& angle : angles) {
+    if (call.Has(at_positions)) {
+      ValueId positions = call.In(at_positions);
+      if (build.shape(angle).size() != 2) return build.Invalid("a table of angles has two dimensions");
+      if (!is_onnx && build.shape(positions) == Shape{1}) {  // of the first
+        positions = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(positions, DType::kI64)), {1, 1}));
+        ValueId steps = HONE_TRY(build.Reshape(Positions(build, shape[2], 0), {1, shape[2]}));
+        positions = HONE_TRY(build.Binary("add", steps, positions));
+      }
+      if (build.shape(positions).size() != 2) return build.Invalid("positions have two dimensions");
+      angle = HONE_TRY(build.Gather(angle, positions, 0));
+    }
+    const Shape known = build.shape(angle);
+    if (known.size() != 3 || (known[0] != 1 && known[0] != shape[0]) || known[1] != shape[2])
+      return build.Invalid(fmt::format("angles of {} for {} positions", ShapeText(known), shape[2]));
+    angle = HONE_TRY(build.Reshape(angle, {known[0], 1, known[1], known[2]}));
+  }
+  x = HONE_TRY(Rotate(build, x, angles[0], angles[1], rotated, call.Whole("interleaved", 0) != 0));
+  return Outputs{is_joined ? HONE_TRY(JoinHeads(build, x)) : x};
+}
+
+}  // namespace
+
+std::vector<Operator> AttentionOperators() {
+  return {{"Attention", 3, OnnxAttention},
+          {"RotaryEmbedding", 3, RotaryEmbedding},
+          {"com.microsoft.Attention", 2, JoinedAttention},
+          {"com.microsoft.MultiHeadAttention", 1, MultiHeadAttention},
+          {"com.microsoft.RotaryEmbedding", 4, RotaryEmbedding}};
+}
+
+}  // namespace hone
