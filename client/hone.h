@@ -1,6 +1,9 @@
 /* libhone: fast tensor kernels from honed, the local kernel service. C99.
  *
- *   hone_client *client = hone_connect(NULL, &error);
+ *   hone_error error = HONE_ERROR_INIT;
+ *   hone_connect_options options = HONE_CONNECT_OPTIONS_INIT;
+ *   options.flags = HONE_START_DAEMON;
+ *   hone_client *client = hone_connect(&options, &error);
  *   hone_kernel *kernel = hone_get(client, "dense(M=1,N=1000,K=512,const=1)+bias", NULL, &error);
  *   hone_bind(kernel, 1, weights, &error);
  *   hone_bind(kernel, 2, bias, &error);
@@ -120,7 +123,7 @@ enum hone_dtype {
 #define HONE_MAX_RANK 16
 
 typedef struct hone_operand_info {
-  const char* name;
+  const char* name; /* as the kernel's text calls it; of library operations: "a" "b" "x" "w" "gamma" "beta" "bias" … */
   int32_t dtype; /* enum hone_dtype */
   int32_t rank;
   int64_t shape[HONE_MAX_RANK]; /* elements, row-major, dense; of a dynamic dimension the largest */

@@ -168,6 +168,11 @@ void AnswerTune(Services& services, const Asked& asked, TuneRequest request) {
   services.tuning->Handle(asked.peer, asked.request_id, request);
 }
 
+void AnswerStop(Services& services, const Asked& asked, StopRequest request) {
+  if (services.tuning == nullptr) return asked.Refuse(OnlyLooks("refine kernels"));
+  asked.peer->Reply(asked.request_id, StopReply{services.tuning->Stop(*asked.peer, request.request)});
+}
+
 void AnswerWatch(Services& services, const Asked& asked, WatchRequest request) {
   if (services.notifier == nullptr) return asked.Refuse(OnlyLooks("be told of better code"));
   services.notifier->OnWatch(asked.peer, asked.request_id, std::move(request));

@@ -52,6 +52,7 @@ using NextPart = std::function<Result<Reply>(const std::stop_token& stop)>;
   IN_LOOP(Hello)                                                           \
   IN_LOOP(Get)                                                             \
   IN_LOOP(Tune)                                                            \
+  IN_LOOP(Stop)                                                            \
   IN_LOOP(Watch)                                                           \
   IN_LOOP(Calls)                                                           \
   ONCE(Status, Lane::kQuick)                                               \

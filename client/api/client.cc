@@ -103,7 +103,9 @@ Client::Local Client::Understand(const GetRequest& request) {
   Result<Kernel> kernel = ParseKernel(request.kernel);
   if (!kernel) return {};
   if (kernel->options.threads == 0) kernel->options.threads = static_cast<int>(request.threads);
-  return {Canonicalize(*kernel).text, kernel->options.threads};
+  Local local{Canonicalize(*kernel).text, kernel->options.threads, {}};
+  for (TensorId operand : kernel->operands) local.operands.push_back(kernel->tensors[operand].name);
+  return local;
 }
 
 std::optional<Served> Client::FromDisk(const GetRequest& request) const {
@@ -194,7 +196,8 @@ Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const
   Local local;
   Deadline deadline = steady_clock::now() + options.deadline;
   Served served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));
-  ServedFacts facts{std::move(served.reply), std::move(served.source), 0};
+  if (local.canonical.empty()) local = Understand(request);
+  ServedFacts facts{std::move(served.reply), std::move(served.source), 0, std::move(local.operands)};
   std::unique_ptr<LoadedArtifact> code = HONE_TRY(
       LoadedArtifact::Load(std::move(served.artifact), facts.reply.size, facts.reply.digest, served.canonical));
   facts.served_us = stopwatch.Microseconds();

@@ -15,6 +15,7 @@ struct hone_kernel {
   std::unique_ptr<hone::KernelHandle> handle;
   // What every version of the kernel has in common, for as long as the kernel is held.
   std::string fingerprint, class_name, target;
+  std::vector<std::string> names;  // of the operands
   std::vector<hone_operand_info> operands;
 };
 
@@ -48,18 +49,24 @@ hone::Result<std::unique_ptr<hone_kernel>> Get(hone_client* client, const char* 
   const hone::GetOptions to = HONE_TRY(hone::GetOptionsOf(given));
   auto kernel = std::make_unique<hone_kernel>();
   kernel->handle = HONE_TRY(client->client->Get(text, to, retry_after_ms));
-  hone::GetReply reply = kernel->handle->facts().reply;
+  hone::ServedFacts facts = kernel->handle->facts();
+  hone::GetReply reply = std::move(facts.reply);
   kernel->fingerprint = std::move(reply.fingerprint);
   kernel->class_name = std::move(reply.class_name);
   kernel->target = std::move(reply.target);
   const hone::Manifest& manifest = kernel->handle->manifest();
+  kernel->names = std::move(facts.operands);
+  if (kernel->names.size() != manifest.operands.size()) {
+    kernel->names.clear();
+    for (const hone::ManifestOperand& operand : manifest.operands) kernel->names.push_back(operand.name);
+  }
   for (size_t i = 0; i < manifest.operands.size(); ++i) {
     const hone::ManifestOperand& from = manifest.operands[i];
     if (from.shape.size() > HONE_MAX_RANK) {
-      return Error{ErrorKind::kUnsupported, "an operand of rank " + std::to_string(from.shape.size()), from.name};
+      return Error{ErrorKind::kUnsupported, "an operand of rank " + std::to_string(from.shape.size()), kernel->names[i]};
     }
     hone_operand_info info{};
-    info.name = from.name.c_str();
+    info.name = kernel->names[i].c_str();
     info.dtype = static_cast<int32_t>(from.dtype);
     info.rank = static_cast<int32_t>(from.shape.size());
     for (size_t d = 0; d < from.shape.size(); ++d) info.shape[d] = from.shape[d].hi;

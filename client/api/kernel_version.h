@@ -29,6 +29,7 @@ struct ServedFacts {
   GetReply reply;
   std::string source;  // "daemon", "disk"
   double served_us = 0;
+  std::vector<std::string> operands{};  // their names in the text that was asked for; none: as in the manifest
 };
 
 // 64-byte aligned bytes, or nothing.

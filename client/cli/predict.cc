@@ -67,7 +67,7 @@ machine idle for a while.
 
 Examples:
   hone predict 'matmul(M=512,N=512,K=512,const=1)'
-  hone predict models/bert.kernels --json)",
+  hone predict models/bert_128.kernels --json)",
       .positionals = {{"KERNEL", "a kernel, NAME.kernels or NAME.hone"}},
       .options = {kThreadsOption},
       .run = Run};

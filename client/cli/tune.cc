@@ -1,10 +1,15 @@
 // hone tune: refine kernels now.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
+#include <cmath>
 
+#include "base/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/model_file.h"
 
 namespace hone::cli {
@@ -43,21 +48,95 @@ void ShowEnd(const TuneReply& end, const std::string& kernel, bool json) {
                             ? fmt::format("{} -> {}, {:.2f}x faster; served from now on", TimeText(end.served_us),
                                           TimeText(end.served_us / end.ratio), end.ratio)
                             : fmt::format("nothing faster than what is served ({})", end.origin);
-  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended after {}\n", end.fingerprint.substr(0, 12),
-                    kernel, outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, end.stopped));
+  const bool is_number = !end.stopped.empty() && isdigit(static_cast<unsigned char>(end.stopped[0])) != 0;
+  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended{} {}\n", end.fingerprint.substr(0, 12),
+                    kernel, outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, is_number ? " after" : ":",
+                    end.stopped));
 }
 
-// Reads rounds until the last. The search ends when the connection does, and what it found by then is kept.
-Result<TuneReply> Follow(Channel& channel, const TuneRequest& request, const std::string& kernel, bool json) {
-  auto limit = std::chrono::steady_clock::now() + std::chrono::hours(24 * 8);
-  uint64_t id = HONE_TRY(channel.Ask(request, limit));
+// Reads rounds until the last. After an interrupt the search is told to end, and says what it found.
+Result<TuneReply> Follow(Channel& channel, const TuneRequest& request, const std::string& kernel, bool json,
+                         const Interrupt& interrupt) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::hours(24 * 8);
+  const uint64_t id = HONE_TRY(channel.Ask(request, limit));
   ProgressBar bar(request.trials > 0 ? request.trials : 256, !json);
-  for (;;) {
+  for (bool is_ending = false;;) {
+    if (!is_ending && !interrupt.WaitReadable(channel.fd())) {
+      is_ending = true;
+      HONE_TRY(channel.Ask(StopRequest{id}, limit));
+      bar.Show(0, "comparing what was found with what is served; Ctrl-C again leaves that to honed");
+    }
     TuneReply reply = HONE_TRY(channel.Await<TuneReply>(id, limit));
     if (!reply.more) return reply;
-    ShowRound(reply, kernel, json, bar);
+    if (!is_ending) ShowRound(reply, kernel, json, bar);
   }
 }
+
+// A kernel of a list, and what the list's calls of it take; 0: not known.
+struct Wanted {
+  NamedKernel kernel;
+  double calls_us = 0;
+};
+
+// The kernels of a list in the order of the time they take, those that are not known first. Serves what is missing.
+std::vector<Wanted> ByTime(Client& client, std::vector<NamedKernel> kernels, const GetOptions& options,
+                           ProgressBar& bar) {
+  std::vector<Wanted> wanted;
+  for (NamedKernel& kernel : kernels) {
+    bar.Show(wanted.size(), kernel.shown());
+    const Result<Served> served = client.Fetch(kernel.text, options);
+    const double each =
+        served ? served->reply.expected_us : 0;  // what fails here fails when it is searched, and is said
+    const double all = each * static_cast<double>(kernel.count);
+    wanted.push_back({std::move(kernel), all});
+  }
+  std::stable_sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
+    return (a.calls_us > 0 ? a.calls_us : HUGE_VAL) > (b.calls_us > 0 ? b.calls_us : HUGE_VAL);
+  });
+  return wanted;
+}
+
+// How many of them make up all of the time but a hundredth.
+size_t CountWorthwhile(const std::vector<Wanted>& wanted) {
+  double total = 0, rest = 0;
+  for (const Wanted& each : wanted) total += each.calls_us;
+  size_t count = wanted.size();
+  while (count > 0 && wanted[count - 1].calls_us > 0 && rest + wanted[count - 1].calls_us < total / 100)
+    rest += wanted[--count].calls_us;
+  return count;
+}
+
+// What the searches of a list come to.
+struct Total {
+  size_t kernels = 0, searched = 0;
+  double before_us = 0, after_us = 0;
+  uint64_t trials = 0;
+
+  void Count(const Wanted& wanted, const TuneReply& end) {
+    ++searched;
+    trials += end.trials;
+    after_us += wanted.calls_us / (end.ratio > 0 ? end.ratio : 1) - wanted.calls_us;
+  }
+  void Show(double elapsed_us, bool was_interrupted, bool json) const {
+    if (json) {
+      Json line;
+      line.Set("kernels", kernels)
+          .Set("searched", searched)
+          .Set("trials", trials)
+          .Set("elapsed_s", elapsed_us / 1e6)
+          .Set("before_us", before_us)
+          .Set("after_us", after_us)
+          .Set("interrupted", was_interrupted);
+      return Print(line.Dump() + "\n");
+    }
+    const std::string gain = before_us > 0
+                                 ? fmt::format(": {} -> {} for all calls, {:.2f}x faster", TimeText(before_us),
+                                               TimeText(after_us), Speedup(before_us, after_us))
+                                 : "";
+    Print(fmt::format("{} of {} kernels searched in {}, {} trials{}{}\n", searched, kernels, TimeText(elapsed_us),
+                      trials, gain, was_interrupted ? "; interrupted" : ""));
+  }
+};
 
 // What of a model was left out makes the command's status.
 Result<std::vector<NamedKernel>> ReadKernelsOf(const std::string& argument, const ImportOptions& import, int* status) {
@@ -66,6 +145,27 @@ Result<std::vector<NamedKernel>> ReadKernelsOf(const std::string& argument, cons
   PrintLeftOut(model);
   if (!model.network.left_out.empty()) *status = kFailed;
   return model.Kernels();
+}
+
+// All of a list, or what is worth it; said where something is not.
+Result<std::vector<Wanted>> Choose(Context& context, std::vector<NamedKernel> kernels, const GetOptions& options,
+                                   bool all, Total* total) {
+  total->kernels = kernels.size();
+  if (kernels.size() == 1) return std::vector<Wanted>{{std::move(kernels[0]), 0}};
+  ProgressBar bar(kernels.size(), !context.json());
+  std::vector<Wanted> wanted = ByTime(*HONE_TRY(context.Daemon()), std::move(kernels), options, bar);
+  bar.Clear();
+  for (const Wanted& each : wanted) total->before_us += each.calls_us;
+  total->after_us = total->before_us;
+  const size_t worthwhile = all ? wanted.size() : CountWorthwhile(wanted);
+  double left_us = 0;
+  for (size_t i = worthwhile; i < wanted.size(); ++i) left_us += wanted[i].calls_us;
+  if (worthwhile < wanted.size() && !context.json()) {
+    Print(fmt::format("{} of {} kernels take {:.1f} % of the time and are left out; --all searches them, too\n",
+                      wanted.size() - worthwhile, wanted.size(), 100 * left_us / total->before_us));
+  }
+  wanted.resize(worthwhile);
+  return wanted;
 }
 
 int Run(Context& context, const Arguments& arguments) {
@@ -82,22 +182,36 @@ int Run(Context& context, const Arguments& arguments) {
   int status = kDone;
   Result<std::vector<NamedKernel>> kernels = ReadKernelsOf(arguments.Text("KERNEL"), *import, &status);
   if (!kernels) return context.Fail(kernels.error());
-  for (const NamedKernel& kernel : *kernels) {
+  Stopwatch stopwatch;
+  Total total;
+  GetOptions options;
+  options.target = arguments.Text("--target");
+  options.threads = *threads;
+  options.deadline = std::chrono::minutes(10);
+  Result<std::vector<Wanted>> wanted = Choose(context, *std::move(kernels), options, arguments.Has("--all"), &total);
+  if (!wanted) return context.Fail(wanted.error());
+  const Interrupt interrupt;
+  for (const Wanted& each : *wanted) {
+    if (interrupt.came()) break;
+    const NamedKernel& kernel = each.kernel;
     TuneRequest request{kernel.text,
                         static_cast<uint32_t>(*threads),
                         static_cast<uint32_t>(*trials),
                         static_cast<uint64_t>(time->count()),
                         static_cast<uint64_t>(*seed),
-                        arguments.Text("--target")};
+                        options.target};
     Result<Channel> channel = context.Ask();
     if (!channel) return context.Fail(channel.error());
-    Result<TuneReply> end = Follow(*channel, request, kernel.shown(), context.json());
+    Result<TuneReply> end = Follow(*channel, request, kernel.shown(), context.json(), interrupt);
     if (!end) {
       status = context.Fail(AtPlace(end.error(), kernel));
       continue;
     }
+    total.Count(each, *end);
     ShowEnd(*end, context.json() ? kernel.text : kernel.shown(), context.json());
   }
+  if (total.kernels > 1) total.Show(stopwatch.Microseconds(), interrupt.came(), context.json());
+  if (interrupt.came()) interrupt.End();
   return status;
 }
 
@@ -110,8 +224,11 @@ Command TuneCommand() {
       .details =
           R"(Searches for schedules that are faster on this machine than the one that is served. A new schedule replaces the old one
 only if all of its output matches the reference, and if it is faster by more than the noise when both are timed in turns.
-Ctrl-C ends the search and keeps what it has found. Without --trials and --time, a search ends when it has found nothing
-better for a while.
+Ctrl-C ends the search, keeps what it has found, and says what that is. Without --trials and --time, a search ends when it
+has found nothing better for a while.
+
+Kernels of lists and models are searched in the order of the time that their calls take; those that take a hundredth of it
+together are left out. The last line tells what the searches come to.
 
 Examples:
   hone tune 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu'
@@ -119,9 +236,10 @@ Examples:
   hone tune resnet50.onnx --trials 128 --threads 1
   hone tune scores.hone --time 60s --seed 7)",
       .positionals = {{"KERNEL", "a kernel, NAME.kernels, NAME.hone or NAME.onnx"}},
-      .options = {{"--trials", "N", "try at most this many candidates"},
-                  {"--time", "TIME", "search at most this long, such as 60s"},
+      .options = {{"--trials", "N", "try at most this many candidates of each kernel"},
+                  {"--time", "TIME", "search each kernel at most this long, such as 60s"},
                   {"--seed", "N", "seed of the search, to repeat it"},
+                  {"--all", "", "of a list or model, search the kernels that take hardly any time as well"},
                   kTargetOption,
                   kThreadsOption,
                   kShapeOption,

@@ -98,7 +98,26 @@ Json ToJson(const NamedKernel& kernel, const Outcome& outcome) {
   return json;
 }
 
-int Finish(Context& context, const Summary& summary, const Table& table) {
+// Applications are to find the kernels in the cache, so a disk that takes none of them is a failure.
+Result<void> WaitUntilKept(Client& client) {
+  constexpr int kPatienceMs = 3000, kStepMs = 100;
+  double pending = 0;
+  for (int waited_ms = 0; waited_ms <= kPatienceMs; waited_ms += kStepMs) {
+    if (waited_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(kStepMs));
+    pending = 0;
+    const StatsReply stats = HONE_TRY(client.Call(StatsRequest{}, Context::Patience()));
+    for (const Stat& stat : stats.stats)
+      if (stat.name == "cache_pending_records") pending = stat.value;
+    if (pending == 0) return {};
+  }
+  const StatusReply status = HONE_TRY(client.Call(StatusRequest{}, Context::Patience()));
+  return Error{ErrorKind::kIo,
+               fmt::format("{:.0f} kernels are in honed's memory and not on disk; {}", pending,
+                           status.cache_problem.empty() ? "see `hone status`" : status.cache_problem),
+               status.cache};
+}
+
+int Finish(Context& context, Client& client, const Summary& summary, const Table& table) {
   if (context.json()) {
     Json json;
     json.Set("kernels", summary.kernels)
@@ -121,6 +140,7 @@ int Finish(Context& context, const Summary& summary, const Table& table) {
     Print(fmt::format("expected time {} for {} calls{}\n", TimeText(summary.expected_us), summary.calls, without));
     if (!summary.left_out.empty()) Print(fmt::format("{} nodes were left out, see above\n", summary.left_out.size()));
   }
+  if (Result<void> kept = WaitUntilKept(client); !kept) return context.Fail(kept.error());
   return summary.failed > 0 || !summary.left_out.empty() ? kFailed : kDone;
 }
 
@@ -182,7 +202,7 @@ int Run(Context& context, const Arguments& arguments) {
   }
   bar.Clear();
   summary.elapsed_s = stopwatch.Microseconds() / 1e6;
-  return Finish(context, summary, table);
+  return Finish(context, **client, summary, table);
 }
 
 }  // namespace
@@ -193,9 +213,10 @@ Command WarmCommand() {
       .summary = "put every kernel of lists and models into the cache before applications need them",
       .details =
           R"(A list (NAME.kernels) has one kernel per line: how often it is called, then the kernel; # starts a comment. In a model
-(ONNX, opsets 7 to 24), hone folds constants, fuses epilogues, and writes everything that is not a library operation in
+(ONNX, opsets 7 to 27), hone folds constants, fuses epilogues, and writes everything that is not a library operation in
 the kernel language. It names the nodes that it cannot translate; then the exit status is 1. If a file has no values for
-its weights, the inputs that stand for weights count as constants.
+its weights, the inputs that stand for weights count as constants. The exit status is also 1 if the cache keeps nothing,
+as on a full disk.
 
 Examples:
   hone warm models/resnet18.kernels

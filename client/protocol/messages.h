@@ -22,27 +22,28 @@ inline constexpr uint16_t kProtocolMax = 1;  // newest
 
 // X(name, number, replies): a nameRequest has the number, its nameReply the next one; replies as in Replies. Whoever
 // may connect may ask all of it. Numbers are sent: never use one again, nor those of kError and kNewer.
-#define HONE_REQUESTS(X) \
-  X(Hello, 2, kOne)      \
-  X(Get, 4, kOne)        \
-  X(Status, 6, kOne)     \
-  X(Stats, 8, kOne)      \
-  X(List, 10, kMany)     \
-  X(Show, 12, kOne)      \
-  X(Edit, 14, kOne)      \
-  X(Verify, 16, kMany)   \
-  X(Text, 18, kOne)      \
-  X(Tune, 20, kMany)     \
-  X(Watch, 22, kOne)     \
-  X(Calls, 24, kOne)     \
-  X(Predict, 28, kOne)   \
-  X(Top, 30, kOne)       \
-  X(Explain, 32, kOne)   \
-  X(Health, 34, kOne)    \
-  X(Export, 36, kMany)   \
-  X(Upload, 38, kOne)    \
-  X(Import, 40, kMany)   \
-  X(TargetText, 42, kOne)
+#define HONE_REQUESTS(X)  \
+  X(Hello, 2, kOne)       \
+  X(Get, 4, kOne)         \
+  X(Status, 6, kOne)      \
+  X(Stats, 8, kOne)       \
+  X(List, 10, kMany)      \
+  X(Show, 12, kOne)       \
+  X(Edit, 14, kOne)       \
+  X(Verify, 16, kMany)    \
+  X(Text, 18, kOne)       \
+  X(Tune, 20, kMany)      \
+  X(Watch, 22, kOne)      \
+  X(Calls, 24, kOne)      \
+  X(Predict, 28, kOne)    \
+  X(Top, 30, kOne)        \
+  X(Explain, 32, kOne)    \
+  X(Health, 34, kOne)     \
+  X(Export, 36, kMany)    \
+  X(Upload, 38, kOne)     \
+  X(Import, 40, kMany)    \
+  X(TargetText, 42, kOne) \
+  X(Stop, 44, kOne)
 
 enum class MessageType : uint16_t {
   kError = 1,   // ErrorReply, in place of any reply

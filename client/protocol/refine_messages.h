@@ -37,6 +37,17 @@ struct TuneReply {
   HONE_FIELDS(trials, valid, wanted, elapsed_s, start_us, best_us, more, fingerprint, origin, stopped, served_us, ratio)
 };
 
+// Ends a search that this connection asked for. What it found by then is compared with what is served, and its last
+// reply comes as ever.
+struct StopRequest {
+  uint64_t request = 0;  // id of the TuneRequest
+  HONE_FIELDS(request)
+};
+struct StopReply {
+  bool was_searching = false;  // false: it had ended, or there was none
+  HONE_FIELDS(was_searching)
+};
+
 // How long the cost model believes that a kernel takes, without compiling it.
 struct PredictRequest {
   std::string kernel;

@@ -35,6 +35,8 @@ class Tuning : public Searcher {
 
   // From the loop's thread. Answers with a TuneReply a round. kBusy when too many wait.
   void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request);
+  // Ends the search that it asked for by that request, if it runs or waits: it is answered with what it has found.
+  bool Stop(const Peer& peer, uint64_t request_id);
   // The searches that it asked for end; what they found is kept.
   void OnGone(const Peer& peer);
   // For somebody who waits: a search of at most that time.

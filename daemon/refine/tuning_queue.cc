@@ -35,6 +35,7 @@ struct Tuning::Task {
   SearchProgress before;  // of the turns that are over …
   double served_us = 0;   // … what was served before the first that found something, …
   double ratio = 0;       // … and how much better it has become; 0: nothing was found
+  Outcome last;           // of the last of them
   PeerPtr peer;           // who asked by TuneRequest and still listens; nullptr: `done` is called. The loop's alone
   uint64_t request_id = 0;
   std::function<void()> done;
@@ -135,6 +136,20 @@ void Tuning::GiveUp(Id search) {
   task->peer = nullptr;
   task->given_up.request_stop();
   if (queue_.Withdraw(task->job)) tasks_.erase(search);
+}
+
+bool Tuning::Stop(const Peer& peer, uint64_t request_id) {
+  const auto found = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& entry) {
+    return entry.second->peer.get() == &peer && entry.second->request_id == request_id;
+  });
+  if (found == tasks_.end()) return false;
+  const TaskPtr task = found->second;
+  task->given_up.request_stop();
+  if (!queue_.Withdraw(task->job)) return true;  // its turn ends
+  task->last.search.progress = {};
+  task->last.search.stopped = "interrupted";
+  Finish(task, task->last);
+  return true;
 }
 
 void Tuning::OnGone(const Peer& peer) {
@@ -249,11 +264,12 @@ void Tuning::OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_d
     if (task->served_us == 0) task->served_us = outcome->served_us;
     task->ratio = (task->ratio > 0 ? task->ratio : 1) * outcome->ratio;
   }
-  const bool is_wanted = task->peer || task->done;
+  const bool is_wanted = (task->peer || task->done) && !task->given_up.stop_requested();
   const auto spent = std::chrono::milliseconds(static_cast<int64_t>(turn.elapsed_s * 1000));
   const bool has_time = task->options.time.count() == 0 || task->options.time > spent;
   if (was_displaced && is_wanted && turn.trials < task->options.trials && has_time) {
     task->before = task->Sum(turn);
+    if (outcome) task->last = *outcome;
     task->options.trials -= turn.trials;
     if (task->options.time.count() > 0) task->options.time -= spent;
     ++metrics_.displaced;

@@ -1,5 +1,6 @@
 """What the commands promise: their output, their exit status, their effect on the daemon and its cache."""
 
+import json
 import os
 import signal
 import subprocess
@@ -308,18 +309,46 @@ class Commands(harness.HoneTest):
             daemon = self.start()
         self.assertEqual(self.hone_json("tune", "softmax(M=0)", status=1)[0]["error"]["kind"], "invalid")
 
-    def test_interrupting_a_search_ends_it(self):
-        self.start()
-        process = subprocess.Popen([os.path.join(harness.BIN, "hone"), "--no-start", "--json", "tune",
-                                    "matmul(M=64,N=64,K=64)", "--trials", "100000"],
+    def interrupted(self, *words):
+        """hone tune, interrupted after its first round: what it printed after that."""
+        process = subprocess.Popen([os.path.join(harness.BIN, "hone"), "--no-start", "--json", "tune", *words],
                                    env=self.directory.environment, stdout=subprocess.PIPE, text=True)
         self.assertIn("best_us", process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(10), -signal.SIGINT)
+        lines = [json.loads(line) for line in process.stdout]
+        self.assertEqual(process.wait(20), -signal.SIGINT)
         process.stdout.close()
+        return lines
+
+    def test_an_interrupted_search_says_what_it_found(self):
+        self.start()
+        kernel = "matmul(M=64,N=64,K=64)"
+        end = self.interrupted(kernel, "--trials", "100000")[-1]
+        self.assertEqual((end["kernel"], end["stopped"]), (kernel, "interrupted"))
+        self.assertGreater(end["trials"], 0)
+        self.assertLess(end["trials"], 100000)
+        self.assertEqual(self.hone_json("get", kernel)[0]["origin"], end["origin"])
+        self.assertEqual(end["origin"] == "tuned", end["ratio"] > 0)
         self.assert_served()
-        # The next search begins when that one has noticed.
         self.assertEqual(self.hone_json("tune", SMALL, "--trials", "2")[-1]["trials"], 2)
+
+    def test_of_a_list_is_searched_what_takes_time(self):
+        self.start()
+        path = os.path.join(self.directory.path, "some.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("1 add(M=1,N=3)\n3 softmax(M=512,N=300)\n2 matmul(M=128,N=128,K=128)\n1 add(M=1,N=5)\n")
+        lines = self.hone_json("tune", path, "--trials", "2")
+        total = lines[-1]
+        self.assertEqual((total["kernels"], total["searched"], total["trials"]), (4, 2, 4))
+        self.assertGreater(total["before_us"], 0)
+        self.assertLessEqual(total["after_us"], total["before_us"])
+        searched = [line["kernel"] for line in lines if "kernel" in line]
+        self.assertEqual(set(searched), {"softmax(M=512,N=300)", "matmul(M=128,N=128,K=128)"})
+        self.assertIn("2 of 4 kernels take", self.hone("tune", path, "--trials", "1"))
+        self.assertEqual(self.hone_json("tune", path, "--trials", "1", "--all")[-1]["searched"], 4)
+        # An interrupt ends the whole list.
+        lines = self.interrupted(path, "--trials", "100000")
+        self.assertEqual((lines[-1]["searched"], lines[-1]["interrupted"]), (1, True))
 
     def test_wrong_usage_is_status_2(self):
         for words in ([], ["frobnicate"], ["get"], ["get", SMALL, "--budget", "soon"], ["get", SMALL, "--frob"],

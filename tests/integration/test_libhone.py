@@ -235,6 +235,22 @@ int main() {
     } catch (const hone_api::Error& error) {
       if (error.kind != HONE_INVALID) return 3;
     }
+    for (const char* wrong : {"buffers", "sizes", "name"}) {
+      try {
+        if (wrong[0] == 'b') add({a, b});
+        if (wrong[0] == 's') add({a, b, c}, std::vector<int64_t>{4});
+        if (wrong[0] == 'n') add.Bind("a thing", a);
+        return 5;
+      } catch (const hone_api::Error& error) {
+        if (error.kind != HONE_INVALID) return 6;
+      }
+    }
+    hone_api::Kernel dense = client.Get("dense(M=1,N=1,K=4,const=1)+bias");
+    float sum = 0, bias = 7;
+    dense.Bind("w", b);
+    dense.Bind("bias", &bias);
+    dense({a, nullptr, nullptr, &sum});
+    if (sum != 307) return 7;
     client.Get("nonsense");
   } catch (const hone_api::Error& error) {
     std::puts(error.what());

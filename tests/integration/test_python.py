@@ -89,12 +89,20 @@ class Python(unittest.TestCase):
         x, w, bias = self.arrays((4, 24), (40, 24), (40,))
         wanted = numpy.maximum(x @ w.T + bias, 0)
         dense = self.client.kernel("dense(M=4,N=40,K=24,const=1)+bias+relu")
-        names = [operand.name for operand in dense.operands if operand.is_const]
-        numpy.testing.assert_allclose(dense.bind(**dict(zip(names, (w, bias))))(x), wanted, rtol=1e-5)
+        self.assertEqual([operand.name for operand in dense.operands], ["x", "w", "bias", "y"])
+        numpy.testing.assert_allclose(dense.bind(w=w, bias=bias)(x), wanted, rtol=1e-5)
         again = self.client.kernel("dense(M=4,N=40,K=24,const=1)+bias+relu")
         numpy.testing.assert_allclose(again(x, w, bias), wanted, rtol=1e-5)
         numpy.testing.assert_allclose(again(x), wanted, rtol=1e-5)
         numpy.testing.assert_allclose(again(x, 2 * w, bias), numpy.maximum(x @ (2 * w).T + bias, 0), rtol=1e-5)
+
+    def test_texts_that_share_code_have_names_of_their_own(self):
+        text = "kernel {0}({1}: f32[7]) -> {2}: f32[7] {{ {2}[i] = 2.0 * {1}[i] }}"
+        for names in (("double", "x", "y"), ("twice", "left", "right")):
+            kernel = self.client.kernel(text.format(*names))
+            self.assertEqual([operand.name for operand in kernel.operands], list(names[1:]))
+            with self.assertRaisesRegex(self.hone.Error, names[1]):
+                kernel()
 
     def test_anything_with_dlpack_goes_in_and_out(self):
         class Tensor:  # what PyTorch's tensors are to us

@@ -143,6 +143,9 @@ class SearchFaults(harness.HoneTest):
         self.assertIn("space", self.hone_json("status")[0]["cache_problem"].lower())
         self.assert_served("add(M=7,N=77)")  # a miss, and a hit
         self.assert_served("add(M=7,N=77)")
+        error = self.hone_json("warm", "add(M=7,N=78)", status=1)[-1]["error"]
+        self.assertEqual(error["kind"], "io")
+        self.assertRegex(error["message"], r"\d+ kernels are in honed's memory and not on disk; nothing is kept: .*[Ss]pace")
         end = search.wait(self)
         self.assertEqual(end["trials"], 120)
         if end["ratio"] > 0:  # better code is served, and it is said where it stands
@@ -153,6 +156,7 @@ class SearchFaults(harness.HoneTest):
         os.remove(ballast)
         daemon.wait_for_log("cache_persisting")
         self.assertEqual(self.hone_json("status")[0]["cache_problem"], "")
+        self.hone("warm", "add(M=7,N=78)")
         more = self.hone_json("tune", KERNEL, "--trials", "8", "--seed", "2")[-1]
         self.assertNotIn("on disk", more["stopped"])
         daemon.stop()

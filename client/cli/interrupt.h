@@ -1,0 +1,20 @@
+// Ctrl-C during a command that has something left to say.
+#pragma once
+
+namespace hone::cli {
+
+// While one lives, the first SIGINT or SIGTERM is only noticed; a second one ends the process as ever. One at a time.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+
+  // Waits until `fd` can be read: false if the signal came first.
+  bool WaitReadable(int fd) const;
+  bool came() const;
+  // Ends the process as the signal would have.
+  [[noreturn]] void End() const;
+};
+
+}  // namespace hone::cli
