@@ -72,7 +72,7 @@ def make_pool(arguments):
     with lib.Daemon(arguments.bin, "--cache", arguments.pool) as daemon:
         for model in left:
             print(f"searching the kernels of {model}, {arguments.trials} trials each …", flush=True)
-            daemon.hone("tune", "--trials", str(arguments.trials), "--threads", str(arguments.threads), list_of(model))
+            daemon.hone("tune", "--all", "--trials", str(arguments.trials), "--threads", str(arguments.threads), list_of(model))
             with open(done, "a", encoding="utf-8") as file:
                 file.write(f"{model}\n")
 
@@ -136,7 +136,7 @@ def across_devices(arguments, members):
             if arguments.no_pool or os.path.exists(done):
                 continue
             print(f"searching the kernels of {model} for AVX2, {arguments.trials} trials each …", flush=True)
-            daemon.hone("tune", "--trials", str(arguments.trials), "--threads", str(arguments.threads), "--target", target,
+            daemon.hone("tune", "--all", "--trials", str(arguments.trials), "--threads", str(arguments.threads), "--target", target,
                         list_of(model))
             with open(done, "w", encoding="utf-8") as file:
                 file.write(target)

@@ -413,16 +413,20 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
     for (AxisId axis : axes) product *= contraction->extents[axis];
     return product;
   };
-  // A matrix times a vector, or less: rows against the vector, unless the matrix is a constant with short rows. Packed
-  // by columns it needs no sums across lanes, and what follows runs in whole vectors.
+  // A matrix times a vector, or less: rows against the vector, unless the matrix is a constant with short rows (packed
+  // by columns it needs no sums across lanes, and what follows runs in whole vectors), or lies in memory by columns.
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
   if (columns.empty()) contraction = UseInstruction(planner, *std::move(contraction));
   const std::string sum = contraction->stage;
   if (contraction->group == 1 && (!has_rows || !has_columns)) {
-    const Tensor& matrix = planner.kernel().tensors[contraction->operands[has_rows ? 0 : 1].tensor];
-    if (!matrix.is_const || matrix.kind != TensorKind::kInput ||
-        contraction->reduction > kShortRow * contraction->lanes)
+    const AccessPattern& access = contraction->operands[has_rows ? 0 : 1];
+    const Tensor& matrix = planner.kernel().tensors[access.tensor];
+    const bool has_short_rows = matrix.is_const && matrix.kind == TensorKind::kInput &&
+                                contraction->reduction <= kShortRow * contraction->lanes;
+    const bool lies_by_columns = std::none_of(contraction->reduce.begin(), contraction->reduce.end(),
+                                              [&](AxisId axis) { return access.strides[axis] == 1; });
+    if (!has_short_rows && !lies_by_columns)
       return planner.Refuse("contraction", name,
                             "a matrix times a vector uses nothing twice; packing pays for constants with short rows");
   }

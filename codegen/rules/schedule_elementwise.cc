@@ -138,7 +138,11 @@ bool ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
   std::string last = stage.axes.back().name;
   int64_t extent = planner.Extent(stage.axes.back());
   int64_t lanes = std::min<int64_t>(planner.LanesFor(stage), BitCeil(extent));
-  planner.Split(name, last, {lanes});
+  // Vectors side by side: each step then reads a stretch of a row, not a line here and there.
+  const int64_t in_row = CeilDiv(extent, lanes), most = planner.machine().vector_registers / 2;
+  const int64_t together = planner.Choose(name, {"columns", "vectors of the last axis that are reduced at once"},
+                                          {1, 2, 4, 8, 16}, std::min(CeilDiv(in_row, CeilDiv(in_row, most)), most));
+  planner.Split(name, last, {together, lanes});
   std::vector<std::string> order, outer;
   int64_t tasks = 1;
   double points = 1;
@@ -147,7 +151,7 @@ bool ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
     tasks *= planner.Extent(stage.axes[i]);
   }
   outer.push_back(last + ".0");
-  tasks *= CeilDiv(extent, lanes);
+  tasks *= CeilDiv(extent, lanes * together);
   order = outer;
   points = static_cast<double>(tasks);
   for (const Axis& axis : stage.reduce_axes) {
@@ -155,10 +159,12 @@ bool ScheduleReduction(SchedulePlanner& planner, const std::string& name) {
     points *= static_cast<double>(planner.Extent(axis));
   }
   order.push_back(last + ".1");
+  order.push_back(last + ".2");
   planner.Reorder(name, order);
-  std::string task = planner.Parallelize(name, outer, tasks, points * 4);
+  std::string task = planner.Parallelize(name, outer, tasks, points * 4 * static_cast<double>(together));
   planner.RegisterTile(name, task);
-  planner.Vectorize(name, {last + ".1"});
+  planner.Unroll(name, {last + ".1"});
+  planner.Vectorize(name, {last + ".2"});
   return true;
 }
 

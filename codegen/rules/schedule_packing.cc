@@ -113,6 +113,9 @@ void ContractionRule::PrefetchOperand() {
   constexpr int64_t kUsualAhead = 4096;
   const AccessPattern& access = c_.operands[tile_.vector_operand];
   const bool is_const = planner_.kernel().tensors[access.tensor].is_const;
+  // What lies ahead in a row is what another tile reads.
+  const bool by_columns = tile_.direct && access.strides[c_.reduce.back()] * c_.element_bytes > kUsualAhead;
+  if (by_columns) return;
   const int64_t ahead = is_const ? kUsualAhead : planner_.Choose(pair_.sum, kPrefetch, {0, 1024, kUsualAhead}, 0);
   if (ahead == 0) return;
   planner_.Prefetch(streamed_, pair_.sum, ahead);

@@ -339,12 +339,31 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
                "the operands come from beyond the second-level cache: what is next is asked for ahead");
 }
 
+constexpr std::string_view kByColumns = "it reduces down columns: what it reads lies in memory along the last axis";
+
+// Whether a reduction's operands lie in memory along its last axis of more than a few elements, and not along what is
+// reduced: lanes along that axis read whole vectors, lanes along the reduction would read a line for each element.
+bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage) {
+  if (stage.reduction == Reduction::kNone || stage.axes.empty()) return false;
+  const AxisId last = stage.last_axis();
+  if (planner.Extent(stage, last) < 4) return false;
+  bool reads_columns = false;
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    if (!access.affine) return false;
+    for (AxisId axis : stage.reduce_ids())
+      if (access.strides[axis] == 1 && planner.Extent(stage, axis) > 1) return false;
+    reads_columns = reads_columns || access.strides[last] == 1;
+  }
+  return reads_columns;
+}
+
 }  // namespace
 
 bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   {
     // A reduction to an output is separated first, so that its value may live in registers.
     const Stage stage = planner.StageNamed(name);
+    if (ReducesColumns(planner, stage)) return planner.Refuse("rows", name, kByColumns);
     if (stage.reduction != Reduction::kNone &&
         !planner.Rewrite({"cache_write", name, {planner.FreshName(name + "_sum")}}))
       return planner.Refuse("rows", name, "the reduction cannot be separated from what it is written to");
@@ -364,6 +383,8 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
     if (reduces) break;
     if (candidate == 1) return planner.Refuse("rows", name, "nothing that feeds it reduces along rows");
   }
+  if (rows == out.axes.size() && group.size() == 1 && ReducesColumns(planner, planner.StageNamed(group[0])))
+    return planner.Refuse("rows", name, kByColumns);
   const size_t before = planner.scheduled().size();
   RowCost cost = CostOf(planner, group, rows);
   const std::optional<OnlineNames> online = TakeOnline(planner, name, group, rows, cost.bytes);

@@ -274,11 +274,12 @@ double CyclesOf(const SchedulePlanner& planner, const Contraction& c, const Vect
   return cycles;
 }
 
-// Read where it lies, packed, or either.
+// Read where it lies, packed, or either. A constant is packed ahead of time: into what few tiles read at another page
+// each step, or many tiles at all.
 std::vector<bool> WaysToRead(const VectorSide& side, double row_tiles) {
   if (!side.plain) return {true};
   if (!side.contiguous) return {false};
-  if (side.is_const) return {row_tiles < 4};
+  if (side.is_const) return {row_tiles < 4 && !side.misses_pages};
   return {false, true};
 }
 

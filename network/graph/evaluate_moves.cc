@@ -57,7 +57,31 @@ Numbers Slice(const Node& node, const Numbers& x, const TensorType& type) {
   return ReadStrided(x, type.shape, std::move(strides), base);
 }
 
+// The element of a line that stands `at` places behind its first, which may be beyond either end.
+int64_t GoesOn(const std::string& function, int64_t at, int64_t extent) {
+  if (function == "edge") return std::clamp<int64_t>(at, 0, extent - 1);
+  const int64_t period = function == "wrap" ? extent : std::max<int64_t>(2 * (extent - 1), 1);
+  const int64_t within = (at % period + period) % period;
+  return within < extent ? within : period - within;
+}
+
+Numbers PadFromWithin(const Node& node, const Numbers& x, const TensorType& type) {
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  const std::vector<int64_t> strides = StridesOf(x.shape);
+  const int64_t count = CountOf(type.shape);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, source = 0;
+    for (size_t d = type.shape.size(); d-- > 0;) {
+      source += GoesOn(node.function, rest % type.shape[d] - node.starts[d], x.shape[d]) * strides[d];
+      rest /= type.shape[d];
+    }
+    CopyElement(x, source, out, static_cast<size_t>(i));
+  }
+  return out;
+}
+
 Numbers Pad(const Node& node, const Numbers& x, const TensorType& type) {
+  if (!node.function.empty()) return PadFromWithin(node, x, type);
   Numbers out = MakeNumbers(type.dtype, type.shape);
   std::fill(out.real.begin(), out.real.end(), node.fill);
   std::fill(out.whole.begin(), out.whole.end(), static_cast<int64_t>(node.fill));

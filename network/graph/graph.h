@@ -32,7 +32,8 @@ enum class NodeKind : uint8_t {
   kCast,            // to `dtype`
   kTranspose,       // `axes`: output dimension d is input dimension axes[d]
   kSlice,           // `starts` and `steps` for each dimension, `extents` of the output
-  kPad,             // `starts`: elements before, `extents` of the output, the rest is `fill`; negative ones cut
+  kPad,             // `starts`: elements before, `extents` of the output; negative ones cut. The rest is `fill`, or by
+                    // `function` the nearest element (edge), or goes on mirrored (reflect) or from the other end (wrap)
   kConcat,          // along `axis`
   kGather,          // x, indices along `axis`; negative indices count from the end
   kGatherElements,  // the same, element by element

@@ -65,6 +65,7 @@ class Simplifier : public RewritePass {
     if (node.kind == NodeKind::kBinary && (node.function == "min" || node.function == "max")) {
       if (HONE_TRY(MatchClip(node))) return {};
     }
+    if (node.kind == NodeKind::kConv && HONE_TRY(FoldPadding(node))) return {};
     if (node.kind == NodeKind::kReshape) {
       if (const Node* inner = Find(node.inputs[0], NodeKind::kReshape)) {
         Builder build(graph_, node.origin);
@@ -297,6 +298,29 @@ class Simplifier : public RewritePass {
     if (layer->kind == NodeKind::kConv && layer->inputs.size() > 2 && !graph_.is_constant(layer->inputs[2]))
       return nullptr;
     return layer;
+  }
+
+  // Zeros around an image that a convolution alone reads are its padding.
+  Result<bool> FoldPadding(const Node& node) {
+    if (node.kind != NodeKind::kConv || !IsFloat(graph_.dtype(node.inputs[0]))) return false;
+    const Node* pad = Find(node.inputs[0], NodeKind::kPad);
+    if (pad == nullptr || !pad->function.empty() || pad->fill != 0) return false;
+    const bool is_padded = std::any_of(node.pads.begin(), node.pads.end(), [](int64_t by) { return by != 0; });
+    if (is_padded && node.fill != 0) return false;
+    const Shape& x = graph_.shape(pad->inputs[0]);
+    Node whole = node;
+    whole.fill = 0;
+    for (size_t d = 0; d < x.size(); ++d) {
+      const int64_t before = pad->starts[d], after = pad->extents[d] - before - x[d];
+      if (before < 0 || after < 0 || (d < 2 && before + after > 0)) return false;
+      if (d < 2) continue;
+      whole.pads[d - 2] += before;
+      whole.pads[d] += after;
+    }
+    whole.inputs[0] = pad->inputs[0];
+    Builder build(graph_, node.origin);
+    Replace(node.output, HONE_TRY(build.Add(std::move(whole))));
+    return true;
   }
 
   Result<ValueId> ScaleWeight(Builder& build, const Node& layer, ValueId factor) {

@@ -77,6 +77,7 @@ std::vector<Operator> ResizingOperators();     // translate_resizing.cc
 std::vector<Operator> SamplingOperators();     // translate_sampling.cc
 std::vector<Operator> FunctionOperators();     // translate_functions.cc
 std::vector<Operator> WindowOperators();       // translate_windows.cc
+std::vector<Operator> TransposedOperators();   // translate_transposed.cc
 std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
 std::vector<Operator> QuantizedOperators();    // translate_quantized.cc
 std::vector<Operator> SelectionOperators();    // translate_selection.cc

@@ -293,33 +293,6 @@ Result<Outputs> Concat(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Add(std::move(node)))};
 }
 
-// Where an element beyond the borders comes from.
-int64_t Mirrored(const std::string& mode, int64_t at, int64_t extent) {
-  if (mode == "edge") return std::clamp<int64_t>(at, 0, extent - 1);
-  const int64_t period = mode == "wrap" ? extent : std::max<int64_t>(2 * (extent - 1), 1);
-  const int64_t within = (at % period + period) % period;
-  return within < extent ? within : period - within;
-}
-
-// Elements repeated, mirrored or wrapped around: a gather along each dimension that changes.
-Result<Outputs> PadFromWithin(OperatorCall& call, const std::string& mode, const Node& pad) {
-  if (mode != "edge" && mode != "reflect" && mode != "wrap") return call.build.Invalid("mode=" + mode);
-  ValueId x = call.In(0);
-  for (size_t d = 0; d < pad.extents.size(); ++d) {
-    const int64_t from = call.build.shape(x)[d], to = pad.extents[d];
-    if (from == to && pad.starts[d] == 0) continue;
-    if (from == 0 || to > (int64_t{1} << 24)) return call.build.Invalid(fmt::format("{} elements become {}", from, to));
-    std::vector<int64_t> indices;
-    for (int64_t at = 0; at < to; ++at) indices.push_back(Mirrored(mode, at - pad.starts[d], from));
-    Node gather;
-    gather.kind = NodeKind::kGather;
-    gather.axis = static_cast<int64_t>(d);
-    gather.inputs = {x, call.build.Constant(WholeNumbers(indices, {to}))};
-    x = HONE_TRY(call.build.Add(std::move(gather)));
-  }
-  return Outputs{x};
-}
-
 Result<Outputs> Pad(OperatorCall& call) {
   std::optional<std::vector<int64_t>> pads = HONE_TRY(call.AttributeOrInput("pads", 1));
   const Shape& x = call.shape(0);
@@ -342,8 +315,12 @@ Result<Outputs> Pad(OperatorCall& call) {
     node.starts[d] = before;
     node.extents[d] = x[d] + before + after;
   }
-  if (std::string mode = call.Text("mode", "constant"); mode != "constant") return PadFromWithin(call, mode, node);
-  if (call.Has(2)) {
+  if (std::string mode = call.Text("mode", "constant"); mode != "constant") {
+    if (mode != "edge" && mode != "reflect" && mode != "wrap") return call.build.Invalid("mode=" + mode);
+    for (size_t d = 0; d < x.size(); ++d)
+      if (x[d] == 0 && node.extents[d] > 0) return call.build.Invalid(fmt::format("dimension {} has no elements", d));
+    node.function = mode;
+  } else if (call.Has(2)) {
     std::optional<double> fill = call.build.graph().ScalarOf(call.In(2));
     if (!fill) return call.Undecided(2, "what it pads with");
     node.fill = *fill;

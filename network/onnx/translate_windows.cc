@@ -1,4 +1,4 @@
-// Windows over any number of dimensions, transposed convolutions and the pools that no kernel is written for. They run
+// Windows over any number of dimensions and the pools that no kernel is written for. They run
 // on the host.
 #include <fmt/format.h>
 
@@ -317,85 +317,6 @@ Result<Outputs> GlobalLpPool(OperatorCall& call) {
   return call.build.Host({"GlobalLpPool", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
-// The gradient of a convolution: each input element is spread over a window of the output.
-Result<Outputs> ConvTranspose(OperatorCall& call) {
-  const Shape x = call.shape(0), w = call.shape(1);
-  const int64_t groups = call.Whole("group", 1);
-  if (x.size() < 3 || w.size() != x.size() || groups < 1 || x[1] % groups != 0 || w[0] != x[1])
-    return call.build.Invalid(fmt::format("a weight of {} for {} in {} groups", ShapeText(w), ShapeText(x), groups));
-  const size_t rank = x.size() - 2;
-  WindowPlan plan;  // of the convolution that this is the gradient of: from its output, x, to its input
-  plan.to.assign(x.begin() + 2, x.end());
-  plan.window.assign(w.begin() + 2, w.end());
-  HONE_TRY(CheckWindow(call, plan.window));
-  plan.stride = call.Wholes("strides", std::vector<int64_t>(rank, 1));
-  plan.dilation = call.Wholes("dilations", std::vector<int64_t>(rank, 1));
-  std::vector<int64_t> pads = call.Wholes("pads", std::vector<int64_t>(2 * rank, 0));
-  const std::vector<int64_t> more = call.Wholes("output_padding", std::vector<int64_t>(rank, 0));
-  const std::vector<int64_t> wanted = call.Wholes("output_shape", {});
-  const std::string automatic = call.Text("auto_pad", "NOTSET");
-  if (plan.stride.size() != rank || plan.dilation.size() != rank || pads.size() != 2 * rank || more.size() != rank ||
-      (!wanted.empty() && wanted.size() != rank && wanted.size() != rank + 2))
-    return call.build.Invalid("strides, dilations, pads and the output's shape disagree about the dimensions");
-  for (size_t d = 0; d < rank; ++d) {
-    constexpr int64_t kMost = 1 << 30;
-    for (int64_t number : {plan.window[d], plan.stride[d], plan.dilation[d]})
-      if (number < 1 || number > kMost)
-        return call.build.Invalid(fmt::format("saw a window, stride or dilation of {}", number));
-    const int64_t full = plan.stride[d] * (plan.to[d] - 1) + more[d] + (plan.window[d] - 1) * plan.dilation[d] + 1;
-    int64_t before = pads[d], after = pads[rank + d], extent = 0;
-    const bool is_same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
-    if (!wanted.empty() || is_same) {
-      extent = wanted.empty() ? plan.to[d] * plan.stride[d] : wanted[wanted.size() - rank + d];
-      const int64_t total = std::max<int64_t>(full - extent, 0);
-      before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
-      after = total - before;
-    } else {
-      if (automatic == "VALID") before = after = 0;
-      extent = full - before - after;
-    }
-    if (extent < 1 || extent > kMost) return call.build.Invalid(fmt::format("an output of {} elements", extent));
-    plan.from.push_back(extent);
-    plan.before.push_back(before);
-    plan.after.push_back(after);
-  }
-  const int64_t out_group = w[1], channels = out_group * groups;
-  if (call.Has(2) && call.shape(2) != Shape{channels}) return call.build.Invalid("the bias is not one a channel");
-  const Shape shape = Joined(x[0], channels, plan.from);
-  HONE_TRY(CheckShape(shape));
-  const DType dtype = call.build.dtype(call.In(0));
-  if (!IsFloat(dtype)) return call.build.Unsupported("it convolves whole numbers");
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape);
-    const int64_t points = CountOf(plan.to), plane = CountOf(plan.from), taps = CountOf(plan.window);
-    const int64_t in_group = x[1] / groups;
-    if (in.size() > 2)
-      for (size_t i = 0; i < out.real.size(); ++i)
-        out.real[i] = in[2]->real[i / static_cast<size_t>(plane) % static_cast<size_t>(channels)];
-    for (int64_t n = 0; n < x[0]; ++n) {
-      for (int64_t p = 0; p < points; ++p) {
-        plan.ForEachTap(p, [&](int64_t tap, int64_t offset) {
-          for (int64_t c = 0; c < x[1]; ++c) {
-            const double value = in[0]->real[static_cast<size_t>((n * x[1] + c) * points + p)];
-            for (int64_t o = 0; o < out_group; ++o)
-              out.real[static_cast<size_t>((n * channels + c / in_group * out_group + o) * plane + offset)] +=
-                  value * in[1]->real[static_cast<size_t>((c * out_group + o) * taps + tap)];
-          }
-        });
-      }
-    }
-    return std::vector{std::move(out)};
-  };
-  std::vector<ValueId> inputs = {call.In(0), call.In(1)};
-  if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host(
-      {"ConvTranspose",
-       {{dtype, shape}},
-       compute,
-       static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
-      inputs);
-}
-
 Result<Outputs> MaxUnpool(OperatorCall& call) {
   const Shape x = call.shape(0);
   const size_t rank = x.size() < 3 ? 0 : x.size() - 2;
@@ -463,8 +384,7 @@ Result<Outputs> LocalResponse(OperatorCall& call) {
 }  // namespace
 
 std::vector<Operator> WindowOperators() {
-  return {{"ConvTranspose", 2, ConvTranspose},
-          {"LpPool", 1, PoolOfAnyRank},
+  return {{"LpPool", 1, PoolOfAnyRank},
           {"GlobalLpPool", 1, GlobalLpPool},
           {"MaxUnpool", 2, MaxUnpool},
           {"LRN", 1, LocalResponse}};

@@ -219,12 +219,28 @@ class Writer {
     return Made(node, fmt::format("{}({}, {})", f, a, b));  // min, max, pow
   }
 
+  // An index that may be beyond the borders, as the element that is there instead.
+  static std::string GoingOn(const Node& node, size_t d, const std::string& index, int64_t extent) {
+    const int64_t before = node.starts[d], after = node.extents[d] - before - extent, most = std::max(before, after);
+    if (before <= 0 && after <= 0) return index;
+    if (extent == 1) return "0";
+    if (node.function == "edge") return fmt::format("clamp({}, 0, {})", index, extent - 1);
+    if (node.function == "wrap") return fmt::format("({} % {})", index, extent);
+    const int64_t last = extent - 1;
+    if (most <= last) return fmt::format("({0} - abs({0} - abs({1})))", last, index);
+    return fmt::format("({0} - abs({0} - {1} % {2}))", last, index, 2 * last);
+  }
+
   Result<KernelTerm> Pad(const Node& node, const Indices& indices) {
     const Shape shape = graph_.shape(node.inputs[0]);
     Indices own = indices;
     std::string condition;
     for (size_t d = 0; d < own.size(); ++d) {
       own[d] = Shifted(indices[d], -node.starts[d]);
+      if (!node.function.empty()) {
+        own[d] = GoingOn(node, d, own[d], shape[d]);
+        continue;
+      }
       auto demand = [&](std::string part) { condition += (condition.empty() ? "" : " and ") + std::move(part); };
       if (node.starts[d] > 0) demand(fmt::format("{} >= {}", indices[d], node.starts[d]));
       if (node.extents[d] - node.starts[d] > shape[d])
