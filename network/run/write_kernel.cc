@@ -298,25 +298,56 @@ class Writer {
     return fmt::format("{} < {}", *name, extent);
   }
 
-  // A sum's outer variables, the inner ones, and with them the index of what is summed. A long sum is a sum of sums:
-  // each number would otherwise be added to ever larger ones, and rounding that leans one way grows with their count.
-  // Along the innermost dimension the lanes of a vector are as many sums already.
-  std::pair<std::string, std::string> Variables(const Node& node, const Shape& shape, Indices& own) {
+  bool IsSum(const Node& node) const {
+    return (node.function == "sum" || node.function == "mean") && IsFloat(graph_.dtype(node.output));
+  }
+
+  // A long sum is a sum of sums, of which there are so many: each number would otherwise be added to ever larger ones,
+  // and rounding that leans one way grows with their count. Along the innermost dimension the lanes of a vector are as
+  // many sums already. 1: it is not long.
+  int64_t PartsOf(const Node& node, const Shape& shape) const {
     constexpr int64_t kLongSum = 32, kLongRow = 4096;
-    std::string outer, inner, name;
-    const bool is_sum = (node.function == "sum" || node.function == "mean") && IsFloat(graph_.dtype(node.output));
     const auto last = static_cast<size_t>(node.axes.back());
-    if (const int64_t extent = shape[last];
-        is_sum && node.axes.size() == 1 && extent >= (last + 1 < shape.size() ? kLongSum : kLongRow)) {
-      auto parts = static_cast<int64_t>(std::sqrt(static_cast<double>(extent)));
-      while (extent % parts != 0) --parts;
-      if (parts > 1) {
-        outer = Variable(parts, &name);
-        own[last] = fmt::format("{}*{}", name, extent / parts);
-        inner = Variable(extent / parts, &name);
-        own[last] += " + " + name;
-        return {outer, inner};
-      }
+    const int64_t extent = shape[last];
+    if (!IsSum(node) || node.axes.size() > 1 || extent < (last + 1 < shape.size() ? kLongSum : kLongRow)) return 1;
+    auto parts = static_cast<int64_t>(std::sqrt(static_cast<double>(extent)));
+    while (extent % parts != 0) --parts;
+    return parts;
+  }
+
+  // The sums of a long sum down columns in a statement of its own, whose last axis is that of the columns.
+  Result<KernelTerm> SumOfColumns(const Node& node, const Indices& indices, int64_t parts) {
+    const auto axis = static_cast<size_t>(node.axes.front());
+    Shape shape = graph_.shape(node.inputs[0]);
+    const int64_t extent = shape[axis] / parts;
+    shape[axis] = parts;
+    Indices left = AllIndices(shape.size()), own = left;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] == 1) own[d] = "0";
+    std::string inner, outer, sums = fmt::format("s{}", reductions_);
+    const std::string over_inner = Variable(extent, &inner);
+    own[axis] = fmt::format("{}*{} + {}", left[axis], extent, inner);
+    const DType type = Wide(graph_.dtype(node.output));
+    KernelTerm x = HONE_TRY(At(node.inputs[0], own));
+    before_ += fmt::format("{0}: {1}[{2}] {0}[{3}] = sum({4}) ({5}) ", sums, Name(type), Extents(shape),
+                           fmt::join(left, ", "), over_inner, As(x, type));
+    const std::string over_outer = Variable(parts, &outer);
+    Indices read = indices;
+    read[axis] = outer;
+    return KernelTerm{fmt::format("(sum({}) {}[{}])", over_outer, sums, fmt::join(read, ", ")), type};
+  }
+
+  // A sum's outer variables, the inner ones, and with them the index of what is summed.
+  std::pair<std::string, std::string> Variables(const Node& node, const Shape& shape, Indices& own) {
+    std::string outer, inner, name;
+    const bool is_sum = IsSum(node);
+    if (const int64_t parts = PartsOf(node, shape); parts > 1) {
+      const auto last = static_cast<size_t>(node.axes.back());
+      outer = Variable(parts, &name);
+      own[last] = fmt::format("{}*{}", name, shape[last] / parts);
+      inner = Variable(shape[last] / parts, &name);
+      own[last] += " + " + name;
+      return {outer, inner};
     }
     for (int64_t axis : node.axes) {
       const auto d = static_cast<size_t>(axis);
@@ -332,16 +363,22 @@ class Writer {
     Indices own = indices;
     int64_t count = 1;
     for (int64_t axis : node.axes) count *= shape[static_cast<size_t>(axis)];
-    const auto [outer, inner] = Variables(node, shape, own);
     const DType type = graph_.dtype(node.output);
     const bool is_extreme = node.function == "max" || node.function == "min";
-    KernelTerm x = HONE_TRY(At(node.inputs[0], own));
-    x = {As(x, is_extreme ? x.type : Wide(type)), is_extreme ? x.type : Wide(type)};
     Word(node.function == "mean" ? "mean" : "reduce_" + node.function);
-    std::string f = node.function == "mean" ? "sum" : node.function;
-    std::string text = fmt::format("({}({}) ({}))", f, inner, x.text);
-    if (!outer.empty()) text = fmt::format("({}({}) {})", f, outer, text);
-    if (is_extreme) return KernelTerm{text, x.type};
+    std::string text;
+    const int64_t parts = PartsOf(node, shape);
+    if (parts > 1 && static_cast<size_t>(node.axes.back()) + 1 < shape.size()) {
+      text = HONE_TRY(SumOfColumns(node, indices, parts)).text;
+    } else {
+      const auto [outer, inner] = Variables(node, shape, own);
+      KernelTerm x = HONE_TRY(At(node.inputs[0], own));
+      x = {As(x, is_extreme ? x.type : Wide(type)), is_extreme ? x.type : Wide(type)};
+      std::string f = node.function == "mean" ? "sum" : node.function;
+      text = fmt::format("({}({}) ({}))", f, inner, x.text);
+      if (!outer.empty()) text = fmt::format("({}({}) {})", f, outer, text);
+      if (is_extreme) return KernelTerm{text, x.type};
+    }
     if (node.function != "mean") return Made(node, text);
     return Made(node, fmt::format("({} / {})", text, Literal(static_cast<double>(count), type)));
   }
