@@ -15,7 +15,7 @@ namespace {
 // Multiply-adds of a tile that is unrolled whole: the code stays within a few hundred instructions.
 constexpr int64_t kMostUnrolled = 200;
 
-constexpr int64_t kLargestWindow = 200;
+constexpr int64_t kLargestWindow = 200, kLargeWindow = 25;
 
 // The stage that pads the windowed operand for this stage alone; nullptr if there is none.
 const Stage* PadOf(const SchedulePlanner& planner, TensorId tensor) {
@@ -65,7 +65,8 @@ bool ScheduleWindow(SchedulePlanner& planner, const std::string& name) {
   const Stage* pad = PadOf(planner, data->tensor);
   const bool has_masks = planner.machine().has_masked_access;
   const bool is_padded = pad != nullptr;  // `pad` itself may be rewritten away
-  int64_t most_rows = registers / 5;
+  // More rows share what is loaded for a window of many.
+  int64_t most_rows = registers / (window >= kLargeWindow ? 4 : 5);
   std::string padded = pad ? planner.NameOf(*pad) : "";
   bool fits = pad && has_masks && extent <= planner.LanesFor(stage) &&
               window * std::min<int64_t>(row_extent, 3) <= kMostUnrolled;
