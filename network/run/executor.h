@@ -35,6 +35,12 @@ class Executor {
   virtual std::span<std::byte> Input(size_t i) = 0;
   virtual Result<std::span<const std::byte>> Output(size_t i) = 0;
 
+  // Has the next runs read an input, or write an output, where the caller keeps it; nullptr: in memory of the
+  // executor's own again. False where that cannot be: on a device, at an address that is no multiple of an element's
+  // size, for an output that is an input or a part of another value. Then it is in the executor's own memory.
+  virtual bool UseInput(size_t, const void*) { return false; }
+  virtual bool UseOutput(size_t, void*) { return false; }
+
   // Errors say which call failed: kInvalid, kLimit, kRunFailed. Inputs are taken when the first call runs.
   Result<void> Run() { return RunCalls(0, call_count()); }
   virtual Result<void> RunCalls(size_t begin, size_t end) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "network/run/host_call.h"
@@ -35,7 +36,32 @@ class HostExecutor : public Executor {
   }
 
   std::span<std::byte> Input(size_t i) override {
-    return {static_cast<std::byte*>(inputs_[i].get()), static_cast<size_t>(KernelBytes(graph_, graph_.inputs[i]))};
+    return {static_cast<std::byte*>(BaseOf(graph_.inputs[i])),
+            static_cast<size_t>(KernelBytes(graph_, graph_.inputs[i]))};
+  }
+
+  bool UseInput(size_t i, const void* data) override {
+    // What a run gave may be what the next one takes: it is read while new results are written over it.
+    const auto* at = static_cast<const char*>(data);
+    auto is_in = [&](const AlignedBytes& memory, int64_t bytes) {
+      const auto* begin = static_cast<const char*>(static_cast<const void*>(memory.get()));
+      return std::less_equal<>()(begin, at) && std::less<>()(at, begin + bytes);
+    };
+    bool is_own = is_in(memory_, arena_.bytes);
+    for (size_t own = 0; own < inputs_.size(); ++own)
+      is_own = is_own || is_in(inputs_[own], KernelBytes(graph_, graph_.inputs[own]));
+    // Nothing writes there: calls write what they compute.
+    return Use(graph_.inputs[i], is_own ? nullptr : const_cast<void*>(data));
+  }
+  bool UseOutput(size_t i, void* data) override {
+    const ValueId output = graph_.outputs[i];
+    const Place& place = plan_.place[output];
+    if (graph_.is_constant(output) || !offsets_.contains(place.root) || place.offset != 0 ||
+        KernelBytes(graph_, output) != KernelBytes(graph_, place.root))
+      return false;
+    for (size_t other = 0; other < graph_.outputs.size(); ++other)
+      if (other != i && plan_.place[graph_.outputs[other]].root == place.root) return false;
+    return Use(place.root, data);
   }
 
   Result<std::span<const std::byte>> Output(size_t i) override {
@@ -73,14 +99,25 @@ class HostExecutor : public Executor {
     std::vector<void*> operands;
   };
 
+  // Where a call has the address of a value that is no constant.
+  struct Reference {
+    size_t call, operand;
+    int64_t within;  // bytes behind the value that owns the memory
+  };
+
   Result<void> PrepareCalls(Client& client, const ExecutorOptions& options);
   Result<void*> ConstantData(ValueId value);
   Result<void*> Address(ValueId value);
+  Result<void*> OperandOf(size_t call, size_t operand, ValueId value);
+  void* BaseOf(ValueId root) const;
+  bool Use(ValueId root, void* data);
 
   AlignedBytes memory_;
   std::vector<AlignedBytes> inputs_;
   std::map<ValueId, AlignedBytes> constants_;
   std::vector<Call> calls_;
+  std::map<ValueId, std::vector<Reference>> references_;  // by the value that owns the memory
+  std::map<ValueId, void*> elsewhere_;                    // what the caller keeps
 };
 
 Result<void*> HostExecutor::ConstantData(ValueId value) {
@@ -95,18 +132,45 @@ Result<void*> HostExecutor::ConstantData(ValueId value) {
 Result<void*> HostExecutor::Address(ValueId value) {
   if (graph_.is_constant(value)) return ConstantData(value);
   const Place& place = plan_.place[value];
-  const int64_t within = place.offset * ByteSize(graph_.dtype(value));
-  auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), place.root);
-  if (input != graph_.inputs.end()) {
-    return static_cast<char*>(static_cast<void*>(inputs_[static_cast<size_t>(input - graph_.inputs.begin())].get())) +
-           within;
+  return static_cast<char*>(BaseOf(place.root)) + place.offset * ByteSize(graph_.dtype(value));
+}
+
+// As a call has it: it follows the value to where the caller keeps it.
+Result<void*> HostExecutor::OperandOf(size_t call, size_t operand, ValueId value) {
+  if (!graph_.is_constant(value)) {
+    const Place& place = plan_.place[value];
+    references_[place.root].push_back({call, operand, place.offset * ByteSize(graph_.dtype(value))});
   }
-  const auto owned = offsets_.find(place.root);
+  return Address(value);
+}
+
+// The memory of a value that owns some: an input, or a part of the arena.
+void* HostExecutor::BaseOf(ValueId root) const {
+  if (const auto found = elsewhere_.find(root); found != elsewhere_.end()) return found->second;
+  const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), root);
+  if (input != graph_.inputs.end()) return inputs_[static_cast<size_t>(input - graph_.inputs.begin())].get();
+  const auto owned = offsets_.find(root);
   if (owned == offsets_.end()) {  // of no elements, so that no call writes it
-    HONE_CHECK(KernelBytes(graph_, place.root) == 0);
+    HONE_CHECK(KernelBytes(graph_, root) == 0);
     return memory_.get();
   }
-  return static_cast<char*>(memory_.get()) + owned->second + within;
+  return static_cast<char*>(memory_.get()) + owned->second;
+}
+
+bool HostExecutor::Use(ValueId root, void* data) {
+  const bool fits = data != nullptr && reinterpret_cast<uintptr_t>(data) % ByteSize(graph_.dtype(root)) == 0;
+  const void* before = BaseOf(root);
+  elsewhere_.erase(root);
+  if (fits) elsewhere_[root] = data;
+  char* const base = static_cast<char*>(BaseOf(root));
+  if (base == before) return fits;
+  for (const Reference& reference : references_[root]) {
+    Call& call = calls_[reference.call];
+    call.operands[reference.operand] = base + reference.within;
+    if (call.handle != nullptr && call.buffers[reference.operand] != nullptr)
+      call.buffers[reference.operand] = base + reference.within;
+  }
+  return fits;
 }
 
 Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& options) {
@@ -114,8 +178,10 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
   for (const KernelCall& plan : plan_.calls) {
     Call call;
     if (plan.is_host()) {
-      for (ValueId input : plan.inputs) call.operands.push_back(HONE_TRY(Address(input)));
-      for (ValueId output : OutputsOf(graph_, plan)) call.operands.push_back(HONE_TRY(Address(output)));
+      std::vector<ValueId> values = plan.inputs;
+      for (ValueId output : OutputsOf(graph_, plan)) values.push_back(output);
+      for (ValueId value : values)
+        call.operands.push_back(HONE_TRY(OperandOf(calls_.size(), call.operands.size(), value)));
       calls_.push_back(std::move(call));
       continue;
     }
@@ -136,7 +202,7 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
     for (size_t i = 0; i < operands.size(); ++i) {
       ValueId value = i < plan.inputs.size() ? plan.inputs[i] : plan.output;
       HONE_CHECK(call.handle->BytesOf(static_cast<int>(i)) == KernelBytes(graph_, value));
-      void* address = HONE_TRY(Address(value));
+      void* address = HONE_TRY(OperandOf(calls_.size(), i, value));
       call.operands.push_back(address);
       call.buffers.push_back(operands[i].is_const ? nullptr : address);
       if (!operands[i].is_const) continue;

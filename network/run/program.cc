@@ -115,16 +115,17 @@ class ProgramVersion {
     return types;
   }
 
-  Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs) {
+  // `outputs`: where they may be written at once, one of the model each, or none.
+  Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
     ++runs_;
     if (!is_interpreted_ || runs_ > kSmallRuns) HONE_TRY(MakeKernels());
-    HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs));
+    HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
     std::map<std::string, TensorView> known;
     for (size_t i = 0; i < network_.outputs.size(); ++i) known[network_.outputs[i]] = results_[i];
     if (!network_.rest.nodes.empty()) HONE_TRY(RunRest(known));
-    std::vector<TensorView> outputs;
-    for (const OnnxValue& output : program_.model_.outputs) outputs.push_back(known.at(output.name));
-    return outputs;
+    std::vector<TensorView> results;
+    for (const OnnxValue& output : program_.model_.outputs) results.push_back(known.at(output.name));
+    return results;
   }
 
  private:
@@ -146,15 +147,33 @@ class ProgramVersion {
     }
   }
 
-  Result<void> Execute(const std::vector<TensorView>& inputs) {
-    for (size_t i = 0; i < read_.size(); ++i) {
-      const std::span<std::byte> to = executor_->Input(i);
-      HONE_CHECK(to.size() == inputs[read_[i]].bytes());
-      std::memcpy(to.data(), inputs[read_[i]].data, to.size());
+  // Where the caller wants the graph's output number i; nullptr: nowhere (the rest reads it), or over what is read.
+  void* PlaceOf(size_t i, const std::vector<TensorView>& inputs, std::span<void* const> outputs) const {
+    const Graph& graph = network_.graph;
+    if (i >= network_.outputs.size()) return nullptr;
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      if (program_.model_.outputs[o].name != network_.outputs[i]) continue;
+      const auto* begin = static_cast<const char*>(outputs[o]);
+      const auto bytes = static_cast<size_t>(KernelBytes(graph, graph.outputs[i]));
+      for (const TensorView& input : inputs) {
+        const auto* data = static_cast<const char*>(input.data);
+        if (begin < data + input.bytes() && data < begin + bytes) return nullptr;
+      }
+      return outputs[o];
     }
+    return nullptr;
+  }
+
+  Result<void> Execute(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
+    for (size_t i = 0; i < read_.size(); ++i) {
+      const TensorView& given = inputs[read_[i]];
+      HONE_CHECK(executor_->Input(i).size() == given.bytes());
+      if (!executor_->UseInput(i, given.data)) std::memcpy(executor_->Input(i).data(), given.data, given.bytes());
+    }
+    const Graph& graph = network_.graph;
+    for (size_t i = 0; i < graph.outputs.size(); ++i) (void)executor_->UseOutput(i, PlaceOf(i, inputs, outputs));
     HONE_TRY(executor_->Run());
     results_.clear();
-    const Graph& graph = network_.graph;
     for (size_t i = 0; i < graph.outputs.size(); ++i)
       results_.push_back(
           {graph.dtype(graph.outputs[i]), graph.shape(graph.outputs[i]), HONE_TRY(executor_->Output(i)).data()});
@@ -355,9 +374,9 @@ Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& input
   return versions_.front().second.get();
 }
 
-Result<std::vector<TensorView>> Program::Run(const std::vector<TensorView>& inputs) {
+Result<std::vector<TensorView>> Program::Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
   ProgramVersion* stage = HONE_TRY(VersionFor(inputs));
-  return stage->Run(inputs);
+  return stage->Run(inputs, outputs);
 }
 
 Result<std::vector<std::optional<TensorType>>> Program::Prepare(const std::vector<TensorView>& inputs) {

@@ -7,6 +7,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,9 +51,10 @@ class Program {
   static std::unique_ptr<Program> ForBody(OnnxModel model, std::shared_ptr<const ProgramContext> context);
   ~Program();
 
-  // Every input, in the model's order, and all outputs, which live until the next run. Errors of BuildNetwork,
-  // CheckComplete, Executor::Create and Executor::Run.
-  Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs);
+  // Every input, in the model's order, and all outputs, which live until the next run; both must stay until then.
+  // `outputs`: room for each, where those are of known shapes that are written there at once if they can be; none:
+  // memory of the program's. Errors of BuildNetwork, CheckComplete, Executor::Create and Executor::Run.
+  Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs = {});
 
   // Makes the version for these inputs, of which only the types are read, with its kernels, and says which types the
   // outputs have; nullopt for those that values decide which are computed.

@@ -151,8 +151,9 @@ Result<void> Session::Run(std::span<const void* const> inputs, std::span<void* c
   std::vector<TensorView> given;
   for (size_t i = 0; i < inputs.size(); ++i) given.push_back({inputs_[i].dtype, inputs_[i].shape, inputs[i]});
   MutexLock lock(mutex_);
-  const std::vector<TensorView> results = HONE_TRY(program_->Run(given));
-  for (size_t i = 0; i < outputs.size(); ++i) std::memcpy(outputs[i], results[i].data, results[i].bytes());
+  const std::vector<TensorView> results = HONE_TRY(program_->Run(given, outputs));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (results[i].data != outputs[i]) std::memcpy(outputs[i], results[i].data, results[i].bytes());
   return {};
 }
 

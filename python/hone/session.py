@@ -1,6 +1,7 @@
 """Whole networks from ONNX files."""
 import ctypes
 import os
+import sys
 import threading
 
 import numpy
@@ -72,6 +73,7 @@ class Session:
         if not self._handle:
             raise error.raised()
         self._path = os.fspath(path)
+        self._memory = ResultMemory()
         self._inputs, self._outputs = ([self._describe(is_output, i)
                                         for i in range(self._library.hone_network_count(self._handle, is_output))]
                                        for is_output in (0, 1))
@@ -101,7 +103,8 @@ class Session:
         if any(value.is_open() for value in self._inputs + self._outputs):
             results = self._compute(arrays)
             return [results[known.index(name)] for name in names] if names else results
-        results = [numpy.empty(value.shape, numpy.uint16 if value.is_bfloat16 else value.dtype) for value in self._outputs]
+        results = [self._memory.take(value.shape, numpy.uint16 if value.is_bfloat16 else value.dtype)
+                   for value in self._outputs]
         error = lib.ErrorStruct()
         if self._library.hone_network_run(self._handle, pointers(arrays), pointers(results), ctypes.byref(error)):
             raise error.raised()
@@ -173,6 +176,35 @@ class Session:
 
     def __repr__(self):
         return f"<hone.Session {self._path!r}>"
+
+
+class ResultMemory:
+    """Arrays for results, aligned for vectors. The memory of one that nobody holds any more is taken again: fresh memory
+    costs a fault a page, often more than what is computed."""
+    _ALIGNMENT, _MOST_KEPT, _SMALL = 64, 16, 1 << 15
+
+    def __init__(self):
+        self._kept = []
+        self._lock = threading.Lock()
+
+    def take(self, shape, dtype):
+        size = int(numpy.prod(shape, dtype=numpy.int64)) * numpy.dtype(dtype).itemsize
+        if size < self._SMALL or not hasattr(sys, "getrefcount"):
+            return numpy.empty(shape, dtype)
+        with self._lock:
+            raw = self._free(size + self._ALIGNMENT)
+            begin = -raw.ctypes.data % self._ALIGNMENT
+            return raw[begin:begin + size].view(dtype).reshape(shape)
+
+    def _free(self, size):
+        for place in range(len(self._kept)):
+            # The list's reference and the call's own; a result that lives has one through its base.
+            if self._kept[place].size == size and sys.getrefcount(self._kept[place]) == 2:
+                self._kept.append(self._kept.pop(place))
+                return self._kept[-1]
+        self._kept.append(numpy.empty(size, numpy.uint8))
+        del self._kept[:-self._MOST_KEPT]
+        return self._kept[-1]
 
 
 class NetworkValue(ctypes.Structure):

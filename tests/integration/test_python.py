@@ -11,6 +11,7 @@ import threading
 import unittest
 
 import harness
+import test_examples
 
 SOURCE = os.environ["HONE_SOURCE_DIR"]
 SANITIZED = os.environ.get("HONE_SANITIZE", "") != ""
@@ -275,6 +276,34 @@ class Python(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+    def test_results_that_are_kept_stay_as_they_are(self):
+        """Memory of results is taken again when nobody holds them any more, and inputs are read where they lie."""
+        path = os.path.join(self.directory.path, "relu.onnx")
+        with open(path, "wb") as file:
+            file.write(test_examples.onnx("Relu", ["x"], (64, 1024), 1))
+        with self.hone.Session(path, threads=1) as session:
+            given = [numpy.random.default_rng(i).standard_normal((64, 1024)).astype(numpy.float32) for i in range(8)]
+            kept = [session.run(each)[0] for each in given]
+            part = session.run(given[0])[0][3:5]  # a view holds the memory, too
+            for each in given[1:]:
+                session.run(each)
+            for each, result in zip(given, kept):
+                numpy.testing.assert_array_equal(result, numpy.maximum(each, 0))
+            numpy.testing.assert_array_equal(part, numpy.maximum(given[0][3:5], 0))
+            places = {session.run(given[0])[0].ctypes.data for _ in range(5)}
+            self.assertEqual(len(places), 1)
+            # Not aligned, not dense, and the result's own memory.
+            raw = numpy.zeros(64 * 1024 * 4 + 4, numpy.uint8)
+            odd = raw[4:].view(numpy.float32).reshape(64, 1024)
+            odd[...] = given[1]
+            numpy.testing.assert_array_equal(session.run(odd)[0], numpy.maximum(given[1], 0))
+            wide = numpy.zeros((64, 2048), numpy.float32)
+            wide[:, ::2] = given[2]
+            numpy.testing.assert_array_equal(session.run(wide[:, ::2])[0], numpy.maximum(given[2], 0))
+            again = session.run(given[3])[0]
+            again -= 1
+            numpy.testing.assert_array_equal(session.run(again)[0], numpy.maximum(numpy.maximum(given[3], 0) - 1, 0))
 
     def test_a_list_is_warmed(self):
         with tempfile.TemporaryDirectory() as folder:
