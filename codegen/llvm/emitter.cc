@@ -13,6 +13,7 @@
 #include "base/generated_code.h"
 #include "codegen/llvm/function_emitter.h"
 #include "codegen/llvm/object.h"
+#include "codegen/lower/split_guards.h"
 
 namespace hone {
 namespace {
@@ -199,7 +200,8 @@ Result<llvm::Function*> BodyEmitter::EmitEntry(const std::string& name, bool ext
   std::vector<NestFunction> nests;
   std::vector<llvm::Function*> bodies;
   for (size_t i = 0; i < program_.entry.size(); ++i) {
-    nests.push_back(HONE_TRY(EmitNest(*program_.entry[i], prefix_ + "nest" + std::to_string(i))));
+    const StmtPtr nest = SplitGuardedLoops(program_, *program_.entry[i]);
+    nests.push_back(HONE_TRY(EmitNest(*nest, prefix_ + "nest" + std::to_string(i))));
     bodies.push_back(nests.back().parallel ? EmitWorkerBody(nests.back(), prefix_ + "body" + std::to_string(i))
                                            : nullptr);
   }

@@ -313,8 +313,10 @@ void DivideRows(SchedulePlanner& planner, const std::string& name, const std::ve
 }
 
 // Where the operands outgrow the second-level cache, they are fetched ahead of the pass that reads them first: the
-// passes that follow a row's first one read nothing, and leave memory idle.
-void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<const std::string> group) {
+// passes that follow a row's first one read nothing, and leave memory idle. A single pass never does, and a processor
+// fetches ahead of it by itself.
+void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<const std::string> group,
+                  bool is_single_pass) {
   constexpr int64_t kUsualAhead = 4096;
   const Kernel& kernel = planner.kernel();
   int64_t bytes = 0;
@@ -332,7 +334,8 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
     first_reads.emplace_back(tensor.name, planner.NameOf(reader));
   }
   if (bytes <= planner.machine().l2_bytes || first_reads.empty()) return;
-  const int64_t ahead = planner.Choose(name, kPrefetch, {0, 1024, kUsualAhead, 16384}, kUsualAhead);
+  const int64_t ahead =
+      planner.Choose(name, kPrefetch, {0, 1024, kUsualAhead, 16384}, is_single_pass ? 0 : kUsualAhead);
   if (ahead == 0) return;
   for (const auto& [tensor, stage] : first_reads) planner.Prefetch(tensor, stage, ahead);
   planner.Took("prefetch", name,
@@ -385,6 +388,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   }
   if (rows == out.axes.size() && group.size() == 1 && ReducesColumns(planner, planner.StageNamed(group[0])))
     return planner.Refuse("rows", name, kByColumns);
+  const bool is_single_pass = group.size() == 1;
   const size_t before = planner.scheduled().size();
   RowCost cost = CostOf(planner, group, rows);
   const std::optional<OnlineNames> online = TakeOnline(planner, name, group, rows, cost.bytes);
@@ -403,7 +407,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
       planner.ChooseIf(name, {"divided_rows", "workers share a row: for fewer rows than workers"},
                        row_count < planner.machine().cores)) {
     DivideRows(planner, name, group, rows, *online, cost.work * row_count);
-    PrefetchRows(planner, name, planner.scheduled().subspan(before));
+    PrefetchRows(planner, name, planner.scheduled().subspan(before), false);
     return true;
   }
   const bool scalar_rows = rows == out.axes.size();
@@ -463,7 +467,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   for (const std::string& g : group)
     if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false);
   planner.MarkScheduled(name);
-  PrefetchRows(planner, name, planner.scheduled().subspan(before));
+  PrefetchRows(planner, name, planner.scheduled().subspan(before), is_single_pass);
   planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");
   return true;
 }
