@@ -13,6 +13,8 @@ namespace {
 
 // Vectors of a padded row that are still unrolled.
 constexpr int64_t kPaddedRowVectors = 26;
+// Of the last axis: so little to do that working out where it lies would take longer.
+constexpr int64_t kShortRow = 4;
 
 }  // namespace
 
@@ -60,6 +62,14 @@ bool ScheduleElementwise(SchedulePlanner& planner, const std::string& name) {
   order.push_back(last + ".1");
   order.push_back(last + ".2");
   planner.Reorder(name, order);
+  // Loops over all axes but a short last one are not made one, whose trips would each take their indices apart.
+  if (extent <= kShortRow && outer.size() > 1) {
+    const int64_t inner = planner.Extent(stage.axes[stage.axes.size() - 2]);
+    if (tasks / inner >= 2 * planner.machine().cores) {
+      outer.pop_back();
+      tasks /= inner;
+    }
+  }
   double work = 1;
   Walk(stage.body, [&](const Expr& e) { work += planner.machine().vector_operation.Of(e.op()); });
   planner.Parallelize(name, outer, tasks, static_cast<double>(points) / static_cast<double>(lanes) * work * 2);
