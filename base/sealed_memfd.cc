@@ -44,6 +44,10 @@ Result<ReadOnlyMapping> ReadOnlyMapping::Map(int fd, size_t size) {
   return mapping;
 }
 
+void ReadOnlyMapping::ForgetPages() const {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 Result<SealedMemfd> SealedMemfd::Create(std::span<const std::byte> bytes, const std::string& name) {
   if (bytes.size() > kMaxBytes)
     return Error{ErrorKind::kLimit, fmt::format("{} bytes for a memfd, the limit is {}", bytes.size(), kMaxBytes), ""};

@@ -24,6 +24,9 @@ class ReadOnlyMapping {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+  // The pages that were read do not count as this process' until they are read again. Of files, not of memfds.
+  void ForgetPages() const;
+
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;

@@ -100,21 +100,6 @@ Result<std::vector<Fingerprint>> CacheImpl::FindByPrefix(std::string_view hex_di
   return found;
 }
 
-Result<Fingerprint> ScheduleCache::Resolve(std::string_view hex_digits) {
-  constexpr size_t kShown = 4;
-  std::vector<Fingerprint> found = HONE_TRY(FindByPrefix(hex_digits, kShown + 1));
-  if (found.size() == 1) return found[0];
-  if (found.empty())
-    return Error{ErrorKind::kNotFound, fmt::format("no kernel's fingerprint begins with {}; see `hone ls`", hex_digits),
-                 ""};
-  std::vector<std::string> names;
-  for (const Fingerprint& fingerprint : found) names.push_back(names.size() < kShown ? fingerprint.Hex() : "…");
-  return Error{ErrorKind::kInvalid,
-               fmt::format("{} is the beginning of several fingerprints: {}; give more digits", hex_digits,
-                           fmt::join(names, ", ")),
-               ""};
-}
-
 Result<std::vector<ClassSummary>> CacheImpl::Classes() {
   std::map<Fingerprint, ClassSummary> classes;
   store_->Scan(Family::kKernels, std::string(1, kClassTag),

@@ -18,6 +18,18 @@ Result<std::chrono::nanoseconds> ReadDuration(ByteReader& in) {
 
 }  // namespace
 
+std::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kTimed: return "timed";
+    case Verdict::kNotBuilt: return "not built";
+    case Verdict::kCrashed: return "crashed";
+    case Verdict::kTimedOut: return "timed out";
+    case Verdict::kWrong: return "wrong";
+    case Verdict::kDisturbed: return "disturbed";
+  }
+  return "";
+}
+
 std::string EncodeTrial(const TrialRecord& trial) {
   ByteWriter out;
   out.String(std::string_view(trial.choices).substr(0, kChoicesLimit));

@@ -12,10 +12,21 @@
 
 namespace hone {
 
+// What became of a candidate. Stored in the log of trials: never reuse a number.
+enum class Verdict : uint8_t {
+  kTimed = 1,
+  kNotBuilt = 2,   // the builder refused it, crashed on it or took too long
+  kCrashed = 3,    // its code did: a forbidden call, a stray access
+  kTimedOut = 4,   // its code ran for ever, or so much slower than the best that it was stopped
+  kWrong = 5,      // its code computes something else
+  kDisturbed = 6,  // the machine was never quiet enough
+};
+std::string_view VerdictName(Verdict verdict);  // "timed", "not built" …
+
 struct TrialRecord {
   std::string choices;               // codegen/rules/choices.h; "" is the default schedule
   uint64_t program = 0;              // hash of the lowered program
-  uint8_t verdict = 0;               // tuner/measure.h: Verdict's number
+  uint8_t verdict = 0;               // a Verdict's number; of a later hone maybe another
   std::chrono::nanoseconds time{0};  // of a call, median; 0 unless it was timed
   std::chrono::nanoseconds noise{0};
   WallTime at{};

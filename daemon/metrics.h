@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cache/trial.h"
 #include "client/protocol/protocol.h"
-#include "tuner/measure.h"
 
 namespace hone {
 

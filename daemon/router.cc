@@ -1,12 +1,9 @@
 #include "daemon/router.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "base/bytes.h"
@@ -15,92 +12,16 @@
 namespace hone {
 namespace {
 
-using Body = std::span<const std::byte>;
-using Route = void (*)(Services& services, Answers& answers, const Asked& asked, Body body);
-
-// nullopt: it was refused.
-template <typename Request>
-std::optional<Request> Read(Services& services, const Asked& asked, Body body) {
-  Result<Request> request = DecodeBody<Request>(body);
-  if (request) return *std::move(request);
-  ++services.metrics.bad_frames;
-  asked.Refuse(request.error());
-  return std::nullopt;
+// "" if there is no such request.
+std::string_view NameOf(MessageType type) {
+  switch (type) {
+#define HONE_NAME(name, number, replies) \
+  case MessageType::k##name: return #name;
+    HONE_REQUESTS(HONE_NAME)
+#undef HONE_NAME
+    default: return "";
+  }
 }
-
-// What brings code along is for the user whose honed this is, and root.
-template <typename Request>
-constexpr bool kForOwners = std::is_same_v<Request, UploadRequest> || std::is_same_v<Request, ImportRequest>;
-
-// Whether it was refused because of who asks.
-template <typename Request>
-bool IsForOthers(const Asked& asked) {
-  if constexpr (!kForOwners<Request>) return false;
-  const uid_t uid = asked.peer->client().uid;
-  if (uid == geteuid() || uid == 0) return false;
-  asked.Refuse(
-      {ErrorKind::kInvalid, fmt::format("only uid {}, whose honed this is, and root may import", geteuid()), "honed"});
-  return true;
-}
-
-template <typename Request, auto answer>
-void InLoop(Services& services, Answers&, const Asked& asked, Body body) {
-  std::optional<Request> request = Read<Request>(services, asked, body);
-  if (request) answer(services, asked, *std::move(request));
-}
-
-template <typename Request, auto answer, auto lane>
-void Once(Services& services, Answers& answers, const Asked& asked, Body body) {
-  static_assert(MessageTraits<Request>::kReplies == Replies::kOne);
-  if (IsForOthers<Request>(asked)) return;
-  std::optional<Request> read = Read<Request>(services, asked, body);
-  if (!read) return;
-  answers.Push(lane(*read), asked.peer, asked.request_id, body.size(),
-               [&admin = services.admin, request = *std::move(read)](const std::stop_token&) {
-                 Result<ReplyTo<Request>> reply = answer(admin, request);
-                 return reply ? AnswerPart::Of(*reply) : AnswerPart::Failed(reply.error());
-               });
-}
-
-template <typename Request, auto answer, auto lane>
-void InParts(Services& services, Answers& answers, const Asked& asked, Body body) {
-  static_assert(MessageTraits<Request>::kReplies == Replies::kMany);
-  if (IsForOthers<Request>(asked)) return;
-  std::optional<Request> request = Read<Request>(services, asked, body);
-  if (!request) return;
-  answers.Push(lane(*request), asked.peer, asked.request_id, body.size(),
-               [next = answer(services.admin, *request)](const std::stop_token& stop) {
-                 Result<ReplyTo<Request>> part = next(stop);
-                 return part ? AnswerPart::Of(*part, part->more) : AnswerPart::Failed(part.error());
-               });
-}
-
-struct Row {
-  MessageType type;
-  Route route;
-};
-
-#define HONE_LANE(name, lane) [](const name##Request& request [[maybe_unused]]) { return lane; }
-#define HONE_IN_LOOP(name) {MessageType::k##name, InLoop<name##Request, Answer##name>},
-#define HONE_ONCE(name, lane) {MessageType::k##name, Once<name##Request, Answer##name, HONE_LANE(name, lane)>},
-#define HONE_IN_PARTS(name, lane) {MessageType::k##name, InParts<name##Request, Answer##name, HONE_LANE(name, lane)>},
-constexpr Row kTable[] = {HONE_ROUTES(HONE_IN_LOOP, HONE_ONCE, HONE_IN_PARTS)};
-#undef HONE_IN_PARTS
-#undef HONE_ONCE
-#undef HONE_IN_LOOP
-#undef HONE_LANE
-
-// nullptr: there is no such request.
-constexpr Route RouteOf(MessageType type) {
-  for (const Row& row : kTable)
-    if (row.type == type) return row.route;
-  return nullptr;
-}
-
-#define HONE_ROUTED(name, number, replies) \
-  static_assert(RouteOf(MessageType::k##name) != nullptr, #name " has no row in HONE_ROUTES");
-HONE_REQUESTS(HONE_ROUTED)
-#undef HONE_ROUTED
 
 Error OnlyLooks(std::string_view what) {
   return {ErrorKind::kUnsupported, fmt::format("a cache is only inspected here; start honed to {}", what), "honed"};
@@ -111,7 +32,14 @@ Error OnlyLooks(std::string_view what) {
 void Router::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
   const Asked asked{peer, header.request_id};
   if (header.type == MessageType::kGet && AnswerFromMemory(asked, body)) return;
-  if (Route route = RouteOf(header.type)) return route(services_, answers_, asked, body);
+  for (const Route& route : routes_)
+    if (route.type == header.type) return route.answer(services_, answers_, asked, body);
+  if (std::string_view name = NameOf(header.type); !name.empty())
+    return asked.Refuse({ErrorKind::kUnsupported,
+                         fmt::format("{} is nothing that this daemon does, which has no compiler: it serves what "
+                                     "bundles hold; ask honed on the machine that they come from",
+                                     name),
+                         "honed-edge"});
   ++services_.metrics.bad_frames;
   asked.Refuse(
       {ErrorKind::kUnsupported, fmt::format("no request has the number {}", static_cast<int>(header.type)), "frame"});

@@ -13,7 +13,8 @@ namespace hone {
 // Used by the event loop's thread alone.
 class Router : public FrameHandler {
  public:
-  Router(EventLoop& loop, Services services) : services_(services), answers_(loop, services.metrics) {}
+  Router(EventLoop& loop, Services services, std::span<const Route> routes)
+      : services_(services), routes_(routes), answers_(loop, services.metrics) {}
   ~Router() override { Close(); }
 
   void OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) override;
@@ -32,6 +33,7 @@ class Router : public FrameHandler {
   bool AnswerFromMemory(const Asked& asked, std::span<const std::byte> body);
 
   Services services_;
+  const std::span<const Route> routes_;
   Answers answers_;  // last: its threads end before what they use goes
 };
 

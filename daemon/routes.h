@@ -3,14 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <stop_token>
 
 #include "base/clock.h"
 #include "client/protocol/protocol.h"
 #include "daemon/inspect/admin.h"
 #include "daemon/metrics.h"
-#include "daemon/refine/tuning.h"
 #include "daemon/serve/answers.h"
+#include "daemon/serve/compilations.h"
 #include "daemon/serve/hot_set.h"
 #include "daemon/serve/misses.h"
 #include "daemon/serve/notify.h"
@@ -23,7 +24,7 @@ namespace hone {
 struct Services {
   HotSet& hot;
   Misses* misses;
-  Tuning* tuning;
+  Searcher* tuning;
   Notifier* notifier;
   Admin& admin;
   Metrics& metrics;
@@ -42,26 +43,33 @@ struct Asked {
 template <typename Reply>
 using NextPart = std::function<Result<Reply>(const std::stop_token& stop)>;
 
+// A daemon that only serves, from code that it was given, answers these.
+//
 // IN_LOOP(X): in the loop's thread. Sees to it that the request is answered, now or later.
 //   void AnswerX(Services&, const Asked&, XRequest)
 // ONCE(X, lane): in a thread of the lane, which may depend on the `request`.
 //   Result<XReply> AnswerX(Admin&, const XRequest&)
 // IN_PARTS(X, lane): what it returns is called in a thread of the lane until there is no more.
 //   NextPart<XReply> AnswerX(Admin&, const XRequest&)
+#define HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS) \
+  IN_LOOP(Hello)                                     \
+  IN_LOOP(Get)                                       \
+  IN_LOOP(Watch)                                     \
+  IN_LOOP(Calls)                                     \
+  ONCE(Status, Lane::kQuick)                         \
+  ONCE(Health, Lane::kQuick)                         \
+  ONCE(Stats, Lane::kQuick)                          \
+  ONCE(Missing, Lane::kQuick)                        \
+  ONCE(Show, Lane::kQuick)                           \
+  IN_PARTS(List, Lane::kList)
+
+// The others need what makes code, or a cache that can be changed.
 #define HONE_ROUTES(IN_LOOP, ONCE, IN_PARTS)                               \
-  IN_LOOP(Hello)                                                           \
-  IN_LOOP(Get)                                                             \
+  HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS)                             \
   IN_LOOP(Tune)                                                            \
   IN_LOOP(Stop)                                                            \
-  IN_LOOP(Watch)                                                           \
-  IN_LOOP(Calls)                                                           \
-  ONCE(Status, Lane::kQuick)                                               \
-  ONCE(Health, Lane::kQuick)                                               \
-  ONCE(Stats, Lane::kQuick)                                                \
   ONCE(Top, Lane::kQuick)                                                  \
-  ONCE(Show, Lane::kQuick)                                                 \
   ONCE(Edit, Lane::kQuick)                                                 \
-  IN_PARTS(List, Lane::kList)                                              \
   IN_PARTS(Verify, Lane::kWork)                                            \
   ONCE(Text, request.what == TextKind::kCode ? Lane::kWork : Lane::kQuick) \
   ONCE(TargetText, Lane::kWork)                                            \
@@ -78,5 +86,13 @@ HONE_ROUTES(HONE_IN_LOOP, HONE_ONCE, HONE_IN_PARTS)
 #undef HONE_IN_LOOP
 #undef HONE_ONCE
 #undef HONE_IN_PARTS
+
+// What a frame of a type leads to.
+struct Route {
+  MessageType type;
+  void (*answer)(Services& services, Answers& answers, const Asked& asked, std::span<const std::byte> body);
+};
+std::span<const Route> AllRoutes();
+std::span<const Route> ServingRoutes();  // of a daemon that makes no code
 
 }  // namespace hone

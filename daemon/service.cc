@@ -23,6 +23,7 @@
 #include "daemon/free_memory.h"
 #include "daemon/idle_exit.h"
 #include "daemon/inspect/admin.h"
+#include "daemon/inspect/insight.h"
 #include "daemon/metrics_port.h"
 #include "daemon/refine/idle_loop.h"
 #include "daemon/refine/tuning.h"
@@ -229,10 +230,12 @@ class Service {
       tuning_->SetOnWork([this] { idle_->Interrupt(); });
       admin_->idle_facts = [this] { return std::pair(idle_->state(), idle_->task()); };
     }
-    admin_->insight.SetModel([this](std::string_view kind) { return model_->ToAsk(kind); });
+    insight_ = std::make_unique<Insight>(*cache_, path_->devices());
+    insight_->SetModel([this](std::string_view kind) { return model_->ToAsk(kind); });
+    admin_->insight = insight_.get();
     if (!inspects()) admin_->top = [this] { return Top(); };
     router_ = std::make_unique<Router>(
-        loop_, Services{*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_});
+        loop_, Services{*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_}, AllRoutes());
     server_ = std::make_unique<Server>(loop_, *router_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
       server_->Adopt(UniqueFd(options_.inspect));
@@ -423,6 +426,7 @@ class Service {
   std::unique_ptr<SharedModel> model_;
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<Admin> admin_;
+  std::unique_ptr<Insight> insight_;
   std::unique_ptr<Tuning> tuning_;
   std::unique_ptr<IdleLoop> idle_;
   std::unique_ptr<Notifier> notifier_;

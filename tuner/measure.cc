@@ -96,18 +96,6 @@ Result<void> LetDriftReference(Evaluator& evaluator, SealedMemfd code, const Mea
 
 }  // namespace
 
-std::string_view VerdictName(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kTimed: return "timed";
-    case Verdict::kNotBuilt: return "not built";
-    case Verdict::kCrashed: return "crashed";
-    case Verdict::kTimedOut: return "timed out";
-    case Verdict::kWrong: return "wrong";
-    case Verdict::kDisturbed: return "disturbed";
-  }
-  return "";
-}
-
 Result<std::vector<Trial>> MeasureBatch(Evaluator& evaluator, std::vector<Candidate> candidates, MeasureOptions options,
                                         std::stop_token stop, const std::function<void(const Trial&)>& on_trial) {
   const size_t count = candidates.size();

@@ -10,22 +10,12 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/trial.h"
 #include "tuner/drift_reference.h"
 #include "tuner/evaluator.h"
 #include "tuner/space.h"
 
 namespace hone {
-
-// What became of a candidate. Stored in the log of trials: never reuse a number.
-enum class Verdict : uint8_t {
-  kTimed = 1,
-  kNotBuilt = 2,   // the builder refused it, crashed on it or took too long
-  kCrashed = 3,    // its code did: a forbidden call, a stray access
-  kTimedOut = 4,   // its code ran for ever, or so much slower than the best that it was stopped
-  kWrong = 5,      // its code computes something else
-  kDisturbed = 6,  // the machine was never quiet enough
-};
-std::string_view VerdictName(Verdict verdict);  // "timed", "not built" …
 
 struct Trial {
   Candidate candidate;

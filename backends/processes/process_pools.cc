@@ -79,7 +79,7 @@ Result<void> CheckDescriptors(const WorkerPoolsOptions& options) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
-  const int children = std::max(options.builders.builders, 1) + std::max(options.runners.runners, 1);
+  const int children = std::max(options.builders.builders, 0) + std::max(options.runners.runners, 1);
   const uint64_t open = ListDirectory("/proc/self/fd").value_or(std::vector<std::string>()).size();
   const uint64_t needed = open + static_cast<uint64_t>(children * kDescriptorsPerChild + kSpareDescriptors);
   if (limit.rlim_max >= needed) return {};
@@ -108,32 +108,36 @@ class ProcessWorkerPools : public WorkerPools {
   }
   Result<std::unique_ptr<Evaluator>> MakeEvaluator(const std::string& kernel, const Target& target,
                                                    const std::stop_token& stop) override {
+    if (!builders_) return NoCompiler();
     return MakeProcessEvaluator(*builders_, *runners_, builds_at_once_, kernel, target, idle_group_, stop);
   }
   Result<BuiltArtifact> Build(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
+    if (!builders_) return NoCompiler();
     return builders_->Build(request, deadline, stop);
   }
   Result<std::string> Explain(const BuildRequest& request, Deadline deadline, const std::stop_token& stop) override {
+    if (!builders_) return NoCompiler();
     return builders_->Explain(request, deadline, stop);
   }
-  BuilderPoolStats BuilderStats() const override { return builders_->Stats(); }
+  BuilderPoolStats BuilderStats() const override { return builders_ ? builders_->Stats() : BuilderPoolStats{}; }
   RunnerPoolStats RunnerStats() const override { return runners_->Stats(); }
   std::vector<Confinement> Confinements() const override {
-    std::vector<Confinement> found = builders_->Confinements();
+    std::vector<Confinement> found;
+    if (builders_) found = builders_->Confinements();
     for (Confinement& confinement : runners_->Confinements()) found.push_back(std::move(confinement));
     return found;
   }
   void Pause() override {
-    builders_->Pause();
+    if (builders_) builders_->Pause();
     runners_->Pause();
   }
   void Resume() override {
-    builders_->Resume();
+    if (builders_) builders_->Resume();
     runners_->Resume();
   }
   void Shutdown() override {
     herald_.request_stop();
-    builders_->Shutdown();
+    if (builders_) builders_->Shutdown();
     runners_->Shutdown();
   }
 
@@ -145,7 +149,7 @@ class ProcessWorkerPools : public WorkerPools {
     Mutex mutex;
     CondVar stopped;
     MutexLock lock(mutex);
-    for (bool builder = false, runner = false; !(builder && runner) && !stop.stop_requested();
+    for (bool builder = !builders_, runner = false; !(builder && runner) && !stop.stop_requested();
          stopped.WaitFor(mutex, kLook, stop)) {
       for (const Confinement& confinement : Confinements()) {
         (confinement.child == "builder" ? builder : runner) = true;
@@ -155,7 +159,9 @@ class ProcessWorkerPools : public WorkerPools {
     }
   }
 
-  const std::unique_ptr<BuilderPool> builders_;
+  static Error NoCompiler() { return {ErrorKind::kUnsupported, "there is no compiler on this device", ""}; }
+
+  const std::unique_ptr<BuilderPool> builders_;  // nullptr: nothing is built
   const std::unique_ptr<RunnerPool> runners_;
   const int builds_at_once_;
   const IdleGroup* const idle_group_;
@@ -166,7 +172,8 @@ class ProcessWorkerPools : public WorkerPools {
 
 Result<std::unique_ptr<WorkerPools>> StartProcessPools(const WorkerPoolsOptions& options) {
   HONE_TRY(CheckDescriptors(options));
-  std::unique_ptr<BuilderPool> builders = HONE_TRY(BuilderPool::Start(options.builders));
+  std::unique_ptr<BuilderPool> builders;
+  if (options.builders.builders > 0) builders = HONE_TRY(BuilderPool::Start(options.builders));
   std::unique_ptr<RunnerPool> runners = HONE_TRY(RunnerPool::Start(options.runners));
   return std::unique_ptr<WorkerPools>(
       std::make_unique<ProcessWorkerPools>(std::move(builders), std::move(runners), options));

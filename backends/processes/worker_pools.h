@@ -62,9 +62,10 @@ struct WorkerPoolsOptions {
   const IdleGroup* idle_group = nullptr;  // where searches think
 };
 
-// Builder and runner processes; both are started now. Once they have locked themselves in, the log says what holds
-// them; what should and does not is a warning, once for all pools of this process. kLimit if this process may not
-// open as many descriptors as they take; the message says how many that are.
+// Builder (unless that is 0 of them: then nothing can be built) and runner processes; all are started now. Once they
+// have locked themselves in, the log says what holds them; what should and does not is a warning, once for all pools of
+// this process. kLimit if this process may not open as many descriptors as they take; the message says how many that
+// are.
 Result<std::unique_ptr<WorkerPools>> StartProcessPools(const WorkerPoolsOptions& options);
 
 using StartWorkerPools = std::function<Result<std::unique_ptr<WorkerPools>>()>;

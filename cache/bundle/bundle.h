@@ -70,6 +70,12 @@ struct BundleEntry {
   uint64_t calls = 0;      // how often the kernel was asked for where this comes from
 };
 
+// Where an entry lies: by it one can be read without the others.
+struct EntryPlace {
+  uint32_t frame = 0;   // of the manifest's
+  uint32_t offset = 0;  // in its unpacked bytes
+};
+
 // 1 to 64 letters, digits and "._+-", the first no dot: it names no path, and is shown as it is.
 bool IsBundleName(std::string_view name);
 
@@ -97,6 +103,9 @@ class Bundle {
   // The records, in the order of their keys, until `visit` fails. kCorrupt, kLimit, or the error of `visit`. That each
   // artifact is named by a record, and each that is named is there, is known when it succeeds.
   Result<void> ForEachEntry(const std::function<Result<void>(BundleEntry&&)>& visit) const;
+  Result<void> ForEachPlacedEntry(const std::function<Result<void>(BundleEntry&&, EntryPlace)>& visit) const;
+  // One that ForEachPlacedEntry visited. kCorrupt.
+  Result<BundleEntry> EntryAt(const EntryPlace& place) const;
   // Unpacked, its digest checked. kNotFound if there is none.
   Result<std::vector<std::byte>> Artifact(const Digest256& content) const;
   bool HasArtifact(const Digest256& content) const { return FindArtifact(content) != nullptr; }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/envelope.h"
 #include "cache/bundle/bundle.h"
 #include "cache/keys.h"
@@ -120,6 +121,10 @@ Result<void> Bundle::CheckFrames() const {
 }
 
 Result<void> Bundle::ForEachEntry(const std::function<Result<void>(BundleEntry&&)>& visit) const {
+  return ForEachPlacedEntry([&](BundleEntry&& entry, EntryPlace) { return visit(std::move(entry)); });
+}
+
+Result<void> Bundle::ForEachPlacedEntry(const std::function<Result<void>(BundleEntry&&, EntryPlace)>& visit) const {
   uint64_t records = 0;
   std::string last_key;
   std::set<Digest256> named;
@@ -127,6 +132,8 @@ Result<void> Bundle::ForEachEntry(const std::function<Result<void>(BundleEntry&&
     if (frame.kind != FrameKind::kRecords) continue;
     const std::string unpacked = HONE_TRY(Unpack(frame.packing, Stored(frame), frame.unpacked));
     for (ByteReader in(unpacked); in.left() > 0;) {
+      const EntryPlace place{static_cast<uint32_t>(&frame - manifest_.frames.data()),
+                             static_cast<uint32_t>(unpacked.size() - in.left())};
       BundleEntry entry = HONE_TRY(ReadEntry(in));
       std::string key = RecordKey(entry.record.key);
       if (records > 0 && key <= last_key)
@@ -146,7 +153,7 @@ Result<void> Bundle::ForEachEntry(const std::function<Result<void>(BundleEntry&&
       if (!std::ranges::binary_search(manifest_.targets, target) &&
           !std::ranges::binary_search(manifest_.targets, std::string(HashedTarget(target))))
         return Damaged("a record's target is not among those that the manifest says");
-      HONE_TRY(visit(std::move(entry)));
+      HONE_TRY(visit(std::move(entry), place));
     }
   }
   if (records != manifest_.records)
@@ -155,6 +162,15 @@ Result<void> Bundle::ForEachEntry(const std::function<Result<void>(BundleEntry&&
   const auto codes = std::ranges::count(manifest_.frames, FrameKind::kArtifact, &BundleFrame::kind);
   if (static_cast<size_t>(codes) != named.size()) return Damaged("the bundle has code that no record names");
   return {};
+}
+
+Result<BundleEntry> Bundle::EntryAt(const EntryPlace& place) const {
+  HONE_CHECK(place.frame < manifest_.frames.size());
+  const BundleFrame& frame = manifest_.frames[place.frame];
+  const std::string unpacked = HONE_TRY(Unpack(frame.packing, Stored(frame), frame.unpacked));
+  if (place.offset >= unpacked.size()) return Damaged("a record of the bundle is not where it was");
+  ByteReader in(std::string_view(unpacked).substr(place.offset));
+  return ReadEntry(in);
 }
 
 Result<std::vector<std::byte>> Bundle::Artifact(const Digest256& content) const {

@@ -11,6 +11,7 @@ namespace hone::cli {
   X(Run)                 \
   X(Check)               \
   X(Warm)                \
+  X(Missing)             \
   X(Tune)                \
   X(Top)                 \
   X(Predict)             \

@@ -180,4 +180,20 @@ struct TargetTextReply {
   HONE_FIELDS(fingerprint, text)
 };
 
+// What clients asked a honed without a compiler for, and no bundle of its answered: most wanted first.
+struct MissingRequest {
+  HONE_FIELDS()
+};
+struct MissingRow {
+  std::string kernel;     // on one line
+  uint64_t requests = 0;  // how often
+  HONE_FIELDS(kernel, requests)
+};
+struct MissingReply {
+  std::string target;  // of the device, in full: what `hone warm --target` takes
+  std::vector<MissingRow> rows;
+  uint64_t forgotten = 0;  // kernels that there was no room for
+  HONE_FIELDS(target, rows, forgotten)
+};
+
 }  // namespace hone

@@ -43,7 +43,8 @@ inline constexpr uint16_t kProtocolMax = 1;  // newest
   X(Upload, 38, kOne)     \
   X(Import, 40, kMany)    \
   X(TargetText, 42, kOne) \
-  X(Stop, 44, kOne)
+  X(Stop, 44, kOne)       \
+  X(Missing, 46, kOne)
 
 enum class MessageType : uint16_t {
   kError = 1,   // ErrorReply, in place of any reply

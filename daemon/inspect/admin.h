@@ -15,12 +15,14 @@
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
 #include "daemon/inspect/bundle_uploads.h"
-#include "daemon/inspect/insight.h"
 #include "daemon/metrics.h"
 #include "daemon/serve/event_loop.h"
-#include "daemon/serve/request_path.h"
+#include "daemon/serve/lookup_path.h"
+#include "daemon/serve/missing_kernels.h"
 
 namespace hone {
+
+class Insight;
 
 struct AdminFacts {
   std::string socket;
@@ -39,7 +41,7 @@ struct Admin {
   ScheduleCache& cache;
   WorkerPools& serving;  // of which there is to be told
   WorkerPools& own;      // builds and runs what is asked for here
-  RequestPath& path;
+  LookupPath& path;
   Metrics& metrics;
   AdminFacts facts;
   // Drops a kernel's code from memory; called in the loop's thread before the change is acknowledged.
@@ -49,9 +51,10 @@ struct Admin {
   std::function<std::pair<std::string, std::string>()> idle_facts{};
   // What is refined, and why; empty in a daemon that refines nothing.
   std::function<TopReply()> top{};
+  const MissingKernels* missing = nullptr;  // nullptr in a daemon that compiles what is missing
   BundleUploads uploads{};
   std::vector<std::string> key_directories = TrustedKeys::StandardDirectories();  // whom bundles are believed
-  Insight insight{cache, path.devices()};
+  Insight* insight = nullptr;  // nullptr in a daemon that does not know how schedules come about
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
   clockid_t loop_cpu_clock = CpuClockOfThisThread();
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 
+#include "daemon/inspect/insight.h"
 #include "daemon/inspect/record_facts.h"
 #include "daemon/routes.h"
 #include "ir/schedule/schedule.h"
@@ -12,12 +13,12 @@ namespace hone {
 
 Result<PredictReply> AnswerPredict(Admin& admin, const PredictRequest& request) {
   const int threads = static_cast<int>(std::min(request.threads, 4096u));
-  return admin.insight.Predict(HONE_TRY(admin.path.Identify({request.kernel, "", threads})));
+  return admin.insight->Predict(HONE_TRY(admin.path.Identify({request.kernel, "", threads})));
 }
 
 Result<ExplainReply> AnswerExplain(Admin& admin, const ExplainRequest& request) {
   Record record = HONE_TRY(admin.FindRecordOf(request.name));
-  ExplainReply reply = HONE_TRY(admin.insight.Explain(record));
+  ExplainReply reply = HONE_TRY(admin.insight->Explain(record));
   reply.row = RowOf(record, HONE_TRY(admin.cache.UseOf(record.key.fingerprint)));
   std::vector<Fact> reasons = admin.ReasonsFor(record);
   reply.reasons.insert(reply.reasons.begin(), reasons.begin(), reasons.end());

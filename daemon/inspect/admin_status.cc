@@ -44,6 +44,15 @@ Result<HealthReply> AnswerHealth(Admin& admin, const HealthRequest&) {
   return reply;
 }
 
+Result<MissingReply> AnswerMissing(Admin& admin, const MissingRequest&) {
+  if (admin.missing == nullptr)
+    return Error{ErrorKind::kNotFound,
+                 "nothing is missing for long: this honed compiles what it is asked for; honed-edge keeps a list, on "
+                 "devices without a compiler",
+                 "honed"};
+  return admin.missing->List(admin.path.devices().host().target_text);
+}
+
 Result<TopReply> AnswerTop(Admin& admin, const TopRequest&) {
   TopReply reply;
   reply.idle_state = "off";

@@ -34,11 +34,11 @@ class Tuning : public Searcher {
   ~Tuning() override;
 
   // From the loop's thread. Answers with a TuneReply a round. kBusy when too many wait.
-  void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request);
+  void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request) override;
   // Ends the search that it asked for by that request, if it runs or waits: it is answered with what it has found.
-  bool Stop(const Peer& peer, uint64_t request_id);
+  bool Stop(const Peer& peer, uint64_t request_id) override;
   // The searches that it asked for end; what they found is kept.
-  void OnGone(const Peer& peer);
+  void OnGone(const Peer& peer) override;
   // For somebody who waits: a search of at most that time.
   Id Search(const KernelRequest& ask, std::chrono::milliseconds time, const ClientId& client,
             std::function<void()> done) override;

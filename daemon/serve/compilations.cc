@@ -48,7 +48,7 @@ bool IsRefusal(ErrorKind kind) {
   return kind == ErrorKind::kInvalid || kind == ErrorKind::kUnsupported || kind == ErrorKind::kLimit;
 }
 
-Compilations::Compilations(EventLoop& loop, RequestPath& path, HotSet& hot, Metrics& metrics, int builders,
+Compilations::Compilations(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics, int builders,
                            const MissLimits& limits, LookUp look_up)
     : loop_(loop),
       path_(path),

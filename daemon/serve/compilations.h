@@ -16,7 +16,7 @@
 #include "daemon/serve/failures.h"
 #include "daemon/serve/fair_queue.h"
 #include "daemon/serve/hot_set.h"
-#include "daemon/serve/request_path.h"
+#include "daemon/serve/lookup_path.h"
 #include "daemon/serve/waiter.h"
 
 namespace hone {
@@ -26,11 +26,17 @@ struct MissLimits {
   PathLimits path;
 };
 
-// Searches for better code on behalf of those who wait for it. Used by the event loop's thread alone.
+// Searches for better code on behalf of those who ask or wait for it. Used by the event loop's thread alone.
 class Searcher {
  public:
   using Id = uint64_t;
   virtual ~Searcher() = default;
+  // A TuneRequest; answered a round at a time.
+  virtual void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request) = 0;
+  // Ends the search that it asked for by that request, if there is one.
+  virtual bool Stop(const Peer& peer, uint64_t request_id) = 0;
+  // The searches that it asked for end.
+  virtual void OnGone(const Peer& peer) = 0;
   // Searches for at most that time, as `client`'s. `done` is called later, once, however it ends.
   virtual Id Search(const KernelRequest& ask, std::chrono::milliseconds time, const ClientId& client,
                     std::function<void()> done) = 0;
@@ -44,8 +50,8 @@ class Compilations {
   // Looks a kernel up again for those who wait: a search has ended.
   using LookUp = std::function<void(const std::string& name, const KernelRequest& ask, Waiters waiters)>;
 
-  Compilations(EventLoop& loop, RequestPath& path, HotSet& hot, Metrics& metrics, int builders,
-               const MissLimits& limits, LookUp look_up);
+  Compilations(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics, int builders, const MissLimits& limits,
+               LookUp look_up);
   ~Compilations();
 
   // For those who asked by `name`, RequestName of their request. Answers now or later.
@@ -93,7 +99,7 @@ class Compilations {
   void CountQueued();
 
   EventLoop& loop_;
-  RequestPath& path_;
+  LookupPath& path_;
   HotSet& hot_;
   Metrics& metrics_;
   const int builders_;

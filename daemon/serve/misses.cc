@@ -16,8 +16,7 @@ constexpr std::chrono::microseconds kLongestBudget = std::chrono::hours(1);
 
 }  // namespace
 
-Misses::Misses(EventLoop& loop, RequestPath& path, HotSet& hot, Metrics& metrics, int builders,
-               const MissLimits& limits)
+Misses::Misses(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics, int builders, const MissLimits& limits)
     : loop_(loop),
       path_(path),
       hot_(hot),

@@ -14,8 +14,8 @@
 #include "daemon/serve/event_loop.h"
 #include "daemon/serve/fair_queue.h"
 #include "daemon/serve/hot_set.h"
+#include "daemon/serve/lookup_path.h"
 #include "daemon/serve/peer.h"
-#include "daemon/serve/request_path.h"
 #include "daemon/serve/waiter.h"
 
 namespace hone {
@@ -24,7 +24,7 @@ namespace hone {
 // compilation.
 class Misses {
  public:
-  Misses(EventLoop& loop, RequestPath& path, HotSet& hot, Metrics& metrics, int builders, const MissLimits& limits);
+  Misses(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics, int builders, const MissLimits& limits);
   ~Misses();
 
   // Answers now or later. `name` is RequestName(request); `begun` when the request was read.
@@ -57,7 +57,7 @@ class Misses {
   void AnswerAll(const Waiters& waiters, const Error& error, uint32_t retry_after_ms = 0);
 
   EventLoop& loop_;
-  RequestPath& path_;
+  LookupPath& path_;
   HotSet& hot_;
   Metrics& metrics_;
   bool stopped_ = false;

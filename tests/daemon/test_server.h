@@ -15,6 +15,8 @@
 #include "base/mutex.h"
 #include "client/protocol/channel.h"
 #include "codegen/rules/choices.h"
+#include "daemon/inspect/insight.h"
+#include "daemon/refine/tuning.h"
 #include "daemon/router.h"
 #include "daemon/serve/misses.h"
 #include "daemon/serve/notify.h"
@@ -211,14 +213,16 @@ class TestServer {
                              .metrics = metrics,
                              .facts = {"socket", "cache", 1, false},
                              .forget = [this](const Fingerprint& fingerprint) { hot->Forget(fingerprint); }});
+      insight_ = std::make_unique<Insight>(*cache, devices);
+      admin_->insight = insight_.get();
       model_ = std::make_unique<SharedModel>(*cache, devices);
       tuning = std::make_unique<Tuning>(
           loop_.loop, *cache, [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); },
           *path, *model_, metrics, [this](const Record& record) { OnBetter(record); });
       misses->SetSearcher(tuning.get());
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
-      router_ = std::make_unique<Router>(loop_.loop,
-                                         Services{*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics});
+      router_ = std::make_unique<Router>(
+          loop_.loop, Services{*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics}, AllRoutes());
       server = std::make_unique<Server>(loop_.loop, *router_, metrics, options.server);
     });
   }
@@ -308,6 +312,7 @@ class TestServer {
 
   int promotions_ = 0;
   std::unique_ptr<Admin> admin_;
+  std::unique_ptr<Insight> insight_;
   std::unique_ptr<SharedModel> model_;
   std::unique_ptr<Router> router_;
 };
