@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,10 +41,18 @@ class Backend {
   // asks for one of its devices is told. kNotFound: what would have to be installed; nobody is to blame.
   virtual Result<std::vector<Device>> Probe() const = 0;
 
+  // A device that people name, and that need not be here: "neoverse-n1" of "cpu:neoverse-n1". nullopt: this kind's have
+  // no names. kInvalid with the names that there are.
+  virtual Result<std::optional<Target>> Named(std::string_view) const { return std::optional<Target>(); }
+
   // A target that somebody asked for, in full, if code for it can be checked on these devices, which Probe gave and are
   // here.
   // kUnsupported with what is lacking.
   virtual Result<Target> Accept(const Target& asked, std::span<const Device> devices) const = 0;
+
+  // Whether a device of this kind that is here runs code for the target. Where Accept takes others, an emulator checks
+  // their code.
+  virtual bool RunsHere(const Target&) const { return true; }
 
   // What builds, as precisely as is needed to tell whether an artifact is still what it would build. `program`: of the
   // options' builders, as for StartPools.

@@ -219,6 +219,10 @@ const Key kKeys[] = {
     {"build.nvrtc", R"("")",
      "NVRTC, which compiles for CUDA devices: its file or folder; empty: in a CUDA installation or a Python package.",
      true, HONE_READ(ReadPath(node, config.nvrtc)), HONE_EQUAL(nvrtc)},
+    {"build.foreign_runners", R"("")",
+     "Folder of the hone-runners of other processors, which an emulator runs to check code for these, as "
+     "ARCHITECTURE/hone-runner; empty: beside honed's own programs.",
+     true, HONE_READ(ReadPath(node, config.foreign_runners)), HONE_EQUAL(foreign_runners)},
     {"idle.enabled", "true", "Refine kernels while the machine is idle.", true,
      HONE_READ(ReadSwitch(node, config.idle)), HONE_EQUAL(idle)},
     {"idle.busy", "0.25", "Cores that others may use meanwhile; niced work does not count.", false,

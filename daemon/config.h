@@ -31,6 +31,7 @@ struct Config {
   std::chrono::milliseconds build_limit{20'000};
   std::chrono::milliseconds check_limit{30'000};
   std::string nvrtc;                            // "": looked for (backends/gpu/find_nvrtc.h)
+  std::string foreign_runners;                  // "": beside our programs (backends/cpu/emulator.h)
   bool idle = true;                             // refine kernels while the machine is idle
   double idle_busy = 0.25;                      // cores that others may use meanwhile
   std::chrono::milliseconds idle_quiet{2'000};  // as IdleLimits::quiet

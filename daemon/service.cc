@@ -10,6 +10,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <optional>
 
+#include "backends/cpu/emulator.h"
 #include "backends/gpu/find_nvrtc.h"
 #include "backends/processes/worker_pools.h"
 #include "base/file.h"
@@ -159,6 +160,7 @@ class Service {
 
   Result<void> Open() {
     ConfigureNvrtc(config_.nvrtc);
+    ConfigureForeignRunners(config_.foreign_runners);
     Devices devices = HONE_TRY(Devices::Probe(options_.builder));
     const int cores = devices.host().target.cores();
     if (config_.cache.empty()) config_.cache = HONE_TRY(DefaultCacheDir());

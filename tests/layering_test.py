@@ -91,7 +91,7 @@ KNOWS_A_DEVICE = re.compile(r"elf|elf64\w*|elf_\w+|cpuid|cpu_features|avx\w*|neo
 MAY_NAME_DEVICES = {
     "ir/target.h", "ir/target.cc",  # what there is to say of a CPU, as text
     "ir/native_artifact.cc",  # hands code that a process maps to the gate in base/
-    "client/cli/code.cc", "client/cli/context.cc", "client/cli/export.cc",  # help texts, for people
+    "client/cli/code.cc", "client/cli/context.cc", "client/cli/export.cc", "client/cli/warm.cc",  # help texts, for people
 }
 WORD = re.compile(r"[A-Za-z_]\w*")
 COMMENT = re.compile(r"//.*|/\*.*?\*/")

@@ -12,6 +12,7 @@
 #include "backends/runner/runner_check.h"
 #include "backends/runner/workload.h"
 #include "backends/sandbox/sandbox.h"
+#include "backends/sandbox/seccomp_filter.h"
 #include "base/clock.h"
 #include "base/sealed_memfd.h"
 
@@ -147,12 +148,13 @@ int RunRunner(const RunnerProgram& program) {
     // Now, while this process is as good as empty.
     std::unique_ptr<Launcher> launcher;
     if (program.launcher_opens_files) launcher = HONE_TRY(program.start_launcher());
-    const Confinement confined = DenyRunnerFiles();
+    Confinement confined = DenyRunnerFiles();
     if (!launcher) launcher = HONE_TRY(program.start_launcher());
     MemoryOptions memory;
     if (::fcntl(kMemoryTurnFd, F_GETFD) >= 0) memory.turns = kMemoryTurnFd;
     Arena checked = HONE_TRY(Arena::Create(memory)), timed = HONE_TRY(Arena::Create(memory));
     HONE_TRY(FilterRunner());
+    confined.is_emulated = IsUnfiltered();
     HONE_TRY(channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({confined, launcher->confinement()}), {},
                           MonotonicTime::max()));
     return Runner(std::move(channel), std::move(checked), std::move(timed), std::move(launcher));

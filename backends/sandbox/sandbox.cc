@@ -175,7 +175,8 @@ Result<void> Install(const SeccompFilter& filter) {
 }  // namespace
 
 std::string Confinement::Text() const {
-  std::string text = child + ": system calls filtered, ";
+  std::string text =
+      child + (is_emulated ? ": system calls not filtered, since it is emulated, " : ": system calls filtered, ");
   const char* held = reads_files ? "no files but to read (Landlock {})" : "no files (Landlock {})";
   text += landlock > 0 ? fmt::format(fmt::runtime(held), landlock) : "files that this user can read: " + no_landlock;
   if (address_space > 0) text += fmt::format(", {} MiB of memory", address_space >> 20);
@@ -197,12 +198,20 @@ Result<Confinement> EnterDeviceSandbox(const std::string& own) {
   return found;
 }
 
+Result<Confinement> EnterEmulatorSandbox() {
+  Confinement found = Describe("emulator", DenyWritingFiles({}));
+  found.reads_files = true;
+  HONE_TRY(Install(DeviceFilter()));
+  return found;
+}
+
 Confinement DenyRunnerFiles() { return GiveUpFiles("runner"); }
 Result<void> FilterRunner() { return Install(RunnerFilter()); }
 
 Result<Confinement> EnterLauncherSandbox() {
   Confinement found = GiveUpFiles("launcher");
   HONE_TRY(Install(LauncherFilter()));
+  found.is_emulated = IsUnfiltered();
   return found;
 }
 
@@ -214,6 +223,7 @@ std::string EncodeConfinements(const std::vector<Confinement>& confinements) {
   for (const Confinement& each : confinements) {
     writer.String(each.child);
     writer.Bool(each.reads_files);
+    writer.Bool(each.is_emulated);
     writer.Varint(static_cast<uint64_t>(each.landlock));
     writer.String(each.no_landlock);
     writer.Bool(each.is_refused);
@@ -229,6 +239,7 @@ Result<std::vector<Confinement>> DecodeConfinements(std::string_view body) {
   for (Confinement& each : confinements) {
     each.child = HONE_TRY(reader.String(kMostText));
     each.reads_files = HONE_TRY(reader.Bool());
+    each.is_emulated = HONE_TRY(reader.Bool());
     each.landlock = static_cast<int>(std::min<uint64_t>(HONE_TRY(reader.Varint()), 1000));
     each.no_landlock = HONE_TRY(reader.String(kMostText));
     each.is_refused = HONE_TRY(reader.Bool());

@@ -22,9 +22,10 @@ struct Confinement {
   uint64_t address_space = 0;  // bytes; 0: unlimited
   uint64_t file_size = 0;      // bytes of any memfd it writes; 0: unlimited
   uint64_t descriptors = 0;
+  bool is_emulated = false;  // by a program that filters no system calls (GoOnWithoutFilters): nothing does
   bool reads_files = false;  // as drivers do their libraries; Landlock denies them to write, but below one directory
 
-  bool complete() const { return landlock > 0; }
+  bool complete() const { return landlock > 0 && !is_emulated; }
   // "builder: system calls filtered, no files (Landlock 7), 4096 MiB of memory, …"
   std::string Text() const;
 };
@@ -46,6 +47,10 @@ Result<Confinement> EnterLauncherSandbox();
 // For a process with a driver in it, and its children: no network, nobody else's memory, no writing of files but below
 // `own` and to devices. A driver reads its libraries, may start programs (PoCL links with ld) and makes code.
 Result<Confinement> EnterDeviceSandbox(const std::string& own);
+
+// For what becomes an emulator of another machine's processor, and what runs on it: no network, nobody else's memory,
+// no writing of files. An emulator makes code and maps it, and filters nothing of what it runs (GoOnWithoutFilters).
+Result<Confinement> EnterEmulatorSandbox();
 
 // The first frame that a child sends, by itself: what holds it and, of a runner, its launcher.
 std::string EncodeConfinements(const std::vector<Confinement>& confinements);

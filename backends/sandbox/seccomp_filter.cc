@@ -27,6 +27,8 @@ constexpr uint32_t ArgumentAt(int argument) {  // its low half: little-endian
   return static_cast<uint32_t>(offsetof(struct seccomp_data, args) + 8 * static_cast<size_t>(argument));
 }
 
+bool goes_on_without = false, is_unfiltered = false;  // of this process, set while it has one thread
+
 }  // namespace
 
 void SeccompFilter::Emit(uint16_t code, uint32_t k, uint8_t jump_true, uint8_t jump_false) {
@@ -82,7 +84,13 @@ bool SeccompFilter::Install(bool all_threads) const {
   struct sock_fprog program{static_cast<unsigned short>(program_.size()),
                             const_cast<struct sock_filter*>(program_.data())};
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-  return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, all_threads ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program) == 0;
+  if (::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, all_threads ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program) == 0)
+    return true;
+  is_unfiltered = goes_on_without && errno == ENOSYS;
+  return is_unfiltered;
 }
+
+void GoOnWithoutFilters() { goes_on_without = true; }
+bool IsUnfiltered() { return is_unfiltered; }
 
 }  // namespace hone

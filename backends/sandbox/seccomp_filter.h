@@ -37,4 +37,11 @@ class SeccompFilter {
   std::vector<struct sock_filter> program_;
 };
 
+// This process is emulated by a program that has no filters for what it runs (qemu-user): where there are none, Install
+// succeeds from now on without one. Where there are, nothing changes. Whoever starts such a process has to confine the
+// emulator.
+void GoOnWithoutFilters();
+// Whether an Install came to nothing for that reason.
+bool IsUnfiltered();
+
 }  // namespace hone

@@ -164,7 +164,9 @@ bool IsFingerprint(const std::string& argument) {
 const Option kBudgetOption{
     "--budget", "TIME",
     "how long to wait (default: one build); 1s allows measuring other kernels' schedules, 10s a search"};
-const Option kTargetOption{"--target", "T", "the device, such as opencl:0 or avx2 (default: the daemon's machine)"};
+const Option kTargetOption{
+    "--target", "T",
+    "the device, such as opencl:0, avx2 or, if it can be emulated, cpu:neoverse-n1 (default: the daemon's machine)"};
 const Option kThreadsOption{"--threads", "N", "number of threads to generate code for (default: as the kernel says)"};
 const Option kNoCompileOption{"--no-compile", "", "use what is in the cache, or fail"};
 

@@ -49,6 +49,7 @@ Result<BundleManifest> Describe(const Arguments& arguments) {
     manifest.name = "kernels";
     for (const std::string& word : arguments.Texts("SELECTION")) manifest.name += "-" + word;
     for (const std::string& word : arguments.Texts("--target")) manifest.name += "-" + word.substr(0, word.find(' '));
+    std::ranges::replace(manifest.name, ':', '-');  // cpu:neoverse-n1
     if (!IsBundleName(manifest.name))
       return Error{ErrorKind::kInvalid, "say --name NAME with this selection", "--name"};
   }
@@ -180,7 +181,7 @@ Examples:
           .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
           .options = {{"--out", "FILE", "the file to write", "-o"},
                       {"--artifacts", "", "also the code that was checked on this machine"},
-                      {"--target", "T", "only this device's, such as avx2; may be repeated", "", true},
+                      {"--target", "T", "only this device's: avx2, cpu:neoverse-n1; may be repeated", "", true},
                       {"--max-size", "SIZE", "the kernels in which most time is spent, as many as fit, such as 20M"},
                       {"--key", "FILE", "sign with this secret key"},
                       {"--name", "NAME", "the bundle's name (default: kernels, and the selection)"},

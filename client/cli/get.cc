@@ -7,6 +7,7 @@
 #include "client/api/device_code.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "ir/native_artifact.h"
 #include "ir/target.h"
 
 namespace hone::cli {
@@ -52,12 +53,22 @@ struct Got {
   const SealedMemfd& artifact() const { return handle ? handle->artifact() : for_device; }
 };
 
+// Code for a processor that is not this machine's: looked at and handed on, never mapped.
+bool IsForOtherProcessor(const Served& served) {
+  const Result<ReadOnlyMapping> bytes = served.artifact.Map();
+  const NativeExpectations here{.size = served.reply.size, .digest = served.reply.digest};
+  NativeExpectations anywhere = here;
+  anywhere.other_machine = true;
+  return bytes && !OpenNativeArtifact(bytes->bytes(), here) && OpenNativeArtifact(bytes->bytes(), anywhere);
+}
+
 Result<Got> Get(Client& client, const std::string& kernel, const GetOptions& options) {
   if (!options.target.empty()) {
     Stopwatch stopwatch;
     Served served = HONE_TRY(client.Fetch(kernel, options));
-    if (IsForDevice(served)) {
-      HONE_TRY(OpenDeviceCode(served));
+    const bool is_for_device = IsForDevice(served);
+    if (is_for_device) HONE_TRY(OpenDeviceCode(served));
+    if (is_for_device || IsForOtherProcessor(served)) {
       return Got{{std::move(served.reply), std::move(served.source), stopwatch.Microseconds()},
                  nullptr,
                  std::move(served.artifact)};

@@ -218,8 +218,13 @@ the kernel language. It names the nodes that it cannot translate; then the exit 
 its weights, the inputs that stand for weights count as constants. The exit status is also 1 if the cache keeps nothing,
 as on a full disk.
 
+With --target, kernels are compiled for another machine: by name (cpu:x86-64-v3, cpu:neoverse-n1, cpu:cortex-a72,
+cpu:armv8.2-a+dotprod) or by what `honed-edge --describe-target` prints there. Where this processor cannot run such code,
+qemu-user and a hone-runner for that machine check it; times are not known then.
+
 Examples:
   hone warm models/resnet18.kernels
+  hone warm missing.kernels --target cpu:neoverse-n1
   hone warm resnet50.onnx --shape input=1x3x224x224
   hone warm models/*.kernels --json)",
       .positionals = {{"FILE", "lists of kernels, models (ONNX), or kernels", true, true}},

@@ -20,8 +20,7 @@ uint64_t HowWellItSuits(const std::string& target_text, const Devices& devices) 
   const ServedDevice& host = devices.host();
   const Result<Target> target = ParseTarget(target_text);
   if (!target || target->kind() != host.target.kind()) return 0;
-  const Device peer{host.name, host.target};
-  if (!host.backend->Accept(*target, {&peer, 1})) return 0;
+  if (!host.backend->RunsHere(*target)) return 0;
   uint64_t suits = 1;
   std::string_view theirs = target_text, ours = host.target_text;
   for (int i = 0; i < 16; ++i) {

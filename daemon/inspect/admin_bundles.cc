@@ -1,6 +1,8 @@
 // What goes into bundles, and what comes out of them.
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/bytes.h"
 #include "daemon/inspect/bundle_import.h"
@@ -45,6 +47,13 @@ Result<ExportRow> RowOf(Admin& admin, Record record, const std::string& class_te
   record.pinned = false;
   row.record = EncodeRecord(record);
   return row;
+}
+
+// Targets by their devices' names as their texts.
+Result<ExportRequest> WithWholeTargets(const Admin& admin, ExportRequest request) {
+  for (std::string& text : request.targets)
+    if (std::optional<Target> named = HONE_TRY(admin.path.devices().Named(text))) text = PrintTarget(*named);
+  return request;
 }
 
 struct ExportWalk {
@@ -105,7 +114,9 @@ Error OnlyInspected(const Admin& admin) {
 }  // namespace
 
 NextPart<ExportReply> AnswerExport(Admin& admin, const ExportRequest& request) {
-  return [&admin, walk = ExportWalk{request}](const std::stop_token& stop) mutable {
+  return [&admin, walk = ExportWalk{request},
+          is_named = false](const std::stop_token& stop) mutable -> Result<ExportReply> {
+    if (!std::exchange(is_named, true)) walk.request = HONE_TRY(WithWholeTargets(admin, std::move(walk.request)));
     return NextOfExport(admin, walk, stop);
   };
 }

@@ -94,6 +94,14 @@ const ServedDevice* Devices::OfKind(std::string_view kind) const {
   return found == all().end() ? nullptr : &*found;
 }
 
+Result<std::optional<Target>> Devices::Named(const std::string& text) const {
+  const size_t colon = text.find(':');
+  if (text.find(' ') != std::string::npos || colon == std::string::npos) return std::optional<Target>();
+  const ServedDevice* of_kind = OfKind(std::string_view(text).substr(0, colon));
+  if (of_kind == nullptr) return std::optional<Target>();
+  return of_kind->backend->Named(std::string_view(text).substr(colon + 1));
+}
+
 Result<Devices::Choice> Devices::Choose(const std::string& text) const {
   if (text.empty() || text == host().name || text == host().target_text) return Choice{host().target, &host()};
   const auto refuse = [&](const std::string& what, std::string_view kind) {
@@ -106,12 +114,13 @@ Result<Devices::Choice> Devices::Choose(const std::string& text) const {
                  "target"};
   };
   if (text.find(' ') == std::string::npos && text.find(':') != std::string::npos) {
-    const auto named = std::ranges::find(all(), text, &ServedDevice::name);
-    if (named == all().end())
-      return refuse(fmt::format("no device \"{}\"", text), std::string_view(text).substr(0, text.find(':')));
-    return Choice{named->target, &*named};
+    const auto here = std::ranges::find(all(), text, &ServedDevice::name);
+    if (here != all().end()) return Choice{here->target, &*here};
   }
-  const Target target = HONE_TRY(ParseTarget(text));
+  const std::optional<Target> named = HONE_TRY(Named(text));
+  if (!named && text.find(' ') == std::string::npos && text.find(':') != std::string::npos)
+    return refuse(fmt::format("no device \"{}\"", text), std::string_view(text).substr(0, text.find(':')));
+  const Target target = named ? *named : HONE_TRY(ParseTarget(text));
   if (const auto same = std::ranges::find(all(), target, &ServedDevice::target); same != all().end())
     return Choice{same->target, &*same};
   const ServedDevice* of_kind = OfKind(target.kind());

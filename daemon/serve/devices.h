@@ -43,9 +43,12 @@ class Devices {
   const ServedDevice* Find(std::string_view target_text) const;
   const ServedDevice* OfKind(std::string_view kind) const;  // the first of that kind; nullptr: none
 
-  // Which target is asked for: "" the host, a device's name, or a target's text, which may be another than the devices'
-  // own where these can run code for it. Code that nobody can run is for who names such a device, or its target in
-  // full. kInvalid, kUnsupported; the message says which devices there are.
+  // A target by its device's name, be it here or not: "cpu:neoverse-n1". nullopt: the text is no such name. kInvalid.
+  Result<std::optional<Target>> Named(const std::string& text) const;
+
+  // Which target is asked for: "" the host, a device's name (Named, too), or a target's text, which may be another than
+  // the devices' own where these can run code for it. Code that nobody can run is for who names such a device, or its
+  // target in full. kInvalid, kUnsupported; the message says which devices there are.
   struct Choice {
     Target target;
     const ServedDevice* device;  // one of that kind: its backend is the target's

@@ -68,7 +68,7 @@ void LookupPath::NoteTime(const CheckReport& report, int threads, Record& record
                              .statistic = TimeStatistic::kMinimum,
                              .threads = threads,
                              .repeats = kTimedRuns};
-  } else {
+  } else if (report.first_run_us > 0) {  // else nobody knows: it ran on an emulator
     record.expected = ns(report.first_run_us);
   }
 }

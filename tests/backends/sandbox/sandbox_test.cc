@@ -25,6 +25,7 @@ namespace {
 
 using Action = SeccompFilter::Action;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Runs `body` in a fork; how it ended.
 ExitStatus InFork(const std::function<int()>& body) {
@@ -120,6 +121,47 @@ TEST(Sandbox, SaysWhyThereIsNoLandlock) {
                                                      "read: this kernel has no Landlock"));
   EXPECT_THAT(FoundBelow(Action::kDeny), HasSubstr("refused; builder: "));
   EXPECT_THAT(FoundBelow(Action::kDeny), HasSubstr("a system-call filter denies landlock_create_ruleset; allow "));
+}
+
+// In a process below a filter that answers seccomp as an emulator does: absent.
+std::string FoundWithoutFilters(bool goes_on, Action answer) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  InFork([&] {
+    SeccompFilter filter;
+    filter.Add(answer, {SYS_seccomp});
+    filter.Otherwise(Action::kAllow);
+    if (!filter.Install(true)) return 99;
+    if (goes_on) GoOnWithoutFilters();
+    Result<Confinement> found = EnterLauncherSandbox();
+    std::string text = found ? found->Text() : "refused: " + found.error().Text();
+    if (found && found->complete()) text += " complete";
+    return ::write(ends[1], text.data(), text.size()) > 0 ? 0 : 98;
+  });
+  ::close(ends[1]);
+  std::string text = ReadAll(ends[0], 4096).value_or("");
+  ::close(ends[0]);
+  return text;
+}
+
+TEST(Sandbox, WithoutFiltersOnlyWhatIsEmulatedGoesOnAndSaysSo) {
+  EXPECT_THAT(FoundWithoutFilters(false, Action::kAbsent), HasSubstr("refused: seccomp"));
+  EXPECT_THAT(FoundWithoutFilters(true, Action::kDeny), HasSubstr("refused: seccomp"));
+  const std::string emulated = FoundWithoutFilters(true, Action::kAbsent);
+  EXPECT_THAT(emulated, HasSubstr("launcher: system calls not filtered, since it is emulated, "));
+  EXPECT_THAT(emulated, Not(HasSubstr("complete")));
+  // Where there are filters, there is one whatever was said.
+  EXPECT_THAT(FoundWithoutFilters(true, Action::kAllow), HasSubstr("launcher: system calls filtered, "));
+}
+
+TEST(Sandbox, AnEmulatorHasNoNetworkAndWritesNoFiles) {
+  EXPECT_EQ(InFork([] {
+              if (!EnterEmulatorSandbox()) return 99;
+              if (::socket(AF_INET, SOCK_STREAM, 0) >= 0) return 1;
+              if (LandlockAbi() > 0 && ::open("/tmp", O_WRONLY | O_TMPFILE, 0600) >= 0) return 2;
+              return ::open("/proc/self/status", O_RDONLY) >= 0 ? 0 : 3;
+            }).code,
+            0);
 }
 
 TEST(Sandbox, ConfinementsRoundTrip) {
