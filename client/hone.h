@@ -124,7 +124,7 @@ enum hone_dtype {
 
 typedef struct hone_operand_info {
   const char* name; /* as the kernel's text calls it; of library operations: "a" "b" "x" "w" "gamma" "beta" "bias" … */
-  int32_t dtype; /* enum hone_dtype */
+  int32_t dtype;    /* enum hone_dtype */
   int32_t rank;
   int64_t shape[HONE_MAX_RANK]; /* elements, row-major, dense; of a dynamic dimension the largest */
   int64_t bytes;                /* of the whole operand; of a dynamic one the most */

@@ -78,8 +78,8 @@ class Client {
  private:
   // What this side knows of a kernel by itself.
   struct Local {
-    std::string canonical;  // "" if it does not parse: the daemon will say why
-    int threads = 0;        // as the kernel says; 0 if it does not
+    std::string canonical;              // "" if it does not parse: the daemon will say why
+    int threads = 0;                    // as the kernel says; 0 if it does not
     std::vector<std::string> operands;  // their names in the text; equal code is shared by texts with other names
   };
   static Local Understand(const GetRequest& request);

@@ -63,7 +63,8 @@ hone::Result<std::unique_ptr<hone_kernel>> Get(hone_client* client, const char* 
   for (size_t i = 0; i < manifest.operands.size(); ++i) {
     const hone::ManifestOperand& from = manifest.operands[i];
     if (from.shape.size() > HONE_MAX_RANK) {
-      return Error{ErrorKind::kUnsupported, "an operand of rank " + std::to_string(from.shape.size()), kernel->names[i]};
+      return Error{ErrorKind::kUnsupported, "an operand of rank " + std::to_string(from.shape.size()),
+                   kernel->names[i]};
     }
     hone_operand_info info{};
     info.name = kernel->names[i].c_str();
