@@ -87,7 +87,6 @@ Result<StatsReply> AnswerStats(Admin& admin, const StatsRequest&) {
   add("cache_misses", static_cast<double>(cache.misses));
   add("cache_collisions", static_cast<double>(cache.collisions));
   add("cache_quarantined", static_cast<double>(cache.quarantined));
-  add("cache_pending_records", static_cast<double>(cache.pending_records));
   add("cache_losses", static_cast<double>(cache.losses));
   add("cache_evicted_artifacts", static_cast<double>(cache.evicted_artifacts));
   add("cache_evicted_records", static_cast<double>(cache.evicted_records));
