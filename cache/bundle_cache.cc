@@ -162,14 +162,7 @@ Result<KernelUse> BundleCache::UseOf(const Fingerprint& fingerprint) {
 }
 
 Result<std::vector<Fingerprint>> BundleCache::FindByPrefix(std::string_view hex_digits, size_t limit) {
-  if (hex_digits.empty() || hex_digits.size() > 32 ||
-      hex_digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
-    return Error{ErrorKind::kInvalid,
-                 fmt::format("\"{}\" is not the beginning of a fingerprint: wanted 1 to 32 hex digits",
-                             hex_digits.substr(0, 40)),
-                 ""};
-  std::string wanted(hex_digits);
-  for (char& digit : wanted) digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+  const std::string wanted = HONE_TRY(BeginningOfFingerprint(hex_digits));
   std::vector<Fingerprint> found;
   for (const Place& place : places_) {
     if (found.size() == limit) break;

@@ -1,12 +1,9 @@
 // Finding and listing records. Every read goes through the layers; a value that does not decode is set aside and the
 // next layer asked.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <cctype>
 #include <map>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "cache/cache_impl.h"
 
 namespace hone {
@@ -77,17 +74,10 @@ bool CacheImpl::InSystemLayer(const std::string& key) {
 }
 
 Result<std::vector<Fingerprint>> CacheImpl::FindByPrefix(std::string_view hex_digits, size_t limit) {
+  const std::string wanted = HONE_TRY(BeginningOfFingerprint(hex_digits));
   // An odd last digit stands for the upper half of a byte: it is filtered for below.
-  std::string even(hex_digits.substr(0, hex_digits.size() / 2 * 2));
-  std::vector<uint8_t> bytes(even.size() / 2);
-  bool hex = hex_digits.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
-  if (hex_digits.empty() || hex_digits.size() > 32 || !hex || !ParseHex(even, bytes))
-    return Error{ErrorKind::kInvalid,
-                 fmt::format("\"{}\" is not the beginning of a fingerprint: wanted 1 to 32 hex digits",
-                             hex_digits.substr(0, 40)),
-                 ""};
-  std::string wanted(hex_digits);
-  for (char& digit : wanted) digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+  std::vector<uint8_t> bytes(wanted.size() / 2);
+  HONE_CHECK(ParseHex(wanted.substr(0, bytes.size() * 2), bytes));
   std::string prefix(1, kUseTag);
   prefix.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<Fingerprint> found;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
+
 #include "cache/schedule_cache.h"
 
 namespace hone {
@@ -19,6 +21,18 @@ Result<Fingerprint> ScheduleCache::Resolve(std::string_view hex_digits) {
                fmt::format("{} is the beginning of several fingerprints: {}; give more digits", hex_digits,
                            fmt::join(names, ", ")),
                ""};
+}
+
+Result<std::string> ScheduleCache::BeginningOfFingerprint(std::string_view hex_digits) {
+  if (hex_digits.empty() || hex_digits.size() > 32 ||
+      hex_digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
+    return Error{ErrorKind::kInvalid,
+                 fmt::format("\"{}\" is not the beginning of a fingerprint: wanted 1 to 32 hex digits",
+                             hex_digits.substr(0, 40)),
+                 ""};
+  std::string digits(hex_digits);
+  for (char& digit : digits) digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+  return digits;
 }
 
 }  // namespace hone

@@ -158,6 +158,8 @@ class ScheduleCache {
   virtual Result<std::vector<Fingerprint>> FindByPrefix(std::string_view hex_digits, size_t limit = 16) = 0;
   // The one such kernel: kNotFound, or kInvalid naming the candidates when ambiguous.
   Result<Fingerprint> Resolve(std::string_view hex_digits);
+  // 1 to 32 hex digits in lower case. kInvalid: others.
+  static Result<std::string> BeginningOfFingerprint(std::string_view hex_digits);
 
   virtual Result<std::vector<Record>> RecordsOf(const Fingerprint& fingerprint) = 0;  // one a target; may be empty
   // Every record of a class (all classes if nullopt), by class, then kernel; until `visit` returns false. Reads nothing
