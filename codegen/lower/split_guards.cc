@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/arithmetic.h"
-
 namespace hone {
 namespace {
 
