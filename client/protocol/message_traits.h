@@ -54,7 +54,13 @@ struct MessageList {
 //   Fields(): references to them     kFieldNames: "kernel, target"
 #define HONE_FIELDS(...)                                        \
   static constexpr std::string_view kFieldNames = #__VA_ARGS__; \
-  auto Fields() { return std::tie(__VA_ARGS__); }               \
-  auto Fields() const { return std::tie(__VA_ARGS__); }
+  template <typename = void>                                    \
+  auto Fields() {                                               \
+    return std::tie(__VA_ARGS__);                               \
+  }                                                             \
+  template <typename = void>                                    \
+  auto Fields() const {                                         \
+    return std::tie(__VA_ARGS__);                               \
+  }
 
 }  // namespace hone
