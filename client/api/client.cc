@@ -207,8 +207,9 @@ Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const
   }
   int threads = options.threads > 0 ? options.threads : local.threads;
   using Change = KernelHandle::Change;
-  std::unique_ptr<KernelHandle> handle = HONE_TRY(KernelHandle::Create(
-      std::move(code), std::move(facts), WorkersFor(threads), options.frozen ? Change::kFrozen : Change::kLive));
+  std::unique_ptr<KernelHandle> handle =
+      HONE_TRY(KernelHandle::Create(std::move(code), std::move(facts), WorkersFor(threads),
+                                    options.frozen ? Change::kFrozen : Change::kLive, packed_));
   if (!options.frozen) Updates::Watch(updates_, *handle, std::move(request), std::move(served.canonical));
   return handle;
 }

@@ -74,6 +74,7 @@ class Client {
   }
 
   const std::string& socket() const { return options_.socket; }
+  const PackedConstants& packed() const { return *packed_; }  // what its kernels keep of bound constants
 
  private:
   // What this side knows of a kernel by itself.
@@ -96,6 +97,7 @@ class Client {
 
   const ClientOptions options_;
   const std::shared_ptr<ThreadPool> pool_;
+  const std::shared_ptr<PackedConstants> packed_ = std::make_shared<PackedConstants>();  // of all its kernels
   const std::shared_ptr<const DiskCache> disk_;
   const std::shared_ptr<Updates> updates_;  // shared with the handles that it watches
   // Only ever tried: a thread that finds it taken (or a child process whose parent's thread held it) does without.

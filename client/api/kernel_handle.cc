@@ -36,16 +36,22 @@ Result<void> CheckSameCalls(const Manifest& held, const Manifest& fresh) {
 }  // namespace
 
 Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                           Workers workers, Change change) {
-  std::unique_ptr<KernelVersion> version = HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers));
-  return std::unique_ptr<KernelHandle>(new KernelHandle(std::move(version), std::move(workers), change));
+                                                           Workers workers, Change change,
+                                                           std::shared_ptr<PackedConstants> packed) {
+  if (!packed) packed = std::make_shared<PackedConstants>();
+  std::unique_ptr<KernelVersion> version =
+      HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers, packed));
+  return std::unique_ptr<KernelHandle>(
+      new KernelHandle(std::move(version), std::move(workers), change, std::move(packed)));
 }
 
-KernelHandle::KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change)
+KernelHandle::KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change,
+                           std::shared_ptr<PackedConstants> packed)
     : workers_([&] {
         workers.count = version->workers();
         return std::move(workers);
       }()),
+      packed_(std::move(packed)),
       manifest_(version->manifest()),
       bound_(manifest_.operands.size(), nullptr),
       gate_(change == Change::kLive ? new ReaderGate : nullptr),
@@ -82,7 +88,8 @@ ServedFacts KernelHandle::facts() const {
 Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
   HONE_TRY(CheckSameCalls(manifest_, code->manifest()));
   const KernelVersion& held = *current_.load(std::memory_order_relaxed);
-  std::unique_ptr<KernelVersion> fresh = HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers_));
+  std::unique_ptr<KernelVersion> fresh =
+      HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers_, packed_));
   for (int i = 0; i < static_cast<int>(bound_.size()); ++i) {
     if (bound_[i] != nullptr) {
       HONE_TRY(fresh->Bind(i, bound_[i], KernelVersion::Packing::kAlone));

@@ -24,7 +24,8 @@ class KernelHandle {
 
   // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
   static Result<std::unique_ptr<KernelHandle>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                      Workers workers, Change change = Change::kFrozen);
+                                                      Workers workers, Change change = Change::kFrozen,
+                                                      std::shared_ptr<PackedConstants> packed = {});
   ~KernelHandle();
 
   // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout.
@@ -68,10 +69,12 @@ class KernelHandle {
  private:
   friend class Updates;  // `updates_` and `watch_`
 
-  KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change);
+  KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change,
+               std::shared_ptr<PackedConstants> packed);
   Result<void> BindNow(int operand, const void* data);
 
   const Workers workers_;
+  const std::shared_ptr<PackedConstants> packed_;  // where versions share what is bound
   const Manifest manifest_;
   std::vector<int64_t> bytes_;
   std::vector<const void*> bound_;          // the application's data, per operand

@@ -71,13 +71,20 @@ AlignedBytes AllocateAligned(int64_t bytes) {
 }
 
 Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                             Workers workers) {
+                                                             Workers workers, std::shared_ptr<PackedConstants> packed) {
   HONE_TRY(CheckManifest(code->manifest()));
-  return std::unique_ptr<KernelVersion>(new KernelVersion(std::move(code), std::move(facts), std::move(workers)));
+  if (!packed) packed = std::make_shared<PackedConstants>();
+  return std::unique_ptr<KernelVersion>(
+      new KernelVersion(std::move(code), std::move(facts), std::move(workers), std::move(packed)));
 }
 
-KernelVersion::KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers)
-    : code_(std::move(code)), facts_(std::move(facts)), workers_(std::move(workers)), entry_(code_->entry()) {
+KernelVersion::KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers,
+                             std::shared_ptr<PackedConstants> packed)
+    : code_(std::move(code)),
+      facts_(std::move(facts)),
+      workers_(std::move(workers)),
+      packed_(std::move(packed)),
+      entry_(code_->entry()) {
   const Manifest& manifest = code_->manifest();
   view_ = {workers_.pool.get(), workers_.count};
   env_.struct_size = sizeof env_;
@@ -123,10 +130,18 @@ Result<void> KernelVersion::Bind(int operand, const void* data, Packing packing)
   if (reinterpret_cast<uintptr_t>(data) & target.misaligned) {
     return invalid("the data must be aligned to " + std::to_string(target.misaligned + 1) + " bytes");
   }
-  if (!target.must_bind) {
-    target.bound = data;
-    return {};
+  if (target.must_bind) {
+    // Who binds the same memory again has changed it.
+    target.packed =
+        HONE_TRY(packed_->Take(data, facts, target.data == data, [&] { return Pack(operand, data, packing); }));
   }
+  target.data = data;
+  target.bound = target.must_bind ? target.packed.get() : data;
+  return {};
+}
+
+Result<PackedConstants::Copy> KernelVersion::Pack(int operand, const void* data, Packing packing) const {
+  const ManifestOperand& facts = manifest().operands[operand];
   AlignedBytes packed = AllocateAligned(facts.packed_bytes);
   AlignedBytes workspace = AllocateAligned(std::max<int64_t>(workspace_bytes_, 64));
   if (!packed || !workspace) {
@@ -139,9 +154,7 @@ Result<void> KernelVersion::Bind(int operand, const void* data, Packing packing)
   if (int status = code_->pack()(&env, operand, data, packed.get()); status != 0) {
     return Error{ErrorKind::kRunFailed, "packing failed with " + std::to_string(status), facts.name};
   }
-  target.packed = std::move(packed);
-  target.bound = target.packed.get();
-  return {};
+  return PackedConstants::Copy(std::move(packed));
 }
 
 int KernelVersion::Call(void* const* buffers, const int64_t* sizes) noexcept {

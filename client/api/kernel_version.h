@@ -12,6 +12,7 @@
 #include "base/generated_code.h"
 #include "base/result.h"
 #include "client/api/loader.h"
+#include "client/api/packed_constants.h"
 #include "client/api/thread_pool.h"
 #include "client/protocol/protocol.h"
 
@@ -45,13 +46,15 @@ class KernelVersion {
   static constexpr int kMaxOperands = 64;
 
   // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
+  // `packed`: where copies of constants are shared; nullptr: with no other kernel.
   static Result<std::unique_ptr<KernelVersion>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                       Workers workers);
+                                                       Workers workers, std::shared_ptr<PackedConstants> packed = {});
   ~KernelVersion();
 
   // Who packs: the threads that calls run on, or the calling thread alone.
   enum class Packing : uint8_t { kShared, kAlone };
-  // `data` must stay alive and unchanged as long as the version. kInvalid, kLimit (no memory), kRunFailed.
+  // `data` must stay alive and unchanged as long as the version, or until it is bound again. kInvalid, kLimit (no
+  // memory), kRunFailed.
   Result<void> Bind(int operand, const void* data, Packing packing = Packing::kShared);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
@@ -79,11 +82,14 @@ class KernelVersion {
     bool is_output = false;
     bool is_dynamic = false;
     bool must_bind = false;
+    const void* data = nullptr;   // as it was given
     const void* bound = nullptr;  // what generated code gets: the packed copy, or the data itself
-    AlignedBytes packed;
+    PackedConstants::Copy packed;
   };
 
-  KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers);
+  KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers,
+                std::shared_ptr<PackedConstants> packed);
+  Result<PackedConstants::Copy> Pack(int operand, const void* data, Packing packing) const;
   int64_t BytesNow(int operand, const int64_t* sizes) const;
   int FindOverlap(void* const* arguments, const int64_t* sizes) const;
   Workspace* TakeWorkspace();
@@ -91,6 +97,7 @@ class KernelVersion {
   const std::unique_ptr<LoadedArtifact> code_;
   const ServedFacts facts_;
   const Workers workers_;
+  const std::shared_ptr<PackedConstants> packed_;
   PoolView view_;
   hone_env env_{};  // what every call starts from
   hone_entry_fn entry_;

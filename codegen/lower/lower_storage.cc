@@ -16,7 +16,16 @@
 namespace hone::lowering {
 namespace {
 
-// "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32"; of what is computed, not copied, with a digest of its definition.
+// Whether the stage computes nothing: each element is the one of the same place of what it reads.
+bool IsCopyInOrder(const Stage& stage) {
+  if (stage.reduction != Reduction::kNone || stage.body.op() != Op::kLoad) return false;
+  const std::vector<Expr>& indices = stage.body.args();
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (!indices[i].IsAxis(AxisId(static_cast<int>(i)))) return false;
+  return indices.size() == stage.axes.size();
+}
+
+// "f32[2,64,3,3,32] d0/32 d1 d2 d3 d0%32"; of what is not copied in order, with a digest of its definition.
 std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& stage,
                        const std::vector<LayoutDim>& layout) {
   std::string text = fmt::format("{}[{}]", Name(buffer.dtype), fmt::join(buffer.extents, ","));
@@ -26,9 +35,12 @@ std::string LayoutText(const Kernel& kernel, const Buffer& buffer, const Stage& 
     if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
     if (dim.extra != 0) text += fmt::format("+{}", dim.extra);
   }
-  if (stage.reduction != Reduction::kNone || stage.body.op() != Op::kLoad) {
+  if (!IsCopyInOrder(stage)) {
     Hasher64 hasher;
-    hasher.Update(PrintExpr(kernel, stage, stage.body));
+    for (const Axis& axis : stage.axes) hasher.Update(axis.name + " ");
+    hasher.Update(std::to_string(static_cast<int>(stage.reduction)));
+    for (const Axis& axis : stage.reduce_axes) hasher.Update(axis.name + "<" + PrintExtent(kernel, axis.extent));
+    hasher.Update(" " + PrintExpr(kernel, stage, stage.body));
     text += fmt::format(" {:02x}", fmt::join(hasher.Finish(), ""));
   }
   return text;

@@ -10,14 +10,20 @@
 
 #include "base/result.h"
 #include "client/api/client.h"
+#include "network/run/constant_store.h"
 #include "network/run/kernel_calls.h"
 #include "network/run/memory_plan.h"
+#include "network/run/shared_arena.h"
 
 namespace hone {
 
 struct ExecutorOptions {
   GetOptions get;
   int connections = 3;  // over which kernels are asked for at once, so that builders work side by side
+  // On the CPU, where executors of one model share constants, and of one program, which run in turns, the memory
+  // between their calls. Both live longer. nullptr: with nobody.
+  ConstantStore* constants = nullptr;
+  SharedArena* arena = nullptr;
 };
 
 // Not thread-safe: one call of Run at a time.

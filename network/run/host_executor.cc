@@ -13,9 +13,11 @@
 namespace hone {
 namespace {
 
+Error NoMemory(int64_t bytes) { return {ErrorKind::kLimit, fmt::format("no memory for {} bytes", bytes), ""}; }
+
 Result<AlignedBytes> Allocate(int64_t bytes) {
   AlignedBytes memory = AllocateAligned(std::max<int64_t>(bytes, 1));
-  if (!memory) return Error{ErrorKind::kLimit, fmt::format("no memory for {} bytes", bytes), ""};
+  if (!memory) return NoMemory(bytes);
   return memory;
 }
 
@@ -25,8 +27,13 @@ class HostExecutor : public Executor {
 
   Result<void> Prepare(Client& client, const ExecutorOptions& options) {
     PlanMemory(1);
-    memory_ = HONE_TRY(Allocate(arena_.bytes));
-    std::memset(memory_.get(), 0, static_cast<size_t>(arena_.bytes));
+    SharedArena own;
+    memory_ = (options.arena != nullptr ? *options.arena : own).Take(arena_.bytes);
+    if (memory_ == nullptr) return NoMemory(arena_.bytes);
+    if (options.constants != nullptr) {
+      store_ = options.constants;
+      keys_ = store_->KeysOf(graph_);
+    }
     for (ValueId input : graph_.inputs) {
       const int64_t bytes = KernelBytes(graph_, input);
       inputs_.push_back(HONE_TRY(Allocate(bytes)));
@@ -43,13 +50,13 @@ class HostExecutor : public Executor {
   bool UseInput(size_t i, const void* data) override {
     // What a run gave may be what the next one takes: it is read while new results are written over it.
     const auto* at = static_cast<const char*>(data);
-    auto is_in = [&](const AlignedBytes& memory, int64_t bytes) {
-      const auto* begin = static_cast<const char*>(static_cast<const void*>(memory.get()));
+    auto is_in = [&](const void* memory, int64_t bytes) {
+      const auto* begin = static_cast<const char*>(memory);
       return std::less_equal<>()(begin, at) && std::less<>()(at, begin + bytes);
     };
-    bool is_own = is_in(memory_, arena_.bytes);
+    bool is_own = is_in(memory_.get(), arena_.bytes);
     for (size_t own = 0; own < inputs_.size(); ++own)
-      is_own = is_own || is_in(inputs_[own], KernelBytes(graph_, graph_.inputs[own]));
+      is_own = is_own || is_in(inputs_[own].get(), KernelBytes(graph_, graph_.inputs[own]));
     // Nothing writes there: calls write what they compute.
     return Use(graph_.inputs[i], is_own ? nullptr : const_cast<void*>(data));
   }
@@ -106,31 +113,38 @@ class HostExecutor : public Executor {
   };
 
   Result<void> PrepareCalls(Client& client, const ExecutorOptions& options);
-  Result<void*> ConstantData(ValueId value);
+  Result<const void*> ConstantData(ValueId value);
   Result<void*> Address(ValueId value);
   Result<void*> OperandOf(size_t call, size_t operand, ValueId value);
   void* BaseOf(ValueId root) const;
   bool Use(ValueId root, void* data);
 
-  AlignedBytes memory_;
+  SharedArena::Memory memory_;
   std::vector<AlignedBytes> inputs_;
-  std::map<ValueId, AlignedBytes> constants_;
+  ConstantStore* store_ = nullptr;
+  IdVector<ValueId, ConstantStore::Key> keys_;  // none without a store
+  std::map<ValueId, ConstantStore::Elements> constants_;
   std::vector<Call> calls_;
   std::map<ValueId, std::vector<Reference>> references_;  // by the value that owns the memory
   std::map<ValueId, void*> elsewhere_;                    // what the caller keeps
 };
 
-Result<void*> HostExecutor::ConstantData(ValueId value) {
+Result<const void*> HostExecutor::ConstantData(ValueId value) {
   if (auto found = constants_.find(value); found != constants_.end()) return found->second.get();
   const int64_t bytes = KernelBytes(graph_, value);
-  AlignedBytes memory = HONE_TRY(Allocate(bytes));
-  std::memcpy(memory.get(), HONE_TRY(Constant(value))->data.data(), static_cast<size_t>(bytes));
+  auto make = [&]() -> Result<ConstantStore::Elements> {
+    AlignedBytes memory = HONE_TRY(Allocate(bytes));
+    std::memcpy(memory.get(), HONE_TRY(Constant(value))->data.data(), static_cast<size_t>(bytes));
+    return ConstantStore::Elements(std::move(memory));
+  };
+  ConstantStore::Elements elements = HONE_TRY(store_ != nullptr ? store_->Take(keys_[value], bytes, make) : make());
   constant_bytes_ += bytes;
-  return constants_.emplace(value, std::move(memory)).first->second.get();
+  return constants_.emplace(value, std::move(elements)).first->second.get();
 }
 
 Result<void*> HostExecutor::Address(ValueId value) {
-  if (graph_.is_constant(value)) return ConstantData(value);
+  // Calls only read it.
+  if (graph_.is_constant(value)) return const_cast<void*>(HONE_TRY(ConstantData(value)));
   const Place& place = plan_.place[value];
   return static_cast<char*>(BaseOf(place.root)) + place.offset * ByteSize(graph_.dtype(value));
 }
@@ -154,7 +168,7 @@ void* HostExecutor::BaseOf(ValueId root) const {
     HONE_CHECK(KernelBytes(graph_, root) == 0);
     return memory_.get();
   }
-  return static_cast<char*>(memory_.get()) + owned->second;
+  return memory_.get() + owned->second;
 }
 
 bool HostExecutor::Use(ValueId root, void* data) {

@@ -16,8 +16,11 @@
 namespace hone {
 namespace {
 
-constexpr size_t kMostVersions = 16;
-constexpr int64_t kMostConstantBytes = int64_t{1} << 31;  // of all versions but the newest
+// Versions of a program have kernels and a plan each, and share the rest: constants, their packed copies where kernels
+// want equal layouts, memory between calls. For a new version old ones go once there are more, or the constants and
+// their copies take more than this, and more than two copies of each.
+constexpr size_t kMostVersions = 512;
+constexpr int64_t kMostConstantBytes = int64_t{1} << 32;
 // Steps of a stage that is interpreted when it is met first, since kernels for it would be longer in the making; and
 // how often it is until they are made all the same.
 constexpr double kSmallSteps = 1e6;
@@ -66,7 +69,7 @@ HostTensor CopyOf(const TensorView& view) {
 // One version of a program: a network of known shapes, and what waits for its results.
 class ProgramVersion {
  public:
-  static Result<std::unique_ptr<ProgramVersion>> Create(const Program& program, const std::vector<TensorView>& inputs) {
+  static Result<std::unique_ptr<ProgramVersion>> Create(Program& program, const std::vector<TensorView>& inputs) {
     std::unique_ptr<ProgramVersion> stage(new ProgramVersion(program));
     ImportOptions options;
     options.in_stages = true;
@@ -93,13 +96,13 @@ class ProgramVersion {
     if (executor_ != nullptr || context_->is_plain) return {};
     is_interpreted_ = false;
     Graph& graph = network_.graph;
-    const ExecutorOptions options{context_->get};
+    ExecutorOptions options{context_->get};
+    options.constants = context_->constants.get();
+    options.arena = &program_.arena_;
     plan_ = HONE_TRY(LowerServed(*context_->client, graph, {}, options));
     executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, options));
     return {};
   }
-
-  int64_t constant_bytes() const { return executor_ == nullptr ? 0 : executor_->constant_bytes(); }
 
   std::vector<std::optional<TensorType>> OutputTypes() const {
     std::vector<std::optional<TensorType>> types;
@@ -129,7 +132,7 @@ class ProgramVersion {
   }
 
  private:
-  explicit ProgramVersion(const Program& program) : program_(program), context_(program.context_) {}
+  explicit ProgramVersion(Program& program) : program_(program), context_(program.context_) {}
 
   // What can be computed as soon as the network has run, and what comes after that.
   void SplitRest() {
@@ -325,7 +328,7 @@ class ProgramVersion {
     return program.get();
   }
 
-  const Program& program_;
+  Program& program_;
   const std::shared_ptr<const ProgramContext> context_;
   Network network_;
   CallPlan plan_;
@@ -362,12 +365,13 @@ Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& input
   if (found == versions_.end()) {
     std::unique_ptr<ProgramVersion> stage = HONE_TRY(ProgramVersion::Create(*this, inputs));
     versions_.emplace_front(std::move(key), std::move(stage));
-    int64_t bytes = 0;
-    for (const auto& [_, version] : versions_) bytes += version->constant_bytes();
-    while (versions_.size() > 1 && (versions_.size() > kMostVersions || bytes > kMostConstantBytes)) {
-      bytes -= versions_.back().second->constant_bytes();
-      versions_.pop_back();
-    }
+    auto are_too_many = [&] {
+      if (versions_.size() > kMostVersions) return true;
+      if (context_->client == nullptr) return false;
+      const int64_t constants = context_->constants->bytes();
+      return constants + context_->client->packed().bytes() > std::max(kMostConstantBytes, 3 * constants);
+    };
+    while (versions_.size() > 1 && are_too_many()) versions_.pop_back();
   } else {
     versions_.splice(versions_.begin(), versions_, found);
   }

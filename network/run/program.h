@@ -40,6 +40,7 @@ struct ProgramContext {
   GetOptions get;
   // Nothing is simplified and no kernel asked for: what the file says, by definition. No client is needed.
   bool is_plain = false;
+  const std::shared_ptr<ConstantStore> constants = std::make_shared<ConstantStore>();
 };
 
 // Not thread-safe.
@@ -72,6 +73,7 @@ class Program {
   const std::set<std::string> deciding_;  // inputs whose elements a version is for
   const bool is_whole_;                   // not what is run between others, and may be little
   std::shared_ptr<const ProgramContext> context_;
+  SharedArena arena_;                                                            // of versions, which run in turns
   std::list<std::pair<std::string, std::unique_ptr<ProgramVersion>>> versions_;  // the last one used first
 };
 

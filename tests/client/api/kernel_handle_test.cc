@@ -70,13 +70,13 @@ Result<std::unique_ptr<LoadedArtifact>> LoadCode(const Manifest& manifest, const
                               std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()), canonical);
 }
 
-std::unique_ptr<KernelHandle> MakeAdd(bool packed, int threads = 2) {
+std::unique_ptr<KernelHandle> MakeAdd(bool packed, int threads = 2, std::shared_ptr<PackedConstants> shared = {}) {
   Workers workers;
   workers.pool = std::make_shared<ThreadPool>(ThreadPoolOptions{.threads = threads});
   workers.count = threads;
   Result<std::unique_ptr<LoadedArtifact>> code = LoadCode(AddManifest(packed), kAddCode);
   EXPECT_TRUE(code) << code.error().Text();
-  return *KernelHandle::Create(*std::move(code), {}, workers);
+  return *KernelHandle::Create(*std::move(code), {}, workers, KernelHandle::Change::kFrozen, std::move(shared));
 }
 
 struct Data {
@@ -102,6 +102,73 @@ TEST(KernelHandle, PacksAConstantOnceWhenItIsBound) {
   ASSERT_TRUE(kernel->Bind(1, data.w.data()));
   ASSERT_EQ(kernel->Call(data.buffers, nullptr), 0);
   for (float y : data.y) ASSERT_EQ(y, 5.5f);
+}
+
+TEST(KernelHandle, SharesWhatIsPackedFromTheSameMemory) {
+  auto shared = std::make_shared<PackedConstants>();
+  auto first = MakeAdd(true, 2, shared), second = MakeAdd(true, 2, shared);
+  Data data;
+  ASSERT_TRUE(first->Bind(1, data.w.data()));
+  ASSERT_TRUE(second->Bind(1, data.w.data()));
+  EXPECT_EQ(shared->bytes(), 4000);
+  first = nullptr;
+  ASSERT_EQ(second->Call(data.buffers, nullptr), 0);
+  EXPECT_EQ(data.y[999], 5.5f);
+  Data other;
+  first = MakeAdd(true, 2, shared);
+  ASSERT_TRUE(first->Bind(1, other.w.data()));
+  EXPECT_EQ(shared->bytes(), 8000);
+  first = nullptr;
+  second = nullptr;
+  EXPECT_EQ(shared->bytes(), 0);
+}
+
+TEST(KernelHandle, PacksChangedMemoryAnewWhenItIsBoundAgain) {
+  auto shared = std::make_shared<PackedConstants>();
+  auto first = MakeAdd(true, 2, shared), second = MakeAdd(true, 2, shared);
+  Data data;
+  ASSERT_TRUE(first->Bind(1, data.w.data()));
+  ASSERT_TRUE(second->Bind(1, data.w.data()));
+  data.w.assign(1000, 10);
+  for (KernelHandle* kernel : {first.get(), second.get()}) {
+    ASSERT_TRUE(kernel->Bind(1, data.w.data()));
+    ASSERT_EQ(kernel->Call(data.buffers, nullptr), 0);
+    EXPECT_EQ(data.y[999], 21.5f);
+  }
+}
+
+TEST(PackedConstants, AreOneForAShapeAndALayout) {
+  PackedConstants constants;
+  const float data[4] = {};
+  ManifestOperand operand = Operand("w", 1000, false);
+  operand.packed_bytes = 64;
+  operand.packed_layout = "a";
+  int packed = 0;
+  std::vector<PackedConstants::Copy> held;
+  auto take = [&](const ManifestOperand& as, const void* of, bool anew = false) {
+    held.push_back(*constants.Take(of, as, anew, [&]() -> Result<PackedConstants::Copy> {
+      ++packed;
+      return PackedConstants::Copy(std::make_shared<int>(packed));
+    }));
+    return packed;
+  };
+  EXPECT_EQ(take(operand, data), 1);
+  EXPECT_EQ(take(operand, data), 1);
+  EXPECT_EQ(take(operand, data + 1), 2);
+  ManifestOperand other = operand;
+  other.shape = {{10, 10, -1}, {100, 100, -1}};
+  EXPECT_EQ(take(other, data), 3);
+  other = operand;
+  other.packed_layout = "b";
+  EXPECT_EQ(take(other, data), 4);
+  other = operand;
+  other.dtype = DType::kI32;
+  EXPECT_EQ(take(other, data), 5);
+  EXPECT_EQ(take(operand, data, true), 6);
+  EXPECT_EQ(take(operand, data), 6);
+  EXPECT_FALSE(constants.Take(data + 2, operand, false, [] { return Error{ErrorKind::kLimit, "none", ""}; }));
+  held.clear();
+  EXPECT_EQ(take(operand, data), 7);
 }
 
 TEST(KernelHandle, AnUnpackedConstantMayBeGivenToEachCall) {

@@ -150,9 +150,9 @@ TEST(LiveSwap, AVersionThatCannotPackIsRefused) {
   const std::vector<float> w = VersionData::Constant();
   auto handle = MakeHandle(Layout::kReversed);
   ASSERT_TRUE(handle->Bind(1, w.data()));
-  std::string code = VersionCode(Layout::kReversed, 7);
+  std::string code = VersionCode(Layout::kTwice, 7);
   code.replace(code.find("operand != 1"), 12, "operand == 1");
-  EXPECT_EQ(Swap(*handle, VersionBytes(VersionManifest(Layout::kReversed, "add"), code)).error().kind,
+  EXPECT_EQ(Swap(*handle, VersionBytes(VersionManifest(Layout::kTwice, "add"), code)).error().kind,
             ErrorKind::kRunFailed);
   Manifest huge = VersionManifest(Layout::kReversed, "add");
   huge.operands[1].packed_bytes = int64_t{1} << 40;  // more than there is, or than a version may want
