@@ -225,7 +225,8 @@ def summarise(rows, threads):
         return
     lib.mark("zoo: models that run and agree", len(ran) / len(rows), "", 0.95, at_most=False)
     for count in threads:
-        ratios = [row[f"ratio_{count}"] for row in ran]
+        if not (ratios := [row[f"ratio_{count}"] for row in ran if f"ratio_{count}" in row]):
+            continue
         suffix = f", {count} thread{'s' if count > 1 else ''}"
         lib.mark(f"zoo: time / onnxruntime, mean{suffix}", lib.geometric_mean(ratios), "x", MOST_MEAN, at_most=True)
         lib.mark(f"zoo: time / onnxruntime, worst{suffix}", max(ratios), "x", MOST_RATIO, at_most=True)

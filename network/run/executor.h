@@ -20,7 +20,7 @@ namespace hone {
 struct ExecutorOptions {
   GetOptions get;
   int connections = 3;  // over which kernels are asked for at once, so that builders work side by side
-  // On the CPU, where executors of one model share constants, and of one program, which run in turns, the memory
+  // On the CPU: where executors of one model share constants, and of one program, which run in turns, the memory
   // between their calls. Both live longer. nullptr: with nobody.
   ConstantStore* constants = nullptr;
   SharedArena* arena = nullptr;

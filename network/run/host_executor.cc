@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "network/run/host_call.h"
 
@@ -27,17 +28,17 @@ class HostExecutor : public Executor {
 
   Result<void> Prepare(Client& client, const ExecutorOptions& options) {
     PlanMemory(1);
+    memory_bytes_ = arena_.bytes;
+    for (ValueId input : graph_.inputs) {
+      input_offsets_.push_back(memory_bytes_);
+      memory_bytes_ += RoundUp(KernelBytes(graph_, input), kArenaAlignment);
+    }
     SharedArena own;
-    memory_ = (options.arena != nullptr ? *options.arena : own).Take(arena_.bytes);
-    if (memory_ == nullptr) return NoMemory(arena_.bytes);
+    memory_ = (options.arena != nullptr ? *options.arena : own).Take(memory_bytes_);
+    if (memory_ == nullptr) return NoMemory(memory_bytes_);
     if (options.constants != nullptr) {
       store_ = options.constants;
       keys_ = store_->KeysOf(graph_);
-    }
-    for (ValueId input : graph_.inputs) {
-      const int64_t bytes = KernelBytes(graph_, input);
-      inputs_.push_back(HONE_TRY(Allocate(bytes)));
-      std::memset(inputs_.back().get(), 0, static_cast<size_t>(bytes));
     }
     return PrepareCalls(client, options);
   }
@@ -49,14 +50,9 @@ class HostExecutor : public Executor {
 
   bool UseInput(size_t i, const void* data) override {
     // What a run gave may be what the next one takes: it is read while new results are written over it.
-    const auto* at = static_cast<const char*>(data);
-    auto is_in = [&](const void* memory, int64_t bytes) {
-      const auto* begin = static_cast<const char*>(memory);
-      return std::less_equal<>()(begin, at) && std::less<>()(at, begin + bytes);
-    };
-    bool is_own = is_in(memory_.get(), arena_.bytes);
-    for (size_t own = 0; own < inputs_.size(); ++own)
-      is_own = is_own || is_in(inputs_[own].get(), KernelBytes(graph_, graph_.inputs[own]));
+    const auto* at = static_cast<const std::byte*>(data);
+    const bool is_own =
+        std::less_equal<const std::byte*>()(memory_.get(), at) && std::less<>()(at, memory_.get() + memory_bytes_);
     // Nothing writes there: calls write what they compute.
     return Use(graph_.inputs[i], is_own ? nullptr : const_cast<void*>(data));
   }
@@ -119,8 +115,9 @@ class HostExecutor : public Executor {
   void* BaseOf(ValueId root) const;
   bool Use(ValueId root, void* data);
 
-  SharedArena::Memory memory_;
-  std::vector<AlignedBytes> inputs_;
+  SharedArena::Memory memory_;  // the arena, then the inputs
+  int64_t memory_bytes_ = 0;
+  std::vector<int64_t> input_offsets_;
   ConstantStore* store_ = nullptr;
   IdVector<ValueId, ConstantStore::Key> keys_;  // none without a store
   std::map<ValueId, ConstantStore::Elements> constants_;
@@ -158,11 +155,12 @@ Result<void*> HostExecutor::OperandOf(size_t call, size_t operand, ValueId value
   return Address(value);
 }
 
-// The memory of a value that owns some: an input, or a part of the arena.
+// The memory of a value that owns some.
 void* HostExecutor::BaseOf(ValueId root) const {
   if (const auto found = elsewhere_.find(root); found != elsewhere_.end()) return found->second;
   const auto input = std::find(graph_.inputs.begin(), graph_.inputs.end(), root);
-  if (input != graph_.inputs.end()) return inputs_[static_cast<size_t>(input - graph_.inputs.begin())].get();
+  if (input != graph_.inputs.end())
+    return memory_.get() + input_offsets_[static_cast<size_t>(input - graph_.inputs.begin())];
   const auto owned = offsets_.find(root);
   if (owned == offsets_.end()) {  // of no elements, so that no call writes it
     HONE_CHECK(KernelBytes(graph_, root) == 0);

@@ -69,7 +69,7 @@ HostTensor CopyOf(const TensorView& view) {
 // One version of a program: a network of known shapes, and what waits for its results.
 class ProgramVersion {
  public:
-  static Result<std::unique_ptr<ProgramVersion>> Create(Program& program, const std::vector<TensorView>& inputs) {
+  static Result<std::unique_ptr<ProgramVersion>> Create(const Program& program, const std::vector<TensorView>& inputs) {
     std::unique_ptr<ProgramVersion> stage(new ProgramVersion(program));
     ImportOptions options;
     options.in_stages = true;
@@ -89,6 +89,7 @@ class ProgramVersion {
     stage->is_interpreted_ =
         stage->context_->is_plain || (!program.is_whole_ && StepsOf(stage->network_.graph) <= kSmallSteps);
     stage->SplitRest();
+    stage->network_.graph.ForgetElements();
     return stage;
   }
 
@@ -98,10 +99,21 @@ class ProgramVersion {
     Graph& graph = network_.graph;
     ExecutorOptions options{context_->get};
     options.constants = context_->constants.get();
-    options.arena = &program_.arena_;
+    std::deque<SharedArena>& arenas = *context_->arenas;
+    if (arenas.size() <= program_.depth_) arenas.resize(program_.depth_ + 1);
+    options.arena = &arenas[program_.depth_];
     plan_ = HONE_TRY(LowerServed(*context_->client, graph, {}, options));
     executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, options));
     return {};
+  }
+
+  // Gives back what holds results. Kernels and plans stay.
+  void Release() {
+    interpreted_ = {};
+    computed_.clear();
+    results_.clear();
+    if (next_ != nullptr) next_->Release();
+    for (const auto& [_, body] : bodies_) body->Release();
   }
 
   std::vector<std::optional<TensorType>> OutputTypes() const {
@@ -132,7 +144,7 @@ class ProgramVersion {
   }
 
  private:
-  explicit ProgramVersion(Program& program) : program_(program), context_(program.context_) {}
+  explicit ProgramVersion(const Program& program) : program_(program), context_(program.context_) {}
 
   // What can be computed as soon as the network has run, and what comes after that.
   void SplitRest() {
@@ -170,7 +182,6 @@ class ProgramVersion {
   Result<void> Execute(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
     for (size_t i = 0; i < read_.size(); ++i) {
       const TensorView& given = inputs[read_[i]];
-      HONE_CHECK(executor_->Input(i).size() == given.bytes());
       if (!executor_->UseInput(i, given.data)) std::memcpy(executor_->Input(i).data(), given.data, given.bytes());
     }
     const Graph& graph = network_.graph;
@@ -189,6 +200,7 @@ class ProgramVersion {
     const std::vector<Numbers> outputs = HONE_TRY(EvaluateNetwork(network_.graph, data));
     interpreted_.clear();
     for (const Numbers& output : outputs) interpreted_.push_back(ToHost(output, output.dtype));
+    network_.graph.ForgetElements();
     results_.clear();
     for (const HostTensor& output : interpreted_) results_.push_back(ViewOf(output));
     return {};
@@ -249,7 +261,8 @@ class ProgramVersion {
     std::set<std::string> deciding;
     for (const std::string& name : network_.rest.deciding)
       if (read.count(name) != 0) deciding.insert(name);
-    return std::unique_ptr<Program>(new Program(std::move(model), std::move(deciding), false, context_));
+    return std::unique_ptr<Program>(
+        new Program(std::move(model), std::move(deciding), program_.depth_ + 1, false, context_));
   }
 
   static OnnxValue InputOf(const std::string& name, const TensorView& value) {
@@ -324,11 +337,11 @@ class ProgramVersion {
       output.name = name;
       model.outputs.push_back(output);
     }
-    program = Program::ForBody(std::move(model), context_);
+    program = Program::ForBody(std::move(model), program_.depth_ + 1, context_);
     return program.get();
   }
 
-  Program& program_;
+  const Program& program_;
   const std::shared_ptr<const ProgramContext> context_;
   Network network_;
   CallPlan plan_;
@@ -345,15 +358,20 @@ class ProgramVersion {
 };
 
 Program::Program(OnnxModel model, std::shared_ptr<const ProgramContext> context)
-    : Program(std::move(model), {}, true, std::move(context)) {}
+    : Program(std::move(model), {}, 0, true, std::move(context)) {}
 
-std::unique_ptr<Program> Program::ForBody(OnnxModel model, std::shared_ptr<const ProgramContext> context) {
-  return std::unique_ptr<Program>(new Program(std::move(model), {}, false, std::move(context)));
+std::unique_ptr<Program> Program::ForBody(OnnxModel model, size_t depth,
+                                          std::shared_ptr<const ProgramContext> context) {
+  return std::unique_ptr<Program>(new Program(std::move(model), {}, depth, false, std::move(context)));
 }
 
-Program::Program(OnnxModel model, std::set<std::string> deciding, bool is_whole,
+Program::Program(OnnxModel model, std::set<std::string> deciding, size_t depth, bool is_whole,
                  std::shared_ptr<const ProgramContext> context)
-    : model_(std::move(model)), deciding_(std::move(deciding)), is_whole_(is_whole), context_(std::move(context)) {}
+    : model_(std::move(model)),
+      deciding_(std::move(deciding)),
+      depth_(depth),
+      is_whole_(is_whole),
+      context_(std::move(context)) {}
 
 Program::~Program() = default;
 
@@ -362,6 +380,7 @@ Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& input
   for (size_t i = 0; i < inputs.size(); ++i) model_.inputs[i].type.dtype = inputs[i].dtype;
   std::string key = KeyOf(model_, deciding_, inputs);
   auto found = std::find_if(versions_.begin(), versions_.end(), [&](const auto& one) { return one.first == key; });
+  if (found != versions_.begin()) Release();
   if (found == versions_.end()) {
     std::unique_ptr<ProgramVersion> stage = HONE_TRY(ProgramVersion::Create(*this, inputs));
     versions_.emplace_front(std::move(key), std::move(stage));
@@ -376,6 +395,10 @@ Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& input
     versions_.splice(versions_.begin(), versions_, found);
   }
   return versions_.front().second.get();
+}
+
+void Program::Release() {
+  if (!versions_.empty()) versions_.front().second->Release();
 }
 
 Result<std::vector<TensorView>> Program::Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {

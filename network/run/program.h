@@ -4,6 +4,7 @@
 // own that is run next, and between the two come operators whose results only then have a size, and loops.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -41,6 +42,9 @@ struct ProgramContext {
   // Nothing is simplified and no kernel asked for: what the file says, by definition. No client is needed.
   bool is_plain = false;
   const std::shared_ptr<ConstantStore> constants = std::make_shared<ConstantStore>();
+  // By how many programs a program is within: of those of one depth only one runs at a time, and what it left in memory
+  // has been read when the next one does.
+  const std::shared_ptr<std::deque<SharedArena>> arenas = std::make_shared<std::deque<SharedArena>>();
 };
 
 // Not thread-safe.
@@ -48,8 +52,8 @@ class Program {
  public:
   // A whole model. Its inputs have element types; what it says of their shapes is checked by whoever runs it.
   Program(OnnxModel model, std::shared_ptr<const ProgramContext> context);
-  // The body of a loop, whose inputs are of the types that they come with.
-  static std::unique_ptr<Program> ForBody(OnnxModel model, std::shared_ptr<const ProgramContext> context);
+  // The body of a loop within a program of depth `depth`; its inputs are of the types that they come with.
+  static std::unique_ptr<Program> ForBody(OnnxModel model, size_t depth, std::shared_ptr<const ProgramContext> context);
   ~Program();
 
   // Every input, in the model's order, and all outputs, which live until the next run; both must stay until then.
@@ -65,15 +69,16 @@ class Program {
 
  private:
   friend class ProgramVersion;
-  Program(OnnxModel model, std::set<std::string> deciding, bool is_whole,
+  Program(OnnxModel model, std::set<std::string> deciding, size_t depth, bool is_whole,
           std::shared_ptr<const ProgramContext> context);
   Result<ProgramVersion*> VersionFor(const std::vector<TensorView>& inputs);
+  void Release();  // the results of the last run
 
   OnnxModel model_;
   const std::set<std::string> deciding_;  // inputs whose elements a version is for
+  const size_t depth_;                    // programs that it is within
   const bool is_whole_;                   // not what is run between others, and may be little
   std::shared_ptr<const ProgramContext> context_;
-  SharedArena arena_;                                                            // of versions, which run in turns
   std::list<std::pair<std::string, std::unique_ptr<ProgramVersion>>> versions_;  // the last one used first
 };
 
