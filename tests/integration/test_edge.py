@@ -14,7 +14,7 @@ MISSING = small(4321)
 UNSUPPORTED, CORRUPT = 3, 6
 # What it answers (docs/protocol.md), and what only a honed with a compiler does.
 ANSWERED = {2, 4, 6, 8, 10, 12, 22, 24, 34, 46}
-REFUSED = {14, 16, 18, 20, 28, 30, 32, 36, 38, 40, 42, 44}
+REFUSED = {14, 16, 18, 20, 28, 30, 32, 36, 38, 40, 42, 44, 48, 50}
 
 
 class EdgeDaemon:
