@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -12,16 +11,10 @@
 #include "cache/bundle/key_file.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/gather_records.h"
 
 namespace hone::cli {
 namespace {
-
-using Code = std::map<Digest256, std::vector<std::byte>>;
-
-struct Gathered {
-  std::vector<BundleEntry> entries;
-  Code code;
-};
 
 Result<uint64_t> ReadSize(const std::string& text) {
   uint64_t value = 0;
@@ -67,28 +60,6 @@ Result<BundleManifest> Describe(const Arguments& arguments) {
   return manifest;
 }
 
-Result<Gathered> Gather(Context& context, const Arguments& arguments) {
-  Channel channel = HONE_TRY(context.Ask());
-  const ExportRequest request{arguments.Texts("SELECTION"), arguments.Texts("--target"), arguments.Has("--artifacts")};
-  const uint64_t id = HONE_TRY(channel.Ask(request, Context::Patience()));
-  Gathered gathered;
-  for (bool more = true; more;) {
-    ExportReply part = HONE_TRY(channel.Await<ExportReply>(id, Context::Patience()));
-    more = part.more;
-    for (ExportRow& row : part.rows) {
-      BundleEntry entry{HONE_TRY(DecodeRecord(row.record)), std::move(row.class_text), row.calls};
-      if (entry.record.artifact_digest) {
-        const std::span<const std::byte> code = AsBytes(row.artifact);
-        if (Hash256(code) != *entry.record.artifact_digest)
-          return Error{ErrorKind::kCorrupt, "the code that honed sent is not the record's", entry.record.label};
-        gathered.code.emplace(*entry.record.artifact_digest, std::vector(code.begin(), code.end()));
-      }
-      gathered.entries.push_back(std::move(entry));
-    }
-  }
-  return gathered;
-}
-
 // What a kernel is worth to whoever gets it: the time that is spent in it.
 double WorthOf(const BundleEntry& entry) {
   const Record& record = entry.record;
@@ -97,7 +68,7 @@ double WorthOf(const BundleEntry& entry) {
 }
 
 // Keeps what is worth most and fits: what a record takes alone is at least what it takes beside others.
-void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const Code& code) {
+void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const GatheredRecords::Code& code) {
   constexpr uint64_t kRow = 96;  // at most, in the manifest
   std::stable_sort(entries.begin(), entries.end(),
                    [](const BundleEntry& a, const BundleEntry& b) { return WorthOf(a) > WorthOf(b); });
@@ -133,7 +104,8 @@ int Run(Context& context, const Arguments& arguments) {
   if (!seed && arguments.Has("--artifacts"))
     fmt::print(stderr, "hone: warning: without --key nobody takes the code of this bundle, only its schedules\n");
 
-  Result<Gathered> gathered = Gather(context, arguments);
+  Result<GatheredRecords> gathered =
+      GatherRecords(context, {arguments.Texts("SELECTION"), arguments.Texts("--target"), arguments.Has("--artifacts")});
   if (!gathered) return context.Fail(gathered.error());
   if (gathered->entries.empty())
     return context.Fail({ErrorKind::kNotFound, "no record is selected; `hone ls` lists those there are", ""});
