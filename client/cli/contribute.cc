@@ -24,8 +24,9 @@ namespace {
 bool IsOurName(std::string_view label) {
   const std::string_view operation = label.substr(0, label.find('+'));
   const std::vector<std::string_view> names = OperationNames();
-  return std::ranges::find(names, operation) != names.end() &&
-         std::ranges::all_of(label, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '_'; });
+  return std::ranges::find(names, operation) != names.end() && std::ranges::all_of(label, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '_';
+         });
 }
 
 WallTime ToTheDay(WallTime time) {
@@ -74,8 +75,8 @@ int Run(Context& context, const Arguments& arguments) {
     json.Set("bytes", bytes->size());
     Print(json.Dump() + "\n");
   } else {
-    Print(fmt::format("{}: {} of {} kernels, {}; hone bundle show {} lists what everybody will know\n", path, given, all,
-                      BytesText(static_cast<double>(bytes->size())), path));
+    Print(fmt::format("{}: {} of {} kernels, {}; hone bundle show {} lists what everybody will know\n", path, given,
+                      all, BytesText(static_cast<double>(bytes->size())), path));
   }
   return kDone;
 }
@@ -128,9 +129,11 @@ std::vector<BundleEntry> ForEverybody(std::vector<BundleEntry> entries, const Ex
 }
 
 Command ContributeCommand() {
-  return {.name = "contribute",
-          .summary = "write what was tuned here, without what is yours, for a pool of many",
-          .details = R"(Writes a bundle of the schedules that were tuned on this machine and how fast they were: nothing that names you,
+  return {
+      .name = "contribute",
+      .summary = "write what was tuned here, without what is yours, for a pool of many",
+      .details =
+          R"(Writes a bundle of the schedules that were tuned on this machine and how fast they were: nothing that names you,
 your files, your machine but for its processor, or how often and when but for the day. Kernels appear in canonical form: what
 they compute, and their sizes. --without keeps some to yourself. Nothing is sent anywhere; look at the file with `hone bundle
 show`, then give it to whom you like. Whoever imports it compiles and checks every schedule on his own machine.
@@ -139,12 +142,12 @@ Examples:
   hone contribute -o mine.bundle
   hone contribute -o mine.bundle conv2d --without secret.onnx --without 'matmul(M=77,N=77,K=77)' --without softmax
   hone import pool/*.bundle)",
-          .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
-          .options = {{"--out", "FILE", "the file to write", "-o"},
-                      {"--without", "WHAT",
-                       "a kernel, all those of a list or model, or a class's or fingerprint's beginning; may be repeated",
-                       "", true}},
-          .run = Run};
+      .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
+      .options = {{"--out", "FILE", "the file to write", "-o"},
+                  {"--without", "WHAT",
+                   "a kernel, all those of a list or model, or a class's or fingerprint's beginning; may be repeated",
+                   "", true}},
+      .run = Run};
 }
 
 }  // namespace hone::cli

@@ -12,6 +12,7 @@
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/gather_records.h"
+#include "client/cli/oci_layout.h"
 
 namespace hone::cli {
 namespace {
@@ -88,7 +89,8 @@ void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const Gathere
 int Run(Context& context, const Arguments& arguments) {
   Result<BundleManifest> manifest = Describe(arguments);
   if (!manifest) return context.WrongUsage(manifest.error());
-  if (!arguments.Has("--out")) return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE", "--out"});
+  if (!arguments.Has("--out") && !arguments.Has("--oci"))
+    return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE, or --oci DIR", "--out"});
   Result<uint64_t> most = arguments.Has("--max-size") ? ReadSize(arguments.Text("--max-size")) : BundleLimits::kBytes;
   if (!most) return context.WrongUsage(most.error());
   std::optional<SigningSeed> seed;
@@ -121,8 +123,12 @@ int Run(Context& context, const Arguments& arguments) {
   auto source = [&](const Digest256& digest) -> Result<std::vector<std::byte>> { return gathered->code.at(digest); };
   Result<std::string> bytes = WriteBundle(*manifest, std::move(gathered->entries), source, seed);
   if (!bytes) return context.Fail(bytes.error());
-  const std::string path = arguments.Text("--out");
-  if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  const std::string path = arguments.Text(arguments.Has("--out") ? "--out" : "--oci");
+  if (arguments.Has("--out"))
+    if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  if (arguments.Has("--oci"))
+    if (Result<void> written = WriteOciLayout(arguments.Text("--oci"), *manifest, *bytes); !written)
+      return context.Fail(written.error());
   if (context.json()) {
     Json json;
     json.Set("file", path).Set("name", manifest->name).Set("version", manifest->version).Set("records", kept);
@@ -144,14 +150,19 @@ Command ExportCommand() {
           .summary = "write kernels of the cache into a bundle for other machines",
           .details = R"(A bundle holds schedules, which anybody can take: they are compiled and checked there. With
 --artifacts it also holds the code, which is taken only from a key that is trusted there (hone keygen). Pinned or not,
-all records of the selection are written; equal caches give equal files.
+all records of the selection are written; equal caches give equal files. --oci writes what registries of container images take: an
+image layout with the bundle as its only layer, and its version as the tag.
 
 Examples:
   hone export -o all.bundle
   hone export -o conv.bundle conv2d depthwise --max-size 20M
-  hone export -o fleet.bundle --artifacts --key fleet.key --name fleet)",
+  hone export -o fleet.bundle --artifacts --key fleet.key --name fleet
+  hone export --oci fleet --artifacts --key fleet.key --name fleet --bundle-version 7
+  skopeo copy oci:fleet:7 docker://registry.example/fleet:7
+  oras pull registry.example/fleet:7, and then: hone import fleet.bundle)",
           .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
           .options = {{"--out", "FILE", "the file to write", "-o"},
+                      {"--oci", "DIR", "write an OCI image layout there, for a registry"},
                       {"--artifacts", "", "also the code that was checked on this machine"},
                       {"--target", "T", "only this device's: avx2, cpu:neoverse-n1; may be repeated", "", true},
                       {"--max-size", "SIZE", "the kernels in which most time is spent, as many as fit, such as 20M"},
