@@ -103,17 +103,24 @@ class Filters(harness.HoneTest):
         self.hone("export", "-o", os.path.join(bundles, "small.bundle"), "--artifacts", "--key",
                   os.path.join(self.directory.path, "fleet.key"))
         self.assertEqual(daemon.stop(), 0)
-        edge = subprocess.Popen([os.path.join(harness.BIN, "honed-edge"), "--bundles", bundles, "--keys", self.directory.path],
-                                env=self.directory.environment, stderr=subprocess.PIPE, text=True,
-                                preexec_fn=unit_filter.preparation("systemd/honed-edge.service.in"))
+        path = os.path.join(self.directory.path, "edge.log")
+        with open(path, "wb") as log:
+            edge = subprocess.Popen([os.path.join(harness.BIN, "honed-edge"), "--bundles", bundles, "--keys", self.directory.path],
+                                    env=self.directory.environment, stderr=log,
+                                    preexec_fn=unit_filter.preparation("systemd/honed-edge.service.in"))
         self.addCleanup(lambda: (edge.kill(), edge.wait()))
         self.wait_until(lambda: os.path.exists(self.directory.socket))
         self.assertTrue(self.hone_json("run", SMALL)[0]["verified"])
+
+        def said():
+            with open(path, encoding="utf-8") as log:
+                return log.read()
+
+        self.wait_until(lambda: "sandbox child=launcher" in said() or "incomplete" in said())
+        self.assertNotIn("incomplete", said())
+        self.assertIn("runner: system calls filtered, no files", said())
         edge.terminate()
-        log = edge.communicate(timeout=20)[1]
-        self.assertNotIn("incomplete", log)
-        self.assertIn("runner: system calls filtered, no files", log)
-        self.assertEqual(edge.returncode, 0)
+        self.assertEqual(edge.wait(20), 0)
 
     def test_the_filters_deny_what_they_say(self):
         def attempt(unit, words):
