@@ -17,6 +17,19 @@ bool IsPrintable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
+// The class of the kernels of fixed sizes that a range holds: class texts mark sizes that are ranges, and these go.
+// nullopt: it has none.
+std::optional<Fingerprint> ClassWithin(std::string class_text) {
+  constexpr std::string_view kRange = "=..";
+  const size_t where = class_text.find("\nwhere ");
+  if (where == std::string::npos) return std::nullopt;
+  bool has_ranges = false;
+  for (size_t at = where; (at = class_text.find(kRange, at)) < class_text.find('\n', where + 1); has_ranges = true)
+    class_text.erase(at, kRange.size());
+  if (!has_ranges) return std::nullopt;
+  return Fingerprint{Hash128(class_text)};
+}
+
 }  // namespace
 
 Error BundleCache::Unchangeable() {
@@ -69,7 +82,7 @@ Result<void> BundleCache::IndexBundle(uint32_t bundle) {
     const auto number = static_cast<uint32_t>(known - targets_.begin());
     if (suits_[number] == 0) return {};
     places_.push_back({record.key.fingerprint, record.key.class_fingerprint, *record.artifact_digest, where, bundle,
-                       number, record.key.threads});
+                       number, record.key.threads, ClassWithin(entry.class_text)});
     return {};
   });
 }
@@ -122,6 +135,17 @@ Result<std::optional<CacheHit>> BundleCache::Lookup(const CacheKey& key, Countin
   }
   ++misses_;
   return std::optional<CacheHit>();
+}
+
+Result<std::vector<Record>> BundleCache::RangesOf(const Fingerprint& class_fingerprint) const {
+  std::vector<Record> records;
+  const Place* before = nullptr;
+  for (const Place& place : places_) {
+    if (place.class_within != class_fingerprint) continue;
+    if (before == nullptr || before->fingerprint != place.fingerprint) records.push_back(HONE_TRY(Read(place)));
+    before = &place;
+  }
+  return records;
 }
 
 Result<std::optional<std::vector<std::byte>>> BundleCache::Artifact(const Record& record) {

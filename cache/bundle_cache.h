@@ -8,6 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class BundleCache final : public ScheduleCache {
   ArtifactCheck CheckOf(const Record& record) const override;
   // Remembers that its artifact was checked, and nothing else of it. kUnsupported if no bundle holds it.
   Result<void> Put(const NewRecord& entry, Durability durability) override;
+  // The records of ranges of sizes that hold kernels of that class, of each range the one that suits best.
+  Result<std::vector<Record>> RangesOf(const Fingerprint& class_fingerprint) const;
   void NoteUse(const Fingerprint& fingerprint, const Fingerprint& class_fingerprint, uint64_t calls) override;
   Result<KernelUse> UseOf(const Fingerprint& fingerprint) override;
   Result<std::vector<Fingerprint>> FindByPrefix(std::string_view hex_digits, size_t limit) override;
@@ -82,6 +85,7 @@ class BundleCache final : public ScheduleCache {
     uint32_t bundle = 0;  // of held_
     uint32_t target = 0;  // of targets_
     int32_t threads = 0;
+    std::optional<Fingerprint> class_within = std::nullopt;  // of a range of sizes: the class of the kernels in it
   };
   struct Use {
     std::atomic<uint64_t> calls{0};

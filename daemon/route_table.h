@@ -24,9 +24,10 @@ std::optional<Request> Read(Services& services, const Asked& asked, Body body) {
   return std::nullopt;
 }
 
-// What brings code along is for the user whose honed this is, and root.
+// What brings code along, or times that nobody can check, is for the user whose honed this is, and root.
 template <typename Request>
-constexpr bool kForOwners = std::is_same_v<Request, UploadRequest> || std::is_same_v<Request, ImportRequest>;
+constexpr bool kForOwners = std::is_same_v<Request, UploadRequest> || std::is_same_v<Request, ImportRequest> ||
+                            std::is_same_v<Request, AttachRequest>;
 
 // Whether it was refused because of who asks.
 template <typename Request>
@@ -34,13 +35,16 @@ bool IsForOthers(const Asked& asked) {
   if constexpr (!kForOwners<Request>) return false;
   const uid_t uid = asked.peer->client().uid;
   if (uid == geteuid() || uid == 0) return false;
-  asked.Refuse(
-      {ErrorKind::kInvalid, fmt::format("only uid {}, whose honed this is, and root may import", geteuid()), "honed"});
+  asked.Refuse({ErrorKind::kInvalid,
+                fmt::format("only uid {}, whose honed this is, and root may {}", geteuid(),
+                            std::is_same_v<Request, AttachRequest> ? "lend it devices" : "import"),
+                "honed"});
   return true;
 }
 
 template <typename Request, auto answer>
 void InLoop(Services& services, Answers&, const Asked& asked, Body body) {
+  if (IsForOthers<Request>(asked)) return;
   std::optional<Request> request = Read<Request>(services, asked, body);
   if (request) answer(services, asked, *std::move(request));
 }

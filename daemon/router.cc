@@ -27,6 +27,12 @@ Error OnlyLooks(std::string_view what) {
   return {ErrorKind::kUnsupported, fmt::format("a cache is only inspected here; start honed to {}", what), "honed"};
 }
 
+// nullptr: the target is no attached device's name.
+Result<AttachedDevicePtr> FindAttached(Services& services, const Asked& asked, const std::string& target) {
+  if (services.attached == nullptr) return AttachedDevicePtr();
+  return services.attached->Find(target, asked.peer->client());
+}
+
 }  // namespace
 
 void Router::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span<const std::byte> body) {
@@ -66,6 +72,7 @@ void Router::OnGone(const Peer& peer) {
   if (services_.misses != nullptr) services_.misses->Forget(peer);
   if (services_.tuning != nullptr) services_.tuning->OnGone(peer);
   if (services_.notifier != nullptr) services_.notifier->OnGone(peer);
+  if (services_.attached != nullptr) services_.attached->OnGone(peer);
 }
 
 void Router::Close() {
@@ -88,17 +95,41 @@ void AnswerHello(Services&, const Asked& asked, HelloRequest request) {
 
 void AnswerGet(Services& services, const Asked& asked, GetRequest request) {
   if (services.misses == nullptr) return asked.Refuse(OnlyLooks("be served"));
-  services.misses->Ask(asked.peer, asked.request_id, request, RequestName(request), asked.begun);
+  Result<AttachedDevicePtr> on = FindAttached(services, asked, request.target);
+  if (!on) return asked.Refuse(on.error());
+  services.misses->Ask(asked.peer, asked.request_id, request, RequestName(request), asked.begun, *on);
 }
 
 void AnswerTune(Services& services, const Asked& asked, TuneRequest request) {
   if (services.tuning == nullptr) return asked.Refuse(OnlyLooks("refine kernels"));
-  services.tuning->Handle(asked.peer, asked.request_id, request);
+  Result<AttachedDevicePtr> on = FindAttached(services, asked, request.target);
+  if (!on) return asked.Refuse(on.error());
+  services.tuning->Handle(asked.peer, asked.request_id, request, *on);
 }
 
 void AnswerStop(Services& services, const Asked& asked, StopRequest request) {
   if (services.tuning == nullptr) return asked.Refuse(OnlyLooks("refine kernels"));
   asked.peer->Reply(asked.request_id, StopReply{services.tuning->Stop(*asked.peer, request.request)});
+}
+
+// Its last answer on this connection, which is the device's from then on.
+void AnswerAttach(Services& services, const Asked& asked, AttachRequest request) {
+  if (services.attached == nullptr) return asked.Refuse(OnlyLooks("lend it a device"));
+  if (Result<void> room = services.attached->MakeRoom(); !room) return asked.Refuse(room.error());
+  Result<UniqueFd> channel = asked.peer->ReplyAndHandOver(asked.request_id, MessageType::kAttachReply,
+                                                          EncodeBody(AttachReply{services.attached->NextName()}));
+  if (!channel) return asked.Refuse(channel.error());
+  const uint64_t silence_ms = std::min<uint64_t>(request.silence_ms, 24 * 3600 * 1000);
+  services.attached->Attach(asked.peer->client(), *std::move(channel), std::chrono::milliseconds(silence_ms));
+}
+
+void AnswerDevice(Services& services, const Asked& asked, DeviceRequest request) {
+  if (services.attached == nullptr) return asked.Refuse(OnlyLooks("lend it a device"));
+  services.attached->WhenKnown(request.device, asked.peer,
+                               [peer = asked.peer, id = asked.request_id](const Result<AttachedDevicePtr>& device) {
+                                 if (!device) return peer->ReplyError(id, device.error());
+                                 peer->Reply(id, DeviceReply{(*device)->target_text, (*device)->program});
+                               });
 }
 
 void AnswerWatch(Services& services, const Asked& asked, WatchRequest request) {

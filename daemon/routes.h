@@ -11,6 +11,7 @@
 #include "daemon/inspect/admin.h"
 #include "daemon/metrics.h"
 #include "daemon/serve/answers.h"
+#include "daemon/serve/attached_devices.h"
 #include "daemon/serve/compilations.h"
 #include "daemon/serve/hot_set.h"
 #include "daemon/serve/misses.h"
@@ -28,6 +29,7 @@ struct Services {
   Notifier* notifier;
   Admin& admin;
   Metrics& metrics;
+  AttachedDevices* attached = nullptr;  // nullptr: none can be
 };
 
 // Whose request it is. Lasts for the call.
@@ -68,6 +70,8 @@ using NextPart = std::function<Result<Reply>(const std::stop_token& stop)>;
   HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS)                             \
   IN_LOOP(Tune)                                                            \
   IN_LOOP(Stop)                                                            \
+  IN_LOOP(Attach)                                                          \
+  IN_LOOP(Device)                                                          \
   ONCE(Top, Lane::kQuick)                                                  \
   ONCE(Edit, Lane::kQuick)                                                 \
   IN_PARTS(Verify, Lane::kWork)                                            \

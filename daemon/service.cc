@@ -30,6 +30,7 @@
 #include "daemon/refine/tuning.h"
 #include "daemon/router.h"
 #include "daemon/routes.h"
+#include "daemon/serve/attached_devices.h"
 #include "daemon/serve/devices.h"
 #include "daemon/serve/event_loop.h"
 #include "daemon/serve/hot_set.h"
@@ -219,6 +220,8 @@ class Service {
             notifier_->Announce(NoticeOf(record));
           });
       tuning_->SetTransfers(transfers_.get());
+      tuning_->SetBuilders(pools.builders.builders);
+      attached_ = std::make_unique<AttachedDevices>(loop_, *pools_, devices);
       misses_->SetSearcher(tuning_.get());
       transfers_->SetModel([this](std::string_view kind) { return model_->ToAsk(kind); });
       notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf(config_, descriptors_));
@@ -237,7 +240,8 @@ class Service {
     admin_->insight = insight_.get();
     if (!inspects()) admin_->top = [this] { return Top(); };
     router_ = std::make_unique<Router>(
-        loop_, Services{*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_}, AllRoutes());
+        loop_, Services{*hot_, misses_.get(), tuning_.get(), notifier_.get(), *admin_, metrics_, attached_.get()},
+        AllRoutes());
     server_ = std::make_unique<Server>(loop_, *router_, metrics_, ServerLimitsOf(config_, descriptors_));
     if (inspects()) {
       server_->Adopt(UniqueFd(options_.inspect));
@@ -286,8 +290,8 @@ class Service {
   }
 
   bool IsBusy() const {
-    return server_->connections() > 0 || metrics_.builds_queued > 0 || metrics_.builds_running > 0 ||
-           !tuning_->now().kernel.empty() || (idle_ && !idle_->task().empty());
+    return server_->connections() > 0 || attached_->count() > 0 || metrics_.builds_queued > 0 ||
+           metrics_.builds_running > 0 || !tuning_->now().kernel.empty() || (idle_ && !idle_->task().empty());
   }
 
   void MakeIdleGroup() {
@@ -300,6 +304,7 @@ class Service {
 
   void Close() {
     pools_->Shutdown();
+    if (attached_) attached_->Close();
     if (idle_) idle_->Close();
     if (transfers_) transfers_->Close();
     if (misses_) misses_->Close();
@@ -426,6 +431,7 @@ class Service {
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<RequestPath> path_;
   std::unique_ptr<SharedModel> model_;
+  std::unique_ptr<AttachedDevices> attached_;
   std::unique_ptr<Misses> misses_;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Insight> insight_;

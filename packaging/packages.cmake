@@ -8,7 +8,11 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "fast tensor kernels for every program on 
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_SET_DESTDIR ON)  # units name the programs by the prefix of the installation
 set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL honed libhone libhone-dev python3-hone)
+if(HONE_EDGE)
+  set(CPACK_COMPONENTS_ALL hone-edge libhone)
+else()
+  set(CPACK_COMPONENTS_ALL honed hone-edge libhone libhone-dev python3-hone)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -23,6 +27,15 @@ set(CPACK_COMPONENT_HONED_DESCRIPTION "kernel service: honed, the hone command, 
 set(CPACK_DEBIAN_HONED_PACKAGE_DEPENDS "init-system-helpers, systemd | systemd-standalone-sysusers | systemd-sysusers")
 set(CPACK_DEBIAN_HONED_PACKAGE_CONTROL_EXTRA
     "${CMAKE_SOURCE_DIR}/packaging/honed/postinst;${CMAKE_SOURCE_DIR}/packaging/honed/prerm;${CMAKE_SOURCE_DIR}/packaging/honed/postrm")
+
+set(CPACK_DEBIAN_HONE-EDGE_PACKAGE_NAME hone-edge)
+set(CPACK_DEBIAN_HONE-EDGE_PACKAGE_SECTION science)
+set(CPACK_COMPONENT_HONE-EDGE_DESCRIPTION "kernel service for devices without a compiler: honed-edge, and what checks and times kernels")
+set(CPACK_DEBIAN_HONE-EDGE_PACKAGE_DEPENDS "init-system-helpers")
+# They listen at one place, and bring the same hone-runner.
+set(CPACK_DEBIAN_HONE-EDGE_PACKAGE_CONFLICTS honed)
+set(CPACK_DEBIAN_HONE-EDGE_PACKAGE_CONTROL_EXTRA
+    "${CMAKE_SOURCE_DIR}/packaging/hone-edge/postinst;${CMAKE_SOURCE_DIR}/packaging/hone-edge/prerm;${CMAKE_SOURCE_DIR}/packaging/hone-edge/postrm")
 
 set(CPACK_DEBIAN_LIBHONE_PACKAGE_NAME libhone)
 set(CPACK_DEBIAN_LIBHONE_PACKAGE_SECTION libs)

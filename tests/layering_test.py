@@ -76,7 +76,7 @@ FOREIGN = {
     r"xgboost/": r"tuner/booster\.cc",
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
-    r"sodium": r"cache/bundle/ed25519\.cc",
+    r"sodium": r"cache/bundle/(ed25519|sha256)\.cc",
     r"CL/": r"backends/drivers/opencl_context\.cc|bench/gpu_lab\.cc",
     r"vulkan/": r"backends/drivers/vulkan_[a-z]*\.(cc|h)",
     r"glslang/": r"backends/gpu/compile_glsl\.cc",

@@ -59,11 +59,11 @@ class Cpu : public Backend {
   Result<Manifest> OpenArtifact(std::span<const std::byte> bytes, uint64_t size) const override {
     Result<Manifest> manifest = OpenNativeArtifact(bytes, {.size = size});
     if (manifest) return manifest;
-    // For a processor that can be emulated: it is handed out, and never mapped here.
+    // For another processor: it was checked on a device, or by an emulator. It is handed out, and never mapped here.
     Result<Manifest> foreign = OpenNativeArtifact(bytes, {.size = size, .other_machine = true});
     if (!foreign) return manifest;
     const Target target = HONE_TRY(ParseTarget(foreign->target));
-    return !RunsHere(target) && FindEmulatedRunner(*target.cpu()) ? std::move(foreign) : std::move(manifest);
+    return RunsHere(target) ? std::move(manifest) : std::move(foreign);
   }
 
   Result<std::unique_ptr<WorkerPools>> StartPools(const WorkerPoolsOptions& options) const override {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +18,15 @@ namespace hone {
 namespace {
 
 constexpr uint32_t kMagic = 0x31636e68;  // "hnc1"
+
+// What stands where a frame should: mostly words, of a program that is not what was meant.
+std::string Shown(std::string_view bytes) {
+  std::string shown;
+  for (char c : bytes)
+    shown += c >= ' ' && c <= '~' && c != '"' && c != '\\' ? std::string(1, c)
+                                                           : fmt::format("\\x{:02x}", static_cast<uint8_t>(c));
+  return shown;
+}
 
 }  // namespace
 
@@ -37,8 +47,9 @@ Result<ChildHeader> DecodeChildHeader(std::string_view bytes) {
   ByteReader reader(bytes.substr(0, kChildHeaderBytes));
   uint32_t magic = HONE_TRY(reader.U32());
   if (magic != kMagic)
-    return Error{ErrorKind::kCorrupt, fmt::format("not a frame: starts with {:#010x}, wanted {:#010x}", magic, kMagic),
-                 ""};
+    return Error{
+        ErrorKind::kCorrupt,
+        fmt::format("not a frame: it begins \"{}\", wanted \"hnc1\"", Shown(bytes.substr(0, kChildHeaderBytes))), ""};
   ChildHeader header;
   header.type = static_cast<ChildMessage>(HONE_TRY(reader.U8()));
   header.fds = HONE_TRY(reader.U8());
@@ -59,9 +70,9 @@ Result<std::pair<ChildChannel, UniqueFd>> ChildChannel::Pair() {
   return std::pair(ChildChannel(UniqueFd(ends[0])), UniqueFd(ends[1]));
 }
 
-Result<void> ChildChannel::WaitFor(short events, MonotonicTime deadline) {
+Result<void> ChildChannel::WaitFor(int fd, short events, MonotonicTime deadline) {
   while (true) {
-    struct pollfd poll_fd{fd(), events, 0};
+    struct pollfd poll_fd{fd, events, 0};
     int timeout = -1;
     if (deadline != MonotonicTime::max()) {
       auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
@@ -76,7 +87,7 @@ Result<void> ChildChannel::WaitFor(short events, MonotonicTime deadline) {
 
 Result<void> ChildChannel::Send(ChildMessage type, uint64_t id, std::string_view body, const std::vector<int>& fds,
                                 MonotonicTime deadline) {
-  if (body.size() > kChildBodyLimit || fds.size() > kChildFdLimit)
+  if (body.size() > kChildBodyLimit || fds.size() > (out_ ? 0 : kChildFdLimit))
     return Error{ErrorKind::kLimit, fmt::format("a message of {} bytes and {} descriptors", body.size(), fds.size()),
                  ""};
   std::array<char, kChildHeaderBytes> header =
@@ -100,15 +111,15 @@ Result<void> ChildChannel::Send(ChildMessage type, uint64_t id, std::string_view
       rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
       std::memcpy(CMSG_DATA(rights), fds.data(), fds.size() * sizeof(int));
     }
-    ssize_t count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t count = out_ ? ::writev(out_.get(), parts, 2) : ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       done += static_cast<size_t>(count);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      HONE_TRY(WaitFor(POLLOUT, deadline));
+      HONE_TRY(WaitFor(out_ ? out_.get() : fd(), POLLOUT, deadline));
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return Error{ErrorKind::kUnavailable, "the other process is gone", ""};
     } else if (errno != EINTR) {
-      return ErrnoError(errno, "sendmsg");
+      return ErrnoError(errno, out_ ? "write" : "sendmsg");
     }
   }
   return {};
@@ -124,15 +135,20 @@ Result<void> ChildChannel::ReceiveBytes(char* data, size_t size, std::vector<Uni
     alignas(struct cmsghdr) char control[CMSG_SPACE(kChildFdLimit * sizeof(int))];
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    ssize_t count = ::recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (out_) {
+      HONE_TRY(WaitFor(fd(), POLLIN, deadline));
+      message.msg_controllen = 0;
+    }
+    ssize_t count =
+        out_ ? ::read(fd(), part.iov_base, part.iov_len) : ::recvmsg(fd(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      HONE_TRY(WaitFor(POLLIN, deadline));
+      HONE_TRY(WaitFor(fd(), POLLIN, deadline));
       continue;
     }
     if (count == 0 || (count < 0 && errno == ECONNRESET))
       return Error{ErrorKind::kUnavailable, "the other process is gone", ""};
-    if (count < 0) return ErrnoError(errno, "recvmsg");
+    if (count < 0) return ErrnoError(errno, out_ ? "read" : "recvmsg");
     // Descriptors are ours from here on, also those that nobody asked for: they are closed with the frame.
     size_t came = 0;
     for (struct cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {

@@ -1,5 +1,6 @@
 // How we talk with our child processes: frames over a socket pair, some with descriptors. Both ends are ours, but a
-// child may have gone wild, so what it sends is checked like anything from outside.
+// child may have gone wild, so what it sends is checked like anything from outside. The same frames, without
+// descriptors, go to the runners of other machines (backends/processes/remote_messages.h).
 //
 //   frame ::= magic:u32 "hnc1"  type:u8  fds:u8  reserved:u16 = 0  id:u64  length:u32  body
 //
@@ -36,6 +37,10 @@ enum class ChildMessage : uint8_t {
   kLaunch = 20,  // with the artifact and the buffers
   kLaunched = 21,
   kListed = 30,  // unasked: the devices of a kind, a target a line
+  // With the runner of another machine; their numbers and bodies change with kRemoteVersion.
+  kHello = 40,     // unasked, with id 0, before anything else: what it is
+  kAlive = 41,     // unasked, with id 0: still at work
+  kArtifact = 42,  // code that later questions name; no answer
 };
 
 struct ChildFrame {
@@ -58,11 +63,14 @@ struct ChildHeader {
 std::array<char, kChildHeaderBytes> EncodeChildHeader(const ChildHeader& header);
 Result<ChildHeader> DecodeChildHeader(std::string_view bytes);  // kCorrupt. REQUIRES: kChildHeaderBytes of them
 
-// One end of a socket pair. One thread at a time.
+// One end of a socket pair. One thread at a time may send, and one receive.
 class ChildChannel {
  public:
   ChildChannel() = default;
   explicit ChildChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+  // Over any two streams, such as a program's standard input and output: frames have no descriptors there.
+  // REQUIRES: SIGPIPE is ignored.
+  ChildChannel(UniqueFd in, UniqueFd out) : socket_(std::move(in)), out_(std::move(out)) {}
 
   static Result<std::pair<ChildChannel, UniqueFd>> Pair();  // ours, and the child's end
 
@@ -74,14 +82,15 @@ class ChildChannel {
   // than it announced, which are closed as they come; kLimit: we have no descriptor free for what came with it.
   Result<ChildFrame> Receive(MonotonicTime deadline);
 
-  int fd() const { return socket_.get(); }
+  int fd() const { return socket_.get(); }  // that it receives from
   explicit operator bool() const { return static_cast<bool>(socket_); }
 
  private:
-  Result<void> WaitFor(short events, MonotonicTime deadline);
+  static Result<void> WaitFor(int fd, short events, MonotonicTime deadline);
   Result<void> ReceiveBytes(char* data, size_t size, std::vector<UniqueFd>* fds, size_t most_fds,
                             MonotonicTime deadline);
   UniqueFd socket_;
+  UniqueFd out_;  // none: the socket, both ways
 };
 
 // Bodies that several messages share.

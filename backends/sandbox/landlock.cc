@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -67,14 +68,16 @@ Result<UniqueFd> MakeRuleset(const RulesetAttributes& rights, int abi) {
   return ruleset;
 }
 
-Result<void> Allow(const UniqueFd& ruleset, const std::string& directory, uint64_t rights) {
-  struct __attribute__((packed)) {  // struct landlock_path_beneath_attr
+Result<void> Allow(const UniqueFd& ruleset, const std::string& path, uint64_t rights) {
+  constexpr uint64_t kOfFiles = 1 | 2 | 4 | 1 << 14 | 1 << 15;  // execute, write, read, truncate, control devices
+  struct __attribute__((packed)) {                              // struct landlock_path_beneath_attr
     uint64_t rights;
     int32_t parent;
   } rule{};
-  UniqueFd parent(::open(directory.c_str(), O_PATH | O_CLOEXEC));
-  if (!parent) return ErrnoError(errno, directory);
-  rule.rights = rights;
+  UniqueFd parent(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  struct stat found{};
+  if (!parent || ::fstat(parent.get(), &found) != 0) return ErrnoError(errno, path);
+  rule.rights = S_ISDIR(found.st_mode) ? rights : rights & kOfFiles;
   rule.parent = parent.get();
   constexpr int kPathBeneath = 1;
   if (::syscall(SYS_landlock_add_rule, ruleset.get(), kPathBeneath, &rule, 0) != 0) return Denied("landlock_add_rule");

@@ -18,7 +18,8 @@ int LandlockAbi();
 // message says why, and what to do. REQUIRES: one thread.
 Result<int> DenyFiles();
 
-// The same, but for reading, which is allowed everywhere, and everything below these directories.
+// The same, but for reading, which is allowed everywhere, and these files and everything below these
+// directories.
 Result<int> DenyWritingFiles(const std::vector<std::string>& writable);
 
 }  // namespace hone

@@ -205,6 +205,13 @@ Result<Confinement> EnterEmulatorSandbox() {
   return found;
 }
 
+Result<Confinement> EnterStdioSandbox() {
+  Confinement found = Describe("stdio", DenyWritingFiles({"/dev/null"}));  // which what it starts has for its output
+  found.reads_files = true;
+  HONE_TRY(Install(DeviceFilter()));
+  return found;
+}
+
 Confinement DenyRunnerFiles() { return GiveUpFiles("runner"); }
 Result<void> FilterRunner() { return Install(RunnerFilter()); }
 

@@ -52,6 +52,10 @@ Result<Confinement> EnterDeviceSandbox(const std::string& own);
 // no writing of files. An emulator makes code and maps it, and filters nothing of what it runs (GoOnWithoutFilters).
 Result<Confinement> EnterEmulatorSandbox();
 
+// For a process on a device that talks with another machine, and the runners that it starts: no network, nobody else's
+// memory, no writing of files.
+Result<Confinement> EnterStdioSandbox();
+
 // The first frame that a child sends, by itself: what holds it and, of a runner, its launcher.
 std::string EncodeConfinements(const std::vector<Confinement>& confinements);
 Result<std::vector<Confinement>> DecodeConfinements(std::string_view body);

@@ -95,6 +95,7 @@ KernelVersion::KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts f
   workspace_bytes_ = manifest.workspace_common + env_.workers * manifest.workspace_per_worker;
   operand_count_ = static_cast<int>(manifest.operands.size());
   is_static_ = manifest.dynamic_sizes.empty();
+  if (!code_->fixed_sizes().empty()) fixed_sizes_ = code_->fixed_sizes().data();
   for (int i = 0; i < operand_count_; ++i) {
     const ManifestOperand& from = manifest.operands[i];
     Operand operand;
@@ -181,6 +182,7 @@ int KernelVersion::Call(void* const* buffers, const int64_t* sizes) noexcept {
     }
   }
   if (int output = FindOverlap(arguments, sizes); output >= 0) return Status(ErrorKind::kInvalid, output);
+  if (fixed_sizes_ != nullptr) sizes = fixed_sizes_;
   hone_env env = env_;
   if (workspace_bytes_ == 0) return StatusOf(entry_(&env, arguments, sizes));
   Workspace* workspace = TakeWorkspace();

@@ -103,6 +103,7 @@ class KernelVersion {
   hone_entry_fn entry_;
   int operand_count_ = 0;
   bool is_static_ = true;
+  const int64_t* fixed_sizes_ = nullptr;  // for the entry: the code is for a range, the kernel has none
   int64_t workspace_bytes_ = 0;
   std::vector<Operand> operands_;
   std::vector<int> outputs_;

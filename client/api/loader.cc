@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <optional>
 
 #include "ir/language/canonical.h"
+#include "ir/language/instance_sizes.h"
 #include "ir/native_artifact.h"
 
 namespace hone {
@@ -37,9 +39,7 @@ Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifac
     loaded->manifest_ = HONE_TRY(OpenNativeArtifact(mapping.bytes(), {.size = size, .digest = digest}));
   }
   // All threads of a target are not said, and which number that is honed knows.
-  if (!canonical.empty() && !SameButThreads(canonical, loaded->manifest_.kernel)) {
-    return Error{ErrorKind::kCorrupt, "the code is for another kernel than the one that was asked for", "artifact"};
-  }
+  if (!canonical.empty() && !SameButThreads(canonical, loaded->manifest_.kernel)) HONE_TRY(loaded->FixSizes(canonical));
   loaded->handle_ = dlopen(UniquePath(artifact.fd()).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded->handle_ == nullptr) return Error{ErrorKind::kIo, "cannot map the code: " + DlError(), "artifact"};
   loaded->file_ = std::move(artifact);
@@ -47,6 +47,25 @@ Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifac
   loaded->pack_ = reinterpret_cast<hone_pack_fn>(dlsym(loaded->handle_, kPackName));
   if (loaded->entry_ == nullptr) return Error{ErrorKind::kCorrupt, "the code has no entry", "artifact"};
   return loaded;
+}
+
+Result<void> LoadedArtifact::FixSizes(std::string_view canonical) {
+  const Error another{ErrorKind::kCorrupt, "the code is for another kernel than the one that was asked for",
+                      "artifact"};
+  const std::optional<std::vector<int64_t>> sizes = InstanceSizes(canonical, manifest_.kernel);
+  if (!sizes || sizes->size() != manifest_.dynamic_sizes.size()) return another;
+  for (ManifestOperand& operand : manifest_.operands)
+    for (ManifestDim& dim : operand.shape) {
+      if (dim.lo == dim.hi && dim.size_index < 0) continue;
+      if (dim.size_index < 0 || static_cast<size_t>(dim.size_index) >= sizes->size()) return another;
+      const int64_t size = (*sizes)[static_cast<size_t>(dim.size_index)];
+      if (size < dim.lo || size > dim.hi) return another;
+      dim = {size, size, -1};
+    }
+  manifest_.kernel = canonical;
+  manifest_.dynamic_sizes.clear();
+  fixed_sizes_ = *sizes;
+  return {};
 }
 
 LoadedArtifact::~LoadedArtifact() {

@@ -25,6 +25,7 @@ namespace hone::cli {
   X(Remove)              \
   X(Verify)              \
   X(Export)              \
+  X(Contribute)          \
   X(Import)              \
   X(Bundle)              \
   X(Keygen)              \

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "base/bytes.h"
 #include "base/file.h"
@@ -12,16 +11,11 @@
 #include "cache/bundle/key_file.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/gather_records.h"
+#include "client/cli/oci_layout.h"
 
 namespace hone::cli {
 namespace {
-
-using Code = std::map<Digest256, std::vector<std::byte>>;
-
-struct Gathered {
-  std::vector<BundleEntry> entries;
-  Code code;
-};
 
 Result<uint64_t> ReadSize(const std::string& text) {
   uint64_t value = 0;
@@ -67,28 +61,6 @@ Result<BundleManifest> Describe(const Arguments& arguments) {
   return manifest;
 }
 
-Result<Gathered> Gather(Context& context, const Arguments& arguments) {
-  Channel channel = HONE_TRY(context.Ask());
-  const ExportRequest request{arguments.Texts("SELECTION"), arguments.Texts("--target"), arguments.Has("--artifacts")};
-  const uint64_t id = HONE_TRY(channel.Ask(request, Context::Patience()));
-  Gathered gathered;
-  for (bool more = true; more;) {
-    ExportReply part = HONE_TRY(channel.Await<ExportReply>(id, Context::Patience()));
-    more = part.more;
-    for (ExportRow& row : part.rows) {
-      BundleEntry entry{HONE_TRY(DecodeRecord(row.record)), std::move(row.class_text), row.calls};
-      if (entry.record.artifact_digest) {
-        const std::span<const std::byte> code = AsBytes(row.artifact);
-        if (Hash256(code) != *entry.record.artifact_digest)
-          return Error{ErrorKind::kCorrupt, "the code that honed sent is not the record's", entry.record.label};
-        gathered.code.emplace(*entry.record.artifact_digest, std::vector(code.begin(), code.end()));
-      }
-      gathered.entries.push_back(std::move(entry));
-    }
-  }
-  return gathered;
-}
-
 // What a kernel is worth to whoever gets it: the time that is spent in it.
 double WorthOf(const BundleEntry& entry) {
   const Record& record = entry.record;
@@ -97,7 +69,7 @@ double WorthOf(const BundleEntry& entry) {
 }
 
 // Keeps what is worth most and fits: what a record takes alone is at least what it takes beside others.
-void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const Code& code) {
+void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const GatheredRecords::Code& code) {
   constexpr uint64_t kRow = 96;  // at most, in the manifest
   std::stable_sort(entries.begin(), entries.end(),
                    [](const BundleEntry& a, const BundleEntry& b) { return WorthOf(a) > WorthOf(b); });
@@ -117,7 +89,8 @@ void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const Code& c
 int Run(Context& context, const Arguments& arguments) {
   Result<BundleManifest> manifest = Describe(arguments);
   if (!manifest) return context.WrongUsage(manifest.error());
-  if (!arguments.Has("--out")) return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE", "--out"});
+  if (!arguments.Has("--out") && !arguments.Has("--oci"))
+    return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE, or --oci DIR", "--out"});
   Result<uint64_t> most = arguments.Has("--max-size") ? ReadSize(arguments.Text("--max-size")) : BundleLimits::kBytes;
   if (!most) return context.WrongUsage(most.error());
   std::optional<SigningSeed> seed;
@@ -133,7 +106,8 @@ int Run(Context& context, const Arguments& arguments) {
   if (!seed && arguments.Has("--artifacts"))
     fmt::print(stderr, "hone: warning: without --key nobody takes the code of this bundle, only its schedules\n");
 
-  Result<Gathered> gathered = Gather(context, arguments);
+  Result<GatheredRecords> gathered =
+      GatherRecords(context, {arguments.Texts("SELECTION"), arguments.Texts("--target"), arguments.Has("--artifacts")});
   if (!gathered) return context.Fail(gathered.error());
   if (gathered->entries.empty())
     return context.Fail({ErrorKind::kNotFound, "no record is selected; `hone ls` lists those there are", ""});
@@ -149,8 +123,12 @@ int Run(Context& context, const Arguments& arguments) {
   auto source = [&](const Digest256& digest) -> Result<std::vector<std::byte>> { return gathered->code.at(digest); };
   Result<std::string> bytes = WriteBundle(*manifest, std::move(gathered->entries), source, seed);
   if (!bytes) return context.Fail(bytes.error());
-  const std::string path = arguments.Text("--out");
-  if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  const std::string path = arguments.Text(arguments.Has("--out") ? "--out" : "--oci");
+  if (arguments.Has("--out"))
+    if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  if (arguments.Has("--oci"))
+    if (Result<void> written = WriteOciLayout(arguments.Text("--oci"), *manifest, *bytes); !written)
+      return context.Fail(written.error());
   if (context.json()) {
     Json json;
     json.Set("file", path).Set("name", manifest->name).Set("version", manifest->version).Set("records", kept);
@@ -172,14 +150,19 @@ Command ExportCommand() {
           .summary = "write kernels of the cache into a bundle for other machines",
           .details = R"(A bundle holds schedules, which anybody can take: they are compiled and checked there. With
 --artifacts it also holds the code, which is taken only from a key that is trusted there (hone keygen). Pinned or not,
-all records of the selection are written; equal caches give equal files.
+all records of the selection are written; equal caches give equal files. --oci writes what registries of container images take: an
+image layout with the bundle as its only layer, and its version as the tag.
 
 Examples:
   hone export -o all.bundle
   hone export -o conv.bundle conv2d depthwise --max-size 20M
-  hone export -o fleet.bundle --artifacts --key fleet.key --name fleet)",
+  hone export -o fleet.bundle --artifacts --key fleet.key --name fleet
+  hone export --oci fleet --artifacts --key fleet.key --name fleet --bundle-version 7
+  skopeo copy oci:fleet:7 docker://registry.example/fleet:7
+  oras pull registry.example/fleet:7, and then: hone import fleet.bundle)",
           .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
           .options = {{"--out", "FILE", "the file to write", "-o"},
+                      {"--oci", "DIR", "write an OCI image layout there, for a registry"},
                       {"--artifacts", "", "also the code that was checked on this machine"},
                       {"--target", "T", "only this device's: avx2, cpu:neoverse-n1; may be repeated", "", true},
                       {"--max-size", "SIZE", "the kernels in which most time is spent, as many as fit, such as 20M"},

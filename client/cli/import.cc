@@ -36,19 +36,11 @@ std::string VouchedText(const ImportReply& reply) {
   return reply.vouched == "unknown" ? "signed by a key that is not trusted here" : "not signed";
 }
 
-int Run(Context& context, const Arguments& arguments) {
-  const std::string path = arguments.Text("FILE");
+int ImportOne(Context& context, const std::string& path, const std::string& trust) {
   auto at_file = [&](Error error) {
     if (error.where.empty()) error.where = path;
     return context.Fail(error);
   };
-  std::string trust;
-  if (arguments.Has("--trust")) {
-    Result<ReadKey> key = ReadKeyFile(arguments.Text("--trust"));
-    if (!key) return context.Fail(key.error());
-    key->file.seed.reset();  // a secret key's file stands for its public half, and stays here
-    trust = EncodeKeyFile(key->file);
-  }
   Result<std::string> bytes = ReadFile(path, BundleLimits::kBytes);
   if (!bytes) return context.Fail(bytes.error());
   Result<Channel> channel = context.Ask();
@@ -93,6 +85,20 @@ int Run(Context& context, const Arguments& arguments) {
   return fates["refused"] == 0 ? kDone : kFailed;
 }
 
+// One after the other: what is wrong with one keeps none of the others out.
+int Run(Context& context, const Arguments& arguments) {
+  std::string trust;
+  if (arguments.Has("--trust")) {
+    Result<ReadKey> key = ReadKeyFile(arguments.Text("--trust"));
+    if (!key) return context.Fail(key.error());
+    key->file.seed.reset();  // a secret key's file stands for its public half, and stays here
+    trust = EncodeKeyFile(key->file);
+  }
+  int status = kDone;
+  for (const std::string& path : arguments.Texts("FILE")) status = std::max(status, ImportOne(context, path, trust));
+  return status;
+}
+
 }  // namespace
 
 Command ImportCommand() {
@@ -101,12 +107,14 @@ Command ImportCommand() {
           .details = R"(Schedules are taken from anybody: they are compiled and checked here when they are first wanted.
 Code is taken from trusted keys alone (~/.config/hone/keys, /etc/hone/keys, or --trust), and checked here once before it
 is served. What was tuned here, or is pinned, stays; times of another machine replace none of this one. An import that
-ended early goes on when it is repeated.
+ended early goes on when it is repeated. Of several unsigned files the fastest schedule of each kernel is taken, as far as their
+times tell, until it has run here.
 
 Examples:
   hone import all.bundle
+  hone import pool/*.bundle
   hone import fleet.bundle --trust fleet.pub)",
-          .positionals = {{"FILE", "the bundle"}},
+          .positionals = {{"FILE", "the bundle, or several", true, true}},
           .options = {{"--trust", "KEY", "trust this public key file for this import"}},
           .run = Run};
 }

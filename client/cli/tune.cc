@@ -10,6 +10,7 @@
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/interrupt.h"
+#include "client/cli/lent_device.h"
 #include "client/cli/model_file.h"
 
 namespace hone::cli {
@@ -168,6 +169,16 @@ Result<std::vector<Wanted>> Choose(Context& context, std::vector<NamedKernel> ke
   return wanted;
 }
 
+// The device that is to be tuned for, where that is another machine's; nullptr: it is this one.
+Result<std::unique_ptr<LentDevice>> StartDevice(Context& context, const Arguments& arguments) {
+  if (!arguments.Has("--on")) return std::unique_ptr<LentDevice>();
+  const std::chrono::microseconds silence = HONE_TRY(arguments.Duration("--silence", std::chrono::microseconds(0)));
+  auto device = HONE_TRY(LentDevice::Start(context, arguments.Text("--on"),
+                                           std::chrono::duration_cast<std::chrono::milliseconds>(silence)));
+  if (!context.json()) Print(fmt::format("on {}\n", device->target()));
+  return device;
+}
+
 int Run(Context& context, const Arguments& arguments) {
   Result<int64_t> trials = arguments.Number("--trials", 0, 1, 100'000);
   if (!trials) return context.WrongUsage(trials.error());
@@ -179,13 +190,19 @@ int Run(Context& context, const Arguments& arguments) {
   if (!threads) return context.WrongUsage(threads.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
   if (!import) return context.WrongUsage(import.error());
+  if (arguments.Has("--on") && arguments.Has("--target"))
+    return context.WrongUsage({ErrorKind::kInvalid, "the device of --on says itself what it is", "--target"});
+  if (arguments.Has("--silence") && !arguments.Has("--on"))
+    return context.WrongUsage({ErrorKind::kInvalid, "wanted --on beside it", "--silence"});
   int status = kDone;
   Result<std::vector<NamedKernel>> kernels = ReadKernelsOf(arguments.Text("KERNEL"), *import, &status);
   if (!kernels) return context.Fail(kernels.error());
   Stopwatch stopwatch;
   Total total;
+  Result<std::unique_ptr<LentDevice>> device = StartDevice(context, arguments);
+  if (!device) return context.Fail(device.error());
   GetOptions options;
-  options.target = arguments.Text("--target");
+  options.target = *device ? (*device)->name() : arguments.Text("--target");
   options.threads = *threads;
   options.deadline = std::chrono::minutes(10);
   Result<std::vector<Wanted>> wanted = Choose(context, *std::move(kernels), options, arguments.Has("--all"), &total);
@@ -203,6 +220,12 @@ int Run(Context& context, const Arguments& arguments) {
     Result<Channel> channel = context.Ask();
     if (!channel) return context.Fail(channel.error());
     Result<TuneReply> end = Follow(*channel, request, kernel.shown(), context.json(), interrupt);
+    if (!end && *device && IsOfDevice(end.error())) {
+      Error lost = end.error();
+      lost.message += (*device)->HowItEnded() + "; what was measured until then is kept";
+      status = context.Fail(lost);
+      break;
+    }
     if (!end) {
       status = context.Fail(AtPlace(end.error(), kernel));
       continue;
@@ -211,6 +234,7 @@ int Run(Context& context, const Arguments& arguments) {
     ShowEnd(*end, context.json() ? kernel.text : kernel.shown(), context.json());
   }
   if (total.kernels > 1) total.Show(stopwatch.Microseconds(), interrupt.came(), context.json());
+  device->reset();
   if (interrupt.came()) interrupt.End();
   return status;
 }
@@ -227,6 +251,10 @@ only if all of its output matches the reference, and if it is faster by more tha
 Ctrl-C ends the search, keeps what it has found, and says what that is. Without --trials and --time, a search ends when it
 has found nothing better for a while.
 
+With --on, code is built here, and checked and timed on another machine, whose hone-runner the command reaches: over ssh, or
+however you like. It runs with your rights, and needs nothing else there: no compiler, no daemon, no open port. What is found
+is stored under the device's target, for `hone export --target` and honed-edge. The same hone has to be on both machines.
+
 Kernels of lists and models are searched in the order of the time that their calls take; those that take a hundredth of it
 together are left out. The last line tells what the searches come to.
 
@@ -234,6 +262,7 @@ Examples:
   hone tune 'conv2d(C=64,H=56,W=56,O=64,R=3,S=3,stride=1,pad=1,const=1)+bias+relu'
   hone tune models/resnet18.kernels --trials 128
   hone tune resnet50.onnx --trials 128 --threads 1
+  hone tune resnet50.onnx --trials 64 --on 'ssh board hone-runner --stdio'
   hone tune scores.hone --time 60s --seed 7)",
       .positionals = {{"KERNEL", "a kernel, NAME.kernels, NAME.hone or NAME.onnx"}},
       .options = {{"--trials", "N", "try at most this many candidates of each kernel"},
@@ -241,6 +270,8 @@ Examples:
                   {"--seed", "N", "seed of the search, to repeat it"},
                   {"--all", "", "of a list or model, search the kernels that take hardly any time as well"},
                   kTargetOption,
+                  kOnOption,
+                  kSilenceOption,
                   kThreadsOption,
                   kShapeOption,
                   kDataOption},

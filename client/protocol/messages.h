@@ -44,7 +44,9 @@ inline constexpr uint16_t kProtocolMax = 1;  // newest
   X(Import, 40, kMany)    \
   X(TargetText, 42, kOne) \
   X(Stop, 44, kOne)       \
-  X(Missing, 46, kOne)
+  X(Missing, 46, kOne)    \
+  X(Attach, 48, kOne)     \
+  X(Device, 50, kOne)
 
 enum class MessageType : uint16_t {
   kError = 1,   // ErrorReply, in place of any reply

@@ -48,6 +48,29 @@ struct StopReply {
   HONE_FIELDS(was_searching)
 };
 
+// Lends honed a device on another machine. Once this is answered the connection carries no messages any more: it is the
+// channel to the device's hone-runner (backends/processes/remote_messages.h), whose standard input and output it has to
+// become. Nothing else may have been asked on it. Only for honed's own user and root.
+struct AttachRequest {
+  uint64_t silence_ms = 0;  // how long the device may be without a sign of life; 0: as usual
+  HONE_FIELDS(silence_ms)
+};
+struct AttachReply {
+  std::string device;  // its name in a TuneRequest's and a GetRequest's target: "on:1"
+  HONE_FIELDS(device)
+};
+
+// What a device is that this user has attached: answered when it has said so.
+struct DeviceRequest {
+  std::string device;
+  HONE_FIELDS(device)
+};
+struct DeviceReply {
+  std::string target;  // under which its records are stored
+  std::string runner;  // "hone-runner 0.1.0"
+  HONE_FIELDS(target, runner)
+};
+
 // How long the cost model believes that a kernel takes, without compiling it.
 struct PredictRequest {
   std::string kernel;

@@ -84,7 +84,8 @@ class EdgeService {
       return Backends().front()->StartPools(pools);
     });
     hot_ = std::make_unique<HotSet>(kHot);
-    path_ = std::make_unique<EdgePath>(*cache_, *pools_, metrics_, devices, missing_);
+    path_ = std::make_unique<EdgePath>(*cache_, *pools_, metrics_, devices, missing_,
+                                       [this](const Fingerprint& of_class) { return cache_->RangesOf(of_class); });
     misses_ = std::make_unique<Misses>(loop_, *path_, *hot_, metrics_, 1, MissLimits{});
     notifier_ = std::make_unique<Notifier>(*hot_, *cache_, metrics_, NotifyLimitsOf());
     admin_.reset(new Admin{.loop = loop_,

@@ -89,6 +89,7 @@ VerifyRow VerifyRecord(Admin& admin, const Record& record, bool run) {
     const Target target = HONE_TRY(ParseTarget(record.key.target));
     HONE_TRY(HONE_TRY(BackendOf(target))->OpenArtifact(*artifact, record.artifact_bytes));
     if (!run || !IsChecked(target)) return {};
+    if (!admin.path.devices().Choose(record.key.target)) return {};  // a device checked it that is not here
     auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     auto reference = HONE_TRY(admin.own.Prepare(record.key.canonical, target, deadline));
     SealedMemfd file = HONE_TRY(SealedMemfd::Create(*artifact));

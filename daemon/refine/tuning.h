@@ -34,7 +34,7 @@ class Tuning : public Searcher {
   ~Tuning() override;
 
   // From the loop's thread. Answers with a TuneReply a round. kBusy when too many wait.
-  void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request) override;
+  void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request, AttachedDevicePtr on) override;
   // Ends the search that it asked for by that request, if it runs or waits: it is answered with what it has found.
   bool Stop(const Peer& peer, uint64_t request_id) override;
   // The searches that it asked for end; what they found is kept.
@@ -49,6 +49,9 @@ class Tuning : public Searcher {
   // Whose guesses searches begin with. Before anything is asked.
   void SetTransfers(const Transfers* transfers) { transfers_ = transfers; }
   const Transfers* transfers() const { return transfers_; }
+
+  // How many builds the pools make at once. Before anything is asked.
+  void SetBuilders(int builders) { builders_ = builders; }
 
   // What is searched now, from any thread.
   struct Now {
@@ -87,7 +90,7 @@ class Tuning : public Searcher {
   void TellRound(Id id, std::string body);
   void OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced);
   void Finish(const TaskPtr& task, const Result<Outcome>& outcome);
-  Result<std::shared_ptr<WorkerPools>> TakeWorkerPools();
+  Result<std::shared_ptr<WorkerPools>> TakeWorkerPools(const AttachedDevicePtr& on);
   uint64_t WorkerPoolsUses();
   void CloseIdleWorkerPools(uint64_t uses);
   void ShutWorkerPoolsDown();
@@ -114,6 +117,7 @@ class Tuning : public Searcher {
   const std::function<void(const Record&)> on_better_;
   std::function<void()> on_work_ = [] {};
   const Transfers* transfers_ = nullptr;
+  int builders_ = 1;
   Mutex turn_;  // one search at a time: two would measure each other
 
   mutable Mutex now_mutex_;
@@ -124,6 +128,7 @@ class Tuning : public Searcher {
   std::chrono::milliseconds pools_idle_ = std::chrono::seconds(30);
   Mutex pools_mutex_;
   std::shared_ptr<WorkerPools> pools_ HONE_GUARDED_BY(pools_mutex_);
+  std::weak_ptr<WorkerPools> pools_on_device_ HONE_GUARDED_BY(pools_mutex_);  // of the turn that is on an attached one
   uint64_t pools_uses_ HONE_GUARDED_BY(pools_mutex_) = 0;
 
   Id last_task_ = 0;

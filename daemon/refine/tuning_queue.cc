@@ -91,10 +91,10 @@ void Tuning::Close() {
   tasks_.clear();
 }
 
-void Tuning::Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request) {
+void Tuning::Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request, AttachedDevicePtr on) {
   auto task = std::make_shared<Task>();
   task->client = peer->client();
-  task->ask = {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))};
+  task->ask = {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u)), std::move(on)};
   task->wanted = static_cast<int>(request.trials > 0 ? std::min(request.trials, kMostTrials) : kDefaultTrials);
   task->options.trials = task->wanted;
   task->options.patience = request.trials > 0 ? 0 : kPatience;
@@ -219,7 +219,7 @@ Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& 
     MutexLock lock(task.mutex);
     task.now = {};
   }
-  std::shared_ptr<WorkerPools> pools = HONE_TRY(TakeWorkerPools());
+  std::shared_ptr<WorkerPools> pools = HONE_TRY(TakeWorkerPools(task.ask.on));
   SearchWatcher watcher;
   watcher.on_round = [&](const SearchProgress& progress) {
     {
@@ -298,12 +298,15 @@ void Tuning::Finish(const TaskPtr& task, const Result<Outcome>& outcome) {
   peer->Reply(task->request_id, reply);
 }
 
-Result<std::shared_ptr<WorkerPools>> Tuning::TakeWorkerPools() {
+Result<std::shared_ptr<WorkerPools>> Tuning::TakeWorkerPools(const AttachedDevicePtr& on) {
   MutexLock lock(pools_mutex_);
   if (stop_.stop_requested()) return ShuttingDown();
   ++pools_uses_;
   if (!pools_) pools_ = HONE_TRY(start_());
-  return pools_;
+  if (!on) return pools_;
+  std::shared_ptr<WorkerPools> there = PoolsOn(*on, pools_, builders_);
+  pools_on_device_ = there;
+  return there;
 }
 
 uint64_t Tuning::WorkerPoolsUses() {
@@ -318,11 +321,13 @@ void Tuning::CloseIdleWorkerPools(uint64_t uses) {
 }
 
 void Tuning::ShutWorkerPoolsDown() {
-  std::shared_ptr<WorkerPools> pools;
+  std::shared_ptr<WorkerPools> pools, on_device;
   {
     MutexLock lock(pools_mutex_);
     pools = std::exchange(pools_, nullptr);
+    on_device = pools_on_device_.lock();
   }
+  if (on_device) on_device->Shutdown();
   if (pools) pools->Shutdown();
 }
 

@@ -240,7 +240,7 @@ bool Compilations::BeginAgain(const std::string& key, Compilation& compilation) 
 
 void Compilations::SearchFurther(const std::string& key, const Compilation& compilation, Waiters waiters) {
   const ResolvedKernel& identity = compilation.found->identity;
-  const KernelRequest ask{identity.request, identity.key.target, identity.key.threads};
+  const KernelRequest ask{identity.request, identity.key.target, identity.key.threads, identity.on};
   auto longest = std::max_element(waiters.begin(), waiters.end(),
                                   [](const WaiterPtr& a, const WaiterPtr& b) { return a->until < b->until; });
   // What is found has to be checked in full and compared before it is served.

@@ -31,8 +31,8 @@ class Searcher {
  public:
   using Id = uint64_t;
   virtual ~Searcher() = default;
-  // A TuneRequest; answered a round at a time.
-  virtual void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request) = 0;
+  // A TuneRequest; answered a round at a time. `on`: the attached device that its target names, if it does.
+  virtual void Handle(const PeerPtr& peer, uint64_t request_id, const TuneRequest& request, AttachedDevicePtr on) = 0;
   // Ends the search that it asked for by that request, if there is one.
   virtual bool Stop(const Peer& peer, uint64_t request_id) = 0;
   // The searches that it asked for end.

@@ -148,6 +148,7 @@ void Connection::TakeFrames() {
     if (rest.size() < kFrameHeaderBytes + header->length) break;
     crowded_ = pending_ > 0 && !bytes_.MayTake(header->length);
     if (crowded_) break;
+    is_last_ = rest.size() == kFrameHeaderBytes + header->length;
     HandOver(*header, rest.subspan(kFrameHeaderBytes, header->length));
     taken += kFrameHeaderBytes + header->length;
   }
@@ -238,6 +239,27 @@ void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr
   frame.body = std::move(body);
   frame.code = std::move(code);
   SendCode(request_id, std::move(frame));
+}
+
+Result<UniqueFd> Connection::ReplyAndHandOver(uint64_t request_id, MessageType type, std::string body) {
+  if (closed()) return Error{ErrorKind::kUnavailable, "the client is gone", ""};
+  if (!taking_ || !is_last_ || handed_over_ != request_id || pending_ != 1 || !out_.empty() || !held_back_.empty() ||
+      HasUnread())
+    return Error{ErrorKind::kInvalid, "wanted a connection on which nothing else is asked", "honed"};
+  Outgoing frame;
+  EncodeHeader({kProtocolMax, type, request_id, body.size()}, frame.header);
+  frame.body = std::move(body);
+  const bool is_sent = Push(frame) && frame.sent == kFrameHeaderBytes + frame.body.size();
+  Answered(request_id);
+  FinishRequest();
+  UniqueFd socket;
+  if (is_sent) {
+    boost::system::error_code ignored;
+    socket = UniqueFd(socket_.release(ignored));
+  }
+  Close();
+  if (!socket) return Error{ErrorKind::kUnavailable, "the client takes no reply", ""};
+  return socket;
 }
 
 void Connection::Refuse(const Error& error, uint32_t retry_after_ms) {

@@ -33,6 +33,7 @@ class Connection final : public Peer {
   void ReplyPart(uint64_t request_id, MessageType type, std::string body) override;
   void ReplyHit(uint64_t request_id, const HotCodePtr& code) override;
   void ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr code) override;
+  Result<UniqueFd> ReplyAndHandOver(uint64_t request_id, MessageType type, std::string body) override;
 
   // Why the connection has to be closed now; nullptr if it has not.
   const char* Overdue(Clock::time_point now) const;
@@ -95,6 +96,7 @@ class Connection final : public Peer {
   uint32_t pending_ = 0;                                  // requests without their answer
   bool waiting_ = false;                                  // for the socket to be readable
   bool taking_ = false;                                   // frames are being handed to the handler
+  bool is_last_ = false;                                  // of the frame in hand: no byte has come after it
   bool ended_ = false;                                    // the client sends no more
   bool refused_ = false;                                  // closes once all is sent
   bool crowded_ = false;                                  // no more bytes for the next request until one is answered

@@ -75,7 +75,9 @@ void LookupPath::NoteTime(const CheckReport& report, int threads, Record& record
 
 Result<ResolvedKernel> LookupPath::Identify(const KernelRequest& ask) const {
   ResolvedKernel identity;
-  Devices::Choice choice = HONE_TRY(devices_.Choose(ask.target));
+  Devices::Choice choice = ask.on ? Devices::Choice{ask.on->target, devices_.OfKind(ask.on->target.kind())}
+                                  : HONE_TRY(devices_.Choose(ask.target));
+  identity.on = ask.on;
   identity.target = std::move(choice.target);
   identity.device = choice.device;
   Kernel kernel = HONE_TRY(ParseKernel(ask.kernel));
@@ -131,8 +133,9 @@ Result<Compiled> LookupPath::CheckImported(const LookUpResult& found, const Comp
   std::optional<std::vector<std::byte>> artifact = HONE_TRY(cache_.Artifact(*found.known));
   if (!artifact) return Error{ErrorKind::kCorrupt, "its code is gone or damaged", ""};
   const Manifest manifest = HONE_TRY(identity.device->backend->OpenArtifact(*artifact, artifact->size()));
-  auto reference = HONE_TRY(WorkerPoolsOf(options).Prepare(identity.key.canonical, identity.target,
-                                                           steady_clock::now() + options.limits.check, options.stop));
+  auto reference = HONE_TRY(
+      WorkerPoolsOf(identity, options)
+          .Prepare(identity.key.canonical, identity.target, steady_clock::now() + options.limits.check, options.stop));
   SealedMemfd object = HONE_TRY(SealedMemfd::Create(*artifact));
   Stopwatch watch;
   CheckReport report = HONE_TRY(Check(identity, found.known->schedule, *reference, object, options));

@@ -14,6 +14,7 @@
 #include "cache/schedule_cache.h"
 #include "client/protocol/protocol.h"
 #include "daemon/metrics.h"
+#include "daemon/serve/attached_devices.h"
 #include "daemon/serve/devices.h"
 #include "daemon/serve/hot_set.h"
 #include "ir/graph/kernel.h"
@@ -24,8 +25,9 @@ namespace hone {
 // What decides which code is served.
 struct KernelRequest {
   std::string kernel;
-  std::string target;  // "": this machine's CPU; Devices::Choose
-  int threads = 0;     // overrides the kernel's own if that is 0
+  std::string target;              // "": this machine's CPU; Devices::Choose
+  int threads = 0;                 // overrides the kernel's own if that is 0
+  AttachedDevicePtr on = nullptr;  // there, whatever `target` says
 };
 
 // A kernel that was understood: what it is called everywhere.
@@ -38,6 +40,7 @@ struct ResolvedKernel {
   std::string request;  // as the user wrote it, without comments
   Target target;
   const ServedDevice* device = nullptr;  // that it is for, or one of its kind
+  AttachedDevicePtr on = nullptr;        // where it was asked for, if that is another machine
   bool is_dynamic = false;               // has sizes that are ranges
   double flops = 0;                      // at the largest sizes
   int64_t operand_bytes = 0;
@@ -69,7 +72,7 @@ struct CompileRequest {
   // fastest is taken.
   std::chrono::microseconds budget{0};
   std::stop_token stop = {};     // ends it at once
-  WorkerPools* pools = nullptr;  // that does it; nullptr: the one that serves
+  WorkerPools* pools = nullptr;  // that does it; nullptr: the one that serves, or the attached device's
 };
 
 // Thread-safe.
@@ -98,7 +101,10 @@ class LookupPath {
                                    const CompileRequest& options);
   // What the check's calls took, as a first idea of the kernel's speed. Tuning measures properly.
   static void NoteTime(const CheckReport& report, int threads, Record& record);
-  WorkerPools& WorkerPoolsOf(const CompileRequest& options) { return options.pools ? *options.pools : pools_; }
+  WorkerPools& WorkerPoolsOf(const ResolvedKernel& identity, const CompileRequest& options) {
+    if (options.pools != nullptr) return *options.pools;
+    return identity.on ? *identity.on->pools : pools_;
+  }
   HotCodePtr MakeCode(const ResolvedKernel& identity, const Record& record, SealedMemfd artifact, std::string manifest);
   // How sure it is that a record's schedule suits its kernel: 0 … 1.
   virtual double ConfidenceIn(const Record& record) const { return record.origin == Origin::kTuned ? 1 : 0; }

@@ -30,8 +30,8 @@ Misses::Misses(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics,
 
 Misses::~Misses() { Close(); }
 
-void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name,
-                 Stopwatch begun) {
+void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name, Stopwatch begun,
+                 AttachedDevicePtr on) {
   auto waiter = std::make_shared<Waiter>();
   waiter->peer = peer;
   waiter->request_id = request_id;
@@ -43,7 +43,8 @@ void Misses::Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& req
   if (waiter->budget.count() > 0) waiter->until = WaitClock::now() + waiter->budget;
   if (stopped_) return waiter->AnswerError(ShuttingDown());
   budgets_.Add(waiter);
-  LookUp(name, {request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u))}, {waiter});
+  KernelRequest ask{request.kernel, request.target, static_cast<int>(std::min(request.threads, 4096u)), std::move(on)};
+  LookUp(name, ask, {waiter});
 }
 
 void Misses::LookUp(const std::string& name, const KernelRequest& ask, Waiters waiters) {

@@ -27,8 +27,10 @@ class Misses {
   Misses(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics, int builders, const MissLimits& limits);
   ~Misses();
 
-  // Answers now or later. `name` is RequestName(request); `begun` when the request was read.
-  void Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name, Stopwatch begun);
+  // Answers now or later. `name` is RequestName(request); `begun` when the request was read; `on`: the attached device
+  // that its target names, if it does.
+  void Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name, Stopwatch begun,
+           AttachedDevicePtr on = nullptr);
   void Forget(const Peer& peer);
   void SetLimits(const MissLimits& limits) { compilations_.SetLimits(limits); }
   void SetOnWork(std::function<void()> on_work) { compilations_.SetOnWork(std::move(on_work)); }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "client/protocol/protocol.h"
 #include "daemon/serve/clients.h"
 #include "daemon/serve/hot_set.h"
@@ -31,6 +32,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   virtual void ReplyHit(uint64_t request_id, const HotCodePtr& code) = 0;
   // As Reply, with a descriptor.
   virtual void ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr code) = 0;
+
+  // As Reply, the last there is: the connection ends here, and the socket is the caller's. kInvalid, and no reply was
+  // sent: other requests or bytes of the client's are under way.
+  virtual Result<UniqueFd> ReplyAndHandOver(uint64_t, MessageType, std::string) {
+    return Error{ErrorKind::kInvalid, "wanted a connection on which nothing else is asked", "honed"};
+  }
 
   template <typename Message>
   void Reply(uint64_t request_id, const Message& message) {

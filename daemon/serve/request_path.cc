@@ -69,7 +69,7 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
     auto time = std::chrono::duration_cast<std::chrono::milliseconds>(options.budget * kMeasuringShare);
     Stopwatch measuring;
     if (Result<std::unique_ptr<Evaluator>> evaluator =
-            WorkerPoolsOf(options).MakeEvaluator(identity.key.canonical, identity.target, options.stop)) {
+            WorkerPoolsOf(identity, options).MakeEvaluator(identity.key.canonical, identity.target, options.stop)) {
       // The ranking learns from what is measured here.
       auto log = [&](const Trial& trial) {
         const TrialRecord record = RecordOf(trial);
@@ -111,7 +111,7 @@ Result<Compiled> RequestPath::CompileTransferred(const LookUpResult& found, cons
 Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::string& schedule,
                                           const CompileRequest& options) {
   const ResolvedKernel& identity = found.identity;
-  WorkerPools& pools = WorkerPoolsOf(options);
+  WorkerPools& pools = WorkerPoolsOf(identity, options);
   Steps steps(found.steps);
   // The runner computes the reference while the builder builds.
   const bool is_checked = IsChecked(identity.target);

@@ -220,9 +220,11 @@ class TestServer {
           loop_.loop, *cache, [] { return Result<std::unique_ptr<WorkerPools>>(std::make_unique<FakeWorkerPools>()); },
           *path, *model_, metrics, [this](const Record& record) { OnBetter(record); });
       misses->SetSearcher(tuning.get());
+      attached = std::make_unique<AttachedDevices>(loop_.loop, pools, devices);
       notifier = std::make_unique<Notifier>(*hot, *cache, metrics, options.notify);
       router_ = std::make_unique<Router>(
-          loop_.loop, Services{*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics}, AllRoutes());
+          loop_.loop, Services{*hot, misses.get(), tuning.get(), notifier.get(), *admin_, metrics, attached.get()},
+          AllRoutes());
       server = std::make_unique<Server>(loop_.loop, *router_, metrics, options.server);
     });
   }
@@ -230,6 +232,7 @@ class TestServer {
   ~TestServer() {
     pools.Release();
     loop_.Do([&] {
+      attached->Close();
       misses->Close();
       tuning->Close();
       router_->Close();
@@ -301,6 +304,7 @@ class TestServer {
   std::unique_ptr<HotSet> hot;
   std::unique_ptr<Misses> misses;
   std::unique_ptr<Tuning> tuning;
+  std::unique_ptr<AttachedDevices> attached;
   std::unique_ptr<Notifier> notifier;
   std::unique_ptr<Server> server;
 

@@ -14,7 +14,7 @@ MISSING = small(4321)
 UNSUPPORTED, CORRUPT = 3, 6
 # What it answers (docs/protocol.md), and what only a honed with a compiler does.
 ANSWERED = {2, 4, 6, 8, 10, 12, 22, 24, 34, 46}
-REFUSED = {14, 16, 18, 20, 28, 30, 32, 36, 38, 40, 42, 44}
+REFUSED = {14, 16, 18, 20, 28, 30, 32, 36, 38, 40, 42, 44, 48, 50}
 
 
 class EdgeDaemon:
@@ -146,6 +146,25 @@ class Edge(harness.HoneTest):
         for kernel in (["--threads", "7", OTHER], [MISSING], [written]):
             self.assertTrue(self.hone_json("get", "--no-compile", *kernel)[0]["hit"])
         self.assertEqual(len(self.hone("missing").splitlines()), 1)
+
+    def test_a_kernel_within_a_range_of_sizes_is_served_by_the_ranges_code(self):
+        self.tune_and_ship("matmul(M=1..64,N=16,K=16)", "matmul(M=1..24,N=16,K=16)", SMALL)
+        edge = self.edge()
+        narrow = next(row["fingerprint"] for row in self.hone_json("ls") if row["kernel"] == "matmul(M=1..24,N=16,K=16)")
+        served = self.hone_json("get", "matmul(M=7,N=16,K=16)", "--no-compile")[0]
+        self.assertEqual((served["fingerprint"], served["hit"], served["origin"]), (narrow, True, "imported"))
+        # Called as any kernel of those sizes, and right.
+        run = self.hone_json("run", "matmul(M=7,N=16,K=16)", "--threads", "1")[0]
+        self.assertTrue(run["verified"], run)
+        self.assertNotEqual(self.hone_json("get", "matmul(M=64,N=16,K=16)")[0]["fingerprint"], narrow)
+        self.assertEqual(self.stat("imported_checked"), 2)
+        for kernel in ("matmul(M=65,N=16,K=16)", "matmul(M=7,N=17,K=16)"):
+            self.hone("get", kernel, status=1)
+            self.assertIn("not here", self.last_error)
+        missing = self.hone("missing")
+        self.assertIn("matmul(M=65,N=16,K=16)", missing)
+        self.assertNotIn("matmul(M=7,N=16,K=16)", missing)
+        self.assertEqual(edge.stop(), 0)
 
     def test_what_nobody_vouches_for_is_left_out_and_said(self):
         self.tune_and_ship(SMALL, key=False)

@@ -16,7 +16,8 @@ import harness
 import unit_filter
 from harness import SMALL
 
-LEVELS = {"system": "systemd", "user": "systemd/user"}
+# Where the units are, and the program that they start.
+LEVELS = {"system": ("systemd", "honed"), "user": ("systemd/user", "honed"), "edge": ("systemd", "honed-edge")}
 
 
 def need(test, program):
@@ -34,11 +35,12 @@ class Units(unittest.TestCase):
     def written(self, level):
         """The units as an installation has them, with a program that is there."""
         paths = []
-        for name in ("honed.service", "honed.socket"):
-            source = os.path.join(harness.SOURCE, LEVELS[level], name)
+        folder, program = LEVELS[level]
+        for name in (f"{program}.service", f"{program}.socket"):
+            source = os.path.join(harness.SOURCE, folder, name)
             with open(source + (".in" if name.endswith("service") else ""), encoding="utf-8") as file:
                 text = file.read().replace("@HONE_BINDIR@", "/bin").replace("@HONE_DATADIR@", "/usr/share")
-            text = re.sub(r"^ExecStart=\S+", f"ExecStart={os.path.join(harness.BIN, 'honed')}", text, flags=re.M)
+            text = re.sub(r"^ExecStart=\S+", f"ExecStart={os.path.join(harness.BIN, program)}", text, flags=re.M)
             text = re.sub(r"^Documentation=.*\n", "", text, flags=re.M)  # man looks for installed pages
             os.makedirs(os.path.join(self.folder, level), exist_ok=True)
             paths.append(os.path.join(self.folder, level, name))
@@ -69,7 +71,7 @@ class Units(unittest.TestCase):
                 service = self.written(level)[0]
                 done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", service],
                                       capture_output=True, text=True, check=False)
-                found = re.search(r"exposure level for honed.service: ([\d.]+)", done.stdout)
+                found = re.search(r"exposure level for honed(?:-edge)?.service: ([\d.]+)", done.stdout)
                 self.assertIsNotNone(found, done.stdout + done.stderr)
                 print(f"{level}: {found.group(1)}")
                 self.assertLessEqual(float(found.group(1)), 2.0)
@@ -89,6 +91,36 @@ class Filters(harness.HoneTest):
                 self.assertNotIn("incomplete", daemon.log())
                 self.assertEqual(daemon.stop(), 0)
                 shutil.rmtree(self.directory.cache)
+
+    def test_all_that_honed_edge_does_passes_its_units_filter(self):
+        if os.environ.get("HONE_SANITIZE"):
+            self.skipTest("sanitizers make other calls")
+        bundles = os.path.join(self.directory.path, "bundles.d")
+        os.mkdir(bundles, 0o700)
+        self.hone("keygen", "fleet", "--dir", self.directory.path)
+        daemon = self.start()
+        self.hone("get", SMALL)
+        self.hone("export", "-o", os.path.join(bundles, "small.bundle"), "--artifacts", "--key",
+                  os.path.join(self.directory.path, "fleet.key"))
+        self.assertEqual(daemon.stop(), 0)
+        path = os.path.join(self.directory.path, "edge.log")
+        with open(path, "wb") as log:
+            edge = subprocess.Popen([os.path.join(harness.BIN, "honed-edge"), "--bundles", bundles, "--keys", self.directory.path],
+                                    env=self.directory.environment, stderr=log,
+                                    preexec_fn=unit_filter.preparation("systemd/honed-edge.service.in"))
+        self.addCleanup(lambda: (edge.kill(), edge.wait()))
+        self.wait_until(lambda: os.path.exists(self.directory.socket))
+        self.assertTrue(self.hone_json("run", SMALL)[0]["verified"])
+
+        def said():
+            with open(path, encoding="utf-8") as log:
+                return log.read()
+
+        self.wait_until(lambda: "sandbox child=launcher" in said() or "incomplete" in said())
+        self.assertNotIn("incomplete", said())
+        self.assertIn("runner: system calls filtered, no files", said())
+        edge.terminate()
+        self.assertEqual(edge.wait(20), 0)
 
     def test_the_filters_deny_what_they_say(self):
         def attempt(unit, words):

@@ -26,7 +26,11 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root L
 step "packages, and a second revision of them"
 first=$(scripts/packages.sh --revision 1 | grep '^dist/')
 second=$(scripts/packages.sh --revision 2 | grep '^dist/')
-[[ $(wc -l <<<"$first") == 4 && $(wc -l <<<"$second") == 4 ]] || fail "four packages were expected: $first"
+[[ $(wc -l <<<"$first") == 5 && $(wc -l <<<"$second") == 5 ]] || fail "five packages were expected: $first"
+# hone-edge serves in honed's place.
+edge=$(grep -E '^dist/(hone-edge|libhone|libhone-dev)_' <<<"$second")
+first=$(grep -v '^dist/hone-edge_' <<<"$first")
+second=$(grep -v '^dist/hone-edge_' <<<"$second")
 
 step "a clean root"
 mirror=${HONE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
@@ -141,10 +145,13 @@ as_user /packages/readme || fail "the example in C"
 stop
 
 step "upgrade: the cache is kept"
+inside install -d -o user -g user /packages/out
 install_revision "$second"
 [[ $(inside dpkg-query -W -f '${Version}' honed) == 0.1.0-2 ]] || fail "not upgraded"
 serve
 says 'served *from' hone get --no-compile 'matmul(M=128,N=128,K=128,const=1)+bias'
+says 'keep it secret' hone keygen fleet --dir /packages/out
+says 'with code' hone export -o /packages/out/small.bundle --artifacts --key /packages/out/fleet.key matmul
 stop
 
 step "remove: the cache stays; purge: nothing stays"
@@ -152,6 +159,44 @@ inside apt-get -q -y remove honed libhone libhone-dev python3-hone >"$work/log" 
 [[ -d $root/var/lib/hone/db ]] || fail "removing took the cache"
 [[ ! -e $root/usr/bin/honed && ! -e $root/usr/libexec/hone ]] || fail "removing left programs"
 inside dpkg --purge honed libhone >"$work/log" 2>&1 || fail "$(tail -20 "$work/log")"
+
+step "a device: bundles in place of a compiler"
+install_revision "$edge"
+[[ -L $root/etc/systemd/system/sockets.target.wants/honed-edge.socket ]] || fail "honed-edge.socket is not enabled"
+grep -q '^ExecStart=/usr/bin/honed-edge ' "$root/usr/lib/systemd/system/honed-edge.service" || fail "the unit starts something else"
+[[ -z $(inside ldd /usr/bin/honed-edge /usr/libexec/hone/hone-runner | grep 'not found') ]] || fail "a library is missing"
+inside install -m 0644 /packages/out/small.bundle /usr/share/hone/bundles.d
+inside install -m 0644 /packages/out/fleet.pub /etc/hone/keys
+cat >"$root/packages/device.c" <<'C'
+#include <hone/hone.h>
+#include <stdio.h>
+
+static float a[128 * 128], b[128 * 128], bias[128], y[128 * 128];
+
+int main(void) {
+  for (int i = 0; i < 128 * 128; ++i) a[i] = 1, b[i] = (float)(i % 128);
+  hone_error error = HONE_ERROR_INIT;
+  hone_client *client = hone_connect(NULL, &error);
+  hone_kernel *kernel = client ? hone_get(client, "matmul(M=128,N=128,K=128,const=1)+bias", NULL, &error) : NULL;
+  if (!kernel) return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
+  hone_bind(kernel, 1, b, &error);
+  hone_bind(kernel, 2, bias, &error);
+  void *buffers[] = {a, NULL, NULL, y};
+  return hone_call(kernel, buffers, NULL) != 0 || y[127] != 127 * 128;
+}
+C
+inside sh -c 'gcc -o /packages/device /packages/device.c $(pkg-config --cflags --libs hone)' || fail "a program in C does not compile"
+inside install -d -m 0755 /run/hone
+chroot "$root" env -i PATH=/usr/bin:/bin HOME=/ systemd-socket-activate -l /run/hone/honed.sock setpriv --reuid=nobody --regid=nogroup \
+  --clear-groups --no-new-privs /usr/bin/honed-edge --any-user 2>"$work/honed.log" &
+daemon=$!
+for _ in $(seq 100); do [[ -S $root/run/hone/honed.sock ]] && break || sleep 0.1; done
+chmod 0666 "$root/run/hone/honed.sock"
+as_user /packages/device || fail "a program in C, on a device"
+stop
+inside apt-get -q -y purge hone-edge libhone libhone-dev >"$work/log" 2>&1 || fail "$(tail -20 "$work/log")"
+[[ -e $root/usr/share/hone/bundles.d/small.bundle && -e $root/etc/hone/keys/fleet.pub ]] || fail "purging took what somebody put there"
+rm -rf "$root/usr/share/hone" "$root/etc/hone"
 rm -rf "$root/packages" "$root/run/hone"
 inside userdel -r user >/dev/null 2>&1
 left=$(cd "$root" && find . -xdev \( -iname '*hone*' -o -path '*/hone/*' \) -not -path './proc/*' -not -path './var/cache/*' -not -path './var/lib/apt/*' \

@@ -164,6 +164,19 @@ TEST(Sandbox, AnEmulatorHasNoNetworkAndWritesNoFiles) {
             0);
 }
 
+TEST(Sandbox, WhatTalksWithAnotherMachineHasNoNetworkAndWritesNoFiles) {
+  EXPECT_EQ(InFork([] {
+              if (!EnterStdioSandbox()) return 99;
+              if (::socket(AF_INET, SOCK_STREAM, 0) >= 0) return 1;
+              if (LandlockAbi() > 0 && ::open("/tmp", O_WRONLY | O_TMPFILE, 0600) >= 0) return 2;
+              if (LandlockAbi() > 0 && ::open("/dev/shm", O_WRONLY | O_TMPFILE, 0600) >= 0) return 3;
+              // It starts runners, which have their own.
+              if (::open("/dev/null", O_RDWR) < 0 || ::open("/proc/self/status", O_RDONLY) < 0) return 4;
+              return DenyRunnerFiles().landlock == LandlockAbi() && FilterRunner() ? 0 : 5;
+            }).code,
+            0);
+}
+
 TEST(Sandbox, ConfinementsRoundTrip) {
   Confinement one{"builder", 7, "", false, uint64_t{4} << 30, 32 << 20, 64}, other{"runner", 0, "why", true, 0, 0, 9};
   const std::string bytes = EncodeConfinements({one, other});

@@ -7,6 +7,8 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "ir/language/canonical.h"
+#include "ir/language/parse.h"
 #include "tests/support/c_artifact.h"
 
 namespace hone {
@@ -282,6 +284,41 @@ EXPORT int hone_entry(const hone_env *env, void *const *buffers, const int64_t *
     EXPECT_EQ(Kind(kernel->Call(buffers, sizes)), static_cast<int>(ErrorKind::kInvalid));
   }
   EXPECT_EQ(Kind(kernel->Call(buffers, nullptr)), static_cast<int>(ErrorKind::kInvalid));
+}
+
+// Code for a range of sizes, in the hands of somebody who asked for one of them and knows nothing of the others.
+TEST(KernelHandle, CodeForARangeIsCalledWithTheSizesOfTheKernelThatWasAskedFor) {
+  const auto canonical = [](const std::string& kernel) { return Canonicalize(*ParseKernel(kernel)).text; };
+  const std::string body = "{ y[i] = x[i] + w[i] }", head = "kernel add(x: f32[N], w: f32[N]) -> y: f32[N] where N=";
+  Manifest manifest = AddManifest(false);
+  manifest.kernel = canonical(head + "1..1000 " + body);
+  manifest.dynamic_sizes = {"s0"};
+  for (ManifestOperand& operand : manifest.operands) operand.shape = {{1, 1000, 0}};
+  const std::string code = R"(
+EXPORT int hone_entry(const hone_env *env, void *const *buffers, const int64_t *sizes) {
+  for (int64_t i = 0; i < sizes[0]; ++i) ((float *)buffers[2])[i] = ((float *)buffers[0])[i] + ((float *)buffers[1])[i];
+  return 0;
+})";
+  auto loaded = LoadCode(manifest, code, canonical(head + "37 " + body));
+  ASSERT_TRUE(loaded) << loaded.error().Text();
+  EXPECT_EQ((*loaded)->manifest().kernel, canonical(head + "37 " + body));
+  auto kernel = *KernelHandle::Create(*std::move(loaded), {}, Workers{});
+  EXPECT_TRUE(kernel->manifest().dynamic_sizes.empty());
+  EXPECT_EQ(kernel->BytesOf(2), 37 * 4);
+  Data data;
+  data.buffers[1] = data.w.data();
+  ASSERT_EQ(kernel->Call(data.buffers, nullptr), 0);
+  EXPECT_EQ(data.y[36], 3.5f);
+  EXPECT_EQ(data.y[37], -1);
+  // They overlap behind the sizes that it has.
+  void* near[3] = {data.x.data(), data.w.data(), data.x.data() + 37};
+  EXPECT_EQ(kernel->Call(near, nullptr), 0);
+  // What is not in the range is not to be had of it.
+  for (const std::string& other : {head + "1001 " + body, head + "37 { y[i] = x[i] - w[i] }"}) {
+    auto refused = LoadCode(manifest, code, canonical(other));
+    ASSERT_FALSE(refused) << other;
+    EXPECT_EQ(refused.error().message, "the code is for another kernel than the one that was asked for");
+  }
 }
 
 TEST(KernelHandle, RefusesManifestsThatCannotBe) {

@@ -146,7 +146,9 @@ TEST(Waiting, AStreamOfChangesDoesNotKeepALookupFromItsAnswer) {
 // Searches that end when the test says so.
 class HeldSearches : public Searcher {
  public:
-  void Handle(const PeerPtr&, uint64_t, const TuneRequest&) override { ADD_FAILURE() << "nobody asks for one"; }
+  void Handle(const PeerPtr&, uint64_t, const TuneRequest&, AttachedDevicePtr) override {
+    ADD_FAILURE() << "nobody asks for one";
+  }
   bool Stop(const Peer&, uint64_t) override { return false; }
   void OnGone(const Peer&) override {}
   Id Search(const KernelRequest& ask, std::chrono::milliseconds time, const ClientId& client,

@@ -1,0 +1,153 @@
+// hone contribute: schedules and times for a pool that everybody gives to and takes from.
+#include "client/cli/contribute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "client/cli/command.h"
+#include "client/cli/context.h"
+#include "client/cli/gather_records.h"
+#include "ir/language/canonical.h"
+#include "ir/language/ops.h"
+#include "ir/language/parse.h"
+
+namespace hone::cli {
+namespace {
+
+// A library operation with its epilogues: "dense+bias+relu". What else a kernel is called, somebody has called it.
+bool IsOurName(std::string_view label) {
+  const std::string_view operation = label.substr(0, label.find('+'));
+  const std::vector<std::string_view> names = OperationNames();
+  return std::ranges::find(names, operation) != names.end() && std::ranges::all_of(label, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '_';
+         });
+}
+
+WallTime ToTheDay(WallTime time) {
+  return std::chrono::time_point_cast<WallTime::duration>(std::chrono::floor<std::chrono::days>(time));
+}
+
+bool IsFileName(const std::string& word) {
+  return word.ends_with(".kernels") || word.ends_with(".hone") || word.ends_with(".onnx");
+}
+
+int Run(Context& context, const Arguments& arguments) {
+  if (!arguments.Has("--out")) return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE", "--out"});
+  Result<Exclusions> exclusions = Exclusions::Read(arguments.Texts("--without"));
+  if (!exclusions) return context.WrongUsage(exclusions.error());
+  Result<GatheredRecords> gathered = GatherRecords(context, {arguments.Texts("SELECTION"), {}, false});
+  if (!gathered) return context.Fail(gathered.error());
+  const size_t all = gathered->entries.size();
+  std::vector<BundleEntry> entries = ForEverybody(std::move(gathered->entries), *exclusions);
+  if (entries.empty())
+    return context.Fail({ErrorKind::kNotFound,
+                         fmt::format("nothing to give: of {} kernels none was tuned here, or all are excluded; `hone "
+                                     "tune` or idle time finds schedules",
+                                     all),
+                         ""});
+  BundleManifest manifest;
+  manifest.producer = "hone " HONE_VERSION;
+  std::string content;
+  for (const BundleEntry& entry : entries) {
+    manifest.issued = std::max(manifest.issued, entry.record.updated);
+    content += EncodeEntry(entry);
+  }
+  manifest.version = static_cast<uint64_t>(std::max<int64_t>(1, manifest.issued.time_since_epoch().count()));
+  // Named by what is in it: contributions of many do not follow one another.
+  manifest.name = "pool-" + HexOf(Hash64(content));
+  const size_t given = entries.size();
+  auto no_code = [](const Digest256&) -> Result<std::vector<std::byte>> {
+    return Error{ErrorKind::kInternal, "contributions have no code", ""};
+  };
+  Result<std::string> bytes = WriteBundle(manifest, std::move(entries), no_code, std::nullopt);
+  if (!bytes) return context.Fail(bytes.error());
+  const std::string path = arguments.Text("--out");
+  if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  if (context.json()) {
+    Json json;
+    json.Set("file", path).Set("name", manifest.name).Set("records", given).Set("left_out", all - given);
+    json.Set("bytes", bytes->size());
+    Print(json.Dump() + "\n");
+  } else {
+    Print(fmt::format("{}: {} of {} kernels, {}; hone bundle show {} lists what everybody will know\n", path, given,
+                      all, BytesText(static_cast<double>(bytes->size())), path));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Result<Exclusions> Exclusions::Read(const std::vector<std::string>& words) {
+  Exclusions exclusions;
+  for (const std::string& word : words) {
+    if (!IsFileName(word) && word.find_first_of("( {") == std::string::npos) {
+      exclusions.beginnings_.push_back(word);
+      continue;
+    }
+    for (const NamedKernel& named : HONE_TRY(ReadKernels(word))) {
+      Result<Kernel> kernel = ParseKernel(named.text);
+      if (!kernel) return AtPlace(kernel.error(), named);
+      kernel->options.threads = 0;
+      exclusions.kernels_.push_back(Canonicalize(*kernel).text);
+    }
+  }
+  return exclusions;
+}
+
+bool Exclusions::Has(const Record& record) const {
+  const std::string hex = record.key.fingerprint.Hex();
+  if (std::ranges::any_of(beginnings_, [&](const std::string& beginning) {
+        return record.label.starts_with(beginning) || hex.starts_with(beginning);
+      }))
+    return true;
+  return std::ranges::find(kernels_, WithThreads(record.key.canonical, 0)) != kernels_.end();
+}
+
+std::vector<BundleEntry> ForEverybody(std::vector<BundleEntry> entries, const Exclusions& exclusions) {
+  // Others' are theirs to give; a default or a guess anybody's hone makes by itself.
+  std::erase_if(entries, [&](const BundleEntry& entry) {
+    const Record& record = entry.record;
+    return record.origin != Origin::kTuned || !record.measured || exclusions.Has(record);
+  });
+  for (BundleEntry& entry : entries) {
+    Record& record = entry.record;
+    record.request = record.key.canonical;
+    if (!IsOurName(record.label)) record.label = "kernel";
+    record.artifact_digest.reset();
+    record.artifact_bytes = 0;
+    record.donor.reset();
+    record.created = record.updated = ToTheDay(record.updated);
+    entry.calls = 0;
+  }
+  return entries;
+}
+
+Command ContributeCommand() {
+  return {
+      .name = "contribute",
+      .summary = "write what was tuned here, without what is yours, for a pool of many",
+      .details =
+          R"(Writes a bundle of the schedules that were tuned on this machine and how fast they were: nothing that names you,
+your files, your machine but for its processor, or how often and when but for the day. Kernels appear in canonical form: what
+they compute, and their sizes. --without keeps some to yourself. Nothing is sent anywhere; look at the file with `hone bundle
+show`, then give it to whom you like. Whoever imports it compiles and checks every schedule on his own machine.
+
+Examples:
+  hone contribute -o mine.bundle
+  hone contribute -o mine.bundle conv2d --without secret.onnx --without 'matmul(M=77,N=77,K=77)' --without softmax
+  hone import pool/*.bundle)",
+      .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
+      .options = {{"--out", "FILE", "the file to write", "-o"},
+                  {"--without", "WHAT",
+                   "a kernel, all those of a list or model, or a class's or fingerprint's beginning; may be repeated",
+                   "", true}},
+      .run = Run};
+}
+
+}  // namespace hone::cli

@@ -1,0 +1,30 @@
+// What of a record everybody may know.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/bundle/bundle.h"
+
+namespace hone::cli {
+
+// Kernels that somebody keeps to himself.
+class Exclusions {
+ public:
+  // Each word: a kernel, which is meant with any number of threads; a file NAME.kernels, NAME.hone or NAME.onnx, with
+  // all of its kernels; or the beginning of a class's name or of a fingerprint. Errors of ReadKernels and ParseKernel.
+  static Result<Exclusions> Read(const std::vector<std::string>& words);
+  bool Has(const Record& record) const;
+
+ private:
+  std::vector<std::string> kernels_;     // canonical, without threads
+  std::vector<std::string> beginnings_;  // of classes' names and fingerprints
+};
+
+// The entries that were tuned on this machine and are not excluded, each as somebody else would have written it: the
+// kernel in its canonical form, without names that people gave; what a target is, and how fast the schedule was there;
+// when, to the day. Neither code, nor how often it was used, nor whose schedule it came from.
+std::vector<BundleEntry> ForEverybody(std::vector<BundleEntry> entries, const Exclusions& exclusions);
+
+}  // namespace hone::cli
