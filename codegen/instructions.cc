@@ -14,7 +14,10 @@
 namespace hone {
 namespace {
 
-// Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else.
+constexpr double kWidened = 0.25;  // two multiplications, an addition more, and bytes that are widened before
+
+// Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else. So do
+// ARM's bfdot and bfmmla: they round to odd, whatever a program has set, and so err by twice as much as a sum of f32.
 constexpr Instruction kInstructions[] = {
     {"vpdpbusd_512", Isa::kAvx512, "avx512vnni",
      "kernel vpdpbusd_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
@@ -24,13 +27,22 @@ constexpr Instruction kInstructions[] = {
      "kernel vpdpbusd_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
     // Products of bytes widened to 16 bits, which sums of two of them cannot leave: what every processor has.
     {"vpmaddwd_i8_512", Isa::kAvx512, "",
-     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
     {"vpmaddwd_u8_512", Isa::kAvx512, "",
-     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
     {"vpmaddwd_i8_256", Isa::kAvx2, "",
-     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
     {"vpmaddwd_u8_256", Isa::kAvx2, "",
-     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
+    {"sdot_128", Isa::kNeon, "dotprod",
+     "kernel sdot_128(a: i8[4, 4], b: i8[4, 4]) -> y: i32[4] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"udot_128", Isa::kNeon, "dotprod",
+     "kernel udot_128(a: u8[4, 4], b: u8[4, 4]) -> y: i32[4] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"usdot_128", Isa::kNeon, "i8mm",
+     "kernel usdot_128(a: u8[4, 4], b: i8[4, 4]) -> y: i32[4] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    // Two instructions, bfmlalb and bfmlalt, each of which is an FMA of f32.
+    {"bfmlal_128", Isa::kNeon, "bf16",
+     "kernel bfmlal_128(a: bf16[4, 2], b: bf16[4, 2]) -> y: f32[4] { y[l] = sum(j) a[l, j] * b[l, j] }", 0.5},
 };
 constexpr size_t kCount = std::size(kInstructions);
 

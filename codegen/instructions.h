@@ -22,7 +22,7 @@ struct Instruction {
   // A kernel of two operands over [lanes, steps] and an output over [lanes], summed over the steps. An operand of the
   // instruction is a register: lanes side by side, in each the elements of its steps side by side.
   std::string_view meaning;
-  double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width
+  double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width; rules take the fastest
 };
 
 // What the row's text comes to.

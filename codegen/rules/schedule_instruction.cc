@@ -68,11 +68,23 @@ struct Fitting {
   bool shifts = false;  // the sign of the operand that is not packed
 };
 
-// The first instruction of the target's that does this sum.
+// Products in the time of a vector FMA.
+double RateOf(const Instruction& instruction) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  return instruction.per_fma * static_cast<double>(meaning.lanes * meaning.steps);
+}
+
+// The target's fastest instruction that does this sum; of equals one that needs no other sign, then the first.
 std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Contraction& c) {
   const Kernel& kernel = planner.kernel();
   const Stage& stage = planner.StageNamed(c.stage);
   if (!IsProductOfElements(stage)) return std::nullopt;
+  std::optional<Fitting> best;
+  auto is_better = [&](const Fitting& fitting) {
+    if (!best) return true;
+    const double rate = RateOf(*fitting.use.instruction), most = RateOf(*best->use.instruction);
+    return rate != most ? rate > most : best->shifts && !fitting.shifts;
+  };
   for (const Instruction* instruction : planner.machine().instructions) {
     const InstructionMeaning& meaning = MeaningOf(*instruction);
     if (kernel.tensors[stage.output].dtype != meaning.sum || stage.body.type() != meaning.sum) continue;
@@ -82,13 +94,13 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
       const DType other = kernel.tensors[c.operands[1 - packed].tensor].dtype;
       Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, !Takes(meaning, other, constant)};
       if (fitting.shifts && !Takes(meaning, OtherSign(other), constant)) continue;
-      if (!fitting.use.grouped) continue;
+      if (!fitting.use.grouped || !is_better(fitting)) continue;
       Contraction grouped = c;
       InGroups(grouped, fitting.use);
-      if (!RegisterTiles(planner, grouped).empty()) return fitting;
+      if (!RegisterTiles(planner, grouped).empty()) best = fitting;
     }
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace
