@@ -14,6 +14,7 @@
 #include "backends/runner/serve_runner.h"
 #include "backends/sandbox/sandbox.h"
 #include "backends/sandbox/seccomp_filter.h"
+#include "base/tiles.h"
 
 namespace {
 
@@ -37,5 +38,6 @@ int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   if (first == "--emulate" && argc > 2) return BecomeEmulator({argv + 2, argv + argc});
   if (first == "--emulated") hone::GoOnWithoutFilters();
+  hone::MayUseTiles();  // while it may still be asked; candidates are forks
   return hone::RunRunner({.name = "hone-runner", .start_launcher = hone::StartForkServer});
 }

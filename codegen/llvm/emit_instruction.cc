@@ -133,6 +133,7 @@ Result<void> FunctionEmitter::EmitInstruction(const Stmt& stmt) {
     return {};
   }
   const InstructionMeaning& meaning = MeaningOf(*stmt.instruction);
+  if (meaning.is_on_tiles()) return EmitOnTiles(stmt);
   const Stmt &steps = *stmt.body[0], &lanes = *steps.body[0], &store = *lanes.body[0];
   if (lane_var_) return Refuse(vars_[lanes.var].name + " is vectorised inside a vectorised loop");
   unrolled_[steps.var] = 0;

@@ -23,14 +23,6 @@ constexpr Decision kPeel{"peel", "rows left over by the tiles have a smaller til
 constexpr Decision kOuterPeel{"outer_peel", "the same as peel along the second axis"};
 constexpr Decision kBlock{"block", "tiles of rows that a task passes its panels over"};
 
-// Finds or makes the pair for a reduction stage.
-std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
-  if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
-  std::string sum = planner.FreshName("tile");
-  if (!planner.Rewrite({"cache_write", name, {sum}})) return std::nullopt;
-  return ContractionPair{sum, name};
-}
-
 // im2col: where an operand is read in windows, its columns as a matrix, in memory or only where a panel of it is packed
 // (implicit GEMM): then it returns their name. Off unless chosen: reading windows in place moves less.
 std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
@@ -71,6 +63,13 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
 }
 
 }  // namespace
+
+std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
+  if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
+  std::string sum = planner.FreshName("tile");
+  if (!planner.Rewrite({"cache_write", name, {sum}})) return std::nullopt;
+  return ContractionPair{sum, name};
+}
 
 void ContractionRule::Emit() {
   lanes_ = std::min<int64_t>(c_.lanes, BitCeil(c_.extents[tile_.vector_axis]));
@@ -417,6 +416,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   // by columns it needs no sums across lanes, and what follows runs in whole vectors), or lies in memory by columns.
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
+  if (columns.empty() && ScheduleOnTiles(planner, *contraction)) return true;
   if (columns.empty()) contraction = UseInstruction(planner, *std::move(contraction));
   const std::string sum = contraction->stage;
   if (contraction->group == 1 && (!has_rows || !has_columns)) {
