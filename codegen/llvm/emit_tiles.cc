@@ -78,11 +78,10 @@ Result<FunctionEmitter::TilePlace> FunctionEmitter::PlaceOf(BufferId buffer, con
   place.stride = step.constant() * bytes;
   bool uses_current = false;
   place.base = PointerTo(buffer, first.runtime - Linear(place.constant), &uses_current);
-  place.address =
-      place.constant == 0
-          ? place.base
-          : builder_.CreateGEP(builder_.getInt8Ty(), place.base,
-                               builder_.getInt64(static_cast<uint64_t>(place.constant * bytes)));
+  place.address = place.constant == 0
+                      ? place.base
+                      : builder_.CreateGEP(builder_.getInt8Ty(), place.base,
+                                           builder_.getInt64(static_cast<uint64_t>(place.constant * bytes)));
   return place;
 }
 

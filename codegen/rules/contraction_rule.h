@@ -31,6 +31,14 @@ struct ContractionPair {
 // schedule_contraction.cc.
 std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name);
 
+// An operand that is read in windows, through its columns in memory (im2col), with the names of the axes that they
+// have: those of the sum and the operand's own. nullopt: refused. schedule_contraction.cc.
+struct Columns {
+  std::string name;
+  std::vector<std::string> reduced, own;
+};
+std::optional<Columns> MakeColumns(SchedulePlanner& planner, const Contraction& contraction, int operand);
+
 // A product of two elements, as the instructions sum them.
 bool IsProductOfElements(const Stage& stage);
 

@@ -1,9 +1,10 @@
 // Contractions by instructions on tiles (codegen/instructions.h): a few tiles of rows and lanes of the sum stay in
 // registers of their own while groups of steps of both operands pass by. The operand that has the output's contiguous
-// axis gives the lanes, the other one the rows; a constant is brought into tiles by hone_pack, what is computed or comes
-// as an operand is copied where its tiles do not lie as the instruction takes them. A sum leaves the registers for a
-// block of the worker's own, from which the stage that finishes it goes on in vectors.
+// axis gives the lanes, the other one the rows; a constant is brought into tiles by hone_pack, what is computed or
+// comes as an operand is copied where its tiles do not lie as the instruction takes them. A sum leaves the registers
+// for a block of the worker's own, from which the stage that finishes it goes on in vectors.
 #include <algorithm>
+#include <array>
 
 #include "base/arithmetic.h"
 #include "codegen/instructions.h"
@@ -15,7 +16,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t kSums = 4;       // tiles of the sum: two by two, or in a row where there is but one of the others
-constexpr double kWorthIt = 0.25;  // of what is computed in tiles, the least share that is not padding
+constexpr double kWorthIt = 0.25;  // the least share of what tiles compute that is not padding
 
 class TileRule {
  public:
@@ -197,7 +198,6 @@ AxisId Longest(const Contraction& c, const std::vector<AxisId>& axes) {
   return longest;
 }
 
-// The share of tiles that is not padding.
 double InUse(int64_t extent, int64_t tile) {
   return static_cast<double>(extent) / static_cast<double>(RoundUp(extent, tile));
 }
@@ -224,14 +224,37 @@ std::optional<Roles> RolesFor(const SchedulePlanner& planner, const Contraction&
   if (kernel.tensors[rows.tensor].dtype != meaning.operands[0] ||
       kernel.tensors[lanes.tensor].dtype != meaning.operands[1])
     return std::nullopt;
-  // Of windows lanes lie side by side in a copy, if nothing is left out between them.
-  if (!lanes.IsPlain() && lanes.strides[roles.lanes] != 1) return std::nullopt;
   for (int v : {0, 1})
     if (kernel.tensors[c.operands[v].tensor].is_const && !c.operands[v].IsPlain()) return std::nullopt;
   for (AxisId axis : stage.axis_ids())
     if (LowerExtent(kernel, stage.axis(axis).extent) != UpperExtent(kernel, stage.axis(axis).extent))
       return std::nullopt;
   return roles;
+}
+
+// The share of what tiles compute that is not padding.
+double ShareInUse(const Contraction& c, const InstructionMeaning& meaning, const Roles& roles) {
+  return InUse(c.extents[roles.rows], meaning.rows) * InUse(c.extents[roles.lanes], meaning.lanes) *
+         InUse(c.extents[roles.grouped], meaning.depth());
+}
+
+// Of windows lanes lie side by side in a copy if nothing is left out between them, and else in the columns of im2col.
+bool WantsColumns(const Contraction& c, const Roles& roles) {
+  const AccessPattern& lanes = c.operands[roles.lanes_operand];
+  return !lanes.IsPlain() && lanes.strides[roles.lanes] != 1;
+}
+
+// A stage whose only reader, if there is any, is a copy of it: computed there.
+void Absorb(SchedulePlanner& planner, const std::string& tensor) {
+  if (!FindStage(planner.kernel(), tensor) || planner.IsScheduled(tensor)) return;
+  const Stage& stage = planner.StageNamed(tensor);
+  if (stage.reduction == Reduction::kNone && ReadersOf(planner.kernel(), stage.output).size() <= 1)
+    planner.Inline(tensor);
+}
+
+// The names of both factors' tensors.
+std::array<std::string, 2> FactorsOf(const SchedulePlanner& planner, const Contraction& c) {
+  return {planner.kernel().tensors[c.operands[0].tensor].name, planner.kernel().tensors[c.operands[1].tensor].name};
 }
 
 }  // namespace
@@ -241,38 +264,34 @@ bool ScheduleOnTiles(SchedulePlanner& planner, const Contraction& contraction) {
   if (!IsProductOfElements(planner.StageNamed(name))) return false;
   for (const Instruction* instruction : planner.machine().instructions) {
     const InstructionMeaning& meaning = MeaningOf(*instruction);
-    const Stage& stage = planner.StageNamed(name);
-    if (!meaning.is_on_tiles() || planner.kernel().tensors[stage.output].dtype != meaning.sum) continue;
-    const std::optional<Roles> roles = RolesFor(planner, contraction, meaning);
+    if (!meaning.is_on_tiles() || planner.kernel().tensors[planner.StageNamed(name).output].dtype != meaning.sum)
+      continue;
+    std::optional<Roles> roles = RolesFor(planner, contraction, meaning);
     if (!roles) continue;
-    const double in_use = InUse(contraction.extents[roles->rows], meaning.rows) *
-                          InUse(contraction.extents[roles->lanes], meaning.lanes) *
-                          InUse(contraction.extents[roles->grouped], meaning.depth());
     if (!planner.ChooseIf(name, {"on_tiles", "an instruction multiplies tiles in registers of their own"},
-                          in_use >= kWorthIt))
+                          ShareInUse(contraction, meaning, *roles) >= kWorthIt))
       return false;
-    if (contraction.extents[roles->grouped] % meaning.depth() != 0) {
-      const Stage& sum = planner.StageNamed(name);
-      std::vector<std::string> names = {sum.axis(roles->grouped).name};
-      for (int v : {0, 1}) {
-        const std::string& tensor = planner.kernel().tensors[contraction.operands[v].tensor].name;
-        names.push_back(planner.FreshName(tensor + "_groups"));
-      }
-      const std::string tensors[2] = {planner.kernel().tensors[contraction.operands[0].tensor].name,
-                                      planner.kernel().tensors[contraction.operands[1].tensor].name};
+    Contraction fitted = contraction;
+    if (WantsColumns(fitted, *roles)) {
+      const std::string windows = FactorsOf(planner, fitted)[static_cast<size_t>(roles->lanes_operand)];
+      if (!MakeColumns(planner, fitted, roles->lanes_operand)) return false;
+      Absorb(planner, windows);
+      fitted = *AnalyzeContraction(planner, name);
+      roles = RolesFor(planner, fitted, meaning);
+      if (!roles || WantsColumns(fitted, *roles)) return false;
+    }
+    if (fitted.extents[roles->grouped] % meaning.depth() != 0) {
+      const std::array<std::string, 2> factors = FactorsOf(planner, fitted);
+      std::vector<std::string> names = {planner.StageNamed(name).axis(roles->grouped).name,
+                                        planner.FreshName(factors[0] + "_groups"),
+                                        planner.FreshName(factors[1] + "_groups")};
       if (!planner.Rewrite({"pad_reduction", name, std::move(names), {meaning.depth()}})) return false;
-      // What made them is computed in their copies.
-      for (const std::string& tensor : tensors)
-        if (FindStage(planner.kernel(), tensor) && !planner.IsScheduled(tensor) &&
-            planner.StageNamed(tensor).reduction == Reduction::kNone &&
-            ReadersOf(planner.kernel(), planner.StageNamed(tensor).output).size() <= 1)
-          planner.Inline(tensor);
+      for (const std::string& factor : factors) Absorb(planner, factor);
     }
     const std::optional<ContractionPair> pair = FindPair(planner, name);
     if (!pair) return false;
-    const std::optional<Contraction> fitted = AnalyzeContraction(planner, pair->sum);
-    HONE_CHECK(fitted.has_value());
-    TileRule(planner, *instruction, *pair, *fitted, roles->lanes_operand, roles->rows, roles->lanes, roles->grouped)
+    fitted = *AnalyzeContraction(planner, pair->sum);
+    TileRule(planner, *instruction, *pair, fitted, roles->lanes_operand, roles->rows, roles->lanes, roles->grouped)
         .Emit();
     planner.Took("contraction", name, instruction->name);
     return true;

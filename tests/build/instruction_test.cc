@@ -79,8 +79,9 @@ std::string RandomKernelOnTiles(const Instruction& instruction, Rng& rng) {
       const int64_t window = 1 + 2 * rng.Between(0, 1);
       if (rows != lanes) break;
       return fmt::format("conv2d(N={},C={},H={},W={},O={},R={},S={},pad={},stride={},const=1,dtype={})+bias",
-                         1 + rng.Below(2), 40 + rng.Below(40), window + rng.Below(6), 12 + rng.Below(24),
-                         9 + rng.Below(40), window, window, rng.Between(0, window / 2), rng.Between(1, 2), rows);
+                         1 + rng.Below(2), rng.Chance(0.3) ? 5 : 40 + rng.Below(40), window + rng.Below(6),
+                         12 + rng.Below(24), 9 + rng.Below(40), window, window, rng.Between(0, window / 2),
+                         rng.Between(1, 2), rows);
     }
     default: break;
   }

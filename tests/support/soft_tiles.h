@@ -6,8 +6,8 @@
 
 namespace hone {
 
-// From now on this process and what it forks has tiles. False where it cannot: another architecture, or no AVX-512, which
-// the code beside them uses. Where the processor has AMX itself, that is asked for instead.
+// From now on this process and what it forks has tiles. False where it cannot: another architecture, or no AVX-512,
+// which the code beside them uses. Where the processor has AMX itself, that is asked for instead.
 bool ProvideTiles();
 
 struct TileCounts {
