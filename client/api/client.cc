@@ -10,11 +10,10 @@
 
 #include "base/clock.h"
 #include "base/paths.h"
-#include "base/tiles.h"
 #include "client/protocol/start_daemon.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
-#include "ir/target.h"
+#include "ir/native_artifact.h"
 
 namespace hone {
 namespace {
@@ -44,18 +43,6 @@ std::shared_ptr<const DiskCache> OpenDisk(const ClientOptions& options) {
     directory = *cache + "/client";
   }
   return std::make_shared<DiskCache>(DiskCacheOptions{.directory = std::move(directory)});
-}
-
-// Linux may refuse this process AMX's registers, which honed has: the same machine's target without them. nullopt:
-// there is nothing to leave out.
-std::optional<std::string> TargetWithoutTiles(const std::string& text) {
-  Result<Target> target = ParseTarget(text);
-  if (!target || target->cpu() == nullptr) return std::nullopt;
-  CpuTarget cpu = *target->cpu();
-  if (std::erase_if(cpu.features, [](const std::string& feature) { return feature.starts_with("amx-"); }) == 0 ||
-      MayUseTiles())
-    return std::nullopt;
-  return PrintTarget(Target(std::move(cpu)));
 }
 
 }  // namespace
@@ -212,10 +199,11 @@ Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const
   Local local;
   Deadline deadline = steady_clock::now() + options.deadline;
   Served served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));
-  if (std::optional<std::string> other; request.target.empty() && (other = TargetWithoutTiles(served.reply.target))) {
-    request.target = *std::move(other);
-    served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));
-  }
+  if (const Result<Target> target = ParseTarget(served.reply.target); target && request.target.empty())
+    if (const std::optional<Target> other = WithoutRefusedTiles(*target)) {
+      request.target = PrintTarget(*other);
+      served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));
+    }
   if (local.canonical.empty()) local = Understand(request);
   ServedFacts facts{std::move(served.reply), std::move(served.source), 0, std::move(local.operands)};
   std::unique_ptr<LoadedArtifact> code = HONE_TRY(
