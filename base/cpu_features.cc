@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/tiles.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
@@ -133,6 +135,10 @@ Result<void> CheckProcessor(std::string_view isa, std::span<const std::string> f
   for (std::string_view feature : needed)
     if (!CpuHasFeature(feature))
       return Error{ErrorKind::kUnsupported, fmt::format("artifact needs {}, which this CPU lacks", feature), ""};
+  const bool has_tiles = std::any_of(features.begin(), features.end(),
+                                     [](const std::string& feature) { return feature.starts_with("amx-"); });
+  if (has_tiles && !MayUseTiles())
+    return Error{ErrorKind::kUnsupported, "artifact needs AMX, which Linux did not give to this process", ""};
   return {};
 }
 

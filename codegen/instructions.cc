@@ -14,7 +14,11 @@
 namespace hone {
 namespace {
 
-// Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else.
+constexpr double kOnTiles = 1.0 / 32;
+constexpr double kWidened = 0.25;  // two multiplications, an addition more, and bytes that are widened before
+
+// Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else. So do
+// ARM's bfdot and bfmmla: they round to odd, whatever a program has set, and so err by twice as much as a sum of f32.
 constexpr Instruction kInstructions[] = {
     {"vpdpbusd_512", Isa::kAvx512, "avx512vnni",
      "kernel vpdpbusd_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
@@ -24,13 +28,43 @@ constexpr Instruction kInstructions[] = {
      "kernel vpdpbusd_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
     // Products of bytes widened to 16 bits, which sums of two of them cannot leave: what every processor has.
     {"vpmaddwd_i8_512", Isa::kAvx512, "",
-     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_i8_512(a: i8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
     {"vpmaddwd_u8_512", Isa::kAvx512, "",
-     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_u8_512(a: u8[16, 4], b: i8[16, 4]) -> y: i32[16] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
     {"vpmaddwd_i8_256", Isa::kAvx2, "",
-     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_i8_256(a: i8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
     {"vpmaddwd_u8_256", Isa::kAvx2, "",
-     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+     "kernel vpmaddwd_u8_256(a: u8[8, 4], b: i8[8, 4]) -> y: i32[8] { y[l] = sum(j) a[l, j] * b[l, j] }", kWidened},
+    // AMX: tiles of 16 rows of 64 bytes. per_fma: one starts in 16 cycles, and is 16 rows of 16 groups.
+    {"tdpbssd", Isa::kAvx512, "amx-int8",
+     "kernel tdpbssd(a: i8[16, 16, 4], b: i8[16, 16, 4]) -> y: i32[16, 16] "
+     "{ y[m, n] = sum(g, j) a[m, g, j] * b[g, n, j] }",
+     kOnTiles},
+    {"tdpbsud", Isa::kAvx512, "amx-int8",
+     "kernel tdpbsud(a: i8[16, 16, 4], b: u8[16, 16, 4]) -> y: i32[16, 16] "
+     "{ y[m, n] = sum(g, j) a[m, g, j] * b[g, n, j] }",
+     kOnTiles},
+    {"tdpbusd", Isa::kAvx512, "amx-int8",
+     "kernel tdpbusd(a: u8[16, 16, 4], b: i8[16, 16, 4]) -> y: i32[16, 16] "
+     "{ y[m, n] = sum(g, j) a[m, g, j] * b[g, n, j] }",
+     kOnTiles},
+    {"tdpbuud", Isa::kAvx512, "amx-int8",
+     "kernel tdpbuud(a: u8[16, 16, 4], b: u8[16, 16, 4]) -> y: i32[16, 16] "
+     "{ y[m, n] = sum(g, j) a[m, g, j] * b[g, n, j] }",
+     kOnTiles},
+    {"tdpbf16ps", Isa::kAvx512, "amx-bf16",
+     "kernel tdpbf16ps(a: bf16[16, 16, 2], b: bf16[16, 16, 2]) -> y: f32[16, 16] "
+     "{ y[m, n] = sum(g, j) a[m, g, j] * b[g, n, j] }",
+     kOnTiles},
+    {"sdot_128", Isa::kNeon, "dotprod",
+     "kernel sdot_128(a: i8[4, 4], b: i8[4, 4]) -> y: i32[4] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"udot_128", Isa::kNeon, "dotprod",
+     "kernel udot_128(a: u8[4, 4], b: u8[4, 4]) -> y: i32[4] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    {"usdot_128", Isa::kNeon, "i8mm",
+     "kernel usdot_128(a: u8[4, 4], b: i8[4, 4]) -> y: i32[4] { y[l] = sum(j) a[l, j] * b[l, j] }"},
+    // Two instructions, bfmlalb and bfmlalt, each of which is an FMA of f32.
+    {"bfmlal_128", Isa::kNeon, "bf16",
+     "kernel bfmlal_128(a: bf16[4, 2], b: bf16[4, 2]) -> y: f32[4] { y[l] = sum(j) a[l, j] * b[l, j] }", 0.5},
 };
 constexpr size_t kCount = std::size(kInstructions);
 
@@ -40,9 +74,13 @@ InstructionMeaning Read(const Instruction& instruction) {
   InstructionMeaning meaning;
   meaning.kernel = *std::move(kernel);
   const Stage& stage = meaning.stage();
-  HONE_CHECK(stage.axes.size() == 1 && stage.reduce_axes.size() == 1);
-  meaning.lanes = EvalExtent(meaning.kernel, stage.axes[0].extent);
-  meaning.steps = EvalExtent(meaning.kernel, stage.reduce_axes[0].extent);
+  HONE_CHECK(stage.axes.size() == stage.reduce_axes.size() && stage.axes.size() <= 2);
+  meaning.lanes = EvalExtent(meaning.kernel, stage.axes.back().extent);
+  meaning.steps = EvalExtent(meaning.kernel, stage.reduce_axes.back().extent);
+  if (stage.axes.size() == 2) {
+    meaning.rows = EvalExtent(meaning.kernel, stage.axes[0].extent);
+    meaning.groups = EvalExtent(meaning.kernel, stage.reduce_axes[0].extent);
+  }
   for (size_t i = 0; i < 2; ++i) meaning.operands[i] = meaning.kernel.tensors[meaning.kernel.operands[i]].dtype;
   meaning.step_bytes = ByteSize(meaning.operands[0]);
   meaning.sum = meaning.kernel.tensors[stage.output].dtype;

@@ -21,19 +21,39 @@ struct Instruction {
   std::string_view feature;  // with this feature beyond its base, as targets spell it; "": the base has it
   // A kernel of two operands over [lanes, steps] and an output over [lanes], summed over the steps. An operand of the
   // instruction is a register: lanes side by side, in each the elements of its steps side by side.
+  //
+  // Or one on tiles: operands over [rows, groups, steps] and [groups, lanes, steps], an output over [rows, lanes],
+  // summed over groups of steps. A register is a tile whose rows, the first of these dimensions, lie any distance apart
+  // in memory; what is in a row lies side by side.
   std::string_view meaning;
-  double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width
+  double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width; rules take the fastest
 };
 
 // What the row's text comes to.
 struct InstructionMeaning {
   Kernel kernel;
+  int64_t rows = 1;
   int64_t lanes = 1;
+  int64_t groups = 1;      // of steps
   int64_t steps = 1;       // of the sum, in each lane
   int64_t step_bytes = 1;  // of an element of an operand
   DType operands[2] = {};  // in the order of the text
   DType sum = DType::kI32;
   const Stage& stage() const { return kernel.stages.back(); }
+  bool is_on_tiles() const { return rows > 1; }
+  static constexpr int64_t kTiles = 8, kMostFragments = 6;  // of those registers; two are of operands
+  int64_t depth() const { return groups * steps; }          // of the sum
+  // The loops that it does, from outside in.
+  struct Loop {
+    int64_t trips;
+    bool reduces;
+    std::string_view over;
+  };
+  std::vector<Loop> Loops() const {
+    std::vector<Loop> loops = {{steps, true, "steps of the sum"}, {lanes, false, "lanes"}};
+    if (is_on_tiles()) loops.insert(loops.begin(), {{groups, true, "groups of steps"}, {rows, false, "rows"}});
+    return loops;
+  }
 };
 
 std::span<const Instruction> AllInstructions();

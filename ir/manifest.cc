@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/envelope.h"
+#include "ir/graph/dtype_traits.h"
 
 namespace hone {
 namespace {
@@ -57,7 +58,9 @@ void WriteOperand(ByteWriter& out, const ManifestOperand& operand) {
 Result<ManifestOperand> ReadOperand(ByteReader& in, size_t dynamic_sizes) {
   ManifestOperand operand;
   operand.name = HONE_TRY(in.String(kShortLimit));
-  operand.dtype = HONE_TRY(in.Enumerator(DType::kBool, DType::kU8));
+  operand.dtype = static_cast<DType>(HONE_TRY(in.U8()));
+  if (!TraitsOf(operand.dtype).is_computed)
+    return Error{ErrorKind::kCorrupt, "an element type that kernels do not have", operand.name};
   uint8_t flags = HONE_TRY(in.Enumerator<uint8_t>(0, kIsOutput | kIsConst));
   operand.is_output = (flags & kIsOutput) != 0;
   operand.is_const = (flags & kIsConst) != 0;

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/cpu_features.h"
 #include "base/elf_check.h"
-#include "ir/target.h"
+#include "base/tiles.h"
 
 namespace hone {
 
@@ -31,6 +32,14 @@ Result<Manifest> OpenNativeArtifact(std::span<const std::byte> bytes, const Nati
   if (packs && !layout.has_pack)
     return Error{ErrorKind::kInvalid, "the artifact has packed operands and no hone_pack", ""};
   return manifest;
+}
+
+std::optional<Target> WithoutRefusedTiles(const Target& target) {
+  if (target.cpu() == nullptr) return std::nullopt;
+  CpuTarget cpu = *target.cpu();
+  const auto left_out = std::erase_if(cpu.features, [](const std::string& name) { return name.starts_with("amx-"); });
+  if (left_out == 0 || MayUseTiles()) return std::nullopt;
+  return Target(std::move(cpu));
 }
 
 }  // namespace hone

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "base/result.h"
 #include "ir/manifest.h"
+#include "ir/target.h"
 
 namespace hone {
 
@@ -24,5 +26,9 @@ struct NativeExpectations {
 // The manifest of an artifact that may be mapped here, or what is wrong with it: kCorrupt (not what hone emits),
 // kInvalid (size or digest differ), kUnsupported (this processor lacks what its target needs, or it is no CPU's).
 Result<Manifest> OpenNativeArtifact(std::span<const std::byte> bytes, const NativeExpectations& expectations = {});
+
+// The target of a CPU without AMX, if it has that and Linux refuses it to this process: what to ask for instead.
+// nullopt: there is nothing to leave out. Asks Linux (base/tiles.h).
+std::optional<Target> WithoutRefusedTiles(const Target& target);
 
 }  // namespace hone

@@ -26,6 +26,7 @@
 #include "base/file.h"
 #include "base/generated_code.h"
 #include "base/subprocess.h"
+#include "base/tiles.h"
 #include "ir/native_artifact.h"
 #include "ir/reference/check_output.h"
 
@@ -187,6 +188,7 @@ void LoadCode(int artifact_fd, Call& call) {
 struct Mode {
   uint32_t vector_control = 0, x87_control = 0, x87_tags = 0;
   uint64_t flags = 0;
+  bool tiles = HasTilesInUse();
 
   // Reads them, and makes string instructions run forwards again.
   Mode() {
@@ -212,7 +214,8 @@ struct Mode {
 void NoteChange(const Mode& before) {
   const Mode now;
   const ModeChange change{now.vector_control ^ before.vector_control, now.x87_control ^ before.x87_control,
-                          now.x87_tags ^ before.x87_tags, static_cast<uint32_t>(now.flags ^ before.flags)};
+                          now.x87_tags ^ before.x87_tags, static_cast<uint32_t>(now.flags ^ before.flags),
+                          static_cast<uint32_t>(now.tiles && !before.tiles)};
   if (!status->mode.any()) status->mode = change;
 }
 

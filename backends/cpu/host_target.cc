@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 #include <optional>
 #include <span>
 
 #include "base/cpu_features.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/tiles.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -217,8 +220,14 @@ Result<Target> HostTarget() {
   CpuTarget target;
   target.isa = HONE_TRY(DetectIsa());
   target.cpu = CpuName(target.isa);
+  const bool may_use_tiles = MayUseTiles();
+  if (CpuHasFeature("amx-tile") && !may_use_tiles) {
+    static std::once_flag said;
+    std::call_once(said, [] { LogWarn("amx_refused", {{"note", "Linux gives no AMX registers: code does without"}}); });
+  }
   for (std::string_view feature : kNamedFeatures)
-    if (CpuHasFeature(feature) && (target.isa != Isa::kAvx2 || !feature.starts_with("avx512")))
+    if (CpuHasFeature(feature) && (!feature.starts_with("amx-") || may_use_tiles) &&
+        (target.isa != Isa::kAvx2 || !feature.starts_with("avx512")))
       target.features.emplace_back(feature);
   target.cores = UsableCores();
   DetectCaches(target);

@@ -41,7 +41,7 @@ const std::vector<NamedProcessor>& Processors() {
 std::vector<std::string_view> FeaturesToName(Isa isa) {
   if (isa == Isa::kNeon) return {"bf16", "dotprod", "fullfp16", "i8mm"};
   if (isa == Isa::kAvx2) return {"avxvnni"};
-  return {"avx512bf16", "avx512fp16", "avx512vbmi", "avx512vnni", "avxvnni"};
+  return {"amx-bf16", "amx-int8", "amx-tile", "avx512bf16", "avx512fp16", "avx512vbmi", "avx512vnni", "avxvnni"};
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "backends/runner/serve_runner.h"
 #include "backends/sandbox/sandbox.h"
 #include "backends/sandbox/seccomp_filter.h"
+#include "base/tiles.h"
 
 namespace {
 
@@ -85,5 +86,6 @@ int main(int argc, char** argv) {
   if (first == "--version") return std::puts("hone-runner " HONE_VERSION), 0;
   if (argc > 2 || (argc > 1 && first != "--emulated")) return RunDevice(argc, argv);
   if (first == "--emulated") hone::GoOnWithoutFilters();
+  hone::MayUseTiles();  // while it may still be asked; candidates are forks
   return hone::RunRunner({.name = "hone-runner", .start_launcher = hone::StartForkServer});
 }

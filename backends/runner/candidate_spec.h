@@ -72,7 +72,8 @@ struct ModeChange {
   uint32_t x87_control;
   uint32_t x87_stack;  // not 0: values were left on it
   uint32_t direction;  // not 0: string instructions run backwards
-  bool any() const { return (vector_control | x87_control | x87_stack | direction) != 0; }
+  uint32_t tiles;      // not 0: AMX's registers are in use
+  bool any() const { return (vector_control | x87_control | x87_stack | direction | tiles) != 0; }
 };
 
 // At the start of the arena, shared by runner and candidate. Foreign code could scribble here like anywhere else in its

@@ -130,6 +130,7 @@ std::string DescribeFault(const CandidateStatus& status, const Workload& workloa
 std::string Describe(const ModeChange& mode) {
   if (mode.direction != 0) return "it left the direction flag set";
   if (mode.x87_stack != 0) return "it left values on the x87 stack";
+  if (mode.tiles != 0) return "it left AMX's tiles in use, which every switch to another thread saves";
   if (mode.x87_control != 0)
     return fmt::format("it left floating-point mode bits changed: x87 control word {:#x}", mode.x87_control);
   return fmt::format("it left floating-point mode bits changed: {} {:#x}", kVectorControl, mode.vector_control);

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -11,6 +13,7 @@
 #include "client/protocol/start_daemon.h"
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
+#include "ir/native_artifact.h"
 
 namespace hone {
 namespace {
@@ -196,6 +199,11 @@ Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const
   Local local;
   Deadline deadline = steady_clock::now() + options.deadline;
   Served served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));
+  if (const Result<Target> target = ParseTarget(served.reply.target); target && request.target.empty())
+    if (const std::optional<Target> other = WithoutRefusedTiles(*target)) {
+      request.target = PrintTarget(*other);
+      served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));
+    }
   if (local.canonical.empty()) local = Understand(request);
   ServedFacts facts{std::move(served.reply), std::move(served.source), 0, std::move(local.operands)};
   std::unique_ptr<LoadedArtifact> code = HONE_TRY(

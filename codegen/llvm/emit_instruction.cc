@@ -1,5 +1,6 @@
 // Instructions of the table in codegen/instructions.cc as code. Each has a function here that calls it; the rest, its
 // operands and its sum, is the same for all.
+#include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "base/check.h"
@@ -46,6 +47,22 @@ llvm::Value* EmitVpmaddwd(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::
   return builder.CreateAdd(sum, builder.CreateAdd(even, odd));
 }
 
+template <llvm::Intrinsic::ID kDot>
+llvm::Value* EmitDot128(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  llvm::Type* bytes = llvm::FixedVectorType::get(builder.getInt8Ty(), 16);
+  return builder.CreateIntrinsic(kDot, {sum->getType(), bytes},
+                                 {sum, builder.CreateBitCast(a, bytes), builder.CreateBitCast(b, bytes)});
+}
+
+// The even elements of each pair, then the odd ones.
+llvm::Value* EmitBfmlal128(llvm::IRBuilderBase& builder, llvm::Value* sum, llvm::Value* a, llvm::Value* b) {
+  llvm::Type* pairs = llvm::FixedVectorType::get(builder.getBFloatTy(), 8);
+  a = builder.CreateBitCast(a, pairs), b = builder.CreateBitCast(b, pairs);
+  for (llvm::Intrinsic::ID half : {llvm::Intrinsic::aarch64_neon_bfmlalb, llvm::Intrinsic::aarch64_neon_bfmlalt})
+    sum = builder.CreateIntrinsic(half, {}, {sum, a, b});
+  return sum;
+}
+
 constexpr std::pair<std::string_view, EmitFunction> kFunctions[] = {
     {"vpdpbusd_512", EmitVpdpbusd512},
     {"vdpbf16ps_512", EmitVdpbf16ps512},
@@ -54,6 +71,10 @@ constexpr std::pair<std::string_view, EmitFunction> kFunctions[] = {
     {"vpmaddwd_u8_512", EmitVpmaddwd<llvm::Intrinsic::x86_avx512_pmaddw_d_512, false>},
     {"vpmaddwd_i8_256", EmitVpmaddwd<llvm::Intrinsic::x86_avx2_pmadd_wd, true>},
     {"vpmaddwd_u8_256", EmitVpmaddwd<llvm::Intrinsic::x86_avx2_pmadd_wd, false>},
+    {"sdot_128", EmitDot128<llvm::Intrinsic::aarch64_neon_sdot>},
+    {"udot_128", EmitDot128<llvm::Intrinsic::aarch64_neon_udot>},
+    {"usdot_128", EmitDot128<llvm::Intrinsic::aarch64_neon_usdot>},
+    {"bfmlal_128", EmitBfmlal128},
 };
 
 EmitFunction FunctionOf(const Instruction& instruction) {
@@ -112,6 +133,7 @@ Result<void> FunctionEmitter::EmitInstruction(const Stmt& stmt) {
     return {};
   }
   const InstructionMeaning& meaning = MeaningOf(*stmt.instruction);
+  if (meaning.is_on_tiles()) return EmitOnTiles(stmt);
   const Stmt &steps = *stmt.body[0], &lanes = *steps.body[0], &store = *lanes.body[0];
   if (lane_var_) return Refuse(vars_[lanes.var].name + " is vectorised inside a vectorised loop");
   unrolled_[steps.var] = 0;

@@ -161,7 +161,7 @@ llvm::Value* BodyEmitter::BufferPointer(BufferId id, llvm::Value* buffers, llvm:
                : builder_.CreateConstGEP1_64(builder_.getInt8Ty(), operand, static_cast<uint64_t>(offset), buffer.name);
   }
   llvm::Value* offset = builder_.getInt64(static_cast<uint64_t>(buffer.offset));
-  if (buffer.scope == Scope::kPerWorker) {
+  if (buffer.scope == Scope::kPerWorker || buffer.scope == Scope::kFragments) {
     llvm::Value* own = builder_.CreateMul(builder_.CreateSExt(worker, i64_),
                                           builder_.getInt64(static_cast<uint64_t>(program_.workspace_per_worker)));
     offset =

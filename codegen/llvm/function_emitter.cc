@@ -47,6 +47,7 @@ Result<void> FunctionEmitter::Emit(const Stmt& nest, llvm::Value* begin, llvm::V
     HONE_TRY(EmitRuntimeLoop(*outermost, begin, end, false));
   else
     HONE_TRY(EmitStmt(nest));
+  if (uses_tiles_) ConfigureTiles();
   builder_.CreateRetVoid();
   return {};
 }
@@ -67,6 +68,8 @@ Result<void> FunctionEmitter::EmitStmt(const Stmt& stmt) {
       tiles_[stmt.buffer] = {};
       for (const StmtPtr& child : stmt.body) HONE_TRY(EmitStmt(*child));
       tiles_.erase(stmt.buffer);
+      for (TileUse& tile : tile_registers_)
+        if (tile.fragment && tile.buffer == stmt.buffer) tile = {};
       return {};
     case Stmt::Kind::kLoop: return EmitLoop(stmt);
     case Stmt::Kind::kStore: return EmitStore(stmt);

@@ -4,6 +4,7 @@
 
 #include <llvm/IR/IRBuilder.h>
 
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codegen/instructions.h"
 #include "codegen/lower/program.h"
 #include "codegen/machine_model.h"
 #include "ir/target.h"
@@ -122,6 +124,22 @@ class FunctionEmitter {
   Result<llvm::Value*> EmitOperand(const ValueNode& load, int64_t steps);
   Result<void> EmitInstruction(const Stmt& stmt);
 
+  // emit_tiles.cc
+  Result<void> EmitOnTiles(const Stmt& stmt);
+  // Where a tile is in memory, and the bytes from a row to the next. REQUIRES: the instruction's loops are at their
+  // first trip.
+  struct TilePlace {
+    llvm::Value* base = nullptr;
+    int64_t constant = 0;  // elements from there
+    llvm::Value* address = nullptr;
+    int64_t stride = 0;
+  };
+  Result<TilePlace> PlaceOf(BufferId buffer, const std::vector<Linear>& index, VarId row);
+  Result<int> LoadedTile(const ValueNode& load, VarId row);
+  Result<int> TileRegister(BufferId buffer, const std::vector<Linear>& index, bool begins);
+  int FreeTile();
+  void ConfigureTiles();
+
   // llvm_registers.cc
   Result<llvm::Value*> ReadTile(BufferId buffer, const std::vector<Linear>& index);
   Result<void> WriteTile(const Stmt& stmt, const Mask& mask);
@@ -152,6 +170,16 @@ class FunctionEmitter {
   int64_t copies_ = 1;                 // of the current statement, by unrolling
   int active_ = 0;                     // lanes that the vectorised loop fills
   std::map<BufferId, Tile> tiles_;
+  // What AMX's registers hold: fragments by their first element, and what was loaded last of memory.
+  struct TileUse {
+    BufferId buffer;  // none: free
+    std::optional<int64_t> fragment;
+    std::tuple<llvm::Value*, int64_t, int64_t, llvm::Value*> loaded = {};
+    int64_t used = 0;  // when
+  };
+  std::array<TileUse, InstructionMeaning::kTiles> tile_registers_;
+  int64_t tile_clock_ = 0;
+  bool uses_tiles_ = false;
   std::map<BufferId, std::map<llvm::Value*, llvm::Value*>> read_again_;  // addresses of the current copy
   std::map<std::vector<llvm::Value*>, std::vector<llvm::Value*>> transposed_;
   // Loads of the current straight line of code: buffer, pointer, constant offset, lane coefficient, mask.

@@ -48,22 +48,9 @@ const ValueNode* SigmoidArgument(const ValueNode& division) {
 }  // namespace
 
 llvm::Type* FunctionEmitter::MemoryType(llvm::LLVMContext& context, DType type) {
-  switch (type) {
-    case DType::kBool:
-    case DType::kI8:
-    case DType::kU8: return llvm::Type::getInt8Ty(context);
-    case DType::kF16:
-    case DType::kBF16:
-    case DType::kI16:
-    case DType::kU16: return llvm::Type::getInt16Ty(context);
-    case DType::kI32:
-    case DType::kU32: return llvm::Type::getInt32Ty(context);
-    case DType::kI64:
-    case DType::kU64: return llvm::Type::getInt64Ty(context);
-    case DType::kF32: return llvm::Type::getFloatTy(context);
-    case DType::kF64: return llvm::Type::getDoubleTy(context);
-  }
-  return nullptr;
+  if (type == DType::kF32) return llvm::Type::getFloatTy(context);
+  if (type == DType::kF64) return llvm::Type::getDoubleTy(context);
+  return llvm::Type::getIntNTy(context, static_cast<unsigned>(8 * ByteSize(type)));
 }
 
 llvm::Type* FunctionEmitter::ValueType(DType type) const {

@@ -192,6 +192,7 @@ Result<void> Lowering::BuildSpatialCopy(StageId stage, size_t depth, std::vector
   const StageState& state = states_[stage];
   std::map<VarId, VarId> copies;
   std::vector<StmtPtr> loops;
+  size_t outside = 0;  // of what an instruction on tiles does at once
   auto copied = [&](const Linear& form) {
     return program_.vars.Substitute(program_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
       auto copy = copies.find(var);
@@ -208,6 +209,7 @@ Result<void> Lowering::BuildSpatialCopy(StageId stage, size_t depth, std::vector
     stmt->extent = copied(stmt->extent);
     copies[loop.var] = var;
     loops.push_back(std::move(stmt));
+    if (l < InstructionDepth(stage)) outside = loops.size();
   }
   std::vector<Linear> coordinates;
   for (const Linear& coordinate : OwnCoordinates(stage)) coordinates.push_back(copied(coordinate));
@@ -217,6 +219,8 @@ Result<void> Lowering::BuildSpatialCopy(StageId stage, size_t depth, std::vector
     loops.pop_back();
     stmt->body.push_back(std::move(inner));
     inner = std::move(stmt);
+    if (const Instruction* instruction = OnTiles(stage); instruction && loops.size() == outside)
+      inner = HONE_TRY(WrapTile(*instruction, std::move(inner)));
   }
   out.push_back(std::move(inner));
   return {};

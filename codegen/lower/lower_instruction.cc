@@ -26,13 +26,26 @@ Result<const Instruction*> Lowering::CheckInstruction(StageId stage) const {
     return Refuse(fmt::format("there is no instruction {}; there are {}", schedule.instruction, InstructionNames()));
   const InstructionMeaning& meaning = MeaningOf(*instruction);
   const size_t depth = InstructionDepth(stage);
-  if (schedule.instruction_loops != 2 || !state.loops[depth].reduces || state.loops[depth + 1].reduces)
-    return Refuse(fmt::format("{} does two loops: one over {} steps of the sum, in it one over {} lanes",
-                              instruction->name, meaning.steps, meaning.lanes));
-  for (size_t i : {size_t{0}, size_t{1}})
-    if (const int64_t wanted = i == 0 ? meaning.steps : meaning.lanes; state.loops[depth + i].extent != wanted)
-      return Refuse(fmt::format("{} does {} trips of {}, which has {}", instruction->name, wanted,
+  const std::vector<InstructionMeaning::Loop> meant = meaning.Loops();
+  bool matches = schedule.instruction_loops == meant.size();
+  for (size_t i = 0; matches && i < meant.size(); ++i) matches = state.loops[depth + i].reduces == meant[i].reduces;
+  if (!matches) {
+    std::string loops;
+    for (const InstructionMeaning::Loop& loop : meant)
+      loops += fmt::format("{} over {} {}", loops.empty() ? "one" : ", in it one", loop.trips, loop.over);
+    return Refuse(fmt::format("{} does {} loops: {}", instruction->name, meant.size() == 2 ? "two" : "four", loops));
+  }
+  for (size_t i = 0; i < meant.size(); ++i)
+    if (state.loops[depth + i].extent != meant[i].trips)
+      return Refuse(fmt::format("{} does {} trips of {}, which has {}", instruction->name, meant[i].trips,
                                 schedule.loops[depth + i].path, state.loops[depth + i].extent));
+  if (meaning.is_on_tiles() && !state.tile)
+    return Refuse(fmt::format("{} adds to tiles in registers of their own: {} wants a register_tile", instruction->name,
+                              program_.buffer(state.buffer).name));
+  if (meaning.is_on_tiles() &&
+      program_.buffer(state.tile).elements > InstructionMeaning::kMostFragments * meaning.rows * meaning.lanes)
+    return Refuse(fmt::format("{} has {} tiles for sums: place register_tile further inside", instruction->name,
+                              InstructionMeaning::kMostFragments));
   if (!state.tile && !program_.InRegisters(state.buffer))
     return Refuse(fmt::format("{} adds to registers, where {} is not: store it there, or a register_tile",
                               instruction->name, program_.buffer(state.buffer).name));
@@ -46,6 +59,13 @@ Result<const Instruction*> Lowering::CheckInstruction(StageId stage) const {
   return instruction;
 }
 
+std::optional<int64_t> Lowering::StepOf(const Linear& offset, VarId loop) const {
+  for (const Term& term : offset.terms())
+    if (term.var != loop && program_.vars[term.var].kind != VarKind::kLoop && DependsOn(term.var, loop))
+      return std::nullopt;
+  return offset.CoefOf(loop);
+}
+
 // Whether the operand's elements of one trip are a register's: those of a lane side by side, and so are the lanes, or
 // all lanes have the same.
 Result<void> Lowering::CheckOperand(const Instruction& instruction, const ValueNode& load, VarId steps,
@@ -54,15 +74,8 @@ Result<void> Lowering::CheckOperand(const Instruction& instruction, const ValueN
   const std::string& name = program_.buffer(load.buffer).name;
   if (program_.InRegisters(load.buffer))
     return Refuse(fmt::format("{} reads memory, {} is in registers", instruction.name, name));
-  // By how much the offset moves with a loop; nullopt: by more or less from trip to trip.
-  auto coefficient = [&](const Linear& form, VarId var) -> std::optional<int64_t> {
-    for (const Term& term : form.terms())
-      if (term.var != var && program_.vars[term.var].kind != VarKind::kLoop && DependsOn(term.var, var))
-        return std::nullopt;
-    return form.CoefOf(var);
-  };
   const Linear offset = program_.vars.ExpandAxes(program_.FlatIndex(load.buffer, load.index));
-  const std::optional<int64_t> step = coefficient(offset, steps), lane = coefficient(offset, lanes);
+  const std::optional<int64_t> step = StepOf(offset, steps), lane = StepOf(offset, lanes);
   if (step != 1)
     return Refuse(fmt::format("{} takes {} elements of a lane side by side, {} has them {}", instruction.name,
                               meaning.steps, name, step ? fmt::format("{} apart", *step) : "here and there"));
@@ -72,7 +85,7 @@ Result<void> Lowering::CheckOperand(const Instruction& instruction, const ValueN
                               lane ? fmt::format("{} elements apart", *lane) : "here and there"));
   for (const Linear& form : load.guard) {
     const Linear expanded = program_.vars.ExpandAxes(form);
-    if (coefficient(expanded, steps) != 0 || coefficient(expanded, lanes) != 0)
+    if (StepOf(expanded, steps) != 0 || StepOf(expanded, lanes) != 0)
       return Refuse(fmt::format("{} takes whole registers, of which some lie outside {}: read a padded copy",
                                 instruction.name, name));
   }
@@ -80,6 +93,70 @@ Result<void> Lowering::CheckOperand(const Instruction& instruction, const ValueN
     if (!fill->IsConstant() || fill->int_value != 0 || fill->float_value != 0)
       return Refuse(fmt::format("{} is padded with other than zeros", name));
   return {};
+}
+
+// Whether an operand is a tile: [rows, groups, steps] of the first, [groups, lanes, steps] of the second, of which the
+// first dimension moves by any stride and the others lie side by side.
+Result<void> Lowering::CheckTile(const Instruction& instruction, const ValueNode& load, bool has_rows,
+                                 const std::vector<VarId>& loops) const {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  const std::string& name = program_.buffer(load.buffer).name;
+  if (program_.InRegisters(load.buffer))
+    return Refuse(fmt::format("{} reads memory, {} is in registers", instruction.name, name));
+  if (!load.guard.empty())
+    return Refuse(
+        fmt::format("{} takes whole tiles, of which some lie outside {}: read a padded copy", instruction.name, name));
+  const Linear offset = program_.vars.ExpandAxes(program_.FlatIndex(load.buffer, load.index));
+  struct Wanted {
+    std::string_view over;
+    std::optional<int64_t> step;  // nullopt: any
+  };
+  const std::optional<int64_t> any;
+  const Wanted wanted[] = {{"groups of steps", has_rows ? meaning.steps : any},
+                           {"rows", has_rows ? any : 0},
+                           {"steps of the sum", 1},
+                           {"lanes", has_rows ? 0 : meaning.steps}};
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const std::optional<int64_t> step = StepOf(offset, loops[i]);
+    if (step && (!wanted[i].step || step == wanted[i].step)) continue;
+    return Refuse(fmt::format("{} takes {} {} elements apart, {} has them {}", instruction.name, wanted[i].over,
+                              wanted[i].step ? fmt::format("{}", *wanted[i].step) : "the same number of", name,
+                              step ? fmt::format("{} apart", *step) : "here and there"));
+  }
+  return {};
+}
+
+const Instruction* Lowering::OnTiles(StageId stage) const {
+  const StageSchedule& schedule = scheduled_.stages[stage];
+  const Instruction* instruction = schedule.promote_loop.empty() ? nullptr : FindInstruction(schedule.instruction);
+  return instruction && MeaningOf(*instruction).is_on_tiles() ? instruction : nullptr;
+}
+
+Result<StmtPtr> Lowering::WrapTile(const Instruction& instruction, StmtPtr loops) const {
+  auto only = [](const Stmt* loop) {
+    return loop != nullptr && loop->kind == Stmt::Kind::kLoop && loop->body.size() == 1 ? loop->body[0].get() : nullptr;
+  };
+  const Stmt *inner = only(loops.get()), *innermost = only(inner);
+  if (innermost == nullptr || innermost->kind != Stmt::Kind::kStore)
+    return Refuse(fmt::format("{} begins and ends with rows of lanes", instruction.name));
+  const Stmt &lanes = *inner, &store = *innermost;
+  const bool begins = program_.buffer(store.buffer).scope == Scope::kFragments;
+  if (begins && !store.value->IsConstant())
+    return Refuse(
+        fmt::format("{} begins with zeros: place register_tile outside of all loops of the sum", instruction.name));
+  if (!begins) {
+    const std::string& name = program_.buffer(store.buffer).name;
+    const Linear offset = program_.vars.ExpandAxes(program_.FlatIndex(store.buffer, store.index));
+    if (!store.guard.empty())
+      return Refuse(fmt::format("{} stores whole tiles, of which some lie outside {}", instruction.name, name));
+    if (!StepOf(offset, loops->var) || StepOf(offset, lanes.var) != 1)
+      return Refuse(fmt::format("{} stores lanes side by side, in {} they are apart", instruction.name, name));
+  }
+  auto stmt = std::make_unique<Stmt>();
+  stmt->kind = Stmt::Kind::kInstruction;
+  stmt->instruction = &instruction;
+  stmt->body.push_back(std::move(loops));
+  return stmt;
 }
 
 bool Lowering::DependsOn(VarId id, VarId on) const {
@@ -98,15 +175,29 @@ Result<StmtPtr> Lowering::WrapInstruction(StageId stage, StmtPtr loops) {
   auto stmt = std::make_unique<Stmt>();
   stmt->kind = Stmt::Kind::kInstruction;
   stmt->instruction = instruction;
+  const InstructionMeaning& meaning = MeaningOf(*instruction);
+  std::vector<VarId> vars;
+  for (size_t l = depth; l < states_[stage].loops.size(); ++l) vars.push_back(states_[stage].loops[l].var);
   for (const Expr& operand : HONE_TRY(MatchInstruction(kernel_, kernel_.stages[stage], *instruction))) {
     ValuePtr load = HONE_TRY(MakeValue(stage, operand));
     HONE_CHECK(load->kind == ValueNode::Kind::kLoad);
-    HONE_TRY(CheckOperand(*instruction, *load, states_[stage].loops[depth].var, states_[stage].loops[depth + 1].var));
     stmt->operands.push_back(std::move(load));
   }
-  if (const Stmt* inner = loops->body.size() == 1 ? loops->body[0].get() : nullptr;
-      inner == nullptr || inner->body.size() != 1 || inner->body[0]->kind != Stmt::Kind::kStore ||
-      !inner->body[0]->guard.empty())
+  if (meaning.is_on_tiles()) {
+    // Factors of one type match either way: the first is the one that has the rows.
+    auto has_rows = [&](const ValuePtr& load) {
+      return StepOf(program_.vars.ExpandAxes(program_.FlatIndex(load->buffer, load->index)), vars[1]) != 0;
+    };
+    if (meaning.operands[0] == meaning.operands[1] && !has_rows(stmt->operands[0]))
+      std::swap(stmt->operands[0], stmt->operands[1]);
+    for (size_t i : {size_t{0}, size_t{1}}) HONE_TRY(CheckTile(*instruction, *stmt->operands[i], i == 0, vars));
+  } else {
+    for (const ValuePtr& load : stmt->operands) HONE_TRY(CheckOperand(*instruction, *load, vars[0], vars[1]));
+  }
+  const Stmt* inner = loops.get();
+  for (size_t i = 0; inner != nullptr && i < vars.size(); ++i)
+    inner = inner->kind == Stmt::Kind::kLoop && inner->body.size() == 1 ? inner->body[0].get() : nullptr;
+  if (inner == nullptr || inner->kind != Stmt::Kind::kStore || !inner->guard.empty())
     return Refuse(fmt::format("{} does loops around one sum alone, without conditions", instruction->name));
   stmt->body.push_back(std::move(loops));
   return stmt;

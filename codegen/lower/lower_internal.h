@@ -18,8 +18,9 @@
 namespace hone::lowering {
 
 // Whether a loop stops at the end of its axis by itself. Threads do not, no more than lanes: they run over, so that all
-// of them come to every barrier without a condition around what they compute.
+// of them come to every barrier without a condition around what they compute. Nor does what an instruction does.
 inline bool StopsAtTheEnd(const LoopDim& loop) {
+  if (loop.is_instruction) return false;
   return loop.kind == LoopKind::kSerial || loop.kind == LoopKind::kParallel ||
          (loop.kind == LoopKind::kBound && !IsThreadAxis(loop.axis));
 }
@@ -130,10 +131,18 @@ class Lowering {
   // Number of the first loop that an instruction does; of all loops if none does any.
   size_t InstructionDepth(StageId stage) const;
   Result<const Instruction*> CheckInstruction(StageId stage) const;
+  // By how much an offset moves with a loop; nullopt: by more or less from trip to trip.
+  std::optional<int64_t> StepOf(const Linear& offset, VarId loop) const;
   Result<void> CheckOperand(const Instruction& instruction, const ValueNode& load, VarId steps, VarId lanes) const;
+  Result<void> CheckTile(const Instruction& instruction, const ValueNode& load, bool has_rows,
+                         const std::vector<VarId>& loops) const;
+  // The instruction on tiles that a stage's register tile is made of; nullptr: it is none.
+  const Instruction* OnTiles(StageId stage) const;
   bool DependsOn(VarId id, VarId on) const;
   // The instruction, with the loops that it does.
   Result<StmtPtr> WrapInstruction(StageId stage, StmtPtr loops);
+  // Loops over rows and lanes around a store that begins one tile of a sum, or puts it back.
+  Result<StmtPtr> WrapTile(const Instruction& instruction, StmtPtr loops) const;
 
   // lower_pieces.cc
   // An axis in pieces: [0, borders[0]), … up to its extent.

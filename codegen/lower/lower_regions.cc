@@ -295,7 +295,7 @@ void Lowering::MakeLoops(StageId index) {
     loop.exact = extents[path];
     loop.extent = vars.Range(loop.exact).hi;
     loop.var = vars.AddLoop(name + "." + path, std::max<int64_t>(1, loop.extent));
-    loop_kinds_[loop.var] = schedule.loops[i].kind;
+    loop_kinds_[loop.var] = schedule.loops[i].is_instruction ? LoopKind::kUnrolled : schedule.loops[i].kind;
     if (schedule.loops[i].kind == LoopKind::kBound && IsThreadAxis(schedule.loops[i].axis))
       thread_loops_.insert(loop.var);
     values[path] = loop.extent <= 1 ? Linear(0) : Linear::Of(loop.var);

@@ -119,7 +119,8 @@ Result<void> Lowering::MakeTile(StageId index) {
   Buffer tile;
   tile.name = program_.buffers[state.buffer].name + ".tile";
   tile.dtype = kernel_.tensors[stage.output].dtype;
-  tile.scope = Scope::kRegisters;
+  const Instruction* on_tiles = OnTiles(index);
+  tile.scope = on_tiles ? Scope::kFragments : Scope::kRegisters;
   tile.written = true;
   tile.elements = 1;
   state.tile_min.clear();
@@ -128,7 +129,7 @@ Result<void> Lowering::MakeTile(StageId index) {
     state.tile_min.push_back(span.min);
     tile.extents.push_back(span.extent);
     tile.elements *= span.extent;
-    if (tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
+    if (!on_tiles && tile.elements * ByteSize(tile.dtype) > limits_.registers_bytes)
       return Refuse(fmt::format("the register tile of {} takes more than {} bytes: place register_tile further inside",
                                 tile.name, limits_.registers_bytes));
   }
@@ -145,9 +146,10 @@ Result<void> Lowering::MakeTile(StageId index) {
 Result<void> Lowering::PlanWorkspace() {
   for (Buffer& buffer : program_.buffers) {
     int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
-    int64_t* total = buffer.scope == Scope::kWorkspace   ? &program_.workspace_common
-                     : buffer.scope == Scope::kPerWorker ? &program_.workspace_per_worker
-                                                         : nullptr;
+    int64_t* total = buffer.scope == Scope::kWorkspace ? &program_.workspace_common
+                     : buffer.scope == Scope::kPerWorker || buffer.scope == Scope::kFragments
+                         ? &program_.workspace_per_worker
+                         : nullptr;
     if (!total) continue;
     buffer.offset = *total;
     *total += bytes;

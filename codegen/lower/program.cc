@@ -99,7 +99,7 @@ class Printer {
       }
       case Stmt::Kind::kBarrier: Line(depth, "barrier"); return;
       case Stmt::Kind::kInstruction:
-        Line(depth, std::string(stmt.instruction->name));
+        Line(depth, std::string(stmt.instruction->name) + (stmt.operands.empty() ? " tile" : ""));
         for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
         return;
       case Stmt::Kind::kStore: {
@@ -195,8 +195,10 @@ std::set<BufferId> UsedBuffers(const LoopProgram& program, const Stmt& nest) {
 std::string PrintProgram(const LoopProgram& program, ProgramText form) {
   Printer printer(program);
   for (const Buffer& buffer : program.buffers) {
-    static constexpr const char* kShown[] = {"?", "operand", "workspace", "per_worker", "registers", "const", "block"};
-    static constexpr const char* kHashed[] = {"?", "operand", "shared", "private", "registers", "const", "block"};
+    static constexpr const char* kShown[] = {"?",         "operand", "workspace", "per_worker",
+                                             "registers", "const",   "block",     "fragments"};
+    static constexpr const char* kHashed[] = {"?",         "operand", "shared", "private",
+                                              "registers", "const",   "block",  "fragments"};
     const char* scope = (form == ProgramText::kShown ? kShown : kHashed)[static_cast<int>(buffer.scope)];
     printer.Line(0, fmt::format("{} {}: {}{}", scope, buffer.name, Name(buffer.dtype), Printer::Extents(buffer)));
   }

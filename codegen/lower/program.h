@@ -76,8 +76,8 @@ struct Stmt {
     kStore,      // buffer[index] = value, or combine(buffer[index], value); only where every guard is ≥ 0
     kRegisters,  // `body`, inside of which `buffer` lives: a register tile
     kBarrier,    // no thread of the block goes on before all have come here
-    // One instruction, or `body`, which comes to the same: a loop over steps around one over lanes around a store that
-    // adds to a register tile.
+    // One instruction, or `body`, which comes to the same: loops around a store. It adds to a register tile, or it
+    // begins a fragment with zeros or puts it where it is kept, element by element in its rows and lanes.
     kInstruction,
   };
   Kind kind = Kind::kBlock;
@@ -85,7 +85,7 @@ struct Stmt {
 
   // kInstruction
   const Instruction* instruction = nullptr;
-  std::vector<ValuePtr> operands;  // loads, in the instruction's order
+  std::vector<ValuePtr> operands;  // loads, in the instruction's order; none: it begins a fragment, or puts it back
 
   bool all_threads = false;  // kBlock: a nest that all threads of a block compute together
 

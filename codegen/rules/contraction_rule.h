@@ -27,6 +27,35 @@ struct ContractionPair {
   std::string out;
 };
 
+// Finds or makes the pair for a reduction stage; nullopt: the sum cannot be separated from what it is written to.
+// schedule_contraction.cc.
+std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name);
+
+// An operand that is read in windows, through its columns in memory (im2col), with the names of the axes that they
+// have: those of the sum and the operand's own. nullopt: refused. schedule_contraction.cc.
+struct Columns {
+  std::string name;
+  std::vector<std::string> reduced, own;
+};
+std::optional<Columns> MakeColumns(SchedulePlanner& planner, const Contraction& contraction, int operand);
+
+// A product of two elements, as the instructions sum them.
+bool IsProductOfElements(const Stage& stage);
+
+// The reduction axis whose steps are taken in groups: one that both operands have as a dimension, the longest. None:
+// there is none that is worth it. schedule_instruction.cc.
+AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& contraction, int64_t group);
+
+// A copy of an operand for `reader` in which groups of an axis' steps lie side by side, of elements that do in the
+// operand: [last / panel, …, grouped / group, …, last % panel, grouped % group], `last` being the last dimension. panel
+// 0: it is not cut. schedule_instruction.cc.
+void CopyInterleaved(SchedulePlanner& planner, const AccessPattern& access, const std::string& reader,
+                     AxisId grouped_axis, int64_t group, int64_t panel);
+
+// The contraction by an instruction on tiles, scheduled; false: the target has none for it, or it does not pay.
+// schedule_on_tiles.cc.
+bool ScheduleOnTiles(SchedulePlanner& planner, const Contraction& contraction);
+
 // The contraction by an instruction, if the target has one for it: rewritten so that it fits. Else as it is.
 // schedule_instruction.cc.
 Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction);

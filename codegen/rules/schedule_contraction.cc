@@ -23,14 +23,6 @@ constexpr Decision kPeel{"peel", "rows left over by the tiles have a smaller til
 constexpr Decision kOuterPeel{"outer_peel", "the same as peel along the second axis"};
 constexpr Decision kBlock{"block", "tiles of rows that a task passes its panels over"};
 
-// Finds or makes the pair for a reduction stage.
-std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
-  if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
-  std::string sum = planner.FreshName("tile");
-  if (!planner.Rewrite({"cache_write", name, {sum}})) return std::nullopt;
-  return ContractionPair{sum, name};
-}
-
 // im2col: where an operand is read in windows, its columns as a matrix, in memory or only where a panel of it is packed
 // (implicit GEMM): then it returns their name. Off unless chosen: reading windows in place moves less.
 std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
@@ -46,31 +38,45 @@ std::string ExpandWindows(SchedulePlanner& planner, const std::string& name) {
          Decision::Kind::kAlternative},
         {kInPlace, kColumns, kImplicit}, kInPlace);
     if (form == kInPlace) return "";
-    const Stage stage = planner.StageNamed(name);
-    std::vector<std::string> axes, reduced, own;
-    auto add = [&](const std::vector<AxisId>& from, std::vector<std::string>* group) {
-      for (AxisId axis : from) {
-        if (!access.uses[axis]) continue;
-        axes.push_back(stage.axis(axis).name);
-        if (group) group->push_back(axes.back());
-      }
-    };
-    add(c->batch, nullptr);
-    add(c->reduce, &reduced);
-    add(c->only[v], &own);
-    const std::string columns = planner.FreshName(tensor.name + "_columns");
-    std::vector<std::string> names = {tensor.name, columns};
-    names.insert(names.end(), axes.begin(), axes.end());
-    if (!planner.Rewrite({"im2col", name, std::move(names)})) return "";
-    if (form == kImplicit) return columns;
-    if (reduced.size() > 1) planner.Rewrite({"fuse_axes", name, reduced});
-    if (own.size() > 1) planner.Rewrite({"fuse_axes", name, own});
+    const std::optional<Columns> columns = MakeColumns(planner, *c, v);
+    if (!columns) return "";
+    if (form == kImplicit) return columns->name;
+    if (columns->reduced.size() > 1) planner.Rewrite({"fuse_axes", name, columns->reduced});
+    if (columns->own.size() > 1) planner.Rewrite({"fuse_axes", name, columns->own});
     return "";
   }
   return "";
 }
 
 }  // namespace
+
+std::optional<Columns> MakeColumns(SchedulePlanner& planner, const Contraction& c, int operand) {
+  const AccessPattern& access = c.operands[operand];
+  const Stage stage = planner.StageNamed(c.stage);
+  const std::string tensor = planner.kernel().tensors[access.tensor].name;
+  Columns columns;
+  columns.name = planner.FreshName(tensor + "_columns");
+  std::vector<std::string> names = {tensor, columns.name};
+  auto add = [&](const std::vector<AxisId>& from, std::vector<std::string>* group) {
+    for (AxisId axis : from) {
+      if (!access.uses[axis]) continue;
+      names.push_back(stage.axis(axis).name);
+      if (group) group->push_back(names.back());
+    }
+  };
+  add(c.batch, nullptr);
+  add(c.reduce, &columns.reduced);
+  add(c.only[operand], &columns.own);
+  if (!planner.Rewrite({"im2col", c.stage, std::move(names)})) return std::nullopt;
+  return columns;
+}
+
+std::optional<ContractionPair> FindPair(SchedulePlanner& planner, const std::string& name) {
+  if (std::string out = planner.FinishingStage(name); !out.empty()) return ContractionPair{name, out};
+  std::string sum = planner.FreshName("tile");
+  if (!planner.Rewrite({"cache_write", name, {sum}})) return std::nullopt;
+  return ContractionPair{sum, name};
+}
 
 void ContractionRule::Emit() {
   lanes_ = std::min<int64_t>(c_.lanes, BitCeil(c_.extents[tile_.vector_axis]));
@@ -417,7 +423,12 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   // by columns it needs no sums across lanes, and what follows runs in whole vectors), or lies in memory by columns.
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
-  if (columns.empty()) contraction = UseInstruction(planner, *std::move(contraction));
+  if (columns.empty()) {
+    if (ScheduleOnTiles(planner, *contraction)) return true;
+    contraction = AnalyzeContraction(planner, name);  // what was tried may have left another kernel
+    if (!contraction) return planner.Refuse("contraction", name, "its columns are read in another way");
+    contraction = UseInstruction(planner, *std::move(contraction));
+  }
   const std::string sum = contraction->stage;
   if (contraction->group == 1 && (!has_rows || !has_columns)) {
     const AccessPattern& access = contraction->operands[has_rows ? 0 : 1];

@@ -27,29 +27,6 @@ bool IsConstant(const SchedulePlanner& planner, TensorId tensor) {
   return t.is_const && t.kind == TensorKind::kInput;
 }
 
-// A product of two elements, as the instructions sum them.
-bool IsProductOfElements(const Stage& stage) {
-  const Expr& body = stage.body;
-  return body.op() == Op::kMul && std::all_of(body.args().begin(), body.args().end(), [](const Expr& factor) {
-           return factor.op() == Op::kCast && factor.arg(0).op() == Op::kLoad;
-         });
-}
-
-// The reduction axis whose steps are grouped: one that both operands have as a dimension, the longest. None: there is
-// none that is worth it.
-AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t group) {
-  const Stage& stage = planner.StageNamed(c.stage);
-  AxisId best;
-  for (AxisId axis : c.reduce) {
-    const Expr& extent = stage.axis(axis).extent;
-    if (!c.operands[0].dimension[axis] || !c.operands[1].dimension[axis]) continue;
-    if (LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent)) continue;
-    if (RoundUp(c.extents[axis], group) > kMostPadding * c.extents[axis]) continue;
-    if (!best || c.extents[axis] > c.extents[best]) best = axis;
-  }
-  return best;
-}
-
 // The contraction in groups.
 void InGroups(Contraction& c, const InstructionUse& use) {
   const InstructionMeaning& meaning = MeaningOf(*use.instruction);
@@ -68,13 +45,26 @@ struct Fitting {
   bool shifts = false;  // the sign of the operand that is not packed
 };
 
-// The first instruction of the target's that does this sum.
+// Products in the time of a vector FMA.
+double RateOf(const Instruction& instruction) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  return instruction.per_fma * static_cast<double>(meaning.lanes * meaning.steps);
+}
+
+// The target's fastest instruction that does this sum; of equals one that needs no other sign, then the first.
 std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Contraction& c) {
   const Kernel& kernel = planner.kernel();
   const Stage& stage = planner.StageNamed(c.stage);
   if (!IsProductOfElements(stage)) return std::nullopt;
+  std::optional<Fitting> best;
+  auto is_better = [&](const Fitting& fitting) {
+    if (!best) return true;
+    const double rate = RateOf(*fitting.use.instruction), most = RateOf(*best->use.instruction);
+    return rate != most ? rate > most : best->shifts && !fitting.shifts;
+  };
   for (const Instruction* instruction : planner.machine().instructions) {
     const InstructionMeaning& meaning = MeaningOf(*instruction);
+    if (meaning.is_on_tiles()) continue;  // schedule_on_tiles.cc
     if (kernel.tensors[stage.output].dtype != meaning.sum || stage.body.type() != meaning.sum) continue;
     for (int packed : {1, 0}) {
       if (!IsConstant(planner, c.operands[packed].tensor)) continue;
@@ -82,16 +72,36 @@ std::optional<Fitting> FindInstruction(const SchedulePlanner& planner, const Con
       const DType other = kernel.tensors[c.operands[1 - packed].tensor].dtype;
       Fitting fitting{{instruction, packed, GroupedAxis(planner, c, meaning.steps)}, !Takes(meaning, other, constant)};
       if (fitting.shifts && !Takes(meaning, OtherSign(other), constant)) continue;
-      if (!fitting.use.grouped) continue;
+      if (!fitting.use.grouped || !is_better(fitting)) continue;
       Contraction grouped = c;
       InGroups(grouped, fitting.use);
-      if (!RegisterTiles(planner, grouped).empty()) return fitting;
+      if (!RegisterTiles(planner, grouped).empty()) best = fitting;
     }
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace
+
+bool IsProductOfElements(const Stage& stage) {
+  const Expr& body = stage.body;
+  return body.op() == Op::kMul && std::all_of(body.args().begin(), body.args().end(), [](const Expr& factor) {
+           return factor.op() == Op::kCast && factor.arg(0).op() == Op::kLoad;
+         });
+}
+
+AxisId GroupedAxis(const SchedulePlanner& planner, const Contraction& c, int64_t group) {
+  const Stage& stage = planner.StageNamed(c.stage);
+  AxisId best;
+  for (AxisId axis : c.reduce) {
+    const Expr& extent = stage.axis(axis).extent;
+    if (!c.operands[0].dimension[axis] || !c.operands[1].dimension[axis]) continue;
+    if (LowerExtent(planner.kernel(), extent) != UpperExtent(planner.kernel(), extent)) continue;
+    if (RoundUp(c.extents[axis], group) > kMostPadding * c.extents[axis]) continue;
+    if (!best || c.extents[axis] > c.extents[best]) best = axis;
+  }
+  return best;
+}
 
 Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction) {
   const std::string name = contraction.stage;
@@ -199,62 +209,67 @@ void ContractionRule::PackGroups() {
   planner_.MarkScheduled(c_.correction);
 }
 
-// The other operand, where a group of it does not lie side by side: a copy whose rows are interleaved, in panels where
-// vectors are read of it. Vectors along what is contiguous go through registers, whatever makes them of the operand.
+// The other operand, where a group of it does not lie side by side.
 void ContractionRule::CopyGroups() {
   const AccessPattern& access = c_.operands[1 - c_.use.packed];
   if (access.strides[c_.use.grouped] == 1) return;
-  const Tensor tensor = planner_.kernel().tensors[access.tensor];
-  const std::string copy = planner_.FreshName(tensor.name + "_interleaved");
-  HONE_CHECK(planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kWorkspace));
   row_is_total_ = true;
+  const bool in_panels = c_.use.packed != tile_.vector_operand && access.IsPlain();
+  CopyInterleaved(planner_, access, pair_.sum, c_.use.grouped, c_.group, in_panels ? width_ : 0);
+}
+
+// Vectors along what is contiguous go through registers, whatever makes them of the operand.
+void CopyInterleaved(SchedulePlanner& planner, const AccessPattern& access, const std::string& reader,
+                     AxisId grouped_axis, int64_t group, int64_t panel) {
+  const Tensor tensor = planner.kernel().tensors[access.tensor];
+  const std::string copy = planner.FreshName(tensor.name + "_interleaved");
+  HONE_CHECK(planner.CacheRead(tensor.name, copy, reader, Scope::kWorkspace));
   std::string rows = tensor.name;
-  const bool is_alone = tensor.kind == TensorKind::kIntermediate && !planner_.IsScheduled(rows) &&
-                        planner_.StageNamed(rows).reduction == Reduction::kNone &&
-                        ReadersOf(planner_.kernel(), access.tensor).size() == 1;
+  const bool is_alone = tensor.kind == TensorKind::kIntermediate && !planner.IsScheduled(rows) &&
+                        planner.StageNamed(rows).reduction == Reduction::kNone &&
+                        ReadersOf(planner.kernel(), access.tensor).size() == 1;
   if (!is_alone) {
-    rows = planner_.FreshName(tensor.name + "_rows");
-    HONE_CHECK(planner_.CacheRead(tensor.name, rows, copy, Scope::kWorkspace));
+    rows = planner.FreshName(tensor.name + "_rows");
+    HONE_CHECK(planner.CacheRead(tensor.name, rows, copy, Scope::kWorkspace));
   }
-  const Stage stage = planner_.StageNamed(copy), source = planner_.StageNamed(rows);
-  const size_t grouped = *access.dimension[c_.use.grouped];
+  const Stage stage = planner.StageNamed(copy), source = planner.StageNamed(rows);
+  const size_t grouped = *access.dimension[grouped_axis];
   const size_t last = stage.axes.size() - 1;
   std::vector<LayoutDim> layout;
-  const bool in_panels = c_.use.packed != tile_.vector_operand && access.IsPlain();
-  if (in_panels) layout.push_back(Quotient(stage.axes[last].name, width_));
+  if (panel > 0) layout.push_back(Quotient(stage.axes[last].name, panel));
   for (size_t d = 0; d < last; ++d)
-    layout.push_back(d == grouped ? Quotient(stage.axes[d].name, c_.group) : Whole(stage.axes[d].name));
-  layout.push_back(in_panels ? Remainder(stage.axes[last].name, width_) : Whole(stage.axes[last].name));
-  layout.push_back(Remainder(stage.axes[grouped].name, c_.group));
-  planner_.Store(copy, Scope::kWorkspace, layout);
+    layout.push_back(d == grouped ? Quotient(stage.axes[d].name, group) : Whole(stage.axes[d].name));
+  layout.push_back(panel > 0 ? Remainder(stage.axes[last].name, panel) : Whole(stage.axes[last].name));
+  layout.push_back(Remainder(stage.axes[grouped].name, group));
+  planner.Store(copy, Scope::kWorkspace, layout);
 
-  const int64_t extent = planner_.Extent(stage.axes[last]);
-  const int64_t lanes = std::min<int64_t>(planner_.machine().Lanes(4), BitCeil(extent));
+  const int64_t extent = planner.Extent(stage.axes[last]);
+  const int64_t lanes = std::min<int64_t>(planner.machine().Lanes(4), BitCeil(extent));
   const std::string along = stage.axes[last].name, across = stage.axes[grouped].name;
-  planner_.Split(copy, across, {c_.group});
-  planner_.Split(copy, along, {lanes});
+  planner.Split(copy, across, {group});
+  planner.Split(copy, along, {lanes});
   std::vector<std::string> order;
   int64_t tasks = 1;
   for (size_t d = 0; d < last; ++d) {
     order.push_back(d == grouped ? across + ".0" : stage.axes[d].name);
-    tasks *= d == grouped ? CeilDiv(planner_.Extent(stage.axes[d]), c_.group) : planner_.Extent(stage.axes[d]);
+    tasks *= d == grouped ? CeilDiv(planner.Extent(stage.axes[d]), group) : planner.Extent(stage.axes[d]);
   }
   const std::vector<std::string> task = order;
   order.insert(order.end(), {along + ".0", along + ".1", across + ".1"});
-  planner_.Reorder(copy, order);
-  planner_.Fuse(copy, {along + ".1", across + ".1"});
+  planner.Reorder(copy, order);
+  planner.Fuse(copy, {along + ".1", across + ".1"});
   constexpr double kCyclesOfAVector = 8;
-  planner_.Parallelize(copy, task, tasks, static_cast<double>(tasks * CeilDiv(extent, lanes)) * kCyclesOfAVector);
-  planner_.Vectorize(copy, {along + ".1+" + across + ".1"});
-  planner_.MarkScheduled(copy);
+  planner.Parallelize(copy, task, tasks, static_cast<double>(tasks * CeilDiv(extent, lanes)) * kCyclesOfAVector);
+  planner.Vectorize(copy, {along + ".1+" + across + ".1"});
+  planner.MarkScheduled(copy);
 
-  planner_.ComputeAt(rows, copy, along + ".0");
-  planner_.Store(rows, Scope::kRegisters);
+  planner.ComputeAt(rows, copy, along + ".0");
+  planner.Store(rows, Scope::kRegisters);
   order.clear();
   for (size_t d = 0; d < last; ++d) order.push_back(source.axes[d].name);
-  planner_.Unroll(rows, order);
-  planner_.Vectorize(rows, {source.axes[last].name});
-  planner_.MarkScheduled(rows);
+  planner.Unroll(rows, order);
+  planner.Vectorize(rows, {source.axes[last].name});
+  planner.MarkScheduled(rows);
 }
 
 }  // namespace hone

@@ -9,9 +9,11 @@ namespace {
 constexpr size_t kRows = 16;
 
 template <typename T>
-constexpr DTypeTraits Integer(std::string_view name, std::string_view numpy, DType accumulator, uint64_t unwritten) {
+constexpr DTypeTraits Integer(std::string_view name, std::string_view numpy, int onnx, DType accumulator,
+                              uint64_t unwritten) {
   return {.name = name,
           .numpy = numpy,
+          .onnx = onnx,
           .bytes = sizeof(T),
           .is_computed = true,
           .lowest = static_cast<int64_t>(std::numeric_limits<T>::min()),
@@ -22,17 +24,20 @@ constexpr DTypeTraits Integer(std::string_view name, std::string_view numpy, DTy
 
 // A type that memory has and kernels do not compute with. The range is that of 64-bit numbers with a sign at most.
 template <typename T>
-constexpr DTypeTraits Held(std::string_view name, std::string_view numpy, DType accumulator, uint64_t unwritten) {
-  DTypeTraits row = Integer<T>(name, numpy, accumulator, unwritten);
+constexpr DTypeTraits Held(std::string_view name, std::string_view numpy, int onnx, DType accumulator,
+                           uint64_t unwritten) {
+  DTypeTraits row = Integer<T>(name, numpy, onnx, accumulator, unwritten);
   row.is_computed = false;
   if (sizeof(T) == sizeof(int64_t)) row.highest = std::numeric_limits<int64_t>::max();
   return row;
 }
 
 template <typename T>
-constexpr DTypeTraits Float(std::string_view name, std::string_view numpy, DType accumulator, uint64_t unwritten) {
+constexpr DTypeTraits Float(std::string_view name, std::string_view numpy, int onnx, DType accumulator,
+                            uint64_t unwritten) {
   return {.name = name,
           .numpy = numpy,
+          .onnx = onnx,
           .bytes = sizeof(T),
           .is_float = true,
           .is_computed = true,
@@ -48,17 +53,18 @@ constexpr DTypeTraits Float(std::string_view name, std::string_view numpy, DType
 constexpr DTypeTraits RowOf(DType type) {
   switch (type) {
     case DType::kBool: {
-      DTypeTraits row = Integer<uint8_t>("bool", "bool", DType::kBool, 0xa5);
+      DTypeTraits row = Integer<uint8_t>("bool", "bool", 9, DType::kBool, 0xa5);
       row.highest = 1;
       return row;
     }
-    case DType::kI8: return Integer<int8_t>("i8", "int8", DType::kI32, 0xa5);
-    case DType::kU8: return Integer<uint8_t>("u8", "uint8", DType::kI32, 0xa5);
-    case DType::kI32: return Integer<int32_t>("i32", "int32", DType::kI32, 0x7fc5a5a5);
-    case DType::kI64: return Integer<int64_t>("i64", "int64", DType::kI64, 0x7ffda5a5a5a5a5a5);
+    case DType::kI8: return Integer<int8_t>("i8", "int8", 3, DType::kI32, 0xa5);
+    case DType::kU8: return Integer<uint8_t>("u8", "uint8", 2, DType::kI32, 0xa5);
+    case DType::kI32: return Integer<int32_t>("i32", "int32", 6, DType::kI32, 0x7fc5a5a5);
+    case DType::kI64: return Integer<int64_t>("i64", "int64", 7, DType::kI64, 0x7ffda5a5a5a5a5a5);
     case DType::kF16:
       return {.name = "f16",
               .numpy = "float16",
+              .onnx = 10,
               .bytes = 2,
               .is_float = true,
               .is_computed = true,
@@ -71,6 +77,7 @@ constexpr DTypeTraits RowOf(DType type) {
     case DType::kBF16:
       return {.name = "bf16",
               .numpy = "bfloat16",
+              .onnx = 16,
               .bytes = 2,
               .is_float = true,
               .is_computed = true,
@@ -80,12 +87,12 @@ constexpr DTypeTraits RowOf(DType type) {
               .underflow = 0x1p-126,
               .accumulator = DType::kF32,
               .unwritten = 0x7fe5};
-    case DType::kF32: return Float<float>("f32", "float32", DType::kF32, 0x7fc5a5a5);
-    case DType::kF64: return Float<double>("f64", "float64", DType::kF64, 0x7ffda5a5a5a5a5a5);
-    case DType::kU16: return Held<uint16_t>("u16", "uint16", DType::kI32, 0xa5a5);
-    case DType::kI16: return Held<int16_t>("i16", "int16", DType::kI32, 0x7fa5);
-    case DType::kU32: return Held<uint32_t>("u32", "uint32", DType::kU32, 0x7fc5a5a5);
-    case DType::kU64: return Held<uint64_t>("u64", "uint64", DType::kU64, 0x7ffda5a5a5a5a5a5);
+    case DType::kF32: return Float<float>("f32", "float32", 1, DType::kF32, 0x7fc5a5a5);
+    case DType::kF64: return Float<double>("f64", "float64", 11, DType::kF64, 0x7ffda5a5a5a5a5a5);
+    case DType::kU16: return Held<uint16_t>("u16", "uint16", 4, DType::kI32, 0xa5a5);
+    case DType::kI16: return Held<int16_t>("i16", "int16", 5, DType::kI32, 0x7fa5);
+    case DType::kU32: return Held<uint32_t>("u32", "uint32", 12, DType::kU32, 0x7fc5a5a5);
+    case DType::kU64: return Held<uint64_t>("u64", "uint64", 13, DType::kU64, 0x7ffda5a5a5a5a5a5);
   }
   return {.name = "?"};
 }

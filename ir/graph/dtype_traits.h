@@ -14,7 +14,8 @@ namespace hone {
 struct DTypeTraits {
   DType type = DType::kBool;
   std::string_view name = {};   // in the kernel language
-  std::string_view numpy = {};  // what NumPy and ONNX call it
+  std::string_view numpy = {};  // what NumPy calls it
+  int onnx = 0;                 // its number in ONNX files (TensorProto.DataType)
   int64_t bytes = 0;
   bool is_float = false;
   bool is_computed = false;  // kernels may have tensors of it and convert to it

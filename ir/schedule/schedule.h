@@ -47,6 +47,9 @@ enum class Scope : uint8_t {
   kRegisters = 4,  // SSA values; every index must be constant once unrolled and vectorised loops are expanded
   kConst = 5,      // computed once from a constant operand, by hone_pack
   kBlock = 6,      // a GPU: one copy per block, which its threads share
+  // Registers that nothing but an instruction touches, such as AMX's tiles: the register tile of a sum that one does.
+  // Memory of a worker's where the processor has no such instruction.
+  kFragments = 7,
 };
 
 // What happens at the end of an axis whose extent the unrolled and vectorised inner loops do not divide. (Serial loops

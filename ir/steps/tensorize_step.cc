@@ -28,7 +28,7 @@ std::string PrintTensorize(const TensorizeStep& step) {
 }
 
 // Whoever generates code for a processor without the instruction runs the loops instead: the innermost one that is not
-// reduced over in vectors, the others unrolled.
+// reduced over in vectors, the one around it unrolled. Those further out stay loops, in copies they would be too many.
 Result<void> ApplyTensorize(const TensorizeStep& step, ScheduleState& state) {
   const StageId stage = HONE_TRY(state.FindStage(step.stage));
   StageSchedule& schedule = state.schedule(stage);
@@ -54,7 +54,8 @@ Result<void> ApplyTensorize(const TensorizeStep& step, ScheduleState& state) {
   for (const LoopDim& loop : loops)
     if (loop.kind == LoopKind::kVectorized) return Refuse(fmt::format("{} is vectorised already", loop.path));
   for (size_t i = loops.size() - step.loops.size(); i < loops.size(); ++i) {
-    loops[i].kind = i == *lanes ? LoopKind::kVectorized : LoopKind::kUnrolled;
+    const bool is_outer = i + 2 < loops.size();
+    loops[i].kind = i == *lanes ? LoopKind::kVectorized : is_outer ? LoopKind::kSerial : LoopKind::kUnrolled;
     loops[i].is_instruction = true;
   }
   schedule.instruction = step.instruction;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/element.h"
 
 namespace hone {
@@ -96,7 +97,7 @@ HostTensor ToHost(const Numbers& numbers, DType dtype) {
 }
 
 void SettleInType(Numbers& numbers) {
-  if (numbers.dtype == DType::kF16 || numbers.dtype == DType::kBF16) {
+  if (IsNarrowFloat(numbers.dtype)) {
     for (double& value : numbers.real) value = RoundedTo(numbers.dtype, value);
   }
   if (numbers.is_real() || numbers.dtype == DType::kBool || ByteSize(numbers.dtype) == sizeof(int64_t)) return;

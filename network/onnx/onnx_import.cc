@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <charconv>
 #include <climits>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "ir/graph/dtype_traits.h"
 #include "network/onnx/onnx_model.h"
 #include "onnx.pb.h"
 
@@ -26,31 +28,12 @@ using TensorType = onnx::TensorProto::DataType;
 constexpr uint64_t kMostBytes = INT_MAX;
 constexpr size_t kMostNodes = 200'000;
 
-struct ElementType {
-  int onnx;
-  std::string_view name;
-  DType dtype;
-};
-constexpr ElementType kElementTypes[] = {
-    {onnx::TensorProto::FLOAT, "float", DType::kF32},        {onnx::TensorProto::UINT8, "uint8", DType::kU8},
-    {onnx::TensorProto::INT8, "int8", DType::kI8},           {onnx::TensorProto::UINT16, "uint16", DType::kU16},
-    {onnx::TensorProto::INT16, "int16", DType::kI16},        {onnx::TensorProto::INT32, "int32", DType::kI32},
-    {onnx::TensorProto::INT64, "int64", DType::kI64},        {onnx::TensorProto::BOOL, "bool", DType::kBool},
-    {onnx::TensorProto::FLOAT16, "float16", DType::kF16},    {onnx::TensorProto::DOUBLE, "double", DType::kF64},
-    {onnx::TensorProto::UINT32, "uint32", DType::kU32},      {onnx::TensorProto::UINT64, "uint64", DType::kU64},
-    {onnx::TensorProto::BFLOAT16, "bfloat16", DType::kBF16},
-};
-
-const ElementType* FindType(int onnx) {
-  for (const ElementType& type : kElementTypes) {
-    if (type.onnx == onnx) return &type;
-  }
-  return nullptr;
-}
-
+// As ONNX spells it: "float", "bfloat16", "string".
 std::string TypeName(int onnx) {
-  if (const ElementType* type = FindType(onnx)) return std::string(type->name);
-  return onnx == onnx::TensorProto::STRING ? "string" : fmt::format("element type {}", onnx);
+  if (!onnx::TensorProto::DataType_IsValid(onnx)) return fmt::format("element type {}", onnx);
+  std::string name = onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(onnx));
+  for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return name;
 }
 
 Error Corrupt(std::string message, std::string where) {
@@ -161,9 +144,9 @@ class Reader {
     value.type.is_tensor = proto.type().has_tensor_type();
     const onnx::TypeProto::Tensor& tensor = proto.type().tensor_type();
     value.type.type_name = TypeName(tensor.elem_type());
-    if (const ElementType* type = FindType(tensor.elem_type())) {
+    if (const std::optional<DType> dtype = ElementTypeOf(tensor.elem_type())) {
       value.type.has_dtype = true;
-      value.type.dtype = type->dtype;
+      value.type.dtype = *dtype;
     }
     value.type.has_shape = tensor.has_shape();
     for (const onnx::TensorShapeProto::Dimension& dimension : tensor.shape().dim()) {
@@ -223,25 +206,25 @@ class Reader {
   }
 
   Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where) const {
-    const ElementType* type = FindType(proto.data_type());
-    if (type == nullptr) {
+    const std::optional<DType> dtype = ElementTypeOf(proto.data_type());
+    if (!dtype) {
       return Error{ErrorKind::kUnsupported,
                    fmt::format("it holds {}, wanted floats, integers or truth values", TypeName(proto.data_type())),
                    where};
     }
     if (proto.has_segment()) return Error{ErrorKind::kUnsupported, "it is stored in segments", where};
     auto tensor = std::make_shared<HostTensor>();
-    tensor->dtype = type->dtype;
+    tensor->dtype = *dtype;
     tensor->shape.assign(proto.dims().begin(), proto.dims().end());
     if (Result<void> fits = CheckShape(tensor->shape); !fits) {
       fits.error().where = where;
       return fits.error();
     }
-    uint64_t wanted = static_cast<uint64_t>(CountOf(tensor->shape)) * static_cast<uint64_t>(ByteSize(type->dtype));
-    std::string bytes = HONE_TRY(Stored(proto, type->dtype, wanted, where));
+    uint64_t wanted = static_cast<uint64_t>(CountOf(tensor->shape)) * static_cast<uint64_t>(ByteSize(*dtype));
+    std::string bytes = HONE_TRY(Stored(proto, *dtype, wanted, where));
     if (bytes.size() != wanted) {
       return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", bytes.size(), ShapeText(tensor->shape),
-                                 type->name, wanted),
+                                 TypeName(proto.data_type()), wanted),
                      where);
     }
     tensor->data = std::move(bytes);
@@ -367,8 +350,8 @@ struct Mapping {
 }  // namespace
 
 std::optional<DType> ElementTypeOf(int64_t onnx) {
-  for (const ElementType& type : kElementTypes)
-    if (type.onnx == onnx) return type.dtype;
+  for (const DTypeTraits& row : DTypeTable())
+    if (row.bytes > 0 && row.onnx == onnx) return row.type;
   return std::nullopt;
 }
 
@@ -402,13 +385,9 @@ Result<std::string> WithInitializers(std::string_view bytes, const std::vector<O
   std::set<std::string> names;
   for (const OnnxTensor& tensor : tensors) {
     names.insert(tensor.name);
-    const ElementType* type = nullptr;
-    for (const ElementType& each : kElementTypes) {
-      if (each.dtype == tensor.tensor->dtype) type = &each;
-    }
     onnx::TensorProto& added = *graph.add_initializer();
     added.set_name(tensor.name);
-    added.set_data_type(type->onnx);
+    added.set_data_type(TraitsOf(tensor.tensor->dtype).onnx);
     for (int64_t dimension : tensor.tensor->shape) added.add_dims(dimension);
     added.set_raw_data(tensor.tensor->data);
   }

@@ -139,14 +139,11 @@ Result<ValueId> WholeMask(Builder& build, ValueId mask, int64_t keys) {
 }
 
 Result<DType> SoftmaxPrecision(const OperatorCall& call, DType standard) {
-  switch (call.Whole("softmax_precision", 0)) {
-    case 0: return standard;
-    case 1: return DType::kF32;
-    case 10: return DType::kF16;
-    case 11: return DType::kF64;
-    case 16: return DType::kBF16;
-    default: return call.build.Invalid("softmax_precision is no type of floats");
-  }
+  const int64_t wanted = call.Whole("softmax_precision", 0);
+  if (wanted == 0) return standard;
+  const std::optional<DType> dtype = ElementTypeOf(wanted);
+  if (!dtype || !IsFloat(*dtype)) return call.build.Invalid("softmax_precision is no type of floats");
+  return *dtype;
 }
 
 // q, k, v, mask, cached keys and values, how many keys of each batch count.

@@ -5,12 +5,13 @@ import numpy
 
 from hone import library as lib
 
-# enum hone_dtype → NumPy. NumPy has no bfloat16 of its own; ml_dtypes (which JAX and TensorFlow install) brings one.
+# enum hone_dtype → NumPy. What NumPy does not have, ml_dtypes brings, which JAX and TensorFlow install.
 DTYPES = {1: numpy.bool_, 2: numpy.int8, 3: numpy.int32, 4: numpy.int64, 5: numpy.float16, 7: numpy.float32, 8: numpy.float64,
           9: numpy.uint8, 10: numpy.uint16, 11: numpy.int16, 12: numpy.uint32, 13: numpy.uint64}
+NAMES_IN_ML_DTYPES = {6: "bfloat16"}
 try:
     import ml_dtypes
-    DTYPES[6] = ml_dtypes.bfloat16
+    DTYPES.update({number: getattr(ml_dtypes, name) for number, name in NAMES_IN_ML_DTYPES.items()})
 except ImportError:
     pass
 
@@ -21,6 +22,7 @@ class Operand:
     def __init__(self, info):
         self.name = info.name.decode()
         self.dtype = numpy.dtype(DTYPES[info.dtype]) if info.dtype in DTYPES else None
+        self.dtype_name = self.dtype.name if self.dtype else NAMES_IN_ML_DTYPES.get(info.dtype, "such elements")
         self.shape = info.shape
         self.is_output = bool(info.is_output)
         self.is_const = bool(info.is_const)
@@ -89,7 +91,7 @@ class Kernel:
         """As the operand wants it; copied only where the memory is not dense."""
         array = as_array(value)
         if operand.dtype is None:
-            raise lib.Error("unsupported", "NumPy has no bfloat16; install ml_dtypes", operand.name)
+            raise lib.Error("unsupported", f"NumPy has no {operand.dtype_name}; install ml_dtypes", operand.name)
         if array.dtype != operand.dtype:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {operand.dtype}", operand.name)
         if self._sizes == 0 and array.shape != operand.shape:

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "tests/support/odd_numbers.h"
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
+#include "tests/support/soft_tiles.h"
 
 namespace hone {
 namespace {
@@ -44,7 +46,8 @@ std::vector<Ways> WaysOf(const Instruction& instruction) {
     // What every AVX2 processor has, one with AVX-512 has as well; the other registers' code does what it means.
     const bool is_base = instruction.feature.empty() && host.isa == Isa::kAvx512;
     if (is_base && instruction.isa == Isa::kAvx512) way.without.isa = Isa::kAvx2;
-    way.runs_here = HasInstruction(host, instruction) || is_base;
+    way.runs_here = HasInstruction(host, instruction) || is_base ||
+                    (MeaningOf(instruction).is_on_tiles() && host.isa == Isa::kAvx512 && ProvideTiles());
     ways.push_back(way);
   }
   return ways;
@@ -55,9 +58,43 @@ std::string TypeFor(const Instruction& instruction, Rng& rng) {
   return rng.Chance(0.5) ? "i8" : "u8";
 }
 
+// For an instruction on tiles: products and convolutions of its types, of which a good part of the tiles is no padding.
+std::string RandomKernelOnTiles(const Instruction& instruction, Rng& rng) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  const std::string rows(Name(meaning.operands[0])), lanes(Name(meaning.operands[1])), sum(Name(meaning.sum));
+  const int64_t m = rng.Between(5, 70), n = rng.Between(9, 70), k = rng.Between(40, 200);
+  const std::string constants[] = {"", "const "};
+  switch (rng.Below(4)) {
+    case 0:  // the constant gives the rows, as in a convolution
+      return fmt::format(
+          "kernel k(const w: {3}[{0}, {2}], x: {4}[{2}, {1}], b: {5}[{0}]) -> y: {5}[{0}, {1}] {{ "
+          "y[m, n] = (sum(k) w[m, k] * x[k, n]) + b[m] }}",
+          m, n, k, rows, lanes, sum);
+    case 1:
+      return fmt::format(
+          "kernel k({6}x: {3}[2, {0}, {2}], {7}w: {4}[{1}, {2}]) -> y: {5}[2, {0}, {1}] {{ "
+          "y[b, m, n] = sum(k) x[b, m, k] * w[n, k] }}",
+          m, n, k, rows, lanes, sum, constants[rng.Below(2)], constants[rng.Below(2)]);
+    case 2: {
+      const int64_t window = 1 + 2 * rng.Between(0, 1);
+      if (rows != lanes) break;
+      return fmt::format("conv2d(N={},C={},H={},W={},O={},R={},S={},pad={},stride={},const=1,dtype={})+bias",
+                         1 + rng.Below(2), rng.Chance(0.3) ? 5 : 40 + rng.Below(40), window + rng.Below(6),
+                         12 + rng.Below(24), 9 + rng.Below(40), window, window, rng.Between(0, window / 2),
+                         rng.Between(1, 2), rows);
+    }
+    default: break;
+  }
+  return fmt::format(
+      "kernel k(x: {3}[{0}, {2}], const w: {4}[{1}, {2}], b: {5}[{1}]) -> y: {5}[{0}, {1}] {{ "
+      "y[m, n] = max((sum(k) x[m, k] * w[n, k]) + b[n], 0) }}",
+      m, n, k, rows, lanes, sum);
+}
+
 // Products and convolutions with a constant, of odd sizes, some in the kernel language, with types as the
 // instruction's.
 std::string RandomKernelFor(const Instruction& instruction, Rng& rng) {
+  if (MeaningOf(instruction).is_on_tiles()) return RandomKernelOnTiles(instruction, rng);
   auto number = [&](int64_t most) { return rng.Between(1, most); };
   const std::string type = TypeFor(instruction, rng);
   const char* epilogues[] = {"", "+bias", "+bias+relu", "+relu"};
@@ -101,10 +138,18 @@ void TryBoth(const Instruction& instruction, const std::string& text, uint64_t s
     const bool is_used = schedule.find("tensorize " + std::string(instruction.name)) != std::string::npos;
     log.Count(is_used ? "with the instruction" : "without");
     for (const bool itself : {true, false}) {
-      if (itself && !ways.runs_here) continue;
+      if (itself && !ways.runs_here) {
+        // What cannot run here is built all the same: registers are found for it, and the gate takes it.
+        if (!MeaningOf(instruction).is_on_tiles()) continue;
+        if (const Result<BuildOutput> built = BuildForCpu({text, schedule, Target(ways.with)}); !built)
+          return log.Fail(text + ": " + built.error().Text() + "\n" + schedule);
+        continue;
+      }
       log.Note(fmt::format("{}\n{}\n{}", text, itself ? "as itself" : "as its meaning", schedule));
       const RunOutcome outcome = BuildAndRun(kernel, schedule, Target(itself ? ways.with : ways.without));
       if (!outcome.ran()) return log.Fail(outcome.failure + outcome.refusal);
+      if (const TileCounts tiles = SoftTileCounts(); tiles.configured != tiles.released)
+        return log.Fail(text + ": tiles are left in use\n" + schedule);
       log.Count(itself ? "as itself" : "as its meaning");
     }
   }
@@ -116,37 +161,43 @@ class InstructionProperty : public testing::TestWithParam<std::string_view> {
 };
 
 TEST_P(InstructionProperty, RandomKernels) {
-  if (instruction().isa == Isa::kNeon) GTEST_SKIP() << "[SKIP] this processor has other registers";
   const uint64_t seed = SeedFromEnvironment(kUsualSeed);
-  CaseReport report = RunCases(RoundsFromEnvironment(kRandomKernels), [&](int index, CaseLog& log) {
+  // Of another machine's the meaning alone is run here (tests/build/emulated_instruction_test.cc runs the instruction).
+  const int kernels = MeaningOf(instruction()).is_on_tiles() ? kRandomKernels / 8
+                      : instruction().isa == Isa::kNeon      ? kRandomKernels / 4
+                                                             : kRandomKernels;
+  CaseReport report = RunCases(RoundsFromEnvironment(kernels), [&](int index, CaseLog& log) {
     Rng rng = Rng(seed).Fork(static_cast<uint64_t>(index));
     TryBoth(instruction(), RandomKernelFor(instruction(), rng), seed, log);
   });
   std::printf("seed %lu\n", seed);
   for (const auto& [label, count] : report.counts) std::printf("%8ld %s\n", count, label.c_str());
   EXPECT_EQ(report.failures.size(), 0u) << report.Text();
-  EXPECT_GT(report.count("with the instruction"), kRandomKernels / 2);
+  EXPECT_GT(report.count("with the instruction"), kernels / 2);
   if (report.count("as itself") == 0)
     std::printf("[SKIP] this processor has no %s: its meaning alone was run\n", std::string(GetParam()).c_str());
 }
 
 // Numbers as large as they can be, all of one sign, as many as the first layer of VGG's classifier has.
 TEST_P(InstructionProperty, Extremes) {
-  if (instruction().isa == Isa::kNeon) GTEST_SKIP() << "[SKIP] this processor has other registers";
   if (MeaningOf(instruction()).sum != DType::kI32) GTEST_SKIP() << "of integers";
   struct Extreme {
     const char *x, *w;
     int with, by;
   };
-  const std::vector<Extreme> extremes = {{"u8", "i8", 255, -128}, {"u8", "i8", 255, 127}, {"i8", "i8", -128, -128},
-                                         {"i8", "i8", 127, -128}, {"u8", "u8", 255, 255}, {"i8", "u8", -128, 255}};
+  std::vector<Extreme> extremes = {{"u8", "i8", 255, -128}, {"u8", "i8", 255, 127}, {"i8", "i8", -128, -128},
+                                   {"i8", "i8", 127, -128}, {"u8", "u8", 255, 255}, {"i8", "u8", -128, 255}};
+  const InstructionMeaning& meaning = MeaningOf(instruction());
+  if (meaning.is_on_tiles())  // those of its types: another instruction on tiles does the others
+    std::erase_if(extremes, [&](const Extreme& extreme) {
+      return extreme.x != Name(meaning.operands[0]) || extreme.w != Name(meaning.operands[1]);
+    });
   CaseReport report = RunCases(static_cast<int>(extremes.size()), [&](int index, CaseLog& log) {
     const Extreme& extreme = extremes[static_cast<size_t>(index)];
     const std::string text = fmt::format(
-        "kernel e(x: {}[3, K], const w: {}[17, K]) -> y: i32[3, 17] where K=25088 {{ y[m, n] = sum(k) x[m, k] * w[n, "
-        "k] "
-        "}}",
-        extreme.x, extreme.w);
+        "kernel e(x: {0}[{2}, K], const w: {1}[17, K]) -> y: i32[{2}, 17] where K=25088 {{ "
+        "y[m, n] = sum(k) x[m, k] * w[n, k] }}",
+        extreme.x, extreme.w, meaning.is_on_tiles() ? 8 : 3);
     TryBoth(instruction(), text, 1, log, [&](const Kernel& kernel, KernelInputs& inputs) {
       const auto rows = static_cast<size_t>(ElementCount(kernel, kernel.tensors[kernel.operands[0]]));
       const auto columns = static_cast<size_t>(ElementCount(kernel, kernel.tensors[kernel.operands[1]]));
@@ -161,10 +212,10 @@ TEST_P(InstructionProperty, Extremes) {
 // NaN, infinities and zeros of both signs go where the kernel says; what is too small for bf16's exponents may count as
 // zero (docs/kernel_language.md).
 TEST_P(InstructionProperty, OddNumbers) {
-  if (instruction().isa == Isa::kNeon) GTEST_SKIP() << "[SKIP] this processor has other registers";
   if (MeaningOf(instruction()).sum != DType::kF32) GTEST_SKIP() << "of floats";
   CaseReport report = RunCases(1, [&](int, CaseLog& log) {
-    for (const char* text : {"dense(M=5,N=33,K=37,const=1,dtype=bf16)+relu", "matmul(M=4,N=48,K=8,const=1,dtype=bf16)"})
+    for (const char* text : {"dense(M=5,N=33,K=37,const=1,dtype=bf16)+relu", "matmul(M=4,N=48,K=8,const=1,dtype=bf16)",
+                             "dense(M=12,N=33,K=61,const=1,dtype=bf16)+relu"})
       TryBoth(instruction(), text, 2, log, [&](const Kernel& kernel, KernelInputs& inputs) {
         Rng rng(9);
         for (size_t i = 0; i < 2; ++i) {
@@ -259,6 +310,29 @@ TEST(InstructionMutants, WrongLayoutsAreRefused) {
     EXPECT_NE(outcome.refusal, "") << old;
     EXPECT_EQ(outcome.failure, "") << old;
   }
+}
+
+TEST(InstructionMutants, OtherTilesAreRefused) {
+  const Ways ways = WaysOf(*FindInstruction("tdpbssd"))[0];
+  KernelCase kernel("dense(M=64,N=128,K=128,const=1,dtype=i8)", 1);
+  const std::string schedule = PrintSchedule(DefaultSchedule(Specialize(kernel.kernel()), Target(ways.with)).value());
+  auto changed = [&](const std::string& old, const std::string& now) {
+    std::string other = schedule;
+    for (size_t at = other.find(old); at != std::string::npos; at = other.find(old, at + now.size()))
+      other.replace(at, old.size(), now);
+    EXPECT_NE(other, schedule) << old << " in\n" << schedule;
+    return BuildAndRun(kernel, other, Target(ways.without));
+  };
+  EXPECT_EQ(BuildAndRun(kernel, schedule, Target(ways.without)).refusal, "");
+  for (const auto& [old, now, why] : std::vector<std::array<std::string, 3>>{
+           {"split tile.m 2 16", "split tile.m 2 8", "does 16 trips of m.2"},
+           {"split tile.k 16 4", "split tile.k 32 2", "does 16 trips of k.1"},
+           {"k/4, n%16, k%4", "k/2, n%16, k%2", "has them here and there"},
+           {".n 2 16", ".n 4 16", "6 tiles for sums"},
+           {"register_tile tile.n.0", "register_tile tile.k.0", "begins with zeros"},
+           {"tensorize tdpbssd", "tensorize tdpbusd", "is i8 where u8 is meant"},
+           {"m%16, n%16]", "n%16, m%16]", "lanes side by side"}})
+    EXPECT_NE(changed(old, now).refusal.find(why), std::string::npos) << changed(old, now).refusal << "\n" << schedule;
 }
 
 }  // namespace

@@ -25,6 +25,10 @@ TEST(Instructions, RowsAreWhole) {
     EXPECT_EQ(meaning.kernel.name, instruction.name);
     EXPECT_EQ(meaning.steps * meaning.step_bytes, 4) << "groups of steps are as wide as sums";
     EXPECT_EQ(ByteSize(meaning.sum), 4);
+    if (meaning.is_on_tiles()) {
+      EXPECT_EQ(meaning.rows, 16);
+      EXPECT_EQ(meaning.groups * meaning.steps * meaning.step_bytes, 64) << "the bytes of a row";
+    }
     EXPECT_EQ(meaning.step_bytes, ByteSize(meaning.operands[1]));
     CpuTarget target;
     target.isa = instruction.isa;

@@ -47,10 +47,8 @@ class KernelInputs {
       case DType::kI32: return store(static_cast<int32_t>(rng.Between(-9, 9)));
       case DType::kI8: return store(static_cast<int8_t>(rng.Between(-128, 127)));
       case DType::kU8: return store(static_cast<uint8_t>(rng.Below(256)));
-      case DType::kF16:
-      case DType::kBF16: return StoreElement(type, rng.Uniform() * 2 - 1, data, i);
       case DType::kBool: return store(static_cast<uint8_t>(rng.Below(2)));
-      default: return store(static_cast<float>(rng.Uniform() * 2 - 1));
+      default: return StoreElement(type, rng.Uniform() * 2 - 1, data, i);
     }
   }
   std::vector<std::vector<std::byte>> buffers_;

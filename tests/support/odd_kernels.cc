@@ -5,6 +5,9 @@
 #include <initializer_list>
 #include <iterator>
 #include <utility>
+#include <vector>
+
+#include "ir/graph/dtype_traits.h"
 
 namespace hone {
 namespace {
@@ -14,9 +17,9 @@ class Maker {
   explicit Maker(Rng& rng) : rng_(rng) {}
 
   std::string Make() {
-    std::string options = Pick({"", "", ",const=1", ",const=1"}) +
-                          Pick({"", "", "", "", ",dtype=f64", ",dtype=i8", ",dtype=u8", ",dtype=f16", ",dtype=bf16"});
-    bool is_float = options.find("8") == std::string::npos;
+    const DType type = Type(4);
+    const bool is_float = IsFloat(type);
+    const std::string options = Pick({"", "", ",const=1", ",const=1"}) + TypeOption(type);
     switch (rng_.Below(14)) {
       case 0:
       case 1:
@@ -45,8 +48,7 @@ class Maker {
         return fmt::format("{}(M={},N={}){}", Pick({"softmax", "layer_norm", "rms_norm"}), Size(), Size(),
                            Pick({"", "", "+add", "+mul"}));
       case 10:
-        return fmt::format("{}(M={},N={}{})", Pick({"reduce_sum", "transpose"}), Size(), Size(),
-                           Pick({"", "", ",dtype=f64", ",dtype=i8", ",dtype=u8", ",dtype=f16", ",dtype=bf16"}));
+        return fmt::format("{}(M={},N={}{})", Pick({"reduce_sum", "transpose"}), Size(), Size(), TypeOption(Type(2)));
       case 11: return Stencil();
       case 12: return Joined();
       default: return fmt::format("{}(M={},N={}){}", Pick({"add", "mul", "gelu"}), Size(), Size(), Epilogue(true));
@@ -54,6 +56,17 @@ class Maker {
   }
 
  private:
+  // f32 as often as that, each of the others but i32 once.
+  DType Type(size_t f32) {
+    std::vector<DType> types(f32, DType::kF32);
+    for (const DTypeTraits& row : DTypeTable())
+      if (row.is_computed && row.type != DType::kBool && row.type != DType::kI32 && row.type != DType::kI64 &&
+          row.type != DType::kF32)
+        types.push_back(row.type);
+    return types[rng_.Below(types.size())];
+  }
+  static std::string TypeOption(DType type) { return type == DType::kF32 ? "" : ",dtype=" + std::string(Name(type)); }
+
   // Tensors one after another along an axis, whole or in part, and what follows.
   std::string Joined() {
     const int64_t parts = rng_.Between(2, 9);

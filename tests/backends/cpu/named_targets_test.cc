@@ -18,6 +18,7 @@ TEST(NamedCpu, KnowsWhatPeopleCallThem) {
   EXPECT_THAT(text("cortex-a72"), HasSubstr("cpu neon cpu=cortex-a72 features= "));
   EXPECT_THAT(text("x86-64-v3"), HasSubstr("cpu avx2 cpu=x86-64-v3 features= "));
   EXPECT_THAT(text("armv8.2-a+i8mm+dotprod"), HasSubstr("cpu neon cpu=generic features=dotprod,i8mm "));
+  EXPECT_THAT(text("x86-64-v4+amx-int8+amx-tile"), HasSubstr("cpu avx512 cpu=x86-64-v4 features=amx-int8,amx-tile "));
   EXPECT_THAT(text("neoverse-n1+dotprod"), HasSubstr("features=dotprod,fullfp16 "));
   EXPECT_EQ(ParseTarget(text("neoverse-v1"))->kind(), "cpu");
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backends/cpu/candidate.h"
+#include "base/tiles.h"
 #include "tests/backends/runner/hand_made.h"
 #include "tests/backends/runner_fixture.h"
 
@@ -265,6 +266,13 @@ TEST_F(RunnerTest, ReportsCrashesOfOtherKinds) {
                 "values on the x87 stack");
   ExpectFailure(Entry(std::string(kReluLoop) + "__asm__ volatile(\"std\");"), ErrorKind::kRunFailed,
                 "the direction flag set");
+  if (MayUseTiles()) {
+    ExpectFailure(Entry(std::string(kReluLoop) + "unsigned char c[64] = {1}; c[16] = 64; c[48] = 16;"
+                                                 "__asm__ volatile(\"ldtilecfg %0; tilezero %%tmm0\" :: \"m\"(c));"),
+                  ErrorKind::kRunFailed, "AMX's tiles in use");
+  } else {
+    std::printf("[SKIP] no AMX: code that leaves its tiles in use was not run\n");
+  }
   // In a call after the first.
   ExpectFailure(Entry("static int calls; if (++calls > 1) __asm__ volatile(\"std\");" + std::string(kReluLoop)),
                 ErrorKind::kRunFailed, "the direction flag set", {.timed_runs = 2});

@@ -95,9 +95,8 @@ class TreeWalk {
         case DType::kI32: out->push_back(static_cast<const int32_t*>(data)[i]); break;
         case DType::kI8: out->push_back(static_cast<const int8_t*>(data)[i]); break;
         case DType::kU8: out->push_back(static_cast<const uint8_t*>(data)[i]); break;
-        case DType::kF16:
-        case DType::kBF16: out->push_back(LoadElement(tensor.dtype, data, static_cast<size_t>(i))); break;
-        default: out->push_back(static_cast<const uint8_t*>(data)[i] != 0); break;
+        case DType::kBool: out->push_back(static_cast<const uint8_t*>(data)[i] != 0); break;
+        default: out->push_back(LoadElement(tensor.dtype, data, static_cast<size_t>(i))); break;
       }
     }
   }
