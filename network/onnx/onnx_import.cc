@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "ir/graph/dtype_traits.h"
 #include "network/onnx/onnx_model.h"
+#include "network/onnx/resolve_sequences.h"
 #include "onnx.pb.h"
 
 namespace hone {
@@ -358,7 +359,9 @@ std::optional<DType> ElementTypeOf(int64_t onnx) {
 Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source) {
   onnx::ModelProto proto;
   HONE_TRY(ParseProto(bytes, source, proto));
-  return Reader(source).Model(proto);
+  OnnxModel model = HONE_TRY(Reader(source).Model(proto));
+  ResolveSequences(model);
+  return model;
 }
 
 Result<OnnxModel> ReadOnnx(const std::string& path) {

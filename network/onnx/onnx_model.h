@@ -1,5 +1,5 @@
-// An ONNX file as plain values: what network/onnx/onnx_import reads, before anything is understood. Names are the
-// file's.
+// An ONNX file as plain values: what network/onnx/onnx_import reads, before anything but sequences is understood. Names
+// are the file's.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,293 @@
+#include "network/onnx/resolve_sequences.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace hone {
+namespace {
+
+constexpr int64_t kAxesAreInputs = 13;             // the opset from which Unsqueeze has its axes as an input
+constexpr size_t kMostElements = size_t{1} << 20;  // of all sequences of a model or body together
+
+// The parts of a tensor along an axis, as many as there will be: each of `size`, the last one of what is left.
+struct Parts {
+  std::string tensor;
+  int64_t axis = 0;
+  int64_t size = 1;
+  bool keeps_axis = true;
+};
+
+struct Sequence {
+  std::vector<std::string> elements;
+  std::optional<Parts> parts;  // in place of `elements`
+};
+
+class Resolver {
+ public:
+  Resolver(int64_t opset, std::string prefix, const Resolver* outer)
+      : opset_(opset), prefix_(std::move(prefix)), outer_(outer) {}
+
+  // `outputs`: read from outside.
+  void Run(std::vector<OnnxNode>& nodes, std::vector<OnnxTensor>& initializers,
+           const std::vector<std::string>& outputs) {
+    for (const OnnxTensor& tensor : initializers) Know(tensor.name, *tensor.tensor);
+    std::vector<OnnxNode> taken;  // that a sequence comes of: in vain, unless something still reads it
+    for (OnnxNode& node : nodes) {
+      if (node.domain.empty() && node.op == "Constant")
+        for (const OnnxAttribute& attribute : node.attributes) Know(node.outputs.at(0), attribute);
+      const Took took = Take(node);
+      if (took != Took::kMade) (took == Took::kSequence ? taken : made_).push_back(std::move(node));
+    }
+    std::set<std::string> read(outputs.begin(), outputs.end());
+    for (const OnnxNode& node : made_) {
+      read.insert(node.inputs.begin(), node.inputs.end());
+      read.insert(node.captured.begin(), node.captured.end());
+    }
+    for (size_t i = taken.size(); i-- > 0;) {
+      if (read.count(taken[i].outputs[0]) == 0) continue;
+      read.insert(taken[i].inputs.begin(), taken[i].inputs.end());
+      made_.push_back(std::move(taken[i]));
+    }
+    nodes = std::move(made_);
+    initializers.insert(initializers.end(), constants_.begin(), constants_.end());
+  }
+
+ private:
+  enum class Took : uint8_t {
+    kNothing,
+    kSequence,  // what is in its result is known, so nothing need compute it
+    kMade,      // other nodes make its result
+  };
+
+  void Know(const std::string& name, const HostTensor& tensor) {
+    if (tensor.dtype != DType::kI64 && tensor.dtype != DType::kI32) return;
+    if (tensor.shape.size() > 1 || CountOf(tensor.shape) > 1024) return;
+    known_[name] = ToNumbers(tensor);
+  }
+  void Know(const std::string& name, const OnnxAttribute& attribute) {
+    if (attribute.tensor != nullptr) Know(name, *attribute.tensor);
+    if (attribute.kind == OnnxAttribute::Kind::kInt) known_[name] = WholeNumbers({attribute.whole}, {});
+  }
+
+  static int64_t Whole(const OnnxNode& node, std::string_view name, int64_t otherwise) {
+    for (const OnnxAttribute& attribute : node.attributes)
+      if (attribute.name == name && attribute.kind == OnnxAttribute::Kind::kInt) return attribute.whole;
+    return otherwise;
+  }
+
+  const Numbers* Known(const std::string& name) const {
+    for (const Resolver* at = this; at != nullptr; at = at->outer_)
+      if (const auto found = at->known_.find(name); found != at->known_.end()) return &found->second;
+    return nullptr;
+  }
+
+  const Sequence* SequenceAt(const OnnxNode& node, size_t input) const {
+    if (input >= node.inputs.size()) return nullptr;
+    const auto found = sequences_.find(node.inputs[input]);
+    return found == sequences_.end() ? nullptr : &found->second;
+  }
+
+  // The place that an input names, of `count`; nullopt: it is computed, or is none.
+  std::optional<int64_t> Place(const OnnxNode& node, size_t input, int64_t count, int64_t otherwise) const {
+    if (input >= node.inputs.size() || node.inputs[input].empty()) return otherwise;
+    const Numbers* known = Known(node.inputs[input]);
+    if (known == nullptr || known->whole.size() != 1) return std::nullopt;
+    const int64_t place = known->whole[0] + (known->whole[0] < 0 ? count : 0);
+    return place < 0 || place >= count ? std::nullopt : std::optional(place);
+  }
+
+  std::string Fresh() { return fmt::format("{}sequence element {}", prefix_, ++fresh_); }
+
+  std::string Constant(const std::vector<int64_t>& values, Shape shape) {
+    constants_.push_back(
+        {Fresh(), std::make_shared<HostTensor>(ToHost(WholeNumbers(values, std::move(shape)), DType::kI64))});
+    return constants_.back().name;
+  }
+
+  void Make(const OnnxNode& of, const std::string& op, std::vector<std::string> inputs,
+            std::vector<std::string> outputs, std::map<std::string, int64_t> attributes = {}) {
+    OnnxNode node;
+    node.name = of.name;
+    node.op = op;
+    node.inputs = std::move(inputs);
+    node.outputs = std::move(outputs);
+    for (const auto& [name, value] : attributes) {
+      OnnxAttribute attribute;
+      attribute.name = name;
+      attribute.kind = OnnxAttribute::Kind::kInt;
+      attribute.whole = value;
+      node.attributes.push_back(std::move(attribute));
+    }
+    made_.push_back(std::move(node));
+  }
+
+  Took Take(OnnxNode& node) {
+    for (OnnxAttribute& attribute : node.attributes) {
+      if (attribute.body == nullptr) continue;
+      auto body = std::make_shared<OnnxBody>(*attribute.body);
+      Resolver inside(opset_, fmt::format("{}{}.", prefix_, node.outputs.empty() ? node.name : node.outputs[0]), this);
+      inside.Run(body->nodes, body->initializers, body->outputs);
+      attribute.body = std::move(body);
+    }
+    if (!node.domain.empty() || node.outputs.size() != 1) return Took::kNothing;
+    std::optional<Sequence> made;
+    if (node.op == "SequenceEmpty" || node.op == "SequenceConstruct") {
+      made = Sequence{node.inputs, {}};
+    } else if (node.op == "Identity" && SequenceAt(node, 0) != nullptr) {
+      made = *SequenceAt(node, 0);
+    } else if (node.op == "SequenceInsert") {
+      made = Inserted(node);
+    } else if (node.op == "SequenceErase") {
+      made = Erased(node);
+    } else if (node.op == "SplitToSequence") {
+      made = Split(node);
+    } else {
+      const bool is_made = node.op == "SequenceAt"           ? TakeElement(node)
+                           : node.op == "SequenceLength"     ? TakeLength(node)
+                           : node.op == "ConcatFromSequence" ? TakeJoined(node)
+                                                             : false;
+      return is_made ? Took::kMade : Took::kNothing;
+    }
+    if (!made) return Took::kNothing;
+    elements_ += made->elements.size();
+    if (elements_ > kMostElements) return Took::kNothing;
+    sequences_[node.outputs[0]] = *std::move(made);
+    return Took::kSequence;
+  }
+
+  std::optional<Sequence> Inserted(const OnnxNode& node) const {
+    const Sequence* from = SequenceAt(node, 0);
+    if (from == nullptr || from->parts || node.inputs.size() < 2) return std::nullopt;
+    const auto count = static_cast<int64_t>(from->elements.size());
+    // One place more than there are elements: behind them all. From the end it counts without that one.
+    std::optional<int64_t> place = Place(node, 2, count, count);
+    if (!place && Place(node, 2, count + 1, count) == count) place = count;
+    if (!place) return std::nullopt;
+    Sequence made = *from;
+    made.elements.insert(made.elements.begin() + *place, node.inputs[1]);
+    return made;
+  }
+
+  std::optional<Sequence> Erased(const OnnxNode& node) const {
+    const Sequence* from = SequenceAt(node, 0);
+    if (from == nullptr || from->parts || from->elements.empty()) return std::nullopt;
+    const auto count = static_cast<int64_t>(from->elements.size());
+    const std::optional<int64_t> place = Place(node, 1, count, count - 1);
+    if (!place) return std::nullopt;
+    Sequence made = *from;
+    made.elements.erase(made.elements.begin() + *place);
+    return made;
+  }
+
+  std::optional<Sequence> Split(const OnnxNode& node) {
+    if (node.inputs.empty()) return std::nullopt;
+    const int64_t axis = Whole(node, "axis", 0);
+    if (node.inputs.size() < 2 || node.inputs[1].empty())
+      return Sequence{{}, Parts{node.inputs[0], axis, 1, Whole(node, "keepdims", 1) != 0}};
+    const Numbers* known = Known(node.inputs[1]);
+    if (known == nullptr || known->whole.empty()) return std::nullopt;
+    if (known->shape.empty()) {
+      if (known->whole[0] <= 0) return std::nullopt;
+      return Sequence{{}, Parts{node.inputs[0], axis, known->whole[0], true}};
+    }
+    Sequence made;
+    for (size_t i = 0; i < known->whole.size(); ++i) made.elements.push_back(Fresh());
+    Make(node, "Split", node.inputs, made.elements, {{"axis", axis}});
+    return made;
+  }
+
+  bool TakeElement(const OnnxNode& node) {
+    const Sequence* from = SequenceAt(node, 0);
+    if (from == nullptr) return false;
+    if (!from->parts) {
+      const std::optional<int64_t> place = Place(node, 1, static_cast<int64_t>(from->elements.size()), 0);
+      if (!place) return false;
+      Make(node, "Identity", {from->elements[static_cast<size_t>(*place)]}, node.outputs);
+      return true;
+    }
+    const Parts& parts = *from->parts;
+    const Numbers* known = node.inputs.size() > 1 ? Known(node.inputs[1]) : nullptr;
+    if (known == nullptr || known->whole.size() != 1) return false;
+    const int64_t place = known->whole[0];
+    if (!parts.keeps_axis) {
+      Make(node, "Gather", {parts.tensor, Constant({place}, {})}, node.outputs, {{"axis", parts.axis}});
+      return true;
+    }
+    // From the end only parts of one are where the count does not matter.
+    int64_t begin = 0, end = INT64_MAX;
+    if (place < 0 && parts.size != 1) return false;
+    if (__builtin_mul_overflow(place, parts.size, &begin)) return false;
+    if (place != -1 && __builtin_add_overflow(begin, parts.size, &end)) return false;
+    Make(node, "Slice", {parts.tensor, Constant({begin}, {1}), Constant({end}, {1}), Constant({parts.axis}, {1})},
+         node.outputs);
+    return true;
+  }
+
+  bool TakeLength(const OnnxNode& node) {
+    const Sequence* from = SequenceAt(node, 0);
+    if (from == nullptr || from->parts) return false;
+    const auto count = static_cast<int64_t>(from->elements.size());
+    Make(node, "Identity", {Constant({count}, {})}, node.outputs);
+    known_[node.outputs[0]] = WholeNumbers({count}, {});
+    return true;
+  }
+
+  bool TakeJoined(const OnnxNode& node) {
+    const Sequence* from = SequenceAt(node, 0);
+    if (from == nullptr || from->parts || from->elements.empty()) return false;
+    const int64_t axis = Whole(node, "axis", 0);
+    std::vector<std::string> elements = from->elements;
+    if (Whole(node, "new_axis", 0) != 0) {
+      for (std::string& element : elements) {
+        const std::string raised = Fresh();
+        if (opset_ >= kAxesAreInputs) {
+          Make(node, "Unsqueeze", {element, Constant({axis}, {1})}, {raised});
+        } else {
+          Make(node, "Unsqueeze", {element}, {raised});
+          OnnxAttribute axes;
+          axes.name = "axes";
+          axes.kind = OnnxAttribute::Kind::kInts;
+          axes.wholes = {axis};
+          made_.back().attributes.push_back(std::move(axes));
+        }
+        element = raised;
+      }
+    }
+    Make(node, "Concat", std::move(elements), node.outputs, {{"axis", axis}});
+    return true;
+  }
+
+  const int64_t opset_;
+  const std::string prefix_;
+  const Resolver* outer_;
+  std::map<std::string, Numbers> known_;  // whole numbers that may be places, lengths of parts
+  std::map<std::string, Sequence> sequences_;
+  std::vector<OnnxNode> made_;
+  std::vector<OnnxTensor> constants_;
+  int fresh_ = 0;
+  size_t elements_ = 0;
+};
+
+bool HasSequences(const std::vector<OnnxNode>& nodes) {
+  for (const OnnxNode& node : nodes) {
+    if (node.op.find("Sequence") != std::string::npos) return true;
+    for (const OnnxAttribute& attribute : node.attributes)
+      if (attribute.body != nullptr && HasSequences(attribute.body->nodes)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void ResolveSequences(OnnxModel& model) {
+  if (!HasSequences(model.nodes)) return;
+  std::vector<std::string> outputs;
+  for (const OnnxValue& output : model.outputs) outputs.push_back(output.name);
+  Resolver(model.opset, "", nullptr).Run(model.nodes, model.initializers, outputs);
+}
+
+}  // namespace hone
