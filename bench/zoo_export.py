@@ -328,14 +328,18 @@ def build(name):
         if name in DETECTION:
             model = tv.get_model(name, weights=None, weights_backbone=None)
             size = DETECTION[name]
-            # Random weights are sure of nothing: an empty list of boxes would agree with any other, and of boxes with
-            # nearly equal scores rounding chooses.
+            # Random weights are sure of nothing and see the same everywhere: an empty list of boxes would agree with any
+            # other, and of boxes with nearly equal scores rounding chooses.
+            torch.manual_seed(1)
+            for part in model.modules():
+                if isinstance(part, torch.nn.BatchNorm2d):
+                    part.momentum = 1.0
+            with torch.no_grad():
+                model.backbone.train()(torch.randn(2, 3, size, size))
+            model.eval()
             for part in (model, getattr(model, "roi_heads", None)):
                 if hasattr(part, "score_thresh"):
                     part.score_thresh = 0.0
-            for parameter, values in model.named_parameters():
-                if re.search(r"cls_(logits|score)|classification_head|(rpn|roi_heads).*bbox_pred", parameter):
-                    values.data.mul_(20)
 
             class Detector(torch.nn.Module):
                 def __init__(self):

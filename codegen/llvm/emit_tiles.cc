@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "codegen/instructions.h"
 #include "codegen/llvm/function_emitter.h"
-#include "codegen/lower/refuse.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {

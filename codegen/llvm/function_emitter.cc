@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "codegen/llvm/lanes.h"
-#include "codegen/lower/refuse.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "codegen/instructions.h"
 #include "codegen/lower/lower_internal.h"
-#include "codegen/lower/refuse.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone::lowering {
 

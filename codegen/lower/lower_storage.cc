@@ -9,9 +9,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "codegen/lower/lower_internal.h"
-#include "codegen/lower/refuse.h"
 #include "ir/graph/print.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone::lowering {
 namespace {

@@ -6,14 +6,9 @@
 #include <vector>
 
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
-namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
-
-}  // namespace
-
 Result<Kernel> CacheRead(Kernel kernel, TensorId tensor_id, StageId index, const std::string& result) {
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
   Stage& reader = kernel.stages[index];

@@ -8,11 +8,10 @@
 
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 Result<Kernel> CacheWrite(Kernel kernel, StageId index, const RewriteStep& step) {
   const std::string& result = step.names[0];

@@ -14,11 +14,10 @@
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/in_bounds.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 Result<Kernel> Im2col(Kernel kernel, StageId index, const RewriteStep& step) {
   const TensorId tensor = FindTensor(kernel, step.names[0]);

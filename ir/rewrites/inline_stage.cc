@@ -5,11 +5,10 @@
 #include "ir/graph/stage_graph.h"
 #include "ir/language/parse.h"
 #include "ir/rewrites/in_bounds.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // In-bounds test of an index vector for a tensor, as a bool expression over the reader's axes.
 Expr InBounds(const Kernel& kernel, TensorId tensor, const std::vector<Expr>& indices) {

@@ -14,11 +14,10 @@
 #include "ir/graph/op_traits.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 using Axes = std::vector<AxisId>;  // of a load: the reader's axis at each dimension
 

@@ -11,11 +11,10 @@
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 const std::string& NameOf(const Kernel& kernel, const Stage& stage) { return kernel.tensors[stage.output].name; }
 

@@ -11,11 +11,10 @@
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 Expr ZeroOf(DType type) { return IsFloat(type) ? Float(0, type) : Int(0, type); }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace rewrites {
@@ -24,8 +25,6 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kShiftSign,  //
     &rewrites::kPadReduction,
 };
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 std::string NamesOfAll() {
   std::string names;

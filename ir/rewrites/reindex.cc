@@ -20,11 +20,10 @@
 #include "ir/rewrites/in_bounds.h"
 #include "ir/rewrites/registry.h"
 #include "ir/rewrites/split_clamp.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // An index as function(sum): the sum of axes in it, and the rest with axis 0 in its place.
 struct Split {

@@ -5,14 +5,9 @@
 #include <vector>
 
 #include "ir/graph/stage_graph.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
-namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
-
-}  // namespace
-
 Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_name, int64_t lanes,
                        const std::string& result) {
   Stage& stage = kernel.stages[index];

@@ -15,13 +15,12 @@
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
 
 constexpr int64_t kShift = 128;
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // The factor of a product that is an element of the tensor, converted to i32; −1: neither is, or both are.
 int FactorOf(const Expr& product, TensorId tensor) {

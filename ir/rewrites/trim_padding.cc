@@ -6,11 +6,10 @@
 
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 using AxisSet = IdVector<AxisId, bool>;  // of all axes of a stage, whether it is one of them
 

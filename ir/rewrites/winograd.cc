@@ -11,11 +11,10 @@
 #include "ir/graph/affine.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/rewrites/registry.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 using Row = std::vector<double>;
 

@@ -5,12 +5,11 @@
 #include <algorithm>
 
 #include "ir/schedule/check_scheduled.h"
+#include "ir/schedule/refuse.h"
 #include "ir/steps/step_reader.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 bool IsBound(const LoopDim& loop) { return loop.kind == LoopKind::kBound; }
 bool IsThreads(const LoopDim& loop) { return IsBound(loop) && IsThreadAxis(loop.axis); }

@@ -7,11 +7,10 @@
 #include "ir/graph/expr.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_launch.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // Every reader of an attached stage must be the stage that it is attached to, or lie inside the loop.
 Result<void> CheckPlace(const ScheduledKernel& scheduled, StageId stage) {

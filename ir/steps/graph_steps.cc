@@ -11,14 +11,13 @@
 #include "ir/rewrites/inline_stage.h"
 #include "ir/rewrites/registry.h"
 #include "ir/rewrites/rfactor.h"
+#include "ir/schedule/refuse.h"
 #include "ir/steps/layouts.h"
 #include "ir/steps/old_words.h"
 #include "ir/steps/step_type.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 // ---- rewrite NAME STAGE WORD… NUMBER…
 

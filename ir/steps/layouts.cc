@@ -6,14 +6,9 @@
 
 #include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_scheduled.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
-namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
-
-}  // namespace
-
 Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::vector<LayoutDim>& layout) {
   if (layout.empty()) return {};
   const Stage& s = state.stage(stage);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/schedule/refuse.h"
 #include "ir/steps/step_type.h"
 
 namespace hone {
@@ -17,8 +18,6 @@ namespace {
 
 // A register tile may compute so much more than there is before a fit cuts it evenly.
 constexpr double kTolerableWaste = 1.125;
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

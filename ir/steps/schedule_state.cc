@@ -7,11 +7,10 @@
 
 #include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_scheduled.h"
+#include "ir/schedule/refuse.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 StageSchedule InitialSchedule(const Stage& stage) {
   StageSchedule schedule;

@@ -7,6 +7,7 @@
 
 #include "ir/graph/stage_graph.h"
 #include "ir/schedule/check_scheduled.h"
+#include "ir/schedule/refuse.h"
 #include "ir/steps/layouts.h"
 #include "ir/steps/step_type.h"
 
@@ -14,8 +15,6 @@ namespace hone {
 namespace {
 
 constexpr int64_t kFarthestPrefetch = 1 << 20;  // bytes
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 bool IsOutput(const ScheduleState& state, StageId stage) {
   return state.kernel().tensors[state.stage(stage).output].kind == TensorKind::kOutput;

@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "ir/schedule/refuse.h"
 #include "ir/steps/step_type.h"
 
 namespace hone {
 namespace {
-
-Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
 
 Result<TensorizeStep> ReadTensorize(StepReader& in) {
   TensorizeStep step;

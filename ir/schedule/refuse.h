@@ -1,4 +1,4 @@
-// What code generation says to a schedule that it can make no code of.
+// What is said to a schedule, or a rewrite, that cannot be.
 #pragma once
 
 #include <string>
