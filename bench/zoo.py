@@ -67,9 +67,8 @@ def difference(ours, theirs):
 
 
 def rows_differ(ours, theirs):
-    """The same of lists of detections, whose order among equal scores is nobody's, and of whose last ones rounding decides
-    whether they are among them: rows of all outputs together, each beside the nearest that is left, all but the worst
-    twentieth; infinite where the outputs are no such lists."""
+    """The same of lists of detections, whose order among equal scores is nobody's: rows of all outputs together, each beside
+    the nearest that is left; infinite where the outputs are no such lists."""
     import numpy
     rows = {each.shape[0] for each in [*ours, *theirs] if each.ndim}
     if len(rows) != 1 or not 0 < (count := rows.pop()) <= 2000 or any(each.ndim == 0 for each in theirs) or len(theirs) < 2:
@@ -79,15 +78,15 @@ def rows_differ(ours, theirs):
         columns = [a.reshape(count, -1).astype(numpy.float64) / max(float(numpy.abs(b).max()), 1e-30) for a, b in zip(arrays, theirs)]
         return numpy.concatenate(columns, axis=1)
 
-    left, wanted, distances = table(ours), table(theirs), []
+    left, wanted, worst = table(ours), table(theirs), 0.0
     if left.shape != wanted.shape or not (numpy.isfinite(left).all() and numpy.isfinite(wanted).all()):
         return float("inf")
     for row in wanted:
         distance = numpy.abs(left - row).max(axis=1)
         nearest = int(distance.argmin())
-        distances.append(float(distance[nearest]))
+        worst = max(worst, float(distance[nearest]))
         left = numpy.delete(left, nearest, axis=0)
-    return sorted(distances)[count - 1 - count // 20]
+    return worst
 
 
 def one(path, socket, threads, rounds):
@@ -226,8 +225,9 @@ def summarise(rows, threads):
         return
     lib.mark("zoo: models that run and agree", len(ran) / len(rows), "", 0.95, at_most=False)
     for count in threads:
-        if not (ratios := [row[f"ratio_{count}"] for row in ran if f"ratio_{count}" in row]):
+        if all(f"ratio_{count}" not in row for row in ran):  # --rounds 0
             continue
+        ratios = [row[f"ratio_{count}"] for row in ran]
         suffix = f", {count} thread{'s' if count > 1 else ''}"
         lib.mark(f"zoo: time / onnxruntime, mean{suffix}", lib.geometric_mean(ratios), "x", MOST_MEAN, at_most=True)
         lib.mark(f"zoo: time / onnxruntime, worst{suffix}", max(ratios), "x", MOST_RATIO, at_most=True)

@@ -182,6 +182,7 @@ class ProgramVersion {
   Result<void> Execute(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
     for (size_t i = 0; i < read_.size(); ++i) {
       const TensorView& given = inputs[read_[i]];
+      HONE_CHECK(executor_->Input(i).size() == given.bytes());
       if (!executor_->UseInput(i, given.data)) std::memcpy(executor_->Input(i).data(), given.data, given.bytes());
     }
     const Graph& graph = network_.graph;
