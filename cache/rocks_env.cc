@@ -9,9 +9,9 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-class Log : public rocksdb::FSWritableFileOwnerWrapper {
+class WatchedLog : public rocksdb::FSWritableFileOwnerWrapper {
  public:
-  Log(std::unique_ptr<rocksdb::FSWritableFile> file, std::shared_ptr<LogFate> fate)
+  WatchedLog(std::unique_ptr<rocksdb::FSWritableFile> file, std::shared_ptr<LogFate> fate)
       : FSWritableFileOwnerWrapper(std::move(file)), fate_(std::move(fate)) {}
 
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, IODebugContext* debug) override {
@@ -63,7 +63,7 @@ class LogFileSystem : public rocksdb::FileSystemWrapper {
     std::unique_ptr<rocksdb::FSWritableFile> file;
     IOStatus status = target()->NewWritableFile(path, options, &file, debug);
     if (!status.ok()) return status;
-    if (path.ends_with(".log")) file = std::make_unique<Log>(std::move(file), fate_);
+    if (path.ends_with(".log")) file = std::make_unique<WatchedLog>(std::move(file), fate_);
     *result = std::move(file);
     return status;
   }

@@ -1,9 +1,6 @@
 // Makes a router's table of the rows of daemon/routes.h: who reads the request, and where its answer is made.
 #pragma once
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -18,33 +15,17 @@ using Body = std::span<const std::byte>;
 template <typename Request>
 std::optional<Request> Read(Services& services, const Asked& asked, Body body) {
   Result<Request> request = DecodeBody<Request>(body);
+  if constexpr (requires { request->for_others; }) {
+    if (request) request->for_others = !asked.IsOwner();
+  }
   if (request) return *std::move(request);
   ++services.metrics.bad_frames;
   asked.Refuse(request.error());
   return std::nullopt;
 }
 
-// What brings code along, or times that nobody can check, is for the user whose honed this is, and root.
-template <typename Request>
-constexpr bool kForOwners = std::is_same_v<Request, UploadRequest> || std::is_same_v<Request, ImportRequest> ||
-                            std::is_same_v<Request, AttachRequest>;
-
-// Whether it was refused because of who asks.
-template <typename Request>
-bool IsForOthers(const Asked& asked) {
-  if constexpr (!kForOwners<Request>) return false;
-  const uid_t uid = asked.peer->client().uid;
-  if (uid == geteuid() || uid == 0) return false;
-  asked.Refuse({ErrorKind::kInvalid,
-                fmt::format("only uid {}, whose honed this is, and root may {}", geteuid(),
-                            std::is_same_v<Request, AttachRequest> ? "lend it devices" : "import"),
-                "honed"});
-  return true;
-}
-
 template <typename Request, auto answer>
 void InLoop(Services& services, Answers&, const Asked& asked, Body body) {
-  if (IsForOthers<Request>(asked)) return;
   std::optional<Request> request = Read<Request>(services, asked, body);
   if (request) answer(services, asked, *std::move(request));
 }
@@ -52,7 +33,6 @@ void InLoop(Services& services, Answers&, const Asked& asked, Body body) {
 template <typename Request, auto answer, auto lane>
 void Once(Services& services, Answers& answers, const Asked& asked, Body body) {
   static_assert(MessageTraits<Request>::kReplies == Replies::kOne);
-  if (IsForOthers<Request>(asked)) return;
   std::optional<Request> read = Read<Request>(services, asked, body);
   if (!read) return;
   answers.Push(lane(*read), asked.peer, asked.request_id, body.size(),
@@ -65,7 +45,6 @@ void Once(Services& services, Answers& answers, const Asked& asked, Body body) {
 template <typename Request, auto answer, auto lane>
 void InParts(Services& services, Answers& answers, const Asked& asked, Body body) {
   static_assert(MessageTraits<Request>::kReplies == Replies::kMany);
-  if (IsForOthers<Request>(asked)) return;
   std::optional<Request> request = Read<Request>(services, asked, body);
   if (!request) return;
   answers.Push(lane(*request), asked.peer, asked.request_id, body.size(),
@@ -76,10 +55,11 @@ void InParts(Services& services, Answers& answers, const Asked& asked, Body body
 }
 
 #define HONE_LANE(name, lane) [](const name##Request& request [[maybe_unused]]) { return lane; }
-#define HONE_LOOP_ROUTE(name) {MessageType::k##name, InLoop<name##Request, Answer##name>},
-#define HONE_ONCE_ROUTE(name, lane) {MessageType::k##name, Once<name##Request, Answer##name, HONE_LANE(name, lane)>},
-#define HONE_PARTS_ROUTE(name, lane) \
-  {MessageType::k##name, InParts<name##Request, Answer##name, HONE_LANE(name, lane)>},
+#define HONE_LOOP_ROUTE(name, others) {MessageType::k##name, others, InLoop<name##Request, Answer##name>},
+#define HONE_ONCE_ROUTE(name, others, lane) \
+  {MessageType::k##name, others, Once<name##Request, Answer##name, HONE_LANE(name, lane)>},
+#define HONE_PARTS_ROUTE(name, others, lane) \
+  {MessageType::k##name, others, InParts<name##Request, Answer##name, HONE_LANE(name, lane)>},
 // {HONE_TABLE(ROWS)}: of HONE_ROUTES, or a part of it.
 #define HONE_TABLE(rows) rows(HONE_LOOP_ROUTE, HONE_ONCE_ROUTE, HONE_PARTS_ROUTE)
 

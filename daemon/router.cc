@@ -39,7 +39,13 @@ void Router::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span
   const Asked asked{peer, header.request_id};
   if (header.type == MessageType::kGet && AnswerFromMemory(asked, body)) return;
   for (const Route& route : routes_)
-    if (route.type == header.type) return route.answer(services_, answers_, asked, body);
+    if (route.type == header.type) {
+      if (!route.others.empty() && !asked.IsOwner())
+        return asked.Refuse({ErrorKind::kInvalid,
+                             fmt::format("only uid {}, whose honed this is, and root may {}", geteuid(), route.others),
+                             "honed"});
+      return route.answer(services_, answers_, asked, body);
+    }
   if (std::string_view name = NameOf(header.type); !name.empty())
     return asked.Refuse({ErrorKind::kUnsupported,
                          fmt::format("{} is nothing that this daemon does, which has no compiler: it serves what "

@@ -2,9 +2,12 @@
 // the rows, as does the router's table.
 #pragma once
 
+#include <unistd.h>
+
 #include <functional>
 #include <span>
 #include <stop_token>
+#include <string_view>
 
 #include "base/clock.h"
 #include "client/protocol/protocol.h"
@@ -39,6 +42,8 @@ struct Asked {
   Stopwatch begun{};  // when it was read
 
   void Refuse(const Error& error) const { peer->ReplyError(request_id, error); }
+  // The user whose honed this is, or root.
+  bool IsOwner() const { return peer->client().uid == geteuid() || peer->client().uid == 0; }
 };
 
 // Makes the next part of an answer; `more` in all but the last. `stop`: nobody wants it any more.
@@ -47,45 +52,52 @@ using NextPart = std::function<Result<Reply>(const std::stop_token& stop)>;
 
 // A daemon that only serves, from code that it was given, answers these.
 //
-// IN_LOOP(X): in the loop's thread. Sees to it that the request is answered, now or later.
+// `others`: what users besides the one whose honed it is, and root, are told that they may not do, where they may
+// connect; kMay where they may (the table of docs/security.md).
+//
+// IN_LOOP(X, others): in the loop's thread. Sees to it that the request is answered, now or later.
 //   void AnswerX(Services&, const Asked&, XRequest)
-// ONCE(X, lane): in a thread of the lane, which may depend on the `request`.
+// ONCE(X, others, lane): in a thread of the lane, which may depend on the `request`.
 //   Result<XReply> AnswerX(Admin&, const XRequest&)
-// IN_PARTS(X, lane): what it returns is called in a thread of the lane until there is no more.
+// IN_PARTS(X, others, lane): what it returns is called in a thread of the lane until there is no more.
 //   NextPart<XReply> AnswerX(Admin&, const XRequest&)
-#define HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS) \
-  IN_LOOP(Hello)                                     \
-  IN_LOOP(Get)                                       \
-  IN_LOOP(Watch)                                     \
-  IN_LOOP(Calls)                                     \
-  ONCE(Status, Lane::kQuick)                         \
-  ONCE(Health, Lane::kQuick)                         \
-  ONCE(Stats, Lane::kQuick)                          \
-  ONCE(Missing, Lane::kQuick)                        \
-  ONCE(Show, Lane::kQuick)                           \
-  IN_PARTS(List, Lane::kList)
+inline constexpr std::string_view kMay = "";
+
+#define HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS)       \
+  IN_LOOP(Hello, kMay)                                     \
+  IN_LOOP(Get, kMay)                                       \
+  IN_LOOP(Watch, kMay)                                     \
+  IN_LOOP(Calls, kMay)                                     \
+  ONCE(Status, kMay, Lane::kQuick)                         \
+  ONCE(Health, kMay, Lane::kQuick)                         \
+  ONCE(Stats, kMay, Lane::kQuick)                          \
+  ONCE(Missing, "see what it was asked for", Lane::kQuick) \
+  ONCE(Show, kMay, Lane::kQuick)                           \
+  IN_PARTS(List, kMay, Lane::kList)
 
 // The others need what makes code, or a cache that can be changed.
-#define HONE_ROUTES(IN_LOOP, ONCE, IN_PARTS)                               \
-  HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS)                             \
-  IN_LOOP(Tune)                                                            \
-  IN_LOOP(Stop)                                                            \
-  IN_LOOP(Attach)                                                          \
-  IN_LOOP(Device)                                                          \
-  ONCE(Top, Lane::kQuick)                                                  \
-  ONCE(Edit, Lane::kQuick)                                                 \
-  IN_PARTS(Verify, Lane::kWork)                                            \
-  ONCE(Text, request.what == TextKind::kCode ? Lane::kWork : Lane::kQuick) \
-  ONCE(TargetText, Lane::kWork)                                            \
-  ONCE(Predict, Lane::kWork)                                               \
-  ONCE(Explain, Lane::kWork)                                               \
-  IN_PARTS(Export, Lane::kList)                                            \
-  ONCE(Upload, Lane::kQuick)                                               \
-  IN_PARTS(Import, Lane::kWork)
+#define HONE_ROUTES(IN_LOOP, ONCE, IN_PARTS)                                             \
+  HONE_SERVING_ROUTES(IN_LOOP, ONCE, IN_PARTS)                                           \
+  IN_LOOP(Tune, "have it search")                                                        \
+  IN_LOOP(Stop, kMay) /* one's own search */                                             \
+  IN_LOOP(Attach, "lend it devices")                                                     \
+  IN_LOOP(Device, kMay) /* one's own */                                                  \
+  ONCE(Top, "see what it refines", Lane::kQuick)                                         \
+  ONCE(Edit, "remove or pin kernels", Lane::kQuick)                                      \
+  IN_PARTS(Verify, "check its cache", Lane::kWork)                                       \
+  ONCE(Text, kReadRecords, request.what == TextKind::kCode ? Lane::kWork : Lane::kQuick) \
+  ONCE(TargetText, kReadRecords, Lane::kWork)                                            \
+  ONCE(Predict, kMay, Lane::kWork)                                                       \
+  ONCE(Explain, kReadRecords, Lane::kWork)                                               \
+  IN_PARTS(Export, "export its cache", Lane::kList)                                      \
+  ONCE(Upload, "import", Lane::kQuick)                                                   \
+  IN_PARTS(Import, "import", Lane::kWork)
+inline constexpr std::string_view kReadRecords = "see its schedules and code";
 
-#define HONE_IN_LOOP(name) void Answer##name(Services& services, const Asked& asked, name##Request request);
-#define HONE_ONCE(name, lane) Result<name##Reply> Answer##name(Admin& admin, const name##Request& request);
-#define HONE_IN_PARTS(name, lane) NextPart<name##Reply> Answer##name(Admin& admin, const name##Request& request);
+#define HONE_IN_LOOP(name, others) void Answer##name(Services& services, const Asked& asked, name##Request request);
+#define HONE_ONCE(name, others, lane) Result<name##Reply> Answer##name(Admin& admin, const name##Request& request);
+#define HONE_IN_PARTS(name, others, lane) \
+  NextPart<name##Reply> Answer##name(Admin& admin, const name##Request& request);
 HONE_ROUTES(HONE_IN_LOOP, HONE_ONCE, HONE_IN_PARTS)
 #undef HONE_IN_LOOP
 #undef HONE_ONCE
@@ -94,6 +106,7 @@ HONE_ROUTES(HONE_IN_LOOP, HONE_ONCE, HONE_IN_PARTS)
 // What a frame of a type leads to.
 struct Route {
   MessageType type;
+  std::string_view others;  // as above
   void (*answer)(Services& services, Answers& answers, const Asked& asked, std::span<const std::byte> body);
 };
 std::span<const Route> AllRoutes();

@@ -118,4 +118,21 @@ const Option kOnOption{"--on", "COMMAND",
                        "hone-runner --stdio\" does"};
 const Option kSilenceOption{"--silence", "TIME", "with --on: give the device up if it is silent for so long (10s)"};
 
+Result<void> CheckLentDevice(const Arguments& arguments) {
+  if (arguments.Has("--on") && arguments.Has("--target"))
+    return Error{ErrorKind::kInvalid, "the device of --on says itself what it is", "--target"};
+  if (arguments.Has("--silence") && !arguments.Has("--on"))
+    return Error{ErrorKind::kInvalid, "wanted --on beside it", "--silence"};
+  return {};
+}
+
+Result<std::unique_ptr<LentDevice>> StartLentDevice(Context& context, const Arguments& arguments) {
+  if (!arguments.Has("--on")) return std::unique_ptr<LentDevice>();
+  const std::chrono::microseconds silence = HONE_TRY(arguments.Duration("--silence", std::chrono::microseconds(0)));
+  auto device =
+      HONE_TRY(LentDevice::Start(context, arguments.Text("--on"), std::chrono::duration_cast<milliseconds>(silence)));
+  if (!context.json()) Print(fmt::format("on {}\n", device->target()));
+  return device;
+}
+
 }  // namespace hone::cli

@@ -1,5 +1,5 @@
-// A device on another machine for `hone tune --on COMMAND`: the command is started here, with this user's rights and
-// terminal, and honed talks with the hone-runner that it leads to. honed itself starts nothing.
+// A device on another machine, for commands with `--on COMMAND`: the command is started here, with this user's rights
+// and terminal, and honed talks with the hone-runner that it leads to. honed itself starts nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -45,5 +45,10 @@ bool IsOfDevice(const Error& error);
 
 extern const Option kOnOption;
 extern const Option kSilenceOption;
+
+// Refuses --on beside --target, and --silence alone: wrong usage.
+Result<void> CheckLentDevice(const Arguments& arguments);
+// The device of --on, which it names unless the output is JSON; nullptr: without --on.
+Result<std::unique_ptr<LentDevice>> StartLentDevice(Context& context, const Arguments& arguments);
 
 }  // namespace hone::cli

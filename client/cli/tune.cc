@@ -169,16 +169,6 @@ Result<std::vector<Wanted>> Choose(Context& context, std::vector<NamedKernel> ke
   return wanted;
 }
 
-// The device that is to be tuned for, where that is another machine's; nullptr: it is this one.
-Result<std::unique_ptr<LentDevice>> StartDevice(Context& context, const Arguments& arguments) {
-  if (!arguments.Has("--on")) return std::unique_ptr<LentDevice>();
-  const std::chrono::microseconds silence = HONE_TRY(arguments.Duration("--silence", std::chrono::microseconds(0)));
-  auto device = HONE_TRY(LentDevice::Start(context, arguments.Text("--on"),
-                                           std::chrono::duration_cast<std::chrono::milliseconds>(silence)));
-  if (!context.json()) Print(fmt::format("on {}\n", device->target()));
-  return device;
-}
-
 int Run(Context& context, const Arguments& arguments) {
   Result<int64_t> trials = arguments.Number("--trials", 0, 1, 100'000);
   if (!trials) return context.WrongUsage(trials.error());
@@ -190,16 +180,13 @@ int Run(Context& context, const Arguments& arguments) {
   if (!threads) return context.WrongUsage(threads.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
   if (!import) return context.WrongUsage(import.error());
-  if (arguments.Has("--on") && arguments.Has("--target"))
-    return context.WrongUsage({ErrorKind::kInvalid, "the device of --on says itself what it is", "--target"});
-  if (arguments.Has("--silence") && !arguments.Has("--on"))
-    return context.WrongUsage({ErrorKind::kInvalid, "wanted --on beside it", "--silence"});
+  if (Result<void> usage = CheckLentDevice(arguments); !usage) return context.WrongUsage(usage.error());
   int status = kDone;
   Result<std::vector<NamedKernel>> kernels = ReadKernelsOf(arguments.Text("KERNEL"), *import, &status);
   if (!kernels) return context.Fail(kernels.error());
   Stopwatch stopwatch;
   Total total;
-  Result<std::unique_ptr<LentDevice>> device = StartDevice(context, arguments);
+  Result<std::unique_ptr<LentDevice>> device = StartLentDevice(context, arguments);
   if (!device) return context.Fail(device.error());
   GetOptions options;
   options.target = *device ? (*device)->name() : arguments.Text("--target");

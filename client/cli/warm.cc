@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/lent_device.h"
 #include "client/cli/model_file.h"
 
 namespace hone::cli {
@@ -17,6 +18,7 @@ namespace {
 struct Outcome {
   Result<GetReply> reply = Error{};
   double served_us = 0;
+  bool lost_device = false;
 };
 
 // Asks for kernels over several connections at once and hands the outcomes out in the list's order.
@@ -29,6 +31,9 @@ class Crew {
   ~Crew() {
     for (std::thread& thread : threads_) thread.join();
   }
+
+  // Nothing more is asked for.
+  void Stop() { next_ = kernels_.size(); }
 
   const Outcome& Wait(size_t index) {
     MutexLock lock(mutex_);
@@ -46,6 +51,7 @@ class Crew {
       if (served) {
         outcome.reply = std::move(served->reply);
       } else {
+        outcome.lost_device = IsOfDevice(served.error());
         outcome.reply = AtPlace(served.error(), kernels_[i]);
       }
       MutexLock lock(mutex_);
@@ -149,6 +155,7 @@ int Run(Context& context, const Arguments& arguments) {
   if (!options) return context.WrongUsage(options.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
   if (!import) return context.WrongUsage(import.error());
+  if (Result<void> usage = CheckLentDevice(arguments); !usage) return context.WrongUsage(usage.error());
   std::vector<NamedKernel> kernels;
   Summary summary;
   for (const std::string& argument : arguments.Texts("FILE")) {
@@ -172,6 +179,9 @@ int Run(Context& context, const Arguments& arguments) {
   // Starts the daemon once, before many connections ask for it; and says at once if it cannot be reached.
   Result<StatusReply> status = (*client)->Call(StatusRequest{}, Context::Patience());
   if (!status) return context.Fail(status.error());
+  Result<std::unique_ptr<LentDevice>> device = StartLentDevice(context, arguments);
+  if (!device) return context.Fail(device.error());
+  if (*device) options->target = (*device)->name();
   options->deadline = std::chrono::minutes(10);
   Stopwatch stopwatch;
   // One request more than there are builders keeps each of them at work.
@@ -187,6 +197,14 @@ int Run(Context& context, const Arguments& arguments) {
   for (size_t i = 0; i < kernels.size(); ++i) {
     bar.Show(i, kernels[i].shown());
     const Outcome& outcome = crew.Wait(i);
+    if (*device && outcome.lost_device) {
+      crew.Stop();
+      bar.Clear();
+      Error lost = outcome.reply.error();
+      lost.message += fmt::format("{}; {} of {} kernels are in the cache", (*device)->HowItEnded(),
+                                  summary.hits + summary.compiled, kernels.size());
+      return context.Fail(lost);
+    }
     summary.Count(kernels[i], outcome);
     if (outcome.reply) {
       table.Add({std::to_string(kernels[i].count), kernels[i].shown(), outcome.reply->fingerprint.substr(0, 12),
@@ -220,15 +238,18 @@ as on a full disk.
 
 With --target, kernels are compiled for another machine: by name (cpu:x86-64-v3, cpu:neoverse-n1, cpu:cortex-a72,
 cpu:armv8.2-a+dotprod) or by what `honed-edge --describe-target` prints there. Where this processor cannot run such code,
-qemu-user and a hone-runner for that machine check it; times are not known then.
+qemu-user and a hone-runner for that machine check it; times are not known then. With --on, they are compiled for the machine
+that the command leads to, checked there, and stored under its target, for `hone export --target` and honed-edge.
 
 Examples:
   hone warm models/resnet18.kernels
   hone warm missing.kernels --target cpu:neoverse-n1
+  hone warm missing.kernels --on 'ssh board hone-runner --stdio'
   hone warm resnet50.onnx --shape input=1x3x224x224
   hone warm models/*.kernels --json)",
       .positionals = {{"FILE", "lists of kernels, models (ONNX), or kernels", true, true}},
-      .options = {kBudgetOption, kTargetOption, kThreadsOption, kNoCompileOption, kShapeOption, kDataOption},
+      .options = {kBudgetOption, kTargetOption, kOnOption, kSilenceOption, kThreadsOption, kNoCompileOption,
+                  kShapeOption, kDataOption},
       .run = Run};
 }
 

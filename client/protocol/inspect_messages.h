@@ -10,6 +10,7 @@
 namespace hone {
 
 struct StatusRequest {
+  bool for_others = false;  // not sent: honed says whether somebody asks who sees less (daemon/routes.h)
   HONE_FIELDS()
 };
 struct StatusReply {
@@ -69,6 +70,7 @@ struct StatsReply {
 // last.
 struct ListRequest {
   std::string class_prefix;  // of the class' name: "conv2d"; "": all
+  bool for_others = false;   // as in StatusRequest
   HONE_FIELDS(class_prefix)
 };
 struct RecordRow {
@@ -94,6 +96,7 @@ struct ListReply {
 // Everything known of one record. `fingerprint` may be any unambiguous prefix.
 struct ShowRequest {
   std::string fingerprint;
+  bool for_others = false;  // as in StatusRequest
   HONE_FIELDS(fingerprint)
 };
 struct Fact {

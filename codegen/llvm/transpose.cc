@@ -36,7 +36,7 @@ llvm::Value* Resize(llvm::IRBuilderBase& builder, llvm::Value* vector, int lanes
 // How one stage moves lanes. Lane bits are numbered from 0; `in_block` of them address an element of a 128-bit block.
 // The stage takes two vectors a and b that differ in one bit of their row, and gives two that differ in one bit of
 // their column.
-struct Stage {
+struct ShuffleStage {
   int width_bits;  // lane bits in all
   int in_block;
   int row_bit;  // which stage it is: row bit and vector-index bit
@@ -107,7 +107,7 @@ struct Network {
       if (!llvm::isa<llvm::PoisonValue>(vector)) vector = builder.CreateCall(keep, {vector});
   }
 
-  void Run(const Stage& stage) {
+  void Run(const ShuffleStage& stage) {
     std::vector<int> low = stage.Mask(false), high = stage.Mask(true);
     for (size_t i = 0; i < vectors.size(); ++i) {
       size_t j = i | (size_t{1} << stage.row_bit);
@@ -145,7 +145,7 @@ std::vector<llvm::Value*> EmitTranspose(llvm::IRBuilderBase& builder, std::span<
     network.vectors.push_back(i < rows.size() ? Resize(builder, rows[i], static_cast<int>(width))
                                               : llvm::PoisonValue::get(llvm::FixedVectorType::get(element, width)));
   }
-  for (int bit = 0; bit < stages_in_block; ++bit) network.Run(Stage{std::countr_zero(width), in_block, bit});
+  for (int bit = 0; bit < stages_in_block; ++bit) network.Run(ShuffleStage{std::countr_zero(width), in_block, bit});
   if (row_bits > 2) network.Barrier();
 
   std::vector<llvm::Value*> result(static_cast<size_t>(columns));
@@ -169,7 +169,7 @@ std::vector<llvm::Value*> EmitTranspose(llvm::IRBuilderBase& builder, std::span<
     for (llvm::Value* vector : network.vectors) {
       piece.vectors.push_back(Slice(builder, vector, static_cast<int>(begin), static_cast<int>(vector_count)));
     }
-    for (int bit = in_block; bit < row_bits; ++bit) piece.Run(Stage{row_bits, in_block, bit});
+    for (int bit = in_block; bit < row_bits; ++bit) piece.Run(ShuffleStage{row_bits, in_block, bit});
     for (unsigned i = 0; i < vector_count; ++i) {
       store(piece.vectors[i], 0, piece.column_of[i] + static_cast<int>(begin));
     }

@@ -60,13 +60,15 @@ Result<ListReply> NextOfList(Admin& admin, ListWalk& walk, const std::stop_token
   Result<void> read;
   const bool at_end = HONE_TRY(admin.cache.ForEachRecordAfter(walk.place, [&](const Record& record) {
     budget.AddRead(BytesOf(record));
-    if (record.label.starts_with(walk.request.class_prefix)) {
+    // A name that somebody gave to a kernel is not for others, who could find it letter by letter.
+    if (walk.request.for_others ? walk.request.class_prefix.empty()
+                                : record.label.starts_with(walk.request.class_prefix)) {
       Result<KernelUse> use = admin.cache.UseOf(record.key.fingerprint);
       if (!use) {
         read = use.error();
         return false;
       }
-      RecordRow row = RowOf(record, *use);
+      RecordRow row = walk.request.for_others ? RowForOthers(record) : RowOf(record, *use);
       row.kernel = ShownText(row.kernel);
       budget.AddRow(row.kernel.size() + row.class_name.size() + row.target.size());
       part.rows.push_back(std::move(row));
@@ -158,8 +160,12 @@ NextPart<VerifyReply> AnswerVerify(Admin& admin, const VerifyRequest& request) {
 Result<ShowReply> AnswerShow(Admin& admin, const ShowRequest& request) {
   Record record = HONE_TRY(admin.FindRecord(request.fingerprint));
   ShowReply reply;
-  reply.row = RowOf(record, HONE_TRY(admin.cache.UseOf(record.key.fingerprint)));
   reply.canonical = record.key.canonical;
+  if (request.for_others) {
+    reply.row = RowForOthers(record);
+    return reply;
+  }
+  reply.row = RowOf(record, HONE_TRY(admin.cache.UseOf(record.key.fingerprint)));
   reply.schedule = InWordsOfToday(record.schedule);
   reply.facts = FactsOf(record);
   reply.reasons = admin.ReasonsFor(record);

@@ -9,7 +9,7 @@
 
 namespace hone {
 
-Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest&) {
+Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest& request) {
   CacheStats cache = admin.cache.Stats();
   StatusReply reply;
   reply.version = HONE_VERSION;
@@ -27,7 +27,7 @@ Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest&) {
   reply.misses = admin.metrics.misses;
   reply.idle_state = "off";
   if (admin.idle_facts) std::tie(reply.idle_state, reply.tuning) = admin.idle_facts();
-  reply.tuning = ShownText(reply.tuning);
+  reply.tuning = request.for_others ? "" : ShownText(reply.tuning);
   reply.builders = static_cast<uint32_t>(admin.facts.builders);
   reply.connections = admin.metrics.connections;
   reply.queued = admin.metrics.builds_queued;

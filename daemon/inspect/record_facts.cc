@@ -139,6 +139,15 @@ RecordRow RowOf(const Record& record, const KernelUse& use) {
   return row;
 }
 
+RecordRow RowForOthers(const Record& record) {
+  RecordRow row;
+  row.fingerprint = record.key.fingerprint.Hex();
+  row.kernel = ShownText(record.key.canonical);
+  row.target = record.key.target;
+  row.origin = OriginName(record.origin);
+  return row;
+}
+
 std::string ShownText(std::string_view kernel) {
   std::string text = WithoutComments(kernel);
   if (text.size() <= kLongestShown) return text;

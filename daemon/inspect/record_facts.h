@@ -24,6 +24,8 @@ struct ArtifactState {
 std::vector<Fact> ReasonsOf(const Record& record, const ArtifactState& artifact);
 
 RecordRow RowOf(const Record& record, const KernelUse& use);
+// What users see whose honed it is not: the kernel in its canonical form, which names nobody, and where it is served.
+RecordRow RowForOthers(const Record& record);
 
 // A kernel's text where many are shown: without comments, its first 4 KiB, and an ellipsis if that is not all.
 std::string ShownText(std::string_view kernel);

@@ -161,6 +161,7 @@ HotCodePtr LookupPath::MakeCode(const ResolvedKernel& identity, const Record& re
   code->fingerprint = identity.key.fingerprint;
   code->class_fingerprint = identity.key.class_fingerprint;
   code->reply = ReplyFrom(record);
+  code->reply.class_name = identity.label;  // as this client calls it; the record says what the first one did
   code->reply.hit = true;
   code->reply.confidence = ConfidenceIn(record);
   code->reply.size = artifact.size();

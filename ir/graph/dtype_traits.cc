@@ -124,6 +124,8 @@ bool IsNarrowFloat(DType type) {
   return row.is_float && row.accumulator != type;
 }
 
+bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
+
 std::string ElementTypes(bool numbers) {
   std::string text, last;
   for (const DTypeTraits& row : kTable) {

@@ -41,6 +41,9 @@ const DTypeTraits& TraitsOf(DType type);
 // f16 and bf16: held in memory, computed with in a wider type, and rounded to by a conversion alone.
 bool IsNarrowFloat(DType type);
 
+// What quantised values are held in: i8 and u8.
+bool IsByte(DType type);
+
 // What tensors of kernels may be made of, for messages: "bool, i8, … or f64". `numbers`: without bool.
 std::string ElementTypes(bool numbers = false);
 

@@ -11,8 +11,6 @@
 namespace hone {
 namespace {
 
-bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
-
 class QuantizedFolder : public RewritePass {
  public:
   using RewritePass::RewritePass;

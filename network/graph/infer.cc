@@ -53,8 +53,6 @@ Result<int64_t> WindowExtent(int64_t size, int64_t window, int64_t stride, int64
   return (count - 1) * stride >= size + before ? count - 1 : count;
 }
 
-bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
-
 bool IsContraction(const Node& node) { return node.kind == NodeKind::kConv || node.kind == NodeKind::kMatMul; }
 
 DType SumType(const Node& node, Types inputs) {

@@ -19,8 +19,6 @@ ValueId Converted(const Graph& graph, ValueId value, DType to) {
   return cast != nullptr && cast->dtype == to ? cast->inputs[0] : value;
 }
 
-bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
-
 // Of the last two dimensions of what a node pads: where elements of the inner tensor are.
 Numbers IsInside(const Node& pad, const Shape& inner) {
   const size_t h = inner.size() - 2, w = inner.size() - 1;

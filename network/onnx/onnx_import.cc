@@ -23,7 +23,7 @@
 namespace hone {
 namespace {
 
-using TensorType = onnx::TensorProto::DataType;
+using OnnxElement = onnx::TensorProto::DataType;
 
 // protobuf counts bytes in an int.
 constexpr uint64_t kMostBytes = INT_MAX;

@@ -8,8 +8,6 @@
 
 namespace hone {
 
-bool IsByte(DType type) { return type == DType::kI8 || type == DType::kU8; }
-
 DType Wide(DType type) { return type == DType::kBool ? type : TraitsOf(type).accumulator; }
 
 std::string Literal(double value, DType dtype) {

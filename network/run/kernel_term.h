@@ -18,7 +18,6 @@ struct KernelTerm {
   std::optional<double> number = {};  // a literal, which takes the type of what it meets
 };
 
-bool IsByte(DType type);
 // What arithmetic on a type gives.
 DType Wide(DType type);
 

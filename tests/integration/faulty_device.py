@@ -1,7 +1,7 @@
 """A device on another machine that goes wrong: hone-runner --stdio, and in between somebody who changes what it says.
 
 Usage: faulty_device.py FAULT AFTER COMMAND…. The fault is done to the device's AFTER-th timing: times (absurd ones), garbage,
-hang, hang-up; to every check: wrong (of code that is right); to the first frame: version, banner; or none."""
+hang, hang-up; to every check: wrong (of code that is right), die (before it answers); to the first frame: version, banner; or none."""
 
 import os
 import struct
@@ -54,7 +54,7 @@ def main():
             os.write(1, b"\xee" * 64)
         if is_now and fault == "hang":
             time.sleep(1000)
-        if is_now and fault == "hang-up":
+        if is_now and fault == "hang-up" or kind == CHECKED and fault == "die":
             device.kill()
             sys.exit(3)
         os.write(1, HEADER.pack(magic, kind, fds, reserved, request, len(body)) + body)

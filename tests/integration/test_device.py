@@ -1,4 +1,5 @@
-"""hone tune --on COMMAND: code is built here, and checked and timed on a device. The device is this machine, as one with less."""
+"""--on COMMAND of hone tune and hone warm: code is built here, and checked and timed on a device. The device is this machine,
+as one with less."""
 
 import os
 import shutil
@@ -49,6 +50,26 @@ class Device(harness.HoneTest):
         self.assertEqual([row["kernel"] for row in ends], [KERNEL, OTHER])
         self.assertEqual((total["searched"], total["interrupted"]), (2, False))
         self.ship(row["target"])
+
+    def test_a_list_is_warmed_for_the_device_and_by_it(self):
+        self.start()
+        path = os.path.join(self.directory.path, "two.kernels")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"1 {OTHER}\n9 {KERNEL}\n")
+        *rows, total = self.hone_json("warm", path, "--threads", "1", "--on", DEVICE)
+        self.assertEqual((total["compiled"], total["failed"]), (2, 0), rows)
+        records = self.hone_json("ls")
+        self.assertEqual({record["target"].startswith("cpu avx2 cpu=x86-64-v3 ") for record in records}, {True}, records)
+        self.assertEqual({row["kernel"] for row in rows}, {record["kernel"] for record in records})
+        total = self.hone_json("warm", path, "--threads", "1", "--on", DEVICE)[-1]
+        self.assertEqual((total["hits"], total["compiled"]), (2, 0))
+        # The device is what checks: code that it calls wrong is not kept; one that is lost ends the command.
+        self.hone("rm", *(record["fingerprint"] for record in records))
+        total = self.hone_json("warm", path, "--threads", "1", "--on", self.faulty("wrong"), status=1)[-1]
+        self.assertEqual((total["compiled"], total["failed"]), (0, 2))
+        self.hone("warm", path, "--threads", "1", "--on", self.faulty("die"), status=1)
+        self.assertIn("has hung up; the command ended with exit status 3; 0 of 2 kernels are in the cache", self.last_error)
+        self.assert_served()
 
     def ship(self, target):
         folder = os.path.join(self.directory.path, "bundles.d")

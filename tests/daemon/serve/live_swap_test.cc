@@ -43,15 +43,21 @@ class LiveSwapTest : public ::testing::Test {
 
   std::string socket() const { return directory_ / "sock"; }
 
-  std::unique_ptr<Client> Connect() {
+  // Who looks for better versions often, and soon again where honed was busy.
+  ClientOptions Impatient() const {
     ClientOptions options;
     options.socket = socket();
-    options.disk_cache = directory_ / "client";
-    options.threads.threads = 2;
     options.updates.settle = milliseconds(1);
     options.updates.first_pause = milliseconds(5);
     options.updates.longest_pause = milliseconds(50);
     options.updates.report_every = milliseconds(20);
+    return options;
+  }
+
+  std::unique_ptr<Client> Connect() {
+    ClientOptions options = Impatient();
+    options.disk_cache = directory_ / "client";
+    options.threads.threads = 2;
     return *Client::Create(options);
   }
 
@@ -284,10 +290,8 @@ TEST_F(LiveSwapTest, CallsAreReported) {
 TEST_F(LiveSwapTest, ACallThatNeverReturnsKeepsVersionsFromPilingUp) {
   static std::atomic<bool> inside{false}, go_on{false};
   inside = go_on = false;
-  ClientOptions options;
-  options.socket = socket();
+  ClientOptions options = Impatient();
   options.use_disk_cache = false;
-  options.updates.settle = milliseconds(1);
   options.application.count = 1;
   options.application.parallel_for = [](void*, int64_t n, int64_t, ThreadPool::Body body, void* ctx) {
     if (!inside.exchange(true)) go_on.wait(false);
