@@ -67,6 +67,8 @@ class Device(harness.HoneTest):
         self.hone("rm", *(record["fingerprint"] for record in records))
         total = self.hone_json("warm", path, "--threads", "1", "--on", self.faulty("wrong"), status=1)[-1]
         self.assertEqual((total["compiled"], total["failed"]), (0, 2))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("1 softmax(M=16,N=34)\n9 softmax(M=16,N=35)\n")
         self.hone("warm", path, "--threads", "1", "--on", self.faulty("die"), status=1)
         self.assertIn("has hung up; the command ended with exit status 3; 0 of 2 kernels are in the cache", self.last_error)
         self.assert_served()
