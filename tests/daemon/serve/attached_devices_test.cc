@@ -117,12 +117,12 @@ TEST(AttachedDevices, OnlyItsOwnUserAndRootMayNameOneAndOnlyTheDaemonsOwnMayLend
   Result<DeviceReply> stranger = AskFor(server, lent.name, other);
   ASSERT_FALSE(stranger);
   EXPECT_EQ(stranger.error().kind, ErrorKind::kNotFound);
-  TuneRequest tune;
-  tune.kernel = "add(M=1,N=2)";
-  tune.target = lent.name;
-  Result<TuneReply> tuned = server.Connect({other, getpid()}).Call(tune, Soon());
-  ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().Text(), HasSubstr("no device \"on:1\" is attached"));
+  GetRequest get;
+  get.kernel = "add(M=1,N=2)";
+  get.target = lent.name;
+  Result<GetReply> served = server.Connect({other, getpid()}).Call(get, Soon());
+  ASSERT_FALSE(served);
+  EXPECT_THAT(served.error().Text(), HasSubstr("no device \"on:1\" is attached"));
   Result<AttachReply> lends = server.Connect({other, getpid()}).Call(AttachRequest{}, Soon());
   ASSERT_FALSE(lends);
   EXPECT_THAT(lends.error().Text(), HasSubstr("root may lend it devices"));
