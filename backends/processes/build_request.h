@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct BuildRequest {
   std::string kernel;    // anything ParseKernel reads
   std::string schedule;  // ir/schedule/schedule.h's text form; "" asks for the default schedule
   Target target;
+  // For whom, a uid: what one user's text has made of a builder builds for no other. Not sent. Nullopt: for nobody's
+  // sake, as in a search, which compares all that it keeps.
+  std::optional<uint32_t> user = {};
 };
 
 // Microseconds spent in each step, for the table of where a miss' time goes.

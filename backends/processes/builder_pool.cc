@@ -68,7 +68,7 @@ Result<ChildFrame> BuilderPool::Impl::Ask(ChildMessage question, ChildMessage an
 Result<ChildFrame> BuilderPool::Impl::AskOne(ChildMessage question, ChildMessage answer, const BuildRequest& request,
                                              MonotonicTime deadline, const std::stop_token& stop,
                                              MonotonicTime& killed_at) {
-  ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline, stop, killed_at));
+  ChildPool::Lease lease = HONE_TRY(children->Acquire(deadline, stop, killed_at, request.user));
   lease.StartRequest(options.cpu_seconds);
   MonotonicTime limit = std::min(deadline, std::chrono::steady_clock::now() + options.deadline);
   Result<ChildFrame> frame = lease.Call(question, EncodeBuildRequest(request), {}, limit, stop);

@@ -53,7 +53,13 @@ struct ChildPool::Child {
   MonotonicTime not_before{};
   // Guarded by the pool's mutex.
   bool leased = false;
-  bool has_reported = false;  // what holds it
+  bool has_reported = false;     // what holds it
+  std::optional<uint32_t> user;  // for whom the process has worked
+  // The fewer, the rather it is taken: its own user's, one that has worked for nobody, one to be replaced.
+  int Strangeness(std::optional<uint32_t> wanted) const {
+    if (!wanted || user == wanted) return 0;
+    return user ? 2 : 1;
+  }
   // Its process group and its channel, for Pause and Shutdown while the leaseholder has the rest; 0 and -1 once it may
   // have been reaped and closed, and the numbers be others'.
   pid_t group = 0;
@@ -118,21 +124,23 @@ Result<void> ChildPool::StartChild(Child& child) {
   child.group = child.process->pid();
   child.channel_fd = child.channel.fd();
   child.has_reported = false;
+  child.user.reset();
   if (paused_) SignalGroup(child, SIGSTOP);
   if (shut_down_) Cut(child);
   return {};
 }
 
 Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::stop_token& stop,
-                                            MonotonicTime born_after) {
+                                            MonotonicTime born_after, std::optional<uint32_t> user) {
   Child* found = nullptr;
   {
     MutexLock lock(mutex_);
     while (true) {
       if (shut_down_) return Error{ErrorKind::kUnavailable, fmt::format("the {}s are shut down", options_.name), ""};
       if (stop.stop_requested()) return GivenUp();
+      const auto order = [&](const Child& child) { return std::pair(child.not_before, child.Strangeness(user)); };
       for (const auto& child : children_)
-        if (!child->leased && (found == nullptr || child->not_before < found->not_before)) found = child.get();
+        if (!child->leased && (found == nullptr || order(*child) < order(*found))) found = child.get();
       if (found != nullptr) break;
       auto left = deadline - std::chrono::steady_clock::now();
       if (left <= left.zero())
@@ -153,8 +161,20 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
     LogWarn("child_died", {{"name", options_.name}, {"how", found->process->Wait({})->Text()}, {"idle", true}});
     found->process.reset();
   }
-  if (found->process && found->born < born_after) lease.Bury();
-  if (found->process) return lease;
+  bool is_anothers = false;
+  {
+    MutexLock lock(mutex_);
+    is_anothers = found->Strangeness(user) > 1;
+  }
+  if (found->process && (found->born < born_after || is_anothers)) lease.Bury();
+  const auto is_for = [&](Child& child) {
+    MutexLock lock(mutex_);
+    if (user) child.user = user;
+  };
+  if (found->process) {
+    is_for(*found);
+    return lease;
+  }
 
   MonotonicTime now = std::chrono::steady_clock::now();
   if (found->not_before > now) {
@@ -172,6 +192,7 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
     error.kind = ErrorKind::kUnavailable;
     return error;
   }
+  is_for(*found);
   MutexLock lock(mutex_);
   ++restarts_;
   return lease;

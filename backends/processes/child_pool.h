@@ -82,8 +82,10 @@ class ChildPool {
   // Waits for a free child. kBusy at the deadline; kUnavailable after Shutdown, when children cannot be started, or
   // when `stop` is requested. A child that was started before `born_after` is replaced first. That is for who lost
   // one that somebody else killed, at that moment: whoever did it may have killed idle ones as well, and a process that
-  // was killed looks alive until it has been given a processor to end on.
-  Result<Lease> Acquire(MonotonicTime deadline, const std::stop_token& stop = {}, MonotonicTime born_after = {});
+  // was killed looks alive until it has been given a processor to end on. One that has worked for a user is replaced
+  // before it works for another.
+  Result<Lease> Acquire(MonotonicTime deadline, const std::stop_token& stop = {}, MonotonicTime born_after = {},
+                        std::optional<uint32_t> user = {});
 
   // Stops all children and what they started where they are, and those that are started meanwhile, until Resume. Calls
   // under way wait; the pause is not counted against what a child has until its deadline.

@@ -121,7 +121,7 @@ bool Compilations::Push(const std::string& key, Compilation& compilation) {
   job.bytes = compilation.found->identity.key.canonical.size() + compilation.found->identity.request.size();
   job.slice = compilation.slice;
   job.is_long = compilation.displaced > 0;
-  job.run = [this, self = self_, key, found = compilation.found, limits = limits_.path, until,
+  job.run = [this, self = self_, key, found = compilation.found, limits = limits_.path, until, user = job.client.uid,
              queued = Stopwatch()](const std::stop_token& stop) {
     CountQueued();
     ++metrics_.builds_running;
@@ -130,7 +130,7 @@ bool Compilations::Push(const std::string& key, Compilation& compilation) {
     try {
       LookUpResult mine = *found;
       mine.steps.push_back({"queue", queued.Microseconds()});
-      compiled = std::make_shared<Result<Compiled>>(Compile(std::move(mine), limits, until, stop));
+      compiled = std::make_shared<Result<Compiled>>(Compile(std::move(mine), limits, until, user, stop));
     } catch (const std::bad_alloc&) { compiled = std::make_shared<Result<Compiled>>(OutOfMemory()); }
     const double ms = stopwatch.Microseconds() / 1000;
     --metrics_.builds_running;
@@ -154,12 +154,13 @@ bool Compilations::Push(const std::string& key, Compilation& compilation) {
 
 // In a thread of the queue.
 Result<Compiled> Compilations::Compile(LookUpResult found, const PathLimits& limits, WaitClock::time_point until,
-                                       const std::stop_token& stop) {
+                                       uid_t user, const std::stop_token& stop) {
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - WaitClock::now());
   CompileRequest options;
   options.limits = limits;
   options.budget = std::clamp(left, std::chrono::microseconds(0), kMostMeasuring);
   options.stop = stop;
+  options.user = user;
   return path_.Compile(found, options);
 }
 

@@ -87,7 +87,7 @@ class Compilations {
   };
 
   bool Push(const std::string& key, Compilation& compilation);
-  Result<Compiled> Compile(LookUpResult found, const PathLimits& limits, WaitClock::time_point until,
+  Result<Compiled> Compile(LookUpResult found, const PathLimits& limits, WaitClock::time_point until, uid_t user,
                            const std::stop_token& stop);
   void OnCompiled(const std::string& key, Result<Compiled> compiled, bool was_stopped);
   void OnDropped(const std::string& key);

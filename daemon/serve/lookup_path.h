@@ -3,6 +3,8 @@
 // here (daemon/edge/edge_path.h).
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -71,8 +73,9 @@ struct CompileRequest {
   // What somebody would wait for better code: where there is time for it, transferred schedules are measured and the
   // fastest is taken.
   std::chrono::microseconds budget{0};
-  std::stop_token stop = {};     // ends it at once
-  WorkerPools* pools = nullptr;  // that does it; nullptr: the one that serves, or the attached device's
+  std::stop_token stop = {};       // ends it at once
+  WorkerPools* pools = nullptr;    // that does it; nullptr: the one that serves, or the attached device's
+  std::optional<uid_t> user = {};  // who asked for it first: BuildRequest::user
 };
 
 // Thread-safe.

@@ -122,7 +122,7 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
     steps.Done("runner", metrics_.reference);
   }
 
-  BuildRequest request{identity.key.canonical, schedule, identity.target};
+  BuildRequest request{identity.key.canonical, schedule, identity.target, options.user};
   BuiltArtifact built = HONE_TRY(pools.Build(request, steady_clock::now() + options.limits.build, options.stop));
   steps.Add("schedule", built.times.schedule);
   steps.Add("lower", built.times.lower);

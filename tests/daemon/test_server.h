@@ -75,6 +75,7 @@ class FakeWorkerPools : public WorkerPools {
       while (IsHeld(request.kernel) && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::hours(1), stop);
       if (stop.stop_requested()) return Error{ErrorKind::kUnavailable, "given up", ""};
       last_schedule = request.schedule;
+      last_user = request.user;
     }
     if (fail_schedule == request.schedule && !fail_schedule.empty()) {
       return Error{ErrorKind::kInvalid, "this schedule is scripted to fail", "build"};
@@ -131,6 +132,7 @@ class FakeWorkerPools : public WorkerPools {
   std::optional<Error> check_failure;
   std::string fail_schedule;
   std::string last_schedule;
+  std::optional<uint32_t> last_user;                                           // as last_schedule
   std::function<std::vector<std::byte>(const std::string& kernel)> make_code;  // instead of a few lines that do nothing
 
  private:

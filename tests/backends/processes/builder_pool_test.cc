@@ -58,6 +58,31 @@ TEST_F(FakeBuilder, GarbageIsRefused) {
   ExpectFailure("bad-body", ErrorKind::kBuildFailed, "the builder's answer", false);
 }
 
+TEST_F(FakeBuilder, BuildsForOneUserAlone) {
+  auto build_for = [&](std::optional<uint32_t> user) {
+    return pool_->Build({"good", Good(), Target{}, user}, In(seconds(20))).has_value();
+  };
+  EXPECT_TRUE(build_for(1000));  // by one that has built for nobody
+  EXPECT_TRUE(build_for(1000));
+  EXPECT_TRUE(build_for({}));
+  EXPECT_EQ(pool_->Stats().restarts, 0u);
+  EXPECT_TRUE(build_for(1001));
+  EXPECT_EQ(pool_->Stats().restarts, 1u);
+  EXPECT_TRUE(build_for(1001));
+  EXPECT_EQ(pool_->Stats().restarts, 1u);
+  EXPECT_TRUE(build_for(1000));
+  EXPECT_EQ(pool_->Stats().restarts, 2u);
+}
+
+TEST_F(FakeBuilder, OfSeveralTheOneOfTheUserIsTaken) {
+  BuilderPoolOptions options = FakeOptions();
+  options.builders = 2;
+  pool_ = StartPool(options);
+  for (uint32_t user : {1000, 1001, 1000, 1001, 1001, 1000})
+    EXPECT_TRUE(pool_->Build({"good", Good(), Target{}, user}, In(seconds(20)))) << user;
+  EXPECT_EQ(pool_->Stats().restarts, 0u);
+}
+
 // The open descriptors of this process.
 size_t Descriptors() { return ListDirectory("/proc/self/fd").value_or(std::vector<std::string>()).size(); }
 

@@ -34,6 +34,17 @@ TEST(Serving, AMissIsBuiltCheckedAndServedThenAHit) {
   EXPECT_EQ(server.metrics.misses, 1u);
 }
 
+TEST(Serving, CompilesForWhoAsked) {
+  TestServer server;
+  for (uid_t uid : {geteuid(), geteuid() + 7}) {
+    Channel channel = server.Connect({uid, getpid()});
+    GetRequest get;
+    get.kernel = "add(M=1,N=" + std::to_string(uid + 1) + ")";
+    ASSERT_TRUE(channel.Call(get, Soon()));
+    EXPECT_EQ(server.pools.last_user, uid);
+  }
+}
+
 TEST(Serving, ACompilationThatIsGivenUpEndsAtOnceAndLeavesNothing) {
   TestServer server;
   server.pools.Hold();
