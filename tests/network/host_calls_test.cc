@@ -132,6 +132,54 @@ TEST(HostCalls, ResizingOfFloatsIsGathersButForWideFilters) {
   EXPECT_EQ(resized("linear", 1, 0.25F), 1U);
 }
 
+TEST(HostCalls, IndicesInTheFileNeedNoHost) {
+  auto gathered = [](const std::vector<int64_t>& indices) {
+    ModelFileBuilder builder;
+    builder.Input("x", {4, 6}).Wholes("at", indices).Node("Relu", {"x"}, {"r"});
+    builder.Node("Gather", {"r", "at"}, {"g"}, {{"axis", 1}}).Node("Neg", {"g"}, {"y"}).Output("y");
+    return Imported(builder);
+  };
+  Network windows = gathered({0, 1, 2, 2, 3, -2});
+  const CallPlan plan = Lower(windows.graph);
+  for (const KernelCall& call : plan.calls) EXPECT_FALSE(call.is_host()) << call.label << ": " << call.why_host;
+  EXPECT_THAT(plan.calls.back().kernel, HasSubstr("i32"));
+  Result<std::vector<Numbers>> outputs = EvaluateNetwork(
+      windows.graph, {Reals({4, 6}, {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  outputs->front().real.resize(6);
+  EXPECT_THAT(outputs->front().real, ElementsAre(0, -1, -2, -2, -3, -4));
+  // Even steps are a slice, and all of it nothing.
+  Network even = gathered({1, 3, 5}), all = gathered({0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(Lower(even.graph).calls.back().label, HasSubstr("slice"));
+  EXPECT_EQ(Lower(all.graph).calls.size(), 1U);
+}
+
+TEST(HostCalls, NoKernelReadsVeryManyParts) {
+  for (int64_t axis : {0, 1}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {2, 3});
+    std::vector<std::string> parts;
+    for (int i = 0; i < 60; ++i) {
+      parts.push_back("p" + std::to_string(i));
+      builder.Scalar("c" + std::to_string(i), static_cast<float>(i))
+          .Node("Add", {"x", "c" + std::to_string(i)}, {parts.back()});
+    }
+    // Part of two concatenations: it cannot lie in both.
+    builder.Node("Concat", parts, {"y"}, {{"axis", axis}}).Node("Concat", parts, {"z"}, {{"axis", axis}});
+    builder.Output("y").Output("z");
+    EXPECT_EQ(HostCallsOf(builder), 0U) << "axis " << axis;
+  }
+}
+
+TEST(HostCalls, WhatKernelsCannotHoldIsSaidInWords) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2, 3}, 7).Node("Add", {"x", "x"}, {"y"}).Output("y", {2, 3}, 7);
+  Network network = Imported(builder);
+  const CallPlan plan = Lower(network.graph);
+  ASSERT_EQ(plan.calls.size(), 1U);
+  EXPECT_EQ(plan.calls[0].why_host, "kernels have no tensors of i64");
+}
+
 TEST(HostCalls, AResidualSumOfOneRowLeavesTheWeightPacked) {
   ModelFileBuilder builder;
   builder.Input("x", {1, 8}).Input("z", {1, 6}).Random("w", {8, 6}).Node("MatMul", {"x", "w"}, {"p"});
