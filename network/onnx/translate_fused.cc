@@ -83,6 +83,23 @@ Result<Outputs> EmbedLayerNorm(OperatorCall& call) {
   return outputs;
 }
 
+// The same with tables, gamma and beta of bytes, whose scales and zero points follow.
+Result<Outputs> QuantizedEmbedLayerNorm(OperatorCall& call) {
+  constexpr size_t kFirst = 2, kTables = 5, kMask = 7, kScales = 8, kZeros = 13;
+  std::vector<ValueId> inputs = {call.In(0), call.Has(1) ? call.In(1) : ValueId()};
+  for (size_t i = 0; i < kTables; ++i) {
+    if (!call.Has(kFirst + i) || !call.Has(kScales + i) || !call.Has(kZeros + i)) {
+      inputs.emplace_back();
+      continue;
+    }
+    inputs.push_back(
+        HONE_TRY(Apply(call, "DequantizeLinear", {call.In(kFirst + i), call.In(kScales + i), call.In(kZeros + i)})));
+  }
+  inputs.push_back(call.Has(kMask) ? call.In(kMask) : ValueId());
+  OperatorCall plain(call.build.graph(), call.node(), std::move(inputs), call.opset());
+  return EmbedLayerNorm(plain);
+}
+
 // ---- Products with what surrounds them
 
 // alpha · a · b, either transposed in its last two dimensions, or with the first of them behind the others.
@@ -186,40 +203,45 @@ int64_t Unpacked(const std::vector<int64_t>& bytes, size_t first_byte, int64_t i
   return bytes[first_byte + at] >> (i * bits % 8) & ((int64_t{1} << bits) - 1);
 }
 
-// x; w in bytes, scales, zero points (in bytes or as floats; the middle if there are none), a group a column, a bias.
+// x; w in bytes, scales, zero points (in bytes or as floats; the middle if there are none), the block whose scale and
+// zero point are each column's (its own if there are none), a bias.
 Result<Outputs> MatMulNBits(OperatorCall& call) {
   Builder& build = call.build;
   const FewBits of{call.Whole("N", 0), call.Whole("K", 0), call.Whole("block_size", 0), call.Whole("bits", 4)};
   if (of.rows < 1 || of.columns < 1 || of.block < 1 || (of.bits != 2 && of.bits != 4 && of.bits != 8))
     return build.Invalid("N, K, block_size and bits are not those of a matrix");
-  if (call.Has(4)) return build.Unsupported("columns in an order of their own (g_idx)");
   const int64_t bytes = (of.block * of.bits + 7) / 8, zero_bytes = (of.blocks() * of.bits + 7) / 8;
   const bool has_zeros = call.Has(3), has_real_zeros = has_zeros && IsFloat(build.dtype(call.In(3)));
   if (CountOf(call.shape(1)) != of.rows * of.blocks() * bytes || CountOf(call.shape(2)) != of.rows * of.blocks() ||
       (has_zeros && CountOf(call.shape(3)) != of.rows * (has_real_zeros ? of.blocks() : zero_bytes)))
     return build.Invalid("its weights, scales and zero points do not fit N, K and block_size");
+  const bool has_order = call.Has(4);
+  if (has_order && (IsFloat(build.dtype(call.In(4))) || CountOf(call.shape(4)) < of.columns))
+    return build.Invalid(fmt::format("g_idx of {} for {} columns", ShapeText(call.shape(4)), of.columns));
   const DType dtype = build.dtype(call.In(0));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
-    for (int64_t n = 0; n < of.rows; ++n) {
-      for (int64_t b = 0; b < of.blocks(); ++b) {
+    for (int64_t k = 0; k < of.columns; ++k) {
+      const int64_t own = k / of.block;
+      const int64_t b = has_order ? in.back()->whole[static_cast<size_t>(k)] : own;
+      if (b < 0 || b >= of.blocks())
+        return Error{ErrorKind::kInvalid, fmt::format("g_idx {} of {} blocks", b, of.blocks()), ""};
+      for (int64_t n = 0; n < of.rows; ++n) {
         const auto number = static_cast<size_t>(n * of.blocks() + b);
         auto zero = static_cast<double>(int64_t{1} << (of.bits - 1));
         if (has_real_zeros) zero = in[2]->real[number];
         if (has_zeros && !has_real_zeros)
           zero = static_cast<double>(Unpacked(in[2]->whole, static_cast<size_t>(n * zero_bytes), b, of.bits));
-        const int64_t count = std::min(of.block, of.columns - b * of.block);
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t q = Unpacked(in[0]->whole, number * static_cast<size_t>(bytes), i, of.bits);
-          out.real[static_cast<size_t>(n * of.columns + b * of.block + i)] =
-              (static_cast<double>(q) - zero) * in[1]->real[number];
-        }
+        const int64_t q =
+            Unpacked(in[0]->whole, static_cast<size_t>((n * of.blocks() + own) * bytes), k % of.block, of.bits);
+        out.real[static_cast<size_t>(n * of.columns + k)] = (static_cast<double>(q) - zero) * in[1]->real[number];
       }
     }
     return std::vector{std::move(out)};
   };
   std::vector<ValueId> inputs = {call.In(1), call.In(2)};
   if (has_zeros) inputs.push_back(call.In(3));
+  if (has_order) inputs.push_back(call.In(4));
   const ValueId w =
       HONE_TRY(build.Host({"MatMulNBits' weights", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
   const Shape x = call.shape(0);
@@ -230,6 +252,50 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
   Shape shape = x;
   shape.back() = of.rows;
   return Outputs{HONE_TRY(build.Reshape(y, shape))};
+}
+
+// A table in bytes as above, in blocks along its rows; which of its rows; scales, zero points.
+Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
+  Builder& build = call.build;
+  const int64_t bits = call.Whole("bits", 4), block = call.Whole("block_size", 128);
+  if (build.dtype(call.In(0)) != DType::kU8 || call.rank(0) != 2 || call.rank(2) != 2)
+    return build.Unsupported("it wants a matrix of bytes");
+  if (HONE_TRY(call.Axis(call.Whole("gather_axis", 0), 2)) != 0 ||
+      HONE_TRY(call.Axis(call.Whole("quantize_axis", 1), 2)) != 1)
+    return build.Unsupported("blocks along columns");
+  if (block < 1 || (bits != 2 && bits != 4 && bits != 8)) return build.Invalid("block_size and bits fit no table");
+  const FewBits of{call.shape(0)[0], call.shape(0)[1] * 8 / bits, block, bits};
+  const int64_t zero_bytes = (of.blocks() * bits + 7) / 8;
+  if (call.shape(2) != Shape{of.rows, of.blocks()} || (call.Has(3) && CountOf(call.shape(3)) != of.rows * zero_bytes))
+    return build.Invalid("its scales and zero points do not fit its table");
+  const DType dtype = build.dtype(call.In(2));
+  const int64_t row_bytes = call.shape(0)[1];
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
+    for (int64_t n = 0; n < of.rows; ++n) {
+      for (int64_t k = 0; k < of.columns; ++k) {
+        const int64_t b = k / of.block, q = Unpacked(in[0]->whole, static_cast<size_t>(n * row_bytes), k, of.bits);
+        const int64_t zero = in.size() > 2 ? Unpacked(in[2]->whole, static_cast<size_t>(n * zero_bytes), b, of.bits)
+                                           : int64_t{1} << (of.bits - 1);
+        out.real[static_cast<size_t>(n * of.columns + k)] =
+            static_cast<double>(q - zero) * in[1]->real[static_cast<size_t>(n * of.blocks() + b)];
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {call.In(0), call.In(2)};
+  if (call.Has(3)) inputs.push_back(call.In(3));
+  const ValueId table =
+      HONE_TRY(build.Host({"GatherBlockQuantized's table", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
+  return Outputs{HONE_TRY(Apply(call, "Gather", {table, call.In(1)}))};
+}
+
+// ---- Of the same name and meaning as ONNX's today, from exporters that were before it
+
+Result<Outputs> AsOfOnnx(OperatorCall& call) {
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < call.input_count(); ++i) inputs.push_back(call.Has(i) ? call.In(i) : ValueId());
+  return Outputs{HONE_TRY(Apply(call, call.node().op, std::move(inputs)))};
 }
 
 // ---- Channels in groups
@@ -270,10 +336,15 @@ std::vector<Operator> FusedOperators() {
           {"com.microsoft.SkipSimplifiedLayerNormalization", 3, SkipLayerNorm},
           {"SkipSimplifiedLayerNormalization", 3, SkipLayerNorm},
           {"com.microsoft.EmbedLayerNormalization", 1, EmbedLayerNorm},
+          {"com.microsoft.QEmbedLayerNormalization", 1, QuantizedEmbedLayerNorm},
           {"com.microsoft.FusedMatMul", 2, FusedMatMul},
+          {"com.microsoft.TransposeMatMul", 2, FusedMatMul},
           {"com.microsoft.FusedConv", 2, FusedConv},
           {"com.microsoft.FusedGemm", 2, FusedGemm},
           {"com.microsoft.MatMulNBits", 3, MatMulNBits},
+          {"com.microsoft.GatherBlockQuantized", 3, GatherBlockQuantized},
+          {"com.microsoft.Trilu", 1, AsOfOnnx},
+          {"com.microsoft.GridSample", 2, AsOfOnnx},
           {"com.microsoft.GroupNorm", 3, GroupNorm}};
 }
 
