@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "network/graph/walk.h"
+#include "network/onnx/translate.h"
 
 namespace hone {
 namespace {
@@ -173,6 +174,22 @@ bool IsLoop(const OnnxNode& node) { return node.domain.empty() && (node.op == "L
 const OnnxAttribute* FindAttribute(const OnnxNode& node, std::string_view name) {
   for (const OnnxAttribute& attribute : node.attributes)
     if (attribute.name == name) return &attribute;
+  return nullptr;
+}
+
+const OnnxNode* FindUnknown(const OnnxNode& node) {
+  if (!IsLoop(node)) return nullptr;
+  std::vector<const OnnxNode*> open = {&node};
+  while (!open.empty()) {
+    const OnnxNode& at = *open.back();
+    open.pop_back();
+    const bool is_control = IsLoop(at) || OperatorName(at) == "If";
+    if (!is_control && FindOperator(OperatorName(at)) == nullptr && FindDataShaped(OperatorName(at)) == nullptr)
+      return &at;
+    for (const OnnxAttribute& attribute : at.attributes)
+      if (attribute.body != nullptr)
+        for (const OnnxNode& inner : attribute.body->nodes) open.push_back(&inner);
+  }
   return nullptr;
 }
 
