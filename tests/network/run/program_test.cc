@@ -296,5 +296,26 @@ TEST(Program, OfALoopThatValuesEndTheListIsNotKnown) {
   }
 }
 
+TEST(Program, WhereTheTimeGoesIsCountedOnDemand) {
+  ProgramContext context;
+  context.path = "program.onnx";
+  context.is_plain = true;
+  const std::shared_ptr<WorkShares> shares = context.shares;
+  Program program(Model({Value("x")}, {Node("Relu", {"x"}, {"r"}), Node("NonZero", {"r"}, {"y"})}, {"y"}),
+                  std::make_shared<const ProgramContext>(context));
+  const HostTensor x = Reals({3}, {1, 0, 2});
+  ASSERT_TRUE(program.Run({ViewOf(x)}));
+  EXPECT_THAT(shares->Sorted(), IsEmpty());
+  shares->is_on = true;
+  ASSERT_TRUE(program.Run({ViewOf(x)}));
+  std::vector<std::string> labels;
+  for (const WorkShare& share : shares->Sorted()) {
+    labels.push_back(share.label);
+    EXPECT_NE(share.why_host, "");
+  }
+  EXPECT_THAT(labels, testing::Contains("NonZero"));
+  EXPECT_GT(shares->total_us(), 0);
+}
+
 }  // namespace
 }  // namespace hone
