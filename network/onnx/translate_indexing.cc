@@ -225,6 +225,51 @@ Result<std::vector<int64_t>> PointedAt(const Numbers& indices, const Shape& x, s
   return offsets;
 }
 
+// The shape with its first `depth` dimensions as one.
+Shape AsRows(const Shape& x, size_t depth) {
+  Shape rows = {CountOf(Shape(x.begin(), x.begin() + static_cast<int64_t>(depth)))};
+  rows.insert(rows.end(), x.begin() + static_cast<int64_t>(depth), x.end());
+  return rows;
+}
+
+// Where the file says which rows are new, they are gathered from both: of several for one place, the last one.
+Result<Outputs> ScatterKnownRows(OperatorCall& call, const Numbers& indices) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const auto depth = static_cast<size_t>(indices.shape.back());
+  const Shape rows = AsRows(x, depth);
+  const int64_t block = CountOf(x) / rows[0];
+  std::vector<int64_t> from(static_cast<size_t>(rows[0]));
+  std::iota(from.begin(), from.end(), 0);
+  const std::vector<int64_t> places = HONE_TRY(PointedAt(indices, x, 0));
+  for (size_t i = 0; i < places.size(); ++i)
+    from[static_cast<size_t>(places[i] / block)] = rows[0] + static_cast<int64_t>(i);
+  Shape updates = rows;
+  updates[0] = static_cast<int64_t>(places.size());
+  ValueId y = HONE_TRY(build.Concat(
+      {HONE_TRY(build.Reshape(call.In(0), rows)), HONE_TRY(build.Reshape(call.In(2), std::move(updates)))}, 0));
+  y = HONE_TRY(build.Gather(y, build.Constant(WholeNumbers(from, {rows[0]})), 0));
+  return Outputs{HONE_TRY(build.Reshape(y, x))};
+}
+
+// The same of what is read.
+Result<Outputs> GatherKnownRows(OperatorCall& call, const Numbers& indices, size_t batch, Shape shape) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const size_t depth = batch + static_cast<size_t>(indices.shape.back());
+  const Shape rows = AsRows(x, depth);
+  const int64_t block = CountOf(x) / rows[0],
+                batches = CountOf(Shape(x.begin(), x.begin() + static_cast<int64_t>(batch)));
+  std::vector<int64_t> from = HONE_TRY(PointedAt(indices, x, batch));
+  const size_t in_batch = from.size() / static_cast<size_t>(batches);
+  for (size_t i = 0; i < from.size(); ++i)
+    from[i] = from[i] / block + static_cast<int64_t>(i / in_batch) * (rows[0] / batches);
+  const auto count = static_cast<int64_t>(from.size());
+  ValueId y = HONE_TRY(build.Reshape(call.In(0), rows));
+  y = HONE_TRY(build.Gather(y, build.Constant(WholeNumbers(std::move(from), {count})), 0));
+  return Outputs{HONE_TRY(build.Reshape(y, std::move(shape)))};
+}
+
 Result<Outputs> ScatterND(OperatorCall& call) {
   const Shape x = call.shape(0), indices = call.shape(1);
   const std::string reduction = HONE_TRY(ReductionOf(call));
@@ -234,6 +279,9 @@ Result<Outputs> ScatterND(OperatorCall& call) {
   wanted.insert(wanted.end(), x.begin() + indices.back(), x.end());
   if (call.shape(2) != wanted)
     return call.build.Invalid(fmt::format("updates of {}, wanted {}", ShapeText(call.shape(2)), ShapeText(wanted)));
+  const Numbers* known = call.build.graph().TryElements(call.In(1));
+  if (known != nullptr && reduction == "none" && CountOf(x) > 0 && CountOf(wanted) > 0)
+    return ScatterKnownRows(call, *known);
   const int64_t block = CountOf(Shape(x.begin() + indices.back(), x.end()));
   const DType dtype = call.build.dtype(call.In(0));
   auto compute = [=](Arguments in) -> Computed {
@@ -259,6 +307,9 @@ Result<Outputs> GatherND(OperatorCall& call) {
   const auto rest = first + static_cast<size_t>(indices.back());
   Shape shape(indices.begin(), indices.end() - 1);
   shape.insert(shape.end(), x.begin() + static_cast<int64_t>(rest), x.end());
+  const Numbers* known = call.build.graph().TryElements(call.In(1));
+  if (known != nullptr && CountOf(x) > 0 && CountOf(shape) > 0)
+    return GatherKnownRows(call, *known, first, std::move(shape));
   const int64_t block = CountOf(Shape(x.begin() + static_cast<int64_t>(rest), x.end()));
   const int64_t batches = CountOf(Shape(x.begin(), x.begin() + batch));
   const DType dtype = call.build.dtype(call.In(0));

@@ -154,6 +154,30 @@ TEST(HostCalls, IndicesInTheFileNeedNoHost) {
   EXPECT_EQ(Lower(all.graph).calls.size(), 1U);
 }
 
+TEST(HostCalls, RowsThatTheFileNamesNeedNoHost) {
+  auto raw = [](const std::vector<int64_t>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
+  };
+  ModelFileBuilder scatter;
+  scatter.Input("x", {2, 2}).Input("u", {3}).Raw("at", {3, 2}, 7, raw({0, 1, -1, 0, 0, 1}));
+  scatter.Node("ScatterND", {"x", "at", "u"}, {"y"}).Output("y");
+  EXPECT_EQ(HostCallsOf(scatter), 0U);
+  Network network = Imported(scatter);
+  Result<std::vector<Numbers>> outputs =
+      EvaluateNetwork(network.graph, {Reals({2, 2}, {1, 2, 3, 4}), Reals({3}, {7, 8, 9})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].real, ElementsAre(1, 9, 8, 4));  // the last one counts
+  ModelFileBuilder gather;
+  gather.Input("x", {2, 3, 2}).Raw("at", {2, 2, 1}, 7, raw({2, 0, -2, 1}));
+  gather.Node("GatherND", {"x", "at"}, {"g"}, {{"batch_dims", int64_t{1}}}).Node("Neg", {"g"}, {"y"}).Output("y");
+  EXPECT_EQ(HostCallsOf(gather), 0U);
+  Network batches = Imported(gather);
+  outputs = EvaluateNetwork(batches.graph, {Reals({2, 3, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].shape, ElementsAre(2, 2, 2));
+  EXPECT_THAT((*outputs)[0].real, ElementsAre(-4, -5, 0, -1, -8, -9, -8, -9));
+}
+
 TEST(HostCalls, NoKernelReadsVeryManyParts) {
   for (int64_t axis : {0, 1}) {
     ModelFileBuilder builder;
