@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <random>
+
 #include "network/graph/simplify.h"
 #include "network/onnx/import_network.h"
 #include "network/onnx/onnx_model.h"
@@ -176,6 +180,75 @@ TEST(HostCalls, RowsThatTheFileNamesNeedNoHost) {
   ASSERT_TRUE(outputs) << outputs.error().Text();
   EXPECT_THAT((*outputs)[0].shape, ElementsAre(2, 2, 2));
   EXPECT_THAT((*outputs)[0].real, ElementsAre(-4, -5, 0, -1, -8, -9, -8, -9));
+}
+
+// What a host operation of the model's gives for random inputs where memory has them, and by definition.
+void ExpectSameInMemory(const ModelFileBuilder& builder, const std::vector<HostTensor>& inputs) {
+  Network network = Imported(builder);
+  const CallPlan plan = Lower(network.graph);
+  size_t compared = 0;
+  for (const KernelCall& call : plan.calls) {
+    if (!call.is_host() || call.inputs.size() != inputs.size()) continue;
+    const HostOperation& host = *network.graph.nodes[call.host_nodes[0]].host;
+    ASSERT_TRUE(host.run) << host.name;
+    std::vector<Numbers> numbers;
+    std::vector<const Numbers*> arguments;
+    std::vector<const void*> given;
+    for (const HostTensor& input : inputs) {
+      numbers.push_back(ToNumbers(input));
+      given.push_back(input.data.data());
+    }
+    for (const Numbers& each : numbers) arguments.push_back(&each);
+    Result<std::vector<Numbers>> wanted = host.compute(arguments);
+    ASSERT_TRUE(wanted) << wanted.error().Text();
+    std::vector<std::string> seen;
+    std::vector<void*> results;
+    for (const TensorType& type : host.types) seen.emplace_back(CountOf(type.shape) * ByteSize(type.dtype), '\0');
+    for (std::string& each : seen) results.push_back(each.data());
+    ASSERT_TRUE(host.run(given, results));
+    for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], ToHost((*wanted)[i], host.types[i].dtype).data) << i;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 1U);
+}
+
+HostTensor RandomReals(const Shape& shape, uint32_t seed) {
+  Numbers numbers = MakeNumbers(DType::kF32, shape);
+  std::mt19937 random(seed);
+  for (double& each : numbers.real) each = static_cast<float>(random() % 9) / 4.0F;  // many are equal
+  return ToHost(numbers, DType::kF32);
+}
+
+TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
+  for (int64_t axis : {0, 1, 2}) {
+    for (int64_t largest : {0, 1}) {
+      ModelFileBuilder top;
+      top.Input("x", {5, 6, 7}).Wholes("k", {4});
+      top.Node("TopK", {"x", "k"}, {"v", "at"}, {{"axis", axis}, {"largest", largest}});
+      top.Output("v").Output("at", {}, 7);
+      HostTensor x = RandomReals({5, 6, 7}, 1);
+      const float none = NAN;
+      std::memcpy(x.data.data() + 40, &none, sizeof(none));
+      ExpectSameInMemory(top, {x});
+    }
+    for (bool is_spread : {false, true}) {  // one index for what is behind the axis
+      ModelFileBuilder scatter;
+      const Shape full = {3, 4, 2}, few = {axis == 0 ? 3 : 2, axis == 1 ? 4 : 2, 2};
+      Shape own = is_spread ? Shape{1, 1, 1} : few;
+      own[static_cast<size_t>(axis)] = few[static_cast<size_t>(axis)];
+      Shape updates = few;
+      for (size_t d = static_cast<size_t>(axis) + 1; d < 3; ++d) updates[d] = full[d];
+      if (!is_spread) own = updates;
+      scatter.Input("x", full).Input("at", own, 7).Input("u", updates).Wholes("shape", updates);
+      scatter.Node("Expand", {"at", "shape"}, {"all"});
+      scatter.Node("ScatterElements", {"x", "all", "u"}, {"y"}, {{"axis", axis}}).Output("y");
+      std::vector<int64_t> at(static_cast<size_t>(CountOf(own)));
+      for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<int64_t>(i * 5 % 3) - (i % 2 == 0 ? 2 : 0);
+      for (int64_t& each : at) each = std::min(each, full[static_cast<size_t>(axis)] - 1);
+      ExpectSameInMemory(scatter,
+                         {RandomReals(full, 2), ToHost(WholeNumbers(at, own), DType::kI64), RandomReals(updates, 3)});
+    }
+  }
 }
 
 TEST(HostCalls, NoKernelReadsVeryManyParts) {
