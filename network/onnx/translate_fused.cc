@@ -290,14 +290,6 @@ Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
   return Outputs{HONE_TRY(Apply(call, "Gather", {table, call.In(1)}))};
 }
 
-// ---- Of the same name and meaning as ONNX's today, from exporters that were before it
-
-Result<Outputs> AsOfOnnx(OperatorCall& call) {
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < call.input_count(); ++i) inputs.push_back(call.Has(i) ? call.In(i) : ValueId());
-  return Outputs{HONE_TRY(Apply(call, call.node().op, std::move(inputs)))};
-}
-
 // ---- Channels in groups
 
 // x [N, H, W, C], or channels first; gamma, beta; then x · sigmoid(x) where activation is 1.
@@ -343,8 +335,6 @@ std::vector<Operator> FusedOperators() {
           {"com.microsoft.FusedGemm", 2, FusedGemm},
           {"com.microsoft.MatMulNBits", 3, MatMulNBits},
           {"com.microsoft.GatherBlockQuantized", 3, GatherBlockQuantized},
-          {"com.microsoft.Trilu", 1, AsOfOnnx},
-          {"com.microsoft.GridSample", 2, AsOfOnnx},
           {"com.microsoft.GroupNorm", 3, GroupNorm}};
 }
 

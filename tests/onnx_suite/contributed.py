@@ -23,6 +23,8 @@ import onnxruntime  # noqa: E402
 from onnx import helper, numpy_helper  # noqa: E402
 
 TOLERANCE = 2e-5  # of the largest value
+# onnxruntime rounds what comes into the layer and each step's state to bytes; hone does not.
+LOOSE = {"DynamicQuantizeLSTM": 2e-2}
 MICROSOFT = "com.microsoft"
 
 
@@ -250,6 +252,60 @@ def grid_sample(case):
     case.attributes.update(mode=case.pick("bilinear", "nearest"), padding_mode=case.pick("zeros", "border", "reflection"), align_corners=case.pick(0, 1))
 
 
+def padding(case):
+    case.add(case.real(case.between(1, 5), case.between(1, 5))).add(case.random.integers(0, 3, (4,)).astype(numpy.int64), True)
+    case.add(numpy.float32(0.5) if case.pick(0, 1) else None, True)
+    case.attributes["mode"] = "constant"
+
+
+def gather_nd(case):
+    case.add(case.real(3, 4, 5)).add(case.random.integers(0, 3, (case.between(1, 4), case.between(1, 3))).astype(numpy.int64), case.pick(0, 1))
+
+
+def counting(case):
+    case.add(numpy.float32(case.between(0, 3)), True).add(numpy.float32(case.between(4, 9)), True)
+    case.add(numpy.float32(0.5) if case.pick(0, 1) else None, True)
+
+
+def distances(case):
+    m, n, k = case.between(1, 9), case.between(1, 9), case.between(1, 20)
+    case.add(case.real(m, k)).add(case.real(n, k))
+    case.attributes["metric"] = case.pick("sqeuclidean", "euclidean")
+
+
+def inverse(case):
+    n = case.between(1, 6)
+    case.add(case.real(case.between(1, 3), n, n) + 2 * numpy.eye(n, dtype=numpy.float32))
+
+
+def pool_of_bytes(case):
+    case.add(case.random.integers(0, 255, (1, case.between(4, 9), case.between(4, 9), case.between(1, 20))).astype(numpy.uint8))
+    case.attributes.update(kernel_shape=[2, 2], strides=[case.pick(1, 2)] * 2, pads=[case.pick(0, 1)] * 4)
+
+
+def quantized_conv(case):
+    c, o, plane, window, last = case.between(1, 9), case.between(1, 9), case.between(5, 12), case.pick(1, 3), case.pick(0, 1)
+    case.add(case.random.integers(0, 255, (1, plane, plane, c) if last else (1, c, plane, plane)).astype(numpy.uint8))
+    case.add(numpy.float32(0.02), True).add(numpy.uint8(100), True)
+    case.add(case.random.integers(-60, 60, (o, c, window, window)).astype(numpy.int8), True).add(numpy.float32(0.01), True).add(numpy.int8(0), True)
+    case.add(numpy.float32(0.05), True).add(numpy.uint8(128), True)
+    case.attributes.update(channels_last=last, kernel_shape=[window, window], pads=[window // 2] * 4)
+
+
+def quantized_lstm(case):
+    s, b, width, hidden, both = case.between(1, 5), case.between(1, 3), case.between(4, 12), case.pick(4, 8), case.pick(0, 1)
+    case.add(case.real(s, b, width))
+    for rows in (width, hidden):
+        case.add(case.random.integers(-60, 60, (1 + both, rows, 4 * hidden)).astype(numpy.int8), True)
+    case.add(case.real(1 + both, 8 * hidden) if case.pick(0, 1) else None, True)
+    for _ in range(4):
+        case.add(None)
+    for _ in range(2):
+        case.add(case.real(1 + both, least=0.004, most=0.006), True).add(numpy.zeros(1 + both, numpy.int8), True)
+    case.attributes.update(hidden_size=hidden, direction="bidirectional" if both else "forward")
+    case.outputs = ["y", "h", "c"]
+
+
 def attention(case):
     b, s, heads, size = case.between(1, 3), case.between(1, 9), case.between(1, 4), case.pick(4, 8, 16)
     width, inputs = heads * size, case.between(4, 40)
@@ -339,7 +395,10 @@ OPERATORS = [("SkipLayerNormalization", MICROSOFT, skip_layer_norm),
              ("GroupQueryAttention", MICROSOFT, grouped_attention), ("DynamicQuantizeMatMul", MICROSOFT, dynamic_quantize_matmul),
              ("QAttention", MICROSOFT, quantized_attention), ("QEmbedLayerNormalization", MICROSOFT, quantized_embed_layer_norm),
              ("QLinearWhere", MICROSOFT, quantized_where), ("GatherBlockQuantized", MICROSOFT, gather_block_quantized),
-             ("Trilu", MICROSOFT, triangle), ("GridSample", MICROSOFT, grid_sample), ("TransposeMatMul", MICROSOFT, fused_matmul),
+             ("Pad", MICROSOFT, padding), ("GatherND", MICROSOFT, gather_nd),
+             ("Range", MICROSOFT, counting), ("CDist", MICROSOFT, distances), ("Inverse", MICROSOFT, inverse),
+             ("NhwcMaxPool", MICROSOFT, pool_of_bytes), ("QLinearConv", MICROSOFT, quantized_conv),
+             ("DynamicQuantizeLSTM", MICROSOFT, quantized_lstm), ("Trilu", MICROSOFT, triangle), ("GridSample", MICROSOFT, grid_sample), ("TransposeMatMul", MICROSOFT, fused_matmul),
              ("Attention", MICROSOFT, attention),
              ("MultiHeadAttention", MICROSOFT, multi_head_attention), ("RotaryEmbedding", MICROSOFT, rotary),
              ("RotaryEmbedding", "", rotary), ("Attention", "", onnx_attention)]
@@ -393,7 +452,7 @@ def main():
                     continue
                 off = max(difference(a, b) for a, b in zip(ours, theirs))
                 worst = max(worst, off)
-                if off > TOLERANCE:
+                if off > LOOSE.get(op, TOLERANCE):
                     status = 1
                     said[f"OFF by {off:.1e}, seed {seed}: {case.attributes}"] += 1
             print(f"{name:48} {compared:3} compared, off {worst:.1e}")
