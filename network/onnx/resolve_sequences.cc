@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kAxesAreInputs = 13;             // the opset from which Unsqueeze has its axes as an input
 constexpr size_t kMostElements = size_t{1} << 20;  // of all sequences of a model or body together
-constexpr int64_t kMostUnrolled = 100'000;         // nodes of a loop's steps
+constexpr int64_t kMostUnrolled = 100'000;         // nodes of all loops' steps together
 
 // The parts of a tensor along an axis, as many as there will be: each of `size`, the last one of what is left.
 struct Parts {
@@ -33,7 +34,10 @@ struct Sequence {
 class Resolver {
  public:
   Resolver(int64_t opset, std::string prefix, const Resolver* outer)
-      : opset_(opset), prefix_(std::move(prefix)), outer_(outer) {}
+      : opset_(opset),
+        prefix_(std::move(prefix)),
+        outer_(outer),
+        room_(outer == nullptr ? std::make_shared<int64_t>(kMostUnrolled) : outer->room_) {}
 
   // `outputs`: read from outside.
   void Run(std::vector<OnnxNode>& nodes, std::vector<OnnxTensor>& initializers,
@@ -165,8 +169,10 @@ class Resolver {
     const Numbers* steps = Known(loop.inputs[0]);
     if (!carries || steps == nullptr || steps->whole.size() != 1) return false;
     const int64_t count = std::max<int64_t>(steps->whole[0], 0);
-    if (count > kMostUnrolled / static_cast<int64_t>(body->nodes.size() + 1)) return false;
+    const auto each = static_cast<int64_t>(body->nodes.size() + 1);
+    if (count > *room_ / each) return false;
     if (!(loop.inputs[1].empty() || IsTrue(Known(loop.inputs[1]))) || !IsTrue(*body, body->outputs[0])) return false;
+    *room_ -= count * each;
     UnrolledLoop unrolled = UnrollLoop(loop, *body, count, Fresh() + ".");
     for (OnnxTensor& tensor : unrolled.initializers) {
       Know(tensor.name, *tensor.tensor);
@@ -315,6 +321,7 @@ class Resolver {
   const int64_t opset_;
   const std::string prefix_;
   const Resolver* outer_;
+  const std::shared_ptr<int64_t> room_;   // how many nodes of steps there may still be
   std::map<std::string, Numbers> known_;  // whole numbers that may be places, lengths of parts
   std::map<std::string, Sequence> sequences_;
   std::vector<OnnxNode> made_;

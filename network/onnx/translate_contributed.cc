@@ -122,7 +122,7 @@ Result<Outputs> QuantizedLstm(OperatorCall& call) {
   for (size_t i : {size_t{0}, size_t{1}}) {
     const size_t at = kParameters + 2 * i;
     const Shape w = call.shape(kWeights + i);
-    if (w.size() != 3 || !call.Has(at) || !call.Has(at + 1))
+    if (w.size() != 3 || w[0] < 1 || !call.Has(at) || !call.Has(at + 1))
       return build.Invalid("weights want a scale and a zero point");
     ValueId parts[2];
     for (size_t p : {size_t{0}, size_t{1}}) {

@@ -210,6 +210,8 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
   const FewBits of{call.Whole("N", 0), call.Whole("K", 0), call.Whole("block_size", 0), call.Whole("bits", 4)};
   if (of.rows < 1 || of.columns < 1 || of.block < 1 || (of.bits != 2 && of.bits != 4 && of.bits != 8))
     return build.Invalid("N, K, block_size and bits are not those of a matrix");
+  HONE_TRY(CheckShape({of.columns, of.block}));
+  HONE_TRY(CheckShape({of.rows, of.blocks(), of.block}));
   const int64_t bytes = (of.block * of.bits + 7) / 8, zero_bytes = (of.blocks() * of.bits + 7) / 8;
   const bool has_zeros = call.Has(3), has_real_zeros = has_zeros && IsFloat(build.dtype(call.In(3)));
   if (CountOf(call.shape(1)) != of.rows * of.blocks() * bytes || CountOf(call.shape(2)) != of.rows * of.blocks() ||
@@ -264,6 +266,7 @@ Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
       HONE_TRY(call.Axis(call.Whole("quantize_axis", 1), 2)) != 1)
     return build.Unsupported("blocks along columns");
   if (block < 1 || (bits != 2 && bits != 4 && bits != 8)) return build.Invalid("block_size and bits fit no table");
+  HONE_TRY(CheckShape({call.shape(0)[0], call.shape(0)[1], block}));
   const FewBits of{call.shape(0)[0], call.shape(0)[1] * 8 / bits, block, bits};
   const int64_t zero_bytes = (of.blocks() * bits + 7) / 8;
   if (call.shape(2) != Shape{of.rows, of.blocks()} || (call.Has(3) && CountOf(call.shape(3)) != of.rows * zero_bytes))

@@ -9,6 +9,8 @@
 namespace hone {
 namespace {
 
+constexpr int64_t kMostHeads = 1 << 16, kMostKeys = 1 << 24;
+
 // In the order of the operator's inputs.
 enum Input : size_t {
   kQuery,
@@ -64,6 +66,8 @@ Result<Step> StepOf(OperatorCall& call) {
   Builder& build = call.build;
   const std::vector<int64_t> total = HONE_TRY(call.ConstantInput(kTotal, "the number of keys"));
   Step step{call.shape(kQuery)[0], call.shape(kQuery)[1], total.empty() ? 0 : total[0], {}, {}};
+  if (step.total > kMostKeys)
+    return Error{ErrorKind::kLimit, fmt::format("{} keys; hone's limit is {}", step.total, kMostKeys), ""};
   if (total.size() != 1 || step.total < step.length)
     return build.Invalid(fmt::format("{} queries among {} keys", step.length, fmt::join(total, ", ")));
   if (!step.is_first() && step.length != 1 && step.batch != 1)
@@ -151,7 +155,7 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
   Builder& build = call.build;
   HONE_TRY(CheckTaken(call));
   const int64_t heads = call.Whole("num_heads", 0), own = call.Whole("kv_num_heads", 0);
-  if (heads < 1 || own < 1 || heads % own != 0)
+  if (heads < 1 || own < 1 || heads > kMostHeads || heads % own != 0)
     return build.Invalid(fmt::format("{} heads, and {} of keys", heads, own));
   for (size_t i : {kLast, kTotal})
     if (!call.Has(i)) return build.Invalid(fmt::format("operand {} is missing", i));
@@ -187,8 +191,8 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
   of.allowed.push_back(HONE_TRY(build.Binary("le", keys, step.last)));
   if (call.Whole("causal", 1) != 0) of.allowed.push_back(HONE_TRY(build.Binary("le", keys, queries)));
   if (const int64_t window = call.Whole("local_window_size", -1); window > 0)
-    of.allowed.push_back(
-        HONE_TRY(build.Binary("gt", keys, HONE_TRY(build.Binary("sub", queries, Whole32(build, window))))));
+    of.allowed.push_back(HONE_TRY(
+        build.Binary("gt", keys, HONE_TRY(build.Binary("sub", queries, Whole32(build, std::min(window, kMostKeys)))))));
   if (call.Has(kSink)) {
     if (CountOf(call.shape(kSink)) != heads) return build.Invalid("its sinks are not one a head");
     of.sink = HONE_TRY(build.Reshape(call.In(kSink), {1, heads, 1, 1}));

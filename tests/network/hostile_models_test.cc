@@ -80,6 +80,46 @@ TEST(HostileModels, AttributesBeyondAllBounds) {
   }
 }
 
+// Those of operators that somebody contributed.
+TEST(HostileModels, ContributedAttributesBeyondAllBounds) {
+  using Attributes = std::vector<ModelFileBuilder::Attribute>;
+  auto expect = [](const std::string& op, const std::vector<std::string>& inputs, const Attributes& usual) {
+    for (size_t at = 0; at < usual.size(); ++at) {
+      for (int64_t extreme : kExtremes) {
+        Attributes attributes = usual;
+        attributes[at].second = extreme;
+        ModelFileBuilder builder;
+        builder.Input("m", {4, 4}).Input("q", {1, 1, 32}).Input("kv", {1, 1, 16}).Input("past", {1, 1, 3, 16});
+        builder.Raw("last", {1}, 6, std::string("\3\0\0\0", 4)).Raw("total", {1}, 6, std::string("\4\0\0\0", 4));
+        builder.Random("cos", {8, 8}).Input("x", {1, 32}).Raw("w", {3, 2, 8}, 2, std::string(48, 'w')).Random("s", {6});
+        builder.Raw("table", {3, 16}, 2, std::string(48, 'w')).Random("scales", {3, 2}).Wholes("rows", {2, 0});
+        builder.Node("Relu", {"m"}, {"z"}).Output("z").Node(op, inputs, {"y"}, attributes, "com.microsoft").Output("y");
+        const Result<Network> network = Import(builder.Bytes());
+        if (!network) { EXPECT_THAT(network.error().where, HasSubstr("n_y")) << op << " " << attributes[at].first; }
+      }
+    }
+  };
+  const int64_t one = 1;
+  expect("GroupQueryAttention", {"q", "kv", "kv", "past", "past", "last", "total", "cos", "cos"},
+         {{"num_heads", 2 * one}, {"kv_num_heads", one}, {"local_window_size", 3 * one}, {"do_rotary", one}});
+  expect("MatMulNBits", {"x", "w", "s"},
+         {{"N", 3 * one}, {"K", 32 * one}, {"block_size", 16 * one}, {"bits", 4 * one}});
+  expect("GatherBlockQuantized", {"table", "rows", "scales"}, {{"block_size", 16 * one}, {"bits", 4 * one}});
+}
+
+TEST(HostileModels, ACacheBeyondAllBounds) {
+  for (int64_t total : kExtremes) {
+    ModelFileBuilder builder;
+    builder.Input("m", {4, 4}).Input("q", {1, 1, 32}).Input("kv", {1, 1, 16}).Input("past", {1, 1, 3, 16});
+    builder.Raw("last", {1}, 6, std::string("\3\0\0\0", 4)).Wholes("total", {total}).Node("Relu", {"m"}, {"z"});
+    builder.Node("GroupQueryAttention", {"q", "kv", "kv", "past", "past", "last", "total"}, {"y"},
+                 {{"num_heads", int64_t{2}}, {"kv_num_heads", int64_t{1}}}, "com.microsoft");
+    const Result<Network> network = Import(builder.Output("y").Output("z").Bytes());
+    ASSERT_FALSE(network) << total;
+    EXPECT_THAT(network.error().where, HasSubstr("n_y"));
+  }
+}
+
 // The same of operands.
 TEST(HostileModels, ConstantsBeyondAllBounds) {
   struct Case {
@@ -144,6 +184,51 @@ TEST(HostileModels, WhatTheFileSaysOfShapesIsNotBelieved) {
 }
 
 // ---- Bodies
+
+std::string Varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<char>(value | 0x80));
+  bytes.push_back(static_cast<char>(value));
+  return bytes;
+}
+
+// As protobuf writes fields of bytes and of numbers.
+std::string Field(uint64_t number, const std::string& bytes) {
+  return Varint(number << 3 | 2) + Varint(bytes.size()) + bytes;
+}
+std::string Field(uint64_t number, uint64_t value) { return Varint(number << 3) + Varint(value); }
+
+// An If within an If within …; its condition is an input.
+std::string Nested(int depth) {
+  const std::string input = Field(1, "c") + Field(2, Field(1, Field(1, 9) + Field(2, "")));
+  std::string graph = Field(1, Field(1, "c") + Field(2, "y") + Field(4, "Not")) + Field(12, Field(1, "y"));
+  for (int i = 0; i < depth; ++i) {
+    std::string node = Field(1, "c") + Field(2, "y") + Field(4, "If");
+    for (const char* branch : {"then_branch", "else_branch"}) {
+      const bool is_deep = branch[0] == 't';
+      const std::string leaf = Field(1, Field(1, "c") + Field(2, "y") + Field(4, "Not")) + Field(12, Field(1, "y"));
+      node += Field(5, Field(1, branch) + Field(6, is_deep ? graph : leaf) + Field(20, 5));
+    }
+    graph = Field(1, node) + Field(12, Field(1, "y"));
+  }
+  return Field(1, 8) + Field(7, graph + Field(11, input)) + Field(8, Field(2, 18));
+}
+
+TEST(HostileModels, BodiesWithinBodiesHaveAnEnd) {
+  for (int depth : {1, 10, 25}) {
+    const Result<OnnxModel> model = ParseOnnx(Nested(depth), {"bad.onnx", ""});
+    ASSERT_TRUE(model) << model.error().Text();
+    ImportOptions options;
+    options.in_stages = true;
+    EXPECT_TRUE(BuildNetwork(*model, "bad.onnx", options)) << depth;
+  }
+  for (int depth : {40, 1000}) {
+    const Result<OnnxModel> model = ParseOnnx(Nested(depth), {"bad.onnx", ""});
+    ASSERT_FALSE(model);
+    EXPECT_EQ(model.error().kind, ErrorKind::kCorrupt);
+    EXPECT_THAT(model.error().Text(), HasSubstr("more than 30 deep"));
+  }
+}
 
 OnnxNode Node(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
   OnnxNode node;
