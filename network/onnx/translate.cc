@@ -94,7 +94,7 @@ const Operator* FindOperator(const std::string& name) {
          {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
           SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators(), QuantizedOperators(),
           SelectionOperators(), AttentionOperators(), SignalOperators(), TransposedOperators(), FusedOperators(),
-          GroupedAttentionOperators(), ContributedOperators()}) {
+          GroupedAttentionOperators(), FewBitsOperators(), ContributedOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

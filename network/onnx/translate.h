@@ -85,6 +85,7 @@ std::vector<Operator> SignalOperators();            // translate_signals.cc
 std::vector<Operator> AttentionOperators();         // translate_attention.cc
 std::vector<Operator> FusedOperators();             // translate_fused.cc
 std::vector<Operator> GroupedAttentionOperators();  // translate_grouped_attention.cc
+std::vector<Operator> FewBitsOperators();           // translate_few_bits.cc
 std::vector<Operator> ContributedOperators();       // translate_contributed.cc
 
 Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc

@@ -131,6 +131,27 @@ TEST(Contributed, AGroupThatThereIsNotIsAnError) {
   EXPECT_THAT(outputs.error().Text(), HasSubstr("g_idx 1 of 1 blocks"));
 }
 
+TEST(Contributed, FourBitsAreFloats) {
+  for (int64_t kind : {0, 1}) {
+    ModelFileBuilder builder;
+    std::vector<float> one(16, 0);
+    one[2] = 1;
+    builder.Floats("x", {1, 16}, one)
+        .Raw("w", {16}, kBytes, std::string("\x01\x23\x45\x67\x89\xab\xcd\xef", 8) + std::string(8, '\x60'));
+    builder.Floats("s", {2}, {2, 3});
+    builder.Node("MatMulBnb4", {"x", "w", "s"}, {"y"},
+                 {{"K", int64_t{16}}, {"N", int64_t{2}}, {"block_size", int64_t{16}}, {"quant_type", kind}},
+                 "com.microsoft");
+    builder.Output("y");
+    const Result<std::vector<Numbers>> outputs = Computed(builder);
+    ASSERT_TRUE(outputs) << outputs.error().Text();
+    if (kind == 0)
+      ExpectNear((*outputs)[0], 1, {2 * 0.6666667, 3 * 0.1666667});
+    else
+      ExpectNear((*outputs)[0], 1, {2 * -0.5250731, 3 * -0.0910500});
+  }
+}
+
 TEST(Contributed, TablesOfFewBitsGiveRows) {
   std::vector<float> scales = Values(6, 3);
   for (float& scale : scales) scale += 2;

@@ -141,6 +141,13 @@ def matmul_nbits_grouped(case):
     case.attributes.update(K=k, N=n, bits=bits, block_size=block)
 
 
+def matmul_bnb4(case):
+    m, n, k, block = case.between(1, 9), case.between(1, 20), case.pick(16, 31, 64), case.pick(16, 32, 64)
+    case.add(case.real(m, k)).add(case.random.integers(0, 256, ((n * k + 1) // 2,), dtype=numpy.uint8), True)
+    case.add(case.real((n * k + block - 1) // block), True)
+    case.attributes.update(K=k, N=n, block_size=block, quant_type=case.pick(0, 1))
+
+
 def grouped_attention(case):
     kv_heads, size = case.between(1, 3), case.pick(16, 32)
     heads = kv_heads * case.pick(1, 2, 4)
@@ -392,7 +399,7 @@ OPERATORS = [("SkipLayerNormalization", MICROSOFT, skip_layer_norm),
              ("EmbedLayerNormalization", MICROSOFT, embed_layer_norm), ("FusedMatMul", MICROSOFT, fused_matmul),
              ("FusedConv", MICROSOFT, fused_conv), ("FusedGemm", MICROSOFT, fused_gemm),
              ("MatMulNBits", MICROSOFT, matmul_nbits), ("MatMulNBits", MICROSOFT, matmul_nbits_grouped),
-             ("GroupQueryAttention", MICROSOFT, grouped_attention), ("DynamicQuantizeMatMul", MICROSOFT, dynamic_quantize_matmul),
+             ("MatMulBnb4", MICROSOFT, matmul_bnb4), ("GroupQueryAttention", MICROSOFT, grouped_attention), ("DynamicQuantizeMatMul", MICROSOFT, dynamic_quantize_matmul),
              ("QAttention", MICROSOFT, quantized_attention), ("QEmbedLayerNormalization", MICROSOFT, quantized_embed_layer_norm),
              ("QLinearWhere", MICROSOFT, quantized_where), ("GatherBlockQuantized", MICROSOFT, gather_block_quantized),
              ("Pad", MICROSOFT, padding), ("GatherND", MICROSOFT, gather_nd),
