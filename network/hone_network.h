@@ -76,6 +76,21 @@ HONE_PUBLIC hone_network_results* hone_network_compute(hone_network* network, co
 HONE_PUBLIC int hone_network_result(const hone_network_results* results, int32_t index, hone_network_value* value);
 HONE_PUBLIC void hone_network_results_free(hone_network_results* results); /* NULL is fine */
 
+/* Where the time of runs goes: all calls of one kernel, or of one operator that runs on the host for one reason. */
+typedef struct hone_network_share {
+  const char* label;    /* for people: the library operation, what a kernel does, or the operator */
+  const char* kernel;   /* as it was asked for; "": none */
+  const char* why_host; /* ""; or why it is no kernel */
+  int64_t calls;
+  double time_us; /* of all its calls */
+} hone_network_share;
+
+/* Has runs from now on timed call by call (is_on 1), which costs each call some 50 ns, or no more (0); what was counted
+ * before is forgotten. hone_network_shares: how many shares there are, the largest first; the first `capacity` of them
+ * are written to `shares`, which may be NULL if that is 0. Texts live until the next call of it. */
+HONE_PUBLIC void hone_network_time_calls(hone_network* network, int is_on);
+HONE_PUBLIC int32_t hone_network_shares(hone_network* network, hone_network_share* shares, int32_t capacity);
+
 /* Not while it runs. NULL is fine. */
 HONE_PUBLIC void hone_network_close(hone_network* network);
 

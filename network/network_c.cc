@@ -9,6 +9,7 @@
 
 struct hone_network {
   std::unique_ptr<hone::Session> session;
+  std::vector<hone::WorkShare> shares;  // whose texts the caller has
 };
 
 struct hone_network_results {
@@ -151,6 +152,20 @@ int hone_network_result(const hone_network_results* results, int32_t index, hone
 }
 
 void hone_network_results_free(hone_network_results* results) { delete results; }
+
+void hone_network_time_calls(hone_network* network, int is_on) {
+  if (network != nullptr) network->session->CountShares(is_on != 0);
+}
+
+int32_t hone_network_shares(hone_network* network, hone_network_share* shares, int32_t capacity) {
+  if (network == nullptr || (shares == nullptr && capacity > 0)) return 0;
+  network->shares = network->session->Shares();
+  for (size_t i = 0; i < network->shares.size() && static_cast<int64_t>(i) < capacity; ++i) {
+    const hone::WorkShare& share = network->shares[i];
+    shares[i] = {share.label.c_str(), share.kernel.c_str(), share.why_host.c_str(), share.calls, share.time_us};
+  }
+  return static_cast<int32_t>(network->shares.size());
+}
 
 void hone_network_close(hone_network* network) { delete network; }
 

@@ -46,7 +46,7 @@ struct ModelReport {
   // An input or output.
   struct Value {
     std::string name;
-    std::string dtype;
+    std::string dtype;  // "": not known before the network runs
     Shape shape;
   };
   std::string path;
@@ -63,8 +63,24 @@ struct ModelReport {
   bool runs() const { return causes.empty(); }
 };
 
-ModelReport::Value ValueOf(const Graph& graph, ValueId value) {
-  return {graph.values[value].name, std::string(TraitsOf(graph.dtype(value)).name), graph.shape(value)};
+ModelReport::Value ValueOf(const Graph& graph, ValueId value, const std::string& name) {
+  return {name, std::string(TraitsOf(graph.dtype(value)).name), graph.shape(value)};
+}
+
+// The file's inputs and outputs, not those of the part that is imported. What is decided when the network runs has
+// nothing but a name.
+void FindValues(const OnnxModel& file, const Network& network, ModelReport* report) {
+  const Graph& graph = network.graph;
+  for (const OnnxValue& input : file.inputs) {
+    for (ValueId value : graph.inputs)
+      if (graph.values[value].name == input.name) report->inputs.push_back(ValueOf(graph, value, input.name));
+  }
+  for (const OnnxValue& output : file.outputs) {
+    const auto known = std::find(network.outputs.begin(), network.outputs.end(), output.name);
+    const auto at = static_cast<size_t>(known - network.outputs.begin());
+    report->outputs.push_back(known == network.outputs.end() ? ModelReport::Value{output.name, "", {}}
+                                                             : ValueOf(graph, graph.outputs[at], output.name));
+  }
 }
 
 // In microseconds, 0 where nothing is known: as it was tuned, as the cost model expects it, as its first call took.
@@ -122,8 +138,7 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
   model.network = HONE_TRY(BuildNetwork(file, path, in_stages));
   report.waiting = model.network.rest.nodes.size();
   Graph& graph = model.network.graph;
-  for (ValueId input : graph.inputs) report.inputs.push_back(ValueOf(graph, input));
-  for (ValueId output : graph.outputs) report.outputs.push_back(ValueOf(graph, output));
+  FindValues(file, model.network, &report);
   HONE_TRY(Simplify(graph));
   report.opset = file.opset;
   report.producer = file.producer;
@@ -177,7 +192,8 @@ std::string ValuesText(const std::vector<ModelReport::Value>& values) {
   std::string all;
   for (size_t i = 0; i < std::min(values.size(), kMost); ++i) {
     const auto& [name, dtype, shape] = values[i];
-    all += fmt::format("{}{} {}{}", i > 0 ? ", " : "", name, dtype, shape.empty() ? "" : " " + ShapeText(shape));
+    all += fmt::format("{}{}{}{}", i > 0 ? ", " : "", name, dtype.empty() ? "" : " " + dtype,
+                       shape.empty() ? "" : " " + ShapeText(shape));
   }
   if (values.size() > kMost) all += fmt::format(", {} more", values.size() - kMost);
   return all.empty() ? "none" : all;
@@ -185,8 +201,10 @@ std::string ValuesText(const std::vector<ModelReport::Value>& values) {
 
 std::vector<Json> ValuesJson(const std::vector<ModelReport::Value>& values) {
   std::vector<Json> all;
-  for (const auto& [name, dtype, shape] : values)
-    all.push_back(Json().Set("name", name).Set("dtype", dtype).Set("shape", shape));
+  for (const auto& [name, dtype, shape] : values) {
+    all.push_back(Json().Set("name", name));
+    if (!dtype.empty()) all.back().Set("dtype", dtype).Set("shape", shape);
+  }
   return all;
 }
 

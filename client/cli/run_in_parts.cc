@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/shares_text.h"
 #include "client/cli/text_layout.h"
 #include "client/cli/timed_runs.h"
 #include "network/onnx/onnx_model.h"
@@ -30,6 +31,7 @@ struct PartsReport {
   size_t compared = 0;  // elements of outputs
   std::optional<Error> failure;
   std::vector<std::pair<std::string, Shape>> outputs;
+  std::vector<WorkShare> shares;  // of one run, when its shapes are known
 
   bool verified() const { return !failure && compared > 0; }
 };
@@ -100,7 +102,8 @@ Result<PartsReport> Measure(Context& context, const std::string& path, const Pre
   std::vector<TensorView> inputs;
   for (const HostTensor& input : prepared.inputs) inputs.push_back(ViewOf(input));
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
-  Program program(prepared.model, std::make_shared<const ProgramContext>(ProgramContext{path, client, options.get}));
+  const auto program_context = std::make_shared<const ProgramContext>(ProgramContext{path, client, options.get});
+  Program program(prepared.model, program_context);
   PartsReport report;
   const std::vector<TensorView> outputs = HONE_TRY(program.Run(inputs));
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -119,6 +122,9 @@ Result<PartsReport> Measure(Context& context, const std::string& path, const Pre
         return {};
       },
       options.repeats));
+  program_context->shares->is_on = true;
+  HONE_TRY(program.Run(inputs));
+  report.shares = program_context->shares->Sorted();
   return report;
 }
 
@@ -132,7 +138,7 @@ void PrintJson(const std::string& path, const ModelRunOptions& options, const Pa
       .Set("runs", report.time.runs);
   std::vector<Json> outputs;
   for (const auto& [name, shape] : report.outputs) outputs.push_back(Json().Set("name", name).Set("shape", shape));
-  json.Set("outputs", std::move(outputs));
+  json.Set("outputs", std::move(outputs)).Set("shares", SharesJson(report.shares));
   if (options.check) {
     json.Set("difference", report.difference)
         .Set("tolerance", kTolerance)
@@ -157,6 +163,7 @@ void PrintText(const std::string& path, const ModelRunOptions& options, const Pa
                                               report.compared, ErrorText(report.difference)));
     facts.emplace_back("verified", report.verified() ? "yes" : report.failure ? "NO" : "no: nothing came out");
   }
+  Print(SharesText(report.shares));
   Print(FactsText(facts));
 }
 

@@ -4,12 +4,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "client/cli/model_file.h"
 #include "client/cli/run_in_parts.h"
+#include "client/cli/shares_text.h"
 #include "client/cli/text_layout.h"
 #include "client/cli/timed_runs.h"
 #include "ir/graph/dtype_traits.h"
@@ -20,11 +20,11 @@
 #include "network/run/lower_served.h"
 #include "network/run/missing_operators.h"
 #include "network/run/seed_weights.h"
+#include "network/run/work_shares.h"
 
 namespace hone::cli {
 namespace {
 
-constexpr size_t kShownShares = 20;
 constexpr double kMostError = 0.1;  // of a layer beside another model's, before it is named
 
 // Networks have hundreds of kernels, and each keeps its file open.
@@ -35,18 +35,10 @@ void AllowManyFiles() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-struct Share {
-  std::string label;
-  std::string kernel;  // as it was asked for; "": none
-  int64_t calls = 0;
-  double time_us = 0;    // of all its calls
-  std::string why_host;  // "": a kernel
-};
-
 struct ModelReport {
   TimedRuns time;
   double expected_us = 0;
-  std::vector<Share> shares;  // largest first
+  std::vector<WorkShare> shares;  // largest first
   size_t kernels = 0, calls = 0;
   ArenaPlan arena;
   int64_t constant_bytes = 0;
@@ -65,20 +57,12 @@ Result<void> MeasureShares(Executor& executor, const CallPlan& plan, ModelReport
       times[i].push_back(stopwatch.Microseconds());
     }
   }
-  std::map<std::string, Share> shares;
+  WorkShares shares;
   for (size_t i = 0; i < times.size(); ++i) {
     std::sort(times[i].begin(), times[i].end());
-    const KernelCall& call = plan.calls[i];
-    Share& share = shares[call.is_host() ? "host " + call.label : call.kernel];
-    share.label = call.label;
-    share.kernel = call.kernel;
-    share.why_host = call.why_host;
-    ++share.calls;
-    share.time_us += times[i][kRuns / 2];
+    shares.Add(plan.calls[i], times[i][kRuns / 2]);
   }
-  for (auto& [_, share] : shares) report->shares.push_back(std::move(share));
-  std::sort(report->shares.begin(), report->shares.end(),
-            [](const Share& a, const Share& b) { return a.time_us > b.time_us; });
+  report->shares = shares.Sorted();
   report->kernels = report->shares.size();
   return {};
 }
@@ -188,15 +172,7 @@ void PrintJson(const std::string& path, const ModelReport& report) {
         .Set("verified", !report.check->failure.has_value());
     if (report.check->failure) json.Set("error", ErrorJson(*report.check->failure));
   }
-  std::vector<Json> shares;
-  for (const Share& share : report.shares) {
-    Json row;
-    row.Set("kernel", share.label).Set("calls", share.calls).Set("time_us", share.time_us);
-    if (!share.kernel.empty() && share.kernel != share.label) row.Set("text", share.kernel);
-    if (!share.why_host.empty()) row.Set("no_kernel", share.why_host);
-    shares.push_back(std::move(row));
-  }
-  json.Set("shares", std::move(shares));
+  json.Set("shares", SharesJson(report.shares));
   if (!report.layers.empty()) {
     std::vector<Json> layers;
     for (const LayerError& layer : report.layers)
@@ -229,28 +205,7 @@ void PrintLosses(const std::vector<LayerError>& layers) {
 }
 
 void PrintText(const std::string& path, const ModelReport& report) {
-  double total = 0;
-  for (const Share& share : report.shares) total += share.time_us;
-  Table table(
-      {{"share", Table::Align::kRight}, {"time", Table::Align::kRight}, {"calls", Table::Align::kRight}, {"kernel"}});
-  double rest_us = 0;
-  int64_t rest_calls = 0;
-  for (size_t i = 0; i < report.shares.size(); ++i) {
-    const Share& share = report.shares[i];
-    if (i < kShownShares) {
-      table.Add({fmt::format("{:.1f} %", 100 * share.time_us / total), TimeText(share.time_us),
-                 std::to_string(share.calls),
-                 Cut(OneLine(share.label) + (share.why_host.empty() ? "" : ", interpreted: " + share.why_host), 90)});
-    } else {
-      rest_us += share.time_us;
-      rest_calls += share.calls;
-    }
-  }
-  if (rest_calls > 0) {
-    table.Add({fmt::format("{:.1f} %", 100 * rest_us / total), TimeText(rest_us), std::to_string(rest_calls),
-               fmt::format("{} more kernels", report.shares.size() - kShownShares)});
-  }
-  Print(table.Text());
+  Print(SharesText(report.shares));
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", path},
       {"time", report.time.Text()},

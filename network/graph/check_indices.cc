@@ -25,6 +25,19 @@ HostOperation CheckOperation(int64_t extent, const Shape& shape) {
   return check;
 }
 
+// Constant indices as kernels take them; none: of a weight whose elements come later.
+ValueId OfKernels(Graph& graph, ValueId indices, int64_t extent, const std::string& name) {
+  const Numbers* known = graph.TryElements(indices);
+  if (known == nullptr) return {};
+  Numbers narrow = *known;
+  narrow.dtype = DType::kI32;
+  for (int64_t& index : narrow.whole) {
+    if (index < -extent || index >= extent) return {};
+    if (index < 0) index += extent;
+  }
+  return graph.AddConstant(name, std::make_shared<HostTensor>(ToHost(narrow, DType::kI32)));
+}
+
 }  // namespace
 
 void CheckIndices(Graph& graph) {
@@ -32,8 +45,11 @@ void CheckIndices(Graph& graph) {
   graph.nodes.clear();
   for (Node& node : nodes) {
     const bool gathers = node.kind == NodeKind::kGather || node.kind == NodeKind::kGatherElements;
-    if (gathers && !graph.is_constant(node.inputs[1])) {
-      const int64_t extent = graph.shape(node.inputs[0])[static_cast<size_t>(node.axis)];
+    const int64_t extent = gathers ? graph.shape(node.inputs[0])[static_cast<size_t>(node.axis)] : 0;
+    const bool is_constant = gathers && graph.is_constant(node.inputs[1]);
+    if (is_constant && !graph.is_constant(node.output) && graph.dtype(node.inputs[1]) == DType::kI64) {
+      if (const ValueId narrow = OfKernels(graph, node.inputs[1], extent, node.origin)) node.inputs[1] = narrow;
+    } else if (gathers && !is_constant) {
       const Node* producer = graph.ProducerOf(node.inputs[1]);
       const bool is_checked = producer != nullptr && producer->host != nullptr && producer->host->is_check;
       if (!is_checked && extent <= std::numeric_limits<int32_t>::max()) {

@@ -93,19 +93,31 @@ struct Reads {
   }
 };
 
+// One bin of all channels, which lie side by side: `image` is H, W, C.
 template <typename Real>
-Real Average(const Real* plane, std::span<const Neighbour<Real>> from) {
-  Real sum = 0;
-  for (const Neighbour<Real>& each : from) sum += each.weight * plane[each.offset];
-  return sum;
+void Average(const Real* image, std::span<const Neighbour<Real>> from, std::span<Real> bin) {
+  std::fill(bin.begin(), bin.end(), Real{0});
+  for (const Neighbour<Real>& each : from) {
+    const Real* at = image + each.offset * static_cast<int64_t>(bin.size());
+    for (size_t c = 0; c < bin.size(); ++c) bin[c] += each.weight * at[c];
+  }
 }
 
 // A point outside counts as 0.
 template <typename Real>
-Real Greatest(const Real* plane, std::span<const Neighbour<Real>> from, bool reaches_outside) {
-  Real top = reaches_outside || from.empty() ? 0 : -INFINITY;
-  for (const Neighbour<Real>& each : from) top = std::max(top, each.weight * plane[each.offset]);
-  return top;
+void Greatest(const Real* image, std::span<const Neighbour<Real>> from, bool reaches_outside, std::span<Real> bin) {
+  std::fill(bin.begin(), bin.end(), reaches_outside || from.empty() ? Real{0} : static_cast<Real>(-INFINITY));
+  for (const Neighbour<Real>& each : from) {
+    const Real* at = image + each.offset * static_cast<int64_t>(bin.size());
+    for (size_t c = 0; c < bin.size(); ++c) bin[c] = std::max(bin[c], each.weight * at[c]);
+  }
+}
+
+// rows × columns, turned.
+template <typename Real>
+void Turn(const Real* from, int64_t rows, int64_t columns, Real* to) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) to[c * rows + r] = from[r * columns + c];
 }
 
 template <typename Real>
@@ -113,6 +125,8 @@ Result<void> Align(const RegionGrid& grid, const Real* image, const Real* region
                    Real* result) {
   const int64_t channels = grid.image[1], plane = grid.image[2] * grid.image[3], bins = grid.height * grid.width;
   Reads<Real> reads;
+  std::vector<Real> turned(static_cast<size_t>(channels * plane)), all(static_cast<size_t>(channels * bins));
+  int64_t turned_image = -1;
   for (int64_t r = 0; r < count; ++r) {
     if (images[r] < 0 || images[r] >= grid.image[0])
       return Error{ErrorKind::kInvalid, fmt::format("region {} is of image {} of {}", r, images[r], grid.image[0]), ""};
@@ -129,13 +143,17 @@ Result<void> Align(const RegionGrid& grid, const Real* image, const Real* region
     if (std::max(down.points, right.points) > kMostPoints)
       return Error{ErrorKind::kInvalid, fmt::format("region {} is {} by {}", r, high, wide), ""};
     reads.Plan(grid, down, right);
-    const Real* from = image + images[r] * channels * plane;
-    for (int64_t c = 0; c < channels; ++c, from += plane) {
-      for (int64_t bin = 0; bin < bins; ++bin) {
-        *result++ = grid.is_max ? Greatest(from, reads.Of(bin), reads.reach_outside[static_cast<size_t>(bin)] != 0)
-                                : Average(from, reads.Of(bin));
-      }
+    if (turned_image != images[r]) Turn(image + images[r] * channels * plane, channels, plane, turned.data());
+    turned_image = images[r];
+    for (int64_t bin = 0; bin < bins; ++bin) {
+      const std::span<Real> to(all.data() + bin * channels, static_cast<size_t>(channels));
+      if (grid.is_max)
+        Greatest(turned.data(), reads.Of(bin), reads.reach_outside[static_cast<size_t>(bin)] != 0, to);
+      else
+        Average(turned.data(), reads.Of(bin), to);
     }
+    Turn(all.data(), bins, channels, result);
+    result += channels * bins;
   }
   return {};
 }

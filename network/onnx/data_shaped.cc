@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "network/graph/walk.h"
+#include "network/onnx/translate.h"
 
 namespace hone {
 namespace {
@@ -100,8 +101,7 @@ Computed Unique(const OnnxNode& node, Arguments in) {
 
 struct Box {
   double low[2], high[2];
-
-  double Area() const { return (high[0] - low[0]) * (high[1] - low[1]); }
+  double area;
 };
 
 Box BoxAt(const Numbers& boxes, size_t at, bool is_centred) {
@@ -111,15 +111,60 @@ Box BoxAt(const Numbers& boxes, size_t at, bool is_centred) {
     box.low[d] = is_centred ? a - b / 2 : std::min(a, b);
     box.high[d] = is_centred ? a + b / 2 : std::max(a, b);
   }
+  box.area = (box.high[0] - box.low[0]) * (box.high[1] - box.low[1]);
   return box;
 }
 
 double Overlap(const Box& a, const Box& b) {
   double common = 1;
   for (size_t d = 0; d < 2; ++d) common *= std::max(0.0, std::min(a.high[d], b.high[d]) - std::max(a.low[d], b.low[d]));
-  if (a.Area() <= 0 || b.Area() <= 0 || common <= 0) return 0;
-  return common / (a.Area() + b.Area() - common);
+  if (a.area <= 0 || b.area <= 0 || common <= 0) return 0;
+  return common / (a.area + b.area - common);
 }
+
+// Boxes that were kept, by where they begin along one side: a box is compared only with those that can reach it. Where
+// classes lie apart, as detectors move them to suppress all classes at once, that is a class at a time.
+class KeptBoxes {
+ public:
+  // Of boxes like these, kept where they overlap by `most` or less.
+  KeptBoxes(const std::vector<Box>& boxes, double most) : most_(most) {
+    double last = -INFINITY, first = INFINITY;
+    bool is_finite = true;
+    for (const Box& box : boxes) {
+      first = std::min(first, box.low[0]);
+      last = std::max(last, box.low[0]);
+      widest_ = std::max(widest_, box.high[0] - box.low[0]);
+      is_finite = is_finite && std::isfinite(box.low[0]) && std::isfinite(box.high[0]);
+    }
+    first_ = first;
+    const bool is_spread = is_finite && most >= 0 && last > first && std::isfinite(last - first);
+    const size_t count = is_spread ? std::min<size_t>(boxes.size(), kMostCells) : 1;
+    if (count > 1) cell_ = (last - first) / static_cast<double>(count);
+    cells_.resize(count);
+  }
+
+  bool AreClear(const Box& box) const {
+    const size_t end = CellOf(box.high[0]);
+    for (size_t cell = CellOf(box.low[0] - widest_); cell <= end; ++cell)
+      for (const Box& other : cells_[cell])
+        if (Overlap(box, other) > most_) return false;
+    return true;
+  }
+
+  void Add(const Box& box) { cells_[CellOf(box.low[0])].push_back(box); }
+
+ private:
+  static constexpr size_t kMostCells = 4096;
+
+  size_t CellOf(double x) const {
+    if (cells_.size() == 1) return 0;
+    return static_cast<size_t>(std::clamp((x - first_) / cell_, 0.0, static_cast<double>(cells_.size() - 1)));
+  }
+
+  const double most_;
+  double first_ = 0, widest_ = 0, cell_ = 1;
+  std::vector<std::vector<Box>> cells_;
+};
 
 // Of boxes that overlap, the one with the best score: rows of batch, class, box.
 Computed NonMaxSuppression(const OnnxNode& node, Arguments in) {
@@ -144,14 +189,16 @@ Computed NonMaxSuppression(const OnnxNode& node, Arguments in) {
       for (int64_t i = 0; i < s[2]; ++i)
         if (!least || score[i] > *least) order.push_back(i);
       std::stable_sort(order.begin(), order.end(), [&](int64_t l, int64_t r) { return score[l] > score[r]; });
-      std::vector<Box> kept;
-      for (int64_t i : order) {
-        if (static_cast<double>(kept.size()) >= most) break;
-        const Box box = BoxAt(boxes, static_cast<size_t>((batch * b[1] + i) * 4), is_centred);
-        if (std::any_of(kept.begin(), kept.end(), [&](const Box& other) { return Overlap(box, other) > overlap; }))
-          continue;
-        kept.push_back(box);
-        found.insert(found.end(), {batch, kind, i});
+      std::vector<Box> candidates;
+      for (int64_t i : order)
+        candidates.push_back(BoxAt(boxes, static_cast<size_t>((batch * b[1] + i) * 4), is_centred));
+      KeptBoxes kept(candidates, overlap);
+      double count = 0;
+      for (size_t i = 0; i < order.size() && count < most; ++i) {
+        if (!kept.AreClear(candidates[i])) continue;
+        kept.Add(candidates[i]);
+        ++count;
+        found.insert(found.end(), {batch, kind, order[i]});
       }
     }
   }
@@ -173,6 +220,22 @@ bool IsLoop(const OnnxNode& node) { return node.domain.empty() && (node.op == "L
 const OnnxAttribute* FindAttribute(const OnnxNode& node, std::string_view name) {
   for (const OnnxAttribute& attribute : node.attributes)
     if (attribute.name == name) return &attribute;
+  return nullptr;
+}
+
+const OnnxNode* FindUnknown(const OnnxNode& node) {
+  if (!IsLoop(node)) return nullptr;
+  std::vector<const OnnxNode*> open = {&node};
+  while (!open.empty()) {
+    const OnnxNode& at = *open.back();
+    open.pop_back();
+    const bool is_control = IsLoop(at) || OperatorName(at) == "If";
+    if (!is_control && FindOperator(OperatorName(at)) == nullptr && FindDataShaped(OperatorName(at)) == nullptr)
+      return &at;
+    for (const OnnxAttribute& attribute : at.attributes)
+      if (attribute.body != nullptr)
+        for (const OnnxNode& inner : attribute.body->nodes) open.push_back(&inner);
+  }
   return nullptr;
 }
 

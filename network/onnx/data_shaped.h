@@ -26,6 +26,10 @@ const DataShapedOperator* FindDataShaped(const std::string& name);
 // Loops, which run a body of their own as often as values say.
 bool IsLoop(const OnnxNode& node);
 
+// The first node in a loop's body that cannot run whatever its shapes are; nullptr: there is none. Bodies are imported
+// when the network runs.
+const OnnxNode* FindUnknown(const OnnxNode& node);
+
 // nullptr: the node has none of that name.
 const OnnxAttribute* FindAttribute(const OnnxNode& node, std::string_view name);
 

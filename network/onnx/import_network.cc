@@ -392,6 +392,11 @@ class NetworkBuilder {
       LeaveOut(node, fmt::format("it has a batch in opset {}; export the model with opset_version=18", model_.opset));
       return {};
     }
+    if (const OnnxNode* unknown = FindUnknown(node)) {
+      LeaveOut(node, fmt::format("its body has {}, no operator that hone knows (node {})", OperatorName(*unknown),
+                                 unknown->name));
+      return {};
+    }
     if (IsLoop(node)) {
       Defer(node, {}, "its body runs as often as values say that are computed when the network runs");
       return {};

@@ -329,7 +329,9 @@ Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::
   google::protobuf::LogSilencer silence;  // its words on standard error; ours say where
   if (bytes.empty() || !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return Corrupt(
-        fmt::format("it does not parse as an ONNX model ({} bytes): truncated, or another kind of file", bytes.size()),
+        fmt::format("it does not parse as an ONNX model ({} bytes): truncated, another kind of file, or bodies within "
+                    "bodies, more than 30 deep",
+                    bytes.size()),
         source.path);
   }
   return {};

@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
+
+#include "network/onnx/unroll_loop.h"
 
 namespace hone {
 namespace {
 
 constexpr int64_t kAxesAreInputs = 13;             // the opset from which Unsqueeze has its axes as an input
 constexpr size_t kMostElements = size_t{1} << 20;  // of all sequences of a model or body together
+constexpr int64_t kMostUnrolled = 100'000;         // nodes of all loops' steps together
 
 // The parts of a tensor along an axis, as many as there will be: each of `size`, the last one of what is left.
 struct Parts {
@@ -29,28 +34,25 @@ struct Sequence {
 class Resolver {
  public:
   Resolver(int64_t opset, std::string prefix, const Resolver* outer)
-      : opset_(opset), prefix_(std::move(prefix)), outer_(outer) {}
+      : opset_(opset),
+        prefix_(std::move(prefix)),
+        outer_(outer),
+        room_(outer == nullptr ? std::make_shared<int64_t>(kMostUnrolled) : outer->room_) {}
 
   // `outputs`: read from outside.
   void Run(std::vector<OnnxNode>& nodes, std::vector<OnnxTensor>& initializers,
            const std::vector<std::string>& outputs) {
     for (const OnnxTensor& tensor : initializers) Know(tensor.name, *tensor.tensor);
-    std::vector<OnnxNode> taken;  // that a sequence comes of: in vain, unless something still reads it
-    for (OnnxNode& node : nodes) {
-      if (node.domain.empty() && node.op == "Constant")
-        for (const OnnxAttribute& attribute : node.attributes) Know(node.outputs.at(0), attribute);
-      const Took took = Take(node);
-      if (took != Took::kMade) (took == Took::kSequence ? taken : made_).push_back(std::move(node));
-    }
+    for (OnnxNode& node : nodes) Add(std::move(node));
     std::set<std::string> read(outputs.begin(), outputs.end());
     for (const OnnxNode& node : made_) {
       read.insert(node.inputs.begin(), node.inputs.end());
       read.insert(node.captured.begin(), node.captured.end());
     }
-    for (size_t i = taken.size(); i-- > 0;) {
-      if (read.count(taken[i].outputs[0]) == 0) continue;
-      read.insert(taken[i].inputs.begin(), taken[i].inputs.end());
-      made_.push_back(std::move(taken[i]));
+    for (size_t i = taken_.size(); i-- > 0;) {
+      if (read.count(taken_[i].outputs[0]) == 0) continue;
+      read.insert(taken_[i].inputs.begin(), taken_[i].inputs.end());
+      made_.push_back(std::move(taken_[i]));
     }
     nodes = std::move(made_);
     initializers.insert(initializers.end(), constants_.begin(), constants_.end());
@@ -63,8 +65,16 @@ class Resolver {
     kMade,      // other nodes make its result
   };
 
+  void Add(OnnxNode node) {
+    if (node.domain.empty() && node.op == "Constant" && node.outputs.size() == 1)
+      for (const OnnxAttribute& attribute : node.attributes) Know(node.outputs[0], attribute);
+    if (node.domain.empty() && node.op == "Loop" && Unroll(node)) return;
+    const Took took = Take(node);
+    if (took != Took::kMade) (took == Took::kSequence ? taken_ : made_).push_back(std::move(node));
+  }
+
   void Know(const std::string& name, const HostTensor& tensor) {
-    if (tensor.dtype != DType::kI64 && tensor.dtype != DType::kI32) return;
+    if (tensor.dtype != DType::kI64 && tensor.dtype != DType::kI32 && tensor.dtype != DType::kBool) return;
     if (tensor.shape.size() > 1 || CountOf(tensor.shape) > 1024) return;
     known_[name] = ToNumbers(tensor);
   }
@@ -123,6 +133,53 @@ class Resolver {
       node.attributes.push_back(std::move(attribute));
     }
     made_.push_back(std::move(node));
+  }
+
+  // Whether a truth value is known to be true: of the body's nodes, of its own inputs the condition, or from around it.
+  bool IsTrue(const OnnxBody& body, std::string name) const {
+    for (size_t i = body.nodes.size(); i-- > 0;) {
+      const OnnxNode& node = body.nodes[i];
+      if (node.outputs.size() != 1 || node.outputs[0] != name) continue;
+      if (node.op == "Identity" && node.inputs.size() == 1) {
+        name = node.inputs[0];
+        continue;
+      }
+      for (const OnnxAttribute& attribute : node.attributes)
+        if (node.op == "Constant" && attribute.tensor != nullptr) return IsTrue(*attribute.tensor);
+      return false;
+    }
+    if (name == body.inputs[1]) return true;
+    for (const OnnxTensor& tensor : body.initializers)
+      if (tensor.name == name) return IsTrue(*tensor.tensor);
+    return IsTrue(Known(name));
+  }
+  static bool IsTrue(const HostTensor& tensor) { return tensor.data.size() == 1 && tensor.data[0] != 0; }
+  static bool IsTrue(const Numbers* known) {
+    return known != nullptr && known->whole.size() == 1 && known->whole[0] != 0;
+  }
+
+  // A loop that carries a sequence, with as many steps as the file says, becomes these steps.
+  bool Unroll(const OnnxNode& loop) {
+    const OnnxBody* body = nullptr;
+    for (const OnnxAttribute& attribute : loop.attributes)
+      if (attribute.name == "body") body = attribute.body.get();
+    if (body == nullptr || !FitsLoop(loop, *body)) return false;
+    bool carries = false;
+    for (size_t i = 2; i < loop.inputs.size(); ++i) carries = carries || SequenceAt(loop, i) != nullptr;
+    const Numbers* steps = Known(loop.inputs[0]);
+    if (!carries || steps == nullptr || steps->whole.size() != 1) return false;
+    const int64_t count = std::max<int64_t>(steps->whole[0], 0);
+    const auto each = static_cast<int64_t>(body->nodes.size() + 1);
+    if (count > *room_ / each) return false;
+    if (!(loop.inputs[1].empty() || IsTrue(Known(loop.inputs[1]))) || !IsTrue(*body, body->outputs[0])) return false;
+    *room_ -= count * each;
+    UnrolledLoop unrolled = UnrollLoop(loop, *body, count, Fresh() + ".");
+    for (OnnxTensor& tensor : unrolled.initializers) {
+      Know(tensor.name, *tensor.tensor);
+      constants_.push_back(std::move(tensor));
+    }
+    for (OnnxNode& node : unrolled.nodes) Add(std::move(node));
+    return true;
   }
 
   Took Take(OnnxNode& node) {
@@ -264,9 +321,11 @@ class Resolver {
   const int64_t opset_;
   const std::string prefix_;
   const Resolver* outer_;
+  const std::shared_ptr<int64_t> room_;   // how many nodes of steps there may still be
   std::map<std::string, Numbers> known_;  // whole numbers that may be places, lengths of parts
   std::map<std::string, Sequence> sequences_;
   std::vector<OnnxNode> made_;
+  std::vector<OnnxNode> taken_;  // that a sequence comes of: in vain, unless something still reads it
   std::vector<OnnxTensor> constants_;
   int fresh_ = 0;
   size_t elements_ = 0;

@@ -93,7 +93,8 @@ const Operator* FindOperator(const std::string& name) {
     for (const auto& table :
          {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
           SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators(), QuantizedOperators(),
-          SelectionOperators(), AttentionOperators(), SignalOperators(), TransposedOperators(), FusedOperators()}) {
+          SelectionOperators(), AttentionOperators(), SignalOperators(), TransposedOperators(), FusedOperators(),
+          GroupedAttentionOperators(), FewBitsOperators(), ContributedOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

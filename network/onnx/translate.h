@@ -69,21 +69,24 @@ const Operator* FindOperator(const std::string& name);
 Result<ValueId> Apply(OperatorCall& call, std::string op, std::vector<ValueId> inputs);
 
 // The tables, one a file.
-std::vector<Operator> ElementwiseOperators();  // translate_elementwise.cc
-std::vector<Operator> MovementOperators();     // translate_movement.cc
-std::vector<Operator> LayerOperators();        // translate_layers.cc
-std::vector<Operator> IndexingOperators();     // translate_indexing.cc
-std::vector<Operator> ResizingOperators();     // translate_resizing.cc
-std::vector<Operator> SamplingOperators();     // translate_sampling.cc
-std::vector<Operator> FunctionOperators();     // translate_functions.cc
-std::vector<Operator> WindowOperators();       // translate_windows.cc
-std::vector<Operator> TransposedOperators();   // translate_transposed.cc
-std::vector<Operator> RecurrentOperators();    // translate_recurrent.cc
-std::vector<Operator> QuantizedOperators();    // translate_quantized.cc
-std::vector<Operator> SelectionOperators();    // translate_selection.cc
-std::vector<Operator> SignalOperators();       // translate_signals.cc
-std::vector<Operator> AttentionOperators();    // translate_attention.cc
-std::vector<Operator> FusedOperators();        // translate_fused.cc
+std::vector<Operator> ElementwiseOperators();       // translate_elementwise.cc
+std::vector<Operator> MovementOperators();          // translate_movement.cc
+std::vector<Operator> LayerOperators();             // translate_layers.cc
+std::vector<Operator> IndexingOperators();          // translate_indexing.cc
+std::vector<Operator> ResizingOperators();          // translate_resizing.cc
+std::vector<Operator> SamplingOperators();          // translate_sampling.cc
+std::vector<Operator> FunctionOperators();          // translate_functions.cc
+std::vector<Operator> WindowOperators();            // translate_windows.cc
+std::vector<Operator> TransposedOperators();        // translate_transposed.cc
+std::vector<Operator> RecurrentOperators();         // translate_recurrent.cc
+std::vector<Operator> QuantizedOperators();         // translate_quantized.cc
+std::vector<Operator> SelectionOperators();         // translate_selection.cc
+std::vector<Operator> SignalOperators();            // translate_signals.cc
+std::vector<Operator> AttentionOperators();         // translate_attention.cc
+std::vector<Operator> FusedOperators();             // translate_fused.cc
+std::vector<Operator> GroupedAttentionOperators();  // translate_grouped_attention.cc
+std::vector<Operator> FewBitsOperators();           // translate_few_bits.cc
+std::vector<Operator> ContributedOperators();       // translate_contributed.cc
 
 Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 

@@ -3,123 +3,12 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
+#include "network/onnx/attend.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// ---- Heads
-
-// [batch, length, heads·size] as [batch, heads, length, size].
-Result<ValueId> SplitHeads(Builder& build, ValueId x, int64_t heads) {
-  const Shape shape = build.shape(x);
-  if (shape.size() != 3 || heads < 1 || shape[2] % heads != 0)
-    return build.Invalid(fmt::format("{} cannot be split into {} heads", ShapeText(shape), heads));
-  ValueId split = HONE_TRY(build.Reshape(x, {shape[0], shape[1], heads, shape[2] / heads}));
-  return build.Transpose(split, {0, 2, 1, 3});
-}
-
-Result<ValueId> JoinHeads(Builder& build, ValueId x) {
-  const Shape shape = build.shape(x);
-  ValueId moved = HONE_TRY(build.Transpose(x, {0, 2, 1, 3}));
-  return build.Reshape(moved, {shape[0], shape[2], shape[1] * shape[3]});
-}
-
-// 0, 1, 2 …, along the last but `after` dimensions of four.
-ValueId Positions(Builder& build, int64_t count, size_t after, int64_t first = 0) {
-  std::vector<int64_t> values(static_cast<size_t>(count));
-  std::iota(values.begin(), values.end(), first);
-  Shape shape(4, 1);
-  shape[3 - after] = count;
-  return build.Constant(WholeNumbers(values, shape));
-}
-
-// ---- Attention
-
-// Probabilities of keys for each query: softmax(scale · q·kᵀ, bounded, + biases); their means of v.
-struct Attention {
-  ValueId q, k, v;  // [batch, heads, length, size]; a head of k and v may serve several of q
-  double scale = 1;
-  double softcap = 0;                 // scores are bounded by ±softcap, smoothly; 0: they are not
-  std::vector<ValueId> biases = {};   // added to scores [batch, heads, queries, keys], which they broadcast to
-  std::vector<ValueId> allowed = {};  // truth values that do so; elsewhere `forbidden` is added
-  double forbidden = -kInfinity;
-  bool may_forbid_all = false;    // of a query: then it gets zeros
-  DType precision = DType::kF32;  // of the softmax
-};
-
-struct Attended {
-  ValueId result;                                  // [batch, heads, queries, size of v]
-  ValueId scores, bounded, biased, probabilities;  // [batch, heads, queries, keys]
-};
-
-Result<Attended> Attend(Builder& build, const Attention& of) {
-  const Shape q = build.shape(of.q), k = build.shape(of.k), v = build.shape(of.v);
-  const bool fits = q.size() == 4 && k.size() == 4 && v.size() == 4 && q[0] == k[0] && k[0] == v[0] && k[1] == v[1] &&
-                    k[1] >= 1 && q[1] % k[1] == 0 && q[3] == k[3] && k[2] == v[2];
-  if (!fits)
-    return build.Invalid(fmt::format("queries of {}, keys of {} and values of {} do not go together", ShapeText(q),
-                                     ShapeText(k), ShapeText(v)));
-  const DType dtype = build.dtype(of.q);
-  const Shape shape = {q[0], q[1], q[2], k[2]};
-  // Heads of q that share one of k lie one after the other: they are rows of one product.
-  const int64_t rows = q[1] / k[1] * q[2];
-  Attended done;
-  ValueId scores = HONE_TRY(build.Reshape(of.q, {q[0], k[1], rows, q[3]}));
-  scores = HONE_TRY(build.Reshape(HONE_TRY(build.MatMul(scores, of.k, true)), shape));
-  if (of.scale != 1) scores = HONE_TRY(build.Binary("mul", scores, build.Scalar(of.scale, dtype)));
-  done.scores = scores;
-  if (of.softcap > 0) {
-    ValueId cap = build.Scalar(of.softcap, dtype);
-    scores = HONE_TRY(build.Unary("tanh", HONE_TRY(build.Binary("div", scores, cap))));
-    scores = HONE_TRY(build.Binary("mul", scores, cap));
-  }
-  done.bounded = scores;
-  ValueId bias;
-  auto add = [&](ValueId term) -> Result<void> {
-    bias = bias ? HONE_TRY(build.Binary("add", bias, term)) : term;
-    return {};
-  };
-  for (ValueId term : of.biases) HONE_TRY(add(HONE_TRY(build.Cast(term, dtype))));
-  for (ValueId condition : of.allowed)
-    HONE_TRY(add(HONE_TRY(build.Select(condition, build.Scalar(0, dtype), build.Scalar(of.forbidden, dtype)))));
-  if (bias) scores = HONE_TRY(build.Binary("add", scores, bias));
-  if (build.shape(scores) != shape)
-    return build.Invalid(fmt::format("a mask of {} for scores of {}", ShapeText(build.shape(bias)), ShapeText(shape)));
-  done.biased = scores;
-  Node softmax;
-  softmax.kind = NodeKind::kSoftmax;
-  softmax.axis = 3;
-  softmax.inputs = {HONE_TRY(build.Cast(scores, of.precision))};
-  ValueId shares = HONE_TRY(build.Add(std::move(softmax)));
-  if (bias && of.may_forbid_all) {
-    const auto last = static_cast<int64_t>(build.shape(bias).size()) - 1;
-    ValueId top = HONE_TRY(build.Reduce("max", bias, {last}));
-    ValueId none = HONE_TRY(build.Binary("eq", top, build.Scalar(-kInfinity, dtype)));
-    shares = HONE_TRY(build.Select(none, build.Scalar(0, of.precision), shares));
-  }
-  done.probabilities = HONE_TRY(build.Cast(shares, dtype));
-  ValueId result = HONE_TRY(build.Reshape(done.probabilities, {q[0], k[1], rows, k[2]}));
-  result = HONE_TRY(build.MatMul(result, of.v));
-  done.result = HONE_TRY(build.Reshape(result, {q[0], q[1], q[2], v[3]}));
-  return done;
-}
-
-// Keys up to the query's own position, which is `before` keys further on.
-Result<ValueId> Causal(Builder& build, int64_t queries, int64_t keys, int64_t before) {
-  return build.Binary("le", Positions(build, keys, 0), Positions(build, queries, 1, before));
-}
-
-// A cache's keys or values, and then the new ones.
-Result<ValueId> After(Builder& build, ValueId past, ValueId now) {
-  if (build.shape(past).size() != 4) return build.Invalid("a cache has four dimensions");
-  if (build.shape(past)[2] == 0) return now;
-  return build.Concat({past, now}, 2);
-}
 
 // ---- ONNX's
 
@@ -226,25 +115,22 @@ Result<ValueId> AllowedKeys(Builder& build, ValueId mask, int64_t batch, int64_t
       fmt::format("a mask of {} for {} batches, {} queries and {} keys", ShapeText(shape), batch, queries, keys));
 }
 
-double ScaleOf(const OperatorCall& call, int64_t size) {
-  const double scale = call.Real("scale", 0);
-  return scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(size));
-}
+// Where an operator has what it may have beside q, k and v: a mask, the cache of both, a bias of scores.
+struct JoinedInputs {
+  size_t mask, past, bias;
+};
 
-// input · weights + bias holds q, k and v side by side; a mask; the cache of both; a bias of scores.
-Result<Outputs> JoinedAttention(OperatorCall& call) {
+// `all`, [batch, length, columns], holds q, k and v side by side.
+Result<Outputs> AttentionOf(OperatorCall& call, ValueId all, const JoinedInputs& at) {
   Builder& build = call.build;
-  if (call.rank(0) != 3 || call.rank(1) != 2)
-    return build.Invalid("it wants an input of 3 dimensions and a matrix of weights");
+  if (build.shape(all).size() != 3) return build.Invalid("it wants an input of 3 dimensions and a matrix of weights");
   if (call.Whole("do_rotary", 0) != 0 || call.Whole("past_present_share_buffer", 0) != 0)
     return build.Unsupported("do_rotary, or a cache that is its own result");
-  const int64_t heads = call.Whole("num_heads", 0), columns = call.shape(1)[1];
+  const int64_t heads = call.Whole("num_heads", 0), columns = build.shape(all)[2];
   const std::vector<int64_t> sizes =
       call.Wholes("qkv_hidden_sizes", {columns / 3, columns / 3, columns - columns / 3 * 2});
   if (sizes.size() != 3 || sizes[0] < 1 || sizes[1] < 1 || sizes[2] < 1 || sizes[0] + sizes[1] + sizes[2] != columns)
     return build.Invalid(fmt::format("qkv_hidden_sizes {} of {} columns", fmt::join(sizes, "+"), columns));
-  ValueId all = HONE_TRY(build.MatMul(call.In(0), call.In(1)));
-  if (call.Has(2)) all = HONE_TRY(build.Binary("add", all, call.In(2)));
   ValueId parts[3];
   for (size_t i = 0, begin = 0; i < 3; begin += static_cast<size_t>(sizes[i++])) {
     const ValueId part = HONE_TRY(build.Slice(all, 2, static_cast<int64_t>(begin), sizes[i]));
@@ -253,12 +139,12 @@ Result<Outputs> JoinedAttention(OperatorCall& call) {
   Attention of{parts[0], parts[1], parts[2]};
   int64_t before = 0;
   ValueId present;
-  if (call.Has(4)) {
-    const Shape past = call.shape(4);
+  if (call.Has(at.past)) {
+    const Shape past = call.shape(at.past);
     if (past.size() != 5 || past[0] != 2) return build.Invalid(fmt::format("a cache of {}", ShapeText(past)));
     before = past[3];
     for (size_t i : {0, 1}) {
-      ValueId old = HONE_TRY(build.Slice(call.In(4), 0, static_cast<int64_t>(i), 1));
+      ValueId old = HONE_TRY(build.Slice(call.In(at.past), 0, static_cast<int64_t>(i), 1));
       old = HONE_TRY(build.Reshape(old, {past[1], past[2], past[3], past[4]}));
       (i == 0 ? of.k : of.v) = HONE_TRY(After(build, old, parts[i + 1]));
     }
@@ -273,8 +159,8 @@ Result<Outputs> JoinedAttention(OperatorCall& call) {
   of.scale = ScaleOf(call, q[3]);
   of.precision = build.dtype(of.q);
   of.forbidden = call.Real("mask_filter_value", -10000);
-  if (call.Has(3)) of.allowed.push_back(HONE_TRY(AllowedKeys(build, call.In(3), q[0], q[2], keys)));
-  if (call.Has(5)) of.biases.push_back(call.In(5));
+  if (call.Has(at.mask)) of.allowed.push_back(HONE_TRY(AllowedKeys(build, call.In(at.mask), q[0], q[2], keys)));
+  if (call.Has(at.bias)) of.biases.push_back(call.In(at.bias));
   if (call.Whole("unidirectional", 0) != 0) {
     ValueId causal = HONE_TRY(Causal(build, q[2], keys, before));
     of.biases.push_back(HONE_TRY(build.Select(causal, build.Scalar(0, of.precision),
@@ -283,6 +169,25 @@ Result<Outputs> JoinedAttention(OperatorCall& call) {
   Outputs outputs{HONE_TRY(JoinHeads(build, HONE_TRY(Attend(build, of)).result))};
   if (present) outputs.push_back(present);
   return outputs;
+}
+
+// input · weights + bias.
+Result<Outputs> JoinedAttention(OperatorCall& call) {
+  if (call.rank(1) != 2) return call.build.Invalid("it wants a matrix of weights");
+  ValueId all = HONE_TRY(call.build.MatMul(call.In(0), call.In(1)));
+  if (call.Has(2)) all = HONE_TRY(call.build.Binary("add", all, call.In(2)));
+  return AttentionOf(call, all, {.mask = 3, .past = 4, .bias = 5});
+}
+
+// The same of bytes: input, weights, bias, scales of the first two, a mask, their zero points, a cache.
+Result<Outputs> QuantizedAttention(OperatorCall& call) {
+  constexpr size_t kNone = 9;  // beyond its inputs
+  if (call.rank(0) != 3 || call.rank(1) != 2)
+    return call.build.Invalid("it wants an input of 3 dimensions and a matrix of weights");
+  auto optional = [&](size_t i) { return call.Has(i) ? call.In(i) : ValueId(); };
+  ValueId all = HONE_TRY(Apply(call, "com.microsoft.MatMulIntegerToFloat",
+                               {call.In(0), call.In(1), call.In(3), call.In(4), optional(6), optional(7), call.In(2)}));
+  return AttentionOf(call, all, {.mask = 5, .past = 8, .bias = kNone});
 }
 
 // q, k, v; biases of the three; which keys count; a bias of scores; cached keys and values.
@@ -342,41 +247,6 @@ Result<Outputs> MultiHeadAttention(OperatorCall& call) {
 
 // ---- Rotation of positions
 
-// x [batch, heads, length, size]; cos, sin [1 or batch, 1, length, half of `rotated`]. The first `rotated` elements of
-// each vector are pairs, the two halves' or neighbours, that are turned.
-Result<ValueId> Rotate(Builder& build, ValueId x, ValueId cos, ValueId sin, int64_t rotated, bool is_interleaved) {
-  const Shape shape = build.shape(x);
-  const int64_t half = rotated / 2;
-  if (rotated < 2 || rotated % 2 != 0 || rotated > shape[3] || build.shape(cos).back() != half ||
-      build.shape(sin).back() != half)
-    return build.Invalid(
-        fmt::format("a rotation of {} elements of {} by angles of {}", rotated, shape[3], ShapeText(build.shape(cos))));
-  const ValueId turned = HONE_TRY(build.Slice(x, 3, 0, rotated));
-  ValueId a, b;
-  if (is_interleaved) {
-    a = HONE_TRY(build.Slice(turned, 3, 0, half, 2));
-    b = HONE_TRY(build.Slice(turned, 3, 1, half, 2));
-  } else {
-    a = HONE_TRY(build.Slice(turned, 3, 0, half));
-    b = HONE_TRY(build.Slice(turned, 3, half, half));
-  }
-  auto sum = [&](std::string_view function, ValueId of_cos, ValueId of_sin) -> Result<ValueId> {
-    return build.Binary(function, HONE_TRY(build.Binary("mul", cos, of_cos)),
-                        HONE_TRY(build.Binary("mul", sin, of_sin)));
-  };
-  ValueId first = HONE_TRY(sum("sub", a, b)), second = HONE_TRY(sum("add", b, a)), done;
-  if (is_interleaved) {
-    Shape pair = build.shape(first);
-    pair.push_back(1);
-    done = HONE_TRY(build.Concat({HONE_TRY(build.Reshape(first, pair)), HONE_TRY(build.Reshape(second, pair))}, 4));
-    done = HONE_TRY(build.Reshape(done, build.shape(turned)));
-  } else {
-    done = HONE_TRY(build.Concat({first, second}, 3));
-  }
-  if (rotated == shape[3]) return done;
-  return build.Concat({done, HONE_TRY(build.Slice(x, 3, rotated, shape[3] - rotated))}, 3);
-}
-
 // ONNX's: x, cos, sin, positions; onnxruntime's: x, positions, cos, sin.
 Result<Outputs> RotaryEmbedding(OperatorCall& call) {
   Builder& build = call.build;
@@ -424,6 +294,7 @@ std::vector<Operator> AttentionOperators() {
   return {{"Attention", 3, OnnxAttention},
           {"RotaryEmbedding", 3, RotaryEmbedding},
           {"com.microsoft.Attention", 2, JoinedAttention},
+          {"com.microsoft.QAttention", 5, QuantizedAttention},
           {"com.microsoft.MultiHeadAttention", 1, MultiHeadAttention},
           {"com.microsoft.RotaryEmbedding", 4, RotaryEmbedding}};
 }

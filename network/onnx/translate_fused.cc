@@ -3,14 +3,10 @@
 
 #include <cmath>
 
-#include "network/graph/walk.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
 namespace {
-
-using evaluating::Arguments;
-using Computed = Result<std::vector<Numbers>>;
 
 // ---- Sums that are normalised
 
@@ -81,6 +77,23 @@ Result<Outputs> EmbedLayerNorm(OperatorCall& call) {
   outputs.push_back(count);
   outputs.push_back(sum);
   return outputs;
+}
+
+// The same with tables, gamma and beta of bytes, whose scales and zero points follow.
+Result<Outputs> QuantizedEmbedLayerNorm(OperatorCall& call) {
+  constexpr size_t kFirst = 2, kTables = 5, kMask = 7, kScales = 8, kZeros = 13;
+  std::vector<ValueId> inputs = {call.In(0), call.Has(1) ? call.In(1) : ValueId()};
+  for (size_t i = 0; i < kTables; ++i) {
+    if (!call.Has(kFirst + i) || !call.Has(kScales + i) || !call.Has(kZeros + i)) {
+      inputs.emplace_back();
+      continue;
+    }
+    inputs.push_back(
+        HONE_TRY(Apply(call, "DequantizeLinear", {call.In(kFirst + i), call.In(kScales + i), call.In(kZeros + i)})));
+  }
+  inputs.push_back(call.Has(kMask) ? call.In(kMask) : ValueId());
+  OperatorCall plain(call.build.graph(), call.node(), std::move(inputs), call.opset());
+  return EmbedLayerNorm(plain);
 }
 
 // ---- Products with what surrounds them
@@ -173,65 +186,6 @@ Result<Outputs> FusedGemm(OperatorCall& call) {
   return Outputs{HONE_TRY(Activated(call, call.Text("activation", ""), parameters, y))};
 }
 
-// ---- Weights of a few bits
-
-struct FewBits {
-  int64_t rows = 0, columns = 0, block = 0, bits = 4;  // w[rows, columns]; a scale for each block of a row
-  int64_t blocks() const { return (columns + block - 1) / block; }
-};
-
-// Number i of the numbers that bytes hold from the lowest bits on.
-int64_t Unpacked(const std::vector<int64_t>& bytes, size_t first_byte, int64_t i, int64_t bits) {
-  const auto at = static_cast<size_t>(i * bits / 8);
-  return bytes[first_byte + at] >> (i * bits % 8) & ((int64_t{1} << bits) - 1);
-}
-
-// x; w in bytes, scales, zero points (in bytes or as floats; the middle if there are none), a group a column, a bias.
-Result<Outputs> MatMulNBits(OperatorCall& call) {
-  Builder& build = call.build;
-  const FewBits of{call.Whole("N", 0), call.Whole("K", 0), call.Whole("block_size", 0), call.Whole("bits", 4)};
-  if (of.rows < 1 || of.columns < 1 || of.block < 1 || (of.bits != 2 && of.bits != 4 && of.bits != 8))
-    return build.Invalid("N, K, block_size and bits are not those of a matrix");
-  if (call.Has(4)) return build.Unsupported("columns in an order of their own (g_idx)");
-  const int64_t bytes = (of.block * of.bits + 7) / 8, zero_bytes = (of.blocks() * of.bits + 7) / 8;
-  const bool has_zeros = call.Has(3), has_real_zeros = has_zeros && IsFloat(build.dtype(call.In(3)));
-  if (CountOf(call.shape(1)) != of.rows * of.blocks() * bytes || CountOf(call.shape(2)) != of.rows * of.blocks() ||
-      (has_zeros && CountOf(call.shape(3)) != of.rows * (has_real_zeros ? of.blocks() : zero_bytes)))
-    return build.Invalid("its weights, scales and zero points do not fit N, K and block_size");
-  const DType dtype = build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
-    for (int64_t n = 0; n < of.rows; ++n) {
-      for (int64_t b = 0; b < of.blocks(); ++b) {
-        const auto number = static_cast<size_t>(n * of.blocks() + b);
-        auto zero = static_cast<double>(int64_t{1} << (of.bits - 1));
-        if (has_real_zeros) zero = in[2]->real[number];
-        if (has_zeros && !has_real_zeros)
-          zero = static_cast<double>(Unpacked(in[2]->whole, static_cast<size_t>(n * zero_bytes), b, of.bits));
-        const int64_t count = std::min(of.block, of.columns - b * of.block);
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t q = Unpacked(in[0]->whole, number * static_cast<size_t>(bytes), i, of.bits);
-          out.real[static_cast<size_t>(n * of.columns + b * of.block + i)] =
-              (static_cast<double>(q) - zero) * in[1]->real[number];
-        }
-      }
-    }
-    return std::vector{std::move(out)};
-  };
-  std::vector<ValueId> inputs = {call.In(1), call.In(2)};
-  if (has_zeros) inputs.push_back(call.In(3));
-  const ValueId w =
-      HONE_TRY(build.Host({"MatMulNBits' weights", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
-  const Shape x = call.shape(0);
-  if (x.empty() || x.back() != of.columns) return build.Invalid(fmt::format("{} by K={}", ShapeText(x), of.columns));
-  ValueId y = HONE_TRY(build.Reshape(call.In(0), {CountOf(x) / of.columns, of.columns}));
-  y = HONE_TRY(build.MatMul(y, w, true));
-  if (call.Has(5)) y = HONE_TRY(build.Binary("add", y, call.In(5)));
-  Shape shape = x;
-  shape.back() = of.rows;
-  return Outputs{HONE_TRY(build.Reshape(y, shape))};
-}
-
 // ---- Channels in groups
 
 // x [N, H, W, C], or channels first; gamma, beta; then x · sigmoid(x) where activation is 1.
@@ -270,10 +224,11 @@ std::vector<Operator> FusedOperators() {
           {"com.microsoft.SkipSimplifiedLayerNormalization", 3, SkipLayerNorm},
           {"SkipSimplifiedLayerNormalization", 3, SkipLayerNorm},
           {"com.microsoft.EmbedLayerNormalization", 1, EmbedLayerNorm},
+          {"com.microsoft.QEmbedLayerNormalization", 1, QuantizedEmbedLayerNorm},
           {"com.microsoft.FusedMatMul", 2, FusedMatMul},
+          {"com.microsoft.TransposeMatMul", 2, FusedMatMul},
           {"com.microsoft.FusedConv", 2, FusedConv},
           {"com.microsoft.FusedGemm", 2, FusedGemm},
-          {"com.microsoft.MatMulNBits", 3, MatMulNBits},
           {"com.microsoft.GroupNorm", 3, GroupNorm}};
 }
 

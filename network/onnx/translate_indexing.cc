@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "network/graph/walk.h"
@@ -60,6 +61,29 @@ Result<Outputs> ArgExtreme(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Reshape(y, shape))};
 }
 
+// As below, where memory has it; `values`, `indices`: nullptr if nobody reads them.
+void FindTop(const float* x, const Lines& lines, int64_t k, bool wants_largest, const Lines& found, float* values,
+             int64_t* indices) {
+  auto is_less = [](float a, float b) { return std::isnan(b) ? !std::isnan(a) : a < b; };
+  std::vector<float> line(static_cast<size_t>(lines.extent));
+  std::vector<int64_t> order(line.size());
+  for (int64_t i = 0; i < lines.count(); ++i) {
+    for (size_t at = 0; at < line.size(); ++at) line[at] = x[lines.At(i, static_cast<int64_t>(at))];
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
+      const float left = line[static_cast<size_t>(a)], right = line[static_cast<size_t>(b)];
+      if (wants_largest ? is_less(right, left) : is_less(left, right)) return true;
+      if (wants_largest ? is_less(left, right) : is_less(right, left)) return false;
+      return a < b;
+    });
+    for (int64_t rank = 0; rank < k; ++rank) {
+      const int64_t from = order[static_cast<size_t>(rank)];
+      if (values != nullptr) values[found.At(i, rank)] = line[static_cast<size_t>(from)];
+      if (indices != nullptr) indices[found.At(i, rank)] = from;
+    }
+  }
+}
+
 // The k largest or smallest, in order; of equal ones the first.
 Result<Outputs> TopK(OperatorCall& call) {
   int64_t k = call.Whole("k", 0);
@@ -94,7 +118,15 @@ Result<Outputs> TopK(OperatorCall& call) {
     }
     return std::vector{std::move(values), std::move(indices)};
   };
-  return call.build.Host({"TopK", {{dtype, shape}, {DType::kI64, shape}}, compute}, {call.In(0)});
+  HostOperation host{"TopK", {{dtype, shape}, {DType::kI64, shape}}, compute};
+  if (dtype == DType::kF32) {
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      FindTop(static_cast<const float*>(in[0]), lines, k, wants_largest, Lines(shape, axis),
+              static_cast<float*>(out[0]), static_cast<int64_t*>(out[1]));
+      return {};
+    };
+  }
+  return call.build.Host(std::move(host), {call.In(0)});
 }
 
 Result<Outputs> CumSum(OperatorCall& call) {
@@ -193,25 +225,58 @@ Result<Outputs> ScatterElements(OperatorCall& call) {
   for (size_t d = 0; d < x.size(); ++d)
     if (static_cast<int64_t>(d) != axis && indices[d] > x[d])
       return call.build.Invalid(fmt::format("updates of {} into {}", ShapeText(indices), ShapeText(x)));
-  const DType dtype = call.build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = *in[0];
-    std::vector<int64_t> strides = StridesOf(x);
-    const int64_t step = strides[static_cast<size_t>(axis)], extent = x[static_cast<size_t>(axis)];
-    strides[static_cast<size_t>(axis)] = 0;
+  ValueId which = call.In(1);
+  // Indices that are one for whole rows are read once a row.
+  if (const Node* spread = call.build.graph().ProducerOf(which); spread != nullptr && spread->kind == NodeKind::kExpand)
+    if (call.build.shape(spread->inputs[0]).size() == x.size()) which = spread->inputs[0];
+  const Shape own = call.build.shape(which);
+  size_t lead = x.size();  // dimensions before rows
+  while (lead > static_cast<size_t>(axis) + 1 && own[lead - 1] == 1 && indices[lead - 1] == x[lead - 1]) --lead;
+  const Shape walked(indices.begin(), indices.begin() + static_cast<int64_t>(lead));
+  const int64_t block = CountOf(Shape(x.begin() + static_cast<int64_t>(lead), x.end()));
+  std::vector<int64_t> strides = StridesOf(x), steps = StridesOf(own);
+  const int64_t step = strides[static_cast<size_t>(axis)], extent = x[static_cast<size_t>(axis)];
+  strides[static_cast<size_t>(axis)] = 0;
+  for (size_t d = 0; d < own.size(); ++d)
+    if (own[d] == 1) steps[d] = 0;
+  strides.resize(lead);
+  steps.resize(lead);
+  // What is done with each block: its place in the result, its number among the updates.
+  auto walk = [=](const auto& index_at, const auto& put) -> Result<void> {
     std::optional<Error> error;
-    evaluating::ForEach<1>(indices, {strides}, [&](size_t i, const auto& at) {
-      Result<int64_t> position = Position(in[1]->whole[i], extent);
-      if (!position) {
+    evaluating::ForEach<2>(walked, {strides, steps}, [&](size_t i, const auto& at) {
+      Result<int64_t> position = Position(index_at(static_cast<size_t>(at[1])), extent);
+      if (!position)
         error = position.error();
-        return;
-      }
-      Combine(reduction, out, static_cast<size_t>(at[0] + *position * step), *in[2], i);
+      else
+        put(static_cast<size_t>(at[0] + *position * step), i);
     });
     if (error) return *error;
+    return {};
+  };
+  const DType dtype = call.build.dtype(call.In(0));
+  HostOperation host{call.node().op, {{dtype, x}}};
+  host.compute = [=](Arguments in) -> Computed {
+    Numbers out = *in[0];
+    HONE_TRY(walk([&](size_t i) { return in[1]->whole[i]; },
+                  [&](size_t to, size_t i) {
+                    for (size_t k = 0; k < static_cast<size_t>(block); ++k)
+                      Combine(reduction, out, to + k, *in[2], i * static_cast<size_t>(block) + k);
+                  }));
     return std::vector{std::move(out)};
   };
-  return call.build.Host({call.node().op, {{dtype, x}}, compute}, {call.In(0), call.In(1), call.In(2)});
+  if (reduction == "none" && call.build.dtype(which) == DType::kI64) {
+    const auto bytes = static_cast<size_t>(ByteSize(dtype)), all = static_cast<size_t>(CountOf(x)) * bytes;
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      auto* y = static_cast<char*>(out[0]);
+      if (all > 0) std::memcpy(y, in[0], all);
+      const size_t part = static_cast<size_t>(block) * bytes;
+      return walk(
+          [&](size_t i) { return static_cast<const int64_t*>(in[1])[i]; },
+          [&](size_t to, size_t i) { std::memcpy(y + to * bytes, static_cast<const char*>(in[2]) + i * part, part); });
+    };
+  }
+  return call.build.Host(std::move(host), {call.In(0), which, call.In(2)});
 }
 
 // Where each tuple of indices points to in x, in elements.
@@ -225,6 +290,51 @@ Result<std::vector<int64_t>> PointedAt(const Numbers& indices, const Shape& x, s
   return offsets;
 }
 
+// The shape with its first `depth` dimensions as one.
+Shape AsRows(const Shape& x, size_t depth) {
+  Shape rows = {CountOf(Shape(x.begin(), x.begin() + static_cast<int64_t>(depth)))};
+  rows.insert(rows.end(), x.begin() + static_cast<int64_t>(depth), x.end());
+  return rows;
+}
+
+// Where the file says which rows are new, they are gathered from both: of several for one place, the last one.
+Result<Outputs> ScatterKnownRows(OperatorCall& call, const Numbers& indices) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const auto depth = static_cast<size_t>(indices.shape.back());
+  const Shape rows = AsRows(x, depth);
+  const int64_t block = CountOf(x) / rows[0];
+  std::vector<int64_t> from(static_cast<size_t>(rows[0]));
+  std::iota(from.begin(), from.end(), 0);
+  const std::vector<int64_t> places = HONE_TRY(PointedAt(indices, x, 0));
+  for (size_t i = 0; i < places.size(); ++i)
+    from[static_cast<size_t>(places[i] / block)] = rows[0] + static_cast<int64_t>(i);
+  Shape updates = rows;
+  updates[0] = static_cast<int64_t>(places.size());
+  ValueId y = HONE_TRY(build.Concat(
+      {HONE_TRY(build.Reshape(call.In(0), rows)), HONE_TRY(build.Reshape(call.In(2), std::move(updates)))}, 0));
+  y = HONE_TRY(build.Gather(y, build.Constant(WholeNumbers(from, {rows[0]})), 0));
+  return Outputs{HONE_TRY(build.Reshape(y, x))};
+}
+
+// The same of what is read.
+Result<Outputs> GatherKnownRows(OperatorCall& call, const Numbers& indices, size_t batch, Shape shape) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const size_t depth = batch + static_cast<size_t>(indices.shape.back());
+  const Shape rows = AsRows(x, depth);
+  const int64_t block = CountOf(x) / rows[0],
+                batches = CountOf(Shape(x.begin(), x.begin() + static_cast<int64_t>(batch)));
+  std::vector<int64_t> from = HONE_TRY(PointedAt(indices, x, batch));
+  const size_t in_batch = from.size() / static_cast<size_t>(batches);
+  for (size_t i = 0; i < from.size(); ++i)
+    from[i] = from[i] / block + static_cast<int64_t>(i / in_batch) * (rows[0] / batches);
+  const auto count = static_cast<int64_t>(from.size());
+  ValueId y = HONE_TRY(build.Reshape(call.In(0), rows));
+  y = HONE_TRY(build.Gather(y, build.Constant(WholeNumbers(std::move(from), {count})), 0));
+  return Outputs{HONE_TRY(build.Reshape(y, std::move(shape)))};
+}
+
 Result<Outputs> ScatterND(OperatorCall& call) {
   const Shape x = call.shape(0), indices = call.shape(1);
   const std::string reduction = HONE_TRY(ReductionOf(call));
@@ -234,6 +344,9 @@ Result<Outputs> ScatterND(OperatorCall& call) {
   wanted.insert(wanted.end(), x.begin() + indices.back(), x.end());
   if (call.shape(2) != wanted)
     return call.build.Invalid(fmt::format("updates of {}, wanted {}", ShapeText(call.shape(2)), ShapeText(wanted)));
+  const Numbers* known = call.build.graph().TryElements(call.In(1));
+  if (known != nullptr && reduction == "none" && CountOf(x) > 0 && CountOf(wanted) > 0)
+    return ScatterKnownRows(call, *known);
   const int64_t block = CountOf(Shape(x.begin() + indices.back(), x.end()));
   const DType dtype = call.build.dtype(call.In(0));
   auto compute = [=](Arguments in) -> Computed {
@@ -259,6 +372,9 @@ Result<Outputs> GatherND(OperatorCall& call) {
   const auto rest = first + static_cast<size_t>(indices.back());
   Shape shape(indices.begin(), indices.end() - 1);
   shape.insert(shape.end(), x.begin() + static_cast<int64_t>(rest), x.end());
+  const Numbers* known = call.build.graph().TryElements(call.In(1));
+  if (known != nullptr && CountOf(x) > 0 && CountOf(shape) > 0)
+    return GatherKnownRows(call, *known, first, std::move(shape));
   const int64_t block = CountOf(Shape(x.begin() + static_cast<int64_t>(rest), x.end()));
   const int64_t batches = CountOf(Shape(x.begin(), x.begin() + batch));
   const DType dtype = call.build.dtype(call.In(0));

@@ -275,18 +275,20 @@ Result<Outputs> Concat(OperatorCall& call) {
   }
   if (node.inputs.empty()) return Outputs{call.In(0)};
   if (node.inputs.size() == 1) return Outputs{node.inputs[0]};
-  // Along the outermost dimension parts share memory. Elsewhere a kernel reads them all, and no kernel reads very many.
-  constexpr size_t kMostParts = 16;
+  // No kernel reads very many. Along the outermost dimension parts may share memory instead; where they do not, each
+  // group of them is computed in its place.
   const Shape& x = call.shape(0);
-  const bool is_outermost = CountOf(Shape(x.begin(), x.begin() + node.axis)) == 1;
-  while (!is_outermost && node.inputs.size() > kMostParts) {
+  const size_t most = CountOf(Shape(x.begin(), x.begin() + node.axis)) == 1 ? 24 : 16;
+  while (node.inputs.size() > most) {
+    const size_t groups = (node.inputs.size() + most - 1) / most;
     std::vector<ValueId> joined;
-    for (size_t i = 0; i < node.inputs.size(); i += kMostParts) {
+    for (size_t i = 0; i < groups; ++i) {
+      auto at = [&](size_t group) {
+        return node.inputs.begin() + static_cast<std::ptrdiff_t>(node.inputs.size() * group / groups);
+      };
       Node some = node;
-      some.inputs.assign(
-          node.inputs.begin() + static_cast<std::ptrdiff_t>(i),
-          node.inputs.begin() + static_cast<std::ptrdiff_t>(std::min(i + kMostParts, node.inputs.size())));
-      joined.push_back(some.inputs.size() == 1 ? some.inputs[0] : HONE_TRY(call.build.Add(std::move(some))));
+      some.inputs.assign(at(i), at(i + 1));
+      joined.push_back(HONE_TRY(call.build.Add(std::move(some))));
     }
     node.inputs = std::move(joined);
   }
@@ -333,6 +335,15 @@ Result<Outputs> Pad(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Add(std::move(node)))};
 }
 
+// From each of several indices to the next, if it is the same step forwards everywhere.
+std::optional<int64_t> EvenStep(const std::vector<int64_t>& indices) {
+  if (indices.size() < 2 || indices[1] <= indices[0]) return std::nullopt;
+  const int64_t step = indices[1] - indices[0];
+  for (size_t i = 2; i < indices.size(); ++i)
+    if (indices[i] - indices[i - 1] != step) return std::nullopt;
+  return step;
+}
+
 Result<Outputs> Gather(OperatorCall& call) {
   Node node;
   node.kind = call.node().op == "Gather" ? NodeKind::kGather : NodeKind::kGatherElements;
@@ -346,6 +357,14 @@ Result<Outputs> Gather(OperatorCall& call) {
       if (index < -extent || index >= extent)
         return call.build.Invalid(fmt::format("index {} of {} elements", index, extent));
       if (index < 0) index += extent;
+    }
+    if (const std::optional<int64_t> step = EvenStep(indices.whole); step && node.kind == NodeKind::kGather) {
+      const auto axis = static_cast<size_t>(node.axis);
+      ValueId part = HONE_TRY(call.build.Slice(call.In(0), axis, indices.whole[0], CountOf(indices.shape), *step));
+      Shape shape = call.shape(0);
+      shape.erase(shape.begin() + node.axis);
+      shape.insert(shape.begin() + node.axis, indices.shape.begin(), indices.shape.end());
+      return Outputs{HONE_TRY(call.build.Reshape(part, std::move(shape)))};
     }
     if (indices.whole != known->whole) node.inputs[1] = call.build.Constant(indices);
   }

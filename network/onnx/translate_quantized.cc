@@ -249,6 +249,15 @@ Result<Outputs> MatMulIntegerToFloat(OperatorCall& call) {
   return Outputs{y};
 }
 
+// onnxruntime's: of floats, which become bytes first, and bytes: a, b, scale and zero point of b, a bias.
+Result<Outputs> DynamicQuantizeMatMul(OperatorCall& call) {
+  OperatorCall first(call.build.graph(), call.node(), {call.In(0)}, call.opset());
+  const Outputs a = HONE_TRY(DynamicQuantizeLinear(first));
+  std::vector<ValueId> inputs = {a[0], call.In(1), a[1], call.In(2), a[2]};
+  for (size_t i : {3, 4}) inputs.push_back(call.Has(i) ? call.In(i) : ValueId());
+  return Outputs{HONE_TRY(Apply(call, "com.microsoft.MatMulIntegerToFloat", std::move(inputs)))};
+}
+
 // ---- An operator on dequantised operands, whose result is quantised: network/graph/fold_quantized finds it again
 
 Result<Outputs> Requantized(OperatorCall& call, ValueId y, size_t scale, int64_t axis = 0) {
@@ -307,6 +316,12 @@ Result<Outputs> QLinear(OperatorCall& call) {
   return Requantized(call, HONE_TRY(Apply(call, op, std::move(inputs))), 3 * kOperands);
 }
 
+// A condition, and then two operands.
+Result<Outputs> QLinearWhere(OperatorCall& call) {
+  const ValueId a = HONE_TRY(Dequantized(call, 1, 2, 0)), b = HONE_TRY(Dequantized(call, 4, 5, 0));
+  return Requantized(call, HONE_TRY(Apply(call, "Where", {call.In(0), a, b})), 7);
+}
+
 // Here the result's come first.
 Result<Outputs> QLinearConcat(OperatorCall& call) {
   std::vector<ValueId> inputs;
@@ -328,6 +343,8 @@ std::vector<Operator> QuantizedOperators() {
                                  {"MatMulInteger", 2, MatMulInteger},
                                  {"ConvInteger", 2, ConvInteger},
                                  {"com.microsoft.MatMulIntegerToFloat", 4, MatMulIntegerToFloat},
+                                 {"com.microsoft.DynamicQuantizeMatMul", 3, DynamicQuantizeMatMul},
+                                 {"com.microsoft.QLinearWhere", 9, QLinearWhere},
                                  {"QLinearConv", 8, QLinearConv},
                                  {"QLinearMatMul", 8, QLinearMatMul},
                                  {"com.microsoft.QGemm", 6, QGemm},

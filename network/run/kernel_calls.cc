@@ -263,12 +263,19 @@ class Lowerer {
     plan_.calls.push_back(std::move(call));
   }
 
+  static Error NoKernelsOf(DType dtype) {
+    return {ErrorKind::kUnsupported, fmt::format("kernels have no tensors of {}", Name(dtype)), ""};
+  }
+
   // What the parser would refuse is no failed request either.
   Result<KernelText> Write(const Node& node) {
     if (!options_.has_narrow_types && !IsOfKernelTypes(graph_, node, options_))
       return Error{ErrorKind::kUnsupported, "the device has no kernels of these types", ""};
     Result<KernelText> text = WriteKernel(graph_, node, [&](ValueId value) { return inlined_.count(value) != 0; });
     if (!text) return text;
+    for (ValueId value : text->inputs)
+      if (!IsKernelType(graph_.dtype(value))) return NoKernelsOf(graph_.dtype(value));
+    if (!IsKernelType(graph_.dtype(node.output))) return NoKernelsOf(graph_.dtype(node.output));
     if (Result<Kernel> parsed = ParseKernel(text->text); !parsed) return parsed.error();
     if (const auto refused = options_.refused.find(text->text); refused != options_.refused.end())
       return Error{ErrorKind::kLimit, refused->second, ""};
@@ -291,7 +298,7 @@ class Lowerer {
     const Node& node = graph_.nodes[id];
     EmitInlined(node);
     KernelCall call = HostCall(node, why);
-    call.label = Name(node.kind);
+    call.label = node.function.empty() ? Name(node.kind) : node.function;
     call.host_nodes.push_back(id);
     plan_.calls.push_back(std::move(call));
   }

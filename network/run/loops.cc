@@ -10,6 +10,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t kMostSteps = int64_t{1} << 24;
+constexpr size_t kMostCollected = size_t{1} << 34;  // bytes
 
 Error Invalid(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
@@ -81,14 +82,41 @@ struct Steps {
   std::vector<HostTensor> state;
   std::vector<std::vector<HostTensor>> collected;  // of each result that is collected, a tensor a step
 
-  // Outputs of the body, from the first that is a state on.
-  void Take(const std::vector<TensorView>& outputs, size_t first) {
+  // Outputs of the body, from the first that is a state on. kLimit: too much is collected.
+  Result<void> Take(const std::vector<TensorView>& outputs, size_t first) {
+    for (size_t i = 0; i < collected.size(); ++i) bytes_ += outputs[first + state.size() + i].bytes();
+    if (bytes_ > kMostCollected)
+      return Error{ErrorKind::kLimit, fmt::format("its steps give more than {} GiB", kMostCollected >> 30), ""};
     std::vector<HostTensor> next;
     for (size_t i = 0; i < state.size(); ++i) next.push_back(CopyOf(outputs[first + i]));
     for (size_t i = 0; i < collected.size(); ++i) collected[i].push_back(CopyOf(outputs[first + state.size() + i]));
     state = std::move(next);
+    return {};
   }
+
+ private:
+  size_t bytes_ = 0;  // collected
 };
+
+// Whether nothing in the body can end the loop before the last step: the condition that it gives is the one that it
+// took, or a constant.
+bool NeverEnds(const OnnxModel& body) {
+  std::string name = body.outputs[0].name;
+  for (size_t i = body.nodes.size(); i-- > 0;)
+    if (const OnnxNode& node = body.nodes[i];
+        node.op == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && node.outputs[0] == name)
+      name = node.inputs[0];
+  if (name == body.inputs[1].name) return true;
+  auto is_true = [](const HostTensor& tensor) { return tensor.data.size() == 1 && tensor.data[0] != 0; };
+  for (const OnnxTensor& tensor : body.initializers)
+    if (tensor.name == name) return is_true(*tensor.tensor);
+  for (const OnnxNode& node : body.nodes) {
+    if (node.op != "Constant" || node.outputs.size() != 1 || node.outputs[0] != name) continue;
+    const OnnxAttribute* value = FindAttribute(node, "value");
+    return value != nullptr && value->tensor != nullptr && is_true(*value->tensor);
+  }
+  return false;
+}
 
 Result<std::vector<std::optional<TensorType>>> TypesOf(Program& body, const std::vector<TensorView>& given) {
   return body.Prepare(given);
@@ -102,10 +130,12 @@ Result<std::vector<HostTensor>> Loop(const OnnxNode& node, Program& body,
   if (body.model().inputs.size() != kOwn + states + captured.size() || body.model().outputs.size() < 1 + states ||
       node.outputs.size() + 1 > body.model().outputs.size())
     return Invalid("its body does not fit its operands");
-  int64_t most = kMostSteps;
+  int64_t most = INT64_MAX;
   if (!inputs.empty() && inputs[0]) most = HONE_TRY(OneNumber(*inputs[0], "the number of steps"));
   bool goes_on = true;
   if (inputs.size() > 1 && inputs[1]) goes_on = HONE_TRY(OneNumber(*inputs[1], "the condition")) != 0;
+  const Error too_many{ErrorKind::kLimit, fmt::format("it does not end within {} steps", kMostSteps), ""};
+  if (goes_on && most > kMostSteps && NeverEnds(body.model())) return too_many;
   Steps steps;
   for (size_t i = 0; i < states; ++i) {
     if (!inputs[kOwn + i]) return Invalid("a state is missing");
@@ -119,12 +149,11 @@ Result<std::vector<HostTensor>> Loop(const OnnxNode& node, Program& body,
     return all;
   };
   for (int64_t i = 0; goes_on && i < most; ++i) {
-    if (i == kMostSteps)
-      return Error{ErrorKind::kLimit, fmt::format("it does not end within {} steps", kMostSteps), ""};
+    if (i == kMostSteps) return too_many;
     const HostTensor step = Whole(i), condition = Truth(true);
     const std::vector<TensorView> outputs = HONE_TRY(body.Run(given(step, condition)));
     goes_on = HONE_TRY(OneNumber(outputs[0], "the condition")) != 0;
-    steps.Take(outputs, 1);
+    HONE_TRY(steps.Take(outputs, 1));
   }
   std::vector<std::optional<TensorType>> types(body.model().outputs.size());
   if (!steps.collected.empty() && steps.collected[0].empty())
@@ -184,7 +213,7 @@ Result<std::vector<HostTensor>> Scan(const OnnxNode& node, Program& body,
     for (const HostTensor& slice : slices) given.push_back(ViewOf(slice));
     given.insert(given.end(), captured.begin(), captured.end());
     const std::vector<TensorView> outputs = HONE_TRY(body.Run(given));
-    steps.Take(outputs, 0);
+    HONE_TRY(steps.Take(outputs, 0));
   }
   std::vector<HostTensor> results = std::move(steps.state);
   for (size_t i = 0; i < collected; ++i)

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "network/graph/simplify.h"
 #include "network/onnx/data_shaped.h"
 #include "network/run/check_network.h"
@@ -25,6 +26,8 @@ constexpr int64_t kMostConstantBytes = int64_t{1} << 32;
 // how often it is until they are made all the same.
 constexpr double kSmallSteps = 1e6;
 constexpr int kSmallRuns = 3;
+// As shares of the time.
+constexpr char kPreparing[] = "preparing", kNewShapes[] = "shapes that were not met before want kernels and plans";
 
 // Shapes of all inputs, elements of those that decide.
 std::string KeyOf(const OnnxModel& model, const std::set<std::string>& deciding,
@@ -133,7 +136,12 @@ class ProgramVersion {
   // `outputs`: where they may be written at once, one of the model each, or none.
   Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs) {
     ++runs_;
-    if (!is_interpreted_ || runs_ > kSmallRuns) HONE_TRY(MakeKernels());
+    if (!is_interpreted_ || runs_ > kSmallRuns) {
+      Stopwatch stopwatch;
+      const bool is_new = executor_ == nullptr && !context_->is_plain;
+      HONE_TRY(MakeKernels());
+      if (is_new) Count(kPreparing, kNewShapes, stopwatch);
+    }
     HONE_TRY(is_interpreted_ ? Interpret(inputs) : Execute(inputs, outputs));
     std::map<std::string, TensorView> known;
     for (size_t i = 0; i < network_.outputs.size(); ++i) known[network_.outputs[i]] = results_[i];
@@ -187,7 +195,7 @@ class ProgramVersion {
     }
     const Graph& graph = network_.graph;
     for (size_t i = 0; i < graph.outputs.size(); ++i) (void)executor_->UseOutput(i, PlaceOf(i, inputs, outputs));
-    HONE_TRY(executor_->Run());
+    HONE_TRY(RunCalls());
     results_.clear();
     for (size_t i = 0; i < graph.outputs.size(); ++i)
       results_.push_back(
@@ -195,7 +203,22 @@ class ProgramVersion {
     return {};
   }
 
+  Result<void> RunCalls() {
+    if (!context_->shares->is_on) return executor_->Run();
+    for (size_t i = 0; i < executor_->call_count(); ++i) {
+      Stopwatch stopwatch;
+      HONE_TRY(executor_->RunCalls(i, i + 1));
+      context_->shares->Add(plan_.calls[i], stopwatch.Microseconds());
+    }
+    return {};
+  }
+
+  void Count(const std::string& label, const std::string& why, const Stopwatch& stopwatch) const {
+    if (context_->shares->is_on) context_->shares->AddHost(label, why, stopwatch.Microseconds());
+  }
+
   Result<void> Interpret(const std::vector<TensorView>& inputs) {
+    Stopwatch stopwatch;
     std::vector<Numbers> data;
     for (size_t i : read_) data.push_back(ToNumbers(CopyOf(inputs[i])));
     const std::vector<Numbers> outputs = HONE_TRY(EvaluateNetwork(network_.graph, data));
@@ -204,6 +227,7 @@ class ProgramVersion {
     network_.graph.ForgetElements();
     results_.clear();
     for (const HostTensor& output : interpreted_) results_.push_back(ViewOf(output));
+    Count("small part", "it is little, and kernels for shapes met first would take longer", stopwatch);
     return {};
   }
 
@@ -215,7 +239,14 @@ class ProgramVersion {
     for (const OnnxTensor& tensor : network_.rest.constants) values[tensor.name] = ViewOf(*tensor.tensor);
     computed_.clear();
     for (const OnnxNode& node : apart_) {
+      WorkShares& shares = *context_->shares;
+      Stopwatch stopwatch;
+      const double before = shares.total_us();  // a loop's body counts its own work
       std::vector<HostTensor> results = HONE_TRY(RunApart(node, values));
+      if (shares.is_on)
+        shares.AddHost(node.op,
+                       IsLoop(node) ? "between the steps of its body" : "its results have a size when it has run",
+                       stopwatch.Microseconds() - (shares.total_us() - before));
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (node.outputs[i].empty()) continue;
         if (i >= results.size())
@@ -383,7 +414,9 @@ Result<ProgramVersion*> Program::VersionFor(const std::vector<TensorView>& input
   auto found = std::find_if(versions_.begin(), versions_.end(), [&](const auto& one) { return one.first == key; });
   if (found != versions_.begin()) Release();
   if (found == versions_.end()) {
+    Stopwatch stopwatch;
     std::unique_ptr<ProgramVersion> stage = HONE_TRY(ProgramVersion::Create(*this, inputs));
+    if (context_->shares->is_on) context_->shares->AddHost(kPreparing, kNewShapes, stopwatch.Microseconds());
     versions_.emplace_front(std::move(key), std::move(stage));
     auto are_too_many = [&] {
       if (versions_.size() > kMostVersions) return true;

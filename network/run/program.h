@@ -17,6 +17,7 @@
 #include "network/onnx/import_network.h"
 #include "network/onnx/onnx_model.h"
 #include "network/run/executor.h"
+#include "network/run/work_shares.h"
 
 namespace hone {
 
@@ -45,6 +46,9 @@ struct ProgramContext {
   // By how many programs a program is within: of those of one depth only one runs at a time, and what it left in memory
   // has been read when the next one does.
   const std::shared_ptr<std::deque<SharedArena>> arenas = std::make_shared<std::deque<SharedArena>>();
+  // Where the time goes, as long as somebody wants to know: calls, operators between parts, what is made for new
+  // shapes.
+  const std::shared_ptr<WorkShares> shares = std::make_shared<WorkShares>();
 };
 
 // Not thread-safe.

@@ -132,6 +132,7 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOp
   const std::vector<OnnxValue> outputs = model.outputs;
   session->client_ = HONE_TRY(Client::Create(std::move(client)));
   auto context = std::make_shared<const ProgramContext>(ProgramContext{path, session->client_.get(), options.get});
+  session->shares_ = context->shares;
   auto program = std::make_unique<Program>(std::move(model), std::move(context));
   std::vector<std::optional<TensorType>> known(outputs.size());
   if (AreClosed(session->inputs_)) known = HONE_TRY(program->Prepare(types));
@@ -152,6 +153,14 @@ Result<void> Session::Run(std::span<const void* const> inputs, std::span<void* c
   for (size_t i = 0; i < inputs.size(); ++i) given.push_back({inputs_[i].dtype, inputs_[i].shape, inputs[i]});
   MutexLock lock(mutex_);
   const std::vector<TensorView> results = HONE_TRY(program_->Run(given, outputs));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const SessionValue& said = outputs_[i];  // of what is decided by values, only by the file
+    if (results[i].shape != said.shape || results[i].dtype != said.dtype)
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("it is {} {}, and the file says {} {}", Name(results[i].dtype),
+                               ShapeText(results[i].shape), Name(said.dtype), ShapeText(said.shape)),
+                   "output " + said.name};
+  }
   for (size_t i = 0; i < outputs.size(); ++i)
     if (results[i].data != outputs[i]) std::memcpy(outputs[i], results[i].data, results[i].bytes());
   return {};
@@ -180,6 +189,17 @@ Result<std::vector<HostTensor>> Session::Compute(const std::vector<TensorView>& 
   std::vector<HostTensor> results;
   for (const TensorView& result : HONE_TRY(program_->Run(inputs))) results.push_back(CopyOf(result));
   return results;
+}
+
+void Session::CountShares(bool is_on) {
+  MutexLock lock(mutex_);
+  shares_->Clear();
+  shares_->is_on = is_on;
+}
+
+std::vector<WorkShare> Session::Shares() {
+  MutexLock lock(mutex_);
+  return shares_->Sorted();
 }
 
 }  // namespace hone

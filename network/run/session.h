@@ -53,6 +53,12 @@ class Session {
   // The same for any shapes that the file allows. kInvalid: other types, or dimensions of one name of different sizes.
   Result<std::vector<HostTensor>> Compute(const std::vector<TensorView>& inputs);
 
+  // Has runs from now on timed call by call, which costs each call some 50 ns, or no more; what was counted is
+  // forgotten.
+  void CountShares(bool is_on);
+  // Where the time of runs went since then: kernels, and what ran on the host, each with the reason; largest first.
+  std::vector<WorkShare> Shares();
+
  private:
   Session() = default;
 
@@ -61,6 +67,7 @@ class Session {
   std::vector<SessionValue> inputs_, outputs_;
   Mutex mutex_;
   std::unique_ptr<Program> program_ HONE_PT_GUARDED_BY(mutex_);
+  std::shared_ptr<WorkShares> shares_ HONE_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace hone

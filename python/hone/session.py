@@ -94,6 +94,7 @@ class Session:
         alone without a list. A list of arrays comes back: those named, or all of them."""
         if len(arguments) not in (1, 2):
             raise TypeError("run(inputs) or run(output_names, inputs)")
+        self._check_open()
         names, given = arguments if len(arguments) == 2 else (None, arguments[0])
         known = [value.name for value in self._outputs]
         for name in names or []:
@@ -110,6 +111,25 @@ class Session:
             raise error.raised()
         results = [from_bfloat16(array) if value.is_bfloat16 else array for value, array in zip(self._outputs, results)]
         return [results[known.index(name)] for name in names] if names else results
+
+    def shares(self, *arguments):
+        """Runs as run() does, once, with every call timed: a list of kernels and of what ran on the host, largest first, each a
+        dictionary of label, kernel (its text; "" on the host), why_host ("" for kernels), calls and time_us. Shapes that were not
+        met before cost more; run them once before."""
+        self._check_open()
+        self._library.hone_network_time_calls(self._handle, 1)
+        try:
+            self.run(*arguments)
+            rows = (NetworkShare * self._library.hone_network_shares(self._handle, None, 0))()
+            count = min(len(rows), self._library.hone_network_shares(self._handle, rows, len(rows)))
+            return [{"label": row.label.decode(), "kernel": row.kernel.decode(), "why_host": row.why_host.decode(),
+                     "calls": row.calls, "time_us": row.time_us} for row in rows[:count]]
+        finally:
+            self._library.hone_network_time_calls(self._handle, 0)
+
+    def _check_open(self):
+        if not self._handle:
+            raise lib.Error("invalid", "the session is closed", self._path)
 
     def _compute(self, arrays):
         given = (NetworkValue * max(1, len(arrays)))()
@@ -212,6 +232,11 @@ class NetworkValue(ctypes.Structure):
                 ("shape", ctypes.c_int64 * lib.MAX_RANK), ("bytes", ctypes.c_int64), ("data", ctypes.c_void_p)]
 
 
+class NetworkShare(ctypes.Structure):
+    _fields_ = [("label", ctypes.c_char_p), ("kernel", ctypes.c_char_p), ("why_host", ctypes.c_char_p),
+                ("calls", ctypes.c_int64), ("time_us", ctypes.c_double)]
+
+
 class NetworkOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("value_count", ctypes.c_int32), ("values", ctypes.POINTER(NetworkValue)),
                 ("get", ctypes.POINTER(lib.GetOptions))]
@@ -256,6 +281,9 @@ def load():
             library.hone_network_result.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.POINTER(NetworkValue)]
             library.hone_network_results_free.argtypes = [ctypes.c_void_p]
             library.hone_network_results_free.restype = None
+            library.hone_network_time_calls.argtypes = [ctypes.c_void_p, ctypes.c_int]
+            library.hone_network_time_calls.restype = None
+            library.hone_network_shares.argtypes = [ctypes.c_void_p, ctypes.POINTER(NetworkShare), ctypes.c_int32]
             library.hone_network_close.argtypes = [ctypes.c_void_p]
             library.hone_network_close.restype = None
             _LOADED = library

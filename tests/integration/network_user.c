@@ -45,6 +45,13 @@ int main(int argc, char** argv) {
     return 4;
   }
   printf("first %g\n", ((float*)outputs[0])[0]);
+  if (hone_network_shares(network, NULL, 0) != 0) return 5;
+  hone_network_time_calls(network, 1);
+  if (hone_network_run(network, inputs, outputs, &error) != 0) return 6;
+  hone_network_share shares[kMost];
+  const int32_t count = hone_network_shares(network, shares, kMost);
+  if (count < 1 || shares[0].calls < 1 || shares[0].time_us <= 0 || shares[0].label[0] == 0) return 7;
+  if ((shares[0].kernel[0] == 0) == (shares[0].why_host[0] == 0)) return 8;
   for (int i = 0; i < kMost; ++i) free((void*)inputs[i]), free(outputs[i]);
   hone_network_close(network);
   hone_network_close(NULL);

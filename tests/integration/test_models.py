@@ -66,7 +66,13 @@ class Models(harness.HoneTest):
                 self.assertGreater(out["compared"], 0)
                 self.assertLessEqual(out["difference"], out["tolerance"])
                 self.assertGreater(out["time_us"], 0)
-                self.assertIn("verified", self.hone("run", model, "--repeat", "1"))
+                shares = out["shares"]
+                self.assertGreater(sum(share["time_us"] for share in shares), 0)
+                self.assertTrue(any("no_kernel" in share for share in shares), shares)
+                self.assertIn("on the host: ", text := self.hone("run", model, "--repeat", "1"))
+                self.assertIn("verified", text)
+                checked = self.hone_json("check", model)[0]
+                self.assertEqual([value["name"] for value in checked["outputs"]], [value["name"] for value in out["outputs"]])
                 self.hone("run", model, "--against", path("attention"), status=None)
                 self.assertNotEqual(self.last_status, 0)
                 self.assertIn("runs in parts", self.last_error)

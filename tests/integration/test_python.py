@@ -238,6 +238,29 @@ class Python(unittest.TestCase):
         with self.session(path, shapes={"a": (2, 4)}) as session:  # a name has one size
             self.assertEqual([value.shape for value in session.get_inputs()], [[2, 4], [2, 4]])
 
+    def test_a_session_says_where_its_time_goes(self):
+        path = os.path.join(self.directory.path, "open.onnx")
+        with open(path, "wb") as file:
+            file.write(open_model())
+        a = numpy.ones((3, 4), numpy.float32)
+        with self.session(path) as session:
+            session.run({"a": a, "b": a})
+            shares = session.shares({"a": a, "b": a})
+            self.assertEqual(shares, sorted(shares, key=lambda share: -share["time_us"]))
+            by_label = {share["label"]: share for share in shares}
+            self.assertEqual(by_label["NonZero"]["kernel"], "")
+            self.assertIn("has run", by_label["NonZero"]["why_host"])
+            self.assertTrue(any(share["kernel"] and not share["why_host"] and share["calls"] == 1 for share in shares), shares)
+            self.assertEqual({share["calls"] for share in session.shares({"a": a, "b": a})}, {1})  # not those before
+
+    def test_an_output_that_is_not_as_the_file_says_is_an_error(self):
+        path = os.path.join(self.directory.path, "lie.onnx")
+        with open(path, "wb") as file:
+            file.write(test_examples.onnx("NonZero", ["x"], (2, 3), 1))
+        with self.session(path) as session:
+            with self.assertRaisesRegex(self.hone.Error, "output y: it is i64 2x6, and the file says f32 2x3"):
+                session.run(numpy.ones((2, 3), numpy.float32))
+
     def test_errors_of_networks_say_what_and_where(self):
         path, inputs, outputs = self.exported(os.path.join(SOURCE, "tests/fuzz/corpus/onnx/attention.onnx"))
         name = next(iter(inputs))
@@ -249,6 +272,10 @@ class Python(unittest.TestCase):
                 with self.assertRaisesRegex(self.hone.Error, words):
                     session.run(*arguments)
             self.assertEqual(len(session.run(inputs)), len(outputs))
+        for use in (session.run, session.shares):
+            with self.assertRaisesRegex(self.hone.Error, "the session is closed"):
+                use(inputs)
+        session.close()
         broken = os.path.join(self.directory.path, "broken.onnx")
         with open(path, "rb") as whole, open(broken, "wb") as cut:
             cut.write(whole.read()[:100])

@@ -254,7 +254,12 @@ TEST_F(ExternalData, IsRefusedWhereItIsTooShortOrNotThere) {
   Result<OnnxModel> model = Read("weights.bin", 1);
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().kind, ErrorKind::kCorrupt);
-  EXPECT_FALSE(Read("weights.bin", -1));
+  for (int64_t offset : {int64_t{-1}, INT64_MIN, int64_t{17}, int64_t{1} << 40, INT64_MAX}) {
+    Result<OnnxModel> beyond = Read("weights.bin", offset);
+    ASSERT_FALSE(beyond) << offset;
+    EXPECT_EQ(beyond.error().kind, ErrorKind::kCorrupt) << offset;
+    EXPECT_THAT(beyond.error().where, HasSubstr("initialiser w"));
+  }
   Result<OnnxModel> absent = Read("absent.bin");
   ASSERT_FALSE(absent);
   EXPECT_EQ(absent.error().kind, ErrorKind::kNotFound);

@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <random>
+
 #include "network/graph/simplify.h"
 #include "network/onnx/import_network.h"
 #include "network/onnx/onnx_model.h"
@@ -130,6 +134,147 @@ TEST(HostCalls, ResizingOfFloatsIsGathersButForWideFilters) {
   EXPECT_EQ(resized("cubic", 0, 1.5F), 0U);
   EXPECT_EQ(resized("nearest", 0, 0.5F), 0U);
   EXPECT_EQ(resized("linear", 1, 0.25F), 1U);
+}
+
+TEST(HostCalls, IndicesInTheFileNeedNoHost) {
+  auto gathered = [](const std::vector<int64_t>& indices) {
+    ModelFileBuilder builder;
+    builder.Input("x", {4, 6}).Wholes("at", indices).Node("Relu", {"x"}, {"r"});
+    builder.Node("Gather", {"r", "at"}, {"g"}, {{"axis", 1}}).Node("Neg", {"g"}, {"y"}).Output("y");
+    return Imported(builder);
+  };
+  Network windows = gathered({0, 1, 2, 2, 3, -2});
+  const CallPlan plan = Lower(windows.graph);
+  for (const KernelCall& call : plan.calls) EXPECT_FALSE(call.is_host()) << call.label << ": " << call.why_host;
+  EXPECT_THAT(plan.calls.back().kernel, HasSubstr("i32"));
+  Result<std::vector<Numbers>> outputs = EvaluateNetwork(
+      windows.graph, {Reals({4, 6}, {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  outputs->front().real.resize(6);
+  EXPECT_THAT(outputs->front().real, ElementsAre(0, -1, -2, -2, -3, -4));
+  // Even steps are a slice, and all of it nothing.
+  Network even = gathered({1, 3, 5}), all = gathered({0, 1, 2, 3, 4, 5});
+  EXPECT_THAT(Lower(even.graph).calls.back().label, HasSubstr("slice"));
+  EXPECT_EQ(Lower(all.graph).calls.size(), 1U);
+}
+
+TEST(HostCalls, RowsThatTheFileNamesNeedNoHost) {
+  auto raw = [](const std::vector<int64_t>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
+  };
+  ModelFileBuilder scatter;
+  scatter.Input("x", {2, 2}).Input("u", {3}).Raw("at", {3, 2}, 7, raw({0, 1, -1, 0, 0, 1}));
+  scatter.Node("ScatterND", {"x", "at", "u"}, {"y"}).Output("y");
+  EXPECT_EQ(HostCallsOf(scatter), 0U);
+  Network network = Imported(scatter);
+  Result<std::vector<Numbers>> outputs =
+      EvaluateNetwork(network.graph, {Reals({2, 2}, {1, 2, 3, 4}), Reals({3}, {7, 8, 9})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].real, ElementsAre(1, 9, 8, 4));  // the last one counts
+  ModelFileBuilder gather;
+  gather.Input("x", {2, 3, 2}).Raw("at", {2, 2, 1}, 7, raw({2, 0, -2, 1}));
+  gather.Node("GatherND", {"x", "at"}, {"g"}, {{"batch_dims", int64_t{1}}}).Node("Neg", {"g"}, {"y"}).Output("y");
+  EXPECT_EQ(HostCallsOf(gather), 0U);
+  Network batches = Imported(gather);
+  outputs = EvaluateNetwork(batches.graph, {Reals({2, 3, 2}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].shape, ElementsAre(2, 2, 2));
+  EXPECT_THAT((*outputs)[0].real, ElementsAre(-4, -5, 0, -1, -8, -9, -8, -9));
+}
+
+// What a host operation of the model's gives for random inputs where memory has them, and by definition.
+void ExpectSameInMemory(const ModelFileBuilder& builder, const std::vector<HostTensor>& inputs) {
+  Network network = Imported(builder);
+  const CallPlan plan = Lower(network.graph);
+  size_t compared = 0;
+  for (const KernelCall& call : plan.calls) {
+    if (!call.is_host() || call.inputs.size() != inputs.size()) continue;
+    const HostOperation& host = *network.graph.nodes[call.host_nodes[0]].host;
+    ASSERT_TRUE(host.run) << host.name;
+    std::vector<Numbers> numbers;
+    std::vector<const Numbers*> arguments;
+    std::vector<const void*> given;
+    for (const HostTensor& input : inputs) {
+      numbers.push_back(ToNumbers(input));
+      given.push_back(input.data.data());
+    }
+    for (const Numbers& each : numbers) arguments.push_back(&each);
+    Result<std::vector<Numbers>> wanted = host.compute(arguments);
+    ASSERT_TRUE(wanted) << wanted.error().Text();
+    std::vector<std::string> seen;
+    std::vector<void*> results;
+    for (const TensorType& type : host.types) seen.emplace_back(CountOf(type.shape) * ByteSize(type.dtype), '\0');
+    for (std::string& each : seen) results.push_back(each.data());
+    ASSERT_TRUE(host.run(given, results));
+    for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], ToHost((*wanted)[i], host.types[i].dtype).data) << i;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 1U);
+}
+
+HostTensor RandomReals(const Shape& shape, uint32_t seed) {
+  Numbers numbers = MakeNumbers(DType::kF32, shape);
+  std::mt19937 random(seed);
+  for (double& each : numbers.real) each = static_cast<float>(random() % 9) / 4.0F;  // many are equal
+  return ToHost(numbers, DType::kF32);
+}
+
+TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
+  for (int64_t axis : {0, 1, 2}) {
+    for (int64_t largest : {0, 1}) {
+      ModelFileBuilder top;
+      top.Input("x", {5, 6, 7}).Wholes("k", {4});
+      top.Node("TopK", {"x", "k"}, {"v", "at"}, {{"axis", axis}, {"largest", largest}});
+      top.Output("v").Output("at", {}, 7);
+      HostTensor x = RandomReals({5, 6, 7}, 1);
+      const float none = NAN;
+      std::memcpy(x.data.data() + 40, &none, sizeof(none));
+      ExpectSameInMemory(top, {x});
+    }
+    for (bool is_spread : {false, true}) {  // one index for what is behind the axis
+      ModelFileBuilder scatter;
+      const Shape full = {3, 4, 2}, few = {axis == 0 ? 3 : 2, axis == 1 ? 4 : 2, 2};
+      Shape own = is_spread ? Shape{1, 1, 1} : few;
+      own[static_cast<size_t>(axis)] = few[static_cast<size_t>(axis)];
+      Shape updates = few;
+      for (size_t d = static_cast<size_t>(axis) + 1; d < 3; ++d) updates[d] = full[d];
+      if (!is_spread) own = updates;
+      scatter.Input("x", full).Input("at", own, 7).Input("u", updates).Wholes("shape", updates);
+      scatter.Node("Expand", {"at", "shape"}, {"all"});
+      scatter.Node("ScatterElements", {"x", "all", "u"}, {"y"}, {{"axis", axis}}).Output("y");
+      std::vector<int64_t> at(static_cast<size_t>(CountOf(own)));
+      for (size_t i = 0; i < at.size(); ++i) at[i] = static_cast<int64_t>(i * 5 % 3) - (i % 2 == 0 ? 2 : 0);
+      for (int64_t& each : at) each = std::min(each, full[static_cast<size_t>(axis)] - 1);
+      ExpectSameInMemory(scatter,
+                         {RandomReals(full, 2), ToHost(WholeNumbers(at, own), DType::kI64), RandomReals(updates, 3)});
+    }
+  }
+}
+
+TEST(HostCalls, NoKernelReadsVeryManyParts) {
+  for (int64_t axis : {0, 1}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {2, 3});
+    std::vector<std::string> parts;
+    for (int i = 0; i < 60; ++i) {
+      parts.push_back("p" + std::to_string(i));
+      builder.Scalar("c" + std::to_string(i), static_cast<float>(i))
+          .Node("Add", {"x", "c" + std::to_string(i)}, {parts.back()});
+    }
+    // Part of two concatenations: it cannot lie in both.
+    builder.Node("Concat", parts, {"y"}, {{"axis", axis}}).Node("Concat", parts, {"z"}, {{"axis", axis}});
+    builder.Output("y").Output("z");
+    EXPECT_EQ(HostCallsOf(builder), 0U) << "axis " << axis;
+  }
+}
+
+TEST(HostCalls, WhatKernelsCannotHoldIsSaidInWords) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2, 3}, 7).Node("Add", {"x", "x"}, {"y"}).Output("y", {2, 3}, 7);
+  Network network = Imported(builder);
+  const CallPlan plan = Lower(network.graph);
+  ASSERT_EQ(plan.calls.size(), 1U);
+  EXPECT_EQ(plan.calls[0].why_host, "kernels have no tensors of i64");
 }
 
 TEST(HostCalls, AResidualSumOfOneRowLeavesTheWeightPacked) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "network/onnx/resolve_sequences.h"
 #include "network/onnx/symbols.h"
 
 namespace hone {
@@ -249,6 +250,71 @@ TEST(Symbols, HaveOneSize) {
   bound = symbols.Bind(value("mask", {"batch", "length"}), {2});
   ASSERT_FALSE(bound);
   EXPECT_EQ(bound.error().Text(), "input mask: shape 2, wanted batchxlength");
+}
+
+// y: the list's places 0 and 2 and the sums of all steps, of x, x + 1, x + 3, which a loop puts in.
+OnnxModel CarriesAList(bool is_ended_early, int64_t steps) {
+  auto body = std::make_shared<OnnxBody>();
+  body->inputs = {"i", "before", "list", "sum"};
+  body->nodes = {Node("Cast", {"i"}, {"step"}),
+                 Node("Add", {"sum", "step"}, {"next"}),
+                 Node("SequenceInsert", {"list", "next"}, {"longer"}),
+                 Node("Mul", {"next", "k"}, {"seen"}),
+                 Node("Less", {"step", "k"}, {"less"}),
+                 Node("Identity", {"yes"}, {"goes_on"})};
+  body->nodes[0] = With(body->nodes[0], "to", 1);
+  body->outputs = {is_ended_early ? "less" : "goes_on", "longer", "next", "seen"};
+  OnnxNode loop = With(Node("Loop", {"steps", "yes", "empty", "x"}, {"list_after", "last", "all"}), "body", body);
+  loop.captured = {"k", "yes"};
+  OnnxModel model =
+      Model({Value("x"), Value("k")},
+            {Node("SequenceEmpty", {}, {"empty"}), loop, Node("SequenceAt", {"list_after", "zero"}, {"a"}),
+             Node("SequenceAt", {"list_after", "two"}, {"b"}), Node("Concat", {"a", "b", "last"}, {"y"})},
+            {"y", "all"});
+  model.nodes[4] = With(model.nodes[4], "axis", 0);
+  Numbers yes = MakeNumbers(DType::kBool, {});
+  yes.whole = {1};
+  model.initializers = {Constant("steps", Wholes({}, {steps})), Constant("yes", ToHost(yes, DType::kBool)),
+                        Constant("zero", Wholes({}, {0})), Constant("two", Wholes({}, {2}))};
+  ResolveSequences(model);
+  return model;
+}
+
+TEST(Program, ALoopThatCarriesAListBecomesItsSteps) {
+  Plain program(CarriesAList(false, 3));
+  const std::vector<Numbers> results = program.Run({Reals({1}, {10}), Reals({1}, {2})});
+  EXPECT_THAT(results[0].real, ElementsAre(10, 13, 13));
+  EXPECT_THAT(results[1].shape, ElementsAre(3, 1));
+  EXPECT_THAT(results[1].real, ElementsAre(20, 22, 26));
+}
+
+TEST(Program, OfALoopThatValuesEndTheListIsNotKnown) {
+  for (const OnnxModel& model : {CarriesAList(true, 3), CarriesAList(false, int64_t{1} << 40)}) {
+    const Result<std::vector<TensorView>> ran = Plain(model).Try({Reals({1}, {10}), Reals({1}, {2})});
+    ASSERT_FALSE(ran);
+    EXPECT_THAT(ran.error().Text(), HasSubstr("Sequence"));
+  }
+}
+
+TEST(Program, WhereTheTimeGoesIsCountedOnDemand) {
+  ProgramContext context;
+  context.path = "program.onnx";
+  context.is_plain = true;
+  const std::shared_ptr<WorkShares> shares = context.shares;
+  Program program(Model({Value("x")}, {Node("Relu", {"x"}, {"r"}), Node("NonZero", {"r"}, {"y"})}, {"y"}),
+                  std::make_shared<const ProgramContext>(context));
+  const HostTensor x = Reals({3}, {1, 0, 2});
+  ASSERT_TRUE(program.Run({ViewOf(x)}));
+  EXPECT_THAT(shares->Sorted(), IsEmpty());
+  shares->is_on = true;
+  ASSERT_TRUE(program.Run({ViewOf(x)}));
+  std::vector<std::string> labels;
+  for (const WorkShare& share : shares->Sorted()) {
+    labels.push_back(share.label);
+    EXPECT_NE(share.why_host, "");
+  }
+  EXPECT_THAT(labels, testing::Contains("NonZero"));
+  EXPECT_GT(shares->total_us(), 0);
 }
 
 }  // namespace

@@ -1,0 +1,180 @@
+// onnxruntime's weights and tables of a few bits (com.microsoft): constants of floats, which kernels read.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "network/graph/walk.h"
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+using evaluating::Arguments;
+using Computed = Result<std::vector<Numbers>>;
+
+struct FewBits {
+  int64_t rows = 0, columns = 0, block = 0, bits = 4;  // w[rows, columns]; a scale for each block of a row
+  int64_t blocks() const { return (columns + block - 1) / block; }
+};
+
+// Number i of the numbers that bytes hold from the lowest bits on.
+int64_t Unpacked(const std::vector<int64_t>& bytes, size_t first_byte, int64_t i, int64_t bits) {
+  const auto at = static_cast<size_t>(i * bits / 8);
+  return bytes[first_byte + at] >> (i * bits % 8) & ((int64_t{1} << bits) - 1);
+}
+
+// x · wᵀ [+ bias], of any number of dimensions.
+Result<ValueId> Product(OperatorCall& call, ValueId w, ValueId bias) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const int64_t rows = build.shape(w)[0], columns = build.shape(w)[1];
+  if (x.empty() || x.back() != columns) return build.Invalid(fmt::format("{} by K={}", ShapeText(x), columns));
+  ValueId y = HONE_TRY(build.Reshape(call.In(0), {CountOf(x) / columns, columns}));
+  y = HONE_TRY(build.MatMul(y, w, true));
+  if (bias) y = HONE_TRY(build.Binary("add", y, bias));
+  Shape shape = x;
+  shape.back() = rows;
+  return build.Reshape(y, shape);
+}
+
+// x; w in bytes, scales, zero points (in bytes or as floats; the middle if there are none), the block whose scale and
+// zero point are each column's (its own if there are none), a bias.
+Result<Outputs> MatMulNBits(OperatorCall& call) {
+  Builder& build = call.build;
+  const FewBits of{call.Whole("N", 0), call.Whole("K", 0), call.Whole("block_size", 0), call.Whole("bits", 4)};
+  if (of.rows < 1 || of.columns < 1 || of.block < 1 || (of.bits != 2 && of.bits != 4 && of.bits != 8))
+    return build.Invalid("N, K, block_size and bits are not those of a matrix");
+  HONE_TRY(CheckShape({of.columns, of.block}));
+  HONE_TRY(CheckShape({of.rows, of.blocks(), of.block}));
+  const int64_t bytes = (of.block * of.bits + 7) / 8, zero_bytes = (of.blocks() * of.bits + 7) / 8;
+  const bool has_zeros = call.Has(3), has_real_zeros = has_zeros && IsFloat(build.dtype(call.In(3)));
+  if (CountOf(call.shape(1)) != of.rows * of.blocks() * bytes || CountOf(call.shape(2)) != of.rows * of.blocks() ||
+      (has_zeros && CountOf(call.shape(3)) != of.rows * (has_real_zeros ? of.blocks() : zero_bytes)))
+    return build.Invalid("its weights, scales and zero points do not fit N, K and block_size");
+  const bool has_order = call.Has(4);
+  if (has_order && (IsFloat(build.dtype(call.In(4))) || CountOf(call.shape(4)) < of.columns))
+    return build.Invalid(fmt::format("g_idx of {} for {} columns", ShapeText(call.shape(4)), of.columns));
+  const DType dtype = build.dtype(call.In(0));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
+    for (int64_t k = 0; k < of.columns; ++k) {
+      const int64_t own = k / of.block;
+      const int64_t b = has_order ? in.back()->whole[static_cast<size_t>(k)] : own;
+      if (b < 0 || b >= of.blocks())
+        return Error{ErrorKind::kInvalid, fmt::format("g_idx {} of {} blocks", b, of.blocks()), ""};
+      for (int64_t n = 0; n < of.rows; ++n) {
+        const auto number = static_cast<size_t>(n * of.blocks() + b);
+        auto zero = static_cast<double>(int64_t{1} << (of.bits - 1));
+        if (has_real_zeros) zero = in[2]->real[number];
+        if (has_zeros && !has_real_zeros)
+          zero = static_cast<double>(Unpacked(in[2]->whole, static_cast<size_t>(n * zero_bytes), b, of.bits));
+        const int64_t q =
+            Unpacked(in[0]->whole, static_cast<size_t>((n * of.blocks() + own) * bytes), k % of.block, of.bits);
+        out.real[static_cast<size_t>(n * of.columns + k)] = (static_cast<double>(q) - zero) * in[1]->real[number];
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {call.In(1), call.In(2)};
+  if (has_zeros) inputs.push_back(call.In(3));
+  if (has_order) inputs.push_back(call.In(4));
+  const ValueId w =
+      HONE_TRY(build.Host({"MatMulNBits' weights", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
+  return Outputs{HONE_TRY(Product(call, w, call.Has(5) ? call.In(5) : ValueId()))};
+}
+
+// A table in bytes as above, in blocks along its rows; which of its rows; scales, zero points.
+Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
+  Builder& build = call.build;
+  const int64_t bits = call.Whole("bits", 4), block = call.Whole("block_size", 128);
+  if (build.dtype(call.In(0)) != DType::kU8 || call.rank(0) != 2 || call.rank(2) != 2)
+    return build.Unsupported("it wants a matrix of bytes");
+  if (HONE_TRY(call.Axis(call.Whole("gather_axis", 0), 2)) != 0 ||
+      HONE_TRY(call.Axis(call.Whole("quantize_axis", 1), 2)) != 1)
+    return build.Unsupported("blocks along columns");
+  if (block < 1 || (bits != 2 && bits != 4 && bits != 8)) return build.Invalid("block_size and bits fit no table");
+  HONE_TRY(CheckShape({call.shape(0)[0], call.shape(0)[1], block}));
+  const FewBits of{call.shape(0)[0], call.shape(0)[1] * 8 / bits, block, bits};
+  const int64_t zero_bytes = (of.blocks() * bits + 7) / 8;
+  if (call.shape(2) != Shape{of.rows, of.blocks()} || (call.Has(3) && CountOf(call.shape(3)) != of.rows * zero_bytes))
+    return build.Invalid("its scales and zero points do not fit its table");
+  const DType dtype = build.dtype(call.In(2));
+  const int64_t row_bytes = call.shape(0)[1];
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
+    for (int64_t n = 0; n < of.rows; ++n) {
+      for (int64_t k = 0; k < of.columns; ++k) {
+        const int64_t b = k / of.block, q = Unpacked(in[0]->whole, static_cast<size_t>(n * row_bytes), k, of.bits);
+        const int64_t zero = in.size() > 2 ? Unpacked(in[2]->whole, static_cast<size_t>(n * zero_bytes), b, of.bits)
+                                           : int64_t{1} << (of.bits - 1);
+        out.real[static_cast<size_t>(n * of.columns + k)] =
+            static_cast<double>(q - zero) * in[1]->real[static_cast<size_t>(n * of.blocks() + b)];
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  std::vector<ValueId> inputs = {call.In(0), call.In(2)};
+  if (call.Has(3)) inputs.push_back(call.In(3));
+  const ValueId table =
+      HONE_TRY(build.Host({"GatherBlockQuantized's table", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
+  return Outputs{HONE_TRY(Apply(call, "Gather", {table, call.In(1)}))};
+}
+
+// What four bits stand for: a sign and one of eight numbers, or a quantile of the normal distribution (QLoRA,
+// arXiv:2305.14314).
+constexpr double kFloats4[16] = {0, 0.005208333333,  2 / 3.0,  1,  1 / 3.0,  0.5,  1 / 6.0,  0.25,
+                                 0, -0.005208333333, -2 / 3.0, -1, -1 / 3.0, -0.5, -1 / 6.0, -0.25};
+constexpr double kNormalFloats4[16] = {-1,
+                                       -0.6961928009986877,
+                                       -0.5250730514526367,
+                                       -0.39491748809814453,
+                                       -0.28444138169288635,
+                                       -0.18477343022823334,
+                                       -0.09105003625154495,
+                                       0,
+                                       0.07958029955625534,
+                                       0.16093020141124725,
+                                       0.24611230194568634,
+                                       0.33791524171829224,
+                                       0.44070982933044434,
+                                       0.5626170039176941,
+                                       0.7229568362236023,
+                                       1};
+
+// x; w row after row, two numbers a byte, the first in the upper bits; a scale for each block of them.
+Result<Outputs> MatMulBnb4(OperatorCall& call) {
+  Builder& build = call.build;
+  const int64_t rows = call.Whole("N", 0), columns = call.Whole("K", 0), block = call.Whole("block_size", 0);
+  const int64_t kind = call.Whole("quant_type", 0);
+  if (rows < 1 || columns < 1 || block < 1 || kind < 0 || kind > 1)
+    return build.Invalid("N, K, block_size and quant_type are not those of a matrix");
+  if (call.Whole("transB", 1) == 0) return build.Unsupported("weights that are not transposed");
+  HONE_TRY(CheckShape({rows, columns}));
+  HONE_TRY(CheckShape({block}));
+  const int64_t count = rows * columns;
+  if (CountOf(call.shape(1)) != (count + 1) / 2 || CountOf(call.shape(2)) != (count + block - 1) / block)
+    return build.Invalid("its weights and scales do not fit N, K and block_size");
+  const DType dtype = build.dtype(call.In(0));
+  auto compute = [=](Arguments in) -> Computed {
+    Numbers out = MakeNumbers(dtype, {rows, columns});
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t byte = in[0]->whole[static_cast<size_t>(i / 2)], bits = i % 2 == 0 ? byte >> 4 & 15 : byte & 15;
+      out.real[static_cast<size_t>(i)] =
+          (kind == 0 ? kFloats4 : kNormalFloats4)[bits] * in[1]->real[static_cast<size_t>(i / block)];
+    }
+    return std::vector{std::move(out)};
+  };
+  const ValueId w =
+      HONE_TRY(build.Host({"MatMulBnb4's weights", {{dtype, {rows, columns}}}, compute}, {call.In(1), call.In(2)}))[0];
+  return Outputs{HONE_TRY(Product(call, w, {}))};
+}
+
+}  // namespace
+
+std::vector<Operator> FewBitsOperators() {
+  return {{"com.microsoft.MatMulNBits", 3, MatMulNBits},
+          {"com.microsoft.MatMulBnb4", 3, MatMulBnb4},
+          {"com.microsoft.GatherBlockQuantized", 3, GatherBlockQuantized}};
+}
+
+}  // namespace hone

@@ -1,0 +1,212 @@
+// onnxruntime's GroupQueryAttention: the attention of decoders that keep their keys and values, as its tools write it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "network/onnx/attend.h"
+#include "network/onnx/translate.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t kMostHeads = 1 << 16, kMostKeys = 1 << 24;
+
+// In the order of the operator's inputs.
+enum Input : size_t {
+  kQuery,
+  kKey,
+  kValue,
+  kPastKey,
+  kPastValue,
+  kLast,   // [batch]: the place of the last key
+  kTotal,  // keys after this step, of the batch's longest
+  kCos,
+  kSin,
+  kPositions,
+  kBias,
+  kSink,
+  kKeyScale,
+  kValueScale,
+  kQueryNorm,
+  kKeyNorm,
+  kQueryLengths
+};
+
+// What a step is: `batch` times `length` new keys, after which there are `total`. A first one has no others.
+struct Step {
+  int64_t batch, length, total;
+  ValueId last;    // i32 [batch, 1, 1, 1]
+  ValueId before;  // i32 [batch, 1, 1, 1]: keys of the cache that count; 0 in a first step
+  bool is_first() const { return length == total; }
+};
+
+Result<void> CheckTaken(const OperatorCall& call) {
+  constexpr std::pair<size_t, std::string_view> kNone[] = {{kKeyScale, "a cache of few bits"},
+                                                           {kValueScale, "a cache of few bits"},
+                                                           {kQueryNorm, "norms of queries and keys"},
+                                                           {kKeyNorm, "norms of queries and keys"},
+                                                           {kQueryLengths, "lengths of queries"}};
+  for (const auto& [input, what] : kNone)
+    if (call.Has(input)) return call.build.Unsupported(std::string(what));
+  for (const char* name : {"k_quant_type", "v_quant_type"})
+    if (call.Text(name, "NONE") != "NONE") return call.build.Unsupported("a cache of few bits");
+  if (call.Whole("sliding_window_cache", 0) != 0) return call.build.Unsupported("a cache that slides");
+  if (call.node().outputs.size() > 3 && !call.node().outputs[3].empty())
+    return call.build.Unsupported("products of queries and keys as an output");
+  return {};
+}
+
+ValueId Whole32(Builder& build, int64_t value) { return build.Scalar(static_cast<double>(value), DType::kI32); }
+
+Result<ValueId> Positions32(Builder& build, int64_t count, size_t after) {
+  return build.Cast(Positions(build, count, after), DType::kI32);
+}
+
+Result<Step> StepOf(OperatorCall& call) {
+  Builder& build = call.build;
+  const std::vector<int64_t> total = HONE_TRY(call.ConstantInput(kTotal, "the number of keys"));
+  Step step{call.shape(kQuery)[0], call.shape(kQuery)[1], total.empty() ? 0 : total[0], {}, {}};
+  if (step.total > kMostKeys)
+    return Error{ErrorKind::kLimit, fmt::format("{} keys; hone's limit is {}", step.total, kMostKeys), ""};
+  if (total.size() != 1 || step.total < step.length)
+    return build.Invalid(fmt::format("{} queries among {} keys", step.length, fmt::join(total, ", ")));
+  if (!step.is_first() && step.length != 1 && step.batch != 1)
+    return build.Invalid("several queries after a cache, and a batch of more than one");
+  if (CountOf(call.shape(kLast)) != step.batch)
+    return build.Invalid(fmt::format("lengths {} of {} batches", ShapeText(call.shape(kLast)), step.batch));
+  step.last = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(call.In(kLast), DType::kI32)), {step.batch, 1, 1, 1}));
+  step.before = step.is_first() ? build.Constant(MakeNumbers(DType::kI32, {step.batch, 1, 1, 1}))
+                                : HONE_TRY(build.Binary("sub", step.last, Whole32(build, step.length - 1)));
+  return step;
+}
+
+// Elements `count` along dimension 2 of four, zeros behind what there is.
+Result<ValueId> Filled(Builder& build, ValueId x, int64_t count) {
+  const Shape shape = build.shape(x);
+  if (shape[2] >= count) return build.Slice(x, 2, 0, count);
+  Node pad;
+  pad.kind = NodeKind::kPad;
+  pad.inputs = {x};
+  pad.starts.assign(4, 0);
+  pad.extents = shape;
+  pad.extents[2] = count;
+  return build.Add(std::move(pad));
+}
+
+// The cache after the step: what counted of it, the new, zeros.
+Result<ValueId> Present(OperatorCall& call, const Step& step, size_t past, ValueId now) {
+  Builder& build = call.build;
+  const Shape shape = build.shape(now);
+  if (!call.Has(past)) {
+    if (!step.is_first()) return build.Invalid(fmt::format("{} keys, and no cache", step.total));
+    return now;
+  }
+  const Shape old = call.shape(past);
+  if (old.size() != 4 || old[0] != shape[0] || old[1] != shape[1] || old[3] != shape[3])
+    return build.Invalid(fmt::format("a cache of {} before {}", ShapeText(old), ShapeText(shape)));
+  const int64_t count = std::max(step.total, old[2]);
+  if (step.is_first()) return Filled(build, now, count);
+  const ValueId at = HONE_TRY(Positions32(build, count, 1)), zero = build.Scalar(0, build.dtype(now));
+  ValueId kept = HONE_TRY(Filled(build, call.In(past), count));
+  ValueId added = now;  // one: everywhere
+  if (step.length > 1) {
+    ValueId which = HONE_TRY(build.Binary("sub", at, step.before));  // of a batch of one
+    which = HONE_TRY(
+        build.Binary("min", HONE_TRY(build.Binary("max", which, Whole32(build, 0))), Whole32(build, step.length - 1)));
+    added = HONE_TRY(build.Gather(now, HONE_TRY(build.Reshape(which, {count})), 2));
+  }
+  added = HONE_TRY(build.Select(HONE_TRY(build.Binary("le", at, step.last)), added, zero));
+  return build.Select(HONE_TRY(build.Binary("lt", at, step.before)), kept, added);
+}
+
+// Both turned by the angles of their positions.
+Result<void> Turn(OperatorCall& call, const Step& step, ValueId* q, ValueId* k) {
+  Builder& build = call.build;
+  if (!call.Has(kCos) || !call.Has(kSin) || call.rank(kCos) != 2 || call.rank(kSin) != 2)
+    return build.Invalid("tables of angles have two dimensions");
+  const int64_t half = call.shape(kCos)[1];
+  ValueId at = HONE_TRY(Positions32(build, step.length, 1)), first = step.before;
+  if (call.Has(kPositions)) {
+    ValueId given = HONE_TRY(build.Cast(call.In(kPositions), DType::kI32));
+    if (step.is_first()) {  // of the first query alone
+      if (CountOf(build.shape(given)) == 0) return build.Invalid("it has no positions");
+      given = HONE_TRY(build.Reshape(given, {CountOf(build.shape(given)), 1, 1, 1}));
+      first = HONE_TRY(build.Slice(given, 0, 0, 1));
+    } else {
+      if (CountOf(build.shape(given)) != step.batch * step.length)
+        return build.Invalid(fmt::format("positions {} of {} queries", ShapeText(build.shape(given)), step.length));
+      first = HONE_TRY(build.Reshape(given, {step.batch, 1, step.length, 1}));
+      at = Whole32(build, 0);
+    }
+  }
+  at = HONE_TRY(build.Expand(HONE_TRY(build.Binary("add", at, first)), {step.batch, 1, step.length, 1}));
+  at = HONE_TRY(build.Reshape(at, {step.batch, step.length}));
+  ValueId angles[2];
+  for (size_t i : {0, 1}) {
+    angles[i] = HONE_TRY(build.Gather(call.In(i == 0 ? kCos : kSin), at, 0));
+    angles[i] = HONE_TRY(build.Reshape(angles[i], {step.batch, 1, step.length, half}));
+  }
+  for (ValueId* x : {q, k})
+    *x = HONE_TRY(Rotate(build, *x, angles[0], angles[1], 2 * half, call.Whole("rotary_interleaved", 0) != 0));
+  return {};
+}
+
+Result<Outputs> GroupQueryAttention(OperatorCall& call) {
+  Builder& build = call.build;
+  HONE_TRY(CheckTaken(call));
+  const int64_t heads = call.Whole("num_heads", 0), own = call.Whole("kv_num_heads", 0);
+  if (heads < 1 || own < 1 || heads > kMostHeads || heads % own != 0)
+    return build.Invalid(fmt::format("{} heads, and {} of keys", heads, own));
+  for (size_t i : {kLast, kTotal})
+    if (!call.Has(i)) return build.Invalid(fmt::format("operand {} is missing", i));
+  if (call.rank(kQuery) != 3 || call.Has(kKey) != call.Has(kValue))
+    return build.Invalid("it wants three dimensions, and keys and values together");
+  const Step step = HONE_TRY(StepOf(call));
+  ValueId parts[3] = {call.In(kQuery), call.Has(kKey) ? call.In(kKey) : ValueId(),
+                      call.Has(kKey) ? call.In(kValue) : ValueId()};
+  if (!call.Has(kKey)) {  // side by side
+    const int64_t all = heads + 2 * own, size = call.shape(kQuery)[2] / all;
+    if (size * all != call.shape(kQuery)[2])
+      return build.Invalid(fmt::format("{} cannot be split into {} heads", ShapeText(call.shape(kQuery)), all));
+    parts[0] = HONE_TRY(build.Slice(call.In(kQuery), 2, 0, heads * size));
+    parts[1] = HONE_TRY(build.Slice(call.In(kQuery), 2, heads * size, own * size));
+    parts[2] = HONE_TRY(build.Slice(call.In(kQuery), 2, (heads + own) * size, own * size));
+  }
+  for (size_t i : {0, 1, 2}) {
+    parts[i] = HONE_TRY(SplitHeads(build, parts[i], i == 0 ? heads : own));
+    if (build.shape(parts[i])[0] != step.batch || build.shape(parts[i])[2] != step.length)
+      return build.Invalid("queries, keys and values are of different lengths");
+  }
+  if (call.Whole("do_rotary", 0) != 0) HONE_TRY(Turn(call, step, &parts[0], &parts[1]));
+  const ValueId present[2] = {HONE_TRY(Present(call, step, kPastKey, parts[1])),
+                              HONE_TRY(Present(call, step, kPastValue, parts[2]))};
+  Attention of{parts[0], HONE_TRY(build.Slice(present[0], 2, 0, step.total)),
+               HONE_TRY(build.Slice(present[1], 2, 0, step.total))};
+  of.scale = ScaleOf(call, build.shape(of.q)[3]);
+  of.softcap = call.Real("softcap", 0);
+  of.precision = build.dtype(of.q);
+  if (call.Has(kBias)) of.biases.push_back(call.In(kBias));
+  const ValueId keys = HONE_TRY(Positions32(build, step.total, 0));
+  const ValueId queries = HONE_TRY(build.Binary("add", HONE_TRY(Positions32(build, step.length, 1)), step.before));
+  of.allowed.push_back(HONE_TRY(build.Binary("le", keys, step.last)));
+  if (call.Whole("causal", 1) != 0) of.allowed.push_back(HONE_TRY(build.Binary("le", keys, queries)));
+  if (const int64_t window = call.Whole("local_window_size", -1); window > 0)
+    of.allowed.push_back(HONE_TRY(
+        build.Binary("gt", keys, HONE_TRY(build.Binary("sub", queries, Whole32(build, std::min(window, kMostKeys)))))));
+  if (call.Has(kSink)) {
+    if (CountOf(call.shape(kSink)) != heads) return build.Invalid("its sinks are not one a head");
+    of.sink = HONE_TRY(build.Reshape(call.In(kSink), {1, heads, 1, 1}));
+  } else if (call.Whole("smooth_softmax", 0) > 0) {
+    of.sink = build.Constant(MakeNumbers(of.precision, {1, 1, 1, 1}));
+  }
+  const Attended done = HONE_TRY(Attend(build, of));
+  return Outputs{HONE_TRY(JoinHeads(build, done.result)), present[0], present[1]};
+}
+
+}  // namespace
+
+std::vector<Operator> GroupedAttentionOperators() {
+  return {{"com.microsoft.GroupQueryAttention", 1, GroupQueryAttention}};
+}
+
+}  // namespace hone

@@ -1,0 +1,199 @@
+// onnxruntime's operators beside what onnxruntime 1.32 computes. tests/onnx_suite/contributed.py compares many more.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "network/graph/evaluate_network.h"
+#include "network/onnx/import_network.h"
+#include "tests/network/model_files.h"
+
+namespace hone {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr double kNear = 1e-4;
+constexpr int kBytes = 2, kInts = 6;  // ONNX's element types
+
+// −1 … 1 in steps of 0.2, going round by `step`.
+std::vector<float> Values(int64_t count, int64_t step = 7) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i * step % 11 - 5) / 5.0F);
+  return values;
+}
+
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  std::string bytes(values.size() * sizeof(T), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+std::string Counting(int count, int most) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) bytes.push_back(static_cast<char>(i * 37 % most));
+  return bytes;
+}
+
+Result<std::vector<Numbers>> Computed(const ModelFileBuilder& builder) {
+  OnnxModel model = HONE_TRY(ParseOnnx(builder.Bytes(), {"contributed.onnx", ""}));
+  Network network = HONE_TRY(BuildNetwork(model, "contributed.onnx", {}));
+  if (!network.left_out.empty()) return Error{ErrorKind::kUnsupported, network.left_out[0].reason, ""};
+  return EvaluateNetwork(network.graph, {});
+}
+
+void ExpectNear(const Numbers& seen, size_t stride, const std::vector<double>& wanted) {
+  ASSERT_GT(seen.real.size(), stride * (wanted.size() - 1));
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(seen.real[i * stride], wanted[i], kNear) << i;
+}
+
+// A batch of two whose caches hold three and one keys, a window, angles.
+ModelFileBuilder Grouped(const std::string& extra = "", int64_t value = 0) {
+  ModelFileBuilder builder;
+  builder.Floats("q", {2, 1, 32}, Values(64))
+      .Floats("k", {2, 1, 16}, Values(32, 3))
+      .Floats("v", {2, 1, 16}, Values(32, 5));
+  builder.Floats("past_k", {2, 1, 3, 16}, Values(96, 4)).Floats("past_v", {2, 1, 3, 16}, Values(96, 9));
+  builder.Raw("last", {2}, kInts, BytesOf<int32_t>({3, 1})).Raw("total", {1}, kInts, BytesOf<int32_t>({4}));
+  builder.Floats("cos", {8, 8}, Values(64, 2)).Floats("sin", {8, 8}, Values(64, 6));
+  std::vector<ModelFileBuilder::Attribute> attributes = {{"num_heads", int64_t{2}},
+                                                         {"kv_num_heads", int64_t{1}},
+                                                         {"do_rotary", int64_t{1}},
+                                                         {"local_window_size", int64_t{3}}};
+  if (!extra.empty()) attributes.emplace_back(extra, value);
+  builder.Node("GroupQueryAttention", {"q", "k", "v", "past_k", "past_v", "last", "total", "cos", "sin"},
+               {"y", "k_out", "v_out"}, attributes, "com.microsoft");
+  builder.Output("y").Output("k_out").Output("v_out");
+  return builder;
+}
+
+TEST(Contributed, GroupedQueriesReadTheirPartOfACache) {
+  const Result<std::vector<Numbers>> outputs = Computed(Grouped());
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 8, {-0.818871, 0.462895, -0.781995, 0.480603, -0.4, 0.914732, -0.4, 0.893668});
+  ExpectNear((*outputs)[1], 8, {-1, 1, 0.8, 0.6, 0.4, 0.2, -0.28, 0.92, 0, -0.2, 0.04, 0.04, 0, 0, 0, 0});
+  ExpectNear((*outputs)[2], 16, {-1, -0.8, -0.6, -1, -0.4, -0.4, 0, 0});
+}
+
+TEST(Contributed, OfGroupedQueriesWhatIsNotTakenIsNamed) {
+  const Result<std::vector<Numbers>> outputs = Computed(Grouped("sliding_window_cache", 1));
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().Text(), HasSubstr("a cache that slides"));
+}
+
+// x · w for these zero points ("bytes", "reals" or none), with or without a group for each column.
+Result<std::vector<Numbers>> ProductOfFewBits(const std::string& zeros, bool has_order) {
+  std::vector<int32_t> order;
+  for (int32_t i = 0; i < 32; ++i) order.push_back(i / 3 % 2);
+  std::vector<float> scales = Values(6, 3), reals = Values(6, 5);
+  for (float& scale : scales) scale += 2;
+  for (float& real : reals) real += 8;
+  ModelFileBuilder builder;
+  builder.Floats("x", {2, 32}, Values(64)).Raw("w", {3, 2, 8}, kBytes, Counting(48, 256)).Floats("s", {6}, scales);
+  builder.Raw("bytes", {3}, kBytes, "\x53\x97\x1c").Floats("reals", {6}, reals).Raw("g", {32}, kInts, BytesOf(order));
+  builder.Node("MatMulNBits", {"x", "w", "s", zeros, has_order ? "g" : ""}, {"y"},
+               {{"K", int64_t{32}}, {"N", int64_t{3}}, {"bits", int64_t{4}}, {"block_size", int64_t{16}}},
+               "com.microsoft");
+  builder.Output("y");
+  return Computed(builder);
+}
+
+TEST(Contributed, ColumnsOfFewBitsHaveTheScaleOfTheirGroup) {
+  struct Case {
+    std::string zeros;
+    bool has_order;
+    std::vector<double> wanted;
+  };
+  const Case cases[] = {{"bytes", false, {-19.88, 15.52, -2.16, 0.8, -9.76, -8.4}},
+                        {"", true, {-21.48, 31.88, 8.04, -3.6, -16.68, 0.12}},
+                        {"reals", true, {-21.08, 30.888, 7.512, -5, -13.152, 2.04}},
+                        // onnxruntime 1.32 takes packed zero points for 8 where columns have groups; by its definition:
+                        {"bytes", true, {-20.44, 33.32, 3.6, -6.76, -22, 16.92}}};
+  for (const Case& each : cases) {
+    const Result<std::vector<Numbers>> outputs = ProductOfFewBits(each.zeros, each.has_order);
+    ASSERT_TRUE(outputs) << outputs.error().Text();
+    ExpectNear((*outputs)[0], 1, each.wanted);
+  }
+}
+
+TEST(Contributed, AGroupThatThereIsNotIsAnError) {
+  ModelFileBuilder builder;
+  builder.Floats("x", {1, 16}, Values(16)).Raw("w", {1, 1, 8}, kBytes, Counting(8, 256)).Floats("s", {1}, {1});
+  builder.Raw("g", {16}, kInts, BytesOf(std::vector<int32_t>(16, 1)));
+  builder.Node("MatMulNBits", {"x", "w", "s", "", "g"}, {"y"},
+               {{"K", int64_t{16}}, {"N", int64_t{1}}, {"bits", int64_t{4}}, {"block_size", int64_t{16}}},
+               "com.microsoft");
+  builder.Output("y");
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().Text(), HasSubstr("g_idx 1 of 1 blocks"));
+}
+
+TEST(Contributed, FourBitsAreFloats) {
+  for (int64_t kind : {0, 1}) {
+    ModelFileBuilder builder;
+    std::vector<float> one(16, 0);
+    one[2] = 1;
+    builder.Floats("x", {1, 16}, one)
+        .Raw("w", {16}, kBytes, std::string("\x01\x23\x45\x67\x89\xab\xcd\xef", 8) + std::string(8, '\x60'));
+    builder.Floats("s", {2}, {2, 3});
+    builder.Node("MatMulBnb4", {"x", "w", "s"}, {"y"},
+                 {{"K", int64_t{16}}, {"N", int64_t{2}}, {"block_size", int64_t{16}}, {"quant_type", kind}},
+                 "com.microsoft");
+    builder.Output("y");
+    const Result<std::vector<Numbers>> outputs = Computed(builder);
+    ASSERT_TRUE(outputs) << outputs.error().Text();
+    if (kind == 0)
+      ExpectNear((*outputs)[0], 1, {2 * 0.6666667, 3 * 0.1666667});
+    else
+      ExpectNear((*outputs)[0], 1, {2 * -0.5250731, 3 * -0.0910500});
+  }
+}
+
+TEST(Contributed, TablesOfFewBitsGiveRows) {
+  std::vector<float> scales = Values(6, 3);
+  for (float& scale : scales) scale += 2;
+  ModelFileBuilder builder;
+  builder.Raw("table", {3, 16}, kBytes, Counting(48, 256)).Wholes("which", {2, 0}).Floats("s", {3, 2}, scales);
+  builder.Raw("z", {3, 1}, kBytes, "\x53\x97\x1c");
+  builder.Node("GatherBlockQuantized", {"table", "which", "s", "z"}, {"y"},
+               {{"bits", int64_t{4}}, {"block_size", int64_t{16}}}, "com.microsoft");
+  builder.Output("y");
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ASSERT_THAT((*outputs)[0].shape, ElementsAre(2, 32));
+  const std::vector<double> first = {-14.4, 2.4, -3.6, -2.4, 1.8, 7.2, 18}, second = {-3, 1, 6, -3, -4.8, 9.6, 9.6};
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_NEAR((*outputs)[0].real[5 * i], first[i], kNear);
+    EXPECT_NEAR((*outputs)[0].real[32 + 5 * i], second[i], kNear);
+  }
+}
+
+TEST(Contributed, ProductsQuantiseWhatComes) {
+  ModelFileBuilder builder;
+  builder.Floats("x", {2, 8}, Values(16)).Raw("w", {8, 3}, kBytes, Counting(24, 120)).Scalar("s", 0.02F);
+  builder.Raw("z", {}, kBytes, "\x3c").Floats("b", {3}, Values(3));
+  builder.Node("DynamicQuantizeMatMul", {"x", "w", "s", "z", "b"}, {"y"}, {}, "com.microsoft").Output("y");
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 1, {0.936, -0.229176, -1.222588, -0.074353, 1.645333, -1.206745});
+}
+
+TEST(Contributed, ChoicesAmongQuantisedNumbersAreRescaled) {
+  ModelFileBuilder builder;
+  builder.Truths("c", {4}, {true, false, true, false})
+      .Raw("a", {4}, kBytes, "\x0a\x14\xc8\x28")
+      .Raw("b", {4}, kBytes, "\x0a\x14\x1e\x28");
+  builder.Scalar("a_s", 0.5F).Raw("a_z", {}, kBytes, "\x14").Scalar("b_s", 0.25F).Raw("b_z", {}, kBytes, "\x64");
+  builder.Scalar("y_s", 1).Raw("y_z", {}, kBytes, "\x1e");
+  builder.Node("QLinearWhere", {"c", "a", "a_s", "a_z", "b", "b_s", "b_z", "y_s", "y_z"}, {"y"}, {}, "com.microsoft");
+  builder.Output("y", {4}, kBytes);
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].whole, ElementsAre(25, 10, 120, 15));
+}
+
+}  // namespace
+}  // namespace hone
