@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kMostSteps = int64_t{1} << 24;
+constexpr int64_t kMostTrips = int64_t{1} << 24;
 constexpr size_t kMostCollected = size_t{1} << 34;  // bytes
 
 Error Invalid(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
@@ -134,8 +134,8 @@ Result<std::vector<HostTensor>> Loop(const OnnxNode& node, Program& body,
   if (!inputs.empty() && inputs[0]) most = HONE_TRY(OneNumber(*inputs[0], "the number of steps"));
   bool goes_on = true;
   if (inputs.size() > 1 && inputs[1]) goes_on = HONE_TRY(OneNumber(*inputs[1], "the condition")) != 0;
-  const Error too_many{ErrorKind::kLimit, fmt::format("it does not end within {} steps", kMostSteps), ""};
-  if (goes_on && most > kMostSteps && NeverEnds(body.model())) return too_many;
+  const Error too_many{ErrorKind::kLimit, fmt::format("it does not end within {} steps", kMostTrips), ""};
+  if (goes_on && most > kMostTrips && NeverEnds(body.model())) return too_many;
   Steps steps;
   for (size_t i = 0; i < states; ++i) {
     if (!inputs[kOwn + i]) return Invalid("a state is missing");
@@ -149,7 +149,7 @@ Result<std::vector<HostTensor>> Loop(const OnnxNode& node, Program& body,
     return all;
   };
   for (int64_t i = 0; goes_on && i < most; ++i) {
-    if (i == kMostSteps) return too_many;
+    if (i == kMostTrips) return too_many;
     const HostTensor step = Whole(i), condition = Truth(true);
     const std::vector<TensorView> outputs = HONE_TRY(body.Run(given(step, condition)));
     goes_on = HONE_TRY(OneNumber(outputs[0], "the condition")) != 0;
