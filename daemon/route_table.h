@@ -15,13 +15,19 @@ using Body = std::span<const std::byte>;
 template <typename Request>
 std::optional<Request> Read(Services& services, const Asked& asked, Body body) {
   Result<Request> request = DecodeBody<Request>(body);
-  if constexpr (requires { request->for_others; }) {
-    if (request) request->for_others = !asked.IsOwner();
-  }
   if (request) return *std::move(request);
   ++services.metrics.bad_frames;
   asked.Refuse(request.error());
   return std::nullopt;
+}
+
+// What makes the answer for who asks.
+template <typename Request, auto answer>
+constexpr auto AnswerFor(const Asked& asked [[maybe_unused]]) -> decltype(answer) {
+  if constexpr (requires(Admin& admin, const Request& request) { AnswerForOthers(admin, request); }) {
+    if (!asked.IsOwner()) return static_cast<decltype(answer)>(&AnswerForOthers);
+  }
+  return answer;
 }
 
 template <typename Request, auto answer>
@@ -36,8 +42,9 @@ void Once(Services& services, Answers& answers, const Asked& asked, Body body) {
   std::optional<Request> read = Read<Request>(services, asked, body);
   if (!read) return;
   answers.Push(lane(*read), asked.peer, asked.request_id, body.size(),
-               [&admin = services.admin, request = *std::move(read)](const std::stop_token&) {
-                 Result<ReplyTo<Request>> reply = answer(admin, request);
+               [&admin = services.admin, request = *std::move(read),
+                make = AnswerFor<Request, answer>(asked)](const std::stop_token&) {
+                 Result<ReplyTo<Request>> reply = make(admin, request);
                  return reply ? AnswerPart::Of(*reply) : AnswerPart::Failed(reply.error());
                });
 }
@@ -48,7 +55,7 @@ void InParts(Services& services, Answers& answers, const Asked& asked, Body body
   std::optional<Request> request = Read<Request>(services, asked, body);
   if (!request) return;
   answers.Push(lane(*request), asked.peer, asked.request_id, body.size(),
-               [next = answer(services.admin, *request)](const std::stop_token& stop) {
+               [next = AnswerFor<Request, answer>(asked)(services.admin, *request)](const std::stop_token& stop) {
                  Result<ReplyTo<Request>> part = next(stop);
                  return part ? AnswerPart::Of(*part, part->more) : AnswerPart::Failed(part.error());
                });

@@ -103,6 +103,11 @@ HONE_ROUTES(HONE_IN_LOOP, HONE_ONCE, HONE_IN_PARTS)
 #undef HONE_ONCE
 #undef HONE_IN_PARTS
 
+// Those that tell others than its owner less.
+Result<StatusReply> AnswerForOthers(Admin& admin, const StatusRequest& request);
+Result<ShowReply> AnswerForOthers(Admin& admin, const ShowRequest& request);
+NextPart<ListReply> AnswerForOthers(Admin& admin, const ListRequest& request);
+
 // What a frame of a type leads to.
 struct Route {
   MessageType type;

@@ -10,7 +10,6 @@
 namespace hone {
 
 struct StatusRequest {
-  bool for_others = false;  // not sent: honed says whether somebody asks who sees less (daemon/routes.h)
   HONE_FIELDS()
 };
 struct StatusReply {
@@ -70,7 +69,6 @@ struct StatsReply {
 // last.
 struct ListRequest {
   std::string class_prefix;  // of the class' name: "conv2d"; "": all
-  bool for_others = false;   // as in StatusRequest
   HONE_FIELDS(class_prefix)
 };
 struct RecordRow {
@@ -96,7 +94,6 @@ struct ListReply {
 // Everything known of one record. `fingerprint` may be any unambiguous prefix.
 struct ShowRequest {
   std::string fingerprint;
-  bool for_others = false;  // as in StatusRequest
   HONE_FIELDS(fingerprint)
 };
 struct Fact {

@@ -45,6 +45,7 @@ size_t BytesOf(const Record& record) {
 // Where a walk through the records is. It holds nothing of the cache while its client reads.
 struct ListWalk {
   ListRequest request;
+  bool for_others = false;
   std::string place{};
 };
 struct VerifyWalk {
@@ -61,14 +62,13 @@ Result<ListReply> NextOfList(Admin& admin, ListWalk& walk, const std::stop_token
   const bool at_end = HONE_TRY(admin.cache.ForEachRecordAfter(walk.place, [&](const Record& record) {
     budget.AddRead(BytesOf(record));
     // A name that somebody gave to a kernel is not for others, who could find it letter by letter.
-    if (walk.request.for_others ? walk.request.class_prefix.empty()
-                                : record.label.starts_with(walk.request.class_prefix)) {
+    if (walk.for_others ? walk.request.class_prefix.empty() : record.label.starts_with(walk.request.class_prefix)) {
       Result<KernelUse> use = admin.cache.UseOf(record.key.fingerprint);
       if (!use) {
         read = use.error();
         return false;
       }
-      RecordRow row = walk.request.for_others ? RowForOthers(record) : RowOf(record, *use);
+      RecordRow row = walk.for_others ? RowForOthers(record) : RowOf(record, *use);
       row.kernel = ShownText(row.kernel);
       budget.AddRow(row.kernel.size() + row.class_name.size() + row.target.size());
       part.rows.push_back(std::move(row));
@@ -151,6 +151,12 @@ NextPart<ListReply> AnswerList(Admin& admin, const ListRequest& request) {
       [&admin, walk = ListWalk{request}](const std::stop_token& stop) mutable { return NextOfList(admin, walk, stop); };
 }
 
+NextPart<ListReply> AnswerForOthers(Admin& admin, const ListRequest& request) {
+  return [&admin, walk = ListWalk{request, true}](const std::stop_token& stop) mutable {
+    return NextOfList(admin, walk, stop);
+  };
+}
+
 NextPart<VerifyReply> AnswerVerify(Admin& admin, const VerifyRequest& request) {
   return [&admin, walk = VerifyWalk{request}](const std::stop_token& stop) mutable {
     return NextOfVerify(admin, walk, stop);
@@ -160,15 +166,19 @@ NextPart<VerifyReply> AnswerVerify(Admin& admin, const VerifyRequest& request) {
 Result<ShowReply> AnswerShow(Admin& admin, const ShowRequest& request) {
   Record record = HONE_TRY(admin.FindRecord(request.fingerprint));
   ShowReply reply;
-  reply.canonical = record.key.canonical;
-  if (request.for_others) {
-    reply.row = RowForOthers(record);
-    return reply;
-  }
   reply.row = RowOf(record, HONE_TRY(admin.cache.UseOf(record.key.fingerprint)));
+  reply.canonical = record.key.canonical;
   reply.schedule = InWordsOfToday(record.schedule);
   reply.facts = FactsOf(record);
   reply.reasons = admin.ReasonsFor(record);
+  return reply;
+}
+
+Result<ShowReply> AnswerForOthers(Admin& admin, const ShowRequest& request) {
+  const Record record = HONE_TRY(admin.FindRecord(request.fingerprint));
+  ShowReply reply;
+  reply.row = RowForOthers(record);
+  reply.canonical = record.key.canonical;
   return reply;
 }
 

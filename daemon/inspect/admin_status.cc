@@ -9,7 +9,7 @@
 
 namespace hone {
 
-Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest& request) {
+Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest&) {
   CacheStats cache = admin.cache.Stats();
   StatusReply reply;
   reply.version = HONE_VERSION;
@@ -27,10 +27,16 @@ Result<StatusReply> AnswerStatus(Admin& admin, const StatusRequest& request) {
   reply.misses = admin.metrics.misses;
   reply.idle_state = "off";
   if (admin.idle_facts) std::tie(reply.idle_state, reply.tuning) = admin.idle_facts();
-  reply.tuning = request.for_others ? "" : ShownText(reply.tuning);
+  reply.tuning = ShownText(reply.tuning);
   reply.builders = static_cast<uint32_t>(admin.facts.builders);
   reply.connections = admin.metrics.connections;
   reply.queued = admin.metrics.builds_queued;
+  return reply;
+}
+
+Result<StatusReply> AnswerForOthers(Admin& admin, const StatusRequest& request) {
+  StatusReply reply = HONE_TRY(AnswerStatus(admin, request));
+  reply.tuning.clear();
   return reply;
 }
 
