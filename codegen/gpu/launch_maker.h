@@ -9,6 +9,7 @@
 
 #include "codegen/gpu/straight.h"
 #include "codegen/gpu/straight_builder.h"
+#include "ir/graph/dtype_traits.h"
 
 namespace hone::straight {
 
@@ -57,6 +58,11 @@ class LaunchMaker {
   // How many lanes from this one on an access may take at once: 1, 2 or 4. `first`: of those.
   int VectorWidth(BufferId buffer, const Linear& flat, int64_t lane, int64_t end, int64_t* first);
   Result<ValueId> TileElement(BufferId buffer, const std::vector<Linear>& index);
+  // Between what memory holds and what is computed with.
+  ValueId FromMemory(ValueId element);
+  ValueId ToMemory(ValueId value, BufferId buffer);
+  ValueId Narrowed(ValueId value, DType type);
+  Result<ValueId> RoundedTo(DType type, DType from, ValueId value);
   // Puts the vectorised loop's lane in for as long as it lives.
   void SetLane(int64_t lane) { constants_[vector_] = lane; }
 
@@ -78,7 +84,10 @@ class LaunchMaker {
 // The function of Program::functions for an elementary operation, made if it is not there.
 Result<int64_t> FunctionFor(Program& program, Op op, DType type);
 
-// i64 is for indices, which are 32 bits wide here.
-inline DType TypeInCode(DType type) { return type == DType::kI64 ? DType::kI32 : type; }
+// i64 is for indices, which are 32 bits wide here. A float of 16 bits is an f32 wherever it is not in memory.
+inline DType TypeInCode(DType type) {
+  return type == DType::kI64 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
+}
+inline DType TypeInMemory(DType type) { return IsNarrowFloat(type) ? type : TypeInCode(type); }
 
 }  // namespace hone::straight

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "codegen/gpu/print_helpers.h"
+#include "ir/graph/element.h"
 
 namespace hone {
 namespace {
@@ -147,6 +148,8 @@ class CodePrinter {
 std::string CodePrinter::Constant(const Value& value) const {
   const DialectType& type = dialect_.Of(value.type);
   if (value.type == DType::kBool) return value.number != 0 ? "true" : "false";
+  if (value.type == DType::kF16) return Fill(dialect_.cast, type.value, Half(value.real).bits());
+  if (value.type == DType::kBF16) return Fill(dialect_.cast, type.value, BFloat16(value.real).bits());
   if (!IsFloat(value.type)) {
     // In GLSL a number is no byte by itself.
     if (value.type == DType::kI8 && dialect_.is_shader) return Fill(dialect_.cast, type.value, value.number);
@@ -275,6 +278,8 @@ std::string CodePrinter::Operation(const Value& value) {
       return Fill(is_float ? spelled.bits : spelled.from_bits, args[0]);
     }
     case Do::kConvert:
+      if (IsNarrowFloat(value.type) || IsNarrowFloat(first.type))
+        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type), args[0]);
       if (value.type == DType::kBool) return fmt::format("({} != {})", args[0], is_float ? "0.0" : "0");
       if (first.type == DType::kBool)
         return fmt::format("({} ? {} : {})", args[0], Fill(dialect_.cast, dialect_.Of(value.type).value, 1),

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "codegen/gpu/simt_memory.h"
+#include "ir/graph/element.h"
 
 namespace hone {
 namespace simt {
@@ -48,9 +49,7 @@ int64_t Wrapped(DType type, int64_t value) {
   }
 }
 
-double Rounded(DType type, double value) {
-  return type == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
-}
+double Rounded(DType type, double value) { return type == DType::kF64 ? value : RoundedTo(type, value); }
 
 int64_t Saturated(DType type, double value) {
   if (std::isnan(value)) return 0;

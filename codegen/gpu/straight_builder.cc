@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "ir/graph/element.h"
 
 namespace hone::straight {
 namespace {
@@ -52,7 +53,7 @@ bool Builder::IsConstant(ValueId id, int64_t* number) const {
 ValueId Builder::Constant(DType type, int64_t number, double real) {
   Value value{.what = Do::kConstant, .type = type};
   if (IsFloat(type))
-    value.real = type == DType::kF32 ? static_cast<double>(static_cast<float>(real)) : real;
+    value.real = type == DType::kF64 ? real : RoundedTo(type, real);
   else
     value.number = number;
   return Make(std::move(value));

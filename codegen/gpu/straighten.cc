@@ -282,17 +282,17 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
     const int width = stmt.combine == Reduction::kNone ? VectorWidth(stmt.buffer, flat, lane, end, &first) : 1;
     const Address at = HONE_TRY(AddressOf(flat));
     if (width == 1 || first != lane) {
-      builder_.Store(stmt.buffer, at.base, at.offset, HONE_TRY(Combined(stmt, at)));
+      builder_.Store(stmt.buffer, at.base, at.offset, ToMemory(HONE_TRY(Combined(stmt, at)), stmt.buffer));
       ++lane;
       continue;
     }
     std::vector<ValueId> elements;
     for (int64_t i = 0; i < width; ++i) {
       SetLane(lane + i);
-      elements.push_back(HONE_TRY(ValueOf(*stmt.value)));
+      elements.push_back(ToMemory(HONE_TRY(ValueOf(*stmt.value)), stmt.buffer));
     }
     builder_.Store(stmt.buffer, at.base, at.offset,
-                   builder_.Make(Do::kPack, TypeInCode(buffer.dtype), std::move(elements)));
+                   builder_.Make(Do::kPack, TypeInMemory(buffer.dtype), std::move(elements)));
     lane += width;
   }
   return {};
@@ -302,8 +302,10 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
 Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
   if (stmt.combine == Reduction::kNone) return ValueOf(*stmt.value);
   const DType type = TypeInCode(program_.buffer(stmt.buffer).dtype);
-  const ValueId old =
-      program_.InRegisters(stmt.buffer) ? at.base : builder_.Load(stmt.buffer, type, 1, at.base, at.offset);
+  const DType stored = TypeInMemory(program_.buffer(stmt.buffer).dtype);
+  const ValueId old = program_.InRegisters(stmt.buffer)
+                          ? at.base
+                          : FromMemory(builder_.Load(stmt.buffer, stored, 1, at.base, at.offset));
   auto is_product = [&](const ValueNode& value) {
     return stmt.combine == Reduction::kSum && value.Is(Op::kMul) && IsFloat(value.type);
   };
@@ -330,7 +332,7 @@ Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
 
 Result<straight::Program> Straighten(const LoopProgram& program, const straight::DeviceLimits& limits) {
   for (const Buffer& buffer : program.buffers)
-    if (IsNarrowFloat(buffer.dtype) || buffer.dtype == DType::kU8)
+    if (buffer.dtype == DType::kU8)
       return Error{ErrorKind::kUnsupported,
                    fmt::format("{} is of {}, which code for a GPU does not read yet", buffer.name, Name(buffer.dtype)),
                    ""};
