@@ -109,10 +109,6 @@ Result<Printed> Print(const BuildRequest& request, const Kernel& kernel, BuildTi
   return Error{ErrorKind::kLimit, "no default schedule fits this device: " + refusal, ""};
 }
 
-bool IsInGlobalMemory(const Buffer& buffer) {
-  return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters;
-}
-
 Result<std::string> ShaderOf(const std::string& source, const DeviceTarget&) { return CompileGlsl(source); }
 
 Result<std::string> CubinOf(const std::string& source, const DeviceTarget& device) {
@@ -148,7 +144,7 @@ Result<DeviceArtifact> MakeArtifact(Manifest manifest, const Printed& printed, c
   std::map<BufferId, int32_t> positions;
   for (BufferId id : program.buffers.ids()) {
     const Buffer& buffer = program.buffers[id];
-    if (!IsInGlobalMemory(buffer)) continue;
+    if (!straight::IsInGlobalMemory(buffer)) continue;
     positions[id] = static_cast<int32_t>(artifact.buffers.size());
     const bool is_operand = buffer.scope == Scope::kDefault;
     artifact.buffers.push_back({buffer.elements * ByteSize(buffer.dtype),

@@ -19,6 +19,13 @@ struct Address {
   int64_t offset = 0;
 };
 
+// A sum that a warp's instruction adds to: the elements that a thread holds, by where thread 0 has its own.
+struct Fragments {
+  const Instruction* instruction = nullptr;
+  int64_t row_stride = 0, column_stride = 0;  // of the buffer, in elements
+  std::map<int64_t, ValueId> elements;
+};
+
 // Makes one launch of a nest.
 class LaunchMaker {
  public:
@@ -41,6 +48,16 @@ class LaunchMaker {
   Result<ValueId> Combined(const Stmt& stmt, const Address& at);
   Result<void> DeclareTile(BufferId buffer);
   void ForgetStores(const Stmt& stmt);
+
+  // straighten_warp.cc
+  Result<void> DeclareFragments(const Stmt& scope);
+  Result<void> EmitWarp(const Stmt& stmt);
+  Result<void> EmitMeaning(const Stmt& stmt, const std::array<VarId, 3>& loops, const std::vector<ValueId>& sums);
+  Result<std::vector<ValueId>> SumsOf(const Stmt& store, VarId row, VarId column);
+  Result<ValueId> WordOf(const ValueNode& load, VarId steps, const Linear& first);
+  // The thread's number in its warp, divided, and what is left of it: a variable.
+  Linear LaneDigit(int64_t divisor, int64_t modulus);
+  Result<ValueId> FragmentElement(BufferId buffer, const std::vector<Linear>& index);
 
   // straighten_values.cc
   // With what is known of the loops at this point put in.
@@ -71,8 +88,12 @@ class LaunchMaker {
   Program& out_;
   Launch launch_;
   Builder builder_;
-  std::map<VarId, ValueId> known_;       // loops that are there in the code
-  std::map<VarId, int64_t> constants_;   // unrolled ones, and the lane
+  std::map<VarId, ValueId> known_;      // loops that are there in the code
+  std::map<VarId, int64_t> constants_;  // unrolled ones, and the lane
+  std::map<VarId, Linear> forms_;       // loops of an instruction, by what each thread of the warp has of them
+  std::map<std::pair<int64_t, int64_t>, VarId> lane_digits_;
+  VarId threads_x_;  // the loop of threads along x; none: none was there yet
+  std::map<BufferId, Fragments> fragments_;
   std::array<bool, 3> has_thread_ = {};  // a loop of threads along the axis encloses
   ValueId pending_;                      // which threads the enclosing loops of threads mean
   VarId vector_;                         // the vectorised loop; none: outside of one

@@ -54,6 +54,11 @@ std::span<const std::string_view> ReservedWords() { return kReserved; }
 std::string HelperText(const Dialect& dialect, const std::string& name) {
   const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
   const std::string what = name.substr(0, name.rfind('_'));
+  if (what == "word") {  // CUDA's alone
+    const std::string_view vector = dialect.Of(type).vector[ByteSize(type) == 1 ? 1 : 0];
+    return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",
+                       dialect.function, name, vector);
+  }
   if (IsNarrowFloat(type)) return NarrowText(dialect, name, type, true);
   if (what.ends_with("_of"))
     if (const DType made = ParseDType(what.substr(0, what.find('_'))).value(); IsNarrowFloat(made))

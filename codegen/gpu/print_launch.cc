@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "codegen/gpu/print_helpers.h"
+#include "codegen/gpu/print_warp.h"
 #include "ir/graph/element.h"
 
 namespace hone {
@@ -75,6 +76,7 @@ class CodePrinter {
       for (ValueId arg : code_.values[node.value].args) visit(arg);
     if (node.a) visit(node.a);
     if (node.b) visit(node.b);
+    for (ValueId arg : node.args) visit(arg);
   }
 
   void CountUses(const std::vector<Node>& nodes) {
@@ -125,6 +127,8 @@ class CodePrinter {
   std::string Load(const Value& value);
   std::string Operation(const Value& value);
   std::string Floating(const Value& value, const std::vector<std::string>& args);
+  // A small vector as 32 bits.
+  std::string Word(ValueId id) { return fmt::format("{}({})", Helper("word", code_.values[id].type), Expression(id)); }
   // The name of a helper: "hone_max_f32".
   std::string Helper(std::string_view what, DType type) {
     helpers_.insert(fmt::format("{}_{}", what, Name(type)));
@@ -334,6 +338,11 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
     }
     case Node::Kind::kAssign: return Line(depth, fmt::format("{} = {};", Expression(node.value), Expression(node.a)));
     case Node::Kind::kStore: return PrintStore(node, depth);
+    case Node::Kind::kMultiply: {
+      std::vector<std::string> args;
+      for (ValueId arg : node.args) args.push_back(args.size() < 4 ? Expression(arg) : Word(arg));
+      return Line(depth, MultiplyText(*node.instruction, args));
+    }
     case Node::Kind::kBarrier: return Line(depth, std::string(dialect_.barrier) + ";");
     case Node::Kind::kIf:
       Line(depth, fmt::format("if ({}) {{", Expression(node.a)));

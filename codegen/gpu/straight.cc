@@ -39,6 +39,7 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   limits.threads = machine.block_threads;
   limits.shared_bytes = machine.block_bytes;
   limits.grid = machine.grid;
+  limits.instructions = machine.instructions;
   return limits;
 }
 

@@ -87,11 +87,16 @@ struct Node {
     kFor,      // `body` for value = a … b − 1
     kIf,       // `body` where a
     kBarrier,
+    // By the threads of a warp together: `instruction`, of registers args[0…3], the thread's sums, words args[4…7] of
+    // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits.
+    kMultiply,
   };
   Kind kind = Kind::kLet;
   ValueId value = {}, a = {}, b = {};
   int64_t offset = 0;
   BufferId buffer = {};
+  const Instruction* instruction = nullptr;  // codegen/instructions.h
+  std::vector<ValueId> args = {};
   std::vector<Node> body = {};
 };
 
@@ -145,7 +150,13 @@ struct DeviceLimits {
   int64_t shared_bytes = 32 << 10;                    // of a block
   int64_t registers = 240;                            // 32-bit values in register tiles of a thread
   std::array<int64_t, 3> grid = MachineModel().grid;  // blocks
+  std::vector<const Instruction*> instructions = {};  // of warps; of others code does what they mean
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
+
+// Whether the buffer is memory that all blocks see.
+inline bool IsInGlobalMemory(const Buffer& buffer) {
+  return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters && buffer.scope != Scope::kFragments;
+}
 
 }  // namespace hone::straight

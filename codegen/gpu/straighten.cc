@@ -10,6 +10,7 @@
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/gpu/launch_maker.h"
+#include "codegen/instructions.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/steps/step_reader.h"
 
@@ -23,6 +24,7 @@ constexpr int64_t kSharedAlignment = 16;
 // Whether all threads have to come here.
 bool NeedsAllThreads(const Stmt& stmt) {
   return stmt.kind == Stmt::Kind::kBarrier || (stmt.kind == Stmt::Kind::kBlock && stmt.all_threads) ||
+         (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp) ||
          std::any_of(stmt.body.begin(), stmt.body.end(), [](const StmtPtr& child) { return NeedsAllThreads(*child); });
 }
 
@@ -83,7 +85,7 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
     if (buffer.scope == Scope::kBlock) {
       launch_.shared.push_back(id);
       launch_.shared_bytes += RoundUp(buffer.elements * ByteSize(buffer.dtype), kSharedAlignment);
-    } else if (buffer.scope != Scope::kRegisters) {
+    } else if (IsInGlobalMemory(buffer)) {
       launch_.params.push_back(id);
     }
   }
@@ -102,7 +104,9 @@ Result<void> LaunchMaker::EmitAll(const std::vector<StmtPtr>& list) {
 
 Result<void> LaunchMaker::Emit(const Stmt& stmt) {
   switch (stmt.kind) {
-    case Stmt::Kind::kInstruction: return EmitAll(stmt.body);  // as what it means
+    case Stmt::Kind::kInstruction:
+      if (MeaningOf(*stmt.instruction).is_of_warp) return EmitWarp(stmt);
+      return EmitAll(stmt.body);  // as what it means
     case Stmt::Kind::kBlock: {
       if (!stmt.all_threads) return EmitAll(stmt.body);
       if (vector_)
@@ -115,7 +119,12 @@ Result<void> LaunchMaker::Emit(const Stmt& stmt) {
       pending_ = pending;
       return {};
     }
-    case Stmt::Kind::kRegisters: HONE_TRY(DeclareTile(stmt.buffer)); return EmitAll(stmt.body);
+    case Stmt::Kind::kRegisters:
+      if (program_.buffer(stmt.buffer).scope == Scope::kFragments)
+        HONE_TRY(DeclareFragments(stmt));
+      else
+        HONE_TRY(DeclareTile(stmt.buffer));
+      return EmitAll(stmt.body);
     case Stmt::Kind::kBarrier:
       builder_.Barrier();
       for (BufferId id : launch_.shared) builder_.Forget(id);
@@ -171,6 +180,7 @@ Result<void> LaunchMaker::EmitBound(const Stmt& stmt) {
   const ValueId thread = builder_.Given(
       {.what = Do::kThread, .type = DType::kI32, .number = static_cast<int64_t>(d), .varies = launch_.block[d] > 1});
   known_[stmt.var] = thread;
+  if (d == 0) threads_x_ = stmt.var;
   const ValueId pending = pending_;
   const bool had_thread = std::exchange(has_thread_[d], true);
   if (trips.lo < launch_.block[d]) {
@@ -303,9 +313,8 @@ Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
   if (stmt.combine == Reduction::kNone) return ValueOf(*stmt.value);
   const DType type = TypeInCode(program_.buffer(stmt.buffer).dtype);
   const DType stored = TypeInMemory(program_.buffer(stmt.buffer).dtype);
-  const ValueId old = program_.InRegisters(stmt.buffer)
-                          ? at.base
-                          : FromMemory(builder_.Load(stmt.buffer, stored, 1, at.base, at.offset));
+  const bool is_register = program_.InRegisters(stmt.buffer) || fragments_.contains(stmt.buffer);
+  const ValueId old = is_register ? at.base : FromMemory(builder_.Load(stmt.buffer, stored, 1, at.base, at.offset));
   auto is_product = [&](const ValueNode& value) {
     return stmt.combine == Reduction::kSum && value.Is(Op::kMul) && IsFloat(value.type);
   };

@@ -21,6 +21,10 @@ bool FitsInt(const Interval& range) { return range.lo >= INT32_MIN && range.hi <
 
 Linear LaunchMaker::Known(const Linear& form) {
   return out_.vars.Substitute(out_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
+    if (const auto form = forms_.find(var); form != forms_.end()) {
+      *value = form->second;
+      return true;
+    }
     const auto constant = constants_.find(var);
     if (constant == constants_.end()) return false;
     *value = Linear(constant->second);
@@ -266,8 +270,10 @@ Result<ValueId> LaunchMaker::LoadOf(const ValueNode& node) {
   DType type = TypeInCode(node.type);
   ValueId fill;
   if (condition) fill = HONE_TRY(ValueOf(*node.args[0]));
-  if (program_.InRegisters(node.buffer)) {
-    const ValueId element = HONE_TRY(TileElement(node.buffer, node.index));
+  const bool is_fragment = program_.buffer(node.buffer).scope == Scope::kFragments;
+  if (program_.InRegisters(node.buffer) || is_fragment) {
+    const ValueId element =
+        HONE_TRY(is_fragment ? FragmentElement(node.buffer, node.index) : TileElement(node.buffer, node.index));
     return condition ? builder_.Make(Do::kSelect, type, {condition, element, fill}) : element;
   }
   type = TypeInMemory(node.type);

@@ -219,8 +219,9 @@ Result<void> Lowering::BuildSpatialCopy(StageId stage, size_t depth, std::vector
     loops.pop_back();
     stmt->body.push_back(std::move(inner));
     inner = std::move(stmt);
-    if (const Instruction* instruction = OnTiles(stage); instruction && loops.size() == outside)
-      inner = HONE_TRY(WrapTile(*instruction, std::move(inner)));
+    const Instruction* instruction = OnTiles(stage);
+    if (instruction == nullptr) instruction = OfWarp(stage);
+    if (instruction != nullptr && loops.size() == outside) inner = HONE_TRY(WrapTile(*instruction, std::move(inner)));
   }
   out.push_back(std::move(inner));
   return {};
@@ -302,7 +303,7 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
   for (StageId p : kernel_.stages.ids()) {
     const StageSchedule& producer = scheduled_.stages[p];
     if (producer.attach_stage != stage || producer.attach_loop != scheduled_.stages[stage].loops[depth].path) continue;
-    if (program_.InRegisters(states_[p].buffer)) enter_registers(states_[p].buffer);
+    if (program_.InRegisters(states_[p].buffer) || OfWarp(p)) enter_registers(states_[p].buffer);
     body->push_back(HONE_TRY(BuildNest(p)));
   }
   bool promotes = state.tile && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;

@@ -64,9 +64,11 @@ class BarrierPlacer {
     return who;
   }
 
-  // Whether barriers may stand between the statement's parts. Lanes of a vector are computed at once.
+  // Whether barriers may stand between the statement's parts. Lanes of a vector are computed at once, and so is what an
+  // instruction does.
   static bool IsOpen(const Stmt& stmt) {
     return stmt.kind != Stmt::Kind::kStore && stmt.kind != Stmt::Kind::kBarrier &&
+           stmt.kind != Stmt::Kind::kInstruction &&
            !(stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kVectorized);
   }
 
@@ -178,7 +180,7 @@ class BarrierPlacer {
     std::vector<Access> accesses;
     // Registers are every thread's own: where no loop says which thread writes them, all do.
     Who reader = who;
-    if (program_.InRegisters(store.buffer))
+    if (program_.InRegisters(store.buffer) || program_.buffer(store.buffer).scope == Scope::kFragments)
       for (Who::Kind& kind : reader.kind)
         if (kind == Who::Kind::kFirst) kind = Who::Kind::kAny;
     AddLoads(*store.value, reader, accesses);
