@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "codegen/instructions.h"
 #include "codegen/lower/lower_internal.h"
 #include "codegen/lower/place_barriers.h"
 #include "ir/graph/dtype_traits.h"
@@ -76,6 +77,9 @@ class ValueCounter {
 
 int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
   if (stmt.kind == Stmt::Kind::kStore) return 1 + ValueCounter(program.vars, unrolled).Count(stmt.value);
+  // A warp's instruction: itself, and words of its operands.
+  if (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp)
+    return stmt.operands.empty() ? 4 : 7;
   const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
   if (copies) unrolled.push_back(stmt.var);
   int64_t inside = 0;

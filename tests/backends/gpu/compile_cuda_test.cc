@@ -74,7 +74,8 @@ TEST_F(CompileCudaTest, EveryOperationIsTakenForBothArchitectures) {
 // What our checks took for granted of a launch, and ptxas counted.
 TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
   for (const std::string kernel : {kMatmul, "softmax(M=64,N=512)", "layer_norm(M=64,N=768)",
-                                   "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu"}) {
+                                   "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu",
+                                   "matmul(M=1024,N=1024,K=512,dtype=f16)+bias+gelu"}) {
     for (const char* arch : {"sm_80", "sm_90"}) {
       const BuildRequest request{kernel, "", TargetOf(arch)};
       const DeviceArtifact artifact = DecodeDeviceArtifact(BuildForGpu(request)->object).value();
@@ -110,6 +111,10 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
       ASSERT_TRUE(ptx) << ptx.error().Text();
       EXPECT_THAT(*ptx, HasSubstr(PtxName(*FindInstruction(of.instruction)))) << arch;
     }
+    // So does the default schedule, where it pays.
+    const BuildRequest untuned{fmt::format("matmul(M=256,N=256,K=256,dtype={})+bias", of.dtype), "", TargetOf("sm_90")};
+    EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(std::string("tensorize ") + of.instruction));
+    EXPECT_THAT(PtxOfCuda(CudaTextOf(untuned), "sm_90").value(), HasSubstr(PtxName(*FindInstruction(of.instruction))));
     // Of a device that has none the same schedule is plain sums.
     const BuildRequest older{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
                              WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
