@@ -186,14 +186,18 @@ bool HasInstruction(const CpuTarget& target, const Instruction& instruction) {
 }
 
 bool HasInstruction(const DeviceTarget& target, const Instruction& instruction) {
+  return instruction.sm > 0 && ComputeCapability(target) >= instruction.sm;
+}
+
+int ComputeCapability(const DeviceTarget& target) {
   const auto arch = target.facts.find("arch");
-  if (instruction.sm == 0 || target.kind != kCudaKind || arch == target.facts.end()) return false;
   int sm = 0;
+  if (target.kind != kCudaKind || arch == target.facts.end()) return 0;
   constexpr std::string_view kBefore = "sm_";
   const std::string& text = arch->second;
-  if (!text.starts_with(kBefore)) return false;
+  if (!text.starts_with(kBefore)) return 0;
   std::from_chars(text.data() + kBefore.size(), text.data() + text.size(), sm);  // sm_90a has what sm_90 has
-  return sm >= instruction.sm;
+  return sm;
 }
 
 Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& stage, const Instruction& instruction) {

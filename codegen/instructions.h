@@ -71,6 +71,8 @@ const InstructionMeaning& MeaningOf(const Instruction& instruction);
 // Whether the target's processor has it. If not, code does what it means.
 bool HasInstruction(const CpuTarget& target, const Instruction& instruction);
 bool HasInstruction(const DeviceTarget& target, const Instruction& instruction);
+// Of NVIDIA's devices, 80 for 8.0; 0: it is another, or does not say.
+int ComputeCapability(const DeviceTarget& target);
 
 // The loads of a stage's body that stand for the instruction's operands, in its order. kInvalid: the body is another
 // than the meaning's, with what differs.

@@ -31,6 +31,7 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   if (const std::optional<int64_t> grid = target.Number("grid")) machine.grid = {*grid, *grid, *grid};
   for (const Instruction& instruction : AllInstructions())
     if (HasInstruction(target, instruction)) machine.instructions.push_back(&instruction);
+  machine.has_async_copies = ComputeCapability(target) >= 80;
   machine.l1_bytes = machine.block_bytes;
   machine.l2_bytes = machine.l3_bytes = target.Number("l2").value_or(4 << 20);
   return machine;

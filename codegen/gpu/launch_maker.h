@@ -59,6 +59,13 @@ class LaunchMaker {
   Linear LaneDigit(int64_t divisor, int64_t modulus);
   Result<ValueId> FragmentElement(BufferId buffer, const std::vector<Linear>& index);
 
+  // straighten_ahead.cc
+  // Copies what the store's next elements are, as many as go at once; how many, 0: it cannot.
+  Result<int64_t> EmitCopyAhead(const Stmt& store, const Linear& flat, int64_t lane, int64_t end);
+  bool LieSideBySide(const Linear& flat, int64_t lane, int64_t count);
+  void Commit();
+  void Await(int64_t groups);
+
   // straighten_values.cc
   // With what is known of the loops at this point put in.
   Linear Known(const Linear& form);

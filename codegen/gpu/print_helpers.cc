@@ -1,6 +1,8 @@
 #include "codegen/gpu/print_helpers.h"
 
-#include "ir/graph/dtype_traits.h"
+#include <cmath>
+
+#include "ir/graph/element.h"
 
 namespace hone {
 namespace {
@@ -50,6 +52,27 @@ std::string NarrowText(const Dialect& dialect, const std::string& name, DType na
 }  // namespace
 
 std::span<const std::string_view> ReservedWords() { return kReserved; }
+
+std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
+  const DialectType& type = dialect.Of(value.type);
+  if (value.type == DType::kBool) return value.number != 0 ? "true" : "false";
+  if (value.type == DType::kF16) return Fill(dialect.cast, type.value, Half(value.real).bits());
+  if (value.type == DType::kBF16) return Fill(dialect.cast, type.value, BFloat16(value.real).bits());
+  if (!IsFloat(value.type)) {
+    // In GLSL a number is no byte by itself.
+    if (value.type == DType::kI8 && dialect.is_shader) return Fill(dialect.cast, type.value, value.number);
+    if (value.number == INT32_MIN) return "(-2147483647 - 1)";
+    if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
+    return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);
+  }
+  const DialectFloat& spelled = value.type == DType::kF64 ? dialect.f64 : dialect.f32;
+  if (std::isnan(value.real)) return std::string(spelled.nan);
+  if (std::isinf(value.real)) return (value.real < 0 ? "(-" : "(") + std::string(spelled.infinity) + ")";
+  std::string digits =
+      value.type == DType::kF32 ? fmt::format("{}", static_cast<float>(value.real)) : fmt::format("{}", value.real);
+  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  return Fill(std::signbit(value.real) ? "({}{})" : "{}{}", digits, type.suffix);
+}
 
 std::string HelperText(const Dialect& dialect, const std::string& name) {
   const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();

@@ -38,4 +38,18 @@ std::string MultiplyText(const Instruction& instruction, std::span<const std::st
       PtxName(instruction), fmt::join(sums, ", "), fmt::join(words, ", "));
 }
 
+std::string CopyAheadText(int64_t bytes, const std::string& to, const std::string& from, const std::string& condition) {
+  return fmt::format(
+      "asm volatile(\"cp.async.{}.shared.global [%0], [%1], {}{};\" : : "
+      "\"r\"((unsigned)__cvta_generic_to_shared(&{})), \"l\"(&{}){} : \"memory\");",
+      bytes == 16 ? "cg" : "ca", bytes, condition.empty() ? "" : ", %2", to, from,
+      condition.empty() ? "" : fmt::format(", \"r\"({} ? {} : 0)", condition, bytes));
+}
+
+std::string CommitText() { return "asm volatile(\"cp.async.commit_group;\" : : : \"memory\");"; }
+
+std::string AwaitText(int64_t groups) {
+  return fmt::format("asm volatile(\"cp.async.wait_group {};\" : : : \"memory\");", groups);
+}
+
 }  // namespace hone

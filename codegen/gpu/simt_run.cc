@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,11 +63,19 @@ class Machine {
   SimtReport Take() { return std::move(report_); }
 
  private:
+  // An element that a copy ahead will bring.
+  struct Arrival {
+    BufferId buffer;
+    int64_t index;
+    double value;
+  };
   struct Thread {
     IdVector<ValueId, Slot> slots;
     size_t pc = 0;
     std::array<int64_t, 3> at = {};
-    std::map<size_t, int64_t> visits;  // of each access, when counting
+    std::map<size_t, int64_t> visits;         // of each access, when counting
+    std::deque<std::vector<Arrival>> groups;  // copies ahead that have not arrived
+    std::vector<Arrival> ahead;               // those of no group yet
   };
 
   bool IsOver() const { return report_.findings.size() >= options_.findings; }
@@ -87,6 +96,8 @@ class Machine {
   void Execute(const Node& node, Thread& thread);
   Slot Evaluate(const Value& value, Thread& thread, const Code& code, IdVector<ValueId, Slot>& slots);
   Slot Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots);
+  void CopyAhead(const Node& node, Thread& thread);
+  void Await(size_t groups, Thread& thread);
   const Slot& Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots);
   Slot Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread);
   void Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread);
@@ -245,8 +256,39 @@ void Machine::Execute(const Node& node, Thread& thread) {
       }
       return;
     }
+    case Node::Kind::kCopyAhead: return CopyAhead(node, thread);
+    case Node::Kind::kCommit: thread.groups.push_back(std::exchange(thread.ahead, {})); return;
+    case Node::Kind::kAwait: return Await(static_cast<size_t>(node.offset), thread);
     default: HONE_CHECK(!"a node without a body");
   }
+}
+
+// From now on nobody may touch the place, until what is there has been waited for.
+void Machine::CopyAhead(const Node& node, Thread& thread) {
+  const bool holds = node.args.empty() || Read(node.args[0], *code_, thread.slots).lanes[0].number != 0;
+  const int64_t to = (node.a ? Read(node.a, *code_, thread.slots).lanes[0].number : 0) + node.offset;
+  const int64_t from = (node.b ? Read(node.b, *code_, thread.slots).lanes[0].number : 0) + node.source_offset;
+  Memory &source = memories_.at(node.source), &block = shared_.at(node.buffer);
+  if (holds) Count(node.source, from, node.lanes, thread);
+  Count(node.buffer, to, node.lanes, thread);
+  for (int64_t lane = 0; lane < node.lanes; ++lane) {
+    std::string stray = holds ? source.Read(from + lane, actor_) : "";
+    const bool is_here = holds && !stray.starts_with("stray");
+    Find(std::move(stray));
+    Find(block.Write(to + lane, actor_));
+    thread.ahead.push_back({node.buffer, to + lane, is_here ? source.Load(from + lane) : 0});
+  }
+}
+
+void Machine::Await(size_t groups, Thread& thread) {
+  for (; thread.groups.size() > groups; thread.groups.pop_front())
+    for (const Arrival& arrival : thread.groups.front()) {
+      Memory& block = shared_.at(arrival.buffer);
+      std::string wrong = block.Write(arrival.index, actor_);
+      const bool is_stray = wrong.starts_with("stray");
+      Find(std::move(wrong));
+      if (!is_stray) block.Store(arrival.index, arrival.value);
+    }
 }
 
 Machine::Stop Machine::RunThread(Thread& thread) {
@@ -355,7 +397,13 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
       return;
     }
     goes_on = waiting > 0;
-    if (!goes_on) return;
+    if (!goes_on) {
+      for (const Thread& thread : threads)
+        if (!thread.ahead.empty() ||
+            std::ranges::any_of(thread.groups, [](const auto& group) { return !group.empty(); }))
+          Find("a copy ahead for which nobody waits[");
+      return;
+    }
     ++report_.barriers;
     ++actor_.interval;
     for (Thread& thread : threads) ++thread.pc;

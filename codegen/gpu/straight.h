@@ -90,12 +90,20 @@ struct Node {
     // By the threads of a warp together: `instruction`, of registers args[0…3], the thread's sums, words args[4…7] of
     // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits.
     kMultiply,
+    // buffer[a + offset] = source[b + source_offset], `lanes` elements of block storage, zeros where args[0] does not
+    // hold, if there is one. They are there when the thread has waited for the group that they are of.
+    kCopyAhead,
+    kCommit,  // the thread's copies ahead since the last one are a group
+    kAwait,   // the thread waits until no more than `offset` of its groups are on their way
   };
   Kind kind = Kind::kLet;
   ValueId value = {}, a = {}, b = {};
   int64_t offset = 0;
   BufferId buffer = {};
   const Instruction* instruction = nullptr;  // codegen/instructions.h
+  BufferId source = {};
+  int64_t source_offset = 0;
+  int lanes = 1;
   std::vector<ValueId> args = {};
   std::vector<Node> body = {};
 };
@@ -151,6 +159,7 @@ struct DeviceLimits {
   int64_t registers = 240;                            // 32-bit values in register tiles of a thread
   std::array<int64_t, 3> grid = MachineModel().grid;  // blocks
   std::vector<const Instruction*> instructions = {};  // of warps; of others code does what they mean
+  bool has_async_copies = false;                      // without them a thread copies by loads and stores
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
 

@@ -108,7 +108,11 @@ Result<void> LaunchMaker::Emit(const Stmt& stmt) {
       if (MeaningOf(*stmt.instruction).is_of_warp) return EmitWarp(stmt);
       return EmitAll(stmt.body);  // as what it means
     case Stmt::Kind::kBlock: {
-      if (!stmt.all_threads) return EmitAll(stmt.body);
+      if (!stmt.all_threads) {
+        HONE_TRY(EmitAll(stmt.body));
+        if (stmt.ahead > 0) Commit();
+        return {};
+      }
       if (vector_)
         return Error{ErrorKind::kInvalid, "what a block computes together lies inside a vectorised loop: unroll it",
                      ""};
@@ -137,7 +141,7 @@ Result<void> LaunchMaker::Emit(const Stmt& stmt) {
 
 Result<void> LaunchMaker::EmitLoop(const Stmt& stmt) {
   if (stmt.loop == LoopKind::kBound) return EmitBound(stmt);
-  if (stmt.RunsOnce()) return EmitAll(stmt.body);
+  if (stmt.RunsOnce() && stmt.ahead == 0) return EmitAll(stmt.body);
   if (stmt.loop == LoopKind::kSerial || stmt.loop == LoopKind::kParallel) return EmitSerial(stmt);
   if (!stmt.extent.IsConstant())
     return Error{ErrorKind::kUnsupported,
@@ -211,6 +215,7 @@ Result<void> LaunchMaker::EmitSerial(const Stmt& stmt) {
   ForgetStores(stmt);
   const ValueId counter = builder_.OpenFor(name, varies);
   known_[stmt.var] = counter;
+  if (stmt.ahead > 0) Await(stmt.ahead - 1);
   HONE_TRY(EmitAll(stmt.body));
   builder_.CloseFor(counter, begin, end);
   ForgetStores(stmt);
@@ -287,6 +292,11 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
       builder_.Assign(element, HONE_TRY(Combined(stmt, {element, 0})));
       ++lane;
       continue;
+    }
+    if (stmt.ahead > 0 && limits_.has_async_copies) {
+      const int64_t copied = HONE_TRY(EmitCopyAhead(stmt, flat, lane, end));
+      lane += copied;
+      if (copied > 0) continue;
     }
     int64_t first = lane;
     const int width = stmt.combine == Reduction::kNone ? VectorWidth(stmt.buffer, flat, lane, end, &first) : 1;

@@ -294,6 +294,8 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
     out.push_back(HONE_TRY(BuildLeaf(stage)));
     return {};
   }
+  std::vector<StageId> ahead;
+  std::vector<StmtPtr> copies;
   // What is attached inside this loop comes first in its body.
   StmtPtr loop = MakeLoop(stage, depth, state.loops[depth].var);
   std::vector<StmtPtr>* body = &loop->body;
@@ -307,6 +309,11 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
   for (StageId p : kernel_.stages.ids()) {
     const StageSchedule& producer = scheduled_.stages[p];
     if (producer.attach_stage != stage || producer.attach_loop != scheduled_.stages[stage].loops[depth].path) continue;
+    if (producer.buffers > 1) {
+      ahead.push_back(p);
+      copies.push_back(HONE_TRY(BuildNest(p)));
+      continue;
+    }
     if (program_.InRegisters(states_[p].buffer) || OfWarp(p)) enter_registers(states_[p].buffer);
     body->push_back(HONE_TRY(BuildNest(p)));
   }
@@ -317,6 +324,7 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
   }
   HONE_TRY(BuildLevel(stage, depth + 1, initialised || promotes, *body));
   if (promotes) HONE_TRY(BuildWriteBack(stage, depth + 1, *body));
+  if (!ahead.empty()) HONE_TRY(CopyAhead(*loop, ahead, std::move(copies), out));
   if (depth == InstructionDepth(stage)) loop = HONE_TRY(WrapInstruction(stage, std::move(loop)));
   out.push_back(std::move(loop));
   return {};

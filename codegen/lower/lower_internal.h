@@ -164,6 +164,12 @@ class Lowering {
                            std::vector<StmtPtr>& out);
   void RenewLoops(StageId stage, size_t depth);
 
+  // lower_pipeline.cc
+  // Puts copies for later trips into the loop's body, ahead of all else, and those for its first trips before it.
+  Result<void> CopyAhead(Stmt& loop, const std::vector<StageId>& stages, std::vector<StmtPtr> copies,
+                         std::vector<StmtPtr>& out);
+  Result<void> CheckAhead(StageId stage, const Stmt& copy) const;
+
   // lower.cc
   Result<StmtPtr> BuildNest(StageId stage);
   Result<void> BuildLevel(StageId stage, size_t depth, bool initialised, std::vector<StmtPtr>& out);

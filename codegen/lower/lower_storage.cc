@@ -84,6 +84,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
       }
     }
   }
+  if (schedule.buffers > 1) buffer.extents.insert(buffer.extents.begin(), buffer.slots = schedule.buffers);
   if (buffer.scope == Scope::kConst) buffer.packed_layout = LayoutText(kernel_, buffer, stage, schedule.layout);
   buffer.elements = 1;
   buffer.strides.resize(buffer.extents.size());

@@ -19,6 +19,7 @@
 #include "codegen/gpu/print_warp.h"
 #include "ir/device_artifact.h"
 #include "tests/backends/runner_fixture.h"
+#include "tests/support/gpu_schedules.h"
 #include "tests/support/operation_samples.h"
 #include "tests/support/warp_schedules.h"
 
@@ -120,6 +121,19 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
                              WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
     EXPECT_TRUE(BuildForGpu(older)) << BuildForGpu(older).error().Text();
     EXPECT_THAT(CudaTextOf(older), ::testing::Not(HasSubstr("mma.sync")));
+  }
+}
+
+TEST_F(CompileCudaTest, CopiesAheadPastTheRegisters) {
+  const std::string pipelined = std::string(kTiledMatmulSchedule) + "pipeline as 3\npipeline bs 3\n";
+  for (const char* arch : {"sm_75", "sm_80", "sm_90"}) {
+    const BuildRequest request{kTiledMatmul, pipelined, TargetOf(arch)};
+    const Result<BuildOutput> built = BuildForGpu(request);
+    ASSERT_TRUE(built) << arch << ": " << built.error().Text();
+    const std::string ptx = PtxOfCuda(CudaTextOf(request), arch).value();
+    const bool is_async = std::string_view(arch) != "sm_75";
+    for (const char* word : {"cp.async.ca.shared.global", "cp.async.commit_group", "cp.async.wait_group 1"})
+      EXPECT_EQ(ptx.find(word) != std::string::npos, is_async) << arch << " " << word;
   }
 }
 
