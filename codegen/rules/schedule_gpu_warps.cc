@@ -26,6 +26,8 @@ constexpr Decision kTileSteps{.name = "tile_steps",
                               .meaning = "steps of the instruction whose operands are in block storage at once",
                               .grows_code = true};
 
+constexpr Decision kBuffers{"buffers", "buffers of the operands' copies: all but one are filled ahead"};
+
 constexpr int64_t kThreadsOfWarp = 32;
 constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not padding
 // Sums of floats are cut off, not rounded: of one sign they drift, by more than is strictly allowed beyond so many
@@ -33,6 +35,7 @@ constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not pad
 constexpr int64_t kMostStrictTerms = 512;
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
+constexpr int64_t kCopyBytes = 16;  // of a copy ahead
 
 struct WarpRoles {
   int column_operand = 0;
@@ -94,6 +97,7 @@ class WarpRule {
     planner_.ComputeAt(pair_.sum, pair_.out, warp_loop_);
     planner_.Store(pair_.sum, Scope::kRegisters);
     const std::string at = ScheduleSum();
+    ChooseBuffers();
     for (const std::string& copy : copies) ScheduleCopy(copy, at);
     planner_.MarkScheduled(pair_.sum);
     planner_.MarkScheduled(pair_.out);
@@ -132,6 +136,21 @@ class WarpRule {
     for (int64_t option : {1, 2, 4})
       if (steps % option == 0) options.push_back(option);
     tile_steps_ = planner_.Choose(pair_.sum, kTileSteps, options, steps % 2 == 0 ? 2 : 1);
+  }
+
+  // Two, where copies of both operands are made past the registers, there are trips enough and the block has room.
+  void ChooseBuffers() {
+    const int64_t depth = tile_steps_ * meaning_.steps, trips = c_.extents[roles_.grouped] / depth;
+    if (trips < 2) return;
+    const int64_t room = kRoomBytes / meaning_.step_bytes;
+    const int64_t rows = row_warps_ * row_tiles_ * meaning_.rows,
+                  columns = column_warps_ * column_tiles_ * meaning_.lanes;
+    const int64_t elements = std::max(rows * (depth + room), depth * (rows + room)) +
+                             std::max(columns * (depth + room), depth * (columns + room));
+    const bool fits = 2 * elements * meaning_.step_bytes <= planner_.machine().block_bytes;
+    const bool is_plain = c_.operands[0].IsPlain() && c_.operands[1].IsPlain() && copies_operands_;
+    buffers_ = planner_.Choose(pair_.sum, kBuffers, {1, 2, 3, 4},
+                               planner_.machine().has_async_copies && fits && is_plain && trips >= 4 ? 2 : 1);
   }
 
   void ScheduleOut() {
@@ -204,6 +223,7 @@ class WarpRule {
                             planner_.kernel().stages[producer].reduction == Reduction::kNone &&
                             ReadersOf(planner_.kernel(), c_.operands[v].tensor).size() == 1;
       std::string copy = tensor.name;
+      copies_operands_ &= !is_alone;
       if (is_alone) {
         std::vector<std::string> names;
         for (const Axis& axis : planner_.kernel().stages[producer].axes) names.push_back(axis.name);
@@ -224,7 +244,9 @@ class WarpRule {
     planner_.ComputeAt(copy, pair_.sum, at);
     const Stage stage = planner_.StageNamed(copy);
     const std::string last = stage.axes.back().name;
-    planner_.Split(copy, last, {kMostLanes});
+    const int64_t lanes =
+        buffers_ > 1 && planner_.machine().has_async_copies ? kCopyBytes / meaning_.step_bytes : kMostLanes;
+    planner_.Split(copy, last, {lanes});
     std::vector<std::string> fused;
     for (size_t d = 0; d + 1 < stage.axes.size(); ++d) fused.push_back(stage.axes[d].name);
     fused.push_back(last + ".0");
@@ -235,6 +257,7 @@ class WarpRule {
     planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
     planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
     planner_.Vectorize(copy, {last + ".1"});
+    if (buffers_ > 1) planner_.Pipeline(copy, buffers_);
   }
 
   SchedulePlanner& planner_;
@@ -243,7 +266,8 @@ class WarpRule {
   const ContractionPair pair_;
   const Contraction c_;
   const WarpRoles roles_;
-  int64_t row_tiles_ = 1, column_tiles_ = 1, row_warps_ = 1, column_warps_ = 1, tile_steps_ = 1;
+  int64_t row_tiles_ = 1, column_tiles_ = 1, row_warps_ = 1, column_warps_ = 1, tile_steps_ = 1, buffers_ = 1;
+  bool copies_operands_ = true;  // as they are; nothing is computed on the way
   std::string warp_loop_;
 };
 
