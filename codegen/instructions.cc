@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "base/check.h"
@@ -14,6 +15,7 @@
 namespace hone {
 namespace {
 
+constexpr Isa kNoIsa{};
 constexpr double kOnTiles = 1.0 / 32;
 constexpr double kWidened = 0.25;  // two multiplications, an addition more, and bytes that are widened before
 
@@ -65,6 +67,17 @@ constexpr Instruction kInstructions[] = {
     // Two instructions, bfmlalb and bfmlalt, each of which is an FMA of f32.
     {"bfmlal_128", Isa::kNeon, "bf16",
      "kernel bfmlal_128(a: bf16[4, 2], b: bf16[4, 2]) -> y: f32[4] { y[l] = sum(j) a[l, j] * b[l, j] }", 0.5},
+    // Tensor cores, by PTX's mma.sync. Their sums of floats are cut off, not rounded: docs/schedules.md.
+    {"mma_m16n8k16_f16", kNoIsa, "",
+     "kernel mma_m16n8k16_f16(a: f16[16, 16], b: f16[16, 8]) -> y: f32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 80},
+    {"mma_m16n8k16_bf16", kNoIsa, "",
+     "kernel mma_m16n8k16_bf16(a: bf16[16, 16], b: bf16[16, 8]) -> y: f32[16, 8] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 80},
+    {"mma_m16n8k32_i8", kNoIsa, "",
+     "kernel mma_m16n8k32_i8(a: i8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
+     80},
 };
 constexpr size_t kCount = std::size(kInstructions);
 
@@ -74,12 +87,13 @@ InstructionMeaning Read(const Instruction& instruction) {
   InstructionMeaning meaning;
   meaning.kernel = *std::move(kernel);
   const Stage& stage = meaning.stage();
-  HONE_CHECK(stage.axes.size() == stage.reduce_axes.size() && stage.axes.size() <= 2);
+  meaning.is_of_warp = instruction.sm > 0;
+  HONE_CHECK(stage.axes.size() == stage.reduce_axes.size() + (meaning.is_of_warp ? 1 : 0) && stage.axes.size() <= 2);
   meaning.lanes = EvalExtent(meaning.kernel, stage.axes.back().extent);
   meaning.steps = EvalExtent(meaning.kernel, stage.reduce_axes.back().extent);
   if (stage.axes.size() == 2) {
     meaning.rows = EvalExtent(meaning.kernel, stage.axes[0].extent);
-    meaning.groups = EvalExtent(meaning.kernel, stage.reduce_axes[0].extent);
+    if (!meaning.is_of_warp) meaning.groups = EvalExtent(meaning.kernel, stage.reduce_axes[0].extent);
   }
   for (size_t i = 0; i < 2; ++i) meaning.operands[i] = meaning.kernel.tensors[meaning.kernel.operands[i]].dtype;
   meaning.step_bytes = ByteSize(meaning.operands[0]);
@@ -166,9 +180,24 @@ const InstructionMeaning& MeaningOf(const Instruction& instruction) {
 }
 
 bool HasInstruction(const CpuTarget& target, const Instruction& instruction) {
-  return target.isa == instruction.isa &&
+  return instruction.sm == 0 && target.isa == instruction.isa &&
          (instruction.feature.empty() ||
           std::find(target.features.begin(), target.features.end(), instruction.feature) != target.features.end());
+}
+
+bool HasInstruction(const DeviceTarget& target, const Instruction& instruction) {
+  return instruction.sm > 0 && ComputeCapability(target) >= instruction.sm;
+}
+
+int ComputeCapability(const DeviceTarget& target) {
+  const auto arch = target.facts.find("arch");
+  int sm = 0;
+  if (target.kind != kCudaKind || arch == target.facts.end()) return 0;
+  constexpr std::string_view kBefore = "sm_";
+  const std::string& text = arch->second;
+  if (!text.starts_with(kBefore)) return 0;
+  std::from_chars(text.data() + kBefore.size(), text.data() + text.size(), sm);  // sm_90a has what sm_90 has
+  return sm;
 }
 
 Result<std::vector<Expr>> MatchInstruction(const Kernel& kernel, const Stage& stage, const Instruction& instruction) {

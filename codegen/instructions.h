@@ -1,6 +1,7 @@
 // Instructions that do a block of loops at once, such as the dot products of four bytes in each lane. A schedule gives
 // a block to one of them by name (`tensorize`); it may where the stage's body over these loops is what the instruction
-// means. A new instruction is a row of the table in instructions.cc and a function of codegen/llvm/emit_instruction.cc.
+// means. A new instruction is a row of the table in instructions.cc and a function of codegen/llvm/emit_instruction.cc;
+// of a GPU's, a row in codegen/gpu/print_warp.cc.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +26,27 @@ struct Instruction {
   // Or one on tiles: operands over [rows, groups, steps] and [groups, lanes, steps], an output over [rows, lanes],
   // summed over groups of steps. A register is a tile whose rows, the first of these dimensions, lie any distance apart
   // in memory; what is in a row lies side by side.
+  //
+  // Or one that the threads of a warp do together: operands over [rows, steps] and [steps, columns], an output over
+  // [rows, columns]. Each thread holds a few elements of each, its fragments (codegen/gpu/fragments.h).
   std::string_view meaning;
   double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width; rules take the fastest
+  int sm = 0;          // of a warp: the least compute capability of NVIDIA's that has it, 80 for 8.0; 0: a processor's
 };
 
 // What the row's text comes to.
 struct InstructionMeaning {
   Kernel kernel;
   int64_t rows = 1;
-  int64_t lanes = 1;
+  int64_t lanes = 1;       // of a warp's: columns
   int64_t groups = 1;      // of steps
   int64_t steps = 1;       // of the sum, in each lane
   int64_t step_bytes = 1;  // of an element of an operand
   DType operands[2] = {};  // in the order of the text
   DType sum = DType::kI32;
+  bool is_of_warp = false;
   const Stage& stage() const { return kernel.stages.back(); }
-  bool is_on_tiles() const { return rows > 1; }
+  bool is_on_tiles() const { return rows > 1 && !is_of_warp; }
   static constexpr int64_t kTiles = 8, kMostFragments = 6;  // of those registers; two are of operands
   int64_t depth() const { return groups * steps; }          // of the sum
   // The loops that it does, from outside in.
@@ -50,6 +56,7 @@ struct InstructionMeaning {
     std::string_view over;
   };
   std::vector<Loop> Loops() const {
+    if (is_of_warp) return {{steps, true, "steps of the sum"}, {rows, false, "rows"}, {lanes, false, "columns"}};
     std::vector<Loop> loops = {{steps, true, "steps of the sum"}, {lanes, false, "lanes"}};
     if (is_on_tiles()) loops.insert(loops.begin(), {{groups, true, "groups of steps"}, {rows, false, "rows"}});
     return loops;
@@ -63,6 +70,9 @@ const InstructionMeaning& MeaningOf(const Instruction& instruction);
 
 // Whether the target's processor has it. If not, code does what it means.
 bool HasInstruction(const CpuTarget& target, const Instruction& instruction);
+bool HasInstruction(const DeviceTarget& target, const Instruction& instruction);
+// Of NVIDIA's devices, 80 for 8.0; 0: it is another, or does not say.
+int ComputeCapability(const DeviceTarget& target);
 
 // The loads of a stage's body that stand for the instruction's operands, in its order. kInvalid: the body is another
 // than the meaning's, with what differs.

@@ -29,6 +29,9 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   machine.block_bytes = target.Number("block_bytes").value_or(16 << 10);
   machine.cores = static_cast<int>(target.Number("units").value_or(1));
   if (const std::optional<int64_t> grid = target.Number("grid")) machine.grid = {*grid, *grid, *grid};
+  for (const Instruction& instruction : AllInstructions())
+    if (HasInstruction(target, instruction)) machine.instructions.push_back(&instruction);
+  machine.has_async_copies = ComputeCapability(target) >= 80;
   machine.l1_bytes = machine.block_bytes;
   machine.l2_bytes = machine.l3_bytes = target.Number("l2").value_or(4 << 20);
   return machine;

@@ -74,8 +74,9 @@ struct MachineModel {
   int cores = 1;                 // workers, at most
 
   // ---- Blocks of threads, where a device has them; 0: it has none
-  int64_t block_threads = 0;                                             // at most
-  int64_t block_bytes = 0;                                               // of storage that the threads of a block share
+  int64_t block_threads = 0;      // at most
+  int64_t block_bytes = 0;        // of storage that the threads of a block share
+  bool has_async_copies = false;  // from global memory to block storage, past the registers
   std::array<int64_t, 3> grid = {(int64_t{1} << 31) - 1, 65535, 65535};  // blocks of a launch, along each dimension
 
   // ---- Memory

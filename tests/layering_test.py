@@ -26,7 +26,7 @@ LAYERS = {
                       "codegen/instructions.h"},
     "codegen/llvm": {"base", "ir", "codegen/lower", "codegen/machine_model.h", "codegen/math_tables.h",
                      "codegen/instructions.h"},
-    "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/math_tables.h", "codegen/machine_model.h"},
+    "codegen/gpu": {"base", "ir", "codegen/lower", "codegen/instructions.h", "codegen/math_tables.h", "codegen/machine_model.h"},
     # A child process; what runs in a runner, and what the two sides of its channel share; then a kind of device.
     "backends/sandbox": {"base"},
     "backends/processes": {"base", "ir", "codegen", "backends/sandbox", "backends/runner/candidate_spec.h", "backends/runner/guarded_arena.h"},

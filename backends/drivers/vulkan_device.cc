@@ -80,6 +80,7 @@ struct Features {
 
   bool IsEnough() const { return v12.bufferDeviceAddress != 0 && v12.scalarBlockLayout != 0; }
   bool HasBytes() const { return v12.shaderInt8 != 0 && v12.storageBuffer8BitAccess != 0; }
+  bool HasHalfWords() const { return core.features.shaderInt16 != 0 && v11.storageBuffer16BitAccess != 0; }
 };
 
 // Compute units, where a maker's extension says how many there are.
@@ -157,6 +158,7 @@ std::optional<VulkanFound> Describe(const VulkanFunctions& vk, VkPhysicalDevice 
   number("f64", features.core.features.shaderFloat64 != 0 ? 1 : 0);
   number("i64", features.core.features.shaderInt64 != 0 ? 1 : 0);
   number("i8", features.HasBytes() ? 1 : 0);
+  number("i16", features.HasHalfWords() ? 1 : 0);
   return found;
 }
 
@@ -188,6 +190,8 @@ Result<std::unique_ptr<VulkanDevice>> VulkanDevice::Open(VulkanFound found) {
   wanted.v12.bufferDeviceAddress = wanted.v12.scalarBlockLayout = VK_TRUE;
   wanted.v12.shaderInt8 = has.v12.shaderInt8;
   wanted.v12.storageBuffer8BitAccess = has.v12.storageBuffer8BitAccess;
+  wanted.v11.storageBuffer16BitAccess = has.v11.storageBuffer16BitAccess;
+  wanted.core.features.shaderInt16 = has.core.features.shaderInt16;
   wanted.core.features.shaderInt64 = has.core.features.shaderInt64;
   wanted.core.features.shaderFloat64 = has.core.features.shaderFloat64;
   const float priority = 1;

@@ -35,8 +35,9 @@ struct OptionalType {
   DType type;
   std::string_view fact, instead;
 };
-constexpr OptionalType kOptionalTypes[] = {
-    {DType::kF64, "f64", "f32"}, {DType::kI64, "i64", "i32"}, {DType::kI8, "i8", "i32"}, {DType::kBool, "i8", "i32"}};
+constexpr OptionalType kOptionalTypes[] = {{DType::kF64, "f64", "f32"}, {DType::kI64, "i64", "i32"},
+                                           {DType::kI8, "i8", "i32"},   {DType::kBool, "i8", "i32"},
+                                           {DType::kF16, "i16", "f32"}, {DType::kBF16, "i16", "f32"}};
 
 struct Printed {
   std::string schedule;
@@ -108,10 +109,6 @@ Result<Printed> Print(const BuildRequest& request, const Kernel& kernel, BuildTi
   return Error{ErrorKind::kLimit, "no default schedule fits this device: " + refusal, ""};
 }
 
-bool IsInGlobalMemory(const Buffer& buffer) {
-  return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters;
-}
-
 Result<std::string> ShaderOf(const std::string& source, const DeviceTarget&) { return CompileGlsl(source); }
 
 Result<std::string> CubinOf(const std::string& source, const DeviceTarget& device) {
@@ -147,7 +144,7 @@ Result<DeviceArtifact> MakeArtifact(Manifest manifest, const Printed& printed, c
   std::map<BufferId, int32_t> positions;
   for (BufferId id : program.buffers.ids()) {
     const Buffer& buffer = program.buffers[id];
-    if (!IsInGlobalMemory(buffer)) continue;
+    if (!straight::IsInGlobalMemory(buffer)) continue;
     positions[id] = static_cast<int32_t>(artifact.buffers.size());
     const bool is_operand = buffer.scope == Scope::kDefault;
     artifact.buffers.push_back({buffer.elements * ByteSize(buffer.dtype),

@@ -29,6 +29,8 @@ constexpr NvrtcStatus kNvrtcSuccess = 0;
   X(nvrtcCompileProgram, NvrtcProgram, int, const char* const*)                                               \
   X(nvrtcGetCUBINSize, NvrtcProgram, size_t*)                                                                 \
   X(nvrtcGetCUBIN, NvrtcProgram, char*)                                                                       \
+  X(nvrtcGetPTXSize, NvrtcProgram, size_t*)                                                                   \
+  X(nvrtcGetPTX, NvrtcProgram, char*)                                                                         \
   X(nvrtcGetProgramLogSize, NvrtcProgram, size_t*)                                                            \
   X(nvrtcGetProgramLog, NvrtcProgram, char*)
 
@@ -43,7 +45,7 @@ std::optional<Nvrtc> opened;
 std::string why_not;
 
 struct Compiled {
-  std::string cubin, log;
+  std::string cubin, log, ptx;
 };
 
 // `extra`: one more option, or none. Asked for reports, NVRTC forgets what else ptxas says, such as why it refuses.
@@ -74,6 +76,11 @@ Result<Compiled> CompileWith(const Nvrtc& nvrtc, const std::string& source, std:
   compiled.cubin.resize(size);
   if (nvrtc.nvrtcGetCUBIN(program, compiled.cubin.data()) != kNvrtcSuccess)
     return Error{ErrorKind::kBuildFailed, "NVRTC keeps the code to itself", ""};
+  if (nvrtc.nvrtcGetPTXSize(program, &size) == kNvrtcSuccess && size > 1) {
+    compiled.ptx.resize(size);
+    nvrtc.nvrtcGetPTX(program, compiled.ptx.data());
+    compiled.ptx.resize(size - 1);
+  }
   return compiled;
 }
 
@@ -113,6 +120,10 @@ Result<void> OpenNvrtc(const std::string& path) {
 
 Result<std::string> CompileCuda(const std::string& source, std::string_view arch) {
   return HONE_TRY(CompileWith(*HONE_TRY(Opened()), source, arch, nullptr)).cubin;
+}
+
+Result<std::string> PtxOfCuda(const std::string& source, std::string_view arch) {
+  return HONE_TRY(CompileWith(*HONE_TRY(Opened()), source, arch, nullptr)).ptx;
 }
 
 // The report is lines such as "ptxas info : Compiling entry function 'f' for 'sm_80'", and then of f "0 bytes spill

@@ -20,6 +20,9 @@ Result<void> OpenNvrtc(const std::string& path);
 // Thread-safe.
 Result<std::string> CompileCuda(const std::string& source, std::string_view arch);
 
+// The same code before ptxas made instructions of it, as text, for who wants to read it.
+Result<std::string> PtxOfCuda(const std::string& source, std::string_view arch);
+
 // What ptxas counts of one launch.
 struct PtxasCounts {
   int64_t registers = 0;      // of a thread

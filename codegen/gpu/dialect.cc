@@ -8,6 +8,8 @@ namespace {
 constexpr DialectType kOpenClTypes[] = {
     {DType::kBool, "bool", "uchar", {"", ""}, {"", ""}},
     {DType::kI8, "char", "char", {"char2", "char4"}, {"(char2)({0})", "(char4)({0})"}},
+    {DType::kF16, "ushort", "ushort", {"ushort2", "ushort4"}, {"(ushort2)({0})", "(ushort4)({0})"}},
+    {DType::kBF16, "ushort", "ushort", {"ushort2", "ushort4"}, {"(ushort2)({0})", "(ushort4)({0})"}},
     {DType::kI32, "int", "int", {"int2", "int4"}, {"(int2)({0})", "(int4)({0})"}},
     {DType::kI64, "long", "long", {"", ""}, {"", ""}, "L"},
     {DType::kF32, "float", "float", {"float2", "float4"}, {"(float2)({0})", "(float4)({0})"}, "f"},
@@ -16,6 +18,16 @@ constexpr DialectType kOpenClTypes[] = {
 constexpr DialectType kCudaTypes[] = {
     {DType::kBool, "bool", "unsigned char", {"", ""}, {"", ""}},
     {DType::kI8, "signed char", "signed char", {"char2", "char4"}, {"make_char2({0})", "make_char4({0})"}},
+    {DType::kF16,
+     "unsigned short",
+     "unsigned short",
+     {"ushort2", "ushort4"},
+     {"make_ushort2({0})", "make_ushort4({0})"}},
+    {DType::kBF16,
+     "unsigned short",
+     "unsigned short",
+     {"ushort2", "ushort4"},
+     {"make_ushort2({0})", "make_ushort4({0})"}},
     {DType::kI32, "int", "int", {"int2", "int4"}, {"make_int2({0})", "make_int4({0})"}},
     {DType::kI64, "long long", "long long", {"", ""}, {"", ""}, "LL"},
     {DType::kF32, "float", "float", {"float2", "float4"}, {"make_float2({0})", "make_float4({0})"}, "f"},
@@ -24,6 +36,8 @@ constexpr DialectType kCudaTypes[] = {
 constexpr DialectType kGlslTypes[] = {
     {DType::kBool, "bool", "uint8_t", {"", ""}, {"", ""}},
     {DType::kI8, "int8_t", "int8_t", {"i8vec2", "i8vec4"}, {"i8vec2({0})", "i8vec4({0})"}},
+    {DType::kF16, "uint16_t", "uint16_t", {"u16vec2", "u16vec4"}, {"u16vec2({0})", "u16vec4({0})"}},
+    {DType::kBF16, "uint16_t", "uint16_t", {"u16vec2", "u16vec4"}, {"u16vec2({0})", "u16vec4({0})"}},
     {DType::kI32, "int", "int", {"ivec2", "ivec4"}, {"ivec2({0})", "ivec4({0})"}},
     {DType::kI64, "int64_t", "int64_t", {"", ""}, {"", ""}, "L"},
     {DType::kF32, "float", "float", {"vec2", "vec4"}, {"vec2({0})", "vec4({0})"}, "f"},
@@ -82,6 +96,8 @@ constexpr Dialect kDialects[] = {
         .f64 = {"fma({0}, {1}, {2})", "fabs({0})", "floor({0})", "rint({0})", "sqrt({0})", "copysign({0}, {1})",
                 "__double_as_longlong({0})", "__longlong_as_double({0})", "__longlong_as_double(0x7ff0000000000000LL)",
                 "__longlong_as_double(0x7ff8000000000000LL)"},
+        .f16_conversions = {"float y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x)); return y;",
+                            "unsigned short y; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y;"},
     },
     {
         .name = "glsl",

@@ -54,6 +54,8 @@ struct Dialect {
 
   std::span<const DialectType> types;
   DialectFloat f32, f64;
+  // Bodies of functions of x: the f32 of an f16, and the nearest f16 of an f32. "": written in integers.
+  std::string_view f16_conversions[2] = {};
 
   const DialectType& Of(DType type) const;
 };

@@ -9,6 +9,7 @@
 
 #include "codegen/gpu/straight.h"
 #include "codegen/gpu/straight_builder.h"
+#include "ir/graph/dtype_traits.h"
 
 namespace hone::straight {
 
@@ -16,6 +17,13 @@ namespace hone::straight {
 struct Address {
   ValueId base;
   int64_t offset = 0;
+};
+
+// A sum that a warp's instruction adds to: the elements that a thread holds, by where thread 0 has its own.
+struct Fragments {
+  const Instruction* instruction = nullptr;
+  int64_t row_stride = 0, column_stride = 0;  // of the buffer, in elements
+  std::map<int64_t, ValueId> elements;
 };
 
 // Makes one launch of a nest.
@@ -41,6 +49,23 @@ class LaunchMaker {
   Result<void> DeclareTile(BufferId buffer);
   void ForgetStores(const Stmt& stmt);
 
+  // straighten_warp.cc
+  Result<void> DeclareFragments(const Stmt& scope);
+  Result<void> EmitWarp(const Stmt& stmt);
+  Result<void> EmitMeaning(const Stmt& stmt, const std::array<VarId, 3>& loops, const std::vector<ValueId>& sums);
+  Result<std::vector<ValueId>> SumsOf(const Stmt& store, VarId row, VarId column);
+  Result<ValueId> WordOf(const ValueNode& load, VarId steps, const Linear& first);
+  // The thread's number in its warp, divided, and what is left of it: a variable.
+  Linear LaneDigit(int64_t divisor, int64_t modulus);
+  Result<ValueId> FragmentElement(BufferId buffer, const std::vector<Linear>& index);
+
+  // straighten_ahead.cc
+  // Copies what the store's next elements are, as many as go at once; how many, 0: it cannot.
+  Result<int64_t> EmitCopyAhead(const Stmt& store, const Linear& flat, int64_t lane, int64_t end);
+  bool LieSideBySide(const Linear& flat, int64_t lane, int64_t count);
+  void Commit();
+  void Await(int64_t groups);
+
   // straighten_values.cc
   // With what is known of the loops at this point put in.
   Linear Known(const Linear& form);
@@ -57,6 +82,11 @@ class LaunchMaker {
   // How many lanes from this one on an access may take at once: 1, 2 or 4. `first`: of those.
   int VectorWidth(BufferId buffer, const Linear& flat, int64_t lane, int64_t end, int64_t* first);
   Result<ValueId> TileElement(BufferId buffer, const std::vector<Linear>& index);
+  // Between what memory holds and what is computed with.
+  ValueId FromMemory(ValueId element);
+  ValueId ToMemory(ValueId value, BufferId buffer);
+  ValueId Narrowed(ValueId value, DType type);
+  Result<ValueId> RoundedTo(DType type, DType from, ValueId value);
   // Puts the vectorised loop's lane in for as long as it lives.
   void SetLane(int64_t lane) { constants_[vector_] = lane; }
 
@@ -65,8 +95,12 @@ class LaunchMaker {
   Program& out_;
   Launch launch_;
   Builder builder_;
-  std::map<VarId, ValueId> known_;       // loops that are there in the code
-  std::map<VarId, int64_t> constants_;   // unrolled ones, and the lane
+  std::map<VarId, ValueId> known_;      // loops that are there in the code
+  std::map<VarId, int64_t> constants_;  // unrolled ones, and the lane
+  std::map<VarId, Linear> forms_;       // loops of an instruction, by what each thread of the warp has of them
+  std::map<std::pair<int64_t, int64_t>, VarId> lane_digits_;
+  VarId threads_x_;  // the loop of threads along x; none: none was there yet
+  std::map<BufferId, Fragments> fragments_;
   std::array<bool, 3> has_thread_ = {};  // a loop of threads along the axis encloses
   ValueId pending_;                      // which threads the enclosing loops of threads mean
   VarId vector_;                         // the vectorised loop; none: outside of one
@@ -78,7 +112,10 @@ class LaunchMaker {
 // The function of Program::functions for an elementary operation, made if it is not there.
 Result<int64_t> FunctionFor(Program& program, Op op, DType type);
 
-// i64 is for indices, which are 32 bits wide here.
-inline DType TypeInCode(DType type) { return type == DType::kI64 ? DType::kI32 : type; }
+// i64 is for indices, which are 32 bits wide here. A float of 16 bits is an f32 wherever it is not in memory.
+inline DType TypeInCode(DType type) {
+  return type == DType::kI64 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
+}
+inline DType TypeInMemory(DType type) { return IsNarrowFloat(type) ? type : TypeInCode(type); }
 
 }  // namespace hone::straight

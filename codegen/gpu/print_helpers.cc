@@ -1,5 +1,9 @@
 #include "codegen/gpu/print_helpers.h"
 
+#include <cmath>
+
+#include "ir/graph/element.h"
+
 namespace hone {
 namespace {
 
@@ -12,13 +16,76 @@ constexpr std::string_view kReserved[] = {
     "signed", "sqrt",  "static", "step",   "switch", "tanh",    "texture", "this",     "uint",   "uniform", "unsigned",
     "void",   "while", "bx",     "by",     "bz",     "tx",      "ty",      "tz",       "erf",    "sum",     "dot"};
 
+// Floats of 16 bits are such integers; what they are as an f32, and the nearest one of an f32 (of two the even one).
+std::string NarrowText(const Dialect& dialect, const std::string& name, DType narrow, bool widens) {
+  const std::string memory(dialect.Of(narrow).value), wide(dialect.Of(DType::kF32).value);
+  auto bits = [&](const char* x) { return Fill(dialect.f32.bits, x); };
+  auto number = [&](const std::string& x) { return Fill(dialect.f32.from_bits, x); };
+  auto to = [&](const std::string& type, const std::string& x) { return Fill(dialect.cast, type, x); };
+  const std::string_view own = narrow == DType::kF16 ? dialect.f16_conversions[widens ? 0 : 1] : "";
+  std::string body;
+  if (!own.empty()) {
+    body = own;
+  } else if (widens && narrow == DType::kBF16) {
+    body = "return " + number(to("int", "x") + " << 16") + ";";
+  } else if (widens) {
+    body = fmt::format(
+        "int h = {0}, e = h & 31744, s = (h & 32768) << 16, m = (h & 32767) << 13; return e == 0 ? {1} "
+        ": {2};",
+        to("int", "x"), number(bits(("(" + to(wide, "h & 1023") + " * 5.9604644775390625e-8f)").c_str()) + " | s"),
+        number("s | (e == 31744 ? m | 2139095040 : m + 939524096)"));
+  } else {
+    const std::string rounded =
+        narrow == DType::kBF16
+            ? "b > 2139095040 ? b >> 16 | 64 : (b + 32767 + (b >> 16 & 1)) >> 16"
+            : fmt::format(
+                  "b > 2139095040 ? 32256 : b >= 1199566848 ? 31744 : b < 947912704 ? {} : (b - 939524096 + "
+                  "4095 + (b >> 13 & 1)) >> 13",
+                  to("int", Fill(dialect.f32.round, number("b") + " * 16777216.0f")));
+    body = fmt::format("int b = {}, s = b >> 16 & 32768; b = b & 2147483647; return {};", bits("x"),
+                       to(memory, fmt::format("s | ({})", rounded)));
+  }
+  return fmt::format("{}{} hone_{}({} x) {{ {} }}\n", dialect.function, widens ? wide : memory, name,
+                     widens ? memory : wide, body);
+}
+
 }  // namespace
 
 std::span<const std::string_view> ReservedWords() { return kReserved; }
 
+std::string ConstantText(const Dialect& dialect, const straight::Value& value) {
+  const DialectType& type = dialect.Of(value.type);
+  if (value.type == DType::kBool) return value.number != 0 ? "true" : "false";
+  if (value.type == DType::kF16) return Fill(dialect.cast, type.value, Half(value.real).bits());
+  if (value.type == DType::kBF16) return Fill(dialect.cast, type.value, BFloat16(value.real).bits());
+  if (!IsFloat(value.type)) {
+    // In GLSL a number is no byte by itself.
+    if (value.type == DType::kI8 && dialect.is_shader) return Fill(dialect.cast, type.value, value.number);
+    if (value.number == INT32_MIN) return "(-2147483647 - 1)";
+    if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
+    return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);
+  }
+  const DialectFloat& spelled = value.type == DType::kF64 ? dialect.f64 : dialect.f32;
+  if (std::isnan(value.real)) return std::string(spelled.nan);
+  if (std::isinf(value.real)) return (value.real < 0 ? "(-" : "(") + std::string(spelled.infinity) + ")";
+  std::string digits =
+      value.type == DType::kF32 ? fmt::format("{}", static_cast<float>(value.real)) : fmt::format("{}", value.real);
+  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+  return Fill(std::signbit(value.real) ? "({}{})" : "{}{}", digits, type.suffix);
+}
+
 std::string HelperText(const Dialect& dialect, const std::string& name) {
   const DType type = ParseDType(name.substr(name.rfind('_') + 1)).value();
   const std::string what = name.substr(0, name.rfind('_'));
+  if (what == "word") {  // CUDA's alone
+    const std::string_view vector = dialect.Of(type).vector[ByteSize(type) == 1 ? 1 : 0];
+    return fmt::format("{}unsigned hone_{}({} x) {{ return *reinterpret_cast<const unsigned*>(&x); }}\n",
+                       dialect.function, name, vector);
+  }
+  if (IsNarrowFloat(type)) return NarrowText(dialect, name, type, true);
+  if (what.ends_with("_of"))
+    if (const DType made = ParseDType(what.substr(0, what.find('_'))).value(); IsNarrowFloat(made))
+      return NarrowText(dialect, name, made, false);
   const std::string t(dialect.Of(type).value), suffix(IsFloat(type) ? dialect.Of(type).suffix : "");
   auto two = [&](const std::string& result) {
     return fmt::format("{}{} hone_{}({} a, {} b) {{ return {}; }}\n", dialect.function, t, name, t, t, result);

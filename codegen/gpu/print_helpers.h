@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "codegen/gpu/dialect.h"
+#include "codegen/gpu/straight.h"
 
 namespace hone {
 
@@ -20,6 +21,9 @@ std::string Fill(std::string_view pattern, Args&&... args) {
 
 // The definition of hone_NAME: "max_f32", "larger_f32", "abs_i32", "i32_of_f32".
 std::string HelperText(const Dialect& dialect, const std::string& name);
+
+// A constant as it is spelled.
+std::string ConstantText(const Dialect& dialect, const straight::Value& value);
 
 // Those that a stage may be called.
 std::span<const std::string_view> ReservedWords();

@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "codegen/gpu/print_helpers.h"
+#include "codegen/gpu/print_warp.h"
+#include "ir/graph/dtype_traits.h"
 
 namespace hone {
 namespace {
@@ -74,6 +75,7 @@ class CodePrinter {
       for (ValueId arg : code_.values[node.value].args) visit(arg);
     if (node.a) visit(node.a);
     if (node.b) visit(node.b);
+    for (ValueId arg : node.args) visit(arg);
   }
 
   void CountUses(const std::vector<Node>& nodes) {
@@ -117,13 +119,14 @@ class CodePrinter {
     const DialectType& type = dialect_.Of(value.type);
     return std::string(value.lanes == 1 ? type.value : type.vector[value.lanes / 4]);
   }
-  std::string Constant(const Value& value) const;
   std::string Index(ValueId base, int64_t offset);
   bool IsShared(BufferId id) const { return program_.buffers[id].scope == Scope::kBlock; }
   std::string Element(BufferId id, const std::string& index, DType type);
   std::string Load(const Value& value);
   std::string Operation(const Value& value);
   std::string Floating(const Value& value, const std::vector<std::string>& args);
+  // A small vector as 32 bits.
+  std::string Word(ValueId id) { return fmt::format("{}({})", Helper("word", code_.values[id].type), Expression(id)); }
   // The name of a helper: "hone_max_f32".
   std::string Helper(std::string_view what, DType type) {
     helpers_.insert(fmt::format("{}_{}", what, Name(type)));
@@ -143,25 +146,6 @@ class CodePrinter {
   std::set<std::string> taken_;
   std::string text_;
 };
-
-std::string CodePrinter::Constant(const Value& value) const {
-  const DialectType& type = dialect_.Of(value.type);
-  if (value.type == DType::kBool) return value.number != 0 ? "true" : "false";
-  if (!IsFloat(value.type)) {
-    // In GLSL a number is no byte by itself.
-    if (value.type == DType::kI8 && dialect_.is_shader) return Fill(dialect_.cast, type.value, value.number);
-    if (value.number == INT32_MIN) return "(-2147483647 - 1)";
-    if (value.number == INT64_MIN) return Fill("(-9223372036854775807{0} - 1)", type.suffix);
-    return Fill(value.number < 0 ? "({}{})" : "{}{}", value.number, type.suffix);
-  }
-  const DialectFloat& spelled = value.type == DType::kF64 ? dialect_.f64 : dialect_.f32;
-  if (std::isnan(value.real)) return std::string(spelled.nan);
-  if (std::isinf(value.real)) return (value.real < 0 ? "(-" : "(") + std::string(spelled.infinity) + ")";
-  std::string digits =
-      value.type == DType::kF32 ? fmt::format("{}", static_cast<float>(value.real)) : fmt::format("{}", value.real);
-  if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-  return Fill(std::signbit(value.real) ? "({}{})" : "{}{}", digits, type.suffix);
-}
 
 std::string CodePrinter::Index(ValueId base, int64_t offset) {
   if (!base) return fmt::format("{}", offset);
@@ -207,7 +191,7 @@ std::string CodePrinter::Expression(ValueId id) {
   static constexpr const char* kThreads[] = {"tx", "ty", "tz"};
   static constexpr const char* kBlocks[] = {"bx", "by", "bz"};
   switch (value.what) {
-    case Do::kConstant: return Constant(value);
+    case Do::kConstant: return ConstantText(dialect_, value);
     case Do::kThread: return kThreads[value.number];
     case Do::kBlock: return kBlocks[value.number];
     case Do::kSize: return (dialect_.is_shader ? "args." : "") + SizeName(static_cast<int>(value.number));
@@ -275,6 +259,8 @@ std::string CodePrinter::Operation(const Value& value) {
       return Fill(is_float ? spelled.bits : spelled.from_bits, args[0]);
     }
     case Do::kConvert:
+      if (IsNarrowFloat(value.type) || IsNarrowFloat(first.type))
+        return fmt::format("{}({})", Helper(fmt::format("{}_of", Name(value.type)), first.type), args[0]);
       if (value.type == DType::kBool) return fmt::format("({} != {})", args[0], is_float ? "0.0" : "0");
       if (first.type == DType::kBool)
         return fmt::format("({} ? {} : {})", args[0], Fill(dialect_.cast, dialect_.Of(value.type).value, 1),
@@ -329,6 +315,20 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
     }
     case Node::Kind::kAssign: return Line(depth, fmt::format("{} = {};", Expression(node.value), Expression(node.a)));
     case Node::Kind::kStore: return PrintStore(node, depth);
+    case Node::Kind::kMultiply: {
+      std::vector<std::string> args;
+      for (ValueId arg : node.args) args.push_back(args.size() < 4 ? Expression(arg) : Word(arg));
+      return Line(depth, MultiplyText(*node.instruction, args));
+    }
+    case Node::Kind::kCopyAhead: {
+      const int64_t bytes = node.lanes * ByteSize(program_.buffers[node.buffer].dtype);
+      return Line(depth,
+                  CopyAheadText(bytes, fmt::format("{}[{}]", BufferName(node.buffer), Index(node.a, node.offset)),
+                                fmt::format("{}[{}]", BufferName(node.source), Index(node.b, node.source_offset)),
+                                node.args.empty() ? "" : Expression(node.args[0])));
+    }
+    case Node::Kind::kCommit: return Line(depth, CommitText());
+    case Node::Kind::kAwait: return Line(depth, AwaitText(node.offset));
     case Node::Kind::kBarrier: return Line(depth, std::string(dialect_.barrier) + ";");
     case Node::Kind::kIf:
       Line(depth, fmt::format("if ({}) {{", Expression(node.a)));

@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <limits>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "base/check.h"
 #include "codegen/gpu/simt_memory.h"
+#include "codegen/gpu/simt_values.h"
+#include "codegen/gpu/simt_warp.h"
 
 namespace hone {
 namespace simt {
@@ -28,117 +29,6 @@ using straight::ValueId;
 constexpr int64_t kWarp = 32;
 constexpr int64_t kBankBytes = 4;
 constexpr int64_t kSectorBytes = 32;
-
-// A lane: floats in `real`, integers and conditions in `number`.
-struct Lane {
-  double real = 0;
-  int64_t number = 0;
-};
-struct Slot {
-  std::array<Lane, 4> lanes = {};
-  bool is_set = false;
-};
-
-int64_t Wrapped(DType type, int64_t value) {
-  switch (type) {
-    case DType::kBool: return value != 0;
-    case DType::kI8: return static_cast<int8_t>(value);
-    case DType::kI64: return value;
-    default: return static_cast<int32_t>(value);
-  }
-}
-
-double Rounded(DType type, double value) {
-  return type == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
-}
-
-int64_t Saturated(DType type, double value) {
-  if (std::isnan(value)) return 0;
-  const double lo = type == DType::kI8 ? -128 : -2147483648.0, hi = type == DType::kI8 ? 127 : 2147483647.0;
-  return static_cast<int64_t>(std::clamp(std::trunc(value), lo, hi));
-}
-
-double Extreme(bool is_max, double a, double b) {
-  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
-  return is_max ? std::max(a, b) : std::min(a, b);
-}
-
-Lane Convert(DType from, DType to, const Lane& x) {
-  const bool is_float = IsFloat(from);
-  if (to == DType::kBool) return {0, is_float ? x.real != 0 : x.number != 0};
-  if (IsFloat(to)) return {Rounded(to, is_float ? x.real : static_cast<double>(x.number)), 0};
-  return {0, is_float ? Saturated(to, x.real) : Wrapped(to, x.number)};
-}
-
-Lane Bits(DType from, DType to, const Lane& x) {
-  switch (to) {
-    case DType::kI32: return {0, std::bit_cast<int32_t>(static_cast<float>(x.real))};
-    case DType::kI64: return {0, std::bit_cast<int64_t>(x.real)};
-    case DType::kF32: return {std::bit_cast<float>(static_cast<int32_t>(x.number)), 0};
-    default: return {std::bit_cast<double>(x.number), 0};
-  }
-}
-
-Lane Floating(Do what, DType type, const Lane* a) {
-  const double x = a[0].real, y = a[1].real;
-  switch (what) {
-    case Do::kAdd: return {Rounded(type, x + y), 0};
-    case Do::kSub: return {Rounded(type, x - y), 0};
-    case Do::kMul: return {Rounded(type, x * y), 0};
-    case Do::kDiv: return {Rounded(type, x / y), 0};
-    case Do::kFma:
-      if (type == DType::kF32)
-        return {std::fma(static_cast<float>(x), static_cast<float>(y), static_cast<float>(a[2].real)), 0};
-      return {std::fma(x, y, a[2].real), 0};
-    case Do::kMin:
-    case Do::kMax: return {Extreme(what == Do::kMax, x, y), 0};
-    case Do::kLargerNumber: return {y > x ? y : x, 0};
-    case Do::kNeg: return {-x, 0};
-    case Do::kAbs: return {std::fabs(x), 0};
-    case Do::kFloor: return {std::floor(x), 0};
-    case Do::kRound: return {std::nearbyint(x), 0};
-    case Do::kSqrt: return {Rounded(type, std::sqrt(x)), 0};
-    case Do::kCopySign: return {std::copysign(x, y), 0};
-    case Do::kEq: return {0, x == y};
-    case Do::kNe: return {0, x != y};
-    case Do::kLt: return {0, x < y};
-    case Do::kLe: return {0, x <= y};
-    default: HONE_CHECK(!"an operation on floats");
-  }
-  return {};
-}
-
-Lane Integral(Do what, DType type, const Lane* a) {
-  const int64_t x = a[0].number, y = a[1].number;
-  const auto ux = static_cast<uint64_t>(x), uy = static_cast<uint64_t>(y);
-  const bool is_wide = type == DType::kI64;
-  switch (what) {
-    case Do::kAdd: return {0, Wrapped(type, static_cast<int64_t>(ux + uy))};
-    case Do::kSub: return {0, Wrapped(type, static_cast<int64_t>(ux - uy))};
-    case Do::kMul: return {0, Wrapped(type, static_cast<int64_t>(ux * uy))};
-    case Do::kQuotient: return {0, y == 0 ? 0 : Wrapped(type, x / y)};
-    case Do::kMin: return {0, std::min(x, y)};
-    case Do::kMax:
-    case Do::kLargerNumber: return {0, std::max(x, y)};
-    case Do::kNeg: return {0, Wrapped(type, static_cast<int64_t>(0 - ux))};
-    case Do::kAbs: return {0, Wrapped(type, x < 0 ? static_cast<int64_t>(0 - ux) : x)};
-    case Do::kEq: return {0, x == y};
-    case Do::kNe: return {0, x != y};
-    case Do::kLt: return {0, x < y};
-    case Do::kLe: return {0, x <= y};
-    case Do::kAnd: return {0, x != 0 && y != 0};
-    case Do::kOr: return {0, x != 0 || y != 0};
-    case Do::kNot: return {0, x == 0};
-    case Do::kBitAnd: return {0, x & y};
-    case Do::kBitOr: return {0, x | y};
-    case Do::kBitXor: return {0, x ^ y};
-    case Do::kShiftLeft: return {0, Wrapped(type, static_cast<int64_t>(ux << y))};
-    case Do::kShiftRight:
-      return {0, is_wide ? static_cast<int64_t>(ux >> y) : static_cast<int64_t>(static_cast<uint32_t>(x) >> y)};
-    default: HONE_CHECK(!"an operation on integers");
-  }
-  return {};
-}
 
 // Nodes in a row, with jumps.
 struct Instruction {
@@ -173,11 +63,19 @@ class Machine {
   SimtReport Take() { return std::move(report_); }
 
  private:
+  // An element that a copy ahead will bring.
+  struct Arrival {
+    BufferId buffer;
+    int64_t index;
+    double value;
+  };
   struct Thread {
     IdVector<ValueId, Slot> slots;
     size_t pc = 0;
     std::array<int64_t, 3> at = {};
-    std::map<size_t, int64_t> visits;  // of each access, when counting
+    std::map<size_t, int64_t> visits;         // of each access, when counting
+    std::deque<std::vector<Arrival>> groups;  // copies ahead that have not arrived
+    std::vector<Arrival> ahead;               // those of no group yet
   };
 
   bool IsOver() const { return report_.findings.size() >= options_.findings; }
@@ -189,11 +87,17 @@ class Machine {
   }
 
   void RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block);
-  // To the next barrier, or the end; false: it ended.
-  bool RunThread(Thread& thread);
+  // To the next barrier, to what its warp does together, or the end.
+  enum class Stop : uint8_t { kEnd, kBarrier, kTogether };
+  Stop RunThread(Thread& thread);
+  // The threads of a warp, to the next barrier or the end; the number of those that wait at a barrier.
+  size_t RunWarp(std::span<Thread> warp, int64_t first);
+  void Together(const Node& node, std::span<Thread> warp, int64_t first);
   void Execute(const Node& node, Thread& thread);
   Slot Evaluate(const Value& value, Thread& thread, const Code& code, IdVector<ValueId, Slot>& slots);
   Slot Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots);
+  void CopyAhead(const Node& node, Thread& thread);
+  void Await(size_t groups, Thread& thread);
   const Slot& Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots);
   Slot Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread);
   void Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread);
@@ -352,17 +256,49 @@ void Machine::Execute(const Node& node, Thread& thread) {
       }
       return;
     }
+    case Node::Kind::kCopyAhead: return CopyAhead(node, thread);
+    case Node::Kind::kCommit: thread.groups.push_back(std::exchange(thread.ahead, {})); return;
+    case Node::Kind::kAwait: return Await(static_cast<size_t>(node.offset), thread);
     default: HONE_CHECK(!"a node without a body");
   }
 }
 
-bool Machine::RunThread(Thread& thread) {
+// From now on nobody may touch the place, until what is there has been waited for.
+void Machine::CopyAhead(const Node& node, Thread& thread) {
+  const bool holds = node.args.empty() || Read(node.args[0], *code_, thread.slots).lanes[0].number != 0;
+  const int64_t to = (node.a ? Read(node.a, *code_, thread.slots).lanes[0].number : 0) + node.offset;
+  const int64_t from = (node.b ? Read(node.b, *code_, thread.slots).lanes[0].number : 0) + node.source_offset;
+  Memory &source = memories_.at(node.source), &block = shared_.at(node.buffer);
+  if (holds) Count(node.source, from, node.lanes, thread);
+  Count(node.buffer, to, node.lanes, thread);
+  for (int64_t lane = 0; lane < node.lanes; ++lane) {
+    std::string stray = holds ? source.Read(from + lane, actor_) : "";
+    const bool is_here = holds && !stray.starts_with("stray");
+    Find(std::move(stray));
+    Find(block.Write(to + lane, actor_));
+    thread.ahead.push_back({node.buffer, to + lane, is_here ? source.Load(from + lane) : 0});
+  }
+}
+
+void Machine::Await(size_t groups, Thread& thread) {
+  for (; thread.groups.size() > groups; thread.groups.pop_front())
+    for (const Arrival& arrival : thread.groups.front()) {
+      Memory& block = shared_.at(arrival.buffer);
+      std::string wrong = block.Write(arrival.index, actor_);
+      const bool is_stray = wrong.starts_with("stray");
+      Find(std::move(wrong));
+      if (!is_stray) block.Store(arrival.index, arrival.value);
+    }
+}
+
+Machine::Stop Machine::RunThread(Thread& thread) {
   while (thread.pc < instructions_.size()) {
     const Instruction& instruction = instructions_[thread.pc];
     const Node& node = *instruction.node;
     switch (instruction.kind) {
       case Instruction::Kind::kNode:
-        if (node.kind == Node::Kind::kBarrier) return true;
+        if (node.kind == Node::Kind::kBarrier) return Stop::kBarrier;
+        if (IsTogether(code_->values, node)) return Stop::kTogether;
         Execute(node, thread);
         ++thread.pc;
         break;
@@ -385,7 +321,38 @@ bool Machine::RunThread(Thread& thread) {
       }
     }
   }
-  return false;
+  return Stop::kEnd;
+}
+
+size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
+  for (;;) {
+    size_t waiting = 0, together = 0;
+    for (size_t t = 0; t < warp.size() && !IsOver(); ++t) {
+      actor_.thread = first + static_cast<int64_t>(t);
+      const Stop stop = RunThread(warp[t]);
+      waiting += stop == Stop::kBarrier ? 1 : 0;
+      together += stop == Stop::kTogether ? 1 : 0;
+    }
+    if (together == 0 || IsOver()) return waiting;
+    const size_t at = warp[0].pc;
+    const auto here = std::ranges::count(warp, at, &Thread::pc);
+    if (here < kWarp) {
+      Find(fmt::format("divergent warp: {} of {} threads come to what all of them do together[", here, warp.size()));
+      return waiting;
+    }
+    Together(*instructions_[at].node, warp, first);
+    for (Thread& thread : warp) ++thread.pc;
+  }
+}
+
+void Machine::Together(const Node& node, std::span<Thread> warp, int64_t first) {
+  (void)first;
+  std::vector<std::vector<Slot>> of(warp.size());
+  for (size_t t = 0; t < warp.size(); ++t)
+    for (ValueId arg : node.args) of[t].push_back(Read(arg, *code_, warp[t].slots));
+  Multiply(*node.instruction, of);
+  for (size_t t = 0; t < warp.size(); ++t)
+    for (size_t i = 0; i < kSums; ++i) warp[t].slots[node.args[i]] = of[t][i];
 }
 
 void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block) {
@@ -412,14 +379,16 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
   actor_.interval = 0;
   for (bool goes_on = true; goes_on && !IsOver();) {
     size_t waiting = 0;
-    size_t where = 0;
+    std::optional<size_t> where;
     bool is_divergent = false;
-    for (size_t t = 0; t < threads.size() && !IsOver(); ++t) {
-      actor_.thread = static_cast<int64_t>(t);
-      if (!RunThread(threads[t])) continue;
-      is_divergent |= waiting > 0 && threads[t].pc != where;
-      where = threads[t].pc;
-      ++waiting;
+    for (size_t first = 0; first < threads.size() && !IsOver(); first += kWarp) {
+      const std::span<Thread> warp = std::span(threads).subspan(first, std::min<size_t>(kWarp, threads.size() - first));
+      waiting += RunWarp(warp, static_cast<int64_t>(first));
+      for (const Thread& thread : warp) {
+        if (thread.pc >= instructions_.size()) continue;
+        is_divergent |= where && thread.pc != *where;
+        where = thread.pc;
+      }
     }
     if (IsOver()) return;
     if (is_divergent || (waiting > 0 && waiting < threads.size())) {
@@ -428,7 +397,13 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
       return;
     }
     goes_on = waiting > 0;
-    if (!goes_on) return;
+    if (!goes_on) {
+      for (const Thread& thread : threads)
+        if (!thread.ahead.empty() ||
+            std::ranges::any_of(thread.groups, [](const auto& group) { return !group.empty(); }))
+          Find("a copy ahead for which nobody waits[");
+      return;
+    }
     ++report_.barriers;
     ++actor_.interval;
     for (Thread& thread : threads) ++thread.pc;
@@ -482,7 +457,7 @@ Result<SimtReport> SimtRun(const straight::Program& program, std::span<void* con
   simt::Machine machine(program, sizes, options);
   for (BufferId id : program.buffers.ids()) {
     const Buffer& buffer = program.buffers[id];
-    if (buffer.scope == Scope::kBlock || buffer.scope == Scope::kRegisters) continue;
+    if (!straight::IsInGlobalMemory(buffer)) continue;
     const bool is_operand = buffer.scope == Scope::kDefault;
     void* data = is_operand ? operands[static_cast<size_t>(buffer.operand)] : nullptr;
     const int64_t elements = is_operand ? straight::ElementsAt(program, buffer, sizes) : buffer.elements;

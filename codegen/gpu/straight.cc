@@ -39,6 +39,8 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   limits.threads = machine.block_threads;
   limits.shared_bytes = machine.block_bytes;
   limits.grid = machine.grid;
+  limits.instructions = machine.instructions;
+  limits.has_async_copies = machine.has_async_copies;
   return limits;
 }
 

@@ -20,7 +20,7 @@ namespace hone::straight {
 using ValueId = Id<struct StraightValueTag>;  // of Code::values
 
 // What a value is made by. Types are those of its arguments unless it says otherwise; integers are i32 (indices too)
-// and wrap around.
+// and wrap around. Floats of 16 bits are loaded, stored, packed, chosen and converted, and never computed with.
 enum class Do : uint8_t {
   kConstant,  // `number` or `real`
   kThread,    // the thread's number in its block along axis `number`
@@ -87,11 +87,24 @@ struct Node {
     kFor,      // `body` for value = a … b − 1
     kIf,       // `body` where a
     kBarrier,
+    // By the threads of a warp together: `instruction`, of registers args[0…3], the thread's sums, words args[4…7] of
+    // the first operand and args[8…9] of the second. A word holds elements side by side, in 32 bits.
+    kMultiply,
+    // buffer[a + offset] = source[b + source_offset], `lanes` elements of block storage, zeros where args[0] does not
+    // hold, if there is one. They are there when the thread has waited for the group that they are of.
+    kCopyAhead,
+    kCommit,  // the thread's copies ahead since the last one are a group
+    kAwait,   // the thread waits until no more than `offset` of its groups are on their way
   };
   Kind kind = Kind::kLet;
   ValueId value = {}, a = {}, b = {};
   int64_t offset = 0;
   BufferId buffer = {};
+  const Instruction* instruction = nullptr;  // codegen/instructions.h
+  BufferId source = {};
+  int64_t source_offset = 0;
+  int lanes = 1;
+  std::vector<ValueId> args = {};
   std::vector<Node> body = {};
 };
 
@@ -145,7 +158,14 @@ struct DeviceLimits {
   int64_t shared_bytes = 32 << 10;                    // of a block
   int64_t registers = 240;                            // 32-bit values in register tiles of a thread
   std::array<int64_t, 3> grid = MachineModel().grid;  // blocks
+  std::vector<const Instruction*> instructions = {};  // of warps; of others code does what they mean
+  bool has_async_copies = false;                      // without them a thread copies by loads and stores
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
+
+// Whether the buffer is memory that all blocks see.
+inline bool IsInGlobalMemory(const Buffer& buffer) {
+  return buffer.scope != Scope::kBlock && buffer.scope != Scope::kRegisters && buffer.scope != Scope::kFragments;
+}
 
 }  // namespace hone::straight

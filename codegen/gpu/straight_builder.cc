@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "ir/graph/element.h"
 
 namespace hone::straight {
 namespace {
@@ -52,7 +53,7 @@ bool Builder::IsConstant(ValueId id, int64_t* number) const {
 ValueId Builder::Constant(DType type, int64_t number, double real) {
   Value value{.what = Do::kConstant, .type = type};
   if (IsFloat(type))
-    value.real = type == DType::kF32 ? static_cast<double>(static_cast<float>(real)) : real;
+    value.real = type == DType::kF64 ? real : RoundedTo(type, real);
   else
     value.number = number;
   return Make(std::move(value));
@@ -187,6 +188,15 @@ void Builder::Store(BufferId buffer, ValueId base, int64_t offset, ValueId value
 }
 
 void Builder::Barrier() { scopes_.back().nodes.push_back({.kind = Node::Kind::kBarrier}); }
+
+void Builder::Multiply(const Instruction& instruction, std::vector<ValueId> args) {
+  for (ValueId arg : args)
+    if (code_.values[arg].what == Do::kRegister) ++register_versions_[arg];
+  Node node{.kind = Node::Kind::kMultiply};
+  node.instruction = &instruction;
+  node.args = std::move(args);
+  scopes_.back().nodes.push_back(std::move(node));
+}
 
 ValueId Builder::OpenFor(std::string name, bool varies) {
   Value value{.what = Do::kCounter, .type = DType::kI32};

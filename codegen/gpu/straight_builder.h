@@ -38,6 +38,8 @@ class Builder {
   void Assign(ValueId reg, ValueId value);
   void Store(BufferId buffer, ValueId base, int64_t offset, ValueId value);
   void Barrier();
+  void Append(Node node) { scopes_.back().nodes.push_back(std::move(node)); }
+  void Multiply(const Instruction& instruction, std::vector<ValueId> args);
 
   // Scopes. What a loop writes is not what was read before it.
   ValueId OpenFor(std::string name, bool varies);

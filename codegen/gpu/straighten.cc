@@ -10,6 +10,7 @@
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/gpu/launch_maker.h"
+#include "codegen/instructions.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/steps/step_reader.h"
 
@@ -23,6 +24,7 @@ constexpr int64_t kSharedAlignment = 16;
 // Whether all threads have to come here.
 bool NeedsAllThreads(const Stmt& stmt) {
   return stmt.kind == Stmt::Kind::kBarrier || (stmt.kind == Stmt::Kind::kBlock && stmt.all_threads) ||
+         (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp) ||
          std::any_of(stmt.body.begin(), stmt.body.end(), [](const StmtPtr& child) { return NeedsAllThreads(*child); });
 }
 
@@ -83,7 +85,7 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
     if (buffer.scope == Scope::kBlock) {
       launch_.shared.push_back(id);
       launch_.shared_bytes += RoundUp(buffer.elements * ByteSize(buffer.dtype), kSharedAlignment);
-    } else if (buffer.scope != Scope::kRegisters) {
+    } else if (IsInGlobalMemory(buffer)) {
       launch_.params.push_back(id);
     }
   }
@@ -102,9 +104,15 @@ Result<void> LaunchMaker::EmitAll(const std::vector<StmtPtr>& list) {
 
 Result<void> LaunchMaker::Emit(const Stmt& stmt) {
   switch (stmt.kind) {
-    case Stmt::Kind::kInstruction: return EmitAll(stmt.body);  // as what it means
+    case Stmt::Kind::kInstruction:
+      if (MeaningOf(*stmt.instruction).is_of_warp) return EmitWarp(stmt);
+      return EmitAll(stmt.body);  // as what it means
     case Stmt::Kind::kBlock: {
-      if (!stmt.all_threads) return EmitAll(stmt.body);
+      if (!stmt.all_threads) {
+        HONE_TRY(EmitAll(stmt.body));
+        if (stmt.ahead > 0) Commit();
+        return {};
+      }
       if (vector_)
         return Error{ErrorKind::kInvalid, "what a block computes together lies inside a vectorised loop: unroll it",
                      ""};
@@ -115,7 +123,12 @@ Result<void> LaunchMaker::Emit(const Stmt& stmt) {
       pending_ = pending;
       return {};
     }
-    case Stmt::Kind::kRegisters: HONE_TRY(DeclareTile(stmt.buffer)); return EmitAll(stmt.body);
+    case Stmt::Kind::kRegisters:
+      if (program_.buffer(stmt.buffer).scope == Scope::kFragments)
+        HONE_TRY(DeclareFragments(stmt));
+      else
+        HONE_TRY(DeclareTile(stmt.buffer));
+      return EmitAll(stmt.body);
     case Stmt::Kind::kBarrier:
       builder_.Barrier();
       for (BufferId id : launch_.shared) builder_.Forget(id);
@@ -128,7 +141,7 @@ Result<void> LaunchMaker::Emit(const Stmt& stmt) {
 
 Result<void> LaunchMaker::EmitLoop(const Stmt& stmt) {
   if (stmt.loop == LoopKind::kBound) return EmitBound(stmt);
-  if (stmt.RunsOnce()) return EmitAll(stmt.body);
+  if (stmt.RunsOnce() && stmt.ahead == 0) return EmitAll(stmt.body);
   if (stmt.loop == LoopKind::kSerial || stmt.loop == LoopKind::kParallel) return EmitSerial(stmt);
   if (!stmt.extent.IsConstant())
     return Error{ErrorKind::kUnsupported,
@@ -171,6 +184,7 @@ Result<void> LaunchMaker::EmitBound(const Stmt& stmt) {
   const ValueId thread = builder_.Given(
       {.what = Do::kThread, .type = DType::kI32, .number = static_cast<int64_t>(d), .varies = launch_.block[d] > 1});
   known_[stmt.var] = thread;
+  if (d == 0) threads_x_ = stmt.var;
   const ValueId pending = pending_;
   const bool had_thread = std::exchange(has_thread_[d], true);
   if (trips.lo < launch_.block[d]) {
@@ -201,6 +215,7 @@ Result<void> LaunchMaker::EmitSerial(const Stmt& stmt) {
   ForgetStores(stmt);
   const ValueId counter = builder_.OpenFor(name, varies);
   known_[stmt.var] = counter;
+  if (stmt.ahead > 0) Await(stmt.ahead - 1);
   HONE_TRY(EmitAll(stmt.body));
   builder_.CloseFor(counter, begin, end);
   ForgetStores(stmt);
@@ -278,21 +293,26 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
       ++lane;
       continue;
     }
+    if (stmt.ahead > 0 && limits_.has_async_copies) {
+      const int64_t copied = HONE_TRY(EmitCopyAhead(stmt, flat, lane, end));
+      lane += copied;
+      if (copied > 0) continue;
+    }
     int64_t first = lane;
     const int width = stmt.combine == Reduction::kNone ? VectorWidth(stmt.buffer, flat, lane, end, &first) : 1;
     const Address at = HONE_TRY(AddressOf(flat));
     if (width == 1 || first != lane) {
-      builder_.Store(stmt.buffer, at.base, at.offset, HONE_TRY(Combined(stmt, at)));
+      builder_.Store(stmt.buffer, at.base, at.offset, ToMemory(HONE_TRY(Combined(stmt, at)), stmt.buffer));
       ++lane;
       continue;
     }
     std::vector<ValueId> elements;
     for (int64_t i = 0; i < width; ++i) {
       SetLane(lane + i);
-      elements.push_back(HONE_TRY(ValueOf(*stmt.value)));
+      elements.push_back(ToMemory(HONE_TRY(ValueOf(*stmt.value)), stmt.buffer));
     }
     builder_.Store(stmt.buffer, at.base, at.offset,
-                   builder_.Make(Do::kPack, TypeInCode(buffer.dtype), std::move(elements)));
+                   builder_.Make(Do::kPack, TypeInMemory(buffer.dtype), std::move(elements)));
     lane += width;
   }
   return {};
@@ -302,8 +322,9 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
 Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
   if (stmt.combine == Reduction::kNone) return ValueOf(*stmt.value);
   const DType type = TypeInCode(program_.buffer(stmt.buffer).dtype);
-  const ValueId old =
-      program_.InRegisters(stmt.buffer) ? at.base : builder_.Load(stmt.buffer, type, 1, at.base, at.offset);
+  const DType stored = TypeInMemory(program_.buffer(stmt.buffer).dtype);
+  const bool is_register = program_.InRegisters(stmt.buffer) || fragments_.contains(stmt.buffer);
+  const ValueId old = is_register ? at.base : FromMemory(builder_.Load(stmt.buffer, stored, 1, at.base, at.offset));
   auto is_product = [&](const ValueNode& value) {
     return stmt.combine == Reduction::kSum && value.Is(Op::kMul) && IsFloat(value.type);
   };
@@ -330,7 +351,7 @@ Result<ValueId> LaunchMaker::Combined(const Stmt& stmt, const Address& at) {
 
 Result<straight::Program> Straighten(const LoopProgram& program, const straight::DeviceLimits& limits) {
   for (const Buffer& buffer : program.buffers)
-    if (IsNarrowFloat(buffer.dtype) || buffer.dtype == DType::kU8)
+    if (buffer.dtype == DType::kU8)
       return Error{ErrorKind::kUnsupported,
                    fmt::format("{} is of {}, which code for a GPU does not read yet", buffer.name, Name(buffer.dtype)),
                    ""};

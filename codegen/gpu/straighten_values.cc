@@ -21,6 +21,10 @@ bool FitsInt(const Interval& range) { return range.lo >= INT32_MIN && range.hi <
 
 Linear LaunchMaker::Known(const Linear& form) {
   return out_.vars.Substitute(out_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
+    if (const auto form = forms_.find(var); form != forms_.end()) {
+      *value = form->second;
+      return true;
+    }
     const auto constant = constants_.find(var);
     if (constant == constants_.end()) return false;
     *value = Linear(constant->second);
@@ -121,6 +125,21 @@ Result<ValueId> LaunchMaker::AllHold(const std::vector<Linear>& forms) {
   return all;
 }
 
+ValueId LaunchMaker::FromMemory(ValueId element) {
+  return IsNarrowFloat(builder_[element].type) ? builder_.Make(Do::kConvert, DType::kF32, {element}) : element;
+}
+
+ValueId LaunchMaker::ToMemory(ValueId value, BufferId buffer) { return Narrowed(value, program_.buffer(buffer).dtype); }
+
+// As memory holds it, where that is a float of 16 bits; of what was that already, nothing is left to round.
+ValueId LaunchMaker::Narrowed(ValueId value, DType type) {
+  if (!IsNarrowFloat(type)) return value;
+  const Value& made = builder_[value];
+  if (made.what == Do::kConstant) return builder_.Constant(type, 0, made.real);
+  if (made.what == Do::kConvert && builder_[made.args[0]].type == type) return made.args[0];
+  return builder_.Make(Do::kConvert, type, {value});
+}
+
 Result<ValueId> LaunchMaker::ValueOf(const ValueNode& node) {
   switch (node.kind) {
     case ValueNode::Kind::kConstant: return builder_.Constant(TypeInCode(node.type), node.int_value, node.float_value);
@@ -144,6 +163,16 @@ Result<ValueId> LaunchMaker::FloorDivision(const ValueNode& node, ValueId a, Val
       builder_.Make(Do::kSelect, type, {below, builder_.Make(Do::kSub, type, {quotient, one}), quotient});
   if (node.op != Op::kMod) return down;
   return builder_.Make(Do::kSub, type, {a, builder_.Make(Do::kMul, type, {down, b})});
+}
+
+// The nearest number of a float of 16 bits, as an f32.
+Result<ValueId> LaunchMaker::RoundedTo(DType type, DType from, ValueId value) {
+  if (from == type) return value;
+  if (from == DType::kF64 || TypeInCode(from) == DType::kI32)
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("{} to {} in code for a GPU, which would round twice", Name(from), Name(type)), ""};
+  if (!IsFloat(from)) value = builder_.Make(Do::kConvert, DType::kF32, {value});
+  return FromMemory(Narrowed(value, type));
 }
 
 Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
@@ -182,7 +211,9 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
     case Op::kRound: return builder_.Make(Do::kRound, type, args);
     case Op::kRsqrt:
       return builder_.Make(Do::kDiv, type, {builder_.Constant(type, 1, 1), builder_.Make(Do::kSqrt, type, {args[0]})});
-    case Op::kCast: return of == type ? args[0] : builder_.Make(Do::kConvert, type, args);
+    case Op::kCast:
+      if (IsNarrowFloat(node.type)) return RoundedTo(node.type, node.args[0]->type, args[0]);
+      return of == type ? args[0] : builder_.Make(Do::kConvert, type, args);
     default: break;
   }
   if (IsElementary(node.op)) return builder_.Make(Do::kCall, type, args, HONE_TRY(FunctionFor(out_, node.op, type)));
@@ -236,13 +267,17 @@ Result<ValueId> LaunchMaker::LoadOf(const ValueNode& node) {
     if (known == 0) return ValueOf(*node.args[0]);
     condition = {};
   }
-  const DType type = TypeInCode(node.type);
+  DType type = TypeInCode(node.type);
   ValueId fill;
   if (condition) fill = HONE_TRY(ValueOf(*node.args[0]));
-  if (program_.InRegisters(node.buffer)) {
-    const ValueId element = HONE_TRY(TileElement(node.buffer, node.index));
+  const bool is_fragment = program_.buffer(node.buffer).scope == Scope::kFragments;
+  if (program_.InRegisters(node.buffer) || is_fragment) {
+    const ValueId element =
+        HONE_TRY(is_fragment ? FragmentElement(node.buffer, node.index) : TileElement(node.buffer, node.index));
     return condition ? builder_.Make(Do::kSelect, type, {condition, element, fill}) : element;
   }
+  type = TypeInMemory(node.type);
+  if (condition) fill = Narrowed(fill, type);
   const Linear flat = program_.FlatIndex(node.buffer, node.index);
   const auto lane = constants_.find(vector_);
   if (vector_ && lane != constants_.end()) {
@@ -260,12 +295,12 @@ Result<ValueId> LaunchMaker::LoadOf(const ValueNode& node) {
       const Address at = HONE_TRY(AddressOf(flat));
       SetLane(here);
       const ValueId vector = builder_.Load(node.buffer, type, width, at.base, at.offset, condition, fill);
-      return builder_.Make(Do::kLane, type, {vector}, here - first);
+      return FromMemory(builder_.Make(Do::kLane, type, {vector}, here - first));
     }
     SetLane(here);
   }
   const Address at = HONE_TRY(AddressOf(flat));
-  return builder_.Load(node.buffer, type, 1, at.base, at.offset, condition, fill);
+  return FromMemory(builder_.Load(node.buffer, type, 1, at.base, at.offset, condition, fill));
 }
 
 }  // namespace hone::straight

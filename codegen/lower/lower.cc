@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "base/check.h"
+#include "codegen/instructions.h"
 #include "codegen/lower/lower_internal.h"
 #include "codegen/lower/place_barriers.h"
 #include "ir/graph/dtype_traits.h"
@@ -76,6 +77,9 @@ class ValueCounter {
 
 int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
   if (stmt.kind == Stmt::Kind::kStore) return 1 + ValueCounter(program.vars, unrolled).Count(stmt.value);
+  // A warp's instruction: itself, and words of its operands.
+  if (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp)
+    return stmt.operands.empty() ? 4 : 7;
   const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
   if (copies) unrolled.push_back(stmt.var);
   int64_t inside = 0;
@@ -219,8 +223,9 @@ Result<void> Lowering::BuildSpatialCopy(StageId stage, size_t depth, std::vector
     loops.pop_back();
     stmt->body.push_back(std::move(inner));
     inner = std::move(stmt);
-    if (const Instruction* instruction = OnTiles(stage); instruction && loops.size() == outside)
-      inner = HONE_TRY(WrapTile(*instruction, std::move(inner)));
+    const Instruction* instruction = OnTiles(stage);
+    if (instruction == nullptr) instruction = OfWarp(stage);
+    if (instruction != nullptr && loops.size() == outside) inner = HONE_TRY(WrapTile(*instruction, std::move(inner)));
   }
   out.push_back(std::move(inner));
   return {};
@@ -289,6 +294,8 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
     out.push_back(HONE_TRY(BuildLeaf(stage)));
     return {};
   }
+  std::vector<StageId> ahead;
+  std::vector<StmtPtr> copies;
   // What is attached inside this loop comes first in its body.
   StmtPtr loop = MakeLoop(stage, depth, state.loops[depth].var);
   std::vector<StmtPtr>* body = &loop->body;
@@ -302,7 +309,12 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
   for (StageId p : kernel_.stages.ids()) {
     const StageSchedule& producer = scheduled_.stages[p];
     if (producer.attach_stage != stage || producer.attach_loop != scheduled_.stages[stage].loops[depth].path) continue;
-    if (program_.InRegisters(states_[p].buffer)) enter_registers(states_[p].buffer);
+    if (producer.buffers > 1) {
+      ahead.push_back(p);
+      copies.push_back(HONE_TRY(BuildNest(p)));
+      continue;
+    }
+    if (program_.InRegisters(states_[p].buffer) || OfWarp(p)) enter_registers(states_[p].buffer);
     body->push_back(HONE_TRY(BuildNest(p)));
   }
   bool promotes = state.tile && scheduled_.stages[stage].promote_loop == scheduled_.stages[stage].loops[depth].path;
@@ -312,6 +324,7 @@ Result<void> Lowering::BuildLoops(StageId stage, size_t depth, bool initialised,
   }
   HONE_TRY(BuildLevel(stage, depth + 1, initialised || promotes, *body));
   if (promotes) HONE_TRY(BuildWriteBack(stage, depth + 1, *body));
+  if (!ahead.empty()) HONE_TRY(CopyAhead(*loop, ahead, std::move(copies), out));
   if (depth == InstructionDepth(stage)) loop = HONE_TRY(WrapInstruction(stage, std::move(loop)));
   out.push_back(std::move(loop));
   return {};

@@ -33,12 +33,18 @@ Result<const Instruction*> Lowering::CheckInstruction(StageId stage) const {
     std::string loops;
     for (const InstructionMeaning::Loop& loop : meant)
       loops += fmt::format("{} over {} {}", loops.empty() ? "one" : ", in it one", loop.trips, loop.over);
-    return Refuse(fmt::format("{} does {} loops: {}", instruction->name, meant.size() == 2 ? "two" : "four", loops));
+    constexpr std::string_view kCounts[] = {"two", "three", "four"};
+    return Refuse(fmt::format("{} does {} loops: {}", instruction->name, kCounts[meant.size() - 2], loops));
   }
   for (size_t i = 0; i < meant.size(); ++i)
     if (state.loops[depth + i].extent != meant[i].trips)
       return Refuse(fmt::format("{} does {} trips of {}, which has {}", instruction->name, meant[i].trips,
                                 schedule.loops[depth + i].path, state.loops[depth + i].extent));
+  if (meaning.is_of_warp && !IsFragments(state.buffer))
+    return Refuse(
+        fmt::format("{} is done by the threads of a warp, whose registers hold the sums: store {} registers, "
+                    "and bind loops of what reads it",
+                    instruction->name, program_.buffer(state.buffer).name));
   if (meaning.is_on_tiles() && !state.tile)
     return Refuse(fmt::format("{} adds to tiles in registers of their own: {} wants a register_tile", instruction->name,
                               program_.buffer(state.buffer).name));
@@ -46,7 +52,7 @@ Result<const Instruction*> Lowering::CheckInstruction(StageId stage) const {
       program_.buffer(state.tile).elements > InstructionMeaning::kMostFragments * meaning.rows * meaning.lanes)
     return Refuse(fmt::format("{} has {} tiles for sums: place register_tile further inside", instruction->name,
                               InstructionMeaning::kMostFragments));
-  if (!state.tile && !program_.InRegisters(state.buffer))
+  if (!state.tile && !meaning.is_of_warp && !program_.InRegisters(state.buffer))
     return Refuse(fmt::format("{} adds to registers, where {} is not: store it there, or a register_tile",
                               instruction->name, program_.buffer(state.buffer).name));
   if (state.has_condition)
@@ -132,6 +138,31 @@ const Instruction* Lowering::OnTiles(StageId stage) const {
   return instruction && MeaningOf(*instruction).is_on_tiles() ? instruction : nullptr;
 }
 
+const Instruction* Lowering::OfWarp(StageId stage) const {
+  const Instruction* instruction = program_.for_gpu ? FindInstruction(scheduled_.stages[stage].instruction) : nullptr;
+  return instruction && MeaningOf(*instruction).is_of_warp ? instruction : nullptr;
+}
+
+// Whether the operand's elements lie where its loops say: [rows, steps] of the first, [steps, columns] of the second.
+Result<void> Lowering::CheckWarpOperand(const Instruction& instruction, const ValueNode& load, bool has_rows,
+                                        const std::vector<VarId>& loops) const {
+  const std::string& name = program_.buffer(load.buffer).name;
+  if (program_.InRegisters(load.buffer) || IsFragments(load.buffer))
+    return Refuse(fmt::format("{} reads memory, {} is in registers", instruction.name, name));
+  if (!load.guard.empty())
+    return Refuse(
+        fmt::format("{} takes whole tiles, of which some lie outside {}: read a padded copy", instruction.name, name));
+  const Linear offset = program_.vars.ExpandAxes(program_.FlatIndex(load.buffer, load.index));
+  const size_t other = has_rows ? 2 : 1;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const std::optional<int64_t> step = StepOf(offset, loops[i]);
+    if (!step || (i == other && *step != 0))
+      return Refuse(fmt::format("{} takes a tile of {} along its {} and steps, {} is no such", instruction.name, name,
+                                has_rows ? "rows" : "columns", name));
+  }
+  return {};
+}
+
 Result<StmtPtr> Lowering::WrapTile(const Instruction& instruction, StmtPtr loops) const {
   auto only = [](const Stmt* loop) {
     return loop != nullptr && loop->kind == Stmt::Kind::kLoop && loop->body.size() == 1 ? loop->body[0].get() : nullptr;
@@ -183,14 +214,19 @@ Result<StmtPtr> Lowering::WrapInstruction(StageId stage, StmtPtr loops) {
     HONE_CHECK(load->kind == ValueNode::Kind::kLoad);
     stmt->operands.push_back(std::move(load));
   }
-  if (meaning.is_on_tiles()) {
+  if (meaning.is_on_tiles() || meaning.is_of_warp) {
     // Factors of one type match either way: the first is the one that has the rows.
     auto has_rows = [&](const ValuePtr& load) {
       return StepOf(program_.vars.ExpandAxes(program_.FlatIndex(load->buffer, load->index)), vars[1]) != 0;
     };
     if (meaning.operands[0] == meaning.operands[1] && !has_rows(stmt->operands[0]))
       std::swap(stmt->operands[0], stmt->operands[1]);
-    for (size_t i : {size_t{0}, size_t{1}}) HONE_TRY(CheckTile(*instruction, *stmt->operands[i], i == 0, vars));
+    for (size_t i : {size_t{0}, size_t{1}}) {
+      if (meaning.is_of_warp)
+        HONE_TRY(CheckWarpOperand(*instruction, *stmt->operands[i], i == 0, vars));
+      else
+        HONE_TRY(CheckTile(*instruction, *stmt->operands[i], i == 0, vars));
+    }
   } else {
     for (const ValuePtr& load : stmt->operands) HONE_TRY(CheckOperand(*instruction, *load, vars[0], vars[1]));
   }

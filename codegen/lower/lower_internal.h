@@ -138,10 +138,16 @@ class Lowering {
                          const std::vector<VarId>& loops) const;
   // The instruction on tiles that a stage's register tile is made of; nullptr: it is none.
   const Instruction* OnTiles(StageId stage) const;
+  // The instruction of a warp that a stage on a GPU is done by; nullptr: there is none.
+  const Instruction* OfWarp(StageId stage) const;
+  Result<void> CheckWarpOperand(const Instruction& instruction, const ValueNode& load, bool has_rows,
+                                const std::vector<VarId>& loops) const;
+  bool IsFragments(BufferId buffer) const { return program_.buffer(buffer).scope == Scope::kFragments; }
   bool DependsOn(VarId id, VarId on) const;
   // The instruction, with the loops that it does.
   Result<StmtPtr> WrapInstruction(StageId stage, StmtPtr loops);
-  // Loops over rows and lanes around a store that begins one tile of a sum, or puts it back.
+  // Loops over rows and lanes around a store that begins one tile of a sum, or puts it back. On a GPU only the first:
+  // who reads the sum finds it in its registers.
   Result<StmtPtr> WrapTile(const Instruction& instruction, StmtPtr loops) const;
 
   // lower_pieces.cc
@@ -157,6 +163,12 @@ class Lowering {
   Result<void> BuildPieces(StageId stage, size_t depth, AxisId axis, std::span<const int64_t> borders,
                            std::vector<StmtPtr>& out);
   void RenewLoops(StageId stage, size_t depth);
+
+  // lower_pipeline.cc
+  // Puts copies for later trips into the loop's body, ahead of all else, and those for its first trips before it.
+  Result<void> CopyAhead(Stmt& loop, const std::vector<StageId>& stages, std::vector<StmtPtr> copies,
+                         std::vector<StmtPtr>& out);
+  Result<void> CheckAhead(StageId stage, const Stmt& copy) const;
 
   // lower.cc
   Result<StmtPtr> BuildNest(StageId stage);

@@ -62,6 +62,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
   buffer.name = tensor.name;
   buffer.dtype = tensor.dtype;
   buffer.scope = EffectiveScope(scheduled_, index);
+  if (buffer.scope == Scope::kRegisters && OfWarp(index)) buffer.scope = Scope::kFragments;
   buffer.written = true;
   if (buffer.scope == Scope::kConst) {
     const TensorId source = OnlyInputOf(kernel_, stage);
@@ -83,6 +84,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
       }
     }
   }
+  if (schedule.buffers > 1) buffer.extents.insert(buffer.extents.begin(), buffer.slots = schedule.buffers);
   if (buffer.scope == Scope::kConst) buffer.packed_layout = LayoutText(kernel_, buffer, stage, schedule.layout);
   buffer.elements = 1;
   buffer.strides.resize(buffer.extents.size());
@@ -147,7 +149,7 @@ Result<void> Lowering::PlanWorkspace() {
   for (Buffer& buffer : program_.buffers) {
     int64_t bytes = RoundUp(buffer.elements * ByteSize(buffer.dtype), 64);
     int64_t* total = buffer.scope == Scope::kWorkspace ? &program_.workspace_common
-                     : buffer.scope == Scope::kPerWorker || buffer.scope == Scope::kFragments
+                     : buffer.scope == Scope::kPerWorker || (buffer.scope == Scope::kFragments && !program_.for_gpu)
                          ? &program_.workspace_per_worker
                          : nullptr;
     if (!total) continue;

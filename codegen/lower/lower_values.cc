@@ -107,8 +107,16 @@ std::vector<Linear> Lowering::StorageIndex(StageId stage, const std::vector<Line
   std::vector<Linear> local;
   for (size_t d = 0; d < coordinates.size(); ++d)
     local.push_back(vars.ExpandAxes(coordinates[d] - state.axes[AxisId(d)].origin));
-  if (schedule.layout.empty()) return local;
   std::vector<Linear> index;
+  if (schedule.buffers > 1) {
+    const StageId outer = schedule.attach_stage;
+    const VarId trip = states_[outer].loops[LoopIndex(outer, schedule.attach_loop)].var;
+    index.push_back(vars.Mod(Linear::Of(trip), schedule.buffers));
+  }
+  if (schedule.layout.empty()) {
+    index.insert(index.end(), local.begin(), local.end());
+    return index;
+  }
   for (const LayoutDim& dim : schedule.layout) {
     const size_t d = FindAxis(kernel_.stages[stage], dim.axis).index();
     switch (dim.part) {

@@ -1,7 +1,8 @@
 // A walk over the nest in the order of execution, with the accesses to block storage since the last barrier in mind. A
 // statement that clashes with one of them gets a barrier before it, in the list of statements as far out as possible: a
 // nest of loops is looked at by itself first (a loop twice, so that its second trip meets what the first one left), and
-// only what still clashes then is settled in front of it.
+// only what still clashes then is settled in front of it. Which buffer of a pipeline an index means is compared within
+// a trip; from trip to trip any of them may be meant.
 //
 // Loops of threads do not repeat, and barriers may stand inside of them: whoever makes code of the program applies
 // their bounds to the statements between barriers, so that all threads come to each barrier.
@@ -33,7 +34,9 @@ struct Access {
   bool writes = false;
   std::vector<Linear> index;  // over loops
   Who who;
-  bool is_before = false;  // the statement that is looked at
+  bool is_before = false;   // the statement that is looked at
+  bool is_earlier = false;  // of a trip before this one
+  int64_t nest = 0;         // of a store that sets each element once: which run of the nest it is of
 };
 
 class BarrierPlacer {
@@ -64,9 +67,11 @@ class BarrierPlacer {
     return who;
   }
 
-  // Whether barriers may stand between the statement's parts. Lanes of a vector are computed at once.
+  // Whether barriers may stand between the statement's parts. Lanes of a vector are computed at once, and so is what an
+  // instruction does.
   static bool IsOpen(const Stmt& stmt) {
     return stmt.kind != Stmt::Kind::kStore && stmt.kind != Stmt::Kind::kBarrier &&
+           stmt.kind != Stmt::Kind::kInstruction &&
            !(stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kVectorized);
   }
 
@@ -75,9 +80,18 @@ class BarrierPlacer {
   }
 
   void PlaceInside(Stmt& stmt, const Who& outside) {
+    EnterNest(stmt);
     const Who who = Inside(stmt, outside);
+    // What arrives for a trip of a pipeline is there for all threads when each of them has waited for its own part.
+    if (IsPipeline(stmt) && stmt.body.front()->kind != Stmt::Kind::kBarrier) {
+      stmt.body.insert(stmt.body.begin(), std::make_unique<Stmt>());
+      stmt.body.front()->kind = Stmt::Kind::kBarrier;
+    }
     Pending pending;
-    for (int trip = Repeats(stmt) ? 2 : 1; trip > 0; --trip) PlaceInList(stmt.body, who, pending);
+    PlaceInList(stmt.body, who, pending);
+    if (!Repeats(stmt)) return;
+    if (HasPipeline(stmt)) NextTrip(pending);
+    PlaceInList(stmt.body, who, pending);
   }
 
   void PlaceInList(std::vector<StmtPtr>& list, const Who& who, Pending& pending) {
@@ -103,6 +117,7 @@ class BarrierPlacer {
       pending.clear();
       return false;
     }
+    EnterNest(stmt);
     const Who who = Inside(stmt, outside);
     bool clashes = false;
     if (stmt.kind == Stmt::Kind::kStore) {
@@ -116,13 +131,34 @@ class BarrierPlacer {
       }
       return clashes;
     }
-    for (int trip = Repeats(stmt) ? 2 : 1; trip > 0; --trip)
+    for (int trip = Repeats(stmt) ? 2 : 1; trip > 0; --trip) {
       for (const StmtPtr& child : stmt.body) clashes |= Flow(*child, who, pending);
+      if (Repeats(stmt) && HasPipeline(stmt)) NextTrip(pending);
+    }
     return clashes;
+  }
+
+  static bool IsPipeline(const Stmt& stmt) { return stmt.kind == Stmt::Kind::kLoop && stmt.ahead > 0; }
+  static bool HasPipeline(const Stmt& stmt) {
+    return IsPipeline(stmt) || std::ranges::any_of(stmt.body, [](const StmtPtr& child) { return HasPipeline(*child); });
+  }
+  // Of a pipeline, or of a loop around one.
+  static void NextTrip(Pending& pending) {
+    for (Access& access : pending) access.is_earlier = true;
+  }
+
+  // Buffers of a pipeline in one trip: their numbers differ by a constant and multiples of how many there are.
+  static bool AreOtherBuffers(const Access& a, const Access& b, int64_t slots) {
+    if (slots <= 1 || a.is_earlier) return false;
+    const Linear apart = a.index[0] - b.index[0];
+    return apart.constant() % slots != 0 &&
+           std::ranges::all_of(apart.terms(), [&](const Term& term) { return term.coef % slots == 0; });
   }
 
   bool Clash(const Access& a, const Access& b) const {
     if (a.buffer != b.buffer || (!a.writes && !b.writes)) return false;
+    if (a.nest != 0 && a.site == b.site && a.nest == b.nest) return false;
+    if (AreOtherBuffers(a, b, program_.buffer(a.buffer).slots)) return false;
     for (size_t d = 0; d < a.index.size(); ++d) {
       const Interval x = program_.vars.Range(a.index[d]), y = program_.vars.Range(b.index[d]);
       if (x.hi < y.lo || y.hi < x.lo) return false;
@@ -178,7 +214,7 @@ class BarrierPlacer {
     std::vector<Access> accesses;
     // Registers are every thread's own: where no loop says which thread writes them, all do.
     Who reader = who;
-    if (program_.InRegisters(store.buffer))
+    if (program_.InRegisters(store.buffer) || program_.buffer(store.buffer).scope == Scope::kFragments)
       for (Who::Kind& kind : reader.kind)
         if (kind == Who::Kind::kFirst) kind = Who::Kind::kAny;
     AddLoads(*store.value, reader, accesses);
@@ -186,13 +222,14 @@ class BarrierPlacer {
     AddOpaque(store.guard, reader, accesses);
     if (store.combine != Reduction::kNone) Add(&store, store.buffer, false, store.index, reader, accesses);
     Add(&store, store.buffer, true, store.index, who, accesses);
+    if (store.combine == Reduction::kNone && !accesses.empty() && accesses.back().writes) accesses.back().nest = nest_;
     return accesses;
   }
 
   void Add(const void* site, BufferId buffer, bool writes, const std::vector<Linear>& index, const Who& who,
            std::vector<Access>& out) const {
     if (program_.buffer(buffer).scope != Scope::kBlock) return;
-    Access access{site, buffer, writes, {}, who, false};
+    Access access{site, buffer, writes, {}, who, false, false, 0};
     for (const Linear& form : index) access.index.push_back(program_.vars.ExpandAxes(form));
     out.push_back(std::move(access));
   }
@@ -216,7 +253,13 @@ class BarrierPlacer {
       for (const Term& term : form.terms()) visit(visit, term.var);
   }
 
+  // What a block computes together is one nest: in it each element is set by one thread.
+  void EnterNest(const Stmt& stmt) const {
+    if (stmt.kind == Stmt::Kind::kBlock && stmt.all_threads) nest_ = ++nests_;
+  }
+
   const LoopProgram& program_;
+  mutable int64_t nests_ = 0, nest_ = 0;
   std::array<int64_t, kAxes> threads_ = {1, 1, 1};
 };
 

@@ -73,7 +73,8 @@ class Printer {
     switch (stmt.kind) {
       case Stmt::Kind::kBlock:
         if (stmt.all_threads) Line(depth, "all threads");
-        for (const StmtPtr& child : stmt.body) Print(*child, depth + (stmt.all_threads ? 1 : 0));
+        if (stmt.ahead > 0) Line(depth, "ahead");
+        for (const StmtPtr& child : stmt.body) Print(*child, depth + (stmt.all_threads || stmt.ahead > 0 ? 1 : 0));
         return;
       case Stmt::Kind::kLoop: {
         if (stmt.RunsOnce() && stmt.loop != LoopKind::kBound) {
@@ -87,6 +88,7 @@ class Printer {
                          Form(stmt.extent),
                          stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain)
                          : stmt.loop == LoopKind::kBound ? fmt::format(" to {}", LaunchAxisName(stmt.axis))
+                         : stmt.ahead > 0                ? fmt::format(" ahead {}", stmt.ahead)
                                                          : ""));
         for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);
         return;

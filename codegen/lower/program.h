@@ -27,6 +27,7 @@ struct Buffer {
   int64_t elements = 0;
   int64_t offset = 0;              // bytes from the start of the workspace, or of the worker's
   bool written = false;            // by hone_entry
+  int64_t slots = 1;               // of a pipeline: dimension 0, by the number of the trip
   std::string packed_layout = {};  // kConst: equal texts, equal bytes for equal operands
 };
 
@@ -88,6 +89,11 @@ struct Stmt {
   std::vector<ValuePtr> operands;  // loads, in the instruction's order; none: it begins a fragment, or puts it back
 
   bool all_threads = false;  // kBlock: a nest that all threads of a block compute together
+
+  // Of a pipeline; 0: there is none. kBlock: its stores are for so many trips ahead, a group of them; kStore: one of
+  // those, which may arrive later; kLoop: a trip begins when the group for it has arrived, so many less one being on
+  // their way.
+  int64_t ahead = 0;
 
   // kLoop
   VarId var;

@@ -122,6 +122,10 @@ void SchedulePlanner::Store(const std::string& stage, Scope scope, std::vector<L
   schedule_.push_back(StoreStep{stage, scope, std::move(layout)});
 }
 
+void SchedulePlanner::Pipeline(const std::string& stage, int64_t buffers) {
+  schedule_.push_back(PipelineStep{stage, buffers});
+}
+
 void SchedulePlanner::RegisterTile(const std::string& stage, const std::string& loop) {
   schedule_.push_back(RegisterTileStep{stage, loop});
 }

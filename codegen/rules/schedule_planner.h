@@ -87,6 +87,7 @@ class SchedulePlanner {
   void ComputeAt(const std::string& stage, const std::string& consumer, const std::string& loop);
   void Store(const std::string& stage, Scope scope, std::vector<LayoutDim> layout = {});
   void RegisterTile(const std::string& stage, const std::string& loop);
+  void Pipeline(const std::string& stage, int64_t buffers);
   void SetTail(const std::string& stage, const std::string& axis, Tail tail);
   // REQUIRES: the stage reads the tensor.
   void Prefetch(const std::string& tensor, const std::string& stage, int64_t bytes_ahead);

@@ -45,6 +45,7 @@ struct StageSchedule {
   std::map<std::string, int64_t> prefetches;  // tensor that is read → bytes ahead
   std::string instruction;                    // tensorize: what does the innermost loops, …
   size_t instruction_loops = 0;               // … so many of them
+  int64_t buffers = 1;                        // pipeline: it is computed this many trips less one ahead
   bool is_rewritten = false;                  // has loops changed: graph rewrites are over for this stage
 };
 

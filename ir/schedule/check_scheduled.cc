@@ -61,6 +61,8 @@ Result<void> CheckStorage(const ScheduledKernel& scheduled, StageId stage) {
   const StageSchedule& schedule = scheduled.stages[stage];
   const std::string& name = StageName(scheduled, stage);
   const bool is_at_root = !schedule.attach_stage;
+  if (schedule.buffers > 1 && (is_at_root || EffectiveScope(scheduled, stage) != Scope::kBlock))
+    return Refuse(name + " is computed ahead by a pipeline: compute it inside a loop and store it block");
   if (schedule.scope == Scope::kPerWorker && is_at_root)
     return Refuse(name + " is stored per worker but computed at the root");
   if (schedule.scope == Scope::kRegisters && is_at_root)

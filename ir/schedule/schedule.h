@@ -23,6 +23,7 @@
 //   tail y.m shift                                   pad (default), shift, guard or peel
 //   prefetch x for t 4096                            vectors that t loads of x ask for what lies 4096 bytes further on
 //   tensorize vpdpbusd_512 t.k.1 t.n.1               an instruction does these loops (codegen/instructions.h)
+//   pipeline as 2                                    what blocks share of as is computed a trip ahead, in two buffers
 //
 // Texts that were written with other words are read, too: ir/steps/old_words.h.
 //
@@ -196,10 +197,16 @@ struct TensorizeStep {
   bool operator==(const TensorizeStep&) const = default;
 };
 
+struct PipelineStep {
+  std::string stage;
+  int64_t buffers = 2;
+  bool operator==(const PipelineStep&) const = default;
+};
+
 // How each is read, printed, applied and fitted to another kernel: ir/steps/step_type.h.
 using Step = std::variant<RewriteStep, InlineStep, CacheReadStep, RfactorStep, SplitStep, FuseStep, ReorderStep,
                           ParallelStep, VectorizeStep, UnrollStep, ComputeAtStep, StoreStep, RegisterTileStep, TailStep,
-                          PrefetchStep, BindStep, TensorizeStep>;
+                          PrefetchStep, BindStep, TensorizeStep, PipelineStep>;
 
 using Schedule = std::vector<Step>;
 

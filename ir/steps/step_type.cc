@@ -9,9 +9,10 @@ namespace {
 
 // In the order of Step's alternatives.
 constexpr const StepType* kTypes[] = {
-    &steps::kRewrite,      &steps::kInline,   &steps::kCacheRead, &steps::kRfactor, &steps::kSplit,     &steps::kFuse,
-    &steps::kReorder,      &steps::kParallel, &steps::kVectorize, &steps::kUnroll,  &steps::kComputeAt, &steps::kStore,
-    &steps::kRegisterTile, &steps::kTail,     &steps::kPrefetch,  &steps::kBind,    &steps::kTensorize,
+    &steps::kRewrite,   &steps::kInline,    &steps::kCacheRead,    &steps::kRfactor,   &steps::kSplit,
+    &steps::kFuse,      &steps::kReorder,   &steps::kParallel,     &steps::kVectorize, &steps::kUnroll,
+    &steps::kComputeAt, &steps::kStore,     &steps::kRegisterTile, &steps::kTail,      &steps::kPrefetch,
+    &steps::kBind,      &steps::kTensorize, &steps::kPipeline,
 };
 static_assert(std::size(kTypes) == std::variant_size_v<Step>);
 

@@ -81,9 +81,9 @@ namespace steps {
 
 extern const StepType kRewrite, kInline, kCacheRead, kRfactor;  // graph_steps.cc
 extern const StepType kSplit, kFuse, kReorder, kParallel, kVectorize, kUnroll,
-    kBind;                                                                  // loop_steps.cc
-extern const StepType kTensorize;                                           // tensorize_step.cc
-extern const StepType kComputeAt, kStore, kRegisterTile, kTail, kPrefetch;  // storage_steps.cc
+    kBind;                                                                             // loop_steps.cc
+extern const StepType kTensorize;                                                      // tensorize_step.cc
+extern const StepType kComputeAt, kStore, kRegisterTile, kTail, kPrefetch, kPipeline;  // storage_steps.cc
 
 extern const StepType kOldRegisterTile;  // storage_steps.cc; read alone
 

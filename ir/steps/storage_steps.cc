@@ -15,6 +15,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t kFarthestPrefetch = 1 << 20;  // bytes
+constexpr int64_t kMostBuffers = 8;             // of a pipeline
 
 bool IsOutput(const ScheduleState& state, StageId stage) {
   return state.kernel().tensors[state.stage(stage).output].kind == TensorKind::kOutput;
@@ -166,6 +167,25 @@ Result<void> ApplyPrefetch(const PrefetchStep& step, ScheduleState& state) {
   return {};
 }
 
+// ---- pipeline STAGE BUFFERS
+
+Result<PipelineStep> ReadPipeline(StepReader& in) {
+  PipelineStep step;
+  step.stage = HONE_TRY(in.Name("a stage"));
+  step.buffers = HONE_TRY(in.Number());
+  return step;
+}
+
+std::string PrintPipeline(const PipelineStep& step) { return fmt::format("pipeline {} {}", step.stage, step.buffers); }
+
+Result<void> ApplyPipeline(const PipelineStep& step, ScheduleState& state) {
+  const StageId stage = HONE_TRY(state.FindStage(step.stage));
+  if (step.buffers < 2 || step.buffers > kMostBuffers)
+    return Refuse(fmt::format("{} buffers: 2 to {} are what a pipeline has", step.buffers, kMostBuffers));
+  state.schedule(stage).buffers = step.buffers;
+  return {};
+}
+
 }  // namespace
 
 namespace steps {
@@ -178,6 +198,7 @@ constinit const StepType kRegisterTile =
 constinit const StepType kOldRegisterTile =
     MakeStepType<RegisterTileStep, ReadOldRegisterTile, PrintRegisterTile, ApplyRegisterTile>("cache_write");
 constinit const StepType kTail = MakeStepType<TailStep, ReadTail, PrintTail, ApplyTail>("tail");
+constinit const StepType kPipeline = MakeStepType<PipelineStep, ReadPipeline, PrintPipeline, ApplyPipeline>("pipeline");
 constinit const StepType kPrefetch = MakeStepType<PrefetchStep, ReadPrefetch, PrintPrefetch, ApplyPrefetch>("prefetch");
 
 }  // namespace steps

@@ -50,7 +50,7 @@ struct CallPlan {
 //
 // A convolution or product of bytes is one kernel with the element-wise nodes after it: what quantises its sums.
 struct LowerOptions {
-  bool has_narrow_types = true;                     // f16, bf16 and u8: GPUs have no kernels of them
+  bool has_narrow_types = true;                     // f16, bf16 and u8: networks on GPUs do without
   std::map<std::string, std::string> refused = {};  // kernels that are not to be called, each with the reason
 };
 CallPlan Lower(Graph& graph, const LowerOptions& options = {});

@@ -23,6 +23,17 @@ TEST(Instructions, RowsAreWhole) {
     EXPECT_THAT(InstructionNames(), HasSubstr(std::string(instruction.name)));
     const InstructionMeaning& meaning = MeaningOf(instruction);
     EXPECT_EQ(meaning.kernel.name, instruction.name);
+    if (meaning.is_of_warp) {
+      EXPECT_EQ(meaning.rows * meaning.lanes, 4 * 32) << "four sums of a thread";
+      EXPECT_EQ(meaning.steps * meaning.step_bytes, 32);
+      EXPECT_GE(instruction.sm, 80);
+      for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
+        CpuTarget target;
+        target.isa = isa;
+        EXPECT_FALSE(HasInstruction(target, instruction));
+      }
+      continue;
+    }
     EXPECT_EQ(meaning.steps * meaning.step_bytes, 4) << "groups of steps are as wide as sums";
     EXPECT_EQ(ByteSize(meaning.sum), 4);
     if (meaning.is_on_tiles()) {

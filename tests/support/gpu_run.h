@@ -76,7 +76,7 @@ inline GpuOutcome RunStraight(std::string_view text, const straight::Program& pr
     for (int64_t e = 0; e < ElementCount(kernel, tensor); ++e) {
       const Reference wanted = reference.At(output, e);
       const double seen = LoadElement(tensor.dtype, storage[i].data(), static_cast<size_t>(e));
-      if (RelativeError(seen, wanted, tensor.dtype) <= tolerance) continue;
+      if (RelativeError(seen, wanted, tensor.dtype) <= Allowed(wanted, tensor.dtype, tolerance)) continue;
       outcome.failure = tensor.name + "[" + std::to_string(e) + "] is " + std::to_string(seen) + ", wanted " +
                         std::to_string(wanted.value);
       break;

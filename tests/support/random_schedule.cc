@@ -251,7 +251,10 @@ void RandomSchedule::Tensorize() {
   const std::string name = NameOf(stage);
   const std::vector<std::string> axes = NamesOf(stage.axes), reduced = NamesOf(stage.reduce_axes);
   if (axes.empty() || reduced.empty()) return;
-  const Instruction& instruction = AllInstructions()[rng_.Below(AllInstructions().size())];
+  std::vector<const Instruction*> of_processors;
+  for (const Instruction& each : AllInstructions())
+    if (!MeaningOf(each).is_of_warp) of_processors.push_back(&each);
+  const Instruction& instruction = *Pick(of_processors);
   const Result<std::vector<Expr>> operands = MatchInstruction(state_.kernel, stage, instruction);
   if (!operands) return;
   const InstructionMeaning& meaning = MeaningOf(instruction);

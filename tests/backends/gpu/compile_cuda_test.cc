@@ -16,9 +16,12 @@
 #include "backends/gpu/find_nvrtc.h"
 #include "backends/gpu/gpu_backend.h"
 #include "base/bytes.h"
+#include "codegen/gpu/print_warp.h"
 #include "ir/device_artifact.h"
 #include "tests/backends/runner_fixture.h"
+#include "tests/support/gpu_schedules.h"
 #include "tests/support/operation_samples.h"
+#include "tests/support/warp_schedules.h"
 
 namespace hone {
 namespace {
@@ -31,6 +34,11 @@ constexpr char kMatmul[] = "matmul(M=256,N=256,K=256)+bias+relu";
 
 DeviceTarget TargetOf(const std::string& arch) {
   return {std::string(kCudaKind), {{"arch", arch}, {"block_bytes", "49152"}, {"block_threads", "1024"}}};
+}
+
+std::string CudaTextOf(const BuildRequest& request) {
+  std::string text = ExplainGpuCode(request).value();
+  return text.erase(0, text.find("\n// cuda\n"));
 }
 
 // Before it is opened, be it here or not.
@@ -67,13 +75,12 @@ TEST_F(CompileCudaTest, EveryOperationIsTakenForBothArchitectures) {
 // What our checks took for granted of a launch, and ptxas counted.
 TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
   for (const std::string kernel : {kMatmul, "softmax(M=64,N=512)", "layer_norm(M=64,N=768)",
-                                   "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu"}) {
+                                   "conv2d(C=64,H=28,W=28,O=64,R=3,S=3,pad=1,const=1)+bias+relu",
+                                   "matmul(M=1024,N=1024,K=512,dtype=f16)+bias+gelu"}) {
     for (const char* arch : {"sm_80", "sm_90"}) {
       const BuildRequest request{kernel, "", TargetOf(arch)};
       const DeviceArtifact artifact = DecodeDeviceArtifact(BuildForGpu(request)->object).value();
-      std::string text = ExplainGpuCode(request).value();
-      text.erase(0, text.find("\n// cuda\n"));
-      const Result<std::map<std::string, PtxasCounts>> counts = CountsOfPtxas(text, arch);
+      const Result<std::map<std::string, PtxasCounts>> counts = CountsOfPtxas(CudaTextOf(request), arch);
       ASSERT_TRUE(counts) << counts.error().Text();
       ASSERT_EQ(counts->size(), artifact.launches.size());
       for (const DeviceLaunch& launch : artifact.launches) {
@@ -85,6 +92,48 @@ TEST_F(CompileCudaTest, LimitsAgreeWithPtxas) {
         EXPECT_EQ(of.spilled_bytes, 0) << kernel << " " << arch;
       }
     }
+  }
+}
+
+// Instructions that a schedule names are in the code, and in no loop of less.
+TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
+  struct Case {
+    const char *instruction, *dtype;
+    int steps;
+  };
+  for (const Case& of :
+       {Case{"mma_m16n8k16_f16", "f16", 16}, {"mma_m16n8k16_bf16", "bf16", 16}, {"mma_m16n8k32_i8", "i8", 32}}) {
+    for (const char* arch : {"sm_80", "sm_90"}) {
+      const BuildRequest request{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
+                                 WarpSchedule(of.instruction, of.steps), TargetOf(arch)};
+      const Result<BuildOutput> built = BuildForGpu(request);
+      ASSERT_TRUE(built) << of.instruction << ": " << built.error().Text();
+      const Result<std::string> ptx = PtxOfCuda(CudaTextOf(request), arch);
+      ASSERT_TRUE(ptx) << ptx.error().Text();
+      EXPECT_THAT(*ptx, HasSubstr(PtxName(*FindInstruction(of.instruction)))) << arch;
+    }
+    // So does the default schedule, where it pays.
+    const BuildRequest untuned{fmt::format("matmul(M=256,N=256,K=256,dtype={})+bias", of.dtype), "", TargetOf("sm_90")};
+    EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(std::string("tensorize ") + of.instruction));
+    EXPECT_THAT(PtxOfCuda(CudaTextOf(untuned), "sm_90").value(), HasSubstr(PtxName(*FindInstruction(of.instruction))));
+    // Of a device that has none the same schedule is plain sums.
+    const BuildRequest older{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
+                             WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
+    EXPECT_TRUE(BuildForGpu(older)) << BuildForGpu(older).error().Text();
+    EXPECT_THAT(CudaTextOf(older), ::testing::Not(HasSubstr("mma.sync")));
+  }
+}
+
+TEST_F(CompileCudaTest, CopiesAheadPastTheRegisters) {
+  const std::string pipelined = std::string(kTiledMatmulSchedule) + "pipeline as 3\npipeline bs 3\n";
+  for (const char* arch : {"sm_75", "sm_80", "sm_90"}) {
+    const BuildRequest request{kTiledMatmul, pipelined, TargetOf(arch)};
+    const Result<BuildOutput> built = BuildForGpu(request);
+    ASSERT_TRUE(built) << arch << ": " << built.error().Text();
+    const std::string ptx = PtxOfCuda(CudaTextOf(request), arch).value();
+    const bool is_async = std::string_view(arch) != "sm_75";
+    for (const char* word : {"cp.async.ca.shared.global", "cp.async.commit_group", "cp.async.wait_group 1"})
+      EXPECT_EQ(ptx.find(word) != std::string::npos, is_async) << arch << " " << word;
   }
 }
 

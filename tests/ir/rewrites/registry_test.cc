@@ -52,10 +52,10 @@ TEST(Rewrites, OnlyCoarserRoundingNeedsAnAccuracyThatAllowsIt) {
 
 TEST(Steps, AreFoundByTheirVerbs) {
   std::set<std::string_view> verbs;
-  const Step examples[] = {RewriteStep{},   InlineStep{},   CacheReadStep{},    RfactorStep{},   SplitStep{},
-                           FuseStep{},      ReorderStep{},  ParallelStep{},     VectorizeStep{}, UnrollStep{},
-                           ComputeAtStep{}, StoreStep{},    RegisterTileStep{}, TailStep{},      PrefetchStep{},
-                           BindStep{},      TensorizeStep{}};
+  const Step examples[] = {RewriteStep{},   InlineStep{},    CacheReadStep{},    RfactorStep{},   SplitStep{},
+                           FuseStep{},      ReorderStep{},   ParallelStep{},     VectorizeStep{}, UnrollStep{},
+                           ComputeAtStep{}, StoreStep{},     RegisterTileStep{}, TailStep{},      PrefetchStep{},
+                           BindStep{},      TensorizeStep{}, PipelineStep{}};
   for (const Step& step : examples) {
     const StepType& type = TypeOf(step);
     EXPECT_TRUE(verbs.insert(type.verb).second) << type.verb << " is there twice";

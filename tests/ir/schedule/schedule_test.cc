@@ -67,6 +67,7 @@ const std::vector<std::string>& PrintedSteps() {
       "rewrite shift_sign t x xs ts c",
       "rewrite pad_reduction t k a b 4",
       "tensorize vpdpbusd_512 t.k.1 t.n.1",
+      "pipeline as 3",
       "bind y.m.1 block.z",
       "bind y.m.1 thread.x",
   };
@@ -131,6 +132,7 @@ TEST(Schedule, ReadsFields) {
   reads("register_tile t.m.0", RegisterTileStep{"t", "m.0"});
   reads("tail y.m shift", TailStep{"y", "m", Tail::kShift});
   reads("prefetch x for t 4096", PrefetchStep{"x", "t", 4096});
+  reads("pipeline as 3", PipelineStep{"as", 3});
   reads("bind y.m.1 thread.y", BindStep{"y", "m.1", LaunchAxis::kThreadY});
 }
 

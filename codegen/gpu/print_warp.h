@@ -1,0 +1,22 @@
+// What CUDA C has no words for, as inline PTX: what warps do together, and copies that threads do not wait for.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "codegen/instructions.h"
+
+namespace hone {
+
+// The statement; `args` as straight::Node::Kind::kMultiply has them, words as `unsigned`.
+std::string MultiplyText(const Instruction& instruction, std::span<const std::string> args);
+
+// A copy of so many bytes past the registers: where to, where from, and a condition ("": none), else zeros.
+std::string CopyAheadText(int64_t bytes, const std::string& to, const std::string& from, const std::string& condition);
+std::string CommitText();
+std::string AwaitText(int64_t groups);
+
+// What PTX calls it: "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32". REQUIRES: it is of a warp.
+std::string_view PtxName(const Instruction& instruction);
+
+}  // namespace hone

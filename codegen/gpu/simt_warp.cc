@@ -1,0 +1,63 @@
+#include "codegen/gpu/simt_warp.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace hone::simt {
+namespace {
+
+constexpr size_t kWarp = 32, kRows = 16, kColumns = 8;
+
+float CutOff(double sum) {
+  const auto nearest = static_cast<float>(sum);
+  return std::abs(static_cast<double>(nearest)) > std::abs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
+}
+
+}  // namespace
+
+bool IsTogether(const IdVector<straight::ValueId, straight::Value>&, const straight::Node& node) {
+  return node.kind == straight::Node::Kind::kMultiply;
+}
+
+void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of) {
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  HONE_CHECK(of.size() == kWarp);
+  const auto depth = static_cast<size_t>(meaning.steps);
+  const auto per_word = static_cast<size_t>(4 / meaning.step_bytes);
+  std::vector<Lane> a(kRows * depth), b(depth * kColumns);
+  for (size_t lane = 0; lane < kWarp; ++lane) {
+    const size_t group = lane >> 2, in_group = lane % 4;
+    // a_i: of row `group` in the first and the third register, eight further down in the others; the last two registers
+    // are of the second half of the columns.
+    for (size_t i = 0; i < 4 * per_word; ++i) {
+      const size_t word = i / per_word;
+      const size_t row = word == 0 || word == 2 ? group : group + 8;
+      const size_t column = in_group * per_word + i % per_word + (word >= 2 ? depth / 2 : 0);
+      a[row * depth + column] = of[lane][kSums + word].lanes[i % per_word];
+    }
+    for (size_t i = 0; i < 2 * per_word; ++i) {
+      const size_t word = i / per_word;
+      const size_t row = in_group * per_word + i % per_word + (word >= 1 ? depth / 2 : 0);
+      b[row * kColumns + group] = of[lane][kSums + 4 + word].lanes[i % per_word];
+    }
+  }
+  for (size_t lane = 0; lane < kWarp; ++lane)
+    for (size_t i = 0; i < kSums; ++i) {
+      const size_t row = i < 2 ? lane >> 2 : (lane >> 2) + 8, column = lane % 4 * 2 + (i & 1);
+      Lane& sum = of[lane][i].lanes[0];
+      double real = sum.real;
+      int64_t number = sum.number;
+      for (size_t k = 0; k < depth; ++k) {
+        const Lane &x = a[row * depth + k], &y = b[k * kColumns + column];
+        real += x.real * y.real;
+        number += x.number * y.number;
+      }
+      if (IsFloat(meaning.sum))
+        sum.real = CutOff(real);
+      else
+        sum.number = static_cast<int32_t>(number);
+    }
+}
+
+}  // namespace hone::simt

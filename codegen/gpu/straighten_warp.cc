@@ -1,0 +1,216 @@
+// Products of matrices by the threads of a warp together. Each thread holds a few elements of both operands and of the
+// sum, its fragments, as PTX's mma.sync has them: thread t has, of the sum, columns 2·(t mod 4) and the next of rows
+// t / 4 and t / 4 + 8; of an operand words of as many steps as 32 bits hold, of row (column) t / 4. A device without
+// the instruction computes what it means: each thread its own elements of the sum.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "codegen/gpu/launch_maker.h"
+#include "codegen/instructions.h"
+
+namespace hone::straight {
+namespace {
+
+constexpr int64_t kWarp = 32, kQuads = 8, kOfQuad = 4;
+constexpr int64_t kHalves = 2, kHalf = 8, kPair = 2;  // rows of the sum: t / 4 and eight further down; columns: a pair
+
+// The statement that adds to the buffer by an instruction; nullptr: there is none.
+const Stmt* FindSum(const Stmt& stmt, BufferId buffer) {
+  if (stmt.kind == Stmt::Kind::kInstruction && !stmt.operands.empty()) {
+    const Stmt* inner = stmt.body[0].get();
+    while (inner->kind == Stmt::Kind::kLoop) inner = inner->body[0].get();
+    return inner->buffer == buffer ? &stmt : nullptr;
+  }
+  for (const StmtPtr& child : stmt.body)
+    if (const Stmt* found = FindSum(*child, buffer)) return found;
+  return nullptr;
+}
+
+// The loops that an instruction does and the store inside of them.
+struct Inside {
+  std::vector<VarId> loops;
+  const Stmt* store = nullptr;
+};
+Inside Of(const Stmt& stmt) {
+  Inside inside;
+  for (inside.store = stmt.body[0].get(); inside.store->kind == Stmt::Kind::kLoop;
+       inside.store = inside.store->body[0].get())
+    inside.loops.push_back(inside.store->var);
+  return inside;
+}
+
+Error Refuse(std::string message) { return {ErrorKind::kInvalid, std::move(message), ""}; }
+
+}  // namespace
+
+Linear LaunchMaker::LaneDigit(int64_t divisor, int64_t modulus) {
+  VarId& digit = lane_digits_[{divisor, modulus}];
+  if (!digit) {
+    digit = out_.vars.AddLoop("lane", modulus);
+    ValueId value = builder_.Given({.what = Do::kThread, .type = DType::kI32, .number = 0, .varies = true});
+    if (divisor > 1) value = builder_.Make(Do::kQuotient, DType::kI32, {value, builder_.Int(divisor)});
+    if (divisor * modulus < kWarp) value = builder_.Make(Do::kBitAnd, DType::kI32, {value, builder_.Int(modulus - 1)});
+    known_[digit] = value;
+  }
+  return Linear::Of(digit);
+}
+
+Result<void> LaunchMaker::DeclareFragments(const Stmt& scope) {
+  const Buffer& buffer = program_.buffer(scope.buffer);
+  const Stmt* sum = FindSum(scope, scope.buffer);
+  HONE_CHECK(sum != nullptr);
+  const Inside inside = Of(*sum);
+  const InstructionMeaning& meaning = MeaningOf(*sum->instruction);
+  const Linear flat = program_.vars.ExpandAxes(program_.FlatIndex(scope.buffer, inside.store->index));
+  Fragments fragments{sum->instruction, flat.CoefOf(inside.loops[1]), flat.CoefOf(inside.loops[2]), {}};
+  const int64_t held = buffer.elements / kWarp;
+  registers_ += held;
+  if (registers_ > limits_.registers)
+    return Error{ErrorKind::kLimit,
+                 fmt::format("{} takes {} registers of a thread, with what else is there {}, at most {} are allowed",
+                             buffer.name, held, registers_, limits_.registers),
+                 ""};
+  auto dimension_of = [&](int64_t stride, int64_t tile) -> std::optional<size_t> {
+    for (size_t d = 0; d < buffer.extents.size(); ++d)
+      if (buffer.strides[d] == stride && buffer.extents[d] % tile == 0) return d;
+    return std::nullopt;
+  };
+  const std::optional<size_t> rows = dimension_of(fragments.row_stride, meaning.rows);
+  const std::optional<size_t> columns = dimension_of(fragments.column_stride, meaning.lanes);
+  if (!rows || !columns)
+    return Refuse(fmt::format("{} keeps {} as tiles of {} rows and {} columns, of which it has parts",
+                              sum->instruction->name, buffer.name, meaning.rows, meaning.lanes));
+  for (int64_t at = 0; at < buffer.elements; ++at) {
+    const int64_t row = at / buffer.strides[*rows] % buffer.extents[*rows];
+    const int64_t column = at / buffer.strides[*columns] % buffer.extents[*columns];
+    if (row % kHalf != 0 || column % meaning.lanes >= kPair) continue;
+    fragments.elements[at] = builder_.Declare(buffer.dtype, fmt::format("{}_{}_{}", buffer.name, row, column));
+  }
+  fragments_[scope.buffer] = std::move(fragments);
+  return {};
+}
+
+// An element that this thread holds: whichever of the 32 it is.
+Result<ValueId> LaunchMaker::FragmentElement(BufferId buffer, const std::vector<Linear>& index) {
+  const std::string& name = program_.buffer(buffer).name;
+  const auto found = fragments_.find(buffer);
+  if (found == fragments_.end()) return Refuse(name + " is in registers and used where they are not there yet");
+  const Fragments& fragments = found->second;
+  const Linear flat = Known(program_.FlatIndex(buffer, index));
+  std::optional<int64_t> first;
+  for (int64_t t = 0; t < kWarp; ++t) {
+    const Linear at = out_.vars.Substitute(flat, [&](VarId var, Linear* value) {
+      if (var != threads_x_) return false;
+      *value = Linear(t);
+      return true;
+    });
+    if (!at.IsConstant())
+      return Refuse(fmt::format("{} is in registers, but which element is used depends on {}: unroll that loop", name,
+                                out_.vars[at.terms()[0].var].name));
+    if (!first) first = at.constant();
+    const int64_t wanted = *first + t / kOfQuad * fragments.row_stride + t % kOfQuad * kPair * fragments.column_stride;
+    const auto element = fragments.elements.find(*first);
+    if (at.constant() != wanted || element == fragments.elements.end())
+      return Refuse(
+          fmt::format("thread.x {} reads an element of {} that another thread holds: of each tile of {} thread "
+                      "t has rows t / 4 and t / 4 + 8, columns 2 · (t mod 4) and the next",
+                      t, name, fragments.instruction->name));
+  }
+  return fragments.elements.at(*first);
+}
+
+// The thread's four elements of the tile that the loops over rows and columns stand for.
+Result<std::vector<ValueId>> LaunchMaker::SumsOf(const Stmt& store, VarId row, VarId column) {
+  const Fragments& fragments = fragments_.at(store.buffer);
+  std::vector<ValueId> sums;
+  for (int64_t half = 0; half < kHalves; ++half)
+    for (int64_t item = 0; item < kPair; ++item) {
+      constants_[row] = half * kHalf;
+      constants_[column] = item;
+      const Linear flat = Known(program_.FlatIndex(store.buffer, store.index));
+      if (!flat.IsConstant())
+        return Refuse(fmt::format("{} is in registers, but which tile is used depends on {}: unroll that loop",
+                                  program_.buffer(store.buffer).name, out_.vars[flat.terms()[0].var].name));
+      sums.push_back(fragments.elements.at(flat.constant()));
+    }
+  constants_.erase(row);
+  constants_.erase(column);
+  return sums;
+}
+
+// As many elements as 32 bits hold, of steps side by side from `first` on.
+Result<ValueId> LaunchMaker::WordOf(const ValueNode& load, VarId steps, const Linear& first) {
+  const DType type = TypeInMemory(load.type);
+  const int64_t items = 4 / ByteSize(type);
+  const Linear flat = program_.FlatIndex(load.buffer, load.index);
+  std::vector<Linear> at;
+  for (int64_t i = 0; i < items; ++i) {
+    forms_[steps] = first + Linear(i);
+    at.push_back(Known(flat));
+  }
+  const bool is_whole = at[1] - at[0] == Linear(1) && at[0].constant() % items == 0 &&
+                        std::ranges::all_of(at[0].terms(), [&](const Term& term) { return term.coef % items == 0; });
+  std::vector<ValueId> elements;
+  for (const Linear& form : at) {
+    const Address address = HONE_TRY(AddressOf(form));
+    elements.push_back(
+        builder_.Load(load.buffer, type, is_whole ? static_cast<int>(items) : 1, address.base, address.offset));
+    if (is_whole) return elements[0];
+  }
+  return builder_.Make(Do::kPack, type, std::move(elements));
+}
+
+Result<void> LaunchMaker::EmitMeaning(const Stmt& stmt, const std::array<VarId, 3>& loops,
+                                      const std::vector<ValueId>& sums) {
+  const Stmt& store = *Of(stmt).store;
+  const auto& [steps, row, column] = loops;
+  const ValueId counter = builder_.OpenFor(out_.vars[steps].name, false);
+  known_[steps] = counter;
+  for (int64_t i = 0; i < kHalves * kPair; ++i) {
+    forms_[row] = LaneDigit(kOfQuad, kQuads) + Linear(i / kPair * kHalf);
+    forms_[column] = LaneDigit(1, kOfQuad) * kPair + Linear(i % kPair);
+    const ValueId sum = sums[static_cast<size_t>(i)];
+    builder_.Assign(sum, HONE_TRY(Combined(store, {sum, 0})));
+  }
+  builder_.CloseFor(counter, builder_.Int(0), builder_.Int(MeaningOf(*stmt.instruction).steps));
+  return {};
+}
+
+Result<void> LaunchMaker::EmitWarp(const Stmt& stmt) {
+  const Instruction& instruction = *stmt.instruction;
+  const InstructionMeaning& meaning = MeaningOf(instruction);
+  if (launch_.block[0] != kWarp || has_thread_[0])
+    return Refuse(
+        fmt::format("{} is done by the 32 threads of a warp together: 32 threads along thread.x, outside of "
+                    "whose loop it is",
+                    instruction.name));
+  if (vector_) return Refuse(fmt::format("{} is inside a vectorised loop", instruction.name));
+  const Inside inside = Of(stmt);
+  if (stmt.operands.empty()) {
+    for (ValueId sum : HONE_TRY(SumsOf(*inside.store, inside.loops[0], inside.loops[1])))
+      builder_.Assign(sum, HONE_TRY(ValueOf(*inside.store->value)));
+    return {};
+  }
+  const VarId steps = inside.loops[0], row = inside.loops[1], column = inside.loops[2];
+  std::vector<ValueId> args = HONE_TRY(SumsOf(*inside.store, row, column));
+  if (std::ranges::find(limits_.instructions, &instruction) == limits_.instructions.end()) {
+    HONE_TRY(EmitMeaning(stmt, {steps, row, column}, args));
+  } else {
+    const int64_t items = 4 / meaning.step_bytes;
+    const Linear first = LaneDigit(1, kOfQuad) * items, quad = LaneDigit(kOfQuad, kQuads);
+    for (int64_t word = 0; word < 4; ++word) {
+      forms_[row] = quad + Linear(word % 2 * kHalf);
+      args.push_back(HONE_TRY(WordOf(*stmt.operands[0], steps, first + Linear(word / 2 * meaning.steps / 2))));
+    }
+    forms_[column] = quad;
+    for (int64_t word = 0; word < 2; ++word)
+      args.push_back(HONE_TRY(WordOf(*stmt.operands[1], steps, first + Linear(word * meaning.steps / 2))));
+    builder_.Multiply(instruction, std::move(args));
+  }
+  for (VarId loop : inside.loops) forms_.erase(loop);
+  return {};
+}
+
+}  // namespace hone::straight

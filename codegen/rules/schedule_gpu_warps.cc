@@ -1,0 +1,314 @@
+// Contractions by instructions that the threads of a warp do together (codegen/instructions.h). A block computes a tile
+// of rows and columns, whose operands its threads copy into block storage; each of its warps a part of it, in tiles of
+// the instruction that stay in registers while the reduction passes by. What finishes the sum is computed by the
+// threads that hold its elements.
+#include <algorithm>
+#include <array>
+
+#include "base/arithmetic.h"
+#include "codegen/instructions.h"
+#include "codegen/rules/contraction_rule.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+constexpr Decision kOnWarps{"on_warps", "an instruction multiplies matrices, by the threads of a warp",
+                            Decision::Kind::kAlternative};
+constexpr Decision kRowTiles{.name = "row_tiles", .meaning = "tiles of rows that a warp keeps", .grows_code = true};
+constexpr Decision kColumnTiles{
+    .name = "column_tiles", .meaning = "tiles of columns that a warp keeps", .grows_code = true};
+constexpr Decision kRowWarps{"row_warps", "warps of a block along the axis of rows"};
+constexpr Decision kColumnWarps{"column_warps", "warps of a block along the axis of columns"};
+constexpr Decision kTileSteps{.name = "tile_steps",
+                              .meaning = "steps of the instruction whose operands are in block storage at once",
+                              .grows_code = true};
+
+constexpr Decision kBuffers{"buffers", "buffers of the operands' copies: all but one are filled ahead"};
+
+constexpr int64_t kThreadsOfWarp = 32;
+constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not padding
+// Sums of floats are cut off, not rounded: of one sign they drift, by more than is strictly allowed beyond so many
+// terms (docs/schedules.md).
+constexpr int64_t kMostStrictTerms = 512;
+constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
+constexpr int64_t kMostLanes = 4;   // of an access
+constexpr int64_t kCopyBytes = 16;  // of a copy ahead
+
+struct WarpRoles {
+  int column_operand = 0;
+  AxisId rows, columns, grouped;
+};
+
+AxisId LongestOf(const Contraction& c, const std::vector<AxisId>& axes) {
+  AxisId longest;
+  for (AxisId axis : axes)
+    if (!longest || c.extents[axis] >= c.extents[longest]) longest = axis;
+  return longest;
+}
+
+std::optional<WarpRoles> WarpRolesFor(const SchedulePlanner& planner, const Contraction& c,
+                                      const InstructionMeaning& meaning) {
+  const Kernel& kernel = planner.kernel();
+  WarpRoles roles;
+  roles.columns = c.contiguous;
+  const auto is_of = [&](int v) { return std::ranges::find(c.only[v], roles.columns) != c.only[v].end(); };
+  if (!roles.columns || (!is_of(0) && !is_of(1))) return std::nullopt;
+  roles.column_operand = is_of(0) ? 0 : 1;
+  roles.rows = LongestOf(c, c.only[1 - roles.column_operand]);
+  roles.grouped = GroupedAxis(planner, c, meaning.steps);
+  if (!roles.rows || !roles.grouped) return std::nullopt;
+  for (int v : {0, 1})
+    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v]) return std::nullopt;
+  const Stage& stage = planner.StageNamed(c.stage);
+  for (AxisId axis : stage.axis_ids())
+    if (LowerExtent(kernel, stage.axis(axis).extent) != UpperExtent(kernel, stage.axis(axis).extent))
+      return std::nullopt;
+  return roles;
+}
+
+double Used(int64_t extent, int64_t tile) {
+  return static_cast<double>(extent) / static_cast<double>(RoundUp(extent, tile));
+}
+
+bool IsExactEnough(const SchedulePlanner& planner, const Contraction& c, const InstructionMeaning& meaning) {
+  return !IsFloat(meaning.sum) || planner.kernel().options.accuracy != Accuracy::kStrict ||
+         c.reduction <= kMostStrictTerms;
+}
+
+class WarpRule {
+ public:
+  WarpRule(SchedulePlanner& planner, const Instruction& instruction, ContractionPair pair, Contraction contraction,
+           const WarpRoles& roles)
+      : planner_(planner),
+        instruction_(instruction),
+        meaning_(MeaningOf(instruction)),
+        pair_(std::move(pair)),
+        c_(std::move(contraction)),
+        roles_(roles) {}
+
+  void Emit() {
+    ChooseTile();
+    ScheduleOut();
+    // Copies are stages of their own, which change what the sum reads: before its loops.
+    const std::vector<std::string> copies = MakeCopies();
+    planner_.ComputeAt(pair_.sum, pair_.out, warp_loop_);
+    planner_.Store(pair_.sum, Scope::kRegisters);
+    const std::string at = ScheduleSum();
+    ChooseBuffers();
+    for (const std::string& copy : copies) ScheduleCopy(copy, at);
+    planner_.MarkScheduled(pair_.sum);
+    planner_.MarkScheduled(pair_.out);
+  }
+
+ private:
+  std::string Name(AxisId axis) const { return planner_.StageNamed(pair_.sum).axis(axis).name; }
+  std::string OutName(AxisId axis) const { return planner_.StageNamed(pair_.out).axis(axis).name; }
+
+  // As large as there are enough blocks of for all units.
+  void ChooseTile() {
+    const int64_t rows = c_.extents[roles_.rows], columns = c_.extents[roles_.columns];
+    const int64_t most_warps = std::max<int64_t>(1, planner_.machine().block_threads / kThreadsOfWarp);
+    int64_t row_tiles = rows >= 128 ? 4 : rows >= 32 ? 2 : 1, column_tiles = columns >= 64 ? 4 : columns >= 16 ? 2 : 1;
+    auto warps = [](int64_t extent, int64_t tile, int64_t most) {
+      return std::min(most, BitCeil(CeilDiv(extent, tile)));
+    };
+    int64_t row_warps = 1, column_warps = 1;
+    for (;;) {
+      row_warps = warps(rows, row_tiles * meaning_.rows, std::min<int64_t>(2, most_warps));
+      column_warps = warps(columns, column_tiles * meaning_.lanes, std::min<int64_t>(4, most_warps / row_warps));
+      int64_t blocks = CeilDiv(rows, row_tiles * row_warps * meaning_.rows) *
+                       CeilDiv(columns, column_tiles * column_warps * meaning_.lanes);
+      for (const std::vector<AxisId>* axes : {&c_.batch, &c_.only[0], &c_.only[1]})
+        for (AxisId axis : *axes)
+          if (axis != roles_.rows && axis != roles_.columns) blocks *= c_.extents[axis];
+      if (blocks >= planner_.machine().cores || row_tiles * column_tiles <= 4) break;
+      (row_tiles > 1 && row_tiles * 2 >= column_tiles ? row_tiles : column_tiles) /= 2;
+    }
+    row_tiles_ = planner_.Choose(pair_.sum, kRowTiles, {1, 2, 4}, row_tiles);
+    column_tiles_ = planner_.Choose(pair_.sum, kColumnTiles, {1, 2, 4, 8}, column_tiles);
+    row_warps_ = planner_.Choose(pair_.sum, kRowWarps, {1, 2, 4}, row_warps);
+    column_warps_ = planner_.Choose(pair_.sum, kColumnWarps, {1, 2, 4}, column_warps);
+    const int64_t steps = c_.extents[roles_.grouped] / meaning_.steps;
+    std::vector<int64_t> options;
+    for (int64_t option : {1, 2, 4})
+      if (steps % option == 0) options.push_back(option);
+    tile_steps_ = planner_.Choose(pair_.sum, kTileSteps, options, steps % 2 == 0 ? 2 : 1);
+  }
+
+  // Two, where copies of both operands are made past the registers, there are trips enough and the block has room.
+  void ChooseBuffers() {
+    const int64_t depth = tile_steps_ * meaning_.steps, trips = c_.extents[roles_.grouped] / depth;
+    if (trips < 2) return;
+    const int64_t room = kRoomBytes / meaning_.step_bytes;
+    const int64_t rows = row_warps_ * row_tiles_ * meaning_.rows,
+                  columns = column_warps_ * column_tiles_ * meaning_.lanes;
+    const int64_t elements = std::max(rows * (depth + room), depth * (rows + room)) +
+                             std::max(columns * (depth + room), depth * (columns + room));
+    const bool fits = 2 * elements * meaning_.step_bytes <= planner_.machine().block_bytes;
+    const bool is_plain = c_.operands[0].IsPlain() && c_.operands[1].IsPlain() && copies_operands_;
+    buffers_ = planner_.Choose(pair_.sum, kBuffers, {1, 2, 3, 4},
+                               planner_.machine().has_async_copies && fits && is_plain && trips >= 4 ? 2 : 1);
+  }
+
+  void ScheduleOut() {
+    const std::string &out = pair_.out, x = OutName(roles_.columns), y = OutName(roles_.rows);
+    // As the instruction's fragments lie: rows t / 4 and eight further down, two columns from 2 · (t mod 4) on.
+    planner_.Split(out, y, {row_warps_, row_tiles_ * 2, meaning_.rows / 2});
+    planner_.Split(out, x, {column_warps_, column_tiles_, meaning_.lanes / 2, 2});
+    std::vector<std::string> others;
+    const Stage stage = planner_.StageNamed(out);
+    for (AxisId axis : stage.spatial_ids())
+      if (axis != roles_.rows && axis != roles_.columns) others.push_back(stage.axis(axis).name);
+    std::vector<std::string> order = others;
+    order.insert(order.end(),
+                 {y + ".0", x + ".0", y + ".1", x + ".1", y + ".3", x + ".3", y + ".2", x + ".2", x + ".4"});
+    planner_.Reorder(out, order);
+    if (others.size() > 1) planner_.Fuse(out, others);
+    std::string outer;
+    for (const std::string& name : others) outer += (outer.empty() ? "" : "+") + name;
+    if (!others.empty()) planner_.Bind(out, outer, LaunchAxis::kBlockZ);
+    planner_.Bind(out, y + ".0", LaunchAxis::kBlockY);
+    planner_.Bind(out, x + ".0", LaunchAxis::kBlockX);
+    planner_.Fuse(out, {y + ".1", x + ".1"});
+    planner_.Fuse(out, {y + ".3", x + ".3"});
+    warp_loop_ = y + ".1+" + x + ".1";
+    planner_.Bind(out, warp_loop_, LaunchAxis::kThreadY);
+    planner_.Bind(out, y + ".3+" + x + ".3", LaunchAxis::kThreadX);
+    planner_.Unroll(out, {y + ".2", x + ".2"});
+    planner_.Vectorize(out, {x + ".4"});
+  }
+
+  // The loop at which copies are made.
+  std::string ScheduleSum() {
+    const std::string& sum = pair_.sum;
+    const std::string x = Name(roles_.columns), y = Name(roles_.rows), k = Name(roles_.grouped);
+    planner_.Split(sum, k, {tile_steps_, meaning_.steps});
+    planner_.Split(sum, y, {meaning_.rows});
+    planner_.Split(sum, x, {meaning_.lanes});
+    std::vector<std::string> order;
+    const Stage stage = planner_.StageNamed(sum);
+    for (AxisId axis : stage.spatial_ids())
+      if (axis != roles_.rows && axis != roles_.columns) order.push_back(stage.axis(axis).name);
+    order.push_back(k + ".0");
+    for (AxisId axis : c_.reduce)
+      if (axis != roles_.grouped) order.push_back(Name(axis));
+    const std::vector<std::string> unrolled = {k + ".1", y + ".0", x + ".0"};
+    const std::vector<std::string> at_once = {k + ".2", y + ".1", x + ".1"};
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    order.insert(order.end(), at_once.begin(), at_once.end());
+    planner_.Reorder(sum, order);
+    planner_.Unroll(sum, unrolled);
+    planner_.Tensorize(std::string(instruction_.name), sum, at_once);
+    return k + ".0";
+  }
+
+  // A row's end in block storage is followed by room.
+  std::vector<LayoutDim> RoomyLayout(const std::vector<std::string>& names, DType type) const {
+    std::vector<LayoutDim> layout;
+    for (const std::string& name : names) layout.push_back(Whole(name));
+    if (layout.size() > 1) layout.back().extra = kRoomBytes / ByteSize(type);
+    return layout;
+  }
+
+  std::vector<std::string> MakeCopies() {
+    std::vector<std::string> copies;
+    for (int v : {0, 1}) {
+      const Tensor tensor = planner_.kernel().tensors[c_.operands[v].tensor];
+      const StageId producer = FindStage(planner_.kernel(), tensor.name);
+      const bool is_alone = producer && !planner_.IsScheduled(tensor.name) &&
+                            tensor.kind == TensorKind::kIntermediate &&
+                            planner_.kernel().stages[producer].reduction == Reduction::kNone &&
+                            ReadersOf(planner_.kernel(), c_.operands[v].tensor).size() == 1;
+      std::string copy = tensor.name;
+      copies_operands_ &= !is_alone;
+      if (is_alone) {
+        std::vector<std::string> names;
+        for (const Axis& axis : planner_.kernel().stages[producer].axes) names.push_back(axis.name);
+        planner_.Store(copy, Scope::kBlock, RoomyLayout(names, tensor.dtype));
+      } else {
+        copy = planner_.FreshName(tensor.name + "_block");
+        HONE_CHECK(planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kBlock,
+                                      RoomyLayout(planner_.CopyAxes(tensor.name, pair_.sum), tensor.dtype)));
+      }
+      planner_.MarkScheduled(copy);
+      copies.push_back(copy);
+    }
+    return copies;
+  }
+
+  // All threads of the block, each a few elements side by side.
+  void ScheduleCopy(const std::string& copy, const std::string& at) {
+    planner_.ComputeAt(copy, pair_.sum, at);
+    const Stage stage = planner_.StageNamed(copy);
+    const std::string last = stage.axes.back().name;
+    const int64_t lanes =
+        buffers_ > 1 && planner_.machine().has_async_copies ? kCopyBytes / meaning_.step_bytes : kMostLanes;
+    planner_.Split(copy, last, {lanes});
+    std::vector<std::string> fused;
+    for (size_t d = 0; d + 1 < stage.axes.size(); ++d) fused.push_back(stage.axes[d].name);
+    fused.push_back(last + ".0");
+    std::string all = fused[0];
+    for (size_t i = 1; i < fused.size(); ++i) all += "+" + fused[i];
+    if (fused.size() > 1) planner_.Fuse(copy, fused);
+    planner_.Split(copy, all, {row_warps_ * column_warps_, kThreadsOfWarp});
+    planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
+    planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
+    planner_.Vectorize(copy, {last + ".1"});
+    if (buffers_ > 1) planner_.Pipeline(copy, buffers_);
+  }
+
+  SchedulePlanner& planner_;
+  const Instruction& instruction_;
+  const InstructionMeaning& meaning_;
+  const ContractionPair pair_;
+  const Contraction c_;
+  const WarpRoles roles_;
+  int64_t row_tiles_ = 1, column_tiles_ = 1, row_warps_ = 1, column_warps_ = 1, tile_steps_ = 1, buffers_ = 1;
+  bool copies_operands_ = true;  // as they are; nothing is computed on the way
+  std::string warp_loop_;
+};
+
+}  // namespace
+
+bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& name) {
+  const std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
+  if (!contraction || !IsProductOfElements(planner.StageNamed(name))) return false;
+  for (const Instruction* instruction : planner.machine().instructions) {
+    const InstructionMeaning& meaning = MeaningOf(*instruction);
+    if (planner.kernel().tensors[planner.StageNamed(name).output].dtype != meaning.sum) continue;
+    std::optional<WarpRoles> roles = WarpRolesFor(planner, *contraction, meaning);
+    if (!roles) continue;
+    if (!IsExactEnough(planner, *contraction, meaning))
+      return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than strict");
+    const double used = Used(contraction->extents[roles->rows], meaning.rows) *
+                        Used(contraction->extents[roles->columns], meaning.lanes) *
+                        Used(contraction->extents[roles->grouped], meaning.steps);
+    if (!planner.ChooseIf(name, kOnWarps, used >= kShareWorthIt)) return false;
+    if (contraction->extents[roles->grouped] % meaning.steps != 0) {
+      const std::array<std::string, 2> factors = {planner.kernel().tensors[contraction->operands[0].tensor].name,
+                                                  planner.kernel().tensors[contraction->operands[1].tensor].name};
+      std::vector<std::string> names = {planner.StageNamed(name).axis(roles->grouped).name,
+                                        planner.FreshName(factors[0] + "_groups"),
+                                        planner.FreshName(factors[1] + "_groups")};
+      if (!planner.Rewrite({"pad_reduction", name, std::move(names), {meaning.steps}})) return false;
+      for (const std::string& factor : factors) {
+        const StageId producer = FindStage(planner.kernel(), factor);
+        if (!producer || planner.IsScheduled(factor)) continue;
+        const Stage& stage = planner.kernel().stages[producer];
+        if (stage.reduction == Reduction::kNone && ReadersOf(planner.kernel(), stage.output).size() == 1)
+          planner.Inline(factor);
+      }
+    }
+    const std::optional<ContractionPair> pair = FindPair(planner, name);
+    if (!pair) return false;
+    WarpRule(planner, *instruction, *pair, *AnalyzeContraction(planner, pair->sum), *roles).Emit();
+    planner.Took("tiles", name, instruction->name);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace hone

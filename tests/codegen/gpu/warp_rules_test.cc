@@ -1,0 +1,119 @@
+// Schedules by the rule for instructions of warps: of whatever decisions, they apply, are right and free of races, by
+// the instruction and by what it means.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/rng.h"
+#include "codegen/rules/default_schedule.h"
+#include "tests/support/gpu_run.h"
+
+namespace hone {
+namespace {
+
+using testing::HasSubstr;
+
+Target Cuda(const char* arch = "sm_80") {
+  return DeviceTarget{std::string(kCudaKind),
+                      {{"arch", arch}, {"block_bytes", "49152"}, {"block_threads", "1024"}, {"units", "4"}}};
+}
+
+straight::DeviceLimits WithInstructions() { return straight::LimitsOf(ModelMachine(Cuda())); }
+
+std::vector<std::string> Samples() {
+  return {
+      "matmul(M=37,N=45,K=64,dtype=f16)",
+      "matmul(M=64,N=128,K=128,dtype=bf16,const=1)+bias+gelu",
+      "matmul(M=33,N=24,K=40,dtype=f16,ta=1)+bias",
+      "matmul(M=20,N=40,K=50,dtype=bf16,tb=1)+relu",
+      "matmul(M=32,N=48,K=70,dtype=i8)+bias",
+      "batch_matmul(B=3,M=17,N=33,K=32,dtype=f16)",
+      "dense(M=19,N=40,K=48,dtype=f16,const=1)+bias+add+relu",
+      "conv2d(C=16,H=9,W=11,O=24,R=3,S=3,pad=1,dtype=f16,const=1)+bias+relu",
+      "conv2d(N=2,C=20,H=8,W=9,O=17,R=1,S=1,dtype=bf16,const=1)",
+      "conv2d(C=16,H=17,W=18,O=16,R=3,S=3,stride=2,pad=1,dtype=f16,const=1)",
+  };
+}
+
+TEST(WarpRules, DefaultsAreRight) {
+  for (const std::string& text : Samples()) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    const std::string schedule = PrintSchedule(PlanSchedule(kernel, Cuda(), {}).value().schedule);
+    EXPECT_THAT(schedule, HasSubstr("tensorize mma_")) << text;
+    for (const straight::DeviceLimits& limits :
+         {WithInstructions(), straight::DeviceLimits{.threads = 1024, .shared_bytes = 49152}}) {
+      const GpuOutcome outcome = RunOnGpu(text, ParseSchedule(schedule).value(), limits);
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << schedule;
+    }
+  }
+}
+
+// Copies of 16 bytes, past the registers, for the trip after this one.
+TEST(WarpRules, CopiesAhead) {
+  const std::string text = "matmul(M=64,N=64,K=128,dtype=f16)";
+  const Kernel kernel = Specialize(ParseKernel(text).value());
+  const Schedule schedule = DefaultSchedule(kernel, Cuda()).value();
+  EXPECT_THAT(PrintSchedule(schedule), HasSubstr("pipeline a_block 2"));
+  const straight::Program program = StraightOf(text, schedule, WithInstructions()).value();
+  int copies = 0, barriers = 0;
+  auto count = [&](auto&& self, const std::vector<straight::Node>& nodes) -> void {
+    for (const straight::Node& node : nodes) {
+      if (node.kind == straight::Node::Kind::kCopyAhead) {
+        ++copies;
+        EXPECT_EQ(node.lanes, 8);
+      }
+      barriers += node.kind == straight::Node::Kind::kBarrier ? 1 : 0;
+      self(self, node.body);
+    }
+  };
+  count(count, program.launches[0].code.nodes);
+  EXPECT_GT(copies, 0);
+  EXPECT_EQ(barriers, 1);
+  EXPECT_TRUE(RunStraight(text, program).IsRight());
+}
+
+TEST(WarpRules, ForWhoHasTheInstructionAndTheTypes) {
+  auto takes = [](const std::string& text, const Target& target) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    return PrintSchedule(DefaultSchedule(kernel, target).value()).find("tensorize") != std::string::npos;
+  };
+  EXPECT_TRUE(takes("matmul(M=256,N=256,K=512,dtype=f16)", Cuda()));
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,dtype=f16)", Cuda("sm_75")));
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512,dtype=f16)", SomeGpu()));
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=512)", Cuda())) << "f32 is not cut to tf32";
+  EXPECT_FALSE(takes("matmul(M=256,N=1,K=512,dtype=f16)", Cuda())) << "seven eighths would be padding";
+  // What is cut off drifts.
+  EXPECT_FALSE(takes("matmul(M=256,N=256,K=1024,dtype=f16)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=f16,accuracy=relaxed)", Cuda()));
+  EXPECT_TRUE(takes("matmul(M=256,N=256,K=1024,dtype=i8)+bias", Cuda()));
+}
+
+TEST(WarpRules, WhateverIsDecided) {
+  Rng rng(7);
+  int runs = 0;
+  for (const std::string& text : Samples()) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    std::set<std::string> seen;
+    for (int trial = 0; trial < 20 && seen.size() < 5; ++trial) {
+      const Chooser any = [&](const Choice& choice) {
+        if (choice.site.ends_with(".on_warps")) return int64_t{1};
+        if (choice.site.ends_with(".rule")) return choice.preferred;
+        return choice.options[static_cast<size_t>(rng.Below(choice.options.size()))];
+      };
+      const Plan plan = PlanSchedule(kernel, Cuda(), any).value();
+      const std::string schedule = PrintSchedule(plan.schedule);
+      if (!seen.insert(schedule).second) continue;
+      const GpuOutcome outcome = RunOnGpu(text, plan.schedule, WithInstructions());
+      if (outcome.refusal.find("are allowed") != std::string::npos) continue;  // of the device
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << schedule;
+      EXPECT_GT(outcome.report.barriers, 0);
+      ++runs;
+    }
+  }
+  EXPECT_GT(runs, 30);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,154 @@
+// Products of matrices by a warp: executed as the hardware defines its fragments, and as what the instruction means.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/gpu/print_launch.h"
+#include "codegen/gpu/print_warp.h"
+#include "codegen/instructions.h"
+#include "tests/support/gpu_run.h"
+#include "tests/support/warp_schedules.h"
+
+namespace hone {
+namespace {
+
+using straight::Node;
+using testing::HasSubstr;
+
+// With all instructions of warps, or with none.
+straight::DeviceLimits Limits(bool has_instructions) {
+  straight::DeviceLimits limits;
+  for (const Instruction& instruction : AllInstructions())
+    if (has_instructions && MeaningOf(instruction).is_of_warp) limits.instructions.push_back(&instruction);
+  return limits;
+}
+
+struct WarpCase {
+  const char *instruction, *dtype;
+  int steps;
+};
+constexpr WarpCase kCases[] = {
+    {"mma_m16n8k16_f16", "f16", 16}, {"mma_m16n8k16_bf16", "bf16", 16}, {"mma_m16n8k32_i8", "i8", 32}};
+
+std::string Matmul(const WarpCase& of, int m = 37, int n = 45, int k = 64) {
+  return fmt::format("matmul(M={},N={},K={},dtype={})+bias", m, n, k, of.dtype);
+}
+
+int Multiplications(const std::vector<Node>& nodes) {
+  int count = 0;
+  for (const Node& node : nodes) count += (node.kind == Node::Kind::kMultiply ? 1 : 0) + Multiplications(node.body);
+  return count;
+}
+
+TEST(Warp, MultipliesAsTheHardwareDoesAndAsItIsMeant) {
+  for (const WarpCase& of : kCases) {
+    const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
+    for (bool has : {true, false}) {
+      const Result<straight::Program> program = StraightOf(Matmul(of), schedule, Limits(has));
+      ASSERT_TRUE(program) << of.instruction << ": " << program.error().Text();
+      // Two rows of tiles and two of columns, in each of the 32 steps that block storage holds.
+      EXPECT_EQ(Multiplications(program->launches[0].code.nodes), has ? 4 * 32 / of.steps : 0);
+      const GpuOutcome outcome = RunStraight(Matmul(of), *program);
+      EXPECT_TRUE(outcome.IsRight()) << of.instruction << " " << has << ": " << outcome.Text();
+      EXPECT_EQ(outcome.report.most_threads, 64);
+      EXPECT_GT(outcome.report.barriers, 0);
+    }
+  }
+}
+
+// Two words of an operand in each other's place, or the fragment of another row: something else comes out.
+TEST(Warp, OtherFragmentsAreWrong) {
+  const WarpCase& of = kCases[0];
+  const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
+  const straight::Program right = StraightOf(Matmul(of), schedule, Limits(true)).value();
+  const std::pair<size_t, size_t> exchanges[] = {{0, 1}, {1, 2}, {0, 2}, {4, 5}, {5, 6}, {4, 7}, {8, 9}};
+  for (const auto& [a, b] : exchanges) {
+    straight::Program program = right;
+    int changed = 0;
+    auto exchange = [&](auto&& self, std::vector<Node>& nodes) -> void {
+      for (Node& node : nodes) {
+        if (node.kind == Node::Kind::kMultiply && changed++ == 0) std::swap(node.args[a], node.args[b]);
+        self(self, node.body);
+      }
+    };
+    exchange(exchange, program.launches[0].code.nodes);
+    EXPECT_GT(changed, 0);
+    EXPECT_NE(RunStraight(Matmul(of), program).failure, "") << a << " and " << b;
+  }
+}
+
+// Threads that do not come along, of those that a warp has.
+TEST(Warp, AllThreadsComeToIt) {
+  const WarpCase& of = kCases[0];
+  straight::Program program =
+      StraightOf(Matmul(of), ParseSchedule(WarpSchedule(of.instruction, of.steps)).value(), Limits(true)).value();
+  straight::Code& code = program.launches[0].code;
+  const straight::ValueId thread = code.values.Add({.what = straight::Do::kThread, .type = DType::kI32, .number = 0});
+  const straight::ValueId last = code.values.Add({.what = straight::Do::kConstant, .type = DType::kI32, .number = 31});
+  const straight::ValueId all_but_one =
+      code.values.Add({.what = straight::Do::kLt, .type = DType::kBool, .args = {thread, last}});
+  bool is_done = false;
+  auto wrap = [&](auto&& self, std::vector<Node>& nodes) -> void {
+    for (Node& node : nodes) {
+      if (node.kind == Node::Kind::kMultiply && !std::exchange(is_done, true)) {
+        Node around{.kind = Node::Kind::kIf, .a = all_but_one};
+        around.body.push_back(node);
+        node = std::move(around);
+        return;
+      }
+      if (!is_done) self(self, node.body);
+    }
+  };
+  wrap(wrap, code.nodes);
+  code.nodes.insert(code.nodes.begin(), Node{.kind = Node::Kind::kLet, .value = all_but_one});
+  EXPECT_THAT(RunStraight(Matmul(of), program).Text(), HasSubstr("divergent warp: 31 of 32"));
+}
+
+std::string Refusal(std::string schedule, const std::string& what, const std::string& with,
+                    const std::string& kernel = Matmul(kCases[0])) {
+  const size_t at = schedule.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  schedule.replace(at, what.size(), with);
+  return RunOnGpu(kernel, ParseSchedule(schedule).value(), Limits(true)).refusal;
+}
+
+TEST(Warp, SaysWhatDoesNotFit) {
+  const std::string schedule = WarpSchedule("mma_m16n8k16_f16", 16);
+  EXPECT_THAT(Refusal(schedule, "fuse y.m.3 y.n.3\nbind y.m.3+n.3",
+                      "reorder y.m.0 y.n.0 y.n.1 y.n.3 y.m.3 y.m.1 y.m.2 "
+                      "y.n.2 y.n.4\nfuse y.n.3 y.m.3\nbind y.n.3+m.3"),
+              HasSubstr("thread.x 1 reads an element of acc that another thread holds"));
+  EXPECT_THAT(Refusal(schedule, "bind y.m.3+n.3 thread.x", "bind y.m.3+n.3 thread.z"),
+              HasSubstr("depends on y.m.3+n.3"));
+  EXPECT_THAT(Refusal(schedule, "store acc registers", "store acc block"), HasSubstr("store acc registers"));
+  EXPECT_THAT(Refusal(schedule, "compute_at acc y.n.1", "compute_at acc y.m.3+n.3"), HasSubstr("mma_m16n8k16_f16"));
+  EXPECT_THAT(Refusal(schedule, "unroll acc.k.1 acc.m.0 acc.n.0", "unroll acc.k.1 acc.m.0"), HasSubstr("unroll"));
+  EXPECT_THAT(Refusal(schedule, "split acc.m 16", "split acc.m 8"), HasSubstr("does 16 trips of m.1, which has 8"));
+  EXPECT_THAT(Refusal(schedule, "mma_m16n8k16_f16", "mma_m16n8k16_bf16"), HasSubstr("is f16 where bf16 is meant"));
+  EXPECT_THAT(Refusal(schedule, "mma_m16n8k16_f16", "mma_m16n8k16_f16", Matmul(kCases[0], 37, 45, 50)),
+              HasSubstr("pad_reduction"));
+  // A processor's schedule.
+  EXPECT_THAT(RunOnGpu(Matmul(kCases[0], 32, 32, 32),
+                       ParseSchedule("split acc.k 16\nsplit acc.m 16\nsplit acc.n 8\nreorder acc.k.0 acc.m.0 acc.n.0 "
+                                     "acc.k.1 acc.m.1 acc.n.1\ntensorize mma_m16n8k16_f16 acc.k.1 acc.m.1 acc.n.1\n")
+                           .value())
+                  .refusal,
+              HasSubstr("is done by the threads of a warp"));
+}
+
+TEST(Warp, WhoHasThem) {
+  const Instruction& f16 = *FindInstruction("mma_m16n8k16_f16");
+  auto cuda = [](const char* arch) { return DeviceTarget{std::string(kCudaKind), {{"arch", arch}}}; };
+  EXPECT_TRUE(HasInstruction(cuda("sm_80"), f16));
+  EXPECT_TRUE(HasInstruction(cuda("sm_90a"), f16));
+  EXPECT_FALSE(HasInstruction(cuda("sm_75"), f16));
+  EXPECT_FALSE(HasInstruction(DeviceTarget{std::string(kOpenClKind), {{"arch", "sm_80"}}}, f16));
+  EXPECT_FALSE(HasInstruction(DeviceTarget{std::string(kCudaKind), {}}, f16));
+  for (const Instruction& instruction : AllInstructions()) {
+    if (!MeaningOf(instruction).is_of_warp) continue;
+    EXPECT_TRUE(PtxName(instruction).starts_with("mma.sync")) << instruction.name;
+  }
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,54 @@
+// Schedules by hand in which the threads of a warp multiply matrices together.
+#pragma once
+
+#include <string>
+
+namespace hone {
+
+// Blocks of 32×32 elements, two warps of 32×16 side by side, 32 steps of k at a time in block storage, rows apart by
+// eight elements more, so that no two of a fragment lie in one bank. %i is the instruction, %k its steps.
+inline std::string WarpSchedule(std::string instruction, int steps, int tile_steps = 32) {
+  std::string text = R"(
+split y.m 2 2 8
+split y.n 2 2 4 2
+reorder y.m.0 y.n.0 y.n.1 y.m.3 y.n.3 y.m.1 y.m.2 y.n.2 y.n.4
+bind y.m.0 block.y
+bind y.n.0 block.x
+bind y.n.1 thread.y
+fuse y.m.3 y.n.3
+bind y.m.3+n.3 thread.x
+unroll y.m.1 y.m.2 y.n.2
+vectorize y.n.4
+compute_at acc y.n.1
+store acc registers
+cache_read a -> as for acc block [m, k+8]
+cache_read b -> bs for acc block [k, n+8]
+split acc.k %t %k
+split acc.m 16
+split acc.n 8
+reorder acc.k.0 acc.k.1 acc.m.0 acc.n.0 acc.k.2 acc.m.1 acc.n.1
+unroll acc.k.1 acc.m.0 acc.n.0
+compute_at as acc.k.0
+compute_at bs acc.k.0
+split as.m 2
+split as.k 32
+reorder as.m.0 as.k.0 as.m.1 as.k.1
+bind as.m.1 thread.y
+bind as.k.1 thread.x
+split bs.k 2
+split bs.n 32
+reorder bs.k.0 bs.n.0 bs.k.1 bs.n.1
+bind bs.k.1 thread.y
+bind bs.n.1 thread.x
+tensorize %i acc.k.2 acc.m.1 acc.n.1
+)";
+  auto put = [&](const std::string& what, const std::string& with) {
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what)) text.replace(at, 2, with);
+  };
+  put("%i", instruction);
+  put("%k", std::to_string(steps));
+  put("%t", std::to_string(tile_steps / steps));
+  return text;
+}
+
+}  // namespace hone
