@@ -11,7 +11,7 @@ namespace {
 struct Row {
   std::string_view name, ptx;
 };
-constexpr Row kRows[] = {
+constexpr Row kPtx[] = {
     {"mma_m16n8k16_f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"},
     {"mma_m16n8k16_bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"},
     {"mma_m16n8k32_i8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"},
@@ -20,7 +20,7 @@ constexpr Row kRows[] = {
 }  // namespace
 
 std::string_view PtxName(const Instruction& instruction) {
-  for (const Row& row : kRows)
+  for (const Row& row : kPtx)
     if (row.name == instruction.name) return row.ptx;
   HONE_CHECK(!"a warp's instruction that PTX has");
   return "";

@@ -16,7 +16,7 @@ using straight::Node;
 using testing::HasSubstr;
 
 // With all instructions of warps, or with none.
-straight::DeviceLimits Limits(bool has_instructions) {
+straight::DeviceLimits LimitsOf(bool has_instructions) {
   straight::DeviceLimits limits;
   for (const Instruction& instruction : AllInstructions())
     if (has_instructions && MeaningOf(instruction).is_of_warp) limits.instructions.push_back(&instruction);
@@ -44,7 +44,7 @@ TEST(Warp, MultipliesAsTheHardwareDoesAndAsItIsMeant) {
   for (const WarpCase& of : kCases) {
     const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
     for (bool has : {true, false}) {
-      const Result<straight::Program> program = StraightOf(Matmul(of), schedule, Limits(has));
+      const Result<straight::Program> program = StraightOf(Matmul(of), schedule, LimitsOf(has));
       ASSERT_TRUE(program) << of.instruction << ": " << program.error().Text();
       // Two rows of tiles and two of columns, in each of the 32 steps that block storage holds.
       EXPECT_EQ(Multiplications(program->launches[0].code.nodes), has ? 4 * 32 / of.steps : 0);
@@ -60,7 +60,7 @@ TEST(Warp, MultipliesAsTheHardwareDoesAndAsItIsMeant) {
 TEST(Warp, OtherFragmentsAreWrong) {
   const WarpCase& of = kCases[0];
   const Schedule schedule = ParseSchedule(WarpSchedule(of.instruction, of.steps)).value();
-  const straight::Program right = StraightOf(Matmul(of), schedule, Limits(true)).value();
+  const straight::Program right = StraightOf(Matmul(of), schedule, LimitsOf(true)).value();
   const std::pair<size_t, size_t> exchanges[] = {{0, 1}, {1, 2}, {0, 2}, {4, 5}, {5, 6}, {4, 7}, {8, 9}};
   for (const auto& [a, b] : exchanges) {
     straight::Program program = right;
@@ -81,7 +81,7 @@ TEST(Warp, OtherFragmentsAreWrong) {
 TEST(Warp, AllThreadsComeToIt) {
   const WarpCase& of = kCases[0];
   straight::Program program =
-      StraightOf(Matmul(of), ParseSchedule(WarpSchedule(of.instruction, of.steps)).value(), Limits(true)).value();
+      StraightOf(Matmul(of), ParseSchedule(WarpSchedule(of.instruction, of.steps)).value(), LimitsOf(true)).value();
   straight::Code& code = program.launches[0].code;
   const straight::ValueId thread = code.values.Add({.what = straight::Do::kThread, .type = DType::kI32, .number = 0});
   const straight::ValueId last = code.values.Add({.what = straight::Do::kConstant, .type = DType::kI32, .number = 31});
@@ -109,7 +109,7 @@ std::string Refusal(std::string schedule, const std::string& what, const std::st
   const size_t at = schedule.find(what);
   EXPECT_NE(at, std::string::npos) << what;
   schedule.replace(at, what.size(), with);
-  return RunOnGpu(kernel, ParseSchedule(schedule).value(), Limits(true)).refusal;
+  return RunOnGpu(kernel, ParseSchedule(schedule).value(), LimitsOf(true)).refusal;
 }
 
 TEST(Warp, SaysWhatDoesNotFit) {
