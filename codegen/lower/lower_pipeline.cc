@@ -20,23 +20,13 @@ class InPlaceOf {
   InPlaceOf(VarTable& vars, VarId var, Linear form) : vars_(vars), var_(var), form_(std::move(form)) {}
 
   StmtPtr Stmts(const Stmt& stmt) {
-    auto made = std::make_unique<Stmt>();
-    made->kind = stmt.kind;
-    made->instruction = stmt.instruction;
-    for (const ValuePtr& operand : stmt.operands) made->operands.push_back(Value(operand));
-    made->all_threads = stmt.all_threads;
-    made->var = stmt.var;
-    made->begin = Form(stmt.begin);
-    made->extent = Form(stmt.extent);
-    made->loop = stmt.loop;
-    made->grain = stmt.grain;
-    made->axis = stmt.axis;
-    made->buffer = stmt.buffer;
-    made->index = Forms(stmt.index);
-    made->guard = Forms(stmt.guard);
-    if (stmt.value) made->value = Value(stmt.value);
-    made->combine = stmt.combine;
-    for (const StmtPtr& child : stmt.body) made->body.push_back(Stmts(*child));
+    StmtPtr made = CopyOf(stmt, [&](const Stmt& inner) { return Stmts(inner); });
+    for (ValuePtr& operand : made->operands) operand = Value(operand);
+    made->begin = Form(made->begin);
+    made->extent = Form(made->extent);
+    made->index = Forms(made->index);
+    made->guard = Forms(made->guard);
+    if (made->value) made->value = Value(made->value);
     return made;
   }
 

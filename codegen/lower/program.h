@@ -70,7 +70,8 @@ struct Instruction;  // codegen/instructions.h
 struct Stmt;
 using StmtPtr = std::unique_ptr<Stmt>;
 
-struct Stmt {
+// What a statement says but for its body, which alone is not copied as it is.
+struct StmtHead {
   enum class Kind : uint8_t {
     kBlock = 1,  // `body`, one after the other. With `all_threads`: whatever loops of threads enclose it
     kLoop,       // `body` for var = begin … extent − 1. Only serial loops begin elsewhere than at 0
@@ -82,7 +83,6 @@ struct Stmt {
     kInstruction,
   };
   Kind kind = Kind::kBlock;
-  std::vector<StmtPtr> body;  // all but kStore and kBarrier
 
   // kInstruction
   const Instruction* instruction = nullptr;
@@ -112,6 +112,10 @@ struct Stmt {
   std::vector<Linear> guard;
   ValuePtr value;
   Reduction combine = Reduction::kNone;
+};
+
+struct Stmt : StmtHead {
+  std::vector<StmtPtr> body;  // all but kStore and kBarrier
 
   bool RunsOnce() const { return kind == Kind::kLoop && begin == Linear(0) && extent == Linear(1); }
   // A loop that stays one in the code: neither unrolled nor vectorised, and of more than one trip.
@@ -119,6 +123,15 @@ struct Stmt {
     return kind == Kind::kLoop && !RunsOnce() && (loop == LoopKind::kSerial || loop == LoopKind::kParallel);
   }
 };
+
+// The same with each statement of the body as `copy` makes it.
+template <typename Copy>
+StmtPtr CopyOf(const Stmt& stmt, const Copy& copy) {
+  auto made = std::make_unique<Stmt>();
+  static_cast<StmtHead&>(*made) = stmt;
+  for (const StmtPtr& inner : stmt.body) made->body.push_back(copy(*inner));
+  return made;
+}
 
 // Whether a loop that stays one lies inside the statement.
 bool HasRuntimeLoop(const Stmt& stmt);

@@ -16,7 +16,7 @@ class GuardSplitter {
   explicit GuardSplitter(const LoopProgram& program) : program_(program) {}
 
   StmtPtr Visit(const Stmt& stmt) {
-    StmtPtr whole = Copy(stmt, [&](const Stmt& inner) { return Visit(inner); });
+    StmtPtr whole = CopyOf(stmt, [&](const Stmt& inner) { return Visit(inner); });
     if (stmt.kind != Stmt::Kind::kLoop || stmt.loop != LoopKind::kSerial || stmt.RunsOnce() ||
         !stmt.begin.IsConstant() || !stmt.extent.IsConstant())
       return whole;
@@ -31,7 +31,7 @@ class GuardSplitter {
     auto both = std::make_unique<Stmt>();
     both->kind = Stmt::Kind::kBlock;
     known_.clear();
-    StmtPtr first = Copy(stmt, [&](const Stmt& inner) { return WithoutGuards(inner); });
+    StmtPtr first = CopyOf(stmt, [&](const Stmt& inner) { return WithoutGuards(inner); });
     first->extent = Linear(free_);
     whole->begin = Linear(free_);
     both->body.push_back(std::move(first));
@@ -40,28 +40,6 @@ class GuardSplitter {
   }
 
  private:
-  template <typename Each>
-  static StmtPtr Copy(const Stmt& stmt, const Each& each) {
-    auto copy = std::make_unique<Stmt>();
-    copy->kind = stmt.kind;
-    copy->instruction = stmt.instruction;
-    copy->operands = stmt.operands;
-    copy->all_threads = stmt.all_threads;
-    copy->var = stmt.var;
-    copy->begin = stmt.begin;
-    copy->extent = stmt.extent;
-    copy->loop = stmt.loop;
-    copy->grain = stmt.grain;
-    copy->axis = stmt.axis;
-    copy->buffer = stmt.buffer;
-    copy->index = stmt.index;
-    copy->guard = stmt.guard;
-    copy->value = stmt.value;
-    copy->combine = stmt.combine;
-    for (const StmtPtr& inner : stmt.body) copy->body.push_back(each(*inner));
-    return copy;
-  }
-
   static int64_t Copies(const Stmt& stmt) {
     if (stmt.kind == Stmt::Kind::kStore) return 1;
     int64_t count = 0;
@@ -100,7 +78,7 @@ class GuardSplitter {
   }
 
   StmtPtr WithoutGuards(const Stmt& stmt) {
-    StmtPtr copy = Copy(stmt, [&](const Stmt& inner) { return WithoutGuards(inner); });
+    StmtPtr copy = CopyOf(stmt, [&](const Stmt& inner) { return WithoutGuards(inner); });
     std::erase_if(copy->guard, [&](const Linear& form) { return Holds(form); });
     if (copy->value) copy->value = WithoutGuards(copy->value);
     for (ValuePtr& operand : copy->operands) operand = WithoutGuards(operand);

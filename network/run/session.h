@@ -67,7 +67,7 @@ class Session {
   std::vector<SessionValue> inputs_, outputs_;
   Mutex mutex_;
   std::unique_ptr<Program> program_ HONE_PT_GUARDED_BY(mutex_);
-  std::shared_ptr<WorkShares> shares_ HONE_PT_GUARDED_BY(mutex_);
+  WorkShares* shares_ HONE_PT_GUARDED_BY(mutex_) = nullptr;  // the program's
 };
 
 }  // namespace hone
