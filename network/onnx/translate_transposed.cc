@@ -56,6 +56,9 @@ Result<Plan> ReadPlan(OperatorCall& call) {
     for (int64_t number : {w[2 + d], strides[d], plan.dilation[d], x[2 + d]})
       if (number < 1 || number > kMost)
         return call.build.Invalid(fmt::format("saw an extent, window, stride or dilation of {}", number));
+    for (int64_t number : {pads[d], pads[rank + d], more[d], wanted.empty() ? 0 : wanted[wanted.size() - rank + d]})
+      if (number < -kMost || number > kMost)
+        return call.build.Invalid(fmt::format("saw a pad, an output's padding or an extent of {}", number));
     Spread spread{x[2 + d], (w[2 + d] - 1) * plan.dilation[d] + 1, strides[d], pads[d], 0};
     const int64_t full = spread.stride * (spread.from - 1) + more[d] + spread.window;
     if (!wanted.empty() || automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
