@@ -121,7 +121,7 @@ LOCKS = [
     Lock("who may lend a device", "daemon/routes.h", 'IN_LOOP(Attach, "lend it devices")', "IN_LOOP(Attach, kMay)",
          "daemon_tests", "AttachedDevices.OnlyItsOwnUser*"),
     Lock("a builder's user", "backends/processes/child_pool.cc", "(found->born < born_after || is_anothers)",
-         "(found->born < born_after)", "backends_tests", "FakeBuilder.BuildsForOneUserAlone"),
+         "(found->born < born_after || (is_anothers && false))", "backends_tests", "FakeBuilder.BuildsForOneUserAlone"),
     Lock("whom a miss is built for", "daemon/serve/request_path.cc", "schedule, identity.target, options.user}",
          "schedule, identity.target}", "daemon_tests", "Serving.CompilesForWhoAsked"),
     Lock("what others see of records", "daemon/route_table.h", "if (!asked.IsOwner()) return",
