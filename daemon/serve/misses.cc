@@ -112,14 +112,11 @@ void Misses::OnFound(const std::string& name, uint64_t forgets, Result<LookUpRes
   for (const WaiterPtr& waiter : waiters) {
     if (waiter->is_answered) continue;
     code->uses += found->code ? 0 : 1;  // the cache counted its own
+    // Counted before it is told of.
+    const bool is_miss = !waiter->steps.empty();  // searched further since it was compiled
+    ++(is_miss ? metrics_.misses : metrics_.hits_disk);
     waiter->Answer(code);
-    if (!waiter->steps.empty()) {  // searched further since it was compiled
-      ++metrics_.misses;
-      metrics_.miss.Add(waiter->begun.Microseconds());
-      continue;
-    }
-    ++metrics_.hits_disk;
-    metrics_.disk_hit.Add(waiter->begun.Microseconds());
+    (is_miss ? metrics_.miss : metrics_.disk_hit).Add(waiter->begun.Microseconds());
   }
 }
 
