@@ -25,6 +25,14 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
+// A T at any offset: files align what memory need not. REQUIRES: it is within the bytes.
+template <typename T>
+T ReadAt(std::span<const std::byte> bytes, uint64_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
 class ByteWriter {
  public:
   void U8(uint8_t value) { out_.push_back(static_cast<char>(value)); }

@@ -1,6 +1,8 @@
 // Time as a dependency: what ages, expires or is stamped takes a Clock, so that tests move time by hand.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -39,6 +41,13 @@ class FakeClock : public Clock {
   const WallTime start_;
   std::atomic<int64_t> passed_{0};
 };
+
+// Nanoseconds by a clock of the system's. Safe where only system calls are: in forks and signal handlers.
+inline int64_t NowNs(clockid_t clock = CLOCK_MONOTONIC) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 // Microseconds since construction or the last Restart.
 class Stopwatch {

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMostNoteBytes = 64 << 10;
 constexpr uint64_t kNoteAlignment = 4;
 
-bool ReadAt(int fd, uint64_t offset, void* to, size_t size) {
+bool ReadFileAt(int fd, uint64_t offset, void* to, size_t size) {
   return offset <= INT64_MAX && ::pread(fd, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
 }
 
@@ -44,16 +44,16 @@ std::optional<std::string> FindBuildId(std::string_view notes) {
 
 std::optional<std::string> BuildIdOf(int fd) {
   Elf64_Ehdr header;
-  if (!ReadAt(fd, 0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+  if (!ReadFileAt(fd, 0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr))
     return std::nullopt;
   for (uint64_t i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
-    if (header.e_phoff > INT64_MAX || !ReadAt(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment))
+    if (header.e_phoff > INT64_MAX || !ReadFileAt(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment))
       return std::nullopt;
     if (segment.p_type != PT_NOTE || segment.p_filesz > kMostNoteBytes) continue;
     std::string notes(segment.p_filesz, '\0');
-    if (!ReadAt(fd, segment.p_offset, notes.data(), notes.size())) continue;
+    if (!ReadFileAt(fd, segment.p_offset, notes.data(), notes.size())) continue;
     if (std::optional<std::string> id = FindBuildId(notes)) return id;
   }
   return std::nullopt;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/bytes.h"
+
 namespace hone {
 namespace {
 
@@ -15,14 +17,6 @@ Error Corrupt(const std::string& what) { return {ErrorKind::kCorrupt, "code for 
 
 bool Holds(std::span<const std::byte> bytes, uint64_t offset, uint64_t size) {
   return offset <= bytes.size() && size <= bytes.size() - offset;
-}
-
-// One at any offset: files align what memory need not. REQUIRES: it is held.
-template <typename T>
-T ReadAt(std::span<const std::byte> bytes, uint64_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
 }
 
 }  // namespace

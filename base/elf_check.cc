@@ -42,14 +42,6 @@ Error Refuse(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorKind::kCorrupt, "artifact refused: " + fmt::format(format, std::forward<Args>(args)...), ""};
 }
 
-// Reads a T at `offset`; headers in a file need not be aligned in memory. REQUIRES: in bounds.
-template <typename T>
-T ReadAt(std::span<const std::byte> bytes, uint64_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
-
 bool Within(uint64_t begin, uint64_t size, uint64_t outer_begin, uint64_t outer_size) {
   return begin >= outer_begin && size <= outer_size && begin - outer_begin <= outer_size - size;
 }

@@ -23,6 +23,7 @@
 #include "backends/cpu/candidate_threads.h"
 #include "backends/sandbox/seccomp_filter.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/generated_code.h"
 #include "base/subprocess.h"
@@ -40,12 +41,6 @@ namespace {
 using Action = SeccompFilter::Action;
 
 CandidateStatus* status = nullptr;  // of this process
-
-int64_t NowNs(clockid_t clock = CLOCK_MONOTONIC) {
-  struct timespec now{};
-  ::clock_gettime(clock, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 [[noreturn]] void Exit(int code) {
   ::syscall(SYS_exit_group, code);

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "base/clock.h"
+
 namespace hone {
 namespace {
 
@@ -24,12 +26,6 @@ void Relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-int64_t NowNs() {
-  struct timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 void Futex(std::atomic<uint32_t>& word, int operation, uint32_t value) {

@@ -57,9 +57,9 @@ Result<Target> TargetToSay(const std::string& asked) {
   return target;
 }
 
-class Device {
+class StdioRunner {
  public:
-  Device(ChildChannel channel, std::unique_ptr<RunnerPool> runners)
+  StdioRunner(ChildChannel channel, std::unique_ptr<RunnerPool> runners)
       : channel_(std::move(channel)), runners_(std::move(runners)) {}
 
   Result<void> Say(ChildMessage type, uint64_t id, std::string_view body) {
@@ -91,7 +91,7 @@ class Device {
   // While it lives, honed hears that we do.
   class AtWork {
    public:
-    explicit AtWork(Device& device) : device_(device) {
+    explicit AtWork(StdioRunner& device) : device_(device) {
       MutexLock lock(device_.work_);
       device_.is_at_work_ = true;
       device_.changed_.NotifyAll();
@@ -102,7 +102,7 @@ class Device {
     }
 
    private:
-    Device& device_;
+    StdioRunner& device_;
   };
 
   void SayAlive(const std::stop_token& stop) {
@@ -172,7 +172,7 @@ int ServeStdio(const StdioOptions& options) {
     // This process reads what another machine sends: it and all that it starts have no network and write no files. The
     // runners lock themselves in further, as ever.
     if (!options.is_emulated) HONE_TRY(EnterStdioSandbox());
-    Device device(std::move(channel), HONE_TRY(RunnerPool::Start(pool)));
+    StdioRunner device(std::move(channel), HONE_TRY(RunnerPool::Start(pool)));
     if (!device.Say(ChildMessage::kHello, 0, EncodeHello(hello))) return 0;
     return device.Serve();
   };

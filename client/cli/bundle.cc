@@ -193,7 +193,7 @@ int Diff(Context& context, const Arguments& arguments) {
   return kDone;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunBundle(Context& context, const Arguments& arguments) {
   const std::string action = arguments.Text("ACTION");
   if (action == "show") return Show(context, arguments);
   if (action == "verify") return Verify(context, arguments);
@@ -217,7 +217,7 @@ Examples:
   hone bundle diff old.bundle new.bundle)",
       .positionals = {{"ACTION", "show, verify or diff"}, {"FILE", "a bundle"}, {"OTHER", "diff: another", false}},
       .options = {{"--trust", "KEY", "verify: trust this public key file"}},
-      .run = Run};
+      .run = RunBundle};
 }
 
 }  // namespace hone::cli

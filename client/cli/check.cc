@@ -280,7 +280,7 @@ Json ToJson(const ModelReport& report) {
   return json;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunCheck(Context& context, const Arguments& arguments) {
   Result<int> threads = ReadThreads(arguments);
   if (!threads) return context.WrongUsage(threads.error());
   Result<ImportOptions> options = ReadImportOptions(arguments);
@@ -340,7 +340,7 @@ Examples:
   hone check zoo/*.onnx)",
       .positionals = {{"MODEL", "NAME.onnx; several are a table", true, true}},
       .options = {kThreadsOption, kShapeOption, kDataOption},
-      .run = Run};
+      .run = RunCheck};
 }
 
 }  // namespace hone::cli

@@ -55,7 +55,7 @@ complete -o filenames -F _hone hone
 )";
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunCompletion(Context& context, const Arguments& arguments) {
   if (arguments.Text("SHELL") != "bash") {
     return context.WrongUsage({ErrorKind::kInvalid, "saw \"" + arguments.Text("SHELL") + "\", wanted bash", "SHELL"});
   }
@@ -71,7 +71,7 @@ Command CompletionCommand() {
           .details = "Example: hone completion bash > ~/.local/share/bash-completion/completions/hone",
           .positionals = {{"SHELL", "bash"}},
           .options = {},
-          .run = Run};
+          .run = RunCompletion};
 }
 
 }  // namespace hone::cli

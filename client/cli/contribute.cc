@@ -37,7 +37,7 @@ bool IsFileName(const std::string& word) {
   return word.ends_with(".kernels") || word.ends_with(".hone") || word.ends_with(".onnx");
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunContribute(Context& context, const Arguments& arguments) {
   if (!arguments.Has("--out")) return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE", "--out"});
   Result<Exclusions> exclusions = Exclusions::Read(arguments.Texts("--without"));
   if (!exclusions) return context.WrongUsage(exclusions.error());
@@ -147,7 +147,7 @@ Examples:
                   {"--without", "WHAT",
                    "a kernel, all those of a list or model, or a class's or fingerprint's beginning; may be repeated",
                    "", true}},
-      .run = Run};
+      .run = RunContribute};
 }
 
 }  // namespace hone::cli

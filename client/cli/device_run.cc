@@ -11,8 +11,8 @@
 namespace hone::cli {
 namespace {
 
-constexpr double kSampleNs = 1e6;      // between two events, so that their clock's grain does not matter
-constexpr double kMostUs = 1'000'000;  // for all samples together
+constexpr double kSampleNs = 1e6;             // between two events, so that their clock's grain does not matter
+constexpr double kMostSampledUs = 1'000'000;  // for all samples together
 
 Comparison Compare(const Kernel& kernel, const DeviceArtifact& artifact,
                    const std::vector<std::vector<std::byte>>& operands) {
@@ -57,7 +57,8 @@ Result<RunReport> RunOnDevice(const Served& served, int samples) {
   report.comparison = Compare(kernel, artifact, operands);
   const auto calls = static_cast<int>(std::clamp(std::ceil(kSampleNs / once_ns), 1.0, 1e4));
   std::vector<double> times;
-  for (Stopwatch all; static_cast<int>(times.size()) < samples && (times.size() < 3 || all.Microseconds() < kMostUs);)
+  for (Stopwatch all;
+       static_cast<int>(times.size()) < samples && (times.size() < 3 || all.Microseconds() < kMostSampledUs);)
     times.push_back(static_cast<double>(HONE_TRY(loaded->Call(calls))) / calls / 1000);
   report.time_us = MedianOf(std::move(times));
   report.gflops = report.time_us > 0 ? FlopCount(kernel) / report.time_us / 1e3 : 0;

@@ -6,7 +6,7 @@
 namespace hone::cli {
 namespace {
 
-int Run(Context& context, const Arguments& arguments) {
+int RunExplain(Context& context, const Arguments& arguments) {
   Result<int> threads = ReadThreadsOfKernel(arguments);
   if (!threads) return context.WrongUsage(threads.error());
   Result<ExplainReply> reply = CallForKernel(context, arguments.Text("KERNEL"), *threads,
@@ -34,7 +34,7 @@ Examples:
   hone explain 'softmax(M=1024,N=256)' --json)",
       .positionals = {{"KERNEL", "a fingerprint's first digits, a kernel or NAME.hone"}},
       .options = {kThreadsOption},
-      .run = Run};
+      .run = RunExplain};
 }
 
 }  // namespace hone::cli

@@ -86,7 +86,7 @@ void KeepWithin(uint64_t bytes, std::vector<BundleEntry>& entries, const Gathere
   });
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunExport(Context& context, const Arguments& arguments) {
   Result<BundleManifest> manifest = Describe(arguments);
   if (!manifest) return context.WrongUsage(manifest.error());
   if (!arguments.Has("--out") && !arguments.Has("--oci"))
@@ -173,7 +173,7 @@ Examples:
                        "the time of its newest record)"},
                       {"--expires", "DATE", "to be refused from this day on, such as 2030-12-31"},
                       {"--by", "TEXT", "who measured this, and where"}},
-          .run = Run};
+          .run = RunExport};
 }
 
 }  // namespace hone::cli

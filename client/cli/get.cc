@@ -79,7 +79,7 @@ Result<Got> Get(Client& client, const std::string& kernel, const GetOptions& opt
   return Got{std::move(facts), std::move(handle), {}};
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunGet(Context& context, const Arguments& arguments) {
   Result<GetOptions> options = ReadGetOptions(arguments);
   if (!options) return context.WrongUsage(options.error());
   Result<NamedKernel> kernel = ReadKernel(arguments.Text("KERNEL"));
@@ -117,7 +117,7 @@ Examples:
                       kThreadsOption,
                       {"--out", "FILE", "write the code to this file"},
                       kNoCompileOption},
-          .run = Run};
+          .run = RunGet};
 }
 
 }  // namespace hone::cli

@@ -33,7 +33,7 @@ Result<KeyFile> Describe(const Arguments& arguments) {
   return file;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunKeygen(Context& context, const Arguments& arguments) {
   Result<KeyFile> file = Describe(arguments);
   if (!file) return context.WrongUsage(file.error());
   const std::string directory = arguments.Has("--dir") ? arguments.Text("--dir") + "/" : "";
@@ -77,7 +77,7 @@ Examples:
       .options = {{"--roles", "ROLES", "what it may vouch for (default: schedules,artifacts)"},
                   {"--expires", "DATE", "bundles are refused from this day on, such as 2030-12-31"},
                   {"--dir", "DIR", "where the files go (default: here)"}},
-      .run = Run};
+      .run = RunKeygen};
 }
 
 }  // namespace hone::cli

@@ -34,7 +34,7 @@ std::string Short(std::string text) {
   return text.substr(0, kLongest / 2 - 2) + " … " + text.substr(text.size() - kLongest / 2 + 1);
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunLs(Context& context, const Arguments& arguments) {
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());
   Result<uint64_t> id = channel->Ask(ListRequest{arguments.Text("CLASS")}, Context::Patience());
@@ -82,7 +82,7 @@ Examples:
   hone --cache /var/lib/hone ls --json)",
           .positionals = {{"CLASS", "only classes that start so, such as conv2d or dense+bias", false}},
           .options = {},
-          .run = Run};
+          .run = RunLs};
 }
 
 }  // namespace hone::cli

@@ -6,7 +6,7 @@
 namespace hone::cli {
 namespace {
 
-int Run(Context& context, const Arguments&) {
+int RunMissing(Context& context, const Arguments&) {
   Result<MissingReply> reply = context.Call(MissingRequest{});
   if (!reply) return context.Fail(reply.error());
   if (!context.json()) {
@@ -38,7 +38,7 @@ Examples:
   ssh board honed-edge --missing > missing.kernels)",
       .positionals = {},
       .options = {},
-      .run = Run};
+      .run = RunMissing};
 }
 
 }  // namespace hone::cli

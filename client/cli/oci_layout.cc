@@ -30,7 +30,7 @@ Json Descriptor(std::string_view media_type, std::string_view bytes) {
   return Json().Set("mediaType", media_type).Set("digest", DigestOf(bytes)).Set("size", bytes.size());
 }
 
-std::string TimeText(WallTime time) {
+std::string StampText(WallTime time) {
   const std::chrono::hh_mm_ss clock(
       std::chrono::floor<std::chrono::seconds>(time - std::chrono::floor<std::chrono::days>(time)));
   return fmt::format("{}T{:02}:{:02}:{:02}Z", DateText(time), clock.hours().count(), clock.minutes().count(),
@@ -42,7 +42,7 @@ Result<void> WriteBlob(const std::string& directory, std::string_view bytes) {
 }
 
 Result<void> WriteInto(const std::string& directory, const BundleManifest& manifest, std::string_view bundle) {
-  const std::string version = std::to_string(manifest.version), issued = TimeText(manifest.issued);
+  const std::string version = std::to_string(manifest.version), issued = StampText(manifest.issued);
   Json layer = Descriptor(kBundleMediaType, bundle);
   layer.Set("annotations", Json().Set("org.opencontainers.image.title", manifest.name + ".bundle"));
   Json image;

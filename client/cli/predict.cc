@@ -19,7 +19,7 @@ std::string EstimateText(const Estimate& estimate, double flops) {
                      TimeText(estimate.high_us), rate);
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunPredict(Context& context, const Arguments& arguments) {
   Result<int> threads = ReadThreads(arguments);
   if (!threads) return context.WrongUsage(threads.error());
   Result<std::vector<NamedKernel>> kernels = ReadKernels(arguments.Text("KERNEL"));
@@ -70,7 +70,7 @@ Examples:
   hone predict models/bert_128.kernels --json)",
       .positionals = {{"KERNEL", "a kernel, NAME.kernels or NAME.hone"}},
       .options = {kThreadsOption},
-      .run = Run};
+      .run = RunPredict};
 }
 
 }  // namespace hone::cli

@@ -50,7 +50,7 @@ Json ToJson(const NamedKernel& kernel, const Result<Outcome>& outcome, bool is_l
   return json;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunKernelOrModel(Context& context, const Arguments& arguments) {
   Result<GetOptions> options = ReadGetOptions(arguments);
   if (!options) return context.WrongUsage(options.error());
   Result<int64_t> samples = arguments.Number("--repeat", 15, 1, 1'000'000);
@@ -157,7 +157,7 @@ Examples:
                   {"--against", "FILE",
                    "show where a model's layers differ from those of this model, as before it was quantised"},
                   {"--export", "DIR", "write a model with its weights, inputs and outputs to this directory"}},
-      .run = Run};
+      .run = RunKernelOrModel};
 }
 
 }  // namespace hone::cli

@@ -6,7 +6,7 @@
 namespace hone::cli {
 namespace {
 
-int Run(Context& context, const Arguments& arguments) {
+int RunShow(Context& context, const Arguments& arguments) {
   Result<ShowReply> reply = context.Call(ShowRequest{arguments.Text("FP")});
   if (!reply) return context.Fail(reply.error());
   const RecordRow& row = reply->row;
@@ -48,7 +48,7 @@ Command ShowCommand() {
           .details = "Example: hone show 3f9c",
           .positionals = {{"FP", "a fingerprint's first digits"}},
           .options = {},
-          .run = Run};
+          .run = RunShow};
 }
 
 }  // namespace hone::cli

@@ -16,7 +16,7 @@ std::string ValueText(const Stat& stat) {
   return fmt::format("{:.0f}", stat.value);
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunStats(Context& context, const Arguments& arguments) {
   Result<StatsReply> reply = context.Call(StatsRequest{});
   if (!reply) return context.Fail(reply.error());
   if (arguments.Has("--prometheus")) {
@@ -56,7 +56,7 @@ Example: hone stats --json
 Example: hone stats --prometheus)",
       .positionals = {},
       .options = {{"--prometheus", "", "in Prometheus' text format"}},
-      .run = Run};
+      .run = RunStats};
 }
 
 }  // namespace hone::cli

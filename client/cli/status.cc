@@ -37,7 +37,7 @@ std::vector<Json> SandboxJson(const HealthReply& health) {
   return children;
 }
 
-int Run(Context& context, const Arguments&) {
+int RunStatus(Context& context, const Arguments&) {
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());
   Result<StatusReply> status = channel->Call(StatusRequest{}, Context::Patience());
@@ -109,7 +109,7 @@ Command StatusCommand() {
           .details = "Example: hone status --json",
           .positionals = {},
           .options = {},
-          .run = Run};
+          .run = RunStatus};
 }
 
 }  // namespace hone::cli

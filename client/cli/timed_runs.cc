@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kWarmRuns = 2;
 constexpr size_t kFewestRuns = 3;
-constexpr double kMostUs = 30e6;  // for all repetitions
+constexpr double kMostRepeatedUs = 30e6;  // for all repetitions
 
 double At(const std::vector<double>& sorted, double quantile) {
   return sorted[static_cast<size_t>(quantile * static_cast<double>(sorted.size() - 1) + 0.5)];
@@ -29,8 +29,8 @@ std::string TimedRuns::Text() const {
 Result<TimedRuns> TimeRuns(const std::function<Result<void>()>& run, int repeats) {
   for (int i = 0; i < kWarmRuns; ++i) HONE_TRY(run());
   std::vector<double> times;
-  for (Stopwatch all;
-       static_cast<int>(times.size()) < repeats && (times.size() < kFewestRuns || all.Microseconds() < kMostUs);) {
+  for (Stopwatch all; static_cast<int>(times.size()) < repeats &&
+                      (times.size() < kFewestRuns || all.Microseconds() < kMostRepeatedUs);) {
     Stopwatch stopwatch;
     HONE_TRY(run());
     times.push_back(stopwatch.Microseconds());

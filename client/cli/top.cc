@@ -83,7 +83,7 @@ class Screen {
   const bool enabled_;
 };
 
-int Run(Context& context, const Arguments& arguments) {
+int RunTop(Context& context, const Arguments& arguments) {
   const bool is_live = isatty(STDOUT_FILENO) && !arguments.Has("--once") && !context.json();
   Result<std::chrono::microseconds> every = arguments.Duration("--every", std::chrono::seconds(1));
   if (!every) return context.WrongUsage(every.error());
@@ -184,7 +184,7 @@ Examples:
       .positionals = {},
       .options = {{"--once", "", "print once, even on a terminal"},
                   {"--every", "TIME", "time between updates, such as 5s (default: 1s on a terminal)"}},
-      .run = Run};
+      .run = RunTop};
 }
 
 }  // namespace hone::cli

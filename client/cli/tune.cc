@@ -169,7 +169,7 @@ Result<std::vector<Wanted>> Choose(Context& context, std::vector<NamedKernel> ke
   return wanted;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunTune(Context& context, const Arguments& arguments) {
   Result<int64_t> trials = arguments.Number("--trials", 0, 1, 100'000);
   if (!trials) return context.WrongUsage(trials.error());
   Result<std::chrono::microseconds> time = arguments.Duration("--time", std::chrono::microseconds(0));
@@ -262,7 +262,7 @@ Examples:
                   kThreadsOption,
                   kShapeOption,
                   kDataOption},
-      .run = Run};
+      .run = RunTune};
 }
 
 }  // namespace hone::cli

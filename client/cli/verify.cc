@@ -15,7 +15,7 @@ Json ToJson(const VerifyRow& row) {
   return json;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunVerify(Context& context, const Arguments& arguments) {
   bool run = arguments.Has("--run");
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());
@@ -73,7 +73,7 @@ Examples:
   hone --cache ~/.cache/hone verify --json)",
           .positionals = {},
           .options = {{"--run", "", "also run every kernel and compare it with the reference"}},
-          .run = Run};
+          .run = RunVerify};
 }
 
 }  // namespace hone::cli

@@ -150,7 +150,7 @@ int Finish(Context& context, Client& client, const Summary& summary, const Table
   return summary.failed > 0 || !summary.left_out.empty() ? kFailed : kDone;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunWarm(Context& context, const Arguments& arguments) {
   Result<GetOptions> options = ReadGetOptions(arguments);
   if (!options) return context.WrongUsage(options.error());
   Result<ImportOptions> import = ReadImportOptions(arguments);
@@ -250,7 +250,7 @@ Examples:
       .positionals = {{"FILE", "lists of kernels, models (ONNX), or kernels", true, true}},
       .options = {kBudgetOption, kTargetOption, kOnOption, kSilenceOption, kThreadsOption, kNoCompileOption,
                   kShapeOption, kDataOption},
-      .run = Run};
+      .run = RunWarm};
 }
 
 }  // namespace hone::cli

@@ -41,7 +41,7 @@ unsigned ModeOfNewFiles() {
   return 0666 & ~mask;
 }
 
-int Run(Context& context, const Arguments& arguments) {
+int RunWriteReport(Context& context, const Arguments& arguments) {
   const std::string output = arguments.Text("--out");
   if (output.empty())
     return context.WrongUsage({ErrorKind::kInvalid, "wanted a file to write, such as -o report.html", "--out"});
@@ -96,7 +96,7 @@ Examples:
   hone --cache /var/lib/hone report -o - | gzip > report.html.gz)",
       .positionals = {},
       .options = {{"--out", "FILE", "the file to write, or - for standard output", "-o"}},
-      .run = Run};
+      .run = RunWriteReport};
 }
 
 }  // namespace hone::cli

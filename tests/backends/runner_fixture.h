@@ -8,10 +8,9 @@
 #include <memory>
 
 #include "backends/processes/runner_pool.h"
+#include "tests/support/deadline.h"
 
 namespace hone::testing {
-
-inline MonotonicTime In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
 inline constexpr char kRelu[] = "kernel relu(x: f32[N]) -> y: f32[N] where N=5003 { y[i] = max(x[i], 0.0) }";
 inline constexpr char kReluLoop[] =

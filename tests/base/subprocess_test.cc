@@ -14,14 +14,15 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/deadline.h"
+
 namespace hone {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::In;
 using ::testing::Not;
 using namespace std::chrono_literals;
-
-MonotonicTime In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
 Result<Subprocess> Shell(const std::string& script, SubprocessOptions options = {}) {
   options.executable = "/bin/sh";

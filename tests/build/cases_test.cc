@@ -15,7 +15,7 @@
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
 
-namespace hone {
+namespace hone::cases_test {
 namespace {
 
 constexpr uint64_t kSeed = 5;
@@ -148,4 +148,4 @@ TEST(Cases, ADimensionComputedFromARangeIsRefused) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::cases_test

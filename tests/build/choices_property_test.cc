@@ -16,7 +16,7 @@
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
 
-namespace hone {
+namespace hone::choices_property_test {
 namespace {
 
 constexpr uint64_t kUsualSeed = 17;
@@ -205,4 +205,4 @@ TEST(ChoicesProperty, OfRowsInOnePassWithOddNumbers) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::choices_property_test

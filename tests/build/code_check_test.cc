@@ -22,7 +22,7 @@
 #include "tests/support/random_schedule.h"
 #include "tests/support/run_cases.h"
 
-namespace hone {
+namespace hone::code_check_test {
 namespace {
 
 constexpr uint64_t kUsualSeed = 5;
@@ -131,4 +131,4 @@ TEST(CheckCode, TakesWhatIsEmitted) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::code_check_test

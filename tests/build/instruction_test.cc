@@ -20,7 +20,7 @@
 #include "tests/support/run_kernel.h"
 #include "tests/support/soft_tiles.h"
 
-namespace hone {
+namespace hone::instruction_test {
 namespace {
 
 constexpr uint64_t kUsualSeed = 23;
@@ -337,4 +337,4 @@ TEST(InstructionMutants, OtherTilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::instruction_test

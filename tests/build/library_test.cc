@@ -10,7 +10,7 @@
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
 
-namespace hone {
+namespace hone::library_test {
 namespace {
 
 constexpr uint64_t kUsualSeed = 11;
@@ -45,4 +45,4 @@ TEST(Library, DefaultSchedulesComputeTheReference) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::library_test

@@ -19,7 +19,7 @@
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
 
-namespace hone {
+namespace hone::schedule_property_test {
 namespace {
 
 constexpr uint64_t kUsualSeed = 13;
@@ -235,4 +235,4 @@ TEST(ScheduleProperty, RowsInOnePassUnderRandomSchedules) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::schedule_property_test

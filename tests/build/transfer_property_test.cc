@@ -19,7 +19,7 @@
 #include "tests/support/run_cases.h"
 #include "tests/support/run_kernel.h"
 
-namespace hone {
+namespace hone::transfer_property_test {
 namespace {
 
 constexpr uint64_t kUsualSeed = 29;
@@ -134,4 +134,4 @@ TEST(TransferProperty, FitsOfRandomKernels) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::transfer_property_test

@@ -20,7 +20,7 @@
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::bit_flip_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -215,4 +215,4 @@ TEST_F(BitFlip, AfterCleanEndLosesNothing) { FlipEverywhere(FillAndClose, false)
 TEST_F(BitFlip, InTheMarkOfDamageLosesNothing) { FlipEverywhere(FillAndDie, true); }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::bit_flip_test

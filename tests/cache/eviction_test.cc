@@ -11,7 +11,7 @@
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::eviction_test {
 namespace {
 
 constexpr size_t kArtifactBytes = 30'000;
@@ -249,4 +249,4 @@ TEST_F(EvictionTest, APinnedRecordDoesNotGrowBeyondTheBound) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::eviction_test

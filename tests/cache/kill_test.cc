@@ -16,7 +16,7 @@
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::kill_test {
 namespace {
 
 CacheOptions OptionsFor(const std::string& directory) {
@@ -115,4 +115,4 @@ TEST(Kill, AnotherProcessHoldsTheLockUntilItDies) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::kill_test

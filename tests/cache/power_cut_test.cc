@@ -12,7 +12,7 @@
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::power_cut_test {
 namespace {
 
 constexpr int kKernels = 60;
@@ -221,4 +221,4 @@ TEST(PowerCut, ServedMissesAreOnDiskWithinASecond) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::power_cut_test

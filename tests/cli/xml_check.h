@@ -84,4 +84,11 @@ class XmlCheck {
 
 inline ::testing::AssertionResult IsWellFormed(std::string_view text) { return XmlCheck(text).Run(); }
 
+// How often a word is in a text.
+inline size_t CountOf(std::string_view text, std::string_view word) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != std::string_view::npos; at += word.size()) ++count;
+  return count;
+}
+
 }  // namespace hone

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/rng.h"
 
-namespace hone {
+namespace hone::device_artifact_test {
 namespace {
 
 DeviceArtifact Sample() {
@@ -110,4 +110,4 @@ TEST(DeviceArtifact, ANewerOneSaysSo) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::device_artifact_test

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 
-namespace hone {
+namespace hone::manifest_test {
 namespace {
 
 Manifest Sample() {
@@ -122,4 +122,4 @@ TEST(Manifest, RefusesContradictions) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::manifest_test

@@ -11,7 +11,7 @@
 #include "tests/network/model_files.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::bad_models_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -266,4 +266,4 @@ TEST_F(ExternalData, IsRefusedWhereItIsTooShortOrNotThere) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::bad_models_test

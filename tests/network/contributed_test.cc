@@ -8,7 +8,7 @@
 #include "network/onnx/import_network.h"
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::contributed_test {
 namespace {
 
 using testing::ElementsAre;
@@ -196,4 +196,4 @@ TEST(Contributed, ChoicesAmongQuantisedNumbersAreRescaled) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::contributed_test

@@ -14,7 +14,7 @@
 #include "tests/network/model_files.h"
 #include "tests/network/plan_interpreter.h"
 
-namespace hone {
+namespace hone::element_types_test {
 namespace {
 
 using testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST(Empty, TensorsFlowThrough) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::element_types_test

@@ -14,7 +14,7 @@
 #include "network/run/missing_operators.h"
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::host_calls_test {
 namespace {
 
 using testing::ElementsAre;
@@ -297,4 +297,4 @@ TEST(HostCalls, AModelWithoutKernelsRuns) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::host_calls_test

@@ -8,7 +8,7 @@
 #include "network/run/program.h"
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::hostile_models_test {
 namespace {
 
 using testing::HasSubstr;
@@ -312,4 +312,4 @@ TEST(HostileModels, ABodyThatCannotRunIsKnownBefore) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::hostile_models_test

@@ -12,7 +12,7 @@
 #include "tests/network/model_files.h"
 #include "tests/network/plan_interpreter.h"
 
-namespace hone {
+namespace hone::near_misses_test {
 namespace {
 
 Network Imported(const ModelFileBuilder& builder) {
@@ -214,4 +214,4 @@ TEST(NearMisses, FactorsAndTermsOfLayers) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::near_misses_test

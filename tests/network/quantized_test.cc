@@ -10,7 +10,7 @@
 #include "tests/network/plan_interpreter.h"
 #include "tests/network/quantized_model.h"
 
-namespace hone {
+namespace hone::quantized_test {
 namespace {
 
 using testing::HasSubstr;
@@ -372,4 +372,4 @@ TEST(BadQuantization, ProductsOfOtherThanBytes) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::quantized_test

@@ -20,7 +20,7 @@
 #include "tests/network/model_files.h"
 #include "tests/network/plan_interpreter.h"
 
-namespace hone {
+namespace hone::samples_test {
 namespace {
 
 Network Import(const std::string& bytes) {
@@ -232,4 +232,4 @@ TEST(Samples, EveryTruncationIsRefusedOrRead) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::samples_test

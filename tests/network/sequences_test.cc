@@ -7,7 +7,7 @@
 #include "network/run/check_network.h"
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::sequences_test {
 namespace {
 
 using testing::ElementsAre;
@@ -106,4 +106,4 @@ TEST(Sequences, WhosePlacesAreNotKnownAreNamed) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::sequences_test

@@ -9,7 +9,7 @@
 #include "ir/language/canonical.h"
 #include "ir/language/parse.h"
 
-namespace hone {
+namespace hone::ranked_transfer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -238,4 +238,4 @@ TEST(TunerTransfer, WithoutAModelTheNearestDonorComesFirst) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::ranked_transfer_test

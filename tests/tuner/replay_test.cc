@@ -16,7 +16,7 @@
 #include "tuner/search.h"
 #include "tuner/xgb_model.h"
 
-namespace hone {
+namespace hone::replay_test {
 namespace {
 
 using ::testing::AllOf;
@@ -306,4 +306,4 @@ TEST(Replay, TheModelBeatsChance) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::replay_test

@@ -11,7 +11,7 @@
 #include "tests/tuner/scripted_evaluator.h"
 #include "tuner/xgb_model.h"
 
-namespace hone {
+namespace hone::search_test {
 namespace {
 
 using testing::OpenSpace;
@@ -221,4 +221,4 @@ TEST(Search, KnownChoicesAreTriedFirst) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::search_test

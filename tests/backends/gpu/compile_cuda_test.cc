@@ -23,7 +23,7 @@
 #include "tests/support/operation_samples.h"
 #include "tests/support/warp_schedules.h"
 
-namespace hone {
+namespace hone::compile_cuda_test {
 namespace {
 
 using std::chrono::seconds;
@@ -199,4 +199,4 @@ TEST(FindNvrtc, LooksWhereItIsTold) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::compile_cuda_test

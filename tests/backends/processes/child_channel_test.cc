@@ -8,6 +8,7 @@
 
 #include "backends/processes/child_messages.h"
 #include "base/rng.h"
+#include "tests/support/deadline.h"
 
 namespace hone {
 namespace {
@@ -15,8 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
-
-MonotonicTime In(milliseconds time) { return std::chrono::steady_clock::now() + time; }
+using testing::In;
 
 struct Ends {
   ChildChannel ours, theirs;

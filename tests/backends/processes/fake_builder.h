@@ -20,6 +20,7 @@
 #include "backends/processes/child_messages.h"
 #include "backends/processes/child_pool.h"
 #include "tests/backends/runner/hand_made.h"
+#include "tests/support/deadline.h"
 
 namespace hone::testing {
 
@@ -143,8 +144,6 @@ inline __attribute__((constructor)) void BecomeFakeBuilder(int argc, char** argv
 }
 
 // ---- The pool ----
-
-inline MonotonicTime In(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
 
 inline BuilderPoolOptions FakeOptions(int builders = 1) {
   BuilderPoolOptions options;

@@ -10,7 +10,7 @@
 #include "tests/backends/runner/hand_made.h"
 #include "tests/backends/runner_fixture.h"
 
-namespace hone {
+namespace hone::runner_check_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -492,4 +492,4 @@ TEST(IsDisturbed, ByPreemptionOrTimeOffTheProcessor) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::runner_check_test

@@ -20,7 +20,7 @@
 #include "base/subprocess.h"
 #include "base/unique_fd.h"
 
-namespace hone {
+namespace hone::sandbox_test {
 namespace {
 
 using Action = SeccompFilter::Action;
@@ -198,4 +198,4 @@ TEST(Sandbox, ConfinementsRoundTrip) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::sandbox_test

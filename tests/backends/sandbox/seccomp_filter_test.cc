@@ -13,7 +13,7 @@
 
 #include "base/subprocess.h"
 
-namespace hone {
+namespace hone::seccomp_filter_test {
 namespace {
 
 using Action = SeccompFilter::Action;
@@ -57,4 +57,4 @@ TEST(SeccompFilter, LooksAtArguments) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::seccomp_filter_test

@@ -11,7 +11,7 @@
 #include "tests/support/sample_bundles.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::bundle_test {
 namespace {
 
 const std::optional<SigningSeed> kNobody;
@@ -340,4 +340,4 @@ TEST(Bundle, DamagedManifestsUnderRightChecksumsNeverCrash) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::bundle_test

@@ -60,7 +60,7 @@ class ScriptedDaemon {
 
 Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
 
-std::string Refusal(uint64_t id, ErrorKind kind, const std::string& message, uint32_t retry_after_ms = 0) {
+std::string RefusalFrame(uint64_t id, ErrorKind kind, const std::string& message, uint32_t retry_after_ms = 0) {
   return EncodeFrame(id, ToReply(Error{kind, message, ""}, retry_after_ms));
 }
 
@@ -85,9 +85,9 @@ std::string FourKernels(const FrameHeader& header, std::span<const std::byte> bo
     case MessageType::kExplain: {
       Result<ExplainRequest> request = DecodeBody<ExplainRequest>(body);
       EXPECT_TRUE(request && request->name.is_fingerprint);
-      if (request->name.kernel == SampleRow(1).fingerprint) return Refusal(id, ErrorKind::kNotFound, "gone");
-      if (request->name.kernel == SampleRow(2).fingerprint) return Refusal(id, ErrorKind::kCorrupt, "unreadable");
-      if (busy-- > 0) return Refusal(id, ErrorKind::kBusy, "later", 1);
+      if (request->name.kernel == SampleRow(1).fingerprint) return RefusalFrame(id, ErrorKind::kNotFound, "gone");
+      if (request->name.kernel == SampleRow(2).fingerprint) return RefusalFrame(id, ErrorKind::kCorrupt, "unreadable");
+      if (busy-- > 0) return RefusalFrame(id, ErrorKind::kBusy, "later", 1);
       return EncodeFrame(id, SampleExplanation(0));
     }
     case MessageType::kPredict: {
@@ -131,7 +131,7 @@ TEST(GatherReport, WithoutAModelItSaysSo) {
   ScriptedDaemon daemon([&](const FrameHeader& header, auto body) {
     if (header.type != MessageType::kPredict) return FourKernels(header, body, busy);
     ++predictions;
-    return Refusal(header.request_id, ErrorKind::kNotFound, "no model yet");
+    return RefusalFrame(header.request_id, ErrorKind::kNotFound, "no model yet");
   });
   Channel channel(daemon.TakeClient());
   Result<ReportData> data = GatherReport(channel, {}, Soon());

@@ -12,12 +12,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-size_t Count(std::string_view text, std::string_view word) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(word, at)) != std::string_view::npos; at += word.size()) ++count;
-  return count;
-}
-
 TEST(ReportData, RanksByCallsTimesTimeRemovedOnesLast) {
   std::vector<ReportKernel> kernels = {SampleKernel(0), SampleKernel(5), SampleKernel(2)};
   kernels[1].is_removed = true;
@@ -75,20 +69,20 @@ TEST(ReportPage, AnEmptyCacheIsAPage) {
   const std::string page = ReportPage(SampleReport(0));
   EXPECT_TRUE(IsWellFormed(page));
   EXPECT_THAT(page, HasSubstr("The cache holds no kernels yet"));
-  EXPECT_EQ(Count(page, "<svg"), 0u);
+  EXPECT_EQ(CountOf(page, "<svg"), 0u);
 }
 
 TEST(ReportPage, AnyNumberOfKernelsIsAPageWithoutAnythingFromElsewhere) {
   for (int kernels : {1, 2, 7, 120}) {
     const std::string page = ReportPage(SampleReport(kernels));
     EXPECT_TRUE(IsWellFormed(page)) << kernels;
-    EXPECT_EQ(Count(page, "<script"), 0u);
-    EXPECT_EQ(Count(page, "src="), 0u);
-    EXPECT_EQ(Count(page, "url("), 0u);
-    EXPECT_EQ(Count(page, "@import"), 0u);
-    EXPECT_EQ(Count(page, "://"), Count(page, "xmlns=\"http://www.w3.org/"));
-    EXPECT_EQ(Count(page, "href="), Count(page, "href=\"#k"));
-    EXPECT_EQ(Count(page, "<tr id=\"k"), static_cast<size_t>(kernels));
+    EXPECT_EQ(CountOf(page, "<script"), 0u);
+    EXPECT_EQ(CountOf(page, "src="), 0u);
+    EXPECT_EQ(CountOf(page, "url("), 0u);
+    EXPECT_EQ(CountOf(page, "@import"), 0u);
+    EXPECT_EQ(CountOf(page, "://"), CountOf(page, "xmlns=\"http://www.w3.org/"));
+    EXPECT_EQ(CountOf(page, "href="), CountOf(page, "href=\"#k"));
+    EXPECT_EQ(CountOf(page, "<tr id=\"k"), static_cast<size_t>(kernels));
     EXPECT_EQ(page.find("nan"), std::string::npos);
     EXPECT_EQ(page.find("inf"), std::string::npos);
   }
@@ -116,7 +110,7 @@ TEST(ReportPage, WhatHonedCouldNotTellIsNotMadeUp) {
   EXPECT_THAT(page, HasSubstr("title=\"unreadable &lt;record&gt;\""));
   EXPECT_THAT(page, HasSubstr("Nothing has been searched yet"));
   EXPECT_THAT(page, HasSubstr("No estimates: the model has seen too little."));
-  EXPECT_EQ(Count(page, "class=\"curve\""), 0u);
+  EXPECT_EQ(CountOf(page, "class=\"curve\""), 0u);
 }
 
 TEST(ReportPage, NamesStayNames) {
@@ -158,7 +152,7 @@ TEST(ReportPage, TheCurvesThatAreShownAreOfWhatWonMost) {
   const std::string curves =
       page.substr(page.find("id=\"curves\""), page.find("id=\"cache\"") - page.find("id=\"curves\""));
   EXPECT_THAT(curves, HasSubstr("href=\"#k3\""));
-  EXPECT_EQ(Count(curves, "<figure>"), 1u);
+  EXPECT_EQ(CountOf(curves, "<figure>"), 1u);
   const std::string gains =
       page.substr(page.find("id=\"won\""), page.find("id=\"roofline\"") - page.find("id=\"won\""));
   EXPECT_THAT(gains, HasSubstr("href=\"#k3\""));
@@ -171,14 +165,14 @@ TEST(ReportPage, ALargeCacheIsCutAndSaysHowMuchIsLeftOut) {
   limits.points = 500;
   const std::string page = ReportPage(SampleReport(2400), limits);
   EXPECT_TRUE(IsWellFormed(page));
-  EXPECT_EQ(Count(page, "<tr id=\"k"), 1000u);
+  EXPECT_EQ(CountOf(page, "<tr id=\"k"), 1000u);
   EXPECT_THAT(page, HasSubstr("1,400 kernels with less to do are left out"));
-  EXPECT_EQ(Count(page, "class=\"curve\""), limits.curves);
+  EXPECT_EQ(CountOf(page, "class=\"curve\""), limits.curves);
   EXPECT_THAT(page, HasSubstr("1,152 searched kernels that won less are left out"));
-  EXPECT_EQ(Count(page, "<circle"), 2 * limits.points + limits.curves + 4);  // both plots, curves, the legend
+  EXPECT_EQ(CountOf(page, "<circle"), 2 * limits.points + limits.curves + 4);  // both plots, curves, the legend
   EXPECT_THAT(page, HasSubstr("1,900 kernels with less to do are left out"));
   EXPECT_THAT(page, HasSubstr("1,185 kernels more that won less are left out"));
-  EXPECT_EQ(Count(page, "<details>"), 3u);  // folded
+  EXPECT_EQ(CountOf(page, "<details>"), 3u);  // folded
 }
 
 }  // namespace

@@ -16,12 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-size_t Count(std::string_view text, std::string_view word) {
-  size_t count = 0;
-  for (size_t at = 0; (at = text.find(word, at)) != std::string_view::npos; at += word.size()) ++count;
-  return count;
-}
-
 std::string CurveOf(const ReportKernel& kernel) {
   Markup out;
   DrawCurve(out, kernel);
@@ -94,7 +88,7 @@ TEST(CurvePlot, OneTrialIsACurve) {
   kernel.default_us = 0;
   const std::string svg = CurveOf(kernel);
   EXPECT_TRUE(IsWellFormed(svg));
-  EXPECT_EQ(Count(svg, "class=\"default\""), 0u);
+  EXPECT_EQ(CountOf(svg, "class=\"default\""), 0u);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
@@ -134,9 +128,9 @@ TEST(RooflinePlot, HasRoofsPointsAndNumbers) {
   DrawRoofline(out, RooflinesOf(kernels)[0], 900, 440, "wide");
   const std::string svg = std::move(out).Take();
   EXPECT_TRUE(IsWellFormed(svg));
-  EXPECT_EQ(Count(svg, "class=\"roof\""), 3u);  // the peak, L2, memory
-  EXPECT_EQ(Count(svg, "<circle"), 8u);
-  EXPECT_EQ(Count(svg, "class=\"ptlabel\""), 8u);
+  EXPECT_EQ(CountOf(svg, "class=\"roof\""), 3u);  // the peak, L2, memory
+  EXPECT_EQ(CountOf(svg, "<circle"), 8u);
+  EXPECT_EQ(CountOf(svg, "class=\"ptlabel\""), 8u);
   EXPECT_THAT(svg, HasSubstr("100 GFLOP/s"));
   EXPECT_THAT(svg, HasSubstr("L2 200 GB/s"));
   EXPECT_THAT(svg, HasSubstr("memory 20.0 GB/s"));
@@ -149,8 +143,8 @@ TEST(RooflinePlot, AThousandPointsInOnePlaceHaveFewNumbers) {
   Markup out;
   DrawRoofline(out, RooflinesOf(kernels)[0], 372, 380, "narrow");
   const std::string svg = std::move(out).Take();
-  EXPECT_EQ(Count(svg, "<circle"), 1000u);
-  EXPECT_LE(Count(svg, "class=\"ptlabel\""), 6u);
+  EXPECT_EQ(CountOf(svg, "<circle"), 1000u);
+  EXPECT_LE(CountOf(svg, "class=\"ptlabel\""), 6u);
 }
 
 }  // namespace

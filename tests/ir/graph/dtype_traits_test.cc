@@ -20,7 +20,7 @@
 #include "ir/reference/accuracy.h"
 #include "ir/reference/check_output.h"
 
-namespace hone {
+namespace hone::dtype_traits_test {
 namespace {
 
 // Those of which memory may have elements.
@@ -445,4 +445,4 @@ TEST(SmallFloats, NumbersTakeTheNearestValueOfTheirType) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::dtype_traits_test

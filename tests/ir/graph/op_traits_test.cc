@@ -17,7 +17,7 @@
 #include "ir/reference/interpret.h"
 #include "tests/support/op_definitions.h"
 
-namespace hone {
+namespace hone::op_traits_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -306,4 +306,4 @@ TEST(OpTraits, FunctionsAreFoundByTheirName) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::op_traits_test

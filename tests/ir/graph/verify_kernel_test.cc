@@ -10,7 +10,7 @@
 #include "ir/language/parse.h"
 #include "tests/support/operation_samples.h"
 
-namespace hone {
+namespace hone::verify_kernel_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -311,4 +311,4 @@ TEST(Verify, AcceptedRandomAccessesAreInBounds) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::verify_kernel_test

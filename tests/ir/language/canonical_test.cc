@@ -10,7 +10,7 @@
 #include "ir/language/parse.h"
 #include "tests/support/operation_samples.h"
 
-namespace hone {
+namespace hone::canonical_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -165,4 +165,4 @@ TEST(Fingerprint, DependsOnTheWholeTextAndRoundTrips) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::canonical_test

@@ -23,7 +23,7 @@
 #endif
 #endif
 
-namespace hone {
+namespace hone::hostile_texts_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -251,4 +251,4 @@ TEST(ExprCounts, DifferentTreesAreToldApartAtTheRoot) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::hostile_texts_test

@@ -9,7 +9,7 @@
 #include "ir/language/without_comments.h"
 #include "tests/support/operation_samples.h"
 
-namespace hone {
+namespace hone::parse_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -357,4 +357,4 @@ TEST(Parse, LargeTextIsRefusedUnread) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::parse_test

@@ -8,7 +8,7 @@
 #include "ir/language/parse.h"
 #include "tests/support/kernel_inputs.h"
 
-namespace hone {
+namespace hone::accuracy_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -203,4 +203,4 @@ TEST(Accuracy, SoftmaxInSinglePrecisionMeetsTheStrictBound) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::accuracy_test

@@ -11,7 +11,7 @@
 
 #include "ir/language/parse.h"
 
-namespace hone {
+namespace hone::check_output_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -254,4 +254,4 @@ TEST(CompareOutputs, OneWrongElementAnywhereShiftsTheSignedSum) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::check_output_test

@@ -11,7 +11,7 @@
 #include "tests/support/kernel_inputs.h"
 #include "tests/support/operation_samples.h"
 
-namespace hone {
+namespace hone::interpret_test {
 namespace {
 
 Kernel Parse(std::string_view text) {
@@ -444,4 +444,4 @@ TEST(Interpret, NotANumberPropagatesThroughMinAndMax) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::interpret_test

@@ -9,7 +9,7 @@
 #include "tests/support/kernel_inputs.h"
 #include "tests/support/random_kernel.h"
 
-namespace hone {
+namespace hone::projection_test {
 namespace {
 
 Kernel Parse(std::string_view text) {
@@ -126,4 +126,4 @@ TEST(Projection, SeesOneWrongElementAndAcceptsSinglePrecision) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::projection_test

@@ -9,7 +9,7 @@
 #include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
-namespace hone {
+namespace hone::max_ignore_nan_test {
 namespace {
 
 // The first stage that is a maximum.
@@ -124,4 +124,4 @@ TEST(MaxIgnoreNan, RefusesWhereNanWouldBeLost) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::max_ignore_nan_test

@@ -12,7 +12,7 @@
 #include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
-namespace hone {
+namespace hone::online_reduction_test {
 namespace {
 
 using testing::ElementsAre;
@@ -221,4 +221,4 @@ TEST(OnlineReduction, RefusesEverythingElse) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::online_reduction_test

@@ -11,7 +11,7 @@
 #include "tests/support/rewrites.h"
 #include "tests/support/same_function.h"
 
-namespace hone {
+namespace hone::trim_padding_test {
 namespace {
 
 using testing::ElementsAre;
@@ -118,4 +118,4 @@ TEST(TrimPadding, RefusesWhatIsNoWindowOverPadding) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::trim_padding_test

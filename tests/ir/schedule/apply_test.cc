@@ -15,7 +15,7 @@
 #include "ir/language/parse.h"
 #include "tests/support/kernel_inputs.h"
 
-namespace hone {
+namespace hone::apply_test {
 namespace {
 
 using testing::ElementsAre;
@@ -400,4 +400,4 @@ TEST(Apply, RewritesOfAScheduleKeepTheFunction) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::apply_test

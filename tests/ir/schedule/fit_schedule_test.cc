@@ -8,7 +8,7 @@
 #include "ir/language/parse.h"
 #include "ir/schedule/apply.h"
 
-namespace hone {
+namespace hone::fit_schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST(Transfer, TellsADonorThatDoesNotApplyToItself) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::fit_schedule_test

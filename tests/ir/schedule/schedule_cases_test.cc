@@ -6,7 +6,7 @@
 
 #include "ir/language/parse.h"
 
-namespace hone {
+namespace hone::schedule_cases_test {
 namespace {
 
 constexpr char kThree[] =
@@ -157,4 +157,4 @@ TEST(AtSizes, RefusesWhatIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::schedule_cases_test

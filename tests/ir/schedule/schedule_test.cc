@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 
-namespace hone {
+namespace hone::schedule_test {
 namespace {
 
 std::string ErrorOf(std::string_view text) {
@@ -257,4 +257,4 @@ TEST(Schedule, LimitsTextAndSteps) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::schedule_test

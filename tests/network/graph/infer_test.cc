@@ -5,7 +5,7 @@
 #include "network/onnx/import_network.h"
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::infer_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -169,4 +169,4 @@ TEST(Infer, WeightsAmongTheInputs) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::infer_test

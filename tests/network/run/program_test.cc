@@ -7,7 +7,7 @@
 #include "network/onnx/resolve_sequences.h"
 #include "network/onnx/symbols.h"
 
-namespace hone {
+namespace hone::program_test {
 namespace {
 
 using testing::ElementsAre;
@@ -318,4 +318,4 @@ TEST(Program, WhereTheTimeGoesIsCountedOnDemand) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::program_test
