@@ -35,6 +35,9 @@ Result<void> CreateDirectories(const std::string& path, unsigned mode = 0700);
 // Sum of the sizes of the regular files below a path, as allocated on disk; 0 for what is not there.
 uint64_t DiskUsage(const std::string& path);
 
+// "nfs", "cifs" … if the file system of that path is another machine's; "" if it is not, or is not known.
+std::string_view NetworkFileSystem(const std::string& path);
+
 // Whose a directory or file has to be.
 enum class Owner : uint8_t { kSelf, kSelfOrRoot };
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "cache/scan.h"
@@ -38,6 +39,13 @@ Result<std::unique_ptr<LayeredStore>> LayeredStore::Open(const CacheOptions& opt
   if (!options.directory.empty()) {
     CacheDirectory opened = HONE_TRY(OpenCacheDirectory(store->UserDirectory()));
     if (!opened.not_writable.empty()) store->NoteRefused(Error{ErrorKind::kIo, opened.not_writable, ""});
+    if (std::string_view network = NetworkFileSystem(store->options_.directory); !network.empty()) {
+      store->place_problem_ = fmt::format(
+          "the cache is on another machine's disk ({}), whose locks and syncs honed cannot vouch for: choose a "
+          "directory of this machine with --cache or cache.directory",
+          network);
+      LogWarn("cache_on_network", {{"directory", store->options_.directory}, {"problem", store->place_problem_}});
+    }
     store->Adopt(std::move(opened));
   }
   if (!options.system_directory.empty() && !SameDirectory(options.directory, options.system_directory)) {
@@ -47,7 +55,7 @@ Result<std::unique_ptr<LayeredStore>> LayeredStore::Open(const CacheOptions& opt
     if (opened)
       store->system_ = std::move(opened->store);
     else if (opened.error().kind != ErrorKind::kNotFound) {
-      store->system_problem_ = "the system layer is left out: " + opened.error().Text();
+      store->place_problem_ = "the system layer is left out: " + opened.error().Text();
       LogError("cache_system_layer", {{"error", opened.error().Text()}});
     }
   }

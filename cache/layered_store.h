@@ -76,7 +76,8 @@ class LayeredStore {
   std::string repaired() const;
   // What was lost since this was last asked, one line each.
   std::vector<std::string> TakeLosses();
-  const std::string& system_problem() const { return system_problem_; }  // why there is no system layer, "" if there is
+  // What is wrong with where the layers are: a disk of another machine's, a system layer that is left out; "": nothing.
+  const std::string& place_problem() const { return place_problem_; }
   const std::string& directory() const { return options_.directory; }
 
  private:
@@ -102,7 +103,7 @@ class LayeredStore {
   MemoryStore pending_;
   std::atomic<bool> pending_used_{false};
   std::shared_ptr<Store> system_;                  // set once, in Open
-  std::string system_problem_;                     // so, too
+  std::string place_problem_;                      // so, too
   mutable std::atomic<bool> damaged_{false};       // tables
   mutable std::atomic<bool> blob_damaged_{false};  // a blob: mended if that is possible, else its reader gives it up
   std::atomic<uint64_t> bytes_written_{0};

@@ -363,7 +363,7 @@ CacheStats CacheImpl::Stats() {
   stats.size_cap = options_.size_cap;
   stats.not_persisting = store_->not_persisting();
   stats.repaired = store_->repaired();
-  stats.problem = store_->system_problem();
+  stats.problem = store_->place_problem();
   MutexLock lock(notes_mutex_);
   stats.losses = losses_.count;
   if (!losses_.unseen.empty())

@@ -101,8 +101,8 @@ struct CacheStats {
   uint64_t size_cap = 0;
   std::string not_persisting;  // why nothing can be written at the moment; "" if all is well
   std::string repaired;        // what was repaired last since it was opened, and what was lost; "" if nothing
-  std::string problem;         // the last loss that no Verify has told of yet, with its day, or why the system layer is
-                               // left out; "" if all is well
+  std::string problem;         // the last loss that no Verify has told of yet, with its day, or that the cache is
+                               // on another machine's disk, or why the system layer is left out; "" if all is well
 };
 
 struct EvictionReport {
