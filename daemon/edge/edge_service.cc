@@ -103,6 +103,7 @@ class EdgeService {
     limits.connections = kConnections;
     limits.any_user = options_.any_user;
     server_ = std::make_unique<Server>(loop_, *router_, metrics_, limits);
+    OpenToOthers(listening_, options_.any_user);
     HONE_TRY(StartListening(listening_));
     server_->Accept(UniqueFd(listening_.socket.Release()));
     if (std::optional<std::chrono::microseconds> limit = WatchdogLimit())

@@ -1,6 +1,7 @@
 #include "daemon/serve/listen.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/paths.h"
 
 namespace hone {
@@ -94,6 +96,20 @@ Result<ListeningSocket> BindSocket(const std::string& path, std::chrono::millise
   umask(before);
   if (bound != 0) return ErrnoError(code, "cannot bind", path);
   return listening;
+}
+
+void OpenToOthers(const ListeningSocket& bound, bool is_open) {
+  if (bound.inherited) return;
+  if (chmod(bound.path.c_str(), is_open ? 0666 : 0600) != 0)
+    LogWarn("socket_mode", {{"socket", bound.path}, {"why", std::strerror(errno)}});
+  for (size_t end = bound.path.rfind('/'); is_open && end > 0; end = bound.path.rfind('/', end - 1)) {
+    const std::string directory = bound.path.substr(0, end);
+    struct stat status;
+    if (stat(directory.c_str(), &status) == 0 && (status.st_mode & S_IXOTH) == 0)
+      LogWarn("socket_out_of_reach", {{"why", fmt::format("server.users names other users, who cannot enter {}: chmod "
+                                                          "o+x it, or set server.socket to a path that they can reach",
+                                                          directory)}});
+  }
 }
 
 Result<void> StartListening(const ListeningSocket& bound) {

@@ -24,6 +24,11 @@ struct ListeningSocket {
 Result<ListeningSocket> BindSocket(const std::string& path,
                                    std::chrono::milliseconds patience = std::chrono::seconds(10));
 
+// Whether other users may connect as far as the socket's own file goes, which is made for its owner alone; who is
+// served is the server's decision. An inherited socket's file is as it is. What keeps others from it all the same, a
+// directory that they may not enter, is logged.
+void OpenToOthers(const ListeningSocket& bound, bool is_open);
+
 // From now on clients can connect. Once all else is ready: who connects to a honed that then cannot start learns
 // nothing.
 Result<void> StartListening(const ListeningSocket& bound);

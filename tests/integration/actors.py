@@ -29,7 +29,7 @@ def quantile(values, share):
 
 
 class Actor:
-    """One of the functions below at work on a test's daemon."""
+    """One of the functions below at work on a test's daemon; with the option `user`, as that user."""
 
     def __init__(self, test, role, **options):
         self.role = role
@@ -288,6 +288,54 @@ def pins(path, report, fingerprint, pause=0.002):
             time.sleep(pause)
 
 
+def held(path, report, what, connections=100, pause=0.1):
+    """Holds so many connections and never ends a frame on them: "silent" sends nothing, "endless" a byte now and then
+    of the largest frame that there is, "garbage" random bytes. `dropped` ones come again."""
+    report["dropped"] = 0
+    rng = random.Random(what)
+    openings = {"silent": lambda: b"", "endless": lambda: harness.frame(harness.GET, length=harness.LARGEST_BODY),
+                "garbage": lambda: rng.randbytes(rng.randint(1, 200))}
+    later = {"silent": b"", "endless": b"x", "garbage": b"HONE" * 8}[what]
+    clients = []
+    for number in itertools.count():
+        try:
+            while len(clients) < connections:
+                clients.append(RawClient(path))
+                clients[-1].socket.setblocking(False)
+                clients[-1].send(openings[what]())
+        except (Gone, OSError):
+            pass  # no room at the moment
+        time.sleep(pause)
+        for client in list(clients):
+            try:
+                client.socket.send(later)
+                if client.socket.recv(65536) == b"":
+                    raise Gone
+            except BlockingIOError:
+                pass
+            except (Gone, OSError):
+                report["dropped"] += 1
+                client.close()
+                clients.remove(client)
+
+
+def churn(path, report, at_once=20, pause=0.05):
+    """Connects, asks for what is known, and is gone before the answer."""
+    report["connections"] = 0
+    while True:
+        clients = []
+        try:
+            for _ in range(at_once):
+                clients.append(RawClient(path))
+                clients[-1].socket.send(get_frame(SMALL))
+                report["connections"] += 1
+        except OSError:
+            pass
+        for client in clients:
+            client.close()
+        time.sleep(pause)
+
+
 def child_killer(_, report, pid, pause=0.7, names=("hone-builder", "hone-runner")):
     """kill -9 of one of the daemon's children, now and then."""
     report["kills"] = 0
@@ -304,13 +352,18 @@ def child_killer(_, report, pid, pause=0.7, names=("hone-builder", "hone-runner"
 
 
 ROLES = (hits, misses, slow_reader, slow_lister, deep_texts, long_texts, long_builds, abandoned_budgets, searches,
-         tunes, flood, pins, child_killer)
+         tunes, flood, pins, held, churn, child_killer)
 
 
 def main():
     name, path, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     role = next(role for role in ROLES if role.__name__ == name)
     report = {"problems": []}
+    user = options.pop("user", None)
+    if user is not None:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
 
     def act():
         try:

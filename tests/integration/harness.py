@@ -27,6 +27,10 @@ GET_REPLY, STATUS_REPLY = 5, 7
 SMALL = "matmul(M=8,N=8,K=8)"
 
 
+# Longer frames are refused at their header.
+LARGEST_BODY = 2**20
+
+
 def small(n):
     return f"add(M=1,N={n})"
 

@@ -44,6 +44,21 @@ TEST(Listen, MakesASocketThatOnlyItsUserMayUse) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST(Listen, OtherUsersReachItWhereTheyMayConnect) {
+  testing::ScratchFolder folder;
+  const std::string path = folder.path() + "/run/honed.sock";
+  Result<ListeningSocket> listening = BindSocket(path);
+  ASSERT_TRUE(listening) << listening.error().Text();
+  auto mode = [&] {
+    struct stat status;
+    return stat(path.c_str(), &status) == 0 ? status.st_mode & 0777 : 0;
+  };
+  OpenToOthers(*listening, true);
+  EXPECT_EQ(mode(), 0666u);
+  OpenToOthers(*listening, false);  // the configuration was read again
+  EXPECT_EQ(mode(), 0600u);
+}
+
 TEST(Listen, ASecondOneIsToldWhoIsThere) {
   testing::ScratchFolder folder;
   std::string path = folder.path() + "/honed.sock";
