@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "base/arithmetic.h"
 #include "base/check.h"
@@ -110,6 +111,7 @@ class HostExecutor : public Executor {
 
   Result<void> PrepareCalls(Client& client, const ExecutorOptions& options);
   Result<const void*> ConstantData(ValueId value);
+  const void* InPlace(ValueId value);
   Result<void*> Address(ValueId value);
   Result<void*> OperandOf(size_t call, size_t operand, ValueId value);
   void* BaseOf(ValueId root) const;
@@ -121,6 +123,7 @@ class HostExecutor : public Executor {
   ConstantStore* store_ = nullptr;
   IdVector<ValueId, ConstantStore::Key> keys_;  // none without a store
   std::map<ValueId, ConstantStore::Elements> constants_;
+  std::map<ValueId, std::shared_ptr<const HostTensor>> in_place_;
   std::vector<Call> calls_;
   std::map<ValueId, std::vector<Reference>> references_;  // by the value that owns the memory
   std::map<ValueId, void*> elsewhere_;                    // what the caller keeps
@@ -137,6 +140,16 @@ Result<const void*> HostExecutor::ConstantData(ValueId value) {
   ConstantStore::Elements elements = HONE_TRY(store_ != nullptr ? store_->Take(keys_[value], bytes, make) : make());
   constant_bytes_ += bytes;
   return constants_.emplace(value, std::move(elements)).first->second.get();
+}
+
+// A constant where the model has it, for kernels that read it once, to pack it; nullptr if it is computed.
+const void* HostExecutor::InPlace(ValueId value) {
+  const std::shared_ptr<const HostTensor>& tensor = graph_.values[value].data;
+  if (!graph_.is_constant(value) || tensor == nullptr || constants_.contains(value)) return nullptr;
+  if (std::cmp_not_equal(tensor->data.size(), KernelBytes(graph_, value))) return nullptr;
+  const auto [found, is_new] = in_place_.try_emplace(value, tensor);
+  if (is_new) constant_bytes_ += KernelBytes(graph_, value);
+  return found->second->data.data();
 }
 
 Result<void*> HostExecutor::Address(ValueId value) {
@@ -214,7 +227,8 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
     for (size_t i = 0; i < operands.size(); ++i) {
       ValueId value = i < plan.inputs.size() ? plan.inputs[i] : plan.output;
       HONE_CHECK(call.handle->BytesOf(static_cast<int>(i)) == KernelBytes(graph_, value));
-      void* address = HONE_TRY(OperandOf(calls_.size(), i, value));
+      const void* in_place = operands[i].packed_bytes > 0 ? InPlace(value) : nullptr;
+      void* address = in_place != nullptr ? const_cast<void*>(in_place) : HONE_TRY(OperandOf(calls_.size(), i, value));
       call.operands.push_back(address);
       call.buffers.push_back(operands[i].is_const ? nullptr : address);
       if (!operands[i].is_const) continue;
