@@ -40,15 +40,20 @@ def kernels(count):
     return list(found)
 
 
+def make_kernels(daemon, count, folder):
+    """Has them made; in the folder also keys named "bench"."""
+    path = os.path.join(folder, "all.kernels")
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"1 {kernel}\n" for kernel in kernels(count))
+    summary = daemon.hone("warm", path)[-1]
+    print(f"{summary['kernels']} kernels made in {summary['elapsed_s']:.0f} s, {summary['failed']} failed", flush=True)
+    daemon.hone("keygen", "bench", "--dir", folder)
+
+
 def make_bundle(arguments, folder):
     """The bundle's file and the public key's."""
     with lib.Daemon(arguments.bin) as daemon:
-        path = os.path.join(folder, "all.kernels")
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(f"1 {kernel}\n" for kernel in kernels(arguments.kernels))
-        summary = daemon.hone("warm", path)[-1]
-        print(f"{summary['kernels']} kernels made in {summary['elapsed_s']:.0f} s, {summary['failed']} failed", flush=True)
-        daemon.hone("keygen", "bench", "--dir", folder)
+        make_kernels(daemon, arguments.kernels, folder)
         bundle = os.path.join(folder, "bench.bundle")
         daemon.hone("export", "-o", bundle, "--artifacts", "--key", os.path.join(folder, "bench.key"))
     return bundle, os.path.join(folder, "bench.pub")

@@ -72,6 +72,7 @@ std::vector<Stat> Metrics::Snapshot() const {
   add("lookups_queued", lookups_queued);
   add("idle_interrupts", idle_interrupts);
   add("builds_queued", builds_queued);
+  add("imports_waiting", imports_waiting);
   add("builds_running", builds_running);
   add("hot_entries", hot_entries);
   add("hot_bytes", hot_bytes);

@@ -68,6 +68,7 @@ struct Metrics {
   std::atomic<uint32_t> lookups_queued{0};
   std::atomic<uint32_t> builds_queued{0};
   std::atomic<uint32_t> builds_running{0};
+  std::atomic<uint64_t> imports_waiting{0};  // kernels that bundles brought, to be made ready
   std::atomic<uint64_t> hot_bytes{0};
   std::atomic<uint64_t> hot_entries{0};
 

@@ -33,6 +33,7 @@
 #include "daemon/serve/attached_devices.h"
 #include "daemon/serve/devices.h"
 #include "daemon/serve/event_loop.h"
+#include "daemon/serve/get_ready.h"
 #include "daemon/serve/hot_set.h"
 #include "daemon/serve/listen.h"
 #include "daemon/serve/misses.h"
@@ -212,6 +213,8 @@ class Service {
                              if (transfers_) ReadDonorAgain(fingerprint);
                            }});
     if (!inspects()) {
+      get_ready_ = std::make_unique<GetReady>(loop_, *cache_, *misses_, metrics_);
+      admin_->get_ready = [this](const std::vector<Imported>& kernels) { get_ready_->Add(kernels); };
       tuning_ = std::make_unique<Tuning>(
           loop_, *cache_, [pools] { return StartPools(pools, false); }, *path_, *model_, metrics_,
           [this](const Record& record) {
@@ -248,6 +251,7 @@ class Service {
       StopWhenAlone();
     } else {
       HONE_TRY(OpenMetricsPort());
+      OpenToOthers(listening_, ServerLimitsOf(config_, descriptors_).several_users());
       HONE_TRY(StartListening(listening_));
       server_->Accept(UniqueFd(listening_.socket.Release()));
       Guard();
@@ -395,6 +399,7 @@ class Service {
     config_ = *std::move(next);
     hot_->SetLimits(HotLimitsOf(config_, descriptors_));
     server_->SetLimits(ServerLimitsOf(config_, descriptors_));
+    OpenToOthers(listening_, ServerLimitsOf(config_, descriptors_).several_users());
     if (notifier_) notifier_->SetLimits(NotifyLimitsOf(config_, descriptors_));
     if (misses_) misses_->SetLimits(MissLimitsOf(config_));
     if (idle_) idle_->SetLimits(IdleLimitsOf(config_), config_.idle_share);
@@ -433,6 +438,7 @@ class Service {
   std::unique_ptr<SharedModel> model_;
   std::unique_ptr<AttachedDevices> attached_;
   std::unique_ptr<Misses> misses_;
+  std::unique_ptr<GetReady> get_ready_;
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<Insight> insight_;
   std::unique_ptr<Tuning> tuning_;

@@ -77,7 +77,7 @@ int ImportOne(Context& context, const std::string& path, const std::string& trus
                       last.version, VouchedText(last), fates["added"], fates["replaced"], fates["kept"],
                       fates["refused"]));
     if (last.artifacts > 0)
-      Print(fmt::format("{} come with code, which is checked before it is first served\n", last.artifacts));
+      Print(fmt::format("{} come with code; it is checked now, and before it is first served\n", last.artifacts));
     if (last.artifacts_left > 0)
       Print(fmt::format("the code of {} was left out ({}): their schedules are compiled and checked here\n",
                         last.artifacts_left, last.why_left));
@@ -86,7 +86,7 @@ int ImportOne(Context& context, const std::string& path, const std::string& trus
 }
 
 // One after the other: what is wrong with one keeps none of the others out.
-int Run(Context& context, const Arguments& arguments) {
+int RunImport(Context& context, const Arguments& arguments) {
   std::string trust;
   if (arguments.Has("--trust")) {
     Result<ReadKey> key = ReadKeyFile(arguments.Text("--trust"));
@@ -104,9 +104,10 @@ int Run(Context& context, const Arguments& arguments) {
 Command ImportCommand() {
   return {.name = "import",
           .summary = "take up kernels that another machine exported",
-          .details = R"(Schedules are taken from anybody: they are compiled and checked here when they are first wanted.
-Code is taken from trusted keys alone (~/.config/hone/keys, /etc/hone/keys, or --trust), and checked here once before it
-is served. What was tuned here, or is pinned, stays; times of another machine replace none of this one. An import that
+          .details =
+              R"(Schedules are taken from anybody, and compiled and checked here. Code is taken from trusted keys alone
+(~/.config/hone/keys, /etc/hone/keys, or --trust), and checked here once before it is served. honed does both after the
+import, while nobody waits for anything else, what is worth most first; what is wanted before is made ready at once. What was tuned here, or is pinned, stays; times of another machine replace none of this one. An import that
 ended early goes on when it is repeated. Of several unsigned files the fastest schedule of each kernel is taken, as far as their
 times tell, until it has run here.
 
@@ -116,7 +117,7 @@ Examples:
   hone import fleet.bundle --trust fleet.pub)",
           .positionals = {{"FILE", "the bundle, or several", true, true}},
           .options = {{"--trust", "KEY", "trust this public key file for this import"}},
-          .run = Run};
+          .run = RunImport};
 }
 
 }  // namespace hone::cli

@@ -17,6 +17,7 @@
 #include "daemon/inspect/bundle_uploads.h"
 #include "daemon/metrics.h"
 #include "daemon/serve/event_loop.h"
+#include "daemon/serve/get_ready.h"
 #include "daemon/serve/lookup_path.h"
 #include "daemon/serve/missing_kernels.h"
 
@@ -47,6 +48,8 @@ struct Admin {
   // Drops a kernel's code from memory; called in the loop's thread before the change is acknowledged.
   std::function<void(const Fingerprint&)> forget;
 
+  // Kernels that a bundle brought are stored; empty: nothing is done before somebody asks for them.
+  std::function<void(const std::vector<Imported>&)> get_ready{};
   // What idle time is used for: the gate's words, and the kernel that is refined now. Empty: for nothing.
   std::function<std::pair<std::string, std::string>()> idle_facts{};
   // What is refined, and why; empty in a daemon that refines nothing.

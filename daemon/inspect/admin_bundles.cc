@@ -101,7 +101,8 @@ Result<ImportReply> NextOfImport(Admin& admin, std::optional<BundleImport>& impo
   Result<ImportReply> reply = import->Next();
   // Before the reply, which is posted later.
   admin.loop.Post([&admin, changed = import->TakeChanged()] {
-    for (const Fingerprint& fingerprint : changed) admin.forget(fingerprint);
+    for (const Imported& kernel : changed) admin.forget(kernel.fingerprint);
+    if (admin.get_ready) admin.get_ready(changed);
   });
   return reply;
 }

@@ -14,6 +14,7 @@
 #include "cache/schedule_cache.h"
 #include "client/protocol/messages.h"
 #include "daemon/serve/devices.h"
+#include "daemon/serve/get_ready.h"
 
 namespace hone {
 
@@ -30,8 +31,8 @@ class BundleImport {
   // and another import of the same bundle goes on from there.
   Result<ImportReply> Next();
 
-  // Of the records that the last Next changed.
-  std::vector<Fingerprint> TakeChanged() { return std::exchange(changed_, {}); }
+  // The records that the last Next changed.
+  std::vector<Imported> TakeChanged() { return std::exchange(changed_, {}); }
 
  private:
   struct Planned {
@@ -55,7 +56,7 @@ class BundleImport {
   size_t next_ = 0;
   uint64_t artifacts_ = 0, artifacts_left_ = 0;
   std::string why_left_;
-  std::vector<Fingerprint> changed_;
+  std::vector<Imported> changed_;
 };
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 #include "daemon/serve/compilations.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -47,6 +48,8 @@ Error BusyError(std::string_view what, uint32_t retry_ms) {
 bool IsRefusal(ErrorKind kind) {
   return kind == ErrorKind::kInvalid || kind == ErrorKind::kUnsupported || kind == ErrorKind::kLimit;
 }
+
+ClientId OwnClient() { return {geteuid(), getpid()}; }
 
 Compilations::Compilations(EventLoop& loop, LookupPath& path, HotSet& hot, Metrics& metrics, int builders,
                            const MissLimits& limits, LookUp look_up)
@@ -95,6 +98,7 @@ void Compilations::Start(const std::string& name, LookUpResult found, Waiters wa
     Compilation compilation;
     compilation.found = std::make_shared<const LookUpResult>(std::move(found));
     compilation.slice = kSlice;
+    compilation.client = waiters.front()->peer->client();
     compilation.waiters = std::move(waiters);
     if (!Push(key, compilation))
       return AnswerBusy(compilation.waiters, "all builders are at work and the queue is full");
@@ -110,14 +114,28 @@ void Compilations::Start(const std::string& name, LookUpResult found, Waiters wa
   }
 }
 
-// False: too much waits. REQUIRES: somebody waits for it, or did.
+void Compilations::Prepare(LookUpResult found, std::function<void()> done) {
+  const std::string key = found.identity.name;
+  if (stopped_) return;
+  if (compilations_.contains(key) || failures_.Find(key, Failures::Clock::now()) != nullptr) return loop_.Post(done);
+  Compilation compilation;
+  compilation.found = std::make_shared<const LookUpResult>(std::move(found));
+  compilation.slice = kSlice;
+  compilation.client = OwnClient();
+  compilation.done = done;
+  if (!Push(key, compilation)) return loop_.After(std::chrono::milliseconds(RetryAfterMs()), done);
+  queue_.Abandon(compilation.job);
+  compilations_.emplace(key, std::move(compilation));
+}
+
+// False: too much waits.
 bool Compilations::Push(const std::string& key, Compilation& compilation) {
   // Whoever waits longest decides how much is made of it.
   WaitClock::time_point until{};
   for (const WaiterPtr& waiter : compilation.waiters)
     if (waiter->budget.count() > 0 && !waiter->is_answered) until = std::max(until, waiter->until);
   FairQueue::Job job;
-  if (!compilation.waiters.empty()) job.client = compilation.waiters.front()->peer->client();
+  job.client = compilation.client;
   job.bytes = compilation.found->identity.key.canonical.size() + compilation.found->identity.request.size();
   job.slice = compilation.slice;
   job.is_long = compilation.displaced > 0;
@@ -170,6 +188,7 @@ void Compilations::OnCompiled(const std::string& key, Result<Compiled> compiled,
   if (!compiled && was_stopped && BeginAgain(key, entry->second)) return;
   Compilation done = std::move(entry->second);
   compilations_.erase(entry);
+  if (done.done) loop_.Post(done.done);
   if (!compiled) {
     if (was_stopped) {  // honed shuts down, or too much waits
       for (const WaiterPtr& waiter : done.waiters)
@@ -276,6 +295,7 @@ void Compilations::OnSearchOver(const WaiterPtr& waiter) {
 void Compilations::OnDropped(const std::string& key) {
   auto entry = compilations_.extract(key);
   CountQueued();
+  if (!entry.empty() && entry.mapped().done) loop_.Post(entry.mapped().done);
   if (!entry.empty())
     AnswerBusy(entry.mapped().waiters, "all builders are at work and the queue is full of your requests");
 }
@@ -299,7 +319,7 @@ void Compilations::Forget(const Peer& peer) {
     }
     // Who was told to ask again may come again, and what is under way is worth something to the next who asks: both run
     // when nothing else wants to.
-    if (!compilation.was_promised && queue_.Withdraw(compilation.job)) {
+    if (!compilation.was_promised && !compilation.done && queue_.Withdraw(compilation.job)) {
       entry = compilations_.erase(entry);
       continue;
     }

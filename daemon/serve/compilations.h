@@ -56,6 +56,8 @@ class Compilations {
 
   // For those who asked by `name`, RequestName of their request. Answers now or later.
   void Start(const std::string& name, LookUpResult found, Waiters waiters);
+  // Compiles or checks what nobody waits for, when nothing else is to be done. `done` is called later, once.
+  void Prepare(LookUpResult found, std::function<void()> done);
   void Forget(const Peer& peer);
   // The budget of somebody who has code already, and would have waited for better, has ended: that code is the answer.
   void OnSearchOver(const WaiterPtr& waiter);
@@ -76,6 +78,8 @@ class Compilations {
     std::vector<std::string> names;  // requests that turned out to be this kernel
     Waiters waiters;
     FairQueue::Id job = 0;
+    ClientId client{};           // who wanted it first
+    std::function<void()> done;  // nullptr: nobody is told
     std::chrono::milliseconds slice{};
     int displaced = 0;
     bool was_promised = false;  // somebody who has left was told to ask again
@@ -121,6 +125,8 @@ class Compilations {
 Error ShuttingDown();
 Error OutOfMemory();
 Error BusyError(std::string_view what, uint32_t retry_ms);
+// honed itself, where it wants something.
+ClientId OwnClient();
 // Whose fault an error is, for the counters.
 bool IsRefusal(ErrorKind kind);
 

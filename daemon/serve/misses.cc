@@ -128,6 +128,31 @@ void Misses::OnDropped(const std::string& name) {
             kLookupRetryMs);
 }
 
+void Misses::Prepare(std::function<std::optional<KernelRequest>(const Devices& devices)> which,
+                     std::function<void()> done) {
+  if (stopped_) return;
+  FairQueue::Job job;
+  job.client = OwnClient();
+  job.run = [this, self = self_, which = std::move(which), done](const std::stop_token&) {
+    std::shared_ptr<Result<LookUpResult>> found;
+    try {
+      if (const std::optional<KernelRequest> ask = which(path_.devices()))
+        found = std::make_shared<Result<LookUpResult>>(path_.LookUp(*ask, Counting::kNot));
+    } catch (const std::bad_alloc&) {}
+    loop_.Post([self, found, done] {
+      if (!*self || (*self)->stopped_) return;
+      if (!found || !*found || (*found)->code) return done();
+      (*self)->compilations_.Prepare(**std::move(found), done);
+    });
+  };
+  job.drop = [this, self = self_, done] {
+    loop_.Post([self, done] {
+      if (*self) done();
+    });
+  };
+  if (!queue_.Push(std::move(job))) loop_.After(std::chrono::seconds(1), done);
+}
+
 void Misses::OnBudget(const WaiterPtr& waiter) {
   if (waiter->code) return compilations_.OnSearchOver(waiter);
   ++metrics_.over_budget;

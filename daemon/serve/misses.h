@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -32,6 +33,10 @@ class Misses {
   void Ask(const PeerPtr& peer, uint64_t request_id, const GetRequest& request, std::string name, Stopwatch begun,
            AttachedDevicePtr on = nullptr);
   void Forget(const Peer& peer);
+  // Has a kernel that nobody waits for compiled, or its code checked, when nothing else is to be done; not if there is
+  // code of it, or it failed of late. `which` says which one, in the look-ups' thread; nullopt: none. `done` is called
+  // later, once, unless everything ends before.
+  void Prepare(std::function<std::optional<KernelRequest>(const Devices& devices)> which, std::function<void()> done);
   void SetLimits(const MissLimits& limits) { compilations_.SetLimits(limits); }
   void SetOnWork(std::function<void()> on_work) { compilations_.SetOnWork(std::move(on_work)); }
   void SetSearcher(Searcher* searcher) { compilations_.SetSearcher(searcher); }
