@@ -12,7 +12,7 @@ import lib
 FILE = os.path.join(lib.ROOT, "bench/marks.json")
 DOCUMENT = os.path.join(lib.ROOT, "docs/performance.md")
 BEGIN, END = "<!-- table: bench/check --write -->", "<!-- end of table -->"
-MACHINES = 2  # columns of the table, and how many machines are kept for each mark
+MACHINES = 3  # columns of the table, and how many machines are kept for each mark
 SIGNS = {"most": "≤", "least": "≥"}
 
 
@@ -33,7 +33,7 @@ def save(path, document):
 def merge(document, facts, marks, complete, date):
     """Puts a run's marks in the place of what the same machine had. A part that ran to its end replaces all of its marks, so
     that none lingers under an old name. Of each part the newest MACHINES are kept."""
-    name = f"{facts['processor']}, {facts['cores']} cores"
+    name = f"{facts['processor']}, {facts['cores']} cores, {facts['isa']}"  # virtual machines do not say which model it is
     document["machines"][name] = {key: facts[key] for key in ("isa", "fma_gflops", "read_gb_s")}
     new = [{**mark, "machine": name, "date": date, "commit": facts["commit"]} for mark in marks]
     measured = {(mark["part"], mark["mark"]) for mark in marks}
@@ -65,10 +65,10 @@ def table(document, parts):
     lines = []
     for i, machine in enumerate(machines):
         facts = document["machines"][machine]
-        lines.append(f"- {'AB'[i]}: {machine}, {facts['isa']}, {facts['fma_gflops']:.0f} GFLOP/s (fp32 FMA) a core, "
+        lines.append(f"- {'ABC'[i]}: {machine}, {facts['fma_gflops']:.0f} GFLOP/s (fp32 FMA) a core, "
                      f"{facts['read_gb_s']:.1f} GB/s")
     columns = ["value on {0}", "met", "commit"]
-    header = ["part", "mark", "limit"] + [column.format("AB"[i]) for i in range(len(machines)) for column in columns]
+    header = ["part", "mark", "limit"] + [column.format("ABC"[i]) for i in range(len(machines)) for column in columns]
     lines += ["", "| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     for part in parts:
         for name in dict.fromkeys(mark["mark"] for mark in document["marks"] if mark["part"] == part):

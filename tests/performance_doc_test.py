@@ -43,9 +43,10 @@ def wrong_marks(document, parts):
 
 
 def check_merge():
-    """A complete part replaces what the machine had; an incomplete one adds; of three machines the oldest goes."""
-    def run(document, processor, date, names, complete):
-        facts = {"processor": processor, "cores": 2, "isa": "avx2", "fma_gflops": 1.0, "read_gb_s": 1.0, "commit": "abcdef1"}
+    """A complete part replaces what the machine had; an incomplete one adds; of four machines the oldest goes, and
+    one of the same name with other instructions is another."""
+    def run(document, processor, date, names, complete, isa="avx2"):
+        facts = {"processor": processor, "cores": 2, "isa": isa, "fma_gflops": 1.0, "read_gb_s": 1.0, "commit": "abcdef1"}
         new = [{"part": "hits", "mark": name, "seen": 1.0, "unit": "x", "limit": 2, "direction": "most", "met": True}
                for name in names]
         marks.merge(document, facts, new, ["hits"] if complete else [], date)
@@ -60,9 +61,10 @@ def check_merge():
     run(document, "a", "2026-01-03", ["both"], True)
     assert held(document) == [("a", "both", "2026-01-03")], held(document)
     run(document, "b", "2026-01-04", ["both"], True)
+    run(document, "b", "2026-01-04", ["both"], True, "avx512")
     run(document, "c", "2026-01-04", ["both"], True)
-    assert held(document) == [("b", "both", "2026-01-04"), ("c", "both", "2026-01-04")], held(document)
-    assert [machine[0] for machine in document["machines"]] == ["b", "c"]
+    assert held(document) == [(name, "both", "2026-01-04") for name in "bbc"], held(document)
+    assert [machine[0] for machine in document["machines"]] == ["b", "b", "c"]
 
 
 def main():
