@@ -6,14 +6,18 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "base/arithmetic.h"
 #include "base/check.h"
+#include "base/parallel.h"
 #include "network/run/host_call.h"
 
 namespace hone {
 namespace {
+
+constexpr unsigned kMostPackers = 4;  // memory sets the pace
 
 Error NoMemory(int64_t bytes) { return {ErrorKind::kLimit, fmt::format("no memory for {} bytes", bytes), ""}; }
 
@@ -109,7 +113,16 @@ class HostExecutor : public Executor {
     int64_t within;  // bytes behind the value that owns the memory
   };
 
+  // A constant that a kernel is to have.
+  struct Binding {
+    KernelHandle* handle;
+    int operand;
+    const void* data;
+    const KernelCall* call;
+  };
+
   Result<void> PrepareCalls(Client& client, const ExecutorOptions& options);
+  static Result<void> BindAll(const std::vector<Binding>& bindings);
   Result<const void*> ConstantData(ValueId value);
   const void* InPlace(ValueId value);
   Result<void*> Address(ValueId value);
@@ -198,8 +211,26 @@ bool HostExecutor::Use(ValueId root, void* data) {
   return fits;
 }
 
+// Constants are packed, which takes most of what a session takes to open: several kernels' at once.
+Result<void> HostExecutor::BindAll(const std::vector<Binding>& bindings) {
+  std::vector<size_t> begins;  // of each kernel's
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (i == 0 || bindings[i].handle != bindings[i - 1].handle) begins.push_back(i);
+  std::vector<Result<void>> bound(bindings.size());
+  const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostPackers));
+  ForEachIndex(begins.size(), threads, [&](size_t kernel) {
+    const size_t end = kernel + 1 < begins.size() ? begins[kernel + 1] : bindings.size();
+    for (size_t i = begins[kernel]; i < end; ++i)
+      bound[i] = bindings[i].handle->Bind(bindings[i].operand, bindings[i].data);
+  });
+  for (size_t i = 0; i < bindings.size(); ++i)
+    if (!bound[i]) return InCall(bound[i].error(), *bindings[i].call);
+  return {};
+}
+
 Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& options) {
   std::map<std::string, std::shared_ptr<KernelHandle>> shared;  // what binds nothing, and by what is bound
+  std::vector<Binding> bindings;
   for (const KernelCall& plan : plan_.calls) {
     Call call;
     if (plan.is_host()) {
@@ -233,14 +264,12 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
       call.buffers.push_back(operands[i].is_const ? nullptr : address);
       if (!operands[i].is_const) continue;
       binds = true;
-      if (is_bound) continue;
-      if (Result<void> bound = call.handle->Bind(static_cast<int>(i), address); !bound)
-        return InCall(bound.error(), plan);
+      if (!is_bound) bindings.push_back({call.handle.get(), static_cast<int>(i), address, &plan});
     }
     shared.emplace(binds ? with_constants : plan.kernel, call.handle);
     calls_.push_back(std::move(call));
   }
-  return {};
+  return BindAll(bindings);
 }
 
 }  // namespace
