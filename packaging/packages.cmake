@@ -42,10 +42,13 @@ set(CPACK_DEBIAN_LIBHONE_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBHONE_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_COMPONENT_LIBHONE_DESCRIPTION "libraries for programs that take kernels from honed or run networks by them")
 set(CPACK_DEBIAN_LIBHONE_PACKAGE_RECOMMENDS honed)
+# What libhone_opencl and libhone_vulkan call, if it is there.
+set(CPACK_DEBIAN_LIBHONE_PACKAGE_SUGGESTS "ocl-icd-libopencl1 | libopencl1, libvulkan1")
 
 set(CPACK_DEBIAN_LIBHONE-DEV_PACKAGE_NAME libhone-dev)
 set(CPACK_DEBIAN_LIBHONE-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBHONE-DEV_PACKAGE_DEPENDS "libhone (= ${version})")
+set(CPACK_DEBIAN_LIBHONE-DEV_PACKAGE_SUGGESTS "opencl-headers, libvulkan-dev")  # for hone_opencl.h and hone_vulkan.h
 set(CPACK_COMPONENT_LIBHONE-DEV_DESCRIPTION "headers and build files of libhone")
 
 set(CPACK_DEBIAN_PYTHON3-HONE_PACKAGE_NAME python3-hone)

@@ -40,6 +40,8 @@ LAYERS = {
     "client": {"base", "ir"},
     "client/protocol": {"base", "ir"},
     "client/api": {"base", "ir", "client"},
+    # On an application's own contexts.
+    "client/device": {"base", "ir", "client", "backends/drivers"},
     "network/graph": {"base", "ir"},
     "network/onnx": {"base", "ir", "network/graph"},
     "network/run": {"base", "ir", "client", "network/graph", "network/onnx", "backends/drivers"},
@@ -77,8 +79,8 @@ FOREIGN = {
     r"onnx|google/protobuf": r"network/onnx/onnx_import\.cc|tests/network/model_files\.(cc|h)",
     r"tl/": r"base/result\.h",
     r"sodium": r"cache/bundle/(ed25519|sha256)\.cc",
-    r"CL/": r"backends/drivers/opencl_context\.cc|bench/gpu_lab\.cc",
-    r"vulkan/": r"backends/drivers/vulkan_[a-z]*\.(cc|h)",
+    r"CL/": r"backends/drivers/opencl_[a-z]*\.(cc|h)|client/hone_opencl\.h|bench/gpu_lab\.cc",
+    r"vulkan/": r"backends/drivers/vulkan_[a-z]*\.(cc|h)|client/hone_vulkan\.h|tests/integration/vulkan_user\.c",
     r"glslang/": r"backends/gpu/compile_glsl\.cc",
     r"zstd\.h|lz4": r"cache/bundle/pack\.cc",
 }

@@ -17,6 +17,8 @@ using Status = int;                  // CUresult
 using Device = int;                  // CUdevice
 using Attribute = int;               // CUdevice_attribute
 using JitOption = int;               // CUjit_option
+using PointerAttribute = int;        // CUpointer_attribute
+using CaptureStatus = int;           // CUstreamCaptureStatus
 using Address = unsigned long long;  // CUdeviceptr
 using Context = CUctx_st*;
 using Module = CUmod_st*;
@@ -25,11 +27,13 @@ using Stream = CUstream_st*;
 using Event = CUevent_st*;
 
 inline constexpr Status kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kStubLibrary = 34, kNoDevice = 100,
-                        kInvalidImage = 200, kNoBinaryForGpu = 209, kNotFound = 500;
+                        kInvalidImage = 200, kNoBinaryForGpu = 209, kNotFound = 500, kNotReady = 600;
 inline constexpr Attribute kMaxThreadsPerBlock = 1, kMaxSharedPerBlock = 8, kMultiprocessors = 16, kComputeMode = 20,
                            kL2Bytes = 38, kMajor = 75, kMinor = 76, kMaxSharedPerBlockOptIn = 97;
 inline constexpr int kComputeModeProhibited = 2;
-inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
+inline constexpr PointerAttribute kPointerContext = 1;
+inline constexpr CaptureStatus kCapturesNothing = 0;
 inline constexpr JitOption kJitErrorLog = 5, kJitErrorLogBytes = 6;
 
 // X(name, parameters…): each returns a Status.
@@ -43,7 +47,10 @@ inline constexpr JitOption kJitErrorLog = 5, kJitErrorLogBytes = 6;
   X(cuDeviceGetAttribute, int*, ::hone::cuda::Attribute, ::hone::cuda::Device)                                    \
   X(cuDevicePrimaryCtxRetain, ::hone::cuda::Context*, ::hone::cuda::Device)                                       \
   X(cuDevicePrimaryCtxRelease_v2, ::hone::cuda::Device)                                                           \
-  X(cuCtxSetCurrent, ::hone::cuda::Context)                                                                       \
+  X(cuCtxPushCurrent_v2, ::hone::cuda::Context)                                                                   \
+  X(cuCtxPopCurrent_v2, ::hone::cuda::Context*)                                                                   \
+  X(cuCtxGetCurrent, ::hone::cuda::Context*)                                                                      \
+  X(cuCtxGetDevice, ::hone::cuda::Device*)                                                                        \
   X(cuModuleLoadDataEx, ::hone::cuda::Module*, const void*, unsigned, ::hone::cuda::JitOption*, void**)           \
   X(cuModuleUnload, ::hone::cuda::Module)                                                                         \
   X(cuModuleGetFunction, ::hone::cuda::Function*, ::hone::cuda::Module, const char*)                              \
@@ -57,6 +64,12 @@ inline constexpr JitOption kJitErrorLog = 5, kJitErrorLogBytes = 6;
     ::hone::cuda::Stream, void**, void**)                                                                         \
   X(cuStreamCreate, ::hone::cuda::Stream*, unsigned)                                                              \
   X(cuStreamDestroy_v2, ::hone::cuda::Stream)                                                                     \
+  X(cuStreamGetCtx, ::hone::cuda::Stream, ::hone::cuda::Context*)                                                 \
+  X(cuStreamIsCapturing, ::hone::cuda::Stream, ::hone::cuda::CaptureStatus*)                                      \
+  X(cuStreamWaitEvent, ::hone::cuda::Stream, ::hone::cuda::Event, unsigned)                                       \
+  X(cuPointerGetAttribute, void*, ::hone::cuda::PointerAttribute, ::hone::cuda::Address)                          \
+  X(cuEventQuery, ::hone::cuda::Event)                                                                            \
+  X(cuEventSynchronize, ::hone::cuda::Event)                                                                      \
   X(cuStreamSynchronize, ::hone::cuda::Stream)                                                                    \
   X(cuEventCreate, ::hone::cuda::Event*, unsigned)                                                                \
   X(cuEventDestroy_v2, ::hone::cuda::Event)                                                                       \

@@ -23,10 +23,6 @@ namespace hone {
 inline constexpr size_t kDeviceGuardBytes = 4096;
 inline constexpr auto kDeviceGuardByte = std::byte{0xc3};
 
-// A fact's value: what a driver says, in one word.
-std::string FactWord(std::string text);
-Error DeviceIsGone(const DeviceTarget& target);
-
 // Of a device's; must not outlive its context.
 class DeviceMemory {
  public:

@@ -2,8 +2,6 @@
 // includers ask for them first (vulkan_context.cc).
 #pragma once
 
-#include <vulkan/vulkan.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,61 +9,12 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "backends/drivers/vulkan_context.h"
+#include "backends/drivers/vulkan_driver.h"
 #include "base/result.h"
-#include "ir/target.h"
 
 namespace hone {
-
-// The functions that we call, found in the loader.
-// clang-format off
-#define HONE_VULKAN_FUNCTIONS(F)                                                                            \
-  F(vkCreateInstance) F(vkEnumeratePhysicalDevices) F(vkEnumerateDeviceExtensionProperties)                 \
-  F(vkGetPhysicalDeviceProperties) F(vkGetPhysicalDeviceProperties2) F(vkGetPhysicalDeviceFeatures2)        \
-  F(vkGetPhysicalDeviceQueueFamilyProperties) F(vkGetPhysicalDeviceMemoryProperties)                        \
-  F(vkCreateDevice) F(vkDestroyDevice) F(vkGetDeviceQueue) F(vkQueueSubmit) F(vkQueueWaitIdle)              \
-  F(vkCreateCommandPool) F(vkDestroyCommandPool) F(vkAllocateCommandBuffers) F(vkBeginCommandBuffer)        \
-  F(vkEndCommandBuffer) F(vkCmdPipelineBarrier) F(vkCmdCopyBuffer) F(vkCmdBindPipeline)                     \
-  F(vkCmdPushConstants) F(vkCmdDispatch) F(vkCmdResetQueryPool) F(vkCmdWriteTimestamp)                      \
-  F(vkCreateQueryPool) F(vkDestroyQueryPool) F(vkGetQueryPoolResults) F(vkCreateBuffer) F(vkDestroyBuffer)  \
-  F(vkGetBufferMemoryRequirements) F(vkGetBufferDeviceAddress) F(vkAllocateMemory) F(vkFreeMemory)          \
-  F(vkBindBufferMemory) F(vkMapMemory) F(vkCreateShaderModule) F(vkDestroyShaderModule)                     \
-  F(vkCreatePipelineLayout) F(vkDestroyPipelineLayout) F(vkCreateComputePipelines) F(vkDestroyPipeline)
-// clang-format on
-
-struct VulkanFunctions {
-#define HONE_DECLARE(function) decltype(&::function) function = nullptr;
-  HONE_VULKAN_FUNCTIONS(HONE_DECLARE)
-#undef HONE_DECLARE
-};
-
-// kLimit: out of memory; kRunFailed otherwise, and the device may be good for nothing any more.
-Result<void> CheckVulkan(const std::string& what, VkResult code);
-
-// Destroyed with its owner, which must not outlive the device.
-template <typename T>
-class VulkanOwned {
- public:
-  using Destroy = void (*)(VkDevice, T, const VkAllocationCallbacks*);
-  VulkanOwned() = default;
-  VulkanOwned(VkDevice device, T object, Destroy destroy) : device_(device), object_(object), destroy_(destroy) {}
-  VulkanOwned(VulkanOwned&& other) noexcept
-      : device_(other.device_), object_(std::exchange(other.object_, T{})), destroy_(other.destroy_) {}
-  VulkanOwned& operator=(VulkanOwned&& other) noexcept {
-    std::swap(device_, other.device_), std::swap(object_, other.object_), std::swap(destroy_, other.destroy_);
-    return *this;
-  }
-  ~VulkanOwned() {
-    if (object_ != T{}) destroy_(device_, object_, nullptr);
-  }
-  T get() const { return object_; }
-
- private:
-  VkDevice device_ = nullptr;
-  T object_{};
-  Destroy destroy_ = nullptr;
-};
 
 struct VulkanMemory {
   VulkanOwned<VkDeviceMemory> memory;
@@ -75,22 +24,10 @@ struct VulkanMemory {
   size_t bytes = 0;
 };
 
-// A device that our shaders run on.
-struct VulkanFound {
-  VkPhysicalDevice device = nullptr;
-  uint32_t queue_family = 0;
-  uint32_t timestamp_bits = 0;
-  float timestamp_ns = 1;
-  VkDeviceSize most_bytes = 0;  // of one allocation
-  DeviceTarget target;
-};
-
-// kNotFound: no loader, or no driver.
-Result<std::vector<VulkanFound>> FindVulkan();
-
 class VulkanDevice {
  public:
   static Result<std::unique_ptr<VulkanDevice>> Open(VulkanFound found);
+  static Result<std::unique_ptr<VulkanDevice>> Borrow(VulkanFound found, const BorrowedVulkan& from);
   ~VulkanDevice();
   VulkanDevice(const VulkanDevice&) = delete;
   VulkanDevice& operator=(const VulkanDevice&) = delete;
@@ -118,19 +55,23 @@ class VulkanDevice {
                     size_t bytes);
 
  private:
-  VulkanDevice(const VulkanFunctions& vk, VulkanFound found, VkDevice device)
-      : vk_(vk), found_(std::move(found)), device_(device) {}
+  VulkanDevice(const VulkanFunctions& vk, VulkanFound found, VkDevice device, bool is_owned)
+      : vk_(vk), found_(std::move(found)), device_(device), is_owned_(is_owned) {}
   Result<void> MakeParts();
+  Result<void> Stage();
   Result<uint32_t> MemoryType(uint32_t allowed, bool seen) const;
 
   const VulkanFunctions& vk_;
   const VulkanFound found_;
   const VkDevice device_;
+  const bool is_owned_;
   VkQueue queue_ = nullptr;
+  BorrowedVulkan lock_;
   VulkanOwned<VkCommandPool> commands_;
   VkCommandBuffer recording_ = nullptr;
   bool is_recording_ = false;
   VulkanOwned<VkQueryPool> queries_;
+  VulkanOwned<VkFence> ended_;
   VulkanMemory staging_;
 };
 

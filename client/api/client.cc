@@ -166,15 +166,27 @@ Result<Served> Client::FetchKnowing(const GetRequest& request, Deadline deadline
   return served;
 }
 
-Result<Served> Client::Fetch(std::string_view kernel, const GetOptions& options, uint32_t* retry_after_ms) {
+GetRequest Client::RequestFor(std::string_view kernel, const GetOptions& options) {
   GetRequest request;
   request.kernel = kernel;
   request.target = options.target;
   request.threads = static_cast<uint32_t>(std::max(0, options.threads));
   request.budget_us = static_cast<uint64_t>(std::max<int64_t>(0, options.budget.count()));
   request.no_compile = options.no_compile;
+  return request;
+}
+
+Result<Served> Client::Fetch(std::string_view kernel, const GetOptions& options, uint32_t* retry_after_ms) {
   Local local;
-  return FetchKnowing(request, steady_clock::now() + options.deadline, &local, retry_after_ms);
+  Served served = HONE_TRY(
+      FetchKnowing(RequestFor(kernel, options), steady_clock::now() + options.deadline, &local, retry_after_ms));
+  served.operands = std::move(local.operands);
+  return served;
+}
+
+void Client::KeepUpToDate(Updatable& handle, std::string_view kernel, const GetOptions& options,
+                          std::string canonical) {
+  Updates::Watch(updates_, handle, RequestFor(kernel, options), std::move(canonical));
 }
 
 Workers Client::WorkersFor(int asked) const {
@@ -190,12 +202,7 @@ Workers Client::WorkersFor(int asked) const {
 Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const GetOptions& options,
                                                   uint32_t* retry_after_ms) {
   Stopwatch stopwatch;
-  GetRequest request;
-  request.kernel = kernel;
-  request.target = options.target;
-  request.threads = static_cast<uint32_t>(std::max(0, options.threads));
-  request.budget_us = static_cast<uint64_t>(std::max<int64_t>(0, options.budget.count()));
-  request.no_compile = options.no_compile;
+  GetRequest request = RequestFor(kernel, options);
   Local local;
   Deadline deadline = steady_clock::now() + options.deadline;
   Served served = HONE_TRY(FetchKnowing(request, deadline, &local, retry_after_ms));

@@ -50,6 +50,7 @@ struct Served {
   std::string canonical;  // "" if this side could not tell
   SealedMemfd artifact;
   std::string source;
+  std::vector<std::string> operands{};  // their names in the text that was asked for; none if this side could not tell
 };
 
 // Thread-safe: requests of several threads travel on connections of their own. Survives fork: the child connects anew.
@@ -64,6 +65,10 @@ class Client {
                                             uint32_t* retry_after_ms = nullptr);
   // The same without loading it: for tools that only look.
   Result<Served> Fetch(std::string_view kernel, const GetOptions& options, uint32_t* retry_after_ms = nullptr);
+
+  // From now on a handle is kept up to date: one that was made of what Fetch returned for this kernel with these
+  // options.
+  void KeepUpToDate(Updatable& handle, std::string_view kernel, const GetOptions& options, std::string canonical);
 
   // A connection of one's own, for the other messages. Starts the daemon if the options say so.
   Result<Channel> Connect(Deadline deadline);
@@ -84,6 +89,7 @@ class Client {
     std::vector<std::string> operands;  // their names in the text; equal code is shared by texts with other names
   };
   static Local Understand(const GetRequest& request);
+  static GetRequest RequestFor(std::string_view kernel, const GetOptions& options);
 
   explicit Client(ClientOptions options);
   Result<Channel> TakeChannel(Deadline deadline);

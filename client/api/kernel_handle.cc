@@ -5,36 +5,8 @@
 
 #include "base/check.h"
 #include "client/api/updates.h"
-#include "ir/language/canonical.h"
 
 namespace hone {
-namespace {
-
-// Whether calls that are right for `held` are right for `fresh`: the same operands in the same order, the same sizes,
-// nothing asked of buffers that was not asked before. Packed layouts and workspaces are a version's own.
-Result<void> CheckSameCalls(const Manifest& held, const Manifest& fresh) {
-  auto differs = [](std::string what) {
-    return Error{ErrorKind::kUnsupported, "the new version is called in another way: " + std::move(what), "manifest"};
-  };
-  if (!SameButThreads(fresh.kernel, held.kernel)) return differs("another kernel");
-  if (fresh.dynamic_sizes != held.dynamic_sizes) return differs("other dynamic sizes");
-  if (fresh.operands.size() != held.operands.size()) return differs("another number of operands");
-  for (size_t i = 0; i < held.operands.size(); ++i) {
-    const ManifestOperand &was = held.operands[i], &is = fresh.operands[i];
-    auto same_dim = [](const ManifestDim& a, const ManifestDim& b) {
-      return a.lo == b.lo && a.hi == b.hi && a.size_index == b.size_index;
-    };
-    bool same = is.name == was.name && is.dtype == was.dtype && is.is_output == was.is_output &&
-                is.is_const == was.is_const && is.shape.size() == was.shape.size();
-    for (size_t d = 0; same && d < is.shape.size(); ++d) same = same_dim(is.shape[d], was.shape[d]);
-    if (!same) return differs("operand " + std::to_string(i) + " (" + was.name + ")");
-    if (is.alignment > was.alignment) return differs("operand " + was.name + " is to be aligned more");
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
                                                            Workers workers, Change change,
                                                            std::shared_ptr<PackedConstants> packed) {
@@ -83,6 +55,20 @@ ServedFacts KernelHandle::facts() const {
   if (gate_ == nullptr) return current_.load(std::memory_order_relaxed)->facts();
   ReaderGate::Entry inside(*gate_);
   return current_.load(std::memory_order_seq_cst)->facts();
+}
+
+Result<std::unique_ptr<Updatable::Code>> KernelHandle::OpenCode(SealedMemfd file, const GetReply& reply,
+                                                                std::string_view canonical) {
+  return std::unique_ptr<Code>(HONE_TRY(LoadedArtifact::Load(std::move(file), reply.size, reply.digest, canonical)));
+}
+
+Result<std::unique_ptr<Updatable::Version>> KernelHandle::PrepareCode(std::unique_ptr<Code> code, ServedFacts facts) {
+  std::unique_ptr<LoadedArtifact> loaded(static_cast<LoadedArtifact*>(code.release()));
+  return std::unique_ptr<Version>(HONE_TRY(Prepare(std::move(loaded), std::move(facts))));
+}
+
+void KernelHandle::PublishVersion(std::unique_ptr<Version> version) {
+  Publish(std::unique_ptr<KernelVersion>(static_cast<KernelVersion*>(version.release())));
 }
 
 Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {

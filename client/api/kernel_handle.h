@@ -9,13 +9,12 @@
 
 #include "client/api/kernel_version.h"
 #include "client/api/reader_gate.h"
+#include "client/api/updatable.h"
 
 namespace hone {
 
-class Updates;
-
 // Calls may come from any number of threads at once; Bind and the destructor from one, while none is calling.
-class KernelHandle {
+class KernelHandle : public Updatable {
  public:
   static constexpr int kMaxOperands = KernelVersion::kMaxOperands;
 
@@ -26,7 +25,7 @@ class KernelHandle {
   static Result<std::unique_ptr<KernelHandle>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
                                                       Workers workers, Change change = Change::kFrozen,
                                                       std::shared_ptr<PackedConstants> packed = {});
-  ~KernelHandle();
+  ~KernelHandle() override;
 
   // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout.
   // kInvalid, kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
@@ -46,7 +45,7 @@ class KernelHandle {
   int64_t BytesOf(int operand) const { return bytes_[operand]; }  // all of it, or the most there may be
 
   // Of the version that is called now. From any thread.
-  ServedFacts facts() const;
+  ServedFacts facts() const override;
   // Versions that replaced another.
   uint64_t swaps() const { return swaps_.load(std::memory_order_relaxed); }
   // REQUIRES: no version is replaced meanwhile.
@@ -60,15 +59,18 @@ class KernelHandle {
   // Has calls go there from now on. REQUIRES: HasRoom().
   void Publish(std::unique_ptr<KernelVersion> version);
   // Releases replaced versions that no call is inside; true if none is left.
-  bool Reclaim();
-  // Few versions wait for their last call, so another may be published.
-  bool HasRoom() const { return leaving_.size() + retired_.size() < kMostRetired; }
-  bool HasRetired() const { return !leaving_.empty() || !retired_.empty(); }
-  uint64_t calls() const { return gate_->entries(); }
+  bool Reclaim() override;
+  bool HasRoom() const override { return leaving_.size() + retired_.size() < kMostRetired; }
+  bool HasRetired() const override { return !leaving_.empty() || !retired_.empty(); }
+  uint64_t calls() const override { return gate_->entries(); }
+
+  static Result<std::unique_ptr<Code>> OpenCode(SealedMemfd file, const GetReply& reply, std::string_view canonical);
+  Open opener() const override { return OpenCode; }
+  Result<std::unique_ptr<Version>> PrepareCode(std::unique_ptr<Code> code, ServedFacts facts) override;
+  void PublishVersion(std::unique_ptr<Version> version) override;
+  Result<SealedMemfd> CopyArtifact() const override { return artifact().Duplicate(); }
 
  private:
-  friend class Updates;  // `updates_` and `watch_`
-
   KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change,
                std::shared_ptr<PackedConstants> packed);
   Result<void> BindNow(int operand, const void* data);
@@ -86,9 +88,6 @@ class KernelHandle {
   // Replaced versions: those whose last calls are awaited now, and those that came later.
   static constexpr size_t kMostRetired = 2;
   std::vector<std::unique_ptr<KernelVersion>> leaving_, retired_;
-
-  std::shared_ptr<Updates> updates_;  // nullptr: nobody looks for better versions
-  uint64_t watch_ = 0;                // its number there
 };
 
 }  // namespace hone

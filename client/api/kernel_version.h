@@ -14,6 +14,7 @@
 #include "client/api/loader.h"
 #include "client/api/packed_constants.h"
 #include "client/api/thread_pool.h"
+#include "client/api/updatable.h"
 #include "client/protocol/protocol.h"
 
 namespace hone {
@@ -26,13 +27,6 @@ struct Workers {
   int count = 1;
 };
 
-struct ServedFacts {
-  GetReply reply;
-  std::string source;  // "daemon", "disk"
-  double served_us = 0;
-  std::vector<std::string> operands{};  // their names in the text that was asked for; none: as in the manifest
-};
-
 // 64-byte aligned bytes, or nothing.
 struct FreeAligned {
   void operator()(void* memory) const { free(memory); }
@@ -41,7 +35,7 @@ using AlignedBytes = std::unique_ptr<void, FreeAligned>;
 AlignedBytes AllocateAligned(int64_t bytes);  // empty if there is no memory
 
 // Calls may come from any number of threads at once; the rest from one, Bind while none is calling.
-class KernelVersion {
+class KernelVersion : public Updatable::Version {
  public:
   static constexpr int kMaxOperands = 64;
 
@@ -49,7 +43,7 @@ class KernelVersion {
   // `packed`: where copies of constants are shared; nullptr: with no other kernel.
   static Result<std::unique_ptr<KernelVersion>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
                                                        Workers workers, std::shared_ptr<PackedConstants> packed = {});
-  ~KernelVersion();
+  ~KernelVersion() override;
 
   // Who packs: the threads that calls run on, or the calling thread alone.
   enum class Packing : uint8_t { kShared, kAlone };

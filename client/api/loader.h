@@ -9,13 +9,14 @@
 #include "base/generated_code.h"
 #include "base/result.h"
 #include "base/sealed_memfd.h"
+#include "client/api/updatable.h"
 #include "ir/manifest.h"
 
 namespace hone {
 
 // Generated code, mapped. The descriptor stays open until the code is unmapped: while it is, no other artifact can get
 // its number, and so its path. Thread-safe once loaded.
-class LoadedArtifact {
+class LoadedArtifact : public Updatable::Code {
  public:
   // Checks, maps and looks up. `canonical`: the kernel that the code must be for, with any number of threads; "" if the
   // caller does not know. Code for a range of sizes that the kernel is in will do: it is called with the kernel's
@@ -23,7 +24,7 @@ class LoadedArtifact {
   // another kernel's code.
   static Result<std::unique_ptr<LoadedArtifact>> Load(SealedMemfd artifact, uint64_t size, std::string_view digest,
                                                       std::string_view canonical);
-  ~LoadedArtifact();
+  ~LoadedArtifact() override;
   LoadedArtifact(const LoadedArtifact&) = delete;
   LoadedArtifact& operator=(const LoadedArtifact&) = delete;
 

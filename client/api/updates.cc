@@ -102,7 +102,7 @@ void Updates::Wake() {
   [[maybe_unused]] ssize_t size = write(crew_->wake.get(), &one, sizeof one);
 }
 
-void Updates::Watch(const std::shared_ptr<Updates>& updates, KernelHandle& handle, GetRequest request,
+void Updates::Watch(const std::shared_ptr<Updates>& updates, Updatable& handle, GetRequest request,
                     std::string canonical) {
   const GetReply reply = handle.facts().reply;
   request.budget_us = 0;
@@ -124,7 +124,7 @@ void Updates::Watch(const std::shared_ptr<Updates>& updates, KernelHandle& handl
   if (entry.due < updates->crew_->sleeps_until) updates->Wake();
 }
 
-void Updates::Remove(KernelHandle& handle) {
+void Updates::Remove(Updatable& handle) {
   MutexLock lock(mutex_);
   Entry* entry = Take(handle.watch_, true);
   if (entry == nullptr) return;
@@ -135,7 +135,7 @@ void Updates::Remove(KernelHandle& handle) {
   entries_.erase(handle.watch_);
 }
 
-Updates::Pause::Pause(Updates& updates, KernelHandle& handle) : updates_(updates), id_(handle.watch_) {
+Updates::Pause::Pause(Updates& updates, Updatable& handle) : updates_(updates), id_(handle.watch_) {
   MutexLock lock(mutex_);
   updates_.Take(id_, true);
 }
@@ -145,7 +145,7 @@ Updates::Pause::~Pause() {
   updates_.GiveBack(id_);
 }
 
-void Updates::LookAgain(KernelHandle& handle) {
+void Updates::LookAgain(Updatable& handle) {
   MutexLock lock(mutex_);
   if (Entry* entry = Find(handle.watch_)) {
     entry->stale = true;

@@ -21,7 +21,7 @@
 
 #include "base/mutex.h"
 #include "client/api/disk_cache.h"
-#include "client/api/kernel_handle.h"
+#include "client/api/updatable.h"
 #include "client/protocol/protocol.h"
 
 namespace hone {
@@ -47,16 +47,16 @@ class Updates {
 
   // From now on the handle, which must be live, is kept up to date. `request`: what it was asked for with; `canonical`:
   // the text of its kernel, "" if that is not known. Where no thread can be started, the handle stays as it is.
-  static void Watch(const std::shared_ptr<Updates>& updates, KernelHandle& handle, GetRequest request,
+  static void Watch(const std::shared_ptr<Updates>& updates, Updatable& handle, GetRequest request,
                     std::string canonical);
 
   // For the handle's destructor: nothing touches it from the return on.
-  void Remove(KernelHandle& handle);
+  void Remove(Updatable& handle);
 
   // Keeps new versions away from the handle for as long as it lives.
   class Pause {
    public:
-    Pause(Updates& updates, KernelHandle& handle);
+    Pause(Updates& updates, Updatable& handle);
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
@@ -67,7 +67,7 @@ class Updates {
   };
 
   // Asks the daemon once more what it has for this kernel.
-  void LookAgain(KernelHandle& handle);
+  void LookAgain(Updatable& handle);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -77,7 +77,7 @@ class Updates {
 
   // A kernel that is held.
   struct Entry {
-    KernelHandle* handle = nullptr;
+    Updatable* handle = nullptr;
     GetRequest request;
     std::string canonical;
     std::string fingerprint, target;  // what the daemon knows it by

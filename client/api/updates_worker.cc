@@ -71,7 +71,7 @@ void Updates::Worker::Reclaim() {
   }
   waits_ = false;
   for (uint64_t id : ids) {
-    if (KernelHandle* handle = Take(id)) {
+    if (Updatable* handle = Take(id)) {
       MutexLock linker(linker_);
       waits_ |= !handle->Reclaim();
       MutexLock lock(mutex_);
@@ -85,7 +85,7 @@ void Updates::Worker::Reclaim() {
   reclaim_due_ = Clock::now() + reclaim_pause_;
 }
 
-KernelHandle* Updates::Worker::Take(uint64_t id) {
+Updatable* Updates::Worker::Take(uint64_t id) {
   MutexLock lock(mutex_);
   Entry* entry = owner_.Take(id, false);
   if (entry == nullptr) return nullptr;
@@ -237,6 +237,7 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
   Result<GetReply> reply = DecodeBody<GetReply>(frame.body);
   std::string canonical;
   GetRequest request;
+  Updatable::Open open = nullptr;
   {
     MutexLock lock(mutex_);
     Entry* entry = owner_.Find(id);
@@ -255,19 +256,19 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
     }
     canonical = entry->canonical;
     request = entry->request;
+    open = entry->handle->opener();
   }
   ServedFacts facts{*std::move(reply), "daemon", 0};
   GetReply told = facts.reply;
   Result<SealedMemfd> file = SealedMemfd::Adopt(std::move(frame.descriptor));
-  std::unique_ptr<LoadedArtifact> code;
+  std::unique_ptr<Updatable::Code> code;
   if (file) {
     MutexLock linker(linker_);
-    Result<std::unique_ptr<LoadedArtifact>> loaded =
-        LoadedArtifact::Load(*std::move(file), told.size, told.digest, canonical);
-    if (loaded) code = *std::move(loaded);
+    Result<std::unique_ptr<Updatable::Code>> opened = open(*std::move(file), told, canonical);
+    if (opened) code = *std::move(opened);
   }
   if (code == nullptr) return Refuse(id, told.digest);
-  KernelHandle* handle = Take(id);
+  Updatable* handle = Take(id);
   if (handle == nullptr || !handle->HasRoom()) {
     {
       MutexLock linker(linker_);
@@ -292,17 +293,17 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
   }
 }
 
-std::optional<SealedMemfd> Updates::Worker::Adopt(uint64_t id, KernelHandle& handle,
-                                                  std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
+std::optional<SealedMemfd> Updates::Worker::Adopt(uint64_t id, Updatable& handle, std::unique_ptr<Updatable::Code> code,
+                                                  ServedFacts facts) {
   const std::string digest = facts.reply.digest, origin = facts.reply.origin;
-  Result<std::unique_ptr<KernelVersion>> version = handle.Prepare(std::move(code), std::move(facts));
+  Result<std::unique_ptr<Updatable::Version>> version = handle.PrepareCode(std::move(code), std::move(facts));
   if (!version) {
     Refuse(id, digest);
     return std::nullopt;
   }
   {
     MutexLock linker(linker_);
-    handle.Publish(*std::move(version));
+    handle.PublishVersion(*std::move(version));
     MutexLock lock(mutex_);
     Entry* entry = owner_.Find(id);
     entry->digest = digest;
@@ -314,7 +315,7 @@ std::optional<SealedMemfd> Updates::Worker::Adopt(uint64_t id, KernelHandle& han
       reclaim_due_ = Clock::now() + reclaim_pause_;
     }
   }
-  Result<SealedMemfd> kept = handle.artifact().Duplicate();
+  Result<SealedMemfd> kept = handle.CopyArtifact();
   return kept ? std::optional<SealedMemfd>(*std::move(kept)) : std::nullopt;
 }
 

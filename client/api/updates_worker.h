@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "base/unique_fd.h"
-#include "client/api/loader.h"
 #include "client/api/updates.h"
 #include "client/protocol/channel.h"
 
@@ -47,7 +46,7 @@ class Updates::Worker {
   using milliseconds = std::chrono::milliseconds;
 
   bool Stopped();
-  KernelHandle* Take(uint64_t id);  // nullptr: gone, or somebody is at it
+  Updatable* Take(uint64_t id);  // nullptr: gone, or somebody is at it
   void GiveBack() HONE_REQUIRES(mutex_) { owner_.GiveBack(std::exchange(taken_, 0)); }
   // A kernel that calls never leave keeps its versions, and gets no more.
   static bool IsWanted(const Entry& entry) { return entry.stale && !entry.asked && entry.handle->HasRoom(); }
@@ -67,7 +66,7 @@ class Updates::Worker {
   void HearError(uint64_t id, bool is_get, const ErrorReply& error);
   void HearCode(uint64_t id, ReceivedFrame frame);
   // The artifact, if calls go there now. REQUIRES: the handle was taken.
-  std::optional<SealedMemfd> Adopt(uint64_t id, KernelHandle& handle, std::unique_ptr<LoadedArtifact> code,
+  std::optional<SealedMemfd> Adopt(uint64_t id, Updatable& handle, std::unique_ptr<Updatable::Code> code,
                                    ServedFacts facts);
   void Refuse(uint64_t id, const std::string& digest);
 

@@ -267,6 +267,20 @@ int main() {
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("kernel:1:9", done.stdout)
 
+    @unittest.skipIf(SANITIZED, "[SKIP] a sanitized library wants a sanitized program")
+    def test_pkg_config_finds_the_libraries_of_devices(self):
+        packages = {**os.environ, "PKG_CONFIG_PATH": os.path.join(os.path.dirname(Tree.library), "pkgconfig")}
+        for kind in ("opencl", "vulkan", "cuda"):
+            with self.subTest(kind):
+                if not os.path.exists(Tree.library.replace("libhone", "libhone_" + kind)):
+                    print(f"[SKIP] libhone_{kind} was not built")
+                    continue
+                flags = subprocess.run(["pkg-config", "--cflags", "--libs", "hone_" + kind], check=True, capture_output=True,
+                                       text=True, env=packages).stdout.split()
+                subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-DCL_TARGET_OPENCL_VERSION=120", "-x", "c", "-", "-o",
+                                "/dev/null", *flags], check=True, text=True,
+                               input=f"#include <hone/hone_{kind}.h>\nint main(void) {{ hone_{kind}_close(NULL); return 0; }}\n")
+
     @unittest.skipIf(SANITIZED, "Debian's protobuf is not built with the sanitizers")
     def test_c_programs_run_networks(self):
         program = Tree.build("hone_network", "network_user.c")

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/drivers/cuda_driver.h"
 #include "backends/gpu/find_nvrtc.h"
 #include "backends/gpu/gpu_backend.h"
 #include "base/bytes.h"
@@ -143,6 +145,103 @@ TEST_F(CudaContextTest, SaysWhatTheDriverRefuses) {
   EXPECT_THAT(error.Text(), HasSubstr("no such code"));
   artifact.language = "opencl";
   EXPECT_EQ(context_->Load(artifact, Operands::kOwned).error().kind, ErrorKind::kUnsupported);
+}
+
+// A context, memory and a stream of an application's.
+class BorrowedCuda : public CudaContextTest {
+ protected:
+  void SetUp() override {
+    CudaContextTest::SetUp();
+    if (IsSkipped()) return;
+    cu_.cuDevicePrimaryCtxRetain = Function<decltype(cu_.cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain");
+    cu_.cuDevicePrimaryCtxRelease_v2 =
+        Function<decltype(cu_.cuDevicePrimaryCtxRelease_v2)>("cuDevicePrimaryCtxRelease_v2");
+    cu_.cuCtxPushCurrent_v2 = Function<decltype(cu_.cuCtxPushCurrent_v2)>("cuCtxPushCurrent_v2");
+    cu_.cuCtxPopCurrent_v2 = Function<decltype(cu_.cuCtxPopCurrent_v2)>("cuCtxPopCurrent_v2");
+    cu_.cuCtxGetCurrent = Function<decltype(cu_.cuCtxGetCurrent)>("cuCtxGetCurrent");
+    cu_.cuMemAlloc_v2 = Function<decltype(cu_.cuMemAlloc_v2)>("cuMemAlloc_v2");
+    cu_.cuMemFree_v2 = Function<decltype(cu_.cuMemFree_v2)>("cuMemFree_v2");
+    cu_.cuStreamCreate = Function<decltype(cu_.cuStreamCreate)>("cuStreamCreate");
+    cu_.cuStreamDestroy_v2 = Function<decltype(cu_.cuStreamDestroy_v2)>("cuStreamDestroy_v2");
+    hold_ = Function<void (*)(bool)>("FakeCudaHold");
+    for (int device : {0, 1}) {
+      Own& own = own_[device];
+      cu_.cuDevicePrimaryCtxRetain(&own.context, device);
+      cu_.cuCtxPushCurrent_v2(own.context);
+      for (cuda::Address* address : {&own.x, &own.y}) ASSERT_EQ(cu_.cuMemAlloc_v2(address, 16384), cuda::kSuccess);
+      ASSERT_EQ(cu_.cuStreamCreate(&own.stream, cuda::kStreamNonBlocking), cuda::kSuccess);
+      cuda::Context popped = nullptr;
+      cu_.cuCtxPopCurrent_v2(&popped);
+    }
+    std::memcpy(reinterpret_cast<void*>(own_[0].x), x_.data(), 16384);
+    borrowed_ = BorrowCudaContext(own_[0].context).value();
+  }
+  void TearDown() override {
+    borrowed_.reset();
+    for (int device : {0, 1}) {
+      if (own_[device].context == nullptr) continue;
+      cu_.cuCtxPushCurrent_v2(own_[device].context);
+      for (cuda::Address address : {own_[device].x, own_[device].y}) cu_.cuMemFree_v2(address);
+      cu_.cuStreamDestroy_v2(own_[device].stream);
+      cuda::Context popped = nullptr;
+      cu_.cuCtxPopCurrent_v2(&popped);
+      cu_.cuDevicePrimaryCtxRelease_v2(device);
+    }
+    CudaContextTest::TearDown();
+  }
+
+  template <typename T>
+  static T Function(const char* name) {
+    return reinterpret_cast<T>(::dlsym(::dlopen("libcuda.so.1", RTLD_NOW), name));
+  }
+  std::string Refusal(const BorrowedBuffer& buffer) const {
+    const Result<MemoryRange> found = borrowed_->Find(buffer, 16384, false, 4);
+    return found ? "" : found.error().Text();
+  }
+
+  struct Own {
+    cuda::Context context = nullptr;
+    cuda::Address x = 0, y = 0;
+    cuda::Stream stream = nullptr;
+  };
+  cuda::Driver cu_;
+  std::array<Own, 2> own_;
+  void (*hold_)(bool) = nullptr;
+  std::unique_ptr<BorrowedContext> borrowed_;
+};
+
+TEST_F(BorrowedCuda, EnqueuesOnAStreamAndSaysWhenThatHasEnded) {
+  EXPECT_EQ(PrintTarget(borrowed_->target()), Text());
+  std::unique_ptr<BorrowedKernel> kernel = borrowed_->LoadBorrowed(ArtifactOf("twice", Text())).value();
+  std::unique_ptr<BorrowedKernel> other = kernel->Another().value();
+  for (BorrowedKernel* each : {kernel.get(), other.get()}) {
+    ASSERT_TRUE(each->PlaceBorrowed(0, {own_[0].x, 16384}));
+    ASSERT_TRUE(each->PlaceBorrowed(1, {own_[0].y, 16384}));
+    ASSERT_TRUE(borrowed_->Check({.queue = own_[0].stream}));
+    hold_(true);
+    std::unique_ptr<EnqueuedWork> work = each->EnqueueOn({.queue = own_[0].stream}, nullptr).value();
+    std::unique_ptr<EnqueuedWork> later = each->EnqueueOn({.queue = nullptr}, work.get()).value();
+    EXPECT_FALSE(work->HasEnded());
+    hold_(false);
+    EXPECT_TRUE(work->HasEnded());
+    later->Wait();
+  }
+  const auto* y = reinterpret_cast<const float*>(own_[0].y);
+  for (size_t i = 0; i < x_.size(); ++i) ASSERT_EQ(y[i], 2 * x_[i]);
+  // The thread's context is as it was: none.
+  cuda::Context current = own_[1].context;
+  cu_.cuCtxGetCurrent(&current);
+  EXPECT_EQ(current, nullptr);
+}
+
+TEST_F(BorrowedCuda, RefusesWhatIsAnotherContexts) {
+  EXPECT_EQ(Refusal({own_[0].x, 16384}), "");
+  EXPECT_THAT(Refusal({own_[1].x, 16384}), HasSubstr("another context's"));
+  EXPECT_THAT(Refusal({own_[0].x, 16380}), HasSubstr("the buffer has 16380 bytes, the operand 16384"));
+  EXPECT_THAT(Refusal({own_[0].x + 4, 16384}), HasSubstr("no multiple of 16 bytes"));
+  EXPECT_THAT(Refusal({16, 16384}), HasSubstr("no memory that CUDA knows"));
+  EXPECT_THAT(borrowed_->Check({.queue = own_[1].stream}).error().Text(), HasSubstr("another context's"));
+  EXPECT_THAT(BorrowCudaContext(nullptr).error().Text(), HasSubstr("none is current in this thread"));
 }
 
 // In a process of its own, started by honed's pools, as for any kind of device.

@@ -34,7 +34,10 @@ HONE_CUDA_FUNCTIONS(HONE_COMPARE)
 static_assert(kSuccess == CUDA_SUCCESS && kInvalidValue == CUDA_ERROR_INVALID_VALUE &&
               kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kStubLibrary == CUDA_ERROR_STUB_LIBRARY &&
               kNoDevice == CUDA_ERROR_NO_DEVICE && kInvalidImage == CUDA_ERROR_INVALID_IMAGE &&
-              kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU && kNotFound == CUDA_ERROR_NOT_FOUND);
+              kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU && kNotFound == CUDA_ERROR_NOT_FOUND &&
+              kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kPointerContext == CU_POINTER_ATTRIBUTE_CONTEXT &&
+              kCapturesNothing == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(kMaxThreadsPerBlock == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK &&
               kMaxSharedPerBlock == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK &&
               kMaxSharedPerBlockOptIn == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN &&

@@ -1,7 +1,8 @@
 // A libcuda.so.1 without a device: CUDA's driver API as far as backends/drivers/cuda_context.cc calls it, with the
 // host's memory as a device's. It is stricter than the real one where that is what tests want: calls need a current
 // context, copies lie inside one allocation, arguments of launches are aligned. "Code" is a file that CheckCubin takes;
-// which function a launch means, its name says (kFunctions). Single-threaded.
+// which function a launch means, its name says (kFunctions). Each device has one context; launches end before they
+// return, and FakeCudaHold says otherwise of events. Single-threaded.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "backends/drivers/cuda_driver.h"
 
@@ -25,20 +27,28 @@ constexpr size_t kDeviceBytes = size_t{1} << 30;
 
 struct State {
   std::map<Address, size_t> memory;  // begin, bytes
+  std::map<Address, Context> owner;  // of memory
   size_t allocated = 0;
   int contexts = 0, modules = 0, streams = 0, events = 0;
   Status sticky = kSuccess;  // what every later call answers
   float clock_ms = 0;        // of the device: a launch takes half of one
+  bool holds = false;        // events do not come
 };
 State state;
-thread_local Context current = nullptr;
-const Context kContext = reinterpret_cast<Context>(&state);
+thread_local std::vector<Context> current;  // the last one is
+char contexts[2];
+Context ContextOf(Device device) { return reinterpret_cast<Context>(&contexts[device]); }
+bool IsContext(Context context) { return context == ContextOf(0) || context == ContextOf(1); }
+
+struct FakeStream {
+  Context context;
+};
 
 // What every call that needs a context begins with.
-#define FAKE_ENTER()                                                        \
-  do {                                                                      \
-    if (state.sticky != kSuccess) return state.sticky;                      \
-    if (current != kContext || state.contexts == 0) return kInvalidContext; \
+#define FAKE_ENTER()                                                                                  \
+  do {                                                                                                \
+    if (state.sticky != kSuccess) return state.sticky;                                                \
+    if (current.empty() || !IsContext(current.back()) || state.contexts == 0) return kInvalidContext; \
   } while (false)
 
 bool Holds(Address address, size_t bytes) {
@@ -100,6 +110,9 @@ __attribute__((visibility("default"))) int FakeCudaHeld() {
   return state.contexts + state.modules + state.streams + state.events + static_cast<int>(state.memory.size());
 }
 
+// Whether work that was enqueued goes on for now.
+__attribute__((visibility("default"))) void FakeCudaHold(bool holds) { state.holds = holds; }
+
 #define FAKE __attribute__((visibility("default"))) Status
 
 FAKE cuInit(unsigned) { return kSuccess; }
@@ -129,9 +142,21 @@ FAKE cuDeviceGetAttribute(int* value, Attribute attribute, Device device) {
   if (found == values.end()) return kInvalidValue;
   return *value = found->second, kSuccess;
 }
-FAKE cuDevicePrimaryCtxRetain(Context* context, Device) { return ++state.contexts, *context = kContext, kSuccess; }
+FAKE cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  return ++state.contexts, *context = ContextOf(device), kSuccess;
+}
 FAKE cuDevicePrimaryCtxRelease_v2(Device) { return --state.contexts, kSuccess; }
-FAKE cuCtxSetCurrent(Context context) { return current = context, state.sticky; }
+FAKE cuCtxPushCurrent_v2(Context context) { return current.push_back(context), state.sticky; }
+FAKE cuCtxPopCurrent_v2(Context* context) {
+  if (current.empty()) return kInvalidContext;
+  *context = current.back();
+  return current.pop_back(), kSuccess;
+}
+FAKE cuCtxGetCurrent(Context* context) { return *context = current.empty() ? nullptr : current.back(), kSuccess; }
+FAKE cuCtxGetDevice(Device* device) {
+  FAKE_ENTER();
+  return *device = current.back() == ContextOf(0) ? 0 : 1, kSuccess;
+}
 
 FAKE cuModuleLoadDataEx(Module* module, const void* image, unsigned options, JitOption* option, void** value) {
   FAKE_ENTER();
@@ -158,6 +183,7 @@ FAKE cuMemAlloc_v2(Address* address, size_t bytes) {
   void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   *address = reinterpret_cast<Address>(memory);
   state.memory[*address] = bytes;
+  state.owner[*address] = current.back();
   state.allocated += bytes;
   return kSuccess;
 }
@@ -167,8 +193,14 @@ FAKE cuMemFree_v2(Address address) {
   if (found == state.memory.end()) return kInvalidValue;
   state.allocated -= found->second;
   state.memory.erase(found);
+  state.owner.erase(address);
   std::free(reinterpret_cast<void*>(address));
   return kSuccess;
+}
+FAKE cuPointerGetAttribute(void* value, PointerAttribute attribute, Address address) {
+  const auto after = state.owner.upper_bound(address);
+  if (attribute != kPointerContext || !Holds(address, 0) || after == state.owner.begin()) return kInvalidValue;
+  return *static_cast<Context*>(value) = std::prev(after)->second, kSuccess;
 }
 FAKE cuMemsetD8Async(Address address, unsigned char value, size_t bytes, Stream) {
   FAKE_ENTER();
@@ -210,9 +242,29 @@ FAKE cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigne
 FAKE cuStreamCreate(Stream* stream, unsigned flags) {
   FAKE_ENTER();
   if (flags != kStreamNonBlocking) return kInvalidValue;
-  return ++state.streams, *stream = reinterpret_cast<Stream>(&state), kSuccess;
+  return ++state.streams, *stream = reinterpret_cast<Stream>(new FakeStream{current.back()}), kSuccess;
 }
-FAKE cuStreamDestroy_v2(Stream) { return --state.streams, kSuccess; }
+FAKE cuStreamDestroy_v2(Stream stream) {
+  delete reinterpret_cast<FakeStream*>(stream);
+  return --state.streams, kSuccess;
+}
+FAKE cuStreamGetCtx(Stream stream, Context* context) {
+  FAKE_ENTER();
+  return *context = stream == nullptr ? current.back() : reinterpret_cast<FakeStream*>(stream)->context, kSuccess;
+}
+FAKE cuStreamIsCapturing(Stream, CaptureStatus* status) { return *status = kCapturesNothing, kSuccess; }
+FAKE cuStreamWaitEvent(Stream, Event, unsigned flags) {
+  FAKE_ENTER();
+  return flags == 0 ? kSuccess : kInvalidValue;
+}
+FAKE cuEventQuery(Event) {
+  FAKE_ENTER();
+  return state.holds ? kNotReady : kSuccess;
+}
+FAKE cuEventSynchronize(Event) {
+  FAKE_ENTER();
+  return kSuccess;
+}
 FAKE cuStreamSynchronize(Stream) {
   FAKE_ENTER();
   return kSuccess;
