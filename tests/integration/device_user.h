@@ -24,13 +24,13 @@ static float x[M * K], w[N * K], bias[N], wanted[M * N];
 static hone_error error = HONE_ERROR_INIT;
 
 /* What each of the programs has of its own. */
-static void Open(void);                         /* a context, buffers for the data, the kernel, bound */
-static int Enqueue(int queue, int output);      /* a call; the error's kind */
-static void Wait(void);                         /* for all that was enqueued */
-static void Read(int output, float* y);         /* what a call computed */
-static int CallOnHost(void* const* buffers);    /* the error's kind */
+static void Open(void);                      /* a context, buffers for the data, the kernel, bound */
+static int Enqueue(int queue, int output);   /* a call; the error's kind */
+static void Wait(void);                      /* for all that was enqueued */
+static void Read(int output, float* y);      /* what a call computed */
+static int CallOnHost(void* const* buffers); /* the error's kind */
 static void GetInfo(hone_kernel_info* info);
-static void UseWrongly(void);                   /* Say of each */
+static void UseWrongly(void); /* Say of each */
 static void Close(void);
 
 static void Die(const char* what) {

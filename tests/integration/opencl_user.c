@@ -53,8 +53,8 @@ static int Enqueue(int queue, int output) {
   cl_mem buffers[] = {inputs[0], NULL, NULL, outputs[output]};
   cl_event before = last[output];
   last[output] = NULL;
-  const int status = hone_opencl_enqueue(kernel, queues[queue], buffers, before != NULL, before != NULL ? &before : NULL,
-                                         &last[output], &error);
+  const int status = hone_opencl_enqueue(kernel, queues[queue], buffers, before != NULL,
+                                         before != NULL ? &before : NULL, &last[output], &error);
   if (before != NULL) clReleaseEvent(before);
   return status;
 }

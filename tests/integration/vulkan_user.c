@@ -30,7 +30,8 @@ static void Unlock(void* mutex) { pthread_mutex_unlock(mutex); }
 
 static Buffer BufferOf(VkDeviceSize bytes, const void* data) {
   Buffer made;
-  VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes,
+  VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                             .size = bytes,
                              .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
   Check(vkCreateBuffer(device, &info, NULL, &made.buffer), "no buffer");
   VkMemoryRequirements needs;
@@ -39,13 +40,15 @@ static Buffer BufferOf(VkDeviceSize bytes, const void* data) {
   vkGetPhysicalDeviceMemoryProperties(physical, &kinds);
   const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   uint32_t kind = 0;
-  while (kind < kinds.memoryTypeCount && (!(needs.memoryTypeBits >> kind & 1) ||
-                                          (kinds.memoryTypes[kind].propertyFlags & wanted) != wanted))
+  while (kind < kinds.memoryTypeCount &&
+         (!(needs.memoryTypeBits >> kind & 1) || (kinds.memoryTypes[kind].propertyFlags & wanted) != wanted))
     ++kind;
   VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
                                      .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
-  VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = &flags,
-                                   .allocationSize = needs.size, .memoryTypeIndex = kind};
+  VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                   .pNext = &flags,
+                                   .allocationSize = needs.size,
+                                   .memoryTypeIndex = kind};
   Check(vkAllocateMemory(device, &allocate, NULL, &made.memory), "no memory");
   Check(vkBindBufferMemory(device, made.buffer, made.memory, 0), "no place");
   Check(vkMapMemory(device, made.memory, 0, VK_WHOLE_SIZE, 0, &made.mapped), "no mapping");
@@ -72,20 +75,28 @@ static void OpenDevice(void) {
   vkGetPhysicalDeviceQueueFamilyProperties(physical, &count, families);
   while (family < count && !(families[family].queueFlags & VK_QUEUE_COMPUTE_BIT)) ++family;
   VkPhysicalDeviceVulkan12Features features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                                               .bufferDeviceAddress = VK_TRUE, .scalarBlockLayout = VK_TRUE,
+                                               .bufferDeviceAddress = VK_TRUE,
+                                               .scalarBlockLayout = VK_TRUE,
                                                .timelineSemaphore = VK_TRUE};
   const float priority = 1;
-  VkDeviceQueueCreateInfo queues = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueFamilyIndex = family,
-                                    .queueCount = 1, .pQueuePriorities = &priority};
-  VkDeviceCreateInfo wanted = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = &features,
-                               .queueCreateInfoCount = 1, .pQueueCreateInfos = &queues};
+  VkDeviceQueueCreateInfo queues = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                    .queueFamilyIndex = family,
+                                    .queueCount = 1,
+                                    .pQueuePriorities = &priority};
+  VkDeviceCreateInfo wanted = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                               .pNext = &features,
+                               .queueCreateInfoCount = 1,
+                               .pQueueCreateInfos = &queues};
   Check(vkCreateDevice(physical, &wanted, NULL, &device), "no device");
   vkGetDeviceQueue(device, family, 0, &queue);
   VkCommandPoolCreateInfo pools = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-                                   .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT, .queueFamilyIndex = family};
+                                   .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                   .queueFamilyIndex = family};
   Check(vkCreateCommandPool(device, &pools, NULL, &pool), "no command pool");
-  VkCommandBufferAllocateInfo buffers = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = pool,
-                                         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = kOutputs};
+  VkCommandBufferAllocateInfo buffers = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                         .commandPool = pool,
+                                         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                         .commandBufferCount = kOutputs};
   Check(vkAllocateCommandBuffers(device, &buffers, commands), "no command buffers");
   VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                     .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
@@ -139,9 +150,13 @@ static int Enqueue(int ignored, int output) {
   Check(vkEndCommandBuffer(commands[output]), "nothing was recorded");
   const uint64_t value = ++last_value;
   VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-                                          .signalSemaphoreValueCount = 1, .pSignalSemaphoreValues = &value};
-  VkSubmitInfo submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .pNext = &values, .commandBufferCount = 1,
-                         .pCommandBuffers = &commands[output], .signalSemaphoreCount = 1,
+                                          .signalSemaphoreValueCount = 1,
+                                          .pSignalSemaphoreValues = &value};
+  VkSubmitInfo submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                         .pNext = &values,
+                         .commandBufferCount = 1,
+                         .pCommandBuffers = &commands[output],
+                         .signalSemaphoreCount = 1,
                          .pSignalSemaphores = &timeline};
   memset(outputs[output].mapped, 0xff, sizeof wanted);
   pthread_mutex_lock(&queue_mutex);
@@ -152,8 +167,10 @@ static int Enqueue(int ignored, int output) {
 }
 
 static void Wait(void) {
-  VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, .semaphoreCount = 1,
-                              .pSemaphores = &timeline, .pValues = &last_value};
+  VkSemaphoreWaitInfo wait = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                              .semaphoreCount = 1,
+                              .pSemaphores = &timeline,
+                              .pValues = &last_value};
   Check(vkWaitSemaphores(device, &wait, UINT64_MAX), "the device is lost");
 }
 
