@@ -41,8 +41,9 @@ Result<ValueId> Multiply(OperatorCall& call, const Routes& routes, const Layer& 
   Builder& build = call.build;
   const Shape w = call.shape(layer.weights);
   const int64_t columns = build.shape(x)[1];
-  if (w.size() != 3 || w[0] != routes.experts)
+  if (w.size() != 3 || w[0] != routes.experts || w[1] < 1)
     return build.Invalid(fmt::format("weights {} of {} experts", ShapeText(w), routes.experts));
+  HONE_TRY(CheckShape({w[0], w[1], columns}));
   Node dense;
   dense.kind = NodeKind::kDense;
   dense.flag = true;
