@@ -134,8 +134,11 @@ Result<Outputs> Choose(OperatorCall& call, int64_t k) {
   return FindOperator(top.op)->translate(inner);
 }
 
-Result<Outputs> Mixture(OperatorCall& call, const Layer& first, const Layer& second, const Layer& third) {
+// `is_normal`: what the experts count adds up to one.
+Result<Outputs> Mixture(OperatorCall& call, const Layer& first, const Layer& second, const Layer& third,
+                        bool is_normal) {
   Builder& build = call.build;
+  if (!call.Has(second.weights)) return build.Invalid(fmt::format("operand {} is missing", second.weights));
   const Shape x = call.shape(0);
   const int64_t k = call.Whole("k", 1);
   if (call.Whole("use_sparse_mixer", 0) != 0) return build.Unsupported("a sparse mixer");
@@ -147,8 +150,7 @@ Result<Outputs> Mixture(OperatorCall& call, const Layer& first, const Layer& sec
   const Outputs chosen = HONE_TRY(Choose(call, k));
   routes.which = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(chosen[1], DType::kI32)), {tokens * k}));
   ValueId share = chosen[0];
-  if (call.Whole("normalize_routing_weights", 0) != 0)
-    share = HONE_TRY(build.Binary("div", share, HONE_TRY(build.Reduce("sum", share, {1}))));
+  if (is_normal) share = HONE_TRY(build.Binary("div", share, HONE_TRY(build.Reduce("sum", share, {1}))));
   ValueId rows = HONE_TRY(build.Reshape(call.In(0), {tokens, 1, width}));
   rows = HONE_TRY(build.Reshape(HONE_TRY(build.Expand(rows, {tokens, k, width})), {tokens * k, width}));
   ValueId beside;
@@ -163,7 +165,9 @@ Result<Outputs> Mixture(OperatorCall& call, const Layer& first, const Layer& sec
   return Outputs{HONE_TRY(build.Reshape(y, x))};
 }
 
-Result<Outputs> MoE(OperatorCall& call) { return Mixture(call, {2, 3}, {4, 5}, {6, 7}); }
+Result<Outputs> MoE(OperatorCall& call) {
+  return Mixture(call, {2, 3}, {4, 5}, {6, 7}, call.Whole("normalize_routing_weights", 0) != 0);
+}
 
 Result<Outputs> QMoE(OperatorCall& call) {
   constexpr size_t kRouterWeights = 14;
@@ -180,11 +184,12 @@ Result<Outputs> QMoE(OperatorCall& call) {
       return call.build.Unsupported(fmt::format("weights of {} bits", layers[i].bits));
     if (!call.Has(layers[i].scales)) return call.build.Invalid(fmt::format("operand {} is missing", layers[i].scales));
   }
-  return Mixture(call, layers[0], layers[1], layers[2]);
+  // onnxruntime takes the softmax of the chosen experts alone, whatever normalize_routing_weights says.
+  return Mixture(call, layers[0], layers[1], layers[2], true);
 }
 
 }  // namespace
 
-std::vector<Operator> ExpertOperators() { return {{"com.microsoft.MoE", 5, MoE}, {"com.microsoft.QMoE", 6, QMoE}}; }
+std::vector<Operator> ExpertOperators() { return {{"com.microsoft.MoE", 3, MoE}, {"com.microsoft.QMoE", 3, QMoE}}; }
 
 }  // namespace hone
