@@ -53,14 +53,15 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
   return names;
 }
 
-// Whether a body chooses by a short axis, as by the halves of a byte: unrolled, no copy has a choice.
+// Whether a body chooses by a short axis alone, as by the halves of a byte: unrolled, no copy has a choice.
 bool ChoosesBy(const SchedulePlanner& planner, const Stage& stage, AxisId axis) {
   constexpr int64_t kShort = 4;
   bool chooses = false;
   Walk(stage.body, [&](const Expr& e) {
     if (e.op() != Op::kSelect) return;
     const std::vector<AxisId> axes = AxesOf(e.arg(0));
-    chooses = chooses || std::find(axes.begin(), axes.end(), axis) != axes.end();
+    chooses =
+        chooses || (!axes.empty() && std::all_of(axes.begin(), axes.end(), [&](AxisId by) { return by == axis; }));
   });
   return chooses && planner.Extent(stage, axis) <= kShort;
 }

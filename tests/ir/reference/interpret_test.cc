@@ -152,7 +152,8 @@ TEST(Interpret, NarrowWeightsStandForWhatTheirScalesMakeOfThem) {
         const int b = n * 3 + k / 4;
         const auto byte = [](int8_t bits) { return int{static_cast<uint8_t>(bits)}; };
         const int half = byte(halves.bytes(1)[n * 6 + k / 2]) >> (k % 2 * 4) & 15;
-        bytes_sum += double(bytes.in(0)[m * 12 + k]) * (byte(bytes.bytes(1)[n * 12 + k]) - 128) * double(bytes.in(2)[b]);
+        bytes_sum +=
+            double(bytes.in(0)[m * 12 + k]) * (byte(bytes.bytes(1)[n * 12 + k]) - 128) * double(bytes.in(2)[b]);
         halves_sum += double(halves.in(0)[m * 12 + k]) * (half - byte(halves.bytes(3)[b])) * double(halves.in(2)[b]);
       }
       of_bytes.push_back(bytes_sum);
