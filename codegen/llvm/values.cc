@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "codegen/llvm/function_emitter.h"
@@ -27,6 +28,15 @@ bool IsConstant(const ValueNode& value, double number) {
 llvm::Type* LikeValue(llvm::Value* value, llvm::Type* scalar) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
   return vector ? llvm::FixedVectorType::get(scalar, vector->getNumElements()) : scalar;
+}
+
+// The exponent where a value, or each lane of it, is a power of two that is known.
+std::optional<unsigned> PowerOfTwo(llvm::Value* value) {
+  const auto* constant = llvm::dyn_cast<llvm::Constant>(value);
+  if (constant != nullptr && value->getType()->isVectorTy()) constant = constant->getSplatValue();
+  const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
+  if (number == nullptr || number->getSExtValue() < 1 || !number->getValue().isPowerOf2()) return std::nullopt;
+  return number->getValue().logBase2();
 }
 
 // x where the divisor of the division is 1 + exp(−x), f32; nullptr elsewhere.
@@ -181,6 +191,11 @@ Result<llvm::Value*> FunctionEmitter::EmitOperation(const ValueNode& value, std:
     case Op::kFloorDiv:
     case Op::kMod: {
       if (is_float) return EmitFloor(builder_, target_, builder_.CreateFDiv(a, b));
+      if (const std::optional<unsigned> bits = PowerOfTwo(b)) {  // both round down
+        llvm::Type* type = a->getType();
+        return value.op == Op::kMod ? builder_.CreateAnd(a, llvm::ConstantInt::get(type, (uint64_t{1} << *bits) - 1))
+                                    : builder_.CreateAShr(a, llvm::ConstantInt::get(type, *bits));
+      }
       llvm::Value* quotient = builder_.CreateSDiv(a, b);
       llvm::Value* below = builder_.CreateICmpSLT(a, builder_.CreateMul(quotient, b));
       quotient = builder_.CreateAdd(quotient, builder_.CreateSExt(below, a->getType()));

@@ -62,7 +62,8 @@ Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction);
 
 class ContractionRule {
  public:
-  // `columns`: an intermediate that need not exist where a panel is packed from it; "" if there is none.
+  // `columns`: an intermediate that need not exist where a panel is packed from it; "" if there is none. (What is
+  // widened is one, too.)
   ContractionRule(SchedulePlanner& planner, const ContractionPair& pair, Contraction contraction,
                   const RegisterTile& tile, std::string columns)
       : planner_(planner), pair_(pair), c_(std::move(contraction)), tile_(tile), columns_(std::move(columns)) {}

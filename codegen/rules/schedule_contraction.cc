@@ -423,7 +423,21 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   // by columns it needs no sums across lanes, and what follows runs in whole vectors), or lies in memory by columns.
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
-  if (columns.empty()) {
+  if (contraction->widened >= 0) {
+    // The panel costs about as much as to widen what two rows multiply.
+    constexpr int64_t kFewRows = 2;
+    const std::string wide = planner.kernel().tensors[contraction->operands[contraction->widened].tensor].name;
+    const bool is_read_little = total(contraction->only[1 - contraction->widened]) <= kFewRows;
+    if (planner.ChooseIf(name, {"widen_in_place", "narrow elements are widened where they are multiplied"},
+                         is_read_little) &&
+        planner.Inline(wide)) {
+      contraction = AnalyzeContraction(planner, name);
+      if (!contraction)
+        return planner.Refuse("contraction", name, "narrow elements with their scales are widened for each row");
+      has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
+    }
+  }
+  if (columns.empty() && contraction->widened < 0) {
     if (ScheduleOnTiles(planner, *contraction)) return true;
     contraction = AnalyzeContraction(planner, name);  // what was tried may have left another kernel
     if (!contraction) return planner.Refuse("contraction", name, "its columns are read in another way");

@@ -1,6 +1,6 @@
 // Packing for contractions: constants once, ahead of time; panels of the other operand per task; rows where they would
 // evict each other.
-
+#include "base/arithmetic.h"
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/stage_graph.h"
@@ -55,8 +55,9 @@ void ContractionRule::PackVectorOperand() {
     }
   }
   if (planner_.CacheRead(name, copy, pair_.sum, Scope::kPerWorker)) panel_ = copy;
-  // The panel takes its columns from where they come from.
-  if (!panel_.empty() && name == columns_) planner_.Inline(name);
+  // The panel takes its columns from where they come from. What is widened along another axis comes through registers.
+  const bool is_widened_along = c_.widened == tile_.vector_operand && access.strides[tile_.vector_axis] == 1;
+  if (!panel_.empty() && (name == columns_ || is_widened_along)) planner_.Inline(name);
 }
 
 void ContractionRule::PackRowOperand() {
@@ -87,19 +88,25 @@ void ContractionRule::PackRowOperand() {
     }
     return;
   }
-  // Rows in the operand's own order, far enough apart not to evict each other.
-  int64_t stride = access.strides[row] * c_.element_bytes;
+  // Rows in the operand's own order, far enough apart not to evict each other: each is a run of elements, over one axis
+  // of the sum or several.
+  int64_t stride = access.strides[row] * c_.element_bytes, run = 1;
+  for (AxisId axis : c_.reduce) run += (c_.extents[axis] - 1) * access.strides[axis];
   if (tensor.kind != TensorKind::kInput) return;
-  bool collide =
-      access.strides[c_.reduce.back()] == 1 && c_.reduce.size() == 1 && RowsCollide(planner_.machine(), rows, stride);
+  bool collide = run == c_.reduction && RowsCollide(planner_.machine(), rows, stride);
   if (!planner_.ChooseIf(pair_.sum, {"copy_rows", "rows are copied apart, so that they do not evict each other"},
                          collide || reduction_block_ > 0))
     return;
+  // Room between two rows: in the outermost of the dimensions that a row is a run over.
+  constexpr int64_t kRoom = 16;  // elements
+  AxisId widest = c_.reduce.front();
+  for (AxisId axis : c_.reduce)
+    if (access.strides[axis] > access.strides[widest]) widest = axis;
   std::vector<LayoutDim> layout;
   for (size_t d = 0; d < tensor.shape.size(); ++d)
     for (AxisId axis : c_.extents.ids())
       if (access.dimension[axis] == d)
-        layout.push_back(Whole(Name(axis), collide && d + 1 == tensor.shape.size() ? 16 : 0));
+        layout.push_back(Whole(Name(axis), collide && axis == widest ? CeilDiv(kRoom, access.strides[widest]) : 0));
   if (layout.size() != tensor.shape.size()) layout.clear();
   if (!planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kWorkspace, layout)) return;
   row_is_total_ = true;
@@ -146,11 +153,13 @@ void ContractionRule::SchedulePanel() {
     planner_.MarkScheduled(panel_);
     return;
   }
-  // The operand is contiguous along another axis: blocks of it go through registers and leave transposed.
+  // The operand is contiguous along another axis: blocks of it go through registers and leave transposed. What is
+  // widened is computed there.
   const std::string along = stage.axes.back().name;
-  std::string tensor = planner_.kernel().tensors[access.tensor].name;
-  std::string block = planner_.FreshName(tensor + "_block");
-  if (along == vector || !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters)) {
+  const bool is_widened = c_.widened == tile_.vector_operand;
+  const std::string tensor = planner_.kernel().tensors[access.tensor].name;
+  const std::string block = is_widened ? tensor : planner_.FreshName(tensor + "_block");
+  if (along == vector || (!is_widened && !planner_.CacheRead(tensor, block, panel_, Scope::kRegisters))) {
     planner_.MarkScheduled(panel_);
     return;
   }
@@ -165,14 +174,13 @@ void ContractionRule::SchedulePanel() {
   planner_.Unroll(panel_, {along + ".1"});
   planner_.Vectorize(panel_, {vector + ".1"});
   planner_.ComputeAt(block, panel_, vector + ".0");
-  std::vector<std::string> block_order, block_unrolled;
-  for (const Axis& axis : planner_.StageNamed(block).axes)
-    if (axis.name != along) block_order.push_back(axis.name);
-  block_unrolled = block_order;
-  block_order.push_back(along);
+  if (is_widened) planner_.Store(block, Scope::kRegisters);
+  std::vector<std::string> block_order;
+  for (const Axis& axis : planner_.StageNamed(block).axes) block_order.push_back(axis.name);
+  const std::vector<std::string> block_unrolled(block_order.begin(), block_order.end() - 1);
   planner_.Reorder(block, block_order);
   planner_.Unroll(block, block_unrolled);
-  planner_.Vectorize(block, {along});
+  planner_.Vectorize(block, {block_order.back()});
   planner_.MarkScheduled(block);
   planner_.MarkScheduled(panel_);
 }

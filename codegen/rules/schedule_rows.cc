@@ -53,10 +53,23 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
   return names;
 }
 
+// Whether a body chooses by a short axis alone, as by the halves of a byte: unrolled, no copy has a choice.
+bool ChoosesBy(const SchedulePlanner& planner, const Stage& stage, AxisId axis) {
+  constexpr int64_t kShort = 4;
+  bool chooses = false;
+  Walk(stage.body, [&](const Expr& e) {
+    if (e.op() != Op::kSelect) return;
+    const std::vector<AxisId> axes = AxesOf(e.arg(0));
+    chooses =
+        chooses || (!axes.empty() && std::all_of(axes.begin(), axes.end(), [&](AxisId by) { return by == axis; }));
+  });
+  return chooses && planner.Extent(stage, axis) <= kShort;
+}
+
 // Loops of a stage that is computed for one row (or a few): `fixed` leading axes are unrolled, the last of the others
-// is vectorised, a reduction without further axes goes through lanes.
+// is vectorised, a reduction without further axes goes through lanes. `together`: rows that are unrolled.
 void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fixed, const std::string& out,
-                   const std::string& loop, bool in_registers) {
+                   const std::string& loop, bool in_registers, int64_t together = 1) {
   const Stage stage = planner.StageNamed(name);
   const int64_t lanes = planner.LanesFor(stage);
   std::vector<std::string> rows, unrolled;
@@ -71,6 +84,10 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     int64_t width = std::min(lanes, BitCeil(extent));
     int64_t chains = std::clamp<int64_t>(extent / width, 1, kChains);
     while (chains > 1 && extent % (chains * width) != 0 && extent < 8 * width) --chains;
+    // Their accumulators stay in registers, beside what a step widens there.
+    const int64_t kOfAStep = stage.body.Has(Op::kCast) ? 4 : 0;
+    const int64_t most = std::max<int64_t>(1, (planner.machine().vector_registers - kOfAStep) / together);
+    while (chains > most) chains /= 2;
     std::vector<int64_t> chain_options;
     for (int64_t count : {1, 2, 4, 8})
       if (count * width <= extent) chain_options.push_back(count);
@@ -97,11 +114,15 @@ void ScheduleInRow(SchedulePlanner& planner, const std::string& name, size_t fix
     planner.ComputeAt(part, out, loop);
     planner.Store(part, Scope::kRegisters);
     planner.Split(part, lane, {width});
-    std::vector<std::string> order;
-    for (const Axis& axis : planner.StageNamed(part).reduce_axes) order.push_back(axis.name);
+    std::vector<std::string> order, chosen;
+    const Stage partial = planner.StageNamed(part);
+    for (AxisId axis : partial.reduce_ids())
+      (ChoosesBy(planner, partial, axis) ? chosen : order).push_back(partial.axis(axis).name);
     for (const std::string& row : rows) order.push_back(row), unrolled.push_back(row);
     order.push_back(lane + ".0");
     unrolled.push_back(lane + ".0");
+    order.insert(order.end(), chosen.begin(), chosen.end());
+    unrolled.insert(unrolled.end(), chosen.begin(), chosen.end());
     order.push_back(lane + ".1");
     planner.Reorder(part, order);
     planner.Unroll(part, unrolled);
@@ -465,7 +486,7 @@ bool ScheduleRows(SchedulePlanner& planner, const std::string& name) {
   }
   if (online) ScheduleBlocks(planner, *online, rows, name, loop);
   for (const std::string& g : group)
-    if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false);
+    if (!planner.IsScheduled(g)) ScheduleInRow(planner, g, rows, name, loop, false, scalar_rows ? together : 1);
   planner.MarkScheduled(name);
   PrefetchRows(planner, name, planner.scheduled().subspan(before), is_single_pass);
   planner.Took("rows", name, "reductions along rows; what a row needs in between stays in the cache");

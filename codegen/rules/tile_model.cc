@@ -5,6 +5,7 @@
 
 #include "base/arithmetic.h"
 #include "ir/graph/affine.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
 namespace hone {
@@ -88,6 +89,28 @@ double TrimGain(const Contraction& c, const RegisterTile& tile, TrimWay most) {
   return any ? 1 - kept - edges / static_cast<double>(c.reduction) : 0;
 }
 
+namespace {
+
+// Whether a stage of its own, which nobody else reads, computes a tensor element by element of constants, whole numbers
+// among them that take fewer bytes: weights that are kept as bytes.
+bool IsWidened(const SchedulePlanner& planner, TensorId tensor) {
+  const Kernel& kernel = planner.kernel();
+  const Stage* stage = ProducerOf(kernel, tensor);
+  if (stage == nullptr || stage->reduction != Reduction::kNone || planner.IsScheduled(planner.NameOf(*stage)) ||
+      ReadersOf(kernel, tensor).size() != 1)
+    return false;
+  bool is_constant = true, is_narrower = false;
+  Walk(stage->body, [&](const Expr& e) {
+    if (e.op() != Op::kLoad) return;
+    const Tensor& source = kernel.tensors[e.tensor()];
+    is_constant = is_constant && source.is_const && source.kind == TensorKind::kInput;
+    is_narrower = is_narrower || IsByte(source.dtype);
+  });
+  return is_constant && is_narrower && IsFloat(kernel.tensors[tensor].dtype);
+}
+
+}  // namespace
+
 std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, const std::string& name) {
   const Stage& stage = planner.StageNamed(name);
   if (stage.reduction != Reduction::kSum) return std::nullopt;
@@ -118,6 +141,8 @@ std::optional<Contraction> AnalyzeContraction(const SchedulePlanner& planner, co
     if (!c.contiguous || c.extents[axis] > 1) c.contiguous = axis;
   c.operands[0] = std::move(accesses[0]);
   c.operands[1] = std::move(accesses[1]);
+  for (int v = 0; v < 2; ++v)
+    if (IsWidened(planner, c.operands[v].tensor)) c.widened = v;
   FindPaddedWindows(planner, stage, c);
   c.most_in_copies = planner.machine().vector_registers - planner.machine().copy_registers;
   return c;
@@ -296,6 +321,7 @@ std::vector<RegisterTile> RegisterTiles(const SchedulePlanner& planner, const Co
   const int64_t registers = planner.machine().vector_registers;
   std::vector<RegisterTile> tiles;
   for (int v = 0; v < 2; ++v) {
+    if (c.widened == 1 - v) continue;  // only a panel is made of what it is computed of
     for (AxisId axis : c.only[v]) {
       const std::optional<VectorSide> side = SideAlong(planner, c, v, axis);
       if (!side) continue;

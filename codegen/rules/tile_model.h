@@ -38,6 +38,7 @@ struct Contraction {
   int64_t element_bytes = 4;
   int padded = -1;  // the operand that is padded, where the other one is a constant: terms of padding can be left out
   std::vector<PaddedWindow> windows;
+  int widened = -1;            // the operand whose elements are computed of narrower ones, for this sum alone
   InstructionUse use;          // with an instruction, a group of steps stands for a step, in the extents as well
   int64_t group = 1;           // steps in a group
   std::string correction;      // the stage that holds what a change of sign is to be corrected by; "": none

@@ -134,6 +134,17 @@ std::string Replace(std::string_view text, std::string_view from, std::string_vi
   return out += text;
 }
 
+// Of an attribute that is a word.
+std::vector<std::string_view> WordsOf(const Attribute& attribute) {
+  std::vector<std::string_view> words;
+  for (std::string_view left = attribute.default_text; !left.empty();) {
+    const size_t end = std::min(left.find('|'), left.size());
+    words.push_back(left.substr(0, end));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return words;
+}
+
 class Expander {
  public:
   Expander(Call call, std::string_view file, const ParseLimits& limits)
@@ -207,7 +218,18 @@ Result<AttributeValue> Expander::Read(const Attribute& attribute, const Call::Gi
     value.real = token.kind == TokenKind::kInt ? static_cast<double>(token.int_value) : token.float_value;
     return value;
   }
-  int64_t least = attribute.kind == AttributeKind::kFlag || attribute.kind == AttributeKind::kMargin ? 0 : 1;
+  if (attribute.kind == AttributeKind::kWord) {
+    const std::vector<std::string_view> words = WordsOf(attribute);
+    const Token& token = given.numbers[0];
+    if (given.negative || std::find(words.begin(), words.end(), token.text) == words.end())
+      return At(value.position, fmt::format("saw {}={}{}, wanted {}", attribute.name, given.negative ? "-" : "",
+                                            token.Shown(), fmt::join(words, ", ")));
+    value.text = token.text;
+    return value;
+  }
+  const bool may_be_0 = attribute.kind == AttributeKind::kFlag || attribute.kind == AttributeKind::kMargin ||
+                        attribute.kind == AttributeKind::kOption;
+  const int64_t least = may_be_0 ? 0 : 1;
   for (const Token& token : given.numbers) value.numbers.push_back(HONE_TRY(WholeNumber(given, token, least)));
   switch (attribute.kind) {
     case AttributeKind::kSize:
@@ -310,6 +332,8 @@ Result<void> Expander::Defaults() {
       value.numbers.push_back(attributes_.Lo("S"));
     } else if (attribute.kind == AttributeKind::kReal) {
       value.real = std::stod(std::string(attribute.default_text));
+    } else if (attribute.kind == AttributeKind::kWord) {
+      value.text = WordsOf(attribute).front();
     } else {
       value.numbers.assign(attribute.kind == AttributeKind::kMargin ? 4 : 2, attribute.default_text[0] - '0');
     }
@@ -339,7 +363,9 @@ std::string Expander::WhereClause(const OperationText& text) const {
         sizes.push_back(fmt::format("pt={}, pl={}, pb={}, pr={}", n[0], n[1], n[2], n[3]));
         break;
       case AttributeKind::kFlag:
-      case AttributeKind::kReal: break;
+      case AttributeKind::kReal:
+      case AttributeKind::kOption:
+      case AttributeKind::kWord: break;
     }
   }
   return fmt::format("{}{}", fmt::join(sizes, ", "), text.abbreviations);
@@ -418,10 +444,13 @@ Result<Expansion> Expander::Run() {
   operation_ = &*it;
   attributes_.file = file_;
   HONE_TRY(ReadAttributes());
-  if (operation_->floats_only && !IsFloat(dtype_))
+  auto wants_floats = [&] {
     return At(call_.operation.position,
               fmt::format("{} is a function of floats, saw dtype={}; use f32 or f64", operation_->name, Name(dtype_)));
+  };
+  if (operation_->floats_only && !IsFloat(dtype_)) return wants_floats();
   OperationText text = HONE_TRY(operation_->text(attributes_));
+  if (text.floats_only && !IsFloat(dtype_)) return wants_floats();
   HONE_TRY(AddEpilogues(text));
 
   std::string with =

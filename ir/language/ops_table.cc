@@ -50,16 +50,95 @@ Result<OperationText> BatchMatmul(const Attributes& attributes) {
 }
 
 constexpr Attribute kDense[] = {
-    {"M", AttributeKind::kSize, ""}, {"N", AttributeKind::kSize, ""}, {"K", AttributeKind::kSize, ""}};
+    {"M", AttributeKind::kSize, ""},         {"N", AttributeKind::kSize, ""},
+    {"K", AttributeKind::kSize, ""},         {"weights", AttributeKind::kWord, "same|i8|u8|u4"},
+    {"block", AttributeKind::kOption, "0"},  {"zero", AttributeKind::kFlag, "0"},
+    {"experts", AttributeKind::kOption, "0"}};
 
-Result<OperationText> Dense(const Attributes&) {
+// Whether K is cut evenly: by a block of steps that have a scale of their own, by the two weights of a byte.
+Result<void> CheckNarrowDense(const Attributes& a, bool is_packed) {
+  const int64_t block = a.Lo("block");
+  const std::vector<int64_t>& steps = a["K"].numbers;
+  if ((block > 0 || is_packed) && steps[0] != steps[1])
+    return Bad(a, "K", "K is a range, wanted one value where weights are in blocks or two a byte");
+  if (block > 0 && steps[0] % block != 0)
+    return Bad(a, "block", fmt::format("block={} does not divide K={}", block, steps[0]));
+  if (is_packed && (block > 0 ? block : steps[0]) % 2 != 0)
+    return Bad(a, block > 0 ? "block" : "K", "weights=u4 has two weights a byte, wanted an even number of steps");
+  return {};
+}
+
+// With experts there are as many weights, and each row of x says by which it is multiplied.
+struct Experts {
+  std::string all, one;  // what stands before dimensions, and before indices
+};
+
+Experts AddExperts(const Attributes& a, OperationText& text) {
+  if (a.Lo("experts") == 0) return {};
+  text.abbreviations += fmt::format(", E={}", a.Lo("experts"));
+  text.inputs += ", which: i32[M]";
+  return {"E, ", "clamp(which[m], 0, E - 1), "};
+}
+
+// Weights as whole numbers of 8 or 4 bits, with a scale for each row or for each block of a row's steps. What they
+// stand for is a stage of its own, which is computed where it is read. A byte holds two weights of 4 bits, the first
+// one in its lower half.
+void SetNarrowDense(const Attributes& a, OperationText& text) {
+  const std::string& weights = a["weights"].text;
+  const bool is_packed = weights == "u4", is_blocked = a.Lo("block") > 0, has_zero = a.Lo("zero") != 0;
+  const std::string_view byte = weights == "i8" ? "i8" : "u8", block = is_blocked ? "b, " : "";
+  if (is_blocked) text.abbreviations = fmt::format(", B={}", a.Lo("block"));
+  text.floats_only = true;
+  OperationText which;
+  const Experts experts = AddExperts(a, which);
+  text.abbreviations += which.abbreviations;
+  // The dimensions of a row's steps: whole, as bytes, as weights in the order in which they are summed.
+  const std::string cut = is_blocked ? "K/B, " : "", rest = is_blocked ? "B" : "K";
+  const std::string steps = is_packed ? fmt::format("{}{}/2, 2", cut, rest) : cut + rest;
+  const std::string bytes = is_packed ? fmt::format("{}{}/2", cut, rest) : cut + rest;
+  const std::string summed = is_packed ? fmt::format("{}2, {}/2", cut, rest) : cut + rest;
+  const std::string order = fmt::format("{}{}k", block, is_packed ? "half, " : "");
+  const std::string parameters = experts.all + (is_blocked ? "N, K/B" : "N");
+  const std::string parameter = experts.one + (is_blocked ? "n, b" : "n");
+
+  text.inputs = fmt::format("x: $T[M, K] as [M, {0}], $Cw: {1}[{2}N, K{3}] as [{2}N, {4}], $Cscale: $T[{5}]", steps,
+                            byte, experts.all, is_packed ? "/2" : "", bytes, parameters);
+  if (has_zero) text.inputs += fmt::format(", $Czero: {}[{}]", byte, parameters);
+  text.inputs += which.inputs;
+  std::string weight = fmt::format("w[{}n, {}k]", experts.one, block);
+  if (is_packed) weight = fmt::format("if(half == 0, {0} % 16, {0} / 16)", weight);
+  const std::string_view middle = is_packed ? "8" : weights == "u8" ? "128" : "";
+  if (has_zero)
+    weight += fmt::format(" - zero[{}]", parameter);
+  else if (!middle.empty())
+    weight += fmt::format(" - {}", middle);
+  std::string wide = fmt::format("float({})", weight), factor;
+  (is_blocked ? wide : factor) += fmt::format(" * scale[{}]", parameter);
+  if (experts.all.empty()) {
+    text.body = fmt::format("  wide: $A[N, {}]\n  wide[n, {}] = {}\n", summed, order, wide);
+    wide = fmt::format("wide[n, {}]", order);
+  }
+  text.body += fmt::format("  $Y[m, n] = (sum({}) x[m, {}{}] * ({})){}\n", order, block, is_packed ? "k, half" : "k",
+                           wide, factor);
+}
+
+Result<OperationText> Dense(const Attributes& a) {
   OperationText text;
   text.name = "dense";
-  text.inputs = "x: $T[M, K], $Cw: $T[N, K]";
   text.output = {"M", "N"};
   text.indices = {"m", "n"};
   text.channel = {1};
-  text.body = "  $Y[m, n] = sum(k) x[m, k] * w[n, k]\n";
+  if (a["weights"].text != "same") {
+    HONE_TRY(CheckNarrowDense(a, a["weights"].text == "u4"));
+    text.name = fmt::format("dense_{}", a["weights"].text);
+    SetNarrowDense(a, text);
+    return text;
+  }
+  for (std::string_view name : {"block", "zero"})
+    if (a.Lo(name) != 0) return Bad(a, name, fmt::format("{} is for weights=i8, u8 or u4", name));
+  const Experts experts = AddExperts(a, text);
+  text.inputs = fmt::format("x: $T[M, K], $Cw: $T[{}N, K]{}", experts.all, text.inputs);
+  text.body = fmt::format("  $Y[m, n] = sum(k) x[m, k] * w[{}n, k]\n", experts.one);
   return text;
 }
 

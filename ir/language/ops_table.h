@@ -19,19 +19,23 @@ enum class AttributeKind : uint8_t {
   kPair,    // n or [h, w], at least 1
   kMargin,  // n, [h, w] or [top, left, bottom, right], at least 0
   kReal,
+  kOption,  // at least 0, one value: it decides the text, and is no size of the kernel
+  kWord,    // one of some words, as kOption
 };
 
 struct Attribute {
   std::string_view name;
   AttributeKind kind;
-  std::string_view default_text;  // "": must be given; "=R": as another attribute (windows: as R and S)
+  // "": must be given; "=R": as another attribute (windows: as R and S); of a word all that there are, parted by "|",
+  // the first of which is the default.
+  std::string_view default_text;
 };
 
 // What was given for an attribute, or its default.
 struct AttributeValue {
   std::vector<int64_t> numbers;  // kSize: lo, hi; kPair: h, w; kMargin: top, left, bottom, right
   double real = 0;
-  std::string text;  // as written in `where`
+  std::string text;  // kWord
   Position position;
 };
 
@@ -56,6 +60,7 @@ struct OperationText {
   std::string abbreviations;         // appended to `where`: ", OH=…"
   std::string body;
   std::string output_type = "$A";
+  bool floats_only = false;  // for these attributes
 };
 
 struct Operation {

@@ -236,6 +236,50 @@ Numbers LayerNorm(const Node& node, Arguments in, const TensorType& type) {
 }
 
 }  // namespace
+
+Numbers WidenedWeights(const Node& node, Arguments in) {
+  const bool is_packed = node.function == "u4";
+  const int64_t rows = node.groups * node.extents[0], columns = node.extents[1];
+  const int64_t block = node.axis > 0 ? node.axis : columns;
+  Numbers weights = MakeNumbers(in[0]->dtype, {rows, columns});
+  if (node.function == "same") {
+    weights.real = in[1]->real;
+    return weights;
+  }
+  const double middle = is_packed ? 8 : node.function == "u8" ? 128 : 0;
+  const bool has_zero = in.size() > (node.flag ? 4 : 3);
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const auto parameter = static_cast<size_t>(i / columns * (columns / block) + i % columns / block);
+    int64_t whole = in[1]->whole[static_cast<size_t>(is_packed ? i / 2 : i)];
+    if (is_packed) whole = i % 2 == 0 ? whole & 15 : whole >> 4;
+    const double zero = has_zero ? static_cast<double>(in[3]->whole[parameter]) : middle;
+    weights.real[static_cast<size_t>(i)] = (static_cast<double>(whole) - zero) * in[2]->real[parameter];
+  }
+  return weights;
+}
+
+namespace {
+
+Numbers Dense(const Node& node, Arguments in, const TensorType& type) {
+  const Numbers weights = WidenedWeights(node, in);
+  if (!node.flag) {
+    const Numbers* const operands[] = {in[0], &weights};
+    Node product;
+    product.flag = true;
+    return MatMul(product, operands, type);
+  }
+  Numbers out = MakeNumbers(type.dtype, type.shape);
+  const auto n = static_cast<size_t>(node.extents[0]), k = static_cast<size_t>(node.extents[1]);
+  for (size_t row = 0; row < in.back()->whole.size(); ++row) {
+    const auto expert = static_cast<size_t>(std::clamp<int64_t>(in.back()->whole[row], 0, node.groups - 1));
+    for (size_t column = 0; column < n; ++column)
+      for (size_t i = 0; i < k; ++i)
+        out.real[row * n + column] += in[0]->real[row * k + i] * weights.real[(expert * n + column) * k + i];
+  }
+  return out;
+}
+
+}  // namespace
 }  // namespace evaluating
 
 namespace {
@@ -247,6 +291,7 @@ Result<Numbers> EvaluateExactly(const Node& node, std::span<const Numbers* const
   switch (node.kind) {
     case NodeKind::kConv: return Conv(node, in, type);
     case NodeKind::kMatMul: return MatMul(node, in, type);
+    case NodeKind::kDense: return Dense(node, in, type);
     case NodeKind::kMaxPool:
     case NodeKind::kAveragePool: return Pool(node, x, type);
     case NodeKind::kReduce: return Reduce(node, x, type);

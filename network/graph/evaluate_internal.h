@@ -42,6 +42,9 @@ void CopyElement(const Numbers& x, int64_t from, Numbers& out, size_t to);
 // Element i of the result is the one of `x` at `base` and Σ index·stride.
 Numbers ReadStrided(const Numbers& x, const Shape& shape, std::vector<int64_t> strides, int64_t base);
 
+// The weights that a kDense node multiplies by, as [N, K] (of all experts, one behind the other), from its inputs.
+Numbers WidenedWeights(const Node& node, Arguments in);
+
 // A function of two numbers by its name in Node::function.
 double (*BinaryReal(std::string_view name))(double, double);
 int64_t (*BinaryWhole(std::string_view name, DType dtype))(int64_t, int64_t);

@@ -15,6 +15,7 @@ std::string_view Name(NodeKind kind) {
   switch (kind) {
     case NodeKind::kConv: return "conv";
     case NodeKind::kMatMul: return "matmul";
+    case NodeKind::kDense: return "dense";
     case NodeKind::kMaxPool: return "maxpool";
     case NodeKind::kAveragePool: return "avgpool";
     case NodeKind::kReduce: return "reduce";

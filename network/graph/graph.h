@@ -21,6 +21,11 @@ using NodeId = Id<struct NodeTag>;    // in Graph::nodes
 enum class NodeKind : uint8_t {
   kConv,            // x[N,C,H,W], w[O,C/groups,R,S] [, bias[O]]; padding holds `fill`; bytes of either sign give i32
   kMatMul,          // a[…,M,K], b[…,K,N] (N,K where `flag`), batch dimensions broadcast; bytes give i32
+  kDense,           // x[…,K], w, scale [, zero] [, which]: x · wᵀ with weights kept as whole numbers: `extents` N and
+                    // K, `function` i8, u8 or u4 (two a byte, the first in its lower half); (w − zero) · scale, one of
+                    // each for a row of w, or for each `axis` steps of it; zero is the type's middle if there is none.
+                    // `flag`: of `groups` weights, each row of x by the one that `which` says; then they may be floats,
+                    // too, without scales: `function` is same
   kMaxPool,         // padding never wins
   kAveragePool,     // `flag`: padding counts as zeros
   kReduce,          // function over `axes`, which stay as 1: sum mean max min prod

@@ -115,6 +115,30 @@ Result<TensorType> InferMatMul(const Node& node, Types inputs) {
   return TensorType{SumType(node, inputs), std::move(batch)};
 }
 
+Result<TensorType> InferDense(const Node& node, Types inputs) {
+  const Shape& x = inputs[0].shape;
+  const bool is_narrow = node.function != "same";
+  const int64_t rows = node.groups * node.extents[0], columns = node.extents[1], bits = node.function == "u4" ? 4 : 8;
+  const DType byte = node.function == "i8" ? DType::kI8 : DType::kU8, type = inputs[0].dtype;
+  if (x.size() < 2 || x.back() != columns)
+    return Wrong(fmt::format("saw {}, wanted rows of {}", ShapeText(x), columns));
+  auto check = [&](size_t i, DType wanted, int64_t count) -> Result<void> {
+    const TensorType& input = inputs[i];
+    if (input.dtype == wanted && CountOf(input.shape) == count) return {};
+    return Wrong(fmt::format("operand {} is {} of {}, wanted {} of {}", i, ShapeText(input.shape), Name(input.dtype),
+                             count, Name(wanted)));
+  };
+  if (!IsFloat(type)) return Wrong(fmt::format("saw {}, wanted floats", Name(type)));
+  HONE_TRY(check(1, is_narrow ? byte : type, rows * columns * (is_narrow ? bits : 8) / 8));
+  const size_t parameters = inputs.size() - (node.flag ? 1 : 0);
+  for (size_t i = 2; i < parameters; ++i)
+    HONE_TRY(check(i, i == 2 ? type : byte, rows * (node.axis > 0 ? columns / node.axis : 1)));
+  if (node.flag) HONE_TRY(check(parameters, DType::kI32, CountOf(x) / std::max<int64_t>(columns, 1)));
+  TensorType result = inputs[0];
+  result.shape.back() = node.extents[0];
+  return result;
+}
+
 Result<TensorType> InferReduce(const Node& node, Types inputs) {
   TensorType type = inputs[0];
   for (int64_t axis : node.axes) type.shape[static_cast<size_t>(axis)] = 1;
@@ -250,6 +274,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
   switch (node.kind) {
     case NodeKind::kConv: return InferConv(node, inputs);
     case NodeKind::kMatMul: return InferMatMul(node, inputs);
+    case NodeKind::kDense: return InferDense(node, inputs);
     case NodeKind::kMaxPool:
     case NodeKind::kAveragePool: return InferPool(node, inputs);
     case NodeKind::kReduce: return InferReduce(node, inputs);

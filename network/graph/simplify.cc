@@ -7,6 +7,7 @@
 #include "ir/graph/dtype_traits.h"
 #include "network/graph/fold_quantized.h"
 #include "network/graph/graph_builder.h"
+#include "network/graph/keep_narrow.h"
 #include "network/graph/rewrite_pass.h"
 
 namespace hone {
@@ -402,6 +403,7 @@ class Simplifier : public RewritePass {
 
 Result<void> Simplify(Graph& graph) {
   HONE_TRY(FoldQuantized(graph));
+  HONE_TRY(KeepNarrow(graph));
   return Simplifier(graph).Run();
 }
 

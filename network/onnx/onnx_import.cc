@@ -29,6 +29,10 @@ using OnnxElement = onnx::TensorProto::DataType;
 constexpr uint64_t kMostBytes = INT_MAX;
 constexpr size_t kMostNodes = 200'000;
 
+// ONNX's element types of 4 bits, which the .proto file need not know yet.
+constexpr int kUint4 = 21, kInt4 = 22;
+bool IsHalfByte(int type) { return type == kUint4 || type == kInt4; }
+
 // As ONNX spells it: "float", "bfloat16", "string".
 std::string TypeName(int onnx) {
   if (!onnx::TensorProto::DataType_IsValid(onnx)) return fmt::format("element type {}", onnx);
@@ -125,11 +129,14 @@ class Reader {
     if (graph.sparse_initializer_size() > 0) {
       return Error{ErrorKind::kUnsupported, "it has sparse initialisers; export it with dense ones", source_.path};
     }
+    std::set<std::string> half_bytes;
     for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
       std::string where = Where("initialiser " + tensor.name());
+      if (IsHalfByte(tensor.data_type())) half_bytes.insert(tensor.name());
       model.initializers.push_back({tensor.name(), HONE_TRY(Tensor(tensor, where))});
     }
     for (onnx::NodeProto& node : *graph.mutable_node()) model.nodes.push_back(HONE_TRY(Node(node)));
+    MarkHalfBytes(half_bytes, model);
     for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
     for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
@@ -206,8 +213,32 @@ class Reader {
     return Packed<int32_t>(proto.int32_data());
   }
 
+  // Numbers of 4 bits, two a byte, as bytes.
+  static std::string Unpacked(const std::string& bytes, int64_t count, bool is_signed) {
+    std::string numbers(static_cast<size_t>(count), '\0');
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const int number = static_cast<unsigned char>(bytes[i / 2]) >> (i % 2 * 4) & 15;
+      numbers[i] = static_cast<char>(is_signed && number >= 8 ? number - 16 : number);
+    }
+    return numbers;
+  }
+
+  // What QuantizeLinear is to round to 4 bits is not rounded to 8: it has the type as an attribute.
+  static void MarkHalfBytes(const std::set<std::string>& half_bytes, OnnxModel& model) {
+    for (OnnxNode& node : model.nodes) {
+      if (node.op != "QuantizeLinear" || node.inputs.size() < 3 || half_bytes.count(node.inputs[2]) == 0) continue;
+      OnnxAttribute type;
+      type.name = "output_dtype";
+      type.kind = OnnxAttribute::Kind::kInt;
+      type.whole = kInt4;
+      node.attributes.push_back(std::move(type));
+    }
+  }
+
   Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where) const {
-    const std::optional<DType> dtype = ElementTypeOf(proto.data_type());
+    const bool is_half = IsHalfByte(proto.data_type());
+    const std::optional<DType> dtype = is_half ? std::optional(proto.data_type() == kInt4 ? DType::kI8 : DType::kU8)
+                                               : ElementTypeOf(proto.data_type());
     if (!dtype) {
       return Error{ErrorKind::kUnsupported,
                    fmt::format("it holds {}, wanted floats, integers or truth values", TypeName(proto.data_type())),
@@ -221,14 +252,15 @@ class Reader {
       fits.error().where = where;
       return fits.error();
     }
-    uint64_t wanted = static_cast<uint64_t>(CountOf(tensor->shape)) * static_cast<uint64_t>(ByteSize(*dtype));
+    const auto count = static_cast<uint64_t>(CountOf(tensor->shape));
+    const uint64_t wanted = is_half ? (count + 1) / 2 : count * static_cast<uint64_t>(ByteSize(*dtype));
     std::string bytes = HONE_TRY(Stored(proto, *dtype, wanted, where));
     if (bytes.size() != wanted) {
       return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", bytes.size(), ShapeText(tensor->shape),
                                  TypeName(proto.data_type()), wanted),
                      where);
     }
-    tensor->data = std::move(bytes);
+    tensor->data = is_half ? Unpacked(bytes, CountOf(tensor->shape), proto.data_type() == kInt4) : std::move(bytes);
     return tensor;
   }
 

@@ -94,7 +94,7 @@ const Operator* FindOperator(const std::string& name) {
          {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
           SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators(), QuantizedOperators(),
           SelectionOperators(), AttentionOperators(), SignalOperators(), TransposedOperators(), FusedOperators(),
-          GroupedAttentionOperators(), FewBitsOperators(), ContributedOperators()}) {
+          GroupedAttentionOperators(), FewBitsOperators(), ContributedOperators(), ExpertOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

@@ -87,6 +87,7 @@ std::vector<Operator> FusedOperators();             // translate_fused.cc
 std::vector<Operator> GroupedAttentionOperators();  // translate_grouped_attention.cc
 std::vector<Operator> FewBitsOperators();           // translate_few_bits.cc
 std::vector<Operator> ContributedOperators();       // translate_contributed.cc
+std::vector<Operator> ExpertOperators();            // translate_experts.cc
 
 Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 

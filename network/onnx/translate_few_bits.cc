@@ -1,8 +1,10 @@
-// onnxruntime's weights and tables of a few bits (com.microsoft): constants of floats, which kernels read.
+// onnxruntime's weights and tables of a few bits (com.microsoft). What kernels can widen as they read it stays as it
+// is; the rest becomes constants of floats.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "network/graph/quantization.h"
 #include "network/graph/walk.h"
 #include "network/onnx/translate.h"
 
@@ -37,6 +39,56 @@ Result<ValueId> Product(OperatorCall& call, ValueId w, ValueId bias) {
   return build.Reshape(y, shape);
 }
 
+// Numbers of 2 or 4 bits, several a byte from the lowest bits on, in rows of whole bytes along the last dimension:
+// `count` of them in each row.
+Result<ValueId> Unpack(Builder& build, ValueId x, int64_t count, int64_t bits) {
+  const Shape shape = build.shape(x);
+  const int64_t in_a_byte = 8 / bits;
+  Shape each = shape, all = shape;
+  each.push_back(1);
+  all.back() *= in_a_byte;
+  std::vector<ValueId> parts;
+  for (int64_t i = 0; i < in_a_byte; ++i) {
+    ValueId part = x;
+    if (i > 0) part = HONE_TRY(build.Binary("div", part, build.Scalar(1 << (i * bits), DType::kU8)));
+    if (i + 1 < in_a_byte) part = HONE_TRY(build.Binary("mod", part, build.Scalar(1 << bits, DType::kU8)));
+    parts.push_back(HONE_TRY(build.Reshape(part, each)));
+  }
+  const ValueId together = HONE_TRY(build.Concat(std::move(parts), static_cast<int64_t>(shape.size())));
+  return build.Slice(HONE_TRY(build.Reshape(together, all)), shape.size() - 1, 0, count);
+}
+
+// Of each column its block.
+Numbers BlocksOf(const FewBits& of) {
+  std::vector<int64_t> blocks;
+  for (int64_t k = 0; k < of.columns; ++k) blocks.push_back(k / of.block);
+  return WholeNumbers(blocks, {of.columns});
+}
+
+// The product with weights that stay as they are in the file; none: blocks that do not divide the columns, weights that
+// are not known before the network runs, zero points of floats.
+Result<ValueId> NarrowProduct(OperatorCall& call, const FewBits& of) {
+  Builder& build = call.build;
+  const bool has_zeros = call.Has(3);
+  for (size_t i = 1; i < 4; ++i)
+    if (call.Has(i) && !build.graph().is_constant(call.In(i))) return ValueId();
+  if (of.bits == 2 || of.columns % of.block != 0 || of.block % 2 != 0 || call.Has(4) ||
+      build.dtype(call.In(1)) != DType::kU8 || (has_zeros && build.dtype(call.In(3)) != DType::kU8))
+    return ValueId();
+  Node dense;
+  dense.kind = NodeKind::kDense;
+  dense.function = of.bits == 4 ? "u4" : "u8";
+  dense.extents = {of.rows, of.columns};
+  dense.axis = of.block;
+  dense.inputs = {call.In(0), call.In(1), HONE_TRY(build.Cast(call.In(2), build.dtype(call.In(0))))};
+  if (has_zeros) {
+    ValueId zeros = HONE_TRY(build.Reshape(call.In(3), {of.rows, (of.blocks() * of.bits + 7) / 8}));
+    if (of.bits == 4) zeros = HONE_TRY(Unpack(build, zeros, of.blocks(), 4));
+    dense.inputs.push_back(zeros);
+  }
+  return build.Add(std::move(dense));
+}
+
 // x; w in bytes, scales, zero points (in bytes or as floats; the middle if there are none), the block whose scale and
 // zero point are each column's (its own if there are none), a bias.
 Result<Outputs> MatMulNBits(OperatorCall& call) {
@@ -54,6 +106,11 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
   const bool has_order = call.Has(4);
   if (has_order && (IsFloat(build.dtype(call.In(4))) || CountOf(call.shape(4)) < of.columns))
     return build.Invalid(fmt::format("g_idx of {} for {} columns", ShapeText(call.shape(4)), of.columns));
+  if (call.rank(0) >= 2 && call.shape(0).back() == of.columns) {
+    ValueId y = HONE_TRY(NarrowProduct(call, of));
+    if (y && call.Has(5)) y = HONE_TRY(build.Binary("add", y, call.In(5)));
+    if (y) return Outputs{y};
+  }
   const DType dtype = build.dtype(call.In(0));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
@@ -98,26 +155,30 @@ Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
   const int64_t zero_bytes = (of.blocks() * bits + 7) / 8;
   if (call.shape(2) != Shape{of.rows, of.blocks()} || (call.Has(3) && CountOf(call.shape(3)) != of.rows * zero_bytes))
     return build.Invalid("its scales and zero points do not fit its table");
+  // Rows are taken as they are, and then dequantised.
   const DType dtype = build.dtype(call.In(2));
-  const int64_t row_bytes = call.shape(0)[1];
-  auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
-    for (int64_t n = 0; n < of.rows; ++n) {
-      for (int64_t k = 0; k < of.columns; ++k) {
-        const int64_t b = k / of.block, q = Unpacked(in[0]->whole, static_cast<size_t>(n * row_bytes), k, of.bits);
-        const int64_t zero = in.size() > 2 ? Unpacked(in[2]->whole, static_cast<size_t>(n * zero_bytes), b, of.bits)
-                                           : int64_t{1} << (of.bits - 1);
-        out.real[static_cast<size_t>(n * of.columns + k)] =
-            static_cast<double>(q - zero) * in[1]->real[static_cast<size_t>(n * of.blocks() + b)];
-      }
-    }
-    return std::vector{std::move(out)};
-  };
-  std::vector<ValueId> inputs = {call.In(0), call.In(2)};
-  if (call.Has(3)) inputs.push_back(call.In(3));
-  const ValueId table =
-      HONE_TRY(build.Host({"GatherBlockQuantized's table", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
-  return Outputs{HONE_TRY(Apply(call, "Gather", {table, call.In(1)}))};
+  ValueId rows = HONE_TRY(Apply(call, "Gather", {call.In(0), call.In(1)}));
+  ValueId scales = HONE_TRY(Apply(call, "Gather", {call.In(2), call.In(1)})),
+          zeros = build.Scalar(1 << (bits - 1), DType::kU8);
+  if (call.Has(3))
+    zeros = HONE_TRY(Apply(call, "Gather", {HONE_TRY(build.Reshape(call.In(3), {of.rows, zero_bytes})), call.In(1)}));
+  if (bits < 8) rows = HONE_TRY(Unpack(build, rows, of.columns, bits));
+  if (bits < 8 && call.Has(3)) zeros = HONE_TRY(Unpack(build, zeros, of.blocks(), bits));
+  Shape cut = build.shape(scales), parameter = cut, whole = build.shape(rows);
+  cut.push_back(block);
+  parameter.push_back(1);
+  if (of.columns % block != 0) {  // the last block of a row ends early
+    const ValueId own = build.Constant(BlocksOf(of));
+    scales = HONE_TRY(build.Gather(scales, own, static_cast<int64_t>(whole.size()) - 1));
+    if (call.Has(3)) zeros = HONE_TRY(build.Gather(zeros, own, static_cast<int64_t>(whole.size()) - 1));
+  } else {
+    rows = HONE_TRY(build.Reshape(rows, cut));
+    scales = HONE_TRY(build.Reshape(scales, parameter));
+    if (call.Has(3)) zeros = HONE_TRY(build.Reshape(zeros, parameter));
+  }
+  const ValueId y =
+      HONE_TRY(Dequantize(build, {rows, HONE_TRY(build.Cast(scales, DType::kF32)), zeros, DType::kU8}, dtype));
+  return Outputs{HONE_TRY(build.Reshape(y, whole))};
 }
 
 // What four bits stand for: a sign and one of eight numbers, or a quantile of the normal distribution (QLoRA,

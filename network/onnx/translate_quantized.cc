@@ -132,15 +132,36 @@ Result<ValueId> Dequantized(OperatorCall& call, size_t x, size_t i, int64_t axis
   return Dequantize(call.build, q, to);
 }
 
+// Bytes with a scale, and a zero point if there is one, for each block of them along an axis that the block divides: as
+// with dimensions of their own for the blocks and for what is in one. none: other numbers, blocks that end early.
+Result<ValueId> DequantizedInBlocks(OperatorCall& call, DType to) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0);
+  const auto axis = static_cast<size_t>(HONE_TRY(call.Axis(call.Whole("axis", 1), static_cast<int64_t>(x.size()))));
+  const int64_t block = call.Whole("block_size", 0);
+  Shape cut = x;
+  cut[axis] /= block;
+  cut.insert(cut.begin() + static_cast<std::ptrdiff_t>(axis) + 1, block);
+  if (!IsByte(build.dtype(call.In(0))) || x[axis] % block != 0 || !CheckShape(cut)) return ValueId();
+  if (call.Has(2) && build.dtype(call.In(2)) != build.dtype(call.In(0)))
+    return build.Invalid("a zero point of another type than the numbers'");
+  Shape one = cut;
+  one[axis + 1] = 1;
+  if (CountOf(call.shape(1)) != CountOf(one)) return ValueId();  // one for all
+  Quantized q{HONE_TRY(build.Reshape(call.In(0), cut)), {}, {}, build.dtype(call.In(0))};
+  q.scale = HONE_TRY(build.Cast(HONE_TRY(build.Reshape(call.In(1), one)), DType::kF32));
+  if (call.Has(2)) q.zero = HONE_TRY(build.Reshape(call.In(2), one));
+  return build.Reshape(HONE_TRY(Dequantize(build, q, to)), x);
+}
+
 Result<Outputs> QuantizeLinear(OperatorCall& call) {
   DType dtype = DType::kU8;
-  if (call.Has(2)) {
-    dtype = call.build.dtype(call.In(2));
-  } else if (const int64_t wanted = call.Whole("output_dtype", 0); wanted != 0) {
+  if (const int64_t wanted = call.Whole("output_dtype", 0); wanted != 0) {
     const std::optional<DType> known = ElementTypeOf(wanted);
     if (!known) return call.build.Unsupported(fmt::format("ONNX's element type {}", wanted));
     dtype = *known;
   }
+  if (call.Has(2)) dtype = call.build.dtype(call.In(2));
   if (IsFloat(dtype) || dtype == DType::kBool) return call.build.Invalid("it wants a type of whole numbers");
   HONE_TRY(CheckScale(call, 1));
   HONE_TRY(CheckZeroPoint(call, 2, 1));
@@ -171,6 +192,8 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   const Parameters parameters = HONE_TRY(Parameters::Of(call, x, call.shape(1)));
   if (IsPlain(call.build.dtype(call.In(0))) && call.Whole("block_size", 0) == 0)
     return Outputs{HONE_TRY(Dequantized(call, 0, 1, call.Whole("axis", 1), dtype))};
+  if (call.Whole("block_size", 0) > 0)
+    if (const ValueId y = HONE_TRY(DequantizedInBlocks(call, dtype))) return Outputs{y};
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, x);
     for (size_t i = 0; i < out.real.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "network/graph/keep_narrow.h"
 
 namespace hone {
 namespace {
@@ -55,6 +56,7 @@ bool IsRefusal(const Error& error) {
 }
 
 Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::function<Refusals(const CallPlan&)>& ask) {
+  if (!options.has_narrow_types) HONE_TRY(WidenWeights(graph));
   while (true) {
     CallPlan plan = Lower(graph, options);
     const Refusals refused = ask(plan);

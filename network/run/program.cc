@@ -48,7 +48,8 @@ double StepsOf(const Graph& graph) {
     if (graph.is_constant(node.output)) continue;
     auto each = static_cast<double>(CountOf(graph.shape(node.output)));
     for (ValueId input : node.inputs) steps += static_cast<double>(CountOf(graph.shape(input)));
-    if (node.kind == NodeKind::kMatMul) each *= static_cast<double>(graph.shape(node.inputs[0]).back());
+    if (node.kind == NodeKind::kMatMul || node.kind == NodeKind::kDense)
+      each *= static_cast<double>(graph.shape(node.inputs[0]).back());
     if (node.kind == NodeKind::kConv) {
       const Shape& w = graph.shape(node.inputs[1]);
       each *= static_cast<double>(CountOf(w)) / static_cast<double>(std::max<int64_t>(w[0], 1));

@@ -70,6 +70,24 @@ class Speller {
     return spelling;
   }
 
+  std::optional<Spelling> SpellDense(const Node& node) {
+    const Shape& y = graph_.shape(node.output);
+    const std::ptrdiff_t chosen = node.flag ? 1 : 0;
+    Spelling spelling;
+    spelling.name = "dense";
+    spelling.attributes = fmt::format("M={},N={},K={}", CountOf(y) / y.back(), y.back(), node.extents[1]);
+    if (node.function != "same") spelling.attributes += ",weights=" + node.function;
+    if (node.axis > 0) spelling.attributes += fmt::format(",block={}", node.axis);
+    if (std::ssize(node.inputs) - chosen > 3) spelling.attributes += ",zero=1";
+    if (node.flag) spelling.attributes += fmt::format(",experts={}", node.groups);
+    spelling.channel = y.size() - 1;
+    spelling.inputs = node.inputs;
+    spelling.takes_const = true;
+    spelling.is_const = std::all_of(node.inputs.begin() + 1, node.inputs.end() - chosen,
+                                    [&](ValueId input) { return graph_.is_constant(input); });
+    return spelling;
+  }
+
   std::optional<Spelling> SpellPool(const Node& node) {
     if (node.flag || node.dilation != std::vector<int64_t>{1, 1}) return std::nullopt;
     const Shape& x = graph_.shape(node.inputs[0]);
@@ -124,6 +142,7 @@ class Speller {
     switch (node.kind) {
       case NodeKind::kConv: spelling = SpellConv(node); break;
       case NodeKind::kMatMul: spelling = SpellMatMul(node); break;
+      case NodeKind::kDense: spelling = SpellDense(node); break;
       case NodeKind::kMaxPool:
       case NodeKind::kAveragePool: spelling = SpellPool(node); break;
       case NodeKind::kReduce: spelling = SpellReduce(node); break;

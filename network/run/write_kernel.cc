@@ -163,6 +163,7 @@ Result<KernelTerm> KernelWriter::Compute(const Node& node, const Indices& indice
     case NodeKind::kConv:
       if (IsWholeContraction(graph_, node)) return Conv(node);
       break;
+    case NodeKind::kDense:
     case NodeKind::kLayerNorm:
     case NodeKind::kReshape:
     case NodeKind::kHost: break;

@@ -152,6 +152,42 @@ TEST(Contributed, FourBitsAreFloats) {
   }
 }
 
+TEST(Contributed, TokensAreMultipliedByTheirExperts) {
+  ModelFileBuilder builder;
+  builder.Floats("x", {2, 4}, Values(8)).Floats("routes", {2, 3}, Values(6, 3)).Floats("b", {3, 6}, Values(18, 2));
+  builder.Floats("w1", {3, 6, 4}, Values(72, 5)).Floats("w2", {3, 4, 3}, Values(36, 9));
+  builder.Node("MoE", {"x", "routes", "w1", "b", "w2"}, {"y"},
+               {{"k", int64_t{2}},
+                {"activation_type", std::string("swiglu")},
+                {"swiglu_fusion", int64_t{1}},
+                {"activation_alpha", 1.5F},
+                {"activation_beta", 1.0F},
+                {"swiglu_limit", 0.9F},
+                {"normalize_routing_weights", int64_t{1}}},
+               "com.microsoft");
+  builder.Output("y");
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 1, {0.047981, 0.870694, -0.190449, 0.632263, 0.223799, -0.073241, -0.053241, -0.058492});
+}
+
+TEST(Contributed, ExpertsMayHaveWeightsOfFourBits) {
+  std::vector<float> s1 = Values(48, 3), s2 = Values(48, 4);
+  for (std::vector<float>* scales : {&s1, &s2})
+    for (float& scale : *scales) scale = (scale + 2) * 0.05F;
+  ModelFileBuilder builder;
+  builder.Floats("x", {2, 16}, Values(32)).Floats("routes", {2, 3}, Values(6, 3));
+  builder.Raw("w1", {3, 16, 8}, kBytes, Counting(384, 256)).Floats("s1", {3, 16}, s1);
+  builder.Raw("w2", {3, 16, 8}, kBytes, Counting(384, 251)).Floats("s2", {3, 16}, s2);
+  builder.Node("QMoE", {"x", "routes", "w1", "s1", "", "w2", "s2"}, {"y"},
+               {{"k", int64_t{2}}, {"activation_type", std::string("silu")}, {"expert_weight_bits", int64_t{4}}},
+               "com.microsoft");
+  builder.Output("y");
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 4, {-0.630113, -0.277312, -2.161504, 0.404948, 1.329223, -0.197497, -1.115824, 0.573172});
+}
+
 TEST(Contributed, TablesOfFewBitsGiveRows) {
   std::vector<float> scales = Values(6, 3);
   for (float& scale : scales) scale += 2;

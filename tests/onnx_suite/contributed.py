@@ -148,6 +148,46 @@ def matmul_bnb4(case):
     case.attributes.update(K=k, N=n, block_size=block, quant_type=case.pick(0, 1))
 
 
+def mixture(case):
+    tokens, width, inner, experts = case.between(1, 6), case.pick(16, 32), case.pick(16, 48), case.between(2, 6)
+    activation = case.pick("relu", "gelu", "silu", "identity", "swiglu")
+    fused = 2 if activation == "swiglu" else 1
+    case.add(case.real(tokens, width) if case.pick(0, 1) else case.real(1, tokens, width)).add(case.real(tokens, experts))
+    case.add(case.real(experts, fused * inner, width), True).add(case.real(experts, fused * inner) if case.pick(0, 1) else None, True)
+    case.add(case.real(experts, width, inner), True).add(case.real(experts, width) if case.pick(0, 1) else None, True)
+    case.attributes.update(k=case.between(1, min(3, experts)), activation_type=activation, normalize_routing_weights=case.pick(0, 1))
+    if fused == 2:
+        case.attributes.update(swiglu_fusion=1, activation_alpha=case.pick(1.0, 1.702), activation_beta=case.pick(0.0, 1.0))
+        if case.pick(0, 1):
+            case.attributes["swiglu_limit"] = 0.8
+
+
+def quantized_mixture(case):
+    tokens, width, inner, experts, bits = case.between(1, 6), case.pick(32, 64), case.pick(32, 64), case.between(2, 6), case.pick(4, 8)
+    # Of 8 bits in blocks onnxruntime rounds what comes into a layer to bytes.
+    activation, block = case.pick("relu", "silu", "swiglu"), case.pick(0, 16, 32) if bits == 4 else 0
+    fused = 2 if activation == "swiglu" else 1
+    case.add(case.real(tokens, width)).add(case.real(tokens, experts))
+    zeros = case.pick(0, 1)
+
+    def layer(rows, columns):
+        blocks = [columns // block] if block else []
+        case.add(case.random.integers(0, 256, (experts, rows, columns * bits // 8)).astype(numpy.uint8), True)
+        case.add(case.real(experts, rows, *blocks, least=0.01, most=0.02), True)
+        case.add(case.real(experts, rows) if case.pick(0, 1) else None, True)
+    layer(fused * inner, width)
+    layer(width, inner)
+    case.add(None).add(None).add(None)
+    for rows, columns in ((fused * inner, width), (width, inner)) if zeros and block else ():
+        case.add(case.random.integers(0, 256, (experts, rows, (columns // block * bits + 7) // 8)).astype(numpy.uint8), True)
+    case.attributes.update(k=case.between(1, min(3, experts)), activation_type=activation, expert_weight_bits=bits,
+                           normalize_routing_weights=case.pick(0, 1))
+    if block:
+        case.attributes["block_size"] = block
+    if fused == 2:
+        case.attributes["swiglu_fusion"] = 1
+
+
 def grouped_attention(case):
     kv_heads, size = case.between(1, 3), case.pick(16, 32)
     heads = kv_heads * case.pick(1, 2, 4)
@@ -399,6 +439,7 @@ OPERATORS = [("SkipLayerNormalization", MICROSOFT, skip_layer_norm),
              ("EmbedLayerNormalization", MICROSOFT, embed_layer_norm), ("FusedMatMul", MICROSOFT, fused_matmul),
              ("FusedConv", MICROSOFT, fused_conv), ("FusedGemm", MICROSOFT, fused_gemm),
              ("MatMulNBits", MICROSOFT, matmul_nbits), ("MatMulNBits", MICROSOFT, matmul_nbits_grouped),
+             ("MoE", MICROSOFT, mixture), ("QMoE", MICROSOFT, quantized_mixture),
              ("MatMulBnb4", MICROSOFT, matmul_bnb4), ("GroupQueryAttention", MICROSOFT, grouped_attention), ("DynamicQuantizeMatMul", MICROSOFT, dynamic_quantize_matmul),
              ("QAttention", MICROSOFT, quantized_attention), ("QEmbedLayerNormalization", MICROSOFT, quantized_embed_layer_norm),
              ("QLinearWhere", MICROSOFT, quantized_where), ("GatherBlockQuantized", MICROSOFT, gather_block_quantized),

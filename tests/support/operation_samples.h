@@ -28,6 +28,13 @@ inline std::vector<std::string> OperationSamples() {
       "dense(M=3,N=17,K=37,dtype=bf16,const=1)",
       "dense(M=3,N=17,K=37,dtype=f16)+bias+add+relu",
       "dense(M=3,N=17,K=37,dtype=u8,const=1)",
+      "dense(M=1,N=13,K=24,weights=i8,const=1)+bias",
+      "dense(M=5,N=19,K=32,weights=i8,block=8)",
+      "dense(M=7,N=19,K=37,weights=i8,const=1)+gelu",
+      "dense(M=3,N=17,K=36,weights=u8,block=12,const=1)+add",
+      "dense(M=1,N=9,K=64,weights=u4,block=16,zero=1,const=1)+relu",
+      "dense(M=7,N=21,K=64,weights=u4,block=32,const=1)",
+      "dense(M=2,N=5,K=14,weights=u4,dtype=f16,const=1)",
       "conv2d(C=3,H=7,W=5,O=4,R=3,S=3)",
       "conv2d(C=3,H=7,W=5,O=4,R=3,S=3,pad=1,const=1)+bias+relu",
       "conv2d(N=2,C=3,H=7,W=9,O=5,R=3,S=1,stride=[2,3],pad=[1,0])+bias+silu",
@@ -81,7 +88,9 @@ inline std::vector<std::string> OperationSamples() {
 // Those whose types code for a GPU knows, and what no library operation has: functions whose arguments are reduced.
 inline std::vector<std::string> GpuSamples() {
   std::vector<std::string> samples = OperationSamples();
-  std::erase_if(samples, [](const std::string& text) { return text.find("dtype=u8") != std::string::npos; });
+  std::erase_if(samples, [](const std::string& text) {
+    return text.find("dtype=u8") != std::string::npos || text.find("weights=u") != std::string::npos;
+  });
   samples.push_back("kernel waves(x: f32[37]) -> y: f32[37] { y[i] = sin(x[i]*1000) + cos(x[i]) + round(x[i]*4) }");
   return samples;
 }

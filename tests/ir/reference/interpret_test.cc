@@ -129,6 +129,40 @@ TEST(Interpret, BatchMatmulAndDense) {
   dense.Expect(y);
 }
 
+// Operands: x, weights, scales, zero points.
+TEST(Interpret, NarrowWeightsStandForWhatTheirScalesMakeOfThem) {
+  Case by_row("dense(M=2,N=3,K=10,weights=i8)+relu");
+  std::vector<double> y;
+  for (int m = 0; m < 2; ++m)
+    for (int n = 0; n < 3; ++n) {
+      double sum = 0;
+      for (int k = 0; k < 10; ++k) sum += double(by_row.in(0)[m * 10 + k]) * by_row.bytes(1)[n * 10 + k];
+      y.push_back(Relu(sum * double(by_row.in(2)[n])));
+    }
+  by_row.Expect(y);
+
+  // Without zero points u8 stands for numbers around 128, and u4 for numbers around 8; the first of two in a byte is in
+  // its lower half.
+  Case bytes("dense(M=2,N=3,K=12,weights=u8,block=4)"), halves("dense(M=2,N=3,K=12,weights=u4,block=4,zero=1)");
+  std::vector<double> of_bytes, of_halves;
+  for (int m = 0; m < 2; ++m)
+    for (int n = 0; n < 3; ++n) {
+      double bytes_sum = 0, halves_sum = 0;
+      for (int k = 0; k < 12; ++k) {
+        const int b = n * 3 + k / 4;
+        const auto byte = [](int8_t bits) { return int{static_cast<uint8_t>(bits)}; };
+        const int half = byte(halves.bytes(1)[n * 6 + k / 2]) >> (k % 2 * 4) & 15;
+        bytes_sum +=
+            double(bytes.in(0)[m * 12 + k]) * (byte(bytes.bytes(1)[n * 12 + k]) - 128) * double(bytes.in(2)[b]);
+        halves_sum += double(halves.in(0)[m * 12 + k]) * (half - byte(halves.bytes(3)[b])) * double(halves.in(2)[b]);
+      }
+      of_bytes.push_back(bytes_sum);
+      of_halves.push_back(halves_sum);
+    }
+  bytes.Expect(of_bytes);
+  halves.Expect(of_halves);
+}
+
 TEST(Interpret, IntegerMatmulIsExact) {
   Case c("matmul(M=3,N=4,K=300,dtype=i8)+bias+relu");
   std::vector<double> y;
