@@ -114,7 +114,7 @@ class Reindexing {
     copy.body = LoadOf(tensor_, Source().dtype, std::move(indices));
     if (!AlwaysInBounds(kernel_, copy))
       return Refuse(fmt::format("{} reads {} under a condition", ReaderName(), Source().name));
-    copy.body = SplitClamp(copy.body);
+    copy.body = SplitClamp(kernel_, copy.body);
     Stage& reader = kernel_.stages[reader_];
     reader.body = Replaced(reader.body, copy.output);
     kernel_.stages.Insert(reader_, std::move(copy));

@@ -41,11 +41,12 @@ Expr Zero(DType type) { return IsFloat(type) ? Float(0, type) : Int(0, type); }
 
 }  // namespace
 
-Expr SplitClamp(const Expr& load) {
+Expr SplitClamp(const Kernel& kernel, const Expr& load) {
   if (load.op() != Op::kLoad || load.args().empty()) return load;
   const Clamp clamp = AsClamp(load.args().back());
   // What is read from data is looked up lane by lane all the same.
-  if (!clamp.index || clamp.index.Has(Op::kLoad)) return load;
+  if (!clamp.index || clamp.index.Has(Op::kLoad) || clamp.lo.Has(Op::kLoad) || clamp.hi.Has(Op::kLoad)) return load;
+  if (UpperExtent(kernel, clamp.lo) > LowerExtent(kernel, clamp.hi)) return load;
   auto at = [&](const Expr& index) {
     std::vector<Expr> indices = load.args();
     indices.back() = index;
@@ -61,7 +62,7 @@ namespace {
 Result<Kernel> SplitClamps(Kernel kernel, StageId index, const RewriteStep&) {
   Stage& stage = kernel.stages[index];
   // Loads under a pad have a condition of their own.
-  auto split = [](auto&& self, const Expr& e) -> Expr {
+  auto split = [&](auto&& self, const Expr& e) -> Expr {
     if (e.op() == Op::kPad) return e;
     std::vector<Expr> args;
     bool changed = false;
@@ -69,7 +70,7 @@ Result<Kernel> SplitClamps(Kernel kernel, StageId index, const RewriteStep&) {
       args.push_back(self(self, arg));
       changed |= args.back().id() != arg.id();
     }
-    return SplitClamp(changed ? Expr(e.op(), e.type(), std::move(args), e.int_value(), e.float_value()) : e);
+    return SplitClamp(kernel, changed ? Expr(e.op(), e.type(), std::move(args), e.int_value(), e.float_value()) : e);
   };
   Expr body = split(split, stage.body);
   constexpr ParseLimits kLimits;

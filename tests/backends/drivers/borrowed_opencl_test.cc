@@ -73,16 +73,18 @@ TEST(BorrowedOpenCl, PacksOnceAndCallsOnAnyQueue) {
     ASSERT_TRUE(borrowed->Find(buffer, data[i].size() * 4, i == 2, 4));
     EXPECT_FALSE(borrowed->Find(buffer, data[i].size() * 4 + 1, i == 2, 4));
     for (size_t b = 0; b < artifact.buffers.size(); ++b) {
-      if (artifact.buffers[b].operand == static_cast<int32_t>(i)) ASSERT_TRUE(first->PlaceBorrowed(b, buffer));
+      if (artifact.buffers[b].operand != static_cast<int32_t>(i)) continue;
+      ASSERT_TRUE(first->PlaceBorrowed(b, buffer));
     }
   }
   ASSERT_TRUE(first->Pack());
   // Another one has the packed constant, and never saw what it was made of.
   std::unique_ptr<BorrowedKernel> second = first->Another().value();
-  for (size_t b = 0; b < artifact.buffers.size(); ++b)
-    if (const int32_t operand = artifact.buffers[b].operand; operand == 0 || operand == 2)
-      ASSERT_TRUE(
-          second->PlaceBorrowed(b, {reinterpret_cast<uint64_t>(buffers[static_cast<size_t>(operand)].get()), 0}));
+  for (size_t b = 0; b < artifact.buffers.size(); ++b) {
+    const int32_t operand = artifact.buffers[b].operand;
+    if (operand != 0 && operand != 2) continue;
+    ASSERT_TRUE(second->PlaceBorrowed(b, {reinterpret_cast<uint64_t>(buffers[static_cast<size_t>(operand)].get()), 0}));
+  }
   for (BorrowedKernel* kernel : {first.get(), second.get()}) {
     const std::vector<float> nothing(kM * kN, -1);
     cl.clEnqueueWriteBuffer(queue.get(), buffers[2].get(), CL_TRUE, 0, nothing.size() * 4, nothing.data(), 0, nullptr,

@@ -1,4 +1,5 @@
 // Windows through copies, and clamps as borders and insides: the kernel's function stays, at every border.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -129,6 +130,18 @@ TEST(SplitClamp, SizesMayBeRanges) {
   ASSERT_TRUE(after) << after.error().message;
   Result<void> verified = VerifyKernel(*after);
   EXPECT_TRUE(verified) << verified.error().Text();
+}
+
+// With the upper bound below the lower one, what is outermost decides.
+TEST(SplitClamp, BoundsInTheWrongOrderAreLeftAlone) {
+  Reindexed("kernel k(x: f32[W]) -> y: f32[W] where W=2 { y[j] = max(s < 3) x[clamp(2*j - s, 1, W - 2)] }");
+  for (const char* index : {"clamp(2*j - 1, 1, W - 2)", "max(min(2*j - 1, W - 2), 1)"}) {
+    for (const char* sizes : {"W=2", "W=1..9"}) {
+      const std::string text =
+          fmt::format("kernel k(x: f32[W]) -> y: f32[W] where {} {{ y[j] = x[{}] }}", sizes, index);
+      EXPECT_FALSE(RewriteStage(Parsed(text), "split_clamp", StageId(0), {})) << text;
+    }
+  }
 }
 
 TEST(SplitClamp, LeavesWhatIsNoClampBetweenFixedBounds) {
