@@ -1,5 +1,4 @@
 // Windows through copies, and clamps as borders and insides: the kernel's function stays, at every border.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -135,13 +134,9 @@ TEST(SplitClamp, SizesMayBeRanges) {
 // With the upper bound below the lower one, what is outermost decides.
 TEST(SplitClamp, BoundsInTheWrongOrderAreLeftAlone) {
   Reindexed("kernel k(x: f32[W]) -> y: f32[W] where W=2 { y[j] = max(s < 3) x[clamp(2*j - s, 1, W - 2)] }");
-  for (const char* index : {"clamp(2*j - 1, 1, W - 2)", "max(min(2*j - 1, W - 2), 1)"}) {
-    for (const char* sizes : {"W=2", "W=1..9"}) {
-      const std::string text =
-          fmt::format("kernel k(x: f32[W]) -> y: f32[W] where {} {{ y[j] = x[{}] }}", sizes, index);
-      EXPECT_FALSE(RewriteStage(Parsed(text), "split_clamp", StageId(0), {})) << text;
-    }
-  }
+  for (const char* text : {"kernel k(x: f32[W]) -> y: f32[W] where W=2 { y[j] = x[clamp(2*j - 1, 1, W - 2)] }",
+                           "kernel k(x: f32[W]) -> y: f32[W] where W=2 { y[j] = x[min(max(2*j - 1, 1), W - 2)] }"})
+    EXPECT_FALSE(RewriteStage(Parsed(text), "split_clamp", StageId(0), {})) << text;
 }
 
 TEST(SplitClamp, LeavesWhatIsNoClampBetweenFixedBounds) {
