@@ -1,6 +1,5 @@
 """Honest clients of two users beside a crowd of hostile ones of another: `crowd.py --clients 1000 --seconds 1800` by
-hand (bench/crowd.py makes marks of it), some seconds of a smaller one in every run of the tests. Wants root, to be several
-users.
+hand (bench/crowd.py makes marks of it). Wants root, to be several users.
 
 As in mixed_attack.py, the honest hits' slowest hundredth is stated beyond that of a bare exchange at the same moments.
 """
