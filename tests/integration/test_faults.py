@@ -118,7 +118,10 @@ class Faults(Preloaded):
                 message = self.answer(client, harness.small(1000 + len(name)))
                 for pid in self.daemon.children(name):
                     os.kill(pid, 9)
-                print(f"{name}: {message or 'served'}", flush=True)
+                if name == "hone-builder":  # a runner has what it needs already
+                    self.assertIn(os.strerror(errno.EMFILE), message)
+                else:
+                    self.assertEqual(message, "")
                 self.assert_well(harness.small(1100 + len(name)))
 
 

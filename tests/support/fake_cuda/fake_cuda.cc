@@ -110,7 +110,7 @@ __attribute__((visibility("default"))) int FakeCudaHeld() {
   return state.contexts + state.modules + state.streams + state.events + static_cast<int>(state.memory.size());
 }
 
-// Whether work that was enqueued goes on for now.
+// Whether work that was enqueued is held back, as if the device were still at it.
 __attribute__((visibility("default"))) void FakeCudaHold(bool holds) { state.holds = holds; }
 
 #define FAKE __attribute__((visibility("default"))) Status
