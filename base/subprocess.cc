@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <future>
@@ -24,6 +25,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "base/mutex.h"
 
 namespace hone {
@@ -294,6 +296,15 @@ std::optional<ExitStatus> Subprocess::Wait(MonotonicTime deadline) {
 }
 
 bool Subprocess::HasEnded() { return Wait(MonotonicTime()).has_value(); }
+
+std::chrono::nanoseconds Subprocess::TimeQueued() const {
+  if (ended_) return {};  // its number may be another's by now
+  // Nanoseconds on a processor, nanoseconds waiting for one, and how often (Documentation/scheduler/sched-stats.rst).
+  const Result<std::string> text = ReadFile(fmt::format("/proc/{}/schedstat", pid_), 128);
+  long long run = 0, queued = 0;
+  if (!text || std::sscanf(text->c_str(), "%lld %lld", &run, &queued) != 2) return {};
+  return std::chrono::nanoseconds(queued);
+}
 
 ExitStatus Subprocess::Kill() {
   if (!HasEnded()) {

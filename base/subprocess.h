@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -74,6 +75,10 @@ class Subprocess {
   // Waits at most until `deadline`; nullopt if it still runs. After it has ended always gives the status at once.
   std::optional<ExitStatus> Wait(MonotonicTime deadline);
   bool HasEnded();
+
+  // For how long its first thread could have run and had no processor. Zero where the kernel does not say, or once the
+  // child has been reaped.
+  std::chrono::nanoseconds TimeQueued() const;
 
   // SIGKILL to the whole group, then reaps the child. Returns how it ended (its own way, if that came first).
   ExitStatus Kill();

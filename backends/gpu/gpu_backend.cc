@@ -1,8 +1,10 @@
 #include "backends/gpu/gpu_backend.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 
 #include "backends/gpu/build_for_gpu.h"
@@ -10,6 +12,7 @@
 #include "backends/processes/child_channel.h"
 #include "backends/processes/child_pool.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/content_id.h"
 #include "base/file.h"
 #include "base/subprocess.h"
@@ -19,8 +22,9 @@ namespace hone {
 namespace {
 
 constexpr const char* kRunner = "hone-device-runner";
-constexpr std::chrono::seconds kFinding{5};
 constexpr int kFindingNice = 10;  // drivers are asked while the first kernel is built
+// What a driver may take to say which devices there are; and with its waits for a processor, on a busy machine.
+constexpr std::chrono::seconds kFinding{5}, kFindingAtMost{60};
 
 // What users steer drivers by. A child inherits nothing else.
 std::vector<std::string> DriverEnvironment() {
@@ -30,6 +34,22 @@ std::vector<std::string> DriverEnvironment() {
                            "VK_DRIVER_FILES", "LP_NUM_THREADS", "XDG_RUNTIME_DIR"})
     if (const char* value = std::getenv(name)) environment.push_back(std::string(name) + "=" + value);
   return environment;
+}
+
+// Waits until the child sends something or has had its time.
+MonotonicTime AwaitDevices(const ChildChannel& channel, const Subprocess& child) {
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  const auto deadline = [&] {
+    return start + std::min<std::chrono::nanoseconds>(kFinding + child.TimeQueued(), kFindingAtMost);
+  };
+  MonotonicTime until = deadline();
+  pollfd waited{channel.fd(), POLLIN, 0};
+  for (MonotonicTime now = start; now < until; now = std::chrono::steady_clock::now()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now);
+    if (::poll(&waited, 1, static_cast<int>(left.count())) > 0) break;
+    until = deadline();
+  }
+  return until;
 }
 
 // Whether it is worth a process to ask for a kind's devices: an installed driver says so in a file of a directory, or
@@ -84,7 +104,7 @@ class Gpu : public Backend {
     options.limits.nice = kFindingNice;
     Subprocess child = HONE_TRY(Subprocess::Start(options));
     theirs.Reset();
-    const Result<ChildFrame> frame = ours.Receive(std::chrono::steady_clock::now() + kFinding);
+    const Result<ChildFrame> frame = ours.Receive(AwaitDevices(ours, child));
     if (!frame)
       return Error{ErrorKind::kUnavailable,
                    fmt::format("the driver did not say which devices there are: {}; {}", frame.error().message,

@@ -78,6 +78,23 @@ TEST(Subprocess, WaitHasADeadlineAndKillIsPrompt) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
 }
 
+// Two that want the same processor: each waits while the other runs.
+TEST(Subprocess, SaysHowLongItWaitedForAProcessor) {
+  cpu_set_t ours, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof ours, &ours), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &ours)) CPU_SET(cpu, &one);
+  Result<Subprocess> first = Shell("while :; do :; done"), second = Shell("while :; do :; done");
+  for (const Subprocess* child : {&*first, &*second}) ASSERT_EQ(::sched_setaffinity(child->pid(), sizeof one, &one), 0);
+  for (int i = 0; i < 500 && (first->TimeQueued() < 50ms || second->TimeQueued() < 50ms); ++i)
+    std::this_thread::sleep_for(10ms);
+  EXPECT_GE(first->TimeQueued(), 50ms);
+  EXPECT_GE(second->TimeQueued(), 50ms);
+  first->Kill();
+  EXPECT_EQ(first->TimeQueued(), 0ns);  // it is gone
+}
+
 TEST(Subprocess, KillTakesTheWholeGroup) {
   Result<Subprocess> child = Shell("sleep 60 & echo $! >&2; wait");
   std::string pid;
