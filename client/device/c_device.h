@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "client/api/c_kernel_info.h"
@@ -69,11 +71,82 @@ Result<void> GetForDevice(DeviceSession& session, const char* text, const hone_g
 // hone_info.
 int InfoOfDevice(const DeviceKernel& kernel, hone_kernel_info* info);
 
-// What the functions that return a status or a pointer do with what their bodies return.
+// What a function that returns a status does with what its body returns.
 template <typename Body>
 int StatusOfCall(hone_error* error, const Body& body) {
   const Result<void> done = Guard(body);
   return done ? HONE_OK : Report(done.error(), error);
 }
+
+// An interface's functions but for what its device's words are: contexts, buffers and queues. `Session` and `Kernel`
+// are what applications have pointers to. Thread-safe. Never destroyed: applications may release at their very end.
+template <typename Session, typename Kernel>
+class CDevice {
+ public:
+  CDevice(const char* session, const char* kernel) : session_name_(session), kernel_name_(kernel) {}
+
+  // `borrow`: the application's context, as a Result<std::unique_ptr<BorrowedContext>>.
+  template <typename Borrow>
+  Session* Open(const hone_connect_options* options, hone_error* error, const Borrow& borrow) {
+    return PointerOfCall<Session>(error, nullptr, [&]() -> Result<Session*> {
+      auto session = std::make_shared<Session>();
+      HONE_TRY(OpenSession(options, HONE_TRY(borrow()), session.get()));
+      return sessions_.Add(std::move(session));
+    });
+  }
+
+  Kernel* Get(const Session* from, const char* text, const hone_get_options* options, hone_error* error) {
+    uint32_t retry_after_ms = 0;
+    return PointerOfCall<Kernel>(error, &retry_after_ms, [&]() -> Result<Kernel*> {
+      const std::shared_ptr<Session> session = HONE_TRY(sessions_.Find(from, session_name_));
+      auto kernel = std::make_shared<Kernel>();
+      HONE_TRY(GetForDevice(*session, text, options, kernel.get(), &retry_after_ms));
+      return kernels_.Add(std::move(kernel));
+    });
+  }
+
+  int Bind(const Kernel* kernel, int32_t operand, const BorrowedBuffer& data, hone_error* error) {
+    return StatusOfCall(error, [&]() -> Result<void> {
+      return HONE_TRY(kernels_.Find(kernel, kernel_name_))->handle->Bind(operand, data);
+    });
+  }
+
+  // `buffers`: NULL, or as many as the kernel has operands, each of which `buffer_of` makes a BorrowedBuffer.
+  template <typename Buffer, typename BufferOf>
+  Result<void> Enqueue(const Kernel* kernel, const Buffer* buffers, const BufferOf& buffer_of,
+                       const BorrowedQueue& queue) {
+    const std::shared_ptr<Kernel> found = HONE_TRY(kernels_.Find(kernel, kernel_name_));
+    std::vector<BorrowedBuffer> given;
+    for (size_t i = 0; buffers != nullptr && i < found->texts.operands.size(); ++i)
+      given.push_back(buffer_of(buffers[i]));
+    return found->handle->Enqueue(buffers == nullptr ? nullptr : given.data(), queue);
+  }
+
+  int Call(const Kernel* kernel, void* const* buffers, hone_error* error) {
+    return StatusOfCall(
+        error, [&]() -> Result<void> { return HONE_TRY(kernels_.Find(kernel, kernel_name_))->handle->Call(buffers); });
+  }
+
+  int Info(const Kernel* kernel, hone_kernel_info* info) {
+    const Result<std::shared_ptr<Kernel>> found = kernels_.Find(kernel, kernel_name_);
+    return found ? InfoOfDevice(**found, info) : static_cast<int>(HONE_INVALID);
+  }
+
+  void Release(const Kernel* kernel) { kernels_.Remove(kernel); }
+  void Close(const Session* session) { sessions_.Remove(session); }
+
+ private:
+  template <typename T, typename Body>
+  static T* PointerOfCall(hone_error* error, const uint32_t* retry_after_ms, const Body& body) {
+    const Result<T*> made = Guard(body);
+    if (made) return *made;
+    Report(made.error(), error, retry_after_ms == nullptr ? 0 : *retry_after_ms);
+    return nullptr;
+  }
+
+  const char *const session_name_, *const kernel_name_;
+  HandedOut<Session> sessions_;
+  HandedOut<Kernel> kernels_;
+};
 
 }  // namespace hone
