@@ -47,7 +47,7 @@ hone::Result<hone::SessionOptions> SessionOptionsOf(const hone_network_options* 
     tensor->dtype = static_cast<hone::DType>(value.dtype);
     tensor->shape = std::move(shape);
     const int64_t bytes = hone::CountOf(tensor->shape) * hone::ByteSize(tensor->dtype);
-    tensor->data.assign(static_cast<const char*>(value.data), static_cast<size_t>(bytes));
+    tensor->data = std::string(static_cast<const char*>(value.data), static_cast<size_t>(bytes));
     to.constants[value.name] = std::move(tensor);
   }
   return to;

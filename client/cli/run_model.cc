@@ -82,7 +82,7 @@ Result<void> Export(const std::string& path, const ModelRunOptions& options, con
   bytes = HONE_TRY(WithInitializers(bytes, weights, {path, ""}));
   HONE_TRY(WriteFileAtomically(directory + "/model.onnx", bytes, 0644));
   std::vector<Json> tensors;
-  auto add = [&](std::string_view role, size_t i, ValueId value, const std::string& elements) -> Result<void> {
+  auto add = [&](std::string_view role, size_t i, ValueId value, std::string_view elements) -> Result<void> {
     std::string file = fmt::format("{}_{}.bin", role, i);
     HONE_TRY(WriteFileAtomically(directory + "/" + file, elements, 0644));
     tensors.push_back(Json()

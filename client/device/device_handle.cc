@@ -66,18 +66,18 @@ Result<void> DeviceHandle::Bind(int32_t operand, const BorrowedBuffer& data) {
   const auto element = static_cast<uint64_t>(ByteSize(facts.dtype));
   const Result<MemoryRange> range = device_->context->Find(data, bytes_[index], false, element);
   if (!range) return InOperand(range.error(), index);
-  ranges_[index] = *range;
-  if (!updates_) return BindNow(index, data);
+  if (!updates_) return BindNow(index, data, *range);
   Updates::Pause pause(*updates_, *this);
-  HONE_TRY(BindNow(index, data));
+  HONE_TRY(BindNow(index, data, *range));
   if (std::exchange(needs_data_, false)) updates_->LookAgain(*this);
   return {};
 }
 
-Result<void> DeviceHandle::BindNow(size_t operand, const BorrowedBuffer& data) {
+Result<void> DeviceHandle::BindNow(size_t operand, const BorrowedBuffer& data, const MemoryRange& range) {
   MutexLock lock(mutex_);
   if (const Result<void> bound = current_->Bind(operand, data); !bound) return InOperand(bound.error(), operand);
   bound_[operand] = data;
+  ranges_[operand] = range;
   return {};
 }
 

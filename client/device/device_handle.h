@@ -55,7 +55,7 @@ class DeviceHandle : public Updatable {
   DeviceHandle(std::shared_ptr<SharedDevice> device, std::unique_ptr<DeviceVersion> version);
   static Result<std::unique_ptr<Code>> OpenCode(SealedMemfd file, const GetReply& reply, std::string_view canonical);
   Error InOperand(Error error, size_t operand) const;
-  Result<void> BindNow(size_t operand, const BorrowedBuffer& data);
+  Result<void> BindNow(size_t operand, const BorrowedBuffer& data, const MemoryRange& range);
   Result<void> CheckBuffers(const BorrowedBuffer* buffers) const HONE_REQUIRES(mutex_);
   Result<void> CheckBound(size_t operand) const HONE_REQUIRES(mutex_);
 

@@ -78,13 +78,13 @@ Numbers ToNumbers(const HostTensor& tensor) {
 }
 
 HostTensor ToHost(const Numbers& numbers, DType dtype) {
-  HostTensor tensor{dtype, numbers.shape, {}};
+  std::string bytes;
   auto fill = [&](const auto& values) {
     VisitElement(dtype, [&]<typename T>(std::type_identity<T>) {
-      tensor.data.resize(values.size() * sizeof(T));
+      bytes.resize(values.size() * sizeof(T));
       for (size_t i = 0; i < values.size(); ++i) {
         const auto element = dtype == DType::kBool ? static_cast<T>(values[i] != 0) : static_cast<T>(values[i]);
-        std::memcpy(tensor.data.data() + i * sizeof(T), &element, sizeof(T));
+        std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
       }
     });
   };
@@ -93,7 +93,7 @@ HostTensor ToHost(const Numbers& numbers, DType dtype) {
   } else {
     fill(numbers.whole);
   }
-  return tensor;
+  return {dtype, numbers.shape, std::move(bytes)};
 }
 
 void SettleInType(Numbers& numbers) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -19,11 +22,32 @@ int64_t CountOf(const Shape& shape);
 Result<void> CheckShape(const Shape& shape);
 std::string ShapeText(const Shape& shape);  // "1x3x224x224"; "a scalar" for rank 0
 
+// A tensor's bytes: its own, or a part of memory that is kept for as long as anybody reads it and that nobody writes,
+// which copies share. Nothing of them changes: who has others makes a string of them first.
+class TensorBytes {
+ public:
+  TensorBytes() = default;
+  TensorBytes(std::string own) : own_(std::move(own)) {}  // NOLINT(google-explicit-constructor): it is bytes as well
+  // `part` lies in what `memory` keeps.
+  TensorBytes(std::shared_ptr<const void> memory, std::string_view part) : memory_(std::move(memory)), part_(part) {}
+
+  std::string_view view() const { return memory_ ? part_ : std::string_view(own_); }
+  operator std::string_view() const { return view(); }  // NOLINT(google-explicit-constructor)
+  const char* data() const { return view().data(); }
+  size_t size() const { return view().size(); }
+  friend bool operator==(const TensorBytes& a, const TensorBytes& b) { return a.view() == b.view(); }
+
+ private:
+  std::string own_;
+  std::shared_ptr<const void> memory_;  // null: `own_` has them
+  std::string_view part_;
+};
+
 // Elements as a file or a kernel holds them: row-major, dense, little-endian.
 struct HostTensor {
   DType dtype = DType::kF32;
   Shape shape;
-  std::string data;
+  TensorBytes data;
 };
 
 // Elements to compute with: floats of any width as doubles, integers and truth values as 64-bit integers, those of u64

@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "ir/graph/dtype_traits.h"
+#include "network/onnx/large_tensors.h"
 #include "network/onnx/onnx_model.h"
 #include "network/onnx/resolve_sequences.h"
 #include "onnx.pb.h"
@@ -106,7 +107,8 @@ Result<uint64_t> ExternalNumber(const std::string& text, const std::string& key,
 
 class Reader {
  public:
-  explicit Reader(const OnnxSource& source) : source_(source) {}
+  // `cut`: elements that are not in the message any more, by the initialiser's position (large_tensors.h).
+  Reader(const OnnxSource& source, const std::map<int, std::string_view>& cut) : source_(source), cut_(cut) {}
 
   Result<OnnxModel> Model(onnx::ModelProto& proto) {
     OnnxModel model;
@@ -130,16 +132,20 @@ class Reader {
       return Error{ErrorKind::kUnsupported, "it has sparse initialisers; export it with dense ones", source_.path};
     }
     std::set<std::string> half_bytes;
-    for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+    for (int i = 0; i < graph.initializer_size(); ++i) {
+      onnx::TensorProto& tensor = *graph.mutable_initializer(i);
       std::string where = Where("initialiser " + tensor.name());
       if (IsHalfByte(tensor.data_type())) half_bytes.insert(tensor.name());
-      model.initializers.push_back({tensor.name(), HONE_TRY(Tensor(tensor, where))});
+      const auto cut = cut_.find(i);
+      model.initializers.push_back(
+          {tensor.name(), HONE_TRY(Tensor(tensor, where, cut == cut_.end() ? nullptr : &cut->second))});
     }
     for (onnx::NodeProto& node : *graph.mutable_node()) model.nodes.push_back(HONE_TRY(Node(node)));
     MarkHalfBytes(half_bytes, model);
     for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
     for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
+    if (Result<void> copied = copies_.Make(); !copied) return std::move(copied).error().Context(source_.path);
     return model;
   }
 
@@ -166,7 +172,7 @@ class Reader {
     return value;
   }
 
-  Result<std::string> External(const onnx::TensorProto& proto, uint64_t wanted, const std::string& where) const {
+  Result<TensorBytes> External(const onnx::TensorProto& proto, uint64_t wanted, const std::string& where) const {
     std::string location;
     uint64_t offset = 0, length = wanted;
     for (const onnx::StringStringEntryProto& entry : proto.external_data()) {
@@ -186,18 +192,18 @@ class Reader {
                                  location, size),
                      where);
     }
-    std::string bytes(wanted, '\0');
-    for (size_t at = 0; at < bytes.size();) {
-      ssize_t got = pread(file.get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(offset + at));
+    FreshBytes read = HONE_TRY(MakeBytes(wanted));
+    for (size_t at = 0; at < wanted;) {
+      ssize_t got = pread(file.get(), read.at + at, wanted - at, static_cast<off_t>(offset + at));
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) return ErrnoError(got == 0 ? EIO : errno, "cannot read external data", location);
       at += static_cast<size_t>(got);
     }
-    return bytes;
+    return std::move(read.bytes);
   }
 
   // Elements as memory has them; raw bytes are taken, not copied.
-  Result<std::string> Stored(onnx::TensorProto& proto, DType dtype, uint64_t wanted, const std::string& where) const {
+  Result<TensorBytes> Stored(onnx::TensorProto& proto, DType dtype, uint64_t wanted, const std::string& where) const {
     if (proto.data_location() == onnx::TensorProto::EXTERNAL) return External(proto, wanted, where);
     if (proto.has_raw_data()) return std::move(*proto.mutable_raw_data());
     switch (proto.data_type()) {
@@ -214,7 +220,7 @@ class Reader {
   }
 
   // Numbers of 4 bits, two a byte, as bytes.
-  static std::string Unpacked(const std::string& bytes, int64_t count, bool is_signed) {
+  static std::string Unpacked(std::string_view bytes, int64_t count, bool is_signed) {
     std::string numbers(static_cast<size_t>(count), '\0');
     for (size_t i = 0; i < numbers.size(); ++i) {
       const int number = static_cast<unsigned char>(bytes[i / 2]) >> (i % 2 * 4) & 15;
@@ -235,7 +241,9 @@ class Reader {
     }
   }
 
-  Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where) const {
+  // `cut`: its elements, which are copied at the end.
+  Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where,
+                                             const std::string_view* cut = nullptr) {
     const bool is_half = IsHalfByte(proto.data_type());
     const std::optional<DType> dtype = is_half ? std::optional(proto.data_type() == kInt4 ? DType::kI8 : DType::kU8)
                                                : ElementTypeOf(proto.data_type());
@@ -254,17 +262,25 @@ class Reader {
     }
     const auto count = static_cast<uint64_t>(CountOf(tensor->shape));
     const uint64_t wanted = is_half ? (count + 1) / 2 : count * static_cast<uint64_t>(ByteSize(*dtype));
-    std::string bytes = HONE_TRY(Stored(proto, *dtype, wanted, where));
-    if (bytes.size() != wanted) {
-      return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", bytes.size(), ShapeText(tensor->shape),
-                                 TypeName(proto.data_type()), wanted),
+    const bool is_cut = cut != nullptr && proto.data_location() != onnx::TensorProto::EXTERNAL;
+    TensorBytes bytes = is_cut ? TensorBytes() : HONE_TRY(Stored(proto, *dtype, wanted, where));
+    const std::string_view elements = is_cut ? *cut : bytes.view();
+    if (elements.size() != wanted) {
+      return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", elements.size(),
+                                 ShapeText(tensor->shape), TypeName(proto.data_type()), wanted),
                      where);
     }
-    tensor->data = is_half ? Unpacked(bytes, CountOf(tensor->shape), proto.data_type() == kInt4) : std::move(bytes);
+    if (is_half) {
+      tensor->data = Unpacked(elements, CountOf(tensor->shape), proto.data_type() == kInt4);
+    } else if (is_cut) {
+      copies_.Add(tensor, elements);
+    } else {
+      tensor->data = std::move(bytes);
+    }
     return tensor;
   }
 
-  Result<OnnxNode> Node(onnx::NodeProto& proto) const {
+  Result<OnnxNode> Node(onnx::NodeProto& proto) {
     OnnxNode node;
     node.name = proto.name();
     if (node.name.empty() && proto.output_size() > 0) node.name = proto.output(0);
@@ -279,7 +295,7 @@ class Reader {
     return node;
   }
 
-  Result<std::shared_ptr<const OnnxBody>> Body(onnx::GraphProto& proto, const std::string& where) const {
+  Result<std::shared_ptr<const OnnxBody>> Body(onnx::GraphProto& proto, const std::string& where) {
     if (static_cast<size_t>(proto.node_size()) > kMostNodes || proto.sparse_initializer_size() > 0)
       return Error{ErrorKind::kUnsupported, "its body has too many nodes, or sparse initialisers", where};
     auto body = std::make_shared<OnnxBody>();
@@ -306,7 +322,7 @@ class Reader {
     add(body.outputs);
   }
 
-  Result<OnnxAttribute> Attribute(onnx::AttributeProto& proto, const std::string& where) const {
+  Result<OnnxAttribute> Attribute(onnx::AttributeProto& proto, const std::string& where) {
     using Kind = OnnxAttribute::Kind;
     OnnxAttribute attribute;
     attribute.name = proto.name();
@@ -349,6 +365,8 @@ class Reader {
   }
 
   const OnnxSource& source_;
+  const std::map<int, std::string_view>& cut_;
+  TensorCopies copies_;
 };
 
 Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::ModelProto& proto) {
@@ -392,8 +410,9 @@ std::optional<DType> ElementTypeOf(int64_t onnx) {
 
 Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source) {
   onnx::ModelProto proto;
-  HONE_TRY(ParseProto(bytes, source, proto));
-  OnnxModel model = HONE_TRY(Reader(source).Model(proto));
+  const std::optional<CutModel> cut = bytes.size() > kMostBytes ? std::nullopt : CutLargeTensors(bytes);
+  HONE_TRY(ParseProto(cut ? cut->rest : bytes, source, proto));
+  OnnxModel model = HONE_TRY(Reader(source, cut ? cut->elements : std::map<int, std::string_view>()).Model(proto));
   ResolveSequences(model);
   return model;
 }
@@ -426,7 +445,7 @@ Result<std::string> WithInitializers(std::string_view bytes, const std::vector<O
     added.set_name(tensor.name);
     added.set_data_type(TraitsOf(tensor.tensor->dtype).onnx);
     for (int64_t dimension : tensor.tensor->shape) added.add_dims(dimension);
-    added.set_raw_data(tensor.tensor->data);
+    added.set_raw_data(tensor.tensor->data.data(), tensor.tensor->data.size());
   }
   google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> kept;
   for (onnx::ValueInfoProto& input : *graph.mutable_input()) {

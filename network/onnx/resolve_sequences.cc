@@ -153,7 +153,7 @@ class Resolver {
       if (tensor.name == name) return IsTrue(*tensor.tensor);
     return IsTrue(Known(name));
   }
-  static bool IsTrue(const HostTensor& tensor) { return tensor.data.size() == 1 && tensor.data[0] != 0; }
+  static bool IsTrue(const HostTensor& tensor) { return tensor.data.size() == 1 && tensor.data.view()[0] != 0; }
   static bool IsTrue(const Numbers* known) {
     return known != nullptr && known->whole.size() == 1 && known->whole[0] != 0;
   }

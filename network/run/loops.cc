@@ -15,9 +15,7 @@ constexpr size_t kMostCollected = size_t{1} << 34;  // bytes
 Error Invalid(std::string message) { return Error{ErrorKind::kInvalid, std::move(message), ""}; }
 
 HostTensor Whole(int64_t value) {
-  HostTensor tensor{DType::kI64, {}, std::string(sizeof(value), '\0')};
-  std::memcpy(tensor.data.data(), &value, sizeof(value));
-  return tensor;
+  return {DType::kI64, {}, std::string(reinterpret_cast<const char*>(&value), sizeof(value))};
 }
 
 HostTensor Truth(bool value) { return {DType::kBool, {}, std::string(1, value ? '\1' : '\0')}; }
@@ -43,12 +41,13 @@ struct Blocks {
 
 HostTensor SliceAt(const TensorView& view, size_t axis, int64_t at) {
   const Blocks blocks(view, axis);
-  HostTensor slice{view.dtype, view.shape, {}};
-  slice.shape.erase(slice.shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  Shape shape = view.shape;
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  std::string bytes;
   for (int64_t i = 0; i < blocks.outer; ++i)
-    slice.data.append(static_cast<const char*>(view.data) + static_cast<size_t>(i * blocks.extent + at) * blocks.bytes,
-                      blocks.bytes);
-  return slice;
+    bytes.append(static_cast<const char*>(view.data) + static_cast<size_t>(i * blocks.extent + at) * blocks.bytes,
+                 blocks.bytes);
+  return {view.dtype, std::move(shape), std::move(bytes)};
 }
 
 // Slices of one shape as one tensor with a dimension more. `type`: of a slice, where there is none.
@@ -65,15 +64,16 @@ Result<HostTensor> Stacked(const std::vector<HostTensor>& slices, const std::opt
   all.shape.insert(all.shape.begin() + static_cast<std::ptrdiff_t>(at), count);
   HONE_TRY(CheckShape(all.shape));
   const Blocks blocks({all.dtype, all.shape, nullptr}, at);
-  all.data.resize(static_cast<size_t>(blocks.outer * count) * blocks.bytes);
+  std::string bytes(static_cast<size_t>(blocks.outer * count) * blocks.bytes, '\0');
   for (size_t k = 0; k < slices.size(); ++k) {
     if (slices[k].shape != of.shape || slices[k].dtype != of.dtype)
       return Invalid(fmt::format("steps give {} and {}", ShapeText(of.shape), ShapeText(slices[k].shape)));
     const size_t place = is_backward ? slices.size() - 1 - k : k;
     for (int64_t i = 0; i < blocks.outer; ++i)
-      std::memcpy(all.data.data() + (static_cast<size_t>(i * count) + place) * blocks.bytes,
+      std::memcpy(bytes.data() + (static_cast<size_t>(i * count) + place) * blocks.bytes,
                   slices[k].data.data() + static_cast<size_t>(i) * blocks.bytes, blocks.bytes);
   }
+  all.data = std::move(bytes);
   return all;
 }
 
@@ -107,7 +107,7 @@ bool NeverEnds(const OnnxModel& body) {
         node.op == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && node.outputs[0] == name)
       name = node.inputs[0];
   if (name == body.inputs[1].name) return true;
-  auto is_true = [](const HostTensor& tensor) { return tensor.data.size() == 1 && tensor.data[0] != 0; };
+  auto is_true = [](const HostTensor& tensor) { return tensor.data.size() == 1 && tensor.data.view()[0] != 0; };
   for (const OnnxTensor& tensor : body.initializers)
     if (tensor.name == name) return is_true(*tensor.tensor);
   for (const OnnxNode& node : body.nodes) {

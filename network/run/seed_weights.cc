@@ -112,13 +112,14 @@ void SeedWeights(Network& network, uint64_t seed) {
     auto tensor = std::make_shared<HostTensor>();
     tensor->dtype = network.graph.dtype(weight);
     tensor->shape = std::move(shape);
-    tensor->data.resize(static_cast<size_t>(elements * ByteSize(tensor->dtype)));
+    std::string bytes(static_cast<size_t>(elements * ByteSize(tensor->dtype)), '\0');
     if (IsFloat(tensor->dtype)) {  // nothing computes with others, so nothing reads their values
       for (size_t at = 0; at < static_cast<size_t>(elements); ++at) {
         const double value = (is_factor ? role.centre : 0) + reach * (2 * own.Uniform() - 1);
-        StoreElement(tensor->dtype, value, tensor->data.data(), at);
+        StoreElement(tensor->dtype, value, bytes.data(), at);
       }
     }
+    tensor->data = std::move(bytes);
     network.graph.SetData(weight, std::move(tensor));
   }
 }

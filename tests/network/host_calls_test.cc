@@ -228,7 +228,9 @@ TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
       top.Output("v").Output("at", {}, 7);
       HostTensor x = RandomReals({5, 6, 7}, 1);
       const float none = NAN;
-      std::memcpy(x.data.data() + 40, &none, sizeof(none));
+      std::string elements(x.data.view());
+      std::memcpy(elements.data() + 40, &none, sizeof(none));
+      x.data = std::move(elements);
       ExpectSameInMemory(top, {x});
     }
     for (bool is_spread : {false, true}) {  // one index for what is behind the axis

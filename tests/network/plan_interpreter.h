@@ -86,8 +86,8 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
     }
     ValueId root = plan.place[call.output].root;
     if (memory.count(root) == 0) memory[root].resize(bytes_of(root));
-    std::string data = ToHost(result, result.dtype).data;
-    data.copy(HONE_TRY(address(call.output)), data.size());
+    const TensorBytes data = ToHost(result, result.dtype).data;
+    data.view().copy(HONE_TRY(address(call.output)), data.size());
   }
   std::vector<Numbers> outputs;
   for (ValueId output : graph.outputs) {
@@ -96,7 +96,7 @@ inline Result<std::vector<Numbers>> InterpretPlan(Graph& graph, const CallPlan& 
       continue;
     }
     HostTensor tensor{graph.dtype(output), graph.shape(output), {}};
-    tensor.data.assign(HONE_TRY(address(output)), bytes_of(output));
+    tensor.data = std::string(HONE_TRY(address(output)), bytes_of(output));
     outputs.push_back(ToNumbers(tensor));
   }
   return outputs;

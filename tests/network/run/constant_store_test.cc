@@ -6,9 +6,9 @@ namespace hone {
 namespace {
 
 std::shared_ptr<const HostTensor> Floats(size_t count, float value) {
-  HostTensor tensor{DType::kF32, {static_cast<int64_t>(count)}, {}};
-  for (size_t i = 0; i < count; ++i) tensor.data.append(reinterpret_cast<const char*>(&value), sizeof value);
-  return std::make_shared<const HostTensor>(std::move(tensor));
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  return std::make_shared<const HostTensor>(HostTensor{DType::kF32, {static_cast<int64_t>(count)}, std::move(bytes)});
 }
 
 Node Reshaped(ValueId input, std::vector<int64_t> extents) {

@@ -1,0 +1,177 @@
+#include "network/onnx/large_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/arithmetic.h"
+#include "base/parallel.h"
+#include "client/api/kernel_version.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t kLarge = 1024;              // bytes; what is smaller is protobuf's
+constexpr size_t kPiece = size_t{16} << 20;  // of memory that several tensors share: all go before it does
+constexpr size_t kTensorAlignment = 64;      // of each in it
+constexpr size_t kCopiedAtOnce = 1u << 20;   // by a thread
+constexpr unsigned kMostCopiers = 4;         // memory sets the pace
+constexpr uint64_t kGraph = 7, kInitializer = 5, kRawData = 9;  // fields of ModelProto, GraphProto and TensorProto
+
+// A field of a message as it is written (https://protobuf.dev/programming-guides/encoding).
+struct WireField {
+  uint64_t number = 0;
+  bool is_bytes = false;  // a length, and that many bytes
+  std::string_view tag, whole, body;
+};
+
+std::optional<uint64_t> TakeVarint(std::string_view& rest) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < std::min<size_t>(rest.size(), 10); ++i) {
+    const auto byte = static_cast<unsigned char>(rest[i]);
+    value |= uint64_t{byte & 0x7fu} << (7 * i);
+    if (byte < 0x80) {
+      rest.remove_prefix(i + 1);
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<WireField> TakeField(std::string_view& rest) {
+  const std::string_view begin = rest;
+  const std::optional<uint64_t> tag = TakeVarint(rest);
+  if (!tag || *tag > UINT32_MAX || *tag >> 3 == 0) return std::nullopt;
+  WireField field;
+  field.number = *tag >> 3;
+  field.tag = begin.substr(0, begin.size() - rest.size());
+  std::optional<uint64_t> size;
+  switch (*tag & 7) {
+    case 0: size = TakeVarint(rest) ? std::optional<uint64_t>(0) : std::nullopt; break;
+    case 1: size = 8; break;
+    case 2:
+      size = TakeVarint(rest);
+      field.is_bytes = true;
+      break;
+    case 5: size = 4; break;
+    default: break;  // groups
+  }
+  if (!size || *size > rest.size()) return std::nullopt;
+  field.body = rest.substr(0, *size);
+  rest.remove_prefix(*size);
+  field.whole = begin.substr(0, begin.size() - rest.size());
+  return field;
+}
+
+void AppendBytesField(std::string_view tag, std::string_view body, std::string& to) {
+  to += tag;
+  uint64_t size = body.size();
+  for (; size >= 0x80; size >>= 7) to += static_cast<char>((size & 0x7f) | 0x80);
+  to += static_cast<char>(size);
+  to += body;
+}
+
+// `rest` gets the tensor without its elements, which are returned; empty where they stay. nullopt: as CutLargeTensors.
+std::optional<std::string_view> CutTensor(std::string_view tensor, std::string& rest) {
+  std::string_view elements;
+  int count = 0;
+  for (std::string_view left = tensor; !left.empty();) {
+    const std::optional<WireField> field = TakeField(left);
+    if (!field) return std::nullopt;
+    if (field->number == kRawData) {
+      ++count;
+      if (field->is_bytes) elements = field->body;
+      continue;
+    }
+    rest += field->whole;
+  }
+  if (count == 1 && elements.size() >= kLarge) return elements;
+  rest = tensor;
+  return std::string_view();
+}
+
+// Likewise of a graph.
+bool CutGraph(std::string_view graph, CutModel& cut, std::string& rest) {
+  int position = 0;
+  while (!graph.empty()) {
+    const std::optional<WireField> field = TakeField(graph);
+    if (!field) return false;
+    if (field->number != kInitializer || !field->is_bytes) {
+      rest += field->whole;
+      continue;
+    }
+    std::string tensor;
+    const std::optional<std::string_view> elements = CutTensor(field->body, tensor);
+    if (!elements) return false;
+    AppendBytesField(field->tag, tensor, rest);
+    if (!elements->empty()) cut.elements[position] = *elements;
+    ++position;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<CutModel> CutLargeTensors(std::string_view model) {
+  CutModel cut;
+  bool has_graph = false;
+  while (!model.empty()) {
+    const std::optional<WireField> field = TakeField(model);
+    if (!field) return std::nullopt;
+    if (field->number != kGraph || !field->is_bytes) {
+      cut.rest += field->whole;
+      continue;
+    }
+    if (std::exchange(has_graph, true)) return std::nullopt;  // protobuf would make one of the two
+    std::string graph;
+    if (!CutGraph(field->body, cut, graph)) return std::nullopt;
+    AppendBytesField(field->tag, graph, cut.rest);
+  }
+  if (cut.elements.empty()) return std::nullopt;
+  return cut;
+}
+
+Result<FreshBytes> MakeBytes(size_t bytes) {
+  std::shared_ptr<void> memory = AllocateAligned(static_cast<int64_t>(std::max<size_t>(bytes, 1)));
+  if (!memory) return Error{ErrorKind::kLimit, fmt::format("no memory for {} bytes", bytes), ""};
+  char* const at = static_cast<char*>(memory.get());
+  return FreshBytes{TensorBytes(std::move(memory), {at, bytes}), at};
+}
+
+Result<void> TensorCopies::Make() {
+  struct Move {
+    char* to;
+    std::string_view from;
+  };
+  std::vector<Move> moves;
+  for (size_t begin = 0; begin < copies_.size();) {
+    // As many as a piece has room for, or one that is larger.
+    size_t end = begin, size = 0;
+    std::vector<size_t> offsets;
+    do {
+      offsets.push_back(size);
+      size += RoundUp(copies_[end++].from.size(), kTensorAlignment);
+    } while (end < copies_.size() && size + copies_[end].from.size() <= kPiece);
+    const std::shared_ptr<void> piece = AllocateAligned(static_cast<int64_t>(size));
+    if (!piece) return Error{ErrorKind::kLimit, fmt::format("no memory for {} bytes", size), ""};
+    for (size_t i = begin; i < end; ++i) {
+      const std::string_view from = copies_[i].from;
+      char* const to = static_cast<char*>(piece.get()) + offsets[i - begin];
+      copies_[i].tensor->data = TensorBytes(piece, {to, from.size()});
+      for (size_t at = 0; at < from.size(); at += kCopiedAtOnce)
+        moves.push_back({to + at, from.substr(at, kCopiedAtOnce)});
+    }
+    begin = end;
+  }
+  copies_.clear();
+  const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMostCopiers));
+  ForEachIndex(moves.size(), threads,
+               [&](size_t i) { std::memcpy(moves[i].to, moves[i].from.data(), moves[i].from.size()); });
+  return {};
+}
+
+}  // namespace hone

@@ -1,0 +1,112 @@
+#include "network/onnx/large_tensors.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "network/onnx/onnx_model.h"
+#include "tests/network/model_files.h"
+
+namespace hone {
+namespace {
+
+std::string Bytes(size_t count, char first) {
+  std::string bytes(count, '\0');
+  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<char>(first + static_cast<char>(i * 7 % 251));
+  return bytes;
+}
+
+// Elements of u8, so that a tensor has as many bytes as its shape says: small ones between large ones, and one that is
+// larger than the pieces of memory that others share.
+const std::vector<size_t> kSizes = {3, 5000, 0, 1024, 1023, (size_t{16} << 20) + 77, 1 << 20, 12};
+
+ModelFileBuilder WithTensors() {
+  ModelFileBuilder file;
+  file.Input("x", {2}).Output("y");
+  file.Node("Relu", {"x"}, {"y"});
+  for (size_t i = 0; i < kSizes.size(); ++i)
+    file.Raw("t" + std::to_string(i), {static_cast<int64_t>(kSizes[i])}, 2, Bytes(kSizes[i], static_cast<char>(i)));
+  return file;
+}
+
+std::string Varint(size_t value) {
+  std::string text;
+  for (; value >= 0x80; value >>= 7) text += static_cast<char>((value & 0x7f) | 0x80);
+  return text + static_cast<char>(value);
+}
+// A field that holds bytes, as messages are written.
+std::string Field(int number, const std::string& body) {
+  return Varint(static_cast<size_t>(number) << 3 | 2) + Varint(body.size()) + body;
+}
+
+TEST(LargeTensors, AreReadAsTheyAreWritten) {
+  const Result<OnnxModel> model = ParseOnnx(WithTensors().Bytes(), {"m.onnx", ""});
+  ASSERT_TRUE(model) << model.error().Text();
+  ASSERT_EQ(model->initializers.size(), kSizes.size());
+  for (size_t i = 0; i < kSizes.size(); ++i) {
+    EXPECT_EQ(model->initializers[i].name, "t" + std::to_string(i));
+    const HostTensor& tensor = *model->initializers[i].tensor;
+    EXPECT_TRUE(tensor.data == TensorBytes(Bytes(kSizes[i], static_cast<char>(i)))) << i;
+  }
+}
+
+TEST(LargeTensors, AreNotLeftInTheMessage) {
+  const std::string bytes = WithTensors().Bytes();
+  const std::optional<CutModel> cut = CutLargeTensors(bytes);
+  ASSERT_TRUE(cut);
+  EXPECT_LT(cut->rest.size(), 2000u);
+  std::vector<int> positions;
+  for (const auto& [position, elements] : cut->elements) {
+    positions.push_back(position);
+    EXPECT_EQ(elements.size(), kSizes[static_cast<size_t>(position)]);
+  }
+  EXPECT_EQ(positions, (std::vector<int>{1, 3, 5, 6}));
+  EXPECT_FALSE(CutLargeTensors(cut->rest));  // nothing is left to take out
+}
+
+// Kernels read elements in vectors and numbers at their alignment; a file has them anywhere.
+TEST(LargeTensors, AreAligned) {
+  const Result<OnnxModel> model = ParseOnnx(WithTensors().Bytes(), {"m.onnx", ""});
+  ASSERT_TRUE(model) << model.error().Text();
+  for (size_t i : {1, 3, 5, 6})
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(model->initializers[i].tensor->data.data()) % 64, 0u) << i;
+}
+
+TEST(LargeTensors, OfAnotherSizeThanTheirShapeSaysAreRefused) {
+  ModelFileBuilder file;
+  file.Input("x", {2}).Output("y").Raw("w", {5001}, 2, Bytes(5000, 1));
+  file.Node("Relu", {"x"}, {"y"});
+  const Result<OnnxModel> model = ParseOnnx(file.Bytes(), {"m.onnx", ""});
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().Text(), "m.onnx: initialiser w: it has 5000 bytes, its shape 5001 of uint8 wants 5001");
+}
+
+// What protobuf would make of fields that are there twice is its to say.
+TEST(LargeTensors, StayWhereFieldsAreThereTwice) {
+  const std::string raw = Field(9, Bytes(2000, 1));
+  const std::string graph = Field(7, Field(5, raw));
+  EXPECT_TRUE(CutLargeTensors(graph));
+  EXPECT_FALSE(CutLargeTensors(graph + graph));
+  EXPECT_FALSE(CutLargeTensors(Field(7, Field(5, raw + raw))));
+}
+
+TEST(LargeTensors, StayInFilesThatAreCutShortOrHaveGroups) {
+  const std::string graph = Field(7, Field(5, Field(9, Bytes(2000, 1))) + Field(2, "name"));
+  for (size_t size = 0; size < graph.size(); ++size) EXPECT_FALSE(CutLargeTensors(graph.substr(0, size))) << size;
+  const std::string group = Varint(1 << 3 | 3) + Varint(1 << 3 | 4);
+  EXPECT_FALSE(CutLargeTensors(graph + group));
+  EXPECT_FALSE(CutLargeTensors(graph + std::string(11, '\xff')));  // a number that does not end
+}
+
+TEST(TensorBytes, ThatAreSharedOutliveWhoMadeThem) {
+  auto memory = std::make_shared<std::string>("elements");
+  TensorBytes bytes(memory, std::string_view(*memory).substr(0, 4));
+  const TensorBytes copy = bytes;
+  bytes = TensorBytes(std::string("other"));
+  memory.reset();
+  EXPECT_EQ(copy.view(), "elem");
+  EXPECT_EQ(bytes.view(), "other");
+}
+
+}  // namespace
+}  // namespace hone
