@@ -31,6 +31,7 @@ class Case:
             return self
         name = f"i{len(self.names)}"
         self.names.append(name)
+        value = numpy.asarray(value)
         if constant:
             self.constants.append(numpy_helper.from_array(value, name))
         else:
