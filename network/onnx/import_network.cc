@@ -415,7 +415,10 @@ class NetworkBuilder {
       return {};
     }
     if (op == nullptr) {
-      LeaveOut(node, "no operator that hone knows");
+      const bool is_blocked = node.domain == "com.microsoft.nchwc";
+      LeaveOut(node, is_blocked
+                         ? "onnxruntime made it for one processor; save the model with ORT_ENABLE_EXTENDED at most"
+                         : "no operator that hone knows");
       return {};
     }
     if (IsWaiting(node.inputs)) {

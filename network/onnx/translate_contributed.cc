@@ -15,6 +15,8 @@ namespace {
 using evaluating::Arguments;
 using Computed = Result<std::vector<Numbers>>;
 
+constexpr int64_t kMostPlaces = 1 << 26;  // that a tensor's windows read
+
 std::vector<ValueId> InputsOf(const OperatorCall& call) {
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < call.input_count(); ++i) inputs.push_back(call.Has(i) ? call.In(i) : ValueId());
@@ -75,6 +77,8 @@ Result<Outputs> UnfoldTensor(OperatorCall& call) {
   shape[static_cast<size_t>(axis)] = count;
   shape.push_back(size);
   HONE_TRY(CheckShape(shape));
+  if (count > kMostPlaces / size)
+    return Error{ErrorKind::kLimit, fmt::format("{} windows of {}; hone's limit is {}", count, size, kMostPlaces), ""};
   std::vector<int64_t> which;
   for (int64_t i = 0; i < count * size; ++i) which.push_back(i / size * step + i % size);
   const ValueId windows =

@@ -14,7 +14,7 @@ namespace {
 using evaluating::Arguments;
 using Computed = Result<std::vector<Numbers>>;
 
-constexpr int64_t kMostUnrolledSteps = 32;
+constexpr int64_t kMostUnrolledSteps = 32, kMostDilation = 1 << 20;
 
 // ---- Attention
 
@@ -173,6 +173,7 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
   if (states.steps < 1 || key_heads < 1 || width != key_heads * states.key_width || heads % key_heads != 0)
     return build.Invalid(fmt::format("keys {} for {} heads of {}", ShapeText(call.shape(1)), heads, states.key_width));
 
+  HONE_TRY(CheckShape(states.state()));
   const DType dtype = build.dtype(call.In(0));
   LinearOperands of;
   of.keys = HONE_TRY(Repeated(build, HONE_TRY(SplitHeads(build, call.In(1), key_heads)), heads / key_heads));
@@ -180,7 +181,7 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
   of.queries = HONE_TRY(SplitHeads(build, call.In(0), std::min(readers, heads)));
   of.queries = HONE_TRY(Repeated(build, of.queries, heads / std::min(readers, heads)));
   of.queries = HONE_TRY(build.Binary("mul", of.queries, build.Scalar(ScaleOf(call, states.key_width), dtype)));
-  of.state = build.Constant(MakeNumbers(dtype, states.state()));
+  of.state = HONE_TRY(build.Expand(build.Scalar(0, dtype), states.state()));
   if (call.Has(kState)) {
     of.state = call.In(kState);
     if (call.shape(kState) != states.state())
@@ -196,6 +197,7 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
     const ValueId all = HONE_TRY(SplitHeads(build, call.In(i), 1));
     return build.Expand(all, {states.batch, heads, states.steps, 1});
   };
+  if (call.Whole("state_window", 0) != 0) return build.Unsupported("a window of states");
   if (states.decays) {
     of.factors = HONE_TRY(beside(kDecay, heads * states.key_width, "decay"));
     of.factors = HONE_TRY(build.Unary("exp", of.factors));
@@ -210,43 +212,63 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
 // ---- Convolution
 
 // x [batch, channels, length]; a window of each channel and, if given, a bias; what came before x: of each position the
-// window's sum that ends there. Then what comes before the next x.
+// window's sum that ends there. Then what comes before the next x. Channels may be the last dimensions of all of these.
 Result<Outputs> CausalConv(OperatorCall& call) {
   Builder& build = call.build;
   constexpr size_t kBias = 2, kBefore = 3;
-  if (call.Whole("ndim", 1) != 1 || call.Whole("state_window", 0) != 0 || call.Whole("channels_last", 0) != 0)
-    return build.Unsupported("more than one dimension, a window of states, or channels that come last");
-  const Shape x = call.shape(0), w = call.shape(1);
-  if (x.size() != 3 || w != Shape{x[1], 1, w.back()} || w.back() < 1)
-    return build.Invalid(fmt::format("windows {} for {}", ShapeText(w), ShapeText(x)));
-  const int64_t dilation = call.Whole("dilation", 1), reach = (w[2] - 1) * std::max<int64_t>(dilation, 1);
+  if (call.Whole("ndim", 1) != 1 || call.Whole("state_window", 0) != 0)
+    return build.Unsupported("more than one dimension, or a window of states");
+  const bool is_last = call.Whole("channels_last", 0) != 0;
+  const Shape given = call.shape(0), w = call.shape(1);
+  if (is_last ? given.size() < 3 : given.size() != 3)
+    return build.Invalid(fmt::format("it wants three dimensions, and has {}", ShapeText(given)));
+  // Both ways between the layouts; positions stand in the second dimension of one, in the third of the other.
+  const int64_t channels = is_last ? CountOf(Shape(given.begin() + 2, given.end())) : given[1];
+  auto channels_first = [&](ValueId x) -> Result<ValueId> {
+    if (!is_last) return x;
+    x = HONE_TRY(build.Reshape(x, {given[0], build.shape(x)[1], channels}));
+    return build.Transpose(x, {0, 2, 1});
+  };
+  auto as_given = [&](ValueId x) -> Result<ValueId> {
+    if (!is_last) return x;
+    Shape shape = given;
+    shape[1] = build.shape(x)[2];
+    return build.Reshape(HONE_TRY(build.Transpose(x, {0, 2, 1})), shape);
+  };
+  const int64_t length = given[is_last ? 1 : 2], dilation = call.Whole("dilation", 1);
+  if (w != Shape{channels, 1, w.back()} || w.back() < 1 || dilation < 1 || dilation > kMostDilation)
+    return build.Invalid(fmt::format("windows {}, {} apart, for {}", ShapeText(w), dilation, ShapeText(given)));
+  const int64_t reach = (w[2] - 1) * dilation;
   const std::string function = call.Text("activation", "none");
-  if (dilation < 1 || dilation > x[2] + (int64_t{1} << 20)) return build.Invalid(fmt::format("dilation={}", dilation));
   if (function != "none" && function != "silu" && function != "swish") return build.Invalid("activation=" + function);
-  const Shape before = {x[0], x[1], reach};
-  if (call.Has(kBefore) && call.shape(kBefore) != before)
-    return build.Invalid(fmt::format("a state {}, wanted {}", ShapeText(call.shape(kBefore)), ShapeText(before)));
-  HONE_TRY(CheckShape({x[0], x[1], reach + x[2]}));
-  ValueId all = call.In(0);
+  HONE_TRY(CheckShape({given[0], channels, reach + length}));
+  ValueId all = HONE_TRY(channels_first(call.In(0)));
   if (reach > 0) {
-    const DType dtype = build.dtype(all);
-    const ValueId old = call.Has(kBefore) ? call.In(kBefore) : build.Constant(MakeNumbers(dtype, before));
-    all = HONE_TRY(build.Concat({old, all}, 2));
+    ValueId before = HONE_TRY(build.Expand(build.Scalar(0, build.dtype(all)), {given[0], channels, reach}));
+    if (call.Has(kBefore)) {
+      Shape wanted = given;
+      wanted[is_last ? 1 : 2] = reach;
+      if (call.shape(kBefore) != wanted)
+        return build.Invalid(fmt::format("a state {}, wanted {}", ShapeText(call.shape(kBefore)), ShapeText(wanted)));
+      before = HONE_TRY(channels_first(call.In(kBefore)));
+    }
+    all = HONE_TRY(build.Concat({before, all}, 2));
   }
   Node conv;
   conv.kind = NodeKind::kConv;
-  conv.inputs = {HONE_TRY(build.Reshape(all, {x[0], x[1], 1, reach + x[2]})),
-                 HONE_TRY(build.Reshape(call.In(1), {x[1], 1, 1, w[2]}))};
+  conv.inputs = {HONE_TRY(build.Reshape(all, {given[0], channels, 1, reach + length})),
+                 HONE_TRY(build.Reshape(call.In(1), {channels, 1, 1, w[2]}))};
   if (call.Has(kBias)) conv.inputs.push_back(call.In(kBias));
   conv.window = {1, w[2]};
   conv.stride = {1, 1};
   conv.dilation = {1, dilation};
   conv.pads = {0, 0, 0, 0};
-  conv.groups = x[1];
-  ValueId y = HONE_TRY(build.Reshape(HONE_TRY(build.Add(std::move(conv))), x));
+  conv.groups = channels;
+  ValueId y = HONE_TRY(build.Add(std::move(conv)));
+  y = HONE_TRY(build.Reshape(y, {given[0], channels, length}));
   if (function != "none") y = HONE_TRY(build.Binary("mul", y, HONE_TRY(build.Unary("sigmoid", y))));
-  Outputs outputs{y};
-  if (reach > 0) outputs.push_back(HONE_TRY(build.Slice(all, 2, x[2], reach)));
+  Outputs outputs{HONE_TRY(as_given(y))};
+  if (reach > 0) outputs.push_back(HONE_TRY(as_given(HONE_TRY(build.Slice(all, 2, length, reach)))));
   return outputs;
 }
 

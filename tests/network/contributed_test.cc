@@ -348,5 +348,13 @@ TEST(Contributed, NormalisationHadOtherAttributesInOldOpsets) {
                8});
 }
 
+TEST(Contributed, OfLayoutsForOneProcessorItIsSaidWhatToDo) {
+  ModelFileBuilder builder;
+  builder.Floats("x", {1, 8, 2, 2}, Values(32)).Node("ReorderInput", {"x"}, {"y"}, {}, "com.microsoft.nchwc");
+  const Result<std::vector<Numbers>> outputs = Computed(builder.Output("y"));
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().Text(), HasSubstr("save the model with ORT_ENABLE_EXTENDED"));
+}
+
 }  // namespace
 }  // namespace hone::contributed_test

@@ -4,44 +4,61 @@ import numpy
 from .case import MICROSOFT
 
 
-def attention(case):
-    b, s, heads, size = case.between(1, 3), case.between(1, 9), case.between(1, 4), case.pick(4, 8, 16)
-    width, inputs = heads * size, case.between(4, 40)
-    case.add(case.real(b, s, inputs)).add(case.real(inputs, 3 * width), True).add(case.real(3 * width), True)
-    past = case.pick(0, 0, case.between(1, 6))
-    mask = case.pick(None, "keys", "count") if not past else case.pick(None, "keys")
-    if mask == "keys":
-        values = case.random.integers(0, 2, (b, past + s)).astype(numpy.int32)
-        values[:, 0] = 1
+def add_mask(case, batch, queries, keys, *kinds):
+    """Which keys count: of each batch, or of each query, or how many of them."""
+    kind = case.pick(None, *kinds)
+    if kind == "count":
+        case.add(case.random.integers(1, keys + 1, (batch,)).astype(numpy.int32))
+    elif kind:
+        values = case.random.integers(0, 2, (batch, keys) if kind == "keys" else (batch, queries, keys)).astype(numpy.int32)
+        values[..., 0] = 1
         case.add(values)
-    elif mask == "count":
-        case.add(case.random.integers(1, s + 1, (b,)).astype(numpy.int32))
     else:
         case.add(None)
+
+
+def attention(case):
+    b, s, heads, size = case.between(1, 3), case.between(1, 9), case.between(1, 4), case.pick(4, 8, 16)
+    width, inputs, values = heads * size, case.between(4, 40), heads * case.pick(size, size, 3)
+    past = case.pick(0, 0, case.between(1, 6))
+    if past:
+        values = width
+    case.add(case.real(b, s, inputs)).add(case.real(inputs, 2 * width + values), True).add(case.real(2 * width + values), True)
+    add_mask(case, b, s, past + s, "keys", "queries", *(("count",) if not past else ()))
     case.add(case.real(2, b, heads, past, size) if past else None)
-    case.add(case.real(1, heads, s, past + s) if case.pick(0, 1) else None)
+    case.add(case.real(case.pick(1, b), case.pick(1, heads), s, past + s) if not past and case.pick(0, 1) else None)
     case.attributes.update(num_heads=heads, unidirectional=case.pick(0, 1))
+    if values != width:
+        case.attributes["qkv_hidden_sizes"] = [width, width, values]
+    for name, value in (("scale", 0.3), ("mask_filter_value", -100.0)):
+        if case.pick(0, 0, 1):
+            case.attributes[name] = value
     case.outputs = ["y", "present"] if past else ["y"]
 
 
 def multi_head_attention(case):
     b, s, keys, heads, size = case.between(1, 3), case.between(1, 9), case.between(1, 9), case.between(1, 4), case.pick(4, 8, 16)
     width = heads * size
-    past = case.pick(0, 0, case.between(1, 6))
-    keys = s if past else keys
-    case.add(case.real(b, s, width)).add(case.real(b, keys, width)).add(case.real(b, keys, width))
-    case.add(case.real(3 * width) if case.pick(0, 1) else None, True)
-    if not past and case.pick(0, 1):
-        values = case.random.integers(0, 2, (b, keys)).astype(numpy.int32)
-        values[:, 0] = 1
-        case.add(values)
+    past, is_cross = case.pick(0, 0, case.between(1, 6)), case.pick(0, 0, 1)
+    keys = s if past and not is_cross else keys
+    values = heads * (size if past or is_cross else case.pick(size, size, 3))
+    case.add(case.real(b, s, width))
+    if is_cross:  # keys that are split already
+        past = 0
+        case.add(case.real(b, heads, keys, size)).add(case.real(b, heads, keys, size)).add(None)
     else:
-        case.add(None)
-    case.add(case.real(b, heads, s, past + keys) if case.pick(0, 1) else None)
+        case.add(case.real(b, keys, width)).add(case.real(b, keys, values))
+        case.add(case.real(2 * width + values) if case.pick(0, 1) else None, True)
+    add_mask(case, b, s, past + keys, "keys", "queries", *(("count",) if not past and not is_cross else ()))
+    case.add(case.real(case.pick(1, b), case.pick(1, heads), s, past + keys) if case.pick(0, 1) else None)
     if past:
         case.add(case.real(b, heads, past, size)).add(case.real(b, heads, past, size))
         case.outputs = ["y", "k", "v"]
     case.attributes.update(num_heads=heads)
+    for name, value in (("scale", 0.3), ("mask_filter_value", -100.0), ("unidirectional", 1)):
+        # With more keys than there are queries onnxruntime shows all of them to the last one.
+        if case.pick(0, 0, 1) and (name != "unidirectional" or keys <= s):
+            case.attributes[name] = value
 
 
 def grouped_attention(case, bits=0):
@@ -214,9 +231,13 @@ def linear_attention(case):
 
 def causal_conv(case):
     b, channels, length, window = case.between(1, 3), case.between(1, 20), case.pick(1, case.between(2, 12)), case.between(2, 5)
-    case.add(case.real(b, channels, length)).add(case.real(channels, 1, window), True)
-    case.add(case.real(channels) if case.pick(0, 1) else None, True)
-    case.add(case.real(b, channels, window - 1) if case.pick(0, 1) else None)
+    dilation, last = case.pick(1, 1, 2), case.pick(0, 1)
+    reach, planes = dilation * (window - 1), case.pick((), (3,)) if last else ()
+    all_channels = channels * (3 if planes else 1)
+    case.add(case.real(b, length, channels, *planes) if last else case.real(b, channels, length)).add(case.real(all_channels, 1, window), True)
+    case.add(case.real(all_channels) if case.pick(0, 1) else None, True)
+    case.add((case.real(b, reach, channels, *planes) if last else case.real(b, channels, reach)) if case.pick(0, 1) else None)
+    case.attributes.update(channels_last=last, dilation=dilation)
     case.attributes.update(activation=case.pick("none", "silu", "swish"))
     case.outputs = ["y", "state"]
 
