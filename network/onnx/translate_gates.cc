@@ -7,7 +7,9 @@
 namespace hone {
 namespace {
 
-Result<ValueId> Swish(Builder& build, ValueId x) { return build.Binary("mul", x, HONE_TRY(build.Unary("sigmoid", x))); }
+Result<ValueId> SwishOf(Builder& build, ValueId x) {
+  return build.Binary("mul", x, HONE_TRY(build.Unary("sigmoid", x)));
+}
 
 // x / sqrt(mean(x²) + epsilon) of each row.
 Result<ValueId> OverRootMeanSquare(Builder& build, ValueId x, double epsilon) {
@@ -35,7 +37,7 @@ Result<Outputs> GatedRmsNorm(OperatorCall& call) {
   y = HONE_TRY(build.Reshape(y, x));
   const ValueId gate = HONE_TRY(build.Cast(call.In(2), DType::kF32));
   y = HONE_TRY(build.Binary(
-      "mul", y, function == "sigmoid" ? HONE_TRY(build.Unary("sigmoid", gate)) : HONE_TRY(Swish(build, gate))));
+      "mul", y, function == "sigmoid" ? HONE_TRY(build.Unary("sigmoid", gate)) : HONE_TRY(SwishOf(build, gate))));
   return Outputs{HONE_TRY(build.Cast(y, dtype))};
 }
 
@@ -88,7 +90,7 @@ Result<Outputs> ScaledSilu(OperatorCall& call) {
     if (CountOf(call.shape(1)) != 1) return build.Invalid("its scale is no scalar");
     scale = HONE_TRY(build.Cast(HONE_TRY(build.Reshape(call.In(1), {})), dtype));
   }
-  return Outputs{HONE_TRY(Swish(build, HONE_TRY(build.Binary("mul", call.In(0), scale))))};
+  return Outputs{HONE_TRY(SwishOf(build, HONE_TRY(build.Binary("mul", call.In(0), scale))))};
 }
 
 // x + y · gate, which is one a row.

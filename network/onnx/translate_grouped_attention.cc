@@ -74,32 +74,32 @@ Result<Step> StepOf(OperatorCall& call) {
 }
 
 // How a cache keeps what floats say: as it is, or as whole numbers with a scale, two a byte where they have four bits.
-struct Kept {
+struct CacheForm {
   ValueId scale = {};  // f32, for all or [1, heads, 1, size]; none: as it is
   int64_t bits = 8;
 };
 
-Result<Kept> KeptAs(OperatorCall& call, const char* type, size_t scale, const Shape& now) {
+Result<CacheForm> CacheFormOf(OperatorCall& call, const char* type, size_t scale, const Shape& now) {
   Builder& build = call.build;
   const std::string kind = call.Text(type, "NONE");
-  if (kind == "NONE") return Kept{};
+  if (kind == "NONE") return CacheForm{};
   if (kind != "PER_TENSOR" && kind != "PER_CHANNEL") return build.Invalid(fmt::format("{}={}", type, kind));
-  Kept kept{{}, call.Whole("kv_cache_bit_width", 8)};
+  CacheForm form{{}, call.Whole("kv_cache_bit_width", 8)};
   const Shape each = kind == "PER_TENSOR" ? Shape{} : Shape{1, now[1], 1, now[3]};
   if (!call.Has(scale) || CountOf(call.shape(scale)) != CountOf(each) || !IsFloat(build.dtype(call.In(scale))))
     return build.Invalid(fmt::format("{} wants scales {}", kind, ShapeText(each)));
-  if ((kept.bits != 8 && kept.bits != 4) || now[3] * kept.bits % 8 != 0)
-    return build.Invalid(fmt::format("{} bits of heads of {}", kept.bits, now[3]));
-  kept.scale = HONE_TRY(build.Cast(HONE_TRY(build.Reshape(call.In(scale), each)), DType::kF32));
-  return kept;
+  if ((form.bits != 8 && form.bits != 4) || now[3] * form.bits % 8 != 0)
+    return build.Invalid(fmt::format("{} bits of heads of {}", form.bits, now[3]));
+  form.scale = HONE_TRY(build.Cast(HONE_TRY(build.Reshape(call.In(scale), each)), DType::kF32));
+  return form;
 }
 
 // [batch, heads, length, size] as the cache keeps it.
-Result<ValueId> Store(Builder& build, const Kept& kept, ValueId x) {
-  if (!kept.scale) return x;
+Result<ValueId> ForCache(Builder& build, const CacheForm& form, ValueId x) {
+  if (!form.scale) return x;
   x = HONE_TRY(build.Cast(x, DType::kF32));
-  ValueId bytes = HONE_TRY(Quantize(build, {x, kept.scale, {}, DType::kI8}));
-  if (kept.bits == 8) return bytes;
+  ValueId bytes = HONE_TRY(Quantize(build, {x, form.scale, {}, DType::kI8}));
+  if (form.bits == 8) return bytes;
   auto number = [&](double value) { return build.Scalar(value, DType::kI32); };
   bytes = HONE_TRY(build.Cast(bytes, DType::kI32));
   bytes = HONE_TRY(build.Binary("min", HONE_TRY(build.Binary("max", bytes, number(-8))), number(7)));
@@ -115,9 +115,9 @@ Result<ValueId> Store(Builder& build, const Kept& kept, ValueId x) {
 }
 
 // And back.
-Result<ValueId> Load(Builder& build, const Kept& kept, ValueId x, DType dtype) {
-  if (!kept.scale) return x;
-  if (kept.bits == 8) return Dequantize(build, {x, kept.scale, {}, DType::kI8}, dtype);
+Result<ValueId> FromCache(Builder& build, const CacheForm& form, ValueId x, DType dtype) {
+  if (!form.scale) return x;
+  if (form.bits == 8) return Dequantize(build, {x, form.scale, {}, DType::kI8}, dtype);
   auto number = [&](double value) { return build.Scalar(value, DType::kI32); };
   x = HONE_TRY(build.Cast(x, DType::kI32));
   Shape shape = build.shape(x), one = shape;
@@ -127,7 +127,7 @@ Result<ValueId> Load(Builder& build, const Kept& kept, ValueId x, DType dtype) {
   x = HONE_TRY(
       build.Concat({HONE_TRY(build.Binary("mod", x, number(16))), HONE_TRY(build.Binary("div", x, number(16)))}, 4));
   x = HONE_TRY(build.Binary("sub", HONE_TRY(build.Reshape(x, shape)), number(8)));
-  return Dequantize(build, {x, kept.scale, {}, DType::kI32}, dtype);
+  return Dequantize(build, {x, form.scale, {}, DType::kI32}, dtype);
 }
 
 // Elements `count` along dimension 2 of four, zeros behind what there is.
@@ -250,11 +250,11 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
   if (call.Whole("do_rotary", 0) != 0) HONE_TRY(Turn(call, step, &parts[0], &parts[1]));
   ValueId present[2], read[2];
   for (size_t i : {0, 1}) {
-    const Kept kept =
-        HONE_TRY(KeptAs(call, i == 0 ? "k_quant_type" : "v_quant_type", kKeyScale + i, build.shape(parts[1 + i])));
-    present[i] = HONE_TRY(Present(call, step, kPastKey + i, HONE_TRY(Store(build, kept, parts[1 + i]))));
+    const CacheForm form =
+        HONE_TRY(CacheFormOf(call, i == 0 ? "k_quant_type" : "v_quant_type", kKeyScale + i, build.shape(parts[1 + i])));
+    present[i] = HONE_TRY(Present(call, step, kPastKey + i, HONE_TRY(ForCache(build, form, parts[1 + i]))));
     read[i] = HONE_TRY(build.Slice(present[i], 2, 0, step.total));
-    read[i] = HONE_TRY(Load(build, kept, read[i], build.dtype(parts[0])));
+    read[i] = HONE_TRY(FromCache(build, form, read[i], build.dtype(parts[0])));
   }
   Attention of{parts[0], read[0], read[1]};
   of.scale = ScaleOf(call, build.shape(of.q)[3]);

@@ -124,6 +124,14 @@ TEST(HostileModels, ACacheBeyondAllBounds) {
   }
 }
 
+TEST(HostileModels, WindowsOfAFewElementsThatReadBillionsAreRefused) {
+  ModelFileBuilder builder;
+  builder.Input("x", {1 << 20}).Node("UnfoldTensor", {"x"}, {"y"}, {{"size", int64_t{1} << 19}}, "com.microsoft");
+  const Result<Network> network = Import(builder.Output("y").Bytes());
+  ASSERT_FALSE(network);
+  EXPECT_THAT(network.error().Text(), HasSubstr("524289 windows of 524288"));
+}
+
 // The same of operands.
 TEST(HostileModels, ConstantsBeyondAllBounds) {
   struct Case {
