@@ -19,14 +19,17 @@ namespace {
 // Operators whose definition covers opset 1 to 6: they never broadcast, and their attributes stayed.
 bool IsAsOldAsOnnx(std::string_view op) {
   constexpr std::string_view kUnchanged[] = {"Abs",
+                                             "Affine",
                                              "AveragePool",
                                              "Ceil",
                                              "Constant",
                                              "Conv",
+                                             "Crop",
                                              "Elu",
                                              "Exp",
                                              "Floor",
                                              "Identity",
+                                             "ImageScaler",
                                              "GlobalAveragePool",
                                              "GlobalMaxPool",
                                              "HardSigmoid",
@@ -38,8 +41,11 @@ bool IsAsOldAsOnnx(std::string_view op) {
                                              "MaxPool",
                                              "Neg",
                                              "Not",
+                                             "ParametricSoftplus",
                                              "Reciprocal",
                                              "Relu",
+                                             "Scale",
+                                             "ScaledTanh",
                                              "Selu",
                                              "Shape",
                                              "Sigmoid",
@@ -409,7 +415,10 @@ class NetworkBuilder {
       return {};
     }
     if (op == nullptr) {
-      LeaveOut(node, "no operator that hone knows");
+      const bool is_blocked = node.domain == "com.microsoft.nchwc";
+      LeaveOut(node, is_blocked
+                         ? "onnxruntime made it for one processor; save the model with ORT_ENABLE_EXTENDED at most"
+                         : "no operator that hone knows");
       return {};
     }
     if (IsWaiting(node.inputs)) {

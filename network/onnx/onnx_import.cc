@@ -229,15 +229,20 @@ class Reader {
     return numbers;
   }
 
-  // What QuantizeLinear is to round to 4 bits is not rounded to 8: it has the type as an attribute.
+  // Who takes numbers of 4 bits for those of 8 is told by an attribute: what QuantizeLinear is to round to, and that
+  // GatherBlockQuantized has one a byte.
   static void MarkHalfBytes(const std::set<std::string>& half_bytes, OnnxModel& model) {
+    auto mark = [&](OnnxNode& node, size_t input, const char* name, int64_t value) {
+      if (node.inputs.size() <= input || half_bytes.count(node.inputs[input]) == 0) return;
+      OnnxAttribute attribute;
+      attribute.name = name;
+      attribute.kind = OnnxAttribute::Kind::kInt;
+      attribute.whole = value;
+      node.attributes.push_back(std::move(attribute));
+    };
     for (OnnxNode& node : model.nodes) {
-      if (node.op != "QuantizeLinear" || node.inputs.size() < 3 || half_bytes.count(node.inputs[2]) == 0) continue;
-      OnnxAttribute type;
-      type.name = "output_dtype";
-      type.kind = OnnxAttribute::Kind::kInt;
-      type.whole = kInt4;
-      node.attributes.push_back(std::move(type));
+      if (node.op == "QuantizeLinear") mark(node, 2, "output_dtype", kInt4);
+      if (node.op == "GatherBlockQuantized") mark(node, 0, "hone_one_a_byte", 1);
     }
   }
 

@@ -91,10 +91,12 @@ const Operator* FindOperator(const std::string& name) {
   static const std::map<std::string, Operator> operators = [] {
     std::map<std::string, Operator> all;
     for (const auto& table :
-         {ElementwiseOperators(), MovementOperators(), LayerOperators(), IndexingOperators(), ResizingOperators(),
-          SamplingOperators(), WindowOperators(), FunctionOperators(), RecurrentOperators(), QuantizedOperators(),
-          SelectionOperators(), AttentionOperators(), SignalOperators(), TransposedOperators(), FusedOperators(),
-          GroupedAttentionOperators(), FewBitsOperators(), ContributedOperators(), ExpertOperators()}) {
+         {ElementwiseOperators(),      MovementOperators(),   LayerOperators(),     IndexingOperators(),
+          ResizingOperators(),         SamplingOperators(),   WindowOperators(),    FunctionOperators(),
+          RecurrentOperators(),        QuantizedOperators(),  SelectionOperators(), AttentionOperators(),
+          SignalOperators(),           TransposedOperators(), FusedOperators(),     GroupedAttentionOperators(),
+          DecoderAttentionOperators(), StateOperators(),      GateOperators(),      FewBitsOperators(),
+          ContributedOperators(),      OldOperators(),        ExpertOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

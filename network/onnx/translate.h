@@ -85,8 +85,12 @@ std::vector<Operator> SignalOperators();            // translate_signals.cc
 std::vector<Operator> AttentionOperators();         // translate_attention.cc
 std::vector<Operator> FusedOperators();             // translate_fused.cc
 std::vector<Operator> GroupedAttentionOperators();  // translate_grouped_attention.cc
+std::vector<Operator> DecoderAttentionOperators();  // translate_decoder_attention.cc
+std::vector<Operator> StateOperators();             // translate_states.cc
+std::vector<Operator> GateOperators();              // translate_gates.cc
 std::vector<Operator> FewBitsOperators();           // translate_few_bits.cc
 std::vector<Operator> ContributedOperators();       // translate_contributed.cc
+std::vector<Operator> OldOperators();               // translate_old.cc
 std::vector<Operator> ExpertOperators();            // translate_experts.cc
 
 Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc

@@ -1,6 +1,7 @@
 // Attention and the rotation of positions, ONNX's own and onnxruntime's (com.microsoft).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,8 @@
 
 namespace hone {
 namespace {
+
+constexpr int64_t kMostAngles = 1 << 20;
 
 // ---- ONNX's
 
@@ -288,6 +291,44 @@ Result<Outputs> RotaryEmbedding(OperatorCall& call) {
   return Outputs{is_joined ? HONE_TRY(JoinHeads(build, x)) : x};
 }
 
+// Positions [3, batch, length] in time, height and width; each angle is of one of the three, in sections one after the
+// other or every third: x, positions, cos, sin.
+Result<Outputs> RotaryEmbeddingOfThree(OperatorCall& call) {
+  Builder& build = call.build;
+  if (call.Whole("is_packed_batching", 0) != 0 || call.Real("scale", 1) != 1)
+    return build.Unsupported("is_packed_batching, or a scale");
+  const bool is_joined = call.rank(0) == 3;
+  if ((!is_joined && call.rank(0) != 4) || call.rank(2) != 2 || call.rank(3) != 2)
+    return build.Invalid("it wants 3 or 4 dimensions, and tables of angles of two");
+  const int64_t half = call.shape(2)[1];
+  const std::vector<int64_t> sections = call.Wholes("mrope_section", {});
+  if (half < 1 || half > kMostAngles || sections.size() != 3 || sections[0] + sections[1] + sections[2] != half ||
+      std::any_of(sections.begin(), sections.end(), [&](int64_t each) { return each < 0 || each > half; }))
+    return build.Invalid(fmt::format("sections {} of {} angles", fmt::join(sections, "+"), half));
+  ValueId x = call.In(0);
+  if (is_joined) x = HONE_TRY(SplitHeads(build, x, call.Whole("num_heads", 0)));
+  const Shape shape = build.shape(x);
+  if (call.shape(1) != Shape{3, shape[0], shape[2]})
+    return build.Invalid(fmt::format("positions {} for {}", ShapeText(call.shape(1)), ShapeText(shape)));
+  Numbers is_of[3] = {{}, MakeNumbers(DType::kBool, {half}), MakeNumbers(DType::kBool, {half})};
+  for (int64_t i = 0; i < half; ++i) {
+    int64_t which = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
+    if (call.Whole("mrope_layout", 0) != 0) which = i < 3 * sections[static_cast<size_t>(i % 3)] ? i % 3 : 0;
+    if (which > 0) is_of[which].whole[static_cast<size_t>(i)] = 1;
+  }
+  ValueId angles[2];
+  for (size_t table : {0, 1}) {
+    const ValueId all = HONE_TRY(build.Gather(call.In(2 + table), call.In(1), 0));
+    for (size_t which : {0, 1, 2}) {
+      ValueId own = HONE_TRY(build.Slice(all, 0, static_cast<int64_t>(which), 1));
+      own = HONE_TRY(build.Reshape(own, {shape[0], 1, shape[2], half}));
+      angles[table] = which == 0 ? own : HONE_TRY(build.Select(build.Constant(is_of[which]), own, angles[table]));
+    }
+  }
+  x = HONE_TRY(Rotate(build, x, angles[0], angles[1], 2 * half, call.Whole("interleaved", 0) != 0));
+  return Outputs{is_joined ? HONE_TRY(JoinHeads(build, x)) : x};
+}
+
 }  // namespace
 
 std::vector<Operator> AttentionOperators() {
@@ -296,7 +337,8 @@ std::vector<Operator> AttentionOperators() {
           {"com.microsoft.Attention", 2, JoinedAttention},
           {"com.microsoft.QAttention", 5, QuantizedAttention},
           {"com.microsoft.MultiHeadAttention", 1, MultiHeadAttention},
-          {"com.microsoft.RotaryEmbedding", 4, RotaryEmbedding}};
+          {"com.microsoft.RotaryEmbedding", 4, RotaryEmbedding},
+          {"com.microsoft.MRotaryEmbedding", 4, RotaryEmbeddingOfThree}};
 }
 
 }  // namespace hone

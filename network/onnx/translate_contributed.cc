@@ -2,7 +2,9 @@
 // them, of channels that come last, with weights of bytes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "network/graph/walk.h"
 #include "network/onnx/translate.h"
@@ -12,6 +14,8 @@ namespace {
 
 using evaluating::Arguments;
 using Computed = Result<std::vector<Numbers>>;
+
+constexpr int64_t kMostPlaces = 1 << 26;  // that a tensor's windows read
 
 std::vector<ValueId> InputsOf(const OperatorCall& call) {
   std::vector<ValueId> inputs;
@@ -49,6 +53,86 @@ Result<Outputs> NhwcMaxPool(OperatorCall& call) { return OfLastChannels(call, "M
 
 Result<Outputs> QLinearConv(OperatorCall& call) {
   return call.Whole("channels_last", 0) != 0 ? OfLastChannels(call, "QLinearConv") : AsOfOnnx(call);
+}
+
+// One more dimension of 1, at a place that is an operand.
+Result<Outputs> ExpandDims(OperatorCall& call) {
+  const std::vector<int64_t> given = HONE_TRY(call.ConstantInput(1, "the axis"));
+  if (given.size() != 1) return call.build.Invalid(fmt::format("{} axes, wanted one", given.size()));
+  Shape shape = call.shape(0);
+  shape.insert(shape.begin() + HONE_TRY(call.Axis(given[0], call.rank(0) + 1)), 1);
+  HONE_TRY(CheckShape(shape));
+  return Outputs{HONE_TRY(call.build.Reshape(call.In(0), std::move(shape)))};
+}
+
+// Windows of `size` elements along a dimension, `step` apart, which become the last one.
+Result<Outputs> UnfoldTensor(OperatorCall& call) {
+  const int64_t axis = HONE_TRY(call.Axis(call.Whole("dim", -1), call.rank(0)));
+  const int64_t extent = call.shape(0)[static_cast<size_t>(axis)], size = call.Whole("size", 0);
+  const int64_t step = call.Whole("step", 1);
+  if (size < 1 || step < 1 || size > extent)
+    return call.build.Invalid(fmt::format("windows of {}, {} apart, of {} elements", size, step, extent));
+  const int64_t count = (extent - size) / step + 1;
+  Shape shape = call.shape(0);
+  shape[static_cast<size_t>(axis)] = count;
+  shape.push_back(size);
+  HONE_TRY(CheckShape(shape));
+  if (count > kMostPlaces / size)
+    return Error{ErrorKind::kLimit, fmt::format("{} windows of {}; hone's limit is {}", count, size, kMostPlaces), ""};
+  std::vector<int64_t> which;
+  for (int64_t i = 0; i < count * size; ++i) which.push_back(i / size * step + i % size);
+  const ValueId windows =
+      HONE_TRY(call.build.Gather(call.In(0), call.build.Constant(WholeNumbers(which, {count, size})), axis));
+  std::vector<int64_t> order;
+  for (int64_t d = 0; d <= call.rank(0); ++d)
+    if (d != axis + 1) order.push_back(d);
+  order.push_back(axis + 1);
+  return Outputs{HONE_TRY(call.build.Transpose(windows, std::move(order)))};
+}
+
+// Its pads are the operand before the bias.
+Result<Outputs> ConvTransposeWithPads(OperatorCall& call) {
+  OnnxNode node = call.node();
+  node.op = "ConvTranspose";
+  node.domain.clear();
+  if (call.Has(2)) {
+    OnnxAttribute pads;
+    pads.name = "pads";
+    pads.kind = OnnxAttribute::Kind::kInts;
+    pads.wholes = HONE_TRY(call.ConstantInput(2, "its pads"));
+    std::erase_if(node.attributes, [](const OnnxAttribute& each) { return each.name == "pads"; });
+    node.attributes.push_back(std::move(pads));
+  }
+  std::vector<ValueId> inputs = {call.In(0), call.In(1)};
+  if (call.Has(3)) inputs.push_back(call.In(3));
+  OperatorCall conv(call.build.graph(), node, std::move(inputs), call.opset());
+  return FindOperator(node.op)->translate(conv);
+}
+
+// Words [batch, length], scores [batch, words]: of words that would end a run of `ngram_size` which was there before,
+// −∞.
+Result<Outputs> NGramRepeatBlock(OperatorCall& call) {
+  const Shape words = call.shape(0), scores = call.shape(1);
+  const int64_t run = call.Whole("ngram_size", 0);
+  if (words.size() != 2 || scores.size() != 2 || words[0] != scores[0] || run < 1)
+    return call.build.Invalid(fmt::format("runs of {} in {} for scores {}", run, ShapeText(words), ShapeText(scores)));
+  const DType dtype = call.build.dtype(call.In(1));
+  HostOperation host{"NGramRepeatBlock", {{dtype, scores}}};
+  host.compute = [=](Arguments in) -> Computed {
+    Numbers out = *in[1];
+    for (int64_t b = 0; b < words[0]; ++b) {
+      const auto row = in[0]->whole.begin() + b * words[1];
+      for (int64_t i = 0; i + run <= words[1]; ++i) {
+        if (!std::equal(row + i, row + i + run - 1, row + words[1] - run + 1)) continue;
+        const int64_t word = row[i + run - 1];
+        if (word < 0 || word >= scores[1])
+          return Error{ErrorKind::kInvalid, fmt::format("word {} of {}", word, scores[1]), ""};
+        out.real[static_cast<size_t>(b * scores[1] + word)] = -std::numeric_limits<double>::infinity();
+      }
+    }
+    return std::vector{std::move(out)};
+  };
+  return call.build.Host(std::move(host), {call.In(0), call.In(1)});
 }
 
 // Distances of all rows of a from all rows of b.
@@ -154,6 +238,10 @@ std::vector<Operator> ContributedOperators() {
           {"com.microsoft.Range", 2, Range},
           {"com.microsoft.NhwcMaxPool", 1, NhwcMaxPool},
           {"com.microsoft.QLinearConv", 8, QLinearConv},
+          {"com.microsoft.ExpandDims", 2, ExpandDims},
+          {"com.microsoft.UnfoldTensor", 1, UnfoldTensor},
+          {"com.microsoft.ConvTransposeWithDynamicPads", 2, ConvTransposeWithPads},
+          {"com.microsoft.NGramRepeatBlock", 2, NGramRepeatBlock},
           {"com.microsoft.CDist", 2, Distances},
           {"com.microsoft.Inverse", 1, Inverse},
           {"com.microsoft.DynamicQuantizeLSTM", 3, QuantizedLstm}};

@@ -140,9 +140,42 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
   return Outputs{HONE_TRY(Product(call, w, call.Has(5) ? call.In(5) : ValueId()))};
 }
 
+// A table whose numbers of 4 bits the file has as such, with any number of dimensions; which of them along one of
+// these, scales and zero points for each block along another.
+Result<Outputs> GatherNumbers(OperatorCall& call) {
+  Builder& build = call.build;
+  const Shape table = call.shape(0);
+  const int64_t rank = call.rank(0), block = call.Whole("block_size", 128);
+  const int64_t along = HONE_TRY(call.Axis(call.Whole("gather_axis", 0), rank));
+  int64_t axis = HONE_TRY(call.Axis(call.Whole("quantize_axis", 1), rank));
+  const int64_t extent = table[static_cast<size_t>(axis)];
+  if (block < 1) return build.Invalid(fmt::format("block_size={}", block));
+  Shape wanted = table;
+  wanted[static_cast<size_t>(axis)] = (extent - 1) / block + 1;
+  if (CountOf(table) == 0 || call.shape(2) != wanted || (call.Has(3) && call.shape(3) != wanted))
+    return build.Invalid(fmt::format("scales {} of a table {}", ShapeText(call.shape(2)), ShapeText(table)));
+  ValueId parts[3] = {call.In(0), HONE_TRY(build.Cast(call.In(2), DType::kF32)), call.Has(3) ? call.In(3) : ValueId()};
+  auto gather = [&](ValueId x) { return build.Gather(x, call.In(1), along); };
+  const bool is_same = along == axis;
+  if (!is_same) {
+    for (ValueId& part : parts)
+      if (part) part = HONE_TRY(gather(part));
+    if (along < axis) axis += call.rank(1) - 1;
+  }
+  std::vector<int64_t> blocks;
+  for (int64_t i = 0; i < extent; ++i) blocks.push_back(i / block);
+  const ValueId own = build.Constant(WholeNumbers(blocks, {extent}));
+  for (size_t i : {1, 2})
+    if (parts[i]) parts[i] = HONE_TRY(build.Gather(parts[i], own, axis));
+  ValueId y =
+      HONE_TRY(Dequantize(build, {parts[0], parts[1], parts[2], build.dtype(call.In(0))}, build.dtype(call.In(2))));
+  return Outputs{is_same ? HONE_TRY(gather(y)) : y};
+}
+
 // A table in bytes as above, in blocks along its rows; which of its rows; scales, zero points.
 Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
   Builder& build = call.build;
+  if (call.Whole("hone_one_a_byte", 0) != 0) return GatherNumbers(call);
   const int64_t bits = call.Whole("bits", 4), block = call.Whole("block_size", 128);
   if (build.dtype(call.In(0)) != DType::kU8 || call.rank(0) != 2 || call.rank(2) != 2)
     return build.Unsupported("it wants a matrix of bytes");

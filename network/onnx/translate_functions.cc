@@ -127,10 +127,14 @@ Result<Outputs> Swish(OperatorCall& call) {
 
 // (x − mean) / (deviation + 1e-9)
 Result<Outputs> MeanVariance(OperatorCall& call) {
-  std::vector<int64_t> axes = HONE_TRY(call.Axes(call.Wholes("axes", {0, 2, 3}), call.rank(0)));
+  std::vector<int64_t> axes = call.Wholes("axes", {0, 2, 3});
+  const bool is_first = call.opset() < 9;
+  if (is_first && call.Whole("across_channels", 0) != 0) axes = {0, 1, 2, 3};
+  axes = HONE_TRY(call.Axes(axes, call.rank(0)));
   const DType dtype = call.build.dtype(call.In(0));
   ValueId mean = HONE_TRY(call.build.Reduce("mean", call.In(0), axes));
   ValueId centred = HONE_TRY(call.build.Binary("sub", call.In(0), mean));
+  if (is_first && call.Whole("normalize_variance", 1) == 0) return Outputs{centred};
   ValueId variance = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", centred, centred)), axes));
   ValueId deviation = HONE_TRY(call.build.Unary("sqrt", variance));
   deviation = HONE_TRY(call.build.Binary("add", deviation, call.build.Scalar(1e-9, dtype)));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "network/graph/quantization.h"
 #include "network/onnx/attend.h"
 #include "network/onnx/translate.h"
 
@@ -41,18 +42,10 @@ struct Step {
 };
 
 Result<void> CheckTaken(const OperatorCall& call) {
-  constexpr std::pair<size_t, std::string_view> kNone[] = {{kKeyScale, "a cache of few bits"},
-                                                           {kValueScale, "a cache of few bits"},
-                                                           {kQueryNorm, "norms of queries and keys"},
-                                                           {kKeyNorm, "norms of queries and keys"},
-                                                           {kQueryLengths, "lengths of queries"}};
-  for (const auto& [input, what] : kNone)
-    if (call.Has(input)) return call.build.Unsupported(std::string(what));
-  for (const char* name : {"k_quant_type", "v_quant_type"})
-    if (call.Text(name, "NONE") != "NONE") return call.build.Unsupported("a cache of few bits");
+  if (call.Has(kQueryLengths)) return call.build.Unsupported("lengths of queries");
   if (call.Whole("sliding_window_cache", 0) != 0) return call.build.Unsupported("a cache that slides");
-  if (call.node().outputs.size() > 3 && !call.node().outputs[3].empty())
-    return call.build.Unsupported("products of queries and keys as an output");
+  if (call.node().outputs.size() > 3 && !call.node().outputs[3].empty() && call.Whole("qk_output", 0) == 0)
+    return call.build.Invalid("an output that qk_output does not choose");
   return {};
 }
 
@@ -80,6 +73,63 @@ Result<Step> StepOf(OperatorCall& call) {
   return step;
 }
 
+// How a cache keeps what floats say: as it is, or as whole numbers with a scale, two a byte where they have four bits.
+struct CacheForm {
+  ValueId scale = {};  // f32, for all or [1, heads, 1, size]; none: as it is
+  int64_t bits = 8;
+};
+
+Result<CacheForm> CacheFormOf(OperatorCall& call, const char* type, size_t scale, const Shape& now) {
+  Builder& build = call.build;
+  const std::string kind = call.Text(type, "NONE");
+  if (kind == "NONE") return CacheForm{};
+  if (kind != "PER_TENSOR" && kind != "PER_CHANNEL") return build.Invalid(fmt::format("{}={}", type, kind));
+  CacheForm form{{}, call.Whole("kv_cache_bit_width", 8)};
+  const Shape each = kind == "PER_TENSOR" ? Shape{} : Shape{1, now[1], 1, now[3]};
+  if (!call.Has(scale) || CountOf(call.shape(scale)) != CountOf(each) || !IsFloat(build.dtype(call.In(scale))))
+    return build.Invalid(fmt::format("{} wants scales {}", kind, ShapeText(each)));
+  if ((form.bits != 8 && form.bits != 4) || now[3] * form.bits % 8 != 0)
+    return build.Invalid(fmt::format("{} bits of heads of {}", form.bits, now[3]));
+  form.scale = HONE_TRY(build.Cast(HONE_TRY(build.Reshape(call.In(scale), each)), DType::kF32));
+  return form;
+}
+
+// [batch, heads, length, size] as the cache keeps it.
+Result<ValueId> ForCache(Builder& build, const CacheForm& form, ValueId x) {
+  if (!form.scale) return x;
+  x = HONE_TRY(build.Cast(x, DType::kF32));
+  ValueId bytes = HONE_TRY(Quantize(build, {x, form.scale, {}, DType::kI8}));
+  if (form.bits == 8) return bytes;
+  auto number = [&](double value) { return build.Scalar(value, DType::kI32); };
+  bytes = HONE_TRY(build.Cast(bytes, DType::kI32));
+  bytes = HONE_TRY(build.Binary("min", HONE_TRY(build.Binary("max", bytes, number(-8))), number(7)));
+  bytes = HONE_TRY(build.Binary("add", bytes, number(8)));
+  Shape shape = build.shape(bytes), pairs = shape;
+  shape.back() /= 2;
+  pairs.back() = shape.back();
+  pairs.push_back(2);
+  bytes = HONE_TRY(build.Reshape(bytes, pairs));
+  const ValueId lower = HONE_TRY(build.Slice(bytes, 4, 0, 1)), upper = HONE_TRY(build.Slice(bytes, 4, 1, 1));
+  bytes = HONE_TRY(build.Binary("add", lower, HONE_TRY(build.Binary("mul", upper, number(16)))));
+  return build.Cast(HONE_TRY(build.Reshape(bytes, shape)), DType::kU8);
+}
+
+// And back.
+Result<ValueId> FromCache(Builder& build, const CacheForm& form, ValueId x, DType dtype) {
+  if (!form.scale) return x;
+  if (form.bits == 8) return Dequantize(build, {x, form.scale, {}, DType::kI8}, dtype);
+  auto number = [&](double value) { return build.Scalar(value, DType::kI32); };
+  x = HONE_TRY(build.Cast(x, DType::kI32));
+  Shape shape = build.shape(x), one = shape;
+  shape.back() *= 2;
+  one.push_back(1);
+  x = HONE_TRY(build.Reshape(x, one));
+  x = HONE_TRY(
+      build.Concat({HONE_TRY(build.Binary("mod", x, number(16))), HONE_TRY(build.Binary("div", x, number(16)))}, 4));
+  x = HONE_TRY(build.Binary("sub", HONE_TRY(build.Reshape(x, shape)), number(8)));
+  return Dequantize(build, {x, form.scale, {}, DType::kI32}, dtype);
+}
+
 // Elements `count` along dimension 2 of four, zeros behind what there is.
 Result<ValueId> Filled(Builder& build, ValueId x, int64_t count) {
   const Shape shape = build.shape(x);
@@ -102,6 +152,8 @@ Result<ValueId> Present(OperatorCall& call, const Step& step, size_t past, Value
     return now;
   }
   const Shape old = call.shape(past);
+  if (build.dtype(call.In(past)) != build.dtype(now))
+    return build.Invalid(fmt::format("a cache of {} for {}", Name(build.dtype(call.In(past))), Name(build.dtype(now))));
   if (old.size() != 4 || old[0] != shape[0] || old[1] != shape[1] || old[3] != shape[3])
     return build.Invalid(fmt::format("a cache of {} before {}", ShapeText(old), ShapeText(shape)));
   const int64_t count = std::max(step.total, old[2]);
@@ -151,6 +203,18 @@ Result<void> Turn(OperatorCall& call, const Step& step, ValueId* q, ValueId* k) 
   return {};
 }
 
+// Each head's vectors over their root mean square, weighted.
+Result<ValueId> Normed(OperatorCall& call, ValueId x, size_t weights, double epsilon) {
+  Builder& build = call.build;
+  const int64_t size = build.shape(x)[3];
+  if (call.shape(weights) != Shape{size})
+    return build.Invalid(fmt::format("weights {} of heads of {}", ShapeText(call.shape(weights)), size));
+  ValueId squares = HONE_TRY(build.Reduce("mean", HONE_TRY(build.Binary("mul", x, x)), {3}));
+  squares = HONE_TRY(build.Binary("add", squares, build.Scalar(epsilon, build.dtype(x))));
+  x = HONE_TRY(build.Binary("mul", x, HONE_TRY(build.Unary("rsqrt", squares))));
+  return build.Binary("mul", x, call.In(weights));
+}
+
 Result<Outputs> GroupQueryAttention(OperatorCall& call) {
   Builder& build = call.build;
   HONE_TRY(CheckTaken(call));
@@ -177,11 +241,22 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
     if (build.shape(parts[i])[0] != step.batch || build.shape(parts[i])[2] != step.length)
       return build.Invalid("queries, keys and values are of different lengths");
   }
+  if (call.Has(kQueryNorm) != call.Has(kKeyNorm)) return build.Invalid("norms of queries and of keys come together");
+  if (call.Has(kQueryNorm)) {
+    const double both = call.Real("qk_norm_epsilon", 1e-6);
+    parts[0] = HONE_TRY(Normed(call, parts[0], kQueryNorm, call.Real("q_norm_epsilon", both)));
+    parts[1] = HONE_TRY(Normed(call, parts[1], kKeyNorm, call.Real("k_norm_epsilon", both)));
+  }
   if (call.Whole("do_rotary", 0) != 0) HONE_TRY(Turn(call, step, &parts[0], &parts[1]));
-  const ValueId present[2] = {HONE_TRY(Present(call, step, kPastKey, parts[1])),
-                              HONE_TRY(Present(call, step, kPastValue, parts[2]))};
-  Attention of{parts[0], HONE_TRY(build.Slice(present[0], 2, 0, step.total)),
-               HONE_TRY(build.Slice(present[1], 2, 0, step.total))};
+  ValueId present[2], read[2];
+  for (size_t i : {0, 1}) {
+    const CacheForm form =
+        HONE_TRY(CacheFormOf(call, i == 0 ? "k_quant_type" : "v_quant_type", kKeyScale + i, build.shape(parts[1 + i])));
+    present[i] = HONE_TRY(Present(call, step, kPastKey + i, HONE_TRY(ForCache(build, form, parts[1 + i]))));
+    read[i] = HONE_TRY(build.Slice(present[i], 2, 0, step.total));
+    read[i] = HONE_TRY(FromCache(build, form, read[i], build.dtype(parts[0])));
+  }
+  Attention of{parts[0], read[0], read[1]};
   of.scale = ScaleOf(call, build.shape(of.q)[3]);
   of.softcap = call.Real("softcap", 0);
   of.precision = build.dtype(of.q);
@@ -190,9 +265,11 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
   const ValueId queries = HONE_TRY(build.Binary("add", HONE_TRY(Positions32(build, step.length, 1)), step.before));
   of.allowed.push_back(HONE_TRY(build.Binary("le", keys, step.last)));
   if (call.Whole("causal", 1) != 0) of.allowed.push_back(HONE_TRY(build.Binary("le", keys, queries)));
-  if (const int64_t window = call.Whole("local_window_size", -1); window > 0)
-    of.allowed.push_back(HONE_TRY(
-        build.Binary("gt", keys, HONE_TRY(build.Binary("sub", queries, Whole32(build, std::min(window, kMostKeys)))))));
+  if (const int64_t window = call.Whole("local_window_size", -1); window > 0) {
+    const ValueId edge = HONE_TRY(build.Binary("sub", queries, Whole32(build, std::min(window, kMostKeys))));
+    of.allowed.push_back(HONE_TRY(build.Binary("gt", keys, edge)));
+    of.may_forbid_all = step.is_first();  // of a query behind its sequence, whose window is behind it, too
+  }
   if (call.Has(kSink)) {
     if (CountOf(call.shape(kSink)) != heads) return build.Invalid("its sinks are not one a head");
     of.sink = HONE_TRY(build.Reshape(call.In(kSink), {1, heads, 1, 1}));
@@ -200,7 +277,13 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
     of.sink = build.Constant(MakeNumbers(of.precision, {1, 1, 1, 1}));
   }
   const Attended done = HONE_TRY(Attend(build, of));
-  return Outputs{HONE_TRY(JoinHeads(build, done.result)), present[0], present[1]};
+  ValueId shown = call.Whole("qk_output", 0) == 2 ? done.probabilities : done.biased;
+  if (call.Whole("qk_output", 0) == 1) {  // 0 where there is no key
+    const DType dtype = build.dtype(shown);
+    const ValueId is_none = HONE_TRY(build.Binary("eq", shown, build.Scalar(-kInfinity, dtype)));
+    shown = HONE_TRY(build.Select(is_none, build.Scalar(0, dtype), shown));
+  }
+  return Outputs{HONE_TRY(JoinHeads(build, done.result)), present[0], present[1], shown};
 }
 
 }  // namespace

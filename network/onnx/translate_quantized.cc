@@ -256,6 +256,18 @@ Result<Outputs> MatMulInteger(OperatorCall& call) {
   return Outputs{HONE_TRY(Apply(call, "MatMul", {a, b}))};
 }
 
+// onnxruntime's, of 16 bits.
+Result<Outputs> MatMulInteger16(OperatorCall& call) {
+  std::vector<ValueId> operands;
+  for (size_t i : {0, 1}) {
+    const DType dtype = call.build.dtype(call.In(i));
+    if (dtype != DType::kI16 && dtype != DType::kU16)
+      return call.build.Invalid(fmt::format("it multiplies {}, wanted whole numbers of 16 bits", Name(dtype)));
+    operands.push_back(HONE_TRY(call.build.Cast(call.In(i), DType::kI32)));
+  }
+  return Outputs{HONE_TRY(Apply(call, "MatMul", std::move(operands)))};
+}
+
 Result<Outputs> ConvInteger(OperatorCall& call) {
   const ValueId x = HONE_TRY(CentredOperand(call, 0, 2, 1)), w = HONE_TRY(CentredOperand(call, 1, 3, 0));
   return Outputs{HONE_TRY(Apply(call, "Conv", {x, w}))};
@@ -324,19 +336,32 @@ Result<Outputs> QGemm(OperatorCall& call) {
   return call.Has(7) ? Requantized(call, y, 7) : Outputs{y};
 }
 
+// Images [N, …, C] with their channels first, or back.
+Result<ValueId> WithChannels(Builder& build, ValueId x, bool is_first) {
+  const auto rank = static_cast<int64_t>(build.shape(x).size());
+  if (rank < 3) return build.Invalid("it wants images");
+  std::vector<int64_t> order(static_cast<size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, is_first ? order.end() - 1 : order.begin() + 2, order.end());
+  return build.Transpose(x, std::move(order));
+}
+
 // onnxruntime's QLinearAdd and so on: an operator of one or two operands, each with scale and zero point, then the
 // result's.
 template <size_t kOperands>
 Result<Outputs> QLinear(OperatorCall& call) {
-  if (call.Whole("channels_last", 0) != 0) return call.build.Unsupported("channels that come last");
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < kOperands; ++i) {
     if (!call.Has(3 * i) || !call.Has(3 * i + 1)) return call.build.Invalid("an operand or a scale is missing");
     inputs.push_back(HONE_TRY(Dequantized(call, 3 * i, 3 * i + 1, 0)));
   }
   if (!call.Has(3 * kOperands)) return call.build.Invalid("the result's scale is missing");
+  const bool is_last = call.Whole("channels_last", 0) != 0;  // of pools
+  if (is_last) inputs[0] = HONE_TRY(WithChannels(call.build, inputs[0], true));
   const std::string op = call.node().op.substr(std::string_view("QLinear").size());
-  return Requantized(call, HONE_TRY(Apply(call, op, std::move(inputs))), 3 * kOperands);
+  ValueId y = HONE_TRY(Apply(call, op, std::move(inputs)));
+  if (is_last) y = HONE_TRY(WithChannels(call.build, y, false));
+  return Requantized(call, y, 3 * kOperands);
 }
 
 // A condition, and then two operands.
@@ -364,6 +389,7 @@ std::vector<Operator> QuantizedOperators() {
                                  {"com.microsoft.DequantizeLinear", 2, DequantizeLinear},
                                  {"DynamicQuantizeLinear", 1, DynamicQuantizeLinear},
                                  {"MatMulInteger", 2, MatMulInteger},
+                                 {"com.microsoft.MatMulInteger16", 2, MatMulInteger16},
                                  {"ConvInteger", 2, ConvInteger},
                                  {"com.microsoft.MatMulIntegerToFloat", 4, MatMulIntegerToFloat},
                                  {"com.microsoft.DynamicQuantizeMatMul", 3, DynamicQuantizeMatMul},

@@ -2,52 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <functional>
+#include <limits>
 
-#include "network/graph/evaluate_network.h"
-#include "network/onnx/import_network.h"
-#include "tests/network/model_files.h"
+#include "tests/network/contributed_models.h"
 
 namespace hone::contributed_test {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr double kNear = 1e-4;
-constexpr int kBytes = 2, kInts = 6;  // ONNX's element types
-
-// −1 … 1 in steps of 0.2, going round by `step`.
-std::vector<float> Values(int64_t count, int64_t step = 7) {
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i * step % 11 - 5) / 5.0F);
-  return values;
-}
-
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  std::string bytes(values.size() * sizeof(T), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-std::string Counting(int count, int most) {
-  std::string bytes;
-  for (int i = 0; i < count; ++i) bytes.push_back(static_cast<char>(i * 37 % most));
-  return bytes;
-}
-
-Result<std::vector<Numbers>> Computed(const ModelFileBuilder& builder) {
-  OnnxModel model = HONE_TRY(ParseOnnx(builder.Bytes(), {"contributed.onnx", ""}));
-  Network network = HONE_TRY(BuildNetwork(model, "contributed.onnx", {}));
-  if (!network.left_out.empty()) return Error{ErrorKind::kUnsupported, network.left_out[0].reason, ""};
-  return EvaluateNetwork(network.graph, {});
-}
-
-void ExpectNear(const Numbers& seen, size_t stride, const std::vector<double>& wanted) {
-  ASSERT_GT(seen.real.size(), stride * (wanted.size() - 1));
-  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(seen.real[i * stride], wanted[i], kNear) << i;
-}
 
 // A batch of two whose caches hold three and one keys, a window, angles.
 ModelFileBuilder Grouped(const std::string& extra = "", int64_t value = 0) {
@@ -229,6 +193,167 @@ TEST(Contributed, ChoicesAmongQuantisedNumbersAreRescaled) {
   const Result<std::vector<Numbers>> outputs = Computed(builder);
   ASSERT_TRUE(outputs) << outputs.error().Text();
   EXPECT_THAT((*outputs)[0].whole, ElementsAre(25, 10, 120, 15));
+}
+
+// A node of constants "a", "b", …, and what onnxruntime makes of it.
+struct Small {
+  std::string op;
+  std::vector<std::pair<std::vector<int64_t>, std::vector<float>>> inputs;
+  std::vector<ModelFileBuilder::Attribute> attributes;
+  std::vector<double> wanted;
+  std::string domain = "com.microsoft";
+  int64_t opset = 18;
+};
+
+void ExpectSmall(const Small& each, const std::vector<std::string>& more = {},
+                 const std::function<void(ModelFileBuilder&)>& add = {}) {
+  ModelFileBuilder builder(each.opset);
+  std::vector<std::string> names;
+  for (const auto& [shape, values] : each.inputs) {
+    names.emplace_back(1, static_cast<char>('a' + names.size()));
+    builder.Floats(names.back(), shape, values);
+  }
+  if (add) add(builder);
+  names.insert(names.end(), more.begin(), more.end());
+  builder.Node(each.op, names, {"y"}, each.attributes, each.domain).Output("y");
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << each.op << ": " << outputs.error().Text();
+  SCOPED_TRACE(each.op);
+  ExpectNear((*outputs)[0], 1, each.wanted);
+}
+
+TEST(Contributed, NormsAndGates) {
+  const Small cases[] = {
+      {"GatedRMSNorm",
+       {{{1, 8}, Values(8)}, {{4}, Values(4, 3)}, {{1, 8}, Values(8, 5)}},
+       {},
+       {-0.353134, 0, -0.076793, -0.094575, -0.2165, -0.075554, 0.121556, 0}},
+      {"BranchwiseRMSNorm",
+       {{{2, 4}, Values(8)}, {{2, 2}, Values(4, 3)}},
+       {{"num_branches", int64_t{2}}},
+       {1.313053, -0.210088, -0.105044, 1.050442, -0.447202, 0.536643, 0.282838, 0}},
+      {"LinearAttentionGate",
+       {{{1, 2, 2}, Values(4)}, {{2}, Values(2, 3)}, {{2}, Values(2, 5)}},
+       {},
+       {-0.126928, 0, -0.220417, 0}},
+      {"ScaledSiLU", {{{3}, Values(3)}, {{}, {2}}}, {}, {-0.238406, 0.55198, -0.24802}},
+      {"GatedAdd", {{{2, 2}, Values(4)}, {{2, 2}, Values(4, 3)}, {{2, 1}, Values(2, 5)}}, {}, {0, 0.8, -0.4, 1}}};
+  for (const Small& each : cases) ExpectSmall(each);
+}
+
+TEST(Contributed, RegionsWindowsAndPlaces) {
+  ExpectSmall({"UnfoldTensor",
+               {{{5}, Values(5)}},
+               {{"size", int64_t{3}}, {"step", int64_t{2}}, {"dim", int64_t{0}}},
+               {-1, 0.4, -0.4, -0.4, 1, 0.2}});
+  ExpectSmall({"ExpandDims", {{{2, 2}, Values(4)}}, {}, {-1, 0.4, -0.4, 1}}, {"axis"},
+              [](ModelFileBuilder& builder) { builder.Raw("axis", {}, kInts, BytesOf<int32_t>({-2})); });
+  ExpectSmall({"ConvTransposeWithDynamicPads",
+               {{{1, 1, 2, 2}, Values(4)}, {{1, 1, 3, 3}, Values(9, 3)}},
+               {{"strides", std::vector<int64_t>{2, 2}}},
+               {-1.8, -0.2, -0.48, -1.32, -1, -1.84, -1.32, -1, -1.32, -0.68, -0.12, -1.8, -1.16, -1.4, -0.36, 0}},
+              {"pads", "bias"}, [](ModelFileBuilder& builder) {
+                builder.Wholes("pads", {1, 0, 0, 1}).Floats("bias", {1}, Values(1, 2));
+              });
+  for (const bool is_nearest : {false, true}) {
+    const std::vector<double> between = {-0.196, -0.033, 9, -0.008, 0.276, 9}, nearest = {0.4, -0.4, 1, 0.6, -0.2, -1};
+    ExpectSmall({"CropAndResize",
+                 {{{1, 1, 4, 4}, Values(16)}, {{1, 4}, {0.1F, 0.2F, 0.8F, is_nearest ? 1 : 1.1F}}},
+                 {{"extrapolation_value", 9.0F}, {"mode", std::string(is_nearest ? "nearest" : "bilinear")}},
+                 is_nearest ? nearest : between},
+                {"image", "size"}, [](ModelFileBuilder& builder) {
+                  builder.Raw("image", {1}, kInts, BytesOf<int32_t>({0}));
+                  builder.Raw("size", {2}, kInts, BytesOf<int32_t>({2, 3}));
+                });
+  }
+}
+
+TEST(Contributed, WordsThatWouldRepeatARunAreRuledOut) {
+  ModelFileBuilder builder;
+  builder.Raw("words", {1, 5}, kWords, BytesOf<int64_t>({1, 2, 3, 1, 2})).Floats("scores", {1, 4}, Values(4));
+  builder.Node("NGramRepeatBlock", {"words", "scores"}, {"y"}, {{"ngram_size", int64_t{3}}}, "com.microsoft");
+  const Result<std::vector<Numbers>> outputs = Computed(builder.Output("y"));
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 1, {-1, 0.4, -0.4});
+  EXPECT_EQ((*outputs)[0].real[3], -std::numeric_limits<double>::infinity());
+}
+
+TEST(Contributed, PoolsOfBytesMayHaveTheirChannelsLast) {
+  ModelFileBuilder builder;
+  builder.Raw("x", {1, 2, 4, 2}, kBytes, Counting(16, 256)).Scalar("x_s", 0.02F).Raw("x_z", {}, kBytes, "\x64");
+  builder.Scalar("y_s", 0.03F).Raw("y_z", {}, kBytes, "\x5a");
+  builder.Node("QLinearAveragePool", {"x", "x_s", "x_z", "y_s", "y_z"}, {"y"},
+               {{"channels_last", int64_t{1}},
+                {"kernel_shape", std::vector<int64_t>{2, 2}},
+                {"strides", std::vector<int64_t>{1, 2}}},
+               "com.microsoft");
+  builder.Output("y", {1, 1, 2, 2}, kBytes);
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].whole, ElementsAre(61, 86, 117, 99));
+}
+
+TEST(Contributed, ProductsOfSixteenBits) {
+  ModelFileBuilder builder;
+  builder.Raw("a", {1, 2}, 5, BytesOf<int16_t>({300, -200})).Raw("b", {2, 1}, 5, BytesOf<int16_t>({100, 7}));
+  builder.Node("MatMulInteger16", {"a", "b"}, {"y"}, {}, "com.microsoft").Output("y", {1, 1}, kInts);
+  const Result<std::vector<Numbers>> outputs = Computed(builder);
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].whole, ElementsAre(28600));
+}
+
+TEST(Contributed, TablesMayHaveNumbersOfFourBitsOfTheirOwn) {
+  std::string halves;
+  for (int i = 0; i < 32; i += 2)
+    halves.push_back(static_cast<char>((i * 5 % 16 + 8) % 16 | (i * 5 % 16 + 13) % 16 << 4));
+  ModelFileBuilder builder;
+  builder.Raw("table", {2, 16}, 22, halves).Wholes("which", {1}).Floats("s", {2, 1}, {0.9F, 1.04F});
+  builder.Node("GatherBlockQuantized", {"table", "which", "s"}, {"y"},
+               {{"block_size", int64_t{16}}, {"gather_axis", int64_t{0}}, {"quantize_axis", int64_t{1}}},
+               "com.microsoft");
+  const Result<std::vector<Numbers>> outputs = Computed(builder.Output("y"));
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 3, {-8.32, 7.28, 6.24, 5.2, 4.16, 3.12});
+}
+
+TEST(Contributed, OperatorsThatOnnxDroppedAreTaken) {
+  using Floats = std::vector<float>;
+  const std::pair<std::vector<int64_t>, Floats> image = {{1, 2, 2, 3}, Values(12)};
+  const Small cases[] = {
+      {"Affine", {image}, {{"alpha", 0.5F}, {"beta", 0.3F}}, {-0.2, 0.5, 0.1, 0.8, 0.4, 0, 0.7, 0.3, -0.1}, "", 8},
+      {"ParametricSoftplus",
+       {image},
+       {{"alpha", 0.5F}, {"beta", 0.7F}},
+       {0.201593, 0.421458, 0.281458, 0.551593},
+       "",
+       8},
+      {"ScaledTanh", {image}, {{"alpha", 0.5F}, {"beta", 0.7F}}, {-0.302184, 0.136453, -0.136453, 0.302184}, "", 8},
+      {"ImageScaler",
+       {image},
+       {{"scale", 0.5F}, {"bias", Floats{0.1F, 0.2F}}},
+       {-0.4, 0.3, -0.1, 0.6, 0.2, -0.2, 0.6, 0.2, -0.2, 0.5, 0.1, -0.3},
+       "",
+       8},
+      {"Scale", {image}, {{"scale", 0.3F}}, {-0.3, 0.12, -0.12, 0.3}, "", 8},
+      {"Crop", {image}, {{"border", std::vector<int64_t>{1, 0, 0, 1}}}, {0.4, -0.4, 0, -0.8}, "", 8}};
+  for (const Small& each : cases) ExpectSmall(each);
+}
+
+TEST(Contributed, NormalisationHadOtherAttributesInOldOpsets) {
+  ExpectSmall({"MeanVarianceNormalization",
+               {{{2, 2, 1, 2}, Values(8)}},
+               {{"across_channels", int64_t{1}}, {"normalize_variance", int64_t{0}}},
+               {-1.05, 0.35, -0.45, 0.95, 0.15, -0.65, 0.75, -0.05},
+               "",
+               8});
+}
+
+TEST(Contributed, OfLayoutsForOneProcessorItIsSaidWhatToDo) {
+  ModelFileBuilder builder;
+  builder.Floats("x", {1, 8, 2, 2}, Values(32)).Node("ReorderInput", {"x"}, {"y"}, {}, "com.microsoft.nchwc");
+  const Result<std::vector<Numbers>> outputs = Computed(builder.Output("y"));
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().Text(), HasSubstr("save the model with ORT_ENABLE_EXTENDED"));
 }
 
 }  // namespace

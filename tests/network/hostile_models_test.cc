@@ -93,6 +93,7 @@ TEST(HostileModels, ContributedAttributesBeyondAllBounds) {
         builder.Raw("last", {1}, 6, std::string("\3\0\0\0", 4)).Raw("total", {1}, 6, std::string("\4\0\0\0", 4));
         builder.Random("cos", {8, 8}).Input("x", {1, 32}).Raw("w", {3, 2, 8}, 2, std::string(48, 'w')).Random("s", {6});
         builder.Raw("table", {3, 16}, 2, std::string(48, 'w')).Random("scales", {3, 2}).Wholes("rows", {2, 0});
+        builder.Random("taps", {1, 1, 3}).Random("share", {1, 1, 2});
         builder.Node("Relu", {"m"}, {"z"}).Output("z").Node(op, inputs, {"y"}, attributes, "com.microsoft").Output("y");
         const Result<Network> network = Import(builder.Bytes());
         if (!network) { EXPECT_THAT(network.error().where, HasSubstr("n_y")) << op << " " << attributes[at].first; }
@@ -105,6 +106,9 @@ TEST(HostileModels, ContributedAttributesBeyondAllBounds) {
   expect("MatMulNBits", {"x", "w", "s"},
          {{"N", 3 * one}, {"K", 32 * one}, {"block_size", 16 * one}, {"bits", 4 * one}});
   expect("GatherBlockQuantized", {"table", "rows", "scales"}, {{"block_size", 16 * one}, {"bits", 4 * one}});
+  expect("UnfoldTensor", {"x"}, {{"size", 3 * one}, {"step", one}, {"dim", one}});
+  expect("CausalConvWithState", {"kv", "taps"}, {{"dilation", one}, {"ndim", one}, {"channels_last", 0 * one}});
+  expect("LinearAttention", {"q", "q", "q", "", "q", "share"}, {{"q_num_heads", 2 * one}, {"kv_num_heads", 2 * one}});
 }
 
 TEST(HostileModels, ACacheBeyondAllBounds) {
@@ -118,6 +122,14 @@ TEST(HostileModels, ACacheBeyondAllBounds) {
     ASSERT_FALSE(network) << total;
     EXPECT_THAT(network.error().where, HasSubstr("n_y"));
   }
+}
+
+TEST(HostileModels, WindowsOfAFewElementsThatReadBillionsAreRefused) {
+  ModelFileBuilder builder;
+  builder.Input("x", {1 << 20}).Node("UnfoldTensor", {"x"}, {"y"}, {{"size", int64_t{1} << 19}}, "com.microsoft");
+  const Result<Network> network = Import(builder.Output("y").Bytes());
+  ASSERT_FALSE(network);
+  EXPECT_THAT(network.error().Text(), HasSubstr("524289 windows of 524288"));
 }
 
 // The same of operands.

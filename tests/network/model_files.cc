@@ -157,6 +157,9 @@ ModelFileBuilder& ModelFileBuilder::Node(const std::string& op, const std::vecto
     } else if (const auto* text = std::get_if<std::string>(&value)) {
       attribute.set_type(onnx::AttributeProto::STRING);
       attribute.set_s(*text);
+    } else if (const auto* reals = std::get_if<std::vector<float>>(&value)) {
+      attribute.set_type(onnx::AttributeProto::FLOATS);
+      for (float each : *reals) attribute.add_floats(each);
     } else {
       attribute.set_type(onnx::AttributeProto::INTS);
       for (int64_t each : std::get<std::vector<int64_t>>(value)) attribute.add_ints(each);

@@ -13,7 +13,8 @@ namespace hone {
 // One file under construction. Element types are ONNX's: 1 float, 6 int32, 7 int64, 9 bool.
 class ModelFileBuilder {
  public:
-  using Attribute = std::pair<std::string, std::variant<int64_t, float, std::string, std::vector<int64_t>>>;
+  using Attribute =
+      std::pair<std::string, std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>>;
 
   explicit ModelFileBuilder(int64_t opset = 18);
   ~ModelFileBuilder();
