@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What narrow types gain by default schedules, one thread: matrix products of 1024 as a share of the measured peak of the
-instruction that does them, and kernels of i8, u8 and bf16 beside the same ones of f32, in turns.
+instruction that does them, and kernels of i8, u8, bf16 and f16 beside the same ones of f32, in turns.
 
 usage: bench/low_precision.py [--bin DIR] [--rounds N]
 
@@ -68,7 +68,7 @@ def main():
     for isa, target in PLAIN.items():
         if isa == "avx512" and here["isa"] != "avx512":
             continue
-        for dtype in ("i8", "u8"):
+        for dtype in ("i8", "u8", "bf16", "f16"):
             ratio = min(gain(options.bin, kernel, dtype, options.rounds, target) for kernel in HEAVY + LIGHT)
             lib.mark(f"{dtype} over f32 on plain {isa}, least", ratio, "x", 1, False)
 

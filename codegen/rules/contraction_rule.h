@@ -60,6 +60,11 @@ bool ScheduleOnTiles(SchedulePlanner& planner, const Contraction& contraction);
 // schedule_instruction.cc.
 Contraction UseInstruction(SchedulePlanner& planner, Contraction contraction);
 
+// The contraction, of which operands of 16-bit floats are read through copies of f32 where that pays: rewritten, and
+// analysed again. The tile then packs what it reads in vectors where it would convert it again and again.
+// schedule_wide.cc.
+Contraction WidenOperands(SchedulePlanner& planner, RegisterTile& tile, Contraction contraction);
+
 class ContractionRule {
  public:
   // `columns`: an intermediate that need not exist where a panel is packed from it; "" if there is none. (What is
@@ -87,6 +92,8 @@ class ContractionRule {
   void FinishSum(std::vector<std::string> order, const std::vector<std::string>& unrolled, const std::string& group,
                  const std::string& lanes, const std::string& tile_loop);
   void PackRowOperand();
+  bool IsOfAConstant(const std::string& stage) const;
+  bool CacheReadConst(const std::string& tensor, const std::string& copy, const std::vector<LayoutDim>& layout);
   void ChooseBlock();
   std::vector<int64_t> BlockOptions(int64_t tiles) const;
   bool GivesEachTaskItsRows(int64_t tiles, int64_t blocks);
@@ -97,6 +104,7 @@ class ContractionRule {
   void ScheduleBlockedSum();
   void SchedulePanel();
   void PrefetchOperand();
+  void ScheduleWideOperands();
 
   SchedulePlanner& planner_;
   const ContractionPair& pair_;

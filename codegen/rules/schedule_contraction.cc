@@ -101,6 +101,7 @@ void ContractionRule::Emit() {
   if (!whole_.empty()) ScheduleEdges();
   PrefetchOperand();
   if (!panel_.empty()) SchedulePanel();
+  ScheduleWideOperands();
 }
 
 // A long panel is cut along the reduction so that a piece stays in the first-level cache under all row tiles of a
@@ -145,6 +146,7 @@ bool ContractionRule::GivesEachTaskItsRows(int64_t tiles, int64_t blocks) {
   if (reduction_block_ > 0 || !panel_.empty() || !pad || planner_.IsScheduled(rows.name) ||
       pad->reduction != Reduction::kNone || ReadersOf(planner_.kernel(), pad->output).size() != 1)
     return false;
+  if (rows.name == c_.wide_rows && !pad->body.Has(Op::kPad)) return false;  // no rows to walk whole
   const int64_t cores = planner_.machine().cores;
   blocks = RoundUp(blocks, cores);
   int64_t tiles_each = CeilDiv(tiles, blocks);
@@ -460,6 +462,7 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   std::optional<ContractionPair> pair = FindPair(planner, sum);
   if (!pair) return planner.Refuse("contraction", name, "the sum cannot be separated from what it is written to");
   contraction->stage = pair->sum;
+  contraction = WidenOperands(planner, *tile, *std::move(contraction));
   ContractionRule(planner, *pair, *std::move(contraction), *tile, columns).Emit();
   planner.Took("contraction", name,
                tile->transposed ? "a register tile over two operands that are used again, transposed on its way out"

@@ -184,14 +184,7 @@ void ContractionRule::PackGroups() {
   const std::vector<std::string> names = planner_.CopyAxes(name, pair_.sum);
   const std::vector<LayoutDim> layout = is_rows ? GroupedLayout(names, access, tile_.row_axis[1], tile_.rows[1])
                                                 : GroupedLayout(names, access, tile_.vector_axis, width_);
-  const bool is_operand = tensor.kind == TensorKind::kInput;
-  HONE_CHECK(planner_.CacheRead(name, copy, pair_.sum, is_operand ? Scope::kConst : Scope::kWorkspace,
-                                is_operand ? layout : std::vector<LayoutDim>{}));
-  if (!is_operand) {
-    // A copy with zeros at its end: that is computed where it is read.
-    HONE_CHECK(planner_.Inline(name));
-    planner_.Store(copy, Scope::kConst, layout);
-  }
+  HONE_CHECK(CacheReadConst(name, copy, layout));  // of one with zeros at its end, too
   std::vector<std::string> order;
   for (const Axis& axis : planner_.StageNamed(copy).axes)
     if (axis.name != grouped) order.push_back(axis.name);

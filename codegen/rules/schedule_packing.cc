@@ -1,6 +1,7 @@
 // Packing for contractions: constants once, ahead of time; panels of the other operand per task; rows where they would
 // evict each other.
 #include "base/arithmetic.h"
+#include "base/check.h"
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/stage_graph.h"
@@ -60,6 +61,19 @@ void ContractionRule::PackVectorOperand() {
   if (!panel_.empty() && (name == columns_ || is_widened_along)) planner_.Inline(name);
 }
 
+// A copy that hone_pack makes, of a constant or of what a stage computes of one: that is computed there.
+bool ContractionRule::CacheReadConst(const std::string& tensor, const std::string& copy,
+                                     const std::vector<LayoutDim>& layout) {
+  const bool is_operand = FindStage(planner_.kernel(), tensor) == StageId();
+  if (!planner_.CacheRead(tensor, copy, pair_.sum, is_operand ? Scope::kConst : Scope::kWorkspace,
+                          is_operand ? layout : std::vector<LayoutDim>{}))
+    return false;
+  if (is_operand) return true;
+  HONE_CHECK(planner_.Inline(tensor));
+  planner_.Store(copy, Scope::kConst, layout);
+  return true;
+}
+
 void ContractionRule::PackRowOperand() {
   const AccessPattern& access = c_.operands[1 - tile_.vector_operand];
   const Tensor tensor = planner_.kernel().tensors[access.tensor];
@@ -69,10 +83,12 @@ void ContractionRule::PackRowOperand() {
   int64_t rows = tile_.rows[1];
   if (!access.IsPlain()) return;
   std::string copy = planner_.FreshName(tensor.name + "_rows");
-  if (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[row] != 1) {
-    if (!planner_.ChooseIf(pair_.sum, {"pack_rows", "constant rows are packed ahead of time"}, true)) return;
+  const bool is_wide_const = !c_.wide_rows.empty() && IsOfAConstant(c_.wide_rows);
+  if (is_wide_const || (tensor.kind == TensorKind::kInput && tensor.is_const && access.strides[row] != 1)) {
+    if (!is_wide_const && !planner_.ChooseIf(pair_.sum, {"pack_rows", "constant rows are packed ahead of time"}, true))
+      return;
     std::vector<LayoutDim> layout = PanelLayout(access, row, rows, tensor.name);
-    if (!layout.empty() && planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kConst, layout)) {
+    if (!layout.empty() && CacheReadConst(tensor.name, copy, layout)) {
       row_is_packed_const_ = true;
       planner_.MarkScheduled(copy);
       // Rows are few; vectors run along the reduction where the tensor is contiguous.

@@ -38,10 +38,11 @@ struct Contraction {
   int64_t element_bytes = 4;
   int padded = -1;  // the operand that is padded, where the other one is a constant: terms of padding can be left out
   std::vector<PaddedWindow> windows;
-  int widened = -1;            // the operand whose elements are computed of narrower ones, for this sum alone
-  InstructionUse use;          // with an instruction, a group of steps stands for a step, in the extents as well
-  int64_t group = 1;           // steps in a group
-  std::string correction;      // the stage that holds what a change of sign is to be corrected by; "": none
+  int widened = -1;    // the operand whose elements are computed of narrower ones, for this sum alone
+  InstructionUse use;  // with an instruction, a group of steps stands for a step, in the extents as well
+  int64_t group = 1;   // steps in a group
+  std::string wide_rows, wide_vectors;  // stages of f32 that operands of 16-bit floats are read through; "": none
+  std::string correction;               // the stage that holds what a change of sign is to be corrected by; "": none
   int64_t most_in_copies = 0;  // accumulators and vectors of a tile that the registers hold in unrolled code, too
 };
 

@@ -9,7 +9,7 @@ namespace hone {
 namespace rewrites {
 
 extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan,
-    kReindex, kSplitClamp, kShiftSign, kPadReduction;
+    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden;
 
 }  // namespace rewrites
 
@@ -23,7 +23,7 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kTrimPadding,  //
     &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex, &rewrites::kSplitClamp,
     &rewrites::kShiftSign,  //
-    &rewrites::kPadReduction,
+    &rewrites::kPadReduction,    &rewrites::kWiden,
 };
 
 std::string NamesOfAll() {

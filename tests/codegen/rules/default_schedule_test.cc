@@ -216,7 +216,7 @@ TEST_P(DefaultScheduleOfAwkwardKernels, ConvolutionsAndProducts) { ExpectAllAcce
 
 TEST_P(DefaultScheduleOfAwkwardKernels, EveryElementType) {
   std::vector<std::string> kernels;
-  for (const char* type : {"f64", "i32", "i8"})
+  for (const char* type : {"f64", "i32", "i8", "bf16"})
     for (const char* kernel :
          {"matmul(M=13,N=31,K=7", "matmul(M=64,N=64,K=64,const=1", "conv2d(C=16,H=13,W=13,O=31,R=3,S=3,pad=1,const=1",
           "depthwise_conv2d(C=7,H=31,W=31,R=3,S=3,pad=1", "maxpool2d(C=3,H=13,W=13,R=3,S=3,stride=2,pad=1",
@@ -281,6 +281,20 @@ TEST_P(DefaultScheduleOfAwkwardKernels, OfTheKernelLanguage) {
   kernels.push_back(R"(kernel prefix(x: f32[N]) -> y: f32[N] where N=67 { y[i] = sum(j < N) if(j <= i, x[j], 0) })");
   kernels.push_back(R"(kernel reverse(x: i8[N, M]) -> y: i8[M, N] where N=31, M=13 { y[m, n] = x[N - 1 - n, m] })");
   ExpectAllAccepted(kernels);
+}
+
+// Operands that are read through copies of f32: of one constant, of two, of what a window is padded to, in ranges.
+TEST_P(DefaultScheduleOfAwkwardKernels, FloatsOf16Bits) {
+  ExpectAllAccepted({"matmul(M=13,N=31,K=70,dtype=f16)", "matmul(M=31,N=70,K=13,ta=1,tb=1,dtype=bf16)",
+                     "dense(M=1..40,N=31,K=70,const=1,dtype=bf16)+bias", "dense(M=1,N=31,K=7,const=1,dtype=f16)",
+                     "conv2d(C=5,H=13,W=14,O=9,R=3,S=3,pad=1,stride=2,const=1,dtype=f16)+relu",
+                     "conv2d(C=8,H=7,W=7,O=16,R=1,S=1,const=1,dtype=bf16)",
+                     R"(kernel scaled(const w: bf16[N, K], const s: bf16[N], x: bf16[K, M]) -> y: f32[N, M]
+                        where N=31, K=70, M=67 {
+                        t: bf16[N, K]
+                        t[n, k] = bf16(float(w[n, k]) * float(s[n]))
+                        y[n, m] = sum(k) t[n, k] * x[k, m]
+                      })"});
 }
 
 // Where an axis is called l, the lanes that rfactor makes are not.

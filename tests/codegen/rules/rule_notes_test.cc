@@ -55,6 +55,9 @@ const Case kCases[] = {
      "",
      {"- contraction y: a matrix times a vector uses nothing twice; packing pays for constants with short rows",
       "- window y: it reduces over more than a small window", "+ rows y: "}},
+    {"dense(M=64,N=64,K=64,const=1,dtype=bf16)",
+     "",
+     {"+ widen acc: no instruction multiplies its operands: the arithmetic is that of f32", "+ contraction "}},
     {"dense(M=1,N=1000,K=64,const=1)", "", {"+ contraction y: a register tile over two operands that are used again"}},
     {"kernel dot(x: f32[N], y: f32[N]) -> z: f32[M] where N=64, M=1 { z[i] = sum(k) x[k] * y[k] }",
      "",
@@ -139,6 +142,30 @@ TEST(RuleNotes, OperandsBeyondTheSecondLevelCacheAreFetchedAhead) {
   for (const Choice& choice : PlanOf(large, Avx2()).choices)
     EXPECT_FALSE(choice.site.ends_with(".prefetch")) << "not left to a search, which finds constants in the cache";
   EXPECT_EQ(prefetches("dense(M=64,N=64,K=64,const=1)", ""), "") << "they stay in the cache";
+}
+
+// What is broadcast is converted once, a constant ahead of time; vectors where they are copied anyway, or are read by
+// many tiles of rows. Constants that vectors read stay narrow in memory.
+TEST(RuleNotes, FloatsOf16BitsAreWidenedWhereNothingMultipliesThem) {
+  auto widened = [](const std::string& text, const std::string& choices = "", const std::string& target = "") {
+    std::string found;
+    const Plan plan = PlanOf(text, target.empty() ? Avx2() : *ParseTarget(target), *ParseChoices(choices));
+    for (const Step& step : plan.schedule)
+      if (const auto* rewrite = std::get_if<RewriteStep>(&step); rewrite && rewrite->rewrite == "widen")
+        found += rewrite->names[0] + " ";
+    return found;
+  };
+  const std::string dense = "dense(M=64,N=64,K=64,const=1,dtype=bf16)";
+  EXPECT_EQ(widened(dense), "x ");
+  EXPECT_EQ(widened(dense, "", "avx512 cpu=generic"), "x ");
+  EXPECT_EQ(widened(dense, "", "avx512 cpu=generic features=avx512bf16"), "") << "an instruction does";
+  EXPECT_EQ(widened("matmul(M=64,N=64,K=64,dtype=f16)"), "a b ");
+  EXPECT_EQ(widened("matmul(M=2,N=64,K=64,dtype=f16)"), "a ") << "one tile of rows";
+  EXPECT_EQ(widened("conv2d(C=16,H=14,W=14,O=32,R=3,S=3,pad=1,const=1,dtype=bf16)"), "xp ");
+  for (const char* type : {"f32", "i8"})
+    EXPECT_EQ(widened("dense(M=64,N=64,K=64,const=1,dtype=" + std::string(type) + ")"), "");
+  for (const Choice& choice : PlanOf(dense, Avx2()).choices)
+    if (choice.decision.name == "widen") { EXPECT_EQ(widened(dense, choice.site + "=0"), ""); }
 }
 
 TEST(RuleNotes, EachRuleSaysWhyItAppliedOrNot) {
