@@ -1,8 +1,6 @@
 // Calling generated code: arguments checked, a workspace found, the entry called.
 #include "client/api/kernel_version.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,8 +10,6 @@
 
 namespace hone {
 namespace {
-
-constexpr size_t kLargePage = size_t{2} << 20;
 
 int Status(ErrorKind kind, int index) { return static_cast<int>(kind) | (index + 1) << 8; }
 
@@ -59,16 +55,6 @@ Result<void> CheckManifest(const Manifest& manifest) {
 }
 
 }  // namespace
-
-AlignedBytes AllocateAligned(int64_t bytes) {
-  if (bytes <= 0 || bytes > INT64_MAX - 63) return nullptr;
-  const size_t size = (static_cast<size_t>(bytes) + 63) & ~size_t{63};
-  if (size < kLargePage) return AlignedBytes(std::aligned_alloc(64, size));
-  AlignedBytes memory(std::aligned_alloc(kLargePage, size));
-  // Panels of large weights lie on many small pages: BERT runs 2 % faster. Advice; it may be refused.
-  if (memory) (void)madvise(memory.get(), size / kLargePage * kLargePage, MADV_HUGEPAGE);
-  return memory;
-}
 
 Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
                                                              Workers workers, std::shared_ptr<PackedConstants> packed) {

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/aligned_bytes.h"
 #include "base/generated_code.h"
 #include "base/result.h"
 #include "client/api/loader.h"
@@ -26,13 +26,6 @@ struct Workers {
   int (*parallel_for)(void* pool, int64_t n, int64_t grain, ThreadPool::Body body, void* ctx) = nullptr;
   int count = 1;
 };
-
-// 64-byte aligned bytes, or nothing.
-struct FreeAligned {
-  void operator()(void* memory) const { free(memory); }
-};
-using AlignedBytes = std::unique_ptr<void, FreeAligned>;
-AlignedBytes AllocateAligned(int64_t bytes);  // empty if there is no memory
 
 // Calls may come from any number of threads at once; the rest from one, Bind while none is calling.
 class KernelVersion : public Updatable::Version {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/aligned_bytes.h"
 #include "base/result.h"
 #include "client/api/kernel_handle.h"
 #include "ir/reference/check_output.h"

@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/aligned_bytes.h"
 #include "base/arithmetic.h"
 #include "base/parallel.h"
-#include "client/api/kernel_version.h"
 
 namespace hone {
 namespace {

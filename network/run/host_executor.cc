@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/aligned_bytes.h"
 #include "base/arithmetic.h"
 #include "base/check.h"
 #include "base/parallel.h"
