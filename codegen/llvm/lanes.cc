@@ -1,16 +1,20 @@
 // The part of llvm_transpose.h that is about single vectors: horizontal reductions, maxima with the reference's NaN
 // rule, and loads and stores of a vector's first lanes.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/llvm/lanes.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/DerivedTypes.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicsX86.h"
+#include "llvm/IR/Module.h"
 
 namespace hone {
 namespace {
@@ -47,12 +51,6 @@ llvm::Value* EmitExtremum(llvm::IRBuilderBase& builder, bool is_max, llvm::Value
   flags.setNoSignedZeros();
   builder.setFastMathFlags(flags);
   return builder.CreateBinaryIntrinsic(is_max ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, a, b);
-}
-
-// How lanes are left out on a target.
-bool HasMaskedMemory(const CpuTarget& target, llvm::Type* vector_type) {
-  unsigned bits = vector_type->getScalarSizeInBits();
-  return target.isa == Isa::kAvx512 || (target.isa == Isa::kAvx2 && bits >= 32);
 }
 
 llvm::Align PartAlign(int64_t alignment, int64_t offset_bytes) {
@@ -228,6 +226,28 @@ llvm::Value* EmitTailMask(llvm::IRBuilderBase& builder, llvm::Value* count, int 
   llvm::Value* limit = builder.CreateTrunc(Limited(builder, count, lanes), type);
   llvm::Value* splat = builder.CreateVectorSplat(static_cast<unsigned>(lanes), limit);
   return builder.CreateICmpSGT(splat, llvm::ConstantVector::get(constants));
+}
+
+bool HasMaskedMemory(const CpuTarget& target, llvm::Type* vector_type) {
+  unsigned bits = vector_type->getScalarSizeInBits();
+  return target.isa == Isa::kAvx512 || (target.isa == Isa::kAvx2 && bits >= 32);
+}
+
+llvm::Value* EmitGuardedLoad(llvm::IRBuilderBase& builder, llvm::Type* type, llvm::Value* ptr, llvm::Value* condition,
+                             int64_t alignment) {
+  llvm::Module* module = builder.GetInsertBlock()->getModule();
+  const auto bytes = static_cast<int64_t>(module->getDataLayout().getTypeStoreSize(type).getFixedValue());
+  const auto words = static_cast<uint64_t>(CeilDiv(bytes, 8));
+  const std::string name = words == 1 ? "hone.zero" : fmt::format("hone.zero{}", words);
+  llvm::GlobalVariable* zero = module->getNamedGlobal(name);
+  if (!zero) {
+    llvm::Type* memory = builder.getInt64Ty();
+    if (words > 1) memory = llvm::ArrayType::get(memory, words);
+    zero = new llvm::GlobalVariable(*module, memory, true, llvm::GlobalValue::PrivateLinkage,
+                                    llvm::Constant::getNullValue(memory), name);
+  }
+  llvm::Value* safe = builder.CreateSelect(condition, ptr, zero);
+  return builder.CreateAlignedLoad(type, safe, llvm::Align(static_cast<uint64_t>(alignment)));
 }
 
 llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, llvm::Type* vector_type, llvm::Value* ptr, llvm::Value* mask,

@@ -70,6 +70,14 @@ llvm::Value* EmitLoadPrefix(llvm::IRBuilderBase& builder, const CpuTarget& targe
 void EmitStorePrefix(llvm::IRBuilderBase& builder, const CpuTarget& target, llvm::Value* vector, llvm::Value* ptr,
                      llvm::Value* count, int64_t alignment);
 
+// Whether the target has masked loads and stores of such vectors.
+bool HasMaskedMemory(const CpuTarget& target, llvm::Type* vector_type);
+
+// A load of all lanes, or of none, without a branch: where `condition` (i1) does not hold, zeros are read from memory
+// of the code's own, so that `ptr` is not touched. `alignment`: of `ptr`, in bytes, at most 8.
+llvm::Value* EmitGuardedLoad(llvm::IRBuilderBase& builder, llvm::Type* type, llvm::Value* ptr, llvm::Value* condition,
+                             int64_t alignment);
+
 // The same under any mask (lanes off: zero, memory not touched). For 8-bit data below AVX-512 and all data on NEON LLVM
 // expands them to a branch per lane: prefer the prefix form there.
 llvm::Value* EmitMaskedLoad(llvm::IRBuilderBase& builder, llvm::Type* vector_type, llvm::Value* ptr, llvm::Value* mask,

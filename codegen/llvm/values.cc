@@ -343,15 +343,11 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
     if (!vector) {
       if (mask.always())
         return builder_.CreateAlignedLoad(element, address(), llvm::Align(static_cast<uint64_t>(alignment)));
-      // Branch-free: where the guard is off, read a zero of our own instead.
-      llvm::Module* module = function_.getParent();
-      llvm::GlobalVariable* zero = module->getNamedGlobal("hone.zero");
-      if (!zero)
-        zero = new llvm::GlobalVariable(*module, builder_.getInt64Ty(), true, llvm::GlobalValue::PrivateLinkage,
-                                        builder_.getInt64(0), "hone.zero");
-      llvm::Value* safe = builder_.CreateSelect(mask.scalar, address(), zero);
-      return builder_.CreateAlignedLoad(element, safe, llvm::Align(static_cast<uint64_t>(bytes)));
+      return EmitGuardedLoad(builder_, element, address(), mask.scalar, bytes);
     }
+    // One guard for all lanes, where LLVM would ask it for each.
+    if (mask.scalar && !mask.lanes && form.lane == 1 && active_ == lanes_ && !HasMaskedMemory(target_, loaded_type))
+      return EmitGuardedLoad(builder_, loaded_type, address(), mask.scalar, bytes);
     if (!apart.empty())
       return EmitMaskedDeinterleavedLoad(builder_, element, address(), static_cast<int>(form.lane), apart, mask.scalar,
                                          bytes);

@@ -426,12 +426,17 @@ bool ScheduleContraction(SchedulePlanner& planner, const std::string& name) {
   bool has_rows = total(contraction->only[0]) > 1, has_columns = total(contraction->only[1]) > 1;
   if (!has_rows && !has_columns) return planner.Refuse("contraction", name, "a single sum: nothing is used twice");
   if (contraction->widened >= 0) {
-    // The panel costs about as much as to widen what two rows multiply.
+    // Whole numbers become floats while rows are multiplied. With scales and zero points among them the panel costs
+    // about as much as to widen what two rows multiply.
     constexpr int64_t kFewRows = 2;
-    const std::string wide = planner.kernel().tensors[contraction->operands[contraction->widened].tensor].name;
+    const TensorId tensor = contraction->operands[contraction->widened].tensor;
+    const std::string wide = planner.kernel().tensors[tensor].name;
+    int loads = 0;
+    Walk(ProducerOf(planner.kernel(), tensor)->body, [&](const Expr& e) { loads += e.op() == Op::kLoad ? 1 : 0; });
+    const bool is_conversion = loads == 1;
     const bool is_read_little = total(contraction->only[1 - contraction->widened]) <= kFewRows;
     if (planner.ChooseIf(name, {"widen_in_place", "narrow elements are widened where they are multiplied"},
-                         is_read_little) &&
+                         is_conversion || is_read_little) &&
         planner.Inline(wide)) {
       contraction = AnalyzeContraction(planner, name);
       if (!contraction)
