@@ -16,50 +16,6 @@
 namespace hone {
 namespace {
 
-// Operators whose definition covers opset 1 to 6: they never broadcast, and their attributes stayed.
-bool IsAsOldAsOnnx(std::string_view op) {
-  constexpr std::string_view kUnchanged[] = {"Abs",
-                                             "Affine",
-                                             "AveragePool",
-                                             "Ceil",
-                                             "Constant",
-                                             "Conv",
-                                             "Crop",
-                                             "Elu",
-                                             "Exp",
-                                             "Floor",
-                                             "Identity",
-                                             "ImageScaler",
-                                             "GlobalAveragePool",
-                                             "GlobalMaxPool",
-                                             "HardSigmoid",
-                                             "InstanceNormalization",
-                                             "LeakyRelu",
-                                             "Log",
-                                             "LogSoftmax",
-                                             "MatMul",
-                                             "MaxPool",
-                                             "Neg",
-                                             "Not",
-                                             "ParametricSoftplus",
-                                             "Reciprocal",
-                                             "Relu",
-                                             "Scale",
-                                             "ScaledTanh",
-                                             "Selu",
-                                             "Shape",
-                                             "Sigmoid",
-                                             "Softmax",
-                                             "Softplus",
-                                             "Softsign",
-                                             "Sqrt",
-                                             "Squeeze",
-                                             "Tanh",
-                                             "Transpose",
-                                             "Unsqueeze"};
-  return std::find(std::begin(kUnchanged), std::end(kUnchanged), op) != std::end(kUnchanged);
-}
-
 constexpr int64_t kFirstScan = 9;  // as it is since
 
 class NetworkBuilder {

@@ -99,4 +99,7 @@ Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 Result<std::vector<ValueId>> ConvOfAnyRank(OperatorCall& call);
 Result<std::vector<ValueId>> PoolOfAnyRank(OperatorCall& call);
 
+// Whether the operator's definition covers opsets 1 to 6: they never broadcast, and their attributes stayed.
+bool IsAsOldAsOnnx(std::string_view op);
+
 }  // namespace hone

@@ -2,6 +2,9 @@
 // them, and onnxruntime takes them in every opset.
 #include <fmt/format.h>
 
+#include <set>
+#include <string_view>
+
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -65,6 +68,49 @@ Result<Outputs> Crop(OperatorCall& call) {
 }
 
 }  // namespace
+
+bool IsAsOldAsOnnx(std::string_view op) {
+  static const std::set<std::string_view> unchanged = {"Abs",
+                                                       "Affine",
+                                                       "AveragePool",
+                                                       "Ceil",
+                                                       "Constant",
+                                                       "Conv",
+                                                       "Crop",
+                                                       "Elu",
+                                                       "Exp",
+                                                       "Floor",
+                                                       "GlobalAveragePool",
+                                                       "GlobalMaxPool",
+                                                       "HardSigmoid",
+                                                       "Identity",
+                                                       "ImageScaler",
+                                                       "InstanceNormalization",
+                                                       "LeakyRelu",
+                                                       "Log",
+                                                       "LogSoftmax",
+                                                       "MatMul",
+                                                       "MaxPool",
+                                                       "Neg",
+                                                       "Not",
+                                                       "ParametricSoftplus",
+                                                       "Reciprocal",
+                                                       "Relu",
+                                                       "Scale",
+                                                       "ScaledTanh",
+                                                       "Selu",
+                                                       "Shape",
+                                                       "Sigmoid",
+                                                       "Softmax",
+                                                       "Softplus",
+                                                       "Softsign",
+                                                       "Sqrt",
+                                                       "Squeeze",
+                                                       "Tanh",
+                                                       "Transpose",
+                                                       "Unsqueeze"};
+  return unchanged.contains(op);
+}
 
 std::vector<Operator> OldOperators() {
   return {{"Affine", 1, Affine},           {"Scale", 1, Scale},
