@@ -1,5 +1,7 @@
 #include "tuner/head_to_head.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -16,6 +18,7 @@ TimeOptions InTurns(int workers) {
   return options;
 }
 
+constexpr size_t kFewestRounds = 5;        // that all agree by chance once in 32 times
 constexpr double kWorthMoreRounds = 1.02;  // a ratio that seems to be won, but is not beyond the noise yet
 
 double MedianOf(std::vector<double> values) {
@@ -75,7 +78,8 @@ Result<HeadToHead> Compare(Evaluator& evaluator, const SealedMemfd& old_code, co
     return {};
   };
   HONE_TRY(take(rounds));
-  if (ratios.empty()) return Error{ErrorKind::kTimeout, "stopped before anything was compared", ""};
+  if (ratios.size() < std::min(kFewestRounds, static_cast<size_t>(rounds)))
+    return Error{ErrorKind::kTimeout, fmt::format("stopped after {} of {} rounds", ratios.size(), rounds), ""};
   HeadToHead result = Judge(ratios);
   for (int more : {2, 4}) {
     const bool is_open = result.low <= 1 && result.ratio > kWorthMoreRounds;

@@ -24,7 +24,8 @@ struct HeadToHead {
   double high = 1;
   double old_us = 0, new_us = 0;
 };
-// Where the new one seems to win by more than 2 % but the interval holds 1, up to four times the rounds.
+// Where the new one seems to win by more than 2 % but the interval holds 1, up to four times the rounds. Stopped, it
+// judges by the rounds that there are; kTimeout: fewer than five.
 Result<HeadToHead> Compare(Evaluator& evaluator, const SealedMemfd& old_code, const SealedMemfd& new_code, int workers,
                            int rounds, std::stop_token stop);
 

@@ -365,7 +365,7 @@ Result<void> IdleLoop::RefineOne(std::stop_token stop) {
   // Another seed each turn, or the same candidates would come again.
   options.seed = static_cast<uint64_t>(task.trials) + 1;
   if (!progress.best.empty()) options.known = {progress.best};
-  Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *pools, {}, stop, false);
+  Result<Tuning::Outcome> outcome = tuning_.Refine(ask, options, *pools, {}, stop, std::nullopt);
   progress.last_turn = turn_;
   progress.refitted = progress.refit_for;
   task.is_doubtful = false;

@@ -34,7 +34,7 @@ TimeOptions ForTheRecord(int workers) {
 Result<Tuning::Outcome> Tuning::RefineCases(const LookUpResult& found, const Record& served,
                                             const SearchOptions& options, WorkerPools& pools,
                                             const SearchWatcher& watcher, std::stop_token stop,
-                                            bool keep_when_stopped) {
+                                            const std::optional<std::stop_token>& keep_until) {
   const ResolvedKernel& identity = found.identity;
   const Kernel kernel = HONE_TRY(ParseKernel(identity.key.canonical));
   Outcome outcome;
@@ -46,10 +46,10 @@ Result<Tuning::Outcome> Tuning::RefineCases(const LookUpResult& found, const Rec
       model_.ToTeach(identity.target.kind(), stop_.get_token()), options, watcher, stop));
   outcome.search = std::move(cases.search);
   const bool is_better = std::find(cases.is_new.begin(), cases.is_new.end(), true) != cases.is_new.end();
-  const bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
+  const bool in_time = !stop_.stop_requested() && (keep_until || !stop.stop_requested());
   if (!is_better || !in_time) return outcome;
-  std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;
-  Result<void> promoted = PromoteCases(found, served, kernel, cases, pools, until, keep_when_stopped, outcome);
+  const std::stop_token until = keep_until.value_or(stop);
+  Result<void> promoted = PromoteCases(found, served, kernel, cases, pools, until, keep_until.has_value(), outcome);
   if (!promoted && !until.stop_requested()) return promoted.error();
   return outcome;
 }

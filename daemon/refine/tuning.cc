@@ -36,7 +36,8 @@ Result<BuiltArtifact> BuildAgain(Evaluator& evaluator, const std::string& schedu
 }  // namespace
 
 Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions options, WorkerPools& pools,
-                                       const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped) {
+                                       const SearchWatcher& watcher, std::stop_token stop,
+                                       std::optional<std::stop_token> keep_until) {
   MutexLock turn(turn_);
   LookUpResult found = HONE_TRY(path_.LookUp(ask, Counting::kNot));
   const ResolvedKernel& identity = found.identity;
@@ -88,7 +89,7 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   };
   {
     MutexLock lock(now_mutex_);
-    now_ = {ask.kernel, keep_when_stopped, options.trials, {}};
+    now_ = {ask.kernel, keep_until.has_value(), options.trials, {}};
   }
   struct Over {  // however it ends
     Tuning& tuning;
@@ -105,7 +106,7 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
     if (watcher.on_round) watcher.on_round(progress);
   };
   if (is_dynamic) {
-    Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, pools, counted, stop, keep_when_stopped));
+    Outcome outcome = HONE_TRY(RefineCases(found, served->record, options, pools, counted, stop, keep_until));
     if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());
     return outcome;
   }
@@ -117,10 +118,11 @@ Result<Tuning::Outcome> Tuning::Refine(const KernelRequest& ask, SearchOptions o
   outcome.search = HONE_TRY(hone::Search(space, *evaluator, model_.ToTeach(identity.target.kind(), stop_.get_token()),
                                          options, counted, stop));
   if (!stop.stop_requested()) model_.LearnAnew(identity.target.kind());  // who stops a search does not wait for that
-  bool in_time = !stop_.stop_requested() && (keep_when_stopped || !stop.stop_requested());
+  bool in_time = !stop_.stop_requested() && (keep_until || !stop.stop_requested());
   if (!outcome.search.top.empty() && in_time) {
-    std::stop_token until = keep_when_stopped ? stop_.get_token() : stop;
-    Result<void> promoted = Promote(found, served->record, *evaluator, until, keep_when_stopped, outcome);
+    if (stop.stop_requested()) outcome.search.top.resize(1);  // there is no time to choose among the best
+    const std::stop_token until = keep_until.value_or(stop);
+    Result<void> promoted = Promote(found, served->record, *evaluator, until, keep_until.has_value(), outcome);
     if (!promoted && !until.stop_requested()) return promoted.error();
   }
   LogInfo("refined", {{"fingerprint", outcome.fingerprint.Hex()},
@@ -144,8 +146,8 @@ Result<void> Tuning::Promote(const LookUpResult& found, Record record, Evaluator
   for (const Trial& trial : outcome.search.top)
     codes.push_back(HONE_TRY(BuildAgain(evaluator, trial.candidate.schedule)));
   for (const BuiltArtifact& code : codes) files.push_back(&code.object);
-  Result<size_t> fastest = Fastest(evaluator, files, identity.key.threads, kFinalRounds, stop);
-  const size_t first = fastest.value_or(0);
+  size_t first = 0;
+  if (files.size() > 1) first = Fastest(evaluator, files, identity.key.threads, kFinalRounds, stop).value_or(0);
   const BuiltArtifact& new_code = codes[first];
   const Trial& best = outcome.search.top[first];
   if (old_code.digest == new_code.digest) return {};

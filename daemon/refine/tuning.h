@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <unordered_map>
 
@@ -69,7 +70,7 @@ class Tuning : public Searcher {
   void Close();
 
   // One kernel's search and what becomes of it. Thread-safe: searches take turns. When `stop` is requested, what was
-  // found by then is only looked at further if `keep_when_stopped`.
+  // found by then is compared with what is served until `keep_until` stops that; nullopt: not at all.
   struct Outcome {
     SearchResult search;
     double served_us = 0;  // of what was served before, measured beside the best
@@ -78,7 +79,7 @@ class Tuning : public Searcher {
     Fingerprint fingerprint;
   };
   Result<Outcome> Refine(const KernelRequest& ask, SearchOptions options, WorkerPools& pools,
-                         const SearchWatcher& watcher, std::stop_token stop, bool keep_when_stopped);
+                         const SearchWatcher& watcher, std::stop_token stop, std::optional<std::stop_token> keep_until);
 
  private:
   // daemon/refine/tuning_queue.cc: who asks for searches, and whose turn it is.
@@ -86,7 +87,7 @@ class Tuning : public Searcher {
   using TaskPtr = std::shared_ptr<Task>;
   bool Push(const TaskPtr& task);
   void RunTurn(const TaskPtr& task, const std::stop_token& turn);
-  Result<Outcome> SearchInTurn(Task& task, const std::stop_token& stop);
+  Result<Outcome> SearchInTurn(Task& task, const std::stop_token& stop, const std::stop_token& keep_until);
   void TellRound(Id id, std::string body);
   void OnTurnOver(const TaskPtr& task, Result<Outcome> outcome, bool was_displaced);
   void Finish(const TaskPtr& task, const Result<Outcome>& outcome);
@@ -104,7 +105,7 @@ class Tuning : public Searcher {
   // daemon/refine/refine_cases.cc: the same for kernels with dynamic sizes.
   Result<Outcome> RefineCases(const LookUpResult& found, const Record& served, const SearchOptions& options,
                               WorkerPools& pools, const SearchWatcher& watcher, std::stop_token stop,
-                              bool keep_when_stopped) HONE_REQUIRES(turn_);
+                              const std::optional<std::stop_token>& keep_until) HONE_REQUIRES(turn_);
   Result<void> PromoteCases(const LookUpResult& found, Record record, const Kernel& kernel, const CasesFound& cases,
                             WorkerPools& pools, std::stop_token stop, bool by_request, Outcome& outcome);
 

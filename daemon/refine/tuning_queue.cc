@@ -19,8 +19,9 @@ constexpr uint32_t kDefaultTrials = 256;
 constexpr std::chrono::milliseconds kLongestSearch = std::chrono::hours(7 * 24);
 constexpr int kPatience = 128;  // trials without a better one, where nobody said how many to make
 constexpr std::chrono::milliseconds kTurn{5'000};
-// A search that is stopped has so long to look at what it found; then its processes are killed.
-constexpr std::chrono::milliseconds kGrace{3'000};
+// A search that is stopped compares what it found with what is served for so long; when it has not ended by then, its
+// processes are killed.
+constexpr std::chrono::milliseconds kComparing{1'500}, kGrace{3'000};
 // Who has so many bytes unread is told of no more rounds: a search waits for nobody.
 constexpr size_t kMostUnread = 64 << 10;
 
@@ -185,14 +186,14 @@ bool Tuning::Push(const TaskPtr& task) {
 
 // In the queue's thread.
 void Tuning::RunTurn(const TaskPtr& task, const std::stop_token& turn) {
-  std::stop_source stop;
+  std::stop_source stop, comparing;
   const uint64_t number = ++task->turns;
   task->in_turn = true;
   auto end = [&] {
     if (!stop.request_stop()) return;
-    // What it found is compared with what is served; that must not take for ever.
-    loop_.Post([self = self_, task, number] {
+    loop_.Post([self = self_, task, number, comparing] {
       if (!*self) return;
+      (*self)->loop_.After(kComparing, [comparing]() mutable { comparing.request_stop(); });
       (*self)->loop_.After(kGrace, [self, task, number] {
         if (*self && task->in_turn && task->turns == number) (*self)->ShutWorkerPoolsDown();
       });
@@ -202,9 +203,12 @@ void Tuning::RunTurn(const TaskPtr& task, const std::stop_token& turn) {
   {
     std::stop_callback with_turn(turn, end);
     std::stop_callback with_client(task->given_up.get_token(), end);
-    std::stop_callback with_us(stop_.get_token(), end);
+    std::stop_callback with_us(stop_.get_token(), [&] {
+      end();
+      comparing.request_stop();
+    });
     try {
-      outcome = SearchInTurn(*task, stop.get_token());
+      outcome = SearchInTurn(*task, stop.get_token(), comparing.get_token());
     } catch (const std::bad_alloc&) { outcome = OutOfMemory(); }
   }
   task->in_turn = false;
@@ -214,7 +218,8 @@ void Tuning::RunTurn(const TaskPtr& task, const std::stop_token& turn) {
   });
 }
 
-Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& stop) {
+Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& stop,
+                                             const std::stop_token& keep_until) {
   {
     MutexLock lock(task.mutex);
     task.now = {};
@@ -232,7 +237,7 @@ Result<Tuning::Outcome> Tuning::SearchInTurn(Task& task, const std::stop_token& 
       if (*self) (*self)->TellRound(id, std::move(body));
     });
   };
-  return Refine(task.ask, task.options, *pools, watcher, stop, true);
+  return Refine(task.ask, task.options, *pools, watcher, stop, keep_until);
 }
 
 void Tuning::TellRound(Id id, std::string body) {
