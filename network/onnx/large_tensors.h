@@ -43,7 +43,7 @@ class TensorCopies {
   std::vector<Copy> copies_;
 };
 
-// Memory for `bytes` elements' bytes that somebody fills before anybody reads them; `at`: where. kLimit.
+// New memory, which whoever asked for it fills at `at` before anybody reads it. kLimit: there is none.
 struct FreshBytes {
   TensorBytes bytes;
   char* at = nullptr;

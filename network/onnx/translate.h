@@ -99,6 +99,9 @@ Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 Result<std::vector<ValueId>> ConvOfAnyRank(OperatorCall& call);
 Result<std::vector<ValueId>> PoolOfAnyRank(OperatorCall& call);
 
+// x / √(mean(x²) + epsilon), the mean over `axes`; translate_layers.cc.
+Result<ValueId> OverRootMeanSquare(Builder& build, ValueId x, std::vector<int64_t> axes, double epsilon);
+
 // Whether the operator's definition covers opsets 1 to 6: they never broadcast, and their attributes stayed.
 bool IsAsOldAsOnnx(std::string_view op);
 

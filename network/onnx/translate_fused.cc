@@ -36,10 +36,7 @@ Result<Outputs> SkipLayerNorm(OperatorCall& call) {
   const double epsilon = call.Real("epsilon", 1e-12);
   ValueId y;
   if (is_simple) {
-    const auto last = call.rank(0) - 1;
-    ValueId squares = HONE_TRY(build.Reduce("mean", HONE_TRY(build.Binary("mul", sum, sum)), {last}));
-    squares = HONE_TRY(build.Binary("add", squares, build.Scalar(epsilon, build.dtype(sum))));
-    y = HONE_TRY(build.Binary("mul", sum, HONE_TRY(build.Unary("rsqrt", squares))));
+    y = HONE_TRY(OverRootMeanSquare(build, sum, {call.rank(0) - 1}, epsilon));
     y = HONE_TRY(build.Binary("mul", y, call.In(2)));
   } else {
     y = HONE_TRY(Normalised(build, sum, call.In(2), call.Has(3) ? call.In(3) : ValueId(), epsilon));

@@ -11,14 +11,6 @@ Result<ValueId> SwishOf(Builder& build, ValueId x) {
   return build.Binary("mul", x, HONE_TRY(build.Unary("sigmoid", x)));
 }
 
-// x / sqrt(mean(x²) + epsilon) of each row.
-Result<ValueId> OverRootMeanSquare(Builder& build, ValueId x, double epsilon) {
-  const auto last = static_cast<int64_t>(build.shape(x).size()) - 1;
-  ValueId squares = HONE_TRY(build.Reduce("mean", HONE_TRY(build.Binary("mul", x, x)), {last}));
-  squares = HONE_TRY(build.Binary("add", squares, build.Scalar(epsilon, build.dtype(x))));
-  return build.Binary("mul", x, HONE_TRY(build.Unary("rsqrt", squares)));
-}
-
 // x in rows of the scale's length, normalised; times the scale; times the gate's activation.
 Result<Outputs> GatedRmsNorm(OperatorCall& call) {
   Builder& build = call.build;
@@ -32,7 +24,7 @@ Result<Outputs> GatedRmsNorm(OperatorCall& call) {
     return build.Invalid("activation=" + function);
   const DType dtype = build.dtype(call.In(0));
   ValueId y = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(call.In(0), DType::kF32)), {CountOf(x) / row, row}));
-  y = HONE_TRY(OverRootMeanSquare(build, y, call.Real("epsilon", 1e-5)));
+  y = HONE_TRY(OverRootMeanSquare(build, y, {1}, call.Real("epsilon", 1e-5)));
   y = HONE_TRY(build.Binary("mul", y, HONE_TRY(build.Cast(call.In(1), DType::kF32))));
   y = HONE_TRY(build.Reshape(y, x));
   const ValueId gate = HONE_TRY(build.Cast(call.In(2), DType::kF32));
@@ -55,7 +47,7 @@ Result<Outputs> BranchwiseRmsNorm(OperatorCall& call) {
     return build.Invalid(fmt::format("{} branches in {}", branches, ShapeText(x)));
   const DType dtype = build.dtype(call.In(0));
   ValueId y = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(call.In(0), DType::kF32)), apart));
-  y = HONE_TRY(OverRootMeanSquare(build, y, call.Real("epsilon", 1e-5)));
+  y = HONE_TRY(OverRootMeanSquare(build, y, {static_cast<int64_t>(apart.size()) - 1}, call.Real("epsilon", 1e-5)));
   if (call.Has(1)) {
     const Shape each = {apart[apart.size() - 2], apart.back()};
     const int64_t count = CountOf(call.shape(1));

@@ -209,10 +209,7 @@ Result<ValueId> Normed(OperatorCall& call, ValueId x, size_t weights, double eps
   const int64_t size = build.shape(x)[3];
   if (call.shape(weights) != Shape{size})
     return build.Invalid(fmt::format("weights {} of heads of {}", ShapeText(call.shape(weights)), size));
-  ValueId squares = HONE_TRY(build.Reduce("mean", HONE_TRY(build.Binary("mul", x, x)), {3}));
-  squares = HONE_TRY(build.Binary("add", squares, build.Scalar(epsilon, build.dtype(x))));
-  x = HONE_TRY(build.Binary("mul", x, HONE_TRY(build.Unary("rsqrt", squares))));
-  return build.Binary("mul", x, call.In(weights));
+  return build.Binary("mul", HONE_TRY(OverRootMeanSquare(build, x, {3}, epsilon)), call.In(weights));
 }
 
 Result<Outputs> GroupQueryAttention(OperatorCall& call) {

@@ -237,11 +237,9 @@ Result<Outputs> RootMeanSquareNorm(OperatorCall& call) {
   const int64_t axis = HONE_TRY(call.Axis(call.Whole("axis", -1), call.rank(0)));
   std::vector<int64_t> axes(static_cast<size_t>(call.rank(0) - axis));
   std::iota(axes.begin(), axes.end(), axis);
-  ValueId x = call.In(0);
-  ValueId squares = HONE_TRY(call.build.Reduce("mean", HONE_TRY(call.build.Binary("mul", x, x)), axes));
-  ValueId epsilon = call.build.Scalar(call.Real("epsilon", 1e-5), call.build.dtype(x));
-  ValueId inverse = HONE_TRY(call.build.Unary("rsqrt", HONE_TRY(call.build.Binary("add", squares, epsilon))));
-  return Outputs{HONE_TRY(call.build.Binary("mul", HONE_TRY(call.build.Binary("mul", x, inverse)), call.In(1)))};
+  const double epsilon = call.Real("epsilon", 1e-5);
+  const ValueId y = HONE_TRY(OverRootMeanSquare(call.build, call.In(0), std::move(axes), epsilon));
+  return Outputs{HONE_TRY(call.build.Binary("mul", y, call.In(1)))};
 }
 
 // (x − mean) / √(variance + ε) over some dimensions, then a factor and a term a channel.
@@ -348,6 +346,12 @@ Result<Outputs> Reduce(OperatorCall& call) {
 }
 
 }  // namespace
+
+Result<ValueId> OverRootMeanSquare(Builder& build, ValueId x, std::vector<int64_t> axes, double epsilon) {
+  ValueId squares = HONE_TRY(build.Reduce("mean", HONE_TRY(build.Binary("mul", x, x)), std::move(axes)));
+  squares = HONE_TRY(build.Binary("add", squares, build.Scalar(epsilon, build.dtype(x))));
+  return build.Binary("mul", x, HONE_TRY(build.Unary("rsqrt", squares)));
+}
 
 std::vector<Operator> LayerOperators() {
   std::vector<Operator> table = {{"Conv", 2, Conv},

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stop_token>
 #include <string>
 
 #include "tests/tuner/scripted_evaluator.h"
@@ -57,6 +58,29 @@ TEST(Compare, GoesOnWhereAWinIsNotBeyondTheNoise) {
   EXPECT_GT(evaluator.timed.size(), 2 * 15u);
   EXPECT_DOUBLE_EQ(duel->ratio, 1.5);
   EXPECT_GT(duel->low, 1.0);
+}
+
+// Five rounds agree by chance once in 32 times; fewer say nothing.
+TEST(Compare, JudgesByTheRoundsThatThereWereWhenItIsStopped) {
+  for (const size_t rounds : {0, 4, 5}) {
+    ScriptedEvaluator evaluator;
+    SealedMemfd slow = *SealedMemfd::Create(AsBytes(std::string_view("30")));
+    SealedMemfd fast = *SealedMemfd::Create(AsBytes(std::string_view("20")));
+    std::stop_source stop;
+    if (rounds == 0) stop.request_stop();
+    evaluator.time_of = [&](const std::string& text) {
+      if (evaluator.timed.size() == 2 * rounds) stop.request_stop();
+      return std::stod(text);
+    };
+    Result<HeadToHead> duel = Compare(evaluator, slow, fast, 1, 15, stop.get_token());
+    EXPECT_EQ(evaluator.timed.size(), 2 * rounds);
+    ASSERT_EQ(duel.has_value(), rounds == 5) << rounds;
+    if (duel) {
+      EXPECT_GT(duel->low, 1.0);
+    } else {
+      EXPECT_EQ(duel.error().kind, ErrorKind::kTimeout);
+    }
+  }
 }
 
 }  // namespace
