@@ -21,6 +21,7 @@
 #include "backends/processes/child_channel.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "ir/device_artifact.h"
 
@@ -66,7 +67,8 @@ class DriverDirectory {
 
 class DeviceHost {
  public:
-  explicit DeviceHost(ChildChannel runner) : runner_(std::move(runner)) {}
+  // `own`: the directory that drivers may write to.
+  DeviceHost(ChildChannel runner, std::string own) : runner_(std::move(runner)), own_(std::move(own)) {}
 
   [[noreturn]] void Serve() {
     while (true) {
@@ -152,6 +154,10 @@ class DeviceHost {
       ChildChannel channel(std::move(theirs));
       ours = {};
       runner_ = {};
+      if (const Result<void> narrowed = NarrowDeviceSandbox(own_); !narrowed) {
+        LogError("device_sandbox", {{"error", narrowed.error().Text()}});
+        ::_exit(127);
+      }
       RunDeviceProcess(std::move(channel));
     }
     device_ = std::move(ours);
@@ -183,6 +189,7 @@ class DeviceHost {
   }
 
   ChildChannel runner_, device_;
+  const std::string own_;
   pid_t device_pid_ = -1;
 };
 
@@ -216,16 +223,18 @@ class DeviceLauncher : public Launcher {
 };
 
 [[noreturn]] void ServeRunner(ChildChannel channel) {
-  auto locked = []() -> Result<Confinement> {
+  std::string own;
+  auto locked = [&own]() -> Result<Confinement> {
     static const DriverDirectory directory = HONE_TRY(DriverDirectory::Open());
     directory.Announce();
-    return EnterDeviceSandbox(directory.path());
+    own = directory.path();
+    return EnterDeviceSandbox(own);
   }();
   const Result<void> told =
       locked ? channel.Send(ChildMessage::kConfined, 0, EncodeConfinements({*locked}), {}, MonotonicTime::max())
              : channel.Send(ChildMessage::kError, 0, EncodeError(locked.error()), {}, MonotonicTime::max());
   if (!locked || !told) ::_exit(1);
-  DeviceHost(std::move(channel)).Serve();
+  DeviceHost(std::move(channel), std::move(own)).Serve();
 }
 
 }  // namespace

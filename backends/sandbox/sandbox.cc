@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "base/unique_fd.h"
 
 namespace hone {
 namespace {
@@ -191,11 +192,21 @@ Result<Confinement> EnterBuilderSandbox() {
 }
 
 Result<Confinement> EnterDeviceSandbox(const std::string& own) {
-  std::vector<std::string> writable{own, "/dev"};
+  std::vector<std::string> writable{own, "/dev", "/proc"};
   Confinement found = Describe("device", DenyWritingFiles(writable));
   found.reads_files = true;
   HONE_TRY(Install(DeviceFilter()));
   return found;
+}
+
+Result<void> NarrowDeviceSandbox(const std::string& own) {
+  constexpr const char* kOwnThreads = "/proc/self/task";
+  // Kept open: the rule is of this very directory, which the kernel makes anew when nobody has it.
+  static const UniqueFd& threads = *new UniqueFd(::open(kOwnThreads, O_PATH | O_CLOEXEC));
+  if (!threads) return ErrnoError(errno, kOwnThreads);
+  const Result<int> landlock = DenyWritingFiles({own, "/dev", kOwnThreads});
+  if (!landlock && landlock.error().kind != ErrorKind::kUnsupported) return landlock.error();
+  return {};
 }
 
 Result<Confinement> EnterEmulatorSandbox() {

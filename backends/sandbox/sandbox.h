@@ -44,9 +44,13 @@ Result<void> FilterRunner();
 // May fork, end its children, and map code from memfds. No network, no other program, no files.
 Result<Confinement> EnterLauncherSandbox();
 
-// For a process with a driver in it, and its children: no network, nobody else's memory, no writing of files but below
-// `own` and to devices. A driver reads its libraries, may start programs (PoCL links with ld) and makes code.
+// For a process that starts others with a driver in them, and for these: no network, nobody else's memory, no writing of
+// files but below `own`, to devices and in /proc. A driver reads its libraries, may start programs (PoCL links with ld)
+// and makes code.
 Result<Confinement> EnterDeviceSandbox(const std::string& own);
+// For each that has the driver, when it has started: of /proc only its own threads, which NVIDIA's gives names
+// (and does not start where it cannot). Does nothing where there is no Landlock.
+Result<void> NarrowDeviceSandbox(const std::string& own);
 
 // For what becomes an emulator of another machine's processor, and what runs on it: no network, nobody else's memory,
 // no writing of files. An emulator makes code and maps it, and filters nothing of what it runs (GoOnWithoutFilters).

@@ -3,6 +3,8 @@
 // context, copies lie inside one allocation, arguments of launches are aligned. "Code" is a file that CheckCubin takes;
 // which function a launch means, its name says (kFunctions). Each device has one context; launches end before they
 // return, and FakeCudaHold says otherwise of events. Single-threaded.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -22,7 +25,7 @@ namespace {
 
 using namespace hone::cuda;
 
-constexpr Status kInvalidContext = 201, kIllegalAddress = 700;
+constexpr Status kInvalidContext = 201, kOperatingSystem = 304, kIllegalAddress = 700;
 constexpr size_t kDeviceBytes = size_t{1} << 30;
 
 struct State {
@@ -115,7 +118,18 @@ __attribute__((visibility("default"))) void FakeCudaHold(bool holds) { state.hol
 
 #define FAKE __attribute__((visibility("default"))) Status
 
-FAKE cuInit(unsigned) { return kSuccess; }
+// As NVIDIA's, it writes to its threads' names in /proc, and does not start where it cannot.
+FAKE cuInit(unsigned) {
+  char name[64] = "";
+  const std::string path = "/proc/self/task/" + std::to_string(::gettid()) + "/comm";
+  std::FILE* const file = std::fopen(path.c_str(), "r");
+  if (file == nullptr || std::fgets(name, sizeof name, file) == nullptr || std::fclose(file) != 0)
+    return kOperatingSystem;
+  std::FILE* const again = std::fopen(path.c_str(), "w");
+  if (again == nullptr) return kOperatingSystem;
+  std::fputs(name, again);
+  return std::fclose(again) == 0 ? kSuccess : kOperatingSystem;
+}
 FAKE cuDriverGetVersion(int* version) { return *version = 12040, kSuccess; }
 FAKE cuGetErrorString(Status code, const char** text) {
   *text = code == kOutOfMemory      ? "out of memory"
