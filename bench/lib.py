@@ -144,10 +144,10 @@ class Daemon:
         self.process.terminate()
         self.process.wait()
 
-    def hone(self, *arguments):
-        """The answers of `hone --json`, one dictionary a line."""
+    def hone(self, *arguments, timeout=None):
+        """The answers of `hone --json`, one dictionary a line. subprocess.TimeoutExpired after so many seconds."""
         done = subprocess.run([os.path.join(self.bin, "hone"), "--no-start", "--json", *arguments],
-                              env=self.environment, capture_output=True, text=True, check=False)
+                              env=self.environment, capture_output=True, text=True, check=False, timeout=timeout)
         return [json.loads(line) for line in done.stdout.splitlines()] or [{"error": {"message": done.stderr.strip()}}]
 
     def follow(self, *arguments):
