@@ -8,6 +8,7 @@
 #include "base/arithmetic.h"
 #include "codegen/instructions.h"
 #include "codegen/rules/contraction_rule.h"
+#include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
@@ -26,8 +27,6 @@ constexpr Decision kTileSteps{.name = "tile_steps",
                               .meaning = "steps of the instruction whose operands are in block storage at once",
                               .grows_code = true};
 
-constexpr Decision kBuffers{"buffers", "buffers of the operands' copies: all but one are filled ahead"};
-
 constexpr int64_t kThreadsOfWarp = 32;
 constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not padding
 // Sums of floats are cut off, not rounded: of one sign they drift, by more than is strictly allowed beyond so many
@@ -35,7 +34,6 @@ constexpr double kShareWorthIt = 0.25;  // of what tiles compute that is not pad
 constexpr int64_t kMostStrictTerms = 512;
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
-constexpr int64_t kCopyBytes = 16;  // of a copy ahead
 
 struct WarpRoles {
   int column_operand = 0;

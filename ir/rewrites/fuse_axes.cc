@@ -1,5 +1,7 @@
 // Adjacent dimensions of the stage's tensor viewed as one, and so in every tensor whose accesses allow it: all stages
-// that touch these axes must index with them plainly and in this order. Refuses where an access needs them apart.
+// that touch these axes must index with them plainly and in this order. Refuses where an access needs them apart;
+// flatten_axes lets stages that make an intermediate compute them from the one by division: columns of an image
+// (im2col) become a matrix.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +16,15 @@
 namespace hone {
 namespace {
 
-Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
+// The axis first + j of those that became one.
+Expr PartOf(const std::vector<Expr>& extents, AxisId first, size_t j) {
+  Expr part = AxisRef(first), inner = Int(1);
+  for (size_t i = j + 1; i < extents.size(); ++i) inner = inner * extents[i];
+  if (j + 1 < extents.size()) part = Binary(Op::kFloorDiv, part, inner);
+  return j == 0 ? part : Binary(Op::kMod, part, extents[j]);
+}
+
+Result<Kernel> Fuse(Kernel kernel, StageId index, const RewriteStep& step, bool by_division) {
   const std::vector<std::string>& names = step.names;
   const size_t count = names.size();
   // Tensors whose dimensions first … first+count-1 become one. Found by walking accesses from the stage's own axes.
@@ -130,14 +140,21 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
       for (size_t j = 0; j < count; ++j) split_axis |= !e.arg(v->first + j).IsAxis(AxisId(first + j));
       plain_uses += count;
     });
-    if (split_axis || uses != plain_uses) return Refuse("fuse_axes: an access needs the dimensions apart");
+    const bool is_apart = split_axis || uses != plain_uses;
+    if (is_apart &&
+        (!by_division || plain_uses > 0 || reduces || kernel.tensors[stage.output].kind != TensorKind::kIntermediate))
+      return Refuse("fuse_axes: an access needs the dimensions apart");
     Axis merged = axes[at];
+    std::vector<Expr> extents;
+    for (size_t j = 0; j < count; ++j) extents.push_back(axes[at + j].extent);
     for (size_t j = 1; j < count; ++j) merged.extent = merged.extent * axes[at + j].extent;
     axes[at] = merged;
     axes.erase(axes.begin() + static_cast<int64_t>(at) + 1, axes.begin() + static_cast<int64_t>(at + count));
     stage.body = Rewrite(stage.body, [&](const Expr& e) {
       if (e.op() == Op::kAxis && e.axis() >= AxisId(first + count))
         return AxisRef(AxisId(e.axis().index() - (count - 1)));
+      if (is_apart && e.op() == Op::kAxis && e.axis() >= AxisId(first))
+        return PartOf(extents, AxisId(first), e.axis().index() - first);
       if (e.op() != Op::kLoad) return e;
       auto v = view_of(e.tensor());
       if (v == views.end()) return e;
@@ -158,6 +175,14 @@ Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
   return kernel;
 }
 
+Result<Kernel> FuseAxes(Kernel kernel, StageId index, const RewriteStep& step) {
+  return Fuse(std::move(kernel), index, step, false);
+}
+
+Result<Kernel> FlattenAxes(Kernel kernel, StageId index, const RewriteStep& step) {
+  return Fuse(std::move(kernel), index, step, true);
+}
+
 }  // namespace
 
 namespace rewrites {
@@ -168,6 +193,14 @@ extern constinit const GraphRewrite kFuseAxes = {
     .names = 2,
     .or_more_names = true,
     .apply = FuseAxes,
+};
+
+extern constinit const GraphRewrite kFlattenAxes = {
+    .name = "flatten_axes",
+    .takes = "two adjacent axes, or more",
+    .names = 2,
+    .or_more_names = true,
+    .apply = FlattenAxes,
 };
 
 }  // namespace rewrites

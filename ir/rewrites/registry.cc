@@ -9,7 +9,7 @@ namespace hone {
 namespace rewrites {
 
 extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan,
-    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden;
+    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden, kFlattenAxes;
 
 }  // namespace rewrites
 
@@ -21,9 +21,9 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kIm2col,       //
     &rewrites::kWinograd,     //
     &rewrites::kTrimPadding,  //
-    &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex, &rewrites::kSplitClamp,
+    &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex,     &rewrites::kSplitClamp,
     &rewrites::kShiftSign,  //
-    &rewrites::kPadReduction,    &rewrites::kWiden,
+    &rewrites::kPadReduction,    &rewrites::kWiden,        &rewrites::kFlattenAxes,
 };
 
 std::string NamesOfAll() {

@@ -1,0 +1,51 @@
+// What the rules for GPUs share.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "codegen/rules/schedule_planner.h"
+
+namespace hone {
+
+inline constexpr Decision kThreadsX{"threads_x", "threads of a block along the last axis"};
+inline constexpr Decision kThreadsY{"threads_y", "threads of a block along the axis of rows"};
+inline constexpr Decision kColumns{
+    .name = "columns", .meaning = "elements of a thread along the last axis", .grows_code = true};
+inline constexpr Decision kBuffers{"buffers", "buffers of the operands' copies: all but one are filled ahead"};
+
+inline constexpr int64_t kCopyBytes = 16;  // of a thread's copy, at most: what devices move at once
+
+// Threads of a block that the device allows, `taken` times fewer.
+inline int64_t AllowedThreads(const SchedulePlanner& planner, int64_t taken = 1) {
+  return std::max<int64_t>(1, planner.machine().block_threads / taken);
+}
+
+// Terms of each of a stage's reductions, and how many there are.
+inline int64_t Terms(const SchedulePlanner& planner, const Stage& stage) {
+  int64_t terms = 1;
+  for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
+  return terms;
+}
+inline int64_t Outputs(const SchedulePlanner& planner, const Stage& stage) {
+  int64_t outputs = 1;
+  for (const Axis& axis : stage.axes) outputs *= planner.Extent(axis);
+  return outputs;
+}
+
+// Fuses the loops, which stand next to each other; the name of what comes of it.
+inline std::string Fused(SchedulePlanner& planner, const std::string& stage, const std::vector<std::string>& loops) {
+  std::string name = loops[0];
+  for (size_t i = 1; i < loops.size(); ++i) name += "+" + loops[i];
+  if (loops.size() > 1) planner.Fuse(stage, loops);
+  return name;
+}
+
+inline std::vector<std::string> NamesOf(const std::vector<Axis>& axes) {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes) names.push_back(axis.name);
+  return names;
+}
+
+}  // namespace hone

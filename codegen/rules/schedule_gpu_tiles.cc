@@ -1,0 +1,344 @@
+// Tiles on GPUs: of reductions that read an operand again for many outputs. One is a block's, whose operands its
+// threads copy into block storage together, ahead of the trip that needs them where the device can; and one is each
+// thread's, in registers. Operands that are read in windows are copied as columns (implicit GEMM), which makes matrix
+// products of convolutions.
+#include <algorithm>
+#include <map>
+
+#include "base/arithmetic.h"
+#include "codegen/rules/contraction_rule.h"
+#include "codegen/rules/gpu_planning.h"
+#include "codegen/rules/schedule_rules.h"
+#include "ir/graph/dtype_traits.h"
+#include "ir/graph/stage_graph.h"
+
+namespace hone {
+namespace {
+
+constexpr Decision kThreadRows{.name = "rows", .meaning = "rows of a thread's tile", .grows_code = true};
+constexpr Decision kSteps{.name = "steps",
+                          .meaning = "steps of the reduction whose operands are in block storage at once",
+                          .grows_code = true};
+constexpr Decision kShare{"share", "operands are copied into block storage", Decision::Kind::kAlternative};
+constexpr Decision kAsColumns{"columns_of_windows", "operands that are read in windows are copied as columns (im2col)",
+                              Decision::Kind::kAlternative};
+
+constexpr int64_t kMostCode = 1024;  // products of a thread in one piece of code
+
+struct Tile {
+  AxisId x;  // axis of columns
+  AxisId y;  // axis of rows; none: there is none
+  int64_t columns = 1, threads_x = 1;
+  int64_t rows = 1, threads_y = 1;  // rows of a thread
+  int64_t steps = 1;
+  int64_t buffers = 1;
+  bool shares = true;
+
+  int64_t width() const { return columns * threads_x; }
+  int64_t height() const { return rows * threads_y; }
+};
+
+// The axis of rows: one that an operand depends on which does not depend on the columns, else the one before.
+AxisId RowAxis(const Stage& stage, const std::vector<AccessPattern>& accesses, AxisId x) {
+  for (AxisId axis = stage.last_axis(); axis; --axis) {
+    if (axis == x) continue;
+    for (const AccessPattern& access : accesses)
+      if (access.uses[axis] && !access.uses[x]) return axis;
+  }
+  AxisId before = stage.last_axis();
+  return --before;
+}
+
+class TiledReduction {
+ public:
+  TiledReduction(SchedulePlanner& planner, std::string sum, std::string out, const Tile& tile)
+      : planner_(planner), sum_(std::move(sum)), out_(std::move(out)), tile_(tile) {}
+
+  void Emit() {
+    const std::string inside = ScheduleOut();
+    // Copies are stages of their own, which change what the sum reads: before its loops.
+    if (tile_.shares) MakeCopies();
+    planner_.ComputeAt(sum_, out_, inside);
+    planner_.Store(sum_, Scope::kRegisters);
+    const std::string at = ScheduleSum();
+    for (const auto& [copy, lanes] : copies_) ScheduleCopy(copy, lanes, at);
+  }
+
+ private:
+  bool IsTiled(AxisId axis) const { return axis == tile_.x || axis == tile_.y; }
+
+  // The innermost loop of threads.
+  std::string ScheduleOut() {
+    const Stage out = planner_.StageNamed(out_);
+    const std::string x = out.axis(tile_.x).name;
+    const std::string y = tile_.y ? out.axis(tile_.y).name : "";
+    planner_.Split(out_, x, {tile_.threads_x, tile_.columns});
+    if (!y.empty()) planner_.Split(out_, y, {tile_.threads_y, tile_.rows});
+    std::vector<std::string> others, order;
+    for (AxisId axis : out.spatial_ids())
+      if (!IsTiled(axis)) others.push_back(out.axis(axis).name);
+    order = others;
+    for (const char* part : {".0", ".1", ".2"}) {
+      if (!y.empty()) order.push_back(y + part);
+      order.push_back(x + part);
+    }
+    planner_.Reorder(out_, order);
+    if (!others.empty()) planner_.Bind(out_, Fused(planner_, out_, others), LaunchAxis::kBlockZ);
+    planner_.Bind(out_, x + ".0", LaunchAxis::kBlockX);
+    planner_.Bind(out_, x + ".1", LaunchAxis::kThreadX);
+    if (!y.empty()) {
+      planner_.Bind(out_, y + ".0", LaunchAxis::kBlockY);
+      planner_.Bind(out_, y + ".1", LaunchAxis::kThreadY);
+      planner_.Unroll(out_, {y + ".2"});
+    }
+    planner_.Vectorize(out_, {x + ".2"});
+    return x + ".1";
+  }
+
+  // The loop at which copies are made.
+  std::string ScheduleSum() {
+    const Stage sum = planner_.StageNamed(sum_);
+    const std::string k = sum.reduce_axes[0].name;
+    planner_.Split(sum_, k, {tile_.steps});
+    std::vector<std::string> order, unrolled{k + ".1"};
+    for (AxisId axis : sum.spatial_ids())
+      if (!IsTiled(axis)) order.push_back(sum.axis(axis).name);
+    order.push_back(k + ".0");
+    for (size_t axis = 1; axis < sum.reduce_axes.size(); ++axis) order.push_back(sum.reduce_axes[axis].name);
+    order.push_back(k + ".1");
+    if (tile_.y) {
+      order.push_back(sum.axis(tile_.y).name);
+      unrolled.push_back(order.back());
+    }
+    order.push_back(sum.axis(tile_.x).name);
+    planner_.Reorder(sum_, order);
+    planner_.Unroll(sum_, unrolled);
+    planner_.Vectorize(sum_, {order.back()});
+    return k + ".0";
+  }
+
+  // What the sum reads, as stages that blocks compute: an element-wise stage that nobody else reads, or a copy.
+  void MakeCopies() {
+    const Stage sum = planner_.StageNamed(sum_);
+    std::map<std::string, int64_t> lanes;
+    std::vector<std::string> tensors;
+    for (const AccessPattern& access : planner_.AccessesOf(sum)) {
+      const std::string name = planner_.kernel().tensors[access.tensor].name;
+      if (!access.affine || std::find(tensors.begin(), tensors.end(), name) != tensors.end()) continue;
+      tensors.push_back(name);
+      lanes[name] = SideBySide(access);
+    }
+    for (const std::string& name : tensors) {
+      std::string copy = name;
+      if (IsOnlyForSum(name)) {
+        planner_.Store(name, Scope::kBlock);
+      } else {
+        copy = planner_.FreshName(name + "_block");
+        if (!planner_.CacheRead(name, copy, sum_, Scope::kBlock)) continue;
+      }
+      copies_.emplace_back(copy, lanes[name]);
+      planner_.MarkScheduled(copy);
+    }
+  }
+
+  bool IsOnlyForSum(const std::string& name) const {
+    const StageId producer = FindStage(planner_.kernel(), name);
+    if (!producer || planner_.IsScheduled(name)) return false;
+    const Stage& stage = planner_.kernel().stages[producer];
+    return stage.reduction == Reduction::kNone && !stage.axes.empty() &&
+           planner_.kernel().tensors[stage.output].kind == TensorKind::kIntermediate &&
+           ReadersOf(planner_.kernel(), stage.output).size() == 1;
+  }
+
+  // The last dimension of more than one element.
+  size_t LongDimension(const std::vector<Axis>& axes) const {
+    size_t last = axes.size() - 1;
+    while (last > 0 && planner_.Extent(axes[last]) == 1) --last;
+    return last;
+  }
+
+  // Elements that a thread copies at once: as many as are moved at once, where rows of the tensor and of the tile begin
+  // at multiples of them.
+  int64_t SideBySide(const AccessPattern& access) const {
+    const Tensor& tensor = planner_.kernel().tensors[access.tensor];
+    const int64_t lanes = kCopyBytes / ByteSize(tensor.dtype);
+    size_t last = tensor.shape.size();
+    while (last-- > 0 && UpperExtent(planner_.kernel(), tensor.shape[last]) == 1) {}
+    if (last >= tensor.shape.size() || UpperExtent(planner_.kernel(), tensor.shape[last]) % lanes != 0) return 1;
+    const Stage& sum = planner_.StageNamed(sum_);
+    for (AxisId axis : sum.axis_ids()) {
+      if (access.dimension[axis] != last) continue;
+      const int64_t tile = axis == tile_.x                     ? tile_.width()
+                           : axis == tile_.y                   ? tile_.height()
+                           : axis == *sum.reduce_ids().begin() ? tile_.steps
+                                                               : 1;
+      return tile % lanes == 0 && IsOnlyCopied(access.tensor) ? lanes : 1;
+    }
+    return 1;
+  }
+  bool IsOnlyCopied(TensorId tensor) const { return !IsOnlyForSum(planner_.kernel().tensors[tensor].name); }
+
+  // All threads of the block, each a few elements side by side.
+  void ScheduleCopy(const std::string& copy, int64_t lanes, const std::string& at) {
+    planner_.ComputeAt(copy, sum_, at);
+    const Stage stage = planner_.StageNamed(copy);
+    if (stage.axes.empty()) return;
+    const size_t last = LongDimension(stage.axes);
+    const std::string along = stage.axes[last].name;
+    planner_.Split(copy, along, {lanes});
+    std::vector<std::string> spread = NamesOf(stage.axes);
+    spread[last] += ".0";
+    std::vector<std::string> order = spread;
+    order.push_back(along + ".1");
+    planner_.Reorder(copy, order);
+    const std::string all = Fused(planner_, copy, spread);
+    planner_.Split(copy, all, {tile_.threads_y, tile_.threads_x});
+    planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
+    planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
+    planner_.Vectorize(copy, {along + ".1"});
+    if (tile_.buffers > 1) planner_.Pipeline(copy, tile_.buffers);
+  }
+
+  SchedulePlanner& planner_;
+  const std::string sum_, out_;
+  const Tile tile_;
+  std::vector<std::pair<std::string, int64_t>> copies_;  // elements that a thread copies at once
+};
+
+// What another stage over the same axes calls the axis of that name.
+std::string NameOfSame(const Stage& stage, const Stage& other, const std::string& name) {
+  for (size_t i = 0; i < stage.axes.size(); ++i)
+    if (stage.axes[i].name == name) return other.axes[i].name;
+  return name;
+}
+
+// A convolution as a matrix product: what is read in windows through columns, whose rows and columns are one axis each.
+// They exist where a block copies them alone, and so does the padding around what they are read from.
+void TakeColumns(SchedulePlanner& planner, const std::string& name) {
+  const std::optional<Contraction> c = AnalyzeContraction(planner, name);
+  if (!c || c->reduce.size() < 2) return;
+  for (int v : {0, 1}) {
+    if (c->operands[v].IsPlain() || c->only[v].empty()) continue;
+    if (!planner.ChooseIf(name, kAsColumns, planner.machine().has_async_copies)) return;
+    const Tensor read = planner.kernel().tensors[c->operands[v].tensor];
+    const std::optional<Columns> columns = MakeColumns(planner, *c, v);
+    if (!columns) return;
+    const StageId padding = FindStage(planner.kernel(), read.name);
+    if (padding && planner.kernel().stages[padding].reduction == Reduction::kNone &&
+        ReadersOf(planner.kernel(), planner.kernel().stages[padding].output).size() == 1)
+      planner.Inline(read.name);
+    if (columns->reduced.size() > 1) planner.Rewrite({"flatten_axes", name, columns->reduced});
+    if (columns->own.size() < 2) return;
+    // From the last stage that has these axes on.
+    const std::string out = planner.FinishingStage(name);
+    std::vector<std::string> own;
+    for (const std::string& axis : columns->own)
+      own.push_back(out.empty() ? axis : NameOfSame(planner.StageNamed(name), planner.StageNamed(out), axis));
+    planner.Rewrite({"flatten_axes", out.empty() ? name : out, own});
+    return;
+  }
+}
+
+// Tiles from the largest to the smallest: the largest of which there are enough blocks for all units.
+struct Shape {
+  int64_t columns, threads_x, rows, threads_y;
+};
+constexpr Shape kShapes[] = {{4, 32, 16, 8}, {4, 32, 8, 8}, {4, 16, 8, 8}, {4, 16, 4, 8},
+                             {4, 8, 4, 8},   {4, 8, 2, 8},  {2, 8, 2, 8}};
+
+Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
+  const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
+  const int64_t others = Outputs(planner, stage) / width / height;
+  Shape preferred{};
+  for (const Shape& shape : kShapes) {
+    preferred.columns = width >= 32 ? shape.columns : width >= 8 ? 2 : 1;
+    preferred.threads_x = std::clamp<int64_t>(BitCeil(CeilDiv(width, preferred.columns)), 4,
+                                              std::min<int64_t>(shape.threads_x, AllowedThreads(planner)));
+    preferred.rows = height >= 32 ? shape.rows : std::min<int64_t>(shape.rows, height >= 8 ? 2 : 1);
+    preferred.threads_y =
+        std::clamp<int64_t>(BitCeil(CeilDiv(height, preferred.rows)), 1,
+                            std::min<int64_t>(shape.threads_y, AllowedThreads(planner, preferred.threads_x)));
+    // Without copies ahead more threads hide what they wait for, and have smaller tiles.
+    if (!planner.machine().has_async_copies && preferred.rows * preferred.threads_x > 4 * 16) continue;
+    const int64_t blocks = others * CeilDiv(width, preferred.columns * preferred.threads_x) *
+                           CeilDiv(height, preferred.rows * preferred.threads_y);
+    if (!planner.machine().has_async_copies || blocks >= planner.machine().cores) break;
+  }
+  return preferred;
+}
+
+// Buffers of the copies, where there are trips enough and the block has room.
+int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
+  const int64_t trips = CeilDiv(planner.Extent(stage.reduce_axes[0]), tile.steps);
+  if (trips < 2) return 1;
+  int64_t bytes = 0;  // of one trip's copies, or more: windows overlap
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    int64_t elements = ByteSize(planner.kernel().tensors[access.tensor].dtype);
+    for (AxisId axis : stage.axis_ids()) {
+      if (!access.uses[axis]) continue;
+      elements *= axis == tile.x                        ? tile.width()
+                  : axis == tile.y                      ? tile.height()
+                  : axis == *stage.reduce_ids().begin() ? tile.steps
+                  : axis.index() >= stage.axes.size()   ? planner.Extent(stage, axis)
+                                                        : 1;
+    }
+    bytes += elements;
+  }
+  const int64_t fitting = planner.machine().block_bytes / std::max<int64_t>(bytes, 1);
+  const int64_t wanted = std::min<int64_t>({3, fitting, trips});
+  return planner.Choose(name, kBuffers, {1, 2, 3, 4},
+                        planner.machine().has_async_copies && trips >= 4 && wanted >= 2 ? wanted : 1);
+}
+
+}  // namespace
+
+bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
+  if (ScheduleOnWarps(planner, name)) return true;
+  if (planner.StageNamed(name).axes.empty()) return planner.Refuse("tiles", name, "it is one number");
+  TakeColumns(planner, name);
+  const Stage stage = planner.StageNamed(name);
+  const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
+  const bool reuses = std::any_of(accesses.begin(), accesses.end(), [&](const AccessPattern& access) {
+    for (AxisId axis : stage.spatial_ids())
+      if (planner.Extent(stage, axis) > 1 && !access.uses[axis]) return true;
+    return false;
+  });
+  if (!reuses || accesses.size() < 2)
+    return planner.Refuse("tiles", name, "no operand is read again for other outputs");
+  Tile tile;
+  tile.x = stage.last_axis();
+  tile.y = RowAxis(stage, accesses, tile.x);
+  const Shape shape = PreferredShape(planner, stage, tile);
+  tile.columns = planner.Choose(name, kColumns, {1, 2, 4, 8}, shape.columns);
+  tile.threads_x = planner.Choose(name, kThreadsX, {4, 8, 16, 32}, shape.threads_x);
+  if (tile.y) {
+    tile.rows = planner.Choose(name, kThreadRows, {1, 2, 4, 8, 16}, shape.rows);
+    tile.threads_y = planner.Choose(name, kThreadsY, {1, 2, 4, 8, 16},
+                                    std::min(shape.threads_y, AllowedThreads(planner, tile.threads_x)));
+  }
+  const int64_t depth = planner.Extent(stage.reduce_axes[0]);
+  const int64_t inner = Terms(planner, stage) / depth;
+  int64_t steps = 8;
+  if (planner.machine().has_async_copies && inner == 1)
+    steps = std::clamp<int64_t>(kMostCode / (tile.columns * tile.rows), 8, 32);
+  tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16, 32}, std::min<int64_t>(steps, BitCeil(depth)));
+  tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4);
+  if (tile.shares) tile.buffers = ChooseBuffers(planner, name, stage, tile);
+
+  std::string sum = name, out = planner.FinishingStage(name);
+  if (out.empty()) {
+    out = name;
+    sum = planner.FreshName(name + "_sum");
+    if (!planner.Rewrite({"cache_write", name, {sum}}))
+      return planner.Refuse("tiles", name, "its sum cannot be a stage of its own");
+  }
+  planner.MarkScheduled(sum);
+  planner.MarkScheduled(out);
+  planner.Took("tiles", name,
+               tile.shares ? "a tile of a block, from copies that its threads share, and one of a thread"
+                           : "a tile of a thread");
+  TiledReduction(planner, sum, out, tile).Emit();
+  return true;
+}
+
+}  // namespace hone
