@@ -1,9 +1,12 @@
 // gpu_lab: a kernel's code for GPUs, in this process: shows it, executes it in the machine model, and compiles and runs
 // it on an OpenCL device where there is one (PoCL makes a processor one), beside the reference.
 //
-//   gpu_lab [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl] [--simt] [--no-run] KERNEL…
+//   gpu_lab [--target TARGET] [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl] [--simt]
+//   [--no-run] KERNEL…
 //
-// libOpenCL is loaded when it is needed. A build without OpenCL's headers says so and shows code only.
+// TARGET: what schedules are made for ("cuda arch=sm_90 units=132"); what every OpenCL device can do if it is left out.
+// Code for another kind than OpenCL's wants --no-run. libOpenCL is loaded when it is needed. A build without OpenCL's
+// headers says so and shows code only.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -20,6 +23,7 @@
 #include "codegen/gpu/simt_run.h"
 #include "codegen/gpu/straighten.h"
 #include "codegen/lower/lower.h"
+#include "codegen/machine_model.h"
 #include "codegen/rules/choices.h"
 #include "codegen/rules/default_schedule.h"
 #include "ir/graph/specialize.h"
@@ -37,7 +41,13 @@
 namespace hone {
 namespace {
 
+// What every device that we know of can do.
+Target SomeDevice() {
+  return DeviceTarget{std::string(kOpenClKind), {{"block_threads", "256"}, {"block_bytes", "32768"}}};
+}
+
 struct Lab {
+  Target target = SomeDevice();
   std::string schedule, choices, print;
   bool show = false, simt = false, run = true;
 };
@@ -233,25 +243,20 @@ Result<void> RunOnDevice(const std::string&, const Kernel&, const straight::Prog
 
 #endif
 
-// What every device that we know of can do.
-Target SomeDevice() {
-  return DeviceTarget{std::string(kOpenClKind), {{"block_threads", "256"}, {"block_bytes", "32768"}}};
-}
-
 Result<void> Run(const Lab& lab, const std::string& text) {
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
   Schedule schedule;
   if (lab.schedule.empty() && lab.choices.empty()) {
-    schedule = HONE_TRY(DefaultSchedule(kernel, SomeDevice()));
+    schedule = HONE_TRY(DefaultSchedule(kernel, lab.target));
   } else if (lab.schedule.empty()) {
     const Chooser chooser = HONE_TRY(ParseChoices(lab.choices));
-    schedule = HONE_TRY(PlanSchedule(kernel, SomeDevice(), chooser)).schedule;
+    schedule = HONE_TRY(PlanSchedule(kernel, lab.target, chooser)).schedule;
   } else {
     schedule = HONE_TRY(ParseSchedule(lab.schedule));
   }
   const LoopProgram loops = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
   if (lab.show) std::printf("%s\n%s\n", PrintSchedule(schedule).c_str(), PrintProgram(loops).c_str());
-  const straight::Program program = HONE_TRY(Straighten(loops));
+  const straight::Program program = HONE_TRY(Straighten(loops, straight::LimitsOf(ModelMachine(lab.target))));
   if (!lab.print.empty()) {
     const Dialect* dialect = FindDialect(lab.print);
     if (dialect == nullptr)
@@ -291,7 +296,15 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
-    if (arg == "--schedule") {
+    if (arg == "--target") {
+      const std::string text = value();
+      hone::Result<hone::Target> target = hone::ParseTarget(text);
+      if (!target) {
+        std::fprintf(stderr, "%s: %s\n", text.c_str(), target.error().Text().c_str());
+        return 1;
+      }
+      lab.target = *std::move(target);
+    } else if (arg == "--schedule") {
       lab.schedule = hone::ReadAll(value());
     } else if (arg == "--choices") {
       lab.choices = value();

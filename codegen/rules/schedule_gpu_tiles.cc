@@ -23,7 +23,10 @@ constexpr Decision kShare{"share", "operands are copied into block storage", Dec
 constexpr Decision kAsColumns{"columns_of_windows", "operands that are read in windows are copied as columns (im2col)",
                               Decision::Kind::kAlternative};
 
+constexpr Decision kParts{"parts", "threads of a block that share each sum, as a part of its terms"};
+
 constexpr int64_t kMostCode = 1024;  // products of a thread in one piece of code
+constexpr int64_t kStepsOfPart = 8;  // terms side by side that one thread sums
 
 struct Tile {
   AxisId x;  // axis of columns
@@ -32,6 +35,7 @@ struct Tile {
   int64_t rows = 1, threads_y = 1;  // rows of a thread
   int64_t steps = 1;
   int64_t buffers = 1;
+  int64_t parts = 1;  // in which the threads of a block divide the reduction's terms
   bool shares = true;
 
   int64_t width() const { return columns * threads_x; }
@@ -51,24 +55,29 @@ AxisId RowAxis(const Stage& stage, const std::vector<AccessPattern>& accesses, A
 
 class TiledReduction {
  public:
-  TiledReduction(SchedulePlanner& planner, std::string sum, std::string out, const Tile& tile)
-      : planner_(planner), sum_(std::move(sum)), out_(std::move(out)), tile_(tile) {}
+  // `sum`: the stage that reads the operands; `whole`: which adds its parts, where there are several, else the same.
+  TiledReduction(SchedulePlanner& planner, std::string sum, std::string whole, std::string out, const Tile& tile)
+      : planner_(planner), sum_(std::move(sum)), whole_(std::move(whole)), out_(std::move(out)), tile_(tile) {}
 
   void Emit() {
-    const std::string inside = ScheduleOut();
+    const auto [of_block, of_thread] = ScheduleOut();
     // Copies are stages of their own, which change what the sum reads: before its loops.
     if (tile_.shares) MakeCopies();
-    planner_.ComputeAt(sum_, out_, inside);
-    planner_.Store(sum_, Scope::kRegisters);
-    const std::string at = ScheduleSum();
+    planner_.ComputeAt(whole_, out_, of_thread);
+    planner_.Store(whole_, Scope::kRegisters);
+    if (tile_.parts > 1) {
+      AddParts();
+      planner_.ComputeAt(sum_, out_, of_block);
+    }
+    const std::string at = tile_.parts > 1 ? ScheduleParts() : ScheduleSum();
     for (const auto& [copy, lanes] : copies_) ScheduleCopy(copy, lanes, at);
   }
 
  private:
   bool IsTiled(AxisId axis) const { return axis == tile_.x || axis == tile_.y; }
 
-  // The innermost loop of threads.
-  std::string ScheduleOut() {
+  // The innermost loops of blocks and of threads.
+  std::pair<std::string, std::string> ScheduleOut() {
     const Stage out = planner_.StageNamed(out_);
     const std::string x = out.axis(tile_.x).name;
     const std::string y = tile_.y ? out.axis(tile_.y).name : "";
@@ -92,7 +101,21 @@ class TiledReduction {
       planner_.Unroll(out_, {y + ".2"});
     }
     planner_.Vectorize(out_, {x + ".2"});
-    return x + ".1";
+    return {x + ".0", x + ".1"};
+  }
+
+  // A thread's tile, of the parts that threads along z have.
+  void AddParts() {
+    const Stage whole = planner_.StageNamed(whole_);
+    std::vector<std::string> order, unrolled = NamesOf(whole.reduce_axes);
+    for (AxisId axis : whole.spatial_ids())
+      if (!IsTiled(axis)) order.push_back(whole.axis(axis).name);
+    if (tile_.y) unrolled.push_back(whole.axis(tile_.y).name);
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    order.push_back(whole.axis(tile_.x).name);
+    planner_.Reorder(whole_, order);
+    planner_.Unroll(whole_, unrolled);
+    planner_.Vectorize(whole_, {order.back()});
   }
 
   // The loop at which copies are made.
@@ -115,6 +138,41 @@ class TiledReduction {
     planner_.Unroll(sum_, unrolled);
     planner_.Vectorize(sum_, {order.back()});
     return k + ".0";
+  }
+
+  // The same, of parts: the block's tile as often as there are parts, each by threads of its own along z.
+  std::string ScheduleParts() {
+    const Stage sum = planner_.StageNamed(sum_);
+    const std::string trips = sum.reduce_axes[0].name, steps = sum.reduce_axes[1].name;
+    const std::string part = sum.axes.back().name, x = sum.axis(tile_.x).name;
+    const std::string y = tile_.y ? sum.axis(tile_.y).name : "";
+    std::vector<LayoutDim> layout{Whole(part)};
+    for (const Axis& axis : sum.axes)
+      if (axis.name != part) layout.push_back(Whole(axis.name));
+    planner_.Store(sum_, Scope::kBlock, layout);
+    planner_.Split(sum_, x, {tile_.columns});
+    if (!y.empty()) planner_.Split(sum_, y, {tile_.rows});
+    std::vector<std::string> order, unrolled{steps};
+    for (AxisId axis : sum.spatial_ids())
+      if (!IsTiled(axis) && sum.axis(axis).name != part) order.push_back(sum.axis(axis).name);
+    order.push_back(part);
+    if (!y.empty()) order.push_back(y + ".0");
+    order.insert(order.end(), {x + ".0", trips});
+    for (size_t axis = 2; axis < sum.reduce_axes.size(); ++axis) order.push_back(sum.reduce_axes[axis].name);
+    order.push_back(steps);
+    if (!y.empty()) {
+      order.push_back(y + ".1");
+      unrolled.push_back(y + ".1");
+    }
+    order.push_back(x + ".1");
+    planner_.Reorder(sum_, order);
+    planner_.Bind(sum_, part, LaunchAxis::kThreadZ);
+    if (!y.empty()) planner_.Bind(sum_, y + ".0", LaunchAxis::kThreadY);
+    planner_.Bind(sum_, x + ".0", LaunchAxis::kThreadX);
+    planner_.RegisterTile(sum_, x + ".0");
+    planner_.Unroll(sum_, unrolled);
+    planner_.Vectorize(sum_, {x + ".1"});
+    return trips;
   }
 
   // What the sum reads, as stages that blocks compute: an element-wise stage that nobody else reads, or a copy.
@@ -166,13 +224,17 @@ class TiledReduction {
     while (last-- > 0 && UpperExtent(planner_.kernel(), tensor.shape[last]) == 1) {}
     if (last >= tensor.shape.size() || UpperExtent(planner_.kernel(), tensor.shape[last]) % lanes != 0) return 1;
     const Stage& sum = planner_.StageNamed(sum_);
+    if (!IsOnlyCopied(access.tensor)) return 1;
+    // Runs of a reduction in parts lie side by side.
+    if (tile_.parts > 1 && access.strides[AxisId(sum.axes.size() + 1)] == 1)
+      return tile_.parts * tile_.steps % lanes == 0 ? lanes : 1;
     for (AxisId axis : sum.axis_ids()) {
       if (access.dimension[axis] != last) continue;
       const int64_t tile = axis == tile_.x                     ? tile_.width()
                            : axis == tile_.y                   ? tile_.height()
                            : axis == *sum.reduce_ids().begin() ? tile_.steps
                                                                : 1;
-      return tile % lanes == 0 && IsOnlyCopied(access.tensor) ? lanes : 1;
+      return tile % lanes == 0 ? lanes : 1;
     }
     return 1;
   }
@@ -192,15 +254,22 @@ class TiledReduction {
     order.push_back(along + ".1");
     planner_.Reorder(copy, order);
     const std::string all = Fused(planner_, copy, spread);
-    planner_.Split(copy, all, {tile_.threads_y, tile_.threads_x});
-    planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
-    planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
+    if (tile_.parts > 1) {
+      planner_.Split(copy, all, {tile_.parts, tile_.threads_y, tile_.threads_x});
+      planner_.Bind(copy, all + ".1", LaunchAxis::kThreadZ);
+      planner_.Bind(copy, all + ".2", LaunchAxis::kThreadY);
+      planner_.Bind(copy, all + ".3", LaunchAxis::kThreadX);
+    } else {
+      planner_.Split(copy, all, {tile_.threads_y, tile_.threads_x});
+      planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
+      planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
+    }
     planner_.Vectorize(copy, {along + ".1"});
     if (tile_.buffers > 1) planner_.Pipeline(copy, tile_.buffers);
   }
 
   SchedulePlanner& planner_;
-  const std::string sum_, out_;
+  const std::string sum_, whole_, out_;
   const Tile tile_;
   std::vector<std::pair<std::string, int64_t>> copies_;  // elements that a thread copies at once
 };
@@ -267,27 +336,58 @@ Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const T
   return preferred;
 }
 
-// Buffers of the copies, where there are trips enough and the block has room.
-int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
-  const int64_t trips = CeilDiv(planner.Extent(stage.reduce_axes[0]), tile.steps);
-  if (trips < 2) return 1;
-  int64_t bytes = 0;  // of one trip's copies, or more: windows overlap
+// Bytes of a trip's copies, or more: windows overlap.
+int64_t BytesOfCopies(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
+  int64_t bytes = 0;
   for (const AccessPattern& access : planner.AccessesOf(stage)) {
     int64_t elements = ByteSize(planner.kernel().tensors[access.tensor].dtype);
     for (AxisId axis : stage.axis_ids()) {
       if (!access.uses[axis]) continue;
       elements *= axis == tile.x                        ? tile.width()
                   : axis == tile.y                      ? tile.height()
-                  : axis == *stage.reduce_ids().begin() ? tile.steps
-                  : axis.index() >= stage.axes.size()   ? planner.Extent(stage, axis)
+                  : axis == *stage.reduce_ids().begin() ? tile.steps * tile.parts
+                  : stage.Reduces(axis)                 ? planner.Extent(stage, axis)
                                                         : 1;
     }
     bytes += elements;
   }
-  const int64_t fitting = planner.machine().block_bytes / std::max<int64_t>(bytes, 1);
+  return std::max<int64_t>(bytes, 1);
+}
+
+// Buffers of the copies, where there are trips enough and the block has room.
+int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
+  const int64_t trips = CeilDiv(planner.Extent(stage.reduce_axes[0]), tile.steps * tile.parts);
+  if (trips < 2) return 1;
+  const int64_t sums = tile.parts > 1 ? tile.parts * tile.width() * tile.height() *
+                                            ByteSize(planner.kernel().tensors[stage.output].dtype)
+                                      : 0;
+  const int64_t fitting = (planner.machine().block_bytes - sums) / BytesOfCopies(planner, stage, tile);
   const int64_t wanted = std::min<int64_t>({3, fitting, trips});
   return planner.Choose(name, kBuffers, {1, 2, 3, 4},
                         planner.machine().has_async_copies && trips >= 4 && wanted >= 2 ? wanted : 1);
+}
+
+// Where blocks are too few to keep the device busy, their threads divide the sums.
+int64_t ChooseParts(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
+  constexpr int64_t kEnoughThreads = 384;  // of a unit, to hide what they wait for
+  const int64_t depth = planner.Extent(stage.reduce_axes[0]);
+  if (Terms(planner, stage) != depth) return 1;
+  const auto divides = [&](int64_t parts) { return depth % (kStepsOfPart * parts) == 0; };
+  std::vector<int64_t> options{1};
+  for (int64_t parts : {2, 4, 8})
+    if (divides(parts) && AllowedThreads(planner, tile.threads_x * tile.threads_y) >= parts) options.push_back(parts);
+  if (options.size() < 2) return 1;
+  int64_t preferred = 1;
+  const int64_t blocks = Outputs(planner, stage) / planner.Extent(stage, tile.x) /
+                         (tile.y ? planner.Extent(stage, tile.y) : 1) *
+                         CeilDiv(planner.Extent(stage, tile.x), tile.width()) *
+                         (tile.y ? CeilDiv(planner.Extent(stage, tile.y), tile.height()) : 1);
+  for (int64_t parts : options) {
+    if (!planner.machine().has_async_copies || depth / (kStepsOfPart * parts) < 4) break;
+    preferred = parts;
+    if (blocks * tile.threads_x * tile.threads_y * parts >= kEnoughThreads * planner.machine().cores) break;
+  }
+  return planner.Choose(name, kParts, options, preferred);
 }
 
 }  // namespace
@@ -323,6 +423,8 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
     steps = std::clamp<int64_t>(kMostCode / (tile.columns * tile.rows), 8, 32);
   tile.steps = planner.Choose(name, kSteps, {1, 2, 4, 8, 16, 32}, std::min<int64_t>(steps, BitCeil(depth)));
   tile.shares = planner.ChooseIf(name, kShare, Terms(planner, stage) >= 4);
+  if (tile.shares) tile.parts = ChooseParts(planner, name, stage, tile);
+  if (tile.parts > 1) tile.steps = kStepsOfPart;
   if (tile.shares) tile.buffers = ChooseBuffers(planner, name, stage, tile);
 
   std::string sum = name, out = planner.FinishingStage(name);
@@ -332,12 +434,20 @@ bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
     if (!planner.Rewrite({"cache_write", name, {sum}}))
       return planner.Refuse("tiles", name, "its sum cannot be a stage of its own");
   }
+  const std::string whole = sum;
+  if (tile.parts > 1) {
+    const std::string k = planner.StageNamed(sum).reduce_axes[0].name;
+    sum = planner.FreshName(whole + "_parts");
+    if (!planner.Rewrite({"split_reduction", whole, {k}, {tile.steps}}) || !planner.Rfactor(whole, k, tile.parts, sum))
+      return planner.Refuse("tiles", name, "its sum cannot be divided");
+    planner.MarkScheduled(whole);
+  }
   planner.MarkScheduled(sum);
   planner.MarkScheduled(out);
   planner.Took("tiles", name,
                tile.shares ? "a tile of a block, from copies that its threads share, and one of a thread"
                            : "a tile of a thread");
-  TiledReduction(planner, sum, out, tile).Emit();
+  TiledReduction(planner, sum, whole, out, tile).Emit();
   return true;
 }
 

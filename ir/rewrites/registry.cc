@@ -9,7 +9,7 @@ namespace hone {
 namespace rewrites {
 
 extern const GraphRewrite kFuseAxes, kCacheWrite, kIm2col, kWinograd, kTrimPadding, kOnlineReduction, kMaxIgnoreNan,
-    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden, kFlattenAxes;
+    kReindex, kSplitClamp, kShiftSign, kPadReduction, kWiden, kFlattenAxes, kSplitReduction;
 
 }  // namespace rewrites
 
@@ -23,7 +23,7 @@ constexpr const GraphRewrite* kRewrites[] = {
     &rewrites::kTrimPadding,  //
     &rewrites::kOnlineReduction, &rewrites::kMaxIgnoreNan, &rewrites::kReindex,     &rewrites::kSplitClamp,
     &rewrites::kShiftSign,  //
-    &rewrites::kPadReduction,    &rewrites::kWiden,        &rewrites::kFlattenAxes,
+    &rewrites::kPadReduction,    &rewrites::kWiden,        &rewrites::kFlattenAxes, &rewrites::kSplitReduction,
 };
 
 std::string NamesOfAll() {
