@@ -261,6 +261,14 @@ Result<void> Run(const Lab& lab, const std::string& text) {
     const Dialect* dialect = FindDialect(lab.print);
     if (dialect == nullptr)
       return Error{ErrorKind::kInvalid, "there is no dialect " + lab.print + "; there are opencl, cuda, glsl", ""};
+    for (size_t i = 0; i < program.launches.size(); ++i) {
+      const straight::Launch& launch = program.launches[i];
+      std::printf("// launch %zu:", i);
+      for (size_t d = 0; d < 3; ++d) std::printf(" %ld", static_cast<long>(BlocksAlong(program, launch, d, {})));
+      std::printf(" blocks of");
+      for (size_t d = 0; d < 3; ++d) std::printf(" %ld", static_cast<long>(launch.block[d]));
+      std::printf(" threads\n");
+    }
     for (const std::string& source : PrintSources(program, *dialect)) std::printf("%s\n", source.c_str());
   }
   if (lab.simt) {
