@@ -1,7 +1,12 @@
 // gpu_lab: a kernel's code for GPUs, in this process: shows it, executes it in the machine model, and compiles and runs
 // it on an OpenCL device where there is one (PoCL makes a processor one), beside the reference.
 //
-//   gpu_lab [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl] [--simt] [--no-run] KERNEL…
+//   gpu_lab [--target TARGET] [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl] [--simt]
+//   [--no-run]
+//           KERNEL…
+//
+// TARGET, such as "cuda arch=sm_90 block_bytes=49152 block_bytes_most=232448 block_threads=1024 units=132", need not be
+// here; without it code is for what every device can do.
 //
 // libOpenCL is loaded when it is needed. A build without OpenCL's headers says so and shows code only.
 #include <dlfcn.h>
@@ -38,7 +43,7 @@ namespace hone {
 namespace {
 
 struct Lab {
-  std::string schedule, choices, print;
+  std::string target, schedule, choices, print;
   bool show = false, simt = false, run = true;
 };
 
@@ -240,18 +245,19 @@ Target SomeDevice() {
 
 Result<void> Run(const Lab& lab, const std::string& text) {
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
+  const Target target = lab.target.empty() ? SomeDevice() : HONE_TRY(ParseTarget(lab.target));
   Schedule schedule;
   if (lab.schedule.empty() && lab.choices.empty()) {
-    schedule = HONE_TRY(DefaultSchedule(kernel, SomeDevice()));
+    schedule = HONE_TRY(DefaultSchedule(kernel, target));
   } else if (lab.schedule.empty()) {
     const Chooser chooser = HONE_TRY(ParseChoices(lab.choices));
-    schedule = HONE_TRY(PlanSchedule(kernel, SomeDevice(), chooser)).schedule;
+    schedule = HONE_TRY(PlanSchedule(kernel, target, chooser)).schedule;
   } else {
     schedule = HONE_TRY(ParseSchedule(lab.schedule));
   }
   const LoopProgram loops = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
   if (lab.show) std::printf("%s\n%s\n", PrintSchedule(schedule).c_str(), PrintProgram(loops).c_str());
-  const straight::Program program = HONE_TRY(Straighten(loops));
+  const straight::Program program = HONE_TRY(Straighten(loops, straight::LimitsOf(ModelMachine(target))));
   if (!lab.print.empty()) {
     const Dialect* dialect = FindDialect(lab.print);
     if (dialect == nullptr)
@@ -291,7 +297,9 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
-    if (arg == "--schedule") {
+    if (arg == "--target") {
+      lab.target = value();
+    } else if (arg == "--schedule") {
       lab.schedule = hone::ReadAll(value());
     } else if (arg == "--choices") {
       lab.choices = value();

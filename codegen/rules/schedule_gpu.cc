@@ -223,7 +223,7 @@ class TiledReduction {
 }  // namespace
 
 bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
-  if (ScheduleOnWarps(planner, name)) return true;
+  if (ScheduleOnGroups(planner, name) || ScheduleOnWarps(planner, name)) return true;
   const Stage stage = planner.StageNamed(name);
   if (stage.axes.empty()) return planner.Refuse("tiles", name, "it is one number");
   const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
