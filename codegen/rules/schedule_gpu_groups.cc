@@ -85,7 +85,7 @@ class GroupRule {
     double least = 0;
     for (const GroupTile& tile : kGroupTilesOfBlocks) {
       const int64_t of_rows = tile.row_groups * meaning().rows;
-      if (tile.row_groups * meaning().threads > planner_.machine().block_threads) continue;
+      if (tile.row_groups * meaning().threads > planner_.machine().block_threads || tile.columns > columns) continue;
       const int64_t blocks = others * CeilDiv(rows, of_rows) * CeilDiv(columns, tile.columns);
       const double waves = static_cast<double>(CeilDiv(blocks, int64_t{planner_.machine().cores}));
       const double time = waves * static_cast<double>(of_rows * tile.columns) / tile.share;
@@ -93,7 +93,8 @@ class GroupRule {
     }
     if (best == nullptr) best = &kGroupTilesOfBlocks[std::size(kGroupTilesOfBlocks) - 1];
     std::vector<int64_t> widths;
-    for (const Instruction* instruction : instructions_) widths.push_back(MeaningOf(*instruction).lanes);
+    for (const Instruction* instruction : instructions_)
+      if (MeaningOf(*instruction).lanes <= columns) widths.push_back(MeaningOf(*instruction).lanes);
     const int64_t width = planner_.Choose(pair_.sum, kGroupColumns, widths, best->columns);
     for (const Instruction* instruction : instructions_)
       if (MeaningOf(*instruction).lanes == width) instruction_ = instruction;
@@ -275,7 +276,8 @@ bool ScheduleOnGroups(SchedulePlanner& planner, const std::string& name) {
     if (!meaning.is_of_group || planner.kernel().tensors[planner.StageNamed(name).output].dtype != meaning.sum)
       continue;
     const std::optional<WarpRoles> found = WarpRolesFor(planner, c, meaning);
-    if (!found) continue;
+    // A sum is kept as whole tiles of the instruction: of one tile at least.
+    if (!found || c.extents[found->rows] < meaning.rows || c.extents[found->columns] < meaning.lanes) continue;
     roles = found;
     instructions.push_back(instruction);
   }
