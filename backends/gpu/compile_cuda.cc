@@ -134,25 +134,20 @@ Result<std::string> PtxOfCuda(const std::string& source, std::string_view arch) 
 
 // The report is lines such as "ptxas info : Compiling entry function 'f' for 'sm_80'", and then of f "0 bytes spill
 // stores, 0 bytes spill loads" and "Used 66 registers, 1600 bytes smem, …"; block storage is left out where there is
-// none. Of products that do not go on while threads do other things it says "… wgmma.mma_async instructions are
-// serialized due to …".
+// none. Before them comes, of products of a group of warps for which it has threads wait, "… instructions are serialized
+// due to … in function 'f'" or "warpgroup.wait is injected … in function 'f'".
 Result<std::map<std::string, PtxasCounts>> CountsOfPtxas(const std::string& source, std::string_view arch) {
   const std::string report = HONE_TRY(CompileWith(*HONE_TRY(Opened()), source, arch, "--ptxas-options=-v")).log;
   static const std::regex words(
-      "Compiling entry function '([^']+)'|([0-9]+) (registers|bytes smem|bytes spill)|(instructions are serialized)");
+      "Compiling entry function '([^']+)'|([0-9]+) (registers|bytes smem|bytes spill)|"
+      "(?:are serialized|is injected)[^\n]* in function '([^']+)'");
   std::map<std::string, PtxasCounts> launches;
   PtxasCounts* counts = nullptr;
   for (std::sregex_iterator at(report.begin(), report.end(), words), end; at != end; ++at) {
     const std::smatch& found = *at;
-    if (found[1].matched) {
-      counts = &launches[found[1]];
-      continue;
-    }
-    if (counts == nullptr) continue;
-    if (found[4].matched) {
-      counts->serializes = true;
-      continue;
-    }
+    if (found[4].matched) launches[found[4]].serializes = true;
+    if (found[1].matched) counts = &launches[found[1]];
+    if (counts == nullptr || !found[2].matched) continue;
     const int64_t number = std::stoll(found[2]);
     if (found[3] == "registers")
       counts->registers = number;

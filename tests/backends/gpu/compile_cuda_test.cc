@@ -145,6 +145,11 @@ TEST_F(CompileCudaTest, MultipliesByGroupsOfWarps) {
         EXPECT_LE(launch.block[0] * launch.block[1] * of.registers, 65536);
       }
     }
+  // ptxas says so where something touches sums of products that are on their way.
+  std::string text = CudaTextOf({"matmul(M=128,N=128,K=64,dtype=f16)", GroupSchedule(), large});
+  EXPECT_FALSE(CountsOfPtxas(text, "sm_90")->at("hone_0_y").serializes);
+  text.insert(text.find("asm volatile(\"wgmma.commit_group"), "acc_0_0 += 1.0f; ");
+  EXPECT_TRUE(CountsOfPtxas(text, "sm_90")->at("hone_0_y").serializes);
 }
 
 TEST_F(CompileCudaTest, CopiesAheadPastTheRegisters) {
