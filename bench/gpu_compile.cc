@@ -58,6 +58,8 @@ Result<Sizes> CheckCuda(const DeviceArtifact& artifact, const std::string& text,
                    fmt::format("{}: ptxas counts {} bytes of block storage, we counted {}", launch.entry,
                                counts.shared_bytes, launch.shared_bytes),
                    ""};
+    if (counts.serializes)
+      return Error{ErrorKind::kCorrupt, fmt::format("{}: ptxas lets products wait for each other", launch.entry), ""};
     const int64_t threads = launch.block[0] * launch.block[1] * launch.block[2];
     if (threads * counts.registers > kRegistersOfABlock)
       return Error{ErrorKind::kLimit,

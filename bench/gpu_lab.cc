@@ -2,11 +2,13 @@
 // it on an OpenCL device where there is one (PoCL makes a processor one), beside the reference.
 //
 //   gpu_lab [--target TARGET] [--schedule FILE | --choices TEXT] [--show] [--print opencl|cuda|glsl] [--simt]
-//   [--no-run] KERNEL…
+//   [--no-run]
+//           KERNEL…
 //
-// TARGET: what schedules are made for ("cuda arch=sm_90 units=132"); what every OpenCL device can do if it is left out.
-// Code for another kind than OpenCL's wants --no-run. libOpenCL is loaded when it is needed. A build without OpenCL's
-// headers says so and shows code only.
+// TARGET, such as "cuda arch=sm_90 block_bytes=49152 block_bytes_most=232448 block_threads=1024 units=132", need not be
+// here; without it code is for what every device can do.
+//
+// libOpenCL is loaded when it is needed. A build without OpenCL's headers says so and shows code only.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -47,8 +49,7 @@ Target SomeDevice() {
 }
 
 struct Lab {
-  Target target = SomeDevice();
-  std::string schedule, choices, print;
+  std::string target, schedule, choices, print;
   bool show = false, simt = false, run = true;
 };
 
@@ -245,18 +246,19 @@ Result<void> RunOnDevice(const std::string&, const Kernel&, const straight::Prog
 
 Result<void> Run(const Lab& lab, const std::string& text) {
   const Kernel kernel = Specialize(HONE_TRY(ParseKernel(text)));
+  const Target target = lab.target.empty() ? SomeDevice() : HONE_TRY(ParseTarget(lab.target));
   Schedule schedule;
   if (lab.schedule.empty() && lab.choices.empty()) {
-    schedule = HONE_TRY(DefaultSchedule(kernel, lab.target));
+    schedule = HONE_TRY(DefaultSchedule(kernel, target));
   } else if (lab.schedule.empty()) {
     const Chooser chooser = HONE_TRY(ParseChoices(lab.choices));
-    schedule = HONE_TRY(PlanSchedule(kernel, lab.target, chooser)).schedule;
+    schedule = HONE_TRY(PlanSchedule(kernel, target, chooser)).schedule;
   } else {
     schedule = HONE_TRY(ParseSchedule(lab.schedule));
   }
   const LoopProgram loops = HONE_TRY(Lower(HONE_TRY(ApplySchedule(kernel, schedule))));
   if (lab.show) std::printf("%s\n%s\n", PrintSchedule(schedule).c_str(), PrintProgram(loops).c_str());
-  const straight::Program program = HONE_TRY(Straighten(loops, straight::LimitsOf(ModelMachine(lab.target))));
+  const straight::Program program = HONE_TRY(Straighten(loops, straight::LimitsOf(ModelMachine(target))));
   if (!lab.print.empty()) {
     const Dialect* dialect = FindDialect(lab.print);
     if (dialect == nullptr)
@@ -305,13 +307,7 @@ int main(int argc, char** argv) {
     const std::string arg = argv[i];
     const auto value = [&] { return i + 1 < argc ? std::string(argv[++i]) : std::string(); };
     if (arg == "--target") {
-      const std::string text = value();
-      hone::Result<hone::Target> target = hone::ParseTarget(text);
-      if (!target) {
-        std::fprintf(stderr, "%s: %s\n", text.c_str(), target.error().Text().c_str());
-        return 1;
-      }
-      lab.target = *std::move(target);
+      lab.target = value();
     } else if (arg == "--schedule") {
       lab.schedule = hone::ReadAll(value());
     } else if (arg == "--choices") {

@@ -17,6 +17,7 @@ namespace {
 
 constexpr Isa kNoIsa{};
 constexpr double kOnTiles = 1.0 / 32;
+constexpr int kThreadsOfGroup = 128;
 constexpr double kWidened = 0.25;  // two multiplications, an addition more, and bytes that are widened before
 
 // Sums of integers wrap around in all of them: vpdpbusds and vpmaddubsw, which saturate, mean something else. So do
@@ -78,6 +79,31 @@ constexpr Instruction kInstructions[] = {
     {"mma_m16n8k32_i8", kNoIsa, "",
      "kernel mma_m16n8k32_i8(a: i8[16, 32], b: i8[32, 8]) -> y: i32[16, 8] { y[m, n] = sum(k) a[m, k] * b[k, n] }", 1,
      80},
+    // Of a group of warps, by PTX's wgmma.
+    {"wgmma_m64n64k16_f16", kNoIsa, "",
+     "kernel wgmma_m64n64k16_f16(a: f16[64, 16], b: f16[16, 64]) -> y: f32[64, 64] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 90, kThreadsOfGroup},
+    {"wgmma_m64n64k16_bf16", kNoIsa, "",
+     "kernel wgmma_m64n64k16_bf16(a: bf16[64, 16], b: bf16[16, 64]) -> y: f32[64, 64] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 90, kThreadsOfGroup},
+    {"wgmma_m64n128k16_f16", kNoIsa, "",
+     "kernel wgmma_m64n128k16_f16(a: f16[64, 16], b: f16[16, 128]) -> y: f32[64, 128] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 90, kThreadsOfGroup},
+    {"wgmma_m64n128k16_bf16", kNoIsa, "",
+     "kernel wgmma_m64n128k16_bf16(a: bf16[64, 16], b: bf16[16, 128]) -> y: f32[64, 128] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 90, kThreadsOfGroup},
+    {"wgmma_m64n256k16_f16", kNoIsa, "",
+     "kernel wgmma_m64n256k16_f16(a: f16[64, 16], b: f16[16, 256]) -> y: f32[64, 256] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 90, kThreadsOfGroup},
+    {"wgmma_m64n256k16_bf16", kNoIsa, "",
+     "kernel wgmma_m64n256k16_bf16(a: bf16[64, 16], b: bf16[16, 256]) -> y: f32[64, 256] "
+     "{ y[m, n] = sum(k) a[m, k] * b[k, n] }",
+     1, 90, kThreadsOfGroup},
 };
 constexpr size_t kCount = std::size(kInstructions);
 
@@ -88,6 +114,8 @@ InstructionMeaning Read(const Instruction& instruction) {
   meaning.kernel = *std::move(kernel);
   const Stage& stage = meaning.stage();
   meaning.is_of_warp = instruction.sm > 0;
+  meaning.is_of_group = meaning.is_of_warp && instruction.threads == kThreadsOfGroup;
+  meaning.threads = meaning.is_of_warp ? instruction.threads : 1;
   HONE_CHECK(stage.axes.size() == stage.reduce_axes.size() + (meaning.is_of_warp ? 1 : 0) && stage.axes.size() <= 2);
   meaning.lanes = EvalExtent(meaning.kernel, stage.axes.back().extent);
   meaning.steps = EvalExtent(meaning.kernel, stage.reduce_axes.back().extent);
@@ -186,7 +214,8 @@ bool HasInstruction(const CpuTarget& target, const Instruction& instruction) {
 }
 
 bool HasInstruction(const DeviceTarget& target, const Instruction& instruction) {
-  return instruction.sm > 0 && ComputeCapability(target) >= instruction.sm;
+  const int sm = ComputeCapability(target);
+  return instruction.sm > 0 && (MeaningOf(instruction).is_of_group ? sm == instruction.sm : sm >= instruction.sm);
 }
 
 int ComputeCapability(const DeviceTarget& target) {

@@ -28,10 +28,14 @@ struct Instruction {
   // in memory; what is in a row lies side by side.
   //
   // Or one that the threads of a warp do together: operands over [rows, steps] and [steps, columns], an output over
-  // [rows, columns]. Each thread holds a few elements of each, its fragments (codegen/gpu/fragments.h).
+  // [rows, columns]. Each thread holds a few elements of each, its fragments (codegen/gpu/straighten_warp.cc).
+  //
+  // Or one that the threads of a group of warps do together: the same, but that both operands are read from block
+  // storage while the threads go on (codegen/gpu/straighten_group.cc).
   std::string_view meaning;
   double per_fma = 1;  // how many start in the time of a vector FMA of the ISA's full width; rules take the fastest
   int sm = 0;          // of a warp: the least compute capability of NVIDIA's that has it, 80 for 8.0; 0: a processor's
+  int threads = 32;    // of a warp's: so many do it. 128, a group of four warps: `sm` alone has it
 };
 
 // What the row's text comes to.
@@ -44,7 +48,9 @@ struct InstructionMeaning {
   int64_t step_bytes = 1;  // of an element of an operand
   DType operands[2] = {};  // in the order of the text
   DType sum = DType::kI32;
-  bool is_of_warp = false;
+  bool is_of_warp = false;  // or of a group of warps
+  bool is_of_group = false;
+  int64_t threads = 1;  // that do it together
   const Stage& stage() const { return kernel.stages.back(); }
   bool is_on_tiles() const { return rows > 1 && !is_of_warp; }
   static constexpr int64_t kTiles = 8, kMostFragments = 6;  // of those registers; two are of operands

@@ -27,6 +27,8 @@ MachineModel ModelGpu(const DeviceTarget& target) {
   machine.vector_registers = 128;  // of its
   machine.block_threads = target.Number("block_threads").value_or(256);
   machine.block_bytes = target.Number("block_bytes").value_or(16 << 10);
+  // CUDA's devices give more than arrays in a kernel's text may take to launches that ask for it.
+  if (target.kind == kCudaKind) machine.block_bytes = target.Number("block_bytes_most").value_or(machine.block_bytes);
   machine.cores = static_cast<int>(target.Number("units").value_or(1));
   if (const std::optional<int64_t> grid = target.Number("grid")) machine.grid = {*grid, *grid, *grid};
   for (const Instruction& instruction : AllInstructions())

@@ -99,8 +99,8 @@ struct MachineModel {
 // By its kind (codegen/device_kinds.h). REQUIRES: there is a row for the kind.
 MachineModel ModelMachine(const Target& target);
 MachineModel ModelCpu(const CpuTarget& target);
-// By the facts block_threads, block_bytes and units (what OpenCL calls compute units); where one is not there, what
-// every device has.
+// By the facts block_threads, block_bytes (of CUDA's devices block_bytes_most) and units (what OpenCL calls compute
+// units); where one is not there, what every device has.
 MachineModel ModelGpu(const DeviceTarget& target);
 
 }  // namespace hone

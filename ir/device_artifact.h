@@ -26,6 +26,10 @@ struct DeviceBuffer {
   bool is_written = false;
 };
 
+// Of block storage: what CUDA gives to arrays of a kernel's text. Beyond it all of the storage is one array, whose size
+// is said with each launch.
+inline constexpr int64_t kCudaStaticBytes = 48 << 10;
+
 struct DeviceLaunch {
   std::string entry;  // a function of sources[source]
   int32_t source = 0;

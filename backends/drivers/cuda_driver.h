@@ -18,6 +18,7 @@ using Device = int;                  // CUdevice
 using Attribute = int;               // CUdevice_attribute
 using JitOption = int;               // CUjit_option
 using PointerAttribute = int;        // CUpointer_attribute
+using FunctionAttribute = int;       // CUfunction_attribute
 using CaptureStatus = int;           // CUstreamCaptureStatus
 using Address = unsigned long long;  // CUdeviceptr
 using Context = CUctx_st*;
@@ -33,6 +34,7 @@ inline constexpr Attribute kMaxThreadsPerBlock = 1, kMaxSharedPerBlock = 8, kMul
 inline constexpr int kComputeModeProhibited = 2;
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2;
 inline constexpr PointerAttribute kPointerContext = 1;
+inline constexpr FunctionAttribute kMaxDynamicSharedBytes = 8;
 inline constexpr CaptureStatus kCapturesNothing = 0;
 inline constexpr JitOption kJitErrorLog = 5, kJitErrorLogBytes = 6;
 
@@ -54,6 +56,7 @@ inline constexpr JitOption kJitErrorLog = 5, kJitErrorLogBytes = 6;
   X(cuModuleLoadDataEx, ::hone::cuda::Module*, const void*, unsigned, ::hone::cuda::JitOption*, void**)           \
   X(cuModuleUnload, ::hone::cuda::Module)                                                                         \
   X(cuModuleGetFunction, ::hone::cuda::Function*, ::hone::cuda::Module, const char*)                              \
+  X(cuFuncSetAttribute, ::hone::cuda::Function, ::hone::cuda::FunctionAttribute, int)                             \
   X(cuMemAlloc_v2, ::hone::cuda::Address*, size_t)                                                                \
   X(cuMemFree_v2, ::hone::cuda::Address)                                                                          \
   X(cuMemsetD8Async, ::hone::cuda::Address, unsigned char, size_t, ::hone::cuda::Stream)                          \

@@ -78,6 +78,13 @@ Result<void> CudaKernel::Fill(const CudaKernel* packed) {
       entry.grid[d] = static_cast<unsigned>(launch.grid[d]);
       entry.block[d] = static_cast<unsigned>(launch.block[d]);
     }
+    if (launch.shared_bytes > kCudaStaticBytes) {
+      entry.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
+      HONE_TRY(CheckCuda(queue_.cu(),
+                         fmt::format("giving {} {} bytes of block storage", entry.name, entry.shared_bytes),
+                         queue_.cu().cuFuncSetAttribute(entry.function, cuda::kMaxDynamicSharedBytes,
+                                                        static_cast<int>(entry.shared_bytes))));
+    }
     (launch.packs ? pack_ : entries_).push_back(std::move(entry));
   }
   return {};
@@ -154,10 +161,10 @@ Result<void> CudaKernel::EnqueueAll(const std::vector<Entry>& entries, cuda::Str
   for (const Entry& entry : entries) {
     std::vector<void*> arguments;
     for (int32_t buffer : entry.buffers) arguments.push_back(&addresses_[static_cast<size_t>(buffer)]);
-    HONE_TRY(CheckCuda(
-        queue_.cu(), "launching " + entry.name,
-        queue_.cu().cuLaunchKernel(entry.function, entry.grid[0], entry.grid[1], entry.grid[2], entry.block[0],
-                                   entry.block[1], entry.block[2], 0, stream, arguments.data(), nullptr)));
+    HONE_TRY(CheckCuda(queue_.cu(), "launching " + entry.name,
+                       queue_.cu().cuLaunchKernel(entry.function, entry.grid[0], entry.grid[1], entry.grid[2],
+                                                  entry.block[0], entry.block[1], entry.block[2], entry.shared_bytes,
+                                                  stream, arguments.data(), nullptr)));
   }
   return {};
 }

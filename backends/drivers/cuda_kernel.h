@@ -64,6 +64,7 @@ class CudaKernel : public BorrowedKernel {
     std::string name;
     cuda::Function function = nullptr;
     std::array<unsigned, 3> grid{}, block{};
+    unsigned shared_bytes = 0;  // that are said with the launch
     std::vector<int32_t> buffers;
   };
   // What all of one code have in common.

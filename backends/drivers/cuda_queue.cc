@@ -73,7 +73,7 @@ DeviceTarget DescribeCuda(const Driver& cu, cuda::Device device) {
   target.facts["driver"] = DriverVersion(cu);
   target.facts["units"] = std::to_string(ask(cuda::kMultiprocessors));
   target.facts["block_threads"] = std::to_string(ask(cuda::kMaxThreadsPerBlock));
-  // What arrays in a kernel's text may take. Devices give more to who asks at run time: not yet.
+  // What arrays in a kernel's text may take, and what launches that ask for it are given.
   target.facts["block_bytes"] = std::to_string(ask(cuda::kMaxSharedPerBlock));
   target.facts["block_bytes_most"] = std::to_string(ask(cuda::kMaxSharedPerBlockOptIn));
   target.facts["l2"] = std::to_string(ask(cuda::kL2Bytes));

@@ -48,6 +48,12 @@ struct Compiled {
   std::string cubin, log, ptx;
 };
 
+// What a group of warps does together is there for an architecture by itself, "sm_90a", which no later device runs. So
+// is a cubin for "sm_90": its devices run both. NVRTC before CUDA 12 knows the former not.
+std::string ArchitectureFor(const std::string& source, std::string_view arch) {
+  return fmt::format("{}{}", arch, source.find("wgmma.") != std::string::npos && !arch.ends_with('a') ? "a" : "");
+}
+
 // `extra`: one more option, or none. Asked for reports, NVRTC forgets what else ptxas says, such as why it refuses.
 Result<Compiled> CompileWith(const Nvrtc& nvrtc, const std::string& source, std::string_view arch, const char* extra) {
   NvrtcProgram program = nullptr;
@@ -55,7 +61,7 @@ Result<Compiled> CompileWith(const Nvrtc& nvrtc, const std::string& source, std:
     return Error{ErrorKind::kBuildFailed, "NVRTC does not take the source", ""};
   const auto destroy = [&nvrtc](NvrtcProgram made) { nvrtc.nvrtcDestroyProgram(&made); };
   const std::unique_ptr<NvrtcProgramOf, decltype(destroy)> owned(program, destroy);
-  const std::string architecture = fmt::format("--gpu-architecture={}", arch);
+  const std::string architecture = fmt::format("--gpu-architecture={}", ArchitectureFor(source, arch));
   // Sums of products are fused where the source says so, and nowhere else; nothing of denormals, roots and quotients is
   // given away.
   std::vector<const char*> options = {architecture.c_str(), "--fmad=false", "--ftz=false", "--prec-div=true",
@@ -128,19 +134,20 @@ Result<std::string> PtxOfCuda(const std::string& source, std::string_view arch) 
 
 // The report is lines such as "ptxas info : Compiling entry function 'f' for 'sm_80'", and then of f "0 bytes spill
 // stores, 0 bytes spill loads" and "Used 66 registers, 1600 bytes smem, …"; block storage is left out where there is
-// none.
+// none. Before them comes, of products of a group of warps for which it has threads wait, "… instructions are serialized
+// due to … in function 'f'" or "warpgroup.wait is injected … in function 'f'".
 Result<std::map<std::string, PtxasCounts>> CountsOfPtxas(const std::string& source, std::string_view arch) {
   const std::string report = HONE_TRY(CompileWith(*HONE_TRY(Opened()), source, arch, "--ptxas-options=-v")).log;
-  static const std::regex words("Compiling entry function '([^']+)'|([0-9]+) (registers|bytes smem|bytes spill)");
+  static const std::regex words(
+      "Compiling entry function '([^']+)'|([0-9]+) (registers|bytes smem|bytes spill)|"
+      "(?:are serialized|is injected)[^\n]* in function '([^']+)'");
   std::map<std::string, PtxasCounts> launches;
   PtxasCounts* counts = nullptr;
   for (std::sregex_iterator at(report.begin(), report.end(), words), end; at != end; ++at) {
     const std::smatch& found = *at;
-    if (found[1].matched) {
-      counts = &launches[found[1]];
-      continue;
-    }
-    if (counts == nullptr) continue;
+    if (found[4].matched) launches[found[4]].serializes = true;
+    if (found[1].matched) counts = &launches[found[1]];
+    if (counts == nullptr || !found[2].matched) continue;
     const int64_t number = std::stoll(found[2]);
     if (found[3] == "registers")
       counts->registers = number;

@@ -28,6 +28,7 @@ struct PtxasCounts {
   int64_t registers = 0;      // of a thread
   int64_t shared_bytes = 0;   // of a block
   int64_t spilled_bytes = 0;  // of a thread: stored and loaded
+  bool serializes = false;    // products of a group of warps, for which it waits one by one
 };
 // Of every launch of the same code, by its name. kCorrupt: ptxas' report is not as we know it.
 Result<std::map<std::string, PtxasCounts>> CountsOfPtxas(const std::string& source, std::string_view arch);

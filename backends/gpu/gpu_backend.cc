@@ -184,20 +184,22 @@ class Gpu : public Backend {
 struct Architecture {
   std::string_view name;
   int64_t units, l2;
+  int64_t most_shared;  // bytes of block storage, for who asks
 };
-constexpr Architecture kArchitectures[] = {{"sm_75", 40, 4 << 20},     // T4
-                                           {"sm_80", 108, 40 << 20},   // A100
-                                           {"sm_86", 82, 6 << 20},     // RTX 3090
-                                           {"sm_89", 128, 72 << 20},   // RTX 4090
-                                           {"sm_90", 132, 50 << 20}};  // H100
-constexpr int64_t kThreads = 1024, kStaticShared = 48 << 10;
+constexpr Architecture kArchitectures[] = {{"sm_75", 40, 4 << 20, 64 << 10},      // T4
+                                           {"sm_80", 108, 40 << 20, 163 << 10},   // A100
+                                           {"sm_86", 82, 6 << 20, 99 << 10},      // RTX 3090
+                                           {"sm_89", 128, 72 << 20, 99 << 10},    // RTX 4090
+                                           {"sm_90", 132, 50 << 20, 227 << 10}};  // H100
+constexpr int64_t kThreads = 1024;
 
 Device Unchecked(const Architecture& architecture) {
   const std::string name(architecture.name);
   DeviceTarget target;
   target.kind = kCudaKind;
   target.facts = {{"arch", name},
-                  {"block_bytes", std::to_string(kStaticShared)},
+                  {"block_bytes", std::to_string(kCudaStaticBytes)},
+                  {"block_bytes_most", std::to_string(architecture.most_shared)},
                   {"block_threads", std::to_string(kThreads)},
                   {"l2", std::to_string(architecture.l2)},
                   {"units", std::to_string(architecture.units)},

@@ -37,6 +37,9 @@ struct Dialect {
   std::string_view function;           // before a function's type
   std::string_view variable[2];        // "const {0} {1}": set once; set again. Type, name
   std::string_view shared;             // an array that the block shares: type, name, elements
+  // Where all arrays together are larger than a text may say: the array for all of them (its name), and one in it:
+  // type, name, that array, bytes from its start. "": they may be as large as they like.
+  std::string_view shared_beyond[2] = {};
   std::string_view barrier;
   std::string_view keep_loop = "";  // before a loop that must stay one: a line
   std::array<std::string_view, 3> thread, block;

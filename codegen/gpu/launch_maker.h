@@ -24,6 +24,7 @@ struct Fragments {
   const Instruction* instruction = nullptr;
   int64_t row_stride = 0, column_stride = 0;  // of the buffer, in elements
   std::map<int64_t, ValueId> elements;
+  std::vector<Term> seen;  // of the last element that was found to be the thread's own
 };
 
 // Makes one launch of a nest.
@@ -58,6 +59,18 @@ class LaunchMaker {
   // The thread's number in its warp, divided, and what is left of it: a variable.
   Linear LaneDigit(int64_t divisor, int64_t modulus);
   Result<ValueId> FragmentElement(BufferId buffer, const std::vector<Linear>& index);
+
+  // straighten_group.cc
+  // Whether the launch has products of a group of warps that the device does.
+  bool MultipliesByGroups(const Stmt& stmt) const;
+  // Refused: a matrix that its loops (over steps, rows, columns) read lies otherwise than a product takes it.
+  Result<std::array<MatrixLayout, 2>> LayoutsOf(const Stmt& stmt, const std::array<VarId, 3>& loops);
+  Result<void> EmitProduct(const Stmt& stmt, const std::array<VarId, 3>& loops,
+                           const std::array<MatrixLayout, 2>& matrices, std::vector<ValueId> sums);
+  Result<MatrixLayout> LayoutOf(const Instruction& instruction, const ValueNode& load, VarId steps, VarId across,
+                                bool has_rows);
+  void AwaitProducts(int64_t groups) { builder_.Append({.kind = Node::Kind::kAwaitProducts, .offset = groups}); }
+  void OrderProducts();
 
   // straighten_ahead.cc
   // Copies what the store's next elements are, as many as go at once; how many, 0: it cannot.
@@ -107,6 +120,7 @@ class LaunchMaker {
   int64_t lanes_ = 1;
   std::map<BufferId, std::vector<ValueId>> tiles_;
   int64_t registers_ = 0;
+  bool by_groups_ = false;
 };
 
 // The function of Program::functions for an elementary operation, made if it is not there.

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "codegen/gpu/print_helpers.h"
 #include "codegen/gpu/print_warp.h"
+#include "ir/device_artifact.h"
 #include "ir/graph/dtype_traits.h"
 
 namespace hone {
@@ -62,6 +63,11 @@ class CodePrinter {
     return std::move(text_);
   }
   std::string Expression(ValueId id);
+  std::vector<std::string> Expressions(std::span<const ValueId> ids) {
+    std::vector<std::string> expressions;
+    for (ValueId id : ids) expressions.push_back(Expression(id));
+    return expressions;
+  }
 
  private:
   struct Use {
@@ -329,6 +335,15 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
     }
     case Node::Kind::kCommit: return Line(depth, CommitText());
     case Node::Kind::kAwait: return Line(depth, AwaitText(node.offset));
+    case Node::Kind::kProduct:
+      return Line(depth,
+                  ProductText(node, Expressions(node.args),
+                              fmt::format("{}[{}]", BufferName(node.buffer), Index(node.a, node.offset)),
+                              fmt::format("{}[{}]", BufferName(node.source), Index(node.b, node.source_offset))));
+    case Node::Kind::kCommitProducts: return Line(depth, CommitProductsText());
+    case Node::Kind::kAwaitProducts: return Line(depth, AwaitProductsText(node.offset, Expressions(node.args)));
+    case Node::Kind::kFenceSums: return Line(depth, FenceSumsText(Expressions(node.args)));
+    case Node::Kind::kFenceStorage: return Line(depth, FenceStorageText());
     case Node::Kind::kBarrier: return Line(depth, std::string(dialect_.barrier) + ";");
     case Node::Kind::kIf:
       Line(depth, fmt::format("if ({}) {{", Expression(node.a)));
@@ -413,9 +428,20 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
     printer.NameSize(size);
     add(Fill(dialect_.size, printer.SizeName(size)));
   }
+  const bool is_beyond = launch.shared_bytes > kCudaStaticBytes && !dialect_.shared_beyond[0].empty();
+  const std::string storage = is_beyond ? printer.Unique("block_storage") : "";
+  if (is_beyond) shared += "  " + Fill(dialect_.shared_beyond[0], storage) + ";\n";
+  int64_t at = 0;
   for (BufferId id : launch.shared) {
     printer.NameBuffer(id);
     const Buffer& buffer = program_.buffers[id];
+    if (is_beyond) {
+      shared += "  " +
+                Fill(dialect_.shared_beyond[1], dialect_.Of(buffer.dtype).memory, printer.BufferName(id), storage, at) +
+                ";\n";
+      at += straight::SharedBytes(buffer);
+      continue;
+    }
     shared += (dialect_.is_shader ? "" : "  ") +
               Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory, printer.BufferName(id), buffer.elements) + ";\n";
   }

@@ -15,7 +15,31 @@ constexpr Row kPtx[] = {
     {"mma_m16n8k16_f16", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"},
     {"mma_m16n8k16_bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"},
     {"mma_m16n8k32_i8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"},
+    {"wgmma_m64n64k16_f16", "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"},
+    {"wgmma_m64n64k16_bf16", "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"},
+    {"wgmma_m64n128k16_f16", "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16"},
+    {"wgmma_m64n128k16_bf16", "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"},
+    {"wgmma_m64n256k16_f16", "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"},
+    {"wgmma_m64n256k16_bf16", "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"},
 };
+
+// A 64-bit matrix descriptor (PTX ISA, "Matrix Descriptor"): its address in bits 0 … 13, the distances of blocks along
+// the steps in bits 16 … 29 and along the lines in bits 32 … 45, all in units of 16 bytes. Without swizzling the rest
+// is zero.
+std::string DescriptorText(const straight::MatrixLayout& matrix, const std::string& first) {
+  const uint64_t apart =
+      static_cast<uint64_t>(matrix.step_bytes / 16) << 16 | static_cast<uint64_t>(matrix.row_bytes / 16) << 32;
+  return fmt::format(
+      "\"l\"((unsigned long long)(((unsigned)__cvta_generic_to_shared(&{}) & 0x3ffffu) >> 4) | {:#x}ull)", first,
+      apart);
+}
+
+// As operands of a statement that may change them.
+std::string SumOperands(std::span<const std::string> sums) {
+  std::vector<std::string> operands;
+  for (const std::string& sum : sums) operands.push_back(fmt::format("\"+f\"({})", sum));
+  return fmt::format("{}", fmt::join(operands, ", "));
+}
 
 }  // namespace
 
@@ -37,6 +61,32 @@ std::string MultiplyText(const Instruction& instruction, std::span<const std::st
       "{});",
       PtxName(instruction), fmt::join(sums, ", "), fmt::join(words, ", "));
 }
+
+std::string ProductText(const straight::Node& product, std::span<const std::string> sums, const std::string& first,
+                        const std::string& second) {
+  std::vector<std::string> numbers;
+  for (size_t i = 0; i < sums.size(); ++i) numbers.push_back(fmt::format("%{}", i));
+  return fmt::format(
+      "asm volatile(\"{{ .reg .pred adds; setp.eq.b32 adds, 0, 0; {} {{{}}}, %{}, %{}, adds, 1, 1, {:d}, {:d}; }}\" : "
+      "{} : "
+      "{}, {} : \"memory\");",
+      PtxName(*product.instruction), fmt::join(numbers, ", "), sums.size(), sums.size() + 1,
+      product.matrices[0].is_transposed, product.matrices[1].is_transposed, SumOperands(sums),
+      DescriptorText(product.matrices[0], first), DescriptorText(product.matrices[1], second));
+}
+
+std::string CommitProductsText() { return "asm volatile(\"wgmma.commit_group.sync.aligned;\" : : : \"memory\");"; }
+
+std::string AwaitProductsText(int64_t groups, std::span<const std::string> sums) {
+  return fmt::format("asm volatile(\"wgmma.wait_group.sync.aligned {};\" : {} : : \"memory\");", groups,
+                     SumOperands(sums));
+}
+
+std::string FenceSumsText(std::span<const std::string> sums) {
+  return fmt::format("asm volatile(\"wgmma.fence.sync.aligned;\" : {} : : \"memory\");", SumOperands(sums));
+}
+
+std::string FenceStorageText() { return "asm volatile(\"fence.proxy.async.shared::cta;\" : : : \"memory\");"; }
 
 std::string CopyAheadText(int64_t bytes, const std::string& to, const std::string& from, const std::string& condition) {
   return fmt::format(

@@ -14,6 +14,7 @@ struct Actor {
   int64_t block = -1;
   int64_t thread = -1;
   int64_t interval = 0;
+  int64_t fences = 0;  // of the thread's writes, before products that read them (straight::Node::Kind::kFenceStorage)
 };
 
 class Memory {
@@ -28,6 +29,9 @@ class Memory {
   // What is wrong with the access; "" if nothing is. Notes it.
   std::string Read(int64_t index, const Actor& actor);
   std::string Write(int64_t index, const Actor& actor);
+
+  // Who wrote it last. REQUIRES: it is one of the elements.
+  const Actor& WriterOf(int64_t index) const { return traces_[static_cast<size_t>(index)].writer; }
 
   double Load(int64_t index) const;
   void Store(int64_t index, double value);

@@ -11,7 +11,9 @@
 #include <set>
 #include <tuple>
 
+#include "base/arithmetic.h"
 #include "base/check.h"
+#include "codegen/gpu/simt_group.h"
 #include "codegen/gpu/simt_memory.h"
 #include "codegen/gpu/simt_values.h"
 #include "codegen/gpu/simt_warp.h"
@@ -76,6 +78,8 @@ class Machine {
     std::map<size_t, int64_t> visits;         // of each access, when counting
     std::deque<std::vector<Arrival>> groups;  // copies ahead that have not arrived
     std::vector<Arrival> ahead;               // those of no group yet
+    std::set<ValueId> unfenced;               // registers set since the last fence of sums
+    int64_t fences = 0, fences_before = 0;    // of storage; before the last barrier
   };
 
   bool IsOver() const { return report_.findings.size() >= options_.findings; }
@@ -90,7 +94,8 @@ class Machine {
   // To the next barrier, to what its warp does together, or the end.
   enum class Stop : uint8_t { kEnd, kBarrier, kTogether };
   Stop RunThread(Thread& thread);
-  // The threads of a warp, to the next barrier or the end; the number of those that wait at a barrier.
+  // The threads of a warp, or of a group of warps where the launch has such products, to the next barrier or the end;
+  // the number of those that wait at a barrier.
   size_t RunWarp(std::span<Thread> warp, int64_t first);
   void Together(const Node& node, std::span<Thread> warp, int64_t first);
   void Execute(const Node& node, Thread& thread);
@@ -115,6 +120,9 @@ class Machine {
   std::vector<Instruction> instructions_;
   IdVector<ValueId, Slot> constants_;
   Actor actor_;
+  size_t together_ = kWarp;              // threads that do things together
+  std::vector<Thread> threads_;          // of the block
+  std::vector<GroupProducts> products_;  // of each of its groups of warps
   bool counts_ = false;
   // (warp, instruction, visit, shared) → bytes that are touched, from … to
   std::map<std::tuple<int64_t, size_t, int64_t, bool>, std::vector<std::pair<int64_t, int64_t>>> touched_;
@@ -237,6 +245,7 @@ void Machine::Execute(const Node& node, Thread& thread) {
     case Node::Kind::kAssign: {
       const Slot value = Read(node.a, *code_, thread.slots);
       thread.slots[node.value] = value;
+      if (together_ > kWarp) thread.unfenced.insert(node.value);
       return;
     }
     case Node::Kind::kStore: {
@@ -259,6 +268,7 @@ void Machine::Execute(const Node& node, Thread& thread) {
     case Node::Kind::kCopyAhead: return CopyAhead(node, thread);
     case Node::Kind::kCommit: thread.groups.push_back(std::exchange(thread.ahead, {})); return;
     case Node::Kind::kAwait: return Await(static_cast<size_t>(node.offset), thread);
+    case Node::Kind::kFenceStorage: actor_.fences = ++thread.fences; return;
     default: HONE_CHECK(!"a node without a body");
   }
 }
@@ -298,7 +308,7 @@ Machine::Stop Machine::RunThread(Thread& thread) {
     switch (instruction.kind) {
       case Instruction::Kind::kNode:
         if (node.kind == Node::Kind::kBarrier) return Stop::kBarrier;
-        if (IsTogether(code_->values, node)) return Stop::kTogether;
+        if (IsTogether(node)) return Stop::kTogether;
         Execute(node, thread);
         ++thread.pc;
         break;
@@ -329,6 +339,7 @@ size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
     size_t waiting = 0, together = 0;
     for (size_t t = 0; t < warp.size() && !IsOver(); ++t) {
       actor_.thread = first + static_cast<int64_t>(t);
+      actor_.fences = warp[t].fences;
       const Stop stop = RunThread(warp[t]);
       waiting += stop == Stop::kBarrier ? 1 : 0;
       together += stop == Stop::kTogether ? 1 : 0;
@@ -336,8 +347,8 @@ size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
     if (together == 0 || IsOver()) return waiting;
     const size_t at = warp[0].pc;
     const auto here = std::ranges::count(warp, at, &Thread::pc);
-    if (here < kWarp) {
-      Find(fmt::format("divergent warp: {} of {} threads come to what all of them do together[", here, warp.size()));
+    if (static_cast<size_t>(here) < together_) {
+      Find(fmt::format("divergent warp: {} of {} threads come to what all of them do together[", here, together_));
       return waiting;
     }
     Together(*instructions_[at].node, warp, first);
@@ -346,18 +357,46 @@ size_t Machine::RunWarp(std::span<Thread> warp, int64_t first) {
 }
 
 void Machine::Together(const Node& node, std::span<Thread> warp, int64_t first) {
-  (void)first;
-  std::vector<std::vector<Slot>> of(warp.size());
-  for (size_t t = 0; t < warp.size(); ++t)
-    for (ValueId arg : node.args) of[t].push_back(Read(arg, *code_, warp[t].slots));
-  Multiply(*node.instruction, of);
-  for (size_t t = 0; t < warp.size(); ++t)
-    for (size_t i = 0; i < kSums; ++i) warp[t].slots[node.args[i]] = of[t][i];
+  if (node.kind == Node::Kind::kMultiply) {
+    std::vector<std::vector<Slot>> of(warp.size());
+    for (size_t t = 0; t < warp.size(); ++t)
+      for (ValueId arg : node.args) of[t].push_back(Read(arg, *code_, warp[t].slots));
+    Multiply(*node.instruction, of);
+    for (size_t t = 0; t < warp.size(); ++t)
+      for (size_t i = 0; i < kSums; ++i) warp[t].slots[node.args[i]] = of[t][i];
+    return;
+  }
+  GroupProducts& products = products_[static_cast<size_t>(first) / together_];
+  actor_.thread = first;
+  std::vector<GroupThread> group;
+  for (Thread& thread : warp) {
+    group.push_back({&thread.slots, node.offset, node.source_offset});
+    if (node.kind == Node::Kind::kFenceSums) thread.unfenced.clear();
+    if (node.kind != Node::Kind::kProduct) continue;
+    if (node.a) group.back().a += Read(node.a, *code_, thread.slots).lanes[0].number;
+    if (node.b) group.back().b += Read(node.b, *code_, thread.slots).lanes[0].number;
+    if (std::ranges::any_of(node.args, [&](ValueId sum) { return thread.unfenced.contains(sum); }))
+      Find("no fence: a product adds to a sum that was set after the last one[");
+  }
+  switch (node.kind) {
+    case Node::Kind::kProduct: return products.Begin(node, group, actor_);
+    case Node::Kind::kCommitProducts: return products.Commit();
+    case Node::Kind::kAwaitProducts: return products.Await(static_cast<size_t>(node.offset), group, actor_);
+    default: return;
+  }
 }
 
 void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block) {
   for (auto& [id, memory] : shared_) memory.Settle(true);
-  std::vector<Thread> threads(static_cast<size_t>(launch.Threads()));
+  std::vector<Thread>& threads = threads_;
+  threads.assign(static_cast<size_t>(launch.Threads()), {});
+  products_.assign(CeilDiv(threads.size(), together_),
+                   GroupProducts([this](std::string what) { Find(std::move(what)); },
+                                 [this](BufferId id) -> Memory& { return shared_.at(id); },
+                                 [this](const Actor& writer) {
+                                   return writer.block != actor_.block ||
+                                          threads_[static_cast<size_t>(writer.thread)].fences_before > writer.fences;
+                                 }));
   for (size_t t = 0; t < threads.size(); ++t) {
     const auto number = static_cast<int64_t>(t);
     threads[t].slots = constants_;
@@ -381,8 +420,8 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
     size_t waiting = 0;
     std::optional<size_t> where;
     bool is_divergent = false;
-    for (size_t first = 0; first < threads.size() && !IsOver(); first += kWarp) {
-      const std::span<Thread> warp = std::span(threads).subspan(first, std::min<size_t>(kWarp, threads.size() - first));
+    for (size_t first = 0; first < threads.size() && !IsOver(); first += together_) {
+      const std::span<Thread> warp = std::span(threads).subspan(first, std::min(together_, threads.size() - first));
       waiting += RunWarp(warp, static_cast<int64_t>(first));
       for (const Thread& thread : warp) {
         if (thread.pc >= instructions_.size()) continue;
@@ -402,11 +441,15 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
         if (!thread.ahead.empty() ||
             std::ranges::any_of(thread.groups, [](const auto& group) { return !group.empty(); }))
           Find("a copy ahead for which nobody waits[");
+      if (!std::ranges::all_of(products_, &GroupProducts::IsIdle)) Find("a product for which nobody waits[");
       return;
     }
     ++report_.barriers;
     ++actor_.interval;
-    for (Thread& thread : threads) ++thread.pc;
+    for (Thread& thread : threads) {
+      ++thread.pc;
+      thread.fences_before = thread.fences;
+    }
   }
 }
 
@@ -414,6 +457,10 @@ void Machine::Run(const straight::Launch& launch) {
   code_ = &launch.code;
   instructions_.clear();
   Flatten(launch.code.nodes, instructions_);
+  together_ = kWarp;
+  for (const Instruction& instruction : instructions_)
+    if (instruction.node->kind == Node::Kind::kProduct)
+      together_ = static_cast<size_t>(MeaningOf(*instruction.node->instruction).threads);
   shared_.clear();
   for (BufferId id : launch.shared) {
     const Buffer& buffer = program_.buffers[id];

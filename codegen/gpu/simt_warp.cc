@@ -9,15 +9,34 @@ namespace {
 
 constexpr size_t kWarp = 32, kRows = 16, kColumns = 8;
 
+}  // namespace
+
 float CutOff(double sum) {
   const auto nearest = static_cast<float>(sum);
   return std::abs(static_cast<double>(nearest)) > std::abs(sum) ? std::nextafter(nearest, 0.0f) : nearest;
 }
 
-}  // namespace
+bool IsTogether(const straight::Node& node) {
+  using Kind = straight::Node::Kind;
+  return node.kind == Kind::kMultiply || node.kind == Kind::kProduct || node.kind == Kind::kCommitProducts ||
+         node.kind == Kind::kAwaitProducts || node.kind == Kind::kFenceSums;
+}
 
-bool IsTogether(const IdVector<straight::ValueId, straight::Value>&, const straight::Node& node) {
-  return node.kind == straight::Node::Kind::kMultiply;
+// The manual's canonical layouts without swizzling, in units of 16 bytes: ((8, n), 2) : ((1, SBO), LBO) where steps lie
+// side by side, ((1, n), (8, k)) : ((–, SBO), (1, LBO)) where lines do. Here SBO is row_bytes and LBO step_bytes.
+int64_t OffsetIn(const straight::MatrixLayout& matrix, int64_t element_bytes, int64_t line, int64_t step) {
+  const int64_t unit = 16 / element_bytes;
+  const int64_t bytes =
+      matrix.is_transposed
+          ? line / unit * matrix.row_bytes + line % unit * element_bytes + step / 8 * matrix.step_bytes + step % 8 * 16
+          : line / 8 * matrix.row_bytes + line % 8 * 16 + step / unit * matrix.step_bytes + step % unit * element_bytes;
+  return bytes / element_bytes;
+}
+
+// "d[4·j + 2·h + i]: row = 16·warp + lane / 4 + 8·h, column = 8·j + 2·(lane mod 4) + i."
+SumPlace PlaceInGroup(int64_t thread, int64_t i) {
+  const int64_t warp = thread / 32, lane = thread % 32;
+  return {16 * warp + lane / 4 + 8 * (i / 2 % 2), i / 4 * 8 + lane % 4 * 2 + i % 2};
 }
 
 void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of) {

@@ -1,5 +1,6 @@
-// What the threads of a warp do together in the machine model, as the hardware defines it (PTX ISA, "Matrix
-// multiply-accumulate operation using mma instruction"): which thread holds which element is stated here a second time,
+// What the threads of a warp or of a group of them do together in the machine model, as the hardware defines it (PTX
+// ISA, "Matrix multiply-accumulate operation using mma instruction", "Asynchronous warpgroup level matrix
+// instructions"): which thread holds which element is stated here a second time,
 // in the manual's words, so that a schedule with other fragments computes something else.
 #pragma once
 
@@ -12,11 +13,22 @@ namespace hone::simt {
 
 constexpr size_t kSums = 4;  // of a thread
 
-// Whether threads wait for each other at a node, those of a warp.
-bool IsTogether(const IdVector<straight::ValueId, straight::Value>& values, const straight::Node& node);
+// Whether threads wait for each other at a node, those of a warp or of a group of warps.
+bool IsTogether(const straight::Node& node);
 
 // The product of matrices, added to the sums. `of`: of each of 32 threads its sums, its words of the first operand and
 // those of the second. Of floats all terms are added at once and the result is cut off, as tensor cores do at worst.
 void Multiply(const Instruction& instruction, std::vector<std::vector<Slot>>& of);
+
+// Where element (line, step) of a product's operand lies, from its first element on: lines are rows of the first
+// operand and columns of the second.
+int64_t OffsetIn(const straight::MatrixLayout& matrix, int64_t element_bytes, int64_t line, int64_t step);
+// The row and the column of a thread's sum number i.
+struct SumPlace {
+  int64_t row, column;
+};
+SumPlace PlaceInGroup(int64_t thread, int64_t i);
+// A sum of floats as tensor cores leave it.
+float CutOff(double sum);
 
 }  // namespace hone::simt

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 
+#include "base/arithmetic.h"
+
 namespace hone::straight {
 namespace {
+
+constexpr int64_t kSharedAlignment = 16;
 
 int64_t Evaluate(const Program& program, const Linear& form, std::span<const int64_t> sizes);
 
@@ -42,6 +46,10 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   limits.instructions = machine.instructions;
   limits.has_async_copies = machine.has_async_copies;
   return limits;
+}
+
+int64_t SharedBytes(const Buffer& buffer) {
+  return RoundUp(buffer.elements * ByteSize(buffer.dtype), kSharedAlignment);
 }
 
 int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes) {

@@ -78,6 +78,15 @@ struct Value {
   bool varies = false;    // perhaps, between the threads of a block
 };
 
+// Where the elements of a product's operand lie (PTX ISA, "Matrix Descriptor", without swizzling): in blocks of eight
+// rows (columns) by eight steps, 128 bytes each, 16 bytes side by side being of one row, or of one step if the matrix
+// `is_transposed`. Bytes from a block to the next along the steps and along the rows, multiples of 16.
+struct MatrixLayout {
+  int64_t step_bytes = 0, row_bytes = 0;
+  bool is_transposed = false;
+  bool operator==(const MatrixLayout&) const = default;
+};
+
 struct Node {
   enum class Kind : uint8_t {
     kLet,      // `value` is computed here
@@ -95,6 +104,15 @@ struct Node {
     kCopyAhead,
     kCommit,  // the thread's copies ahead since the last one are a group
     kAwait,   // the thread waits until no more than `offset` of its groups are on their way
+
+    // By the threads of a group of warps together, while they go on: `instruction`, which adds to registers `args`, the
+    // thread's sums. Its operands lie in block storage, from buffer[a + offset] and source[b + source_offset] on, as
+    // `matrices` say. What is on its way may touch its operands and sums until it has been waited for.
+    kProduct,
+    kCommitProducts,  // products since the last one are a group
+    kAwaitProducts,   // until no more than `offset` groups of products are on their way; `args`: sums of any
+    kFenceSums,       // what the thread did with the sums `args` is done when a product that follows begins
+    kFenceStorage,    // what the thread wrote to block storage is there for products, after the next barrier
   };
   Kind kind = Kind::kLet;
   ValueId value = {}, a = {}, b = {};
@@ -104,6 +122,7 @@ struct Node {
   BufferId source = {};
   int64_t source_offset = 0;
   int lanes = 1;
+  std::array<MatrixLayout, 2> matrices = {};
   std::vector<ValueId> args = {};
   std::vector<Node> body = {};
 };
@@ -162,6 +181,9 @@ struct DeviceLimits {
   bool has_async_copies = false;                      // without them a thread copies by loads and stores
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
+
+// Bytes that a buffer takes of a block's storage.
+int64_t SharedBytes(const Buffer& buffer);
 
 // Whether the buffer is memory that all blocks see.
 inline bool IsInGlobalMemory(const Buffer& buffer) {

@@ -190,12 +190,16 @@ void Builder::Store(BufferId buffer, ValueId base, int64_t offset, ValueId value
 void Builder::Barrier() { scopes_.back().nodes.push_back({.kind = Node::Kind::kBarrier}); }
 
 void Builder::Multiply(const Instruction& instruction, std::vector<ValueId> args) {
-  for (ValueId arg : args)
-    if (code_.values[arg].what == Do::kRegister) ++register_versions_[arg];
   Node node{.kind = Node::Kind::kMultiply};
   node.instruction = &instruction;
   node.args = std::move(args);
-  scopes_.back().nodes.push_back(std::move(node));
+  AppendChanging(std::move(node));
+}
+
+void Builder::AppendChanging(Node node) {
+  for (ValueId arg : node.args)
+    if (code_.values[arg].what == Do::kRegister) ++register_versions_[arg];
+  Append(std::move(node));
 }
 
 ValueId Builder::OpenFor(std::string name, bool varies) {

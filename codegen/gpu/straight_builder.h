@@ -40,6 +40,7 @@ class Builder {
   void Barrier();
   void Append(Node node) { scopes_.back().nodes.push_back(std::move(node)); }
   void Multiply(const Instruction& instruction, std::vector<ValueId> args);
+  void AppendChanging(Node node);  // which sets registers among its args
 
   // Scopes. What a loop writes is not what was read before it.
   ValueId OpenFor(std::string name, bool varies);

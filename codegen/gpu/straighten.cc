@@ -19,7 +19,8 @@ namespace straight {
 namespace {
 
 constexpr int64_t kMostTileElements = 1024;
-constexpr int64_t kSharedAlignment = 16;
+// Of NVIDIA's devices: registers of a block's threads, and what a thread takes beside its sums.
+constexpr int64_t kRegistersOfBlock = 65536, kOtherRegisters = 32;
 
 // Whether all threads have to come here.
 bool NeedsAllThreads(const Stmt& stmt) {
@@ -66,6 +67,9 @@ Result<void> LaunchMaker::CheckLimits() const {
   if (launch_.shared_bytes > limits_.shared_bytes)
     return refuse(
         fmt::format("{} bytes of block storage, at most {} are allowed", launch_.shared_bytes, limits_.shared_bytes));
+  if (by_groups_ && launch_.Threads() * (registers_ + kOtherRegisters) > kRegistersOfBlock)
+    return refuse(fmt::format("{} threads of {} registers, a block has {}", launch_.Threads(),
+                              registers_ + kOtherRegisters, kRegistersOfBlock));
   for (size_t d = 0; d < 3; ++d) {
     const int64_t blocks = out_.vars.Range(launch_.grid[d]).hi;
     if (blocks > limits_.grid[d])
@@ -77,6 +81,7 @@ Result<void> LaunchMaker::CheckLimits() const {
 Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
   launch_.name = std::move(name);
   FindThreads(nest);
+  by_groups_ = MultipliesByGroups(nest);
   for (BufferId id : UsedBuffers(program_, nest)) {
     const Buffer& buffer = program_.buffer(id);
     if (buffer.elements > INT32_MAX)
@@ -84,7 +89,7 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
                    fmt::format("{} has {} elements: indices on a GPU have 32 bits", buffer.name, buffer.elements), ""};
     if (buffer.scope == Scope::kBlock) {
       launch_.shared.push_back(id);
-      launch_.shared_bytes += RoundUp(buffer.elements * ByteSize(buffer.dtype), kSharedAlignment);
+      launch_.shared_bytes += SharedBytes(buffer);
     } else if (IsInGlobalMemory(buffer)) {
       launch_.params.push_back(id);
     }
@@ -93,6 +98,7 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
     if (program_.size_vars[size]) launch_.sizes.push_back(static_cast<int>(size));
   HONE_TRY(Emit(nest));
   builder_.Finish();
+  if (by_groups_) OrderProducts();
   HONE_TRY(CheckLimits());
   return std::move(launch_);
 }
@@ -130,6 +136,7 @@ Result<void> LaunchMaker::Emit(const Stmt& stmt) {
         HONE_TRY(DeclareTile(stmt.buffer));
       return EmitAll(stmt.body);
     case Stmt::Kind::kBarrier:
+      if (by_groups_) builder_.Append({.kind = Node::Kind::kFenceStorage});
       builder_.Barrier();
       for (BufferId id : launch_.shared) builder_.Forget(id);
       return {};
@@ -217,7 +224,9 @@ Result<void> LaunchMaker::EmitSerial(const Stmt& stmt) {
   known_[stmt.var] = counter;
   if (stmt.ahead > 0) Await(stmt.ahead - 1);
   HONE_TRY(EmitAll(stmt.body));
+  if (stmt.ahead > 0 && by_groups_) AwaitProducts(stmt.behind);
   builder_.CloseFor(counter, begin, end);
+  if (stmt.behind > 0 && by_groups_) AwaitProducts(0);
   ForgetStores(stmt);
   return {};
 }

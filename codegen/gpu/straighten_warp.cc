@@ -2,6 +2,9 @@
 // sum, its fragments, as PTX's mma.sync has them: thread t has, of the sum, columns 2·(t mod 4) and the next of rows
 // t / 4 and t / 4 + 8; of an operand words of as many steps as 32 bits hold, of row (column) t / 4. A device without
 // the instruction computes what it means: each thread its own elements of the sum.
+//
+// Of a tile of a group of four warps each warp has 16 rows of the sum, in every eight columns as above
+// (straighten_group.cc).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +18,14 @@ namespace {
 
 constexpr int64_t kWarp = 32, kQuads = 8, kOfQuad = 4;
 constexpr int64_t kHalves = 2, kHalf = 8, kPair = 2;  // rows of the sum: t / 4 and eight further down; columns: a pair
+constexpr int64_t kRowsOfWarp = 16, kColumns = 8;
+
+// Where a thread has its sum number i, from where it has the first one.
+struct Place {
+  int64_t row, column;
+};
+Place PlaceOf(int64_t i) { return {i / kPair % kHalves * kHalf, i / (kPair * kHalves) * kColumns + i % kPair}; }
+int64_t SumsOfThread(const InstructionMeaning& meaning) { return meaning.rows * meaning.lanes / meaning.threads; }
 
 // The statement that adds to the buffer by an instruction; nullptr: there is none.
 const Stmt* FindSum(const Stmt& stmt, BufferId buffer) {
@@ -51,7 +62,8 @@ Linear LaunchMaker::LaneDigit(int64_t divisor, int64_t modulus) {
     digit = out_.vars.AddLoop("lane", modulus);
     ValueId value = builder_.Given({.what = Do::kThread, .type = DType::kI32, .number = 0, .varies = true});
     if (divisor > 1) value = builder_.Make(Do::kQuotient, DType::kI32, {value, builder_.Int(divisor)});
-    if (divisor * modulus < kWarp) value = builder_.Make(Do::kBitAnd, DType::kI32, {value, builder_.Int(modulus - 1)});
+    if (divisor * modulus < launch_.block[0])
+      value = builder_.Make(Do::kBitAnd, DType::kI32, {value, builder_.Int(modulus - 1)});
     known_[digit] = value;
   }
   return Linear::Of(digit);
@@ -64,8 +76,8 @@ Result<void> LaunchMaker::DeclareFragments(const Stmt& scope) {
   const Inside inside = Of(*sum);
   const InstructionMeaning& meaning = MeaningOf(*sum->instruction);
   const Linear flat = program_.vars.ExpandAxes(program_.FlatIndex(scope.buffer, inside.store->index));
-  Fragments fragments{sum->instruction, flat.CoefOf(inside.loops[1]), flat.CoefOf(inside.loops[2]), {}};
-  const int64_t held = buffer.elements / kWarp;
+  Fragments fragments{sum->instruction, flat.CoefOf(inside.loops[1]), flat.CoefOf(inside.loops[2]), {}, {}};
+  const int64_t held = buffer.elements / meaning.threads;
   registers_ += held;
   if (registers_ > limits_.registers)
     return Error{ErrorKind::kLimit,
@@ -85,22 +97,25 @@ Result<void> LaunchMaker::DeclareFragments(const Stmt& scope) {
   for (int64_t at = 0; at < buffer.elements; ++at) {
     const int64_t row = at / buffer.strides[*rows] % buffer.extents[*rows];
     const int64_t column = at / buffer.strides[*columns] % buffer.extents[*columns];
-    if (row % kHalf != 0 || column % meaning.lanes >= kPair) continue;
+    if (row % kHalf != 0 || row % meaning.rows >= kRowsOfWarp || column % kColumns >= kPair) continue;
     fragments.elements[at] = builder_.Declare(buffer.dtype, fmt::format("{}_{}_{}", buffer.name, row, column));
   }
   fragments_[scope.buffer] = std::move(fragments);
   return {};
 }
 
-// An element that this thread holds: whichever of the 32 it is.
+// An element that this thread holds: whichever of them it is.
 Result<ValueId> LaunchMaker::FragmentElement(BufferId buffer, const std::vector<Linear>& index) {
   const std::string& name = program_.buffer(buffer).name;
   const auto found = fragments_.find(buffer);
   if (found == fragments_.end()) return Refuse(name + " is in registers and used where they are not there yet");
-  const Fragments& fragments = found->second;
+  Fragments& fragments = found->second;
   const Linear flat = Known(program_.FlatIndex(buffer, index));
+  const InstructionMeaning& meaning = MeaningOf(*fragments.instruction);
   std::optional<int64_t> first;
-  for (int64_t t = 0; t < kWarp; ++t) {
+  // Elements of one form but for a constant are of one thread, or all of them are not.
+  const bool is_like_before = flat.terms() == fragments.seen;
+  for (int64_t t = 0; t < (is_like_before ? 1 : meaning.threads); ++t) {
     const Linear at = out_.vars.Substitute(flat, [&](VarId var, Linear* value) {
       if (var != threads_x_) return false;
       *value = Linear(t);
@@ -110,31 +125,33 @@ Result<ValueId> LaunchMaker::FragmentElement(BufferId buffer, const std::vector<
       return Refuse(fmt::format("{} is in registers, but which element is used depends on {}: unroll that loop", name,
                                 out_.vars[at.terms()[0].var].name));
     if (!first) first = at.constant();
-    const int64_t wanted = *first + t / kOfQuad * fragments.row_stride + t % kOfQuad * kPair * fragments.column_stride;
+    const int64_t row = t / kWarp * kRowsOfWarp + t % kWarp / kOfQuad, column = t % kOfQuad * kPair;
+    const int64_t wanted = *first + row * fragments.row_stride + column * fragments.column_stride;
     const auto element = fragments.elements.find(*first);
     if (at.constant() != wanted || element == fragments.elements.end())
-      return Refuse(
-          fmt::format("thread.x {} reads an element of {} that another thread holds: of each tile of {} thread "
-                      "t has rows t / 4 and t / 4 + 8, columns 2 · (t mod 4) and the next",
-                      t, name, fragments.instruction->name));
+      return Refuse(fmt::format(
+          "thread.x {} reads an element of {} that another thread holds: of each tile of {} thread "
+          "t has rows {} and the eighth after it, columns 2 · (t mod 4) and the next{}",
+          t, name, fragments.instruction->name, meaning.is_of_group ? "16 · (t / 32) + t mod 32 / 4" : "t / 4",
+          meaning.is_of_group ? " of every eight" : ""));
   }
+  fragments.seen = flat.terms();
   return fragments.elements.at(*first);
 }
 
-// The thread's four elements of the tile that the loops over rows and columns stand for.
+// The thread's elements of the tile that the loops over rows and columns stand for.
 Result<std::vector<ValueId>> LaunchMaker::SumsOf(const Stmt& store, VarId row, VarId column) {
   const Fragments& fragments = fragments_.at(store.buffer);
   std::vector<ValueId> sums;
-  for (int64_t half = 0; half < kHalves; ++half)
-    for (int64_t item = 0; item < kPair; ++item) {
-      constants_[row] = half * kHalf;
-      constants_[column] = item;
-      const Linear flat = Known(program_.FlatIndex(store.buffer, store.index));
-      if (!flat.IsConstant())
-        return Refuse(fmt::format("{} is in registers, but which tile is used depends on {}: unroll that loop",
-                                  program_.buffer(store.buffer).name, out_.vars[flat.terms()[0].var].name));
-      sums.push_back(fragments.elements.at(flat.constant()));
-    }
+  for (int64_t i = 0; i < SumsOfThread(MeaningOf(*fragments.instruction)); ++i) {
+    constants_[row] = PlaceOf(i).row;
+    constants_[column] = PlaceOf(i).column;
+    const Linear flat = Known(program_.FlatIndex(store.buffer, store.index));
+    if (!flat.IsConstant())
+      return Refuse(fmt::format("{} is in registers, but which tile is used depends on {}: unroll that loop",
+                                program_.buffer(store.buffer).name, out_.vars[flat.terms()[0].var].name));
+    sums.push_back(fragments.elements.at(flat.constant()));
+  }
   constants_.erase(row);
   constants_.erase(column);
   return sums;
@@ -168,24 +185,27 @@ Result<void> LaunchMaker::EmitMeaning(const Stmt& stmt, const std::array<VarId, 
   const auto& [steps, row, column] = loops;
   const ValueId counter = builder_.OpenFor(out_.vars[steps].name, false);
   known_[steps] = counter;
-  for (int64_t i = 0; i < kHalves * kPair; ++i) {
-    forms_[row] = LaneDigit(kOfQuad, kQuads) + Linear(i / kPair * kHalf);
-    forms_[column] = LaneDigit(1, kOfQuad) * kPair + Linear(i % kPair);
+  const InstructionMeaning& meaning = MeaningOf(*stmt.instruction);
+  Linear first = LaneDigit(kOfQuad, kQuads);
+  if (meaning.is_of_group) first += LaneDigit(kWarp, meaning.threads / kWarp) * kRowsOfWarp;
+  for (int64_t i = 0; i < SumsOfThread(meaning); ++i) {
+    forms_[row] = first + Linear(PlaceOf(i).row);
+    forms_[column] = LaneDigit(1, kOfQuad) * kPair + Linear(PlaceOf(i).column);
     const ValueId sum = sums[static_cast<size_t>(i)];
     builder_.Assign(sum, HONE_TRY(Combined(store, {sum, 0})));
   }
-  builder_.CloseFor(counter, builder_.Int(0), builder_.Int(MeaningOf(*stmt.instruction).steps));
+  builder_.CloseFor(counter, builder_.Int(0), builder_.Int(meaning.steps));
   return {};
 }
 
 Result<void> LaunchMaker::EmitWarp(const Stmt& stmt) {
   const Instruction& instruction = *stmt.instruction;
   const InstructionMeaning& meaning = MeaningOf(instruction);
-  if (launch_.block[0] != kWarp || has_thread_[0])
+  if (launch_.block[0] != meaning.threads || has_thread_[0])
     return Refuse(
-        fmt::format("{} is done by the 32 threads of a warp together: 32 threads along thread.x, outside of "
+        fmt::format("{0} is done by the {1} threads of a {2} together: {1} threads along thread.x, outside of "
                     "whose loop it is",
-                    instruction.name));
+                    instruction.name, meaning.threads, meaning.is_of_group ? "group of warps" : "warp"));
   if (vector_) return Refuse(fmt::format("{} is inside a vectorised loop", instruction.name));
   const Inside inside = Of(stmt);
   if (stmt.operands.empty()) {
@@ -195,8 +215,12 @@ Result<void> LaunchMaker::EmitWarp(const Stmt& stmt) {
   }
   const VarId steps = inside.loops[0], row = inside.loops[1], column = inside.loops[2];
   std::vector<ValueId> args = HONE_TRY(SumsOf(*inside.store, row, column));
+  std::array<MatrixLayout, 2> matrices;
+  if (meaning.is_of_group) matrices = HONE_TRY(LayoutsOf(stmt, {steps, row, column}));
   if (std::ranges::find(limits_.instructions, &instruction) == limits_.instructions.end()) {
     HONE_TRY(EmitMeaning(stmt, {steps, row, column}, args));
+  } else if (meaning.is_of_group) {
+    HONE_TRY(EmitProduct(stmt, {steps, row, column}, matrices, std::move(args)));
   } else {
     const int64_t items = 4 / meaning.step_bytes;
     const Linear first = LaneDigit(1, kOfQuad) * items, quad = LaneDigit(kOfQuad, kQuads);

@@ -77,9 +77,11 @@ class ValueCounter {
 
 int64_t CountStatement(const LoopProgram& program, const Stmt& stmt, std::vector<VarId>& unrolled) {
   if (stmt.kind == Stmt::Kind::kStore) return 1 + ValueCounter(program.vars, unrolled).Count(stmt.value);
-  // A warp's instruction: itself, and words of its operands.
-  if (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp)
-    return stmt.operands.empty() ? 4 : 7;
+  // A warp's instruction: itself, and words of its operands. A group's: its operands' descriptors.
+  if (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_warp) {
+    const InstructionMeaning& meaning = MeaningOf(*stmt.instruction);
+    return stmt.operands.empty() ? meaning.rows * meaning.lanes / meaning.threads : meaning.is_of_group ? 3 : 7;
+  }
   const bool copies = stmt.kind == Stmt::Kind::kLoop && stmt.loop == LoopKind::kUnrolled;
   if (copies) unrolled.push_back(stmt.var);
   int64_t inside = 0;

@@ -154,6 +154,14 @@ Result<void> Lowering::CheckWarpOperand(const Instruction& instruction, const Va
         fmt::format("{} takes whole tiles, of which some lie outside {}: read a padded copy", instruction.name, name));
   const Linear offset = program_.vars.ExpandAxes(program_.FlatIndex(load.buffer, load.index));
   const size_t other = has_rows ? 2 : 1;
+  if (MeaningOf(instruction).is_of_group) {
+    const bool is_shared = program_.buffer(load.buffer).scope == Scope::kBlock;
+    const bool moves =
+        std::ranges::any_of(offset.terms(), [&](const Term& t) { return DependsOn(t.var, loops[other]); });
+    if (is_shared && !moves) return {};  // how its elements lie there is looked at by who makes code of it
+    return Refuse(fmt::format("{} takes its {} from block storage, {} is {}", instruction.name,
+                              has_rows ? "rows" : "columns", name, is_shared ? "no such" : "not there"));
+  }
   for (size_t i = 0; i < loops.size(); ++i) {
     const std::optional<int64_t> step = StepOf(offset, loops[i]);
     if (!step || (i == other && *step != 0))

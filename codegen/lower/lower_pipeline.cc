@@ -1,6 +1,10 @@
 // Pipelines: what a block shares for a trip of a loop is computed while trips before it are. Each stage has a buffer
 // for each trip that is on its way; a trip begins with the copy for one further on, and the first ones are filled
 // before the loop. Where barriers are needed is found as ever, by place_barriers.
+//
+// What a group of warps multiplies is read while its threads go on. So the copies come behind the products in a trip,
+// and with three buffers or more the products of one trip are on their way when the next one begins: the buffer that is
+// filled then is the one of the trip before that.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "codegen/instructions.h"
 #include "codegen/lower/lower_internal.h"
 #include "ir/schedule/refuse.h"
 
@@ -69,6 +74,11 @@ void CollectOwn(const Stmt& stmt, std::set<BufferId>& own) {
   for (const StmtPtr& child : stmt.body) CollectOwn(*child, own);
 }
 
+bool HasProductsOfGroups(const Stmt& stmt) {
+  return (stmt.kind == Stmt::Kind::kInstruction && MeaningOf(*stmt.instruction).is_of_group) ||
+         std::ranges::any_of(stmt.body, [](const StmtPtr& child) { return HasProductsOfGroups(*child); });
+}
+
 bool HasOpaque(const VarTable& vars, const Linear& form) {
   return std::ranges::any_of(form.terms(), [&](const Term& term) {
     const Var& var = vars[term.var];
@@ -123,7 +133,9 @@ Result<void> Lowering::CopyAhead(Stmt& loop, const std::vector<StageId>& stages,
   if (loop.loop != LoopKind::kSerial || !(loop.begin == Linear(0)))
     return Refuse(fmt::format("pipeline {}: {} is no loop that begins with its first trip and stays one",
                               program_.buffer(states_[stages[0]].buffer).name, program_.vars[loop.var].name));
-  const int64_t ahead = buffers - 1;
+  const bool is_by_groups = HasProductsOfGroups(loop);
+  loop.behind = is_by_groups && buffers >= 3 ? 1 : 0;
+  const int64_t ahead = buffers - 1 - loop.behind;
   // As if it were that trip, unless there is none.
   auto group_for = [&](const Linear& trip) {
     auto group = std::make_unique<Stmt>();
@@ -139,7 +151,7 @@ Result<void> Lowering::CopyAhead(Stmt& loop, const std::vector<StageId>& stages,
     return group;
   };
   for (int64_t trip = 0; trip < ahead; ++trip) out.push_back(group_for(Linear(trip)));
-  loop.body.insert(loop.body.begin(), group_for(Linear::Of(loop.var) + Linear(ahead)));
+  loop.body.insert(is_by_groups ? loop.body.end() : loop.body.begin(), group_for(Linear::Of(loop.var) + Linear(ahead)));
   loop.ahead = ahead;
   return {};
 }

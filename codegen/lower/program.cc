@@ -88,6 +88,7 @@ class Printer {
                          Form(stmt.extent),
                          stmt.loop == LoopKind::kParallel && stmt.grain > 1 ? fmt::format(" grain {}", stmt.grain)
                          : stmt.loop == LoopKind::kBound ? fmt::format(" to {}", LaunchAxisName(stmt.axis))
+                         : stmt.behind > 0               ? fmt::format(" ahead {} behind {}", stmt.ahead, stmt.behind)
                          : stmt.ahead > 0                ? fmt::format(" ahead {}", stmt.ahead)
                                                          : ""));
         for (const StmtPtr& child : stmt.body) Print(*child, depth + 1);

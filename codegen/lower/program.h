@@ -94,6 +94,9 @@ struct StmtHead {
   // those, which may arrive later; kLoop: a trip begins when the group for it has arrived, so many less one being on
   // their way.
   int64_t ahead = 0;
+  // kLoop of a pipeline: products of so many trips may be on their way when the next one begins, those of a group of
+  // warps (codegen/instructions.h).
+  int64_t behind = 0;
 
   // kLoop
   VarId var;

@@ -393,7 +393,7 @@ int64_t ChooseParts(SchedulePlanner& planner, const std::string& name, const Sta
 }  // namespace
 
 bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
-  if (ScheduleOnWarps(planner, name)) return true;
+  if (ScheduleOnGroups(planner, name) || ScheduleOnWarps(planner, name)) return true;
   if (planner.StageNamed(name).axes.empty()) return planner.Refuse("tiles", name, "it is one number");
   TakeColumns(planner, name);
   const Stage stage = planner.StageNamed(name);

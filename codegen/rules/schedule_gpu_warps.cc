@@ -10,6 +10,7 @@
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/schedule_rules.h"
+#include "codegen/rules/warp_rule.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
@@ -35,45 +36,11 @@ constexpr int64_t kMostStrictTerms = 512;
 constexpr int64_t kRoomBytes = 16;  // between rows in block storage, so that those of a fragment lie in other banks
 constexpr int64_t kMostLanes = 4;   // of an access
 
-struct WarpRoles {
-  int column_operand = 0;
-  AxisId rows, columns, grouped;
-};
-
 AxisId LongestOf(const Contraction& c, const std::vector<AxisId>& axes) {
   AxisId longest;
   for (AxisId axis : axes)
     if (!longest || c.extents[axis] >= c.extents[longest]) longest = axis;
   return longest;
-}
-
-std::optional<WarpRoles> WarpRolesFor(const SchedulePlanner& planner, const Contraction& c,
-                                      const InstructionMeaning& meaning) {
-  const Kernel& kernel = planner.kernel();
-  WarpRoles roles;
-  roles.columns = c.contiguous;
-  const auto is_of = [&](int v) { return std::ranges::find(c.only[v], roles.columns) != c.only[v].end(); };
-  if (!roles.columns || (!is_of(0) && !is_of(1))) return std::nullopt;
-  roles.column_operand = is_of(0) ? 0 : 1;
-  roles.rows = LongestOf(c, c.only[1 - roles.column_operand]);
-  roles.grouped = GroupedAxis(planner, c, meaning.steps);
-  if (!roles.rows || !roles.grouped) return std::nullopt;
-  for (int v : {0, 1})
-    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v]) return std::nullopt;
-  const Stage& stage = planner.StageNamed(c.stage);
-  for (AxisId axis : stage.axis_ids())
-    if (LowerExtent(kernel, stage.axis(axis).extent) != UpperExtent(kernel, stage.axis(axis).extent))
-      return std::nullopt;
-  return roles;
-}
-
-double Used(int64_t extent, int64_t tile) {
-  return static_cast<double>(extent) / static_cast<double>(RoundUp(extent, tile));
-}
-
-bool IsExactEnough(const SchedulePlanner& planner, const Contraction& c, const InstructionMeaning& meaning) {
-  return !IsFloat(meaning.sum) || planner.kernel().options.accuracy != Accuracy::kStrict ||
-         c.reduction <= kMostStrictTerms;
 }
 
 class WarpRule {
@@ -271,19 +238,49 @@ class WarpRule {
 
 }  // namespace
 
+std::optional<WarpRoles> WarpRolesFor(const SchedulePlanner& planner, const Contraction& c,
+                                      const InstructionMeaning& meaning) {
+  const Kernel& kernel = planner.kernel();
+  WarpRoles roles;
+  roles.columns = c.contiguous;
+  const auto is_of = [&](int v) { return std::ranges::find(c.only[v], roles.columns) != c.only[v].end(); };
+  if (!roles.columns || (!is_of(0) && !is_of(1))) return std::nullopt;
+  roles.column_operand = is_of(0) ? 0 : 1;
+  roles.rows = LongestOf(c, c.only[1 - roles.column_operand]);
+  roles.grouped = GroupedAxis(planner, c, meaning.steps);
+  if (!roles.rows || !roles.grouped) return std::nullopt;
+  for (int v : {0, 1})
+    if (kernel.tensors[c.operands[v].tensor].dtype != meaning.operands[v]) return std::nullopt;
+  const Stage& stage = planner.StageNamed(c.stage);
+  for (AxisId axis : stage.axis_ids())
+    if (LowerExtent(kernel, stage.axis(axis).extent) != UpperExtent(kernel, stage.axis(axis).extent))
+      return std::nullopt;
+  return roles;
+}
+
+double ShareUsed(int64_t extent, int64_t tile) {
+  return static_cast<double>(extent) / static_cast<double>(RoundUp(extent, tile));
+}
+
+bool IsExactEnough(const SchedulePlanner& planner, const Contraction& c, const InstructionMeaning& meaning) {
+  return !IsFloat(meaning.sum) || planner.kernel().options.accuracy != Accuracy::kStrict ||
+         c.reduction <= kMostStrictTerms;
+}
+
 bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& name) {
   const std::optional<Contraction> contraction = AnalyzeContraction(planner, name);
   if (!contraction || !IsProductOfElements(planner.StageNamed(name))) return false;
   for (const Instruction* instruction : planner.machine().instructions) {
     const InstructionMeaning& meaning = MeaningOf(*instruction);
+    if (meaning.is_of_group) continue;
     if (planner.kernel().tensors[planner.StageNamed(name).output].dtype != meaning.sum) continue;
     std::optional<WarpRoles> roles = WarpRolesFor(planner, *contraction, meaning);
     if (!roles) continue;
     if (!IsExactEnough(planner, *contraction, meaning))
       return planner.Refuse("tiles", name, "by a warp's instruction so long a sum would be less exact than strict");
-    const double used = Used(contraction->extents[roles->rows], meaning.rows) *
-                        Used(contraction->extents[roles->columns], meaning.lanes) *
-                        Used(contraction->extents[roles->grouped], meaning.steps);
+    const double used = ShareUsed(contraction->extents[roles->rows], meaning.rows) *
+                        ShareUsed(contraction->extents[roles->columns], meaning.lanes) *
+                        ShareUsed(contraction->extents[roles->grouped], meaning.steps);
     if (!planner.ChooseIf(name, kOnWarps, used >= kShareWorthIt)) return false;
     if (contraction->extents[roles->grouped] % meaning.steps != 0) {
       const std::array<std::string, 2> factors = {planner.kernel().tensors[contraction->operands[0].tensor].name,

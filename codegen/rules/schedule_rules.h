@@ -50,6 +50,8 @@ void StraightenAccesses(SchedulePlanner& planner);
 // For GPUs: schedule_gpu.cc.
 bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& stage);
 // A part of tiles: a sum by an instruction of warps, where the device has one that pays. schedule_gpu_warps.cc.
+bool ScheduleOnGroups(SchedulePlanner& planner,
+                      const std::string& stage);  // of groups of warps: schedule_gpu_groups.cc
 bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);

@@ -24,7 +24,13 @@ TEST(Instructions, RowsAreWhole) {
     const InstructionMeaning& meaning = MeaningOf(instruction);
     EXPECT_EQ(meaning.kernel.name, instruction.name);
     if (meaning.is_of_warp) {
-      EXPECT_EQ(meaning.rows * meaning.lanes, 4 * 32) << "four sums of a thread";
+      if (meaning.is_of_group) {
+        EXPECT_EQ(meaning.threads, 128);
+        EXPECT_EQ(meaning.rows, 64);
+        EXPECT_EQ(meaning.lanes % 8, 0);
+      } else {
+        EXPECT_EQ(meaning.rows * meaning.lanes, 4 * meaning.threads) << "four sums of a thread";
+      }
       EXPECT_EQ(meaning.steps * meaning.step_bytes, 32);
       EXPECT_GE(instruction.sm, 80);
       for (Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {

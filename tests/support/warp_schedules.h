@@ -51,4 +51,47 @@ tensorize %i acc.k.2 acc.m.1 acc.n.1
   return text;
 }
 
+// Blocks of 128×64 elements, two groups of warps below each other, 32 steps of k at a time in block storage, as blocks
+// of eight by eight elements with room for a row after each. %i is the instruction.
+inline std::string GroupSchedule(std::string instruction = "wgmma_m64n64k16_f16") {
+  std::string text = R"(
+split y.m 2 4 2 8
+split y.n 8 4 2
+reorder y.m.0 y.n.0 y.m.1 y.m.2 y.m.4 y.n.2 y.m.3 y.n.1 y.n.3
+bind y.m.0 block.y
+bind y.n.0 block.x
+bind y.m.1 thread.y
+fuse y.m.2 y.m.4 y.n.2
+bind y.m.2+m.4+n.2 thread.x
+unroll y.m.3 y.n.1
+vectorize y.n.3
+compute_at acc y.m.1
+store acc registers
+cache_read a -> as for acc block [m/8, k/8, m%8+1, k%8]
+cache_read b -> bs for acc block [k/8, n/8, k%8+1, n%8]
+split acc.k 2 16
+split acc.m 64
+split acc.n 64
+reorder acc.k.0 acc.k.1 acc.m.0 acc.n.0 acc.k.2 acc.m.1 acc.n.1
+unroll acc.k.1 acc.m.0 acc.n.0
+compute_at as acc.k.0
+compute_at bs acc.k.0
+split as.k 8
+fuse as.m as.k.0
+split as.m+k.0 2 128
+bind as.m+k.0.1 thread.y
+bind as.m+k.0.2 thread.x
+vectorize as.k.1
+split bs.n 8
+fuse bs.k bs.n.0
+split bs.k+n.0 2 128
+bind bs.k+n.0.1 thread.y
+bind bs.k+n.0.2 thread.x
+vectorize bs.n.1
+tensorize %i acc.k.2 acc.m.1 acc.n.1
+)";
+  text.replace(text.find("%i"), 2, instruction);
+  return text;
+}
+
 }  // namespace hone

@@ -37,6 +37,7 @@ static_assert(kSuccess == CUDA_SUCCESS && kInvalidValue == CUDA_ERROR_INVALID_VA
               kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU && kNotFound == CUDA_ERROR_NOT_FOUND &&
               kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING && kPointerContext == CU_POINTER_ATTRIBUTE_CONTEXT &&
+              kMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
               kCapturesNothing == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(kMaxThreadsPerBlock == CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK &&
               kMaxSharedPerBlock == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK &&

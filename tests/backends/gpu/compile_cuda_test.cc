@@ -113,15 +113,43 @@ TEST_F(CompileCudaTest, MultipliesMatricesByTheInstructionThatAScheduleNames) {
       EXPECT_THAT(*ptx, HasSubstr(PtxName(*FindInstruction(of.instruction)))) << arch;
     }
     // So does the default schedule, where it pays.
-    const BuildRequest untuned{fmt::format("matmul(M=256,N=256,K=256,dtype={})+bias", of.dtype), "", TargetOf("sm_90")};
+    const BuildRequest untuned{fmt::format("matmul(M=256,N=256,K=256,dtype={})+bias", of.dtype), "", TargetOf("sm_80")};
     EXPECT_THAT(BuildForGpu(untuned)->schedule, HasSubstr(std::string("tensorize ") + of.instruction));
-    EXPECT_THAT(PtxOfCuda(CudaTextOf(untuned), "sm_90").value(), HasSubstr(PtxName(*FindInstruction(of.instruction))));
+    EXPECT_THAT(PtxOfCuda(CudaTextOf(untuned), "sm_80").value(), HasSubstr(PtxName(*FindInstruction(of.instruction))));
     // Of a device that has none the same schedule is plain sums.
     const BuildRequest older{fmt::format("matmul(M=64,N=96,K=128,dtype={})+bias", of.dtype),
                              WarpSchedule(of.instruction, of.steps), TargetOf("sm_75")};
     EXPECT_TRUE(BuildForGpu(older)) << BuildForGpu(older).error().Text();
     EXPECT_THAT(CudaTextOf(older), ::testing::Not(HasSubstr("mma.sync")));
   }
+}
+
+// By groups of warps, for an architecture by itself, whose code devices of "sm_90" run.
+TEST_F(CompileCudaTest, MultipliesByGroupsOfWarps) {
+  DeviceTarget large = TargetOf("sm_90");
+  large.facts["block_bytes_most"] = "232448";
+  large.facts["units"] = "132";
+  for (const char* dtype : {"f16", "bf16"})
+    for (const char* kernel : {"matmul(M=4096,N=4096,K=4096,dtype={},accuracy=relaxed)",
+                               "matmul(M=1000,N=768,K=512,dtype={},ta=1,tb=1)+bias+relu"}) {
+      const BuildRequest request{fmt::format(fmt::runtime(kernel), dtype), "", large};
+      const Result<BuildOutput> built = BuildForGpu(request);
+      ASSERT_TRUE(built) << built.error().Text();
+      EXPECT_THAT(built->schedule, HasSubstr("tensorize wgmma_m64n"));
+      const DeviceArtifact artifact = DecodeDeviceArtifact(built->object).value();
+      const std::map<std::string, PtxasCounts> counts = CountsOfPtxas(CudaTextOf(request), "sm_90").value();
+      for (const DeviceLaunch& launch : artifact.launches) {
+        const PtxasCounts& of = counts.at(launch.entry);
+        EXPECT_EQ(of.spilled_bytes, 0) << request.kernel;
+        EXPECT_FALSE(of.serializes) << request.kernel;
+        EXPECT_LE(launch.block[0] * launch.block[1] * of.registers, 65536);
+      }
+    }
+  // ptxas says so where something touches sums of products that are on their way.
+  std::string text = CudaTextOf({"matmul(M=128,N=128,K=64,dtype=f16)", GroupSchedule(), large});
+  EXPECT_FALSE(CountsOfPtxas(text, "sm_90")->at("hone_0_y").serializes);
+  text.insert(text.find("asm volatile(\"wgmma.commit_group"), "acc_0_0 += 1.0f; ");
+  EXPECT_TRUE(CountsOfPtxas(text, "sm_90")->at("hone_0_y").serializes);
 }
 
 TEST_F(CompileCudaTest, CopiesAheadPastTheRegisters) {

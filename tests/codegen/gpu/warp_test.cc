@@ -146,7 +146,8 @@ TEST(Warp, WhoHasThem) {
   EXPECT_FALSE(HasInstruction(DeviceTarget{std::string(kCudaKind), {}}, f16));
   for (const Instruction& instruction : AllInstructions()) {
     if (!MeaningOf(instruction).is_of_warp) continue;
-    EXPECT_TRUE(PtxName(instruction).starts_with("mma.sync")) << instruction.name;
+    EXPECT_TRUE(PtxName(instruction).starts_with(MeaningOf(instruction).is_of_group ? "wgmma." : "mma.sync."))
+        << instruction.name;
   }
 }
 

@@ -33,9 +33,10 @@ struct State {
   std::map<Address, Context> owner;  // of memory
   size_t allocated = 0;
   int contexts = 0, modules = 0, streams = 0, events = 0;
-  Status sticky = kSuccess;  // what every later call answers
-  float clock_ms = 0;        // of the device: a launch takes half of one
-  bool holds = false;        // events do not come
+  Status sticky = kSuccess;                     // what every later call answers
+  float clock_ms = 0;                           // of the device: a launch takes half of one
+  bool holds = false;                           // events do not come
+  std::map<Function, unsigned> dynamic_shared;  // bytes that were asked for
 };
 State state;
 thread_local std::vector<Context> current;  // the last one is
@@ -190,6 +191,12 @@ FAKE cuModuleGetFunction(Function* function, Module, const char* name) {
   return kSuccess;
 }
 
+FAKE cuFuncSetAttribute(Function function, FunctionAttribute attribute, int value) {
+  FAKE_ENTER();
+  if (attribute != kMaxDynamicSharedBytes || value > 101376) return kInvalidValue;
+  return state.dynamic_shared[function] = static_cast<unsigned>(value), kSuccess;
+}
+
 FAKE cuMemAlloc_v2(Address* address, size_t bytes) {
   FAKE_ENTER();
   if (bytes == 0) return kInvalidValue;
@@ -242,8 +249,10 @@ FAKE cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream) {
 }
 
 FAKE cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                    unsigned block_y, unsigned block_z, unsigned, Stream, void** parameters, void** extra) {
+                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream, void** parameters,
+                    void** extra) {
   FAKE_ENTER();
+  if (shared_bytes > std::max(49152U, state.dynamic_shared[function])) return kInvalidValue;
   const Call call{grid_x * grid_y * grid_z * block_x * block_y * block_z, parameters};
   if (extra != nullptr || block_x * block_y * block_z > 1024) return kInvalidValue;
   for (int i = 0; i < 2; ++i)
