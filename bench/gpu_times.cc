@@ -162,7 +162,8 @@ Result<void> Run(const std::string& directory, const std::string& device, int ro
 
 Result<void> Main(int argc, char** argv) {
   std::string save, device = "cuda:0";
-  std::string target = "cuda arch=sm_90 block_bytes=49152 block_bytes_most=232448 block_threads=1024 l2=52428800 units=132";
+  std::string target =
+      "cuda arch=sm_90 block_bytes=49152 block_bytes_most=232448 block_threads=1024 l2=52428800 units=132";
   int rounds = 15;
   std::vector<std::string> places;
   for (int i = 1; i < argc; ++i) {
@@ -180,8 +181,8 @@ Result<void> Main(int argc, char** argv) {
       places.push_back(argument);
   }
   if (places.empty())
-    return Error{ErrorKind::kInvalid, "usage: gpu_times --save DIR [--target TARGET] FILE… | gpu_times [--device cuda:0] DIR",
-                 ""};
+    return Error{ErrorKind::kInvalid,
+                 "usage: gpu_times --save DIR [--target TARGET] FILE… | gpu_times [--device cuda:0] DIR", ""};
   if (save.empty()) return Run(places[0], device, rounds);
   const Target for_whom = HONE_TRY(ParseTarget(target));
   if (LanguageOf(for_whom.kind()) == "cuda") HONE_TRY(OpenNvrtc(HONE_TRY(FindNvrtc())));

@@ -134,8 +134,8 @@ Result<std::string> PtxOfCuda(const std::string& source, std::string_view arch) 
 
 // The report is lines such as "ptxas info : Compiling entry function 'f' for 'sm_80'", and then of f "0 bytes spill
 // stores, 0 bytes spill loads" and "Used 66 registers, 1600 bytes smem, …"; block storage is left out where there is
-// none. Before them comes, of products of a group of warps for which it has threads wait, "… instructions are serialized
-// due to … in function 'f'" or "warpgroup.wait is injected … in function 'f'".
+// none. Before them comes, of products of a group of warps for which it has threads wait, "… instructions are
+// serialized due to … in function 'f'" or "warpgroup.wait is injected … in function 'f'".
 Result<std::map<std::string, PtxasCounts>> CountsOfPtxas(const std::string& source, std::string_view arch) {
   const std::string report = HONE_TRY(CompileWith(*HONE_TRY(Opened()), source, arch, "--ptxas-options=-v")).log;
   static const std::regex words(

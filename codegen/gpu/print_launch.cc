@@ -28,11 +28,6 @@ using straight::Node;
 using straight::Value;
 using straight::ValueId;
 
-bool HasBarrier(const std::vector<Node>& nodes) {
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [](const Node& node) { return node.kind == Node::Kind::kBarrier || HasBarrier(node.body); });
-}
-
 // One launch or function.
 class CodePrinter {
  public:
@@ -126,6 +121,9 @@ class CodePrinter {
     return std::string(value.lanes == 1 ? type.value : type.vector[value.lanes / 4]);
   }
   std::string Index(ValueId base, int64_t offset);
+  std::string Place(BufferId id, ValueId base, int64_t offset) {
+    return fmt::format("{}[{}]", BufferName(id), Index(base, offset));
+  }
   bool IsShared(BufferId id) const { return program_.buffers[id].scope == Scope::kBlock; }
   std::string Element(BufferId id, const std::string& index, DType type);
   std::string Load(const Value& value);
@@ -285,7 +283,7 @@ void CodePrinter::PrintStore(const Node& node, int depth) {
   const DialectType& spelled = dialect_.Of(program_.buffers[node.buffer].dtype);
   const std::string index = Index(node.a, node.offset);
   if (value.lanes == 1) {
-    const std::string element = IsShared(node.buffer) ? fmt::format("{}[{}]", BufferName(node.buffer), index)
+    const std::string element = IsShared(node.buffer) ? Place(node.buffer, node.a, node.offset)
                                                       : Fill(dialect_.element, BufferName(node.buffer), index);
     std::string stored = Expression(node.b);
     if (spelled.memory != spelled.value)
@@ -326,24 +324,20 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
       for (ValueId arg : node.args) args.push_back(args.size() < 4 ? Expression(arg) : Word(arg));
       return Line(depth, MultiplyText(*node.instruction, args));
     }
-    case Node::Kind::kCopyAhead: {
-      const int64_t bytes = node.lanes * ByteSize(program_.buffers[node.buffer].dtype);
+    case Node::Kind::kCopyAhead:
       return Line(depth,
-                  CopyAheadText(bytes, fmt::format("{}[{}]", BufferName(node.buffer), Index(node.a, node.offset)),
-                                fmt::format("{}[{}]", BufferName(node.source), Index(node.b, node.source_offset)),
+                  CopyAheadText(node.lanes * ByteSize(program_.buffers[node.buffer].dtype),
+                                Place(node.buffer, node.a, node.offset), Place(node.source, node.b, node.source_offset),
                                 node.args.empty() ? "" : Expression(node.args[0])));
-    }
-    case Node::Kind::kCommit: return Line(depth, CommitText());
-    case Node::Kind::kAwait: return Line(depth, AwaitText(node.offset));
     case Node::Kind::kProduct:
-      return Line(depth,
-                  ProductText(node, Expressions(node.args),
-                              fmt::format("{}[{}]", BufferName(node.buffer), Index(node.a, node.offset)),
-                              fmt::format("{}[{}]", BufferName(node.source), Index(node.b, node.source_offset))));
-    case Node::Kind::kCommitProducts: return Line(depth, CommitProductsText());
-    case Node::Kind::kAwaitProducts: return Line(depth, AwaitProductsText(node.offset, Expressions(node.args)));
-    case Node::Kind::kFenceSums: return Line(depth, FenceSumsText(Expressions(node.args)));
-    case Node::Kind::kFenceStorage: return Line(depth, FenceStorageText());
+      return Line(depth, ProductText(node, Expressions(node.args), Place(node.buffer, node.a, node.offset),
+                                     Place(node.source, node.b, node.source_offset)));
+    case Node::Kind::kCommit:
+    case Node::Kind::kAwait:
+    case Node::Kind::kCommitProducts:
+    case Node::Kind::kAwaitProducts:
+    case Node::Kind::kFenceSums:
+    case Node::Kind::kFenceStorage: return Line(depth, OrderText(node, Expressions(node.args)));
     case Node::Kind::kBarrier: return Line(depth, std::string(dialect_.barrier) + ";");
     case Node::Kind::kIf:
       Line(depth, fmt::format("if ({}) {{", Expression(node.a)));
@@ -353,7 +347,7 @@ void CodePrinter::PrintNode(const Node& node, int depth) {
       const std::string name = Unique(code_.values[node.value].name);
       names_[node.value] = name;
       // PoCL 3.1 computes something else where its compiler unrolls a loop around barriers.
-      if (!dialect_.keep_loop.empty() && HasBarrier(node.body)) Line(depth, std::string(dialect_.keep_loop));
+      if (!dialect_.keep_loop.empty() && straight::HasBarrier(node.body)) Line(depth, std::string(dialect_.keep_loop));
       Line(depth,
            fmt::format("for (int {0} = {1}; {0} < {2}; ++{0}) {{", name, Expression(node.a), Expression(node.b)));
       PrintList(node.body, depth + 1);
@@ -370,12 +364,6 @@ void CodePrinter::PrintList(const std::vector<Node>& nodes, int depth) {
     }
     PrintNode(nodes[i], depth);
   }
-}
-
-bool Stores(const std::vector<Node>& nodes, BufferId buffer) {
-  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-    return (node.kind == Node::Kind::kStore && node.buffer == buffer) || Stores(node.body, buffer);
-  });
 }
 
 class SourcePrinter {
@@ -422,7 +410,7 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
     printer.NameBuffer(id);
     const DialectType& type = dialect_.Of(program_.buffers[id].dtype);
     references_.insert(std::string(type.memory));
-    add(Fill(dialect_.parameter[Stores(launch.code.nodes, id) ? 1 : 0], type.memory, printer.BufferName(id)));
+    add(Fill(dialect_.parameter[straight::Stores(launch.code.nodes, id) ? 1 : 0], type.memory, printer.BufferName(id)));
   }
   for (int size : launch.sizes) {
     printer.NameSize(size);

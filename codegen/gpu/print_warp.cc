@@ -75,18 +75,22 @@ std::string ProductText(const straight::Node& product, std::span<const std::stri
       DescriptorText(product.matrices[0], first), DescriptorText(product.matrices[1], second));
 }
 
-std::string CommitProductsText() { return "asm volatile(\"wgmma.commit_group.sync.aligned;\" : : : \"memory\");"; }
-
-std::string AwaitProductsText(int64_t groups, std::span<const std::string> sums) {
-  return fmt::format("asm volatile(\"wgmma.wait_group.sync.aligned {};\" : {} : : \"memory\");", groups,
-                     SumOperands(sums));
+std::string OrderText(const straight::Node& node, std::span<const std::string> sums) {
+  using Kind = straight::Node::Kind;
+  const auto text = [&](std::string_view instruction) {
+    return fmt::format("asm volatile(\"{};\" : {}{}: : \"memory\");", instruction, SumOperands(sums),
+                       sums.empty() ? "" : " ");
+  };
+  switch (node.kind) {
+    case Kind::kCommit: return text("cp.async.commit_group");
+    case Kind::kAwait: return text(fmt::format("cp.async.wait_group {}", node.offset));
+    case Kind::kCommitProducts: return text("wgmma.commit_group.sync.aligned");
+    case Kind::kAwaitProducts: return text(fmt::format("wgmma.wait_group.sync.aligned {}", node.offset));
+    case Kind::kFenceSums: return text("wgmma.fence.sync.aligned");
+    case Kind::kFenceStorage: return text("fence.proxy.async.shared::cta");
+    default: HONE_CHECK(!"a node that orders others"); return "";
+  }
 }
-
-std::string FenceSumsText(std::span<const std::string> sums) {
-  return fmt::format("asm volatile(\"wgmma.fence.sync.aligned;\" : {} : : \"memory\");", SumOperands(sums));
-}
-
-std::string FenceStorageText() { return "asm volatile(\"fence.proxy.async.shared::cta;\" : : : \"memory\");"; }
 
 std::string CopyAheadText(int64_t bytes, const std::string& to, const std::string& from, const std::string& condition) {
   return fmt::format(
@@ -94,12 +98,6 @@ std::string CopyAheadText(int64_t bytes, const std::string& to, const std::strin
       "\"r\"((unsigned)__cvta_generic_to_shared(&{})), \"l\"(&{}){} : \"memory\");",
       bytes == 16 ? "cg" : "ca", bytes, condition.empty() ? "" : ", %2", to, from,
       condition.empty() ? "" : fmt::format(", \"r\"({} ? {} : 0)", condition, bytes));
-}
-
-std::string CommitText() { return "asm volatile(\"cp.async.commit_group;\" : : : \"memory\");"; }
-
-std::string AwaitText(int64_t groups) {
-  return fmt::format("asm volatile(\"cp.async.wait_group {};\" : : : \"memory\");", groups);
 }
 
 }  // namespace hone

@@ -15,16 +15,12 @@ std::string MultiplyText(const Instruction& instruction, std::span<const std::st
 // A product of a group of warps: `sums` as straight::Node::Kind::kProduct has them, and where its operands begin.
 std::string ProductText(const straight::Node& product, std::span<const std::string> sums, const std::string& first,
                         const std::string& second);
-std::string CommitProductsText();
-// What the sums hold is settled there, for the compiler as well.
-std::string AwaitProductsText(int64_t groups, std::span<const std::string> sums);
-std::string FenceSumsText(std::span<const std::string> sums);
-std::string FenceStorageText();
+// What groups copies ahead and products, waits for them and fences them. What `sums` hold is settled there, for the
+// compiler as well.
+std::string OrderText(const straight::Node& node, std::span<const std::string> sums);
 
 // A copy of so many bytes past the registers: where to, where from, and a condition ("": none), else zeros.
 std::string CopyAheadText(int64_t bytes, const std::string& to, const std::string& from, const std::string& condition);
-std::string CommitText();
-std::string AwaitText(int64_t groups);
 
 // What PTX calls it, without its operands: "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
 // "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32". REQUIRES: it is of a warp.

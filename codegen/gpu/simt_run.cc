@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "base/arithmetic.h"
 #include "base/check.h"
+#include "codegen/gpu/simt_counts.h"
 #include "codegen/gpu/simt_group.h"
 #include "codegen/gpu/simt_memory.h"
 #include "codegen/gpu/simt_values.h"
@@ -29,8 +29,6 @@ using straight::Value;
 using straight::ValueId;
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kBankBytes = 4;
-constexpr int64_t kSectorBytes = 32;
 
 // Nodes in a row, with jumps.
 struct Instruction {
@@ -106,7 +104,6 @@ class Machine {
   const Slot& Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots);
   Slot Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread);
   void Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread);
-  void AddCounts();
 
   const straight::Program& program_;
   std::span<const int64_t> sizes_;
@@ -123,9 +120,8 @@ class Machine {
   size_t together_ = kWarp;              // threads that do things together
   std::vector<Thread> threads_;          // of the block
   std::vector<GroupProducts> products_;  // of each of its groups of warps
-  bool counts_ = false;
-  // (warp, instruction, visit, shared) → bytes that are touched, from … to
-  std::map<std::tuple<int64_t, size_t, int64_t, bool>, std::vector<std::pair<int64_t, int64_t>>> touched_;
+  bool is_counting_ = false;
+  AccessCounts counts_;
 };
 
 const Slot& Machine::Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots) {
@@ -137,34 +133,12 @@ const Slot& Machine::Read(ValueId id, const Code& code, const IdVector<ValueId, 
 }
 
 void Machine::Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread) {
-  if (!counts_) return;
+  if (!is_counting_) return;
   const bool is_shared = shared_.contains(buffer);
   const int64_t bytes = ByteSize(program_.buffers[buffer].dtype);
   const int64_t visit = thread.visits[thread.pc * 4096 + static_cast<size_t>(buffer.value)]++;
-  touched_[{actor_.thread / kWarp, thread.pc * 4096 + static_cast<size_t>(buffer.value), visit, is_shared}]
-      .emplace_back(index * bytes, (index + lanes) * bytes);
-}
-
-void Machine::AddCounts() {
-  for (const auto& [key, ranges] : touched_) {
-    const bool is_shared = std::get<3>(key);
-    std::set<int64_t> units;  // sectors, or words of banks
-    for (const auto& [begin, end] : ranges) {
-      const int64_t unit = is_shared ? kBankBytes : kSectorBytes;
-      for (int64_t at = begin / unit; at * unit < end; ++at) units.insert(at);
-    }
-    if (!is_shared) {
-      ++report_.global_accesses;
-      report_.global_sectors += static_cast<int64_t>(units.size());
-      continue;
-    }
-    std::map<int64_t, int64_t> banks;
-    int64_t passes = 0;
-    for (int64_t word : units) passes = std::max(passes, ++banks[word % kWarp]);
-    ++report_.shared_accesses;
-    report_.shared_passes += passes;
-  }
-  touched_.clear();
+  counts_.Add({actor_.thread / kWarp, thread.pc * 4096 + static_cast<size_t>(buffer.value), visit, is_shared},
+              index * bytes, (index + lanes) * bytes);
 }
 
 Slot Machine::Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& slots) {
@@ -484,12 +458,12 @@ void Machine::Run(const straight::Launch& launch) {
   for (int64_t z = 0; z < grid[2]; ++z)
     for (int64_t y = 0; y < grid[1]; ++y)
       for (int64_t x = 0; x < grid[0] && !IsOver(); ++x) {
-        counts_ = options_.count && actor_.block == 0;
+        is_counting_ = options_.count && actor_.block == 0;
         RunBlock(launch, {x, y, z});
         ++actor_.block;
         ++report_.blocks;
       }
-  AddCounts();
+  counts_.AddTo(report_);
   for (auto& [id, memory] : memories_) memory.Settle(false);
 }
 

@@ -38,6 +38,17 @@ int64_t Evaluate(const Program& program, const Linear& form, std::span<const int
 
 }  // namespace
 
+bool HasBarrier(const std::vector<Node>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const Node& node) { return node.kind == Node::Kind::kBarrier || HasBarrier(node.body); });
+}
+
+bool Stores(const std::vector<Node>& nodes, BufferId buffer) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+    return (node.kind == Node::Kind::kStore && node.buffer == buffer) || Stores(node.body, buffer);
+  });
+}
+
 DeviceLimits LimitsOf(const MachineModel& machine) {
   DeviceLimits limits;
   limits.threads = machine.block_threads;

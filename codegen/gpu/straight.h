@@ -127,6 +127,9 @@ struct Node {
   std::vector<Node> body = {};
 };
 
+bool HasBarrier(const std::vector<Node>& nodes);
+bool Stores(const std::vector<Node>& nodes, BufferId buffer);  // to the buffer
+
 struct Code {
   IdVector<ValueId, Value> values;
   std::vector<Node> nodes;
