@@ -19,12 +19,17 @@ constexpr ScheduleRule kCpuElementwise[] = {
     {"elementwise", ScheduleElementwise},
 };
 
+bool ScheduleGpuRowsOrBlocks(SchedulePlanner& planner, const std::string& stage) {
+  return ScheduleGpuRowChains(planner, stage) || ScheduleGpuRows(planner, stage);
+}
+
 constexpr ScheduleRule kGpuReductions[] = {
     {"tiles", ScheduleGpuTiles, true},
-    {"block_rows", ScheduleGpuRows},
+    {"block_rows", ScheduleGpuRowsOrBlocks},
     {"outputs", ScheduleGpuOutputs},
 };
 constexpr ScheduleRule kGpuElementwise[] = {
+    {"rows", ScheduleGpuRowChains},
     {"elementwise", ScheduleGpuElementwise},
 };
 

@@ -51,6 +51,8 @@ void StraightenAccesses(SchedulePlanner& planner);
 bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& stage);
 // A part of tiles: a sum by an instruction of warps, where the device has one that pays. schedule_gpu_warps.cc.
 bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& stage);
+// Rows by the threads of a block, with all that a row needs. schedule_gpu_rows.cc.
+bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& stage);
