@@ -49,4 +49,16 @@ bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage) {
   return reads_columns;
 }
 
+int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage) {
+  int64_t least = INT64_MAX;
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    if (!access.affine || !access.IsPlain()) continue;
+    int64_t reuse = 1;
+    for (AxisId axis : stage.spatial_ids())
+      if (!access.uses[axis]) reuse *= planner.Extent(stage, axis);
+    least = std::min(least, reuse);
+  }
+  return least;
+}
+
 }  // namespace hone

@@ -20,4 +20,10 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
 // reduced: lanes along that axis read whole vectors, lanes along the reduction would read a line for each element.
 bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage);
 
+// How often an element of an operand is read for other outputs, of the operand for which that is least: 1 for a matrix
+// times a vector. Of windows, which may overlap, it is not known, and counts as often.
+int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage);
+// So often or less: a copy in block storage does not pay.
+inline constexpr int64_t kReusedTooLittle = 4;
+
 }  // namespace hone

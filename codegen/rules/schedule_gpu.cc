@@ -223,8 +223,10 @@ class TiledReduction {
 }  // namespace
 
 bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
-  if (ScheduleOnWarps(planner, name)) return true;
   const Stage stage = planner.StageNamed(name);
+  if (IsMatrixTimesFewVectors(planner, stage))
+    return planner.Refuse("tiles", name, "it is a matrix times few vectors: its elements are not read again");
+  if (ScheduleOnWarps(planner, name)) return true;
   if (stage.axes.empty()) return planner.Refuse("tiles", name, "it is one number");
   const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
   const bool reuses = std::any_of(accesses.begin(), accesses.end(), [&](const AccessPattern& access) {

@@ -29,7 +29,6 @@ constexpr int64_t kUsualBlock = 128;       // threads
 constexpr int64_t kEnoughBlocks = 512;
 constexpr int64_t kMostThreadsOfARow = 256;
 constexpr int64_t kStepsOfAThread = 8;  // whose loads are on their way at once
-constexpr int64_t kReusedTooLittle = 4;
 
 int64_t RowThreadsAllowed(const SchedulePlanner& planner) {
   return std::max<int64_t>(1, planner.machine().block_threads);
@@ -60,18 +59,6 @@ int64_t WidthAlong(const SchedulePlanner& planner, const Stage& stage, AxisId ax
       if (other != axis && planner.Extent(stage, other) > 1) fit(access.strides[other]);
   }
   return reads ? width : 1;
-}
-
-// How often what the operand holds is read for other outputs, of the operand for which that is least.
-int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage) {
-  int64_t least = INT64_MAX;
-  for (const AccessPattern& access : planner.AccessesOf(stage)) {
-    int64_t reuse = 1;
-    for (AxisId axis : stage.spatial_ids())
-      if (!access.uses[axis]) reuse *= planner.Extent(stage, axis);
-    least = std::min(least, reuse);
-  }
-  return least == INT64_MAX ? 1 : least;
 }
 
 int64_t TermsOf(const SchedulePlanner& planner, const Stage& stage) {
@@ -320,6 +307,11 @@ bool ComputeWhereRead(SchedulePlanner& planner, const std::vector<std::string>& 
 }
 
 }  // namespace
+
+bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage) {
+  constexpr int64_t kTermsWorthDividing = 64;
+  return TermsOf(planner, stage) >= kTermsWorthDividing && LeastReuse(planner, stage) <= kReusedTooLittle;
+}
 
 bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
   constexpr std::string_view kRule = "rows";

@@ -23,8 +23,12 @@ bool ScheduleGpuRowsOrBlocks(SchedulePlanner& planner, const std::string& stage)
   return ScheduleGpuRowChains(planner, stage) || ScheduleGpuRows(planner, stage);
 }
 
+bool ScheduleGpuProducts(SchedulePlanner& planner, const std::string& stage) {
+  return ScheduleGpuColumns(planner, stage) || ScheduleGpuTiles(planner, stage);
+}
+
 constexpr ScheduleRule kGpuReductions[] = {
-    {"tiles", ScheduleGpuTiles, true},
+    {"tiles", ScheduleGpuProducts, true},
     {"block_rows", ScheduleGpuRowsOrBlocks},
     {"outputs", ScheduleGpuOutputs},
 };

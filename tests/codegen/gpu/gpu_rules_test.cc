@@ -56,6 +56,22 @@ TEST(GpuRules, RowsAreReadSideBySideAndOnce) {
   EXPECT_EQ(CountedByDefault("reduce_sum(M=8,N=1024)").report.global_sectors, sectors_of_a_row + 1);
 }
 
+// A matrix times one row is read once, in whole sectors, whichever way it lies: a sector for 8 floats, and what little
+// there is beside it.
+TEST(GpuRules, AMatrixTimesFewRowsIsReadSideBySide) {
+  for (const char* text : {"dense(M=1,N=64,K=2048)", "matmul(M=1,N=256,K=512)", "matmul(M=3,N=256,K=512)"}) {
+    size_t launches = 0;
+    const GpuOutcome outcome = CountedByDefault(text, &launches);
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    EXPECT_EQ(launches, 1u) << text;
+    EXPECT_GT(outcome.report.most_threads, 64) << text;
+  }
+  const int64_t row = 2048 * 4 / 32;
+  EXPECT_EQ(CountedByDefault("dense(M=1,N=64,K=2048)").report.global_sectors, 2 * row + 1);
+  // 32 columns of a block: four sectors of each of 512 rows, and as many loads of the vector as warps have rows.
+  EXPECT_LE(CountedByDefault("matmul(M=1,N=256,K=512)").report.global_sectors, 512 * 4 + 512 + 4);
+}
+
 TEST(GpuRules, EveryFunctionOfFloatsButPow) {
   int functions = 0;
   for (const OpTraits& op : OpTable()) {
