@@ -167,7 +167,8 @@ class BarrierPlacer {
   }
 
   // Whether one element is accessed by one thread alone. An index coef·v + rest tells the variable v where the rests of
-  // both accesses lie within one interval shorter than coef; then v's terms can be left out of the other indices.
+  // both accesses lie within one interval shorter than coef; then v's terms can be left out of the other indices. Terms
+  // whose coefficients are multiples of coef times v's trips do not count as rest: modulo that, they are nothing.
   bool AreOneThread(const Access& a, const Access& b) const {
     // The variables of one axis of threads by one name.
     std::vector<Linear> x = a.index, y;
@@ -185,7 +186,7 @@ class BarrierPlacer {
       changed = false;
       for (size_t d = 0; d < x.size(); ++d)
         for (const Term& term : std::vector<Term>(x[d].terms())) {
-          if (!Tells(x[d], y[d], term)) continue;
+          if (!Tells(x[d], y[d], term, TripsOf(a, term.var))) continue;
           known.push_back(term.var);
           changed = true;
           for (size_t e = 0; e < x.size(); ++e) {
@@ -203,10 +204,24 @@ class BarrierPlacer {
     return true;
   }
 
-  bool Tells(const Linear& x, const Linear& y, const Term& term) const {
+  // At most, whichever loop of threads along its axis a variable stands for.
+  int64_t TripsOf(const Access& a, VarId var) const {
+    int64_t trips = program_.vars[var].range.hi + 1;
+    for (size_t t = 0; t < kAxes; ++t)
+      if (a.who.kind[t] == Who::Kind::kLoop && a.who.var[t] == var) trips = std::max(trips, threads_[t]);
+    return trips;
+  }
+
+  bool Tells(const Linear& x, const Linear& y, const Term& term, int64_t trips) const {
     if (program_.vars[term.var].kind != VarKind::kLoop || term.coef <= 0 || y.CoefOf(term.var) != term.coef)
       return false;
-    const Interval p = program_.vars.Range(x.Without(term.var)), q = program_.vars.Range(y.Without(term.var));
+    const auto rest = [&](const Linear& form) {
+      Linear left(form.constant());
+      for (const Term& other : form.terms())
+        if (other.var != term.var && other.coef % (term.coef * trips) != 0) left += Linear::Of(other.var, other.coef);
+      return program_.vars.Range(left);
+    };
+    const Interval p = rest(x), q = rest(y);
     return std::max(p.hi, q.hi) - std::min(p.lo, q.lo) < term.coef;
   }
 

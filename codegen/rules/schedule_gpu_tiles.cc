@@ -393,6 +393,8 @@ int64_t ChooseParts(SchedulePlanner& planner, const std::string& name, const Sta
 }  // namespace
 
 bool ScheduleGpuTiles(SchedulePlanner& planner, const std::string& name) {
+  if (IsMatrixTimesFewVectors(planner, planner.StageNamed(name)))
+    return planner.Refuse("tiles", name, "it is a matrix times few vectors: its elements are not read again");
   if (ScheduleOnGroups(planner, name) || ScheduleOnWarps(planner, name)) return true;
   if (planner.StageNamed(name).axes.empty()) return planner.Refuse("tiles", name, "it is one number");
   TakeColumns(planner, name);

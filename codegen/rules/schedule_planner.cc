@@ -57,9 +57,9 @@ bool SchedulePlanner::Inline(std::string stage) {
   return Take(std::move(next), InlineStep{std::move(stage)});
 }
 
-bool SchedulePlanner::Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result) {
-  Result<Kernel> next = hone::Rfactor(kernel_, FindStage(kernel_, stage), axis, lanes, result);
-  return Take(std::move(next), RfactorStep{std::move(stage), std::move(axis), lanes, std::move(result)});
+bool SchedulePlanner::Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result, int64_t width) {
+  Result<Kernel> next = hone::Rfactor(kernel_, FindStage(kernel_, stage), axis, lanes, result, width);
+  return Take(std::move(next), RfactorStep{std::move(stage), std::move(axis), lanes, std::move(result), width});
 }
 
 bool SchedulePlanner::CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,

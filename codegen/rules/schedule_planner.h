@@ -69,7 +69,7 @@ class SchedulePlanner {
   bool Rewrite(RewriteStep step);               // ir/rewrites/registry.h
   bool Admits(std::string_view rewrite) const;  // the kernel's accuracy
   bool Inline(std::string stage);
-  bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result);
+  bool Rfactor(std::string stage, std::string axis, int64_t lanes, std::string result, int64_t width = 1);
   bool CacheRead(std::string tensor, std::string result, std::string reader, Scope scope,
                  std::vector<LayoutDim> layout = {});
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_planner.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/op_traits.h"
@@ -23,35 +23,6 @@ constexpr int64_t kChains = 4;
 // Elements in a block of a row, about: what stays in the first-level cache, or in a part of the second.
 constexpr int64_t kOnlineBlocks[] = {256, 1024, 4096, 16384, 65536};
 constexpr int64_t kUsualOnlineBlock = 4096;
-
-// Stages that feed `out` and nothing else but each other, reading and read row by row: their leading axes are the
-// `rows` leading axes of out.
-std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::string& out, size_t rows) {
-  const Kernel& kernel = planner.kernel();
-  std::set<StageId> group{FindStage(kernel, out)};
-  std::vector<std::string> names;
-  for (StageId s = kernel.stages.last(); s; --s) {
-    const Stage& stage = kernel.stages[s];
-    const Tensor& tensor = kernel.tensors[stage.output];
-    if (group.contains(s) || tensor.kind != TensorKind::kIntermediate || planner.IsScheduled(tensor.name) ||
-        stage.axes.size() < rows)
-      continue;
-    const std::vector<StageId> readers = ReadersOf(kernel, stage.output);
-    bool inside = !readers.empty();
-    for (StageId reader : readers) {
-      inside &= group.contains(reader);
-      Walk(kernel.stages[reader].body, [&](const Expr& e) {
-        if (!e.Loads(stage.output)) return;
-        for (size_t i = 0; i < rows; ++i) inside &= planner.IndexesInPlace(e.arg(i), stage, AxisId(i));
-      });
-    }
-    if (!inside) continue;
-    group.insert(s);
-    names.push_back(tensor.name);
-  }
-  std::reverse(names.begin(), names.end());
-  return names;
-}
 
 // Whether a body chooses by a short axis alone, as by the halves of a byte: unrolled, no copy has a choice.
 bool ChoosesBy(const SchedulePlanner& planner, const Stage& stage, AxisId axis) {
@@ -364,22 +335,6 @@ void PrefetchRows(SchedulePlanner& planner, const std::string& name, std::span<c
 }
 
 constexpr std::string_view kByColumns = "it reduces down columns: what it reads lies in memory along the last axis";
-
-// Whether a reduction's operands lie in memory along its last axis of more than a few elements, and not along what is
-// reduced: lanes along that axis read whole vectors, lanes along the reduction would read a line for each element.
-bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage) {
-  if (stage.reduction == Reduction::kNone || stage.axes.empty()) return false;
-  const AxisId last = stage.last_axis();
-  if (planner.Extent(stage, last) < 4) return false;
-  bool reads_columns = false;
-  for (const AccessPattern& access : planner.AccessesOf(stage)) {
-    if (!access.affine) return false;
-    for (AxisId axis : stage.reduce_ids())
-      if (access.strides[axis] == 1 && planner.Extent(stage, axis) > 1) return false;
-    reads_columns = reads_columns || access.strides[last] == 1;
-  }
-  return reads_columns;
-}
 
 }  // namespace
 

@@ -19,12 +19,21 @@ constexpr ScheduleRule kCpuElementwise[] = {
     {"elementwise", ScheduleElementwise},
 };
 
+bool ScheduleGpuRowsOrBlocks(SchedulePlanner& planner, const std::string& stage) {
+  return ScheduleGpuRowChains(planner, stage) || ScheduleGpuRows(planner, stage);
+}
+
+bool ScheduleGpuProducts(SchedulePlanner& planner, const std::string& stage) {
+  return ScheduleGpuColumns(planner, stage) || ScheduleGpuTiles(planner, stage);
+}
+
 constexpr ScheduleRule kGpuReductions[] = {
-    {"tiles", ScheduleGpuTiles, true},
-    {"block_rows", ScheduleGpuRows},
+    {"tiles", ScheduleGpuProducts, true},
+    {"block_rows", ScheduleGpuRowsOrBlocks},
     {"outputs", ScheduleGpuOutputs},
 };
 constexpr ScheduleRule kGpuElementwise[] = {
+    {"rows", ScheduleGpuRowChains},
     {"elementwise", ScheduleGpuElementwise},
 };
 

@@ -9,7 +9,7 @@
 
 namespace hone {
 Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_name, int64_t lanes,
-                       const std::string& result) {
+                       const std::string& result, int64_t width) {
   Stage& stage = kernel.stages[index];
   const std::string stage_name = kernel.tensors[stage.output].name;
   if (FindTensor(kernel, result)) return Refuse(fmt::format("the name {} is taken", result));
@@ -19,24 +19,34 @@ Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_nam
   const Tensor& out = kernel.tensors[stage.output];
   const Expr extent = stage.axis(axis).extent;
 
-  // part[spatial…, l] = reduce over (k.q, the other axes) of body with k = q·lanes + l; outside, the identity.
+  // part[spatial…, l] = reduce over (k.q, the other axes, v) of body with k = (q·lanes + l)·width + v; outside, the
+  // identity.
   const std::string lane = FreshAxis({&stage}, "l");
   Stage part;
   part.axes = stage.axes;
   part.axes.push_back({lane, Int(lanes)});
   part.reduce_axes = stage.reduce_axes;
   part.reduce_axes[axis.index() - stage.axes.size()].extent =
-      Binary(Op::kFloorDiv, extent + Int(lanes - 1), Int(lanes));
+      Binary(Op::kFloorDiv, extent + Int(lanes * width - 1), Int(lanes * width));
   part.reduction = stage.reduction;
   std::vector<Expr> values = AxisRefs(stage.spatial_ids());
   for (AxisId reduced : part.reduce_ids()) values.push_back(AxisRef(reduced));
-  Expr k = values[axis.index()] * Int(lanes) + AxisRef(part.last_axis());
+  const Expr group = values[axis.index()] * Int(lanes) + AxisRef(part.last_axis());
+  Expr k = group;
+  if (width > 1) {
+    part.reduce_axes.push_back({FreshAxis({&stage, &part}, "v"), Int(width)});
+    k = group * Int(width) + AxisRef(AxisId(static_cast<int>(part.axis_count()) - 1));
+  }
   values[axis.index()] = k;
   part.body = SubstituteAxes(stage.body, values);
-  bool divides = extent.op() == Op::kInt && extent.int_value() % lanes == 0;
+  bool divides = extent.op() == Op::kInt && extent.int_value() % (lanes * width) == 0;
   if (!divides) {
-    // kSize extents that divide are proven in bounds by lowering, which then drops the condition.
-    part.body = SelectOf(Binary(Op::kLt, k, extent), part.body, ReductionIdentity(stage.reduction, stage.body.type()));
+    // kSize extents that divide are proven in bounds by lowering, which then drops the condition. Of whole groups each
+    // is inside or outside: one condition for all of its elements.
+    const bool are_whole = extent.op() == Op::kInt && extent.int_value() % width == 0;
+    const Expr inside =
+        are_whole ? Binary(Op::kLt, group, Int(extent.int_value() / width)) : Binary(Op::kLt, k, extent);
+    part.body = SelectOf(inside, part.body, ReductionIdentity(stage.reduction, stage.body.type()));
   }
   Tensor tensor{result, stage.body.type(), out.shape, {}, TensorKind::kIntermediate, false};
   tensor.shape.push_back(Int(lanes));

@@ -12,6 +12,7 @@
 //   inline xp                                        substitute an element-wise stage into its readers
 //   cache_read w -> wp for t const [o/32, c, o%32]   stage t reads operand w through a packed copy
 //   rfactor t k 16 -> tr                             reduce k in 16 independent lanes first
+//   rfactor t k 16 of 4 -> tr                        … which take four elements side by side at a step
 //   split y.n 4 32                                   y.n.0 (derived), y.n.1 (4), y.n.2 (32)
 //   fuse y.n.0 y.m.0                                 y.n.0+m.0
 //   reorder y.n.0+m.0 y.m.1 y.n.1                    all loops of y, outermost first
@@ -108,6 +109,7 @@ struct RfactorStep {
   std::string axis;  // reduced
   int64_t lanes = 1;
   std::string result;  // the new stage
+  int64_t width = 1;   // elements side by side that a lane takes at a step
   bool operator==(const RfactorStep&) const = default;
 };
 

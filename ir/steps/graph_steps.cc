@@ -96,25 +96,30 @@ Result<void> ApplyCacheRead(const CacheReadStep& step, ScheduleState& state) {
 
 std::string FitCacheRead(CacheReadStep& step, const FitContext& context) { return FitLayout(step.layout, context); }
 
-// ---- rfactor STAGE AXIS LANES -> RESULT
+// ---- rfactor STAGE AXIS LANES [of WIDTH] -> RESULT
 
 Result<RfactorStep> ReadRfactor(StepReader& in) {
   RfactorStep step;
   step.stage = HONE_TRY(in.Name("a stage"));
   step.axis = HONE_TRY(in.Name("a reduction axis"));
   step.lanes = HONE_TRY(in.Number());
-  HONE_TRY(in.Keyword("->"));
+  if (in.Next() && in.word() == "of") {
+    step.width = HONE_TRY(in.Number());
+    in.Next();
+  }
+  if (in.word() != "->") return in.Wrong("\"->\"");
   step.result = HONE_TRY(in.Name("a name for the new stage"));
   return step;
 }
 
 std::string PrintRfactor(const RfactorStep& step) {
-  return fmt::format("rfactor {} {} {} -> {}", step.stage, step.axis, step.lanes, step.result);
+  const std::string width = step.width > 1 ? fmt::format(" of {}", step.width) : "";
+  return fmt::format("rfactor {} {} {}{} -> {}", step.stage, step.axis, step.lanes, width, step.result);
 }
 
 Result<void> ApplyRfactor(const RfactorStep& step, ScheduleState& state) {
   const StageId stage = HONE_TRY(state.FindStage(step.stage));
-  return state.Rewritten(HONE_TRY(Rfactor(state.kernel(), stage, step.axis, step.lanes, step.result)));
+  return state.Rewritten(HONE_TRY(Rfactor(state.kernel(), stage, step.axis, step.lanes, step.result, step.width)));
 }
 
 std::string FitRfactor(RfactorStep& step, const FitContext& context) {

@@ -27,6 +27,51 @@ TEST(GpuRules, DefaultSchedulesOfAllOperations) {
   EXPECT_GT(with_block_storage, 15);
 }
 
+GpuOutcome CountedByDefault(const std::string& text, size_t* launches = nullptr) {
+  const Kernel kernel = Specialize(ParseKernel(text).value());
+  const straight::Program program = StraightOf(text, DefaultSchedule(kernel, SomeGpu()).value()).value();
+  if (launches != nullptr) *launches = program.launches.size();
+  return RunStraight(text, program, {.count = true});
+}
+
+// Softmax and normalisations: however many statistics a row has, and whatever its length.
+TEST(GpuRules, WhatARowNeedsIsComputedInOneLaunch) {
+  for (const char* operation : {"softmax", "layer_norm", "rms_norm"}) {
+    for (const char* sizes : {"M=1,N=1", "M=3,N=33", "M=5,N=77", "M=4,N=1000", "M=2,N=4096", "M=1,N=20000"}) {
+      const std::string text = fmt::format("{}({})", operation, sizes);
+      size_t launches = 0;
+      const GpuOutcome outcome = CountedByDefault(text, &launches);
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+      EXPECT_EQ(launches, 1u) << text;
+    }
+  }
+}
+
+// Threads side by side read elements side by side: no sector of memory is touched for less than all that is in it, and
+// none of x twice. Counted in one block, which has one row here.
+TEST(GpuRules, RowsAreReadSideBySideAndOnce) {
+  const int64_t sectors_of_a_row = 1024 * 4 / 32;
+  EXPECT_EQ(CountedByDefault("softmax(M=8,N=1024)").report.global_sectors, 2 * sectors_of_a_row);
+  EXPECT_EQ(CountedByDefault("layer_norm(M=8,N=1024)").report.global_sectors, 4 * sectors_of_a_row);
+  EXPECT_EQ(CountedByDefault("reduce_sum(M=8,N=1024)").report.global_sectors, sectors_of_a_row + 1);
+}
+
+// A matrix times one row is read once, in whole sectors, whichever way it lies: a sector for 8 floats, and what little
+// there is beside it.
+TEST(GpuRules, AMatrixTimesFewRowsIsReadSideBySide) {
+  for (const char* text : {"dense(M=1,N=64,K=2048)", "matmul(M=1,N=256,K=512)", "matmul(M=3,N=256,K=512)"}) {
+    size_t launches = 0;
+    const GpuOutcome outcome = CountedByDefault(text, &launches);
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    EXPECT_EQ(launches, 1u) << text;
+    EXPECT_GT(outcome.report.most_threads, 64) << text;
+  }
+  const int64_t row = 2048 * 4 / 32;
+  EXPECT_EQ(CountedByDefault("dense(M=1,N=64,K=2048)").report.global_sectors, 2 * row + 1);
+  // 32 columns of a block: four sectors of each of 512 rows, and as many loads of the vector as warps have rows.
+  EXPECT_LE(CountedByDefault("matmul(M=1,N=256,K=512)").report.global_sectors, 512 * 4 + 512 + 4);
+}
+
 TEST(GpuRules, EveryFunctionOfFloatsButPow) {
   int functions = 0;
   for (const OpTraits& op : OpTable()) {

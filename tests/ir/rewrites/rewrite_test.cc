@@ -285,6 +285,22 @@ TEST(CacheReadOf, Refuses) {
 
 // ---- rfactor
 
+// Lanes of several elements side by side, whether or not they divide the axis.
+TEST(RfactorOf, LanesMayTakeSeveralElementsAtAStep) {
+  for (int width : {2, 4}) {
+    for (int k : {1, 3, 8, 12, 31, 64}) {
+      const Kernel before = Parsed("matmul(M=3,N=5,K=" + std::to_string(k) + ")");
+      Kernel after = Kept(before, Rfactor(before, StageId(0), "k", 8, "part", width));
+      const Stage part = StageOf(after, "part");
+      EXPECT_EQ(EvalExtent(after, part.axes.back().extent), 8);
+      ASSERT_EQ(part.reduce_axes.size(), 2u);
+      EXPECT_EQ(EvalExtent(after, part.reduce_axes[0].extent), (k + 8 * width - 1) / (8 * width));
+      EXPECT_EQ(EvalExtent(after, part.reduce_axes[1].extent), width);
+      EXPECT_EQ(StageOf(after, "y").reduce_axes.size(), 1u);
+    }
+  }
+}
+
 TEST(RfactorOf, ReducesInLanesFirst) {
   for (int lanes : {1, 2, 4, 8, 16, 64}) {
     for (int k : {1, 3, 8, 13, 31}) {

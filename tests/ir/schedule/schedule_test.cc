@@ -37,6 +37,7 @@ const std::vector<std::string>& PrintedSteps() {
       "cache_read w -> wp for t const [o/32, c, o%32]",
       "cache_read w -> wp for t const [o/32+1, c+16, o%32+8]",
       "rfactor t k 16 -> tr",
+      "rfactor t k 16 of 4 -> tr",
       "split y.n 32",
       "split y.n 4 32",
       "split y.n.1 2 1 4",
@@ -118,6 +119,7 @@ TEST(Schedule, ReadsFields) {
                                                                            {"c", LayoutDim::Part::kWhole, 1, 4},
                                                                            {"o", LayoutDim::Part::kRemainder, 32, 0}}});
   reads("rfactor t k 16 -> tr", RfactorStep{"t", "k", 16, "tr"});
+  reads("rfactor t k 16 of 4 -> tr", RfactorStep{"t", "k", 16, "tr", 4});
   reads("split y.n.0+m 4 32", SplitStep{"y", "n.0+m", {4, 32}});
   reads("fuse y.n.0 y.m.0", FuseStep{"y", {"n.0", "m.0"}});
   reads("reorder y.n y.m", ReorderStep{"y", {"n", "m"}});

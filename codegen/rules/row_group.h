@@ -1,0 +1,29 @@
+// Which stages belong to a row: what softmax, normalisations and row sums compute on their way to an output, row by
+// row.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/rules/schedule_planner.h"
+
+namespace hone {
+
+// Stages that feed `out` and nothing else but each other, reading and read row by row: their leading axes are the
+// `rows` leading axes of out. In the order in which they are computed; scheduled ones, and those that `admits` leaves
+// out, are not among them.
+std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::string& out, size_t rows,
+                                  const std::function<bool(const Stage&)>& admits = {});
+
+// Whether a reduction's operands lie in memory along its last axis of more than a few elements, and not along what is
+// reduced: lanes along that axis read whole vectors, lanes along the reduction would read a line for each element.
+bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage);
+
+// How often an element of an operand is read for other outputs, of the operand for which that is least: 1 for a matrix
+// times a vector. Of windows, which may overlap, it is not known, and counts as often.
+int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage);
+// So often or less: a copy in block storage does not pay.
+inline constexpr int64_t kReusedTooLittle = 4;
+
+}  // namespace hone
