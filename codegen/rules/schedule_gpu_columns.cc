@@ -22,7 +22,7 @@ constexpr int64_t kBlocksWanted = 128;
 constexpr int64_t kFewestThreadsX = 8;  // whose vectors are a line of memory
 constexpr int64_t kThreadsOfColumns = 256;
 
-struct Columns {
+struct DividedColumns {
   AxisId last;                 // axis of columns
   AxisId divided;              // of the reduction: the longest
   std::vector<AxisId> inside;  // short axes of outputs for which a thread reads the matrix once
@@ -47,7 +47,7 @@ const AccessPattern* MatrixOf(const SchedulePlanner& planner, const Stage& stage
 
 class ColumnReduction {
  public:
-  ColumnReduction(SchedulePlanner& planner, std::string sum, std::string out, Columns shape)
+  ColumnReduction(SchedulePlanner& planner, std::string sum, std::string out, DividedColumns shape)
       : planner_(planner), sum_(std::move(sum)), out_(std::move(out)), shape_(std::move(shape)) {}
 
   bool Divide() {
@@ -147,7 +147,7 @@ class ColumnReduction {
 
   SchedulePlanner& planner_;
   const std::string sum_, out_;
-  const Columns shape_;
+  const DividedColumns shape_;
   std::string parts_, along_;
 };
 
@@ -166,7 +166,7 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
     return planner.Refuse(kRule, name, "its operands are read again for many outputs");
   if (terms < kTermsWorthDividing || outputs >= kManyColumns)
     return planner.Refuse(kRule, name, "one thread per output makes enough of them");
-  Columns shape;
+  DividedColumns shape;
   shape.last = stage.last_axis();
   const int64_t extent = planner.Extent(stage, shape.last);
   if (extent < 4 || !matrix->affine || matrix->strides[shape.last] != 1)

@@ -4,6 +4,7 @@
 // products of convolutions.
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "base/arithmetic.h"
 #include "codegen/rules/contraction_rule.h"
@@ -308,18 +309,23 @@ void TakeColumns(SchedulePlanner& planner, const std::string& name) {
   }
 }
 
-// Tiles from the largest to the smallest: the largest of which there are enough blocks for all units.
+// Tiles from the largest to the smallest, each for as many blocks as there are units, or a share of that. Measured on
+// an H200 with f32: docs/lab/code.md.
 struct Shape {
   int64_t columns, threads_x, rows, threads_y;
+  double blocks_per_unit = 0;
 };
-constexpr Shape kShapes[] = {{4, 32, 16, 8}, {4, 32, 8, 8}, {4, 16, 8, 8}, {4, 16, 4, 8},
-                             {4, 8, 4, 8},   {4, 8, 2, 8},  {2, 8, 2, 8}};
+constexpr Shape kShapesAhead[] = {
+    {8, 16, 8, 8, 2}, {4, 16, 8, 8, 0.7}, {4, 8, 4, 8, 0.7}, {4, 8, 2, 8, 0.7}, {2, 8, 2, 8}};
+constexpr Shape kShapesElse[] = {{4, 16, 4, 8}};  // threads wait for their copies: more of them, with smaller tiles
 
 Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const Tile& tile) {
   const int64_t width = planner.Extent(stage, tile.x), height = tile.y ? planner.Extent(stage, tile.y) : 1;
   const int64_t others = Outputs(planner, stage) / width / height;
+  const std::span<const Shape> shapes =
+      planner.machine().has_async_copies ? std::span<const Shape>(kShapesAhead) : std::span<const Shape>(kShapesElse);
   Shape preferred{};
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : shapes) {
     preferred.columns = width >= 32 ? shape.columns : width >= 8 ? 2 : 1;
     preferred.threads_x = std::clamp<int64_t>(BitCeil(CeilDiv(width, preferred.columns)), 4,
                                               std::min<int64_t>(shape.threads_x, AllowedThreads(planner)));
@@ -327,11 +333,9 @@ Shape PreferredShape(const SchedulePlanner& planner, const Stage& stage, const T
     preferred.threads_y =
         std::clamp<int64_t>(BitCeil(CeilDiv(height, preferred.rows)), 1,
                             std::min<int64_t>(shape.threads_y, AllowedThreads(planner, preferred.threads_x)));
-    // Without copies ahead more threads hide what they wait for, and have smaller tiles.
-    if (!planner.machine().has_async_copies && preferred.rows * preferred.threads_x > 4 * 16) continue;
     const int64_t blocks = others * CeilDiv(width, preferred.columns * preferred.threads_x) *
                            CeilDiv(height, preferred.rows * preferred.threads_y);
-    if (!planner.machine().has_async_copies || blocks >= planner.machine().cores) break;
+    if (static_cast<double>(blocks) >= shape.blocks_per_unit * planner.machine().cores) break;
   }
   return preferred;
 }
@@ -369,7 +373,7 @@ int64_t ChooseBuffers(SchedulePlanner& planner, const std::string& name, const S
 
 // Where blocks are too few to keep the device busy, their threads divide the sums.
 int64_t ChooseParts(SchedulePlanner& planner, const std::string& name, const Stage& stage, const Tile& tile) {
-  constexpr int64_t kEnoughThreads = 384;  // of a unit, to hide what they wait for
+  constexpr int64_t kEnoughThreads = 180;  // of a unit, to hide what they wait for
   const int64_t depth = planner.Extent(stage.reduce_axes[0]);
   if (Terms(planner, stage) != depth) return 1;
   const auto divides = [&](int64_t parts) { return depth % (kStepsOfPart * parts) == 0; };

@@ -24,7 +24,7 @@ Target Hopper(const char* units = "4") {
                        {"units", units}}};
 }
 
-straight::DeviceLimits Limits() { return straight::LimitsOf(ModelMachine(Hopper())); }
+straight::DeviceLimits HopperLimits() { return straight::LimitsOf(ModelMachine(Hopper())); }
 
 std::string DefaultOf(const std::string& text, const char* units = "4") {
   return PrintSchedule(DefaultSchedule(Specialize(ParseKernel(text).value()), Hopper(units)).value());
@@ -47,7 +47,7 @@ TEST(GroupRules, DefaultsAreRight) {
     const std::string schedule = DefaultOf(text);
     EXPECT_THAT(schedule, HasSubstr("tensorize wgmma_")) << text;
     for (const straight::DeviceLimits& limits :
-         {Limits(), straight::DeviceLimits{.threads = 1024, .shared_bytes = 232448}}) {
+         {HopperLimits(), straight::DeviceLimits{.threads = 1024, .shared_bytes = 232448}}) {
       const GpuOutcome outcome = RunOnGpu(text, ParseSchedule(schedule).value(), limits);
       EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << schedule;
     }
@@ -88,7 +88,7 @@ TEST(GroupRules, WhateverIsDecided) {
       const Plan plan = PlanSchedule(kernel, Hopper(), any).value();
       const std::string schedule = PrintSchedule(plan.schedule);
       if (!seen.insert(schedule).second) continue;
-      const GpuOutcome outcome = RunOnGpu(text, plan.schedule, Limits());
+      const GpuOutcome outcome = RunOnGpu(text, plan.schedule, HopperLimits());
       if (outcome.refusal.find("are allowed") != std::string::npos ||
           outcome.refusal.find("a block has") != std::string::npos)
         continue;  // of the device
