@@ -127,6 +127,7 @@ class CacheImpl final : public ScheduleCache {
   std::vector<Candidate> LeastWorthFirst();
   uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
   Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
+  uint64_t SettledUsage(uint64_t bytes, const std::stop_token& stop) const;
   Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
                              const std::stop_token& stop);
 

@@ -2,7 +2,9 @@
 // schedules when asked for), then records; the kernels not used for longest first, pinned ones never. Use that came
 // often counts for longer: a flood of kernels that are asked for once does not push out what programs live on.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -12,6 +14,10 @@ namespace hone {
 namespace {
 
 constexpr size_t kKernelsPerLock = 64;  // writers wait for at most this many
+
+// Logs and files that are no longer used are deleted by another thread, which may take so long.
+constexpr std::chrono::seconds kDeletion{2};
+constexpr std::chrono::milliseconds kDeletionLook{10};
 
 // For so much longer a kernel counts as used for each time that its calls have doubled; a month at most.
 constexpr std::chrono::hours kLongerPerDoubling{24};
@@ -88,13 +94,28 @@ Result<void> CacheImpl::Reclaim(bool records, uint64_t bytes, const std::stop_to
   return {};
 }
 
+// What is on disk; where the files that are in use are small enough, when the others had time to be deleted: nothing
+// more need be removed for them.
+uint64_t CacheImpl::SettledUsage(uint64_t bytes, const std::stop_token& stop) const {
+  const MonotonicTime until = std::chrono::steady_clock::now() + kDeletion;
+  for (;;) {
+    const uint64_t usage = DiskUsage(options_.directory);
+    const std::shared_ptr<Store> store = store_->user();
+    if (usage <= bytes || !store || stop.stop_requested() || std::chrono::steady_clock::now() >= until) return usage;
+    uint64_t used = 0;
+    for (size_t family = 0; family < kFamilies; ++family) used += store->SizeOf(static_cast<Family>(family)).bytes;
+    if (used > bytes) return usage;
+    std::this_thread::sleep_for(kDeletionLook);
+  }
+}
+
 // Removes about as much as is too much, reclaims it, looks again, until it is little enough or nothing is left.
 Result<uint64_t> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
                                       const std::stop_token& stop) {
   const Family family = records ? Family::kRecords : Family::kArtifacts;
   uint64_t removed = 0;
   size_t next = 0;
-  for (uint64_t usage = DiskUsage(options_.directory); usage > bytes; usage = DiskUsage(options_.directory)) {
+  for (uint64_t usage = SettledUsage(bytes, stop); usage > bytes; usage = SettledUsage(bytes, stop)) {
     std::shared_ptr<Store> store = store_->user();
     if (!store || stop.stop_requested()) break;
     FamilySize size = store->SizeOf(family);

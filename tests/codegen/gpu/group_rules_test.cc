@@ -10,7 +10,7 @@
 #include "codegen/rules/default_schedule.h"
 #include "tests/support/gpu_run.h"
 
-namespace hone {
+namespace hone::group_rules_test {
 namespace {
 
 using testing::HasSubstr;
@@ -100,4 +100,4 @@ TEST(GroupRules, WhateverIsDecided) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::group_rules_test

@@ -12,7 +12,7 @@
 #include "tests/support/gpu_run.h"
 #include "tests/support/warp_schedules.h"
 
-namespace hone {
+namespace hone::group_test {
 namespace {
 
 using straight::Node;
@@ -196,4 +196,4 @@ TEST(Group, MuchStorageIsOneArray) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::group_test
