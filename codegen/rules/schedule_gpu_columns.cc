@@ -16,13 +16,13 @@ constexpr Decision kColumnLanes{"lanes", "threads among which a reduction is div
 constexpr Decision kColumnSteps{
     .name = "unroll", .meaning = "steps of the inner loop in one piece of code", .grows_code = true};
 
-constexpr int64_t kTermsWorthDividing = 64;
+constexpr int64_t kTermsDownAColumn = 64;
 constexpr int64_t kManyColumns = 65536;  // outputs: enough threads without dividing reductions
 constexpr int64_t kBlocksWanted = 128;
 constexpr int64_t kFewestThreadsX = 8;  // whose vectors are a line of memory
 constexpr int64_t kThreadsOfColumns = 256;
 
-struct Columns {
+struct ColumnShape {
   AxisId last;                 // axis of columns
   AxisId divided;              // of the reduction: the longest
   std::vector<AxisId> inside;  // short axes of outputs for which a thread reads the matrix once
@@ -47,7 +47,7 @@ const AccessPattern* MatrixOf(const SchedulePlanner& planner, const Stage& stage
 
 class ColumnReduction {
  public:
-  ColumnReduction(SchedulePlanner& planner, std::string sum, std::string out, Columns shape)
+  ColumnReduction(SchedulePlanner& planner, std::string sum, std::string out, ColumnShape shape)
       : planner_(planner), sum_(std::move(sum)), out_(std::move(out)), shape_(std::move(shape)) {}
 
   bool Divide() {
@@ -147,7 +147,7 @@ class ColumnReduction {
 
   SchedulePlanner& planner_;
   const std::string sum_, out_;
-  const Columns shape_;
+  const ColumnShape shape_;
   std::string parts_, along_;
 };
 
@@ -164,9 +164,9 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
   for (const Axis& axis : stage.axes) outputs *= planner.Extent(axis);
   if (matrix == nullptr || LeastReuse(planner, stage) > kReusedTooLittle)
     return planner.Refuse(kRule, name, "its operands are read again for many outputs");
-  if (terms < kTermsWorthDividing || outputs >= kManyColumns)
+  if (terms < kTermsDownAColumn || outputs >= kManyColumns)
     return planner.Refuse(kRule, name, "one thread per output makes enough of them");
-  Columns shape;
+  ColumnShape shape;
   shape.last = stage.last_axis();
   const int64_t extent = planner.Extent(stage, shape.last);
   if (extent < 4 || !matrix->affine || matrix->strides[shape.last] != 1)

@@ -19,9 +19,10 @@ constexpr Decision kRowLanes{"lanes", "threads among which a reduction is divide
 constexpr Decision kRowsOfBlock{"block_rows", "rows of a block"};
 constexpr Decision kStepsAtOnce{
     .name = "unroll", .meaning = "steps of a thread along the row in one piece of code", .grows_code = true};
+constexpr Decision kPieces{"pieces", "parts of a row, each for a block of its own, which a second launch adds up"};
 constexpr Decision kKeepRow{"keep", "what a row needs in between is kept in block storage"};
 
-constexpr int64_t kWarp = 32;
+constexpr int64_t kThreadsOfAWarp = 32;
 constexpr int64_t kFewTermsOfARow = 32;    // a reduction that one thread makes alone
 constexpr int64_t kFewPartials = 32;       // that each thread adds up by itself
 constexpr int64_t kEnoughThreads = 65536;  // to fill a large device
@@ -29,6 +30,11 @@ constexpr int64_t kUsualBlock = 128;       // threads
 constexpr int64_t kEnoughBlocks = 512;
 constexpr int64_t kMostThreadsOfARow = 256;
 constexpr int64_t kStepsOfAThread = 8;  // whose loads are on their way at once
+
+constexpr int64_t kFewRows = 64;     // fewer than a large device has multiprocessors
+constexpr int64_t kLongRow = 65536;  // elements for which more launches are sooner done than one block
+constexpr int64_t kShortestPiece = 4096;
+constexpr int64_t kStepWidth = 4;  // elements of a vector
 
 int64_t RowThreadsAllowed(const SchedulePlanner& planner) {
   return std::max<int64_t>(1, planner.machine().block_threads);
@@ -43,7 +49,7 @@ AxisId DividedAxis(const SchedulePlanner& planner, const Stage& stage) {
 
 // Elements along the axis that one access takes: those of a vector where all operands have them side by side, aligned.
 int64_t WidthAlong(const SchedulePlanner& planner, const Stage& stage, AxisId axis) {
-  int64_t width = 4;
+  int64_t width = kStepWidth;
   auto fit = [&](int64_t number) {
     while (number % width != 0) width /= 2;
   };
@@ -306,43 +312,43 @@ bool ComputeWhereRead(SchedulePlanner& planner, const std::vector<std::string>& 
   return true;
 }
 
-}  // namespace
-
-bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage) {
-  constexpr int64_t kTermsWorthDividing = 64;
-  return TermsOf(planner, stage) >= kTermsWorthDividing && LeastReuse(planner, stage) <= kReusedTooLittle;
+int64_t RowsOf(const SchedulePlanner& planner, const Stage& stage, size_t rows) {
+  int64_t count = 1;
+  for (size_t i = 0; i < rows; ++i) count *= planner.Extent(stage.axes[i]);
+  return count;
 }
 
-bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
-  constexpr std::string_view kRule = "rows";
-  const Stage stage = planner.StageNamed(name);
-  if (stage.axes.empty()) return planner.Refuse(kRule, name, "it is one number");
-  RowShape shape;
-  std::vector<std::string> group;
-  if (IsReduction(stage)) {
-    shape.rows = stage.axes.size();
-    if (TermsOf(planner, stage) < kFewTermsOfARow)
-      return planner.Refuse(kRule, name, "a thread reduces so little by itself");
-    if (!ReducesARow(planner, stage, shape.rows))
-      return planner.Refuse(kRule, name, "what it reduces does not lie side by side in memory");
-    if (LeastReuse(planner, stage) > kReusedTooLittle)
-      return planner.Refuse(kRule, name, "its operands are read again for many outputs");
-    if (!planner.Rewrite({"cache_write", name, {planner.FreshName(name + "_sum")}}))
-      return planner.Refuse(kRule, name, "the reduction cannot be separated from what it is written to");
-    group = RowGroup(planner, name, shape.rows,
-                     [&](const Stage& s) { return !IsReduction(s) || ReducesARow(planner, s, shape.rows); });
-  } else {
-    for (size_t rows = stage.axes.size(); rows >= 1 && shape.rows == 0; --rows) {
-      group = RowGroup(planner, name, rows, [&](const Stage& s) {
-        return !IsReduction(s) || (ReducesARow(planner, s, rows) && LeastReuse(planner, s) <= kReusedTooLittle);
-      });
-      const bool reduces = std::any_of(group.begin(), group.end(),
-                                       [&](const std::string& g) { return IsReduction(planner.StageNamed(g)); });
-      if (reduces) shape.rows = rows;
-    }
-    if (shape.rows == 0) return planner.Refuse(kRule, name, "nothing that feeds it reduces along rows");
+int64_t LongestRow(const SchedulePlanner& planner, const std::vector<std::string>& group) {
+  int64_t longest = 1;
+  for (const std::string& name : group) {
+    const Stage& stage = planner.StageNamed(name);
+    if (IsReduction(stage)) longest = std::max(longest, TermsOf(planner, stage));
   }
+  return longest;
+}
 
+// Of a reduction to few numbers of many terms each, the stage that reduces pieces of rows; "": it is not divided.
+std::string TakePieces(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  const AxisId axis = DividedAxis(planner, stage);
+  const int64_t extent = planner.Extent(stage, axis), rows = RowsOf(planner, stage, stage.axes.size());
+  std::vector<int64_t> options;
+  for (int64_t count = 1; count <= 256 && count * kShortestPiece <= extent; count *= 4) options.push_back(count);
+  int64_t usual = 1;
+  while (rows * usual < 2 * kFewRows && 2 * usual * kShortestPiece <= extent) usual *= 2;
+  if (options.size() < 2) return "";
+  const int64_t pieces = planner.Choose(name, kPieces, std::move(options), rows < kFewRows ? usual : 1);
+  const std::string parts = planner.FreshName(name + "_pieces");
+  if (pieces == 1 ||
+      !planner.Rfactor(name, stage.axis(axis).name, pieces, parts, RoundUp(CeilDiv(extent, pieces), kStepWidth)))
+    return "";
+  return parts;
+}
+
+// The row's loops: `group` is what the rows of `name` need.
+bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std::string> group, size_t rows) {
+  RowShape shape;
+  shape.rows = rows;
   int64_t vectors = 1;
   for (const std::string& g : group) {
     const Stage& part = planner.StageNamed(g);
@@ -351,11 +357,11 @@ bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
     vectors = std::max(vectors, CeilDiv(planner.Extent(part, axis), WidthAlong(planner, part, axis)));
   }
   const Stage out = planner.StageNamed(name);
-  int64_t row_count = 1;
-  for (size_t i = 0; i < shape.rows; ++i) row_count *= planner.Extent(out.axes[i]);
+  const int64_t row_count = RowsOf(planner, out, shape.rows);
   const int64_t last_rows = planner.Extent(out.axes[shape.rows - 1]);
   const int64_t most = std::min(kMostThreadsOfARow, RowThreadsAllowed(planner));
-  int64_t threads = std::clamp(BitCeil(CeilDiv(vectors, kStepsOfAThread)), std::min(kWarp, BitCeil(vectors)), most);
+  int64_t threads =
+      std::clamp(BitCeil(CeilDiv(vectors, kStepsOfAThread)), std::min(kThreadsOfAWarp, BitCeil(vectors)), most);
   while (row_count * threads < kEnoughThreads && threads < vectors / 2 && threads < most) threads *= 2;
   std::vector<int64_t> options;
   for (int64_t count = 4; count <= most; count *= 2)
@@ -381,15 +387,67 @@ bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
   if (kept > 0) shape.keeps = planner.ChooseIf(name, kKeepRow, shape.together * kept <= room) && kept <= room;
   if (!shape.keeps) {
     if (!ComputeWhereRead(planner, group, shape.rows, true))
-      return planner.Refuse(kRule, name,
+      return planner.Refuse("rows", name,
                             "a row is too long for block storage, and what it needs in between too much code");
     std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   }
-  planner.Took(kRule, name,
+  planner.Took("rows", name,
                shape.keeps ? "a row by threads of a block in one launch; what it needs in between is in block storage"
                            : "a row by threads of a block in one launch, which compute anew what does not fit there");
   BlockRows(planner, name, group, shape).Emit();
   return true;
+}
+
+// A reduction, with what it alone reads.
+bool TakeReduction(SchedulePlanner& planner, const std::string& name) {
+  const size_t rows = planner.StageNamed(name).axes.size();
+  if (!planner.Rewrite({"cache_write", name, {planner.FreshName(name + "_sum")}}))
+    return planner.Refuse("rows", name, "the reduction cannot be separated from what it is written to");
+  return TakeRows(
+      planner, name,
+      RowGroup(planner, name, rows,
+               [&](const Stage& stage) { return !IsReduction(stage) || ReducesARow(planner, stage, rows); }),
+      rows);
+}
+
+bool ScheduleRowReduction(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  const auto refuse = [&](std::string_view why) { return planner.Refuse("rows", name, why); };
+  if (TermsOf(planner, stage) < kFewTermsOfARow) return refuse("a thread reduces so little by itself");
+  if (!ReducesARow(planner, stage, stage.axes.size()))
+    return refuse("what it reduces does not lie side by side in memory");
+  if (LeastReuse(planner, stage) > kReusedTooLittle) return refuse("its operands are read again for many outputs");
+  const std::string pieces = TakePieces(planner, name);
+  if (pieces.empty()) return TakeReduction(planner, name);
+  TakeReduction(planner, pieces);
+  if (TermsOf(planner, planner.StageNamed(name)) < kFewTermsOfARow) return refuse("it adds up few pieces");
+  return TakeReduction(planner, name);
+}
+
+}  // namespace
+
+bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage) {
+  constexpr int64_t kTermsOfAMatrix = 64;
+  return TermsOf(planner, stage) >= kTermsOfAMatrix && LeastReuse(planner, stage) <= kReusedTooLittle;
+}
+
+bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  if (stage.axes.empty()) return planner.Refuse("rows", name, "it is one number");
+  if (IsReduction(stage)) return ScheduleRowReduction(planner, name);
+  // As many leading axes as leave something that is reduced to one number a row.
+  for (size_t rows = stage.axes.size(); rows >= 1; --rows) {
+    std::vector<std::string> group = RowGroup(planner, name, rows, [&](const Stage& s) {
+      return !IsReduction(s) || (ReducesARow(planner, s, rows) && LeastReuse(planner, s) <= kReusedTooLittle);
+    });
+    if (std::none_of(group.begin(), group.end(),
+                     [&](const std::string& g) { return IsReduction(planner.StageNamed(g)); }))
+      continue;
+    if (RowsOf(planner, stage, rows) < kFewRows && LongestRow(planner, group) >= kLongRow)
+      return planner.Refuse("rows", name, "few long rows: a launch for each stage has more blocks work on them");
+    return TakeRows(planner, name, std::move(group), rows);
+  }
+  return planner.Refuse("rows", name, "nothing that feeds it reduces along rows");
 }
 
 }  // namespace hone

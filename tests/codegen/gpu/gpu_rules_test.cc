@@ -72,6 +72,33 @@ TEST(GpuRules, AMatrixTimesFewRowsIsReadSideBySide) {
   EXPECT_LE(CountedByDefault("matmul(M=1,N=256,K=512)").report.global_sectors, 512 * 4 + 512 + 4);
 }
 
+TEST(GpuRules, FewLongRowsAreReducedByManyBlocks) {
+  for (const char* text : {"reduce_sum(M=1,N=100000)",
+                           "kernel top(x: f32[N]) -> y: f32[1] where N=50001 "
+                           "{ y[i] = max(n) x[n] }"}) {
+    const GpuOutcome outcome = CountedByDefault(text);
+    EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text();
+    EXPECT_GE(outcome.report.blocks, 8) << text;
+  }
+}
+
+// Numbers that no order of adding up may hide: rows of nothing but -inf, NaN among numbers, -inf among numbers.
+TEST(GpuRules, RowsOfInfinitiesAndNaN) {
+  const GpuOutcome outcome = CountedByDefault(R"(kernel masked(x: f32[M, N]) -> y: f32[M, N] where M=5, N=77 {
+    t: f32[M, N]
+    t[m, n] = if(m == 2, log(0.0 * abs(x[m, n])), if(m == 3 and n == 5, log(-1.0 - abs(x[m, n])),
+                 if(n < 9, log(0.0), x[m, n])))
+    top: f32[M]
+    top[m] = max(n) t[m, n]
+    e: f32[M, N]
+    e[m, n] = exp(t[m, n] - top[m])
+    total: f32[M]
+    total[m] = sum(n) e[m, n]
+    y[m, n] = e[m, n] / total[m]
+  })");
+  EXPECT_TRUE(outcome.IsRight()) << outcome.Text();
+}
+
 TEST(GpuRules, EveryFunctionOfFloatsButPow) {
   int functions = 0;
   for (const OpTraits& op : OpTable()) {
@@ -110,8 +137,10 @@ bool ExceedsTheDevice(const std::string& refusal) {
 TEST(GpuRules, RandomSchedules) {
   std::vector<std::string> texts = GpuSamples();
   // Rows that a block reduces together; those of the samples are too short for that.
-  texts.insert(texts.end(), {"softmax(M=2,N=300)", "layer_norm(M=2,N=515)", "rms_norm(M=2,N=300)+mul",
-                             "reduce_sum(M=3,N=600)", "global_avgpool(C=3,H=17,W=19)"});
+  texts.insert(texts.end(),
+               {"softmax(M=2,N=300)", "layer_norm(M=2,N=515)", "rms_norm(M=2,N=300)+mul", "reduce_sum(M=3,N=600)",
+                "reduce_sum(M=1,N=9000)", "global_avgpool(C=3,H=17,W=19)", "dense(M=1,N=6,K=130)+bias",
+                "dense(M=3,N=5,K=128)", "matmul(M=1,N=24,K=100)+bias", "matmul(M=3,N=21,K=70)"});
   Rng rng(24);
   int runs = 0, shared_by_several = 0;
   for (const std::string& text : texts) {
