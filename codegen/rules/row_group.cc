@@ -61,4 +61,17 @@ int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage) {
   return least;
 }
 
+std::optional<AccessPattern> LargestOperand(const SchedulePlanner& planner, const Stage& stage) {
+  std::optional<AccessPattern> largest;
+  int64_t most = 0;
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    int64_t elements = 1;
+    for (AxisId axis : stage.axis_ids())
+      if (access.uses[axis]) elements *= planner.Extent(stage, axis);
+    if (elements > most) largest = access;
+    most = std::max(most, elements);
+  }
+  return largest;
+}
+
 }  // namespace hone

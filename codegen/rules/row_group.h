@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage);
 // How often an element of an operand is read for other outputs, of the operand for which that is least: 1 for a matrix
 // times a vector. Of windows, which may overlap, it is not known, and counts as often.
 int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage);
+// Of what a reduction reads the operand of most elements: the matrix of a matrix times few vectors. None: it reads
+// nothing.
+std::optional<AccessPattern> LargestOperand(const SchedulePlanner& planner, const Stage& stage);
 // So often or less: a copy in block storage does not pay.
 inline constexpr int64_t kReusedTooLittle = 4;
 

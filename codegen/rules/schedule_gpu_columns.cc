@@ -2,6 +2,7 @@
 // down columns. Threads side by side along the outputs read rows of the matrix together; the threads of a block along y
 // divide the reduction, and their partial results meet in block storage.
 #include <algorithm>
+#include <optional>
 
 #include "base/arithmetic.h"
 #include "codegen/rules/row_group.h"
@@ -29,21 +30,6 @@ struct ColumnShape {
   int64_t width = 1;
   int64_t threads_x = 1, lanes = 1;
 };
-
-// The operand of which least is read again.
-const AccessPattern* MatrixOf(const SchedulePlanner& planner, const Stage& stage,
-                              const std::vector<AccessPattern>& accesses) {
-  const AccessPattern* matrix = nullptr;
-  int64_t most = 0;
-  for (const AccessPattern& access : accesses) {
-    int64_t elements = 1;
-    for (AxisId axis : stage.axis_ids())
-      if (access.uses[axis]) elements *= planner.Extent(stage, axis);
-    if (elements > most) matrix = &access;
-    most = std::max(most, elements);
-  }
-  return matrix;
-}
 
 class ColumnReduction {
  public:
@@ -157,12 +143,11 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
   constexpr std::string_view kRule = "columns";
   const Stage stage = planner.StageNamed(name);
   if (stage.axes.empty()) return planner.Refuse(kRule, name, "it is one number");
-  const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
-  const AccessPattern* matrix = MatrixOf(planner, stage, accesses);
+  const std::optional<AccessPattern> matrix = LargestOperand(planner, stage);
   int64_t terms = 1, outputs = 1;
   for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
   for (const Axis& axis : stage.axes) outputs *= planner.Extent(axis);
-  if (matrix == nullptr || LeastReuse(planner, stage) > kReusedTooLittle)
+  if (!matrix || LeastReuse(planner, stage) > kReusedTooLittle)
     return planner.Refuse(kRule, name, "its operands are read again for many outputs");
   if (terms < kTermsDownAColumn || outputs >= kManyColumns)
     return planner.Refuse(kRule, name, "one thread per output makes enough of them");

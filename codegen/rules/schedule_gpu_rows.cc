@@ -89,6 +89,12 @@ struct RowShape {
   int64_t threads = 1;   // of a row
   int64_t together = 1;  // rows of a block
   bool keeps = true;
+  // Short leading axes of outputs that a thread computes all of, since they share what is largest.
+  std::vector<AxisId> inside = {};
+
+  bool IsInside(size_t axis) const {
+    return std::find(inside.begin(), inside.end(), AxisId(static_cast<int>(axis))) != inside.end();
+  }
 };
 
 class BlockRows {
@@ -108,7 +114,7 @@ class BlockRows {
       else if (IsReduction(stage))
         ScheduleReductionOfRow(*name);
       else
-        ScheduleNumber(*name);
+        ScheduleElementwiseNumber(*name);
     }
   }
 
@@ -124,15 +130,18 @@ class BlockRows {
     const Stage out = planner_.StageNamed(out_);
     const std::string row = RowAxis(out_);
     planner_.Split(out_, row, {shape_.together});
-    block_ = row + ".0";
-    if (shape_.rows > 1) {
-      std::vector<std::string> outer;
-      for (size_t i = 0; i + 1 < shape_.rows; ++i) outer.push_back(out.axes[i].name);
-      outer.push_back(row + ".0");
-      planner_.Fuse(out_, outer);
-      block_ = outer[0];
-      for (size_t i = 1; i < outer.size(); ++i) block_ += "+" + outer[i];
+    std::vector<std::string> blocks = RowLoops(out_);
+    blocks.back() = row + ".0";
+    if (!shape_.inside.empty()) {
+      std::vector<std::string> order = blocks, inside = InsideLoops(out_);
+      order.push_back(row + ".1");
+      order.insert(order.end(), inside.begin(), inside.end());
+      planner_.Reorder(out_, order);
+      planner_.Unroll(out_, inside);
     }
+    block_ = blocks[0];
+    for (size_t i = 1; i < blocks.size(); ++i) block_ += "+" + blocks[i];
+    if (blocks.size() > 1) planner_.Fuse(out_, blocks);
     planner_.MarkScheduled(out_);
     std::vector<std::string> order{block_, row + ".1"};
     if (out.axes.size() == shape_.rows) {
@@ -166,10 +175,10 @@ class BlockRows {
   }
 
   // Of so many steps those whose loads are issued together.
-  int64_t StepsAtOnce(const std::string& name, int64_t steps) {
-    int64_t usual = std::min(steps, kStepsOfAThread);
+  int64_t StepsAtOnce(const std::string& name, int64_t steps, int64_t most = kStepsOfAThread) {
+    int64_t usual = std::min(steps, most);
     while (steps % usual != 0) --usual;
-    if (usual < std::min<int64_t>(steps, 3)) usual = std::min<int64_t>(steps, 4);
+    if (usual < std::min<int64_t>(steps, 3)) usual = std::min({steps, int64_t{4}, most});
     std::vector<int64_t> options;
     for (int64_t count : {1, 2, 4, 8})
       if (count <= steps) options.push_back(count);
@@ -186,7 +195,13 @@ class BlockRows {
   std::vector<std::string> RowLoops(const std::string& name) const {
     std::vector<std::string> loops;
     const Stage stage = planner_.StageNamed(name);
-    for (size_t i = 0; i < shape_.rows; ++i) loops.push_back(stage.axes[i].name);
+    for (size_t i = 0; i < shape_.rows; ++i)
+      if (!shape_.IsInside(i)) loops.push_back(stage.axes[i].name);
+    return loops;
+  }
+  std::vector<std::string> InsideLoops(const std::string& name) const {
+    std::vector<std::string> loops;
+    for (AxisId axis : shape_.inside) loops.push_back(planner_.StageNamed(name).axis(axis).name);
     return loops;
   }
 
@@ -229,19 +244,20 @@ class BlockRows {
       if (stage.reduce_axes[i].name != along) order.push_back(stage.reduce_axes[i].name);
     if (!along.empty()) {
       const AxisId axis = FindAxis(stage, along);
-      const int64_t at_once = StepsAtOnce(name, planner_.Extent(stage, axis));
+      const int64_t at_once =
+          StepsAtOnce(name, planner_.Extent(stage, axis), shape_.inside.empty() ? kStepsOfAThread : 2);
       planner_.Split(parts, along, {at_once});
       order.insert(order.end(), {along + ".0", along + ".1"});
     }
+    std::vector<std::string> unrolled = InsideLoops(parts);
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
     if (width > 1) order.push_back(stage.reduce_axes.back().name);
     planner_.Reorder(parts, order);
     planner_.Bind(parts, row, LaunchAxis::kThreadY);
     planner_.Bind(parts, lane, LaunchAxis::kThreadX);
     planner_.RegisterTile(parts, lane);
-    if (along.empty())
-      planner_.Unroll(parts, {stage.reduce_axes.back().name});
-    else
-      planner_.Unroll(parts, {along + ".1"});
+    unrolled.push_back(along.empty() ? stage.reduce_axes.back().name : along + ".1");
+    planner_.Unroll(parts, unrolled);
     if (width > 1) planner_.Vectorize(parts, {stage.reduce_axes.back().name});
     places_[parts] = {parts, lane};
   }
@@ -251,9 +267,15 @@ class BlockRows {
     const Stage stage = planner_.StageNamed(name);
     const std::string lane = stage.reduce_axes.back().name;
     const int64_t count = planner_.Extent(stage.reduce_axes.back());
-    if (count % 4 != 0 || count > kFewPartials) return;
-    planner_.Split(name, lane, {4});
-    planner_.Unroll(name, {lane + ".0"});
+    const int64_t width = count % kStepWidth == 0 && count <= kFewPartials ? kStepWidth : 1;
+    planner_.Split(name, lane, {width});
+    std::vector<std::string> order = RowLoops(name), unrolled = InsideLoops(name);
+    order.push_back(lane + ".0");
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    order.push_back(lane + ".1");
+    planner_.Reorder(name, order);
+    if (width > 1) unrolled.push_back(lane + ".0");
+    planner_.Unroll(name, unrolled);
     planner_.Vectorize(name, {lane + ".1"});
   }
 
@@ -278,6 +300,11 @@ class BlockRows {
     planner_.Bind(name, row, LaunchAxis::kThreadY);
     if (IsReduction(planner_.StageNamed(name))) planner_.RegisterTile(name, row);
     places_[name] = {name, row};
+  }
+
+  void ScheduleElementwiseNumber(const std::string& name) {
+    ScheduleNumber(name);
+    planner_.Unroll(name, InsideLoops(name));
   }
 
   SchedulePlanner& planner_;
@@ -345,6 +372,22 @@ std::string TakePieces(SchedulePlanner& planner, const std::string& name) {
   return parts;
 }
 
+// Of a matrix times few vectors: the axes along which these lie. For nothing else.
+std::vector<AxisId> AxesInside(const SchedulePlanner& planner, const std::vector<std::string>& group, size_t rows) {
+  if (group.size() != 1) return {};
+  const Stage& stage = planner.StageNamed(group[0]);
+  const std::optional<AccessPattern> matrix = LargestOperand(planner, stage);
+  if (stage.axes.size() != rows || !IsReduction(stage) || !matrix) return {};
+  std::vector<AxisId> inside;
+  int64_t count = 1;
+  for (AxisId axis : stage.spatial_ids()) {
+    if (matrix->uses[axis] || axis == stage.last_axis() || planner.Extent(stage, axis) == 1) continue;
+    count *= planner.Extent(stage, axis);
+    inside.push_back(axis);
+  }
+  return count <= kReusedTooLittle ? inside : std::vector<AxisId>{};
+}
+
 // The row's loops: `group` is what the rows of `name` need.
 bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std::string> group, size_t rows) {
   RowShape shape;
@@ -391,6 +434,7 @@ bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std
                             "a row is too long for block storage, and what it needs in between too much code");
     std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   }
+  shape.inside = AxesInside(planner, group, rows);
   planner.Took("rows", name,
                shape.keeps ? "a row by threads of a block in one launch; what it needs in between is in block storage"
                            : "a row by threads of a block in one launch, which compute anew what does not fit there");

@@ -68,6 +68,7 @@ TEST(GpuRules, AMatrixTimesFewRowsIsReadSideBySide) {
   }
   const int64_t row = 2048 * 4 / 32;
   EXPECT_EQ(CountedByDefault("dense(M=1,N=64,K=2048)").report.global_sectors, 2 * row + 1);
+  EXPECT_EQ(CountedByDefault("dense(M=4,N=64,K=2048)").report.global_sectors, 5 * row + 4);
   // 32 columns of a block: four sectors of each of 512 rows, and as many loads of the vector as warps have rows.
   EXPECT_LE(CountedByDefault("matmul(M=1,N=256,K=512)").report.global_sectors, 512 * 4 + 512 + 4);
 }
