@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/stage_graph.h"
 

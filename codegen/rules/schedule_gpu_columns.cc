@@ -167,10 +167,11 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
   for (AxisId axis : stage.reduce_ids())
     if (!shape.divided || planner.Extent(stage, axis) > planner.Extent(stage, shape.divided)) shape.divided = axis;
   const int64_t depth = planner.Extent(stage, shape.divided);
+  const int64_t element = ByteSize(planner.kernel().tensors[stage.output].dtype);
   int64_t inside = 1;
   for (AxisId axis : shape.inside) inside *= planner.Extent(stage, axis);
   const auto within = [&](int64_t lanes) {
-    const int64_t bytes = lanes * shape.threads_x * shape.width * inside * 8;
+    const int64_t bytes = lanes * shape.threads_x * shape.width * inside * element;
     return lanes * shape.threads_x <= most && lanes * 2 <= depth && bytes <= planner.machine().block_bytes / 2;
   };
   int64_t lanes = 1;
@@ -180,6 +181,7 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
     if (count <= depth && count * shape.threads_x <= most) options.push_back(count);
   shape.lanes = planner.Choose(name, kColumnLanes, std::move(options), std::max<int64_t>(2, lanes));
 
+  InlineFeeders(planner, name);
   std::string sum = name, out = planner.FinishingStage(name);
   if (out.empty()) {
     out = name;

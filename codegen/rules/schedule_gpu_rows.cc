@@ -67,12 +67,6 @@ int64_t WidthAlong(const SchedulePlanner& planner, const Stage& stage, AxisId ax
   return reads ? width : 1;
 }
 
-int64_t TermsOf(const SchedulePlanner& planner, const Stage& stage) {
-  int64_t terms = 1;
-  for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
-  return terms;
-}
-
 bool IsReduction(const Stage& stage) { return stage.reduction != Reduction::kNone; }
 
 // A reduction to one number a row, which threads side by side may read along the row.
@@ -240,17 +234,28 @@ class BlockRows {
     const std::string row = order.back(), lane = stage.axes.back().name;
     order.push_back(lane);
     const size_t reduced = stage.reduce_axes.size() - (width > 1 ? 1 : 0);
-    for (size_t i = 0; i < reduced; ++i)
-      if (stage.reduce_axes[i].name != along) order.push_back(stage.reduce_axes[i].name);
+    std::vector<std::string> unrolled = InsideLoops(parts);
+    const int64_t most = unrolled.empty() ? kStepsOfAThread : 2;
+    // Of blocks that are one step each, several at once.
+    const bool is_one_step = !along.empty() && planner_.Extent(stage, FindAxis(stage, along)) == 1;
+    for (size_t i = 0; i < reduced; ++i) {
+      const std::string& name_of_axis = stage.reduce_axes[i].name;
+      if (name_of_axis == along) continue;
+      order.push_back(name_of_axis);
+      if (!is_one_step || i + 2 != reduced) continue;
+      planner_.Split(parts, name_of_axis, {StepsAtOnce(parts, planner_.Extent(stage.reduce_axes[i]), most)});
+      order.back() += ".0";
+      order.push_back(name_of_axis + ".1");
+      unrolled.push_back(order.back());
+    }
     if (!along.empty()) {
       const AxisId axis = FindAxis(stage, along);
-      const int64_t at_once =
-          StepsAtOnce(name, planner_.Extent(stage, axis), shape_.inside.empty() ? kStepsOfAThread : 2);
+      const int64_t at_once = StepsAtOnce(name, planner_.Extent(stage, axis), most);
       planner_.Split(parts, along, {at_once});
       order.insert(order.end(), {along + ".0", along + ".1"});
     }
-    std::vector<std::string> unrolled = InsideLoops(parts);
-    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    const std::vector<std::string> inside = InsideLoops(parts);
+    order.insert(order.end(), inside.begin(), inside.end());
     if (width > 1) order.push_back(stage.reduce_axes.back().name);
     planner_.Reorder(parts, order);
     planner_.Bind(parts, row, LaunchAxis::kThreadY);
@@ -339,12 +344,6 @@ bool ComputeWhereRead(SchedulePlanner& planner, const std::vector<std::string>& 
   return true;
 }
 
-int64_t RowsOf(const SchedulePlanner& planner, const Stage& stage, size_t rows) {
-  int64_t count = 1;
-  for (size_t i = 0; i < rows; ++i) count *= planner.Extent(stage.axes[i]);
-  return count;
-}
-
 int64_t LongestRow(const SchedulePlanner& planner, const std::vector<std::string>& group) {
   int64_t longest = 1;
   for (const std::string& name : group) {
@@ -392,6 +391,10 @@ std::vector<AxisId> AxesInside(const SchedulePlanner& planner, const std::vector
 bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std::string> group, size_t rows) {
   RowShape shape;
   shape.rows = rows;
+  ComputeWhereRead(planner, group, rows, false);
+  for (const std::string& g : group)
+    if (FindStage(planner.kernel(), g) && IsReduction(planner.StageNamed(g))) InlineFeeders(planner, g);
+  std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   int64_t vectors = 1;
   for (const std::string& g : group) {
     const Stage& part = planner.StageNamed(g);
@@ -411,8 +414,6 @@ bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std
     if (count <= BitCeil(vectors)) options.push_back(count);
   shape.threads = planner.Choose(name, kRowLanes, std::move(options), threads);
 
-  ComputeWhereRead(planner, group, shape.rows, false);
-  std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   const int64_t partials = 2 * shape.threads * 8 * static_cast<int64_t>(group.size());
   const int64_t kept = KeptBytes(planner, group, shape.rows);
   const int64_t room = planner.machine().block_bytes - partials;
@@ -469,11 +470,6 @@ bool ScheduleRowReduction(SchedulePlanner& planner, const std::string& name) {
 }
 
 }  // namespace
-
-bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage) {
-  constexpr int64_t kTermsOfAMatrix = 64;
-  return TermsOf(planner, stage) >= kTermsOfAMatrix && LeastReuse(planner, stage) <= kReusedTooLittle;
-}
 
 bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
