@@ -35,6 +35,18 @@ std::vector<std::string> RowGroup(const SchedulePlanner& planner, const std::str
   return names;
 }
 
+int64_t TermsOf(const SchedulePlanner& planner, const Stage& stage) {
+  int64_t terms = 1;
+  for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
+  return terms;
+}
+
+int64_t RowsOf(const SchedulePlanner& planner, const Stage& stage, size_t rows) {
+  int64_t count = 1;
+  for (size_t i = 0; i < rows; ++i) count *= planner.Extent(stage.axes[i]);
+  return count;
+}
+
 bool ReducesColumns(const SchedulePlanner& planner, const Stage& stage) {
   if (stage.reduction == Reduction::kNone || stage.axes.empty()) return false;
   const AxisId last = stage.last_axis();
@@ -59,6 +71,40 @@ int64_t LeastReuse(const SchedulePlanner& planner, const Stage& stage) {
     least = std::min(least, reuse);
   }
   return least;
+}
+
+std::optional<AccessPattern> LargestOperand(const SchedulePlanner& planner, const Stage& stage) {
+  std::optional<AccessPattern> largest;
+  int64_t most = 0;
+  for (const AccessPattern& access : planner.AccessesOf(stage)) {
+    int64_t elements = 1;
+    for (AxisId axis : stage.axis_ids())
+      if (access.uses[axis]) elements *= planner.Extent(stage, axis);
+    if (elements > most) largest = access;
+    most = std::max(most, elements);
+  }
+  return largest;
+}
+
+void InlineFeeders(SchedulePlanner& planner, const std::string& reduction) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const AccessPattern& access : planner.AccessesOf(planner.StageNamed(reduction))) {
+      const Stage* producer = ProducerOf(planner.kernel(), access.tensor);
+      if (producer == nullptr || producer->reduction != Reduction::kNone) continue;
+      const std::string name = planner.NameOf(*producer);
+      if (planner.kernel().tensors[access.tensor].kind != TensorKind::kIntermediate || planner.IsScheduled(name) ||
+          ReadersOf(planner.kernel(), access.tensor).size() != 1 || !planner.Inline(name))
+        continue;
+      changed = true;
+      break;
+    }
+  }
+}
+
+bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage) {
+  constexpr int64_t kTermsWorthDividing = 64;
+  return TermsOf(planner, stage) >= kTermsWorthDividing && LeastReuse(planner, stage) <= kReusedTooLittle;
 }
 
 }  // namespace hone

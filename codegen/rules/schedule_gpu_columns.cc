@@ -2,6 +2,7 @@
 // down columns. Threads side by side along the outputs read rows of the matrix together; the threads of a block along y
 // divide the reduction, and their partial results meet in block storage.
 #include <algorithm>
+#include <optional>
 
 #include "base/arithmetic.h"
 #include "codegen/rules/row_group.h"
@@ -16,13 +17,13 @@ constexpr Decision kColumnLanes{"lanes", "threads among which a reduction is div
 constexpr Decision kColumnSteps{
     .name = "unroll", .meaning = "steps of the inner loop in one piece of code", .grows_code = true};
 
-constexpr int64_t kTermsWorthDividing = 64;
+constexpr int64_t kTermsDownAColumn = 64;
 constexpr int64_t kManyColumns = 65536;  // outputs: enough threads without dividing reductions
 constexpr int64_t kBlocksWanted = 128;
 constexpr int64_t kFewestThreadsX = 8;  // whose vectors are a line of memory
 constexpr int64_t kThreadsOfColumns = 256;
 
-struct DividedColumns {
+struct ColumnShape {
   AxisId last;                 // axis of columns
   AxisId divided;              // of the reduction: the longest
   std::vector<AxisId> inside;  // short axes of outputs for which a thread reads the matrix once
@@ -30,24 +31,9 @@ struct DividedColumns {
   int64_t threads_x = 1, lanes = 1;
 };
 
-// The operand of which least is read again.
-const AccessPattern* MatrixOf(const SchedulePlanner& planner, const Stage& stage,
-                              const std::vector<AccessPattern>& accesses) {
-  const AccessPattern* matrix = nullptr;
-  int64_t most = 0;
-  for (const AccessPattern& access : accesses) {
-    int64_t elements = 1;
-    for (AxisId axis : stage.axis_ids())
-      if (access.uses[axis]) elements *= planner.Extent(stage, axis);
-    if (elements > most) matrix = &access;
-    most = std::max(most, elements);
-  }
-  return matrix;
-}
-
 class ColumnReduction {
  public:
-  ColumnReduction(SchedulePlanner& planner, std::string sum, std::string out, DividedColumns shape)
+  ColumnReduction(SchedulePlanner& planner, std::string sum, std::string out, ColumnShape shape)
       : planner_(planner), sum_(std::move(sum)), out_(std::move(out)), shape_(std::move(shape)) {}
 
   bool Divide() {
@@ -147,7 +133,7 @@ class ColumnReduction {
 
   SchedulePlanner& planner_;
   const std::string sum_, out_;
-  const DividedColumns shape_;
+  const ColumnShape shape_;
   std::string parts_, along_;
 };
 
@@ -157,16 +143,15 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
   constexpr std::string_view kRule = "columns";
   const Stage stage = planner.StageNamed(name);
   if (stage.axes.empty()) return planner.Refuse(kRule, name, "it is one number");
-  const std::vector<AccessPattern> accesses = planner.AccessesOf(stage);
-  const AccessPattern* matrix = MatrixOf(planner, stage, accesses);
+  const std::optional<AccessPattern> matrix = LargestOperand(planner, stage);
   int64_t terms = 1, outputs = 1;
   for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
   for (const Axis& axis : stage.axes) outputs *= planner.Extent(axis);
-  if (matrix == nullptr || LeastReuse(planner, stage) > kReusedTooLittle)
+  if (!matrix || LeastReuse(planner, stage) > kReusedTooLittle)
     return planner.Refuse(kRule, name, "its operands are read again for many outputs");
-  if (terms < kTermsWorthDividing || outputs >= kManyColumns)
+  if (terms < kTermsDownAColumn || outputs >= kManyColumns)
     return planner.Refuse(kRule, name, "one thread per output makes enough of them");
-  DividedColumns shape;
+  ColumnShape shape;
   shape.last = stage.last_axis();
   const int64_t extent = planner.Extent(stage, shape.last);
   if (extent < 4 || !matrix->affine || matrix->strides[shape.last] != 1)
@@ -182,10 +167,11 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
   for (AxisId axis : stage.reduce_ids())
     if (!shape.divided || planner.Extent(stage, axis) > planner.Extent(stage, shape.divided)) shape.divided = axis;
   const int64_t depth = planner.Extent(stage, shape.divided);
+  const int64_t element = ByteSize(planner.kernel().tensors[stage.output].dtype);
   int64_t inside = 1;
   for (AxisId axis : shape.inside) inside *= planner.Extent(stage, axis);
   const auto within = [&](int64_t lanes) {
-    const int64_t bytes = lanes * shape.threads_x * shape.width * inside * 8;
+    const int64_t bytes = lanes * shape.threads_x * shape.width * inside * element;
     return lanes * shape.threads_x <= most && lanes * 2 <= depth && bytes <= planner.machine().block_bytes / 2;
   };
   int64_t lanes = 1;
@@ -195,6 +181,7 @@ bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& name) {
     if (count <= depth && count * shape.threads_x <= most) options.push_back(count);
   shape.lanes = planner.Choose(name, kColumnLanes, std::move(options), std::max<int64_t>(2, lanes));
 
+  InlineFeeders(planner, name);
   std::string sum = name, out = planner.FinishingStage(name);
   if (out.empty()) {
     out = name;

@@ -19,9 +19,10 @@ constexpr Decision kRowLanes{"lanes", "threads among which a reduction is divide
 constexpr Decision kRowsOfBlock{"block_rows", "rows of a block"};
 constexpr Decision kStepsAtOnce{
     .name = "unroll", .meaning = "steps of a thread along the row in one piece of code", .grows_code = true};
+constexpr Decision kPieces{"pieces", "parts of a row, each for a block of its own, which a second launch adds up"};
 constexpr Decision kKeepRow{"keep", "what a row needs in between is kept in block storage"};
 
-constexpr int64_t kWarp = 32;
+constexpr int64_t kThreadsOfAWarp = 32;
 constexpr int64_t kFewTermsOfARow = 32;    // a reduction that one thread makes alone
 constexpr int64_t kFewPartials = 32;       // that each thread adds up by itself
 constexpr int64_t kEnoughThreads = 65536;  // to fill a large device
@@ -29,6 +30,11 @@ constexpr int64_t kUsualBlock = 128;       // threads
 constexpr int64_t kEnoughBlocks = 512;
 constexpr int64_t kMostThreadsOfARow = 256;
 constexpr int64_t kStepsOfAThread = 8;  // whose loads are on their way at once
+
+constexpr int64_t kFewRows = 64;     // fewer than a large device has multiprocessors
+constexpr int64_t kLongRow = 65536;  // elements for which more launches are sooner done than one block
+constexpr int64_t kShortestPiece = 4096;
+constexpr int64_t kStepWidth = 4;  // elements of a vector
 
 int64_t RowThreadsAllowed(const SchedulePlanner& planner) {
   return std::max<int64_t>(1, planner.machine().block_threads);
@@ -43,7 +49,7 @@ AxisId DividedAxis(const SchedulePlanner& planner, const Stage& stage) {
 
 // Elements along the axis that one access takes: those of a vector where all operands have them side by side, aligned.
 int64_t WidthAlong(const SchedulePlanner& planner, const Stage& stage, AxisId axis) {
-  int64_t width = 4;
+  int64_t width = kStepWidth;
   auto fit = [&](int64_t number) {
     while (number % width != 0) width /= 2;
   };
@@ -59,12 +65,6 @@ int64_t WidthAlong(const SchedulePlanner& planner, const Stage& stage, AxisId ax
       if (other != axis && planner.Extent(stage, other) > 1) fit(access.strides[other]);
   }
   return reads ? width : 1;
-}
-
-int64_t TermsOf(const SchedulePlanner& planner, const Stage& stage) {
-  int64_t terms = 1;
-  for (const Axis& axis : stage.reduce_axes) terms *= planner.Extent(axis);
-  return terms;
 }
 
 bool IsReduction(const Stage& stage) { return stage.reduction != Reduction::kNone; }
@@ -83,6 +83,12 @@ struct RowShape {
   int64_t threads = 1;   // of a row
   int64_t together = 1;  // rows of a block
   bool keeps = true;
+  // Short leading axes of outputs that a thread computes all of, since they share what is largest.
+  std::vector<AxisId> inside = {};
+
+  bool IsInside(size_t axis) const {
+    return std::find(inside.begin(), inside.end(), AxisId(static_cast<int>(axis))) != inside.end();
+  }
 };
 
 class BlockRows {
@@ -102,7 +108,7 @@ class BlockRows {
       else if (IsReduction(stage))
         ScheduleReductionOfRow(*name);
       else
-        ScheduleNumber(*name);
+        ScheduleElementwiseNumber(*name);
     }
   }
 
@@ -118,15 +124,18 @@ class BlockRows {
     const Stage out = planner_.StageNamed(out_);
     const std::string row = RowAxis(out_);
     planner_.Split(out_, row, {shape_.together});
-    block_ = row + ".0";
-    if (shape_.rows > 1) {
-      std::vector<std::string> outer;
-      for (size_t i = 0; i + 1 < shape_.rows; ++i) outer.push_back(out.axes[i].name);
-      outer.push_back(row + ".0");
-      planner_.Fuse(out_, outer);
-      block_ = outer[0];
-      for (size_t i = 1; i < outer.size(); ++i) block_ += "+" + outer[i];
+    std::vector<std::string> blocks = RowLoops(out_);
+    blocks.back() = row + ".0";
+    if (!shape_.inside.empty()) {
+      std::vector<std::string> order = blocks, inside = InsideLoops(out_);
+      order.push_back(row + ".1");
+      order.insert(order.end(), inside.begin(), inside.end());
+      planner_.Reorder(out_, order);
+      planner_.Unroll(out_, inside);
     }
+    block_ = blocks[0];
+    for (size_t i = 1; i < blocks.size(); ++i) block_ += "+" + blocks[i];
+    if (blocks.size() > 1) planner_.Fuse(out_, blocks);
     planner_.MarkScheduled(out_);
     std::vector<std::string> order{block_, row + ".1"};
     if (out.axes.size() == shape_.rows) {
@@ -160,10 +169,10 @@ class BlockRows {
   }
 
   // Of so many steps those whose loads are issued together.
-  int64_t StepsAtOnce(const std::string& name, int64_t steps) {
-    int64_t usual = std::min(steps, kStepsOfAThread);
+  int64_t StepsAtOnce(const std::string& name, int64_t steps, int64_t most = kStepsOfAThread) {
+    int64_t usual = std::min(steps, most);
     while (steps % usual != 0) --usual;
-    if (usual < std::min<int64_t>(steps, 3)) usual = std::min<int64_t>(steps, 4);
+    if (usual < std::min<int64_t>(steps, 3)) usual = std::min({steps, int64_t{4}, most});
     std::vector<int64_t> options;
     for (int64_t count : {1, 2, 4, 8})
       if (count <= steps) options.push_back(count);
@@ -180,7 +189,13 @@ class BlockRows {
   std::vector<std::string> RowLoops(const std::string& name) const {
     std::vector<std::string> loops;
     const Stage stage = planner_.StageNamed(name);
-    for (size_t i = 0; i < shape_.rows; ++i) loops.push_back(stage.axes[i].name);
+    for (size_t i = 0; i < shape_.rows; ++i)
+      if (!shape_.IsInside(i)) loops.push_back(stage.axes[i].name);
+    return loops;
+  }
+  std::vector<std::string> InsideLoops(const std::string& name) const {
+    std::vector<std::string> loops;
+    for (AxisId axis : shape_.inside) loops.push_back(planner_.StageNamed(name).axis(axis).name);
     return loops;
   }
 
@@ -219,23 +234,35 @@ class BlockRows {
     const std::string row = order.back(), lane = stage.axes.back().name;
     order.push_back(lane);
     const size_t reduced = stage.reduce_axes.size() - (width > 1 ? 1 : 0);
-    for (size_t i = 0; i < reduced; ++i)
-      if (stage.reduce_axes[i].name != along) order.push_back(stage.reduce_axes[i].name);
+    std::vector<std::string> unrolled = InsideLoops(parts);
+    const int64_t most = unrolled.empty() ? kStepsOfAThread : 2;
+    // Of blocks that are one step each, several at once.
+    const bool is_one_step = !along.empty() && planner_.Extent(stage, FindAxis(stage, along)) == 1;
+    for (size_t i = 0; i < reduced; ++i) {
+      const std::string& name_of_axis = stage.reduce_axes[i].name;
+      if (name_of_axis == along) continue;
+      order.push_back(name_of_axis);
+      if (!is_one_step || i + 2 != reduced) continue;
+      planner_.Split(parts, name_of_axis, {StepsAtOnce(parts, planner_.Extent(stage.reduce_axes[i]), most)});
+      order.back() += ".0";
+      order.push_back(name_of_axis + ".1");
+      unrolled.push_back(order.back());
+    }
     if (!along.empty()) {
       const AxisId axis = FindAxis(stage, along);
-      const int64_t at_once = StepsAtOnce(name, planner_.Extent(stage, axis));
+      const int64_t at_once = StepsAtOnce(name, planner_.Extent(stage, axis), most);
       planner_.Split(parts, along, {at_once});
       order.insert(order.end(), {along + ".0", along + ".1"});
     }
+    const std::vector<std::string> inside = InsideLoops(parts);
+    order.insert(order.end(), inside.begin(), inside.end());
     if (width > 1) order.push_back(stage.reduce_axes.back().name);
     planner_.Reorder(parts, order);
     planner_.Bind(parts, row, LaunchAxis::kThreadY);
     planner_.Bind(parts, lane, LaunchAxis::kThreadX);
     planner_.RegisterTile(parts, lane);
-    if (along.empty())
-      planner_.Unroll(parts, {stage.reduce_axes.back().name});
-    else
-      planner_.Unroll(parts, {along + ".1"});
+    unrolled.push_back(along.empty() ? stage.reduce_axes.back().name : along + ".1");
+    planner_.Unroll(parts, unrolled);
     if (width > 1) planner_.Vectorize(parts, {stage.reduce_axes.back().name});
     places_[parts] = {parts, lane};
   }
@@ -245,9 +272,15 @@ class BlockRows {
     const Stage stage = planner_.StageNamed(name);
     const std::string lane = stage.reduce_axes.back().name;
     const int64_t count = planner_.Extent(stage.reduce_axes.back());
-    if (count % 4 != 0 || count > kFewPartials) return;
-    planner_.Split(name, lane, {4});
-    planner_.Unroll(name, {lane + ".0"});
+    const int64_t width = count % kStepWidth == 0 && count <= kFewPartials ? kStepWidth : 1;
+    planner_.Split(name, lane, {width});
+    std::vector<std::string> order = RowLoops(name), unrolled = InsideLoops(name);
+    order.push_back(lane + ".0");
+    order.insert(order.end(), unrolled.begin(), unrolled.end());
+    order.push_back(lane + ".1");
+    planner_.Reorder(name, order);
+    if (width > 1) unrolled.push_back(lane + ".0");
+    planner_.Unroll(name, unrolled);
     planner_.Vectorize(name, {lane + ".1"});
   }
 
@@ -272,6 +305,11 @@ class BlockRows {
     planner_.Bind(name, row, LaunchAxis::kThreadY);
     if (IsReduction(planner_.StageNamed(name))) planner_.RegisterTile(name, row);
     places_[name] = {name, row};
+  }
+
+  void ScheduleElementwiseNumber(const std::string& name) {
+    ScheduleNumber(name);
+    planner_.Unroll(name, InsideLoops(name));
   }
 
   SchedulePlanner& planner_;
@@ -306,43 +344,57 @@ bool ComputeWhereRead(SchedulePlanner& planner, const std::vector<std::string>& 
   return true;
 }
 
-}  // namespace
-
-bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage) {
-  constexpr int64_t kTermsWorthDividing = 64;
-  return TermsOf(planner, stage) >= kTermsWorthDividing && LeastReuse(planner, stage) <= kReusedTooLittle;
+int64_t LongestRow(const SchedulePlanner& planner, const std::vector<std::string>& group) {
+  int64_t longest = 1;
+  for (const std::string& name : group) {
+    const Stage& stage = planner.StageNamed(name);
+    if (IsReduction(stage)) longest = std::max(longest, TermsOf(planner, stage));
+  }
+  return longest;
 }
 
-bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
-  constexpr std::string_view kRule = "rows";
+// Of a reduction to few numbers of many terms each, the stage that reduces pieces of rows; "": it is not divided.
+std::string TakePieces(SchedulePlanner& planner, const std::string& name) {
   const Stage stage = planner.StageNamed(name);
-  if (stage.axes.empty()) return planner.Refuse(kRule, name, "it is one number");
-  RowShape shape;
-  std::vector<std::string> group;
-  if (IsReduction(stage)) {
-    shape.rows = stage.axes.size();
-    if (TermsOf(planner, stage) < kFewTermsOfARow)
-      return planner.Refuse(kRule, name, "a thread reduces so little by itself");
-    if (!ReducesARow(planner, stage, shape.rows))
-      return planner.Refuse(kRule, name, "what it reduces does not lie side by side in memory");
-    if (LeastReuse(planner, stage) > kReusedTooLittle)
-      return planner.Refuse(kRule, name, "its operands are read again for many outputs");
-    if (!planner.Rewrite({"cache_write", name, {planner.FreshName(name + "_sum")}}))
-      return planner.Refuse(kRule, name, "the reduction cannot be separated from what it is written to");
-    group = RowGroup(planner, name, shape.rows,
-                     [&](const Stage& s) { return !IsReduction(s) || ReducesARow(planner, s, shape.rows); });
-  } else {
-    for (size_t rows = stage.axes.size(); rows >= 1 && shape.rows == 0; --rows) {
-      group = RowGroup(planner, name, rows, [&](const Stage& s) {
-        return !IsReduction(s) || (ReducesARow(planner, s, rows) && LeastReuse(planner, s) <= kReusedTooLittle);
-      });
-      const bool reduces = std::any_of(group.begin(), group.end(),
-                                       [&](const std::string& g) { return IsReduction(planner.StageNamed(g)); });
-      if (reduces) shape.rows = rows;
-    }
-    if (shape.rows == 0) return planner.Refuse(kRule, name, "nothing that feeds it reduces along rows");
-  }
+  const AxisId axis = DividedAxis(planner, stage);
+  const int64_t extent = planner.Extent(stage, axis), rows = RowsOf(planner, stage, stage.axes.size());
+  std::vector<int64_t> options;
+  for (int64_t count = 1; count <= 256 && count * kShortestPiece <= extent; count *= 4) options.push_back(count);
+  int64_t usual = 1;
+  while (rows * usual < 2 * kFewRows && 2 * usual * kShortestPiece <= extent) usual *= 2;
+  if (options.size() < 2) return "";
+  const int64_t pieces = planner.Choose(name, kPieces, std::move(options), rows < kFewRows ? usual : 1);
+  const std::string parts = planner.FreshName(name + "_pieces");
+  if (pieces == 1 ||
+      !planner.Rfactor(name, stage.axis(axis).name, pieces, parts, RoundUp(CeilDiv(extent, pieces), kStepWidth)))
+    return "";
+  return parts;
+}
 
+// Of a matrix times few vectors: the axes along which these lie. For nothing else.
+std::vector<AxisId> AxesInside(const SchedulePlanner& planner, const std::vector<std::string>& group, size_t rows) {
+  if (group.size() != 1) return {};
+  const Stage& stage = planner.StageNamed(group[0]);
+  const std::optional<AccessPattern> matrix = LargestOperand(planner, stage);
+  if (stage.axes.size() != rows || !IsReduction(stage) || !matrix) return {};
+  std::vector<AxisId> inside;
+  int64_t count = 1;
+  for (AxisId axis : stage.spatial_ids()) {
+    if (matrix->uses[axis] || axis == stage.last_axis() || planner.Extent(stage, axis) == 1) continue;
+    count *= planner.Extent(stage, axis);
+    inside.push_back(axis);
+  }
+  return count <= kReusedTooLittle ? inside : std::vector<AxisId>{};
+}
+
+// The row's loops: `group` is what the rows of `name` need.
+bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std::string> group, size_t rows) {
+  RowShape shape;
+  shape.rows = rows;
+  ComputeWhereRead(planner, group, rows, false);
+  for (const std::string& g : group)
+    if (FindStage(planner.kernel(), g) && IsReduction(planner.StageNamed(g))) InlineFeeders(planner, g);
+  std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   int64_t vectors = 1;
   for (const std::string& g : group) {
     const Stage& part = planner.StageNamed(g);
@@ -351,19 +403,17 @@ bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
     vectors = std::max(vectors, CeilDiv(planner.Extent(part, axis), WidthAlong(planner, part, axis)));
   }
   const Stage out = planner.StageNamed(name);
-  int64_t row_count = 1;
-  for (size_t i = 0; i < shape.rows; ++i) row_count *= planner.Extent(out.axes[i]);
+  const int64_t row_count = RowsOf(planner, out, shape.rows);
   const int64_t last_rows = planner.Extent(out.axes[shape.rows - 1]);
   const int64_t most = std::min(kMostThreadsOfARow, RowThreadsAllowed(planner));
-  int64_t threads = std::clamp(BitCeil(CeilDiv(vectors, kStepsOfAThread)), std::min(kWarp, BitCeil(vectors)), most);
+  int64_t threads =
+      std::clamp(BitCeil(CeilDiv(vectors, kStepsOfAThread)), std::min(kThreadsOfAWarp, BitCeil(vectors)), most);
   while (row_count * threads < kEnoughThreads && threads < vectors / 2 && threads < most) threads *= 2;
   std::vector<int64_t> options;
   for (int64_t count = 4; count <= most; count *= 2)
     if (count <= BitCeil(vectors)) options.push_back(count);
   shape.threads = planner.Choose(name, kRowLanes, std::move(options), threads);
 
-  ComputeWhereRead(planner, group, shape.rows, false);
-  std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   const int64_t partials = 2 * shape.threads * 8 * static_cast<int64_t>(group.size());
   const int64_t kept = KeptBytes(planner, group, shape.rows);
   const int64_t room = planner.machine().block_bytes - partials;
@@ -381,15 +431,63 @@ bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
   if (kept > 0) shape.keeps = planner.ChooseIf(name, kKeepRow, shape.together * kept <= room) && kept <= room;
   if (!shape.keeps) {
     if (!ComputeWhereRead(planner, group, shape.rows, true))
-      return planner.Refuse(kRule, name,
+      return planner.Refuse("rows", name,
                             "a row is too long for block storage, and what it needs in between too much code");
     std::erase_if(group, [&](const std::string& g) { return !FindStage(planner.kernel(), g); });
   }
-  planner.Took(kRule, name,
+  shape.inside = AxesInside(planner, group, rows);
+  planner.Took("rows", name,
                shape.keeps ? "a row by threads of a block in one launch; what it needs in between is in block storage"
                            : "a row by threads of a block in one launch, which compute anew what does not fit there");
   BlockRows(planner, name, group, shape).Emit();
   return true;
+}
+
+// A reduction, with what it alone reads.
+bool TakeReduction(SchedulePlanner& planner, const std::string& name) {
+  const size_t rows = planner.StageNamed(name).axes.size();
+  if (!planner.Rewrite({"cache_write", name, {planner.FreshName(name + "_sum")}}))
+    return planner.Refuse("rows", name, "the reduction cannot be separated from what it is written to");
+  return TakeRows(
+      planner, name,
+      RowGroup(planner, name, rows,
+               [&](const Stage& stage) { return !IsReduction(stage) || ReducesARow(planner, stage, rows); }),
+      rows);
+}
+
+bool ScheduleRowReduction(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  const auto refuse = [&](std::string_view why) { return planner.Refuse("rows", name, why); };
+  if (TermsOf(planner, stage) < kFewTermsOfARow) return refuse("a thread reduces so little by itself");
+  if (!ReducesARow(planner, stage, stage.axes.size()))
+    return refuse("what it reduces does not lie side by side in memory");
+  if (LeastReuse(planner, stage) > kReusedTooLittle) return refuse("its operands are read again for many outputs");
+  const std::string pieces = TakePieces(planner, name);
+  if (pieces.empty()) return TakeReduction(planner, name);
+  TakeReduction(planner, pieces);
+  if (TermsOf(planner, planner.StageNamed(name)) < kFewTermsOfARow) return refuse("it adds up few pieces");
+  return TakeReduction(planner, name);
+}
+
+}  // namespace
+
+bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& name) {
+  const Stage stage = planner.StageNamed(name);
+  if (stage.axes.empty()) return planner.Refuse("rows", name, "it is one number");
+  if (IsReduction(stage)) return ScheduleRowReduction(planner, name);
+  // As many leading axes as leave something that is reduced to one number a row.
+  for (size_t rows = stage.axes.size(); rows >= 1; --rows) {
+    std::vector<std::string> group = RowGroup(planner, name, rows, [&](const Stage& s) {
+      return !IsReduction(s) || (ReducesARow(planner, s, rows) && LeastReuse(planner, s) <= kReusedTooLittle);
+    });
+    if (std::none_of(group.begin(), group.end(),
+                     [&](const std::string& g) { return IsReduction(planner.StageNamed(g)); }))
+      continue;
+    if (RowsOf(planner, stage, rows) < kFewRows && LongestRow(planner, group) >= kLongRow)
+      return planner.Refuse("rows", name, "few long rows: a launch for each stage has more blocks work on them");
+    return TakeRows(planner, name, std::move(group), rows);
+  }
+  return planner.Refuse("rows", name, "nothing that feeds it reduces along rows");
 }
 
 }  // namespace hone

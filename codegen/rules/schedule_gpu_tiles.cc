@@ -9,6 +9,7 @@
 #include "base/arithmetic.h"
 #include "codegen/rules/contraction_rule.h"
 #include "codegen/rules/gpu_planning.h"
+#include "codegen/rules/row_group.h"
 #include "codegen/rules/schedule_rules.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"

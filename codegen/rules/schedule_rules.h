@@ -57,8 +57,6 @@ bool ScheduleOnWarps(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuRowChains(SchedulePlanner& planner, const std::string& stage);
 // Columns by the threads of a block, which divide what is reduced. schedule_gpu_columns.cc.
 bool ScheduleGpuColumns(SchedulePlanner& planner, const std::string& stage);
-// Of a product: whether one operand is read so few times that tiles do not pay. schedule_gpu_rows.cc.
-bool IsMatrixTimesFewVectors(const SchedulePlanner& planner, const Stage& stage);
 bool ScheduleGpuRows(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuOutputs(SchedulePlanner& planner, const std::string& stage);
 bool ScheduleGpuElementwise(SchedulePlanner& planner, const std::string& stage);

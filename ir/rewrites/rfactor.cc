@@ -16,6 +16,9 @@ Result<Kernel> Rfactor(Kernel kernel, StageId index, const std::string& axis_nam
   const AxisId axis = FindAxis(stage, axis_name);
   if (stage.reduction == Reduction::kNone || !axis || !stage.Reduces(axis))
     return Refuse(fmt::format("{} does not reduce over {}", stage_name, axis_name));
+  constexpr int64_t kMostAtAStep = int64_t{1} << 32;
+  if (lanes > kMostAtAStep / width)
+    return Refuse(fmt::format("{} lanes of {} elements are more than 2^32", lanes, width));
   const Tensor& out = kernel.tensors[stage.output];
   const Expr extent = stage.axis(axis).extent;
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/arithmetic.h"
 #include "ir/rewrites/cache_read.h"
 #include "ir/rewrites/inline_stage.h"
 #include "ir/rewrites/registry.h"
@@ -125,7 +126,7 @@ Result<void> ApplyRfactor(const RfactorStep& step, ScheduleState& state) {
 std::string FitRfactor(RfactorStep& step, const FitContext& context) {
   const std::optional<int64_t> extent = TripsOf(context.before, step.stage, step.axis);
   const int64_t donor_lanes = step.lanes;
-  while (extent && step.lanes > 1 && step.lanes > *extent) step.lanes /= 2;
+  while (extent && step.lanes > 1 && step.lanes > CeilDiv(*extent, step.width)) step.lanes /= 2;
   return step.lanes == donor_lanes ? "" : fmt::format("{} has {} elements", step.axis, *extent);
 }
 

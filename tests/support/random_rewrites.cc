@@ -107,7 +107,7 @@ void RandomSchedule::Rfactor() {
   if (stage.reduce_axes.empty()) return;
   const std::string axis = Pick(stage.reduce_axes).name;
   const int64_t lanes = AnyFactor();
-  Propose({RfactorStep{NameOf(stage), axis, lanes, FreshName()}});
+  Propose({RfactorStep{NameOf(stage), axis, lanes, FreshName(), rng_.Chance(0.3) ? AnyFactor() : 1}});
 }
 
 void RandomSchedule::CacheRead() {

@@ -352,6 +352,8 @@ TEST(RfactorOf, Refuses) {
   EXPECT_EQ(RefusalOf(Rfactor(kernel, FindStage(kernel, "acc"), "m", 4, "t")), "acc does not reduce over m");
   EXPECT_EQ(RefusalOf(Rfactor(kernel, FindStage(kernel, "y"), "k", 4, "t")), "y does not reduce over k");
   EXPECT_EQ(RefusalOf(Rfactor(kernel, FindStage(kernel, "acc"), "k", 4, "bias")), "the name bias is taken");
+  EXPECT_EQ(RefusalOf(Rfactor(kernel, FindStage(kernel, "acc"), "k", int64_t{1} << 31, "t", 4)),
+            "2147483648 lanes of 4 elements are more than 2^32");
 }
 
 // ---- expand
