@@ -18,6 +18,12 @@ inline Result<Kernel> RewriteStage(const Kernel& kernel, const char* rewrite, St
 inline Result<Kernel> FuseAxes(const Kernel& kernel, StageId stage, const std::vector<std::string>& axes) {
   return RewriteStage(kernel, "fuse_axes", stage, axes);
 }
+inline Result<Kernel> FlattenAxes(const Kernel& kernel, StageId stage, const std::vector<std::string>& axes) {
+  return RewriteStage(kernel, "flatten_axes", stage, axes);
+}
+inline Result<Kernel> SplitReduction(const Kernel& kernel, StageId stage, const std::string& axis, int64_t run) {
+  return RewriteStage(kernel, "split_reduction", stage, {axis}, {run});
+}
 inline Result<Kernel> CacheWrite(const Kernel& kernel, StageId stage, const std::string& result) {
   return RewriteStage(kernel, "cache_write", stage, {result});
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "codegen/machine_model.h"
 #include "codegen/rules/default_schedule.h"
 #include "ir/graph/op_traits.h"
 #include "tests/support/gpu_run.h"
@@ -137,6 +138,38 @@ bool ExceedsTheDevice(const std::string& refusal) {
   return std::ranges::any_of(kLimits, [&](const char* limit) { return refusal.find(limit) != std::string::npos; });
 }
 
+// With copies ahead: sums in parts, windows as columns, whatever sizes the tiles do not divide.
+TEST(GpuRules, TilesWithCopiesAhead) {
+  const Target target =
+      DeviceTarget{std::string(kCudaKind),
+                   {{"arch", "sm_80"}, {"block_bytes", "49152"}, {"block_threads", "256"}, {"units", "132"}}};
+  const straight::DeviceLimits limits = straight::LimitsOf(ModelMachine(target));
+  const char* texts[] = {"matmul(M=21,N=35,K=64)+bias",
+                         "matmul(M=13,N=40,K=32,ta=1)",
+                         "batch_matmul(B=2,M=9,N=17,K=32)",
+                         "conv2d(C=16,H=5,W=5,O=9,R=3,S=3,stride=2,pad=1,const=1)+bias+add+relu",
+                         "conv2d(C=8,H=4,W=5,O=5,R=3,S=3,pad=1,const=1)+bias",
+                         "conv2d(C=4,H=5,W=6,O=6,R=3,S=2,groups=2,pad=1,dtype=f16)+bias"};
+  std::map<std::string, int> steps = {{"pipeline ", 0}, {"split_reduction", 0}, {"flatten_axes", 0}, {"thread.z", 0}};
+  Rng rng(7);
+  for (const std::string text : texts) {
+    const Kernel kernel = Specialize(ParseKernel(text).value());
+    for (int trial = 0; trial < 5; ++trial) {
+      const Chooser any = [&](const Choice& choice) {
+        if (trial == 0 || choice.is_flag) return choice.preferred;
+        const size_t options = choice.decision.grows_code ? (choice.options.size() + 1) / 2 : choice.options.size();
+        return choice.options[static_cast<size_t>(rng.Below(options))];
+      };
+      const Schedule schedule = PlanSchedule(kernel, target, any).value().schedule;
+      const GpuOutcome outcome = RunOnGpu(text, schedule, limits);
+      if (trial > 0 && ExceedsTheDevice(outcome.refusal)) continue;
+      EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(schedule);
+      for (auto& [step, count] : steps) count += PrintSchedule(schedule).find(step) != std::string::npos;
+    }
+  }
+  for (const auto& [step, count] : steps) EXPECT_GE(count, 4) << step;
+}
+
 // The operation that a kernel is of: what stands before its sizes.
 std::string OperationOf(const std::string& text) { return text.substr(0, text.find('(')); }
 
@@ -149,15 +182,18 @@ TEST(GpuRules, RandomSchedules) {
                {"softmax(M=2,N=300)", "layer_norm(M=2,N=515)", "rms_norm(M=2,N=300)+mul", "reduce_sum(M=3,N=600)",
                 "reduce_sum(M=1,N=9000)", "global_avgpool(C=3,H=17,W=19)", "dense(M=1,N=6,K=130)+bias",
                 "dense(M=3,N=5,K=128)", "matmul(M=1,N=24,K=100)+bias", "matmul(M=3,N=21,K=70)"});
-  std::map<std::string, int> samples;
-  for (const std::string& text : texts) ++samples[OperationOf(text)];
+  struct Counts {
+    int samples = 0, runs = 0, shared = 0;
+  };
+  std::map<std::string, Counts> operations;
+  for (const std::string& text : texts) ++operations[OperationOf(text)].samples;
   Rng rng(24);
-  int runs = 0, shared_by_several = 0;
   for (const std::string& text : texts) {
-    const int wanted = (200 + samples[OperationOf(text)] - 1) / samples[OperationOf(text)];
+    Counts& counts = operations[OperationOf(text)];
+    const int wanted = (200 + counts.samples - 1) / counts.samples;
     const Kernel kernel = Specialize(ParseKernel(text).value());
     std::set<std::string> seen;
-    int here = 0, shared_here = 0;
+    int here = 0;
     for (int trial = 0; trial < 2 * wanted && here < wanted; ++trial) {
       const Chooser any = [&](const Choice& choice) {
         if (choice.is_flag && rng.Chance(0.8)) return int64_t{1};  // copies in block storage: what is to be tried
@@ -169,12 +205,17 @@ TEST(GpuRules, RandomSchedules) {
       if (ExceedsTheDevice(outcome.refusal)) continue;
       EXPECT_TRUE(outcome.IsRight()) << text << ": " << outcome.Text() << "\n" << PrintSchedule(plan.schedule);
       ++here;
-      shared_here += outcome.report.barriers > 0 && outcome.report.most_threads > 1;
+      counts.shared += outcome.report.barriers > 0 && outcome.report.most_threads > 1;
     }
-    runs += here;
-    shared_by_several += shared_here;
+    counts.runs += here;
+  }
+  int runs = 0, shared_by_several = 0;
+  for (const auto& [operation, counts] : operations) {
+    runs += counts.runs;
+    shared_by_several += counts.shared;
     // Element-wise work, pooling and short rows share nothing.
-    EXPECT_TRUE(shared_here == 0 || 2 * shared_here >= here) << text << ": " << shared_here << " of " << here;
+    EXPECT_TRUE(counts.shared == 0 || 2 * counts.shared >= counts.runs)
+        << operation << ": " << counts.shared << " of " << counts.runs;
   }
   EXPECT_GT(runs, 2000);
   EXPECT_GE(2 * shared_by_several, runs);
