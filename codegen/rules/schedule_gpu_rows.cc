@@ -30,6 +30,8 @@ constexpr int64_t kUsualBlock = 128;       // threads
 constexpr int64_t kEnoughBlocks = 512;
 constexpr int64_t kMostThreadsOfARow = 256;
 constexpr int64_t kStepsOfAThread = 8;  // whose loads are on their way at once
+constexpr int64_t kStepsOfAPass =
+    2;  // of several passes over a row: more threads, of which some pass while others wait
 
 constexpr int64_t kFewRows = 64;     // fewer than a large device has multiprocessors
 constexpr int64_t kLongRow = 65536;  // elements for which more launches are sooner done than one block
@@ -406,8 +408,8 @@ bool TakeRows(SchedulePlanner& planner, const std::string& name, std::vector<std
   const int64_t row_count = RowsOf(planner, out, shape.rows);
   const int64_t last_rows = planner.Extent(out.axes[shape.rows - 1]);
   const int64_t most = std::min(kMostThreadsOfARow, RowThreadsAllowed(planner));
-  int64_t threads =
-      std::clamp(BitCeil(CeilDiv(vectors, kStepsOfAThread)), std::min(kThreadsOfAWarp, BitCeil(vectors)), most);
+  const int64_t steps = out.axes.size() > shape.rows ? kStepsOfAPass : kStepsOfAThread;
+  int64_t threads = std::clamp(BitCeil(CeilDiv(vectors, steps)), std::min(kThreadsOfAWarp, BitCeil(vectors)), most);
   while (row_count * threads < kEnoughThreads && threads < vectors / 2 && threads < most) threads *= 2;
   std::vector<int64_t> options;
   for (int64_t count = 4; count <= most; count *= 2)
