@@ -123,7 +123,7 @@ TEST(Group, OtherDescriptorsAndSumsAreWrong) {
   }
 }
 
-constexpr char kSwizzledMatmul[] = "matmul(M=100,N=100,K=192,dtype=f16)+bias";
+constexpr char kSwizzledMatmul[] = "matmul(M=128,N=128,K=192,dtype=f16)+bias";
 
 straight::Program Swizzled(int buffers, bool has_instruction = true) {
   const Schedule schedule = ParseSchedule(Steps(buffers, SwizzledGroupSchedule())).value();
