@@ -83,6 +83,8 @@ class LaunchMaker {
   // With what is known of the loops at this point put in.
   Linear Known(const Linear& form);
   Result<Address> AddressOf(const Linear& form);
+  // Where the element of that flat index is.
+  Result<Address> PlaceOfElement(BufferId buffer, const Linear& flat);
   Result<ValueId> IndexValue(const Linear& form);
   Result<ValueId> VarValue(VarId id);
   Result<ValueId> QuotientDown(const Linear& a, int64_t divisor);

@@ -417,8 +417,10 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
     add(Fill(dialect_.size, printer.SizeName(size)));
   }
   const bool is_beyond = launch.shared_bytes > kCudaStaticBytes && !dialect_.shared_beyond[0].empty();
+  int64_t alignment = 1;
+  for (BufferId id : launch.shared) alignment = std::max(alignment, straight::SharedAlignment(program_.buffers[id]));
   const std::string storage = is_beyond ? printer.Unique("block_storage") : "";
-  if (is_beyond) shared += "  " + Fill(dialect_.shared_beyond[0], storage) + ";\n";
+  if (is_beyond) shared += "  " + Fill(dialect_.shared_beyond[0], storage, std::max<int64_t>(128, alignment)) + ";\n";
   int64_t at = 0;
   for (BufferId id : launch.shared) {
     printer.NameBuffer(id);
@@ -431,7 +433,9 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
       continue;
     }
     shared += (dialect_.is_shader ? "" : "  ") +
-              Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory, printer.BufferName(id), buffer.elements) + ";\n";
+              Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory, printer.BufferName(id), buffer.elements,
+                   straight::SharedAlignment(buffer)) +
+              ";\n";
   }
   for (const Value& value : launch.code.values) {
     if (value.what == Do::kCall) functions_.insert(static_cast<size_t>(value.number));

@@ -24,11 +24,14 @@ constexpr Row kPtx[] = {
 };
 
 // A 64-bit matrix descriptor (PTX ISA, "Matrix Descriptor"): its address in bits 0 … 13, the distances of blocks along
-// the steps in bits 16 … 29 and along the lines in bits 32 … 45, all in units of 16 bytes. Without swizzling the rest
-// is zero.
+// the steps in bits 16 … 29 and along the lines in bits 32 … 45, all in units of 16 bytes; in bits 62 and 63 a 1 for
+// 128 bytes of swizzling. With it both distances change places where lines lie side by side, and the first is not used,
+// but 1, where steps do. The rest is zero.
 std::string DescriptorText(const straight::MatrixLayout& matrix, const std::string& first) {
-  const uint64_t apart =
-      static_cast<uint64_t>(matrix.step_bytes / 16) << 16 | static_cast<uint64_t>(matrix.row_bytes / 16) << 32;
+  const int64_t leading = !matrix.is_swizzled ? matrix.step_bytes : matrix.is_transposed ? matrix.row_bytes : 16;
+  const int64_t stride = matrix.is_swizzled && matrix.is_transposed ? matrix.step_bytes : matrix.row_bytes;
+  const uint64_t apart = static_cast<uint64_t>(leading / 16) << 16 | static_cast<uint64_t>(stride / 16) << 32 |
+                         static_cast<uint64_t>(matrix.is_swizzled) << 62;
   return fmt::format(
       "\"l\"((unsigned long long)(((unsigned)__cvta_generic_to_shared(&{}) & 0x3ffffu) >> 4) | {:#x}ull)", first,
       apart);

@@ -17,7 +17,8 @@ std::vector<double> GroupProducts::ReadMatrix(const straight::Node& node, size_t
   std::vector<double> elements;
   for (int64_t line = 0; line < (operand == 0 ? meaning.rows : meaning.lanes); ++line)
     for (int64_t step = 0; step < meaning.steps; ++step) {
-      const int64_t index = at + OffsetIn(node.matrices[operand], meaning.step_bytes, line, step);
+      int64_t index = at + OffsetIn(node.matrices[operand], meaning.step_bytes, line, step);
+      if (node.matrices[operand].is_swizzled) index = straight::SwizzledPlace(index, meaning.step_bytes);
       std::string wrong = memory.Read(index, actor);
       const bool is_stray = wrong.starts_with("stray");
       find_(std::move(wrong));

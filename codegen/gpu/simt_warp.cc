@@ -24,12 +24,14 @@ bool IsTogether(const straight::Node& node) {
 
 // The manual's canonical layouts without swizzling, in units of 16 bytes: ((8, n), 2) : ((1, SBO), LBO) where steps lie
 // side by side, ((1, n), (8, k)) : ((–, SBO), (1, LBO)) where lines do. Here SBO is row_bytes and LBO step_bytes.
+// Those with 128 bytes of swizzling: ((8, n), 2) : ((8, SBO), 1) and ((8, n), (8, k)) : ((1, LBO), (8, SBO)). Here SBO
+// is row_bytes, and in the second one step_bytes, where LBO is row_bytes. Places are swizzled afterwards.
 int64_t OffsetIn(const straight::MatrixLayout& matrix, int64_t element_bytes, int64_t line, int64_t step) {
-  const int64_t unit = 16 / element_bytes;
-  const int64_t bytes =
-      matrix.is_transposed
-          ? line / unit * matrix.row_bytes + line % unit * element_bytes + step / 8 * matrix.step_bytes + step % 8 * 16
-          : line / 8 * matrix.row_bytes + line % 8 * 16 + step / unit * matrix.step_bytes + step % unit * element_bytes;
+  const int64_t wide = matrix.is_swizzled ? 128 : 16, unit = wide / element_bytes;
+  const int64_t bytes = matrix.is_transposed ? line / unit * matrix.row_bytes + line % unit * element_bytes +
+                                                   step / 8 * matrix.step_bytes + step % 8 * wide
+                                             : line / 8 * matrix.row_bytes + line % 8 * wide +
+                                                   step / unit * matrix.step_bytes + step % unit * element_bytes;
   return bytes / element_bytes;
 }
 

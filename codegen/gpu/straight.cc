@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "base/arithmetic.h"
+#include "ir/steps/layouts.h"
 
 namespace hone::straight {
 namespace {
 
-constexpr int64_t kSharedAlignment = 16;
+constexpr int64_t kSharedAlignment = 16, kSwizzledAlignment = 1024;
+constexpr int64_t kPartBytes = 16, kRowBytes = 128, kRowsOfBlock = 8;  // of what is swizzled
 
 int64_t Evaluate(const Program& program, const Linear& form, std::span<const int64_t> sizes);
 
@@ -59,8 +61,16 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   return limits;
 }
 
+bool IsSwizzled(const Buffer& buffer) { return buffer.scope == Scope::kBlock && buffer.packed_layout == kSwizzledWord; }
+
+int64_t SwizzledPlace(int64_t element, int64_t element_bytes) {
+  return element ^ (element * element_bytes / kRowBytes % kRowsOfBlock * kPartBytes / element_bytes);
+}
+
+int64_t SharedAlignment(const Buffer& buffer) { return IsSwizzled(buffer) ? kSwizzledAlignment : kSharedAlignment; }
+
 int64_t SharedBytes(const Buffer& buffer) {
-  return RoundUp(buffer.elements * ByteSize(buffer.dtype), kSharedAlignment);
+  return RoundUp(buffer.elements * ByteSize(buffer.dtype), SharedAlignment(buffer));
 }
 
 int64_t BlocksAlong(const Program& program, const Launch& launch, size_t dimension, std::span<const int64_t> sizes) {

@@ -84,6 +84,9 @@ struct Value {
 struct MatrixLayout {
   int64_t step_bytes = 0, row_bytes = 0;
   bool is_transposed = false;
+  // In rows of 128 bytes, eight of which are a block: of steps, or of lines if the matrix is transposed. The buffer is
+  // swizzled (SwizzledPlace), and what is 16 bytes wide without it is 128 bytes wide.
+  bool is_swizzled = false;
   bool operator==(const MatrixLayout&) const = default;
 };
 
@@ -184,6 +187,12 @@ struct DeviceLimits {
   bool has_async_copies = false;                      // without them a thread copies by loads and stores
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
+
+// Whether the buffer's elements lie where SwizzledPlace says, in place of where their indices do (ir/steps/layouts.h).
+bool IsSwizzled(const Buffer& buffer);
+int64_t SwizzledPlace(int64_t element, int64_t element_bytes);
+// What the address of a buffer is a multiple of.
+int64_t SharedAlignment(const Buffer& buffer);
 
 // Bytes that a buffer takes of a block's storage.
 int64_t SharedBytes(const Buffer& buffer);

@@ -94,6 +94,9 @@ Result<Launch> LaunchMaker::Make(const Stmt& nest, std::string name) {
       launch_.params.push_back(id);
     }
   }
+  // First those that want the most alignment.
+  std::ranges::stable_sort(launch_.shared, std::greater(),
+                           [&](BufferId id) { return SharedAlignment(program_.buffer(id)); });
   for (size_t size = 0; size < program_.size_vars.size(); ++size)
     if (program_.size_vars[size]) launch_.sizes.push_back(static_cast<int>(size));
   HONE_TRY(Emit(nest));
@@ -309,7 +312,7 @@ Result<void> LaunchMaker::EmitLanes(const Stmt& stmt, int64_t begin, int64_t end
     }
     int64_t first = lane;
     const int width = stmt.combine == Reduction::kNone ? VectorWidth(stmt.buffer, flat, lane, end, &first) : 1;
-    const Address at = HONE_TRY(AddressOf(flat));
+    const Address at = HONE_TRY(PlaceOfElement(stmt.buffer, flat));
     if (width == 1 || first != lane) {
       builder_.Store(stmt.buffer, at.base, at.offset, ToMemory(HONE_TRY(Combined(stmt, at)), stmt.buffer));
       ++lane;

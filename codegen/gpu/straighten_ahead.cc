@@ -49,7 +49,7 @@ Result<int64_t> LaunchMaker::EmitCopyAhead(const Stmt& store, const Linear& flat
     int64_t holds = 1;
     const bool is_known = !condition || builder_.IsConstant(condition, &holds);
     if (!is_one || holds == 0) continue;
-    const Address to = HONE_TRY(AddressOf(flat)), source = HONE_TRY(AddressOf(from));
+    const Address to = HONE_TRY(PlaceOfElement(store.buffer, flat)), source = HONE_TRY(AddressOf(from));
     Node node{.kind = Node::Kind::kCopyAhead, .a = to.base, .b = source.base, .offset = to.offset};
     node.buffer = store.buffer;
     node.source = value.buffer;

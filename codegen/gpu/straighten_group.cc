@@ -12,7 +12,7 @@
 namespace hone::straight {
 namespace {
 
-constexpr int64_t kBlockRows = 8, kSideBySide = 16;  // of a block; bytes
+constexpr int64_t kBlockRows = 8, kSideBySide = 16, kSwizzledRow = 128;  // of a block; bytes
 constexpr int64_t kMostApart = ((1 << 14) - 1) * kSideBySide;
 
 bool MovesWith(const VarTable& vars, const Linear& form, VarId on) {
@@ -87,10 +87,17 @@ Result<MatrixLayout> LaunchMaker::LayoutOf(const Instruction& instruction, const
                                            VarId across, bool has_rows) {
   const InstructionMeaning& meaning = MeaningOf(instruction);
   const std::string& name = program_.buffer(load.buffer).name;
-  const int64_t bytes = meaning.step_bytes, per_chunk = kSideBySide / bytes;
+  const bool is_swizzled = IsSwizzled(program_.buffer(load.buffer));
+  const int64_t bytes = meaning.step_bytes, per_chunk = (is_swizzled ? kSwizzledRow : kSideBySide) / bytes;
   const Linear flat = program_.vars.ExpandAxes(program_.FlatIndex(load.buffer, load.index));
   const char* lines = has_rows ? "row" : "column";
   auto refuse = [&](const std::string& why) {
+    if (is_swizzled)
+      return Error{ErrorKind::kInvalid,
+                   fmt::format("{} reads {}, which is swizzled, in rows of 128 bytes, as store {} block [k/{}, m, k%{} "
+                               "swizzled] has them: {}",
+                               instruction.name, name, name, per_chunk, per_chunk, why),
+                   ""};
     return Error{ErrorKind::kInvalid,
                  fmt::format("{} reads {} in blocks of eight {}s by {} steps, 128 bytes that lie side by side, as "
                              "store {} block [m/8, k/{}, m%8, k%{}] has them: {}",
@@ -106,9 +113,9 @@ Result<MatrixLayout> LaunchMaker::LayoutOf(const Instruction& instruction, const
     return Known(flat);
   };
   const Linear first = at(0, 0);
-  if (first.constant() % per_chunk != 0 ||
-      !std::ranges::all_of(first.terms(), [&](const Term& term) { return term.coef % per_chunk == 0; }))
-    return refuse("tiles begin inside of 16 bytes");
+  const int64_t whole = is_swizzled ? kBlockRows * per_chunk : per_chunk;
+  if (!std::ranges::all_of(first.terms(), [&](const Term& term) { return term.coef % whole == 0; }))
+    return refuse(fmt::format("tiles begin inside of {} bytes", whole * bytes));
   std::vector<int64_t> along_lines, along_steps;
   for (const bool is_step : {false, true})
     for (int64_t i = 0; i < (is_step ? meaning.steps : has_rows ? meaning.rows : meaning.lanes); ++i) {
@@ -118,12 +125,20 @@ Result<MatrixLayout> LaunchMaker::LayoutOf(const Instruction& instruction, const
                                   out_.vars[apart.terms()[0].var].name));
       (is_step ? along_steps : along_lines).push_back(apart.constant());
     }
-  MatrixLayout layout{.is_transposed = along_lines[1] == 1};
+  MatrixLayout layout{.is_transposed = along_lines[1] == 1, .is_swizzled = is_swizzled};
+  // In a row that is swizzled tiles may begin after some of the steps.
+  const int64_t into = first.constant() % whole;
+  if (is_swizzled && !layout.is_transposed ? into % (kSideBySide / bytes) != 0 || into + meaning.steps > per_chunk
+                                           : into != 0)
+    return refuse(fmt::format("tiles begin {} bytes into {}", into * bytes, whole * bytes));
   if (layout.is_transposed && bytes != 2) return refuse("of elements of other than 16 bits steps lie side by side");
   const int64_t line_chunk = layout.is_transposed ? per_chunk : kBlockRows;
   const int64_t step_chunk = layout.is_transposed ? kBlockRows : per_chunk;
-  const int64_t line_block = along_lines[static_cast<size_t>(line_chunk)];
-  const int64_t step_block = along_steps[static_cast<size_t>(step_chunk)];
+  // From a block to the next; 0: there is one.
+  auto apart_of = [](const std::vector<int64_t>& seen, int64_t chunk) {
+    return static_cast<int64_t>(seen.size()) > chunk ? seen[static_cast<size_t>(chunk)] : 0;
+  };
+  const int64_t line_block = apart_of(along_lines, line_chunk), step_block = apart_of(along_steps, step_chunk);
   auto check = [&](const std::vector<int64_t>& seen, int64_t chunk, int64_t inside, int64_t block,
                    const char* what) -> Result<void> {
     for (int64_t i = 0; i < static_cast<int64_t>(seen.size()); ++i) {
@@ -132,9 +147,9 @@ Result<MatrixLayout> LaunchMaker::LayoutOf(const Instruction& instruction, const
         return refuse(fmt::format("{} {} lies {} elements from the first, where {} are wanted", what, i,
                                   seen[static_cast<size_t>(i)], wanted));
     }
-    if (block % per_chunk != 0 || block < 0 || block * bytes > kMostApart)
-      return refuse(fmt::format("blocks along {}s lie {} bytes apart, where a multiple of 16 up to {} is wanted", what,
-                                block * bytes, kMostApart));
+    if (block % whole != 0 || block < 0 || block * bytes > kMostApart)
+      return refuse(fmt::format("blocks along {}s lie {} bytes apart, where a multiple of {} up to {} is wanted", what,
+                                block * bytes, whole * bytes, kMostApart));
     return {};
   };
   HONE_TRY(check(along_lines, line_chunk, layout.is_transposed ? 1 : per_chunk, line_block, lines));

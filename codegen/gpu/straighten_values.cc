@@ -90,6 +90,33 @@ Result<Address> LaunchMaker::AddressOf(const Linear& unresolved) {
   return address;
 }
 
+// What is a multiple of eight rows, or within a part of 16 bytes, stays outside of what is swizzled, so that accesses
+// of a loop's body share that.
+Result<Address> LaunchMaker::PlaceOfElement(BufferId buffer, const Linear& flat) {
+  if (!IsSwizzled(program_.buffer(buffer))) return AddressOf(flat);
+  const int64_t bytes = ByteSize(program_.buffer(buffer).dtype), row = 128 / bytes, block = 8 * row;
+  const Linear form = Known(flat);
+  const int64_t begin = RoundedDown(form.constant(), block) * block;
+  Linear outside(begin), inside(form.constant() - begin);
+  for (const Term& term : form.terms()) (term.coef % block == 0 ? outside : inside) += Linear::Of(term.var, term.coef);
+  const int64_t part = 16 / bytes, low = inside.constant() % part;
+  if (std::ranges::all_of(inside.terms(), [&](const Term& term) { return term.coef % part == 0; })) {
+    outside += Linear(low);
+    inside -= Linear(low);
+  }
+  Address address = HONE_TRY(AddressOf(outside));
+  if (inside.IsConstant()) {
+    address.offset += SwizzledPlace(inside.constant(), bytes);
+    return address;
+  }
+  const ValueId element = HONE_TRY(IndexValue(inside));
+  const ValueId row_number = builder_.Make(Do::kBitAnd, DType::kI32, {element, builder_.Int(7 * row)});
+  const ValueId moved = builder_.Make(Do::kShiftRight, DType::kI32, {row_number, builder_.Int(3)});
+  const ValueId place = builder_.Make(Do::kBitXor, DType::kI32, {element, moved});
+  address.base = address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, place}) : place;
+  return address;
+}
+
 Result<ValueId> LaunchMaker::IndexValue(const Linear& form) {
   const Address address = HONE_TRY(AddressOf(form));
   const ValueId offset = builder_.Int(address.offset);
@@ -292,14 +319,14 @@ Result<ValueId> LaunchMaker::LoadOf(const ValueNode& node) {
     }
     if (width > 1) {
       SetLane(first);
-      const Address at = HONE_TRY(AddressOf(flat));
+      const Address at = HONE_TRY(PlaceOfElement(node.buffer, flat));
       SetLane(here);
       const ValueId vector = builder_.Load(node.buffer, type, width, at.base, at.offset, condition, fill);
       return FromMemory(builder_.Make(Do::kLane, type, {vector}, here - first));
     }
     SetLane(here);
   }
-  const Address at = HONE_TRY(AddressOf(flat));
+  const Address at = HONE_TRY(PlaceOfElement(node.buffer, flat));
   return FromMemory(builder_.Load(node.buffer, type, 1, at.base, at.offset, condition, fill));
 }
 

@@ -171,7 +171,7 @@ Result<ValueId> LaunchMaker::WordOf(const ValueNode& load, VarId steps, const Li
                         std::ranges::all_of(at[0].terms(), [&](const Term& term) { return term.coef % items == 0; });
   std::vector<ValueId> elements;
   for (const Linear& form : at) {
-    const Address address = HONE_TRY(AddressOf(form));
+    const Address address = HONE_TRY(PlaceOfElement(load.buffer, form));
     elements.push_back(
         builder_.Load(load.buffer, type, is_whole ? static_cast<int>(items) : 1, address.base, address.offset));
     if (is_whole) return elements[0];

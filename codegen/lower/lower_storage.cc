@@ -12,6 +12,7 @@
 #include "ir/graph/print.h"
 #include "ir/graph/stage_graph.h"
 #include "ir/schedule/refuse.h"
+#include "ir/steps/layouts.h"
 
 namespace hone::lowering {
 namespace {
@@ -71,6 +72,16 @@ Result<void> Lowering::MakeBuffer(StageId index) {
     buffer.operand = static_cast<int>(operand - kernel_.operands.begin());
     buffer.written = false;
   }
+  if (IsSwizzled(schedule.layout)) {
+    const LayoutDim& last = schedule.layout.back();
+    if (buffer.scope != Scope::kBlock || last.part != LayoutDim::Part::kRemainder ||
+        last.factor * ByteSize(buffer.dtype) != kSwizzledRowBytes)
+      return Refuse(
+          fmt::format("{0} is swizzled, which block storage in rows of 128 bytes alone may be: store {0} "
+                      "block […, {1}/{2}, …, {1}%{2} swizzled]",
+                      tensor.name, last.axis, kSwizzledRowBytes / ByteSize(buffer.dtype)));
+    buffer.packed_layout = kSwizzledWord;
+  }
   auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
   if (schedule.layout.empty()) {
     for (AxisId axis : stage.spatial_ids()) add(state.axes[axis].padded);
@@ -80,7 +91,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
       switch (dim.part) {
         case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
         case LayoutDim::Part::kQuotient: add(CeilDiv(padded, dim.factor) + dim.extra); break;
-        case LayoutDim::Part::kRemainder: add(dim.factor + dim.extra); break;
+        case LayoutDim::Part::kRemainder: add(dim.factor + std::max<int64_t>(0, dim.extra)); break;
       }
     }
   }

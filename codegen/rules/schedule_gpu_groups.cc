@@ -1,6 +1,8 @@
 // Contractions by instructions that groups of four warps do together (codegen/instructions.h). They read both operands
-// from block storage, so copies lie there as their descriptors want it: in blocks of eight by eight elements, 128 bytes
-// each, with room for 16 bytes after each, so that what neighbouring threads copy of a row falls into other banks.
+// from block storage, so copies lie there as their descriptors want it: in rows of 128 bytes that are swizzled, so that
+// copies write whole rows and no two of what is read at once lie in one bank. Or in blocks of eight by eight elements,
+// 128 bytes each, with room for 16 bytes after each, so that what neighbouring threads copy of a row falls into other
+// banks.
 #include <algorithm>
 #include <array>
 
@@ -9,6 +11,7 @@
 #include "codegen/rules/warp_rule.h"
 #include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
+#include "ir/steps/layouts.h"
 
 namespace hone {
 namespace {
@@ -24,6 +27,8 @@ constexpr Decision kGroupSteps{.name = "tile_steps",
                                .meaning = "steps of the instruction whose operands are in block storage at once",
                                .grows_code = true};
 constexpr Decision kGroupBuffers{"buffers", "buffers of the operands' copies: all but two are filled ahead"};
+constexpr Decision kSwizzle{
+    "swizzled", "copies in rows of 128 bytes whose parts of 16 change places, not in blocks of eight by eight"};
 constexpr Decision kRoom{"room", "16 bytes of room after each block of eight by eight elements of a copy"};
 
 constexpr double kGroupShareWorthIt = 0.5;  // of what tiles compute that is not padding
@@ -110,15 +115,19 @@ class GroupRule {
       if (option <= 4) preferred = option;
     }
     tile_steps_ = planner_.Choose(pair_.sum, kGroupSteps, options, preferred);
-    has_room_ = planner_.Choose(pair_.sum, kRoom, {0, 1}, 1) != 0;
+    is_swizzled_ = planner_.Choose(pair_.sum, kSwizzle, {0, 1}, 1) != 0;
+    if (!IsSwizzledOperand(0) || !IsSwizzledOperand(1)) has_room_ = planner_.Choose(pair_.sum, kRoom, {0, 1}, 1) != 0;
   }
 
   // As many as the block has room for, where copies of both operands are made past the registers.
   void ChooseBuffers() {
     const int64_t depth = tile_steps_ * meaning().steps, trips = c_.extents[roles_.grouped] / depth;
     if (trips < 2) return;
-    const int64_t of_eight = has_room_ ? kBlockLines + 1 : kBlockLines;
-    const int64_t bytes = (Rows() + Columns()) * depth * meaning().step_bytes * of_eight / kBlockLines;
+    int64_t bytes = 0;
+    for (int v : {0, 1}) {
+      const int64_t of_eight = has_room_ && !IsSwizzledOperand(v) ? kBlockLines + 1 : kBlockLines;
+      bytes += LinesOf(v) * depth * meaning().step_bytes * of_eight / kBlockLines;
+    }
     const int64_t most = std::min({kMostBuffers, trips, planner_.machine().block_bytes / bytes});
     const bool copies = planner_.machine().has_async_copies && copies_operands_;
     buffers_ = planner_.Choose(pair_.sum, kGroupBuffers, {1, 2, 3, 4, 5, 6}, copies ? std::max<int64_t>(1, most) : 1);
@@ -175,7 +184,19 @@ class GroupRule {
     return k + ".0";
   }
 
-  // Blocks of eight by eight elements: those of the last dimension side by side, eight of the other below each other.
+  int64_t LinesOf(int operand) const { return operand == roles_.column_operand ? Columns() : Rows(); }
+  int64_t SwizzledRow() const { return kSwizzledRowBytes / meaning().step_bytes; }  // elements
+
+  // Rows of 128 bytes: of lines, of which a tile has as many, or of steps, where those of a trip are whole rows.
+  bool IsSwizzledOperand(int operand) const {
+    const AccessPattern& access = c_.operands[operand];
+    const AxisId lines = operand == roles_.column_operand ? roles_.columns : roles_.rows;
+    const bool is_along_steps = *access.dimension[roles_.grouped] > *access.dimension[lines];
+    return is_swizzled_ && (!is_along_steps || tile_steps_ * meaning().steps % SwizzledRow() == 0);
+  }
+
+  // Rows of the last dimension, those of the other one below each other. Or
+  // blocks of eight by eight elements: those of the last dimension side by side, eight of the other below each other.
   std::vector<LayoutDim> BlockedLayout(int operand, const std::vector<std::string>& names) const {
     const AccessPattern& access = c_.operands[operand];
     const AxisId lines = operand == roles_.column_operand ? roles_.columns : roles_.rows;
@@ -184,6 +205,13 @@ class GroupRule {
     std::vector<LayoutDim> layout;
     for (size_t d = 0; d < names.size(); ++d)
       if (d != outer && d != inner) layout.push_back(Whole(names[d]));
+    if (IsSwizzledOperand(operand)) {
+      layout.push_back(Quotient(names[inner], SwizzledRow()));
+      layout.push_back(Whole(names[outer]));
+      layout.push_back(Remainder(names[inner], SwizzledRow()));
+      layout.back().extra = kSwizzled;
+      return layout;
+    }
     layout.push_back(Quotient(names[outer], kBlockLines));
     layout.push_back(Quotient(names[inner], Chunk()));
     layout.push_back(Remainder(names[outer], kBlockLines));
@@ -214,8 +242,7 @@ class GroupRule {
       }
       planner_.MarkScheduled(copy);
       copies.push_back(copy);
-      const bool has_columns = v == roles_.column_operand;
-      copied_.push_back((has_columns ? Columns() : Rows()) * tile_steps_ * meaning().steps);
+      copied_.push_back(LinesOf(v) * tile_steps_ * meaning().steps);
     }
     return copies;
   }
@@ -248,7 +275,7 @@ class GroupRule {
   const Contraction c_;
   const WarpRoles roles_;
   int64_t row_tiles_ = 1, row_groups_ = 1, column_groups_ = 1, tile_steps_ = 1, buffers_ = 1;
-  bool has_room_ = true;
+  bool is_swizzled_ = true, has_room_ = true;
   bool copies_operands_ = true;  // as they are; nothing is computed on the way
   std::vector<int64_t> copied_;  // elements of each copy for a trip
   std::string group_loop_;

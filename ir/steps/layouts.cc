@@ -31,6 +31,9 @@ Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::v
     if (const AxisId axis = FindAxis(s, dim.axis); !axis || s.Reduces(axis))
       return Refuse(
           fmt::format("the layout names {}, which is no axis of {}", dim.axis, StageName(state.scheduled(), stage)));
+  for (size_t d = 0; d + 1 < layout.size(); ++d)
+    if (layout[d].extra == kSwizzled)
+      return Refuse(fmt::format("{} is swizzled, which the last dimension of a layout alone may be", layout[d].axis));
   return {};
 }
 

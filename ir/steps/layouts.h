@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +16,14 @@ namespace hone {
 // Whether the layout has each axis of the stage once: whole, or as its quotient and remainder by one factor. Empty:
 // yes.
 Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::vector<LayoutDim>& layout);
+
+// LayoutDim::extra of the last dimension of a layout that is swizzled: it has 128 bytes, in parts of 16, and of those
+// of every eighth row part p is where part p XOR (row modulo 8) would be. Block storage alone is.
+constexpr int64_t kSwizzled = -1, kSwizzledRowBytes = 128;
+constexpr std::string_view kSwizzledWord = "swizzled";
+inline bool IsSwizzled(const std::vector<LayoutDim>& layout) {
+  return !layout.empty() && layout.back().extra == kSwizzled;
+}
 
 // Factors follow the tiles that the layout was made for. Why they changed; "" if they did not.
 std::string FitLayout(std::vector<LayoutDim>& layout, const FitContext& context);

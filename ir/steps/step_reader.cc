@@ -8,6 +8,7 @@
 #include <charconv>
 #include <utility>
 
+#include "ir/steps/layouts.h"
 #include "ir/steps/old_words.h"
 
 namespace hone {
@@ -161,7 +162,11 @@ Result<std::vector<std::string>> StepReader::Loops(std::string& stage) {
 
 Result<LayoutDim> StepReader::LayoutPart(std::string_view part) const {
   LayoutDim dim;
-  if (size_t plus = part.find('+'); plus != std::string_view::npos) {
+  if (part.ends_with(kSwizzledWord) && part.size() > kSwizzledWord.size() &&
+      part[part.size() - kSwizzledWord.size() - 1] == ' ') {
+    part = Trimmed(part.substr(0, part.size() - kSwizzledWord.size()));
+    dim.extra = kSwizzled;
+  } else if (size_t plus = part.find('+'); plus != std::string_view::npos) {
     dim.extra = HONE_TRY(NumberIn(part.substr(plus + 1)));
     part = part.substr(0, plus);
   }
@@ -201,7 +206,10 @@ std::string LayoutText(const std::vector<LayoutDim>& layout) {
     text += dim.axis;
     if (dim.part == LayoutDim::Part::kQuotient) text += fmt::format("/{}", dim.factor);
     if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
-    if (dim.extra != 0) text += fmt::format("+{}", dim.extra);
+    if (dim.extra == kSwizzled)
+      text += fmt::format(" {}", kSwizzledWord);
+    else if (dim.extra != 0)
+      text += fmt::format("+{}", dim.extra);
   }
   return text + "]";
 }

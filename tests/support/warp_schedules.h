@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace hone {
 
@@ -91,6 +93,18 @@ vectorize bs.n.1
 tensorize %i acc.k.2 acc.m.1 acc.n.1
 )";
   text.replace(text.find("%i"), 2, instruction);
+  return text;
+}
+
+// The same of 128×128 elements, 64 steps of k at a time, in rows of 128 bytes that are swizzled.
+inline std::string SwizzledGroupSchedule() {
+  std::string text = GroupSchedule("wgmma_m64n128k16_f16");
+  for (const auto& [what, with] : {std::pair("[m/8, k/8, m%8+1, k%8]", "[k/64, m, k%64 swizzled]"),
+                                   {"[k/8, n/8, k%8+1, n%8]", "[n/64, k, n%64 swizzled]"},
+                                   {"split acc.k 2 16", "split acc.k 4 16"},
+                                   {"split acc.n 64", "split acc.n 128"},
+                                   {"split y.n 8 4 2", "split y.n 16 4 2"}})
+    text.replace(text.find(what), std::string_view(what).size(), with);
   return text;
 }
 

@@ -32,13 +32,10 @@ std::string DefaultOf(const std::string& text, const char* units = "4") {
 
 std::vector<std::string> Samples() {
   return {
-      "matmul(M=120,N=100,K=64,dtype=f16)",
-      "matmul(M=64,N=128,K=128,dtype=bf16,const=1)+bias+gelu",
-      "matmul(M=120,N=200,K=96,dtype=f16,ta=1)+bias",
-      "matmul(M=64,N=68,K=48,dtype=bf16,tb=1)+relu",
-      "matmul(M=100,N=121,K=80,dtype=f16,ta=1,tb=1)",
-      "batch_matmul(B=2,M=64,N=90,K=32,dtype=f16)",
-      "dense(M=70,N=64,K=48,dtype=f16,const=1)+bias+add+relu",
+      "matmul(M=120,N=100,K=64,dtype=f16)",           "matmul(M=64,N=128,K=128,dtype=bf16,const=1)+bias+gelu",
+      "matmul(M=120,N=200,K=96,dtype=f16,ta=1)+bias", "matmul(M=64,N=68,K=48,dtype=bf16,tb=1)+relu",
+      "matmul(M=100,N=121,K=80,dtype=f16,ta=1,tb=1)", "matmul(M=64,N=130,K=128,dtype=f16,ta=1,tb=1)",
+      "batch_matmul(B=2,M=64,N=90,K=32,dtype=f16)",   "dense(M=70,N=64,K=48,dtype=f16,const=1)+bias+add+relu",
   };
 }
 
@@ -58,6 +55,8 @@ TEST(GroupRules, LargeProductsHaveLargeTilesAndSmallOnesEnoughBlocks) {
   const std::string large = DefaultOf("matmul(M=4096,N=4096,K=4096,dtype=f16,accuracy=relaxed)", "132");
   EXPECT_THAT(large, HasSubstr("split y.m 2 1 4 2 8\nsplit y.n 1 32 4 2"));
   EXPECT_THAT(large, HasSubstr("pipeline a_block 4"));
+  EXPECT_THAT(large, HasSubstr("[k/64, m, k%64 swizzled]"));
+  EXPECT_THAT(large, HasSubstr("[n/64, k, n%64 swizzled]"));
   EXPECT_THAT(DefaultOf("matmul(M=512,N=512,K=512,dtype=f16)", "132"), HasSubstr("wgmma_m64n64k16_f16"));
 }
 

@@ -123,6 +123,76 @@ TEST(Group, OtherDescriptorsAndSumsAreWrong) {
   }
 }
 
+constexpr char kSwizzledMatmul[] = "matmul(M=128,N=128,K=192,dtype=f16)+bias";
+
+straight::Program Swizzled(int buffers, bool has_instruction = true) {
+  const Schedule schedule = ParseSchedule(Steps(buffers, SwizzledGroupSchedule())).value();
+  straight::DeviceLimits limits = Limits(has_instruction);
+  limits.shared_bytes = 128 << 10;
+  return StraightOf(kSwizzledMatmul, schedule, limits).value();
+}
+
+TEST(Group, SwizzledRowsAreReadAsTheyWereWritten) {
+  for (int buffers : {1, 3})
+    for (const bool has : {true, false}) {
+      straight::Program program = Swizzled(has ? buffers : 1, has);
+      EXPECT_EQ(CountOf(program, Node::Kind::kProduct), has ? 4 : 0);
+      const GpuOutcome outcome = RunStraight(kSwizzledMatmul, program);
+      EXPECT_TRUE(outcome.IsRight()) << buffers << " " << has << ": " << outcome.Text();
+    }
+}
+
+TEST(Group, SwizzledCopiesAndDescriptorsGoTogether) {
+  straight::Program plain = Swizzled(1);
+  int moved = 0;
+  for (straight::Value& value : plain.launches[0].code.values)
+    if (value.what == straight::Do::kBitXor) value.what = straight::Do::kMax, ++moved;  // where it would be without
+  EXPECT_EQ(moved, 2) << "of each copy, in front of its loop";
+  EXPECT_FALSE(RunStraight(kSwizzledMatmul, plain).IsRight());
+  const std::function<void(Node&)> mutations[] = {
+      [](Node& node) { node.matrices[0].is_swizzled = false; },
+      [](Node& node) { node.matrices[1].is_swizzled = false; },
+      [](Node& node) { node.matrices[0].row_bytes *= 2; },
+      [](Node& node) { node.matrices[1].row_bytes /= 2; },
+      [](Node& node) { node.matrices[1].step_bytes *= 2; },
+      [](Node& node) { std::swap(node.matrices[1].row_bytes, node.matrices[1].step_bytes); },
+      [](Node& node) { node.matrices[0].is_transposed = true; },
+      [](Node& node) { node.matrices[1].is_transposed = false; },
+      [](Node& node) { node.offset ^= 16; },
+  };
+  for (const auto& mutate : mutations) {
+    straight::Program program = Swizzled(1);
+    ForEach(program.launches[0].code.nodes, Node::Kind::kProduct,
+            [&](std::vector<Node>& list, size_t at) { mutate(list[at]); });
+    EXPECT_FALSE(RunStraight(kSwizzledMatmul, program).IsRight()) << &mutate - mutations;
+  }
+}
+
+// Blocks of eight rows are 1024 bytes apart, and blocks of 64 columns 64 rows of k.
+TEST(Group, SwizzledDescriptorsAsText) {
+  const std::string source = PrintSources(Swizzled(1), *FindDialect("cuda"))[0];
+  EXPECT_THAT(source, HasSubstr("__shared__ __align__(1024) unsigned short as[8192]"));
+  EXPECT_THAT(source, HasSubstr(">> 4) | 0x4000004000010000ull), \"l\""));
+  EXPECT_THAT(source, HasSubstr(">> 4) | 0x4000004002000000ull) :"));
+  EXPECT_THAT(PrintSources(Swizzled(3), *FindDialect("cuda"))[0],
+              HasSubstr("extern __shared__ __align__(1024) unsigned char block_storage[];"));
+}
+
+std::string SwizzledRefusal(const std::string& what, const std::string& with) {
+  std::string schedule = SwizzledGroupSchedule();
+  schedule.replace(schedule.find(what), what.size(), with);
+  return RunOnGpu(kSwizzledMatmul, ParseSchedule(schedule).value(), Limits()).refusal;
+}
+
+TEST(Group, SaysWhatIsNotSwizzledAsItIsRead) {
+  EXPECT_THAT(SwizzledRefusal("[k/64, m, k%64 swizzled]", "[k/32, m, k%32 swizzled]"),
+              HasSubstr("as is swizzled, which block storage in rows of 128 bytes alone may be"));
+  EXPECT_THAT(SwizzledRefusal("[k/64, m, k%64 swizzled]", "[m/64, k, m%64 swizzled]"), testing::IsEmpty())
+      << "as a transposed matrix";
+  EXPECT_THAT(SwizzledRefusal("[n/64, k, n%64 swizzled]", "[k/8, n/64, k%8+1, n%64 swizzled]"),
+              HasSubstr("bytes apart, where a multiple of 1024 up to"));
+}
+
 std::string Refusal(const std::string& what, const std::string& with, straight::DeviceLimits limits = Limits()) {
   std::string schedule = GroupSchedule();
   const size_t at = schedule.find(what);

@@ -35,6 +35,7 @@ const std::vector<std::string>& PrintedSteps() {
       "cache_read w -> wp for t per_worker [c, o]",
       "cache_read w -> wp for t registers",
       "cache_read w -> wp for t const [o/32, c, o%32]",
+      "store t block [c/64, h, c%64 swizzled]",
       "cache_read w -> wp for t const [o/32+1, c+16, o%32+8]",
       "rfactor t k 16 -> tr",
       "rfactor t k 16 of 4 -> tr",
