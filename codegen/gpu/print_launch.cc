@@ -417,25 +417,21 @@ std::string SourcePrinter::PrintLaunch(size_t index) {
     add(Fill(dialect_.size, printer.SizeName(size)));
   }
   const bool is_beyond = launch.shared_bytes > kCudaStaticBytes && !dialect_.shared_beyond[0].empty();
-  int64_t alignment = 1;
-  for (BufferId id : launch.shared) alignment = std::max(alignment, straight::SharedAlignment(program_.buffers[id]));
   const std::string storage = is_beyond ? printer.Unique("block_storage") : "";
-  if (is_beyond) shared += "  " + Fill(dialect_.shared_beyond[0], storage, std::max<int64_t>(128, alignment)) + ";\n";
+  if (is_beyond) shared += "  " + Fill(dialect_.shared_beyond[0], storage) + ";\n";
   int64_t at = 0;
   for (BufferId id : launch.shared) {
     printer.NameBuffer(id);
     const Buffer& buffer = program_.buffers[id];
+    const std::string_view memory = dialect_.Of(buffer.dtype).memory;
     if (is_beyond) {
-      shared += "  " +
-                Fill(dialect_.shared_beyond[1], dialect_.Of(buffer.dtype).memory, printer.BufferName(id), storage, at) +
-                ";\n";
+      shared += "  " + Fill(dialect_.shared_beyond[1], memory, printer.BufferName(id), storage, at) + ";\n";
       at += straight::SharedBytes(buffer);
       continue;
     }
+    const int64_t alignment = straight::SharedAlignment(buffer);
     shared += (dialect_.is_shader ? "" : "  ") +
-              Fill(dialect_.shared, dialect_.Of(buffer.dtype).memory, printer.BufferName(id), buffer.elements,
-                   straight::SharedAlignment(buffer)) +
-              ";\n";
+              Fill(dialect_.shared, memory, printer.BufferName(id), buffer.elements, alignment) + ";\n";
   }
   for (const Value& value : launch.code.values) {
     if (value.what == Do::kCall) functions_.insert(static_cast<size_t>(value.number));

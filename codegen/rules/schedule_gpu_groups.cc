@@ -195,8 +195,8 @@ class GroupRule {
     return is_swizzled_ && (!is_along_steps || tile_steps_ * meaning().steps % SwizzledRow() == 0);
   }
 
-  // Rows of the last dimension, those of the other one below each other. Or
-  // blocks of eight by eight elements: those of the last dimension side by side, eight of the other below each other.
+  // Rows of 64 elements of the last dimension, those of the other one below each other. Or blocks of eight by eight:
+  // elements of the last dimension side by side, eight of the other below each other.
   std::vector<LayoutDim> BlockedLayout(int operand, const std::vector<std::string>& names) const {
     const AccessPattern& access = c_.operands[operand];
     const AxisId lines = operand == roles_.column_operand ? roles_.columns : roles_.rows;

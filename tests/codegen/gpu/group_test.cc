@@ -261,7 +261,7 @@ TEST(Group, MuchStorageIsOneArray) {
   const straight::Program program = StraightOf(kMatmul, With(4), Limits()).value();
   EXPECT_GT(program.launches[0].shared_bytes, 48 << 10);
   EXPECT_THAT(PrintSources(program, *FindDialect("cuda"))[0],
-              HasSubstr("extern __shared__ __align__(128) unsigned char block_storage[];"));
+              HasSubstr("extern __shared__ __align__(1024) unsigned char block_storage[];"));
   EXPECT_THAT(PrintSources(program, *FindDialect("opencl"))[0], Not(HasSubstr("block_storage")));
 }
 
