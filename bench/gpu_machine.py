@@ -256,7 +256,8 @@ class Machine:
             if end.get("error"):
                 self.wrong(f"  {kernel}: {end['error']['message']}")
             else:
-                print(f"tuned {kernel}: {end.get('ratio', 0):.2f} times as fast as before, {end.get('trials')} trials", flush=True)
+                gain = f"{end['ratio']:.2f} times as fast as before" if end.get("ratio") else "nothing better"
+                print(f"tuned {kernel}: {gain}, {end.get('trials')} trials", flush=True)
 
     def run(self, steps):
         self.write("status.json", self.hone("status")[0])
