@@ -44,9 +44,9 @@ Result<void> FilterRunner();
 // May fork, end its children, and map code from memfds. No network, no other program, no files.
 Result<Confinement> EnterLauncherSandbox();
 
-// For a process that starts others with a driver in them, and for these: no network, nobody else's memory, no writing of
-// files but below `own`, to devices and in /proc. A driver reads its libraries, may start programs (PoCL links with ld)
-// and makes code.
+// For a process that starts others with a driver in them, and for these: no network, nobody else's memory, no writing
+// of files but below `own`, to devices and in /proc. A driver reads its libraries, may start programs (PoCL links with
+// ld) and makes code.
 Result<Confinement> EnterDeviceSandbox(const std::string& own);
 // For each that has the driver, when it has started: of /proc only its own threads, which NVIDIA's gives names
 // (and does not start where it cannot). Does nothing where there is no Landlock.
