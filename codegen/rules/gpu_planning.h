@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,5 +49,25 @@ inline std::vector<std::string> NamesOf(const std::vector<Axis>& axes) {
   for (const Axis& axis : axes) names.push_back(axis.name);
   return names;
 }
+
+// Operands in block storage. gpu_planning.cc.
+
+// Whether a tensor is an element-wise stage that nobody else reads: blocks compute it where they would copy it.
+bool IsMadeForOneReader(const SchedulePlanner& planner, const std::string& tensor);
+
+// The stage that has in block storage what `reader` needs of the tensor, marked as scheduled; nullopt: no copy can be
+// made. `layout`: of the stage's axes, by their names.
+using LayoutOfCopy = std::function<std::vector<LayoutDim>(const std::vector<std::string>& axes)>;
+std::optional<std::string> HoldInBlock(SchedulePlanner& planner, const std::string& tensor, const std::string& reader,
+                                       const LayoutOfCopy& layout);
+
+// That stage is computed at `reader`'s loop `at` by all threads of the block, each `lanes` elements side by side along
+// the last axis of more than one element; `buffers` > 1: ahead of the trip that reads it. Returns the loop over what is
+// left for a thread, "" if there is none.
+struct ThreadsOfBlock {
+  int64_t x = 1, y = 1, z = 1;
+};
+std::string CopyByAllThreads(SchedulePlanner& planner, const std::string& copy, const std::string& reader,
+                             const std::string& at, int64_t lanes, const ThreadsOfBlock& threads, int64_t buffers);
 
 }  // namespace hone

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/arithmetic.h"
+#include "codegen/rules/gpu_planning.h"
 #include "codegen/rules/schedule_rules.h"
 #include "codegen/rules/warp_rule.h"
 #include "ir/graph/dtype_traits.h"
@@ -223,25 +224,12 @@ class GroupRule {
   std::vector<std::string> MakeCopies() {
     std::vector<std::string> copies;
     for (int v : {0, 1}) {
-      const Tensor tensor = planner_.kernel().tensors[c_.operands[v].tensor];
-      const StageId producer = FindStage(planner_.kernel(), tensor.name);
-      const bool is_alone = producer && !planner_.IsScheduled(tensor.name) &&
-                            tensor.kind == TensorKind::kIntermediate &&
-                            planner_.kernel().stages[producer].reduction == Reduction::kNone &&
-                            ReadersOf(planner_.kernel(), c_.operands[v].tensor).size() == 1;
-      std::string copy = tensor.name;
-      copies_operands_ &= !is_alone;
-      if (is_alone) {
-        std::vector<std::string> names;
-        for (const Axis& axis : planner_.kernel().stages[producer].axes) names.push_back(axis.name);
-        planner_.Store(copy, Scope::kBlock, BlockedLayout(v, names));
-      } else {
-        copy = planner_.FreshName(tensor.name + "_block");
-        HONE_CHECK(planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kBlock,
-                                      BlockedLayout(v, planner_.CopyAxes(tensor.name, pair_.sum))));
-      }
-      planner_.MarkScheduled(copy);
-      copies.push_back(copy);
+      const std::string tensor = planner_.kernel().tensors[c_.operands[v].tensor].name;
+      copies_operands_ &= !IsMadeForOneReader(planner_, tensor);
+      const std::optional<std::string> copy = HoldInBlock(
+          planner_, tensor, pair_.sum, [&](const std::vector<std::string>& axes) { return BlockedLayout(v, axes); });
+      HONE_CHECK(copy.has_value());
+      copies.push_back(*copy);
       copied_.push_back(LinesOf(v) * tile_steps_ * meaning().steps);
     }
     return copies;
@@ -249,23 +237,10 @@ class GroupRule {
 
   // All threads of the block, each 16 bytes at a time.
   void ScheduleCopy(const std::string& copy, const std::string& at) {
-    planner_.ComputeAt(copy, pair_.sum, at);
-    const Stage stage = planner_.StageNamed(copy);
-    const std::string last = stage.axes.back().name;
-    planner_.Split(copy, last, {Chunk()});
-    std::vector<std::string> fused;
-    for (size_t d = 0; d + 1 < stage.axes.size(); ++d) fused.push_back(stage.axes[d].name);
-    fused.push_back(last + ".0");
-    std::string all = fused[0];
-    for (size_t i = 1; i < fused.size(); ++i) all += "+" + fused[i];
-    if (fused.size() > 1) planner_.Fuse(copy, fused);
-    planner_.Split(copy, all, {row_groups_ * column_groups_, meaning().threads});
-    planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
-    planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
-    if (CeilDiv(copied_.front() / Chunk(), Threads()) <= kMostCopies) planner_.Unroll(copy, {all + ".0"});
+    const std::string left = CopyByAllThreads(planner_, copy, pair_.sum, at, Chunk(),
+                                              {meaning().threads, row_groups_ * column_groups_}, buffers_);
+    if (CeilDiv(copied_.front() / Chunk(), Threads()) <= kMostCopies) planner_.Unroll(copy, {left});
     copied_.erase(copied_.begin());
-    planner_.Vectorize(copy, {last + ".1"});
-    if (buffers_ > 1) planner_.Pipeline(copy, buffers_);
   }
 
   SchedulePlanner& planner_;

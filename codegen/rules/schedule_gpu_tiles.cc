@@ -72,7 +72,8 @@ class TiledReduction {
       planner_.ComputeAt(sum_, out_, of_block);
     }
     const std::string at = tile_.parts > 1 ? ScheduleParts() : ScheduleSum();
-    for (const auto& [copy, lanes] : copies_) ScheduleCopy(copy, lanes, at);
+    for (const auto& [copy, lanes] : copies_)
+      CopyByAllThreads(planner_, copy, sum_, at, lanes, {tile_.threads_x, tile_.threads_y, tile_.parts}, tile_.buffers);
   }
 
  private:
@@ -188,33 +189,10 @@ class TiledReduction {
       tensors.push_back(name);
       lanes[name] = SideBySide(access);
     }
-    for (const std::string& name : tensors) {
-      std::string copy = name;
-      if (IsOnlyForSum(name)) {
-        planner_.Store(name, Scope::kBlock);
-      } else {
-        copy = planner_.FreshName(name + "_block");
-        if (!planner_.CacheRead(name, copy, sum_, Scope::kBlock)) continue;
-      }
-      copies_.emplace_back(copy, lanes[name]);
-      planner_.MarkScheduled(copy);
-    }
-  }
-
-  bool IsOnlyForSum(const std::string& name) const {
-    const StageId producer = FindStage(planner_.kernel(), name);
-    if (!producer || planner_.IsScheduled(name)) return false;
-    const Stage& stage = planner_.kernel().stages[producer];
-    return stage.reduction == Reduction::kNone && !stage.axes.empty() &&
-           planner_.kernel().tensors[stage.output].kind == TensorKind::kIntermediate &&
-           ReadersOf(planner_.kernel(), stage.output).size() == 1;
-  }
-
-  // The last dimension of more than one element.
-  size_t LongDimension(const std::vector<Axis>& axes) const {
-    size_t last = axes.size() - 1;
-    while (last > 0 && planner_.Extent(axes[last]) == 1) --last;
-    return last;
+    for (const std::string& name : tensors)
+      if (const std::optional<std::string> copy = HoldInBlock(
+              planner_, name, sum_, [](const std::vector<std::string>&) { return std::vector<LayoutDim>(); }))
+        copies_.emplace_back(*copy, lanes[name]);
   }
 
   // Elements that a thread copies at once: as many as are moved at once, where rows of the tensor and of the tile begin
@@ -226,7 +204,7 @@ class TiledReduction {
     while (last-- > 0 && UpperExtent(planner_.kernel(), tensor.shape[last]) == 1) {}
     if (last >= tensor.shape.size() || UpperExtent(planner_.kernel(), tensor.shape[last]) % lanes != 0) return 1;
     const Stage& sum = planner_.StageNamed(sum_);
-    if (!IsOnlyCopied(access.tensor)) return 1;
+    if (IsMadeForOneReader(planner_, tensor.name)) return 1;
     // Runs of a reduction in parts lie side by side.
     if (tile_.parts > 1 && access.strides[AxisId(sum.axes.size() + 1)] == 1)
       return tile_.parts * tile_.steps % lanes == 0 ? lanes : 1;
@@ -239,35 +217,6 @@ class TiledReduction {
       return tile % lanes == 0 ? lanes : 1;
     }
     return 1;
-  }
-  bool IsOnlyCopied(TensorId tensor) const { return !IsOnlyForSum(planner_.kernel().tensors[tensor].name); }
-
-  // All threads of the block, each a few elements side by side.
-  void ScheduleCopy(const std::string& copy, int64_t lanes, const std::string& at) {
-    planner_.ComputeAt(copy, sum_, at);
-    const Stage stage = planner_.StageNamed(copy);
-    if (stage.axes.empty()) return;
-    const size_t last = LongDimension(stage.axes);
-    const std::string along = stage.axes[last].name;
-    planner_.Split(copy, along, {lanes});
-    std::vector<std::string> spread = NamesOf(stage.axes);
-    spread[last] += ".0";
-    std::vector<std::string> order = spread;
-    order.push_back(along + ".1");
-    planner_.Reorder(copy, order);
-    const std::string all = Fused(planner_, copy, spread);
-    if (tile_.parts > 1) {
-      planner_.Split(copy, all, {tile_.parts, tile_.threads_y, tile_.threads_x});
-      planner_.Bind(copy, all + ".1", LaunchAxis::kThreadZ);
-      planner_.Bind(copy, all + ".2", LaunchAxis::kThreadY);
-      planner_.Bind(copy, all + ".3", LaunchAxis::kThreadX);
-    } else {
-      planner_.Split(copy, all, {tile_.threads_y, tile_.threads_x});
-      planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
-      planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
-    }
-    planner_.Vectorize(copy, {along + ".1"});
-    if (tile_.buffers > 1) planner_.Pipeline(copy, tile_.buffers);
   }
 
   SchedulePlanner& planner_;

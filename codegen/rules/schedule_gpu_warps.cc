@@ -182,47 +182,21 @@ class WarpRule {
     std::vector<std::string> copies;
     for (int v : {0, 1}) {
       const Tensor tensor = planner_.kernel().tensors[c_.operands[v].tensor];
-      const StageId producer = FindStage(planner_.kernel(), tensor.name);
-      const bool is_alone = producer && !planner_.IsScheduled(tensor.name) &&
-                            tensor.kind == TensorKind::kIntermediate &&
-                            planner_.kernel().stages[producer].reduction == Reduction::kNone &&
-                            ReadersOf(planner_.kernel(), c_.operands[v].tensor).size() == 1;
-      std::string copy = tensor.name;
-      copies_operands_ &= !is_alone;
-      if (is_alone) {
-        std::vector<std::string> names;
-        for (const Axis& axis : planner_.kernel().stages[producer].axes) names.push_back(axis.name);
-        planner_.Store(copy, Scope::kBlock, RoomyLayout(names, tensor.dtype));
-      } else {
-        copy = planner_.FreshName(tensor.name + "_block");
-        HONE_CHECK(planner_.CacheRead(tensor.name, copy, pair_.sum, Scope::kBlock,
-                                      RoomyLayout(planner_.CopyAxes(tensor.name, pair_.sum), tensor.dtype)));
-      }
-      planner_.MarkScheduled(copy);
-      copies.push_back(copy);
+      copies_operands_ &= !IsMadeForOneReader(planner_, tensor.name);
+      const std::optional<std::string> copy =
+          HoldInBlock(planner_, tensor.name, pair_.sum,
+                      [&](const std::vector<std::string>& axes) { return RoomyLayout(axes, tensor.dtype); });
+      HONE_CHECK(copy.has_value());
+      copies.push_back(*copy);
     }
     return copies;
   }
 
   // All threads of the block, each a few elements side by side.
   void ScheduleCopy(const std::string& copy, const std::string& at) {
-    planner_.ComputeAt(copy, pair_.sum, at);
-    const Stage stage = planner_.StageNamed(copy);
-    const std::string last = stage.axes.back().name;
-    const int64_t lanes =
-        buffers_ > 1 && planner_.machine().has_async_copies ? kCopyBytes / meaning_.step_bytes : kMostLanes;
-    planner_.Split(copy, last, {lanes});
-    std::vector<std::string> fused;
-    for (size_t d = 0; d + 1 < stage.axes.size(); ++d) fused.push_back(stage.axes[d].name);
-    fused.push_back(last + ".0");
-    std::string all = fused[0];
-    for (size_t i = 1; i < fused.size(); ++i) all += "+" + fused[i];
-    if (fused.size() > 1) planner_.Fuse(copy, fused);
-    planner_.Split(copy, all, {row_warps_ * column_warps_, kThreadsOfWarp});
-    planner_.Bind(copy, all + ".1", LaunchAxis::kThreadY);
-    planner_.Bind(copy, all + ".2", LaunchAxis::kThreadX);
-    planner_.Vectorize(copy, {last + ".1"});
-    if (buffers_ > 1) planner_.Pipeline(copy, buffers_);
+    const bool is_ahead = buffers_ > 1 && planner_.machine().has_async_copies;
+    CopyByAllThreads(planner_, copy, pair_.sum, at, is_ahead ? kCopyBytes / meaning_.step_bytes : kMostLanes,
+                     {kThreadsOfWarp, row_warps_ * column_warps_}, buffers_);
   }
 
   SchedulePlanner& planner_;
