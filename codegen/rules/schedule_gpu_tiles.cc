@@ -260,7 +260,7 @@ void TakeColumns(SchedulePlanner& planner, const std::string& name) {
 }
 
 // Tiles from the largest to the smallest, each for as many blocks as there are units, or a share of that. Measured on
-// an H200 with f32: docs/lab/code.md.
+// an H200 with f32: docs/lab/gpus.md.
 struct Shape {
   int64_t columns, threads_x, rows, threads_y;
   double blocks_per_unit = 0;

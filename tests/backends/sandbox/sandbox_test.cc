@@ -177,6 +177,27 @@ TEST(Sandbox, WhatTalksWithAnotherMachineHasNoNetworkAndWritesNoFiles) {
             0);
 }
 
+// Who starts it may write in /proc, or its own threads' directory could not be among what it is left with.
+TEST(Sandbox, AProcessWithADriverWritesInProcToItsOwnThreadsAlone) {
+  const std::string others = "/proc/" + std::to_string(::getpid()) + "/comm", own = ::testing::TempDir();
+  EXPECT_EQ(InFork([&] {
+              if (!EnterDeviceSandbox(own)) return 99;
+              if (::open(others.c_str(), O_WRONLY) < 0) return 98;
+              const pid_t device = ::fork();
+              if (device == 0) {
+                if (!NarrowDeviceSandbox(own)) ::_exit(1);
+                const std::string name = "/proc/self/task/" + std::to_string(::gettid()) + "/comm";
+                if (::open(name.c_str(), O_WRONLY | O_TRUNC) < 0) ::_exit(2);
+                if (LandlockAbi() > 0 && ::open(others.c_str(), O_WRONLY) >= 0) ::_exit(3);
+                if (LandlockAbi() > 0 && ::open("/proc/self/oom_score_adj", O_WRONLY) >= 0) ::_exit(4);
+                ::_exit(0);
+              }
+              int status = 0;
+              return ::waitpid(device, &status, 0) == device && WIFEXITED(status) ? WEXITSTATUS(status) : 97;
+            }).code,
+            0);
+}
+
 TEST(Sandbox, ConfinementsRoundTrip) {
   Confinement one{"builder", 7, "", false, uint64_t{4} << 30, 32 << 20, 64}, other{"runner", 0, "why", true, 0, 0, 9};
   const std::string bytes = EncodeConfinements({one, other});
