@@ -10,7 +10,7 @@
 #include "tests/daemon/test_server.h"
 #include "tests/support/devices/scripted_device.h"
 
-namespace hone {
+namespace hone::other_devices_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -279,4 +279,4 @@ TEST_F(OtherDevices, PoolsOfKindsAreStartedWhenWantedAndEndTogether) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::other_devices_test

@@ -10,7 +10,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/support/versions.h"
 
-namespace hone {
+namespace hone::live_swap_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -467,4 +467,4 @@ TEST_F(LiveSwapTest, ADaemonThatHangsHoldsNobodyUp) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::live_swap_test

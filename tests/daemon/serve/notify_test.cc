@@ -9,7 +9,7 @@
 #include "tests/support/temporary_directory.h"
 #include "tests/support/versions.h"
 
-namespace hone {
+namespace hone::notify_test {
 namespace {
 
 using testing::Layout;
@@ -246,4 +246,4 @@ TEST(Notify, AWatcherThatNeverReadsIsClosedAndDropped) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::notify_test

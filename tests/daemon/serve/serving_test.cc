@@ -4,7 +4,7 @@
 #include "ir/language/canonical.h"
 #include "tests/daemon/test_server.h"
 
-namespace hone {
+namespace hone::serving_test {
 namespace {
 
 using testing::Soon;
@@ -369,4 +369,4 @@ TEST(Serving, HelloAgreesOnAVersionOrSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::serving_test

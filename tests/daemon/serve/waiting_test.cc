@@ -7,7 +7,7 @@
 #include "tests/daemon/test_server.h"
 #include "tests/support/versions.h"
 
-namespace hone {
+namespace hone::waiting_test {
 namespace {
 
 using std::chrono::seconds;
@@ -241,4 +241,4 @@ TEST(Waiting, ASearchThatCannotBeMadeIsNoReasonNotToServe) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::waiting_test
