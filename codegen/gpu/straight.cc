@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/arithmetic.h"
-#include "ir/steps/layouts.h"
 
 namespace hone::straight {
 namespace {
@@ -61,13 +60,11 @@ DeviceLimits LimitsOf(const MachineModel& machine) {
   return limits;
 }
 
-bool IsSwizzled(const Buffer& buffer) { return buffer.scope == Scope::kBlock && buffer.packed_layout == kSwizzledWord; }
-
 int64_t SwizzledPlace(int64_t element, int64_t element_bytes) {
   return element ^ (element * element_bytes / kRowBytes % kRowsOfBlock * kPartBytes / element_bytes);
 }
 
-int64_t SharedAlignment(const Buffer& buffer) { return IsSwizzled(buffer) ? kSwizzledAlignment : kSharedAlignment; }
+int64_t SharedAlignment(const Buffer& buffer) { return buffer.is_swizzled ? kSwizzledAlignment : kSharedAlignment; }
 
 int64_t SharedBytes(const Buffer& buffer) {
   return RoundUp(buffer.elements * ByteSize(buffer.dtype), SharedAlignment(buffer));

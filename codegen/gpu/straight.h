@@ -188,8 +188,7 @@ struct DeviceLimits {
 };
 DeviceLimits LimitsOf(const MachineModel& machine);
 
-// Whether the buffer's elements lie where SwizzledPlace says, in place of where their indices do (ir/steps/layouts.h).
-bool IsSwizzled(const Buffer& buffer);
+// Where an element of a swizzled buffer lies, in place of where its indices say.
 int64_t SwizzledPlace(int64_t element, int64_t element_bytes);
 // What the address of a buffer is a multiple of.
 int64_t SharedAlignment(const Buffer& buffer);

@@ -87,7 +87,7 @@ Result<MatrixLayout> LaunchMaker::LayoutOf(const Instruction& instruction, const
                                            VarId across, bool has_rows) {
   const InstructionMeaning& meaning = MeaningOf(instruction);
   const std::string& name = program_.buffer(load.buffer).name;
-  const bool is_swizzled = IsSwizzled(program_.buffer(load.buffer));
+  const bool is_swizzled = program_.buffer(load.buffer).is_swizzled;
   const int64_t bytes = meaning.step_bytes, per_chunk = (is_swizzled ? kSwizzledRow : kSideBySide) / bytes;
   const Linear flat = program_.vars.ExpandAxes(program_.FlatIndex(load.buffer, load.index));
   const char* lines = has_rows ? "row" : "column";

@@ -93,7 +93,7 @@ Result<Address> LaunchMaker::AddressOf(const Linear& unresolved) {
 // What is a multiple of eight rows, or within a part of 16 bytes, stays outside of what is swizzled, so that accesses
 // of a loop's body share that.
 Result<Address> LaunchMaker::PlaceOfElement(BufferId buffer, const Linear& flat) {
-  if (!IsSwizzled(program_.buffer(buffer))) return AddressOf(flat);
+  if (!program_.buffer(buffer).is_swizzled) return AddressOf(flat);
   const int64_t bytes = ByteSize(program_.buffer(buffer).dtype), row = 128 / bytes, block = 8 * row;
   const Linear form = Known(flat);
   const int64_t begin = RoundedDown(form.constant(), block) * block;

@@ -1,5 +1,5 @@
-// The part of llvm_transpose.h that is about single vectors: horizontal reductions, maxima with the reference's NaN
-// rule, and loads and stores of a vector's first lanes.
+// Single vectors: horizontal reductions, maxima with the reference's NaN rule, and loads and stores of a vector's first
+// lanes.
 #include <fmt/format.h>
 
 #include <algorithm>

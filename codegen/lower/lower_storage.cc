@@ -80,7 +80,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
           fmt::format("{0} is swizzled, which block storage in rows of 128 bytes alone may be: store {0} "
                       "block […, {1}/{2}, …, {1}%{2} swizzled]",
                       tensor.name, last.axis, kSwizzledRowBytes / ByteSize(buffer.dtype)));
-    buffer.packed_layout = kSwizzledWord;
+    buffer.is_swizzled = true;
   }
   auto add = [&](int64_t extent) { buffer.extents.push_back(extent); };
   if (schedule.layout.empty()) {
@@ -91,7 +91,7 @@ Result<void> Lowering::MakeBuffer(StageId index) {
       switch (dim.part) {
         case LayoutDim::Part::kWhole: add(padded + dim.extra); break;
         case LayoutDim::Part::kQuotient: add(CeilDiv(padded, dim.factor) + dim.extra); break;
-        case LayoutDim::Part::kRemainder: add(dim.factor + std::max<int64_t>(0, dim.extra)); break;
+        case LayoutDim::Part::kRemainder: add(dim.factor + dim.extra); break;
       }
     }
   }

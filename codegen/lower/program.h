@@ -28,7 +28,8 @@ struct Buffer {
   int64_t offset = 0;              // bytes from the start of the workspace, or of the worker's
   bool written = false;            // by hone_entry
   int64_t slots = 1;               // of a pipeline: dimension 0, by the number of the trip
-  std::string packed_layout = {};  // kConst: equal texts, equal bytes for equal operands; kBlock: "swizzled", or none
+  std::string packed_layout = {};  // kConst: equal texts, equal bytes for equal operands
+  bool is_swizzled = false;        // kBlock: rows of 128 bytes whose parts change places (ir/steps/layouts.h)
 };
 
 struct ValueNode;

@@ -210,7 +210,7 @@ class GroupRule {
       layout.push_back(Quotient(names[inner], SwizzledRow()));
       layout.push_back(Whole(names[outer]));
       layout.push_back(Remainder(names[inner], SwizzledRow()));
-      layout.back().extra = kSwizzled;
+      layout.back().is_swizzled = true;
       return layout;
     }
     layout.push_back(Quotient(names[outer], kBlockLines));

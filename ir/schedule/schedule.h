@@ -75,8 +75,8 @@ struct LayoutDim {
   std::string axis;
   Part part = Part::kWhole;
   int64_t factor = 1;
-  int64_t extra =
-      0;  // elements never used, against conflicts of rows in caches and banks; −1: swizzled (ir/steps/layouts.h)
+  int64_t extra = 0;         // elements never used, against conflicts of rows in caches and banks
+  bool is_swizzled = false;  // of the last dimension: ir/steps/layouts.h
   bool operator==(const LayoutDim&) const = default;
 };
 

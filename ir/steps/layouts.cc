@@ -32,7 +32,7 @@ Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::v
       return Refuse(
           fmt::format("the layout names {}, which is no axis of {}", dim.axis, StageName(state.scheduled(), stage)));
   for (size_t d = 0; d + 1 < layout.size(); ++d)
-    if (layout[d].extra == kSwizzled)
+    if (layout[d].is_swizzled)
       return Refuse(fmt::format("{} is swizzled, which the last dimension of a layout alone may be", layout[d].axis));
   return {};
 }

@@ -17,13 +17,10 @@ namespace hone {
 // yes.
 Result<void> CheckLayout(const ScheduleState& state, StageId stage, const std::vector<LayoutDim>& layout);
 
-// LayoutDim::extra of the last dimension of a layout that is swizzled: it has 128 bytes, in parts of 16, and of those
-// of every eighth row part p is where part p XOR (row modulo 8) would be. Block storage alone is.
-constexpr int64_t kSwizzled = -1, kSwizzledRowBytes = 128;
-constexpr std::string_view kSwizzledWord = "swizzled";
-inline bool IsSwizzled(const std::vector<LayoutDim>& layout) {
-  return !layout.empty() && layout.back().extra == kSwizzled;
-}
+// A layout whose last dimension is swizzled has rows of 128 bytes, in parts of 16: of row r, part p is where part
+// p XOR (r modulo 8) would be. Block storage alone is.
+constexpr int64_t kSwizzledRowBytes = 128;
+inline bool IsSwizzled(const std::vector<LayoutDim>& layout) { return !layout.empty() && layout.back().is_swizzled; }
 
 // Factors follow the tiles that the layout was made for. Why they changed; "" if they did not.
 std::string FitLayout(std::vector<LayoutDim>& layout, const FitContext& context);

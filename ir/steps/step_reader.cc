@@ -8,13 +8,13 @@
 #include <charconv>
 #include <utility>
 
-#include "ir/steps/layouts.h"
 #include "ir/steps/old_words.h"
 
 namespace hone {
 namespace {
 
 constexpr int64_t kMaxFactor = int64_t{1} << 32;
+constexpr std::string_view kSwizzledWord = "swizzled";
 
 constexpr std::array<std::pair<std::string_view, Scope>, 5> kScopes = {{{"workspace", Scope::kWorkspace},
                                                                         {"per_worker", Scope::kPerWorker},
@@ -165,7 +165,7 @@ Result<LayoutDim> StepReader::LayoutPart(std::string_view part) const {
   if (part.ends_with(kSwizzledWord) && part.size() > kSwizzledWord.size() &&
       part[part.size() - kSwizzledWord.size() - 1] == ' ') {
     part = Trimmed(part.substr(0, part.size() - kSwizzledWord.size()));
-    dim.extra = kSwizzled;
+    dim.is_swizzled = true;
   } else if (size_t plus = part.find('+'); plus != std::string_view::npos) {
     dim.extra = HONE_TRY(NumberIn(part.substr(plus + 1)));
     part = part.substr(0, plus);
@@ -206,7 +206,7 @@ std::string LayoutText(const std::vector<LayoutDim>& layout) {
     text += dim.axis;
     if (dim.part == LayoutDim::Part::kQuotient) text += fmt::format("/{}", dim.factor);
     if (dim.part == LayoutDim::Part::kRemainder) text += fmt::format("%{}", dim.factor);
-    if (dim.extra == kSwizzled)
+    if (dim.is_swizzled)
       text += fmt::format(" {}", kSwizzledWord);
     else if (dim.extra != 0)
       text += fmt::format("+{}", dim.extra);
