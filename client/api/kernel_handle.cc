@@ -7,8 +7,8 @@
 #include "client/api/updates.h"
 
 namespace hone {
-Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                           Workers workers, Change change,
+Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::shared_ptr<const LoadedArtifact> code,
+                                                           ServedFacts facts, Workers workers, Change change,
                                                            std::shared_ptr<PackedConstants> packed) {
   if (!packed) packed = std::make_shared<PackedConstants>();
   std::unique_ptr<KernelVersion> version =
@@ -71,7 +71,8 @@ void KernelHandle::PublishVersion(std::unique_ptr<Version> version) {
   Publish(std::unique_ptr<KernelVersion>(static_cast<KernelVersion*>(version.release())));
 }
 
-Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
+Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::shared_ptr<const LoadedArtifact> code,
+                                                             ServedFacts facts) {
   HONE_TRY(CheckSameCalls(manifest_, code->manifest()));
   const KernelVersion& held = *current_.load(std::memory_order_relaxed);
   std::unique_ptr<KernelVersion> fresh =

@@ -22,7 +22,7 @@ class KernelHandle : public Updatable {
   enum class Change : uint8_t { kFrozen, kLive };
 
   // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
-  static Result<std::unique_ptr<KernelHandle>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
+  static Result<std::unique_ptr<KernelHandle>> Create(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts,
                                                       Workers workers, Change change = Change::kFrozen,
                                                       std::shared_ptr<PackedConstants> packed = {});
   ~KernelHandle() override;
@@ -55,7 +55,7 @@ class KernelHandle : public Updatable {
 
   // Another version, with what is bound packed for it by the calling thread. kUnsupported: it is to be called otherwise
   // than the held one, or packs a constant that calls bring with them; Bind has it asked for again.
-  Result<std::unique_ptr<KernelVersion>> Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts);
+  Result<std::unique_ptr<KernelVersion>> Prepare(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts);
   // Has calls go there from now on. REQUIRES: HasRoom().
   void Publish(std::unique_ptr<KernelVersion> version);
   // Releases replaced versions that no call is inside; true if none is left.

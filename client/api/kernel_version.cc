@@ -56,15 +56,16 @@ Result<void> CheckManifest(const Manifest& manifest) {
 
 }  // namespace
 
-Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                             Workers workers, std::shared_ptr<PackedConstants> packed) {
+Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::shared_ptr<const LoadedArtifact> code,
+                                                             ServedFacts facts, Workers workers,
+                                                             std::shared_ptr<PackedConstants> packed) {
   HONE_TRY(CheckManifest(code->manifest()));
   if (!packed) packed = std::make_shared<PackedConstants>();
   return std::unique_ptr<KernelVersion>(
       new KernelVersion(std::move(code), std::move(facts), std::move(workers), std::move(packed)));
 }
 
-KernelVersion::KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers,
+KernelVersion::KernelVersion(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts, Workers workers,
                              std::shared_ptr<PackedConstants> packed)
     : code_(std::move(code)),
       facts_(std::move(facts)),

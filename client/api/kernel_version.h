@@ -33,8 +33,9 @@ class KernelVersion : public Updatable::Version {
   static constexpr int kMaxOperands = 64;
 
   // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
-  // `packed`: where copies of constants are shared; nullptr: with no other kernel.
-  static Result<std::unique_ptr<KernelVersion>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
+  // `code` may be that of other versions, too. `packed`: where copies of constants are shared; nullptr: with no other
+  // kernel.
+  static Result<std::unique_ptr<KernelVersion>> Create(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts,
                                                        Workers workers, std::shared_ptr<PackedConstants> packed = {});
   ~KernelVersion() override;
 
@@ -74,14 +75,14 @@ class KernelVersion : public Updatable::Version {
     PackedConstants::Copy packed;
   };
 
-  KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers,
+  KernelVersion(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts, Workers workers,
                 std::shared_ptr<PackedConstants> packed);
   Result<PackedConstants::Copy> Pack(int operand, const void* data, Packing packing) const;
   int64_t BytesNow(int operand, const int64_t* sizes) const;
   int FindOverlap(void* const* arguments, const int64_t* sizes) const;
   Workspace* TakeWorkspace();
 
-  const std::unique_ptr<LoadedArtifact> code_;
+  const std::shared_ptr<const LoadedArtifact> code_;
   const ServedFacts facts_;
   const Workers workers_;
   const std::shared_ptr<PackedConstants> packed_;

@@ -17,6 +17,9 @@
 
 namespace hone {
 
+// Kernels that LowerServed had served and opened, by their text.
+using OpenedKernels = std::map<std::string, OpenedKernel>;
+
 struct ExecutorOptions {
   GetOptions get;
   int connections = 3;  // over which kernels are asked for at once, so that builders work side by side
@@ -24,7 +27,12 @@ struct ExecutorOptions {
   // between their calls. Both live longer. nullptr: with nobody.
   ConstantStore* constants = nullptr;
   SharedArena* arena = nullptr;
+  // On the CPU: where LowerServed leaves what it had opened, for Create to take. nullptr: Create asks again.
+  OpenedKernels* opened = nullptr;
 };
+
+// Whether the target is a device with a driver.
+bool IsForDevice(const ExecutorOptions& options);
 
 // Not thread-safe: one call of Run at a time.
 class Executor {

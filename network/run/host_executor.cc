@@ -18,7 +18,8 @@
 namespace hone {
 namespace {
 
-constexpr unsigned kMostPackers = 4;  // memory sets the pace
+constexpr uintptr_t kConstantAlignment = 64;  // as AllocateAligned's: no kernel wants more
+constexpr unsigned kMostPackers = 4;          // memory sets the pace
 
 Error NoMemory(int64_t bytes) { return {ErrorKind::kLimit, fmt::format("no memory for {} bytes", bytes), ""}; }
 
@@ -123,6 +124,8 @@ class HostExecutor : public Executor {
   };
 
   Result<void> PrepareCalls(Client& client, const ExecutorOptions& options);
+  static Result<std::unique_ptr<KernelHandle>> Hold(Client& client, const std::string& kernel,
+                                                    const ExecutorOptions& options);
   static Result<void> BindAll(const std::vector<Binding>& bindings);
   Result<const void*> ConstantData(ValueId value);
   const void* InPlace(ValueId value);
@@ -147,8 +150,12 @@ Result<const void*> HostExecutor::ConstantData(ValueId value) {
   if (auto found = constants_.find(value); found != constants_.end()) return found->second.get();
   const int64_t bytes = KernelBytes(graph_, value);
   auto make = [&]() -> Result<ConstantStore::Elements> {
+    std::shared_ptr<const HostTensor> tensor = HONE_TRY(Constant(value));
+    const void* const data = tensor->data.data();
+    if (reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 && std::cmp_equal(tensor->data.size(), bytes))
+      return ConstantStore::Elements(std::move(tensor), data);  // as large tensors of files are
     AlignedBytes memory = HONE_TRY(Allocate(bytes));
-    std::memcpy(memory.get(), HONE_TRY(Constant(value))->data.data(), static_cast<size_t>(bytes));
+    std::memcpy(memory.get(), data, static_cast<size_t>(bytes));
     return ConstantStore::Elements(std::move(memory));
   };
   ConstantStore::Elements elements = HONE_TRY(store_ != nullptr ? store_->Take(keys_[value], bytes, make) : make());
@@ -212,6 +219,16 @@ bool HostExecutor::Use(ValueId root, void* data) {
   return fits;
 }
 
+// Calls of one kernel with constants of their own share its code.
+Result<std::unique_ptr<KernelHandle>> HostExecutor::Hold(Client& client, const std::string& kernel,
+                                                         const ExecutorOptions& options) {
+  if (options.opened == nullptr) return client.Get(kernel, options.get);
+  auto found = options.opened->find(kernel);
+  if (found == options.opened->end())
+    found = options.opened->emplace(kernel, HONE_TRY(client.Open(kernel, options.get))).first;
+  return client.Hold(found->second, options.get);
+}
+
 // Constants are packed, which takes most of what a session takes to open: several kernels' at once.
 Result<void> HostExecutor::BindAll(const std::vector<Binding>& bindings) {
   std::vector<size_t> begins;  // of each kernel's
@@ -249,7 +266,7 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
     if (auto found = shared.find(is_bound ? with_constants : plan.kernel); found != shared.end()) {
       call.handle = found->second;
     } else {
-      Result<std::unique_ptr<KernelHandle>> handle = client.Get(plan.kernel, options.get);
+      Result<std::unique_ptr<KernelHandle>> handle = Hold(client, plan.kernel, options);
       if (!handle) return InCall(handle.error(), plan);
       call.handle = *std::move(handle);
     }

@@ -106,6 +106,8 @@ class ProgramVersion {
     std::deque<SharedArena>& arenas = *context_->arenas;
     if (arenas.size() <= program_.depth_) arenas.resize(program_.depth_ + 1);
     options.arena = &arenas[program_.depth_];
+    OpenedKernels opened;
+    options.opened = &opened;
     plan_ = HONE_TRY(LowerServed(*context_->client, graph, {}, options));
     executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, options));
     return {};
