@@ -30,6 +30,9 @@ class KernelHandle : public Updatable {
   // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout.
   // kInvalid, kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
   Result<void> Bind(int operand, const void* data);
+  // The same of elements that are read when a version packs them. What cannot be read again for another version keeps
+  // the one that there is.
+  Result<void> Bind(int operand, std::shared_ptr<const ConstantSource> source);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
   int Call(void* const* buffers, const int64_t* sizes) noexcept {
@@ -73,13 +76,21 @@ class KernelHandle : public Updatable {
  private:
   KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change,
                std::shared_ptr<PackedConstants> packed);
-  Result<void> BindNow(int operand, const void* data);
+  struct Bound {
+    const void* data = nullptr;
+    std::shared_ptr<const ConstantSource> source = {};  // in place of `data`
+
+    Result<void> To(KernelVersion& version, int operand, KernelVersion::Packing packing) const;
+    bool is_there() const { return data != nullptr || source != nullptr; }
+  };
+  Result<void> BindOne(int operand, Bound bound);
+  Result<void> BindNow(int operand, Bound bound);
 
   const Workers workers_;
   const std::shared_ptr<PackedConstants> packed_;  // where versions share what is bound
   const Manifest manifest_;
   std::vector<int64_t> bytes_;
-  std::vector<const void*> bound_;          // the application's data, per operand
+  std::vector<Bound> bound_;                // the application's data, per operand
   bool needs_data_ = false;                 // a version was turned down for want of it
   const std::unique_ptr<ReaderGate> gate_;  // nullptr: frozen
   std::atomic<KernelVersion*> current_;     // owned

@@ -80,7 +80,15 @@ Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::func
 
 Result<CallPlan> LowerServed(Client& client, Graph& graph, const LowerOptions& options,
                              const ExecutorOptions& executor) {
-  return LowerServed(graph, options, [&](const CallPlan& plan) { return FetchAll(client, plan, executor); });
+  Result<void> mapped;
+  CallPlan served = HONE_TRY(LowerServed(graph, options, [&](const CallPlan& plan) {
+    if (executor.file != nullptr) executor.file->Unmap();  // minutes, perhaps
+    Refusals refused = FetchAll(client, plan, executor);
+    if (executor.file != nullptr) mapped = executor.file->Map();
+    return mapped ? refused : Refusals();  // nothing more is read
+  }));
+  if (!mapped) return std::move(mapped).error();
+  return served;
 }
 
 }  // namespace hone
