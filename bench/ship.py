@@ -89,9 +89,11 @@ def take_up(arguments, folder, path, name, limit):
 
 
 def session_seconds(arguments, daemon, model):
+    libraries = os.path.join(os.path.dirname(arguments.bin), "lib")
     done = subprocess.run([lib.environment("bench-python"), "-c", SESSION, os.path.join(lib.ROOT, "python"), model, daemon.socket],
-                          capture_output=True, text=True, env=dict(daemon.environment, HONE_LIBRARY=os.path.join(
-                              os.path.dirname(arguments.bin), "lib", "libhone.so")), check=False)
+                          capture_output=True, text=True, check=False,
+                          env=dict(daemon.environment, HONE_LIBRARY=os.path.join(libraries, "libhone.so"),
+                                   HONE_NETWORK_LIBRARY=os.path.join(libraries, "libhone_network.so")))
     if done.returncode:
         sys.exit(f"bench: {done.stderr}")
     return json.loads(done.stdout)

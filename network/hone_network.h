@@ -6,6 +6,9 @@
  *   void *outputs[] = {classes};
  *   hone_network_run(network, inputs, outputs, &error);
  *
+ * The file may be changed once the network is open. Only better code that wants constants in another layout reads it
+ * again, and is not taken if the file is not as it was.
+ *
  * Constants are packed once, and memory is planned once; kernels become faster while the network is held, as held
  * kernels do (hone.h). */
 #ifndef HONE_MODEL_HONE_NETWORK_H_

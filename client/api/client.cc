@@ -199,8 +199,7 @@ Workers Client::WorkersFor(int asked) const {
   return workers;
 }
 
-Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const GetOptions& options,
-                                                  uint32_t* retry_after_ms) {
+Result<OpenedKernel> Client::Open(std::string_view kernel, const GetOptions& options, uint32_t* retry_after_ms) {
   Stopwatch stopwatch;
   GetRequest request = RequestFor(kernel, options);
   Local local;
@@ -213,20 +212,29 @@ Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const
     }
   if (local.canonical.empty()) local = Understand(request);
   ServedFacts facts{std::move(served.reply), std::move(served.source), 0, std::move(local.operands)};
-  std::unique_ptr<LoadedArtifact> code = HONE_TRY(
+  std::shared_ptr<const LoadedArtifact> code = HONE_TRY(
       LoadedArtifact::Load(std::move(served.artifact), facts.reply.size, facts.reply.digest, served.canonical));
   facts.served_us = stopwatch.Microseconds();
   if (disk_ && facts.source == "daemon" && options.target.empty()) {
     // A copy that cannot be kept is no reason to fail.
     (void)disk_->Store(request.kernel, request.threads, served.canonical, facts.reply, code->file());
   }
-  int threads = options.threads > 0 ? options.threads : local.threads;
+  return OpenedKernel{std::move(code), std::move(facts), std::move(served.canonical), std::move(request),
+                      options.threads > 0 ? options.threads : local.threads};
+}
+
+Result<std::unique_ptr<KernelHandle>> Client::Hold(const OpenedKernel& kernel, const GetOptions& options) {
   using Change = KernelHandle::Change;
   std::unique_ptr<KernelHandle> handle =
-      HONE_TRY(KernelHandle::Create(std::move(code), std::move(facts), WorkersFor(threads),
+      HONE_TRY(KernelHandle::Create(kernel.code, kernel.facts, WorkersFor(kernel.threads),
                                     options.frozen ? Change::kFrozen : Change::kLive, packed_));
-  if (!options.frozen) Updates::Watch(updates_, *handle, std::move(request), std::move(served.canonical));
+  if (!options.frozen) Updates::Watch(updates_, *handle, kernel.request, kernel.canonical);
   return handle;
+}
+
+Result<std::unique_ptr<KernelHandle>> Client::Get(std::string_view kernel, const GetOptions& options,
+                                                  uint32_t* retry_after_ms) {
+  return Hold(HONE_TRY(Open(kernel, options, retry_after_ms)), options);
 }
 
 }  // namespace hone

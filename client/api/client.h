@@ -53,6 +53,15 @@ struct Served {
   std::vector<std::string> operands{};  // their names in the text that was asked for; none if this side could not tell
 };
 
+// Code that was served and is mapped, of which any number of handles can be made.
+struct OpenedKernel {
+  std::shared_ptr<const LoadedArtifact> code;
+  ServedFacts facts;
+  std::string canonical;  // "" if this side could not tell
+  GetRequest request;     // what it was asked for with
+  int threads = 0;        // of its calls; 0: the pool's
+};
+
 // Thread-safe: requests of several threads travel on connections of their own. Survives fork: the child connects anew.
 class Client {
  public:
@@ -63,7 +72,10 @@ class Client {
   // not answer and there is no copy on disk; kCorrupt for code that was refused. `retry_after_ms` with kBusy.
   Result<std::unique_ptr<KernelHandle>> Get(std::string_view kernel, const GetOptions& options,
                                             uint32_t* retry_after_ms = nullptr);
-  // The same without loading it: for tools that only look.
+  // The same in two steps, for who wants several handles of one kernel, or to have many kernels served at once.
+  Result<OpenedKernel> Open(std::string_view kernel, const GetOptions& options, uint32_t* retry_after_ms = nullptr);
+  Result<std::unique_ptr<KernelHandle>> Hold(const OpenedKernel& kernel, const GetOptions& options);
+  // What Open does, without loading the code: for tools that only look.
   Result<Served> Fetch(std::string_view kernel, const GetOptions& options, uint32_t* retry_after_ms = nullptr);
 
   // From now on a handle is kept up to date: one that was made of what Fetch returned for this kernel with these

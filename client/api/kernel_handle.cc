@@ -7,8 +7,8 @@
 #include "client/api/updates.h"
 
 namespace hone {
-Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                           Workers workers, Change change,
+Result<std::unique_ptr<KernelHandle>> KernelHandle::Create(std::shared_ptr<const LoadedArtifact> code,
+                                                           ServedFacts facts, Workers workers, Change change,
                                                            std::shared_ptr<PackedConstants> packed) {
   if (!packed) packed = std::make_shared<PackedConstants>();
   std::unique_ptr<KernelVersion> version =
@@ -25,7 +25,7 @@ KernelHandle::KernelHandle(std::unique_ptr<KernelVersion> version, Workers worke
       }()),
       packed_(std::move(packed)),
       manifest_(version->manifest()),
-      bound_(manifest_.operands.size(), nullptr),
+      bound_(manifest_.operands.size()),
       gate_(change == Change::kLive ? new ReaderGate : nullptr),
       current_(nullptr) {
   for (size_t i = 0; i < manifest_.operands.size(); ++i) bytes_.push_back(version->BytesOf(static_cast<int>(i)));
@@ -37,17 +37,27 @@ KernelHandle::~KernelHandle() {
   delete current_.load(std::memory_order_relaxed);
 }
 
-Result<void> KernelHandle::Bind(int operand, const void* data) {
-  if (!updates_) return BindNow(operand, data);
+Result<void> KernelHandle::Bind(int operand, const void* data) { return BindOne(operand, {data}); }
+
+Result<void> KernelHandle::Bind(int operand, std::shared_ptr<const ConstantSource> source) {
+  return BindOne(operand, {nullptr, std::move(source)});
+}
+
+Result<void> KernelHandle::Bound::To(KernelVersion& version, int operand, KernelVersion::Packing packing) const {
+  return source != nullptr ? version.Bind(operand, source, packing) : version.Bind(operand, data, packing);
+}
+
+Result<void> KernelHandle::BindOne(int operand, Bound bound) {
+  if (!updates_) return BindNow(operand, std::move(bound));
   Updates::Pause pause(*updates_, *this);
-  HONE_TRY(BindNow(operand, data));
+  HONE_TRY(BindNow(operand, std::move(bound)));
   if (std::exchange(needs_data_, false)) updates_->LookAgain(*this);
   return {};
 }
 
-Result<void> KernelHandle::BindNow(int operand, const void* data) {
-  HONE_TRY(current_.load(std::memory_order_relaxed)->Bind(operand, data));
-  bound_[operand] = data;
+Result<void> KernelHandle::BindNow(int operand, Bound bound) {
+  HONE_TRY(bound.To(*current_.load(std::memory_order_relaxed), operand, KernelVersion::Packing::kShared));
+  bound_[operand] = std::move(bound);
   return {};
 }
 
@@ -71,14 +81,15 @@ void KernelHandle::PublishVersion(std::unique_ptr<Version> version) {
   Publish(std::unique_ptr<KernelVersion>(static_cast<KernelVersion*>(version.release())));
 }
 
-Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts) {
+Result<std::unique_ptr<KernelVersion>> KernelHandle::Prepare(std::shared_ptr<const LoadedArtifact> code,
+                                                             ServedFacts facts) {
   HONE_TRY(CheckSameCalls(manifest_, code->manifest()));
   const KernelVersion& held = *current_.load(std::memory_order_relaxed);
   std::unique_ptr<KernelVersion> fresh =
       HONE_TRY(KernelVersion::Create(std::move(code), std::move(facts), workers_, packed_));
   for (int i = 0; i < static_cast<int>(bound_.size()); ++i) {
-    if (bound_[i] != nullptr) {
-      HONE_TRY(fresh->Bind(i, bound_[i], KernelVersion::Packing::kAlone));
+    if (bound_[i].is_there()) {
+      HONE_TRY(bound_[i].To(*fresh, i, KernelVersion::Packing::kAlone));
     } else if (fresh->Packs(i) && !held.Packs(i)) {
       needs_data_ = true;
       return Error{ErrorKind::kUnsupported, "the new version packs it, and it was not bound",

@@ -22,7 +22,7 @@ class KernelHandle : public Updatable {
   enum class Change : uint8_t { kFrozen, kLive };
 
   // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
-  static Result<std::unique_ptr<KernelHandle>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
+  static Result<std::unique_ptr<KernelHandle>> Create(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts,
                                                       Workers workers, Change change = Change::kFrozen,
                                                       std::shared_ptr<PackedConstants> packed = {});
   ~KernelHandle() override;
@@ -30,6 +30,9 @@ class KernelHandle : public Updatable {
   // `data` must stay alive and unchanged as long as the handle: another version may want it in another layout.
   // kInvalid, kLimit (no memory), kRunFailed. Waits while constants are packed for a new version.
   Result<void> Bind(int operand, const void* data);
+  // The same of elements that are read when a version packs them. What cannot be read again for another version keeps
+  // the one that there is.
+  Result<void> Bind(int operand, std::shared_ptr<const ConstantSource> source);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
   int Call(void* const* buffers, const int64_t* sizes) noexcept {
@@ -55,7 +58,7 @@ class KernelHandle : public Updatable {
 
   // Another version, with what is bound packed for it by the calling thread. kUnsupported: it is to be called otherwise
   // than the held one, or packs a constant that calls bring with them; Bind has it asked for again.
-  Result<std::unique_ptr<KernelVersion>> Prepare(std::unique_ptr<LoadedArtifact> code, ServedFacts facts);
+  Result<std::unique_ptr<KernelVersion>> Prepare(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts);
   // Has calls go there from now on. REQUIRES: HasRoom().
   void Publish(std::unique_ptr<KernelVersion> version);
   // Releases replaced versions that no call is inside; true if none is left.
@@ -73,13 +76,21 @@ class KernelHandle : public Updatable {
  private:
   KernelHandle(std::unique_ptr<KernelVersion> version, Workers workers, Change change,
                std::shared_ptr<PackedConstants> packed);
-  Result<void> BindNow(int operand, const void* data);
+  struct Bound {
+    const void* data = nullptr;
+    std::shared_ptr<const ConstantSource> source = {};  // in place of `data`
+
+    Result<void> To(KernelVersion& version, int operand, KernelVersion::Packing packing) const;
+    bool is_there() const { return data != nullptr || source != nullptr; }
+  };
+  Result<void> BindOne(int operand, Bound bound);
+  Result<void> BindNow(int operand, Bound bound);
 
   const Workers workers_;
   const std::shared_ptr<PackedConstants> packed_;  // where versions share what is bound
   const Manifest manifest_;
   std::vector<int64_t> bytes_;
-  std::vector<const void*> bound_;          // the application's data, per operand
+  std::vector<Bound> bound_;                // the application's data, per operand
   bool needs_data_ = false;                 // a version was turned down for want of it
   const std::unique_ptr<ReaderGate> gate_;  // nullptr: frozen
   std::atomic<KernelVersion*> current_;     // owned

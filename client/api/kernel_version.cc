@@ -24,6 +24,10 @@ int Alone(void*, int64_t n, int64_t, ThreadPool::Body body, void* ctx) {
   return 0;
 }
 
+Error CannotBind(int operand, std::string why) {
+  return {ErrorKind::kInvalid, std::move(why), "operand " + std::to_string(operand)};
+}
+
 // Sizes that can be computed with: whatever the manifest says, no product below overflows.
 Result<void> CheckManifest(const Manifest& manifest) {
   auto corrupt = [](std::string what) { return Error{ErrorKind::kCorrupt, std::move(what), "manifest"}; };
@@ -56,15 +60,16 @@ Result<void> CheckManifest(const Manifest& manifest) {
 
 }  // namespace
 
-Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
-                                                             Workers workers, std::shared_ptr<PackedConstants> packed) {
+Result<std::unique_ptr<KernelVersion>> KernelVersion::Create(std::shared_ptr<const LoadedArtifact> code,
+                                                             ServedFacts facts, Workers workers,
+                                                             std::shared_ptr<PackedConstants> packed) {
   HONE_TRY(CheckManifest(code->manifest()));
   if (!packed) packed = std::make_shared<PackedConstants>();
   return std::unique_ptr<KernelVersion>(
       new KernelVersion(std::move(code), std::move(facts), std::move(workers), std::move(packed)));
 }
 
-KernelVersion::KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers,
+KernelVersion::KernelVersion(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts, Workers workers,
                              std::shared_ptr<PackedConstants> packed)
     : code_(std::move(code)),
       facts_(std::move(facts)),
@@ -102,28 +107,61 @@ KernelVersion::~KernelVersion() {
   for (auto& slot : workspaces_) delete slot.load(std::memory_order_relaxed);
 }
 
-Result<void> KernelVersion::Bind(int operand, const void* data, Packing packing) {
-  auto invalid = [&](std::string what) {
-    return Error{ErrorKind::kInvalid, std::move(what), "operand " + std::to_string(operand)};
-  };
+Result<KernelVersion::Operand*> KernelVersion::Bindable(int operand) {
   if (operand < 0 || operand >= operand_count_) {
-    return invalid("there is no such operand; the kernel has " + std::to_string(operand_count_));
+    return CannotBind(operand, "there is no such operand; the kernel has " + std::to_string(operand_count_));
   }
   const ManifestOperand& facts = manifest().operands[operand];
-  Operand& target = operands_[operand];
-  if (facts.is_output) return invalid(facts.name + " is an output; give it to each call");
-  if (!facts.is_const) return invalid(facts.name + " is not constant; ask for the kernel with const=1 to bind it");
-  if (data == nullptr) return invalid("no data");
-  if (reinterpret_cast<uintptr_t>(data) & target.misaligned) {
-    return invalid("the data must be aligned to " + std::to_string(target.misaligned + 1) + " bytes");
-  }
+  if (facts.is_output) return CannotBind(operand, facts.name + " is an output; give it to each call");
+  if (!facts.is_const)
+    return CannotBind(operand, facts.name + " is not constant; ask for the kernel with const=1 to bind it");
+  return &operands_[operand];
+}
+
+Result<void> KernelVersion::CheckAlignment(int operand, const void* data) const {
+  const uint64_t misaligned = operands_[operand].misaligned;
+  if ((reinterpret_cast<uintptr_t>(data) & misaligned) == 0) return {};
+  return CannotBind(operand, "the data must be aligned to " + std::to_string(misaligned + 1) + " bytes");
+}
+
+Result<void> KernelVersion::Bind(int operand, const void* data, Packing packing) {
+  Operand& target = *HONE_TRY(Bindable(operand));
+  if (data == nullptr) return CannotBind(operand, "no data");
+  HONE_TRY(CheckAlignment(operand, data));
   if (target.must_bind) {
     // Who binds the same memory again has changed it.
-    target.packed =
-        HONE_TRY(packed_->Take(data, facts, target.data == data, [&] { return Pack(operand, data, packing); }));
+    target.packed = HONE_TRY(packed_->Take(data, manifest().operands[operand], target.data == data,
+                                           [&] { return Pack(operand, data, packing); }));
   }
   target.data = data;
   target.bound = target.must_bind ? target.packed.get() : data;
+  target.source = nullptr;
+  target.elements = nullptr;
+  return {};
+}
+
+Result<void> KernelVersion::Bind(int operand, std::shared_ptr<const ConstantSource> source, Packing packing) {
+  Operand& target = *HONE_TRY(Bindable(operand));
+  auto read = [&]() -> Result<std::shared_ptr<const void>> {
+    std::shared_ptr<const void> elements = HONE_TRY(source->Read());
+    HONE_TRY(CheckAlignment(operand, elements.get()));
+    return elements;
+  };
+  if (target.must_bind) {
+    // By the source's address, which is its own as long as a version that has the copy keeps it.
+    target.packed = HONE_TRY(
+        packed_->Take(source.get(), manifest().operands[operand], false, [&]() -> Result<PackedConstants::Copy> {
+          const std::shared_ptr<const void> elements = HONE_TRY(read());
+          return Pack(operand, elements.get(), packing);
+        }));
+    target.bound = target.packed.get();
+    target.elements = nullptr;
+  } else {
+    target.elements = HONE_TRY(read());
+    target.bound = target.elements.get();
+  }
+  target.data = nullptr;
+  target.source = std::move(source);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "base/aligned_bytes.h"
 #include "base/generated_code.h"
 #include "base/result.h"
+#include "client/api/constant_source.h"
 #include "client/api/loader.h"
 #include "client/api/packed_constants.h"
 #include "client/api/thread_pool.h"
@@ -33,8 +34,9 @@ class KernelVersion : public Updatable::Version {
   static constexpr int kMaxOperands = 64;
 
   // kUnsupported: more operands than a call can carry; kCorrupt: a manifest that cannot be.
-  // `packed`: where copies of constants are shared; nullptr: with no other kernel.
-  static Result<std::unique_ptr<KernelVersion>> Create(std::unique_ptr<LoadedArtifact> code, ServedFacts facts,
+  // `code` may be that of other versions, too. `packed`: where copies of constants are shared; nullptr: with no other
+  // kernel.
+  static Result<std::unique_ptr<KernelVersion>> Create(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts,
                                                        Workers workers, std::shared_ptr<PackedConstants> packed = {});
   ~KernelVersion() override;
 
@@ -43,6 +45,8 @@ class KernelVersion : public Updatable::Version {
   // `data` must stay alive and unchanged as long as the version, or until it is bound again. kInvalid, kLimit (no
   // memory), kRunFailed.
   Result<void> Bind(int operand, const void* data, Packing packing = Packing::kShared);
+  // The same of elements that are read now, and kept only if the kernel does not pack them. Errors of `source`, too.
+  Result<void> Bind(int operand, std::shared_ptr<const ConstantSource> source, Packing packing = Packing::kShared);
 
   // What hone_call returns: 0, or an ErrorKind, with the operand's (or size's) index + 1 in bits 8 and up.
   int Call(void* const* buffers, const int64_t* sizes) noexcept;
@@ -72,16 +76,20 @@ class KernelVersion : public Updatable::Version {
     const void* data = nullptr;   // as it was given
     const void* bound = nullptr;  // what generated code gets: the packed copy, or the data itself
     PackedConstants::Copy packed;
+    std::shared_ptr<const ConstantSource> source;  // in place of `data`
+    std::shared_ptr<const void> elements;          // of the source, where `bound` is them
   };
 
-  KernelVersion(std::unique_ptr<LoadedArtifact> code, ServedFacts facts, Workers workers,
+  KernelVersion(std::shared_ptr<const LoadedArtifact> code, ServedFacts facts, Workers workers,
                 std::shared_ptr<PackedConstants> packed);
+  Result<Operand*> Bindable(int operand);
+  Result<void> CheckAlignment(int operand, const void* data) const;
   Result<PackedConstants::Copy> Pack(int operand, const void* data, Packing packing) const;
   int64_t BytesNow(int operand, const int64_t* sizes) const;
   int FindOverlap(void* const* arguments, const int64_t* sizes) const;
   Workspace* TakeWorkspace();
 
-  const std::unique_ptr<LoadedArtifact> code_;
+  const std::shared_ptr<const LoadedArtifact> code_;
   const ServedFacts facts_;
   const Workers workers_;
   const std::shared_ptr<PackedConstants> packed_;

@@ -131,7 +131,9 @@ Result<ModelReport> Measure(Context& context, const std::string& path, const Mod
   Client* client = HONE_TRY(context.Daemon(options.get.threads));
   // Starts the daemon once, before many connections ask for it.
   StatusReply status = HONE_TRY(client->Call(StatusRequest{}, Context::Patience()));
-  const ExecutorOptions execution{options.get, static_cast<int>(status.builders) + 1};
+  ExecutorOptions execution{options.get, static_cast<int>(status.builders) + 1};
+  OpenedKernels opened;
+  execution.opened = &opened;
   const CallPlan plan = HONE_TRY(LowerServed(*client, network.graph, {.has_narrow_types = on_cpu}, execution));
   std::unique_ptr<Executor> executor = HONE_TRY(Executor::Create(*client, network.graph, plan, execution));
   std::vector<Numbers> data = RandomData(plain, options.seed + 1);

@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kLarge = 1024;              // bytes; what is smaller is protobuf's
 constexpr size_t kPiece = size_t{16} << 20;  // of memory that several tensors share: all go before it does
 constexpr size_t kTensorAlignment = 64;      // of each in it
+constexpr size_t kStays = size_t{64} << 10;  // bytes from which on a tensor may stay in its file
 constexpr size_t kCopiedAtOnce = 1u << 20;   // by a thread
 constexpr unsigned kMostCopiers = 4;         // memory sets the pace
 constexpr uint64_t kGraph = 7, kInitializer = 5, kRawData = 9;  // fields of ModelProto, GraphProto and TensorProto
@@ -172,6 +173,24 @@ Result<void> TensorCopies::Make() {
   ForEachIndex(moves.size(), threads,
                [&](size_t i) { std::memcpy(moves[i].to, moves[i].from.data(), moves[i].from.size()); });
   return {};
+}
+
+Result<void> TensorCopies::MakeSmall(const std::shared_ptr<const void>& memory) {
+  TensorCopies small;
+  for (Copy& copy : copies_) {
+    if (copy.from.size() >= kStays) {
+      copy.tensor->data = TensorBytes(memory, copy.from);
+    } else {
+      small.copies_.push_back(std::move(copy));
+    }
+  }
+  std::erase_if(copies_, [](const Copy& copy) { return copy.tensor == nullptr; });
+  return small.Make();
+}
+
+void TensorCopies::Forget() {
+  for (const Copy& copy : copies_) copy.tensor->data = {};
+  copies_.clear();
 }
 
 }  // namespace hone

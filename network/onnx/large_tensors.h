@@ -1,6 +1,7 @@
 // Elements of an ONNX file's initialisers, past protobuf: it would copy each into memory of its own, small page by
 // small page, which takes most of the time that a large model takes to be read. They are taken out of the message
-// before it is parsed, and copied once, by several threads, into large pages.
+// before it is parsed, and copied once, by several threads, into large pages; or they stay in the file until somebody
+// wants them elsewhere.
 #pragma once
 
 #include <map>
@@ -34,6 +35,11 @@ class TensorCopies {
   }
   // kLimit: there is no memory.
   Result<void> Make();
+  // Only of small tensors. Large ones are read where their elements are, which `memory` keeps, until Make or Forget is
+  // called; who keeps elements of them needs copies of his own.
+  Result<void> MakeSmall(const std::shared_ptr<const void>& memory);
+  // Tensors whose copies were not made lose their elements.
+  void Forget();
 
  private:
   struct Copy {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/stubs/logging.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,12 +10,15 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
 
 #include "base/file.h"
 #include "ir/graph/dtype_traits.h"
 #include "network/onnx/large_tensors.h"
+#include "network/onnx/model_file.h"
+#include "network/onnx/model_in_place.h"
 #include "network/onnx/onnx_model.h"
 #include "network/onnx/resolve_sequences.h"
 #include "onnx.pb.h"
@@ -145,9 +147,11 @@ class Reader {
     for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
     for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
-    if (Result<void> copied = copies_.Make(); !copied) return std::move(copied).error().Context(source_.path);
     return model;
   }
+
+  // Of the elements that were cut: the model's tensors have none until these are made.
+  TensorCopies TakeCopies() { return std::move(copies_); }
 
  private:
   std::string Where(const std::string& what) const { return source_.path + ": " + what; }
@@ -392,18 +396,24 @@ Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::
   return {};
 }
 
-// A file's bytes as long as this lives.
-struct Mapping {
-  void* memory = MAP_FAILED;
-  size_t size = 0;
-  Mapping() = default;
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (memory != MAP_FAILED) munmap(memory, size);
-  }
-  std::string_view bytes() const { return {static_cast<const char*>(memory), size}; }
-};
+// Large elements of the model are copied when `take` is done with them.
+Result<OnnxModel> Parse(std::string_view bytes, const OnnxSource& source,
+                        const std::function<Result<void>(TensorCopies)>& take) {
+  onnx::ModelProto proto;
+  const std::optional<CutModel> cut = bytes.size() > kMostBytes ? std::nullopt : CutLargeTensors(bytes);
+  HONE_TRY(ParseProto(cut ? cut->rest : bytes, source, proto));
+  const std::map<int, std::string_view> elements = cut ? cut->elements : std::map<int, std::string_view>();
+  Reader reader(source, elements);
+  OnnxModel model = HONE_TRY(reader.Model(proto));
+  if (Result<void> taken = take(reader.TakeCopies()); !taken) return std::move(taken).error().Context(source.path);
+  ResolveSequences(model);
+  return model;
+}
+
+OnnxSource SourceOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return {path, slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash)};
+}
 
 }  // namespace
 
@@ -414,28 +424,22 @@ std::optional<DType> ElementTypeOf(int64_t onnx) {
 }
 
 Result<OnnxModel> ParseOnnx(std::string_view bytes, const OnnxSource& source) {
-  onnx::ModelProto proto;
-  const std::optional<CutModel> cut = bytes.size() > kMostBytes ? std::nullopt : CutLargeTensors(bytes);
-  HONE_TRY(ParseProto(cut ? cut->rest : bytes, source, proto));
-  OnnxModel model = HONE_TRY(Reader(source, cut ? cut->elements : std::map<int, std::string_view>()).Model(proto));
-  ResolveSequences(model);
-  return model;
+  return Parse(bytes, source, [](TensorCopies copies) { return copies.Make(); });
 }
 
 Result<OnnxModel> ReadOnnx(const std::string& path) {
-  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return ErrnoError(errno, "cannot open", path);
-  struct stat status{};
-  if (fstat(file.get(), &status) != 0) return ErrnoError(errno, "cannot look at", path);
-  if (!S_ISREG(status.st_mode)) return Error{ErrorKind::kInvalid, "wanted a file", path};
-  size_t slash = path.rfind('/');
-  OnnxSource source{path, slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash)};
-  Mapping mapping;
-  mapping.size = static_cast<size_t>(status.st_size);
-  if (mapping.size == 0) return ParseOnnx({}, source);
-  mapping.memory = mmap(nullptr, mapping.size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (mapping.memory == MAP_FAILED) return ErrnoError(errno, "cannot read", path);
-  return ParseOnnx(mapping.bytes(), source);
+  const std::shared_ptr<ModelFile> file = HONE_TRY(ModelFile::Open(path));
+  return ParseOnnx(file->bytes(), SourceOf(path));
+}
+
+Result<ModelInPlace> ReadOnnxInPlace(const std::string& path) {
+  ModelInPlace read;
+  read.file = HONE_TRY(ModelFile::Open(path));
+  read.model = HONE_TRY(Parse(read.file->bytes(), SourceOf(path), [&](TensorCopies copies) {
+    read.tensors = std::move(copies);
+    return read.tensors.MakeSmall(read.file);
+  }));
+  return read;
 }
 
 Result<std::string> WithInitializers(std::string_view bytes, const std::vector<OnnxTensor>& tensors,

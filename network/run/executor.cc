@@ -11,15 +11,18 @@
 
 namespace hone {
 
+bool IsForDevice(const ExecutorOptions& options) {
+  return !options.get.target.empty() && KindOfTarget(options.get.target) != kCpuKind;
+}
+
 int64_t KernelBytes(const Graph& graph, ValueId value) {
   return CountOf(graph.shape(value)) * ByteSize(graph.dtype(value));
 }
 
 Result<std::unique_ptr<Executor>> Executor::Create(Client& client, Graph& graph, const CallPlan& plan,
                                                    const ExecutorOptions& options) {
-  const bool is_device = !options.get.target.empty() && KindOfTarget(options.get.target) != kCpuKind;
-  std::unique_ptr<Executor> executor = is_device ? HONE_TRY(MakeDeviceExecutor(client, graph, plan, options))
-                                                 : HONE_TRY(MakeHostExecutor(client, graph, plan, options));
+  std::unique_ptr<Executor> executor = IsForDevice(options) ? HONE_TRY(MakeDeviceExecutor(client, graph, plan, options))
+                                                            : HONE_TRY(MakeHostExecutor(client, graph, plan, options));
   graph.ForgetElements();
   return executor;
 }

@@ -10,12 +10,16 @@
 
 #include "base/result.h"
 #include "client/api/client.h"
+#include "network/onnx/model_file.h"
 #include "network/run/constant_store.h"
 #include "network/run/kernel_calls.h"
 #include "network/run/memory_plan.h"
 #include "network/run/shared_arena.h"
 
 namespace hone {
+
+// Kernels that LowerServed had served and opened, by their text.
+using OpenedKernels = std::map<std::string, OpenedKernel>;
 
 struct ExecutorOptions {
   GetOptions get;
@@ -24,7 +28,16 @@ struct ExecutorOptions {
   // between their calls. Both live longer. nullptr: with nobody.
   ConstantStore* constants = nullptr;
   SharedArena* arena = nullptr;
+  // On the CPU: where LowerServed leaves what it had opened, for Create to take. nullptr: Create asks again.
+  OpenedKernels* opened = nullptr;
+  // Where the model's large tensors are, if they have not been copied: mapped when LowerServed and Create are called,
+  // and not while kernels are made. What Create returns needs them no more but for what it reads from the file again:
+  // constants that better code packs otherwise. On the CPU only; nullptr: in memory.
+  std::shared_ptr<ModelFile> file = nullptr;
 };
+
+// Whether the target is a device with a driver.
+bool IsForDevice(const ExecutorOptions& options);
 
 // Not thread-safe: one call of Run at a time.
 class Executor {

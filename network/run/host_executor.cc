@@ -18,7 +18,8 @@
 namespace hone {
 namespace {
 
-constexpr unsigned kMostPackers = 4;  // memory sets the pace
+constexpr uintptr_t kConstantAlignment = 64;  // as AllocateAligned's: no kernel wants more
+constexpr unsigned kMostPackers = 4;          // memory sets the pace
 
 Error NoMemory(int64_t bytes) { return {ErrorKind::kLimit, fmt::format("no memory for {} bytes", bytes), ""}; }
 
@@ -46,6 +47,7 @@ class HostExecutor : public Executor {
       store_ = options.constants;
       keys_ = store_->KeysOf(graph_);
     }
+    file_ = options.file;
     return PrepareCalls(client, options);
   }
 
@@ -114,17 +116,21 @@ class HostExecutor : public Executor {
     int64_t within;  // bytes behind the value that owns the memory
   };
 
-  // A constant that a kernel is to have.
+  // A constant that a kernel is to have: from memory, or from the file.
   struct Binding {
     KernelHandle* handle;
     int operand;
     const void* data;
+    std::shared_ptr<const ConstantSource> source;
     const KernelCall* call;
   };
 
   Result<void> PrepareCalls(Client& client, const ExecutorOptions& options);
+  static Result<std::unique_ptr<KernelHandle>> Hold(Client& client, const std::string& kernel,
+                                                    const ExecutorOptions& options);
   static Result<void> BindAll(const std::vector<Binding>& bindings);
   Result<const void*> ConstantData(ValueId value);
+  std::shared_ptr<const ConstantSource> InFile(ValueId value);
   const void* InPlace(ValueId value);
   Result<void*> Address(ValueId value);
   Result<void*> OperandOf(size_t call, size_t operand, ValueId value);
@@ -138,6 +144,8 @@ class HostExecutor : public Executor {
   IdVector<ValueId, ConstantStore::Key> keys_;  // none without a store
   std::map<ValueId, ConstantStore::Elements> constants_;
   std::map<ValueId, std::shared_ptr<const HostTensor>> in_place_;
+  std::shared_ptr<ModelFile> file_;  // until calls are prepared
+  std::map<ValueId, std::shared_ptr<const ConstantSource>> in_file_;
   std::vector<Call> calls_;
   std::map<ValueId, std::vector<Reference>> references_;  // by the value that owns the memory
   std::map<ValueId, void*> elsewhere_;                    // what the caller keeps
@@ -147,13 +155,44 @@ Result<const void*> HostExecutor::ConstantData(ValueId value) {
   if (auto found = constants_.find(value); found != constants_.end()) return found->second.get();
   const int64_t bytes = KernelBytes(graph_, value);
   auto make = [&]() -> Result<ConstantStore::Elements> {
+    std::shared_ptr<const HostTensor> tensor = HONE_TRY(Constant(value));
+    const void* const data = tensor->data.data();
+    const bool stays = file_ == nullptr || !file_->Holds(tensor->data);
+    if (stays && reinterpret_cast<uintptr_t>(data) % kConstantAlignment == 0 &&
+        std::cmp_equal(tensor->data.size(), bytes))
+      return ConstantStore::Elements(std::move(tensor), data);  // as large tensors of files are
     AlignedBytes memory = HONE_TRY(Allocate(bytes));
-    std::memcpy(memory.get(), HONE_TRY(Constant(value))->data.data(), static_cast<size_t>(bytes));
+    std::memcpy(memory.get(), data, static_cast<size_t>(bytes));
     return ConstantStore::Elements(std::move(memory));
   };
   ConstantStore::Elements elements = HONE_TRY(store_ != nullptr ? store_->Take(keys_[value], bytes, make) : make());
   constant_bytes_ += bytes;
   return constants_.emplace(value, std::move(elements)).first->second.get();
+}
+
+// A constant that kernels pack from the file.
+class FileConstant : public ConstantSource {
+ public:
+  FileConstant(std::shared_ptr<const ModelFile> file, std::string_view part) : file_(std::move(file)), part_(part) {}
+  Result<std::shared_ptr<const void>> Read() const override { return file_->Read(part_); }
+
+ private:
+  const std::shared_ptr<const ModelFile> file_;
+  const std::string_view part_;
+};
+
+// The elements of a constant that the model has in its file; nullptr if it has none there.
+std::shared_ptr<const ConstantSource> HostExecutor::InFile(ValueId value) {
+  const std::shared_ptr<const HostTensor>& tensor = graph_.values[value].data;
+  if (file_ == nullptr || !graph_.is_constant(value) || tensor == nullptr || !file_->Holds(tensor->data) ||
+      std::cmp_not_equal(tensor->data.size(), KernelBytes(graph_, value)))
+    return nullptr;
+  std::shared_ptr<const ConstantSource>& source = in_file_[value];
+  if (source == nullptr) {
+    source = std::make_shared<FileConstant>(file_, tensor->data.view());
+    constant_bytes_ += KernelBytes(graph_, value);
+  }
+  return source;
 }
 
 // A constant where the model has it, for kernels that read it once, to pack it; nullptr if it is computed.
@@ -212,6 +251,16 @@ bool HostExecutor::Use(ValueId root, void* data) {
   return fits;
 }
 
+// Calls of one kernel with constants of their own share its code.
+Result<std::unique_ptr<KernelHandle>> HostExecutor::Hold(Client& client, const std::string& kernel,
+                                                         const ExecutorOptions& options) {
+  if (options.opened == nullptr) return client.Get(kernel, options.get);
+  auto found = options.opened->find(kernel);
+  if (found == options.opened->end())
+    found = options.opened->emplace(kernel, HONE_TRY(client.Open(kernel, options.get))).first;
+  return client.Hold(found->second, options.get);
+}
+
 // Constants are packed, which takes most of what a session takes to open: several kernels' at once.
 Result<void> HostExecutor::BindAll(const std::vector<Binding>& bindings) {
   std::vector<size_t> begins;  // of each kernel's
@@ -222,7 +271,8 @@ Result<void> HostExecutor::BindAll(const std::vector<Binding>& bindings) {
   ForEachIndex(begins.size(), threads, [&](size_t kernel) {
     const size_t end = kernel + 1 < begins.size() ? begins[kernel + 1] : bindings.size();
     for (size_t i = begins[kernel]; i < end; ++i)
-      bound[i] = bindings[i].handle->Bind(bindings[i].operand, bindings[i].data);
+      bound[i] = bindings[i].source != nullptr ? bindings[i].handle->Bind(bindings[i].operand, bindings[i].source)
+                                               : bindings[i].handle->Bind(bindings[i].operand, bindings[i].data);
   });
   for (size_t i = 0; i < bindings.size(); ++i)
     if (!bound[i]) return InCall(bound[i].error(), *bindings[i].call);
@@ -249,7 +299,7 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
     if (auto found = shared.find(is_bound ? with_constants : plan.kernel); found != shared.end()) {
       call.handle = found->second;
     } else {
-      Result<std::unique_ptr<KernelHandle>> handle = client.Get(plan.kernel, options.get);
+      Result<std::unique_ptr<KernelHandle>> handle = Hold(client, plan.kernel, options);
       if (!handle) return InCall(handle.error(), plan);
       call.handle = *std::move(handle);
     }
@@ -259,16 +309,25 @@ Result<void> HostExecutor::PrepareCalls(Client& client, const ExecutorOptions& o
     for (size_t i = 0; i < operands.size(); ++i) {
       ValueId value = i < plan.inputs.size() ? plan.inputs[i] : plan.output;
       HONE_CHECK(call.handle->BytesOf(static_cast<int>(i)) == KernelBytes(graph_, value));
-      const void* in_place = operands[i].packed_bytes > 0 ? InPlace(value) : nullptr;
-      void* address = in_place != nullptr ? const_cast<void*>(in_place) : HONE_TRY(OperandOf(calls_.size(), i, value));
+      const bool is_packed = operands[i].packed_bytes > 0;
+      std::shared_ptr<const ConstantSource> source = is_packed && operands[i].is_const ? InFile(value) : nullptr;
+      const void* in_place = is_packed && source == nullptr ? InPlace(value) : nullptr;
+      void* address = const_cast<void*>(in_place);
+      if (in_place == nullptr && source == nullptr) address = HONE_TRY(OperandOf(calls_.size(), i, value));
       call.operands.push_back(address);
       call.buffers.push_back(operands[i].is_const ? nullptr : address);
       if (!operands[i].is_const) continue;
       binds = true;
-      if (!is_bound) bindings.push_back({call.handle.get(), static_cast<int>(i), address, &plan});
+      if (!is_bound) bindings.push_back({call.handle.get(), static_cast<int>(i), address, std::move(source), &plan});
     }
     shared.emplace(binds ? with_constants : plan.kernel, call.handle);
     calls_.push_back(std::move(call));
+  }
+  if (file_ != nullptr) {
+    for (ValueId output : graph_.outputs)
+      if (graph_.is_constant(output)) HONE_TRY(ConstantData(output));  // which runs find no more
+    file_->Unmap();
+    file_ = nullptr;
   }
   return BindAll(bindings);
 }

@@ -20,6 +20,18 @@ std::vector<std::string> KernelsOf(const CallPlan& plan) {
   return {distinct.begin(), distinct.end()};
 }
 
+// `mutex` guards what is opened.
+Result<void> Serve(Client& client, const std::string& kernel, const ExecutorOptions& options, Mutex& mutex) {
+  if (options.opened == nullptr || IsForDevice(options)) {
+    HONE_TRY(client.Fetch(kernel, options.get));
+    return {};
+  }
+  OpenedKernel opened = HONE_TRY(client.Open(kernel, options.get));
+  MutexLock lock(mutex);
+  options.opened->insert_or_assign(kernel, std::move(opened));
+  return {};
+}
+
 // Over several connections at once.
 Refusals FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& options) {
   const std::vector<std::string> kernels = KernelsOf(plan);
@@ -30,10 +42,10 @@ Refusals FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& o
   for (int i = 0; i < std::min<int>(options.connections, static_cast<int>(kernels.size())); ++i) {
     threads.emplace_back([&] {
       for (size_t at; (at = next.fetch_add(1)) < kernels.size();) {
-        const auto code = client.Fetch(kernels[at], options.get);
-        if (code || !IsRefusal(code.error())) continue;
+        const Result<void> served = Serve(client, kernels[at], options, mutex);
+        if (served || !IsRefusal(served.error())) continue;
         MutexLock lock(mutex);
-        refused.emplace(kernels[at], code.error());
+        refused.emplace(kernels[at], served.error());
       }
     });
   }
@@ -68,7 +80,15 @@ Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::func
 
 Result<CallPlan> LowerServed(Client& client, Graph& graph, const LowerOptions& options,
                              const ExecutorOptions& executor) {
-  return LowerServed(graph, options, [&](const CallPlan& plan) { return FetchAll(client, plan, executor); });
+  Result<void> mapped;
+  CallPlan served = HONE_TRY(LowerServed(graph, options, [&](const CallPlan& plan) {
+    if (executor.file != nullptr) executor.file->Unmap();  // minutes, perhaps
+    Refusals refused = FetchAll(client, plan, executor);
+    if (executor.file != nullptr) mapped = executor.file->Map();
+    return mapped ? refused : Refusals();  // nothing more is read
+  }));
+  if (!mapped) return std::move(mapped).error();
+  return served;
 }
 
 }  // namespace hone

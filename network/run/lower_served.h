@@ -17,7 +17,7 @@ using Refusals = std::map<std::string, Error>;  // by the kernels' text
 Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::function<Refusals(const CallPlan&)>& ask);
 
 // The same, with honed having made every kernel. What fails for another reason than the kernel itself is asked for
-// again, and said, when the executor is created.
+// again, and said, when the executor is created. Errors of ModelFile::Map, too.
 Result<CallPlan> LowerServed(Client& client, Graph& graph, const LowerOptions& options,
                              const ExecutorOptions& executor);
 

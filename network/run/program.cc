@@ -97,7 +97,7 @@ class ProgramVersion {
     return stage;
   }
 
-  Result<void> MakeKernels() {
+  Result<void> MakeKernels(std::shared_ptr<ModelFile> file = nullptr) {
     if (executor_ != nullptr || context_->is_plain) return {};
     is_interpreted_ = false;
     Graph& graph = network_.graph;
@@ -106,6 +106,9 @@ class ProgramVersion {
     std::deque<SharedArena>& arenas = *context_->arenas;
     if (arenas.size() <= program_.depth_) arenas.resize(program_.depth_ + 1);
     options.arena = &arenas[program_.depth_];
+    OpenedKernels opened;
+    options.opened = &opened;
+    options.file = std::move(file);
     plan_ = HONE_TRY(LowerServed(*context_->client, graph, {}, options));
     executor_ = HONE_TRY(Executor::Create(*context_->client, graph, plan_, options));
     return {};
@@ -441,9 +444,10 @@ Result<std::vector<TensorView>> Program::Run(const std::vector<TensorView>& inpu
   return stage->Run(inputs, outputs);
 }
 
-Result<std::vector<std::optional<TensorType>>> Program::Prepare(const std::vector<TensorView>& inputs) {
+Result<std::vector<std::optional<TensorType>>> Program::Prepare(const std::vector<TensorView>& inputs,
+                                                                std::shared_ptr<ModelFile> file) {
   ProgramVersion* stage = HONE_TRY(VersionFor(inputs));
-  if (is_whole_) HONE_TRY(stage->MakeKernels());
+  if (is_whole_) HONE_TRY(stage->MakeKernels(std::move(file)));
   return stage->OutputTypes();
 }
 

@@ -66,8 +66,10 @@ class Program {
   Result<std::vector<TensorView>> Run(const std::vector<TensorView>& inputs, std::span<void* const> outputs = {});
 
   // Makes the version for these inputs, of which only the types are read, with its kernels, and says which types the
-  // outputs have; nullopt for those that values decide which are computed.
-  Result<std::vector<std::optional<TensorType>>> Prepare(const std::vector<TensorView>& inputs);
+  // outputs have; nullopt for those that values decide which are computed. `file`: as in ExecutorOptions; without a
+  // nullopt, and for these inputs alone, the program needs no large tensor any more.
+  Result<std::vector<std::optional<TensorType>>> Prepare(const std::vector<TensorView>& inputs,
+                                                         std::shared_ptr<ModelFile> file = nullptr);
 
   const OnnxModel& model() const { return model_; }
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 
+#include "ir/target.h"
+#include "network/onnx/model_in_place.h"
 #include "network/onnx/onnx_model.h"
 #include "network/onnx/symbols.h"
 
@@ -95,6 +97,13 @@ SessionValue DescribedOutput(const OnnxValue& output, const std::optional<Tensor
   return value;
 }
 
+// Large tensors are copied, after which the file is not needed.
+Result<void> CopyOutOf(ModelFile& file, TensorCopies& tensors) {
+  Result<void> copied = tensors.Make();
+  file.Unmap();
+  return copied;
+}
+
 bool AreClosed(const std::vector<SessionValue>& values) {
   return std::none_of(values.begin(), values.end(), [](const SessionValue& value) { return value.is_open(); });
 }
@@ -108,7 +117,8 @@ bool SessionValue::is_open() const {
 bool Session::is_closed() const { return AreClosed(inputs_) && AreClosed(outputs_); }
 
 Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOptions client, SessionOptions options) {
-  OnnxModel model = HONE_TRY(ReadOnnx(path));
+  ModelInPlace read = HONE_TRY(ReadOnnxInPlace(path));
+  OnnxModel& model = read.model;
   HONE_TRY(TakeConstants(model, options, path));
   std::unique_ptr<Session> session(new Session);
   session->declared_ = model.inputs;
@@ -129,13 +139,27 @@ Result<std::unique_ptr<Session>> Session::Open(const std::string& path, ClientOp
     types.push_back({value->dtype, value->shape});
     session->inputs_.push_back(*std::move(value));
   }
+  // Every run is of the same shapes, unless computed values decide some: then it needs nothing of the file but what is
+  // made of it now.
+  const bool stays_in_file =
+      AreClosed(session->inputs_) && (options.get.target.empty() || KindOfTarget(options.get.target) == kCpuKind);
+  if (!stays_in_file) HONE_TRY(CopyOutOf(*read.file, read.tensors));
   const std::vector<OnnxValue> outputs = model.outputs;
   session->client_ = HONE_TRY(Client::Create(std::move(client)));
   auto context = std::make_shared<const ProgramContext>(ProgramContext{path, session->client_.get(), options.get});
   session->shares_ = context->shares.get();
   auto program = std::make_unique<Program>(std::move(model), std::move(context));
   std::vector<std::optional<TensorType>> known(outputs.size());
-  if (AreClosed(session->inputs_)) known = HONE_TRY(program->Prepare(types));
+  if (AreClosed(session->inputs_)) known = HONE_TRY(program->Prepare(types, stays_in_file ? read.file : nullptr));
+  if (stays_in_file) {
+    if (std::all_of(known.begin(), known.end(), [](const auto& type) { return type.has_value(); })) {
+      read.tensors.Forget();
+    } else {
+      HONE_TRY(read.file->Map());
+      HONE_TRY(CopyOutOf(*read.file, read.tensors));
+    }
+    read.file->KeepNoMemory();
+  }
   for (size_t i = 0; i < outputs.size(); ++i) session->outputs_.push_back(DescribedOutput(outputs[i], known[i]));
   session->program_ = std::move(program);
   return session;

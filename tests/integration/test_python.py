@@ -50,6 +50,20 @@ def open_model():
     return field(1, 8) + field(7, graph) + field(8, field(2, 18))
 
 
+def product_model(w):
+    """An ONNX file: x · w, x of eight rows."""
+    field = test_examples.field
+
+    def value(name, *dimensions):
+        shape = b"".join(field(1, field(1, each)) for each in dimensions)
+        return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+
+    tensor = b"".join(field(1, each) for each in w.shape) + field(2, 1) + field(8, "w") + field(9, w.tobytes())
+    graph = (field(1, field(1, "x") + field(1, "w") + field(2, "y") + field(4, "MatMul")) + field(2, "product") +
+             field(5, tensor) + field(11, value("x", 8, w.shape[0])) + field(12, value("y", 8, w.shape[1])))
+    return field(1, 8) + field(7, graph) + field(8, field(2, 18))
+
+
 class Python(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -252,6 +266,19 @@ class Python(unittest.TestCase):
             self.assertIn("has run", by_label["NonZero"]["why_host"])
             self.assertTrue(any(share["kernel"] and not share["why_host"] and share["calls"] == 1 for share in shares), shares)
             self.assertEqual({share["calls"] for share in session.shares({"a": a, "b": a})}, {1})  # not those before
+
+    def test_a_session_runs_on_when_its_file_changes(self):
+        path = os.path.join(self.directory.path, "product.onnx")
+        random = numpy.random.default_rng(8)
+        w, x = random.standard_normal((256, 320)).astype(numpy.float32), random.standard_normal((8, 256)).astype(numpy.float32)
+        for mode, words in (("wb", b"cut short"), ("r+b", bytes(200_000))):
+            with open(path, "wb") as file:
+                file.write(product_model(w))
+            with self.session(path) as session:
+                with open(path, mode) as file:
+                    file.write(words)
+                for _ in range(2):
+                    numpy.testing.assert_allclose(session.run(x)[0], x @ w, rtol=1e-4, atol=1e-4)
 
     def test_an_output_that_is_not_as_the_file_says_is_an_error(self):
         path = os.path.join(self.directory.path, "lie.onnx")

@@ -83,6 +83,61 @@ TEST(LiveSwap, ConstantsArePackedAgainForEachVersion) {
   EXPECT_EQ(handle->swaps(), static_cast<uint64_t>(tag));
 }
 
+// Elements that are read when they are wanted, as long as that is possible.
+struct Readable : ConstantSource {
+  Result<std::shared_ptr<const void>> Read() const override {
+    ++reads;
+    if (is_gone) return Error{ErrorKind::kInvalid, "it was changed", "m.onnx"};
+    const auto elements = std::make_shared<const std::vector<float>>(VersionData::Constant());
+    kept = elements;
+    return std::shared_ptr<const void>(elements, elements->data());
+  }
+  mutable int reads = 0;
+  mutable std::weak_ptr<const std::vector<float>> kept;
+  bool is_gone = false;
+};
+
+TEST(LiveSwap, AConstantThatIsReadIsReadForEachVersionAndKeptForThoseThatDoNotPackIt) {
+  const std::vector<float> w = VersionData::Constant();
+  VersionData data(1);
+  auto source = std::make_shared<Readable>();
+  auto handle = MakeHandle(Layout::kReversed);
+  ASSERT_TRUE(handle->Bind(1, source));
+  EXPECT_EQ(data.Call(*handle, w), 0);
+  EXPECT_TRUE(source->kept.expired());
+  ASSERT_TRUE(Swap(*handle, VersionBytes(Layout::kPlain, 1)));
+  EXPECT_EQ(data.Call(*handle, w), 1);
+  ASSERT_TRUE(Swap(*handle, VersionBytes(Layout::kTwice, 2)));
+  EXPECT_EQ(data.Call(*handle, w), 2);
+  EXPECT_EQ(source->reads, 3);
+}
+
+TEST(LiveSwap, WhereAConstantCannotBeReadAnyMoreTheHeldVersionStays) {
+  const std::vector<float> w = VersionData::Constant();
+  VersionData data(1);
+  auto source = std::make_shared<Readable>();
+  auto handle = MakeHandle(Layout::kReversed);
+  ASSERT_TRUE(handle->Bind(1, source));
+  source->is_gone = true;
+  const Result<void> swapped = Swap(*handle, VersionBytes(Layout::kTwice, 1));
+  ASSERT_FALSE(swapped);
+  EXPECT_EQ(swapped.error().Text(), "m.onnx: it was changed");
+  EXPECT_EQ(data.Call(*handle, w), 0);
+}
+
+TEST(LiveSwap, MemoryThatIsBoundTakesThePlaceOfWhatWasRead) {
+  std::vector<float> w = VersionData::Constant();
+  VersionData data(1);
+  auto source = std::make_shared<Readable>();
+  auto handle = MakeHandle(Layout::kReversed);
+  ASSERT_TRUE(handle->Bind(1, source));
+  for (float& each : w) each += 1;
+  ASSERT_TRUE(handle->Bind(1, w.data()));
+  source->is_gone = true;
+  ASSERT_TRUE(Swap(*handle, VersionBytes(Layout::kTwice, 1)));
+  EXPECT_EQ(data.Call(*handle, w), 1);
+}
+
 TEST(LiveSwap, PackingUsesTheSwappingThreadAlone) {
   const std::vector<float> w = VersionData::Constant();
   static std::atomic<int> loops{0};
