@@ -146,7 +146,7 @@ TRANSFORMERS = {
     "whisper_encoder": ("WhisperModel", "whisper", {"d_model": 384, "encoder_attention_heads": 6, "decoder_attention_heads": 6}),
     "audio_spectrogram": ("ASTModel", "spectrogram", {}),
 }
-RECURRENT = ["lstm_tagger", "gru_classifier", "rnn_tagger", "lstm_speech"]
+RECURRENT = ["lstm_tagger", "gru_classifier", "rnn_tagger", "lstm_speech", "gru_translator"]
 # Decoders that take and return the keys and values of what came before.
 CACHED = ["gpt2", "llama", "qwen2", "opt", "gpt_neox", "mistral"]
 
@@ -190,6 +190,28 @@ class Recurrent:
                 x = x.flatten(1, 2).permute(2, 0, 1)
                 return self.head(self.layer(x)[0]).softmax(-1)
 
+        class Translator(nn.Module):
+            """The states of one sequence attended to in each step of another."""
+
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(8000, 128)
+                self.reader = nn.GRU(128, 128, num_layers=2, batch_first=True)
+                self.writer = nn.GRU(256, 128, batch_first=True)
+                self.query, self.head = nn.Linear(128, 128), nn.Linear(256, 1000)
+
+            def forward(self, ids, written):
+                states, hidden = self.reader(self.table(ids))
+                hidden, steps = hidden[-1:], []
+                for i in range(written.shape[1]):
+                    weights = torch.bmm(self.query(states), hidden[0][:, :, None]).softmax(1)
+                    context = (weights * states).sum(1, keepdim=True)
+                    out, hidden = self.writer(torch.cat([self.table(written[:, i:i + 1]), context], -1), hidden)
+                    steps.append(self.head(torch.cat([out, context], -1)))
+                return torch.cat(steps, 1)
+
+        if name == "gru_translator":
+            return Translator(), {"ids": torch.randint(0, 8000, (2, 24)), "written": torch.randint(0, 8000, (2, 8))}
         if name == "lstm_speech":
             return Speech(), {"spectrum": torch.randn(1, 1, 80, 100)}
         layer = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[name.split("_")[0]]

@@ -9,19 +9,42 @@
 namespace hone {
 namespace {
 
-HostOperation CheckOperation(int64_t extent, const Shape& shape) {
+Error OutOfExtent(int64_t index, int64_t extent) {
+  return {ErrorKind::kInvalid, fmt::format("index {} of {} elements", index, extent), ""};
+}
+
+// As below, where memory has them.
+template <typename Index>
+Result<void> CheckInMemory(std::span<const Index> indices, int64_t extent, int32_t* checked) {
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const int64_t index = indices[i];
+    if (index < -extent || index >= extent) return OutOfExtent(index, extent);
+    checked[i] = static_cast<int32_t>(index < 0 ? index + extent : index);
+  }
+  return {};
+}
+
+HostOperation CheckOperation(int64_t extent, DType dtype, const Shape& shape) {
   auto compute = [extent, shape](std::span<const Numbers* const> in) -> Result<std::vector<Numbers>> {
     Numbers out = MakeNumbers(DType::kI32, shape);
     for (size_t i = 0; i < out.whole.size(); ++i) {
       const int64_t index = in[0]->whole[i];
-      if (index < -extent || index >= extent)
-        return Error{ErrorKind::kInvalid, fmt::format("index {} of {} elements", index, extent), ""};
+      if (index < -extent || index >= extent) return OutOfExtent(index, extent);
       out.whole[i] = index < 0 ? index + extent : index;
     }
     return std::vector{std::move(out)};
   };
   HostOperation check{"index", {{DType::kI32, shape}}, compute};
   check.is_check = true;
+  const auto count = static_cast<size_t>(CountOf(shape));
+  if (dtype == DType::kI64 || dtype == DType::kI32) {
+    check.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      auto* checked = static_cast<int32_t*>(out[0]);
+      if (dtype == DType::kI64)
+        return CheckInMemory<int64_t>({static_cast<const int64_t*>(in[0]), count}, extent, checked);
+      return CheckInMemory<int32_t>({static_cast<const int32_t*>(in[0]), count}, extent, checked);
+    };
+  }
   return check;
 }
 
@@ -57,7 +80,8 @@ void CheckIndices(Graph& graph) {
         check.kind = NodeKind::kHost;
         check.inputs = {node.inputs[1]};
         check.origin = node.origin;
-        check.host = std::make_shared<const HostOperation>(CheckOperation(extent, graph.shape(node.inputs[1])));
+        check.host = std::make_shared<const HostOperation>(
+            CheckOperation(extent, graph.dtype(node.inputs[1]), graph.shape(node.inputs[1])));
         Result<ValueId> checked = graph.Add(std::move(check));
         HONE_CHECK(checked);
         node.inputs[1] = *checked;

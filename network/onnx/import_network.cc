@@ -18,6 +18,16 @@ namespace {
 
 constexpr int64_t kFirstScan = 9;  // as it is since
 
+// Why no operator of this domain is known.
+std::string_view WhyUnknown(std::string_view domain) {
+  if (domain == "com.microsoft.nchwc")
+    return "onnxruntime made it for one processor; save the model with ORT_ENABLE_EXTENDED at most";
+  if (domain == "ai.onnx.ml")
+    return "hone runs networks of tensors, not the trees, linear models and encoders of ai.onnx.ml; cut it off from "
+           "the network, and run it elsewhere";
+  return "no operator that hone knows";
+}
+
 class NetworkBuilder {
  public:
   NetworkBuilder(const OnnxModel& model, const std::string& path, const ImportOptions& options)
@@ -371,10 +381,7 @@ class NetworkBuilder {
       return {};
     }
     if (op == nullptr) {
-      const bool is_blocked = node.domain == "com.microsoft.nchwc";
-      LeaveOut(node, is_blocked
-                         ? "onnxruntime made it for one processor; save the model with ORT_ENABLE_EXTENDED at most"
-                         : "no operator that hone knows");
+      LeaveOut(node, std::string(WhyUnknown(node.domain)));
       return {};
     }
     if (IsWaiting(node.inputs)) {

@@ -96,7 +96,7 @@ const Operator* FindOperator(const std::string& name) {
           RecurrentOperators(),        QuantizedOperators(),  SelectionOperators(), AttentionOperators(),
           SignalOperators(),           TransposedOperators(), FusedOperators(),     GroupedAttentionOperators(),
           DecoderAttentionOperators(), StateOperators(),      GateOperators(),      FewBitsOperators(),
-          ContributedOperators(),      OldOperators(),        ExpertOperators()}) {
+          ContributedOperators(),      OldOperators(),        ExpertOperators(),    ScatteringOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

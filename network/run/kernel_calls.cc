@@ -229,7 +229,8 @@ class Lowerer {
       return;
     }
     if (!IsLive(node) || fused_[id] || inlined_.count(node.output) != 0) return;
-    if (IsView(node) && Count(node.output) > 0) {
+    // What is computed within the kernel of a part of it has no memory that the part could be read from.
+    if (IsView(node) && Count(node.output) > 0 && inlined_.count(node.inputs[0]) == 0) {
       plan_.place[node.output] = ViewPlace(node);
       return;
     }

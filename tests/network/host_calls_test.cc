@@ -253,6 +253,67 @@ TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
   }
 }
 
+HostTensor Indices(const std::vector<int64_t>& at, const Shape& shape) {
+  return ToHost(WholeNumbers(at, shape), DType::kI64);
+}
+
+TEST(HostCalls, ScatteredUpdatesInMemoryAreAsByDefinition) {
+  for (const char* reduction : {"none", "add", "mul", "max", "min"}) {
+    SCOPED_TRACE(reduction);
+    ModelFileBuilder rows, elements, single;
+    rows.Input("x", {3, 4, 2}).Input("at", {4, 2}, 7).Input("u", {4, 2});
+    rows.Node("ScatterND", {"x", "at", "u"}, {"y"}, {{"reduction", std::string(reduction)}}).Output("y");
+    ExpectSameInMemory(
+        rows, {RandomReals({3, 4, 2}, 1), Indices({2, 3, 0, -1, 2, 3, -3, 1}, {4, 2}), RandomReals({4, 2}, 2)});
+    elements.Input("x", {3, 4}).Input("at", {2, 4}, 7).Input("u", {2, 4});
+    elements.Node("ScatterElements", {"x", "at", "u"}, {"y"}, {{"reduction", std::string(reduction)}}).Output("y");
+    ExpectSameInMemory(elements,
+                       {RandomReals({3, 4}, 1), Indices({2, 1, 0, -1, 2, 0, -3, 1}, {2, 4}), RandomReals({2, 4}, 2)});
+  }
+}
+
+TEST(HostCalls, GatheredTuplesInMemoryAreAsByDefinition) {
+  ModelFileBuilder tuples, batches;
+  tuples.Input("x", {3, 4, 2}).Input("at", {2, 2, 2}, 7);
+  tuples.Node("GatherND", {"x", "at"}, {"y"}).Output("y");
+  ExpectSameInMemory(tuples, {RandomReals({3, 4, 2}, 1), Indices({2, 3, 0, -1, -3, 0, 1, 1}, {2, 2, 2})});
+  batches.Input("x", {2, 4, 3}).Input("at", {2, 5, 1}, 7);
+  batches.Node("GatherND", {"x", "at"}, {"y"}, {{"batch_dims", int64_t{1}}}).Output("y");
+  ExpectSameInMemory(batches, {RandomReals({2, 4, 3}, 1), Indices({3, 0, -1, 1, 1, 2, -4, 3, 0, 0}, {2, 5, 1})});
+}
+
+// Single indices are rows: a kernel gathers them.
+TEST(HostCalls, GatheredRowsNeedNoHost) {
+  ModelFileBuilder rows;
+  rows.Input("x", {5, 3}).Input("at", {2, 4, 1}, 7);
+  rows.Node("GatherND", {"x", "at"}, {"g"}).Node("Neg", {"g"}, {"y"}).Output("y");
+  Network network = Imported(rows);
+  for (const KernelCall& call : Lower(network.graph).calls) EXPECT_TRUE(!call.is_host() || call.is_check) << call.label;
+  Result<std::vector<Numbers>> outputs =
+      EvaluateNetwork(network.graph, {Reals({5, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}),
+                                      WholeNumbers({4, 0, 1, 1, -1, 2, 3, 0}, {2, 4, 1})});
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  EXPECT_THAT((*outputs)[0].shape, ElementsAre(2, 4, 3));
+  outputs->front().real.resize(3);
+  EXPECT_THAT(outputs->front().real, ElementsAre(-12, -13, -14));
+}
+
+TEST(HostCalls, ExtremesInMemoryAreAsByDefinition) {
+  HostTensor x = RandomReals({4, 5, 6}, 1);  // many are equal
+  const float none = NAN;
+  std::string elements(x.data.view());
+  std::memcpy(elements.data() + 40, &none, sizeof(none));
+  x.data = std::move(elements);
+  for (const char* op : {"ArgMax", "ArgMin"})
+    for (int64_t axis : {0, 1, 2})
+      for (int64_t last : {0, 1}) {
+        ModelFileBuilder extremes;
+        extremes.Input("x", {4, 5, 6});
+        extremes.Node(op, {"x"}, {"y"}, {{"axis", axis}, {"select_last_index", last}}).Output("y", {}, 7);
+        ExpectSameInMemory(extremes, {x});
+      }
+}
+
 TEST(HostCalls, NoKernelReadsVeryManyParts) {
   for (int64_t axis : {0, 1}) {
     ModelFileBuilder builder;

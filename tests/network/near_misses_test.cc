@@ -45,6 +45,16 @@ bool Computes(const ModelFileBuilder& builder, const std::string& pattern) {
   return found;
 }
 
+// Rows that lie together are read where they are, if what they are of is anywhere: what is computed within the kernel
+// of its only reader is not.
+TEST(NearMisses, RowsOfWhatHasNoMemory) {
+  ModelFileBuilder builder(11);
+  builder.Input("x", {2, 3, 4}).Wholes("begin", {1}).Wholes("end", {2}).Wholes("axis", {0});
+  builder.Node("Tanh", {"x"}, {"t"}).Node("Slice", {"t", "begin", "end", "axis"}, {"rows"});
+  builder.Node("Softmax", {"rows"}, {"y"}, {{"axis", int64_t{2}}}).Output("y");
+  EXPECT_TRUE(Computes(builder, "slice"));
+}
+
 // (x − mean(x)) / √(mean((x − mean(x))²) + ε) · gamma + beta of [3, 4], but for what differs.
 struct Norm {
   std::string averaged = "x";          // what the mean is of
