@@ -65,7 +65,7 @@ ValueId Graph::AddWeight(std::string name, TensorType type) {
 
 Result<ValueId> Graph::Add(Node node) {
   std::vector<TensorType> types;
-  bool all_constant = true;
+  bool all_constant = node.host == nullptr || !node.host->is_random;
   for (ValueId input : node.inputs) {
     types.push_back(values[input].type);
     all_constant = all_constant && is_constant(input);

@@ -23,8 +23,9 @@ struct HostOperation {
   // All results, of these types, from the inputs in the node's order. Thread-safe. kInvalid: an index or a size among
   // the inputs that cannot be.
   std::function<Result<std::vector<Numbers>>(std::span<const Numbers* const> inputs)> compute = {};
-  double steps = 0;       // about how many it takes, where that is far more than elements go in and come out
-  bool is_check = false;  // looks at its input and passes it on: no work that a kernel would do
+  double steps = 0;        // about how many it takes, where that is far more than elements go in and come out
+  bool is_check = false;   // looks at its input and passes it on: no work that a kernel would do
+  bool is_random = false;  // other results every time: they are no constants, and a check goes on with those it finds
   // The same over elements as memory holds them, dense and of the values' own types, where numbers in double precision
   // would cost much of the work; empty: there is none. Sessions run it, checks compare it with `compute`. A result that
   // nobody reads has no memory: nullptr.

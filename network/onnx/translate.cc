@@ -90,13 +90,31 @@ Result<ValueId> Apply(OperatorCall& call, std::string op, std::vector<ValueId> i
 const Operator* FindOperator(const std::string& name) {
   static const std::map<std::string, Operator> operators = [] {
     std::map<std::string, Operator> all;
-    for (const auto& table :
-         {ElementwiseOperators(),      MovementOperators(),   LayerOperators(),     IndexingOperators(),
-          ResizingOperators(),         SamplingOperators(),   WindowOperators(),    FunctionOperators(),
-          RecurrentOperators(),        QuantizedOperators(),  SelectionOperators(), AttentionOperators(),
-          SignalOperators(),           TransposedOperators(), FusedOperators(),     GroupedAttentionOperators(),
-          DecoderAttentionOperators(), StateOperators(),      GateOperators(),      FewBitsOperators(),
-          ContributedOperators(),      OldOperators(),        ExpertOperators(),    ScatteringOperators()}) {
+    for (const auto& table : {ElementwiseOperators(),
+                              MovementOperators(),
+                              LayerOperators(),
+                              IndexingOperators(),
+                              ResizingOperators(),
+                              SamplingOperators(),
+                              WindowOperators(),
+                              FunctionOperators(),
+                              RecurrentOperators(),
+                              QuantizedOperators(),
+                              SelectionOperators(),
+                              AttentionOperators(),
+                              SignalOperators(),
+                              TransposedOperators(),
+                              FusedOperators(),
+                              GroupedAttentionOperators(),
+                              DecoderAttentionOperators(),
+                              StateOperators(),
+                              GateOperators(),
+                              FewBitsOperators(),
+                              ContributedOperators(),
+                              OldOperators(),
+                              ExpertOperators(),
+                              ScatteringOperators(),
+                              RandomOperators()}) {
       for (const Operator& each : table) all.emplace(each.name, each);
     }
     return all;

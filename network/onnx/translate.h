@@ -74,6 +74,7 @@ std::vector<Operator> MovementOperators();          // translate_movement.cc
 std::vector<Operator> LayerOperators();             // translate_layers.cc
 std::vector<Operator> IndexingOperators();          // translate_indexing.cc
 std::vector<Operator> ScatteringOperators();        // translate_scattering.cc
+std::vector<Operator> RandomOperators();            // translate_random.cc
 std::vector<Operator> ResizingOperators();          // translate_resizing.cc
 std::vector<Operator> SamplingOperators();          // translate_sampling.cc
 std::vector<Operator> FunctionOperators();          // translate_functions.cc

@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kMostSteps = 4;   // that one tie is worth, where a step is quantised again to smaller ones
 constexpr double kMostKernels = 8;  // between two values that are followed, to say how near to a tie is near
 
+bool IsDrawn(const Node& node) { return node.host != nullptr && node.host->is_random; }
+
 double LargestOf(const Numbers& numbers) {
   double largest = 0;
   for (double value : numbers.real)
@@ -90,15 +92,19 @@ class Follower {
   void Follow(const Node& node, Numbers& expected) {
     const auto found = seen_.find(node.output);
     if (found == seen_.end()) return;
-    if (IsNarrowFloat(expected.dtype))
-      CompareFloats(node, expected, found->second);
-    else if (expected.is_real())
-      CompareDequantized(node, expected, found->second);
-    else
-      CompareWholes(node, expected, found->second);
+    if (!IsDrawn(node)) Compare(node, expected, found->second);
     expected = found->second;
     unsure_.erase(node.output);
     roundings_[node.output] = 0;
+  }
+
+  void Compare(const Node& node, const Numbers& expected, const Numbers& seen) {
+    if (IsNarrowFloat(expected.dtype))
+      CompareFloats(node, expected, seen);
+    else if (expected.is_real())
+      CompareDequantized(node, expected, seen);
+    else
+      CompareWholes(node, expected, seen);
   }
 
   void Fail(const Node& node, std::string message) {
@@ -168,6 +174,8 @@ class Follower {
 }  // namespace
 
 bool IsFollowed(const Graph& graph, ValueId value) {
+  const NodeId producer = graph.values[value].producer;
+  if (producer && IsDrawn(graph.nodes[producer])) return true;
   if (IsNarrowFloat(graph.dtype(value)) || FindQuantize(graph, value)) return true;
   const std::optional<Quantized> q = FindDequantize(graph, value);
   return q && FindQuantize(graph, q->value);

@@ -2,7 +2,7 @@
 // whole numbers or to narrow floats, two right computations go apart: of numbers next to a tie one becomes a step more
 // and the other a step less, and every layer after it makes more of that. So the definition goes on with the kernels'
 // values wherever they were rounded so, once it has compared them, and each part of the network between such values is
-// checked by itself.
+// checked by itself. Numbers that were drawn at random are other ones every time: it goes on with those, too.
 #pragma once
 
 #include <map>
