@@ -84,17 +84,9 @@ Result<Outputs> RandomTensor(OperatorCall& call) {
   });
 }
 
-// 1 with the probability that the input's element is, else 0.
-Result<Outputs> Bernoulli(OperatorCall& call) {
-  const DType given = call.build.dtype(call.In(0));
-  if (!IsFloat(given)) return call.build.Invalid(fmt::format("probabilities of {}", Name(given)));
-  return Draw(call, {HONE_TRY(DTypeOf(call, given)), call.shape(0)}, {call.In(0)},
-              [](Rng& rng, Arguments in, Numbers& out) {
-                for (size_t i = 0; i < in[0]->real.size(); ++i) {
-                  const bool is_one = rng.Uniform() < in[0]->real[i];
-                  out.is_real() ? out.real[i] = is_one : out.whole[i] = is_one;
-                }
-              });
+Result<Outputs> OfTraining(OperatorCall& call) {
+  return call.build.Unsupported(
+      "it is what dropout becomes in a model that was exported while it was trained; export it in evaluation mode");
 }
 
 // From logarithms [batch, classes] of what is in proportion to probabilities, the numbers of `sample_size` classes
@@ -127,8 +119,8 @@ std::vector<Operator> RandomOperators() {
   return {{"RandomNormal", 0, RandomTensor<Normal, false>},
           {"RandomNormalLike", 1, RandomTensor<Normal, true>},
           {"RandomUniform", 0, RandomTensor<Uniform, false>},
-          {"RandomUniformLike", 1, RandomTensor<Uniform, true>},
-          {"Bernoulli", 1, Bernoulli},
+          {"RandomUniformLike", 1, OfTraining},
+          {"Bernoulli", 1, OfTraining},
           {"Multinomial", 1, Multinomial}};
 }
 

@@ -96,13 +96,14 @@ TEST(RandomOperators, ASeedSaysWhatIsDrawn) {
   EXPECT_NE(first, Drawn(other, {Reals({100, 100}, 0)}));
 }
 
-TEST(RandomOperators, BernoulliIsOneAsOftenAsItsInputSays) {
-  ModelFileBuilder builder;
-  builder.Input("x", {10000}).Node("Bernoulli", {"x"}, {"y"}, {{"dtype", int64_t{7}}}).Output("y", {10000}, 7);
-  Network network = Imported(builder);
-  EXPECT_THAT(Drawn(network, {Reals({10000}, 0)}), Each(0));
-  EXPECT_THAT(Drawn(network, {Reals({10000}, 1)}), Each(1));
-  EXPECT_NEAR(Mean(Drawn(network, {Reals({10000}, 0.3)})), 0.3, 0.05);
+TEST(RandomOperators, WhatTrainingLeftInAModelIsRefused) {
+  for (const char* op : {"Bernoulli", "RandomUniformLike"}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {10}).Node("Relu", {"x"}, {"r"}).Node(op, {"r"}, {"y"}).Output("y");
+    Network network = Imported(builder);
+    ASSERT_EQ(network.left_out.size(), 1U) << op;
+    EXPECT_THAT(network.left_out[0].reason, HasSubstr("export it in evaluation mode"));
+  }
 }
 
 TEST(RandomOperators, MultinomialTakesClassesByTheirShare) {
@@ -133,7 +134,7 @@ TEST(RandomOperators, TheDefinitionGoesOnWithWhatWasDrawn) {
 
 TEST(RandomOperators, WholeRandomNumbersAreRefused) {
   ModelFileBuilder builder;
-  builder.Input("x", {2}, 7).Node("RandomUniformLike", {"x"}, {"y"}).Output("y", {2}, 7);
+  builder.Input("x", {2}, 7).Node("RandomNormalLike", {"x"}, {"y"}).Output("y", {2}, 7);
   Result<OnnxModel> model = ParseOnnx(builder.Bytes(), {"random.onnx", ""});
   ASSERT_TRUE(model);
   Result<Network> network = BuildNetwork(*model, "random.onnx", {});
