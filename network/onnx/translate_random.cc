@@ -86,7 +86,8 @@ Result<Outputs> RandomTensor(OperatorCall& call) {
 
 Result<Outputs> OfTraining(OperatorCall& call) {
   return call.build.Unsupported(
-      "it is what dropout becomes in a model that was exported while it was trained; export it in evaluation mode");
+      "hone draws no numbers for it; if it is dropout of a model exported while it was trained, export it in "
+      "evaluation mode");
 }
 
 // From logarithms [batch, classes] of what is in proportion to probabilities, the numbers of `sample_size` classes
