@@ -81,11 +81,12 @@ class Machine {
   };
 
   bool IsOver() const { return report_.findings.size() >= options_.findings; }
+  // Nothing where `what` is empty.
   void Find(std::string what) {
+    if (what.empty() || IsOver()) return;
     // One of a kind and a buffer is enough.
     const std::string kind = what.substr(0, what.find('['));
-    if (!what.empty() && !IsOver() && seen_.insert(kind.substr(0, 24)).second)
-      report_.findings.push_back(std::move(what));
+    if (seen_.insert(kind.substr(0, 24)).second) report_.findings.push_back(std::move(what));
   }
 
   void RunBlock(const straight::Launch& launch, const std::array<int64_t, 3>& block);
@@ -102,7 +103,7 @@ class Machine {
   void CopyAhead(const Node& node, Thread& thread);
   void Await(size_t groups, Thread& thread);
   const Slot& Read(ValueId id, const Code& code, const IdVector<ValueId, Slot>& slots);
-  Slot Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread);
+  Slot Call(const Value& call, Thread& thread, const Code& code, const IdVector<ValueId, Slot>& slots);
   void Count(BufferId buffer, int64_t index, int64_t lanes, Thread& thread);
 
   const straight::Program& program_;
@@ -110,6 +111,7 @@ class Machine {
   const SimtOptions& options_;
   std::map<BufferId, Memory> memories_;
   std::map<BufferId, Memory> shared_;
+  IdVector<BufferId, Memory*> places_;  // of both, for the launch that runs
   SimtReport report_;
   std::set<std::string> seen_;
 
@@ -149,8 +151,7 @@ Slot Machine::Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& 
     return slot;
   }
   const int64_t base = value.args[0] ? Read(value.args[0], *code_, slots).lanes[0].number : 0;
-  auto shared = shared_.find(value.buffer);
-  Memory& memory = shared != shared_.end() ? shared->second : memories_.at(value.buffer);
+  Memory& memory = *places_[value.buffer];
   Count(value.buffer, base + value.number, value.lanes, thread);
   for (int lane = 0; lane < value.lanes; ++lane) {
     const int64_t index = base + value.number + lane;
@@ -167,7 +168,8 @@ Slot Machine::Load(const Value& value, Thread& thread, IdVector<ValueId, Slot>& 
   return slot;
 }
 
-Slot Machine::Call(const straight::Function& function, const std::vector<Slot>& args, Thread& thread) {
+Slot Machine::Call(const Value& call, Thread& thread, const Code& code, const IdVector<ValueId, Slot>& of_caller) {
+  const straight::Function& function = program_.functions[static_cast<size_t>(call.number)];
   IdVector<ValueId, Slot> slots(function.code.values.size());
   for (ValueId id : slots.ids()) {
     const Value& value = function.code.values[id];
@@ -175,30 +177,33 @@ Slot Machine::Call(const straight::Function& function, const std::vector<Slot>& 
     slots[id].lanes[0] = {value.real, value.number};
     slots[id].is_set = true;
   }
-  for (size_t i = 0; i < args.size(); ++i) slots[function.params[i]] = args[i];
+  for (size_t i = 0; i < call.args.size(); ++i) slots[function.params[i]] = Read(call.args[i], code, of_caller);
   for (const Node& node : function.code.nodes)
     slots[node.value] = Evaluate(function.code.values[node.value], thread, function.code, slots);
   return slots[function.result];
 }
 
 Slot Machine::Evaluate(const Value& value, Thread& thread, const Code& code, IdVector<ValueId, Slot>& slots) {
-  if (value.what == Do::kLoad) return Load(value, thread, slots);
-  std::vector<Slot> args;
-  for (ValueId arg : value.args) args.push_back(Read(arg, code, slots));
+  const auto arg = [&](size_t i) -> const Slot& { return Read(value.args[i], code, slots); };
   Slot slot;
   slot.is_set = true;
   switch (value.what) {
-    case Do::kLane: slot.lanes[0] = args[0].lanes[static_cast<size_t>(value.number)]; return slot;
+    case Do::kLoad: return Load(value, thread, slots);
+    case Do::kCall: return Call(value, thread, code, slots);
+    case Do::kLane: slot.lanes[0] = arg(0).lanes[static_cast<size_t>(value.number)]; return slot;
     case Do::kPack:
-      for (size_t lane = 0; lane < args.size(); ++lane) slot.lanes[lane] = args[lane].lanes[0];
+      for (size_t lane = 0; lane < value.args.size(); ++lane) slot.lanes[lane] = arg(lane).lanes[0];
       return slot;
-    case Do::kSelect: return args[args[0].lanes[0].number != 0 ? 1 : 2];
-    case Do::kCall: return Call(program_.functions[static_cast<size_t>(value.number)], args, thread);
+    case Do::kSelect: {
+      // Both are computed, whichever is taken.
+      const Slot &holds = arg(0), &then = arg(1), &otherwise = arg(2);
+      return holds.lanes[0].number != 0 ? then : otherwise;
+    }
     default: break;
   }
   const DType from = code.values[value.args[0]].type;
   std::array<Lane, 3> of = {};
-  for (size_t i = 0; i < args.size(); ++i) of[i] = args[i].lanes[0];
+  for (size_t i = 0; i < value.args.size(); ++i) of[i] = arg(i).lanes[0];
   if (value.what == Do::kConvert)
     slot.lanes[0] = Convert(from, value.type, of[0]);
   else if (value.what == Do::kBits)
@@ -226,8 +231,7 @@ void Machine::Execute(const Node& node, Thread& thread) {
       const Slot value = Read(node.b, *code_, thread.slots);
       const int64_t base = node.a ? Read(node.a, *code_, thread.slots).lanes[0].number : 0;
       const Value& stored = code_->values[node.b];
-      auto shared = shared_.find(node.buffer);
-      Memory& memory = shared != shared_.end() ? shared->second : memories_.at(node.buffer);
+      Memory& memory = *places_[node.buffer];
       Count(node.buffer, base + node.offset, stored.lanes, thread);
       for (int lane = 0; lane < stored.lanes; ++lane) {
         const int64_t index = base + node.offset + lane;
@@ -252,7 +256,7 @@ void Machine::CopyAhead(const Node& node, Thread& thread) {
   const bool holds = node.args.empty() || Read(node.args[0], *code_, thread.slots).lanes[0].number != 0;
   const int64_t to = (node.a ? Read(node.a, *code_, thread.slots).lanes[0].number : 0) + node.offset;
   const int64_t from = (node.b ? Read(node.b, *code_, thread.slots).lanes[0].number : 0) + node.source_offset;
-  Memory &source = memories_.at(node.source), &block = shared_.at(node.buffer);
+  Memory &source = *places_[node.source], &block = *places_[node.buffer];
   if (holds) Count(node.source, from, node.lanes, thread);
   Count(node.buffer, to, node.lanes, thread);
   for (int64_t lane = 0; lane < node.lanes; ++lane) {
@@ -267,7 +271,7 @@ void Machine::CopyAhead(const Node& node, Thread& thread) {
 void Machine::Await(size_t groups, Thread& thread) {
   for (; thread.groups.size() > groups; thread.groups.pop_front())
     for (const Arrival& arrival : thread.groups.front()) {
-      Memory& block = shared_.at(arrival.buffer);
+      Memory& block = *places_[arrival.buffer];
       std::string wrong = block.Write(arrival.index, actor_);
       const bool is_stray = wrong.starts_with("stray");
       Find(std::move(wrong));
@@ -366,7 +370,7 @@ void Machine::RunBlock(const straight::Launch& launch, const std::array<int64_t,
   threads.assign(static_cast<size_t>(launch.Threads()), {});
   products_.assign(CeilDiv(threads.size(), together_),
                    GroupProducts([this](std::string what) { Find(std::move(what)); },
-                                 [this](BufferId id) -> Memory& { return shared_.at(id); },
+                                 [this](BufferId id) -> Memory& { return *places_[id]; },
                                  [this](const Actor& writer) {
                                    return writer.block != actor_.block ||
                                           threads_[static_cast<size_t>(writer.thread)].fences_before > writer.fences;
@@ -440,6 +444,9 @@ void Machine::Run(const straight::Launch& launch) {
     const Buffer& buffer = program_.buffers[id];
     shared_.emplace(id, Memory(buffer.name, buffer.dtype, buffer.elements, nullptr, false));
   }
+  places_ = IdVector<BufferId, Memory*>(program_.buffers.size());
+  for (auto* memories : {&memories_, &shared_})
+    for (auto& [id, memory] : *memories) places_[id] = &memory;
   constants_ = IdVector<ValueId, Slot>(launch.code.values.size());
   for (ValueId id : constants_.ids()) {
     const Value& value = launch.code.values[id];
