@@ -210,7 +210,7 @@ class Service {
                            .facts = facts,
                            .forget = [this](const Fingerprint& fingerprint) {
                              hot_->Forget(fingerprint);
-                             if (transfers_) ReadDonorAgain(fingerprint);
+                             if (transfers_) transfers_->ReadAgain(fingerprint);
                            }});
     if (!inspects()) {
       get_ready_ = std::make_unique<GetReady>(loop_, *cache_, *misses_, metrics_);
@@ -219,7 +219,7 @@ class Service {
           loop_, *cache_, [pools] { return StartPools(pools, false); }, *path_, *model_, metrics_,
           [this](const Record& record) {
             hot_->Forget(record.key.fingerprint);
-            transfers_->Put(record);
+            transfers_->ReadAgain(record.key.fingerprint);
             notifier_->Announce(NoticeOf(record));
           });
       tuning_->SetTransfers(transfers_.get());
@@ -348,13 +348,6 @@ class Service {
   }
 
   // It was removed, pinned or unpinned.
-  void ReadDonorAgain(const Fingerprint& fingerprint) {
-    transfers_->Remove(fingerprint);
-    Result<std::vector<Record>> records = cache_->RecordsOf(fingerprint);
-    if (!records) return;
-    for (const Record& record : *records) transfers_->Put(record);
-  }
-
   void HandUsesOver() {
     hot_->TakeUses(
         [&](const HotCode& code, uint64_t uses) { cache_->NoteUse(code.fingerprint, code.class_fingerprint, uses); });

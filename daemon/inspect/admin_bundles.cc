@@ -98,11 +98,16 @@ Result<BundleImport> OpenImport(Admin& admin, const ImportRequest& request) {
 
 Result<ImportReply> NextOfImport(Admin& admin, std::optional<BundleImport>& import, const ImportRequest& request) {
   if (!import) import = HONE_TRY(OpenImport(admin, request));
+  const size_t before = import->changed().size();
   Result<ImportReply> reply = import->Next();
-  // Before the reply, which is posted later.
-  admin.loop.Post([&admin, changed = import->TakeChanged()] {
+  // Before the reply, which is posted later. They are made ready when all are in, and thus in the order of their worth.
+  std::vector<Imported> changed(import->changed().begin() + static_cast<std::ptrdiff_t>(before),
+                                import->changed().end());
+  std::vector<Imported> all;
+  if (!reply || !reply->more) all = import->changed();
+  admin.loop.Post([&admin, changed = std::move(changed), all = std::move(all)] {
     for (const Imported& kernel : changed) admin.forget(kernel.fingerprint);
-    if (admin.get_ready) admin.get_ready(changed);
+    if (admin.get_ready) admin.get_ready(all);
   });
   return reply;
 }

@@ -22,11 +22,21 @@ bool IsPrintable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > 0x20 && c < 0x7f; });
 }
 
-bool IsCanonicalText(const std::string& text, const std::string& request, int threads) {
-  Result<Kernel> kernel = ParseKernel(request);
-  if (!kernel) return false;
-  kernel->options.threads = threads;
-  return Canonicalize(*kernel).text == text;
+// The kernel of the record: what was asked for where that is the same kernel, or else, since what was asked for is then
+// nobody's words, what its canonical text says. kInvalid: that is not canonical, or no kernel.
+Result<Kernel> KernelOf(Record& record, Canonical& canonical) {
+  if (record.request != record.key.canonical) {
+    if (Result<Kernel> asked = ParseKernel(record.request)) {
+      asked->options.threads = ThreadsSaidBy(record.key.canonical);
+      canonical = Canonicalize(*asked);
+      if (canonical.text == record.key.canonical) return asked;
+    }
+    record.request = record.key.canonical;
+  }
+  Kernel kernel = HONE_TRY(ParseKernel(record.key.canonical));
+  canonical = Canonicalize(kernel);
+  if (canonical.text != record.key.canonical) return Error{ErrorKind::kInvalid, "its text is not canonical", ""};
+  return kernel;
 }
 
 // The record as this honed would have made it, whatever the bundle says: names follow from texts, texts are those of
@@ -35,11 +45,10 @@ Result<void> Adopt(BundleEntry& entry) {
   Record& record = entry.record;
   Target target = HONE_TRY(ParseTarget(record.key.target));
   record.key.target = PrintTarget(target);
-  const Kernel kernel = HONE_TRY(ParseKernel(record.key.canonical));
-  const Canonical canonical = Canonicalize(kernel);
-  if (canonical.text != record.key.canonical || canonical.class_text != entry.class_text ||
-      canonical.shape != record.shape)
-    return Error{ErrorKind::kInvalid, "its text is not canonical", ""};
+  Canonical canonical;
+  const Kernel kernel = HONE_TRY(KernelOf(record, canonical));
+  if (canonical.class_text != entry.class_text || canonical.shape != record.shape)
+    return Error{ErrorKind::kInvalid, "its class or shape is not that of its text", ""};
   if (FingerprintOf(canonical) != record.key.fingerprint ||
       ClassFingerprintOf(canonical) != record.key.class_fingerprint)
     return Error{ErrorKind::kInvalid, "its fingerprint is not that of its text", ""};
@@ -51,8 +60,6 @@ Result<void> Adopt(BundleEntry& entry) {
   else
     HONE_TRY(ParseScheduleCases(record.schedule));
   if (!IsPrintable(record.label)) record.label = "kernel";
-  if (!IsCanonicalText(record.key.canonical, record.request, kernel.options.threads))
-    record.request = record.key.canonical;
   return {};
 }
 

@@ -31,8 +31,8 @@ class BundleImport {
   // and another import of the same bundle goes on from there.
   Result<ImportReply> Next();
 
-  // The records that the last Next changed.
-  std::vector<Imported> TakeChanged() { return std::exchange(changed_, {}); }
+  // The records that were changed so far.
+  const std::vector<Imported>& changed() const { return changed_; }
 
  private:
   struct Planned {

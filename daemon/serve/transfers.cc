@@ -1,6 +1,9 @@
 #include "daemon/serve/transfers.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +17,7 @@ namespace hone {
 namespace {
 
 constexpr size_t kMostDonors = 50'000;  // in memory: some 2 KB each
+constexpr int kNiceness = 10;
 constexpr size_t kMeasuredAtOnce = 4;
 // What a plan may cost the daemon's threads, together with the bound on a space's kernel: most take 5 ms, and no fit of
 // a kernel with a thousand nodes more than 40.
@@ -40,15 +44,43 @@ double ConfidenceOf(const TransferPlan& plan) {
 
 Transfers::Transfers(ScheduleCache& cache, int threads) : cache_(cache), threads_(threads) {
   reader_ = std::jthread([this](const std::stop_token& stop) {
-    Stopwatch watch;
-    Result<void> read = cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
-      Put(record);
-      return !stop.stop_requested() && donors_.size() < kMostDonors;
-    });
+    pthread_setname_np(pthread_self(), "hone-donors");
+    ReadAll(stop);
     is_ready_ = true;
-    if (!read) return LogWarn("donors_not_read", {{"why", read.error().Text()}});
-    LogInfo("donors", {{"count", donors_.size()}, {"ms", watch.Microseconds() / 1e3}});
+    // An import brings thousands, and whoever asks for one of them comes first. (Of this thread alone; it holds locks.)
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
+    while (std::optional<Fingerprint> fingerprint = NextToRead(stop)) {
+      const Result<std::vector<Record>> records = cache_.RecordsOf(*fingerprint);
+      donors_.Remove(*fingerprint);
+      if (!records) continue;
+      for (const Record& record : *records) Put(record);
+    }
   });
+}
+
+void Transfers::ReadAll(const std::stop_token& stop) {
+  Stopwatch watch;
+  Result<void> read = cache_.ForEachRecord(std::nullopt, [&](const Record& record) {
+    Put(record);
+    return !stop.stop_requested() && donors_.size() < kMostDonors;
+  });
+  if (!read) return LogWarn("donors_not_read", {{"why", read.error().Text()}});
+  LogInfo("donors", {{"count", donors_.size()}, {"ms", watch.Microseconds() / 1e3}});
+}
+
+std::optional<Fingerprint> Transfers::NextToRead(const std::stop_token& stop) {
+  MutexLock lock(mutex_);
+  while (to_read_.empty() && !stop.stop_requested()) changed_.WaitFor(mutex_, std::chrono::hours(1), stop);
+  if (stop.stop_requested()) return std::nullopt;
+  const Fingerprint next = to_read_.front();
+  to_read_.pop_front();
+  return next;
+}
+
+void Transfers::ReadAgain(const Fingerprint& fingerprint) {
+  MutexLock lock(mutex_);
+  to_read_.push_back(fingerprint);
+  changed_.NotifyOne();
 }
 
 void Transfers::Put(const Record& record) { donors_.Put(record, GainOf(cache_, record)); }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "cache/neighbours.h"
 #include "cache/schedule_cache.h"
@@ -45,8 +47,8 @@ class Transfers {
  public:
   using ModelSource = std::function<Result<std::shared_ptr<const CostModel>>(std::string_view kind)>;
 
-  // Reads the donors of the cache in a thread of its own; until then those read so far count. A plan is made on up to
-  // `threads`.
+  // Reads the donors of the cache in a thread of its own, since a donor costs a tenth of a millisecond; until then
+  // those read so far count. A plan is made on up to `threads`.
   Transfers(ScheduleCache& cache, int threads);
   ~Transfers();
   void Close();
@@ -54,9 +56,8 @@ class Transfers {
   // Before anything is asked. Without a model, or before it has learnt, the nearest donor counts as the best.
   void SetModel(ModelSource model) { model_ = std::move(model); }
 
-  // What its schedule gained over the default is read from the log of its trials.
-  void Put(const Record& record);
-  void Remove(const Fingerprint& fingerprint) { donors_.Remove(fingerprint); }
+  // The kernel's records were stored, replaced or removed: the same thread looks at what the cache has of it now.
+  void ReadAgain(const Fingerprint& fingerprint);
   const Neighbours& donors() const { return donors_; }
   bool IsReady() const { return is_ready_; }
   // When the schedule that a record's is a fit of was last bettered: after `record.updated`, the recipient is to be
@@ -69,9 +70,18 @@ class Transfers {
                             const std::stop_token& stop = {}) const;
 
  private:
+  void ReadAll(const std::stop_token& stop);
+  // The next that is to be read again; nullopt: `stop` was requested.
+  std::optional<Fingerprint> NextToRead(const std::stop_token& stop);
+  // What its schedule gained over the default is read from the log of its trials.
+  void Put(const Record& record);
+
   ScheduleCache& cache_;
   const int threads_;
   Neighbours donors_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Fingerprint> to_read_ HONE_GUARDED_BY(mutex_);
   ModelSource model_ = [](std::string_view) {
     return Error{ErrorKind::kNotFound, "there is no cost model here", "model"};
   };

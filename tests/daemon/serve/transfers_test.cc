@@ -170,11 +170,12 @@ TEST_F(TransfersTest, ARecipientIsFittedAnewWhenItsDonorIsBettered) {
 
   std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the stamps' grain
   PutDonor(kDonor, "rows", 5);
-  transfers_->Put(RecordOf(kDonor));
-  EXPECT_GT(*transfers_->DonorChanged(recipient), recipient.updated);
+  transfers_->ReadAgain(donor_);
+  ASSERT_TRUE(TestServer::Eventually([&] { return transfers_->DonorChanged(recipient).value_or(recipient.updated) > recipient.updated; }));
   EXPECT_NE(fits(), before) << "what is fitted now comes from the better schedule";
-  transfers_->Remove(donor_);
-  EXPECT_FALSE(transfers_->DonorChanged(recipient)) << "removed";
+  ASSERT_TRUE(server_.cache->Remove(donor_));
+  transfers_->ReadAgain(donor_);
+  EXPECT_TRUE(TestServer::Eventually([&] { return !transfers_->DonorChanged(recipient); })) << "removed";
 }
 
 TEST_F(TransfersTest, WithoutDonorsTheDefaultIsServed) {
