@@ -167,7 +167,7 @@ Result<void> KernelVersion::Bind(int operand, std::shared_ptr<const ConstantSour
 
 Result<PackedConstants::Copy> KernelVersion::Pack(int operand, const void* data, Packing packing) const {
   const ManifestOperand& facts = manifest().operands[operand];
-  AlignedBytes packed = AllocateAligned(facts.packed_bytes);
+  std::shared_ptr<void> packed = packed_->Allocate(facts.packed_bytes);
   AlignedBytes workspace = AllocateAligned(std::max<int64_t>(workspace_bytes_, 64));
   if (!packed || !workspace) {
     return Error{ErrorKind::kLimit, "no memory for " + std::to_string(facts.packed_bytes) + " packed bytes",
@@ -179,7 +179,7 @@ Result<PackedConstants::Copy> KernelVersion::Pack(int operand, const void* data,
   if (int status = code_->pack()(&env, operand, data, packed.get()); status != 0) {
     return Error{ErrorKind::kRunFailed, "packing failed with " + std::to_string(status), facts.name};
   }
-  return PackedConstants::Copy(std::move(packed));
+  return packed;
 }
 
 int KernelVersion::Call(void* const* buffers, const int64_t* sizes) noexcept {

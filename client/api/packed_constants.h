@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/aligned_bytes.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "ir/manifest.h"
@@ -26,6 +27,9 @@ class PackedConstants {
   Result<Copy> Take(const void* data, const ManifestOperand& operand, bool anew,
                     const std::function<Result<Copy>()>& pack) HONE_EXCLUDES(mutex_);
 
+  // Memory for a copy, not written yet; nullptr: there is none.
+  std::shared_ptr<void> Allocate(int64_t bytes) { return pages_.Take(bytes); }
+
   int64_t bytes() const HONE_EXCLUDES(mutex_);  // of the copies that kernels have
 
  private:
@@ -36,6 +40,7 @@ class PackedConstants {
     int64_t bytes = 0;
   };
 
+  LargePages pages_;
   mutable Mutex mutex_;
   std::map<Key, Kept> copies_ HONE_GUARDED_BY(mutex_);
 };
