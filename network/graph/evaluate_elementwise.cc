@@ -5,6 +5,7 @@
 
 #include "ir/graph/element.h"
 #include "network/graph/evaluate_internal.h"
+#include "network/graph/whole_functions.h"
 
 namespace hone::evaluating {
 namespace {
@@ -48,15 +49,6 @@ constexpr Named<double (*)(double)> kUnaryReal[] = {
     {"sin", [](double x) { return std::sin(x); }},
     {"cos", [](double x) { return std::cos(x); }}};
 
-int64_t Negated(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
-
-constexpr Named<int64_t (*)(int64_t)> kUnaryWhole[] = {{"neg", Negated},
-                                                       {"abs", [](int64_t x) { return x < 0 ? Negated(x) : x; }},
-                                                       {"relu", [](int64_t x) { return std::max<int64_t>(x, 0); }},
-                                                       {"not", [](int64_t x) { return int64_t{x == 0}; }},
-                                                       {"floor", [](int64_t x) { return x; }},
-                                                       {"round", [](int64_t x) { return x; }}};
-
 constexpr Named<double (*)(double, double)> kBinaryReal[] = {
     {"add", [](double a, double b) { return a + b; }},
     {"sub", [](double a, double b) { return a - b; }},
@@ -67,46 +59,6 @@ constexpr Named<double (*)(double, double)> kBinaryReal[] = {
     {"max", [](double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }},
     {"mod", [](double a, double b) { return a - std::floor(a / b) * b; }},
     {"fmod", [](double a, double b) { return std::fmod(a, b); }}};
-
-uint64_t Bits(int64_t x) { return static_cast<uint64_t>(x); }
-
-// By squaring; what is no whole number is cut off.
-int64_t Power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
-  uint64_t result = 1, factor = Bits(base);
-  for (uint64_t left = Bits(exponent); left > 0; left >>= 1) {
-    if ((left & 1) != 0) result *= factor;
-    factor *= factor;
-  }
-  return static_cast<int64_t>(result);
-}
-
-// Sums and products wrap around; a division by zero gives 0, as nothing else is defined.
-constexpr Named<int64_t (*)(int64_t, int64_t)> kBinaryWhole[] = {
-    {"add", [](int64_t a, int64_t b) { return static_cast<int64_t>(Bits(a) + Bits(b)); }},
-    {"sub", [](int64_t a, int64_t b) { return static_cast<int64_t>(Bits(a) - Bits(b)); }},
-    {"mul", [](int64_t a, int64_t b) { return static_cast<int64_t>(Bits(a) * Bits(b)); }},
-    {"div", [](int64_t a, int64_t b) { return b == 0    ? 0
-                                              : b == -1 ? Negated(a)
-                                                        : a / b; }},  // towards zero
-    {"mod",
-     [](int64_t a, int64_t b) {
-       if (b == 0 || b == -1) return int64_t{0};
-       const int64_t rest = a % b;
-       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-     }},
-    {"fmod", [](int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }},
-    {"min", [](int64_t a, int64_t b) { return std::min(a, b); }},
-    {"max", [](int64_t a, int64_t b) { return std::max(a, b); }},
-    {"and", [](int64_t a, int64_t b) { return int64_t{a != 0 && b != 0}; }},
-    {"or", [](int64_t a, int64_t b) { return int64_t{a != 0 || b != 0}; }},
-    {"pow", Power}};
-
-template <typename T>
-constexpr Named<bool (*)(T, T)> kComparisons[] = {
-    {"eq", [](T a, T b) { return a == b; }}, {"ne", [](T a, T b) { return a != b; }},
-    {"lt", [](T a, T b) { return a < b; }},  {"le", [](T a, T b) { return a <= b; }},
-    {"gt", [](T a, T b) { return a > b; }},  {"ge", [](T a, T b) { return a >= b; }}};
 
 // Calls visit(i, a, b) with the elements of two operands, which broadcast, as numbers of type T.
 template <typename T, typename From, typename Visit>
@@ -122,7 +74,8 @@ template <typename T, typename From>
 Numbers Compared(std::string_view name, const std::vector<From>& a, const std::vector<From>& b, Arguments in,
                  const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);
-  const auto function = FunctionIn(kComparisons<T>, name);
+  bool (*function)(T, T) = nullptr;
+  WithComparison<T>(name, [&](auto compare) { function = compare; });
   ForEachPair<T>(a, b, in, type.shape, [&](size_t i, T x, T y) { out.whole[i] = function(x, y); });
   return out;
 }
@@ -136,16 +89,8 @@ double (*BinaryReal(std::string_view name))(double, double) {
 }
 
 int64_t (*BinaryWhole(std::string_view name, DType dtype))(int64_t, int64_t) {
-  // What of two numbers is the same without a sign, is taken from those with one.
-  if (dtype == DType::kU64) {
-    if (name == "div") return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) / Bits(b)); };
-    if (name == "mod" || name == "fmod")
-      return [](int64_t a, int64_t b) { return b == 0 ? 0 : static_cast<int64_t>(Bits(a) % Bits(b)); };
-    if (name == "min") return [](int64_t a, int64_t b) { return Bits(a) < Bits(b) ? a : b; };
-    if (name == "max") return [](int64_t a, int64_t b) { return Bits(a) > Bits(b) ? a : b; };
-  }
-  const auto function = FunctionIn(kBinaryWhole, name);
-  HONE_CHECK(function != nullptr);
+  int64_t (*function)(int64_t, int64_t) = nullptr;
+  HONE_CHECK(WithBinaryWhole(name, dtype == DType::kU64, [&](auto of_two) { function = of_two; }));
   return function;
 }
 
@@ -157,10 +102,10 @@ Numbers Unary(const Node& node, const Numbers& x, const TensorType& type) {
     std::transform(x.real.begin(), x.real.end(), out.real.begin(), real);
     return out;
   }
-  if (const auto whole = FunctionIn(kUnaryWhole, node.function)) {
-    std::transform(x.whole.begin(), x.whole.end(), out.whole.begin(), whole);
+  if (WithUnaryWhole(node.function, [&](auto function) {
+        std::transform(x.whole.begin(), x.whole.end(), out.whole.begin(), function);
+      }))
     return out;
-  }
   HONE_CHECK(real != nullptr);
   for (size_t i = 0; i < out.whole.size(); ++i) out.whole[i] = static_cast<int64_t>(real(x.RealAt(i)));
   return out;
@@ -168,7 +113,7 @@ Numbers Unary(const Node& node, const Numbers& x, const TensorType& type) {
 
 Numbers Binary(const Node& node, Arguments in, const TensorType& type) {
   const Numbers &a = *in[0], &b = *in[1];
-  if (FunctionIn(kComparisons<double>, node.function) != nullptr) {
+  if (WithComparison<double>(node.function, [](auto) {})) {
     if (a.is_real()) return Compared<double>(node.function, a.real, b.real, in, type);
     if (a.dtype == DType::kU64) return Compared<uint64_t>(node.function, a.whole, b.whole, in, type);
     return Compared<int64_t>(node.function, a.whole, b.whole, in, type);
@@ -198,9 +143,6 @@ Numbers Select(Arguments in, const TensorType& type) {
   return out;
 }
 
-namespace {
-
-// Towards zero; what is too large or too small becomes the type's last number, NaN 0.
 int64_t Truncated(double x, DType dtype) {
   if (std::isnan(x)) return 0;
   if (dtype == DType::kU64) {
@@ -211,8 +153,6 @@ int64_t Truncated(double x, DType dtype) {
   if (x <= static_cast<double>(traits.lowest)) return traits.lowest;
   return x >= static_cast<double>(traits.highest) ? traits.highest : static_cast<int64_t>(x);
 }
-
-}  // namespace
 
 Numbers Cast(const Numbers& x, const TensorType& type) {
   Numbers out = MakeNumbers(type.dtype, type.shape);

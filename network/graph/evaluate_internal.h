@@ -49,6 +49,9 @@ Numbers WidenedWeights(const Node& node, Arguments in);
 double (*BinaryReal(std::string_view name))(double, double);
 int64_t (*BinaryWhole(std::string_view name, DType dtype))(int64_t, int64_t);
 
+// Towards zero; what is too large or too small becomes the type's last number, NaN 0.
+int64_t Truncated(double x, DType dtype);
+
 // `type`: of the result, which shape inference says.
 Numbers Unary(const Node& node, const Numbers& x, const TensorType& type);
 Numbers Binary(const Node& node, Arguments in, const TensorType& type);

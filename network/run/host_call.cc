@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "network/graph/evaluate_in_place.h"
 
 namespace hone {
 namespace {
@@ -48,6 +49,15 @@ Result<void> RunHostCall(const Graph& graph, const KernelCall& call, std::span<v
   if (first.kind == NodeKind::kHost && first.host->run) {
     Result<void> done = RunInPlace(graph, call, *first.host, operands);
     return done ? done : InCall(done.error(), call);
+  }
+  if (first.kind != NodeKind::kHost) {
+    std::vector<ElementsView> elements;
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+      elements.push_back({&graph.values[call.inputs[i]].type, operands[i]});
+    const Result<bool> done =
+        EvaluateInPlace(first, elements, {&graph.values[first.output].type, operands[elements.size()]});
+    if (!done) return InCall(done.error(), call);
+    if (*done) return {};
   }
   std::vector<Numbers> inputs;
   std::vector<const Numbers*> arguments;

@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-namespace hone {
+namespace hone::align_regions_test {
 namespace {
 
 // Of the four elements around a point, weighted: their sum, or the greatest. 0 for a point outside.
@@ -140,4 +140,4 @@ TEST(AlignRegions, RegionsThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::align_regions_test

@@ -11,7 +11,7 @@
 #include "tests/network/model_files.h"
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::large_tensors_test {
 namespace {
 
 std::string Bytes(size_t count, char first) {
@@ -200,4 +200,4 @@ TEST(TensorBytes, ThatAreSharedOutliveWhoMadeThem) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::large_tensors_test

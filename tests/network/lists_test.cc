@@ -13,7 +13,7 @@
 #include "network/onnx/import_network.h"
 #include "network/run/kernel_calls.h"
 
-namespace hone {
+namespace hone::lists_test {
 namespace {
 
 std::string CanonicalOf(const std::string& text) {
@@ -78,4 +78,4 @@ TEST(Lists, TogetherTheyAreAllThereAre) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::lists_test

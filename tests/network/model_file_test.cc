@@ -8,7 +8,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace hone {
+namespace hone::model_file_test {
 namespace {
 
 constexpr size_t kSize = 300'000;
@@ -114,4 +114,4 @@ TEST_F(ModelFiles, FoldersAreRefused) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::model_file_test

@@ -12,7 +12,7 @@
 #include "tests/network/model_files.h"
 #include "tests/network/plan_interpreter.h"
 
-namespace hone {
+namespace hone::narrow_weights_test {
 namespace {
 
 using testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(NarrowWeights, WhatIsRoundedToFourBitsIsNotRoundedToEight) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::narrow_weights_test

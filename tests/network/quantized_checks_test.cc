@@ -12,7 +12,7 @@
 #include "tests/network/plan_interpreter.h"
 #include "tests/network/quantized_model.h"
 
-namespace hone {
+namespace hone::quantized_checks_test {
 namespace {
 
 // ---- following kernels by definition
@@ -20,7 +20,7 @@ namespace {
 TEST(Following, SeesAWrongStepAndTakesATie) {
   ModelFileBuilder file(13);
   file.Input("x", {3}).Scalar("s", 1).Node("QuantizeLinear", {"x", "s"}, {"q"}).Output("q", {}, kUint8);
-  Result<Network> network = Imported(file);
+  Result<Network> network = ImportedQuantized(file);
   ASSERT_TRUE(network);
   Graph& graph = network->graph;
   Numbers x = MakeNumbers(DType::kF32, {3}), seen = MakeNumbers(DType::kU8, {3});
@@ -43,7 +43,7 @@ TEST(Following, HoldsNarrowFloatsToTheirOwnRounding) {
   ModelFileBuilder file(13);
   constexpr int kHalf = 10;
   file.Input("x", {2}, kHalf).Node("Exp", {"x"}, {"y"}).Output("y", {}, kHalf);
-  Result<Network> network = Imported(file);
+  Result<Network> network = ImportedQuantized(file);
   ASSERT_TRUE(network);
   Numbers x = MakeNumbers(DType::kF16, {2}), seen = x;
   seen.real = {1, 1.0009765625};
@@ -107,13 +107,13 @@ ModelFileBuilder Layers(bool is_quantized, int wrong) {
 }
 
 TEST(Layers, TheOneWithAFaultIsFound) {
-  Result<Network> exact = Imported(Layers(false, -1));
+  Result<Network> exact = ImportedQuantized(Layers(false, -1));
   ASSERT_TRUE(exact);
   const ValueNumbers inputs = RandomInputs(exact->graph, 3);
   const std::vector<Numbers> data = {inputs.at(exact->graph.inputs[0])};
   for (int wrong : {-1, 0, 2, 3}) {
     SCOPED_TRACE(wrong);
-    Result<Network> quantized = Imported(Layers(true, wrong));
+    Result<Network> quantized = ImportedQuantized(Layers(true, wrong));
     ASSERT_TRUE(quantized) << quantized.error().Text();
     Result<std::vector<LayerError>> layers = CompareLayers(quantized->graph, exact->graph, data);
     ASSERT_TRUE(layers) << layers.error().Text();
@@ -132,7 +132,7 @@ TEST(Layers, AreComparedAsTheyAreQuantized) {
   model.file.Input("x", {64}).Node("Identity", {"x"}, {"c"}).Node("Add", {"c", "zero"}, {"y"}).Scalar("zero", 0);
   model.Quantized("y", 1.0F / 64, 0).file.Node("DequantizeLinear", {"y_q", "y_s", "y_z"}, {"d"});
   model.file.Node("Neg", {"d"}, {"n"}).Output("n");
-  Result<Network> plain = Imported(exact), network = Imported(model.file);
+  Result<Network> plain = ImportedQuantized(exact), network = ImportedQuantized(model.file);
   ASSERT_TRUE(plain && network) << network.error().Text();
   Result<std::vector<LayerError>> layers =
       CompareLayers(network->graph, plain->graph, {RandomInputs(plain->graph, 3).begin()->second});
@@ -143,7 +143,7 @@ TEST(Layers, AreComparedAsTheyAreQuantized) {
 TEST(Layers, OfOtherInputsAreNotCompared) {
   ModelFileBuilder other(13);
   other.Input("z", {2, 16}).Node("Relu", {"z"}, {"y"}).Output("y");
-  Result<Network> exact = Imported(Layers(false, -1)), network = Imported(other);
+  Result<Network> exact = ImportedQuantized(Layers(false, -1)), network = ImportedQuantized(other);
   ASSERT_TRUE(exact && network);
   Result<std::vector<LayerError>> layers =
       CompareLayers(network->graph, exact->graph, {RandomInputs(exact->graph, 3).begin()->second});
@@ -152,4 +152,4 @@ TEST(Layers, OfOtherInputsAreNotCompared) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::quantized_checks_test

@@ -84,7 +84,7 @@ class Model {
   }
 };
 
-inline Result<Network> Imported(const ModelFileBuilder& builder) {
+inline Result<Network> ImportedQuantized(const ModelFileBuilder& builder) {
   OnnxModel model = HONE_TRY(ParseOnnx(builder.Bytes(), {"quantized.onnx", ""}));
   Network network = HONE_TRY(BuildNetwork(model, "quantized.onnx", {}));
   HONE_TRY(CheckComplete(network, "quantized.onnx"));

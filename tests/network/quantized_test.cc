@@ -27,7 +27,7 @@ ValueNumbers AnyBytes(const Graph& graph) {
 
 // The kernels of a network, each of whose outputs is exactly what the file says.
 std::vector<std::string> KernelsOf(const ModelFileBuilder& builder) {
-  Result<Network> plain = Imported(builder), network = Imported(builder);
+  Result<Network> plain = ImportedQuantized(builder), network = ImportedQuantized(builder);
   EXPECT_TRUE(plain && network) << plain.error().Text();
   if (!plain || !network) return {};
   EXPECT_TRUE(Simplify(network->graph));
@@ -250,7 +250,7 @@ TEST(DynamicallyQuantized, NothingButZerosHasAScaleOf0) {
       .Node("DynamicQuantizeLinear", {"x"}, {"q", "s", "z"})
       .Output("q", {}, kUint8)
       .Output("z", {}, kUint8);
-  Result<Network> network = Imported(file);
+  Result<Network> network = ImportedQuantized(file);
   ASSERT_TRUE(network) << network.error().Text();
   const CallPlan plan = Lower(network->graph);
   Result<std::vector<Numbers>> seen =
@@ -309,7 +309,7 @@ TEST(NearlyQuantized, ARoundTripByOtherParameters) {
 // ---- refusals
 
 void ExpectRefusal(const ModelFileBuilder& file, const std::string& message, const std::string& where) {
-  Result<Network> network = Imported(file);
+  Result<Network> network = ImportedQuantized(file);
   ASSERT_FALSE(network);
   EXPECT_EQ(network.error().kind, ErrorKind::kInvalid);
   EXPECT_THAT(network.error().message, HasSubstr(message));

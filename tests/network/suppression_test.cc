@@ -9,7 +9,7 @@
 
 #include "network/onnx/data_shaped.h"
 
-namespace hone {
+namespace hone::suppression_test {
 namespace {
 
 struct Boxes {
@@ -93,4 +93,4 @@ TEST(Suppression, TakesBoxesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::suppression_test

@@ -3,7 +3,7 @@
 
 #include "network/graph/graph_builder.h"
 
-namespace hone {
+namespace hone::folding_test {
 namespace {
 
 // 2^24 + 1 is no f32.
@@ -20,4 +20,4 @@ TEST(Folding, OperandsOfF32AreRoundedBeforeTheNextNode) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::folding_test

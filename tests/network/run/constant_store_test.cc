@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hone {
+namespace hone::constant_store_test {
 namespace {
 
 std::shared_ptr<const HostTensor> Floats(size_t count, float value) {
@@ -91,4 +91,4 @@ TEST(ConstantStore, KeepsElementsAsLongAsSomebodyHasThem) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::constant_store_test

@@ -7,7 +7,7 @@
 #include "tests/network/model_files.h"
 #include "tests/network/plan_interpreter.h"
 
-namespace hone {
+namespace hone::long_sums_test {
 namespace {
 
 // How many sums are within each other in the kernel of a mean of `shape` over `axes`, whose value is checked.
@@ -47,4 +47,4 @@ TEST(LongSums, ShortOnesPrimesAndRowsAreOne) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::long_sums_test

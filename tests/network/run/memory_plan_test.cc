@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace hone {
+namespace hone::memory_plan_test {
 namespace {
 
 bool Overlap(const Lifetime& a, int64_t a_offset, const Lifetime& b, int64_t b_offset) {
@@ -62,4 +62,4 @@ TEST(Arena, BestFit) {
 TEST(Arena, NothingAtAll) { EXPECT_EQ(PlanArena({}).bytes, 0); }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::memory_plan_test

@@ -6,7 +6,7 @@
 
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::missing_operators_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -68,4 +68,4 @@ TEST(Complete, CausesNotConsequences) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::missing_operators_test

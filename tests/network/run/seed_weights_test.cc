@@ -9,7 +9,7 @@
 #include "network/run/check_network.h"
 #include "tests/network/model_files.h"
 
-namespace hone {
+namespace hone::seed_weights_test {
 namespace {
 
 // A convolution, a normalisation, a product and a table without values.
@@ -92,4 +92,4 @@ TEST(SeedWeights, DataIndexWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::seed_weights_test
