@@ -171,7 +171,8 @@ TEST_F(TransfersTest, ARecipientIsFittedAnewWhenItsDonorIsBettered) {
   std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the stamps' grain
   PutDonor(kDonor, "rows", 5);
   transfers_->ReadAgain(donor_);
-  ASSERT_TRUE(TestServer::Eventually([&] { return transfers_->DonorChanged(recipient).value_or(recipient.updated) > recipient.updated; }));
+  ASSERT_TRUE(TestServer::Eventually(
+      [&] { return transfers_->DonorChanged(recipient).value_or(recipient.updated) > recipient.updated; }));
   EXPECT_NE(fits(), before) << "what is fitted now comes from the better schedule";
   ASSERT_TRUE(server_.cache->Remove(donor_));
   transfers_->ReadAgain(donor_);
