@@ -94,6 +94,47 @@ void CopyStrided(const ElementsView& x, int64_t base, std::vector<int64_t> strid
   });
 }
 
+// Where each element of the result is read along each dimension; -1: nowhere, it is `fill`.
+std::vector<std::vector<int64_t>> PlacesOf(const Node& node, const Shape& from, const Shape& to) {
+  const std::vector<int64_t> strides = StridesOf(from);
+  std::vector<std::vector<int64_t>> places(to.size());
+  for (size_t d = 0; d < to.size(); ++d)
+    for (int64_t i = 0; i < to[d]; ++i) {
+      const int64_t at = i - node.starts[d];
+      const bool is_inside = at >= 0 && at < from[d];
+      places[d].push_back(!is_inside && node.function.empty()
+                              ? -1
+                              : (is_inside ? at : evaluating::GoesOn(node.function, at, from[d])) * strides[d]);
+    }
+  return places;
+}
+
+void PadElements(const Node& node, const ElementsView& x, const ElementsView& out) {
+  Shape lines = out.type->shape;
+  std::vector<std::vector<int64_t>> places = PlacesOf(node, x.type->shape, lines);
+  const std::vector<int64_t> columns = places.back();
+  lines.pop_back();
+  alignas(8) std::byte fill[8] = {};
+  Numbers one = MakeNumbers(out.type->dtype, {});
+  std::ranges::fill(one.real, node.fill);
+  std::ranges::fill(one.whole, static_cast<int64_t>(node.fill));
+  StoreElements(one, out.type->dtype, fill);
+  WithSize(out.type->dtype, [&]<typename T>(T filled) {
+    std::memcpy(&filled, fill, sizeof(T));
+    const T* from = static_cast<const T*>(x.data);
+    T* to = static_cast<T*>(out.data);
+    const int64_t count = CountOf(lines);
+    for (int64_t line = 0; line < count; ++line, to += columns.size()) {
+      int64_t rest = line, base = 0;
+      for (size_t d = lines.size(); d-- > 0; rest /= lines[d]) {
+        const int64_t place = places[d][static_cast<size_t>(rest % lines[d])];
+        base = place < 0 || base < 0 ? -1 : base + place;
+      }
+      for (size_t i = 0; i < columns.size(); ++i) to[i] = base < 0 || columns[i] < 0 ? filled : from[base + columns[i]];
+    }
+  });
+}
+
 void Concatenate(const Node& node, Inputs in, const ElementsView& out) {
   const auto axis = static_cast<size_t>(node.axis);
   const int64_t size = ByteSize(out.type->dtype);
@@ -238,6 +279,10 @@ Result<bool> EvaluateInPlace(const Node& node, Inputs in, const ElementsView& ou
     }
     case NodeKind::kExpand:
       CopyStrided(in[0], 0, BroadcastStrides(in[0].type->shape, out.type->shape), out);
+      return true;
+    case NodeKind::kPad:
+      if (out.type->shape.empty()) return false;
+      PadElements(node, in[0], out);
       return true;
     case NodeKind::kConcat: Concatenate(node, in, out); return true;
     case NodeKind::kGather:

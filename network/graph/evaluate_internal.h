@@ -60,6 +60,9 @@ Numbers Cast(const Numbers& x, const TensorType& type);
 
 Numbers Transpose(const Node& node, const Numbers& x, const TensorType& type);
 Numbers Slice(const Node& node, const Numbers& x, const TensorType& type);
+// The element of a line of `extent` that stands `at` places behind its first, which may be beyond either end: by
+// kPad's `function`.
+int64_t GoesOn(std::string_view function, int64_t at, int64_t extent);
 Numbers Pad(const Node& node, const Numbers& x, const TensorType& type);
 Numbers Concat(const Node& node, Arguments in, const TensorType& type);
 Numbers Expand(const Numbers& x, const TensorType& type);

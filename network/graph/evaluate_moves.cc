@@ -57,8 +57,7 @@ Numbers Slice(const Node& node, const Numbers& x, const TensorType& type) {
   return ReadStrided(x, type.shape, std::move(strides), base);
 }
 
-// The element of a line that stands `at` places behind its first, which may be beyond either end.
-int64_t GoesOn(const std::string& function, int64_t at, int64_t extent) {
+int64_t GoesOn(std::string_view function, int64_t at, int64_t extent) {
   if (function == "edge") return std::clamp<int64_t>(at, 0, extent - 1);
   const int64_t period = function == "wrap" ? extent : std::max<int64_t>(2 * (extent - 1), 1);
   const int64_t within = (at % period + period) % period;

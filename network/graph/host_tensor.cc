@@ -60,14 +60,14 @@ Numbers WholeNumbers(const std::vector<int64_t>& values, Shape shape) {
   return numbers;
 }
 
-Numbers ToNumbers(const HostTensor& tensor) {
-  Numbers numbers = MakeNumbers(tensor.dtype, tensor.shape);
+Numbers ToNumbers(DType dtype, const Shape& shape, std::string_view data) {
+  Numbers numbers = MakeNumbers(dtype, shape);
   size_t count = numbers.real.size() + numbers.whole.size();
-  HONE_CHECK(tensor.data.size() == count * static_cast<size_t>(ByteSize(tensor.dtype)));
-  VisitElement(tensor.dtype, [&]<typename T>(std::type_identity<T>) {
+  HONE_CHECK(data.size() == count * static_cast<size_t>(ByteSize(dtype)));
+  VisitElement(dtype, [&]<typename T>(std::type_identity<T>) {
     for (size_t i = 0; i < count; ++i) {
       T element;
-      std::memcpy(&element, tensor.data.data() + i * sizeof(T), sizeof(T));
+      std::memcpy(&element, data.data() + i * sizeof(T), sizeof(T));
       if constexpr (std::is_integral_v<T>)
         numbers.whole[i] = static_cast<int64_t>(element);
       else
@@ -77,22 +77,26 @@ Numbers ToNumbers(const HostTensor& tensor) {
   return numbers;
 }
 
-HostTensor ToHost(const Numbers& numbers, DType dtype) {
-  std::string bytes;
-  auto fill = [&](const auto& values) {
+void StoreElements(const Numbers& numbers, DType dtype, void* to) {
+  auto store = [&](const auto& values) {
     VisitElement(dtype, [&]<typename T>(std::type_identity<T>) {
-      bytes.resize(values.size() * sizeof(T));
+      auto* at = static_cast<std::byte*>(to);
       for (size_t i = 0; i < values.size(); ++i) {
         const auto element = dtype == DType::kBool ? static_cast<T>(values[i] != 0) : static_cast<T>(values[i]);
-        std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
+        std::memcpy(at + i * sizeof(T), &element, sizeof(T));
       }
     });
   };
   if (numbers.is_real()) {
-    fill(numbers.real);
+    store(numbers.real);
   } else {
-    fill(numbers.whole);
+    store(numbers.whole);
   }
+}
+
+HostTensor ToHost(const Numbers& numbers, DType dtype) {
+  std::string bytes((numbers.real.size() + numbers.whole.size()) * static_cast<size_t>(ByteSize(dtype)), '\0');
+  StoreElements(numbers, dtype, bytes.data());
   return {dtype, numbers.shape, std::move(bytes)};
 }
 

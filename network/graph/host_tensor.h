@@ -68,10 +68,13 @@ struct Numbers {
 Numbers MakeNumbers(DType dtype, Shape shape);  // zeros
 Numbers WholeNumbers(const std::vector<int64_t>& values, Shape shape);
 
-// REQUIRES: `tensor.data` has the bytes that type and shape want.
-Numbers ToNumbers(const HostTensor& tensor);
+// REQUIRES: `data` has the bytes that type and shape want.
+Numbers ToNumbers(DType dtype, const Shape& shape, std::string_view data);
+inline Numbers ToNumbers(const HostTensor& tensor) { return ToNumbers(tensor.dtype, tensor.shape, tensor.data); }
 // Rounds floats to the type; integers are cut to its width.
 HostTensor ToHost(const Numbers& numbers, DType dtype);
+// The same to memory with room for all of them.
+void StoreElements(const Numbers& numbers, DType dtype, void* to);
 // What memory of their own type would hold of results: whole numbers wrap around, f16 and bf16 are rounded. f32 keeps
 // the digits of double precision, which checks compare with.
 void SettleInType(Numbers& numbers);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "network/graph/walk.h"
@@ -227,6 +228,29 @@ Result<Outputs> OneHot(OperatorCall& call) {
   return call.build.Host({"OneHot", {{dtype, shape}}, compute}, {call.In(0), call.In(2)});
 }
 
+// The same on elements of `size` bytes where they lie, a row of those behind both dimensions at a time.
+Result<void> ReverseElements(const Shape& x, int64_t time, int64_t batch, int64_t size, std::span<const void* const> in,
+                             void* out) {
+  const auto* lengths = static_cast<const int64_t*>(in[1]);
+  const auto last = static_cast<size_t>(std::max(time, batch));
+  const int64_t extent = x[static_cast<size_t>(time)];
+  for (int64_t b = 0; b < x[static_cast<size_t>(batch)]; ++b)
+    if (lengths[b] < 0 || lengths[b] > extent)
+      return Error{ErrorKind::kInvalid, fmt::format("a length of {} of {} elements", lengths[b], extent), ""};
+  const std::vector<int64_t> strides = evaluating::StridesOf(x);
+  const Shape rows(x.begin(), x.begin() + static_cast<int64_t>(last) + 1);
+  std::vector<int64_t> of_time(rows.size(), 0), of_batch(rows.size(), 0);
+  of_time[static_cast<size_t>(time)] = of_batch[static_cast<size_t>(batch)] = 1;
+  const int64_t row = strides[last] * size;
+  evaluating::ForEach<2>(rows, {of_time, of_batch}, [&](size_t i, const auto& at) {
+    const int64_t from = at[0] < lengths[at[1]] ? lengths[at[1]] - 1 - at[0] : at[0];
+    const auto* begin = static_cast<const std::byte*>(in[0]) + static_cast<int64_t>(i) * row;
+    std::memcpy(static_cast<std::byte*>(out) + static_cast<int64_t>(i) * row,
+                begin + (from - at[0]) * strides[static_cast<size_t>(time)] * size, static_cast<size_t>(row));
+  });
+  return {};
+}
+
 Result<Outputs> ReverseSequence(OperatorCall& call) {
   const Shape x = call.shape(0);
   const int64_t time = HONE_TRY(call.Axis(call.Whole("time_axis", 0), call.rank(0)));
@@ -251,7 +275,12 @@ Result<Outputs> ReverseSequence(OperatorCall& call) {
     });
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"ReverseSequence", {{dtype, x}}, compute}, {call.In(0), call.In(1)});
+  HostOperation host{"ReverseSequence", {{dtype, x}}, compute};
+  if (call.build.dtype(call.In(1)) == DType::kI64)
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) {
+      return ReverseElements(x, time, batch, ByteSize(dtype), in, out[0]);
+    };
+  return call.build.Host(std::move(host), {call.In(0), call.In(1)});
 }
 
 Result<Outputs> Determinant(OperatorCall& call) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "network/graph/walk.h"
@@ -29,11 +30,20 @@ double Mirrored(double x, double low, double high) {
   return low + at;
 }
 
+// A place between the elements of a plane or volume: a coordinate for each dimension that is sampled.
+using Place = std::array<double, 8>;  // as many dimensions as CheckShape allows
+
 // Reads a plane or volume between its elements.
 struct Sampler {
+  enum class Mode : uint8_t { kNearest, kLinear, kCubic };
   std::vector<int64_t> extents;  // of the dimensions that are sampled
   Border border = Border::kZeros;
+  Mode mode = Mode::kLinear;
   bool align_corners = false;
+
+  size_t rank() const { return extents.size(); }
+  int64_t elements() const { return CountOf(extents); }
+  int64_t MostTaps() const { return static_cast<int64_t>(std::pow(mode == Mode::kCubic ? 4 : 2, rank())); }
 
   double Bounded(double x, size_t d) const {
     const auto size = static_cast<double>(extents[d]);
@@ -45,44 +55,81 @@ struct Sampler {
     return x;
   }
 
-  double ElementAt(const double* data, const std::vector<int64_t>& index) const {
-    int64_t offset = 0;
-    for (size_t d = 0; d < extents.size(); ++d) {
-      int64_t at = index[d];
-      if (at < 0 || at >= extents[d]) {
-        if (border == Border::kZeros) return 0;
-        at = static_cast<int64_t>(Bounded(static_cast<double>(at), d));
-      }
-      offset = offset * extents[d] + at;
+  // Of a point of the grid, which names the last dimension first.
+  template <typename T>
+  Place PlaceOf(const T* point) const {
+    Place at{};
+    for (size_t d = 0; d < rank(); ++d) {
+      const auto given = static_cast<double>(point[rank() - 1 - d]);
+      const auto size = static_cast<double>(extents[d]);
+      at[d] = align_corners ? (given + 1) / 2 * (size - 1) : ((given + 1) * size - 1) / 2;
+      if (mode == Mode::kNearest) at[d] = std::nearbyint(at[d]);
+      if (mode != Mode::kCubic) at[d] = Bounded(at[d], d);
+      if (std::isnan(at[d]) || std::abs(at[d]) > 1e15) at[d] = -1e15;  // far outside
     }
-    return data[offset];
+    return at;
   }
 
-  // A sum over the `taps` nearest elements in each dimension.
-  template <typename Weight>
-  double Sum(const double* data, const std::vector<double>& at, int64_t before, int64_t taps,
-             const Weight& weight) const {
-    const size_t rank = extents.size();
-    std::vector<int64_t> base(rank), index(rank);
-    int64_t total = 1;
-    for (size_t d = 0; d < rank; ++d) {
-      base[d] = static_cast<int64_t>(std::floor(at[d])) - before;
-      total *= taps;
-    }
-    double sum = 0;
+  // Calls visit(element, factor) for those of the nearest elements in each dimension that count at a place. Beyond the
+  // border are zeros, or other elements.
+  template <typename Visit>
+  void ForEachTap(const Place& at, const Visit& visit) const {
+    const int64_t taps = mode == Mode::kCubic ? 4 : 2, before = mode == Mode::kCubic ? 1 : 0, total = MostTaps();
+    std::array<int64_t, 8> base;
+    for (size_t d = 0; d < rank(); ++d) base[d] = static_cast<int64_t>(std::floor(at[d])) - before;
     for (int64_t tap = 0; tap < total; ++tap) {
       double factor = 1;
-      int64_t rest = tap;
-      for (size_t d = rank; d-- > 0;) {
-        index[d] = base[d] + rest % taps;
+      int64_t rest = tap, element = 0, scale = 1;
+      bool is_zero = false;
+      for (size_t d = rank(); d-- > 0;) {
+        int64_t index = base[d] + rest % taps;
         rest /= taps;
-        factor *= weight(at[d] - static_cast<double>(index[d]));
+        const double distance = at[d] - static_cast<double>(index);
+        factor *= mode == Mode::kCubic ? CubicWeight(distance, -0.75) : std::max(0.0, 1 - std::abs(distance));
+        if (index < 0 || index >= extents[d]) {
+          is_zero |= border == Border::kZeros;
+          index = is_zero ? 0 : static_cast<int64_t>(Bounded(static_cast<double>(index), d));
+        }
+        element += index * scale;
+        scale *= extents[d];
       }
-      if (factor != 0) sum += factor * ElementAt(data, index);
+      if (factor != 0 && !is_zero) visit(element, factor);
     }
-    return sum;
   }
 };
+
+// The same for elements in memory: where a few places are read is found once for all channels.
+void SampleFloats(const Sampler& sampler, const Shape& x, int64_t points, const float* data, const float* grid,
+                  float* out) {
+  constexpr int64_t kPoints = 128;
+  const int64_t plane = sampler.elements(), most = sampler.MostTaps();
+  std::vector<int64_t> elements(static_cast<size_t>(kPoints * most));
+  std::vector<float> factors(static_cast<size_t>(kPoints * most));
+  std::array<int64_t, kPoints + 1> ends{};  // of the taps of each point
+  for (int64_t n = 0; n < x[0]; ++n)
+    for (int64_t first = 0; first < points; first += kPoints) {
+      const int64_t here = std::min(kPoints, points - first);
+      int64_t count = 0;
+      for (int64_t p = 0; p < here; ++p) {
+        const float* point = grid + (n * points + first + p) * static_cast<int64_t>(sampler.rank());
+        sampler.ForEachTap(sampler.PlaceOf(point), [&](int64_t element, double factor) {
+          elements[static_cast<size_t>(count)] = element;
+          factors[static_cast<size_t>(count++)] = static_cast<float>(factor);
+        });
+        ends[static_cast<size_t>(p) + 1] = count;
+      }
+      for (int64_t c = 0; c < x[1]; ++c) {
+        const float* channel = data + (n * x[1] + c) * plane;
+        float* to = out + (n * x[1] + c) * points + first;
+        for (size_t p = 0; p < static_cast<size_t>(here); ++p) {
+          float sum = 0;
+          for (auto t = static_cast<size_t>(ends[p]); t < static_cast<size_t>(ends[p + 1]); ++t)
+            sum += factors[t] * channel[elements[t]];
+          to[p] = sum;
+        }
+      }
+    }
+}
 
 Result<Outputs> GridSample(OperatorCall& call) {
   const Shape x = call.shape(0), grid = call.shape(1);
@@ -90,13 +137,18 @@ Result<Outputs> GridSample(OperatorCall& call) {
   if (rank < 1 || grid.size() != x.size() || grid[0] != x[0] || grid.back() != static_cast<int64_t>(rank))
     return call.build.Invalid(fmt::format("a grid of {} for {}", ShapeText(grid), ShapeText(x)));
   if (!IsFloat(call.build.dtype(call.In(0)))) return call.build.Unsupported("it samples whole numbers");
-  std::string mode = call.Text("mode", "linear");
-  if (mode == "bilinear") mode = "linear";
-  if (mode == "bicubic") mode = "cubic";
-  if (mode != "linear" && mode != "nearest" && mode != "cubic") return call.build.Invalid("mode=" + mode);
-  const std::string padding = call.Text("padding_mode", "zeros");
+  const std::string mode = call.Text("mode", "linear"), padding = call.Text("padding_mode", "zeros");
   Sampler sampler;
+  if (mode == "linear" || mode == "bilinear")
+    sampler.mode = Sampler::Mode::kLinear;
+  else if (mode == "cubic" || mode == "bicubic")
+    sampler.mode = Sampler::Mode::kCubic;
+  else if (mode == "nearest")
+    sampler.mode = Sampler::Mode::kNearest;
+  else
+    return call.build.Invalid("mode=" + mode);
   sampler.extents.assign(x.begin() + 2, x.end());
+  if (sampler.elements() == 0) return call.build.Unsupported("it samples no elements");
   sampler.border = padding == "border"       ? Border::kNearest
                    : padding == "reflection" ? Border::kReflection
                                              : Border::kZeros;
@@ -104,40 +156,31 @@ Result<Outputs> GridSample(OperatorCall& call) {
   Shape shape = {x[0], x[1]};
   shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
   const int64_t points = CountOf(Shape(grid.begin() + 1, grid.end() - 1));
-  const int64_t plane = CountOf(sampler.extents);
   const DType dtype = call.build.dtype(call.In(0));
-  auto compute = [=](Arguments in) -> Computed {
+  HostOperation host{"GridSample", {{dtype, shape}}};
+  host.steps = static_cast<double>(CountOf(shape)) * std::pow(4.0, static_cast<double>(rank));
+  host.compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
-    std::vector<double> at(rank);
-    for (int64_t n = 0; n < x[0]; ++n) {
+    const int64_t plane = sampler.elements();
+    for (int64_t n = 0; n < x[0]; ++n)
       for (int64_t p = 0; p < points; ++p) {
-        for (size_t d = 0; d < rank; ++d) {  // the grid names the last dimension first
-          const double given = in[1]->real[static_cast<size_t>((n * points + p) * grid.back()) + (rank - 1 - d)];
-          const auto size = static_cast<double>(sampler.extents[d]);
-          at[d] = sampler.align_corners ? (given + 1) / 2 * (size - 1) : ((given + 1) * size - 1) / 2;
-          if (mode == "nearest") at[d] = std::nearbyint(at[d]);
-          if (mode != "cubic") at[d] = sampler.Bounded(at[d], d);
-          if (std::isnan(at[d]) || std::abs(at[d]) > 1e15) at[d] = -1e15;  // far outside
-        }
+        const Place at = sampler.PlaceOf(in[1]->real.data() + (n * points + p) * grid.back());
         for (int64_t c = 0; c < x[1]; ++c) {
           const double* data = in[0]->real.data() + (n * x[1] + c) * plane;
           double value = 0;
-          if (mode == "cubic") {
-            value = sampler.Sum(data, at, 1, 4, [](double distance) { return CubicWeight(distance, -0.75); });
-          } else {
-            value = sampler.Sum(data, at, 0, 2, [](double distance) { return std::max(0.0, 1 - std::abs(distance)); });
-          }
+          sampler.ForEachTap(at, [&](int64_t element, double factor) { value += factor * data[element]; });
           out.real[static_cast<size_t>((n * x[1] + c) * points + p)] = value;
         }
       }
-    }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"GridSample",
-                          {{dtype, shape}},
-                          compute,
-                          static_cast<double>(CountOf(shape)) * std::pow(4.0, static_cast<double>(rank))},
-                         {call.In(0), call.In(1)});
+  if (dtype == DType::kF32 && call.build.dtype(call.In(1)) == DType::kF32)
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      SampleFloats(sampler, x, points, static_cast<const float*>(in[0]), static_cast<const float*>(in[1]),
+                   static_cast<float*>(out[0]));
+      return {};
+    };
+  return call.build.Host(std::move(host), {call.In(0), call.In(1)});
 }
 
 Result<Outputs> AffineGrid(OperatorCall& call) {

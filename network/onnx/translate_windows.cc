@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "network/graph/walk.h"
 #include "network/onnx/translate.h"
@@ -235,6 +236,77 @@ Result<Outputs> ConvOfAnyRank(OperatorCall& call) {
       inputs);
 }
 
+namespace {
+
+struct PoolRule {
+  bool is_max = false, is_lp = false;  // else the mean
+  bool counts_padding = false;
+  bool is_column_major = false;  // indices count along the first of two dimensions first
+  double power = 2;
+};
+
+// The pool of each window over `rows` planes; for a maximum the places of the elements, too.
+std::vector<Numbers> PoolWindows(const WindowPlan& plan, const PoolRule& rule, int64_t rows, const Numbers& x,
+                                 Numbers out) {
+  constexpr int64_t kPointsAtOnce = 1024;
+  const int64_t points = CountOf(plan.to), plane = CountOf(plan.from);
+  Numbers indices = MakeNumbers(DType::kI64, out.shape);
+  // Of a window: its mean, or where its greatest element is, the last NaN if there is one.
+  const auto mean = [&](int64_t row, int64_t p, std::span<const int64_t> window) {
+    double sum = 0;
+    for (int64_t offset : window) {
+      const double value = x.RealAt(static_cast<size_t>(row * plane + offset));
+      sum += rule.is_lp ? std::pow(std::abs(value), rule.power) : value;
+    }
+    const auto count = rule.counts_padding ? plan.CountPadded(p) : static_cast<int64_t>(window.size());
+    return rule.is_lp ? std::pow(sum, 1 / rule.power) : sum / static_cast<double>(std::max<int64_t>(count, 1));
+  };
+  const auto greatest = [&](int64_t row, std::span<const int64_t> window) {
+    int64_t best = -1;
+    double most = 0;
+    for (int64_t offset : window) {
+      const double value = x.RealAt(static_cast<size_t>(row * plane + offset));
+      if (best >= 0 && !(value > most) && !std::isnan(value)) continue;
+      best = offset;
+      most = value;
+    }
+    return best;
+  };
+  // Where a few windows lie is found once for all planes.
+  std::vector<int64_t> taps, ends;
+  for (int64_t first = 0; first < points; first += kPointsAtOnce) {
+    const int64_t here = std::min(kPointsAtOnce, points - first);
+    taps.clear();
+    ends.assign(1, 0);
+    for (int64_t p = first; p < first + here; ++p) {
+      plan.ForEachTap(p, [&](int64_t, int64_t offset) { taps.push_back(offset); });
+      ends.push_back(static_cast<int64_t>(taps.size()));
+    }
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t p = 0; p < here; ++p) {
+        const std::span<const int64_t> window(taps.begin() + ends[static_cast<size_t>(p)],
+                                              taps.begin() + ends[static_cast<size_t>(p) + 1]);
+        const auto to = static_cast<size_t>(row * points + first + p);
+        if (!rule.is_max) {
+          out.real[to] = mean(row, first + p, window);
+          continue;
+        }
+        const int64_t within = greatest(row, window);
+        indices.whole[to] = within < 0 ? -1 : row * plane + within;
+        if (within < 0) continue;
+        evaluating::CopyElement(x, row * plane + within, out, to);
+        if (rule.is_column_major && plan.rank() == 2)
+          indices.whole[to] = row * plane + within / plan.from[1] + within % plan.from[1] * plan.from[0];
+      }
+  }
+  std::vector<Numbers> results;
+  results.push_back(std::move(out));
+  if (rule.is_max) results.push_back(std::move(indices));
+  return results;
+}
+
+}  // namespace
+
 Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   const Shape x = call.shape(0);
   const std::string& op = call.node().op;
@@ -245,8 +317,6 @@ Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   if (counts_padding && call.Whole("ceil_mode", 0) != 0 && op == "AveragePool" &&
       std::any_of(plan.dilation.begin(), plan.dilation.end(), [](int64_t dilation) { return dilation != 1; }))
     return call.build.Unsupported("ceil_mode, count_include_pad and dilations together over three dimensions");
-  const double power = static_cast<double>(call.Whole("p", 2));
-  const bool is_column_major = call.Whole("storage_order", 0) != 0;
   const Shape shape = Joined(x[0], x[1], plan.to);
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype) && !is_max) return call.build.Unsupported("it averages whole numbers");
@@ -254,38 +324,10 @@ Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   if (plan.rank() == 3 && IsFloat(dtype) && call.node().outputs.size() == 1 && call.Whole("ceil_mode", 0) == 0 &&
       CountOf(x) > 0 && HasNoEmptyWindow(plan) && (is_max || (op == "AveragePool" && is_even)))
     return PoolByPlanes(call, plan, is_max ? NodeKind::kMaxPool : NodeKind::kAveragePool);
+  const PoolRule rule{is_max, is_lp, counts_padding, call.Whole("storage_order", 0) != 0,
+                      static_cast<double>(call.Whole("p", 2))};
   auto compute = [=](Arguments in) -> Computed {
-    Numbers out = MakeNumbers(dtype, shape), indices = MakeNumbers(DType::kI64, shape);
-    const int64_t points = CountOf(plan.to), plane = CountOf(plan.from);
-    for (int64_t row = 0; row < x[0] * x[1]; ++row) {
-      for (int64_t p = 0; p < points; ++p) {
-        const auto to = static_cast<size_t>(row * points + p);
-        double sum = 0;
-        int64_t count = 0, best = -1;
-        plan.ForEachTap(p, [&](int64_t, int64_t offset) {
-          const int64_t at = row * plane + offset;
-          const double value = in[0]->RealAt(static_cast<size_t>(at));
-          ++count;
-          sum += is_lp ? std::pow(std::abs(value), power) : value;
-          if (best < 0 || value > in[0]->RealAt(static_cast<size_t>(best)) || std::isnan(value)) best = at;
-        });
-        if (!is_max) {
-          if (counts_padding) count = plan.CountPadded(p);
-          out.real[to] = is_lp ? std::pow(sum, 1 / power) : sum / static_cast<double>(std::max<int64_t>(count, 1));
-          continue;
-        }
-        if (best >= 0) evaluating::CopyElement(*in[0], best, out, to);
-        indices.whole[to] = best;
-        if (is_column_major && best >= 0 && plan.rank() == 2) {
-          const int64_t within = best - row * plane;
-          indices.whole[to] = row * plane + within / plan.from[1] + within % plan.from[1] * plan.from[0];
-        }
-      }
-    }
-    std::vector<Numbers> results;
-    results.push_back(std::move(out));
-    if (is_max) results.push_back(std::move(indices));
-    return results;
+    return PoolWindows(plan, rule, x[0] * x[1], *in[0], MakeNumbers(dtype, shape));
   };
   std::vector<TensorType> types = {{dtype, shape}};
   if (is_max) types.push_back({DType::kI64, shape});

@@ -64,17 +64,17 @@ Result<void> RunHostCall(const Graph& graph, const KernelCall& call, std::span<v
   inputs.reserve(call.inputs.size());
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const ValueId value = call.inputs[i];
-    inputs.push_back(ToNumbers({graph.dtype(value), graph.shape(value),
-                                std::string(static_cast<const char*>(operands[i]), BytesOf(graph, value))}));
+    inputs.push_back(ToNumbers(graph.dtype(value), graph.shape(value),
+                               {static_cast<const char*>(operands[i]), BytesOf(graph, value)}));
     arguments.push_back(&inputs.back());
   }
   Result<std::vector<Numbers>> results = Compute(graph, call, arguments);
   if (!results) return InCall(results.error(), call);
   for (size_t i = 0; i < results->size(); ++i) {
     const ValueId output = graph.nodes[call.host_nodes[i]].output;
-    const TensorBytes data = ToHost((*results)[i], graph.dtype(output)).data;
-    HONE_CHECK(data.size() == BytesOf(graph, output));
-    data.view().copy(static_cast<char*>(operands[call.inputs.size() + i]), data.size());
+    const Numbers& result = (*results)[i];
+    HONE_CHECK(result.shape == graph.shape(output));
+    StoreElements(result, graph.dtype(output), operands[call.inputs.size() + i]);
   }
   return {};
 }

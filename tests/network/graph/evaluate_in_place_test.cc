@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -71,7 +72,7 @@ Case AnyCase(Rng& rng) {
   const DType wide = rng.Chance(0.7) ? DType::kI64 : DType::kU64, any = kTypes[rng.Below(std::size(kTypes))];
   const Shape shape = AnyShape(rng);
   Case made;
-  switch (rng.Below(10)) {
+  switch (rng.Below(11)) {
     case 0:
       return Elementwise(NodeKind::kUnary, kOfOne[rng.Below(std::size(kOfOne))], {AnyTensor(rng, DType::kI64, shape)});
     case 1:
@@ -121,6 +122,21 @@ Case AnyCase(Rng& rng) {
         made.inputs.push_back(AnyTensor(rng, any, of_piece));
       }
       return made;
+    }
+    case 9: {
+      if (shape.empty()) return AnyCase(rng);
+      constexpr const char* kModes[] = {"", "", "edge", "reflect", "wrap"};
+      made.node.kind = NodeKind::kPad;
+      made.node.function = kModes[rng.Below(std::size(kModes))];
+      made.node.fill = rng.Chance(0.5) ? 0 : 3;
+      for (int64_t extent : shape) {
+        const int64_t least = made.node.function == "reflect" ? 1 - extent : -extent;
+        const auto before = static_cast<int64_t>(rng.Below(4)) - 1;
+        made.node.starts.push_back(std::clamp<int64_t>(before, least, -least));
+        made.node.extents.push_back(
+            std::max<int64_t>(1, extent + made.node.starts.back() + static_cast<int64_t>(rng.Below(3)) - 1));
+      }
+      break;
     }
     default: {
       if (shape.empty()) return AnyCase(rng);
@@ -182,7 +198,7 @@ TEST(EvaluateInPlace, ComputesWhatEvaluateDoes) {
         << " to " << ShapeText(type->shape);
   }
   for (NodeKind kind : {NodeKind::kUnary, NodeKind::kBinary, NodeKind::kSelect, NodeKind::kCast, NodeKind::kTranspose,
-                        NodeKind::kSlice, NodeKind::kExpand, NodeKind::kConcat, NodeKind::kGather})
+                        NodeKind::kSlice, NodeKind::kExpand, NodeKind::kConcat, NodeKind::kPad, NodeKind::kGather})
     EXPECT_GT(seen[kind], 200) << Name(kind);
 }
 
