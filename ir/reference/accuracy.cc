@@ -11,17 +11,24 @@
 
 namespace hone {
 
-int64_t LongestReduction(const Kernel& kernel) {
-  int64_t longest = 1;
-  for (const Stage& stage : kernel.stages) {
-    int64_t points = 1;
-    for (const Axis& axis : stage.reduce_axes) points *= EvalExtent(kernel, axis.extent);
-    longest = std::max(longest, points);
-  }
-  return longest;
+namespace {
+
+int64_t PointsOf(const Kernel& kernel, const Stage& stage) {
+  int64_t points = 1;
+  for (const Axis& axis : stage.reduce_axes) points *= EvalExtent(kernel, axis.extent);
+  return points;
 }
 
-namespace {
+// How many roundings of one size a reduction's amount to: those of a sum of K terms as √K, since they have both signs
+// and sums on the way are smaller than the terms' absolute values; those of a product all weigh in full.
+double RoundingsOf(const Kernel& kernel) {
+  double most = 1;
+  for (const Stage& stage : kernel.stages) {
+    const auto points = static_cast<double>(PointsOf(kernel, stage));
+    most = std::max(most, stage.reduction == Reduction::kProd ? points : std::sqrt(points));
+  }
+  return most;
+}
 
 // The conversion that a stage's value is, or may be: under what chooses one of its operands.
 void FindLast(const Expr& e, std::unordered_set<const ExprNode*>& last) {
@@ -60,7 +67,7 @@ double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type) {
   const double unit = TraitsOf(TraitsOf(type).accumulator).unit_roundoff;
   double tolerance = InnerRoundings(kernel);
   switch (accuracy) {
-    case Accuracy::kStrict: return tolerance + (4 + std::sqrt(static_cast<double>(LongestReduction(kernel)))) * unit;
+    case Accuracy::kStrict: return tolerance + (4 + RoundingsOf(kernel)) * unit;
     case Accuracy::kRelaxed: return tolerance + 1e-4;
     case Accuracy::kFast: return tolerance + 1e-2;
   }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ir/graph/element.h"
 #include "network/graph/evaluate_internal.h"
@@ -216,10 +218,19 @@ void SelectElements(Inputs in, const ElementsView& out) {
   });
 }
 
+// As evaluating::Truncated, without a look at what other types hold.
+int64_t TruncatedTo64Bits(double x) {
+  if (!(std::abs(x) < 0x1p63))
+    return std::isnan(x) ? 0 : x < 0 ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(x);
+}
+
 template <typename From, typename To>
 To Converted(From x, DType to) {
   if constexpr (!std::is_integral_v<To>)
     return static_cast<To>(static_cast<double>(x));
+  else if constexpr (!std::is_integral_v<From> && std::is_same_v<To, int64_t>)
+    return TruncatedTo64Bits(static_cast<double>(x));
   else if constexpr (std::is_integral_v<From>)
     return to == DType::kBool ? static_cast<To>(x != 0) : static_cast<To>(x);
   else

@@ -21,14 +21,19 @@ using Computed = Result<std::vector<Numbers>>;
 struct RealFunction {
   std::string_view name;
   double (*compute)(double x);
+  float (*in_floats)(float x);
 };
 
 constexpr RealFunction kRealFunctions[] = {
-    {"Tan", [](double x) { return std::tan(x); }},     {"Asin", [](double x) { return std::asin(x); }},
-    {"Acos", [](double x) { return std::acos(x); }},   {"Atan", [](double x) { return std::atan(x); }},
-    {"Sinh", [](double x) { return std::sinh(x); }},   {"Cosh", [](double x) { return std::cosh(x); }},
-    {"Asinh", [](double x) { return std::asinh(x); }}, {"Acosh", [](double x) { return std::acosh(x); }},
-    {"Atanh", [](double x) { return std::atanh(x); }}};
+    {"Tan", [](double x) { return std::tan(x); }, [](float x) { return std::tan(x); }},
+    {"Asin", [](double x) { return std::asin(x); }, [](float x) { return std::asin(x); }},
+    {"Acos", [](double x) { return std::acos(x); }, [](float x) { return std::acos(x); }},
+    {"Atan", [](double x) { return std::atan(x); }, [](float x) { return std::atan(x); }},
+    {"Sinh", [](double x) { return std::sinh(x); }, [](float x) { return std::sinh(x); }},
+    {"Cosh", [](double x) { return std::cosh(x); }, [](float x) { return std::cosh(x); }},
+    {"Asinh", [](double x) { return std::asinh(x); }, [](float x) { return std::asinh(x); }},
+    {"Acosh", [](double x) { return std::acosh(x); }, [](float x) { return std::acosh(x); }},
+    {"Atanh", [](double x) { return std::atanh(x); }, [](float x) { return std::atanh(x); }}};
 
 Result<Outputs> OfReals(OperatorCall& call) {
   const RealFunction* function = std::find_if(std::begin(kRealFunctions), std::end(kRealFunctions),
@@ -41,7 +46,15 @@ Result<Outputs> OfReals(OperatorCall& call) {
     std::transform(in[0]->real.begin(), in[0]->real.end(), out.real.begin(), compute);
     return std::vector{std::move(out)};
   };
-  return call.build.Host({call.node().op, {{dtype, shape}}, compute}, {call.In(0)});
+  HostOperation host{call.node().op, {{dtype, shape}}, compute};
+  if (dtype == DType::kF32)
+    host.run = [in_floats = function->in_floats, count = CountOf(shape)](std::span<const void* const> in,
+                                                                         std::span<void* const> out) -> Result<void> {
+      const auto* x = static_cast<const float*>(in[0]);
+      std::transform(x, x + count, static_cast<float*>(out[0]), in_floats);
+      return {};
+    };
+  return call.build.Host(std::move(host), {call.In(0)});
 }
 
 // ---- Several nodes

@@ -342,9 +342,10 @@ Result<Outputs> Col2Im(OperatorCall& call) {
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
     const int64_t parts = CountOf(block);
-    for (int64_t row = 0; row < x[0] * x[1]; ++row) {
+    std::vector<int64_t> offsets(static_cast<size_t>(x[2]));  // of each window's element in the image; -1: outside
+    for (int64_t part = 0; part < parts; ++part) {
       for (int64_t window = 0; window < x[2]; ++window) {
-        int64_t rest_of_block = row % parts, rest_of_window = window, offset = 0, scale = 1;
+        int64_t rest_of_block = part, rest_of_window = window, offset = 0, scale = 1;
         bool is_inside = true;
         for (size_t d = rank; d-- > 0;) {
           const int64_t at =
@@ -355,9 +356,13 @@ Result<Outputs> Col2Im(OperatorCall& call) {
           offset += at * scale;
           scale *= image[d];
         }
-        if (is_inside)
-          out.real[static_cast<size_t>(row / parts * plane + offset)] +=
-              in[0]->real[static_cast<size_t>(row * x[2] + window)];
+        offsets[static_cast<size_t>(window)] = is_inside ? offset : -1;
+      }
+      for (int64_t c = 0; c < x[0] * channels; ++c) {
+        const double* row = in[0]->real.data() + (c * parts + part) * x[2];
+        double* to = out.real.data() + c * plane;
+        for (size_t window = 0; window < offsets.size(); ++window)
+          if (offsets[window] >= 0) to[offsets[window]] += row[window];
       }
     }
     return std::vector{std::move(out)};

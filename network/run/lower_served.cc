@@ -53,6 +53,12 @@ Refusals FetchAll(Client& client, const CallPlan& plan, const ExecutorOptions& o
   return refused;
 }
 
+// Whether an error says something of this kernel alone, and nothing of what makes kernels.
+bool IsOfTheKernel(const Error& error) {
+  return error.kind == ErrorKind::kLimit || error.kind == ErrorKind::kWrongResult ||
+         error.kind == ErrorKind::kRunFailed;
+}
+
 }  // namespace
 
 bool IsRefusal(const Error& error) {
@@ -73,7 +79,9 @@ Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::func
     CallPlan plan = Lower(graph, options);
     const Refusals refused = ask(plan);
     if (refused.empty()) return plan;
-    if (options.refused.empty() && refused.size() == KernelsOf(plan).size()) return refused.begin()->second;
+    const bool are_all = options.refused.empty() && refused.size() == KernelsOf(plan).size();
+    if (are_all && std::ranges::none_of(refused, [](const auto& each) { return IsOfTheKernel(each.second); }))
+      return refused.begin()->second;
     for (const auto& [kernel, error] : refused) options.refused.emplace(kernel, error.Text());
   }
 }

@@ -159,6 +159,14 @@ TEST(Samples, WhatIsRefusedIsWrittenInSmallerPartsAndThenLeftToTheHost) {
   });
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().message, "no builder");
+  const Result<CallPlan> wrong = LowerServed(network.graph, {}, [&](const CallPlan& tried) {
+    Refusals refused;
+    for (const KernelCall& call : tried.calls)
+      if (!call.is_host()) refused.emplace(call.kernel, Error{ErrorKind::kWrongResult, "it failed its check", ""});
+    return refused;
+  });
+  ASSERT_TRUE(wrong) << "what one kernel alone is refused for leaves a network that has no other";
+  EXPECT_TRUE(std::ranges::all_of(wrong->calls, &KernelCall::is_host));
 }
 
 TEST(Samples, BatchNormalizationGoesIntoTheConvolution) {
