@@ -50,6 +50,9 @@ class FunctionEmitter {
     Linear runtime;          // over open loops, sizes and what derives from them; holds the constant
     int64_t lane = 0;        // coefficient of the vectorised loop
     bool irregular = false;  // depends on the vectorised loop in another way
+    // Irregular, but lane i is at first + places[i]; empty: that is not known.
+    Linear first;
+    std::vector<int64_t> places;
   };
   // A guard resolved: always on, always off, or by value: per lane (mask) and as a whole (scalar).
   struct Mask {
@@ -110,6 +113,9 @@ class FunctionEmitter {
   Result<llvm::Value*> EmitLoad(const ValueNode& load);
   void EmitPrefetch(llvm::Value* address, int64_t bytes_ahead);
   Result<llvm::Value*> EmitMemoryLoad(const ValueNode& load);
+  // Elements at known places near each other: a load of what lies between the first and the last, and a shuffle.
+  // nullptr: they are too far apart for that.
+  llvm::Value* EmitPickedLoad(BufferId buffer, const Form& form);
   // A function of x by its long polynomial. Where unrolling would repeat it many times, a call to one copy.
   llvm::Value* EmitLongMath(Op op, bool is_sigmoid, std::vector<llvm::Value*> args);
   llvm::Value* FromMemory(DType type, llvm::Value* loaded);

@@ -64,12 +64,22 @@ FunctionEmitter::Form FunctionEmitter::Resolve(const Linear& e) {
     }
   }
   if (!form.irregular || !lane_var_) return form;
-  // A derived part depends on the lane. It may still step evenly: try lane by lane.
+  // A derived part depends on the lane. It may still step evenly, or by constants: try lane by lane.
   std::vector<Linear> lanes;
+  std::vector<int64_t> places;
+  bool is_even = true;
   for (int lane = 0; lane < active_; ++lane) {
     lanes.push_back(AtLane(x, lane));
-    Linear step = lane == 0 ? Linear(0) : lanes[static_cast<size_t>(lane)] - lanes[static_cast<size_t>(lane - 1)];
-    if (!step.IsConstant() || (lane > 1 && !(step == lanes[1] - lanes[0]))) return form;
+    const Linear place = lanes.back() - lanes[0];
+    if (!place.IsConstant()) return form;
+    places.push_back(place.constant());
+    is_even &= lane == 0 || places.back() == lane * places[1];
+  }
+  if (!is_even) {
+    const bool is_known = std::none_of(lanes[0].terms().begin(), lanes[0].terms().end(),
+                                       [&](const Term& term) { return DependsOnLane(term.var); });
+    if (is_known) form.first = lanes[0], form.places = std::move(places);
+    return form;
   }
   form.runtime = lanes[0];
   form.lane = lanes.size() > 1 ? (lanes[1] - lanes[0]).constant() : 0;

@@ -286,6 +286,24 @@ void FunctionEmitter::EmitPrefetch(llvm::Value* address, int64_t bytes_ahead) {
       {there, builder_.getInt32(kRead), builder_.getInt32(kIntoAllLevels), builder_.getInt32(kData)});
 }
 
+llvm::Value* FunctionEmitter::EmitPickedLoad(BufferId id, const Form& form) {
+  const auto [least, most] = std::minmax_element(form.places.begin(), form.places.end());
+  const auto span = static_cast<uint64_t>(*most - *least + 1);
+  if (span > static_cast<uint64_t>(lanes_) || !std::has_single_bit(span)) return nullptr;
+  const Buffer& buffer = program_.buffer(id);
+  llvm::Type* element = MemoryType(function_.getContext(), buffer.dtype);
+  const int64_t bytes = ByteSize(buffer.dtype), constant = form.first.constant();
+  bool uses_current = false;
+  llvm::Value* base = PointerTo(id, form.first - Linear(constant), &uses_current);
+  llvm::Value* address = builder_.CreateGEP(builder_.getInt8Ty(), base,
+                                            builder_.getInt64(static_cast<uint64_t>((constant + *least) * bytes)));
+  llvm::Value* loaded = builder_.CreateAlignedLoad(llvm::FixedVectorType::get(element, static_cast<unsigned>(span)),
+                                                   address, llvm::Align(static_cast<uint64_t>(bytes)));
+  std::vector<int> picked(static_cast<size_t>(lanes_), -1);
+  for (size_t lane = 0; lane < form.places.size(); ++lane) picked[lane] = static_cast<int>(form.places[lane] - *least);
+  return FromMemory(buffer.dtype, builder_.CreateShuffleVector(loaded, picked));
+}
+
 Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
   const Buffer& buffer = program_.buffer(load.buffer);
   llvm::Type* element = MemoryType(function_.getContext(), buffer.dtype);
@@ -313,6 +331,8 @@ Result<llvm::Value*> FunctionEmitter::EmitMemoryLoad(const ValueNode& load) {
     if (!narrower && (target_.isa != Isa::kAvx2 || span == lanes_)) apart.clear();
   }
   if (vector && (form.irregular || form.lane <= 0 || (form.lane > 1 && !mask.always() && apart.empty()))) {
+    if (mask.always() && !form.places.empty())
+      if (llvm::Value* picked = EmitPickedLoad(load.buffer, form)) return picked;
     // Any addresses: a gather of the lanes that are on.
     llvm::Value* index = HONE_TRY(VectorIndex(offset));
     llvm::Value* pointers = builder_.CreateGEP(element, bases_[load.buffer], index);

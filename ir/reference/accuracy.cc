@@ -19,6 +19,16 @@ int64_t PointsOf(const Kernel& kernel, const Stage& stage) {
   return points;
 }
 
+}  // namespace
+
+int64_t LongestReduction(const Kernel& kernel) {
+  int64_t longest = 1;
+  for (const Stage& stage : kernel.stages) longest = std::max(longest, PointsOf(kernel, stage));
+  return longest;
+}
+
+namespace {
+
 // How many roundings of one size a reduction's amount to: those of a sum of K terms as √K, since they have both signs
 // and sums on the way are smaller than the terms' absolute values; those of a product all weigh in full.
 double RoundingsOf(const Kernel& kernel) {

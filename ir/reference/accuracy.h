@@ -10,8 +10,7 @@
 
 namespace hone {
 
-// strict: (4 + √K) · 2⁻²⁴ for f32, f16 and bf16 (2⁻⁵³ if every float tensor is f64), where K is the longest reduction:
-// extents of the reduction axes, multiplied within a stage, the maximum over stages; of products (prod) K in place of
+// strict: (4 + √K) · 2⁻²⁴ for f32, f16 and bf16 (2⁻⁵³ if every float tensor is f64); of products (prod) K in place of
 // √K. relaxed: 10⁻⁴; fast: 10⁻². Where the kernel rounds to a narrow float and goes on computing: 2⁻¹¹ or 2⁻⁸ more,
 // each time. 0 at any accuracy if no output is a float. REQUIRES: static kernel.
 double Tolerance(const Kernel& kernel, Accuracy accuracy);
@@ -19,6 +18,9 @@ inline double Tolerance(const Kernel& kernel) { return Tolerance(kernel, kernel.
 
 // The same for a float of the given type, whatever the outputs are.
 double FloatTolerance(const Kernel& kernel, Accuracy accuracy, DType type);
+
+// K of the formula: extents of the reduction axes, multiplied within a stage, the maximum over stages.
+int64_t LongestReduction(const Kernel& kernel);
 
 // |y − r| / A of a result of the given type: at most Allowed for a right one. Equal values, two NaN, and a reference
 // beyond the type's range beside an infinity of its sign are 0; differences that underflow explains

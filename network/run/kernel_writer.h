@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,9 @@ class KernelWriter {
   // Where a gather reads: an index that was checked before (network/graph/check_indices.h), so that what keeps it
   // inside changes none.
   Result<std::string> Index(const Node& node, const Indices& which);
+  // The same of constants that count up, each as often: what the nearest neighbours of a larger image are. They need
+  // no operand. nullopt: they do not.
+  std::optional<std::string> SteadyIndex(ValueId indices, const Indices& which, int64_t extent);
   // A variable of a reduction.
   std::string Variable(int64_t extent, std::string* name);
   bool IsSum(const Node& node) const;

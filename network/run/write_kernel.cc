@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMostOperands = 24;
 constexpr size_t kMostBytes = 16 << 10;
+constexpr int64_t kMostKnownIndices = int64_t{1} << 20;
 
 }  // namespace
 
@@ -274,8 +275,22 @@ Result<std::string> KernelWriter::Index(const Node& node, const Indices& which) 
   if (std::optional<double> number = graph_.ScalarOf(node.inputs[1])) {
     return std::to_string(static_cast<int64_t>(*number) + (*number < 0 ? extent : 0));
   }
+  if (std::optional<std::string> steady = SteadyIndex(node.inputs[1], which, extent)) return *std::move(steady);
   const KernelTerm index = HONE_TRY(At(node.inputs[1], which));
   return fmt::format("clamp(int({}), 0, {})", index.text, extent - 1);
+}
+
+std::optional<std::string> KernelWriter::SteadyIndex(ValueId indices, const Indices& which, int64_t extent) {
+  if (which.size() != 1 || !graph_.is_constant(indices) || CountOf(graph_.shape(indices)) > kMostKnownIndices)
+    return std::nullopt;
+  const Numbers* known = graph_.TryElements(indices);
+  if (known == nullptr || known->whole.size() < 2) return std::nullopt;
+  const std::vector<int64_t>& at = known->whole;
+  const auto times = std::ranges::find_if(at, [&](int64_t each) { return each != at[0]; }) - at.begin();
+  for (size_t i = 0; i < at.size(); ++i)
+    if (at[i] != at[0] + static_cast<int64_t>(i) / times || at[i] < 0 || at[i] >= extent) return std::nullopt;
+  if (times == std::ssize(at)) return std::to_string(at[0]);
+  return Shifted(times == 1 ? which[0] : fmt::format("({})/{}", which[0], times), at[0]);
 }
 
 KernelWriter::Indices KernelWriter::AllIndices(size_t rank) {

@@ -58,6 +58,14 @@ const std::vector<Corner>& Corners() {
       {"first_trips_that_are_not_made", "conv2d(C=3,H=5,W=6,O=4,R=3,S=3,pad=1,const=1)",
        "rewrite cache_write y t\nrewrite trim_padding t xp whole r s\nsplit t.w0 4\n"
        "reorder t.n t.o t.h t.r t.w0.0 t.c t.s t.w0.1\nregister_tile t.w0.0\nunroll t.w0.1\n"},
+      {"neighbours_that_are_read_again",
+       R"(kernel a(x: f32[9, 70], h: f16[9, 70], b: u8[9, 70]) -> y: f32[18, 128], z: f16[9, 53], w: u8[9, 67], v: f32[9, 61] {
+         y[i, j] = x[i / 2, j / 2 + 1]
+         z[i, j] = h[i, j / 4]
+         w[i, j] = b[i, (j + 3) / 2]
+         v[i, j] = x[i, j / 8 * 2 + j % 2] + x[i, 69 - j / 2] + x[i, j / 3]
+       })",
+       ""},
       {"lengths_that_are_read",
        R"(kernel a(x: f32[5, 9], length: i32[5]) -> y: f32[5] {
          y[b] = sum(k) if(i32(k) < length[b] and k > 1 and 3*b + k < 19, x[b, k], 0)

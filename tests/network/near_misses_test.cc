@@ -23,7 +23,7 @@ Network Imported(const ModelFileBuilder& builder) {
   return *std::move(network);
 }
 
-// The simplified network's kernels against the file's definition. True if a kernel's name contains `pattern`.
+// The simplified network's kernels against the file's definition. True if a kernel's name or text contains `pattern`.
 bool Computes(const ModelFileBuilder& builder, const std::string& pattern) {
   Network plain = Imported(builder), network = Imported(builder);
   EXPECT_TRUE(Simplify(network.graph));
@@ -41,7 +41,8 @@ bool Computes(const ModelFileBuilder& builder, const std::string& pattern) {
     }
   }
   bool found = false;
-  for (const KernelCall& call : plan.calls) found = found || call.label.find(pattern) != std::string::npos;
+  for (const KernelCall& call : plan.calls)
+    found |= call.label.find(pattern) != std::string::npos || call.kernel.find(pattern) != std::string::npos;
   return found;
 }
 
@@ -221,6 +222,26 @@ TEST(NearMisses, FactorsAndTermsOfLayers) {
     EXPECT_TRUE(Computes(written(op, {4, 1}, false), left));
     Computes(written(op, {4, 1, 1}, true), left);
   }
+}
+
+// Places that count up, each as often, are computed; others are read.
+TEST(NearMisses, PlacesThatCountUpNeedNoOperand) {
+  auto written = [](const std::vector<int64_t>& places) {
+    ModelFileBuilder builder;
+    builder.Input("x", {3, 5}).Wholes("at", places).Node("Gather", {"x", "at"}, {"g"}, {{"axis", int64_t{1}}});
+    return std::move(builder.Node("Neg", {"g"}, {"y"}).Output("y", {3, static_cast<int64_t>(places.size())}));
+  };
+  for (const std::vector<int64_t>& places :
+       {std::vector<int64_t>{0, 0, 1, 1, 2, 2, 3, 3, 4, 4}, {1, 1, 1, 2, 2, 2, 3}, {1, 2, 3}, {0, 1}, {4, 4}})
+    EXPECT_FALSE(Computes(written(places), "clamp")) << places.size();
+  for (const std::vector<int64_t>& places : {std::vector<int64_t>{0, 0, 1, 1, 2, 3},
+                                             {0, 0, 1, 2, 2},
+                                             {0, 2, 4},
+                                             {2, 1, 0},
+                                             {-1, 0, 1},
+                                             {-2, -1},
+                                             {0, 1, 1, 2, 2}})
+    EXPECT_TRUE(Computes(written(places), "clamp")) << places.size();
 }
 
 }  // namespace
