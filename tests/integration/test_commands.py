@@ -434,6 +434,14 @@ COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
         error = self.hone_json("--cache", "/nowhere", "ls", status=1)[0]["error"]
         self.assertEqual(error["where"], "/nowhere")
 
+    def test_a_socket_that_is_a_file_is_left_alone(self):
+        path = os.path.join(self.directory.path, "run", "file")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("precious")
+        error = self.hone_json("--socket", path, "status", start=True, status=1)[0]["error"]
+        self.assertEqual(error, {"kind": "invalid", "message": "there is a file that is no socket", "where": path})
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["file"])
+
     def test_interrupting_a_long_command_leaves_the_daemon_well(self):
         self.start()
         path = os.path.join(self.directory.path, "net.kernels")
