@@ -44,6 +44,21 @@ class Commands(harness.HoneTest):
         with open(path, "rb") as code:
             self.assertEqual(code.read(4), b"\x7fELF")
 
+    def test_nothing_that_others_wrote_commands_the_terminal(self):
+        self.start()
+        name = "e\x1b[31m\x9b31m\n.kernels"
+        path = os.path.join(self.directory.path, name)
+        with open(path, "wb") as file:
+            file.write(b"1 add(M=1,N=8) # \x1b]0;gotcha\x07\n1 add(M=1,N=8)\x1b[2J\xff\n")
+        for words in (["warm", path], ["ls"], ["--json", "ls"], ["get", "add(M=1,N=8)\x1b[2J"], ["a\x1b[2J"],
+                      ["ls", "\x1b[2J", "\x1b[2J"], ["get", SMALL, "--budget", "\x1b[2J"]):
+            done = subprocess.run([os.path.join(harness.BIN, "hone"), "--no-start", *words], capture_output=True,
+                                  env=self.directory.environment, check=False)
+            for text in (done.stdout, done.stderr):
+                self.assertNotRegex(text.decode(), "[\x00-\x09\x0b-\x1f\x7f-\x9f]", words)
+        self.hone("warm", path, status=1)
+        self.assertIn("\\x1b[2J\\xff", self.hone("warm", path, status=1))
+
     def test_run_verifies_and_times(self):
         self.start()
         out = self.hone_json("run", SMALL)[0]
