@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/standard_files.h"
 #include "client/protocol/channel.h"
 #include "client/protocol/missing_text.h"
 #include "daemon/edge/edge_service.h"
@@ -71,6 +72,7 @@ std::string Absolute(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hone::OpenStandardFiles();
   enum { kSocket = 256, kBundles, kKeys, kAnyUser, kRunner, kLog, kDescribe, kMissing, kVersion, kHelpOption };
   static const option kOptions[] = {{"socket", required_argument, nullptr, kSocket},
                                     {"bundles", required_argument, nullptr, kBundles},

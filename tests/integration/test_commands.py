@@ -44,6 +44,33 @@ class Commands(harness.HoneTest):
         with open(path, "rb") as code:
             self.assertEqual(code.read(4), b"\x7fELF")
 
+    def test_output_that_does_not_arrive_is_a_failure(self):
+        self.start()
+        self.hone("get", SMALL)
+        for words in (["ls"], ["--json", "ls"], ["status"], ["--help"], ["get", "--help"], ["completion", "bash"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([os.path.join(harness.BIN, "hone"), "--no-start", *words], stdout=full,
+                                      stderr=subprocess.PIPE, env=self.directory.environment, text=True, check=False)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertEqual(done.stderr, "hone: standard output: cannot write: No space left on device\n")
+
+    def test_closed_descriptors_stay_out_of_files_and_sockets(self):
+        closed = "exec \"$@\" 0<&- 1>&- 2>&-"
+        environment = self.directory.environment
+        with subprocess.Popen(["sh", "-c", closed, "sh", os.path.join(harness.BIN, "honed"), "--no-idle", "--log",
+                               "debug"], env=environment) as honed:
+            try:
+                self.wait_until(lambda: os.path.exists(self.directory.socket))
+                self.wait_until(lambda: self.hone("status", status=None) and self.last_status == 0)
+                for descriptor in range(3):
+                    self.assertEqual(os.readlink(f"/proc/{honed.pid}/fd/{descriptor}"), "/dev/null")
+                done = subprocess.run(["sh", "-c", closed, "sh", os.path.join(harness.BIN, "hone"), "get", SMALL],
+                                      env=environment, check=False)
+                self.assertEqual(done.returncode, 0)
+                self.assertEqual(self.hone_json("stats")[0]["bad_frames"], 0)
+            finally:
+                honed.terminate()
+
     def test_nothing_that_others_wrote_commands_the_terminal(self):
         self.start()
         name = "e\x1b[31m\x9b31m\n.kernels"
