@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import time
 
@@ -43,6 +44,33 @@ class Commands(harness.HoneTest):
         self.hone("get", SMALL, "--out", path)
         with open(path, "rb") as code:
             self.assertEqual(code.read(4), b"\x7fELF")
+
+    def test_what_is_no_file_is_not_replaced_by_one(self):
+        self.start()
+        self.hone("get", SMALL)
+        pipe, link, real = (os.path.join(self.directory.path, name) for name in ("pipe", "link", "real"))
+        os.mkfifo(pipe)
+        os.symlink(real, link)
+        for words in (["get", SMALL, "--out"], ["export", "-o"], ["contribute", "-o"], ["report", "-o"]):
+            self.hone(*words, pipe, status=1)
+            self.assertIn(f"{pipe}: is no regular file", self.last_error)
+            self.hone(*words, self.directory.path, status=1)
+            self.assertIn(f"{self.directory.path}: is a directory", self.last_error)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+        for words in (["get", SMALL, "--out"], ["export", "-o"], ["report", "-o"]):
+            with open(real, "w", encoding="utf-8"):
+                pass
+            self.hone(*words, link)
+            self.assertTrue(os.path.islink(link))
+            self.assertGreater(os.path.getsize(real), 0)
+
+    def test_a_bundle_and_code_may_go_to_standard_output(self):
+        self.start()
+        for words, beginning in ((["get", SMALL, "--out", "-"], b"\x7fELF"), (["export", "-o", "-"], b"hone.bdl")):
+            done = subprocess.run([os.path.join(harness.BIN, "hone"), "--no-start", *words], capture_output=True,
+                                  env=self.directory.environment, check=True)
+            self.assertTrue(done.stdout.startswith(beginning), done.stdout[:40])
+            self.hone("--json", *words, status=2)
 
     def test_output_that_does_not_arrive_is_a_failure(self):
         self.start()
