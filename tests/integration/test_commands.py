@@ -504,6 +504,14 @@ COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
         error = self.hone_json("--cache", "/nowhere", "ls", status=1)[0]["error"]
         self.assertEqual(error["where"], "/nowhere")
 
+    def test_a_daemon_with_another_cache_is_not_taken_for_that_of_the_option(self):
+        self.start()
+        other = os.path.join(self.directory.path, "other")
+        error = self.hone_json("--cache", other, "get", SMALL, status=1)[0]["error"]
+        self.assertEqual((error["kind"], error["where"]), ("invalid", other))
+        self.assertIn(self.directory.cache, error["message"])
+        self.hone("--cache", self.directory.cache + "/../hone", "get", SMALL)
+
     def test_a_socket_that_is_a_file_is_left_alone(self):
         path = os.path.join(self.directory.path, "run", "file")
         with open(path, "w", encoding="utf-8") as file:
