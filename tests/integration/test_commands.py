@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -429,9 +430,22 @@ class Commands(harness.HoneTest):
         error = self.hone_json("get", status=2)[0]["error"]
         self.assertEqual(error["kind"], "invalid")
 
+    def test_wrong_usage_names_what_is_not_known(self):
+        for words, said in ((["frobnicate"], 'no command "frobnicate"'), (["--frob"], 'no option "--frob"'),
+                            (["get"], "hone get --help"), (["ls", "--frob"], "--frob; hone ls --help")):
+            self.hone(*words, status=2)
+            self.assertIn(said, self.last_error)
+
+    def test_help_fits_the_terminal(self):
+        for command in ("tune", "import", "run", "check"):
+            for columns in (80, 110):
+                text = self.hone(command, "--help", environment={"COLUMNS": str(columns)})
+                filled = text.split("\nExample")[0]
+                self.assertLessEqual(max(map(len, filled.splitlines())), columns, filled)
+
     def test_help_is_everywhere_and_has_examples(self):
         top = self.hone("--help")
-        commands = [line.split()[0] for line in top.split("Subcommands:")[1].splitlines() if line.startswith("  ")]
+        commands = re.findall(r"^  (\w+)", top.split("\nCommands:")[1], re.MULTILINE)
         self.assertGreaterEqual(len(commands), 16)
         for command in commands:
             text = self.hone(command, "--help")
