@@ -424,7 +424,9 @@ class Commands(harness.HoneTest):
     def test_wrong_usage_is_status_2(self):
         for words in ([], ["frobnicate"], ["get"], ["get", SMALL, "--budget", "soon"], ["get", SMALL, "--frob"],
                       ["run", SMALL, "--repeat", "0"], ["completion", "fish"], ["explain", SMALL, "--threads", "none"],
-                      ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"]):
+                      ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"],
+                      ["run", SMALL, "--export", "here"], ["run", SMALL, "--sizes", "M=1"],
+                      ["bundle", "show", "one", "two"]):
             self.hone(*words, status=2)
             self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
         error = self.hone_json("get", status=2)[0]["error"]
