@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace hone {
 
@@ -12,6 +15,12 @@ void OpenStandardFiles() {
     if (fcntl(standard, F_GETFD) >= 0) continue;
     if (open("/dev/null", O_RDWR) != standard) abort();  // the lowest that is free is this one
   }
+}
+
+int EndOfPrinting(const char* program) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  std::fprintf(stderr, "%s: standard output: cannot write: %s\n", program, std::strerror(errno));
+  return 1;
 }
 
 }  // namespace hone

@@ -7,4 +7,8 @@ namespace hone {
 // opened would get its number, and with that what is read or printed. To be called first in main().
 void OpenStandardFiles();
 
+// The exit status of a program that has printed all it had to: 0, or 1 with a line on standard error where not all of
+// it has arrived, as on a full disk.
+int EndOfPrinting(const char* program);
+
 }  // namespace hone

@@ -102,10 +102,10 @@ int main(int argc, char** argv) {
           return WrongUsage("--inspect: not a descriptor");
         break;
       }
-      case kDescribe: std::fputs(hone::DescribeConfig().c_str(), stdout); return 0;
-      case kVersion: std::puts("honed " HONE_VERSION); return 0;
+      case kDescribe: std::fputs(hone::DescribeConfig().c_str(), stdout); return hone::EndOfPrinting("honed");
+      case kVersion: std::puts("honed " HONE_VERSION); return hone::EndOfPrinting("honed");
       case 'h':
-      case kHelpOption: std::fputs(kHelp, stdout); return 0;
+      case kHelpOption: std::fputs(kHelp, stdout); return hone::EndOfPrinting("honed");
       default: return WrongUsage(std::string("unknown or incomplete option ") + argv[optind - 1]);
     }
   }

@@ -76,12 +76,14 @@ class Commands(harness.HoneTest):
     def test_output_that_does_not_arrive_is_a_failure(self):
         self.start()
         self.hone("get", SMALL)
-        for words in (["ls"], ["--json", "ls"], ["status"], ["--help"], ["get", "--help"], ["completion", "bash"]):
+        for program, *words in (["hone", "ls"], ["hone", "--json", "ls"], ["hone", "status"], ["hone", "--help"],
+                                ["hone", "get", "--help"], ["hone", "completion", "bash"],
+                                ["honed", "--describe-config"], ["honed-edge", "--describe-target"]):
             with open("/dev/full", "w", encoding="utf-8") as full:
-                done = subprocess.run([os.path.join(harness.BIN, "hone"), "--no-start", *words], stdout=full,
-                                      stderr=subprocess.PIPE, env=self.directory.environment, text=True, check=False)
+                done = subprocess.run([os.path.join(harness.BIN, program), *words], stdout=full, stderr=subprocess.PIPE,
+                                      env=self.directory.environment, text=True, check=False)
             self.assertEqual(done.returncode, 1, words)
-            self.assertEqual(done.stderr, "hone: standard output: cannot write: No space left on device\n")
+            self.assertEqual(done.stderr, program + ": standard output: cannot write: No space left on device\n")
 
     def test_closed_descriptors_stay_out_of_files_and_sockets(self):
         closed = "exec \"$@\" 0<&- 1>&- 2>&-"
