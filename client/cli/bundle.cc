@@ -13,6 +13,7 @@
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/plain_text.h"
+#include "client/cli/report/kernel_markup.h"
 #include "client/cli/text_layout.h"
 
 namespace hone::cli {
@@ -146,7 +147,7 @@ int Verify(Context& context, const Arguments& arguments) {
       : opened.bundle->signer()
           ? fmt::format("signed by {}, which is not trusted here: only schedules are taken", SignerText(*opened.bundle))
           : "not signed: only schedules are taken";
-  Print(fmt::format("{}: sound, {} kernels; {}\n", path, opened.entries.size(), who));
+  Print(fmt::format("{}: sound, {}; {}\n", path, Plural(opened.entries.size(), "kernel"), who));
   return kDone;
 }
 

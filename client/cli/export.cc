@@ -13,6 +13,7 @@
 #include "client/cli/context.h"
 #include "client/cli/gather_records.h"
 #include "client/cli/oci_layout.h"
+#include "client/cli/report/kernel_markup.h"
 #include "client/cli/write_output.h"
 
 namespace hone::cli {
@@ -150,8 +151,9 @@ int RunExport(Context& context, const Arguments& arguments) {
     json.Set("signed", seed.has_value());
     Print(json.Dump() + "\n");
   } else {
-    Print(fmt::format("{}: {} version {}, {} kernels, {} with code, {}{}{}\n", path, manifest->name, manifest->version,
-                      kept, with_code, BytesText(static_cast<double>(bytes->size())), seed ? ", signed" : "",
+    Print(fmt::format("{}: {} version {}, {}, {} with code, {}{}{}\n", path, manifest->name, manifest->version,
+                      Plural(kept, "kernel"), with_code, BytesText(static_cast<double>(bytes->size())),
+                      seed ? ", signed" : "",
                       all > kept ? fmt::format("; {} left out for --max-size", all - kept) : ""));
   }
   return kDone;

@@ -12,6 +12,7 @@
 #include "client/cli/interrupt.h"
 #include "client/cli/lent_device.h"
 #include "client/cli/model_file.h"
+#include "client/cli/report/kernel_markup.h"
 
 namespace hone::cli {
 namespace {
@@ -53,9 +54,9 @@ void ShowEnd(const TuneReply& end, const std::string& kernel, bool json) {
                                           TimeText(end.served_us / end.ratio), end.ratio)
                             : fmt::format("nothing faster than what is served ({})", end.origin);
   const bool is_number = !end.stopped.empty() && isdigit(static_cast<unsigned char>(end.stopped[0])) != 0;
-  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended{} {}\n", end.fingerprint.substr(0, 12),
-                    kernel, outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, is_number ? " after" : ":",
-                    end.stopped));
+  Print(fmt::format("{}  {}: {}\n  {} in {}, {} of them timed; ended{} {}\n", end.fingerprint.substr(0, 12), kernel,
+                    outcome, Plural(end.trials, "trial"), TimeText(end.elapsed_s * 1e6), end.valid,
+                    is_number ? " after" : ":", end.stopped));
 }
 
 // Reads rounds until the last. After an interrupt the search is told to end, and says what it found.
