@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <list>
+#include <memory>
+#include <sstream>
 
 #include "client/cli/print_values.h"
 #include "client/cli/terminal.h"
@@ -39,6 +41,16 @@ std::string Filled(std::string_view text, size_t indent = 0) {
   }
   return filled + (filled.empty() || last.empty() ? "" : "\n\n") + last;
 }
+
+// A command's summary stands beside its name in the list of commands, and alone above its own help.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream line;
+    CLI::detail::format_help(line, command->get_name(), Filled(command->get_description(), kNames), column_width_);
+    return line.str();
+  }
+};
 
 // Where CLI11 puts what it finds. Lives as long as the parser.
 struct Sink {
@@ -101,6 +113,7 @@ std::variant<Parsed, int> ParseCommandLine(int argc, char** argv) {
   CLI::App app(Filled(kAbout), "hone");
   app.footer(Filled(kStatuses));
   app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->label("SUBCOMMAND", "COMMAND");
   app.fallthrough();
   app.set_version_flag("--version", "hone " HONE_VERSION);
@@ -109,7 +122,7 @@ std::variant<Parsed, int> ParseCommandLine(int argc, char** argv) {
   std::vector<std::pair<CLI::App*, Sinks>> commands;
   commands.reserve(Commands().size());
   for (const Command& command : Commands()) {
-    CLI::App* parser = app.add_subcommand(std::string(command.name), Filled(command.summary, kNames));
+    CLI::App* parser = app.add_subcommand(std::string(command.name), Filled(command.summary));
     parser->footer(Filled(command.details));
     parser->group("Commands");
     auto& [_, sinks] = commands.emplace_back(parser, Sinks());

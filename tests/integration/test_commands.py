@@ -445,6 +445,7 @@ class Commands(harness.HoneTest):
             for columns in (80, 110):
                 text = self.hone(command, "--help", environment={"COLUMNS": str(columns)})
                 filled = text.split("\nExample")[0]
+                self.assertIn("Usage", filled.splitlines()[1], "the summary is one line")
                 self.assertLessEqual(max(map(len, filled.splitlines())), columns, filled)
 
     def test_help_is_everywhere_and_has_examples(self):
