@@ -356,7 +356,7 @@ class Commands(harness.HoneTest):
                       ["run", SMALL, "--repeat", "0"], ["completion", "fish"], ["explain", SMALL, "--threads", "none"],
                       ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"],
                       ["run", SMALL, "--export", "here"], ["run", SMALL, "--sizes", "M=1"],
-                      ["bundle", "show", "one", "two"]):
+                      ["bundle", "show", "one", "two"], ["tune", SMALL, "--on", "true", "--silence", "0s"]):
             self.hone(*words, status=2)
             self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
         error = self.hone_json("get", status=2)[0]["error"]
