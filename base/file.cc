@@ -159,7 +159,7 @@ Result<void> WriteAll(int fd, std::string_view bytes) {
 Result<void> WriteFileAtomically(const std::string& path, std::string_view bytes, unsigned mode) {
   std::string temporary = path + ".XXXXXX";
   UniqueFd fd(mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd) return ErrnoError(errno, "cannot create", temporary);
+  if (!fd) return ErrnoError(errno, "cannot create", path);
   auto fail = [&](std::string_view what) {
     int code = errno;
     unlink(temporary.c_str());

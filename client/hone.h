@@ -174,6 +174,11 @@ HONE_PUBLIC int hone_bind(hone_kernel* kernel, int32_t operand, const void* data
  * memory for the workspace), HONE_RUN_FAILED. Nothing is written when the arguments are refused. */
 HONE_PUBLIC int hone_call(hone_kernel* kernel, void* const* buffers, const int64_t* sizes);
 
+/* The shape that an operand has in a call with these sizes: as many dimensions as its `rank`, written to `shape`. So
+ * much memory is what hone_call reads or writes; of operands without dynamic dimensions it is hone_operand_info.shape.
+ * 0, or HONE_INVALID: no such operand, or a size is out of its range (HONE_CALL_OPERAND: the operand). */
+HONE_PUBLIC int hone_shape(const hone_kernel* kernel, int32_t operand, const int64_t* sizes, int64_t* shape);
+
 /* A failed call's number holds which operand (or size) it was about: HONE_CALL_KIND(status) is the enum
  * hone_error_kind, HONE_CALL_OPERAND(status) the operand's index or -1. */
 #define HONE_CALL_KIND(status) ((status) & 0xff)

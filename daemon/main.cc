@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "base/standard_files.h"
 #include "base/unique_fd.h"
 #include "daemon/config.h"
 #include "daemon/service.h"
@@ -68,6 +69,7 @@ int WrongUsage(const std::string& what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hone::OpenStandardFiles();
   enum { kSocket = 256, kCache, kConfig, kLog, kNoIdle, kDetach, kInspect, kDescribe, kVersion, kHelpOption };
   static const option kOptions[] = {{"socket", required_argument, nullptr, kSocket},
                                     {"cache", required_argument, nullptr, kCache},
@@ -100,10 +102,10 @@ int main(int argc, char** argv) {
           return WrongUsage("--inspect: not a descriptor");
         break;
       }
-      case kDescribe: std::fputs(hone::DescribeConfig().c_str(), stdout); return 0;
-      case kVersion: std::puts("honed " HONE_VERSION); return 0;
+      case kDescribe: std::fputs(hone::DescribeConfig().c_str(), stdout); return hone::EndOfPrinting("honed");
+      case kVersion: std::puts("honed " HONE_VERSION); return hone::EndOfPrinting("honed");
       case 'h':
-      case kHelpOption: std::fputs(kHelp, stdout); return 0;
+      case kHelpOption: std::fputs(kHelp, stdout); return hone::EndOfPrinting("honed");
       default: return WrongUsage(std::string("unknown or incomplete option ") + argv[optind - 1]);
     }
   }

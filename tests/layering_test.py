@@ -47,7 +47,8 @@ LAYERS = {
     "network/run": {"base", "ir", "client", "network/graph", "network/onnx", "backends/drivers"},
     "network": {"base", "ir", "client", "network"},
     # What commands print with is shared by the report.
-    "client/cli/report": {"base", "ir", "client/protocol", "client/cli/print_values.h", "client/cli/roofline_bound.h"},
+    "client/cli/report": {"base", "ir", "client/protocol", "client/cli/plain_text.h",
+                          "client/cli/print_values.h", "client/cli/roofline_bound.h"},
     "client/cli": {"base", "ir", "client", "network", "cache/schedule_cache.h", "cache/bundle", "cache/record.h", "cache/keys.h",
                    "backends/drivers"},
     # The daemon speaks the client's protocol, and nothing else of it.

@@ -86,6 +86,10 @@ using ArtifactSource = std::function<Result<std::vector<std::byte>>(const Digest
 Result<std::string> WriteBundle(BundleManifest manifest, std::vector<BundleEntry> entries,
                                 const ArtifactSource& artifact, const std::optional<SigningSeed>& seed);
 
+// The bytes of a bundle's file, which may be anything: no more is read than the head says, and nothing where it is not
+// a bundle's. Errors of Bundle::Open's about the head and the sizes, kIo, kNotFound; with the path.
+Result<std::string> ReadBundleFile(const std::string& path);
+
 // A bundle that is read. Borrows the bytes. Thread-compatible.
 class Bundle {
  public:

@@ -154,7 +154,9 @@ Result<ReadKey> ReadKeyFile(const std::string& path) {
   if (!opened) return ErrnoError(errno, "cannot open the key", path);
   struct stat info;
   if (fstat(opened.get(), &info) != 0) return ErrnoError(errno, "cannot look at the key", path);
-  ReadKey key{HONE_TRY(DecodeKeyFile(HONE_TRY(ReadAll(opened.get(), kFileLimit)), path)), ""};
+  Result<std::string> text = ReadAll(opened.get(), kFileLimit);
+  if (!text) return Error{text.error().kind, "no key: " + text.error().message, path};
+  ReadKey key{HONE_TRY(DecodeKeyFile(*text, path)), ""};
   if (key.file.seed && (info.st_mode & 077) != 0)
     key.warning = fmt::format(
         "{}: others can read this secret key (mode {:o}): chmod 600 it, and make a new one if "

@@ -1,12 +1,17 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <set>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/envelope.h"
+#include "base/file.h"
+#include "base/unique_fd.h"
 #include "cache/bundle/bundle.h"
 #include "cache/keys.h"
 
@@ -22,11 +27,16 @@ struct Head {
   bool is_signed = false;
   uint64_t manifest_bytes = 0, frame_bytes = 0;
   Digest64 check{};
+
+  uint64_t bundle_bytes() const {
+    return kBundleHeadBytes + manifest_bytes + frame_bytes + (is_signed ? kBundleSignatureBytes : 0);
+  }
 };
 
 Error Damaged(std::string what) { return {ErrorKind::kCorrupt, std::move(what), ""}; }
 
-Result<Head> ReadHead(std::string_view bytes) {
+// Of the bundle's first bytes.
+Result<Head> DecodeHead(std::string_view bytes) {
   const size_t known = std::min(bytes.size(), kMagic.size());
   if (bytes.substr(0, known) != kMagic.substr(0, known))
     return Damaged("this is no bundle: it does not begin like one");
@@ -48,13 +58,29 @@ Result<Head> ReadHead(std::string_view bytes) {
                  fmt::format("the bundle's head says {} and {} bytes, hone takes at most {} and {}",
                              head.manifest_bytes, head.frame_bytes, BundleLimits::kManifest, BundleLimits::kBytes),
                  ""};
-  const uint64_t wanted =
-      kBundleHeadBytes + head.manifest_bytes + head.frame_bytes + (head.is_signed ? kBundleSignatureBytes : 0);
+  return head;
+}
+
+Result<Head> ReadHead(std::string_view bytes) {
+  const Head head = HONE_TRY(DecodeHead(bytes));
+  const uint64_t wanted = head.bundle_bytes();
   if (bytes.size() < wanted)
     return Damaged(fmt::format("the bundle is cut: {} of its {} bytes are there", bytes.size(), wanted));
   if (bytes.size() > wanted)
     return Damaged(fmt::format("{} bytes follow the bundle's {}", bytes.size() - wanted, wanted));
   return head;
+}
+
+// A file's next bytes, as many as there are.
+Result<std::string> ReadUpTo(int file, size_t most) {
+  std::string bytes(most, '\0');
+  size_t have = 0;
+  for (ssize_t got = 1; got != 0 && have < most; have += static_cast<size_t>(std::max<ssize_t>(got, 0))) {
+    got = ::read(file, bytes.data() + have, most - have);
+    if (got < 0 && errno != EINTR) return ErrnoError(errno, "cannot read");
+  }
+  bytes.resize(have);
+  return bytes;
 }
 
 Result<PublicKey> CheckSignature(std::string_view signature, const Digest256& digest) {
@@ -82,6 +108,23 @@ Result<BundleEntry> ReadEntry(ByteReader& in) {
 }
 
 }  // namespace
+
+Result<std::string> ReadBundleFile(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return ErrnoError(errno, "cannot open", path);
+  auto read = [&]() -> Result<std::string> {
+    std::string bytes = HONE_TRY(ReadUpTo(file.get(), kBundleHeadBytes));
+    const uint64_t wanted = HONE_TRY(DecodeHead(bytes)).bundle_bytes();
+    Result<std::string> rest = ReadAll(file.get(), wanted - kBundleHeadBytes);
+    if (!rest && rest.error().kind == ErrorKind::kLimit)
+      return Damaged(fmt::format("more bytes follow the bundle's {}", wanted));
+    bytes += HONE_TRY(std::move(rest));
+    return bytes;
+  };
+  Result<std::string> bytes = read();
+  if (!bytes) bytes.error().where = path;
+  return bytes;
+}
 
 Result<Bundle> Bundle::Open(std::span<const std::byte> bytes) {
   const std::string_view text = AsText(bytes);

@@ -63,6 +63,7 @@ auto Guard(const Body& body) -> decltype(body()) {
 inline Result<ClientOptions> ClientOptionsOf(const hone_connect_options* given) {
   hone_connect_options options =
       HONE_TRY(ReadOptions<hone_connect_options>(given, HONE_CONNECT_OPTIONS_INIT, "hone_connect_options"));
+  if (options.threads < 0) return Error{ErrorKind::kInvalid, "threads are not negative", "hone_connect_options"};
   ClientOptions to;
   if (options.socket != nullptr) to.socket = options.socket;
   if (options.disk_cache != nullptr) to.disk_cache = options.disk_cache;

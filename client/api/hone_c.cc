@@ -73,6 +73,11 @@ int hone_call(hone_kernel* kernel, void* const* buffers, const int64_t* sizes) {
   return kernel == nullptr ? static_cast<int>(HONE_INVALID) : kernel->handle->Call(buffers, sizes);
 }
 
+int hone_shape(const hone_kernel* kernel, int32_t operand, const int64_t* sizes, int64_t* shape) {
+  if (kernel == nullptr || shape == nullptr) return HONE_INVALID;
+  return kernel->handle->ShapeOf(operand, sizes, shape);
+}
+
 int hone_info(const hone_kernel* kernel, hone_kernel_info* info) {
   if (kernel == nullptr || info == nullptr || info->struct_size < sizeof(uint32_t)) return HONE_INVALID;
   hone::ServedFacts facts;

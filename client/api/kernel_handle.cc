@@ -37,6 +37,19 @@ KernelHandle::~KernelHandle() {
   delete current_.load(std::memory_order_relaxed);
 }
 
+int KernelHandle::ShapeOf(int operand, const int64_t* sizes, int64_t* shape) const noexcept {
+  const auto invalid = [](int which) { return static_cast<int>(ErrorKind::kInvalid) | (which + 1) << 8; };
+  if (operand < 0 || static_cast<size_t>(operand) >= manifest_.operands.size()) return invalid(-1);
+  for (const ManifestDim& dim : manifest_.operands[static_cast<size_t>(operand)].shape) {
+    const bool is_dynamic = dim.size_index >= 0;
+    if (is_dynamic && sizes == nullptr) return invalid(-1);
+    const int64_t size = is_dynamic ? sizes[dim.size_index] : dim.lo;
+    if (size < dim.lo || size > dim.hi) return invalid(operand);
+    *shape++ = size;
+  }
+  return 0;
+}
+
 Result<void> KernelHandle::Bind(int operand, const void* data) { return BindOne(operand, {data}); }
 
 Result<void> KernelHandle::Bind(int operand, std::shared_ptr<const ConstantSource> source) {

@@ -41,6 +41,9 @@ class KernelHandle : public Updatable {
     return current_.load(std::memory_order_seq_cst)->Call(buffers, sizes);
   }
 
+  // What hone_shape returns; `shape` has room for the operand's dimensions.
+  int ShapeOf(int operand, const int64_t* sizes, int64_t* shape) const noexcept;
+
   bool is_live() const { return gate_ != nullptr; }
   // What every version has in common: operands, sizes, threads.
   const Manifest& manifest() const { return manifest_; }

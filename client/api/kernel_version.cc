@@ -112,9 +112,12 @@ Result<KernelVersion::Operand*> KernelVersion::Bindable(int operand) {
     return CannotBind(operand, "there is no such operand; the kernel has " + std::to_string(operand_count_));
   }
   const ManifestOperand& facts = manifest().operands[operand];
-  if (facts.is_output) return CannotBind(operand, facts.name + " is an output; give it to each call");
+  const auto known = static_cast<size_t>(operand_count_);
+  const std::string& name =
+      facts_.operands.size() == known ? facts_.operands[static_cast<size_t>(operand)] : facts.name;
+  if (facts.is_output) return CannotBind(operand, name + " is an output; give it to each call");
   if (!facts.is_const)
-    return CannotBind(operand, facts.name + " is not constant; ask for the kernel with const=1 to bind it");
+    return CannotBind(operand, name + " is not constant; ask for the kernel with const=1 to bind it");
   return &operands_[operand];
 }
 

@@ -12,6 +12,9 @@
 #include "cache/keys.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/plain_text.h"
+#include "client/cli/report/kernel_markup.h"
+#include "client/cli/text_layout.h"
 
 namespace hone::cli {
 namespace {
@@ -28,7 +31,7 @@ Result<void> Open(const std::string& path, bool with_code, Opened& opened) {
     if (error.where.empty()) error.where = path;
     return error;
   };
-  opened.bytes = HONE_TRY(ReadFile(path, BundleLimits::kBytes));
+  opened.bytes = HONE_TRY(ReadBundleFile(path));
   Result<Bundle> bundle = Bundle::Open(AsBytes(opened.bytes));
   if (!bundle) return at_path(bundle.error());
   opened.bundle = *std::move(bundle);
@@ -42,16 +45,10 @@ Result<void> Open(const std::string& path, bool with_code, Opened& opened) {
   return {};
 }
 
-// Text from a file of anybody's, for a terminal.
-std::string Plain(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
-}
-
 std::string Short(const std::string& text) {
   constexpr size_t kLongest = 60;
-  return Plain(text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "…");
+  const std::string line = PlainLine(text);
+  return Width(line) <= kLongest ? line : First(line, kLongest - 1) + "…";
 }
 
 double Us(const Record& record) {
@@ -98,8 +95,8 @@ int Show(Context& context, const Arguments& arguments) {
       {"name", fmt::format("{} version {}", manifest.name, manifest.version)},
       {"issued", DateText(manifest.issued) + (manifest.expires ? ", expires " + DateText(*manifest.expires) : "")},
       {"signed by", SignerText(*opened.bundle)},
-      {"written by", Plain(manifest.producer)}};
-  if (!manifest.by.empty()) facts.emplace_back("measured by", Plain(manifest.by));
+      {"written by", PlainLine(manifest.producer)}};
+  if (!manifest.by.empty()) facts.emplace_back("measured by", PlainLine(manifest.by));
   for (const std::string& target : manifest.targets) facts.emplace_back("target", Short(target));
   Print(FactsText(facts));
   Table table({{"fingerprint"},
@@ -150,7 +147,7 @@ int Verify(Context& context, const Arguments& arguments) {
       : opened.bundle->signer()
           ? fmt::format("signed by {}, which is not trusted here: only schedules are taken", SignerText(*opened.bundle))
           : "not signed: only schedules are taken";
-  Print(fmt::format("{}: sound, {} kernels; {}\n", path, opened.entries.size(), who));
+  Print(fmt::format("{}: sound, {}; {}\n", path, Plural(opened.entries.size(), "kernel"), who));
   return kDone;
 }
 
@@ -195,11 +192,15 @@ int Diff(Context& context, const Arguments& arguments) {
 
 int RunBundle(Context& context, const Arguments& arguments) {
   const std::string action = arguments.Text("ACTION");
+  if (action != "show" && action != "verify" && action != "diff")
+    return context.WrongUsage(
+        {ErrorKind::kInvalid, fmt::format("saw \"{}\", wanted show, verify or diff", action), "ACTION"});
+  if (action != "diff" && arguments.Has("OTHER"))
+    return context.WrongUsage({ErrorKind::kInvalid, "diff alone takes two bundles", "OTHER"});
+  if (action != "verify" && arguments.Has("--trust"))
+    return context.WrongUsage({ErrorKind::kInvalid, "verify alone asks who is trusted", "--trust"});
   if (action == "show") return Show(context, arguments);
-  if (action == "verify") return Verify(context, arguments);
-  if (action == "diff") return Diff(context, arguments);
-  return context.WrongUsage(
-      {ErrorKind::kInvalid, fmt::format("saw \"{}\", wanted show, verify or diff", action), "ACTION"});
+  return action == "verify" ? Verify(context, arguments) : Diff(context, arguments);
 }
 
 }  // namespace

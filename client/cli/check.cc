@@ -5,6 +5,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/explain_text.h"
 #include "client/cli/model_file.h"
 #include "client/cli/report/kernel_markup.h"
 #include "client/cli/text_layout.h"
@@ -177,7 +178,7 @@ Result<ModelReport> Check(Context& context, const std::string& path, const Impor
 
 std::string ExpectedText(const Expectation& expected, size_t kernels) {
   if (!expected.problem.empty()) return "not known: " + expected.problem;
-  const std::string work = expected.flops > 0 ? fmt::format("; {:.3g} GFLOP", expected.flops / 1e9) : "";
+  const std::string work = expected.flops > 0 ? "; " + FlopsText(expected.flops) : "";
   if (kernels == 0) return "nothing but host code";
   if (expected.known == 0) {
     return fmt::format("not known: no kernel of it ran here yet, and {}{}", expected.why_none, work);

@@ -1,10 +1,13 @@
 #include "client/cli/context.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 #include "base/file.h"
 #include "client/cli/model_file.h"
@@ -73,8 +76,21 @@ Result<Client*> Context::Daemon(int threads) {
     options.use_disk_cache = false;  // what a command shows is what the daemon says
     options.threads.threads = threads;
     client_ = HONE_TRY(Client::Create(std::move(options)));
+    if (!cache_.empty()) HONE_TRY(CheckCache());
   }
   return client_.get();
+}
+
+Result<void> Context::CheckCache() {
+  Channel channel = HONE_TRY(client_->Connect(std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  const StatusReply status = HONE_TRY(channel.Call(StatusRequest{}, Patience()));
+  std::error_code different;
+  if (std::filesystem::equivalent(status.cache, cache_, different)) return {};
+  return Error{ErrorKind::kInvalid,
+               fmt::format("the honed that listens has its kernels in {}; end it, or have another one started with "
+                           "--socket",
+                           status.cache.empty() ? "no cache" : status.cache),
+               cache_};
 }
 
 Result<Channel> Context::Ask() {

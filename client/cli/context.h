@@ -40,6 +40,8 @@ class Context {
 
  private:
   Result<Channel> Inspect();
+  // kInvalid: the daemon is there already, and has another cache than --cache.
+  Result<void> CheckCache();
 
   const bool json_;
   const bool no_start_;

@@ -13,6 +13,7 @@
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/gather_records.h"
+#include "client/cli/write_output.h"
 #include "ir/language/canonical.h"
 #include "ir/language/ops.h"
 #include "ir/language/parse.h"
@@ -39,6 +40,13 @@ bool IsFileName(const std::string& word) {
 
 int RunContribute(Context& context, const Arguments& arguments) {
   if (!arguments.Has("--out")) return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE", "--out"});
+  const std::string path = arguments.Text("--out");
+  const bool to_standard_output = IsStandardOutput(path);
+  if (to_standard_output && context.json())
+    return context.WrongUsage(
+        {ErrorKind::kInvalid, "the bundle and --json cannot both go to standard output; name a file", "--out"});
+  Result<std::string> file = OutputFile(path);
+  if (!file) return context.Fail(file.error());
   Result<Exclusions> exclusions = Exclusions::Read(arguments.Texts("--without"));
   if (!exclusions) return context.WrongUsage(exclusions.error());
   Result<GatheredRecords> gathered = GatherRecords(context, {arguments.Texts("SELECTION"), {}, false});
@@ -67,8 +75,8 @@ int RunContribute(Context& context, const Arguments& arguments) {
   };
   Result<std::string> bytes = WriteBundle(manifest, std::move(entries), no_code, std::nullopt);
   if (!bytes) return context.Fail(bytes.error());
-  const std::string path = arguments.Text("--out");
-  if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+  if (Result<void> written = WriteOutput(*file, *bytes); !written) return context.Fail(written.error());
+  if (to_standard_output) return kDone;
   if (context.json()) {
     Json json;
     json.Set("file", path).Set("name", manifest.name).Set("records", given).Set("left_out", all - given);
@@ -143,7 +151,7 @@ Examples:
   hone contribute -o mine.bundle conv2d --without secret.onnx --without 'matmul(M=77,N=77,K=77)' --without softmax
   hone import pool/*.bundle)",
       .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
-      .options = {{"--out", "FILE", "the file to write", "-o"},
+      .options = {{"--out", "FILE", "the file to write, or - for standard output", "-o"},
                   {"--without", "WHAT",
                    "a kernel, all those of a list or model, or a class's or fingerprint's beginning; may be repeated",
                    "", true}},

@@ -13,6 +13,8 @@
 #include "client/cli/context.h"
 #include "client/cli/gather_records.h"
 #include "client/cli/oci_layout.h"
+#include "client/cli/report/kernel_markup.h"
+#include "client/cli/write_output.h"
 
 namespace hone::cli {
 namespace {
@@ -93,6 +95,16 @@ int RunExport(Context& context, const Arguments& arguments) {
     return context.WrongUsage({ErrorKind::kInvalid, "which file? Say -o FILE, or --oci DIR", "--out"});
   Result<uint64_t> most = arguments.Has("--max-size") ? ReadSize(arguments.Text("--max-size")) : BundleLimits::kBytes;
   if (!most) return context.WrongUsage(most.error());
+  const bool to_standard_output = IsStandardOutput(arguments.Text("--out"));
+  if (to_standard_output && context.json())
+    return context.WrongUsage(
+        {ErrorKind::kInvalid, "the bundle and --json cannot both go to standard output; name a file", "--out"});
+  std::string file;
+  if (arguments.Has("--out")) {
+    Result<std::string> found = OutputFile(arguments.Text("--out"));
+    if (!found) return context.Fail(found.error());
+    file = *std::move(found);
+  }
   std::optional<SigningSeed> seed;
   if (arguments.Has("--key")) {
     Result<ReadKey> key = ReadKeyFile(arguments.Text("--key"));
@@ -100,11 +112,11 @@ int RunExport(Context& context, const Arguments& arguments) {
     if (!key->file.seed)
       return context.Fail(
           {ErrorKind::kInvalid, "is a public key; wanted the secret one, NAME.key", arguments.Text("--key")});
-    if (!key->warning.empty()) fmt::print(stderr, "hone: warning: {}\n", key->warning);
+    if (!key->warning.empty()) PrintWarning(key->warning);
     seed = key->file.seed;
   }
   if (!seed && arguments.Has("--artifacts"))
-    fmt::print(stderr, "hone: warning: without --key nobody takes the code of this bundle, only its schedules\n");
+    PrintWarning("without --key nobody takes the code of this bundle, only its schedules");
 
   Result<GatheredRecords> gathered =
       GatherRecords(context, {arguments.Texts("SELECTION"), arguments.Texts("--target"), arguments.Has("--artifacts")});
@@ -113,6 +125,8 @@ int RunExport(Context& context, const Arguments& arguments) {
     return context.Fail({ErrorKind::kNotFound, "no record is selected; `hone ls` lists those there are", ""});
   const size_t all = gathered->entries.size();
   if (arguments.Has("--max-size")) KeepWithin(*most, gathered->entries, gathered->code);
+  if (gathered->entries.empty())
+    return context.Fail({ErrorKind::kLimit, fmt::format("none of {} records fits; give more room", all), "--max-size"});
   for (const BundleEntry& entry : gathered->entries)
     manifest->issued = std::max(manifest->issued, entry.record.updated);
   if (manifest->version == 0)
@@ -125,10 +139,11 @@ int RunExport(Context& context, const Arguments& arguments) {
   if (!bytes) return context.Fail(bytes.error());
   const std::string path = arguments.Text(arguments.Has("--out") ? "--out" : "--oci");
   if (arguments.Has("--out"))
-    if (Result<void> written = WriteFileAtomically(path, *bytes, 0644); !written) return context.Fail(written.error());
+    if (Result<void> written = WriteOutput(file, *bytes); !written) return context.Fail(written.error());
   if (arguments.Has("--oci"))
     if (Result<void> written = WriteOciLayout(arguments.Text("--oci"), *manifest, *bytes); !written)
       return context.Fail(written.error());
+  if (to_standard_output) return kDone;
   if (context.json()) {
     Json json;
     json.Set("file", path).Set("name", manifest->name).Set("version", manifest->version).Set("records", kept);
@@ -136,8 +151,9 @@ int RunExport(Context& context, const Arguments& arguments) {
     json.Set("signed", seed.has_value());
     Print(json.Dump() + "\n");
   } else {
-    Print(fmt::format("{}: {} version {}, {} kernels, {} with code, {}{}{}\n", path, manifest->name, manifest->version,
-                      kept, with_code, BytesText(static_cast<double>(bytes->size())), seed ? ", signed" : "",
+    Print(fmt::format("{}: {} version {}, {}, {} with code, {}{}{}\n", path, manifest->name, manifest->version,
+                      Plural(kept, "kernel"), with_code, BytesText(static_cast<double>(bytes->size())),
+                      seed ? ", signed" : "",
                       all > kept ? fmt::format("; {} left out for --max-size", all - kept) : ""));
   }
   return kDone;
@@ -161,7 +177,7 @@ Examples:
   skopeo copy oci:fleet:7 docker://registry.example/fleet:7
   oras pull registry.example/fleet:7, and then: hone import fleet.bundle)",
           .positionals = {{"SELECTION", "classes' or fingerprints' beginnings (default: all)", false, true}},
-          .options = {{"--out", "FILE", "the file to write", "-o"},
+          .options = {{"--out", "FILE", "the file to write, or - for standard output", "-o"},
                       {"--oci", "DIR", "write an OCI image layout there, for a registry"},
                       {"--artifacts", "", "also the code that was checked on this machine"},
                       {"--target", "T", "only this device's: avx2, cpu:neoverse-n1; may be repeated", "", true},

@@ -3,10 +3,10 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "client/api/device_code.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/write_output.h"
 #include "ir/native_artifact.h"
 #include "ir/target.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 Result<void> WriteArtifact(const SealedMemfd& artifact, const std::string& path) {
   ReadOnlyMapping bytes = HONE_TRY(artifact.Map());
-  return WriteFileAtomically(path, AsText(bytes.bytes()), 0644);
+  return WriteOutput(path, AsText(bytes.bytes()));
 }
 
 void PrintServed(const GetReply& reply, double served_us) {
@@ -84,14 +84,24 @@ int RunGet(Context& context, const Arguments& arguments) {
   if (!options) return context.WrongUsage(options.error());
   Result<NamedKernel> kernel = ReadKernel(arguments.Text("KERNEL"));
   if (!kernel) return context.Fail(kernel.error());
+  std::string file;
+  if (arguments.Has("--out")) {
+    Result<std::string> found = OutputFile(arguments.Text("--out"));
+    if (!found) return context.Fail(found.error());
+    file = *std::move(found);
+  }
+  const bool to_standard_output = IsStandardOutput(file);
+  if (to_standard_output && context.json())
+    return context.WrongUsage(
+        {ErrorKind::kInvalid, "the code and --json cannot both go to standard output; name a file", "--out"});
   Result<Client*> client = context.Daemon();
   if (!client) return context.Fail(client.error());
   Result<Got> got = Get(**client, kernel->text, *options);
   if (!got) return context.Fail(AtPlace(got.error(), *kernel));
   const ServedFacts& facts = got->facts;
-  if (std::string path = arguments.Text("--out"); !path.empty()) {
-    if (Result<void> written = WriteArtifact(got->artifact(), path); !written) { return context.Fail(written.error()); }
-  }
+  if (!file.empty())
+    if (Result<void> written = WriteArtifact(got->artifact(), file); !written) return context.Fail(written.error());
+  if (to_standard_output) return kDone;
   if (context.json()) {
     Print(WithSteps(ServedJson(facts.reply, facts.served_us), facts.reply).Dump() + "\n");
   } else {
@@ -115,7 +125,7 @@ Examples:
           .options = {kBudgetOption,
                       kTargetOption,
                       kThreadsOption,
-                      {"--out", "FILE", "write the code to this file"},
+                      {"--out", "FILE", "write the code to this file, or - for standard output"},
                       kNoCompileOption},
           .run = RunGet};
 }

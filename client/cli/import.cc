@@ -41,7 +41,7 @@ int ImportOne(Context& context, const std::string& path, const std::string& trus
     if (error.where.empty()) error.where = path;
     return context.Fail(error);
   };
-  Result<std::string> bytes = ReadFile(path, BundleLimits::kBytes);
+  Result<std::string> bytes = ReadBundleFile(path);
   if (!bytes) return context.Fail(bytes.error());
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());

@@ -1,5 +1,7 @@
 #include "client/cli/json.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace hone::cli {
@@ -42,6 +44,22 @@ Json& Json::Append(const Json& other) {
   return *this;
 }
 
-std::string Json::Dump() const { return ToTree(*this).dump(-1, ' ', false, Tree::error_handler_t::replace); }
+std::string Json::Dump() const {
+  const std::string text = ToTree(*this).dump(-1, ' ', false, Tree::error_handler_t::replace);
+  // JSON allows DEL and C1 as they are, and a terminal takes them for commands.
+  std::string plain;
+  plain.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]),
+               next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next < 0xa0;
+    if (byte == 0x7f || is_c1)
+      plain += fmt::format("\\u{:04x}", is_c1 ? next : byte);
+    else
+      plain += text[i];
+    i += is_c1 ? 1 : 0;
+  }
+  return plain;
+}
 
 }  // namespace hone::cli

@@ -39,7 +39,8 @@ class Json {
   // Adds the fields of another object.
   Json& Append(const Json& other);
 
-  // One line. Bytes that are no UTF-8 are replaced; numbers that JSON lacks (NaN, infinities) are null.
+  // One line without control characters. Bytes that are no UTF-8 are replaced; numbers that JSON lacks (NaN,
+  // infinities) are null.
   std::string Dump() const;
 
   const std::vector<std::pair<std::string, Value>>& fields() const { return fields_; }

@@ -116,13 +116,16 @@ bool IsOfDevice(const Error& error) { return error.where == "device"; }
 const Option kOnOption{"--on", "COMMAND",
                        "check and time on another machine: COMMAND leads to hone-runner --stdio there, as \"ssh board "
                        "hone-runner --stdio\" does"};
-const Option kSilenceOption{"--silence", "TIME", "with --on: give the device up if it is silent for so long (10s)"};
+const Option kSilenceOption{
+    "--silence", "TIME",
+    "with --on: give the device up if it is silent for so long at work (10s); it has a minute to say what it is"};
 
 Result<void> CheckLentDevice(const Arguments& arguments) {
   if (arguments.Has("--on") && arguments.Has("--target"))
     return Error{ErrorKind::kInvalid, "the device of --on says itself what it is", "--target"};
   if (arguments.Has("--silence") && !arguments.Has("--on"))
     return Error{ErrorKind::kInvalid, "wanted --on beside it", "--silence"};
+  HONE_TRY(arguments.Duration("--silence", std::chrono::microseconds(0)));
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/unique_fd.h"
+#include "client/cli/plain_text.h"
 
 namespace hone::cli {
 namespace {
@@ -89,7 +90,7 @@ void PrintLeftOut(const ModelFile& model) {
   }
   if (const size_t later = model.network.rest.nodes.size(); later > 0)
     fmt::print(stderr, "hone: {}: {} more when values decide their shapes; kernels for them are made when it runs\n",
-               model.path, later == 1 ? "1 node runs" : fmt::format("{} nodes run", later));
+               PlainLine(model.path), later == 1 ? "1 node runs" : fmt::format("{} nodes run", later));
 }
 
 std::vector<Json> LeftOutJson(const ModelFile& model) {
@@ -100,8 +101,8 @@ std::vector<Json> LeftOutJson(const ModelFile& model) {
   return all;
 }
 
-const Option kShapeOption{"--shape", "NAME=DIMS[,…]", "shapes of a model's inputs, such as input=1x3x224x224"};
-const Option kDataOption{"--data", "NAME[,…]", "inputs of a model that are data although they look like weights"};
+const Option kShapeOption{"--shape", "NAME=DIMS[,...]", "shapes of a model's inputs, such as input=1x3x224x224"};
+const Option kDataOption{"--data", "NAME[,...]", "inputs of a model that are data although they look like weights"};
 
 Result<ImportOptions> ReadImportOptions(const Arguments& arguments) {
   ImportOptions options;

@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 
+#include "base/file.h"
+#include "client/cli/plain_text.h"
+#include "client/cli/terminal.h"
 #include "client/cli/text_layout.h"
 
 namespace hone::cli {
@@ -18,6 +22,8 @@ std::string Scaled(double value, std::string_view unit) {
   int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
   return fmt::format("{:.{}f} {}", value, digits, unit);
 }
+
+int print_failure = 0;  // errno of the first print that failed
 
 volatile sig_atomic_t bar_is_drawn = 0;
 constexpr char kClearLine[] = "\r\033[K";
@@ -50,6 +56,11 @@ std::string AgeText(int64_t unix_time) {
 }
 
 std::string ErrorText(double error) { return error == 0 ? "0" : fmt::format("{:.1e}", error); }
+
+void Table::Add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = PlainLine(cell);
+  rows_.push_back(std::move(row));
+}
 
 std::string Table::Text() const {
   if (rows_.empty()) return "";
@@ -86,7 +97,7 @@ std::string FactsText(const std::vector<std::pair<std::string, std::string>>& fa
 }
 
 ProgressBar::ProgressBar(uint64_t total, bool enabled)
-    : total_(total), enabled_(enabled && total > 1 && isatty(STDERR_FILENO)) {}
+    : total_(total), enabled_(enabled && total > 1 && CanDrawOn(STDERR_FILENO)) {}
 
 ProgressBar::~ProgressBar() { Clear(); }
 
@@ -96,9 +107,9 @@ void ProgressBar::Show(uint64_t done, std::string_view what) {
   size_t columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 20 ? window.ws_col : 80;
   constexpr size_t kBar = 24;
   size_t full = total_ == 0 ? 0 : kBar * std::min(done, total_) / total_;
-  std::string line =
-      fmt::format("[{}{}] {}/{} {}", std::string(full, '#'), std::string(kBar - full, '-'), done, total_, what);
-  if (line.size() >= columns) line.resize(columns - 1);
+  std::string line = fmt::format("[{}{}] {}/{} {}", std::string(full, '#'), std::string(kBar - full, '-'), done, total_,
+                                 PlainLine(what));
+  if (Width(line) >= columns) line = First(line, columns - 1);
   std::fprintf(stderr, "%s%s", kClearLine, line.c_str());
   std::fflush(stderr);
   bar_is_drawn = 1;
@@ -129,15 +140,24 @@ Json ErrorJson(const Error& error) {
 }
 
 void PrintError(const Error& error, bool json) {
-  std::string line = error.Text();
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::fprintf(stderr, "hone: %s\n", line.c_str());
+  std::fprintf(stderr, "hone: %s\n", PlainLine(error.Text()).c_str());
   if (json) Print(Json().Set("error", ErrorJson(error)).Dump() + "\n");
 }
 
-void Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+void PrintWarning(std::string_view text) { std::fprintf(stderr, "hone: warning: %s\n", PlainLine(text).c_str()); }
+
+void Print(std::string_view text) { PrintCommands(Plain(text)); }
+
+void PrintCommands(std::string_view text) {
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((std::fflush(stdout) != 0 || !is_written) && print_failure == 0) print_failure = errno;
+}
+
+Result<void> FinishPrinting() {
+  if (std::fflush(stdout) != 0 && print_failure == 0) print_failure = errno;
+  if (std::ferror(stdout) != 0 && print_failure == 0) print_failure = EIO;
+  if (print_failure != 0) return ErrnoError(print_failure, "cannot write", "standard output");
+  return {};
 }
 
 }  // namespace hone::cli

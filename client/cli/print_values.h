@@ -26,7 +26,7 @@ class Table {
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void Add(std::vector<std::string> row);
   size_t size() const { return rows_.size(); }
   std::string Text() const;
 
@@ -58,7 +58,14 @@ void CleanUpOnInterrupt();
 void PrintError(const Error& error, bool json);
 Json ErrorJson(const Error& error);
 
-// To standard output, at once.
+// "hone: warning: text" on standard error.
+void PrintWarning(std::string_view text);
+
+// To standard output, at once; what a terminal would take for a command is shown as it stands (plain_text.h).
 void Print(std::string_view text);
+// The same with commands for a terminal in it.
+void PrintCommands(std::string_view text);
+// kIo, kLimit where the disk is full: not all that was printed has arrived.
+Result<void> FinishPrinting();
 
 }  // namespace hone::cli

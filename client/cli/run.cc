@@ -9,6 +9,7 @@
 #include "client/cli/context.h"
 #include "client/cli/device_run.h"
 #include "client/cli/model_file.h"
+#include "client/cli/report/kernel_markup.h"
 #include "client/cli/run_model.h"
 #include "client/cli/run_sizes.h"
 #include "client/cli/trial_run.h"
@@ -69,6 +70,9 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
                     {*options, *import, static_cast<int>(*samples), static_cast<uint64_t>(*seed),
                      !arguments.Has("--no-check"), arguments.Text("--export"), arguments.Text("--against")});
   }
+  for (const char* option : {"--shape", "--data", "--no-check", "--against", "--export"})
+    if (arguments.Has(option))
+      return context.WrongUsage({ErrorKind::kInvalid, "is for models; no model is run", option});
   std::vector<NamedKernel> kernels;
   for (const std::string& argument : named) {
     Result<std::vector<NamedKernel>> some = ReadKernels(argument);
@@ -77,6 +81,9 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
   }
   if (kernels.size() == 1 && HasDynamicSizes(kernels[0].text))
     return RunAtSizes(context, kernels[0], *options, static_cast<int>(*samples), arguments);
+  for (const char* option : {"--sizes", "--tune-each"})
+    if (arguments.Has(option))
+      return context.WrongUsage({ErrorKind::kInvalid, "is for one kernel with a range of sizes, as M=1..64", option});
   Result<Client*> client = context.Daemon(options->threads);
   if (!client) return context.Fail(client.error());
   bool is_list = kernels.size() > 1 || !kernels[0].place.empty();
@@ -118,7 +125,7 @@ int RunKernelOrModel(Context& context, const Arguments& arguments) {
   bar.Clear();
   if (!context.json()) {
     Print(table.Text());
-    if (is_list) Print(fmt::format("{} kernels, {} verified\n", kernels.size(), kernels.size() - failed));
+    if (is_list) Print(fmt::format("{}, {} verified\n", Plural(kernels.size(), "kernel"), kernels.size() - failed));
   }
   return failed == 0 ? kDone : kFailed;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "client/cli/model_file.h"
+#include "client/cli/report/kernel_markup.h"
 #include "client/cli/run_in_parts.h"
 #include "client/cli/shares_text.h"
 #include "client/cli/text_layout.h"
@@ -211,8 +212,8 @@ void PrintText(const std::string& path, const ModelReport& report) {
   std::vector<std::pair<std::string, std::string>> facts = {
       {"model", path},
       {"time", report.time.Text()},
-      {"expected",
-       fmt::format("{} for {} calls of {} kernels", TimeText(report.expected_us), report.calls, report.kernels)},
+      {"expected", fmt::format("{} for {} of {}", TimeText(report.expected_us), Plural(report.calls, "call"),
+                               Plural(report.kernels, "kernel"))},
       {"memory",
        fmt::format("{} planned for values of {} together; constants {}",
                    BytesText(static_cast<double>(report.arena.bytes)), BytesText(static_cast<double>(report.arena.sum)),

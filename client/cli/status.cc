@@ -7,6 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/report/kernel_markup.h"
 #include "ir/target.h"
 
 namespace hone::cli {
@@ -72,8 +73,8 @@ int RunStatus(Context& context, const Arguments&) {
       {"version", status->version},
       {"process", fmt::format("{}, up {}", status->pid, UptimeText(status->uptime_s))},
       {"socket", status->socket},
-      {"cache", fmt::format("{}, {}, {} records", status->cache, BytesText(static_cast<double>(status->cache_bytes)),
-                            status->records)},
+      {"cache", fmt::format("{}, {}, {}", status->cache, BytesText(static_cast<double>(status->cache_bytes)),
+                            Plural(status->records, "record"))},
       {"target", status->targets.empty() ? "-" : status->targets[0]}};
   // Other devices than the CPU, under the names that --target takes.
   std::map<std::string, int> of_kind;

@@ -27,4 +27,9 @@ TerminalSize SizeOfTerminal() {
   return size;
 }
 
+bool CanDrawOn(int descriptor) {
+  const char* terminal = getenv("TERM");
+  return isatty(descriptor) != 0 && terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
+}
+
 }  // namespace hone::cli

@@ -14,4 +14,7 @@ struct TerminalSize {
 // whoever looks.
 TerminalSize SizeOfTerminal();
 
+// Whether that is a terminal on which lines can be drawn over: not where $TERM is "dumb", or missing.
+bool CanDrawOn(int descriptor);
+
 }  // namespace hone::cli

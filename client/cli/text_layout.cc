@@ -33,6 +33,8 @@ size_t Width(std::string_view text) {
   return text.size() - static_cast<size_t>(std::count_if(text.begin(), text.end(), IsContinuation));
 }
 
+std::string First(std::string_view text, size_t columns) { return std::string(text.substr(0, BytesOf(text, columns))); }
+
 std::string OneLine(std::string_view kernel) {
   std::string line;
   bool in_comment = false;

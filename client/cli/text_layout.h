@@ -11,6 +11,8 @@ namespace hone::cli {
 
 size_t Width(std::string_view text);  // columns that a text takes: one a code point
 
+std::string First(std::string_view text, size_t columns);  // as much of it
+
 // A kernel as it was asked for, on one line: without comments, runs of blanks as one.
 std::string OneLine(std::string_view kernel);
 

@@ -10,6 +10,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/plain_text.h"
 #include "client/cli/terminal.h"
 
 namespace hone::cli {
@@ -73,10 +74,10 @@ bool Wait(std::chrono::milliseconds time) {
 class Screen {
  public:
   explicit Screen(bool enabled) : enabled_(enabled) {
-    if (enabled_) Print("\033[?1049h\033[?25l");
+    if (enabled_) PrintCommands("\033[?1049h\033[?25l");
   }
   ~Screen() {
-    if (enabled_) Print("\033[?25h\033[?1049l");
+    if (enabled_) PrintCommands("\033[?25h\033[?1049l");
   }
 
  private:
@@ -84,7 +85,7 @@ class Screen {
 };
 
 int RunTop(Context& context, const Arguments& arguments) {
-  const bool is_live = isatty(STDOUT_FILENO) && !arguments.Has("--once") && !context.json();
+  const bool is_live = CanDrawOn(STDOUT_FILENO) && !arguments.Has("--once") && !context.json();
   Result<std::chrono::microseconds> every = arguments.Duration("--every", std::chrono::seconds(1));
   if (!every) return context.WrongUsage(every.error());
   auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(*every);
@@ -116,7 +117,7 @@ int RunTop(Context& context, const Arguments& arguments) {
       } else {
         TerminalSize size = SizeOfTerminal();
         std::string text = TopText(*reply, rate, size.columns, is_live ? size.rows - 1 : 24);
-        Print(is_live ? "\033[H\033[J" + text : text);
+        PrintCommands(is_live ? "\033[H\033[J" + Plain(text) : Plain(text));
       }
       if (!is_live && !arguments.Has("--every")) break;
       if (!Wait(pause)) break;

@@ -12,13 +12,15 @@
 #include "client/cli/interrupt.h"
 #include "client/cli/lent_device.h"
 #include "client/cli/model_file.h"
+#include "client/cli/report/kernel_markup.h"
 
 namespace hone::cli {
 namespace {
 
 double Speedup(double before_us, double after_us) { return before_us > 0 && after_us > 0 ? before_us / after_us : 0; }
 
-void ShowRound(const TuneReply& round, const std::string& kernel, bool json, ProgressBar& bar) {
+void ShowRound(const TuneReply& round, const TuneRequest& request, const std::string& kernel, bool json,
+               ProgressBar& bar) {
   if (json) {
     Json line;
     line.Set("trials", round.trials).Set("elapsed_s", round.elapsed_s).Set("best_us", round.best_us);
@@ -26,6 +28,8 @@ void ShowRound(const TuneReply& round, const std::string& kernel, bool json, Pro
   }
   double rate = round.elapsed_s > 0 ? round.trials / round.elapsed_s : 0;
   double left_s = rate > 0 ? (round.wanted - round.trials) / rate : 0;
+  if (request.time_us > 0)
+    left_s = std::clamp(static_cast<double>(request.time_us) / 1e6 - round.elapsed_s, 0.0, left_s);
   bar.Show(round.trials, fmt::format("best {} ({:.2f}x), {:.0f} trials/s, {} left  {}", TimeText(round.best_us),
                                      Speedup(round.start_us, round.best_us), rate, TimeText(left_s * 1e6), kernel));
 }
@@ -50,9 +54,9 @@ void ShowEnd(const TuneReply& end, const std::string& kernel, bool json) {
                                           TimeText(end.served_us / end.ratio), end.ratio)
                             : fmt::format("nothing faster than what is served ({})", end.origin);
   const bool is_number = !end.stopped.empty() && isdigit(static_cast<unsigned char>(end.stopped[0])) != 0;
-  Print(fmt::format("{}  {}: {}\n  {} trials in {}, {} of them timed; ended{} {}\n", end.fingerprint.substr(0, 12),
-                    kernel, outcome, end.trials, TimeText(end.elapsed_s * 1e6), end.valid, is_number ? " after" : ":",
-                    end.stopped));
+  Print(fmt::format("{}  {}: {}\n  {} in {}, {} of them timed; ended{} {}\n", end.fingerprint.substr(0, 12), kernel,
+                    outcome, Plural(end.trials, "trial"), TimeText(end.elapsed_s * 1e6), end.valid,
+                    is_number ? " after" : ":", end.stopped));
 }
 
 // Reads rounds until the last. After an interrupt the search is told to end, and says what it found.
@@ -69,7 +73,7 @@ Result<TuneReply> Follow(Channel& channel, const TuneRequest& request, const std
     }
     TuneReply reply = HONE_TRY(channel.Await<TuneReply>(id, limit));
     if (!reply.more) return reply;
-    if (!is_ending) ShowRound(reply, kernel, json, bar);
+    if (!is_ending) ShowRound(reply, request, kernel, json, bar);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/context.h"
+#include "client/cli/report/kernel_markup.h"
 
 namespace hone::cli {
 namespace {
@@ -54,8 +55,8 @@ int RunVerify(Context& context, const Arguments& arguments) {
     std::string note = run && checked > 0 ? ", largest error " + ErrorText(worst) : "";
     if (not_run > 0) note += fmt::format(", {} for devices that are not here were not run", not_run);
     if (without_artifact > 0) note += fmt::format(", {} more with a schedule only", without_artifact);
-    Print(bad == 0 ? fmt::format("{} kernels checked, all sound{}\n", checked, note)
-                   : fmt::format("{} kernels checked, {} not sound{}\n", checked, bad, note));
+    Print(bad == 0 ? fmt::format("{} checked, all sound{}\n", Plural(checked, "kernel"), note)
+                   : fmt::format("{} checked, {} not sound{}\n", Plural(checked, "kernel"), bad, note));
   }
   return bad == 0 ? kDone : kFailed;
 }

@@ -11,6 +11,7 @@
 #include "client/cli/context.h"
 #include "client/cli/lent_device.h"
 #include "client/cli/model_file.h"
+#include "client/cli/report/kernel_markup.h"
 
 namespace hone::cli {
 namespace {
@@ -138,13 +139,16 @@ int Finish(Context& context, Client& client, const Summary& summary, const Table
     Print(json.Dump() + "\n");
   } else {
     Print(table.Text());
-    Print(fmt::format("{} kernels in {}: {} from the cache, {} compiled{}\n", summary.kernels,
+    Print(fmt::format("{} in {}: {} from the cache, {} compiled{}\n", Plural(summary.kernels, "kernel"),
                       TimeText(summary.elapsed_s * 1e6), summary.hits, summary.compiled,
                       summary.failed ? fmt::format(", {} failed", summary.failed) : ""));
-    std::string without =
-        summary.unknown > 0 ? fmt::format(", without {} calls whose time is not known", summary.unknown) : "";
-    Print(fmt::format("expected time {} for {} calls{}\n", TimeText(summary.expected_us), summary.calls, without));
-    if (!summary.left_out.empty()) Print(fmt::format("{} nodes were left out, see above\n", summary.left_out.size()));
+    std::string without = summary.unknown > 0 ? fmt::format(", without {} whose time is not known",
+                                                            Plural(static_cast<size_t>(summary.unknown), "call"))
+                                              : "";
+    Print(fmt::format("expected time {} for {}{}\n", TimeText(summary.expected_us),
+                      Plural(static_cast<size_t>(summary.calls), "call"), without));
+    if (const size_t left_out = summary.left_out.size(); left_out > 0)
+      Print(fmt::format("{} left out, see above\n", left_out == 1 ? "1 node was" : Plural(left_out, "node") + " were"));
   }
   if (Result<void> kept = WaitUntilKept(client); !kept) return context.Fail(kept.error());
   return summary.failed > 0 || !summary.left_out.empty() ? kFailed : kDone;

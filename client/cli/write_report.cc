@@ -1,60 +1,27 @@
 // hone report: the cache, its tuning and what it has won, as one HTML page.
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
 #include <memory>
 
-#include "base/file.h"
 #include "client/cli/command.h"
 #include "client/cli/context.h"
 #include "client/cli/report/gather_report.h"
 #include "client/cli/report/report_page.h"
+#include "client/cli/write_output.h"
 
 namespace hone::cli {
 namespace {
-
-constexpr std::string_view kStandardOutput = "-";
-
-// The file itself where `path` is a link to one, so that the link stays. kInvalid for what is no file: a page would
-// take its place.
-Result<std::string> FileToReplace(const std::string& path) {
-  struct stat info{};
-  if (stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return path;
-    return ErrnoError(errno, "cannot look at", path);
-  }
-  if (S_ISDIR(info.st_mode)) return Error{ErrorKind::kInvalid, "is a directory; name a file in it", path};
-  if (!S_ISREG(info.st_mode))
-    return Error{ErrorKind::kInvalid, "is no regular file; `-o -` writes to standard output", path};
-  std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), &free);
-  if (!real) return ErrnoError(errno, "cannot look at", path);
-  return std::string(real.get());
-}
-
-// As other programs make files: by the umask.
-unsigned ModeOfNewFiles() {
-  const mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
-}
 
 int RunWriteReport(Context& context, const Arguments& arguments) {
   const std::string output = arguments.Text("--out");
   if (output.empty())
     return context.WrongUsage({ErrorKind::kInvalid, "wanted a file to write, such as -o report.html", "--out"});
-  const bool to_standard_output = output == kStandardOutput;
+  const bool to_standard_output = IsStandardOutput(output);
   if (to_standard_output && context.json())
     return context.WrongUsage(
         {ErrorKind::kInvalid, "the page and --json cannot both go to standard output; name a file", "--out"});
-  std::string file;
-  if (!to_standard_output) {
-    Result<std::string> found = FileToReplace(output);
-    if (!found) return context.Fail(found.error());
-    file = *std::move(found);
-  }
+  Result<std::string> file = OutputFile(output);
+  if (!file) return context.Fail(file.error());
   Result<Channel> channel = context.Ask();
   if (!channel) return context.Fail(channel.error());
   std::unique_ptr<ProgressBar> bar;
@@ -67,9 +34,7 @@ int RunWriteReport(Context& context, const Arguments& arguments) {
   bar.reset();
   if (!data) return context.Fail(data.error());
   const std::string page = ReportPage(*data);
-  Result<void> written =
-      to_standard_output ? WriteAll(STDOUT_FILENO, page) : WriteFileAtomically(file, page, ModeOfNewFiles());
-  if (!written) return context.Fail(written.error());
+  if (Result<void> written = WriteOutput(*file, page); !written) return context.Fail(written.error());
   if (to_standard_output) return kDone;
   if (context.json()) {
     Print(Json().Set("file", output).Set("kernels", data->kernels.size()).Set("bytes", page.size()).Dump() + "\n");

@@ -52,8 +52,10 @@ Result<void> CheckDirectory(const std::string& path) {
     return Error{ErrorKind::kInvalid, "belongs to another user (" + std::to_string(status.st_uid) + ")", directory};
   }
   if (status.st_mode & 022) {
-    return Error{ErrorKind::kInvalid, "others may write it, so the socket in it is not to be trusted; chmod go-w",
-                 directory};
+    return Error{
+        ErrorKind::kInvalid,
+        "others may write it, so a socket in it is not to be trusted; take a folder of your own, or chmod go-w it",
+        directory};
   }
   return {};
 }

@@ -115,6 +115,9 @@ Result<std::string> FindDaemon() {
 Result<void> StartDaemon(const std::string& socket, const std::string& cache, Deadline deadline) {
   std::string program = HONE_TRY(FindDaemon());
   std::string directory = socket.substr(0, socket.rfind('/'));
+  struct stat there{};
+  if (lstat(socket.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode))
+    return Error{ErrorKind::kInvalid, "there is a file that is no socket", socket};
   // The directories that XDG gives us are made; one that the user named must be there.
   if (access(directory.c_str(), F_OK) != 0) HONE_TRY(EnsurePrivateDirectory(directory));
   UniqueFd lock = HONE_TRY(TakeStartLock(socket + ".start", deadline));

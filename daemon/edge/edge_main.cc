@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/standard_files.h"
 #include "client/protocol/channel.h"
 #include "client/protocol/missing_text.h"
 #include "daemon/edge/edge_service.h"
@@ -57,7 +58,7 @@ int PrintMissing(const hone::EdgeOptions& options) {
   hone::Result<hone::MissingReply> reply = ask();
   if (!reply) return Fail(reply.error());
   std::fputs(hone::MissingText(*reply).c_str(), stdout);
-  return 0;
+  return hone::EndOfPrinting("honed-edge");
 }
 
 std::string Absolute(const std::string& path) {
@@ -71,6 +72,7 @@ std::string Absolute(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hone::OpenStandardFiles();
   enum { kSocket = 256, kBundles, kKeys, kAnyUser, kRunner, kLog, kDescribe, kMissing, kVersion, kHelpOption };
   static const option kOptions[] = {{"socket", required_argument, nullptr, kSocket},
                                     {"bundles", required_argument, nullptr, kBundles},
@@ -103,12 +105,12 @@ int main(int argc, char** argv) {
         hone::Result<std::string> target = hone::DescribeDevice();
         if (!target) return Fail(target.error());
         std::puts(target->c_str());
-        return 0;
+        return hone::EndOfPrinting("honed-edge");
       }
       case kMissing: prints_missing = true; break;
-      case kVersion: std::puts("honed-edge " HONE_VERSION); return 0;
+      case kVersion: std::puts("honed-edge " HONE_VERSION); return hone::EndOfPrinting("honed-edge");
       case 'h':
-      case kHelpOption: std::fputs(kHelp, stdout); return 0;
+      case kHelpOption: std::fputs(kHelp, stdout); return hone::EndOfPrinting("honed-edge");
       default: return WrongUsage(std::string("unknown or incomplete option ") + argv[optind - 1]);
     }
   }

@@ -6,7 +6,10 @@
 //             checked
 #include "daemon/serve/request_path.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -25,6 +28,16 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kTimeToMeasure{300};
 constexpr double kMeasuringShare = 0.7;
 constexpr int kMostFailedGuesses = 2;  // then the default
+
+// A step that its limit ended says which limit that was.
+template <typename T>
+Result<T> Within(std::chrono::milliseconds limit, std::string_view key, Result<T> result) {
+  if (!result && result.error().kind == ErrorKind::kTimeout) {
+    result.error().message +=
+        fmt::format(" ({:g} s: build.{} in honed's configuration)", std::chrono::duration<double>(limit).count(), key);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -117,13 +130,16 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
   const bool is_checked = IsChecked(identity.target);
   std::unique_ptr<WorkerPools::Reference> reference;
   if (is_checked) {
-    reference = HONE_TRY(pools.Prepare(identity.key.canonical, identity.target,
-                                       steady_clock::now() + options.limits.check, options.stop));
+    reference = HONE_TRY(Within(options.limits.check, "check_limit",
+                                pools.Prepare(identity.key.canonical, identity.target,
+                                              steady_clock::now() + options.limits.check, options.stop)));
     steps.Done("runner", metrics_.reference);
   }
 
   BuildRequest request{identity.key.canonical, schedule, identity.target, options.user};
-  BuiltArtifact built = HONE_TRY(pools.Build(request, steady_clock::now() + options.limits.build, options.stop));
+  BuiltArtifact built =
+      HONE_TRY(Within(options.limits.build, "build_limit",
+                      pools.Build(request, steady_clock::now() + options.limits.build, options.stop)));
   steps.Add("schedule", built.times.schedule);
   steps.Add("lower", built.times.lower);
   steps.Add("emit", built.times.emit);
@@ -134,7 +150,8 @@ Result<Compiled> RequestPath::CompileWith(const LookUpResult& found, const std::
 
   CheckReport report;
   if (is_checked) {
-    report = HONE_TRY(Check(identity, built.schedule, *reference, built.object, options));
+    report = HONE_TRY(Within(options.limits.check, "check_limit",
+                             Check(identity, built.schedule, *reference, built.object, options)));
     steps.Done("check", metrics_.check);
   }
   if (report.failure) return std::move(*report.failure).Context("the code that was built failed its check");

@@ -78,6 +78,9 @@ Result<Token> Number(std::string_view rest, Token token) {
   return token;
 }
 
+// What a terminal may take for a command.
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 std::string PrintableByte(char c) {
   unsigned char byte = static_cast<unsigned char>(c);
   return byte > 0x20 && byte < 0x7f ? fmt::format("'{}'", c) : fmt::format("byte 0x{:02x}", byte);
@@ -125,6 +128,10 @@ Result<Token> NextToken(std::string_view source, size_t* offset, Position* posit
       return Bad(fmt::format("saw a string of {} bytes, wanted at most {}", end - 1, kStringBytes));
     token.kind = TokenKind::kString;
     token.text = rest.substr(1, end - 1);
+    const auto odd = std::find_if(token.text.begin(), token.text.end(), IsControl);
+    if (odd != token.text.end()) {
+      return Bad(fmt::format("saw {} in a string, wanted no control characters", PrintableByte(*odd)));
+    }
     length = end + 1;
   } else {
     token.kind = TokenKind::kSymbol;

@@ -127,7 +127,10 @@ class NetworkBuilder {
       }
     }
     const std::unordered_set<std::string> weights = FindWeights(model_, options_.data);
+    std::unordered_set<std::string_view> names;
     for (const OnnxValue& input : model_.inputs) {
+      if (!names.insert(input.name).second)
+        return Error{ErrorKind::kInvalid, "another input has its name", fmt::format("{}: input {}", path_, input.name)};
       if (ids_.count(input.name) != 0) continue;  // an initialiser that is listed as an input, as before IR version 4
       if (producer_.count(input.name) != 0) {
         return Error{ErrorKind::kInvalid, "it is computed by a node as well",
@@ -401,6 +404,7 @@ class NetworkBuilder {
     HONE_TRY(CheckOperands(node, op->fewest_inputs));
     OperatorCall call(graph(), node, std::move(inputs), model_.opset);
     Result<Outputs> outputs = op->translate(call);
+    if (!call.mistyped().empty()) return AtNode({ErrorKind::kInvalid, call.mistyped(), ""}, node);
     if (!outputs) {
       if (outputs.error().kind != ErrorKind::kUnsupported && outputs.error().kind != ErrorKind::kNotFound) {
         return AtNode(std::move(outputs).error(), node);

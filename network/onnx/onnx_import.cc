@@ -331,11 +331,25 @@ class Reader {
     add(body.outputs);
   }
 
+  // Files of the first version do not say it: it is that of the field that is there.
+  static onnx::AttributeProto::AttributeType TypeOf(const onnx::AttributeProto& proto) {
+    using Proto = onnx::AttributeProto;
+    if (proto.has_type() && proto.type() != Proto::UNDEFINED) return proto.type();
+    return proto.has_i()             ? Proto::INT
+           : proto.has_f()           ? Proto::FLOAT
+           : proto.has_s()           ? Proto::STRING
+           : proto.has_t()           ? Proto::TENSOR
+           : proto.has_g()           ? Proto::GRAPH
+           : proto.ints_size() > 0   ? Proto::INTS
+           : proto.floats_size() > 0 ? Proto::FLOATS
+                                     : Proto::STRINGS;
+  }
+
   Result<OnnxAttribute> Attribute(onnx::AttributeProto& proto, const std::string& where) {
     using Kind = OnnxAttribute::Kind;
     OnnxAttribute attribute;
     attribute.name = proto.name();
-    switch (proto.type()) {
+    switch (TypeOf(proto)) {
       case onnx::AttributeProto::INT:
         attribute.kind = Kind::kInt;
         attribute.whole = proto.i();

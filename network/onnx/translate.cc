@@ -12,27 +12,50 @@ namespace {
 
 constexpr int64_t kMostWholes = 4096;
 
+std::string_view KindName(OnnxAttribute::Kind kind) {
+  using Kind = OnnxAttribute::Kind;
+  switch (kind) {
+    case Kind::kInt: return "a whole number";
+    case Kind::kFloat: return "a real number";
+    case Kind::kText: return "a text";
+    case Kind::kInts: return "whole numbers";
+    case Kind::kFloats: return "real numbers";
+    case Kind::kTexts: return "texts";
+    case Kind::kTensor: return "a tensor";
+    case Kind::kGraph: return "a graph";
+    case Kind::kOther: break;
+  }
+  return "something else";
+}
+
 }  // namespace
 
 const OnnxAttribute* OperatorCall::Find(std::string_view name) const { return FindAttribute(node_, name); }
 
-int64_t OperatorCall::Whole(std::string_view name, int64_t standard) const {
+const OnnxAttribute* OperatorCall::Find(std::string_view name, OnnxAttribute::Kind kind) const {
   const OnnxAttribute* attribute = Find(name);
+  if (attribute != nullptr && attribute->kind != kind && mistyped_.empty())
+    mistyped_ = fmt::format("its attribute {} holds {}, wanted {}", name, KindName(attribute->kind), KindName(kind));
+  return attribute;
+}
+
+int64_t OperatorCall::Whole(std::string_view name, int64_t standard) const {
+  const OnnxAttribute* attribute = Find(name, OnnxAttribute::Kind::kInt);
   return attribute == nullptr ? standard : attribute->whole;
 }
 
 double OperatorCall::Real(std::string_view name, double standard) const {
-  const OnnxAttribute* attribute = Find(name);
+  const OnnxAttribute* attribute = Find(name, OnnxAttribute::Kind::kFloat);
   return attribute == nullptr ? standard : attribute->real;
 }
 
 std::string OperatorCall::Text(std::string_view name, std::string standard) const {
-  const OnnxAttribute* attribute = Find(name);
+  const OnnxAttribute* attribute = Find(name, OnnxAttribute::Kind::kText);
   return attribute == nullptr ? standard : attribute->text;
 }
 
 std::vector<int64_t> OperatorCall::Wholes(std::string_view name, std::vector<int64_t> standard) const {
-  const OnnxAttribute* attribute = Find(name);
+  const OnnxAttribute* attribute = Find(name, OnnxAttribute::Kind::kInts);
   return attribute == nullptr ? standard : attribute->wholes;
 }
 
@@ -54,7 +77,7 @@ Error OperatorCall::Undecided(size_t i, std::string_view what) {
 }
 
 Result<std::optional<std::vector<int64_t>>> OperatorCall::AttributeOrInput(std::string_view name, size_t i) {
-  if (const OnnxAttribute* attribute = Find(name)) return std::optional(attribute->wholes);
+  if (const OnnxAttribute* attribute = Find(name, OnnxAttribute::Kind::kInts)) return std::optional(attribute->wholes);
   if (!Has(i)) return std::optional<std::vector<int64_t>>();
   return std::optional(HONE_TRY(ConstantInput(i, name)));
 }

@@ -29,10 +29,14 @@ class OperatorCall {
   int64_t rank(size_t i) const { return static_cast<int64_t>(shape(i).size()); }
 
   const OnnxAttribute* Find(std::string_view name) const;
+  // The same, and what is said by mistyped() if it holds something else, of which the value is not there.
+  const OnnxAttribute* Find(std::string_view name, OnnxAttribute::Kind kind) const;
   int64_t Whole(std::string_view name, int64_t standard) const;
   double Real(std::string_view name, double standard) const;
   std::string Text(std::string_view name, std::string standard) const;
   std::vector<int64_t> Wholes(std::string_view name, std::vector<int64_t> standard) const;
+  // The first attribute that was read as what it does not hold; "": none. What comes out is not to be used then.
+  const std::string& mistyped() const { return mistyped_; }
 
   // Whole numbers that decide shapes: an input that must be a constant with known elements. At most 4096 of them.
   Result<std::vector<int64_t>> ConstantInput(size_t i, std::string_view what);
@@ -51,6 +55,7 @@ class OperatorCall {
   const OnnxNode& node_;
   std::vector<ValueId> inputs_;
   std::vector<size_t> undecided_;
+  mutable std::string mistyped_;
   int64_t opset_;
 };
 

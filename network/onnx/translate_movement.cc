@@ -55,24 +55,43 @@ Result<Outputs> SizeOf(OperatorCall& call) {
   return Outputs{call.build.Constant(WholeNumbers({CountOf(call.shape(0))}, {}))};
 }
 
+constexpr int64_t kMostOfRange = 10'000'000;
+
+// Whole numbers as they are: as doubles those beyond 2^53 would be others.
+Result<Outputs> RangeOfWholes(OperatorCall& call, const int64_t (&bounds)[3]) {
+  using Wide = __int128;
+  const Wide begin = bounds[0], step = bounds[2], length = bounds[1] - begin;
+  if (step == 0) return call.build.Invalid("a range whose step is 0");
+  const Wide rest = length % step;
+  const Wide count = std::max<Wide>(0, length / step + (rest != 0 && (rest > 0) == (step > 0) ? 1 : 0));
+  if (count > kMostOfRange)
+    return call.build.Invalid(fmt::format("a range of {:g} elements", static_cast<double>(count)));
+  Numbers numbers = MakeNumbers(call.build.dtype(call.In(0)), {static_cast<int64_t>(count)});
+  for (size_t i = 0; i < numbers.whole.size(); ++i)
+    numbers.whole[i] = static_cast<int64_t>(begin + static_cast<Wide>(i) * step);
+  return Outputs{call.build.Constant(numbers)};
+}
+
 Result<Outputs> Range(OperatorCall& call) {
   double bounds[3];
+  int64_t wholes[3];
+  bool is_whole = true;
   for (size_t i = 0; i < 3; ++i) {
     std::optional<double> bound = call.build.graph().ScalarOf(call.In(i));
     if (!bound) return call.Undecided(i, "a bound of it");
     bounds[i] = *bound;
+    const Numbers* elements = HONE_TRY(call.build.graph().Elements(call.In(i)));
+    is_whole = is_whole && !elements->is_real();
+    wholes[i] = is_whole ? elements->whole[0] : 0;
   }
+  if (is_whole) return RangeOfWholes(call, wholes);
   double count = bounds[2] == 0 ? -1 : std::max(0.0, std::ceil((bounds[1] - bounds[0]) / bounds[2]));
-  if (!(count >= 0 && count <= 1e7)) return call.build.Invalid(fmt::format("a range of {} elements", count));
+  if (!(count >= 0 && count <= static_cast<double>(kMostOfRange)))
+    return call.build.Invalid(fmt::format("a range of {} elements", count));
   Numbers numbers = MakeNumbers(call.build.dtype(call.In(0)), {static_cast<int64_t>(count)});
-  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    double value = bounds[0] + static_cast<double>(i) * bounds[2];
-    if (numbers.is_real()) {
-      numbers.real[i] = value;
-    } else {
-      numbers.whole[i] = static_cast<int64_t>(value);
-    }
-  }
+  if (!numbers.is_real()) return call.build.Invalid("its start is a whole number, and another bound is none");
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i)
+    numbers.real[i] = bounds[0] + static_cast<double>(i) * bounds[2];
   return Outputs{call.build.Constant(numbers)};
 }
 

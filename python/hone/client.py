@@ -16,8 +16,9 @@ class Client:
     def __init__(self, socket=None, threads=0, start=False, disk_cache=True):
         self._library = lib.load()
         flags = (lib.START_DAEMON if start else 0) | (0 if disk_cache else lib.NO_DISK_CACHE)
-        options = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), flags, socket.encode() if socket else None, None,
-                                     threads)
+        options = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), flags,
+                                     lib.text(socket, "socket") if socket else None, None,
+                                     lib.whole(threads, 32, "threads"))
         error = lib.ErrorStruct()
         self._handle = self._library.hone_connect(ctypes.byref(options), ctypes.byref(error))
         if not self._handle:
@@ -29,10 +30,9 @@ class Client:
         threads: that the code is made for (0: what the text says, else the pool's); budget: seconds to wait for better
         code; deadline: seconds until this returns or raises; frozen: the same bits for as long as it is held;
         compile=False: what is in the cache, or Error("not found")."""
-        options = lib.GetOptions(ctypes.sizeof(lib.GetOptions), threads, int(budget * 1e6), int(deadline * 1e6), int(frozen),
-                                 int(not compile))
+        options = lib.get_options(threads, budget, deadline, frozen, compile)
         error = lib.ErrorStruct()
-        handle = self._library.hone_get(self._handle, text.encode(), ctypes.byref(options), ctypes.byref(error))
+        handle = self._library.hone_get(self._handle, lib.text(text, "kernel"), ctypes.byref(options), ctypes.byref(error))
         if not handle:
             raise error.raised()
         return Kernel(self._library, handle, text)

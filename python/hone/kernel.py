@@ -51,6 +51,7 @@ class Kernel:
         self._bound = {}  # index → the array whose memory the library reads
 
     def _info(self):
+        self._check_held()
         info = lib.KernelInfo(ctypes.sizeof(lib.KernelInfo))
         self._library.hone_info(self._handle, ctypes.byref(info))
         return info
@@ -67,6 +68,7 @@ class Kernel:
     def bind(self, *arrays, **named):
         """Gives constant operands their data, in order or by name, packed now and read again when better code comes: the
         arrays are held, and must not change. Returns the kernel."""
+        self._check_held()
         constants = [i for i, operand in enumerate(self.operands) if operand.is_const]
         if len(arrays) > len(constants):
             raise lib.Error("invalid", f"{len(arrays)} arrays for {len(constants)} constant operands", self.text)
@@ -80,30 +82,45 @@ class Kernel:
             self._bind(found[0], array)
         return self
 
+    def _check_held(self):
+        if not self._handle:
+            raise lib.Error("invalid", "the kernel was released", self.text)
+
+    def _shape(self, index, sizes):
+        """Of an operand in a call with these sizes, a ctypes array."""
+        operand = self.operands[index]
+        if self._sizes == 0:
+            return operand.shape
+        shape = (ctypes.c_int64 * lib.MAX_RANK)()
+        if self._library.hone_shape(self._handle, index, sizes, shape):
+            raise lib.Error("invalid", f"sizes {list(sizes)} are out of range; the largest shape is {operand.shape}",
+                            operand.name)
+        return tuple(shape[:len(operand.shape)])
+
     def _bind(self, index, value):
-        array = self._checked(self.operands[index], value)
+        array = self._checked(self.operands[index], value, self.operands[index].shape)
         error = lib.ErrorStruct()
         if self._library.hone_bind(self._handle, index, array.ctypes.data, ctypes.byref(error)):
             raise error.raised()
         self._bound[index] = (value, array)
 
-    def _checked(self, operand, value):
+    @staticmethod
+    def _checked(operand, value, shape):
         """As the operand wants it; copied only where the memory is not dense."""
         array = as_array(value)
         if operand.dtype is None:
             raise lib.Error("unsupported", f"NumPy has no {operand.dtype_name}; install ml_dtypes", operand.name)
         if array.dtype != operand.dtype:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {operand.dtype}", operand.name)
-        if self._sizes == 0 and array.shape != operand.shape:
-            raise lib.Error("invalid", f"shape {array.shape}, wanted {operand.shape}", operand.name)
-        if self._sizes and (array.ndim != len(operand.shape) or any(a > b for a, b in zip(array.shape, operand.shape))):
-            raise lib.Error("invalid", f"shape {array.shape}, wanted at most {operand.shape}", operand.name)
+        if array.shape != shape:
+            raise lib.Error("invalid", f"shape {array.shape}, wanted {shape}", operand.name)
         return numpy.ascontiguousarray(array).reshape(array.shape)
 
     def __call__(self, *arrays, out=None, sizes=()):
         """Computes. arrays: the inputs in order; constants that were bound may be left out, the others are bound by the
         first call that brings them. out: where to write, one array or one per output; made if it is missing. sizes: the
-        dynamic ones. Returns the output, a tuple if there are several."""
+        dynamic ones, which decide the arrays' shapes. Returns the output, a tuple if there are several."""
+        self._check_held()
         inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
         free = [i for i in inputs if i not in self._bound]
         wanted = inputs if len(arrays) == len(inputs) else free
@@ -112,6 +129,7 @@ class Kernel:
                             + ", ".join(map(repr, (self.operands[i] for i in free))), self.text)
         if len(sizes) != self._sizes:
             raise lib.Error("invalid", f"{len(sizes)} sizes, wanted {self._sizes}", self.text)
+        dynamic = (ctypes.c_int64 * max(1, len(sizes)))(*(lib.whole(size, 64, "sizes") for size in sizes))
         buffers = (ctypes.c_void_p * len(self.operands))()
         held = []
         for index, value in zip(wanted, arrays):
@@ -120,14 +138,13 @@ class Kernel:
                 if index not in self._bound or self._bound[index][0] is not value:
                     self._bind(index, value)
                 continue
-            array = self._checked(operand, value)
+            array = self._checked(operand, value, self._shape(index, dynamic))
             held.append(array)
             buffers[index] = array.ctypes.data
         outputs = [i for i, operand in enumerate(self.operands) if operand.is_output]
-        results = self._results(outputs, out)
+        results = self._results(outputs, out, dynamic)
         for index, (_, array) in zip(outputs, results):
             buffers[index] = array.ctypes.data
-        dynamic = (ctypes.c_int64 * max(1, len(sizes)))(*sizes)
         status = self._library.hone_call(self._handle, buffers, dynamic if sizes else None)
         if status:
             which = (status >> 8) - 1
@@ -138,10 +155,10 @@ class Kernel:
         given = [value for value, _ in results]
         return given[0] if len(given) == 1 else tuple(given)
 
-    def _results(self, outputs, out):
+    def _results(self, outputs, out, sizes):
         """Pairs of what the caller gets and the array that is written."""
         if out is None:
-            made = [numpy.empty(self.operands[i].shape, self.operands[i].dtype) for i in outputs]
+            made = [numpy.empty(self._shape(i, sizes), self.operands[i].dtype) for i in outputs]
             return list(zip(made, made))
         given = list(out) if isinstance(out, (tuple, list)) else [out]
         if len(given) != len(outputs):
@@ -151,7 +168,7 @@ class Kernel:
             array = as_array(value)
             if isinstance(value, numpy.ndarray) and not value.flags.writeable:
                 raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)
-            if self._checked(self.operands[index], array).ctypes.data != array.ctypes.data:
+            if self._checked(self.operands[index], array, self._shape(index, sizes)).ctypes.data != array.ctypes.data:
                 raise lib.Error("invalid", "the array to write is not dense", self.operands[index].name)
             results.append((value, array))
         return results

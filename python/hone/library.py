@@ -2,6 +2,7 @@
 import ctypes
 import ctypes.util
 import glob
+import operator
 import os
 
 MAX_RANK = 16
@@ -25,6 +26,32 @@ class Error(Exception):
         self.retry_after = retry_after
 
 
+# What Python has in any size and C does not: ctypes would take a number's low half, and a text up to its first zero.
+
+
+def whole(value, bits, where):
+    """A whole number for an intN_t."""
+    number = operator.index(value)
+    if not -2**(bits - 1) <= number < 2**(bits - 1):
+        raise Error("invalid", f"{value} is out of range, wanted a number of {bits} bits", where)
+    return number
+
+
+def microseconds(seconds, where):
+    """Seconds, any number of them; what is beyond a thousand years is as good as forever."""
+    if not seconds >= 0:
+        raise Error("invalid", f"{seconds}, wanted seconds, 0 or more", where)
+    return int(min(seconds, 3e10) * 1e6)
+
+
+def text(value, where):
+    """Bytes of a text or path."""
+    data = os.fsencode(value)
+    if b"\0" in data:
+        raise Error("invalid", f"{value!r} has a zero byte in it", where)
+    return data
+
+
 class ErrorStruct(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("kind", ctypes.c_int32), ("retry_after_ms", ctypes.c_uint32),
                 ("message", ctypes.c_char * 512), ("where", ctypes.c_char * 256)]
@@ -46,6 +73,11 @@ class ConnectOptions(ctypes.Structure):
 class GetOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("threads", ctypes.c_int32), ("budget_us", ctypes.c_int64),
                 ("deadline_us", ctypes.c_int64), ("frozen", ctypes.c_int32), ("no_compile", ctypes.c_int32)]
+
+
+def get_options(threads, budget, deadline, frozen, compile):
+    return GetOptions(ctypes.sizeof(GetOptions), whole(threads, 32, "threads"), microseconds(budget, "budget"),
+                      microseconds(deadline, "deadline"), int(frozen), int(not compile))
 
 
 class OperandInfo(ctypes.Structure):
@@ -122,6 +154,8 @@ def load():
                                  ctypes.POINTER(ErrorStruct)]
     library.hone_bind.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ErrorStruct)]
     library.hone_call.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64)]
+    library.hone_shape.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64),
+                                   ctypes.POINTER(ctypes.c_int64)]
     library.hone_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(KernelInfo)]
     library.hone_release.argtypes = [ctypes.c_void_p]
     library.hone_release.restype = None

@@ -57,18 +57,18 @@ class Session:
         for value, (name, array, shape) in zip(values, given):
             if len(shape) > lib.MAX_RANK:
                 raise lib.Error("unsupported", f"rank {len(shape)}, at most {lib.MAX_RANK}", name)
-            value.name, value.rank = name.encode(), len(shape)
-            value.shape[:len(shape)] = [int(size) for size in shape]
+            value.name, value.rank = lib.text(name, "a value's name"), len(shape)
+            value.shape[:len(shape)] = [lib.whole(size, 64, name) for size in shape]
             if array is not None:
                 if array.dtype not in NUMBERS:
                     raise lib.Error("unsupported", f"hone has no {array.dtype}", name)
                 value.dtype, value.data = NUMBERS[array.dtype], array.ctypes.data
         connect = lib.ConnectOptions(ctypes.sizeof(lib.ConnectOptions), lib.START_DAEMON if start else 0,
-                                     socket.encode() if socket else None, None, threads)
-        get = lib.GetOptions(ctypes.sizeof(lib.GetOptions), threads, int(budget * 1e6), int(deadline * 1e6), int(frozen), 0)
+                                     lib.text(socket, "socket") if socket else None, None, lib.whole(threads, 32, "threads"))
+        get = lib.get_options(threads, budget, deadline, frozen, True)
         options = NetworkOptions(ctypes.sizeof(NetworkOptions), len(given), values, ctypes.pointer(get))
         error = lib.ErrorStruct()
-        self._handle = self._library.hone_network_open(os.fspath(path).encode(), ctypes.byref(connect), ctypes.byref(options),
+        self._handle = self._library.hone_network_open(lib.text(path, "path"), ctypes.byref(connect), ctypes.byref(options),
                                                        ctypes.byref(error))
         if not self._handle:
             raise error.raised()

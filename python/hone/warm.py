@@ -20,7 +20,7 @@ def command():
 def warm(path, threads=0):
     """Has every kernel of a list (NAME.kernels) or model (NAME.onnx) served now. A dictionary per kernel, as `hone warm
     --json` prints them, and last one about all. Error if some could not be served; what could be, is."""
-    words = [command(), "--json", "warm", *(["--threads", str(threads)] if threads else []), os.fspath(path)]
+    words = [command(), "--json", "warm", *(["--threads", str(threads)] if threads else []), "--", os.fspath(path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     errors = [answer["error"] for answer in answers if isinstance(answer.get("error"), dict)]

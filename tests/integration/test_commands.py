@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -353,15 +354,31 @@ class Commands(harness.HoneTest):
     def test_wrong_usage_is_status_2(self):
         for words in ([], ["frobnicate"], ["get"], ["get", SMALL, "--budget", "soon"], ["get", SMALL, "--frob"],
                       ["run", SMALL, "--repeat", "0"], ["completion", "fish"], ["explain", SMALL, "--threads", "none"],
-                      ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"]):
+                      ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"],
+                      ["run", SMALL, "--export", "here"], ["run", SMALL, "--sizes", "M=1"],
+                      ["bundle", "show", "one", "two"], ["tune", SMALL, "--on", "true", "--silence", "0s"]):
             self.hone(*words, status=2)
             self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
         error = self.hone_json("get", status=2)[0]["error"]
         self.assertEqual(error["kind"], "invalid")
 
+    def test_wrong_usage_names_what_is_not_known(self):
+        for words, said in ((["frobnicate"], 'no command "frobnicate"'), (["--frob"], 'no option "--frob"'),
+                            (["get"], "hone get --help"), (["ls", "--frob"], "--frob; hone ls --help")):
+            self.hone(*words, status=2)
+            self.assertIn(said, self.last_error)
+
+    def test_help_fits_the_terminal(self):
+        for command in ("tune", "import", "run", "check"):
+            for columns in (80, 110):
+                text = self.hone(command, "--help", environment={"COLUMNS": str(columns)})
+                filled = text.split("\nExample")[0]
+                self.assertIn("Usage", filled.splitlines()[1], "the summary is one line")
+                self.assertLessEqual(max(map(len, filled.splitlines())), columns, filled)
+
     def test_help_is_everywhere_and_has_examples(self):
         top = self.hone("--help")
-        commands = [line.split()[0] for line in top.split("Subcommands:")[1].splitlines() if line.startswith("  ")]
+        commands = re.findall(r"^  (\w+)", top.split("\nCommands:")[1], re.MULTILINE)
         self.assertGreaterEqual(len(commands), 16)
         for command in commands:
             text = self.hone(command, "--help")
@@ -433,6 +450,22 @@ COMP_WORDS=(hone --json get --no); COMP_CWORD=3; _hone; echo "${COMPREPLY[@]}"
             self.assertEqual(daemon.stop(), 0)
         error = self.hone_json("--cache", "/nowhere", "ls", status=1)[0]["error"]
         self.assertEqual(error["where"], "/nowhere")
+
+    def test_a_daemon_with_another_cache_is_not_taken_for_that_of_the_option(self):
+        self.start()
+        other = os.path.join(self.directory.path, "other")
+        error = self.hone_json("--cache", other, "get", SMALL, status=1)[0]["error"]
+        self.assertEqual((error["kind"], error["where"]), ("invalid", other))
+        self.assertIn(self.directory.cache, error["message"])
+        self.hone("--cache", self.directory.cache + "/../hone", "get", SMALL)
+
+    def test_a_socket_that_is_a_file_is_left_alone(self):
+        path = os.path.join(self.directory.path, "run", "file")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("precious")
+        error = self.hone_json("--socket", path, "status", start=True, status=1)[0]["error"]
+        self.assertEqual(error, {"kind": "invalid", "message": "there is a file that is no socket", "where": path})
+        self.assertEqual(os.listdir(os.path.dirname(path)), ["file"])
 
     def test_interrupting_a_long_command_leaves_the_daemon_well(self):
         self.start()

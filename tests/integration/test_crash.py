@@ -176,6 +176,8 @@ class Children(harness.HoneTest):
             kind, _, body, _ = client.receive()
             self.assertEqual(kind, harness.ERROR)
             self.assertIn(body[0], (8, 10), body)  # timeout, build failed
+            if body[0] == 8:
+                self.assertIn(b"(3 s: build.build_limit in honed's configuration)", body)
             self.assertLess(time.monotonic() - begun, 10)
         self.assert_served("add(M=7,N=8)")  # that kernel's failure is remembered for a while
 

@@ -118,7 +118,7 @@ class Examples(harness.HoneTest):
     def test_of_help(self):
         self.prepare()
         top = self.hone("--help")
-        commands = [line.split()[0] for line in top.split("Subcommands:")[1].splitlines() if line.startswith("  ")]
+        commands = re.findall(r"^  (\w+)", top.split("\nCommands:")[1], re.MULTILINE)
         lines = []
         # Keys before what is signed with them, bundles before what reads them.
         first = ["keygen", "export"]

@@ -194,7 +194,7 @@ class Libhone(harness.HoneTest):
         self.assertEqual(words[:2], ["error", "9"])
 
     @unittest.skipIf(SANITIZED, "[SKIP] sanitizers bring libraries of their own")
-    def test_the_library_needs_libc_alone_and_shows_its_seven_functions(self):
+    def test_the_library_needs_libc_alone_and_shows_its_functions_and_nothing_else(self):
         dynamic = subprocess.run(["readelf", "-d", Tree.library], capture_output=True, text=True, check=True).stdout
         needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
         self.assertLessEqual(needed, {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0"})
@@ -204,7 +204,7 @@ class Libhone(harness.HoneTest):
                                check=True).stdout
         shown = {line.split()[2].split("@")[0] for line in names.splitlines() if line.split()[1] != "A"}
         self.assertEqual(shown, {"hone_connect", "hone_get", "hone_bind", "hone_call", "hone_info", "hone_release",
-                                 "hone_close"})
+                                 "hone_close", "hone_shape"})
 
     @unittest.skipIf(SANITIZED, "[SKIP] a sanitized library wants a sanitized program")
     def test_the_cmake_package_builds_a_c_and_a_cpp_program(self):

@@ -183,6 +183,41 @@ class Python(unittest.TestCase):
             self.client.kernel("matmul(M=301,N=4,K=5)", compile=False)
         self.assertEqual(caught.exception.kind, "not found")
 
+    def test_arrays_of_a_range_of_sizes_have_the_shapes_of_the_call(self):
+        dense = self.client.kernel("dense(M=1..512,N=33,K=17,const=1)")
+        x, w = self.arrays((500, 17), (33, 17))
+        with self.assertRaisesRegex(self.hone.Error, r"w: shape \(33, 16\), wanted \(33, 17\)"):
+            dense.bind(w[:, :16])
+        dense.bind(w)
+        y = dense(x, sizes=(500,))
+        numpy.testing.assert_allclose(y, x @ w.T, rtol=1e-5)
+        self.assertEqual(dense(x[:4], sizes=(4,)).shape, (4, 33))
+        for arrays, out, words in (((x[:4],), None, r"x: shape \(4, 17\), wanted \(500, 17\)"),
+                                   ((x[:, :3],), None, r"x: shape \(500, 3\), wanted \(500, 17\)"),
+                                   ((x,), y[:4], r"shape \(4, 33\), wanted \(500, 33\)")):
+            with self.assertRaisesRegex(self.hone.Error, words):
+                dense(*arrays, out=out, sizes=(500,))
+        for size in (0, -1, 513):
+            with self.assertRaisesRegex(self.hone.Error, "out of range"):
+                dense(x, sizes=(size,))
+
+    def test_what_c_would_cut_short_is_refused(self):
+        for words, options in (("zero byte", {"text": "add(M=8,N=16)\0)"}), ("out of range", {"threads": 2**32}),
+                               ("wanted seconds", {"deadline": float("nan")}), ("wanted seconds", {"budget": -1})):
+            with self.assertRaisesRegex(self.hone.Error, words):
+                self.client.kernel(**{"text": "add(M=8,N=16)", **options})
+        self.client.kernel("add(M=8,N=16)", deadline=float("inf")).release()
+        with self.assertRaisesRegex(self.hone.Error, "out of range"):
+            self.session("nowhere.onnx", shapes={"x": (2**64 + 1,)})
+
+    def test_a_kernel_that_was_released_says_so(self):
+        add = self.client.kernel("add(M=8,N=16)")
+        a, = self.arrays((8, 16))
+        add.release()
+        for use in (lambda: add(a, a), lambda: add.info, lambda: add.bind()):
+            with self.assertRaisesRegex(self.hone.Error, "released"):
+                use()
+
     def exported(self, model):
         """A network with its weights inside, as the command line ran it: its path, inputs and outputs by name."""
         directory = os.path.join(self.directory.path, "exported-" + os.path.basename(model))

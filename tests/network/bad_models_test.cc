@@ -79,9 +79,25 @@ TEST(BadModels, ValuesThatNothingOrTwoNodesCompute) {
   ModelFileBuilder twice;
   twice.Input("x", {4}).Node("Relu", {"x"}, {"y"}).Node("Neg", {"x"}, {"y"}).Output("y");
   ExpectError(Import(twice), ErrorKind::kInvalid, "computed twice", "bad.onnx: node n_y (Neg)");
+  ModelFileBuilder inputs;
+  inputs.Input("x", {4}).Input("x", {4}).Node("Relu", {"x"}, {"y"}).Output("y");
+  ExpectError(Import(inputs), ErrorKind::kInvalid, "another input has its name", "bad.onnx: input x");
   ModelFileBuilder output;
   output.Input("x", {4}).Node("Relu", {"x"}, {"y"}).Output("z");
   ExpectError(Import(output), ErrorKind::kInvalid, "nothing computes it", "bad.onnx: output z");
+}
+
+TEST(BadModels, AttributesThatHoldSomethingElse) {
+  auto product = [](const ModelFileBuilder::Attribute& attribute) {
+    ModelFileBuilder builder;
+    builder.Input("x", {1, 4}).Random("w", {4, 8}).Node("Gemm", {"x", "w"}, {"y"}, {attribute}).Output("y");
+    return builder;
+  };
+  EXPECT_TRUE(Import(product({"alpha", 2.0f})));
+  ExpectError(Import(product({"alpha", Ints{2, 2}})), ErrorKind::kInvalid,
+              "its attribute alpha holds whole numbers, wanted a real number", "bad.onnx: node n_y (Gemm)");
+  ExpectError(Import(product({"transB", std::string("yes")})), ErrorKind::kInvalid,
+              "its attribute transB holds a text, wanted a whole number", "bad.onnx: node n_y (Gemm)");
 }
 
 TEST(BadModels, UnknownOperatorsAreNamedAndTheRestIsTaken) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "network/graph/simplify.h"
 #include "network/onnx/import_network.h"
@@ -60,6 +61,24 @@ std::vector<double> RealsOf(const ModelFileBuilder& builder, const std::vector<N
 }
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+TEST(ElementTypes, RangesOfWholeNumbersAreExact) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+  auto range = [](int64_t start, int64_t limit, int64_t step) {
+    ModelFileBuilder builder;
+    builder.WholeScalar("start", start).WholeScalar("limit", limit).WholeScalar("step", step);
+    builder.Node("Range", {"start", "limit", "step"}, {"y"}).Output("y", {}, kInt64);
+    return builder;
+  };
+  constexpr int64_t kOdd = (int64_t{1} << 53) + 1;  // no double is this number
+  EXPECT_THAT(WholesOf(range(kOdd, kOdd + 3, 2), {}), ElementsAre(kOdd, kOdd + 2));
+  EXPECT_THAT(WholesOf(range(kMost, kLeast, kLeast), {}), ElementsAre(kMost, -1));
+  EXPECT_THAT(WholesOf(range(10, 0, -3), {}), ElementsAre(10, 7, 4, 1));
+  EXPECT_THAT(WholesOf(range(0, 9, 3), {}), ElementsAre(0, 3, 6));
+  EXPECT_THAT(WholesOf(range(3, 0, 1), {}), ElementsAre());
+  for (const auto& [start, limit, step] : {std::tuple{kLeast, kMost, int64_t{1}}, {int64_t{0}, int64_t{5}, int64_t{0}}})
+    EXPECT_FALSE(RunPlan(range(start, limit, step), {}));
+}
 
 TEST(WideNumbers, SumsAndProductsHave64Bits) {
   ModelFileBuilder sum;

@@ -1,6 +1,7 @@
 // A bundle's bytes: what is written is read; what is cut, changed or a lie is refused, whether it is signed or not.
 #include "cache/bundle/bundle.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,6 +14,8 @@
 
 namespace hone::bundle_test {
 namespace {
+
+using ::testing::HasSubstr;
 
 const std::optional<SigningSeed> kNobody;
 
@@ -136,6 +139,27 @@ TEST(Bundle, EveryCutIsRefused) {
     EXPECT_EQ(KindOf(bytes + "x"), ErrorKind::kCorrupt);
     EXPECT_NE(MessageOf(bytes.substr(0, 5000)).find("cut: 5000 of its"), std::string::npos);
   }
+}
+
+TEST(Bundle, OfAFileNoMoreIsReadThanItsHeadSays) {
+  TemporaryDirectory folder;
+  const std::string path = folder.path() + "/a.bundle", whole = *SampleBundle(3).Write(kNobody);
+  auto read = [&](const std::string& bytes) {
+    EXPECT_TRUE(WriteFileAtomically(path, bytes));
+    return ReadBundleFile(path);
+  };
+  EXPECT_EQ(*read(whole), whole);
+  EXPECT_EQ(*read(whole.substr(0, whole.size() - 1)), whole.substr(0, whole.size() - 1));  // Open says what is missing
+  EXPECT_THAT(read(whole + "x").error().Text(), HasSubstr("more bytes follow the bundle's"));
+  EXPECT_THAT(read("").error().Text(), HasSubstr("the bundle is cut: 0 bytes of its head's 32"));
+  for (const char* endless : {"/dev/zero", "/dev/urandom"}) {
+    Result<std::string> bytes = ReadBundleFile(endless);
+    ASSERT_FALSE(bytes);
+    EXPECT_EQ(bytes.error().where, endless);
+    EXPECT_THAT(bytes.error().message, HasSubstr("no bundle"));
+  }
+  EXPECT_EQ(ReadBundleFile(folder.path()).error().kind, ErrorKind::kIo);
+  EXPECT_EQ(ReadBundleFile(folder.path() + "/none").error().kind, ErrorKind::kNotFound);
 }
 
 TEST(Bundle, EveryFlippedBitIsRefused) {

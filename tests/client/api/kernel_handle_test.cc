@@ -218,6 +218,10 @@ TEST(KernelHandle, BindSaysWhatIsWrong) {
   EXPECT_NE(kernel->Bind(2, data.w.data()).error().message.find("output"), std::string::npos);
   EXPECT_NE(kernel->Bind(0, data.w.data()).error().message.find("not constant"), std::string::npos);
   EXPECT_FALSE(kernel->Bind(1, nullptr));
+  ServedFacts facts;  // code is shared by texts that call their operands otherwise
+  facts.operands = {"mine", "weights", "out"};
+  kernel = *KernelHandle::Create(*LoadCode(AddManifest(true), kAddCode), facts, Workers{});
+  EXPECT_TRUE(kernel->Bind(0, data.w.data()).error().message.starts_with("mine is not constant"));
 }
 
 TEST(KernelHandle, ConcurrentCallsHaveWorkspacesOfTheirOwn) {
@@ -284,6 +288,21 @@ EXPORT int hone_entry(const hone_env *env, void *const *buffers, const int64_t *
     EXPECT_EQ(Kind(kernel->Call(buffers, sizes)), static_cast<int>(ErrorKind::kInvalid));
   }
   EXPECT_EQ(Kind(kernel->Call(buffers, nullptr)), static_cast<int>(ErrorKind::kInvalid));
+}
+
+TEST(KernelHandle, SaysWhatShapeAnOperandHasAtDynamicSizes) {
+  Manifest manifest = AddManifest(false);
+  manifest.dynamic_sizes = {"N", "M"};
+  for (ManifestOperand& operand : manifest.operands) operand.shape = {{1, 1000, 1}, {7, 7, -1}, {2, 50, 0}};
+  auto kernel = *KernelHandle::Create(*LoadCode(manifest, kAddCode), {}, Workers{});
+  int64_t shape[3] = {};
+  const int64_t sizes[] = {50, 3}, too_large[] = {51, 3};
+  EXPECT_EQ(kernel->ShapeOf(2, sizes, shape), 0);
+  EXPECT_EQ(std::vector<int64_t>(shape, shape + 3), (std::vector<int64_t>{3, 7, 50}));
+  EXPECT_EQ(Kind(kernel->ShapeOf(2, too_large, shape)), static_cast<int>(ErrorKind::kInvalid));
+  EXPECT_EQ(Index(kernel->ShapeOf(2, too_large, shape)), 2);
+  for (int operand : {-1, 3}) EXPECT_NE(kernel->ShapeOf(operand, sizes, shape), 0);
+  EXPECT_NE(kernel->ShapeOf(0, nullptr, shape), 0);
 }
 
 // Code for a range of sizes, in the hands of somebody who asked for one of them and knows nothing of the others.

@@ -1,0 +1,85 @@
+"""Where the programs' output goes: files that are replaced or left, full disks, closed descriptors, terminals."""
+
+import os
+import stat
+import subprocess
+
+import harness
+from harness import SMALL
+
+
+class Output(harness.HoneTest):
+    def test_what_is_no_file_is_not_replaced_by_one(self):
+        self.start()
+        self.hone("get", SMALL)
+        pipe, link, real = (os.path.join(self.directory.path, name) for name in ("pipe", "link", "real"))
+        os.mkfifo(pipe)
+        os.symlink(real, link)
+        for words in (["get", SMALL, "--out"], ["export", "-o"], ["contribute", "-o"], ["report", "-o"]):
+            self.hone(*words, pipe, status=1)
+            self.assertIn(f"{pipe}: is no regular file", self.last_error)
+            self.hone(*words, self.directory.path, status=1)
+            self.assertIn(f"{self.directory.path}: is a directory", self.last_error)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+        for words in (["get", SMALL, "--out"], ["export", "-o"], ["report", "-o"]):
+            with open(real, "w", encoding="utf-8"):
+                pass
+            self.hone(*words, link)
+            self.assertTrue(os.path.islink(link))
+            self.assertGreater(os.path.getsize(real), 0)
+
+    def test_a_bundle_and_code_may_go_to_standard_output(self):
+        self.start()
+        for words, beginning in ((["get", SMALL, "--out", "-"], b"\x7fELF"), (["export", "-o", "-"], b"hone.bdl")):
+            done = subprocess.run([os.path.join(harness.BIN, "hone"), "--no-start", *words], capture_output=True,
+                                  env=self.directory.environment, check=True)
+            self.assertTrue(done.stdout.startswith(beginning), done.stdout[:40])
+            self.hone("--json", *words, status=2)
+
+    def test_output_that_does_not_arrive_is_a_failure(self):
+        self.start()
+        self.hone("get", SMALL)
+        for program, *words in (["hone", "ls"], ["hone", "--json", "ls"], ["hone", "status"], ["hone", "--help"],
+                                ["hone", "get", "--help"], ["hone", "completion", "bash"],
+                                ["honed", "--describe-config"], ["honed-edge", "--describe-target"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([os.path.join(harness.BIN, program), *words], stdout=full, stderr=subprocess.PIPE,
+                                      env=self.directory.environment, text=True, check=False)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertEqual(done.stderr, program + ": standard output: cannot write: No space left on device\n")
+
+    def test_closed_descriptors_stay_out_of_files_and_sockets(self):
+        closed = "exec \"$@\" 0<&- 1>&- 2>&-"
+        environment = self.directory.environment
+        with subprocess.Popen(["sh", "-c", closed, "sh", os.path.join(harness.BIN, "honed"), "--no-idle", "--log",
+                               "debug"], env=environment) as honed:
+            try:
+                self.wait_until(lambda: os.path.exists(self.directory.socket))
+                self.wait_until(lambda: self.hone("status", status=None) and self.last_status == 0)
+                for descriptor in range(3):
+                    self.assertEqual(os.readlink(f"/proc/{honed.pid}/fd/{descriptor}"), "/dev/null")
+                done = subprocess.run(["sh", "-c", closed, "sh", os.path.join(harness.BIN, "hone"), "get", SMALL],
+                                      env=environment, check=False)
+                self.assertEqual(done.returncode, 0)
+                self.assertEqual(self.hone_json("stats")[0]["bad_frames"], 0)
+            finally:
+                honed.terminate()
+
+    def test_nothing_that_others_wrote_commands_the_terminal(self):
+        self.start()
+        name = "e\x1b[31m\x9b31m\n.kernels"
+        path = os.path.join(self.directory.path, name)
+        with open(path, "wb") as file:
+            file.write(b"1 add(M=1,N=8) # \x1b]0;gotcha\x07\n1 add(M=1,N=8)\x1b[2J\xff\n")
+        for words in (["warm", path], ["ls"], ["--json", "ls"], ["get", "add(M=1,N=8)\x1b[2J"], ["a\x1b[2J"],
+                      ["ls", "\x1b[2J", "\x1b[2J"], ["get", SMALL, "--budget", "\x1b[2J"]):
+            done = subprocess.run([os.path.join(harness.BIN, "hone"), "--no-start", *words], capture_output=True,
+                                  env=self.directory.environment, check=False)
+            for text in (done.stdout, done.stderr):
+                self.assertNotRegex(text.decode(), "[\x00-\x09\x0b-\x1f\x7f-\x9f]", words)
+        self.hone("warm", path, status=1)
+        self.assertIn("\\x1b[2J\\xff", self.hone("warm", path, status=1))
+
+
+if __name__ == "__main__":
+    harness.main()
