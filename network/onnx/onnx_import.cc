@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "ir/graph/dtype_traits.h"
+#include "network/onnx/captured.h"
 #include "network/onnx/large_tensors.h"
 #include "network/onnx/model_file.h"
 #include "network/onnx/model_in_place.h"
@@ -299,8 +300,8 @@ class Reader {
     node.outputs.assign(proto.output().begin(), proto.output().end());
     for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
       node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
-      if (node.attributes.back().body != nullptr) AddCaptured(*node.attributes.back().body, node.captured);
     }
+    node.captured = CapturedBy(node);
     return node;
   }
 
@@ -314,21 +315,6 @@ class Reader {
     for (const auto& value : proto.input()) body->inputs.push_back(value.name());
     for (const auto& value : proto.output()) body->outputs.push_back(value.name());
     return body;
-  }
-
-  static void AddCaptured(const OnnxBody& body, std::vector<std::string>& captured) {
-    std::set<std::string> own(body.inputs.begin(), body.inputs.end());
-    for (const OnnxTensor& tensor : body.initializers) own.insert(tensor.name);
-    for (const OnnxNode& node : body.nodes) own.insert(node.outputs.begin(), node.outputs.end());
-    auto add = [&](const std::vector<std::string>& names) {
-      for (const std::string& name : names)
-        if (!name.empty() && own.count(name) == 0) captured.push_back(name);
-    };
-    for (const OnnxNode& node : body.nodes) {
-      add(node.inputs);
-      add(node.captured);
-    }
-    add(body.outputs);
   }
 
   Result<OnnxAttribute> Attribute(onnx::AttributeProto& proto, const std::string& where) {
