@@ -223,6 +223,32 @@ TEST(Pad, RepeatsMirrorsAndWrapsAround) {
   }
 }
 
+// 0, 1, 2 … as many as `extent`, resized to the nearest ones.
+std::vector<double> ResizedToNearest(int64_t extent, float scale, const std::string& nearest) {
+  ModelFileBuilder builder;
+  builder.Input("x", {extent}).Floats("scales", {1}, {scale}).Output("y");
+  builder.Node("Resize", {"x", "", "scales"}, {"y"},
+               {{"mode", std::string("nearest")},
+                {"coordinate_transformation_mode", std::string("asymmetric")},
+                {"nearest_mode", nearest}});
+  std::vector<double> x;
+  for (int64_t i = 0; i < extent; ++i) x.push_back(static_cast<double>(i));
+  return RealsOf(builder, {Reals(DType::kF32, {extent}, x)});
+}
+
+// As onnxruntime has them: 9/5 as a float is less than 9/5, 11/5 is more, and so is 2/14, by which 1 is 6.9999995.
+TEST(Resize, SizesAndPlacesAreThoseOfFloats) {
+  EXPECT_EQ(ResizedToNearest(5, 9.0F / 5, "floor").size(), 9U);
+  EXPECT_EQ(ResizedToNearest(10, 11.0F / 5, "floor")[11], 5);
+  EXPECT_EQ(ResizedToNearest(14, 2.0F / 14, "floor")[1], 6);
+}
+
+// 3.4999998 and 3.5000002, of 2 and 38 elements from 7.
+TEST(Resize, APlaceInTheMiddleIsOneThoughRoundingMovesIt) {
+  EXPECT_EQ(ResizedToNearest(7, 2.0F / 7, "round_prefer_ceil")[1], 4);
+  EXPECT_EQ(ResizedToNearest(7, 38.0F / 7, "round_prefer_floor")[19], 3);
+}
+
 TEST(Empty, ReductionsOfNothingHaveTheirNeutralElement) {
   struct Case {
     const char* op;
