@@ -399,7 +399,7 @@ class NetworkBuilder {
       }
     }
     HONE_TRY(CheckOperands(node, op->fewest_inputs));
-    OperatorCall call(graph(), node, std::move(inputs), model_.opset);
+    OperatorCall call(graph(), node, std::move(inputs), node.opset != 0 ? node.opset : model_.opset);
     Result<Outputs> outputs = op->translate(call);
     if (!outputs) {
       if (outputs.error().kind != ErrorKind::kUnsupported && outputs.error().kind != ErrorKind::kNotFound) {

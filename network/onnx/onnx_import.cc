@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <climits>
@@ -17,11 +18,13 @@
 #include "base/file.h"
 #include "ir/graph/dtype_traits.h"
 #include "network/onnx/captured.h"
+#include "network/onnx/inline_functions.h"
 #include "network/onnx/large_tensors.h"
 #include "network/onnx/model_file.h"
 #include "network/onnx/model_in_place.h"
 #include "network/onnx/onnx_model.h"
 #include "network/onnx/resolve_sequences.h"
+#include "network/onnx/wire_format.h"
 #include "onnx.pb.h"
 
 namespace hone {
@@ -32,6 +35,10 @@ using OnnxElement = onnx::TensorProto::DataType;
 // protobuf counts bytes in an int.
 constexpr uint64_t kMostBytes = INT_MAX;
 constexpr size_t kMostNodes = 200'000;
+
+// Fields of ONNX's messages that are newer than the .proto file: the overload of a NodeProto, and of a FunctionProto
+// its overload and its attributes with their defaults.
+constexpr uint64_t kNodeOverload = 8, kFunctionOverload = 13, kFunctionDefault = 11;
 
 // ONNX's element types of 4 bits, which the .proto file need not know yet.
 constexpr int kUint4 = 21, kInt4 = 22;
@@ -116,16 +123,10 @@ class Reader {
   Result<OnnxModel> Model(onnx::ModelProto& proto) {
     OnnxModel model;
     model.producer = proto.producer_name();
-    for (const onnx::OperatorSetIdProto& set : proto.opset_import()) {
-      if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
-    }
     if (!proto.has_graph()) return Corrupt("there is no graph in it, wanted an ONNX model", source_.path);
-    if (model.opset < kOldestOpset || model.opset > kNewestOpset) {
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("its operators are of opset {}, wanted {} to {}; export it with opset_version=18",
-                               model.opset, kOldestOpset, kNewestOpset),
-                   source_.path};
-    }
+    const bool has_none = std::all_of(proto.graph().node().begin(), proto.graph().node().end(),
+                                      [](const auto& node) { return !IsOfOnnx(node.domain()); });
+    model.opset = HONE_TRY(Opset(proto.opset_import(), has_none));
     onnx::GraphProto& graph = *proto.mutable_graph();
     if (static_cast<size_t>(graph.node_size()) > kMostNodes) {
       return Error{ErrorKind::kLimit, fmt::format("it has {} nodes, hone's limit is {}", graph.node_size(), kMostNodes),
@@ -144,6 +145,10 @@ class Reader {
           {tensor.name(), HONE_TRY(Tensor(tensor, where, cut == cut_.end() ? nullptr : &cut->second))});
     }
     for (onnx::NodeProto& node : *graph.mutable_node()) model.nodes.push_back(HONE_TRY(Node(node)));
+    std::vector<OnnxFunction> functions;
+    for (onnx::FunctionProto& function : *proto.mutable_functions())
+      functions.push_back(HONE_TRY(Function(function, model.opset)));
+    HONE_TRY(InlineFunctions(model.nodes, functions, source_.path));
     MarkHalfBytes(half_bytes, model);
     for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
@@ -156,6 +161,21 @@ class Reader {
 
  private:
   std::string Where(const std::string& what) const { return source_.path + ": " + what; }
+
+  static bool IsOfOnnx(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+  // The opset of ONNX's own operators. Models of other domains' operators alone need not name one.
+  Result<int64_t> Opset(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& sets, bool has_none) const {
+    int64_t opset = 0;
+    for (const onnx::OperatorSetIdProto& set : sets)
+      if (IsOfOnnx(set.domain())) opset = set.version();
+    if (opset == 0 && has_none) return kNewestOpset;
+    if (opset >= kOldestOpset && opset <= kNewestOpset) return opset;
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("its operators are of opset {}, wanted {} to {}; export it with opset_version=18", opset,
+                             kOldestOpset, kNewestOpset),
+                 source_.path};
+  }
 
   static OnnxValue Value(const onnx::ValueInfoProto& proto) {
     OnnxValue value;
@@ -294,7 +314,7 @@ class Reader {
     OnnxNode node;
     node.name = proto.name();
     if (node.name.empty() && proto.output_size() > 0) node.name = proto.output(0);
-    node.domain = proto.domain() == "ai.onnx" ? "" : proto.domain();
+    node.domain = IsOfOnnx(proto.domain()) ? "" : proto.domain();
     node.op = proto.op_type();
     node.inputs.assign(proto.input().begin(), proto.input().end());
     node.outputs.assign(proto.output().begin(), proto.output().end());
@@ -302,7 +322,26 @@ class Reader {
       node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
     }
     node.captured = CapturedBy(node);
+    for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kNodeOverload)) node.overload = overload;
     return node;
+  }
+
+  Result<OnnxFunction> Function(onnx::FunctionProto& proto, int64_t opset) {
+    OnnxFunction function{IsOfOnnx(proto.domain()) ? "" : proto.domain(), proto.name(), ""};
+    const std::string where = Where("function " + function.name);
+    function.opset = proto.opset_import().empty() ? opset : HONE_TRY(Opset(proto.opset_import(), true));
+    for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kFunctionOverload))
+      function.overload = overload;
+    function.inputs.assign(proto.input().begin(), proto.input().end());
+    function.outputs.assign(proto.output().begin(), proto.output().end());
+    for (std::string_view bytes : BytesFieldsOf(proto.unknown_fields(), kFunctionDefault)) {
+      onnx::AttributeProto attribute;
+      if (!attribute.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+        return Corrupt("one of its attributes does not parse", where);
+      function.defaults.push_back(HONE_TRY(Attribute(attribute, where)));
+    }
+    for (onnx::NodeProto& node : *proto.mutable_node()) function.nodes.push_back(HONE_TRY(Node(node)));
+    return function;
   }
 
   Result<std::shared_ptr<const OnnxBody>> Body(onnx::GraphProto& proto, const std::string& where) {
@@ -321,6 +360,8 @@ class Reader {
     using Kind = OnnxAttribute::Kind;
     OnnxAttribute attribute;
     attribute.name = proto.name();
+    attribute.reference = proto.ref_attr_name();
+    if (!attribute.reference.empty()) return attribute;
     switch (proto.type()) {
       case onnx::AttributeProto::INT:
         attribute.kind = Kind::kInt;
