@@ -55,7 +55,7 @@ bool IsOwn(const OnnxBody& body, const std::string& name) {
          std::any_of(body.nodes.begin(), body.nodes.end(), [&](const OnnxNode& node) { return has(node.outputs); });
 }
 
-OnnxAttribute* BodyOf(OnnxNode& node, std::string_view name) {
+OnnxAttribute* BodyNamed(OnnxNode& node, std::string_view name) {
   for (OnnxAttribute& attribute : node.attributes)
     if (attribute.name == name && attribute.body != nullptr) return &attribute;
   return nullptr;
@@ -64,7 +64,7 @@ OnnxAttribute* BodyOf(OnnxNode& node, std::string_view name) {
 }  // namespace
 
 std::vector<CollectedList> TakeListsOut(OnnxNode& loop, const std::function<bool(const std::string&)>& is_list) {
-  OnnxAttribute* attribute = BodyOf(loop, "body");
+  OnnxAttribute* attribute = BodyNamed(loop, "body");
   if (attribute == nullptr || !FitsLoop(loop, *attribute->body)) return {};
   auto body = std::make_shared<OnnxBody>(*attribute->body);
   const size_t states = loop.inputs.size() - kOwnInputs;
@@ -120,8 +120,8 @@ std::vector<CollectedList> TakeListsOut(OnnxNode& loop, const std::function<bool
 }
 
 std::vector<OnnxNode> AppendBehind(OnnxNode& branches) {
-  OnnxAttribute* yes = BodyOf(branches, "then_branch");
-  OnnxAttribute* no = BodyOf(branches, "else_branch");
+  OnnxAttribute* yes = BodyNamed(branches, "then_branch");
+  OnnxAttribute* no = BodyNamed(branches, "else_branch");
   if (yes == nullptr || no == nullptr) return {};
   if (yes->body->outputs.size() != branches.outputs.size() || no->body->outputs.size() != branches.outputs.size())
     return {};

@@ -13,8 +13,8 @@
 namespace hone {
 namespace {
 
-constexpr int kDeepest = 64;                // functions within functions
-constexpr size_t kMostInlined = 1'000'000;  // nodes of all calls
+constexpr int kDeepestCalls = 64;               // functions within functions
+constexpr size_t kMostOfFunctions = 1'000'000;  // nodes of all calls
 
 // With those of bodies.
 size_t NodesIn(const std::vector<OnnxNode>& nodes) {
@@ -41,14 +41,14 @@ class Inliner {
         continue;
       }
       const std::string where = fmt::format("{}: node {} ({})", path_, node.name, OperatorName(node));
-      if (depth == kDeepest)
+      if (depth == kDeepestCalls)
         return Error{ErrorKind::kInvalid,
-                     fmt::format("functions call each other more than {} deep, or themselves", kDeepest), where};
+                     fmt::format("functions call each other more than {} deep, or themselves", kDeepestCalls), where};
       std::vector<OnnxNode> called = NodesOf(*found->second, node);
       count_ += NodesIn(called);
-      if (count_ > kMostInlined)
+      if (count_ > kMostOfFunctions)
         return Error{ErrorKind::kLimit,
-                     fmt::format("its functions have more than {} nodes in all calls, hone's limit", kMostInlined),
+                     fmt::format("its functions have more than {} nodes in all calls, hone's limit", kMostOfFunctions),
                      where};
       HONE_TRY(Expand(called, depth + 1));
       std::move(called.begin(), called.end(), std::back_inserter(expanded));

@@ -163,7 +163,6 @@ class Reader {
   std::string Where(const std::string& what) const { return source_.path + ": " + what; }
 
   static bool IsOfOnnx(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
-
   // The opset of ONNX's own operators. Models of other domains' operators alone need not name one.
   Result<int64_t> Opset(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& sets, bool has_none) const {
     int64_t opset = 0;
@@ -327,7 +326,9 @@ class Reader {
   }
 
   Result<OnnxFunction> Function(onnx::FunctionProto& proto, int64_t opset) {
-    OnnxFunction function{IsOfOnnx(proto.domain()) ? "" : proto.domain(), proto.name(), ""};
+    OnnxFunction function;
+    function.domain = IsOfOnnx(proto.domain()) ? "" : proto.domain();
+    function.name = proto.name();
     const std::string where = Where("function " + function.name);
     function.opset = proto.opset_import().empty() ? opset : HONE_TRY(Opset(proto.opset_import(), true));
     for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kFunctionOverload))
