@@ -186,6 +186,16 @@ TEST(Quantized, ProductsAreOfCentredNumbers) {
 }
 
 // onnxruntime's own operators, as its exporters write them.
+TEST(Quantized, ScalesOfBlocksMayBeNegativeOrZero) {
+  ModelFileBuilder builder(21);
+  builder.Input("x", {4, 1}).Raw("w", {4, 2}, 3, std::string("\1\2\3\4\5\6\7\10", 8));
+  builder.Floats("s", {2, 2}, {-0.5F, 0.5F, 0, 2}).Output("y");
+  builder.Node("DequantizeLinear", {"w", "s"}, {"d"}, {{"axis", int64_t{0}}, {"block_size", int64_t{2}}});
+  builder.Node("Add", {"x", "d"}, {"y"});
+  EXPECT_THAT(RealsOf(builder, {Reals(DType::kF32, {4, 1}, {0, 0, 0, 0})}),
+              ElementsAre(-0.5, 1, -1.5, 2, 0, 12, 0, 16));
+}
+
 TEST(Contributed, ActivationsWithABias) {
   ModelFileBuilder builder;
   builder.Input("x", {2}).Floats("b", {2}, {1, -1}).Node("BiasGelu", {"x", "b"}, {"y"}, {}, "com.microsoft");
