@@ -58,8 +58,8 @@ struct ModelReport {
   std::vector<HostWork> host;
   size_t waiting = 0;  // nodes whose shapes are decided when the network runs
   size_t kernels = 0, kernel_calls = 0, host_calls = 0;
-  std::vector<Value> inputs, outputs;
-  std::optional<Expectation> expectation;  // of a model that runs
+  std::vector<Value> inputs, weights, outputs;  // weights: inputs that are taken for such
+  std::optional<Expectation> expectation;       // of a model that runs
 
   bool runs() const { return causes.empty(); }
 };
@@ -75,6 +75,8 @@ void FindValues(const OnnxModel& file, const Network& network, ModelReport* repo
   for (const OnnxValue& input : file.inputs) {
     for (ValueId value : graph.inputs)
       if (graph.values[value].name == input.name) report->inputs.push_back(ValueOf(graph, value, input.name));
+    for (ValueId value : network.weights)
+      if (graph.values[value].name == input.name) report->weights.push_back(ValueOf(graph, value, input.name));
   }
   for (const OnnxValue& output : file.outputs) {
     const auto known = std::find(network.outputs.begin(), network.outputs.end(), output.name);
@@ -217,10 +219,13 @@ void PrintText(const ModelReport& report) {
                                           : "NO"},
       {"file", fmt::format("opset {}, {}{}", report.opset, Plural(report.nodes, "node"),
                            report.producer.empty() ? "" : ", by " + report.producer)},
-      {"inputs", ValuesText(report.inputs)},
-      {"outputs", ValuesText(report.outputs)},
-      {"calls", fmt::format("{} to {}, {} to host code", report.kernel_calls, Plural(report.kernels, "kernel"),
-                            report.host_calls)}};
+      {"inputs", ValuesText(report.inputs)}};
+  if (!report.weights.empty())
+    facts.emplace_back("weights",
+                       ValuesText(report.weights) + "; inputs that look like weights: --data NAME if one is data");
+  facts.emplace_back("outputs", ValuesText(report.outputs));
+  facts.emplace_back("calls", fmt::format("{} to {}, {} to host code", report.kernel_calls,
+                                          Plural(report.kernels, "kernel"), report.host_calls));
   if (report.waiting > 0)
     facts.emplace_back("when it runs",
                        fmt::format("{} more, when values decide their shapes", Plural(report.waiting, "node")));
@@ -271,6 +276,7 @@ Json ToJson(const ModelReport& report) {
       .Set("missing", std::move(missing))
       .Set("host", std::move(host))
       .Set("inputs", ValuesJson(report.inputs))
+      .Set("weights", ValuesJson(report.weights))
       .Set("outputs", ValuesJson(report.outputs));
   if (report.expectation && report.expectation->problem.empty()) {
     json.Set("expected_us", report.expectation->us)

@@ -12,12 +12,16 @@ bool IsWeightOperand(const OnnxNode& node, size_t i, const OnnxValue& value) {
   if (node.op == "Conv") return i == 1 || i == 2;
   if (node.op == "Gemm") return i == 1 || i == 2;
   if (node.op == "MatMul") return i == 1 && rank == 2;
-  if (node.op == "Gather") return i == 0 && rank == 2;
   if (node.op == "BatchNormalization") return i >= 1 && i <= 4;
   if (node.op == "LayerNormalization" || node.op == "InstanceNormalization" || node.op == "GroupNormalization") {
     return i == 1 || i == 2;
   }
   return false;
+}
+
+// A table of rows, such as an embedding's; boxes that a suppression chose from are read in the same way.
+bool IsTableOperand(const OnnxNode& node, size_t i, const OnnxValue& value) {
+  return node.op == "Gather" && i == 0 && value.type.dimensions.size() == 2;
 }
 
 // Operators that hand a weight on as it is.
@@ -43,15 +47,24 @@ std::unordered_set<std::string> FindWeights(const OnnxModel& model, const std::s
     if (IsReal(input) && !data.contains(input.name)) open.emplace(input.name, &input);
   }
   std::unordered_map<std::string, const OnnxValue*> handed = open;  // value → the input that it comes from
-  std::unordered_set<std::string> weights;
+  std::unordered_set<std::string> weights, tables, data_of_others;
   for (const OnnxNode& node : model.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       auto found = handed.find(node.inputs[i]);
       if (found == handed.end()) continue;
-      if (IsWeightOperand(node, i, *found->second)) weights.insert(found->second->name);
-      if (HandsOn(node, i) && !node.outputs.empty()) handed.emplace(node.outputs[0], found->second);
+      const OnnxValue* input = found->second;
+      if (IsWeightOperand(node, i, *input)) {
+        weights.insert(input->name);
+      } else if (IsTableOperand(node, i, *input)) {
+        tables.insert(input->name);
+      } else if (!HandsOn(node, i)) {
+        data_of_others.insert(input->name);
+      }
+      if (HandsOn(node, i) && !node.outputs.empty()) handed.emplace(node.outputs[0], input);
     }
   }
+  for (const std::string& table : tables)
+    if (data_of_others.count(table) == 0) weights.insert(table);
   if (weights.empty()) return weights;
   for (const auto& [name, input] : open)
     if (name != *first) weights.insert(name);

@@ -9,8 +9,9 @@
 
 namespace hone {
 
-// Names of inputs. An input of real numbers that a layer takes as its weight makes all the others weights, too, but the
-// first one; none does: there are none. Not those in `data`, and no initialisers.
+// Names of inputs. An input of real numbers that a layer takes as its weight, or whose rows are looked up and that
+// nothing else reads, makes all the others weights, too, but the first one; none does: there are none. Not those in
+// `data`, and no initialisers.
 std::unordered_set<std::string> FindWeights(const OnnxModel& model, const std::set<std::string>& data);
 
 }  // namespace hone

@@ -402,7 +402,7 @@ class NetworkBuilder {
       }
     }
     HONE_TRY(CheckOperands(node, op->fewest_inputs));
-    OperatorCall call(graph(), node, std::move(inputs), model_.opset);
+    OperatorCall call(graph(), node, std::move(inputs), node.opset != 0 ? node.opset : model_.opset);
     Result<Outputs> outputs = op->translate(call);
     if (!call.mistyped().empty()) return AtNode({ErrorKind::kInvalid, call.mistyped(), ""}, node);
     if (!outputs) {

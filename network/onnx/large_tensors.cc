@@ -11,6 +11,7 @@
 #include "base/aligned_bytes.h"
 #include "base/arithmetic.h"
 #include "base/parallel.h"
+#include "network/onnx/wire_format.h"
 
 namespace hone {
 namespace {
@@ -22,51 +23,6 @@ constexpr size_t kStays = size_t{64} << 10;  // bytes from which on a tensor may
 constexpr size_t kCopiedAtOnce = 1u << 20;   // by a thread
 constexpr unsigned kMostCopiers = 4;         // memory sets the pace
 constexpr uint64_t kGraph = 7, kInitializer = 5, kRawData = 9;  // fields of ModelProto, GraphProto and TensorProto
-
-// A field of a message as it is written (https://protobuf.dev/programming-guides/encoding).
-struct WireField {
-  uint64_t number = 0;
-  bool is_bytes = false;  // a length, and that many bytes
-  std::string_view tag, whole, body;
-};
-
-std::optional<uint64_t> TakeVarint(std::string_view& rest) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < std::min<size_t>(rest.size(), 10); ++i) {
-    const auto byte = static_cast<unsigned char>(rest[i]);
-    value |= uint64_t{byte & 0x7fu} << (7 * i);
-    if (byte < 0x80) {
-      rest.remove_prefix(i + 1);
-      return value;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<WireField> TakeField(std::string_view& rest) {
-  const std::string_view begin = rest;
-  const std::optional<uint64_t> tag = TakeVarint(rest);
-  if (!tag || *tag > UINT32_MAX || *tag >> 3 == 0) return std::nullopt;
-  WireField field;
-  field.number = *tag >> 3;
-  field.tag = begin.substr(0, begin.size() - rest.size());
-  std::optional<uint64_t> size;
-  switch (*tag & 7) {
-    case 0: size = TakeVarint(rest) ? std::optional<uint64_t>(0) : std::nullopt; break;
-    case 1: size = 8; break;
-    case 2:
-      size = TakeVarint(rest);
-      field.is_bytes = true;
-      break;
-    case 5: size = 4; break;
-    default: break;  // groups
-  }
-  if (!size || *size > rest.size()) return std::nullopt;
-  field.body = rest.substr(0, *size);
-  rest.remove_prefix(*size);
-  field.whole = begin.substr(0, begin.size() - rest.size());
-  return field;
-}
 
 void AppendBytesField(std::string_view tag, std::string_view body, std::string& to) {
   to += tag;

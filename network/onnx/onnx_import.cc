@@ -1,11 +1,10 @@
 // The one file that knows protobuf and ONNX's messages.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/stubs/logging.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <climits>
@@ -16,11 +15,15 @@
 
 #include "base/file.h"
 #include "ir/graph/dtype_traits.h"
+#include "network/onnx/captured.h"
+#include "network/onnx/external_data.h"
+#include "network/onnx/inline_functions.h"
 #include "network/onnx/large_tensors.h"
 #include "network/onnx/model_file.h"
 #include "network/onnx/model_in_place.h"
 #include "network/onnx/onnx_model.h"
 #include "network/onnx/resolve_sequences.h"
+#include "network/onnx/wire_format.h"
 #include "onnx.pb.h"
 
 namespace hone {
@@ -31,6 +34,10 @@ using OnnxElement = onnx::TensorProto::DataType;
 // protobuf counts bytes in an int.
 constexpr uint64_t kMostBytes = INT_MAX;
 constexpr size_t kMostNodes = 200'000;
+
+// Fields of ONNX's messages that are newer than the .proto file: the overload of a NodeProto, and of a FunctionProto
+// its overload and its attributes with their defaults.
+constexpr uint64_t kNodeOverload = 8, kFunctionOverload = 13, kFunctionDefault = 11;
 
 // ONNX's element types of 4 bits, which the .proto file need not know yet.
 constexpr int kUint4 = 21, kInt4 = 22;
@@ -61,43 +68,6 @@ std::string Packed(const Field& field) {
   return bytes;
 }
 
-// A file below a folder: no absolute path, no "..", no link on the way.
-Result<UniqueFd> OpenBelow(const std::string& folder, const std::string& location, const std::string& where) {
-  auto refused = [&](std::string_view why) {
-    return Error{ErrorKind::kInvalid,
-                 fmt::format("its data is in \"{}\", {}; external data is read from the model's own folder only: move "
-                             "it there",
-                             location, why),
-                 where};
-  };
-  if (folder.empty()) return refused("and no folder is known");
-  if (location.empty() || location.find('\0') != std::string::npos) return refused("which is no path");
-  if (location[0] == '/') return refused("an absolute path");
-  UniqueFd at(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!at) return ErrnoError(errno, "cannot open the model's folder", folder);
-  for (size_t begin = 0; begin <= location.size();) {
-    size_t end = std::min(location.find('/', begin), location.size());
-    std::string part = location.substr(begin, end - begin);
-    bool is_last = end == location.size();
-    begin = end + 1;
-    if (part == "..") return refused("outside its folder");
-    if (part.empty() || part == ".") {
-      if (is_last) return refused("which is no file");
-      continue;
-    }
-    int flags = O_NOFOLLOW | O_CLOEXEC | (is_last ? O_RDONLY | O_NONBLOCK : O_PATH | O_DIRECTORY);
-    UniqueFd next(openat(at.get(), part.c_str(), flags));
-    if (!next) {
-      if (errno == ELOOP || errno == ENOTDIR) return refused("which goes through a link");
-      return ErrnoError(errno, "cannot open its external data", folder + "/" + location);
-    }
-    at = std::move(next);
-  }
-  struct stat status{};
-  if (fstat(at.get(), &status) != 0 || !S_ISREG(status.st_mode)) return refused("which is no file");
-  return at;
-}
-
 Result<uint64_t> ExternalNumber(const std::string& text, const std::string& key, const std::string& where) {
   uint64_t value = 0;
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -115,16 +85,10 @@ class Reader {
   Result<OnnxModel> Model(onnx::ModelProto& proto) {
     OnnxModel model;
     model.producer = proto.producer_name();
-    for (const onnx::OperatorSetIdProto& set : proto.opset_import()) {
-      if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
-    }
     if (!proto.has_graph()) return Corrupt("there is no graph in it, wanted an ONNX model", source_.path);
-    if (model.opset < kOldestOpset || model.opset > kNewestOpset) {
-      return Error{ErrorKind::kUnsupported,
-                   fmt::format("its operators are of opset {}, wanted {} to {}; export it with opset_version=18",
-                               model.opset, kOldestOpset, kNewestOpset),
-                   source_.path};
-    }
+    const bool has_none = std::all_of(proto.graph().node().begin(), proto.graph().node().end(),
+                                      [](const auto& node) { return !IsOfOnnx(node.domain()); });
+    model.opset = HONE_TRY(Opset(proto.opset_import(), has_none));
     onnx::GraphProto& graph = *proto.mutable_graph();
     if (static_cast<size_t>(graph.node_size()) > kMostNodes) {
       return Error{ErrorKind::kLimit, fmt::format("it has {} nodes, hone's limit is {}", graph.node_size(), kMostNodes),
@@ -143,6 +107,10 @@ class Reader {
           {tensor.name(), HONE_TRY(Tensor(tensor, where, cut == cut_.end() ? nullptr : &cut->second))});
     }
     for (onnx::NodeProto& node : *graph.mutable_node()) model.nodes.push_back(HONE_TRY(Node(node)));
+    std::vector<OnnxFunction> functions;
+    for (onnx::FunctionProto& function : *proto.mutable_functions())
+      functions.push_back(HONE_TRY(Function(function, model.opset)));
+    HONE_TRY(InlineFunctions(model.nodes, functions, source_.path));
     MarkHalfBytes(half_bytes, model);
     for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
@@ -155,6 +123,20 @@ class Reader {
 
  private:
   std::string Where(const std::string& what) const { return source_.path + ": " + what; }
+
+  static bool IsOfOnnx(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+  // The opset of ONNX's own operators. Models of other domains' operators alone need not name one.
+  Result<int64_t> Opset(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& sets, bool has_none) const {
+    int64_t opset = 0;
+    for (const onnx::OperatorSetIdProto& set : sets)
+      if (IsOfOnnx(set.domain())) opset = set.version();
+    if (opset == 0 && has_none) return kNewestOpset;
+    if (opset >= kOldestOpset && opset <= kNewestOpset) return opset;
+    return Error{ErrorKind::kUnsupported,
+                 fmt::format("its operators are of opset {}, wanted {} to {}; export it with opset_version=18", opset,
+                             kOldestOpset, kNewestOpset),
+                 source_.path};
+  }
 
   static OnnxValue Value(const onnx::ValueInfoProto& proto) {
     OnnxValue value;
@@ -184,7 +166,7 @@ class Reader {
       if (entry.key() == "offset") offset = HONE_TRY(ExternalNumber(entry.value(), "the offset", where));
       if (entry.key() == "length") length = HONE_TRY(ExternalNumber(entry.value(), "the length", where));
     }
-    UniqueFd file = HONE_TRY(OpenBelow(source_.folder, location, where));
+    UniqueFd file = HONE_TRY(OpenExternalData(source_.folder, location, where));
     if (length != wanted) {
       return Corrupt(fmt::format("its external data has {} bytes, its shape wants {}", length, wanted), where);
     }
@@ -293,15 +275,36 @@ class Reader {
     OnnxNode node;
     node.name = proto.name();
     if (node.name.empty() && proto.output_size() > 0) node.name = proto.output(0);
-    node.domain = proto.domain() == "ai.onnx" ? "" : proto.domain();
+    node.domain = IsOfOnnx(proto.domain()) ? "" : proto.domain();
     node.op = proto.op_type();
     node.inputs.assign(proto.input().begin(), proto.input().end());
     node.outputs.assign(proto.output().begin(), proto.output().end());
     for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
       node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
-      if (node.attributes.back().body != nullptr) AddCaptured(*node.attributes.back().body, node.captured);
     }
+    node.captured = CapturedBy(node);
+    for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kNodeOverload)) node.overload = overload;
     return node;
+  }
+
+  Result<OnnxFunction> Function(onnx::FunctionProto& proto, int64_t opset) {
+    OnnxFunction function;
+    function.domain = IsOfOnnx(proto.domain()) ? "" : proto.domain();
+    function.name = proto.name();
+    const std::string where = Where("function " + function.name);
+    function.opset = proto.opset_import().empty() ? opset : HONE_TRY(Opset(proto.opset_import(), true));
+    for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kFunctionOverload))
+      function.overload = overload;
+    function.inputs.assign(proto.input().begin(), proto.input().end());
+    function.outputs.assign(proto.output().begin(), proto.output().end());
+    for (std::string_view bytes : BytesFieldsOf(proto.unknown_fields(), kFunctionDefault)) {
+      onnx::AttributeProto attribute;
+      if (!attribute.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+        return Corrupt("one of its attributes does not parse", where);
+      function.defaults.push_back(HONE_TRY(Attribute(attribute, where)));
+    }
+    for (onnx::NodeProto& node : *proto.mutable_node()) function.nodes.push_back(HONE_TRY(Node(node)));
+    return function;
   }
 
   Result<std::shared_ptr<const OnnxBody>> Body(onnx::GraphProto& proto, const std::string& where) {
@@ -314,21 +317,6 @@ class Reader {
     for (const auto& value : proto.input()) body->inputs.push_back(value.name());
     for (const auto& value : proto.output()) body->outputs.push_back(value.name());
     return body;
-  }
-
-  static void AddCaptured(const OnnxBody& body, std::vector<std::string>& captured) {
-    std::set<std::string> own(body.inputs.begin(), body.inputs.end());
-    for (const OnnxTensor& tensor : body.initializers) own.insert(tensor.name);
-    for (const OnnxNode& node : body.nodes) own.insert(node.outputs.begin(), node.outputs.end());
-    auto add = [&](const std::vector<std::string>& names) {
-      for (const std::string& name : names)
-        if (!name.empty() && own.count(name) == 0) captured.push_back(name);
-    };
-    for (const OnnxNode& node : body.nodes) {
-      add(node.inputs);
-      add(node.captured);
-    }
-    add(body.outputs);
   }
 
   // Files of the first version do not say it: it is that of the field that is there.
@@ -349,6 +337,8 @@ class Reader {
     using Kind = OnnxAttribute::Kind;
     OnnxAttribute attribute;
     attribute.name = proto.name();
+    attribute.reference = proto.ref_attr_name();
+    if (!attribute.reference.empty()) return attribute;
     switch (TypeOf(proto)) {
       case onnx::AttributeProto::INT:
         attribute.kind = Kind::kInt;

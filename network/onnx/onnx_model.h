@@ -58,12 +58,15 @@ struct OnnxAttribute {
   std::vector<std::string> texts;
   std::shared_ptr<const HostTensor> tensor;
   std::shared_ptr<const OnnxBody> body;
+  std::string reference;  // in a function: it is what the function's call has under this name
 };
 
 struct OnnxNode {
   std::string name;
   std::string domain;
   std::string op;
+  std::string overload;             // which of a file's functions of one name
+  int64_t opset = 0;                // of the function that it is from; 0: the model's
   std::vector<std::string> inputs;  // "": left out
   std::vector<std::string> outputs;
   std::vector<OnnxAttribute> attributes;

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
+#include "network/onnx/captured.h"
+#include "network/onnx/collect_lists.h"
 #include "network/onnx/unroll_loop.h"
 
 namespace hone {
@@ -16,6 +19,7 @@ namespace {
 
 constexpr int64_t kAxesAreInputs = 13;             // the opset from which Unsqueeze has its axes as an input
 constexpr size_t kMostElements = size_t{1} << 20;  // of all sequences of a model or body together
+constexpr int64_t kMostLetters = 24;               // of an axis, counted in an equation's letters
 constexpr int64_t kMostUnrolled = 100'000;         // nodes of all loops' steps together
 
 // The parts of a tensor along an axis, as many as there will be: each of `size`, the last one of what is left.
@@ -26,9 +30,10 @@ struct Parts {
   bool keeps_axis = true;
 };
 
+// Its elements, and behind them the parts, where there are such.
 struct Sequence {
   std::vector<std::string> elements;
-  std::optional<Parts> parts;  // in place of `elements`
+  std::optional<Parts> parts;
 };
 
 class Resolver {
@@ -69,8 +74,13 @@ class Resolver {
     if (node.domain.empty() && node.op == "Constant" && node.outputs.size() == 1)
       for (const OnnxAttribute& attribute : node.attributes) Know(node.outputs[0], attribute);
     if (node.domain.empty() && node.op == "Loop" && Unroll(node)) return;
+    ResolveBodies(node);
+    std::vector<OnnxNode> behind;
+    if (node.domain.empty() && node.op == "If") behind = AppendBehind(node);
+    if (node.domain.empty() && node.op == "Loop") CollectLists(node);
     const Took took = Take(node);
     if (took != Took::kMade) (took == Took::kSequence ? taken_ : made_).push_back(std::move(node));
+    for (OnnxNode& insertion : behind) Add(std::move(insertion));
   }
 
   void Know(const std::string& name, const HostTensor& tensor) {
@@ -95,10 +105,13 @@ class Resolver {
     return nullptr;
   }
 
+  const Sequence* SequenceNamed(const std::string& name) const {
+    for (const Resolver* at = this; at != nullptr; at = at->outer_)
+      if (const auto found = at->sequences_.find(name); found != at->sequences_.end()) return &found->second;
+    return nullptr;
+  }
   const Sequence* SequenceAt(const OnnxNode& node, size_t input) const {
-    if (input >= node.inputs.size()) return nullptr;
-    const auto found = sequences_.find(node.inputs[input]);
-    return found == sequences_.end() ? nullptr : &found->second;
+    return input < node.inputs.size() ? SequenceNamed(node.inputs[input]) : nullptr;
   }
 
   // The place that an input names, of `count`; nullopt: it is computed, or is none.
@@ -182,14 +195,33 @@ class Resolver {
     return true;
   }
 
-  Took Take(OnnxNode& node) {
+  void ResolveBodies(OnnxNode& node) {
+    bool has_bodies = false;
     for (OnnxAttribute& attribute : node.attributes) {
       if (attribute.body == nullptr) continue;
+      has_bodies = true;
       auto body = std::make_shared<OnnxBody>(*attribute.body);
       Resolver inside(opset_, fmt::format("{}{}.", prefix_, node.outputs.empty() ? node.name : node.outputs[0]), this);
       inside.Run(body->nodes, body->initializers, body->outputs);
       attribute.body = std::move(body);
     }
+    if (has_bodies) node.captured = CapturedBy(node);
+  }
+
+  // Lists that a loop appends to become tensors that it collects.
+  void CollectLists(OnnxNode& loop) {
+    auto is_list = [&](const std::string& name) {
+      const Sequence* found = SequenceNamed(name);
+      return found != nullptr && !found->parts;
+    };
+    for (const CollectedList& each : TakeListsOut(loop, is_list)) {
+      Sequence list = *SequenceNamed(each.begin);
+      if (!each.collected.empty()) list.parts = Parts{each.collected, 0, 1, false};
+      if (!each.list.empty()) sequences_[each.list] = std::move(list);
+    }
+  }
+
+  Took Take(const OnnxNode& node) {
     if (!node.domain.empty() || node.outputs.size() != 1) return Took::kNothing;
     std::optional<Sequence> made;
     if (node.op == "SequenceEmpty" || node.op == "SequenceConstruct") {
@@ -267,13 +299,14 @@ class Resolver {
       return true;
     }
     const Parts& parts = *from->parts;
-    const Numbers* known = node.inputs.size() > 1 ? Known(node.inputs[1]) : nullptr;
-    if (known == nullptr || known->whole.size() != 1) return false;
-    const int64_t place = known->whole[0];
-    if (!parts.keeps_axis) {
-      Make(node, "Gather", {parts.tensor, Constant({place}, {})}, node.outputs, {{"axis", parts.axis}});
+    if (!from->elements.empty() || node.inputs.size() < 2) return false;
+    if (!parts.keeps_axis && parts.size == 1) {  // a place that is computed as well
+      Make(node, "Gather", {parts.tensor, node.inputs[1]}, node.outputs, {{"axis", parts.axis}});
       return true;
     }
+    const Numbers* known = Known(node.inputs[1]);
+    if (known == nullptr || known->whole.size() != 1) return false;
+    const int64_t place = known->whole[0];
     // From the end only parts of one are where the count does not matter.
     int64_t begin = 0, end = INT64_MAX;
     if (place < 0 && parts.size != 1) return false;
@@ -286,17 +319,59 @@ class Resolver {
 
   bool TakeLength(const OnnxNode& node) {
     const Sequence* from = SequenceAt(node, 0);
-    if (from == nullptr || from->parts) return false;
+    if (from == nullptr) return false;
     const auto count = static_cast<int64_t>(from->elements.size());
-    Make(node, "Identity", {Constant({count}, {})}, node.outputs);
-    known_[node.outputs[0]] = WholeNumbers({count}, {});
+    if (!from->parts) {
+      Make(node, "Identity", {Constant({count}, {})}, node.outputs);
+      known_[node.outputs[0]] = WholeNumbers({count}, {});
+      return true;
+    }
+    if (from->parts->size != 1) return false;
+    const std::string shape = Fresh(), length = Fresh();
+    Make(node, "Shape", {from->parts->tensor}, {shape});
+    Make(node, "Gather", {shape, Constant({from->parts->axis}, {})}, {length}, {{"axis", 0}});
+    Make(node, "Add", {length, Constant({count}, {})}, node.outputs);
     return true;
+  }
+
+  // The rows of a tensor beside each other along `axis`, a new one or one that they have. How many dimensions the
+  // tensor has is not known here, so an equation says how they change places.
+  std::string JoinedRows(const OnnxNode& node, const std::string& rows, int64_t axis, bool is_new) {
+    std::string moved = rows;
+    if (axis != 0) {
+      std::string letters;
+      for (int64_t i = 0; i < (axis > 0 ? axis : -axis - (is_new ? 1 : 0)); ++i) letters += static_cast<char>('b' + i);
+      moved = Fresh();
+      Make(node, "Einsum", {rows}, {moved});
+      OnnxAttribute equation;
+      equation.name = "equation";
+      equation.kind = OnnxAttribute::Kind::kText;
+      equation.text = axis > 0 ? fmt::format("a{0}...->{0}a...", letters) : fmt::format("a...{0}->...a{0}", letters);
+      made_.back().attributes.push_back(std::move(equation));
+    }
+    if (is_new) return moved;
+    // The axis of rows lies before the one that they are joined along: both become one.
+    const std::string shape = Fresh(), front = Fresh(), back = Fresh(), wanted = Fresh(), joined = Fresh();
+    const int64_t at = axis < 0 ? axis - 1 : axis;
+    const int64_t behind = at + 2 == 0 ? INT64_MAX : at + 2;
+    Make(node, "Shape", {moved}, {shape});
+    Make(node, "Slice", {shape, Constant({0}, {1}), Constant({at}, {1}), Constant({0}, {1})}, {front});
+    Make(node, "Slice", {shape, Constant({behind}, {1}), Constant({INT64_MAX}, {1}), Constant({0}, {1})}, {back});
+    Make(node, "Concat", {front, Constant({-1}, {1}), back}, {wanted}, {{"axis", 0}});
+    Make(node, "Reshape", {moved, wanted}, {joined});
+    return joined;
   }
 
   bool TakeJoined(const OnnxNode& node) {
     const Sequence* from = SequenceAt(node, 0);
-    if (from == nullptr || from->parts || from->elements.empty()) return false;
+    if (from == nullptr || (from->elements.empty() && !from->parts)) return false;
     const int64_t axis = Whole(node, "axis", 0);
+    std::string rows;  // of the parts
+    if (from->parts) {
+      const Parts& parts = *from->parts;
+      if (parts.keeps_axis || parts.size != 1 || parts.axis != 0 || std::abs(axis) >= kMostLetters) return false;
+      rows = JoinedRows(node, parts.tensor, axis, Whole(node, "new_axis", 0) != 0);
+    }
     std::vector<std::string> elements = from->elements;
     if (Whole(node, "new_axis", 0) != 0) {
       for (std::string& element : elements) {
@@ -314,6 +389,7 @@ class Resolver {
         element = raised;
       }
     }
+    if (!rows.empty()) elements.push_back(rows);
     Make(node, "Concat", std::move(elements), node.outputs, {{"axis", axis}});
     return true;
   }

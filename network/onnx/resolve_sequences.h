@@ -6,10 +6,10 @@
 
 namespace hone {
 
-// Nodes that make, change and read sequences become nodes of their elements, in the model and in the bodies within it;
-// a loop that carries one, and takes as many steps as the file says, becomes these steps. Those of sequences that are
-// carried through other loops, are inputs or outputs, or whose places are computed, stay as they are: no operator that
-// is known.
+// Nodes that make, change and read sequences become nodes of their elements, in the model and in the bodies within it.
+// A loop that carries one becomes its steps where the file says how many there are, and otherwise collects what it
+// appends (collect_lists.h). Those of sequences that loops change in other ways, that are inputs or outputs, or whose
+// places are computed though they are no parts of one tensor, stay as they are: no operator that is known.
 void ResolveSequences(OnnxModel& model);
 
 }  // namespace hone

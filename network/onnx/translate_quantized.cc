@@ -75,13 +75,14 @@ Result<void> CheckZeroPoint(const OperatorCall& call, size_t zero, size_t scale)
 }
 
 // Scales must be positive numbers; what is computed when the network runs is taken as it comes.
-Result<void> CheckScale(OperatorCall& call, size_t i) {
+// `has_sign`: those of blocks may be negative or zero, as onnxruntime's quantiser of few bits writes them.
+Result<void> CheckScale(OperatorCall& call, size_t i, bool has_sign = false) {
   if (!IsFloat(call.build.dtype(call.In(i)))) return call.build.Invalid("a scale that is no float");
   const Numbers* known = call.build.graph().TryElements(call.In(i));
   if (known == nullptr) return {};
   for (double scale : known->real)
-    if (!(scale > 0) || std::isinf(scale))
-      return call.build.Invalid(fmt::format("a scale of {}, wanted a positive number", scale));
+    if (!std::isfinite(scale) || (scale <= 0 && !has_sign))
+      return call.build.Invalid(fmt::format("a scale of {}, wanted a {}number", scale, has_sign ? "" : "positive "));
   return {};
 }
 
@@ -186,7 +187,7 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   const DType dtype = call.build.dtype(call.In(1));
   if (!IsFloat(dtype) || IsFloat(call.build.dtype(call.In(0))))
     return call.build.Invalid("it wants whole numbers and a scale of floats");
-  HONE_TRY(CheckScale(call, 1));
+  HONE_TRY(CheckScale(call, 1, call.Whole("block_size", 0) > 0));
   HONE_TRY(CheckZeroPoint(call, 2, 1));
   const Shape x = call.shape(0);
   const Parameters parameters = HONE_TRY(Parameters::Of(call, x, call.shape(1)));

@@ -36,43 +36,47 @@ struct Tap {
   bool is_outside = false;
 };
 
-double OriginalCoordinate(const Resizing& how, int64_t at, double scale, int64_t from, int64_t to, double begin,
-                          double end) {
-  const auto x = static_cast<double>(at), in = static_cast<double>(from), out = static_cast<double>(to);
+// In floats, as onnxruntime computes it: where a place falls between two elements their rounding decides.
+float OriginalCoordinate(const Resizing& how, int64_t at, float scale, int64_t from, int64_t to, float begin,
+                         float end) {
+  const auto x = static_cast<float>(at), in = static_cast<float>(from), out = static_cast<float>(to);
   if (how.coordinates == "align_corners") return to == 1 ? 0 : x * (in - 1) / (scale * in - 1);
   if (how.coordinates == "asymmetric") return x / scale;
-  if (how.coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5) / scale - 0.5 : 0;
+  if (how.coordinates == "pytorch_half_pixel") return to > 1 ? (x + 0.5F) / scale - 0.5F : 0;
   if (how.coordinates == "half_pixel_symmetric") {
-    const double adjustment = out / (scale * in);
-    return in / 2 * (1 - adjustment) + (x + 0.5) / scale - 0.5;
+    const float adjustment = out / (scale * in);
+    return in / 2 * (1 - adjustment) + (x + 0.5F) / scale - 0.5F;
   }
-  if (how.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / scale;
+  if (how.coordinates == "tf_half_pixel_for_nn") return (x + 0.5F) / scale;
   if (how.coordinates == "tf_crop_and_resize")
-    return to > 1 ? begin * (in - 1) + x * (end - begin) * (in - 1) / (out - 1) : 0.5 * (begin + end) * (in - 1);
-  return (x + 0.5) / scale - 0.5;  // half_pixel
+    return to > 1 ? begin * (in - 1) + x * (end - begin) * (in - 1) / (out - 1) : 0.5F * (begin + end) * (in - 1);
+  return (x + 0.5F) / scale - 0.5F;  // half_pixel
 }
 
-int64_t NearestElement(const std::string& mode, double x) {
-  const double below = std::floor(x), ahead = x - below;
+constexpr float kStillHalf = 1e-6F;  // what onnxruntime takes for the middle between two elements
+
+int64_t NearestElement(const std::string& mode, float x) {
+  const float below = std::floor(x), ahead = x - below;
   if (mode == "floor") return static_cast<int64_t>(below);
   if (mode == "ceil") return static_cast<int64_t>(std::ceil(x));
-  if (mode == "round_prefer_ceil") return static_cast<int64_t>(ahead >= 0.5 ? below + 1 : below);
-  return static_cast<int64_t>(ahead > 0.5 ? below + 1 : below);
+  if (std::abs(ahead - 0.5F) <= kStillHalf) return static_cast<int64_t>(below) + (mode == "round_prefer_ceil" ? 1 : 0);
+  return static_cast<int64_t>(below) + (ahead > 0.5F ? 1 : 0);
 }
 
-Tap TapAt(const Resizing& how, int64_t at, double scale, int64_t from, int64_t to, double begin, double end) {
+Tap TapAt(const Resizing& how, int64_t at, float scale, int64_t from, int64_t to, float begin, float end) {
   Tap tap;
-  const double x = OriginalCoordinate(how, at, scale, from, to, begin, end);
-  if (how.coordinates == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(from - 1))) {
+  const float coordinate = OriginalCoordinate(how, at, scale, from, to, begin, end);
+  if (how.coordinates == "tf_crop_and_resize" && !(coordinate >= 0 && coordinate <= static_cast<float>(from - 1))) {
     tap.is_outside = true;
     return tap;
   }
   if (how.mode == Interpolation::kNearest) {
-    tap.from = {{std::clamp<int64_t>(NearestElement(how.nearest, x), 0, from - 1), 1.0}};
+    tap.from = {{std::clamp<int64_t>(NearestElement(how.nearest, coordinate), 0, from - 1), 1.0}};
     return tap;
   }
+  const double x = coordinate;
   // Where it shrinks, an antialiased filter is as much wider.
-  const double stretch = how.antialias ? std::min(scale, 1.0) : 1.0;
+  const double stretch = how.antialias ? std::min<double>(scale, 1) : 1.0;
   const double reach = (how.mode == Interpolation::kLinear ? 1 : 2) / stretch;
   double total = 0;
   for (auto i = static_cast<int64_t>(std::floor(x - reach)) + 1; static_cast<double>(i) < x + reach; ++i) {
@@ -166,9 +170,9 @@ Result<std::vector<double>> ConstantReals(OperatorCall& call, size_t i, std::str
 
 struct ResizedDimension {
   int64_t axis = 0;
-  double scale = 1;
+  float scale = 1;
   int64_t extent = 0;
-  double begin = 0, end = 1;  // the region of tf_crop_and_resize
+  float begin = 0, end = 1;  // the region of tf_crop_and_resize
 };
 
 Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t region, size_t scales, size_t sizes) {
@@ -191,32 +195,31 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
   for (size_t i = 0; i < axes.size(); ++i) {
     ResizedDimension dimension;
     dimension.axis = axes[i];
-    const auto extent = static_cast<double>(x[static_cast<size_t>(axes[i])]);
+    const auto extent = static_cast<float>(x[static_cast<size_t>(axes[i])]);
     if (!given_scales.empty()) {
-      dimension.scale = given_scales[i];
-      if (!(dimension.scale > 0 && dimension.scale * extent < 1e12))
+      dimension.scale = static_cast<float>(given_scales[i]);
+      if (!(dimension.scale > 0 && dimension.scale * extent < 1e12F))
         return call.build.Invalid(fmt::format("a scale of {}", dimension.scale));
       dimension.extent = static_cast<int64_t>(std::floor(extent * dimension.scale));
     } else {
       dimension.extent = given_sizes[i];
       if (dimension.extent < 1) return call.build.Invalid(fmt::format("a size of {}", dimension.extent));
-      dimension.scale = static_cast<double>(dimension.extent) / extent;
+      dimension.scale = static_cast<float>(dimension.extent) / extent;
     }
     if (given_region.size() == 2 * axes.size()) {
-      dimension.begin = given_region[i];
-      dimension.end = given_region[i + axes.size()];
+      dimension.begin = static_cast<float>(given_region[i]);
+      dimension.end = static_cast<float>(given_region[i + axes.size()]);
     }
     dimensions.push_back(dimension);
   }
   const std::string policy = call.Text("keep_aspect_ratio_policy", "stretch");
   if (!given_sizes.empty() && policy != "stretch") {
-    double scale = dimensions[0].scale;
+    float scale = dimensions[0].scale;
     for (const ResizedDimension& each : dimensions)
       scale = policy == "not_larger" ? std::min(scale, each.scale) : std::max(scale, each.scale);
     for (ResizedDimension& each : dimensions) {
       each.scale = scale;
-      each.extent =
-          static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(x[static_cast<size_t>(each.axis)])));
+      each.extent = static_cast<int64_t>(std::nearbyint(scale * static_cast<float>(x[static_cast<size_t>(each.axis)])));
     }
   }
   return dimensions;
@@ -242,7 +245,7 @@ Result<Outputs> Resize(OperatorCall& call) {
   const Shape x = call.shape(0);
   if (CountOf(x) == 0) return call.build.Invalid("there is nothing to resize");
   for (const ResizedDimension& each : dimensions)
-    if (each.extent < 1 || each.extent > (int64_t{1} << 24) || each.scale < 1e-6)
+    if (each.extent < 1 || each.extent > (int64_t{1} << 24) || each.scale < 1e-6F)
       return call.build.Invalid(fmt::format("{} elements become {}", x[static_cast<size_t>(each.axis)], each.extent));
   Shape shape = x;
   std::vector<std::pair<int64_t, std::vector<Tap>>> steps;

@@ -2,39 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include "network/onnx/rename_values.h"
 
 namespace hone {
 namespace {
 
 constexpr size_t kOwn = 2;  // inputs of a Loop and of its body before the states
-
-using Names = std::map<std::string, std::string>;
-
-void Rename(std::vector<std::string>& names, const Names& renamed) {
-  for (std::string& name : names)
-    if (const auto found = renamed.find(name); found != renamed.end()) name = found->second;
-}
-
-// What bodies within read from around them.
-void RenameInBodies(OnnxNode& node, const Names& renamed) {
-  Rename(node.captured, renamed);
-  for (OnnxAttribute& attribute : node.attributes) {
-    if (attribute.body == nullptr) continue;
-    auto body = std::make_shared<OnnxBody>(*attribute.body);
-    Names outside = renamed;
-    for (const std::string& own : body->inputs) outside.erase(own);
-    for (const OnnxTensor& own : body->initializers) outside.erase(own.name);
-    for (const OnnxNode& inner : body->nodes)
-      for (const std::string& own : inner.outputs) outside.erase(own);
-    for (OnnxNode& inner : body->nodes) {
-      Rename(inner.inputs, outside);
-      RenameInBodies(inner, outside);
-    }
-    Rename(body->outputs, outside);
-    attribute.body = std::move(body);
-  }
-}
 
 OnnxNode MakeNode(const OnnxNode& of, const std::string& op, std::vector<std::string> inputs,
                   const std::string& output) {
@@ -62,7 +35,7 @@ UnrolledLoop UnrollLoop(const OnnxNode& loop, const OnnxBody& body, int64_t step
   };
   Numbers yes = MakeNumbers(DType::kBool, {});
   yes.whole = {1};
-  Names always = {{body.inputs[1], constant(prefix + " condition", yes)}};
+  ValueNames always = {{body.inputs[1], constant(prefix + " condition", yes)}};
   for (const OnnxTensor& tensor : body.initializers) {
     unrolled.initializers.push_back({prefix + tensor.name, tensor.tensor});
     always[tensor.name] = prefix + tensor.name;
@@ -72,7 +45,7 @@ UnrolledLoop UnrollLoop(const OnnxNode& loop, const OnnxBody& body, int64_t step
   std::vector<std::vector<std::string>> collected(body.outputs.size() - 1 - states);
   for (int64_t step = 0; step < steps; ++step) {
     const std::string own = fmt::format("{}{}.", prefix, step);
-    Names renamed = always;
+    ValueNames renamed = always;
     renamed[body.inputs[0]] = constant(own + " step", WholeNumbers({step}, {}));
     for (size_t i = 0; i < states; ++i) renamed[body.inputs[kOwn + i]] = state[i];
     for (const OnnxNode& inner : body.nodes)
@@ -80,13 +53,13 @@ UnrolledLoop UnrollLoop(const OnnxNode& loop, const OnnxBody& body, int64_t step
         if (!output.empty()) renamed[output] = own + output;
     for (const OnnxNode& inner : body.nodes) {
       OnnxNode node = inner;
-      Rename(node.inputs, renamed);
-      Rename(node.outputs, renamed);
+      RenameValues(node.inputs, renamed);
+      RenameValues(node.outputs, renamed);
       RenameInBodies(node, renamed);
       unrolled.nodes.push_back(std::move(node));
     }
     std::vector<std::string> results(body.outputs.begin() + 1, body.outputs.end());
-    Rename(results, renamed);
+    RenameValues(results, renamed);
     for (size_t i = 0; i < states; ++i) state[i] = results[i];
     for (size_t i = 0; i < collected.size(); ++i) collected[i].push_back(results[states + i]);
   }

@@ -110,6 +110,9 @@ class Models(harness.HoneTest):
         self.assertEqual((known["expected_kernels"], known["served_kernels"]), (known["kernels"], known["kernels"]))
         self.assertAlmostEqual(known["expected_us"], served["expected_us"], delta=served["expected_us"] * 1e-6)
         self.assertIn("runs", self.hone("check", path("attention")))
+        self.assertEqual(whole["weights"], [])
+        structure = os.path.join(harness.SOURCE, "tests/zoo/recurrent.gru_classifier.script.onnx")
+        self.assertIn("look like weights: --data NAME", " ".join(self.hone("check", structure).split()))
         damaged = os.path.join(self.directory.path, "damaged.onnx")
         with open(damaged, "wb") as file:
             file.write(b"\x08damaged")

@@ -49,6 +49,9 @@ TEST(BadModels, Opsets) {
   EXPECT_TRUE(Import(Relu(24)));
   ExpectError(Import(Relu(28)), ErrorKind::kUnsupported, "opset 28, wanted 1 to 27", "bad.onnx");
   ExpectError(Import(Relu(0)), ErrorKind::kUnsupported, "opset 0, wanted 1 to 27", "bad.onnx");
+  ModelFileBuilder scaler(0);  // without operators of ONNX's own their opset need not be said
+  scaler.Input("x", {1, 4}).Node("Scaler", {"x"}, {"y"}, {}, "ai.onnx.ml").Output("y");
+  EXPECT_THAT(Import(scaler).error().Text(), HasSubstr("(ai.onnx.ml.Scaler): hone runs networks of tensors"));
   EXPECT_TRUE(Import(Relu(6)));
   ModelFileBuilder sum(6);  // a sum of that time broadcasts only where an attribute says so
   sum.Input("x", {4}).Node("Add", {"x", "x"}, {"y"}).Output("y");

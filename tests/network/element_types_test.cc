@@ -205,6 +205,16 @@ TEST(Quantized, ProductsAreOfCentredNumbers) {
 }
 
 // onnxruntime's own operators, as its exporters write them.
+TEST(Quantized, ScalesOfBlocksMayBeNegativeOrZero) {
+  ModelFileBuilder builder(21);
+  builder.Input("x", {4, 1}).Raw("w", {4, 2}, 3, std::string("\1\2\3\4\5\6\7\10", 8));
+  builder.Floats("s", {2, 2}, {-0.5F, 0.5F, 0, 2}).Output("y");
+  builder.Node("DequantizeLinear", {"w", "s"}, {"d"}, {{"axis", int64_t{0}}, {"block_size", int64_t{2}}});
+  builder.Node("Add", {"x", "d"}, {"y"});
+  EXPECT_THAT(RealsOf(builder, {Reals(DType::kF32, {4, 1}, {0, 0, 0, 0})}),
+              ElementsAre(-0.5, 1, -1.5, 2, 0, 12, 0, 16));
+}
+
 TEST(Contributed, ActivationsWithABias) {
   ModelFileBuilder builder;
   builder.Input("x", {2}).Floats("b", {2}, {1, -1}).Node("BiasGelu", {"x", "b"}, {"y"}, {}, "com.microsoft");
@@ -240,6 +250,32 @@ TEST(Pad, RepeatsMirrorsAndWrapsAround) {
     builder.Output("y", {6});
     EXPECT_EQ(RealsOf(builder, {Reals(DType::kF32, {3}, {1, 2, 3})}), each.wanted);
   }
+}
+
+// 0, 1, 2 … as many as `extent`, resized to the nearest ones.
+std::vector<double> ResizedToNearest(int64_t extent, float scale, const std::string& nearest) {
+  ModelFileBuilder builder;
+  builder.Input("x", {extent}).Floats("scales", {1}, {scale}).Output("y");
+  builder.Node("Resize", {"x", "", "scales"}, {"y"},
+               {{"mode", std::string("nearest")},
+                {"coordinate_transformation_mode", std::string("asymmetric")},
+                {"nearest_mode", nearest}});
+  std::vector<double> x;
+  for (int64_t i = 0; i < extent; ++i) x.push_back(static_cast<double>(i));
+  return RealsOf(builder, {Reals(DType::kF32, {extent}, x)});
+}
+
+// As onnxruntime has them: 9/5 as a float is less than 9/5, 11/5 is more, and so is 2/14, by which 1 is 6.9999995.
+TEST(Resize, SizesAndPlacesAreThoseOfFloats) {
+  EXPECT_EQ(ResizedToNearest(5, 9.0F / 5, "floor").size(), 9U);
+  EXPECT_EQ(ResizedToNearest(10, 11.0F / 5, "floor")[11], 5);
+  EXPECT_EQ(ResizedToNearest(14, 2.0F / 14, "floor")[1], 6);
+}
+
+// 3.4999998 and 3.5000002, of 2 and 38 elements from 7.
+TEST(Resize, APlaceInTheMiddleIsOneThoughRoundingMovesIt) {
+  EXPECT_EQ(ResizedToNearest(7, 2.0F / 7, "round_prefer_ceil")[1], 4);
+  EXPECT_EQ(ResizedToNearest(7, 38.0F / 7, "round_prefer_floor")[19], 3);
 }
 
 TEST(Empty, ReductionsOfNothingHaveTheirNeutralElement) {

@@ -27,6 +27,34 @@ std::string BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
+void SetAttribute(onnx::AttributeProto& attribute, const ModelFileBuilder::Attribute& from) {
+  const auto& [name, value] = from;
+  attribute.set_name(name);
+  if (const auto* whole = std::get_if<int64_t>(&value)) {
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(*whole);
+  } else if (const auto* real = std::get_if<float>(&value)) {
+    attribute.set_type(onnx::AttributeProto::FLOAT);
+    attribute.set_f(*real);
+  } else if (const auto* text = std::get_if<std::string>(&value)) {
+    attribute.set_type(onnx::AttributeProto::STRING);
+    attribute.set_s(*text);
+  } else if (const auto* reals = std::get_if<std::vector<float>>(&value)) {
+    attribute.set_type(onnx::AttributeProto::FLOATS);
+    for (float each : *reals) attribute.add_floats(each);
+  } else {
+    attribute.set_type(onnx::AttributeProto::INTS);
+    for (int64_t each : std::get<std::vector<int64_t>>(value)) attribute.add_ints(each);
+  }
+}
+
+// A field of bytes that the .proto file does not know yet.
+void AppendField(int number, const std::string& bytes, std::string& unknown) {
+  unknown += static_cast<char>(number << 3 | 2);
+  unknown += static_cast<char>(bytes.size());
+  unknown += bytes;
+}
+
 }  // namespace
 
 struct ModelFileBuilder::Proto {
@@ -145,26 +173,37 @@ ModelFileBuilder& ModelFileBuilder::Node(const std::string& op, const std::vecto
   node.set_name("n_" + (outputs.empty() ? op : outputs[0]));
   for (const std::string& input : inputs) node.add_input(input);
   for (const std::string& output : outputs) node.add_output(output);
-  for (const auto& [name, value] : attributes) {
-    auto& attribute = *node.add_attribute();
-    attribute.set_name(name);
-    if (const auto* whole = std::get_if<int64_t>(&value)) {
-      attribute.set_type(onnx::AttributeProto::INT);
-      attribute.set_i(*whole);
-    } else if (const auto* real = std::get_if<float>(&value)) {
-      attribute.set_type(onnx::AttributeProto::FLOAT);
-      attribute.set_f(*real);
-    } else if (const auto* text = std::get_if<std::string>(&value)) {
-      attribute.set_type(onnx::AttributeProto::STRING);
-      attribute.set_s(*text);
-    } else if (const auto* reals = std::get_if<std::vector<float>>(&value)) {
-      attribute.set_type(onnx::AttributeProto::FLOATS);
-      for (float each : *reals) attribute.add_floats(each);
-    } else {
-      attribute.set_type(onnx::AttributeProto::INTS);
-      for (int64_t each : std::get<std::vector<int64_t>>(value)) attribute.add_ints(each);
-    }
+  for (const Attribute& attribute : attributes) SetAttribute(*node.add_attribute(), attribute);
+  return *this;
+}
+
+ModelFileBuilder& ModelFileBuilder::Reference(const std::string& attribute, const std::string& of) {
+  auto& reference = *proto_->graph().mutable_node()->rbegin()->add_attribute();
+  reference.set_name(attribute);
+  reference.set_ref_attr_name(of);
+  return *this;
+}
+
+ModelFileBuilder& ModelFileBuilder::Overload(const std::string& overload) {
+  AppendField(8, overload, *proto_->graph().mutable_node()->rbegin()->mutable_unknown_fields());
+  return *this;
+}
+
+ModelFileBuilder& ModelFileBuilder::Function(const std::string& name, const ModelFileBuilder& body,
+                                             const std::vector<Attribute>& defaults, const std::string& overload) {
+  auto& function = *proto_->model.add_functions();
+  function.set_name(name);
+  function.set_domain("functions");
+  *function.mutable_opset_import() = body.proto_->model.opset_import();
+  *function.mutable_node() = body.proto_->graph().node();
+  for (const auto& input : body.proto_->graph().input()) function.add_input(input.name());
+  for (const auto& output : body.proto_->graph().output()) function.add_output(output.name());
+  for (const Attribute& each : defaults) {
+    onnx::AttributeProto attribute;
+    SetAttribute(attribute, each);
+    AppendField(11, attribute.SerializeAsString(), *function.mutable_unknown_fields());
   }
+  if (!overload.empty()) AppendField(13, overload, *function.mutable_unknown_fields());
   return *this;
 }
 

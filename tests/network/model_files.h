@@ -41,6 +41,12 @@ class ModelFileBuilder {
   ModelFileBuilder& Node(const std::string& op, const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs, const std::vector<Attribute>& attributes = {},
                          const std::string& domain = "");
+  // Of the last node: an attribute that is its function's attribute `of`, and which of several functions it calls.
+  ModelFileBuilder& Reference(const std::string& attribute, const std::string& of);
+  ModelFileBuilder& Overload(const std::string& overload);
+  // A function of the domain "functions": the nodes, inputs, outputs and opset of `body`. Attributes have defaults.
+  ModelFileBuilder& Function(const std::string& name, const ModelFileBuilder& body,
+                             const std::vector<Attribute>& defaults = {}, const std::string& overload = "");
 
   std::string Bytes() const;
 

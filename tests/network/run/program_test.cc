@@ -288,12 +288,106 @@ TEST(Program, ALoopThatCarriesAListBecomesItsSteps) {
   EXPECT_THAT(results[1].real, ElementsAre(20, 22, 26));
 }
 
-TEST(Program, OfALoopThatValuesEndTheListIsNotKnown) {
-  for (const OnnxModel& model : {CarriesAList(true, 3), CarriesAList(false, int64_t{1} << 40)}) {
-    const Result<std::vector<TensorView>> ran = Plain(model).Try({Reals({1}, {10}), Reals({1}, {2})});
-    ASSERT_FALSE(ran);
-    EXPECT_THAT(ran.error().Text(), HasSubstr("Sequence"));
+TEST(Program, OfALoopThatValuesEndTheListIsWhatItCollects) {
+  Plain program(CarriesAList(true, 3));
+  const std::vector<Numbers> results = program.Run({Reals({1}, {10}), Reals({1}, {2})});
+  EXPECT_THAT(results[0].real, ElementsAre(10, 13, 13));
+  EXPECT_THAT(program.Run({Reals({1}, {10}), Reals({1}, {9})})[0].real, ElementsAre(10, 13, 13));
+  EXPECT_FALSE(program.Try({Reals({1}, {10}), Reals({1}, {0})}));  // one step: there is no place 2
+}
+
+// The branch of an If that appends `tensor`, or its negative, to the list around it.
+std::shared_ptr<const OnnxBody> Appending(const std::string& tensor, bool is_negative) {
+  auto body = std::make_shared<OnnxBody>();
+  const std::string name = is_negative ? "negative" : "same";
+  body->nodes = {Node(is_negative ? "Neg" : "Identity", {tensor}, {name}),
+                 Node("SequenceInsert", {"list", name}, {name + " longer"})};
+  body->outputs = {name + " longer"};
+  return body;
+}
+
+// A loop as long as x has columns: it appends column i of x, as a vector or a matrix, made positive, to a list that
+// begins as `begin`.
+std::vector<OnnxNode> AppendsColumns(const OnnxNode& begin, bool is_matrix) {
+  auto body = std::make_shared<OnnxBody>();
+  body->inputs = {"i", "before", "list"};
+  OnnxNode branch = With(With(Node("If", {"is positive"}, {"longer"}), "then_branch", Appending("column", false)),
+                         "else_branch", Appending("column", true));
+  branch.captured = {"list", "column", "list", "column"};
+  body->nodes = {With(Node("Gather", {"x", "i"}, {"column"}), "axis", 1),
+                 With(Node("ReduceMax", {"column"}, {"most"}), "keepdims", 0),
+                 Node("Greater", {"most", "nought"}, {"is positive"}), branch,
+                 Node("Identity", {"before"}, {"goes_on"})};
+  if (is_matrix) {
+    body->nodes[0].outputs = {"vector"};
+    body->nodes.insert(body->nodes.begin() + 1, Node("Unsqueeze", {"vector", "behind"}, {"column"}));
   }
+  body->outputs = {"goes_on", "longer"};
+  OnnxNode loop = With(Node("Loop", {"columns", "", "list of old"}, {"list of all"}), "body", body);
+  loop.captured = {"x", "nought", "behind"};
+  return {Node("Shape", {"x"}, {"shape"}), With(Node("Gather", {"shape", "one"}, {"columns"}), "axis", 0), begin, loop};
+}
+
+// What `read` makes of the list; x is [[1, -2, 3], [4, -5, 6]].
+Numbers OfColumns(const OnnxNode& begin, const std::vector<OnnxNode>& read, bool is_matrix = false) {
+  std::vector<OnnxNode> nodes = AppendsColumns(begin, is_matrix);
+  nodes.insert(nodes.end(), read.begin(), read.end());
+  OnnxModel model = Model({Value("x")}, nodes, {"y"});
+  model.initializers = {Constant("nought", Reals({}, {0})), Constant("one", Wholes({}, {1})),
+                        Constant("last", Wholes({}, {-1})), Constant("behind", Wholes({1}, {1}))};
+  ResolveSequences(model);
+  return Plain(model).Run({Reals({2, 3}, {1, -2, 3, 4, -5, 6})})[0];
+}
+
+TEST(Program, ListsThatALoopAppendsToAreJoinedAlongAnyAxis) {
+  auto joined = [&](int64_t axis, int64_t is_new, bool is_matrix) {
+    const OnnxNode join = Node("ConcatFromSequence", {"list of all"}, {"y"});
+    return OfColumns(Node("SequenceEmpty", {}, {"list of old"}), {With(With(join, "axis", axis), "new_axis", is_new)},
+                     is_matrix);
+  };
+  EXPECT_THAT(joined(0, 1, false).shape, ElementsAre(3, 2));
+  EXPECT_THAT(joined(0, 1, false).real, ElementsAre(1, 4, 2, 5, 3, 6));
+  for (int64_t axis : {1, -1}) {
+    EXPECT_THAT(joined(axis, 1, false).shape, ElementsAre(2, 3));
+    EXPECT_THAT(joined(axis, 1, false).real, ElementsAre(1, 2, 3, 4, 5, 6));
+  }
+  EXPECT_THAT(joined(-2, 1, true).shape, ElementsAre(2, 3, 1));
+  for (int64_t axis : {0, -2}) {
+    EXPECT_THAT(joined(axis, 0, true).shape, ElementsAre(6, 1));
+    EXPECT_THAT(joined(axis, 0, true).real, ElementsAre(1, 4, 2, 5, 3, 6));
+  }
+  for (int64_t axis : {1, -1}) {
+    EXPECT_THAT(joined(axis, 0, true).shape, ElementsAre(2, 3));
+    EXPECT_THAT(joined(axis, 0, true).real, ElementsAre(1, 2, 3, 4, 5, 6));
+  }
+}
+
+TEST(Program, PartsOfATensorAreCountedAndJoinedAgain) {
+  const OnnxNode split = With(With(Node("SplitToSequence", {"x"}, {"rows"}), "axis", 0), "keepdims", 0);
+  OnnxModel model = Model({Value("x")},
+                          {split, With(Node("ConcatFromSequence", {"rows"}, {"y"}), "axis", 0),
+                           Node("SequenceLength", {"rows"}, {"count"})},
+                          {"y", "count"});
+  ResolveSequences(model);
+  const std::vector<Numbers> results = Plain(model).Run({Reals({2, 3}, {1, 2, 3, 4, 5, 6})});
+  EXPECT_THAT(results[0].real, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(results[0].shape, ElementsAre(6));
+  EXPECT_THAT(results[1].whole, ElementsAre(2));
+}
+
+TEST(Program, AListThatALoopAppendsToHasWhatWasInItBefore) {
+  const OnnxNode begin = Node("SequenceConstruct", {"first"}, {"list of old"});
+  const OnnxNode first = With(Node("Gather", {"x", "last"}, {"first"}), "axis", 1);
+  const Numbers stacked = OfColumns(
+      begin, {first, With(With(Node("ConcatFromSequence", {"list of all"}, {"y"}), "axis", 1), "new_axis", 1)});
+  EXPECT_THAT(stacked.shape, ElementsAre(2, 4));
+  EXPECT_THAT(stacked.real, ElementsAre(3, 1, 2, 3, 6, 4, 5, 6));
+  EXPECT_THAT(OfColumns(begin, {first, Node("SequenceLength", {"list of all"}, {"y"})}).whole, ElementsAre(4));
+}
+
+TEST(Program, AnElementOfAListThatALoopAppendedToIsTaken) {
+  const OnnxNode empty = Node("SequenceEmpty", {}, {"list of old"});
+  EXPECT_THAT(OfColumns(empty, {Node("SequenceAt", {"list of all", "last"}, {"y"})}).real, ElementsAre(3, 6));
 }
 
 TEST(Program, WhereTheTimeGoesIsCountedOnDemand) {

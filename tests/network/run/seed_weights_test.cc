@@ -44,6 +44,22 @@ Numbers WeightOf(const Network& network, const std::string& name) {
   return {};
 }
 
+// Boxes that a suppression chose are looked up, too, and are data all the same: they are read elsewhere.
+TEST(SeedWeights, ATableThatIsReadOtherwiseIsData) {
+  ModelFileBuilder builder;
+  builder.Input("ids", {2, 4}, 7).Input("boxes", {50, 4}).Input("scores", {50});
+  builder.Node("Gather", {"boxes", "ids"}, {"chosen"})
+      .Node("Neg", {"boxes"}, {"read"})
+      .Node("Neg", {"scores"}, {"also"});
+  builder.Output("chosen").Output("read").Output("also");
+  Result<OnnxModel> model = ParseOnnx(builder.Bytes(), {"m.onnx", ""});
+  ASSERT_TRUE(model);
+  Result<Network> network = BuildNetwork(*model, "m.onnx", {});
+  ASSERT_TRUE(network) << network.error().Text();
+  EXPECT_EQ(network->weights.size(), 0U);
+  EXPECT_EQ(network->graph.inputs.size(), 3U);
+}
+
 TEST(SeedWeights, ScaledByTheFanIn) {
   Network network = Structure();
   ASSERT_EQ(network.weights.size(), 5U);

@@ -1,0 +1,18 @@
+// Copies of nodes read and make values under other names.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "network/onnx/onnx_model.h"
+
+namespace hone {
+
+using ValueNames = std::map<std::string, std::string>;  // old → new; others stay
+
+void RenameValues(std::vector<std::string>& names, const ValueNames& renamed);
+// What the node's bodies read from around them.
+void RenameInBodies(OnnxNode& node, const ValueNames& renamed);
+
+}  // namespace hone
