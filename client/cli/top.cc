@@ -21,7 +21,7 @@ constexpr size_t kNarrowest = 40;
 volatile sig_atomic_t interrupted = 0;
 
 // Cut to a width, the end shown by an ellipsis. Text is ASCII but for what we add.
-std::string Cut(const std::string& text, size_t width) {
+std::string CutEnd(const std::string& text, size_t width) {
   if (text.size() <= width) return text;
   return text.substr(0, width > 1 ? width - 1 : 0) + "…";
 }
@@ -131,7 +131,7 @@ int RunTop(Context& context, const Arguments& arguments) {
 std::string TopText(const TopReply& reply, double trials_per_s, size_t columns, size_t rows) {
   columns = std::max(columns, kNarrowest);
   std::string text;
-  auto line = [&](const std::string& words) { text += Cut(words, columns) + "\n"; };
+  auto line = [&](const std::string& words) { text += CutEnd(words, columns) + "\n"; };
   line(fmt::format("idle time  {}", reply.idle_state));
   line(fmt::format("kernels    {}, {} of them to be refined; {} got faster code; {} times interrupted", reply.refinable,
                    reply.waiting, reply.refined, reply.interrupts));
@@ -161,7 +161,7 @@ std::string TopText(const TopReply& reply, double trials_per_s, size_t columns, 
   size_t left = rows > 8 ? rows - 8 : 1;
   for (const TopTask& task : reply.tasks) {
     if (left-- == 0) break;
-    std::string name = Cut(task.kernel, width);
+    std::string name = CutEnd(task.kernel, width);
     size_t shown = name.ends_with("…") ? name.size() - 2 : name.size();
     name += std::string(width > shown ? width - shown : 0, ' ');
     text += fmt::format("{}  {:>6} {:>9}  {:>11} {:>6} {:>6}\n", name, CountText(task.calls), TimeText(task.time_us),
