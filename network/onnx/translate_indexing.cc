@@ -26,9 +26,26 @@ bool IsLess(const Numbers& x, size_t a, size_t b) {
 // The same of floats as memory has them.
 bool IsLessInMemory(float a, float b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
+// The first of a line's greatest elements, which are `step` apart.
+int64_t FirstGreatest(const float* line, int64_t extent, int64_t step) {
+  int64_t best = 0;
+  float greatest = line[0];
+  for (int64_t k = 1; k < extent && !std::isnan(greatest); ++k) {
+    const float each = line[k * step];
+    if (each <= greatest) continue;
+    best = k;
+    greatest = each;
+  }
+  return best;
+}
+
 // Where each line's extreme is, with all lines of a block at once: they lie beside each other.
 void FindExtremes(const float* x, const Lines& lines, bool is_max, bool wants_last, int64_t* found) {
   const auto inner = static_cast<size_t>(lines.inner);
+  if (inner == 1 && is_max && !wants_last) {
+    for (int64_t i = 0; i < lines.outer; ++i) found[i] = FirstGreatest(x + i * lines.extent, lines.extent, 1);
+    return;
+  }
   std::vector<float> best(inner);
   for (int64_t block = 0; block < lines.outer; ++block, found += inner) {
     std::copy_n(x, inner, best.begin());
@@ -201,7 +218,17 @@ Result<Outputs> Hardmax(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
-  return call.build.Host({"Hardmax", {{dtype, x}}, compute}, {call.In(0)});
+  HostOperation host{"Hardmax", {{dtype, x}}, compute};
+  if (dtype == DType::kF32)
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      const auto* elements = static_cast<const float*>(in[0]);
+      auto* hot = static_cast<float*>(out[0]);
+      std::fill_n(hot, CountOf(x), 0.0F);
+      for (int64_t i = 0; i < lines.count() && lines.extent > 0; ++i)
+        hot[lines.At(i, FirstGreatest(elements + lines.Begin(i), lines.extent, lines.inner))] = 1;
+      return {};
+    };
+  return call.build.Host(std::move(host), {call.In(0)});
 }
 
 Result<Outputs> OneHot(OperatorCall& call) {

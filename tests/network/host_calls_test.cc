@@ -219,6 +219,15 @@ HostTensor RandomReals(const Shape& shape, uint32_t seed) {
   return ToHost(numbers, DType::kF32);
 }
 
+// With a NaN among its elements.
+HostTensor WithNaN(HostTensor x, size_t at) {
+  const float none = NAN;
+  std::string elements(x.data.view());
+  std::memcpy(elements.data() + at * sizeof(none), &none, sizeof(none));
+  x.data = std::move(elements);
+  return x;
+}
+
 TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
   for (int64_t axis : {0, 1, 2}) {
     for (int64_t largest : {0, 1}) {
@@ -226,12 +235,7 @@ TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
       top.Input("x", {5, 6, 7}).Wholes("k", {4});
       top.Node("TopK", {"x", "k"}, {"v", "at"}, {{"axis", axis}, {"largest", largest}});
       top.Output("v").Output("at", {}, 7);
-      HostTensor x = RandomReals({5, 6, 7}, 1);
-      const float none = NAN;
-      std::string elements(x.data.view());
-      std::memcpy(elements.data() + 40, &none, sizeof(none));
-      x.data = std::move(elements);
-      ExpectSameInMemory(top, {x});
+      ExpectSameInMemory(top, {WithNaN(RandomReals({5, 6, 7}, 1), 10)});
     }
     for (bool is_spread : {false, true}) {  // one index for what is behind the axis
       ModelFileBuilder scatter;
@@ -255,6 +259,23 @@ TEST(HostCalls, WorkInMemoryIsAsByDefinition) {
 
 HostTensor Indices(const std::vector<int64_t>& at, const Shape& shape) {
   return ToHost(WholeNumbers(at, shape), DType::kI64);
+}
+
+TEST(HostCalls, ExtremesAndReversedSequencesInMemoryAreAsByDefinition) {
+  for (int64_t axis : {0, 1, 2}) {
+    for (const char* op : {"ArgMax", "ArgMin", "Hardmax"}) {
+      SCOPED_TRACE(std::string(op) + " " + std::to_string(axis));
+      const bool is_hard = op == std::string("Hardmax");
+      ModelFileBuilder model(13);
+      model.Input("x", {4, 5, 6}).Node(op, {"x"}, {"y"}, {{"axis", axis}}).Output("y", {}, is_hard ? 1 : 7);
+      for (size_t nan : {0, 17, 119}) ExpectSameInMemory(model, {WithNaN(RandomReals({4, 5, 6}, 3), nan)});
+    }
+    if (axis == 2) continue;
+    ModelFileBuilder reversed;
+    reversed.Input("x", {4, 4, 3}).Input("l", {4}, 7);
+    reversed.Node("ReverseSequence", {"x", "l"}, {"y"}, {{"time_axis", axis}, {"batch_axis", 1 - axis}}).Output("y");
+    ExpectSameInMemory(reversed, {RandomReals({4, 4, 3}, 5), Indices({0, 1, 3, 4}, {4})});
+  }
 }
 
 TEST(HostCalls, ScatteredUpdatesInMemoryAreAsByDefinition) {
