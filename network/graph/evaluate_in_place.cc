@@ -203,6 +203,35 @@ bool OfTwo(const Node& node, Inputs in, const ElementsView& out) {
                                      [&](auto f) { OfPairs<int64_t, int64_t>(in, out, f); });
 }
 
+// Sums and products wrap around, so that their order is nobody's matter.
+bool ReduceWholes(const Node& node, const ElementsView& x, const ElementsView& out) {
+  const bool is_unsigned = x.type->dtype == DType::kU64;
+  const std::string_view name = node.function, function = name == "sum" ? "add" : name == "prod" ? "mul" : name;
+  if (function != "add" && function != "mul" && function != "max" && function != "min") return false;
+  const Lines<1> lines(x.type->shape, {BroadcastStrides(out.type->shape, x.type->shape)});
+  const auto* from = static_cast<const int64_t*>(x.data);
+  auto* to = static_cast<int64_t*>(out.data);
+  // The first line of each result begins it.
+  std::vector<bool> has_begun(static_cast<size_t>(CountOf(out.type->shape)), false);
+  return evaluating::WithBinaryWhole(function, is_unsigned, [&](auto combine) {
+    lines.Walk([&](int64_t first, int64_t count, const auto& at, const auto& stride) {
+      const int64_t* line = from + first;
+      int64_t* result = to + at[0];
+      const bool is_first = !has_begun[static_cast<size_t>(at[0])];
+      has_begun[static_cast<size_t>(at[0])] = true;
+      if (stride[0] == 0) {
+        int64_t reduced = is_first ? line[0] : combine(*result, line[0]);
+        for (int64_t i = 1; i < count; ++i) reduced = combine(reduced, line[i]);
+        *result = reduced;
+      } else if (is_first) {
+        for (int64_t i = 0; i < count; ++i) result[i * stride[0]] = line[i];
+      } else {
+        for (int64_t i = 0; i < count; ++i) result[i * stride[0]] = combine(result[i * stride[0]], line[i]);
+      }
+    });
+  });
+}
+
 void SelectElements(Inputs in, const ElementsView& out) {
   const Shape& shape = out.type->shape;
   std::array<std::vector<int64_t>, 3> strides;
@@ -310,6 +339,9 @@ Result<bool> EvaluateInPlace(const Node& node, Inputs in, const ElementsView& ou
         const auto* x = static_cast<const int64_t*>(in[0].data);
         std::transform(x, x + CountOf(out.type->shape), static_cast<int64_t*>(out.data), function);
       });
+    case NodeKind::kReduce:
+      return IsOf64Bits(in[0]) && in[0].type->dtype == out.type->dtype &&
+             in[0].type->shape.size() == out.type->shape.size() && ReduceWholes(node, in[0], out);
     case NodeKind::kBinary: return IsOf64Bits(in[0]) && IsOf64Bits(in[1]) && OfTwo(node, in, out);
     case NodeKind::kSelect:
       if (in[0].type->dtype != DType::kBool) return false;

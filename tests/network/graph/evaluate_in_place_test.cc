@@ -72,7 +72,7 @@ Case AnyCase(Rng& rng) {
   const DType wide = rng.Chance(0.7) ? DType::kI64 : DType::kU64, any = kTypes[rng.Below(std::size(kTypes))];
   const Shape shape = AnyShape(rng);
   Case made;
-  switch (rng.Below(11)) {
+  switch (rng.Below(12)) {
     case 0:
       return Elementwise(NodeKind::kUnary, kOfOne[rng.Below(std::size(kOfOne))], {AnyTensor(rng, DType::kI64, shape)});
     case 1:
@@ -123,6 +123,15 @@ Case AnyCase(Rng& rng) {
       }
       return made;
     }
+    case 10: {
+      constexpr const char* kReductions[] = {"sum", "prod", "max", "min"};
+      made.node.kind = NodeKind::kReduce;
+      made.node.function = kReductions[rng.Below(std::size(kReductions))];
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (rng.Chance(0.5)) made.node.axes.push_back(static_cast<int64_t>(d));
+      made.inputs = {AnyTensor(rng, wide, shape)};
+      return made;
+    }
     case 9: {
       if (shape.empty()) return AnyCase(rng);
       constexpr const char* kModes[] = {"", "", "edge", "reflect", "wrap"};
@@ -168,7 +177,7 @@ struct Memory {
 TEST(EvaluateInPlace, ComputesWhatEvaluateDoes) {
   Rng rng(11);
   std::map<NodeKind, int> seen;
-  for (int round = 0; round < 4000; ++round) {
+  for (int round = 0; round < 6000; ++round) {
     const Case made = AnyCase(rng);
     std::vector<TensorType> types;
     std::vector<Numbers> numbers;
@@ -197,8 +206,9 @@ TEST(EvaluateInPlace, ComputesWhatEvaluateDoes) {
         << round << ": " << Name(made.node.kind) << " " << made.node.function << " of " << ShapeText(types[0].shape)
         << " to " << ShapeText(type->shape);
   }
-  for (NodeKind kind : {NodeKind::kUnary, NodeKind::kBinary, NodeKind::kSelect, NodeKind::kCast, NodeKind::kTranspose,
-                        NodeKind::kSlice, NodeKind::kExpand, NodeKind::kConcat, NodeKind::kPad, NodeKind::kGather})
+  for (NodeKind kind :
+       {NodeKind::kUnary, NodeKind::kBinary, NodeKind::kSelect, NodeKind::kCast, NodeKind::kTranspose, NodeKind::kSlice,
+        NodeKind::kExpand, NodeKind::kConcat, NodeKind::kPad, NodeKind::kReduce, NodeKind::kGather})
     EXPECT_GT(seen[kind], 200) << Name(kind);
 }
 
