@@ -104,7 +104,7 @@ def table():
     yield "MaxPool", ["x f32 1x64x112x112"], ["y f32 1x64x56x56", "z i64 1x64x56x56"], {}, {"kernel_shape": [2, 2], "strides": [2, 2]}
     yield "AveragePool", ["x f32 1x512x14x14"], ["y f32 1x512x8x8"], {}, {"kernel_shape": [7, 7]}
     yield "Conv", ["x f32 1x16x8x28x28"], ["y f32 1x32x8x28x28"], {"w": (32, 16, 3, 3, 3)}, {"pads": [1] * 6}
-    yield "ConvTranspose", [f"x f32 1x64x28x28"], [f"y f32 {plane}"], {"w": (64, 1, 4, 4)}, {"group": 64, "strides": [2, 2], "pads": [1] * 4}
+    yield "ConvTranspose", ["x f32 1x64x28x28"], [f"y f32 {plane}"], {"w": (64, 1, 4, 4)}, {"group": 64, "strides": [2, 2], "pads": [1] * 4}
     yield "LSTM", ["x f32 50x1x64"], ["y f32 50x1x1x128"], {"w": (1, 512, 64), "r": (1, 512, 128)}, {"hidden_size": 128}
     yield "GRU", ["x f32 50x1x64"], ["y f32 50x1x1x128"], {"w": (1, 384, 64), "r": (1, 384, 128)}, {"hidden_size": 128}
     yield "DFT", ["x f32 16x512x1"], ["y f32 16x512x2"], {"": None, "a": numpy.int64(1)}, {}

@@ -24,9 +24,9 @@ using Inputs = std::span<const ElementsView>;
 // A walk over a result, row-major, a line of its innermost elements at a time: dimensions that lie one behind the other
 // for everything that is read are one, so that lines are long.
 template <size_t kSets>
-class Lines {
+class LineWalk {
  public:
-  Lines(const Shape& shape, std::array<std::vector<int64_t>, kSets> strides) {
+  LineWalk(const Shape& shape, std::array<std::vector<int64_t>, kSets> strides) {
     for (size_t d = 0; d < shape.size(); ++d) {
       if (shape[d] == 1) continue;
       const bool goes_on = !outer_.empty() && std::ranges::all_of(strides, [&](const auto& of_set) {
@@ -80,7 +80,7 @@ void WithSize(DType dtype, const Visit& visit) {
 
 // The result's element i is the one at `base` and Σ index·stride.
 void CopyStrided(const ElementsView& x, int64_t base, std::vector<int64_t> strides, const ElementsView& out) {
-  const Lines<1> lines(out.type->shape, {std::move(strides)});
+  const LineWalk<1> lines(out.type->shape, {std::move(strides)});
   WithSize(x.type->dtype, [&]<typename T>(T) {
     const T* from = static_cast<const T*>(x.data) + base;
     T* to = static_cast<T*>(out.data);
@@ -177,7 +177,8 @@ Result<void> GatherRows(const Node& node, Inputs in, const ElementsView& out) {
 template <typename From, typename To, typename Function>
 void OfPairs(Inputs in, const ElementsView& out, const Function& function) {
   const Shape& shape = out.type->shape;
-  const Lines<2> lines(shape, {BroadcastStrides(in[0].type->shape, shape), BroadcastStrides(in[1].type->shape, shape)});
+  const LineWalk<2> lines(shape,
+                          {BroadcastStrides(in[0].type->shape, shape), BroadcastStrides(in[1].type->shape, shape)});
   lines.Walk([&](int64_t first, int64_t count, const auto& at, const auto& stride) {
     const From *a = static_cast<const From*>(in[0].data) + at[0], *b = static_cast<const From*>(in[1].data) + at[1];
     To* to = static_cast<To*>(out.data) + first;
@@ -208,7 +209,7 @@ bool ReduceWholes(const Node& node, const ElementsView& x, const ElementsView& o
   const bool is_unsigned = x.type->dtype == DType::kU64;
   const std::string_view name = node.function, function = name == "sum" ? "add" : name == "prod" ? "mul" : name;
   if (function != "add" && function != "mul" && function != "max" && function != "min") return false;
-  const Lines<1> lines(x.type->shape, {BroadcastStrides(out.type->shape, x.type->shape)});
+  const LineWalk<1> lines(x.type->shape, {BroadcastStrides(out.type->shape, x.type->shape)});
   const auto* from = static_cast<const int64_t*>(x.data);
   auto* to = static_cast<int64_t*>(out.data);
   // The first line of each result begins it.
@@ -236,7 +237,7 @@ void SelectElements(Inputs in, const ElementsView& out) {
   const Shape& shape = out.type->shape;
   std::array<std::vector<int64_t>, 3> strides;
   for (size_t i = 0; i < 3; ++i) strides[i] = BroadcastStrides(in[i].type->shape, shape);
-  const Lines<3> lines(shape, std::move(strides));
+  const LineWalk<3> lines(shape, std::move(strides));
   WithSize(out.type->dtype, [&]<typename T>(T) {
     lines.Walk([&](int64_t first, int64_t count, const auto& at, const auto& stride) {
       const uint8_t* holds = static_cast<const uint8_t*>(in[0].data) + at[0];

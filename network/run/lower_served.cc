@@ -80,8 +80,7 @@ Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::func
     const Refusals refused = ask(plan);
     if (refused.empty()) return plan;
     const bool are_all = options.refused.empty() && refused.size() == KernelsOf(plan).size();
-    if (are_all && std::ranges::none_of(refused, [](const auto& each) { return IsOfTheKernel(each.second); }))
-      return refused.begin()->second;
+    if (are_all && (refused.size() > 1 || !IsOfTheKernel(refused.begin()->second))) return refused.begin()->second;
     for (const auto& [kernel, error] : refused) options.refused.emplace(kernel, error.Text());
   }
 }

@@ -13,7 +13,7 @@ namespace hone {
 using Refusals = std::map<std::string, Error>;  // by the kernels' text
 
 // Lowers until nothing is refused any more. `ask` says which kernels of a plan are. The first error where that is all
-// of them for reasons that may be no kernel's fault.
+// of them, which is no kernel's fault, but for a kernel that is the only one and wrong or too large itself.
 Result<CallPlan> LowerServed(Graph& graph, LowerOptions options, const std::function<Refusals(const CallPlan&)>& ask);
 
 // The same, with honed having made every kernel. What fails for another reason than the kernel itself is asked for
