@@ -113,6 +113,18 @@ bool ChildPool::IsShutDown() const {
 
 // REQUIRES: the child is leased to this thread, or the pool is not shared yet.
 Result<void> ChildPool::StartChild(Child& child) {
+  Result<void> started = TryToStart(child);
+  MutexLock lock(mutex_);
+  cannot_start_.reset();
+  if (!started) {
+    cannot_start_ = std::move(started).error().Context(fmt::format("no {}", options_.name));
+    cannot_start_->kind = ErrorKind::kUnavailable;
+    return *cannot_start_;
+  }
+  return {};
+}
+
+Result<void> ChildPool::TryToStart(Child& child) {
   while (child.dying.size() > kMostDying) child.dying.erase(child.dying.begin());  // waits for it
   auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());
   SubprocessOptions process = options_.process;
@@ -144,7 +156,7 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
       if (found != nullptr) break;
       auto left = deadline - std::chrono::steady_clock::now();
       if (left <= left.zero())
-        return Error{ErrorKind::kBusy, fmt::format("all {} {}s are busy", children_.size(), options_.name), ""};
+        return NoneInTime(fmt::format("all {} {}s are busy", children_.size(), options_.name));
       released_.WaitFor(mutex_, std::min<MonotonicTime::duration>(left, kLongWait), stop);
     }
     found->leased = true;
@@ -184,18 +196,21 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
       released_.WaitFor(mutex_, std::min(found->not_before, deadline) - now, stop);
     if (stop.stop_requested()) return GivenUp();
     if (now < found->not_before)
-      return Error{ErrorKind::kBusy, fmt::format("the {} keeps dying and is being restarted", options_.name), ""};
+      return NoneInTime(fmt::format("the {} keeps dying and is being restarted", options_.name));
   }
   if (Result<void> started = StartChild(*found); !started) {
     found->not_before = std::chrono::steady_clock::now() + Backoff(++found->deaths + 1);
-    Error error = std::move(started).error().Context(fmt::format("no {}", options_.name));
-    error.kind = ErrorKind::kUnavailable;
-    return error;
+    return std::move(started).error();
   }
   is_for(*found);
   MutexLock lock(mutex_);
   ++restarts_;
   return lease;
+}
+
+// For who waited until its deadline: why the last start failed, if it did, and else what kept all of them.
+Error ChildPool::NoneInTime(std::string what_kept_them) const {
+  return cannot_start_.value_or(Error{ErrorKind::kBusy, std::move(what_kept_them), ""});
 }
 
 // Called by the leaseholder. A dead child is replaced now, so that the next caller finds one that has had time to

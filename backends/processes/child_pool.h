@@ -107,6 +107,8 @@ class ChildPool {
  private:
   explicit ChildPool(ChildPoolOptions options);
   Result<void> StartChild(Child& child);
+  Result<void> TryToStart(Child& child);
+  Error NoneInTime(std::string what_kept_them) const HONE_REQUIRES(mutex_);
   void Release(Child& child);
   void Disown(Child& child);
   MonotonicTime::duration PausedSoFar() const;
@@ -119,6 +121,7 @@ class ChildPool {
   mutable Mutex mutex_;
   CondVar released_;
   std::vector<std::unique_ptr<Child>> children_;  // fixed after Start
+  std::optional<Error> cannot_start_ HONE_GUARDED_BY(mutex_);  // of the last start
   bool shut_down_ HONE_GUARDED_BY(mutex_) = false;
   bool paused_ HONE_GUARDED_BY(mutex_) = false;
   MonotonicTime paused_at_ HONE_GUARDED_BY(mutex_){};

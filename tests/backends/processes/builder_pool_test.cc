@@ -296,6 +296,30 @@ TEST_F(FakeBuilder, BuildersThatDieAtStartAreTriedMoreAndMoreSlowly) {
   EXPECT_LT(pool_->Stats().restarts, 20u);
 }
 
+// Whoever waits hears what is wrong: who tries to start one, who waits behind it, and who comes between two tries.
+TEST_F(FakeBuilder, OneThatCannotBeStartedIsTheReasonForWhoWaitsToo) {
+  const std::string program = folder_.path() + "/program";
+  ASSERT_EQ(::symlink("/proc/self/exe", program.c_str()), 0);
+  BuilderPoolOptions options = FakeOptions();
+  options.executable = program;
+  pool_ = StartPool(options);
+  ASSERT_EQ(::unlink(program.c_str()), 0);
+  EXPECT_FALSE(Ask("abort"));
+  for (int tries = 0; tries < 8; ++tries) {
+    SCOPED_TRACE(tries);
+    auto expect_the_reason = [&](milliseconds time) {
+      Result<BuiltArtifact> built = Ask("good", time);
+      ASSERT_FALSE(built);
+      EXPECT_EQ(built.error().kind, ErrorKind::kUnavailable);
+      EXPECT_THAT(built.error().Text(), HasSubstr(program));
+    };
+    std::jthread first([&] { expect_the_reason(milliseconds(300)); });
+    expect_the_reason(milliseconds(100));
+  }
+  ASSERT_EQ(::symlink("/proc/self/exe", program.c_str()), 0);
+  EXPECT_TRUE(Ask("good"));
+}
+
 TEST(BuilderPool, SaysThatTheProgramIsMissing) {
   BuilderPoolOptions options;
   options.executable = "/nonexistent/hone-builder";
