@@ -72,7 +72,7 @@ Result<std::unique_ptr<ChildPool>> ChildPool::Start(ChildPoolOptions options) {
   std::unique_ptr<ChildPool> pool(new ChildPool(std::move(options)));
   for (int i = 0; i < std::max(1, pool->options_.children); ++i) {
     pool->children_.push_back(std::make_unique<Child>());
-    HONE_TRY(pool->StartChild(*pool->children_.back()));
+    HONE_TRY(pool->TryToStart(*pool->children_.back()));
   }
   return pool;
 }
@@ -111,7 +111,7 @@ bool ChildPool::IsShutDown() const {
   return shut_down_;
 }
 
-// REQUIRES: the child is leased to this thread, or the pool is not shared yet.
+// REQUIRES: the child is leased to this thread.
 Result<void> ChildPool::StartChild(Child& child) {
   Result<void> started = TryToStart(child);
   MutexLock lock(mutex_);
@@ -124,6 +124,7 @@ Result<void> ChildPool::StartChild(Child& child) {
   return {};
 }
 
+// REQUIRES: the child is leased to this thread, or the pool is not shared yet.
 Result<void> ChildPool::TryToStart(Child& child) {
   while (child.dying.size() > kMostDying) child.dying.erase(child.dying.begin());  // waits for it
   auto [ours, theirs] = HONE_TRY(ChildChannel::Pair());

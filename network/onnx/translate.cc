@@ -119,6 +119,7 @@ const Operator* FindOperator(const std::string& name) {
                               IndexingOperators(),
                               ResizingOperators(),
                               SamplingOperators(),
+                              RegionOperators(),
                               WindowOperators(),
                               FunctionOperators(),
                               RecurrentOperators(),

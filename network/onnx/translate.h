@@ -82,6 +82,7 @@ std::vector<Operator> ScatteringOperators();        // translate_scattering.cc
 std::vector<Operator> RandomOperators();            // translate_random.cc
 std::vector<Operator> ResizingOperators();          // translate_resizing.cc
 std::vector<Operator> SamplingOperators();          // translate_sampling.cc
+std::vector<Operator> RegionOperators();            // translate_regions.cc
 std::vector<Operator> FunctionOperators();          // translate_functions.cc
 std::vector<Operator> WindowOperators();            // translate_windows.cc
 std::vector<Operator> TransposedOperators();        // translate_transposed.cc

@@ -138,6 +138,13 @@ Result<Outputs> Swish(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Binary("mul", x, HONE_TRY(call.build.Unary("sigmoid", scaled))))};
 }
 
+Result<Outputs> SwiGlu(OperatorCall& call) {
+  if (call.shape(0) != call.shape(1))
+    return call.build.Invalid(fmt::format("a gate {} for {}", ShapeText(call.shape(0)), ShapeText(call.shape(1))));
+  const Outputs gate = HONE_TRY(Swish(call));
+  return Outputs{HONE_TRY(call.build.Binary("mul", gate[0], call.In(1)))};
+}
+
 // (x − mean) / (deviation + 1e-9)
 Result<Outputs> MeanVariance(OperatorCall& call) {
   std::vector<int64_t> axes = call.Wholes("axes", {0, 2, 3});
@@ -320,6 +327,7 @@ std::vector<Operator> FunctionOperators() {
                                  {"ThresholdedRelu", 1, ThresholdedRelu},
                                  {"Shrink", 1, Shrink},
                                  {"Swish", 1, Swish},
+                                 {"SwiGLU", 2, SwiGlu},
                                  {"MeanVarianceNormalization", 1, MeanVariance},
                                  {"LpNormalization", 1, LpNormalization},
                                  {"BitwiseAnd", 2, OfWholes},

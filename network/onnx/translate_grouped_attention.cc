@@ -5,6 +5,7 @@
 
 #include "network/graph/quantization.h"
 #include "network/onnx/attend.h"
+#include "network/onnx/sliding_cache.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -33,17 +34,18 @@ enum Input : size_t {
   kQueryLengths
 };
 
-// What a step is: `batch` times `length` new keys, after which there are `total`. A first one has no others.
+// What a step is: `batch` times `length` new keys, after which there are `total`. A first one has no others. One that
+// gives its lengths may have fewer keys than `length` for some of the batch, zeros or anything behind them, and may be
+// any.
 struct Step {
   int64_t batch, length, total;
   ValueId last;    // i32 [batch, 1, 1, 1]
-  ValueId before;  // i32 [batch, 1, 1, 1]: keys of the cache that count; 0 in a first step
-  bool is_first() const { return length == total; }
+  ValueId before;  // i32 [batch, 1, 1, 1]: keys there have been; 0 in a first step
+  bool has_lengths;
+  bool is_first() const { return length == total && !has_lengths; }
 };
 
 Result<void> CheckTaken(const OperatorCall& call) {
-  if (call.Has(kQueryLengths)) return call.build.Unsupported("lengths of queries");
-  if (call.Whole("sliding_window_cache", 0) != 0) return call.build.Unsupported("a cache that slides");
   if (call.node().outputs.size() > 3 && !call.node().outputs[3].empty() && call.Whole("qk_output", 0) == 0)
     return call.build.Invalid("an output that qk_output does not choose");
   return {};
@@ -58,18 +60,27 @@ Result<ValueId> Positions32(Builder& build, int64_t count, size_t after) {
 Result<Step> StepOf(OperatorCall& call) {
   Builder& build = call.build;
   const std::vector<int64_t> total = HONE_TRY(call.ConstantInput(kTotal, "the number of keys"));
-  Step step{call.shape(kQuery)[0], call.shape(kQuery)[1], total.empty() ? 0 : total[0], {}, {}};
+  const bool has_lengths = call.Has(kQueryLengths);
+  Step step{call.shape(kQuery)[0], call.shape(kQuery)[1], total.empty() ? 0 : total[0], {}, {}, has_lengths};
   if (step.total > kMostKeys)
     return Error{ErrorKind::kLimit, fmt::format("{} keys; hone's limit is {}", step.total, kMostKeys), ""};
   if (total.size() != 1 || step.total < step.length)
     return build.Invalid(fmt::format("{} queries among {} keys", step.length, fmt::join(total, ", ")));
-  if (!step.is_first() && step.length != 1 && step.batch != 1)
+  if (!step.is_first() && !has_lengths && step.length != 1 && step.batch != 1)
     return build.Invalid("several queries after a cache, and a batch of more than one");
   if (CountOf(call.shape(kLast)) != step.batch)
     return build.Invalid(fmt::format("lengths {} of {} batches", ShapeText(call.shape(kLast)), step.batch));
   step.last = HONE_TRY(build.Reshape(HONE_TRY(build.Cast(call.In(kLast), DType::kI32)), {step.batch, 1, 1, 1}));
-  step.before = step.is_first() ? build.Constant(MakeNumbers(DType::kI32, {step.batch, 1, 1, 1}))
-                                : HONE_TRY(build.Binary("sub", step.last, Whole32(build, step.length - 1)));
+  if (has_lengths) {
+    if (CountOf(call.shape(kQueryLengths)) != step.batch)
+      return build.Invalid(fmt::format("lengths {} of {} chunks", ShapeText(call.shape(kQueryLengths)), step.batch));
+    ValueId lengths = HONE_TRY(build.Cast(call.In(kQueryLengths), DType::kI32));
+    lengths = HONE_TRY(build.Reshape(lengths, {step.batch, 1, 1, 1}));
+    step.before = HONE_TRY(build.Binary("sub", step.last, HONE_TRY(build.Binary("sub", lengths, Whole32(build, 1)))));
+  } else {
+    step.before = step.is_first() ? build.Constant(MakeNumbers(DType::kI32, {step.batch, 1, 1, 1}))
+                                  : HONE_TRY(build.Binary("sub", step.last, Whole32(build, step.length - 1)));
+  }
   return step;
 }
 
@@ -143,32 +154,93 @@ Result<ValueId> Filled(Builder& build, ValueId x, int64_t count) {
   return build.Add(std::move(pad));
 }
 
-// The cache after the step: what counted of it, the new, zeros.
-Result<ValueId> Present(OperatorCall& call, const Step& step, size_t past, ValueId now) {
+// That the cache `past` is one for keys or values like these.
+Result<void> CheckCache(OperatorCall& call, size_t past, ValueId now) {
   Builder& build = call.build;
-  const Shape shape = build.shape(now);
-  if (!call.Has(past)) {
-    if (!step.is_first()) return build.Invalid(fmt::format("{} keys, and no cache", step.total));
-    return now;
-  }
-  const Shape old = call.shape(past);
+  const Shape shape = build.shape(now), old = call.shape(past);
   if (build.dtype(call.In(past)) != build.dtype(now))
     return build.Invalid(fmt::format("a cache of {} for {}", Name(build.dtype(call.In(past))), Name(build.dtype(now))));
   if (old.size() != 4 || old[0] != shape[0] || old[1] != shape[1] || old[3] != shape[3])
     return build.Invalid(fmt::format("a cache of {} before {}", ShapeText(old), ShapeText(shape)));
+  return {};
+}
+
+// The cache after the step: what counted of it, the new, zeros.
+Result<ValueId> Present(OperatorCall& call, const Step& step, size_t past, ValueId now) {
+  Builder& build = call.build;
+  if (!call.Has(past)) {
+    if (!step.is_first()) return build.Invalid(fmt::format("{} keys, and no cache", step.total));
+    return now;
+  }
+  HONE_TRY(CheckCache(call, past, now));
+  const Shape old = call.shape(past);
   const int64_t count = std::max(step.total, old[2]);
   if (step.is_first()) return Filled(build, now, count);
   const ValueId at = HONE_TRY(Positions32(build, count, 1)), zero = build.Scalar(0, build.dtype(now));
   ValueId kept = HONE_TRY(Filled(build, call.In(past), count));
   ValueId added = now;  // one: everywhere
   if (step.length > 1) {
-    ValueId which = HONE_TRY(build.Binary("sub", at, step.before));  // of a batch of one
+    ValueId which = HONE_TRY(build.Binary("sub", at, step.before));
     which = HONE_TRY(
         build.Binary("min", HONE_TRY(build.Binary("max", which, Whole32(build, 0))), Whole32(build, step.length - 1)));
-    added = HONE_TRY(build.Gather(now, HONE_TRY(build.Reshape(which, {count})), 2));
+    added = HONE_TRY(RowsOfEach(build, now, HONE_TRY(build.Reshape(which, {step.batch, count}))));
   }
   added = HONE_TRY(build.Select(HONE_TRY(build.Binary("le", at, step.last)), added, zero));
   return build.Select(HONE_TRY(build.Binary("lt", at, step.before)), kept, added);
+}
+
+// What the step reads and leaves of keys, and of values.
+struct Cached {
+  ValueId read[2];     // [batch, heads, keys, size]
+  ValueId present[2];  // as a cache keeps it
+  ValueId at;          // i32 [1 or batch, 1, 1, keys]: their positions; those beyond the last count for nothing
+};
+
+// `parts` as a cache keeps them, all that came before in it.
+Result<Cached> ReadAll(OperatorCall& call, const Step& step, const ValueId parts[2]) {
+  Builder& build = call.build;
+  Cached cached;
+  for (size_t i : {0, 1}) {
+    cached.present[i] = HONE_TRY(Present(call, step, kPastKey + i, parts[i]));
+    cached.read[i] = HONE_TRY(build.Slice(cached.present[i], 2, 0, step.total));
+  }
+  cached.at = HONE_TRY(Positions32(build, step.total, 0));
+  return cached;
+}
+
+// The same where the cache has the keys of a window alone.
+Result<Cached> ReadWindow(OperatorCall& call, const Step& step, int64_t window, const ValueId parts[2]) {
+  Builder& build = call.build;
+  if (!call.Has(kPastKey) || !call.Has(kPastValue)) return build.Invalid("a cache that slides is missing");
+  if (call.node().outputs.size() > 3 && !call.node().outputs[3].empty())
+    return build.Unsupported("scores of a cache that slides");
+  for (size_t i : {0, 1}) HONE_TRY(CheckCache(call, kPastKey + i, parts[i]));
+  const int64_t capacity = call.shape(kPastKey)[2];
+  if (window < 1 || capacity < window || call.shape(kPastValue)[2] != capacity)
+    return build.Invalid(fmt::format("a cache of {} keys and {} values slides over a window of {}", capacity,
+                                     call.shape(kPastValue)[2], window));
+  const SlidingCache cache{capacity, window, step.length, step.before,
+                           HONE_TRY(build.Binary("add", step.last, Whole32(build, 1)))};
+  const ValueId kept = HONE_TRY(RowsKept(build, cache));
+  Cached cached;
+  for (size_t i : {0, 1}) {
+    cached.read[i] = HONE_TRY(After(build, call.In(kPastKey + i), parts[i]));
+    cached.present[i] = HONE_TRY(RowsOfEach(build, cached.read[i], kept));
+  }
+  cached.at = HONE_TRY(PositionsOf(build, cache));
+  return cached;
+}
+
+// A bias of scores, whose columns are absolute positions, for keys at [batch, 1, 1, keys].
+Result<ValueId> BiasAt(Builder& build, ValueId bias, const Step& step, ValueId at) {
+  Shape shape = build.shape(bias);
+  if (shape.size() != 4 || shape[3] != step.total)
+    return build.Invalid(fmt::format("a bias {} of {} keys", ShapeText(shape), step.total));
+  shape[0] = step.batch;
+  bias = HONE_TRY(build.Transpose(HONE_TRY(build.Expand(bias, shape)), {0, 1, 3, 2}));
+  at = HONE_TRY(build.Reshape(at, {step.batch, build.shape(at)[3]}));
+  at = HONE_TRY(build.Binary("min", at, Whole32(build, step.total - 1)));
+  return build.Transpose(HONE_TRY(RowsOfEach(build, bias, at)), {0, 1, 3, 2});
 }
 
 // Both turned by the angles of their positions.
@@ -191,7 +263,10 @@ Result<void> Turn(OperatorCall& call, const Step& step, ValueId* q, ValueId* k) 
       at = Whole32(build, 0);
     }
   }
-  at = HONE_TRY(build.Expand(HONE_TRY(build.Binary("add", at, first)), {step.batch, 1, step.length, 1}));
+  at = HONE_TRY(build.Binary("add", at, first));
+  if (step.has_lengths && !call.Has(kPositions))
+    at = HONE_TRY(build.Binary("min", at, step.last));  // any that there is
+  at = HONE_TRY(build.Expand(at, {step.batch, 1, step.length, 1}));
   at = HONE_TRY(build.Reshape(at, {step.batch, step.length}));
   ValueId angles[2];
   for (size_t i : {0, 1}) {
@@ -245,27 +320,31 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
     parts[1] = HONE_TRY(Normed(call, parts[1], kKeyNorm, call.Real("k_norm_epsilon", both)));
   }
   if (call.Whole("do_rotary", 0) != 0) HONE_TRY(Turn(call, step, &parts[0], &parts[1]));
-  ValueId present[2], read[2];
+  CacheForm forms[2];
   for (size_t i : {0, 1}) {
-    const CacheForm form =
+    forms[i] =
         HONE_TRY(CacheFormOf(call, i == 0 ? "k_quant_type" : "v_quant_type", kKeyScale + i, build.shape(parts[1 + i])));
-    present[i] = HONE_TRY(Present(call, step, kPastKey + i, HONE_TRY(ForCache(build, form, parts[1 + i]))));
-    read[i] = HONE_TRY(build.Slice(present[i], 2, 0, step.total));
-    read[i] = HONE_TRY(FromCache(build, form, read[i], build.dtype(parts[0])));
+    parts[1 + i] = HONE_TRY(ForCache(build, forms[i], parts[1 + i]));
   }
-  Attention of{parts[0], read[0], read[1]};
+  const int64_t window = call.Whole("local_window_size", -1);
+  const bool slides = call.Whole("sliding_window_cache", 0) != 0;
+  Cached cached = HONE_TRY(slides ? ReadWindow(call, step, window, parts + 1) : ReadAll(call, step, parts + 1));
+  for (size_t i : {0, 1}) cached.read[i] = HONE_TRY(FromCache(build, forms[i], cached.read[i], build.dtype(parts[0])));
+  Attention of{parts[0], cached.read[0], cached.read[1]};
   of.scale = ScaleOf(call, build.shape(of.q)[3]);
   of.softcap = call.Real("softcap", 0);
   of.precision = build.dtype(of.q);
-  if (call.Has(kBias)) of.biases.push_back(call.In(kBias));
-  const ValueId keys = HONE_TRY(Positions32(build, step.total, 0));
+  const ValueId keys = cached.at;
+  if (call.Has(kBias))
+    of.biases.push_back(slides ? HONE_TRY(BiasAt(build, call.In(kBias), step, keys)) : call.In(kBias));
   const ValueId queries = HONE_TRY(build.Binary("add", HONE_TRY(Positions32(build, step.length, 1)), step.before));
   of.allowed.push_back(HONE_TRY(build.Binary("le", keys, step.last)));
   if (call.Whole("causal", 1) != 0) of.allowed.push_back(HONE_TRY(build.Binary("le", keys, queries)));
-  if (const int64_t window = call.Whole("local_window_size", -1); window > 0) {
+  of.may_forbid_all = step.has_lengths;  // of a query behind its chunk
+  if (window > 0) {
     const ValueId edge = HONE_TRY(build.Binary("sub", queries, Whole32(build, std::min(window, kMostKeys))));
     of.allowed.push_back(HONE_TRY(build.Binary("gt", keys, edge)));
-    of.may_forbid_all = step.is_first();  // of a query behind its sequence, whose window is behind it, too
+    of.may_forbid_all |= step.is_first();  // of a query behind its sequence, whose window is behind it, too
   }
   if (call.Has(kSink)) {
     if (CountOf(call.shape(kSink)) != heads) return build.Invalid("its sinks are not one a head");
@@ -280,7 +359,7 @@ Result<Outputs> GroupQueryAttention(OperatorCall& call) {
     const ValueId is_none = HONE_TRY(build.Binary("eq", shown, build.Scalar(-kInfinity, dtype)));
     shown = HONE_TRY(build.Select(is_none, build.Scalar(0, dtype), shown));
   }
-  return Outputs{HONE_TRY(JoinHeads(build, done.result)), present[0], present[1], shown};
+  return Outputs{HONE_TRY(JoinHeads(build, done.result)), cached.present[0], cached.present[1], shown};
 }
 
 }  // namespace

@@ -297,12 +297,71 @@ Result<Outputs> GatherND(OperatorCall& call) {
   return call.build.Host(std::move(host), {call.In(0), call.In(1)});
 }
 
+// A cache [batch, …, rows, …] in which each of the batch gets new rows, from one of its own on: in a circle, or up to
+// the last.
+struct NewRows {
+  int64_t batch, prefix, rows, added, row;  // of each of the batch `prefix` times `rows` rows of `row` elements
+  bool is_circular;
+
+  // Calls put(element of the cache, number of the new row).
+  template <typename Put>
+  Result<void> ForEach(const int64_t* begins, Put put) const {
+    for (int64_t b = 0; b < batch; ++b) {
+      const int64_t begin = begins == nullptr ? 0 : begins[b];
+      if (begin < 0 || (!is_circular && begin > rows - added))
+        return Error{ErrorKind::kInvalid, fmt::format("{} rows from {} on, of a cache of {}", added, begin, rows), ""};
+      for (int64_t p = b * prefix; p < (b + 1) * prefix; ++p)
+        for (int64_t i = 0; i < added; ++i)
+          put((p * rows + (begin % rows + i) % rows) * row, static_cast<size_t>(p * added + i));
+    }
+    return {};
+  }
+};
+
+Result<Outputs> TensorScatter(OperatorCall& call) {
+  const Shape x = call.shape(0), updates = call.shape(1);
+  const auto axis = static_cast<size_t>(HONE_TRY(call.Axis(call.Whole("axis", -2), call.rank(0))));
+  const std::string mode = call.Text("mode", "linear");
+  if (mode != "linear" && mode != "circular") return call.build.Invalid("mode=" + mode);
+  Shape wanted = x;
+  if (axis < updates.size()) wanted[axis] = std::min(x[axis], updates[axis]);
+  if (axis == 0 || updates != wanted || (call.Has(2) && call.shape(2) != Shape{x[0]}))
+    return call.build.Invalid(
+        fmt::format("rows of {} along dimension {} of {}", ShapeText(updates), axis, ShapeText(x)));
+  auto count = [&](size_t from, size_t to) {
+    return CountOf(Shape(x.begin() + static_cast<int64_t>(from), x.begin() + static_cast<int64_t>(to)));
+  };
+  const NewRows rows{x[0], count(1, axis), x[axis], updates[axis], count(axis + 1, x.size()), mode == "circular"};
+  const DType dtype = call.build.dtype(call.In(0));
+  std::vector<ValueId> inputs = {call.In(0), call.In(1)};
+  if (call.Has(2)) inputs.push_back(call.In(2));
+  HostOperation host{"TensorScatter", {{dtype, x}}};
+  host.compute = [=](Arguments in) -> Computed {
+    Numbers out = *in[0];
+    const auto many = static_cast<size_t>(rows.row);
+    HONE_TRY(rows.ForEach(in.size() > 2 ? in[2]->whole.data() : nullptr,
+                          [&](int64_t to, size_t i) { Combine(Reduction::kNone, out, to, *in[1], i * many, many); }));
+    return std::vector{std::move(out)};
+  };
+  if (!call.Has(2) || call.build.dtype(call.In(2)) == DType::kI64) {
+    const auto all = static_cast<size_t>(CountOf(x) * ByteSize(dtype));
+    const BlocksInMemory blocks(Reduction::kNone, dtype, rows.row);
+    host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
+      if (all > 0) std::memcpy(out[0], in[0], all);
+      return rows.ForEach(in.size() > 2 ? static_cast<const int64_t*>(in[2]) : nullptr,
+                          [&](int64_t to, size_t i) { blocks.Put(out[0], to, in[1], i); });
+    };
+  }
+  return call.build.Host(std::move(host), inputs);
+}
+
 }  // namespace
 
 std::vector<Operator> ScatteringOperators() {
   return {{"Scatter", 3, ScatterElements},
           {"ScatterElements", 3, ScatterElements},
           {"ScatterND", 3, ScatterND},
+          {"TensorScatter", 2, TensorScatter},
           {"GatherND", 2, GatherND}};
 }
 

@@ -1,5 +1,5 @@
-// onnxruntime's layers of language models that keep a state of one size in a cache's place (com.microsoft): attention
-// without a softmax, and the short convolution before it.
+// Layers of language models that keep a state of one size in a cache's place: attention without a softmax, and the
+// short convolution before it. onnxruntime's (com.microsoft) came first, with more attributes than ONNX's.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -174,16 +174,19 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
     return build.Invalid(fmt::format("keys {} for {} heads of {}", ShapeText(call.shape(1)), heads, states.key_width));
 
   HONE_TRY(CheckShape(states.state()));
-  const DType dtype = build.dtype(call.In(0));
+  // Narrow types are what goes in and out; between steps nothing is rounded to them.
+  const DType given = build.dtype(call.In(0)), kept = call.Has(kState) ? build.dtype(call.In(kState)) : given;
+  const DType dtype = given == DType::kF64 ? given : DType::kF32;
+  auto in = [&](size_t i) { return build.Cast(call.In(i), dtype); };
   LinearOperands of;
-  of.keys = HONE_TRY(Repeated(build, HONE_TRY(SplitHeads(build, call.In(1), key_heads)), heads / key_heads));
-  of.values = HONE_TRY(SplitHeads(build, call.In(2), heads));
-  of.queries = HONE_TRY(SplitHeads(build, call.In(0), std::min(readers, heads)));
+  of.keys = HONE_TRY(Repeated(build, HONE_TRY(SplitHeads(build, HONE_TRY(in(1)), key_heads)), heads / key_heads));
+  of.values = HONE_TRY(SplitHeads(build, HONE_TRY(in(2)), heads));
+  of.queries = HONE_TRY(SplitHeads(build, HONE_TRY(in(0)), std::min(readers, heads)));
   of.queries = HONE_TRY(Repeated(build, of.queries, heads / std::min(readers, heads)));
   of.queries = HONE_TRY(build.Binary("mul", of.queries, build.Scalar(ScaleOf(call, states.key_width), dtype)));
   of.state = HONE_TRY(build.Expand(build.Scalar(0, dtype), states.state()));
   if (call.Has(kState)) {
-    of.state = call.In(kState);
+    of.state = HONE_TRY(in(kState));
     if (call.shape(kState) != states.state())
       return build.Invalid(
           fmt::format("a state {}, wanted {}", ShapeText(call.shape(kState)), ShapeText(states.state())));
@@ -193,8 +196,8 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
     if (!call.Has(i)) return build.Invalid(fmt::format("{} wants {}", rule, what));
     const Shape shape = call.shape(i), one = {states.batch, states.steps, heads}, wide = {one[0], one[1], other};
     if (shape != one && shape != wide) return build.Invalid(fmt::format("{} of {}", what, ShapeText(shape)));
-    if (shape == one || other > heads) return SplitHeads(build, call.In(i), heads);
-    const ValueId all = HONE_TRY(SplitHeads(build, call.In(i), 1));
+    if (shape == one || other > heads) return SplitHeads(build, HONE_TRY(in(i)), heads);
+    const ValueId all = HONE_TRY(SplitHeads(build, HONE_TRY(in(i)), 1));
     return build.Expand(all, {states.batch, heads, states.steps, 1});
   };
   if (call.Whole("state_window", 0) != 0) return build.Unsupported("a window of states");
@@ -204,9 +207,14 @@ Result<Outputs> LinearAttention(OperatorCall& call) {
     states.decay_width = build.shape(of.factors)[3];
   }
   if (states.forgets) of.shares = HONE_TRY(beside(kShare, 1, "beta"));
-  if (states.steps > kMostUnrolledSteps) return HostStates(build, states, of);
-  const ValueId y = HONE_TRY(UnrolledStates(build, states, of));
-  return Outputs{y, of.state};
+  Outputs outputs;
+  if (states.steps > kMostUnrolledSteps) {
+    outputs = HONE_TRY(HostStates(build, states, of));
+  } else {
+    outputs.push_back(HONE_TRY(UnrolledStates(build, states, of)));
+    outputs.push_back(of.state);
+  }
+  return Outputs{HONE_TRY(build.Cast(outputs[0], given)), HONE_TRY(build.Cast(outputs[1], kept))};
 }
 
 // ---- Convolution
@@ -267,15 +275,18 @@ Result<Outputs> CausalConv(OperatorCall& call) {
   ValueId y = HONE_TRY(build.Add(std::move(conv)));
   y = HONE_TRY(build.Reshape(y, {given[0], channels, length}));
   if (function != "none") y = HONE_TRY(build.Binary("mul", y, HONE_TRY(build.Unary("sigmoid", y))));
-  Outputs outputs{HONE_TRY(as_given(y))};
-  if (reach > 0) outputs.push_back(HONE_TRY(as_given(HONE_TRY(build.Slice(all, 2, length, reach)))));
-  return outputs;
+  ValueId after = build.Constant(MakeNumbers(build.dtype(y), {given[0], channels, 0}));  // of a window of one
+  if (reach > 0) after = HONE_TRY(build.Slice(all, 2, length, reach));
+  return Outputs{HONE_TRY(as_given(y)), HONE_TRY(as_given(after))};
 }
 
 }  // namespace
 
 std::vector<Operator> StateOperators() {
-  return {{"com.microsoft.LinearAttention", 3, LinearAttention}, {"com.microsoft.CausalConvWithState", 2, CausalConv}};
+  return {{"LinearAttention", 3, LinearAttention},
+          {"CausalConvWithState", 2, CausalConv},
+          {"com.microsoft.LinearAttention", 3, LinearAttention},
+          {"com.microsoft.CausalConvWithState", 2, CausalConv}};
 }
 
 }  // namespace hone

@@ -1,10 +1,72 @@
 // onnxruntime's operators of language models beside what onnxruntime 1.32 computes: caches and states.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/network/contributed_models.h"
 
 namespace hone::contributed_test {
 namespace {
+
+using testing::HasSubstr;
+
+// A batch of two whose caches hold three and one keys before a step of one, a window, angles. Or before chunks of three
+// keys, of which so many of each count.
+ModelFileBuilder Grouped(bool slides, const std::vector<int32_t>& lengths = {}, int64_t window = 3) {
+  const int64_t step = lengths.empty() ? 1 : 3;
+  ModelFileBuilder builder;
+  builder.Floats("q", {2, step, 32}, Values(64 * step))
+      .Floats("k", {2, step, 16}, Values(32 * step, 3))
+      .Floats("v", {2, step, 16}, Values(32 * step, 5));
+  builder.Floats("past_k", {2, 1, 3, 16}, Values(96, 4)).Floats("past_v", {2, 1, 3, 16}, Values(96, 9));
+  builder.Raw("last", {2}, kInts, BytesOf<int32_t>({3, 1})).Raw("total", {1}, kInts, BytesOf<int32_t>({4}));
+  builder.Floats("cos", {8, 8}, Values(64, 2)).Floats("sin", {8, 8}, Values(64, 6));
+  std::vector<std::string> inputs = {"q", "k", "v", "past_k", "past_v", "last", "total", "cos", "sin"};
+  if (!lengths.empty()) {
+    builder.Raw("lengths", {2}, kInts, BytesOf(lengths));
+    inputs.resize(16);
+    inputs.push_back("lengths");
+  }
+  builder.Node("GroupQueryAttention", inputs, {"y", "k_out", "v_out"},
+               {{"num_heads", int64_t{2}},
+                {"kv_num_heads", int64_t{1}},
+                {"do_rotary", int64_t{1}},
+                {"local_window_size", window},
+                {"sliding_window_cache", int64_t{slides}}},
+               "com.microsoft");
+  builder.Output("y").Output("k_out").Output("v_out");
+  return builder;
+}
+
+TEST(ContributedAttention, GroupedQueriesReadTheirPartOfACache) {
+  const Result<std::vector<Numbers>> outputs = Computed(Grouped(false));
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 8, {-0.818871, 0.462895, -0.781995, 0.480603, -0.4, 0.914732, -0.4, 0.893668});
+  ExpectNear((*outputs)[1], 8, {-1, 1, 0.8, 0.6, 0.4, 0.2, -0.28, 0.92, 0, -0.2, 0.04, 0.04, 0, 0, 0, 0});
+  ExpectNear((*outputs)[2], 16, {-1, -0.8, -0.6, -1, -0.4, -0.4, 0, 0});
+}
+
+// As long as all keys of the window are there, what is computed is the same.
+TEST(ContributedAttention, ACacheOfAWindowDropsItsFirstKeys) {
+  const Result<std::vector<Numbers>> outputs = Computed(Grouped(true));
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 8, {-0.818871, 0.462895, -0.781995, 0.480603, -0.4, 0.914732, -0.4, 0.893668});
+  ExpectNear((*outputs)[1], 8, {0.8, 0.6, 0.4, 0.2, -0.28, 0.92, 0, -0.2, 0.04, 0.04});
+  ExpectNear((*outputs)[2], 16, {-0.8, -0.6, -1, -0.4, -0.4});
+}
+
+TEST(ContributedAttention, OfAChunkTheKeysThatCountAreKept) {
+  const Result<std::vector<Numbers>> outputs = Computed(Grouped(true, {2, 1}));
+  ASSERT_TRUE(outputs) << outputs.error().Text();
+  ExpectNear((*outputs)[0], 8, {-0.978268, 0.343921, -0.888449, 0.355811, -0.736479, 0.597304, -0.659248, 0.670144});
+  ExpectNear((*outputs)[1], 8, {0.8, 0.6, -0.64, -1.2, 0.2, 0.12, 0, -0.2, -0.08, 0.16});
+  ExpectNear((*outputs)[2], 16, {-0.8, -1, -0.4, -0.4, 0.8});
+}
+
+TEST(ContributedAttention, ACacheThatIsShorterThanItsWindowIsRefused) {
+  const Result<std::vector<Numbers>> outputs = Computed(Grouped(true, {}, 4));
+  ASSERT_FALSE(outputs);
+  EXPECT_THAT(outputs.error().Text(), HasSubstr("a cache of 3 keys and 3 values slides over a window of 4"));
+}
 
 TEST(ContributedAttention, CachesOfBytesAreWidenedAndWrittenTo) {
   struct Case {

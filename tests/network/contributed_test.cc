@@ -13,40 +13,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A batch of two whose caches hold three and one keys, a window, angles.
-ModelFileBuilder Grouped(const std::string& extra = "", int64_t value = 0) {
-  ModelFileBuilder builder;
-  builder.Floats("q", {2, 1, 32}, Values(64))
-      .Floats("k", {2, 1, 16}, Values(32, 3))
-      .Floats("v", {2, 1, 16}, Values(32, 5));
-  builder.Floats("past_k", {2, 1, 3, 16}, Values(96, 4)).Floats("past_v", {2, 1, 3, 16}, Values(96, 9));
-  builder.Raw("last", {2}, kInts, BytesOf<int32_t>({3, 1})).Raw("total", {1}, kInts, BytesOf<int32_t>({4}));
-  builder.Floats("cos", {8, 8}, Values(64, 2)).Floats("sin", {8, 8}, Values(64, 6));
-  std::vector<ModelFileBuilder::Attribute> attributes = {{"num_heads", int64_t{2}},
-                                                         {"kv_num_heads", int64_t{1}},
-                                                         {"do_rotary", int64_t{1}},
-                                                         {"local_window_size", int64_t{3}}};
-  if (!extra.empty()) attributes.emplace_back(extra, value);
-  builder.Node("GroupQueryAttention", {"q", "k", "v", "past_k", "past_v", "last", "total", "cos", "sin"},
-               {"y", "k_out", "v_out"}, attributes, "com.microsoft");
-  builder.Output("y").Output("k_out").Output("v_out");
-  return builder;
-}
-
-TEST(Contributed, GroupedQueriesReadTheirPartOfACache) {
-  const Result<std::vector<Numbers>> outputs = Computed(Grouped());
-  ASSERT_TRUE(outputs) << outputs.error().Text();
-  ExpectNear((*outputs)[0], 8, {-0.818871, 0.462895, -0.781995, 0.480603, -0.4, 0.914732, -0.4, 0.893668});
-  ExpectNear((*outputs)[1], 8, {-1, 1, 0.8, 0.6, 0.4, 0.2, -0.28, 0.92, 0, -0.2, 0.04, 0.04, 0, 0, 0, 0});
-  ExpectNear((*outputs)[2], 16, {-1, -0.8, -0.6, -1, -0.4, -0.4, 0, 0});
-}
-
-TEST(Contributed, OfGroupedQueriesWhatIsNotTakenIsNamed) {
-  const Result<std::vector<Numbers>> outputs = Computed(Grouped("sliding_window_cache", 1));
-  ASSERT_FALSE(outputs);
-  EXPECT_THAT(outputs.error().Text(), HasSubstr("a cache that slides"));
-}
-
 // x · w for these zero points ("bytes", "reals" or none), with or without a group for each column.
 Result<std::vector<Numbers>> ProductOfFewBits(const std::string& zeros, bool has_order) {
   std::vector<int32_t> order;

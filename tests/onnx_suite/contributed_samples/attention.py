@@ -123,6 +123,57 @@ def grouped_attention_of_4_bits(case):
     grouped_attention(case, 4)
 
 
+def sliding_attention(case):
+    """A window's cache or a whole one, chunks with lengths of their own or not."""
+    slides, has_lengths = case.pick((1, 0), (1, 1), (0, 1))
+    kv_heads, size, window = case.between(1, 2), 16, case.between(2, 5)
+    heads, bits = kv_heads * case.pick(1, 2), case.pick(0, 0, 8)
+    kind = case.pick("first", "next", "more")
+    b = case.between(1, 3) if has_lengths or kind != "more" else 1
+    s = 1 if kind == "next" else case.between(2, 9)
+    spare = case.between(0, 4)
+    if has_lengths:
+        lengths = case.random.integers(0, s + 1, (b,)).astype(numpy.int32)
+        lengths[0] = max(1, lengths[0])
+        before = case.random.integers(0 if kind == "first" else 1, 12, (b,)).astype(numpy.int32)
+        before[lengths == 0] += 1
+        after = before + lengths
+        total = int(max(after.max(), s)) + (spare if slides else 0)
+    else:
+        after = numpy.full((b,), s if kind == "first" else s + case.between(1, 12), numpy.int32)
+        before, total = after - s, int(after.max())
+    capacity = window + spare if slides else int(max(before.max() + s, total)) + spare
+    case.add(case.real(b, s, heads * size)).add(case.real(b, s, kv_heads * size)).add(case.real(b, s, kv_heads * size))
+    for _ in range(2):
+        shape = (b, kv_heads, capacity, size)
+        case.add(case.random.integers(-127, 127, shape).astype(numpy.int8) if bits else case.real(*shape))
+    case.add((after - 1).astype(numpy.int32)).add(numpy.array([total], numpy.int32), True)
+    if case.pick(0, 1):
+        case.add(case.real(total + 12, 8), True).add(case.real(total + 12, 8), True)
+        case.attributes["do_rotary"] = 1
+        case.add(case.random.integers(0, total, (b, s)).astype(numpy.int64) if has_lengths and case.pick(0, 0, 1) else None)
+    else:
+        case.add(None).add(None).add(None)
+    case.add(case.real(case.pick(1, b), case.pick(1, heads), s, total) if case.pick(0, 0, 1) else None)
+    case.add(case.real(heads) if case.pick(0, 0, 1) else None, True)
+    case.attributes.update(num_heads=heads, kv_num_heads=kv_heads)
+    if slides:
+        case.attributes["sliding_window_cache"] = 1
+    if slides or case.pick(0, 1):
+        case.attributes["local_window_size"] = window
+    for _ in range(2):
+        case.add(case.real(1, least=0.005, most=0.01) if bits else None, True)
+    if bits:
+        case.attributes.update(k_quant_type="PER_TENSOR", v_quant_type="PER_TENSOR", kv_cache_bit_width=8)
+    case.add(None).add(None).add(lengths if has_lengths else None)
+    case.outputs = ["y", "k", "v"]
+    if has_lengths:
+        case.defined[0] = (numpy.arange(s) < lengths[:, None])[:, :, None]
+    group = capacity - window + 1
+    resident = after - group * -(-numpy.maximum(0, after - capacity) // group) if slides else after
+    case.defined[1] = case.defined[2] = (numpy.arange(capacity) < resident[:, None])[:, None, :, None]
+
+
 def quantized_attention(case):
     b, s, heads, size, width = case.between(1, 3), case.between(1, 9), case.between(1, 4), case.pick(4, 8, 16), case.between(4, 40)
     past = case.pick(0, 0, case.between(1, 6))
@@ -296,6 +347,7 @@ OPERATORS = [("Attention", MICROSOFT, attention),
              ("GroupQueryAttention", MICROSOFT, grouped_attention),
              ("GroupQueryAttention", MICROSOFT, grouped_attention_of_bytes),
              ("GroupQueryAttention", MICROSOFT, grouped_attention_of_4_bits),
+             ("GroupQueryAttention", MICROSOFT, sliding_attention),
              ("DecoderMaskedMultiHeadAttention", MICROSOFT, decoder_attention),
              ("LinearAttention", MICROSOFT, linear_attention),
              ("CausalConvWithState", MICROSOFT, causal_conv),

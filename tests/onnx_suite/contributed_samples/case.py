@@ -14,6 +14,7 @@ class Case:
         self.op, self.domain = op, domain
         self.names, self.given, self.constants, self.attributes = [], {}, [], {}
         self.outputs = ["y"]
+        self.defined = {}  # of an output, by its place: where its values are, true; the rest is left open
 
     def pick(self, *options):
         return options[int(self.random.integers(len(options)))]
