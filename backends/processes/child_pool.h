@@ -120,7 +120,7 @@ class ChildPool {
   const ChildPoolOptions options_;
   mutable Mutex mutex_;
   CondVar released_;
-  std::vector<std::unique_ptr<Child>> children_;  // fixed after Start
+  std::vector<std::unique_ptr<Child>> children_;               // fixed after Start
   std::optional<Error> cannot_start_ HONE_GUARDED_BY(mutex_);  // of the last start
   bool shut_down_ HONE_GUARDED_BY(mutex_) = false;
   bool paused_ HONE_GUARDED_BY(mutex_) = false;
