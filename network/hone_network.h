@@ -1,5 +1,6 @@
 /* libhone_network: whole networks from ONNX files, run through kernels that honed serves. C99; errors, options and
- * element types as in hone.h.
+ * element types as in hone.h. Small ones of a file (whole numbers of 2 and 4 bits, floats of 8 and of 4) are taken and
+ * given as bytes and as f32.
  *
  *   hone_network *network = hone_network_open("model.onnx", NULL, NULL, &error);
  *   const void *inputs[] = {image};

@@ -156,8 +156,7 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
         if (!child->leased && (found == nullptr || order(*child) < order(*found))) found = child.get();
       if (found != nullptr) break;
       auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= left.zero())
-        return NoneInTime(fmt::format("all {} {}s are busy", children_.size(), options_.name));
+      if (left <= left.zero()) return NoneInTime(fmt::format("all {} {}s are busy", children_.size(), options_.name));
       released_.WaitFor(mutex_, std::min<MonotonicTime::duration>(left, kLongWait), stop);
     }
     found->leased = true;

@@ -10,6 +10,7 @@
 #include "network/graph/simplify.h"
 #include "network/onnx/data_shaped.h"
 #include "network/onnx/find_weights.h"
+#include "network/onnx/small_types.h"
 #include "network/onnx/symbols.h"
 #include "network/onnx/translate.h"
 
@@ -137,15 +138,23 @@ class NetworkBuilder {
                      fmt::format("{}: input {}", path_, input.name)};
       }
       if (auto known = options_.elements.find(input.name); known != options_.elements.end()) {
-        ids_[input.name] = graph().AddConstant(input.name, known->second);
+        ids_[input.name] = HONE_TRY(Rounded(input, graph().AddConstant(input.name, known->second)));
         continue;
       }
       TensorType type = HONE_TRY(TypeOf(input));
       bool is_weight = weights.count(input.name) != 0;
       ids_[input.name] = is_weight ? graph().AddWeight(input.name, type) : graph().AddInput(input.name, type);
       if (is_weight) network_.weights.push_back(ids_[input.name]);
+      ids_[input.name] = HONE_TRY(Rounded(input, ids_[input.name]));
     }
     return {};
+  }
+
+  // What is given for numbers of a small type need not be such numbers.
+  Result<ValueId> Rounded(const OnnxValue& input, ValueId given) {
+    if (input.type.small == nullptr) return given;
+    Builder build(graph(), fmt::format("{}: input {}", path_, input.name));
+    return CastTo(build, *input.type.small, given);
   }
 
   Result<void> CheckIsInput(const std::string& name, std::string_view option) const {

@@ -23,6 +23,7 @@
 #include "network/onnx/model_in_place.h"
 #include "network/onnx/onnx_model.h"
 #include "network/onnx/resolve_sequences.h"
+#include "network/onnx/small_types.h"
 #include "network/onnx/wire_format.h"
 #include "onnx.pb.h"
 
@@ -39,12 +40,9 @@ constexpr size_t kMostNodes = 200'000;
 // its overload and its attributes with their defaults.
 constexpr uint64_t kNodeOverload = 8, kFunctionOverload = 13, kFunctionDefault = 11;
 
-// ONNX's element types of 4 bits, which the .proto file need not know yet.
-constexpr int kUint4 = 21, kInt4 = 22;
-bool IsHalfByte(int type) { return type == kUint4 || type == kInt4; }
-
 // As ONNX spells it: "float", "bfloat16", "string".
 std::string TypeName(int onnx) {
+  if (const SmallType* small = SmallTypeOf(onnx); small != nullptr) return std::string(small->name);
   if (!onnx::TensorProto::DataType_IsValid(onnx)) return fmt::format("element type {}", onnx);
   std::string name = onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(onnx));
   for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
@@ -97,11 +95,11 @@ class Reader {
     if (graph.sparse_initializer_size() > 0) {
       return Error{ErrorKind::kUnsupported, "it has sparse initialisers; export it with dense ones", source_.path};
     }
-    std::set<std::string> half_bytes;
     for (int i = 0; i < graph.initializer_size(); ++i) {
       onnx::TensorProto& tensor = *graph.mutable_initializer(i);
       std::string where = Where("initialiser " + tensor.name());
-      if (IsHalfByte(tensor.data_type())) half_bytes.insert(tensor.name());
+      if (const SmallType* small = SmallTypeOf(tensor.data_type()); small != nullptr)
+        small_.emplace(tensor.name(), small);
       const auto cut = cut_.find(i);
       model.initializers.push_back(
           {tensor.name(), HONE_TRY(Tensor(tensor, where, cut == cut_.end() ? nullptr : &cut->second))});
@@ -111,8 +109,11 @@ class Reader {
     for (onnx::FunctionProto& function : *proto.mutable_functions())
       functions.push_back(HONE_TRY(Function(function, model.opset)));
     HONE_TRY(InlineFunctions(model.nodes, functions, source_.path));
-    MarkHalfBytes(half_bytes, model);
-    for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
+    for (const auto& value : graph.input()) {
+      model.inputs.push_back(Value(value));
+      if (model.inputs.back().type.small != nullptr) small_.emplace(value.name(), model.inputs.back().type.small);
+    }
+    MarkSmallTypes(model);
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
     for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
     return model;
@@ -147,6 +148,9 @@ class Reader {
     if (const std::optional<DType> dtype = ElementTypeOf(tensor.elem_type())) {
       value.type.has_dtype = true;
       value.type.dtype = *dtype;
+    } else if ((value.type.small = SmallTypeOf(tensor.elem_type())) != nullptr) {
+      value.type.has_dtype = true;
+      value.type.dtype = value.type.small->held_as;
     }
     value.type.has_shape = tensor.has_shape();
     for (const onnx::TensorShapeProto::Dimension& dimension : tensor.shape().dim()) {
@@ -205,39 +209,31 @@ class Reader {
     return Packed<int32_t>(proto.int32_data());
   }
 
-  // Numbers of 4 bits, two a byte, as bytes.
-  static std::string Unpacked(std::string_view bytes, int64_t count, bool is_signed) {
-    std::string numbers(static_cast<size_t>(count), '\0');
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const int number = static_cast<unsigned char>(bytes[i / 2]) >> (i % 2 * 4) & 15;
-      numbers[i] = static_cast<char>(is_signed && number >= 8 ? number - 16 : number);
-    }
-    return numbers;
-  }
-
-  // Who takes numbers of 4 bits for those of 8 is told by an attribute: what QuantizeLinear is to round to, and that
-  // GatherBlockQuantized has one a byte.
-  static void MarkHalfBytes(const std::set<std::string>& half_bytes, OnnxModel& model) {
-    auto mark = [&](OnnxNode& node, size_t input, const char* name, int64_t value) {
-      if (node.inputs.size() <= input || half_bytes.count(node.inputs[input]) == 0) return;
+  // Who takes small numbers for wider ones is told by an attribute: what QuantizeLinear and CastLike are to round to,
+  // and that GatherBlockQuantized has one a byte.
+  void MarkSmallTypes(OnnxModel& model) const {
+    auto mark = [&](OnnxNode& node, size_t input, const char* name) {
+      const auto found = node.inputs.size() <= input ? small_.end() : small_.find(node.inputs[input]);
+      if (found == small_.end()) return;
       OnnxAttribute attribute;
       attribute.name = name;
       attribute.kind = OnnxAttribute::Kind::kInt;
-      attribute.whole = value;
+      attribute.whole = found->second->onnx;
       node.attributes.push_back(std::move(attribute));
     };
     for (OnnxNode& node : model.nodes) {
-      if (node.op == "QuantizeLinear") mark(node, 2, "output_dtype", kInt4);
-      if (node.op == "GatherBlockQuantized") mark(node, 0, "hone_one_a_byte", 1);
+      if (node.op == "QuantizeLinear") mark(node, 2, "output_dtype");
+      if (node.op == "CastLike") mark(node, 1, "hone_to");
+      if (node.op == "GatherBlockQuantized") mark(node, 0, "hone_one_a_byte");
     }
   }
 
   // `cut`: its elements, which are copied at the end.
   Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where,
                                              const std::string_view* cut = nullptr) {
-    const bool is_half = IsHalfByte(proto.data_type());
-    const std::optional<DType> dtype = is_half ? std::optional(proto.data_type() == kInt4 ? DType::kI8 : DType::kU8)
-                                               : ElementTypeOf(proto.data_type());
+    const SmallType* small = SmallTypeOf(proto.data_type());
+    const std::optional<DType> dtype =
+        small != nullptr ? std::optional(small->held_as) : ElementTypeOf(proto.data_type());
     if (!dtype) {
       return Error{ErrorKind::kUnsupported,
                    fmt::format("it holds {}, wanted floats, integers or truth values", TypeName(proto.data_type())),
@@ -252,17 +248,19 @@ class Reader {
       return fits.error();
     }
     const auto count = static_cast<uint64_t>(CountOf(tensor->shape));
-    const uint64_t wanted = is_half ? (count + 1) / 2 : count * static_cast<uint64_t>(ByteSize(*dtype));
+    const uint64_t wanted =
+        small != nullptr ? PackedBytes(*small, count) : count * static_cast<uint64_t>(ByteSize(*dtype));
     const bool is_cut = cut != nullptr && proto.data_location() != onnx::TensorProto::EXTERNAL;
-    TensorBytes bytes = is_cut ? TensorBytes() : HONE_TRY(Stored(proto, *dtype, wanted, where));
+    TensorBytes bytes =
+        is_cut ? TensorBytes() : HONE_TRY(Stored(proto, small != nullptr ? DType::kU8 : *dtype, wanted, where));
     const std::string_view elements = is_cut ? *cut : bytes.view();
     if (elements.size() != wanted) {
       return Corrupt(fmt::format("it has {} bytes, its shape {} of {} wants {}", elements.size(),
                                  ShapeText(tensor->shape), TypeName(proto.data_type()), wanted),
                      where);
     }
-    if (is_half) {
-      tensor->data = Unpacked(elements, CountOf(tensor->shape), proto.data_type() == kInt4);
+    if (small != nullptr) {
+      tensor->data = Unpacked(*small, elements, CountOf(tensor->shape));
     } else if (is_cut) {
       copies_.Add(tensor, elements);
     } else {
@@ -282,6 +280,9 @@ class Reader {
     for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
       node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
     }
+    if (proto.op_type() == "Constant" && proto.attribute_size() == 1 && proto.output_size() == 1)
+      if (const SmallType* small = SmallTypeOf(proto.attribute(0).t().data_type()); small != nullptr)
+        small_.emplace(proto.output(0), small);
     node.captured = CapturedBy(node);
     for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kNodeOverload)) node.overload = overload;
     return node;
@@ -380,6 +381,7 @@ class Reader {
   const OnnxSource& source_;
   const std::map<int, std::string_view>& cut_;
   TensorCopies copies_;
+  std::map<std::string, const SmallType*> small_;  // what of the graph is of a small type
 };
 
 Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::ModelProto& proto) {

@@ -24,13 +24,17 @@ struct OnnxDimension {
   std::string symbol;  // "batch"
 };
 
-// An element type that hone has no word for keeps its name ("string") and no dtype.
+struct SmallType;  // network/onnx/small_types.h
+
+// An element type that hone has no word for keeps its name ("string") and no dtype; a small one has that of its numbers
+// here.
 struct OnnxType {
   bool is_tensor = false;
   bool has_dtype = false;
   bool has_shape = false;
   DType dtype = DType::kF32;
   std::string type_name;
+  const SmallType* small = nullptr;
   std::vector<OnnxDimension> dimensions;
 };
 

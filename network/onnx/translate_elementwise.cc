@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "network/onnx/small_types.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -204,13 +205,25 @@ Result<Outputs> Where(OperatorCall& call) {
   return Outputs{HONE_TRY(call.build.Select(call.In(0), call.In(1), call.In(2)))};
 }
 
+Result<Outputs> CastToSmall(OperatorCall& call, const SmallType& type) {
+  SmallRounding rounding{call.Whole("saturate", 1) != 0, SmallRounding::Mode::kNearest};
+  const std::string mode = call.Text("round_mode", "up");
+  if (mode != "up" && mode != "down" && mode != "nearest") return call.build.Invalid("round_mode=" + mode);
+  if (mode != "nearest") rounding.mode = mode == "up" ? SmallRounding::Mode::kUp : SmallRounding::Mode::kDown;
+  return Outputs{HONE_TRY(CastTo(call.build, type, call.In(0), rounding))};
+}
+
 Result<Outputs> Cast(OperatorCall& call) {
-  const std::optional<DType> dtype = ElementTypeOf(call.Whole("to", 0));
-  if (!dtype) return call.build.Unsupported(fmt::format("it casts to ONNX's element type {}", call.Whole("to", 0)));
+  const int64_t to = call.Whole("to", 0);
+  if (const SmallType* small = SmallTypeOf(to); small != nullptr) return CastToSmall(call, *small);
+  const std::optional<DType> dtype = ElementTypeOf(to);
+  if (!dtype) return call.build.Unsupported(fmt::format("it casts to ONNX's element type {}", to));
   return Outputs{HONE_TRY(call.build.Cast(call.In(0), *dtype))};
 }
 
 Result<Outputs> CastLike(OperatorCall& call) {
+  if (const SmallType* small = SmallTypeOf(call.Whole("hone_to", 0)); small != nullptr)
+    return CastToSmall(call, *small);
   return Outputs{HONE_TRY(call.build.Cast(call.In(0), call.build.dtype(call.In(1))))};
 }
 

@@ -9,6 +9,7 @@
 #include "ir/graph/element.h"
 #include "network/graph/quantization.h"
 #include "network/graph/walk.h"
+#include "network/onnx/small_types.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -155,9 +156,45 @@ Result<ValueId> DequantizedInBlocks(OperatorCall& call, DType to) {
   return build.Reshape(HONE_TRY(Dequantize(build, q, to)), x);
 }
 
+// Scale or zero point i of x, which Parameters takes, as it broadcasts to x; one of blocks for each element along them.
+Result<ValueId> Spread(OperatorCall& call, size_t i) {
+  Builder& build = call.build;
+  const Shape x = call.shape(0), own = call.shape(i);
+  if (CountOf(own) == 1) return build.Reshape(call.In(i), {});
+  const int64_t axis = HONE_TRY(call.Axis(call.Whole("axis", 1), call.rank(0))), extent = x[static_cast<size_t>(axis)];
+  if (const int64_t block = call.Whole("block_size", 0); block > 0) {
+    std::vector<int64_t> blocks;
+    for (int64_t k = 0; k < extent; ++k) blocks.push_back(k / block);
+    return build.Gather(call.In(i), build.Constant(WholeNumbers(blocks, {extent})), axis);
+  }
+  Shape shape(x.size() - static_cast<size_t>(axis), 1);
+  shape[0] = extent;
+  return build.Reshape(call.In(i), shape);
+}
+
+// To a type of fewer bits than kernels know.
+Result<Outputs> QuantizeSmall(OperatorCall& call, const SmallType& type) {
+  Builder& build = call.build;
+  HONE_TRY(CheckScale(call, 1));
+  HONE_TRY(CheckZeroPoint(call, 2, 1));
+  HONE_TRY(Parameters::Of(call, call.shape(0), call.shape(1)));
+  if (call.Has(2) && build.dtype(call.In(2)) != type.held_as) return build.Invalid("a zero point of another type");
+  const ValueId x = HONE_TRY(build.Cast(call.In(0), DType::kF32));
+  const ValueId scale = HONE_TRY(build.Cast(HONE_TRY(Spread(call, 1)), DType::kF32));
+  if (type.is_float()) {
+    SmallRounding rounding{call.Whole("saturate", 1) != 0, SmallRounding::Mode::kNearest};
+    return Outputs{HONE_TRY(CastTo(build, type, HONE_TRY(build.Binary("div", x, scale)), rounding))};
+  }
+  const ValueId zero = call.Has(2) ? HONE_TRY(Spread(call, 2)) : ValueId();
+  ValueId y = HONE_TRY(Quantize(build, {x, scale, zero, type.held_as}));
+  y = HONE_TRY(build.Binary("max", y, build.Scalar(static_cast<double>(type.lowest()), type.held_as)));
+  return Outputs{HONE_TRY(build.Binary("min", y, build.Scalar(static_cast<double>(type.highest()), type.held_as)))};
+}
+
 Result<Outputs> QuantizeLinear(OperatorCall& call) {
   DType dtype = DType::kU8;
   if (const int64_t wanted = call.Whole("output_dtype", 0); wanted != 0) {
+    if (const SmallType* small = SmallTypeOf(wanted); small != nullptr) return QuantizeSmall(call, *small);
     const std::optional<DType> known = ElementTypeOf(wanted);
     if (!known) return call.build.Unsupported(fmt::format("ONNX's element type {}", wanted));
     dtype = *known;
@@ -185,12 +222,16 @@ Result<Outputs> QuantizeLinear(OperatorCall& call) {
 
 Result<Outputs> DequantizeLinear(OperatorCall& call) {
   const DType dtype = call.build.dtype(call.In(1));
-  if (!IsFloat(dtype) || IsFloat(call.build.dtype(call.In(0))))
-    return call.build.Invalid("it wants whole numbers and a scale of floats");
+  if (!IsFloat(dtype)) return call.build.Invalid("it wants a scale of floats");
   HONE_TRY(CheckScale(call, 1, call.Whole("block_size", 0) > 0));
   HONE_TRY(CheckZeroPoint(call, 2, 1));
   const Shape x = call.shape(0);
   const Parameters parameters = HONE_TRY(Parameters::Of(call, x, call.shape(1)));
+  if (IsFloat(call.build.dtype(call.In(0)))) {  // of 8 bits and fewer; their zero point is 0
+    const ValueId scale = HONE_TRY(call.build.Cast(HONE_TRY(Spread(call, 1)), DType::kF32));
+    const ValueId y = HONE_TRY(call.build.Binary("mul", call.In(0), scale));
+    return Outputs{HONE_TRY(call.build.Cast(y, dtype))};
+  }
   if (IsPlain(call.build.dtype(call.In(0))) && call.Whole("block_size", 0) == 0)
     return Outputs{HONE_TRY(Dequantized(call, 0, 1, call.Whole("axis", 1), dtype))};
   if (call.Whole("block_size", 0) > 0)

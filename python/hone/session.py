@@ -51,7 +51,7 @@ class Session:
                  start=True):
         self._library = load()
         given = [(name, None, tuple(shape)) for name, shape in (shapes or {}).items()]
-        given += [(name, numpy.ascontiguousarray(as_array(value)), numpy.shape(value))
+        given += [(name, numpy.ascontiguousarray(widened(as_array(value))), numpy.shape(value))
                   for name, value in (constants or {}).items()]
         values = (NetworkValue * max(1, len(given)))()
         for value, (name, array, shape) in zip(values, given):
@@ -170,7 +170,7 @@ class Session:
         return arrays
 
     def _checked(self, value, given):
-        array = as_array(given)
+        array = widened(as_array(given))
         if array.dtype != value.dtype:
             raise lib.Error("invalid", f"{array.dtype} elements, wanted {value.dtype}", value.name)
         if value.shape is not None and (len(value.shape) != array.ndim or
@@ -240,6 +240,16 @@ class NetworkShare(ctypes.Structure):
 class NetworkOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint32), ("value_count", ctypes.c_int32), ("values", ctypes.POINTER(NetworkValue)),
                 ("get", ctypes.POINTER(lib.GetOptions))]
+
+
+def widened(array):
+    """ml_dtypes' whole numbers of 2 and 4 bits as bytes, its floats of 4 and 8 bits as float32: sessions take and give those."""
+    name = array.dtype.name
+    if name.startswith(("float8_", "float4_")):
+        return array.astype(numpy.float32)
+    if name in ("int2", "int4", "uint2", "uint4"):
+        return array.astype(numpy.uint8 if name.startswith("u") else numpy.int8)
+    return array
 
 
 def to_bfloat16(array):

@@ -149,14 +149,5 @@ TEST(NarrowWeights, OfMatMulNBitsAreReadAsTheFileHasThem) {
   EXPECT_THAT(kernels, testing::ElementsAre("dense(M=1,N=24,K=64,weights=u4,block=32,zero=1,const=1)+add"));
 }
 
-TEST(NarrowWeights, WhatIsRoundedToFourBitsIsNotRoundedToEight) {
-  ModelFileBuilder builder(21);
-  builder.Input("x", {4}).Floats("s", {}, {0.5F}).Raw("z", {}, kSigned4, std::string(1, '\0'));
-  builder.Node("QuantizeLinear", {"x", "s", "z"}, {"y"}).Output("y", {4}, kSigned8);
-  const Result<Network> network = ImportedNarrow(builder);
-  ASSERT_FALSE(network);
-  EXPECT_THAT(network.error().Text(), HasSubstr("element type 22"));
-}
-
 }  // namespace
 }  // namespace hone::narrow_weights_test

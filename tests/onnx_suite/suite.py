@@ -32,6 +32,8 @@ BIN = os.environ.get("HONE_BIN_DIR", os.path.join(ROOT, "build/release/bin"))
 # Their numbers contradict ONNX's definition of the operator: what overflows int8 wraps around in them, and is to
 # saturate.
 WRONG_FILES = {f"test_qlinearmatmul_{rank}_int8_{scale}" for rank in ("2D", "3D") for scale in ("float16", "float32")}
+# Floats beyond the whole numbers that they are cast to, which ONNX leaves open: they are clamped there, and wrap in later versions.
+LEFT_OPEN = {"1.16.2": {f"test_cast_{float_type}_to_{small}" for float_type in ("FLOAT", "FLOAT16") for small in ("INT4", "UINT4")}}
 
 
 def case_directories(data):
@@ -62,6 +64,8 @@ def read_values(directory, kind, types):
         if value_type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:  # sessions take and give floats
             is_bits = array.dtype == numpy.uint16
             array = (array.astype(numpy.uint32) << 16).view(numpy.float32) if is_bits else array.astype(numpy.float32)
+        if tensor.data_type in (21, 22) and array.dtype.kind == "f":  # numbers of 4 bits, before ml_dtypes had them
+            array = array.astype(numpy.uint8 if tensor.data_type == 21 else numpy.int8)
         values.append(array)
     return values
 
@@ -69,8 +73,10 @@ def read_values(directory, kind, types):
 def agrees(seen, wanted, value_type):
     import numpy
     import onnx
+    from hone.session import widened
     if seen.shape != wanted.shape:
         return f"shape {seen.shape}, wanted {wanted.shape}"
+    wanted = widened(wanted)
     if seen.dtype != wanted.dtype:
         return f"{seen.dtype}, wanted {wanted.dtype}"
     if seen.dtype.kind != "f":
@@ -90,6 +96,8 @@ def run_case(directory, socket):
     inputs = [value for value in graph.input if value.name not in stored]
     if os.path.basename(directory) in WRONG_FILES:
         return "beyond", "its numbers contradict the operator's definition"
+    if os.path.basename(directory) in LEFT_OPEN.get(onnx.__version__, ()):
+        return "beyond", "its result is one that ONNX leaves open"
     data = os.path.join(directory, "test_data_set_0")
     try:
         given = read_values(data, "input", [value.type for value in inputs])
