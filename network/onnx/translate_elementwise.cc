@@ -103,9 +103,15 @@ Result<Outputs> QuickGelu(OperatorCall& call) {
 
 Result<Outputs> Identity(OperatorCall& call) { return Outputs{call.In(0)}; }
 
-// At inference it changes nothing; its mask is all true.
+// A tensor is there, and nothing is not. Optional values that are computed are none of the graph's.
+Result<Outputs> OptionalHasElement(OperatorCall& call) {
+  return Outputs{call.build.Scalar(call.Has(0) ? 1 : 0, DType::kBool)};
+}
+
+// At inference it changes nothing, as in training where it drops nothing; its mask is all true.
 Result<Outputs> Dropout(OperatorCall& call) {
-  if (call.Has(2) && call.build.graph().ScalarOf(call.In(2)).value_or(1) != 0)
+  const bool drops = !call.Has(1) || call.build.graph().ScalarOf(call.In(1)).value_or(1) != 0;
+  if (drops && call.Has(2) && call.build.graph().ScalarOf(call.In(2)).value_or(1) != 0)
     return call.build.Unsupported("training_mode: it drops at random");
   Outputs outputs{call.In(0)};
   if (call.node().outputs.size() > 1) {
@@ -237,6 +243,8 @@ std::vector<Operator> ElementwiseOperators() {
       {"com.microsoft.FastGelu", 1, BiasGelu},
       {"com.microsoft.QuickGelu", 1, QuickGelu},
       {"Identity", 1, Identity},
+      {"OptionalGetElement", 1, Identity},
+      {"OptionalHasElement", 0, OptionalHasElement},
       {"Dropout", 1, Dropout},
       {"Clip", 1, Clip},
       {"Reciprocal", 1, Reciprocal},
