@@ -76,17 +76,22 @@ void InlineCopies(SchedulePlanner& planner) {
       const Stage& stage = planner.kernel().stages[id];
       const Tensor& tensor = planner.kernel().tensors[stage.output];
       if (tensor.kind != TensorKind::kIntermediate || !IsElementwise(stage)) continue;
-      bool pads = false, computes = false;
+      bool pads = false, computes = false, is_costly = false;
       Walk(stage.body, [&](const Expr& e) {
         pads |= e.op() == Op::kPad;
         computes |= e.type() != DType::kI64 && TraitsOf(e.op()).cost != OpCost::kFree;
+        is_costly |= IsCostly(e.op());
       });
       if (pads && !PadsNothing(planner, stage)) continue;
       const std::vector<StageId>& readers = all_readers[stage.output];
       bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](StageId reader) {
         return IsElementwise(planner.kernel().stages[reader]);
       });
-      bool cheap = pads || !computes || (into_elementwise && readers.size() == 1);
+      // A logarithm for each row is not one for each of its elements.
+      const bool is_repeated = is_costly && std::any_of(readers.begin(), readers.end(), [&](StageId reader) {
+        return planner.kernel().stages[reader].axes.size() > stage.axes.size();
+      });
+      bool cheap = pads || !computes || (into_elementwise && readers.size() == 1 && !is_repeated);
       if (!cheap || !StaysSmall(planner.kernel(), id, readers)) continue;
       if (planner.Inline(tensor.name)) {
         changed = true;
