@@ -87,10 +87,17 @@ void InlineCopies(SchedulePlanner& planner) {
       bool into_elementwise = std::all_of(readers.begin(), readers.end(), [&](StageId reader) {
         return IsElementwise(planner.kernel().stages[reader]);
       });
-      // A logarithm for each row is not one for each of its elements.
-      const bool is_repeated = is_costly && std::any_of(readers.begin(), readers.end(), [&](StageId reader) {
-        return planner.kernel().stages[reader].axes.size() > stage.axes.size();
-      });
+      // A logarithm for each row is not one for each of its elements. On a GPU it costs no more there, and else a
+      // launch.
+      auto elements = [&](const Stage& of) {
+        double count = 1;
+        for (const Axis& axis : of.axes) count *= static_cast<double>(planner.Extent(axis));
+        return count;
+      };
+      const bool is_cpu = planner.machine().block_threads == 0;
+      const bool is_repeated = is_cpu && is_costly && std::any_of(readers.begin(), readers.end(), [&](StageId reader) {
+                                 return elements(planner.kernel().stages[reader]) > elements(stage);
+                               });
       bool cheap = pads || !computes || (into_elementwise && readers.size() == 1 && !is_repeated);
       if (!cheap || !StaysSmall(planner.kernel(), id, readers)) continue;
       if (planner.Inline(tensor.name)) {

@@ -213,7 +213,10 @@ Numbers Softmax(const Node& node, const Numbers& x, const TensorType& type) {
       auto to = static_cast<size_t>(at[0] + i * step);
       total += out.real[to] = std::exp(x.real[to] - top);
     }
-    for (int64_t i = 0; i < extent; ++i) out.real[static_cast<size_t>(at[0] + i * step)] /= total;
+    for (int64_t i = 0; i < extent; ++i) {
+      auto to = static_cast<size_t>(at[0] + i * step);
+      out.real[to] = node.flag ? x.real[to] - top - std::log(total) : out.real[to] / total;
+    }
   });
   return out;
 }

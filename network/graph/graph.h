@@ -29,7 +29,7 @@ enum class NodeKind : uint8_t {
   kMaxPool,         // padding never wins
   kAveragePool,     // `flag`: padding counts as zeros
   kReduce,          // function over `axes`, which stay as 1: sum mean max min prod
-  kSoftmax,         // over `axis`
+  kSoftmax,         // over `axis`; `flag`: its logarithm
   kLayerNorm,       // x, gamma, beta over dimensions `axis` and after
   kUnary,           // function: a word of the kernel language
   kBinary,          // function: add sub mul div pow min max mod fmod eq ne lt le gt ge and or; broadcasts

@@ -289,16 +289,9 @@ Result<Outputs> Softmax(OperatorCall& call) {
     node.axis = 1;
   }
   if (!IsFloat(call.build.dtype(x))) return call.build.Invalid("it wants floats");
-  if (call.node().op == "LogSoftmax") {  // x − max − log Σ exp(x − max); both differences where they are used
-    ValueId top = HONE_TRY(call.build.Reduce("max", x, {node.axis}));
-    auto centred = [&] { return call.build.Binary("sub", x, top); };
-    ValueId total =
-        HONE_TRY(call.build.Reduce("sum", HONE_TRY(call.build.Unary("exp", HONE_TRY(centred()))), {node.axis}));
-    x = HONE_TRY(call.build.Binary("sub", HONE_TRY(centred()), HONE_TRY(call.build.Unary("log", total))));
-  } else {
-    node.inputs = {x};
-    x = HONE_TRY(call.build.Add(std::move(node)));
-  }
+  node.flag = call.node().op == "LogSoftmax";
+  node.inputs = {x};
+  x = HONE_TRY(call.build.Add(std::move(node)));
   return Outputs{HONE_TRY(call.build.Reshape(x, shape))};
 }
 

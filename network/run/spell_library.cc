@@ -122,7 +122,7 @@ class Speller {
     spelling.inputs = node.inputs;
     spelling.channel = x.size() - 1;
     if (node.kind == NodeKind::kSoftmax) {
-      if (node.axis + 1 != static_cast<int64_t>(x.size())) return std::nullopt;
+      if (node.axis + 1 != static_cast<int64_t>(x.size()) || node.flag) return std::nullopt;
       spelling.name = "softmax";
       spelling.attributes = fmt::format("M={},N={}", CountOf(x) / x.back(), x.back());
       return spelling;

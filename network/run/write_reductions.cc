@@ -198,16 +198,39 @@ Result<KernelTerm> KernelWriter::MatMul(const Node& node, const Indices& value_i
 
 Result<KernelTerm> KernelWriter::Softmax(const Node& node, const Indices& indices) {
   auto axis = static_cast<size_t>(node.axis);
-  int64_t extent = graph_.shape(node.inputs[0])[axis];
-  auto load = [&](std::string index) -> Result<std::string> {
-    Indices own = indices;
+  const Shape& shape = graph_.shape(node.inputs[0]);
+  auto load = [&](Indices own, std::string index) -> Result<std::string> {
     own[axis] = std::move(index);
     return HONE_TRY(Operand(node.inputs[0], own)).text;
   };
-  std::string top = fmt::format("(max(r0 < {}) {})", extent, HONE_TRY(load("r0")));
-  std::string total = fmt::format("(sum(r1 < {}) exp({} - {}))", extent, HONE_TRY(load("r1")), top);
-  Word("softmax_axis");
-  return Made(node, fmt::format("exp({} - {}) / {}", HONE_TRY(load(indices[axis])), top, total));
+  auto top = [&](const Indices& own) -> Result<std::string> {
+    return fmt::format("(max(r0 < {}) {})", shape[axis], HONE_TRY(load(own, "r0")));
+  };
+  auto total = [&](const Indices& own) -> Result<std::string> {
+    return fmt::format("(sum(r1 < {}) exp({} - {}))", shape[axis], HONE_TRY(load(own, "r1")), HONE_TRY(top(own)));
+  };
+  if (!node.flag) {
+    Word("softmax_axis");
+    return Made(node, fmt::format("exp({} - {}) / {}", HONE_TRY(load(indices, indices[axis])), HONE_TRY(top(indices)),
+                                  HONE_TRY(total(indices))));
+  }
+  // x - max - log Σ exp(x - max), with a statement of its own for what there is one of for each row.
+  Word("log_softmax");
+  if (shape.size() == 1)
+    return Made(node, fmt::format("{} - {} - log({})", HONE_TRY(load(indices, indices[0])), HONE_TRY(top(indices)),
+                                  HONE_TRY(total(indices))));
+  const Indices all = AllIndices(shape.size());
+  const std::string rows = fmt::format("l{}", before_.size());
+  Shape extents = shape;
+  Indices of_row = all, row = indices;
+  const auto at = static_cast<std::ptrdiff_t>(axis);
+  extents.erase(extents.begin() + at);
+  of_row.erase(of_row.begin() + at);
+  row.erase(row.begin() + at);
+  before_ += fmt::format("{0}: {1}[{2}] {0}[{3}] = log({4}) ", rows, Name(Wide(graph_.dtype(node.output))),
+                         Extents(extents), fmt::join(of_row, ", "), HONE_TRY(total(all)));
+  return Made(node, fmt::format("{} - {} - {}[{}]", HONE_TRY(load(indices, indices[axis])), HONE_TRY(top(indices)),
+                                rows, fmt::join(row, ", ")));
 }
 
 }  // namespace hone
