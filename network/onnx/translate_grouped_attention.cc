@@ -35,8 +35,7 @@ enum Input : size_t {
 };
 
 // What a step is: `batch` times `length` new keys, after which there are `total`. A first one has no others. One that
-// gives its lengths may have fewer keys than `length` for some of the batch, zeros or anything behind them, and may be
-// any.
+// gives its lengths may bring fewer keys than `length` for some of the batch, and may be a first one or a later one.
 struct Step {
   int64_t batch, length, total;
   ValueId last;    // i32 [batch, 1, 1, 1]
