@@ -381,9 +381,9 @@ bool Connection::HasUnread() {
   return !unread_->empty();
 }
 
-bool Connection::SendHeldBack() {
+bool Connection::SendHeldBack(size_t most) {
   bool any_sent = false;
-  while (!held_back_.empty() && MaySendCode()) {
+  for (; most > 0 && !held_back_.empty() && MaySendCode(); --most) {
     Outgoing frame = std::move(held_back_.front());
     held_back_.pop_front();
     if (!TrySendCode(frame)) {

@@ -40,11 +40,12 @@ class Connection final : public Peer {
   bool is_idle() const { return pending_ == 0 && out_.empty(); }
   // Whether descriptors that were sent are unread: closing it would not take them back.
   bool HasUnread();
+  size_t TakeRead() { return unread_->TakeRead(); }  // Unread::TakeRead
   Clock::time_point last_active() const { return last_active_; }
   // Refuses the client with a last word.
   void Refuse(const Error& error, uint32_t retry_after_ms = 0);
   // Sends what was held back, as far as it may be; whether any was.
-  bool SendHeldBack();
+  bool SendHeldBack(size_t most = SIZE_MAX);
   bool KeepsTurn() { return has_turn_ = !held_back_.empty(); }  // ConnectionContext::AddTurn
   // Answers that others' unread ones have kept from being sent for too long become "busy".
   void GiveUpHeldBack(Clock::time_point now);

@@ -31,21 +31,37 @@ void ConnectionContext::PlanTurns(std::chrono::milliseconds delay) {
 void ConnectionContext::TakeTurns() {
   plan_ = 0;
   bool any_sent = false;
-  for (const std::weak_ptr<Connection>& turn : std::exchange(turns_, {})) {
-    std::shared_ptr<Connection> connection = turn.lock();
-    if (!connection) continue;
-    any_sent |= connection->SendHeldBack();
-    if (connection->KeepsTurn()) turns_.push_back(turn);
+  const std::vector<std::weak_ptr<Connection>> turns = std::exchange(turns_, {});
+  auto for_each = [&](auto&& work) {
+    for (const std::weak_ptr<Connection>& turn : turns)
+      if (std::shared_ptr<Connection> connection = turn.lock()) work(*connection);
+  };
+  // Who has read gets what that made room for, before others of its client do that have not.
+  LookAtAll();
+  {
+    struct Reset {  // whatever is thrown
+      bool& flag;
+      ~Reset() { flag = false; }
+    } reset{takes_turns_};
+    takes_turns_ = true;
+    for_each([&](Connection& connection) { any_sent |= connection.SendHeldBack(connection.TakeRead()); });
+    for_each([&](Connection& connection) { any_sent |= connection.SendHeldBack(); });
   }
+  for (const std::weak_ptr<Connection>& turn : turns)
+    if (std::shared_ptr<Connection> connection = turn.lock(); connection && connection->KeepsTurn())
+      turns_.push_back(turn);
   if (!turns_.empty() && plan_ == 0) PlanTurns(any_sent ? kFirstDelay : std::min(delay_ * 2, kLongestDelay));
 }
 
 bool ConnectionContext::LookAround() {
-  auto now = std::chrono::steady_clock::now();
-  if (now - looked_around_ < kFirstDelay) return false;
-  looked_around_ = now;
-  for (auto next = unread.begin(); next != unread.end();) (next++)->Look();
+  if (takes_turns_ || std::chrono::steady_clock::now() - looked_around_ < kFirstDelay) return false;
+  LookAtAll();
   return true;
+}
+
+void ConnectionContext::LookAtAll() {
+  looked_around_ = std::chrono::steady_clock::now();
+  for (auto next = unread.begin(); next != unread.end();) (next++)->Look();
 }
 
 void ConnectionContext::Linger(UniqueFd socket, std::unique_ptr<Unread> unread, Shares::Part connection) {

@@ -31,7 +31,8 @@ class ConnectionContext : public std::enable_shared_from_this<ConnectionContext>
 
   // It has just begun to hold answers back: it has its turn within milliseconds, and again until it has sent them all.
   void AddTurn(std::weak_ptr<Connection> connection);
-  // Looks what was read of all that is on its way, but not more than once a millisecond. False: it was too soon.
+  // Looks what was read of all that is on its way, but not more than once a millisecond, nor while turns are taken.
+  // False: it was too soon.
   bool LookAround();
   // A closed connection whose client has not read its descriptors yet: they count until it has, or is gone.
   void Linger(UniqueFd socket, std::unique_ptr<Unread> unread, Shares::Part connection);
@@ -53,6 +54,7 @@ class ConnectionContext : public std::enable_shared_from_this<ConnectionContext>
   };
   void PlanTurns(std::chrono::milliseconds delay);
   void TakeTurns();
+  void LookAtAll();
 
   EventLoop& loop_;
   std::vector<Lingering> lingering_;
@@ -60,6 +62,7 @@ class ConnectionContext : public std::enable_shared_from_this<ConnectionContext>
   uint64_t plans_ = 0, plan_ = 0;                 // the turns' timers so far, and which of them counts; 0: none
   std::chrono::milliseconds delay_{};             // longer while nobody reads
   std::chrono::steady_clock::time_point looked_around_{};
+  bool takes_turns_ = false;
 };
 
 }  // namespace hone

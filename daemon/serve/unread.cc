@@ -25,6 +25,7 @@ void Unread::Look() {
   while (!empty() && starts_[first_] < read) {
     first_ = (first_ + 1) % kMost;
     part_.Give(1);
+    ++read_;
   }
   if (empty()) unlink();
 }

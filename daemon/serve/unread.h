@@ -33,6 +33,8 @@ class Unread : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   void Sent(size_t bytes, bool with_descriptor);
   // Asks the kernel how much was read.
   void Look();
+  // How many were found read since it was asked last.
+  size_t TakeRead() { return std::exchange(read_, 0); }
 
  private:
   const int socket_;
@@ -41,6 +43,7 @@ class Unread : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   uint64_t sent_ = 0;                     // bytes
   std::array<uint64_t, kMost> starts_{};  // at which byte each of them went; a ring
   size_t first_ = 0;
+  size_t read_ = 0;
 };
 
 }  // namespace hone

@@ -116,6 +116,26 @@ TEST(SlowReaders, AllConnectionsOfOneClientHaveItsShare) {
   for (Channel& channel : slow) ExpectAnswers(channel, 1, 16);
 }
 
+// Of one client's connections the one that reads goes on, however long others of them have waited.
+TEST(SlowReaders, WhoReadsGetsTheRoomThatItMade) {
+  TestServerOptions options;
+  options.server.descriptors = 64;
+  TestServer server(options);
+  ASSERT_TRUE(server.Get(kKernel));
+  Channel first = server.Connect({1000, 1}), reads = server.Connect({1000, 1}), waits = server.Connect({1000, 1});
+  AskFor(first.fd(), 1, 16);
+  ASSERT_TRUE(TestServer::Eventually([&] { return DescriptorsQueued(first.fd()) == 16; }));
+  AskFor(reads.fd(), 1, 8);
+  ASSERT_TRUE(TestServer::Eventually([&] { return DescriptorsQueued(reads.fd()) == 8; }));  // the client's share
+  AskFor(waits.fd(), 1, 16);
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.held_back == 16; }));
+  AskFor(reads.fd(), 9, 8);
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.held_back == 24; }));
+  ExpectAnswers(reads, 1, 16);
+  EXPECT_EQ(server.metrics.busy, 0U);
+  for (Channel* channel : {&first, &waits}) ExpectAnswers(*channel, 1, 16);
+}
+
 TEST(SlowReaders, OneThatIsClosedCountsUntilItHasReadOrLeft) {
   TestServerOptions options;
   options.server.descriptors = 64;
