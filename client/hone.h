@@ -155,7 +155,8 @@ typedef struct hone_kernel_info {
   {sizeof(hone_kernel_info), 0, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, 0.0, 0.0, 0.0, 0}
 
 /* Prepares a client. Succeeds without a daemon, too: it is looked for again whenever it is needed. `options` may be
- * NULL. NULL on failure: HONE_INVALID (a socket in a directory that others may write, a struct_size of 0). */
+ * NULL. NULL on failure: HONE_INVALID (a socket in a directory that others may write, a struct_size of 0, flags
+ * that this library does not know). */
 HONE_PUBLIC hone_client* hone_connect(const hone_connect_options* options, hone_error* error);
 
 /* Code for a kernel: a library operation or the kernel language. Returns within the deadline whatever the daemon does.

@@ -110,6 +110,14 @@ std::optional<WallTime> ParseDate(std::string_view text) {
   return WallTime(std::chrono::sys_days(day));
 }
 
+Result<WallTime> ParseExpiry(std::string_view text, std::chrono::system_clock::time_point now) {
+  const std::optional<WallTime> date = ParseDate(text);
+  if (!date)
+    return Error{ErrorKind::kInvalid, fmt::format("saw \"{}\", wanted a date such as 2030-12-31", text), "--expires"};
+  if (*date > now) return *date;
+  return Error{ErrorKind::kInvalid, fmt::format("{} is past: it would be refused from the first", text), "--expires"};
+}
+
 std::string DateText(WallTime time) {
   const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(time));
   return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),

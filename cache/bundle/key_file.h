@@ -46,5 +46,7 @@ Result<ReadKey> ReadKeyFile(const std::string& path);
 // "2027-01-31" to its first moment in UTC, and back. nullopt if it is no date.
 std::optional<WallTime> ParseDate(std::string_view text);
 std::string DateText(WallTime time);
+// Of what is made now, from when on it is refused: a date to come. kInvalid, `--expires` being the place.
+Result<WallTime> ParseExpiry(std::string_view text, std::chrono::system_clock::time_point now);
 
 }  // namespace hone

@@ -2,6 +2,8 @@
 // that leaves them.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -64,6 +66,9 @@ inline Result<ClientOptions> ClientOptionsOf(const hone_connect_options* given) 
   hone_connect_options options =
       HONE_TRY(ReadOptions<hone_connect_options>(given, HONE_CONNECT_OPTIONS_INIT, "hone_connect_options"));
   if (options.threads < 0) return Error{ErrorKind::kInvalid, "threads are not negative", "hone_connect_options"};
+  if (const uint32_t unknown = options.flags & ~(HONE_START_DAEMON | HONE_NO_DISK_CACHE); unknown != 0)
+    return Error{ErrorKind::kInvalid, fmt::format("flags {:#x} mean nothing to this libhone", unknown),
+                 "hone_connect_options"};
   ClientOptions to;
   if (options.socket != nullptr) to.socket = options.socket;
   if (options.disk_cache != nullptr) to.disk_cache = options.disk_cache;

@@ -51,13 +51,8 @@ Result<BundleManifest> Describe(const Arguments& arguments) {
   }
   if (!IsBundleName(manifest.name))
     return Error{ErrorKind::kInvalid, "wanted 1 to 64 letters, digits or \"._+-\", the first no dot", "--name"};
-  if (arguments.Has("--expires")) {
-    manifest.expires = ParseDate(arguments.Text("--expires"));
-    if (!manifest.expires)
-      return Error{ErrorKind::kInvalid,
-                   fmt::format("saw \"{}\", wanted a date such as 2030-12-31", arguments.Text("--expires")),
-                   "--expires"};
-  }
+  if (arguments.Has("--expires"))
+    manifest.expires = HONE_TRY(ParseExpiry(arguments.Text("--expires"), std::chrono::system_clock::now()));
   manifest.version =
       static_cast<uint64_t>(HONE_TRY(arguments.Number("--bundle-version", 0, 1, std::numeric_limits<int64_t>::max())));
   return manifest;

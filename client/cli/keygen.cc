@@ -23,13 +23,8 @@ Result<KeyFile> Describe(const Arguments& arguments) {
     if (!roles) return Error{ErrorKind::kInvalid, roles.error().message, "--roles"};
     file.roles = *roles;
   }
-  if (arguments.Has("--expires")) {
-    file.expires = ParseDate(arguments.Text("--expires"));
-    if (!file.expires)
-      return Error{ErrorKind::kInvalid,
-                   fmt::format("saw \"{}\", wanted a date such as 2030-12-31", arguments.Text("--expires")),
-                   "--expires"};
-  }
+  if (arguments.Has("--expires"))
+    file.expires = HONE_TRY(ParseExpiry(arguments.Text("--expires"), std::chrono::system_clock::now()));
   return file;
 }
 

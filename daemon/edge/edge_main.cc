@@ -2,12 +2,14 @@
 #include <getopt.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "base/standard_files.h"
 #include "client/protocol/channel.h"
 #include "client/protocol/missing_text.h"
@@ -116,6 +118,8 @@ int main(int argc, char** argv) {
   }
   if (optind < argc) return WrongUsage(std::string("unexpected argument ") + argv[optind]);
   if (prints_missing) return PrintMissing(options);
+  if (!options.runner.empty() && access(options.runner.c_str(), X_OK) != 0)
+    return Fail(hone::ErrnoError(errno, "cannot run what --runner names", options.runner));
   hone::Result<void> done = hone::RunEdge(options, [] {});
   return done ? 0 : Fail(done.error());
 }

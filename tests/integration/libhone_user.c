@@ -103,6 +103,12 @@ static void TimeCalls(hone_kernel* kernel) {
 int main(void) {
   MakeData();
   hone_error error = HONE_ERROR_INIT;
+  hone_connect_options unknown = HONE_CONNECT_OPTIONS_INIT;
+  unknown.flags = HONE_NO_DISK_CACHE | 1u << 20;
+  if (hone_connect(&unknown, &error) != NULL || error.kind != HONE_INVALID || !strstr(error.message, "0x100000")) {
+    printf("unknown flags: %s\n", error.message);
+    return 1;
+  }
   hone_client* client = hone_connect(NULL, &error);
   if (client == NULL) {
     printf("connect failed: %s\n", error.message);

@@ -227,6 +227,10 @@ class Edge(harness.HoneTest):
         wrong = subprocess.run([os.path.join(harness.BIN, "honed-edge"), "--cache", "x"], capture_output=True, text=True,
                                check=False)
         self.assertEqual(wrong.returncode, 2)
+        wrong = subprocess.run([os.path.join(harness.BIN, "honed-edge"), "--runner", "/nowhere"], capture_output=True, text=True,
+                               check=False)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn("/nowhere", wrong.stderr)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,11 @@ TEST(KeyFileTest, DatesAreThoseOfTheCalendar) {
   EXPECT_EQ(DateText(*ParseDate("2024-02-29")), "2024-02-29");
   for (const char* text : {"2025-02-29", "2025-13-01", "2025-00-10", "2025-1-1", "20250101", "never", "", "2025-01-0x"})
     EXPECT_FALSE(ParseDate(text).has_value()) << text;
+  const auto now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 27) + std::chrono::hours(14);
+  EXPECT_EQ(DateText(*ParseExpiry("2026-11-28", now)), "2026-11-28");
+  EXPECT_EQ(ParseExpiry("2026-11-27", now).error().Text(),
+            "--expires: 2026-11-27 is past: it would be refused from the first");
+  EXPECT_FALSE(ParseExpiry("soon", now));
 }
 
 TEST_F(TrustedKeysTest, ASecretKeyThatOthersCanReadIsWarnedAbout) {
