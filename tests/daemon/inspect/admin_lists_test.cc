@@ -14,7 +14,7 @@ namespace {
 using testing::Soon;
 using testing::TestServer;
 
-constexpr double kAtOnceUs = 4e6;  // far below the ten seconds after which a reader who stalls is closed
+constexpr double kAtOnceUs = 2e6;  // far below the ten seconds after which a reader who stalls is closed
 
 Record NumberedRecord(int number, size_t text_bytes) {
   Record record;
