@@ -172,6 +172,14 @@ Result<ValueId> Spread(OperatorCall& call, size_t i) {
   return build.Reshape(call.In(i), shape);
 }
 
+// Floats have a zero point for its type alone.
+Result<void> CheckIsZero(OperatorCall& call, size_t i) {
+  const Numbers* known = call.Has(i) ? call.build.graph().TryElements(call.In(i)) : nullptr;
+  if (known == nullptr || std::all_of(known->real.begin(), known->real.end(), [](double z) { return z == 0; }))
+    return {};
+  return call.build.Invalid("a zero point that is not 0, of floats");
+}
+
 // To a type of fewer bits than kernels know.
 Result<Outputs> QuantizeSmall(OperatorCall& call, const SmallType& type) {
   Builder& build = call.build;
@@ -182,6 +190,7 @@ Result<Outputs> QuantizeSmall(OperatorCall& call, const SmallType& type) {
   const ValueId x = HONE_TRY(build.Cast(call.In(0), DType::kF32));
   const ValueId scale = HONE_TRY(build.Cast(HONE_TRY(Spread(call, 1)), DType::kF32));
   if (type.is_float()) {
+    HONE_TRY(CheckIsZero(call, 2));
     SmallRounding rounding{call.Whole("saturate", 1) != 0, SmallRounding::Mode::kNearest};
     return Outputs{HONE_TRY(CastTo(build, type, HONE_TRY(build.Binary("div", x, scale)), rounding))};
   }
@@ -227,7 +236,8 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   HONE_TRY(CheckZeroPoint(call, 2, 1));
   const Shape x = call.shape(0);
   const Parameters parameters = HONE_TRY(Parameters::Of(call, x, call.shape(1)));
-  if (IsFloat(call.build.dtype(call.In(0)))) {  // of 8 bits and fewer; their zero point is 0
+  if (IsFloat(call.build.dtype(call.In(0)))) {  // of 8 bits and fewer
+    HONE_TRY(CheckIsZero(call, 2));
     const ValueId scale = HONE_TRY(call.build.Cast(HONE_TRY(Spread(call, 1)), DType::kF32));
     const ValueId y = HONE_TRY(call.build.Binary("mul", call.In(0), scale));
     return Outputs{HONE_TRY(call.build.Cast(y, dtype))};

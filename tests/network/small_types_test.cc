@@ -131,6 +131,7 @@ Result<std::vector<double>> ThereAndBack(int type, const std::string& zero, cons
 TEST(SmallTypes, NetworksRoundToThem) {
   EXPECT_THAT(*ThereAndBack(kFloat8e4m3, std::string(1, '\0'), {0.5F}), ElementsAre(0.3125, -224, 1.875, 5));
   EXPECT_THAT(*ThereAndBack(kFloat8e5m2, std::string(2, '\0'), {1, 2}), ElementsAre(0.3125, -1024, 2, 5));
+  EXPECT_THAT(ThereAndBack(kFloat8e4m3, "\x38", {0.5F}).error().Text(), HasSubstr("a zero point that is not 0"));
   EXPECT_THAT(*ThereAndBack(kInt4, std::string("\x01"), {0.5F}), ElementsAre(0.5, -4.5, 2, 3));
   EXPECT_THAT(*ThereAndBack(kUint4, std::string("\x21"), {0.5F, 1}), ElementsAre(0.5, -2, 2, 5));
 }
