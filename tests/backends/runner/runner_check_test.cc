@@ -53,6 +53,14 @@ class RunnerTest : public ::testing::Test {
     EXPECT_EQ(pool_->Stats().restarts, 0u);
   }
 
+  // Asked again while the machine is not quiet enough, as whoever wants a time asks.
+  Result<RunTiming> Time(RunnerPool::Prepared& prepared, const SealedMemfd& artifact, const TimeOptions& options) {
+    for (int attempt = 1;; ++attempt) {
+      Result<RunTiming> timing = pool_->Time(prepared, artifact, options, In(seconds(30)));
+      if (timing || timing.error().kind != ErrorKind::kBusy || attempt == 50) return timing;
+    }
+  }
+
   std::unique_ptr<RunnerPool> pool_ = StartPool();
 };
 
@@ -391,7 +399,7 @@ TEST_F(RunnerTest, MeasuresAndThenStillChecks) {
   ASSERT_TRUE(prepared);
   SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
   TimeOptions options{.samples = 7, .max_samples = 1000};
-  Result<RunTiming> timing = pool_->Time(*prepared, right, options, In(seconds(30)));
+  Result<RunTiming> timing = Time(*prepared, right, options);
   ASSERT_TRUE(timing) << timing.error().Text();
   EXPECT_EQ(timing->samples, 7);
   EXPECT_GT(timing->calls_per_sample, 1);
@@ -408,7 +416,7 @@ TEST_F(RunnerTest, TakesNoMoreSamplesThanAreOfUse) {
   SealedMemfd right = HandMade(ManifestOf(kRelu), Entry(kReluLoop));
   auto samples = [&](double contender_us, double narrow) {
     TimeOptions options{.samples = 50, .max_samples = 1000, .contender_us = contender_us, .narrow = narrow};
-    Result<RunTiming> timing = pool_->Time(*prepared, right, options, In(seconds(30)));
+    Result<RunTiming> timing = Time(*prepared, right, options);
     return timing ? timing->samples : -1;
   };
   EXPECT_EQ(samples(0, 0), 50);
@@ -421,12 +429,12 @@ TEST_F(RunnerTest, TakesNoMoreSamplesThanAreOfUse) {
 TEST_F(RunnerTest, GivesUpOnSlowAndEndlessCandidates) {
   Result<RunnerPool::Prepared> prepared = pool_->Prepare(kRelu, In(seconds(10)));
   SealedMemfd slow = HandMade(ManifestOf(kRelu), Entry("for (volatile long i = 0; i < 3000000; ++i) {}"));
-  Result<RunTiming> timing = pool_->Time(*prepared, slow, {.give_up_us = 10}, In(seconds(30)));
+  Result<RunTiming> timing = Time(*prepared, slow, {.give_up_us = 10});
   ASSERT_TRUE(timing) << timing.error().Text();
   EXPECT_EQ(timing->samples, 1);
   EXPECT_GT(timing->median_us, 100);
   SealedMemfd endless = HandMade(ManifestOf(kRelu), Entry("while (1) __asm__ volatile(\"\");"));
-  timing = pool_->Time(*prepared, endless, {.limit = milliseconds(100)}, In(seconds(30)));
+  timing = Time(*prepared, endless, {.limit = milliseconds(100)});
   ASSERT_FALSE(timing);
   EXPECT_EQ(timing.error().kind, ErrorKind::kTimeout);
 }
@@ -453,8 +461,8 @@ TEST_F(RunnerTest, DynamicSizesAreCheckedAtAnyOfThem) {
   EXPECT_TRUE(pool_->Check(*prepared, right, {}, In(seconds(20)))->verified());
   TimeOptions time;
   time.sizes = {100};
-  Result<RunTiming> timing = pool_->Time(*prepared, right, time, In(seconds(20)));
-  EXPECT_TRUE(timing || timing.error().kind == ErrorKind::kBusy) << timing.error().Text();
+  Result<RunTiming> timing = Time(*prepared, right, time);
+  EXPECT_TRUE(timing) << timing.error().Text();
   // A size that is none of the kernel's is a mistake of whoever asks; the kernel stays prepared.
   for (int64_t size : {int64_t{0}, int64_t{5004}})
     EXPECT_EQ(pool_->Check(*prepared, right, AtSize(size), In(seconds(20))).error().kind, ErrorKind::kInvalid);
