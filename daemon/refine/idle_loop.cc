@@ -82,7 +82,7 @@ void IdleLoop::SetLimits(const IdleLimits& limits, double share) {
   share_ = share;
 }
 
-void IdleLoop::Heed(const IdleGate& gate) {
+void IdleLoop::Heed(const IdleGate& gate, bool is_serving) {
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (open_ != gate.open()) {
     open_ = gate.open();
@@ -90,6 +90,7 @@ void IdleLoop::Heed(const IdleGate& gate) {
       closed_for_ += now - closed_at_;
     else
       closed_at_ = now;
+    if (!open_ && is_serving) ++metrics_.idle_interrupts;  // seen before Interrupt was called
     if (pools_ && open_) pools_->Resume();
     if (pools_ && !open_) pools_->Pause();
     changed_.NotifyAll();
@@ -147,7 +148,7 @@ void IdleLoop::Watch(std::stop_token stop) {
       sample->is_serving |= std::exchange(interrupted_, false);
       gate.SetLimits(limits_);
       gate.Add(*sample);
-      Heed(gate);
+      Heed(gate, sample->is_serving);
       state_ = resting_ && open_ ? "resting" : gate.why();
       is_at_work = open_ && !resting_;
     }

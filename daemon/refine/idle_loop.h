@@ -70,7 +70,7 @@ class IdleLoop {
   void WaitForSample(MachineLoad& load, const LoadSample& last, bool is_at_work, std::stop_token stop);
   bool HasToEnd() const HONE_REQUIRES(mutex_) { return is_refining_ && slice_.stop_requested(); }
   void Work(std::stop_token stop);
-  void Heed(const IdleGate& gate) HONE_REQUIRES(mutex_);  // stops the processes, or lets them go on
+  void Heed(const IdleGate& gate, bool is_serving) HONE_REQUIRES(mutex_);  // stops the processes, or lets them go on
   void Shut() HONE_REQUIRES(mutex_);                      // ends the slice under way and its processes
   void Bury();                                            // what has ended
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
