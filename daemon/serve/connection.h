@@ -40,7 +40,7 @@ class Connection final : public Peer {
   bool is_idle() const { return pending_ == 0 && out_.empty(); }
   // Whether descriptors that were sent are unread: closing it would not take them back.
   bool HasUnread();
-  size_t TakeRead() { return closed_ ? 0 : unread_->TakeRead(); }  // Unread::TakeRead
+  size_t TakeRead() { return unread_->TakeRead(); }  // Unread::TakeRead. REQUIRES: !closed()
   Clock::time_point last_active() const { return last_active_; }
   // Refuses the client with a last word.
   void Refuse(const Error& error, uint32_t retry_after_ms = 0);

@@ -32,9 +32,9 @@ void ConnectionContext::TakeTurns() {
   plan_ = 0;
   bool any_sent = false;
   const std::vector<std::weak_ptr<Connection>> turns = std::exchange(turns_, {});
-  auto for_each = [&](auto&& work) {
+  auto for_each = [&](auto&& work) {  // its last handlers may hold one that is closed
     for (const std::weak_ptr<Connection>& turn : turns)
-      if (std::shared_ptr<Connection> connection = turn.lock()) work(*connection);
+      if (std::shared_ptr<Connection> connection = turn.lock(); connection && !connection->closed()) work(*connection);
   };
   // Who has read gets what that made room for, before others of its client do that have not.
   LookAtAll();
