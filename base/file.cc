@@ -78,10 +78,10 @@ std::string Complaint(const struct stat& info, const std::string& path, bool las
   return shared && (last || !sticky) ? WritableByOthers(info) : "";
 }
 
-uint64_t DiskUsageAt(int parent, const char* name) {
+uint64_t DiskUsageAt(int parent, const char* name, const CountsFile& counts) {
   struct stat info;
   if (fstatat(parent, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return 0;
-  if (S_ISREG(info.st_mode)) return static_cast<uint64_t>(info.st_blocks) * 512;
+  if (S_ISREG(info.st_mode)) return counts && !counts(name) ? 0 : static_cast<uint64_t>(info.st_blocks) * 512;
   if (!S_ISDIR(info.st_mode)) return 0;
   UniqueFd fd(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return 0;
@@ -91,7 +91,7 @@ uint64_t DiskUsageAt(int parent, const char* name) {
   uint64_t sum = 0;
   while (dirent* entry = readdir(entries)) {  // NOLINT(concurrency-mt-unsafe): a DIR of our own
     if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
-    sum += DiskUsageAt(here, entry->d_name);
+    sum += DiskUsageAt(here, entry->d_name, counts);
   }
   closedir(entries);
   return sum;
@@ -186,7 +186,9 @@ Result<void> CreateDirectories(const std::string& path, unsigned mode) {
   return ErrnoError(code == EEXIST ? ENOTDIR : code, "cannot create the directory", path);
 }
 
-uint64_t DiskUsage(const std::string& path) { return DiskUsageAt(AT_FDCWD, path.c_str()); }
+uint64_t DiskUsage(const std::string& path, const CountsFile& counts) {
+  return DiskUsageAt(AT_FDCWD, path.c_str(), counts);
+}
 
 std::string_view NetworkFileSystem(const std::string& path) {
   struct statfs info;

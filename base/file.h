@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,10 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path);
 // Creates the directory and its missing parents, each with `mode`. Nothing happens if it is there.
 Result<void> CreateDirectories(const std::string& path, unsigned mode = 0700);
 
-// Sum of the sizes of the regular files below a path, as allocated on disk; 0 for what is not there.
-uint64_t DiskUsage(const std::string& path);
+// Sum of the sizes of the regular files below a path, as allocated on disk; 0 for what is not there. `counts`: of files
+// with such names alone.
+using CountsFile = std::function<bool(std::string_view name)>;
+uint64_t DiskUsage(const std::string& path, const CountsFile& counts = nullptr);
 
 // "nfs", "cifs" … if the file system of that path is another machine's; "" if it is not, or is not known.
 std::string_view NetworkFileSystem(const std::string& path);

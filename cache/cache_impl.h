@@ -127,9 +127,14 @@ class CacheImpl final : public ScheduleCache {
   std::vector<Candidate> LeastWorthFirst();
   uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
   Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
-  uint64_t SettledUsage(uint64_t bytes, const std::stop_token& stop) const;
-  Result<uint64_t> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
-                             const std::stop_token& stop);
+  Result<uint64_t> KeptBytes();
+  struct Evicted {
+    uint64_t removed = 0;
+    bool suffices = false;
+  };
+  Result<Evicted> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
+                            const std::stop_token& stop);
+  void AwaitDeletions(uint64_t bytes, const std::stop_token& stop) const;
 
   // What damage took, since the cache was made; `unseen`: what no Verify has told of yet.
   struct Losses {

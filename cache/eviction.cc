@@ -13,6 +13,7 @@
 namespace hone {
 namespace {
 
+constexpr uint64_t kDiskBlock = 4096;
 constexpr size_t kKernelsPerLock = 64;  // writers wait for at most this many
 
 // Logs and files that are no longer used are deleted by another thread, which may take so long.
@@ -89,38 +90,42 @@ Result<void> CacheImpl::Reclaim(bool records, uint64_t bytes, const std::stop_to
     HONE_TRY(store->Compact(Family::kArtifacts, blob_share));
     if (records) HONE_TRY(store->Compact(Family::kRecords, 0));
     if (records) HONE_TRY(store->Compact(Family::kKernels, 0));
-    if (DiskUsage(options_.directory) <= bytes) return {};
+    if (HONE_TRY(KeptBytes()) <= bytes) return {};
   }
   return {};
 }
 
-// What is on disk; where the files that are in use are small enough, when the others had time to be deleted: nothing
-// more need be removed for them.
-uint64_t CacheImpl::SettledUsage(uint64_t bytes, const std::stop_token& stop) const {
-  const MonotonicTime until = std::chrono::steady_clock::now() + kDeletion;
-  for (;;) {
-    const uint64_t usage = DiskUsage(options_.directory);
-    const std::shared_ptr<Store> store = store_->user();
-    if (usage <= bytes || !store || stop.stop_requested() || std::chrono::steady_clock::now() >= until) return usage;
-    uint64_t used = 0;
-    for (size_t family = 0; family < kFamilies; ++family) used += store->SizeOf(static_cast<Family>(family)).bytes;
-    if (used > bytes) return usage;
-    std::this_thread::sleep_for(kDeletionLook);
-  }
+// What is on disk once what is being written is in tables and what nobody uses is deleted: neither the log of what was
+// just written counts, nor a file that goes anyway. More would be removed for them than is too much.
+Result<uint64_t> CacheImpl::KeptBytes() {
+  HONE_TRY(store_->Flush());
+  const std::shared_ptr<Store> store = store_->user();
+  if (!store) return uint64_t{0};
+  uint64_t tables = 0;
+  uint64_t bytes = DiskUsage(options_.directory, [&](std::string_view name) {
+    const bool is_table = name.ends_with(".sst") || name.ends_with(".blob");
+    tables += is_table;
+    return !is_table && !name.ends_with(".log");
+  });
+  bytes += tables * kDiskBlock;  // at most so much more is allocated than a table's size
+  for (size_t family = 0; family < kFamilies; ++family) bytes += store->SizeOf(static_cast<Family>(family)).bytes;
+  return bytes;
 }
 
 // Removes about as much as is too much, reclaims it, looks again, until it is little enough or nothing is left.
-Result<uint64_t> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
-                                      const std::stop_token& stop) {
+Result<CacheImpl::Evicted> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
+                                                const std::stop_token& stop) {
   const Family family = records ? Family::kRecords : Family::kArtifacts;
-  uint64_t removed = 0;
+  Evicted evicted;
   size_t next = 0;
-  for (uint64_t usage = SettledUsage(bytes, stop); usage > bytes; usage = SettledUsage(bytes, stop)) {
+  for (;;) {
+    const uint64_t kept = HONE_TRY(KeptBytes());
     std::shared_ptr<Store> store = store_->user();
-    if (!store || stop.stop_requested()) break;
+    evicted.suffices = kept <= bytes || !store || stop.stop_requested();
+    if (evicted.suffices) return evicted;
     FamilySize size = store->SizeOf(family);
     uint64_t each = std::max<uint64_t>(1, size.bytes / std::max<uint64_t>(1, size.entries));
-    uint64_t wanted = (usage - bytes) / each + 1, gone = 0;
+    uint64_t wanted = (kept - bytes) / each + 1, gone = 0;
     while (gone < wanted && next < candidates.size() && !stop.stop_requested()) {
       MutexLock lock(store_->write_mutex());
       StoreBatch batch;
@@ -128,11 +133,16 @@ Result<uint64_t> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, 
         gone += EvictKernel(candidates[next++], records, batch);
       HONE_TRY(store_->Write(batch, Durability::kSoon));
     }
-    if (gone == 0) break;
-    removed += gone;
+    if (gone == 0) return evicted;
+    evicted.removed += gone;
     HONE_TRY(Reclaim(records, bytes, stop));
   }
-  return removed;
+}
+
+void CacheImpl::AwaitDeletions(uint64_t bytes, const std::stop_token& stop) const {
+  const MonotonicTime until = std::chrono::steady_clock::now() + kDeletion;
+  while (DiskUsage(options_.directory) > bytes && !stop.stop_requested() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(kDeletionLook);
 }
 
 Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) {
@@ -145,10 +155,17 @@ Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) 
   HONE_TRY(WriteUses());
   HONE_TRY(store_->Flush());
   RemoveDamagedCopies(options_.directory);
-  // Records only when there is no artifact left, also none that was written meanwhile.
-  for (uint64_t removed = 1; removed > 0; report.artifacts += removed)
-    removed = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/false, bytes, stop));
-  report.records = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/true, bytes, stop));
+  Evicted evicted;
+  do {  // again for what was written meanwhile
+    evicted = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/false, bytes, stop));
+    report.artifacts += evicted.removed;
+  } while (!evicted.suffices && evicted.removed > 0);
+  // Records only when there is no artifact left.
+  if (!evicted.suffices) {
+    evicted = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/true, bytes, stop));
+    report.records = evicted.removed;
+  }
+  if (evicted.suffices) AwaitDeletions(bytes, stop);
   report.bytes_after = DiskUsage(options_.directory);
   evicted_artifacts_ += report.artifacts;
   evicted_records_ += report.records;
