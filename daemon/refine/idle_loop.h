@@ -71,8 +71,8 @@ class IdleLoop {
   bool HasToEnd() const HONE_REQUIRES(mutex_) { return is_refining_ && slice_.stop_requested(); }
   void Work(std::stop_token stop);
   void Heed(const IdleGate& gate, bool is_serving) HONE_REQUIRES(mutex_);  // stops the processes, or lets them go on
-  void Shut() HONE_REQUIRES(mutex_);                      // ends the slice under way and its processes
-  void Bury();                                            // what has ended
+  void Shut() HONE_REQUIRES(mutex_);                                       // ends the slice under way and its processes
+  void Bury();                                                             // what has ended
   void Rest(std::chrono::nanoseconds time, std::stop_token stop);
   Result<void> RefineOne(std::stop_token stop);
   Result<void> LookForTasks();
