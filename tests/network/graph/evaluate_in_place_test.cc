@@ -230,5 +230,25 @@ TEST(EvaluateInPlace, AnIndexOutsideIsAnErrorAndWhatIsNotAlignedIsLeft) {
   EXPECT_FALSE(*EvaluateInPlace(gather, inputs, odd));
 }
 
+TEST(EvaluateInPlace, WhatIsReducedFromNoElementsIsLeft) {
+  for (const char* function : {"sum", "prod", "max", "min"}) {
+    for (const Shape& shape : {Shape{2, 0}, Shape{0, 2}}) {
+      const HostTensor none = ToHost(MakeNumbers(DType::kI64, shape), DType::kI64);
+      Memory x(none);
+      for (int64_t axis : {0, 1}) {
+        Node reduce;
+        reduce.kind = NodeKind::kReduce;
+        reduce.function = function;
+        reduce.axes = {axis};
+        const Result<TensorType> type = InferType(reduce, std::span(&x.type, 1));
+        ASSERT_TRUE(type);
+        Memory out(ToHost(MakeNumbers(DType::kI64, type->shape), DType::kI64));
+        const std::vector<ElementsView> inputs = {x.view()};
+        EXPECT_FALSE(*EvaluateInPlace(reduce, inputs, out.view())) << function << " of " << ShapeText(shape);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hone::evaluate_in_place_test
