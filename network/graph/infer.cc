@@ -31,6 +31,16 @@ Result<void> WantRank(const TensorType& type, size_t rank, std::string_view what
   return Wrong(fmt::format("{} is {}, wanted {} dimensions", what, ShapeText(type.shape), rank));
 }
 
+Result<void> WantAxis(const TensorType& type, int64_t axis) {
+  if (axis >= 0 && axis < static_cast<int64_t>(type.shape.size())) return {};
+  return Wrong(fmt::format("saw {}, which has no dimension {}", ShapeText(type.shape), axis));
+}
+
+Result<void> WantFloats(const TensorType& type) {
+  if (IsFloat(type.dtype)) return {};
+  return Wrong(fmt::format("saw {}, wanted floats", Name(type.dtype)));
+}
+
 // One dimension under a window; padding may be all there is of it.
 Result<int64_t> WindowExtent(int64_t size, int64_t window, int64_t stride, int64_t dilation, int64_t before,
                              int64_t after, bool ceil) {
@@ -128,7 +138,7 @@ Result<TensorType> InferDense(const Node& node, Types inputs) {
     return Wrong(fmt::format("operand {} is {} of {}, wanted {} of {}", i, ShapeText(input.shape), Name(input.dtype),
                              count, Name(wanted)));
   };
-  if (!IsFloat(type)) return Wrong(fmt::format("saw {}, wanted floats", Name(type)));
+  HONE_TRY(WantFloats(inputs[0]));
   HONE_TRY(check(1, is_narrow ? byte : type, rows * columns * (is_narrow ? bits : 8) / 8));
   const size_t parameters = inputs.size() - (node.flag ? 1 : 0);
   for (size_t i = 2; i < parameters; ++i)
@@ -141,12 +151,21 @@ Result<TensorType> InferDense(const Node& node, Types inputs) {
 
 Result<TensorType> InferReduce(const Node& node, Types inputs) {
   TensorType type = inputs[0];
+  for (int64_t axis : node.axes) HONE_TRY(WantAxis(type, axis));
   for (int64_t axis : node.axes) type.shape[static_cast<size_t>(axis)] = 1;
   return type;
 }
 
+Result<TensorType> InferSoftmax(const Node& node, Types inputs) {
+  HONE_TRY(WantFloats(inputs[0]));
+  HONE_TRY(WantAxis(inputs[0], node.axis));
+  return inputs[0];
+}
+
 Result<TensorType> InferLayerNorm(const Node& node, Types inputs) {
   const Shape& x = inputs[0].shape;
+  HONE_TRY(WantFloats(inputs[0]));
+  if (node.axis != static_cast<int64_t>(x.size())) HONE_TRY(WantAxis(inputs[0], node.axis));  // rows of one element
   Shape row(x.begin() + node.axis, x.end());
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].shape != row) {
@@ -204,6 +223,7 @@ Result<TensorType> InferTranspose(const Node& node, Types inputs) {
 
 Result<TensorType> InferConcat(const Node& node, Types inputs) {
   TensorType type = inputs[0];
+  HONE_TRY(WantAxis(type, node.axis));
   auto axis = static_cast<size_t>(node.axis);
   for (const TensorType& other : inputs.subspan(1)) {
     Shape expected = type.shape;
@@ -217,10 +237,14 @@ Result<TensorType> InferConcat(const Node& node, Types inputs) {
   return type;
 }
 
+Result<void> WantIndices(const TensorType& indices) {
+  if (indices.dtype == DType::kI64 || indices.dtype == DType::kI32) return {};
+  return Wrong(fmt::format("its indices are {}, wanted whole numbers", Name(indices.dtype)));
+}
+
 Result<TensorType> InferGather(const Node& node, Types inputs) {
-  if (inputs[1].dtype != DType::kI64 && inputs[1].dtype != DType::kI32) {
-    return Wrong(fmt::format("its indices are {}, wanted whole numbers", Name(inputs[1].dtype)));
-  }
+  HONE_TRY(WantIndices(inputs[1]));
+  HONE_TRY(WantAxis(inputs[0], node.axis));
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   if (x[static_cast<size_t>(node.axis)] == 0 && CountOf(indices) > 0) return Wrong("there is nothing to gather from");
   TensorType type{inputs[0].dtype, Shape(x.begin(), x.begin() + node.axis)};
@@ -230,6 +254,8 @@ Result<TensorType> InferGather(const Node& node, Types inputs) {
 }
 
 Result<TensorType> InferGatherElements(const Node& node, Types inputs) {
+  HONE_TRY(WantIndices(inputs[1]));
+  HONE_TRY(WantAxis(inputs[0], node.axis));
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   bool fits = x.size() == indices.size();
   for (size_t d = 0; fits && d < x.size(); ++d) fits = d == static_cast<size_t>(node.axis) || indices[d] <= x[d];
@@ -278,7 +304,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kMaxPool:
     case NodeKind::kAveragePool: return InferPool(node, inputs);
     case NodeKind::kReduce: return InferReduce(node, inputs);
-    case NodeKind::kSoftmax: return inputs[0];
+    case NodeKind::kSoftmax: return InferSoftmax(node, inputs);
     case NodeKind::kLayerNorm: return InferLayerNorm(node, inputs);
     case NodeKind::kUnary: return inputs[0];
     case NodeKind::kBinary: return InferBinary(node, inputs);

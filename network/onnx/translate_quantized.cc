@@ -285,6 +285,8 @@ Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
 // Operand x less its zero point (which may be missing), in 32 bits. A vector of zero points belongs to a dimension.
 Result<ValueId> CentredOperand(OperatorCall& call, size_t x, size_t zero, size_t dimension) {
   const DType dtype = call.build.dtype(call.In(x));
+  if (dimension >= call.shape(x).size())
+    return call.build.Invalid(fmt::format("it multiplies {}, wanted a matrix or more", ShapeText(call.shape(x))));
   if (dtype != DType::kU8 && dtype != DType::kI8)
     return call.build.Invalid(fmt::format("it multiplies {}, wanted bytes", Name(dtype)));
   if (!call.Has(zero)) return Centre(call.build, call.In(x), {});

@@ -181,6 +181,7 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
   std::iota(axes.begin(), axes.end(), 0);
   if (call.Find("axes") != nullptr) axes = call.Wholes("axes", {});
   for (int64_t& axis : axes) axis = HONE_TRY(call.Axis(axis, call.rank(0)));
+  HONE_TRY(call.Axes(axes, call.rank(0)));  // none of them twice
   std::vector<double> given_scales, given_region;
   std::vector<int64_t> given_sizes;
   if (call.Has(scales)) given_scales = HONE_TRY(ConstantReals(call, scales, "one of the scales"));

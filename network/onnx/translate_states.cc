@@ -244,7 +244,7 @@ Result<Outputs> CausalConv(OperatorCall& call) {
     return build.Reshape(HONE_TRY(build.Transpose(x, {0, 2, 1})), shape);
   };
   const int64_t length = given[is_last ? 1 : 2], dilation = call.Whole("dilation", 1);
-  if (w != Shape{channels, 1, w.back()} || w.back() < 1 || dilation < 1 || dilation > kMostDilation)
+  if (w.size() != 3 || w != Shape{channels, 1, w[2]} || w[2] < 1 || dilation < 1 || dilation > kMostDilation)
     return build.Invalid(fmt::format("windows {}, {} apart, for {}", ShapeText(w), dilation, ShapeText(given)));
   const int64_t reach = (w[2] - 1) * dilation;
   const std::string function = call.Text("activation", "none");
