@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ir/graph/dtype_traits.h"
 #include "network/graph/graph.h"
 
@@ -176,6 +177,12 @@ Result<TensorType> InferLayerNorm(const Node& node, Types inputs) {
   return inputs[0];
 }
 
+Result<TensorType> InferUnary(const Node& node, Types inputs) {
+  if (node.function == "not" && IsFloat(inputs[0].dtype))
+    return Wrong(fmt::format("not of {}, wanted truth values", Name(inputs[0].dtype)));
+  return inputs[0];
+}
+
 bool IsComparison(std::string_view function) {
   for (std::string_view each : {"eq", "ne", "lt", "le", "gt", "ge"}) {
     if (function == each) return true;
@@ -278,6 +285,24 @@ Result<TensorType> InferReshape(const Node& node, Types inputs) {
   return TensorType{inputs[0].dtype, node.extents};
 }
 
+Result<TensorType> InferHost(const Node& node, Types inputs) {
+  const std::string& letters = node.host->takes.letters();
+  HONE_CHECK(inputs.size() <= letters.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const DType dtype = inputs[i].dtype;
+    const bool fits = letters[i] == 'r'   ? IsFloat(dtype)
+                      : letters[i] == 'w' ? !IsFloat(dtype)
+                      : letters[i] == '=' ? dtype == inputs[0].dtype
+                                          : true;
+    if (fits) continue;
+    return Wrong(fmt::format("operand {} of {} holds {}, wanted {}", i + 1, node.host->name, Name(dtype),
+                             letters[i] == 'r'   ? "floats"
+                             : letters[i] == 'w' ? "whole numbers"
+                                                 : Name(inputs[0].dtype)));
+  }
+  return node.host->types[static_cast<size_t>(node.axis)];
+}
+
 }  // namespace
 
 Result<TensorType> InferType(const Node& node, Types inputs) {
@@ -306,7 +331,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kReduce: return InferReduce(node, inputs);
     case NodeKind::kSoftmax: return InferSoftmax(node, inputs);
     case NodeKind::kLayerNorm: return InferLayerNorm(node, inputs);
-    case NodeKind::kUnary: return inputs[0];
+    case NodeKind::kUnary: return InferUnary(node, inputs);
     case NodeKind::kBinary: return InferBinary(node, inputs);
     case NodeKind::kSelect: return InferSelect(node, inputs);
     case NodeKind::kCast: return TensorType{node.dtype, inputs[0].shape};
@@ -318,7 +343,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kGatherElements: return InferGatherElements(node, inputs);
     case NodeKind::kExpand: return InferExpand(node, inputs);
     case NodeKind::kReshape: return InferReshape(node, inputs);
-    case NodeKind::kHost: return node.host->types[static_cast<size_t>(node.axis)];
+    case NodeKind::kHost: return InferHost(node, inputs);
   }
   return Error{};
 }

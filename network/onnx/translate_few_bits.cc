@@ -112,6 +112,7 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
     if (y) return Outputs{y};
   }
   const DType dtype = build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return build.Invalid(fmt::format("it multiplies {}, wanted floats", Name(dtype)));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
     for (int64_t k = 0; k < of.columns; ++k) {
@@ -133,10 +134,11 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   std::vector<ValueId> inputs = {call.In(1), call.In(2)};
-  if (has_zeros) inputs.push_back(call.In(3));
-  if (has_order) inputs.push_back(call.In(4));
+  std::string takes = "wr";
+  if (has_zeros) inputs.push_back(call.In(3)), takes += '.';  // of either kind
+  if (has_order) inputs.push_back(call.In(4)), takes += 'w';
   const ValueId w =
-      HONE_TRY(build.Host({"MatMulNBits' weights", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
+      HONE_TRY(build.Host({"MatMulNBits' weights", takes, {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
   return Outputs{HONE_TRY(Product(call, w, call.Has(5) ? call.In(5) : ValueId()))};
 }
 
@@ -249,6 +251,7 @@ Result<Outputs> MatMulBnb4(OperatorCall& call) {
   if (CountOf(call.shape(1)) != (count + 1) / 2 || CountOf(call.shape(2)) != (count + block - 1) / block)
     return build.Invalid("its weights and scales do not fit N, K and block_size");
   const DType dtype = build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return build.Invalid(fmt::format("it multiplies {}, wanted floats", Name(dtype)));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, {rows, columns});
     for (int64_t i = 0; i < count; ++i) {
@@ -258,8 +261,8 @@ Result<Outputs> MatMulBnb4(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  const ValueId w =
-      HONE_TRY(build.Host({"MatMulBnb4's weights", {{dtype, {rows, columns}}}, compute}, {call.In(1), call.In(2)}))[0];
+  const ValueId w = HONE_TRY(
+      build.Host({"MatMulBnb4's weights", "wr", {{dtype, {rows, columns}}}, compute}, {call.In(1), call.In(2)}))[0];
   return Outputs{HONE_TRY(Product(call, w, {}))};
 }
 

@@ -174,6 +174,8 @@ Result<ValueId> Spread(OperatorCall& call, size_t i) {
 
 // Floats have a zero point for its type alone.
 Result<void> CheckIsZero(OperatorCall& call, size_t i) {
+  if (call.Has(i) && !IsFloat(call.build.dtype(call.In(i))))
+    return call.build.Invalid("a zero point of whole numbers, of floats");
   const Numbers* known = call.Has(i) ? call.build.graph().TryElements(call.In(i)) : nullptr;
   if (known == nullptr || std::all_of(known->real.begin(), known->real.end(), [](double z) { return z == 0; }))
     return {};
@@ -226,7 +228,7 @@ Result<Outputs> QuantizeLinear(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({"QuantizeLinear", {{dtype, x}}, compute}, inputs);
+  return call.build.Host({"QuantizeLinear", ".rw", {{dtype, x}}, compute}, inputs);
 }
 
 Result<Outputs> DequantizeLinear(OperatorCall& call) {
@@ -257,7 +259,7 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({"DequantizeLinear", {{dtype, x}}, compute}, inputs);
+  return call.build.Host({"DequantizeLinear", "wrw", {{dtype, x}}, compute}, inputs);
 }
 
 // The range of what comes, 0 included, on 256 steps: values, scale, zero point. Of nothing but zeros the scale is 0,

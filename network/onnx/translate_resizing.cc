@@ -281,7 +281,7 @@ Result<Outputs> Resize(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({call.node().op, {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({call.node().op, ".", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 }  // namespace

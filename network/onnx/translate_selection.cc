@@ -136,7 +136,7 @@ Result<Outputs> CountGrams(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"TfIdfVectorizer", {{DType::kF32, shape}}, compute}, {call.In(0)});
+  return call.build.Host({"TfIdfVectorizer", "w", {{DType::kF32, shape}}, compute}, {call.In(0)});
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ Result<Outputs> Fourier(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   const double steps = static_cast<double>(CountOf(shape)) * static_cast<double>(length);
-  return call.build.Host({"DFT", {{dtype, shape}}, compute, steps}, {call.In(0)});
+  return call.build.Host({"DFT", "r", {{dtype, shape}}, compute, steps}, {call.In(0)});
 }
 
 // Transforms of parts of a real signal that begin `step` elements apart: a convolution whose filters are the window

@@ -104,7 +104,7 @@ Result<Outputs> HostStates(Builder& build, const LinearStates& states, const Lin
   std::vector<ValueId> inputs = {of.state, of.queries, of.keys, of.values};
   if (states.decays) inputs.push_back(of.factors);
   if (states.forgets) inputs.push_back(of.shares);
-  HostOperation host{"LinearAttention", {y, {dtype, states.state()}}};
+  HostOperation host{"LinearAttention", "r=====", {y, {dtype, states.state()}}};
   const size_t at_shares = states.decays ? 5 : 4;
   host.compute = [=](Arguments in) -> Computed {
     std::vector<Numbers> results = {MakeNumbers(dtype, y.shape), *in[0]};

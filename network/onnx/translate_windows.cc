@@ -230,6 +230,7 @@ Result<Outputs> ConvOfAnyRank(OperatorCall& call) {
   if (call.Has(2)) inputs.push_back(call.In(2));
   return call.build.Host(
       {"Conv",
+       "r==",
        {{dtype, shape}},
        compute,
        static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
@@ -332,7 +333,7 @@ Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   std::vector<TensorType> types = {{dtype, shape}};
   if (is_max) types.push_back({DType::kI64, shape});
   const double steps = static_cast<double>(CountOf(shape)) * static_cast<double>(CountOf(plan.window));
-  return call.build.Host({op, types, compute, steps}, {call.In(0)});
+  return call.build.Host({op, ".", types, compute, steps}, {call.In(0)});
 }
 
 namespace {
@@ -356,7 +357,7 @@ Result<Outputs> GlobalLpPool(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"GlobalLpPool", {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({"GlobalLpPool", "r", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 Result<Outputs> MaxUnpool(OperatorCall& call) {
@@ -393,7 +394,7 @@ Result<Outputs> MaxUnpool(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"MaxUnpool", {{dtype, shape}}, compute}, {call.In(0), call.In(1)});
+  return call.build.Host({"MaxUnpool", ".w", {{dtype, shape}}, compute}, {call.In(0), call.In(1)});
 }
 
 // x / (bias + alpha/size · Σ x²)^beta over neighbouring channels.
@@ -420,7 +421,7 @@ Result<Outputs> LocalResponse(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"LRN", {{dtype, x}}, compute}, {call.In(0)});
+  return call.build.Host({"LRN", "r", {{dtype, x}}, compute}, {call.In(0)});
 }
 
 }  // namespace
