@@ -99,6 +99,27 @@ TEST(Functions, MeanWhatTheirOwnOpsetSays) {
   EXPECT_THAT(Computed(model, {0, 0, 0, 0}), ElementsAre(0.25, 0.25, 0.25, 0.25));
 }
 
+// A value of a body, of a graph around or of the call may have any name.
+TEST(Functions, HaveValuesOfTheirOwnInBodies) {
+  ModelFileBuilder negative, same, body;
+  negative.Node("Neg", {"a"}, {"t"}).Node("Add", {"t", "a"}, {"sum"}).Output("sum");
+  same.Node("Identity", {"a"}, {"t"}).Output("t");
+  body.Input("a", {}).Input("c", {}).Node("If", {"c"}, {"b"}).Output("b");
+  body.Body("then_branch", negative).Body("else_branch", same);
+  ModelFileBuilder model = Model();
+  model.Truths("c", {}, {true}).Function("Branch", body).Node("Abs", {"x"}, {"t"});
+  model.Node("Branch", {"t", "c"}, {"y"}, {}, "functions");
+  EXPECT_THAT(Computed(model, {1, -2}), ElementsAre(0, 0));
+}
+
+TEST(Functions, HaveValuesOfOtherNamesThanTheGraph) {
+  ModelFileBuilder body;
+  body.Input("a", {}).Node("Abs", {"a"}, {"r"}).Node("Neg", {"r"}, {"b"}).Output("b");
+  ModelFileBuilder model = Model();
+  model.Function("Minus", body).Node("Identity", {"x"}, {"y/r"}).Node("Minus", {"y/r"}, {"y"}, {}, "functions");
+  EXPECT_THAT(Computed(model, {1, -2}), ElementsAre(-1, -2));
+}
+
 TEST(Functions, ThatCallThemselvesAreRefused) {
   ModelFileBuilder body;
   body.Input("a", {}).Node("Self", {"a"}, {"b"}, {}, "functions").Output("b");
