@@ -220,7 +220,8 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
       scale = policy == "not_larger" ? std::min(scale, each.scale) : std::max(scale, each.scale);
     for (ResizedDimension& each : dimensions) {
       each.scale = scale;
-      each.extent = static_cast<int64_t>(std::nearbyint(scale * static_cast<float>(x[static_cast<size_t>(each.axis)])));
+      const auto extent = static_cast<float>(x[static_cast<size_t>(each.axis)]);
+      each.extent = static_cast<int64_t>(std::floor(scale * extent + 0.5F));  // halves go up
     }
   }
   return dimensions;

@@ -101,6 +101,17 @@ TEST(Infer, Slices) {
   }
 }
 
+// Five rows by a half are three: halves go up.
+TEST(Infer, SizesThatKeepTheRatioOfSides) {
+  for (const auto& [policy, wanted] : {std::pair("not_larger", Shape{1, 1, 3, 2}), {"not_smaller", {1, 1, 5, 4}}}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {1, 1, 5, 4}).Wholes("sizes", {5, 2});
+    builder.Node("Resize", {"x", "", "", "sizes"}, {"y"},
+                 {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", std::string(policy)}});
+    EXPECT_EQ(ShapeOf(builder), wanted) << policy;
+  }
+}
+
 TEST(Infer, ProductsAndBroadcasts) {
   struct Case {
     Shape a, b, y;
