@@ -119,7 +119,7 @@ void PadElements(const Node& node, const ElementsView& x, const ElementsView& ou
   alignas(8) std::byte fill[8] = {};
   Numbers one = MakeNumbers(out.type->dtype, {});
   std::ranges::fill(one.real, node.fill);
-  std::ranges::fill(one.whole, static_cast<int64_t>(node.fill));
+  std::ranges::fill(one.whole, node.whole_fill);
   StoreElements(one, out.type->dtype, fill);
   WithSize(out.type->dtype, [&]<typename T>(T filled) {
     std::memcpy(&filled, fill, sizeof(T));

@@ -266,6 +266,15 @@ std::vector<double> ResizedToNearest(int64_t extent, float scale, const std::str
 }
 
 // As onnxruntime has them: 9/5 as a float is less than 9/5, 11/5 is more, and so is 2/14, by which 1 is 6.9999995.
+TEST(Pad, WithWholeNumbersThatNoDoubleHolds) {
+  for (int64_t fill : {(int64_t{1} << 53) + 1, kMost, -kMost}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {2}, kInt64).Wholes("pads", {1, 1}).WholeScalar("fill", fill);
+    builder.Node("Pad", {"x", "pads", "fill"}, {"y"}).Output("y", {}, kInt64);
+    EXPECT_THAT(WholesOf(builder, {Wholes(DType::kI64, {2}, {1, 2})}), ElementsAre(fill, 1, 2, fill));
+  }
+}
+
 TEST(Resize, SizesAndPlacesAreThoseOfFloats) {
   EXPECT_EQ(ResizedToNearest(5, 9.0F / 5, "floor").size(), 9U);
   EXPECT_EQ(ResizedToNearest(10, 11.0F / 5, "floor")[11], 5);

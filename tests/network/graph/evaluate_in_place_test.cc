@@ -138,6 +138,7 @@ Case AnyCase(Rng& rng) {
       made.node.kind = NodeKind::kPad;
       made.node.function = kModes[rng.Below(std::size(kModes))];
       made.node.fill = rng.Chance(0.5) ? 0 : 3;
+      made.node.whole_fill = rng.Chance(0.5) ? 0 : AnyWhole(rng);
       for (int64_t extent : shape) {
         const int64_t least = made.node.function == "reflect" ? 1 - extent : -extent;
         const auto before = static_cast<int64_t>(rng.Below(4)) - 1;
