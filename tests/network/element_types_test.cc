@@ -145,6 +145,12 @@ TEST(NarrowNumbers, ThoseWithoutASignOf64BitsHaveNone) {
               ElementsAre(kMost, 2));
 }
 
+TEST(WideNumbers, WithoutASignAreTheirOwnMagnitude) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2}, kUint64).Node("Abs", {"x"}, {"a"}).Node("BitwiseNot", {"a"}, {"y"}).Output("y", {}, kUint64);
+  EXPECT_THAT(WholesOf(builder, {Wholes(DType::kU64, {2}, {-5, 7})}), ElementsAre(4, ~int64_t{7}));
+}
+
 // 2048 + 1 is no f16, 1 + 0.5 is one.
 TEST(SmallFloats, RoundWhereTheyAreStored) {
   ModelFileBuilder builder;
