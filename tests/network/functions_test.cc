@@ -90,6 +90,17 @@ TEST(Functions, OfOneNameAreToldApartByTheirOverload) {
   EXPECT_THAT(Computed(model, {1, -2}), ElementsAre(-1, -2));
 }
 
+TEST(Functions, OfAnOpsetInWhichOperatorsMeantSomethingElseAreLeftOut) {
+  ModelFileBuilder body(6);
+  body.Input("a", {}).Node("Neg", {"a"}, {"n"}).Node("Add", {"a", "n"}, {"b"}).Output("b");
+  ModelFileBuilder model = Model();
+  model.Function("Old", body).Node("Old", {"x"}, {"y"}, {}, "functions");
+  Result<Network> network = Imported(model);
+  ASSERT_TRUE(network) << network.error().Text();
+  ASSERT_FALSE(network->left_out.empty());
+  EXPECT_THAT(network->left_out[0].reason, HasSubstr("it meant something else in opset 6"));
+}
+
 // Until opset 12 a softmax is over all dimensions from its axis on.
 TEST(Functions, MeanWhatTheirOwnOpsetSays) {
   ModelFileBuilder body(12);
