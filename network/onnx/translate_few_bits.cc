@@ -58,13 +58,6 @@ Result<ValueId> Unpack(Builder& build, ValueId x, int64_t count, int64_t bits) {
   return build.Slice(HONE_TRY(build.Reshape(together, all)), shape.size() - 1, 0, count);
 }
 
-// Of each column its block.
-Numbers BlocksOf(const FewBits& of) {
-  std::vector<int64_t> blocks;
-  for (int64_t k = 0; k < of.columns; ++k) blocks.push_back(k / of.block);
-  return WholeNumbers(blocks, {of.columns});
-}
-
 // The product with weights that stay as they are in the file; none: blocks that do not divide the columns, weights that
 // are not known before the network runs, zero points of floats.
 Result<ValueId> NarrowProduct(OperatorCall& call, const FewBits& of) {
@@ -164,9 +157,7 @@ Result<Outputs> GatherNumbers(OperatorCall& call) {
       if (part) part = HONE_TRY(gather(part));
     if (along < axis) axis += call.rank(1) - 1;
   }
-  std::vector<int64_t> blocks;
-  for (int64_t i = 0; i < extent; ++i) blocks.push_back(i / block);
-  const ValueId own = build.Constant(WholeNumbers(blocks, {extent}));
+  const ValueId own = HONE_TRY(BlockOfEach(build, extent, block));
   for (size_t i : {1, 2})
     if (parts[i]) parts[i] = HONE_TRY(build.Gather(parts[i], own, axis));
   ValueId y =
@@ -203,7 +194,7 @@ Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
   cut.push_back(block);
   parameter.push_back(1);
   if (of.columns % block != 0) {  // the last block of a row ends early
-    const ValueId own = build.Constant(BlocksOf(of));
+    const ValueId own = HONE_TRY(BlockOfEach(build, of.columns, of.block));
     scales = HONE_TRY(build.Gather(scales, own, static_cast<int64_t>(whole.size()) - 1));
     if (call.Has(3)) zeros = HONE_TRY(build.Gather(zeros, own, static_cast<int64_t>(whole.size()) - 1));
   } else {

@@ -249,7 +249,8 @@ struct PoolRule {
 // The pool of each window over `rows` planes; for a maximum the places of the elements, too.
 std::vector<Numbers> PoolWindows(const WindowPlan& plan, const PoolRule& rule, int64_t rows, const Numbers& x,
                                  Numbers out) {
-  constexpr int64_t kPointsAtOnce = 1024;
+  constexpr int64_t kMostAtOnce = 1024, kTapsAtOnce = int64_t{1} << 22;
+  const int64_t at_once = std::clamp<int64_t>(kTapsAtOnce / std::max<int64_t>(CountOf(plan.window), 1), 1, kMostAtOnce);
   const int64_t points = CountOf(plan.to), plane = CountOf(plan.from);
   Numbers indices = MakeNumbers(DType::kI64, out.shape);
   // Of a window: its mean, or where its greatest element is, the last NaN if there is one.
@@ -275,8 +276,8 @@ std::vector<Numbers> PoolWindows(const WindowPlan& plan, const PoolRule& rule, i
   };
   // Where a few windows lie is found once for all planes.
   std::vector<int64_t> taps, ends;
-  for (int64_t first = 0; first < points; first += kPointsAtOnce) {
-    const int64_t here = std::min(kPointsAtOnce, points - first);
+  for (int64_t first = 0; first < points; first += at_once) {
+    const int64_t here = std::min(at_once, points - first);
     taps.clear();
     ends.assign(1, 0);
     for (int64_t p = first; p < first + here; ++p) {
