@@ -34,7 +34,7 @@ HostOperation CheckOperation(int64_t extent, DType dtype, const Shape& shape) {
     }
     return std::vector{std::move(out)};
   };
-  HostOperation check{"index", {{DType::kI32, shape}}, compute};
+  HostOperation check{"index", "w", {{DType::kI32, shape}}, compute};
   check.is_check = true;
   const auto count = static_cast<size_t>(CountOf(shape));
   if (dtype == DType::kI64 || dtype == DType::kI32) {

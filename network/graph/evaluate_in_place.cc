@@ -119,7 +119,7 @@ void PadElements(const Node& node, const ElementsView& x, const ElementsView& ou
   alignas(8) std::byte fill[8] = {};
   Numbers one = MakeNumbers(out.type->dtype, {});
   std::ranges::fill(one.real, node.fill);
-  std::ranges::fill(one.whole, static_cast<int64_t>(node.fill));
+  std::ranges::fill(one.whole, node.whole_fill);
   StoreElements(one, out.type->dtype, fill);
   WithSize(out.type->dtype, [&]<typename T>(T filled) {
     std::memcpy(&filled, fill, sizeof(T));
@@ -209,6 +209,7 @@ bool ReduceWholes(const Node& node, const ElementsView& x, const ElementsView& o
   const bool is_unsigned = x.type->dtype == DType::kU64;
   const std::string_view name = node.function, function = name == "sum" ? "add" : name == "prod" ? "mul" : name;
   if (function != "add" && function != "mul" && function != "max" && function != "min") return false;
+  if (CountOf(x.type->shape) == 0) return false;  // Evaluate knows what is left of no elements
   const LineWalk<1> lines(x.type->shape, {BroadcastStrides(out.type->shape, x.type->shape)});
   const auto* from = static_cast<const int64_t*>(x.data);
   auto* to = static_cast<int64_t*>(out.data);

@@ -83,7 +83,7 @@ Numbers Pad(const Node& node, const Numbers& x, const TensorType& type) {
   if (!node.function.empty()) return PadFromWithin(node, x, type);
   Numbers out = MakeNumbers(type.dtype, type.shape);
   std::fill(out.real.begin(), out.real.end(), node.fill);
-  std::fill(out.whole.begin(), out.whole.end(), static_cast<int64_t>(node.fill));
+  std::fill(out.whole.begin(), out.whole.end(), node.whole_fill);
   std::vector<int64_t> to = StridesOf(type.shape);
   ForEach<1>(x.shape, {to}, [&](size_t i, const auto& at) {
     int64_t rest = static_cast<int64_t>(i), target = 0;

@@ -57,6 +57,7 @@ struct Node {
   std::vector<int64_t> axes, starts, steps, extents;
   int64_t axis = 0;
   double fill = 0;
+  int64_t whole_fill = 0;  // the same as a whole number, which a double may be too short for: what kPad writes of these
   double epsilon = 0;
   bool flag = false;
   DType dtype = DType::kF32;

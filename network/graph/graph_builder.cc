@@ -103,6 +103,8 @@ Result<ValueId> Builder::Concat(std::vector<ValueId> parts, int64_t axis) {
 }
 
 Result<ValueId> Builder::Slice(ValueId x, size_t axis, int64_t begin, int64_t count, int64_t step) {
+  if (axis >= shape(x).size())
+    return Invalid("saw " + ShapeText(shape(x)) + ", which has no dimension " + std::to_string(axis));
   Node node;
   node.kind = NodeKind::kSlice;
   node.inputs = {x};

@@ -17,8 +17,24 @@ struct TensorType {
   Shape shape;
 };
 
+// The element types that an operation takes, a letter for each operand; those at the end may be missing. InferType
+// refuses all others: `compute` reads one of the two vectors of Numbers, and `run` reads elements as they lie. No
+// operation is made without them.
+//   r  floats                         =  the first operand's type
+//   w  whole numbers or truth values  .  any type
+class OperandTypes {
+ public:
+  OperandTypes(const char* letters) : letters_(letters) {}             // NOLINT(google-explicit-constructor)
+  OperandTypes(std::string letters) : letters_(std::move(letters)) {}  // NOLINT(google-explicit-constructor)
+  const std::string& letters() const { return letters_; }
+
+ private:
+  std::string letters_;
+};
+
 struct HostOperation {
-  std::string name;               // ONNX's, for people
+  std::string name;  // ONNX's, for people
+  OperandTypes takes;
   std::vector<TensorType> types;  // of the results
   // All results, of these types, from the inputs in the node's order. Thread-safe. kInvalid: an index or a size among
   // the inputs that cannot be.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "ir/graph/dtype_traits.h"
 #include "network/graph/graph.h"
 
@@ -29,6 +30,16 @@ Result<Shape> Broadcast(const Shape& a, const Shape& b) {
 Result<void> WantRank(const TensorType& type, size_t rank, std::string_view what) {
   if (type.shape.size() == rank) return {};
   return Wrong(fmt::format("{} is {}, wanted {} dimensions", what, ShapeText(type.shape), rank));
+}
+
+Result<void> WantAxis(const TensorType& type, int64_t axis) {
+  if (axis >= 0 && axis < static_cast<int64_t>(type.shape.size())) return {};
+  return Wrong(fmt::format("saw {}, which has no dimension {}", ShapeText(type.shape), axis));
+}
+
+Result<void> WantFloats(const TensorType& type) {
+  if (IsFloat(type.dtype)) return {};
+  return Wrong(fmt::format("saw {}, wanted floats", Name(type.dtype)));
 }
 
 // One dimension under a window; padding may be all there is of it.
@@ -128,7 +139,7 @@ Result<TensorType> InferDense(const Node& node, Types inputs) {
     return Wrong(fmt::format("operand {} is {} of {}, wanted {} of {}", i, ShapeText(input.shape), Name(input.dtype),
                              count, Name(wanted)));
   };
-  if (!IsFloat(type)) return Wrong(fmt::format("saw {}, wanted floats", Name(type)));
+  HONE_TRY(WantFloats(inputs[0]));
   HONE_TRY(check(1, is_narrow ? byte : type, rows * columns * (is_narrow ? bits : 8) / 8));
   const size_t parameters = inputs.size() - (node.flag ? 1 : 0);
   for (size_t i = 2; i < parameters; ++i)
@@ -141,12 +152,21 @@ Result<TensorType> InferDense(const Node& node, Types inputs) {
 
 Result<TensorType> InferReduce(const Node& node, Types inputs) {
   TensorType type = inputs[0];
+  for (int64_t axis : node.axes) HONE_TRY(WantAxis(type, axis));
   for (int64_t axis : node.axes) type.shape[static_cast<size_t>(axis)] = 1;
   return type;
 }
 
+Result<TensorType> InferSoftmax(const Node& node, Types inputs) {
+  HONE_TRY(WantFloats(inputs[0]));
+  HONE_TRY(WantAxis(inputs[0], node.axis));
+  return inputs[0];
+}
+
 Result<TensorType> InferLayerNorm(const Node& node, Types inputs) {
   const Shape& x = inputs[0].shape;
+  HONE_TRY(WantFloats(inputs[0]));
+  if (node.axis != static_cast<int64_t>(x.size())) HONE_TRY(WantAxis(inputs[0], node.axis));  // rows of one element
   Shape row(x.begin() + node.axis, x.end());
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].shape != row) {
@@ -154,6 +174,12 @@ Result<TensorType> InferLayerNorm(const Node& node, Types inputs) {
                                ShapeText(row)));
     }
   }
+  return inputs[0];
+}
+
+Result<TensorType> InferUnary(const Node& node, Types inputs) {
+  if (node.function == "not" && IsFloat(inputs[0].dtype))
+    return Wrong(fmt::format("not of {}, wanted truth values", Name(inputs[0].dtype)));
   return inputs[0];
 }
 
@@ -204,6 +230,7 @@ Result<TensorType> InferTranspose(const Node& node, Types inputs) {
 
 Result<TensorType> InferConcat(const Node& node, Types inputs) {
   TensorType type = inputs[0];
+  HONE_TRY(WantAxis(type, node.axis));
   auto axis = static_cast<size_t>(node.axis);
   for (const TensorType& other : inputs.subspan(1)) {
     Shape expected = type.shape;
@@ -217,10 +244,14 @@ Result<TensorType> InferConcat(const Node& node, Types inputs) {
   return type;
 }
 
+Result<void> WantIndices(const TensorType& indices) {
+  if (indices.dtype == DType::kI64 || indices.dtype == DType::kI32) return {};
+  return Wrong(fmt::format("its indices are {}, wanted whole numbers", Name(indices.dtype)));
+}
+
 Result<TensorType> InferGather(const Node& node, Types inputs) {
-  if (inputs[1].dtype != DType::kI64 && inputs[1].dtype != DType::kI32) {
-    return Wrong(fmt::format("its indices are {}, wanted whole numbers", Name(inputs[1].dtype)));
-  }
+  HONE_TRY(WantIndices(inputs[1]));
+  HONE_TRY(WantAxis(inputs[0], node.axis));
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   if (x[static_cast<size_t>(node.axis)] == 0 && CountOf(indices) > 0) return Wrong("there is nothing to gather from");
   TensorType type{inputs[0].dtype, Shape(x.begin(), x.begin() + node.axis)};
@@ -230,6 +261,8 @@ Result<TensorType> InferGather(const Node& node, Types inputs) {
 }
 
 Result<TensorType> InferGatherElements(const Node& node, Types inputs) {
+  HONE_TRY(WantIndices(inputs[1]));
+  HONE_TRY(WantAxis(inputs[0], node.axis));
   const Shape &x = inputs[0].shape, &indices = inputs[1].shape;
   bool fits = x.size() == indices.size();
   for (size_t d = 0; fits && d < x.size(); ++d) fits = d == static_cast<size_t>(node.axis) || indices[d] <= x[d];
@@ -250,6 +283,24 @@ Result<TensorType> InferReshape(const Node& node, Types inputs) {
     return Wrong(fmt::format("{} cannot be read as {}", ShapeText(inputs[0].shape), ShapeText(node.extents)));
   }
   return TensorType{inputs[0].dtype, node.extents};
+}
+
+Result<TensorType> InferHost(const Node& node, Types inputs) {
+  const std::string& letters = node.host->takes.letters();
+  HONE_CHECK(inputs.size() <= letters.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const DType dtype = inputs[i].dtype;
+    const bool fits = letters[i] == 'r'   ? IsFloat(dtype)
+                      : letters[i] == 'w' ? !IsFloat(dtype)
+                      : letters[i] == '=' ? dtype == inputs[0].dtype
+                                          : true;
+    if (fits) continue;
+    return Wrong(fmt::format("operand {} of {} holds {}, wanted {}", i + 1, node.host->name, Name(dtype),
+                             letters[i] == 'r'   ? "floats"
+                             : letters[i] == 'w' ? "whole numbers"
+                                                 : Name(inputs[0].dtype)));
+  }
+  return node.host->types[static_cast<size_t>(node.axis)];
 }
 
 }  // namespace
@@ -278,9 +329,9 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kMaxPool:
     case NodeKind::kAveragePool: return InferPool(node, inputs);
     case NodeKind::kReduce: return InferReduce(node, inputs);
-    case NodeKind::kSoftmax: return inputs[0];
+    case NodeKind::kSoftmax: return InferSoftmax(node, inputs);
     case NodeKind::kLayerNorm: return InferLayerNorm(node, inputs);
-    case NodeKind::kUnary: return inputs[0];
+    case NodeKind::kUnary: return InferUnary(node, inputs);
     case NodeKind::kBinary: return InferBinary(node, inputs);
     case NodeKind::kSelect: return InferSelect(node, inputs);
     case NodeKind::kCast: return TensorType{node.dtype, inputs[0].shape};
@@ -292,7 +343,7 @@ Result<TensorType> InferType(const Node& node, Types inputs) {
     case NodeKind::kGatherElements: return InferGatherElements(node, inputs);
     case NodeKind::kExpand: return InferExpand(node, inputs);
     case NodeKind::kReshape: return InferReshape(node, inputs);
-    case NodeKind::kHost: return node.host->types[static_cast<size_t>(node.axis)];
+    case NodeKind::kHost: return InferHost(node, inputs);
   }
   return Error{};
 }

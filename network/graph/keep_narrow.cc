@@ -158,7 +158,7 @@ class Widener : public RewritePass {
     if (node.kind != NodeKind::kDense || node.function == "same") return {};
     Builder build(graph_, node.origin);
     const DType dtype = graph_.dtype(node.output);
-    HostOperation widen{"weights", {{dtype, {node.groups * node.extents[0], node.extents[1]}}}};
+    HostOperation widen{"weights", "wrw", {{dtype, {node.groups * node.extents[0], node.extents[1]}}}};
     widen.compute = [node, dtype](std::span<const Numbers* const> in) -> Result<std::vector<Numbers>> {
       const Numbers rows{dtype, {}, {}, {}};  // whose elements are not looked at
       std::vector<const Numbers*> all = {&rows};

@@ -19,7 +19,7 @@ struct Point {
 };
 
 Point PointAt(double x, int64_t extent) {
-  if (!(x >= -1 && x <= static_cast<double>(extent))) return {};
+  if (extent < 1 || !(x >= -1 && x <= static_cast<double>(extent))) return {};
   x = std::max(x, 0.0);
   const auto before = static_cast<int64_t>(x);
   if (before >= extent - 1) return {extent - 1, extent - 1, 1, 0, true};

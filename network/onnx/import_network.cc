@@ -387,9 +387,9 @@ class NetworkBuilder {
     }
     if (const DataShapedOperator* found = FindDataShaped(OperatorName(node))) return TranslateDataShaped(node, *found);
     const Operator* op = FindOperator(OperatorName(node));
-    if (op != nullptr && model_.opset < kOldestWholeOpset && !IsAsOldAsOnnx(node.op)) {
-      LeaveOut(node, fmt::format("it meant something else in opset {}; export the model with opset_version=18",
-                                 model_.opset));
+    const int64_t opset = node.opset != 0 ? node.opset : model_.opset;
+    if (op != nullptr && opset < kOldestWholeOpset && !IsAsOldAsOnnx(node.op)) {
+      LeaveOut(node, fmt::format("it meant something else in opset {}; export the model with opset_version=18", opset));
       return {};
     }
     if (op == nullptr) {
@@ -411,7 +411,7 @@ class NetworkBuilder {
       }
     }
     HONE_TRY(CheckOperands(node, op->fewest_inputs));
-    OperatorCall call(graph(), node, std::move(inputs), node.opset != 0 ? node.opset : model_.opset);
+    OperatorCall call(graph(), node, std::move(inputs), opset);
     Result<Outputs> outputs = op->translate(call);
     if (!call.mistyped().empty()) return AtNode({ErrorKind::kInvalid, call.mistyped(), ""}, node);
     if (!outputs) {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "network/onnx/captured.h"
+#include "network/onnx/node_sizes.h"
 #include "network/onnx/rename_values.h"
 
 namespace hone {
@@ -15,20 +16,14 @@ namespace {
 
 constexpr int kDeepestCalls = 64;               // functions within functions
 constexpr size_t kMostOfFunctions = 1'000'000;  // nodes of all calls
-
-// With those of bodies.
-size_t NodesIn(const std::vector<OnnxNode>& nodes) {
-  size_t count = nodes.size();
-  for (const OnnxNode& node : nodes)
-    for (const OnnxAttribute& attribute : node.attributes)
-      if (attribute.body != nullptr) count += NodesIn(attribute.body->nodes);
-  return count;
-}
+constexpr size_t kPrefixBytes = 32;             // that a name of a function's value gets, and more
 
 class Inliner {
  public:
   Inliner(const std::vector<OnnxFunction>& functions, const std::string& path) : path_(path) {
-    for (const OnnxFunction& each : functions) functions_[{each.domain, each.name, each.overload}] = &each;
+    for (const OnnxFunction& each : functions)
+      functions_[{each.domain, each.name, each.overload}] = {&each, SizesOf(each.nodes),
+                                                             BytesOfAttributes(each.defaults)};
   }
 
   Result<void> Expand(std::vector<OnnxNode>& nodes, int depth) {
@@ -44,12 +39,13 @@ class Inliner {
       if (depth == kDeepestCalls)
         return Error{ErrorKind::kInvalid,
                      fmt::format("functions call each other more than {} deep, or themselves", kDeepestCalls), where};
-      std::vector<OnnxNode> called = NodesOf(*found->second, node);
-      count_ += NodesIn(called);
-      if (count_ > kMostOfFunctions)
+      Account(found->second, node);
+      if (nodes_ > kMostOfFunctions || bytes_ > kMostCopiedBytes)
         return Error{ErrorKind::kLimit,
-                     fmt::format("its functions have more than {} nodes in all calls, hone's limit", kMostOfFunctions),
+                     fmt::format("its functions have more than {} nodes or {} bytes in all calls, hone's limit",
+                                 kMostOfFunctions, kMostCopiedBytes),
                      where};
+      std::vector<OnnxNode> called = NodesOf(*found->second.function, node);
       HONE_TRY(Expand(called, depth + 1));
       std::move(called.begin(), called.end(), std::back_inserter(expanded));
     }
@@ -58,6 +54,22 @@ class Inliner {
   }
 
  private:
+  struct Known {
+    const OnnxFunction* function;
+    NodeSizes sizes;
+    size_t defaults;  // bytes
+  };
+
+  // At most what a call becomes, with each name in it as long as the longest of the call's.
+  void Account(const Known& known, const OnnxNode& call) {
+    size_t longest = kPrefixBytes;
+    for (const std::string& name : call.inputs) longest = std::max(longest, name.size());
+    const NodeSizes& sizes = known.sizes;
+    nodes_ += sizes.nodes + call.outputs.size();
+    bytes_ += sizes.bytes + (sizes.names + call.outputs.size()) * longest;
+    bytes_ += sizes.nodes * call.name.size() + sizes.references * (BytesOfAttributes(call.attributes) + known.defaults);
+  }
+
   Result<void> ExpandBodies(OnnxNode& node, int depth) {
     bool has_bodies = false;
     for (OnnxAttribute& attribute : node.attributes) {
@@ -71,12 +83,12 @@ class Inliner {
     return {};
   }
 
-  // What a call computes, under its names.
-  static std::vector<OnnxNode> NodesOf(const OnnxFunction& function, const OnnxNode& call) {
-    const auto made =
-        std::find_if(call.outputs.begin(), call.outputs.end(), [](const auto& name) { return !name.empty(); });
-    if (made == call.outputs.end()) return {};  // nothing reads it
-    const std::string prefix = *made + "/";
+  // What a call computes, under its names. Values of the function have names of their own in each call, those in
+  // bodies, too: a body would take its own for the call's otherwise.
+  std::vector<OnnxNode> NodesOf(const OnnxFunction& function, const OnnxNode& call) {
+    if (std::ranges::all_of(call.outputs, [](const auto& name) { return name.empty(); }))
+      return {};  // nothing reads it
+    const std::string prefix = fmt::format("call {}: ", ++calls_);
     ValueNames renamed;
     for (const OnnxNode& node : function.nodes)
       for (const std::string& name : node.outputs)
@@ -86,6 +98,7 @@ class Inliner {
     std::vector<OnnxNode> nodes = function.nodes;
     for (OnnxNode& node : nodes) {
       Adapt(node, function, call);
+      PrefixInBodies(node, prefix);
       RenameValues(node.inputs, renamed);
       RenameValues(node.outputs, renamed);
       RenameInBodies(node, renamed);
@@ -133,8 +146,8 @@ class Inliner {
   }
 
   const std::string& path_;
-  std::map<std::tuple<std::string, std::string, std::string>, const OnnxFunction*> functions_;
-  size_t count_ = 0;
+  std::map<std::tuple<std::string, std::string, std::string>, Known> functions_;
+  size_t calls_ = 0, nodes_ = 0, bytes_ = 0;  // of all calls
 };
 
 }  // namespace

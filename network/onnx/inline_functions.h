@@ -17,8 +17,8 @@ struct OnnxFunction {
   std::vector<OnnxNode> nodes;
 };
 
-// Of nodes and the bodies within them. Names of new values begin with a result of the call. kInvalid: a function that
-// calls itself; kLimit: more nodes than hone reads. Errors name `path`.
+// Of nodes and the bodies within them. Names of new values begin with the call's number. kInvalid: a function that
+// calls itself; kLimit: more nodes or bytes than hone reads. Errors name `path`.
 Result<void> InlineFunctions(std::vector<OnnxNode>& nodes, const std::vector<OnnxFunction>& functions,
                              const std::string& path);
 

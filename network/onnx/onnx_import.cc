@@ -19,6 +19,7 @@
 #include "network/onnx/external_data.h"
 #include "network/onnx/inline_functions.h"
 #include "network/onnx/large_tensors.h"
+#include "network/onnx/mark_small_types.h"
 #include "network/onnx/model_file.h"
 #include "network/onnx/model_in_place.h"
 #include "network/onnx/onnx_model.h"
@@ -98,21 +99,17 @@ class Reader {
     for (int i = 0; i < graph.initializer_size(); ++i) {
       onnx::TensorProto& tensor = *graph.mutable_initializer(i);
       std::string where = Where("initialiser " + tensor.name());
-      if (const SmallType* small = SmallTypeOf(tensor.data_type()); small != nullptr)
-        small_.emplace(tensor.name(), small);
       const auto cut = cut_.find(i);
-      model.initializers.push_back(
-          {tensor.name(), HONE_TRY(Tensor(tensor, where, cut == cut_.end() ? nullptr : &cut->second))});
+      model.initializers.push_back({tensor.name(),
+                                    HONE_TRY(Tensor(tensor, where, cut == cut_.end() ? nullptr : &cut->second)),
+                                    SmallTypeOf(tensor.data_type())});
     }
     for (onnx::NodeProto& node : *graph.mutable_node()) model.nodes.push_back(HONE_TRY(Node(node)));
     std::vector<OnnxFunction> functions;
     for (onnx::FunctionProto& function : *proto.mutable_functions())
       functions.push_back(HONE_TRY(Function(function, model.opset)));
     HONE_TRY(InlineFunctions(model.nodes, functions, source_.path));
-    for (const auto& value : graph.input()) {
-      model.inputs.push_back(Value(value));
-      if (model.inputs.back().type.small != nullptr) small_.emplace(value.name(), model.inputs.back().type.small);
-    }
+    for (const auto& value : graph.input()) model.inputs.push_back(Value(value));
     MarkSmallTypes(model);
     for (const auto& value : graph.output()) model.outputs.push_back(Value(value));
     for (const auto& value : graph.value_info()) model.values.push_back(Value(value));
@@ -209,25 +206,6 @@ class Reader {
     return Packed<int32_t>(proto.int32_data());
   }
 
-  // Who takes small numbers for wider ones is told by an attribute: what QuantizeLinear and CastLike are to round to,
-  // and that GatherBlockQuantized has one a byte.
-  void MarkSmallTypes(OnnxModel& model) const {
-    auto mark = [&](OnnxNode& node, size_t input, const char* name) {
-      const auto found = node.inputs.size() <= input ? small_.end() : small_.find(node.inputs[input]);
-      if (found == small_.end()) return;
-      OnnxAttribute attribute;
-      attribute.name = name;
-      attribute.kind = OnnxAttribute::Kind::kInt;
-      attribute.whole = found->second->onnx;
-      node.attributes.push_back(std::move(attribute));
-    };
-    for (OnnxNode& node : model.nodes) {
-      if (node.op == "QuantizeLinear") mark(node, 2, "output_dtype");
-      if (node.op == "CastLike") mark(node, 1, "hone_to");
-      if (node.op == "GatherBlockQuantized") mark(node, 0, "hone_one_a_byte");
-    }
-  }
-
   // `cut`: its elements, which are copied at the end.
   Result<std::shared_ptr<HostTensor>> Tensor(onnx::TensorProto& proto, const std::string& where,
                                              const std::string_view* cut = nullptr) {
@@ -280,9 +258,6 @@ class Reader {
     for (onnx::AttributeProto& attribute : *proto.mutable_attribute()) {
       node.attributes.push_back(HONE_TRY(Attribute(attribute, Where("node " + node.name))));
     }
-    if (proto.op_type() == "Constant" && proto.attribute_size() == 1 && proto.output_size() == 1)
-      if (const SmallType* small = SmallTypeOf(proto.attribute(0).t().data_type()); small != nullptr)
-        small_.emplace(proto.output(0), small);
     node.captured = CapturedBy(node);
     for (std::string_view overload : BytesFieldsOf(proto.unknown_fields(), kNodeOverload)) node.overload = overload;
     return node;
@@ -313,7 +288,8 @@ class Reader {
       return Error{ErrorKind::kUnsupported, "its body has too many nodes, or sparse initialisers", where};
     auto body = std::make_shared<OnnxBody>();
     for (onnx::TensorProto& tensor : *proto.mutable_initializer())
-      body->initializers.push_back({tensor.name(), HONE_TRY(Tensor(tensor, where + ", initialiser " + tensor.name()))});
+      body->initializers.push_back({tensor.name(), HONE_TRY(Tensor(tensor, where + ", initialiser " + tensor.name())),
+                                    SmallTypeOf(tensor.data_type())});
     for (onnx::NodeProto& node : *proto.mutable_node()) body->nodes.push_back(HONE_TRY(Node(node)));
     for (const auto& value : proto.input()) body->inputs.push_back(value.name());
     for (const auto& value : proto.output()) body->outputs.push_back(value.name());
@@ -368,6 +344,7 @@ class Reader {
       case onnx::AttributeProto::TENSOR:
         attribute.kind = Kind::kTensor;
         attribute.tensor = HONE_TRY(Tensor(*proto.mutable_t(), where + ", attribute " + proto.name()));
+        attribute.small = SmallTypeOf(proto.t().data_type());
         break;
       case onnx::AttributeProto::GRAPH:
         attribute.kind = Kind::kGraph;
@@ -381,7 +358,6 @@ class Reader {
   const OnnxSource& source_;
   const std::map<int, std::string_view>& cut_;
   TensorCopies copies_;
-  std::map<std::string, const SmallType*> small_;  // what of the graph is of a small type
 };
 
 Result<void> ParseProto(std::string_view bytes, const OnnxSource& source, onnx::ModelProto& proto) {

@@ -46,6 +46,7 @@ struct OnnxValue {
 struct OnnxTensor {
   std::string name;
   std::shared_ptr<const HostTensor> tensor;
+  const SmallType* small = nullptr;  // that the file has its numbers in
 };
 
 struct OnnxBody;
@@ -61,6 +62,7 @@ struct OnnxAttribute {
   std::vector<double> reals;
   std::vector<std::string> texts;
   std::shared_ptr<const HostTensor> tensor;
+  const SmallType* small = nullptr;  // that the file has the tensor's numbers in
   std::shared_ptr<const OnnxBody> body;
   std::string reference;  // in a function: it is what the function's call has under this name
 };

@@ -26,4 +26,29 @@ void RenameInBodies(OnnxNode& node, const ValueNames& renamed) {
   }
 }
 
+void PrefixInBodies(OnnxNode& node, const std::string& prefix) {
+  for (OnnxAttribute& attribute : node.attributes) {
+    if (attribute.body == nullptr) continue;
+    auto body = std::make_shared<OnnxBody>(*attribute.body);
+    ValueNames own;
+    auto add = [&](const std::string& name) {
+      if (!name.empty()) own[name] = prefix + name;
+    };
+    for (const std::string& input : body->inputs) add(input);
+    for (const OnnxTensor& tensor : body->initializers) add(tensor.name);
+    for (const OnnxNode& inner : body->nodes)
+      for (const std::string& output : inner.outputs) add(output);
+    for (OnnxTensor& tensor : body->initializers) tensor.name = own.at(tensor.name);
+    for (OnnxNode& inner : body->nodes) {
+      PrefixInBodies(inner, prefix);
+      RenameInBodies(inner, own);
+      RenameValues(inner.inputs, own);
+      RenameValues(inner.outputs, own);
+    }
+    RenameValues(body->inputs, own);
+    RenameValues(body->outputs, own);
+    attribute.body = std::move(body);
+  }
+}
+
 }  // namespace hone

@@ -12,6 +12,7 @@
 
 #include "network/onnx/captured.h"
 #include "network/onnx/collect_lists.h"
+#include "network/onnx/node_sizes.h"
 #include "network/onnx/unroll_loop.h"
 
 namespace hone {
@@ -30,6 +31,12 @@ struct Parts {
   bool keeps_axis = true;
 };
 
+// What all loops' steps together may still be.
+struct Room {
+  int64_t nodes = kMostUnrolled;
+  int64_t bytes = static_cast<int64_t>(kMostCopiedBytes);
+};
+
 // Its elements, and behind them the parts, where there are such.
 struct Sequence {
   std::vector<std::string> elements;
@@ -42,7 +49,7 @@ class Resolver {
       : opset_(opset),
         prefix_(std::move(prefix)),
         outer_(outer),
-        room_(outer == nullptr ? std::make_shared<int64_t>(kMostUnrolled) : outer->room_) {}
+        room_(outer == nullptr ? std::make_shared<Room>() : outer->room_) {}
 
   // `outputs`: read from outside.
   void Run(std::vector<OnnxNode>& nodes, std::vector<OnnxTensor>& initializers,
@@ -171,6 +178,14 @@ class Resolver {
     return known != nullptr && known->whole.size() == 1 && known->whole[0] != 0;
   }
 
+  // At most, with each name in it as long as the longest of the loop's.
+  static int64_t BytesOfStep(const OnnxNode& loop, const OnnxBody& body, const std::string& prefix) {
+    size_t longest = prefix.size();
+    for (const std::string& name : loop.inputs) longest = std::max(longest, name.size());
+    const NodeSizes sizes = SizesOf(body.nodes);
+    return static_cast<int64_t>(sizes.bytes + (sizes.names + body.outputs.size()) * longest);
+  }
+
   // A loop that carries a sequence, with as many steps as the file says, becomes these steps.
   bool Unroll(const OnnxNode& loop) {
     const OnnxBody* body = nullptr;
@@ -182,11 +197,13 @@ class Resolver {
     const Numbers* steps = Known(loop.inputs[0]);
     if (!carries || steps == nullptr || steps->whole.size() != 1) return false;
     const int64_t count = std::max<int64_t>(steps->whole[0], 0);
-    const auto each = static_cast<int64_t>(body->nodes.size() + 1);
-    if (count > *room_ / each) return false;
+    const std::string prefix = Fresh() + ".";
+    const auto nodes = static_cast<int64_t>(body->nodes.size() + 1), bytes = BytesOfStep(loop, *body, prefix);
+    if (count > room_->nodes / nodes || count > room_->bytes / bytes) return false;
     if (!(loop.inputs[1].empty() || IsTrue(Known(loop.inputs[1]))) || !IsTrue(*body, body->outputs[0])) return false;
-    *room_ -= count * each;
-    UnrolledLoop unrolled = UnrollLoop(loop, *body, count, Fresh() + ".");
+    room_->nodes -= count * nodes;
+    room_->bytes -= count * bytes;
+    UnrolledLoop unrolled = UnrollLoop(loop, *body, count, prefix);
     for (OnnxTensor& tensor : unrolled.initializers) {
       Know(tensor.name, *tensor.tensor);
       constants_.push_back(std::move(tensor));
@@ -201,7 +218,7 @@ class Resolver {
       if (attribute.body == nullptr) continue;
       has_bodies = true;
       auto body = std::make_shared<OnnxBody>(*attribute.body);
-      Resolver inside(opset_, fmt::format("{}{}.", prefix_, node.outputs.empty() ? node.name : node.outputs[0]), this);
+      Resolver inside(opset_, Fresh() + ".", this);
       inside.Run(body->nodes, body->initializers, body->outputs);
       attribute.body = std::move(body);
     }
@@ -369,7 +386,8 @@ class Resolver {
     std::string rows;  // of the parts
     if (from->parts) {
       const Parts& parts = *from->parts;
-      if (parts.keeps_axis || parts.size != 1 || parts.axis != 0 || std::abs(axis) >= kMostLetters) return false;
+      if (parts.keeps_axis || parts.size != 1 || parts.axis != 0) return false;
+      if (axis >= kMostLetters || axis <= -kMostLetters) return false;
       rows = JoinedRows(node, parts.tensor, axis, Whole(node, "new_axis", 0) != 0);
     }
     std::vector<std::string> elements = from->elements;
@@ -397,7 +415,7 @@ class Resolver {
   const int64_t opset_;
   const std::string prefix_;
   const Resolver* outer_;
-  const std::shared_ptr<int64_t> room_;   // how many nodes of steps there may still be
+  const std::shared_ptr<Room> room_;
   std::map<std::string, Numbers> known_;  // whole numbers that may be places, lengths of parts
   std::map<std::string, Sequence> sequences_;
   std::vector<OnnxNode> made_;

@@ -109,7 +109,7 @@ Result<ValueId> CastTo(Builder& build, const SmallType& type, ValueId x, SmallRo
   const Shape shape = build.shape(x);
   if (!type.is_float()) {  // to a whole number, of which the lowest bits count
     x = HONE_TRY(build.Cast(x, DType::kI32));
-    HostOperation host{"Cast", {{type.held_as, shape}}};
+    HostOperation host{"Cast", "w", {{type.held_as, shape}}};
     const int64_t lowest = type.lowest(), span = type.highest() - lowest + 1;
     auto kept = [=](int64_t v) { return ((v - lowest) % span + span) % span + lowest; };
     host.compute = [=, held_as = type.held_as](Arguments in) -> Result<std::vector<Numbers>> {
@@ -120,7 +120,7 @@ Result<ValueId> CastTo(Builder& build, const SmallType& type, ValueId x, SmallRo
     return HONE_TRY(build.Host(std::move(host), {x}))[0];
   }
   x = HONE_TRY(build.Cast(x, DType::kF32));
-  HostOperation host{"Cast", {{DType::kF32, shape}}};
+  HostOperation host{"Cast", "r", {{DType::kF32, shape}}};
   host.compute = [=](Arguments in) -> Result<std::vector<Numbers>> {
     Numbers out = MakeNumbers(DType::kF32, shape);
     for (size_t i = 0; i < out.real.size(); ++i)

@@ -107,6 +107,9 @@ Result<Outputs> Einsum(OperatorCall& call);  // translate_einsum.cc
 Result<std::vector<ValueId>> ConvOfAnyRank(OperatorCall& call);
 Result<std::vector<ValueId>> PoolOfAnyRank(OperatorCall& call);
 
+// Which block each of so many elements is in, from the first one on; translate_quantized.cc. kLimit.
+Result<ValueId> BlockOfEach(Builder& build, int64_t extent, int64_t block);
+
 // x / √(mean(x²) + epsilon), the mean over `axes`; translate_layers.cc.
 Result<ValueId> OverRootMeanSquare(Builder& build, ValueId x, std::vector<int64_t> axes, double epsilon);
 

@@ -263,6 +263,7 @@ Result<Outputs> RotaryEmbedding(OperatorCall& call) {
   int64_t rotated = call.Whole("rotary_embedding_dim", 0);
   if (is_joined) {
     int64_t heads = call.Whole("num_heads", 0);
+    if (call.rank(at_cos) == 0) return build.Invalid("angles that are a scalar");
     if (heads == 0 && !is_onnx && rotated == 0)
       heads = call.shape(0)[2] / std::max<int64_t>(2 * call.shape(at_cos).back(), 1);
     x = HONE_TRY(SplitHeads(build, x, heads));

@@ -117,7 +117,7 @@ Result<Outputs> NGramRepeatBlock(OperatorCall& call) {
   if (words.size() != 2 || scores.size() != 2 || words[0] != scores[0] || run < 1)
     return call.build.Invalid(fmt::format("runs of {} in {} for scores {}", run, ShapeText(words), ShapeText(scores)));
   const DType dtype = call.build.dtype(call.In(1));
-  HostOperation host{"NGramRepeatBlock", {{dtype, scores}}};
+  HostOperation host{"NGramRepeatBlock", "wr", {{dtype, scores}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = *in[1];
     for (int64_t b = 0; b < words[0]; ++b) {
@@ -184,7 +184,7 @@ Result<Outputs> Inverse(OperatorCall& call) {
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
   const int64_t n = x.back(), matrices = n == 0 ? 0 : CountOf(x) / (n * n);
-  HostOperation host{"Inverse", {{dtype, x}}};
+  HostOperation host{"Inverse", "r", {{dtype, x}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, x);
     for (int64_t i = 0; i < matrices; ++i) {

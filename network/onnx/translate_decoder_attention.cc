@@ -42,6 +42,7 @@ Result<ValueId> OfAllKeys(Builder& build, ValueId values, int64_t keys, double f
   Node pad;
   pad.kind = NodeKind::kPad;
   pad.extents = build.shape(values);
+  if (pad.extents.empty()) return build.Invalid("a mask or bias that is a scalar");
   if (pad.extents.back() == keys) return values;
   if (pad.extents.back() > keys) return build.Invalid(fmt::format("{} for {} keys", ShapeText(pad.extents), keys));
   pad.inputs = {values};

@@ -250,7 +250,9 @@ Result<Outputs> OnHost(OperatorCall& call, const Equation& equation, const Exten
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"Einsum", {{dtype, shape}}, compute, static_cast<double>(CountOf(all))}, inputs);
+  return call.build.Host(
+      {"Einsum", std::string(inputs.size(), '='), {{dtype, shape}}, compute, static_cast<double>(CountOf(all))},
+      inputs);
 }
 
 }  // namespace

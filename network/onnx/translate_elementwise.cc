@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "ir/graph/dtype_traits.h"
 #include "network/onnx/small_types.h"
 #include "network/onnx/translate.h"
 
@@ -44,7 +45,10 @@ std::string_view BinaryFunction(std::string_view op) {
   return "";
 }
 
+bool IsWithoutSign(DType dtype) { return !IsFloat(dtype) && TraitsOf(dtype).lowest == 0; }
+
 Result<Outputs> Unary(OperatorCall& call) {
+  if (call.node().op == "Abs" && IsWithoutSign(call.build.dtype(call.In(0)))) return Outputs{call.In(0)};
   return Outputs{HONE_TRY(call.build.Unary(UnaryFunction(call.node().op), call.In(0)))};
 }
 

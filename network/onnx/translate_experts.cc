@@ -53,7 +53,7 @@ Result<ValueId> Multiply(OperatorCall& call, const Routes& routes, const Layer& 
   dense.function = "same";
   if (layer.scales > 0) {
     const Shape scales = call.shape(layer.scales);
-    if (CountOf(scales) % (w[0] * w[1]) != 0 || CountOf(scales) == 0)
+    if (scales.empty() || CountOf(scales) % (w[0] * w[1]) != 0 || CountOf(scales) == 0)
       return build.Invalid(fmt::format("scales {} beside weights {}", ShapeText(scales), ShapeText(w)));
     const int64_t blocks = CountOf(scales) / (w[0] * w[1]);
     if (columns % blocks != 0 || (layer.bits == 4 && columns / blocks % 2 != 0))

@@ -58,13 +58,6 @@ Result<ValueId> Unpack(Builder& build, ValueId x, int64_t count, int64_t bits) {
   return build.Slice(HONE_TRY(build.Reshape(together, all)), shape.size() - 1, 0, count);
 }
 
-// Of each column its block.
-Numbers BlocksOf(const FewBits& of) {
-  std::vector<int64_t> blocks;
-  for (int64_t k = 0; k < of.columns; ++k) blocks.push_back(k / of.block);
-  return WholeNumbers(blocks, {of.columns});
-}
-
 // The product with weights that stay as they are in the file; none: blocks that do not divide the columns, weights that
 // are not known before the network runs, zero points of floats.
 Result<ValueId> NarrowProduct(OperatorCall& call, const FewBits& of) {
@@ -112,6 +105,7 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
     if (y) return Outputs{y};
   }
   const DType dtype = build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return build.Invalid(fmt::format("it multiplies {}, wanted floats", Name(dtype)));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, {of.rows, of.columns});
     for (int64_t k = 0; k < of.columns; ++k) {
@@ -133,10 +127,11 @@ Result<Outputs> MatMulNBits(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   std::vector<ValueId> inputs = {call.In(1), call.In(2)};
-  if (has_zeros) inputs.push_back(call.In(3));
-  if (has_order) inputs.push_back(call.In(4));
+  std::string takes = "wr";
+  if (has_zeros) inputs.push_back(call.In(3)), takes += '.';  // of either kind
+  if (has_order) inputs.push_back(call.In(4)), takes += 'w';
   const ValueId w =
-      HONE_TRY(build.Host({"MatMulNBits' weights", {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
+      HONE_TRY(build.Host({"MatMulNBits' weights", takes, {{dtype, {of.rows, of.columns}}}, compute}, inputs))[0];
   return Outputs{HONE_TRY(Product(call, w, call.Has(5) ? call.In(5) : ValueId()))};
 }
 
@@ -162,9 +157,7 @@ Result<Outputs> GatherNumbers(OperatorCall& call) {
       if (part) part = HONE_TRY(gather(part));
     if (along < axis) axis += call.rank(1) - 1;
   }
-  std::vector<int64_t> blocks;
-  for (int64_t i = 0; i < extent; ++i) blocks.push_back(i / block);
-  const ValueId own = build.Constant(WholeNumbers(blocks, {extent}));
+  const ValueId own = HONE_TRY(BlockOfEach(build, extent, block));
   for (size_t i : {1, 2})
     if (parts[i]) parts[i] = HONE_TRY(build.Gather(parts[i], own, axis));
   ValueId y =
@@ -201,7 +194,7 @@ Result<Outputs> GatherBlockQuantized(OperatorCall& call) {
   cut.push_back(block);
   parameter.push_back(1);
   if (of.columns % block != 0) {  // the last block of a row ends early
-    const ValueId own = build.Constant(BlocksOf(of));
+    const ValueId own = HONE_TRY(BlockOfEach(build, of.columns, of.block));
     scales = HONE_TRY(build.Gather(scales, own, static_cast<int64_t>(whole.size()) - 1));
     if (call.Has(3)) zeros = HONE_TRY(build.Gather(zeros, own, static_cast<int64_t>(whole.size()) - 1));
   } else {
@@ -249,6 +242,7 @@ Result<Outputs> MatMulBnb4(OperatorCall& call) {
   if (CountOf(call.shape(1)) != (count + 1) / 2 || CountOf(call.shape(2)) != (count + block - 1) / block)
     return build.Invalid("its weights and scales do not fit N, K and block_size");
   const DType dtype = build.dtype(call.In(0));
+  if (!IsFloat(dtype)) return build.Invalid(fmt::format("it multiplies {}, wanted floats", Name(dtype)));
   auto compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, {rows, columns});
     for (int64_t i = 0; i < count; ++i) {
@@ -258,8 +252,8 @@ Result<Outputs> MatMulBnb4(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  const ValueId w =
-      HONE_TRY(build.Host({"MatMulBnb4's weights", {{dtype, {rows, columns}}}, compute}, {call.In(1), call.In(2)}))[0];
+  const ValueId w = HONE_TRY(
+      build.Host({"MatMulBnb4's weights", "wr", {{dtype, {rows, columns}}}, compute}, {call.In(1), call.In(2)}))[0];
   return Outputs{HONE_TRY(Product(call, w, {}))};
 }
 

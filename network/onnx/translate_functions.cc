@@ -46,7 +46,7 @@ Result<Outputs> OfReals(OperatorCall& call) {
     std::transform(in[0]->real.begin(), in[0]->real.end(), out.real.begin(), compute);
     return std::vector{std::move(out)};
   };
-  HostOperation host{call.node().op, {{dtype, shape}}, compute};
+  HostOperation host{call.node().op, "r", {{dtype, shape}}, compute};
   if (dtype == DType::kF32)
     host.run = [in_floats = function->in_floats, count = CountOf(shape)](std::span<const void* const> in,
                                                                          std::span<void* const> out) -> Result<void> {
@@ -216,7 +216,7 @@ Result<Outputs> OfWholes(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0)};
   if (!is_unary) inputs.push_back(call.In(1));
-  return call.build.Host({op, {{dtype, shape}}, compute}, inputs);
+  return call.build.Host({op, "w=", {{dtype, shape}}, compute}, inputs);
 }
 
 // ---- Losses
@@ -257,7 +257,7 @@ Result<Outputs> LogLikelihoodOf(OperatorCall& call, ValueId logs) {
   };
   std::vector<ValueId> inputs = {logs, call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({call.node().op, {{dtype, shape}}, compute}, inputs);
+  return call.build.Host({call.node().op, "rw=", {{dtype, shape}}, compute}, inputs);
 }
 
 Result<Outputs> NegativeLogLikelihood(OperatorCall& call) { return LogLikelihoodOf(call, call.In(0)); }
@@ -287,7 +287,7 @@ Result<Outputs> BitCast(OperatorCall& call) {
     tensor.dtype = to;
     return std::vector{ToNumbers(tensor)};
   };
-  return call.build.Host({"BitCast", {{*dtype, call.shape(0)}}, compute}, {call.In(0)});
+  return call.build.Host({"BitCast", ".", {{*dtype, call.shape(0)}}, compute}, {call.In(0)});
 }
 
 Result<Outputs> EyeLike(OperatorCall& call) {

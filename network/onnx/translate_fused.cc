@@ -11,6 +11,7 @@ namespace {
 // ---- Sums that are normalised
 
 Result<ValueId> Normalised(Builder& build, ValueId x, ValueId gamma, ValueId beta, double epsilon) {
+  if (build.shape(x).empty()) return build.Invalid("it normalises a scalar");
   const Shape row = {build.shape(x).back()};
   if (build.shape(gamma) != row || (beta && build.shape(beta) != row))
     return build.Invalid(fmt::format("its scale and bias are not one for each of {}", row[0]));

@@ -71,7 +71,7 @@ Result<Outputs> ArgExtreme(OperatorCall& call) {
   if (lines.extent == 0) return call.build.Invalid("it looks for an element where there is none");
   Shape shape = x;
   shape[static_cast<size_t>(axis)] = 1;
-  HostOperation operation{call.node().op, {{DType::kI64, shape}}, [=](Arguments in) -> Computed {
+  HostOperation operation{call.node().op, ".", {{DType::kI64, shape}}, [=](Arguments in) -> Computed {
                             Numbers out = MakeNumbers(DType::kI64, shape);
                             for (int64_t i = 0; i < lines.count(); ++i) {
                               int64_t best = 0;
@@ -153,7 +153,7 @@ Result<Outputs> TopK(OperatorCall& call) {
     }
     return std::vector{std::move(values), std::move(indices)};
   };
-  HostOperation host{"TopK", {{dtype, shape}, {DType::kI64, shape}}, compute};
+  HostOperation host{"TopK", ".", {{dtype, shape}, {DType::kI64, shape}}, compute};
   if (dtype == DType::kF32) {
     host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
       FindTop(static_cast<const float*>(in[0]), lines, k, wants_largest, Lines(shape, axis),
@@ -192,7 +192,7 @@ Result<Outputs> CumSum(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({call.node().op, {{dtype, x}}, compute}, {call.In(0)});
+  return call.build.Host({call.node().op, ".", {{dtype, x}}, compute}, {call.In(0)});
 }
 
 // 1 where the first maximum of a line is, 0 elsewhere.
@@ -218,7 +218,7 @@ Result<Outputs> Hardmax(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
-  HostOperation host{"Hardmax", {{dtype, x}}, compute};
+  HostOperation host{"Hardmax", "r", {{dtype, x}}, compute};
   if (dtype == DType::kF32)
     host.run = [=](std::span<const void* const> in, std::span<void* const> out) -> Result<void> {
       const auto* elements = static_cast<const float*>(in[0]);
@@ -252,7 +252,7 @@ Result<Outputs> OneHot(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"OneHot", {{dtype, shape}}, compute}, {call.In(0), call.In(2)});
+  return call.build.Host({"OneHot", "..", {{dtype, shape}}, compute}, {call.In(0), call.In(2)});
 }
 
 // The same on elements of `size` bytes where they lie, a row of those behind both dimensions at a time.
@@ -302,7 +302,7 @@ Result<Outputs> ReverseSequence(OperatorCall& call) {
     });
     return std::vector{std::move(out)};
   };
-  HostOperation host{"ReverseSequence", {{dtype, x}}, compute};
+  HostOperation host{"ReverseSequence", ".w", {{dtype, x}}, compute};
   if (call.build.dtype(call.In(1)) == DType::kI64)
     host.run = [=](std::span<const void* const> in, std::span<void* const> out) {
       return ReverseElements(x, time, batch, ByteSize(dtype), in, out[0]);
@@ -341,7 +341,7 @@ Result<Outputs> Determinant(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
-  return call.build.Host({"Det", {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({"Det", "r", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 }  // namespace

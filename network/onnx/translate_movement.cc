@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "network/graph/evaluate_internal.h"
 #include "network/onnx/translate.h"
 
 namespace hone {
@@ -317,6 +318,7 @@ Result<Outputs> Concat(OperatorCall& call) {
 Result<Outputs> Pad(OperatorCall& call) {
   std::optional<std::vector<int64_t>> pads = HONE_TRY(call.AttributeOrInput("pads", 1));
   const Shape& x = call.shape(0);
+  const DType dtype = call.build.dtype(call.In(0));
   Node node;
   node.kind = NodeKind::kPad;
   node.inputs = {call.In(0)};
@@ -342,11 +344,16 @@ Result<Outputs> Pad(OperatorCall& call) {
       if (x[d] == 0 && node.extents[d] > 0) return call.build.Invalid(fmt::format("dimension {} has no elements", d));
     node.function = mode;
   } else if (call.Has(2)) {
-    std::optional<double> fill = call.build.graph().ScalarOf(call.In(2));
+    const std::optional<double> fill = call.build.graph().ScalarOf(call.In(2));
     if (!fill) return call.Undecided(2, "what it pads with");
+    if (call.build.dtype(call.In(2)) != dtype)
+      return call.build.Invalid(
+          fmt::format("it pads {} with {}, wanted one type", Name(dtype), Name(call.build.dtype(call.In(2)))));
     node.fill = *fill;
+    if (!IsFloat(dtype)) node.whole_fill = HONE_TRY(call.Known(2, "what it pads with"))->whole[0];
   } else {
     node.fill = call.Real("value", 0);
+    if (!IsFloat(dtype)) node.whole_fill = evaluating::Truncated(node.fill, dtype);
   }
   if (node.extents == x && std::all_of(node.starts.begin(), node.starts.end(), [](int64_t at) { return at == 0; })) {
     return Outputs{call.In(0)};

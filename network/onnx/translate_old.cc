@@ -44,6 +44,7 @@ Result<Outputs> ImageScaler(OperatorCall& call) {
   const OnnxAttribute* bias = call.Find("bias");
   if (call.rank(0) != 4 || bias == nullptr || static_cast<int64_t>(bias->reals.size()) != call.shape(0)[1])
     return call.build.Invalid(fmt::format("its bias is not one a channel of {}", ShapeText(call.shape(0))));
+  if (!IsFloat(call.build.dtype(call.In(0)))) return call.build.Invalid("it wants floats");
   Numbers each = MakeNumbers(call.build.dtype(call.In(0)), {call.shape(0)[1], 1, 1});
   each.real = bias->reals;
   const ValueId y = HONE_TRY(call.build.Binary("mul", call.In(0), Attribute(call, "scale", 1)));

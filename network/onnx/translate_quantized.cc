@@ -33,7 +33,8 @@ class Parameters {
     all.blocks_.assign(x.size(), 1);
     if (const int64_t block = call.Whole("block_size", 0); block > 0) {
       Shape wanted = x;
-      wanted[static_cast<size_t>(axis)] = (x[static_cast<size_t>(axis)] + block - 1) / block;
+      const int64_t extent = x[static_cast<size_t>(axis)];
+      wanted[static_cast<size_t>(axis)] = extent == 0 ? 0 : (extent - 1) / block + 1;
       if (scale != wanted)
         return call.build.Invalid(fmt::format("a scale of {}, wanted {}", ShapeText(scale), ShapeText(wanted)));
       all.steps_ = evaluating::StridesOf(scale);
@@ -156,6 +157,19 @@ Result<ValueId> DequantizedInBlocks(OperatorCall& call, DType to) {
   return build.Reshape(HONE_TRY(Dequantize(build, q, to)), x);
 }
 
+}  // namespace
+
+Result<ValueId> BlockOfEach(Builder& build, int64_t extent, int64_t block) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  if (extent > kMost)
+    return Error{ErrorKind::kLimit, fmt::format("blocks along {} elements; hone's limit is {}", extent, kMost), ""};
+  std::vector<int64_t> blocks;
+  for (int64_t k = 0; k < extent; ++k) blocks.push_back(k / block);
+  return build.Constant(WholeNumbers(blocks, {extent}));
+}
+
+namespace {
+
 // Scale or zero point i of x, which Parameters takes, as it broadcasts to x; one of blocks for each element along them.
 Result<ValueId> Spread(OperatorCall& call, size_t i) {
   Builder& build = call.build;
@@ -163,9 +177,7 @@ Result<ValueId> Spread(OperatorCall& call, size_t i) {
   if (CountOf(own) == 1) return build.Reshape(call.In(i), {});
   const int64_t axis = HONE_TRY(call.Axis(call.Whole("axis", 1), call.rank(0))), extent = x[static_cast<size_t>(axis)];
   if (const int64_t block = call.Whole("block_size", 0); block > 0) {
-    std::vector<int64_t> blocks;
-    for (int64_t k = 0; k < extent; ++k) blocks.push_back(k / block);
-    return build.Gather(call.In(i), build.Constant(WholeNumbers(blocks, {extent})), axis);
+    return build.Gather(call.In(i), HONE_TRY(BlockOfEach(build, extent, block)), axis);
   }
   Shape shape(x.size() - static_cast<size_t>(axis), 1);
   shape[0] = extent;
@@ -174,6 +186,8 @@ Result<ValueId> Spread(OperatorCall& call, size_t i) {
 
 // Floats have a zero point for its type alone.
 Result<void> CheckIsZero(OperatorCall& call, size_t i) {
+  if (call.Has(i) && !IsFloat(call.build.dtype(call.In(i))))
+    return call.build.Invalid("a zero point of whole numbers, of floats");
   const Numbers* known = call.Has(i) ? call.build.graph().TryElements(call.In(i)) : nullptr;
   if (known == nullptr || std::all_of(known->real.begin(), known->real.end(), [](double z) { return z == 0; }))
     return {};
@@ -226,7 +240,7 @@ Result<Outputs> QuantizeLinear(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({"QuantizeLinear", {{dtype, x}}, compute}, inputs);
+  return call.build.Host({"QuantizeLinear", ".rw", {{dtype, x}}, compute}, inputs);
 }
 
 Result<Outputs> DequantizeLinear(OperatorCall& call) {
@@ -257,7 +271,7 @@ Result<Outputs> DequantizeLinear(OperatorCall& call) {
   };
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  return call.build.Host({"DequantizeLinear", {{dtype, x}}, compute}, inputs);
+  return call.build.Host({"DequantizeLinear", "wrw", {{dtype, x}}, compute}, inputs);
 }
 
 // The range of what comes, 0 included, on 256 steps: values, scale, zero point. Of nothing but zeros the scale is 0,
@@ -285,6 +299,8 @@ Result<Outputs> DynamicQuantizeLinear(OperatorCall& call) {
 // Operand x less its zero point (which may be missing), in 32 bits. A vector of zero points belongs to a dimension.
 Result<ValueId> CentredOperand(OperatorCall& call, size_t x, size_t zero, size_t dimension) {
   const DType dtype = call.build.dtype(call.In(x));
+  if (dimension >= call.shape(x).size())
+    return call.build.Invalid(fmt::format("it multiplies {}, wanted a matrix or more", ShapeText(call.shape(x))));
   if (dtype != DType::kU8 && dtype != DType::kI8)
     return call.build.Invalid(fmt::format("it multiplies {}, wanted bytes", Name(dtype)));
   if (!call.Has(zero)) return Centre(call.build, call.In(x), {});

@@ -39,10 +39,10 @@ class Generators {
   Rng seeds_ HONE_GUARDED_BY(mutex_);
 };
 
-Result<Outputs> Draw(OperatorCall& call, TensorType type, const std::vector<ValueId>& inputs,
+Result<Outputs> Draw(OperatorCall& call, TensorType type, OperandTypes takes, const std::vector<ValueId>& inputs,
                      std::function<void(Rng&, Arguments, Numbers&)> draw) {
   HONE_TRY(CheckShape(type.shape));
-  HostOperation host{call.node().op, {type}};
+  HostOperation host{call.node().op, takes, {type}};
   host.is_random = true;
   host.compute = [type, draw = std::move(draw),
                   generators = std::make_shared<Generators>(call)](Arguments in) -> Drawn {
@@ -79,7 +79,7 @@ Result<Outputs> RandomTensor(OperatorCall& call) {
   TensorType type{HONE_TRY(DTypeOf(call, standard)), is_like ? call.shape(0) : call.Wholes("shape", {})};
   if (!IsFloat(type.dtype)) return call.build.Invalid(fmt::format("random numbers of {}", Name(type.dtype)));
   const ValueId shape = call.build.Constant(WholeNumbers(type.shape, {static_cast<int64_t>(type.shape.size())}));
-  return Draw(call, type, {shape}, [draw = distribution(call)](Rng& rng, Arguments, Numbers& out) {
+  return Draw(call, type, ".", {shape}, [draw = distribution(call)](Rng& rng, Arguments, Numbers& out) {
     for (double& element : out.real) element = draw(rng);
   });
 }
@@ -99,7 +99,7 @@ Result<Outputs> Multinomial(OperatorCall& call) {
   if (x.size() != 2 || x[1] < 1 || count < 0 || !IsFloat(call.build.dtype(call.In(0))) || IsFloat(dtype))
     return call.build.Invalid(fmt::format("{} samples of {} as {}", count, ShapeText(x), Name(dtype)));
   const auto classes = static_cast<size_t>(x[1]);
-  return Draw(call, {dtype, {x[0], count}}, {call.In(0)}, [=](Rng& rng, Arguments in, Numbers& out) {
+  return Draw(call, {dtype, {x[0], count}}, "r", {call.In(0)}, [=](Rng& rng, Arguments in, Numbers& out) {
     std::vector<double> ends(classes);  // of the classes' parts of their sum
     for (int64_t row = 0; row < x[0]; ++row) {
       const double* logs = in[0]->real.data() + static_cast<size_t>(row) * classes;

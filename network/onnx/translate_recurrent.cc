@@ -238,6 +238,8 @@ Result<Outputs> Recurrent(OperatorCall& call) {
                                  : Shape{of.steps, of.directions, of.batch, of.hidden};
   const Shape expected[] = {{of.directions, 2 * rows}, {of.batch}, state, state, {of.directions, 3 * of.hidden}};
   std::vector<ValueId> inputs = {call.In(0), call.In(1), call.In(2)};
+  std::string takes = "r==";
+  constexpr size_t kLengths = 1;
   int slots[5] = {-1, -1, -1, -1, -1};
   for (size_t i = 0; i < 5; ++i) {
     if (!call.Has(3 + i)) continue;
@@ -246,6 +248,7 @@ Result<Outputs> Recurrent(OperatorCall& call) {
           fmt::format("operand {} is {}, wanted {}", 4 + i, ShapeText(call.shape(3 + i)), ShapeText(expected[i])));
     slots[i] = static_cast<int>(inputs.size());
     inputs.push_back(call.In(3 + i));
+    takes += i == kLengths ? 'w' : '=';
   }
   const DType dtype = call.build.dtype(call.In(0));
   if (!IsFloat(dtype)) return call.build.Invalid("it wants floats");
@@ -260,7 +263,7 @@ Result<Outputs> Recurrent(OperatorCall& call) {
   const double steps = static_cast<double>(of.steps) * static_cast<double>(of.batch) *
                        static_cast<double>(of.directions) * static_cast<double>(rows) *
                        static_cast<double>(of.inputs + of.hidden);
-  return call.build.Host({op, types, compute, steps}, inputs);
+  return call.build.Host({op, takes, types, compute, steps}, inputs);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Result<Outputs> RoiAlign(OperatorCall& call) {
   const RegionGrid grid{x, height, width, ratio, scale, is_half, is_max};
   const Shape shape = {rois[0], x[1], height, width};
   const DType dtype = call.build.dtype(call.In(0));
-  HostOperation host{"RoiAlign", {{dtype, shape}}};
+  HostOperation host{"RoiAlign", "rrw", {{dtype, shape}}};
   host.compute = [=](Arguments in) -> Computed {
     return std::vector{HONE_TRY(AlignRegions(grid, *in[0], *in[1], *in[2], dtype))};
   };
@@ -93,7 +93,7 @@ Result<Outputs> MaxRoiPool(OperatorCall& call) {
     return call.build.Invalid("image and regions are floats of one type");
   const Shape shape = {regions[0], x[1], size[0], size[1]};
   HONE_TRY(CheckShape(shape));
-  HostOperation host{"MaxRoiPool", {{dtype, shape}}};
+  HostOperation host{"MaxRoiPool", "r=", {{dtype, shape}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
     HONE_TRY(PoolRegions(x, shape, scale, in[0]->real.data(), in[1]->real.data(), out.real.data()));
@@ -165,7 +165,7 @@ Result<Outputs> CropAndResize(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"CropAndResize", {{dtype, shape}}, compute}, {call.In(0), call.In(1), call.In(2)});
+  return call.build.Host({"CropAndResize", "rrw", {{dtype, shape}}, compute}, {call.In(0), call.In(1), call.In(2)});
 }
 
 }  // namespace

@@ -181,6 +181,7 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
   std::iota(axes.begin(), axes.end(), 0);
   if (call.Find("axes") != nullptr) axes = call.Wholes("axes", {});
   for (int64_t& axis : axes) axis = HONE_TRY(call.Axis(axis, call.rank(0)));
+  HONE_TRY(call.Axes(axes, call.rank(0)));  // none of them twice
   std::vector<double> given_scales, given_region;
   std::vector<int64_t> given_sizes;
   if (call.Has(scales)) given_scales = HONE_TRY(ConstantReals(call, scales, "one of the scales"));
@@ -219,7 +220,8 @@ Result<std::vector<ResizedDimension>> ReadDimensions(OperatorCall& call, size_t 
       scale = policy == "not_larger" ? std::min(scale, each.scale) : std::max(scale, each.scale);
     for (ResizedDimension& each : dimensions) {
       each.scale = scale;
-      each.extent = static_cast<int64_t>(std::nearbyint(scale * static_cast<float>(x[static_cast<size_t>(each.axis)])));
+      const auto extent = static_cast<float>(x[static_cast<size_t>(each.axis)]);
+      each.extent = static_cast<int64_t>(std::floor(scale * extent + 0.5F));  // halves go up
     }
   }
   return dimensions;
@@ -280,7 +282,7 @@ Result<Outputs> Resize(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({call.node().op, {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({call.node().op, ".", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 }  // namespace

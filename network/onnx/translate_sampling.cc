@@ -156,7 +156,7 @@ Result<Outputs> GridSample(OperatorCall& call) {
   shape.insert(shape.end(), grid.begin() + 1, grid.end() - 1);
   const int64_t points = CountOf(Shape(grid.begin() + 1, grid.end() - 1));
   const DType dtype = call.build.dtype(call.In(0));
-  HostOperation host{"GridSample", {{dtype, shape}}};
+  HostOperation host{"GridSample", "rr", {{dtype, shape}}};
   host.steps = static_cast<double>(CountOf(shape)) * std::pow(4.0, static_cast<double>(rank));
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
@@ -219,7 +219,7 @@ Result<Outputs> AffineGrid(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"AffineGrid", {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({"AffineGrid", "r", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 // The columns on the host, and their product with the weights as a convolution of 1x1.
@@ -252,7 +252,7 @@ Result<Outputs> DeformConv(OperatorCall& call) {
   if (call.shape(2) != of.Offsets() || (call.Has(4) && call.shape(4) != of.Mask()))
     return build.Invalid(fmt::format("offsets of {}, wanted {}", ShapeText(call.shape(2)), ShapeText(of.Offsets())));
   const DType dtype = build.dtype(call.In(0));
-  HostOperation host{"DeformConv", {{dtype, of.Columns()}}};
+  HostOperation host{"DeformConv", "r==", {{dtype, of.Columns()}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, of.Columns());
     DeformColumns(of, in[0]->real.data(), in[1]->real.data(), in.size() > 2 ? in[2]->real.data() : nullptr,
@@ -335,7 +335,7 @@ Result<Outputs> Col2Im(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"Col2Im", {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({"Col2Im", "r", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 }  // namespace

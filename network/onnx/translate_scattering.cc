@@ -130,7 +130,7 @@ Result<Outputs> ScatterElements(OperatorCall& call) {
     return {};
   };
   const DType dtype = call.build.dtype(call.In(0));
-  HostOperation host{call.node().op, {{dtype, x}}};
+  HostOperation host{call.node().op, ".w=", {{dtype, x}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = *in[0];
     HONE_TRY(walk([&](size_t i) { return in[1]->whole[i]; },
@@ -228,12 +228,12 @@ Result<Outputs> ScatterND(OperatorCall& call) {
   if (call.shape(2) != wanted)
     return call.build.Invalid(fmt::format("updates of {}, wanted {}", ShapeText(call.shape(2)), ShapeText(wanted)));
   const Numbers* known = call.build.graph().TryElements(call.In(1));
-  if (known != nullptr && reduction == Reduction::kNone && CountOf(x) > 0 && CountOf(wanted) > 0)
+  if (known != nullptr && !known->is_real() && reduction == Reduction::kNone && CountOf(x) > 0 && CountOf(wanted) > 0)
     return ScatterKnownRows(call, *known);
   const int64_t block = CountOf(Shape(x.begin() + indices.back(), x.end()));
   const DType dtype = call.build.dtype(call.In(0));
   const auto depth = static_cast<size_t>(indices.back()), count = static_cast<size_t>(block);
-  HostOperation host{"ScatterND", {{dtype, x}}};
+  HostOperation host{"ScatterND", ".w=", {{dtype, x}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = *in[0];
     HONE_TRY(ForEachPlace(in[1]->whole, depth, x, 0,
@@ -264,7 +264,7 @@ Result<Outputs> GatherND(OperatorCall& call) {
   Shape shape(indices.begin(), indices.end() - 1);
   shape.insert(shape.end(), x.begin() + static_cast<int64_t>(rest), x.end());
   const Numbers* known = call.build.graph().TryElements(call.In(1));
-  if (known != nullptr && CountOf(x) > 0 && CountOf(shape) > 0)
+  if (known != nullptr && !known->is_real() && CountOf(x) > 0 && CountOf(shape) > 0)
     return GatherKnownRows(call, *known, first, std::move(shape));
   if (batch == 0 && indices.back() == 1) {  // rows, as Gather has them
     const ValueId rows = HONE_TRY(call.build.Reshape(call.In(1), Shape(indices.begin(), indices.end() - 1)));
@@ -277,7 +277,7 @@ Result<Outputs> GatherND(OperatorCall& call) {
   const int64_t batch_elements = batches == 0 ? 0 : CountOf(x) / batches;
   const size_t in_batch = batches == 0 ? 1 : std::max<size_t>(1, many / depth / static_cast<size_t>(batches));
   auto begin_of = [=](size_t i) { return static_cast<int64_t>(i / in_batch) * batch_elements; };
-  HostOperation host{"GatherND", {{dtype, shape}}};
+  HostOperation host{"GatherND", ".w", {{dtype, shape}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = MakeNumbers(dtype, shape);
     HONE_TRY(ForEachPlace(in[1]->whole, depth, x, first, [&](size_t i, int64_t place) {
@@ -335,7 +335,7 @@ Result<Outputs> TensorScatter(OperatorCall& call) {
   const DType dtype = call.build.dtype(call.In(0));
   std::vector<ValueId> inputs = {call.In(0), call.In(1)};
   if (call.Has(2)) inputs.push_back(call.In(2));
-  HostOperation host{"TensorScatter", {{dtype, x}}};
+  HostOperation host{"TensorScatter", ".=w", {{dtype, x}}};
   host.compute = [=](Arguments in) -> Computed {
     Numbers out = *in[0];
     const auto many = static_cast<size_t>(rows.row);

@@ -85,7 +85,7 @@ Result<Outputs> CountGrams(OperatorCall& call) {
   const std::vector<int64_t> pool = words->wholes, begins = call.Wholes("ngram_counts", {});
   const std::vector<int64_t> columns = call.Wholes("ngram_indexes", {});
   const int64_t least = call.Whole("min_gram_length", 1), most = call.Whole("max_gram_length", 1);
-  const int64_t skips = call.Whole("max_skip_count", 0);
+  int64_t skips = call.Whole("max_skip_count", 0);
   const std::string mode = call.Text("mode", "TF");
   const OnnxAttribute* weights = call.Find("weights");
   if (mode != "TF" && mode != "IDF" && mode != "TFIDF") return call.build.Invalid("mode=" + mode);
@@ -110,6 +110,7 @@ Result<Outputs> CountGrams(OperatorCall& call) {
   if (*std::min_element(columns.begin(), columns.end()) < 0 || width > (1 << 24))
     return call.build.Invalid("ngram_indexes cannot be");
   const Shape x = call.shape(0);
+  skips = std::min(skips, x.back());  // what skips more is outside
   Shape shape = x;
   shape.back() = width;
   const std::vector<double> factors = weights != nullptr ? weights->reals : std::vector<double>(columns.size(), 1);
@@ -136,7 +137,9 @@ Result<Outputs> CountGrams(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"TfIdfVectorizer", {{DType::kF32, shape}}, compute}, {call.In(0)});
+  const double steps =
+      static_cast<double>(CountOf(x)) * static_cast<double>(skips + 1) * static_cast<double>((most - least + 1) * most);
+  return call.build.Host({"TfIdfVectorizer", "w", {{DType::kF32, shape}}, compute, steps}, {call.In(0)});
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ Result<Outputs> Fourier(OperatorCall& call) {
     return std::vector{std::move(out)};
   };
   const double steps = static_cast<double>(CountOf(shape)) * static_cast<double>(length);
-  return call.build.Host({"DFT", {{dtype, shape}}, compute, steps}, {call.In(0)});
+  return call.build.Host({"DFT", "r", {{dtype, shape}}, compute, steps}, {call.In(0)});
 }
 
 // Transforms of parts of a real signal that begin `step` elements apart: a convolution whose filters are the window
@@ -237,10 +237,12 @@ Result<Outputs> MelWeights(OperatorCall& call) {
   if (bins * columns > (int64_t{1} << 26)) return call.build.Unsupported("weights of more than 2^26 elements");
   auto mel_of = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double step = (mel_of(upper) - mel_of(lower)) / (bands + 2);
+  constexpr int64_t kFarthest = int64_t{1} << 52;  // of an edge, in bins; there are far fewer
   std::vector<int64_t> edges;
   for (int64_t i = 0; i < columns + 2; ++i) {
     const double hertz = 700 * (std::pow(10, (mel_of(lower) + static_cast<double>(i) * step) / 2595) - 1);
-    edges.push_back(static_cast<int64_t>(std::floor((length + 1) * hertz / rate)));
+    const double edge = std::floor((length + 1) * hertz / rate);
+    edges.push_back(edge < static_cast<double>(kFarthest) ? static_cast<int64_t>(edge) : kFarthest);
   }
   Numbers out = MakeNumbers(*dtype, {bins, columns});
   auto set = [&](int64_t bin, int64_t column, double weight) {
@@ -250,10 +252,10 @@ Result<Outputs> MelWeights(OperatorCall& call) {
     const int64_t low = edges[static_cast<size_t>(column)], middle = edges[static_cast<size_t>(column) + 1];
     const int64_t high = edges[static_cast<size_t>(column) + 2];
     if (low == middle) set(middle, column, 1);
-    for (int64_t bin = low; bin < middle; ++bin)
+    for (int64_t bin = low; bin < std::min(middle, bins); ++bin)
       set(bin, column, static_cast<double>(bin - low) / static_cast<double>(middle - low));
     if (low != middle) set(middle, column, 1);
-    for (int64_t bin = middle; bin < high; ++bin)
+    for (int64_t bin = middle; bin < std::min(high, bins); ++bin)
       set(bin, column, static_cast<double>(high - bin) / static_cast<double>(high - middle));
   }
   return Outputs{call.build.Constant(out)};

@@ -104,7 +104,7 @@ Result<Outputs> HostStates(Builder& build, const LinearStates& states, const Lin
   std::vector<ValueId> inputs = {of.state, of.queries, of.keys, of.values};
   if (states.decays) inputs.push_back(of.factors);
   if (states.forgets) inputs.push_back(of.shares);
-  HostOperation host{"LinearAttention", {y, {dtype, states.state()}}};
+  HostOperation host{"LinearAttention", "r=====", {y, {dtype, states.state()}}};
   const size_t at_shares = states.decays ? 5 : 4;
   host.compute = [=](Arguments in) -> Computed {
     std::vector<Numbers> results = {MakeNumbers(dtype, y.shape), *in[0]};
@@ -244,7 +244,7 @@ Result<Outputs> CausalConv(OperatorCall& call) {
     return build.Reshape(HONE_TRY(build.Transpose(x, {0, 2, 1})), shape);
   };
   const int64_t length = given[is_last ? 1 : 2], dilation = call.Whole("dilation", 1);
-  if (w != Shape{channels, 1, w.back()} || w.back() < 1 || dilation < 1 || dilation > kMostDilation)
+  if (w.size() != 3 || w != Shape{channels, 1, w[2]} || w[2] < 1 || dilation < 1 || dilation > kMostDilation)
     return build.Invalid(fmt::format("windows {}, {} apart, for {}", ShapeText(w), dilation, ShapeText(given)));
   const int64_t reach = (w[2] - 1) * dilation;
   const std::string function = call.Text("activation", "none");

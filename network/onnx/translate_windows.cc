@@ -230,6 +230,7 @@ Result<Outputs> ConvOfAnyRank(OperatorCall& call) {
   if (call.Has(2)) inputs.push_back(call.In(2));
   return call.build.Host(
       {"Conv",
+       "r==",
        {{dtype, shape}},
        compute,
        static_cast<double>(CountOf(plan.to)) * static_cast<double>(CountOf(w)) * static_cast<double>(x[0])},
@@ -248,7 +249,8 @@ struct PoolRule {
 // The pool of each window over `rows` planes; for a maximum the places of the elements, too.
 std::vector<Numbers> PoolWindows(const WindowPlan& plan, const PoolRule& rule, int64_t rows, const Numbers& x,
                                  Numbers out) {
-  constexpr int64_t kPointsAtOnce = 1024;
+  constexpr int64_t kMostAtOnce = 1024, kTapsAtOnce = int64_t{1} << 22;
+  const int64_t at_once = std::clamp<int64_t>(kTapsAtOnce / std::max<int64_t>(CountOf(plan.window), 1), 1, kMostAtOnce);
   const int64_t points = CountOf(plan.to), plane = CountOf(plan.from);
   Numbers indices = MakeNumbers(DType::kI64, out.shape);
   // Of a window: its mean, or where its greatest element is, the last NaN if there is one.
@@ -274,8 +276,8 @@ std::vector<Numbers> PoolWindows(const WindowPlan& plan, const PoolRule& rule, i
   };
   // Where a few windows lie is found once for all planes.
   std::vector<int64_t> taps, ends;
-  for (int64_t first = 0; first < points; first += kPointsAtOnce) {
-    const int64_t here = std::min(kPointsAtOnce, points - first);
+  for (int64_t first = 0; first < points; first += at_once) {
+    const int64_t here = std::min(at_once, points - first);
     taps.clear();
     ends.assign(1, 0);
     for (int64_t p = first; p < first + here; ++p) {
@@ -332,7 +334,7 @@ Result<Outputs> PoolOfAnyRank(OperatorCall& call) {
   std::vector<TensorType> types = {{dtype, shape}};
   if (is_max) types.push_back({DType::kI64, shape});
   const double steps = static_cast<double>(CountOf(shape)) * static_cast<double>(CountOf(plan.window));
-  return call.build.Host({op, types, compute, steps}, {call.In(0)});
+  return call.build.Host({op, ".", types, compute, steps}, {call.In(0)});
 }
 
 namespace {
@@ -356,7 +358,7 @@ Result<Outputs> GlobalLpPool(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"GlobalLpPool", {{dtype, shape}}, compute}, {call.In(0)});
+  return call.build.Host({"GlobalLpPool", "r", {{dtype, shape}}, compute}, {call.In(0)});
 }
 
 Result<Outputs> MaxUnpool(OperatorCall& call) {
@@ -393,7 +395,7 @@ Result<Outputs> MaxUnpool(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"MaxUnpool", {{dtype, shape}}, compute}, {call.In(0), call.In(1)});
+  return call.build.Host({"MaxUnpool", ".w", {{dtype, shape}}, compute}, {call.In(0), call.In(1)});
 }
 
 // x / (bias + alpha/size · Σ x²)^beta over neighbouring channels.
@@ -420,7 +422,7 @@ Result<Outputs> LocalResponse(OperatorCall& call) {
     }
     return std::vector{std::move(out)};
   };
-  return call.build.Host({"LRN", {{dtype, x}}, compute}, {call.In(0)});
+  return call.build.Host({"LRN", "r", {{dtype, x}}, compute}, {call.In(0)});
 }
 
 }  // namespace

@@ -38,14 +38,16 @@ class Description {
 
 // All that decides what a node computes but its inputs and what the host does for it.
 void DescribeFields(const Node& node, Description& description) {
-  const auto& [kind, function, inputs, output, axes, starts, steps, extents, axis, fill, epsilon, flag, dtype, window,
-               stride, dilation, pads, groups, ceil, host, origin] = node;  // every field, so that none is forgotten
+  const auto& [kind, function, inputs, output, axes, starts, steps, extents, axis, fill, whole_fill, epsilon, flag,
+               dtype, window, stride, dilation, pads, groups, ceil, host, origin] =
+      node;  // every field, so that none is forgotten
   for (const std::vector<int64_t>* each : {&axes, &starts, &steps, &extents, &window, &stride, &dilation, &pads})
     description.Numbers(*each);
   description.Text(function);
   description.Number(kind);
   description.Number(axis);
   description.Number(fill);
+  description.Number(whole_fill);
   description.Number(epsilon);
   description.Number(flag);
   description.Number(dtype);

@@ -12,8 +12,8 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kMostSteps = 4;   // that one tie is worth, where a step is quantised again to smaller ones
-constexpr double kMostKernels = 8;  // between two values that are followed, to say how near to a tie is near
+constexpr int64_t kMostStepsOfATie = 4;  // that one tie is worth, where a step is quantised again to smaller ones
+constexpr double kMostKernels = 8;       // between two values that are followed, to say how near to a tie is near
 
 bool IsDrawn(const Node& node) { return node.host != nullptr && node.host->is_random; }
 
@@ -154,7 +154,7 @@ class Follower {
     for (size_t i = 0; i < expected.whole.size(); ++i) {
       const int64_t off = std::abs(expected.whole[i] - seen.whole[i]);
       if (off == 0) continue;
-      if (off > kMostSteps || !IsUnsure(node.output, i))
+      if (off > kMostStepsOfATie || !IsUnsure(node.output, i))
         return Fail(node, fmt::format("element {} of {} is {}, wanted {}", i, expected.whole.size(), seen.whole[i],
                                       expected.whole[i]));
       ++followed_.ties;

@@ -122,6 +122,19 @@ TEST(AlignRegions, WhatLiesOutsideIsNotRead) {
   EXPECT_EQ(result, 0);
 }
 
+TEST(AlignRegions, AnImageWithoutRowsOrColumnsIsNotRead) {
+  for (const Shape& image : {Shape{1, 1, 0, 8}, Shape{1, 1, 8, 0}}) {
+    RegionGrid grid;
+    grid.image = image;
+    grid.height = grid.width = 2;
+    const float regions[] = {0, 0, 4, 4};
+    const int64_t images[] = {0};
+    float result[] = {7, 7, 7, 7};
+    ASSERT_TRUE(AlignRegions(grid, static_cast<const float*>(nullptr), regions, images, 1, result));
+    for (float each : result) EXPECT_EQ(each, 0);
+  }
+}
+
 TEST(AlignRegions, RegionsThatCannotBeAreRefused) {
   RegionGrid grid;
   grid.image = {2, 1, 4, 4};

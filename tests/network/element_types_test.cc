@@ -145,6 +145,12 @@ TEST(NarrowNumbers, ThoseWithoutASignOf64BitsHaveNone) {
               ElementsAre(kMost, 2));
 }
 
+TEST(WideNumbers, WithoutASignAreTheirOwnMagnitude) {
+  ModelFileBuilder builder;
+  builder.Input("x", {2}, kUint64).Node("Abs", {"x"}, {"a"}).Node("BitwiseNot", {"a"}, {"y"}).Output("y", {}, kUint64);
+  EXPECT_THAT(WholesOf(builder, {Wholes(DType::kU64, {2}, {-5, 7})}), ElementsAre(4, ~int64_t{7}));
+}
+
 // 2048 + 1 is no f16, 1 + 0.5 is one.
 TEST(SmallFloats, RoundWhereTheyAreStored) {
   ModelFileBuilder builder;
@@ -266,6 +272,15 @@ std::vector<double> ResizedToNearest(int64_t extent, float scale, const std::str
 }
 
 // As onnxruntime has them: 9/5 as a float is less than 9/5, 11/5 is more, and so is 2/14, by which 1 is 6.9999995.
+TEST(Pad, WithWholeNumbersThatNoDoubleHolds) {
+  for (int64_t fill : {(int64_t{1} << 53) + 1, kMost, -kMost}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {2}, kInt64).Wholes("pads", {1, 1}).WholeScalar("fill", fill);
+    builder.Node("Pad", {"x", "pads", "fill"}, {"y"}).Output("y", {}, kInt64);
+    EXPECT_THAT(WholesOf(builder, {Wholes(DType::kI64, {2}, {1, 2})}), ElementsAre(fill, 1, 2, fill));
+  }
+}
+
 TEST(Resize, SizesAndPlacesAreThoseOfFloats) {
   EXPECT_EQ(ResizedToNearest(5, 9.0F / 5, "floor").size(), 9U);
   EXPECT_EQ(ResizedToNearest(10, 11.0F / 5, "floor")[11], 5);

@@ -90,6 +90,17 @@ TEST(Functions, OfOneNameAreToldApartByTheirOverload) {
   EXPECT_THAT(Computed(model, {1, -2}), ElementsAre(-1, -2));
 }
 
+TEST(Functions, OfAnOpsetInWhichOperatorsMeantSomethingElseAreLeftOut) {
+  ModelFileBuilder body(6);
+  body.Input("a", {}).Node("Neg", {"a"}, {"n"}).Node("Add", {"a", "n"}, {"b"}).Output("b");
+  ModelFileBuilder model = Model();
+  model.Function("Old", body).Node("Old", {"x"}, {"y"}, {}, "functions");
+  Result<Network> network = Imported(model);
+  ASSERT_TRUE(network) << network.error().Text();
+  ASSERT_FALSE(network->left_out.empty());
+  EXPECT_THAT(network->left_out[0].reason, HasSubstr("it meant something else in opset 6"));
+}
+
 // Until opset 12 a softmax is over all dimensions from its axis on.
 TEST(Functions, MeanWhatTheirOwnOpsetSays) {
   ModelFileBuilder body(12);
@@ -97,6 +108,27 @@ TEST(Functions, MeanWhatTheirOwnOpsetSays) {
   ModelFileBuilder model(18);
   model.Input("x", {2, 2}).Function("Old", body).Node("Old", {"x"}, {"y"}, {}, "functions").Output("y");
   EXPECT_THAT(Computed(model, {0, 0, 0, 0}), ElementsAre(0.25, 0.25, 0.25, 0.25));
+}
+
+// A value of a body, of a graph around or of the call may have any name.
+TEST(Functions, HaveValuesOfTheirOwnInBodies) {
+  ModelFileBuilder negative, same, body;
+  negative.Node("Neg", {"a"}, {"t"}).Node("Add", {"t", "a"}, {"sum"}).Output("sum");
+  same.Node("Identity", {"a"}, {"t"}).Output("t");
+  body.Input("a", {}).Input("c", {}).Node("If", {"c"}, {"b"}).Output("b");
+  body.Body("then_branch", negative).Body("else_branch", same);
+  ModelFileBuilder model = Model();
+  model.Truths("c", {}, {true}).Function("Branch", body).Node("Abs", {"x"}, {"t"});
+  model.Node("Branch", {"t", "c"}, {"y"}, {}, "functions");
+  EXPECT_THAT(Computed(model, {1, -2}), ElementsAre(0, 0));
+}
+
+TEST(Functions, HaveValuesOfOtherNamesThanTheGraph) {
+  ModelFileBuilder body;
+  body.Input("a", {}).Node("Abs", {"a"}, {"r"}).Node("Neg", {"r"}, {"b"}).Output("b");
+  ModelFileBuilder model = Model();
+  model.Function("Minus", body).Node("Identity", {"x"}, {"y/r"}).Node("Minus", {"y/r"}, {"y"}, {}, "functions");
+  EXPECT_THAT(Computed(model, {1, -2}), ElementsAre(-1, -2));
 }
 
 TEST(Functions, ThatCallThemselvesAreRefused) {

@@ -195,6 +195,80 @@ TEST(HostileModels, WhatTheFileSaysOfShapesIsNotBelieved) {
   EXPECT_EQ(network->graph.shape(network->graph.outputs[0]), (Shape{2, 3}));
 }
 
+// Each operand in turn, and then all of them: a word at the node, or a network.
+TEST(HostileModels, ScalarsWhereTensorsAreWanted) {
+  struct Operand {
+    Shape shape;
+    int type;
+  };
+  struct Case {
+    std::string op, domain;
+    std::vector<Operand> operands;
+    std::vector<ModelFileBuilder::Attribute> attributes;
+  };
+  constexpr int kF32 = 1, kU8 = 2, kI32 = 6, kI64 = 7;
+  const std::string contributed = "com.microsoft";
+  const std::vector<Case> cases = {
+      {"CausalConvWithState", contributed, {{{1, 2, 4}, kF32}, {{2, 1, 3}, kF32}, {{2}, kF32}, {{1, 2, 2}, kF32}}, {}},
+      {"ConvInteger", "", {{{1, 1, 3, 3}, kU8}, {{2, 1, 2, 2}, kU8}, {{}, kU8}, {{2}, kU8}}, {}},
+      {"MatMulInteger", "", {{{2, 3}, kU8}, {{3, 4}, kU8}, {{2}, kU8}, {{4}, kU8}}, {}},
+      {"MatMulIntegerToFloat",
+       contributed,
+       {{{2, 3}, kU8}, {{3, 4}, kU8}, {{}, kF32}, {{4}, kF32}, {{2}, kU8}, {{4}, kU8}},
+       {}},
+      {"DynamicQuantizeMatMul", contributed, {{{2, 3}, kF32}, {{3, 4}, kU8}, {{4}, kF32}, {{4}, kU8}}, {}},
+      {"DecoderMaskedMultiHeadAttention",
+       contributed,
+       {{{1, 1, 8}, kF32}, {{1, 2, 3, 4}, kF32}, {{1, 2, 3, 4}, kF32}, {{1, 3}, kI32}, {{1, 1, 1, 3}, kF32}},
+       {{"num_heads", int64_t{2}}}},
+      {"EmbedLayerNormalization",
+       contributed,
+       {{{1, 3}, kI32},
+        {{1, 3}, kI32},
+        {{9, 4}, kF32},
+        {{9, 4}, kF32},
+        {{9, 4}, kF32},
+        {{4}, kF32},
+        {{4}, kF32},
+        {{1, 3}, kI32}},
+       {}},
+      {"RotaryEmbedding", contributed, {{{1, 2, 8}, kF32}, {{1, 2}, kI64}, {{4, 2}, kF32}, {{4, 2}, kF32}}, {}},
+      {"SkipLayerNormalization", contributed, {{{1, 2, 4}, kF32}, {{1, 2, 4}, kF32}, {{4}, kF32}, {{4}, kF32}}, {}},
+      {"LayerNormalization", "", {{{2, 4}, kF32}, {{4}, kF32}, {{4}, kF32}}, {}},
+      {"Gather", "", {{{4, 3}, kF32}, {{2}, kI64}}, {}},
+      {"GatherElements", "", {{{4, 3}, kF32}, {{2, 3}, kI64}}, {}},
+      {"ScatterElements", "", {{{4, 3}, kF32}, {{2, 3}, kI64}, {{2, 3}, kF32}}, {}},
+      {"TensorScatter", "", {{{1, 8, 2}, kF32}, {{1, 4, 2}, kF32}, {{1}, kI64}}, {}}};
+  for (const Case& each : cases) {
+    const size_t none = each.operands.size(), all = none + 1;
+    for (size_t at = 0; at <= all; ++at) {
+      ModelFileBuilder builder(24);
+      std::vector<std::string> inputs;
+      for (size_t i = 0; i < each.operands.size(); ++i) {
+        inputs.push_back("x" + std::to_string(i));
+        builder.Input(inputs.back(), i == at || at == all ? Shape{} : each.operands[i].shape, each.operands[i].type);
+      }
+      builder.Node(each.op, inputs, {"y"}, each.attributes, each.domain).Output("y");
+      const Result<Network> network = Import(builder.Bytes());
+      if (at == none) {
+        EXPECT_TRUE(network && network->left_out.empty())
+            << each.op << ": " << (network ? network->left_out[0].reason : network.error().Text());
+      } else if (!network) {
+        EXPECT_THAT(network.error().Text(), HasSubstr("n_y")) << each.op << " with scalar " << at + 1;
+      }
+    }
+  }
+}
+
+TEST(HostileModels, AnAxisThatIsResizedTwiceIsRefused) {
+  ModelFileBuilder builder;
+  builder.Input("x", {400, 1}, 2).Wholes("sizes", {1, 3});
+  builder.Node("Resize", {"x", "", "", "sizes"}, {"y"}, {{"mode", "nearest"}, {"axes", Ints{0, 0}}}).Output("y");
+  const Result<Network> network = Import(builder.Bytes());
+  ASSERT_FALSE(network);
+  EXPECT_THAT(network.error().Text(), HasSubstr("an axis is named twice"));
+}
+
 // ---- Bodies
 
 std::string Varint(uint64_t value) {

@@ -189,6 +189,26 @@ ModelFileBuilder& ModelFileBuilder::Overload(const std::string& overload) {
   return *this;
 }
 
+ModelFileBuilder& ModelFileBuilder::Body(const std::string& attribute, const ModelFileBuilder& body) {
+  auto& added = *proto_->graph().mutable_node()->rbegin()->add_attribute();
+  added.set_name(attribute);
+  added.set_type(onnx::AttributeProto::GRAPH);
+  *added.mutable_g() = body.proto_->graph();
+  return *this;
+}
+
+ModelFileBuilder& ModelFileBuilder::Tensor(const std::string& attribute, const std::vector<int64_t>& shape, int type,
+                                           const std::string& bytes) {
+  auto& added = *proto_->graph().mutable_node()->rbegin()->add_attribute();
+  added.set_name(attribute);
+  added.set_type(onnx::AttributeProto::TENSOR);
+  auto& tensor = *added.mutable_t();
+  tensor.set_data_type(type);
+  for (int64_t extent : shape) tensor.add_dims(extent);
+  tensor.set_raw_data(bytes);
+  return *this;
+}
+
 ModelFileBuilder& ModelFileBuilder::Function(const std::string& name, const ModelFileBuilder& body,
                                              const std::vector<Attribute>& defaults, const std::string& overload) {
   auto& function = *proto_->model.add_functions();

@@ -44,6 +44,11 @@ class ModelFileBuilder {
   // Of the last node: an attribute that is its function's attribute `of`, and which of several functions it calls.
   ModelFileBuilder& Reference(const std::string& attribute, const std::string& of);
   ModelFileBuilder& Overload(const std::string& overload);
+  // Of the last node: an attribute that is a graph, with the nodes, initialisers, inputs and outputs of `body`.
+  ModelFileBuilder& Body(const std::string& attribute, const ModelFileBuilder& body);
+  // Of the last node: an attribute that is a tensor.
+  ModelFileBuilder& Tensor(const std::string& attribute, const std::vector<int64_t>& shape, int type,
+                           const std::string& bytes);
   // A function of the domain "functions": the nodes, inputs, outputs and opset of `body`. Attributes have defaults.
   ModelFileBuilder& Function(const std::string& name, const ModelFileBuilder& body,
                              const std::vector<Attribute>& defaults = {}, const std::string& overload = "");

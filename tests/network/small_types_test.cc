@@ -136,5 +136,60 @@ TEST(SmallTypes, NetworksRoundToThem) {
   EXPECT_THAT(*ThereAndBack(kUint4, std::string("\x21"), {0.5F, 1}), ElementsAre(0.5, -2, 2, 5));
 }
 
+// x with a scale of 1 to what `z` is of, and back: values that four bits do not hold.
+ModelFileBuilder& Round(ModelFileBuilder& builder, const std::string& x, const std::string& z, const std::string& y) {
+  return builder.Node("QuantizeLinear", {x, "s", z}, {y + " q"}).Node("DequantizeLinear", {y + " q", "s"}, {y});
+}
+
+ModelFileBuilder OfX() {
+  ModelFileBuilder builder(21);
+  builder.Floats("x", {4}, {100, -100, 3, -3}).Scalar("s", 1).Truths("yes", {}, {true}).Output("y");
+  return builder;
+}
+
+TEST(SmallTypes, NetworksRoundToThemInFunctions) {
+  ModelFileBuilder body(21), model = OfX();
+  body.Input("x", {}).Input("s", {}).Node("Constant", {}, {"z"}).Tensor("value", {}, kInt4, std::string(1, '\0'));
+  Round(body, "x", "z", "y").Output("y");
+  model.Function("There", body).Node("There", {"x", "s"}, {"y"}, {}, "functions");
+  EXPECT_THAT((*Computed(model))[0].real, ElementsAre(7, -8, 3, -3));
+}
+
+TEST(SmallTypes, NetworksRoundToThemInBranches) {
+  for (bool is_own : {false, true}) {
+    ModelFileBuilder there(21), same(21), model = OfX();
+    if (is_own) there.Raw("z", {}, kInt4, std::string(1, '\0'));
+    Round(there, "x", "z", "b").Output("b");
+    same.Node("Identity", {"x"}, {"o"}).Output("o");
+    model.Raw("z", {}, is_own ? kSignedBytes : kInt4, std::string(1, '\0')).Node("If", {"yes"}, {"y"});
+    model.Body("then_branch", there).Body("else_branch", same);
+    EXPECT_THAT((*Computed(model))[0].real, ElementsAre(7, -8, 3, -3)) << is_own;
+  }
+}
+
+TEST(SmallTypes, TypesFollowWhatOnlyMovesAndCasts) {
+  const std::vector<std::pair<std::string, std::vector<ModelFileBuilder::Attribute>>> makers = {
+      {"Identity", {}}, {"Transpose", {}}, {"Squeeze", {}}, {"Cast", {{"to", int64_t{kInt4}}}}};
+  for (const auto& [op, attributes] : makers) {
+    ModelFileBuilder model = OfX();
+    model.Raw("first", {}, op == "Cast" ? kSignedBytes : kInt4, std::string(1, '\0'));
+    model.Node(op, {"first"}, {"z"}, attributes);
+    EXPECT_THAT((*Computed(Round(model, "x", "z", "y")))[0].real, ElementsAre(7, -8, 3, -3)) << op;
+  }
+  ModelFileBuilder model = OfX();  // twice there and back: the second's type is the first's
+  model.Raw("first", {}, kInt4, std::string(1, '\0')).Floats("none", {}, {0});
+  model.Node("QuantizeLinear", {"none", "s", "first"}, {"z"});
+  EXPECT_THAT((*Computed(Round(model, "x", "z", "y")))[0].real, ElementsAre(7, -8, 3, -3));
+}
+
+TEST(SmallTypes, ANameInAFunctionSaysNothingOfTheGraphs) {
+  ModelFileBuilder body(21), model = OfX();
+  body.Input("x", {}).Node("Constant", {}, {"z"}).Tensor("value", {}, kInt4, std::string(1, '\0'));
+  body.Node("Identity", {"x"}, {"y"}).Output("y");
+  model.Raw("z", {}, kSignedBytes, std::string(1, '\0')).Function("Same", body);
+  model.Node("Same", {"x"}, {"w"}, {}, "functions");
+  EXPECT_THAT((*Computed(Round(model, "w", "z", "y")))[0].real, ElementsAre(100, -100, 3, -3));
+}
+
 }  // namespace
 }  // namespace hone::small_types_test

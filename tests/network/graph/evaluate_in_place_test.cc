@@ -138,6 +138,7 @@ Case AnyCase(Rng& rng) {
       made.node.kind = NodeKind::kPad;
       made.node.function = kModes[rng.Below(std::size(kModes))];
       made.node.fill = rng.Chance(0.5) ? 0 : 3;
+      made.node.whole_fill = rng.Chance(0.5) ? 0 : AnyWhole(rng);
       for (int64_t extent : shape) {
         const int64_t least = made.node.function == "reflect" ? 1 - extent : -extent;
         const auto before = static_cast<int64_t>(rng.Below(4)) - 1;
@@ -228,6 +229,26 @@ TEST(EvaluateInPlace, AnIndexOutsideIsAnErrorAndWhatIsNotAlignedIsLeft) {
   EXPECT_EQ(out.words[0], 3u);
   const ElementsView odd = {&out.type, reinterpret_cast<std::byte*>(out.words.data()) + 1};
   EXPECT_FALSE(*EvaluateInPlace(gather, inputs, odd));
+}
+
+TEST(EvaluateInPlace, WhatIsReducedFromNoElementsIsLeft) {
+  for (const char* function : {"sum", "prod", "max", "min"}) {
+    for (const Shape& shape : {Shape{2, 0}, Shape{0, 2}}) {
+      const HostTensor none = ToHost(MakeNumbers(DType::kI64, shape), DType::kI64);
+      Memory x(none);
+      for (int64_t axis : {0, 1}) {
+        Node reduce;
+        reduce.kind = NodeKind::kReduce;
+        reduce.function = function;
+        reduce.axes = {axis};
+        const Result<TensorType> type = InferType(reduce, std::span(&x.type, 1));
+        ASSERT_TRUE(type);
+        Memory out(ToHost(MakeNumbers(DType::kI64, type->shape), DType::kI64));
+        const std::vector<ElementsView> inputs = {x.view()};
+        EXPECT_FALSE(*EvaluateInPlace(reduce, inputs, out.view())) << function << " of " << ShapeText(shape);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "network/graph/graph_builder.h"
 #include "network/onnx/import_network.h"
 #include "tests/network/model_files.h"
 
@@ -100,6 +101,17 @@ TEST(Infer, Slices) {
   }
 }
 
+// Five rows by a half are three: halves go up.
+TEST(Infer, SizesThatKeepTheRatioOfSides) {
+  for (const auto& [policy, wanted] : {std::pair("not_larger", Shape{1, 1, 3, 2}), {"not_smaller", {1, 1, 5, 4}}}) {
+    ModelFileBuilder builder;
+    builder.Input("x", {1, 1, 5, 4}).Wholes("sizes", {5, 2});
+    builder.Node("Resize", {"x", "", "", "sizes"}, {"y"},
+                 {{"axes", Ints{2, 3}}, {"keep_aspect_ratio_policy", std::string(policy)}});
+    EXPECT_EQ(ShapeOf(builder), wanted) << policy;
+  }
+}
+
 TEST(Infer, ProductsAndBroadcasts) {
   struct Case {
     Shape a, b, y;
@@ -166,6 +178,34 @@ TEST(Infer, WeightsAmongTheInputs) {
   network = BuildNetwork(*model, "m.onnx", {});
   ASSERT_TRUE(network);
   EXPECT_EQ(network->graph.inputs.size(), 2U);
+}
+
+TEST(Infer, AnAxisThatAScalarLacksIsRefused) {
+  for (NodeKind kind : {NodeKind::kReduce, NodeKind::kSoftmax, NodeKind::kConcat, NodeKind::kGather,
+                        NodeKind::kGatherElements, NodeKind::kLayerNorm}) {
+    for (int64_t axis : {0, 1, -1}) {
+      Graph graph;
+      Builder build(graph, "n");
+      Node node;
+      node.kind = kind;
+      node.function = kind == NodeKind::kReduce ? "sum" : "";
+      node.axis = axis;
+      node.axes = {axis};
+      node.inputs = {build.Scalar(1, DType::kF32)};
+      if (kind != NodeKind::kReduce && kind != NodeKind::kSoftmax)
+        node.inputs.push_back(build.Scalar(
+            0, kind == NodeKind::kGather || kind == NodeKind::kGatherElements ? DType::kI64 : DType::kF32));
+      const Result<ValueId> y = graph.Add(std::move(node));
+      // Rows of a layer norm may be all of x.
+      if (kind == NodeKind::kLayerNorm && axis == 0) continue;
+      ASSERT_FALSE(y) << Name(kind) << " along " << axis;
+      EXPECT_EQ(y.error().kind, ErrorKind::kInvalid);
+      EXPECT_THAT(y.error().Text(), testing::HasSubstr("dimension"));
+    }
+  }
+  Graph graph;
+  Builder build(graph, "n");
+  EXPECT_FALSE(build.Slice(build.Scalar(1, DType::kF32), 0, 0, 1));
 }
 
 }  // namespace
