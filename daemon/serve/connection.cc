@@ -126,7 +126,8 @@ bool Connection::ReadSome() {
     return true;
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got == 0 && pending_ > 0) {  // it may still read its answers; wait_error tells if it does not
+  // It may still read its answers, made or not; wait_error tells if it does not.
+  if (got == 0 && (pending_ > 0 || !out_.empty())) {
     ended_ = true;
     return false;
   }
