@@ -194,7 +194,10 @@ void Connection::Continue() {
   if (refused_ && out_.empty()) return Close();
   if (MayTake() && have_ >= kFrameHeaderBytes) TakeFrames();
   if (ended_ && pending_ == 0 && out_.empty()) return Close();
-  if (MayRead()) WaitReadable();
+  const bool has_paused = !std::exchange(reads_, MayRead());
+  if (!reads_) return;
+  if (has_paused) frame_begun_ = Clock::now();  // its bytes were left where they are meanwhile
+  WaitReadable();
 }
 
 // ---- out
@@ -444,10 +447,8 @@ void Connection::CloseIfOutOfMemory(const Work& work) {
 const char* Connection::Overdue(Clock::time_point now) const {
   const bool leaves_unread = !out_.empty() || (!held_back_.empty() && !unread_->empty());
   if (leaves_unread && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
-  if (have_ > 0 && !crowded_ && pending_ < context_->limits.requests &&
-      now - frame_begun_ > context_->limits.frame_time) {
+  if (have_ > 0 && reads_ && MayRead() && now - frame_begun_ > context_->limits.frame_time)
     return "takes too long to send a request";
-  }
   return nullptr;
 }
 
