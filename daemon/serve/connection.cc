@@ -191,8 +191,8 @@ void Connection::HandOver(const FrameHeader& header, std::span<const std::byte> 
 // After anything that may have made room: takes what was left in the buffer, then waits for more.
 void Connection::Continue() {
   if (taking_ || closed()) return;
-  if (refused_ && out_.empty()) return Close();
   if (MayTake() && have_ >= kFrameHeaderBytes) TakeFrames();
+  if (refused_ && out_.empty()) return Close();  // maybe for what was taken just now
   if (ended_ && pending_ == 0 && out_.empty()) return Close();
   const bool has_paused = !std::exchange(reads_, MayRead());
   if (!reads_) return;

@@ -283,6 +283,23 @@ TEST(Connection, AHalfClosedClientGetsAnswersThatWaitUntilItReads) {
   EXPECT_TRUE(Closed(channel.fd()));
 }
 
+// The bad frame has been read with the one before it, and is looked at when that is answered.
+TEST(Connection, GarbageBehindARequestIsAnsweredAndClosedOnceTheRequestIs) {
+  TestServerOptions options;
+  options.server.requests = 1;
+  TestServer server(options);
+  server.pools.Hold();
+  Channel channel = server.Connect();
+  SendRaw(channel.fd(), EncodeFrame(1, GetRequest{.kernel = "add(M=1,N=1)"}) + std::string(24, '\xff'));
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.builds_running == 1; }));
+  server.pools.Release();
+  EXPECT_TRUE(channel.Await<GetReply>(1, Soon()));
+  Result<ReceivedFrame> refusal = channel.Receive(Soon());
+  ASSERT_TRUE(refusal) << refusal.error().Text();
+  EXPECT_EQ(DecodeBody<ErrorReply>(refusal->body)->kind, ErrorKind::kCorrupt);
+  EXPECT_TRUE(Closed(channel.fd()));
+}
+
 TEST(Connection, AThousandConnectionsAreServedAndLeave) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
