@@ -1,0 +1,103 @@
+// What an allocation that fails costs: the request that wanted it, and nothing that comes after. Each test fails the
+// first one of a thread, then the second, and so on to the last that the work under test makes.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "base/file.h"
+#include "daemon/serve/answers.h"
+#include "daemon/serve/transfers.h"
+#include "tests/daemon/test_server.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hone::out_of_memory_test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::LoopThread;
+using testing::Soon;
+using testing::TestServer;
+using testing::TestServerOptions;
+
+std::atomic<pid_t> failing_thread{0};
+std::atomic<int> allocations_left{0};
+
+bool IsToFail() {
+  static thread_local pid_t self = 0;
+  if (self == 0) self = gettid();
+  return failing_thread.load(std::memory_order_relaxed) == self && allocations_left.fetch_sub(1) == 1;
+}
+
+// While it lives, the n-th allocation of a thread fails, once: of those by `new`, and of the event loop's own.
+class FailingAllocation {
+ public:
+  FailingAllocation(pid_t thread, int nth) {
+    allocations_left = nth;
+    failing_thread = thread;
+  }
+  ~FailingAllocation() { failing_thread = 0; }
+  static bool happened() { return allocations_left <= 0; }
+};
+
+constexpr int kMost = 400;  // allocations of any work here
+
+pid_t ThreadNamed(const std::string& name) {
+  for (const std::string& thread : ListDirectory("/proc/self/task").value_or(std::vector<std::string>()))
+    if (ReadFile("/proc/self/task/" + thread + "/comm", 64).value_or("") == name + "\n") return std::stoi(thread);
+  return 0;
+}
+
+TEST(OutOfMemory, ADonorThatCannotBeReadIsReadTheNextTime) {
+  TestServer server;
+  const ResolvedKernel identity = *server.path->Identify({"matmul(M=64,N=64,K=64)", "", 0});
+  Record record;
+  record.key = identity.key;
+  record.shape = identity.shape;
+  record.label = identity.label;
+  record.request = "matmul(M=64,N=64,K=64)";
+  record.origin = Origin::kTuned;
+  record.schedule = Space::Open(identity.key.canonical, identity.target)->Default()->schedule;
+  ASSERT_TRUE(
+      server.cache->Put({.record = record, .class_text = identity.class_text, .artifact = {}}, Durability::kSoon));
+  Transfers transfers(*server.cache, 1);
+  ASSERT_TRUE(TestServer::Eventually([&] { return transfers.IsReady() && transfers.donors().size() == 1; }));
+  const pid_t reader = ThreadNamed("hone-donors");
+  ASSERT_NE(reader, 0);
+  bool has_happened = true;
+  for (int n = 1; n < kMost && has_happened; ++n) {
+    {
+      FailingAllocation failing(reader, n);
+      transfers.ReadAgain(identity.key.fingerprint);
+      for (int tries = 0; tries < 50 && !failing.happened(); ++tries) std::this_thread::sleep_for(1ms);
+      has_happened = failing.happened();
+    }
+    transfers.ReadAgain(identity.key.fingerprint);
+    ASSERT_TRUE(TestServer::Eventually([&] { return transfers.donors().size() == 1; })) << n;
+  }
+  EXPECT_FALSE(has_happened);
+}
+
+}  // namespace
+}  // namespace hone::out_of_memory_test
+
+void* operator new(std::size_t size) {
+  if (hone::out_of_memory_test::IsToFail()) throw std::bad_alloc();
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// What Boost.Asio takes its memory with.
+extern "C" void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+  void* memory = nullptr;
+  if (hone::out_of_memory_test::IsToFail()) return memory;
+  return posix_memalign(&memory, std::max(alignment, sizeof(void*)), size) == 0 ? memory : nullptr;
+}
