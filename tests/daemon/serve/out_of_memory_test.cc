@@ -55,6 +55,58 @@ pid_t ThreadNamed(const std::string& name) {
   return 0;
 }
 
+class HeardPeer : public Peer {
+ public:
+  explicit HeardPeer(const ClientId& client) : Peer(client) {}
+  void Reply(uint64_t, MessageType type, std::string) override {
+    last_type = type;
+    ++ended;
+  }
+  void ReplyPart(uint64_t, MessageType, std::string) override {}
+  void ReplyHit(uint64_t, const HotCodePtr&) override {}
+  void ReplyWithCode(uint64_t, std::string, HotCodePtr) override {}
+
+  std::atomic<int> ended{0};
+  std::atomic<MessageType> last_type{MessageType::kError};
+};
+
+AnswerPart Stats(const std::stop_token&) { return {MessageType::kStatsReply, "", false}; }
+
+TEST(OutOfMemory, ARequestThatCannotBeQueuedLeavesNothingBehind) {
+  constexpr size_t kBytes = size_t{3} << 20;  // of the four that a client's requests may hold
+  LoopThread loop;
+  Metrics metrics;
+  std::unique_ptr<Answers> answers;
+  loop.Do([&] { answers = std::make_unique<Answers>(loop.loop, metrics); });
+  bool has_happened = true;
+  for (int n = 1; n < kMost && has_happened; ++n) {
+    auto peer = std::make_shared<HeardPeer>(ClientId{1, 1});
+    bool is_refused = false;
+    loop.Do([&] {
+      MakePart make = Stats;
+      FailingAllocation failing(gettid(), n);
+      try {
+        answers->Push(Lane::kQuick, peer, 1, kBytes, std::move(make));
+      } catch (const std::bad_alloc&) { is_refused = true; }
+      has_happened = failing.happened();
+    });
+    const int before = is_refused ? 0 : 1;
+    ASSERT_TRUE(TestServer::Eventually([&] { return peer->ended == before; })) << n;
+    loop.Do([&] { answers->Push(Lane::kQuick, peer, 2, kBytes, Stats); });
+    ASSERT_TRUE(TestServer::Eventually([&] { return peer->ended == before + 1; })) << n;
+    EXPECT_EQ(peer->last_type, MessageType::kStatsReply) << n;
+    loop.Do([&] {
+      try {
+        FailingAllocation failing(gettid(), n);
+        answers->Push(Lane::kQuick, peer, 3, kBytes, Stats);
+      } catch (const std::bad_alloc&) {}
+      answers->Forget(*peer);
+    });
+  }
+  EXPECT_FALSE(has_happened);
+  loop.Do([&] { answers->Close(); });
+}
+
 TEST(OutOfMemory, ADonorThatCannotBeReadIsReadTheNextTime) {
   TestServer server;
   const ResolvedKernel identity = *server.path->Identify({"matmul(M=64,N=64,K=64)", "", 0});
