@@ -226,7 +226,7 @@ void Connection::ReplyPart(uint64_t request_id, MessageType type, std::string bo
   Outgoing frame;
   EncodeHeader({kProtocolMax, type, request_id, body.size()}, frame.header);
   frame.body = std::move(body);
-  Send(std::move(frame));
+  CloseIfOutOfMemory([&] { Send(std::move(frame)); });
 }
 
 void Connection::ReplyHit(uint64_t request_id, const HotCodePtr& code) {
@@ -234,7 +234,7 @@ void Connection::ReplyHit(uint64_t request_id, const HotCodePtr& code) {
   EncodeHeader({kProtocolMax, MessageType::kGetReply, request_id, code->hit_body.size()}, frame.header);
   frame.code = code;
   frame.hit_body = true;
-  SendCode(request_id, std::move(frame));
+  CloseIfOutOfMemory([&] { SendCode(request_id, std::move(frame)); });
 }
 
 void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr code) {
@@ -242,7 +242,7 @@ void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr
   EncodeHeader({kProtocolMax, MessageType::kGetReply, request_id, body.size()}, frame.header);
   frame.body = std::move(body);
   frame.code = std::move(code);
-  SendCode(request_id, std::move(frame));
+  CloseIfOutOfMemory([&] { SendCode(request_id, std::move(frame)); });
 }
 
 Result<UniqueFd> Connection::ReplyAndHandOver(uint64_t request_id, MessageType type, std::string body) {

@@ -55,6 +55,12 @@ pid_t ThreadNamed(const std::string& name) {
   return 0;
 }
 
+pid_t ThreadOf(TestServer& server) {
+  pid_t thread = 0;
+  server.Do([&] { thread = gettid(); });
+  return thread;
+}
+
 class HeardPeer : public Peer {
  public:
   explicit HeardPeer(const ClientId& client) : Peer(client) {}
@@ -135,6 +141,43 @@ TEST(OutOfMemory, ADonorThatCannotBeReadIsReadTheNextTime) {
     ASSERT_TRUE(TestServer::Eventually([&] { return transfers.donors().size() == 1; })) << n;
   }
   EXPECT_FALSE(has_happened);
+}
+
+// Whoever waits is answered: with code, with what went wrong, or by the end of the connection. Whoever asks for the
+// same next is given it.
+void ExpectAnAnswerWhicheverFails(TestServer& server, const std::function<std::string(int)>& kernel_of) {
+  const pid_t thread = ThreadOf(server);
+  int in_a_row = 0;  // that did not happen: the loop's own timers allocate, too
+  for (int n = 1; n < kMost && in_a_row < 3; ++n) {
+    Channel channel = server.Connect();
+    ASSERT_TRUE(channel.Call(StatusRequest{}, Soon()));
+    const std::string kernel = kernel_of(n);
+    {
+      FailingAllocation failing(thread, n);
+      Result<GetReply> reply = channel.Call(GetRequest{.kernel = kernel}, std::chrono::steady_clock::now() + 3s);
+      if (!reply) { ASSERT_NE(reply.error().kind, ErrorKind::kTimeout) << n << ": " << reply.error().Text(); }
+      in_a_row = failing.happened() ? 0 : in_a_row + 1;
+    }
+    Result<GetReply> reply = server.Get(kernel);
+    ASSERT_TRUE(reply) << n << ": " << reply.error().Text();
+  }
+  EXPECT_EQ(in_a_row, 3);
+}
+
+TEST(OutOfMemory, WhoWaitsForACompilationIsAnswered) {
+  TestServer server;
+  ExpectAnAnswerWhicheverFails(server, [](int n) { return "add(M=1,N=" + std::to_string(n) + ")"; });
+}
+
+TEST(OutOfMemory, WhoWaitsForALookupIsAnswered) {
+  TestServer server;
+  const std::string kernel = "add(M=1,N=1)";
+  ASSERT_TRUE(server.Get(kernel));
+  const Fingerprint fingerprint = server.path->Identify({kernel, "", 0})->key.fingerprint;
+  ExpectAnAnswerWhicheverFails(server, [&](int) {
+    server.Do([&] { server.hot->Forget(fingerprint); });
+    return kernel;
+  });
 }
 
 }  // namespace
