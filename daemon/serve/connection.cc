@@ -35,9 +35,11 @@ Connection::Connection(Socket socket, const ClientId& client, Shares::Part part,
 }
 
 void Connection::Start() {
-  in_.resize(kFirstBuffer);
-  WaitGone();
-  WaitReadable();
+  CloseIfOutOfMemory([&] {
+    in_.resize(kFirstBuffer);
+    WaitGone();
+    WaitReadable();
+  });
 }
 
 void Connection::Close() {
@@ -65,7 +67,7 @@ void Connection::WaitGone() {
     if (self->closed()) return;
     pollfd socket{self->socket_.native_handle(), POLLPRI, 0};
     if (poll(&socket, 1, 0) != 0) return self->Close();
-    self->WaitGone();
+    self->CloseIfOutOfMemory([&] { self->WaitGone(); });
   });
 }
 

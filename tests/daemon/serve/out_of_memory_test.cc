@@ -180,6 +180,50 @@ TEST(OutOfMemory, WhoWaitsForALookupIsAnswered) {
   });
 }
 
+Channel ConnectTo(const std::string& path) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return Channel(std::move(socket));
+}
+
+TEST(OutOfMemory, ClientsComeInAfterOneThatCouldNot) {
+  TemporaryDirectory directory;
+  TestServer server;
+  server.Listen(directory / "socket");
+  const pid_t thread = ThreadOf(server);
+  bool has_happened = true;
+  for (int n = 1; n < kMost && has_happened; ++n) {
+    {
+      FailingAllocation failing(thread, n);
+      Channel first = ConnectTo(directory / "socket");
+      for (int tries = 0; tries < 20 && !failing.happened(); ++tries) std::this_thread::sleep_for(1ms);
+      has_happened = failing.happened();
+    }
+    Channel next = ConnectTo(directory / "socket");
+    Result<StatusReply> status = next.Call(StatusRequest{}, std::chrono::steady_clock::now() + 5s);
+    ASSERT_TRUE(status) << n << ": " << status.error().Text();
+  }
+  EXPECT_FALSE(has_happened);
+}
+
+TEST(OutOfMemory, WhoStallsIsClosedThoughALookAtTheConnectionsFailed) {
+  TestServerOptions options;
+  options.server.frame_time = 100ms;
+  TestServer server(options);
+  const pid_t thread = ThreadOf(server);
+  for (int n = 1; n <= 6; ++n) {
+    Channel stalled = server.Connect();
+    const std::string half = EncodeFrame(1, StatusRequest{}).substr(0, 10);
+    ASSERT_EQ(send(stalled.fd(), half.data(), half.size(), MSG_NOSIGNAL), 10);
+    std::this_thread::sleep_for(20ms);  // honed has read it
+    FailingAllocation failing(thread, n);
+    ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.connections == 0; })) << n;
+  }
+}
+
 }  // namespace
 }  // namespace hone::out_of_memory_test
 
