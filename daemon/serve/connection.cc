@@ -389,27 +389,28 @@ bool Connection::HasUnread() {
 
 bool Connection::SendHeldBack(size_t most) {
   bool any_sent = false;
-  for (; most > 0 && !held_back_.empty() && MaySendCode(); --most) {
-    Outgoing frame = std::move(held_back_.front());
-    held_back_.pop_front();
-    if (!TrySendCode(frame)) {
-      held_back_.push_front(std::move(frame));
-      break;
+  CloseIfOutOfMemory([&] {
+    for (; most > 0 && !held_back_.empty() && MaySendCode(); --most) {
+      Outgoing frame = std::move(held_back_.front());
+      held_back_.pop_front();
+      if (!TrySendCode(frame)) return held_back_.push_front(std::move(frame));
+      any_sent = true;
+      stalled_since_ = last_active_;
     }
-    any_sent = true;
-    stalled_since_ = last_active_;
-  }
+  });
   return any_sent;
 }
 
 void Connection::GiveUpHeldBack(Clock::time_point now) {
   if (held_back_.empty() || HasUnread() || now - stalled_since_ <= context_->limits.stall_time) return;
-  for (Outgoing& frame : std::exchange(held_back_, {})) {
-    ++context_->metrics.busy;
-    MakeBusy(frame);
-    FinishRequest();
-    Send(std::move(frame));
-  }
+  CloseIfOutOfMemory([&] {
+    for (Outgoing& frame : std::exchange(held_back_, {})) {
+      ++context_->metrics.busy;
+      MakeBusy(frame);
+      FinishRequest();
+      Send(std::move(frame));
+    }
+  });
 }
 
 void Connection::WaitWritable() {

@@ -139,7 +139,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
 
   void Sweep() {
     GoOn();
-    context->SweepLingering();
+    context->Sweep();
     auto now = Connection::Clock::now();
     std::vector<std::shared_ptr<Connection>> all;
     for (auto& [_, connection] : connections) all.push_back(connection);

@@ -180,6 +180,31 @@ TEST(OutOfMemory, WhoWaitsForALookupIsAnswered) {
   });
 }
 
+// Answers with descriptors are held back until it has read sixteen; it is given the others, or closed.
+TEST(OutOfMemory, WhoReadsGetsWhatWasHeldBack) {
+  TestServer server;
+  const std::string kernel = "add(M=1,N=1)";
+  ASSERT_TRUE(server.Get(kernel));
+  const pid_t thread = ThreadOf(server);
+  bool has_happened = true;
+  for (int n = 1; n < kMost && has_happened; ++n) {
+    const uint64_t before = server.metrics.held_back;
+    Channel slow = server.Connect();
+    for (uint64_t id = 1; id <= 20; ++id) ASSERT_TRUE(slow.Send(EncodeFrame(id, GetRequest{.kernel = kernel}), Soon()));
+    ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.held_back == before + 4; })) << n;
+    FailingAllocation failing(thread, n);
+    std::this_thread::sleep_for(30ms);  // turns are taken in vain
+    for (uint64_t id = 1; id <= 20; ++id) {
+      Result<ReceivedFrame> answer = slow.Receive(std::chrono::steady_clock::now() + 3s);
+      if (answer) continue;
+      ASSERT_NE(answer.error().kind, ErrorKind::kTimeout) << n << ", " << id << ": " << answer.error().Text();
+      break;
+    }
+    has_happened = failing.happened();
+  }
+  EXPECT_FALSE(has_happened);
+}
+
 Channel ConnectTo(const std::string& path) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
