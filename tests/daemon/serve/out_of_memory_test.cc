@@ -205,6 +205,22 @@ TEST(OutOfMemory, WhoReadsGetsWhatWasHeldBack) {
   EXPECT_FALSE(has_happened);
 }
 
+TEST(OutOfMemory, WorkIsHandedToTheLoopOnceThereIsMemoryForThat) {
+  LoopThread loop;
+  std::atomic<int> done{0};
+  bool has_happened = true;
+  for (int n = 1; n < kMost && has_happened; ++n) {
+    {
+      std::function<void()> work = [&done] { ++done; };
+      FailingAllocation failing(gettid(), n);
+      loop.loop.Post(std::move(work));
+      has_happened = failing.happened();
+    }
+    ASSERT_TRUE(TestServer::Eventually([&] { return done == n; })) << n;
+  }
+  EXPECT_FALSE(has_happened);
+}
+
 Channel ConnectTo(const std::string& path) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
