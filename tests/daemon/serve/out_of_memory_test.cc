@@ -221,6 +221,27 @@ TEST(OutOfMemory, WorkIsHandedToTheLoopOnceThereIsMemoryForThat) {
   EXPECT_FALSE(has_happened);
 }
 
+TEST(OutOfMemory, MemoryCountsWhatItHoldsAndNoMore) {
+  auto code = std::make_shared<HotCode>();
+  code->key = "a kernel and its target";
+  code->artifact = *SealedMemfd::Create(std::vector<std::byte>(100));
+  bool has_happened = true;
+  for (int n = 1; n < kMost && has_happened; ++n) {
+    HotSet set({1000, 10, 10});
+    try {
+      FailingAllocation failing(gettid(), n);
+      set.Insert("request", code);
+    } catch (const std::bad_alloc&) {}
+    has_happened = allocations_left <= 0;
+    EXPECT_EQ(set.bytes(), set.entries() * 100) << n;
+    set.Forget(code->fingerprint);
+    EXPECT_EQ(set.bytes(), 0u) << n;
+    set.Insert("request", code);
+    EXPECT_EQ(set.Find("request"), code) << n;
+  }
+  EXPECT_FALSE(has_happened);
+}
+
 Channel ConnectTo(const std::string& path) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
