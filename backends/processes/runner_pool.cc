@@ -109,7 +109,9 @@ Result<RunnerPool::Prepared> RunnerPool::Prepare(const std::string& kernel, Mono
   child.StartRequest(0);
   Result<uint64_t> id = child.Send(ChildMessage::kPrepare, kernel, {}, deadline, stop);
   if (!id && child.was_killed()) {
-    child = HONE_TRY(impl_->children->Acquire(deadline, stop, child.killed_at()));
+    const MonotonicTime killed_at = child.killed_at();
+    { const ChildPool::Lease dead = std::move(child); }  // given back first: it may be the only one
+    child = HONE_TRY(impl_->children->Acquire(deadline, stop, killed_at));
     child.StartRequest(0);
     id = child.Send(ChildMessage::kPrepare, kernel, {}, deadline, stop);
   }

@@ -117,7 +117,8 @@ class LazyWorkerPools : public WorkerPools {
   std::jthread caretaker_{[this](const std::stop_token& stop) { TakeCare(stop); }};  // last: ends first
 };
 
-// One's pools for each kind. What is under way when it is shut down ends as its pools end it.
+// One's pools for each kind. What is under way when it is shut down ends as its pools end it. Pools that are being
+// started keep nobody waiting but those who want some that are not there: not who pauses, counts or shuts down.
 class PoolsByKind : public WorkerPools {
  public:
   explicit PoolsByKind(std::map<std::string, StartWorkerPools, std::less<>> kinds) {
@@ -179,16 +180,28 @@ class PoolsByKind : public WorkerPools {
  private:
   // What is started stays until the end, so that it may be used without the lock.
   Result<WorkerPools*> Of(const Target& target) {
+    if (WorkerPools* pools = HONE_TRY(FindStarted(target))) return pools;
+    MutexLock starting(starting_);
+    if (WorkerPools* pools = HONE_TRY(FindStarted(target))) return pools;  // by another meanwhile
+    std::unique_ptr<WorkerPools> started = HONE_TRY(starts_.find(target.kind())->second());
     MutexLock lock(mutex_);
-    if (is_shut_) return Error{ErrorKind::kUnavailable, "the worker pools are shut down", ""};
+    WorkerPools* pools = (pools_.find(target.kind())->second = std::move(started)).get();
+    if (is_paused_) pools->Pause();
+    if (!is_shut_) return pools;
+    pools->Shutdown();
+    return IsShut();
+  }
+
+  static Error IsShut() { return {ErrorKind::kUnavailable, "the worker pools are shut down", ""}; }
+
+  // nullptr: there are none yet.
+  Result<WorkerPools*> FindStarted(const Target& target) {
+    MutexLock lock(mutex_);
+    if (is_shut_) return IsShut();
     auto pools = pools_.find(target.kind());
     if (pools == pools_.end())
       return Error{ErrorKind::kUnsupported, fmt::format("no device of kind \"{}\" is in service here", target.kind()),
                    "target"};
-    if (!pools->second) {
-      pools->second = HONE_TRY(starts_.find(target.kind())->second());
-      if (is_paused_) pools->second->Pause();
-    }
     return pools->second.get();
   }
 
@@ -201,6 +214,7 @@ class PoolsByKind : public WorkerPools {
   }
 
   std::map<std::string, StartWorkerPools, std::less<>> starts_;
+  Mutex starting_;  // before mutex_
   mutable Mutex mutex_;
   std::map<std::string, std::unique_ptr<WorkerPools>, std::less<>> pools_ HONE_GUARDED_BY(mutex_);
   bool is_paused_ HONE_GUARDED_BY(mutex_) = false;

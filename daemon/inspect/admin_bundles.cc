@@ -1,6 +1,7 @@
 // What goes into bundles, and what comes out of them.
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -96,21 +97,43 @@ Result<BundleImport> OpenImport(Admin& admin, const ImportRequest& request) {
   return BundleImport::Open(std::move(bytes), keys, admin.cache, admin.path.devices(), Clock::Real().WallNow());
 }
 
-Result<ImportReply> NextOfImport(Admin& admin, std::optional<BundleImport>& import, const ImportRequest& request) {
-  if (!import) import = HONE_TRY(OpenImport(admin, request));
-  const size_t before = import->changed().size();
-  Result<ImportReply> reply = import->Next();
-  // Before the reply, which is posted later. They are made ready when all are in, and thus in the order of their worth.
-  std::vector<Imported> changed(import->changed().begin() + static_cast<std::ptrdiff_t>(before),
-                                import->changed().end());
-  std::vector<Imported> all;
-  if (!reply || !reply->more) all = import->changed();
-  admin.loop.Post([&admin, changed = std::move(changed), all = std::move(all)] {
-    for (const Imported& kernel : changed) admin.forget(kernel.fingerprint);
-    if (admin.get_ready) admin.get_ready(all);
-  });
-  return reply;
-}
+// An import, part by part. What it has stored is made ready when all is in, and thus in the order of its worth; or when
+// no part follows: its client has gone, or honed could not go on.
+class PartedImport {
+ public:
+  PartedImport(Admin& admin, const ImportRequest& request) : admin_(admin), request_(request) {}
+  ~PartedImport() { GetReady(); }
+  PartedImport(const PartedImport&) = delete;
+  PartedImport& operator=(const PartedImport&) = delete;
+
+  Result<ImportReply> Next() {
+    if (!import_) import_ = HONE_TRY(OpenImport(admin_, request_));
+    const size_t before = import_->changed().size();
+    Result<ImportReply> reply = import_->Next();
+    // Before the reply, which is posted later.
+    std::vector<Imported> changed(import_->changed().begin() + static_cast<std::ptrdiff_t>(before),
+                                  import_->changed().end());
+    admin_.loop.Post([&admin = admin_, changed = std::move(changed)] {
+      for (const Imported& kernel : changed) admin.forget(kernel.fingerprint);
+    });
+    if (!reply || !reply->more) GetReady();
+    return reply;
+  }
+
+ private:
+  void GetReady() {
+    if (!import_ || std::exchange(is_handed_over_, true) || !admin_.get_ready) return;
+    try {
+      admin_.loop.Post([&admin = admin_, all = import_->changed()] { admin.get_ready(all); });
+    } catch (const std::bad_alloc&) {  // then when it is asked for
+    }
+  }
+
+  Admin& admin_;
+  const ImportRequest request_;
+  std::optional<BundleImport> import_;
+  bool is_handed_over_ = false;
+};
 
 Error OnlyInspected(const Admin& admin) {
   return {ErrorKind::kUnsupported, "a cache is only inspected with --cache; leave it out to ask the daemon",
@@ -134,10 +157,10 @@ Result<UploadReply> AnswerUpload(Admin& admin, const UploadRequest& request) {
 
 NextPart<ImportReply> AnswerImport(Admin& admin, const ImportRequest& request) {
   // Shared, because it cannot be copied and std::function wants to.
-  auto import = std::make_shared<std::optional<BundleImport>>();
-  return [&admin, request, import](const std::stop_token&) -> Result<ImportReply> {
+  auto import = std::make_shared<PartedImport>(admin, request);
+  return [&admin, import](const std::stop_token&) -> Result<ImportReply> {
     if (admin.facts.inspects) return OnlyInspected(admin);
-    return NextOfImport(admin, *import, request);
+    return import->Next();
   };
 }
 

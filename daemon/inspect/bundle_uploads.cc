@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 
@@ -14,7 +15,6 @@ namespace hone {
 namespace {
 
 constexpr size_t kAtOnce = 4;
-constexpr std::chrono::seconds kIdle{60};
 
 Result<UniqueFd> NamelessFile(const std::string& directory) {
   if (!directory.empty()) {
@@ -32,7 +32,16 @@ Result<UniqueFd> NamelessFile(const std::string& directory) {
 
 void BundleUploads::DropIdle() {
   const Clock::time_point now = Clock::now();
-  std::erase_if(uploads_, [&](const auto& entry) { return entry.second.touched + kIdle < now; });
+  std::erase_if(uploads_, [&](const auto& entry) { return entry.second.touched + idle_ < now; });
+}
+
+void BundleUploads::TakeCare(const std::stop_token& stop) {
+  pthread_setname_np(pthread_self(), "hone-uploads");
+  MutexLock lock(mutex_);
+  while (!stop.stop_requested()) {
+    DropIdle();
+    stopped_.WaitFor(mutex_, idle_, stop);
+  }
 }
 
 Result<uint64_t> BundleUploads::Begin(const UploadRequest& request, const std::string& directory) {

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "base/mutex.h"
 #include "base/result.h"
@@ -17,8 +19,11 @@ namespace hone {
 // Thread-safe.
 class BundleUploads {
  public:
+  // One of which nothing has come for `idle` is dropped, at the latest when it has been so for twice as long.
+  explicit BundleUploads(std::chrono::milliseconds idle = std::chrono::minutes(1)) : idle_(idle) {}
+
   // `directory`: where there is room for them; "": in memory. kInvalid: not the next piece; kBusy: too many at once;
-  // kLimit: too long, or the disk is full; kNotFound: it was dropped, since nothing came for a minute.
+  // kLimit: too long, or the disk is full; kNotFound: it was dropped, since nothing came for too long.
   Result<UploadReply> Add(const UploadRequest& request, const std::string& directory);
   // A whole one. It is forgotten here.
   Result<ReadOnlyMapping> Take(uint64_t upload);
@@ -32,9 +37,14 @@ class BundleUploads {
   };
   Result<uint64_t> Begin(const UploadRequest& request, const std::string& directory) HONE_REQUIRES(mutex_);
   void DropIdle() HONE_REQUIRES(mutex_);
+  // A client that has died comes back for nothing.
+  void TakeCare(const std::stop_token& stop);
 
+  const std::chrono::milliseconds idle_;
   Mutex mutex_;
+  CondVar stopped_;
   std::map<uint64_t, Upload> uploads_ HONE_GUARDED_BY(mutex_);
+  std::jthread caretaker_{[this](const std::stop_token& stop) { TakeCare(stop); }};  // last: ends first
 };
 
 }  // namespace hone

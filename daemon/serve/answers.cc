@@ -21,6 +21,8 @@ ErrorReply Busy() {
                  kRetryMs);
 }
 
+ErrorReply NoMemory() { return ToReply({ErrorKind::kBusy, "out of memory", "honed"}, kRetryMs); }
+
 // A request that takes more memory than there is costs its answer.
 AnswerPart MakeWithin(const MakePart& make, const std::stop_token& stop) {
   try {
@@ -51,12 +53,26 @@ void Answers::Push(Lane lane, const PeerPtr& peer, uint64_t request_id, size_t b
     return peer->Reply(request_id, Busy());
   }
   bytes += kSmall;  // what it takes beside its text
-  bytes_of_[peer->client()] += bytes;
-  bytes_ += bytes;
+  Work work{++last_number_, peer, request_id, bytes, std::make_shared<const MakePart>(std::move(make))};
   const Key key(peer.get(), lane);
-  Talk& talk = talks_[key];
-  talk.works.push_back({++last_number_, peer, request_id, bytes, std::make_shared<const MakePart>(std::move(make))});
-  if (talk.works.size() == 1) Begin(key);
+  Take(key, std::move(work));
+  if (talks_.find(key)->second.works.size() == 1) Begin(key);
+}
+
+// All of it, or, if there is no memory for that, nothing.
+void Answers::Take(const Key& key, Work work) {
+  const ClientId client = work.peer->client();
+  const size_t bytes = work.bytes;
+  try {
+    size_t& held = bytes_of_[client];
+    talks_[key].works.push_back(std::move(work));
+    held += bytes;
+    bytes_ += bytes;
+  } catch (const std::bad_alloc&) {
+    if (auto talk = talks_.find(key); talk != talks_.end() && talk->second.works.empty()) talks_.erase(talk);
+    if (auto held = bytes_of_.find(client); held != bytes_of_.end() && held->second == 0) bytes_of_.erase(held);
+    throw;
+  }
 }
 
 void Answers::Run(Lane lane, std::function<void()> work, std::function<void(bool)> done) {
@@ -74,6 +90,14 @@ void Answers::Run(Lane lane, std::function<void()> work, std::function<void(bool
   if (!queues_[static_cast<size_t>(lane)]->Push(std::move(job))) loop_.Post([done] { done(false); });
 }
 
+// Does it; if there is no memory for that, the first of the talk is refused, if it still has that number.
+template <typename Step>
+void Answers::OrRefuse(const Key& key, uint64_t number, const Step& step) {
+  try {
+    step();
+  } catch (const std::bad_alloc&) { Refuse(key, number, NoMemory()); }
+}
+
 // Has the first of a talk made, once the client has taken what was sent before.
 void Answers::Begin(const Key& key) {
   auto talk = talks_.find(key);
@@ -81,17 +105,27 @@ void Answers::Begin(const Key& key) {
   const Work& work = talk->second.works.front();
   talk->second.is_unread = work.peer->unsent() > 0;
   if (talk->second.is_unread) return;
+  OrRefuse(key, work.number, [&, number = work.number] {
+    talk->second.ticket = QueueOf(key).Push(JobOf(key, work));
+    if (!talk->second.ticket) Refuse(key, number, Busy());
+  });
+}
+
+FairQueue::Job Answers::JobOf(const Key& key, const Work& work) {
   const uint64_t number = work.number;
   FairQueue::Job job;
   job.client = work.peer->client();
   job.bytes = work.bytes;
   job.run = [this, key, number, make = work.make](const std::stop_token& stop) {
     AnswerPart part = MakeWithin(*make, stop);
-    loop_.Post([this, key, number, part = std::move(part)]() mutable { OnMade(key, number, std::move(part)); });
+    loop_.Post([this, key, number, part = std::move(part)]() mutable {
+      OrRefuse(key, number, [&] { OnMade(key, number, std::move(part)); });
+    });
   };
-  job.drop = [this, key, number] { loop_.Post([this, key, number] { Refuse(key, number); }); };
-  talk->second.ticket = QueueOf(key).Push(std::move(job));
-  if (!talk->second.ticket) Refuse(key, number);
+  job.drop = [this, key, number] {
+    loop_.Post([this, key, number] { OrRefuse(key, number, [&] { Refuse(key, number, Busy()); }); });
+  };
+  return job;
 }
 
 // The talk whose first has that number; nullptr: its client has gone.
@@ -117,13 +151,14 @@ void Answers::OnMade(const Key& key, uint64_t number, AnswerPart part) {
   Begin(key);
 }
 
-void Answers::Refuse(const Key& key, uint64_t number) {
+void Answers::Refuse(const Key& key, uint64_t number, const ErrorReply& why) {
   Talk* talk = TurnOf(key, number);
   if (talk == nullptr) return;
+  std::string body = EncodeBody(why);  // first: if there is no memory for that, it is not refused yet
   talk->ticket.reset();
   const Work work = TakeFirst(key);
   ++metrics_.busy;
-  work.peer->Reply(work.request_id, Busy());
+  work.peer->Reply(work.request_id, kTypeOf<ErrorReply>, std::move(body));
   Begin(key);
 }
 

@@ -82,9 +82,13 @@ class Answers {
 
   FairQueue& QueueOf(const Key& key) { return *queues_[static_cast<size_t>(key.second)]; }
   Talk* TurnOf(const Key& key, uint64_t number);
+  void Take(const Key& key, Work work);
   void Begin(const Key& key);
+  FairQueue::Job JobOf(const Key& key, const Work& work);
   void OnMade(const Key& key, uint64_t number, AnswerPart part);
-  void Refuse(const Key& key, uint64_t number);
+  void Refuse(const Key& key, uint64_t number, const ErrorReply& why);
+  template <typename Step>
+  void OrRefuse(const Key& key, uint64_t number, const Step& step);
   Work TakeFirst(const Key& key);
 
   EventLoop& loop_;

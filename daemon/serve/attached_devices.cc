@@ -120,7 +120,7 @@ void AttachedDevices::WhenKnown(const std::string& name, const PeerPtr& peer,
   if (lent == nullptr) return known(Unknown(name));
   if (lent->keeper == nullptr) {
     lent->keeper = peer.get();
-    peer->Keep(true);
+    peer->Keep();
   }
   if (!lent->device || *lent->device) return known(lent->device);
   lent->waiting.push_back(std::move(known));

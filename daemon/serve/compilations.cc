@@ -186,27 +186,37 @@ void Compilations::OnCompiled(const std::string& key, Result<Compiled> compiled,
   auto entry = compilations_.find(key);
   if (entry == compilations_.end()) return;
   if (!compiled && was_stopped && BeginAgain(key, entry->second)) return;
-  Compilation done = std::move(entry->second);
+  const Compilation done = std::move(entry->second);
   compilations_.erase(entry);
+  try {
+    if (compiled)
+      Serve(key, done, *compiled);
+    else
+      Fail(key, done, compiled.error(), was_stopped);
+  } catch (const std::bad_alloc&) {
+    for (const WaiterPtr& waiter : done.waiters) waiter->AnswerError(OutOfMemory());
+  }
   if (done.done) loop_.Post(done.done);
-  if (!compiled) {
-    if (was_stopped) {  // honed shuts down, or too much waits
-      for (const WaiterPtr& waiter : done.waiters)
-        if (stopped_) waiter->AnswerError(ShuttingDown());
-      if (!stopped_) AnswerBusy(done.waiters, "all builders are at work and the queue is full");
-      return;
-    }
-    const Error& error = compiled.error();
-    LogWarn("miss_failed", {{"kernel", key}, {"kind", ErrorKindName(error.kind)}, {"why", error.Text()}});
-    if (!IsPassing(error.kind)) failures_.Note(key, error, Failures::Clock::now());
-    for (const WaiterPtr& waiter : done.waiters) {
-      ++(IsRefusal(error.kind) ? metrics_.refused : metrics_.failed);
-      waiter->AnswerError(error, error.kind == ErrorKind::kBusy ? RetryAfterMs() : 0);
-    }
+}
+
+void Compilations::Fail(const std::string& key, const Compilation& done, const Error& error, bool was_stopped) {
+  if (was_stopped) {  // honed shuts down, or too much waits
+    for (const WaiterPtr& waiter : done.waiters)
+      if (stopped_) waiter->AnswerError(ShuttingDown());
+    if (!stopped_) AnswerBusy(done.waiters, "all builders are at work and the queue is full");
     return;
   }
+  LogWarn("miss_failed", {{"kernel", key}, {"kind", ErrorKindName(error.kind)}, {"why", error.Text()}});
+  if (!IsPassing(error.kind)) failures_.Note(key, error, Failures::Clock::now());
+  for (const WaiterPtr& waiter : done.waiters) {
+    ++(IsRefusal(error.kind) ? metrics_.refused : metrics_.failed);
+    waiter->AnswerError(error, error.kind == ErrorKind::kBusy ? RetryAfterMs() : 0);
+  }
+}
+
+void Compilations::Serve(const std::string& key, const Compilation& done, const Compiled& compiled) {
   failures_.Forget(key);
-  const HotCodePtr& code = compiled->code;
+  const HotCodePtr& code = compiled.code;
   if (!hot_.ForgotSince(done.forgets, code->fingerprint))  // else its record was replaced meanwhile
     for (const std::string& name : done.names) hot_.Insert(name, code);
   LogInfo("miss", {{"fingerprint", code->reply.fingerprint},
@@ -218,20 +228,20 @@ void Compilations::OnCompiled(const std::string& key, Result<Compiled> compiled,
                        path_.devices().Find(done.found->identity.key.target) != nullptr;
   for (const WaiterPtr& waiter : done.waiters) {
     if (waiter->is_answered) continue;
-    if (waiter->no_compile && !compiled->was_here) {  // what was to be checked only was no good
+    if (waiter->no_compile && !compiled.was_here) {  // what was to be checked only was no good
       ++metrics_.not_compiled;
       waiter->AnswerError(
           {ErrorKind::kNotFound, "not in the cache, and compiling was not wanted", done.found->identity.label});
       continue;
     }
-    if (compiled->was_here) {
+    if (compiled.was_here) {
       ++metrics_.hits_disk;
       ++code->uses;
       waiter->Answer(code);
       metrics_.disk_hit.Add(waiter->begun.Microseconds());
       continue;
     }
-    waiter->steps = compiled->steps;
+    waiter->steps = compiled.steps;
     if (searcher_ != nullptr && !waiter->code && !stopped_ && is_ours && waiter->Left() >= kTimeToSearch) {
       waiter->code = code;
       patient.push_back(waiter);
@@ -252,9 +262,11 @@ bool Compilations::BeginAgain(const std::string& key, Compilation& compilation) 
   compilation.slice *= kSliceGrowth;
   const bool is_abandoned = compilation.waiters.empty();
   if (stopped_ || (is_abandoned && compilation.displaced > kMostDisplaced)) return false;
-  if (!Push(key, compilation)) return false;
-  for (const WaiterPtr& waiter : compilation.waiters) queue_.Join(compilation.job, waiter->peer->client());
-  if (is_abandoned) queue_.Abandon(compilation.job);
+  try {
+    if (!Push(key, compilation)) return false;
+    for (const WaiterPtr& waiter : compilation.waiters) queue_.Join(compilation.job, waiter->peer->client());
+    if (is_abandoned) queue_.Abandon(compilation.job);
+  } catch (const std::bad_alloc&) { return false; }
   return true;
 }
 

@@ -94,6 +94,9 @@ class Compilations {
   Result<Compiled> Compile(LookUpResult found, const PathLimits& limits, WaitClock::time_point until, uid_t user,
                            const std::stop_token& stop);
   void OnCompiled(const std::string& key, Result<Compiled> compiled, bool was_stopped);
+  // Answers those who wait, or has it searched further for them.
+  void Serve(const std::string& key, const Compilation& done, const Compiled& compiled);
+  void Fail(const std::string& key, const Compilation& done, const Error& error, bool was_stopped);
   void OnDropped(const std::string& key);
   // Whether it begins again.
   bool BeginAgain(const std::string& key, Compilation& compilation);

@@ -35,9 +35,11 @@ Connection::Connection(Socket socket, const ClientId& client, Shares::Part part,
 }
 
 void Connection::Start() {
-  in_.resize(kFirstBuffer);
-  WaitGone();
-  WaitReadable();
+  CloseIfOutOfMemory([&] {
+    in_.resize(kFirstBuffer);
+    WaitGone();
+    WaitReadable();
+  });
 }
 
 void Connection::Close() {
@@ -65,7 +67,7 @@ void Connection::WaitGone() {
     if (self->closed()) return;
     pollfd socket{self->socket_.native_handle(), POLLPRI, 0};
     if (poll(&socket, 1, 0) != 0) return self->Close();
-    self->WaitGone();
+    self->CloseIfOutOfMemory([&] { self->WaitGone(); });
   });
 }
 
@@ -126,7 +128,8 @@ bool Connection::ReadSome() {
     return true;
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got == 0 && pending_ > 0) {  // it may still read its answers; wait_error tells if it does not
+  // It may still read its answers, made or not; wait_error tells if it does not.
+  if (got == 0 && (pending_ > 0 || !out_.empty())) {
     ended_ = true;
     return false;
   }
@@ -190,10 +193,13 @@ void Connection::HandOver(const FrameHeader& header, std::span<const std::byte> 
 // After anything that may have made room: takes what was left in the buffer, then waits for more.
 void Connection::Continue() {
   if (taking_ || closed()) return;
-  if (refused_ && out_.empty()) return Close();
   if (MayTake() && have_ >= kFrameHeaderBytes) TakeFrames();
+  if (refused_ && out_.empty()) return Close();  // maybe for what was taken just now
   if (ended_ && pending_ == 0 && out_.empty()) return Close();
-  if (MayRead()) WaitReadable();
+  const bool has_paused = !std::exchange(reads_, MayRead());
+  if (!reads_) return;
+  if (has_paused) frame_begun_ = Clock::now();  // its bytes were left where they are meanwhile
+  WaitReadable();
 }
 
 // ---- out
@@ -222,7 +228,7 @@ void Connection::ReplyPart(uint64_t request_id, MessageType type, std::string bo
   Outgoing frame;
   EncodeHeader({kProtocolMax, type, request_id, body.size()}, frame.header);
   frame.body = std::move(body);
-  Send(std::move(frame));
+  CloseIfOutOfMemory([&] { Send(std::move(frame)); });
 }
 
 void Connection::ReplyHit(uint64_t request_id, const HotCodePtr& code) {
@@ -230,7 +236,7 @@ void Connection::ReplyHit(uint64_t request_id, const HotCodePtr& code) {
   EncodeHeader({kProtocolMax, MessageType::kGetReply, request_id, code->hit_body.size()}, frame.header);
   frame.code = code;
   frame.hit_body = true;
-  SendCode(request_id, std::move(frame));
+  CloseIfOutOfMemory([&] { SendCode(request_id, std::move(frame)); });
 }
 
 void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr code) {
@@ -238,7 +244,7 @@ void Connection::ReplyWithCode(uint64_t request_id, std::string body, HotCodePtr
   EncodeHeader({kProtocolMax, MessageType::kGetReply, request_id, body.size()}, frame.header);
   frame.body = std::move(body);
   frame.code = std::move(code);
-  SendCode(request_id, std::move(frame));
+  CloseIfOutOfMemory([&] { SendCode(request_id, std::move(frame)); });
 }
 
 Result<UniqueFd> Connection::ReplyAndHandOver(uint64_t request_id, MessageType type, std::string body) {
@@ -383,27 +389,28 @@ bool Connection::HasUnread() {
 
 bool Connection::SendHeldBack(size_t most) {
   bool any_sent = false;
-  for (; most > 0 && !held_back_.empty() && MaySendCode(); --most) {
-    Outgoing frame = std::move(held_back_.front());
-    held_back_.pop_front();
-    if (!TrySendCode(frame)) {
-      held_back_.push_front(std::move(frame));
-      break;
+  CloseIfOutOfMemory([&] {
+    for (; most > 0 && !held_back_.empty() && MaySendCode(); --most) {
+      Outgoing frame = std::move(held_back_.front());
+      held_back_.pop_front();
+      if (!TrySendCode(frame)) return held_back_.push_front(std::move(frame));
+      any_sent = true;
+      stalled_since_ = last_active_;
     }
-    any_sent = true;
-    stalled_since_ = last_active_;
-  }
+  });
   return any_sent;
 }
 
 void Connection::GiveUpHeldBack(Clock::time_point now) {
   if (held_back_.empty() || HasUnread() || now - stalled_since_ <= context_->limits.stall_time) return;
-  for (Outgoing& frame : std::exchange(held_back_, {})) {
-    ++context_->metrics.busy;
-    MakeBusy(frame);
-    FinishRequest();
-    Send(std::move(frame));
-  }
+  CloseIfOutOfMemory([&] {
+    for (Outgoing& frame : std::exchange(held_back_, {})) {
+      ++context_->metrics.busy;
+      MakeBusy(frame);
+      FinishRequest();
+      Send(std::move(frame));
+    }
+  });
 }
 
 void Connection::WaitWritable() {
@@ -443,10 +450,8 @@ void Connection::CloseIfOutOfMemory(const Work& work) {
 const char* Connection::Overdue(Clock::time_point now) const {
   const bool leaves_unread = !out_.empty() || (!held_back_.empty() && !unread_->empty());
   if (leaves_unread && now - stalled_since_ > context_->limits.stall_time) return "leaves its answers unread";
-  if (have_ > 0 && !crowded_ && pending_ < context_->limits.requests &&
-      now - frame_begun_ > context_->limits.frame_time) {
+  if (have_ > 0 && reads_ && MayRead() && now - frame_begun_ > context_->limits.frame_time)
     return "takes too long to send a request";
-  }
   return nullptr;
 }
 

@@ -101,13 +101,14 @@ class Connection final : public Peer {
   bool ended_ = false;                                    // the client sends no more
   bool refused_ = false;                                  // closes once all is sent
   bool crowded_ = false;                                  // no more bytes for the next request until one is answered
+  bool reads_ = true;                                     // MayRead(), when it was looked at last
   std::optional<uint64_t> handed_over_;                   // the request that the handler is called for, unanswered
   std::unordered_multimap<uint64_t, size_t> unanswered_;  // bytes of requests, by id, once the handler has returned
   std::deque<Outgoing> out_;
   std::deque<Outgoing> held_back_;  // answers with descriptors; their requests count as pending
   bool has_turn_ = false;
   Clock::time_point last_active_ = Clock::now();
-  Clock::time_point frame_begun_{};    // of an unfinished frame
+  Clock::time_point frame_begun_{};    // of an unfinished frame, or when honed began to read on
   Clock::time_point stalled_since_{};  // nothing of `out_` and `held_back_` could be sent
 };
 

@@ -21,20 +21,21 @@ void ConnectionContext::AddTurn(std::weak_ptr<Connection> connection) {
 }
 
 void ConnectionContext::PlanTurns(std::chrono::milliseconds delay) {
-  delay_ = delay;
-  plan_ = ++plans_;
-  loop_.After(delay, [self = shared_from_this(), plan = plan_] {
+  loop_.After(delay, [self = shared_from_this(), plan = plans_ + 1] {
     if (plan == self->plan_) self->TakeTurns();
   });
+  delay_ = delay;
+  plan_ = ++plans_;
 }
 
 void ConnectionContext::TakeTurns() {
   plan_ = 0;
   bool any_sent = false;
-  const std::vector<std::weak_ptr<Connection>> turns = std::exchange(turns_, {});
-  auto for_each = [&](auto&& work) {  // its last handlers may hold one that is closed
-    for (const std::weak_ptr<Connection>& turn : turns)
-      if (std::shared_ptr<Connection> connection = turn.lock(); connection && !connection->closed()) work(*connection);
+  const size_t count = turns_.size();  // more may come behind them meanwhile
+  auto for_each = [&](auto&& work) {   // its last handlers may hold one that is closed
+    for (size_t i = 0; i < count; ++i)
+      if (std::shared_ptr<Connection> connection = turns_[i].lock(); connection && !connection->closed())
+        work(*connection);
   };
   // Who has read gets what that made room for, before others of its client do that have not.
   LookAtAll();
@@ -47,9 +48,10 @@ void ConnectionContext::TakeTurns() {
     for_each([&](Connection& connection) { any_sent |= connection.SendHeldBack(connection.TakeRead()); });
     for_each([&](Connection& connection) { any_sent |= connection.SendHeldBack(); });
   }
-  for (const std::weak_ptr<Connection>& turn : turns)
-    if (std::shared_ptr<Connection> connection = turn.lock(); connection && connection->KeepsTurn())
-      turns_.push_back(turn);
+  std::erase_if(turns_, [](const std::weak_ptr<Connection>& turn) {
+    const std::shared_ptr<Connection> connection = turn.lock();
+    return !connection || !connection->KeepsTurn();
+  });
   if (!turns_.empty() && plan_ == 0) PlanTurns(any_sent ? kFirstDelay : std::min(delay_ * 2, kLongestDelay));
 }
 
@@ -73,7 +75,8 @@ void ConnectionContext::Linger(UniqueFd socket, std::unique_ptr<Unread> unread, 
   metrics.connections_lingering = static_cast<uint32_t>(lingering_.size());
 }
 
-void ConnectionContext::SweepLingering() {
+void ConnectionContext::Sweep() {
+  if (!turns_.empty() && plan_ == 0) PlanTurns(kFirstDelay);  // there was no memory for it
   std::erase_if(lingering_, [](Lingering& lingering) {
     lingering.unread->Look();
     return lingering.unread->empty();

@@ -36,7 +36,7 @@ class ConnectionContext : public std::enable_shared_from_this<ConnectionContext>
   bool LookAround();
   // A closed connection whose client has not read its descriptors yet: they count until it has, or is gone.
   void Linger(UniqueFd socket, std::unique_ptr<Unread> unread, Shares::Part connection);
-  void SweepLingering();
+  void Sweep();  // what lingers, and turns that are not planned
 
   FrameHandler& handler;  // called until the connection is closed
   Metrics& metrics;

@@ -5,11 +5,17 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
 
 namespace hone {
+namespace {
+
+constexpr std::chrono::milliseconds kNextTry{10};
+
+}  // namespace
 
 // Many threads post, one runs: asio's locks stay, its wake-ups of other runners go.
 EventLoop::EventLoop() : context_(std::make_unique<boost::asio::io_context>(1)) {}
@@ -28,7 +34,18 @@ void EventLoop::Run() {
 
 void EventLoop::Stop() { context_->stop(); }
 
-void EventLoop::Post(std::function<void()> work) { boost::asio::post(*context_, std::move(work)); }
+void EventLoop::Post(std::function<void()> work) {
+  std::shared_ptr<std::function<void()>> kept;  // what is tried again
+  while (true) {
+    try {
+      if (!kept) kept = std::make_shared<std::function<void()>>(std::move(work));
+      return boost::asio::post(*context_, [kept] { std::exchange(*kept, nullptr)(); });
+    } catch (const std::bad_alloc&) {
+      if (context_->get_executor().running_in_this_thread()) throw;  // what it waited for would not come
+    }
+    std::this_thread::sleep_for(kNextTry);
+  }
+}
 
 void EventLoop::After(std::chrono::nanoseconds delay, std::function<void()> work) {
   auto timer = std::make_shared<boost::asio::steady_timer>(*context_, delay);

@@ -20,7 +20,8 @@ class EventLoop {
   void Run();
   void Stop();  // from any thread
 
-  // Runs `work` in the loop's thread, in the order of the calls. Thread-safe. Dropped once the loop has stopped.
+  // Runs `work` in the loop's thread, in the order of the calls. Thread-safe. Dropped once the loop has stopped. Other
+  // threads wait here until there is memory for it; the loop's own throws std::bad_alloc.
   void Post(std::function<void()> work);
   // Runs `work` after a while. From the loop's thread.
   void After(std::chrono::nanoseconds delay, std::function<void()> work);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace hone {
 namespace {
@@ -137,10 +138,19 @@ std::optional<FairQueue::Id> FairQueue::Push(Job job) {
     MutexLock lock(mutex_);
     if (closed_) return std::nullopt;
     if (MakeRoom(job, dropped)) {
-      id = ++last_id_;
-      where_.emplace(*id, job.client);
-      bytes_ += job.bytes;
-      clients_[job.client].waiting.push_back({*id, std::move(job)});
+      // What may find no memory comes first: nothing of the job is left here then.
+      std::deque<Item>& waiting = clients_[job.client].waiting;
+      id = last_id_ + 1;
+      const auto place = where_.emplace(*id, job.client).first;
+      const size_t bytes = job.bytes;
+      try {
+        waiting.push_back({*id, std::move(job)});
+      } catch (const std::bad_alloc&) {
+        where_.erase(place);
+        throw;
+      }
+      ++last_id_;
+      bytes_ += bytes;
       ForgetOldClients(Clock::now());
       work_came_.NotifyOne();
       if (running_.size() == thread_count_) watch_again_.NotifyOne();

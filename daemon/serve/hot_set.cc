@@ -1,6 +1,7 @@
 #include "daemon/serve/hot_set.h"
 
 #include <algorithm>
+#include <new>
 
 namespace hone {
 namespace {
@@ -47,7 +48,12 @@ void HotSet::Insert(std::string_view request, HotCodePtr code) {
     entry->code = std::move(code);
     codes_.push_front(entry);
     entry->position = codes_.begin();
-    by_key_.emplace(entry->code->key, entry.get());
+    try {
+      by_key_.emplace(entry->code->key, entry.get());
+    } catch (const std::bad_alloc&) {
+      codes_.pop_front();
+      throw;
+    }
     bytes_ += entry->code->artifact.size();
   }
   if (auto old = by_request_.find(request); old != by_request_.end()) {

@@ -90,28 +90,35 @@ bool Misses::PushLookup(const std::string& name, Lookup& lookup) {
 void Misses::OnFound(const std::string& name, uint64_t forgets, Result<LookUpResult> found) {
   auto entry = lookups_.find(name);
   if (entry == lookups_.end()) return;
-  Lookup& lookup = entry->second;
-  // Its record was replaced meanwhile: what is remembered from now on must not be the old code. Looked up once more,
-  // not for as long as somebody goes on replacing it.
+  // Its record was replaced meanwhile: what is remembered from now on must not be the old code.
   const bool is_stale = found && hot_.ForgotSince(forgets, found->identity.key.fingerprint);
-  if (is_stale && !lookup.is_second && !lookup.waiters.empty()) {
-    lookup.is_second = true;
-    if (PushLookup(name, lookup)) return;
-  }
-  Lookup done = std::move(lookup);
+  if (is_stale && LookUpAgain(name, entry->second)) return;
+  const Lookup done = std::move(entry->second);
   lookups_.erase(entry);
   metrics_.lookups_queued = static_cast<uint32_t>(lookups_.size());
-  Waiters waiters = std::move(done.waiters);
-  if (!found) {
-    for (size_t i = 0; i < waiters.size(); ++i) ++(IsRefusal(found.error().kind) ? metrics_.refused : metrics_.failed);
-    return AnswerAll(waiters, found.error());
-  }
-  HotCodePtr code = found->code ? found->code : hot_.FindCode(found->identity.name);
-  if (!code) return compilations_.Start(name, *std::move(found), std::move(waiters));
+  try {
+    if (found) return Serve(name, done, *std::move(found), is_stale);
+    (IsRefusal(found.error().kind) ? metrics_.refused : metrics_.failed) += done.waiters.size();
+    AnswerAll(done.waiters, found.error());
+  } catch (const std::bad_alloc&) { AnswerAll(done.waiters, OutOfMemory()); }
+}
+
+// Once, not for as long as somebody goes on replacing its record. Whether it is under way.
+bool Misses::LookUpAgain(const std::string& name, Lookup& lookup) {
+  if (lookup.waiters.empty() || std::exchange(lookup.is_second, true)) return false;
+  try {
+    return PushLookup(name, lookup);
+  } catch (const std::bad_alloc&) { return false; }
+}
+
+void Misses::Serve(const std::string& name, const Lookup& lookup, LookUpResult found, bool is_stale) {
+  const bool was_here = found.code != nullptr;
+  HotCodePtr code = was_here ? found.code : hot_.FindCode(found.identity.name);
+  if (!code) return compilations_.Start(name, std::move(found), lookup.waiters);
   if (!is_stale) hot_.Insert(name, code);
-  for (const WaiterPtr& waiter : waiters) {
+  for (const WaiterPtr& waiter : lookup.waiters) {
     if (waiter->is_answered) continue;
-    code->uses += found->code ? 0 : 1;  // the cache counted its own
+    code->uses += was_here ? 0 : 1;  // the cache counted its own
     // Counted before it is told of.
     const bool is_miss = !waiter->steps.empty();  // searched further since it was compiled
     ++(is_miss ? metrics_.misses : metrics_.hits_disk);

@@ -59,6 +59,9 @@ class Misses {
   void LookUp(const std::string& name, const KernelRequest& ask, Waiters waiters);
   bool PushLookup(const std::string& name, Lookup& lookup);
   void OnFound(const std::string& name, uint64_t forgets, Result<LookUpResult> found);
+  bool LookUpAgain(const std::string& name, Lookup& lookup);
+  // Answers those who wait, or has it compiled for them.
+  void Serve(const std::string& name, const Lookup& lookup, LookUpResult found, bool is_stale);
   void OnDropped(const std::string& name);
   void OnBudget(const WaiterPtr& waiter);
   void AnswerAll(const Waiters& waiters, const Error& error, uint32_t retry_after_ms = 0);

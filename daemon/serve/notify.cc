@@ -63,9 +63,11 @@ Result<WatchReply> Notifier::Add(const PeerPtr& peer, uint64_t id, WatchRequest 
   std::string by = watch.code;
   listener.watches.emplace(id, std::move(watch));
   listener.held.Take(1);
-  if (is_new) listeners_.emplace(peer.get(), std::move(fresh));
+  if (is_new) {
+    listeners_.emplace(peer.get(), std::move(fresh));
+    peer->Keep();
+  }
   by_code_[std::move(by)].insert({peer.get(), id});  // last: nothing is found here that does not exist
-  peer->Keep(true);
   return reply;
 }
 
@@ -82,7 +84,7 @@ void Notifier::Remove(const Peer& peer, uint64_t id) {
   listener.watches.erase(watch);
   listener.held.Give(1);
   if (!listener.watches.empty()) return;
-  listener.peer->Keep(false);
+  listener.peer->KeepNoLonger();
   listeners_.erase(found);
 }
 

@@ -48,15 +48,16 @@ class Peer : public std::enable_shared_from_this<Peer> {
   }
 
   bool closed() const { return closed_.load(std::memory_order_relaxed); }
-  // Whoever waits for word from here is not closed to make room.
-  void Keep(bool keep) { kept_ = keep; }
-  bool is_kept() const { return kept_; }
+  // Whoever waits for word from here is not closed to make room, until each Keep was taken back.
+  void Keep() { ++kept_; }
+  void KeepNoLonger() { --kept_; }
+  bool is_kept() const { return kept_ > 0; }
   size_t unsent() const { return unsent_.load(std::memory_order_relaxed); }  // bytes that the client has not taken yet
 
  protected:
   std::atomic<bool> closed_{false};
   std::atomic<size_t> unsent_{0};
-  bool kept_ = false;
+  int kept_ = 0;
 
  private:
   const ClientId client_;

@@ -33,32 +33,54 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
            std::find(limits.users.begin(), limits.users.end(), uid) != limits.users.end();
   }
 
-  void AcceptNext() {
-    acceptor.async_accept(
-        [self = shared_from_this()](const boost::system::error_code& error, stream_protocol::socket socket) {
-          if (self->stopped) return;
-          if (std::function<void(bool)> done = std::exchange(self->if_alone, nullptr)) {
-            if (!error) self->Welcome(std::move(socket));
-            return self->StopIfAlone(done);
-          }
-          if (error == boost::asio::error::operation_aborted) return;
-          if (!error) {
-            self->Welcome(std::move(socket));
-            return self->AcceptNext();
-          }
-          // Out of descriptors, most likely: those who are here may leave.
-          LogWarn("accept_failed", {{"why", error.message()}});
-          self->MakeRoom([](const ClientId&) { return true; });
-          self->loop.After(std::chrono::milliseconds(50), [self] {
-            if (!self->stopped) self->AcceptNext();
-          });
+  // Sees to it that the next client is accepted and the next sweep comes. Either is lost when it finds no memory; then
+  // the other one, or the end of a connection, brings it back.
+  void GoOn() {
+    try {
+      if (swept && sweeping.expired()) {
+        auto alive = std::make_shared<char>();
+        sweeping = alive;
+        loop.After(kSweepEvery, [self = shared_from_this(), alive = std::move(alive)]() mutable {
+          alive.reset();
+          self->Sweep();
         });
+      }
+      if (acceptor.is_open() && !stopped && accepting.expired()) AcceptNext();
+    } catch (const std::bad_alloc&) {}
+  }
+
+  // REQUIRES: nothing is being accepted.
+  void AcceptNext() {
+    auto alive = std::make_shared<char>();
+    accepting = alive;
+    acceptor.async_accept([self = shared_from_this(), alive = std::move(alive)](
+                              const boost::system::error_code& error, stream_protocol::socket socket) mutable {
+      alive.reset();
+      self->OnAccepted(error, std::move(socket));
+    });
+  }
+
+  void OnAccepted(const boost::system::error_code& error, stream_protocol::socket socket) {
+    if (stopped) return;
+    if (std::function<void(bool)> done = std::exchange(if_alone, nullptr)) {
+      if (!error) Welcome(std::move(socket));
+      return StopIfAlone(done);
+    }
+    if (error == boost::asio::error::operation_aborted) return;
+    if (!error) {
+      GoOn();
+      return Welcome(std::move(socket));
+    }
+    // Out of descriptors, most likely: those who are here may leave.
+    LogWarn("accept_failed", {{"why", error.message()}});
+    MakeRoom([](const ClientId&) { return true; });
+    loop.After(std::chrono::milliseconds(50), [self = shared_from_this()] { self->GoOn(); });
   }
 
   // REQUIRES: nothing is being accepted.
   void StopIfAlone(const std::function<void(bool)>& done) {
     if (!connections.empty()) {
-      AcceptNext();
+      GoOn();
       return done(false);
     }
     stopped = true;
@@ -91,6 +113,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
         std::make_shared<Connection>(std::move(socket), client, std::move(part), context, [this](Connection& closed) {
           connections.erase(&closed);
           metrics.connections = static_cast<uint32_t>(connections.size());
+          GoOn();
         });
     connections.emplace(connection.get(), connection);
     metrics.connections = static_cast<uint32_t>(connections.size());
@@ -115,7 +138,8 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   }
 
   void Sweep() {
-    context->SweepLingering();
+    GoOn();
+    context->Sweep();
     auto now = Connection::Clock::now();
     std::vector<std::shared_ptr<Connection>> all;
     for (auto& [_, connection] : connections) all.push_back(connection);
@@ -129,7 +153,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
       ++metrics.connections_dropped;
       connection->Close();
     }
-    if (swept) loop.After(kSweepEvery, [self = shared_from_this()] { self->Sweep(); });
+    GoOn();  // there may be memory now
   }
 
   void CloseAll() {
@@ -159,6 +183,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   ServerLimits limits;
   stream_protocol::acceptor acceptor;
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections;
+  std::weak_ptr<char> accepting, sweeping;  // expired: no client is being accepted, no sweep will come
   std::function<void(bool)> if_alone;  // what StopAcceptingIfAlone is to call once what is being accepted has ended
   bool stopped = false;
   bool swept = true;
@@ -167,7 +192,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
 Server::Server(EventLoop& loop, FrameHandler& handler, Metrics& metrics, const ServerLimits& limits)
     : impl_(std::make_shared<Impl>(loop, handler, metrics)) {
   SetLimits(limits);
-  loop.After(kSweepEvery, [impl = impl_] { impl->Sweep(); });
+  impl_->GoOn();
 }
 
 Server::~Server() {

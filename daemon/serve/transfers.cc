@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -45,17 +47,26 @@ double ConfidenceOf(const TransferPlan& plan) {
 Transfers::Transfers(ScheduleCache& cache, int threads) : cache_(cache), threads_(threads) {
   reader_ = std::jthread([this](const std::stop_token& stop) {
     pthread_setname_np(pthread_self(), "hone-donors");
-    ReadAll(stop);
-    is_ready_ = true;
-    // An import brings thousands, and whoever asks for one of them comes first. (Of this thread alone; it holds locks.)
-    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
-    while (std::optional<Fingerprint> fingerprint = NextToRead(stop)) {
-      const Result<std::vector<Record>> records = cache_.RecordsOf(*fingerprint);
-      donors_.Remove(*fingerprint);
-      if (!records) continue;
-      for (const Record& record : *records) Put(record);
+    bool has_begun = false, is_lost = false;
+    while (!stop.stop_requested()) {
+      try {
+        if (std::exchange(is_lost, false)) LogWarn("donor_not_read", {{"why", "out of memory"}});
+        if (!std::exchange(has_begun, true)) ReadAll(stop);
+        ReadOn(stop);
+      } catch (const std::bad_alloc&) { is_lost = true; }
     }
   });
+}
+
+void Transfers::ReadOn(const std::stop_token& stop) {
+  // An import brings thousands, and whoever asks for one of them comes first. (Of this thread alone; it holds locks.)
+  if (!is_ready_.exchange(true)) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNiceness);
+  while (std::optional<Fingerprint> fingerprint = NextToRead(stop)) {
+    const Result<std::vector<Record>> records = cache_.RecordsOf(*fingerprint);
+    donors_.Remove(*fingerprint);
+    if (!records) continue;
+    for (const Record& record : *records) Put(record);
+  }
 }
 
 void Transfers::ReadAll(const std::stop_token& stop) {

@@ -71,6 +71,8 @@ class Transfers {
 
  private:
   void ReadAll(const std::stop_token& stop);
+  // What was changed, until `stop` is requested.
+  void ReadOn(const std::stop_token& stop);
   // The next that is to be read again; nullopt: `stop` was requested.
   std::optional<Fingerprint> NextToRead(const std::stop_token& stop);
   // What its schedule gained over the default is read from the log of its trials.

@@ -5,19 +5,31 @@
 
 namespace hone {
 
+// What needs memory comes before it counts as answered: whoever finds none answers that.
 void Waiter::Answer(const HotCodePtr& answer) {
-  if (std::exchange(is_answered, true)) return;
-  if (steps.empty() && no_artifact) return peer->Reply(request_id, MessageType::kGetReply, answer->hit_body);
-  if (steps.empty()) return peer->ReplyHit(request_id, answer);
-  GetReply reply = answer->reply;
-  reply.hit = false;
-  reply.steps = steps;
-  peer->ReplyWithCode(request_id, EncodeBody(reply), no_artifact ? nullptr : answer);
+  if (is_answered) return;
+  if (steps.empty() && !no_artifact) {
+    is_answered = true;
+    return peer->ReplyHit(request_id, answer);
+  }
+  std::string body = answer->hit_body;
+  if (!steps.empty()) {
+    GetReply reply = answer->reply;
+    reply.hit = false;
+    reply.steps = steps;
+    body = EncodeBody(reply);
+  }
+  is_answered = true;
+  if (steps.empty()) return peer->Reply(request_id, MessageType::kGetReply, std::move(body));
+  peer->ReplyWithCode(request_id, std::move(body), no_artifact ? nullptr : answer);
 }
 
 void Waiter::AnswerError(const Error& error, uint32_t retry_after_ms) {
   if (code) return Answer(code);
-  if (!std::exchange(is_answered, true)) peer->ReplyError(request_id, error, retry_after_ms);
+  if (is_answered) return;
+  std::string body = EncodeBody(ToReply(error, retry_after_ms));
+  is_answered = true;
+  peer->Reply(request_id, kTypeOf<ErrorReply>, std::move(body));
 }
 
 std::chrono::microseconds Waiter::Left() const {

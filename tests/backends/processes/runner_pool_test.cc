@@ -108,6 +108,28 @@ pid_t ChildOf(pid_t parent, const std::string& program = "") {
 
 pid_t RunnerOf(pid_t parent) { return ChildOf(parent, "hone-runner"); }
 
+// The text is longer than what the socket holds, and the runner reads none of it.
+TEST(RunnerPool, ARunnerThatIsKilledWhileItIsSentAKernelIsReplacedThoughItIsTheOnlyOne) {
+  std::unique_ptr<RunnerPool> pool = StartPool();
+  pid_t runner = 0;
+  while ((runner = RunnerOf(getpid())) == 0) std::this_thread::sleep_for(milliseconds(1));
+  kill(runner, SIGSTOP);
+  std::thread killer([&] {
+    while (pool->Stats().busy == 0) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(200));
+    kill(runner, SIGKILL);
+  });
+  const std::string long_text = kRelu + std::string(600'000, ' ');
+  Result<RunnerPool::Prepared> prepared = pool->Prepare(long_text, In(seconds(10)));
+  killer.join();
+  ASSERT_TRUE(prepared) << prepared.error().Text();
+  Result<CheckReport> report =
+      pool->Check(*prepared, HandMade(ManifestOf(kRelu), Entry(kReluLoop)), {}, In(seconds(60)));
+  ASSERT_TRUE(report) << report.error().Text();
+  EXPECT_TRUE(report->verified()) << report->failure->Text();
+  EXPECT_EQ(pool->Stats().restarts, 1u);
+}
+
 // Candidates that compute for a part of their 0.6 s, while everything is stopped for 0.8 s: a machine that sleeps takes
 // nothing from them. One that never ends is stopped all the same.
 TEST(RunnerPool, APauseOfTheMachineIsNotTheCandidatesTime) {

@@ -263,6 +263,43 @@ TEST(Connection, AHalfClosedClientStillGetsItsAnswers) {
   EXPECT_TRUE(Closed(channel.fd()));
 }
 
+// More answers than the socket holds are made when it ends its side, and none is being made.
+TEST(Connection, AHalfClosedClientGetsAnswersThatWaitUntilItReads) {
+  TestServer server;
+  ASSERT_TRUE(server.Get("add(M=1,N=1)"));
+  Channel channel = server.Connect();
+  std::string many;
+  for (uint64_t id = 1; id <= 1200; ++id)
+    many += EncodeFrame(id, GetRequest{.kernel = "add(M=1,N=1)", .no_artifact = true});
+  SendRaw(channel.fd(), many);
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.hits_memory == 1200; }));
+  shutdown(channel.fd(), SHUT_WR);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // honed sees that end
+  for (uint64_t id = 1; id <= 1200; ++id) {
+    Result<ReceivedFrame> answer = channel.Receive(Soon());
+    ASSERT_TRUE(answer) << id << ": " << answer.error().Text();
+    ASSERT_EQ(answer->header.request_id, id);
+  }
+  EXPECT_TRUE(Closed(channel.fd()));
+}
+
+// The bad frame has been read with the one before it, and is looked at when that is answered.
+TEST(Connection, GarbageBehindARequestIsAnsweredAndClosedOnceTheRequestIs) {
+  TestServerOptions options;
+  options.server.requests = 1;
+  TestServer server(options);
+  server.pools.Hold();
+  Channel channel = server.Connect();
+  SendRaw(channel.fd(), EncodeFrame(1, GetRequest{.kernel = "add(M=1,N=1)"}) + std::string(24, '\xff'));
+  ASSERT_TRUE(TestServer::Eventually([&] { return server.metrics.builds_running == 1; }));
+  server.pools.Release();
+  EXPECT_TRUE(channel.Await<GetReply>(1, Soon()));
+  Result<ReceivedFrame> refusal = channel.Receive(Soon());
+  ASSERT_TRUE(refusal) << refusal.error().Text();
+  EXPECT_EQ(DecodeBody<ErrorReply>(refusal->body)->kind, ErrorKind::kCorrupt);
+  EXPECT_TRUE(Closed(channel.fd()));
+}
+
 TEST(Connection, AThousandConnectionsAreServedAndLeave) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);

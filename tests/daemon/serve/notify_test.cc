@@ -116,6 +116,31 @@ TEST(Notify, AWatchEndsWhenItIsEndedOrReplacedOrItsConnectionIsGone) {
   EXPECT_EQ(server.metrics.notices, 0u);
 }
 
+// As somebody whose device is attached, too: each of both is a reason to keep the connection.
+TEST(Notify, TheEndOfTheWatchesLeavesOtherReasonsToKeepAConnection) {
+  class KeptPeer : public Peer {
+   public:
+    KeptPeer() : Peer({1, 1}) {}
+    void Reply(uint64_t, MessageType, std::string) override {}
+    void ReplyPart(uint64_t, MessageType, std::string) override {}
+    void ReplyHit(uint64_t, const HotCodePtr&) override {}
+    void ReplyWithCode(uint64_t, std::string, HotCodePtr) override {}
+  };
+  TestServer server;
+  GetReply reply = *server.Get(kKernel);
+  server.Do([&] {
+    auto peer = std::make_shared<KeptPeer>();
+    for (uint64_t id : {2, 4}) server.notifier->OnWatch(peer, id, WatchOf(reply));
+    EXPECT_TRUE(peer->is_kept());
+    peer->Keep();
+    for (uint64_t id : {2, 4})
+      server.notifier->OnWatch(peer, id, {.watch = false, .fingerprint = "", .target = "", .digest = ""});
+    EXPECT_TRUE(peer->is_kept());
+    peer->KeepNoLonger();
+    EXPECT_FALSE(peer->is_kept());
+  });
+}
+
 TEST(Notify, WatchesAreLimitedInNumber) {
   TestServerOptions options;
   options.notify = {.connections = 2, .watches = 8, .watches_of_one = 2};

@@ -264,5 +264,27 @@ TEST(SlowReaders, WhoHasReadAllIsToldBusyAndNotClosed) {
   ExpectAnswers(honest, 2, 1);
 }
 
+// It asks for more than honed keeps for it, and takes longer to read that than a request may take to arrive: requests
+// that honed has not looked at yet have arrived long ago.
+TEST(SlowReaders, WhoReadsSteadilyIsNotTakenForOneWhoSendsSlowly) {
+  constexpr uint64_t kAsked = 4000;
+  TestServerOptions options;
+  options.server.frame_time = std::chrono::milliseconds(500);
+  TestServer server(options);
+  ASSERT_TRUE(server.Get(kKernel));
+  Channel slow = server.Connect();
+  std::string frames;
+  for (uint64_t id = 1; id <= kAsked; ++id)
+    frames += EncodeFrame(id, GetRequest{.kernel = kKernel, .no_artifact = true});
+  std::jthread asking([&] { send(slow.fd(), frames.data(), frames.size(), MSG_NOSIGNAL); });
+  for (uint64_t id = 1; id <= kAsked; ++id) {
+    if (id % 100 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(80));
+    Result<ReceivedFrame> answer = slow.Receive(Soon());
+    ASSERT_TRUE(answer) << id << ": " << answer.error().Text();
+    ASSERT_EQ(answer->header.request_id, id);
+  }
+  EXPECT_EQ(server.metrics.connections_dropped, 0u);
+}
+
 }  // namespace
 }  // namespace hone

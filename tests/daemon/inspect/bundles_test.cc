@@ -1,0 +1,131 @@
+// Bundles whose client does not come back: between two pieces of an upload, and between two parts of an import.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "daemon/inspect/bundle_uploads.h"
+#include "daemon/routes.h"
+#include "tests/daemon/test_server.h"
+#include "tests/support/sample_bundles.h"
+
+namespace hone::bundles_test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::FakeWorkerPools;
+using testing::LoopThread;
+using testing::TestServer;
+
+size_t FilesOfUploads() {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    count += std::filesystem::read_symlink(entry.path(), gone).string().find("hone-bundle") != std::string::npos;
+  }
+  return count;
+}
+
+TEST(BundleUploads, OneThatDoesNotGoOnIsDroppedThoughNobodyBeginsAnother) {
+  BundleUploads uploads(200ms);
+  Result<UploadReply> begun = uploads.Add({.upload = 0, .total = 10, .offset = 0, .bytes = "12345"}, "");
+  ASSERT_TRUE(begun) << begun.error().Text();
+  ASSERT_EQ(FilesOfUploads(), 1u);
+  EXPECT_TRUE(TestServer::Eventually([] { return FilesOfUploads() == 0; }));
+  EXPECT_EQ(uploads.Take(begun->upload).error().kind, ErrorKind::kNotFound);
+}
+
+TEST(BundleUploads, OneThatGoesOnStays) {
+  BundleUploads uploads(200ms);
+  Result<UploadReply> reply = uploads.Add({.upload = 0, .total = 20, .offset = 0, .bytes = "x"}, "");
+  for (uint64_t offset = 1; offset < 20; ++offset) {
+    std::this_thread::sleep_for(40ms);
+    reply = uploads.Add({.upload = reply->upload, .total = 20, .offset = offset, .bytes = "x"}, "");
+    ASSERT_TRUE(reply) << offset << ": " << reply.error().Text();
+  }
+  EXPECT_TRUE(uploads.Take(reply->upload));
+}
+
+class ImportTest : public ::testing::Test {
+ protected:
+  ImportTest() {
+    cache_ = *ScheduleCache::Open({});
+    CpuTarget host;
+    host.cpu = "generic";
+    host.cores = 1;
+    path_ = std::make_unique<RequestPath>(*cache_, pools_, metrics_, Devices::OfCpu(host, "cc 1"));
+    admin_.reset(new Admin{.loop = loop_.loop,
+                           .cache = *cache_,
+                           .serving = pools_,
+                           .own = pools_,
+                           .path = *path_,
+                           .metrics = metrics_,
+                           .facts = {},
+                           .forget = [](const Fingerprint&) {}});
+    admin_->get_ready = [this](const std::vector<Imported>& kernels) {
+      if (!kernels.empty()) ready_.push_back(kernels.size());
+    };
+  }
+  NextPart<ImportReply> Import(int kernels) {
+    BundleSample sample = SampleBundle(0);
+    std::string schedule;  // any that can be read
+    for (int i = 1; i <= kernels; ++i) {
+      const std::string request = "add(M=1,N=" + std::to_string(i) + ")";
+      const ResolvedKernel identity = *path_->Identify({request, "", 0});
+      Record record;
+      record.key = identity.key;
+      record.shape = identity.shape;
+      record.label = identity.label;
+      record.request = request;
+      record.origin = Origin::kTuned;
+      if (schedule.empty()) schedule = Space::Open(identity.key.canonical, identity.target)->Default()->schedule;
+      record.schedule = schedule;
+      sample.entries.push_back({std::move(record), identity.class_text, 1});
+    }
+    const std::string bytes = *sample.Write(std::nullopt);
+    Result<UploadReply> upload =
+        admin_->uploads.Add({.upload = 0, .total = bytes.size(), .offset = 0, .bytes = bytes}, "");
+    EXPECT_TRUE(upload) << upload.error().Text();
+    return AnswerImport(*admin_, {.upload = upload->upload, .trust = ""});
+  }
+  // How many kernels were to be made ready, each time.
+  std::vector<size_t> Ready() {
+    std::vector<size_t> ready;
+    loop_.Do([&] { ready = ready_; });
+    return ready;
+  }
+
+  FakeWorkerPools pools_;
+  Metrics metrics_;
+  std::unique_ptr<ScheduleCache> cache_;
+  std::unique_ptr<RequestPath> path_;
+  std::unique_ptr<Admin> admin_;
+  std::vector<size_t> ready_;
+  LoopThread loop_;  // last: nothing of it runs when the others go
+};
+
+TEST_F(ImportTest, AllIsMadeReadyAtTheEnd) {
+  NextPart<ImportReply> next = Import(300);
+  Result<ImportReply> part = next({});
+  ASSERT_TRUE(part) << part.error().Text();
+  EXPECT_TRUE(part->more);
+  EXPECT_THAT(Ready(), ::testing::IsEmpty());
+  part = next({});
+  ASSERT_TRUE(part) << part.error().Text();
+  EXPECT_FALSE(part->more);
+  next = nullptr;
+  EXPECT_THAT(Ready(), ::testing::ElementsAre(300));
+}
+
+TEST_F(ImportTest, WhatWasStoredIsMadeReadyWhenTheClientDoesNotWaitForTheRest) {
+  NextPart<ImportReply> next = Import(300);
+  Result<ImportReply> part = next({});
+  ASSERT_TRUE(part) << part.error().Text();
+  EXPECT_TRUE(part->more);
+  next = nullptr;
+  EXPECT_THAT(Ready(), ::testing::ElementsAre(256));
+}
+
+}  // namespace
+}  // namespace hone::bundles_test
