@@ -167,7 +167,10 @@ Result<ChildPool::Lease> ChildPool::Acquire(MonotonicTime deadline, const std::s
   {
     MutexLock lock(mutex_);
     has_ended = found->process && found->process->HasEnded();
-    if (has_ended) found->group = 0, found->channel_fd = -1;
+    if (has_ended) {
+      found->group = 0;
+      found->channel_fd = -1;
+    }
   }
   if (has_ended) {
     found->channel = ChildChannel();
