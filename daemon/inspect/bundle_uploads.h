@@ -44,7 +44,7 @@ class BundleUploads {
   Mutex mutex_;
   CondVar stopped_;
   std::map<uint64_t, Upload> uploads_ HONE_GUARDED_BY(mutex_);
-  std::jthread caretaker_{[this](const std::stop_token& stop) { TakeCare(stop); }};  // last: ends first
+  std::jthread caretaker_;  // since the first one; last: ends first
 };
 
 }  // namespace hone
