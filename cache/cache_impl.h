@@ -81,6 +81,7 @@ class CacheImpl final : public ScheduleCache {
   std::optional<std::string> ReadMeta(const std::string& key);
   Result<void> WriteMeta(std::string key, std::string_view value, Durability durability);
   void DeleteNotes(std::string_view record_key, StoreBatch& batch);
+  uint64_t DeleteTrials(std::string_view key_prefix, StoreBatch& batch);
   // With its artifact and notes; one of the system layer is hidden.
   void DeleteRecord(const std::string& key, StoreBatch& batch);
 
@@ -125,15 +126,15 @@ class CacheImpl final : public ScheduleCache {
     Fingerprint fingerprint, class_fingerprint;
   };
   std::vector<Candidate> LeastWorthFirst();
-  uint64_t EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch);
-  Result<void> Reclaim(bool records, uint64_t bytes, const std::stop_token& stop);
+  enum class Evicts : uint8_t { kTrials, kArtifacts, kRecords };
+  uint64_t EvictKernel(const Candidate& candidate, Evicts what, StoreBatch& batch);
+  Result<void> Reclaim(Evicts what, uint64_t bytes, const std::stop_token& stop);
   Result<uint64_t> KeptBytes();
   struct Evicted {
     uint64_t removed = 0;
     bool suffices = false;
   };
-  Result<Evicted> EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
-                            const std::stop_token& stop);
+  Result<Evicted> EvictPass(Evicts what, uint64_t bytes, const std::stop_token& stop);
   void AwaitDeletions(uint64_t bytes, const std::stop_token& stop) const;
 
   // What damage took, since the cache was made; `unseen`: what no Verify has told of yet.

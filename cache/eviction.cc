@@ -1,7 +1,9 @@
-// Keeps the cache below its cap: databases set aside by repairs go first, then artifacts (compiled again from their
-// schedules when asked for), then records; the kernels not used for longest first, pinned ones never. Use that came
-// often counts for longer: a flood of kernels that are asked for once does not push out what programs live on.
+// Keeps the cache below its cap: databases set aside by repairs go first, then logs of trials that take more than a
+// quarter of it, then artifacts (compiled again from their schedules when asked for), then records; the kernels not
+// used for longest first, pinned ones never (but for their logs). Use that came often counts for longer: a flood of
+// kernels that are asked for once does not push out what programs live on.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -14,6 +16,7 @@ namespace hone {
 namespace {
 
 constexpr uint64_t kDiskBlock = 4096;
+constexpr uint64_t kTrialsShare = 4;    // beyond this part of the cap logs of trials go first
 constexpr size_t kKernelsPerLock = 64;  // writers wait for at most this many
 
 // Logs and files that are no longer used are deleted by another thread, which may take so long.
@@ -50,11 +53,14 @@ std::vector<CacheImpl::Candidate> CacheImpl::LeastWorthFirst() {
   return candidates;
 }
 
-// Removes one kernel's artifacts, or the kernel. Returns how many of either went into the batch.
-uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreBatch& batch) {
+// Removes the log of one kernel's trials, its artifacts, or the kernel. Returns how many of them went into the batch.
+uint64_t CacheImpl::EvictKernel(const Candidate& candidate, Evicts what, StoreBatch& batch) {
+  const std::string prefix = KernelPrefix(candidate.class_fingerprint, candidate.fingerprint);
+  if (what == Evicts::kTrials) return DeleteTrials(prefix, batch);
+  const bool records = what == Evicts::kRecords;
   uint64_t removed = 0;
   bool kept = false;
-  ScanRecords(KernelPrefix(candidate.class_fingerprint, candidate.fingerprint), [&](Found&& found) {
+  ScanRecords(prefix, [&](Found&& found) {
     if (found.layer == CacheLayer::kSystem) return true;
     bool has_artifact = found.record.artifact_digest.has_value();
     if (found.record.pinned || (!records && !has_artifact)) {
@@ -66,6 +72,7 @@ uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreB
     if (records) {
       batch.Delete(Family::kRecords, found.key);
       DeleteNotes(found.key, batch);
+      DeleteTrials(found.key, batch);
       return true;
     }
     found.record.artifact_digest.reset();
@@ -82,14 +89,18 @@ uint64_t CacheImpl::EvictKernel(const Candidate& candidate, bool records, StoreB
 
 // Gives the space of what was removed back, until the directory is small enough: of artifacts, first that in the oldest
 // blob files, where most of it lies; all live artifacts are rewritten only if that does not suffice.
-Result<void> CacheImpl::Reclaim(bool records, uint64_t bytes, const std::stop_token& stop) {
+Result<void> CacheImpl::Reclaim(Evicts what, uint64_t bytes, const std::stop_token& stop) {
   for (double blob_share : {0.25, 0.5, 1.0}) {
     std::shared_ptr<Store> store = store_->user();
     if (!store || stop.stop_requested()) return {};
     HONE_TRY(store_->Flush());
+    if (what != Evicts::kArtifacts) HONE_TRY(store->Compact(Family::kTrials, 0));
+    if (what == Evicts::kTrials) return {};
     HONE_TRY(store->Compact(Family::kArtifacts, blob_share));
-    if (records) HONE_TRY(store->Compact(Family::kRecords, 0));
-    if (records) HONE_TRY(store->Compact(Family::kKernels, 0));
+    if (what == Evicts::kRecords) {
+      HONE_TRY(store->Compact(Family::kRecords, 0));
+      HONE_TRY(store->Compact(Family::kKernels, 0));
+    }
     if (HONE_TRY(KeptBytes()) <= bytes) return {};
   }
   return {};
@@ -113,9 +124,9 @@ Result<uint64_t> CacheImpl::KeptBytes() {
 }
 
 // Removes about as much as is too much, reclaims it, looks again, until it is little enough or nothing is left.
-Result<CacheImpl::Evicted> CacheImpl::EvictPass(const std::vector<Candidate>& candidates, bool records, uint64_t bytes,
-                                                const std::stop_token& stop) {
-  const Family family = records ? Family::kRecords : Family::kArtifacts;
+Result<CacheImpl::Evicted> CacheImpl::EvictPass(Evicts what, uint64_t bytes, const std::stop_token& stop) {
+  constexpr std::array kFamilyOf = {Family::kTrials, Family::kArtifacts, Family::kRecords};
+  const std::vector<Candidate> candidates = LeastWorthFirst();
   Evicted evicted;
   size_t next = 0;
   for (;;) {
@@ -123,19 +134,22 @@ Result<CacheImpl::Evicted> CacheImpl::EvictPass(const std::vector<Candidate>& ca
     std::shared_ptr<Store> store = store_->user();
     evicted.suffices = kept <= bytes || !store || stop.stop_requested();
     if (evicted.suffices) return evicted;
-    FamilySize size = store->SizeOf(family);
+    FamilySize size = store->SizeOf(kFamilyOf[static_cast<size_t>(what)]);
+    uint64_t excess = kept - bytes;
+    if (what == Evicts::kTrials) excess = std::min(excess, size.bytes - std::min(size.bytes, bytes / kTrialsShare));
+    if (excess == 0) return evicted;
     uint64_t each = std::max<uint64_t>(1, size.bytes / std::max<uint64_t>(1, size.entries));
-    uint64_t wanted = (kept - bytes) / each + 1, gone = 0;
+    uint64_t wanted = excess / each + 1, gone = 0;
     while (gone < wanted && next < candidates.size() && !stop.stop_requested()) {
       MutexLock lock(store_->write_mutex());
       StoreBatch batch;
       for (size_t i = 0; i < kKernelsPerLock && gone < wanted && next < candidates.size(); ++i)
-        gone += EvictKernel(candidates[next++], records, batch);
+        gone += EvictKernel(candidates[next++], what, batch);
       HONE_TRY(store_->Write(batch, Durability::kSoon));
     }
     if (gone == 0) return evicted;
     evicted.removed += gone;
-    HONE_TRY(Reclaim(records, bytes, stop));
+    HONE_TRY(Reclaim(what, bytes, stop));
   }
 }
 
@@ -155,21 +169,24 @@ Result<EvictionReport> CacheImpl::EvictTo(uint64_t bytes, std::stop_token stop) 
   HONE_TRY(WriteUses());
   HONE_TRY(store_->Flush());
   RemoveDamagedCopies(options_.directory);
-  Evicted evicted;
-  do {  // again for what was written meanwhile
-    evicted = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/false, bytes, stop));
+  Evicted evicted = HONE_TRY(EvictPass(Evicts::kTrials, bytes, stop));
+  report.trials = evicted.removed;
+  while (!evicted.suffices) {  // again for what was written meanwhile
+    evicted = HONE_TRY(EvictPass(Evicts::kArtifacts, bytes, stop));
     report.artifacts += evicted.removed;
-  } while (!evicted.suffices && evicted.removed > 0);
+    if (evicted.removed == 0) break;
+  }
   // Records only when there is no artifact left.
   if (!evicted.suffices) {
-    evicted = HONE_TRY(EvictPass(LeastWorthFirst(), /*records=*/true, bytes, stop));
+    evicted = HONE_TRY(EvictPass(Evicts::kRecords, bytes, stop));
     report.records = evicted.removed;
   }
   if (evicted.suffices) AwaitDeletions(bytes, stop);
   report.bytes_after = DiskUsage(options_.directory);
   evicted_artifacts_ += report.artifacts;
   evicted_records_ += report.records;
-  LogInfo("cache_evicted", {{"artifacts", report.artifacts},
+  LogInfo("cache_evicted", {{"trials", report.trials},
+                            {"artifacts", report.artifacts},
                             {"records", report.records},
                             {"bytes_before", report.bytes_before},
                             {"bytes_after", report.bytes_after}});

@@ -298,6 +298,7 @@ void CacheImpl::DeleteRecord(const std::string& key, StoreBatch& batch) {
   else
     batch.Delete(Family::kRecords, key);
   DeleteNotes(key, batch);
+  DeleteTrials(key, batch);
 }
 
 std::optional<std::string> CacheImpl::ReadMeta(const std::string& key) {

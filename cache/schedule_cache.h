@@ -106,7 +106,7 @@ struct CacheStats {
 };
 
 struct EvictionReport {
-  uint64_t artifacts = 0, records = 0;  // removed
+  uint64_t trials = 0, artifacts = 0, records = 0;  // removed
   uint64_t bytes_before = 0, bytes_after = 0;
 };
 

@@ -61,6 +61,18 @@ Result<void> CacheImpl::ForEachTrial(const CacheKey& key, const std::function<bo
   return {};
 }
 
+// Of a record, or of all of a kernel's. Returns how many.
+uint64_t CacheImpl::DeleteTrials(std::string_view key_prefix, StoreBatch& batch) {
+  uint64_t deleted = 0;
+  store_->Scan(Family::kTrials, std::string(key_prefix), [&](std::string_view key, std::string_view, CacheLayer layer) {
+    if (layer == CacheLayer::kSystem) return Take::kTaken;
+    batch.Delete(Family::kTrials, std::string(key));
+    ++deleted;
+    return Take::kTaken;
+  });
+  return deleted;
+}
+
 Result<std::optional<std::string>> CacheImpl::GetModel(std::string_view name) {
   std::optional<std::string> found;
   store_->Read(Family::kModels, std::string(name), [&](std::string_view, std::string_view value, CacheLayer layer) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/rng.h"
 #include "cache/schedule_cache.h"
 #include "tests/support/sample_records.h"
 #include "tests/support/temporary_directory.h"
@@ -196,6 +197,42 @@ TEST_F(EvictionTest, NoMoreGoesThanIsTooMuchWhileMoreIsWritten) {
     }
   }
   EXPECT_TRUE(cache_->Flush().has_value());
+}
+
+// What was learnt on the way is worth less than what is served.
+TEST_F(EvictionTest, LogsOfTrialsGoBeforeCodeAndSchedules) {
+  Open(Options());
+  Fill(20);
+  Rng rng(1);
+  std::vector<TrialRecord> trials(1000);
+  for (int kernel = 0; kernel < 20; ++kernel) {
+    for (TrialRecord& trial : trials) {
+      trial.choices.resize(40);
+      for (char& letter : trial.choices) letter = static_cast<char>('a' + rng.Below(26));
+      trial.program = rng.Next();
+    }
+    ASSERT_TRUE(cache_->AppendTrials(SampleKey(kernel, kernel % 3), trials).has_value());
+  }
+  ASSERT_TRUE(cache_->Flush().has_value());
+  const uint64_t cap = uint64_t{20} * kArtifactBytes * 3 / 2;
+  ASSERT_GT(Usage(), cap);
+  Result<EvictionReport> report = cache_->EvictTo(cap, {});
+  ASSERT_TRUE(report.has_value());
+  EXPECT_GT(report->trials, 0u);
+  EXPECT_EQ(report->artifacts, 0u);
+  EXPECT_EQ(report->records, 0u);
+  EXPECT_LE(Usage(), cap);
+  size_t left = 0;
+  auto count = [&](const TrialRecord&) { return ++left > 0; };
+  ASSERT_TRUE(cache_->ForEachTrial(SampleKey(0, 0), count).has_value());
+  EXPECT_EQ(left, 0u);  // of what was used longest ago
+  ASSERT_TRUE(cache_->ForEachTrial(SampleKey(19, 19 % 3), count).has_value());
+  EXPECT_EQ(left, 1000u);
+  // A kernel that is removed takes its log with it.
+  ASSERT_TRUE(cache_->Remove(SampleKey(19, 19 % 3).fingerprint).has_value());
+  left = 0;
+  ASSERT_TRUE(cache_->ForEachTrial(SampleKey(19, 19 % 3), count).has_value());
+  EXPECT_EQ(left, 0u);
 }
 
 TEST_F(EvictionTest, StopsWhenTold) {
