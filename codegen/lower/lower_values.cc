@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "codegen/lower/lower_internal.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
 namespace hone::lowering {
@@ -38,6 +39,14 @@ bool Same(const ValueNode& a, const ValueNode& b) {
   return a.kind == b.kind && a.op == b.op && a.type == b.type && a.int_value == b.int_value &&
          std::bit_cast<uint64_t>(a.float_value) == std::bit_cast<uint64_t>(b.float_value) && a.buffer == b.buffer &&
          a.args == b.args && a.index == b.index && a.guard == b.guard && a.prefetch == b.prefetch;
+}
+
+// What is known of an index that is no index arithmetic: the range of the type that it was read in.
+Interval RangeOfData(const Expr& e) {
+  if (e.op() != Op::kCast) return {-kUnbounded, kUnbounded};
+  const DTypeTraits& type = TraitsOf(e.arg(0).type());
+  if (type.is_float || type.bytes >= ByteSize(DType::kI64)) return {-kUnbounded, kUnbounded};
+  return {type.lowest, type.highest};
 }
 
 }  // namespace
@@ -78,12 +87,11 @@ Result<Linear> Lowering::IndexForm(StageId stage, const Expr& e) {
     }
     default: break;
   }
-  // Anything else (a cast of data, a select) is opaque: known only as the bits of its type.
+  // Anything else (a cast of data, a select) is opaque: known by its range alone.
   ValuePtr value = HONE_TRY(MakeValue(stage, e));
   program_.opaque.push_back(value);
   int payload = static_cast<int>(program_.opaque.size()) - 1;
-  return Linear::Of(
-      vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), {-kUnbounded, kUnbounded}, 0, 0, 1, payload}));
+  return Linear::Of(vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), RangeOfData(e), 0, 0, 1, payload}));
 }
 
 ValuePtr Lowering::LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index) {
