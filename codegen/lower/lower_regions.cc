@@ -159,7 +159,8 @@ Result<void> Lowering::InferRegion(StageId index) {
       if (e.Loads(stage.output)) {
         for (size_t d = 0; d < rank; ++d) {
           const Linear& whole = state.axes[AxisId(d)].extent;
-          Result<Linear> form = IndexForm(reader, e.arg(d));
+          // Data that stages make lie nowhere yet: those are placed after this one.
+          Result<Linear> form = IndexForm(reader, e.arg(d), false);
           if (!form) {
             outcome = std::move(form).error();
             return;

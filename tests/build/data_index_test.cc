@@ -39,6 +39,14 @@ const std::vector<IndexCase>& IndexCases() {
       {"divided", "kernel a(x: f32[9], z: i32[16]) -> y: f32[16] { y[i] = x[clamp(z[i] / 3 * 5, 0, 8)] }"},
       {"product_of_two",
        "kernel a(x: f32[9], z: i32[16], w: i8[16]) -> y: f32[16] { y[i] = x[clamp(int(z[i]) * int(w[i]), 0, 8)] }"},
+      {"reduced_before_what_it_indexes",
+       R"(kernel a(x: f32[31], z: i32[31]) -> y: f32[31] {
+         a: i32[31]
+         a[i] = max(r < 31) z[r]
+         b: f32[31]
+         b[i] = sum(r < 31) x[r]
+         y[i] = b[clamp(a[i], 0, 30)]
+       })"},
   };
   return kCases;
 }
