@@ -47,6 +47,10 @@ const std::vector<IndexCase>& IndexCases() {
          b[i] = sum(r < 31) x[r]
          y[i] = b[clamp(a[i], 0, 30)]
        })"},
+      {"rounded_from_a_float",
+       "kernel a(x: f32[16], t: f32[5]) -> y: f32[16] { y[i] = t[clamp(int(x[i] * 8), 0, 4)] }"},
+      {"rounded_from_a_huge_float",
+       "kernel a(x: f64[16], t: f32[5]) -> y: f32[16] { y[i] = t[clamp(int(x[i] * 1e30) + 2, 0, 4)] }"},
   };
   return kCases;
 }
