@@ -40,7 +40,7 @@ int64_t OpenLoops::Evaluate(VarId id) const {
     case VarKind::kMin: return std::min(Evaluate(var.a), Evaluate(var.b));
     case VarKind::kMax: return std::max(Evaluate(var.a), Evaluate(var.b));
     case VarKind::kProduct: return Evaluate(var.a) * Evaluate(var.b);
-    case VarKind::kOpaque: return var.range.lo > -kUnbounded ? var.range.lo : 0;
+    case VarKind::kOpaque: return std::clamp<int64_t>(0, var.range.lo, var.range.hi);
   }
   return 0;
 }

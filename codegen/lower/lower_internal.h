@@ -111,7 +111,9 @@ class Lowering {
   // lower_values.cc
   ValuePtr Node(ValueNode node);
   ValuePtr Constant(DType type, int64_t int_value, double float_value);
-  Result<Linear> IndexForm(StageId stage, const Expr& e);
+  // What of an index is data is a variable that stands for the value; without `loads_data` it is known by its range
+  // alone, which asks nothing of where the data lie.
+  Result<Linear> IndexForm(StageId stage, const Expr& e, bool loads_data = true);
   Result<ValuePtr> MakeValue(StageId stage, const Expr& e);
   Result<ValuePtr> MakeLoad(StageId stage, const Expr& load, const Expr* fill);
   ValuePtr LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/arithmetic.h"
 #include "base/check.h"
@@ -11,6 +12,9 @@
 
 namespace hone::lowering {
 namespace {
+
+// Of a dimension: more is the range of a type, not of an index.
+constexpr int64_t kWidestRegion = std::numeric_limits<int32_t>::max();
 
 bool Contains(const std::vector<VarId>& list, VarId var) {
   return std::find(list.begin(), list.end(), var) != list.end();
@@ -155,7 +159,8 @@ Result<void> Lowering::InferRegion(StageId index) {
       if (e.Loads(stage.output)) {
         for (size_t d = 0; d < rank; ++d) {
           const Linear& whole = state.axes[AxisId(d)].extent;
-          Result<Linear> form = IndexForm(reader, e.arg(d));
+          // Data that stages make lie nowhere yet: those are placed after this one.
+          Result<Linear> form = IndexForm(reader, e.arg(d), false);
           if (!form) {
             outcome = std::move(form).error();
             return;
@@ -199,7 +204,7 @@ Result<void> Lowering::InferRegion(StageId index) {
   if (first) return {};  // read by nobody: the whole tensor
   for (size_t d = 0; d < rank; ++d) {
     AxisState& axis = state.axes[AxisId(d)];
-    if (hull[d].extent > kUnbounded / 2)
+    if (hull[d].extent > kWidestRegion)
       return Error{ErrorKind::kUnsupported,
                    fmt::format("{} is read at an index without bounds: clamp it", kernel_.tensors[stage.output].name),
                    ""};

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "codegen/lower/lower_internal.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/stage_graph.h"
 
 namespace hone::lowering {
@@ -40,6 +41,14 @@ bool Same(const ValueNode& a, const ValueNode& b) {
          a.args == b.args && a.index == b.index && a.guard == b.guard && a.prefetch == b.prefetch;
 }
 
+// What is known of an index that is no index arithmetic: the range of the type that it was read in.
+Interval RangeOfData(const Expr& e) {
+  if (e.op() != Op::kCast) return {-kUnbounded, kUnbounded};
+  const DTypeTraits& type = TraitsOf(e.arg(0).type());
+  if (type.is_float || type.bytes >= ByteSize(DType::kI64)) return {-kUnbounded, kUnbounded};
+  return {type.lowest, type.highest};
+}
+
 }  // namespace
 
 // Equal values are one node: what uses a value twice does not say it twice.
@@ -55,35 +64,37 @@ ValuePtr Lowering::Constant(DType type, int64_t int_value, double float_value) {
   return Node(ValueNode::Constant(type, int_value, float_value));
 }
 
-Result<Linear> Lowering::IndexForm(StageId stage, const Expr& e) {
+Result<Linear> Lowering::IndexForm(StageId stage, const Expr& e, bool loads_data) {
   VarTable& vars = program_.vars;
+  auto form = [&](size_t arg) { return IndexForm(stage, e.arg(arg), loads_data); };
   switch (e.op()) {
     case Op::kInt: return Linear(e.int_value());
     case Op::kSize: return ExtentForm(e);
     case Op::kAxis: return Linear::Of(states_[stage].axes[e.axis()].var);
-    case Op::kAdd: return HONE_TRY(IndexForm(stage, e.arg(0))) + HONE_TRY(IndexForm(stage, e.arg(1)));
-    case Op::kSub: return HONE_TRY(IndexForm(stage, e.arg(0))) - HONE_TRY(IndexForm(stage, e.arg(1)));
-    case Op::kMul: return vars.Product(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
-    case Op::kMin: return vars.Min(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
-    case Op::kMax: return vars.Max(HONE_TRY(IndexForm(stage, e.arg(0))), HONE_TRY(IndexForm(stage, e.arg(1))));
+    case Op::kAdd: return HONE_TRY(form(0)) + HONE_TRY(form(1));
+    case Op::kSub: return HONE_TRY(form(0)) - HONE_TRY(form(1));
+    case Op::kMul: return vars.Product(HONE_TRY(form(0)), HONE_TRY(form(1)));
+    case Op::kMin: return vars.Min(HONE_TRY(form(0)), HONE_TRY(form(1)));
+    case Op::kMax: return vars.Max(HONE_TRY(form(0)), HONE_TRY(form(1)));
     case Op::kAbs: {
-      Linear a = HONE_TRY(IndexForm(stage, e.arg(0)));
+      Linear a = HONE_TRY(form(0));
       return vars.Max(a, a * -1);
     }
     case Op::kFloorDiv:
     case Op::kMod: {
-      Linear a = HONE_TRY(IndexForm(stage, e.arg(0))), b = HONE_TRY(IndexForm(stage, e.arg(1)));
+      Linear a = HONE_TRY(form(0)), b = HONE_TRY(form(1));
       if (!b.IsConstant()) return Error{ErrorKind::kUnsupported, "division by a dynamic size in an index", ""};
       return e.op() == Op::kMod ? vars.Mod(a, b.constant()) : vars.DivFloor(a, b.constant());
     }
     default: break;
   }
-  // Anything else (a cast of data, a select) is opaque: known only as the bits of its type.
-  ValuePtr value = HONE_TRY(MakeValue(stage, e));
-  program_.opaque.push_back(value);
-  int payload = static_cast<int>(program_.opaque.size()) - 1;
-  return Linear::Of(
-      vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), {-kUnbounded, kUnbounded}, 0, 0, 1, payload}));
+  // Anything else (a cast of data, a select) is opaque: known by its range alone.
+  int payload = -1;
+  if (loads_data) {
+    program_.opaque.push_back(HONE_TRY(MakeValue(stage, e)));
+    payload = static_cast<int>(program_.opaque.size()) - 1;
+  }
+  return Linear::Of(vars.Add({VarKind::kOpaque, fmt::format("data{}", payload), RangeOfData(e), 0, 0, 1, payload}));
 }
 
 ValuePtr Lowering::LoadBuffer(BufferId buffer, DType type, std::vector<Linear> index) {

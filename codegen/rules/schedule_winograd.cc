@@ -111,7 +111,8 @@ class WinogradRule {
     const Stage& stage = planner_.StageNamed(sum_);
     // Cheaply first: most reductions are no such convolution, and every candidate of a search comes by here.
     auto is_three = [&](const Axis& axis) { return planner_.Extent(axis) == 3; };
-    if (stage.reduction != Reduction::kSum || std::ranges::count_if(stage.reduce_axes, is_three) < 2)
+    if (stage.reduction != Reduction::kSum || stage.axes.size() < 2 ||
+        std::ranges::count_if(stage.reduce_axes, is_three) < 2)
       return Refuse("not a 3x3 convolution with stride 1");
     if (!planner_.Admits("winograd")) return Refuse("only accuracy=relaxed admits it");
     if (Result<void> fits =

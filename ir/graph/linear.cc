@@ -9,6 +9,41 @@
 #include "ir/graph/expr.h"
 
 namespace hone {
+namespace {
+
+using Wide = __int128;
+
+Interval Saturated(Wide lo, Wide hi) {
+  auto end = [](Wide value) { return static_cast<int64_t>(std::clamp<Wide>(value, -kUnbounded, kUnbounded)); };
+  return {end(lo), end(hi)};
+}
+
+Interval ProductOf(Interval a, Interval b) {
+  const auto [lo, hi] = std::minmax({Wide{a.lo} * b.lo, Wide{a.lo} * b.hi, Wide{a.hi} * b.lo, Wide{a.hi} * b.hi});
+  return Saturated(lo, hi);
+}
+
+// Where an end of either says nothing, that of the sum does not.
+Interval SumOf(Interval a, Interval b) {
+  Interval sum = Saturated(Wide{a.lo} + b.lo, Wide{a.hi} + b.hi);
+  if (a.lo <= -kUnbounded || b.lo <= -kUnbounded) sum.lo = -kUnbounded;
+  if (a.hi >= kUnbounded || b.hi >= kUnbounded) sum.hi = kUnbounded;
+  return sum;
+}
+
+Interval QuotientOf(Interval a, int64_t divisor) {
+  return {a.lo <= -kUnbounded ? a.lo : FloorDiv(a.lo, divisor), a.hi >= kUnbounded ? a.hi : FloorDiv(a.hi, divisor)};
+}
+
+// In 64 bits that wrap around, as generated code computes.
+int64_t WrappedSum(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t WrappedProduct(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+}  // namespace
 
 Linear Linear::Of(VarId var, int64_t coef) {
   Linear result;
@@ -29,7 +64,7 @@ Linear Linear::Without(VarId var) const {
 }
 
 Linear& Linear::AddScaled(const Linear& other, int64_t factor) {
-  constant_ += other.constant_ * factor;
+  constant_ = WrappedSum(constant_, WrappedProduct(other.constant_, factor));
   if (factor == 0 || other.terms_.empty()) return *this;
   std::vector<Term> merged;
   merged.reserve(terms_.size() + other.terms_.size());
@@ -39,10 +74,11 @@ Linear& Linear::AddScaled(const Linear& other, int64_t factor) {
     if (b == other.terms_.end() || (a != terms_.end() && a->var < b->var)) {
       merged.push_back(*a++);
     } else if (a == terms_.end() || b->var < a->var) {
-      merged.push_back({b->var, b->coef * factor});
+      if (int64_t coef = WrappedProduct(b->coef, factor); coef != 0) merged.push_back({b->var, coef});
       ++b;
     } else {
-      if (int64_t coef = a->coef + b->coef * factor; coef != 0) merged.push_back({a->var, coef});
+      if (int64_t coef = WrappedSum(a->coef, WrappedProduct(b->coef, factor)); coef != 0)
+        merged.push_back({a->var, coef});
       ++a, ++b;
     }
   }
@@ -82,8 +118,8 @@ Linear VarTable::DivFloor(const Linear& e, int64_t divisor) {
       rest += Linear::Of(term.var, term.coef);
   }
   Interval range = Range(rest);
-  if (range.lo > -kUnbounded && FloorDiv(range.lo, divisor) == FloorDiv(range.hi, divisor))
-    return quotient + Linear(FloorDiv(range.lo, divisor));
+  const Interval bounds = QuotientOf(range, divisor);
+  if (bounds.lo == bounds.hi) return quotient + Linear(bounds.lo);
   // ⌊(g·x + c) / (g·d)⌋ = ⌊(x + ⌊c/g⌋) / d⌋.
   int64_t common = divisor;
   for (const Term& term : rest.terms()) common = std::gcd(common, term.coef);
@@ -104,7 +140,6 @@ Linear VarTable::DivFloor(const Linear& e, int64_t divisor) {
     for (const Term& other : coarse.terms()) reduced += Linear::Of(other.var, other.coef / g);
     return quotient + DivFloor(reduced, divisor / g);
   }
-  const Interval bounds{FloorDiv(range.lo, divisor), FloorDiv(range.hi, divisor)};
   // What an axis is made of may divide where its name does not; its range, which is tighter, stays known.
   if (Linear expanded = ExpandAxes(rest); !(expanded == rest)) {
     Linear divided = DivFloor(expanded, divisor);
@@ -158,20 +193,12 @@ Linear VarTable::Max(const Linear& a, const Linear& b) {
 Linear VarTable::Product(const Linear& a, const Linear& b) {
   if (a.IsConstant()) return b * a.constant();
   if (b.IsConstant()) return a * b.constant();
-  Interval x = Range(a), y = Range(b);
-  int64_t corners[] = {x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi};
-  return AsVar(VarKind::kProduct, a, b, 1,
-               {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)});
+  return AsVar(VarKind::kProduct, a, b, 1, ProductOf(Range(a), Range(b)));
 }
 
 Interval VarTable::NaiveRange(const Linear& e) const {
-  Interval sum{e.constant(), e.constant()};
-  for (const Term& term : e.terms()) {
-    Interval r = (*this)[term.var].range;
-    int64_t x = r.lo * term.coef, y = r.hi * term.coef;
-    sum.lo += std::min(x, y);
-    sum.hi += std::max(x, y);
-  }
+  Interval sum = Saturated(e.constant(), e.constant());
+  for (const Term& term : e.terms()) sum = SumOf(sum, ProductOf((*this)[term.var].range, {term.coef, term.coef}));
   return sum;
 }
 
@@ -185,10 +212,9 @@ Interval VarTable::Range(const Linear& e) const {
     Linear rest = e.Without(term.var);
     rest.AddScaled(var.a, -k);
     if (rest.terms().size() >= e.terms().size()) continue;
-    Interval r = NaiveRange(rest);
-    int64_t span = k * (var.divisor - 1);
-    best.lo = std::max(best.lo, r.lo + std::min<int64_t>(0, span));
-    best.hi = std::min(best.hi, r.hi + std::max<int64_t>(0, span));
+    const Interval r = SumOf(NaiveRange(rest), ProductOf({0, var.divisor - 1}, {k, k}));
+    best.lo = std::max(best.lo, r.lo);
+    best.hi = std::min(best.hi, r.hi);
   }
   // The smaller or the larger of two of which one follows a dynamic size: what else the form says of that size counts.
   for (const Term& term : e.terms()) {

@@ -51,6 +51,7 @@ struct Interval {
   int64_t lo;
   int64_t hi;  // inclusive
 };
+// An end of an interval at ±kUnbounded, or beyond, says nothing.
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max() / 4;
 
 enum class VarKind : uint8_t {

@@ -231,6 +231,8 @@ Result<Value> ValueBuilder::Cast(DType type, Value value) {
     value = HONE_TRY(Strong(value));
   }
   if (value.weak) return Adapt(value, type);
+  // A float becomes an index by way of an i32, which saturates.
+  if (type == DType::kI64 && IsFloat(value.type())) value = HONE_TRY(Make(CastTo(DType::kI32, value.expr)));
   return Make(CastTo(type, value.expr));
 }
 

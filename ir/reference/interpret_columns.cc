@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "ir/graph/dtype_traits.h"
 #include "ir/graph/op_reference.h"
 
 namespace hone::interpreted {
@@ -159,7 +160,16 @@ void CastToInteger(const Instruction& instruction, const Operands& in, const Reg
     const int64_t* x = in.integer(0);
     const reference::Wrap wrap(type);
     for (size_t i = 0; i < in.n; ++i) out.integer[i] = wrap(static_cast<uint64_t>(x[i]));
-    if (result.has_slack) std::copy_n(in.slack(0), in.n, out.magnitude);
+    if (!result.has_slack) return;
+    const double* slack = in.slack(0);
+    const DTypeTraits& traits = TraitsOf(type);
+    const auto lowest = static_cast<double>(traits.lowest), highest = static_cast<double>(traits.highest);
+    // What is a little less or more than an end of the type comes out at its other end.
+    for (size_t i = 0; i < in.n; ++i) {
+      const auto value = static_cast<double>(out.integer[i]);
+      const bool is_inside = value - slack[i] >= lowest && value + slack[i] <= highest;
+      out.magnitude[i] = is_inside ? slack[i] : highest - lowest;
+    }
     return;
   }
   const double* x = in.value(0);

@@ -341,7 +341,7 @@ class ProgramCompiler {
     AffineIndex offset;
     offset.coef.assign(program_.extents.size(), 0);
     site.affine = true;
-    bool varies = false, slack = false;
+    bool varies = false;
     int64_t stride = 1;
     site.dims.resize(shape.size());
     for (size_t d = shape.size(); d-- > 0;) {
@@ -362,7 +362,6 @@ class ProgramCompiler {
         dim.index_register = Compile(load.arg(d));
         dim.check = may_miss;
         varies |= At(dim.index_register).varies;
-        slack |= At(dim.index_register).has_slack;
       }
       site.checks |= dim.check;
     }
@@ -374,12 +373,12 @@ class ProgramCompiler {
     }
     bool from_memory = !site.computed;
     bool is_float = IsFloat(site.dtype);
-    // An element that is computed on demand brings its magnitude along.
+    // An element that is computed on demand brings its magnitude along; one in memory is exact, wherever it was read.
     Register reg{.is_float = is_float,
                  .varies = varies,
                  .plain = from_memory,
                  .exact = from_memory,
-                 .has_slack = !is_float && (!from_memory || slack)};
+                 .has_slack = !is_float && !from_memory};
     Instruction instruction{.op = Op::kLoad, .type = load.type()};
     instruction.site = program_.sites.Add(std::move(site));
     return Emit(std::move(instruction), reg);

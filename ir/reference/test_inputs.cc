@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -45,9 +46,12 @@ T Real(uint32_t word, Spread spread) {
   return kind == 1 ? sign : uniform * scale;
 }
 
-// Just beyond what an index of `extent` elements is clamped to; 0: within a hundred of zero. By Lemire's
-// multiply-shift: no division.
+// Just beyond what an index of `extent` elements is clamped to, and now and then an end of the type; 0: within a
+// hundred of zero. By Lemire's multiply-shift: no division.
+template <typename T>
 int64_t Whole(uint32_t word, int64_t extent) {
+  const uint32_t kind = word & 31;
+  if (extent > 0 && kind < 2) return kind == 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
   const int64_t low = extent > 0 ? -4 : -100, range = extent > 0 ? extent + 8 : 201;
   return low + static_cast<int64_t>((static_cast<uint64_t>(word) * static_cast<uint64_t>(range)) >> 32);
 }
@@ -64,19 +68,26 @@ void FillElements(std::span<std::byte> data, uint64_t seed, const Make& make) {
   }
 }
 
-// Is `tensor` read inside the index of another load? Then the largest dimension that it indexes, else 0.
+// Is `tensor`, or what stages make of it, read inside the index of another load? Then the largest dimension that it
+// indexes, else 0.
 int64_t IndexedExtent(const Kernel& kernel, TensorId tensor) {
-  int64_t extent = 0;
-  for (const Stage& stage : kernel.stages)
+  IdVector<TensorId, int64_t> extents(kernel.tensors.size());
+  auto indexes = [&](const Expr& e, int64_t extent) {
+    Walk(e, [&](const Expr& part) {
+      if (part.op() == Op::kLoad) extents[part.tensor()] = std::max(extents[part.tensor()], extent);
+    });
+  };
+  // Readers come after what they read: from the last stage on, all that is known of a stage's output is known.
+  for (StageId s = kernel.stages.last(); s; --s) {
+    const Stage& stage = kernel.stages[s];
+    indexes(stage.body, extents[stage.output]);
     Walk(stage.body, [&](const Expr& load) {
       if (load.op() != Op::kLoad) return;
-      std::vector<int64_t> shape = StaticShape(kernel, kernel.tensors[load.tensor()]);
-      for (size_t d = 0; d < load.args().size(); ++d)
-        Walk(load.arg(d), [&](const Expr& part) {
-          if (part.Loads(tensor)) extent = std::max(extent, shape[d]);
-        });
+      const std::vector<int64_t> shape = StaticShape(kernel, kernel.tensors[load.tensor()]);
+      for (size_t d = 0; d < load.args().size(); ++d) indexes(load.arg(d), shape[d]);
     });
-  return extent;
+  }
+  return extents[tensor];
 }
 
 bool MultipliesUp(const Kernel& kernel) {
@@ -103,7 +114,7 @@ void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::
     else if (sizeof(T) == 1)
       FillElements<T>(first, seed, [](uint32_t w) { return static_cast<T>(w >> 24); });
     else
-      FillElements<T>(first, seed, [&](uint32_t w) { return static_cast<T>(Whole(w, extent)); });
+      FillElements<T>(first, seed, [&](uint32_t w) { return static_cast<T>(Whole<T>(w, extent)); });
   });
   for (size_t done = first.size(); done < data.size();) {
     size_t piece = std::min(first.size(), data.size() - done);

@@ -120,6 +120,10 @@ const std::vector<Corner>& Corners() {
          z[j, i] = bf16(if(f32(x[i, j]) > y[i] / 2, x[i, j], 0.1))
        })",
        ""},
+      {"sums_without_axes_inside_an_expression",
+       "kernel a(x: f32[9, 9]) -> y: f32[9, 9] with accuracy=relaxed { y[i, j] = x[i, j] * (sum(r < 3, s < 3) x[r, s]) "
+       "}",
+       ""},
       {"hints_far_beyond_the_end", "matmul(M=23,N=37,K=13)+bias",
        "split y.n 16\nvectorize y.n.1\nprefetch bias for y 1048576\nsplit acc.n 16\nreorder acc.k acc.m acc.n.0 "
        "acc.n.1\n"

@@ -46,6 +46,44 @@ TEST(Linear, AxesDivideByWhatTheyAreMadeOf) {
   EXPECT_EQ(vars.ExpandAxes(line * 7 + column), vars.ExpandAxes(Linear::Of(t)));
 }
 
+// What is made of a number that nothing bounds has no bounds either, but for those that an operation gives it.
+TEST(Linear, WhatNothingBoundsProvesNothing) {
+  VarTable vars;
+  const Linear z = Linear::Of(vars.Add({VarKind::kOpaque, "z", {-kUnbounded, kUnbounded}, 0, 0, 1, 0}));
+  const Linear i = Linear::Of(vars.AddLoop("i", 10));
+  for (int64_t scale : {1, 2, 3, 4, 7, 8, 9, 1000, -8, -16}) {
+    SCOPED_TRACE(scale);
+    for (const Linear& form :
+         {z * scale, z * scale + i * 5 + Linear(-3), vars.DivFloor(z * scale, 5), vars.DivFloor(z * scale, 5) * 5,
+          vars.Product(z * scale, i + Linear(1)), vars.Product(z * scale, z + i)}) {
+      EXPECT_EQ(vars.Range(form).lo, -kUnbounded) << vars.Text(form);
+      EXPECT_EQ(vars.Range(form).hi, kUnbounded) << vars.Text(form);
+    }
+    const Linear clamped = vars.Min(vars.Max(z * scale, 0), 999);
+    EXPECT_EQ(vars.Range(clamped).lo, 0);
+    EXPECT_EQ(vars.Range(clamped).hi, 999);
+    EXPECT_FALSE(clamped == z * scale);
+  }
+  for (int64_t divisor : {3, 31, 1321, 1 << 20}) {
+    const Linear rest = vars.Mod(z, divisor), shifted = rest - Linear(1);
+    EXPECT_EQ(vars.Range(rest).lo, 0);
+    EXPECT_EQ(vars.Range(rest).hi, divisor - 1);
+    const Linear distance = vars.Max(shifted, shifted * -1);
+    EXPECT_FALSE(distance == shifted || distance == shifted * -1) << divisor;
+  }
+}
+
+// Ranges of thirty-two bits times coefficients of thirty-one.
+TEST(Linear, RangesSaturate) {
+  VarTable vars;
+  const Linear z = Linear::Of(vars.Add({VarKind::kOpaque, "z", {INT32_MIN, INT32_MAX}, 0, 0, 1, 0}));
+  EXPECT_EQ(vars.Range(z * 8).hi, int64_t{8} * INT32_MAX);
+  const Linear most = z * INT32_MAX;
+  EXPECT_EQ(vars.Range(vars.Product(most, z)).lo, -kUnbounded);
+  EXPECT_EQ(vars.Range(vars.Product(most, z)).hi, kUnbounded);
+  EXPECT_EQ(vars.Range(vars.Product(z, z)).hi, kUnbounded);
+}
+
 // Random forms over small loops: whatever DivFloor folds to must equal the true quotient at every point, and Range must
 // contain every value.
 TEST(Linear, DivFloorAgreesWithBruteForce) {

@@ -113,6 +113,15 @@ TEST(Accuracy, WholeNumbersAreExactUnlessAJumpIsNear) {
   EXPECT_EQ(Of("round(a[] * b[]) < 4", 37, 0.1f, 0, "bool").magnitude, 0);
 }
 
+// An integer that may be one less comes out at the other end of a narrower type.
+TEST(Accuracy, WhatWrapsWithinTheErrorMayBeAnything) {
+  EXPECT_EQ(Of("u8(i32(a[] * b[]))", 256, 1, 0, "u8").magnitude, 255);
+  EXPECT_EQ(Of("i8(i32(a[] * b[]))", 128, 1, 0, "i8").magnitude, 255);
+  EXPECT_EQ(Of("u8(i32(a[] * b[]))", 300, 1, 0, "u8").magnitude, 1);
+  EXPECT_EQ(Of("i8(i32(a[] * b[]))", 200, 1, 0, "i8").magnitude, 1);
+  EXPECT_EQ(Of("u8(i32(a[]))", 256, 1, 0, "u8").magnitude, 0);
+}
+
 TEST(Accuracy, InfinitiesCarryNoError) {
   // One masked score of a softmax must not make every error acceptable.
   float x[] = {1, 2, 3, 4};

@@ -118,16 +118,33 @@ TEST(TestInputs, ProductsDoNotVanish) {
   }
 }
 
+std::set<int32_t> NumbersIn(const std::vector<std::byte>& bytes) {
+  std::vector<int32_t> numbers(bytes.size() / sizeof(int32_t));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  return {numbers.begin(), numbers.end()};
+}
+
 TEST(TestInputs, IndicesReachTheirBounds) {
   Case c("kernel g(x: f32[N], i: i32[M]) -> y: f32[M] where N=50, M=4000 { y[m] = x[clamp(i[m], 0, 49)] }");
-  std::set<int32_t> seen;
-  for (size_t k = 0; k < 4000; ++k) {
-    int32_t value;
-    std::memcpy(&value, c.buffers[1].data() + 4 * k, 4);
-    seen.insert(value);
-  }
+  std::set<int32_t> seen = NumbersIn(c.buffers[1]);
   for (int32_t wanted : {-4, -1, 0, 1, 25, 48, 49, 50, 53}) EXPECT_TRUE(seen.contains(wanted)) << wanted;
+  // Beyond them lie the ends of the type alone.
+  EXPECT_EQ(seen.erase(std::numeric_limits<int32_t>::min()), 1u);
+  EXPECT_EQ(seen.erase(std::numeric_limits<int32_t>::max()), 1u);
+  EXPECT_GE(*seen.begin(), -4);
   EXPECT_LE(*seen.rbegin(), 53);
+}
+
+TEST(TestInputs, IndicesReachTheirBoundsThroughStages) {
+  Case c(
+      "kernel g(x: f32[N], i: i32[M], j: i32[M]) -> y: f32[M], z: i32[M] where N=500, M=4000 { a: i32[M] "
+      "a[m] = i[m] b: i32[M] b[m] = max(r < 1) a[m] y[m] = x[clamp(b[m], 0, 499)] z[m] = j[m] }");
+  std::set<int32_t> seen = NumbersIn(c.buffers[1]), others = NumbersIn(c.buffers[2]);
+  for (int32_t wanted :
+       {std::numeric_limits<int32_t>::min(), -4, 0, 250, 499, 503, std::numeric_limits<int32_t>::max()})
+    EXPECT_TRUE(seen.contains(wanted)) << wanted;
+  EXPECT_GE(*others.begin(), -100);
+  EXPECT_LE(*others.rbegin(), 100);
 }
 
 TEST(Samples, SmallOutputsAreComparedWhole) {

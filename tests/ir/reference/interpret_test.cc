@@ -409,6 +409,16 @@ TEST(Interpret, KernelLanguageIndices) {
   chain.Expect(y);
 }
 
+// What a float decides is uncertain by the float's error, and so is the place that is read; the element read is exact.
+TEST(Interpret, GathersWhereAFloatDecides) {
+  Case c(
+      "kernel g(x: f32[8], t: i32[8]) -> y: f32[8] { r: i32[8] r[i] = i32(x[i] * 8.0) "
+      "y[i] = f32(t[clamp(r[i], 0, 7)]) }");
+  std::vector<double> wanted;
+  for (size_t i = 0; i < 8; ++i) wanted.push_back(c.ints(1)[std::clamp(static_cast<int>(c.in(0)[i] * 8), 0, 7)]);
+  c.Expect(wanted);
+}
+
 TEST(Interpret, PaddedReadOfAComputedTensor) {
   Case c(
       "kernel p(x: f32[5, 4]) -> y: f32[7] { t: f32[5] t[i] = sum(k) x[i, k]\n  y[i] = pad(t[i - 1], 3) + max(r < 3) "
