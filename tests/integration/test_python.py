@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import harness
@@ -110,6 +111,59 @@ class Python(unittest.TestCase):
         numpy.testing.assert_allclose(again(x, w, bias), wanted, rtol=1e-5)
         numpy.testing.assert_allclose(again(x), wanted, rtol=1e-5)
         numpy.testing.assert_allclose(again(x, 2 * w, bias), numpy.maximum(x @ (2 * w).T + bias, 0), rtol=1e-5)
+
+    def test_calls_of_threads_that_bring_constants_get_their_own(self):
+        class Slow:
+            """The library, where calls and binds take a while, and are seen to meet."""
+
+            def __init__(self, library):
+                self.library = library
+                self.lock = threading.Lock()
+                self.running = {"call": 0, "bind": 0}
+                self.have_met = False
+
+            def __getattr__(self, name):
+                return getattr(self.library, name)
+
+            def run(self, kind, function, arguments):
+                with self.lock:
+                    self.running[kind] += 1
+                    self.have_met |= self.running["bind"] > 0 and sum(self.running.values()) > 1
+                time.sleep(0.005)
+                try:
+                    return function(*arguments)
+                finally:
+                    with self.lock:
+                        self.running[kind] -= 1
+
+            def hone_call(self, *arguments):
+                return self.run("call", self.library.hone_call, arguments)
+
+            def hone_bind(self, *arguments):
+                return self.run("bind", self.library.hone_bind, arguments)
+
+        x, w = self.arrays((4, 24), (40, 24))
+        kernel = self.client.kernel("dense(M=4,N=40,K=24,const=1)")
+        slow = kernel._library = Slow(kernel._library)  # pylint: disable=protected-access
+        gate = threading.Barrier(4)
+        wrong = []
+
+        def call(number):
+            own = w * (1 + number // 2)  # two threads bring the same elements, in arrays of their own
+            gate.wait()
+            for _ in range(5):
+                got = kernel(x, own)
+                if not numpy.allclose(got, x @ own.T, rtol=1e-4):
+                    wrong.append(number)
+            kernel.bind(w=own)
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertFalse(slow.have_met, "the library was given a constant while it was at work")
+        self.assertEqual(wrong, [])
 
     def test_texts_that_share_code_have_names_of_their_own(self):
         text = "kernel {0}({1}: f32[7]) -> {2}: f32[7] {{ {2}[i] = 2.0 * {1}[i] }}"
