@@ -39,6 +39,27 @@ def as_array(value):
     return numpy.from_dlpack(value)
 
 
+def is_read_only(value, array):
+    """Whether the array that as_array made of a value is not to be written. NumPy says so of all that comes by a DLPack
+    older than 1, which has no word for it."""
+    if array.flags.writeable:
+        return False
+    if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
+        return True
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return False
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    try:
+        tensor = get(capsule, b"dltensor_versioned")
+    except ValueError:  # it is of an older version still
+        return False
+    flags = ctypes.c_uint64.from_address(tensor + 8 + 2 * ctypes.sizeof(ctypes.c_void_p)).value
+    return bool(flags & 1)  # DLPACK_FLAG_BITMASK_READ_ONLY
+
+
 class Kernel:
     """Callable code. Calls may come from any number of threads at once; they let other Python threads run. Binding waits
     for the calls that run, and calls for what binds."""
@@ -200,7 +221,7 @@ class Kernel:
         results = []
         for index, value in zip(outputs, given):
             array = as_array(value)
-            if isinstance(value, numpy.ndarray) and not value.flags.writeable:
+            if is_read_only(value, array):
                 raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)
             if self._checked(self.operands[index], array, self._shape(index, sizes)).ctypes.data != array.ctypes.data:
                 raise lib.Error("invalid", "the array to write is not dense", self.operands[index].name)

@@ -1,5 +1,6 @@
 """The Python package as a program meets it: from the tree, against a real daemon. Needs NumPy."""
 
+import ctypes
 import json
 import os
 import re
@@ -190,6 +191,32 @@ class Python(unittest.TestCase):
         self.assertIs(add(Tensor(a), Tensor(b), out=out), out)
         numpy.testing.assert_array_equal(out.array, a + b)
         numpy.testing.assert_array_equal(numpy.from_dlpack(add(a, b)), a + b)
+
+    def test_what_says_by_dlpack_that_it_is_read_only_is_not_written(self):
+        array = numpy.zeros((8, 16), numpy.float32)
+        tensor = (ctypes.c_uint64 * 16)(1, 0, 0, 1)  # DLManagedTensorVersioned: its version, two pointers, its flags
+
+        class Immutable:  # what JAX's arrays are
+            def __dlpack__(self, **options):
+                if tuple(map(int, numpy.__version__.split(".")[:2])) < (2, 1):  # knows no such thing
+                    if "max_version" not in options:
+                        return array.__dlpack__()
+                    new = ctypes.pythonapi.PyCapsule_New
+                    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+                    return new(ctypes.addressof(tensor), b"dltensor_versioned", None)
+                view = array.view()
+                view.flags.writeable = False
+                return view.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return array.__dlpack_device__()
+
+        a, = self.arrays((8, 16))
+        add = self.client.kernel("add(M=8,N=16)")
+        with self.assertRaisesRegex(self.hone.Error, "y: the array to write is read-only"):
+            add(a, a, out=Immutable())
+        self.assertFalse(array.any())
+        numpy.testing.assert_array_equal(add(a, Immutable()), a)
 
     def test_narrow_types_are_numpys(self):
         a, b = (array.astype(numpy.float16) for array in self.arrays((5, 40), (9, 40)))
