@@ -26,6 +26,12 @@ bool IsSilence(const Error& error) {
   return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kTimeout || error.kind == ErrorKind::kIo;
 }
 
+// Closed by the daemon, too.
+bool IsReadableNow(int fd) {
+  pollfd poll{fd, POLLIN, 0};
+  return ::poll(&poll, 1, 0) != 0;
+}
+
 bool WaitReadable(int fd, Deadline deadline) {
   auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now()).count();
   if (left <= 0) return false;
@@ -88,9 +94,7 @@ Result<Channel> Client::TakeChannel(Deadline deadline) {
     }
     mutex_.Unlock();
     // Readable without having been asked: closed by the daemon, or out of step.
-    if (channel && !WaitReadable(channel->fd(), steady_clock::now() + std::chrono::nanoseconds(1))) {
-      return *std::move(channel);
-    }
+    if (channel && !IsReadableNow(channel->fd())) return *std::move(channel);
   }
   return Connect(deadline);
 }
