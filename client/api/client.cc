@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <thread>
@@ -33,11 +34,14 @@ bool IsReadableNow(int fd) {
 }
 
 bool WaitReadable(int fd, Deadline deadline) {
-  auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now()).count();
-  if (left <= 0) return false;
-  timespec limit{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-  pollfd poll{fd, POLLIN, 0};
-  return ppoll(&poll, 1, &limit, nullptr) != 0;
+  for (;;) {
+    auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now()).count();
+    if (left <= 0) return false;
+    timespec limit{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    pollfd poll{fd, POLLIN, 0};
+    const int ready = ppoll(&poll, 1, &limit, nullptr);
+    if (ready >= 0 || errno != EINTR) return ready != 0;
+  }
 }
 
 std::shared_ptr<const DiskCache> OpenDisk(const ClientOptions& options) {

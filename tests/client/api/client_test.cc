@@ -113,5 +113,37 @@ TEST_F(ClientTest, EveryConnectionThatARestartedDaemonClosedIsPassedOver) {
   EXPECT_EQ(served.error().Text(), "test: not today");
 }
 
+TEST_F(ClientTest, SignalsDoNotMakeASilentDaemonCostTheWholeDeadline) {
+  const UniqueFd silent = ListenAt(socket_);
+  const std::string code = "code";
+  GetReply reply;
+  const Digest256 digest = Hash256(code);
+  reply.digest.assign(reinterpret_cast<const char*>(digest.data()), digest.size());
+  reply.size = code.size();
+  ASSERT_TRUE(DiskCache({.directory = directory_ / "client"})
+                  .Store(kKernel, 0, "canonical", reply, *SealedMemfd::Create(AsBytes(code))));
+  std::unique_ptr<Client> client = Connect(true);
+
+  struct sigaction nothing{}, before;
+  nothing.sa_handler = [](int) {};
+  sigaction(SIGUSR1, &nothing, &before);
+  std::atomic<bool> done{false};
+  std::thread disturber([&, asker = pthread_self()] {
+    for (; !done; std::this_thread::sleep_for(milliseconds(10))) pthread_kill(asker, SIGUSR1);
+  });
+  GetOptions options;
+  options.deadline = milliseconds(3'000);
+  const auto begin = steady_clock::now();
+  const Result<Served> served = client->Fetch(kKernel, options);
+  const auto took = steady_clock::now() - begin;
+  done = true;
+  disturber.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  ASSERT_TRUE(served) << served.error().Text();
+  EXPECT_EQ(served->source, "disk");
+  EXPECT_GE(took, milliseconds(100));
+  EXPECT_LT(took, milliseconds(2'000));
+}
+
 }  // namespace
 }  // namespace hone::client_test
