@@ -5,10 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <new>
 #include <system_error>
 #include <utility>
 
+#include "client/api/linker_use.h"
 #include "client/api/updates_worker.h"
 
 namespace hone {
@@ -16,27 +16,19 @@ namespace hone {
 struct Updates::ForkGuard {
   ForkGuard() { pthread_atfork(Lock, Unlock, InChild); }
 
-  // Not without end: who forks may be within the dynamic linker itself, for which our thread waits.
   static void Lock() HONE_NO_THREAD_SAFETY_ANALYSIS {
-    bool locked = linker_.TryLock();
-    for (int i = 0; i < 2000 && !locked; ++i) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      locked = linker_.TryLock();
-    }
+    LinkerUse::Close();
     mutex_.Lock();
-    has_linker = locked;
   }
   static void Unlock() HONE_NO_THREAD_SAFETY_ANALYSIS {
-    bool locked = has_linker;
     mutex_.Unlock();
-    if (locked) linker_.Unlock();
+    LinkerUse::Open();
   }
   static void InChild() HONE_NO_THREAD_SAFETY_ANALYSIS {
     Crew::generation.fetch_add(1, std::memory_order_relaxed);
-    if (!has_linker) new (&linker_) Mutex;  // its holder is not in this process
-    Unlock();
+    mutex_.Unlock();
+    LinkerUse::OpenInChild();
   }
-  inline static bool has_linker = false;
 };
 
 Updates::Updates(UpdatesOptions options) : options_(std::move(options)) { static const ForkGuard guard; }
