@@ -8,7 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/aligned_bytes.h"
 #include "client/api/linker_use.h"
+#include "client/api/packed_constants.h"
 #include "client/api/updates_worker.h"
 
 namespace hone {
@@ -18,17 +20,20 @@ struct Updates::ForkGuard {
 
   static void Lock() HONE_NO_THREAD_SAFETY_ANALYSIS {
     LinkerUse::Close();
-    mutex_.Lock();
+    for (Mutex* mutex : kMutexes) mutex->Lock();
   }
   static void Unlock() HONE_NO_THREAD_SAFETY_ANALYSIS {
-    mutex_.Unlock();
+    for (Mutex* mutex : kMutexes) mutex->Unlock();
     LinkerUse::Open();
   }
   static void InChild() HONE_NO_THREAD_SAFETY_ANALYSIS {
     Crew::generation.fetch_add(1, std::memory_order_relaxed);
-    mutex_.Unlock();
+    for (Mutex* mutex : kMutexes) mutex->Unlock();
     LinkerUse::OpenInChild();
   }
+
+  // Nobody takes one with another in hand.
+  static constexpr Mutex* kMutexes[] = {&mutex_, &PackedConstants::mutex(), &LargePages::mutex()};
 };
 
 Updates::Updates(UpdatesOptions options) : options_(std::move(options)) { static const ForkGuard guard; }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/api/packed_constants.h"
 #include "client/api/updates.h"
 #include "tests/support/versions.h"
 
@@ -28,6 +29,7 @@ constexpr bool kSanitized = false;
 void ForkDuring(const std::function<bool()>& work, int forks) {
   if (kSanitized) GTEST_SKIP() << "[SKIP] a sanitizer's own locks are not free in the child";
   const Updates updates({});  // as every client has
+  ASSERT_TRUE(work());        // what is made once is there
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 2; ++i)
@@ -53,6 +55,22 @@ void ForkDuring(const std::function<bool()>& work, int forks) {
 TEST(Fork, CodeIsMappedInAChildOfAProcessThatWasMappingSome) {
   const std::vector<std::byte> code = VersionBytes(Layout::kPlain, 0);
   ForkDuring([&] { return LoadBytes(code).has_value(); }, 100);
+}
+
+TEST(Fork, ConstantsArePackedInAChildOfAProcessThatWasPackingSome) {
+  PackedConstants constants;
+  const float data[4] = {};
+  ManifestOperand operand;
+  operand.packed_bytes = 64;
+  const auto packed = std::make_shared<const int>(0);
+  ForkDuring(
+      [&] { return constants.Take(data, operand, true, [&] { return PackedConstants::Copy(packed); }).has_value(); },
+      300);
+}
+
+TEST(Fork, PagesAreSharedInAChildOfAProcessThatWasSharingSome) {
+  LargePages pages;
+  ForkDuring([&] { return pages.Take(int64_t{1} << 20) != nullptr; }, 300);
 }
 
 }  // namespace
