@@ -86,6 +86,7 @@ Result<Channel> Client::Connect(Deadline deadline) {
 }
 
 Result<Channel> Client::TakeChannel(Deadline deadline) {
+  ReapLateStarts();
   if (mutex_.TryLock()) {
     if (pid_t self = getpid(); owner_ != self) {  // the parent's: what it receives is not for us
       idle_.clear();

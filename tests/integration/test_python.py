@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -217,6 +218,51 @@ class Python(unittest.TestCase):
             add(a, a, out=Immutable())
         self.assertFalse(array.any())
         numpy.testing.assert_array_equal(add(a, Immutable()), a)
+
+    def test_a_daemon_that_starts_too_late_leaves_no_dead_process_for_long(self):
+        directory = harness.Directory()
+        self.addCleanup(directory.remove)
+        program = """
+import os, time, hone
+client = hone.Client(start=True, disk_cache=False)
+try:
+    client.kernel("add(M=8,N=16)", deadline=0.002)
+except hone.Error as error:
+    print(error.kind)
+def has_children():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
+        return file.read() != ""
+end = time.monotonic() + 20
+while True:  # later calls take it back, once it has ended
+    client.kernel("add(M=8,N=16)", deadline=30).release()
+    if not has_children() or time.monotonic() > end:
+        break
+    time.sleep(0.01)
+print("left behind" if has_children() else "nobody")
+"""
+        environment = {**os.environ, **directory.environment, "PYTHONPATH": os.path.join(SOURCE, "python")}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60,
+                              env=environment)
+        status = subprocess.run([os.path.join(harness.BIN, "hone"), "--json", "status"], capture_output=True, check=True,
+                                env=environment)
+        os.kill(json.loads(status.stdout)["pid"], signal.SIGTERM)
+        self.assertEqual(done.stdout.split(), ["timeout", "nobody"], done.stderr)
+
+    def test_what_a_daemon_said_last_is_told_where_it_ends_at_once(self):
+        directory = harness.Directory()
+        self.addCleanup(directory.remove)
+        for folder in ("lib", "bin"):
+            os.mkdir(os.path.join(directory.path, folder))
+        library = shutil.copy(os.environ["HONE_LIBRARY"], os.path.join(directory.path, "lib", "libhone.so"))
+        daemon = os.path.join(directory.path, "bin", "honed")
+        with open(daemon, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nfor i in $(seq 1000); do echo line $i; done\necho the disk is full\nexit 1\n")
+        os.chmod(daemon, 0o700)
+        program = "import hone; hone.Client(start=True, disk_cache=False).kernel('add(M=8,N=16)')"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60,
+                              env={**os.environ, **directory.environment, "HONE_LIBRARY": library,
+                                   "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertIn("honed ended at once: the disk is full", done.stderr)
 
     def test_narrow_types_are_numpys(self):
         a, b = (array.astype(numpy.float16) for array in self.arrays((5, 40), (9, 40)))
