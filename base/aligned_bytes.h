@@ -25,8 +25,11 @@ class LargePages {
   // As AllocateAligned: aligned to 64 bytes, not written yet, nullptr if there is no memory.
   std::shared_ptr<void> Take(int64_t bytes) HONE_EXCLUDES(mutex_);
 
+  // Of all objects: who holds it while the process is copied has the child find it free.
+  static constexpr Mutex& mutex() HONE_RETURN_CAPABILITY(mutex_) { return mutex_; }
+
  private:
-  Mutex mutex_;
+  inline static Mutex mutex_;
   std::weak_ptr<void> page_ HONE_GUARDED_BY(mutex_);  // the one that is being filled
   size_t used_ HONE_GUARDED_BY(mutex_) = 0;           // of it
 };

@@ -47,12 +47,10 @@ Result<void> CacheImpl::AppendTrials(const CacheKey& key, std::span<const TrialR
 }
 
 Result<void> CacheImpl::ForEachTrial(const CacheKey& key, const std::function<bool(const TrialRecord&)>& visit) {
-  bool go_on = true;
   store_->Scan(Family::kTrials, RecordKey(key), [&](std::string_view entry, std::string_view value, CacheLayer layer) {
-    if (!go_on) return Take::kTaken;
     Result<TrialRecord> trial = DecodeTrial(value);
     if (trial) {
-      go_on = visit(*trial);
+      if (!visit(*trial)) return Take::kStop;
     } else if (trial.error().kind != ErrorKind::kUnsupported) {
       SetAside(Family::kTrials, entry, value, layer, trial.error());
     }

@@ -114,7 +114,8 @@ Result<WallTime> ParseExpiry(std::string_view text, std::chrono::system_clock::t
   const std::optional<WallTime> date = ParseDate(text);
   if (!date)
     return Error{ErrorKind::kInvalid, fmt::format("saw \"{}\", wanted a date such as 2030-12-31", text), "--expires"};
-  if (*date > now) return *date;
+  // In milliseconds: nanoseconds, as `now` is in, end in 2262.
+  if (*date > std::chrono::time_point_cast<WallTime::duration>(now)) return *date;
   return Error{ErrorKind::kInvalid, fmt::format("{} is past: it would be refused from the first", text), "--expires"};
 }
 

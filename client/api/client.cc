@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,12 +27,21 @@ bool IsSilence(const Error& error) {
   return error.kind == ErrorKind::kUnavailable || error.kind == ErrorKind::kTimeout || error.kind == ErrorKind::kIo;
 }
 
-bool WaitReadable(int fd, Deadline deadline) {
-  auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now()).count();
-  if (left <= 0) return false;
-  timespec limit{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+// Closed by the daemon, too.
+bool IsReadableNow(int fd) {
   pollfd poll{fd, POLLIN, 0};
-  return ppoll(&poll, 1, &limit, nullptr) != 0;
+  return ::poll(&poll, 1, 0) != 0;
+}
+
+bool WaitReadable(int fd, Deadline deadline) {
+  for (;;) {
+    auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now()).count();
+    if (left <= 0) return false;
+    timespec limit{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    pollfd poll{fd, POLLIN, 0};
+    const int ready = ppoll(&poll, 1, &limit, nullptr);
+    if (ready >= 0 || errno != EINTR) return ready != 0;
+  }
 }
 
 std::shared_ptr<const DiskCache> OpenDisk(const ClientOptions& options) {
@@ -76,6 +86,7 @@ Result<Channel> Client::Connect(Deadline deadline) {
 }
 
 Result<Channel> Client::TakeChannel(Deadline deadline) {
+  ReapLateStarts();
   if (mutex_.TryLock()) {
     if (pid_t self = getpid(); owner_ != self) {  // the parent's: what it receives is not for us
       idle_.clear();
@@ -88,9 +99,7 @@ Result<Channel> Client::TakeChannel(Deadline deadline) {
     }
     mutex_.Unlock();
     // Readable without having been asked: closed by the daemon, or out of step.
-    if (channel && !WaitReadable(channel->fd(), steady_clock::now() + std::chrono::nanoseconds(1))) {
-      return *std::move(channel);
-    }
+    if (channel && !IsReadableNow(channel->fd())) return *std::move(channel);
   }
   return Connect(deadline);
 }

@@ -76,7 +76,7 @@ Result<void> KernelHandle::BindNow(int operand, Bound bound) {
 
 ServedFacts KernelHandle::facts() const {
   if (gate_ == nullptr) return current_.load(std::memory_order_relaxed)->facts();
-  ReaderGate::Entry inside(*gate_);
+  ReaderGate::Entry inside(*gate_, ReaderGate::Purpose::kLook);
   return current_.load(std::memory_order_seq_cst)->facts();
 }
 

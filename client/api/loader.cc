@@ -5,6 +5,7 @@
 #include <atomic>
 #include <optional>
 
+#include "client/api/linker_use.h"
 #include "ir/language/canonical.h"
 #include "ir/language/instance_sizes.h"
 #include "ir/native_artifact.h"
@@ -40,11 +41,14 @@ Result<std::unique_ptr<LoadedArtifact>> LoadedArtifact::Load(SealedMemfd artifac
   }
   // All threads of a target are not said, and which number that is honed knows.
   if (!canonical.empty() && !SameButThreads(canonical, loaded->manifest_.kernel)) HONE_TRY(loaded->FixSizes(canonical));
-  loaded->handle_ = dlopen(UniquePath(artifact.fd()).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (loaded->handle_ == nullptr) return Error{ErrorKind::kIo, "cannot map the code: " + DlError(), "artifact"};
-  loaded->file_ = std::move(artifact);
-  loaded->entry_ = reinterpret_cast<hone_entry_fn>(dlsym(loaded->handle_, kEntryName));
-  loaded->pack_ = reinterpret_cast<hone_pack_fn>(dlsym(loaded->handle_, kPackName));
+  {
+    LinkerUse use;
+    loaded->handle_ = dlopen(UniquePath(artifact.fd()).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (loaded->handle_ == nullptr) return Error{ErrorKind::kIo, "cannot map the code: " + DlError(), "artifact"};
+    loaded->file_ = std::move(artifact);
+    loaded->entry_ = reinterpret_cast<hone_entry_fn>(dlsym(loaded->handle_, kEntryName));
+    loaded->pack_ = reinterpret_cast<hone_pack_fn>(dlsym(loaded->handle_, kPackName));
+  }
   if (loaded->entry_ == nullptr) return Error{ErrorKind::kCorrupt, "the code has no entry", "artifact"};
   return loaded;
 }
@@ -69,7 +73,9 @@ Result<void> LoadedArtifact::FixSizes(std::string_view canonical) {
 }
 
 LoadedArtifact::~LoadedArtifact() {
-  if (handle_ != nullptr) dlclose(handle_);
+  if (handle_ == nullptr) return;
+  LinkerUse use;
+  dlclose(handle_);
 }
 
 }  // namespace hone

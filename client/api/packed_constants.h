@@ -32,6 +32,10 @@ class PackedConstants {
 
   int64_t bytes() const HONE_EXCLUDES(mutex_);  // of the copies that kernels have
 
+  // Of all objects: who holds it while the process is copied has the child find it free. Not held where pages are
+  // taken.
+  static constexpr Mutex& mutex() HONE_RETURN_CAPABILITY(mutex_) { return mutex_; }
+
  private:
   // What decides the copy's bytes: the layout says where elements lie, the shape how they lay before.
   using Key = std::tuple<const void*, DType, std::vector<int64_t>, int64_t, std::string>;
@@ -41,7 +45,7 @@ class PackedConstants {
   };
 
   LargePages pages_;
-  mutable Mutex mutex_;
+  inline static Mutex mutex_;
   std::map<Key, Kept> copies_ HONE_GUARDED_BY(mutex_);
 };
 

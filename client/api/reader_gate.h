@@ -1,12 +1,13 @@
 // Who is inside, so that what they use may be released once they have left. Readers enter and leave wait-free, with one
 // atomic addition each; a writer asks from time to time and never waits.
 //
-// Each slot counts those who entered and those who left, twice: newcomers take the pair that `phase_` names. A writer
-// that has replaced what readers look up first sees the other pair even (stragglers that read the phase long ago),
-// turns the phase, and then sees the first pair even: nobody was in either after the replacement, so whoever used what
-// was replaced has left, and newcomers in any number cannot keep the writer from finding out. That a reader's entry is
-// before its look-up, and the writer's replacement before its reading of the counters, in one order that all agree on
-// (seq_cst), is what makes an even pair a proof: a reader that was not counted sees the replacement.
+// Each slot counts those who entered and those who left, by what they enter for, and twice: newcomers take the pair
+// that `phase_` names. A writer that has replaced what readers look up first sees the other pair even (stragglers that
+// read the phase long ago), turns the phase, and then sees the first pair even: nobody was in either after the
+// replacement, so whoever used what was replaced has left, and newcomers in any number cannot keep the writer from
+// finding out. That a reader's entry is before its look-up, and the writer's replacement before its reading of the
+// counters, in one order that all agree on (seq_cst), is what makes an even pair a proof: a reader that was not counted
+// sees the replacement.
 #pragma once
 
 #include <atomic>
@@ -28,11 +29,14 @@ class ReaderGate {
   };
 
  public:
+  // What somebody enters for: entries() tells calls alone.
+  enum class Purpose : uint8_t { kCall, kLook };
+
   // Inside for as long as it lives. What is looked up while inside (by a seq_cst load) stays.
   class Entry {
    public:
-    explicit Entry(ReaderGate& gate)
-        : pair_(gate.slots_[ThreadNumber() % kSlots].pairs[gate.phase_.load(std::memory_order_relaxed)]) {
+    explicit Entry(ReaderGate& gate, Purpose purpose = Purpose::kCall)
+        : pair_(gate.slots_[ThreadNumber() % kSlots].Of(purpose)[gate.phase_.load(std::memory_order_relaxed)]) {
       pair_.entered.fetch_add(1, std::memory_order_seq_cst);
     }
     ~Entry() { pair_.left.fetch_add(1, std::memory_order_release); }
@@ -57,11 +61,11 @@ class ReaderGate {
     return IsEven(phase);
   }
 
-  // How many have entered so far.
+  // How many have entered for a call so far.
   uint64_t entries() const {
     uint64_t count = 0;
     for (const Slot& slot : slots_) {
-      for (const Pair& pair : slot.pairs) count += pair.entered.load(std::memory_order_relaxed);
+      for (const Pair& pair : slot.calls) count += pair.entered.load(std::memory_order_relaxed);
     }
     return count;
   }
@@ -69,14 +73,18 @@ class ReaderGate {
  private:
   static constexpr size_t kSlots = 16;  // threads beyond share: correct, and slower while they do
   struct alignas(64) Slot {
-    Pair pairs[2];
+    Pair calls[2], looks[2];
+
+    Pair* Of(Purpose purpose) { return purpose == Purpose::kCall ? calls : looks; }
   };
 
   // Those who left are read first: as many that entered later means that nobody was inside in between.
   bool IsEven(uint32_t phase) const {
     for (const Slot& slot : slots_) {
-      uint64_t left = slot.pairs[phase].left.load(std::memory_order_seq_cst);
-      if (slot.pairs[phase].entered.load(std::memory_order_seq_cst) != left) return false;
+      for (const Pair* pair : {&slot.calls[phase], &slot.looks[phase]}) {
+        uint64_t left = pair->left.load(std::memory_order_seq_cst);
+        if (pair->entered.load(std::memory_order_seq_cst) != left) return false;
+      }
     }
     return true;
   }

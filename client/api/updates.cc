@@ -5,10 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <new>
 #include <system_error>
 #include <utility>
 
+#include "base/aligned_bytes.h"
+#include "client/api/linker_use.h"
+#include "client/api/packed_constants.h"
 #include "client/api/updates_worker.h"
 
 namespace hone {
@@ -16,27 +18,22 @@ namespace hone {
 struct Updates::ForkGuard {
   ForkGuard() { pthread_atfork(Lock, Unlock, InChild); }
 
-  // Not without end: who forks may be within the dynamic linker itself, for which our thread waits.
   static void Lock() HONE_NO_THREAD_SAFETY_ANALYSIS {
-    bool locked = linker_.TryLock();
-    for (int i = 0; i < 2000 && !locked; ++i) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      locked = linker_.TryLock();
-    }
-    mutex_.Lock();
-    has_linker = locked;
+    LinkerUse::Close();
+    for (Mutex* mutex : kMutexes) mutex->Lock();
   }
   static void Unlock() HONE_NO_THREAD_SAFETY_ANALYSIS {
-    bool locked = has_linker;
-    mutex_.Unlock();
-    if (locked) linker_.Unlock();
+    for (Mutex* mutex : kMutexes) mutex->Unlock();
+    LinkerUse::Open();
   }
   static void InChild() HONE_NO_THREAD_SAFETY_ANALYSIS {
     Crew::generation.fetch_add(1, std::memory_order_relaxed);
-    if (!has_linker) new (&linker_) Mutex;  // its holder is not in this process
-    Unlock();
+    for (Mutex* mutex : kMutexes) mutex->Unlock();
+    LinkerUse::OpenInChild();
   }
-  inline static bool has_linker = false;
+
+  // Nobody takes one with another in hand.
+  static constexpr Mutex* kMutexes[] = {&mutex_, &PackedConstants::mutex(), &LargePages::mutex()};
 };
 
 Updates::Updates(UpdatesOptions options) : options_(std::move(options)) { static const ForkGuard guard; }

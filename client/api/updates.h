@@ -73,7 +73,7 @@ class Updates {
   using Clock = std::chrono::steady_clock;
   class Worker;      // what the thread does
   struct Crew;       // the thread, seen by others
-  struct ForkGuard;  // holds both locks while the process is copied
+  struct ForkGuard;  // holds the library's locks while the process is copied
 
   // A kernel that is held.
   struct Entry {
@@ -98,10 +98,8 @@ class Updates {
   bool StartThread() HONE_REQUIRES(mutex_);
   void Wake() HONE_REQUIRES(mutex_);
 
-  // Of all objects, so that a fork finds them free. Held for moments; this one is taken second.
+  // Of all objects, so that a fork finds it free. Held for moments, in which no code is mapped or unmapped.
   inline static Mutex mutex_;
-  // Held while the thread maps or unmaps code, so that a fork does not find the dynamic linker at work.
-  inline static Mutex linker_;
 
   const UpdatesOptions options_;
   std::map<uint64_t, Entry> entries_ HONE_GUARDED_BY(mutex_);

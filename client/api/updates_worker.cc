@@ -72,7 +72,6 @@ void Updates::Worker::Reclaim() {
   waits_ = false;
   for (uint64_t id : ids) {
     if (Updatable* handle = Take(id)) {
-      MutexLock linker(linker_);
       waits_ |= !handle->Reclaim();
       MutexLock lock(mutex_);
       if (Entry* entry = owner_.Find(id)) entry->has_retired = handle->HasRetired();
@@ -263,17 +262,13 @@ void Updates::Worker::HearCode(uint64_t id, ReceivedFrame frame) {
   Result<SealedMemfd> file = SealedMemfd::Adopt(std::move(frame.descriptor));
   std::unique_ptr<Updatable::Code> code;
   if (file) {
-    MutexLock linker(linker_);
     Result<std::unique_ptr<Updatable::Code>> opened = open(*std::move(file), told, canonical);
     if (opened) code = *std::move(opened);
   }
   if (code == nullptr) return Refuse(id, told.digest);
   Updatable* handle = Take(id);
   if (handle == nullptr || !handle->HasRoom()) {
-    {
-      MutexLock linker(linker_);
-      code.reset();
-    }
+    code.reset();
     MutexLock lock(mutex_);
     if (handle != nullptr) GiveBack();
     if (Entry* entry = owner_.Find(id)) {
@@ -301,9 +296,8 @@ std::optional<SealedMemfd> Updates::Worker::Adopt(uint64_t id, Updatable& handle
     Refuse(id, digest);
     return std::nullopt;
   }
+  handle.PublishVersion(*std::move(version));
   {
-    MutexLock linker(linker_);
-    handle.PublishVersion(*std::move(version));
     MutexLock lock(mutex_);
     Entry* entry = owner_.Find(id);
     entry->digest = digest;

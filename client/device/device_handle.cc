@@ -75,9 +75,10 @@ Result<void> DeviceHandle::Bind(int32_t operand, const BorrowedBuffer& data) {
 
 Result<void> DeviceHandle::BindNow(size_t operand, const BorrowedBuffer& data, const MemoryRange& range) {
   MutexLock lock(mutex_);
-  if (const Result<void> bound = current_->Bind(operand, data); !bound) return InOperand(bound.error(), operand);
-  bound_[operand] = data;
-  ranges_[operand] = range;
+  const Result<void> bound = current_->Bind(operand, data);
+  bound_[operand] = bound ? data : BorrowedBuffer{};
+  ranges_[operand] = bound ? range : MemoryRange{};
+  if (!bound) return InOperand(bound.error(), operand);
   return {};
 }
 

@@ -26,8 +26,8 @@ class DeviceHandle : public Updatable {
   ~DeviceHandle() override;
 
   // The buffer must stay as it is for as long as the handle: another version may want it in another layout. kInvalid:
-  // no constant, or a buffer that it cannot be; kRunFailed. Waits for what was enqueued, and while constants are packed
-  // for a new version.
+  // no constant, or a buffer that it cannot be; kRunFailed: nothing is bound there then. Waits for what was enqueued,
+  // and while constants are packed for a new version.
   Result<void> Bind(int32_t operand, const BorrowedBuffer& data);
   // `buffers`: one per operand; not read where one is bound. kInvalid: which one, and why; nothing was enqueued then.
   // kLimit, kRunFailed: of the driver.

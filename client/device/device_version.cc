@@ -58,6 +58,12 @@ DeviceVersion::~DeviceVersion() { Wait(); }
 Result<void> DeviceVersion::Bind(size_t operand, const BorrowedBuffer& data) {
   Wait();
   bound_[operand] = data;
+  Result<void> placed = PlaceAndPack(operand);
+  if (!placed) bound_[operand].reset();
+  return placed;
+}
+
+Result<void> DeviceVersion::PlaceAndPack(size_t operand) {
   for (const std::unique_ptr<Slot>& slot : slots_) HONE_TRY(PlaceBound(*slot->kernel));
   if (!packs_[operand]) return {};
   for (size_t i = 0; i < packs_.size(); ++i)

@@ -41,7 +41,8 @@ class DeviceVersion : public Updatable::Version {
   // Whether calls read what the launches that pack made of an operand, in place of it.
   bool Packs(size_t operand) const { return packs_[operand]; }
 
-  // The operand is there from now on. Packs, when all that is packed is bound, and waits for that.
+  // The operand is there from now on; after an error it is not, whatever was bound before. Packs, when all that is
+  // packed is bound, and waits for that.
   // REQUIRES: the context found the buffer good for it.
   Result<void> Bind(size_t operand, const BorrowedBuffer& data);
   // Whether it was.
@@ -70,6 +71,7 @@ class DeviceVersion : public Updatable::Version {
   DeviceVersion(std::shared_ptr<SharedDevice> device, const DeviceCode& code, ServedFacts facts);
   Result<Slot*> SlotFor(void* queue);
   Result<Slot*> AddSlot();
+  Result<void> PlaceAndPack(size_t operand);
   Result<void> PlaceBound(BorrowedKernel& kernel) const;
   void ForgetEnded();
 

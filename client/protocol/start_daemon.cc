@@ -8,14 +8,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "base/paths.h"
 
 extern char** environ;
@@ -28,16 +31,32 @@ using std::chrono::steady_clock;
 
 bool IsProgram(const std::string& path) { return access(path.c_str(), X_OK) == 0; }
 
-// The end of what honed logged since `from`, on one line.
+// The last line that honed logged since `from`.
 std::string LastWords(const std::string& log, off_t from) {
   UniqueFd file(open(log.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return "";
   char bytes[2048];
+  struct stat status{};
+  if (fstat(file.get(), &status) != 0) return "";
+  from = std::max<off_t>(from, status.st_size - static_cast<off_t>(sizeof bytes));
   ssize_t got = pread(file.get(), bytes, sizeof bytes, from);
   std::string text(bytes, got > 0 ? static_cast<size_t>(got) : 0);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   if (size_t line = text.rfind('\n'); line != std::string::npos) text.erase(0, line + 1);
   return text;
+}
+
+// Children that had not ended at their deadline. Only ever tried: a child process, whose parent's thread may have held
+// the lock, does without.
+struct LateStarts {
+  inline static Mutex mutex;
+  inline static std::vector<pid_t> pids HONE_GUARDED_BY(mutex);
+};
+
+void KeepLateStart(pid_t child) {
+  if (!LateStarts::mutex.TryLock()) return;
+  LateStarts::pids.push_back(child);
+  LateStarts::mutex.Unlock();
 }
 
 // Runs honed, which leaves a background process behind and ends once that listens. Its output goes to `log`.
@@ -112,6 +131,12 @@ Result<std::string> FindDaemon() {
   return Error{ErrorKind::kNotFound, "there is no honed beside this program nor in PATH; start it yourself", "honed"};
 }
 
+void ReapLateStarts() {
+  if (!LateStarts::mutex.TryLock()) return;
+  std::erase_if(LateStarts::pids, [](pid_t child) { return waitpid(child, nullptr, WNOHANG) != 0; });
+  LateStarts::mutex.Unlock();
+}
+
 Result<void> StartDaemon(const std::string& socket, const std::string& cache, Deadline deadline) {
   std::string program = HONE_TRY(FindDaemon());
   std::string directory = socket.substr(0, socket.rfind('/'));
@@ -133,6 +158,7 @@ Result<void> StartDaemon(const std::string& socket, const std::string& cache, De
   int ended = 0;
   while (waitpid(child, &ended, WNOHANG) == 0) {
     if (steady_clock::now() >= deadline) {
+      KeepLateStart(child);
       return Error{ErrorKind::kTimeout, "honed was started and does not listen yet", log_path};
     }
     std::this_thread::sleep_for(milliseconds(1));

@@ -1,5 +1,6 @@
 """Kernels that are called with arrays."""
 import ctypes
+import threading
 
 import numpy
 
@@ -38,8 +39,30 @@ def as_array(value):
     return numpy.from_dlpack(value)
 
 
+def is_read_only(value, array):
+    """Whether the array that as_array made of a value is not to be written. NumPy says so of all that comes by a DLPack
+    older than 1, which has no word for it."""
+    if array.flags.writeable:
+        return False
+    if isinstance(value, numpy.ndarray) or not hasattr(value, "__dlpack__"):
+        return True
+    try:
+        capsule = value.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return False
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    try:
+        tensor = get(capsule, b"dltensor_versioned")
+    except ValueError:  # it is of an older version still
+        return False
+    flags = ctypes.c_uint64.from_address(tensor + 8 + 2 * ctypes.sizeof(ctypes.c_void_p)).value
+    return bool(flags & 1)  # DLPACK_FLAG_BITMASK_READ_ONLY
+
+
 class Kernel:
-    """Callable code. Calls may come from any number of threads at once; they let other Python threads run."""
+    """Callable code. Calls may come from any number of threads at once; they let other Python threads run. Binding waits
+    for the calls that run, and calls for what binds."""
 
     def __init__(self, library, handle, text):
         self._library = library
@@ -48,7 +71,10 @@ class Kernel:
         info = self._info()
         self.operands = [Operand(info.operands[i]) for i in range(info.operand_count)]
         self._sizes = info.size_count
+        self._turn = threading.Condition()  # of the next three
         self._bound = {}  # index → the array whose memory the library reads
+        self._calls = 0  # that run
+        self._binding = False  # somebody waits for those to end, or binds
 
     def _info(self):
         self._check_held()
@@ -72,14 +98,15 @@ class Kernel:
         constants = [i for i, operand in enumerate(self.operands) if operand.is_const]
         if len(arrays) > len(constants):
             raise lib.Error("invalid", f"{len(arrays)} arrays for {len(constants)} constant operands", self.text)
-        for index, array in zip(constants, arrays):
-            self._bind(index, array)
+        given = dict(zip(constants, arrays))
         for name, array in named.items():
             found = [i for i in constants if self.operands[i].name == name]
             if not found:
                 names = ", ".join(self.operands[i].name for i in constants) or "none"
                 raise lib.Error("invalid", f"{name} is no constant operand; there are: {names}", self.text)
-            self._bind(found[0], array)
+            given[found[0]] = array
+        with self._turn:
+            self._bind_alone(given, anew=True)
         return self
 
     def _check_held(self):
@@ -96,6 +123,25 @@ class Kernel:
             raise lib.Error("invalid", f"sizes {list(sizes)} are out of range; the largest shape is {operand.shape}",
                             operand.name)
         return tuple(shape[:len(operand.shape)])
+
+    def _bind_alone(self, given, anew=False):
+        """Binds constants, index → array, while no call runs; anew: those that are bound already, too. With the turn held,
+        which nobody else gets between the last bind and the return."""
+        while self._binding:
+            self._turn.wait()
+        given = {index: value for index, value in given.items()
+                 if anew or index not in self._bound or self._bound[index][0] is not value}
+        if not given:
+            return
+        self._binding = True  # no call begins from now on
+        try:
+            while self._calls:
+                self._turn.wait()
+            for index, value in given.items():
+                self._bind(index, value)
+        finally:
+            self._binding = False
+            self._turn.notify_all()
 
     def _bind(self, index, value):
         array = self._checked(self.operands[index], value, self.operands[index].shape)
@@ -122,7 +168,8 @@ class Kernel:
         dynamic ones, which decide the arrays' shapes. Returns the output, a tuple if there are several."""
         self._check_held()
         inputs = [i for i, operand in enumerate(self.operands) if not operand.is_output]
-        free = [i for i in inputs if i not in self._bound]
+        with self._turn:
+            free = [i for i in inputs if i not in self._bound]
         wanted = inputs if len(arrays) == len(inputs) else free
         if len(arrays) != len(wanted):
             raise lib.Error("invalid", f"{len(arrays)} arrays, wanted {len(free)}: "
@@ -131,12 +178,11 @@ class Kernel:
             raise lib.Error("invalid", f"{len(sizes)} sizes, wanted {self._sizes}", self.text)
         dynamic = (ctypes.c_int64 * max(1, len(sizes)))(*(lib.whole(size, 64, "sizes") for size in sizes))
         buffers = (ctypes.c_void_p * len(self.operands))()
-        held = []
+        held, constants = [], {}
         for index, value in zip(wanted, arrays):
             operand = self.operands[index]
             if operand.is_const:
-                if index not in self._bound or self._bound[index][0] is not value:
-                    self._bind(index, value)
+                constants[index] = value
                 continue
             array = self._checked(operand, value, self._shape(index, dynamic))
             held.append(array)
@@ -145,7 +191,16 @@ class Kernel:
         results = self._results(outputs, out, dynamic)
         for index, (_, array) in zip(outputs, results):
             buffers[index] = array.ctypes.data
-        status = self._library.hone_call(self._handle, buffers, dynamic if sizes else None)
+        with self._turn:
+            self._bind_alone(constants)
+            self._calls += 1
+        try:
+            status = self._library.hone_call(self._handle, buffers, dynamic if sizes else None)
+        finally:
+            with self._turn:
+                self._calls -= 1
+                if self._binding:
+                    self._turn.notify_all()
         if status:
             which = (status >> 8) - 1
             where = self.operands[which].name if 0 <= which < len(self.operands) else self.text
@@ -166,7 +221,7 @@ class Kernel:
         results = []
         for index, value in zip(outputs, given):
             array = as_array(value)
-            if isinstance(value, numpy.ndarray) and not value.flags.writeable:
+            if is_read_only(value, array):
                 raise lib.Error("invalid", "the array to write is read-only", self.operands[index].name)
             if self._checked(self.operands[index], array, self._shape(index, sizes)).ctypes.data != array.ctypes.data:
                 raise lib.Error("invalid", "the array to write is not dense", self.operands[index].name)

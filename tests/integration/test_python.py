@@ -1,13 +1,16 @@
 """The Python package as a program meets it: from the tree, against a real daemon. Needs NumPy."""
 
+import ctypes
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import harness
@@ -111,6 +114,59 @@ class Python(unittest.TestCase):
         numpy.testing.assert_allclose(again(x), wanted, rtol=1e-5)
         numpy.testing.assert_allclose(again(x, 2 * w, bias), numpy.maximum(x @ (2 * w).T + bias, 0), rtol=1e-5)
 
+    def test_calls_of_threads_that_bring_constants_get_their_own(self):
+        class Slow:
+            """The library, where calls and binds take a while, and are seen to meet."""
+
+            def __init__(self, library):
+                self.library = library
+                self.lock = threading.Lock()
+                self.running = {"call": 0, "bind": 0}
+                self.have_met = False
+
+            def __getattr__(self, name):
+                return getattr(self.library, name)
+
+            def run(self, kind, function, arguments):
+                with self.lock:
+                    self.running[kind] += 1
+                    self.have_met |= self.running["bind"] > 0 and sum(self.running.values()) > 1
+                time.sleep(0.005)
+                try:
+                    return function(*arguments)
+                finally:
+                    with self.lock:
+                        self.running[kind] -= 1
+
+            def hone_call(self, *arguments):
+                return self.run("call", self.library.hone_call, arguments)
+
+            def hone_bind(self, *arguments):
+                return self.run("bind", self.library.hone_bind, arguments)
+
+        x, w = self.arrays((4, 24), (40, 24))
+        kernel = self.client.kernel("dense(M=4,N=40,K=24,const=1)")
+        slow = kernel._library = Slow(kernel._library)  # pylint: disable=protected-access
+        gate = threading.Barrier(4)
+        wrong = []
+
+        def call(number):
+            own = w * (1 + number // 2)  # two threads bring the same elements, in arrays of their own
+            gate.wait()
+            for _ in range(5):
+                got = kernel(x, own)
+                if not numpy.allclose(got, x @ own.T, rtol=1e-4):
+                    wrong.append(number)
+            kernel.bind(w=own)
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertFalse(slow.have_met, "the library was given a constant while it was at work")
+        self.assertEqual(wrong, [])
+
     def test_texts_that_share_code_have_names_of_their_own(self):
         text = "kernel {0}({1}: f32[7]) -> {2}: f32[7] {{ {2}[i] = 2.0 * {1}[i] }}"
         for names in (("double", "x", "y"), ("twice", "left", "right")):
@@ -136,6 +192,77 @@ class Python(unittest.TestCase):
         self.assertIs(add(Tensor(a), Tensor(b), out=out), out)
         numpy.testing.assert_array_equal(out.array, a + b)
         numpy.testing.assert_array_equal(numpy.from_dlpack(add(a, b)), a + b)
+
+    def test_what_says_by_dlpack_that_it_is_read_only_is_not_written(self):
+        array = numpy.zeros((8, 16), numpy.float32)
+        tensor = (ctypes.c_uint64 * 16)(1, 0, 0, 1)  # DLManagedTensorVersioned: its version, two pointers, its flags
+
+        class Immutable:  # what JAX's arrays are
+            def __dlpack__(self, **options):
+                if tuple(map(int, numpy.__version__.split(".")[:2])) < (2, 1):  # knows no such thing
+                    if "max_version" not in options:
+                        return array.__dlpack__()
+                    new = ctypes.pythonapi.PyCapsule_New
+                    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+                    return new(ctypes.addressof(tensor), b"dltensor_versioned", None)
+                view = array.view()
+                view.flags.writeable = False
+                return view.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return array.__dlpack_device__()
+
+        a, = self.arrays((8, 16))
+        add = self.client.kernel("add(M=8,N=16)")
+        with self.assertRaisesRegex(self.hone.Error, "y: the array to write is read-only"):
+            add(a, a, out=Immutable())
+        self.assertFalse(array.any())
+        numpy.testing.assert_array_equal(add(a, Immutable()), a)
+
+    def test_a_daemon_that_starts_too_late_leaves_no_dead_process_for_long(self):
+        directory = harness.Directory()
+        self.addCleanup(directory.remove)
+        program = """
+import os, time, hone
+client = hone.Client(start=True, disk_cache=False)
+try:
+    client.kernel("add(M=8,N=16)", deadline=0.002)
+except hone.Error as error:
+    print(error.kind)
+def has_children():
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="utf-8") as file:
+        return file.read() != ""
+end = time.monotonic() + 20
+while True:  # later calls take it back, once it has ended
+    client.kernel("add(M=8,N=16)", deadline=30).release()
+    if not has_children() or time.monotonic() > end:
+        break
+    time.sleep(0.01)
+print("left behind" if has_children() else "nobody")
+"""
+        environment = {**os.environ, **directory.environment, "PYTHONPATH": os.path.join(SOURCE, "python")}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60,
+                              env=environment)
+        status = subprocess.run([os.path.join(harness.BIN, "hone"), "--json", "status"], capture_output=True, check=True,
+                                env=environment)
+        os.kill(json.loads(status.stdout)["pid"], signal.SIGTERM)
+        self.assertEqual(done.stdout.split(), ["timeout", "nobody"], done.stderr)
+
+    def test_what_a_daemon_said_last_is_told_where_it_ends_at_once(self):
+        directory = harness.Directory()
+        self.addCleanup(directory.remove)
+        for folder in ("lib", "bin"):
+            os.mkdir(os.path.join(directory.path, folder))
+        library = shutil.copy(os.environ["HONE_LIBRARY"], os.path.join(directory.path, "lib", "libhone.so"))
+        daemon = os.path.join(directory.path, "bin", "honed")
+        with open(daemon, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nfor i in $(seq 1000); do echo line $i; done\necho the disk is full\nexit 1\n")
+        os.chmod(daemon, 0o700)
+        program = "import hone; hone.Client(start=True, disk_cache=False).kernel('add(M=8,N=16)')"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60,
+                              env={**os.environ, **directory.environment, "HONE_LIBRARY": library,
+                                   "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertIn("honed ended at once: the disk is full", done.stderr)
 
     def test_narrow_types_are_numpys(self):
         a, b = (array.astype(numpy.float16) for array in self.arrays((5, 40), (9, 40)))

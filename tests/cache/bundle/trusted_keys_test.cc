@@ -96,6 +96,12 @@ TEST(KeyFileTest, DatesAreThoseOfTheCalendar) {
     EXPECT_FALSE(ParseDate(text).has_value()) << text;
   const auto now = std::chrono::sys_days(std::chrono::year(2026) / 11 / 27) + std::chrono::hours(14);
   EXPECT_EQ(DateText(*ParseExpiry("2026-11-28", now)), "2026-11-28");
+  // Beyond what nanoseconds can say, too.
+  for (const char* text : {"2262-04-11", "2262-04-12", "9999-12-31"}) {
+    const Result<WallTime> date = ParseExpiry(text, now);
+    ASSERT_TRUE(date) << date.error().Text();
+    EXPECT_EQ(DateText(*date), text);
+  }
   EXPECT_EQ(ParseExpiry("2026-11-27", now).error().Text(),
             "--expires: 2026-11-27 is past: it would be refused from the first");
   EXPECT_FALSE(ParseExpiry("soon", now));

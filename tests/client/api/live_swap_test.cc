@@ -138,6 +138,21 @@ TEST(LiveSwap, MemoryThatIsBoundTakesThePlaceOfWhatWasRead) {
   EXPECT_EQ(data.Call(*handle, w), 1);
 }
 
+TEST(LiveSwap, CallsAreCountedAndLooksAreNot) {
+  const std::vector<float> w = VersionData::Constant();
+  VersionData data(1);
+  auto handle = MakeHandle(Layout::kPlain);
+  ASSERT_TRUE(handle->Bind(1, w.data()));
+  EXPECT_EQ(data.Call(*handle, w), 0);
+  (void)handle->facts();
+  EXPECT_EQ(handle->calls(), 1u);
+  std::thread looker([&] {
+    for (int i = 0; i < 10'000; ++i) (void)handle->facts();
+  });
+  for (int i = 0; i < 10'000; ++i) EXPECT_EQ(handle->calls(), 1u);
+  looker.join();
+}
+
 TEST(LiveSwap, PackingUsesTheSwappingThreadAlone) {
   const std::vector<float> w = VersionData::Constant();
   static std::atomic<int> loops{0};

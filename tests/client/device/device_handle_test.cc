@@ -34,6 +34,7 @@ struct Script {
   std::vector<std::string> loaded;  // of versions that are there, by source
   int packed = 0;
   bool can_order = true;
+  bool can_place = true, can_pack = true;
 
   void EndAll() {
     for (const auto& work : enqueued) work->has_ended = true;
@@ -64,6 +65,7 @@ class ScriptedKernel : public BorrowedKernel {
     return std::unique_ptr<BorrowedKernel>(std::make_unique<ScriptedKernel>(script_, source_, packed_));
   }
   Result<void> PlaceBorrowed(size_t buffer, const BorrowedBuffer& memory) override {
+    if (!script_.can_place) return Error{ErrorKind::kRunFailed, "the driver does not take it", ""};
     operands_[buffer] = reinterpret_cast<Elements*>(memory.handle);
     return {};
   }
@@ -84,6 +86,7 @@ class ScriptedKernel : public BorrowedKernel {
   Result<void> Write(size_t, std::span<const std::byte>) override { return {}; }
   Result<void> Read(size_t, std::span<std::byte>) override { return {}; }
   Result<int64_t> Pack() override {
+    if (!script_.can_pack) return Error{ErrorKind::kRunFailed, "the driver does not pack", ""};
     ++script_.packed;
     for (size_t i = 0; i < kElements; ++i) (*packed_)[i] = (*operands_[1])[i];
     return 0;
@@ -296,6 +299,24 @@ TEST_F(DeviceHandleTest, SaysWhatIsWrongAndEnqueuesNothing) {
   EXPECT_THAT(handle_->Bind(3, On(x_)).error().Text(), HasSubstr("there is no such operand; the kernel has 3"));
   EXPECT_THAT(handle_->Call(nullptr).error().Text(), HasSubstr("operand 0 (x): no memory"));
   EXPECT_TRUE(script_.enqueued.empty());
+}
+
+TEST_F(DeviceHandleTest, ABindThatFailedHasBoundNothing) {
+  for (bool* step : {&script_.can_place, &script_.can_pack}) {
+    *step = false;
+    EXPECT_THAT(Bind().error().Text(), HasSubstr("operand 1 (w): the driver does not"));
+    *step = true;
+    EXPECT_THAT(Refusal({On(x_), {}, On(y_)}), HasSubstr("operand 1 (w): the code packs it: bind it before"));
+  }
+  ASSERT_TRUE(Bind());
+  ASSERT_TRUE(EnqueueOn(1));
+  EXPECT_TRUE(IsRight());
+  // The old packed copy is as gone as the new one is.
+  script_.can_pack = false;
+  EXPECT_FALSE(Bind());
+  EXPECT_THAT(Refusal({On(x_), {}, On(y_)}), HasSubstr("operand 1 (w): the code packs it: bind it before"));
+  Replace("second");  // which is not bound either
+  EXPECT_THAT(Refusal({On(x_), {}, On(y_)}), HasSubstr("operand 1 (w): the code packs it: bind it before"));
 }
 
 TEST_F(DeviceHandleTest, CodeForAnotherDeviceOrAnotherKernelIsNotTaken) {

@@ -1,0 +1,149 @@
+// What a client makes of a daemon that comes, goes and stands still; the daemon is a few lines here.
+#include "client/api/client.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "tests/support/temporary_directory.h"
+
+namespace hone::client_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr const char* kKernel = "add(M=1,N=4)";
+
+UniqueFd ListenAt(const std::string& path) {
+  UniqueFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(listen(listener.get(), 16), 0);
+  return listener;
+}
+
+// Answers every request with a refusal, as soon as `together` of them wait for an answer.
+class Refusing {
+ public:
+  explicit Refusing(const std::string& path) : listener_(ListenAt(path)), thread_([this] { Serve(); }) {}
+  ~Refusing() {
+    stop_ = true;
+    thread_.join();
+  }
+  // All connections are closed, as by a daemon that is started anew, which goes on listening.
+  void Restart() {
+    restart_ = true;
+    while (restart_) std::this_thread::sleep_for(milliseconds(1));
+  }
+  std::atomic<size_t> together{1};
+
+ private:
+  void Serve() {
+    std::vector<Channel> channels;
+    std::vector<std::pair<size_t, uint64_t>> asked;  // who, and the request's number
+    while (!stop_) {
+      if (restart_) {
+        channels.clear();
+        restart_ = false;
+      }
+      std::vector<pollfd> polls{{listener_.get(), POLLIN, 0}};
+      for (const Channel& channel : channels) polls.push_back({channel.fd(), POLLIN, 0});
+      poll(polls.data(), polls.size(), 1);
+      for (size_t i = 0; i < channels.size(); ++i)
+        if (polls[i + 1].revents != 0)
+          if (Result<ReceivedFrame> frame = channels[i].Receive(steady_clock::now() + milliseconds(100)))
+            asked.emplace_back(i, frame->header.request_id);
+      if (polls[0].revents != 0)
+        channels.emplace_back(UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      if (asked.size() < together) continue;
+      const ErrorReply refusal{ErrorKind::kUnsupported, "not today", "test"};
+      for (const auto& [who, id] : asked)
+        EXPECT_TRUE(channels[who].Send(EncodeFrame(id, refusal), steady_clock::now() + milliseconds(100)));
+      asked.clear();
+    }
+  }
+
+  const UniqueFd listener_;
+  std::atomic<bool> stop_{false}, restart_{false};
+  std::thread thread_;
+};
+
+class ClientTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Client> Connect(bool use_disk_cache) const {
+    ClientOptions options;
+    options.socket = socket_;
+    options.disk_cache = directory_ / "client";
+    options.use_disk_cache = use_disk_cache;
+    options.threads.threads = 1;
+    options.patience = milliseconds(100);
+    return *Client::Create(options);
+  }
+
+  TemporaryDirectory directory_;
+  const std::string socket_ = directory_ / "sock";
+};
+
+TEST_F(ClientTest, EveryConnectionThatARestartedDaemonClosedIsPassedOver) {
+  constexpr size_t kThreads = 4;
+  Refusing daemon(socket_);
+  std::unique_ptr<Client> client = Connect(false);
+  daemon.together = kThreads;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i)
+    threads.emplace_back([&] { EXPECT_EQ(client->Fetch(kKernel, {}).error().kind, ErrorKind::kUnsupported); });
+  for (std::thread& thread : threads) thread.join();
+  daemon.together = 1;
+  daemon.Restart();
+  const Result<Served> served = client->Fetch(kKernel, {});
+  ASSERT_FALSE(served);
+  EXPECT_EQ(served.error().Text(), "test: not today");
+}
+
+TEST_F(ClientTest, SignalsDoNotMakeASilentDaemonCostTheWholeDeadline) {
+  const UniqueFd silent = ListenAt(socket_);
+  const std::string code = "code";
+  GetReply reply;
+  const Digest256 digest = Hash256(code);
+  reply.digest.assign(reinterpret_cast<const char*>(digest.data()), digest.size());
+  reply.size = code.size();
+  ASSERT_TRUE(DiskCache({.directory = directory_ / "client"})
+                  .Store(kKernel, 0, "canonical", reply, *SealedMemfd::Create(AsBytes(code))));
+  std::unique_ptr<Client> client = Connect(true);
+
+  struct sigaction nothing{}, before;
+  nothing.sa_handler = [](int) {};
+  sigaction(SIGUSR1, &nothing, &before);
+  std::atomic<bool> done{false};
+  std::thread disturber([&, asker = pthread_self()] {
+    for (; !done; std::this_thread::sleep_for(milliseconds(10))) pthread_kill(asker, SIGUSR1);
+  });
+  GetOptions options;
+  options.deadline = milliseconds(3'000);
+  const auto begin = steady_clock::now();
+  const Result<Served> served = client->Fetch(kKernel, options);
+  const auto took = steady_clock::now() - begin;
+  done = true;
+  disturber.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  ASSERT_TRUE(served) << served.error().Text();
+  EXPECT_EQ(served->source, "disk");
+  EXPECT_GE(took, milliseconds(100));
+  EXPECT_LT(took, milliseconds(2'000));
+}
+
+}  // namespace
+}  // namespace hone::client_test
