@@ -10,8 +10,8 @@ namespace hone {
 
 // Starts honed in the background on this socket and returns once it listens. Several programs may try at once: a lock
 // beside the socket lets one of them. `cache`: honed's --cache, "" for its default. kNotFound: no honed beside this
-// program, beside the library or in PATH; kUnavailable: it ended, with its last words; kTimeout: it is
-// left to start, and its process, which ends then, to ReapLateStarts.
+// program, beside the library or in PATH; kUnavailable: it ended, with its last words; kTimeout: it is left to start,
+// and its process, which ends then, to ReapLateStarts.
 Result<void> StartDaemon(const std::string& socket, const std::string& cache, Deadline deadline);
 
 // Takes back what has ended of the processes that StartDaemon left to themselves. Never waits.
