@@ -132,7 +132,7 @@ TEST_F(ClientTest, SignalsDoNotMakeASilentDaemonCostTheWholeDeadline) {
     for (; !done; std::this_thread::sleep_for(milliseconds(10))) pthread_kill(asker, SIGUSR1);
   });
   GetOptions options;
-  options.deadline = milliseconds(3'000);
+  options.deadline = milliseconds(60'000);
   const auto begin = steady_clock::now();
   const Result<Served> served = client->Fetch(kKernel, options);
   const auto took = steady_clock::now() - begin;
@@ -142,7 +142,7 @@ TEST_F(ClientTest, SignalsDoNotMakeASilentDaemonCostTheWholeDeadline) {
   ASSERT_TRUE(served) << served.error().Text();
   EXPECT_EQ(served->source, "disk");
   EXPECT_GE(took, milliseconds(100));
-  EXPECT_LT(took, milliseconds(2'000));
+  EXPECT_LT(took, options.deadline / 2);
 }
 
 }  // namespace
