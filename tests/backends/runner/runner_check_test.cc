@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "backends/cpu/candidate.h"
 #include "base/tiles.h"
 #include "tests/backends/runner/hand_made.h"
 #include "tests/backends/runner_fixture.h"
@@ -486,17 +485,6 @@ TEST_F(RunnerTest, AManifestMustHaveTheKernelsRange) {
   CheckReport report = Check(kDynamicRelu, HandMade(manifest, Entry(kReluLoop)));
   ASSERT_FALSE(report.verified());
   EXPECT_THAT(report.failure->Text(), HasSubstr("operand 0 (x)'s dimension 0 is 5003..5003, the kernel wants 1..5003"));
-}
-
-TEST(IsDisturbed, ByPreemptionOrTimeOffTheProcessor) {
-  constexpr int64_t kMs = 1'000'000;
-  EXPECT_FALSE(IsDisturbed(kMs, kMs, 0));
-  EXPECT_FALSE(IsDisturbed(kMs, kMs * 98 / 100, 0));
-  EXPECT_TRUE(IsDisturbed(kMs, kMs * 97 / 100, 0));
-  EXPECT_FALSE(IsDisturbed(kMs / 1000, 0, 0));  // the clocks' own grain
-  EXPECT_TRUE(IsDisturbed(kMs, kMs, 1));
-  EXPECT_FALSE(IsDisturbed(9 * kMs, 9 * kMs, 2));
-  EXPECT_TRUE(IsDisturbed(9 * kMs, 9 * kMs, 3));
 }
 
 }  // namespace
