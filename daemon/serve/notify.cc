@@ -130,8 +130,8 @@ void Notifier::OnCalls(const PeerPtr& peer, uint64_t request_id, const CallsRequ
     }
     if (!watch.class_fingerprint) continue;
     const uint64_t calls = std::min(count.calls, kMostCalls);
-    metrics_.calls_reported += calls;
     cache_.NoteUse(watch.fingerprint, *watch.class_fingerprint, calls);
+    metrics_.calls_reported += calls;  // last: whoever reads it from another thread finds the calls noted
   }
   peer->Reply(request_id, CallsReply{});
 }
