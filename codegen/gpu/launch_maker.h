@@ -79,7 +79,7 @@ class LaunchMaker {
   void Commit();
   void Await(int64_t groups);
 
-  // straighten_values.cc
+  // straighten_index.cc
   // With what is known of the loops at this point put in.
   Linear Known(const Linear& form);
   Result<Address> AddressOf(const Linear& form);
@@ -90,8 +90,19 @@ class LaunchMaker {
   Result<ValueId> QuotientDown(const Linear& a, int64_t divisor);
   Result<ValueId> Holds(const Linear& form);  // form ≥ 0
   Result<ValueId> AllHold(const std::vector<Linear>& forms);
+  // In 32 bits; and in 64, for those that do not fit.
+  bool Fits(const Linear& form);
+  ValueId Narrow(ValueId index);
+  ValueId Widened(ValueId index);
+  ValueId Wide(int64_t number) { return builder_.Constant(DType::kI64, number, 0); }
+  Result<ValueId> WideValue(const Linear& form);
+  Result<ValueId> WideVarValue(VarId id);
+  Result<ValueId> WideQuotientDown(const Linear& a, int64_t divisor);
+
+  // straighten_values.cc
   Result<ValueId> ValueOf(const ValueNode& node);
   Result<ValueId> OperationOf(const ValueNode& node);
+  DType OneWidth(std::vector<ValueId>& values);
   Result<ValueId> FloorDivision(const ValueNode& node, ValueId a, ValueId b);
   Result<ValueId> LoadOf(const ValueNode& node);
   // How many lanes from this one on an access may take at once: 1, 2 or 4. `first`: of those.
@@ -128,7 +139,8 @@ class LaunchMaker {
 // The function of Program::functions for an elementary operation, made if it is not there.
 Result<int64_t> FunctionFor(Program& program, Op op, DType type);
 
-// i64 is for indices, which are 32 bits wide here. A float of 16 bits is an f32 wherever it is not in memory.
+// i64 is for indices, which are 32 bits wide here but for what data come to before they are bounded. A float of 16 bits
+// is an f32 wherever it is not in memory.
 inline DType TypeInCode(DType type) {
   return type == DType::kI64 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
 }

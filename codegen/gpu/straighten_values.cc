@@ -1,156 +1,13 @@
-// Values and accesses. Every index is a linear form; what of it is known in an outer scope is computed there, once, and
-// the constant part stays with the access.
+// Values and accesses.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
-#include "base/arithmetic.h"
 #include "base/check.h"
 #include "codegen/gpu/launch_maker.h"
 #include "ir/graph/op_traits.h"
 
 namespace hone::straight {
-namespace {
-
-int64_t RoundedDown(int64_t a, int64_t b) { return a >= 0 ? a / b : -CeilDiv(-a, b); }
-
-bool FitsInt(const Interval& range) { return range.lo >= INT32_MIN && range.hi <= INT32_MAX; }
-
-}  // namespace
-
-Linear LaunchMaker::Known(const Linear& form) {
-  return out_.vars.Substitute(out_.vars.ExpandAxes(form), [&](VarId var, Linear* value) {
-    if (const auto form = forms_.find(var); form != forms_.end()) {
-      *value = form->second;
-      return true;
-    }
-    const auto constant = constants_.find(var);
-    if (constant == constants_.end()) return false;
-    *value = Linear(constant->second);
-    return true;
-  });
-}
-
-Result<ValueId> LaunchMaker::QuotientDown(const Linear& a, int64_t divisor) {
-  const Interval range = out_.vars.Range(a);
-  // A multiple of the divisor makes it positive, so that C's division rounds down.
-  const int64_t lift = range.lo >= 0 ? 0 : CeilDiv(-range.lo, divisor);
-  if (!FitsInt({range.lo, range.hi + lift * divisor}))
-    return Error{ErrorKind::kUnsupported, "an index beyond 32 bits is divided", ""};
-  const ValueId lifted = HONE_TRY(IndexValue(a + Linear(lift * divisor)));
-  const ValueId quotient = builder_.Make(Do::kQuotient, DType::kI32, {lifted, builder_.Int(divisor)});
-  return lift == 0 ? quotient : builder_.Make(Do::kSub, DType::kI32, {quotient, builder_.Int(lift)});
-}
-
-Result<ValueId> LaunchMaker::VarValue(VarId id) {
-  const Var var = out_.vars[id];
-  switch (var.kind) {
-    case VarKind::kLoop: {
-      const auto known = known_.find(id);
-      if (known != known_.end()) return known->second;
-      return Error{ErrorKind::kInvalid, fmt::format("{} is not known where it is needed", var.name), ""};
-    }
-    case VarKind::kSize:
-      for (size_t size = 0; size < program_.size_vars.size(); ++size)
-        if (program_.size_vars[size] == id)
-          return builder_.Given({.what = Do::kSize, .type = DType::kI32, .number = static_cast<int64_t>(size)});
-      break;
-    case VarKind::kAxis: return IndexValue(var.a);
-    case VarKind::kFloorDiv: return QuotientDown(var.a, var.divisor);
-    case VarKind::kMin:
-    case VarKind::kMax:
-    case VarKind::kProduct: {
-      const ValueId a = HONE_TRY(IndexValue(var.a)), b = HONE_TRY(IndexValue(var.b));
-      const Do what = var.kind == VarKind::kMin ? Do::kMin : var.kind == VarKind::kMax ? Do::kMax : Do::kMul;
-      return builder_.Make(what, DType::kI32, {a, b});
-    }
-    case VarKind::kOpaque: return ValueOf(program_.OpaqueValue(var));
-  }
-  return Error{ErrorKind::kUnsupported, fmt::format("{} in an index", var.name), ""};
-}
-
-Result<Address> LaunchMaker::AddressOf(const Linear& unresolved) {
-  const Linear form = Known(unresolved);
-  // Outer values first: their sum is computed where they are.
-  std::vector<std::pair<ValueId, int64_t>> terms;
-  for (const Term& term : form.terms()) terms.emplace_back(HONE_TRY(VarValue(term.var)), term.coef);
-  std::stable_sort(terms.begin(), terms.end(),
-                   [&](const auto& a, const auto& b) { return builder_.DepthOf(a.first) < builder_.DepthOf(b.first); });
-  Address address{{}, form.constant()};
-  for (const auto& [value, coef] : terms) {
-    int64_t number = 0;
-    if (builder_.IsConstant(value, &number)) {
-      address.offset += number * coef;
-      continue;
-    }
-    const ValueId scaled = builder_.Make(Do::kMul, DType::kI32, {value, builder_.Int(coef)});
-    address.base = address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, scaled}) : scaled;
-  }
-  return address;
-}
-
-// What is a multiple of eight rows, or within a part of 16 bytes, stays outside of what is swizzled, so that accesses
-// of a loop's body share that.
-Result<Address> LaunchMaker::PlaceOfElement(BufferId buffer, const Linear& flat) {
-  if (!program_.buffer(buffer).is_swizzled) return AddressOf(flat);
-  const int64_t bytes = ByteSize(program_.buffer(buffer).dtype), row = 128 / bytes, block = 8 * row;
-  const Linear form = Known(flat);
-  const int64_t begin = RoundedDown(form.constant(), block) * block;
-  Linear outside(begin), inside(form.constant() - begin);
-  for (const Term& term : form.terms()) (term.coef % block == 0 ? outside : inside) += Linear::Of(term.var, term.coef);
-  const int64_t part = 16 / bytes, low = inside.constant() % part;
-  if (std::ranges::all_of(inside.terms(), [&](const Term& term) { return term.coef % part == 0; })) {
-    outside += Linear(low);
-    inside -= Linear(low);
-  }
-  Address address = HONE_TRY(AddressOf(outside));
-  if (inside.IsConstant()) {
-    address.offset += SwizzledPlace(inside.constant(), bytes);
-    return address;
-  }
-  const ValueId element = HONE_TRY(IndexValue(inside));
-  const ValueId row_number = builder_.Make(Do::kBitAnd, DType::kI32, {element, builder_.Int(7 * row)});
-  const ValueId moved = builder_.Make(Do::kShiftRight, DType::kI32, {row_number, builder_.Int(3)});
-  const ValueId place = builder_.Make(Do::kBitXor, DType::kI32, {element, moved});
-  address.base = address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, place}) : place;
-  return address;
-}
-
-Result<ValueId> LaunchMaker::IndexValue(const Linear& form) {
-  const Address address = HONE_TRY(AddressOf(form));
-  const ValueId offset = builder_.Int(address.offset);
-  return address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, offset}) : offset;
-}
-
-Result<ValueId> LaunchMaker::Holds(const Linear& unresolved) {
-  const Linear form = Known(unresolved);
-  const Interval range = out_.vars.Range(form);
-  if (range.lo >= 0) return builder_.Bool(true);
-  if (range.hi < 0) return builder_.Bool(false);
-  // k·e + c ≥ 0 where e ≥ −⌊c/k⌋: the same for all lanes of a vector that lies inside or outside as a whole.
-  int64_t k = 0;
-  for (const Term& term : form.terms()) k = std::gcd(k, term.coef);
-  Linear reduced(RoundedDown(form.constant(), k));
-  for (const Term& term : form.terms()) reduced += Linear::Of(term.var, term.coef / k);
-  const Address address = HONE_TRY(AddressOf(reduced));
-  if (!address.base) return builder_.Bool(address.offset >= 0);
-  return builder_.Make(Do::kLe, DType::kBool, {builder_.Int(-address.offset), address.base});
-}
-
-Result<ValueId> LaunchMaker::AllHold(const std::vector<Linear>& forms) {
-  ValueId all;
-  for (const Linear& form : forms) {
-    const ValueId holds = HONE_TRY(Holds(form));
-    int64_t known = 0;
-    if (builder_.IsConstant(holds, &known)) {
-      if (known == 0) return holds;
-      continue;
-    }
-    all = builder_.And(all, holds);
-  }
-  return all;
-}
 
 ValueId LaunchMaker::FromMemory(ValueId element) {
   return IsNarrowFloat(builder_[element].type) ? builder_.Make(Do::kConvert, DType::kF32, {element}) : element;
@@ -170,7 +27,7 @@ ValueId LaunchMaker::Narrowed(ValueId value, DType type) {
 Result<ValueId> LaunchMaker::ValueOf(const ValueNode& node) {
   switch (node.kind) {
     case ValueNode::Kind::kConstant: return builder_.Constant(TypeInCode(node.type), node.int_value, node.float_value);
-    case ValueNode::Kind::kIndex: return IndexValue(node.index[0]);
+    case ValueNode::Kind::kIndex: return Fits(node.index[0]) ? IndexValue(node.index[0]) : WideValue(node.index[0]);
     case ValueNode::Kind::kGuard: return Holds(node.index[0]);
     case ValueNode::Kind::kLoad: return LoadOf(node);
     case ValueNode::Kind::kOperation: return OperationOf(node);
@@ -202,18 +59,27 @@ Result<ValueId> LaunchMaker::RoundedTo(DType type, DType from, ValueId value) {
   return FromMemory(Narrowed(value, type));
 }
 
+// Indices of 32 bits beside one of 64 become such, too.
+DType LaunchMaker::OneWidth(std::vector<ValueId>& values) {
+  const auto is_wide = [&](ValueId value) { return builder_[value].type == DType::kI64; };
+  if (std::ranges::any_of(values, is_wide))
+    for (ValueId& value : values) value = Widened(value);
+  return builder_[values[0]].type;
+}
+
 Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
   const DType type = TypeInCode(node.type);
   if (node.op == Op::kSelect) {
     const ValueId condition = HONE_TRY(ValueOf(*node.args[0]));
     int64_t known = 0;
     if (builder_.IsConstant(condition, &known)) return ValueOf(*node.args[known != 0 ? 1 : 2]);
-    const ValueId a = HONE_TRY(ValueOf(*node.args[1])), b = HONE_TRY(ValueOf(*node.args[2]));
-    return builder_.Make(Do::kSelect, type, {condition, a, b});
+    std::vector<ValueId> values = {HONE_TRY(ValueOf(*node.args[1])), HONE_TRY(ValueOf(*node.args[2]))};
+    const DType of = OneWidth(values);
+    return builder_.Make(Do::kSelect, of, {condition, values[0], values[1]});
   }
   std::vector<ValueId> args;
   for (const ValuePtr& arg : node.args) args.push_back(HONE_TRY(ValueOf(*arg)));
-  const DType of = TypeInCode(node.args[0]->type);
+  const DType of = OneWidth(args);
   switch (node.op) {
     case Op::kAdd: return builder_.Make(Do::kAdd, type, args);
     case Op::kSub: return builder_.Make(Do::kSub, type, args);
