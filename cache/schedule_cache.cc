@@ -344,6 +344,21 @@ Result<void> CacheImpl::PutNote(const CacheKey& key, std::string_view name, std:
   return WriteMeta(NotePrefix(RecordKey(key)).append(name), value, durability);
 }
 
+namespace {
+
+constexpr uint64_t kCounted = 4'096;
+
+// Estimates count what was written twice as two: few records are counted one by one.
+uint64_t RecordsIn(const Store& store, uint64_t estimated) {
+  if (estimated > kCounted) return estimated;
+  uint64_t records = 0;
+  const std::unique_ptr<StoreIterator> entries = store.Iterate(Family::kRecords);
+  for (entries->Seek(""); entries->Valid(); entries->Next()) ++records;
+  return records;
+}
+
+}  // namespace
+
 CacheStats CacheImpl::Stats() {
   CacheStats stats;
   stats.hits = hits_;
@@ -355,6 +370,7 @@ CacheStats CacheImpl::Stats() {
   if (std::shared_ptr<Store> store = store_->user()) {
     for (size_t i = 0; i < kFamilies; ++i) {
       FamilySize size = store->SizeOf(static_cast<Family>(i));
+      if (static_cast<Family>(i) == Family::kRecords) size.entries = RecordsIn(*store, size.entries);
       stats.families.push_back({std::string(kFamilyNames[i]), size.entries, size.bytes});
     }
     stats.memory_bytes = store->MemoryUsage();

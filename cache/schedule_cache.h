@@ -91,7 +91,7 @@ struct CacheStats {
   uint64_t evicted_artifacts = 0, evicted_records = 0;  // since it was opened
   struct Family {
     std::string name;
-    uint64_t entries = 0;  // estimated by the store from its tables
+    uint64_t entries = 0;  // estimated by the store from its tables; of few records, counted
     uint64_t bytes = 0;    // on disk, compressed
   };
   std::vector<Family> families;

@@ -46,11 +46,10 @@ void Router::OnRequest(const PeerPtr& peer, const FrameHeader& header, std::span
                              "honed"});
       return route.answer(services_, answers_, asked, body);
     }
-  if (std::string_view name = NameOf(header.type); !name.empty())
+  if (!NameOf(header.type).empty())
     return asked.Refuse({ErrorKind::kUnsupported,
-                         fmt::format("{} is nothing that this daemon does, which has no compiler: it serves what "
-                                     "bundles hold; ask honed on the machine that they come from",
-                                     name),
+                         "that is nothing for this daemon, which has no compiler: it serves what bundles hold; ask "
+                         "honed on the machine that they come from",
                          "honed-edge"});
   ++services_.metrics.bad_frames;
   asked.Refuse(

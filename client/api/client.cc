@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
@@ -52,6 +53,11 @@ std::shared_ptr<const DiskCache> OpenDisk(const ClientOptions& options) {
     if (!cache) return nullptr;
     directory = *cache + "/client";
   }
+  // The process may go elsewhere, and its cache is to stay.
+  std::error_code failed;
+  const std::filesystem::path absolute = std::filesystem::absolute(directory, failed);
+  if (failed) return nullptr;
+  directory = absolute.lexically_normal();
   return std::make_shared<DiskCache>(DiskCacheOptions{.directory = std::move(directory)});
 }
 

@@ -24,7 +24,7 @@ namespace hone {
 
 struct ClientOptions {
   std::string socket;      // "": ChooseSocketPath
-  std::string disk_cache;  // "": `client` in DefaultCacheDir
+  std::string disk_cache;  // from where the process is now; "": `client` in DefaultCacheDir
   bool use_disk_cache = true;
   bool start_daemon = false;  // when nothing listens
   std::string daemon_cache;   // for the daemon that is started: its --cache; "": its default

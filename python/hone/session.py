@@ -256,7 +256,7 @@ def to_bfloat16(array):
     """The upper halves of float32, rounded to nearest, ties to even."""
     bits = numpy.ascontiguousarray(array).view(numpy.uint32)
     rounded = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(numpy.uint16)
-    return numpy.where(numpy.isnan(array), (bits >> 16 | 0x40).astype(numpy.uint16), rounded)
+    return numpy.where(numpy.isnan(array), (bits >> 16 | 0x40).astype(numpy.uint16), rounded).reshape(numpy.shape(array))
 
 
 def from_bfloat16(bits):

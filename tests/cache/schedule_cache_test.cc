@@ -165,6 +165,14 @@ TEST_F(ScheduleCacheTest, RemovedIsGoneAlsoAfterARestart) {
   EXPECT_EQ(cache_->Remove(SampleKey(1).fingerprint).error().kind, ErrorKind::kNotFound);
 }
 
+TEST_F(ScheduleCacheTest, SaysHowManyRecordsThereAreHoweverOftenEachWasWritten) {
+  for (int round = 0; round < 3; ++round)
+    for (int kernel = 0; kernel < 4; ++kernel) PutWithArtifact(kernel);
+  ASSERT_TRUE(cache_->Remove(SampleKey(1).fingerprint).has_value());
+  for (const CacheStats::Family& family : cache_->Stats().families)
+    if (family.name == NameOf(Family::kRecords)) EXPECT_EQ(family.entries, 3u);
+}
+
 TEST_F(ScheduleCacheTest, ListsAClassWithoutTheOthers) {
   for (int kernel = 0; kernel < 5; ++kernel) PutWithArtifact(kernel, kernel % 2);
   std::vector<std::string> requests;

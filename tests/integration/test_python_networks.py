@@ -148,6 +148,11 @@ class PythonNetworks(PythonCase):
             with self.assertRaisesRegex(self.hone.Error, "output y: it is i64 2x6, and the file says f32 2x3"):
                 session.run(numpy.ones((2, 3), numpy.float32))
 
+    def test_numbers_become_bfloat16_in_the_shape_that_they_have(self):
+        for shape in ((), (1,), (2, 3), (0, 4)):
+            bits = self.hone.session.to_bfloat16(numpy.full(shape, 1.5, numpy.float32))
+            self.assertEqual((bits.shape, bits.dtype), (shape, numpy.uint16))
+
     def test_errors_of_networks_say_what_and_where(self):
         path, inputs, outputs = self.exported(os.path.join(SOURCE, "tests/fuzz/corpus/onnx/attention.onnx"))
         name = next(iter(inputs))

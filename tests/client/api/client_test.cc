@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include <atomic>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -92,6 +93,16 @@ class ClientTest : public ::testing::Test {
     options.patience = milliseconds(100);
     return *Client::Create(options);
   }
+  // In the disk cache, as after an earlier answer.
+  void StoreCode() const {
+    const std::string code = "code";
+    GetReply reply;
+    const Digest256 digest = Hash256(code);
+    reply.digest.assign(reinterpret_cast<const char*>(digest.data()), digest.size());
+    reply.size = code.size();
+    ASSERT_TRUE(DiskCache({.directory = directory_ / "client"})
+                    .Store(kKernel, 0, "canonical", reply, *SealedMemfd::Create(AsBytes(code))));
+  }
 
   TemporaryDirectory directory_;
   const std::string socket_ = directory_ / "sock";
@@ -113,15 +124,24 @@ TEST_F(ClientTest, EveryConnectionThatARestartedDaemonClosedIsPassedOver) {
   EXPECT_EQ(served.error().Text(), "test: not today");
 }
 
+TEST_F(ClientTest, ARelativeDiskCacheIsWhereTheProcessWasWhenItAskedForOne) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  StoreCode();
+  std::filesystem::current_path(directory_.path());
+  ClientOptions options;
+  options.socket = socket_;
+  options.disk_cache = "client";
+  options.patience = milliseconds(100);
+  const std::unique_ptr<Client> client = *Client::Create(options);
+  std::filesystem::current_path(before);
+  const Result<Served> served = client->Fetch(kKernel, {});
+  ASSERT_TRUE(served) << served.error().Text();
+  EXPECT_EQ(served->source, "disk");
+}
+
 TEST_F(ClientTest, SignalsDoNotMakeASilentDaemonCostTheWholeDeadline) {
   const UniqueFd silent = ListenAt(socket_);
-  const std::string code = "code";
-  GetReply reply;
-  const Digest256 digest = Hash256(code);
-  reply.digest.assign(reinterpret_cast<const char*>(digest.data()), digest.size());
-  reply.size = code.size();
-  ASSERT_TRUE(DiskCache({.directory = directory_ / "client"})
-                  .Store(kKernel, 0, "canonical", reply, *SealedMemfd::Create(AsBytes(code))));
+  StoreCode();
   std::unique_ptr<Client> client = Connect(true);
 
   struct sigaction nothing{}, before;
