@@ -128,6 +128,24 @@ const std::vector<Corner>& Corners() {
        "split y.n 16\nvectorize y.n.1\nprefetch bias for y 1048576\nsplit acc.n 16\nreorder acc.k acc.m acc.n.0 "
        "acc.n.1\n"
        "vectorize acc.n.1\nprefetch b for acc 1048576\nprefetch a for acc 1\n"},
+      // Sums of whole numbers over the lanes of one vector: x86 has instructions for those of bytes.
+      {"products_of_bytes_into_one_sum",
+       R"(kernel a(u: u8[5, 64], i: i8[64], j: i8[5, 64]) -> y: i32[5], z: i32[5], v: i32[5], w: i32[5], s: i32[5] {
+         y[m] = sum(k < 16) i32(u[m, k]) * i32(i[k])
+         z[m] = sum(k < 64) i32(i[k]) * i32(u[m, k])
+         v[m] = sum(k < 8) i32(u[m, k]) * i32(u[4 - m, k])
+         w[m] = sum(k < 32) i32(j[m, k]) * i32(i[k])
+         s[m] = sum(k < 23) i32(u[m, k + 3]) * i32(j[m, k])
+       })",
+       "vectorize y.k\nvectorize z.k\nvectorize v.k\nvectorize w.k\nvectorize s.k\n"},
+      {"differences_of_bytes_into_one_sum",
+       R"(kernel a(u: u8[5, 64], v: u8[64], j: i8[5, 64]) -> y: i32[5], z: i32[5], w: i32[5], s: i32[5] {
+         y[m] = sum(k < 16) abs(i32(u[m, k]) - i32(v[k]))
+         z[m] = sum(k < 64) abs(i32(u[m, k]) - i32(v[k]))
+         w[m] = sum(k < 32) i32(u[m, k])
+         s[m] = max(k < 16) i32(j[m, k])
+       })",
+       "vectorize y.k\nvectorize z.k\nvectorize w.k\nvectorize s.k\n"},
   };
   return kCorners;
 }
