@@ -10,6 +10,7 @@
 #include "ir/graph/element.h"
 #include "ir/graph/print.h"
 #include "ir/reference/check_output.h"
+#include "ir/reference/input_scale.h"
 
 namespace hone {
 namespace {
@@ -104,11 +105,12 @@ void FillInput(const Kernel& kernel, int operand, uint64_t seed, std::span<std::
   seed = Mix(seed + static_cast<uint64_t>(operand) + 1);
   Spread spread = MultipliesUp(kernel) ? Spread::kNearOne : Spread::kUsual;
   const int64_t extent = IndexedExtent(kernel, id);
+  const double scale = IsFloat(tensor.dtype) && spread == Spread::kUsual ? InputScale(kernel) : 1;
   VisitElement(tensor.dtype, [&]<typename T>(std::type_identity<T>) {
     if constexpr (std::is_floating_point_v<T>)
-      FillElements<T>(first, seed, [&](uint32_t w) { return Real<T>(w, spread); });
+      FillElements<T>(first, seed, [&](uint32_t w) { return Real<T>(w, spread) * static_cast<T>(scale); });
     else if constexpr (!std::is_integral_v<T>)
-      FillElements<T>(first, seed, [&](uint32_t w) { return T(static_cast<double>(Real<float>(w, spread))); });
+      FillElements<T>(first, seed, [&](uint32_t w) { return T(static_cast<double>(Real<float>(w, spread)) * scale); });
     else if (tensor.dtype == DType::kBool)
       FillElements<T>(first, seed, [](uint32_t w) { return static_cast<T>(w >> 31); });
     else if (sizeof(T) == 1)

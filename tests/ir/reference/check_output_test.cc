@@ -118,6 +118,31 @@ TEST(TestInputs, ProductsDoNotVanish) {
   }
 }
 
+// Where nearly everything is the largest or the smallest byte, sums may be wrong and nothing shows it.
+TEST(TestInputs, BytesMadeOfFloatsAreSeldomTheLargestOrTheSmallest) {
+  for (const char* text :
+       {"kernel q(x: u8[M, K], const w: i8[K, N], b: i32[N], s: f32[1], z: f32[1]) -> y: i8[M, N] where M=16, N=4, "
+        "K=16 "
+        "{ a: i32[M, N] a[m, n] = sum(k) i32(x[m, k]) * i32(w[k, n]) y[m, n] = i8(round(f32(a[m, n] + b[n]) * s[0]) + "
+        "z[0]) }",
+        "kernel q(x: i8[M, K], w: i8[K], s: f32[M], t: f32[1]) -> y: u8[M] where M=64, K=1000 "
+        "{ a: i32[M] a[m] = sum(k) i32(x[m, k]) * i32(w[k]) y[m] = u8(round(f32(a[m]) * (s[m] * t[0])) + 128.0) }",
+        "kernel q(x: f32[M, K], w: f32[K]) -> y: i8[M] where M=64, K=4000 { a: f32[M] a[m] = sum(k) x[m, k] * w[k] "
+        "y[m] = "
+        "i8(a[m] * 100) }"}) {
+    Case c(text, {.full = true});
+    std::set<double> values;
+    int ends = 0;
+    for (const Reference& reference : c.samples[0].references) {
+      values.insert(reference.value);
+      ends +=
+          c.output_type == DType::kI8 ? std::abs(reference.value + 0.5) > 127 : std::abs(reference.value - 127.5) > 127;
+    }
+    EXPECT_LT(ends, 16) << text;
+    EXPECT_GT(values.size(), 20u) << text;
+  }
+}
+
 std::set<int32_t> NumbersIn(const std::vector<std::byte>& bytes) {
   std::vector<int32_t> numbers(bytes.size() / sizeof(int32_t));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
