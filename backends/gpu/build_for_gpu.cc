@@ -54,6 +54,9 @@ Result<void> CheckTypes(const straight::Program& program, const DeviceTarget& de
     for (const straight::Launch& launch : *launches)
       for (const straight::Value& value : launch.code.values)
         if (value.type != DType::kBool) used.insert(value.type);
+  for (const straight::Function& function : program.functions)
+    for (const straight::Value& value : function.code.values)
+      if (value.type != DType::kBool) used.insert(value.type);
   for (const OptionalType& optional : kOptionalTypes)
     if (used.contains(optional.type) && device.Number(optional.fact).value_or(1) == 0)
       return Unsupported(fmt::format("this device computes no {}; ask for another target or for {}",

@@ -34,6 +34,7 @@ struct Dialect {
   std::string_view prelude_f64;        // where there are f64
   std::string_view cast;               // {1} as {0}
   std::string_view unsigned_shift[2];  // {0} >> {1} of an i32 and an i64 whose bits are a number without sign
+  std::string_view wrapping;           // {0} {1} {2} of i32, an operator between: around where it leaves the type
   std::string_view function;           // before a function's type
   std::string_view variable[2];        // "const {0} {1}": set once; set again. Type, name
   std::string_view shared;             // an array that the block shares: type, name, elements

@@ -90,8 +90,9 @@ class LaunchMaker {
   Result<ValueId> QuotientDown(const Linear& a, int64_t divisor);
   Result<ValueId> Holds(const Linear& form);  // form ≥ 0
   Result<ValueId> AllHold(const std::vector<Linear>& forms);
-  // In 32 bits; and in 64, for those that do not fit.
+  // In 32 bits, its parts in any order as well; and in 64, for those that do not fit.
   bool Fits(const Linear& form);
+  bool FitsInParts(const Linear& known) const;
   ValueId Narrow(ValueId index);
   ValueId Widened(ValueId index);
   ValueId Wide(int64_t number) { return builder_.Constant(DType::kI64, number, 0); }
@@ -103,6 +104,7 @@ class LaunchMaker {
   Result<ValueId> ValueOf(const ValueNode& node);
   Result<ValueId> OperationOf(const ValueNode& node);
   DType OneWidth(std::vector<ValueId>& values);
+  ValueId Byte(ValueId value);
   Result<ValueId> FloorDivision(const ValueNode& node, ValueId a, ValueId b);
   Result<ValueId> LoadOf(const ValueNode& node);
   // How many lanes from this one on an access may take at once: 1, 2 or 4. `first`: of those.
@@ -142,7 +144,7 @@ Result<int64_t> FunctionFor(Program& program, Op op, DType type);
 // i64 is for indices, which are 32 bits wide here but for what data come to before they are bounded. A float of 16 bits
 // is an f32 wherever it is not in memory.
 inline DType TypeInCode(DType type) {
-  return type == DType::kI64 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
+  return type == DType::kI64 || type == DType::kU8 ? DType::kI32 : IsNarrowFloat(type) ? DType::kF32 : type;
 }
 inline DType TypeInMemory(DType type) { return IsNarrowFloat(type) ? type : TypeInCode(type); }
 

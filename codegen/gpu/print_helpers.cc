@@ -95,7 +95,7 @@ std::string HelperText(const Dialect& dialect, const std::string& name) {
   if (what == "larger") return two("b > a ? b : a");
   if (what == "abs")
     return fmt::format("{}{} hone_{}({} x) {{ return {}; }}\n", dialect.function, t, name, t,
-                       Fill(dialect.cast, t, "x < 0 ? -x : x"));
+                       Fill(dialect.cast, t, "x < 0 ? " + Fill(dialect.wrapping, "0", "-", "x") + " : x"));
   // i32_of_f32: towards zero, saturating, NaN is 0.
   const DType to = ParseDType(what.substr(0, what.find('_'))).value();
   const std::string result(dialect.Of(to).value);

@@ -192,12 +192,10 @@ std::string CodePrinter::Load(const Value& value) {
 std::string CodePrinter::Expression(ValueId id) {
   if (auto named = names_.find(id); named != names_.end()) return named->second;
   const Value& value = code_.values[id];
-  static constexpr const char* kThreads[] = {"tx", "ty", "tz"};
-  static constexpr const char* kBlocks[] = {"bx", "by", "bz"};
   switch (value.what) {
     case Do::kConstant: return ConstantText(dialect_, value);
-    case Do::kThread: return kThreads[value.number];
-    case Do::kBlock: return kBlocks[value.number];
+    case Do::kThread: return fmt::format("t{}", "xyz"[value.number]);
+    case Do::kBlock: return fmt::format("b{}", "xyz"[value.number]);
     case Do::kSize: return (dialect_.is_shader ? "args." : "") + SizeName(static_cast<int>(value.number));
     case Do::kArgument: return "x";
     case Do::kLane: return fmt::format("{}.{}", Expression(value.args[0]), "xyzw"[value.number]);
@@ -228,7 +226,10 @@ std::string CodePrinter::Operation(const Value& value) {
   auto narrow = [&](std::string text) {
     return value.type == DType::kI8 ? Fill(dialect_.cast, dialect_.Of(DType::kI8).value, text) : text;
   };
-  auto infix = [&](const char* op) { return narrow(fmt::format("({} {} {})", args[0], op, args[1])); };
+  auto infix = [&](const char* op) {
+    return value.wraps ? Fill(dialect_.wrapping, args[0], op, args[1])
+                       : narrow(fmt::format("({} {} {})", args[0], op, args[1]));
+  };
   switch (value.what) {
     case Do::kPack:
       return Fill(dialect_.Of(value.type).pack[value.lanes / 4], fmt::format("{}", fmt::join(args, ", ")));

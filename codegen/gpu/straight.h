@@ -76,6 +76,9 @@ struct Value {
   BufferId buffer = {};
   std::string name = {};  // kRegister, kCounter: a hint
   bool varies = false;    // perhaps, between the threads of a block
+  // A sum, difference, product or absolute value of integers may leave its type, and wraps around then, as a kernel's
+  // do. Those of indices do not.
+  bool wraps = false;
 };
 
 // Where the elements of a product's operand lie (PTX ISA, "Matrix Descriptor", without swizzling): in blocks of eight

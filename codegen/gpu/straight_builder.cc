@@ -19,8 +19,9 @@ int64_t Wrapped(uint64_t value) { return static_cast<int32_t>(static_cast<uint32
 }  // namespace
 
 std::string Builder::KeyOf(const Value& value) const {
-  std::string key = fmt::format("{} {} {} {} {} {}", static_cast<int>(value.what), static_cast<int>(value.type),
-                                value.lanes, value.number, std::bit_cast<uint64_t>(value.real), value.buffer.value);
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {}", static_cast<int>(value.what), static_cast<int>(value.type), value.lanes,
+                  value.number, std::bit_cast<uint64_t>(value.real), value.buffer.value, value.wraps);
   for (ValueId arg : value.args) {
     key += fmt::format(" {}", arg.value);
     if (arg && code_.values[arg].what == Do::kRegister) {
@@ -76,6 +77,13 @@ ValueId Builder::Make(Do what, DType type, std::vector<ValueId> args, int64_t nu
   value.args = std::move(args);
   value.number = number;
   if (what == Do::kPack) value.lanes = static_cast<int>(value.args.size());
+  return Make(std::move(value));
+}
+
+ValueId Builder::MakeWrapping(Do what, DType type, std::vector<ValueId> args) {
+  Value value{.what = what, .type = type};
+  value.args = std::move(args);
+  value.wraps = type == DType::kI32;
   return Make(std::move(value));
 }
 

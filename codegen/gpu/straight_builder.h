@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "codegen/gpu/straight.h"
 
 namespace hone::straight {
@@ -16,7 +17,10 @@ class Builder {
 
   const Value& operator[](ValueId id) const { return code_.values[id]; }
 
-  ValueId Int(int64_t number) { return Make({.what = Do::kConstant, .type = DType::kI32, .number = number}); }
+  ValueId Int(int64_t number) {
+    HONE_CHECK(number >= INT32_MIN && number <= INT32_MAX);
+    return Make({.what = Do::kConstant, .type = DType::kI32, .number = number});
+  }
   ValueId Bool(bool value) { return Make({.what = Do::kConstant, .type = DType::kBool, .number = value ? 1 : 0}); }
   ValueId Constant(DType type, int64_t number, double real);
   // Without a node of its own: threads, blocks, sizes, arguments.
@@ -26,6 +30,8 @@ class Builder {
     return Make(what, code_.values[args.back()].type, std::move(args));
   }
   ValueId Make(Do what, DType type, std::vector<ValueId> args, int64_t number = 0);
+  // Arithmetic of a kernel's numbers (Value::wraps).
+  ValueId MakeWrapping(Do what, DType type, std::vector<ValueId> args);
   ValueId Load(BufferId buffer, DType type, int lanes, ValueId base, int64_t offset, ValueId condition = {},
                ValueId fill = {});
 

@@ -41,8 +41,8 @@ bool IsOverSizes(const VarTable& vars, const Linear& form) {
 ValueId Combine(Builder& builder, Reduction reduction, DType type, ValueId old, ValueId fresh) {
   switch (reduction) {
     case Reduction::kNone: return fresh;
-    case Reduction::kSum: return builder.Make(type == DType::kBool ? Do::kOr : Do::kAdd, type, {old, fresh});
-    case Reduction::kProd: return builder.Make(type == DType::kBool ? Do::kAnd : Do::kMul, type, {old, fresh});
+    case Reduction::kSum: return builder.MakeWrapping(type == DType::kBool ? Do::kOr : Do::kAdd, type, {old, fresh});
+    case Reduction::kProd: return builder.MakeWrapping(type == DType::kBool ? Do::kAnd : Do::kMul, type, {old, fresh});
     case Reduction::kMax: return builder.Make(Do::kMax, type, {old, fresh});
     case Reduction::kMin: return builder.Make(Do::kMin, type, {old, fresh});
     case Reduction::kMaxOfNumbers: return builder.Make(Do::kLargerNumber, type, {old, fresh});

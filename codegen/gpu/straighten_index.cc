@@ -37,7 +37,7 @@ Linear LaunchMaker::Known(const Linear& form) {
 Result<ValueId> LaunchMaker::QuotientDown(const Linear& a, int64_t divisor) {
   const Interval range = out_.vars.Range(a);
   const int64_t lift = range.lo >= 0 ? 0 : CeilDiv(-range.lo, divisor);
-  if (!FitsInt({range.lo, range.hi + lift * divisor})) return Narrow(HONE_TRY(WideQuotientDown(a, divisor)));
+  if (!FitsInt({lift, divisor}) || !FitsInt({range.lo, range.hi + lift * divisor})) return Narrow(HONE_TRY(WideQuotientDown(a, divisor)));
   const ValueId lifted = HONE_TRY(IndexValue(a + Linear(lift * divisor)));
   const ValueId quotient = builder_.Make(Do::kQuotient, DType::kI32, {lifted, builder_.Int(divisor)});
   return lift == 0 ? quotient : builder_.Make(Do::kSub, DType::kI32, {quotient, builder_.Int(lift)});
@@ -61,7 +61,7 @@ Result<ValueId> LaunchMaker::VarValue(VarId id) {
     case VarKind::kMin:
     case VarKind::kMax:
     case VarKind::kProduct: {
-      if (!Fits(var.a) || !Fits(var.b)) return Narrow(HONE_TRY(WideVarValue(id)));
+      if (!Fits(var.a) || !Fits(var.b) || !Fits(Linear::Of(id, 1))) return Narrow(HONE_TRY(WideVarValue(id)));
       const ValueId a = HONE_TRY(IndexValue(var.a)), b = HONE_TRY(IndexValue(var.b));
       return builder_.Make(Meaning(var.kind), DType::kI32, {a, b});
     }
@@ -72,6 +72,7 @@ Result<ValueId> LaunchMaker::VarValue(VarId id) {
 
 Result<Address> LaunchMaker::AddressOf(const Linear& unresolved) {
   const Linear form = Known(unresolved);
+  if (!FitsInParts(form)) return Address{Narrow(HONE_TRY(WideValue(form))), 0};
   // Outer values first: their sum is computed where they are.
   std::vector<std::pair<ValueId, int64_t>> terms;
   for (const Term& term : form.terms()) terms.emplace_back(HONE_TRY(VarValue(term.var)), term.coef);
@@ -121,6 +122,19 @@ Result<ValueId> LaunchMaker::IndexValue(const Linear& form) {
   const Address address = HONE_TRY(AddressOf(form));
   const ValueId offset = builder_.Int(address.offset);
   return address.base ? builder_.Make(Do::kAdd, DType::kI32, {address.base, offset}) : offset;
+}
+
+bool LaunchMaker::FitsInParts(const Linear& known) const {
+  // Not the smallest i32, whose negative is none.
+  __int128 lo = std::min<int64_t>(known.constant(), 0), hi = std::max<int64_t>(known.constant(), 0);
+  for (const Term& term : known.terms()) {
+    const Interval range = out_.vars.Range(Linear::Of(term.var, 1));
+    if (!FitsInt(range) || !FitsInt({term.coef, term.coef})) return false;
+    const __int128 a = static_cast<__int128>(term.coef) * range.lo, b = static_cast<__int128>(term.coef) * range.hi;
+    lo += std::min<__int128>({a, b, 0});
+    hi += std::max<__int128>({a, b, 0});
+  }
+  return lo > INT32_MIN && hi <= INT32_MAX;
 }
 
 bool LaunchMaker::Fits(const Linear& form) { return FitsInt(out_.vars.Range(Known(form))); }
@@ -180,7 +194,7 @@ Result<ValueId> LaunchMaker::Holds(const Linear& unresolved) {
   for (const Term& term : form.terms()) k = std::gcd(k, term.coef);
   Linear reduced(RoundedDown(form.constant(), k));
   for (const Term& term : form.terms()) reduced += Linear::Of(term.var, term.coef / k);
-  if (!Fits(reduced)) return builder_.Make(Do::kLe, DType::kBool, {Wide(0), HONE_TRY(WideValue(reduced))});
+  if (!FitsInParts(reduced)) return builder_.Make(Do::kLe, DType::kBool, {Wide(0), HONE_TRY(WideValue(reduced))});
   const Address address = HONE_TRY(AddressOf(reduced));
   if (!address.base) return builder_.Bool(address.offset >= 0);
   return builder_.Make(Do::kLe, DType::kBool, {builder_.Int(-address.offset), address.base});

@@ -49,10 +49,22 @@ Result<ValueId> LaunchMaker::FloorDivision(const ValueNode& node, ValueId a, Val
   return builder_.Make(Do::kSub, type, {a, builder_.Make(Do::kMul, type, {down, b})});
 }
 
+// A u8 is an i32 in code: the lowest eight bits of an integer, a float cut towards zero and to its range.
+ValueId LaunchMaker::Byte(ValueId value) {
+  const DType from = builder_[value].type;
+  if (IsFloat(from)) {
+    const ValueId whole = builder_.Make(Do::kConvert, DType::kI32, {value});
+    return builder_.Make(Do::kMin, DType::kI32,
+                         {builder_.Make(Do::kMax, DType::kI32, {whole, builder_.Int(0)}), builder_.Int(255)});
+  }
+  const ValueId whole = from == DType::kI32 ? value : builder_.Make(Do::kConvert, DType::kI32, {value});
+  return builder_.Make(Do::kBitAnd, DType::kI32, {whole, builder_.Int(255)});
+}
+
 // The nearest number of a float of 16 bits, as an f32.
 Result<ValueId> LaunchMaker::RoundedTo(DType type, DType from, ValueId value) {
   if (from == type) return value;
-  if (from == DType::kF64 || TypeInCode(from) == DType::kI32)
+  if (from == DType::kF64 || (TypeInCode(from) == DType::kI32 && from != DType::kU8))
     return Error{ErrorKind::kUnsupported,
                  fmt::format("{} to {} in code for a GPU, which would round twice", Name(from), Name(type)), ""};
   if (!IsFloat(from)) value = builder_.Make(Do::kConvert, DType::kF32, {value});
@@ -81,9 +93,9 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
   for (const ValuePtr& arg : node.args) args.push_back(HONE_TRY(ValueOf(*arg)));
   const DType of = OneWidth(args);
   switch (node.op) {
-    case Op::kAdd: return builder_.Make(Do::kAdd, type, args);
-    case Op::kSub: return builder_.Make(Do::kSub, type, args);
-    case Op::kMul: return builder_.Make(Do::kMul, type, args);
+    case Op::kAdd: return builder_.MakeWrapping(Do::kAdd, type, args);
+    case Op::kSub: return builder_.MakeWrapping(Do::kSub, type, args);
+    case Op::kMul: return builder_.MakeWrapping(Do::kMul, type, args);
     case Op::kDiv:
       if (IsFloat(type)) return builder_.Make(Do::kDiv, type, args);
       return FloorDivision(node, args[0], args[1]);
@@ -98,7 +110,7 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
     case Op::kAnd: return builder_.Make(Do::kAnd, DType::kBool, args);
     case Op::kOr: return builder_.Make(Do::kOr, DType::kBool, args);
     case Op::kNot: return builder_.Make(Do::kNot, DType::kBool, args);
-    case Op::kAbs: return builder_.Make(Do::kAbs, type, args);
+    case Op::kAbs: return builder_.MakeWrapping(Do::kAbs, type, args);
     case Op::kSqrt: return builder_.Make(Do::kSqrt, type, args);
     case Op::kFloor: return builder_.Make(Do::kFloor, type, args);
     case Op::kRound: return builder_.Make(Do::kRound, type, args);
@@ -106,6 +118,7 @@ Result<ValueId> LaunchMaker::OperationOf(const ValueNode& node) {
       return builder_.Make(Do::kDiv, type, {builder_.Constant(type, 1, 1), builder_.Make(Do::kSqrt, type, {args[0]})});
     case Op::kCast:
       if (IsNarrowFloat(node.type)) return RoundedTo(node.type, node.args[0]->type, args[0]);
+      if (node.type == DType::kU8) return Byte(args[0]);
       return of == type ? args[0] : builder_.Make(Do::kConvert, type, args);
     default: break;
   }

@@ -44,6 +44,15 @@ inline const std::vector<DataIndexKernel>& DataIndexKernels() {
          b[i] = sum(r < 31) x[r]
          y[i] = b[clamp(a[i], 0, 30)]
        })"},
+      {"beyond_32_bits_before_the_last_step",
+       "kernel a(x: f32[12], a: i32[5]) -> y: f32[5, 8] { y[m, i] = x[4*clamp(a[m], 700000000, 700000001) + i - "
+       "2800000000] }"},
+      {"beyond_32_bits_where_it_is_padded",
+       "kernel a(x: f32[12], a: i32[5]) -> y: f32[5, 12] { y[m, i] = pad(x[4*clamp(a[m], 350000000, 700000000) + i - "
+       "2800000000], 0) }"},
+      {"divided_beyond_32_bits",
+       "kernel a(a: i32[40], x: f32[128]) -> y: f32[40] { y[i] = x[clamp(max(min(a[i], 100), 50) * 40000000 - "
+       "2100000000, -100, 381) / 3 % 128] }"},
       {"rounded_from_a_float",
        "kernel a(x: f32[16], t: f32[5]) -> y: f32[16] { y[i] = t[clamp(int(x[i] * 8), 0, 4)] }"},
       {"rounded_from_a_huge_float",

@@ -9,6 +9,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "backends/gpu/build_for_gpu.h"
 #include "backends/gpu/compile_cuda.h"
@@ -18,6 +19,7 @@
 #include "base/bytes.h"
 #include "ir/device_artifact.h"
 #include "tests/backends/runner_fixture.h"
+#include "tests/support/data_index_kernels.h"
 #include "tests/support/operation_samples.h"
 
 namespace hone {
@@ -130,6 +132,21 @@ class GpuDevice : public ::testing::TestWithParam<Kind> {
 
 TEST_P(GpuDevice, EveryOperationIsRight) {
   for (const std::string& kernel : GpuSamples()) {
+    const Result<CheckReport> report = Check(kernel, Build(kernel), {.full = true});
+    ASSERT_TRUE(report) << kernel << ": " << report.error().Text();
+    EXPECT_TRUE(report->verified()) << kernel << ": " << report->failure->Text();
+  }
+}
+
+// Languages of devices leave open what becomes of an integer that leaves its type, and their compilers use that.
+TEST_P(GpuDevice, IntegersAreWhatTheKernelLanguageSays) {
+  std::vector<std::string> kernels;
+  for (const char* value :
+       {"if(a[i] + 2147483647 > a[i], 1, 0)", "-(a[i] * 1073741824 * 2) / 1", "abs(a[i] * 1073741824 - 2147483647 - 1)",
+        "i32(u8(a[i] * 1000))", "i32(u8(f32(a[i]) * 3.7))", "i32(f32(u8(a[i])) + float(u8(f64(a[i]))))"})
+    kernels.push_back(fmt::format("kernel k(a: i32[N]) -> y: i32[N] where N=100 {{ y[i] = {} }}", value));
+  for (const DataIndexKernel& kernel : DataIndexKernels()) kernels.push_back(kernel.text);
+  for (const std::string& kernel : kernels) {
     const Result<CheckReport> report = Check(kernel, Build(kernel), {.full = true});
     ASSERT_TRUE(report) << kernel << ": " << report.error().Text();
     EXPECT_TRUE(report->verified()) << kernel << ": " << report->failure->Text();
