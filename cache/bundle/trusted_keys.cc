@@ -47,7 +47,7 @@ Result<void> ReadDirectory(const std::string& directory, TrustedKeys& keys) {
     if (!name.ends_with(".pub")) continue;
     KeyFile key = HONE_TRY(DecodeKeyFile(HONE_TRY(ReadIn(*opened, name, path, kKeyLimit)), path));
     if (key.seed) return Error{ErrorKind::kInvalid, "holds a secret key, and a public one belongs here", path};
-    keys.Add(std::move(key));
+    keys.Narrow(std::move(key));
   }
   return {};
 }
@@ -62,6 +62,14 @@ std::vector<std::string> TrustedKeys::StandardDirectories() {
     directories.push_back(*home + "/.config/hone/keys");
   directories.push_back("/etc/hone/keys");
   return directories;
+}
+
+void TrustedKeys::Narrow(KeyFile key) {
+  auto [known, is_new] = keys_.try_emplace(key.key, key);
+  if (is_new) return;
+  KeyFile& both = known->second;
+  both.roles &= key.roles;
+  if (key.expires && (!both.expires || *key.expires < *both.expires)) both.expires = key.expires;
 }
 
 Result<TrustedKeys> TrustedKeys::Read(const std::vector<std::string>& directories) {
@@ -116,19 +124,18 @@ Result<void> CheckFollows(const Bundle& bundle, const Predecessor& predecessor) 
   if (bundle.digest() == predecessor.digest) return {};
   const std::string known =
       fmt::format("version {} of {}, issued on {}", predecessor.version, manifest.name, DateText(predecessor.issued));
-  if (manifest.version < predecessor.version ||
-      (manifest.version > predecessor.version && manifest.issued < predecessor.issued))
+  if (manifest.version < predecessor.version)
     return Error{
         ErrorKind::kInvalid,
         fmt::format("the bundle is version {}, issued on {}; {}, was imported before, and an older one does not "
-                    "replace it",
+                    "replace it; if it is newer, export it with a higher --bundle-version",
                     manifest.version, DateText(manifest.issued), known),
         ""};
   if (manifest.version == predecessor.version)
     return Error{
         ErrorKind::kInvalid,
         fmt::format("{}, was imported before, and this is another bundle of the same version: export it with a "
-                    "higher --version",
+                    "higher --bundle-version",
                     known),
         ""};
   return {};

@@ -39,6 +39,8 @@ class TrustedKeys {
 
   // One more, for now; never one that was revoked.
   void Add(KeyFile key) { keys_.insert_or_assign(key.key, std::move(key)); }
+  // The same of a key that may be known: what all of its files say counts, so each narrows it.
+  void Narrow(KeyFile key);
   void Revoke(const PublicKey& key, std::string reason) { revoked_.insert_or_assign(key, std::move(reason)); }
 
   // kInvalid: signed by a key that has expired or was revoked, or past its own date. Says nothing about older bundles:

@@ -52,6 +52,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+bool IsPath(std::string_view value) { return value == "DIR" || value == "FILE" || value == "PATH" || value == "KEY"; }
+
 // Where CLI11 puts what it finds. Lives as long as the parser.
 struct Sink {
   std::string name;
@@ -71,6 +73,9 @@ class Sinks {
     } else {
       sink.option = app.add_option(names, sink.values, Filled(option.help, kNames));
       sink.option->type_name(std::string(option.value))->expected(1)->allow_extra_args(false);
+      // As a variable that is not set makes it: taken for "not given", another file than was meant would be used.
+      if (IsPath(option.value))
+        sink.option->check([](const std::string& path) { return path.empty() ? "is empty, wanted a path" : ""; });
       if (option.many)
         sink.option->take_all();
       else

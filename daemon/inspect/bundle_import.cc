@@ -102,10 +102,7 @@ Result<BundleImport> BundleImport::Open(ReadOnlyMapping bytes, const TrustedKeys
   BundleImport import(std::move(bytes), cache, devices);
   import.bundle_ = HONE_TRY(Bundle::Open(import.bytes_.bytes()));
   import.judgement_ = HONE_TRY(keys.Judge(*import.bundle_, now));
-  if (import.judgement_.vouched == Vouched::kKnown) {
-    std::optional<std::string> last = HONE_TRY(cache.GetMeta(import.PredecessorName()));
-    if (last) HONE_TRY(CheckFollows(*import.bundle_, HONE_TRY(DecodePredecessor(*last))));
-  }
+  if (import.judgement_.vouched == Vouched::kKnown) HONE_TRY(import.FollowsLast());
   HONE_TRY(import.bundle_->CheckFrames());
   HONE_TRY(import.Read());
   return import;
@@ -113,6 +110,11 @@ Result<BundleImport> BundleImport::Open(ReadOnlyMapping bytes, const TrustedKeys
 
 std::string BundleImport::PredecessorName() const {
   return fmt::format("bundle {} {}", HexOf(*bundle_->signer()), bundle_->manifest().name);
+}
+
+Result<void> BundleImport::FollowsLast() const {
+  std::optional<std::string> last = HONE_TRY(cache_->GetMeta(PredecessorName()));
+  return last ? CheckFollows(*bundle_, HONE_TRY(DecodePredecessor(*last))) : Result<void>();
 }
 
 Result<void> BundleImport::Read() {
@@ -206,10 +208,10 @@ Result<ImportReply> BundleImport::Next() {
   reply.more = next_ < planned_.size();
   // What the part stored is on disk with this: all writes go through one log, in order.
   const BundleManifest& manifest = bundle_->manifest();
+  const bool is_newest = judgement_.vouched == Vouched::kKnown && !reply.more && FollowsLast().has_value();
   Result<void> synced =
-      judgement_.vouched == Vouched::kKnown && !reply.more
-          ? cache_->PutMeta(PredecessorName(), EncodePredecessor(PredecessorOf(*bundle_)), Durability::kSynced)
-          : cache_->PutMeta("importing", manifest.name, Durability::kSynced);
+      is_newest ? cache_->PutMeta(PredecessorName(), EncodePredecessor(PredecessorOf(*bundle_)), Durability::kSynced)
+                : cache_->PutMeta("importing", manifest.name, Durability::kSynced);
   if (!synced) return stopped(std::move(synced).error());
   reply.bundle = manifest.name;
   reply.version = manifest.version;

@@ -43,6 +43,7 @@ class BundleImport {
       : bytes_(std::move(bytes)), cache_(&cache), devices_(&devices) {}
 
   std::string PredecessorName() const;
+  Result<void> FollowsLast() const;  // CheckFollows, of the last one of its key and name
   Result<void> Read();
   // What becomes of a record, and why; it is stored if that is "added" or "replaced".
   Result<ImportRow> Take(const BundleEntry& entry, Durability durability);

@@ -6,7 +6,8 @@
 namespace hone {
 
 bool MissingKernels::Note(const Fingerprint& fingerprint, std::string kernel) {
-  std::ranges::replace(kernel, '\n', ' ');  // line ends have no meaning of their own
+  // White space has no meaning of its own, and a list has a kernel on each line.
+  std::ranges::replace_if(kernel, [](char c) { return c >= '\t' && c <= '\r'; }, ' ');
   MutexLock lock(mutex_);
   if (auto known = rows_.find(fingerprint); known != rows_.end()) {
     ++known->second.requests;

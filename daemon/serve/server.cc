@@ -156,6 +156,18 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
     GoOn();  // there may be memory now
   }
 
+  // Those of users who were welcome before.
+  void CloseUnwelcome() {
+    std::vector<std::shared_ptr<Connection>> unwelcome;
+    for (auto& [_, connection] : connections)
+      if (!IsWelcome(connection->client().uid)) unwelcome.push_back(connection);
+    for (auto& connection : unwelcome) {
+      LogInfo("connection_dropped", {{"why", "its user is no longer served"}, {"uid", connection->client().uid}});
+      ++metrics.connections_dropped;
+      connection->Close();
+    }
+  }
+
   void CloseAll() {
     while (!connections.empty()) {
       std::shared_ptr<Connection> connection = connections.begin()->second;
@@ -215,6 +227,7 @@ void Server::Adopt(UniqueFd connected_socket, const ClientId& client) {
 
 void Server::SetLimits(const ServerLimits& limits) {
   impl_->limits = limits;
+  impl_->CloseUnwelcome();
   ConnectionContext& context = *impl_->context;
   context.limits = {limits.requests, limits.frame_time, limits.stall_time};
   context.connections.SetWhole(limits.connections, limits.several_users());

@@ -169,8 +169,8 @@ TEST_F(ScheduleCacheTest, SaysHowManyRecordsThereAreHoweverOftenEachWasWritten) 
   for (int round = 0; round < 3; ++round)
     for (int kernel = 0; kernel < 4; ++kernel) PutWithArtifact(kernel);
   ASSERT_TRUE(cache_->Remove(SampleKey(1).fingerprint).has_value());
-  for (const CacheStats::Family& family : cache_->Stats().families)
-    if (family.name == NameOf(Family::kRecords)) EXPECT_EQ(family.entries, 3u);
+  const CacheStats stats = cache_->Stats();
+  EXPECT_EQ(stats.families.at(static_cast<size_t>(Family::kRecords)).entries, 3u);
 }
 
 TEST_F(ScheduleCacheTest, ListsAClassWithoutTheOthers) {

@@ -356,7 +356,8 @@ class Commands(harness.HoneTest):
                       ["run", SMALL, "--repeat", "0"], ["completion", "fish"], ["explain", SMALL, "--threads", "none"],
                       ["schedule", SMALL, "--threads", "0"], ["code", "ffffffff", "--threads", "2"],
                       ["run", SMALL, "--export", "here"], ["run", SMALL, "--sizes", "M=1"],
-                      ["bundle", "show", "one", "two"], ["tune", SMALL, "--on", "true", "--silence", "0s"]):
+                      ["bundle", "show", "one", "two"], ["tune", SMALL, "--on", "true", "--silence", "0s"],
+                      ["--cache", "", "ls"], ["--socket", "", "ls"], ["keygen", "fleet", "--dir", ""]):
             self.hone(*words, status=2)
             self.assertEqual(len(self.last_error.splitlines()), 1, self.last_error)
         error = self.hone_json("get", status=2)[0]["error"]
@@ -364,6 +365,7 @@ class Commands(harness.HoneTest):
 
     def test_wrong_usage_names_what_is_not_known(self):
         for words, said in ((["frobnicate"], 'no command "frobnicate"'), (["--frob"], 'no option "--frob"'),
+                            (["--cache", "", "ls"], "--cache: is empty, wanted a path"),
                             (["get"], "hone get --help"), (["ls", "--frob"], "--frob; hone ls --help")):
             self.hone(*words, status=2)
             self.assertIn(said, self.last_error)

@@ -152,6 +152,21 @@ TEST_F(TrustedKeysTest, ARevokedKeyIsRefusedKnownOrNot) {
   ExpectRefused(signed_, "revoked:1");
 }
 
+TEST_F(TrustedKeysTest, EachOfSeveralFilesOfOneKeyNarrowsIt) {
+  KeyFile narrow = SampleKeyFile(), wide = SampleKeyFile();
+  narrow.roles = kSchedules;
+  wide.roles = kSchedules | kArtifacts;
+  WriteKey("a.pub", EncodeKeyFile(narrow));
+  WriteKey("b.pub", EncodeKeyFile(wide));
+  EXPECT_TRUE(Judge(signed_)->Allows(kSchedules));
+  EXPECT_FALSE(Judge(signed_)->Allows(kArtifacts));
+  WriteKey("a.pub", EncodeKeyFile(wide));
+  EXPECT_TRUE(Judge(signed_)->Allows(kArtifacts));
+  wide.expires = kNow;
+  WriteKey("a.pub", EncodeKeyFile(wide));
+  ExpectRefused(signed_, "has expired");
+}
+
 TEST_F(TrustedKeysTest, ABundlePastItsDateIsRefused) {
   BundleSample sample = SampleBundle(2);
   sample.manifest.expires = kNow;
@@ -195,7 +210,7 @@ TEST(Follows, AnOlderOneDoesNotReplaceANewerOne) {
   EXPECT_TRUE(follows(bundle(2, 2000), bundle(1, 1000)));
   EXPECT_TRUE(follows(bundle(1, 1000), bundle(1, 1000)));      // again
   EXPECT_FALSE(follows(bundle(1, 1000), bundle(2, 2000)));     // rollback
-  EXPECT_FALSE(follows(bundle(3, 1000), bundle(2, 2000)));     // issued before it
+  EXPECT_TRUE(follows(bundle(3, 1000), bundle(2, 2000)));      // its newest record was withdrawn
   EXPECT_FALSE(follows(bundle(2, 2000, 5), bundle(2, 2000)));  // another one of the same version
   EXPECT_FALSE(DecodePredecessor("x").has_value());
 }

@@ -132,13 +132,13 @@ TEST(MissingKernelsTest, AreBoundedByNumberAndBytesAndOnOneLine) {
     fingerprint.bytes[1] = static_cast<uint8_t>(i >> 8);
     return missing.Note(fingerprint, std::move(text));
   };
-  EXPECT_TRUE(note(0, "kernel k\nof two lines"));
+  EXPECT_TRUE(note(0, "kernel\tk\r\nof two lines"));
   EXPECT_FALSE(note(0, "kernel k\nof two lines"));
   EXPECT_FALSE(note(1, std::string(MissingKernels::kBytes, 'x')));
   for (int i = 2; i < static_cast<int>(MissingKernels::kKernels) + 100; ++i) note(i, "k");
   const MissingReply list = missing.List("cpu somewhere");
   EXPECT_EQ(list.rows.size(), MissingKernels::kKernels);
-  EXPECT_EQ(list.rows[0].kernel, "kernel k of two lines");
+  EXPECT_EQ(list.rows[0].kernel, "kernel k  of two lines");
   EXPECT_EQ(list.rows[0].requests, 2u);
   EXPECT_EQ(list.forgotten, 1u + 99);
   EXPECT_EQ(list.target, "cpu somewhere");

@@ -244,6 +244,19 @@ TEST(Listen, OtherUsersAreTurnedAway) {
   EXPECT_EQ(try_as(4712), 1);
 }
 
+TEST(Listen, WhoIsNoLongerServedIsSentAway) {
+  TestServer server;
+  Channel own = server.Connect(), other = server.Connect({4711, 1});
+  ServerLimits limits;
+  limits.users = {4711};
+  server.Do([&] { server.server->SetLimits(limits); });
+  EXPECT_TRUE(own.Call(StatusRequest{}, Soon()));
+  EXPECT_TRUE(other.Call(StatusRequest{}, Soon()));
+  server.Do([&] { server.server->SetLimits({}); });
+  EXPECT_TRUE(own.Call(StatusRequest{}, Soon()));
+  EXPECT_FALSE(other.Call(StatusRequest{}, Soon()));
+}
+
 TEST(Listen, TakesTheSocketThatSystemdOpened) {
   testing::ScratchFolder folder;
   std::string path = folder.path() + "/honed.sock";
