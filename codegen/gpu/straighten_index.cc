@@ -37,7 +37,8 @@ Linear LaunchMaker::Known(const Linear& form) {
 Result<ValueId> LaunchMaker::QuotientDown(const Linear& a, int64_t divisor) {
   const Interval range = out_.vars.Range(a);
   const int64_t lift = range.lo >= 0 ? 0 : CeilDiv(-range.lo, divisor);
-  if (!FitsInt({lift, divisor}) || !FitsInt({range.lo, range.hi + lift * divisor})) return Narrow(HONE_TRY(WideQuotientDown(a, divisor)));
+  if (!FitsInt({lift, divisor}) || !FitsInt({range.lo, range.hi + lift * divisor}))
+    return Narrow(HONE_TRY(WideQuotientDown(a, divisor)));
   const ValueId lifted = HONE_TRY(IndexValue(a + Linear(lift * divisor)));
   const ValueId quotient = builder_.Make(Do::kQuotient, DType::kI32, {lifted, builder_.Int(divisor)});
   return lift == 0 ? quotient : builder_.Make(Do::kSub, DType::kI32, {quotient, builder_.Int(lift)});
