@@ -40,14 +40,8 @@ class VulkanWork : public EnqueuedWork {
 }  // namespace
 
 Result<std::shared_ptr<const VulkanPipelines::Pipeline>> VulkanPipelines::Find(const std::string& module) {
-  {
-    MutexLock lock(mutex_);
-    if (std::shared_ptr<const Pipeline> pipeline = known_[module].lock()) return pipeline;
-  }
-  auto pipeline = std::make_shared<const Pipeline>(HONE_TRY(Make(module)));
-  MutexLock lock(mutex_);
-  known_[module] = pipeline;
-  return std::shared_ptr<const Pipeline>(pipeline);
+  if (std::shared_ptr<const Pipeline> pipeline = known_.Find(module)) return pipeline;
+  return known_.Add(module, std::make_shared<const Pipeline>(HONE_TRY(Make(module))));
 }
 
 Result<VulkanPipelines::Pipeline> VulkanPipelines::Make(const std::string& source) const {

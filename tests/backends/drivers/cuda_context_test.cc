@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -151,6 +152,18 @@ TEST_F(CudaContextTest, SaysWhatTheDriverRefuses) {
   EXPECT_THAT(error.Text(), HasSubstr("no such code"));
   artifact.language = "opencl";
   EXPECT_EQ(context_->Load(artifact, Operands::kOwned).error().kind, ErrorKind::kUnsupported);
+}
+
+// However much code has been there.
+TEST_F(CudaContextTest, CodeThatNobodyHasTakesNoMemory) {
+  constexpr size_t kCodes = 32, kBytes = size_t{1} << 20;
+  const size_t before = ::mallinfo2().uordblks;
+  for (size_t i = 0; i < kCodes; ++i) {
+    DeviceArtifact artifact = ArtifactOf("twice", Text());
+    artifact.sources[0] += std::string(kBytes, static_cast<char>('a' + i));
+    ASSERT_TRUE(context_->Load(artifact, Operands::kOwned));
+  }
+  EXPECT_LT(::mallinfo2().uordblks, before + kCodes * kBytes / 4);
 }
 
 // A context, memory and a stream of an application's.
