@@ -1,6 +1,8 @@
 #if __has_include(<vulkan/vulkan.h>)
 #include "backends/drivers/vulkan_kernel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -153,8 +155,9 @@ Result<VulkanMemory> VulkanKernel::Allocate(size_t bytes) {
   return memory;
 }
 
-// An address is good for a kernel wherever its elements may lie.
 Result<void> VulkanKernel::Place(size_t buffer, const DeviceMemory& memory, size_t offset) {
+  if (offset % kVulkanAlignment != 0)
+    return Error{ErrorKind::kUnsupported, fmt::format("a buffer at offset {}", offset), ""};
   HONE_TRY(home_.device.Finish());  // who is enqueued still reads its arguments
   Put(buffer, MemoryOf(memory).address + offset);
   return {};

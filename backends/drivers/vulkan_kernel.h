@@ -19,6 +19,9 @@
 
 namespace hone {
 
+// What shaders take for granted of a buffer's begin: they read and write small elements by four.
+inline constexpr size_t kVulkanAlignment = 4;
+
 struct VulkanDeviceMemory : DeviceMemory {
   explicit VulkanDeviceMemory(VulkanMemory owned) : memory(std::move(owned)) {}
   VulkanMemory memory;

@@ -11,6 +11,7 @@
 #include "backends/drivers/opencl_driver.h"
 #include "backends/gpu/build_for_gpu.h"
 #include "ir/device_artifact.h"
+#include "tests/support/sees_threads.h"
 
 namespace hone {
 namespace {
@@ -24,22 +25,8 @@ constexpr char kSchedule[] =
     "bind wp.n block.x\nbind wp.k thread.x\n"
     "bind y.m block.x\nbind y.n thread.x\n";
 
-// Of a driver's threads a sanitizer sees half.
-constexpr bool kSeesThreads =
-#if defined(__SANITIZE_THREAD__)
-    true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    true;
-#else
-    false;
-#endif
-#else
-    false;
-#endif
-
 TEST(BorrowedOpenCl, PacksOnceAndCallsOnAnyQueue) {
-  if (kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
+  if (testing::kSeesThreads) GTEST_SKIP() << "[SKIP] a driver in this process";
   const Result<const OpenCl*> loaded = LoadOpenCl();
   const std::vector<OpenClFound> found = loaded ? FindOpenCl(**loaded).value() : std::vector<OpenClFound>();
   if (found.empty()) GTEST_SKIP() << "[SKIP] no OpenCL device is here";
