@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backends/drivers/opencl_context.h"
@@ -80,6 +81,13 @@ TEST(BorrowedOpenCl, PacksOnceAndCallsOnAnyQueue) {
     std::unique_ptr<EnqueuedWork> work = kernel->EnqueueOn({.queue = queue.get(), .done = &done}, nullptr).value();
     work->Wait();
     EXPECT_TRUE(work->HasEnded());
+    // A device that was lost answers nothing any more, and runs nothing.
+    auto& driver = const_cast<OpenCl&>(cl);
+    const auto asks = std::exchange(
+        driver.clGetEventInfo,
+        [](cl_event, cl_event_info, size_t, void*, size_t*) -> cl_int { return CL_DEVICE_NOT_AVAILABLE; });
+    EXPECT_TRUE(work->HasEnded());
+    driver.clGetEventInfo = asks;
     cl.clReleaseEvent(static_cast<cl_event>(done));
     cl.clEnqueueReadBuffer(queue.get(), buffers[2].get(), CL_TRUE, 0, data[2].size() * 4, data[2].data(), 0, nullptr,
                            nullptr);
